@@ -1,0 +1,139 @@
+package agentbox
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"time"
+)
+
+// BoxID names a box on this machine for as long as it exists, and is never used twice.
+type BoxID [6]byte
+
+// NewBoxID draws an id.
+func NewBoxID() BoxID {
+	var id BoxID
+	rand.Read(id[:]) // never fails since Go 1.24
+	return id
+}
+
+// ParseBoxID reads twelve hex digits.
+func ParseBoxID(s string) (BoxID, error) {
+	var id BoxID
+	b, err := hex.DecodeString(s)
+	if err != nil || len(b) != len(id) {
+		return id, fmt.Errorf("%q is not a box id (12 hex digits)", s)
+	}
+	return BoxID(b), nil
+}
+
+func (id BoxID) String() string { return hex.EncodeToString(id[:]) }
+
+// MarshalText makes an id a JSON string.
+func (id BoxID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (id *BoxID) UnmarshalText(b []byte) error {
+	v, err := ParseBoxID(string(b))
+	if err == nil {
+		*id = v
+	}
+	return err
+}
+
+// State is what a box is doing. It is derived from facts (a live supervisor, a complete saved machine), so no crash
+// can leave a wrong one behind.
+type State string
+
+const (
+	Creating State = "creating" // an operation is under way
+	Running  State = "running"  // its machine runs
+	Paused   State = "paused"   // its machine is saved on disk and holds no memory
+	Stopped  State = "stopped"  // it has no machine; the workspace is there, the runtime is gone
+)
+
+// Isolation is what runs a box.
+type Isolation string
+
+// The kinds of isolation. Auto is a request, never an answer.
+const (
+	Auto    Isolation = "auto"
+	MicroVM Isolation = "microvm"
+	GVisor  Isolation = "gvisor"
+	Lima    Isolation = "lima"
+)
+
+// Lifetime says what a workspace belongs to, and so when it goes.
+type Lifetime string
+
+const (
+	LifetimeTask      Lifetime = "task"      // one run; removed with its box
+	LifetimeBranch    Lifetime = "branch"    // one branch of one checkout (the default)
+	LifetimeProject   Lifetime = "project"   // one checkout, whatever the branch
+	LifetimeDeveloper Lifetime = "developer" // this user on this machine, whatever the checkout
+)
+
+// Lease is the expiring right to a box. When it ends the machine is gone and the runtime with it; the workspace stays.
+type Lease struct {
+	Owner   string    `json:"owner"`
+	Expires time.Time `json:"expires"`
+}
+
+// Box is what a user creates, sees and removes: one machine, a workspace and a lease.
+type Box struct {
+	ID         BoxID        `json:"id"`
+	Name       string       `json:"name"`
+	State      State        `json:"state"`
+	Isolation  Isolation    `json:"isolation"`
+	Accel      string       `json:"accel,omitempty"`  // kvm, hvf or tcg, for a microvm
+	Reason     string       `json:"reason,omitempty"` // why this isolation, in one line
+	Directory  string       `json:"directory,omitempty"`
+	Branch     string       `json:"branch,omitempty"`
+	Commit     string       `json:"commit,omitempty"`
+	Lifetime   Lifetime     `json:"lifetime"`
+	Image      Digest       `json:"image"`
+	ImageName  string       `json:"image_name"`
+	Template   string       `json:"template,omitempty"`
+	CPUs       int          `json:"cpus"`
+	Memory     int64        `json:"memory"` // bytes
+	Disk       int64        `json:"disk"`   // bytes
+	Created    time.Time    `json:"created"`
+	Lease      Lease        `json:"lease"`
+	Parent     *BoxID       `json:"parent,omitempty"` // the box this one was forked from
+	Ports      []Port       `json:"ports,omitempty"`
+	Services   []Service    `json:"services,omitempty"`
+	Usage      *Usage       `json:"usage,omitempty"`
+	Checkpoint []Checkpoint `json:"checkpoints,omitempty"`
+	Note       string       `json:"note,omitempty"` // what a user should know, e.g. why the machine was lost
+}
+
+// Port is one forwarded TCP port.
+type Port struct {
+	Box  int    `json:"box"`
+	Host string `json:"host"` // address on the host, as 127.0.0.1:3000
+}
+
+// Service is one service of the configuration, as it is now.
+type Service struct {
+	Name     string    `json:"name"`
+	State    string    `json:"state"` // waiting, starting, ready, failed, stopped
+	Restarts int       `json:"restarts"`
+	Port     int       `json:"port,omitempty"`
+	Since    time.Time `json:"since"`
+	Error    string    `json:"error,omitempty"`
+}
+
+// Usage is what a box costs its host now.
+type Usage struct {
+	PSS       int64 `json:"pss"`        // bytes of memory, machine and supervisor, shared pages divided among their users
+	Disk      int64 `json:"disk"`       // bytes allocated by the box's files
+	CPUMillis int64 `json:"cpu_millis"` // CPU time used so far
+}
+
+// Checkpoint is a saved state of a box that it can be rolled back to.
+type Checkpoint struct {
+	ID      string    `json:"id"`
+	Name    string    `json:"name,omitempty"`
+	Created time.Time `json:"created"`
+	Bytes   int64     `json:"bytes"`
+}

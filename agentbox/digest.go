@@ -1,0 +1,75 @@
+package agentbox
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Digest names bytes by their SHA-256. It is comparable; the zero value means "none".
+type Digest [sha256.Size]byte
+
+const digestPrefix = "sha256:"
+
+// ParseDigest reads the form sha256:<64 lower-case hex digits>.
+func ParseDigest(s string) (Digest, error) {
+	var d Digest
+	rest, ok := strings.CutPrefix(s, digestPrefix)
+	if !ok || len(rest) != 2*len(d) || strings.ToLower(rest) != rest {
+		return d, fmt.Errorf("%q is not a digest (sha256:<64 hex digits>)", s)
+	}
+	if _, err := hex.Decode(d[:], []byte(rest)); err != nil {
+		return Digest{}, fmt.Errorf("%q is not a digest (sha256:<64 hex digits>)", s)
+	}
+	return d, nil
+}
+
+// DigestOf hashes everything r has.
+func DigestOf(r io.Reader) (Digest, int64, error) {
+	h := sha256.New()
+	n, err := io.Copy(h, r)
+	if err != nil {
+		return Digest{}, n, err
+	}
+	return Digest(h.Sum(nil)), n, nil
+}
+
+// String is the canonical form, "" for none.
+func (d Digest) String() string {
+	if d.IsZero() {
+		return ""
+	}
+	return digestPrefix + hex.EncodeToString(d[:])
+}
+
+// Hex is the digest without its prefix: the form used in file names.
+func (d Digest) Hex() string { return hex.EncodeToString(d[:]) }
+
+// Short is what people read: the first twelve hex digits.
+func (d Digest) Short() string {
+	if d.IsZero() {
+		return ""
+	}
+	return hex.EncodeToString(d[:6])
+}
+
+// IsZero tells whether the digest names nothing.
+func (d Digest) IsZero() bool { return d == Digest{} }
+
+// MarshalText makes a digest a JSON string.
+func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (d *Digest) UnmarshalText(b []byte) error {
+	if len(b) == 0 {
+		*d = Digest{}
+		return nil
+	}
+	v, err := ParseDigest(string(b))
+	if err == nil {
+		*d = v
+	}
+	return err
+}

@@ -1,0 +1,72 @@
+package agentbox
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Code classifies an error for a program; the message and the hint are for a person.
+type Code string
+
+// The codes that cross the API. The mapping to HTTP status lives in the api package, in one table.
+const (
+	Invalid     Code = "invalid"     // the caller's input is wrong: fix it and call again
+	NotFound    Code = "not_found"   // no such box, image, checkpoint, ...
+	Conflict    Code = "conflict"    // the thing exists but its state forbids this now
+	Exists      Code = "exists"      // the name is taken
+	NoSpace     Code = "no_space"    // the host or the box has no room left
+	Missing     Code = "missing"     // the host lacks something: a program, a kernel, a permission
+	Corrupt     Code = "corrupt"     // bytes are not what their digest says
+	Unavailable Code = "unavailable" // the other side does not answer: a machine, a supervisor, the daemon
+	Timeout     Code = "timeout"     // a limit was reached
+	Internal    Code = "internal"    // anything else: a bug, or a host error nobody foresaw
+)
+
+// Error is what a user sees: what failed, on what, and what to do next.
+// Message is one line without a trailing full stop; Hint is one line or empty.
+type Error struct {
+	Code    Code   `json:"code"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+	cause   error
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Unwrap gives the cause, which never crosses the API.
+func (e *Error) Unwrap() error { return e.cause }
+
+// Errorf makes an Error; a %w verb keeps the cause.
+func Errorf(code Code, format string, args ...any) *Error {
+	err := fmt.Errorf(format, args...)
+	return &Error{Code: code, Message: err.Error(), cause: errors.Unwrap(err)}
+}
+
+// WithHint adds what to do next and returns the same error.
+func (e *Error) WithHint(format string, args ...any) *Error {
+	e.Hint = fmt.Sprintf(format, args...)
+	return e
+}
+
+// AsError finds the first *Error in err's chain, keeping the whole chain's message; any other error becomes Internal.
+func AsError(err error) *Error {
+	if err == nil {
+		return nil
+	}
+	var e *Error
+	if !errors.As(err, &e) {
+		return &Error{Code: Internal, Message: err.Error(), cause: err}
+	}
+	if err.Error() == e.Message {
+		return e
+	}
+	return &Error{Code: e.Code, Message: err.Error(), Hint: e.Hint, cause: err}
+}
+
+// CodeOf is the code of err, Internal for errors that carry none, and "" for nil.
+func CodeOf(err error) Code {
+	if err == nil {
+		return ""
+	}
+	return AsError(err).Code
+}

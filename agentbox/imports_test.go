@@ -1,0 +1,81 @@
+package agentbox_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// forbidden lists the import edges that would turn the house upside down. A pattern ending in /... covers a tree;
+// except names packages of the importing tree that may, allowed ones of the imported tree that anybody may import.
+var forbidden = []struct {
+	from, to string
+	allowed  []string
+	reason   string
+}{
+	{"agentbox/agentbox", "agentbox/...", nil, "domain types are the vocabulary: they depend on nothing but the standard library"},
+	{"agentbox/agentbox/cli", "agentbox/vmm/...", nil, "the command line talks to api.Client only, so that every verb works from anywhere a client does"},
+	{"agentbox/agentbox/cli", "agentbox/agentbox/host", nil, "the command line talks to api.Client only"},
+	{"agentbox/agentbox/api", "agentbox/agentbox/host", nil, "the wire does not know who serves it: handlers take an interface"},
+	{"agentbox/agentbox/api", "agentbox/vmm/...", nil, "the wire does not know machines"},
+	{"agentbox/agentbox/host", "agentbox/vmm/qemu", nil, "boxes know vmm.Driver only, so that a second driver needs no change above it"},
+	{"agentbox/agentbox/supervisor", "agentbox/agentbox/host", nil, "a supervisor outlives the daemon and must not know its state"},
+	{"agentbox/agentbox/environment", "agentbox/vmm/...", nil, "an environment is anything that speaks SSH, machine or not"},
+	{"agentbox/agentbox/workspace", "agentbox/vmm/...", nil, "a workspace is staged as a directory tree; drivers make their own form of it"},
+	{"agentbox/vmm/...", "agentbox/agentbox/...", []string{"agentbox/agentbox"}, "leaves never import upward; domain types are the exception"},
+	{"agentbox/vmm/...", "agentbox/mesh/...", nil, "leaves never import each other"},
+	{"agentbox/vmm/...", "agentbox/cachestore/...", nil, "leaves never import each other"},
+	{"agentbox/vmm/...", "agentbox/policy/...", nil, "leaves never import each other"},
+	{"agentbox/policy/...", "agentbox/vmm/...", nil, "policy knows nothing of machines"},
+	{"agentbox/...", "agentbox/bench/...", []string{"agentbox/bench"}, "bench imports anything and is imported by nobody but the verb that runs it"},
+}
+
+func TestImportsGoDownward(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "agentbox/...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
+		pkg, imports, _ := strings.Cut(line, " ")
+		for _, imp := range strings.Fields(imports) {
+			for _, f := range forbidden {
+				if covers(f.from, pkg) && covers(f.to, imp) && !contains(f.allowed, imp) && !(strings.HasSuffix(f.from, "/...") && covers(f.to, pkg)) {
+					t.Errorf("%s imports %s: %s", pkg, imp, f.reason)
+				}
+			}
+		}
+	}
+}
+
+// The agent is PID 1 of every guest and is embedded in the binary: whatever it imports is attack surface and megabytes.
+func TestGuestAgentImportsLittle(t *testing.T) {
+	const agent = "agentbox/vmm/guest/agentbox-guest"
+	out, err := exec.Command("go", "list", "-deps", "-f", `{{if not .Standard}}{{.ImportPath}}{{end}}`, agent).CombinedOutput()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, out)
+	}
+	allowed := []string{"agentbox/vmm/guest", "golang.org/x/sys", "golang.org/x/crypto", "github.com/pkg/sftp", "github.com/kr/fs"}
+	for _, imp := range strings.Fields(string(out)) {
+		ok := false
+		for _, a := range allowed {
+			ok = ok || imp == a || strings.HasPrefix(imp, a+"/")
+		}
+		if !ok {
+			t.Errorf("the guest agent depends on %s", imp)
+		}
+	}
+}
+
+func covers(pattern, pkg string) bool {
+	tree, ok := strings.CutSuffix(pattern, "/...")
+	return pkg == pattern || ok && strings.HasPrefix(pkg, tree+"/")
+}
+
+func contains(list []string, s string) bool {
+	for _, v := range list {
+		if v == s {
+			return true
+		}
+	}
+	return false
+}

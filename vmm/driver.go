@@ -1,0 +1,117 @@
+package vmm
+
+import (
+	"context"
+	"net"
+	"os"
+)
+
+// Words used by every driver:
+//
+//   - A machine is one running guest. Its Dir belongs to it alone and holds whatever the driver needs there (the
+//     runtime layer, logs, sockets); removing Dir after the machine has ended leaves nothing behind.
+//   - A workspace is a path made by NewWorkspace. Only the driver knows whether it is a disk file or a directory. It
+//     outlives machines, and at most one machine has it at a time.
+//   - A template is a directory made by SaveTemplate: a quiesced machine that never had a real workspace, from which
+//     any number of machines are restored. It is immutable once saved.
+//   - A saved state is a directory made by Save: everything one machine is, relative to its template.
+
+// Spec describes one machine completely: with the driver's version it determines what is started.
+type Spec struct {
+	Name      string // for logs and process titles; the box's id
+	Dir       string // existing private directory (0700) for this machine's files
+	Image     string // the erofs file of layer 0, read-only
+	Kernel    string // a kernel directory as vmm/kernel lays it out; ignored by drivers that bring their own
+	Workspace string // a path made by NewWorkspace; "" gives the guest an empty slot (templates)
+	CPUs      int
+	Memory    int64 // bytes
+	Disk      int64 // bytes the workspace and the runtime layer may each grow to
+}
+
+// Facts is what a driver found out about this host.
+type Facts struct {
+	Version  string `json:"version"`          // of the VMM, as it prints it
+	Accel    string `json:"accel,omitempty"`  // kvm, hvf, tcg; "" where the word means nothing
+	Hardware bool   `json:"hardware"`         // isolation rests on hardware virtualization
+	Reason   string `json:"reason,omitempty"` // why this acceleration, one line for the user
+}
+
+// Driver starts machines of one kind. Its methods may be called from any goroutine.
+type Driver interface {
+	// Probe tells what the driver found on this host, or an *agentbox.Error of code Missing with a hint. It may take
+	// seconds the first time; the verdict is remembered in the driver's own state until something it rests on
+	// changes. fresh forgets it first.
+	Probe(ctx context.Context, fresh bool) (Facts, error)
+
+	// Fingerprint is everything, besides the bytes of the image, that a template made from spec depends on: two specs
+	// with one fingerprint may share a template. It names no path of a single machine.
+	Fingerprint(ctx context.Context, spec Spec) (string, error)
+
+	// NewWorkspace makes an empty workspace at path of the given size, or, when tree is not "", one that holds a copy
+	// of that directory tree: names, modes, times to the second, symlinks and hard links; every file belongs to
+	// guest user GuestUID. The path may already exist as an empty workspace of the same size, even one that a running
+	// machine was given and has never mounted. On failure nothing is left, or the empty workspace as it was.
+	NewWorkspace(ctx context.Context, path, tree string, size int64) error
+
+	// CopyWorkspace makes dst an independent copy of src, which no running machine may be writing.
+	CopyWorkspace(ctx context.Context, dst, src string) error
+
+	// Boot starts a machine cold. It returns when the VMM runs, not when the guest answers.
+	Boot(ctx context.Context, spec Spec) (Machine, error)
+}
+
+// GuestUID is the user id that owns the workspace inside every guest, whatever the host's user is.
+const GuestUID = 1000
+
+// Machine is one running guest. Methods may be called from any goroutine, also after the machine has ended.
+//
+// The process that called Boot or Restore is the parent of every process of the machine; when it dies, they die.
+type Machine interface {
+	// Stream is the byte stream to the guest agent: the same one for the machine's whole life, owned by the machine.
+	Stream() net.Conn
+	// PIDs are the host processes that make up the machine, for accounting.
+	PIDs() []int
+	// Freeze stops the virtual CPUs and returns when no guest instruction runs; Thaw lets them go on. Both are idempotent.
+	Freeze(ctx context.Context) error
+	Thaw(ctx context.Context) error
+	// Kill ends the machine at once, as power loss does, and waits until its processes are gone. Idempotent.
+	Kill() error
+	// Done is closed when the machine has ended for whatever reason; Err then says why (nil after Kill or a clean
+	// shutdown from inside).
+	Done() <-chan struct{}
+	Err() error
+}
+
+// Snapshotter is the optional ability to save and restore machines. Ask for it with a type assertion on a Driver.
+type Snapshotter interface {
+	// SaveTemplate makes dir a template from a machine that the caller has quiesced and that was booted without a
+	// workspace. The machine has ended when it returns, on failure too. dir must not exist; it appears complete or not
+	// at all.
+	SaveTemplate(ctx context.Context, m Machine, dir string) error
+
+	// OpenTemplate verifies every byte of the template against its digests and loads what machines share. An
+	// *agentbox.Error of code Corrupt means: rebuild it. The result serves any number of machines until closed;
+	// machines already started go on without it.
+	OpenTemplate(ctx context.Context, dir string) (Template, error)
+
+	// InheritTemplate makes a Template from the Files of one opened by another process (passed on by fork).
+	InheritTemplate(files []*os.File) (Template, error)
+
+	// Save writes the full state of m to dir, which must not exist and appears complete or not at all. With disks, the
+	// runtime layer and the workspace are copied into it; without, they stay where spec put them and must not change
+	// until the state is restored. m is left frozen, whatever happens.
+	Save(ctx context.Context, m Machine, dir string, disks bool) error
+
+	// Restore starts a machine from a template, or, when saved is not "", from a state that was saved from a machine
+	// of the same template and fingerprint. If the state holds disks, the runtime layer is copied from it into spec.Dir
+	// and the workspace to spec.Workspace, which must not exist then. The saved state itself is never changed, and may
+	// be removed as soon as Restore has returned. It returns when the guest's CPUs run.
+	Restore(ctx context.Context, spec Spec, t Template, saved string) (Machine, error)
+}
+
+// Template is an opened template: verified, immutable, shared.
+type Template interface {
+	// Files are what another process needs for InheritTemplate; they stay owned by the Template.
+	Files() []*os.File
+	Close() error
+}

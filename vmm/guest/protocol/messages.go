@@ -1,0 +1,94 @@
+package protocol
+
+import "time"
+
+// Version is the protocol's version. The host only ever talks to agents it carries itself, so both sides must agree.
+const Version = 1
+
+// Hello begins a new life of the guest: after a boot, a restore, a resume or a fork. Until the agent has answered it with
+// a Ready that carries the same token, no user process of the guest runs.
+type Hello struct {
+	Version   int       `json:"version"`
+	Token     string    `json:"token"`      // unique for this life; echoed
+	Entropy   []byte    `json:"entropy"`    // 64 bytes for the kernel's generator, which is reseeded at once
+	Time      time.Time `json:"time"`       // the host's clock
+	Hostname  string    `json:"hostname"`   //
+	MachineID string    `json:"machine_id"` // 32 hex digits
+	HostKey   []byte    `json:"host_key"`   // 32-byte ed25519 seed of the SSH host key, minted for this lease
+	ClientKey []byte    `json:"client_key"` // SSH wire form of the only public key that may log in
+}
+
+// Ready answers a Hello. A non-empty Error means that the guest must be killed.
+type Ready struct {
+	Version int    `json:"version"`
+	Token   string `json:"token"`
+	Kernel  string `json:"kernel"` // uname -r
+	Error   string `json:"error,omitempty"`
+}
+
+// Names of the SSH global requests the agent answers. Payload and reply are JSON; a failed request's reply is a Failure.
+const (
+	Attach   = "attach@agentbox"   // AttachRequest -> {}
+	Detach   = "detach@agentbox"   // {} -> {}: end every user process and service, sync, unmount the workspace
+	Quiesce  = "quiesce@agentbox"  // {} -> {}: be ready to become a template; the next bytes on the stream are a Hello
+	Freeze   = "freeze@agentbox"   // {} -> {}: stop user processes, sync; a Thaw or a Hello lets them go on
+	Thaw     = "thaw@agentbox"     // ThawRequest -> {}
+	Clock    = "clock@agentbox"    // ThawRequest -> {}: step the clock when it is off
+	Services = "services@agentbox" // {} -> []ServiceStatus
+	Stats    = "stats@agentbox"    // {} -> GuestStats
+)
+
+// Failure is the reply of a request that failed.
+type Failure struct {
+	Error string `json:"error"`
+}
+
+// AttachRequest gives the guest its workspace and the configuration of the box. It is sent once per life that begins
+// from a template, never after a resume or a fork.
+type AttachRequest struct {
+	Workspace bool              `json:"workspace"` // mount the workspace slot at WorkspaceDir
+	User      string            `json:"user,omitempty"`
+	Env       map[string]string `json:"env,omitempty"`
+	Services  []Service         `json:"services,omitempty"` // in start order
+	PIDs      int               `json:"pids,omitempty"`     // most processes of the user; 0 means the default
+}
+
+// WorkspaceDir is where the workspace is in every box.
+const WorkspaceDir = "/workspace"
+
+// ServiceLogDir holds one <name>.log per service in the guest.
+const ServiceLogDir = "/run/agentbox/log"
+
+// Service is a long-running command of the box.
+type Service struct {
+	Name  string            `json:"name"`
+	Run   string            `json:"run"`             // for sh -c, in WorkspaceDir, as the box's user
+	Ready string            `json:"ready,omitempty"` // for sh -c; exit status 0 means ready
+	Port  int               `json:"port,omitempty"`  // without Ready: ready when it accepts a connection
+	Env   map[string]string `json:"env,omitempty"`
+}
+
+// ServiceStatus is a service as it is now. State is one of waiting, starting, ready, failed, stopped.
+type ServiceStatus struct {
+	Name     string    `json:"name"`
+	State    string    `json:"state"`
+	PID      int       `json:"pid,omitempty"`
+	Restarts int       `json:"restarts"`
+	Since    time.Time `json:"since"`
+	Error    string    `json:"error,omitempty"`
+}
+
+// ThawRequest carries the host's clock.
+type ThawRequest struct {
+	Time time.Time `json:"time"`
+}
+
+// GuestStats is what only the guest can tell.
+type GuestStats struct {
+	MemoryTotal     int64 `json:"memory_total"`     // bytes
+	MemoryAvailable int64 `json:"memory_available"` // bytes
+	Processes       int   `json:"processes"`        // of the user and the services
+	OOMKills        int   `json:"oom_kills"`        // since the box's life began
+	WorkspaceFree   int64 `json:"workspace_free"`   // bytes
+	RuntimeFree     int64 `json:"runtime_free"`     // bytes
+}
