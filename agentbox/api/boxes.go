@@ -1,0 +1,190 @@
+package api
+
+import (
+	"time"
+
+	"agentbox/agentbox"
+)
+
+// The calls about boxes. Wherever a request names a box, Box is an id, a unique prefix of one, a name, or "" together with
+// the Directory whose branch's box is meant.
+var (
+	Up         = Endpoint[UpRequest, UpResponse]{"/v1/box/up"}
+	Hold       = Endpoint[BoxRef, None]{"/v1/box/hold"}
+	ListBoxes  = Endpoint[ListRequest, []agentbox.Box]{"/v1/box/list"}
+	ShowBox    = Endpoint[BoxRef, agentbox.Box]{"/v1/box/show"}
+	Connect    = Endpoint[BoxRef, Connection]{"/v1/box/connect"}
+	Pause      = Endpoint[BoxRef, agentbox.Box]{"/v1/box/pause"}
+	Resume     = Endpoint[BoxRef, agentbox.Box]{"/v1/box/resume"}
+	Fork       = Endpoint[ForkRequest, agentbox.Box]{"/v1/box/fork"}
+	Checkpoint = Endpoint[CheckpointRequest, agentbox.Checkpoint]{"/v1/box/checkpoint"}
+	Rollback   = Endpoint[RollbackRequest, agentbox.Box]{"/v1/box/rollback"}
+	Reset      = Endpoint[BoxRef, agentbox.Box]{"/v1/box/reset"}
+	Remove     = Endpoint[RemoveRequest, agentbox.Box]{"/v1/box/remove"}
+	OpenPort   = Endpoint[PortRequest, agentbox.Port]{"/v1/box/port/open"}
+	ClosePort  = Endpoint[PortRequest, None]{"/v1/box/port/close"}
+)
+
+// BoxRef names a box.
+type BoxRef struct {
+	Box       string `json:"box,omitempty"`
+	Directory string `json:"directory,omitempty"`
+}
+
+// UpRequest creates the box of a directory, or finds it.
+type UpRequest struct {
+	Directory string             `json:"directory"`
+	Name      string             `json:"name,omitempty"`
+	Image     string             `json:"image,omitempty"`     // overrides the configuration's
+	Isolation agentbox.Isolation `json:"isolation,omitempty"` // overrides the configuration's
+	CPUs      int                `json:"cpus,omitempty"`
+	Memory    int64              `json:"memory,omitempty"`
+	Ephemeral bool               `json:"ephemeral,omitempty"` // a fresh box, removed when its Hold ends
+	Cold      bool               `json:"cold,omitempty"`      // boot, do not restore a template (to measure, and to debug)
+}
+
+// UpResponse is the box and how to get in.
+type UpResponse struct {
+	Box        agentbox.Box `json:"box"`
+	Created    bool         `json:"created"`
+	Connection Connection   `json:"connection"`
+}
+
+// Connection is how to reach the inside of a box: an SSH server on a unix socket of this machine.
+type Connection struct {
+	Box        agentbox.BoxID    `json:"box"`
+	Name       string            `json:"name"`
+	Socket     string            `json:"socket"`
+	Key        string            `json:"key"`         // file with the private key that may log in
+	KnownHosts string            `json:"known_hosts"` // file with the box's host key, for stock ssh
+	User       string            `json:"user"`
+	Dir        string            `json:"dir"` // where commands start: the workspace, or the caller's subdirectory in it
+	Env        map[string]string `json:"env,omitempty"`
+	Console    string            `json:"console"`     // file with the machine's console
+	Log        string            `json:"log"`         // file with the supervisor's log
+	ServiceLog string            `json:"service_log"` // directory in the box with <service>.log
+}
+
+// ListRequest chooses boxes.
+type ListRequest struct {
+	Usage bool `json:"usage,omitempty"` // measure what each costs; some milliseconds a box
+}
+
+// ForkRequest makes a box that is a copy of another, running processes included.
+type ForkRequest struct {
+	BoxRef
+	Name string `json:"name,omitempty"`
+}
+
+// CheckpointRequest saves a state to come back to.
+type CheckpointRequest struct {
+	BoxRef
+	Name string `json:"name,omitempty"`
+}
+
+// RollbackRequest goes back; Checkpoint is an id, a unique prefix, a name, or "" for the latest.
+type RollbackRequest struct {
+	BoxRef
+	Checkpoint string `json:"checkpoint,omitempty"`
+}
+
+// RemoveRequest removes a box with its workspace.
+type RemoveRequest struct {
+	BoxRef
+	Force bool `json:"force,omitempty"` // also when the workspace holds work the host repository lacks
+}
+
+// PortRequest forwards a TCP port of the box to the host's loopback.
+type PortRequest struct {
+	BoxRef
+	Port int `json:"port"`
+	Host int `json:"host,omitempty"` // 0: the same port when free, else any
+}
+
+// The calls about the host.
+var (
+	Status   = Endpoint[None, DaemonStatus]{"/v1/status"}
+	Shutdown = Endpoint[None, None]{"/v1/shutdown"}
+	Prune    = Endpoint[PruneRequest, PruneResponse]{"/v1/prune"}
+	Doctor   = Endpoint[DoctorRequest, DoctorReport]{"/v1/doctor"}
+)
+
+// DaemonStatus is what runs here.
+type DaemonStatus struct {
+	Version string    `json:"version"` // build of the binary that serves
+	PID     int       `json:"pid"`
+	Started time.Time `json:"started"`
+	Home    string    `json:"home"`
+	Boxes   int       `json:"boxes"`
+	Pool    int       `json:"pool"` // machines restored ahead of need
+}
+
+// PruneRequest removes what nothing needs.
+type PruneRequest struct {
+	DryRun bool `json:"dry_run"`
+}
+
+// PruneResponse lists what was (or would be) removed.
+type PruneResponse struct {
+	Items []PruneItem `json:"items"`
+}
+
+// PruneItem is one removable thing.
+type PruneItem struct {
+	Kind  string `json:"kind"` // template, image, kernel, box
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
+	Why   string `json:"why"`
+}
+
+// DoctorRequest asks for a diagnosis; Probe forgets what was found out about the host before.
+type DoctorRequest struct {
+	Probe bool `json:"probe,omitempty"`
+}
+
+// DoctorReport is a list of checks.
+type DoctorReport struct {
+	Checks []Check `json:"checks"`
+}
+
+// Check is one line of a diagnosis.
+type Check struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"`
+	Hint   string `json:"hint,omitempty"`
+}
+
+// The calls about images.
+var (
+	BuildImage  = Endpoint[ImageBuildRequest, Image]{"/v1/image/build"}
+	PullImage   = Endpoint[ImagePullRequest, Image]{"/v1/image/pull"}
+	ListImages  = Endpoint[None, []Image]{"/v1/image/list"}
+	RemoveImage = Endpoint[ImageRef, Image]{"/v1/image/remove"}
+)
+
+// ImageBuildRequest builds the image of a directory's configuration.
+type ImageBuildRequest struct {
+	Directory string `json:"directory"`
+	Update    bool   `json:"update,omitempty"` // replace the pin in agentbox.lock
+}
+
+// ImagePullRequest fetches an image: an OCI reference, oci:DIR, docker-archive:FILE or apt:SUITE.
+type ImagePullRequest struct {
+	Source string `json:"source"`
+}
+
+// ImageRef names an image by digest, unique prefix or name.
+type ImageRef struct {
+	Image string `json:"image"`
+}
+
+// Image is a layer 0 present here.
+type Image struct {
+	Digest  agentbox.Digest `json:"digest"`
+	Name    string          `json:"name"`
+	Source  string          `json:"source"`
+	Size    int64           `json:"size"`
+	Created time.Time       `json:"created"`
+	UsedBy  []string        `json:"used_by,omitempty"` // boxes
+}

@@ -1,0 +1,83 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+
+	"agentbox/agentbox"
+)
+
+// Client calls the endpoints served on one unix socket.
+type Client struct {
+	socket string
+	http   http.Client
+}
+
+// NewClient makes a client; it connects when it is used.
+func NewClient(socket string) *Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", socket)
+	}
+	return &Client{socket: socket, http: http.Client{Transport: &http.Transport{DialContext: dial, DisableCompression: true}}}
+}
+
+// Close drops idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Call calls an endpoint and passes its events to progress, which may be nil. Errors of the other side come back as
+// *agentbox.Error; so do failures to reach it, with code Unavailable.
+func Call[Req, Resp any](ctx context.Context, c *Client, e Endpoint[Req, Resp], req Req, progress agentbox.Progress) (Resp, error) {
+	var zero Resp
+	body, err := json.Marshal(req)
+	if err != nil {
+		return zero, err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://agentbox"+e.Path, bytes.NewReader(body))
+	if err != nil {
+		return zero, err
+	}
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return zero, c.unreachable(ctx, e.Path, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusNotFound && resp.Header.Get("Content-Type") != "application/x-ndjson" {
+		return zero, agentbox.Errorf(agentbox.Unavailable, "the process at %s does not know %s", c.socket, e.Path).
+			WithHint("it is of another version: agentbox daemon stop")
+	}
+	return readAnswer[Resp](ctx, c, e.Path, json.NewDecoder(resp.Body), progress)
+}
+
+func readAnswer[Resp any](ctx context.Context, c *Client, path string, dec *json.Decoder, progress agentbox.Progress) (Resp, error) {
+	var zero Resp
+	for {
+		var f frame[Resp]
+		if err := dec.Decode(&f); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return zero, c.unreachable(ctx, path, err)
+		}
+		switch {
+		case f.Error != nil:
+			return zero, f.Error
+		case f.Result != nil:
+			return *f.Result, nil
+		case f.Event != nil && progress != nil:
+			progress(*f.Event)
+		}
+	}
+}
+
+func (c *Client) unreachable(ctx context.Context, path string, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return agentbox.Errorf(agentbox.Unavailable, "no answer from %s to %s: %w", c.socket, path, err)
+}

@@ -1,0 +1,81 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"sync"
+
+	"agentbox/agentbox"
+)
+
+// Endpoint is one call: where it lives, what goes in, what comes out. Every call is a POST with a JSON body; the answer
+// is lines of JSON, each a frame: any number of events, then one result or one error.
+type Endpoint[Req, Resp any] struct {
+	Path string
+}
+
+// None is the request or the response of a call that has none.
+type None struct{}
+
+// Func serves an endpoint. The context ends when the client hangs up.
+type Func[Req, Resp any] func(ctx context.Context, req Req, progress agentbox.Progress) (Resp, error)
+
+type frame[Resp any] struct {
+	Event  *agentbox.Event `json:"event,omitempty"`
+	Result *Resp           `json:"result,omitempty"`
+	Error  *agentbox.Error `json:"error,omitempty"`
+}
+
+// maxRequest bounds a request body. Callers are the same user on the same machine; this only stops accidents.
+const maxRequest = 4 << 20
+
+// Handle registers f for an endpoint.
+func Handle[Req, Resp any](mux *http.ServeMux, e Endpoint[Req, Resp], f Func[Req, Resp]) {
+	mux.HandleFunc("POST "+e.Path, func(w http.ResponseWriter, r *http.Request) {
+		out := &stream[Resp]{w: w, enc: json.NewEncoder(w)}
+		var req Req
+		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(&req); err != nil {
+			out.fail(agentbox.Errorf(agentbox.Invalid, "%s: cannot read the request: %w", e.Path, err))
+			return
+		}
+		resp, err := f(r.Context(), req, out.event)
+		if err != nil {
+			out.fail(err)
+			return
+		}
+		out.send(frame[Resp]{Result: &resp})
+	})
+}
+
+// stream writes the frames of one answer.
+type stream[Resp any] struct {
+	mu      sync.Mutex
+	w       http.ResponseWriter
+	enc     *json.Encoder
+	started bool
+}
+
+func (s *stream[Resp]) send(f frame[Resp]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.started {
+		s.started = true
+		s.w.Header().Set("Content-Type", "application/x-ndjson")
+	}
+	// A failed write means the client has gone; its context tells the handler.
+	_ = s.enc.Encode(f)
+	_ = http.NewResponseController(s.w).Flush()
+}
+
+func (s *stream[Resp]) event(e agentbox.Event) { s.send(frame[Resp]{Event: &e}) }
+
+func (s *stream[Resp]) fail(err error) {
+	e := agentbox.AsError(err)
+	s.mu.Lock()
+	if !s.started {
+		s.w.WriteHeader(statusOf(e.Code))
+	}
+	s.mu.Unlock()
+	s.send(frame[Resp]{Error: e})
+}

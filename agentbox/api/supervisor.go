@@ -1,0 +1,69 @@
+package api
+
+import (
+	"time"
+
+	"agentbox/agentbox"
+)
+
+// The calls a supervisor answers on its own socket. Only the daemon makes them.
+var (
+	SupervisorStart   = Endpoint[None, SupervisorStatus]{"/v1/start"}
+	SupervisorAttach  = Endpoint[AttachRequest, None]{"/v1/attach"}
+	SupervisorStatusE = Endpoint[None, SupervisorStatus]{"/v1/status"}
+	SupervisorWait    = Endpoint[None, None]{"/v1/wait"}
+	SupervisorHold    = Endpoint[None, None]{"/v1/hold"}
+	SupervisorPause   = Endpoint[SaveRequest, None]{"/v1/pause"}
+	SupervisorSave    = Endpoint[SaveRequest, None]{"/v1/save"}
+	SupervisorStop    = Endpoint[StopRequest, None]{"/v1/stop"}
+	SupervisorLease   = Endpoint[LeaseRequest, None]{"/v1/lease"}
+	SupervisorOpen    = Endpoint[PortRequest, agentbox.Port]{"/v1/port/open"}
+	SupervisorClose   = Endpoint[PortRequest, None]{"/v1/port/close"}
+)
+
+// AttachRequest turns a restored machine into a box: it gets its workspace, environment, services and ports.
+type AttachRequest struct {
+	Workspace bool              `json:"workspace"`
+	Hostname  string            `json:"hostname"`
+	User      string            `json:"user,omitempty"`
+	Env       map[string]string `json:"env,omitempty"`
+	Services  []ServiceSpec     `json:"services,omitempty"`
+	Ports     []int             `json:"ports,omitempty"`
+	Lease     time.Time         `json:"lease"`
+}
+
+// ServiceSpec is a service as configured.
+type ServiceSpec struct {
+	Name  string            `json:"name"`
+	Run   string            `json:"run"`
+	Ready string            `json:"ready,omitempty"`
+	Port  int               `json:"port,omitempty"`
+	Env   map[string]string `json:"env,omitempty"`
+}
+
+// SupervisorStatus is what a supervisor knows of its machine.
+type SupervisorStatus struct {
+	PID      int                `json:"pid"`
+	Machine  []int              `json:"machine"` // process ids
+	Attached bool               `json:"attached"`
+	Services []agentbox.Service `json:"services,omitempty"`
+	Ports    []agentbox.Port    `json:"ports,omitempty"`
+	OOMKills int                `json:"oom_kills,omitempty"`
+	Kernel   string             `json:"kernel,omitempty"`
+}
+
+// SaveRequest writes the machine's state to a directory that does not exist yet. A pause ends the supervisor; a save
+// lets the machine go on, and copies its disks too.
+type SaveRequest struct {
+	Dir string `json:"dir"`
+}
+
+// StopRequest ends the machine: politely within the grace period, then as power loss does.
+type StopRequest struct {
+	Grace time.Duration `json:"grace"`
+}
+
+// LeaseRequest moves the end of the lease.
+type LeaseRequest struct {
+	Expires time.Time `json:"expires"`
+}

@@ -1,0 +1,129 @@
+package home
+
+import (
+	"os"
+	"path/filepath"
+
+	"agentbox/agentbox"
+)
+
+// Home is where one daemon keeps everything. Two homes on one machine know nothing of each other.
+//
+//	daemon.lock             held by the daemon
+//	daemon.log
+//	host.json               the driver's remembered findings about this host
+//	images/                 layer 0, see vmm/image
+//	kernels/                guest kernels, see vmm/kernel
+//	templates/<key>/        booted, quiesced machines
+//	boxes/<id>/             see Box
+//	run/                    sockets and locks: a directory, or a link into the runtime directory of the session
+//	run/daemon.sock         the API
+//	run/<id>/               see Box
+type Home struct {
+	Dir string
+}
+
+// EnvDir is the environment variable that moves a home.
+const EnvDir = "AGENTBOX_HOME"
+
+// maxDir keeps run/<id>/control.sock within the 107 bytes a unix socket path may have.
+const maxDir = 107 - len("/run/0123456789ab/control.sock")
+
+// Find locates the home of this user: $AGENTBOX_HOME, else agentbox/ in the XDG data directory.
+func Find() (Home, error) {
+	dir := os.Getenv(EnvDir)
+	if dir == "" {
+		base := os.Getenv("XDG_DATA_HOME")
+		if base == "" {
+			user, err := os.UserHomeDir()
+			if err != nil {
+				return Home{}, agentbox.Errorf(agentbox.Missing, "no home directory: %w", err).WithHint("set %s to a directory of yours", EnvDir)
+			}
+			base = filepath.Join(user, ".local", "share")
+		}
+		dir = filepath.Join(base, "agentbox")
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return Home{}, err
+	}
+	if len(dir) > maxDir {
+		return Home{}, agentbox.Errorf(agentbox.Invalid, "%s is too long for the sockets in it (%d bytes, at most %d)", dir, len(dir), maxDir).
+			WithHint("set %s to a shorter path", EnvDir)
+	}
+	return Home{Dir: dir}, nil
+}
+
+// Create makes the directories of the home, private to the user.
+func (h Home) Create() error {
+	for _, dir := range []string{h.Dir, h.Images(), h.Kernels(), h.Templates(), h.Boxes()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return agentbox.Errorf(agentbox.Missing, "cannot make %s: %w", dir, err).WithHint("set %s to a directory you can write", EnvDir)
+		}
+	}
+	return h.createRun()
+}
+
+// createRun makes run/. In the default home it leads into the session's runtime directory, which the system empties at
+// logout or reboot; a home of its own keeps its sockets inside.
+func (h Home) createRun() error {
+	session := os.Getenv("XDG_RUNTIME_DIR")
+	if target, err := os.Readlink(h.Run()); err == nil {
+		return os.MkdirAll(target, 0o700)
+	}
+	if _, err := os.Stat(h.Run()); err == nil || session == "" || os.Getenv(EnvDir) != "" {
+		return os.MkdirAll(h.Run(), 0o700)
+	}
+	target := filepath.Join(session, "agentbox")
+	if err := os.MkdirAll(target, 0o700); err != nil {
+		return os.MkdirAll(h.Run(), 0o700)
+	}
+	return os.Symlink(target, h.Run())
+}
+
+func (h Home) Lock() string      { return filepath.Join(h.Dir, "daemon.lock") }
+func (h Home) Log() string       { return filepath.Join(h.Dir, "daemon.log") }
+func (h Home) State() string     { return filepath.Join(h.Dir, "host") }
+func (h Home) Images() string    { return filepath.Join(h.Dir, "images") }
+func (h Home) Kernels() string   { return filepath.Join(h.Dir, "kernels") }
+func (h Home) Templates() string { return filepath.Join(h.Dir, "templates") }
+func (h Home) Boxes() string     { return filepath.Join(h.Dir, "boxes") }
+func (h Home) Run() string       { return filepath.Join(h.Dir, "run") }
+func (h Home) Socket() string    { return filepath.Join(h.Run(), "daemon.sock") }
+
+// Template is the directory of one template.
+func (h Home) Template(key string) string { return filepath.Join(h.Templates(), key) }
+
+// Box are the names of one box.
+//
+//	boxes/<id>/box.json          the record, replaced as a whole
+//	boxes/<id>/key               the SSH client key of the present life
+//	boxes/<id>/known_hosts       the SSH host key of the present life
+//	boxes/<id>/supervisor.log
+//	boxes/<id>/workspace-<n>     layer 2, in the driver's form; the record says which n is the present one
+//	boxes/<id>/life-<n>/         layer 3 and the console of one machine; the record says which n is the present one
+//	boxes/<id>/saved/            the machine of a paused box
+//	boxes/<id>/resuming/         the same while it is being resumed
+//	boxes/<id>/checkpoints/<id>/
+//	run/<id>/lock                held by the supervisor, which writes its process id into it
+//	run/<id>/control.sock        the supervisor's API
+//	run/<id>/ssh.sock            SSH into the box
+type Box struct {
+	Dir, Run string
+}
+
+// Box gives the names of one box.
+func (h Home) Box(id agentbox.BoxID) Box {
+	return Box{Dir: filepath.Join(h.Boxes(), id.String()), Run: filepath.Join(h.Run(), id.String())}
+}
+
+func (b Box) Record() string      { return filepath.Join(b.Dir, "box.json") }
+func (b Box) Key() string         { return filepath.Join(b.Dir, "key") }
+func (b Box) KnownHosts() string  { return filepath.Join(b.Dir, "known_hosts") }
+func (b Box) Log() string         { return filepath.Join(b.Dir, "supervisor.log") }
+func (b Box) Saved() string       { return filepath.Join(b.Dir, "saved") }
+func (b Box) Resuming() string    { return filepath.Join(b.Dir, "resuming") }
+func (b Box) Checkpoints() string { return filepath.Join(b.Dir, "checkpoints") }
+func (b Box) Lock() string        { return filepath.Join(b.Run, "lock") }
+func (b Box) Control() string     { return filepath.Join(b.Run, "control.sock") }
+func (b Box) SSH() string         { return filepath.Join(b.Run, "ssh.sock") }
