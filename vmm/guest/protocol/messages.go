@@ -46,7 +46,9 @@ type Failure struct {
 // AttachRequest gives the guest its workspace and the configuration of the box. It is sent once per life that begins
 // from a template, never after a resume or a fork.
 type AttachRequest struct {
-	Workspace bool              `json:"workspace"` // mount the workspace slot at WorkspaceDir
+	Workspace bool              `json:"workspace"`          // mount the workspace slot at WorkspaceDir
+	Hostname  string            `json:"hostname,omitempty"` // replaces the Hello's, for machines restored before their box had a name
+	Dir       string            `json:"dir,omitempty"`      // where commands start when they do not say; default WorkspaceDir
 	User      string            `json:"user,omitempty"`
 	Env       map[string]string `json:"env,omitempty"`
 	Services  []Service         `json:"services,omitempty"` // in start order
