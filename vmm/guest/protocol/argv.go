@@ -1,0 +1,29 @@
+package protocol
+
+// Argv is the SSH channel request that runs a command without a shell: payload an ArgvRequest as JSON, in place of
+// exec. Exit status 127 means that the program was not found, 126 that it could not be run.
+const Argv = "argv@agentbox"
+
+// ArgvRequest is the payload of Argv.
+type ArgvRequest struct {
+	Argv []string          `json:"argv"`
+	Dir  string            `json:"dir,omitempty"` // "" is the workspace when attached, else the user's home
+	Env  map[string]string `json:"env,omitempty"` // over the session's
+}
+
+// Serials of the guest's virtio-blk slots, by which the agent tells them apart.
+const (
+	SlotImage     = "image"     // erofs, read-only
+	SlotRuntime   = "runtime"   // ext4
+	SlotWorkspace = "workspace" // ext4
+)
+
+// PortName is the name of the virtio-serial port that carries the stream.
+const PortName = "agentbox.0"
+
+// LabelChown is the ext4 label of a workspace whose files do not belong to the box's user yet. Attach then gives them
+// to it and sets LabelOwned; a crash in between leaves the label, and Attach does it again.
+const (
+	LabelChown = "agentbox-chown"
+	LabelOwned = "agentbox"
+)

@@ -1,0 +1,102 @@
+package protocol
+
+import "bytes"
+
+// Scanner cuts the bytes an agent reads into lives. It holds nothing back: a byte that may begin a Magic is still
+// handed to the current life at once, since SSH packets end with any byte and their reader waits for it. So a life may
+// see the first bytes of the Magic that ends it, which its SSH connection rejects as it would reject any torn packet.
+type Scanner struct {
+	// Data gets the bytes of the current life; before the first life it is not called.
+	Data func([]byte)
+	// Begin ends the current life and gets the line that begins the next one, without its newline. The slice is valid
+	// during the call only.
+	Begin func(line []byte)
+
+	state   scanState
+	matched int    // how many bytes of Magic the input so far ends with
+	line    []byte // what came after Magic
+}
+
+type scanState byte
+
+const (
+	scanIdle scanState = iota // no life: bytes are dropped
+	scanLine                  // after Magic, before the newline
+	scanLife                  // bytes go to the life
+)
+
+// Feed takes the next bytes of the stream.
+func (s *Scanner) Feed(p []byte) {
+	for len(p) > 0 {
+		if s.state == scanLine {
+			p = s.feedLine(p)
+			continue
+		}
+		before, after, found := s.cut(p)
+		if len(before) > 0 && s.state == scanLife {
+			s.Data(before)
+		}
+		if !found {
+			return
+		}
+		s.state, s.line, p = scanLine, s.line[:0], after
+	}
+}
+
+// cut splits p at the end of the first Magic, which may have begun in earlier input, and keeps count of a Magic that
+// p ends in the middle of.
+func (s *Scanner) cut(p []byte) (before, after []byte, found bool) {
+	if s.matched > 0 {
+		head := append([]byte(Magic)[:s.matched:s.matched], p[:min(len(p), len(Magic)-1)]...)
+		if i := bytes.Index(head, []byte(Magic)); i >= 0 && i < s.matched {
+			end := i + len(Magic) - s.matched
+			s.matched = 0
+			return nil, p[end:], true
+		}
+	}
+	if i := bytes.Index(p, []byte(Magic)); i >= 0 {
+		s.matched = 0
+		return p[:i], p[i+len(Magic):], true
+	}
+	if len(p) < len(Magic) && s.matched > 0 {
+		s.matched = magicPrefix(append([]byte(Magic)[:s.matched:s.matched], p...))
+	} else {
+		s.matched = magicPrefix(p)
+	}
+	return p, nil, false
+}
+
+// feedLine collects the line after Magic and returns what follows it. A host that died in the middle of a line is
+// followed by another Magic, whose own newline ends the torn line.
+func (s *Scanner) feedLine(p []byte) []byte {
+	end := bytes.IndexByte(p, '\n')
+	part := p
+	if end >= 0 {
+		part = p[:end]
+	}
+	if len(s.line)+len(part) > MaxLine+len(Magic) {
+		s.state, s.matched, s.line = scanIdle, 0, nil
+		return p // a Magic may be in it
+	}
+	s.line = append(s.line, part...)
+	if end < 0 {
+		return nil
+	}
+	if bytes.HasSuffix(s.line, []byte(Magic[:len(Magic)-1])) {
+		s.line = s.line[:0]
+		return p[end+1:]
+	}
+	s.state, s.matched = scanLife, 0
+	s.Begin(s.line)
+	return p[end+1:]
+}
+
+// magicPrefix is the length of the longest proper prefix of Magic that b ends with.
+func magicPrefix(b []byte) int {
+	for n := min(len(b), len(Magic)-1); n > 0; n-- {
+		if b[len(b)-n] == Magic[0] && string(b[len(b)-n:]) == Magic[:n] {
+			return n
+		}
+	}
+	return 0
+}
