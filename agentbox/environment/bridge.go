@@ -1,0 +1,160 @@
+package environment
+
+import (
+	"context"
+	"io"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// end is one side's half of a relayed channel.
+type end struct {
+	ch       ssh.Channel
+	requests <-chan *ssh.Request
+}
+
+// abandon gives a channel up that nobody will read from.
+func (e end) abandon() {
+	e.ch.Close()
+	go ssh.DiscardRequests(e.requests)
+}
+
+// bridge joins a client's channel (front) to one in the environment (back).
+//
+// The order it keeps: everything the environment wrote reaches the client before its end of file, that before the exit
+// status, that before the close.
+type bridge struct {
+	session     bool
+	front, back end
+
+	started     chan struct{} // closed when a command, shell or subsystem has been started (at once without a session)
+	frontClosed chan struct{}
+	backClosed  chan struct{}
+	exit        *ssh.Request // the last exit-status or exit-signal; read after backClosed
+}
+
+func (b *bridge) run(ctx context.Context) {
+	b.started, b.frontClosed, b.backClosed = make(chan struct{}), make(chan struct{}), make(chan struct{})
+	if !b.session {
+		close(b.started)
+	}
+	inward := make(chan struct{})
+	var outward, control sync.WaitGroup
+	control.Go(b.fromFront)
+	control.Go(b.fromBack)
+	control.Go(func() { defer close(inward); b.copyIn() })
+	outward.Go(func() { drain(b.front.ch, b.back.ch) })
+	outward.Go(func() { drain(b.front.ch.Stderr(), b.back.ch.Stderr()) })
+
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		outward.Wait()
+		b.hangUp(inward)
+		control.Wait()
+	}()
+	select {
+	case <-finished:
+	case <-ctx.Done():
+		// What still runs is ended by its connections; a silent environment must not hold the client's end up.
+		b.back.ch.Close()
+		b.front.ch.Close()
+	}
+}
+
+// hangUp ends the client's side after the last byte of output.
+func (b *bridge) hangUp(inward <-chan struct{}) {
+	select {
+	case <-b.backClosed: // together with its output, most often: then there is still time to say what happened
+	case <-time.After(eofTime):
+	}
+	if b.session {
+		b.explainLoss()
+	}
+	b.front.ch.CloseWrite()
+	if !b.session {
+		select {
+		case <-inward:
+		case <-b.backClosed:
+		}
+		b.back.ch.Close()
+	}
+	<-b.backClosed
+	if b.exit != nil && b.session {
+		b.front.ch.SendRequest(b.exit.Type, false, b.exit.Payload)
+	}
+	b.front.ch.Close()
+}
+
+// eofTime is how long an end of file waits for the close that mostly follows it.
+const eofTime = 20 * time.Millisecond
+
+// explainLoss tells the client when its session ended without an exit status, unless the client closed it first.
+func (b *bridge) explainLoss() {
+	if isClosed(b.backClosed) && b.exit == nil && !isClosed(b.frontClosed) {
+		b.front.ch.Stderr().Write([]byte(lostMessage))
+	}
+}
+
+const lostMessage = "agentbox: the box closed the session before the command ended (it was stopped, paused or reset, " +
+	"or its connection was lost)\r\n"
+
+// copyIn carries the client's input. Servers may drop what arrives before the command is started, so it waits for that.
+func (b *bridge) copyIn() {
+	select {
+	case <-b.started:
+	case <-b.frontClosed:
+	case <-b.backClosed:
+	}
+	pump(b.back.ch, b.front.ch)
+	b.back.ch.CloseWrite()
+}
+
+// drain carries output and reads on when nobody takes it: the environment then learns of the close, not of a full window.
+func drain(dst io.Writer, src io.Reader) {
+	if _, err := pump(dst, src); err != nil {
+		pump(io.Discard, src)
+	}
+}
+
+// fromFront passes the client's requests on. When the client closes the channel, so do we.
+func (b *bridge) fromFront() {
+	defer b.back.ch.Close()
+	defer close(b.frontClosed)
+	started := !b.session
+	for req := range b.front.requests {
+		if !b.session || !passable[req.Type] {
+			req.Reply(false, nil)
+			continue
+		}
+		ok, err := b.back.ch.SendRequest(req.Type, req.WantReply, req.Payload)
+		if starts[req.Type] && !started && (ok || !req.WantReply) {
+			started = true
+			close(b.started)
+		}
+		req.Reply(ok && err == nil, nil)
+	}
+}
+
+// passable are the session requests a client may make of an environment.
+var passable = map[string]bool{
+	"env": true, "pty-req": true, "exec": true, "shell": true, "subsystem": true, "argv@agentbox": true,
+	"signal": true, "window-change": true, "break": true, "eow@openssh.com": true,
+}
+
+// starts are those after which a session has a command, and input goes to it.
+var starts = map[string]bool{"exec": true, "shell": true, "subsystem": true, "argv@agentbox": true}
+
+// fromBack keeps the exit status until the output is through and never waits for the client: what it does not take
+// blocks every other channel of the backend.
+func (b *bridge) fromBack() {
+	defer close(b.backClosed)
+	for req := range b.back.requests {
+		if req.Type == "exit-status" || req.Type == "exit-signal" {
+			b.exit = req
+		}
+		req.Reply(false, nil)
+	}
+}

@@ -1,0 +1,300 @@
+package environment
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/crypto/ssh"
+
+	"agentbox/agentbox"
+)
+
+// Exec runs a command and returns when it has ended and all it wrote has been written to cmd.Stdout and cmd.Stderr.
+//
+// When ctx ends, the command gets SIGTERM, after cmd.Grace SIGKILL, and the channel is closed; the error is then ctx's
+// cause and the status is the command's if it was still told. An error of code Unavailable means that the connection
+// ended before the command did.
+func Exec(ctx context.Context, client *ssh.Client, cmd Command) (Status, error) {
+	ch, reqs, err := openChannel(ctx, client, "session", nil)
+	if err != nil {
+		return Status{}, explainRefusal(err)
+	}
+	s := &session{cmd: cmd, ch: ch, ended: make(chan struct{}), failed: make(chan error, 2)}
+	go s.listen(reqs)
+	if err := s.start(ctx); err != nil {
+		ch.Close()
+		return Status{}, err
+	}
+	s.copyStreams()
+	return s.wait(ctx)
+}
+
+func explainRefusal(err error) error {
+	var refused *ssh.OpenChannelError
+	if !errors.As(err, &refused) {
+		return err
+	}
+	return agentbox.Errorf(agentbox.Unavailable, "the box refused to run a command: %s", refused.Message)
+}
+
+// session is one running command.
+type session struct {
+	cmd   Command
+	ch    ssh.Channel
+	ended chan struct{} // closed when the channel is
+
+	mu     sync.Mutex
+	status *Status
+
+	output sync.WaitGroup
+	muted  atomic.Bool
+	failed chan error // writing to Stdout or Stderr failed
+}
+
+// listen takes the other end's requests until the channel closes.
+func (s *session) listen(reqs <-chan *ssh.Request) {
+	defer close(s.ended)
+	for req := range reqs {
+		if st, ok := parseExit(req); ok {
+			s.mu.Lock()
+			s.status = &st
+			s.mu.Unlock()
+		}
+		req.Reply(false, nil)
+	}
+}
+
+func parseExit(req *ssh.Request) (Status, bool) {
+	switch req.Type {
+	case "exit-status":
+		var m struct{ Code uint32 }
+		if ssh.Unmarshal(req.Payload, &m) == nil {
+			return Status{Code: int(m.Code & 0xff)}, true
+		}
+	case "exit-signal":
+		var m struct {
+			Name    string
+			Core    bool
+			Message string
+			Lang    string
+		}
+		if ssh.Unmarshal(req.Payload, &m) == nil {
+			return killed(m.Name), true
+		}
+	}
+	return Status{}, false
+}
+
+// start asks for the command: the exact arguments first, a shell's command line where that is unknown. Requests that need
+// no reply are not waited for, so it costs one round trip.
+func (s *session) start(ctx context.Context) error {
+	if t := s.cmd.TTY; t != nil {
+		if _, err := s.ch.SendRequest("pty-req", false, ptyRequest(t)); err != nil {
+			return lost(err)
+		}
+	}
+	if payload, exact := argvRequest(s.cmd); exact {
+		if ok, err := request(ctx, s.ch, "argv@agentbox", payload); ok || err != nil {
+			return err
+		}
+	}
+	line := ssh.Marshal(struct{ Command string }{shellCommand(s.cmd)})
+	ok, err := request(ctx, s.ch, "exec", line)
+	if err == nil && !ok {
+		err = agentbox.Errorf(agentbox.Unavailable, "the box refused to run a command")
+	}
+	return err
+}
+
+// argvRequest is the payload of argv@agentbox. JSON carries no bytes that are not UTF-8, the shell's command line does.
+func argvRequest(cmd Command) (payload []byte, exact bool) {
+	if !allUTF8(cmd) {
+		return nil, false
+	}
+	argv := cmd.Argv
+	if argv == nil {
+		argv = []string{}
+	}
+	payload, err := json.Marshal(struct {
+		Argv []string          `json:"argv"`
+		Dir  string            `json:"dir"`
+		Env  map[string]string `json:"env"`
+		User string            `json:"user,omitempty"`
+	}{argv, cmd.Dir, cmd.Env, cmd.User})
+	return payload, err == nil
+}
+
+func allUTF8(cmd Command) bool {
+	for k, v := range cmd.Env {
+		if !utf8.ValidString(k) || !utf8.ValidString(v) {
+			return false
+		}
+	}
+	return utf8.ValidString(cmd.Dir) && !slices.ContainsFunc(cmd.Argv, func(s string) bool { return !utf8.ValidString(s) })
+}
+
+func ptyRequest(t *PTY) []byte {
+	term := t.Term
+	if term == "" {
+		term = "xterm"
+	}
+	modes := []byte{}
+	for op, v := range t.Modes {
+		modes = append(modes, ssh.Marshal(struct {
+			Op    byte
+			Value uint32
+		}{op, v})...)
+	}
+	return ssh.Marshal(struct {
+		Term           string
+		Width, Height  uint32
+		WidthPx, HghPx uint32
+		Modes          string
+	}{term, uint32(t.Size.Width), uint32(t.Size.Height), 0, 0, string(append(modes, 0))})
+}
+
+func (s *session) copyStreams() {
+	s.output.Go(func() { s.copyOut(s.cmd.Stdout, s.ch) })
+	s.output.Go(func() { s.copyOut(s.cmd.Stderr, s.ch.Stderr()) })
+	if s.cmd.Stdin == nil {
+		s.ch.CloseWrite()
+		return
+	}
+	// A read from Stdin cannot be interrupted, so nobody waits for this goroutine; see Command.
+	go func() {
+		pump(s.ch, s.cmd.Stdin)
+		s.ch.CloseWrite()
+	}()
+}
+
+// copyOut must read to the end whatever happens to dst: what is not read here blocks the command there.
+func (s *session) copyOut(dst io.Writer, src io.Reader) {
+	if dst != nil {
+		if _, err := pump(mutable{dst, &s.muted}, src); err != nil {
+			s.failed <- err
+		}
+	}
+	pump(io.Discard, src)
+}
+
+// mutable keeps a late copy from writing to a Writer whose Exec has returned.
+type mutable struct {
+	io.Writer
+	muted *atomic.Bool
+}
+
+func (m mutable) Write(p []byte) (int, error) {
+	if m.muted.Load() {
+		return 0, io.ErrClosedPipe
+	}
+	return m.Writer.Write(p)
+}
+
+// wait passes signals and sizes on until the command has ended, the context has, or nobody takes the output any more.
+func (s *session) wait(ctx context.Context) (Status, error) {
+	var resize <-chan Size
+	if s.cmd.TTY != nil {
+		resize = s.cmd.TTY.Resize
+	}
+	signals := s.cmd.Signals
+	for {
+		select {
+		case <-s.ended:
+			return s.finish(ctx, nil)
+		case err := <-s.failed:
+			s.signal("PIPE")
+			s.ch.Close()
+			return s.finish(ctx, err)
+		case <-ctx.Done():
+			s.terminate()
+			return s.finish(ctx, context.Cause(ctx))
+		case sig, ok := <-signals:
+			if !ok {
+				signals = nil
+			} else if name := signalNames[sig]; name != "" {
+				s.signal(name)
+			}
+		case size, ok := <-resize:
+			if !ok {
+				resize = nil
+				continue
+			}
+			s.ch.SendRequest("window-change", false, ssh.Marshal(struct{ W, H, X, Y uint32 }{uint32(size.Width), uint32(size.Height), 0, 0}))
+		}
+	}
+}
+
+// signal is a courtesy: when it cannot be sent the channel has closed, which ended says better.
+func (s *session) signal(name string) {
+	s.ch.SendRequest("signal", false, ssh.Marshal(struct{ Name string }{name}))
+}
+
+func (s *session) terminate() {
+	grace := s.cmd.Grace
+	if grace == 0 {
+		grace = DefaultGrace
+	}
+	s.signal("TERM")
+	select {
+	case <-s.ended:
+		return
+	case <-time.After(grace):
+	}
+	s.signal("KILL")
+	select {
+	case <-s.ended:
+	case <-time.After(killTime):
+	}
+	s.ch.Close()
+}
+
+// killTime is how long the other end may take to report a kill before the channel is closed over its head.
+const killTime = time.Second
+
+// finish collects the rest of the output. Once there is a cause to stop, it waits only as long as a living server needs to
+// close a channel.
+func (s *session) finish(ctx context.Context, cause error) (Status, error) {
+	done := make(chan struct{})
+	go func() {
+		<-s.ended
+		s.output.Wait()
+		close(done)
+	}()
+	if cause == nil {
+		select {
+		case <-done:
+		case cause = <-s.failed:
+		case <-ctx.Done():
+			cause = context.Cause(ctx)
+		}
+	}
+	if cause != nil {
+		select {
+		case <-done:
+		case <-time.After(closeTime):
+			s.muted.Store(true)
+		}
+	}
+	s.ch.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.status != nil:
+		return *s.status, cause
+	case cause != nil:
+		return Status{}, cause
+	}
+	return Status{}, lost(errNoStatus)
+}
+
+// closeTime is how long a living server may take to answer a closed channel.
+const closeTime = 2 * time.Second
+
+var errNoStatus = errors.New("it ended before the command did")

@@ -1,0 +1,222 @@
+package environment
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"agentbox/agentbox"
+)
+
+// Forwarding is a TCP port of this host whose connections end in the environment.
+type Forwarding struct {
+	listener net.Listener
+	cancel   context.CancelFunc
+	work     sync.WaitGroup
+}
+
+// Forward listens on the host address listen ("127.0.0.1:3000"; port 0 takes a free one) and connects every client to
+// remote, an address inside the environment. It works until ctx is done or Close is called. A port that is taken is an
+// error of code Exists.
+func Forward(ctx context.Context, backend Backend, listen, remote string) (*Forwarding, error) {
+	target, err := parseTarget(remote)
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return nil, listenError(listen, err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	f := &Forwarding{listener: l, cancel: cancel}
+	context.AfterFunc(ctx, func() { l.Close() })
+	f.work.Go(func() { f.accept(ctx, backend, target) })
+	return f, nil
+}
+
+func listenError(listen string, err error) error {
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return agentbox.Errorf(agentbox.Invalid, "cannot listen on %s: %w", listen, err)
+	}
+	taken := agentbox.Errorf(agentbox.Exists, "port %s of this machine is taken", listen)
+	host, _, _ := net.SplitHostPort(listen)
+	// The kernel knows a free one; somebody may take it before the user does, so it is only a suggestion.
+	if l, err := net.Listen("tcp", net.JoinHostPort(host, "0")); err == nil {
+		defer l.Close()
+		taken = taken.WithHint("%s is free", l.Addr())
+	}
+	return taken
+}
+
+// Addr is where the forwarding listens.
+func (f *Forwarding) Addr() string { return f.listener.Addr().String() }
+
+// Close stops listening, ends the connections, and waits for both.
+func (f *Forwarding) Close() error {
+	f.cancel()
+	f.work.Wait()
+	return nil
+}
+
+// Wait returns when the forwarding has ended.
+func (f *Forwarding) Wait() { f.work.Wait() }
+
+func (f *Forwarding) accept(ctx context.Context, backend Backend, target target) {
+	defer f.cancel()
+	for {
+		conn, err := f.listener.Accept()
+		switch {
+		case err == nil:
+			f.work.Go(func() { connect(ctx, backend, target, conn) })
+		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+			return
+		default:
+			sleep(ctx, 100*time.Millisecond)
+		}
+	}
+}
+
+// target is an address inside the environment.
+type target struct {
+	host string
+	port uint32
+}
+
+func parseTarget(addr string) (target, error) {
+	host, p, err := net.SplitHostPort(addr)
+	port, perr := strconv.ParseUint(p, 10, 16)
+	if err != nil || perr != nil || port == 0 {
+		return target{}, agentbox.Errorf(agentbox.Invalid, "%q is not an address (host:port)", addr)
+	}
+	if host == "" {
+		host = "localhost"
+	}
+	return target{host, uint32(port)}, nil
+}
+
+// DialTCP opens one connection to an address inside the environment. Its CloseWrite is a half close.
+func DialTCP(ctx context.Context, client *ssh.Client, addr string) (io.ReadWriteCloser, error) {
+	t, err := parseTarget(addr)
+	if err != nil {
+		return nil, err
+	}
+	ch, reqs, err := openTCP(ctx, client, t, "127.0.0.1", 0)
+	if err != nil {
+		return nil, err
+	}
+	go ssh.DiscardRequests(reqs)
+	return ch, nil
+}
+
+func openTCP(ctx context.Context, client *ssh.Client, t target, fromHost string, fromPort uint32) (ssh.Channel, <-chan *ssh.Request, error) {
+	ch, reqs, err := openChannel(ctx, client, "direct-tcpip", ssh.Marshal(struct {
+		Host     string
+		Port     uint32
+		FromHost string
+		FromPort uint32
+	}{t.host, t.port, fromHost, fromPort}))
+	var refused *ssh.OpenChannelError
+	if errors.As(err, &refused) {
+		err = agentbox.Errorf(agentbox.Unavailable, "nothing answers on port %d of the box: %s", t.port, refused.Message)
+	}
+	return ch, reqs, err
+}
+
+// connect serves one client of a forwarding and owns conn.
+func connect(ctx context.Context, backend Backend, t target, conn net.Conn) {
+	defer conn.Close()
+	client, err := backend(ctx)
+	if err != nil {
+		reset(conn)
+		return
+	}
+	fromHost, fromPort := origin(conn)
+	ch, reqs, err := openTCP(ctx, client, t, fromHost, fromPort)
+	if err != nil {
+		reset(conn)
+		return
+	}
+	join(ctx, conn, ch, reqs)
+}
+
+func origin(conn net.Conn) (string, uint32) {
+	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
+		return a.IP.String(), uint32(a.Port)
+	}
+	return "127.0.0.1", 0
+}
+
+// reset ends a connection as a refused one looks, not as an empty answer.
+func reset(conn net.Conn) {
+	if t, ok := conn.(*net.TCPConn); ok {
+		t.SetLinger(0)
+	}
+}
+
+// join copies both ways until both directions have ended, either end is gone, or ctx is done.
+func join(ctx context.Context, conn net.Conn, ch ssh.Channel, reqs <-chan *ssh.Request) {
+	closed := make(chan struct{})
+	go func() { ssh.DiscardRequests(reqs); close(closed) }()
+	in, out := make(chan error, 1), make(chan error, 1)
+	// Both copies end when the environment answers the close below, or with its connection; a silent one is not waited for.
+	go func() {
+		_, err := pump(ch, conn)
+		ch.CloseWrite()
+		in <- err
+	}()
+	go func() {
+		_, err := pump(conn, ch)
+		if c, ok := conn.(interface{ CloseWrite() error }); ok {
+			c.CloseWrite()
+		}
+		out <- err
+	}()
+	if !naturalEnd(ctx, in, out, closed) {
+		reset(conn)
+	}
+	ch.Close()
+	conn.Close()
+}
+
+// naturalEnd waits for the end of a joined pair and tells whether all that was sent has arrived.
+func naturalEnd(ctx context.Context, in, out <-chan error, closed <-chan struct{}) bool {
+	for in != nil || out != nil {
+		var gone <-chan struct{} // the other end takes no more, and all it sent has been read
+		if out == nil {
+			gone = closed
+		}
+		select {
+		case err := <-out:
+			if err != nil {
+				return false
+			}
+			out = nil
+		case err := <-in:
+			if err != nil && !isClosed(closed) {
+				return false
+			}
+			in = nil
+		case <-gone:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

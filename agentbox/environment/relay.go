@@ -1,0 +1,170 @@
+package environment
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"agentbox/agentbox"
+)
+
+// Backend gives the connection to the environment as it is now. It may wait for one, and ends with ctx.
+type Backend func(ctx context.Context) (*ssh.Client, error)
+
+// Fixed is the Backend of a connection that is never replaced.
+func Fixed(client *ssh.Client) Backend {
+	return func(context.Context) (*ssh.Client, error) { return client, nil }
+}
+
+// Relay is an SSH server that passes every channel on to one backend connection, so that many local clients share it:
+// each has a handshake of its own with the relay, at native speed, and the environment serves a single connection.
+//
+// It buffers nothing beyond the windows of flow control: a client that does not read stops its command, and only it.
+// Clients may run sessions and open TCP and unix connections inside; they may not make the environment call back (remote
+// forwarding, X11, agent forwarding), which would give a box a way out that no policy sees.
+type Relay struct {
+	backend Backend
+	config  *ssh.ServerConfig
+	log     *slog.Logger
+	spare   *spare
+}
+
+// NewRelay makes a relay that proves itself with hostKey and admits the holder of clientKey under any user name; the name
+// reaches the environment with every session (see the package's user@agentbox).
+func NewRelay(hostKey ssh.Signer, clientKey ssh.PublicKey, backend Backend, log *slog.Logger) *Relay {
+	want := clientKey.Marshal()
+	config := &ssh.ServerConfig{
+		ServerVersion: "SSH-2.0-agentbox",
+		PublicKeyCallback: func(_ ssh.ConnMetadata, got ssh.PublicKey) (*ssh.Permissions, error) {
+			if bytes.Equal(got.Marshal(), want) {
+				return nil, nil
+			}
+			return nil, errors.New("this key may not log in")
+		},
+	}
+	config.AddHostKey(hostKey)
+	return &Relay{backend: backend, config: config, log: log, spare: newSpare()}
+}
+
+// Prepare makes the first command as fast as the following ones: it opens a session ahead of need.
+func (r *Relay) Prepare(ctx context.Context) {
+	if client, err := r.backend(ctx); err == nil {
+		r.spare.prepare(client)
+	}
+}
+
+// Serve accepts clients until ctx is done (nil) or the listener fails. It owns the listener and waits for every client. A
+// relay serves once.
+func (r *Relay) Serve(ctx context.Context, l net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var clients sync.WaitGroup
+	defer r.spare.drop()
+	defer clients.Wait()
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { l.Close() })()
+	defer l.Close()
+	for {
+		conn, err := l.Accept()
+		switch {
+		case err == nil:
+			clients.Go(func() { r.ServeConn(ctx, conn) })
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return agentbox.Errorf(agentbox.Internal, "relay at %s: %w", l.Addr(), err)
+		default: // out of descriptors, most likely: those who have one will give it back
+			r.log.Warn("relay cannot accept a client", "address", l.Addr().String(), "error", err)
+			sleep(ctx, 100*time.Millisecond)
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// ServeConn serves one client and owns conn. It returns when the client has gone and its channels are closed, or ctx is done.
+func (r *Relay) ServeConn(ctx context.Context, conn net.Conn) {
+	defer conn.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	conn.SetDeadline(time.Now().Add(AnswerTimeout))
+	client, channels, requests, err := ssh.NewServerConn(conn, r.config)
+	if err != nil {
+		r.log.Debug("relay refused a client", "error", err)
+		return
+	}
+	conn.SetDeadline(time.Time{})
+	var work sync.WaitGroup
+	defer work.Wait()
+	work.Go(func() { answerGlobal(requests) })
+	for nch := range channels {
+		work.Go(func() { r.channel(ctx, client.User(), nch) })
+	}
+	// The client has gone: nobody is left to wait for what the environment might still say.
+	cancel()
+}
+
+// answerGlobal confirms that we live and refuses everything else.
+func answerGlobal(requests <-chan *ssh.Request) {
+	for req := range requests {
+		req.Reply(req.Type == "keepalive@openssh.com", nil)
+	}
+}
+
+// channel serves one channel a client asks for.
+func (r *Relay) channel(ctx context.Context, user string, nch ssh.NewChannel) {
+	switch nch.ChannelType() {
+	case "session", "direct-tcpip", "direct-streamlocal@openssh.com":
+	default:
+		nch.Reject(ssh.UnknownChannelType, "the box does not offer "+nch.ChannelType())
+		return
+	}
+	back, err := r.open(ctx, nch.ChannelType(), nch.ExtraData())
+	if err != nil {
+		reject(nch, err)
+		return
+	}
+	front, requests, err := nch.Accept()
+	if err != nil {
+		back.abandon()
+		return
+	}
+	b := &bridge{session: nch.ChannelType() == "session", front: end{front, requests}, back: back}
+	if b.session {
+		back.ch.SendRequest("user@agentbox", false, ssh.Marshal(struct{ User string }{user}))
+	}
+	b.run(ctx)
+}
+
+func reject(nch ssh.NewChannel, err error) {
+	var refused *ssh.OpenChannelError
+	if errors.As(err, &refused) {
+		nch.Reject(refused.Reason, refused.Message)
+		return
+	}
+	nch.Reject(ssh.ConnectionFailed, "agentbox: "+err.Error())
+}
+
+// open opens a channel in the environment, or takes the one that was opened ahead of need.
+func (r *Relay) open(ctx context.Context, kind string, extra []byte) (end, error) {
+	client, err := r.backend(ctx)
+	if err != nil {
+		return end{}, err
+	}
+	if kind == "session" {
+		return r.spare.take(ctx, client)
+	}
+	ch, requests, err := openChannel(ctx, client, kind, extra)
+	return end{ch, requests}, err
+}
