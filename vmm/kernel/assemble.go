@@ -1,0 +1,125 @@
+package kernel
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"agentbox/agentbox"
+)
+
+// Manifest is kernel.json: what a kernel directory holds.
+type Manifest struct {
+	Release string          `json:"release"`
+	Source  string          `json:"source"` // for people: where the kernel came from
+	Vmlinuz agentbox.Digest `json:"vmlinuz"`
+	Initrd  agentbox.Digest `json:"initrd"`
+	Agent   agentbox.Digest `json:"agent"`
+	Modules []string        `json:"modules"`
+}
+
+// ReadManifest reads a kernel directory's manifest and does not look at the rest.
+func ReadManifest(dir string) (Manifest, error) {
+	var m Manifest
+	text, err := os.ReadFile(filepath.Join(dir, FileManifest))
+	if err != nil {
+		return m, fmt.Errorf("kernel: %w", err)
+	}
+	if err := json.Unmarshal(text, &m); err != nil {
+		return m, agentbox.Errorf(agentbox.Corrupt, "kernel %s: %v", dir, err).WithHint("remove it; it is made again")
+	}
+	return m, nil
+}
+
+// Verify checks every byte of a kernel directory against its manifest: an *agentbox.Error of code Corrupt when it
+// differs, an error that is fs.ErrNotExist when there is no such directory.
+func Verify(dir string) error {
+	if _, err := os.Stat(dir); err != nil {
+		return fmt.Errorf("kernel: %w", err)
+	}
+	m, err := ReadManifest(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return agentbox.Errorf(agentbox.Corrupt, "kernel %s has no %s", dir, FileManifest)
+	} else if err != nil {
+		return err
+	}
+	if _, err := readVerified(filepath.Join(dir, FileVmlinuz), m.Vmlinuz); err != nil {
+		return err
+	}
+	_, err = readVerified(filepath.Join(dir, FileInitrd), m.Initrd)
+	return err
+}
+
+// assemble writes a kernel directory.
+func assemble(dir string, p *parts, agent []byte) error {
+	initrd := initramfs(agent, p.Modules)
+	m := Manifest{Release: p.Release, Source: p.Source, Vmlinuz: p.Vmlinuz, Initrd: digest(initrd), Agent: digest(agent)}
+	for _, mod := range p.Modules {
+		m.Modules = append(m.Modules, mod.Name)
+	}
+	manifest, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeDir(dir, map[string][]byte{FileVmlinuz: p.vmlinuz, FileInitrd: initrd, FileManifest: manifest})
+}
+
+// writeDir makes a directory with these files; it appears complete or not at all.
+func writeDir(dir string, files map[string][]byte) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	tmp, err := os.MkdirTemp(filepath.Dir(dir), ".new-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp) // nothing is left of it after the rename
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		return err
+	}
+	for name, data := range files {
+		if err := writeSynced(filepath.Join(tmp, name), data); err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(tmp, dir); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(dir))
+}
+
+func writeSynced(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+func syncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// readVerified reads a file whose digest is known.
+func readVerified(path string, want agentbox.Digest) ([]byte, error) {
+	data, err := os.ReadFile(path)
+	if err == nil && digest(data) != want {
+		err = errors.New("its bytes are not what its digest says")
+	}
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Corrupt, "kernel file %s is damaged: %v", path, err).
+			WithHint("remove its directory; it is made again")
+	}
+	return data, nil
+}
+
+func digest(data []byte) agentbox.Digest { return sha256.Sum256(data) }

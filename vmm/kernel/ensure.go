@@ -1,0 +1,118 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"agentbox/agentbox"
+)
+
+// Names in a kernel directory.
+const (
+	FileVmlinuz  = "vmlinuz"
+	FileInitrd   = "initrd"
+	FileManifest = "kernel.json"
+)
+
+// Config says where kernels live and which one is wanted.
+type Config struct {
+	Root     string       // directory for kernels, made when missing
+	Override string       // the user's `kernel:` key: a vmlinuz, or a directory with one and its modules; "" chooses
+	Agent    []byte       // the guest agent, an ELF that becomes /init
+	Log      *slog.Logger // nil is silent
+	Progress func(string) // nil, or told what is going on when it takes more than a moment
+}
+
+// Ensure returns a verified kernel directory for the configuration, making it first when there is none. The order is:
+// the override; a kernel fetched earlier; the host's own; the distribution's cloud kernel, downloaded as an ordinary
+// user. Processes may call it at the same time.
+func Ensure(ctx context.Context, c Config) (string, error) {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Progress == nil {
+		c.Progress = func(string) {}
+	}
+	if len(c.Agent) == 0 {
+		return "", agentbox.Errorf(agentbox.Missing, "there is no guest agent to boot").WithHint("build with `make build`")
+	}
+	if err := os.MkdirAll(c.Root, 0o755); err != nil {
+		return "", fmt.Errorf("kernel directory: %w", err)
+	}
+	unlock, err := lock(ctx, filepath.Join(c.Root, "lock"))
+	if err != nil {
+		return "", fmt.Errorf("kernel directory: %w", err)
+	}
+	defer unlock()
+	sweep(c.Root)
+	p, err := c.parts(ctx)
+	if err != nil {
+		return "", err
+	}
+	return c.assembled(p)
+}
+
+// assembled returns the kernel directory of p, building it when it is missing or not what its digests say.
+func (c *Config) assembled(p *parts) (string, error) {
+	dir := filepath.Join(c.Root, p.key(c.Agent))
+	err := Verify(dir)
+	if err == nil {
+		return dir, nil
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		c.Log.Warn("kernel directory is damaged, building it again", "dir", dir, "err", err)
+		if err := os.RemoveAll(dir); err != nil {
+			return "", fmt.Errorf("remove damaged kernel: %w", err)
+		}
+	}
+	c.Progress("assembling kernel " + p.Release)
+	if err := assemble(dir, p, c.Agent); err != nil {
+		if errors.Is(err, syscall.ENOSPC) {
+			return "", agentbox.Errorf(agentbox.NoSpace, "no room for a kernel in %s: %w", c.Root, err).
+				WithHint("free some space, for example with `agentbox prune`")
+		}
+		return "", fmt.Errorf("assemble kernel %s: %w", p.Release, err)
+	}
+	c.Log.Info("kernel assembled", "release", p.Release, "source", p.Source, "dir", dir)
+	return dir, nil
+}
+
+// lock takes an exclusive lock on path, waiting for another process that holds it.
+func lock(ctx context.Context, path string) (func(), error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			f.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, fmt.Errorf("another process holds %s: %w", path, ctx.Err())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// sweep removes what a process that died in the middle of Ensure left behind; the caller holds the lock.
+func sweep(root string) {
+	for _, pattern := range []string{".new-*", ".fetch-*", "fetched/.new-*"} {
+		left, _ := filepath.Glob(filepath.Join(root, pattern)) // the patterns are valid
+		for _, dir := range left {
+			os.RemoveAll(dir) // what stays now goes the next time
+		}
+	}
+}

@@ -1,0 +1,239 @@
+package kernel
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"agentbox/agentbox"
+)
+
+// parts are a kernel and its modules, not yet with an agent.
+type parts struct {
+	Release string          `json:"release"`
+	Source  string          `json:"source"` // for people: where it came from
+	Vmlinuz agentbox.Digest `json:"vmlinuz"`
+	Modules []module        `json:"modules"` // in load order
+	vmlinuz []byte
+}
+
+// module is one module, decompressed.
+type module struct {
+	Name   string          `json:"name"`
+	Digest agentbox.Digest `json:"digest"`
+	data   []byte
+}
+
+// layout changes whenever the same parts and agent should give another directory.
+const layout = "agentbox kernel 1"
+
+// key names the directory that parts and agent give.
+func (p *parts) key(agent []byte) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\n%s\n%s\n%x\n", layout, p.Release, p.Vmlinuz, sha256.Sum256(agent))
+	for _, m := range p.Modules {
+		fmt.Fprintf(h, "%s %s\n", m.Name, m.Digest)
+	}
+	return fmt.Sprintf("%x", h.Sum(nil)[:16])
+}
+
+// parts finds a kernel in the order Ensure promises.
+func (c *Config) parts(ctx context.Context) (*parts, error) {
+	if c.Override != "" {
+		return readOverride(c.Override)
+	}
+	fetched := filepath.Join(c.Root, "fetched")
+	if p, err := newestFetched(fetched); err == nil {
+		return p, nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		c.Log.Warn("fetched kernel is unusable, fetching again", "err", err)
+		if err := os.RemoveAll(fetched); err != nil {
+			return nil, fmt.Errorf("remove damaged kernel: %w", err)
+		}
+	}
+	if p, err := readHost("/", hostRelease()); err == nil {
+		return p, nil
+	} else {
+		c.Log.Debug("the host's own kernel is not usable", "err", err)
+	}
+	p, err := c.fetch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.save(filepath.Join(fetched, p.Release)); err != nil {
+		return nil, fmt.Errorf("keep fetched kernel: %w", err)
+	}
+	return p, nil
+}
+
+// readTree makes parts from a kernel file and the directory lib/modules/<release> that belongs to it; modules may be ""
+// for a kernel that has everything built in.
+func readTree(vmlinuz, modules, source string) (*parts, error) {
+	image, err := os.ReadFile(vmlinuz)
+	if err != nil {
+		return nil, err
+	}
+	release, err := imageRelease(image)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", vmlinuz, err)
+	}
+	p := &parts{Release: release, Source: source, Vmlinuz: digest(image), vmlinuz: image}
+	if modules == "" {
+		return p, nil
+	}
+	tree, err := indexModules(os.DirFS(modules))
+	if err != nil {
+		return nil, fmt.Errorf("modules of %s: %w", release, err)
+	}
+	if p.Modules, err = tree.resolve(needed, wanted); err != nil {
+		return nil, fmt.Errorf("modules of %s: %w", release, err)
+	}
+	return p, nil
+}
+
+// readHost takes the running kernel of the host below root, where an ordinary user may read it.
+func readHost(root, release string) (*parts, error) {
+	if release == "" {
+		return nil, errors.New("this host runs no Linux")
+	}
+	modules := filepath.Join(root, "lib/modules", release)
+	return readTree(filepath.Join(root, "boot/vmlinuz-"+release), modules, "the host's own kernel")
+}
+
+// readOverride takes what the user's `kernel:` key names.
+func readOverride(path string) (*parts, error) {
+	bad := func(err error) error {
+		return agentbox.Errorf(agentbox.Invalid, "kernel: %s is not a usable kernel: %w", path, err).
+			WithHint("name a vmlinuz file, or a directory that holds one and lib/modules/<release>")
+	}
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, bad(err)
+	}
+	vmlinuz, dirs := path, []string{filepath.Dir(path), filepath.Dir(filepath.Dir(path)), "/"}
+	if st.IsDir() {
+		if vmlinuz, err = findVmlinuz(path); err != nil {
+			return nil, bad(err)
+		}
+		dirs = []string{path}
+	}
+	image, err := os.ReadFile(vmlinuz)
+	if err != nil {
+		return nil, bad(err)
+	}
+	release, err := imageRelease(image)
+	if err != nil {
+		return nil, bad(err)
+	}
+	modules := ""
+	for _, dir := range dirs {
+		for _, lib := range []string{"lib/modules", "usr/lib/modules", "modules"} {
+			d := filepath.Join(dir, lib, release)
+			if st, err := os.Stat(d); modules == "" && err == nil && st.IsDir() {
+				modules = d
+			}
+		}
+	}
+	p, err := readTree(vmlinuz, modules, path)
+	if err != nil {
+		return nil, bad(err)
+	}
+	return p, nil
+}
+
+// findVmlinuz finds the one kernel in a directory, or in its boot directory.
+func findVmlinuz(dir string) (string, error) {
+	for _, pattern := range []string{"vmlinuz", "vmlinuz-*", "boot/vmlinuz-*", "boot/vmlinuz", "bzImage"} {
+		found, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			return "", err
+		}
+		if len(found) > 0 {
+			return slices.Max(found), nil
+		}
+	}
+	return "", errors.New("it holds no vmlinuz")
+}
+
+// imageRelease reads the release out of an x86 bzImage's header (Documentation/arch/x86/boot.rst: "HdrS" at 0x202, the
+// version string's offset less 0x200 at 0x20e).
+func imageRelease(image []byte) (string, error) {
+	if len(image) < 0x400 || string(image[0x202:0x206]) != "HdrS" {
+		return "", errors.New("it is not an x86 Linux kernel (bzImage)")
+	}
+	at := int(binary.LittleEndian.Uint16(image[0x20e:])) + 0x200
+	if at+1 >= len(image) {
+		return "", errors.New("its header is damaged")
+	}
+	text := image[at:min(len(image), at+256)]
+	if end := bytes.IndexAny(text, " \x00"); end > 0 {
+		text = text[:end]
+	}
+	release := string(text)
+	if release == "" || strings.ContainsAny(release, "/\n") {
+		return "", errors.New("its header names no release")
+	}
+	return release, nil
+}
+
+// save keeps parts under dir, whole or not at all.
+func (p *parts) save(dir string) error {
+	files := map[string][]byte{FileVmlinuz: p.vmlinuz}
+	for _, m := range p.Modules {
+		files[m.Name+".ko"] = m.data
+	}
+	manifest, err := json.MarshalIndent(p, "", "  ")
+	if err != nil {
+		return err
+	}
+	files[FileManifest] = manifest
+	return writeDir(dir, files)
+}
+
+// newestFetched loads the parts with the highest release that were kept under dir, and verifies them.
+func newestFetched(dir string) (*parts, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var best string
+	for _, e := range entries {
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") && (best == "" || compareVersions(e.Name(), best) > 0) {
+			best = e.Name()
+		}
+	}
+	if best == "" {
+		return nil, fs.ErrNotExist
+	}
+	return loadParts(filepath.Join(dir, best))
+}
+
+func loadParts(dir string) (*parts, error) {
+	text, err := os.ReadFile(filepath.Join(dir, FileManifest))
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Corrupt, "kernel %s: %v", dir, err)
+	}
+	p := &parts{}
+	if err := json.Unmarshal(text, p); err != nil {
+		return nil, agentbox.Errorf(agentbox.Corrupt, "kernel %s: %v", dir, err)
+	}
+	if p.vmlinuz, err = readVerified(filepath.Join(dir, FileVmlinuz), p.Vmlinuz); err != nil {
+		return nil, err
+	}
+	for i := range p.Modules {
+		m := &p.Modules[i]
+		if m.data, err = readVerified(filepath.Join(dir, filepath.Base(m.Name)+".ko"), m.Digest); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}

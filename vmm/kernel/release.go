@@ -1,0 +1,49 @@
+package kernel
+
+import (
+	"cmp"
+	"os"
+	"strings"
+)
+
+// hostRelease is what `uname -r` prints, "" on a host that is not Linux.
+func hostRelease() string {
+	text, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// compareVersions orders releases: runs of digits as numbers, everything else as text.
+func compareVersions(a, b string) int {
+	for a != "" && b != "" {
+		var x, y string
+		if isDigit(a[0]) && isDigit(b[0]) {
+			x, a = cutRun(a, true)
+			y, b = cutRun(b, true)
+			x, y = strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
+			if c := cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)); c != 0 {
+				return c
+			}
+			continue
+		}
+		x, a = cutRun(a, false)
+		y, b = cutRun(b, false)
+		if c := cmp.Compare(x, y); c != 0 {
+			return c
+		}
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+func cutRun(s string, digits bool) (string, string) {
+	for i := range len(s) {
+		if isDigit(s[i]) != digits {
+			return s[:i], s[i:]
+		}
+	}
+	return s, ""
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
