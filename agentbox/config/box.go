@@ -1,0 +1,125 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// services reads the mapping of services; its order is the order they start in.
+func (d *decoder) services(n *yaml.Node) {
+	d.pairs(n, func(k, v *yaml.Node) {
+		if !serviceName.MatchString(k.Value) {
+			d.fail(k, "%q is not a name for a service: use letters, digits, - and _", clip(k.Value))
+			return
+		}
+		s := Service{Name: k.Value, Env: map[string]string{}}
+		d.within(s.Name, func() { d.service(v, &s) })
+		d.cfg.Services = append(d.cfg.Services, s)
+	})
+}
+
+func (d *decoder) service(n *yaml.Node, s *Service) {
+	before := len(d.problems)
+	d.section(n, []key{
+		{"run", func(d *decoder, n *yaml.Node) { set(d, n, &s.Run, nonEmpty) }},
+		{"ready", func(d *decoder, n *yaml.Node) { set(d, n, &s.Ready, nonEmpty) }},
+		{"port", func(d *decoder, n *yaml.Node) { d.integer(n, &s.Port, 1, 65535) }},
+		{"env", func(d *decoder, n *yaml.Node) { d.env(n, s.Env) }},
+	})
+	if s.Run == "" && len(d.problems) == before {
+		d.fail(n, "has no `run`: give it a command")
+	}
+}
+
+func (d *decoder) env(n *yaml.Node, to map[string]string) {
+	d.pairs(n, func(k, v *yaml.Node) {
+		if !envName.MatchString(k.Value) {
+			d.fail(k, "%q is not the name of a variable", clip(k.Value))
+			return
+		}
+		if _, ok := d.value(v); !ok {
+			d.fail(v, "variable `%s` has no value: write \"\" for an empty one", k.Value)
+			return
+		}
+		if s, ok := d.text(v); ok {
+			to[k.Value] = s
+		}
+	})
+}
+
+// ports reads ports of the box, and refuses two that want the same port of the host.
+func (d *decoder) ports(n *yaml.Node) {
+	taken := map[int]bool{}
+	d.items(n, func(item *yaml.Node) {
+		var p Port
+		before := len(d.problems)
+		if set(d, item, &p, parsePort); len(d.problems) > before {
+			return
+		}
+		if taken[p.Host] {
+			d.fail(item, "port %d of the host is taken twice", p.Host)
+			return
+		}
+		taken[p.Host] = true
+		d.cfg.Ports = append(d.cfg.Ports, p)
+	})
+}
+
+// include reads directories of the host: "HOST[:BOX]" or {from, to}.
+func (d *decoder) include(n *yaml.Node) {
+	d.items(n, func(item *yaml.Node) {
+		var from, to string
+		before := len(d.problems)
+		if item.Kind == yaml.MappingNode {
+			d.section(item, []key{
+				{"from", func(d *decoder, n *yaml.Node) { set(d, n, &from, nonEmpty) }},
+				{"to", func(d *decoder, n *yaml.Node) { set(d, n, &to, nonEmpty) }},
+			})
+		} else if s, ok := d.text(item); ok {
+			from, to, _ = strings.Cut(s, ":")
+		}
+		if len(d.problems) > before {
+			return
+		}
+		inc, err := d.resolve(from, to)
+		if err != nil {
+			d.fail(item, "%v", err)
+			return
+		}
+		d.cfg.Include = append(d.cfg.Include, inc)
+	})
+}
+
+// resolve makes the host's side of an include absolute. Without a place in the box it goes where it is on the host,
+// the home directory of one standing for that of the other.
+func (d *decoder) resolve(from, to string) (Include, error) {
+	if from == "" {
+		return Include{}, errors.New("include names no directory of the host")
+	}
+	if to == "" {
+		if !filepath.IsAbs(from) && !strings.HasPrefix(from, "~/") {
+			return Include{}, fmt.Errorf("include %q does not say where it goes in the box: write %s:/PATH", clip(from), clip(from))
+		}
+		to = filepath.ToSlash(from)
+	}
+	to, err := boxPath(to)
+	if err != nil {
+		return Include{}, err
+	}
+	if to == "/" || to == "~" {
+		return Include{}, fmt.Errorf("include cannot replace %s of the box", to)
+	}
+	switch rest, ok := strings.CutPrefix(from, "~/"); {
+	case ok && d.home == "":
+		return Include{}, fmt.Errorf("include %q: there is no home directory on this host", clip(from))
+	case ok:
+		from = filepath.Join(d.home, rest)
+	case !filepath.IsAbs(from):
+		from = filepath.Join(d.root, from)
+	}
+	return Include{From: filepath.Clean(from), To: to}, nil
+}

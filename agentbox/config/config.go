@@ -1,0 +1,79 @@
+package config
+
+import (
+	"time"
+
+	"agentbox/agentbox"
+)
+
+// PoolAuto lets the daemon choose the size of the warm pool from the free memory of the machine.
+const PoolAuto = -1
+
+// Config is the configuration of the boxes of one repository, complete: what a file leaves out has its default.
+// Paths in the repository are slash-separated and relative to Root, wherever below it the configuration was found.
+type Config struct {
+	Root     string   // absolute path of the repository's root, or of the directory itself outside a repository
+	Path     string   // absolute path of the file that was read; "" when the configuration was detected
+	Source   string   // for people: agentbox.yaml, .devcontainer/devcontainer.json, or "detected go.mod, Makefile"
+	Warnings []string // one line each: what a devcontainer.json asks for that boxes do not have
+
+	Image     string             // apt:SUITE, or an OCI reference
+	Packages  []string           // Debian packages added to an apt: image
+	Include   []Include          // directories of the host that are copied into the image
+	Kernel    string             // a kernel instead of the one agentbox finds; "" for that one
+	Isolation agentbox.Isolation // agentbox.Auto unless the repository insists
+	CPUs      int
+	Memory    int64 // bytes, whole MiB
+	Disk      int64 // bytes, whole MiB
+	Lifetime  agentbox.Lifetime
+	User      string // the user commands run as in the box; "" for the box's own
+	Pool      int    // machines kept restored ahead of need, or PoolAuto
+
+	Setup     []string  // for sh -c, in order, once per key
+	Start     []string  // for sh -c, in order, each time a machine of the box starts, before the services
+	Lockfiles []string  // files whose content keys setup and caches
+	Caches    []string  // directories in the box, absolute or beginning with ~/
+	Services  []Service // in the order of the file, which is the order they start in
+	Ports     []Port
+	Env       map[string]string
+	Artifacts []string // globs, relative to Root; ** crosses directories
+	Limits    Limits
+	Policy    string // a preset, or a file relative to Root
+	Bench     Bench
+}
+
+// Include is a directory (or file) of the host that is copied into the image by content. A repository can ask for any
+// path here: whoever copies it decides whether it may.
+type Include struct {
+	From string // absolute path on the host
+	To   string // path in the box: absolute, or beginning with ~/
+}
+
+// Service is a long-running command of the box.
+type Service struct {
+	Name  string
+	Run   string            // for sh -c
+	Ready string            // for sh -c; exit status 0 means ready; "" when there is no such check
+	Port  int               // TCP port it serves; 0 for none
+	Env   map[string]string // added to the box's
+}
+
+// Port is a TCP port of the box that is forwarded to the host's loopback.
+type Port struct {
+	Box  int
+	Host int // the port wanted on the host; the same as Box unless the file says otherwise
+}
+
+// Limits bound one task; zero means no limit.
+type Limits struct {
+	Wall time.Duration // from start to end
+	Idle time.Duration // without output
+	Cost float64       // in the currency of the rate table
+}
+
+// Bench holds the commands `agentbox bench` runs; "" where there is none.
+type Bench struct {
+	Setup string
+	Build string
+	Test  string
+}

@@ -1,0 +1,209 @@
+package config
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"al.essio.dev/pkg/shellescape"
+	"go.yaml.in/yaml/v3"
+)
+
+// devcontainerKeys are the keys of a devcontainer.json that boxes honour.
+var devcontainerKeys = []key{
+	{"image", func(d *decoder, n *yaml.Node) { set(d, n, &d.cfg.Image, imageName) }},
+	{"features", (*decoder).features},
+	{"containerEnv", (*decoder).devcontainerEnv},
+	{"remoteEnv", (*decoder).devcontainerEnv},
+	{"forwardPorts", (*decoder).forwardPorts},
+	{"onCreateCommand", func(d *decoder, n *yaml.Node) { d.commands(n, &d.cfg.Setup) }},
+	{"updateContentCommand", func(d *decoder, n *yaml.Node) { d.commands(n, &d.cfg.Setup) }},
+	{"postCreateCommand", func(d *decoder, n *yaml.Node) { d.commands(n, &d.cfg.Setup) }},
+	{"postStartCommand", func(d *decoder, n *yaml.Node) { d.commands(n, &d.cfg.Start) }},
+	{"remoteUser", func(d *decoder, n *yaml.Node) { set(d, n, &d.cfg.User, userWord) }},
+	{"hostRequirements", (*decoder).hostRequirements},
+}
+
+// harmless are keys that change nothing a box could do differently, so there is nothing to warn of.
+var harmless = []string{"$schema", "name", "customizations", "portsAttributes", "otherPortsAttributes", "waitFor",
+	"shutdownAction", "overrideCommand", "userEnvProbe", "updateRemoteUserUID", "init"}
+
+// unsupported are keys boxes cannot honour, with what to do instead.
+var unsupported = map[string]string{
+	"build":                       "boxes run no Dockerfile: name an image, or list packages in agentbox.yaml",
+	"dockerFile":                  "boxes run no Dockerfile: name an image, or list packages in agentbox.yaml",
+	"dockerComposeFile":           "boxes run no Compose file: list its services in agentbox.yaml",
+	"service":                     "boxes run no Compose file: list its services in agentbox.yaml",
+	"runServices":                 "boxes run no Compose file: list its services in agentbox.yaml",
+	"initializeCommand":           "a repository runs nothing on the host",
+	"postAttachCommand":           "boxes run nothing on attach: use postStartCommand",
+	"mounts":                      "a box mounts nothing of the host: use include in agentbox.yaml",
+	"workspaceMount":              "the workspace is always a disk of its own at /workspace",
+	"workspaceFolder":             "the workspace is always at /workspace",
+	"runArgs":                     "there is no container engine to pass arguments to",
+	"appPort":                     "use forwardPorts",
+	"containerUser":               "use remoteUser",
+	"privileged":                  "a box is a machine: its root is already root there",
+	"capAdd":                      "a box is a machine: its root has every capability there",
+	"securityOpt":                 "a box is a machine: there is no container to loosen",
+	"overrideFeatureInstallOrder": "features become packages of one image",
+	"secrets":                     "secrets are never read from a repository: use agentbox secret set",
+}
+
+// parseDevcontainer reads a devcontainer.json. What boxes do not have is a warning, because the file was written for
+// other tools too; a known key of a wrong type is an error.
+func parseDevcontainer(data []byte, src source) (*Config, error) {
+	d := &decoder{source: src, cfg: defaults()}
+	d.cfg.Root, d.cfg.Source = src.root, src.name
+	if len(strings.TrimSpace(string(data))) == 0 {
+		return d.cfg, nil
+	}
+	doc, bad := parseJSONC(data)
+	if bad != nil {
+		d.problems = append(d.problems, *bad)
+		return nil, d.err()
+	}
+	inLifecycleOrder(doc)
+	d.record(doc, devcontainerKeys, d.unhonoured)
+	if err := d.err(); err != nil {
+		return nil, err
+	}
+	return d.cfg, nil
+}
+
+func (d *decoder) unhonoured(k *yaml.Node) {
+	if slices.Contains(harmless, k.Value) {
+		return
+	}
+	if instead, ok := unsupported[k.Value]; ok {
+		d.warn(k, "`%s` is ignored: %s", k.Value, instead)
+		return
+	}
+	known := slices.Concat(keyNames(devcontainerKeys), harmless, slices.Sorted(maps.Keys(unsupported)))
+	d.warn(k, "unknown key `%s` is ignored%s", clip(k.Value), nearest(k.Value, known))
+}
+
+// inLifecycleOrder moves the keys into the order of devcontainerKeys: a specification lets the commands stand in any
+// order in the file and run in one.
+func inLifecycleOrder(n *yaml.Node) {
+	rank := func(k *yaml.Node) int {
+		return slices.IndexFunc(devcontainerKeys, func(known key) bool { return known.name == k.Value })
+	}
+	if n.Kind != yaml.MappingNode {
+		return
+	}
+	pairs := slices.Collect(slices.Chunk(n.Content, 2))
+	slices.SortStableFunc(pairs, func(a, b []*yaml.Node) int { return rank(a[0]) - rank(b[0]) })
+	n.Content = slices.Concat(pairs...)
+}
+
+// commands reads a lifecycle command: a text for the shell, a list of arguments, or named ones of either form, which
+// run one after the other in the order of the file.
+func (d *decoder) commands(n *yaml.Node, to *[]string) {
+	switch n.Kind {
+	case yaml.MappingNode:
+		d.pairs(n, func(_, v *yaml.Node) { d.command(v, to) })
+	default:
+		d.command(n, to)
+	}
+}
+
+func (d *decoder) command(n *yaml.Node, to *[]string) {
+	if n.Kind != yaml.SequenceNode {
+		if s, ok := d.text(n); ok && strings.TrimSpace(s) != "" {
+			*to = append(*to, d.substitute(n, s))
+		}
+		return
+	}
+	var argv []string
+	if list(d, n, &argv, func(s string) (string, error) { return d.substitute(n, s), nil }); len(argv) > 0 {
+		*to = append(*to, shellescape.QuoteCommand(argv))
+	}
+}
+
+func (d *decoder) devcontainerEnv(n *yaml.Node) {
+	d.pairs(n, func(k, v *yaml.Node) {
+		if !envName.MatchString(k.Value) {
+			d.fail(k, "%q is not the name of a variable", clip(k.Value))
+			return
+		}
+		s, ok := d.text(v) // null takes the variable away, and in a box nothing has set it
+		if ok {
+			if s = d.substitute(v, s); !strings.Contains(s, "${") {
+				d.cfg.Env[k.Value] = s
+			}
+		}
+	})
+}
+
+// substitute fills in the variables a box has. It never reads the host's environment for a repository.
+func (d *decoder) substitute(n *yaml.Node, s string) string {
+	const workspace = "/workspace"
+	base := path.Base(d.root)
+	s = strings.NewReplacer(
+		"${containerWorkspaceFolder}", workspace, "${containerWorkspaceFolderBasename}", path.Base(workspace),
+		"${localWorkspaceFolder}", workspace, "${localWorkspaceFolderBasename}", base,
+	).Replace(s)
+	for _, host := range []string{"${localEnv:", "${env:"} {
+		if strings.Contains(s, host) {
+			d.warn(n, "%s} is left alone: a repository does not read the host's environment", host)
+		}
+	}
+	if strings.Contains(s, "${containerEnv:") {
+		d.warn(n, "${containerEnv:} is left alone: write the value")
+	}
+	return s
+}
+
+// forwardPorts reads numbers and "host:port"; only ports of the box itself can be forwarded.
+func (d *decoder) forwardPorts(n *yaml.Node) {
+	mine := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Line: n.Line}
+	d.items(n, func(item *yaml.Node) {
+		host, port, two := strings.Cut(item.Value, ":")
+		if two && host != "localhost" && host != "127.0.0.1" {
+			d.warn(item, "port %s is ignored: only ports of the box itself are forwarded", clip(item.Value))
+			return
+		}
+		if two {
+			item = &yaml.Node{Kind: item.Kind, Tag: item.Tag, Line: item.Line, Value: port}
+		}
+		mine.Content = append(mine.Content, item)
+	})
+	d.ports(mine)
+}
+
+func (d *decoder) hostRequirements(n *yaml.Node) {
+	d.record(n, []key{
+		{"cpus", func(d *decoder, n *yaml.Node) { d.integer(n, &d.cfg.CPUs, 1, maxCPUs) }},
+		{"memory", func(d *decoder, n *yaml.Node) { d.size(n, &d.cfg.Memory, minMemory, maxMemory) }},
+		{"storage", func(d *decoder, n *yaml.Node) { d.size(n, &d.cfg.Disk, minDisk, maxDisk) }},
+	}, func(k *yaml.Node) { d.warn(k, "`hostRequirements.%s` is ignored", clip(k.Value)) })
+}
+
+// featurePackages are the features whose work Debian packages do as well.
+var featurePackages = map[string][]string{
+	"go": {"golang"}, "node": {"nodejs", "npm"}, "python": {"python3", "python3-pip", "python3-venv"}, "rust": {"cargo", "rustc"},
+	"java": {"default-jdk"}, "ruby": {"ruby-full"}, "php": {"php-cli"}, "git": {"git"}, "git-lfs": {"git-lfs"},
+	"github-cli": {"gh"}, "common-utils": {"curl", "less", "sudo"}, "sshd": {"openssh-server"},
+}
+
+// features become packages, which only an apt: image can take.
+func (d *decoder) features(n *yaml.Node) {
+	d.pairs(n, func(k, _ *yaml.Node) {
+		ref, _, _ := strings.Cut(k.Value, "@")
+		name, _, _ := strings.Cut(path.Base(ref), ":")
+		packages, ok := featurePackages[name]
+		switch {
+		case !ok:
+			d.warn(k, "feature `%s` is ignored: boxes have no package for it", clip(k.Value))
+		case d.cfg.Image != "" && !strings.HasPrefix(d.cfg.Image, "apt:"):
+			d.warn(k, "feature `%s` is ignored: image %s is taken as it is", clip(k.Value), d.cfg.Image)
+		default:
+			if d.cfg.Packages == nil {
+				d.cfg.Packages = slices.Clone(basePackages)
+			}
+			d.cfg.Packages = append(d.cfg.Packages, packages...)
+		}
+	})
+}

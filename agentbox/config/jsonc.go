@@ -1,0 +1,110 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/tailscale/hujson"
+	"go.yaml.in/yaml/v3"
+)
+
+// maxDepth bounds how deep JSON may nest; the parser itself recurses.
+const maxDepth = 100
+
+// parseJSONC reads JSON with comments and trailing commas into the same tree YAML gives, line numbers included, so
+// that one decoder serves both.
+func parseJSONC(data []byte) (*yaml.Node, *problem) {
+	if depth(data) > maxDepth {
+		return nil, &problem{1, "nested too deep"}
+	}
+	v, err := hujson.Parse(data)
+	if err != nil {
+		return nil, jsonSyntax(err)
+	}
+	t := &tree{data: data}
+	return t.node(&v), nil
+}
+
+var jsonLine = regexp.MustCompile(`^hujson: line ([0-9]+), column [0-9]+: (.*)`)
+
+func jsonSyntax(err error) *problem {
+	m := jsonLine.FindStringSubmatch(strings.ReplaceAll(err.Error(), "\n", " "))
+	if m == nil {
+		return &problem{1, "not valid JSON: " + err.Error()}
+	}
+	p := &problem{text: "not valid JSON: " + m[2]}
+	fmt.Sscan(m[1], &p.line)
+	return p
+}
+
+// depth is the deepest nesting of brackets; those inside strings and comments may count too, which real files never
+// notice.
+func depth(data []byte) int {
+	now, deepest := 0, 0
+	for _, b := range data {
+		switch b {
+		case '{', '[':
+			now++
+			deepest = max(deepest, now)
+		case '}', ']':
+			now--
+		}
+	}
+	return deepest
+}
+
+// tree converts values in the order of the file, so that counting lines never starts over.
+type tree struct {
+	data []byte
+	at   int // offset up to which lines are counted
+	line int // newlines before it
+}
+
+func (t *tree) lineOf(offset int) int {
+	if offset > t.at && offset <= len(t.data) {
+		t.line += bytes.Count(t.data[t.at:offset], []byte("\n"))
+		t.at = offset
+	}
+	return t.line + 1
+}
+
+func (t *tree) node(v *hujson.Value) *yaml.Node {
+	n := &yaml.Node{Line: t.lineOf(v.StartOffset)}
+	switch x := v.Value.(type) {
+	case *hujson.Object:
+		n.Kind, n.Tag = yaml.MappingNode, "!!map"
+		for i := range x.Members {
+			n.Content = append(n.Content, t.node(&x.Members[i].Name), t.node(&x.Members[i].Value))
+		}
+	case *hujson.Array:
+		n.Kind, n.Tag = yaml.SequenceNode, "!!seq"
+		for i := range x.Elements {
+			n.Content = append(n.Content, t.node(&x.Elements[i]))
+		}
+	case hujson.Literal:
+		n.Kind = yaml.ScalarNode
+		n.Tag, n.Value = literal(x)
+	}
+	return n
+}
+
+func literal(l hujson.Literal) (tag, value string) {
+	switch l.Kind() {
+	case '"':
+		return "!!str", l.String()
+	case 'n':
+		return "!!null", ""
+	case 't', 'f':
+		return "!!bool", string(l)
+	}
+	var i json.Number
+	if err := json.Unmarshal(l, &i); err == nil {
+		if _, err := i.Int64(); err == nil {
+			return "!!int", string(l)
+		}
+	}
+	return "!!float", string(l)
+}

@@ -1,0 +1,124 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"agentbox/agentbox"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// topLevel is every key of agentbox.yaml, in the order people are told about them. docs/configuration.md describes
+// each; a test compares the two.
+var topLevel = []key{
+	{"image", func(d *decoder, n *yaml.Node) { set(d, n, &d.cfg.Image, imageName) }},
+	{"packages", func(d *decoder, n *yaml.Node) { list(d, n, &d.cfg.Packages, packageWord) }},
+	{"include", (*decoder).include},
+	{"kernel", func(d *decoder, n *yaml.Node) { set(d, n, &d.cfg.Kernel, nonEmpty) }},
+	{"isolation", func(d *decoder, n *yaml.Node) {
+		choice(d, n, &d.cfg.Isolation, agentbox.Auto, agentbox.MicroVM, agentbox.GVisor, agentbox.Lima)
+	}},
+	{"cpus", func(d *decoder, n *yaml.Node) { d.integer(n, &d.cfg.CPUs, 1, maxCPUs) }},
+	{"memory", func(d *decoder, n *yaml.Node) { d.size(n, &d.cfg.Memory, minMemory, maxMemory) }},
+	{"disk", func(d *decoder, n *yaml.Node) { d.size(n, &d.cfg.Disk, minDisk, maxDisk) }},
+	{"lifetime", func(d *decoder, n *yaml.Node) {
+		choice(d, n, &d.cfg.Lifetime, agentbox.LifetimeTask, agentbox.LifetimeBranch, agentbox.LifetimeProject, agentbox.LifetimeDeveloper)
+	}},
+	{"user", func(d *decoder, n *yaml.Node) { set(d, n, &d.cfg.User, userWord) }},
+	{"pool", (*decoder).pool},
+	{"setup", func(d *decoder, n *yaml.Node) { list(d, n, &d.cfg.Setup, nonEmpty) }},
+	{"start", func(d *decoder, n *yaml.Node) { list(d, n, &d.cfg.Start, nonEmpty) }},
+	{"lockfiles", func(d *decoder, n *yaml.Node) { list(d, n, &d.cfg.Lockfiles, repoPath) }},
+	{"caches", func(d *decoder, n *yaml.Node) { list(d, n, &d.cfg.Caches, boxPath) }},
+	{"services", (*decoder).services},
+	{"ports", (*decoder).ports},
+	{"env", func(d *decoder, n *yaml.Node) { d.env(n, d.cfg.Env) }},
+	{"artifacts", func(d *decoder, n *yaml.Node) { list(d, n, &d.cfg.Artifacts, repoPath) }},
+	{"limits", (*decoder).limits},
+	{"policy", func(d *decoder, n *yaml.Node) { set(d, n, &d.cfg.Policy, policyName) }},
+	{"bench", (*decoder).bench},
+}
+
+// Bounds that no machine we know of passes; whether this host has that much is for whoever starts the box.
+const (
+	maxCPUs   = 1024
+	minMemory = 128 << 20
+	maxMemory = 16 << 40
+	minDisk   = 256 << 20
+	maxDisk   = 64 << 40
+	maxPool   = 256
+)
+
+func nonEmpty(s string) (string, error) {
+	if strings.TrimSpace(s) == "" {
+		return "", errors.New("is empty")
+	}
+	return s, nil
+}
+
+func imageName(s string) (string, error) {
+	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }) || s[0] == '-' {
+		return "", fmt.Errorf("%q is not an image: write apt:SUITE or an OCI reference", clip(s))
+	}
+	if suite, ok := strings.CutPrefix(s, "apt:"); ok && !suiteName.MatchString(suite) {
+		return "", fmt.Errorf("%q is not the name of a Debian or Ubuntu suite: write apt:bookworm", clip(suite))
+	}
+	return s, nil
+}
+
+func packageWord(s string) (string, error) {
+	if !packageName.MatchString(s) {
+		return "", fmt.Errorf("%q is not the name of a Debian package", clip(s))
+	}
+	return s, nil
+}
+
+func userWord(s string) (string, error) {
+	if !userName.MatchString(s) {
+		return "", fmt.Errorf("%q is not a user name", clip(s))
+	}
+	return s, nil
+}
+
+// policyName checks a preset or a file: presets are single words, so that a new one needs no change here.
+func policyName(s string) (string, error) {
+	if serviceName.MatchString(s) {
+		return s, nil
+	}
+	return repoPath(s)
+}
+
+func (d *decoder) pool(n *yaml.Node) {
+	if v, _ := d.value(n); v.Value == "auto" {
+		d.cfg.Pool = PoolAuto
+		return
+	}
+	d.integer(n, &d.cfg.Pool, 0, maxPool)
+}
+
+func (d *decoder) limits(n *yaml.Node) {
+	l := &d.cfg.Limits
+	d.section(n, []key{
+		{"wall", func(d *decoder, n *yaml.Node) { d.duration(n, &l.Wall) }},
+		{"idle", func(d *decoder, n *yaml.Node) { d.duration(n, &l.Idle) }},
+		{"cost", func(d *decoder, n *yaml.Node) { d.amount(n, &l.Cost) }},
+	})
+}
+
+func (d *decoder) bench(n *yaml.Node) {
+	b := &d.cfg.Bench
+	d.section(n, []key{
+		{"setup", func(d *decoder, n *yaml.Node) { set(d, n, &b.Setup, nonEmpty) }},
+		{"build", func(d *decoder, n *yaml.Node) { set(d, n, &b.Build, nonEmpty) }},
+		{"test", func(d *decoder, n *yaml.Node) { set(d, n, &b.Test, nonEmpty) }},
+	})
+}
+
+// section reads a mapping of known keys; any other is a problem.
+func (d *decoder) section(n *yaml.Node, keys []key) {
+	d.record(n, keys, func(k *yaml.Node) {
+		d.fail(k, "unknown key `%s`%s", clip(k.Value), suggest(k.Value, keyNames(keys)))
+	})
+}

@@ -1,0 +1,125 @@
+package config
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// text reads any scalar as text: what is written is what is meant, so `CI: 1` is "1" and `run: true` is the command.
+func (d *decoder) text(n *yaml.Node) (string, bool) {
+	n, ok := d.value(n)
+	if !ok {
+		return "", false
+	}
+	if n.Kind != yaml.ScalarNode || n.ShortTag() == "!!binary" {
+		d.fail(n, "expected text, found %s", kind(n))
+		return "", false
+	}
+	if strings.ContainsRune(n.Value, 0) {
+		d.fail(n, "text may not contain a NUL byte")
+		return "", false
+	}
+	return n.Value, true
+}
+
+// set reads text that check accepts, perhaps in another form, into *to.
+func set[T any](d *decoder, n *yaml.Node, to *T, check func(string) (T, error)) {
+	s, ok := d.text(n)
+	if !ok {
+		return
+	}
+	v, err := check(s)
+	if err != nil {
+		d.fail(n, "%v", err)
+		return
+	}
+	*to = v
+}
+
+// list reads a list, or a single value, of texts that check accepts.
+func list[T any](d *decoder, n *yaml.Node, to *[]T, check func(string) (T, error)) {
+	*to = []T{}
+	d.items(n, func(item *yaml.Node) {
+		var v T
+		before := len(d.problems)
+		if set(d, item, &v, check); len(d.problems) == before {
+			*to = append(*to, v)
+		}
+	})
+}
+
+// integer reads a whole number within bounds.
+func (d *decoder) integer(n *yaml.Node, to *int, least, most int) {
+	v, _ := d.value(n)
+	i, err := strconv.Atoi(v.Value)
+	if v.Kind != yaml.ScalarNode || v.ShortTag() != "!!int" || err != nil {
+		d.fail(n, "expected a whole number, found %s", kind(v))
+		return
+	}
+	if i < least || i > most {
+		d.fail(n, "%d is out of range: %d to %d", i, least, most)
+		return
+	}
+	*to = i
+}
+
+// amount reads a number that is not negative.
+func (d *decoder) amount(n *yaml.Node, to *float64) {
+	v, _ := d.value(n)
+	f, err := strconv.ParseFloat(v.Value, 64)
+	if v.Kind != yaml.ScalarNode || v.ShortTag() == "!!str" || err != nil || f < 0 || math.IsInf(f, 0) || math.IsNaN(f) {
+		d.fail(n, "expected a number that is not negative, found %s", kind(v))
+		return
+	}
+	*to = f
+}
+
+// size reads a size within bounds.
+func (d *decoder) size(n *yaml.Node, to *int64, least, most int64) {
+	var bytes int64
+	before := len(d.problems)
+	if set(d, n, &bytes, ParseSize); len(d.problems) > before {
+		return
+	}
+	if bytes < least || bytes > most {
+		d.fail(n, "%s is out of range: %s to %s", formatSize(bytes), formatSize(least), formatSize(most))
+		return
+	}
+	*to = bytes
+}
+
+func formatSize(bytes int64) string {
+	for _, u := range []struct {
+		name string
+		size int64
+	}{{"TiB", 1 << 40}, {"GiB", 1 << 30}} {
+		if bytes >= u.size && bytes%u.size == 0 {
+			return strconv.FormatInt(bytes/u.size, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(bytes>>20, 10) + "MiB"
+}
+
+func (d *decoder) duration(n *yaml.Node, to *time.Duration) { set(d, n, to, parseDuration) }
+
+// choice reads one of a few words.
+func choice[T ~string](d *decoder, n *yaml.Node, to *T, words ...T) {
+	s, ok := d.text(n)
+	if !ok {
+		return
+	}
+	if slices.Contains(words, T(s)) {
+		*to = T(s)
+		return
+	}
+	all := make([]string, len(words))
+	for i, w := range words {
+		all[i] = string(w)
+	}
+	d.fail(n, "unknown value `%s`%s", clip(s), suggest(s, all))
+}

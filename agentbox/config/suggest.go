@@ -1,0 +1,32 @@
+package config
+
+import (
+	"strings"
+
+	"github.com/agext/levenshtein"
+)
+
+// suggest ends a sentence about an unknown word with the known one that was probably meant, or with all of them.
+func suggest(word string, known []string) string {
+	if s := nearest(word, known); s != "" {
+		return s
+	}
+	return ": known are " + strings.Join(known, ", ")
+}
+
+// nearest ends such a sentence with the known word that was probably meant, or with nothing.
+func nearest(word string, known []string) string {
+	best, distance := "", 2+len(word)/4
+	if len(word) > 64 { // nobody mistypes a word of that length, and comparing takes quadratic time
+		return ""
+	}
+	for _, k := range known {
+		if d := levenshtein.Distance(strings.ToLower(word), strings.ToLower(k), nil); d < distance {
+			best, distance = k, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return ": did you mean `" + best + "`?"
+}

@@ -1,0 +1,133 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+var (
+	suiteName   = regexp.MustCompile(`^[a-z][a-z0-9.-]*$`)
+	packageName = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]*(:[a-z0-9-]+)?([=/][A-Za-z0-9.+:~-]+)?$`)
+	serviceName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}$`)
+	userName    = regexp.MustCompile(`^[a-z_][a-z0-9_.-]{0,31}$`)
+	envName     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	sizeForm    = regexp.MustCompile(`^([0-9]+)(?:\.([0-9]{1,9}))?\s*([A-Za-z]*)$`)
+)
+
+// units of sizes, lower case. A single letter is binary, as Docker and Kubernetes users mean it.
+var units = map[string]uint64{
+	"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40,
+	"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40,
+	"kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12,
+}
+
+// ParseSize reads a size such as 2GiB, 512M, 1.5g or 8GB and rounds it up to a whole MiB, the grain of machines.
+func ParseSize(s string) (int64, error) {
+	m := sizeForm.FindStringSubmatch(strings.TrimSpace(s))
+	if m == nil {
+		return 0, fmt.Errorf("%q is not a size: write it as 2GiB or 512MiB", s)
+	}
+	unit, ok := units[strings.ToLower(m[3])]
+	if !ok {
+		if m[3] == "" {
+			return 0, fmt.Errorf("%q has no unit: write it as 2GiB or 512MiB", s)
+		}
+		return 0, fmt.Errorf("%q has an unknown unit: use KiB, MiB, GiB or TiB", s)
+	}
+	whole, err := strconv.ParseUint(m[1], 10, 64)
+	hi, bytes := bits.Mul64(whole, unit)
+	if err != nil || hi != 0 || bytes > math.MaxInt64-2*unit {
+		return 0, fmt.Errorf("%q is too large", s)
+	}
+	if m[2] != "" {
+		fraction, err := strconv.ParseFloat("0."+m[2], 64)
+		if err != nil {
+			return 0, fmt.Errorf("%q is not a size: write it as 2GiB or 512MiB", s)
+		}
+		bytes += uint64(math.Ceil(fraction * float64(unit)))
+	}
+	const grain = 1 << 20
+	return int64((bytes + grain - 1) / grain * grain), nil
+}
+
+// parseDuration reads Go's form (1h30m) and whole days (2d).
+func parseDuration(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if days, ok := strings.CutSuffix(s, "d"); ok && err != nil {
+		var n uint64
+		if n, err = strconv.ParseUint(days, 10, 16); err == nil {
+			d = time.Duration(n) * 24 * time.Hour
+		}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a duration: write it as 2h, 15m or 90s", s)
+	}
+	if d <= 0 {
+		return 0, fmt.Errorf("%q is not a positive duration", s)
+	}
+	return d, nil
+}
+
+// parsePort reads BOX or HOST:BOX.
+func parsePort(s string) (Port, error) {
+	host, box, two := strings.Cut(s, ":")
+	if !two {
+		box = host
+	}
+	var p Port
+	var err error
+	if p.Box, err = portNumber(box); err != nil {
+		return p, err
+	}
+	p.Host, err = portNumber(host)
+	return p, err
+}
+
+func portNumber(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || strings.HasPrefix(s, "+") {
+		return 0, fmt.Errorf("%q is not a port: write 3000, or 8080:3000 for host:box", s)
+	}
+	if n < 1 || n > 65535 {
+		return 0, fmt.Errorf("port %d is out of range: 1 to 65535", n)
+	}
+	return n, nil
+}
+
+// repoPath checks a path or glob that must stay inside the repository.
+func repoPath(s string) (string, error) {
+	if s == "" {
+		return "", errors.New("is empty")
+	}
+	if path.IsAbs(s) || strings.HasPrefix(s, "~") {
+		return "", fmt.Errorf("%q must be relative to the repository", s)
+	}
+	clean := path.Clean(s)
+	if clean == ".." || strings.HasPrefix(clean, "../") {
+		return "", fmt.Errorf("%q leads out of the repository", s)
+	}
+	return clean, nil
+}
+
+// boxPath checks a path inside the box: absolute, or below the home directory of its user.
+func boxPath(s string) (string, error) {
+	if s == "~" || path.IsAbs(s) {
+		return path.Clean(s), nil
+	}
+	rest, ok := strings.CutPrefix(s, "~/")
+	if !ok {
+		return "", fmt.Errorf("%q must be absolute or begin with ~/", s)
+	}
+	clean := path.Clean(rest)
+	if clean == ".." || strings.HasPrefix(clean, "../") {
+		return "", fmt.Errorf("%q leads out of the home directory", s)
+	}
+	return path.Join("~", clean), nil
+}
