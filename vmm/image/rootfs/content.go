@@ -1,0 +1,45 @@
+package rootfs
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+)
+
+// Bytes is content that is held in memory.
+type Bytes []byte
+
+// Open implements Content.
+func (b Bytes) Open() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }
+
+// Section is content that lies in one piece in a file.
+type Section struct {
+	From   io.ReaderAt
+	Offset int64
+	Size   int64
+}
+
+// Open implements Content.
+func (s Section) Open() (io.ReadCloser, error) {
+	return io.NopCloser(io.NewSectionReader(s.From, s.Offset, s.Size)), nil
+}
+
+// ReadAll reads a regular file of at most max bytes.
+func (i *Inode) ReadAll(max int64) ([]byte, error) {
+	switch {
+	case i.Type() != TypeRegular:
+		return nil, fmt.Errorf("not a regular file")
+	case i.Size > max:
+		return nil, fmt.Errorf("%d bytes are more than the %d expected", i.Size, max)
+	case i.Content == nil:
+		return nil, nil
+	}
+	r, err := i.Content.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	b := make([]byte, i.Size)
+	_, err = io.ReadFull(r, b)
+	return b, err
+}

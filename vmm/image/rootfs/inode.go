@@ -1,0 +1,74 @@
+package rootfs
+
+import (
+	"io"
+	"maps"
+	"slices"
+	"time"
+)
+
+// The file types of a mode, as Linux has them.
+const (
+	TypeMask    = 0o170000
+	TypeSocket  = 0o140000
+	TypeSymlink = 0o120000
+	TypeRegular = 0o100000
+	TypeBlock   = 0o060000
+	TypeDir     = 0o040000
+	TypeChar    = 0o020000
+	TypeFIFO    = 0o010000
+	permMask    = 0o007777
+)
+
+// Content is the bytes of a regular file. Open may be called more than once and gives the same bytes each time, or an
+// error.
+type Content interface {
+	Open() (io.ReadCloser, error)
+}
+
+// Inode is one file, whatever its names.
+type Inode struct {
+	Mode    uint32 // type and permission bits, as Linux has them
+	UID     uint32
+	GID     uint32
+	ModTime time.Time
+	Device  uint32            // of a device, as Device encodes it
+	Target  string            // of a symlink
+	Xattrs  map[string]string // full names
+	Size    int64             // of a regular file
+	Content Content           // of a regular file that is not empty
+
+	entries map[string]*entry // of a directory
+}
+
+// entry is a name in a directory. Its layer tells whether an opaque marker or a whiteout may remove it.
+type entry struct {
+	*Inode
+	touched int // the layer that last changed anything at or below
+}
+
+// Device encodes a device number as Linux does on disk.
+func Device(major, minor uint32) uint32 {
+	return minor&0xff | (major&0xfff)<<8 | (minor&^0xff)<<12
+}
+
+// Type is the file type.
+func (i *Inode) Type() uint32 { return i.Mode & TypeMask }
+
+// IsDir tells whether the inode is a directory.
+func (i *Inode) IsDir() bool { return i.Type() == TypeDir }
+
+// Names are the names in a directory, sorted by their bytes.
+func (i *Inode) Names() []string { return slices.Sorted(maps.Keys(i.entries)) }
+
+// Child is what a directory has under that name, or nil.
+func (i *Inode) Child(name string) *Inode {
+	if e := i.entries[name]; e != nil {
+		return e.Inode
+	}
+	return nil
+}
+
+func newDir(mode uint32, t time.Time) *Inode {
+	return &Inode{Mode: TypeDir | mode, ModTime: t, entries: map[string]*entry{}}
+}

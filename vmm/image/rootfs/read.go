@@ -1,0 +1,165 @@
+package rootfs
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"time"
+
+	erofs "github.com/erofs/go-erofs"
+
+	"agentbox/agentbox"
+)
+
+// Read makes a tree of an erofs image. Contents stay in r, which must live as long as the tree.
+func Read(ctx context.Context, r io.ReaderAt, limits Limits, epoch time.Time) (*Tree, error) {
+	img, err := erofs.Open(r)
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Corrupt, "not a readable erofs image: %w", err)
+	}
+	rd := reader{ctx: ctx, r: r, img: img, tree: New(limits, epoch), seen: map[int64]*Inode{}}
+	info, err := fs.Stat(img, ".")
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Corrupt, "not a readable erofs image: %w", err)
+	}
+	root, err := rd.inode(".", info)
+	if err != nil {
+		return nil, err
+	}
+	rd.tree.root.Inode = root
+	if err := rd.dir(root, "."); err != nil {
+		return nil, err
+	}
+	return rd.tree, nil
+}
+
+type reader struct {
+	ctx  context.Context
+	r    io.ReaderAt
+	img  fs.FS
+	tree *Tree
+	seen map[int64]*Inode // inodes with more than one name
+}
+
+func (rd *reader) dir(dir *Inode, name string) error {
+	if err := rd.ctx.Err(); err != nil {
+		return err
+	}
+	list, err := fs.ReadDir(rd.img, name)
+	if err != nil {
+		return agentbox.Errorf(agentbox.Corrupt, "read %q of the image: %w", name, err)
+	}
+	for _, d := range list {
+		at := path.Join(name, d.Name())
+		info, err := d.Info()
+		if err != nil {
+			return agentbox.Errorf(agentbox.Corrupt, "read %q of the image: %w", at, err)
+		}
+		ino, err := rd.inode(at, info)
+		if err != nil {
+			return err
+		}
+		dir.entries[d.Name()] = &entry{Inode: ino}
+		if ino.IsDir() {
+			if err := rd.dir(ino, at); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (rd *reader) inode(name string, info fs.FileInfo) (*Inode, error) {
+	st, ok := info.Sys().(*erofs.Stat)
+	if !ok {
+		return nil, fmt.Errorf("read %q of the image: no metadata", name)
+	}
+	if ino := rd.seen[st.Ino]; ino != nil {
+		return ino, nil
+	}
+	ino := &Inode{
+		Mode: unixMode(st.Mode), UID: st.UID, GID: st.GID,
+		ModTime: time.Unix(int64(st.Mtime), int64(st.MtimeNs)), Xattrs: plainXattrs(st.Xattrs),
+	}
+	switch ino.Type() {
+	case TypeDir:
+		ino.entries = map[string]*entry{}
+	case TypeRegular:
+		if err := rd.content(ino, name, info); err != nil {
+			return nil, err
+		}
+	case TypeSymlink:
+		target, err := fs.ReadLink(rd.img, name)
+		if err != nil {
+			return nil, agentbox.Errorf(agentbox.Corrupt, "read symlink %q of the image: %w", name, err)
+		}
+		ino.Target = target
+	case TypeChar, TypeBlock:
+		ino.Device = st.Rdev
+	}
+	if st.Nlink > 1 && !ino.IsDir() {
+		rd.seen[st.Ino] = ino
+	}
+	return ino, rd.tree.account(ino)
+}
+
+// content finds where the bytes of a file lie. Images of ours have every file in one piece.
+func (rd *reader) content(ino *Inode, name string, info fs.FileInfo) error {
+	if ino.Size = info.Size(); ino.Size == 0 {
+		return nil
+	}
+	located, ok := info.(interface{ DataRange() []erofs.DataRange })
+	if ok {
+		if at := located.DataRange(); len(at) == 1 && at[0].Device == 0 && at[0].Offset >= 0 && at[0].Size == ino.Size {
+			ino.Content = Section{rd.r, at[0].Offset, at[0].Size}
+			return nil
+		}
+	}
+	ino.Content = imageFile{rd.img, name}
+	return nil
+}
+
+// imageFile is content that does not lie in one piece.
+type imageFile struct {
+	img  fs.FS
+	name string
+}
+
+// Open implements Content.
+func (c imageFile) Open() (io.ReadCloser, error) { return c.img.Open(c.name) }
+
+func plainXattrs(attrs map[string]string) map[string]string {
+	for plain, stored := range aclNames {
+		if v, ok := attrs[stored]; ok {
+			delete(attrs, stored)
+			attrs[plain] = v
+		}
+	}
+	return attrs
+}
+
+func unixMode(m fs.FileMode) uint32 {
+	mode := uint32(m.Perm())
+	for bit, flag := range map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
+		if m&flag != 0 {
+			mode |= bit
+		}
+	}
+	switch m.Type() {
+	case 0:
+		return mode | TypeRegular
+	case fs.ModeDir:
+		return mode | TypeDir
+	case fs.ModeSymlink:
+		return mode | TypeSymlink
+	case fs.ModeDevice | fs.ModeCharDevice:
+		return mode | TypeChar
+	case fs.ModeDevice:
+		return mode | TypeBlock
+	case fs.ModeNamedPipe:
+		return mode | TypeFIFO
+	}
+	return mode | TypeSocket
+}

@@ -1,0 +1,159 @@
+package rootfs
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+)
+
+// Offsets and sizes of the erofs format that relink needs; see "On-disk details" in the kernel's documentation of erofs.
+const (
+	superOffset   = 1024
+	superRootNid  = superOffset + 14
+	superInodes   = superOffset + 16
+	superMetaAddr = superOffset + 40
+	slotSize      = 32 // a nid counts these from the start of the metadata
+	direntSize    = 12
+	xattrHeader   = 12
+	blockSize     = 4096
+	layoutPlain   = 0
+	layoutInline  = 2
+)
+
+// readWriterAt is a file that is read and written in place.
+type readWriterAt interface {
+	io.ReaderAt
+	io.WriterAt
+}
+
+// relinker turns separate inodes of an image that was just written into names of one inode.
+type relinker struct {
+	file readWriterAt
+	meta int64
+	dirs map[string]map[string]dirent
+}
+
+type dirent struct {
+	nid    uint64
+	offset int64 // of the entry in the file
+}
+
+// relink points every name of l.again to the inode of its first name.
+func relink(f readWriterAt, l links) error {
+	if len(l.order) == 0 {
+		return nil
+	}
+	var super [64]byte
+	if _, err := f.ReadAt(super[:], superOffset); err != nil {
+		return err
+	}
+	r := &relinker{file: f, dirs: map[string]map[string]dirent{}}
+	r.meta = int64(binary.LittleEndian.Uint32(super[superMetaAddr-superOffset:])) * blockSize
+	root := uint64(binary.LittleEndian.Uint16(super[superRootNid-superOffset:]))
+	var nid [8]byte
+	for _, name := range l.order {
+		to, err := r.find(root, l.again[name])
+		if err != nil {
+			return err
+		}
+		from, err := r.find(root, name)
+		if err != nil {
+			return err
+		}
+		binary.LittleEndian.PutUint64(nid[:], to.nid)
+		if _, err := f.WriteAt(nid[:], from.offset); err != nil {
+			return err
+		}
+	}
+	inodes := binary.LittleEndian.Uint64(super[superInodes-superOffset:]) - uint64(len(l.order))
+	binary.LittleEndian.PutUint64(nid[:], inodes)
+	_, err := f.WriteAt(nid[:], superInodes)
+	return err
+}
+
+func (r *relinker) find(root uint64, name string) (dirent, error) {
+	dir, base := path.Split(name)
+	dir = strings.TrimSuffix(dir, "/")
+	list, ok := r.dirs[dir]
+	if !ok {
+		nid := root
+		if dir != "" {
+			parent, err := r.find(root, dir)
+			if err != nil {
+				return dirent{}, err
+			}
+			nid = parent.nid
+		}
+		var err error
+		if list, err = r.readDir(nid); err != nil {
+			return dirent{}, fmt.Errorf("read directory %q of the new image: %w", dir, err)
+		}
+		r.dirs[dir] = list
+	}
+	d, ok := list[base]
+	if !ok {
+		return d, fmt.Errorf("the new image lacks %q", name)
+	}
+	return d, nil
+}
+
+// readDir reads a directory inode and its entries.
+func (r *relinker) readDir(nid uint64) (map[string]dirent, error) {
+	var ino [64]byte
+	at := r.meta + int64(nid)*slotSize
+	if _, err := r.file.ReadAt(ino[:slotSize], at); err != nil {
+		return nil, err
+	}
+	format := binary.LittleEndian.Uint16(ino[0:])
+	header, size := int64(32), int64(binary.LittleEndian.Uint32(ino[8:]))
+	if format&1 != 0 {
+		header, size = 64, int64(binary.LittleEndian.Uint64(ino[8:]))
+	}
+	data := int64(binary.LittleEndian.Uint32(ino[16:])) * blockSize
+	switch layout := format >> 1 & 7; layout {
+	case layoutPlain:
+	case layoutInline:
+		data = at + header
+		if n := int64(binary.LittleEndian.Uint16(ino[2:])); n > 0 {
+			data += xattrHeader + (n-1)*4
+		}
+	default:
+		return nil, fmt.Errorf("unexpected data layout %d", layout)
+	}
+	list := map[string]dirent{}
+	for done := int64(0); done < size; done += blockSize {
+		block := make([]byte, min(blockSize, size-done))
+		if _, err := r.file.ReadAt(block, data+done); err != nil {
+			return nil, err
+		}
+		if err := parseDirents(block, data+done, list); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// parseDirents reads one block of a directory, which lies at offset in the file.
+func parseDirents(block []byte, offset int64, list map[string]dirent) error {
+	if len(block) < direntSize {
+		return fmt.Errorf("directory block of %d bytes", len(block))
+	}
+	names := int(binary.LittleEndian.Uint16(block[8:]))
+	if names < direntSize || names > len(block) {
+		return fmt.Errorf("directory block with names at %d of %d", names, len(block))
+	}
+	for i := 0; i+direntSize <= names; i += direntSize {
+		start, end := int(binary.LittleEndian.Uint16(block[i+8:])), len(block)
+		if i+2*direntSize <= names {
+			end = int(binary.LittleEndian.Uint16(block[i+direntSize+8:]))
+		}
+		if start < names || start > end || end > len(block) {
+			return fmt.Errorf("directory entry with a name from %d to %d", start, end)
+		}
+		name := strings.TrimRight(string(block[start:end]), "\x00")
+		list[name] = dirent{binary.LittleEndian.Uint64(block[i:]), offset + int64(i)}
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package rootfs
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// Spool keeps the contents of files that come in a stream, one after the other in one unlinked temporary file.
+type Spool struct {
+	file   *os.File
+	buffer *bufio.Writer
+	end    int64
+	err    error
+}
+
+// NewSpool makes a spool in dir. Nothing of it is left when it is closed, or when the process dies.
+func NewSpool(dir string) (*Spool, error) {
+	f, err := os.CreateTemp(dir, "spool-*")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &Spool{file: f, buffer: bufio.NewWriterSize(f, 1<<20)}, nil
+}
+
+// Add keeps exactly size bytes of r.
+func (s *Spool) Add(r io.Reader, size int64) (Content, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	n, err := io.CopyN(s.buffer, r, size)
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		s.err = err
+		return nil, err
+	}
+	c := spooled{s, s.end, n}
+	s.end += n
+	return c, nil
+}
+
+// Close gives the space back. Contents can no longer be read.
+func (s *Spool) Close() error { return s.file.Close() }
+
+type spooled struct {
+	spool        *Spool
+	offset, size int64
+}
+
+// Open implements Content.
+func (c spooled) Open() (io.ReadCloser, error) {
+	if err := c.spool.buffer.Flush(); err != nil {
+		return nil, fmt.Errorf("write temporary file: %w", err)
+	}
+	return Section{c.spool.file, c.offset, c.size}.Open()
+}

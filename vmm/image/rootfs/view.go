@@ -1,0 +1,164 @@
+package rootfs
+
+import (
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+
+	erofs "github.com/erofs/go-erofs"
+)
+
+// view shows a tree as an fs.FS, the way the erofs writer takes it: files are opened when their bytes are written, not
+// when they are listed.
+type view struct {
+	root  *Inode
+	links links
+}
+
+func (v view) find(name string) (*Inode, error) {
+	ino := v.root
+	if name == "." {
+		return ino, nil
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if ino = ino.Child(part); ino == nil {
+			return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+		}
+	}
+	return ino, nil
+}
+
+// Open implements fs.FS.
+func (v view) Open(name string) (fs.File, error) {
+	ino, err := v.find(name)
+	if err != nil {
+		return nil, err
+	}
+	return &viewFile{info: v.info(name, ino)}, nil
+}
+
+// Stat implements fs.StatFS.
+func (v view) Stat(name string) (fs.FileInfo, error) {
+	ino, err := v.find(name)
+	if err != nil {
+		return nil, err
+	}
+	return v.info(name, ino), nil
+}
+
+// ReadDir implements fs.ReadDirFS.
+func (v view) ReadDir(name string) ([]fs.DirEntry, error) {
+	ino, err := v.find(name)
+	if err != nil {
+		return nil, err
+	}
+	names := ino.Names()
+	list := make([]fs.DirEntry, len(names))
+	for i, base := range names {
+		list[i] = fs.FileInfoToDirEntry(v.info(path.Join(name, base), ino.Child(base)))
+	}
+	return list, nil
+}
+
+// ReadLink is what the erofs writer asks for symlinks.
+func (v view) ReadLink(name string) (string, error) {
+	ino, err := v.find(name)
+	if err != nil {
+		return "", err
+	}
+	return ino.Target, nil
+}
+
+func (v view) info(name string, ino *Inode) viewInfo {
+	size := ino.Size
+	if v.links.again[name] != "" {
+		size = 0 // the bytes are written once; relink makes this name one more of the first
+	}
+	return viewInfo{path.Base(name), ino, size, v.links.count[ino]}
+}
+
+type viewInfo struct {
+	name  string
+	ino   *Inode
+	size  int64
+	nlink int
+}
+
+func (i viewInfo) Name() string       { return i.name }
+func (i viewInfo) Size() int64        { return i.size }
+func (i viewInfo) ModTime() time.Time { return i.ino.ModTime }
+func (i viewInfo) IsDir() bool        { return i.ino.IsDir() }
+
+// Mode implements fs.FileInfo.
+func (i viewInfo) Mode() fs.FileMode {
+	m := fs.FileMode(i.ino.Mode & 0o777)
+	for bit, mode := range map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
+		if i.ino.Mode&bit != 0 {
+			m |= mode
+		}
+	}
+	switch i.ino.Type() {
+	case TypeDir:
+		m |= fs.ModeDir
+	case TypeSymlink:
+		m |= fs.ModeSymlink
+	case TypeChar:
+		m |= fs.ModeDevice | fs.ModeCharDevice
+	case TypeBlock:
+		m |= fs.ModeDevice
+	case TypeFIFO:
+		m |= fs.ModeNamedPipe
+	case TypeSocket:
+		m |= fs.ModeSocket
+	}
+	return m
+}
+
+// Sys implements fs.FileInfo with what the erofs writer reads of it.
+func (i viewInfo) Sys() any {
+	st := &erofs.Stat{
+		Rdev: i.ino.Device, UID: i.ino.UID, GID: i.ino.GID, Nlink: i.nlink,
+		Mtime: uint64(i.ino.ModTime.Unix()), MtimeNs: uint32(i.ino.ModTime.Nanosecond()),
+	}
+	if len(i.ino.Xattrs) > 0 {
+		st.Xattrs = make(map[string]string, len(i.ino.Xattrs))
+		for name, value := range i.ino.Xattrs {
+			if acl := aclNames[name]; acl != "" {
+				name = acl
+			}
+			st.Xattrs[name] = value
+		}
+	}
+	return st
+}
+
+// viewFile opens its content at the first read.
+type viewFile struct {
+	info viewInfo
+	r    io.ReadCloser
+}
+
+func (f *viewFile) Stat() (fs.FileInfo, error) { return f.info, nil }
+
+func (f *viewFile) Read(p []byte) (int, error) {
+	if f.r == nil {
+		if f.info.ino.Content == nil {
+			return 0, io.EOF
+		}
+		r, err := f.info.ino.Content.Open()
+		if err != nil {
+			return 0, err
+		}
+		f.r = r
+	}
+	return f.r.Read(p)
+}
+
+func (f *viewFile) Close() error {
+	if f.r == nil {
+		return nil
+	}
+	return f.r.Close()
+}

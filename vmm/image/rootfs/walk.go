@@ -1,0 +1,75 @@
+package rootfs
+
+import (
+	"strings"
+
+	"agentbox/agentbox"
+)
+
+// place is a directory on the way from the root, and how long its path is there.
+type place struct {
+	*entry
+	length int
+}
+
+// walk follows a path from the root with all its symlinks, none of which can leave the tree: as in a chroot, the root's
+// parent is the root. With create, missing directories are made and everything on the way is marked as touched by this
+// layer; without, a name that is missing gives nil.
+func (t *Tree) walk(name string, create bool) (*entry, error) {
+	stack := []place{{t.root, 0}}
+	rest := strings.Split(name, "/")
+	for links := 0; len(rest) > 0; {
+		here := stack[len(stack)-1]
+		part := rest[0]
+		rest = rest[1:]
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			stack = stack[:max(1, len(stack)-1)]
+			continue
+		}
+		next, err := t.step(here, part, name, create)
+		if err != nil || next == nil {
+			return nil, err
+		}
+		if next.Type() != TypeSymlink {
+			stack = append(stack, place{next, here.length + 1 + len(part)})
+			continue
+		}
+		if links++; links > maxLinks || len(rest) > maxPath {
+			return nil, agentbox.Errorf(agentbox.Corrupt, "layer has too many symlinks on the way to %.80q", name)
+		}
+		if strings.HasPrefix(next.Target, "/") {
+			stack = stack[:1]
+		}
+		rest = append(strings.Split(next.Target, "/"), rest...)
+	}
+	return stack[len(stack)-1].entry, nil
+}
+
+func (t *Tree) step(here place, part, name string, create bool) (*entry, error) {
+	if !here.IsDir() {
+		if create {
+			return nil, agentbox.Errorf(agentbox.Corrupt, "layer has %.80q below something that is not a directory", name)
+		}
+		return nil, nil
+	}
+	next := here.entries[part]
+	if next == nil && create {
+		// Symlinks could otherwise be used to build paths that no program can name and that take quadratic memory.
+		if len(part) > maxName || here.length+len(part) > maxPath-maxName-2 {
+			return nil, agentbox.Errorf(agentbox.Corrupt, "layer has an impossibly long path at %.80q", name)
+		}
+		dir := newDir(0o755, t.epoch)
+		if err := t.account(dir); err != nil {
+			return nil, err
+		}
+		next = &entry{Inode: dir}
+		here.entries[part] = next
+	}
+	if next != nil && create {
+		next.touched = t.layer
+	}
+	return next, nil
+}

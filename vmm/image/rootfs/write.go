@@ -1,0 +1,54 @@
+package rootfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	erofs "github.com/erofs/go-erofs"
+)
+
+// Write writes the tree as an erofs image to f, an empty file: uncompressed, 4 KiB blocks, names sorted, no UUID, the
+// tree's epoch as time of the build. Equal trees give equal bytes. progress may be nil; it is told the bytes of file
+// contents written so far.
+func (t *Tree) Write(ctx context.Context, f *os.File, progress func(done int64)) error {
+	v := view{t.root.Inode, findLinks(t.root.Inode)}
+	out := &watched{ctx: ctx, f: f, progress: progress}
+	w := erofs.Create(out, erofs.WithBuildTime(uint64(t.epoch.Unix()), 0), erofs.WithBlockSize(blockSize))
+	if err := w.CopyFrom(v); err != nil {
+		return fmt.Errorf("lay out the image: %w", err)
+	}
+	if err := w.Close(); err != nil {
+		return errors.Join(ctx.Err(), fmt.Errorf("write the image: %w", err))
+	}
+	if err := relink(f, v.links); err != nil {
+		return fmt.Errorf("write the image's hard links: %w", err)
+	}
+	return ctx.Err()
+}
+
+// watched makes writing stop when the context ends, and reports how far it is.
+type watched struct {
+	ctx      context.Context
+	f        *os.File
+	progress func(int64)
+	done     int64
+}
+
+func (w *watched) Write(p []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := w.f.Write(p)
+	w.done += int64(n)
+	if w.progress != nil {
+		w.progress(w.done)
+	}
+	return n, err
+}
+
+func (w *watched) Seek(offset int64, whence int) (int64, error) { return w.f.Seek(offset, whence) }
+
+var _ io.WriteSeeker = (*watched)(nil)
