@@ -1,0 +1,265 @@
+package environment
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"agentbox/agentbox"
+)
+
+// parallelFiles is how many files a copy has in flight: small ones cost round trips, not bandwidth.
+const parallelFiles = 16
+
+// CopyFrom copies a file or a tree of the environment to this machine, by the rules of docker cp. Modes (without set-id
+// bits) and times are kept, symbolic links stay links, and each file appears complete or not at all.
+//
+// The box is not trusted: whatever names and links it reports, nothing is written outside the directory that local names.
+func (f *Files) CopyFrom(ctx context.Context, remote, local string, opts CopyOptions) error {
+	info, base, err := f.source(remote, opts.FollowLink)
+	if err != nil {
+		return err
+	}
+	there, err := os.Stat(local)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		there = nil
+	case err != nil:
+		return err
+	}
+	result, into, err := destination(remote, base, local, info.IsDir(), there)
+	if err != nil {
+		return err
+	}
+	if there != nil && !there.IsDir() { // the link that a user names as the destination is followed
+		if result, err = filepath.EvalSymlinks(result); err != nil {
+			return err
+		}
+		if !there.Mode().IsRegular() {
+			return f.pour(remote, result)
+		}
+	}
+	top, name := filepath.Dir(result), filepath.Base(result)
+	switch {
+	case into:
+		top, name = result, "."
+	case there != nil && there.IsDir():
+		top = local
+	}
+	root, err := openTop(top)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	d := &download{files: f, root: root, meter: meter{opts: opts}}
+	return d.run(ctx, remote, name, info)
+}
+
+func openTop(dir string) (*os.Root, error) {
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, agentbox.Errorf(agentbox.NotFound, "the directory %s does not exist", dir).WithHint("make it first: mkdir -p %s", dir)
+	}
+	return root, err
+}
+
+// pour writes a file of the box into a device or a pipe of this machine, which must not be replaced.
+func (f *Files) pour(remote, local string) error {
+	src, err := f.sftp.Open(remote)
+	if err != nil {
+		return f.failure("open", remote, err)
+	}
+	defer src.Close()
+	dst, err := os.OpenFile(local, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = src.WriteTo(dst)
+	return errors.Join(err, dst.Close())
+}
+
+// source looks at what is to be copied from the box. base is the name it has there.
+func (f *Files) source(remote string, follow bool) (info fs.FileInfo, base string, err error) {
+	if follow || strings.HasSuffix(remote, "/") || strings.HasSuffix(remote, "/.") {
+		info, err = f.sftp.Stat(remote)
+	} else {
+		info, err = f.sftp.Lstat(remote)
+	}
+	if err != nil {
+		return nil, "", f.failure("find", remote, err)
+	}
+	base = path.Base(remote)
+	if base == "." || base == ".." {
+		real, err := f.sftp.RealPath(remote)
+		if err != nil {
+			return nil, "", f.failure("find", remote, err)
+		}
+		base = path.Base(real)
+	}
+	if base != "/" {
+		err = validName(base)
+	}
+	return info, base, err
+}
+
+// download is one CopyFrom under way.
+type download struct {
+	files *Files
+	root  *os.Root
+	meter meter
+	work  *errgroup.Group
+	dirs  []madeDir // in the order they were made: parents first
+}
+
+// madeDir is a directory that gets its mode and time when nothing is written into it any more.
+type madeDir struct {
+	name string
+	info fs.FileInfo
+}
+
+func (d *download) run(ctx context.Context, remote, name string, info fs.FileInfo) error {
+	err := parallel(ctx, func(ctx context.Context, work *errgroup.Group) error {
+		d.work = work
+		return d.copy(ctx, remote, name, info)
+	})
+	if err != nil {
+		return err
+	}
+	for i := len(d.dirs) - 1; i >= 0; i-- {
+		dir := d.dirs[i]
+		if err := d.root.Chmod(dir.name, dir.info.Mode().Perm()); err != nil {
+			return err
+		}
+		if err := d.root.Chtimes(dir.name, time.Time{}, dir.info.ModTime()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parallel runs a walk and the work it hands out; the first failure of either ends both, and is the one returned.
+func parallel(ctx context.Context, walk func(context.Context, *errgroup.Group) error) error {
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(parallelFiles + 1)
+	work.Go(func() error { return walk(ctx, work) })
+	return work.Wait()
+}
+
+func (d *download) copy(ctx context.Context, remote, name string, info fs.FileInfo) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	switch info.Mode().Type() {
+	case 0:
+		d.work.Go(func() error { return d.file(ctx, remote, name, info) })
+		return nil
+	case fs.ModeDir:
+		return d.dir(ctx, remote, name, info)
+	case fs.ModeSymlink:
+		return d.link(remote, name)
+	}
+	d.meter.skip(name, info.Mode())
+	return nil
+}
+
+func (d *download) dir(ctx context.Context, remote, name string, info fs.FileInfo) error {
+	if err := d.root.Mkdir(name, 0o700); err != nil {
+		there, serr := d.root.Stat(name)
+		if serr != nil || !there.IsDir() {
+			return err
+		}
+	}
+	if name != "." { // the caller's own directory keeps its mode
+		d.dirs = append(d.dirs, madeDir{name, info})
+	}
+	entries, err := d.files.list(ctx, remote)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := d.copy(ctx, path.Join(remote, e.Name()), filepath.Join(name, e.Name()), e); err != nil {
+			return err
+		}
+	}
+	d.meter.add(name, 1, 0)
+	return nil
+}
+
+func (d *download) link(remote, name string) error {
+	target, err := d.files.sftp.ReadLink(remote)
+	if err != nil {
+		return d.files.failure("read the link", remote, err)
+	}
+	temp := tempName(name)
+	if err := d.root.Symlink(target, temp); err != nil {
+		return err
+	}
+	return d.place(temp, name)
+}
+
+func (d *download) file(ctx context.Context, remote, name string, info fs.FileInfo) error {
+	src, err := d.files.sftp.Open(remote)
+	if err != nil {
+		return d.files.failure("open", remote, err)
+	}
+	defer src.Close()
+	temp := tempName(name)
+	dst, err := d.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	w := &meteredWriter{ctx: ctx, w: dst, meter: &d.meter, name: name}
+	_, err = src.WriteTo(w)
+	if err != nil && w.err == nil {
+		err = d.files.failure("read", remote, err)
+	}
+	err = errors.Join(err, dst.Chmod(info.Mode().Perm()), dst.Close())
+	if err == nil {
+		err = d.root.Chtimes(temp, time.Time{}, info.ModTime())
+	}
+	if err != nil {
+		return errors.Join(err, d.root.Remove(temp))
+	}
+	return d.place(temp, name)
+}
+
+func (d *download) place(temp, name string) error {
+	if err := d.root.Rename(temp, name); err != nil {
+		return errors.Join(err, d.root.Remove(temp))
+	}
+	d.meter.add(name, 1, 0)
+	return nil
+}
+
+// tempName is a name beside name that nothing has. Nothing else in a copied tree is likely to begin like it.
+func tempName(name string) string {
+	return filepath.Join(filepath.Dir(name), ".agentbox-"+rand.Text())
+}
+
+// meteredWriter counts, and stops when its context does.
+type meteredWriter struct {
+	ctx   context.Context
+	w     io.Writer
+	meter *meter
+	name  string
+	err   error
+}
+
+func (w *meteredWriter) Write(p []byte) (int, error) {
+	if w.err = context.Cause(w.ctx); w.err != nil {
+		return 0, w.err
+	}
+	n, err := w.w.Write(p)
+	w.err = err
+	w.meter.add(w.name, 0, int64(n))
+	return n, err
+}

@@ -1,0 +1,239 @@
+package environment
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"agentbox/agentbox"
+)
+
+// CopyTo copies a file or a tree of this machine into the environment, by the rules of docker cp. Modes and times are kept,
+// symbolic links stay links, files belong to the user of the session, and each appears complete or not at all where the
+// server can rename over an existing file.
+func (f *Files) CopyTo(ctx context.Context, local, remote string, opts CopyOptions) error {
+	stat := os.Lstat
+	if opts.FollowLink || strings.HasSuffix(local, "/") || strings.HasSuffix(local, "/.") {
+		stat = os.Stat
+	}
+	info, err := stat(local)
+	if errors.Is(err, fs.ErrNotExist) {
+		return agentbox.Errorf(agentbox.NotFound, "there is no %s on this machine", local)
+	}
+	if err != nil {
+		return err
+	}
+	abs, err := filepath.Abs(local)
+	if err != nil {
+		return err
+	}
+	there, err := f.sftp.Stat(remote)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return f.failure("find", remote, err)
+	}
+	if err != nil {
+		there = nil
+	}
+	result, into, err := destination(local, filepath.Base(abs), remote, info.IsDir(), there)
+	if err != nil {
+		return err
+	}
+	u := &upload{files: f, meter: meter{opts: opts}, keepTop: into, device: there != nil && !there.IsDir() && !there.Mode().IsRegular()}
+	_, u.renames = f.sftp.HasExtension("posix-rename@openssh.com")
+	return u.run(ctx, local, result, info)
+}
+
+// upload is one CopyTo under way.
+type upload struct {
+	files   *Files
+	meter   meter
+	keepTop bool // the directory at the top was there before and keeps its mode
+	device  bool // the destination is a device or a pipe: write into it, do not replace it
+	renames bool // the server renames over existing files
+	work    *errgroup.Group
+	dirs    []madeDir
+}
+
+func (u *upload) run(ctx context.Context, local, remote string, info fs.FileInfo) error {
+	err := parallel(ctx, func(ctx context.Context, work *errgroup.Group) error {
+		u.work = work
+		return u.copy(ctx, local, remote, info)
+	})
+	if err != nil {
+		return err
+	}
+	if u.keepTop && len(u.dirs) > 0 {
+		u.dirs = u.dirs[1:]
+	}
+	for i := len(u.dirs) - 1; i >= 0; i-- {
+		if err := u.dress(u.dirs[i].name, u.dirs[i].info); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dress gives a path in the box the mode and time of its original.
+func (u *upload) dress(remote string, info fs.FileInfo) error {
+	if err := u.files.sftp.Chmod(remote, info.Mode()); err != nil {
+		return u.files.failure("set the mode of", remote, err)
+	}
+	if err := u.files.sftp.Chtimes(remote, time.Now(), info.ModTime()); err != nil {
+		return u.files.failure("set the time of", remote, err)
+	}
+	return nil
+}
+
+func (u *upload) copy(ctx context.Context, local, remote string, info fs.FileInfo) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	switch info.Mode().Type() {
+	case 0:
+		u.work.Go(func() error { return u.file(ctx, local, remote, info) })
+		return nil
+	case fs.ModeDir:
+		return u.dir(ctx, local, remote, info)
+	case fs.ModeSymlink:
+		return u.link(local, remote)
+	}
+	u.meter.skip(local, info.Mode())
+	return nil
+}
+
+func (u *upload) dir(ctx context.Context, local, remote string, info fs.FileInfo) error {
+	if err := u.files.mkdir(remote); err != nil {
+		return err
+	}
+	u.dirs = append(u.dirs, madeDir{remote, info})
+	entries, err := os.ReadDir(local)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) { // removed since the directory was read, as by a build that is running
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := u.copy(ctx, filepath.Join(local, e.Name()), path.Join(remote, e.Name()), info); err != nil {
+			return err
+		}
+	}
+	u.meter.add(local, 1, 0)
+	return nil
+}
+
+// mkdir makes a directory that may exist already.
+func (f *Files) mkdir(remote string) error {
+	err := f.sftp.Mkdir(remote)
+	if err == nil {
+		return nil
+	}
+	if there, serr := f.sftp.Stat(remote); serr == nil && there.IsDir() {
+		return nil
+	}
+	return f.failure("make the directory", remote, err)
+}
+
+func (u *upload) link(local, remote string) error {
+	target, err := os.Readlink(local)
+	if err != nil {
+		return err
+	}
+	if err := u.files.symlink(target, remote); err != nil {
+		return err
+	}
+	u.meter.add(local, 1, 0)
+	return nil
+}
+
+// symlink makes a link where a file or another link may be.
+func (f *Files) symlink(target, remote string) error {
+	err := f.sftp.Symlink(target, remote)
+	if err == nil {
+		return nil
+	}
+	if there, serr := f.sftp.Lstat(remote); serr == nil && !there.IsDir() && f.sftp.Remove(remote) == nil {
+		err = f.sftp.Symlink(target, remote)
+	}
+	if err != nil {
+		return f.failure("make the link", remote, err)
+	}
+	return nil
+}
+
+func (u *upload) file(ctx context.Context, local, remote string, info fs.FileInfo) error {
+	src, err := os.Open(local)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	name := remote
+	if u.renames && !u.device {
+		name = path.Join(path.Dir(remote), ".agentbox-"+rand.Text())
+	}
+	err = u.files.write(name, &meteredReader{ctx: ctx, f: src, meter: &u.meter, name: local})
+	if err == nil && !u.device {
+		err = u.dress(name, info)
+	}
+	if err == nil && name != remote {
+		if err = u.files.sftp.PosixRename(name, remote); err != nil {
+			err = u.files.failure("write", remote, err)
+		}
+	}
+	if err != nil {
+		if name != remote {
+			u.files.sftp.Remove(name) // it may not exist; the error that counts is the first one
+		}
+		return err
+	}
+	u.meter.add(local, 1, 0)
+	return nil
+}
+
+// write makes or replaces the contents of a file in the box.
+func (f *Files) write(remote string, src io.Reader) error {
+	dst, err := f.sftp.OpenFile(remote, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
+	if err != nil {
+		return f.failure("create", remote, err)
+	}
+	_, err = dst.ReadFrom(src)
+	if cerr := dst.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return f.failure("write", remote, err)
+	}
+	return nil
+}
+
+// meteredReader keeps Stat, by which the SFTP client knows how many writes to have in flight.
+type meteredReader struct {
+	ctx   context.Context
+	f     *os.File
+	meter *meter
+	name  string
+}
+
+func (r *meteredReader) Stat() (fs.FileInfo, error) { return r.f.Stat() }
+
+func (r *meteredReader) Read(p []byte) (int, error) {
+	if err := context.Cause(r.ctx); err != nil {
+		return 0, err
+	}
+	n, err := r.f.Read(p)
+	r.meter.add(r.name, 0, int64(n))
+	return n, err
+}

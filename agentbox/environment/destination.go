@@ -1,0 +1,44 @@
+package environment
+
+import (
+	"io/fs"
+	"strings"
+
+	"agentbox/agentbox"
+)
+
+// destination says where a copy goes, by the rules of docker cp: src and dst as the user wrote them, base the name the
+// source has in its directory, dstInfo nil when nothing is at dst.
+//
+//	source     destination          result
+//	file       absent               becomes dst; an error when dst ends in a slash
+//	file       a file               is overwritten
+//	file       a directory          becomes dst/base
+//	directory  absent               becomes dst
+//	directory  a file               an error
+//	directory  a directory          becomes dst/base; its contents go into dst when src ends in "/."
+//
+// into is true when the result is a directory that exists already and gets the contents.
+func destination(src, base, dst string, srcDir bool, dstInfo fs.FileInfo) (result string, into bool, err error) {
+	if dst == "" {
+		dst = "."
+	}
+	slash := strings.HasSuffix(dst, "/")
+	contents := src == "." || strings.HasSuffix(src, "/.") || base == "/"
+	switch {
+	case dstInfo == nil && !srcDir && slash:
+		return "", false, agentbox.Errorf(agentbox.NotFound, "the directory %s does not exist", dst).
+			WithHint("leave the slash at the end out to make a file of this name")
+	case dstInfo == nil:
+		return strings.TrimRight(dst, "/"), false, nil
+	case dstInfo.IsDir() && srcDir && contents:
+		return dst, true, nil
+	case dstInfo.IsDir():
+		return strings.TrimRight(dst, "/") + "/" + base, false, nil
+	case srcDir:
+		return "", false, agentbox.Errorf(agentbox.Invalid, "%s is a file, and a directory cannot be copied onto it", dst)
+	case slash:
+		return "", false, agentbox.Errorf(agentbox.Invalid, "%s is not a directory", dst)
+	}
+	return dst, false, nil
+}

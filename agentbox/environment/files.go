@@ -1,0 +1,212 @@
+package environment
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pkg/sftp"
+	"golang.org/x/crypto/ssh"
+
+	"agentbox/agentbox"
+)
+
+// Files is an SFTP session: the files of the environment as one of its users sees them. Its methods may be called from any
+// goroutine.
+type Files struct {
+	sftp  *sftp.Client
+	guard *guard
+	stop  func() bool
+}
+
+// OpenFiles begins an SFTP session as user ("" is whom the client logged in as). It ends with ctx or Close.
+func OpenFiles(ctx context.Context, client *ssh.Client, user string) (*Files, error) {
+	ch, reqs, err := openChannel(ctx, client, "session", nil)
+	if err != nil {
+		return nil, explainRefusal(err)
+	}
+	go ssh.DiscardRequests(reqs)
+	if user != "" {
+		ch.SendRequest("user@agentbox", false, ssh.Marshal(struct{ User string }{user}))
+	}
+	ok, err := request(ctx, ch, "subsystem", ssh.Marshal(struct{ Name string }{"sftp"}))
+	if err == nil && !ok {
+		err = agentbox.Errorf(agentbox.Unavailable, "the box does not offer SFTP")
+	}
+	if err != nil {
+		ch.Close()
+		return nil, err
+	}
+	g := newGuard(ch)
+	stop := context.AfterFunc(ctx, func() { g.fail(context.Cause(ctx)) })
+	c, err := sftp.NewClientPipe(g, g, sftp.UseConcurrentWrites(true), sftp.UseFstat(true))
+	if err != nil {
+		stop()
+		g.Close()
+		return nil, g.explain(err)
+	}
+	return &Files{sftp: c, guard: g, stop: stop}, nil
+}
+
+// Close ends the session.
+func (f *Files) Close() error {
+	f.stop()
+	err := f.sftp.Close()
+	f.guard.Close()
+	return err
+}
+
+// failure says what went wrong with a path in the box.
+func (f *Files) failure(doing, name string, err error) error {
+	if err = f.guard.explain(err); errors.As(err, new(*agentbox.Error)) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	code := agentbox.Internal
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		code = agentbox.NotFound
+	case errors.Is(err, fs.ErrPermission):
+		code = agentbox.Invalid
+	}
+	return agentbox.Errorf(code, "cannot %s %s in the box: %w", doing, name, err)
+}
+
+// validName tells whether a name that the box reported may become a file name here: one path element, nothing else.
+func validName(name string) error {
+	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
+		return agentbox.Errorf(agentbox.Corrupt, "the box reported a file named %q, which cannot exist", name)
+	}
+	return nil
+}
+
+// maxDepth bounds how deep a tree in the box may be: a lying server could describe an endless one.
+const maxDepth = 500
+
+// list reads a directory of the box and checks the names.
+func (f *Files) list(ctx context.Context, dir string) ([]fs.FileInfo, error) {
+	if strings.Count(path.Clean(dir), "/") > maxDepth {
+		return nil, agentbox.Errorf(agentbox.Corrupt, "the directories of the box are nested more than %d deep", maxDepth)
+	}
+	entries, err := f.sftp.ReadDirContext(ctx, dir)
+	if err != nil {
+		return nil, f.failure("list", dir, err)
+	}
+	for _, e := range entries {
+		if err := validName(e.Name()); err != nil {
+			return nil, err
+		}
+	}
+	return entries, nil
+}
+
+// Progress is how far a copy has come.
+type Progress struct {
+	Path  string // the file just worked on, relative to what is copied
+	Files int    // complete so far, directories and links included
+	Bytes int64  // of contents so far
+}
+
+// CopyOptions are the ways of a copy that a caller may want to choose.
+type CopyOptions struct {
+	FollowLink bool                          // copy what the source's symbolic link points to, not the link
+	Progress   func(Progress)                // called often, from one goroutine at a time; may be nil
+	Skipped    func(path string, why string) // sockets, devices and pipes are not copied; may be nil
+}
+
+// meter counts for a copy whose files go in parallel.
+type meter struct {
+	mu   sync.Mutex
+	now  Progress
+	opts CopyOptions
+}
+
+func (m *meter) add(name string, files int, bytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.now.Path = name
+	m.now.Files += files
+	m.now.Bytes += bytes
+	if m.opts.Progress != nil {
+		m.opts.Progress(m.now)
+	}
+}
+
+func (m *meter) skip(name string, mode fs.FileMode) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.opts.Skipped != nil {
+		m.opts.Skipped(name, "it is neither a file, a directory nor a symbolic link: "+mode.String())
+	}
+}
+
+// guard ends an SFTP session whose other side owes an answer and says nothing.
+type guard struct {
+	ssh.Channel
+	timer *time.Timer
+
+	mu    sync.Mutex
+	owed  bool // something was sent since the last byte came
+	cause error
+}
+
+// stallTime is how long an SFTP request may take; writing into a busy disk can be slow.
+const stallTime = 2 * AnswerTimeout
+
+func newGuard(ch ssh.Channel) *guard {
+	g := &guard{Channel: ch}
+	g.timer = time.AfterFunc(stallTime, func() { g.fail(silent("answer a file request")) })
+	g.timer.Stop()
+	return g
+}
+
+func (g *guard) Read(p []byte) (int, error) {
+	n, err := g.Channel.Read(p)
+	g.mu.Lock()
+	g.owed = false
+	g.timer.Stop()
+	g.mu.Unlock()
+	return n, err
+}
+
+func (g *guard) Write(p []byte) (int, error) {
+	g.mu.Lock()
+	if !g.owed {
+		g.owed = true
+		g.timer.Reset(stallTime)
+	}
+	g.mu.Unlock()
+	return g.Channel.Write(p)
+}
+
+func (g *guard) fail(cause error) {
+	g.mu.Lock()
+	if g.cause == nil {
+		g.cause = cause
+	}
+	g.mu.Unlock()
+	g.Channel.Close()
+}
+
+func (g *guard) Close() error {
+	g.timer.Stop()
+	return g.Channel.Close()
+}
+
+// explain replaces the errors of a dead session by its cause of death.
+func (g *guard) explain(err error) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case err == nil:
+		return nil
+	case g.cause != nil:
+		return g.cause
+	case errors.Is(err, sftp.ErrSSHFxConnectionLost):
+		return lost(err)
+	}
+	return err
+}

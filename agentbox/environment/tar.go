@@ -1,0 +1,196 @@
+package environment
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"path"
+
+	"github.com/pkg/sftp"
+
+	"agentbox/agentbox"
+)
+
+// TarFrom writes a file or a tree of the environment as a tar stream whose names begin with the source's own, as
+// docker cp BOX:PATH - does.
+func (f *Files) TarFrom(ctx context.Context, remote string, w io.Writer, opts CopyOptions) error {
+	info, base, err := f.source(remote, opts.FollowLink)
+	if err != nil {
+		return err
+	}
+	if base == "/" || info.IsDir() && path.Base(remote) == "." {
+		base = "."
+	}
+	t := &tarOut{files: f, w: tar.NewWriter(w), meter: meter{opts: opts}}
+	if err := t.add(ctx, remote, base, info); err != nil {
+		return err
+	}
+	return t.w.Close()
+}
+
+type tarOut struct {
+	files *Files
+	w     *tar.Writer
+	meter meter
+}
+
+func (t *tarOut) add(ctx context.Context, remote, name string, info fs.FileInfo) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var target string
+	var err error
+	switch info.Mode().Type() {
+	case 0, fs.ModeDir:
+	case fs.ModeSymlink:
+		if target, err = t.files.sftp.ReadLink(remote); err != nil {
+			return t.files.failure("read the link", remote, err)
+		}
+	default:
+		t.meter.skip(name, info.Mode())
+		return nil
+	}
+	h, err := tar.FileInfoHeader(info, target)
+	if err != nil {
+		return err
+	}
+	h.Name = name
+	if st, ok := info.Sys().(*sftp.FileStat); ok {
+		h.Uid, h.Gid = int(st.UID), int(st.GID)
+	}
+	if info.IsDir() {
+		h.Name += "/"
+	}
+	if err := t.w.WriteHeader(h); err != nil {
+		return err
+	}
+	switch {
+	case info.IsDir():
+		err = t.children(ctx, remote, name)
+	case info.Mode().IsRegular():
+		err = t.contents(ctx, remote, name, h.Size)
+	}
+	t.meter.add(name, 1, 0)
+	return err
+}
+
+func (t *tarOut) children(ctx context.Context, remote, name string) error {
+	entries, err := t.files.list(ctx, remote)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := t.add(ctx, path.Join(remote, e.Name()), path.Join(name, e.Name()), e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// contents writes exactly size bytes: a file that grows is cut there, one that shrinks is an error.
+func (t *tarOut) contents(ctx context.Context, remote, name string, size int64) error {
+	src, err := t.files.sftp.Open(remote)
+	if err != nil {
+		return t.files.failure("open", remote, err)
+	}
+	defer src.Close()
+	w := &limitWriter{w: &meteredWriter{ctx: ctx, w: t.w, meter: &t.meter, name: name}, left: size}
+	if _, err := src.WriteTo(w); err != nil && !errors.Is(err, errEnough) {
+		return t.files.failure("read", remote, err)
+	}
+	if w.left > 0 {
+		return agentbox.Errorf(agentbox.Conflict, "%s in the box shrank while it was read", remote).WithHint("try again")
+	}
+	return nil
+}
+
+var errEnough = errors.New("the size that was promised has been reached")
+
+// limitWriter passes on left bytes and refuses more.
+type limitWriter struct {
+	w    io.Writer
+	left int64
+}
+
+func (l *limitWriter) Write(p []byte) (int, error) {
+	if int64(len(p)) <= l.left {
+		n, err := l.w.Write(p)
+		l.left -= int64(n)
+		return n, err
+	}
+	n, err := l.w.Write(p[:l.left])
+	l.left -= int64(n)
+	if err == nil {
+		err = errEnough
+	}
+	return n, err
+}
+
+// TarTo unpacks a tar stream into a directory of the environment, as docker cp - BOX:DIR does. Names that point out of the
+// directory are read as if it were the root.
+func (f *Files) TarTo(ctx context.Context, r io.Reader, dir string, opts CopyOptions) error {
+	there, err := f.sftp.Stat(dir)
+	if err != nil {
+		return f.failure("find", dir, err)
+	}
+	if !there.IsDir() {
+		return agentbox.Errorf(agentbox.Invalid, "%s in the box is not a directory", dir)
+	}
+	u := &upload{files: f, meter: meter{opts: opts}}
+	in := tar.NewReader(r)
+	var dirs []madeDir
+	for {
+		h, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return agentbox.Errorf(agentbox.Invalid, "the tar stream cannot be read: %w", err)
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		name := path.Join(dir, path.Clean("/"+h.Name))
+		if h.Typeflag == tar.TypeDir && path.Clean("/"+h.Name) != "/" {
+			dirs = append(dirs, madeDir{name, h.FileInfo()})
+		}
+		if err := u.entry(in, h, dir, name); err != nil {
+			return err
+		}
+	}
+	for i := len(dirs) - 1; i >= 0; i-- {
+		if err := u.dress(dirs[i].name, dirs[i].info); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entry unpacks one member of a tar stream.
+func (u *upload) entry(in io.Reader, h *tar.Header, dir, name string) error {
+	if err := u.files.sftp.MkdirAll(path.Dir(name)); err != nil {
+		return u.files.failure("make the directory", path.Dir(name), err)
+	}
+	var err error
+	switch h.Typeflag {
+	case tar.TypeDir:
+		err = u.files.mkdir(name)
+	case tar.TypeSymlink:
+		err = u.files.symlink(h.Linkname, name)
+	case tar.TypeLink:
+		if err = u.files.sftp.Link(path.Join(dir, path.Clean("/"+h.Linkname)), name); err != nil {
+			err = u.files.failure("link", name, err)
+		}
+	case tar.TypeReg:
+		if err = u.files.write(name, in); err == nil {
+			err = u.dress(name, h.FileInfo())
+		}
+	default:
+		u.meter.skip(h.Name, h.FileInfo().Mode())
+		return nil
+	}
+	u.meter.add(h.Name, 1, h.Size)
+	return err
+}
