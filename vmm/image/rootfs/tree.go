@@ -130,6 +130,23 @@ func (t *Tree) Remove(name string) error {
 	return nil
 }
 
+// RemoveFiles takes everything below a directory away that is not itself a directory.
+func (t *Tree) RemoveFiles(dir string) {
+	if ino := t.Lookup(dir, true); ino != nil && ino.IsDir() {
+		ino.removeFiles()
+	}
+}
+
+func (i *Inode) removeFiles() {
+	for name, e := range i.entries {
+		if e.IsDir() {
+			e.removeFiles()
+		} else {
+			delete(i.entries, name)
+		}
+	}
+}
+
 func (t *Tree) account(ino *Inode) error {
 	t.inodes++
 	t.bytes += ino.Size

@@ -1,0 +1,168 @@
+package image
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+
+	"agentbox/agentbox"
+	"agentbox/vmm/image/rootfs"
+)
+
+// basePackages are in every apt image, on top of what Debian calls required: a shell and its tools, certificates to trust
+// servers with, ps and kill, and a way to install more.
+var basePackages = []string{"bash", "ca-certificates", "coreutils", "netbase", "procps", "sudo"}
+
+// unwanted files are never unpacked, in the build and when a box installs packages. The directories of manual pages stay,
+// because installation scripts of some packages fail without them.
+var unwanted = []string{"/usr/share/doc/*", "/usr/share/man/*/*", "/usr/share/locale/*", "/usr/share/info/*", "/usr/share/lintian/*"}
+
+// hostState is what a build leaves of the host or of itself; it would make every build different. Boxes get their own
+// when they start.
+var hostState = []string{
+	"/etc/hostname", "/etc/resolv.conf", "/etc/apt/sources.list", "/var/lib/dbus/machine-id", "/.dockerenv",
+	"/etc/passwd-", "/etc/group-", "/etc/shadow-", "/etc/gshadow-", "/etc/subuid-", "/etc/subgid-",
+	"/var/cache/debconf/config.dat-old", "/var/cache/debconf/templates.dat-old",
+	"/var/lib/dpkg/status-old", "/var/lib/dpkg/available", "/var/lib/dpkg/lock", "/var/lib/dpkg/lock-frontend",
+}
+
+// hostFiles are directories whose files, not directories, are of that kind too.
+var hostFiles = []string{"/etc/apt/sources.list.d", "/var/lib/apt/lists", "/var/cache/apt", "/var/cache/ldconfig", "/var/log"}
+
+// apt makes the root file system of a Debian release from the host's own apt sources.
+func (b *build) apt(ctx context.Context, suite string, r Recipe) error {
+	sources, err := aptSources(os.DirFS("/"), suite)
+	if err != nil {
+		return err
+	}
+	program, err := exec.LookPath("mmdebstrap")
+	if err != nil {
+		return agentbox.Errorf(agentbox.Missing, "mmdebstrap is not installed, which makes apt images").
+			WithHint("`sudo apt-get install mmdebstrap`, or use an OCI image")
+	}
+	mode, err := bootstrapMode(ctx)
+	if err != nil {
+		return err
+	}
+	if err := b.bootstrap(ctx, program, bootstrapArgs(mode, suite, r), sources, suite); err != nil {
+		return err
+	}
+	if err := b.forgetHost(); err != nil {
+		return err
+	}
+	b.image.Versions, err = b.versions()
+	return err
+}
+
+// bootstrapArgs is the command line of mmdebstrap: the archive goes to its standard output, the sources to its input.
+func bootstrapArgs(mode, suite string, r Recipe) []string {
+	packages := slices.Concat(basePackages, r.Packages)
+	slices.Sort(packages)
+	args := []string{"--mode=" + mode, "--variant=minbase", "--format=tar", "--include=" + strings.Join(slices.Compact(packages), ",")}
+	if _, arch, _ := strings.Cut(r.Platform, "/"); arch != "" {
+		args = append(args, "--architectures="+debianArch(arch))
+	}
+	for _, pattern := range unwanted {
+		args = append(args, "--dpkgopt=path-exclude="+pattern)
+	}
+	return append(args, suite, "-", "-")
+}
+
+// debianArch translates Go's names of architectures.
+func debianArch(goarch string) string {
+	switch goarch {
+	case "386":
+		return "i386"
+	case "arm", "arm/v7":
+		return "armhf"
+	case "arm64/v8":
+		return "arm64"
+	case "ppc64le":
+		return "ppc64el"
+	}
+	return goarch
+}
+
+// bootstrap runs mmdebstrap and applies the archive it writes while it writes it.
+func (b *build) bootstrap(ctx context.Context, program string, args []string, sources, suite string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive", fmt.Sprintf("SOURCE_DATE_EPOCH=%d", epoch.Unix()))
+	cmd.Env = append(cmd.Env, "TMPDIR="+bootstrapDir())
+	cmd.Stdin = strings.NewReader(sources)
+	// It is a group of its own, which a signal makes clean up; killing it would leave what it mounted. If this process
+	// dies it ends too, when it finds its output closed.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = bootstrapGrace
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	log := &bootstrapLog{progress: b.progress}
+	cmd.Stderr = log
+	if err := cmd.Start(); err != nil {
+		return agentbox.Errorf(agentbox.Missing, "start mmdebstrap: %w", err)
+	}
+	applied := b.tree.ApplyTar(ctx, bufio.NewReaderSize(stdout, 1<<20), b.spool)
+	if applied == nil {
+		_, applied = io.Copy(io.Discard, stdout) // what follows the archive's end, so that the writer is not broken off
+	} else {
+		cancel()
+	}
+	waited := cmd.Wait()
+	switch {
+	case waited != nil && (applied == nil || log.failed()):
+		return log.explain(waited, suite)
+	case applied != nil:
+		return hostError(applied)
+	}
+	return nil
+}
+
+// forgetHost removes what the build left of the host, and gives programs the empty files they expect.
+func (b *build) forgetHost() error {
+	var errs []error
+	for _, path := range hostState {
+		errs = append(errs, b.tree.Remove(path))
+	}
+	for _, path := range hostFiles {
+		b.tree.RemoveFiles(path)
+	}
+	for _, path := range []string{"/etc/machine-id", "/etc/resolv.conf"} {
+		errs = append(errs, b.tree.Put(path, &rootfs.Inode{Mode: rootfs.TypeRegular | 0o644, ModTime: epoch}))
+	}
+	return errors.Join(errs...)
+}
+
+// versions lists all installed packages.
+func (b *build) versions() ([]string, error) {
+	ino := b.tree.Lookup("/var/lib/dpkg/status", true)
+	if ino == nil {
+		return nil, agentbox.Errorf(agentbox.Internal, "mmdebstrap made a file system without a list of packages")
+	}
+	text, err := ino.ReadAll(64 << 20)
+	if err != nil {
+		return nil, err
+	}
+	var list []string
+	var name string
+	for line := range strings.Lines(string(text)) {
+		if v, ok := strings.CutPrefix(line, "Package: "); ok {
+			name = strings.TrimSpace(v)
+		}
+		if v, ok := strings.CutPrefix(line, "Version: "); ok {
+			list = append(list, name+"="+strings.TrimSpace(v))
+		}
+	}
+	slices.Sort(list)
+	return list, nil
+}

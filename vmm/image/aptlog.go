@@ -1,0 +1,116 @@
+package image
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+
+	"agentbox/agentbox"
+)
+
+// bootstrapLog reads what mmdebstrap says: its steps become progress, its last lines explain a failure.
+type bootstrapLog struct {
+	progress Progress
+	rest     []byte
+	lines    []string
+}
+
+// maxLogLines bounds what is kept of a program that talks a lot.
+const maxLogLines = 400
+
+// Write implements io.Writer.
+func (l *bootstrapLog) Write(p []byte) (int, error) {
+	l.rest = append(l.rest, p...)
+	for {
+		i := bytes.IndexAny(l.rest, "\n\r")
+		if i < 0 {
+			break
+		}
+		l.line(strings.TrimSpace(string(l.rest[:i])))
+		l.rest = l.rest[i+1:]
+	}
+	if len(l.rest) > 1<<16 {
+		l.rest = nil
+	}
+	return len(p), nil
+}
+
+func (l *bootstrapLog) line(s string) {
+	if s == "" {
+		return
+	}
+	l.lines = append(l.lines, s)
+	if len(l.lines) > maxLogLines {
+		l.lines = l.lines[len(l.lines)-maxLogLines:]
+	}
+	info, ok := strings.CutPrefix(s, "I: ")
+	if !ok {
+		return
+	}
+	step := "install"
+	if strings.HasPrefix(info, "running apt-get update") || strings.HasPrefix(info, "downloading") {
+		step = "fetch"
+	}
+	l.progress.tell(Event{Step: step, Detail: strings.TrimSuffix(info, "...")})
+}
+
+// failed tells whether the program itself said what is wrong, rather than having been broken off.
+func (l *bootstrapLog) failed() bool {
+	for _, s := range l.lines {
+		if strings.HasPrefix(s, "E: ") {
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	noPackage = regexp.MustCompile(`Unable to locate package (\S+)|Package '?([^' ]+)'? has no installation candidate|Version '[^']*' for '([^']+)' was not found`)
+	noRelease = regexp.MustCompile(`does not have a Release file|404 +Not Found`)
+	noAnswer  = regexp.MustCompile(`Could not (?:resolve|connect)|Temporary failure|Connection (?:failed|timed out|refused)|Cannot initiate the connection`)
+	noKey     = regexp.MustCompile(`NO_PUBKEY (\S+)|is not signed|signatures were invalid`)
+	noRoom    = regexp.MustCompile(`No space left on device|You don't have enough free space`)
+	noConfig  = regexp.MustCompile(`dpkg: error processing (?:package|archive) (\S+)`)
+)
+
+// explain turns the failure into one line that names its cause.
+func (l *bootstrapLog) explain(err error, suite string) error {
+	all := strings.Join(l.lines, "\n")
+	if m := noPackage.FindStringSubmatch(all); m != nil {
+		return agentbox.Errorf(agentbox.NotFound, "package %s does not exist in %s", strings.TrimRight(m[1]+m[2]+m[3], "."), suite).
+			WithHint("correct packages: in agentbox.yaml; `apt-cache search WORD` finds names")
+	}
+	switch {
+	case noRoom.MatchString(all):
+		return agentbox.Errorf(agentbox.NoSpace, "no space left to make the image apt:%s", suite).
+			WithHint("it is unpacked in %s, which needs about 3 GB free", bootstrapDir())
+	case noAnswer.MatchString(all):
+		return agentbox.Errorf(agentbox.Unavailable, "the apt mirror of %s does not answer: %s", suite, l.lastError()).
+			WithHint("check the network and `sudo apt-get update`")
+	case noKey.MatchString(all):
+		return agentbox.Errorf(agentbox.Missing, "the apt sources of %s are not signed by a key this host knows", suite).
+			WithHint("install the keyring of that distribution")
+	case noRelease.MatchString(all):
+		return agentbox.Errorf(agentbox.NotFound, "the suite %s does not exist in this host's apt sources", suite).
+			WithHint("image: apt:SUITE takes a release such as bookworm")
+	}
+	if m := noConfig.FindStringSubmatch(all); m != nil {
+		return agentbox.Errorf(agentbox.Invalid, "package %s cannot be installed into apt:%s", m[1], suite)
+	}
+	return agentbox.Errorf(agentbox.Internal, "mmdebstrap failed to make apt:%s (%w): %s", suite, err, l.lastError())
+}
+
+// lastError is the line that most likely says why.
+func (l *bootstrapLog) lastError() string {
+	for _, prefix := range []string{"E: ", "Err:", "W: "} {
+		for _, s := range l.lines {
+			if rest, ok := strings.CutPrefix(s, prefix); ok && !strings.Contains(s, "failed:") {
+				return rest
+			}
+		}
+	}
+	if n := len(l.lines); n > 0 {
+		return l.lines[n-1]
+	}
+	return "it said nothing"
+}

@@ -1,0 +1,82 @@
+package image
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"os/user"
+	"strings"
+	"syscall"
+	"time"
+
+	"agentbox/agentbox"
+)
+
+// bootstrapGrace is how long a stopped mmdebstrap may take to unmount and remove what it made.
+const bootstrapGrace = 10 * time.Second
+
+// bootstrapMode chooses how mmdebstrap gets the rights of root: by having them, by a user namespace with a range of user
+// ids, or by pretending.
+func bootstrapMode(ctx context.Context) (string, error) {
+	if os.Geteuid() == 0 {
+		return "root", nil
+	}
+	why := unshareProblem(ctx)
+	if why == "" {
+		return "unshare", nil
+	}
+	_, noFake := exec.LookPath("fakeroot")
+	if _, err := exec.LookPath("fakechroot"); err == nil && noFake == nil {
+		return "fakechroot", nil
+	}
+	return "", agentbox.Errorf(agentbox.Missing, "cannot make an apt image as an ordinary user: %s", why).
+		WithHint("`sudo apt-get install uidmap && sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER`, or use an OCI image")
+}
+
+// unshareProblem says what keeps this user from a user namespace with a range of ids, "" if nothing does.
+func unshareProblem(ctx context.Context) string {
+	if _, err := exec.LookPath("newuidmap"); err != nil {
+		return "newuidmap is not installed"
+	}
+	me, err := user.Current()
+	if err != nil {
+		return "this user has no name"
+	}
+	for _, file := range []string{"/etc/subuid", "/etc/subgid"} {
+		if !hasRange(file, me) {
+			return me.Username + " has no range in " + file
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := exec.CommandContext(ctx, "unshare", "--user", "true").Run(); err != nil {
+		return "this host does not let users make user namespaces"
+	}
+	return ""
+}
+
+func hasRange(file string, u *user.User) bool {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(b)) {
+		if name, _, _ := strings.Cut(line, ":"); name == u.Username || name == u.Uid {
+			return true
+		}
+	}
+	return false
+}
+
+// bootstrapDir is where mmdebstrap unpacks. The store is no place for it: in a user namespace the user's own home is
+// closed to it.
+func bootstrapDir() string {
+	const needed = 3 << 30
+	for _, dir := range []string{os.TempDir(), "/var/tmp"} {
+		var st syscall.Statfs_t
+		if syscall.Statfs(dir, &st) == nil && int64(st.Bavail)*int64(st.Bsize) >= needed {
+			return dir
+		}
+	}
+	return os.TempDir()
+}

@@ -1,0 +1,192 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"agentbox/vmm/image/rootfs"
+)
+
+// epoch is the time of everything in an image that has no time of its own, and the newest time in apt images: files that
+// installation scripts write would otherwise differ from build to build.
+var epoch = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// build is one image being made in a directory of its own.
+type build struct {
+	dir      string
+	lock     *os.File
+	spool    *rootfs.Spool
+	tree     *rootfs.Tree
+	image    Image
+	progress Progress
+}
+
+func (s *Store) newBuild(ctx context.Context, p Progress) (*build, error) {
+	release, err := flock(ctx, filepath.Join(s.dir, locksDir, tmpLockName), nil)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	dir, err := os.MkdirTemp(filepath.Join(s.dir, tmpDir), "build-")
+	if err != nil {
+		return nil, hostError(err)
+	}
+	b := &build{dir: dir, tree: rootfs.New(s.limits, epoch), progress: p}
+	if b.lock, err = os.Open(dir); err == nil {
+		err = syscall.Flock(int(b.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	}
+	if err == nil {
+		b.spool, err = rootfs.NewSpool(dir)
+	}
+	if err != nil {
+		return nil, errors.Join(hostError(err), b.close())
+	}
+	return b, nil
+}
+
+// close removes everything of a build that is not in the store by now. It may be called twice.
+func (b *build) close() error {
+	var errs []error
+	if b.spool != nil {
+		errs = append(errs, b.spool.Close())
+		b.spool = nil
+	}
+	errs = append(errs, os.RemoveAll(b.dir))
+	if b.lock != nil {
+		errs = append(errs, b.lock.Close())
+		b.lock = nil
+	}
+	return errors.Join(errs...)
+}
+
+// clear removes the directories of builds that nobody works on any more.
+func (s *Store) clear(ctx context.Context) error {
+	release, err := flock(ctx, filepath.Join(s.dir, locksDir, tmpLockName), nil)
+	if err != nil {
+		return err
+	}
+	defer release()
+	names, err := os.ReadDir(filepath.Join(s.dir, tmpDir))
+	if err != nil {
+		return hostError(err)
+	}
+	var errs []error
+	for _, d := range names {
+		path := filepath.Join(s.dir, tmpDir, d.Name())
+		f, err := os.Open(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil && syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+			errs = append(errs, f.Close())
+			continue
+		}
+		errs = append(errs, os.RemoveAll(path))
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(append(errs, s.clearImages())...)
+}
+
+// clearImages removes image directories without a description: nothing in them can be used.
+func (s *Store) clearImages() error {
+	names, err := os.ReadDir(filepath.Join(s.dir, imagesDir))
+	if err != nil {
+		return hostError(err)
+	}
+	var errs []error
+	for _, d := range names {
+		path := filepath.Join(s.dir, imagesDir, d.Name())
+		if _, err := os.Stat(filepath.Join(path, imageMetaName)); errors.Is(err, fs.ErrNotExist) || strings.HasPrefix(d.Name(), ".") {
+			errs = append(errs, os.RemoveAll(path))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// finish writes the tree as an image file and takes it into the store under the key of its recipe.
+func (s *Store) finish(ctx context.Context, b *build) (Image, error) {
+	path := filepath.Join(b.dir, imageFileName)
+	if err := b.write(ctx, path); err != nil {
+		return Image{}, hostError(err)
+	}
+	now, err := statOf(path)
+	if err != nil {
+		return Image{}, hostError(err)
+	}
+	now.Digest = b.image.Digest
+	b.image.Size, b.image.Created = now.Size, time.Now().UTC().Truncate(time.Second)
+	err = errors.Join(writeJSON(filepath.Join(b.dir, imageCheckName), now), writeJSON(filepath.Join(b.dir, imageMetaName), b.image))
+	if err == nil {
+		err = s.adopt(ctx, b)
+	}
+	if err == nil {
+		err = s.setRecipe(b.image.Key, b.image.Digest)
+	}
+	if err != nil {
+		return Image{}, hostError(err)
+	}
+	return s.describe(b.image.Digest)
+}
+
+// write makes the erofs file, makes sure it is on the disk, and computes its digest.
+func (b *build) write(ctx context.Context, path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644)
+	if err != nil {
+		return err
+	}
+	defer f.Close() // again after the Close below, where its error is of no interest
+	told := int64(0)
+	err = b.tree.Write(ctx, f, func(done int64) {
+		if done-told >= 8<<20 {
+			told = done
+			b.progress.tell(Event{Step: "write", Done: done})
+		}
+	})
+	if err != nil {
+		return err
+	}
+	b.progress.tell(Event{Step: "hash"})
+	synced := make(chan error, 1)
+	go func() { synced <- f.Sync() }()
+	digest, err := digestFile(path)
+	if err := errors.Join(err, <-synced, f.Close()); err != nil {
+		return err
+	}
+	b.image.Digest = digest
+	return nil
+}
+
+// adopt moves a finished build to its place, as a whole: a rename of the files themselves would change their stat. An
+// image that is there already has the same bytes and stays, unless it is damaged.
+func (s *Store) adopt(ctx context.Context, b *build) error {
+	release, err := flock(ctx, filepath.Join(s.dir, locksDir, tmpLockName), nil)
+	if err != nil {
+		return err
+	}
+	defer release()
+	place := s.imageDir(b.image.Digest)
+	if _, err := s.open(b.image.Digest); err == nil {
+		return nil
+	}
+	if err := errors.Join(os.RemoveAll(place), syncDir(b.dir), os.Rename(b.dir, place)); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(place))
+}
+
+// source fills a build's tree from the recipe's source.
+func (b *build) source(ctx context.Context, r Recipe) error {
+	k, rest := r.source()
+	if k == fromApt {
+		return b.apt(ctx, rest, r)
+	}
+	return b.oci(ctx, k, rest, r)
+}

@@ -1,0 +1,50 @@
+package image
+
+import (
+	"time"
+
+	"agentbox/agentbox"
+)
+
+// Image is a complete image in the store. Path is its erofs file.
+type Image struct {
+	Digest   agentbox.Digest `json:"digest"` // of the erofs file
+	Name     string          `json:"name"`   // its source, and what was added
+	Source   string          `json:"source"`
+	Platform string          `json:"platform"`
+	Packages []string        `json:"packages,omitempty"` // asked for
+	Include  []Include       `json:"include,omitempty"`
+	Size     int64           `json:"size"`
+	Created  time.Time       `json:"created"`
+	Key      string          `json:"key"`                // of the recipe
+	Base     agentbox.Digest `json:"base,omitzero"`      // the image under what was included
+	Manifest string          `json:"manifest,omitempty"` // of an OCI source, as resolved
+	Versions []string        `json:"versions,omitempty"` // of an apt source: name=version of all packages, sorted
+	Env      []string        `json:"env,omitempty"`      // of an OCI source: environment its programs expect
+	Path     string          `json:"-"`
+}
+
+// Pin is the digest that agentbox.lock remembers: what another machine can make too.
+func (i Image) Pin() agentbox.Digest {
+	if i.Base.IsZero() {
+		return i.Digest
+	}
+	return i.Base
+}
+
+// Event tells how far a build is. Total is 0 when nobody knows it.
+type Event struct {
+	Step   string // fetch, install, unpack, write, hash, include, wait
+	Done   int64  // bytes
+	Total  int64
+	Detail string // one line
+}
+
+// Progress receives events, from one goroutine at a time. nil is allowed.
+type Progress func(Event)
+
+func (p Progress) tell(e Event) {
+	if p != nil {
+		p(e)
+	}
+}

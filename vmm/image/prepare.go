@@ -1,0 +1,160 @@
+package image
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"agentbox/agentbox"
+	"agentbox/vmm/image/rootfs"
+)
+
+// User is the account that commands in a box run as, unless the image has another one with its id.
+const (
+	User    = "agent"
+	userID  = 1000
+	userDir = "/home/" + User
+)
+
+// maxAccounts bounds the files of accounts that are read into memory.
+const maxAccounts = 1 << 20
+
+// mountPoints must exist in an image, because its root is read-only where no runtime layer covers it.
+var mountPoints = []struct {
+	path string
+	mode uint32
+	uid  uint32
+}{
+	{"/dev", 0o755, 0}, {"/proc", 0o555, 0}, {"/sys", 0o555, 0}, {"/run", 0o755, 0}, {"/tmp", 0o1777, 0},
+	{"/root", 0o700, 0}, {"/workspace", 0o755, userID},
+}
+
+// prepare makes what every box relies on: mount points and an account with the user id of the workspace.
+func (b *build) prepare() error {
+	for _, m := range mountPoints {
+		if old := b.tree.Lookup(m.path, true); old != nil && old.IsDir() {
+			continue
+		}
+		if err := b.tree.Put(m.path, &rootfs.Inode{Mode: rootfs.TypeDir | m.mode, UID: m.uid, GID: m.uid, ModTime: epoch}); err != nil {
+			return err
+		}
+	}
+	passwd, err := b.read("/etc/passwd")
+	if err != nil {
+		return err
+	}
+	name, home := accountOf(passwd, userID)
+	if name == "" {
+		name, home = User, userDir
+		if err := b.addUser(passwd); err != nil {
+			return err
+		}
+	}
+	if home != "/" && b.tree.Lookup(home, true) == nil {
+		dir := &rootfs.Inode{Mode: rootfs.TypeDir | 0o755, UID: userID, GID: userID, ModTime: epoch}
+		if err := b.tree.Put(home, dir); err != nil {
+			return err
+		}
+	}
+	return b.allowSudo(name)
+}
+
+// addUser adds the account to the files that have it, each with a line of its own.
+func (b *build) addUser(passwd []byte) error {
+	shell := "/bin/sh"
+	if b.tree.Lookup("/bin/bash", true) != nil {
+		shell = "/bin/bash"
+	}
+	name := User
+	for taken := accounts(passwd); slices.Contains(taken, name); {
+		name += "_"
+	}
+	for _, f := range []struct {
+		path, line string
+		mode       uint32
+		must       bool
+	}{
+		{"/etc/passwd", fmt.Sprintf("%s:x:%d:%d::%s:%s", name, userID, userID, userDir, shell), 0o644, true},
+		{"/etc/group", fmt.Sprintf("%s:x:%d:", name, userID), 0o644, true},
+		{"/etc/shadow", name + ":*:20000:0:99999:7:::", 0o640, false},
+		{"/etc/gshadow", name + ":*::", 0o640, false},
+	} {
+		if err := b.appendLine(f.path, f.line, f.mode, f.must); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *build) appendLine(path, line string, mode uint32, must bool) error {
+	old := b.tree.Lookup(path, true)
+	if old == nil && !must {
+		return nil
+	}
+	text, err := b.read(path)
+	if err != nil {
+		return err
+	}
+	if len(text) > 0 && !bytes.HasSuffix(text, []byte("\n")) {
+		text = append(text, '\n')
+	}
+	ino := &rootfs.Inode{Mode: rootfs.TypeRegular | mode, ModTime: epoch}
+	if old != nil {
+		ino.Mode, ino.UID, ino.GID = old.Mode, old.UID, old.GID
+	}
+	return b.put(path, ino, append(text, line+"\n"...))
+}
+
+// allowSudo lets the box's user become root without a password: the box is the boundary, not the account.
+func (b *build) allowSudo(name string) error {
+	if dir := b.tree.Lookup("/etc/sudoers.d", true); dir == nil || !dir.IsDir() {
+		return nil
+	}
+	ino := &rootfs.Inode{Mode: rootfs.TypeRegular | 0o440, ModTime: epoch}
+	return b.put("/etc/sudoers.d/agentbox", ino, []byte(name+" ALL=(ALL:ALL) NOPASSWD: ALL\n"))
+}
+
+func (b *build) put(path string, ino *rootfs.Inode, text []byte) error {
+	ino.Size = int64(len(text))
+	if ino.Size > 0 {
+		ino.Content = rootfs.Bytes(text)
+	}
+	return b.tree.Put(path, ino)
+}
+
+// read gives the content of a small file of the tree, nothing if it is not there.
+func (b *build) read(path string) ([]byte, error) {
+	ino := b.tree.Lookup(path, true)
+	if ino == nil {
+		return nil, nil
+	}
+	text, err := ino.ReadAll(maxAccounts)
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Corrupt, "image has an unreadable %s: %w", path, err)
+	}
+	return text, nil
+}
+
+// accountOf finds the account of a user id in the text of /etc/passwd.
+func accountOf(passwd []byte, uid int) (name, home string) {
+	for line := range strings.Lines(string(passwd)) {
+		f := strings.Split(strings.TrimSpace(line), ":")
+		if len(f) >= 6 && f[0] != "" && f[2] == fmt.Sprint(uid) {
+			if strings.HasPrefix(f[5], "/") {
+				return f[0], f[5]
+			}
+			return f[0], "/"
+		}
+	}
+	return "", ""
+}
+
+func accounts(passwd []byte) []string {
+	var names []string
+	for line := range strings.Lines(string(passwd)) {
+		name, _, _ := strings.Cut(line, ":")
+		names = append(names, name)
+	}
+	return names
+}

@@ -1,0 +1,127 @@
+package image
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+
+	"agentbox/agentbox"
+)
+
+// DefaultSource is the image of a repository that names none.
+const DefaultSource = "apt:bookworm"
+
+// DefaultPackages are what a repository without a configuration finds in its box: what nearly every repository's own
+// commands call.
+var DefaultPackages = []string{"build-essential", "curl", "file", "git", "less", "openssh-client", "patch", "python3", "rsync", "unzip", "xz-utils"}
+
+// Recipe says what an image is made from.
+type Recipe struct {
+	// Source is one of
+	//
+	//	apt:SUITE                  a minimal Debian or Ubuntu, from the host's apt sources
+	//	oci:DIR[:TAG|@DIGEST]      an OCI image layout
+	//	docker-archive:FILE[:TAG]  what docker save wrote
+	//	REFERENCE                  an image in a registry
+	//
+	// DIR and FILE are absolute.
+	Source   string
+	Packages []string  // Debian packages, of an apt source only
+	Include  []Include // copied from this host over the base
+	Platform string    // os/arch; "" means linux and this machine's architecture
+	Manifest string    // the digest an OCI source is pinned to, from agentbox.lock; not part of what the recipe is
+}
+
+// Include copies a file or a directory of this host into the image.
+type Include struct {
+	From string `json:"from"` // may begin with ~ and contain $NAME
+	To   string `json:"to"`   // absolute path in the image; ~ is the box user's home
+}
+
+// kind is how a source is obtained.
+type kind int
+
+const (
+	fromApt kind = iota
+	fromLayout
+	fromArchive
+	fromRegistry
+)
+
+// source splits Source into its kind and the rest.
+func (r Recipe) source() (kind, string) {
+	for prefix, k := range map[string]kind{"apt:": fromApt, "oci:": fromLayout, "docker-archive:": fromArchive} {
+		if rest, ok := strings.CutPrefix(r.Source, prefix); ok {
+			return k, rest
+		}
+	}
+	return fromRegistry, r.Source
+}
+
+// Base is the recipe without what this host adds.
+func (r Recipe) Base() Recipe {
+	r.Include = nil
+	return r
+}
+
+var (
+	suiteName   = regexp.MustCompile(`^[a-z0-9][a-z0-9.+-]*$`)
+	packageName = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+(:[a-z0-9]+)?(=[A-Za-z0-9.+:~-]+)?$`)
+	platform    = regexp.MustCompile(`^linux/[a-z0-9]+(/[a-z0-9]+)?$`)
+)
+
+// normal checks a recipe and gives the form in which equal recipes are equal.
+func (r Recipe) normal() (Recipe, error) {
+	r.Source = strings.TrimSpace(r.Source)
+	if r.Source == "" {
+		r.Source = DefaultSource
+	}
+	if r.Platform == "" {
+		r.Platform = "linux/" + runtime.GOARCH
+	}
+	if !platform.MatchString(r.Platform) {
+		return r, agentbox.Errorf(agentbox.Invalid, "platform %q is not of the form linux/ARCH", r.Platform)
+	}
+	k, rest := r.source()
+	switch {
+	case k == fromApt && !suiteName.MatchString(rest):
+		return r, agentbox.Errorf(agentbox.Invalid, "image %q does not name a suite", r.Source).WithHint("as in apt:bookworm")
+	case (k == fromLayout || k == fromArchive) && !filepath.IsAbs(rest):
+		return r, agentbox.Errorf(agentbox.Invalid, "image %q needs an absolute path", r.Source)
+	case k != fromApt && len(r.Packages) > 0:
+		return r, agentbox.Errorf(agentbox.Invalid, "packages can only be added to apt images, not to %s", r.Source).
+			WithHint("use image: apt:SUITE, or an image that has them")
+	}
+	r.Packages = slices.Clone(r.Packages)
+	for _, p := range r.Packages {
+		if !packageName.MatchString(p) {
+			return r, agentbox.Errorf(agentbox.Invalid, "%q is not the name of a Debian package", p)
+		}
+	}
+	slices.Sort(r.Packages)
+	r.Packages = slices.Compact(r.Packages)
+	return r, nil
+}
+
+// version changes whenever the same recipe would give other bytes than before.
+const version = 1
+
+// key identifies what a recipe gives; extra is what only this host knows of it, such as the fingerprint of a file.
+func (r Recipe) key(extra string) string {
+	b, err := json.Marshal(struct {
+		Version          int
+		Source, Platform string
+		Packages         []string
+		Extra            string
+	}{version, r.Source, r.Platform, r.Packages, extra})
+	if err != nil { // strings always marshal
+		b = []byte(r.Source + "\x00" + extra)
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:16])
+}

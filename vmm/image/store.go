@@ -1,0 +1,153 @@
+package image
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"agentbox/agentbox"
+	"agentbox/vmm/image/rootfs"
+)
+
+// Store keeps images in a directory of its own. Its methods may be called from any goroutine, and several processes may
+// use one directory.
+type Store struct {
+	dir    string
+	limits rootfs.Limits
+}
+
+// Open opens the store in dir, making it if there is none, and clears what builds that died have left.
+func Open(ctx context.Context, dir string) (*Store, error) {
+	s := &Store{dir: dir, limits: rootfs.DefaultLimits}
+	for _, sub := range []string{imagesDir, recipesDir, locksDir, tmpDir} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
+			return nil, hostError(err)
+		}
+	}
+	return s, s.clear(ctx)
+}
+
+// List gives all complete images, newest first. An image whose description cannot be read is left out: Get says why.
+func (s *Store) List() ([]Image, error) {
+	names, err := os.ReadDir(filepath.Join(s.dir, imagesDir))
+	if err != nil {
+		return nil, hostError(err)
+	}
+	var list []Image
+	for _, d := range names {
+		digest, err := agentbox.ParseDigest("sha256:" + d.Name())
+		if err != nil {
+			continue
+		}
+		if img, err := s.describe(digest); err == nil {
+			list = append(list, img)
+		}
+	}
+	slices.SortFunc(list, func(a, b Image) int {
+		if c := b.Created.Compare(a.Created); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Digest.Hex(), b.Digest.Hex())
+	})
+	return list, nil
+}
+
+// Get finds an image by digest, by a unique beginning of at least four hex digits of it, or by name, the newest of that
+// name first, and makes sure that its bytes have not changed since they were last verified.
+func (s *Store) Get(ref string) (Image, error) {
+	img, err := s.find(ref)
+	if err != nil {
+		return img, err
+	}
+	return s.open(img.Digest)
+}
+
+func (s *Store) find(ref string) (Image, error) {
+	list, err := s.List()
+	if err != nil {
+		return Image{}, err
+	}
+	var byPrefix []Image
+	prefix := strings.TrimPrefix(ref, "sha256:")
+	for _, img := range list {
+		if len(prefix) >= 4 && strings.HasPrefix(img.Digest.Hex(), prefix) {
+			byPrefix = append(byPrefix, img)
+		}
+	}
+	if len(byPrefix) == 1 {
+		return byPrefix[0], nil
+	}
+	for _, img := range list {
+		if img.Name == ref {
+			return img, nil
+		}
+	}
+	if len(byPrefix) > 1 {
+		return Image{}, agentbox.Errorf(agentbox.Conflict, "%q is the beginning of %d images", ref, len(byPrefix)).
+			WithHint("`agentbox image ls` shows their digests")
+	}
+	return Image{}, agentbox.Errorf(agentbox.NotFound, "no image %q here", ref).WithHint("`agentbox image ls` shows what there is")
+}
+
+// Remove deletes an image. Machines that run from it go on.
+func (s *Store) Remove(ctx context.Context, digest agentbox.Digest) error {
+	from := s.imageDir(digest)
+	if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) {
+		return agentbox.Errorf(agentbox.NotFound, "no image %s here", digest.Short())
+	}
+	release, err := flock(ctx, filepath.Join(s.dir, locksDir, tmpLockName), nil)
+	if err != nil {
+		return err
+	}
+	defer release()
+	trash, err := os.MkdirTemp(filepath.Join(s.dir, tmpDir), "trash-")
+	if err != nil {
+		return hostError(err)
+	}
+	// Renamed first: a crash halfway leaves no image that looks complete.
+	err = os.Rename(from, filepath.Join(trash, "image"))
+	return hostError(errors.Join(err, os.RemoveAll(trash)))
+}
+
+func (s *Store) imageDir(d agentbox.Digest) string { return filepath.Join(s.dir, imagesDir, d.Hex()) }
+
+// describe reads what is known about an image, without looking at its bytes.
+func (s *Store) describe(d agentbox.Digest) (Image, error) {
+	dir := s.imageDir(d)
+	b, err := os.ReadFile(filepath.Join(dir, imageMetaName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Image{}, agentbox.Errorf(agentbox.NotFound, "no image %s here", d.Short())
+	}
+	if err != nil {
+		return Image{}, hostError(err)
+	}
+	var img Image
+	if err := json.Unmarshal(b, &img); err != nil || img.Digest != d {
+		return Image{}, corrupt(d, "its description is unreadable")
+	}
+	img.Path = filepath.Join(dir, imageFileName)
+	return img, nil
+}
+
+// recipe is the image that a recipe gave here, if it did and the image is still there.
+func (s *Store) recipe(key string) (agentbox.Digest, bool) {
+	b, err := os.ReadFile(filepath.Join(s.dir, recipesDir, key))
+	if err != nil {
+		return agentbox.Digest{}, false
+	}
+	d, err := agentbox.ParseDigest(strings.TrimSpace(string(b)))
+	if err != nil {
+		return d, false
+	}
+	_, err = os.Stat(s.imageDir(d))
+	return d, err == nil
+}
+
+func (s *Store) setRecipe(key string, d agentbox.Digest) error {
+	return writeFile(filepath.Join(s.dir, recipesDir, key), []byte(d.String()+"\n"))
+}
