@@ -2,8 +2,17 @@ package workspace
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
 
 	"agentbox/agentbox"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Options say how a repository is staged.
@@ -25,7 +34,119 @@ type Stats struct {
 
 // Stage makes dst, which does not exist or is an empty directory, a copy of the repository that stands alone: the
 // work tree (tracked and untracked files, ignored ones not) and a .git directory with which git says the same as in the
-// original. On failure dst is as it was. The original is only read.
+// original. On failure dst is as it was. The original is only read. Hooks and credentials stay behind.
 func Stage(ctx context.Context, repo Repo, dst string, opts Options) (Stats, error) {
-	return Stats{}, agentbox.Errorf(agentbox.Internal, "not yet")
+	existed, err := prepare(dst)
+	if err != nil {
+		return Stats{}, err
+	}
+	s := &stager{opts: opts, dst: dst, seen: map[string]bool{}}
+	err = s.repo(ctx, repo, target{root: dst, git: filepath.Join(dst, ".git")})
+	if err == nil {
+		err = s.finishDirs()
+	}
+	if err != nil {
+		return Stats{}, errors.Join(err, discard(dst, existed))
+	}
+	return s.stats, nil
+}
+
+// prepare makes dst an empty directory and tells whether it was one before.
+func prepare(dst string) (existed bool, err error) {
+	err = os.Mkdir(dst, 0o755)
+	if errors.Is(err, fs.ErrExist) {
+		existed = true
+		var entries []fs.DirEntry
+		if entries, err = os.ReadDir(dst); err == nil && len(entries) > 0 {
+			err = errors.New("it is not empty")
+		}
+	}
+	if err != nil {
+		return false, agentbox.Errorf(agentbox.Internal, "cannot stage the workspace in %s: %w", dst, err)
+	}
+	return existed, nil
+}
+
+func discard(dst string, keep bool) error {
+	if !keep {
+		return os.RemoveAll(dst)
+	}
+	entries, err := os.ReadDir(dst)
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dst, e.Name())))
+	}
+	return err
+}
+
+// target is where one repository goes: its work tree and its git directory.
+type target struct {
+	root     string // "" for a git directory alone
+	git      string
+	worktree string // value of core.worktree, for a git directory that is not root/.git
+}
+
+// stager is one run of Stage, over the repository and what is nested in it.
+type stager struct {
+	opts  Options
+	dst   string
+	seen  map[string]bool // git directories copied so far
+	carry []setting       // of the user's own configuration
+	dirs  []dirTimes
+
+	mu    sync.Mutex
+	stats Stats
+}
+
+func (s *stager) note(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.Notes = append(s.stats.Notes, fmt.Sprintf(format, args...))
+}
+
+// repo copies one repository and everything nested in it. The git directory's state is copied before its objects, and
+// git always writes objects first, so whatever the copied refs and index name is there, even while the user works on.
+func (s *stager) repo(ctx context.Context, repo Repo, to target) error {
+	s.seen[repo.GitDir] = true
+	var paths []string
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) { paths, err = s.list(gctx, repo.Root); return })
+	g.Go(func() error { return s.gitDir(gctx, repo, to) })
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	nested, err := s.tree(ctx, repo.Root, to.root, paths)
+	if err != nil {
+		return err
+	}
+	for _, path := range nested {
+		if err := s.nested(ctx, repo, to, path); err != nil {
+			return err
+		}
+	}
+	return s.modules(ctx, repo, to)
+}
+
+// list names what belongs to the work tree, each path once, relative to root. A nested repository ends in a slash.
+func (s *stager) list(ctx context.Context, root string) ([]string, error) {
+	out, complaints, err := git(ctx, root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	if err != nil {
+		return nil, explain(err, root)
+	}
+	for line := range strings.Lines(complaints) { // directories git may not read are not part of what it shows
+		s.note("git: %s", strings.TrimSpace(line))
+	}
+	own := ""
+	if rel, err := filepath.Rel(root, s.dst); err == nil && filepath.IsLocal(rel) {
+		own = filepath.ToSlash(rel) + "/" // the copy itself, when it is made inside the work tree
+	}
+	seen := map[string]bool{}
+	var paths []string
+	for path := range strings.SplitSeq(string(out), "\x00") {
+		if path == "" || seen[path] || own != "" && strings.HasPrefix(strings.TrimSuffix(path, "/")+"/", own) {
+			continue
+		}
+		seen[path] = true
+		paths = append(paths, path)
+	}
+	return paths, nil
 }

@@ -1,0 +1,179 @@
+package workspace
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"agentbox/agentbox"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Describe tells which checkout dir belongs to and where it stands. It costs two git processes, side by side.
+func Describe(ctx context.Context, dir string) (Repo, error) {
+	abs, err := filepath.Abs(dir)
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
+	}
+	if err != nil {
+		return Repo{}, agentbox.Errorf(agentbox.Invalid, "cannot read directory %s: %w", dir, err)
+	}
+	var repo Repo
+	var remotes map[string]string
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) { repo, err = locate(gctx, abs); return })
+	g.Go(func() (err error) { remotes, err = remoteKeys(gctx, abs); return })
+	if err := g.Wait(); err != nil {
+		return Repo{}, err
+	}
+	if err := repo.readHead(ctx); err != nil {
+		return Repo{}, err
+	}
+	repo.Remote = chooseRemote(remotes, repo.Branch)
+	return repo, nil
+}
+
+// locate asks git, because only git knows all the ways a directory can be a work tree.
+func locate(ctx context.Context, dir string) (Repo, error) {
+	out, _, err := git(ctx, dir, "rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir", "--show-toplevel")
+	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+	if err != nil && len(lines) >= 2 {
+		return Repo{}, agentbox.Errorf(agentbox.Invalid, "%s is in a repository without a work tree (%s)", dir, lines[0]).
+			WithHint("clone it, or add a work tree: git worktree add ../checkout")
+	}
+	if err != nil {
+		return Repo{}, explain(err, dir)
+	}
+	if len(lines) != 3 {
+		return Repo{}, agentbox.Errorf(agentbox.Invalid, "the path of the repository at %s contains a newline", dir)
+	}
+	repo := Repo{GitDir: lines[0], CommonDir: lines[1], Root: lines[2]}
+	sub, err := filepath.Rel(repo.Root, dir)
+	if err != nil || sub == ".." || strings.HasPrefix(sub, "../") {
+		return Repo{}, agentbox.Errorf(agentbox.Invalid, "%s is not inside its repository's work tree %s", dir, repo.Root)
+	}
+	if sub != "." {
+		repo.Subdir = filepath.ToSlash(sub)
+	}
+	return repo, nil
+}
+
+// readHead fills in Branch, Detached and Commit from the files, and asks git where they are not of the plain kind.
+func (r *Repo) readHead(ctx context.Context) error {
+	head, err := os.ReadFile(filepath.Join(r.GitDir, "HEAD"))
+	if err != nil {
+		return agentbox.Errorf(agentbox.Invalid, "cannot read HEAD of the repository at %s: %w", r.Root, err)
+	}
+	text := strings.TrimSpace(string(head))
+	if isHex(text) {
+		r.setDetached(text)
+		return nil
+	}
+	ref, ok := strings.CutPrefix(text, "ref: ")
+	branch, isBranch := strings.CutPrefix(ref, "refs/heads/")
+	if !ok || !isBranch || branch == ".invalid" { // .invalid: the refs are in a reftable
+		return r.askHead(ctx)
+	}
+	r.Branch = branch
+	loose, err := os.ReadFile(filepath.Join(r.CommonDir, filepath.FromSlash(ref)))
+	if err == nil {
+		if r.Commit = strings.TrimSpace(string(loose)); !isHex(r.Commit) {
+			return r.askHead(ctx)
+		}
+		return nil
+	}
+	r.Commit, err = packedRef(filepath.Join(r.CommonDir, "packed-refs"), ref)
+	if err != nil {
+		return agentbox.Errorf(agentbox.Invalid, "cannot read the refs of the repository at %s: %w", r.Root, err)
+	}
+	return nil
+}
+
+func (r *Repo) setDetached(commit string) {
+	r.Commit, r.Detached, r.Branch = commit, true, commit[:12]
+}
+
+func (r *Repo) askHead(ctx context.Context) error {
+	r.Branch, r.Commit = "", ""
+	ref, _, err := git(ctx, r.Root, "symbolic-ref", "--quiet", "--short", "HEAD")
+	var failed *gitError
+	if err != nil && !errors.As(err, &failed) {
+		return err
+	}
+	r.Branch = strings.TrimSpace(string(ref))
+	commit, _, err := git(ctx, r.Root, "rev-parse", "--quiet", "--verify", "HEAD^{commit}")
+	if err != nil && (!errors.As(err, &failed) || r.Branch == "") {
+		return explain(err, r.Root)
+	}
+	r.Commit = strings.TrimSpace(string(commit))
+	if r.Branch == "" {
+		r.setDetached(r.Commit)
+	}
+	return nil
+}
+
+// packedRef looks a ref up in the packed-refs file; "" when it is not there.
+func packedRef(path, ref string) (string, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	at := bytes.Index(data, []byte(" "+ref+"\n"))
+	if at < 0 {
+		return "", nil
+	}
+	if hex := string(data[bytes.LastIndexByte(data[:at], '\n')+1 : at]); isHex(hex) {
+		return hex, nil
+	}
+	return "", errors.New("packed-refs is damaged")
+}
+
+// isHex tells whether s is an object name, SHA-1 or SHA-256.
+func isHex(s string) bool {
+	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == ""
+}
+
+func remoteKeys(ctx context.Context, dir string) (map[string]string, error) {
+	out, _, err := git(ctx, dir, "config", "--null", "--get-regexp", `^(remote\..*\.(url|agentbox)|branch\..*\.remote)$`)
+	var failed *gitError
+	if err != nil && !errors.As(err, &failed) { // no such key is a failure too; a broken file shows elsewhere
+		return nil, err
+	}
+	keys := map[string]string{}
+	for entry := range strings.SplitSeq(string(out), "\x00") {
+		if key, value, ok := strings.Cut(entry, "\n"); ok {
+			if _, twice := keys[key]; !twice { // git fetches from the first url
+				keys[key] = value
+			}
+		}
+	}
+	return keys, nil
+}
+
+// chooseRemote is where git itself would fetch from, never one of our own remotes.
+func chooseRemote(keys map[string]string, branch string) string {
+	var only []string
+	for key, url := range keys {
+		name, isURL := strings.CutSuffix(key, ".url")
+		if _, ours := keys[name+"."+markKey]; isURL && strings.HasPrefix(key, "remote.") && !ours {
+			only = append(only, url)
+		}
+	}
+	for _, name := range []string{keys["branch."+branch+".remote"], "origin"} {
+		_, ours := keys["remote."+name+"."+markKey]
+		if url := keys["remote."+name+".url"]; url != "" && !ours {
+			return redact(url)
+		}
+	}
+	if len(only) == 1 {
+		return redact(only[0])
+	}
+	return ""
+}

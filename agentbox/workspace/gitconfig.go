@@ -1,0 +1,190 @@
+package workspace
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// setting is one line of a git configuration. Key is in git's canonical form: section and name in lower case, what is
+// between them as written.
+type setting struct {
+	key, value string
+	bare       bool // written without a value, which means true
+}
+
+// leftBehind matches the keys a copy does not get: credentials and where to find them, what runs programs of the host,
+// what leads to other files, and the signatures no box can make without a key.
+var leftBehind = regexp.MustCompile(`^(?:` + strings.Join([]string{
+	`credential\..*`, `http\.(.*\.)?(extraheader|cookiefile|proxyauthmethod|sslkey|sslcert|sslcertpasswordprotected|proxysslkey|proxysslcert|.*password.*)`,
+	`include\..*`, `includeif\..*`, `sendemail\..*`, `imap\..*`, `gpg\..*`, `(commit|tag|push)\.gpgsign`, `user\.signingkey`, `uploadpack\..*hook`,
+	`core\.(hookspath|sshcommand|fsmonitor|askpass|gitproxy|worktree|bare|alternaterefscommand|alternaterefsprefixes|ignorecase|precomposeunicode)`,
+	`core\.(checkstat|trustctime)`, `receive\.denycurrentbranch`, `.*\.(token|password|passwd|secret|apikey|oauthtoken)`, `safe\..*`,
+}, "|") + `)$`)
+
+// carried are the keys of the user's own configuration that decide what git says about this work tree, or who commits.
+const carried = `^(user\.(name|email)|core\.(autocrlf|eol|safecrlf))$`
+
+// fixed is what every copy gets. Its files have other inodes and times of change than the index remembers, and may
+// have lost the fractions of their seconds on the way to a disk: git must compare what did survive, the second and the
+// size. And it may be pushed to while its branch is checked out, as long as nothing in it is lost by that.
+var fixed = []setting{
+	{key: "core.bare", value: "false"},
+	{key: "core.checkstat", value: "minimal"},
+	{key: "core.trustctime", value: "false"},
+	{key: "receive.denycurrentbranch", value: "updateInstead"},
+}
+
+// keepWorktree as the worktree of a target keeps what the original says, for submodules not checked out.
+const keepWorktree = "\x00keep"
+
+// config writes the configuration of the copy.
+func (s *stager) config(ctx context.Context, repo Repo, to target) error {
+	var local, own []setting
+	g, gctx := errgroup.WithContext(ctx)
+	if repo.GitDir != repo.Root { // a bare look at a submodule's git directory has nobody's preferences to carry
+		g.Go(func() (err error) { s.carry, err = s.carriedSettings(gctx, repo); return })
+	}
+	g.Go(func() (err error) { local, err = readConfig(gctx, filepath.Join(repo.CommonDir, "config")); return })
+	worktreeFile := filepath.Join(repo.GitDir, "config.worktree")
+	if exists(worktreeFile) {
+		g.Go(func() (err error) { own, err = readConfig(gctx, worktreeFile); return })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	settings := append(missing(s.carry, local), sanitise(local)...)
+	settings = append(settings, fixed...)
+	switch to.worktree {
+	case "":
+	case keepWorktree:
+		for _, kept := range local {
+			if kept.key == "core.worktree" && !filepath.IsAbs(kept.value) {
+				settings = append(settings, kept)
+			}
+		}
+	default:
+		settings = append(settings, setting{key: "core.worktree", value: to.worktree})
+	}
+	if err := writeConfig(filepath.Join(to.git, "config"), settings); err != nil {
+		return err
+	}
+	if own == nil {
+		return nil
+	}
+	return writeConfig(filepath.Join(to.git, "config.worktree"), sanitise(own))
+}
+
+// readConfig reads one file as git does, without what it includes.
+func readConfig(ctx context.Context, file string) ([]setting, error) {
+	if !exists(file) {
+		return nil, nil
+	}
+	out, _, err := git(ctx, filepath.Dir(file), "config", "--file", file, "--no-includes", "--null", "--list")
+	if err != nil {
+		return nil, explain(err, file)
+	}
+	return parseConfig(out), nil
+}
+
+// parseConfig reads what git config --null --list prints.
+func parseConfig(out []byte) []setting {
+	var settings []setting
+	for entry := range bytes.SplitSeq(bytes.TrimSuffix(out, []byte{0}), []byte{0}) {
+		key, value, ok := strings.Cut(string(entry), "\n")
+		if key != "" {
+			settings = append(settings, setting{key: key, value: value, bare: !ok})
+		}
+	}
+	return settings
+}
+
+func (s *stager) carriedSettings(ctx context.Context, repo Repo) ([]setting, error) {
+	out, _, err := git(ctx, repo.Root, "config", "--includes", "--null", "--get-regexp", carried)
+	var failed *gitError
+	if err != nil && !errors.As(err, &failed) { // none of the keys is set
+		return nil, err
+	}
+	return parseConfig(out), nil
+}
+
+// missing is those of the settings that have does not decide; of several for one key, the last one counts.
+func missing(settings, have []setting) []setting {
+	known := map[string]bool{}
+	for _, h := range have {
+		known[h.key] = true
+	}
+	var out []setting
+	for i := len(settings) - 1; i >= 0; i-- {
+		if !known[settings[i].key] {
+			known[settings[i].key] = true
+			out = append(out, settings[i])
+		}
+	}
+	return out
+}
+
+// sanitise is the settings a copy may have: no credentials, no programs of the host, none of agentbox's own remotes.
+func sanitise(settings []setting) []setting {
+	ours := map[string]bool{}
+	for _, s := range settings {
+		if name, ok := strings.CutSuffix(s.key, "."+markKey); ok {
+			ours[name+"."] = true
+		}
+	}
+	var out []setting
+	for _, s := range settings {
+		section := s.key[:strings.LastIndexByte(s.key, '.')+1]
+		if leftBehind.MatchString(s.key) || ours[section] || strings.HasPrefix(section, "url.") && redact(section) != section {
+			continue
+		}
+		s.key, s.value = redact(s.key), redact(s.value)
+		out = append(out, s)
+	}
+	return out
+}
+
+// writeConfig writes settings in git's syntax, every value quoted.
+func writeConfig(path string, settings []setting) error {
+	if err := os.WriteFile(path, formatConfig(settings), 0o644); err != nil {
+		return unwritable(path, err)
+	}
+	return nil
+}
+
+var (
+	quoteValue      = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\b", `\b`)
+	quoteSubsection = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+)
+
+func formatConfig(settings []setting) []byte {
+	var b bytes.Buffer
+	last := ""
+	for _, s := range settings {
+		first, end := strings.IndexByte(s.key, '.'), strings.LastIndexByte(s.key, '.')
+		if first < 0 {
+			continue
+		}
+		header := "[" + s.key[:first]
+		if end > first {
+			header += ` "` + quoteSubsection.Replace(s.key[first+1:end]) + `"`
+		}
+		if header += "]"; header != last {
+			fmt.Fprintln(&b, header)
+			last = header
+		}
+		if s.bare {
+			fmt.Fprintf(&b, "\t%s\n", s.key[end+1:])
+		} else {
+			fmt.Fprintf(&b, "\t%s = \"%s\"\n", s.key[end+1:], quoteValue.Replace(s.value))
+		}
+	}
+	return b.Bytes()
+}

@@ -1,0 +1,201 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"agentbox/agentbox"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// A git directory is copied by a list of what git itself keeps in it; whatever else tools left there stays behind, hooks
+// and keys among it. Names are relative to the git directory; a linked work tree has part of them in its own.
+var (
+	// shared is what all work trees of a repository have in common.
+	shared = []string{"refs", "logs", "info", "rr-cache", "reftable", "description"}
+	// private is what each work tree has for itself, besides its pseudo-refs and messages.
+	private = []string{"HEAD", "index", "logs", "refs", "info/sparse-checkout", "rebase-merge", "rebase-apply", "sequencer"}
+	// privateRefs are the directories below refs and logs/refs that belong to one work tree.
+	privateRefs = []string{"refs/bisect", "refs/worktree", "refs/rewritten"}
+
+	// pseudoRef matches MERGE_HEAD, ORIG_HEAD, COMMIT_EDITMSG, AUTO_MERGE and their kind.
+	pseudoRef   = regexp.MustCompile(`^[A-Z][A-Z_]*$`)
+	sharedIndex = regexp.MustCompile(`^sharedindex\.[0-9a-f]+$`)
+)
+
+// gitDir copies the git directory of a repository: state first, then the objects it names.
+func (s *stager) gitDir(ctx context.Context, repo Repo, to target) error {
+	if err := os.MkdirAll(to.git, 0o755); err != nil {
+		return unwritable(to.git, err)
+	}
+	if to.root != "" && to.git != filepath.Join(to.root, ".git") {
+		if err := pointTo(to); err != nil {
+			return err
+		}
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.config(gctx, repo, to) })
+	g.Go(func() error {
+		if err := s.state(gctx, repo, to.git); err != nil {
+			return err
+		}
+		return s.objects(gctx, repo, to.git)
+	})
+	return g.Wait()
+}
+
+// pointTo writes the .git file of a work tree whose git directory is elsewhere, as a relative path.
+func pointTo(to target) error {
+	rel, err := filepath.Rel(to.root, to.git)
+	if err != nil {
+		return unwritable(to.root, err)
+	}
+	path := filepath.Join(to.root, ".git")
+	if err := os.WriteFile(path, []byte("gitdir: "+rel+"\n"), 0o644); err != nil {
+		return unwritable(path, err)
+	}
+	return nil
+}
+
+// state copies everything but objects and configuration. Loose refs come before packed-refs: git packs a ref before
+// it removes the loose one, so none can slip through between the two.
+func (s *stager) state(ctx context.Context, repo Repo, dst string) error {
+	linked := repo.GitDir != repo.CommonDir
+	if linked && exists(filepath.Join(repo.CommonDir, "reftable")) {
+		return agentbox.Errorf(agentbox.Invalid, "%s is a linked work tree of a repository with reftables", repo.Root).
+			WithHint("use the main work tree, or: git refs migrate --ref-format=files")
+	}
+	var jobs []job
+	walk := walker{dst: dst, jobs: &jobs}
+	for _, name := range shared {
+		walk.skip = func(rel string) bool { return linked && isPrivate(rel) }
+		if err := walk.add(repo.CommonDir, name); err != nil {
+			return err
+		}
+	}
+	if linked {
+		walk.skip = func(string) bool { return false }
+		for _, name := range private {
+			if err := walk.add(repo.GitDir, name); err != nil {
+				return err
+			}
+		}
+	} else {
+		for _, name := range private {
+			if name != "logs" && name != "refs" && name != "info/sparse-checkout" {
+				if err := walk.add(repo.GitDir, name); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if err := walk.addMatching(repo.GitDir); err != nil {
+		return err
+	}
+	if _, err := s.copyAll(ctx, jobs, &s.stats.GitFiles, &s.stats.GitBytes); err != nil {
+		return err
+	}
+	jobs = jobs[:0]
+	for _, name := range []string{"packed-refs", "shallow"} {
+		if err := walk.add(repo.CommonDir, name); err != nil {
+			return err
+		}
+	}
+	if _, err := s.copyAll(ctx, jobs, &s.stats.GitFiles, &s.stats.GitBytes); err != nil {
+		return err
+	}
+	for _, dir := range []string{"refs", "objects/info", "objects/pack"} { // without refs it is no repository to git
+		if err := os.MkdirAll(filepath.Join(dst, dir), 0o755); err != nil {
+			return unwritable(dst, err)
+		}
+	}
+	return nil
+}
+
+// isPrivate tells whether a path of the common directory belongs to the main work tree alone.
+func isPrivate(rel string) bool {
+	if rel == "logs/HEAD" || rel == "info/sparse-checkout" {
+		return true
+	}
+	for _, p := range privateRefs {
+		if ref := strings.TrimPrefix(rel, "logs/"); ref == p || strings.HasPrefix(ref, p+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// walker turns files below a git directory into jobs and makes their directories.
+type walker struct {
+	dst  string
+	jobs *[]job
+	skip func(rel string) bool
+}
+
+// maxNesting bounds directories below a git directory, where a symbolic link could make them endless.
+const maxNesting = 64
+
+// add collects the file or the tree called name, if there is one. Symbolic links are followed, because some old tools
+// share parts of a git directory that way and the copy has to stand alone.
+func (w *walker) add(dir, name string) error {
+	if w.skip != nil && w.skip(name) || strings.HasSuffix(name, ".lock") || strings.Count(name, "/") > maxNesting {
+		return nil
+	}
+	path := filepath.Join(dir, name)
+	fi, err := os.Stat(path)
+	if gone(err) {
+		return nil
+	}
+	if err != nil {
+		return unreadable(path, err)
+	}
+	switch {
+	case fi.Mode().IsRegular():
+		if err := os.MkdirAll(filepath.Join(w.dst, filepath.Dir(name)), 0o755); err != nil {
+			return unwritable(w.dst, err)
+		}
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			path = real
+		}
+		clean := name == "FETCH_HEAD" || strings.HasPrefix(name, "logs/")
+		*w.jobs = append(*w.jobs, job{src: path, dst: filepath.Join(w.dst, name), name: ".git/" + name, clean: clean})
+		return nil
+	case !fi.IsDir():
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Join(w.dst, name), 0o755); err != nil {
+		return unwritable(w.dst, err)
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return unreadable(path, err)
+	}
+	for _, e := range entries {
+		if err := w.add(dir, name+"/"+e.Name()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addMatching collects the pseudo-refs, messages and parts of a split index of one work tree.
+func (w *walker) addMatching(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return unreadable(dir, err)
+	}
+	for _, e := range entries {
+		if name := e.Name(); name != "HEAD" && (pseudoRef.MatchString(name) || sharedIndex.MatchString(name)) {
+			if err := w.add(dir, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// nested copies what is at path of the work tree: a submodule, checked out or not, or another repository inside it.
+func (s *stager) nested(ctx context.Context, outer Repo, to target, path string) error {
+	src, dst := filepath.Join(outer.Root, path), filepath.Join(to.root, path)
+	if err := os.Mkdir(dst, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return unwritable(dst, err)
+	}
+	if err := s.rootDir(src, dst); err != nil {
+		return err
+	}
+	repo, err := openNested(src)
+	if err != nil {
+		s.note("%q is left empty: %v", path, err)
+		return nil
+	}
+	if repo.GitDir == "" { // a submodule that is not checked out
+		return nil
+	}
+	if repo.CommonDir == outer.CommonDir || s.seen[repo.GitDir] {
+		s.note("%q is left out: it is another work tree of the same repository, with a box of its own", path)
+		return nil
+	}
+	inner := target{root: dst, git: filepath.Join(dst, ".git")}
+	if rel, err := filepath.Rel(outer.GitDir, repo.GitDir); err == nil && strings.HasPrefix(rel, "modules/") {
+		inner.git = filepath.Join(to.git, rel)
+		if inner.worktree, err = filepath.Rel(inner.git, dst); err != nil {
+			return unwritable(dst, err)
+		}
+	}
+	return s.repo(ctx, repo, inner)
+}
+
+// openNested finds the git directory of a work tree the way git does for one it already knows to be there; GitDir is
+// "" when the directory is none.
+func openNested(root string) (Repo, error) {
+	gitDir := filepath.Join(root, ".git")
+	fi, err := os.Stat(gitDir)
+	if gone(err) {
+		return Repo{}, nil
+	}
+	if err != nil {
+		return Repo{}, err
+	}
+	if !fi.IsDir() {
+		if gitDir, err = follow(gitDir, "gitdir: ", root); err != nil {
+			return Repo{}, err
+		}
+	}
+	return openGitDir(root, gitDir)
+}
+
+func openGitDir(root, gitDir string) (Repo, error) {
+	gitDir, err := filepath.EvalSymlinks(gitDir)
+	if err != nil {
+		return Repo{}, err
+	}
+	if _, err := os.Lstat(filepath.Join(gitDir, "HEAD")); err != nil {
+		return Repo{}, err
+	}
+	repo := Repo{Root: root, GitDir: gitDir, CommonDir: gitDir}
+	if common := filepath.Join(gitDir, "commondir"); exists(common) {
+		if repo.CommonDir, err = follow(common, "", gitDir); err != nil {
+			return Repo{}, err
+		}
+		repo.CommonDir, err = filepath.EvalSymlinks(repo.CommonDir)
+	}
+	return repo, err
+}
+
+// follow reads the path in a file such as .git or commondir; a relative one counts from base.
+func follow(file, prefix, base string) (string, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	path, ok := strings.CutPrefix(strings.TrimRight(string(data), "\n"), prefix)
+	if !ok || path == "" {
+		return "", errors.New(file + " does not say where the git directory is")
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(base, path)
+	}
+	return path, nil
+}
+
+// modules copies the git directories of submodules that are not checked out now, so that they can be without a
+// network.
+func (s *stager) modules(ctx context.Context, repo Repo, to target) error {
+	return s.modulesBelow(ctx, repo.GitDir, to.git, "modules", 0)
+}
+
+func (s *stager) modulesBelow(ctx context.Context, gitDir, dst, rel string, depth int) error {
+	entries, err := os.ReadDir(filepath.Join(gitDir, rel))
+	if gone(err) || depth > maxNesting {
+		return nil
+	}
+	if err != nil {
+		return unreadable(filepath.Join(gitDir, rel), err)
+	}
+	for _, e := range entries {
+		rel := rel + "/" + e.Name()
+		path := filepath.Join(gitDir, rel)
+		if !e.IsDir() || s.seen[path] {
+			continue
+		}
+		if !exists(filepath.Join(path, "HEAD")) { // the name of a submodule may have slashes
+			if err := s.modulesBelow(ctx, gitDir, dst, rel, depth+1); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := s.module(ctx, path, filepath.Join(dst, rel), depth); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stager) module(ctx context.Context, src, dst string, depth int) error {
+	s.seen[src] = true
+	repo, err := openGitDir(src, src)
+	if err != nil {
+		s.note("the submodule kept in %s is left out: %v", src, err)
+		return nil
+	}
+	if err := s.gitDir(ctx, repo, target{git: dst, worktree: keepWorktree}); err != nil {
+		return err
+	}
+	return s.modulesBelow(ctx, src, dst, "modules", depth+1)
+}

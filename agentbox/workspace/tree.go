@@ -1,0 +1,124 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"agentbox/agentbox"
+)
+
+// dirTimes is what a directory of the copy gets once nothing is written into it any more.
+type dirTimes struct {
+	path string
+	mode fs.FileMode
+	time time.Time
+}
+
+// tree copies the listed paths and returns those that are directories: submodules and nested repositories.
+func (s *stager) tree(ctx context.Context, src, dst string, paths []string) (nested []string, err error) {
+	dirs := map[string]bool{".": true}
+	if err := s.rootDir(src, dst); err != nil {
+		return nil, err
+	}
+	jobs := make([]job, 0, len(paths))
+	for _, path := range paths {
+		path = strings.TrimSuffix(path, "/")
+		ok, err := s.parents(src, dst, filepath.Dir(path), dirs)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			jobs = append(jobs, job{src: filepath.Join(src, path), dst: filepath.Join(dst, path), name: path})
+		}
+	}
+	return s.copyAll(ctx, jobs, &s.stats.Files, &s.stats.Bytes)
+}
+
+func (s *stager) rootDir(src, dst string) error {
+	fi, err := os.Stat(src)
+	if err != nil {
+		return unreadable(src, err)
+	}
+	s.dirs = append(s.dirs, dirTimes{dst, fi.Mode(), fi.ModTime()})
+	return nil
+}
+
+// parents makes dir and what is above it in the copy, if they are directories in the original. Where a symbolic link
+// took the place of a directory, git counts what the index has below it as deleted, and so must we: the link may lead
+// anywhere.
+func (s *stager) parents(src, dst, dir string, done map[string]bool) (bool, error) {
+	if ok, known := done[dir]; known {
+		return ok, nil
+	}
+	ok, err := s.parents(src, dst, filepath.Dir(dir), done)
+	if err != nil {
+		return false, err
+	}
+	done[dir] = false
+	if !ok {
+		return false, nil
+	}
+	fi, err := os.Lstat(filepath.Join(src, dir))
+	if gone(err) || err == nil && !fi.IsDir() {
+		return false, nil
+	}
+	if err != nil {
+		return false, unreadable(filepath.Join(src, dir), err)
+	}
+	path := filepath.Join(dst, dir)
+	if err := os.Mkdir(path, 0o700); err != nil {
+		return false, unwritable(path, err)
+	}
+	s.dirs = append(s.dirs, dirTimes{path, fi.Mode(), fi.ModTime()})
+	done[dir] = true
+	return true, nil
+}
+
+// finishDirs gives the directories of the work tree their modes and times. Their owner can always write them, so that
+// whoever made the copy can remove it.
+func (s *stager) finishDirs() error {
+	for _, d := range s.dirs {
+		err := os.Chmod(d.path, d.mode.Perm()|0o700)
+		if err == nil {
+			err = os.Chtimes(d.path, d.time, d.time)
+		}
+		if err != nil {
+			return unwritable(d.path, err)
+		}
+	}
+	return nil
+}
+
+// gone tells that a path does not exist, or that something above it is no directory.
+func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) }
+
+func unreadable(path string, err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return agentbox.Errorf(agentbox.Missing, "cannot read %q: %w", path, reason(err)).
+			WithHint("give yourself the right to read it, or name it in .gitignore to leave it out")
+	}
+	return agentbox.Errorf(agentbox.Internal, "cannot read %q: %w", path, reason(err))
+}
+
+func unwritable(path string, err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return agentbox.Errorf(agentbox.NoSpace, "no room to stage the workspace in %q: %w", path, reason(err)).
+			WithHint("free some: agentbox prune --dry-run shows what agentbox itself can give back")
+	}
+	return agentbox.Errorf(agentbox.Internal, "cannot write %q: %w", path, reason(err))
+}
+
+// reason is the cause without the path that the message already has.
+func reason(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
