@@ -33,6 +33,7 @@ type bridge struct {
 	frontClosed chan struct{}
 	backClosed  chan struct{}
 	exit        *ssh.Request // the last exit-status or exit-signal; read after backClosed
+	answering   sync.Mutex   // held while a client's request waits for its answer: the close must not overtake it
 }
 
 func (b *bridge) run(ctx context.Context) {
@@ -82,6 +83,8 @@ func (b *bridge) hangUp(inward <-chan struct{}) {
 		b.back.ch.Close()
 	}
 	<-b.backClosed
+	b.answering.Lock()
+	defer b.answering.Unlock()
 	if b.exit != nil && b.session {
 		b.front.ch.SendRequest(b.exit.Type, false, b.exit.Payload)
 	}
@@ -129,13 +132,20 @@ func (b *bridge) fromFront() {
 			req.Reply(false, nil)
 			continue
 		}
-		ok, err := b.back.ch.SendRequest(req.Type, req.WantReply, req.Payload)
+		ok := b.pass(req)
 		if starts[req.Type] && !started && (ok || !req.WantReply) {
 			started = true
 			close(b.started)
 		}
-		req.Reply(ok && err == nil, nil)
 	}
+}
+
+func (b *bridge) pass(req *ssh.Request) bool {
+	b.answering.Lock()
+	defer b.answering.Unlock()
+	ok, err := b.back.ch.SendRequest(req.Type, req.WantReply, req.Payload)
+	req.Reply(ok && err == nil, nil)
+	return ok && err == nil
 }
 
 // passable are the session requests a client may make of an environment.

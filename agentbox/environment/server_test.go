@@ -38,7 +38,7 @@ type server struct {
 	sessions atomic.Int32
 }
 
-func newSigner(t testing.TB) ssh.Signer {
+func newKeyPair(t testing.TB) (ed25519.PrivateKey, ssh.Signer) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -47,6 +47,11 @@ func newSigner(t testing.TB) ssh.Signer {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return key, s
+}
+
+func newSigner(t testing.TB) ssh.Signer {
+	_, s := newKeyPair(t)
 	return s
 }
 
