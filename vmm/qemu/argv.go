@@ -1,0 +1,107 @@
+package qemu
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// The descriptors QEMU inherits, in the order in which process.go hands them over.
+const (
+	fdQMP     = 3 + iota // one end of a socket pair: control
+	fdAgent              // one end of a socket pair: the stream to the guest agent
+	fdConsole            // one end of a socket pair: the serial console
+	fdMemory             // the file behind the guest's memory
+	fdState              // restore only: the device state to load
+)
+
+// kernelArgs is the guest's command line. The agent is /init of the initrd, so there is no root=. A panic resets, which
+// ends QEMU (-no-reboot) with a reason that tells it from a shutdown.
+//
+// no_timer_check: under emulation the check for a working PIT can fail by chance. The rest saves boot time.
+const kernelArgs = "console=ttyS0 quiet loglevel=3 panic=-1 reboot=t no_timer_check tsc=reliable " +
+	"i8042.noaux i8042.nokbd random.trust_cpu=on cryptomgr.notests mitigations=off"
+
+// disk is one virtio-blk slot. The guest finds it by its serial number, which is its name.
+type disk struct {
+	Name     string
+	Path     string
+	ReadOnly bool
+	Volatile bool // a host crash may lose what the guest flushed, since it loses the layer anyway
+}
+
+// command is everything the command line of a machine is made from. A template and its clones differ in paths, Name,
+// Share and Incoming only.
+type command struct {
+	Name     string
+	Accel    string // kvm or tcg
+	CPUs     int
+	Memory   int64
+	Kernel   string
+	Initrd   string
+	Args     string
+	Disks    []disk
+	Share    bool // changes of memory reach the memory file (a template being made)
+	Incoming bool // wait for device state instead of booting
+}
+
+// argv is QEMU's command line without the program: a pure function, so it is tested without QEMU.
+func (c command) argv() []string {
+	a := []string{
+		"-name", "guest=" + escape(c.Name) + ",debug-threads=on",
+		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
+		"-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
+		"-machine", "microvm,acpi=on,rtc=on,pit=on,pic=on,x-option-roms=off,auto-kernel-cmdline=off,mem-merge=off,dump-guest-core=off," +
+			"suppress-vmdesc=on,memory-backend=ram",
+		"-accel", c.Accel,
+		"-cpu", cpuModel(c.Accel),
+		"-smp", strconv.Itoa(c.CPUs),
+		"-m", fmt.Sprintf("size=%dk", c.Memory>>10),
+		"-object", fmt.Sprintf("memory-backend-file,id=ram,size=%d,mem-path=/proc/self/fd/%d,share=%s", c.Memory, fdMemory, onOff(c.Share)),
+		// Device state is saved by xen-save-devices-state, which writes no configuration section.
+		"-global", "migration.send-configuration=off",
+		"-kernel", c.Kernel, "-initrd", c.Initrd, "-append", c.Args,
+		"-chardev", fmt.Sprintf("socket,id=qmp,fd=%d", fdQMP), "-mon", "chardev=qmp,mode=control",
+		"-chardev", fmt.Sprintf("socket,id=console,fd=%d", fdConsole), "-serial", "chardev:console",
+		"-object", "rng-builtin,id=rng", "-device", "virtio-rng-device,rng=rng",
+		"-device", "virtio-serial-device,max_ports=2",
+		"-chardev", fmt.Sprintf("socket,id=agent,fd=%d", fdAgent), "-device", "virtserialport,chardev=agent,name=agentbox.0",
+	}
+	for _, d := range c.Disks {
+		a = append(a, d.argv()...)
+	}
+	if c.Incoming {
+		a = append(a, "-incoming", "defer")
+	}
+	return a
+}
+
+// argv attaches the file as it is: no format to probe, no lock to get in the way of populating a slot that the guest has
+// not mounted yet.
+func (d disk) argv() []string {
+	node := "driver=file,node-name=" + d.Name + ",filename=" + escape(d.Path) + ",locking=off,read-only=" + onOff(d.ReadOnly)
+	if !d.ReadOnly {
+		node += ",discard=unmap"
+	}
+	if d.Volatile {
+		node += ",cache.no-flush=on"
+	}
+	return []string{"-blockdev", node, "-device", "virtio-blk-device,drive=" + d.Name + ",serial=" + d.Name}
+}
+
+func cpuModel(accel string) string {
+	if accel == accelKVM {
+		return "host"
+	}
+	return "max"
+}
+
+// escape doubles commas, which separate options.
+func escape(s string) string { return strings.ReplaceAll(s, ",", ",,") }
+
+func onOff(b bool) string {
+	if b {
+		return "on"
+	}
+	return "off"
+}

@@ -1,0 +1,88 @@
+package qemu
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// consoleLimit bounds each of the two console logs.
+const consoleLimit = 1 << 20
+
+// console copies what the guest says on its serial port to a bounded log, from a goroutine that ends with the machine.
+// A log that cannot be written is dropped: a full disk must not stop the guest at its console.
+type console struct {
+	dir  string
+	last tail
+	file *os.File
+	size int64
+	done chan struct{}
+}
+
+func newConsole(dir string, conn net.Conn) *console {
+	c := &console{dir: dir, done: make(chan struct{})}
+	go c.copy(conn)
+	return c
+}
+
+func (c *console) wait() { <-c.done }
+
+func (c *console) copy(conn net.Conn) {
+	defer close(c.done)
+	defer conn.Close()
+	buf := make([]byte, 4<<10)
+	for {
+		n, err := conn.Read(buf)
+		c.log(buf[:n])
+		if err != nil {
+			break
+		}
+	}
+	if c.file != nil {
+		c.file.Close()
+	}
+}
+
+func (c *console) log(b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	c.last.Write(b)
+	path := filepath.Join(c.dir, consoleFile)
+	if c.file != nil && c.size+int64(len(b)) > consoleLimit {
+		c.file.Close()
+		c.file = nil
+		os.Rename(path, filepath.Join(c.dir, consoleOldFile))
+	}
+	if c.file == nil {
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+		if err != nil {
+			return
+		}
+		c.file, c.size = f, 0
+		if info, err := f.Stat(); err == nil {
+			c.size = info.Size()
+		}
+	}
+	n, _ := c.file.Write(b)
+	c.size += int64(n)
+}
+
+// lastWords is the end of the console for an error message: the line of the panic if there is one.
+func (c *console) lastWords() string {
+	lines := c.last.lines()
+	if len(lines) == 0 {
+		return ""
+	}
+	said := lines[len(lines)-1]
+	for _, l := range lines {
+		if strings.Contains(l, "Kernel panic") {
+			said = l
+		}
+	}
+	if _, rest, ok := strings.Cut(said, "] "); ok && strings.HasPrefix(said, "[") {
+		said = rest // without the kernel's timestamp
+	}
+	return ": " + said
+}

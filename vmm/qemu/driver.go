@@ -1,0 +1,44 @@
+package qemu
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"agentbox/vmm"
+)
+
+// Config is what a driver needs to know of its surroundings.
+type Config struct {
+	// Binary is the QEMU program; "" finds qemu-system-x86_64 in PATH.
+	Binary string
+	// StateDir is an existing directory in which the driver remembers what it found out about this host.
+	StateDir string
+	// Kernel gives a kernel directory, with which a guest is run to find out whether KVM works.
+	Kernel func(ctx context.Context) (dir string, err error)
+	// Accel forces kvm or tcg; "" finds out which.
+	Accel string
+	// Log receives what no caller can be told by an error; nil drops it.
+	Log *slog.Logger
+}
+
+// Driver implements vmm.Driver and vmm.Snapshotter.
+type Driver struct {
+	config Config
+
+	mu    sync.Mutex // guards what follows, and is held while KVM is tried
+	known *memo
+}
+
+var (
+	_ vmm.Driver      = (*Driver)(nil)
+	_ vmm.Snapshotter = (*Driver)(nil)
+)
+
+// New makes a driver. It touches nothing: whether QEMU is there is for Probe to say.
+func New(config Config) *Driver {
+	if config.Log == nil {
+		config.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Driver{config: config}
+}

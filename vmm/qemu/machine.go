@@ -1,0 +1,172 @@
+package qemu
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/vmm"
+)
+
+// machine is one QEMU process and our ends of its sockets.
+type machine struct {
+	spec        vmm.Spec
+	fingerprint string
+	base        *templateBase // what it was restored from; nil after a boot
+	memory      *os.File      // after a boot: the guest's memory, shared with QEMU
+	runtime     string        // disk files
+	workspace   string
+
+	proc    *process
+	qmp     *monitor
+	stream  net.Conn
+	console *console
+
+	resumed  chan struct{} // receives when the CPUs begin to run
+	killed   atomic.Bool   // by us
+	shutdown atomic.Value  // string: why the guest ended, as QEMU's SHUTDOWN event has it
+
+	saving sync.Mutex // held by Save and SaveTemplate: one at a time
+	done   chan struct{}
+	err    error // why it ended; read it after done
+}
+
+func (m *machine) Stream() net.Conn      { return m.stream }
+func (m *machine) PIDs() []int           { return []int{m.proc.cmd.Process.Pid} }
+func (m *machine) Done() <-chan struct{} { return m.done }
+
+func (m *machine) Err() error {
+	select {
+	case <-m.done:
+		return m.err
+	default:
+		return nil
+	}
+}
+
+func (m *machine) Freeze(ctx context.Context) error {
+	return m.explain(m.qmp.run(ctx, slowCommand, "stop", nil, nil))
+}
+
+func (m *machine) Thaw(ctx context.Context) error {
+	return m.explain(m.qmp.run(ctx, quickCommand, "cont", nil, nil))
+}
+
+func (m *machine) Kill() error {
+	select {
+	case <-m.done:
+		return nil
+	default:
+	}
+	m.killed.Store(true)
+	err := m.proc.kill()
+	<-m.done
+	return err
+}
+
+// event is called from the monitor's reader.
+func (m *machine) event(name string, data json.RawMessage) {
+	switch name {
+	case "RESUME":
+		select {
+		case m.resumed <- struct{}{}:
+		default:
+		}
+	case "SHUTDOWN":
+		var why struct{ Reason string }
+		if json.Unmarshal(data, &why) == nil {
+			m.shutdown.Store(why.Reason)
+		}
+	}
+}
+
+// watch waits for the end of the process and then for everything that belongs to the machine. It runs as long as the
+// machine does.
+func (m *machine) watch() {
+	<-m.proc.done
+	m.qmp.close()
+	m.console.wait()
+	m.stream.Close()
+	if m.memory != nil {
+		m.memory.Close()
+	}
+	m.err = m.reason()
+	close(m.done)
+}
+
+// reason says why the process ended, in one line.
+func (m *machine) reason() error {
+	why, _ := m.shutdown.Load().(string)
+	said := m.proc.stderr.oneLine()
+	switch {
+	case m.killed.Load(), m.proc.err == nil && why == "guest-shutdown":
+		return nil
+	case m.proc.err == nil && why == "guest-reset":
+		return agentbox.Errorf(agentbox.Unavailable, "the guest of %s reset itself, as a kernel panic does%s", m.spec.Name, m.console.lastWords()).
+			WithHint("its console is in %s", filepath.Join(m.spec.Dir, consoleFile))
+	case said != "":
+		return agentbox.Errorf(agentbox.Unavailable, "QEMU of %s ended (%s): %s", m.spec.Name, m.exit(), said)
+	}
+	return agentbox.Errorf(agentbox.Unavailable, "QEMU of %s ended (%s)", m.spec.Name, m.exit())
+}
+
+func (m *machine) exit() string {
+	if m.proc.err == nil {
+		return "exit status 0"
+	}
+	return m.proc.err.Error()
+}
+
+// explain prefers why the machine ended to the broken socket its end looks like from here.
+func (m *machine) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	if m.qmpOpen() {
+		return err
+	}
+	<-m.done // the control socket is closed, so the end is near
+	if m.err != nil {
+		return m.err
+	}
+	return agentbox.Errorf(agentbox.Unavailable, "the machine %s has ended: %w", m.spec.Name, err)
+}
+
+func (m *machine) qmpOpen() bool {
+	select {
+	case <-m.qmp.closed:
+		return false
+	default:
+		return true
+	}
+}
+
+// abandon kills a machine that did not get started, and adds why it ended to err if that says more.
+func (m *machine) abandon(err error) error {
+	ended := false
+	if !m.qmpOpen() { // then QEMU is on its way out, with something to say
+		select {
+		case <-m.proc.done:
+			ended = true
+		case <-time.After(quickCommand):
+		}
+	}
+	if kill := m.Kill(); kill != nil {
+		err = errors.Join(err, kill)
+	}
+	if ended && m.err != nil {
+		return m.err
+	}
+	return fmt.Errorf("start %s: %w", m.spec.Name, err)
+}

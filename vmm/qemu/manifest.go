@@ -1,0 +1,138 @@
+package qemu
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"agentbox/agentbox"
+)
+
+// formatVersion changes with the meaning of any file of a template or saved state, or of the command line.
+const formatVersion = 1
+
+// manifest describes a template or a saved state. With the digests in it, every byte is accounted for, except those of
+// the disks of a saved state: they may be large, and carry their file system's own checksums.
+type manifest struct {
+	Format      int             `json:"format"`
+	Template    agentbox.Digest `json:"template,omitempty"` // saved states: the manifest of the template they rest on
+	Fingerprint string          `json:"fingerprint"`
+	CPUs        int             `json:"cpus"`
+	Memory      int64           `json:"memory"` // bytes
+	Disk        int64           `json:"disk"`   // bytes
+
+	Devices     agentbox.Digest `json:"devices"`                // of the file of that name
+	MemoryIndex agentbox.Digest `json:"memory_index"`           // of memory.index
+	DiskIndex   agentbox.Digest `json:"runtime_index,omitzero"` // templates: of runtime.index
+	Disks       *savedDisks     `json:"disks,omitempty"`        // saved states with disks
+}
+
+// savedDisks are the disks of a saved state; Workspace is 0 where the machine had none.
+type savedDisks struct {
+	Runtime   int64 `json:"runtime"`   // bytes
+	Workspace int64 `json:"workspace"` // bytes
+}
+
+// envelope protects the manifest itself: Digest is that of the bytes of Manifest.
+type envelope struct {
+	Digest   agentbox.Digest `json:"digest"`
+	Manifest json.RawMessage `json:"manifest"`
+}
+
+// encode gives the file's bytes and the digest that names the whole.
+func (m manifest) encode() ([]byte, agentbox.Digest, error) {
+	body, err := json.Marshal(m)
+	if err != nil {
+		return nil, agentbox.Digest{}, err
+	}
+	d := agentbox.Digest(sha256.Sum256(body))
+	b, err := json.Marshal(envelope{d, body})
+	return append(b, '\n'), d, err
+}
+
+// decodeManifest checks everything that can be checked without the files.
+func decodeManifest(b []byte) (manifest, agentbox.Digest, error) {
+	var e envelope
+	var m manifest
+	if err := json.Unmarshal(b, &e); err != nil {
+		return m, e.Digest, err
+	}
+	if sha256.Sum256(e.Manifest) != e.Digest {
+		return m, e.Digest, errors.New("it does not match its own digest")
+	}
+	dec := json.NewDecoder(bytes.NewReader(e.Manifest))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&m); err != nil {
+		return m, e.Digest, err
+	}
+	if m.Format != formatVersion {
+		return m, e.Digest, fmt.Errorf("it has format %d, this agentbox writes and reads %d", m.Format, formatVersion)
+	}
+	if m.CPUs <= 0 || m.Memory <= 0 || m.Memory%regionSize != 0 || m.Disk <= 0 || m.Disk%regionSize != 0 {
+		return m, e.Digest, errors.New("it describes an impossible machine")
+	}
+	return m, e.Digest, nil
+}
+
+// readManifest reads the manifest of a directory; whatever is wrong with it is Corrupt.
+func readManifest(dir string) (manifest, agentbox.Digest, error) {
+	b, err := os.ReadFile(filepath.Join(dir, manifestFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return manifest{}, agentbox.Digest{}, corrupt(dir, "%s is missing", manifestFile)
+	}
+	if err != nil {
+		return manifest{}, agentbox.Digest{}, err
+	}
+	m, d, err := decodeManifest(b)
+	if err != nil {
+		return m, d, corrupt(dir, "%s: %w", manifestFile, err)
+	}
+	return m, d, nil
+}
+
+// readDigested reads a small file of a directory that must have the given digest.
+func readDigested(dir, name string, want agentbox.Digest) ([]byte, error) {
+	b, err := os.ReadFile(filepath.Join(dir, name))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, corrupt(dir, "%s is missing", name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if agentbox.Digest(sha256.Sum256(b)) != want {
+		return nil, corrupt(dir, "%s does not match its digest", name)
+	}
+	return b, nil
+}
+
+// readIndex reads the index of a page set of a directory.
+func readIndex(dir, name string, want agentbox.Digest, space int64) (*pageIndex, []byte, error) {
+	b, err := readDigested(dir, name+indexSuffix, want)
+	if err != nil {
+		return nil, nil, err
+	}
+	x, err := decodeIndex(b)
+	if err == nil && x.Space != space {
+		err = fmt.Errorf("it covers %d bytes, not %d", x.Space, space)
+	}
+	if err != nil {
+		return nil, nil, corrupt(dir, "%s: %w", name+indexSuffix, err)
+	}
+	return x, b, nil
+}
+
+// writeSynced writes a new file durably.
+func writeSynced(path string, content []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(content); err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}

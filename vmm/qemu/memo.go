@@ -1,0 +1,121 @@
+package qemu
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"agentbox/agentbox"
+)
+
+// memo is what the driver remembers of this host across processes, so that starting a machine from a new process runs
+// no QEMU for its version, hashes no kernel and tries no KVM. Losing it costs a second; it is never wrong, since every
+// part names what it rests on.
+type memo struct {
+	Binary  fileIdentity   `json:"binary"`
+	Version string         `json:"version"` // of Binary
+	KVM     *verdict       `json:"kvm,omitempty"`
+	Digests []digestedFile `json:"digests,omitempty"` // latest last
+
+	changed bool
+}
+
+// digestedFile is a file that was hashed.
+type digestedFile struct {
+	File   fileIdentity    `json:"file"`
+	Digest agentbox.Digest `json:"digest"`
+}
+
+// maxDigests is more files than one host's kernels.
+const maxDigests = 16
+
+// fileIdentity changes when a file is replaced or written.
+type fileIdentity struct {
+	Path  string `json:"path"`
+	Size  int64  `json:"size"`
+	MTime int64  `json:"mtime"` // nanoseconds
+	Inode uint64 `json:"inode"`
+}
+
+func identify(path string) (fileIdentity, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return fileIdentity{}, err
+	}
+	id := fileIdentity{Path: path, Size: info.Size(), MTime: info.ModTime().UnixNano()}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		id.Inode = st.Ino
+	}
+	return id, nil
+}
+
+// recall returns the memo; d.mu is held. What cannot be read was never known.
+func (d *Driver) recall() *memo {
+	if d.known == nil {
+		d.known = &memo{}
+		b, err := os.ReadFile(filepath.Join(d.config.StateDir, memoFile))
+		if err == nil && json.Unmarshal(b, d.known) != nil {
+			d.known = &memo{}
+		}
+	}
+	return d.known
+}
+
+// remember replaces the memo on disk if it has changed; d.mu is held. Another process may do the same: the last one wins.
+func (d *Driver) remember(known *memo) error {
+	if !known.changed {
+		return nil
+	}
+	b, err := json.Marshal(known)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(d.config.StateDir, "."+memoFile+".tmp-")
+	if err != nil {
+		return hostError(err)
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), filepath.Join(d.config.StateDir, memoFile))
+	}
+	if err != nil {
+		return hostError(errors.Join(err, os.Remove(f.Name())))
+	}
+	known.changed = false
+	return nil
+}
+
+// digest hashes a file once for as long as it does not change.
+func (m *memo) digest(path string) (string, error) {
+	id, err := identify(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", agentbox.Errorf(agentbox.Missing, "the guest kernel is incomplete: %w", err).WithHint("agentbox doctor says what to do")
+	}
+	if err != nil {
+		return "", err
+	}
+	for _, d := range m.Digests {
+		if d.File == id {
+			return d.Digest.String(), nil
+		}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", fmt.Errorf("hash %s: %w", path, err)
+	}
+	sum := agentbox.Digest(h.Sum(nil))
+	m.Digests = append(m.Digests, digestedFile{id, sum})
+	m.Digests = m.Digests[max(0, len(m.Digests)-maxDigests):]
+	m.changed = true
+	return sum.String(), nil
+}

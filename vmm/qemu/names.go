@@ -1,0 +1,27 @@
+package qemu
+
+// Every name this driver puts on disk.
+const (
+	// In a machine's own directory (vmm.Spec.Dir).
+	runtimeFile     = "runtime.img"   // the runtime layer: raw, sparse, ext4
+	placeholderFile = "workspace.img" // an empty slot, for a machine without a workspace
+	consoleFile     = "console.log"   // what the guest's serial console said, bounded
+	consoleOldFile  = "console.log.1" // and what it said before that
+
+	// In a template and in a saved state. Each .pages file has an .index beside it (see pageset.go).
+	manifestFile     = "manifest.json"
+	devicesFile      = "devices"       // device state as QEMU writes it
+	memoryFile       = "memory"        // template: all pages that are not zero; saved state: those that differ
+	templateDiskFile = "runtime"       // template: the blocks of the runtime layer that are not zero
+	savedRuntimeFile = "runtime.img"   // saved state with disks
+	savedSpaceFile   = "workspace.img" // saved state with disks
+	pagesSuffix      = ".pages"
+	indexSuffix      = ".index"
+
+	// In a kernel directory (vmm.Spec.Kernel).
+	kernelFile = "vmlinuz"
+	initrdFile = "initrd"
+
+	// In Config.StateDir.
+	memoFile = "qemu-memo.json"
+)

@@ -1,0 +1,175 @@
+package qemu
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"agentbox/agentbox"
+)
+
+// memoryName is the name of the memory file behind every guest, by which its mapping is found in /proc/PID/maps.
+const memoryName = "agentbox-memory"
+
+// mapping is one part of another process's mapping of the guest's memory.
+type mapping struct {
+	start, end uint64 // addresses
+	offset     int64  // in the guest's memory
+}
+
+// parseMaps finds the mappings of the memory file in the text of /proc/PID/maps.
+func parseMaps(r io.Reader) ([]mapping, error) {
+	var found []mapping
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		if !strings.Contains(lines.Text(), "/memfd:"+memoryName) {
+			continue
+		}
+		f := strings.Fields(lines.Text())
+		from, to, ok := strings.Cut(f[0], "-")
+		if !ok || len(f) < 6 {
+			return nil, fmt.Errorf("cannot read the line %q of a process's maps", lines.Text())
+		}
+		start, err1 := strconv.ParseUint(from, 16, 64)
+		end, err2 := strconv.ParseUint(to, 16, 64)
+		off, err3 := strconv.ParseInt(f[2], 16, 64)
+		if err := errors.Join(err1, err2, err3); err != nil || end <= start {
+			return nil, fmt.Errorf("cannot read the line %q of a process's maps", lines.Text())
+		}
+		found = append(found, mapping{start, end, off})
+	}
+	return found, lines.Err()
+}
+
+// Bits of an entry of /proc/PID/pagemap (Documentation/admin-guide/mm/pagemap.rst).
+const (
+	pagemapPresent = 1 << 63
+	pagemapSwapped = 1 << 62
+	pagemapFile    = 1 << 61 // or shared anonymous memory
+)
+
+// privatePage tells whether an entry is a page of the process's own: in a private mapping of a file, one that was
+// written to.
+func privatePage(entry uint64) bool {
+	return entry&(pagemapPresent|pagemapSwapped) != 0 && entry&pagemapFile == 0
+}
+
+// processMemory is the guest's memory as its VMM has it mapped.
+type processMemory struct {
+	pid  int
+	maps []mapping
+	size int64
+}
+
+// openProcessMemory finds the guest's memory in the VMM.
+func openProcessMemory(pid int, size int64) (*processMemory, error) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		return nil, traceError(err)
+	}
+	defer f.Close()
+	maps, err := parseMaps(f)
+	if err != nil {
+		return nil, err
+	}
+	next := int64(0)
+	for _, m := range maps {
+		if m.offset != next {
+			break
+		}
+		next += int64(m.end - m.start)
+	}
+	if next != size {
+		return nil, fmt.Errorf("process %d maps %d bytes of guest memory, not %d", pid, next, size)
+	}
+	return &processMemory{pid, maps, size}, nil
+}
+
+// changed lists the pages that differ, or once differed, from the file the memory is a private mapping of.
+func (p *processMemory) changed() ([]candidate, error) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/pagemap", p.pid))
+	if err != nil {
+		return nil, traceError(err)
+	}
+	defer f.Close()
+	var c candidates
+	buf := make([]byte, 64<<10)
+	for _, m := range p.maps {
+		for addr := m.start; addr < m.end; {
+			n := min(uint64(len(buf)/8), (m.end-addr)/pageSize)
+			if _, err := f.ReadAt(buf[:n*8], int64(addr/pageSize*8)); err != nil {
+				return nil, fmt.Errorf("read the page map of process %d: %w", p.pid, err)
+			}
+			scanPagemap(buf[:n*8], m.offset+int64(addr-m.start), &c)
+			addr += n * pageSize
+		}
+	}
+	return c, nil
+}
+
+// scanPagemap adds the private pages among the entries of consecutive pages, the first of which lies at offset.
+func scanPagemap(entries []byte, offset int64, c *candidates) {
+	for i := 0; i+8 <= len(entries); i += 8 {
+		if privatePage(binary.LittleEndian.Uint64(entries[i:])) {
+			c.add(offset, offset+1)
+		}
+		offset += pageSize
+	}
+}
+
+func (p *processMemory) readPages(dst []byte, offset int64, pages *bitmap) error {
+	return p.transfer(dst, offset, pages, unix.ProcessVMReadv)
+}
+
+func (p *processMemory) writePages(src []byte, offset int64, pages *bitmap) error {
+	return p.transfer(src, offset, pages, unix.ProcessVMWritev)
+}
+
+type vmTransfer func(pid int, local []unix.Iovec, remote []unix.RemoteIovec, flags uint) (int, error)
+
+func (p *processMemory) transfer(buf []byte, offset int64, pages *bitmap, do vmTransfer) error {
+	var remote []unix.RemoteIovec
+	for _, run := range pages.runs() {
+		remote = p.locate(remote, offset+run.off, run.len)
+	}
+	local := []unix.Iovec{{Base: &buf[0]}}
+	local[0].SetLen(len(buf))
+	n, err := do(p.pid, local, remote, 0)
+	if err != nil {
+		return traceError(fmt.Errorf("guest memory of process %d at %#x: %w", p.pid, offset, err))
+	}
+	if n != len(buf) {
+		return fmt.Errorf("guest memory of process %d at %#x: %d of %d bytes", p.pid, offset, n, len(buf))
+	}
+	return nil
+}
+
+// locate appends where a range of guest memory lies in the process.
+func (p *processMemory) locate(to []unix.RemoteIovec, off, length int64) []unix.RemoteIovec {
+	for _, m := range p.maps {
+		end := m.offset + int64(m.end-m.start)
+		if length == 0 || off < m.offset || off >= end {
+			continue
+		}
+		n := min(length, end-off)
+		to = append(to, unix.RemoteIovec{Base: uintptr(m.start) + uintptr(off-m.offset), Len: int(n)})
+		off, length = off+n, length-n
+	}
+	return to
+}
+
+// traceError explains why a VMM's memory cannot be reached. It is our own child, so only a host setting forbids it.
+func traceError(err error) error {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+		return agentbox.Errorf(agentbox.Missing, "this host forbids reading a child's memory, which saving a machine needs: %w", err).
+			WithHint("kernel.yama.ptrace_scope must be 0 or 1, and CAP_SYS_PTRACE or same-user tracing be allowed")
+	}
+	return err
+}

@@ -1,0 +1,151 @@
+package qemu
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"agentbox/agentbox"
+	"agentbox/vmm"
+)
+
+const (
+	accelKVM = "kvm"
+	accelTCG = "tcg"
+)
+
+// binary finds QEMU.
+func (d *Driver) binary() (string, error) {
+	name := d.config.Binary
+	if name == "" {
+		name = "qemu-system-x86_64"
+	}
+	program, err := exec.LookPath(name)
+	if err != nil {
+		return "", agentbox.Errorf(agentbox.Missing, "QEMU (%s) is not installed", name).WithHint("apt-get install qemu-system-x86")
+	}
+	return program, nil
+}
+
+// Probe implements vmm.Driver.
+func (d *Driver) Probe(ctx context.Context, fresh bool) (vmm.Facts, error) {
+	program, err := d.binary()
+	if err != nil {
+		return vmm.Facts{}, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known := d.recall()
+	if fresh {
+		*known = memo{Digests: known.Digests}
+	}
+	version, err := d.version(ctx, known, program)
+	if err != nil {
+		return vmm.Facts{}, err
+	}
+	facts := vmm.Facts{Version: version}
+	switch d.config.Accel {
+	case accelKVM, accelTCG:
+		facts.Accel, facts.Reason = d.config.Accel, "chosen by configuration"
+	default:
+		v, err := d.kvmVerdict(ctx, known, version)
+		if err != nil {
+			return vmm.Facts{}, err
+		}
+		facts.Accel, facts.Reason = accelTCG, v.Reason
+		if v.Works {
+			facts.Accel = accelKVM
+		}
+	}
+	facts.Hardware = facts.Accel == accelKVM
+	return facts, d.remember(known)
+}
+
+// version is QEMU's, as remembered for as long as the program is the same file.
+func (d *Driver) version(ctx context.Context, known *memo, program string) (string, error) {
+	id, err := identify(program)
+	if err != nil || known.Binary == id {
+		return known.Version, err
+	}
+	version, err := qemuVersion(ctx, program)
+	if err != nil {
+		return "", err
+	}
+	known.Binary, known.Version, known.changed = id, version, true
+	return version, nil
+}
+
+// qemuVersion runs QEMU for the first line of its version.
+func qemuVersion(ctx context.Context, program string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, quickCommand)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, program, "--version").Output()
+	if err != nil {
+		return "", agentbox.Errorf(agentbox.Missing, "%s does not run: %w", program, err).WithHint("apt-get install --reinstall qemu-system-x86")
+	}
+	line, _, _ := strings.Cut(string(out), "\n")
+	return strings.TrimSpace(strings.TrimPrefix(line, "QEMU emulator version ")), nil
+}
+
+// Fingerprint implements vmm.Driver.
+func (d *Driver) Fingerprint(ctx context.Context, spec vmm.Spec) (string, error) {
+	facts, err := d.Probe(ctx, false)
+	if err != nil {
+		return "", err
+	}
+	abstract := describe(&machine{spec: vmm.Spec{CPUs: spec.CPUs, Memory: spec.Memory}}, facts.Accel)
+	about := struct {
+		Format         int
+		Version        string
+		Binary         fileIdentity
+		Argv           []string
+		Disk           int64
+		Kernel, Initrd string
+		CPU            string
+	}{Format: formatVersion, Version: facts.Version, Argv: abstract.argv(), Disk: spec.Disk}
+	if facts.Accel == accelKVM {
+		about.CPU = cpuIdentity() // -cpu host passes it through
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known := d.recall()
+	about.Binary = known.Binary
+	if about.Kernel, err = known.digest(filepath.Join(spec.Kernel, kernelFile)); err != nil {
+		return "", err
+	}
+	if about.Initrd, err = known.digest(filepath.Join(spec.Kernel, initrdFile)); err != nil {
+		return "", err
+	}
+	if err := d.remember(known); err != nil {
+		return "", err
+	}
+	b, err := json.Marshal(about)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// cpuIdentity is the host's CPU model and its flags, as far as a guest sees them.
+func cpuIdentity() string {
+	b, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return ""
+	}
+	first, _, _ := strings.Cut(string(b), "\n\n")
+	var kept []string
+	for _, line := range strings.Split(first, "\n") {
+		name, _, _ := strings.Cut(line, "\t")
+		switch strings.TrimSpace(strings.TrimSuffix(name, ":")) {
+		case "model name", "stepping", "microcode", "flags":
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "\n")
+}

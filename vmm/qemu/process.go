@@ -1,0 +1,118 @@
+package qemu
+
+import (
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is a running QEMU that dies with this process.
+type process struct {
+	cmd    *exec.Cmd
+	stderr tail
+	done   chan struct{} // closed when the process has been reaped
+	err    error         // as exec.Cmd.Wait; read it after done
+}
+
+// startProcess runs a program with the given descriptors from 3 on, which stay the caller's.
+//
+// The kernel sends the parent-death signal when the thread that forked ends, not when the process does. So the fork
+// happens on a thread that is locked for as long as the child lives.
+func startProcess(program string, argv []string, files []*os.File) (*process, error) {
+	p := &process{cmd: exec.Command(program, argv...), done: make(chan struct{})}
+	p.cmd.ExtraFiles = files
+	p.cmd.Stderr = &p.stderr
+	p.cmd.Dir = "/"
+	p.cmd.Env = []string{} // QEMU needs nothing of ours, and may be taken over by a guest
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
+		defer close(p.done)
+		err := p.cmd.Start()
+		started <- err
+		if err == nil {
+			p.err = p.cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// kill ends the process and waits until it is gone.
+func (p *process) kill() error {
+	err := p.cmd.Process.Kill()
+	<-p.done
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	return err
+}
+
+// socketPair makes two connected stream sockets: ours as a connection, theirs as a file to inherit.
+func socketPair(name string) (ours *net.UnixConn, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	theirs = os.NewFile(uintptr(fds[1]), name)
+	f := os.NewFile(uintptr(fds[0]), name)
+	defer f.Close()
+	conn, err := net.FileConn(f)
+	if err != nil {
+		theirs.Close()
+		return nil, nil, err
+	}
+	return conn.(*net.UnixConn), theirs, nil
+}
+
+// tail keeps the last bytes written to it.
+type tail struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+const tailSize = 16 << 10
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = append(t.buf, b...)
+	if extra := len(t.buf) - tailSize; extra > 0 {
+		t.buf = append(t.buf[:0], t.buf[extra:]...)
+	}
+	return len(b), nil
+}
+
+// lines are the lines kept, without the program's name.
+func (t *tail) lines() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	lines := strings.FieldsFunc(string(t.buf), func(r rune) bool { return r == '\n' || r == '\r' })
+	for i, l := range lines {
+		lines[i] = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(l), "qemu-system-x86_64: "), "error: ")
+	}
+	return lines
+}
+
+// oneLine joins the last lines for an error message.
+func (t *tail) oneLine() string {
+	lines := t.lines()
+	return strings.Join(lines[max(0, len(lines)-3):], "; ")
+}
+
+func (t *tail) firstLine() string {
+	if lines := t.lines(); len(lines) > 0 {
+		return lines[0]
+	}
+	return "it said nothing"
+}

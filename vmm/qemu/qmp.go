@@ -1,0 +1,187 @@
+package qemu
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Every wait for QEMU has a deadline: a context's, or these.
+const (
+	quickCommand = 10 * time.Second // answers from memory
+	slowCommand  = time.Minute      // may flush disks
+)
+
+// maxMessage bounds one line from QEMU, which an escaped guest may speak through.
+const maxMessage = 1 << 20
+
+var errMonitorClosed = errors.New("QEMU closed its control socket")
+
+// monitor is a client of the QEMU Machine Protocol: JSON objects, one a line, answers matched by id, events between.
+type monitor struct {
+	conn    *net.UnixConn
+	onEvent func(name string, data json.RawMessage) // called from the reader; must not block
+
+	mu      sync.Mutex // guards what follows, and writes
+	next    uint64
+	pending map[uint64]chan message
+	err     error // why the reader ended
+	closed  chan struct{}
+}
+
+type message struct {
+	Greeting json.RawMessage `json:"QMP"`
+	ID       uint64          `json:"id"`
+	Return   json.RawMessage `json:"return"`
+	Error    *struct {
+		Class string `json:"class"`
+		Desc  string `json:"desc"`
+	} `json:"error"`
+	Event string          `json:"event"`
+	Data  json.RawMessage `json:"data"`
+}
+
+// newMonitor takes over conn and reads until it closes. The caller's first command must be negotiate.
+func newMonitor(conn *net.UnixConn, onEvent func(string, json.RawMessage)) *monitor {
+	m := &monitor{conn: conn, onEvent: onEvent, pending: map[uint64]chan message{}, closed: make(chan struct{})}
+	go m.read()
+	return m
+}
+
+// close ends the conversation and waits for the reader.
+func (m *monitor) close() {
+	m.conn.Close()
+	<-m.closed
+}
+
+func (m *monitor) read() {
+	defer close(m.closed)
+	lines := bufio.NewScanner(m.conn)
+	lines.Buffer(nil, maxMessage)
+	for lines.Scan() {
+		var msg message
+		if err := json.Unmarshal(lines.Bytes(), &msg); err != nil {
+			m.fail(fmt.Errorf("QEMU's control socket said something that is not JSON: %w", err))
+			return
+		}
+		m.dispatch(msg)
+	}
+	err := lines.Err()
+	if err == nil {
+		err = errMonitorClosed
+	}
+	m.fail(err)
+}
+
+func (m *monitor) dispatch(msg message) {
+	switch {
+	case msg.Event != "":
+		m.onEvent(msg.Event, msg.Data)
+	case msg.Greeting != nil:
+	default:
+		m.mu.Lock()
+		answer := m.pending[msg.ID]
+		delete(m.pending, msg.ID)
+		m.mu.Unlock()
+		if answer != nil {
+			answer <- msg
+		}
+	}
+}
+
+// fail gives every waiting command the reason why no answer will come.
+func (m *monitor) fail(err error) {
+	m.conn.Close()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.err = err
+	for id, answer := range m.pending {
+		delete(m.pending, id)
+		close(answer)
+	}
+}
+
+// negotiate ends the protocol's greeting phase.
+func (m *monitor) negotiate(ctx context.Context) error {
+	return m.run(ctx, quickCommand, "qmp_capabilities", nil, nil)
+}
+
+// run executes a command and decodes its answer into result (nil to drop it). It waits no longer than limit.
+func (m *monitor) run(ctx context.Context, limit time.Duration, name string, args, result any) error {
+	return m.runWithFile(ctx, limit, nil, name, args, result)
+}
+
+// runWithFile is run with a descriptor attached, as getfd and add-fd want it. The file stays the caller's.
+func (m *monitor) runWithFile(ctx context.Context, limit time.Duration, file *os.File, name string, args, result any) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	id, answer, err := m.send(ctx, file, name, args)
+	if err != nil {
+		return fmt.Errorf("QEMU command %s: %w", name, err)
+	}
+	select {
+	case msg, ok := <-answer:
+		return m.finish(name, msg, ok, result)
+	case <-ctx.Done():
+		m.mu.Lock()
+		delete(m.pending, id)
+		m.mu.Unlock()
+		return fmt.Errorf("QEMU command %s: no answer: %w", name, ctx.Err())
+	}
+}
+
+func (m *monitor) finish(name string, msg message, ok bool, result any) error {
+	switch {
+	case !ok:
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return fmt.Errorf("QEMU command %s: %w", name, m.err)
+	case msg.Error != nil:
+		return fmt.Errorf("QEMU command %s: %s", name, msg.Error.Desc)
+	case result == nil:
+		return nil
+	}
+	if err := json.Unmarshal(msg.Return, result); err != nil {
+		return fmt.Errorf("QEMU command %s: answer: %w", name, err)
+	}
+	return nil
+}
+
+// send writes one command. The answer channel holds one message, so the reader never waits for a caller that gave up.
+func (m *monitor) send(ctx context.Context, file *os.File, name string, args any) (uint64, chan message, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err != nil {
+		return 0, nil, m.err
+	}
+	m.next++
+	line, err := json.Marshal(struct {
+		Execute   string `json:"execute"`
+		Arguments any    `json:"arguments,omitempty"`
+		ID        uint64 `json:"id"`
+	}{name, args, m.next})
+	if err != nil {
+		return 0, nil, err
+	}
+	var rights []byte
+	if file != nil {
+		rights = unix.UnixRights(int(file.Fd()))
+	}
+	deadline, _ := ctx.Deadline()
+	m.conn.SetWriteDeadline(deadline)
+	answer := make(chan message, 1)
+	m.pending[m.next] = answer
+	if _, _, err := m.conn.WriteMsgUnix(append(line, '\n'), rights, nil); err != nil {
+		delete(m.pending, m.next)
+		return 0, nil, err
+	}
+	return m.next, answer, nil
+}

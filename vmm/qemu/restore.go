@@ -1,0 +1,237 @@
+package qemu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"agentbox/agentbox"
+	"agentbox/vmm"
+)
+
+// Restore implements vmm.Snapshotter. QEMU starts while the disks are being filled: it reads nothing of them before the
+// guest runs.
+func (d *Driver) Restore(ctx context.Context, spec vmm.Spec, from vmm.Template, saved string) (vmm.Machine, error) {
+	t, ok := from.(*template)
+	if !ok {
+		return nil, fmt.Errorf("a %T is not a template of this driver", from)
+	}
+	r := &restoration{spec: spec, template: t, dir: saved, man: t.Manifest}
+	if saved != "" {
+		if err := r.readSaved(); err != nil {
+			return nil, err
+		}
+	}
+	m, err := r.run(ctx, d)
+	if err != nil {
+		return nil, hostError(errors.Join(err, r.undo()))
+	}
+	return m, nil
+}
+
+// restoration is one call of Restore.
+type restoration struct {
+	spec     vmm.Spec
+	template *template
+	dir      string     // of the saved state; "" restores the template
+	man      manifest   // of the saved state or else the template
+	memory   *pageIndex // of the saved state
+	devices  []byte     // of the saved state
+	made     []string   // files to remove when it fails
+}
+
+func (r *restoration) readSaved() error {
+	man, _, err := readManifest(r.dir)
+	if err != nil {
+		return err
+	}
+	if man.Template != r.template.ID || man.Fingerprint != r.template.Manifest.Fingerprint {
+		return agentbox.Errorf(agentbox.Conflict, "%s was saved from a machine of another template", r.dir)
+	}
+	r.man = man
+	if r.devices, err = readDigested(r.dir, devicesFile, man.Devices); err != nil {
+		return err
+	}
+	r.memory, _, err = readIndex(r.dir, memoryFile, man.MemoryIndex, man.Memory)
+	return err
+}
+
+func (r *restoration) run(ctx context.Context, d *Driver) (*machine, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	fill, err := r.disks()
+	if err != nil {
+		return nil, err
+	}
+	m, cmd, err := d.prepare(ctx, r.spec)
+	if err != nil {
+		return nil, err
+	}
+	if m.fingerprint != r.man.Fingerprint {
+		return nil, agentbox.Errorf(agentbox.Conflict, "the template does not fit this machine any more (QEMU, kernel or settings have changed)").
+			WithHint("make a new template")
+	}
+	m.base, cmd.Incoming = &r.template.templateBase, true
+	state, err := r.state()
+	if err != nil {
+		return nil, err
+	}
+	defer state.Close()
+	if err := d.start(m, cmd, r.template.memory, state); err != nil {
+		return nil, err
+	}
+	if err := r.load(ctx, m, fill); err != nil {
+		return nil, m.abandon(err)
+	}
+	return m, nil
+}
+
+// check refuses a spec that the state cannot be loaded into.
+func (r *restoration) check() error {
+	if r.spec.CPUs != r.man.CPUs || r.spec.Memory != r.man.Memory || r.spec.Disk != r.man.Disk {
+		return agentbox.Errorf(agentbox.Conflict, "%s has %d CPUs, %d bytes of memory and %d of disk, but what it is restored from has %d, %d and %d",
+			r.spec.Name, r.spec.CPUs, r.spec.Memory, r.spec.Disk, r.man.CPUs, r.man.Memory, r.man.Disk)
+	}
+	if r.man.Disks != nil && (r.man.Disks.Workspace != 0) != (r.spec.Workspace != "") {
+		return agentbox.Errorf(agentbox.Invalid, "%s: a state is restored with a workspace exactly if it was saved with one", r.spec.Name)
+	}
+	return nil
+}
+
+// state is a file from which QEMU reads the device state.
+func (r *restoration) state() (*os.File, error) {
+	if r.dir == "" {
+		return reopen(r.template.devices)
+	}
+	f, err := sealedBytes("agentbox-devices", r.devices)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return reopen(f)
+}
+
+// load fills disks and memory, loads the device state and waits until the CPUs run.
+func (r *restoration) load(ctx context.Context, m *machine, fill func(context.Context) error) error {
+	filled := make(chan error, 1)
+	go func() { filled <- fill(ctx) }()
+	err := m.qmp.negotiate(ctx)
+	if err == nil && r.memory != nil {
+		err = r.inject(ctx, m)
+	}
+	if err := errors.Join(err, <-filled); err != nil {
+		return err
+	}
+	from := map[string]any{"uri": fmt.Sprintf("fd:%d", fdState)}
+	if err := m.qmp.run(ctx, quickCommand, "migrate-incoming", from, nil); err != nil {
+		return err
+	}
+	return m.awaitRunning(ctx)
+}
+
+// inject writes the saved pages into the machine's private mapping of the template's memory, before any device looks.
+func (r *restoration) inject(ctx context.Context, m *machine) error {
+	memory, err := openProcessMemory(m.proc.cmd.Process.Pid, r.man.Memory)
+	if err != nil {
+		return err
+	}
+	return loadPages(ctx, r.dir, memoryFile, r.memory, memory)
+}
+
+// awaitRunning waits for the end of an incoming migration: the CPUs run, or QEMU has ended with a complaint.
+func (m *machine) awaitRunning(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, slowCommand)
+	defer cancel()
+	select {
+	case <-m.resumed:
+		return nil
+	case <-m.qmp.closed:
+		return errMonitorClosed
+	case <-ctx.Done():
+		return fmt.Errorf("the device state was not loaded in time: %w", ctx.Err())
+	}
+}
+
+// disks creates the disk files at full size and returns what fills them.
+func (r *restoration) disks() (func(context.Context) error, error) {
+	runtime := filepath.Join(r.spec.Dir, runtimeFile)
+	switch {
+	case r.dir == "":
+		f, err := r.create(runtime, r.man.Disk)
+		return func(ctx context.Context) error {
+			defer f.Close()
+			return readPages(ctx, r.template.blocks, r.template.disk, fileSpace{f})
+		}, err
+	case r.man.Disks == nil:
+		return func(context.Context) error { return nil }, r.checkDisk(runtime)
+	}
+	fillRuntime, err := r.copied(runtime, savedRuntimeFile, r.man.Disks.Runtime)
+	if err != nil || r.man.Disks.Workspace == 0 {
+		return fillRuntime, err
+	}
+	if _, err := os.Lstat(r.spec.Workspace); err == nil {
+		return nil, agentbox.Errorf(agentbox.Exists, "%s exists already", r.spec.Workspace)
+	}
+	fillWorkspace, err := r.copied(r.spec.Workspace, savedSpaceFile, r.man.Disks.Workspace)
+	return func(ctx context.Context) error {
+		return errors.Join(fillRuntime(ctx), fillWorkspace(ctx))
+	}, err
+}
+
+func (r *restoration) create(path string, size int64) (*os.File, error) {
+	f, err := freshDisk(path, size)
+	if err == nil {
+		r.made = append(r.made, path)
+	}
+	return f, err
+}
+
+// copied prepares a copy of a saved disk.
+func (r *restoration) copied(path, name string, size int64) (func(context.Context) error, error) {
+	src, err := os.Open(filepath.Join(r.dir, name))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, corrupt(r.dir, "%s is missing", name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := src.Stat()
+	if err == nil && info.Size() != size {
+		err = corrupt(r.dir, "%s has %d bytes instead of %d", name, info.Size(), size)
+	}
+	var dst *os.File
+	if err == nil {
+		dst, err = r.create(path, size)
+	}
+	if err != nil {
+		src.Close()
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		defer src.Close()
+		return errors.Join(copySparse(ctx, dst, src), dst.Close())
+	}, nil
+}
+
+// checkDisk refuses to go on without the disk a state rests on.
+func (r *restoration) checkDisk(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return agentbox.Errorf(agentbox.Corrupt, "the runtime layer of the saved machine is gone: %w", err)
+	}
+	if info.Size() != r.man.Disk {
+		return agentbox.Errorf(agentbox.Corrupt, "%s has %d bytes instead of %d", path, info.Size(), r.man.Disk)
+	}
+	return nil
+}
+
+func (r *restoration) undo() error {
+	var errs []error
+	for _, path := range r.made {
+		errs = append(errs, os.Remove(path))
+	}
+	return errors.Join(errs...)
+}

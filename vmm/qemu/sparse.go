@@ -1,0 +1,110 @@
+package qemu
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// extent is a range of a file that may hold something other than zeros.
+type extent struct{ off, len int64 }
+
+// nextExtent finds the first extent at or after off; io.EOF when only a hole is left.
+func nextExtent(f *os.File, off, size int64) (extent, error) {
+	start, err := unix.Seek(int(f.Fd()), off, unix.SEEK_DATA)
+	if errors.Is(err, unix.ENXIO) || err == nil && start >= size {
+		return extent{}, io.EOF
+	}
+	if err != nil {
+		return extent{}, &os.PathError{Op: "seek data", Path: f.Name(), Err: err}
+	}
+	end, err := unix.Seek(int(f.Fd()), start, unix.SEEK_HOLE)
+	if err != nil {
+		return extent{}, &os.PathError{Op: "seek hole", Path: f.Name(), Err: err}
+	}
+	return extent{start, min(end, size) - start}, nil
+}
+
+// createSized makes a new sparse file of the given size.
+func createSized(path string, size int64) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, hostError(err)
+	}
+	if err := f.Truncate(size); err != nil {
+		f.Close()
+		os.Remove(path)
+		return nil, hostError(err)
+	}
+	return f, nil
+}
+
+// copySparse fills dst, a hole of src's size, with src: by sharing extents where the file system can, else range by
+// range inside the kernel, so that holes stay holes.
+func copySparse(ctx context.Context, dst, src *os.File) error {
+	if err := unix.IoctlFileClone(int(dst.Fd()), int(src.Fd())); err == nil {
+		return nil
+	}
+	info, err := src.Stat()
+	if err != nil {
+		return err
+	}
+	for off := int64(0); ; {
+		e, err := nextExtent(src, off, info.Size())
+		if err == io.EOF {
+			return nil
+		}
+		if err == nil {
+			err = copyExtent(ctx, dst, src, e)
+		}
+		if err != nil {
+			return hostError(err)
+		}
+		off = e.off + e.len
+	}
+}
+
+// copyStep bounds how long a copy goes on after its context has ended.
+const copyStep = 16 << 20
+
+func copyExtent(ctx context.Context, dst, src *os.File, e extent) error {
+	for e.len > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		from, to := e.off, e.off
+		n, err := unix.CopyFileRange(int(src.Fd()), &from, int(dst.Fd()), &to, int(min(e.len, copyStep)), 0)
+		if errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP) {
+			return readWrite(ctx, dst, src, e)
+		}
+		if err != nil {
+			return &os.PathError{Op: "copy to", Path: dst.Name(), Err: err}
+		}
+		if n == 0 {
+			return &os.PathError{Op: "copy from", Path: src.Name(), Err: io.ErrUnexpectedEOF}
+		}
+		e.off, e.len = e.off+int64(n), e.len-int64(n)
+	}
+	return nil
+}
+
+func readWrite(ctx context.Context, dst, src *os.File, e extent) error {
+	buf := make([]byte, 1<<20)
+	for e.len > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err := src.ReadAt(buf[:min(e.len, int64(len(buf)))], e.off)
+		if n == 0 {
+			return err
+		}
+		if _, err := dst.WriteAt(buf[:n], e.off); err != nil {
+			return err
+		}
+		e.off, e.len = e.off+int64(n), e.len-int64(n)
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package qemu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"agentbox/agentbox"
+	"agentbox/vmm"
+)
+
+// Boot implements vmm.Driver. The guest's memory is shared with a memory file, so that the machine can become a template.
+func (d *Driver) Boot(ctx context.Context, spec vmm.Spec) (vmm.Machine, error) {
+	m, err := d.boot(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+func (d *Driver) boot(ctx context.Context, spec vmm.Spec) (*machine, error) {
+	m, cmd, err := d.prepare(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	if m.memory, err = newMemoryFile(memoryName, spec.Memory); err != nil {
+		return nil, err
+	}
+	started := false
+	defer func() {
+		if !started {
+			m.memory.Close()
+		}
+	}()
+	disk, err := freshDisk(m.runtime, spec.Disk)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(disk.Close(), filesystem{path: m.runtime}.make(ctx)); err != nil {
+		return nil, err
+	}
+	cmd.Share = true
+	if err := d.start(m, cmd, m.memory); err != nil {
+		return nil, err
+	}
+	started = true // from here on watch closes the memory
+	if err := m.qmp.negotiate(ctx); err != nil {
+		return nil, m.abandon(err)
+	}
+	return m, nil
+}
+
+// prepare checks a spec and describes its machine, but for the memory and the content of its runtime layer.
+func (d *Driver) prepare(ctx context.Context, spec vmm.Spec) (*machine, command, error) {
+	if err := checkSpec(spec); err != nil {
+		return nil, command{}, err
+	}
+	fingerprint, err := d.Fingerprint(ctx, spec)
+	if err != nil {
+		return nil, command{}, err
+	}
+	facts, err := d.Probe(ctx, false)
+	if err != nil {
+		return nil, command{}, err
+	}
+	m := &machine{
+		spec: spec, fingerprint: fingerprint, workspace: spec.Workspace,
+		runtime: filepath.Join(spec.Dir, runtimeFile),
+		resumed: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	if m.workspace == "" {
+		if m.workspace, err = placeholder(spec); err != nil {
+			return nil, command{}, err
+		}
+	}
+	return m, describe(m, facts.Accel), nil
+}
+
+// describe is the command of a machine that boots.
+func describe(m *machine, accel string) command {
+	return command{
+		Name: m.spec.Name, Accel: accel, CPUs: m.spec.CPUs, Memory: m.spec.Memory,
+		Kernel: filepath.Join(m.spec.Kernel, kernelFile), Initrd: filepath.Join(m.spec.Kernel, initrdFile), Args: kernelArgs,
+		Disks: []disk{
+			{Name: "image", Path: m.spec.Image, ReadOnly: true},
+			{Name: "runtime", Path: m.runtime, Volatile: true},
+			{Name: "workspace", Path: m.workspace},
+		},
+	}
+}
+
+// placeholder makes the empty workspace slot of a machine without a workspace. Nothing is ever written to it, so the one
+// of an earlier machine will do.
+func placeholder(spec vmm.Spec) (string, error) {
+	path := filepath.Join(spec.Dir, placeholderFile)
+	if info, err := os.Stat(path); err == nil && info.Size() == spec.Disk {
+		return path, nil
+	}
+	f, err := freshDisk(path, spec.Disk)
+	if err != nil {
+		return "", err
+	}
+	return path, f.Close()
+}
+
+// freshDisk makes a disk that is one hole, in place of any that an earlier machine left.
+func freshDisk(path string, size int64) (*os.File, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	return createSized(path, size)
+}
+
+func checkSpec(s vmm.Spec) error {
+	switch {
+	case s.CPUs < 1 || s.CPUs > 255:
+		return agentbox.Errorf(agentbox.Invalid, "a machine cannot have %d CPUs", s.CPUs).WithHint("set cpus: to a number from 1 to 255")
+	case s.Memory < 64<<20 || s.Memory%regionSize != 0:
+		return agentbox.Errorf(agentbox.Invalid, "a machine cannot have %d bytes of memory", s.Memory).
+			WithHint("set memory: to at least 64 MiB, in whole MiB")
+	case s.Disk < 64<<20 || s.Disk%regionSize != 0:
+		return agentbox.Errorf(agentbox.Invalid, "a machine cannot have a disk of %d bytes", s.Disk).
+			WithHint("set disk: to at least 64 MiB, in whole MiB")
+	}
+	for _, f := range []string{s.Image, filepath.Join(s.Kernel, kernelFile), filepath.Join(s.Kernel, initrdFile)} {
+		if _, err := os.Stat(f); err != nil {
+			return agentbox.Errorf(agentbox.Missing, "cannot start %s: %w", s.Name, err).WithHint("agentbox doctor says what to do")
+		}
+	}
+	return nil
+}
+
+// start runs QEMU with its sockets and files, and the goroutines that belong to the machine. After an error nothing
+// runs.
+func (d *Driver) start(m *machine, cmd command, files ...*os.File) error {
+	program, err := d.binary()
+	if err != nil {
+		return err
+	}
+	var ours []net.Conn
+	var theirs []*os.File
+	defer func() {
+		for _, f := range theirs {
+			f.Close()
+		}
+	}()
+	for _, name := range []string{"qmp", "agent", "console"} { // in the order of the fd constants
+		conn, file, err := socketPair(name)
+		if err != nil {
+			closeAll(ours)
+			return err
+		}
+		ours, theirs = append(ours, conn), append(theirs, file)
+	}
+	m.proc, err = startProcess(program, cmd.argv(), append(append([]*os.File{}, theirs...), files...))
+	if err != nil {
+		closeAll(ours)
+		return fmt.Errorf("start QEMU of %s: %w", m.spec.Name, err)
+	}
+	m.qmp = newMonitor(ours[0].(*net.UnixConn), m.event)
+	m.stream = ours[1]
+	m.console = newConsole(m.spec.Dir, ours[2])
+	go m.watch()
+	return nil
+}
+
+func closeAll(conns []net.Conn) {
+	for _, c := range conns {
+		c.Close()
+	}
+}

@@ -1,0 +1,201 @@
+package qemu
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"agentbox/agentbox"
+	"agentbox/vmm"
+)
+
+// templateBase is what a machine keeps of its template: enough to tell later what it changed.
+type templateBase struct {
+	ID       agentbox.Digest // of the template's manifest
+	Manifest manifest
+	Memory   *pageIndex // the pages of the template that are not zero
+}
+
+// template is an opened template. Its bytes were verified while they were read into memory files that nobody can
+// change any more, not even a VMM that a guest has taken over: machines map the very bytes that were verified.
+type template struct {
+	templateBase
+	disk *pageIndex // the blocks of the runtime layer that are not zero
+
+	memory  *os.File // the guest's memory, sparse
+	devices *os.File // QEMU's device state
+	blocks  *os.File // runtime.pages
+	about   *os.File // inheritance, as JSON
+}
+
+// inheritance is what another process needs besides the memory files.
+type inheritance struct {
+	Manifest    []byte `json:"manifest"`
+	MemoryIndex []byte `json:"memory_index"`
+	DiskIndex   []byte `json:"disk_index"`
+}
+
+// Files implements vmm.Template.
+func (t *template) Files() []*os.File { return []*os.File{t.memory, t.devices, t.blocks, t.about} }
+
+func (t *template) Close() error {
+	var errs []error
+	for _, f := range t.Files() {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// OpenTemplate implements vmm.Snapshotter.
+func (d *Driver) OpenTemplate(ctx context.Context, dir string) (vmm.Template, error) {
+	t, about, err := readTemplateHead(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.load(ctx, dir, about); err != nil {
+		t.Close()
+		return nil, hostError(err)
+	}
+	return t, nil
+}
+
+// readTemplateHead reads everything but the pages.
+func readTemplateHead(dir string) (*template, inheritance, error) {
+	var about inheritance
+	m, id, err := readManifest(dir)
+	if err != nil {
+		return nil, about, err
+	}
+	t := &template{templateBase: templateBase{ID: id, Manifest: m}}
+	if about.Manifest, _, err = m.encode(); err != nil {
+		return nil, about, err
+	}
+	if t.Memory, about.MemoryIndex, err = readIndex(dir, memoryFile, m.MemoryIndex, m.Memory); err != nil {
+		return nil, about, err
+	}
+	t.disk, about.DiskIndex, err = readIndex(dir, templateDiskFile, m.DiskIndex, m.Disk)
+	return t, about, err
+}
+
+// load reads the pages, verifying them, into sealed memory files.
+func (t *template) load(ctx context.Context, dir string, about inheritance) (err error) {
+	state, err := readDigested(dir, devicesFile, t.Manifest.Devices)
+	if err != nil {
+		return err
+	}
+	if t.devices, err = sealedBytes("agentbox-devices", state); err != nil {
+		return err
+	}
+	if t.memory, err = newMemoryFile(memoryName, t.Manifest.Memory); err != nil {
+		return err
+	}
+	if err := loadPages(ctx, dir, memoryFile, t.Memory, fileSpace{t.memory}); err != nil {
+		return err
+	}
+	if t.blocks, err = newMemoryFile("agentbox-runtime", t.disk.Length); err != nil {
+		return err
+	}
+	if err := loadPages(ctx, dir, templateDiskFile, t.disk, newPacked(t.blocks, t.disk)); err != nil {
+		return err
+	}
+	for _, f := range []*os.File{t.memory, t.blocks} {
+		if err := seal(f); err != nil {
+			return err
+		}
+	}
+	head, err := json.Marshal(about)
+	if err != nil {
+		return err
+	}
+	t.about, err = sealedBytes("agentbox-template", head)
+	return err
+}
+
+// packed is a page set's own data file as a sink: it keeps the packing.
+type packed struct {
+	f    *os.File
+	data map[int64]int64 // a region's offset in the space to that in the file
+}
+
+func newPacked(f *os.File, x *pageIndex) packed {
+	p := packed{f, make(map[int64]int64, len(x.Regions))}
+	for i := range x.Regions {
+		p.data[x.Regions[i].Offset] = x.Regions[i].Data
+	}
+	return p
+}
+
+func (p packed) writePages(src []byte, offset int64, _ *bitmap) error {
+	_, err := p.f.WriteAt(src, p.data[offset])
+	return err
+}
+
+// loadPages verifies a page set of a directory into sink; pages that do not match make the directory corrupt.
+func loadPages(ctx context.Context, dir, name string, x *pageIndex, sink pageSink) error {
+	f, err := os.Open(filepath.Join(dir, name+pagesSuffix))
+	if errors.Is(err, os.ErrNotExist) {
+		return corrupt(dir, "%s is missing", name+pagesSuffix)
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && info.Size() != x.Length {
+		return corrupt(dir, "%s has %d bytes instead of %d", name+pagesSuffix, info.Size(), x.Length)
+	}
+	if err == nil {
+		err = readPages(ctx, f, x, sink)
+	}
+	if errors.Is(err, errPages) {
+		return corrupt(dir, "%s: %w", name+pagesSuffix, err)
+	}
+	return err
+}
+
+// InheritTemplate implements vmm.Snapshotter. The files are trusted as far as they are sealed: they come from a process
+// of the same user that verified them.
+func (d *Driver) InheritTemplate(files []*os.File) (vmm.Template, error) {
+	if len(files) != 4 {
+		return nil, fmt.Errorf("a template is inherited as 4 files, not %d", len(files))
+	}
+	for _, f := range files {
+		if err := isSealed(f); err != nil {
+			return nil, err
+		}
+	}
+	t := &template{memory: files[0], devices: files[1], blocks: files[2], about: files[3]}
+	if err := t.inherit(); err != nil {
+		return nil, fmt.Errorf("inherit a template: %w", err)
+	}
+	return t, nil
+}
+
+func (t *template) inherit() error {
+	var about inheritance
+	head, err := io.ReadAll(io.NewSectionReader(t.about, 0, 1<<30))
+	if err == nil {
+		err = json.Unmarshal(head, &about)
+	}
+	if err != nil {
+		return err
+	}
+	if t.Manifest, t.ID, err = decodeManifest(about.Manifest); err != nil {
+		return err
+	}
+	if agentbox.Digest(sha256.Sum256(about.MemoryIndex)) != t.Manifest.MemoryIndex || agentbox.Digest(sha256.Sum256(about.DiskIndex)) != t.Manifest.DiskIndex {
+		return errors.New("its indexes do not match its manifest")
+	}
+	if t.Memory, err = decodeIndex(about.MemoryIndex); err != nil {
+		return err
+	}
+	t.disk, err = decodeIndex(about.DiskIndex)
+	return err
+}

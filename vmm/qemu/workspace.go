@@ -1,0 +1,111 @@
+package qemu
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"agentbox/agentbox"
+)
+
+// NewWorkspace implements vmm.Driver: a workspace is a sparse file that holds an ext4 file system.
+//
+// A file that exists keeps its inode, since a running QEMU may have it open.
+func (d *Driver) NewWorkspace(ctx context.Context, path, tree string, size int64) error {
+	f, err := createSized(path, size)
+	existed := errors.Is(err, os.ErrExist)
+	if existed {
+		f, err = openEmptied(path, size)
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	err = formatWorkspace(ctx, path, tree)
+	switch {
+	case err == nil:
+		return nil
+	case !existed:
+		return errors.Join(err, os.Remove(path))
+	}
+	if undo := punch(f, size); undo != nil {
+		return errors.Join(err, undo)
+	}
+	return errors.Join(err, formatWorkspace(context.WithoutCancel(ctx), path, ""))
+}
+
+// openEmptied makes a whole existing file a hole again.
+func openEmptied(path string, size int64) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.Size() != size {
+		err = agentbox.Errorf(agentbox.Conflict, "%s is a workspace of another size (%d bytes, not %d)", path, info.Size(), size)
+	}
+	if err == nil {
+		err = punch(f, size)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func punch(f *os.File, size int64) error {
+	if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, size); err != nil {
+		return &os.PathError{Op: "punch", Path: f.Name(), Err: err}
+	}
+	return nil
+}
+
+// formatWorkspace makes the file system without the lost+found that mke2fs insists on: a user who lists the workspace,
+// and git, would stumble over a directory they may not read.
+func formatWorkspace(ctx context.Context, path, tree string) error {
+	if err := (filesystem{path: path, tree: tree, journal: true}).make(ctx); err != nil {
+		return err
+	}
+	if tree != "" {
+		if _, err := os.Lstat(filepath.Join(tree, "lost+found")); err == nil {
+			return nil // the tree has one of its own
+		}
+	}
+	return runTool(ctx, nil, "debugfs", "-w", "-R", "rmdir lost+found", path)
+}
+
+// CopyWorkspace implements vmm.Driver.
+func (d *Driver) CopyWorkspace(ctx context.Context, dst, src string) error {
+	return copyFile(ctx, dst, src)
+}
+
+// copyFile makes dst, which must not exist, a sparse copy of src, synced; on failure nothing is left.
+func copyFile(ctx context.Context, dst, src string) (err error) {
+	from, err := os.Open(src)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	info, err := from.Stat()
+	if err != nil {
+		return err
+	}
+	to, err := createSized(dst, info.Size())
+	if err != nil {
+		return err
+	}
+	defer func() {
+		err = errors.Join(err, to.Close())
+		if err != nil {
+			err = errors.Join(err, os.Remove(dst))
+		}
+	}()
+	if err := copySparse(ctx, to, from); err != nil {
+		return err
+	}
+	return hostError(to.Sync())
+}
