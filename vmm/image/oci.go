@@ -2,14 +2,197 @@ package image
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"agentbox/agentbox"
 )
 
+// oci makes the root file system of a container image. Every layer is compared with the digest that the image's
+// configuration names for it, wherever it comes from.
 func (b *build) oci(ctx context.Context, k kind, rest string, r Recipe) error {
-	return agentbox.Errorf(agentbox.Invalid, "oci")
+	img, err := openOCI(ctx, k, rest, r)
+	if err != nil {
+		return ociError(r.Source, err)
+	}
+	config, err := b.describeOCI(img, k, r)
+	if err != nil {
+		return ociError(r.Source, err)
+	}
+	layers, err := img.Layers()
+	if err != nil {
+		return ociError(r.Source, err)
+	}
+	if len(layers) != len(config.RootFS.DiffIDs) {
+		return agentbox.Errorf(agentbox.Corrupt, "image %s has %d layers but digests for %d", r.Source, len(layers), len(config.RootFS.DiffIDs))
+	}
+	open := openLayers(layers)
+	if k == fromRegistry {
+		ctx, cancel := context.WithCancel(ctx)
+		d := b.download(ctx, r.Source, layers)
+		defer d.wait()
+		defer cancel()
+		open = d.open
+	}
+	for i, id := range config.RootFS.DiffIDs {
+		b.progress.tell(Event{Step: "unpack", Done: int64(i), Total: int64(len(layers)), Detail: fmt.Sprintf("layer %d of %d", i+1, len(layers))})
+		if err := b.layer(ctx, id, open, i); err != nil {
+			return ociError(r.Source, err)
+		}
+	}
+	return nil
 }
-func splitTag(rest string) (string, string)                  { return rest, "" }
-func layoutFingerprint(dir string, r Recipe) (string, error) { return "", nil }
-func fingerprintOf(c checked) string                         { return fmt.Sprint(c) }
+
+// layer applies one layer and verifies it. What a layer that turns out wrong has done to the tree is thrown away with it.
+func (b *build) layer(ctx context.Context, id v1.Hash, open func(int) (io.ReadCloser, error), i int) error {
+	rc, err := open(i)
+	if err != nil {
+		return err
+	}
+	defer rc.Close()
+	h := sha256.New()
+	in := io.TeeReader(rc, h)
+	applied := b.tree.ApplyTar(ctx, in, b.spool)
+	if agentbox.CodeOf(applied) != "" && agentbox.CodeOf(applied) != agentbox.Corrupt {
+		return applied
+	}
+	// What follows the archive's end belongs to the digest, and a digest that is wrong explains a broken archive.
+	if _, err := io.Copy(io.Discard, in); err != nil {
+		return err
+	}
+	if err := compare(id, h); err != nil {
+		return err
+	}
+	return applied
+}
+
+func compare(want v1.Hash, h hash.Hash) error {
+	if got := hex.EncodeToString(h.Sum(nil)); want.Algorithm != "sha256" || want.Hex != got {
+		return agentbox.Errorf(agentbox.Corrupt, "layer has the digest sha256:%s instead of %s", got, want)
+	}
+	return nil
+}
+
+func openLayers(layers []v1.Layer) func(int) (io.ReadCloser, error) {
+	return func(i int) (io.ReadCloser, error) { return layers[i].Uncompressed() }
+}
+
+// openOCI finds the image; no layer is read yet.
+func openOCI(ctx context.Context, k kind, rest string, r Recipe) (v1.Image, error) {
+	switch k {
+	case fromLayout:
+		return openLayout(rest, r)
+	case fromArchive:
+		path, tag := splitTag(rest)
+		if _, err := os.Stat(path); err != nil {
+			return nil, missingSource(path, err)
+		}
+		if tag == "" {
+			return tarball.ImageFromPath(path, nil)
+		}
+		t, err := name.NewTag(tag)
+		if err != nil {
+			return nil, agentbox.Errorf(agentbox.Invalid, "%q is not a tag: %w", tag, err)
+		}
+		return tarball.ImageFromPath(path, &t)
+	}
+	ref, err := reference(rest, r.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	p, err := v1.ParsePlatform(r.Platform)
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Invalid, "platform %q: %w", r.Platform, err)
+	}
+	return remote.Image(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain),
+		remote.WithPlatform(*p), remote.WithUserAgent("agentbox"))
+}
+
+// reference reads an image reference; a manifest digest from agentbox.lock takes the place of its tag.
+func reference(s, manifest string) (name.Reference, error) {
+	ref, err := name.ParseReference(s)
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Invalid, "%q is not an image: %w", s, err).
+			WithHint("image: takes apt:SUITE, oci:DIR, docker-archive:FILE or a reference as in registry.example/name:tag")
+	}
+	if manifest == "" {
+		return ref, nil
+	}
+	pinned, err := name.NewDigest(ref.Context().Name() + "@" + manifest)
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Invalid, "the manifest %q of %s in agentbox.lock is not a digest", manifest, s)
+	}
+	return pinned, nil
+}
+
+// describeOCI verifies what names the layers, and notes what users of the image want to know.
+func (b *build) describeOCI(img v1.Image, k kind, r Recipe) (*v1.ConfigFile, error) {
+	if k != fromArchive { // an archive has no manifest of its own
+		m, err := img.Manifest()
+		if err != nil {
+			return nil, err
+		}
+		raw, err := img.RawConfigFile()
+		if err != nil {
+			return nil, err
+		}
+		if sum := sha256.Sum256(raw); m.Config.Digest.Hex != hex.EncodeToString(sum[:]) {
+			return nil, agentbox.Errorf(agentbox.Corrupt, "the configuration of image %s does not have the digest %s", r.Source, m.Config.Digest)
+		}
+		d, err := img.Digest()
+		if err != nil {
+			return nil, err
+		}
+		b.image.Manifest = d.String()
+	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	want := strings.Split(r.Platform, "/")
+	if config.Architecture != "" && (config.Architecture != want[1] || config.OS != "" && config.OS != want[0]) {
+		return nil, agentbox.Errorf(agentbox.Invalid, "image %s is for %s/%s, and %s is needed", r.Source, config.OS, config.Architecture, r.Platform)
+	}
+	b.image.Env = slices.Clone(config.Config.Env)
+	return config, nil
+}
+
+// splitTag cuts what follows the last colon of the last component of a path, unless the path exists as it is.
+func splitTag(s string) (path, tag string) {
+	if _, err := os.Stat(s); err == nil {
+		return s, ""
+	}
+	if path, digest, ok := strings.Cut(s, "@"); ok {
+		return path, "@" + digest
+	}
+	dir, base := filepath.Split(s)
+	if base, tag, ok := strings.Cut(base, ":"); ok {
+		return dir + base, tag
+	}
+	// A tag may contain slashes and a second colon, as in file.tar:registry.example/name:tag.
+	for i := 0; i < len(s); i++ {
+		if s[i] == ':' {
+			if _, err := os.Stat(s[:i]); err == nil {
+				return s[:i], s[i+1:]
+			}
+		}
+	}
+	return s, ""
+}
+
+func fingerprintOf(c checked) string {
+	return fmt.Sprintf("%d %d %d", c.Size, c.Inode, c.Mtime)
+}

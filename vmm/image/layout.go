@@ -1,0 +1,110 @@
+package image
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+
+	"agentbox/agentbox"
+)
+
+// refName is the annotation by which a layout names an image.
+const refName = "org.opencontainers.image.ref.name"
+
+// openLayout finds the image that rest, DIR[:TAG|@DIGEST], names for the recipe's platform.
+func openLayout(rest string, r Recipe) (v1.Image, error) {
+	dir, tag := splitTag(rest)
+	if _, err := os.Stat(filepath.Join(dir, "index.json")); err != nil {
+		return nil, missingSource(dir, err)
+	}
+	index, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Corrupt, "%s is not an OCI layout: %w", dir, err)
+	}
+	desc, err := selectManifest(index, tag, r)
+	if err != nil {
+		return nil, err
+	}
+	for depth := 0; desc.MediaType.IsIndex(); depth++ {
+		if depth > 4 {
+			return nil, agentbox.Errorf(agentbox.Corrupt, "the indexes of %s are nested too deeply", dir)
+		}
+		if index, err = index.ImageIndex(desc.Digest); err != nil {
+			return nil, err
+		}
+		raw, err := index.RawManifest()
+		if err := verifyBlob(raw, desc.Digest, err); err != nil {
+			return nil, err
+		}
+		if desc, err = selectManifest(index, "", r); err != nil {
+			return nil, err
+		}
+	}
+	img, err := index.Image(desc.Digest)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := img.RawManifest()
+	return img, verifyBlob(raw, desc.Digest, err)
+}
+
+func verifyBlob(raw []byte, want v1.Hash, err error) error {
+	if err != nil {
+		return err
+	}
+	if sum := sha256.Sum256(raw); want.Algorithm != "sha256" || want.Hex != hex.EncodeToString(sum[:]) {
+		return agentbox.Errorf(agentbox.Corrupt, "a manifest does not have the digest %s", want)
+	}
+	return nil
+}
+
+// selectManifest chooses by tag or digest, then by platform.
+func selectManifest(index v1.ImageIndex, tag string, r Recipe) (v1.Descriptor, error) {
+	m, err := index.IndexManifest()
+	if err != nil {
+		return v1.Descriptor{}, agentbox.Errorf(agentbox.Corrupt, "the index of %s is unreadable: %w", r.Source, err)
+	}
+	want, err := v1.ParsePlatform(r.Platform)
+	if err != nil {
+		return v1.Descriptor{}, agentbox.Errorf(agentbox.Invalid, "platform %q: %w", r.Platform, err)
+	}
+	var fit []v1.Descriptor
+	var tags []string
+	for _, d := range m.Manifests {
+		name := d.Annotations[refName]
+		if name != "" {
+			tags = append(tags, name)
+		}
+		named := tag == "" || tag == "@"+d.Digest.String() || tag == name || strings.HasSuffix(name, ":"+tag)
+		if named && (d.Platform == nil || d.Platform.Satisfies(*want)) && (d.MediaType.IsImage() || d.MediaType.IsIndex()) {
+			fit = append(fit, d)
+		}
+	}
+	switch len(fit) {
+	case 1:
+		return fit[0], nil
+	case 0:
+		return v1.Descriptor{}, agentbox.Errorf(agentbox.NotFound, "%s has no image for %s", r.Source, r.Platform).
+			WithHint("it has the tags %s", strings.Join(tags, ", "))
+	}
+	return v1.Descriptor{}, agentbox.Errorf(agentbox.Invalid, "%s has %d images for %s", r.Source, len(fit), r.Platform).
+		WithHint("add a tag: %s", strings.Join(tags, ", "))
+}
+
+// layoutFingerprint is the digest of the manifest that the source names now.
+func layoutFingerprint(rest string, r Recipe) (string, error) {
+	img, err := openLayout(rest, r)
+	if err != nil {
+		return "", ociError(r.Source, err)
+	}
+	d, err := img.Digest()
+	if err != nil {
+		return "", ociError(r.Source, err)
+	}
+	return d.String(), nil
+}
