@@ -4,11 +4,16 @@ package protocol
 // exec. Exit status 127 means that the program was not found, 126 that it could not be run.
 const Argv = "argv@agentbox"
 
+// UserRequest is the SSH channel request, without a reply, that says as whom the rest of a session happens: payload one
+// SSH string. "root" is root, anything else the box's user.
+const UserRequest = "user@agentbox"
+
 // ArgvRequest is the payload of Argv.
 type ArgvRequest struct {
-	Argv []string          `json:"argv"`
+	Argv []string          `json:"argv"`          // none: the user's login shell
 	Dir  string            `json:"dir,omitempty"` // "" is the workspace when attached, else the user's home
 	Env  map[string]string `json:"env,omitempty"` // over the session's
+	User string            `json:"user,omitempty"`
 }
 
 // Serials of the guest's virtio-blk slots, by which the agent tells them apart.
@@ -22,8 +27,5 @@ const (
 const PortName = "agentbox.0"
 
 // LabelChown is the ext4 label of a workspace whose files do not belong to the box's user yet. Attach then gives them
-// to it and sets LabelOwned; a crash in between leaves the label, and Attach does it again.
-const (
-	LabelChown = "agentbox-chown"
-	LabelOwned = "agentbox"
-)
+// to it and removes the label; a crash in between leaves the label, and Attach does it again.
+const LabelChown = "chown"

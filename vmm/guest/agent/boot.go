@@ -1,0 +1,154 @@
+//go:build linux
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentbox/vmm/guest/protocol"
+)
+
+// The agent is resident in every box, so it would rather collect often than grow.
+const (
+	gcPercent   = 50
+	memoryLimit = 48 << 20
+)
+
+// Main is the life of PID 1. It never returns: a machine that cannot boot says why on its console and is switched off.
+func Main() {
+	debug.SetGCPercent(gcPercent)
+	debug.SetMemoryLimit(memoryLimit)
+	syscall.Umask(0o022)
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	boot := &booter{log: log, root: "/"}
+	if err := boot.run(); err != nil {
+		fmt.Fprintf(os.Stderr, "agentbox: boot failed: %v\n", err)
+		powerOff()
+	}
+	a := New(Config{Machine: boot.machine(), User: boot.user, Log: log, PID1: true, Open: openPort})
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGPWR)
+	defer stop()
+	a.Serve(ctx) // ends when the user in the box asked for it
+	if err := a.detach(); err != nil {
+		log.Error("shutdown", "err", err)
+	}
+	powerOff()
+}
+
+// powerOff ends the machine; it does not return.
+func powerOff() {
+	syscall.Sync()
+	for {
+		syscall.Reboot(syscall.LINUX_REBOOT_CMD_POWER_OFF)
+		syscall.Reboot(syscall.LINUX_REBOOT_CMD_RESTART)
+		time.Sleep(time.Second)
+	}
+}
+
+// booter brings up a virtual machine.
+type booter struct {
+	log  *slog.Logger
+	root string
+	user User
+}
+
+// run goes from the initramfs to a machine that is ready for its first Hello.
+func (b *booter) run() error {
+	steps := []struct {
+		what string
+		do   func() error
+	}{
+		{"mount the kernel's file systems", mountKernel},
+		{"load modules", loadModules},
+		{"mount the root file system", mountRoot},
+		{"switch to the root file system", switchRoot},
+		{"mount temporary file systems", mountTemporary},
+		{"set up cgroups", setUpCgroups},
+		{"tune the kernel", tune},
+		{"bring up the loopback interface", loopbackUp},
+		{"find the box's user", b.findUser},
+	}
+	for _, s := range steps {
+		if err := s.do(); err != nil {
+			return fmt.Errorf("%s: %w", s.what, err)
+		}
+	}
+	return nil
+}
+
+// loadModules loads what the initramfs brings, in the order of its list.
+func loadModules() error {
+	list, err := os.ReadFile("/modules/list")
+	if err != nil {
+		return err
+	}
+	for _, name := range strings.Fields(string(list)) {
+		f, err := os.Open(filepath.Join("/modules", name))
+		if err != nil {
+			return err
+		}
+		err = unix.FinitModule(int(f.Fd()), "", 0)
+		f.Close()
+		if err != nil && err != syscall.EEXIST && err != syscall.ENODEV {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// tune writes kernel settings. A kernel that lacks one does without.
+func tune() error {
+	for name, value := range map[string]string{
+		"fs/inotify/max_user_watches":         "1048576",
+		"fs/inotify/max_user_instances":       "8192",
+		"vm/max_map_count":                    "262144",
+		"kernel/printk":                       "3 4 1 3",
+		"net/ipv4/ip_unprivileged_port_start": "0",
+		"net/ipv4/ping_group_range":           "0 2147483647",
+	} {
+		os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0)
+	}
+	return nil
+}
+
+// loopbackUp does what `ip link set lo up` does.
+func loopbackUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	ifr, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	ifr.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr)
+}
+
+// openPort opens the virtio-serial port of the host's end of the protocol.
+func openPort(context.Context) (io.ReadWriteCloser, error) {
+	names, err := filepath.Glob("/sys/class/virtio-ports/*/name")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range names {
+		name, err := os.ReadFile(file)
+		if err == nil && strings.TrimSpace(string(name)) == protocol.PortName {
+			return os.OpenFile(filepath.Join("/dev", filepath.Base(filepath.Dir(file))), os.O_RDWR, 0)
+		}
+	}
+	return nil, fmt.Errorf("there is no virtio-serial port %s", protocol.PortName)
+}

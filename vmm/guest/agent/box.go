@@ -1,0 +1,110 @@
+//go:build linux
+
+package agent
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"agentbox/vmm/guest/protocol"
+)
+
+// box is what Attach told the agent.
+type box struct {
+	mu   sync.Mutex
+	env  map[string]string
+	dir  string
+	user *User
+}
+
+// termGrace is how long user processes have after SIGTERM when the box ends.
+const termGrace = 3 * time.Second
+
+// attach gives the guest its workspace and configuration. Services start in the background: their state is asked for.
+func (a *Agent) attach(r protocol.AttachRequest) error {
+	user := a.User
+	if r.User != "" && r.User != user.Name {
+		u, err := a.Machine.LookupUser(r.User)
+		if err != nil {
+			return fmt.Errorf("user %s: %w", r.User, err)
+		}
+		user = u
+	}
+	if r.Hostname != "" {
+		if err := a.Machine.SetHostname(r.Hostname); err != nil {
+			return fmt.Errorf("set the hostname: %w", err)
+		}
+	}
+	dir := r.Dir
+	if r.Workspace {
+		if err := a.Machine.Mount(); err != nil {
+			return fmt.Errorf("mount the workspace: %w", err)
+		}
+		if dir == "" {
+			dir = a.Machine.Workspace
+		}
+	}
+	if err := a.Machine.LimitUser(r.PIDs); err != nil {
+		return fmt.Errorf("limit processes: %w", err)
+	}
+	a.box.set(r.Env, dir, user)
+	a.manager.start(r.Services)
+	return nil
+}
+
+// detach ends everything the user runs and lets go of the workspace.
+func (a *Agent) detach() error {
+	a.manager.cancel()
+	a.Machine.TermUser(termGrace)
+	a.Machine.KillUser()
+	a.spawner.killAll()
+	a.manager.wait()
+	a.Machine.Sync()
+	if err := a.Machine.Unmount(); err != nil {
+		return fmt.Errorf("unmount the workspace: %w", err)
+	}
+	return nil
+}
+
+func (b *box) set(env map[string]string, dir string, user User) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.env, b.dir, b.user = env, dir, &user
+}
+
+// environ is the box's part of the environment; it is replaced, never changed.
+func (b *box) environ() map[string]string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.env
+}
+
+// workdir is where commands start that do not say: the first of the box's directory, the user's home and / that exists.
+func (b *box) workdir(u User) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, dir := range []string{b.dir, u.Home} {
+		if st, err := os.Stat(dir); dir != "" && err == nil && st.IsDir() {
+			return dir
+		}
+	}
+	return "/"
+}
+
+// userNamed is root for root, and the box's user for any other name.
+func (a *Agent) userNamed(name string) User {
+	if name == "root" {
+		if u, err := a.Machine.LookupUser("root"); err == nil {
+			return u
+		}
+		return User{Name: "root", Home: "/root", Shell: "/bin/sh"}
+	}
+	a.box.mu.Lock()
+	defer a.box.mu.Unlock()
+	if a.box.user != nil {
+		return *a.box.user
+	}
+	return a.User
+}

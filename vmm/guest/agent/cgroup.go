@@ -1,0 +1,161 @@
+//go:build linux
+
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// cgroups is the tree of everything that is the user's: <dir>/user for sessions, <dir>/services/<name>.
+type cgroups struct {
+	dir string // boxGroup; a directory of a test's own
+}
+
+const (
+	cgroupRoot  = "/sys/fs/cgroup"
+	boxGroup    = cgroupRoot + "/box"
+	defaultPIDs = 4096
+)
+
+// reserve is memory that the box's processes cannot have, so that the agent can always answer.
+func reserve(total int64) int64 { return max(24<<20, total/32) }
+
+// setUpCgroups makes the box's group with its limits. The agent stays outside, and as PID 1 the kernel never kills it.
+func setUpCgroups() error {
+	if err := write(cgroupRoot+"/cgroup.subtree_control", "+memory +pids"); err != nil {
+		return err
+	}
+	g := cgroups{boxGroup}
+	for _, dir := range []string{"", "services", sessionGroup} {
+		if err := os.MkdirAll(filepath.Join(g.dir, dir), 0o755); err != nil {
+			return err
+		}
+	}
+	if err := write(filepath.Join(g.dir, "memory.oom.group"), "0"); err != nil {
+		return err
+	}
+	total, _, err := memory()
+	if err != nil {
+		return err
+	}
+	if err := write(filepath.Join(g.dir, "memory.max"), strconv.FormatInt(total-reserve(total), 10)); err != nil {
+		return err
+	}
+	return g.limit(0)
+}
+
+// write sets a kernel file.
+func write(path, value string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value)
+	return errors.Join(err, f.Close())
+}
+
+func (g cgroups) limit(pids int) error {
+	if pids <= 0 {
+		pids = defaultPIDs
+	}
+	return write(filepath.Join(g.dir, "pids.max"), strconv.Itoa(pids))
+}
+
+// open gives the directory of a group for new processes.
+func (g cgroups) open(path string) (*os.File, error) {
+	dir := filepath.Join(g.dir, path)
+	f, err := os.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, err
+		}
+		f, err = os.Open(dir)
+	}
+	return f, err
+}
+
+// freezeTimeout is how long user processes may take to stop: one that waits for a disk stops when it is served.
+const freezeTimeout = 5 * time.Second
+
+func (g cgroups) freeze() error {
+	if err := write(filepath.Join(g.dir, "cgroup.freeze"), "1"); err != nil {
+		return err
+	}
+	if !g.await("frozen 1", freezeTimeout) {
+		return fmt.Errorf("user processes did not stop within %v", freezeTimeout)
+	}
+	return nil
+}
+
+func (g cgroups) thaw() error { return write(filepath.Join(g.dir, "cgroup.freeze"), "0") }
+
+// killTimeout bounds the wait for killed processes: one stuck in the kernel must not hold up the agent.
+const killTimeout = 5 * time.Second
+
+// kill ends every process of the box.
+func (g cgroups) kill() error {
+	err := write(filepath.Join(g.dir, "cgroup.kill"), "1")
+	if !g.await("populated 0", killTimeout) {
+		err = errors.Join(err, errors.New("processes are left after SIGKILL"))
+	}
+	return err
+}
+
+// processes lists the box's processes.
+func (g cgroups) processes() []int {
+	var pids []int
+	filepath.WalkDir(g.dir, func(path string, d fs.DirEntry, err error) error { // a group that is gone has no processes
+		if err != nil || d.Name() != "cgroup.procs" {
+			return nil
+		}
+		text, _ := os.ReadFile(path)
+		for _, field := range strings.Fields(string(text)) {
+			if pid, err := strconv.Atoi(field); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+		return nil
+	})
+	return pids
+}
+
+// await polls cgroup.events for a line. The steps are short at first: most often it is there at once.
+func (g cgroups) await(line string, timeout time.Duration) bool {
+	step := 500 * time.Microsecond
+	for deadline := time.Now().Add(timeout); ; time.Sleep(step) {
+		text, err := os.ReadFile(filepath.Join(g.dir, "cgroup.events"))
+		if err == nil && strings.Contains(string(text), line+"\n") {
+			return true
+		}
+		if time.Now().After(deadline) {
+			return false
+		}
+		step = min(2*step, 20*time.Millisecond)
+	}
+}
+
+// number reads a file with one number, or the number after key in a file of "key number" lines; 0 when it is not there.
+func (g cgroups) number(file, key string) int {
+	text, err := os.ReadFile(filepath.Join(g.dir, file))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		k, v, found := strings.Cut(strings.TrimSpace(line), " ")
+		if !found && key == "" {
+			v = k
+		} else if k != key {
+			continue
+		}
+		n, _ := strconv.Atoi(v)
+		return n
+	}
+	return 0
+}

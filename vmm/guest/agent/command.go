@@ -1,0 +1,159 @@
+//go:build linux
+
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// command is a program to run in the box.
+type command struct {
+	user  User
+	path  string // "" looks argv[0] up in PATH
+	argv  []string
+	dir   string // "" is the box's
+	env   map[string]string
+	login bool
+	group string // cgroup below the box's; "" is that of sessions
+	files []int  // descriptors 0, 1, 2
+	tty   bool   // files are a terminal
+}
+
+// sessionGroup is the cgroup of what sessions run.
+const sessionGroup = "user"
+
+// selfExe is the agent's own program, also after the initramfs it came from is gone.
+const selfExe = "/proc/self/exe"
+
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// notRun is why a command did not start, with the exit status that says so.
+type notRun struct {
+	status int
+	err    error
+}
+
+func (e *notRun) Error() string { return e.err.Error() }
+
+// launch starts c as its user, in a session and a cgroup of its own.
+func (a *Agent) launch(c command) (*process, error) {
+	env := a.environ(c)
+	if c.dir == "" {
+		c.dir = a.box.workdir(c.user)
+	} else if st, err := os.Stat(c.dir); err != nil || !st.IsDir() {
+		return nil, &notRun{126, fmt.Errorf("cannot run in %s: there is no such directory", c.dir)}
+	}
+	program := c.path
+	if program == "" {
+		var err error
+		if program, err = lookPath(c.argv[0], env["PATH"], c.dir); err != nil {
+			return nil, err
+		}
+	}
+	attr := &syscall.ProcAttr{Dir: c.dir, Env: flatten(env), Sys: &syscall.SysProcAttr{Setsid: true, Setctty: c.tty}}
+	if os.Geteuid() == 0 && c.user.UID != 0 {
+		attr.Sys.Credential = credential(c.user)
+	}
+	for _, fd := range c.files {
+		attr.Files = append(attr.Files, uintptr(fd))
+	}
+	group, err := a.Machine.Cgroup(groupName(c.group))
+	if err != nil {
+		return nil, &notRun{126, fmt.Errorf("cgroup: %w", err)}
+	}
+	if group != nil {
+		defer group.Close()
+		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(group.Fd())
+	}
+	p, err := a.spawner.start(program, c.argv, attr)
+	if err != nil {
+		return nil, startError(c.argv[0], err)
+	}
+	return p, nil
+}
+
+func groupName(name string) string {
+	if name == "" {
+		return sessionGroup
+	}
+	return name
+}
+
+func credential(u User) *syscall.Credential {
+	cred := &syscall.Credential{Uid: uint32(u.UID), Gid: uint32(u.GID)}
+	for _, g := range u.Groups {
+		cred.Groups = append(cred.Groups, uint32(g))
+	}
+	return cred
+}
+
+// startError tells a program that is not there from one that cannot run.
+func startError(name string, err error) error {
+	switch {
+	case errors.Is(err, syscall.ENOENT):
+		return &notRun{127, fmt.Errorf("%s: not found", name)}
+	case errors.Is(err, syscall.EAGAIN):
+		return &notRun{126, fmt.Errorf("%s: the box has as many processes as it may have", name)}
+	case errors.Is(err, syscall.ENOMEM):
+		return &notRun{126, fmt.Errorf("%s: the box has no memory left", name)}
+	}
+	return &notRun{126, fmt.Errorf("%s: %w", name, err)}
+}
+
+// lookPath finds a program as a shell would, with the command's own PATH and directory.
+func lookPath(name, search, dir string) (string, error) {
+	if name == "" {
+		return "", &notRun{127, errors.New("the command is empty")}
+	}
+	if strings.Contains(name, "/") {
+		return name, nil // exec itself says what is wrong with it
+	}
+	denied := false
+	for _, d := range strings.Split(search, ":") {
+		if !path.IsAbs(d) {
+			d = path.Join(dir, d)
+		}
+		file := path.Join(d, name)
+		st, err := os.Stat(file)
+		switch {
+		case err != nil || st.IsDir():
+		case st.Mode()&0o111 != 0:
+			return file, nil
+		default:
+			denied = true
+		}
+	}
+	if denied {
+		return "", &notRun{126, fmt.Errorf("%s: permission denied", name)}
+	}
+	return "", &notRun{127, fmt.Errorf("%s: not found", name)}
+}
+
+// environ is what the command sees: sensible values, over them the box's, over them its own.
+func (a *Agent) environ(c command) map[string]string {
+	env := map[string]string{
+		"PATH": defaultPath, "LANG": "C.UTF-8", "AGENTBOX": "1",
+		"HOME": c.user.Home, "USER": c.user.Name, "LOGNAME": c.user.Name, "SHELL": c.user.Shell,
+	}
+	maps.Copy(env, a.box.environ())
+	maps.Copy(env, c.env)
+	return env
+}
+
+func flatten(env map[string]string) []string {
+	list := make([]string, 0, len(env))
+	for k, v := range env {
+		if k != "" && !strings.ContainsAny(k, "=\x00") && !strings.Contains(v, "\x00") {
+			list = append(list, k+"="+v)
+		}
+	}
+	slices.Sort(list)
+	return list
+}

@@ -1,0 +1,193 @@
+//go:build linux
+
+package agent
+
+import (
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+const dialTimeout = 10 * time.Second
+
+// direct connects to an address inside the guest for the client.
+func (c *connection) direct(nc ssh.NewChannel) {
+	network, address, ok := directTarget(nc)
+	if !ok {
+		nc.Reject(ssh.ConnectionFailed, "malformed request")
+		return
+	}
+	target, err := net.DialTimeout(network, address, dialTimeout)
+	if err != nil {
+		nc.Reject(ssh.ConnectionFailed, err.Error())
+		return
+	}
+	ch, requests, err := nc.Accept()
+	if err != nil {
+		target.Close()
+		return
+	}
+	c.splice(ch, requests, target)
+}
+
+func directTarget(nc ssh.NewChannel) (network, address string, ok bool) {
+	if nc.ChannelType() == "direct-streamlocal@openssh.com" {
+		var v struct {
+			Path     string
+			Reserved string
+			Unused   uint32
+		}
+		return "unix", v.Path, ssh.Unmarshal(nc.ExtraData(), &v) == nil
+	}
+	var v struct {
+		Host       string
+		Port       uint32
+		OriginHost string
+		OriginPort uint32
+	}
+	if ssh.Unmarshal(nc.ExtraData(), &v) != nil || v.Port > 65535 {
+		return "", "", false
+	}
+	return "tcp", net.JoinHostPort(v.Host, strconv.Itoa(int(v.Port))), true
+}
+
+// halfCloser is a connection one of whose directions can end before the other.
+type halfCloser interface {
+	io.ReadWriteCloser
+	CloseWrite() error
+}
+
+// splice copies both ways until both directions have ended, one has failed, or the client closed the channel.
+func (c *connection) splice(ch ssh.Channel, requests <-chan *ssh.Request, target net.Conn) {
+	defer ch.Close()
+	defer target.Close()
+	other, ok := target.(halfCloser)
+	if !ok {
+		return // TCP and unix sockets are
+	}
+	c.agent.goDo("forward end", func() {
+		ssh.DiscardRequests(requests)
+		target.Close()
+	})
+	var up sync.WaitGroup
+	up.Add(1)
+	c.agent.goDo("forward in", func() {
+		defer up.Done()
+		if _, err := io.Copy(target, ch); err != nil {
+			target.Close()
+		}
+		other.CloseWrite()
+	})
+	_, err := io.Copy(ch, target)
+	ch.CloseWrite()
+	if err != nil {
+		ch.Close()
+	}
+	up.Wait()
+}
+
+// binds are the addresses in the guest that the connection listens on for its client.
+type binds struct {
+	mu        sync.Mutex
+	closed    bool
+	listeners map[string]net.Listener
+}
+
+// bindRequest is the payload of tcpip-forward and its cancellation.
+type bindRequest struct {
+	Address string
+	Port    uint32
+}
+
+func (r bindRequest) key() string { return net.JoinHostPort(r.Address, strconv.Itoa(int(r.Port))) }
+
+// listen answers tcpip-forward: what connects to the address in the guest goes to the client.
+func (c *connection) listen(payload []byte) (reply []byte, ok bool) {
+	var r bindRequest
+	if ssh.Unmarshal(payload, &r) != nil || r.Port > 65535 {
+		return nil, false
+	}
+	address := r.Address
+	if address == "" || address == "localhost" {
+		address = "127.0.0.1"
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(int(r.Port))))
+	if err != nil {
+		return nil, false
+	}
+	if r.Port == 0 {
+		r.Port = uint32(l.Addr().(*net.TCPAddr).Port)
+		reply = ssh.Marshal(struct{ Port uint32 }{r.Port})
+	}
+	if !c.binds.add(r.key(), l) {
+		l.Close()
+		return nil, false
+	}
+	c.agent.goDo("listener", func() { c.accept(l, r) })
+	return reply, true
+}
+
+func (c *connection) accept(l net.Listener, r bindRequest) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return // closed
+		}
+		c.agent.goDo("forwarded", func() {
+			origin := conn.RemoteAddr().(*net.TCPAddr)
+			ch, requests, err := c.ssh.OpenChannel("forwarded-tcpip", ssh.Marshal(struct {
+				Address    string
+				Port       uint32
+				OriginHost string
+				OriginPort uint32
+			}{r.Address, r.Port, origin.IP.String(), uint32(origin.Port)}))
+			if err != nil {
+				conn.Close()
+				return
+			}
+			c.splice(ch, requests, conn)
+		})
+	}
+}
+
+func (c *connection) unlisten(payload []byte) bool {
+	var r bindRequest
+	return ssh.Unmarshal(payload, &r) == nil && c.binds.remove(r.key())
+}
+
+func (b *binds) add(key string, l net.Listener) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed || b.listeners[key] != nil {
+		return false
+	}
+	if b.listeners == nil {
+		b.listeners = map[string]net.Listener{}
+	}
+	b.listeners[key] = l
+	return true
+}
+
+func (b *binds) remove(key string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.listeners[key]
+	if l != nil {
+		l.Close()
+		delete(b.listeners, key)
+	}
+	return l != nil
+}
+
+func (b *binds) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	for _, l := range b.listeners {
+		l.Close()
+	}
+}

@@ -1,0 +1,48 @@
+//go:build linux
+
+package agent
+
+import (
+	"os"
+	"time"
+
+	"agentbox/vmm/guest/protocol"
+)
+
+// Machine is what the agent may do to the machine it runs in. Real fills it in for a virtual machine; a test for an
+// ordinary process. Every function is set.
+type Machine struct {
+	Kernel string // uname -r
+
+	AddEntropy   func([]byte) error // mix into the kernel's generator and reseed it at once
+	SetClock     func(time.Time) error
+	SetHostname  func(string) error
+	SetMachineID func(string) error
+
+	FreezeUser func() error // returns when no user process runs; idempotent
+	ThawUser   func() error
+	TermUser   func(wait time.Duration)            // SIGTERM every user process and wait as long until they are gone
+	KillUser   func()                              // SIGKILL every user process and wait until they are gone
+	Cgroup     func(path string) (*os.File, error) // the directory for new processes, made when missing; nil: none
+	LimitUser  func(pids int) error                // most processes of the box; 0 means the default
+	LookupUser func(name string) (User, error)
+
+	Mount   func() error // the workspace slot at protocol.WorkspaceDir; safe after a crash
+	Unmount func() error
+	Quiesce func() error // sync, and give back all memory that is not needed
+	Sync    func()
+	Stats   func() (protocol.GuestStats, error)
+
+	Workspace string // protocol.WorkspaceDir
+	LogDir    string // protocol.ServiceLogDir
+}
+
+// User is who commands run as.
+type User struct {
+	Name   string
+	UID    int
+	GID    int
+	Groups []int
+	Home   string
+	Shell  string
+}

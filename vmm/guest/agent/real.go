@@ -1,0 +1,152 @@
+//go:build linux
+
+package agent
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"agentbox/vmm/guest/protocol"
+)
+
+// machine is the virtual machine the agent booted.
+func (b *booter) machine() Machine {
+	box := cgroups{boxGroup}
+	disk := &workspaceDisk{target: protocol.WorkspaceDir, user: b.user}
+	return Machine{
+		Kernel:       kernelRelease(),
+		AddEntropy:   addEntropy,
+		SetClock:     setClock,
+		SetHostname:  setHostname,
+		SetMachineID: setMachineID,
+		FreezeUser:   box.freeze,
+		ThawUser:     box.thaw,
+		TermUser:     func(wait time.Duration) { terminate(box, wait) },
+		KillUser: func() {
+			if err := box.kill(); err != nil {
+				b.log.Error("kill user processes", "err", err)
+			}
+		},
+		Cgroup:    box.open,
+		LimitUser: box.limit,
+		LookupUser: func(name string) (User, error) {
+			return lookupUser(b.root, func(n string, _ int) bool { return n == name })
+		},
+		Mount:     disk.mount,
+		Unmount:   disk.unmount,
+		Quiesce:   quiesce,
+		Sync:      unix.Sync,
+		Stats:     func() (protocol.GuestStats, error) { return stats(box) },
+		Workspace: protocol.WorkspaceDir,
+		LogDir:    protocol.ServiceLogDir,
+	}
+}
+
+func kernelRelease() string {
+	text, _ := os.ReadFile("/proc/sys/kernel/osrelease") // empty says so
+	return strings.TrimSpace(string(text))
+}
+
+// addEntropy makes the kernel's random numbers this life's own: mixing in alone changes nothing that is drawn before
+// the next reseed, minutes later.
+func addEntropy(seed []byte) error {
+	f, err := os.OpenFile("/dev/urandom", os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info := binary.NativeEndian.AppendUint32(nil, uint32(8*len(seed))) // struct rand_pool_info
+	info = binary.NativeEndian.AppendUint32(info, uint32(len(seed)))
+	info = append(info, seed...)
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.RNDADDENTROPY, uintptr(unsafe.Pointer(&info[0]))); errno != 0 {
+		return fmt.Errorf("RNDADDENTROPY: %w", errno)
+	}
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.RNDRESEEDCRNG, 0); errno != 0 {
+		return fmt.Errorf("RNDRESEEDCRNG: %w", errno)
+	}
+	return nil
+}
+
+func setClock(t time.Time) error {
+	ts := unix.NsecToTimespec(t.UnixNano())
+	return unix.ClockSettime(unix.CLOCK_REALTIME, &ts)
+}
+
+// setHostname also names the host in /etc/hosts, so that sudo and others need not ask a name server.
+func setHostname(name string) error {
+	if err := unix.Sethostname([]byte(name)); err != nil {
+		return err
+	}
+	if err := replaceFile("/etc/hostname", name+"\n"); err != nil {
+		return err
+	}
+	old, err := os.ReadFile("/etc/hosts")
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return replaceFile("/etc/hosts", hostsWith(string(old), name))
+}
+
+// hostsWith is a hosts file that knows localhost and name, and all that old knew.
+func hostsWith(old, name string) string {
+	var out strings.Builder
+	local := false
+	for line := range strings.Lines(old) {
+		fields := strings.Fields(line)
+		if len(fields) > 0 && fields[0] == "127.0.1.1" {
+			continue
+		}
+		local = local || len(fields) > 1 && fields[0] == "127.0.0.1"
+		out.WriteString(strings.TrimRight(line, "\n") + "\n")
+	}
+	if !local {
+		out.WriteString("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n")
+	}
+	out.WriteString("127.0.1.1\t" + name + "\n")
+	return out.String()
+}
+
+func setMachineID(id string) error {
+	if err := replaceFile("/etc/machine-id", id+"\n"); err != nil {
+		return err
+	}
+	const dbus = "/var/lib/dbus/machine-id"
+	if st, err := os.Lstat(dbus); err == nil && st.Mode().IsRegular() {
+		return replaceFile(dbus, id+"\n")
+	}
+	return nil
+}
+
+// replaceFile writes a small file in place, unless it says so already; symlinks that lead nowhere are replaced.
+func replaceFile(path, text string) error {
+	if old, err := os.ReadFile(path); err == nil && string(old) == text {
+		return nil
+	}
+	err := os.WriteFile(path, []byte(text), 0o644)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ELOOP) {
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+		err = os.WriteFile(path, []byte(text), 0o644)
+	}
+	return err
+}
+
+// terminate asks every user process to end.
+func terminate(box cgroups, wait time.Duration) {
+	if err := box.thaw(); err != nil {
+		return // nothing can be asked of frozen processes; they are killed next
+	}
+	for _, pid := range box.processes() {
+		syscall.Kill(pid, syscall.SIGTERM) // an error means that it has ended
+	}
+	box.await("populated 0", wait)
+}

@@ -1,0 +1,107 @@
+//go:build linux
+
+package agent
+
+import (
+	"sync"
+	"syscall"
+)
+
+// spawner starts processes and tells how they ended. As PID 1 it also reaps every orphan of the machine.
+type spawner struct {
+	orphans bool // this is PID 1: wait for everybody's children
+
+	mu      sync.Mutex
+	started sync.Cond
+	waiting map[int]*process
+}
+
+// process is one started process.
+type process struct {
+	pid    int
+	done   chan struct{} // closed when it has ended
+	status syscall.WaitStatus
+}
+
+func newSpawner(orphans bool) *spawner {
+	s := &spawner{orphans: orphans, waiting: map[int]*process{}}
+	s.started.L = &s.mu
+	if orphans {
+		go s.reap() // for the life of the machine
+	}
+	return s
+}
+
+// start runs a program; the error is that of fork, chdir or exec. The lock is held until the process is known, so the
+// reaper cannot take its status before.
+func (s *spawner) start(path string, argv []string, attr *syscall.ProcAttr) (*process, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pid, err := syscall.ForkExec(path, argv, attr)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{pid: pid, done: make(chan struct{})}
+	s.waiting[pid] = p
+	if s.orphans {
+		s.started.Signal()
+	} else {
+		go s.wait(p) // ends with the process
+	}
+	return p, nil
+}
+
+// killAll ends the process group of everything that was started and has not ended.
+func (s *spawner) killAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for pid := range s.waiting {
+		syscall.Kill(-pid, syscall.SIGKILL) // an error means that the group has ended
+	}
+}
+
+// signal sends sig to the process's group, unless it has been reaped: its number may be another's by then.
+func (s *spawner) signal(p *process, sig syscall.Signal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-p.done:
+	default:
+		syscall.Kill(-p.pid, sig) // an error means that the group has ended
+	}
+}
+
+// reap waits for any child, for ever. Without children there are no descendants either, so it sleeps until the next start.
+func (s *spawner) reap() {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		s.mu.Lock()
+		if err == syscall.ECHILD && len(s.waiting) == 0 {
+			s.started.Wait()
+		}
+		if p := s.waiting[pid]; err == nil && p != nil {
+			s.ended(p, status)
+		}
+		s.mu.Unlock()
+	}
+}
+
+// wait is for a process that is not PID 1 and must leave other children alone.
+func (s *spawner) wait(p *process) {
+	var status syscall.WaitStatus
+	for {
+		if _, err := syscall.Wait4(p.pid, &status, 0, nil); err != syscall.EINTR {
+			break
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended(p, status)
+}
+
+func (s *spawner) ended(p *process, status syscall.WaitStatus) {
+	delete(s.waiting, p.pid)
+	p.status = status
+	close(p.done)
+}

@@ -1,0 +1,88 @@
+//go:build linux
+
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"agentbox/vmm/guest/protocol"
+)
+
+// globalRequests answers the connection's requests one by one, in order, as SSH demands.
+func (c *connection) globalRequests(requests <-chan *ssh.Request) {
+	for req := range requests {
+		payload, ok := c.answer(req)
+		if req.WantReply {
+			req.Reply(ok, payload) // an error means that the connection is gone
+		}
+	}
+}
+
+func (c *connection) answer(req *ssh.Request) ([]byte, bool) {
+	switch req.Type {
+	case "tcpip-forward":
+		return c.listen(req.Payload)
+	case "cancel-tcpip-forward":
+		return nil, c.unlisten(req.Payload)
+	}
+	result, err := c.agent.request(req.Type, req.Payload)
+	if err != nil {
+		c.agent.Log.Error("request failed", "request", req.Type, "err", err)
+		result = protocol.Failure{Error: err.Error()}
+	}
+	payload, jsonErr := json.Marshal(result)
+	return payload, err == nil && jsonErr == nil
+}
+
+// request does what one of the protocol's global requests asks for.
+func (a *Agent) request(name string, payload []byte) (any, error) {
+	empty := struct{}{}
+	switch name {
+	case protocol.Attach:
+		var r protocol.AttachRequest
+		if err := json.Unmarshal(payload, &r); err != nil {
+			return nil, fmt.Errorf("malformed request: %w", err)
+		}
+		return empty, a.attach(r)
+	case protocol.Detach:
+		return empty, a.detach()
+	case protocol.Quiesce:
+		return empty, a.Machine.Quiesce()
+	case protocol.Freeze:
+		if err := a.Machine.FreezeUser(); err != nil {
+			return nil, err
+		}
+		a.Machine.Sync()
+		return empty, nil
+	case protocol.Thaw:
+		if err := a.setClock(payload); err != nil {
+			return nil, err
+		}
+		return empty, a.Machine.ThawUser()
+	case protocol.Clock:
+		return empty, a.setClock(payload)
+	case protocol.Services:
+		return a.manager.status(), nil
+	case protocol.Stats:
+		return a.Machine.Stats()
+	}
+	return nil, fmt.Errorf("unknown request %q", name)
+}
+
+// clockSlack is how far the guest's clock may be off before it is stepped.
+const clockSlack = 20 * time.Millisecond
+
+func (a *Agent) setClock(payload []byte) error {
+	var r protocol.ThawRequest
+	if err := json.Unmarshal(payload, &r); err != nil {
+		return fmt.Errorf("malformed request: %w", err)
+	}
+	if r.Time.IsZero() || time.Until(r.Time).Abs() < clockSlack {
+		return nil
+	}
+	return a.Machine.SetClock(r.Time)
+}

@@ -1,0 +1,254 @@
+//go:build linux
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"agentbox/vmm/guest/protocol"
+)
+
+// services runs what the configuration names: started in order, each when the one before is ready or has given up
+// waiting, restarted when it ends.
+type services struct {
+	agent *Agent
+
+	mu   sync.Mutex
+	list []*service
+	stop context.CancelFunc
+	work sync.WaitGroup
+}
+
+// service is one of them. Its status is guarded by services.mu.
+type service struct {
+	protocol.Service
+	status protocol.ServiceStatus
+	log    *boundedLog
+}
+
+const (
+	readyTimeout = 2 * time.Minute // for the next service in order; the check itself goes on
+	checkTimeout = 10 * time.Second
+	minCheck     = 50 * time.Millisecond
+	maxCheck     = 2 * time.Second
+	minRestart   = 500 * time.Millisecond
+	maxRestart   = 30 * time.Second
+	steady       = time.Minute // a service that ran this long starts anew without delay
+)
+
+// start replaces the services by these.
+func (m *services) start(list []protocol.Service) {
+	m.cancel()
+	m.wait()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.list = nil
+	ctx, stop := context.WithCancel(context.Background())
+	m.stop = stop
+	for _, s := range list {
+		m.list = append(m.list, &service{
+			Service: s,
+			status:  protocol.ServiceStatus{Name: s.Name, State: "waiting", Since: time.Now()},
+			log:     &boundedLog{path: path.Join(m.agent.Machine.LogDir, path.Base(s.Name)+".log")},
+		})
+	}
+	if len(list) > 0 {
+		m.goDo("services", func() { m.startInOrder(ctx, m.list) })
+	}
+}
+
+// cancel makes services not start again; wait returns when they have ended, which is for others to bring about.
+func (m *services) cancel() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stop != nil {
+		m.stop()
+	}
+}
+
+func (m *services) wait() { m.work.Wait() }
+
+func (m *services) goDo(what string, f func()) {
+	m.work.Add(1)
+	m.agent.goDo(what, func() {
+		defer m.work.Done()
+		f()
+	})
+}
+
+func (m *services) startInOrder(ctx context.Context, list []*service) {
+	for _, s := range list {
+		ready := make(chan struct{})
+		m.goDo("service "+s.Name, func() { m.supervise(ctx, s, ready) })
+		select {
+		case <-ready:
+		case <-ctx.Done():
+		case <-time.After(readyTimeout):
+			m.agent.Log.Warn("service is not ready, going on without", "service", s.Name)
+		}
+	}
+}
+
+// supervise runs the service again and again. ready is closed when it is ready for the first time.
+func (m *services) supervise(ctx context.Context, s *service, ready chan struct{}) {
+	var once sync.Once
+	delay := minRestart
+	for ctx.Err() == nil {
+		began := time.Now()
+		m.set(s, "starting", 0, "")
+		err := m.runOnce(ctx, s, func() { once.Do(func() { close(ready) }) })
+		if ctx.Err() != nil {
+			break
+		}
+		if time.Since(began) > steady {
+			delay = minRestart
+		}
+		m.set(s, "failed", 0, err.Error())
+		s.log.Write([]byte("agentbox: " + err.Error() + "\n"))
+		select {
+		case <-ctx.Done():
+		case <-time.After(delay):
+		}
+		delay = min(2*delay, maxRestart)
+		m.restarted(s)
+	}
+	m.set(s, "stopped", 0, "")
+	s.log.close()
+}
+
+// runOnce runs the service to its end and says how it ended.
+func (m *services) runOnce(ctx context.Context, s *service, ready func()) error {
+	theirs, ours, err := newPipe(false)
+	if err != nil {
+		return err
+	}
+	p, err := m.launch(s, s.Run, []int{devNull(), theirs, theirs})
+	if err != nil {
+		ours.Close()
+		return err
+	}
+	m.goDo("log of "+s.Name, func() { s.log.copy(ours) })
+	m.set(s, "starting", p.pid, "")
+	var checks sync.WaitGroup
+	defer checks.Wait() // so that a check that is late does not overwrite how the service ended
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	checks.Add(1)
+	m.goDo("check of "+s.Name, func() {
+		defer checks.Done()
+		if m.awaitReady(ctx, s) {
+			m.set(s, "ready", p.pid, "")
+			ready()
+		}
+	})
+	// Stopping ends the process from outside; a service without a cgroup is ended here.
+	end := context.AfterFunc(ctx, func() { m.agent.spawner.signal(p, syscall.SIGTERM) })
+	defer end()
+	<-p.done
+	if p.status.Signaled() {
+		return fmt.Errorf("ended by signal %d (%s)", p.status.Signal(), p.status.Signal())
+	}
+	return fmt.Errorf("ended with status %d", p.status.ExitStatus())
+}
+
+// launch runs a line of shell as the service's user and closes the files.
+func (m *services) launch(s *service, line string, files []int) (*process, error) {
+	defer closeDescriptors(files)
+	env := map[string]string{}
+	for k, v := range s.Env {
+		env[k] = v
+	}
+	return m.agent.launch(command{
+		user: m.agent.userNamed(""), path: "/bin/sh", argv: []string{"sh", "-c", line}, env: env,
+		group: "services/" + path.Base(s.Name), files: files,
+	})
+}
+
+func devNull() int {
+	fd, err := syscall.Open(os.DevNull, syscall.O_RDWR|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return -1 // the start fails, and says so
+	}
+	return fd
+}
+
+// awaitReady checks until the service is ready; false when it ended before.
+func (m *services) awaitReady(ctx context.Context, s *service) bool {
+	for wait := minCheck; ctx.Err() == nil; wait = min(2*wait, maxCheck) {
+		if m.check(ctx, s) {
+			return ctx.Err() == nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+	}
+	return false
+}
+
+func (m *services) check(ctx context.Context, s *service) bool {
+	switch {
+	case s.Ready != "":
+		return m.checkCommand(ctx, s)
+	case s.Port != 0:
+		for _, host := range []string{"127.0.0.1", "::1"} {
+			conn, err := net.DialTimeout("tcp", net.JoinHostPort(host, strconv.Itoa(s.Port)), time.Second)
+			if err == nil {
+				conn.Close()
+				return true
+			}
+		}
+		return false
+	}
+	return true
+}
+
+func (m *services) checkCommand(ctx context.Context, s *service) bool {
+	null := devNull()
+	p, err := m.launch(s, s.Ready, []int{null, null, null})
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		m.agent.spawner.signal(p, syscall.SIGKILL)
+		<-p.done
+	}
+	return p.status.Exited() && p.status.ExitStatus() == 0
+}
+
+func (m *services) set(s *service, state string, pid int, failure string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s.status.State != state {
+		s.status.Since = time.Now()
+	}
+	s.status.State, s.status.PID, s.status.Error = state, pid, failure
+}
+
+func (m *services) restarted(s *service) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s.status.Restarts++
+}
+
+func (m *services) status() []protocol.ServiceStatus {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make([]protocol.ServiceStatus, 0, len(m.list))
+	for _, s := range m.list {
+		all = append(all, s.status)
+	}
+	return all
+}

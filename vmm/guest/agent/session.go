@@ -1,0 +1,174 @@
+//go:build linux
+
+package agent
+
+import (
+	"encoding/json"
+	"maps"
+	"path"
+	"syscall"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"agentbox/vmm/guest/protocol"
+)
+
+// session is one SSH session channel: settings first, then one command.
+type session struct {
+	conn *connection
+	ch   ssh.Channel
+	as   string // whom it runs as: resolved when the command starts, since Attach may name another user
+	env  map[string]string
+	pty  *pty
+
+	process *process // set once the command runs
+	started bool
+}
+
+// How long a command has after SIGHUP when its client went away.
+const hangupGrace = 5 * time.Second
+
+// serve answers the channel's requests until the client closes it or the life ends. The command itself is followed by
+// goroutines of its own: when the life ended, it goes on without a client.
+func (s *session) serve(requests <-chan *ssh.Request) {
+	for req := range requests {
+		if startsCommand(req.Type) {
+			s.command(req)
+			continue
+		}
+		ok := s.setting(req)
+		if req.WantReply {
+			req.Reply(ok, nil) // an error means that the channel is closed, which ends the loop
+		}
+	}
+	switch {
+	case s.process == nil:
+		s.pty.close()
+		s.ch.Close()
+	case !s.conn.life.ended.Load():
+		s.hangup()
+	}
+}
+
+func startsCommand(request string) bool {
+	return request == "exec" || request == "shell" || request == "subsystem" || request == protocol.Argv
+}
+
+// hangup tells the command that its client closed the channel, and ends it when it does not listen.
+func (s *session) hangup() {
+	a, p := s.conn.agent, s.process
+	a.spawner.signal(p, syscall.SIGHUP)
+	t := time.NewTimer(hangupGrace)
+	defer t.Stop()
+	select {
+	case <-p.done:
+	case <-t.C:
+		a.spawner.signal(p, syscall.SIGKILL)
+	}
+}
+
+// setting answers a request that starts nothing; false refuses it.
+func (s *session) setting(req *ssh.Request) bool {
+	switch req.Type {
+	case "env":
+		var v struct{ Name, Value string }
+		if ssh.Unmarshal(req.Payload, &v) != nil || v.Name == "" || s.started {
+			return false
+		}
+		s.env[v.Name] = v.Value
+		return true
+	case protocol.UserRequest:
+		var v struct{ Name string }
+		if ssh.Unmarshal(req.Payload, &v) != nil || s.started {
+			return false
+		}
+		s.as = v.Name
+		return true
+	case "pty-req":
+		return !s.started && s.openPTY(req.Payload)
+	case "window-change":
+		var w struct{ Columns, Rows, Width, Height uint32 }
+		return s.pty != nil && ssh.Unmarshal(req.Payload, &w) == nil && s.pty.resize(w.Columns, w.Rows, w.Width, w.Height) == nil
+	case "signal":
+		var v struct{ Name string }
+		if ssh.Unmarshal(req.Payload, &v) != nil || s.process == nil {
+			return false
+		}
+		sig, known := signals[v.Name]
+		if known {
+			s.conn.agent.spawner.signal(s.process, sig)
+		}
+		return known
+	}
+	return false
+}
+
+// command starts what an exec, shell, subsystem or argv request asks for, and answers it.
+func (s *session) command(req *ssh.Request) {
+	c, ok := s.parse(req)
+	if !ok || s.started {
+		req.Reply(false, nil) // an error means that the channel is closed
+		return
+	}
+	s.started = true
+	s.run(c, func() {
+		if req.WantReply {
+			req.Reply(true, nil)
+		}
+	})
+}
+
+// parse makes a command of a request.
+func (s *session) parse(req *ssh.Request) (command, bool) {
+	c := command{user: s.conn.agent.userNamed(s.as), env: s.env}
+	switch req.Type {
+	case "shell":
+		c.login = true
+	case "exec":
+		var v struct{ Command string }
+		if ssh.Unmarshal(req.Payload, &v) != nil {
+			return c, false
+		}
+		c.path, c.argv = c.user.Shell, []string{path.Base(c.user.Shell), "-c", v.Command}
+	case "subsystem":
+		var v struct{ Name string }
+		if ssh.Unmarshal(req.Payload, &v) != nil || v.Name != "sftp" {
+			return c, false
+		}
+		c.path, c.argv, c.dir = selfExe, []string{SFTPName}, c.user.Home
+	case protocol.Argv:
+		var v protocol.ArgvRequest
+		if json.Unmarshal(req.Payload, &v) != nil {
+			return c, false
+		}
+		if v.User != "" {
+			c.user = s.conn.agent.userNamed(v.User)
+		}
+		maps.Copy(c.env, v.Env)
+		c.argv, c.dir, c.login = v.Argv, v.Dir, len(v.Argv) == 0
+	}
+	if c.login {
+		c.path, c.argv = c.user.Shell, []string{"-" + path.Base(c.user.Shell)}
+	}
+	return c, true
+}
+
+// signals are those of RFC 4254 and the few more that people use.
+var signals = map[string]syscall.Signal{
+	"ABRT": syscall.SIGABRT, "ALRM": syscall.SIGALRM, "FPE": syscall.SIGFPE, "HUP": syscall.SIGHUP, "ILL": syscall.SIGILL,
+	"INT": syscall.SIGINT, "KILL": syscall.SIGKILL, "PIPE": syscall.SIGPIPE, "QUIT": syscall.SIGQUIT,
+	"SEGV": syscall.SIGSEGV, "TERM": syscall.SIGTERM, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2,
+	"STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT, "TSTP": syscall.SIGTSTP, "WINCH": syscall.SIGWINCH,
+	"BUS": syscall.SIGBUS, "TRAP": syscall.SIGTRAP, "SYS": syscall.SIGSYS, "XCPU": syscall.SIGXCPU, "XFSZ": syscall.SIGXFSZ,
+}
+
+// signalName is the name of a signal as exit-signal carries it.
+func signalName(sig syscall.Signal) string {
+	for name, s := range signals {
+		if s == sig {
+			return name
+		}
+	}
+	return "KILL"
+}

@@ -1,0 +1,104 @@
+//go:build linux
+
+package agent
+
+import (
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// life is the agent's end of one life's SSH connection. What the host sends is put into it by the agent's reader; what
+// SSH writes goes straight to the stream.
+type life struct {
+	out   *output
+	ended atomic.Bool // the host began another life, or the stream is gone: not the client's doing
+
+	mu     sync.Mutex
+	filled sync.Cond
+	buf    []byte
+	eof    bool
+}
+
+// output is the stream's writing side, shared by lives: one packet is written at a time, and none by a life that ended.
+type output struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+// maxUnread bounds what the reader may be ahead of SSH. SSH's own windows keep it far below; a host that ignores them
+// only stops itself.
+const maxUnread = 8 << 20
+
+func newLife(out *output) *life {
+	l := &life{out: out}
+	l.filled.L = &l.mu
+	return l
+}
+
+// put hands over bytes that the host sent.
+func (l *life) put(b []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.buf)+len(b) > maxUnread {
+		l.eof = true
+	}
+	if !l.eof {
+		l.buf = append(l.buf, b...)
+	}
+	l.filled.Signal()
+}
+
+// end makes the connection read EOF and write nothing more.
+func (l *life) end() {
+	l.ended.Store(true)
+	l.Close()
+}
+
+func (l *life) Read(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.buf) == 0 && !l.eof {
+		l.filled.Wait()
+	}
+	if l.ended.Load() || len(l.buf) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, l.buf)
+	if l.buf = l.buf[n:]; len(l.buf) == 0 {
+		l.buf = nil
+	}
+	return n, nil
+}
+
+func (l *life) Write(p []byte) (int, error) {
+	l.out.mu.Lock()
+	defer l.out.mu.Unlock()
+	if l.ended.Load() {
+		return 0, io.ErrClosedPipe
+	}
+	return l.out.w.Write(p)
+}
+
+// Close ends the reading side only: the stream belongs to the machine.
+func (l *life) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.eof = true
+	l.filled.Broadcast()
+	return nil
+}
+
+// The host has the deadlines; the agent waits as long as it takes.
+func (l *life) SetDeadline(time.Time) error      { return nil }
+func (l *life) SetReadDeadline(time.Time) error  { return nil }
+func (l *life) SetWriteDeadline(time.Time) error { return nil }
+func (l *life) LocalAddr() net.Addr              { return streamAddr{} }
+func (l *life) RemoteAddr() net.Addr             { return streamAddr{} }
+
+type streamAddr struct{}
+
+func (streamAddr) Network() string { return "agentbox" }
+func (streamAddr) String() string  { return "agentbox" }

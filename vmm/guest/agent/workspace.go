@@ -1,0 +1,112 @@
+//go:build linux
+
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"agentbox/vmm/guest/protocol"
+)
+
+// workspaceDisk is the workspace slot.
+type workspaceDisk struct {
+	target  string
+	user    User
+	mounted bool // guarded by the order of requests: one at a time
+}
+
+// mount mounts the slot. Its content appeared while this machine was not looking: what the kernel may have cached of
+// the slot is dropped first. The journal is replayed by the mount itself.
+func (w *workspaceDisk) mount() error {
+	if w.mounted {
+		return nil
+	}
+	dev, err := slot(protocol.SlotWorkspace)
+	if err != nil {
+		return err
+	}
+	if err := flushBuffers(dev); err != nil {
+		return err
+	}
+	err = mount{dev, w.target, "ext4", syscall.MS_NOATIME | syscall.MS_NODEV, "noinit_itable,discard,errors=remount-ro"}.do()
+	if err != nil {
+		return err
+	}
+	if err := w.adopt(); err != nil {
+		return errors.Join(err, syscall.Unmount(w.target, 0))
+	}
+	w.mounted = true
+	return nil
+}
+
+func (w *workspaceDisk) unmount() error {
+	if !w.mounted {
+		return nil
+	}
+	if err := os.Chdir("/"); err != nil {
+		return err
+	}
+	if err := syscall.Unmount(w.target, 0); err != nil {
+		return err
+	}
+	w.mounted = false
+	return nil
+}
+
+// flushBuffers drops what the kernel has cached of a block device.
+func flushBuffers(dev string) error {
+	f, err := os.Open(dev)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.IoctlSetInt(int(f.Fd()), unix.BLKFLSBUF, 0); err != nil {
+		return fmt.Errorf("drop buffers of %s: %w", dev, err)
+	}
+	return nil
+}
+
+// adopt gives the files to the box's user when the label says that they belong to somebody else. The label goes last, so
+// that a crash in between repeats it.
+func (w *workspaceDisk) adopt() error {
+	dir, err := os.Open(w.target)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	label, err := getLabel(int(dir.Fd()))
+	if err != nil || label != protocol.LabelChown {
+		return nil // a kernel that cannot tell is given workspaces with the right owners
+	}
+	if err := chownTree(w.target, w.user); err != nil {
+		return fmt.Errorf("give the workspace to %s: %w", w.user.Name, err)
+	}
+	unix.Sync()
+	return setLabel(int(dir.Fd()), "")
+}
+
+func chownTree(root string, u User) error {
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if err := os.Lchown(path, u.UID, u.GID); err != nil {
+			return err
+		}
+		if info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 && info.Mode().IsRegular() {
+			return os.Chmod(path, info.Mode()) // changing the owner took them away
+		}
+		return nil
+	})
+}

@@ -1,0 +1,27 @@
+//go:build linux
+
+// Command agentbox-guest is the first process of every guest, and nothing else: it is embedded in agentbox and put into
+// the initramfs.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"agentbox/vmm/guest/agent"
+)
+
+func main() {
+	if len(os.Args) > 0 && os.Args[0] == agent.SFTPName {
+		if err := agent.ServeSFTP(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	if os.Getpid() != 1 {
+		fmt.Fprintln(os.Stderr, "agentbox-guest is the first process of a guest machine and cannot run elsewhere")
+		os.Exit(2)
+	}
+	agent.Main()
+}

@@ -1,0 +1,167 @@
+package guest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"agentbox/agentbox"
+	"agentbox/vmm/guest/protocol"
+)
+
+// Client is one life of a guest. Its methods may be called from any goroutine. When the guest leaves one of
+// them unanswered for its whole limit, the connection is cut.
+type Client struct {
+	conn   *lifeConn
+	ssh    *ssh.Client
+	kernel string
+
+	work sync.WaitGroup // requests under way, and the wait for the connection's end
+}
+
+func newClient(conn *lifeConn, client *ssh.Client, kernel string) *Client {
+	c := &Client{conn: conn, ssh: client, kernel: kernel}
+	c.work.Go(func() { client.Wait() }) // it says why the connection ended, which whoever uses it learns too
+	return c
+}
+
+// SSH is the connection, logged in as the box's user.
+func (c *Client) SSH() *ssh.Client { return c.ssh }
+
+// Kernel is what `uname -r` prints in the guest.
+func (c *Client) Kernel() string { return c.kernel }
+
+// Close ends the host's part of this life and waits until nothing reads the stream any more. The guest does not notice:
+// it goes on until the next Hello.
+func (c *Client) Close() error {
+	err := c.conn.Close()
+	c.work.Wait()
+	return errors.Join(err, c.conn.Conn.SetDeadline(time.Time{}))
+}
+
+// How long the guest may take for each request when the context allows more: under emulation, on a busy host.
+const (
+	quickTimeout   = 10 * time.Second
+	attachTimeout  = 60 * time.Second // a journal to replay, owners to change
+	detachTimeout  = 30 * time.Second // processes to end, data to write
+	quiesceTimeout = 60 * time.Second
+	freezeTimeout  = 30 * time.Second
+)
+
+// Attach gives the guest its workspace and configuration, once after it was restored from a template. Services start in
+// the background; Services tells how far they are.
+func (c *Client) Attach(ctx context.Context, r protocol.AttachRequest) error {
+	return c.call(ctx, attachTimeout, protocol.Attach, r, nil)
+}
+
+// Detach ends all user processes and services, writes everything and unmounts the workspace.
+func (c *Client) Detach(ctx context.Context) error {
+	return c.call(ctx, detachTimeout, protocol.Detach, struct{}{}, nil)
+}
+
+// Quiesce readies the guest to become a template. Nothing else may be asked of this life afterwards.
+func (c *Client) Quiesce(ctx context.Context) error {
+	return c.call(ctx, quiesceTimeout, protocol.Quiesce, struct{}{}, nil)
+}
+
+// Freeze stops user processes and writes everything; Thaw, or the next life, lets them go on.
+func (c *Client) Freeze(ctx context.Context) error {
+	return c.call(ctx, freezeTimeout, protocol.Freeze, struct{}{}, nil)
+}
+
+// Thaw sets the clock and lets user processes go on.
+func (c *Client) Thaw(ctx context.Context) error {
+	return c.call(ctx, quickTimeout, protocol.Thaw, protocol.ThawRequest{Time: time.Now()}, nil)
+}
+
+// SetClock steps the guest's clock to t when it is off.
+func (c *Client) SetClock(ctx context.Context, t time.Time) error {
+	return c.call(ctx, quickTimeout, protocol.Clock, protocol.ThawRequest{Time: t}, nil)
+}
+
+// Services tells the state of each service, in start order.
+func (c *Client) Services(ctx context.Context) ([]protocol.ServiceStatus, error) {
+	var list []protocol.ServiceStatus
+	err := c.call(ctx, quickTimeout, protocol.Services, struct{}{}, &list)
+	return list, err
+}
+
+// Stats tells what only the guest knows.
+func (c *Client) Stats(ctx context.Context) (protocol.GuestStats, error) {
+	var s protocol.GuestStats
+	err := c.call(ctx, quickTimeout, protocol.Stats, struct{}{}, &s)
+	return s, err
+}
+
+// call sends one request and waits for its answer.
+func (c *Client) call(ctx context.Context, limit time.Duration, name string, in, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	payload, err := json.Marshal(in)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	r := c.send(ctx, limit, name, payload)
+	switch {
+	case errors.Is(r.err, context.Canceled):
+		return r.err
+	case errors.Is(r.err, context.DeadlineExceeded):
+		return agentbox.Errorf(agentbox.Timeout, "the guest did not answer %s within %v", name, limit).WithHint("see the box's console log")
+	case r.err != nil:
+		return agentbox.Errorf(agentbox.Unavailable, "ask the guest for %s: %w", name, r.err)
+	case !r.ok:
+		var f protocol.Failure
+		if json.Unmarshal(r.answer, &f) != nil || f.Error == "" {
+			f.Error = "refused without a reason"
+		}
+		return agentbox.Errorf(agentbox.Unavailable, "the guest failed to %s: %s", verb(name), clean(f.Error))
+	case out != nil:
+		if err := json.Unmarshal(r.answer, out); err != nil {
+			return agentbox.Errorf(agentbox.Unavailable, "the guest's answer to %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// reply is the outcome of a request.
+type reply struct {
+	ok     bool
+	answer []byte
+	err    error
+}
+
+// send makes a request that a silent guest cannot hold up. SSH itself waits for ever: a caller who gives up early leaves
+// the answer to come, and when the limit has passed the connection is cut, which ends the wait.
+func (c *Client) send(ctx context.Context, limit time.Duration, name string, payload []byte) reply {
+	got := make(chan reply, 1)
+	cut := time.AfterFunc(limit, func() { c.conn.Close() })
+	c.work.Go(func() {
+		defer cut.Stop()
+		ok, answer, err := c.ssh.SendRequest(name, true, payload)
+		got <- reply{ok, answer, err}
+	})
+	select {
+	case r := <-got:
+		return r
+	case <-ctx.Done():
+		return reply{err: ctx.Err()}
+	}
+}
+
+// verb is the first word of a request's name.
+func verb(name string) string {
+	for i := range name {
+		if name[i] == '@' {
+			return name[:i]
+		}
+	}
+	return name
+}

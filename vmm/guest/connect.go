@@ -1,0 +1,158 @@
+package guest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"agentbox/agentbox"
+	"agentbox/vmm/guest/protocol"
+)
+
+// ConnectTimeout bounds Connect when its context has no earlier deadline: long enough for a cold boot under emulation on
+// a busy host.
+const ConnectTimeout = 60 * time.Second
+
+// UserName is who the host logs in as: the box's user, whatever its name is in the image.
+const UserName = "agentbox"
+
+// Connect begins a life of the guest behind stream with hello, made by keys, and logs in. Whatever the stream still holds
+// of an earlier life is dropped; the Client of that life must not be used any more. The stream stays the caller's: closing
+// the Client does not close it. When Connect fails, the guest must be killed.
+func Connect(ctx context.Context, stream net.Conn, hello protocol.Hello, keys Keys) (*Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, ConnectTimeout)
+	defer cancel()
+	conn := newLifeConn(stream)
+	if err := conn.takeOver(ctx); err != nil {
+		return nil, unavailable(err)
+	}
+	release := conn.interruptWith(ctx)
+	c, err := handshake(conn, hello, keys)
+	if !release() && err == nil {
+		err = ctx.Err() // the stream was cut at the last moment
+	}
+	if err != nil {
+		conn.Close()
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return nil, unavailable(err)
+	}
+	return c, nil
+}
+
+func unavailable(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	code := agentbox.Unavailable
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
+		code = agentbox.Timeout
+	}
+	return agentbox.Errorf(code, "the guest agent does not answer: %w", err).WithHint("see the box's console log")
+}
+
+// handshake says hello, waits for the guest to be ready, and logs in.
+func handshake(conn *lifeConn, hello protocol.Hello, keys Keys) (*Client, error) {
+	hello.Time = time.Now()
+	message, err := protocol.AppendLife(nil, hello)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.Write(message); err != nil {
+		return nil, fmt.Errorf("send hello: %w", err)
+	}
+	ready, err := protocol.ReadReady(conn.r, hello.Token)
+	if err != nil {
+		return nil, fmt.Errorf("wait for ready: %w", err)
+	}
+	if ready.Error != "" {
+		return nil, fmt.Errorf("the guest could not begin its life: %s", clean(ready.Error))
+	}
+	if ready.Version != protocol.Version {
+		return nil, fmt.Errorf("the guest agent speaks version %d, not %d", ready.Version, protocol.Version)
+	}
+	config, err := clientConfig(keys)
+	if err != nil {
+		return nil, err
+	}
+	sshConn, channels, requests, err := ssh.NewClientConn(conn, UserName, config)
+	if err != nil {
+		return nil, fmt.Errorf("log in: %w", err)
+	}
+	return newClient(conn, ssh.NewClient(sshConn, channels, requests), clean(ready.Kernel)), nil
+}
+
+func clientConfig(keys Keys) (*ssh.ClientConfig, error) {
+	signer, err := ssh.NewSignerFromKey(keys.Client)
+	if err != nil {
+		return nil, err
+	}
+	host, err := ssh.NewPublicKey(keys.Host.Public())
+	if err != nil {
+		return nil, err
+	}
+	return &ssh.ClientConfig{
+		Config: ssh.Config{
+			KeyExchanges: []string{ssh.KeyExchangeCurve25519},
+			Ciphers:      []string{ssh.CipherAES128GCM},
+			MACs:         []string{ssh.HMACSHA256ETM},
+		},
+		User:              UserName,
+		Auth:              []ssh.AuthMethod{ssh.PublicKeys(signer)},
+		HostKeyCallback:   ssh.FixedHostKey(host),
+		HostKeyAlgorithms: []string{ssh.KeyAlgoED25519},
+		ClientVersion:     "SSH-2.0-agentbox",
+	}, nil
+}
+
+// clean makes text from a guest fit for a message: one printable line, not endless.
+func clean(s string) string {
+	const most = 400
+	out := make([]rune, 0, min(len(s), most))
+	for _, r := range s {
+		if len(out) == most {
+			break
+		}
+		if r < ' ' || r == 0x7f {
+			r = ' '
+		}
+		out = append(out, r)
+	}
+	return string(out)
+}
+
+// lifeConn is the host's end of one life on a stream that it does not own.
+type lifeConn struct {
+	net.Conn
+	r *bufio.Reader
+}
+
+func newLifeConn(stream net.Conn) *lifeConn {
+	return &lifeConn{Conn: stream, r: bufio.NewReaderSize(stream, 32<<10)}
+}
+
+// takeOver clears a deadline that the life before was ended with.
+func (c *lifeConn) takeOver(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return c.Conn.SetDeadline(time.Time{})
+}
+
+// interruptWith makes reads and writes fail when ctx ends; the result ends that, false if it happened.
+func (c *lifeConn) interruptWith(ctx context.Context) (release func() bool) {
+	past := time.Unix(1, 0)
+	return context.AfterFunc(ctx, func() { c.Conn.SetDeadline(past) })
+}
+
+func (c *lifeConn) Read(p []byte) (int, error) { return c.r.Read(p) }
+
+// Close makes this life's reads and writes fail. The stream stays open for the next life.
+func (c *lifeConn) Close() error { return c.Conn.SetDeadline(time.Unix(1, 0)) }
