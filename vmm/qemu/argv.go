@@ -18,9 +18,15 @@ const (
 // kernelArgs is the guest's command line. The agent is /init of the initrd, so there is no root=. A panic resets, which
 // ends QEMU (-no-reboot) with a reason that tells it from a shutdown.
 //
-// no_timer_check: under emulation the check for a working PIT can fail by chance. The rest saves boot time.
-const kernelArgs = "console=ttyS0 quiet loglevel=3 panic=-1 reboot=t no_timer_check tsc=reliable " +
-	"i8042.noaux i8042.nokbd random.trust_cpu=on cryptomgr.notests mitigations=off"
+// tsc=reliable: emulated CPUs fail the check that their counters agree, since checking is slow, and the guest would fall
+// back to a clock of 4 ms steps. An emulated CPU does not speculate either, so it needs no mitigations.
+func kernelArgs(accel string) string {
+	args := "console=ttyS0 quiet loglevel=3 panic=-1 reboot=t i8042.noaux i8042.nokbd random.trust_cpu=on cryptomgr.notests"
+	if accel == accelTCG {
+		args += " tsc=reliable mitigations=off"
+	}
+	return args
+}
 
 // disk is one virtio-blk slot. The guest finds it by its serial number, which is its name.
 type disk struct {
@@ -51,7 +57,7 @@ func (c command) argv() []string {
 		"-name", "guest=" + escape(c.Name) + ",debug-threads=on",
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
 		"-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
-		"-machine", "microvm,acpi=on,rtc=on,pit=on,pic=on,x-option-roms=off,auto-kernel-cmdline=off,mem-merge=off,dump-guest-core=off," +
+		"-machine", "microvm,acpi=on,rtc=on,pit=off,pic=off,x-option-roms=off,auto-kernel-cmdline=off,mem-merge=off,dump-guest-core=off," +
 			"suppress-vmdesc=on,memory-backend=ram",
 		"-accel", c.Accel,
 		"-cpu", cpuModel(c.Accel),

@@ -119,7 +119,7 @@ func probeCommand(kernel string) command {
 	return command{
 		Name: "kvm-probe", Accel: accelKVM, CPUs: 1, Memory: probeMemory, Share: true,
 		Kernel: filepath.Join(kernel, kernelFile), Initrd: filepath.Join(kernel, initrdFile),
-		Args: strings.NewReplacer("quiet ", "", "loglevel=3", "loglevel=7").Replace(kernelArgs),
+		Args: strings.NewReplacer("quiet ", "", "loglevel=3", "loglevel=7").Replace(kernelArgs(accelKVM)),
 	}
 }
 

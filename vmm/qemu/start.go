@@ -43,6 +43,7 @@ func (d *Driver) boot(ctx context.Context, spec vmm.Spec) (*machine, error) {
 		return nil, err
 	}
 	cmd.Share = true
+	cmd.Args += tscArgs(cmd.Accel)
 	if err := d.start(m, cmd, m.memory); err != nil {
 		return nil, err
 	}
@@ -83,7 +84,7 @@ func (d *Driver) prepare(ctx context.Context, spec vmm.Spec) (*machine, command,
 func describe(m *machine, accel string) command {
 	return command{
 		Name: m.spec.Name, Accel: accel, CPUs: m.spec.CPUs, Memory: m.spec.Memory,
-		Kernel: filepath.Join(m.spec.Kernel, kernelFile), Initrd: filepath.Join(m.spec.Kernel, initrdFile), Args: kernelArgs,
+		Kernel: filepath.Join(m.spec.Kernel, kernelFile), Initrd: filepath.Join(m.spec.Kernel, initrdFile), Args: kernelArgs(accel),
 		Disks: []disk{
 			{Name: "image", Path: m.spec.Image, ReadOnly: true},
 			{Name: "runtime", Path: m.runtime, Volatile: true},
