@@ -1,0 +1,93 @@
+package environment
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"time"
+)
+
+// LogFile is a file that grows, here or in the environment.
+type LogFile interface {
+	io.ReaderAt
+	Stat() (fs.FileInfo, error)
+	Close() error
+}
+
+// Open opens a file of the environment for reading.
+func (f *Files) Open(name string) (LogFile, error) {
+	file, err := f.sftp.Open(name)
+	if err != nil {
+		return nil, f.failure("open", name, err)
+	}
+	return file, nil
+}
+
+// followEvery is how often a followed file is looked at.
+const followEvery = 200 * time.Millisecond
+
+// Tail writes the last lines of a file, or all of it when lines is negative. With follow it then waits for more until ctx is
+// done, which is no error; a file that was cut short is read from its beginning.
+func Tail(ctx context.Context, f LogFile, lines int, follow bool, w io.Writer) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	from := int64(0)
+	if lines >= 0 {
+		if from, err = lastLines(f, info.Size(), lines); err != nil {
+			return err
+		}
+	}
+	for {
+		// Some files (those of /proc) have no size, so the end is where reading says it is.
+		n, err := io.Copy(w, io.NewSectionReader(f, from, 1<<62))
+		from += n
+		if err != nil || !follow {
+			return err
+		}
+		sleep(ctx, followEvery)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if info, err = f.Stat(); err != nil {
+			return err
+		}
+		if size := info.Size(); size > 0 && size < from {
+			from = 0
+		}
+	}
+}
+
+// lastLines finds where the last n lines of the first size bytes begin.
+func lastLines(f io.ReaderAt, size int64, n int) (int64, error) {
+	if n == 0 {
+		return size, nil
+	}
+	buf := make([]byte, copyBuffer)
+	end := size
+	for end > 0 {
+		begin := max(end-int64(len(buf)), 0)
+		part := buf[:end-begin]
+		if got, err := f.ReadAt(part, begin); err != nil && !(errors.Is(err, io.EOF) && got == len(part)) {
+			return 0, err
+		}
+		if end == size && part[len(part)-1] == '\n' { // it ends the last line and begins no other
+			part = part[:len(part)-1]
+		}
+		for {
+			at := bytes.LastIndexByte(part, '\n')
+			if at < 0 {
+				break
+			}
+			if n--; n == 0 {
+				return begin + int64(at) + 1, nil
+			}
+			part = part[:at]
+		}
+		end = begin
+	}
+	return 0, nil
+}
