@@ -10,12 +10,16 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
 // cgroups is the tree of everything that is the user's: <dir>/user for sessions, <dir>/services/<name>.
 type cgroups struct {
-	dir string // boxGroup; a directory of a test's own
+	dir string
+
+	mu     sync.Mutex
+	frozen bool // known to be, so that a life can begin without asking
 }
 
 const (
@@ -32,7 +36,7 @@ func setUpCgroups() error {
 	if err := write(cgroupRoot+"/cgroup.subtree_control", "+memory +pids"); err != nil {
 		return err
 	}
-	g := cgroups{boxGroup}
+	g := &cgroups{dir: boxGroup}
 	for _, dir := range []string{"", "services", sessionGroup} {
 		if err := os.MkdirAll(filepath.Join(g.dir, dir), 0o755); err != nil {
 			return err
@@ -61,7 +65,7 @@ func write(path, value string) error {
 	return errors.Join(err, f.Close())
 }
 
-func (g cgroups) limit(pids int) error {
+func (g *cgroups) limit(pids int) error {
 	if pids <= 0 {
 		pids = defaultPIDs
 	}
@@ -69,7 +73,7 @@ func (g cgroups) limit(pids int) error {
 }
 
 // open gives the directory of a group for new processes.
-func (g cgroups) open(path string) (*os.File, error) {
+func (g *cgroups) open(path string) (*os.File, error) {
 	dir := filepath.Join(g.dir, path)
 	f, err := os.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -84,23 +88,34 @@ func (g cgroups) open(path string) (*os.File, error) {
 // freezeTimeout is how long user processes may take to stop: one that waits for a disk stops when it is served.
 const freezeTimeout = 5 * time.Second
 
-func (g cgroups) freeze() error {
+func (g *cgroups) freeze() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.frozen {
+		return nil
+	}
 	if err := write(filepath.Join(g.dir, "cgroup.freeze"), "1"); err != nil {
 		return err
 	}
 	if !g.await("frozen 1", freezeTimeout) {
 		return fmt.Errorf("user processes did not stop within %v", freezeTimeout)
 	}
+	g.frozen = true
 	return nil
 }
 
-func (g cgroups) thaw() error { return write(filepath.Join(g.dir, "cgroup.freeze"), "0") }
+func (g *cgroups) thaw() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.frozen = false
+	return write(filepath.Join(g.dir, "cgroup.freeze"), "0")
+}
 
 // killTimeout bounds the wait for killed processes: one stuck in the kernel must not hold up the agent.
 const killTimeout = 5 * time.Second
 
 // kill ends every process of the box.
-func (g cgroups) kill() error {
+func (g *cgroups) kill() error {
 	err := write(filepath.Join(g.dir, "cgroup.kill"), "1")
 	if !g.await("populated 0", killTimeout) {
 		err = errors.Join(err, errors.New("processes are left after SIGKILL"))
@@ -109,7 +124,7 @@ func (g cgroups) kill() error {
 }
 
 // processes lists the box's processes.
-func (g cgroups) processes() []int {
+func (g *cgroups) processes() []int {
 	var pids []int
 	filepath.WalkDir(g.dir, func(path string, d fs.DirEntry, err error) error { // a group that is gone has no processes
 		if err != nil || d.Name() != "cgroup.procs" {
@@ -127,7 +142,7 @@ func (g cgroups) processes() []int {
 }
 
 // await polls cgroup.events for a line. The steps are short at first: most often it is there at once.
-func (g cgroups) await(line string, timeout time.Duration) bool {
+func (g *cgroups) await(line string, timeout time.Duration) bool {
 	step := 500 * time.Microsecond
 	for deadline := time.Now().Add(timeout); ; time.Sleep(step) {
 		text, err := os.ReadFile(filepath.Join(g.dir, "cgroup.events"))
@@ -142,7 +157,7 @@ func (g cgroups) await(line string, timeout time.Duration) bool {
 }
 
 // number reads a file with one number, or the number after key in a file of "key number" lines; 0 when it is not there.
-func (g cgroups) number(file, key string) int {
+func (g *cgroups) number(file, key string) int {
 	text, err := os.ReadFile(filepath.Join(g.dir, file))
 	if err != nil {
 		return 0

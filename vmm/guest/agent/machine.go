@@ -27,11 +27,12 @@ type Machine struct {
 	LimitUser  func(pids int) error                // most processes of the box; 0 means the default
 	LookupUser func(name string) (User, error)
 
-	Mount   func() error // the workspace slot at protocol.WorkspaceDir; safe after a crash
-	Unmount func() error
-	Quiesce func() error // sync, and give back all memory that is not needed
-	Sync    func()
-	Stats   func() (protocol.GuestStats, error)
+	Mount      func() error // the workspace slot at protocol.WorkspaceDir; safe after a crash
+	Unmount    func() error
+	DropCaches func() error // write everything and forget what was read
+	DropSlots  func() error // forget what was read of the disks that another machine will not share
+	Sync       func()
+	Stats      func() (protocol.GuestStats, error)
 
 	Workspace string // protocol.WorkspaceDir
 	LogDir    string // protocol.ServiceLogDir

@@ -58,6 +58,9 @@ const (
 	newRoot      = "/mnt/root"
 )
 
+// ext4Options keep a fresh file system of many gigabytes from being read and written in the background.
+const ext4Options = "noinit_itable,no_prefetch_block_bitmaps"
+
 // mountRoot puts the runtime layer over the image. The layer is disposable, so the overlay need not sync it.
 func mountRoot() error {
 	image, err := waitForSlot(protocol.SlotImage)
@@ -70,7 +73,7 @@ func mountRoot() error {
 	}
 	err = mountAll([]mount{
 		{image, imageMount, "erofs", syscall.MS_RDONLY, ""},
-		{runtime, runtimeMount, "ext4", syscall.MS_NOATIME, "noinit_itable,discard"},
+		{runtime, runtimeMount, "ext4", syscall.MS_NOATIME, ext4Options},
 	})
 	if err != nil {
 		return err

@@ -17,27 +17,66 @@ import (
 )
 
 // quiesce makes the machine ready to become a template: nothing unwritten, no page of a disk that will be another's,
-// and as little memory in use as there can be.
-func quiesce() error {
-	unix.Sync()
-	if err := write("/proc/sys/vm/drop_caches", "3"); err != nil {
+// little memory in use. What every clone does first is done once more, so that what it reads is in memory: reading it
+// from disk is most of the time of a clone's first command. User processes stay frozen until the next Hello.
+func (a *Agent) quiesce() error {
+	if err := a.Machine.DropCaches(); err != nil {
 		return fmt.Errorf("drop caches: %w", err)
 	}
-	for _, name := range []string{protocol.SlotWorkspace} {
-		dev, err := slot(name)
-		if err != nil {
-			continue // a machine without the slot has no pages of it
-		}
-		if err := flushBuffers(dev); err != nil {
-			return err
-		}
+	if err := a.rehearse(); err != nil {
+		return fmt.Errorf("rehearse: %w", err)
+	}
+	if err := a.Machine.FreezeUser(); err != nil {
+		return err
+	}
+	if err := a.Machine.DropSlots(); err != nil {
+		return fmt.Errorf("drop disk buffers: %w", err)
 	}
 	debug.FreeOSMemory()
 	return nil
 }
 
+// rehearsals are what clones run first.
+var rehearsals = [][]string{{"true"}, {"sh", "-c", "true"}, {"bash", "-lc", "ls -l"}, {"git", "--version"}}
+
+// rehearse also takes the name and id of the life that ends from the machine.
+func (a *Agent) rehearse() error {
+	if err := a.Machine.SetHostname("template"); err != nil {
+		return err
+	}
+	if err := a.Machine.SetMachineID(strings.Repeat("0", 32)); err != nil {
+		return err
+	}
+	for _, argv := range rehearsals {
+		null := devNull()
+		p, err := a.launch(command{user: a.userNamed(""), argv: argv, files: []int{null, null, null}})
+		closeDescriptors([]int{null})
+		if err != nil {
+			continue // an image need not have it
+		}
+		<-p.done
+	}
+	return nil
+}
+
+// dropCaches writes everything and forgets it.
+func dropCaches() error {
+	unix.Sync()
+	return write("/proc/sys/vm/drop_caches", "3")
+}
+
+// dropSlots writes everything and forgets what was read of disks that are others in a clone.
+func dropSlots() error {
+	unix.Sync()
+	dev, err := slot(protocol.SlotWorkspace)
+	if err != nil {
+		return nil // a machine without the slot has read nothing of it
+	}
+	return flushBuffers(dev)
+}
+
 // stats reads what only the guest knows.
-func stats(box cgroups) (protocol.GuestStats, error) {
+func stats(box *cgroups) (protocol.GuestStats, error) {
 	total, available, err := memory()
 	if err != nil {
 		return protocol.GuestStats{}, err

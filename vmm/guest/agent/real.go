@@ -19,7 +19,7 @@ import (
 
 // machine is the virtual machine the agent booted.
 func (b *booter) machine() Machine {
-	box := cgroups{boxGroup}
+	box := &cgroups{dir: boxGroup}
 	disk := &workspaceDisk{target: protocol.WorkspaceDir, user: b.user}
 	return Machine{
 		Kernel:       kernelRelease(),
@@ -40,9 +40,9 @@ func (b *booter) machine() Machine {
 		LookupUser: func(name string) (User, error) {
 			return lookupUser(b.root, func(n string, _ int) bool { return n == name })
 		},
-		Mount:     disk.mount,
-		Unmount:   disk.unmount,
-		Quiesce:   quiesce,
+		Mount:      disk.mount,
+		Unmount:    disk.unmount,
+		DropCaches: dropCaches, DropSlots: dropSlots,
 		Sync:      unix.Sync,
 		Stats:     func() (protocol.GuestStats, error) { return stats(box) },
 		Workspace: protocol.WorkspaceDir,
@@ -125,23 +125,28 @@ func setMachineID(id string) error {
 	return nil
 }
 
-// replaceFile writes a small file in place, unless it says so already; symlinks that lead nowhere are replaced.
+// replaceFile writes a small file in place, unless it says so already; symlinks that lead nowhere are replaced. No block
+// is freed or taken where the file has one, since a life waits for it.
 func replaceFile(path, text string) error {
 	if old, err := os.ReadFile(path); err == nil && string(old) == text {
 		return nil
 	}
-	err := os.WriteFile(path, []byte(text), 0o644)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ELOOP) {
 		if err := os.Remove(path); err != nil {
 			return err
 		}
-		err = os.WriteFile(path, []byte(text), 0o644)
+		f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Truncate(int64(len(text))), f.Close())
 }
 
 // terminate asks every user process to end.
-func terminate(box cgroups, wait time.Duration) {
+func terminate(box *cgroups, wait time.Duration) {
 	if err := box.thaw(); err != nil {
 		return // nothing can be asked of frozen processes; they are killed next
 	}

@@ -51,7 +51,7 @@ func (a *Agent) request(name string, payload []byte) (any, error) {
 	case protocol.Detach:
 		return empty, a.detach()
 	case protocol.Quiesce:
-		return empty, a.Machine.Quiesce()
+		return empty, a.quiesce()
 	case protocol.Freeze:
 		if err := a.Machine.FreezeUser(); err != nil {
 			return nil, err

@@ -35,7 +35,7 @@ func (w *workspaceDisk) mount() error {
 	if err := flushBuffers(dev); err != nil {
 		return err
 	}
-	err = mount{dev, w.target, "ext4", syscall.MS_NOATIME | syscall.MS_NODEV, "noinit_itable,discard,errors=remount-ro"}.do()
+	err = mount{dev, w.target, "ext4", syscall.MS_NOATIME | syscall.MS_NODEV, ext4Options + ",discard,errors=remount-ro"}.do()
 	if err != nil {
 		return err
 	}
