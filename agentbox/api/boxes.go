@@ -38,7 +38,7 @@ type UpRequest struct {
 	Image     string             `json:"image,omitempty"`     // overrides the configuration's
 	Isolation agentbox.Isolation `json:"isolation,omitempty"` // overrides the configuration's
 	CPUs      int                `json:"cpus,omitempty"`
-	Memory    int64              `json:"memory,omitempty"`
+	Memory    string             `json:"memory,omitempty"`    // as 2GiB
 	Ephemeral bool               `json:"ephemeral,omitempty"` // a fresh box, removed when its Hold ends
 	Cold      bool               `json:"cold,omitempty"`      // boot, do not restore a template (to measure, and to debug)
 }

@@ -44,8 +44,9 @@ type ServiceSpec struct {
 // SupervisorStatus is what a supervisor knows of its machine.
 type SupervisorStatus struct {
 	PID      int                `json:"pid"`
-	Machine  []int              `json:"machine"` // process ids
-	Attached bool               `json:"attached"`
+	Machine  []int              `json:"machine"`  // process ids
+	Life     int                `json:"life"`     // the box's life this machine is
+	Attached bool               `json:"attached"` // it has the workspace, now or since before it was saved
 	Services []agentbox.Service `json:"services,omitempty"`
 	Ports    []agentbox.Port    `json:"ports,omitempty"`
 	OOMKills int                `json:"oom_kills,omitempty"`

@@ -11,7 +11,7 @@ import (
 //
 //	daemon.lock             held by the daemon
 //	daemon.log
-//	host.json               the driver's remembered findings about this host
+//	host/                   what drivers found out about this host
 //	images/                 layer 0, see vmm/image
 //	kernels/                guest kernels, see vmm/kernel
 //	templates/<key>/        booted, quiesced machines
@@ -56,7 +56,7 @@ func Find() (Home, error) {
 
 // Create makes the directories of the home, private to the user.
 func (h Home) Create() error {
-	for _, dir := range []string{h.Dir, h.Images(), h.Kernels(), h.Templates(), h.Boxes()} {
+	for _, dir := range []string{h.Dir, h.State(), h.Images(), h.Kernels(), h.Templates(), h.Boxes()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return agentbox.Errorf(agentbox.Missing, "cannot make %s: %w", dir, err).WithHint("set %s to a directory you can write", EnvDir)
 		}

@@ -1,0 +1,57 @@
+# agentbox: see README.md. `make help` lists the targets.
+
+VERSION := 0.1.0
+GO       = PATH="$$PATH:/usr/local/go/bin:$$HOME/go-toolchain/bin" go
+LDFLAGS := -s -w -X agentbox/agentbox/cli.version=$(VERSION)
+
+.PHONY: help up build agent test unit e2e race vet fuzz chaos bench deps deps-test clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+up: deps build build/gocache ## a box of this very repository, with one of its tests run inside
+	bin/agentbox up -- go test -v -run TestDigest ./agentbox
+	@echo
+	@echo 'Next: bin/agentbox up     (a shell in the box; bin/agentbox --help for the rest)'
+
+build: agent ## the one binary, at bin/agentbox
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/agentbox .
+
+agent: ## the guest agent that is embedded in the binary
+	$(GO) generate ./vmm/guest
+
+# What the box needs to build one small package without a network and without compiling the standard library under
+# emulation: the very cache entries this machine makes. agentbox.yaml includes it in the image by content.
+build/gocache: go.mod
+	mkdir -p build/gocache
+	GOCACHE=$(CURDIR)/build/gocache GOFLAGS='-trimpath -buildvcs=false' CGO_ENABLED=0 $(GO) test -count=1 -run TestDigest ./agentbox
+
+test: deps-test build vet race e2e ## everything CI runs, with real machines
+
+unit: ## unit tests: nothing boots, within a minute
+	$(GO) test -short ./...
+
+race: ## unit tests under the race detector
+	$(GO) test -short -race ./...
+
+e2e: build ## tests that boot real machines
+	$(GO) test -count=1 -timeout 40m ./...
+
+vet: ## go vet and gofmt
+	$(GO) vet ./...
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
+
+bench: build ## the figures of docs/benchmarks.md (an idle machine, please)
+	bin/agentbox bench enter --runs 20
+
+chaos: build ## a hundred random kills, and nothing lost or orphaned
+	AGENTBOX_CHAOS=100 $(GO) test -count=1 -timeout 60m -run TestChaos ./testdata/...
+
+deps: ## install what running boxes needs
+	@tools/deps run >/dev/null
+
+deps-test: ## install what the tests need
+	@tools/deps test >/dev/null
+
+clean: ## remove what was built here
+	rm -rf bin build vmm/guest/embedded/agentbox-guest*

@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"github.com/urfave/cli/v3"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/home"
+)
+
+// Exit codes, as Docker's. Everything else is the command's own.
+const (
+	exitOK      = 0
+	exitTimeout = 124 // run --timeout, as timeout(1)
+	exitFailed  = 125 // agentbox itself failed
+)
+
+// app is one run of the program.
+type app struct {
+	home    home.Home
+	command []string // what came after --; nil when there was no --
+	stdin   *os.File
+	stdout  io.Writer
+	stderr  *os.File
+	quiet   bool
+	json    bool
+}
+
+// exit ends the program with the status of a command that ran in a box. It is no failure of ours and prints nothing.
+type exit int
+
+func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// Main runs the program and returns its exit code.
+func Main(args []string, stdin, stdout, stderr *os.File) int {
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr}
+	if i := slices.Index(args, "--"); i >= 0 {
+		args, a.command = args[:i], append([]string{}, args[i+1:]...)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	return a.finish(a.root().Run(ctx, args))
+}
+
+// finish prints an error the way every error is printed, and turns it into an exit code.
+func (a *app) finish(err error) int {
+	var status exit
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &status):
+		return int(status)
+	case errors.Is(err, context.Canceled):
+		fmt.Fprintln(a.stderr, "agentbox: interrupted")
+		return exitFailed
+	}
+	e := agentbox.AsError(err)
+	fmt.Fprintf(a.stderr, "agentbox: %s\n", oneLine(e.Message))
+	if e.Hint != "" {
+		fmt.Fprintf(a.stderr, "hint: %s\n", oneLine(e.Hint))
+	}
+	return exitFailed
+}
+
+func (a *app) root() *cli.Command {
+	return &cli.Command{
+		Name:  "agentbox",
+		Usage: "isolated, resettable workstations for coding agents",
+		UsageText: `agentbox up                  a box for this repository and branch, and a shell in it
+agentbox up -- make test     the same, and a command instead of the shell
+agentbox run -- CMD...       one command in a fresh box that is gone afterwards`,
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print ids only, and no progress", Destination: &a.quiet},
+			&cli.BoolFlag{Name: "json", Usage: "print facts as JSON", Destination: &a.json},
+		},
+		Before: func(ctx context.Context, _ *cli.Command) (context.Context, error) {
+			var err error
+			a.home, err = home.Find()
+			return ctx, err
+		},
+		Commands:               slices.Concat(a.boxCommands(), a.insideCommands(), a.lifecycleCommands(), a.hostCommands(), a.hiddenCommands()),
+		Suggest:                true,
+		HideVersion:            true,
+		EnableShellCompletion:  true,
+		UseShortOptionHandling: false,
+		Reader:                 a.stdin,
+		Writer:                 a.stdout,
+		ErrWriter:              a.stderr,
+		ExitErrHandler:         func(context.Context, *cli.Command, error) {},
+		OnUsageError: func(_ context.Context, cmd *cli.Command, err error, _ bool) error {
+			return agentbox.Errorf(agentbox.Invalid, "%w", err).WithHint("%s --help", cmd.FullName())
+		},
+		CommandNotFound: nil,
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if name := cmd.Args().First(); name != "" {
+				return a.unknown(cmd, name)
+			}
+			return cli.ShowRootCommandHelp(cmd)
+		},
+		ConfigureShellCompletionCommand: func(cmd *cli.Command) { cmd.Hidden, cmd.Category = false, catHost },
+	}
+}
+
+// The headings of the help.
+const (
+	catBox       = "boxes"
+	catInside    = "inside a box"
+	catLifecycle = "states of a box"
+	catHost      = "this machine"
+)
+
+func (a *app) unknown(cmd *cli.Command, name string) error {
+	err := agentbox.Errorf(agentbox.Invalid, "%q is not a command of agentbox", name).WithHint("agentbox --help lists them")
+	if near := cli.SuggestCommand(cmd.Root().VisibleCommands(), name); near != "" {
+		err.Hint = "did you mean `agentbox " + near + "`?"
+	}
+	return err
+}
+
+func (a *app) boxCommands() []*cli.Command {
+	return []*cli.Command{a.upCommand(), a.runCommand(), a.lsCommand(), a.showCommand(), a.rmCommand()}
+}
+
+func (a *app) lifecycleCommands() []*cli.Command {
+	return []*cli.Command{
+		a.pauseCommand(), a.resumeCommand(), a.resetCommand(), a.forkCommand(), a.checkpointCommand(), a.rollbackCommand(),
+	}
+}
+
+func (a *app) hostCommands() []*cli.Command {
+	return []*cli.Command{a.imageCommand(), a.pruneCommand(), a.doctorCommand(), a.daemonCommand(), a.versionCommand()}
+}

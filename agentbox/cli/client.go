@@ -1,0 +1,145 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+)
+
+// startTimeout bounds the start of a daemon, which takes up the boxes of the last one first.
+const startTimeout = 20 * time.Second
+
+// call calls the daemon, starting it when none runs. Progress is shown the way the user asked for.
+func call[Req, Resp any](ctx context.Context, a *app, e api.Endpoint[Req, Resp], req Req) (Resp, error) {
+	client, err := a.daemon(ctx)
+	if err != nil {
+		var zero Resp
+		return zero, err
+	}
+	defer client.Close()
+	p := a.newProgress()
+	resp, err := api.Call(ctx, client, e, req, p.event)
+	p.close()
+	return resp, err
+}
+
+// daemon gives a client of a daemon of this very build.
+func (a *app) daemon(ctx context.Context) (*api.Client, error) {
+	client := api.NewClient(a.home.Socket())
+	status, err := api.Call(ctx, client, api.Status, api.None{}, nil)
+	if err == nil && status.Version == buildID() {
+		return client, nil
+	}
+	if err == nil {
+		// It is of another build. Boxes do not mind: their supervisors go on, and the new daemon adopts them.
+		if err := a.stopDaemon(ctx, client, status.PID); err != nil {
+			return nil, err
+		}
+	}
+	if err := a.startDaemon(ctx, client); err != nil {
+		return nil, err
+	}
+	return client, nil
+}
+
+// startDaemon starts a daemon in the background and waits until one answers: ours, or one that somebody else started at
+// the same time.
+func (a *app) startDaemon(ctx context.Context, client *api.Client) error {
+	if err := a.home.Create(); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(a.home.Log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return agentbox.Errorf(agentbox.Missing, "cannot write the daemon's log: %w", err)
+	}
+	defer log.Close()
+	cmd := exec.Command(self, "daemon")
+	cmd.Dir = "/"
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start the daemon: %w", err)
+	}
+	died := make(chan error, 1)
+	go func() { died <- cmd.Wait() }() // ends with the daemon, or with us
+	return a.awaitDaemon(ctx, client, died)
+}
+
+func (a *app) awaitDaemon(ctx context.Context, client *api.Client, died <-chan error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, agentbox.Errorf(agentbox.Timeout,
+		"the daemon does not answer within %s", startTimeout).WithHint("see %s", a.home.Log()))
+	defer cancel()
+	for {
+		if _, err := api.Call(ctx, client, api.Status, api.None{}, nil); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case err := <-died:
+			var status *exec.ExitError
+			if errors.As(err, &status) && status.ExitCode() == exitDaemonRuns {
+				died = nil // somebody else's will answer
+				continue
+			}
+			return agentbox.Errorf(agentbox.Unavailable, "the daemon does not start: %s", a.lastLogLine()).WithHint("see %s", a.home.Log())
+		case <-time.After(3 * time.Millisecond):
+		}
+	}
+}
+
+func (a *app) lastLogLine() string {
+	b, err := os.ReadFile(a.home.Log())
+	if err != nil {
+		return err.Error()
+	}
+	lines := bytes.Split(bytes.TrimSpace(b), []byte("\n"))
+	return string(lines[len(lines)-1])
+}
+
+// stopDaemon asks a daemon to go and waits until it has.
+func (a *app) stopDaemon(ctx context.Context, client *api.Client, pid int) error {
+	if _, err := api.Call(ctx, client, api.Shutdown, api.None{}, nil); err != nil {
+		return err
+	}
+	deadline := time.Now().Add(startTimeout)
+	for time.Now().Before(deadline) {
+		if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || isZombie(pid) {
+			return nil
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return agentbox.Errorf(agentbox.Timeout, "the daemon (process %d) does not stop", pid)
+}
+
+// isZombie tells whether a process has ended and only its parent does not know yet.
+func isZombie(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, rest, ok := strings.Cut(string(b), ") ")
+	return ok && strings.HasPrefix(rest, "Z")
+}
+
+// ref is how verbs that take a box name it: the first argument, or the box of this directory's branch.
+func (a *app) ref(arg string) (api.BoxRef, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return api.BoxRef{}, agentbox.Errorf(agentbox.Invalid, "the current directory is gone: %w", err).WithHint("cd somewhere else")
+	}
+	return api.BoxRef{Box: arg, Directory: dir}, nil
+}

@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/environment"
+)
+
+func (a *app) cpCommand() *cli.Command {
+	var opts environment.CopyOptions
+	var user string
+	return &cli.Command{
+		Name: "cp", Category: catInside, Usage: "copy files into a box and out of it", ArgsUsage: "BOX:PATH LOCAL | LOCAL BOX:PATH",
+		Description: "The rules are docker cp's: onto a directory means into it, SRC/. means its contents, and - is a tar stream on\n" +
+			"standard input or output. A PATH that is not absolute begins in the workspace; :PATH is in the box of this directory.\n" +
+			"A local name with a colon is written ./NAME.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "follow-link", Aliases: []string{"L"}, Usage: "copy what the link SRC points to", Destination: &opts.FollowLink},
+			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "copy as `USER` of the box: root, or the box's user", Destination: &user},
+		},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if cmd.Args().Len() != 2 {
+				return agentbox.Errorf(agentbox.Invalid, "cp takes a source and a destination, not %d arguments", cmd.Args().Len()).
+					WithHint("agentbox cp BOX:PATH LOCAL, or agentbox cp LOCAL BOX:PATH")
+			}
+			src, dst := parsePlace(cmd.Args().Get(0)), parsePlace(cmd.Args().Get(1))
+			if src.inBox == dst.inBox {
+				return agentbox.Errorf(agentbox.Invalid, "exactly one of %s and %s must be in a box", src, dst).
+					WithHint("BOX:PATH names a file of a box, :PATH one of the box of this directory")
+			}
+			return a.copy(ctx, src, dst, user, opts)
+		},
+	}
+}
+
+// place is one end of a copy.
+type place struct {
+	inBox bool
+	box   string
+	path  string
+}
+
+// parsePlace reads BOX:PATH, or a local path: one that has no colon before its first slash.
+func parsePlace(s string) place {
+	box, rest, found := strings.Cut(s, ":")
+	if !found || strings.Contains(box, "/") {
+		return place{path: s}
+	}
+	return place{inBox: true, box: box, path: rest}
+}
+
+func (p place) String() string {
+	if p.inBox {
+		return p.box + ":" + p.path
+	}
+	return p.path
+}
+
+// in is the path of a place in a box whose commands start in dir. It keeps the trailing slash or dot that says something.
+func (p place) in(dir string) string {
+	switch {
+	case p.path == "":
+		return dir
+	case path.IsAbs(p.path):
+		return p.path
+	}
+	return dir + "/" + p.path
+}
+
+func (a *app) copy(ctx context.Context, src, dst place, user string, opts environment.CopyOptions) error {
+	c, err := a.connect(ctx, src.box+dst.box)
+	if err != nil {
+		return err
+	}
+	client, err := a.dial(ctx, c, user)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	files, err := environment.OpenFiles(ctx, client, "")
+	if err != nil {
+		return err
+	}
+	defer files.Close()
+	report := a.reportCopy(&opts)
+	switch {
+	case src.inBox && dst.path == "-":
+		err = files.TarFrom(ctx, src.in(c.Dir), a.stdout, opts)
+	case src.inBox:
+		err = files.CopyFrom(ctx, src.in(c.Dir), dst.path, opts)
+	case src.path == "-":
+		err = files.TarTo(ctx, a.stdin, dst.in(c.Dir), opts)
+	default:
+		err = files.CopyTo(ctx, src.path, dst.in(c.Dir), opts)
+	}
+	report(err)
+	return err
+}
+
+// reportCopy shows how far a copy is, what it left out, and, once it is done, what it was.
+func (a *app) reportCopy(opts *environment.CopyOptions) (done func(error)) {
+	var last environment.Progress
+	p, start := a.newProgress(), time.Now()
+	amount := func() string { return fmt.Sprintf("%d files, %s", last.Files, bytesText(last.Bytes)) }
+	opts.Progress = func(now environment.Progress) {
+		last = now
+		p.event(agentbox.Event{Step: "copy", Detail: amount() + "  " + now.Path})
+	}
+	opts.Skipped = func(name, why string) {
+		p.event(agentbox.Event{Note: true, Detail: "left out " + name + ": " + why})
+	}
+	return func(err error) {
+		if err == nil {
+			p.event(agentbox.Event{Step: "copy", Detail: amount(), Ended: true, Took: time.Since(start)})
+		}
+		p.close()
+	}
+}

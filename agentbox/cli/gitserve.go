@@ -1,0 +1,38 @@
+package cli
+
+import (
+	"context"
+	"os"
+
+	"github.com/urfave/cli/v3"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+)
+
+// gitServices are what git may ask of the other side of a fetch or a push.
+var gitServices = map[string]string{"git-upload-pack": "upload-pack", "git-receive-pack": "receive-pack"}
+
+// gitServeCommand is what git runs for the remote of a box (see workspace.AddRemote): it takes the place of the service
+// that git would run on a local path, and runs it on the workspace in the box.
+func (a *app) gitServeCommand() *cli.Command {
+	return &cli.Command{
+		Name: "git-serve", Hidden: true, Usage: "serve the repository in a box to the git of this machine", ArgsUsage: "BOX SERVICE PATH",
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			service, ok := gitServices[cmd.Args().Get(1)]
+			if !ok {
+				return agentbox.Errorf(agentbox.Invalid, "%q is not a service of git", cmd.Args().Get(1))
+			}
+			// Git's own directory says nothing about where in the box to go: always to the top of the workspace.
+			c, err := call(ctx, a, api.Connect, api.BoxRef{Box: cmd.Args().First()})
+			if err != nil {
+				return err
+			}
+			r := run{argv: []string{"git", service, "."}, dir: c.Dir}
+			if v := os.Getenv("GIT_PROTOCOL"); v != "" {
+				r.env = map[string]string{"GIT_PROTOCOL": v}
+			}
+			return a.runIn(ctx, c, r)
+		},
+	}
+}

@@ -1,0 +1,13 @@
+package cli
+
+import "github.com/urfave/cli/v3"
+
+// insideCommands are the verbs that reach into a box.
+func (a *app) insideCommands() []*cli.Command {
+	return []*cli.Command{a.execCommand(), a.shellCommand(), a.cpCommand(), a.logsCommand(), a.portsCommand(), a.sshCommand(), a.sshConfigCommand()}
+}
+
+// hiddenCommands are run by other programs: our daemon, ssh, git.
+func (a *app) hiddenCommands() []*cli.Command {
+	return []*cli.Command{a.superviseCommand(), a.sshProxyCommand(), a.gitServeCommand()}
+}

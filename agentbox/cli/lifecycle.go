@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/urfave/cli/v3"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+)
+
+// onBox makes a verb that does one thing to one box.
+func (a *app) onBox(name, usage, done string, e api.Endpoint[api.BoxRef, agentbox.Box]) *cli.Command {
+	return &cli.Command{
+		Name: name, Category: catLifecycle, Usage: usage, ArgsUsage: "[BOX]",
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			ref, err := a.ref(cmd.Args().First())
+			if err != nil {
+				return err
+			}
+			b, err := call(ctx, a, e, ref)
+			if err != nil {
+				return err
+			}
+			return a.printBox(b, done)
+		},
+	}
+}
+
+func (a *app) pauseCommand() *cli.Command {
+	return a.onBox("pause", "save a box to disk; it holds no memory until it is resumed", "is paused", api.Pause)
+}
+
+func (a *app) resumeCommand() *cli.Command {
+	return a.onBox("resume", "let a paused box go on where it was", "is running", api.Resume)
+}
+
+func (a *app) resetCommand() *cli.Command {
+	return a.onBox("reset", "drop everything but the workspace, and start afresh", "was reset", api.Reset)
+}
+
+func (a *app) forkCommand() *cli.Command {
+	var req api.ForkRequest
+	return &cli.Command{
+		Name: "fork", Category: catLifecycle, Usage: "copy a box as it is now, running processes included", ArgsUsage: "[BOX]",
+		Flags: []cli.Flag{&cli.StringFlag{Name: "name", Usage: "call the copy `NAME`", Destination: &req.Name}},
+		Action: func(ctx context.Context, cmd *cli.Command) (err error) {
+			if req.BoxRef, err = a.ref(cmd.Args().First()); err != nil {
+				return err
+			}
+			b, err := call(ctx, a, api.Fork, req)
+			if err != nil {
+				return err
+			}
+			return a.printBox(b, "is running")
+		},
+	}
+}
+
+func (a *app) checkpointCommand() *cli.Command {
+	var req api.CheckpointRequest
+	return &cli.Command{
+		Name: "checkpoint", Category: catLifecycle, Usage: "save the state of a box to come back to", ArgsUsage: "[BOX]",
+		Flags: []cli.Flag{&cli.StringFlag{Name: "name", Usage: "call the checkpoint `NAME`", Destination: &req.Name}},
+		Action: func(ctx context.Context, cmd *cli.Command) (err error) {
+			if req.BoxRef, err = a.ref(cmd.Args().First()); err != nil {
+				return err
+			}
+			c, err := call(ctx, a, api.Checkpoint, req)
+			switch {
+			case err != nil:
+				return err
+			case a.json:
+				return a.printJSON(c)
+			}
+			fmt.Fprintln(a.stdout, c.ID)
+			return nil
+		},
+	}
+}
+
+func (a *app) rollbackCommand() *cli.Command {
+	var req api.RollbackRequest
+	return &cli.Command{
+		Name: "rollback", Category: catLifecycle, Usage: "take a box back to a checkpoint; what came after is lost", ArgsUsage: "[BOX]",
+		Flags: []cli.Flag{&cli.StringFlag{Name: "to", Usage: "`CHECKPOINT` to go to: an id or a name (default: the latest)", Destination: &req.Checkpoint}},
+		Action: func(ctx context.Context, cmd *cli.Command) (err error) {
+			if req.BoxRef, err = a.ref(cmd.Args().First()); err != nil {
+				return err
+			}
+			b, err := call(ctx, a, api.Rollback, req)
+			if err != nil {
+				return err
+			}
+			return a.printBox(b, "was rolled back")
+		},
+	}
+}
+
+func (a *app) rmCommand() *cli.Command {
+	return &cli.Command{
+		Name: "rm", Category: catBox, Usage: "remove boxes with their workspaces", ArgsUsage: "[BOX...]",
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			names := cmd.Args().Slice()
+			if len(names) == 0 {
+				names = []string{""}
+			}
+			for _, name := range names {
+				ref, err := a.ref(name)
+				if err != nil {
+					return err
+				}
+				b, err := call(ctx, a, api.Remove, api.RemoveRequest{BoxRef: ref})
+				if err != nil {
+					return err
+				}
+				if err := a.printBox(b, "was removed"); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}

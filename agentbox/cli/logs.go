@@ -1,0 +1,217 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/urfave/cli/v3"
+	"golang.org/x/sync/errgroup"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/environment"
+)
+
+// logs is what a logs verb was asked for.
+type logs struct {
+	follow, console, supervisor bool
+	tail                        int
+}
+
+func (a *app) logsCommand() *cli.Command {
+	var l logs
+	return &cli.Command{
+		Name: "logs", Category: catInside, Usage: "print what the services of a box, or its machine, wrote", ArgsUsage: "[BOX] [SERVICE...]",
+		Description: "Without SERVICE it prints every service's log, each line behind the service's name. \"\" is the box of this directory.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until interrupted", Destination: &l.follow},
+			&cli.IntFlag{Name: "tail", Aliases: []string{"n"}, Usage: "begin `N` lines before the end (default: at the beginning)", Value: -1, Destination: &l.tail},
+			&cli.BoolFlag{Name: "console", Usage: "the machine's console instead: kernel and guest agent", Destination: &l.console},
+			&cli.BoolFlag{Name: "supervisor", Usage: "the log of the process that runs the box instead", Destination: &l.supervisor},
+		},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			ref, err := a.ref(cmd.Args().First())
+			if err != nil {
+				return err
+			}
+			b, err := call(ctx, a, api.ShowBox, ref)
+			if err != nil {
+				return err
+			}
+			// An interrupt is how following ends, so it is no error.
+			if err := a.printLogs(ctx, b, cmd.Args().Tail(), l); !l.follow || ctx.Err() == nil {
+				return err
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) printLogs(ctx context.Context, b agentbox.Box, services []string, l logs) error {
+	switch {
+	case (l.console || l.supervisor) && len(services) > 0, l.console && l.supervisor:
+		return agentbox.Errorf(agentbox.Invalid, "--console, --supervisor and the name of a service exclude each other")
+	case l.console:
+		file, err := a.consoleFile(b)
+		if err != nil {
+			return err
+		}
+		return a.printFile(ctx, b, file, l)
+	case l.supervisor:
+		return a.printFile(ctx, b, a.home.Box(b.ID).Log(), l)
+	}
+	services, err := chooseServices(b, services)
+	if err != nil {
+		return err
+	}
+	return a.printServices(ctx, b, services, l)
+}
+
+// consoleFile is the console of the box's present machine, or of its last: that of the highest life.
+func (a *app) consoleFile(b agentbox.Box) (string, error) {
+	files, err := filepath.Glob(filepath.Join(a.home.Box(b.ID).Dir, "life-*", "console.log"))
+	if err != nil || len(files) == 0 {
+		return "", agentbox.Errorf(agentbox.NotFound, "box %s has no console yet", b.Name)
+	}
+	latest := files[0]
+	for _, f := range files[1:] {
+		if len(f) > len(latest) || len(f) == len(latest) && f > latest { // as the numbers in them compare
+			latest = f
+		}
+	}
+	return latest, nil
+}
+
+func (a *app) printFile(ctx context.Context, b agentbox.Box, name string, l logs) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return agentbox.Errorf(agentbox.NotFound, "box %s has no such log: %w", b.Name, err)
+	}
+	defer f.Close()
+	return environment.Tail(ctx, f, l.tail, l.follow, a.stdout)
+}
+
+// chooseServices checks the names of services, or names them all.
+func chooseServices(b agentbox.Box, wanted []string) ([]string, error) {
+	var all []string
+	for _, s := range b.Services {
+		all = append(all, s.Name)
+	}
+	switch {
+	case b.State != agentbox.Running:
+		return nil, agentbox.Errorf(agentbox.Conflict, "box %s is %s, and its services' logs are inside", b.Name, b.State).
+			WithHint("agentbox resume %s, or agentbox logs --console %s", b.Name, b.Name)
+	case len(all) == 0:
+		return nil, agentbox.Errorf(agentbox.NotFound, "box %s has no services", b.Name).
+			WithHint("agentbox logs --console %s shows what its machine printed", b.Name)
+	case len(wanted) == 0:
+		return all, nil
+	}
+	for _, name := range wanted {
+		if !strings.Contains("\n"+strings.Join(all, "\n")+"\n", "\n"+name+"\n") {
+			return nil, agentbox.Errorf(agentbox.NotFound, "box %s has no service %q", b.Name, name).
+				WithHint("it has %s", strings.Join(all, ", "))
+		}
+	}
+	return wanted, nil
+}
+
+// printServices prints the logs of services, one after the other, or, followed, all at once.
+func (a *app) printServices(ctx context.Context, b agentbox.Box, services []string, l logs) error {
+	c, err := a.connect(ctx, b.ID.String())
+	if err != nil {
+		return err
+	}
+	client, err := a.dial(ctx, c, "")
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	files, err := environment.OpenFiles(ctx, client, "")
+	if err != nil {
+		return err
+	}
+	defer files.Close()
+	work, ctx := errgroup.WithContext(ctx)
+	if !l.follow {
+		work.SetLimit(1)
+	}
+	var out sync.Mutex
+	for _, name := range services {
+		w := &prefixed{mu: &out, w: a.stdout}
+		if len(services) > 1 {
+			w.prefix = name + " | "
+		}
+		work.Go(func() error { return printService(ctx, files, path.Join(c.ServiceLog, name+".log"), l, w) })
+	}
+	return work.Wait()
+}
+
+// printService prints one log. A service that has not started yet has none, which is no error.
+func printService(ctx context.Context, files *environment.Files, name string, l logs, w *prefixed) error {
+	f, err := files.Open(name)
+	if agentbox.CodeOf(err) == agentbox.NotFound {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := environment.Tail(ctx, f, l.tail, l.follow, w); err != nil {
+		return err
+	}
+	return w.flush()
+}
+
+// prefixed puts a prefix before every line. Lines of several writers with one mutex do not mix.
+type prefixed struct {
+	mu     *sync.Mutex
+	w      io.Writer
+	prefix string
+	rest   []byte // of a line whose end has not come yet
+}
+
+// maxHeld is the length from which a line without an end is printed as if it were one.
+const maxHeld = 64 << 10
+
+func (p *prefixed) Write(b []byte) (int, error) {
+	p.rest = append(p.rest, b...)
+	at := bytes.LastIndexByte(p.rest, '\n') + 1
+	if at == 0 && len(p.rest) <= maxHeld {
+		return len(b), nil
+	}
+	if at == 0 {
+		at = len(p.rest)
+	}
+	err := p.print(p.rest[:at])
+	p.rest = append(p.rest[:0], p.rest[at:]...)
+	return len(b), err
+}
+
+// flush prints what is left: a last line that does not end.
+func (p *prefixed) flush() error {
+	if len(p.rest) == 0 {
+		return nil
+	}
+	err := p.print(p.rest)
+	p.rest = nil
+	return err
+}
+
+// print writes whole lines; a last one without an end gets one when others may follow on it.
+func (p *prefixed) print(text []byte) error {
+	if p.prefix != "" {
+		lines := strings.TrimSuffix(string(text), "\n")
+		text = []byte(p.prefix + strings.ReplaceAll(lines, "\n", "\n"+p.prefix) + "\n")
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, err := p.w.Write(text)
+	return err
+}

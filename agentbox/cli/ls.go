@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+)
+
+func (a *app) lsCommand() *cli.Command {
+	var req api.ListRequest
+	return &cli.Command{
+		Name: "ls", Category: catBox, Usage: "list the boxes of this machine",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "usage", Usage: "measure memory, disk and CPU time", Destination: &req.Usage}},
+		Action: func(ctx context.Context, _ *cli.Command) error {
+			boxes, err := call(ctx, a, api.ListBoxes, req)
+			if err != nil {
+				return err
+			}
+			switch {
+			case a.json:
+				return a.printJSON(boxes)
+			case a.quiet:
+				for _, b := range boxes {
+					fmt.Fprintln(a.stdout, b.ID)
+				}
+				return nil
+			}
+			return a.table(boxRows(boxes, req.Usage))
+		},
+	}
+}
+
+func boxRows(boxes []agentbox.Box, usage bool) [][]string {
+	head := []string{"NAME", "ID", "STATE", "ISOLATION", "BRANCH", "AGE", "DIRECTORY"}
+	if usage {
+		head = append(head, "MEMORY", "DISK", "CPU")
+	}
+	rows := [][]string{head}
+	for _, b := range boxes {
+		row := []string{b.Name, b.ID.String(), string(b.State), isolationText(b), b.Branch, agoText(b.Created), b.Directory}
+		if u := b.Usage; u != nil {
+			row = append(row, bytesText(u.PSS), bytesText(u.Disk), (time.Duration(u.CPUMillis) * time.Millisecond).String())
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func isolationText(b agentbox.Box) string {
+	if b.Accel == "" {
+		return string(b.Isolation)
+	}
+	return string(b.Isolation) + "/" + b.Accel
+}
+
+func (a *app) showCommand() *cli.Command {
+	return &cli.Command{
+		Name: "show", Category: catBox, Usage: "show everything about a box", ArgsUsage: "[BOX]",
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			ref, err := a.ref(cmd.Args().First())
+			if err != nil {
+				return err
+			}
+			b, err := call(ctx, a, api.ShowBox, ref)
+			if err != nil {
+				return err
+			}
+			switch {
+			case a.json:
+				return a.printJSON(b)
+			case a.quiet:
+				fmt.Fprintln(a.stdout, b.ID)
+				return nil
+			}
+			return a.table(showRows(b))
+		},
+	}
+}
+
+func showRows(b agentbox.Box) [][]string {
+	rows := [][]string{
+		{"box", b.Name + " (" + b.ID.String() + ")"},
+		{"state", string(b.State)},
+		{"isolation", isolationText(b) + ": " + b.Reason},
+		{"directory", b.Directory + " on " + b.Branch},
+		{"image", b.ImageName + " (" + b.Image.Short() + ")"},
+		{"machine", fmt.Sprintf("%d CPUs, %s memory, %s disk", b.CPUs, bytesText(b.Memory), bytesText(b.Disk))},
+		{"lease", fmt.Sprintf("%s until %s", b.Lease.Owner, b.Lease.Expires.Local().Format(time.DateTime))},
+	}
+	if b.Parent != nil {
+		rows = append(rows, []string{"parent", b.Parent.String()})
+	}
+	for _, s := range b.Services {
+		rows = append(rows, []string{"service", fmt.Sprintf("%s: %s, %d restarts %s", s.Name, s.State, s.Restarts, s.Error)})
+	}
+	for _, p := range b.Ports {
+		rows = append(rows, []string{"port", strconv.Itoa(p.Box) + " at " + p.Host})
+	}
+	for _, c := range b.Checkpoint {
+		rows = append(rows, []string{"checkpoint", fmt.Sprintf("%s %s, %s, %s ago", c.ID, c.Name, bytesText(c.Bytes), agoText(c.Created))})
+	}
+	if u := b.Usage; u != nil {
+		rows = append(rows, []string{"usage", fmt.Sprintf("%s memory, %s disk, %s CPU", bytesText(u.PSS), bytesText(u.Disk), time.Duration(u.CPUMillis)*time.Millisecond)})
+	}
+	if b.Note != "" {
+		rows = append(rows, []string{"note", b.Note})
+	}
+	return rows
+}

@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+)
+
+func (a *app) portsCommand() *cli.Command {
+	var closing bool
+	return &cli.Command{
+		Name: "ports", Category: catInside, Usage: "make ports of a box answer on this machine, or list those that do", ArgsUsage: "[BOX] [PORT | HOST:PORT]...",
+		Description: "PORT of the box answers on the same port of localhost, or on a free one when that is taken; HOST:PORT chooses the\n" +
+			"port of localhost. Without PORT it lists what is forwarded.",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "close", Usage: "stop forwarding PORT", Destination: &closing}},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			box, wanted, err := parsePorts(cmd.Args().Slice())
+			if err != nil {
+				return err
+			}
+			ref, err := a.ref(box)
+			if err != nil {
+				return err
+			}
+			switch {
+			case closing && len(wanted) == 0:
+				return agentbox.Errorf(agentbox.Invalid, "no port given to close").WithHint("agentbox ports lists them")
+			case closing:
+				return a.closePorts(ctx, ref, wanted)
+			case len(wanted) == 0:
+				return a.listPorts(ctx, ref)
+			}
+			return a.openPorts(ctx, ref, wanted)
+		},
+	}
+}
+
+// portPair is a port of a box and the one of this machine that leads to it; host 0 leaves the choice to us.
+type portPair struct{ host, box int }
+
+// parsePorts takes an optional box, then ports. A first argument that is a port number is a port, not a box.
+func parsePorts(args []string) (box string, ports []portPair, err error) {
+	if len(args) > 0 {
+		if _, err := parsePort(args[0]); err != nil && !looksLikePort(args[0]) {
+			box, args = args[0], args[1:]
+		}
+	}
+	for _, arg := range args {
+		p, err := parsePort(arg)
+		if err != nil {
+			return "", nil, err
+		}
+		ports = append(ports, p)
+	}
+	return box, ports, nil
+}
+
+// looksLikePort tells a mistyped port from the name of a box. Ids have twelve digits, ports five at most.
+func looksLikePort(s string) bool {
+	return strings.Contains(s, ":") || len(s) <= 6 && strings.Trim(s, "0123456789") == ""
+}
+
+func parsePort(s string) (portPair, error) {
+	host, box, both := strings.Cut(s, ":")
+	if !both {
+		host, box = "0", host
+	}
+	h, herr := strconv.ParseUint(host, 10, 16)
+	b, berr := strconv.ParseUint(box, 10, 16)
+	if herr != nil || berr != nil || b == 0 || both && h == 0 {
+		return portPair{}, agentbox.Errorf(agentbox.Invalid, "%q is not a port", s).WithHint("write 3000, or 8080:3000 to reach port 3000 of the box at localhost:8080")
+	}
+	return portPair{host: int(h), box: int(b)}, nil
+}
+
+func (a *app) listPorts(ctx context.Context, ref api.BoxRef) error {
+	b, err := call(ctx, a, api.ShowBox, ref)
+	if err != nil {
+		return err
+	}
+	return a.printPorts(b.Ports)
+}
+
+func (a *app) openPorts(ctx context.Context, ref api.BoxRef, wanted []portPair) error {
+	var open []agentbox.Port
+	for _, w := range wanted {
+		p, err := call(ctx, a, api.OpenPort, api.PortRequest{BoxRef: ref, Port: w.box, Host: w.host})
+		if err != nil {
+			return err
+		}
+		open = append(open, p)
+	}
+	return a.printPorts(open)
+}
+
+func (a *app) closePorts(ctx context.Context, ref api.BoxRef, wanted []portPair) error {
+	for _, w := range wanted {
+		if _, err := call(ctx, a, api.ClosePort, api.PortRequest{BoxRef: ref, Port: w.box}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) printPorts(ports []agentbox.Port) error {
+	switch {
+	case a.json:
+		if ports == nil {
+			ports = []agentbox.Port{}
+		}
+		return a.printJSON(ports)
+	case a.quiet:
+		for _, p := range ports {
+			fmt.Fprintln(a.stdout, p.Host)
+		}
+		return nil
+	}
+	rows := [][]string{{"PORT", "ANSWERS AT"}}
+	for _, p := range ports {
+		rows = append(rows, []string{strconv.Itoa(p.Box), p.Host})
+	}
+	return a.table(rows)
+}

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"agentbox/agentbox"
+)
+
+// printJSON prints a fact for programs.
+func (a *app) printJSON(v any) error {
+	enc := json.NewEncoder(a.stdout)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// printBox prints a box after something happened to it: its id under --quiet, all of it under --json, else a line.
+func (a *app) printBox(b agentbox.Box, what string) error {
+	switch {
+	case a.json:
+		return a.printJSON(b)
+	case a.quiet:
+		fmt.Fprintln(a.stdout, b.ID)
+	default:
+		fmt.Fprintf(a.stdout, "%s %s (%s)\n", b.Name, what, b.ID)
+	}
+	return nil
+}
+
+// table prints rows in columns.
+func (a *app) table(rows [][]string) error {
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(w, strings.Join(row, "\t"))
+	}
+	return w.Flush()
+}
+
+// oneLine keeps a message on its line, whatever it quotes.
+func oneLine(s string) string {
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+}
+
+func bytesText(n int64) string {
+	const unit = 1024
+	switch {
+	case n < unit:
+		return fmt.Sprintf("%d B", n)
+	case n < unit*unit:
+		return fmt.Sprintf("%d KiB", n/unit)
+	case n < unit*unit*unit:
+		return fmt.Sprintf("%d MiB", n/unit/unit)
+	}
+	return fmt.Sprintf("%.1f GiB", float64(n)/unit/unit/unit)
+}
+
+// tookText is a time a person compares at a glance.
+func tookText(d time.Duration) string {
+	if d < 10*time.Second {
+		return fmt.Sprintf("%.2f s", d.Seconds())
+	}
+	if d < time.Minute {
+		return fmt.Sprintf("%.0f s", d.Seconds())
+	}
+	return d.Round(time.Second).String()
+}
+
+// agoText is how long ago t was, in one unit.
+func agoText(t time.Time) string {
+	switch d := time.Since(t); {
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%.0f s", max(d.Seconds(), 0))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%.0f min", d.Minutes())
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%.0f h", d.Hours())
+	default:
+		return fmt.Sprintf("%.0f days", d.Hours()/24)
+	}
+}

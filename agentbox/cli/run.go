@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+)
+
+func (a *app) runCommand() *cli.Command {
+	req := api.UpRequest{Ephemeral: true}
+	var timeout time.Duration
+	var r run
+	return &cli.Command{
+		Name: "run", Category: catBox, Usage: "run one command in a fresh box that is gone afterwards", ArgsUsage: "-- CMD...",
+		Flags: append(append(machineFlags(&req), r.flags()...),
+			&cli.DurationFlag{Name: "timeout", Usage: "end the command after `TIME`, with exit code 124", Destination: &timeout},
+		),
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if r.argv = a.command; r.argv == nil {
+				r.argv = cmd.Args().Slice()
+			}
+			if len(r.argv) == 0 {
+				return agentbox.Errorf(agentbox.Invalid, "no command given").WithHint("agentbox run -- CMD...")
+			}
+			resp, err := a.up(ctx, req)
+			if err != nil {
+				return err
+			}
+			r.tty = r.tty || a.interactive()
+			return a.runOnce(ctx, resp, r, timeout)
+		},
+	}
+}
+
+// runOnce runs the command of a run and returns when the box is gone. The box goes when our hold on it does, whether we
+// let go of it here or are killed.
+func (a *app) runOnce(ctx context.Context, resp api.UpResponse, r run, timeout time.Duration) error {
+	held, letGo := context.WithCancel(context.WithoutCancel(ctx))
+	released := make(chan struct{})
+	go func() {
+		defer close(released)
+		a.hold(held, resp.Box.ID)
+	}()
+	err := a.runWithin(ctx, resp.Connection, r, timeout)
+	rmErr := a.remove(context.WithoutCancel(ctx), resp.Box.ID)
+	letGo()
+	<-released
+	if err == nil {
+		err = rmErr
+	}
+	return err
+}
+
+func (a *app) runWithin(ctx context.Context, c api.Connection, r run, timeout time.Duration) error {
+	if timeout <= 0 {
+		return a.runIn(ctx, c, r)
+	}
+	done := make(chan error, 1)
+	go func() { done <- a.runIn(ctx, c, r) }() // left behind after a timeout: the box goes from under it
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(timeout):
+		fmt.Fprintf(a.stderr, "agentbox: the command did not end within %s\n", timeout)
+		return exit(exitTimeout)
+	}
+}
+
+// hold keeps an ephemeral box for as long as ctx lives, across restarts of the daemon.
+func (a *app) hold(ctx context.Context, id agentbox.BoxID) {
+	for ctx.Err() == nil {
+		client, err := a.daemon(ctx)
+		if err == nil {
+			_, err = api.Call(ctx, client, api.Hold, api.BoxRef{Box: id.String()}, nil)
+			client.Close()
+		}
+		if err == nil || agentbox.CodeOf(err) == agentbox.NotFound {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// remove removes a box; that it is gone already is no error.
+func (a *app) remove(ctx context.Context, id agentbox.BoxID) error {
+	client, err := a.daemon(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	_, err = api.Call(ctx, client, api.Remove, api.RemoveRequest{BoxRef: api.BoxRef{Box: id.String()}, Force: true}, nil)
+	if e := new(agentbox.Error); errors.As(err, &e) && e.Code == agentbox.NotFound {
+		return nil
+	}
+	return err
+}

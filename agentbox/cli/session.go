@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/term"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/environment"
+)
+
+// dial opens an SSH connection into a box.
+func (a *app) dial(ctx context.Context, c api.Connection, user string) (*ssh.Client, error) {
+	key, err := os.ReadFile(c.Key)
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Unavailable, "box %s: %w", c.Name, err)
+	}
+	signer, err := ssh.ParsePrivateKey(key)
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Corrupt, "box %s: its key %s: %w", c.Name, c.Key, err)
+	}
+	hosts, err := os.ReadFile(c.KnownHosts)
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Unavailable, "box %s: %w", c.Name, err)
+	}
+	_, _, host, _, _, err := ssh.ParseKnownHosts(hosts)
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Corrupt, "box %s: its host key %s: %w", c.Name, c.KnownHosts, err)
+	}
+	conn, err := dialSocket(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if user == "" {
+		user = c.User
+	}
+	return environment.NewClient(ctx, conn, environment.Login{User: user, Key: signer, HostKey: host})
+}
+
+// dialSocket connects to the SSH server of a box.
+func dialSocket(ctx context.Context, c api.Connection) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", c.Socket)
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Unavailable, "box %s does not answer: %w", c.Name, err).WithHint("agentbox show %s", c.Name)
+	}
+	return conn, nil
+}
+
+// run is a command to run in a box with this program's standard streams.
+type run struct {
+	argv    []string // nil: the login shell
+	dir     string   // "" is the connection's
+	env     map[string]string
+	user    string
+	tty     bool
+	noStdin bool
+}
+
+// runIn runs a command in a box and ends with its status, as an exit error when that is not 0. Signals this program
+// gets go to the command.
+func (a *app) runIn(ctx context.Context, c api.Connection, r run) error {
+	// Interrupting the command is the command's affair from here on.
+	ctx = context.WithoutCancel(ctx)
+	client, err := a.dial(ctx, c, r.user)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
+	defer signal.Stop(signals)
+	cmd := environment.Command{Argv: r.argv, Env: r.env, Dir: r.dir, Stdin: a.stdin, Stdout: a.stdout, Stderr: a.stderr, Signals: signals}
+	if cmd.Dir == "" {
+		cmd.Dir = c.Dir
+	}
+	if r.noStdin {
+		cmd.Stdin = nil
+	}
+	if r.tty {
+		restore, err := a.terminal(&cmd)
+		if err != nil {
+			return err
+		}
+		defer restore()
+	}
+	status, err := environment.Exec(ctx, client, cmd)
+	if err != nil {
+		return err
+	}
+	if status.Code != 0 {
+		return exit(status.Code)
+	}
+	return nil
+}
+
+// terminal puts our terminal into raw mode and gives the command one of the same size.
+func (a *app) terminal(cmd *environment.Command) (restore func(), err error) {
+	fd := int(a.stdin.Fd())
+	width, height, err := term.GetSize(fd)
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Invalid, "standard input is not a terminal").WithHint("leave out --tty")
+	}
+	old, err := term.MakeRaw(fd)
+	if err != nil {
+		return nil, err
+	}
+	resized := make(chan os.Signal, 1)
+	signal.Notify(resized, syscall.SIGWINCH)
+	sizes := make(chan environment.Size)
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-resized:
+			}
+			if w, h, err := term.GetSize(fd); err == nil {
+				select {
+				case sizes <- environment.Size{Width: w, Height: h}:
+				case <-done:
+					return
+				}
+			}
+		}
+	}()
+	cmd.TTY = &environment.PTY{Term: os.Getenv("TERM"), Size: environment.Size{Width: width, Height: height}, Resize: sizes}
+	return func() {
+		signal.Stop(resized)
+		close(done)
+		_ = term.Restore(fd, old)
+	}, nil
+}
+
+// interactive tells whether a person sits at both ends.
+func (a *app) interactive() bool {
+	out, ok := a.stdout.(interface{ Fd() uintptr })
+	return ok && term.IsTerminal(int(a.stdin.Fd())) && term.IsTerminal(int(out.Fd()))
+}
+
+// connect makes a box run and says how to get in.
+func (a *app) connect(ctx context.Context, box string) (api.Connection, error) {
+	ref, err := a.ref(box)
+	if err != nil {
+		return api.Connection{}, err
+	}
+	return call(ctx, a, api.Connect, ref)
+}

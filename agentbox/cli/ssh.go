@@ -1,0 +1,229 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"al.essio.dev/pkg/shellescape"
+	"github.com/urfave/cli/v3"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/home"
+)
+
+// sshSuffix ends the names by which stock ssh knows boxes, so that they hide no host of the user's.
+const sshSuffix = ".agentbox"
+
+// proxyVerb is what stock ssh runs to reach a box.
+const proxyVerb = "ssh-proxy"
+
+func (a *app) sshCommand() *cli.Command {
+	return &cli.Command{
+		Name: "ssh", Category: catInside, Usage: "open a box with the ssh of this machine", ArgsUsage: "[BOX] [-- SSH ARGUMENTS]",
+		Description: "What stands behind -- goes to ssh: a command, or options as -L 8080:localhost:80.",
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			ssh, err := exec.LookPath("ssh")
+			if err != nil {
+				return agentbox.Errorf(agentbox.Missing, "there is no ssh on this machine").
+					WithHint("install it (apt-get install openssh-client), or use agentbox shell, which needs none")
+			}
+			c, err := a.connect(ctx, cmd.Args().First())
+			if err != nil {
+				return err
+			}
+			settings, err := a.sshSettings(c.Box, c.Name)
+			if err != nil {
+				return err
+			}
+			argv := []string{"ssh", "-F", "/dev/null"}
+			for _, s := range settings {
+				argv = append(argv, "-o", s[0]+"="+s[1])
+			}
+			argv = append(append(argv, c.Name+sshSuffix), cmd.Args().Tail()...)
+			if err := syscall.Exec(ssh, append(argv, a.command...), os.Environ()); err != nil {
+				return agentbox.Errorf(agentbox.Missing, "cannot run %s: %w", ssh, err)
+			}
+			return nil
+		},
+	}
+}
+
+// sshSettings is what ssh has to know to enter a box. Every path in it stays the same for as long as the box exists.
+func (a *app) sshSettings(id agentbox.BoxID, name string) ([][2]string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	names := a.home.Box(id)
+	proxy := shellescape.QuoteCommand([]string{self, proxyVerb, id.String()})
+	if os.Getenv(home.EnvDir) != "" {
+		proxy = shellescape.QuoteCommand([]string{"env", home.EnvDir + "=" + a.home.Dir}) + " " + proxy
+	}
+	return [][2]string{
+		{"HostName", name + sshSuffix},
+		{"User", sshUser},
+		{"ProxyCommand", strings.ReplaceAll(proxy, "%", "%%")},
+		{"IdentityFile", sshPath(names.Key())},
+		{"IdentitiesOnly", "yes"},
+		{"HostKeyAlias", hostKeyAlias},
+		{"UserKnownHostsFile", sshPath(names.KnownHosts())},
+		{"StrictHostKeyChecking", "yes"},
+		{"ForwardAgent", "no"},
+		{"LogLevel", "ERROR"},
+	}, nil
+}
+
+// sshUser stands for the box's user, whatever its name: every box takes a name that is not root for that.
+const sshUser = "agentbox"
+
+// hostKeyAlias is the name under which a supervisor writes its box's host key.
+const hostKeyAlias = "agentbox"
+
+// sshPath writes a file name the way ssh's configuration wants it.
+func sshPath(path string) string { return `"` + strings.ReplaceAll(path, "%", "%%") + `"` }
+
+func (a *app) sshConfigCommand() *cli.Command {
+	var install bool
+	return &cli.Command{
+		Name: "ssh-config", Category: catInside, Usage: "print the configuration with which ssh, sftp, rsync and editors enter boxes", ArgsUsage: "[BOX...]",
+		Description: "Without BOX it covers every box of this machine; each is a host called NAME" + sshSuffix + ".\n" +
+			"With --install, ~/.ssh/config includes it from now on; run it again after new boxes.",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "install", Usage: "make ~/.ssh/config include it", Destination: &install}},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			boxes, err := a.sshBoxes(ctx, cmd.Args().Slice())
+			if err != nil {
+				return err
+			}
+			var b strings.Builder
+			for _, box := range boxes {
+				settings, err := a.sshSettings(box.ID, box.Name)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(&b, "Host %s%s %s%s\n", box.Name, sshSuffix, box.ID, sshSuffix)
+				for _, s := range settings {
+					fmt.Fprintf(&b, "  %s %s\n", s[0], s[1])
+				}
+			}
+			if install {
+				return a.installSSH(b.String())
+			}
+			_, err = io.WriteString(a.stdout, b.String())
+			return err
+		},
+	}
+}
+
+// sshBoxes are the boxes that a configuration is asked for.
+func (a *app) sshBoxes(ctx context.Context, args []string) ([]agentbox.Box, error) {
+	if len(args) == 0 {
+		return call(ctx, a, api.ListBoxes, api.ListRequest{})
+	}
+	var boxes []agentbox.Box
+	for _, arg := range args {
+		ref, err := a.ref(arg)
+		if err != nil {
+			return nil, err
+		}
+		b, err := call(ctx, a, api.ShowBox, ref)
+		if err != nil {
+			return nil, err
+		}
+		boxes = append(boxes, b)
+	}
+	return boxes, nil
+}
+
+// installSSH writes the configuration into the home of agentbox and one line into the user's own, at the top: what ssh
+// reads first is what counts.
+func (a *app) installSSH(config string) error {
+	ours := filepath.Join(a.home.Dir, "ssh_config")
+	if err := replaceFile(ours, []byte(config)); err != nil {
+		return err
+	}
+	user, err := os.UserHomeDir()
+	if err != nil {
+		return agentbox.Errorf(agentbox.Missing, "no home directory: %w", err)
+	}
+	theirs := filepath.Join(user, ".ssh", "config")
+	if real, err := filepath.EvalSymlinks(theirs); err == nil {
+		theirs = real
+	}
+	include := "Include " + sshPath(ours) + "\n"
+	before, err := os.ReadFile(theirs)
+	if err != nil && !os.IsNotExist(err) {
+		return agentbox.Errorf(agentbox.Missing, "cannot read %s: %w", theirs, err)
+	}
+	if strings.Contains("\n"+string(before), "\n"+include) {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(theirs), 0o700); err != nil {
+		return agentbox.Errorf(agentbox.Missing, "cannot make %s: %w", filepath.Dir(theirs), err)
+	}
+	return replaceFile(theirs, append([]byte(include), before...))
+}
+
+// replaceFile writes a private file that is there as a whole, or as it was.
+func replaceFile(path string, b []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp-*")
+	if err != nil {
+		return agentbox.Errorf(agentbox.Missing, "cannot write %s: %w", path, err)
+	}
+	_, err = f.Write(b)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return agentbox.Errorf(agentbox.Missing, "cannot write %s: %w", path, err)
+	}
+	return nil
+}
+
+func (a *app) sshProxyCommand() *cli.Command {
+	return &cli.Command{
+		Name: proxyVerb, Hidden: true, Usage: "connect standard input and output to the SSH server of a box", ArgsUsage: "BOX",
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			c, err := a.connect(ctx, strings.TrimSuffix(cmd.Args().First(), sshSuffix))
+			if err != nil {
+				return err
+			}
+			conn, err := dialSocket(ctx, c)
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			defer context.AfterFunc(ctx, func() { conn.Close() })()
+			return splice(conn, a.stdin, a.stdout)
+		},
+	}
+}
+
+// splice joins a connection and a pair of streams until the connection's end. A read from in cannot be interrupted, so
+// it is left to the end of the program.
+func splice(conn net.Conn, in io.Reader, out io.Writer) error {
+	go func() {
+		io.Copy(conn, in)
+		if c, ok := conn.(*net.UnixConn); ok {
+			c.CloseWrite()
+		}
+	}()
+	if _, err := io.Copy(out, conn); err != nil {
+		return agentbox.Errorf(agentbox.Unavailable, "the connection to the box was lost: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+)
+
+// machineFlags are the flags of the verbs that make boxes.
+func machineFlags(req *api.UpRequest) []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "image", Usage: "use `IMAGE` instead of the configured one: apt:SUITE or an OCI reference", Destination: &req.Image},
+		&cli.StringFlag{Name: "isolation", Usage: "`KIND` of machine: auto, microvm", Destination: (*string)(&req.Isolation)},
+		&cli.IntFlag{Name: "cpus", Usage: "`N` virtual CPUs", Destination: &req.CPUs},
+		&cli.StringFlag{Name: "memory", Usage: "`SIZE` of the memory, as 2GiB", Destination: &req.Memory},
+		&cli.BoolFlag{Name: "cold", Usage: "boot the machine instead of restoring a template", Destination: &req.Cold},
+	}
+}
+
+func (a *app) upCommand() *cli.Command {
+	var req api.UpRequest
+	var detach bool
+	var r run
+	return &cli.Command{
+		Name: "up", Category: catBox, Usage: "create or reattach the box of this repository and branch", ArgsUsage: "[-- CMD...]",
+		Description: "Runs CMD in the box or, on a terminal, opens a shell. The same directory and branch find the same box again.",
+		Flags: append(append(machineFlags(&req), r.flags()...),
+			&cli.StringFlag{Name: "name", Usage: "call the box `NAME`", Destination: &req.Name},
+			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "make the box and run nothing in it", Destination: &detach},
+		),
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if cmd.Args().Present() {
+				return agentbox.Errorf(agentbox.Invalid, "up takes no argument %q", cmd.Args().First()).WithHint("put the command behind --: agentbox up -- %s", cmd.Args().First())
+			}
+			resp, err := a.up(ctx, req)
+			if err != nil {
+				return err
+			}
+			return a.afterUp(ctx, resp, r, detach)
+		},
+	}
+}
+
+// up makes a box of the current directory.
+func (a *app) up(ctx context.Context, req api.UpRequest) (api.UpResponse, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return api.UpResponse{}, agentbox.Errorf(agentbox.Invalid, "the current directory is gone: %w", err).WithHint("cd somewhere else")
+	}
+	req.Directory = dir
+	start := time.Now()
+	resp, err := call(ctx, a, api.Up, req)
+	if err == nil && resp.Created && !a.quiet {
+		fmt.Fprintf(a.stderr, "box %s (%s) ready in %s\n", resp.Box.Name, resp.Box.ID, tookText(time.Since(start)))
+	}
+	return resp, err
+}
+
+func (a *app) afterUp(ctx context.Context, resp api.UpResponse, r run, detach bool) error {
+	r.argv = a.command
+	shell := r.argv == nil && a.interactive()
+	switch {
+	case a.json:
+		if err := a.printJSON(resp.Box); err != nil || len(r.argv) == 0 {
+			return err
+		}
+	case detach || len(r.argv) == 0 && !shell:
+		if a.quiet || !a.interactive() {
+			fmt.Fprintln(a.stdout, resp.Box.ID)
+		}
+		return nil
+	}
+	r.tty = r.tty || a.interactive()
+	return a.runIn(ctx, resp.Connection, r)
+}

@@ -1,0 +1,42 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"runtime"
+
+	"github.com/urfave/cli/v3"
+)
+
+// version is set by the Makefile.
+var version = "dev"
+
+// buildID tells builds apart, also unversioned ones: the daemon must be of the client's build.
+func buildID() string {
+	path, err := os.Executable()
+	if err != nil {
+		return version
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return version
+	}
+	h := fnv.New32a()
+	fmt.Fprint(h, info.Size(), info.ModTime().UnixNano())
+	return fmt.Sprintf("%s+%08x", version, h.Sum32())
+}
+
+func (a *app) versionCommand() *cli.Command {
+	return &cli.Command{
+		Name: "version", Category: catHost, Usage: "print the version",
+		Action: func(context.Context, *cli.Command) error {
+			if a.json {
+				return a.printJSON(map[string]string{"version": version, "build": buildID(), "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
+			}
+			fmt.Fprintf(a.stdout, "agentbox %s (%s, %s/%s)\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return nil
+		},
+	}
+}

@@ -1,0 +1,161 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/drivers"
+	"agentbox/agentbox/home"
+	"agentbox/agentbox/host"
+	"agentbox/vmm"
+	"agentbox/vmm/image"
+)
+
+// Config is what a daemon needs.
+type Config struct {
+	Home    home.Home
+	Version string // the build that serves
+	Pool    int    // machines kept ready per template; -1 sizes it by this machine
+	Log     *slog.Logger
+}
+
+// ErrRunning means that another daemon serves this home.
+var ErrRunning = errors.New("a daemon already serves this home")
+
+// daemon is one running daemon.
+type daemon struct {
+	cfg     Config
+	started time.Time
+	boxes   *host.Manager
+	stop    context.CancelFunc
+}
+
+// Run serves until ctx ends or a client asks it to stop. Boxes go on without it.
+func Run(ctx context.Context, cfg Config) error {
+	if err := cfg.Home.Create(); err != nil {
+		return err
+	}
+	lock, err := acquire(cfg.Home.Lock())
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	manager, err := newManager(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	d := &daemon{cfg: cfg, started: time.Now(), boxes: manager, stop: stop}
+	return errors.Join(d.serve(ctx), manager.Close())
+}
+
+func newManager(ctx context.Context, cfg Config) (*host.Manager, error) {
+	images, err := image.Open(ctx, cfg.Home.Images())
+	if err != nil {
+		return nil, err
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return host.New(host.Config{
+		Home: cfg.Home, Binary: binary, Images: images, Pool: cfg.Pool, Log: cfg.Log,
+		Driver: remember(func(kind agentbox.Isolation) (vmm.Driver, error) { return drivers.Open(kind, cfg.Home, cfg.Log) }),
+		Kernel: func(ctx context.Context, override string, progress agentbox.Progress) (string, error) {
+			return drivers.Kernel(ctx, cfg.Home, override, progress, cfg.Log)
+		},
+	})
+}
+
+// remember opens each driver once: they keep what they have found out.
+func remember(open func(agentbox.Isolation) (vmm.Driver, error)) func(agentbox.Isolation) (vmm.Driver, error) {
+	var mu sync.Mutex
+	opened := map[agentbox.Isolation]vmm.Driver{}
+	return func(kind agentbox.Isolation) (vmm.Driver, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if d, ok := opened[kind]; ok {
+			return d, nil
+		}
+		d, err := open(kind)
+		if err == nil {
+			opened[kind] = d
+		}
+		return d, err
+	}
+}
+
+// acquire takes the lock that makes this the only daemon of the home.
+func acquire(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%w: %s is held", ErrRunning, path)
+	}
+	return f, nil
+}
+
+func (d *daemon) serve(ctx context.Context) error {
+	l, err := listen(d.cfg.Home.Socket())
+	if err != nil {
+		return err
+	}
+	// Requests end with the daemon, so that those that wait do not keep it.
+	server := &http.Server{Handler: d.handler(), BaseContext: func(net.Listener) context.Context { return ctx }}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+		// Operations under way finish what can be finished quickly; the rest is undone by the next daemon.
+		grace, cancel := context.WithTimeout(context.Background(), shutdownGrace)
+		defer cancel()
+		err = server.Shutdown(grace)
+		<-served
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+const shutdownGrace = 3 * time.Second
+
+// listen binds the socket. Its old file is free to go: we hold the lock.
+func listen(path string) (net.Listener, error) {
+	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Missing, "cannot listen on %s: %w", path, err)
+	}
+	return l, os.Chmod(path, 0o600)
+}
+
+func (d *daemon) status(context.Context, api.None, agentbox.Progress) (api.DaemonStatus, error) {
+	boxes, pool := d.boxes.Count()
+	return api.DaemonStatus{
+		Version: d.cfg.Version, PID: os.Getpid(), Started: d.started, Home: d.cfg.Home.Dir, Boxes: boxes, Pool: pool,
+	}, nil
+}
+
+// shutdown answers first and stops then.
+func (d *daemon) shutdown(context.Context, api.None, agentbox.Progress) (api.None, error) {
+	time.AfterFunc(10*time.Millisecond, d.stop)
+	return api.None{}, nil
+}

@@ -1,0 +1,37 @@
+package daemon
+
+import (
+	"net/http"
+
+	"agentbox/agentbox/api"
+)
+
+// handler is the whole API of the daemon.
+func (d *daemon) handler() http.Handler {
+	mux, boxes := http.NewServeMux(), d.boxes
+	api.Handle(mux, api.Status, d.status)
+	api.Handle(mux, api.Shutdown, d.shutdown)
+	api.Handle(mux, api.Doctor, boxes.Doctor)
+	api.Handle(mux, api.Prune, boxes.Prune)
+
+	api.Handle(mux, api.Up, boxes.Up)
+	api.Handle(mux, api.Hold, boxes.Hold)
+	api.Handle(mux, api.ListBoxes, boxes.List)
+	api.Handle(mux, api.ShowBox, boxes.Show)
+	api.Handle(mux, api.Connect, boxes.Connect)
+	api.Handle(mux, api.Pause, boxes.Pause)
+	api.Handle(mux, api.Resume, boxes.Resume)
+	api.Handle(mux, api.Fork, boxes.Fork)
+	api.Handle(mux, api.Checkpoint, boxes.Checkpoint)
+	api.Handle(mux, api.Rollback, boxes.Rollback)
+	api.Handle(mux, api.Reset, boxes.Reset)
+	api.Handle(mux, api.Remove, boxes.Remove)
+	api.Handle(mux, api.OpenPort, boxes.OpenPort)
+	api.Handle(mux, api.ClosePort, boxes.ClosePort)
+
+	api.Handle(mux, api.BuildImage, boxes.BuildImage)
+	api.Handle(mux, api.PullImage, boxes.PullImage)
+	api.Handle(mux, api.ListImages, boxes.ListImages)
+	api.Handle(mux, api.RemoveImage, boxes.RemoveImage)
+	return mux
+}

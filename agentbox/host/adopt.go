@@ -1,0 +1,117 @@
+package host
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+)
+
+// adoptAll takes up every box an earlier daemon left: running ones go on, half-made and half-removed ones are removed,
+// machines of the pool too.
+func (m *Manager) adoptAll() error {
+	entries, err := os.ReadDir(m.home.Boxes())
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		path := filepath.Join(m.home.Boxes(), e.Name())
+		if strings.HasSuffix(e.Name(), ".removed") {
+			if err := os.RemoveAll(path); err != nil {
+				m.log.Error("cannot finish removing a box", "directory", path, "error", err)
+			}
+			continue
+		}
+		id, err := agentbox.ParseBoxID(e.Name())
+		if err != nil {
+			m.log.Warn("not a box, left alone", "path", path)
+			continue
+		}
+		if err := m.adoptBox(id); err != nil {
+			m.log.Error("cannot take up a box", "box", id, "error", err)
+		}
+	}
+	return m.dropOrphanRuns()
+}
+
+func (m *Manager) adoptBox(id agentbox.BoxID) error {
+	names := m.home.Box(id)
+	rec, err := readRecord(names.Record())
+	if errors.Is(err, os.ErrNotExist) {
+		// Nothing was announced yet, so nothing is lost.
+		return errors.Join(killHolder(names.Lock()), os.RemoveAll(names.Dir), os.RemoveAll(names.Run))
+	}
+	if err != nil {
+		return err
+	}
+	b := &box{rec: rec}
+	s, err := m.adopt(names)
+	if err != nil {
+		return err
+	}
+	m.put(b)
+	if rec.Phase != phaseReady {
+		b.sup = s
+		return m.remove(b)
+	}
+	if s != nil && m.orphaned(rec, s) {
+		if err := m.stop(s, names, stopGrace); err != nil {
+			return err
+		}
+		s = nil
+	}
+	if s != nil {
+		m.follow(b, s)
+	}
+	return m.settle(b)
+}
+
+// orphaned tells whether a supervisor runs a machine that never became this box: the daemon went away between starting
+// it and giving it the workspace.
+func (m *Manager) orphaned(rec record, s *supervised) bool {
+	st, err := api.Call(m.ctx, s.client, api.SupervisorStatusE, api.None{}, nil)
+	return err != nil || !st.Attached || st.Life != rec.Life
+}
+
+// settle removes what half-done operations on a ready box left.
+func (m *Manager) settle(b *box) error {
+	rec := b.record()
+	names := rec.names(m.home)
+	if b.live() != nil {
+		// It runs: whatever was saved before is out of date.
+		return errors.Join(m.dropSaved(rec), m.sweep(rec))
+	}
+	if _, err := os.Stat(names.Resuming()); err == nil {
+		// A resume was cut short, and the machine may have run on the disks since: its memory fits them no more.
+		if err := os.RemoveAll(names.Resuming()); err != nil {
+			return err
+		}
+		b.set(func(b *box) { b.rec.Box.Note = "its machine was lost while it was resumed; the workspace is intact" })
+	}
+	return m.sweep(rec)
+}
+
+// dropOrphanRuns removes the socket directories of boxes that no longer exist.
+func (m *Manager) dropOrphanRuns() error {
+	entries, err := os.ReadDir(m.home.Run())
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		id, err := agentbox.ParseBoxID(e.Name())
+		if err != nil {
+			continue
+		}
+		m.mu.Lock()
+		_, known := m.boxes[id]
+		m.mu.Unlock()
+		if names := m.home.Box(id); !known {
+			errs = append(errs, killHolder(names.Lock()), os.RemoveAll(names.Run))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,233 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/config"
+	"agentbox/agentbox/workspace"
+	"agentbox/vmm"
+)
+
+// plan is what a new box is made from.
+type plan struct {
+	req  api.UpRequest
+	repo workspace.Repo
+	cfg  *config.Config
+	key  string
+}
+
+const (
+	leaseTime      = 12 * time.Hour   // renewed by every use
+	ephemeralLease = 2 * time.Minute  // renewed while the box is held
+	ephemeralGrace = 30 * time.Second // for a holder to come back after the daemon restarted
+)
+
+// create makes a box. On failure nothing of it is left.
+func (m *Manager) create(ctx context.Context, p plan, progress agentbox.Progress) (*box, error) {
+	base, err := m.prepare(ctx, p, progress)
+	if err != nil {
+		return nil, err
+	}
+	b, err := m.leaseOrNew(base, p)
+	if err != nil {
+		return nil, err
+	}
+	b.op.Lock()
+	defer b.op.Unlock()
+	if err := m.build(ctx, b, p, base, progress); err != nil {
+		return nil, errors.Join(noSpace(err), m.erase(b))
+	}
+	return b, nil
+}
+
+// base is what a box stands on: all of it exists before the box does.
+type base struct {
+	rec      record
+	template *openTemplate // nil for a cold boot
+}
+
+// prepare finds or makes the image, the kernel and the template.
+func (m *Manager) prepare(ctx context.Context, p plan, progress agentbox.Progress) (base, error) {
+	img, err := m.ensureImage(ctx, p.repo.Root, p.cfg, progress)
+	if err != nil {
+		return base{}, err
+	}
+	choice, err := m.choose(ctx, p.cfg.Isolation, progress)
+	if err != nil {
+		return base{}, err
+	}
+	kernel, err := m.kernel(ctx, p.cfg.Kernel, progress)
+	if err != nil {
+		return base{}, err
+	}
+	rec := record{
+		Phase: phaseNew, Key: p.key, Ephemeral: p.req.Ephemeral, Cold: p.req.Cold, Life: 1, Workspace: 1,
+		ImageFile: img.Path, Kernel: kernel, User: userOr(p.cfg.User), Attach: attachmentOf(p.cfg),
+		Box: agentbox.Box{
+			Isolation: choice.kind, Accel: choice.facts.Accel, Reason: choice.reason,
+			Directory: p.repo.Root, Branch: p.repo.Branch, Commit: p.repo.Commit, Lifetime: p.cfg.Lifetime,
+			Image: img.Digest, ImageName: img.Name, CPUs: p.cfg.CPUs, Memory: p.cfg.Memory, Disk: p.cfg.Disk,
+		},
+	}
+	out := base{rec: rec}
+	if p.req.Cold {
+		return out, nil
+	}
+	out.template, err = m.templates.open(ctx, rec, progress)
+	if err != nil {
+		return base{}, err
+	}
+	out.rec.Box.Template = out.template.key
+	return out, nil
+}
+
+// defaultUser is who commands run as in an image that agentbox made.
+const defaultUser = "agent"
+
+func userOr(user string) string {
+	if user == "" {
+		return defaultUser
+	}
+	return user
+}
+
+func attachmentOf(cfg *config.Config) attachment {
+	a := attachment{Env: cfg.Env}
+	for _, s := range cfg.Services {
+		a.Services = append(a.Services, api.ServiceSpec(s))
+	}
+	for _, p := range cfg.Ports {
+		a.Ports = append(a.Ports, p.Box)
+	}
+	return a
+}
+
+// leaseOrNew takes a machine of the pool for the new box, or makes a box without one.
+func (m *Manager) leaseOrNew(base base, p plan) (*box, error) {
+	var b *box
+	if base.template != nil {
+		b = m.pool.take(base.template.key)
+	}
+	id := agentbox.NewBoxID()
+	if b == nil {
+		b = &box{}
+	} else {
+		id = b.record().Box.ID
+	}
+	name := p.req.Name
+	if name == "" {
+		name = m.freeName(filepath.Base(p.repo.Root), p.repo.Branch)
+	} else if m.nameTaken(name) {
+		return nil, agentbox.Errorf(agentbox.Exists, "the name %s is taken", name).WithHint("agentbox ls shows who has it")
+	}
+	rec := base.rec
+	rec.Box.ID, rec.Box.Name, rec.Box.Created = id, name, time.Now().UTC()
+	rec.Box.Lease = newLease(rec)
+	b.set(func(b *box) { b.rec = rec })
+	if err := m.makeDirs(rec); err != nil {
+		return nil, noSpace(err)
+	}
+	if err := writeRecord(m.home, rec); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(rec.names(m.home).Dir))
+	}
+	m.put(b)
+	return b, nil
+}
+
+func (m *Manager) makeDirs(rec record) error {
+	names := rec.names(m.home)
+	return errors.Join(os.MkdirAll(names.Dir, 0o700), os.MkdirAll(rec.lifeDir(m.home), 0o700), os.MkdirAll(names.Run, 0o700))
+}
+
+func newLease(rec record) agentbox.Lease {
+	d := leaseTime
+	if rec.Ephemeral {
+		d = ephemeralLease
+	}
+	return agentbox.Lease{Owner: owner(), Expires: time.Now().Add(d).UTC().Truncate(time.Second)}
+}
+
+// build makes the workspace and starts the machine at the same time, and puts the one into the other.
+func (m *Manager) build(ctx context.Context, b *box, p plan, base base, progress agentbox.Progress) error {
+	rec := b.record()
+	driver, err := m.driver(rec.Box.Isolation)
+	if err != nil {
+		return err
+	}
+	// The machine opens the empty workspace, and does not look at it before it is attached.
+	if b.live() == nil {
+		if err := driver.NewWorkspace(ctx, rec.workspacePath(m.home), "", rec.Box.Disk); err != nil {
+			return err
+		}
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return m.fillWorkspace(gctx, driver, rec, p.repo, progress) })
+	g.Go(func() error {
+		if b.live() != nil {
+			return nil
+		}
+		return m.startMachine(gctx, b, base.template, "", progress)
+	})
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if err := m.attach(ctx, b, progress); err != nil {
+		return err
+	}
+	return m.makeReady(ctx, b, p)
+}
+
+func (m *Manager) fillWorkspace(ctx context.Context, driver vmm.Driver, rec record, repo workspace.Repo, progress agentbox.Progress) error {
+	end := progress.Begin("workspace", repo.Root)
+	tree := filepath.Join(rec.names(m.home).Dir, "staging")
+	defer os.RemoveAll(tree)
+	stats, err := workspace.Stage(ctx, repo, tree, workspace.Options{Link: true})
+	if err != nil {
+		return err
+	}
+	if err := driver.NewWorkspace(ctx, rec.workspacePath(m.home), tree, rec.Box.Disk); err != nil {
+		return err
+	}
+	for _, note := range stats.Notes {
+		progress.Say(note)
+	}
+	end(fmt.Sprintf("%d files, %s", stats.Files, branchOf(repo)))
+	return nil
+}
+
+func branchOf(repo workspace.Repo) string {
+	switch {
+	case repo.Commit == "":
+		return repo.Branch + " without a commit"
+	case repo.Detached:
+		return repo.Commit[:12]
+	}
+	return repo.Branch + " at " + repo.Commit[:12]
+}
+
+// makeReady is the point from which the box exists.
+func (m *Manager) makeReady(ctx context.Context, b *box, p plan) error {
+	rec := b.record()
+	if !rec.Ephemeral {
+		if err := m.addRemote(ctx, p.repo, rec); err != nil {
+			return err
+		}
+		rec.Remote = rec.Box.Name
+	}
+	rec.Phase = phaseReady
+	if err := writeRecord(m.home, rec); err != nil {
+		return err
+	}
+	b.set(func(b *box) { b.rec = rec })
+	m.pool.heat(rec)
+	return nil
+}

@@ -1,0 +1,136 @@
+package host
+
+import (
+	"context"
+	"path/filepath"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/config"
+	"agentbox/agentbox/workspace"
+	"agentbox/vmm/image"
+)
+
+// ensureImage finds or makes the image a configuration asks for, pinned in agentbox.lock beside it.
+func (m *Manager) ensureImage(ctx context.Context, root string, cfg *config.Config, progress agentbox.Progress) (image.Image, error) {
+	end := progress.Begin("image", cfg.Image)
+	img, err := m.pinned(ctx, lockPath(root, cfg), recipeOf(cfg), false, progress)
+	if err != nil {
+		return image.Image{}, noSpace(err)
+	}
+	end(img.Digest.Short())
+	return img, nil
+}
+
+func recipeOf(cfg *config.Config) image.Recipe {
+	r := image.Recipe{Source: cfg.Image, Packages: cfg.Packages}
+	if cfg.Path == "" && len(r.Packages) == 0 {
+		r.Packages = image.DefaultPackages
+	}
+	for _, i := range cfg.Include {
+		r.Include = append(r.Include, image.Include(i))
+	}
+	return r
+}
+
+// lockPath is where a configuration's images are pinned; "" for one that nobody wrote down, whose repository should not
+// find a new file of ours.
+func lockPath(root string, cfg *config.Config) string {
+	if cfg.Path == "" {
+		return ""
+	}
+	return filepath.Join(root, image.LockFile)
+}
+
+// pinned gives the image that the lock file pins, or makes it and pins it. With update it is made anew.
+func (m *Manager) pinned(ctx context.Context, lockPath string, r image.Recipe, update bool, progress agentbox.Progress) (image.Image, error) {
+	if lockPath == "" {
+		return m.images.Ensure(ctx, r, agentbox.Digest{}, relay(progress))
+	}
+	lock, err := image.LoadLock(lockPath)
+	if err != nil {
+		return image.Image{}, err
+	}
+	r, pin := lock.Pin(r)
+	var img image.Image
+	if update {
+		img, err = m.images.Rebuild(ctx, r, relay(progress))
+	} else {
+		img, err = m.images.Ensure(ctx, r, pin, relay(progress))
+	}
+	if err != nil || !lock.Set(r, img) {
+		return img, err
+	}
+	return img, lock.Save(lockPath)
+}
+
+func relay(progress agentbox.Progress) image.Progress {
+	return func(e image.Event) {
+		if progress != nil {
+			progress(agentbox.Event{Step: "image", Detail: e.Step + " " + e.Detail, Done: e.Done, Total: e.Total})
+		}
+	}
+}
+
+// BuildImage makes the image of a directory's configuration; with Update it replaces the pin.
+func (m *Manager) BuildImage(ctx context.Context, req api.ImageBuildRequest, progress agentbox.Progress) (api.Image, error) {
+	cfg, err := config.Load(ctx, req.Directory)
+	if err != nil {
+		return api.Image{}, err
+	}
+	root := req.Directory
+	if repo, err := workspace.Describe(ctx, req.Directory); err == nil {
+		root = repo.Root
+	}
+	img, err := m.pinned(ctx, lockPath(root, cfg), recipeOf(cfg), req.Update, progress)
+	if err != nil {
+		return api.Image{}, noSpace(err)
+	}
+	return m.imageOf(img), nil
+}
+
+// PullImage makes an image from a source, without a repository and without a pin.
+func (m *Manager) PullImage(ctx context.Context, req api.ImagePullRequest, progress agentbox.Progress) (api.Image, error) {
+	img, err := m.images.Ensure(ctx, image.Recipe{Source: req.Source}, agentbox.Digest{}, relay(progress))
+	if err != nil {
+		return api.Image{}, noSpace(err)
+	}
+	return m.imageOf(img), nil
+}
+
+func (m *Manager) imageOf(img image.Image) api.Image {
+	out := api.Image{Digest: img.Digest, Name: img.Name, Source: img.Source, Size: img.Size, Created: img.Created}
+	for _, b := range m.all() {
+		if rec := b.record(); rec.Box.Image == img.Digest && rec.Phase == phaseReady {
+			out.UsedBy = append(out.UsedBy, rec.Box.Name)
+		}
+	}
+	return out
+}
+
+// ListImages lists the images present here.
+func (m *Manager) ListImages(context.Context, api.None, agentbox.Progress) ([]api.Image, error) {
+	list, err := m.images.List()
+	if err != nil {
+		return nil, err
+	}
+	out := []api.Image{}
+	for _, img := range list {
+		out = append(out, m.imageOf(img))
+	}
+	return out, nil
+}
+
+// RemoveImage removes an image no box needs.
+func (m *Manager) RemoveImage(ctx context.Context, req api.ImageRef, _ agentbox.Progress) (api.Image, error) {
+	img, err := m.images.Get(req.Image)
+	if err != nil && agentbox.CodeOf(err) != agentbox.Corrupt {
+		return api.Image{}, err
+	}
+	out := m.imageOf(img)
+	if len(out.UsedBy) > 0 {
+		return out, agentbox.Errorf(agentbox.Conflict, "image %s is used by %s", img.Digest.Short(), out.UsedBy[0]).
+			WithHint("agentbox rm %s first", out.UsedBy[0])
+	}
+	return out, m.images.Remove(ctx, img.Digest)
+}

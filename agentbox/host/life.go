@@ -1,0 +1,233 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/user"
+	"path/filepath"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/supervisor"
+	"agentbox/vmm"
+)
+
+// startMachine begins the box's present life: from a template, from a saved state relative to it, or cold without either.
+// It returns when the guest answers.
+func (m *Manager) startMachine(ctx context.Context, b *box, template *openTemplate, saved string, progress agentbox.Progress) error {
+	rec := b.record()
+	step := "restore"
+	if template == nil {
+		step = "boot"
+	}
+	end := progress.Begin(step, string(rec.Box.Isolation))
+	cfg := supervisor.Config{
+		Box: rec.Box.ID, Home: m.home.Dir, Isolation: rec.Box.Isolation, Life: rec.Life, Hostname: hostname(rec),
+		Spec: rec.spec(m.home), Template: template != nil, Saved: saved, Lease: rec.Box.Lease.Expires,
+	}
+	var t vmm.Template
+	if template != nil {
+		t = template.Template
+	}
+	s, err := m.spawn(cfg, t)
+	if err != nil {
+		return err
+	}
+	_, err = api.Call(ctx, s.client, api.SupervisorStart, api.None{}, nil)
+	if err != nil {
+		return errors.Join(m.whyGone(rec, err), m.stop(s, rec.names(m.home), 0))
+	}
+	m.follow(b, s)
+	end(rec.Box.Accel)
+	return nil
+}
+
+func hostname(rec record) string {
+	if rec.Box.Name != "" {
+		return rec.Box.Name
+	}
+	return "agentbox"
+}
+
+// whyGone replaces "no answer" by what the supervisor left as its reason.
+func (m *Manager) whyGone(rec record, err error) error {
+	if agentbox.CodeOf(err) != agentbox.Unavailable {
+		return err
+	}
+	if exit, ok, _ := supervisor.TakeExit(rec.names(m.home).Dir); ok {
+		return agentbox.Errorf(agentbox.Unavailable, "box %s: %s", rec.Box.ID, exit.Reason).WithHint("see %s", rec.names(m.home).Log())
+	}
+	return err
+}
+
+// follow makes s the box's machine, and forgets it when it ends.
+func (m *Manager) follow(b *box, s *supervised) {
+	b.set(func(b *box) { b.sup = s })
+	m.running.Go(func() {
+		select {
+		case <-s.gone:
+		case <-m.ctx.Done():
+			return
+		}
+		m.machineGone(b, s)
+	})
+}
+
+// machineGone records why a machine ended that nobody asked to end.
+func (m *Manager) machineGone(b *box, s *supervised) {
+	s.client.Close()
+	rec := b.record()
+	exit, ok, err := supervisor.TakeExit(rec.names(m.home).Dir)
+	if err != nil {
+		m.log.Warn("cannot read why a supervisor ended", "box", rec.Box.ID, "error", err)
+	}
+	b.set(func(b *box) {
+		if b.sup == s {
+			b.sup = nil
+		}
+		switch {
+		case !ok:
+			b.rec.Box.Note = "its supervisor was killed; the workspace is intact"
+		case exit.Reason != "paused" && exit.Reason != "stopped":
+			b.rec.Box.Note = exit.Reason + "; the workspace is intact"
+		}
+	})
+	m.log.Info("machine ended", "box", rec.Box.ID, "reason", exit.Reason, "known", ok)
+}
+
+// attach gives a fresh machine everything the box is configured with.
+func (m *Manager) attach(ctx context.Context, b *box, progress agentbox.Progress) error {
+	rec, s := b.record(), b.live()
+	if s == nil {
+		return m.whyGone(rec, agentbox.Errorf(agentbox.Unavailable, "box %s: its machine ended as it started", rec.Box.ID))
+	}
+	end := progress.Begin("attach", "workspace, services, ports")
+	_, err := api.Call(ctx, s.client, api.SupervisorAttach, api.AttachRequest{
+		Workspace: true, Hostname: hostname(rec), User: rec.User, Env: rec.Attach.Env, Services: rec.Attach.Services,
+		Ports: rec.Attach.Ports, Lease: rec.Box.Lease.Expires,
+	}, nil)
+	if err != nil {
+		return m.whyGone(rec, err)
+	}
+	end("")
+	return nil
+}
+
+// wake makes sure that a box runs, whatever state it is in, and renews its lease.
+func (m *Manager) wake(ctx context.Context, b *box, progress agentbox.Progress) error {
+	b.op.Lock()
+	defer b.op.Unlock()
+	switch m.state(b) {
+	case agentbox.Running:
+		return m.renew(ctx, b)
+	case agentbox.Paused:
+		return m.resume(ctx, b, progress)
+	}
+	if b.record().Phase != phaseReady {
+		return agentbox.Errorf(agentbox.NotFound, "box %s was removed", b.record().Box.ID)
+	}
+	if note := b.record().Box.Note; note != "" {
+		progress.Say("box " + b.record().Box.Name + ": " + note)
+	}
+	return m.newLife(ctx, b, progress)
+}
+
+// newLife starts a fresh machine on the box's workspace. The runtime of the last one is dropped.
+func (m *Manager) newLife(ctx context.Context, b *box, progress agentbox.Progress) error {
+	old := b.record()
+	rec := old
+	rec.Life++
+	rec.Box.Lease, rec.Box.Note = newLease(rec), ""
+	var template *openTemplate
+	if !rec.Cold {
+		var err error
+		if template, err = m.templates.open(ctx, rec, progress); err != nil {
+			return err
+		}
+		rec.Box.Template = template.key
+	}
+	if err := m.commitLife(b, rec); err != nil {
+		return err
+	}
+	if err := m.startMachine(ctx, b, template, "", progress); err != nil {
+		return noSpace(err)
+	}
+	if err := m.attach(ctx, b, progress); err != nil {
+		return errors.Join(err, m.stop(b.live(), rec.names(m.home), 0))
+	}
+	return m.sweep(rec)
+}
+
+// commitLife makes the directory of a new life and the record that names it.
+func (m *Manager) commitLife(b *box, rec record) error {
+	if err := m.makeDirs(rec); err != nil {
+		return noSpace(err)
+	}
+	if err := writeRecord(m.home, rec); err != nil {
+		return err
+	}
+	b.set(func(b *box) { b.rec = rec })
+	return nil
+}
+
+// sweep removes what belongs to earlier lives of a box.
+func (m *Manager) sweep(rec record) error {
+	dir := rec.names(m.home).Dir
+	keep := map[string]bool{filepath.Base(rec.lifeDir(m.home)): true, filepath.Base(rec.workspacePath(m.home)): true}
+	var errs []error
+	for _, pattern := range []string{"life-*", "workspace-*", "staging", ".tmp-*"} {
+		found, err := filepath.Glob(filepath.Join(dir, pattern))
+		errs = append(errs, err)
+		for _, path := range found {
+			if !keep[filepath.Base(path)] {
+				errs = append(errs, os.RemoveAll(path))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// state is derived from facts.
+func (m *Manager) state(b *box) agentbox.State {
+	rec := b.record()
+	if b.live() != nil {
+		return agentbox.Running
+	}
+	if _, err := os.Stat(rec.names(m.home).Saved()); err == nil {
+		return agentbox.Paused
+	}
+	return agentbox.Stopped
+}
+
+// renew moves the end of the lease on; the supervisor enforces it.
+func (m *Manager) renew(ctx context.Context, b *box) error {
+	rec := b.record()
+	lease := newLease(rec)
+	// Within a minute of the last renewal there is nothing to do: exec should cost no fsync.
+	if lease.Expires.Sub(rec.Box.Lease.Expires) < time.Minute && !rec.Ephemeral {
+		return nil
+	}
+	s := b.live()
+	if s == nil {
+		return nil
+	}
+	if _, err := api.Call(ctx, s.client, api.SupervisorLease, api.LeaseRequest{Expires: lease.Expires}, nil); err != nil {
+		return err
+	}
+	rec.Box.Lease = lease
+	b.set(func(b *box) { b.rec.Box.Lease = lease })
+	return writeRecord(m.home, rec)
+}
+
+func owner() string {
+	name := "unknown"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if h, err := os.Hostname(); err == nil {
+		name += "@" + h
+	}
+	return name
+}

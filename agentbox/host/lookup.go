@@ -1,0 +1,138 @@
+package host
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"sort"
+	"strings"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/config"
+	"agentbox/agentbox/workspace"
+)
+
+// boxKey says which directory and branch finds a box again, by the lifetime its workspace has.
+func boxKey(lifetime agentbox.Lifetime, repo workspace.Repo) string {
+	parts := []string{string(lifetime)}
+	switch lifetime {
+	case agentbox.LifetimeDeveloper:
+	case agentbox.LifetimeProject:
+		parts = append(parts, repo.Root)
+	default:
+		parts = append(parts, repo.Root, repo.Branch)
+	}
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return hex.EncodeToString(sum[:])
+}
+
+// find resolves a reference to a box. Only boxes that are ready exist for users.
+func (m *Manager) find(ctx context.Context, ref api.BoxRef) (*box, error) {
+	if ref.Box == "" {
+		return m.findByDirectory(ctx, ref.Directory)
+	}
+	var byPrefix, byName []*box
+	for _, b := range m.all() {
+		rec := b.record()
+		switch id := rec.Box.ID.String(); {
+		case rec.Phase != phaseReady:
+		case id == ref.Box:
+			return b, nil
+		case rec.Box.Name == ref.Box:
+			byName = append(byName, b)
+		case len(ref.Box) >= 2 && strings.HasPrefix(id, ref.Box):
+			byPrefix = append(byPrefix, b)
+		}
+	}
+	if len(byName) == 1 {
+		return byName[0], nil
+	}
+	switch len(byPrefix) {
+	case 1:
+		return byPrefix[0], nil
+	case 0:
+		return nil, agentbox.Errorf(agentbox.NotFound, "no box %q here", ref.Box).WithHint("agentbox ls shows the boxes of this machine")
+	}
+	return nil, agentbox.Errorf(agentbox.Conflict, "%q is the beginning of %d box ids: %s", ref.Box, len(byPrefix), ids(byPrefix)).
+		WithHint("give more digits, or the name")
+}
+
+func ids(boxes []*box) string {
+	var out []string
+	for _, b := range boxes {
+		out = append(out, b.record().Box.ID.String())
+	}
+	sort.Strings(out)
+	return strings.Join(out, ", ")
+}
+
+func (m *Manager) findByDirectory(ctx context.Context, dir string) (*box, error) {
+	if dir == "" {
+		return nil, agentbox.Errorf(agentbox.Invalid, "no box named and no directory given")
+	}
+	repo, err := workspace.Describe(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := config.Load(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	if b := m.byKey(boxKey(cfg.Lifetime, repo)); b != nil {
+		return b, nil
+	}
+	return nil, agentbox.Errorf(agentbox.NotFound, "%s has no box for branch %s", repo.Root, repo.Branch).WithHint("agentbox up makes one")
+}
+
+func (m *Manager) byKey(key string) *box {
+	for _, b := range m.all() {
+		if rec := b.record(); rec.Phase == phaseReady && rec.Key == key {
+			return b
+		}
+	}
+	return nil
+}
+
+var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
+
+// checkName refuses names that could be taken for something else: an option, a path, an id.
+func checkName(name string) error {
+	if !validName.MatchString(name) {
+		return agentbox.Errorf(agentbox.Invalid, "%q cannot name a box", name).
+			WithHint("use lower-case letters, digits, dots, dashes and underscores, 63 at most, beginning with a letter or digit")
+	}
+	if _, err := agentbox.ParseBoxID(name); err == nil {
+		return agentbox.Errorf(agentbox.Invalid, "%q looks like a box id", name).WithHint("choose another name")
+	}
+	return nil
+}
+
+var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
+
+// freeName makes a name from what the box is about, and a number if others have it.
+func (m *Manager) freeName(parts ...string) string {
+	base := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(strings.Join(parts, "-")), "-"), "-")
+	if len(base) > 40 {
+		base = strings.Trim(base[:40], "-")
+	}
+	if checkName(base) != nil {
+		base = "box"
+	}
+	name := base
+	for n := 2; m.nameTaken(name); n++ {
+		name = fmt.Sprintf("%s-%d", base, n)
+	}
+	return name
+}
+
+func (m *Manager) nameTaken(name string) bool {
+	for _, b := range m.all() {
+		if b.record().Box.Name == name {
+			return true
+		}
+	}
+	return false
+}

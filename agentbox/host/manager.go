@@ -1,0 +1,167 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/home"
+	"agentbox/vmm"
+	"agentbox/vmm/image"
+)
+
+// Config is what a Manager needs.
+type Config struct {
+	Home   home.Home
+	Binary string // this program's file, for supervisors and git remotes
+	Images *image.Store
+	// Driver opens the driver of a kind; the Manager remembers what it gave.
+	Driver func(agentbox.Isolation) (vmm.Driver, error)
+	// Kernel finds or fetches the kernel that override asks for ("" for the default).
+	Kernel func(ctx context.Context, override string, progress agentbox.Progress) (dir string, err error)
+	Pool   int // machines kept ready per template; -1 sizes it by this machine
+	Log    *slog.Logger
+}
+
+// Manager keeps the boxes of one home. One process at a time may have one for a home; the daemon's lock sees to it.
+type Manager struct {
+	home   home.Home
+	binary string
+	images *image.Store
+	driver func(agentbox.Isolation) (vmm.Driver, error)
+	kernel func(context.Context, string, agentbox.Progress) (string, error)
+	log    *slog.Logger
+
+	started time.Time
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	running sync.WaitGroup // goroutines of the Manager
+
+	templates *templates
+	pool      *pool
+
+	mu      sync.Mutex
+	boxes   map[agentbox.BoxID]*box
+	keys    map[string]*sync.Mutex // one up at a time for each key
+	holders map[agentbox.BoxID]int // clients that hold an ephemeral box
+}
+
+// box is one box in memory. op orders operations on it; mu guards the fields and is never held across a wait.
+type box struct {
+	op sync.Mutex
+
+	mu   sync.Mutex
+	rec  record
+	sup  *supervised // nil without a machine
+	busy string      // what is being done to it, for ls
+}
+
+func (b *box) record() record {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.rec
+}
+
+func (b *box) live() *supervised {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.sup
+}
+
+func (b *box) set(f func(b *box)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f(b)
+}
+
+// New makes a Manager and takes up what an earlier one left: running boxes are adopted, half-done work is finished or
+// undone.
+func New(cfg Config) (*Manager, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	m := &Manager{
+		home: cfg.Home, binary: cfg.Binary, images: cfg.Images, driver: cfg.Driver, kernel: cfg.Kernel, log: cfg.Log,
+		ctx: ctx, cancel: cancel, started: time.Now(),
+		boxes: map[agentbox.BoxID]*box{}, keys: map[string]*sync.Mutex{}, holders: map[agentbox.BoxID]int{},
+	}
+	m.templates = newTemplates(m)
+	m.pool = newPool(m, cfg.Pool)
+	if err := errors.Join(m.templates.cleanup(), m.adoptAll()); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	m.running.Go(m.janitor)
+	m.running.Go(m.pool.run)
+	return m, nil
+}
+
+// Close stops the Manager and none of the boxes. The pool's machines go: nobody has a lease on them.
+func (m *Manager) Close() error {
+	m.cancel()
+	m.pool.drain()
+	m.templates.close()
+	m.forgetSupervisors()
+	m.running.Wait()
+	return nil
+}
+
+// forgetSupervisors lets go of processes that outlive us.
+func (m *Manager) forgetSupervisors() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, b := range m.boxes {
+		if s := b.live(); s != nil {
+			s.client.Close()
+		}
+	}
+}
+
+const janitorEvery = 5 * time.Second
+
+// janitor removes ephemeral boxes nobody holds and retries removals that failed.
+func (m *Manager) janitor() {
+	tick := time.NewTicker(janitorEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-m.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, b := range m.all() {
+			rec := b.record()
+			if rec.Phase == phaseRemoving || rec.Ephemeral && rec.Phase == phaseReady && !m.held(b, ephemeralGrace) {
+				if err := m.remove(b); err != nil {
+					m.log.Error("cannot remove a box", "box", rec.Box.ID, "error", err)
+				}
+			}
+		}
+	}
+}
+
+func (m *Manager) all() []*box {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make([]*box, 0, len(m.boxes))
+	for _, b := range m.boxes {
+		out = append(out, b)
+	}
+	return out
+}
+
+func (m *Manager) put(b *box) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.boxes[b.rec.Box.ID] = b
+}
+
+// keyLock orders the ups of one key, so that two at once get the same box.
+func (m *Manager) keyLock(key string) *sync.Mutex {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.keys[key] == nil {
+		m.keys[key] = &sync.Mutex{}
+	}
+	return m.keys[key]
+}

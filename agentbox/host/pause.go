@@ -1,0 +1,118 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+)
+
+// Pause saves a box's machine to disk and ends it: nothing of it stays in memory.
+func (m *Manager) Pause(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (agentbox.Box, error) {
+	return m.operate(ctx, ref, func(b *box) error {
+		rec := b.record()
+		if m.state(b) == agentbox.Paused {
+			return nil
+		}
+		s := b.live()
+		if s == nil {
+			return notRunning(rec)
+		}
+		end := progress.Begin("pause", rec.Box.Name)
+		if _, err := api.Call(ctx, s.client, api.SupervisorPause, api.SaveRequest{Dir: rec.names(m.home).Saved()}, nil); err != nil {
+			return noSpace(err)
+		}
+		<-s.gone
+		b.set(func(b *box) {
+			if b.sup == s {
+				b.sup = nil
+			}
+		})
+		end("")
+		return nil
+	})
+}
+
+func notRunning(rec record) error {
+	return agentbox.Errorf(agentbox.Conflict, "box %s is not running", rec.Box.Name).WithHint("agentbox resume %s starts it", rec.Box.Name)
+}
+
+// Resume makes a paused box go on where it was.
+func (m *Manager) Resume(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (agentbox.Box, error) {
+	b, err := m.find(ctx, ref)
+	if err != nil {
+		return agentbox.Box{}, err
+	}
+	if err := m.wake(ctx, b, progress); err != nil {
+		return agentbox.Box{}, err
+	}
+	return m.describe(ctx, b, false)
+}
+
+// operate runs f with the box to itself and describes the box afterwards.
+func (m *Manager) operate(ctx context.Context, ref api.BoxRef, f func(b *box) error) (agentbox.Box, error) {
+	b, err := m.find(ctx, ref)
+	if err != nil {
+		return agentbox.Box{}, err
+	}
+	b.op.Lock()
+	defer b.op.Unlock()
+	if rec := b.record(); rec.Phase != phaseReady {
+		return agentbox.Box{}, agentbox.Errorf(agentbox.NotFound, "box %s was removed", rec.Box.ID)
+	}
+	if err := f(b); err != nil {
+		return agentbox.Box{}, err
+	}
+	return m.describe(ctx, b, false)
+}
+
+// resume restores the saved machine. The caller has the box to itself.
+//
+// The saved state fits the disks only until the machine runs again, so it is renamed first. A crash before the machine
+// runs puts it back, see recoverResume; a crash after leaves a box without a machine and with its workspace.
+func (m *Manager) resume(ctx context.Context, b *box, progress agentbox.Progress) error {
+	rec := b.record()
+	names := rec.names(m.home)
+	template, err := m.templates.openKey(ctx, rec, rec.Box.Template)
+	if err != nil {
+		return m.unusable(b, err)
+	}
+	rec.Box.Lease, rec.Box.Note = newLease(rec), ""
+	if err := m.commitLife(b, rec); err != nil {
+		return err
+	}
+	if err := os.Rename(names.Saved(), names.Resuming()); err != nil {
+		return err
+	}
+	if err := m.startMachine(ctx, b, template, names.Resuming(), progress); err != nil {
+		back := os.Rename(names.Resuming(), names.Saved())
+		if agentbox.CodeOf(err) == agentbox.Corrupt {
+			return m.unusable(b, errors.Join(err, back))
+		}
+		return errors.Join(noSpace(err), back)
+	}
+	return errors.Join(os.RemoveAll(names.Resuming()), m.reopenPorts(ctx, b))
+}
+
+// unusable tells how to go on without a saved machine that cannot be restored.
+func (m *Manager) unusable(b *box, err error) error {
+	e := agentbox.AsError(err)
+	return agentbox.Errorf(agentbox.Corrupt, "box %s cannot be resumed: %w", b.record().Box.Name, e).
+		WithHint("agentbox reset %s drops the saved machine and keeps the workspace", b.record().Box.Name)
+}
+
+// reopenPorts forwards again what the configuration forwards: forwarded ports end with the supervisor.
+func (m *Manager) reopenPorts(ctx context.Context, b *box) error {
+	s := b.live()
+	if s == nil {
+		return nil
+	}
+	for _, port := range b.record().Attach.Ports {
+		if _, err := api.Call(ctx, s.client, api.SupervisorOpen, api.PortRequest{Port: port}, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,209 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/procfs"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+)
+
+// pool keeps machines restored, greeted and stopped ahead of need: a few for each template somebody used since the daemon
+// started. A machine of the pool is leased once and never comes back.
+type pool struct {
+	m     *Manager
+	want  int // machines per template
+	wake  chan struct{}
+	mu    sync.Mutex
+	hot   map[string]record // template key -> what a machine of it is made from
+	ready map[string][]*box
+	gone  bool
+}
+
+func newPool(m *Manager, want int) *pool {
+	if want < 0 {
+		want = poolSize()
+	}
+	return &pool{m: m, want: want, wake: make(chan struct{}, 1), hot: map[string]record{}, ready: map[string][]*box{}}
+}
+
+const (
+	poolMinCPUs   = 4       // below this, restoring ahead of need slows down what is needed now
+	poolMinMemory = 8 << 30 // bytes available, below which nothing is kept
+	poolPerMemory = 8 << 30 // bytes available for each machine kept
+	poolMax       = 4
+)
+
+// poolSize is the pool's size on this machine.
+func poolSize() int {
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return 0
+	}
+	mem, err := proc.Meminfo()
+	if err != nil || mem.MemAvailableBytes == nil || numCPU() < poolMinCPUs || *mem.MemAvailableBytes < poolMinMemory {
+		return 0
+	}
+	return min(poolMax, int(*mem.MemAvailableBytes/poolPerMemory))
+}
+
+// take leases a machine of the template if one is ready, and has the pool filled up again.
+func (p *pool) take(key string) *box {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.ready[key]) > 0 {
+		b := p.ready[key][0]
+		p.ready[key] = p.ready[key][1:]
+		if b.live() != nil {
+			p.nudge()
+			return b
+		}
+	}
+	return nil
+}
+
+// heat tells the pool that boxes like rec are wanted here.
+func (p *pool) heat(rec record) {
+	if p.want == 0 || rec.Box.Template == "" {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hot[rec.Box.Template] = rec
+	p.nudge()
+}
+
+func (p *pool) nudge() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run fills the pool until the Manager closes.
+func (p *pool) run() {
+	for {
+		select {
+		case <-p.m.ctx.Done():
+			return
+		case <-p.wake:
+		}
+		for rec, ok := p.next(); ok && p.m.ctx.Err() == nil; rec, ok = p.next() {
+			if err := p.add(rec); err != nil {
+				p.m.log.Error("cannot fill the pool", "template", short(rec.Box.Template), "error", err)
+				break
+			}
+		}
+	}
+}
+
+// next is a template that has too few machines.
+func (p *pool) next() (record, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, rec := range p.hot {
+		if len(p.ready[key]) < p.want && !p.gone {
+			return rec, true
+		}
+	}
+	return record{}, false
+}
+
+// add restores one machine, greets its guest and stops its CPUs. It has an empty workspace open, which is filled when a box
+// needs it.
+func (p *pool) add(like record) error {
+	m := p.m
+	rec := like
+	rec.Phase, rec.Key, rec.Remote, rec.Life, rec.Workspace = phasePool, "", "", 1, 1
+	rec.Box = agentbox.Box{
+		ID: agentbox.NewBoxID(), Isolation: like.Box.Isolation, Accel: like.Box.Accel, Image: like.Box.Image, Template: like.Box.Template,
+		CPUs: like.Box.CPUs, Memory: like.Box.Memory, Disk: like.Box.Disk, Created: time.Now().UTC(),
+	}
+	b := &box{rec: rec}
+	b.op.Lock()
+	defer b.op.Unlock()
+	if err := m.commitLife(b, rec); err != nil {
+		return err
+	}
+	m.put(b)
+	if err := p.start(b); err != nil {
+		return errors.Join(err, m.erase(b))
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gone {
+		return m.erase(b)
+	}
+	p.ready[rec.Box.Template] = append(p.ready[rec.Box.Template], b)
+	return nil
+}
+
+func (p *pool) start(b *box) error {
+	m, rec := p.m, b.record()
+	ctx, cancel := context.WithTimeout(m.ctx, bootTimeout)
+	defer cancel()
+	template, err := m.templates.openKey(ctx, rec, rec.Box.Template)
+	if err != nil {
+		return err
+	}
+	driver, err := m.driver(rec.Box.Isolation)
+	if err != nil {
+		return err
+	}
+	if err := driver.NewWorkspace(ctx, rec.workspacePath(m.home), "", rec.Box.Disk); err != nil {
+		return err
+	}
+	if err := m.startMachine(ctx, b, template, "", nil); err != nil {
+		return err
+	}
+	_, err = api.Call(ctx, b.live().client, api.SupervisorHold, api.None{}, nil)
+	return err
+}
+
+func (p *pool) size() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := 0
+	for _, list := range p.ready {
+		n += len(list)
+	}
+	return n
+}
+
+// drain ends every machine of the pool; none is added afterwards.
+func (p *pool) drain() {
+	p.mu.Lock()
+	p.gone = true
+	ready := p.ready
+	p.ready = map[string][]*box{}
+	p.mu.Unlock()
+	for _, list := range ready {
+		for _, b := range list {
+			if err := p.m.remove(b); err != nil {
+				p.m.log.Error("cannot drain the pool", "box", b.record().Box.ID, "error", err)
+			}
+		}
+	}
+}
+
+// poolEnv sets the pool's size for tests and benchmarks.
+const poolEnv = "AGENTBOX_POOL"
+
+// PoolFromEnv is the size $AGENTBOX_POOL asks for, or -1.
+func PoolFromEnv() (int, error) {
+	s := os.Getenv(poolEnv)
+	if s == "" {
+		return -1, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 || n > 64 {
+		return 0, agentbox.Errorf(agentbox.Invalid, "%s=%q is not a number of machines (0 to 64)", poolEnv, s)
+	}
+	return n, nil
+}

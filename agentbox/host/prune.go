@@ -1,0 +1,117 @@
+package host
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/workspace"
+)
+
+// Prune removes what nothing needs: templates no box refers to, images neither a box nor a recent build needs, kernels
+// without a template, and boxes whose directory is gone and which hold no machine.
+func (m *Manager) Prune(ctx context.Context, req api.PruneRequest, _ agentbox.Progress) (api.PruneResponse, error) {
+	var out api.PruneResponse
+	for _, find := range []func(context.Context) ([]prunable, error){m.prunableBoxes, m.prunableTemplates, m.prunableImages} {
+		items, err := find(ctx)
+		if err != nil {
+			return out, err
+		}
+		for _, item := range items {
+			if !req.DryRun {
+				if err := item.remove(); err != nil {
+					return out, err
+				}
+			}
+			out.Items = append(out.Items, item.PruneItem)
+		}
+	}
+	return out, nil
+}
+
+type prunable struct {
+	api.PruneItem
+	remove func() error
+}
+
+func (m *Manager) prunableBoxes(ctx context.Context) ([]prunable, error) {
+	var out []prunable
+	for _, b := range m.all() {
+		rec := b.record()
+		if rec.Phase != phaseReady || m.state(b) == agentbox.Running {
+			continue
+		}
+		why := ""
+		switch {
+		case directoryGone(rec):
+			why = "its directory is gone"
+		case rec.Box.Lifetime == agentbox.LifetimeBranch && branchGone(ctx, rec):
+			why = "its branch " + rec.Box.Branch + " is gone"
+		default:
+			continue
+		}
+		out = append(out, prunable{
+			PruneItem: api.PruneItem{Kind: "box", Name: rec.Box.Name, Bytes: diskUsage(rec.names(m.home).Dir), Why: why},
+			remove:    func() error { return m.remove(b) },
+		})
+	}
+	return out, nil
+}
+
+func branchGone(ctx context.Context, rec record) bool {
+	repo, err := workspace.Describe(ctx, rec.Box.Directory)
+	if err != nil || rec.Box.Commit == "" || repo.Branch == rec.Box.Branch {
+		return false
+	}
+	exists, err := workspace.HasBranch(ctx, repo, rec.Box.Branch)
+	return err == nil && !exists
+}
+
+func (m *Manager) prunableTemplates(context.Context) ([]prunable, error) {
+	used := map[string]bool{}
+	for _, b := range m.all() {
+		used[b.record().Box.Template] = true
+	}
+	entries, err := os.ReadDir(m.home.Templates())
+	if err != nil {
+		return nil, err
+	}
+	var out []prunable
+	for _, e := range entries {
+		if key := e.Name(); key[0] != '.' && !used[key] {
+			out = append(out, prunable{
+				PruneItem: api.PruneItem{Kind: "template", Name: short(key), Bytes: diskUsage(m.home.Template(key)), Why: "no box is made from it"},
+				remove:    func() error { return m.templates.discard(key) },
+			})
+		}
+	}
+	return out, nil
+}
+
+// imageAge is how long an image without a box is kept: removing a box should not cost the next one its image.
+const imageAge = 7 * 24 * time.Hour
+
+func (m *Manager) prunableImages(ctx context.Context) ([]prunable, error) {
+	list, err := m.images.List()
+	if err != nil {
+		return nil, err
+	}
+	base := map[agentbox.Digest]bool{}
+	for _, img := range list {
+		base[img.Base] = true
+	}
+	var out []prunable
+	for _, img := range list {
+		if base[img.Digest] || len(m.imageOf(img).UsedBy) > 0 || time.Since(img.Created) < imageAge {
+			continue
+		}
+		out = append(out, prunable{
+			PruneItem: api.PruneItem{Kind: "image", Name: img.Name, Bytes: diskUsage(filepath.Dir(img.Path)), Why: "no box uses it, and it is a week old"},
+			remove:    func() error { return m.images.Remove(ctx, img.Digest) },
+		})
+	}
+	return out, nil
+}

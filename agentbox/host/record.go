@@ -1,0 +1,112 @@
+package host
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/home"
+	"agentbox/vmm"
+)
+
+// phase is how far a box has come. Only boxes in phase ready are shown; the others are finished off at the next start.
+type phase string
+
+const (
+	phaseNew      phase = "new"      // being made; nothing of it is worth keeping
+	phasePool     phase = "pool"     // a machine restored ahead of need, leased to nobody
+	phaseReady    phase = "ready"    //
+	phaseRemoving phase = "removing" // being removed; whatever is left goes
+)
+
+const recordVersion = 1
+
+// record is what a box should be. It is written as a whole, before the facts it announces and after the facts it claims.
+type record struct {
+	Version   int          `json:"version"`
+	Box       agentbox.Box `json:"box"` // State, Services, Ports and Usage are filled in when asked, never stored
+	Phase     phase        `json:"phase"`
+	Key       string       `json:"key"`       // which directory and branch finds this box again
+	Ephemeral bool         `json:"ephemeral"` // removed when its holder goes
+	Cold      bool         `json:"cold,omitempty"`
+	Life      int          `json:"life"`      // number of the present machine's directory
+	Workspace int          `json:"workspace"` // number of the present workspace
+	ImageFile string       `json:"image_file"`
+	Kernel    string       `json:"kernel"`
+	Remote    string       `json:"remote,omitempty"` // git remote in Box.Directory
+	User      string       `json:"user"`
+	Attach    attachment   `json:"attach"`
+}
+
+// attachment is what a fresh machine is given to become this box.
+type attachment struct {
+	Env      map[string]string `json:"env,omitempty"`
+	Services []api.ServiceSpec `json:"services,omitempty"`
+	Ports    []int             `json:"ports,omitempty"`
+}
+
+func (r record) names(h home.Home) home.Box { return h.Box(r.Box.ID) }
+
+func (r record) lifeDir(h home.Home) string {
+	return filepath.Join(r.names(h).Dir, "life-"+strconv.Itoa(r.Life))
+}
+
+func (r record) workspacePath(h home.Home) string {
+	return filepath.Join(r.names(h).Dir, "workspace-"+strconv.Itoa(r.Workspace))
+}
+
+// spec is the machine of the box's present life.
+func (r record) spec(h home.Home) vmm.Spec {
+	return vmm.Spec{
+		Name: r.Box.ID.String(), Dir: r.lifeDir(h), Image: r.ImageFile, Kernel: r.Kernel, Workspace: r.workspacePath(h),
+		CPUs: r.Box.CPUs, Memory: r.Box.Memory, Disk: r.Box.Disk,
+	}
+}
+
+func readRecord(path string) (record, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return record{}, err
+	}
+	var r record
+	if err := json.Unmarshal(b, &r); err != nil {
+		return record{}, agentbox.Errorf(agentbox.Corrupt, "%s is not a box record: %w", path, err)
+	}
+	if r.Version != recordVersion {
+		return record{}, fmt.Errorf("%s was written by another version of agentbox (format %d, this one reads %d)", path, r.Version, recordVersion)
+	}
+	return r, nil
+}
+
+func writeRecord(h home.Home, r record) error {
+	r.Version = recordVersion
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeFile(r.names(h).Record(), b)
+}
+
+// writeFile replaces a file as a whole: after a crash it holds the old bytes or the new ones.
+func writeFile(path string, b []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
+	if err != nil {
+		return noSpace(err)
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(b)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return noSpace(err)
+	}
+	return os.Rename(f.Name(), path)
+}

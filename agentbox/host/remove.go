@@ -1,0 +1,109 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+)
+
+// Remove removes a box: machine, runtime, checkpoints and workspace.
+func (m *Manager) Remove(ctx context.Context, req api.RemoveRequest, _ agentbox.Progress) (agentbox.Box, error) {
+	b, err := m.find(ctx, req.BoxRef)
+	if err != nil {
+		return agentbox.Box{}, err
+	}
+	shown, err := m.describe(ctx, b, false)
+	if err != nil {
+		return agentbox.Box{}, err
+	}
+	return shown, m.remove(b)
+}
+
+func (m *Manager) remove(b *box) error {
+	b.op.Lock()
+	defer b.op.Unlock()
+	return m.erase(b)
+}
+
+// erase takes everything of a box away. The record goes last but for its directory, and says from the start that the box
+// is being removed, so that the next daemon finishes what this one could not.
+func (m *Manager) erase(b *box) error {
+	rec := b.record()
+	rec.Phase = phaseRemoving
+	b.set(func(b *box) { b.rec = rec })
+	names := rec.names(m.home)
+	if err := writeRecord(m.home, rec); err != nil && !errors.Is(err, os.ErrNotExist) && agentbox.CodeOf(err) != agentbox.NoSpace {
+		return err
+	}
+	if err := m.stop(b.live(), names, 0); err != nil {
+		return err
+	}
+	b.set(func(b *box) { b.sup = nil })
+	m.removeRemote(rec)
+	// Renamed first, the box is gone at once even when deleting takes long or is cut short.
+	doomed := names.Dir + ".removed"
+	err := os.Rename(names.Dir, doomed)
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	if err := errors.Join(err, os.RemoveAll(doomed), os.RemoveAll(names.Run)); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.boxes, rec.Box.ID)
+	delete(m.holders, rec.Box.ID)
+	return nil
+}
+
+// dropSaved removes the saved machine of a paused box.
+func (m *Manager) dropSaved(rec record) error {
+	names := rec.names(m.home)
+	return errors.Join(os.RemoveAll(names.Saved()), os.RemoveAll(names.Resuming()))
+}
+
+// Hold keeps an ephemeral box until the client hangs up; then the box goes.
+func (m *Manager) Hold(ctx context.Context, ref api.BoxRef, _ agentbox.Progress) (api.None, error) {
+	b, err := m.find(ctx, ref)
+	if err != nil {
+		return api.None{}, err
+	}
+	id := b.record().Box.ID
+	m.countHolder(id, +1)
+	tick := time.NewTicker(ephemeralLease / 4)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if err := m.renew(ctx, b); err != nil {
+				m.log.Warn("cannot renew a lease", "box", id, "error", err)
+			}
+			continue
+		case <-m.ctx.Done(): // the daemon goes; the client will hold on to the next one
+			return api.None{}, agentbox.Errorf(agentbox.Unavailable, "the daemon is stopping")
+		case <-ctx.Done():
+		}
+		if m.countHolder(id, -1) > 0 || !b.record().Ephemeral {
+			return api.None{}, nil
+		}
+		return api.None{}, m.remove(b)
+	}
+}
+
+func (m *Manager) countHolder(id agentbox.BoxID, by int) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.holders[id] += by
+	return m.holders[id]
+}
+
+// held tells whether an ephemeral box has a holder, or was made or adopted less than grace ago.
+func (m *Manager) held(b *box, grace time.Duration) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.holders[b.rec.Box.ID] > 0 || time.Since(m.started) < grace || time.Since(b.record().Box.Created) < grace
+}

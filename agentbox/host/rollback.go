@@ -1,0 +1,103 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+)
+
+// Rollback takes a box back to a checkpoint: memory, processes, runtime and workspace. What came after is lost.
+func (m *Manager) Rollback(ctx context.Context, req api.RollbackRequest, progress agentbox.Progress) (agentbox.Box, error) {
+	return m.operate(ctx, req.BoxRef, func(b *box) error {
+		c, err := chooseCheckpoint(b.record(), req.Checkpoint)
+		if err != nil {
+			return err
+		}
+		return m.rollback(ctx, b, c, progress)
+	})
+}
+
+func chooseCheckpoint(rec record, ref string) (agentbox.Checkpoint, error) {
+	all := rec.Box.Checkpoint
+	if len(all) == 0 {
+		return agentbox.Checkpoint{}, agentbox.Errorf(agentbox.NotFound, "box %s has no checkpoint", rec.Box.Name).
+			WithHint("agentbox checkpoint %s makes one", rec.Box.Name)
+	}
+	if ref == "" {
+		return all[len(all)-1], nil
+	}
+	var found []agentbox.Checkpoint
+	for _, c := range all {
+		if c.ID == ref || c.Name == ref {
+			return c, nil
+		}
+		if strings.HasPrefix(c.ID, ref) {
+			found = append(found, c)
+		}
+	}
+	if len(found) != 1 {
+		return agentbox.Checkpoint{}, agentbox.Errorf(agentbox.NotFound, "box %s has no checkpoint %q", rec.Box.Name, ref).
+			WithHint("agentbox show %s lists them", rec.Box.Name)
+	}
+	return found[0], nil
+}
+
+// rollback restores the checkpoint beside what is there, and only then lets go of that: whenever it is cut short, the box
+// still has the workspace it had.
+func (m *Manager) rollback(ctx context.Context, b *box, c agentbox.Checkpoint, progress agentbox.Progress) error {
+	before := b.record()
+	template, err := m.templates.openKey(ctx, before, before.Box.Template)
+	if err != nil {
+		return err
+	}
+	if err := m.endMachine(b); err != nil {
+		return err
+	}
+	rec := before
+	rec.Life, rec.Workspace = rec.Life+1, rec.Workspace+1
+	rec.Box.Lease, rec.Box.Note = newLease(rec), ""
+	if err := m.makeDirs(rec); err != nil {
+		return noSpace(err)
+	}
+	b.set(func(b *box) { b.rec = rec })
+	dir := filepath.Join(rec.names(m.home).Checkpoints(), c.ID)
+	if err := m.startMachine(ctx, b, template, dir, progress); err != nil {
+		b.set(func(b *box) { b.rec = before })
+		return errors.Join(noSpace(err), m.sweep(before))
+	}
+	if err := writeRecord(m.home, rec); err != nil {
+		return err
+	}
+	return errors.Join(m.dropSaved(rec), m.sweep(rec), m.reopenPorts(ctx, b))
+}
+
+// Reset drops the runtime of a box, all of it, and starts from the template on the same workspace.
+func (m *Manager) Reset(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (agentbox.Box, error) {
+	return m.operate(ctx, ref, func(b *box) error {
+		if err := m.endMachine(b); err != nil {
+			return err
+		}
+		if err := m.dropSaved(b.record()); err != nil {
+			return err
+		}
+		return m.newLife(ctx, b, progress)
+	})
+}
+
+// endMachine ends the box's machine if it has one, its workspace synced.
+func (m *Manager) endMachine(b *box) error {
+	s := b.live()
+	if err := m.stop(s, b.record().names(m.home), stopGrace); err != nil {
+		return err
+	}
+	b.set(func(b *box) {
+		if b.sup == s {
+			b.sup = nil
+		}
+	})
+	return nil
+}

@@ -1,0 +1,155 @@
+package host
+
+import (
+	"context"
+	"io/fs"
+	"path/filepath"
+	"sort"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/procfs"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+)
+
+// List describes every box, newest last.
+func (m *Manager) List(ctx context.Context, req api.ListRequest, _ agentbox.Progress) ([]agentbox.Box, error) {
+	out := []agentbox.Box{}
+	for _, b := range m.all() {
+		if b.record().Phase != phaseReady {
+			continue
+		}
+		shown, err := m.describe(ctx, b, req.Usage)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, shown)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Created.Before(out[j].Created) })
+	return out, nil
+}
+
+// Show describes one box with what it costs.
+func (m *Manager) Show(ctx context.Context, ref api.BoxRef, _ agentbox.Progress) (agentbox.Box, error) {
+	b, err := m.find(ctx, ref)
+	if err != nil {
+		return agentbox.Box{}, err
+	}
+	return m.describe(ctx, b, true)
+}
+
+// askTimeout bounds what a list of boxes waits for one that does not answer.
+const askTimeout = 2 * time.Second
+
+// describe is the box as it is now. A supervisor that does not answer costs the details and not the list.
+func (m *Manager) describe(ctx context.Context, b *box, usage bool) (agentbox.Box, error) {
+	rec, s := b.record(), b.live()
+	out := rec.Box
+	out.State = m.state(b)
+	if directoryGone(rec) && out.Note == "" {
+		out.Note = "its directory " + rec.Box.Directory + " is gone"
+	}
+	var pids []int
+	if s != nil {
+		ctx, cancel := context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+		if st, err := api.Call(ctx, s.client, api.SupervisorStatusE, api.None{}, nil); err == nil {
+			out.Services, out.Ports = withPorts(st.Services, rec.Attach.Services), st.Ports
+			pids = append(st.Machine, st.PID)
+			if st.OOMKills > 0 && out.Note == "" {
+				out.Note = "the kernel of the box killed processes for want of memory"
+			}
+		}
+	}
+	if usage {
+		out.Usage = &agentbox.Usage{Disk: diskUsage(rec.names(m.home).Dir)}
+		out.Usage.PSS, out.Usage.CPUMillis = processUsage(pids)
+	}
+	return out, nil
+}
+
+func withPorts(services []agentbox.Service, configured []api.ServiceSpec) []agentbox.Service {
+	for i := range services {
+		for _, c := range configured {
+			if c.Name == services[i].Name {
+				services[i].Port = c.Port
+			}
+		}
+	}
+	return services
+}
+
+// processUsage adds up memory (proportional set size) and CPU time. Processes that have gone count as nothing.
+func processUsage(pids []int) (pss, cpuMillis int64) {
+	for _, pid := range pids {
+		p, err := procfs.NewProc(pid)
+		if err != nil {
+			continue
+		}
+		if r, err := p.ProcSMapsRollup(); err == nil {
+			pss += int64(r.Pss)
+		}
+		if st, err := p.Stat(); err == nil {
+			cpuMillis += int64(st.CPUTime() * 1000)
+		}
+	}
+	return pss, cpuMillis
+}
+
+// diskUsage is what the files below dir take on disk; they are sparse, so not what they measure.
+func diskUsage(dir string) int64 {
+	var total int64
+	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // files come and go while we count
+		}
+		if info, err := d.Info(); err == nil {
+			if st, ok := info.Sys().(*syscall.Stat_t); ok {
+				total += st.Blocks * 512
+			}
+		}
+		return nil
+	})
+	return total
+}
+
+// OpenPort forwards a port of a box to the host's loopback.
+func (m *Manager) OpenPort(ctx context.Context, req api.PortRequest, progress agentbox.Progress) (agentbox.Port, error) {
+	b, err := m.find(ctx, req.BoxRef)
+	if err != nil {
+		return agentbox.Port{}, err
+	}
+	if err := m.wake(ctx, b, progress); err != nil {
+		return agentbox.Port{}, err
+	}
+	s := b.live()
+	if s == nil {
+		return agentbox.Port{}, notRunning(b.record())
+	}
+	return api.Call(ctx, s.client, api.SupervisorOpen, req, nil)
+}
+
+// ClosePort ends a forwarding.
+func (m *Manager) ClosePort(ctx context.Context, req api.PortRequest, _ agentbox.Progress) (api.None, error) {
+	b, err := m.find(ctx, req.BoxRef)
+	if err != nil {
+		return api.None{}, err
+	}
+	s := b.live()
+	if s == nil {
+		return api.None{}, notRunning(b.record())
+	}
+	return api.Call(ctx, s.client, api.SupervisorClose, req, nil)
+}
+
+// Count is how many boxes there are, and how many machines wait in the pool.
+func (m *Manager) Count() (boxes, pool int) {
+	for _, b := range m.all() {
+		if b.record().Phase == phaseReady {
+			boxes++
+		}
+	}
+	return boxes, m.pool.size()
+}

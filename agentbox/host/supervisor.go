@@ -1,0 +1,217 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/home"
+	"agentbox/agentbox/supervisor"
+	"agentbox/vmm"
+)
+
+// supervised is a live supervisor, started by this daemon or adopted from an earlier one.
+type supervised struct {
+	client *api.Client
+	gone   chan struct{} // closed when the process has ended and its machine with it
+}
+
+// spawn starts a supervisor and returns at once: its sockets already exist, and calls to it wait until it serves them.
+func (m *Manager) spawn(cfg supervisor.Config, template vmm.Template) (*supervised, error) {
+	names := m.home.Box(cfg.Box)
+	if err := os.MkdirAll(names.Run, 0o700); err != nil {
+		return nil, noSpace(err)
+	}
+	files, err := supervisorFiles(names, template)
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll(files.Lock, files.Control, files.SSH) // the child has its own; the template's belong to the template
+	cmd := exec.Command(m.binary, supervisor.Verb)
+	cmd.Env = append(os.Environ(), home.EnvDir+"="+m.home.Dir)
+	cmd.Dir = names.Dir
+	cmd.ExtraFiles = files.List()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // it must not die with the daemon or its terminal
+	stderr, err := os.OpenFile(names.Log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, noSpace(err)
+	}
+	defer stderr.Close()
+	cmd.Stderr = stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start a supervisor: %w", err)
+	}
+	s := &supervised{client: api.NewClient(names.Control()), gone: make(chan struct{})}
+	// This goroutine ends with the supervisor, which may outlive us: nobody waits for it.
+	go func() {
+		_ = cmd.Wait()
+		awaitFree(names.Lock())
+		close(s.gone)
+	}()
+	// Its id first: from then on whoever finds the lock held knows whom to kill.
+	_, err = fmt.Fprintln(files.Lock, cmd.Process.Pid)
+	if err == nil {
+		err = supervisor.WriteConfig(stdin, cfg, len(files.Template))
+	}
+	if err := errors.Join(err, stdin.Close()); err != nil {
+		_ = cmd.Process.Kill()
+		return nil, fmt.Errorf("configure a supervisor: %w", err)
+	}
+	return s, nil
+}
+
+func supervisorFiles(names home.Box, template vmm.Template) (supervisor.Files, error) {
+	var files supervisor.Files
+	lock, err := os.OpenFile(names.Lock(), os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o600)
+	if err != nil {
+		return files, noSpace(err)
+	}
+	files.Lock = lock
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		lock.Close()
+		return files, agentbox.Errorf(agentbox.Conflict, "%s is held: the box already has a supervisor: %w", names.Lock(), err)
+	}
+	if files.Control, err = listen(names.Control()); err == nil {
+		files.SSH, err = listen(names.SSH())
+	}
+	if err != nil {
+		closeAll(files.Lock, files.Control)
+		return files, err
+	}
+	if template != nil {
+		files.Template = template.Files()
+	}
+	return files, nil
+}
+
+// listen binds a socket for a child to serve.
+func listen(path string) (*os.File, error) {
+	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	l.SetUnlinkOnClose(false)
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, err
+	}
+	return l.File()
+}
+
+func closeAll(files ...*os.File) {
+	for _, f := range files {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// adopt finds the supervisor of a box that an earlier daemon started; nil when there is none.
+func (m *Manager) adopt(names home.Box) (*supervised, error) {
+	held, err := lockHeld(names.Lock())
+	if err != nil || !held {
+		return nil, err
+	}
+	s := &supervised{client: api.NewClient(names.Control()), gone: make(chan struct{})}
+	m.running.Go(func() {
+		_, _ = api.Call(m.ctx, s.client, api.SupervisorWait, api.None{}, nil) // returns when it ends, or we do
+		if m.ctx.Err() == nil {
+			awaitFree(names.Lock())
+			close(s.gone)
+		}
+	})
+	return s, nil
+}
+
+// awaitFree returns when no process holds the lock: the supervisor is gone, and its machine, which inherited the lock.
+func awaitFree(lock string) {
+	for {
+		if held, err := lockHeld(lock); !held && err == nil {
+			return
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// lockHeld tells whether a live process holds the lock.
+func lockHeld(path string) (bool, error) {
+	f, err := os.Open(path)
+	if os.IsNotExist(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return true, nil
+	}
+	return false, err
+}
+
+const (
+	stopGrace = 5 * time.Second // for user processes to end and the workspace to be synced
+	stopWait  = 3 * time.Second // beyond the grace, before the supervisor is killed
+)
+
+// stop ends a supervisor and its machine, politely if grace allows, and returns when both are gone.
+func (m *Manager) stop(s *supervised, names home.Box, grace time.Duration) error {
+	if s == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), grace+stopWait)
+	defer cancel()
+	_, callErr := api.Call(ctx, s.client, api.SupervisorStop, api.StopRequest{Grace: grace}, nil)
+	defer s.client.Close()
+	if callErr == nil {
+		select {
+		case <-s.gone:
+			return nil
+		case <-ctx.Done():
+		}
+	}
+	if err := killHolder(names.Lock()); err != nil {
+		return err
+	}
+	select {
+	case <-s.gone:
+		return nil
+	case <-time.After(stopWait):
+		return agentbox.Errorf(agentbox.Internal, "the supervisor at %s does not end", names.Run)
+	}
+}
+
+// killHolder kills the process that holds a supervisor's lock. Its id is in the file, and valid for as long as the lock is.
+func killHolder(lock string) error {
+	held, err := lockHeld(lock)
+	if err != nil || !held {
+		return err
+	}
+	b, err := os.ReadFile(lock)
+	if err != nil {
+		return err
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil || pid <= 1 {
+		return fmt.Errorf("%s is held by a process that has not said who it is", filepath.Clean(lock))
+	}
+	return syscall.Kill(pid, syscall.SIGKILL)
+}

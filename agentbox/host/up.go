@@ -1,0 +1,145 @@
+package host
+
+import (
+	"context"
+	"os"
+	"path"
+	"path/filepath"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/config"
+	"agentbox/agentbox/workspace"
+)
+
+// Up creates the box of a directory and its branch, or finds it and makes sure that it runs.
+func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.Progress) (api.UpResponse, error) {
+	if req.Name != "" {
+		if err := checkName(req.Name); err != nil {
+			return api.UpResponse{}, err
+		}
+	}
+	repo, err := workspace.Describe(ctx, req.Directory)
+	if err != nil {
+		return api.UpResponse{}, err
+	}
+	cfg, err := config.Load(ctx, req.Directory)
+	if err != nil {
+		return api.UpResponse{}, err
+	}
+	if err := applyOverrides(cfg, req); err != nil {
+		return api.UpResponse{}, err
+	}
+	for _, w := range cfg.Warnings {
+		progress.Say(w)
+	}
+	key := boxKey(cfg.Lifetime, repo)
+	if req.Ephemeral {
+		key = "" // nobody finds it again
+	} else {
+		lock := m.keyLock(key)
+		lock.Lock()
+		defer lock.Unlock()
+		if b := m.byKey(key); b != nil {
+			return m.reattach(ctx, b, req, repo, progress)
+		}
+	}
+	b, err := m.create(ctx, plan{req: req, repo: repo, cfg: cfg, key: key}, progress)
+	if err != nil {
+		return api.UpResponse{}, err
+	}
+	return m.upResponse(ctx, b, repo.Subdir, true)
+}
+
+func applyOverrides(cfg *config.Config, req api.UpRequest) (err error) {
+	if req.Image != "" {
+		cfg.Image, cfg.Packages = req.Image, nil
+	}
+	if req.Isolation != "" {
+		cfg.Isolation = req.Isolation
+	}
+	if req.CPUs > 0 {
+		cfg.CPUs = req.CPUs
+	}
+	if req.Memory != "" {
+		if cfg.Memory, err = config.ParseSize(req.Memory); err != nil {
+			return agentbox.Errorf(agentbox.Invalid, "memory: %w", err)
+		}
+	}
+	return nil
+}
+
+// reattach makes an existing box run. What the configuration says now takes effect at the next reset.
+func (m *Manager) reattach(ctx context.Context, b *box, req api.UpRequest, repo workspace.Repo, progress agentbox.Progress) (api.UpResponse, error) {
+	if req.Name != "" && req.Name != b.record().Box.Name {
+		return api.UpResponse{}, agentbox.Errorf(agentbox.Exists, "%s already has box %s for branch %s", repo.Root, b.record().Box.Name, repo.Branch).
+			WithHint("agentbox fork --name %s makes another one like it", req.Name)
+	}
+	if err := m.wake(ctx, b, progress); err != nil {
+		return api.UpResponse{}, err
+	}
+	return m.upResponse(ctx, b, repo.Subdir, false)
+}
+
+func (m *Manager) upResponse(ctx context.Context, b *box, subdir string, created bool) (api.UpResponse, error) {
+	shown, err := m.describe(ctx, b, false)
+	if err != nil {
+		return api.UpResponse{}, err
+	}
+	return api.UpResponse{Box: shown, Created: created, Connection: m.connection(b.record(), subdir)}, nil
+}
+
+// guestWorkspace is where every box has its workspace.
+const guestWorkspace = "/workspace"
+
+// serviceLogs is where every box has the logs of its services.
+const serviceLogs = "/run/agentbox/log"
+
+func (m *Manager) connection(rec record, subdir string) api.Connection {
+	names := rec.names(m.home)
+	return api.Connection{
+		Box: rec.Box.ID, Name: rec.Box.Name, Socket: names.SSH(), Key: names.Key(), KnownHosts: names.KnownHosts(),
+		User: rec.User, Dir: path.Join(guestWorkspace, subdir),
+		Console: filepath.Join(rec.lifeDir(m.home), consoleName), Log: names.Log(), ServiceLog: serviceLogs,
+	}
+}
+
+// consoleName is the driver's file, in a machine's directory, with what the machine printed on its console.
+const consoleName = "console.log"
+
+// Connect makes sure that a box runs, renews its lease, and says how to get in.
+func (m *Manager) Connect(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.Connection, error) {
+	b, err := m.find(ctx, ref)
+	if err != nil {
+		return api.Connection{}, err
+	}
+	if err := m.wake(ctx, b, progress); err != nil {
+		return api.Connection{}, err
+	}
+	rec := b.record()
+	return m.connection(rec, m.subdirectory(ctx, rec, ref.Directory)), nil
+}
+
+// subdirectory is where in its box a caller in dir wants to be: the same place relative to the repository's root.
+func (m *Manager) subdirectory(_ context.Context, rec record, dir string) string {
+	if dir == "" || rec.Box.Directory == "" {
+		return ""
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	rel, err := filepath.Rel(rec.Box.Directory, dir)
+	if err != nil || !filepath.IsLocal(rel) {
+		return ""
+	}
+	return filepath.ToSlash(rel)
+}
+
+// directoryGone tells whether the checkout a box was made from no longer exists.
+func directoryGone(rec record) bool {
+	if rec.Box.Directory == "" {
+		return false
+	}
+	_, err := os.Stat(rec.Box.Directory)
+	return os.IsNotExist(err)
+}

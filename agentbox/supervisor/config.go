@@ -1,0 +1,91 @@
+package supervisor
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/home"
+	"agentbox/vmm"
+)
+
+// Verb is the hidden verb of the binary that runs a supervisor.
+const Verb = "supervise"
+
+// Config is what the daemon tells a new supervisor on its standard input.
+type Config struct {
+	Box       agentbox.BoxID     `json:"box"`
+	Home      string             `json:"home"`
+	Isolation agentbox.Isolation `json:"isolation"`
+	Life      int                `json:"life"`
+	Hostname  string             `json:"hostname"`
+	Spec      vmm.Spec           `json:"spec"`
+	Template  bool               `json:"template"`        // restore the template whose files are passed on; else boot
+	Saved     string             `json:"saved,omitempty"` // restore this state, relative to the template
+	Lease     time.Time          `json:"lease"`           // when to give up if nobody says otherwise
+}
+
+// Files are what the daemon hands down beside the configuration, in this order from descriptor 3 on. The sockets are
+// bound before the process exists, so the daemon may connect at once.
+type Files struct {
+	Lock     *os.File // flock held through this descriptor for as long as the supervisor lives
+	Control  *os.File // listening
+	SSH      *os.File // listening
+	Template []*os.File
+}
+
+const firstFile = 3
+
+// List is the files in the order they are inherited.
+func (f Files) List() []*os.File { return append([]*os.File{f.Lock, f.Control, f.SSH}, f.Template...) }
+
+// inherited takes over the files a parent passed on.
+func inherited(template int) Files {
+	// All but the lock are closed in our children. The machine inherits the lock: a free lock then means that the
+	// supervisor and its machine are both gone, even when the one was killed and the other is still dying.
+	file := func(i int, name string) *os.File {
+		if i > 0 {
+			syscall.CloseOnExec(firstFile + i)
+		}
+		return os.NewFile(uintptr(firstFile+i), name)
+	}
+	f := Files{Lock: file(0, "lock"), Control: file(1, "control"), SSH: file(2, "ssh")}
+	for i := range template {
+		f.Template = append(f.Template, file(3+i, fmt.Sprintf("template-%d", i)))
+	}
+	return f
+}
+
+// input is Config as it travels, with the number of template files behind the fixed ones.
+type input struct {
+	Config
+	TemplateFiles int `json:"template_files"`
+}
+
+// WriteConfig writes what Main reads.
+func WriteConfig(w io.Writer, c Config, templateFiles int) error {
+	return json.NewEncoder(w).Encode(input{Config: c, TemplateFiles: templateFiles})
+}
+
+func readConfig(r io.Reader) (Config, Files, error) {
+	var in input
+	if err := json.NewDecoder(r).Decode(&in); err != nil {
+		return Config{}, Files{}, fmt.Errorf("read the supervisor's configuration: %w", err)
+	}
+	return in.Config, inherited(in.TemplateFiles), nil
+}
+
+func (c Config) names() home.Box { return home.Home{Dir: c.Home}.Box(c.Box) }
+
+func listener(f *os.File) (net.Listener, error) {
+	l, err := net.FileListener(f)
+	if err != nil {
+		return nil, fmt.Errorf("inherited socket %s: %w", f.Name(), err)
+	}
+	return l, f.Close()
+}

@@ -1,0 +1,177 @@
+package supervisor
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/vmm"
+	"agentbox/vmm/guest/protocol"
+)
+
+// handler is the supervisor's side of api/supervisor.go.
+func (s *Supervisor) handler() http.Handler {
+	mux := http.NewServeMux()
+	api.Handle(mux, api.SupervisorStart, func(ctx context.Context, _ api.None, _ agentbox.Progress) (api.SupervisorStatus, error) {
+		return s.status(ctx)
+	})
+	api.Handle(mux, api.SupervisorStatusE, func(ctx context.Context, _ api.None, _ agentbox.Progress) (api.SupervisorStatus, error) {
+		return s.status(ctx)
+	})
+	api.Handle(mux, api.SupervisorWait, func(ctx context.Context, _ api.None, _ agentbox.Progress) (api.None, error) {
+		select {
+		case <-ctx.Done():
+		case <-s.ended:
+		}
+		return api.None{}, nil
+	})
+	api.Handle(mux, api.SupervisorAttach, exclusive(s, s.attach))
+	api.Handle(mux, api.SupervisorHold, exclusive(s, s.hold))
+	api.Handle(mux, api.SupervisorPause, exclusive(s, s.pause))
+	api.Handle(mux, api.SupervisorSave, exclusive(s, s.save))
+	api.Handle(mux, api.SupervisorStop, exclusive(s, s.stop))
+	api.Handle(mux, api.SupervisorLease, func(_ context.Context, req api.LeaseRequest, _ agentbox.Progress) (api.None, error) {
+		s.lease.extend(req.Expires)
+		return api.None{}, nil
+	})
+	api.Handle(mux, api.SupervisorOpen, func(ctx context.Context, req api.PortRequest, _ agentbox.Progress) (agentbox.Port, error) {
+		if err := s.waitStarted(ctx); err != nil {
+			return agentbox.Port{}, err
+		}
+		return s.ports.open(req.Port, req.Host)
+	})
+	api.Handle(mux, api.SupervisorClose, func(ctx context.Context, req api.PortRequest, _ agentbox.Progress) (api.None, error) {
+		if err := s.waitStarted(ctx); err != nil {
+			return api.None{}, err
+		}
+		return api.None{}, s.ports.close(req.Port)
+	})
+	return mux
+}
+
+// exclusive runs operations on the machine one after the other. They are not cut short when the daemon hangs up: half an
+// operation is worse than one nobody waits for.
+func exclusive[Req any](s *Supervisor, f func(context.Context, Req) error) api.Func[Req, api.None] {
+	return func(ctx context.Context, req Req, _ agentbox.Progress) (api.None, error) {
+		if err := s.waitStarted(ctx); err != nil {
+			return api.None{}, err
+		}
+		s.op.Lock()
+		defer s.op.Unlock()
+		select {
+		case <-s.ended:
+			return api.None{}, agentbox.Errorf(agentbox.Unavailable, "box %s: its machine has ended", s.cfg.Box)
+		default:
+		}
+		return api.None{}, f(context.WithoutCancel(ctx), req)
+	}
+}
+
+// attach gives the machine its workspace and everything configured, and makes it a box.
+func (s *Supervisor) attach(ctx context.Context, req api.AttachRequest) error {
+	if err := s.machine.Thaw(ctx); err != nil { // a machine of the pool is held
+		return err
+	}
+	client, err := s.link.client(ctx)
+	if err != nil {
+		return err
+	}
+	if err := client.SetClock(ctx, time.Now()); err != nil {
+		return err
+	}
+	a := protocol.AttachRequest{Workspace: req.Workspace, Hostname: req.Hostname, User: req.User, Env: req.Env}
+	for _, v := range req.Services {
+		a.Services = append(a.Services, protocol.Service(v))
+	}
+	if err := client.Attach(ctx, a); err != nil {
+		return agentbox.Errorf(agentbox.Internal, "box %s: %w", s.cfg.Box, err)
+	}
+	for _, port := range req.Ports {
+		if _, err := s.ports.open(port, 0); err != nil {
+			return err
+		}
+	}
+	s.lease.extend(req.Lease)
+	s.attached = true
+	return nil
+}
+
+// hold stops the CPUs of a machine of the pool until attach.
+func (s *Supervisor) hold(ctx context.Context, _ api.None) error { return s.machine.Freeze(ctx) }
+
+// pause saves the machine and ends it. The saved state is complete before the machine is killed, and the machine does not
+// run between the two: whenever we are killed, the box is either still running or wholly saved.
+func (s *Supervisor) pause(ctx context.Context, req api.SaveRequest) error {
+	if err := s.saveFrozen(ctx, req.Dir, false); err != nil {
+		return err
+	}
+	s.end("paused")
+	return s.machine.Kill()
+}
+
+// save saves the machine with its disks and lets it go on.
+func (s *Supervisor) save(ctx context.Context, req api.SaveRequest) error {
+	if err := s.saveFrozen(ctx, req.Dir, true); err != nil {
+		return err
+	}
+	return s.goOn(ctx)
+}
+
+// saveFrozen stops the guest's user processes first, so that whoever restores the state can reseed the guest before any of
+// them runs, and lets the machine go on when saving fails.
+func (s *Supervisor) saveFrozen(ctx context.Context, dir string, disks bool) error {
+	snapshotter, ok := s.driver.(vmm.Snapshotter)
+	if !ok || !s.cfg.Template {
+		return agentbox.Errorf(agentbox.Conflict, "box %s cannot be saved: it was booted, not restored from a template", s.cfg.Box).
+			WithHint("agentbox reset %s, then try again", s.cfg.Box)
+	}
+	client, err := s.link.client(ctx)
+	if err != nil {
+		return err
+	}
+	if err := client.Freeze(ctx); err != nil {
+		return s.giveBack(ctx, err)
+	}
+	if err := snapshotter.Save(ctx, s.machine, dir, disks); err != nil {
+		return s.giveBack(ctx, err)
+	}
+	return nil
+}
+
+// giveBack lets the machine go on after a save failed, and returns why it failed.
+func (s *Supervisor) giveBack(ctx context.Context, cause error) error {
+	if err := s.goOn(ctx); err != nil {
+		s.log.Error("box does not go on after a failed save", "error", err)
+	}
+	return cause
+}
+
+func (s *Supervisor) goOn(ctx context.Context) error {
+	if err := s.machine.Thaw(ctx); err != nil {
+		return err
+	}
+	client, err := s.link.client(ctx)
+	if err != nil {
+		return err
+	}
+	return client.Thaw(ctx)
+}
+
+// stop ends the machine: user processes first, the workspace synced and unmounted, then the power.
+func (s *Supervisor) stop(ctx context.Context, req api.StopRequest) error {
+	if req.Grace > 0 && s.attached {
+		polite, cancel := context.WithTimeout(ctx, req.Grace)
+		defer cancel()
+		client, err := s.link.client(polite)
+		if err == nil {
+			err = client.Detach(polite)
+		}
+		if err != nil {
+			s.log.Warn("box did not stop politely", "error", err)
+		}
+	}
+	s.end("stopped")
+	return s.machine.Kill()
+}

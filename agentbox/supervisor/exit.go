@@ -1,0 +1,47 @@
+package supervisor
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Exit is why a supervisor ended, left in the box's directory for the daemon.
+type Exit struct {
+	Reason string    `json:"reason"` // one line for the user
+	Time   time.Time `json:"time"`
+}
+
+const exitFile = "exit.json"
+
+func writeExit(dir, reason string) error {
+	b, err := json.Marshal(Exit{Reason: reason, Time: time.Now()})
+	if err != nil {
+		return err
+	}
+	tmp := filepath.Join(dir, exitFile+".tmp")
+	if err := os.WriteFile(tmp, b, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, filepath.Join(dir, exitFile))
+}
+
+// TakeExit reads and removes what the last supervisor of a box left. A supervisor that was killed left nothing.
+func TakeExit(dir string) (Exit, bool, error) {
+	path := filepath.Join(dir, exitFile)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Exit{}, false, nil
+	}
+	if err != nil {
+		return Exit{}, false, err
+	}
+	var e Exit
+	if err := json.Unmarshal(b, &e); err != nil {
+		return Exit{}, false, errors.Join(err, os.Remove(path))
+	}
+	return e, true, os.Remove(path)
+}

@@ -1,0 +1,140 @@
+package supervisor
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
+
+	"agentbox/agentbox/home"
+	"agentbox/vmm/guest"
+)
+
+// link is the connection to the guest agent. The keys live as long as the supervisor: one lease of one machine. When the
+// guest hangs up, the next use greets it anew.
+type link struct {
+	stream    net.Conn
+	keys      guest.Keys
+	hostname  string
+	hostKey   ssh.Signer
+	clientKey ssh.Signer
+	log       *slog.Logger
+
+	mu      sync.Mutex
+	current *guest.Client
+}
+
+func newLink(stream net.Conn, hostname string, names home.Box, log *slog.Logger) (*link, error) {
+	keys, err := guest.NewKeys()
+	if err != nil {
+		return nil, err
+	}
+	l := &link{stream: stream, keys: keys, hostname: hostname, log: log}
+	if l.hostKey, err = ssh.NewSignerFromKey(keys.Host); err != nil {
+		return nil, err
+	}
+	if l.clientKey, err = ssh.NewSignerFromKey(keys.Client); err != nil {
+		return nil, err
+	}
+	return l, writeKeys(names, l.hostKey.PublicKey(), keys.Client)
+}
+
+// writeKeys leaves the keys where clients, stock ssh included, look for them.
+func writeKeys(names home.Box, host ssh.PublicKey, client ed25519.PrivateKey) error {
+	block, err := ssh.MarshalPrivateKey(client, "agentbox")
+	if err != nil {
+		return err
+	}
+	line := knownhosts.Line([]string{HostAlias}, host) + "\n"
+	if err := writeFile(names.Key(), pem.EncodeToMemory(block)); err != nil {
+		return err
+	}
+	return writeFile(names.KnownHosts(), []byte(line))
+}
+
+// HostAlias is the name under which every box's host key is known: each box has a known_hosts file of its own.
+const HostAlias = "agentbox"
+
+func writeFile(path string, b []byte) error {
+	tmp := path + ".tmp"
+	if err := os.WriteFile(tmp, b, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
+}
+
+// client gives the live connection, making one where there is none.
+func (l *link) client(ctx context.Context) (*guest.Client, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current != nil {
+		return l.current, nil
+	}
+	c, err := guest.Connect(ctx, l.stream, l.keys.Hello(l.hostname), l.keys)
+	if err != nil {
+		return nil, fmt.Errorf("greet the guest: %w", err)
+	}
+	l.current = c
+	go l.forgetWhenGone(c)
+	return c, nil
+}
+
+// forgetWhenGone ends with the connection, which ends with the machine's stream.
+func (l *link) forgetWhenGone(c *guest.Client) {
+	err := c.SSH().Wait()
+	l.log.Info("guest connection ended", "error", err)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current == c {
+		l.current = nil
+	}
+}
+
+func (l *link) ssh(ctx context.Context) (*ssh.Client, error) {
+	c, err := l.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.SSH(), nil
+}
+
+func (l *link) kernel() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current == nil {
+		return ""
+	}
+	return l.current.Kernel()
+}
+
+// clockEvery is how often the guest's clock is compared with the host's: hosts sleep, and emulated clocks drift.
+const clockEvery = 30 * time.Second
+
+func (l *link) keepClock(ctx context.Context) {
+	tick := time.NewTicker(clockEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		l.mu.Lock()
+		c := l.current
+		l.mu.Unlock()
+		if c == nil {
+			continue
+		}
+		if err := c.SetClock(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			l.log.Warn("cannot set the guest's clock", "error", err)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sort"
+	"strconv"
+	"sync"
+	"syscall"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/environment"
+)
+
+// ports are the TCP ports of the box that answer on the host's loopback.
+type ports struct {
+	ctx     context.Context // of the supervisor: forwardings end with it
+	backend environment.Backend
+
+	mu   sync.Mutex
+	byID map[int]*environment.Forwarding // by port in the box
+}
+
+func newPorts(ctx context.Context, backend environment.Backend) *ports {
+	return &ports{ctx: ctx, backend: backend, byID: map[int]*environment.Forwarding{}}
+}
+
+// open forwards port of the box. host 0 takes the same number when it is free, else any.
+func (p *ports) open(port, host int) (agentbox.Port, error) {
+	if port < 1 || port > 65535 || host < 0 || host > 65535 {
+		return agentbox.Port{}, agentbox.Errorf(agentbox.Invalid, "port %d is not between 1 and 65535", port)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if f, ok := p.byID[port]; ok {
+		return agentbox.Port{Box: port, Host: f.Addr()}, nil
+	}
+	want := host
+	if want == 0 {
+		want = port
+	}
+	f, err := p.listen(want, port)
+	if err != nil && host == 0 && (errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EACCES)) {
+		f, err = p.listen(0, port)
+	}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return agentbox.Port{}, agentbox.Errorf(agentbox.Conflict, "port %d of this machine is taken: %w", host, err).
+			WithHint("choose another, or none to get a free one")
+	}
+	if err != nil {
+		return agentbox.Port{}, fmt.Errorf("forward port %d: %w", port, err)
+	}
+	p.byID[port] = f
+	return agentbox.Port{Box: port, Host: f.Addr()}, nil
+}
+
+func (p *ports) listen(host, port int) (*environment.Forwarding, error) {
+	local, remote := net.JoinHostPort("127.0.0.1", strconv.Itoa(host)), net.JoinHostPort("localhost", strconv.Itoa(port))
+	return environment.Forward(p.ctx, p.backend, local, remote)
+}
+
+func (p *ports) close(port int) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f, ok := p.byID[port]
+	if !ok {
+		return agentbox.Errorf(agentbox.NotFound, "port %d is not forwarded", port)
+	}
+	delete(p.byID, port)
+	return f.Close()
+}
+
+func (p *ports) closeAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for port, f := range p.byID {
+		_ = f.Close()
+		delete(p.byID, port)
+	}
+}
+
+func (p *ports) list() []agentbox.Port {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out []agentbox.Port
+	for port, f := range p.byID {
+		out = append(out, agentbox.Port{Box: port, Host: f.Addr()})
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Box < out[j].Box })
+	return out
+}

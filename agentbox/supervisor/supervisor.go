@@ -1,0 +1,190 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/drivers"
+	"agentbox/agentbox/home"
+	"agentbox/vmm"
+)
+
+// Supervisor is one box's process.
+type Supervisor struct {
+	cfg     Config
+	names   home.Box
+	log     *slog.Logger
+	driver  vmm.Driver
+	machine vmm.Machine
+	link    *link
+	ports   *ports
+	lease   *lease
+
+	started  chan struct{} // closed when the machine answers or startErr is set
+	startErr error
+
+	op       sync.Mutex // one operation on the machine at a time
+	attached bool
+
+	ended    chan struct{} // closed by end
+	endOnce  sync.Once
+	endCause string
+}
+
+// Main runs a supervisor with the configuration on stdin and the inherited files until its machine has ended. The caller
+// exits with an error afterwards if one is returned.
+func Main(ctx context.Context, stdin io.Reader) error {
+	cfg, files, err := readConfig(stdin)
+	if err != nil {
+		return err
+	}
+	names := cfg.names()
+	logFile, err := os.OpenFile(names.Log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer logFile.Close()
+	log := slog.New(slog.NewTextHandler(logFile, nil)).With("box", cfg.Box.String())
+	s, err := newSupervisor(cfg, log)
+	if err == nil {
+		err = s.run(ctx, files)
+	}
+	if err != nil {
+		log.Error("supervisor ended", "error", err)
+		return errors.Join(err, writeExit(names.Dir, err.Error()))
+	}
+	log.Info("supervisor ended", "reason", s.endCause)
+	return writeExit(names.Dir, s.endCause)
+}
+
+func newSupervisor(cfg Config, log *slog.Logger) (*Supervisor, error) {
+	driver, err := drivers.Open(cfg.Isolation, home.Home{Dir: cfg.Home}, log)
+	if err != nil {
+		return nil, err
+	}
+	s := &Supervisor{
+		attached: cfg.Saved != "", // a saved machine had its workspace already
+		cfg:      cfg, names: cfg.names(), log: log, driver: driver,
+		started: make(chan struct{}), ended: make(chan struct{}),
+	}
+	s.lease = newLease(cfg.Lease, func() { s.end("its lease expired") })
+	return s, nil
+}
+
+// run serves until the machine has ended or the context does. Everything it started has ended when it returns.
+func (s *Supervisor) run(ctx context.Context, files Files) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	control, err := listener(files.Control)
+	if err != nil {
+		return err
+	}
+	sshListener, err := listener(files.SSH)
+	if err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	server := &http.Server{Handler: s.handler(), BaseContext: func(net.Listener) context.Context { return ctx }}
+	wg.Go(func() { _ = server.Serve(control) })
+	defer func() {
+		// Answers that are under way, the one that ended us included, are written before we go.
+		grace, stop := context.WithTimeout(context.Background(), 2*time.Second)
+		defer stop()
+		_ = server.Shutdown(grace)
+	}()
+
+	defer s.lease.stop()
+	defer func() {
+		if s.machine != nil {
+			_ = s.machine.Kill()
+		}
+	}()
+	s.startErr = s.start(ctx, files, sshListener, &wg)
+	close(s.started)
+	if s.startErr != nil {
+		s.end("") // the daemon reads the error from its call to start, or from the exit note
+		select {
+		case <-ctx.Done():
+		case <-time.After(startErrGrace):
+		case <-s.ended:
+			time.Sleep(startErrLinger)
+		}
+		return s.startErr
+	}
+	select {
+	case <-ctx.Done():
+		s.end("it was told to stop")
+	case <-s.machine.Done():
+		s.end(machineDied(s.machine.Err()))
+	case <-s.ended:
+	}
+	cancel()
+	_ = sshListener.Close()
+	s.ports.closeAll()
+	return nil
+}
+
+const (
+	startErrGrace  = 5 * time.Second
+	startErrLinger = 50 * time.Millisecond
+)
+
+// end makes run return; the first cause counts.
+func (s *Supervisor) end(cause string) {
+	s.endOnce.Do(func() {
+		s.endCause = cause
+		close(s.ended)
+	})
+}
+
+func machineDied(err error) string {
+	if err == nil {
+		return "its machine shut down"
+	}
+	return "its machine died: " + err.Error()
+}
+
+// waitStarted returns when the machine answers, or with the reason why it does not.
+func (s *Supervisor) waitStarted(ctx context.Context) error {
+	select {
+	case <-s.started:
+		return s.startErr
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *Supervisor) status(ctx context.Context) (api.SupervisorStatus, error) {
+	if err := s.waitStarted(ctx); err != nil {
+		return api.SupervisorStatus{}, err
+	}
+	st := api.SupervisorStatus{PID: os.Getpid(), Machine: s.machine.PIDs(), Life: s.cfg.Life, Attached: s.attached, Ports: s.ports.list(), Kernel: s.link.kernel()}
+	if !s.attached {
+		return st, nil
+	}
+	client, err := s.link.client(ctx)
+	if err != nil {
+		return st, nil // a guest that does not answer has no services to tell; the rest is still true
+	}
+	if stats, err := client.Stats(ctx); err == nil {
+		st.OOMKills = stats.OOMKills
+	}
+	services, err := client.Services(ctx)
+	if err != nil {
+		return st, nil
+	}
+	for _, v := range services {
+		st.Services = append(st.Services, agentbox.Service{Name: v.Name, State: v.State, Restarts: v.Restarts, Since: v.Since, Error: v.Error})
+	}
+	return st, nil
+}
