@@ -95,7 +95,7 @@ func (s *stager) copyOne(j job) (outcome, error) {
 		s.note("%q is left out: it is neither a file, a directory nor a symbolic link", j.name)
 		return outcome{absent: true}, nil
 	}
-	if j.link && os.Link(j.src, j.dst) == nil {
+	if j.link && s.opts.Link && os.Link(j.src, j.dst) == nil {
 		return outcome{bytes: fi.Size(), linked: true}, nil
 	}
 	if j.clean {

@@ -60,7 +60,10 @@ func (s *stager) config(ctx context.Context, repo Repo, to target) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	settings := append(missing(s.carry, local), sanitise(local)...)
+	// An untracked cache is bound to the machine and directory it was made in; unless the repository wants one anyway,
+	// git is told to drop it, or it would complain at every status.
+	carry := append([]setting{{key: "core.untrackedcache", value: "false"}}, s.carry...)
+	settings := append(missing(carry, local), sanitise(local)...)
 	settings = append(settings, fixed...)
 	switch to.worktree {
 	case "":
@@ -87,7 +90,8 @@ func readConfig(ctx context.Context, file string) ([]setting, error) {
 	if !exists(file) {
 		return nil, nil
 	}
-	out, _, err := git(ctx, filepath.Dir(file), "config", "--file", file, "--no-includes", "--null", "--list")
+	// From the root, because inside a git directory git insists on the work tree that may be gone.
+	out, _, err := git(ctx, "/", "config", "--file", file, "--no-includes", "--null", "--list")
 	if err != nil {
 		return nil, explain(err, file)
 	}

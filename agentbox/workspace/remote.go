@@ -140,7 +140,7 @@ func removeSection(config []byte, name, box string) []byte {
 const lockWait = 2 * time.Second
 
 // editConfig changes the shared configuration file under git's own lock, so that no edit of git's is lost.
-func editConfig(ctx context.Context, repo Repo, edit func([]byte) []byte) (err error) {
+func editConfig(ctx context.Context, repo Repo, edit func([]byte) []byte) error {
 	path, err := filepath.EvalSymlinks(filepath.Join(repo.CommonDir, "config"))
 	if err != nil {
 		return agentbox.Errorf(agentbox.Invalid, "cannot find the configuration of the repository at %s: %w", repo.Root, err)
@@ -152,29 +152,30 @@ func editConfig(ctx context.Context, repo Repo, edit func([]byte) []byte) (err e
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, lock.Close(), os.Remove(lock.Name()))
-		}
-	}()
+	err = rewrite(lock, path, edit)
+	if err == nil {
+		err = os.Rename(lock.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(unwritable(path, err), os.Remove(lock.Name()))
+	}
+	return nil
+}
+
+// rewrite fills the lock file with the edited configuration, and closes it.
+func rewrite(lock *os.File, path string, edit func([]byte) []byte) error {
 	before, err := os.ReadFile(path)
 	if err != nil {
-		return unreadable(path, err)
+		return errors.Join(err, lock.Close())
 	}
 	fi, err := os.Stat(path)
-	if err != nil {
-		return unreadable(path, err)
+	if err == nil {
+		_, err = lock.Write(edit(before))
 	}
-	if _, err = lock.Write(edit(before)); err == nil {
+	if err == nil {
 		err = errors.Join(lock.Chmod(fi.Mode().Perm()), lock.Sync())
 	}
-	if err != nil {
-		return unwritable(lock.Name(), err)
-	}
-	if err := os.Rename(lock.Name(), path); err != nil {
-		return unwritable(path, err)
-	}
-	return lock.Close()
+	return errors.Join(err, lock.Close())
 }
 
 func lockFile(ctx context.Context, path string) (*os.File, error) {
