@@ -20,6 +20,13 @@ import (
 // servers with, ps and kill, and a way to install more.
 var basePackages = []string{"bash", "ca-certificates", "coreutils", "netbase", "procps", "sudo"}
 
+// mergedUsrHooks come with mmdebstrap and lay /bin, /lib and /sbin out as links from the start. Without them Debian installs
+// a program for it, and with it all of Perl, which is a third of the image.
+const mergedUsrHooks = "/usr/share/mmdebstrap/hooks/maybe-merged-usr"
+
+// beforeMergedUsr are the releases still around that lack the package usr-is-merged.
+var beforeMergedUsr = []string{"buster", "bullseye", "bionic", "focal", "jammy"}
+
 // unwanted files are never unpacked, in the build and when a box installs packages. The directories of manual pages stay,
 // because installation scripts of some packages fail without them.
 var unwanted = []string{"/usr/share/doc/*", "/usr/share/man/*/*", "/usr/share/locale/*", "/usr/share/info/*", "/usr/share/lintian/*"}
@@ -64,8 +71,13 @@ func (b *build) apt(ctx context.Context, suite string, r Recipe) error {
 // bootstrapArgs is the command line of mmdebstrap: the archive goes to its standard output, the sources to its input.
 func bootstrapArgs(mode, suite string, r Recipe) []string {
 	packages := slices.Concat(basePackages, r.Packages)
+	var hooks []string
+	if !slices.Contains(beforeMergedUsr, suite) {
+		packages, hooks = append(packages, "usr-is-merged"), []string{"--hook-dir=" + mergedUsrHooks}
+	}
 	slices.Sort(packages)
 	args := []string{"--mode=" + mode, "--variant=minbase", "--format=tar", "--include=" + strings.Join(slices.Compact(packages), ",")}
+	args = append(args, hooks...)
 	if _, arch, _ := strings.Cut(r.Platform, "/"); arch != "" {
 		args = append(args, "--architectures="+debianArch(arch))
 	}

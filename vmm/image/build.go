@@ -22,6 +22,7 @@ type build struct {
 	dir      string
 	lock     *os.File
 	spool    *rootfs.Spool
+	keep     *os.File // the image that tree was read from, if it was
 	tree     *rootfs.Tree
 	image    Image
 	progress Progress
@@ -56,6 +57,10 @@ func (b *build) close() error {
 	if b.spool != nil {
 		errs = append(errs, b.spool.Close())
 		b.spool = nil
+	}
+	if b.keep != nil {
+		errs = append(errs, b.keep.Close())
+		b.keep = nil
 	}
 	errs = append(errs, os.RemoveAll(b.dir))
 	if b.lock != nil {

@@ -2,19 +2,264 @@ package image
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
 
 	"agentbox/agentbox"
+	"agentbox/vmm/image/rootfs"
 )
 
-type included struct{}
-
-func resolveIncludes(_ context.Context, list []Include) ([]included, error) {
-	if len(list) > 0 {
-		return nil, agentbox.Errorf(agentbox.Invalid, "include")
-	}
-	return nil, nil
+// included is one Include with everything it names found, but not read.
+type included struct {
+	from, to string
+	files    []hostFile // sorted so that a directory comes before what is in it
 }
 
+// hostFile is one file or directory of an include. rel is its path below from, "" for from itself.
+type hostFile struct {
+	rel  string
+	info fs.FileInfo
+	stat *syscall.Stat_t
+}
+
+// resolveIncludes finds what includes name on this host and refuses what must not leave it.
+func resolveIncludes(ctx context.Context, list []Include) ([]included, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Missing, "this user has no home directory: %w", err)
+	}
+	if real, err := filepath.EvalSymlinks(home); err == nil {
+		home = real
+	}
+	vars := &variables{ctx: ctx, home: home}
+	var all []included
+	for _, inc := range list {
+		from, err := vars.expand(inc.From)
+		if err != nil {
+			return nil, err
+		}
+		one, err := resolveInclude(ctx, inc, from, home)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+func resolveInclude(ctx context.Context, inc Include, from, home string) (included, error) {
+	to := inc.To
+	if to == "" || !strings.HasPrefix(to, "/") && to != "~" && !strings.HasPrefix(to, "~/") {
+		return included{}, agentbox.Errorf(agentbox.Invalid, "include of %s needs an absolute path in the box, not %q", inc.From, to)
+	}
+	if path.Clean(to) == "/" || path.Clean(to) == "~" {
+		return included{}, agentbox.Errorf(agentbox.Invalid, "include of %s cannot replace %s of the box", inc.From, to)
+	}
+	real, err := filepath.EvalSymlinks(from)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return included{}, agentbox.Errorf(agentbox.NotFound, "include: %s does not exist (from %s)", from, inc.From)
+		}
+		return included{}, hostError(err)
+	}
+	if err := refuse(inc.From, real, home); err != nil {
+		return included{}, err
+	}
+	one := included{from: real, to: to}
+	err = filepath.WalkDir(real, func(p string, d fs.DirEntry, err error) error {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		return one.found(p, d, home)
+	})
+	if errors.Is(err, fs.ErrPermission) {
+		return one, agentbox.Errorf(agentbox.Missing, "include of %s: %w", inc.From, err).WithHint("include only what you may read")
+	}
+	return one, hostError(err)
+}
+
+// found takes one file into an include. Credentials inside a harmless directory and what is no file stay out.
+func (i *included) found(p string, d fs.DirEntry, home string) error {
+	if p != i.from && secret(p, home) {
+		if d.IsDir() {
+			return fs.SkipDir
+		}
+		return nil
+	}
+	info, err := d.Info()
+	if err != nil {
+		return err
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if t := info.Mode().Type(); !ok || t != 0 && t != fs.ModeDir && t != fs.ModeSymlink {
+		return nil
+	}
+	rel := strings.TrimPrefix(strings.TrimPrefix(p, i.from), "/")
+	i.files = append(i.files, hostFile{rel, info, stat})
+	return nil
+}
+
+// fingerprint changes whenever what an include copies may have changed. It reads no file.
+func (i included) fingerprint(h hash.Hash) {
+	fmt.Fprintf(h, "include %q %d\n", i.to, len(i.files))
+	for _, f := range i.files {
+		var n [40]byte
+		binary.LittleEndian.PutUint64(n[0:], uint64(f.info.Size()))
+		binary.LittleEndian.PutUint64(n[8:], uint64(f.info.ModTime().UnixNano()))
+		binary.LittleEndian.PutUint64(n[16:], f.stat.Ino)
+		binary.LittleEndian.PutUint32(n[24:], uint32(f.stat.Mode))
+		binary.LittleEndian.PutUint32(n[28:], uint32(len(f.rel)))
+		if f.info.IsDir() {
+			clear(n[0:16]) // what is in it counts, not what the file system stores for it
+		}
+		h.Write(n[:])
+		io.WriteString(h, f.rel)
+	}
+}
+
+// ensureIncluded gives the base with the includes on top.
 func (s *Store) ensureIncluded(ctx context.Context, base Image, r Recipe, list []included, p Progress) (Image, error) {
-	return base, nil
+	h := sha256.New()
+	fmt.Fprintln(h, base.Digest)
+	for _, i := range list {
+		i.fingerprint(h)
+	}
+	all := func(agentbox.Digest) bool { return true }
+	return s.once(ctx, r.key(hex.EncodeToString(h.Sum(nil))), p, all, func(b *build) error {
+		f, err := os.Open(base.Path)
+		if err != nil {
+			return err
+		}
+		b.keep = f
+		if b.tree, err = rootfs.Read(ctx, f, s.limits, epoch); err != nil {
+			return err
+		}
+		b.tree.NextLayer()
+		for _, i := range list {
+			b.progress.tell(Event{Step: "include", Detail: i.from})
+			if err := b.include(i); err != nil {
+				return err
+			}
+		}
+		key := b.image.Key
+		b.image = base
+		b.image.Key, b.image.Base, b.image.Include, b.image.Path = key, base.Digest, r.Include, ""
+		b.image.Name = base.Name + " with includes"
+		return nil
+	})
+}
+
+// include puts the files of one include into the tree. What lies in the box user's home belongs to that user, everything
+// else to root. Times are kept, because build caches compare them.
+func (b *build) include(i included) error {
+	passwd, err := b.read("/etc/passwd")
+	if err != nil {
+		return err
+	}
+	_, home := accountOf(passwd, userID)
+	to := i.to
+	if rest, ok := strings.CutPrefix(to, "~"); ok {
+		if home == "" {
+			return agentbox.Errorf(agentbox.Invalid, "the image has no user with id %d, so %s is nowhere", userID, to)
+		}
+		to = home + rest
+	}
+	to = path.Clean(to)
+	owner := uint32(0)
+	if home != "" && home != "/" && strings.HasPrefix(to, home+"/") {
+		owner = userID
+		if err := b.parents(home, to); err != nil {
+			return err
+		}
+	}
+	links := map[uint64]string{}
+	for _, f := range i.files {
+		if err := b.includeFile(i, f, path.Join(to, f.rel), owner, links); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parents makes the directories between the user's home and an include, so that they belong to the user.
+func (b *build) parents(home, to string) error {
+	at := home
+	dirs := strings.Split(strings.TrimPrefix(path.Dir(to), home), "/")
+	for _, name := range dirs {
+		if name == "" {
+			continue
+		}
+		at = path.Join(at, name)
+		if b.tree.Lookup(at, true) != nil {
+			continue
+		}
+		dir := &rootfs.Inode{Mode: rootfs.TypeDir | 0o755, UID: userID, GID: userID, ModTime: epoch}
+		if err := b.tree.Put(at, dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *build) includeFile(i included, f hostFile, name string, owner uint32, links map[uint64]string) error {
+	from := filepath.Join(i.from, f.rel)
+	ino := &rootfs.Inode{Mode: uint32(f.stat.Mode), UID: owner, GID: owner, ModTime: f.info.ModTime()}
+	switch ino.Type() {
+	case rootfs.TypeSymlink:
+		target, err := os.Readlink(from)
+		if err != nil {
+			return err
+		}
+		ino.Target = target
+	case rootfs.TypeRegular:
+		if f.stat.Nlink > 1 {
+			if first, ok := links[f.stat.Ino]; ok {
+				return b.tree.Link(name, first)
+			}
+			links[f.stat.Ino] = name
+		}
+		if ino.Size = f.info.Size(); ino.Size > 0 {
+			ino.Content = hostContent{from, f.info}
+		}
+	}
+	return b.tree.Put(name, ino)
+}
+
+// hostContent is the content of a file that was seen before, and must still be the same one.
+type hostContent struct {
+	path string
+	seen fs.FileInfo
+}
+
+// Open implements rootfs.Content.
+func (c hostContent) Open() (io.ReadCloser, error) {
+	f, err := os.OpenFile(c.path, os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	now, err := f.Stat()
+	if err == nil && (!os.SameFile(now, c.seen) || now.Size() != c.seen.Size() || !now.ModTime().Equal(c.seen.ModTime())) {
+		err = agentbox.Errorf(agentbox.Conflict, "%s changed while it was copied into the image", c.path).WithHint("try again")
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }

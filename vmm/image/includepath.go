@@ -1,0 +1,134 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"agentbox/agentbox"
+)
+
+// variables resolves what the From of an include may contain.
+type variables struct {
+	ctx  context.Context
+	home string
+	goes map[string]string // what `go env` said, asked once
+}
+
+// goVariables are what the go command knows when the environment does not.
+var goVariables = []string{"GOROOT", "GOPATH", "GOMODCACHE", "GOCACHE", "GOTOOLDIR"}
+
+// expand gives the absolute path that from means on this host.
+func (v *variables) expand(from string) (string, error) {
+	if from == "" {
+		return "", agentbox.Errorf(agentbox.Invalid, "include names nothing to copy")
+	}
+	if from == "~" || strings.HasPrefix(from, "~/") {
+		from = v.home + from[1:]
+	}
+	var failed error
+	p := os.Expand(from, func(name string) string {
+		value, err := v.value(name)
+		if err == nil && value == "" {
+			err = agentbox.Errorf(agentbox.Invalid, "include of %s: $%s is not set", from, name)
+		}
+		if failed == nil {
+			failed = err
+		}
+		return value
+	})
+	if failed != nil {
+		return "", failed
+	}
+	if !filepath.IsAbs(p) {
+		return "", agentbox.Errorf(agentbox.Invalid, "include of %s: %q is not an absolute path", from, p).
+			WithHint("begin it with /, ~ or a variable such as $GOROOT")
+	}
+	return filepath.Clean(p), nil
+}
+
+func (v *variables) value(name string) (string, error) {
+	if name == "HOME" {
+		return v.home, nil
+	}
+	if value := os.Getenv(name); value != "" || !slices.Contains(goVariables, name) {
+		return value, nil
+	}
+	if v.goes == nil {
+		if err := v.askGo(); err != nil {
+			return "", err
+		}
+	}
+	return v.goes[name], nil
+}
+
+// askGo runs go outside of any module, so that no repository decides which toolchain answers.
+func (v *variables) askGo() error {
+	cmd := exec.CommandContext(v.ctx, "go", append([]string{"env", "-json"}, goVariables...)...)
+	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), "GOTOOLCHAIN=local", "GOWORK=off", "GOFLAGS=")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return agentbox.Errorf(agentbox.Missing, "include needs to ask go where it is: %w %s", err, strings.TrimSpace(stderr.String())).
+			WithHint("install Go, or write the directory instead of the variable")
+	}
+	if err := json.Unmarshal(out, &v.goes); err != nil {
+		return agentbox.Errorf(agentbox.Internal, "go env: %w", err)
+	}
+	return nil
+}
+
+// secrets are the places below a home directory where programs keep credentials. They never get into an image, because
+// an image is read by every box and handed to peers.
+var secrets = []string{
+	".ssh", ".aws", ".azure", ".gnupg", ".config", ".netrc", "_netrc", ".docker", ".kube", ".npmrc", ".yarnrc.yml", ".pypirc",
+	".git-credentials", ".gitconfig", ".password-store", ".local/share/keyrings", ".pki", ".mozilla", ".terraform.d", ".vault-token",
+	".cargo/credentials", ".cargo/credentials.toml", ".m2/settings.xml", ".m2/settings-security.xml", ".gradle/gradle.properties",
+	".gem/credentials", ".bundle/config", ".composer/auth.json", ".pgpass", ".my.cnf", ".boto", ".s3cfg", ".oci", ".claude", ".claude.json",
+	".codex", ".gemini", ".bash_history", ".zsh_history", ".history",
+}
+
+// hostOnly are directories that mean nothing outside of this host, or hold its secrets.
+var hostOnly = []string{"/etc", "/proc", "/sys", "/dev", "/run", "/var/run", "/boot", "/var/lib/agentbox"}
+
+// hostCertificates may be included: a company's own authorities are needed inside as they are outside.
+const hostCertificates = "/etc/ssl/certs"
+
+// refuse says why a path must not be included, nil if it may be.
+func refuse(asked, real, home string) error {
+	switch {
+	case real == "/" || inside(home, real):
+		return agentbox.Errorf(agentbox.Invalid, "include of %s would copy the home directory into the image", asked).
+			WithHint("name the directories below it that the box needs")
+	case secret(real, home):
+		return agentbox.Errorf(agentbox.Invalid, "include of %s would copy credentials into the image", asked).
+			WithHint("give a box credentials as secrets instead")
+	}
+	for _, dir := range hostOnly {
+		if inside(real, dir) && !inside(real, hostCertificates) {
+			return agentbox.Errorf(agentbox.Invalid, "include of %s: %s belongs to this host only", asked, dir)
+		}
+	}
+	return nil
+}
+
+// secret tells whether a path is, or is below, a place for credentials.
+func secret(p, home string) bool {
+	rel, ok := strings.CutPrefix(p, home+"/")
+	if !ok {
+		return false
+	}
+	return slices.ContainsFunc(secrets, func(s string) bool { return inside(rel, s) })
+}
+
+// inside tells whether p is dir or below it.
+func inside(p, dir string) bool {
+	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
+}

@@ -1,0 +1,226 @@
+package image
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"agentbox/agentbox"
+)
+
+// LockFile is the name of a repository's lock file, beside its agentbox.yaml.
+const LockFile = "agentbox.lock"
+
+const lockHeader = `# Written by agentbox: the exact images this repository's boxes are made from. Commit it.
+# ` + "`agentbox image build --update`" + ` renews it.
+`
+
+// maxLock bounds how much of a lock file is read.
+const maxLock = 4 << 20
+
+// Lock is what agentbox.lock says: for every recipe the image it gave when it was pinned. What a recipe includes from its
+// host is not part of it, so that one file serves every machine.
+type Lock struct {
+	Version int         `yaml:"version"`
+	Images  []LockEntry `yaml:"images"`
+}
+
+// LockEntry pins one recipe.
+type LockEntry struct {
+	Source   string     `yaml:"source"`
+	Packages []string   `yaml:"packages,omitempty,flow"`
+	Platform string     `yaml:"platform"`
+	Image    lockDigest `yaml:"image"`
+	Manifest string     `yaml:"manifest,omitempty"` // of an OCI source: what is pulled to make the image
+	Versions []string   `yaml:"versions,omitempty"` // of an apt source: what was installed, to see what an update changes
+}
+
+// lockDigest is a digest that knows its line when it is wrong.
+type lockDigest agentbox.Digest
+
+// MarshalYAML implements yaml.Marshaler.
+func (d lockDigest) MarshalYAML() (any, error) { return agentbox.Digest(d).String(), nil }
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (d *lockDigest) UnmarshalYAML(n *yaml.Node) error {
+	v, err := agentbox.ParseDigest(n.Value)
+	if err != nil {
+		return fmt.Errorf("line %d: %w", n.Line, err)
+	}
+	*d = lockDigest(v)
+	return nil
+}
+
+// LoadLock reads a lock file; none at all is an empty lock.
+func LoadLock(path string) (*Lock, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &Lock{}, nil
+	}
+	if err != nil {
+		return nil, hostError(err)
+	}
+	defer f.Close()
+	return ParseLock(f, path)
+}
+
+// ParseLock reads a lock; name is what errors call it.
+func ParseLock(r io.Reader, name string) (*Lock, error) {
+	b, err := io.ReadAll(io.LimitReader(r, maxLock+1))
+	if err != nil {
+		return nil, hostError(err)
+	}
+	if len(b) > maxLock {
+		return nil, lockError(name, "it has more than 4 MiB")
+	}
+	l := &Lock{}
+	d := yaml.NewDecoder(bytes.NewReader(b))
+	d.KnownFields(true)
+	if err := d.Decode(l); err != nil && err != io.EOF {
+		return nil, lockError(name, tidyYAML(err))
+	}
+	if l.Version != lockVersion {
+		return nil, lockError(name, "version must be 1").WithHint("it was written by another version of agentbox: use that one, or `agentbox image build --update`")
+	}
+	for i, e := range l.Images {
+		if err := e.check(); err != "" {
+			return nil, lockError(name, err)
+		}
+		if slices.ContainsFunc(l.Images[:i], func(o LockEntry) bool { return o.same(e.recipe()) }) {
+			return nil, lockError(name, "it pins "+e.Source+" twice")
+		}
+	}
+	return l, nil
+}
+
+const lockVersion = 1
+
+func lockError(name, why string) *agentbox.Error {
+	return agentbox.Errorf(agentbox.Invalid, "%s is damaged: %s", name, why).
+		WithHint("restore it with git, or remove it and run `agentbox image build --update`")
+}
+
+var yamlPrefix = regexp.MustCompile(`^yaml: (unmarshal errors:\s*)?`)
+
+// tidyYAML makes one line of what the YAML library says.
+func tidyYAML(err error) string {
+	text := yamlPrefix.ReplaceAllString(err.Error(), "")
+	return strings.Join(strings.Fields(strings.ReplaceAll(text, "\n", "; ")), " ")
+}
+
+func (e LockEntry) recipe() Recipe {
+	return Recipe{Source: e.Source, Packages: e.Packages, Platform: e.Platform}
+}
+
+func (e LockEntry) same(r Recipe) bool {
+	return e.Source == r.Source && e.Platform == r.Platform && slices.Equal(e.Packages, r.Packages)
+}
+
+func (e LockEntry) check() string {
+	if e.Source == "" || agentbox.Digest(e.Image).IsZero() {
+		return "an entry lacks its source or its image"
+	}
+	if e.Manifest != "" {
+		if _, err := agentbox.ParseDigest(e.Manifest); err != nil {
+			return "the manifest of " + e.Source + ": " + err.Error()
+		}
+	}
+	if _, err := e.recipe().normal(); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// Pin gives the recipe as the lock pins it, and the digest to ask Ensure for; both unchanged and zero if it does not.
+func (l *Lock) Pin(r Recipe) (Recipe, agentbox.Digest) {
+	want, err := r.Base().normal()
+	if err != nil {
+		return r, agentbox.Digest{}
+	}
+	for _, e := range l.Images {
+		if e.same(want) {
+			r.Manifest = e.Manifest
+			return r, agentbox.Digest(e.Image)
+		}
+	}
+	return r, agentbox.Digest{}
+}
+
+// Set pins what a recipe gave and tells whether that changed anything.
+func (l *Lock) Set(r Recipe, img Image) bool {
+	want, err := r.Base().normal()
+	if err != nil {
+		return false
+	}
+	e := LockEntry{want.Source, want.Packages, want.Platform, lockDigest(img.Pin()), img.Manifest, img.Versions}
+	i := slices.IndexFunc(l.Images, func(o LockEntry) bool { return o.same(want) })
+	switch {
+	case i < 0:
+		l.Images = append(l.Images, e)
+	case l.Images[i].Image == e.Image && l.Images[i].Manifest == e.Manifest:
+		return false
+	default:
+		l.Images[i] = e
+	}
+	slices.SortFunc(l.Images, func(a, b LockEntry) int {
+		return cmp.Or(strings.Compare(a.Source, b.Source), strings.Compare(a.Platform, b.Platform), slices.Compare(a.Packages, b.Packages))
+	})
+	return true
+}
+
+// Changes lists, for people, what pinning img instead of what is pinned now would change in the recipe's packages.
+func (l *Lock) Changes(r Recipe, img Image) []string {
+	want, err := r.Base().normal()
+	if err != nil {
+		return nil
+	}
+	was := map[string]string{}
+	for _, e := range l.Images {
+		if e.same(want) {
+			for _, v := range e.Versions {
+				name, version, _ := strings.Cut(v, "=")
+				was[name] = version
+			}
+		}
+	}
+	if len(was) == 0 {
+		return nil
+	}
+	var list []string
+	for _, v := range img.Versions {
+		name, version, _ := strings.Cut(v, "=")
+		if old, ok := was[name]; !ok {
+			list = append(list, name+" "+version+" (new)")
+		} else if old != version {
+			list = append(list, name+" "+old+" -> "+version)
+		}
+		delete(was, name)
+	}
+	for name, version := range was {
+		list = append(list, name+" "+version+" (gone)")
+	}
+	slices.Sort(list)
+	return list
+}
+
+// Save writes the lock file; a crash leaves the old or the new one.
+func (l *Lock) Save(path string) error {
+	l.Version = lockVersion
+	var text bytes.Buffer
+	text.WriteString(lockHeader)
+	e := yaml.NewEncoder(&text)
+	e.SetIndent(2)
+	if err := errors.Join(e.Encode(l), e.Close()); err != nil {
+		return err
+	}
+	return writeFile(path, text.Bytes())
+}
