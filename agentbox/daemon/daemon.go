@@ -72,9 +72,7 @@ func newManager(ctx context.Context, cfg Config) (*host.Manager, error) {
 	return host.New(host.Config{
 		Home: cfg.Home, Binary: binary, Images: images, Pool: cfg.Pool, Log: cfg.Log,
 		Driver: remember(func(kind agentbox.Isolation) (vmm.Driver, error) { return drivers.Open(kind, cfg.Home, cfg.Log) }),
-		Kernel: func(ctx context.Context, override string, progress agentbox.Progress) (string, error) {
-			return drivers.Kernel(ctx, cfg.Home, override, progress, cfg.Log)
-		},
+		Kernel: drivers.NewKernels(cfg.Home, cfg.Log).Dir,
 	})
 }
 

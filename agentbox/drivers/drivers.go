@@ -9,8 +9,6 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/home"
 	"agentbox/vmm"
-	"agentbox/vmm/guest"
-	"agentbox/vmm/kernel"
 	"agentbox/vmm/qemu"
 )
 
@@ -20,23 +18,11 @@ func Open(kind agentbox.Isolation, h home.Home, log *slog.Logger) (vmm.Driver, e
 	case agentbox.MicroVM:
 		return qemu.New(qemu.Config{
 			StateDir: h.State(),
-			Kernel:   func(ctx context.Context) (string, error) { return Kernel(ctx, h, "", nil, log) },
+			Kernel:   func(ctx context.Context) (string, error) { return NewKernels(h, log).Dir(ctx, "", nil) },
 			Log:      log,
 		}), nil
 	case agentbox.GVisor, agentbox.Lima:
 		return nil, agentbox.Errorf(agentbox.Invalid, "this build has no %s isolation", kind).WithHint("isolation: microvm works everywhere QEMU does")
 	}
 	return nil, agentbox.Errorf(agentbox.Invalid, "%q is not a kind of isolation", kind).WithHint("use auto, microvm, gvisor or lima")
-}
-
-// Kernel finds or fetches the guest kernel for microVMs, together with the guest agent of this build.
-func Kernel(ctx context.Context, h home.Home, override string, progress agentbox.Progress, log *slog.Logger) (string, error) {
-	agent, err := guest.Agent()
-	if err != nil {
-		return "", err
-	}
-	return kernel.Ensure(ctx, kernel.Config{
-		Root: h.Kernels(), Override: override, Agent: agent, Log: log,
-		Progress: func(what string) { progress.Say("kernel: " + what) },
-	})
 }

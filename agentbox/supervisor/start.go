@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/environment"
@@ -13,10 +14,12 @@ import (
 // start brings the machine to life, greets the guest and opens the way in. What it starts beside the machine belongs to wg
 // and ends with ctx.
 func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Listener, wg *sync.WaitGroup) error {
+	begun := time.Now()
 	machine, err := s.startMachine(ctx, files)
 	if err != nil {
 		return err
 	}
+	runs := time.Since(begun)
 	s.machine = machine
 	s.link, err = newLink(machine.Stream(), s.cfg.Hostname, s.names, s.log)
 	if err != nil {
@@ -26,6 +29,7 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 		return agentbox.Errorf(agentbox.Unavailable, "box %s: its machine runs but does not answer: %w", s.cfg.Box, err).
 			WithHint("agentbox logs --console %s", s.cfg.Box)
 	}
+	s.log.Info("machine started", "life", s.cfg.Life, "template", s.cfg.Template, "runs", runs, "answers", time.Since(begun))
 	s.ports = newPorts(ctx, s.link.ssh)
 	relay := environment.NewRelay(s.link.hostKey, s.link.clientKey.PublicKey(), s.link.ssh, s.log)
 	wg.Go(func() { _ = relay.Serve(ctx, sshListener) })
