@@ -1,0 +1,77 @@
+package drivers
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/home"
+	"agentbox/vmm/guest"
+	"agentbox/vmm/kernel"
+)
+
+// Kernels finds or fetches guest kernels for microVMs, together with the guest agent of this build. It verifies a kernel
+// in full when it is first asked for and whenever its files have changed since; in between it costs a few stats, because
+// every box that is made asks.
+type Kernels struct {
+	home home.Home
+	log  *slog.Logger
+
+	mu       sync.Mutex
+	verified map[string]verifiedKernel // by override
+}
+
+type verifiedKernel struct{ dir, identity string }
+
+// NewKernels makes the Kernels of a home.
+func NewKernels(h home.Home, log *slog.Logger) *Kernels {
+	return &Kernels{home: h, log: log, verified: map[string]verifiedKernel{}}
+}
+
+// Dir gives the directory of the kernel that override asks for, "" for the default.
+func (k *Kernels) Dir(ctx context.Context, override string, progress agentbox.Progress) (string, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if known, ok := k.verified[override]; ok && identity(known.dir, override) == known.identity {
+		return known.dir, nil
+	}
+	agent, err := guest.Agent()
+	if err != nil {
+		return "", err
+	}
+	dir, err := kernel.Ensure(ctx, kernel.Config{
+		Root: k.home.Kernels(), Override: override, Agent: agent, Log: k.log,
+		Progress: func(what string) { progress.Say("kernel: " + what) },
+	})
+	if err != nil {
+		return "", err
+	}
+	k.verified[override] = verifiedKernel{dir: dir, identity: identity(dir, override)}
+	return dir, nil
+}
+
+// identity changes when one of the files does; "" when one cannot be read, which no verified kernel has.
+func identity(dir, override string) string {
+	all := fmt.Sprintln(dir)
+	files := []string{filepath.Join(dir, "vmlinuz"), filepath.Join(dir, "initrd")}
+	if override != "" {
+		files = append(files, override)
+	}
+	for _, path := range files {
+		info, err := os.Stat(path)
+		if err != nil {
+			return ""
+		}
+		st, ok := info.Sys().(*syscall.Stat_t)
+		if !ok {
+			return ""
+		}
+		all += fmt.Sprintln(st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim)
+	}
+	return all
+}
