@@ -32,6 +32,9 @@ type Agent struct {
 	spawner *spawner
 	work    sync.WaitGroup // every goroutine the agent starts but the reaper
 
+	ending context.Context // over when the agent ends
+	end    context.CancelFunc
+
 	box     box      // what the box was given by Attach
 	manager services // of the box
 }
@@ -39,6 +42,7 @@ type Agent struct {
 // New makes an agent that does nothing yet.
 func New(c Config) *Agent {
 	a := &Agent{Config: c, spawner: newSpawner(c.PID1)}
+	a.ending, a.end = context.WithCancel(context.Background())
 	a.manager.agent = a
 	return a
 }
@@ -69,6 +73,7 @@ func (a *Agent) Serve(ctx context.Context) error {
 		}
 		wait = min(2*wait, maxReopen)
 	}
+	a.end()
 	a.manager.cancel()
 	a.Machine.KillUser()
 	a.spawner.killAll()
@@ -122,10 +127,7 @@ func (a *Agent) begin(out *output, line []byte) *life {
 	}
 	var server *server
 	if err == nil {
-		server, err = newServer(a, hello)
-	}
-	if err == nil {
-		err = a.renew(hello)
+		server, err = a.prepare(hello)
 	}
 	ready := protocol.Ready{Version: protocol.Version, Token: hello.Token, Kernel: a.Machine.Kernel}
 	if err != nil {
@@ -146,6 +148,29 @@ func (a *Agent) begin(out *output, line []byte) *life {
 	l := newLife(out)
 	a.goDo("ssh", func() { server.serve(l) })
 	return l
+}
+
+// prepare makes the machine and the SSH server ready for a life, at the same time: the server's keys come with the
+// hello and need no random numbers of the machine.
+func (a *Agent) prepare(hello protocol.Hello) (*server, error) {
+	type made struct {
+		server *server
+		err    error
+	}
+	got := make(chan made, 1)
+	a.goDo("keys", func() {
+		defer close(got)
+		s, err := newServer(a, hello)
+		got <- made{s, err}
+	})
+	if err := a.renew(hello); err != nil {
+		return nil, err
+	}
+	m, ok := <-got
+	if !ok {
+		return nil, errors.New("the SSH server could not be made")
+	}
+	return m.server, m.err
 }
 
 // renew makes this machine another one than its twins before any user process runs: first the random numbers, since

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -150,6 +151,8 @@ func (s *session) copyOut(w io.Writer, r *os.File, flushed func()) {
 		}
 	}
 	flushed()
+	stop := context.AfterFunc(s.conn.agent.ending, func() { r.Close() })
+	defer stop()
 	r.SetReadDeadline(time.Time{})
 	for {
 		if _, err := r.Read(buf); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {

@@ -1,0 +1,98 @@
+//go:build linux
+
+package agent
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"agentbox/vmm/guest"
+	"agentbox/vmm/guest/protocol"
+)
+
+func states(t *testing.T, c *guest.Client) string {
+	t.Helper()
+	list, err := c.Services(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, s := range list {
+		all = append(all, s.Name+"="+s.State)
+	}
+	return strings.Join(all, " ")
+}
+
+func TestServicesStartInOrder(t *testing.T) {
+	f := start(t)
+	c := f.connect()
+	defer c.Close()
+	dir := t.TempDir()
+	err := c.Attach(t.Context(), protocol.AttachRequest{Workspace: true, Services: []protocol.Service{
+		{Name: "first", Run: "echo hello $X; sleep 1000", Ready: "test -e " + dir + "/go", Env: map[string]string{"X": "world"}},
+		{Name: "second", Run: "sleep 1000"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { return states(t, c) == "first=starting second=waiting" })
+	if err := os.WriteFile(dir+"/go", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { return states(t, c) == "first=ready second=ready" })
+	log := filepath.Join(f.agent.Machine.LogDir, "first.log")
+	if b, err := os.ReadFile(log); string(b) != "hello world\n" {
+		t.Errorf("log %q, %v", b, err)
+	}
+	if err := c.Detach(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := states(t, c); got != "first=stopped second=stopped" {
+		t.Errorf("after detach: %s", got)
+	}
+}
+
+func TestServiceIsReadyWhenItsPortAnswers(t *testing.T) {
+	f := start(t)
+	c := f.connect()
+	defer c.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	port := l.Addr().(*net.TCPAddr).Port
+	if err := c.Attach(t.Context(), protocol.AttachRequest{Services: []protocol.Service{{Name: "web", Run: "sleep 1000", Port: port}}}); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { return states(t, c) == "web=ready" })
+}
+
+func TestServiceThatEndsIsStartedAgain(t *testing.T) {
+	f := start(t)
+	c := f.connect()
+	defer c.Close()
+	if err := c.Attach(t.Context(), protocol.AttachRequest{Services: []protocol.Service{{Name: "bad", Run: "exit 3"}}}); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool {
+		list, err := c.Services(t.Context())
+		return err == nil && len(list) == 1 && list[0].Restarts > 0 && list[0].Error == "ended with status 3"
+	})
+}
+
+func TestLogIsBounded(t *testing.T) {
+	l := boundedLog{path: filepath.Join(t.TempDir(), "x.log")}
+	defer l.close()
+	for range 40 {
+		l.Write(make([]byte, 100<<10))
+	}
+	for _, name := range []string{l.path, l.path + ".old"} {
+		if st, err := os.Stat(name); err != nil || st.Size() > maxLog {
+			t.Errorf("%s: %v, %v", name, st, err)
+		}
+	}
+}

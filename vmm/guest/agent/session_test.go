@@ -1,0 +1,355 @@
+//go:build linux
+
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pkg/sftp"
+	"golang.org/x/crypto/ssh"
+
+	"agentbox/vmm/guest"
+	"agentbox/vmm/guest/protocol"
+)
+
+func TestExecKeepsOutputsApartAndReportsTheStatus(t *testing.T) {
+	f := start(t)
+	c := f.connect()
+	defer c.Close()
+	s := f.session(c)
+	var out, errs bytes.Buffer
+	s.Stdin, s.Stdout, s.Stderr = strings.NewReader("input"), &out, &errs
+	err := s.Run("cat; echo oops >&2; exit 7")
+	var exit *ssh.ExitError
+	if !errors.As(err, &exit) || exit.ExitStatus() != 7 {
+		t.Errorf("err %v", err)
+	}
+	if out.String() != "input" || errs.String() != "oops\n" {
+		t.Errorf("stdout %q stderr %q", out.String(), errs.String())
+	}
+}
+
+func TestDeathBySignalIsReported(t *testing.T) {
+	f := start(t)
+	c := f.connect()
+	defer c.Close()
+	err := f.session(c).Run("kill -TERM $$")
+	var exit *ssh.ExitError
+	if !errors.As(err, &exit) || exit.Signal() != "TERM" {
+		t.Errorf("err %v", err)
+	}
+}
+
+func TestSignalReachesTheWholeGroup(t *testing.T) {
+	f := start(t)
+	c := f.connect()
+	defer c.Close()
+	s := f.session(c)
+	out, err := s.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start("(echo ready; exec sleep 100); echo not reached"); err != nil {
+		t.Fatal(err)
+	}
+	io.ReadFull(out, make([]byte, 6))
+	if err := s.Signal(ssh.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	var exit *ssh.ExitError
+	if err := s.Wait(); !errors.As(err, &exit) {
+		t.Errorf("err %v", err)
+	}
+}
+
+// argv runs a command without a shell and returns its output and exit status.
+func (f *fixture) argv(c *guest.Client, r protocol.ArgvRequest) (string, int) {
+	f.t.Helper()
+	ch, requests, err := c.SSH().OpenChannel("session", nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer ch.Close()
+	payload, _ := json.Marshal(r)
+	if ok, err := ch.SendRequest(protocol.Argv, true, payload); !ok || err != nil {
+		f.t.Fatalf("argv request: %v %v", ok, err)
+	}
+	var out, errs bytes.Buffer
+	done := make(chan struct{})
+	go func() { io.Copy(&errs, ch.Stderr()); close(done) }()
+	io.Copy(&out, ch)
+	<-done
+	status := -1
+	for req := range requests {
+		var v struct{ Status uint32 }
+		if req.Type == "exit-status" && ssh.Unmarshal(req.Payload, &v) == nil {
+			status = int(v.Status)
+		}
+	}
+	return out.String() + errs.String(), status
+}
+
+func TestArgvRunsExactlyTheseArguments(t *testing.T) {
+	f := start(t)
+	c := f.connect()
+	defer c.Close()
+	dir := t.TempDir()
+	script := filepath.Join(dir, "plain")
+	if err := os.WriteFile(script, []byte("not a program"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		request protocol.ArgvRequest
+		out     string
+		status  int
+	}{
+		{protocol.ArgvRequest{Argv: []string{"printf", "%s|", "a b", "$HOME", "'", ""}}, "a b|$HOME|'||", 0},
+		{protocol.ArgvRequest{Argv: []string{"pwd"}, Dir: dir}, dir + "\n", 0},
+		{protocol.ArgvRequest{Argv: []string{"printenv", "X"}, Env: map[string]string{"X": "y"}}, "y\n", 0},
+		{protocol.ArgvRequest{Argv: []string{"no-such-program"}}, "agentbox: no-such-program: not found\n", 127},
+		{protocol.ArgvRequest{Argv: []string{"/no/such/program"}}, "agentbox: /no/such/program: not found\n", 127},
+		{protocol.ArgvRequest{Argv: []string{script}}, "agentbox: " + script + ": permission denied\n", 126},
+		{protocol.ArgvRequest{Argv: []string{"plain"}, Env: map[string]string{"PATH": dir}}, "agentbox: plain: permission denied\n", 126},
+		{protocol.ArgvRequest{Argv: []string{"true"}, Dir: "/no/such"}, "agentbox: cannot run in /no/such: there is no such directory\n", 126},
+		{protocol.ArgvRequest{Argv: []string{"false"}}, "", 1},
+	} {
+		out, status := f.argv(c, test.request)
+		if out != test.out || status != test.status {
+			t.Errorf("%+v: %q, %d, want %q, %d", test.request, out, status, test.out, test.status)
+		}
+	}
+}
+
+func TestFloodRespectsTheClientsWindow(t *testing.T) {
+	f := start(t)
+	c := f.connect()
+	defer c.Close()
+	s := f.session(c)
+	out, err := s.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const size = 30 << 20
+	if err := s.Start("head -c 31457280 /dev/zero"); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(300 * time.Millisecond) // longer than the grace after the end, were it over
+	n, err := io.Copy(io.Discard, out)
+	if n != size || err != nil {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	if err := s.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhatACommandLeavesBehindDoesNotHoldItsSession(t *testing.T) {
+	f := start(t)
+	c := f.connect()
+	defer c.Close()
+	dir := t.TempDir()
+	began := time.Now()
+	if got := f.output(c, "(while ! [ -e "+dir+"/stop ]; do echo noise; sleep 0.02; done; touch "+dir+"/ended) & echo started"); !strings.HasPrefix(got, "started\n") && !strings.Contains(got, "noise") {
+		t.Errorf("output %q", got)
+	}
+	if time.Since(began) > 5*time.Second {
+		t.Errorf("it took %v", time.Since(began))
+	}
+	f.output(c, "touch "+dir+"/stop")
+	waitFor(t, func() bool { _, err := os.Stat(dir + "/ended"); return err == nil })
+}
+
+func TestClosedChannelHangsUp(t *testing.T) {
+	f := start(t)
+	c := f.connect()
+	defer c.Close()
+	for _, trap := range []string{"", "trap '' HUP; "} {
+		s := f.session(c)
+		out, err := s.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Start(trap + "echo $$; while :; do sleep 0.05; done"); err != nil {
+			t.Fatal(err)
+		}
+		b := make([]byte, 32)
+		n, err := out.Read(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pid := strings.TrimSpace(string(b[:n]))
+		s.Close()
+		waitFor(t, func() bool { _, err := os.Stat("/proc/" + pid); return err != nil })
+	}
+}
+
+func TestTerminal(t *testing.T) {
+	if _, err := os.Stat("/dev/ptmx"); err != nil {
+		t.Skip("this host has no pseudo-terminals")
+	}
+	f := start(t)
+	c := f.connect()
+	defer c.Close()
+	s := f.session(c)
+	var out bytes.Buffer
+	s.Stdout = &out
+	in, err := s.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RequestPty("xterm-test", 24, 80, ssh.TerminalModes{ssh.ECHO: 0}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start("test -t 0 && test -t 2 && echo $TERM; stty size; read x; stty size; stty -a | tr ' ' '\\n' | grep -x -- -echo; sleep 100"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.WindowChange(50, 132); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(200 * time.Millisecond)
+	io.WriteString(in, "\n")
+	time.Sleep(300 * time.Millisecond)
+	io.WriteString(in, "\x03")
+	var exit *ssh.ExitError
+	if err := s.Wait(); !errors.As(err, &exit) || exit.Signal() != "INT" && exit.ExitStatus() != 130 {
+		t.Errorf("err %v", err)
+	}
+	got := strings.ReplaceAll(out.String(), "\r\n", "\n")
+	if !strings.HasPrefix(got, "xterm-test\n") || !strings.Contains(got, "50 132\n-echo\n") {
+		t.Errorf("output %q", got)
+	}
+}
+
+func TestLoginShell(t *testing.T) {
+	f := start(t)
+	c := f.connect()
+	defer c.Close()
+	s := f.session(c)
+	var out bytes.Buffer
+	s.Stdin, s.Stdout = strings.NewReader("echo $0; exit 3\n"), &out
+	if err := s.Shell(); err != nil {
+		t.Fatal(err)
+	}
+	var exit *ssh.ExitError
+	if err := s.Wait(); !errors.As(err, &exit) || exit.ExitStatus() != 3 || out.String() != "-sh\n" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
+func TestSFTP(t *testing.T) {
+	f := start(t)
+	c := f.connect()
+	defer c.Close()
+	files, err := sftp.NewClient(c.SSH())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	path := filepath.Join(t.TempDir(), "file")
+	w, err := files.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := bytes.Repeat([]byte("0123456789"), 100000)
+	if _, err := w.Write(want); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	if dir, err := files.Getwd(); err != nil || dir != f.agent.User.Home {
+		t.Errorf("it starts in %s, %v", dir, err)
+	}
+}
+
+func TestForwardIntoTheGuest(t *testing.T) {
+	f := start(t)
+	c := f.connect()
+	defer c.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		conn, err := l.Accept()
+		if err == nil {
+			b, _ := io.ReadAll(conn)
+			conn.Write(append([]byte("got "), b...))
+			conn.Close()
+		}
+	}()
+	conn, err := c.SSH().Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(conn, "hello")
+	conn.(interface{ CloseWrite() error }).CloseWrite()
+	if b, err := io.ReadAll(conn); string(b) != "got hello" || err != nil {
+		t.Errorf("%q, %v", b, err)
+	}
+	if _, err := c.SSH().Dial("tcp", "127.0.0.1:1"); err == nil {
+		t.Error("nobody listens there")
+	}
+}
+
+func TestForwardOutOfTheGuest(t *testing.T) {
+	f := start(t)
+	c := f.connect()
+	defer c.Close()
+	l, err := c.SSH().Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		conn, err := l.Accept()
+		if err == nil {
+			io.WriteString(conn, "from the client")
+			conn.Close()
+		}
+	}()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if b, err := io.ReadAll(conn); string(b) != "from the client" || err != nil {
+		t.Errorf("%q, %v", b, err)
+	}
+	l.Close()
+	waitFor(t, func() bool {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err == nil {
+			conn.Close()
+		}
+		return err != nil
+	})
+}
+
+func TestUnknownChannelsAndRequestsAreRefused(t *testing.T) {
+	f := start(t)
+	c := f.connect()
+	defer c.Close()
+	if _, _, err := c.SSH().OpenChannel("x11", nil); err == nil {
+		t.Error("x11 was accepted")
+	}
+	s := f.session(c)
+	for _, name := range []string{"x11-req", "auth-agent-req@openssh.com"} {
+		if ok, err := s.SendRequest(name, true, nil); ok || err != nil {
+			t.Errorf("%s: %v %v", name, ok, err)
+		}
+	}
+	if ok, _, err := c.SSH().SendRequest("nonsense@agentbox", true, nil); ok || err != nil {
+		t.Errorf("nonsense: %v %v", ok, err)
+	}
+}
