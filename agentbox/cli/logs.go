@@ -77,7 +77,7 @@ func (a *app) printLogs(ctx context.Context, b agentbox.Box, services []string, 
 func (a *app) consoleFile(b agentbox.Box) (string, error) {
 	files, err := filepath.Glob(filepath.Join(a.home.Box(b.ID).Dir, "life-*", "console.log"))
 	if err != nil || len(files) == 0 {
-		return "", agentbox.Errorf(agentbox.NotFound, "box %s has no console yet", b.Name)
+		return "", agentbox.Errorf(agentbox.NotFound, "the machine of box %s has printed nothing on its console", b.Name)
 	}
 	latest := files[0]
 	for _, f := range files[1:] {

@@ -26,9 +26,11 @@ const sshSuffix = ".agentbox"
 const proxyVerb = "ssh-proxy"
 
 func (a *app) sshCommand() *cli.Command {
+	var user string
 	return &cli.Command{
 		Name: "ssh", Category: catInside, Usage: "open a box with the ssh of this machine", ArgsUsage: "[BOX] [-- SSH ARGUMENTS]",
 		Description: "What stands behind -- goes to ssh: a command, or options as -L 8080:localhost:80.",
+		Flags:       []cli.Flag{&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "log in as `USER`: root, or the box's user", Value: sshUser, Destination: &user}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			ssh, err := exec.LookPath("ssh")
 			if err != nil {
@@ -39,7 +41,7 @@ func (a *app) sshCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			settings, err := a.sshSettings(c.Box, c.Name)
+			settings, err := a.sshSettings(c.Box, c.Name, user)
 			if err != nil {
 				return err
 			}
@@ -57,7 +59,7 @@ func (a *app) sshCommand() *cli.Command {
 }
 
 // sshSettings is what ssh has to know to enter a box. Every path in it stays the same for as long as the box exists.
-func (a *app) sshSettings(id agentbox.BoxID, name string) ([][2]string, error) {
+func (a *app) sshSettings(id agentbox.BoxID, name, user string) ([][2]string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -69,7 +71,7 @@ func (a *app) sshSettings(id agentbox.BoxID, name string) ([][2]string, error) {
 	}
 	return [][2]string{
 		{"HostName", name + sshSuffix},
-		{"User", sshUser},
+		{"User", user},
 		{"ProxyCommand", strings.ReplaceAll(proxy, "%", "%%")},
 		{"IdentityFile", sshPath(names.Key())},
 		{"IdentitiesOnly", "yes"},
@@ -104,7 +106,7 @@ func (a *app) sshConfigCommand() *cli.Command {
 			}
 			var b strings.Builder
 			for _, box := range boxes {
-				settings, err := a.sshSettings(box.ID, box.Name)
+				settings, err := a.sshSettings(box.ID, box.Name, sshUser)
 				if err != nil {
 					return err
 				}
@@ -208,7 +210,10 @@ func (a *app) sshProxyCommand() *cli.Command {
 			}
 			defer conn.Close()
 			defer context.AfterFunc(ctx, func() { conn.Close() })()
-			return splice(conn, a.stdin, a.stdout)
+			if err := splice(conn, a.stdin, a.stdout); ctx.Err() == nil {
+				return err
+			}
+			return nil // ssh sends SIGHUP when it needs us no more
 		},
 	}
 }

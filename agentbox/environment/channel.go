@@ -87,33 +87,58 @@ func request(ctx context.Context, ch ssh.Channel, name string, payload []byte) (
 	}
 }
 
-// KeepAlive asks the other end for a sign of life every interval and closes the client when none comes within timeout. It
-// returns when ctx is done (nil) or the client has ended (why). A channel of a kind nobody has is what it asks for: the
-// refusal shows that the server lives, and unlike a global request it waits behind no other.
-func KeepAlive(ctx context.Context, client *ssh.Client, interval, timeout time.Duration) error {
-	tick := time.NewTicker(interval)
+// Pulse is how KeepAlive looks for signs of life.
+type Pulse struct {
+	Every   time.Duration
+	Within  time.Duration // what one answer may take
+	Excused func() bool   // tells when the other end cannot answer, because it is frozen on purpose; may be nil
+}
+
+// KeepAlive asks the other end for signs of life and closes the client when two in a row are missing. It returns when ctx is
+// done (nil) or the client has ended (why). A channel of a kind nobody has is what it asks for: the refusal shows that the
+// server lives, and unlike a global request it waits behind no other.
+func KeepAlive(ctx context.Context, client *ssh.Client, p Pulse) error {
+	tick := time.NewTicker(p.Every)
 	defer tick.Stop()
+	missed := 0
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		ask, cancel := context.WithTimeoutCause(ctx, timeout, errNoLife)
-		ch, reqs, err := openChannel(ask, client, "alive@agentbox", nil)
-		cancel()
-		var refused *ssh.OpenChannelError
+		if p.Excused != nil && p.Excused() {
+			missed = 0
+			continue
+		}
+		err := probe(ctx, client, p.Within)
 		switch {
-		case err == nil:
-			go ssh.DiscardRequests(reqs)
-			ch.Close()
 		case ctx.Err() != nil:
 			return nil
-		case !errors.As(err, &refused):
+		case err == nil, p.Excused != nil && p.Excused():
+			missed = 0
+		case errors.Is(err, errNoLife) && missed == 0:
+			missed++
+		default:
 			client.Close()
 			return err
 		}
 	}
+}
+
+// probe gets one sign of life.
+func probe(ctx context.Context, client *ssh.Client, within time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, within, errNoLife)
+	defer cancel()
+	ch, reqs, err := openChannel(ctx, client, "alive@agentbox", nil)
+	var refused *ssh.OpenChannelError
+	if errors.As(err, &refused) {
+		return nil
+	}
+	if err == nil {
+		end{ch, reqs}.abandon()
+	}
+	return err
 }
 
 var errNoLife = agentbox.Errorf(agentbox.Unavailable, "the box gave no sign of life")

@@ -177,7 +177,7 @@ func TestKeepAlive(t *testing.T) {
 	c := s.dial(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := KeepAlive(ctx, c, time.Millisecond, time.Second); err != nil {
+	if err := KeepAlive(ctx, c, Pulse{Every: time.Millisecond, Within: time.Second}); err != nil {
 		t.Errorf("a living server: %v", err)
 	}
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "mute.sock"))
@@ -198,8 +198,13 @@ func TestKeepAlive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := KeepAlive(t.Context(), mute, time.Millisecond, 50*time.Millisecond); !errors.Is(err, errNoLife) {
+	frozen := 3
+	excused := func() bool { frozen--; return frozen > 0 }
+	if err := KeepAlive(t.Context(), mute, Pulse{Every: time.Millisecond, Within: 50 * time.Millisecond, Excused: excused}); !errors.Is(err, errNoLife) {
 		t.Errorf("a mute server: %v", err)
+	}
+	if frozen > 0 {
+		t.Errorf("given up while it was excused")
 	}
 	if mute.Wait() == nil {
 		t.Error("the client was left open")

@@ -2,8 +2,6 @@ package supervisor
 
 import (
 	"context"
-	"crypto/ed25519"
-	"encoding/pem"
 	"fmt"
 	"log/slog"
 	"net"
@@ -18,15 +16,15 @@ import (
 	"agentbox/vmm/guest"
 )
 
-// link is the connection to the guest agent. The keys live as long as the supervisor: one lease of one machine. When the
-// guest hangs up, the next use greets it anew.
+// link is the connection to the guest agent. Its keys live as long as the supervisor: one lease of one machine; localKey,
+// which never reaches the guest, as long as the box. When the guest hangs up, the next use greets it anew.
 type link struct {
-	stream    net.Conn
-	keys      guest.Keys
-	hostname  string
-	hostKey   ssh.Signer
-	clientKey ssh.Signer
-	log       *slog.Logger
+	stream   net.Conn
+	keys     guest.Keys
+	hostname string
+	hostKey  ssh.Signer
+	localKey ssh.Signer
+	log      *slog.Logger
 
 	mu      sync.Mutex
 	current *guest.Client
@@ -41,23 +39,11 @@ func newLink(stream net.Conn, hostname string, names home.Box, log *slog.Logger)
 	if l.hostKey, err = ssh.NewSignerFromKey(keys.Host); err != nil {
 		return nil, err
 	}
-	if l.clientKey, err = ssh.NewSignerFromKey(keys.Client); err != nil {
+	if l.localKey, err = localKey(names); err != nil {
 		return nil, err
 	}
-	return l, writeKeys(names, l.hostKey.PublicKey(), keys.Client)
-}
-
-// writeKeys leaves the keys where clients, stock ssh included, look for them.
-func writeKeys(names home.Box, host ssh.PublicKey, client ed25519.PrivateKey) error {
-	block, err := ssh.MarshalPrivateKey(client, "agentbox")
-	if err != nil {
-		return err
-	}
-	line := knownhosts.Line([]string{HostAlias}, host) + "\n"
-	if err := writeFile(names.Key(), pem.EncodeToMemory(block)); err != nil {
-		return err
-	}
-	return writeFile(names.KnownHosts(), []byte(line))
+	line := knownhosts.Line([]string{HostAlias}, l.hostKey.PublicKey()) + "\n"
+	return l, writeFile(names.KnownHosts(), []byte(line))
 }
 
 // HostAlias is the name under which every box's host key is known: each box has a known_hosts file of its own.
@@ -106,6 +92,13 @@ func (l *link) ssh(ctx context.Context) (*ssh.Client, error) {
 	return c.SSH(), nil
 }
 
+// live is the connection there is, or nil.
+func (l *link) live() *guest.Client {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.current
+}
+
 func (l *link) kernel() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,9 +120,7 @@ func (l *link) keepClock(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		l.mu.Lock()
-		c := l.current
-		l.mu.Unlock()
+		c := l.live()
 		if c == nil {
 			continue
 		}

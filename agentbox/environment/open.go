@@ -1,0 +1,44 @@
+package environment
+
+import (
+	"context"
+	"net"
+	"os"
+
+	"golang.org/x/crypto/ssh"
+
+	"agentbox/agentbox"
+)
+
+// Address is where an environment of this machine is reached, and the files that both ends' keys are in.
+type Address struct {
+	Name       string // for errors
+	Socket     string // unix socket with an SSH server
+	Key        string // file with the private key that may log in
+	KnownHosts string // file whose first line has the host key
+}
+
+// Open connects to an environment of this machine.
+func Open(ctx context.Context, a Address, user string) (*ssh.Client, error) {
+	key, err := os.ReadFile(a.Key)
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Unavailable, "box %s: %w", a.Name, err)
+	}
+	signer, err := ssh.ParsePrivateKey(key)
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Corrupt, "box %s: its key %s: %w", a.Name, a.Key, err)
+	}
+	hosts, err := os.ReadFile(a.KnownHosts)
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Unavailable, "box %s: %w", a.Name, err)
+	}
+	_, _, host, _, _, err := ssh.ParseKnownHosts(hosts)
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Corrupt, "box %s: its host key %s: %w", a.Name, a.KnownHosts, err)
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", a.Socket)
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Unavailable, "box %s does not answer: %w", a.Name, err).WithHint("agentbox show %s", a.Name)
+	}
+	return NewClient(ctx, conn, Login{User: user, Key: signer, HostKey: host})
+}

@@ -1,0 +1,41 @@
+package supervisor
+
+import (
+	"context"
+	"time"
+
+	"agentbox/agentbox/environment"
+)
+
+// How often the guest is asked for a sign of life, and how long it may take: an emulated machine under load is slow, and a
+// command that hangs for two minutes before the truth is told beats one that is cut off while it works.
+const (
+	aliveEvery  = 15 * time.Second
+	aliveWithin = 60 * time.Second
+)
+
+// keepAlive drops the connection to a guest that says nothing any more, so that no command waits for it for ever. The next
+// use greets the guest anew.
+func (s *Supervisor) keepAlive(ctx context.Context) {
+	pulse := environment.Pulse{Every: aliveEvery, Within: aliveWithin, Excused: s.frozen}
+	for ctx.Err() == nil {
+		if c := s.link.live(); c != nil {
+			if err := environment.KeepAlive(ctx, c.SSH(), pulse); err != nil {
+				s.log.Warn("gave up the connection to a silent guest", "error", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(aliveEvery):
+		}
+	}
+}
+
+// frozen tells whether the machine may be stopped on purpose: it waits in the pool, or an operation is under way.
+func (s *Supervisor) frozen() bool {
+	if !s.op.TryLock() {
+		return true
+	}
+	defer s.op.Unlock()
+	return !s.attached
+}

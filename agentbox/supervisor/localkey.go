@@ -1,0 +1,34 @@
+package supervisor
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"os"
+
+	"golang.org/x/crypto/ssh"
+
+	"agentbox/agentbox/home"
+)
+
+// localKey is the key with which clients on this machine log in to the relay. Unlike the guest's keys it stays the same for
+// as long as the box exists: stock ssh reads it while its proxy command is still waking the box.
+func localKey(names home.Box) (ssh.Signer, error) {
+	if b, err := os.ReadFile(names.Key()); err == nil {
+		if signer, err := ssh.ParsePrivateKey(b); err == nil {
+			return signer, nil
+		}
+	}
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	block, err := ssh.MarshalPrivateKey(key, "agentbox")
+	if err != nil {
+		return nil, err
+	}
+	if err := writeFile(names.Key(), pem.EncodeToMemory(block)); err != nil {
+		return nil, err
+	}
+	return ssh.NewSignerFromKey(key)
+}
