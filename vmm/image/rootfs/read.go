@@ -53,6 +53,9 @@ func (rd *reader) dir(dir *Inode, name string) error {
 	}
 	for _, d := range list {
 		at := path.Join(name, d.Name())
+		if len(at) > maxPath { // a directory that contains itself
+			return agentbox.Errorf(agentbox.Corrupt, "image has an impossibly long path at %.80q", at)
+		}
 		info, err := d.Info()
 		if err != nil {
 			return agentbox.Errorf(agentbox.Corrupt, "read %q of the image: %w", at, err)
