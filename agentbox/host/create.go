@@ -46,7 +46,11 @@ func (m *Manager) create(ctx context.Context, p plan, progress agentbox.Progress
 	if err := m.build(ctx, b, p, base, progress); err != nil {
 		return nil, errors.Join(noSpace(err), m.erase(b))
 	}
-	return b, nil
+	// From here on the box exists, and a failure of the repository's own commands does not take it away.
+	if err := m.setUp(ctx, b, progress); err != nil {
+		return nil, err
+	}
+	return b, m.onStart(ctx, b.record(), progress)
 }
 
 // base is what a box stands on: all of it exists before the box does.
@@ -71,7 +75,7 @@ func (m *Manager) prepare(ctx context.Context, p plan, progress agentbox.Progres
 	}
 	rec := record{
 		Phase: phaseNew, Key: p.key, Ephemeral: p.req.Ephemeral, Cold: p.req.Cold, Life: 1, Workspace: 1,
-		ImageFile: img.Path, Kernel: kernel, User: userOr(p.cfg.User), Attach: attachmentOf(p.cfg),
+		ImageFile: img.Path, Kernel: kernel, User: userOr(p.cfg.User), Attach: attachmentOf(p.cfg), Setup: p.cfg.Setup, Start: p.cfg.Start,
 		Box: agentbox.Box{
 			Isolation: choice.kind, Accel: choice.facts.Accel, Reason: choice.reason,
 			Directory: p.repo.Root, Branch: p.repo.Branch, Commit: p.repo.Commit, Lifetime: p.cfg.Lifetime,

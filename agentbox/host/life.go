@@ -157,7 +157,10 @@ func (m *Manager) newLife(ctx context.Context, b *box, progress agentbox.Progres
 	if err := m.attach(ctx, b, progress); err != nil {
 		return errors.Join(err, m.stop(b.live(), rec.names(m.home), 0))
 	}
-	return m.sweep(rec)
+	if err := m.sweep(rec); err != nil {
+		return err
+	}
+	return m.onStart(ctx, rec, progress)
 }
 
 // commitLife makes the directory of a new life and the record that names it.

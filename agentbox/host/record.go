@@ -40,6 +40,9 @@ type record struct {
 	Remote    string       `json:"remote,omitempty"` // git remote in Box.Directory
 	User      string       `json:"user"`
 	Attach    attachment   `json:"attach"`
+	Setup     []string     `json:"setup,omitempty"`  // for sh -c, once per workspace
+	SetUp     bool         `json:"set_up,omitempty"` // it has run
+	Start     []string     `json:"start,omitempty"`  // for sh -c, whenever a fresh machine starts
 }
 
 // attachment is what a fresh machine is given to become this box.

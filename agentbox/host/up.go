@@ -78,6 +78,9 @@ func (m *Manager) reattach(ctx context.Context, b *box, req api.UpRequest, repo 
 	if err := m.wake(ctx, b, progress); err != nil {
 		return api.UpResponse{}, err
 	}
+	if err := m.setUp(ctx, b, progress); err != nil {
+		return api.UpResponse{}, err
+	}
 	return m.upResponse(ctx, b, repo.Subdir, false)
 }
 
