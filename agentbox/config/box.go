@@ -113,6 +113,9 @@ func (d *decoder) resolve(from, to string) (Include, error) {
 	if to == "/" || to == "~" {
 		return Include{}, fmt.Errorf("include cannot replace %s of the box", to)
 	}
+	if strings.HasPrefix(from, "$") { // $GOROOT: only who makes the image knows what it is
+		return Include{From: from, To: to}, nil
+	}
 	switch rest, ok := strings.CutPrefix(from, "~/"); {
 	case ok && d.home == "":
 		return Include{}, fmt.Errorf("include %q: there is no home directory on this host", clip(from))

@@ -98,6 +98,9 @@ func (s *stager) copyOne(j job) (outcome, error) {
 	if j.link && s.opts.Link && os.Link(j.src, j.dst) == nil {
 		return outcome{bytes: fi.Size(), linked: true}, nil
 	}
+	if s.size.Add(fi.Size()) > s.limit {
+		return outcome{}, errTooLarge
+	}
 	if j.clean {
 		return copyClean(j)
 	}

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"agentbox/agentbox"
 
@@ -36,11 +38,16 @@ type Stats struct {
 // work tree (tracked and untracked files, ignored ones not) and a .git directory with which git says the same as in the
 // original. On failure dst is as it was. The original is only read. Hooks and credentials stay behind.
 func Stage(ctx context.Context, repo Repo, dst string, opts Options) (Stats, error) {
+	return stageWithin(ctx, repo, dst, opts, math.MaxInt64)
+}
+
+// stageWithin gives up with errTooLarge when the copy would take more than limit bytes.
+func stageWithin(ctx context.Context, repo Repo, dst string, opts Options, limit int64) (Stats, error) {
 	existed, err := prepare(dst)
 	if err != nil {
 		return Stats{}, err
 	}
-	s := &stager{opts: opts, dst: dst, seen: map[string]bool{}}
+	s := &stager{opts: opts, dst: dst, limit: limit, seen: map[string]bool{}}
 	err = s.repo(ctx, repo, target{root: dst, git: filepath.Join(dst, ".git")})
 	if err == nil {
 		err = s.finishDirs()
@@ -92,6 +99,8 @@ type stager struct {
 	seen  map[string]bool // git directories copied so far
 	carry []setting       // of the user's own configuration
 	dirs  []dirTimes
+	limit int64
+	size  atomic.Int64 // of everything copied or about to be
 
 	mu    sync.Mutex
 	stats Stats
