@@ -47,7 +47,7 @@ func Call[Req, Resp any](ctx context.Context, c *Client, e Endpoint[Req, Resp], 
 		return zero, c.unreachable(ctx, e.Path, err)
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode == http.StatusNotFound && resp.Header.Get("Content-Type") != "application/x-ndjson" {
+	if resp.StatusCode == http.StatusNotFound && resp.Header.Get("Content-Type") != contentType {
 		return zero, agentbox.Errorf(agentbox.Unavailable, "the process at %s does not know %s", c.socket, e.Path).
 			WithHint("it is of another version: agentbox daemon stop")
 	}

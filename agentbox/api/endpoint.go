@@ -21,6 +21,9 @@ type None struct{}
 // Func serves an endpoint. The context ends when the client hangs up.
 type Func[Req, Resp any] func(ctx context.Context, req Req, progress agentbox.Progress) (Resp, error)
 
+// contentType marks every answer of an endpoint, errors included.
+const contentType = "application/x-ndjson"
+
 type frame[Resp any] struct {
 	Event  *agentbox.Event `json:"event,omitempty"`
 	Result *Resp           `json:"result,omitempty"`
@@ -60,12 +63,17 @@ func (s *stream[Resp]) send(f frame[Resp]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.started {
-		s.started = true
-		s.w.Header().Set("Content-Type", "application/x-ndjson")
+		s.begin()
 	}
 	// A failed write means the client has gone; its context tells the handler.
 	_ = s.enc.Encode(f)
 	_ = http.NewResponseController(s.w).Flush()
+}
+
+// begin sets the header by which a client tells our "not found" from that of a server that knows no such call.
+func (s *stream[Resp]) begin() {
+	s.started = true
+	s.w.Header().Set("Content-Type", contentType)
 }
 
 func (s *stream[Resp]) event(e agentbox.Event) { s.send(frame[Resp]{Event: &e}) }
@@ -74,6 +82,7 @@ func (s *stream[Resp]) fail(err error) {
 	e := agentbox.AsError(err)
 	s.mu.Lock()
 	if !s.started {
+		s.begin()
 		s.w.WriteHeader(statusOf(e.Code))
 	}
 	s.mu.Unlock()
