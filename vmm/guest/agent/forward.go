@@ -12,7 +12,10 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-const dialTimeout = 10 * time.Second
+const (
+	dialTimeout    = 10 * time.Second
+	deliverTimeout = 10 * time.Second // for what a client sent before it closed
+)
 
 // direct connects to an address inside the guest for the client.
 func (c *connection) direct(nc ssh.NewChannel) {
@@ -69,10 +72,6 @@ func (c *connection) splice(ch ssh.Channel, requests <-chan *ssh.Request, target
 	if !ok {
 		return // TCP and unix sockets are
 	}
-	c.agent.goDo("forward end", func() {
-		ssh.DiscardRequests(requests)
-		target.Close()
-	})
 	var up sync.WaitGroup
 	up.Add(1)
 	c.agent.goDo("forward in", func() {
@@ -81,6 +80,13 @@ func (c *connection) splice(ch ssh.Channel, requests <-chan *ssh.Request, target
 			target.Close()
 		}
 		other.CloseWrite()
+	})
+	c.agent.goDo("forward end", func() {
+		ssh.DiscardRequests(requests)
+		// The client closed the channel, and gets nothing any more. What it sent before is still delivered.
+		target.SetWriteDeadline(time.Now().Add(deliverTimeout))
+		up.Wait()
+		target.Close()
 	})
 	_, err := io.Copy(ch, target)
 	ch.CloseWrite()

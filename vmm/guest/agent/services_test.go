@@ -44,9 +44,7 @@ func TestServicesStartInOrder(t *testing.T) {
 	}
 	waitFor(t, func() bool { return states(t, c) == "first=ready second=ready" })
 	log := filepath.Join(f.agent.Machine.LogDir, "first.log")
-	if b, err := os.ReadFile(log); string(b) != "hello world\n" {
-		t.Errorf("log %q, %v", b, err)
-	}
+	waitFor(t, func() bool { b, _ := os.ReadFile(log); return string(b) == "hello world\n" })
 	if err := c.Detach(t.Context()); err != nil {
 		t.Fatal(err)
 	}
