@@ -192,9 +192,9 @@ func (m *Manager) build(ctx context.Context, b *box, p plan, base base, progress
 
 func (m *Manager) fillWorkspace(ctx context.Context, driver vmm.Driver, rec record, repo workspace.Repo, progress agentbox.Progress) error {
 	end := progress.Begin("workspace", repo.Root)
-	tree := filepath.Join(rec.names(m.home).Dir, "staging")
-	defer os.RemoveAll(tree)
-	stats, err := workspace.Stage(ctx, repo, tree, workspace.Options{Link: true})
+	staging := filepath.Join(rec.names(m.home).Dir, "staging")
+	defer workspace.RemoveTemp(staging) // erase does it again for a daemon that was killed here
+	tree, stats, err := workspace.StageTemp(ctx, repo, staging)
 	if err != nil {
 		return err
 	}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/workspace"
 )
 
 // Remove removes a box: machine, runtime, checkpoints and workspace.
@@ -45,6 +47,9 @@ func (m *Manager) erase(b *box) error {
 	b.set(func(b *box) { b.sup = nil })
 	m.removeRemote(rec)
 	// Renamed first, the box is gone at once even when deleting takes long or is cut short.
+	if err := workspace.RemoveTemp(filepath.Join(names.Dir, "staging")); err != nil {
+		return err
+	}
 	doomed := names.Dir + ".removed"
 	err := os.Rename(names.Dir, doomed)
 	if errors.Is(err, os.ErrNotExist) {
