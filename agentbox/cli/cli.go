@@ -71,7 +71,7 @@ func (a *app) finish(err error) int {
 }
 
 func (a *app) root() *cli.Command {
-	return &cli.Command{
+	root := &cli.Command{
 		Name:  "agentbox",
 		Usage: "isolated, resettable workstations for coding agents",
 		UsageText: `agentbox up                  a box for this repository and branch, and a shell in it
@@ -95,18 +95,13 @@ agentbox run -- CMD...       one command in a fresh box that is gone afterwards`
 		Writer:                 a.stdout,
 		ErrWriter:              a.stderr,
 		ExitErrHandler:         func(context.Context, *cli.Command, error) {},
-		OnUsageError: func(_ context.Context, cmd *cli.Command, err error, _ bool) error {
-			return agentbox.Errorf(agentbox.Invalid, "%w", err).WithHint("%s --help", cmd.FullName())
-		},
-		CommandNotFound: nil,
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if name := cmd.Args().First(); name != "" {
-				return a.unknown(cmd, name)
-			}
+		Action: func(_ context.Context, cmd *cli.Command) error {
 			return cli.ShowRootCommandHelp(cmd)
 		},
 		ConfigureShellCompletionCommand: func(cmd *cli.Command) { cmd.Hidden, cmd.Category = false, catHost },
 	}
+	strict(root)
+	return root
 }
 
 // The headings of the help.
@@ -116,14 +111,6 @@ const (
 	catLifecycle = "states of a box"
 	catHost      = "this machine"
 )
-
-func (a *app) unknown(cmd *cli.Command, name string) error {
-	err := agentbox.Errorf(agentbox.Invalid, "%q is not a command of agentbox", name).WithHint("agentbox --help lists them")
-	if near := cli.SuggestCommand(cmd.Root().VisibleCommands(), name); near != "" {
-		err.Hint = "did you mean `agentbox " + near + "`?"
-	}
-	return err
-}
 
 func (a *app) boxCommands() []*cli.Command {
 	return []*cli.Command{a.upCommand(), a.runCommand(), a.lsCommand(), a.showCommand(), a.rmCommand()}

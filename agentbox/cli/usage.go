@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"context"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"agentbox/agentbox"
+)
+
+// strict makes a command and those below it answer for every word on their command line: a mistyped flag gets the same
+// two lines as any other error and not a page of help, and an argument nobody asked for is not dropped in silence.
+func strict(cmd *cli.Command) {
+	cmd.OnUsageError = usageError
+	action, group := cmd.Action, len(cmd.Commands) > 0
+	cmd.Action = func(ctx context.Context, cmd *cli.Command) error {
+		switch most := maxArgs(cmd); {
+		case group && cmd.Args().Present():
+			return unknown(cmd, cmd.Args().First())
+		case group && action == nil:
+			return cli.ShowSubcommandHelp(cmd)
+		case most >= 0 && cmd.Args().Len() > most:
+			return agentbox.Errorf(agentbox.Invalid, "%s takes no argument %q", cmd.Name, cmd.Args().Get(most)).WithHint("%s --help", cmd.FullName())
+		}
+		return action(ctx, cmd)
+	}
+	for _, sub := range cmd.Commands {
+		strict(sub)
+	}
+}
+
+// maxArgs is how many arguments a command takes, -1 for one that counts them itself.
+func maxArgs(cmd *cli.Command) int {
+	switch cmd.ArgsUsage {
+	case "":
+		return 0
+	case "[BOX]":
+		return 1
+	}
+	return -1
+}
+
+const undefinedFlag = "flag provided but not defined: "
+
+func usageError(_ context.Context, cmd *cli.Command, err error, _ bool) error {
+	e := agentbox.Errorf(agentbox.Invalid, "%w", err).WithHint("%s --help", cmd.FullName())
+	if name, ok := strings.CutPrefix(err.Error(), undefinedFlag); ok {
+		name = strings.TrimLeft(name, "-")
+		e = agentbox.Errorf(agentbox.Invalid, "%s has no flag %s", cmd.Name, dashed(name)).WithHint("%s --help lists them", cmd.FullName())
+		if near := cli.SuggestFlag(flagsOf(cmd), name, false); near != "" {
+			e.Hint = "did you mean " + near + "?"
+		}
+	}
+	return e
+}
+
+// dashed is a flag as people write it.
+func dashed(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
+}
+
+// flagsOf are the flags a command understands: its own, and those of the program.
+func flagsOf(cmd *cli.Command) []cli.Flag {
+	flags := append([]cli.Flag{}, cmd.Flags...)
+	if root := cmd.Root(); root != cmd {
+		flags = append(flags, root.Flags...)
+	}
+	return flags
+}
+
+func unknown(cmd *cli.Command, name string) error {
+	err := agentbox.Errorf(agentbox.Invalid, "%q is not a command of %s", name, cmd.FullName()).WithHint("%s --help lists them", cmd.FullName())
+	if near := cli.SuggestCommand(cmd.VisibleCommands(), name); near != "" {
+		err.Hint = "did you mean `" + cmd.FullName() + " " + near + "`?"
+	}
+	return err
+}
