@@ -38,7 +38,7 @@ func (s *Store) newBuild(ctx context.Context, p Progress) (*build, error) {
 	if err != nil {
 		return nil, hostError(err)
 	}
-	b := &build{dir: dir, tree: rootfs.New(s.limits, epoch), progress: p}
+	b := &build{dir: dir, tree: rootfs.New(s.limits, epoch), progress: p.oneAtATime()}
 	if b.lock, err = os.Open(dir); err == nil {
 		err = syscall.Flock(int(b.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	}

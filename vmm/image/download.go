@@ -44,11 +44,13 @@ type download struct {
 func (b *build) download(ctx context.Context, source string, layers []v1.Layer) *download {
 	d := &download{b: b, source: source, layers: layers}
 	slots := make(chan struct{}, downloads)
-	for i, l := range layers {
+	for _, l := range layers {
 		if n, err := l.Size(); err == nil {
 			d.total += n
 		}
 		d.done = append(d.done, make(chan error, 1))
+	}
+	for i := range layers {
 		d.group.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"sync"
 	"time"
 
 	"agentbox/agentbox"
@@ -42,6 +43,19 @@ type Event struct {
 
 // Progress receives events, from one goroutine at a time. nil is allowed.
 type Progress func(Event)
+
+// oneAtATime lets goroutines of a build share a Progress.
+func (p Progress) oneAtATime() Progress {
+	if p == nil {
+		return nil
+	}
+	var mu sync.Mutex
+	return func(e Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		p(e)
+	}
+}
 
 func (p Progress) tell(e Event) {
 	if p != nil {

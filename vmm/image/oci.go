@@ -170,27 +170,23 @@ func (b *build) describeOCI(img v1.Image, k kind, r Recipe) (*v1.ConfigFile, err
 	return config, nil
 }
 
-// splitTag cuts what follows the last colon of the last component of a path, unless the path exists as it is.
+// splitTag cuts PATH:TAG or PATH@DIGEST where PATH ends: at the first separator before which there is a file. Both may
+// contain colons. Where nothing exists, the last component's first colon is taken.
 func splitTag(s string) (path, tag string) {
 	if _, err := os.Stat(s); err == nil {
 		return s, ""
 	}
-	if path, digest, ok := strings.Cut(s, "@"); ok {
-		return path, "@" + digest
-	}
-	dir, base := filepath.Split(s)
-	if base, tag, ok := strings.Cut(base, ":"); ok {
-		return dir + base, tag
-	}
-	// A tag may contain slashes and a second colon, as in file.tar:registry.example/name:tag.
-	for i := 0; i < len(s); i++ {
-		if s[i] == ':' {
-			if _, err := os.Stat(s[:i]); err == nil {
-				return s[:i], s[i+1:]
-			}
+	for i, c := range s {
+		if c != ':' && c != '@' {
+			continue
+		}
+		if _, err := os.Stat(s[:i]); err == nil {
+			return s[:i], strings.TrimPrefix(s[i:], ":")
 		}
 	}
-	return s, ""
+	dir, base := filepath.Split(s)
+	base, tag, _ = strings.Cut(base, ":")
+	return dir + base, tag
 }
 
 func fingerprintOf(c checked) string {
