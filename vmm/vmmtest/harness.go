@@ -1,0 +1,137 @@
+package vmmtest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"agentbox/vmm"
+)
+
+// Place is where a guest keeps a file, by what happens to it when the machine ends.
+type Place int
+
+// The places.
+const (
+	Memory    Place = iota // gone, unless the machine was saved
+	Runtime                // on the runtime layer
+	Workspace              // on the workspace, after Attach
+)
+
+// Guest is a guest that does what the suite asks. What Put has returned for is on the machine's disk.
+type Guest interface {
+	Put(ctx context.Context, place Place, name string, data []byte) error
+	Get(ctx context.Context, place Place, name string) ([]byte, error)
+	Attach(ctx context.Context) error // mount the workspace
+	Quiesce(ctx context.Context) error
+	PowerOff(ctx context.Context) error // a clean shutdown from inside
+	Close() error                       // ends this conversation; the guest goes on
+}
+
+// Harness is a driver and what its machines need.
+type Harness struct {
+	Driver vmm.Driver
+	// Spec is complete but for Name, Dir and Workspace.
+	Spec vmm.Spec
+	// Connect begins a new life of the guest.
+	Connect func(ctx context.Context, m vmm.Machine) (Guest, error)
+	// Crash ends the machine's processes behind the driver's back.
+	Crash func(m vmm.Machine) error
+	// Unverified tells of files of a saved state, by base name, whose bytes carry no digest; the suite only truncates
+	// and removes them.
+	Unverified func(name string) bool
+}
+
+// limit bounds each test of the suite: emulated machines on a busy host are slow.
+const limit = 3 * time.Minute
+
+// rig is a harness with a place on disk and the test's context.
+type rig struct {
+	Harness
+	*testing.T
+	ctx  context.Context
+	base string
+}
+
+func newRig(t *testing.T, h Harness) *rig {
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	t.Cleanup(cancel)
+	return &rig{h, t, ctx, t.TempDir()}
+}
+
+// sub runs f as a subtest with its own directory.
+func (r *rig) sub(name string, f func(*rig)) {
+	r.Run(name, func(t *testing.T) { f(newRig(t, r.Harness)) })
+}
+
+func (r *rig) path(name string) string { return filepath.Join(r.base, name) }
+
+// spec is that of a machine with a fresh directory.
+func (r *rig) spec(name string) vmm.Spec {
+	r.Helper()
+	s := r.Spec
+	s.Name, s.Dir = name, r.path(name)
+	r.ok(os.MkdirAll(s.Dir, 0o700))
+	return s
+}
+
+func (r *rig) ok(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+// owned kills the machine when the test ends.
+func (r *rig) owned(m vmm.Machine, err error) vmm.Machine {
+	r.Helper()
+	r.ok(err)
+	r.Cleanup(func() {
+		if err := m.Kill(); err != nil {
+			r.Errorf("kill at the end: %v", err)
+		}
+	})
+	return m
+}
+
+func (r *rig) connect(m vmm.Machine) Guest {
+	r.Helper()
+	g, err := r.Connect(r.ctx, m)
+	if err != nil {
+		r.Fatalf("connect: %v (the machine: %v)", err, m.Err())
+	}
+	return g
+}
+
+func (r *rig) put(g Guest, p Place, name, data string) {
+	r.Helper()
+	r.ok(g.Put(r.ctx, p, name, []byte(data)))
+}
+
+func (r *rig) want(g Guest, p Place, name, data string) {
+	r.Helper()
+	b, err := g.Get(r.ctx, p, name)
+	if err != nil || string(b) != data {
+		r.Errorf("%s holds %q (%v), want %q", name, b, err, data)
+	}
+}
+
+func (r *rig) wantNone(g Guest, p Place, name string) {
+	r.Helper()
+	if b, err := g.Get(r.ctx, p, name); !errors.Is(err, os.ErrNotExist) {
+		r.Errorf("%s holds %q (%v), want nothing", name, b, err)
+	}
+}
+
+// wantEnd waits for the machine's end.
+func (r *rig) wantEnd(m vmm.Machine) {
+	r.Helper()
+	select {
+	case <-m.Done():
+	case <-r.ctx.Done():
+		r.Fatal("the machine does not end")
+	}
+}

@@ -1,0 +1,123 @@
+package vmmtest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"agentbox/vmm"
+)
+
+// Run tests everything the interfaces of package vmm promise. It calls setup once.
+func Run(t *testing.T, setup func(*testing.T) Harness) {
+	r := newRig(t, setup(t))
+	r.sub("Probe", testProbe)
+	r.sub("Workspaces", testWorkspaces)
+	r.sub("Boot", testBoot)
+	if _, ok := r.Driver.(vmm.Snapshotter); ok {
+		testSnapshots(r)
+	}
+}
+
+func testProbe(r *rig) {
+	for _, fresh := range []bool{false, true, false} {
+		facts, err := r.Driver.Probe(r.ctx, fresh)
+		r.ok(err)
+		if facts.Version == "" || facts.Reason == "" && facts.Accel != "" {
+			r.Errorf("facts say too little: %+v", facts)
+		}
+	}
+	one, err := r.Driver.Fingerprint(r.ctx, r.spec("one"))
+	r.ok(err)
+	two, err := r.Driver.Fingerprint(r.ctx, r.spec("two"))
+	r.ok(err)
+	if one != two || one == "" {
+		r.Errorf("twins have fingerprints %q and %q", one, two)
+	}
+	bigger := r.spec("bigger")
+	bigger.Memory *= 2
+	if three, err := r.Driver.Fingerprint(r.ctx, bigger); err != nil || three == one {
+		r.Errorf("a machine with more memory has fingerprint %q (%v), as one with less", three, err)
+	}
+}
+
+func testBoot(r *rig) {
+	m := r.owned(r.Driver.Boot(r.ctx, r.spec("boot")))
+	g := r.connect(m)
+	r.put(g, Memory, "m", "memory")
+	r.put(g, Runtime, "r", "runtime")
+	r.want(g, Memory, "m", "memory")
+	r.want(g, Runtime, "r", "runtime")
+	if len(m.PIDs()) == 0 {
+		r.Error("a running machine has no process")
+	}
+	testFreeze(r, m, g)
+	select {
+	case <-m.Done():
+		r.Error("Done is closed while the machine runs")
+	default:
+	}
+	if err := m.Err(); err != nil {
+		r.Errorf("a running machine has Err %v", err)
+	}
+	testKill(r, m)
+	testEnds(r)
+}
+
+func testFreeze(r *rig, m vmm.Machine, g Guest) {
+	r.ok(m.Freeze(r.ctx))
+	r.ok(m.Freeze(r.ctx))
+	answered := make(chan error, 1)
+	go func() {
+		_, err := g.Get(r.ctx, Memory, "m")
+		answered <- err
+	}()
+	select {
+	case err := <-answered:
+		r.Errorf("a frozen guest answered (%v)", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	r.ok(m.Thaw(r.ctx))
+	r.ok(m.Thaw(r.ctx))
+	r.ok(<-answered)
+	r.ok(g.Close())
+	r.want(r.connect(m), Memory, "m", "memory") // a second life of the same guest
+}
+
+func testKill(r *rig, m vmm.Machine) {
+	r.ok(m.Kill())
+	r.ok(m.Kill())
+	r.wantEnd(m)
+	if err := m.Err(); err != nil {
+		r.Errorf("a killed machine has Err %v", err)
+	}
+	if m.Freeze(r.ctx) == nil || m.Thaw(r.ctx) == nil {
+		r.Error("a machine that has ended was frozen and thawed")
+	}
+	if _, err := m.Stream().Read(make([]byte, 1<<16)); err == nil {
+		if _, err = m.Stream().Read(make([]byte, 1<<16)); err == nil {
+			r.Error("a machine that has ended goes on talking")
+		}
+	}
+}
+
+func testEnds(r *rig) {
+	m := r.owned(r.Driver.Boot(r.ctx, r.spec("off")))
+	r.ok(r.connect(m).PowerOff(r.ctx))
+	r.wantEnd(m)
+	if err := m.Err(); err != nil {
+		r.Errorf("a machine that was shut down from inside has Err %v", err)
+	}
+	m = r.owned(r.Driver.Boot(r.ctx, r.spec("crash")))
+	r.ok(r.Crash(m))
+	r.wantEnd(m)
+	if m.Err() == nil {
+		r.Error("a machine that crashed has no Err")
+	}
+	cancelled, cancel := context.WithCancel(r.ctx)
+	cancel()
+	if m, err := r.Driver.Boot(cancelled, r.spec("cancelled")); err == nil {
+		m.Kill()
+		r.Error("a machine was started under a context that had ended")
+	}
+}

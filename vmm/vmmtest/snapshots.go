@@ -1,0 +1,301 @@
+package vmmtest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"agentbox/agentbox"
+	"agentbox/vmm"
+)
+
+// testSnapshots makes one template and tests everything that begins with it.
+func testSnapshots(r *rig) {
+	template := r.makeTemplate()
+	for _, t := range []struct {
+		name string
+		test func(*rig, string)
+	}{
+		{"Clones", testClones},
+		{"Inherit", testInherit},
+		{"WorkspaceOfClone", testWorkspaceOfClone},
+		{"SaveInPlace", testSaveInPlace},
+		{"SaveWithDisks", testSaveWithDisks},
+		{"Refusals", testRefusals},
+		{"CorruptTemplate", testCorruptTemplate},
+		{"CorruptSave", testCorruptSave},
+	} {
+		r.sub(t.name, func(r *rig) { t.test(r, template) })
+	}
+}
+
+func (r *rig) snap() vmm.Snapshotter { return r.Driver.(vmm.Snapshotter) }
+
+// makeTemplate boots a machine that remembers something and makes it a template.
+func (r *rig) makeTemplate() string {
+	r.Helper()
+	dir := r.path("template")
+	m := r.owned(r.Driver.Boot(r.ctx, r.spec("booted")))
+	g := r.connect(m)
+	r.put(g, Memory, "m", "template")
+	r.put(g, Runtime, "r", "template")
+	r.ok(g.Quiesce(r.ctx))
+	r.ok(g.Close())
+	r.ok(r.snap().SaveTemplate(r.ctx, m, dir))
+	r.wantEnd(m)
+	if err := r.snap().SaveTemplate(r.ctx, m, r.path("again")); err == nil {
+		r.Error("a machine that has ended became a template")
+	}
+	r.wantNoFile("again")
+	return dir
+}
+
+func (r *rig) open(dir string) vmm.Template {
+	r.Helper()
+	t, err := r.snap().OpenTemplate(r.ctx, dir)
+	r.ok(err)
+	r.Cleanup(func() { t.Close() })
+	return t
+}
+
+func (r *rig) restore(s vmm.Spec, t vmm.Template, saved string) vmm.Machine {
+	r.Helper()
+	return r.owned(r.snap().Restore(r.ctx, s, t, saved))
+}
+
+func testClones(r *rig, template string) {
+	t := r.open(template)
+	one := r.restore(r.spec("one"), t, "")
+	two := r.restore(r.spec("two"), t, "")
+	r.ok(t.Close()) // machines go on without it
+	first, second := r.connect(one), r.connect(two)
+	for _, g := range []Guest{first, second} {
+		r.want(g, Memory, "m", "template")
+		r.want(g, Runtime, "r", "template")
+	}
+	r.put(first, Memory, "m", "one")
+	r.put(first, Runtime, "r", "one")
+	r.want(second, Memory, "m", "template")
+	r.want(second, Runtime, "r", "template")
+	r.want(first, Memory, "m", "one")
+	r.ok(one.Kill())
+	r.want(second, Memory, "m", "template")
+}
+
+func testInherit(r *rig, template string) {
+	t := r.open(template)
+	var files []*os.File
+	for _, f := range t.Files() {
+		fd, err := syscall.Dup(int(f.Fd()))
+		r.ok(err)
+		files = append(files, os.NewFile(uintptr(fd), f.Name()))
+	}
+	r.ok(t.Close())
+	heir, err := r.snap().InheritTemplate(files)
+	r.ok(err)
+	defer heir.Close()
+	g := r.connect(r.restore(r.spec("heir"), heir, ""))
+	r.want(g, Memory, "m", "template")
+	if _, err := r.snap().InheritTemplate(nil); err == nil {
+		r.Error("a template was made of nothing")
+	}
+}
+
+func testWorkspaceOfClone(r *rig, template string) {
+	t, tree := r.open(template), r.makeTree()
+	early := r.spec("early")
+	early.Workspace = r.newWorkspace("early.ws", tree)
+	g := r.connect(r.restore(early, t, ""))
+	r.ok(g.Attach(r.ctx))
+	r.wantTree(g)
+
+	late := r.spec("late") // as the warm pool does it: the machine first, its workspace when somebody wants it
+	late.Workspace = r.newWorkspace("late.ws", "")
+	g = r.connect(r.restore(late, t, ""))
+	r.newWorkspace("late.ws", tree)
+	r.ok(g.Attach(r.ctx))
+	r.wantTree(g)
+}
+
+// working is a clone with a workspace that has changed everywhere.
+func (r *rig) working(t vmm.Template) (vmm.Spec, vmm.Machine, Guest) {
+	r.Helper()
+	s := r.spec("working")
+	s.Workspace = r.newWorkspace("working.ws", "")
+	m := r.restore(s, t, "")
+	g := r.connect(m)
+	r.ok(g.Attach(r.ctx))
+	r.change(g, "changed")
+	return s, m, g
+}
+
+func (r *rig) change(g Guest, to string) {
+	r.Helper()
+	r.put(g, Memory, "m", to)
+	r.put(g, Runtime, "r", to)
+	r.put(g, Workspace, "w", to)
+}
+
+func (r *rig) wantAll(g Guest, data string) {
+	r.Helper()
+	r.want(g, Memory, "m", data)
+	r.want(g, Runtime, "r", data)
+	r.want(g, Workspace, "w", data)
+}
+
+func testSaveInPlace(r *rig, template string) {
+	t := r.open(template)
+	s, m, g := r.working(t)
+	for _, round := range []string{"first", "second", "third"} { // a saved state of a saved state of ...
+		r.change(g, round)
+		r.ok(g.Close())
+		dir := r.path("saved-" + round)
+		r.ok(r.snap().Save(r.ctx, m, dir, false))
+		r.ok(m.Kill())
+		m = r.restore(s, t, dir)
+		r.ok(os.RemoveAll(dir))
+		g = r.connect(m)
+		r.wantAll(g, round)
+	}
+}
+
+func testSaveWithDisks(r *rig, template string) {
+	t := r.open(template)
+	_, m, g := r.working(t)
+	r.ok(g.Close())
+	dir := r.path("saved")
+	r.ok(r.snap().Save(r.ctx, m, dir, true))
+	if err := r.snap().Save(r.ctx, m, dir, true); agentbox.CodeOf(err) != agentbox.Exists {
+		r.Errorf("a state was saved over another: %v", err)
+	}
+	r.ok(m.Thaw(r.ctx)) // the original goes on
+	g = r.connect(m)
+	r.change(g, "original")
+	for _, name := range []string{"fork1", "fork2"} {
+		s := r.spec(name)
+		s.Workspace = r.path(name + ".ws")
+		fork := r.connect(r.restore(s, t, dir))
+		r.wantAll(fork, "changed")
+		r.change(fork, name)
+		r.wantAll(fork, name)
+	}
+	r.wantAll(g, "original")
+}
+
+func testRefusals(r *rig, template string) {
+	t := r.open(template)
+	refuse := func(what string, change func(*vmm.Spec)) {
+		r.Helper()
+		s := r.spec(what)
+		change(&s)
+		if m, err := r.snap().Restore(r.ctx, s, t, ""); err == nil {
+			m.Kill()
+			r.Errorf("a machine with %s was restored", what)
+		}
+	}
+	refuse("more memory", func(s *vmm.Spec) { s.Memory *= 2 })
+	refuse("more CPUs", func(s *vmm.Spec) { s.CPUs++ })
+	refuse("another disk", func(s *vmm.Spec) { s.Disk *= 2 })
+
+	ctx, cancel := context.WithCancel(r.ctx)
+	cancel()
+	if m, err := r.snap().Restore(ctx, r.spec("cancelled"), t, ""); err == nil {
+		m.Kill()
+		r.Error("a machine was restored under a context that had ended")
+	}
+	if _, err := r.snap().OpenTemplate(r.ctx, r.path("missing")); agentbox.CodeOf(err) != agentbox.Corrupt {
+		r.Errorf("a template that is not there: %v", err)
+	}
+	s := r.spec("with workspace")
+	s.Workspace = r.newWorkspace("ws", "")
+	m := r.restore(s, t, "")
+	if err := r.snap().SaveTemplate(r.ctx, m, r.path("bad")); err == nil {
+		r.Error("a machine with a workspace became a template")
+	}
+	r.wantEnd(m)
+	r.wantNoFile("bad")
+}
+
+func testCorruptTemplate(r *rig, template string) {
+	r.eachDamage(template, nil, func(what string) {
+		if t, err := r.snap().OpenTemplate(r.ctx, template); agentbox.CodeOf(err) != agentbox.Corrupt {
+			r.Errorf("%s: %v, want code corrupt", what, err)
+			if err == nil {
+				t.Close()
+			}
+		}
+	})
+	r.open(template)
+}
+
+func testCorruptSave(r *rig, template string) {
+	t := r.open(template)
+	_, m, _ := r.working(t)
+	dir := r.path("saved")
+	r.ok(r.snap().Save(r.ctx, m, dir, true))
+	r.ok(m.Kill())
+	restore := func() error {
+		s := r.spec("victim")
+		s.Workspace = r.path("victim.ws")
+		m, err := r.snap().Restore(r.ctx, s, t, dir)
+		if err != nil {
+			r.wantNoFile("victim.ws")
+			return err
+		}
+		return errors.Join(m.Kill(), os.RemoveAll(s.Workspace))
+	}
+	r.eachDamage(dir, r.Unverified, func(what string) {
+		if err := restore(); agentbox.CodeOf(err) != agentbox.Corrupt {
+			r.Errorf("%s: %v, want code corrupt", what, err)
+		}
+	})
+	r.ok(restore())
+}
+
+// eachDamage damages every file below dir in turn, calls check, and repairs it.
+func (r *rig) eachDamage(dir string, unverified func(string) bool, check func(what string)) {
+	r.Helper()
+	var files []string
+	r.ok(filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
+		if err == nil && info.Mode().IsRegular() {
+			files = append(files, path)
+		}
+		return err
+	}))
+	for _, path := range files {
+		name := filepath.Base(path)
+		info, err := os.Stat(path)
+		r.ok(err)
+		if size := info.Size(); size > 0 && (unverified == nil || !unverified(name)) {
+			for _, off := range []int64{0, size / 2, size - 1} {
+				r.flip(path, off)
+				check(name + " with a flipped bit")
+				r.flip(path, off)
+			}
+		}
+		aside := r.path("aside")
+		r.ok(os.Rename(path, aside))
+		check(name + " missing")
+		if info.Size() > 0 {
+			r.ok(os.WriteFile(path, nil, 0o600))
+			r.ok(os.Truncate(path, info.Size()/2))
+			check(name + " truncated")
+		}
+		r.ok(os.Rename(aside, path))
+	}
+}
+
+func (r *rig) flip(path string, off int64) {
+	r.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	r.ok(err)
+	defer f.Close()
+	var b [1]byte
+	_, err = f.ReadAt(b[:], off)
+	r.ok(err)
+	b[0] ^= 0x10
+	_, err = f.WriteAt(b[:], off)
+	r.ok(err)
+}
