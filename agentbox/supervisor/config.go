@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"agentbox/agentbox"
 	"agentbox/agentbox/home"
 	"agentbox/vmm"
@@ -33,7 +35,7 @@ type Config struct {
 // Files are what the daemon hands down beside the configuration, in this order from descriptor 3 on. The sockets are
 // bound before the process exists, so the daemon may connect at once.
 type Files struct {
-	Lock     *os.File // flock held through this descriptor for as long as the supervisor lives
+	Lock     *os.File // flock held through this descriptor for as long as the supervisor or its machine lives; nil in the supervisor
 	Control  *os.File // listening
 	SSH      *os.File // listening
 	Template []*os.File
@@ -44,21 +46,30 @@ const firstFile = 3
 // List is the files in the order they are inherited.
 func (f Files) List() []*os.File { return append([]*os.File{f.Lock, f.Control, f.SSH}, f.Template...) }
 
-// inherited takes over the files a parent passed on.
-func inherited(template int) Files {
-	// All but the lock are closed in our children. The machine inherits the lock: a free lock then means that the
-	// supervisor and its machine are both gone, even when the one was killed and the other is still dying.
+// lockFile is the least number the lock's descriptor may have here: a child's own files take the low ones.
+const lockFile = 64
+
+// inherited takes over the files a parent passed on. All but the lock are closed in our children.
+//
+// The machine inherits the lock: a free lock then means that the supervisor and its machine are both gone, even when the
+// one was killed and the other is still dying. So it moves out of the way of the files a child is given, and stays a
+// bare descriptor, which no garbage collection closes.
+func inherited(template int) (Files, error) {
+	if _, err := unix.FcntlInt(firstFile, unix.F_DUPFD, lockFile); err != nil {
+		return Files{}, fmt.Errorf("keep the supervisor's lock: %w", err)
+	}
+	if err := syscall.Close(firstFile); err != nil {
+		return Files{}, fmt.Errorf("keep the supervisor's lock: %w", err)
+	}
 	file := func(i int, name string) *os.File {
-		if i > 0 {
-			syscall.CloseOnExec(firstFile + i)
-		}
+		syscall.CloseOnExec(firstFile + i)
 		return os.NewFile(uintptr(firstFile+i), name)
 	}
-	f := Files{Lock: file(0, "lock"), Control: file(1, "control"), SSH: file(2, "ssh")}
+	f := Files{Control: file(1, "control"), SSH: file(2, "ssh")}
 	for i := range template {
 		f.Template = append(f.Template, file(3+i, fmt.Sprintf("template-%d", i)))
 	}
-	return f
+	return f, nil
 }
 
 // input is Config as it travels, with the number of template files behind the fixed ones.
@@ -77,7 +88,8 @@ func readConfig(r io.Reader) (Config, Files, error) {
 	if err := json.NewDecoder(r).Decode(&in); err != nil {
 		return Config{}, Files{}, fmt.Errorf("read the supervisor's configuration: %w", err)
 	}
-	return in.Config, inherited(in.TemplateFiles), nil
+	files, err := inherited(in.TemplateFiles)
+	return in.Config, files, err
 }
 
 func (c Config) names() home.Box { return home.Home{Dir: c.Home}.Box(c.Box) }
