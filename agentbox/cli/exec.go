@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"strings"
 
 	"github.com/urfave/cli/v3"
 
@@ -13,14 +14,16 @@ func (a *app) execCommand() *cli.Command {
 	return &cli.Command{
 		Name: "exec", Category: catInside, Usage: "run a command in a box", ArgsUsage: "[BOX] -- CMD...",
 		Description: "Standard input, output and error are the command's own, and so is the exit code: 126 when it cannot be\ninvoked, 127 when there is none of that name, 125 when agentbox itself failed.",
-		Flags:       r.flags(),
+		Flags:       append(r.flags(), interactiveFlag()),
+		// So that -it, which fingers know from elsewhere, means -i -t.
+		UseShortOptionHandling: true,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			box, argv := cmd.Args().First(), a.command
 			if argv == nil && cmd.Args().Len() > 1 {
 				argv = cmd.Args().Tail()
 			}
 			if len(argv) == 0 {
-				return agentbox.Errorf(agentbox.Invalid, "no command given").WithHint("agentbox exec %s -- CMD...", box)
+				return agentbox.Errorf(agentbox.Invalid, "no command given").WithHint("%s", strings.Join(strings.Fields("agentbox exec "+box+" -- CMD..."), " "))
 			}
 			if a.command != nil && cmd.Args().Len() > 1 {
 				return agentbox.Errorf(agentbox.Invalid, "more than one box named before --")
@@ -33,6 +36,11 @@ func (a *app) execCommand() *cli.Command {
 			return a.runIn(ctx, c, r)
 		},
 	}
+}
+
+// interactiveFlag does nothing: standard input is connected anyway.
+func interactiveFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "interactive", Aliases: []string{"i"}, Usage: "connect standard input, as is done anyway"}
 }
 
 // flags are the flags of every verb that runs a command.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -112,10 +113,13 @@ func TestExecEndsWithItsContext(t *testing.T) {
 }
 
 func TestExecFlood(t *testing.T) {
-	const size = 100 << 20
+	size := counter(100 << 20)
+	if testing.Short() {
+		size = 10 << 20
+	}
 	everyWay(t, func(t *testing.T, c *ssh.Client) {
 		var n counter
-		st, err := Exec(t.Context(), c, Command{Argv: []string{"sh", "-c", "head -c 104857600 /dev/zero; exit 9"}, Stdout: &n})
+		st, err := Exec(t.Context(), c, Command{Argv: []string{"sh", "-c", fmt.Sprintf("head -c %d /dev/zero; exit 9", size)}, Stdout: &n})
 		if err != nil || st.Code != 9 || n != size {
 			t.Errorf("%v, %v, %d bytes", st, err, n)
 		}

@@ -45,7 +45,7 @@ func listenError(listen string, err error) error {
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return agentbox.Errorf(agentbox.Invalid, "cannot listen on %s: %w", listen, err)
 	}
-	taken := agentbox.Errorf(agentbox.Exists, "%s of this machine is taken: %w", listen, err)
+	taken := agentbox.Errorf(agentbox.Exists, "%s is taken on this machine: %w", listen, err)
 	host, _, _ := net.SplitHostPort(listen)
 	// The kernel knows a free one; somebody may take it before the user does, so it is only a suggestion.
 	if l, err := net.Listen("tcp", net.JoinHostPort(host, "0")); err == nil {

@@ -285,13 +285,11 @@ func TestForwardToNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	conn, err := net.Dial("tcp", f.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if n, err := conn.Read(make([]byte, 1)); err == nil {
-		t.Errorf("read %d bytes of nothing", n)
+	if conn, err := net.Dial("tcp", f.Addr()); err == nil { // else the reset was as quick as the connection
+		if n, err := conn.Read(make([]byte, 1)); err == nil {
+			t.Errorf("read %d bytes of nothing", n)
+		}
+		conn.Close()
 	}
 	for _, addr := range []string{"", "nonsense", "host:0", "host:70000"} {
 		if _, err := Forward(t.Context(), Fixed(c), "127.0.0.1:0", addr); agentbox.CodeOf(err) != agentbox.Invalid {
@@ -368,8 +366,12 @@ func TestStockSSH(t *testing.T) {
 	if !s.saw("user@agentbox=me") {
 		t.Error("the login name did not reach the environment")
 	}
-	big, err := exec.CommandContext(t.Context(), "ssh", "-F", config, "box", "head -c 104857600 /dev/zero").Output()
-	if err != nil || len(big) != 100<<20 {
+	size := 100 << 20
+	if testing.Short() {
+		size = 10 << 20
+	}
+	big, err := exec.CommandContext(t.Context(), "ssh", "-F", config, "box", fmt.Sprintf("head -c %d /dev/zero", size)).Output()
+	if err != nil || len(big) != size {
 		t.Errorf("flood: %v, %d bytes", err, len(big))
 	}
 }

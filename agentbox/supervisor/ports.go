@@ -3,7 +3,6 @@ package supervisor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"sort"
 	"strconv"
@@ -45,12 +44,8 @@ func (p *ports) open(port, host int) (agentbox.Port, error) {
 	if err != nil && host == 0 && (errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EACCES)) {
 		f, err = p.listen(0, port)
 	}
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return agentbox.Port{}, agentbox.Errorf(agentbox.Conflict, "port %d of this machine is taken: %w", host, err).
-			WithHint("choose another, or none to get a free one")
-	}
 	if err != nil {
-		return agentbox.Port{}, fmt.Errorf("forward port %d: %w", port, err)
+		return agentbox.Port{}, err
 	}
 	p.byID[port] = f
 	return agentbox.Port{Box: port, Host: f.Addr()}, nil
