@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"agentbox/vmm/guest/protocol"
 )
 
 // The descriptors QEMU inherits, in the order in which process.go hands them over.
@@ -71,7 +73,7 @@ func (c command) argv() []string {
 		"-chardev", fmt.Sprintf("socket,id=console,fd=%d", fdConsole), "-serial", "chardev:console",
 		"-object", "rng-builtin,id=rng", "-device", "virtio-rng-device,rng=rng",
 		"-device", "virtio-serial-device,max_ports=2",
-		"-chardev", fmt.Sprintf("socket,id=agent,fd=%d", fdAgent), "-device", "virtserialport,chardev=agent,name=agentbox.0",
+		"-chardev", fmt.Sprintf("socket,id=agent,fd=%d", fdAgent), "-device", "virtserialport,chardev=agent,name=" + protocol.PortName,
 	}
 	for _, d := range c.Disks {
 		a = append(a, d.argv()...)

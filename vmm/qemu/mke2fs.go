@@ -12,17 +12,15 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/vmm"
+	"agentbox/vmm/guest/protocol"
 )
-
-// chownLabel is the volume label of a workspace whose files belong to the host's user id instead of vmm.GuestUID,
-// because this host forbids user namespaces. The agent chowns such a workspace once, before its first use.
-const chownLabel = "chown"
 
 // filesystem describes one ext4 file system to make in a file of its final size, all of it a hole.
 type filesystem struct {
 	path    string
 	tree    string // copied in; "" for none
 	journal bool
+	owner   int // of the root directory
 	label   string
 }
 
@@ -31,7 +29,7 @@ type filesystem struct {
 // The file is known to be zeros, so neither journal nor inode tables are written, here or by the guest's lazy
 // initialisation: 64 GiB take 10 ms and under 1 MiB. Nothing ever grows the file system, so no blocks are kept for that.
 func (fs filesystem) argv(prezeroed bool) []string {
-	features, extended := "^resize_inode", fmt.Sprintf("root_owner=%d:%d", vmm.GuestUID, vmm.GuestUID)
+	features, extended := "^resize_inode", fmt.Sprintf("root_owner=%d:%d", fs.owner, fs.owner)
 	if !fs.journal {
 		features += ",^has_journal"
 	}
@@ -66,7 +64,7 @@ func (fs filesystem) attempt(ctx context.Context, prezeroed bool) error {
 	}
 	err := runTool(ctx, guestUser(), "mke2fs", fs.argv(prezeroed)...)
 	if errors.Is(err, errNoNamespace) {
-		fs.label = chownLabel
+		fs.label = protocol.LabelChown // the agent gives the files to its user
 		err = runTool(ctx, nil, "mke2fs", fs.argv(prezeroed)...)
 	}
 	return err

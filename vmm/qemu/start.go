@@ -10,6 +10,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/vmm"
+	"agentbox/vmm/guest/protocol"
 )
 
 // Boot implements vmm.Driver. The guest's memory is shared with a memory file, so that the machine can become a template.
@@ -86,9 +87,9 @@ func describe(m *machine, accel string) command {
 		Name: m.spec.Name, Accel: accel, CPUs: m.spec.CPUs, Memory: m.spec.Memory,
 		Kernel: filepath.Join(m.spec.Kernel, kernelFile), Initrd: filepath.Join(m.spec.Kernel, initrdFile), Args: kernelArgs(accel),
 		Disks: []disk{
-			{Name: "image", Path: m.spec.Image, ReadOnly: true},
-			{Name: "runtime", Path: m.runtime, Volatile: true},
-			{Name: "workspace", Path: m.workspace},
+			{Name: protocol.SlotImage, Path: m.spec.Image, ReadOnly: true},
+			{Name: protocol.SlotRuntime, Path: m.runtime, Volatile: true},
+			{Name: protocol.SlotWorkspace, Path: m.workspace},
 		},
 	}
 }

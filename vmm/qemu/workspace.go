@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentbox/agentbox"
+	"agentbox/vmm"
 )
 
 // NewWorkspace implements vmm.Driver: a workspace is a sparse file that holds an ext4 file system.
@@ -67,7 +68,7 @@ func punch(f *os.File, size int64) error {
 // formatWorkspace makes the file system without the lost+found that mke2fs insists on: a user who lists the workspace,
 // and git, would stumble over a directory they may not read.
 func formatWorkspace(ctx context.Context, path, tree string) error {
-	if err := (filesystem{path: path, tree: tree, journal: true}).make(ctx); err != nil {
+	if err := (filesystem{path: path, tree: tree, journal: true, owner: vmm.GuestUID}).make(ctx); err != nil {
 		return err
 	}
 	if tree != "" {

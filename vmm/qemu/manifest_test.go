@@ -1,0 +1,69 @@
+package qemu
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"agentbox/agentbox"
+)
+
+func sampleManifest() manifest {
+	return manifest{Format: formatVersion, Fingerprint: "f", CPUs: 2, Memory: 1 << 30, Disk: 64 << 30, Disks: &savedDisks{Runtime: 64 << 30}}
+}
+
+func TestManifestRoundTrip(t *testing.T) {
+	b, id, err := sampleManifest().encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, again, err := decodeManifest(b)
+	if err != nil || again != id || m.Memory != 1<<30 || m.Disks == nil {
+		t.Errorf("got %+v, %v, %v", m, again, err)
+	}
+}
+
+func TestManifestRefusals(t *testing.T) {
+	write := func(change func(*manifest)) string {
+		m := sampleManifest()
+		change(&m)
+		b, _, err := m.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	for what, content := range map[string]string{
+		"nothing":            "",
+		"another format":     write(func(m *manifest) { m.Format++ }),
+		"no memory":          write(func(m *manifest) { m.Memory = 0 }),
+		"half a page":        write(func(m *manifest) { m.Memory++ }),
+		"no disk":            write(func(m *manifest) { m.Disk = -1 }),
+		"edited by hand":     strings.Replace(write(func(*manifest) {}), `"cpus":2`, `"cpus":3`, 1),
+		"something after it": write(func(*manifest) {}) + "x",
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, manifestFile), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := readManifest(dir); agentbox.CodeOf(err) != agentbox.Corrupt {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func FuzzDecodeManifest(f *testing.F) {
+	b, _, err := sampleManifest().encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add([]byte(`{"digest":"","manifest":null}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, id, err := decodeManifest(b)
+		if err == nil && (m.Memory <= 0 || m.CPUs <= 0 || id.IsZero()) {
+			t.Errorf("accepted %+v", m)
+		}
+	})
+}
