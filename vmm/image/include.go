@@ -13,6 +13,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -66,7 +67,7 @@ func resolveInclude(ctx context.Context, inc Include, from, home string) (includ
 	if to == "" || !strings.HasPrefix(to, "/") && to != "~" && !strings.HasPrefix(to, "~/") {
 		return included{}, agentbox.Errorf(agentbox.Invalid, "include of %s needs an absolute path in the box, not %q", inc.From, to)
 	}
-	if path.Clean(to) == "/" || path.Clean(to) == "~" {
+	if path.Clean(to) == "/" || path.Clean(to) == "~" || slices.Contains(strings.Split(to, "/"), "..") {
 		return included{}, agentbox.Errorf(agentbox.Invalid, "include of %s cannot replace %s of the box", inc.From, to)
 	}
 	real, err := filepath.EvalSymlinks(from)

@@ -1,0 +1,135 @@
+package image
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"agentbox/agentbox"
+)
+
+func testLock() *Lock {
+	l := &Lock{}
+	l.Set(Recipe{Source: "apt:bookworm", Packages: []string{"make", "git"}, Platform: "linux/amd64"},
+		Image{Digest: agentbox.Digest{1}, Versions: []string{"git=1:2.39", "make=4.3"}})
+	l.Set(Recipe{Source: "registry.example/app:v1", Platform: "linux/amd64"},
+		Image{Digest: agentbox.Digest{2}, Manifest: agentbox.Digest{3}.String()})
+	return l
+}
+
+func TestLockRoundTrip(t *testing.T) {
+	path := filepath.Join(t.TempDir(), LockFile)
+	if err := testLock().Save(path); err != nil {
+		t.Fatal(err)
+	}
+	l, err := LoadLock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := Recipe{Source: "apt:bookworm", Packages: []string{"git", "make", "git"}, Platform: "linux/amd64", Include: []Include{{From: "/opt", To: "/opt"}}}
+	if _, pin := l.Pin(r); pin != (agentbox.Digest{1}) {
+		t.Errorf("pin %s", pin)
+	}
+	got, pin := l.Pin(Recipe{Source: "registry.example/app:v1", Platform: "linux/amd64"})
+	if pin != (agentbox.Digest{2}) || got.Manifest != (agentbox.Digest{3}).String() {
+		t.Errorf("pin %s, manifest %q", pin, got.Manifest)
+	}
+	for _, other := range []Recipe{{Source: "apt:bookworm", Platform: "linux/amd64"}, {Source: "apt:bookworm", Packages: []string{"git", "make"}, Platform: "linux/arm64"}} {
+		if _, pin := l.Pin(other); !pin.IsZero() {
+			t.Errorf("%v is pinned to %s", other, pin)
+		}
+	}
+	first, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Save(path); err != nil {
+		t.Fatal(err)
+	}
+	if second, _ := os.ReadFile(path); string(first) != string(second) {
+		t.Errorf("saved again it reads\n%s", second)
+	}
+}
+
+func TestLockSetAndChanges(t *testing.T) {
+	l := testLock()
+	r := Recipe{Source: "apt:bookworm", Packages: []string{"make", "git"}, Platform: "linux/amd64"}
+	img := Image{Digest: agentbox.Digest{9}, Base: agentbox.Digest{7}, Versions: []string{"git=1:2.40", "libc6=2"}}
+	if got, want := strings.Join(l.Changes(r, img), "; "), "git 1:2.39 -> 1:2.40; libc6 2 (new); make 4.3 (gone)"; got != want {
+		t.Errorf("changes %q", got)
+	}
+	if !l.Set(r, img) || l.Set(r, img) || len(l.Images) != 2 {
+		t.Errorf("set twice: %d entries", len(l.Images))
+	}
+	if _, pin := l.Pin(r); pin != img.Base {
+		t.Errorf("pinned %s, not the base", pin)
+	}
+}
+
+func TestDamagedLock(t *testing.T) {
+	d := agentbox.Digest{1}.String()
+	entry := "version: 1\nimages:\n  - source: apt:bookworm\n    platform: linux/amd64\n    image: " + d + "\n"
+	for text, say := range map[string]string{
+		"": "version", "version: 2\n": "version", "images: [": "line", "version: 1\nimage: []\n": "line 2",
+		strings.Replace(entry, d, "sha256:12", 1):       "line 5",
+		strings.Replace(entry, "platform", "system", 1): "line 4",
+		"<<<<<<< HEAD\n" + entry:                        "line",
+		entry + "  - source: x\n":                       "lacks",
+		entry + entry[len("version: 1\nimages:\n"):]:    "twice",
+		entry + "    manifest: nonsense\n":              "manifest",
+		strings.Repeat("#", maxLock+1):                  "4 MiB",
+	} {
+		_, err := ParseLock(strings.NewReader(text), "agentbox.lock")
+		wantCode(t, err, agentbox.Invalid, say)
+		if !strings.HasPrefix(err.Error(), "agentbox.lock is damaged") || agentbox.AsError(err).Hint == "" {
+			t.Errorf("%v has no hint or does not name the file", err)
+		}
+	}
+	if l, err := LoadLock("/no/such/agentbox.lock"); err != nil || len(l.Images) != 0 {
+		t.Errorf("no lock: %v", err)
+	}
+}
+
+func TestReadOnlyRepository(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root may write everywhere")
+	}
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	s := newStore(t)
+	_, r := ensureLayout(t, s, "x")
+	told := false
+	_, err := s.EnsureLocked(t.Context(), filepath.Join(dir, LockFile), r, false, func(e Event) { told = told || e.Step == "unpinned" })
+	if err != nil || !told {
+		t.Errorf("told=%v: %v", told, err)
+	}
+}
+
+func FuzzParseLock(f *testing.F) {
+	path := filepath.Join(f.TempDir(), LockFile)
+	if err := testLock().Save(path); err != nil {
+		f.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add([]byte("version: 1\nimages: [&a {source: x}, *a]\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		l, err := ParseLock(strings.NewReader(string(b)), "x")
+		if err != nil {
+			return
+		}
+		p := filepath.Join(t.TempDir(), "again")
+		if err := l.Save(p); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := LoadLock(p); err != nil {
+			t.Errorf("what was read cannot be read again: %v", err)
+		}
+	})
+}
