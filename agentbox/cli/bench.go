@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"agentbox/agentbox"
+	"agentbox/bench"
+)
+
+func (a *app) benchCommand() *cli.Command {
+	return &cli.Command{
+		Name: "bench", Category: catHost, Usage: "measure agentbox on this machine",
+		Action: func(_ context.Context, cmd *cli.Command) error {
+			if name := cmd.Args().First(); name != "" {
+				return agentbox.Errorf(agentbox.Invalid, "bench knows no %q", name).WithHint("agentbox bench enter measures stepping into boxes")
+			}
+			return cli.ShowSubcommandHelp(cmd)
+		},
+		Commands: []*cli.Command{a.benchEnterCommand()},
+	}
+}
+
+// benchRequest is what the user wants measured, and where the report goes.
+type benchRequest struct {
+	runs      int
+	isolation string
+	json      string // a file, - for standard output, "" for none
+	only      []string
+}
+
+const maxRuns = 10_000
+
+func (a *app) benchEnterCommand() *cli.Command {
+	var req benchRequest
+	return &cli.Command{
+		Name: "enter", Usage: "measure stepping into boxes: whole commands, as you type them",
+		Description: "Works in a home and in repositories of its own, which are gone afterwards. Let nothing else run meanwhile.",
+		Flags: []cli.Flag{
+			&cli.IntFlag{Name: "runs", Value: 20, Usage: "take `N` samples of each scenario", Destination: &req.runs},
+			&cli.StringFlag{Name: "isolation", Usage: "`KIND` of machine: auto, microvm", Destination: &req.isolation},
+			&cli.StringFlag{Name: "json", Usage: "write the report to `FILE`, - for standard output", Destination: &req.json},
+			&cli.StringSliceFlag{Name: "only", Usage: "only scenarios whose name matches `GLOB`, as 'enter/re*'", Destination: &req.only},
+		},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if cmd.Args().Present() {
+				return agentbox.Errorf(agentbox.Invalid, "bench enter takes no argument %q", cmd.Args().First()).WithHint("--only %s", cmd.Args().First())
+			}
+			if req.runs < 1 || req.runs > maxRuns {
+				return agentbox.Errorf(agentbox.Invalid, "--runs %d is not between 1 and %d", req.runs, maxRuns)
+			}
+			report, err := a.benchEnter(ctx, req)
+			if err != nil {
+				return err
+			}
+			return a.printReport(report, req.json)
+		},
+	}
+}
+
+// benchEnter measures, and cleans up whatever happens.
+func (a *app) benchEnter(ctx context.Context, req benchRequest) (report bench.Report, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return report, err
+	}
+	p := a.newProgress()
+	defer p.close()
+	lab, err := bench.Open(ctx, bench.Config{Home: a.home, Binary: self, Isolation: req.isolation, Progress: p.event})
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, lab.Close(ctx)) }()
+	scenarios, err := bench.Select(lab.Enter(), req.only)
+	if err != nil {
+		return report, err
+	}
+	report = bench.Report{Schema: bench.Schema, Version: buildID(), Started: time.Now().UTC().Truncate(time.Second), Machine: bench.ThisMachine(ctx)}
+	end := agentbox.Progress(p.event).Begin("warm-up", "image, kernel, template")
+	box, err := lab.WarmUp(ctx)
+	if err != nil {
+		return report, interrupted(ctx, err)
+	}
+	end(isolationText(box))
+	report.Scenarios, err = bench.Runner{Runs: req.runs, Progress: p.event}.Run(ctx, scenarios)
+	for i := range report.Scenarios {
+		report.Scenarios[i].Isolation, report.Scenarios[i].Accel = string(box.Isolation), box.Accel
+	}
+	return report, interrupted(ctx, err)
+}
+
+// interrupted prefers "interrupted" to what the interrupt broke.
+func interrupted(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// printReport prints the report, and writes it to a file if one is named. Failed samples make the command fail.
+func (a *app) printReport(report bench.Report, file string) error {
+	if a.json && file == "" {
+		file = "-"
+	}
+	if file != "-" {
+		if err := report.WriteTable(a.stdout); err != nil {
+			return err
+		}
+	}
+	switch file {
+	case "":
+	case "-":
+		if err := report.WriteJSON(a.stdout); err != nil {
+			return err
+		}
+	default:
+		if err := writeReport(report, file); err != nil {
+			return agentbox.Errorf(agentbox.Invalid, "cannot write the report to %s: %w", file, err)
+		}
+	}
+	if n := report.Failures(); n > 0 {
+		fmt.Fprintf(a.stderr, "agentbox: %d samples failed\n", n)
+		return exit(1)
+	}
+	return nil
+}
+
+// writeReport replaces the file as a whole.
+func writeReport(report bench.Report, path string) error {
+	var b bytes.Buffer
+	if err := report.WriteJSON(&b); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".bench-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(b.Bytes())
+	if err := errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

@@ -1,0 +1,111 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"agentbox/agentbox"
+)
+
+// Deadlines. A sample that misses its own counts as a failure of this length.
+const (
+	bootLimit  = 2 * time.Minute // of whatever boots a machine or makes ten
+	enterLimit = 30 * time.Second
+)
+
+// machineMemory is the size of every box here, and so the most memory one can cost.
+const machineMemory = 1 << 30
+
+// Enter are the scenarios of stepping into a box, by the whole time of the command a user types. They share the Lab and
+// are meant to be run one after the other.
+func (l *Lab) Enter() []Scenario {
+	s := subject{place: l.plain}
+	scenarios := []Scenario{
+		l.fresh("enter/cold-boot", bootLimit, "--cold"),
+		l.fresh("enter/template", enterLimit),
+		l.warm(),
+		{Name: "enter/exec", Measure: s.exec},
+		{Name: "enter/pause", Measure: s.pause},
+		{Name: "enter/resume", Measure: s.resume},
+		{Name: "enter/fork", Measure: s.fork},
+		{Name: "enter/reset", Measure: s.reset},
+		l.burst(10),
+		l.large(),
+		{Name: "enter/memory-idle", Unit: Bytes, Ceiling: machineMemory, Measure: s.memoryIdle},
+		{Name: "enter/memory-paused", Unit: Bytes, Ceiling: machineMemory, Measure: s.memoryPaused},
+	}
+	for i := range scenarios {
+		if s := &scenarios[i]; s.Unit == "" {
+			s.Unit = Milliseconds
+		}
+		if s := &scenarios[i]; s.Ceiling == 0 {
+			s.Ceiling = milliseconds(enterLimit)
+		}
+	}
+	scenarios[1].Baseline = scenarios[0].Name
+	return scenarios
+}
+
+// WarmUp makes whatever is missing here, an image, a kernel, a template, so that no sample pays for it, and says what kind
+// of box was measured.
+func (l *Lab) WarmUp(ctx context.Context) (agentbox.Box, error) {
+	const name = "warm-up"
+	repo, err := l.repo(ctx, name, smallRepository)
+	if err != nil {
+		return agentbox.Box{}, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, warmUpTime, fmt.Errorf("the limit is %s", warmUpTime))
+	defer cancel()
+	if _, _, err := l.plain.program.Run(ctx, repo, l.plain.up(name, "--", "true")...); err != nil {
+		return agentbox.Box{}, err
+	}
+	box, err := l.plain.show(ctx, name)
+	if err != nil {
+		return box, err
+	}
+	return box, l.plain.remove(ctx)
+}
+
+// warmUpTime allows for building an image from packages on a slow line.
+const warmUpTime = 30 * time.Minute
+
+// fresh is a box that did not exist, to the end of a command in it.
+func (l *Lab) fresh(name string, limit time.Duration, flags ...string) Scenario {
+	return Scenario{
+		Name: name, Ceiling: milliseconds(limit),
+		Measure: func(ctx context.Context) (float64, error) {
+			return l.plain.measureFresh(ctx, "fresh", smallRepository, limit, flags...)
+		},
+	}
+}
+
+// large is the same with a repository of 100 MB.
+func (l *Lab) large() Scenario {
+	return Scenario{
+		Name: "enter/workspace-100mb", Ceiling: milliseconds(bootLimit),
+		Setup: func(ctx context.Context) error {
+			_, err := l.repo(ctx, "large", largeRepository)
+			return err
+		},
+		Measure: func(ctx context.Context) (float64, error) {
+			return l.plain.measureFresh(ctx, "large", largeRepository, bootLimit)
+		},
+	}
+}
+
+func (p *place) measureFresh(ctx context.Context, name string, r repository, limit time.Duration, flags ...string) (ms float64, err error) {
+	repo, err := p.lab.repo(ctx, name, r)
+	if err != nil {
+		return 0, err
+	}
+	// What a failed sample left would be reattached to and not made.
+	if err := p.remove(ctx, name); err != nil {
+		return 0, err
+	}
+	ms, err = p.timed(ctx, limit, repo, p.up(name, append(flags, "--", "true")...)...)
+	if err != nil {
+		return ms, err
+	}
+	return ms, p.remove(ctx, name)
+}

@@ -1,0 +1,43 @@
+package bench
+
+import (
+	"context"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
+)
+
+// ThisMachine describes the machine we run on. What cannot be found out is left empty.
+func ThisMachine(ctx context.Context) Machine {
+	m := Machine{CPUs: runtime.NumCPU(), QEMU: qemuVersion(ctx)}
+	if proc, err := procfs.NewDefaultFS(); err == nil {
+		if mem, err := proc.Meminfo(); err == nil && mem.MemTotalBytes != nil {
+			m.Memory = int64(*mem.MemTotalBytes)
+		}
+	}
+	var u unix.Utsname
+	if unix.Uname(&u) == nil {
+		m.Kernel = unix.ByteSliceToString(u.Release[:])
+	}
+	return m
+}
+
+var versionNumber = regexp.MustCompile(`version (\S+)`)
+
+func qemuVersion(ctx context.Context) string {
+	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "qemu-system-"+arch, "--version").Output()
+	if err != nil {
+		return ""
+	}
+	if m := versionNumber.FindSubmatch(out); m != nil {
+		return string(m[1])
+	}
+	return ""
+}

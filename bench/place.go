@@ -1,0 +1,156 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/home"
+)
+
+// place is one home and the program that works on it.
+type place struct {
+	lab     *Lab
+	home    home.Home
+	program Program
+}
+
+// chore bounds what is done between samples.
+const chore = 2 * time.Minute
+
+func (l *Lab) placeOf(name string, pool int) *place {
+	h := home.Home{Dir: filepath.Join(l.dir, name)}
+	env := []string{home.EnvDir + "=" + h.Dir, "AGENTBOX_POOL=" + strconv.Itoa(pool)}
+	return &place{lab: l, home: h, program: Program{Path: l.binary, Env: env}}
+}
+
+// newPlace makes a home that shares images and kernels with the user's, whose stores are made for several processes.
+// Templates are not: a daemon clears away what it finds half built. Those that are complete are linked file by file.
+func (l *Lab) newPlace(name string, pool int) (*place, error) {
+	p := l.placeOf(name, pool)
+	for _, dir := range []string{p.home.Dir, p.home.State(), p.home.Templates()} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	err := errors.Join(os.Symlink(l.user.Images(), p.home.Images()), os.Symlink(l.user.Kernels(), p.home.Kernels()))
+	if err == nil {
+		linkTemplates(p.home, l.user)
+	}
+	return p, err
+}
+
+// linkTemplates saves the time to build templates anew; where it fails they are built.
+func linkTemplates(to, from home.Home) {
+	found, _ := filepath.Glob(filepath.Join(from.Templates(), "[0-9a-f]*"))
+	for _, dir := range found {
+		if err := linkTree(to.Template(filepath.Base(dir)), dir); err != nil {
+			_ = os.RemoveAll(to.Template(filepath.Base(dir)))
+		}
+	}
+}
+
+func linkTree(to, from string) error {
+	files, err := os.ReadDir(from)
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(to, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	for _, f := range files {
+		err := os.Link(filepath.Join(from, f.Name()), filepath.Join(to, f.Name()))
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// do runs a command between samples.
+func (p *place) do(ctx context.Context, dir string, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, chore)
+	defer cancel()
+	out, _, err := p.program.Run(ctx, dir, args...)
+	return out, err
+}
+
+// timed runs a command that is a sample, and gives its milliseconds.
+func (p *place) timed(ctx context.Context, limit time.Duration, dir string, args ...string) (float64, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the limit is %s", limit))
+	defer cancel()
+	_, took, err := p.program.Run(ctx, dir, args...)
+	return milliseconds(took), err
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// up is the command line that makes a box of this benchmark.
+func (p *place) up(name string, flags ...string) []string {
+	return slices.Concat([]string{"up", "--name", name}, p.lab.machine, flags)
+}
+
+func (p *place) boxes(ctx context.Context) (list []agentbox.Box, err error) {
+	err = p.ask(ctx, &list, "ls", "--json")
+	return list, err
+}
+
+func (p *place) show(ctx context.Context, name string) (b agentbox.Box, err error) {
+	err = p.ask(ctx, &b, "show", "--json", name)
+	return b, err
+}
+
+func (p *place) status(ctx context.Context) (st api.DaemonStatus, err error) {
+	err = p.ask(ctx, &st, "daemon", "status", "--json")
+	return st, err
+}
+
+func (p *place) ask(ctx context.Context, answer any, args ...string) error {
+	out, err := p.do(ctx, p.home.Dir, args...)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(out, answer); err != nil {
+		return fmt.Errorf("agentbox %v: cannot read its answer: %w", args, err)
+	}
+	return nil
+}
+
+// remove removes the boxes of these names, those that exist, or all of them when no name is given.
+func (p *place) remove(ctx context.Context, names ...string) error {
+	list, err := p.boxes(ctx)
+	if err != nil {
+		return err
+	}
+	args := []string{"rm"}
+	for _, b := range list {
+		if len(names) == 0 || slices.Contains(names, b.Name) {
+			args = append(args, b.ID.String())
+		}
+	}
+	if len(args) == 1 {
+		return nil
+	}
+	_, err = p.do(ctx, p.home.Dir, args...)
+	return err
+}
+
+// close removes every box and stops the daemon. A home that nothing was done in has neither.
+func (p *place) close(ctx context.Context) error {
+	boxes, _ := os.ReadDir(p.home.Boxes())
+	if _, err := os.Stat(p.home.Socket()); err != nil && len(boxes) == 0 {
+		return nil
+	}
+	err := p.remove(ctx)
+	_, stopErr := p.do(ctx, p.home.Dir, "daemon", "stop")
+	return errors.Join(err, stopErr)
+}

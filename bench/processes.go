@@ -1,0 +1,82 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/prometheus/procfs"
+)
+
+// process is a process of a box or of a home of ours.
+type process struct {
+	pid  int
+	name string
+	pss  int64 // bytes of memory, shared pages divided among their users
+}
+
+// processesOf finds the processes whose command line, working directory or AGENTBOX_HOME contains text: an id that was
+// drawn at random, or the path of a directory that is ours alone. It looks at the processes themselves and asks nobody
+// whose word is being checked.
+func processesOf(text string) ([]process, error) {
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return nil, err
+	}
+	all, err := proc.AllProcs()
+	if err != nil {
+		return nil, err
+	}
+	var out []process
+	for _, p := range all {
+		if !mentions(p, text) {
+			continue
+		}
+		found := process{pid: p.PID}
+		found.name, _ = p.Comm()
+		if r, err := p.ProcSMapsRollup(); err == nil {
+			found.pss = int64(r.Pss)
+		}
+		out = append(out, found)
+	}
+	return out, nil
+}
+
+// mentions is false for processes that end while we look, and for those of other users.
+func mentions(p procfs.Proc, text string) bool {
+	if argv, err := p.CmdLine(); err == nil && strings.Contains(strings.Join(argv, "\x00"), text) {
+		return true
+	}
+	if cwd, err := p.Cwd(); err == nil && strings.Contains(cwd, text) {
+		return true
+	}
+	env, err := p.Environ()
+	if err != nil {
+		return false
+	}
+	for _, v := range env {
+		if strings.HasPrefix(v, "AGENTBOX_HOME=") && strings.Contains(v, text) {
+			return true
+		}
+	}
+	return false
+}
+
+// ours leaves out whoever merely looks: a shell in the directory, a pager on a log.
+func ours(all []process) []process {
+	var out []process
+	for _, p := range all {
+		if p.pid != os.Getpid() && (p.name == binaryName || strings.HasPrefix(p.name, "qemu") || strings.HasPrefix(p.name, "runsc")) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func listed(all []process) string {
+	var out []string
+	for _, p := range all {
+		out = append(out, fmt.Sprintf("%s (process %d)", p.name, p.pid))
+	}
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,63 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Program runs agentbox the way a user does.
+type Program struct {
+	Path string
+	Env  []string // added to ours
+}
+
+// killAfter is how long a process that was told to go may take.
+const killAfter = 3 * time.Second
+
+// Run runs one command line in dir to its end, and gives its output and the time from before its start until after its
+// end. When ctx ends first, so does the process.
+func (p Program) Run(ctx context.Context, dir string, args ...string) (stdout []byte, took time.Duration, err error) {
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, p.Path, args...)
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, append(os.Environ(), p.Env...), &out, &errs
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = killAfter
+	// Ctrl-C is for us: we end what we started in order.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	start := time.Now()
+	err = cmd.Run()
+	took = time.Since(start)
+	if err == nil {
+		return out.Bytes(), took, nil
+	}
+	what := "agentbox " + strings.Join(args, " ")
+	if ctx.Err() != nil {
+		return nil, took, fmt.Errorf("%s: not done after %s: %w", what, took.Round(time.Millisecond), context.Cause(ctx))
+	}
+	if said := reason(errs.String()); said != "" {
+		err = errors.New(said)
+	}
+	return nil, took, fmt.Errorf("%s: %w", what, err)
+}
+
+// reason is the line a failed command explains itself with: its error, not the progress before or the hint after it.
+func reason(stderr string) string {
+	last := ""
+	for line := range strings.Lines(stderr) {
+		line = strings.TrimSpace(line)
+		if said, ok := strings.CutPrefix(line, "agentbox: "); ok {
+			return said
+		}
+		if line != "" {
+			last = line
+		}
+	}
+	return last
+}

@@ -1,0 +1,70 @@
+package bench
+
+import (
+	"encoding/json"
+	"io"
+	"time"
+)
+
+// Schema names the format of a Report. Fields may be added to it; what is there keeps its meaning.
+const Schema = "agentbox.bench/1"
+
+// Report is what one run of a benchmark found.
+type Report struct {
+	Schema    string    `json:"schema"`
+	Version   string    `json:"version"` // of agentbox
+	Started   time.Time `json:"started"`
+	Machine   Machine   `json:"machine"`
+	Scenarios []Result  `json:"scenarios"`
+}
+
+// Machine is where it was found.
+type Machine struct {
+	CPUs   int    `json:"cpus"`
+	Memory int64  `json:"memory"` // bytes
+	Kernel string `json:"kernel"`
+	QEMU   string `json:"qemu"` // "" where there is none
+}
+
+// The units of samples.
+const (
+	Milliseconds = "ms"
+	Bytes        = "bytes"
+)
+
+// Result is what was found in one scenario. Failures are among the samples, at the value of the scenario's ceiling.
+type Result struct {
+	Name      string `json:"name"`
+	Isolation string `json:"isolation"`
+	Accel     string `json:"accel"`
+	Unit      string `json:"unit"`
+	N         int    `json:"n"`
+	Failures  int    `json:"failures"`
+	summary
+	Samples  []float64 `json:"samples"` // in the order they were taken
+	Baseline *Baseline `json:"baseline,omitempty"`
+	Ratio    float64   `json:"ratio,omitempty"` // P50 over the baseline's
+}
+
+// Baseline is what a scenario is compared with, measured in the same run, by turns.
+type Baseline struct {
+	Name string  `json:"name"`
+	P50  float64 `json:"p50"`
+}
+
+// Failures counts the failed samples of all scenarios.
+func (r Report) Failures() int {
+	n := 0
+	for _, s := range r.Scenarios {
+		n += s.Failures
+	}
+	return n
+}
+
+// WriteJSON writes the report for programs.
+func (r Report) WriteJSON(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(r)
+}

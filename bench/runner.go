@@ -1,0 +1,133 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"agentbox/agentbox"
+)
+
+// Runner takes samples of scenarios.
+type Runner struct {
+	Runs     int // samples of each scenario
+	Progress agentbox.Progress
+}
+
+// teardownTime bounds what a scenario does after its last sample, also after an interrupt.
+const teardownTime = 2 * time.Minute
+
+// Run takes all samples and returns a result for each scenario, in order. Scenarios that fail are results too; the only
+// error is that of ctx.
+func (r Runner) Run(ctx context.Context, scenarios []Scenario) ([]Result, error) {
+	var out []Result
+	for _, group := range groups(scenarios) {
+		results, err := r.group(ctx, group)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, results...)
+	}
+	return out, nil
+}
+
+// track is a scenario that is being measured.
+type track struct {
+	Scenario
+	broken  error // why Setup failed: no sample can succeed
+	samples []float64
+	failed  int
+	took    time.Duration
+}
+
+// group measures a few scenarios by turns, so that whatever else the machine does falls on all of them alike.
+func (r Runner) group(ctx context.Context, group []Scenario) (results []Result, err error) {
+	var tracks []*track
+	defer func() {
+		for _, t := range tracks {
+			r.teardown(ctx, t)
+		}
+	}()
+	for _, s := range group {
+		t := &track{Scenario: s}
+		tracks = append(tracks, t)
+		if s.Setup != nil {
+			t.broken = s.Setup(ctx)
+		}
+	}
+	for run := range r.Runs {
+		for _, t := range tracks {
+			r.sample(ctx, t, run)
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, t := range tracks {
+		results = append(results, t.result(results))
+		r.ended(t)
+	}
+	return results, nil
+}
+
+// sample takes one sample. Samples that an interrupt cut short are dropped with the rest of the run.
+func (r Runner) sample(ctx context.Context, t *track, run int) {
+	r.event(agentbox.Event{Step: t.Name, Detail: fmt.Sprintf("%d of %d", run+1, r.Runs), Done: int64(run), Total: int64(r.Runs)})
+	start := time.Now()
+	value, err := t.Ceiling, t.broken
+	if err == nil {
+		value, err = t.Measure(ctx)
+	}
+	t.took += time.Since(start)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		value = t.Ceiling
+		t.failed++
+		r.Progress.Say(fmt.Sprintf("%s, run %d of %d failed: %v", t.Name, run+1, r.Runs, err))
+	}
+	t.samples = append(t.samples, math.Round(value*1000)/1000)
+}
+
+func (t *track) result(before []Result) Result {
+	out := Result{
+		Name: t.Name, Unit: t.Unit, N: len(t.samples), Failures: t.failed, summary: summarize(t.samples), Samples: t.samples,
+	}
+	for _, b := range before {
+		// A median that is itself a failure would make a ratio of nothing measured.
+		if b.Name == t.Baseline && b.P50 > 0 && 2*b.Failures < b.N && 2*out.Failures < out.N {
+			out.Baseline = &Baseline{Name: b.Name, P50: b.P50}
+			out.Ratio = math.Round(out.P50/b.P50*10000) / 10000
+		}
+	}
+	return out
+}
+
+func (r Runner) teardown(ctx context.Context, t *track) {
+	if t.Teardown == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), teardownTime)
+	defer cancel()
+	if err := t.Teardown(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		r.Progress.Say(fmt.Sprintf("%s, cleaning up: %v", t.Name, err))
+	}
+}
+
+func (r Runner) ended(t *track) {
+	s := summarize(t.samples)
+	detail := fmt.Sprintf("%d runs, p50 %s, p95 %s %s", len(t.samples), amount(s.P50, t.Unit), amount(s.P95, t.Unit), unitName(t.Unit))
+	if t.failed > 0 {
+		detail += fmt.Sprintf(", %d FAILED", t.failed)
+	}
+	r.event(agentbox.Event{Step: t.Name, Detail: detail, Ended: true, Took: t.took})
+}
+
+func (r Runner) event(e agentbox.Event) {
+	if r.Progress != nil {
+		r.Progress(e)
+	}
+}

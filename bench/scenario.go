@@ -1,0 +1,73 @@
+package bench
+
+import (
+	"context"
+	"path"
+	"strings"
+
+	"agentbox/agentbox"
+)
+
+// Scenario is one thing to measure.
+type Scenario struct {
+	Name    string  // area/what
+	Unit    string  // Milliseconds or Bytes
+	Ceiling float64 // in Unit: the deadline, or the most there can be. A failed sample counts as this much
+	// Baseline names another scenario that this one is compared with: samples of the two are taken by turns.
+	Baseline string
+
+	// Setup comes once before the first sample, and Teardown once after the last, also when Setup failed. Either may be nil.
+	Setup    func(ctx context.Context) error
+	Teardown func(ctx context.Context) error
+	// Measure takes one sample. Only what it chooses to measure counts, so it may prepare and clean up at leisure. It leaves
+	// things so that it can be called again, after an error too.
+	Measure func(ctx context.Context) (float64, error)
+}
+
+// Select gives the scenarios whose names match one of the patterns, or all without a pattern.
+func Select(all []Scenario, patterns []string) ([]Scenario, error) {
+	if len(patterns) == 0 {
+		return all, nil
+	}
+	var out []Scenario
+	for _, s := range all {
+		for _, p := range patterns {
+			ok, err := path.Match(p, s.Name)
+			if err != nil {
+				return nil, agentbox.Errorf(agentbox.Invalid, "%q is not a pattern: %w", p, err).WithHint("* stands for any characters but /")
+			}
+			if ok {
+				out = append(out, s)
+				break
+			}
+		}
+	}
+	if len(out) == 0 {
+		return nil, agentbox.Errorf(agentbox.Invalid, "no scenario matches %s", strings.Join(patterns, ", ")).WithHint("there are %s", names(all))
+	}
+	return out, nil
+}
+
+func names(all []Scenario) string {
+	var out []string
+	for _, s := range all {
+		out = append(out, s.Name)
+	}
+	return strings.Join(out, ", ")
+}
+
+// groups puts each scenario together with its baseline, where that was selected too.
+func groups(all []Scenario) [][]Scenario {
+	var out [][]Scenario
+	at := map[string]int{}
+	for _, s := range all {
+		i, ok := at[s.Baseline]
+		if !ok || s.Baseline == "" {
+			i = len(out)
+			out = append(out, nil)
+		}
+		at[s.Name] = i
+		out[i] = append(out[i], s)
+	}
+	return out
+}

@@ -1,0 +1,162 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"agentbox/agentbox"
+)
+
+// subject is one box that lives through several scenarios.
+type subject struct {
+	place *place
+}
+
+const (
+	subjectName = "subject"
+	forkName    = "subject-fork"
+)
+
+// running makes sure that the box exists and runs, whatever the last sample did to it.
+func (s subject) running(ctx context.Context) error {
+	repo, err := s.place.lab.repo(ctx, subjectName, smallRepository)
+	if err != nil {
+		return err
+	}
+	_, err = s.place.do(ctx, repo, s.place.up(subjectName, "--detach")...)
+	return err
+}
+
+// timed measures one verb.
+func (s subject) timed(ctx context.Context, args ...string) (float64, error) {
+	return s.place.timed(ctx, enterLimit, s.place.home.Dir, args...)
+}
+
+// answers proves, outside the measured time, that a box is really there.
+func (s subject) answers(ctx context.Context, name string) error {
+	_, err := s.place.do(ctx, s.place.home.Dir, "exec", name, "--", "true")
+	return err
+}
+
+func (s subject) exec(ctx context.Context) (float64, error) {
+	if err := s.running(ctx); err != nil {
+		return 0, err
+	}
+	return s.timed(ctx, "exec", subjectName, "--", "true")
+}
+
+// pause ends when the verb does, and fails when a process of the box is left then.
+func (s subject) pause(ctx context.Context) (float64, error) {
+	if err := s.running(ctx); err != nil {
+		return 0, err
+	}
+	ms, err := s.timed(ctx, "pause", subjectName)
+	if err != nil {
+		return ms, err
+	}
+	left, err := s.processes(ctx)
+	if err == nil && len(left) > 0 {
+		err = fmt.Errorf("a paused box still has %s", listed(left))
+	}
+	return ms, err
+}
+
+func (s subject) processes(ctx context.Context) ([]process, error) {
+	b, err := s.place.show(ctx, subjectName)
+	if err != nil {
+		return nil, err
+	}
+	return processesOf(b.ID.String())
+}
+
+func (s subject) resume(ctx context.Context) (float64, error) {
+	if err := s.paused(ctx); err != nil {
+		return 0, err
+	}
+	ms, err := s.timed(ctx, "resume", subjectName)
+	if err != nil {
+		return ms, err
+	}
+	return ms, s.answers(ctx, subjectName)
+}
+
+func (s subject) paused(ctx context.Context) error {
+	if err := s.running(ctx); err != nil {
+		return err
+	}
+	_, err := s.place.do(ctx, s.place.home.Dir, "pause", subjectName)
+	return err
+}
+
+func (s subject) fork(ctx context.Context) (float64, error) {
+	if err := s.place.remove(ctx, forkName); err != nil {
+		return 0, err
+	}
+	if err := s.running(ctx); err != nil {
+		return 0, err
+	}
+	ms, err := s.timed(ctx, "fork", "--name", forkName, subjectName)
+	if err != nil {
+		return ms, err
+	}
+	if err := s.answers(ctx, forkName); err != nil {
+		return ms, err
+	}
+	return ms, s.place.remove(ctx, forkName)
+}
+
+func (s subject) reset(ctx context.Context) (float64, error) {
+	if err := s.running(ctx); err != nil {
+		return 0, err
+	}
+	ms, err := s.timed(ctx, "reset", subjectName)
+	if err != nil {
+		return ms, err
+	}
+	return ms, s.answers(ctx, subjectName)
+}
+
+// settle is how long a box has been idle when its memory is measured.
+const settle = time.Second
+
+// memoryIdle is what a box costs that ran one command, with its supervisor. It is the only one of its template, so that
+// nobody shares the bill.
+func (s subject) memoryIdle(ctx context.Context) (float64, error) {
+	if err := s.place.remove(ctx); err != nil {
+		return 0, err
+	}
+	if err := s.running(ctx); err != nil {
+		return 0, err
+	}
+	if err := s.answers(ctx, subjectName); err != nil {
+		return 0, err
+	}
+	if err := sleep(ctx, settle); err != nil {
+		return 0, err
+	}
+	b, err := s.place.show(ctx, subjectName)
+	if err == nil && (b.State != agentbox.Running || b.Usage == nil || b.Usage.PSS == 0) {
+		err = fmt.Errorf("box %s is %s and its memory unknown", b.Name, b.State)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return float64(b.Usage.PSS), nil
+}
+
+// memoryPaused is the same for a paused box. Its processes are looked for, not asked for.
+func (s subject) memoryPaused(ctx context.Context) (float64, error) {
+	if err := s.paused(ctx); err != nil {
+		return 0, err
+	}
+	left, err := s.processes(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var pss int64
+	for _, p := range left {
+		pss += p.pss
+	}
+	return float64(pss), nil
+}

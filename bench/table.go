@@ -1,0 +1,51 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// WriteTable writes the report for people.
+func (r Report) WriteTable(w io.Writer) error {
+	qemu := r.Machine.QEMU
+	if qemu == "" {
+		qemu = "none"
+	}
+	fmt.Fprintf(w, "agentbox %s, %s, %d CPUs, %.1f GiB, Linux %s, QEMU %s\n\n", r.Version, r.Started.Format(time.DateTime),
+		r.Machine.CPUs, float64(r.Machine.Memory)/(1<<30), r.Machine.Kernel, qemu)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, strings.Join([]string{"SCENARIO", "N", "FAILED", "MIN", "P50", "P95", "P99", "MAX", "UNIT", "AGAINST\t"}, "\t"))
+	for _, s := range r.Scenarios {
+		cells := []string{s.Name, fmt.Sprint(s.N), fmt.Sprint(s.Failures)}
+		for _, v := range []float64{s.Min, s.P50, s.P95, s.P99, s.Max} {
+			cells = append(cells, amount(v, s.Unit))
+		}
+		fmt.Fprintln(t, strings.Join(append(cells, unitName(s.Unit), against(s)+"\t"), "\t"))
+	}
+	return t.Flush()
+}
+
+func against(s Result) string {
+	if s.Baseline == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.3f of %s", s.Ratio, s.Baseline.Name)
+}
+
+// amount is a value in the unit people read.
+func amount(v float64, unit string) string {
+	if unit == Bytes {
+		return fmt.Sprintf("%.1f", v/(1<<20))
+	}
+	return fmt.Sprintf("%.0f", v)
+}
+
+func unitName(unit string) string {
+	if unit == Bytes {
+		return "MiB"
+	}
+	return unit
+}
