@@ -76,6 +76,9 @@ func (a *Agent) Serve(ctx context.Context) error {
 	a.end()
 	a.manager.cancel()
 	a.Machine.KillUser()
+	if err := a.Machine.ThawUser(); err != nil {
+		a.Log.Error("continue user processes", "err", err)
+	}
 	a.spawner.killAll()
 	a.work.Wait()
 	return ctx.Err()
@@ -165,6 +168,9 @@ func (a *Agent) prepare(hello protocol.Hello) (*server, error) {
 	})
 	if err := a.renew(hello); err != nil {
 		return nil, err
+	}
+	if hello.Mount {
+		a.goDo("mount", func() { a.Machine.Mount() }) // Attach mounts again, and learns what went wrong
 	}
 	m, ok := <-got
 	if !ok {

@@ -65,7 +65,7 @@ func (f *fixture) machine(dir string, u User) Machine {
 		ThawUser:     func() error { return f.step("thaw") },
 		TermUser:     func(time.Duration) { f.step("term") },
 		KillUser:     func() { f.step("kill") },
-		Cgroup:       func(string) (*os.File, error) { return nil, nil },
+		Cgroup:       func(string) (*os.File, func(), error) { return nil, func() {}, nil },
 		LimitUser:    func(int) error { return f.step("limit") },
 		LookupUser:   func(string) (User, error) { return u, nil },
 		Mount:        func() error { return f.step("mount") },

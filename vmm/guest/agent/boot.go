@@ -62,6 +62,8 @@ type booter struct {
 	log  *slog.Logger
 	root string
 	user User
+
+	workspace string // the device of its slot, "" without one
 }
 
 // run goes from the initramfs to a machine that is ready for its first Hello.
@@ -73,6 +75,7 @@ func (b *booter) run() error {
 		{"mount the kernel's file systems", mountKernel},
 		{"load modules", loadModules},
 		{"mount the root file system", mountRoot},
+		{"find the workspace's disk", b.findWorkspace},
 		{"switch to the root file system", switchRoot},
 		{"mount temporary file systems", mountTemporary},
 		{"set up cgroups", setUpCgroups},
@@ -85,6 +88,17 @@ func (b *booter) run() error {
 			return fmt.Errorf("%s: %w", s.what, err)
 		}
 	}
+	return nil
+}
+
+// findWorkspace remembers the device, so that a clone need not look for it. A machine without one may do without.
+func (b *booter) findWorkspace() error {
+	device, err := slot(protocol.SlotWorkspace)
+	if err != nil {
+		b.log.Warn("there is no disk for a workspace", "err", err)
+		return nil
+	}
+	b.workspace = device
 	return nil
 }
 

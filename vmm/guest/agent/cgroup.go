@@ -18,8 +18,10 @@ import (
 type cgroups struct {
 	dir string
 
+	gate   sync.RWMutex // read-locked while a process is started, write-locked for as long as none may be
 	mu     sync.Mutex
-	frozen bool // known to be, so that a life can begin without asking
+	frozen bool // no user process runs
+	empty  bool // because there is none: the kernel was not asked to freeze any
 }
 
 const (
@@ -72,7 +74,18 @@ func (g *cgroups) limit(pids int) error {
 	return write(filepath.Join(g.dir, "pids.max"), strconv.Itoa(pids))
 }
 
-// open gives the directory of a group for new processes.
+// join gives the directory of a group for a new process, and a function to call when the process has been started. It
+// waits while user processes are stopped: one that is frozen before its program runs would hold up who started it.
+func (g *cgroups) join(path string) (*os.File, func(), error) {
+	g.gate.RLock()
+	f, err := g.open(path)
+	if err != nil {
+		g.gate.RUnlock()
+		return nil, nil, err
+	}
+	return f, func() { f.Close(); g.gate.RUnlock() }, nil
+}
+
 func (g *cgroups) open(path string) (*os.File, error) {
 	dir := filepath.Join(g.dir, path)
 	f, err := os.Open(dir)
@@ -88,27 +101,50 @@ func (g *cgroups) open(path string) (*os.File, error) {
 // freezeTimeout is how long user processes may take to stop: one that waits for a disk stops when it is served.
 const freezeTimeout = 5 * time.Second
 
+// freeze stops every user process. Without any there is nothing to stop, which spares a clone the asking.
 func (g *cgroups) freeze() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.frozen {
 		return nil
 	}
+	g.gate.Lock()
+	if err := g.freezeKernel(); err != nil {
+		g.gate.Unlock()
+		return err
+	}
+	g.frozen = true
+	return nil
+}
+
+func (g *cgroups) freezeKernel() error {
+	if g.empty = g.number("pids.current", "") == 0; g.empty {
+		return nil
+	}
 	if err := write(filepath.Join(g.dir, "cgroup.freeze"), "1"); err != nil {
 		return err
 	}
 	if !g.await("frozen 1", freezeTimeout) {
-		return fmt.Errorf("user processes did not stop within %v", freezeTimeout)
+		err := fmt.Errorf("user processes did not stop within %v", freezeTimeout)
+		return errors.Join(err, write(filepath.Join(g.dir, "cgroup.freeze"), "0"))
 	}
-	g.frozen = true
 	return nil
 }
 
 func (g *cgroups) thaw() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if !g.frozen {
+		return nil
+	}
+	if !g.empty {
+		if err := write(filepath.Join(g.dir, "cgroup.freeze"), "0"); err != nil {
+			return err
+		}
+	}
 	g.frozen = false
-	return write(filepath.Join(g.dir, "cgroup.freeze"), "0")
+	g.gate.Unlock()
+	return nil
 }
 
 // killTimeout bounds the wait for killed processes: one stuck in the kernel must not hold up the agent.

@@ -64,12 +64,12 @@ func (a *Agent) launch(c command) (*process, error) {
 	for _, fd := range c.files {
 		attr.Files = append(attr.Files, uintptr(fd))
 	}
-	group, err := a.Machine.Cgroup(groupName(c.group))
+	group, started, err := a.Machine.Cgroup(groupName(c.group))
 	if err != nil {
 		return nil, &notRun{126, fmt.Errorf("cgroup: %w", err)}
 	}
+	defer started()
 	if group != nil {
-		defer group.Close()
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(group.Fd())
 	}
 	p, err := a.spawner.start(program, c.argv, attr)

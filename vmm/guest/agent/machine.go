@@ -21,10 +21,12 @@ type Machine struct {
 
 	FreezeUser func() error // returns when no user process runs; idempotent
 	ThawUser   func() error
-	TermUser   func(wait time.Duration)            // SIGTERM every user process and wait as long until they are gone
-	KillUser   func()                              // SIGKILL every user process and wait until they are gone
-	Cgroup     func(path string) (*os.File, error) // the directory for new processes, made when missing; nil: none
-	LimitUser  func(pids int) error                // most processes of the box; 0 means the default
+	TermUser   func(wait time.Duration) // SIGTERM every user process and wait as long until they are gone
+	KillUser   func()                   // SIGKILL every user process and wait until they are gone
+	// Cgroup gives the directory of a group for one new process, nil for none, and what to call when it has started.
+	// It waits while user processes are frozen.
+	Cgroup     func(path string) (dir *os.File, started func(), err error)
+	LimitUser  func(pids int) error // most processes of the box; 0 means the default
 	LookupUser func(name string) (User, error)
 
 	Mount      func() error // the workspace slot at protocol.WorkspaceDir; safe after a crash

@@ -65,16 +65,6 @@ func dropCaches() error {
 	return write("/proc/sys/vm/drop_caches", "3")
 }
 
-// dropSlots writes everything and forgets what was read of disks that are others in a clone.
-func dropSlots() error {
-	unix.Sync()
-	dev, err := slot(protocol.SlotWorkspace)
-	if err != nil {
-		return nil // a machine without the slot has read nothing of it
-	}
-	return flushBuffers(dev)
-}
-
 // stats reads what only the guest knows.
 func stats(box *cgroups) (protocol.GuestStats, error) {
 	total, available, err := memory()

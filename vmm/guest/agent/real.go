@@ -20,7 +20,7 @@ import (
 // machine is the virtual machine the agent booted.
 func (b *booter) machine() Machine {
 	box := &cgroups{dir: boxGroup}
-	disk := &workspaceDisk{target: protocol.WorkspaceDir, user: b.user}
+	disk := &workspaceDisk{target: protocol.WorkspaceDir, user: b.user, device: b.workspace}
 	return Machine{
 		Kernel:       kernelRelease(),
 		AddEntropy:   addEntropy,
@@ -35,14 +35,14 @@ func (b *booter) machine() Machine {
 				b.log.Error("kill user processes", "err", err)
 			}
 		},
-		Cgroup:    box.open,
+		Cgroup:    box.join,
 		LimitUser: box.limit,
 		LookupUser: func(name string) (User, error) {
 			return lookupUser(b.root, func(n string, _ int) bool { return n == name })
 		},
 		Mount:      disk.mount,
 		Unmount:    disk.unmount,
-		DropCaches: dropCaches, DropSlots: dropSlots,
+		DropCaches: dropCaches, DropSlots: disk.drop,
 		Sync:      unix.Sync,
 		Stats:     func() (protocol.GuestStats, error) { return stats(box) },
 		Workspace: protocol.WorkspaceDir,

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -17,25 +18,29 @@ import (
 
 // workspaceDisk is the workspace slot.
 type workspaceDisk struct {
-	target  string
-	user    User
-	mounted bool // guarded by the order of requests: one at a time
+	target string
+	user   User
+	device string // known since the boot
+
+	mu      sync.Mutex
+	mounted bool
 }
 
 // mount mounts the slot. Its content appeared while this machine was not looking: what the kernel may have cached of
 // the slot is dropped first. The journal is replayed by the mount itself.
 func (w *workspaceDisk) mount() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.mounted {
 		return nil
 	}
-	dev, err := slot(protocol.SlotWorkspace)
-	if err != nil {
+	if w.device == "" {
+		return errors.New("this machine has no disk for it")
+	}
+	if err := flushBuffers(w.device); err != nil {
 		return err
 	}
-	if err := flushBuffers(dev); err != nil {
-		return err
-	}
-	err = mount{dev, w.target, "ext4", syscall.MS_NOATIME | syscall.MS_NODEV, ext4Options + ",discard,errors=remount-ro"}.do()
+	err := mount{w.device, w.target, "ext4", syscall.MS_NOATIME | syscall.MS_NODEV, ext4Options + ",discard,errors=remount-ro"}.do()
 	if err != nil {
 		return err
 	}
@@ -47,6 +52,8 @@ func (w *workspaceDisk) mount() error {
 }
 
 func (w *workspaceDisk) unmount() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if !w.mounted {
 		return nil
 	}
@@ -58,6 +65,15 @@ func (w *workspaceDisk) unmount() error {
 	}
 	w.mounted = false
 	return nil
+}
+
+// drop writes everything and forgets what was read of the slot: in a clone it is another disk.
+func (w *workspaceDisk) drop() error {
+	unix.Sync()
+	if w.device == "" {
+		return nil
+	}
+	return flushBuffers(w.device)
 }
 
 // flushBuffers drops what the kernel has cached of a block device.

@@ -9,13 +9,14 @@ const Version = 1
 // a Ready that carries the same token, no user process of the guest runs.
 type Hello struct {
 	Version   int       `json:"version"`
-	Token     string    `json:"token"`      // unique for this life; echoed
-	Entropy   []byte    `json:"entropy"`    // 64 bytes for the kernel's generator, which is reseeded at once
-	Time      time.Time `json:"time"`       // the host's clock
-	Hostname  string    `json:"hostname"`   //
-	MachineID string    `json:"machine_id"` // 32 hex digits
-	HostKey   []byte    `json:"host_key"`   // 32-byte ed25519 seed of the SSH host key, minted for this lease
-	ClientKey []byte    `json:"client_key"` // SSH wire form of the only public key that may log in
+	Token     string    `json:"token"`           // unique for this life; echoed
+	Entropy   []byte    `json:"entropy"`         // 64 bytes for the kernel's generator, which is reseeded at once
+	Time      time.Time `json:"time"`            // the host's clock
+	Hostname  string    `json:"hostname"`        //
+	MachineID string    `json:"machine_id"`      // 32 hex digits
+	HostKey   []byte    `json:"host_key"`        // 32-byte ed25519 seed of the SSH host key, minted for this lease
+	ClientKey []byte    `json:"client_key"`      // SSH wire form of the only public key that may log in
+	Mount     bool      `json:"mount,omitempty"` // the workspace slot has its content: mount it while SSH is set up; Attach waits for it
 }
 
 // Ready answers a Hello. A non-empty Error means that the guest must be killed.
