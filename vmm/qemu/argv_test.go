@@ -46,7 +46,7 @@ func TestArgvIsGolden(t *testing.T) {
 }
 
 func TestMke2fsArgv(t *testing.T) {
-	got := strings.Join(filesystem{path: "/w.img", tree: "/tree", journal: true, owner: vmm.GuestUID}.argv(true), " ")
+	got := strings.Join(filesystem{path: "/w.img", tree: "/tree", journal: 64, owner: vmm.GuestUID}.argv(true), " ")
 	const want = "-q -F -t ext4 -m 0 -O ^resize_inode -E root_owner=1000:1000,assume_storage_prezeroed=1 -J size=64 -d /tree /w.img"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

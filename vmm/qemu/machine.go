@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"agentbox/agentbox"
@@ -133,31 +134,36 @@ func (m *machine) explain(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	if m.qmpOpen() {
+	if !m.ending(err) {
 		return err
 	}
-	<-m.done // the control socket is closed, so the end is near
+	select {
+	case <-m.done: // the control socket is closed, so the end is near
+	case <-time.After(quickCommand):
+		return err
+	}
 	if m.err != nil {
 		return m.err
 	}
 	return agentbox.Errorf(agentbox.Unavailable, "the machine %s has ended: %w", m.spec.Name, err)
 }
 
-func (m *machine) qmpOpen() bool {
-	select {
-	case <-m.qmp.closed:
-		return false
-	default:
-		return true
+// ending tells whether a failed command means that QEMU is on its way out, with something to say.
+func (m *machine) ending(err error) bool {
+	for _, sign := range []error{errMonitorClosed, net.ErrClosed, syscall.EPIPE, syscall.ECONNRESET} {
+		if errors.Is(err, sign) {
+			return true
+		}
 	}
+	return false
 }
 
 // abandon kills a machine that did not get started, and adds why it ended to err if that says more.
 func (m *machine) abandon(err error) error {
 	ended := false
-	if !m.qmpOpen() { // then QEMU is on its way out, with something to say
+	if m.ending(err) {
 		select {
-		case <-m.proc.done:
+		case <-m.done:
 			ended = true
 		case <-time.After(quickCommand):
 		}

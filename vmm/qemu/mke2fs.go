@@ -19,8 +19,8 @@ import (
 type filesystem struct {
 	path    string
 	tree    string // copied in; "" for none
-	journal bool
-	owner   int // of the root directory
+	journal int    // MiB; 0 for none
+	owner   int    // of the root directory
 	label   string
 }
 
@@ -30,15 +30,15 @@ type filesystem struct {
 // initialisation: 64 GiB take 10 ms and under 1 MiB. Nothing ever grows the file system, so no blocks are kept for that.
 func (fs filesystem) argv(prezeroed bool) []string {
 	features, extended := "^resize_inode", fmt.Sprintf("root_owner=%d:%d", fs.owner, fs.owner)
-	if !fs.journal {
+	if fs.journal == 0 {
 		features += ",^has_journal"
 	}
 	if prezeroed {
 		extended += ",assume_storage_prezeroed=1"
 	}
 	a := []string{"-q", "-F", "-t", "ext4", "-m", "0", "-O", features, "-E", extended}
-	if fs.journal {
-		a = append(a, "-J", "size=64")
+	if fs.journal > 0 {
+		a = append(a, "-J", fmt.Sprintf("size=%d", fs.journal))
 	}
 	if fs.label != "" {
 		a = append(a, "-L", fs.label)

@@ -1,0 +1,158 @@
+package qemu
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/vmm"
+)
+
+// script makes a QEMU that is a shell script; it gets QEMU's arguments.
+func script(t *testing.T, body string) string {
+	path := filepath.Join(t.TempDir(), "qemu")
+	content := "#!/bin/sh\nif [ \"$1\" = --version ]; then echo 'QEMU emulator version 99.1 (fake)'; exit; fi\n" + body + "\n"
+	if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func fakeSpec(t *testing.T) vmm.Spec {
+	dir := t.TempDir()
+	for _, name := range []string{kernelFile, initrdFile, "image"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return vmm.Spec{Name: "fake", Dir: t.TempDir(), Image: filepath.Join(dir, "image"), Kernel: dir, CPUs: 1, Memory: 64 << 20, Disk: 64 << 20}
+}
+
+func TestNoQEMU(t *testing.T) {
+	d := New(Config{Binary: "/nonexistent/qemu", StateDir: t.TempDir()})
+	_, err := d.Probe(context.Background(), false)
+	if agentbox.CodeOf(err) != agentbox.Missing || agentbox.AsError(err).Hint == "" {
+		t.Errorf("got %v", err)
+	}
+	if _, err := d.Boot(context.Background(), fakeSpec(t)); agentbox.CodeOf(err) != agentbox.Missing {
+		t.Errorf("boot: %v", err)
+	}
+}
+
+func TestQEMUThatDiesSaysWhy(t *testing.T) {
+	needTools(t)
+	d := New(Config{Binary: script(t, "echo 'qemu-system-x86_64: no such machine' >&2; exit 1"), StateDir: t.TempDir(), Accel: accelTCG})
+	_, err := d.Boot(context.Background(), fakeSpec(t))
+	if err == nil || !strings.Contains(err.Error(), "no such machine") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestQEMUThatIsSilent(t *testing.T) {
+	needTools(t)
+	d := New(Config{Binary: script(t, "exec sleep 1000"), StateDir: t.TempDir(), Accel: accelTCG})
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	begun := time.Now()
+	if m, err := d.Boot(ctx, fakeSpec(t)); err == nil {
+		m.Kill()
+		t.Error("a silent QEMU is a machine")
+	}
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("it took %v to give up", took)
+	}
+}
+
+func TestFingerprintSeesWhatMatters(t *testing.T) {
+	ctx, spec := context.Background(), fakeSpec(t)
+	state := t.TempDir()
+	d := New(Config{Binary: script(t, ""), StateDir: state, Accel: accelTCG})
+	print := func(d *Driver, s vmm.Spec) string {
+		t.Helper()
+		f, err := d.Fingerprint(ctx, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	first := print(d, spec)
+	same := spec
+	same.Name, same.Dir, same.Workspace, same.Image = "other", t.TempDir(), "/w", "/i"
+	if print(d, same) != first {
+		t.Error("a fingerprint depends on paths of one machine")
+	}
+	if print(New(d.config), spec) != first {
+		t.Error("another process has another fingerprint")
+	}
+	if print(New(Config{Binary: script(t, "# newer"), StateDir: state, Accel: accelTCG}), spec) == first {
+		t.Error("another QEMU has the same fingerprint")
+	}
+	if print(New(Config{Binary: d.config.Binary, StateDir: state, Accel: accelKVM}), spec) == first {
+		t.Error("another acceleration has the same fingerprint")
+	}
+	if err := os.WriteFile(filepath.Join(spec.Kernel, initrdFile), []byte("new agent"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if print(d, spec) == first {
+		t.Error("another initrd has the same fingerprint")
+	}
+}
+
+func TestMemoSurvivesNonsense(t *testing.T) {
+	state := t.TempDir()
+	if err := os.WriteFile(filepath.Join(state, memoFile), []byte(`{"binary": 7`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	facts, err := New(Config{Binary: script(t, ""), StateDir: state, Accel: accelTCG}).Probe(context.Background(), false)
+	if err != nil || facts.Version != "99.1 (fake)" {
+		t.Errorf("got %+v, %v", facts, err)
+	}
+}
+
+func TestProbeGuest(t *testing.T) {
+	for what, test := range map[string]struct{ body, want string }{
+		"works":  {"printf '[ 0.5] Run /init as init process\\n' >&5; exec sleep 1000", ""},
+		"dies":   {"echo 'qemu: error: failed to set MSR' >&2; exit 1", "QEMU cannot use it"},
+		"babble": {"exec yes >&5", "babbled"},
+	} {
+		got, err := probeGuest(context.Background(), script(t, test.body), "/k")
+		if err != nil || (test.want == "") != (got == "") || !strings.Contains(got, test.want) {
+			t.Errorf("%s: %q, %v", what, got, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := probeGuest(ctx, script(t, "exec sleep 1000"), "/k"); err == nil {
+		t.Error("a probe that was cancelled has a verdict")
+	}
+}
+
+func TestConsoleIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	ours, theirs, err := socketPair("console")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newConsole(dir, ours)
+	line := []byte("[    1.5] " + strings.Repeat("x", 1000) + "\n")
+	for range 3 * consoleLimit / len(line) {
+		if _, err := theirs.Write(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	theirs.Write([]byte("[    2.0] Kernel panic - not syncing: test\n[    2.1] ---\n"))
+	theirs.Close()
+	c.wait()
+	for _, name := range []string{consoleFile, consoleOldFile} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() > consoleLimit {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+	if got := c.lastWords(); got != ": Kernel panic - not syncing: test" {
+		t.Errorf("last words: %q", got)
+	}
+}
