@@ -13,6 +13,7 @@ import (
 // two lines as any other error and not a page of help, and an argument nobody asked for is not dropped in silence.
 func strict(cmd *cli.Command) {
 	cmd.OnUsageError = usageError
+	cmd.DisableSliceFlagSeparator = true // a comma in the value of a variable is the user's
 	action, group := cmd.Action, len(cmd.Commands) > 0
 	cmd.Action = func(ctx context.Context, cmd *cli.Command) error {
 		switch most := maxArgs(cmd); {
