@@ -11,7 +11,6 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/daemon"
-	"agentbox/agentbox/host"
 	"agentbox/agentbox/supervisor"
 )
 
@@ -22,7 +21,7 @@ func (a *app) daemonCommand() *cli.Command {
 	return &cli.Command{
 		Name: "daemon", Category: catHost, Usage: "serve this home; starts by itself when it is needed",
 		Action: func(ctx context.Context, _ *cli.Command) error {
-			pool, err := host.PoolFromEnv()
+			pool, err := daemon.PoolFromEnv()
 			if err != nil {
 				return err
 			}

@@ -1,0 +1,24 @@
+package daemon
+
+import (
+	"os"
+	"strconv"
+
+	"agentbox/agentbox"
+)
+
+// poolEnv sets the pool's size for tests and benchmarks.
+const poolEnv = "AGENTBOX_POOL"
+
+// PoolFromEnv is the size $AGENTBOX_POOL asks for, or -1.
+func PoolFromEnv() (int, error) {
+	s := os.Getenv(poolEnv)
+	if s == "" {
+		return -1, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 || n > 64 {
+		return 0, agentbox.Errorf(agentbox.Invalid, "%s=%q is not a number of machines (0 to 64)", poolEnv, s)
+	}
+	return n, nil
+}
