@@ -45,7 +45,7 @@ bench: build ## the figures of docs/benchmarks.md (an idle machine, please)
 	bin/agentbox bench enter --runs 20
 
 chaos: build ## a hundred random kills, and nothing lost or orphaned
-	AGENTBOX_CHAOS=100 $(GO) test -count=1 -timeout 60m -run TestChaos ./testdata/...
+	AGENTBOX_CHAOS=100 $(GO) test -count=1 -timeout 60m -run TestChaos ./agentbox/e2e
 
 deps: ## install what running boxes needs
 	@tools/deps run >/dev/null

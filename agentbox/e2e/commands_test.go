@@ -1,0 +1,167 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// commands are what scripts may use besides testscript's own:
+//
+//	repo DIR             make a checkout with one commit and the usual agentbox.yaml
+//	code N CMD...        run CMD, which must exit with N
+//	waitfor SECS CMD...  run CMD until it succeeds
+//	capture NAME         put the last standard output into a variable
+//	json PATH REGEXP     a value of the last standard output, as .ports.0.host, matches
+//	jsonvar NAME PATH    put such a value into a variable
+//	gone PID...          the processes end within seconds
+//	ownhome              stop sharing images, kernels and templates with other scripts
+//	pty FILE CMD...      run CMD on a terminal and hold the dialogue in FILE with it
+//	asuser CMD...        run CMD as an ordinary user, who is made for it
+var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
+	"repo": cmdRepo, "code": cmdCode, "waitfor": cmdWaitFor, "capture": cmdCapture, "json": cmdJSON, "jsonvar": cmdJSONVar,
+	"gone": cmdGone, "ownhome": cmdOwnHome, "pty": cmdPTY, "asuser": cmdAsUser,
+}
+
+func usage(ts *testscript.TestScript, ok bool, text string) {
+	if !ok {
+		ts.Fatalf("usage: %s", text)
+	}
+}
+
+func cmdRepo(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 1, "repo DIR")
+	dir := ts.MkAbs(args[0])
+	ts.Check(os.MkdirAll(dir, 0o755))
+	ts.Check(os.WriteFile(filepath.Join(dir, "README"), []byte("hello\n"), 0o644))
+	ts.Check(os.WriteFile(filepath.Join(dir, "agentbox.yaml"), []byte(boxConfig), 0o644))
+	for _, argv := range [][]string{{"init", "-q"}, {"add", "."}, {"commit", "-q", "-m", "first"}} {
+		ts.Check(ts.Exec("git", append([]string{"-C", dir}, argv...)...))
+	}
+}
+
+func cmdCode(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) >= 2, "code N CMD...")
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		got = exit.ExitCode()
+	case err != nil:
+		ts.Fatalf("%s: %v", args[1], err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+func cmdWaitFor(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) >= 2, "waitfor SECONDS CMD...")
+	seconds, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	deadline := time.Now().Add(time.Duration(seconds) * time.Second)
+	for {
+		err := ts.Exec(args[1], args[2:]...)
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("still failing after %d s: %v", seconds, err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+func cmdCapture(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 1, "capture NAME")
+	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))
+}
+
+func cmdJSON(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, len(args) == 2, "[!] json PATH REGEXP")
+	value := lookUp(ts, args[0])
+	if regexp.MustCompile(args[1]).MatchString(value) == neg {
+		ts.Fatalf("%s is %q", args[0], value)
+	}
+}
+
+func cmdJSONVar(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 2, "jsonvar NAME PATH")
+	ts.Setenv(args[0], lookUp(ts, args[1]))
+}
+
+// lookUp finds a value in the JSON of the last standard output. What is not there is "".
+func lookUp(ts *testscript.TestScript, path string) string {
+	var v any
+	if err := json.Unmarshal([]byte(ts.ReadFile("stdout")), &v); err != nil {
+		ts.Fatalf("standard output is not JSON: %v", err)
+	}
+	for _, step := range strings.FieldsFunc(path, func(r rune) bool { return r == '.' }) {
+		switch at := v.(type) {
+		case map[string]any:
+			v = at[step]
+		case []any:
+			i, err := strconv.Atoi(step)
+			ts.Check(err)
+			v = nil
+			if i < len(at) {
+				v = at[i]
+			}
+		default:
+			v = nil
+		}
+	}
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	case []any, map[string]any:
+		b, err := json.Marshal(v)
+		ts.Check(err)
+		return string(b)
+	}
+	return fmt.Sprint(v)
+}
+
+func cmdGone(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, len(args) > 0, "[!] gone PID...")
+	for _, arg := range args {
+		pid, err := strconv.Atoi(arg)
+		ts.Check(err)
+		if ended(pid, endWait) == neg {
+			ts.Fatalf("process %d: gone is %v", pid, !neg)
+		}
+	}
+}
+
+func cmdOwnHome(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 0, "ownhome")
+	ts.Check(shared.own(ts.Getenv("AGENTBOX_HOME")))
+}
+
+// own gives a home copies of what it shares with others.
+func (w *world) own(home string) error {
+	for _, name := range linked {
+		path := filepath.Join(home, name)
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+		if out, err := exec.Command("cp", "-a", "--sparse=always", filepath.Join(w.seed, name), path).CombinedOutput(); err != nil {
+			return fmt.Errorf("copy %s: %w\n%s", name, err, out)
+		}
+	}
+	return nil
+}

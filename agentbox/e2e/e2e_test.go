@@ -1,0 +1,106 @@
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// shared is what every test stands on. It is made once, and nil where tests are skipped.
+var (
+	shared     *world
+	skipReason string
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	if skipReason = cannotRun(); skipReason != "" {
+		return m.Run()
+	}
+	// Every machine is emulated where there is no hardware for it: more at once only make each of them late.
+	if err := flag.Set("test.parallel", "2"); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
+	w, err := newWorld()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e: cannot prepare:", err)
+		return 1
+	}
+	shared = w
+	code := m.Run()
+	if err := w.close(); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		code = 1
+	}
+	return code
+}
+
+// cannotRun says why no machine can be booted here.
+func cannotRun() string {
+	if testing.Short() {
+		return "boots machines, which -short leaves out"
+	}
+	for _, p := range []string{"git", "mke2fs", "mmdebstrap"} {
+		if _, err := exec.LookPath(p); err != nil {
+			return p + " is not installed (make deps)"
+		}
+	}
+	if found, _ := filepath.Glob("/usr/bin/qemu-system-*"); len(found) == 0 {
+		return "QEMU is not installed (make deps)"
+	}
+	return ""
+}
+
+func needMachines(t *testing.T) {
+	t.Helper()
+	if skipReason != "" {
+		t.Skip(skipReason)
+	}
+}
+
+// scriptTimeout is for one script: the slowest takes a quarter of it on two cores without virtualization.
+const scriptTimeout = 3 * time.Minute
+
+// TestScript runs every script of testdata/script, each with a home, a daemon and a checkout of its own.
+func TestScript(t *testing.T) {
+	needMachines(t)
+	files, err := filepath.Glob("../../testdata/script/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			testscript.RunT(scriptT{t}, testscript.Params{
+				Files: []string{file}, Setup: shared.setup, Cmds: commands, Condition: condition,
+				RequireUniqueNames: true, Deadline: time.Now().Add(scriptTimeout),
+			})
+		})
+	}
+}
+
+// scriptT lets a script be the test that it was started in, so that its time limit begins when it does.
+type scriptT struct{ *testing.T }
+
+func (t scriptT) Run(_ string, f func(testscript.T)) { f(t) }
+func (t scriptT) Parallel()                          {}
+func (t scriptT) Verbose() bool                      { return testing.Verbose() }
+
+func condition(cond string) (bool, error) {
+	if cond == "root" {
+		return os.Getuid() == 0, nil
+	}
+	return false, fmt.Errorf("unknown condition %q", cond)
+}

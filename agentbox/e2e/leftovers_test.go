@@ -1,0 +1,167 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// retire removes a home the way a user would, and fails the test if anything is left of it: a process, a mount, a socket,
+// a directory of a box.
+func (w *world) retire(t testing.TB, home string) {
+	if t.Failed() {
+		showLogs(t, home)
+	}
+	ids, err := w.agentbox(home, "ls", "-q")
+	if err == nil && ids != "" {
+		ids, err = w.agentbox(home, append([]string{"rm"}, strings.Fields(ids)...)...)
+	}
+	if err == nil {
+		ids, err = w.agentbox(home, "daemon", "stop")
+	}
+	if err != nil {
+		t.Errorf("removing what is left: %v\n%s", err, ids)
+	}
+	if err := errors.Join(endAll(home), noMounts(home), noBoxes(home)); err != nil {
+		t.Error(err)
+	}
+	if err := os.RemoveAll(home); err != nil {
+		t.Error(err)
+	}
+}
+
+// agentbox runs the binary from a directory that is no repository.
+func (w *world) agentbox(home string, args ...string) (string, error) {
+	cmd := exec.Command(filepath.Join(w.bin, "agentbox"), args...)
+	cmd.Dir, cmd.Env = w.dir, append(os.Environ(), w.vars(home)...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return string(out) + stderr.String(), err
+	}
+	return string(out), nil
+}
+
+// showLogs prints what the daemon and the supervisors of a failed test wrote.
+func showLogs(t testing.TB, home string) {
+	logs, _ := filepath.Glob(filepath.Join(home, "boxes", "*", "supervisor.log"))
+	for _, path := range append(logs, filepath.Join(home, "daemon.log")) {
+		if b, err := os.ReadFile(path); err == nil {
+			t.Logf("%s:\n%s", path, b[max(0, len(b)-8<<10):])
+		}
+	}
+}
+
+// endWait is how long processes may take to go once nothing needs them.
+const endWait = 5 * time.Second
+
+// endAll waits for every process of a directory to end, and kills and reports those that do not.
+func endAll(dir string) error {
+	deadline := time.Now().Add(endWait)
+	for {
+		left, err := processesOf(dir)
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		if time.Now().Before(deadline) {
+			time.Sleep(20 * time.Millisecond)
+			continue
+		}
+		var told []error
+		for pid, name := range left {
+			told = append(told, fmt.Errorf("process %d is left: %s", pid, name))
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+				told = append(told, err)
+			}
+		}
+		return errors.Join(told...)
+	}
+}
+
+// processesOf finds every process whose environment or command line names a directory of ours or what is below it.
+func processesOf(dir string) (map[int]string, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	found := map[int]string{}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		// A process that has ended meanwhile, or that is not ours to look at, is not left.
+		environ, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
+		cmdline, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		if names(environ, "AGENTBOX_HOME="+dir) || names(cmdline, dir) {
+			found[pid] = string(bytes.ReplaceAll(bytes.TrimRight(cmdline, "\x00"), []byte{0}, []byte{' '}))
+		}
+	}
+	return found, nil
+}
+
+// names tells whether a path or one below it is in text; /h1 is not in /h12.
+func names(text []byte, path string) bool {
+	for rest := text; ; {
+		at := bytes.Index(rest, []byte(path))
+		if at < 0 {
+			return false
+		}
+		rest = rest[at+len(path):]
+		if len(rest) == 0 || rest[0] == 0 || rest[0] == '/' {
+			return true
+		}
+	}
+}
+
+// ended waits for a process to end. One that nobody has reaped has ended all the same.
+func ended(pid int, within time.Duration) bool {
+	for deadline := time.Now().Add(within); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return true
+		}
+		if _, state, ok := strings.Cut(string(b), ") "); ok && strings.HasPrefix(state, "Z") {
+			return true
+		}
+	}
+	return false
+}
+
+func noMounts(dir string) error {
+	b, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) > 1 && names([]byte(f[1]), dir) {
+			errs = append(errs, fmt.Errorf("a mount is left: %s", strings.TrimSpace(line)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// noBoxes reports directories, sockets and locks of boxes that no longer exist.
+func noBoxes(home string) error {
+	var errs []error
+	for _, pattern := range []string{"boxes/*", "run/????????????"} {
+		left, err := filepath.Glob(filepath.Join(home, pattern))
+		if err != nil {
+			return err
+		}
+		for _, path := range left {
+			errs = append(errs, fmt.Errorf("%s is left", path))
+		}
+	}
+	return errors.Join(errs...)
+}
