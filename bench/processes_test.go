@@ -1,0 +1,37 @@
+package bench
+
+import (
+	"os/exec"
+	"runtime"
+	"testing"
+)
+
+func TestProcessesAreFoundByTheirHome(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs /proc")
+	}
+	dir := t.TempDir()
+	cmd := exec.Command("sleep", "60")
+	cmd.Env = []string{"AGENTBOX_HOME=" + dir + "/plain"}
+	if err := cmd.Start(); err != nil {
+		t.Skip(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	found, err := processesOf(dir + "/")
+	if err != nil || len(found) != 1 || found[0].pid != cmd.Process.Pid || found[0].name != "sleep" {
+		t.Fatalf("got %+v, %v; want process %d", found, err, cmd.Process.Pid)
+	}
+	if found[0].pss <= 0 {
+		t.Error("its memory is unknown")
+	}
+	if left := ours(found); len(left) != 0 {
+		t.Errorf("%s would be killed, which is none of ours", listed(left))
+	}
+	found, err = processesOf(dir + "/nobody")
+	if err != nil || len(found) != 0 {
+		t.Errorf("found %+v, %v", found, err)
+	}
+}

@@ -1,0 +1,58 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"agentbox/agentbox"
+)
+
+func notes(said *[]string) agentbox.Progress {
+	return func(e agentbox.Event) {
+		if e.Note {
+			*said = append(*said, e.Detail)
+		}
+	}
+}
+
+func shell(t *testing.T) Program {
+	t.Helper()
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip("there is no sh")
+	}
+	return Program{Path: sh, Env: []string{"GREETING=hello"}}
+}
+
+func TestProgramTimesTheWholeProcess(t *testing.T) {
+	out, took, err := shell(t).Run(t.Context(), t.TempDir(), "-c", `sleep 0.2; echo $GREETING`)
+	if err != nil || string(out) != "hello\n" || took < 200*time.Millisecond || took > 10*time.Second {
+		t.Errorf("got %q after %s, %v", out, took, err)
+	}
+}
+
+func TestProgramTellsWhyItFailed(t *testing.T) {
+	script := `echo "- step 1 s" >&2; echo "agentbox: no luck" >&2; echo "hint: try again" >&2; exit 125`
+	_, _, err := shell(t).Run(t.Context(), t.TempDir(), "-c", script)
+	if err == nil || !strings.HasSuffix(err.Error(), ": no luck") {
+		t.Errorf("got %v", err)
+	}
+	_, _, err = shell(t).Run(t.Context(), t.TempDir(), "-c", "exit 3")
+	if err == nil || !strings.HasSuffix(err.Error(), ": exit status 3") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestProgramEndsAtTheDeadline(t *testing.T) {
+	late := errors.New("too late")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, late)
+	defer cancel()
+	_, took, err := shell(t).Run(ctx, t.TempDir(), "-c", "exec sleep 60")
+	if !errors.Is(err, late) || took > 10*time.Second {
+		t.Errorf("got %v after %s", err, took)
+	}
+}
