@@ -3,6 +3,7 @@ package workspace_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -172,8 +173,8 @@ func TestCopyWhileTheUserWorks(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	for range 8 {
-		dst := filepath.Join(t.TempDir(), "copy")
+	for i := range 8 {
+		dst := filepath.Join(dir, fmt.Sprint("copy", i))
 		stage(t, filepath.Join(dir, "repo"), dst, workspace.Options{})
 		if out := gitOut(t, dst, "fsck", "--no-dangling", "--no-progress"); out != "" && !strings.HasPrefix(out, "notice") {
 			t.Fatalf("git fsck: %s", out)

@@ -208,10 +208,25 @@ func isolateGit(t testing.TB) {
 	t.Setenv("GIT_EDITOR", "true")
 }
 
+// tempDir is in memory where there is one: these tests make and remove tens of thousands of small files.
+func tempDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "agentbox-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
 // build runs a script and returns the directory it ran in.
 func build(t testing.TB, script string) string {
 	t.Helper()
-	dir := t.TempDir()
+	dir := tempDir(t)
 	cmd := exec.Command("sh", "-c", prelude+script)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
