@@ -1,0 +1,211 @@
+package qemu_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/vmm"
+	"agentbox/vmm/qemu"
+	"agentbox/vmm/vmmtest"
+)
+
+// template makes one and opens it.
+func template(t *testing.T, h vmmtest.Harness) (*qemu.Driver, vmm.Template) {
+	t.Helper()
+	d := h.Driver.(*qemu.Driver)
+	dir := filepath.Join(t.TempDir(), "template")
+	m, err := d.Boot(t.Context(), inDir(t, h.Spec))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Kill()
+	g, err := connect(t.Context(), m)
+	if err == nil {
+		err = g.Quiesce(t.Context())
+		g.Close()
+	}
+	if err == nil {
+		err = d.SaveTemplate(t.Context(), m, dir)
+	}
+	var tp vmm.Template
+	if err == nil {
+		tp, err = d.OpenTemplate(t.Context(), dir)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tp.Close() })
+	return d, tp
+}
+
+func inDir(t *testing.T, s vmm.Spec) vmm.Spec {
+	s.Name, s.Dir = t.Name(), t.TempDir()
+	return s
+}
+
+func TestFaults(t *testing.T) {
+	h := realHarness(t)
+	d, tp := template(t, h)
+	t.Run("a guest that floods the stream is killed at once", func(t *testing.T) { testFlood(t, h, d, tp) })
+	t.Run("no machine outlives the process that started it", func(t *testing.T) { testOrphans(t, h, tp) })
+	t.Run("no room for a saved state", func(t *testing.T) { testNoRoom(t, h, d, tp) })
+	t.Run("saving and killing at once", func(t *testing.T) { testKillWhileSaving(t, h, d, tp) })
+}
+
+// testFlood never reads what the guest writes: nothing waits for it but the guest.
+func testFlood(t *testing.T, h vmmtest.Harness, d *qemu.Driver, tp vmm.Template) {
+	m, err := d.Restore(t.Context(), inDir(t, h.Spec), tp, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Kill()
+	g, err := connect(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := g.(*agentGuest).files
+	for range 50 {
+		go files.ReadDir("/proc") // each answer is some kilobytes
+	}
+	g.Close()
+	for _, step := range []func(context.Context) error{m.Freeze, m.Thaw, m.Freeze, func(context.Context) error { return m.Kill() }} {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		if err := step(ctx); err != nil {
+			t.Error(err)
+		}
+		cancel()
+	}
+}
+
+// orphanVariable makes the test binary a process that starts a machine and waits to be killed.
+const orphanVariable = "AGENTBOX_TEST_ORPHAN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(orphanVariable) != "" {
+		startOrphan()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// startOrphan restores a machine from the template on descriptors 3 to 6, and says its process on standard output.
+func startOrphan() {
+	args := strings.Split(os.Getenv(orphanVariable), "\n")
+	var files []*os.File
+	for fd := uintptr(3); fd < 7; fd++ {
+		files = append(files, os.NewFile(fd, "inherited"))
+	}
+	d := qemu.New(qemu.Config{StateDir: args[0], Accel: args[1]})
+	tp, err := d.InheritTemplate(files)
+	if err == nil {
+		var m vmm.Machine
+		m, err = d.Restore(context.Background(), vmm.Spec{Name: "orphan", Dir: args[0], Image: args[2], Kernel: args[3], CPUs: 2, Memory: 512 << 20, Disk: 64 << 30}, tp, "")
+		if err == nil {
+			fmt.Println(m.PIDs()[0])
+			time.Sleep(time.Hour)
+		}
+	}
+	fmt.Println(err)
+}
+
+func testOrphans(t *testing.T, h vmmtest.Harness, tp vmm.Template) {
+	facts, err := h.Driver.Probe(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent := exec.Command("/proc/self/exe")
+	parent.Env = append(os.Environ(), orphanVariable+"="+strings.Join([]string{t.TempDir(), facts.Accel, h.Spec.Image, h.Spec.Kernel}, "\n"))
+	parent.ExtraFiles = tp.Files()
+	out, err := parent.StdoutPipe()
+	if err == nil {
+		err = parent.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		parent.Process.Kill()
+		parent.Wait()
+	}()
+	line := make([]byte, 256)
+	n, _ := out.Read(line)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(line[:n])))
+	if err != nil {
+		t.Fatalf("the other process said %q", line[:n])
+	}
+	if err := parent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for range 200 {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || strings.Contains(string(stat), ") Z ") {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("QEMU (process %d) outlives its parent", pid)
+}
+
+func testNoRoom(t *testing.T, h vmmtest.Harness, d *qemu.Driver, tp vmm.Template) {
+	small := t.TempDir()
+	if err := syscall.Mount("small", small, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skipf("only root can make a small file system: %v", err)
+	}
+	defer syscall.Unmount(small, 0)
+	m, err := d.Restore(t.Context(), inDir(t, h.Spec), tp, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Kill()
+	if _, err := connect(t.Context(), m); err != nil { // which makes it differ from its template
+		t.Fatal(err)
+	}
+	if err := d.Save(t.Context(), m, filepath.Join(small, "saved"), true); agentbox.CodeOf(err) != agentbox.NoSpace {
+		t.Errorf("save: %v", err)
+	}
+	left, err := os.ReadDir(small)
+	if err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	if err := m.Thaw(t.Context()); err != nil {
+		t.Errorf("the machine did not survive: %v", err)
+	}
+	tree := t.TempDir()
+	if err := os.WriteFile(filepath.Join(tree, "big"), []byte(strings.Repeat("x", 3<<20)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.NewWorkspace(t.Context(), filepath.Join(small, "w"), tree, 64<<30); agentbox.CodeOf(err) != agentbox.NoSpace {
+		t.Errorf("new workspace: %v", err)
+	}
+}
+
+func testKillWhileSaving(t *testing.T, h vmmtest.Harness, d *qemu.Driver, tp vmm.Template) {
+	for i := range 5 {
+		m, err := d.Restore(t.Context(), inDir(t, h.Spec), tp, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		parent := t.TempDir()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			time.Sleep(time.Duration(i) * 5 * time.Millisecond)
+			syscall.Kill(m.PIDs()[0], syscall.SIGKILL)
+		}()
+		err = d.Save(t.Context(), m, filepath.Join(parent, "saved"), true)
+		<-ended
+		<-m.Done()
+		if left, _ := os.ReadDir(parent); err != nil && len(left) != 0 {
+			t.Errorf("a save that failed (%v) left %v", err, left)
+		}
+	}
+}
