@@ -47,11 +47,20 @@ func (l *bootstrapLog) line(s string) {
 	if !ok {
 		return
 	}
-	step := "install"
-	if strings.HasPrefix(info, "running apt-get update") || strings.HasPrefix(info, "downloading") {
-		step = "fetch"
+	for words, step := range bootstrapSteps {
+		if strings.HasPrefix(info, words) {
+			if strings.Contains(info, "hook") {
+				info = "reading the lists of packages"
+			}
+			l.progress.tell(Event{Step: step, Detail: strings.TrimSuffix(info, "...")})
+		}
 	}
-	l.progress.tell(Event{Step: step, Detail: strings.TrimSuffix(info, "...")})
+}
+
+// bootstrapSteps are the lines of mmdebstrap that say what takes long, and what kind of work it is.
+var bootstrapSteps = map[string]string{
+	"running apt-get update": "fetch", "running --setup-hook": "fetch", "downloading packages": "fetch",
+	"extracting archives": "install", "installing essential": "install", "installing remaining": "install", "creating tarball": "install",
 }
 
 // failed tells whether the program itself said what is wrong, rather than having been broken off.

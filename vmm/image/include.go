@@ -80,41 +80,11 @@ func resolveInclude(ctx context.Context, inc Include, from, home string) (includ
 	if err := refuse(inc.From, real, home); err != nil {
 		return included{}, err
 	}
-	one := included{from: real, to: to}
-	err = filepath.WalkDir(real, func(p string, d fs.DirEntry, err error) error {
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
-			return err
-		}
-		return one.found(p, d, home)
-	})
+	files, err := walk(ctx, real, home)
 	if errors.Is(err, fs.ErrPermission) {
-		return one, agentbox.Errorf(agentbox.Missing, "include of %s: %w", inc.From, err).WithHint("include only what you may read")
+		return included{}, agentbox.Errorf(agentbox.Missing, "include of %s: %w", inc.From, err).WithHint("include only what you may read")
 	}
-	return one, hostError(err)
-}
-
-// found takes one file into an include. Credentials inside a harmless directory and what is no file stay out.
-func (i *included) found(p string, d fs.DirEntry, home string) error {
-	if p != i.from && secret(p, home) {
-		if d.IsDir() {
-			return fs.SkipDir
-		}
-		return nil
-	}
-	info, err := d.Info()
-	if err != nil {
-		return err
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if t := info.Mode().Type(); !ok || t != 0 && t != fs.ModeDir && t != fs.ModeSymlink {
-		return nil
-	}
-	rel := strings.TrimPrefix(strings.TrimPrefix(p, i.from), "/")
-	i.files = append(i.files, hostFile{rel, info, stat})
-	return nil
+	return included{real, to, files}, hostError(err)
 }
 
 // fingerprint changes whenever what an include copies may have changed. It reads no file.

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"crypto/sha256"
 	"os"
 	"path/filepath"
 	"slices"
@@ -191,5 +192,18 @@ func TestGoVariables(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(root, "src", "fmt")); err != nil {
 		t.Errorf("$GOROOT is %s: %v", root, err)
+	}
+}
+
+// BenchmarkResolveInclude is what every use of a recipe with includes pays, changed or not.
+func BenchmarkResolveInclude(b *testing.B) {
+	list := []Include{{From: "$GOROOT", To: "/usr/local/go"}}
+	for b.Loop() {
+		got, err := resolveIncludes(b.Context(), list)
+		if err != nil {
+			b.Skip(err)
+		}
+		got[0].fingerprint(sha256.New())
+		b.ReportMetric(float64(len(got[0].files)), "files")
 	}
 }
