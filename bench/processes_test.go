@@ -4,6 +4,7 @@ import (
 	"os/exec"
 	"runtime"
 	"testing"
+	"time"
 )
 
 func TestProcessesAreFoundByTheirHome(t *testing.T) {
@@ -20,7 +21,15 @@ func TestProcessesAreFoundByTheirHome(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}()
+	// Start returns while the new program is still being loaded, which has no environment for a moment.
 	found, err := processesOf(dir + "/")
+	for range 100 {
+		if len(found) > 0 || err != nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+		found, err = processesOf(dir + "/")
+	}
 	if err != nil || len(found) != 1 || found[0].pid != cmd.Process.Pid || found[0].name != "sleep" {
 		t.Fatalf("got %+v, %v; want process %d", found, err, cmd.Process.Pid)
 	}

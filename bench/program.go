@@ -3,13 +3,14 @@ package bench
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"time"
+
+	"agentbox/agentbox"
 )
 
 // Program runs agentbox the way a user does.
@@ -41,23 +42,25 @@ func (p Program) Run(ctx context.Context, dir string, args ...string) (stdout []
 	if ctx.Err() != nil {
 		return nil, took, fmt.Errorf("%s: not done after %s: %w", what, took.Round(time.Millisecond), context.Cause(ctx))
 	}
-	if said := reason(errs.String()); said != "" {
-		err = errors.New(said)
+	said, hint := reason(errs.String())
+	if said == "" {
+		said = err.Error()
 	}
-	return nil, took, fmt.Errorf("%s: %w", what, err)
+	return nil, took, &agentbox.Error{Code: agentbox.Internal, Message: what + ": " + said, Hint: hint}
 }
 
-// reason is the line a failed command explains itself with: its error, not the progress before or the hint after it.
-func reason(stderr string) string {
-	last := ""
+// reason is the line a failed command explains itself with, not the progress before it, and its hint.
+func reason(stderr string) (said, hint string) {
 	for line := range strings.Lines(stderr) {
 		line = strings.TrimSpace(line)
-		if said, ok := strings.CutPrefix(line, "agentbox: "); ok {
-			return said
-		}
-		if line != "" {
-			last = line
+		if text, ok := strings.CutPrefix(line, "agentbox: "); ok {
+			said, hint = text, ""
+		} else if text, ok := strings.CutPrefix(line, "hint: "); ok {
+			hint = text
 		}
 	}
-	return last
+	if said == "" {
+		said = strings.TrimSpace(stderr[strings.LastIndexByte(strings.TrimSpace(stderr), '\n')+1:])
+	}
+	return said, hint
 }

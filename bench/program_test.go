@@ -38,7 +38,7 @@ func TestProgramTimesTheWholeProcess(t *testing.T) {
 func TestProgramTellsWhyItFailed(t *testing.T) {
 	script := `echo "- step 1 s" >&2; echo "agentbox: no luck" >&2; echo "hint: try again" >&2; exit 125`
 	_, _, err := shell(t).Run(t.Context(), t.TempDir(), "-c", script)
-	if err == nil || !strings.HasSuffix(err.Error(), ": no luck") {
+	if err == nil || !strings.HasSuffix(err.Error(), ": no luck") || agentbox.AsError(err).Hint != "try again" {
 		t.Errorf("got %v", err)
 	}
 	_, _, err = shell(t).Run(t.Context(), t.TempDir(), "-c", "exit 3")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -47,7 +48,7 @@ func (a *app) benchEnterCommand() *cli.Command {
 			&cli.IntFlag{Name: "runs", Value: 20, Usage: "take `N` samples of each scenario", Destination: &req.runs},
 			&cli.StringFlag{Name: "isolation", Usage: "`KIND` of machine: auto, microvm", Destination: &req.isolation},
 			&cli.StringFlag{Name: "json", Usage: "write the report to `FILE`, - for standard output", Destination: &req.json},
-			&cli.StringSliceFlag{Name: "only", Usage: "only scenarios whose name matches `GLOB`, as 'enter/re*'", Destination: &req.only},
+			&cli.StringSliceFlag{Name: "only", Usage: "only scenarios whose name matches `GLOB`, as 'enter/re*'; several with commas", Destination: &req.only},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Present() {
@@ -78,7 +79,7 @@ func (a *app) benchEnter(ctx context.Context, req benchRequest) (report bench.Re
 		return report, err
 	}
 	defer func() { err = errors.Join(err, lab.Close(ctx)) }()
-	scenarios, err := bench.Select(lab.Enter(), req.only)
+	scenarios, err := bench.Select(lab.Enter(), strings.FieldsFunc(strings.Join(req.only, ","), func(r rune) bool { return r == ',' }))
 	if err != nil {
 		return report, err
 	}
