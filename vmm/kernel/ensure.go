@@ -55,6 +55,17 @@ func Ensure(ctx context.Context, c Config) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	dir, err := c.assembled(p)
+	if agentbox.CodeOf(err) != agentbox.Corrupt || p.dir == "" {
+		return dir, err
+	}
+	c.Log.Warn("fetched kernel is damaged, fetching it again", "err", err)
+	if err := os.RemoveAll(p.dir); err != nil {
+		return "", fmt.Errorf("remove damaged kernel: %w", err)
+	}
+	if p, err = c.parts(ctx); err != nil {
+		return "", err
+	}
 	return c.assembled(p)
 }
 
@@ -70,6 +81,9 @@ func (c *Config) assembled(p *parts) (string, error) {
 		if err := os.RemoveAll(dir); err != nil {
 			return "", fmt.Errorf("remove damaged kernel: %w", err)
 		}
+	}
+	if err := p.load(); err != nil {
+		return "", err
 	}
 	c.Progress("assembling kernel " + p.Release)
 	if err := assemble(dir, p, c.Agent); err != nil {

@@ -232,14 +232,29 @@ func TestFetchedKernelIsVerifiedAndNewestWins(t *testing.T) {
 		}
 	}
 	p, err := newestFetched(root)
+	if err == nil {
+		err = p.load()
+	}
 	if err != nil || p.Release != "6.1.0-56-cloud" || string(p.Modules[0].data) != "m" {
 		t.Fatalf("%+v, %v", p, err)
 	}
 	if err := os.WriteFile(filepath.Join(root, p.Release, "m.ko"), []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newestFetched(root); agentbox.CodeOf(err) != agentbox.Corrupt {
+	if p, err = newestFetched(root); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.load(); agentbox.CodeOf(err) != agentbox.Corrupt {
 		t.Errorf("err %v", err)
+	}
+	// Without a network the damage is told; with one, it is fetched again.
+	apt(t, map[string]string{"apt-cache": "exit 100"})
+	c := Config{Root: filepath.Dir(root), Agent: []byte("agent")}
+	if _, err := Ensure(t.Context(), c); hostRelease() != "" && agentbox.CodeOf(err) == agentbox.Corrupt {
+		t.Errorf("err %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(root, p.Release)); err == nil {
+		t.Error("the damaged kernel is still there")
 	}
 }
 

@@ -24,6 +24,7 @@ type parts struct {
 	Vmlinuz agentbox.Digest `json:"vmlinuz"`
 	Modules []module        `json:"modules"` // in load order
 	vmlinuz []byte
+	dir     string // where they are kept, while their bytes are not loaded
 }
 
 // module is one module, decompressed.
@@ -199,7 +200,7 @@ func (p *parts) save(dir string) error {
 	return writeDir(dir, files)
 }
 
-// newestFetched loads the parts with the highest release that were kept under dir, and verifies them.
+// newestFetched loads the parts with the highest release that were kept under dir.
 func newestFetched(dir string) (*parts, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -217,23 +218,33 @@ func newestFetched(dir string) (*parts, error) {
 	return loadParts(filepath.Join(dir, best))
 }
 
+// loadParts reads what the parts are; load reads their bytes, which a kernel directory that exists makes unnecessary.
 func loadParts(dir string) (*parts, error) {
 	text, err := os.ReadFile(filepath.Join(dir, FileManifest))
 	if err != nil {
 		return nil, agentbox.Errorf(agentbox.Corrupt, "kernel %s: %v", dir, err)
 	}
-	p := &parts{}
+	p := &parts{dir: dir}
 	if err := json.Unmarshal(text, p); err != nil {
 		return nil, agentbox.Errorf(agentbox.Corrupt, "kernel %s: %v", dir, err)
 	}
-	if p.vmlinuz, err = readVerified(filepath.Join(dir, FileVmlinuz), p.Vmlinuz); err != nil {
-		return nil, err
+	return p, nil
+}
+
+// load reads and verifies the bytes of parts that are kept in a directory.
+func (p *parts) load() (err error) {
+	if p.dir == "" {
+		return nil
+	}
+	if p.vmlinuz, err = readVerified(filepath.Join(p.dir, FileVmlinuz), p.Vmlinuz); err != nil {
+		return err
 	}
 	for i := range p.Modules {
 		m := &p.Modules[i]
-		if m.data, err = readVerified(filepath.Join(dir, filepath.Base(m.Name)+".ko"), m.Digest); err != nil {
-			return nil, err
+		if m.data, err = readVerified(filepath.Join(p.dir, filepath.Base(m.Name)+".ko"), m.Digest); err != nil {
+			return err
 		}
 	}
-	return p, nil
+	p.dir = ""
+	return nil
 }

@@ -11,8 +11,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/user"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -80,13 +78,7 @@ func (f *fixture) machine(dir string, u User) Machine {
 }
 
 func currentUser(t *testing.T) User {
-	u, err := user.Current()
-	if err != nil {
-		t.Fatal(err)
-	}
-	uid, _ := strconv.Atoi(u.Uid)
-	gid, _ := strconv.Atoi(u.Gid)
-	return User{Name: u.Username, UID: uid, GID: gid, Home: t.TempDir(), Shell: "/bin/sh"}
+	return User{Name: "tester", UID: os.Getuid(), GID: os.Getgid(), Home: t.TempDir(), Shell: "/bin/sh"}
 }
 
 // start runs an agent until the test ends, and checks that it leaves nothing running.
