@@ -18,6 +18,7 @@ func (a *app) runCommand() *cli.Command {
 	var r run
 	return &cli.Command{
 		Name: "run", Category: catBox, Usage: "run one command in a fresh box that is gone afterwards", ArgsUsage: "-- CMD...",
+		Description: "What it printed, its exit code and what it ran on are kept in the runs directory of the home.",
 		Flags: append(append(machineFlags(&req), r.flags()...),
 			&cli.DurationFlag{Name: "timeout", Usage: "end the command after `TIME`, with exit code 124", Destination: &timeout},
 		),
@@ -47,7 +48,12 @@ func (a *app) runOnce(ctx context.Context, resp api.UpResponse, r run, timeout t
 		defer close(released)
 		a.hold(held, resp.Box.ID)
 	}()
-	err := a.runWithin(ctx, resp.Connection, r, timeout)
+	keep, err := a.newEvidence(resp.Box, r.argv)
+	if err == nil {
+		r.keep = keep
+		err = a.runWithin(ctx, resp.Connection, r, timeout)
+		err = keep.close(err)
+	}
 	rmErr := a.remove(context.WithoutCancel(ctx), resp.Box.ID)
 	letGo()
 	<-released

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"io"
 	"net"
 	"os"
 	"os/signal"
@@ -17,30 +18,10 @@ import (
 
 // dial opens an SSH connection into a box.
 func (a *app) dial(ctx context.Context, c api.Connection, user string) (*ssh.Client, error) {
-	key, err := os.ReadFile(c.Key)
-	if err != nil {
-		return nil, agentbox.Errorf(agentbox.Unavailable, "box %s: %w", c.Name, err)
-	}
-	signer, err := ssh.ParsePrivateKey(key)
-	if err != nil {
-		return nil, agentbox.Errorf(agentbox.Corrupt, "box %s: its key %s: %w", c.Name, c.Key, err)
-	}
-	hosts, err := os.ReadFile(c.KnownHosts)
-	if err != nil {
-		return nil, agentbox.Errorf(agentbox.Unavailable, "box %s: %w", c.Name, err)
-	}
-	_, _, host, _, _, err := ssh.ParseKnownHosts(hosts)
-	if err != nil {
-		return nil, agentbox.Errorf(agentbox.Corrupt, "box %s: its host key %s: %w", c.Name, c.KnownHosts, err)
-	}
-	conn, err := dialSocket(ctx, c)
-	if err != nil {
-		return nil, err
-	}
 	if user == "" {
 		user = c.User
 	}
-	return environment.NewClient(ctx, conn, environment.Login{User: user, Key: signer, HostKey: host})
+	return environment.Open(ctx, environment.Address{Name: c.Name, Socket: c.Socket, Key: c.Key, KnownHosts: c.KnownHosts}, user)
 }
 
 // dialSocket connects to the SSH server of a box.
@@ -60,6 +41,7 @@ type run struct {
 	user    string
 	tty     bool
 	noStdin bool
+	keep    *evidence // nil: what it prints is not kept
 }
 
 // runIn runs a command in a box and ends with its status, as an exit error when that is not 0. Signals this program
@@ -81,6 +63,9 @@ func (a *app) runIn(ctx context.Context, c api.Connection, r run) error {
 	}
 	if r.noStdin {
 		cmd.Stdin = nil
+	}
+	if r.keep != nil {
+		cmd.Stdout, cmd.Stderr = io.MultiWriter(cmd.Stdout, r.keep.stdout), io.MultiWriter(cmd.Stderr, r.keep.stderr)
 	}
 	if r.tty {
 		restore, err := a.terminal(&cmd)

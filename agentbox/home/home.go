@@ -16,6 +16,7 @@ import (
 //	kernels/                guest kernels, see vmm/kernel
 //	templates/<key>/        booted, quiesced machines
 //	boxes/<id>/             see Box
+//	runs/<id>/              what is kept of a run: run.json, stdout.log, stderr.log
 //	run/                    sockets and locks: a directory, or a link into the runtime directory of the session
 //	run/daemon.sock         the API
 //	run/<id>/               see Box
@@ -90,6 +91,9 @@ func (h Home) Templates() string { return filepath.Join(h.Dir, "templates") }
 func (h Home) Boxes() string     { return filepath.Join(h.Dir, "boxes") }
 func (h Home) Run() string       { return filepath.Join(h.Dir, "run") }
 func (h Home) Socket() string    { return filepath.Join(h.Run(), "daemon.sock") }
+
+// RunEvidence is the directory of what is kept of one run.
+func (h Home) RunEvidence(id agentbox.BoxID) string { return filepath.Join(h.Dir, "runs", id.String()) }
 
 // Template is the directory of one template.
 func (h Home) Template(key string) string { return filepath.Join(h.Templates(), key) }
