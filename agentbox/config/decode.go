@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"agentbox/agentbox"
 
@@ -62,7 +63,7 @@ func (d *decoder) within(key string, read func()) {
 }
 
 func (d *decoder) warn(n *yaml.Node, format string, args ...any) {
-	d.cfg.Warnings = append(d.cfg.Warnings, fmt.Sprintf("%s:%d: %s", d.name, n.Line, fmt.Sprintf(format, args...)))
+	d.cfg.Warnings = append(d.cfg.Warnings, fmt.Sprintf("%s:%d: %s", d.name, n.Line, printable(fmt.Sprintf(format, args...))))
 }
 
 // err is every problem, in the order of the file.
@@ -73,7 +74,7 @@ func (d *decoder) err() error {
 	slices.SortStableFunc(d.problems, func(a, b problem) int { return cmp.Compare(a.line, b.line) })
 	lines := make([]string, len(d.problems))
 	for i, p := range d.problems {
-		lines[i] = fmt.Sprintf("%s:%d: %s", d.name, p.line, p.text)
+		lines[i] = fmt.Sprintf("%s:%d: %s", d.name, p.line, printable(p.text))
 	}
 	const most = 20
 	if len(lines) > most {
@@ -114,13 +115,16 @@ func (d *decoder) pairs(n *yaml.Node, visit func(k, v *yaml.Node)) {
 	seen := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
+		if _, ok := d.value(k); !ok && d.nodes >= maxNodes {
+			return
+		}
 		switch first, twice := seen[k.Value]; {
 		case k.Kind != yaml.ScalarNode:
 			d.fail(k, "a key must be a word, not %s", kind(k))
 		case k.ShortTag() == "!!merge":
 			d.fail(k, "merge keys (<<) are not supported: repeat the values")
 		case twice:
-			d.fail(k, "key `%s` appears twice, first on line %d", k.Value, first)
+			d.fail(k, "key `%s` appears twice, first on line %d", clip(k.Value), first)
 		default:
 			seen[k.Value] = k.Line
 			visit(k, v)
@@ -179,11 +183,21 @@ func kind(n *yaml.Node) string {
 	return clip(n.Value)
 }
 
-// clip keeps what is quoted from a file readable.
+// clip keeps what is quoted from a file short.
 func clip(s string) string {
 	const most = 60
 	if len(s) > most {
 		return strings.ToValidUTF8(s[:most], "") + "…"
 	}
 	return s
+}
+
+// printable keeps a message on one line and says nothing to the terminal, whatever the file has in it.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, s)
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"testing"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -29,6 +30,11 @@ func check(t *testing.T, c *Config, err error) {
 		t.Fatalf("%v %v", c, err)
 	}
 	if c == nil {
+		for _, r := range err.Error() {
+			if r != '\n' && !unicode.IsPrint(r) {
+				t.Errorf("a problem with %q in it: %q", r, err)
+			}
+		}
 		return
 	}
 	if c.CPUs < 1 || c.Memory < minMemory || c.Disk < minDisk || c.Memory%(1<<20) != 0 {

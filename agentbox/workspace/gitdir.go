@@ -34,6 +34,7 @@ func (s *stager) gitDir(ctx context.Context, repo Repo, to target) error {
 	if err := os.MkdirAll(to.git, 0o755); err != nil {
 		return unwritable(to.git, err)
 	}
+	s.noteHooks(repo)
 	if to.root != "" && to.git != filepath.Join(to.root, ".git") {
 		if err := pointTo(to); err != nil {
 			return err
@@ -48,6 +49,23 @@ func (s *stager) gitDir(ctx context.Context, repo Repo, to target) error {
 		return s.objects(gctx, repo, to.git)
 	})
 	return g.Wait()
+}
+
+// noteHooks says which hooks stay behind: they are programs of the host, and the box runs what is in the repository only.
+func (s *stager) noteHooks(repo Repo) {
+	entries, err := os.ReadDir(filepath.Join(repo.CommonDir, "hooks"))
+	if err != nil {
+		return // no hooks, which is nothing to tell
+	}
+	var names []string
+	for _, e := range entries {
+		if !strings.Contains(e.Name(), ".") { // git runs no other, and the samples end in .sample
+			names = append(names, e.Name())
+		}
+	}
+	if len(names) > 0 {
+		s.note("git hooks stay on the host: %s", strings.Join(names, ", "))
+	}
 }
 
 // pointTo writes the .git file of a work tree whose git directory is elsewhere, as a relative path.

@@ -142,7 +142,7 @@ func (s *stager) list(ctx context.Context, root string) ([]string, error) {
 		return nil, explain(err, root)
 	}
 	for line := range strings.Lines(complaints) { // directories git may not read are not part of what it shows
-		s.note("git: %s", strings.TrimSpace(line))
+		s.note("git: %s", strings.ToValidUTF8(strings.TrimSpace(line), "�"))
 	}
 	own := ""
 	if rel, err := filepath.Rel(root, s.dst); err == nil && filepath.IsLocal(rel) {
