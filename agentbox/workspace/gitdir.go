@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"agentbox/agentbox"
@@ -84,49 +85,18 @@ func pointTo(to target) error {
 // state copies everything but objects and configuration. Loose refs come before packed-refs: git packs a ref before
 // it removes the loose one, so none can slip through between the two.
 func (s *stager) state(ctx context.Context, repo Repo, dst string) error {
-	linked := repo.GitDir != repo.CommonDir
-	if linked && exists(filepath.Join(repo.CommonDir, "reftable")) {
+	if repo.GitDir != repo.CommonDir && exists(filepath.Join(repo.CommonDir, "reftable")) {
 		return agentbox.Errorf(agentbox.Invalid, "%s is a linked work tree of a repository with reftables", repo.Root).
 			WithHint("use the main work tree, or: git refs migrate --ref-format=files")
 	}
-	var jobs []job
-	walk := walker{dst: dst, jobs: &jobs}
-	for _, name := range shared {
-		walk.skip = func(rel string) bool { return linked && isPrivate(rel) }
-		if err := walk.add(repo.CommonDir, name); err != nil {
+	for _, collect := range []func(*walker, Repo) error{(*walker).addState, (*walker).addPacked} {
+		var jobs []job
+		if err := collect(&walker{dst: dst, jobs: &jobs}, repo); err != nil {
 			return err
 		}
-	}
-	if linked {
-		walk.skip = func(string) bool { return false }
-		for _, name := range private {
-			if err := walk.add(repo.GitDir, name); err != nil {
-				return err
-			}
-		}
-	} else {
-		for _, name := range private {
-			if name != "logs" && name != "refs" && name != "info/sparse-checkout" {
-				if err := walk.add(repo.GitDir, name); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	if err := walk.addMatching(repo.GitDir); err != nil {
-		return err
-	}
-	if _, err := s.copyAll(ctx, jobs, &s.stats.GitFiles, &s.stats.GitBytes); err != nil {
-		return err
-	}
-	jobs = jobs[:0]
-	for _, name := range []string{"packed-refs", "shallow"} {
-		if err := walk.add(repo.CommonDir, name); err != nil {
+		if _, err := s.copyAll(ctx, jobs, &s.stats.GitFiles, &s.stats.GitBytes); err != nil {
 			return err
 		}
-	}
-	if _, err := s.copyAll(ctx, jobs, &s.stats.GitFiles, &s.stats.GitBytes); err != nil {
-		return err
 	}
 	for _, dir := range []string{"refs", "objects/info", "objects/pack"} { // without refs it is no repository to git
 		if err := os.MkdirAll(filepath.Join(dst, dir), 0o755); err != nil {
@@ -134,6 +104,24 @@ func (s *stager) state(ctx context.Context, repo Repo, dst string) error {
 		}
 	}
 	return nil
+}
+
+// addState collects what one work tree sees: of the common directory all but what is another's, and its own.
+func (w *walker) addState(repo Repo) error {
+	linked := repo.GitDir != repo.CommonDir
+	w.skip = func(rel string) bool { return linked && isPrivate(rel) }
+	if err := w.addAll(repo.CommonDir, shared); err != nil {
+		return err
+	}
+	w.skip = func(rel string) bool { return !linked && slices.Contains(shared, strings.Split(rel, "/")[0]) }
+	if err := w.addAll(repo.GitDir, private); err != nil {
+		return err
+	}
+	return w.addMatching(repo.GitDir)
+}
+
+func (w *walker) addPacked(repo Repo) error {
+	return w.addAll(repo.CommonDir, []string{"packed-refs", "shallow"})
 }
 
 // isPrivate tells whether a path of the common directory belongs to the main work tree alone.
@@ -158,6 +146,15 @@ type walker struct {
 
 // maxNesting bounds directories below a git directory, where a symbolic link could make them endless.
 const maxNesting = 64
+
+func (w *walker) addAll(dir string, names []string) error {
+	for _, name := range names {
+		if err := w.add(dir, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // add collects the file or the tree called name, if there is one. Symbolic links are followed, because some old tools
 // share parts of a git directory that way and the copy has to stand alone.
