@@ -61,7 +61,7 @@ func (c command) argv() []string {
 		"-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
 		"-machine", "microvm,acpi=on,rtc=on,pit=off,pic=off,x-option-roms=off,auto-kernel-cmdline=off,mem-merge=off,dump-guest-core=off," +
 			"suppress-vmdesc=on,memory-backend=ram",
-		"-accel", c.Accel,
+		"-accel", accelerator(c.Accel),
 		"-cpu", cpuModel(c.Accel),
 		"-smp", strconv.Itoa(c.CPUs),
 		"-m", fmt.Sprintf("size=%dk", c.Memory>>10),
@@ -95,6 +95,14 @@ func (d disk) argv() []string {
 		node += ",cache.no-flush=on"
 	}
 	return []string{"-blockdev", node, "-device", "virtio-blk-device,drive=" + d.Name + ",serial=" + d.Name}
+}
+
+// accelerator bounds the cache of translated code, which would grow to 1 GiB whatever the size of the machine.
+func accelerator(accel string) string {
+	if accel == accelTCG {
+		return accel + ",tb-size=256"
+	}
+	return accel
 }
 
 func cpuModel(accel string) string {
