@@ -9,12 +9,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/workspace"
+
+	"golang.org/x/sys/unix"
 )
 
 func describe(t testing.TB, dir string) workspace.Repo {
@@ -50,8 +51,8 @@ func TestModesTimesAndHoles(t *testing.T) {
 	if !bytes.Equal(want, got) {
 		t.Error("a sparse file has other content in the copy")
 	}
-	var st syscall.Stat_t
-	if err := syscall.Stat(filepath.Join(dst, "hole"), &st); err != nil || st.Blocks*512 > 8<<20 {
+	var st unix.Stat_t
+	if err := unix.Stat(filepath.Join(dst, "hole"), &st); err != nil || st.Blocks*512 > 8<<20 {
 		t.Errorf("holes were filled: %d blocks, %v", st.Blocks, err)
 	}
 }
@@ -142,9 +143,9 @@ func fingerprint(t *testing.T, dir string) []string {
 	t.Helper()
 	var all []string
 	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
-		var st syscall.Stat_t
+		var st unix.Stat_t
 		if err == nil {
-			err = syscall.Lstat(path, &st)
+			err = unix.Lstat(path, &st)
 		}
 		all = append(all, path+time.Unix(st.Mtim.Unix()).String()+time.Unix(st.Ctim.Unix()).String())
 		return err
