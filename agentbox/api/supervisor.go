@@ -8,7 +8,7 @@ import (
 
 // The calls a supervisor answers on its own socket. Only the daemon makes them.
 var (
-	SupervisorStart   = Endpoint[None, SupervisorStatus]{"/v1/start"}
+	SupervisorStart   = Endpoint[StartRequest, SupervisorStatus]{"/v1/start"}
 	SupervisorAttach  = Endpoint[AttachRequest, None]{"/v1/attach"}
 	SupervisorStatusE = Endpoint[None, SupervisorStatus]{"/v1/status"}
 	SupervisorWait    = Endpoint[None, None]{"/v1/wait"}
@@ -20,6 +20,12 @@ var (
 	SupervisorOpen    = Endpoint[PortRequest, agentbox.Port]{"/v1/port/open"}
 	SupervisorClose   = Endpoint[PortRequest, None]{"/v1/port/close"}
 )
+
+// StartRequest lets a supervisor greet its guest, and returns when that answers. The supervisor starts the machine without
+// being asked, so that the workspace can be made meanwhile.
+type StartRequest struct {
+	Mount bool `json:"mount"` // the workspace is complete: the guest may mount it while it is greeted
+}
 
 // AttachRequest turns a restored machine into a box: it gets its workspace, environment, services and ports.
 type AttachRequest struct {

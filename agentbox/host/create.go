@@ -174,12 +174,18 @@ func (m *Manager) build(ctx context.Context, b *box, p plan, base base, progress
 		}
 	}
 	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return m.fillWorkspace(gctx, driver, rec, p.repo, progress) })
+	var fillErr error
+	filled := make(chan struct{})
+	g.Go(func() error {
+		defer close(filled)
+		fillErr = m.fillWorkspace(gctx, driver, rec, p.repo, progress)
+		return fillErr
+	})
 	g.Go(func() error {
 		if b.live() != nil {
 			return nil
 		}
-		return m.startMachine(gctx, b, base.template, "", progress)
+		return m.startMachine(gctx, b, base.template, "", func() error { <-filled; return fillErr }, progress)
 	})
 	if err := g.Wait(); err != nil {
 		return err

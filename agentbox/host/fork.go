@@ -75,7 +75,7 @@ func (m *Manager) startChild(ctx context.Context, child *box, progress agentbox.
 	if err != nil {
 		return err
 	}
-	if err := m.startMachine(ctx, child, template, rec.names(m.home).Saved(), progress); err != nil {
+	if err := m.startMachine(ctx, child, template, rec.names(m.home).Saved(), nil, progress); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(rec.names(m.home).Saved()); err != nil {

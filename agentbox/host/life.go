@@ -16,7 +16,9 @@ import (
 
 // startMachine begins the box's present life: from a template, from a saved state relative to it, or cold without either.
 // It returns when the guest answers.
-func (m *Manager) startMachine(ctx context.Context, b *box, template *openTemplate, saved string, progress agentbox.Progress) error {
+//
+// workspace, if not nil, waits until the workspace is complete; the machine starts meanwhile and mounts it at once.
+func (m *Manager) startMachine(ctx context.Context, b *box, template *openTemplate, saved string, workspace func() error, progress agentbox.Progress) error {
 	rec := b.record()
 	step := "restore"
 	if template == nil {
@@ -35,7 +37,12 @@ func (m *Manager) startMachine(ctx context.Context, b *box, template *openTempla
 	if err != nil {
 		return err
 	}
-	_, err = api.Call(ctx, s.client, api.SupervisorStart, api.None{}, nil)
+	if workspace != nil {
+		err = workspace()
+	}
+	if err == nil {
+		_, err = api.Call(ctx, s.client, api.SupervisorStart, api.StartRequest{Mount: workspace != nil}, nil)
+	}
 	if err != nil {
 		return errors.Join(m.whyGone(rec, err), m.stop(s, rec.names(m.home), 0))
 	}
@@ -43,6 +50,9 @@ func (m *Manager) startMachine(ctx context.Context, b *box, template *openTempla
 	end(rec.Box.Accel)
 	return nil
 }
+
+// madeAlready is for boxes that have their workspace.
+func madeAlready() error { return nil }
 
 func hostname(rec record) string {
 	if rec.Box.Name != "" {
@@ -151,7 +161,7 @@ func (m *Manager) newLife(ctx context.Context, b *box, progress agentbox.Progres
 	if err := m.commitLife(b, rec); err != nil {
 		return err
 	}
-	if err := m.startMachine(ctx, b, template, "", progress); err != nil {
+	if err := m.startMachine(ctx, b, template, "", madeAlready, progress); err != nil {
 		return noSpace(err)
 	}
 	if err := m.attach(ctx, b, progress); err != nil {

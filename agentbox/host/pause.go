@@ -86,7 +86,7 @@ func (m *Manager) resume(ctx context.Context, b *box, progress agentbox.Progress
 	if err := os.Rename(names.Saved(), names.Resuming()); err != nil {
 		return err
 	}
-	if err := m.startMachine(ctx, b, template, names.Resuming(), progress); err != nil {
+	if err := m.startMachine(ctx, b, template, names.Resuming(), nil, progress); err != nil {
 		back := os.Rename(names.Resuming(), names.Saved())
 		if agentbox.CodeOf(err) == agentbox.Corrupt {
 			return m.unusable(b, errors.Join(err, back))

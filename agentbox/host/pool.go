@@ -157,7 +157,7 @@ func (p *pool) start(b *box) error {
 	if err := driver.NewWorkspace(ctx, rec.workspacePath(m.home), "", rec.Box.Disk); err != nil {
 		return err
 	}
-	if err := m.startMachine(ctx, b, template, "", nil); err != nil {
+	if err := m.startMachine(ctx, b, template, "", nil, nil); err != nil {
 		return err
 	}
 	_, err = api.Call(ctx, b.live().client, api.SupervisorHold, api.None{}, nil)

@@ -65,7 +65,7 @@ func (m *Manager) rollback(ctx context.Context, b *box, c agentbox.Checkpoint, p
 	}
 	b.set(func(b *box) { b.rec = rec })
 	dir := filepath.Join(rec.names(m.home).Checkpoints(), c.ID)
-	if err := m.startMachine(ctx, b, template, dir, progress); err != nil {
+	if err := m.startMachine(ctx, b, template, dir, nil, progress); err != nil {
 		b.set(func(b *box) { b.rec = before })
 		return errors.Join(noSpace(err), m.sweep(before))
 	}

@@ -14,7 +14,11 @@ import (
 // handler is the supervisor's side of api/supervisor.go.
 func (s *Supervisor) handler() http.Handler {
 	mux := http.NewServeMux()
-	api.Handle(mux, api.SupervisorStart, func(ctx context.Context, _ api.None, _ agentbox.Progress) (api.SupervisorStatus, error) {
+	api.Handle(mux, api.SupervisorStart, func(ctx context.Context, req api.StartRequest, _ agentbox.Progress) (api.SupervisorStatus, error) {
+		select {
+		case s.asked <- req:
+		default: // asked before
+		}
 		return s.status(ctx)
 	})
 	api.Handle(mux, api.SupervisorStatusE, func(ctx context.Context, _ api.None, _ agentbox.Progress) (api.SupervisorStatus, error) {

@@ -64,7 +64,21 @@ func (l *link) client(ctx context.Context) (*guest.Client, error) {
 	if l.current != nil {
 		return l.current, nil
 	}
-	c, err := guest.Connect(ctx, l.stream, l.keys.Hello(l.hostname), l.keys)
+	return l.connect(ctx, false)
+}
+
+// greet makes the first connection of a life. With mount the guest mounts its workspace meanwhile.
+func (l *link) greet(ctx context.Context, mount bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, err := l.connect(ctx, mount)
+	return err
+}
+
+func (l *link) connect(ctx context.Context, mount bool) (*guest.Client, error) {
+	hello := l.keys.Hello(l.hostname)
+	hello.Mount = mount
+	c, err := guest.Connect(ctx, l.stream, hello, l.keys)
 	if err != nil {
 		return nil, fmt.Errorf("greet the guest: %w", err)
 	}

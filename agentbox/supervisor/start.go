@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/api"
 	"agentbox/agentbox/environment"
 	"agentbox/vmm"
 )
@@ -25,11 +26,16 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 	if err != nil {
 		return err
 	}
-	if _, err := s.link.client(ctx); err != nil {
+	req, err := s.awaitGo(ctx)
+	if err != nil {
+		return err
+	}
+	greeted := time.Now()
+	if err := s.link.greet(ctx, req.Mount); err != nil {
 		return agentbox.Errorf(agentbox.Unavailable, "box %s: its machine runs but does not answer: %w", s.cfg.Box, err).
 			WithHint("agentbox logs --console %s", s.cfg.Box)
 	}
-	s.log.Info("machine started", "life", s.cfg.Life, "template", s.cfg.Template, "runs", runs, "answers", time.Since(begun))
+	s.log.Info("machine started", "life", s.cfg.Life, "template", s.cfg.Template, "runs", runs, "waited", greeted.Sub(begun)-runs, "greeted", time.Since(greeted))
 	s.ports = newPorts(ctx, s.link.ssh)
 	relay := environment.NewRelay(s.link.hostKey, s.link.localKey.PublicKey(), s.link.ssh, s.log)
 	wg.Go(func() { _ = relay.Serve(ctx, sshListener) })
@@ -37,6 +43,20 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 	wg.Go(func() { s.link.keepClock(ctx) })
 	wg.Go(func() { s.keepAlive(ctx) })
 	return nil
+}
+
+// goTimeout is how long a machine that runs waits for its daemon to want it. Making a large workspace takes seconds.
+const goTimeout = 5 * time.Minute
+
+func (s *Supervisor) awaitGo(ctx context.Context) (api.StartRequest, error) {
+	select {
+	case req := <-s.asked:
+		return req, nil
+	case <-s.ended:
+	case <-ctx.Done():
+	case <-time.After(goTimeout):
+	}
+	return api.StartRequest{}, agentbox.Errorf(agentbox.Unavailable, "box %s: nobody asked for its machine", s.cfg.Box)
 }
 
 func (s *Supervisor) startMachine(ctx context.Context, files Files) (vmm.Machine, error) {

@@ -29,7 +29,8 @@ type Supervisor struct {
 	ports   *ports
 	lease   *lease
 
-	started  chan struct{} // closed when the machine answers or startErr is set
+	asked    chan api.StartRequest // the daemon's word that the guest may be greeted
+	started  chan struct{}         // closed when the machine answers or startErr is set
 	startErr error
 
 	op       sync.Mutex // one operation on the machine at a time
@@ -74,7 +75,7 @@ func newSupervisor(cfg Config, log *slog.Logger) (*Supervisor, error) {
 	s := &Supervisor{
 		attached: cfg.Saved != "", // a saved machine had its workspace already
 		cfg:      cfg, names: cfg.names(), log: log, driver: driver,
-		started: make(chan struct{}), ended: make(chan struct{}),
+		asked: make(chan api.StartRequest, 1), started: make(chan struct{}), ended: make(chan struct{}),
 	}
 	s.lease = newLease(cfg.Lease, func() { s.end("its lease expired") })
 	return s, nil
