@@ -211,7 +211,7 @@ func isolateGit(t testing.TB) {
 // tempDir is in memory where there is one: these tests make and remove tens of thousands of small files.
 func tempDir(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "agentbox-test-")
+	dir, err := os.MkdirTemp("/dev/shm", "workspace-test-")
 	if err != nil {
 		return t.TempDir()
 	}
