@@ -99,7 +99,8 @@ type Snapshotter interface {
 
 	// Save writes the full state of m to dir, which must not exist and appears complete or not at all. With disks, the
 	// runtime layer and the workspace are copied into it; without, they stay where spec put them and must not change
-	// until the state is restored. m is left frozen, whatever happens.
+	// until the state is restored. m must have come from Restore (code Conflict otherwise), and is left frozen, whatever
+	// happens.
 	Save(ctx context.Context, m Machine, dir string, disks bool) error
 
 	// Restore starts a machine from a template, or, when saved is not "", from a state that was saved from a machine
