@@ -20,7 +20,7 @@ var (
 	Checkpoint = Endpoint[CheckpointRequest, agentbox.Checkpoint]{"/v1/box/checkpoint"}
 	Rollback   = Endpoint[RollbackRequest, agentbox.Box]{"/v1/box/rollback"}
 	Reset      = Endpoint[BoxRef, agentbox.Box]{"/v1/box/reset"}
-	Remove     = Endpoint[RemoveRequest, agentbox.Box]{"/v1/box/remove"}
+	Remove     = Endpoint[BoxRef, agentbox.Box]{"/v1/box/remove"}
 	OpenPort   = Endpoint[PortRequest, agentbox.Port]{"/v1/box/port/open"}
 	ClosePort  = Endpoint[PortRequest, None]{"/v1/box/port/close"}
 )
@@ -86,12 +86,6 @@ type CheckpointRequest struct {
 type RollbackRequest struct {
 	BoxRef
 	Checkpoint string `json:"checkpoint,omitempty"`
-}
-
-// RemoveRequest removes a box with its workspace.
-type RemoveRequest struct {
-	BoxRef
-	Force bool `json:"force,omitempty"` // also when the workspace holds work the host repository lacks
 }
 
 // PortRequest forwards a TCP port of the box to the host's loopback.

@@ -111,7 +111,7 @@ func (a *app) rmCommand() *cli.Command {
 				if err != nil {
 					return err
 				}
-				b, err := call(ctx, a, api.Remove, api.RemoveRequest{BoxRef: ref})
+				b, err := call(ctx, a, api.Remove, ref)
 				if err != nil {
 					return err
 				}

@@ -103,7 +103,7 @@ func (a *app) remove(ctx context.Context, id agentbox.BoxID) error {
 		return err
 	}
 	defer client.Close()
-	_, err = api.Call(ctx, client, api.Remove, api.RemoveRequest{BoxRef: api.BoxRef{Box: id.String()}, Force: true}, nil)
+	_, err = api.Call(ctx, client, api.Remove, api.BoxRef{Box: id.String()}, nil)
 	if e := new(agentbox.Error); errors.As(err, &e) && e.Code == agentbox.NotFound {
 		return nil
 	}

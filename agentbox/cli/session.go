@@ -47,6 +47,12 @@ type run struct {
 // runIn runs a command in a box and ends with its status, as an exit error when that is not 0. Signals this program
 // gets go to the command.
 func (a *app) runIn(ctx context.Context, c api.Connection, r run) error {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
+	defer signal.Stop(signals)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	// Interrupting the command is the command's affair from here on.
 	ctx = context.WithoutCancel(ctx)
 	client, err := a.dial(ctx, c, r.user)
@@ -54,9 +60,6 @@ func (a *app) runIn(ctx context.Context, c api.Connection, r run) error {
 		return err
 	}
 	defer client.Close()
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
-	defer signal.Stop(signals)
 	cmd := environment.Command{Argv: r.argv, Env: r.env, Dir: r.dir, Stdin: a.stdin, Stdout: a.stdout, Stderr: a.stderr, Signals: signals}
 	if cmd.Dir == "" {
 		cmd.Dir = c.Dir

@@ -61,37 +61,47 @@ type base struct {
 
 // prepare finds or makes the image, the kernel and the template.
 func (m *Manager) prepare(ctx context.Context, p plan, progress agentbox.Progress) (base, error) {
-	img, err := m.ensureImage(ctx, p.repo.Root, p.cfg, progress)
-	if err != nil {
-		return base{}, err
-	}
-	choice, err := m.choose(ctx, p.cfg.Isolation, progress)
-	if err != nil {
-		return base{}, err
-	}
-	kernel, err := m.kernel(ctx, p.cfg.Kernel, progress)
-	if err != nil {
-		return base{}, err
-	}
 	rec := record{
 		Phase: phaseNew, Key: p.key, Ephemeral: p.req.Ephemeral, Cold: p.req.Cold, Life: 1, Workspace: 1,
-		ImageFile: img.Path, Kernel: kernel, User: userOr(p.cfg.User), Attach: attachmentOf(p.cfg), Setup: p.cfg.Setup, Start: p.cfg.Start,
+		Overrides: overridesOf(p.req),
 		Box: agentbox.Box{
-			Isolation: choice.kind, Accel: choice.facts.Accel, Reason: choice.reason,
-			Directory: p.repo.Root, Branch: p.repo.Branch, Commit: p.repo.Commit, Lifetime: p.cfg.Lifetime,
-			Image: img.Digest, ImageName: img.Name, CPUs: p.cfg.CPUs, Memory: p.cfg.Memory, Disk: p.cfg.Disk,
+			Directory: p.repo.Root, Branch: p.repo.Branch, Commit: p.repo.Commit, Lifetime: p.cfg.Lifetime, Disk: p.cfg.Disk,
 		},
 	}
+	if err := m.configure(ctx, &rec, p.cfg, progress); err != nil {
+		return base{}, err
+	}
 	out := base{rec: rec}
-	if p.req.Cold {
+	if rec.Cold {
 		return out, nil
 	}
-	out.template, err = m.templates.open(ctx, rec, progress)
+	template, err := m.templates.open(ctx, rec, progress)
 	if err != nil {
 		return base{}, err
 	}
-	out.rec.Box.Template = out.template.key
+	out.template, out.rec.Box.Template = template, template.key
 	return out, nil
+}
+
+// configure makes a record follow a configuration in everything a new machine may change. The size of the disk is not
+// among it: the workspace has it already.
+func (m *Manager) configure(ctx context.Context, rec *record, cfg *config.Config, progress agentbox.Progress) error {
+	img, err := m.ensureImage(ctx, rec.Box.Directory, cfg, progress)
+	if err != nil {
+		return err
+	}
+	choice, err := m.choose(ctx, cfg.Isolation, progress)
+	if err != nil {
+		return err
+	}
+	if rec.Kernel, err = m.kernel(ctx, cfg.Kernel, progress); err != nil {
+		return err
+	}
+	rec.KernelKey, rec.ImageFile, rec.User = cfg.Kernel, img.Path, userOr(cfg.User)
+	rec.Attach, rec.Setup, rec.Start = attachmentOf(cfg), cfg.Setup, cfg.Start
+	rec.Box.Isolation, rec.Box.Accel, rec.Box.Reason = choice.kind, choice.facts.Accel, choice.reason
+	rec.Box.Image, rec.Box.ImageName, rec.Box.CPUs, rec.Box.Memory = img.Digest, img.Name, cfg.CPUs, cfg.Memory
+	return nil
 }
 
 // defaultUser is who commands run as in an image that agentbox made.

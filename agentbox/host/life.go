@@ -141,18 +141,19 @@ func (m *Manager) wake(ctx context.Context, b *box, progress agentbox.Progress) 
 	if note := b.record().Box.Note; note != "" {
 		progress.Say("box " + b.record().Box.Name + ": " + note)
 	}
-	return m.newLife(ctx, b, progress)
+	return m.newLife(ctx, b, b.record(), progress)
 }
 
-// newLife starts a fresh machine on the box's workspace. The runtime of the last one is dropped.
-func (m *Manager) newLife(ctx context.Context, b *box, progress agentbox.Progress) error {
-	old := b.record()
-	rec := old
+// newLife starts a fresh machine, as rec describes it, on the box's workspace. The runtime of the last one is dropped.
+func (m *Manager) newLife(ctx context.Context, b *box, rec record, progress agentbox.Progress) error {
+	var err error
+	if rec.Kernel, err = m.kernel(ctx, rec.KernelKey, progress); err != nil {
+		return err // the guest agent in it must be of this build
+	}
 	rec.Life++
 	rec.Box.Lease, rec.Box.Note = newLease(rec), ""
 	var template *openTemplate
 	if !rec.Cold {
-		var err error
 		if template, err = m.templates.open(ctx, rec, progress); err != nil {
 			return err
 		}

@@ -37,12 +37,22 @@ type record struct {
 	Workspace int          `json:"workspace"` // number of the present workspace
 	ImageFile string       `json:"image_file"`
 	Kernel    string       `json:"kernel"`
+	KernelKey string       `json:"kernel_key,omitempty"` // what the configuration asked for
+	Overrides overrides    `json:"overrides"`
 	Remote    string       `json:"remote,omitempty"` // git remote in Box.Directory
 	User      string       `json:"user"`
 	Attach    attachment   `json:"attach"`
 	Setup     []string     `json:"setup,omitempty"`  // for sh -c, once per workspace
 	SetUp     bool         `json:"set_up,omitempty"` // it has run
 	Start     []string     `json:"start,omitempty"`  // for sh -c, whenever a fresh machine starts
+}
+
+// overrides are what the user asked for on the command line when the box was made, over the configuration.
+type overrides struct {
+	Image     string             `json:"image,omitempty"`
+	Isolation agentbox.Isolation `json:"isolation,omitempty"`
+	CPUs      int                `json:"cpus,omitempty"`
+	Memory    string             `json:"memory,omitempty"`
 }
 
 // attachment is what a fresh machine is given to become this box.

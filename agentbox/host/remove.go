@@ -13,8 +13,8 @@ import (
 )
 
 // Remove removes a box: machine, runtime, checkpoints and workspace.
-func (m *Manager) Remove(ctx context.Context, req api.RemoveRequest, _ agentbox.Progress) (agentbox.Box, error) {
-	b, err := m.find(ctx, req.BoxRef)
+func (m *Manager) Remove(ctx context.Context, ref api.BoxRef, _ agentbox.Progress) (agentbox.Box, error) {
+	b, err := m.find(ctx, ref)
 	if err != nil {
 		return agentbox.Box{}, err
 	}

@@ -75,19 +75,6 @@ func (m *Manager) rollback(ctx context.Context, b *box, c agentbox.Checkpoint, p
 	return errors.Join(m.dropSaved(rec), m.sweep(rec), m.reopenPorts(ctx, b))
 }
 
-// Reset drops the runtime of a box, all of it, and starts from the template on the same workspace.
-func (m *Manager) Reset(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (agentbox.Box, error) {
-	return m.operate(ctx, ref, func(b *box) error {
-		if err := m.endMachine(b); err != nil {
-			return err
-		}
-		if err := m.dropSaved(b.record()); err != nil {
-			return err
-		}
-		return m.newLife(ctx, b, progress)
-	})
-}
-
 // endMachine ends the box's machine if it has one, its workspace synced.
 func (m *Manager) endMachine(b *box) error {
 	s := b.live()

@@ -27,7 +27,7 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	if err != nil {
 		return api.UpResponse{}, err
 	}
-	if err := applyOverrides(cfg, req); err != nil {
+	if err := overridesOf(req).apply(cfg); err != nil {
 		return api.UpResponse{}, err
 	}
 	for _, w := range cfg.Warnings {
@@ -51,18 +51,22 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	return m.upResponse(ctx, b, repo.Subdir, true)
 }
 
-func applyOverrides(cfg *config.Config, req api.UpRequest) (err error) {
-	if req.Image != "" {
-		cfg.Image, cfg.Packages = req.Image, nil
+func overridesOf(req api.UpRequest) overrides {
+	return overrides{Image: req.Image, Isolation: req.Isolation, CPUs: req.CPUs, Memory: req.Memory}
+}
+
+func (o overrides) apply(cfg *config.Config) (err error) {
+	if o.Image != "" {
+		cfg.Image, cfg.Packages = o.Image, nil
 	}
-	if req.Isolation != "" {
-		cfg.Isolation = req.Isolation
+	if o.Isolation != "" {
+		cfg.Isolation = o.Isolation
 	}
-	if req.CPUs > 0 {
-		cfg.CPUs = req.CPUs
+	if o.CPUs > 0 {
+		cfg.CPUs = o.CPUs
 	}
-	if req.Memory != "" {
-		if cfg.Memory, err = config.ParseSize(req.Memory); err != nil {
+	if o.Memory != "" {
+		if cfg.Memory, err = config.ParseSize(o.Memory); err != nil {
 			return agentbox.Errorf(agentbox.Invalid, "memory: %w", err)
 		}
 	}
