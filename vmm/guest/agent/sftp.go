@@ -14,16 +14,13 @@ import (
 // its own, so that the kernel checks the user's permissions.
 const SFTPName = "agentbox-sftp"
 
-// ServeSFTP is that process.
+// ServeSFTP is that process. Names begin in its working directory, which the kernel sees to: the server's option for that
+// would make the targets of relative links absolute.
 func ServeSFTP() error {
-	dir, err := os.Getwd()
-	if err != nil {
-		dir = "/"
-	}
 	server, err := sftp.NewServer(struct {
 		io.Reader
 		io.WriteCloser
-	}{os.Stdin, os.Stdout}, sftp.WithServerWorkingDirectory(dir))
+	}{os.Stdin, os.Stdout})
 	if err != nil {
 		return fmt.Errorf("sftp: %w", err)
 	}
