@@ -24,6 +24,17 @@ func cmdAsUser(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// removeUser undoes what makeUser did.
+func removeUser() error {
+	if exec.Command("id", userName).Run() != nil {
+		return nil
+	}
+	if out, err := exec.Command("userdel", userName).CombinedOutput(); err != nil {
+		return fmt.Errorf("userdel: %w\n%s", err, out)
+	}
+	return nil
+}
+
 func makeUser(ts *testscript.TestScript) {
 	home, work := ts.Getenv("AGENTBOX_HOME"), ts.Getenv("WORK")
 	must := func(argv ...string) {
@@ -32,6 +43,5 @@ func makeUser(ts *testscript.TestScript) {
 		}
 	}
 	must("useradd", "--no-create-home", "--home-dir", ts.Getenv("HOME"), "--shell", "/bin/sh", userName)
-	ts.Defer(func() { must("userdel", userName) })
 	must("chown", "-R", userName+":", home, work)
 }

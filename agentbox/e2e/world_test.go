@@ -140,7 +140,7 @@ func (w *world) setup(env *testscript.Env) error {
 	return errors.Join(
 		os.Mkdir(env.Getenv("HOME"), 0o755),
 		os.WriteFile(filepath.Join(env.WorkDir, "box.yaml"), []byte(boxConfig), 0o644),
-		os.Chmod(env.WorkDir, 0o755),
+		os.Chmod(filepath.Dir(env.WorkDir), 0o755),
 	)
 }
 
@@ -150,5 +150,5 @@ func (w *world) close() error {
 	if !w.keep {
 		err = errors.Join(err, endAll(w.seed))
 	}
-	return errors.Join(err, os.RemoveAll(w.dir))
+	return errors.Join(err, removeUser(), os.RemoveAll(w.dir))
 }
