@@ -1,16 +1,12 @@
 package image
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
-	"syscall"
 
 	"agentbox/agentbox"
 	"agentbox/vmm/image/rootfs"
@@ -100,44 +96,6 @@ func debianArch(goarch string) string {
 		return "ppc64el"
 	}
 	return goarch
-}
-
-// bootstrap runs mmdebstrap and applies the archive it writes while it writes it.
-func (b *build) bootstrap(ctx context.Context, program string, args []string, sources, suite string) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive", fmt.Sprintf("SOURCE_DATE_EPOCH=%d", epoch.Unix()))
-	cmd.Env = append(cmd.Env, "TMPDIR="+bootstrapDir())
-	cmd.Stdin = strings.NewReader(sources)
-	// It is a group of its own, which a signal makes clean up; killing it would leave what it mounted. If this process
-	// dies it ends too, when it finds its output closed.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
-	cmd.WaitDelay = bootstrapGrace
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	log := &bootstrapLog{progress: b.progress}
-	cmd.Stderr = log
-	if err := cmd.Start(); err != nil {
-		return agentbox.Errorf(agentbox.Missing, "start mmdebstrap: %w", err)
-	}
-	applied := b.tree.ApplyTar(ctx, bufio.NewReaderSize(stdout, 1<<20), b.spool)
-	if applied == nil {
-		_, applied = io.Copy(io.Discard, stdout) // what follows the archive's end, so that the writer is not broken off
-	} else {
-		cancel()
-	}
-	waited := cmd.Wait()
-	switch {
-	case waited != nil && (applied == nil || log.failed()):
-		return log.explain(waited, suite)
-	case applied != nil:
-		return hostError(applied)
-	}
-	return nil
 }
 
 // forgetHost removes what the build left of the host, and gives programs the empty files they expect.

@@ -176,7 +176,7 @@ func TestExplain(t *testing.T) {
 		if _, err := io.WriteString(l, text+"\n"); err != nil {
 			t.Fatal(err)
 		}
-		wantCode(t, l.explain(os.ErrInvalid, "bookworm"), want.code, want.say)
+		wantCode(t, l.explain(os.ErrInvalid, "bookworm", "/tmp/x"), want.code, want.say)
 	}
 }
 

@@ -2,6 +2,7 @@ package image
 
 import (
 	"bytes"
+	"path"
 	"regexp"
 	"strings"
 
@@ -83,7 +84,7 @@ var (
 )
 
 // explain turns the failure into one line that names its cause.
-func (l *bootstrapLog) explain(err error, suite string) error {
+func (l *bootstrapLog) explain(err error, suite, dir string) error {
 	all := strings.Join(l.lines, "\n")
 	if m := noPackage.FindStringSubmatch(all); m != nil {
 		return agentbox.Errorf(agentbox.NotFound, "package %s does not exist in %s", strings.TrimRight(m[1]+m[2]+m[3], "."), suite).
@@ -92,7 +93,7 @@ func (l *bootstrapLog) explain(err error, suite string) error {
 	switch {
 	case noRoom.MatchString(all):
 		return agentbox.Errorf(agentbox.NoSpace, "no space left to make the image apt:%s", suite).
-			WithHint("it is unpacked in %s, which needs about 3 GB free", bootstrapDir())
+			WithHint("it is unpacked in %s, which needs about 3 GB free; TMPDIR takes another place", path.Dir(dir))
 	case noAnswer.MatchString(all):
 		return agentbox.Errorf(agentbox.Unavailable, "the apt mirror of %s does not answer: %s", suite, l.lastError()).
 			WithHint("check the network and `sudo apt-get update`")

@@ -6,14 +6,10 @@ import (
 	"os/exec"
 	"os/user"
 	"strings"
-	"syscall"
 	"time"
 
 	"agentbox/agentbox"
 )
-
-// bootstrapGrace is how long a stopped mmdebstrap may take to unmount and remove what it made.
-const bootstrapGrace = 10 * time.Second
 
 // bootstrapMode chooses how mmdebstrap gets the rights of root: by having them, by a user namespace with a range of user
 // ids, or by pretending.
@@ -66,17 +62,4 @@ func hasRange(file string, u *user.User) bool {
 		}
 	}
 	return false
-}
-
-// bootstrapDir is where mmdebstrap unpacks. The store is no place for it: in a user namespace the user's own home is
-// closed to it.
-func bootstrapDir() string {
-	const needed = 3 << 30
-	for _, dir := range []string{os.TempDir(), "/var/tmp"} {
-		var st syscall.Statfs_t
-		if syscall.Statfs(dir, &st) == nil && int64(st.Bavail)*int64(st.Bsize) >= needed {
-			return dir
-		}
-	}
-	return os.TempDir()
 }

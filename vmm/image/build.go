@@ -62,7 +62,9 @@ func (b *build) close() error {
 		errs = append(errs, b.keep.Close())
 		b.keep = nil
 	}
-	errs = append(errs, os.RemoveAll(b.dir))
+	if _, err := os.Lstat(filepath.Join(b.dir, bootstrapLink)); err != nil { // a link left means something to clear later
+		errs = append(errs, os.RemoveAll(b.dir))
+	}
 	if b.lock != nil {
 		errs = append(errs, b.lock.Close())
 		b.lock = nil
@@ -92,7 +94,9 @@ func (s *Store) clear(ctx context.Context) error {
 			errs = append(errs, f.Close())
 			continue
 		}
-		errs = append(errs, os.RemoveAll(path))
+		if removeBootstrap(path) == nil { // else it stays, with its link, for the next time
+			errs = append(errs, os.RemoveAll(path))
+		}
 		if f != nil {
 			errs = append(errs, f.Close())
 		}

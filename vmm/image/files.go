@@ -19,6 +19,7 @@ import (
 //	recipes/<key>               the digest of what a recipe gave here
 //	locks/<key>                 held by who builds a recipe; locks/tmp by who makes or clears directories in tmp
 //	tmp/<random>/               a build; the directory itself is locked as long as the build runs
+//	tmp/<random>/bootstrap      a link to the directory outside of the store where mmdebstrap unpacks
 const (
 	imagesDir  = "images"
 	recipesDir = "recipes"

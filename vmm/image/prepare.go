@@ -2,7 +2,9 @@ package image
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -53,11 +55,28 @@ func (b *build) prepare() error {
 	}
 	if home != "/" && b.tree.Lookup(home, true) == nil {
 		dir := &rootfs.Inode{Mode: rootfs.TypeDir | 0o755, UID: userID, GID: userID, ModTime: epoch}
-		if err := b.tree.Put(home, dir); err != nil {
+		if err := errors.Join(b.tree.Put(home, dir), b.copySkeleton(home)); err != nil {
 			return err
 		}
 	}
 	return b.allowSudo(name)
+}
+
+// copySkeleton gives a new home the files that useradd would, which is where the shell's prompt comes from.
+func (b *build) copySkeleton(home string) error {
+	skel := b.tree.Lookup("/etc/skel", true)
+	if skel == nil || !skel.IsDir() {
+		return nil
+	}
+	for _, name := range skel.Names() {
+		if file := *skel.Child(name); file.Type() == rootfs.TypeRegular {
+			file.UID, file.GID = userID, userID
+			if err := b.tree.Put(path.Join(home, name), &file); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // addUser adds the account to the files that have it, each with a line of its own.

@@ -1,0 +1,47 @@
+package image
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"agentbox/agentbox"
+)
+
+// deadBuild makes what a build that was killed leaves: a directory in the store and one outside, linked.
+func deadBuild(t *testing.T, s *Store) (dir, outside string) {
+	t.Helper()
+	dir, outside = filepath.Join(s.dir, tmpDir, "build-dead"), filepath.Join(t.TempDir(), "outside")
+	tree(t, outside, "mmdebstrap.x/etc/passwd", "x")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, filepath.Join(dir, bootstrapLink)); err != nil {
+		t.Fatal(err)
+	}
+	return dir, outside
+}
+
+func TestOpenClearsWhatMmdebstrapLeft(t *testing.T) {
+	s := newStore(t)
+	dir, outside := deadBuild(t, s)
+	if _, err := Open(t.Context(), s.dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []string{dir, outside} {
+		if _, err := os.Stat(d); !os.IsNotExist(err) {
+			t.Errorf("%s is still there (%v)", d, err)
+		}
+	}
+}
+
+func TestMountsAreRefused(t *testing.T) {
+	if mounts, err := mountsBelow("/proc"); err != nil || !slices.Contains(mounts, "/proc") {
+		t.Skipf("/proc is no mount here: %v, %v", mounts, err)
+	}
+	wantCode(t, refuseMounts("/proc"), agentbox.Conflict, "mounted")
+	if err := refuseMounts(t.TempDir()); err != nil {
+		t.Error(err)
+	}
+}

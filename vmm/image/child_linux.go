@@ -1,0 +1,41 @@
+package image
+
+import (
+	"os"
+	"strings"
+	"syscall"
+)
+
+// childAttributes put a program into a group of its own, which one signal reaches, and let it end with the thread that
+// started it. As root it also gets a mount namespace of its own: mmdebstrap mounts /proc, /sys and the host's /dev/shm
+// below its directory, and if it is killed they must go with its processes, not stay in the host's tree.
+func childAttributes() *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	if os.Geteuid() == 0 {
+		a.Unshareflags = syscall.CLONE_NEWNS // with this flag the standard library makes all mounts private as well
+	}
+	return a
+}
+
+// mountsBelow lists what is mounted at or below a directory.
+func mountsBelow(dir string) ([]string, error) {
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	return parseMounts(string(table), dir), nil
+}
+
+var mountEscapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+
+func parseMounts(table, dir string) []string {
+	var found []string
+	for line := range strings.Lines(table) {
+		if f := strings.Fields(line); len(f) > 4 {
+			if at := mountEscapes.Replace(f[4]); inside(at, dir) {
+				found = append(found, at)
+			}
+		}
+	}
+	return found
+}
