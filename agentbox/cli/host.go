@@ -68,10 +68,7 @@ func (a *app) daemonStop(ctx context.Context, _ *cli.Command) error {
 func (a *app) superviseCommand() *cli.Command {
 	return &cli.Command{
 		Name: supervisor.Verb, Hidden: true, Usage: "run one box; the daemon starts this",
-		Action: func(context.Context, *cli.Command) error {
-			// Signals meant for a terminal's foreground are not for us; the daemon stops us through our socket.
-			return supervisor.Main(context.Background(), a.stdin)
-		},
+		Action: func(ctx context.Context, _ *cli.Command) error { return supervisor.Main(ctx, a.stdin) },
 	}
 }
 

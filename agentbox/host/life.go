@@ -44,7 +44,8 @@ func (m *Manager) startMachine(ctx context.Context, b *box, template *openTempla
 		_, err = api.Call(ctx, s.client, api.SupervisorStart, api.StartRequest{Mount: workspace != nil}, nil)
 	}
 	if err != nil {
-		return errors.Join(m.whyGone(rec, err), m.stop(s, rec.names(m.home), 0))
+		stopErr := m.stop(s, rec.names(m.home), 0) // when it is gone it has said why
+		return errors.Join(m.whyGone(rec, err), stopErr)
 	}
 	m.follow(b, s)
 	end(rec.Box.Accel)
@@ -67,7 +68,11 @@ func (m *Manager) whyGone(rec record, err error) error {
 		return err
 	}
 	if exit, ok, _ := supervisor.TakeExit(rec.names(m.home).Dir); ok {
-		return agentbox.Errorf(agentbox.Unavailable, "box %s: %s", rec.Box.ID, exit.Reason).WithHint("see %s", rec.names(m.home).Log())
+		why := agentbox.Errorf(exit.Reason.Code, "box %s: %w", rec.Box.ID, exit.Reason)
+		if why.Hint = exit.Reason.Hint; why.Hint == "" {
+			why.Hint = "see " + rec.names(m.home).Log()
+		}
+		return why
 	}
 	return err
 }
@@ -94,14 +99,15 @@ func (m *Manager) machineGone(b *box, s *supervised) {
 		m.log.Warn("cannot read why a supervisor ended", "box", rec.Box.ID, "error", err)
 	}
 	b.set(func(b *box) {
-		if b.sup == s {
-			b.sup = nil
+		if b.sup != s {
+			return // somebody ended it and knows
 		}
+		b.sup = nil
 		switch {
 		case !ok:
 			b.rec.Box.Note = "its supervisor was killed; the workspace is intact"
-		case exit.Reason != "paused" && exit.Reason != "stopped":
-			b.rec.Box.Note = exit.Reason + "; the workspace is intact"
+		case exit.Reason.Message != supervisor.Paused && exit.Reason.Message != supervisor.Stopped:
+			b.rec.Box.Note = exit.Reason.Message + "; the workspace is intact"
 		}
 	})
 	m.log.Info("machine ended", "box", rec.Box.ID, "reason", exit.Reason, "known", ok)

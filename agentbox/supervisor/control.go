@@ -111,7 +111,7 @@ func (s *Supervisor) pause(ctx context.Context, req api.SaveRequest) error {
 	if err := s.saveFrozen(ctx, req.Dir, false); err != nil {
 		return err
 	}
-	s.end("paused")
+	s.end(Paused)
 	return s.machine.Kill()
 }
 
@@ -176,6 +176,6 @@ func (s *Supervisor) stop(ctx context.Context, req api.StopRequest) error {
 			s.log.Warn("box did not stop politely", "error", err)
 		}
 	}
-	s.end("stopped")
+	s.end(Stopped)
 	return s.machine.Kill()
 }

@@ -7,17 +7,25 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"agentbox/agentbox"
 )
 
 // Exit is why a supervisor ended, left in the box's directory for the daemon.
 type Exit struct {
-	Reason string    `json:"reason"` // one line for the user
-	Time   time.Time `json:"time"`
+	Reason *agentbox.Error `json:"reason"`
+	Time   time.Time       `json:"time"`
 }
+
+// The reasons that were asked for.
+const (
+	Paused  = "paused"
+	Stopped = "stopped"
+)
 
 const exitFile = "exit.json"
 
-func writeExit(dir, reason string) error {
+func writeExit(dir string, reason *agentbox.Error) error {
 	b, err := json.Marshal(Exit{Reason: reason, Time: time.Now()})
 	if err != nil {
 		return err
@@ -40,7 +48,7 @@ func TakeExit(dir string) (Exit, bool, error) {
 		return Exit{}, false, err
 	}
 	var e Exit
-	if err := json.Unmarshal(b, &e); err != nil {
+	if err := json.Unmarshal(b, &e); err != nil || e.Reason == nil {
 		return Exit{}, false, errors.Join(err, os.Remove(path))
 	}
 	return e, true, os.Remove(path)

@@ -61,10 +61,10 @@ func Main(ctx context.Context, stdin io.Reader) error {
 	}
 	if err != nil {
 		log.Error("supervisor ended", "error", err)
-		return errors.Join(err, writeExit(names.Dir, err.Error()))
+		return errors.Join(err, writeExit(names.Dir, agentbox.AsError(err)))
 	}
 	log.Info("supervisor ended", "reason", s.endCause)
-	return writeExit(names.Dir, s.endCause)
+	return writeExit(names.Dir, &agentbox.Error{Code: agentbox.Unavailable, Message: s.endCause})
 }
 
 func newSupervisor(cfg Config, log *slog.Logger) (*Supervisor, error) {
@@ -113,18 +113,18 @@ func (s *Supervisor) run(ctx context.Context, files Files) error {
 	s.startErr = s.start(ctx, files, sshListener, &wg)
 	close(s.started)
 	if s.startErr != nil {
-		s.end("") // the daemon reads the error from its call to start, or from the exit note
-		select {
-		case <-ctx.Done():
-		case <-time.After(startErrGrace):
-		case <-s.ended:
-			time.Sleep(startErrLinger)
-		}
+		s.end("") // the daemon reads the error from its call, or from the exit note when it calls too late
 		return s.startErr
 	}
 	select {
 	case <-ctx.Done():
-		s.end("it was told to stop")
+		// A signal: the system is going down, or a person means us. The workspace is synced either way.
+		s.op.Lock()
+		err = s.stop(context.WithoutCancel(ctx), api.StopRequest{Grace: signalGrace})
+		s.op.Unlock()
+		if err != nil {
+			return err
+		}
 	case <-s.machine.Done():
 		s.end(machineDied(s.machine.Err()))
 	case <-s.ended:
@@ -135,10 +135,8 @@ func (s *Supervisor) run(ctx context.Context, files Files) error {
 	return nil
 }
 
-const (
-	startErrGrace  = 5 * time.Second
-	startErrLinger = 50 * time.Millisecond
-)
+// signalGrace is how long a signalled supervisor takes to end its machine politely.
+const signalGrace = 3 * time.Second
 
 // end makes run return; the first cause counts.
 func (s *Supervisor) end(cause string) {
