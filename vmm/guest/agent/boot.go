@@ -131,6 +131,9 @@ func tune() error {
 		"kernel/printk":                       "3 4 1 3",
 		"net/ipv4/ip_unprivileged_port_start": "0",
 		"net/ipv4/ping_group_range":           "0 2147483647",
+		// Sessions share the CPU with one another and with the agent, whatever number of processes each has: one that
+		// forks without end leaves the next its share.
+		"kernel/sched_autogroup_enabled": "1",
 	} {
 		os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0)
 	}
