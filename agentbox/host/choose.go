@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 
 	"agentbox/agentbox"
@@ -18,8 +17,8 @@ type choice struct {
 	reason string
 }
 
-// choose settles on a kind of isolation for a new box and says what that means, once.
-func (m *Manager) choose(ctx context.Context, want agentbox.Isolation, progress agentbox.Progress) (choice, error) {
+// choose settles on a kind of isolation for a box.
+func (m *Manager) choose(ctx context.Context, want agentbox.Isolation) (choice, error) {
 	kind := want
 	if want == agentbox.Auto || want == "" {
 		kind = agentbox.MicroVM
@@ -32,9 +31,5 @@ func (m *Manager) choose(ctx context.Context, want agentbox.Isolation, progress 
 	if err != nil {
 		return choice{}, err
 	}
-	c := choice{kind: kind, facts: facts, reason: facts.Reason}
-	if !facts.Hardware {
-		progress.Say(fmt.Sprintf("%s with %s: %s", kind, facts.Accel, facts.Reason))
-	}
-	return c, nil
+	return choice{kind: kind, facts: facts, reason: facts.Reason}, nil
 }

@@ -71,6 +71,9 @@ func (m *Manager) prepare(ctx context.Context, p plan, progress agentbox.Progres
 	if err := m.configure(ctx, &rec, p.cfg, progress); err != nil {
 		return base{}, err
 	}
+	if !rec.Hardware {
+		progress.Say(fmt.Sprintf("%s/%s: %s", rec.Box.Isolation, rec.Box.Accel, rec.Box.Reason))
+	}
 	out := base{rec: rec}
 	if rec.Cold {
 		return out, nil
@@ -90,7 +93,7 @@ func (m *Manager) configure(ctx context.Context, rec *record, cfg *config.Config
 	if err != nil {
 		return err
 	}
-	choice, err := m.choose(ctx, cfg.Isolation, progress)
+	choice, err := m.choose(ctx, cfg.Isolation)
 	if err != nil {
 		return err
 	}
@@ -99,6 +102,7 @@ func (m *Manager) configure(ctx context.Context, rec *record, cfg *config.Config
 	}
 	rec.KernelKey, rec.ImageFile, rec.User = cfg.Kernel, img.Path, userOr(cfg.User)
 	rec.Attach, rec.Setup, rec.Start = attachmentOf(cfg), cfg.Setup, cfg.Start
+	rec.Hardware = choice.facts.Hardware
 	rec.Box.Isolation, rec.Box.Accel, rec.Box.Reason = choice.kind, choice.facts.Accel, choice.reason
 	rec.Box.Image, rec.Box.ImageName, rec.Box.CPUs, rec.Box.Memory = img.Digest, img.Name, cfg.CPUs, cfg.Memory
 	return nil
