@@ -68,9 +68,12 @@ func syncDir(dir string) error {
 
 // hostError gives errors of this host's files their code and hint.
 func hostError(err error) error {
+	var known *agentbox.Error
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &known):
+		return err
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return agentbox.Errorf(agentbox.NoSpace, "no space left for images: %w", err).
 			WithHint("free some with `agentbox image rm` or `agentbox prune`")
