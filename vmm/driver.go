@@ -47,10 +47,14 @@ type Driver interface {
 	// with one fingerprint may share a template. It names no path of a single machine.
 	Fingerprint(ctx context.Context, spec Spec) (string, error)
 
+	// ReserveWorkspace makes the place of a workspace at path, which must not exist: a machine may be given it at once,
+	// and may mount it when NewWorkspace has filled it. It costs next to nothing.
+	ReserveWorkspace(ctx context.Context, path string, size int64) error
+
 	// NewWorkspace makes an empty workspace at path of the given size, or, when tree is not "", one that holds a copy
 	// of that directory tree: names, modes, times to the second, symlinks and hard links; every file belongs to
-	// guest user GuestUID. The path may already exist as an empty workspace of the same size, even one that a running
-	// machine was given and has never mounted. On failure nothing is left, or the empty workspace as it was.
+	// guest user GuestUID. The path may already exist as a reserved or an empty workspace of the same size, even one that
+	// a running machine was given and has never mounted. On failure nothing is left, or an empty workspace.
 	NewWorkspace(ctx context.Context, path, tree string, size int64) error
 
 	// CopyWorkspace makes dst an independent copy of src, which no running machine may be writing.

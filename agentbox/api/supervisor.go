@@ -10,7 +10,7 @@ import (
 var (
 	SupervisorStart   = Endpoint[StartRequest, SupervisorStatus]{"/v1/start"}
 	SupervisorAttach  = Endpoint[AttachRequest, None]{"/v1/attach"}
-	SupervisorStatusE = Endpoint[None, SupervisorStatus]{"/v1/status"}
+	SupervisorStatusE = Endpoint[StatusRequest, SupervisorStatus]{"/v1/status"}
 	SupervisorWait    = Endpoint[None, None]{"/v1/wait"}
 	SupervisorHold    = Endpoint[None, None]{"/v1/hold"}
 	SupervisorPause   = Endpoint[SaveRequest, None]{"/v1/pause"}
@@ -20,6 +20,11 @@ var (
 	SupervisorOpen    = Endpoint[PortRequest, agentbox.Port]{"/v1/port/open"}
 	SupervisorClose   = Endpoint[PortRequest, None]{"/v1/port/close"}
 )
+
+// StatusRequest asks what runs. The guest is asked only for Guest: under emulation it takes its time.
+type StatusRequest struct {
+	Guest bool `json:"guest,omitempty"` // services, and processes killed for want of memory
+}
 
 // StartRequest lets a supervisor greet its guest, and returns when that answers. The supervisor starts the machine without
 // being asked, so that the workspace can be made meanwhile.

@@ -41,7 +41,10 @@ func newWorld() (*world, error) {
 	if kept := os.Getenv(seedEnv); kept != "" {
 		w.seed, w.keep = kept, true
 	}
-	if err := errors.Join(w.build(), w.plant()); err != nil {
+	if err = w.build(); err == nil {
+		err = w.plant()
+	}
+	if err != nil {
 		return nil, errors.Join(err, w.close())
 	}
 	return w, nil

@@ -1,10 +1,12 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -69,10 +71,15 @@ func (m *Manager) adoptBox(id agentbox.BoxID) error {
 	return m.settle(b)
 }
 
+// adoptTimeout is how long a supervisor may take to say what it runs: one that was never told to go on does not.
+const adoptTimeout = 5 * time.Second
+
 // orphaned tells whether a supervisor runs a machine that never became this box: the daemon went away between starting
 // it and giving it the workspace.
 func (m *Manager) orphaned(rec record, s *supervised) bool {
-	st, err := api.Call(m.ctx, s.client, api.SupervisorStatusE, api.None{}, nil)
+	ctx, cancel := context.WithTimeout(m.ctx, adoptTimeout)
+	defer cancel()
+	st, err := api.Call(ctx, s.client, api.SupervisorStatusE, api.StatusRequest{}, nil)
 	return err != nil || !st.Attached || st.Life != rec.Life
 }
 

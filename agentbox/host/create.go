@@ -183,7 +183,7 @@ func (m *Manager) build(ctx context.Context, b *box, p plan, base base, progress
 	}
 	// The machine opens the empty workspace, and does not look at it before it is attached.
 	if b.live() == nil {
-		if err := driver.NewWorkspace(ctx, rec.workspacePath(m.home), "", rec.Box.Disk); err != nil {
+		if err := driver.ReserveWorkspace(ctx, rec.workspacePath(m.home), rec.Box.Disk); err != nil {
 			return err
 		}
 	}

@@ -38,7 +38,7 @@ func (m *Manager) Fork(ctx context.Context, req api.ForkRequest, progress agentb
 	if err := m.startChild(ctx, child, progress); err != nil {
 		return agentbox.Box{}, errors.Join(noSpace(err), m.erase(child))
 	}
-	return m.describe(ctx, child, false)
+	return m.describe(ctx, child, brief)
 }
 
 // saveChild copies the parent's state into a new box, while the parent stands still.

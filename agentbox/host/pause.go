@@ -48,7 +48,7 @@ func (m *Manager) Resume(ctx context.Context, ref api.BoxRef, progress agentbox.
 	if err := m.wake(ctx, b, progress); err != nil {
 		return agentbox.Box{}, err
 	}
-	return m.describe(ctx, b, false)
+	return m.describe(ctx, b, brief)
 }
 
 // operate runs f with the box to itself and describes the box afterwards.
@@ -65,7 +65,7 @@ func (m *Manager) operate(ctx context.Context, ref api.BoxRef, f func(b *box) er
 	if err := f(b); err != nil {
 		return agentbox.Box{}, err
 	}
-	return m.describe(ctx, b, false)
+	return m.describe(ctx, b, brief)
 }
 
 // resume restores the saved machine. The caller has the box to itself.

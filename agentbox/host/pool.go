@@ -38,6 +38,9 @@ const (
 	poolMax       = 4
 )
 
+// refillAfter is how long the pool lets a new box have the machine to itself.
+const refillAfter = 2 * time.Second
+
 // poolSize is the pool's size on this machine.
 func poolSize() int {
 	proc, err := procfs.NewDefaultFS()
@@ -91,6 +94,12 @@ func (p *pool) run() {
 		case <-p.m.ctx.Done():
 			return
 		case <-p.wake:
+		}
+		// Whoever took a machine is about to use it: restoring the next one now would take their CPU.
+		select {
+		case <-p.m.ctx.Done():
+			return
+		case <-time.After(refillAfter):
 		}
 		for rec, ok := p.next(); ok && p.m.ctx.Err() == nil; rec, ok = p.next() {
 			if err := p.add(rec); err != nil {
@@ -154,7 +163,7 @@ func (p *pool) start(b *box) error {
 	if err != nil {
 		return err
 	}
-	if err := driver.NewWorkspace(ctx, rec.workspacePath(m.home), "", rec.Box.Disk); err != nil {
+	if err := driver.ReserveWorkspace(ctx, rec.workspacePath(m.home), rec.Box.Disk); err != nil {
 		return err
 	}
 	if err := m.startMachine(ctx, b, template, "", nil, nil); err != nil {

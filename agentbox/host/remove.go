@@ -18,7 +18,7 @@ func (m *Manager) Remove(ctx context.Context, ref api.BoxRef, _ agentbox.Progres
 	if err != nil {
 		return agentbox.Box{}, err
 	}
-	shown, err := m.describe(ctx, b, false)
+	shown, err := m.describe(ctx, b, brief)
 	if err != nil {
 		return agentbox.Box{}, err
 	}

@@ -16,12 +16,16 @@ import (
 
 // List describes every box, newest last.
 func (m *Manager) List(ctx context.Context, req api.ListRequest, _ agentbox.Progress) ([]agentbox.Box, error) {
+	want := brief
+	if req.Usage {
+		want = withUsage
+	}
 	out := []agentbox.Box{}
 	for _, b := range m.all() {
 		if b.record().Phase != phaseReady {
 			continue
 		}
-		shown, err := m.describe(ctx, b, req.Usage)
+		shown, err := m.describe(ctx, b, want)
 		if err != nil {
 			return nil, err
 		}
@@ -37,14 +41,23 @@ func (m *Manager) Show(ctx context.Context, ref api.BoxRef, _ agentbox.Progress)
 	if err != nil {
 		return agentbox.Box{}, err
 	}
-	return m.describe(ctx, b, true)
+	return m.describe(ctx, b, everything)
 }
+
+// depth is how much a description is worth waiting for.
+type depth int
+
+const (
+	brief      depth = iota // what the daemon and the supervisor know
+	withUsage               // what the box costs, which takes some milliseconds
+	everything              // what only the guest can tell
+)
 
 // askTimeout bounds what a list of boxes waits for one that does not answer.
 const askTimeout = 2 * time.Second
 
 // describe is the box as it is now. A supervisor that does not answer costs the details and not the list.
-func (m *Manager) describe(ctx context.Context, b *box, usage bool) (agentbox.Box, error) {
+func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.Box, error) {
 	rec, s := b.record(), b.live()
 	out := rec.Box
 	out.State = m.state(b)
@@ -55,7 +68,7 @@ func (m *Manager) describe(ctx context.Context, b *box, usage bool) (agentbox.Bo
 	if s != nil {
 		ctx, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
-		if st, err := api.Call(ctx, s.client, api.SupervisorStatusE, api.None{}, nil); err == nil {
+		if st, err := api.Call(ctx, s.client, api.SupervisorStatusE, api.StatusRequest{Guest: depth == everything}, nil); err == nil {
 			out.Services, out.Ports = withPorts(st.Services, rec.Attach.Services), st.Ports
 			pids = append(st.Machine, st.PID)
 			if st.OOMKills > 0 && out.Note == "" {
@@ -63,7 +76,7 @@ func (m *Manager) describe(ctx context.Context, b *box, usage bool) (agentbox.Bo
 			}
 		}
 	}
-	if usage {
+	if depth >= withUsage {
 		out.Usage = &agentbox.Usage{Disk: diskUsage(rec.names(m.home).Dir)}
 		out.Usage.PSS, out.Usage.CPUMillis = processUsage(pids)
 	}

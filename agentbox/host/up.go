@@ -89,7 +89,7 @@ func (m *Manager) reattach(ctx context.Context, b *box, req api.UpRequest, repo 
 }
 
 func (m *Manager) upResponse(ctx context.Context, b *box, subdir string, created bool) (api.UpResponse, error) {
-	shown, err := m.describe(ctx, b, false)
+	shown, err := m.describe(ctx, b, brief)
 	if err != nil {
 		return api.UpResponse{}, err
 	}

@@ -19,10 +19,10 @@ func (s *Supervisor) handler() http.Handler {
 		case s.asked <- req:
 		default: // asked before
 		}
-		return s.status(ctx)
+		return s.status(ctx, false)
 	})
-	api.Handle(mux, api.SupervisorStatusE, func(ctx context.Context, _ api.None, _ agentbox.Progress) (api.SupervisorStatus, error) {
-		return s.status(ctx)
+	api.Handle(mux, api.SupervisorStatusE, func(ctx context.Context, req api.StatusRequest, _ agentbox.Progress) (api.SupervisorStatus, error) {
+		return s.status(ctx, req.Guest)
 	})
 	api.Handle(mux, api.SupervisorWait, func(ctx context.Context, _ api.None, _ agentbox.Progress) (api.None, error) {
 		select {
@@ -73,6 +73,9 @@ func exclusive[Req any](s *Supervisor, f func(context.Context, Req) error) api.F
 	}
 }
 
+// clockStale is for how long the time of a greeting is good enough.
+const clockStale = time.Second
+
 // attach gives the machine its workspace and everything configured, and makes it a box.
 func (s *Supervisor) attach(ctx context.Context, req api.AttachRequest) error {
 	if err := s.machine.Thaw(ctx); err != nil { // a machine of the pool is held
@@ -82,8 +85,10 @@ func (s *Supervisor) attach(ctx context.Context, req api.AttachRequest) error {
 	if err != nil {
 		return err
 	}
-	if err := client.SetClock(ctx, time.Now()); err != nil {
-		return err
+	if time.Since(s.greeted) > clockStale { // a machine of the pool
+		if err := client.SetClock(ctx, time.Now()); err != nil {
+			return err
+		}
 	}
 	a := protocol.AttachRequest{Workspace: req.Workspace, Hostname: req.Hostname, User: req.User, Env: req.Env}
 	for _, v := range req.Services {

@@ -30,12 +30,12 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 	if err != nil {
 		return err
 	}
-	greeted := time.Now()
+	s.greeted = time.Now()
 	if err := s.link.greet(ctx, req.Mount); err != nil {
 		return agentbox.Errorf(agentbox.Unavailable, "box %s: its machine runs but does not answer: %w", s.cfg.Box, err).
 			WithHint("agentbox logs --console %s", s.cfg.Box)
 	}
-	s.log.Info("machine started", "life", s.cfg.Life, "template", s.cfg.Template, "runs", runs, "waited", greeted.Sub(begun)-runs, "greeted", time.Since(greeted))
+	s.log.Info("machine started", "life", s.cfg.Life, "template", s.cfg.Template, "runs", runs, "waited", s.greeted.Sub(begun)-runs, "greeted", time.Since(s.greeted))
 	s.ports = newPorts(ctx, s.link.ssh)
 	relay := environment.NewRelay(s.link.hostKey, s.link.localKey.PublicKey(), s.link.ssh, s.log)
 	wg.Go(func() { _ = relay.Serve(ctx, sshListener) })

@@ -30,6 +30,7 @@ type Supervisor struct {
 	lease   *lease
 
 	asked    chan api.StartRequest // the daemon's word that the guest may be greeted
+	greeted  time.Time             // when the guest was; written before started is closed
 	started  chan struct{}         // closed when the machine answers or startErr is set
 	startErr error
 
@@ -163,12 +164,12 @@ func (s *Supervisor) waitStarted(ctx context.Context) error {
 	}
 }
 
-func (s *Supervisor) status(ctx context.Context) (api.SupervisorStatus, error) {
+func (s *Supervisor) status(ctx context.Context, askGuest bool) (api.SupervisorStatus, error) {
 	if err := s.waitStarted(ctx); err != nil {
 		return api.SupervisorStatus{}, err
 	}
 	st := api.SupervisorStatus{PID: os.Getpid(), Machine: s.machine.PIDs(), Life: s.cfg.Life, Attached: s.attached, Ports: s.ports.list(), Kernel: s.link.kernel()}
-	if !s.attached {
+	if !s.attached || !askGuest {
 		return st, nil
 	}
 	client, err := s.link.client(ctx)

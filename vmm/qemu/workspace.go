@@ -12,6 +12,15 @@ import (
 	"agentbox/vmm"
 )
 
+// ReserveWorkspace implements vmm.Driver: QEMU needs to know the size of a disk, and nothing of what is on it.
+func (d *Driver) ReserveWorkspace(_ context.Context, path string, size int64) error {
+	f, err := createSized(path, size)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
 // NewWorkspace implements vmm.Driver: a workspace is a sparse file that holds an ext4 file system.
 //
 // A file that exists keeps its inode, since a running QEMU may have it open.

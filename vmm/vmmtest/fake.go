@@ -54,6 +54,14 @@ func (d *Fake) Fingerprint(ctx context.Context, s vmm.Spec) (string, error) {
 	return fmt.Sprintf("fake-%x", sha256.Sum256(fmt.Appendf(nil, "%d %d %d %s", s.CPUs, s.Memory, s.Disk, s.Kernel))), d.fail(ctx, "Fingerprint")
 }
 
+// ReserveWorkspace implements vmm.Driver.
+func (d *Fake) ReserveWorkspace(ctx context.Context, path string, _ int64) error {
+	if err := d.fail(ctx, "ReserveWorkspace"); err != nil {
+		return err
+	}
+	return os.Mkdir(path, 0o700)
+}
+
 // NewWorkspace implements vmm.Driver: a workspace is a directory.
 func (d *Fake) NewWorkspace(ctx context.Context, path, tree string, _ int64) error {
 	if err := d.fail(ctx, "NewWorkspace"); err != nil {
