@@ -130,11 +130,11 @@ func checkIncludeKey(t *testing.T, s *Store, r Recipe, img Image, home string) {
 
 func TestIncludeRefuses(t *testing.T) {
 	home := testHome(t)
-	tree(t, home, ".ssh/id", "secret", ".config/x/y", "secret", ".netrc", "secret", "work/x", "ok", "way", "->.ssh", "up", "->.")
+	tree(t, home, ".ssh/id", "secret", ".config/x/y", "secret", ".netrc", "secret", "code/x", "ok", "way", "->.ssh", "up", "->.")
 	for from, say := range map[string]string{
 		"~": "home directory", "$HOME": "home directory", "/": "home directory", filepath.Dir(home): "home directory", "~/up": "home directory",
 		"~/.ssh": "credentials", "~/.ssh/id": "credentials", "~/.config/x": "credentials", "~/.netrc": "credentials", "~/way": "credentials",
-		"~/work/../.ssh": "credentials", "/etc/passwd": "this host only", "/proc/self": "",
+		"~/code/../.ssh": "credentials", "/etc/passwd": "this host only", "/proc/self": "",
 		"relative": "absolute", "$NOTSET_AT_ALL/x": "NOTSET_AT_ALL", "": "nothing",
 	} {
 		_, err := resolveIncludes(t.Context(), []Include{{From: from, To: "/opt/x"}})
@@ -143,7 +143,7 @@ func TestIncludeRefuses(t *testing.T) {
 	_, err := resolveIncludes(t.Context(), []Include{{From: "~/nothing", To: "/opt/x"}})
 	wantCode(t, err, agentbox.NotFound, "nothing")
 	for _, to := range []string{"", "opt", "/", "~", "/..", "~/.."} {
-		if _, err := resolveIncludes(t.Context(), []Include{{From: "~/work", To: to}}); agentbox.CodeOf(err) != agentbox.Invalid {
+		if _, err := resolveIncludes(t.Context(), []Include{{From: "~/code", To: to}}); agentbox.CodeOf(err) != agentbox.Invalid {
 			t.Errorf("to %q: %v", to, err)
 		}
 	}
