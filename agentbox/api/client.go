@@ -54,21 +54,31 @@ func Call[Req, Resp any](ctx context.Context, c *Client, e Endpoint[Req, Resp], 
 	return readAnswer[Resp](ctx, c, e.Path, json.NewDecoder(resp.Body), progress)
 }
 
+// answer is a frame as it arrives. The result stays as it is written, because null, a list of nothing, is one too.
+type answer struct {
+	Event  *agentbox.Event `json:"event"`
+	Result json.RawMessage `json:"result"`
+	Error  *agentbox.Error `json:"error"`
+}
+
 func readAnswer[Resp any](ctx context.Context, c *Client, path string, dec *json.Decoder, progress agentbox.Progress) (Resp, error) {
-	var zero Resp
+	var resp Resp
 	for {
-		var f frame[Resp]
+		var f answer
 		if err := dec.Decode(&f); err != nil {
 			if errors.Is(err, io.EOF) {
 				err = io.ErrUnexpectedEOF
 			}
-			return zero, c.unreachable(ctx, path, err)
+			return resp, c.unreachable(ctx, path, err)
 		}
 		switch {
 		case f.Error != nil:
-			return zero, f.Error
+			return resp, f.Error
 		case f.Result != nil:
-			return *f.Result, nil
+			if err := json.Unmarshal(f.Result, &resp); err != nil {
+				return resp, c.unreachable(ctx, path, err)
+			}
+			return resp, nil
 		case f.Event != nil && progress != nil:
 			progress(*f.Event)
 		}
