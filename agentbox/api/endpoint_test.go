@@ -2,11 +2,13 @@ package api_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -16,14 +18,19 @@ var echo = api.Endpoint[string, string]{Path: "/v1/echo"}
 
 func serve(t *testing.T, f api.Func[string, string]) *api.Client {
 	t.Helper()
+	mux := http.NewServeMux()
+	api.Handle(mux, echo, f)
+	return serveHandler(t, mux)
+}
+
+func serveHandler(t *testing.T, h http.Handler) *api.Client {
+	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	mux := http.NewServeMux()
-	api.Handle(mux, echo, f)
-	server := &http.Server{Handler: mux}
+	server := &http.Server{Handler: h}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -73,4 +80,84 @@ func TestAServerThatKnowsNoSuchCallIsOfAnotherVersion(t *testing.T) {
 	if e := agentbox.AsError(err); e == nil || e.Code != agentbox.Unavailable || !strings.Contains(e.Hint, "another version") {
 		t.Errorf("got %#v", err)
 	}
+}
+
+func TestEventsArriveInOrderBeforeTheResult(t *testing.T) {
+	client := serve(t, func(_ context.Context, req string, progress agentbox.Progress) (string, error) {
+		end := progress.Begin("step", "one")
+		progress.Say("a <line> & more")
+		end("two")
+		return req + "!", nil
+	})
+	var seen []string
+	got, err := api.Call(t.Context(), client, echo, "hello", func(e agentbox.Event) { seen = append(seen, e.Detail) })
+	if want := "one, a <line> & more, two"; err != nil || got != "hello!" || strings.Join(seen, ", ") != want {
+		t.Errorf("got %q, %v after %q", got, err, seen)
+	}
+}
+
+func TestAResultThatIsNothingIsAResult(t *testing.T) {
+	list := api.Endpoint[api.None, []string]{Path: "/v1/list"}
+	mux := http.NewServeMux()
+	api.Handle(mux, list, func(context.Context, api.None, agentbox.Progress) ([]string, error) { return nil, nil })
+	if got, err := api.Call(t.Context(), serveHandler(t, mux), list, api.None{}, nil); err != nil || len(got) != 0 {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+func TestABadRequestIsTheCallersMistake(t *testing.T) {
+	client := serve(t, nil)
+	for name, req := range map[string]any{"another type": 1, "too long": strings.Repeat("x", 5<<20)} {
+		_, err := api.Call(t.Context(), client, api.Endpoint[any, string]{Path: echo.Path}, req, nil)
+		if agentbox.CodeOf(err) != agentbox.Invalid {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestTheHandlerIsToldThatItsClientHungUp(t *testing.T) {
+	told := make(chan struct{})
+	client := serve(t, func(ctx context.Context, _ string, progress agentbox.Progress) (string, error) {
+		progress.Say("waiting")
+		<-ctx.Done()
+		close(told)
+		return "", ctx.Err()
+	})
+	ctx, hangUp := context.WithCancel(t.Context())
+	_, err := api.Call(ctx, client, echo, "", func(agentbox.Event) { hangUp() })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("the client got %v", err)
+	}
+	select {
+	case <-told:
+	case <-time.After(10 * time.Second):
+		t.Error("the handler goes on")
+	}
+}
+
+func TestNoAnswerIsUnavailable(t *testing.T) {
+	answers := map[string]string{
+		"before the first frame": "",
+		"between two frames":     `{"event":{"step":"image"}}` + "\n",
+		"within a frame":         `{"event":{"step":"image"}}` + "\n" + `{"result":"hal`,
+		"in words of its own":    "panic: out of luck\n",
+	}
+	for name, answer := range answers {
+		t.Run(name, func(t *testing.T) {
+			client := serveHandler(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Length", "1000") // the connection breaks before that
+				_, _ = w.Write([]byte(answer))
+			}))
+			_, err := api.Call(t.Context(), client, echo, "", nil)
+			if agentbox.CodeOf(err) != agentbox.Unavailable || !strings.Contains(err.Error(), echo.Path) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	t.Run("nobody listens", func(t *testing.T) {
+		_, err := api.Call(t.Context(), api.NewClient(filepath.Join(t.TempDir(), "s")), echo, "", nil)
+		if agentbox.CodeOf(err) != agentbox.Unavailable {
+			t.Errorf("got %v", err)
+		}
+	})
 }
