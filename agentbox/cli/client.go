@@ -52,18 +52,34 @@ func (a *app) daemon(ctx context.Context) (*api.Client, error) {
 }
 
 // startDaemon starts a daemon in the background and waits until one answers: ours, or one that somebody else started at
-// the same time.
+// the same time. One that holds the home may also be on its way out, killed: so we try again until one answers.
 func (a *app) startDaemon(ctx context.Context, client *api.Client) error {
 	if err := a.home.Create(); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, agentbox.Errorf(agentbox.Timeout,
+		"the daemon does not answer within %s", startTimeout).WithHint("see %s", a.home.Log()))
+	defer cancel()
+	for {
+		died, err := a.spawnDaemon()
+		if err != nil {
+			return err
+		}
+		if err := a.awaitDaemon(ctx, client, died); !errors.Is(err, errAnotherRuns) {
+			return err
+		}
+	}
+}
+
+// spawnDaemon starts a daemon that outlives us.
+func (a *app) spawnDaemon() (died <-chan error, err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	log, err := os.OpenFile(a.home.Log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return agentbox.Errorf(agentbox.Missing, "cannot write the daemon's log: %w", err)
+		return nil, agentbox.Errorf(agentbox.Missing, "cannot write the daemon's log: %w", err)
 	}
 	defer log.Close()
 	cmd := exec.Command(self, "daemon")
@@ -71,17 +87,21 @@ func (a *app) startDaemon(ctx context.Context, client *api.Client) error {
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start the daemon: %w", err)
+		return nil, fmt.Errorf("start the daemon: %w", err)
 	}
-	died := make(chan error, 1)
-	go func() { died <- cmd.Wait() }() // ends with the daemon, or with us
-	return a.awaitDaemon(ctx, client, died)
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }() // ends with the daemon, or with us
+	return ended, nil
 }
 
+// errAnotherRuns means that another daemon holds the home and has not answered for a while.
+var errAnotherRuns = errors.New("another daemon holds the home")
+
+// anotherWait is how long a daemon that is not ours has to answer before we try to take its place.
+const anotherWait = 200 * time.Millisecond
+
 func (a *app) awaitDaemon(ctx context.Context, client *api.Client, died <-chan error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, agentbox.Errorf(agentbox.Timeout,
-		"the daemon does not answer within %s", startTimeout).WithHint("see %s", a.home.Log()))
-	defer cancel()
+	var another <-chan time.Time
 	for {
 		if _, err := api.Call(ctx, client, api.Status, api.None{}, nil); err == nil {
 			return nil
@@ -89,13 +109,14 @@ func (a *app) awaitDaemon(ctx context.Context, client *api.Client, died <-chan e
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		case <-another:
+			return errAnotherRuns
 		case err := <-died:
 			var status *exec.ExitError
-			if errors.As(err, &status) && status.ExitCode() == exitDaemonRuns {
-				died = nil // somebody else's will answer
-				continue
+			if !errors.As(err, &status) || status.ExitCode() != exitDaemonRuns {
+				return agentbox.Errorf(agentbox.Unavailable, "the daemon does not start: %s", a.lastLogLine()).WithHint("see %s", a.home.Log())
 			}
-			return agentbox.Errorf(agentbox.Unavailable, "the daemon does not start: %s", a.lastLogLine()).WithHint("see %s", a.home.Log())
+			died, another = nil, time.After(anotherWait)
 		case <-time.After(3 * time.Millisecond):
 		}
 	}
