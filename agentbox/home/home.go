@@ -1,6 +1,8 @@
 package home
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"os"
 	"path/filepath"
 
@@ -75,7 +77,9 @@ func (h Home) createRun() error {
 	if _, err := os.Stat(h.Run()); err == nil || session == "" || os.Getenv(EnvDir) != "" {
 		return os.MkdirAll(h.Run(), 0o700)
 	}
-	target := filepath.Join(session, "agentbox")
+	// Two homes of one user (XDG_DATA_HOME differs) share a session and must not share sockets.
+	sum := sha256.Sum256([]byte(h.Dir))
+	target := filepath.Join(session, "agentbox-"+hex.EncodeToString(sum[:4]))
 	if err := os.MkdirAll(target, 0o700); err != nil {
 		return os.MkdirAll(h.Run(), 0o700)
 	}
