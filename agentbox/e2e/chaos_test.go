@@ -1,0 +1,274 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	killsEnv     = "AGENTBOX_CHAOS"      // how many processes TestChaos kills
+	seedOfChaos  = "AGENTBOX_CHAOS_SEED" // what it draws from, to see a failure again
+	defaultKills = 12
+	maxDelay     = 600 * time.Millisecond // from the start of an operation to the kill
+	opTimeout    = 60 * time.Second       // for any command, whatever was killed under it
+)
+
+// chaos does random things to boxes while random processes of theirs are killed.
+type chaos struct {
+	t      *testing.T
+	home   string
+	rand   *rand.Rand
+	repos  []string                   // each with at most one box of its own, and forks
+	acked  map[string]map[string]bool // by box id: the lines that were reported as synced
+	lines  int                        // written
+	synced int                        // reported as synced
+	kills  map[string]int
+}
+
+// TestChaos kills clients, daemons, supervisors and machines at random moments of random operations. Afterwards the next
+// command works or gives a clear error, no line that was reported as synced is missing, and nothing is orphaned.
+func TestChaos(t *testing.T) {
+	needMachines(t)
+	kills, seed := numberFrom(t, killsEnv, defaultKills), numberFrom(t, seedOfChaos, uint64(time.Now().UnixNano()))
+	t.Logf("%s=%d %s=%d", killsEnv, kills, seedOfChaos, seed)
+	t.Parallel()
+	c := newChaos(t, seed)
+	for n := uint64(0); n < kills; {
+		if c.step() {
+			n++
+		}
+		if t.Failed() {
+			break
+		}
+	}
+	t.Logf("killed: %v; lines synced: %d", c.kills, c.synced)
+	c.checkAll()
+}
+
+func numberFrom(t *testing.T, name string, otherwise uint64) uint64 {
+	s := os.Getenv(name)
+	if s == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
+
+func newChaos(t *testing.T, seed uint64) *chaos {
+	home, err := shared.newHome()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { shared.retire(t, home) })
+	c := &chaos{t: t, home: home, rand: rand.New(rand.NewPCG(seed, 0)), acked: map[string]map[string]bool{}, kills: map[string]int{}}
+	for _, name := range []string{"one", "two"} {
+		dir := filepath.Join(t.TempDir(), name)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "agentbox.yaml"), []byte(boxConfig), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"commit", "-q", "-m", "first"}} {
+			if out, err := c.program(dir, "git", args...).CombinedOutput(); err != nil {
+				t.Fatalf("git %v: %v\n%s", args, err, out)
+			}
+		}
+		c.repos = append(c.repos, dir)
+	}
+	return c
+}
+
+func (c *chaos) program(dir, name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), shared.vars(c.home)...)
+	return cmd
+}
+
+// step begins an operation, kills something during it, and makes sure that the next command works. It tells whether
+// something was killed.
+func (c *chaos) step() bool {
+	ops := []func() *operation{c.up, c.sync, c.sync, c.sync, c.pause, c.resume, c.fork, c.reset, c.checkpoint, c.rollback, c.remove}
+	op := ops[c.rand.IntN(len(ops))]()
+	if op == nil {
+		return false
+	}
+	delay := time.Duration(c.rand.Int64N(int64(maxDelay)))
+	victim := []string{"client", "daemon", "supervisor", "machine"}[c.rand.IntN(4)]
+	op.start(c)
+	time.Sleep(delay)
+	killed := c.kill(victim, op)
+	err := op.wait()
+	what := victim + " killed"
+	if !killed {
+		what = "no " + victim
+	}
+	c.t.Logf("%-10s in %s, %s after %v: %s", op.what, filepath.Base(op.cmd.Dir), what, delay.Round(time.Millisecond), op.told(err))
+	op.after(c, err)
+	c.next(op)
+	return killed
+}
+
+// operation is one command under way.
+type operation struct {
+	what   string
+	cmd    *exec.Cmd
+	out    bytes.Buffer
+	stderr bytes.Buffer
+	done   func(c *chaos, op *operation, err error)
+}
+
+func (c *chaos) operation(dir, what string, args ...string) *operation {
+	return &operation{what: what, cmd: c.program(dir, filepath.Join(shared.bin, "agentbox"), args...)}
+}
+
+func (op *operation) start(c *chaos) {
+	op.cmd.Stdout, op.cmd.Stderr = &op.out, &op.stderr
+	op.cmd.WaitDelay = time.Second
+	if err := op.cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+var errStuck = errors.New("the command did not end")
+
+func (op *operation) wait() error {
+	var stuck bool
+	timer := time.AfterFunc(opTimeout, func() {
+		stuck = true
+		_ = op.cmd.Process.Kill()
+	})
+	err := op.cmd.Wait()
+	if !timer.Stop() && stuck {
+		return errStuck
+	}
+	return err
+}
+
+func (op *operation) told(err error) string {
+	if err == nil {
+		return "it worked"
+	}
+	return fmt.Sprintf("%v: %s", err, strings.ReplaceAll(strings.TrimSpace(op.stderr.String()), "\n", " | "))
+}
+
+// after checks how the command ended: it worked, it was killed, or it said in a line what was wrong.
+func (op *operation) after(c *chaos, err error) {
+	var exit *exec.ExitError
+	switch {
+	case errors.Is(err, errStuck):
+		c.t.Errorf("%s did not end within %v", op.what, opTimeout)
+	case err == nil || !errors.As(err, &exit) || exit.ExitCode() == -1:
+	case !strings.Contains(op.stderr.String(), "agentbox: "):
+		c.t.Errorf("%s failed without a clear error: %v\n%s", op.what, err, op.stderr.String())
+	}
+	if strings.Contains(op.stderr.String(), "goroutine ") {
+		c.t.Errorf("%s printed a stack:\n%s", op.what, op.stderr.String())
+	}
+	if op.done != nil {
+		op.done(c, op, err)
+	}
+}
+
+// next runs the command a user would run next. A box that cannot be resumed is reset, as its error says.
+func (c *chaos) next(op *operation) {
+	dir := op.cmd.Dir
+	out, err := c.run(dir, "up", "-q")
+	if err != nil && strings.Contains(out, "agentbox reset") {
+		if out, err = c.run(dir, "reset", "-q"); err == nil {
+			out, err = c.run(dir, "up", "-q")
+		}
+	}
+	if err != nil {
+		c.t.Errorf("up after %s: %v\n%s", op.what, err, out)
+		return
+	}
+	c.check(dir, strings.TrimSpace(out))
+}
+
+func (c *chaos) run(dir string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(c.t.Context(), opTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(shared.bin, "agentbox"), args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), shared.vars(c.home)...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return string(out) + stderr.String(), err
+	}
+	return string(out), nil
+}
+
+// kill kills the victim if there is one.
+func (c *chaos) kill(victim string, op *operation) bool {
+	var pids []int
+	switch victim {
+	case "client":
+		pids = []int{op.cmd.Process.Pid}
+	case "daemon":
+		pids = c.daemons()
+	default:
+		for _, pid := range c.supervisors() {
+			if victim == "supervisor" {
+				pids = append(pids, pid)
+			} else {
+				pids = append(pids, children(pid)...)
+			}
+		}
+	}
+	if len(pids) == 0 {
+		return false
+	}
+	if err := syscall.Kill(pids[c.rand.IntN(len(pids))], syscall.SIGKILL); err != nil {
+		return false
+	}
+	c.kills[victim]++
+	return true
+}
+
+// daemons and supervisors are found by their command lines and their home.
+func (c *chaos) daemons() []int     { return c.serving("daemon") }
+func (c *chaos) supervisors() []int { return c.serving("supervise") }
+
+func (c *chaos) serving(verb string) []int {
+	all, err := processesOf(c.home)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var pids []int
+	for pid, line := range all {
+		if strings.HasSuffix(line, "agentbox "+verb) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func children(pid int) []int {
+	found, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	var pids []int
+	for _, path := range found {
+		b, _ := os.ReadFile(path) // the thread may have ended
+		for _, field := range strings.Fields(string(b)) {
+			if child, err := strconv.Atoi(field); err == nil {
+				pids = append(pids, child)
+			}
+		}
+	}
+	return pids
+}

@@ -1,0 +1,174 @@
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+)
+
+// The operations of chaos. Each is nil when there is nothing to do it to.
+
+func (c *chaos) repo() string { return c.repos[c.rand.IntN(len(c.repos))] }
+
+// box is the box of a random repository, "" if it has none.
+func (c *chaos) box() (dir, id string) {
+	dir = c.repo()
+	out, err := c.run(dir, "show", "-q")
+	if err != nil {
+		return dir, ""
+	}
+	return dir, strings.TrimSpace(out)
+}
+
+func (c *chaos) up() *operation { return c.operation(c.repo(), "up", "up", "-q") }
+
+// sync has a line written and synced in the box. Only a line that the box reported afterwards must be there.
+func (c *chaos) sync() *operation {
+	dir, id := c.box()
+	if id == "" {
+		return nil
+	}
+	line, script := c.writeLine()
+	op := c.operation(dir, "sync", "exec", "-n", id, "--", "sh", "-c", script)
+	op.done = func(c *chaos, op *operation, _ error) { c.heard(id, line, op.out.String()) }
+	return op
+}
+
+// writeLine makes a new line and the script that writes it.
+func (c *chaos) writeLine() (line, script string) {
+	c.lines++
+	line = fmt.Sprintf("line-%d", c.lines)
+	return line, "echo " + line + " >>journal && sync journal && echo synced"
+}
+
+// heard remembers a line whose writer said that it is synced.
+func (c *chaos) heard(id, line, out string) {
+	if !strings.Contains(out, "synced") {
+		return
+	}
+	if c.acked[id] == nil {
+		c.acked[id] = map[string]bool{}
+	}
+	c.acked[id][line] = true
+	c.synced++
+}
+
+func (c *chaos) on(what string, args ...string) *operation {
+	dir, id := c.box()
+	if id == "" {
+		return nil
+	}
+	return c.operation(dir, what, append([]string{what, "-q", id}, args...)...)
+}
+
+func (c *chaos) pause() *operation  { return c.on("pause") }
+func (c *chaos) resume() *operation { return c.on("resume") }
+func (c *chaos) reset() *operation  { return c.on("reset") }
+
+// fork copies a box, and what it has promised with it; the copy is looked at and removed.
+func (c *chaos) fork() *operation {
+	dir, id := c.box()
+	if id == "" {
+		return nil
+	}
+	promised := maps.Clone(c.acked[id])
+	op := c.operation(dir, "fork", "fork", "-q", id)
+	op.done = func(c *chaos, op *operation, err error) {
+		if child := strings.TrimSpace(op.out.String()); err == nil && child != "" {
+			c.acked[child] = promised
+			c.check(dir, child)
+		}
+		c.removeForks()
+	}
+	return op
+}
+
+// removeForks removes every box that is no repository's own, half-made ones included.
+func (c *chaos) removeForks() {
+	own := map[string]bool{}
+	for _, dir := range c.repos {
+		if out, err := c.run(dir, "show", "-q"); err == nil {
+			own[strings.TrimSpace(out)] = true
+		}
+	}
+	out, err := c.run(c.repos[0], "ls", "-q")
+	if err != nil {
+		c.t.Errorf("ls: %v\n%s", err, out)
+		return
+	}
+	for _, id := range strings.Fields(out) {
+		if own[id] {
+			continue
+		}
+		if out, err := c.run(c.repos[0], "rm", id); err != nil {
+			c.t.Errorf("rm: %v\n%s", err, out)
+		}
+		delete(c.acked, id)
+	}
+}
+
+func (c *chaos) checkpoint() *operation { return c.on("checkpoint") }
+
+// rollback takes the workspace back on purpose: what was promised since the checkpoint holds no more. So chaos makes the
+// checkpoint first, and what was promised until then must outlive the rollback whether or not it happens.
+func (c *chaos) rollback() *operation {
+	dir, id := c.box()
+	if id == "" {
+		return nil
+	}
+	if _, err := c.run(dir, "checkpoint", id); err != nil {
+		return nil // the box does not run
+	}
+	return c.operation(dir, "rollback", "rollback", "-q", id)
+}
+
+// remove removes a box: it is gone, or it is still there as a whole.
+func (c *chaos) remove() *operation {
+	dir, id := c.box()
+	if id == "" {
+		return nil
+	}
+	op := c.operation(dir, "rm", "rm", "-q", id)
+	op.done = func(c *chaos, _ *operation, err error) {
+		out, lsErr := c.run(dir, "ls", "-q")
+		if lsErr != nil {
+			c.t.Errorf("ls: %v\n%s", lsErr, out)
+		}
+		if there := strings.Contains(out, id); there && err == nil {
+			c.t.Errorf("box %s was removed and is still there", id)
+		} else if !there {
+			delete(c.acked, id)
+		}
+	}
+	return op
+}
+
+// check compares what the box was heard to sync with what it has, and has it sync another line.
+func (c *chaos) check(dir, id string) {
+	line, script := c.writeLine()
+	out, err := c.run(dir, "exec", "-n", id, "--", "sh", "-c", "cat journal 2>/dev/null; "+script)
+	if err != nil {
+		c.t.Errorf("look into box %s: %v\n%s", id, err, out)
+		return
+	}
+	has := map[string]bool{}
+	for _, line := range strings.Fields(out) {
+		has[line] = true
+	}
+	for line := range c.acked[id] {
+		if !has[line] {
+			c.t.Errorf("box %s has lost %s, which it had synced", id, line)
+		}
+	}
+	c.heard(id, line, out)
+}
+
+func (c *chaos) checkAll() {
+	for _, dir := range c.repos {
+		if out, err := c.run(dir, "up", "-q"); err != nil {
+			c.t.Errorf("up at the end: %v\n%s", err, out)
+		} else {
+			c.check(dir, strings.TrimSpace(out))
+		}
+	}
+}
