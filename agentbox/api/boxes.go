@@ -39,6 +39,7 @@ type UpRequest struct {
 	Isolation agentbox.Isolation `json:"isolation,omitempty"` // overrides the configuration's
 	CPUs      int                `json:"cpus,omitempty"`
 	Memory    string             `json:"memory,omitempty"`    // as 2GiB
+	Environ   []string           `json:"environ,omitempty"`   // the caller's environment: includes may name its variables
 	Ephemeral bool               `json:"ephemeral,omitempty"` // a fresh box, removed when its Hold ends
 	Cold      bool               `json:"cold,omitempty"`      // boot, do not restore a template (to measure, and to debug)
 }
@@ -159,8 +160,9 @@ var (
 
 // ImageBuildRequest builds the image of a directory's configuration.
 type ImageBuildRequest struct {
-	Directory string `json:"directory"`
-	Update    bool   `json:"update,omitempty"` // replace the pin in agentbox.lock
+	Directory string   `json:"directory"`
+	Environ   []string `json:"environ,omitempty"` // as UpRequest's
+	Update    bool     `json:"update,omitempty"`  // replace the pin in agentbox.lock
 }
 
 // ImagePullRequest fetches an image: an OCI reference, oci:DIR, docker-archive:FILE or apt:SUITE.

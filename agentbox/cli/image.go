@@ -29,6 +29,7 @@ func (a *app) imageBuild() *cli.Command {
 			if req.Directory, err = os.Getwd(); err != nil {
 				return err
 			}
+			req.Environ = os.Environ()
 			img, err := call(ctx, a, api.BuildImage, req)
 			if err != nil {
 				return err

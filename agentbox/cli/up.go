@@ -53,7 +53,7 @@ func (a *app) up(ctx context.Context, req api.UpRequest) (api.UpResponse, error)
 	if err != nil {
 		return api.UpResponse{}, agentbox.Errorf(agentbox.Invalid, "the current directory is gone: %w", err).WithHint("cd somewhere else")
 	}
-	req.Directory = dir
+	req.Directory, req.Environ = dir, os.Environ()
 	start := time.Now()
 	resp, err := call(ctx, a, api.Up, req)
 	if err == nil && resp.Created && !a.quiet {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -23,6 +25,8 @@ type plan struct {
 	repo workspace.Repo
 	cfg  *config.Config
 	key  string
+
+	overrides overrides // applied to cfg already
 }
 
 const (
@@ -63,7 +67,7 @@ type base struct {
 func (m *Manager) prepare(ctx context.Context, p plan, progress agentbox.Progress) (base, error) {
 	rec := record{
 		Phase: phaseNew, Key: p.key, Ephemeral: p.req.Ephemeral, Cold: p.req.Cold, Life: 1, Workspace: 1,
-		Overrides: overridesOf(p.req),
+		Overrides: p.overrides,
 		Box: agentbox.Box{
 			Directory: p.repo.Root, Branch: p.repo.Branch, Commit: p.repo.Commit, Lifetime: p.cfg.Lifetime, Disk: p.cfg.Disk,
 		},
@@ -101,7 +105,7 @@ func (m *Manager) configure(ctx context.Context, rec *record, cfg *config.Config
 		return err
 	}
 	rec.KernelKey, rec.ImageFile, rec.User = cfg.Kernel, img.Path, userOr(cfg.User)
-	rec.Attach, rec.Setup, rec.Start = attachmentOf(cfg), cfg.Setup, cfg.Start
+	rec.Attach, rec.Setup, rec.Start = attachmentOf(cfg, img.Env), cfg.Setup, cfg.Start
 	rec.Hardware = choice.facts.Hardware
 	rec.Box.Isolation, rec.Box.Accel, rec.Box.Reason = choice.kind, choice.facts.Accel, choice.reason
 	rec.Box.Image, rec.Box.ImageName, rec.Box.CPUs, rec.Box.Memory = img.Digest, img.Name, cfg.CPUs, cfg.Memory
@@ -118,8 +122,15 @@ func userOr(user string) string {
 	return user
 }
 
-func attachmentOf(cfg *config.Config) attachment {
-	a := attachment{Env: cfg.Env}
+// attachmentOf is what a configuration gives a machine: its environment over the one the image's programs expect.
+func attachmentOf(cfg *config.Config, imageEnv []string) attachment {
+	a := attachment{Env: map[string]string{}}
+	for _, kv := range imageEnv {
+		if name, value, ok := strings.Cut(kv, "="); ok {
+			a.Env[name] = value
+		}
+	}
+	maps.Copy(a.Env, cfg.Env)
 	for _, s := range cfg.Services {
 		a.Services = append(a.Services, api.ServiceSpec(s))
 	}

@@ -78,6 +78,9 @@ func (m *Manager) BuildImage(ctx context.Context, req api.ImageBuildRequest, pro
 	if err != nil {
 		return api.Image{}, err
 	}
+	if err := (overrides{Variables: includeVariables(cfg, req.Environ)}).apply(cfg); err != nil {
+		return api.Image{}, err
+	}
 	root := req.Directory
 	if repo, err := workspace.Describe(ctx, req.Directory); err == nil {
 		root = repo.Root

@@ -54,6 +54,7 @@ type overrides struct {
 	Isolation agentbox.Isolation `json:"isolation,omitempty"`
 	CPUs      int                `json:"cpus,omitempty"`
 	Memory    string             `json:"memory,omitempty"`
+	Variables map[string]string  `json:"variables,omitempty"` // of the caller's environment, that the includes name
 }
 
 // attachment is what a fresh machine is given to become this box.

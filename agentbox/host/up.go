@@ -5,6 +5,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -27,7 +28,8 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	if err != nil {
 		return api.UpResponse{}, err
 	}
-	if err := overridesOf(req).apply(cfg); err != nil {
+	over := overridesOf(req, cfg)
+	if err := over.apply(cfg); err != nil {
 		return api.UpResponse{}, err
 	}
 	for _, w := range cfg.Warnings {
@@ -44,15 +46,18 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 			return m.reattach(ctx, b, req, repo, progress)
 		}
 	}
-	b, err := m.create(ctx, plan{req: req, repo: repo, cfg: cfg, key: key}, progress)
+	b, err := m.create(ctx, plan{req: req, repo: repo, cfg: cfg, key: key, overrides: over}, progress)
 	if err != nil {
 		return api.UpResponse{}, err
 	}
 	return m.upResponse(ctx, b, repo.Subdir, true)
 }
 
-func overridesOf(req api.UpRequest) overrides {
-	return overrides{Image: req.Image, Isolation: req.Isolation, CPUs: req.CPUs, Memory: req.Memory}
+func overridesOf(req api.UpRequest, cfg *config.Config) overrides {
+	return overrides{
+		Image: req.Image, Isolation: req.Isolation, CPUs: req.CPUs, Memory: req.Memory,
+		Variables: includeVariables(cfg, req.Environ),
+	}
 }
 
 func (o overrides) apply(cfg *config.Config) (err error) {
@@ -70,7 +75,35 @@ func (o overrides) apply(cfg *config.Config) (err error) {
 			return agentbox.Errorf(agentbox.Invalid, "memory: %w", err)
 		}
 	}
+	for i, include := range cfg.Include {
+		cfg.Include[i].From = os.Expand(include.From, func(name string) string {
+			if v, ok := o.Variables[name]; ok {
+				return v
+			}
+			return "${" + name + "}" // whoever copies it knows, or complains
+		})
+	}
 	return nil
+}
+
+// includeVariables are the variables that includes name, as the caller has them: the daemon's own environment is that of
+// whoever happened to start it.
+func includeVariables(cfg *config.Config, environ []string) map[string]string {
+	have := map[string]string{}
+	for _, kv := range environ {
+		name, value, _ := strings.Cut(kv, "=")
+		have[name] = value
+	}
+	named := map[string]string{}
+	for _, include := range cfg.Include {
+		os.Expand(include.From, func(name string) string {
+			if v := have[name]; v != "" {
+				named[name] = v
+			}
+			return ""
+		})
+	}
+	return named
 }
 
 // reattach makes an existing box run. What the configuration says now takes effect at the next reset.

@@ -67,9 +67,21 @@ func (v *variables) value(name string) (string, error) {
 	return v.goes[name], nil
 }
 
+// goProgram is go in the PATH, else where Go's own instructions put it: a daemon's PATH is that of whoever started it.
+func goProgram() string {
+	const usual = "/usr/local/go/bin/go"
+	if path, err := exec.LookPath("go"); err == nil {
+		return path
+	}
+	if _, err := os.Stat(usual); err == nil {
+		return usual
+	}
+	return "go" // whose absence exec reports
+}
+
 // askGo runs go outside of any module, so that no repository decides which toolchain answers.
 func (v *variables) askGo() error {
-	cmd := exec.CommandContext(v.ctx, "go", append([]string{"env", "-json"}, goVariables...)...)
+	cmd := exec.CommandContext(v.ctx, goProgram(), append([]string{"env", "-json"}, goVariables...)...)
 	cmd.Dir = "/"
 	cmd.Env = append(os.Environ(), "GOTOOLCHAIN=local", "GOWORK=off", "GOFLAGS=")
 	var stderr bytes.Buffer
