@@ -19,6 +19,8 @@ const check = 10 * time.Second
 
 func newLease(ends time.Time, expired func()) *lease {
 	l := &lease{ends: ends}
+	l.mu.Lock() // a lease that is nearly over ticks before its timer is known
+	defer l.mu.Unlock()
 	l.timer = time.AfterFunc(l.wait(), func() { l.tick(expired) })
 	return l
 }
