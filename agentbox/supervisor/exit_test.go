@@ -1,0 +1,51 @@
+package supervisor
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"agentbox/agentbox"
+)
+
+func TestExitNoteIsReadOnce(t *testing.T) {
+	dir := t.TempDir()
+	if _, ok, err := TakeExit(dir); ok || err != nil {
+		t.Fatalf("a killed supervisor left a note: %v, %v", ok, err)
+	}
+	reason := agentbox.Errorf(agentbox.NoSpace, "the disk is full").WithHint("free some")
+	for range 2 { // a note nobody took is replaced
+		if err := writeExit(dir, reason); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e, ok, err := TakeExit(dir)
+	if err != nil || !ok || e.Reason.Code != reason.Code || e.Reason.Message != reason.Message || e.Reason.Hint != reason.Hint {
+		t.Fatalf("%+v, %v, %v", e.Reason, ok, err)
+	}
+	if age := time.Since(e.Time); age < 0 || age > time.Minute {
+		t.Errorf("it was written %s ago", age)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+func TestBrokenExitNoteIsTakenAwayAndTellsNothing(t *testing.T) {
+	for name, note := range map[string]string{"empty": "", "half": `{"reason":{"co`, "no reason": "{}", "null": `{"reason":null}`, "another type": "[]"} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, exitFile)
+			if err := os.WriteFile(path, []byte(note), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if e, ok, _ := TakeExit(dir); ok || e.Reason != nil {
+				t.Errorf("%+v", e)
+			}
+			if _, err := os.Stat(path); !os.IsNotExist(err) {
+				t.Error("it is still there, and would be read as the next supervisor's")
+			}
+		})
+	}
+}
