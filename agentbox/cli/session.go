@@ -2,11 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/term"
@@ -16,12 +18,27 @@ import (
 	"agentbox/agentbox/environment"
 )
 
+// A machine that has just died is gone for us before the daemon knows. Asked again a little later, it wakes the box.
+const (
+	redials     = 5
+	redialAfter = 50 * time.Millisecond
+)
+
 // dial opens an SSH connection into a box.
 func (a *app) dial(ctx context.Context, c api.Connection, user string) (*ssh.Client, error) {
 	if user == "" {
 		user = c.User
 	}
-	return environment.Open(ctx, environment.Address{Name: c.Name, Socket: c.Socket, Key: c.Key, KnownHosts: c.KnownHosts}, user)
+	for tries := 0; ; tries++ {
+		client, err := environment.Open(ctx, environment.Address{Name: c.Name, Socket: c.Socket, Key: c.Key, KnownHosts: c.KnownHosts}, user)
+		if tries == redials || !errors.Is(err, syscall.ECONNREFUSED) {
+			return client, err
+		}
+		time.Sleep(redialAfter)
+		if c, err = a.connect(ctx, c.Box.String()); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // dialSocket connects to the SSH server of a box.
