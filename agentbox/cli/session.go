@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"os"
@@ -18,10 +17,12 @@ import (
 	"agentbox/agentbox/environment"
 )
 
-// A machine that has just died is gone for us before the daemon knows. Asked again a little later, it wakes the box.
+// A machine that has just died is gone for us before the daemon knows. Asked again a little later, the daemon wakes the
+// box. Nothing has run in it yet, so nothing runs twice.
 const (
 	redials     = 5
 	redialAfter = 50 * time.Millisecond
+	redialSlow  = time.Second // an attempt that took longer met a box that is silent, not one that is gone
 )
 
 // dial opens an SSH connection into a box.
@@ -30,8 +31,9 @@ func (a *app) dial(ctx context.Context, c api.Connection, user string) (*ssh.Cli
 		user = c.User
 	}
 	for tries := 0; ; tries++ {
+		begun := time.Now()
 		client, err := environment.Open(ctx, environment.Address{Name: c.Name, Socket: c.Socket, Key: c.Key, KnownHosts: c.KnownHosts}, user)
-		if tries == redials || !errors.Is(err, syscall.ECONNREFUSED) {
+		if tries == redials || agentbox.CodeOf(err) != agentbox.Unavailable || time.Since(begun) > redialSlow {
 			return client, err
 		}
 		time.Sleep(redialAfter)
