@@ -116,7 +116,9 @@ func (m *Manager) dropOrphanRuns() error {
 		m.mu.Lock()
 		_, known := m.boxes[id]
 		m.mu.Unlock()
-		if names := m.home.Box(id); !known {
+		names := m.home.Box(id)
+		// A box whose record we cannot read, of a later version say, is none of ours to end.
+		if _, err := os.Lstat(names.Dir); !known && errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, killHolder(names.Lock()), os.RemoveAll(names.Run))
 		}
 	}

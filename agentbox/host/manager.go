@@ -153,7 +153,7 @@ func (m *Manager) all() []*box {
 func (m *Manager) put(b *box) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.boxes[b.rec.Box.ID] = b
+	m.boxes[b.record().Box.ID] = b
 }
 
 // keyLock orders the ups of one key, so that two at once get the same box.

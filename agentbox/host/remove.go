@@ -108,7 +108,8 @@ func (m *Manager) countHolder(id agentbox.BoxID, by int) int {
 
 // held tells whether an ephemeral box has a holder, or was made or adopted less than grace ago.
 func (m *Manager) held(b *box, grace time.Duration) bool {
+	box := b.record().Box
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.holders[b.rec.Box.ID] > 0 || time.Since(m.started) < grace || time.Since(b.record().Box.Created) < grace
+	return m.holders[box.ID] > 0 || time.Since(m.started) < grace || time.Since(box.Created) < grace
 }

@@ -87,20 +87,22 @@ func (l *lines) Write(p []byte) (int, error) {
 	l.rest = append(l.rest, p...)
 	for {
 		i := bytes.IndexByte(l.rest, '\n')
-		if i < 0 && len(l.rest) < maxLine {
+		switch {
+		case i >= 0 && i <= maxLine:
+			l.say(string(bytes.TrimRight(l.rest[:i], "\r")))
+			l.rest = l.rest[i+1:]
+		case len(l.rest) > maxLine:
+			l.say(string(l.rest[:maxLine]))
+			l.rest = l.rest[maxLine:]
+		default:
 			return len(p), nil
 		}
-		if i < 0 {
-			i = maxLine - 1
-		}
-		l.say(string(bytes.TrimRight(l.rest[:i], "\r\n")))
-		l.rest = l.rest[i+1:]
 	}
 }
 
 func (l *lines) flush() {
 	if len(l.rest) > 0 {
-		l.say(string(l.rest))
+		l.say(string(bytes.TrimRight(l.rest, "\r")))
 	}
 	l.rest = nil
 }

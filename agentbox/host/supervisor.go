@@ -199,7 +199,8 @@ func (m *Manager) stop(s *supervised, names home.Box, grace time.Duration) error
 	}
 }
 
-// killHolder kills the process that holds a supervisor's lock. Its id is in the file, and valid for as long as the lock is.
+// killHolder kills the supervisor that holds a lock. Its id is in the file. When it is gone already and only its machine
+// still holds the lock, there is nothing to do: the machine dies with it.
 func killHolder(lock string) error {
 	held, err := lockHeld(lock)
 	if err != nil || !held {
@@ -213,5 +214,8 @@ func killHolder(lock string) error {
 	if err != nil || pid <= 1 {
 		return fmt.Errorf("%s is held by a process that has not said who it is", filepath.Clean(lock))
 	}
-	return syscall.Kill(pid, syscall.SIGKILL)
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("kill the supervisor (process %d): %w", pid, err)
+	}
+	return nil
 }
