@@ -17,6 +17,7 @@ var (
 	SupervisorSave    = Endpoint[SaveRequest, None]{"/v1/save"}
 	SupervisorStop    = Endpoint[StopRequest, None]{"/v1/stop"}
 	SupervisorLease   = Endpoint[LeaseRequest, None]{"/v1/lease"}
+	SupervisorPorts   = Endpoint[[]ConfiguredPort, None]{"/v1/port/configured"}
 	SupervisorOpen    = Endpoint[PortRequest, agentbox.Port]{"/v1/port/open"}
 	SupervisorClose   = Endpoint[PortRequest, None]{"/v1/port/close"}
 )
@@ -39,8 +40,15 @@ type AttachRequest struct {
 	User      string            `json:"user,omitempty"`
 	Env       map[string]string `json:"env,omitempty"`
 	Services  []ServiceSpec     `json:"services,omitempty"`
-	Ports     []int             `json:"ports,omitempty"`
+	Ports     []ConfiguredPort  `json:"ports,omitempty"`
 	Lease     time.Time         `json:"lease"`
+}
+
+// ConfiguredPort is a port to forward when a box starts. When Host is taken another one of the host's serves: a box should
+// not fail for it.
+type ConfiguredPort struct {
+	Box  int `json:"box"`
+	Host int `json:"host"`
 }
 
 // ServiceSpec is a service as configured.

@@ -187,10 +187,10 @@ func (op *operation) after(c *chaos, err error) {
 // next runs the command a user would run next. A box that cannot be resumed is reset, as its error says.
 func (c *chaos) next(op *operation) {
 	dir := op.cmd.Dir
-	out, err := c.run(dir, "up", "-q")
+	out, err := c.insist(dir, "up", "-q")
 	if err != nil && strings.Contains(out, "agentbox reset") {
-		if out, err = c.run(dir, "reset", "-q"); err == nil {
-			out, err = c.run(dir, "up", "-q")
+		if out, err = c.insist(dir, "reset", "-q"); err == nil {
+			out, err = c.insist(dir, "up", "-q")
 		}
 	}
 	if err != nil {
@@ -198,6 +198,15 @@ func (c *chaos) next(op *operation) {
 		return
 	}
 	c.check(dir, strings.TrimSpace(out))
+}
+
+// insist runs a command that may meet a process in its last moments, and then must say so and work the second time.
+func (c *chaos) insist(dir string, args ...string) (string, error) {
+	out, err := c.run(dir, args...)
+	if err == nil || !strings.Contains(out, "agentbox: ") || !strings.Contains(out, "hint: ") || strings.Contains(out, "agentbox reset") {
+		return out, err
+	}
+	return c.run(dir, args...)
 }
 
 func (c *chaos) run(dir string, args ...string) (string, error) {

@@ -146,7 +146,7 @@ func (c *chaos) remove() *operation {
 // check compares what the box was heard to sync with what it has, and has it sync another line.
 func (c *chaos) check(dir, id string) {
 	line, script := c.writeLine()
-	out, err := c.run(dir, "exec", "-n", id, "--", "sh", "-c", "cat journal 2>/dev/null; "+script)
+	out, err := c.insist(dir, "exec", "-n", id, "--", "sh", "-c", "cat journal 2>/dev/null; "+script)
 	if err != nil {
 		c.t.Errorf("look into box %s: %v\n%s", id, err, out)
 		return
@@ -165,7 +165,7 @@ func (c *chaos) check(dir, id string) {
 
 func (c *chaos) checkAll() {
 	for _, dir := range c.repos {
-		if out, err := c.run(dir, "up", "-q"); err != nil {
+		if out, err := c.insist(dir, "up", "-q"); err != nil {
 			c.t.Errorf("up at the end: %v\n%s", err, out)
 		} else {
 			c.check(dir, strings.TrimSpace(out))

@@ -105,7 +105,7 @@ func (h Home) Template(key string) string { return filepath.Join(h.Templates(), 
 // Box are the names of one box.
 //
 //	boxes/<id>/box.json          the record, replaced as a whole
-//	boxes/<id>/key               the SSH client key of the present life
+//	boxes/<id>/key               the SSH key that may log in, for as long as the box exists
 //	boxes/<id>/known_hosts       the SSH host key of the present life
 //	boxes/<id>/supervisor.log
 //	boxes/<id>/workspace-<n>     layer 2, in the driver's form; the record says which n is the present one

@@ -135,7 +135,7 @@ func attachmentOf(cfg *config.Config, imageEnv []string) attachment {
 		a.Services = append(a.Services, api.ServiceSpec(s))
 	}
 	for _, p := range cfg.Ports {
-		a.Ports = append(a.Ports, p.Box)
+		a.Ports = append(a.Ports, api.ConfiguredPort(p))
 	}
 	return a
 }
@@ -146,30 +146,35 @@ func (m *Manager) leaseOrNew(base base, p plan) (*box, error) {
 	if base.template != nil {
 		b = m.pool.take(base.template.key)
 	}
-	id := agentbox.NewBoxID()
 	if b == nil {
-		b = &box{}
-	} else {
-		id = b.record().Box.ID
-	}
-	name := p.req.Name
-	if name == "" {
-		name = m.freeName(filepath.Base(p.repo.Root), p.repo.Branch)
-	} else if m.nameTaken(name) {
-		return nil, agentbox.Errorf(agentbox.Exists, "the name %s is taken", name).WithHint("agentbox ls shows who has it")
+		b = &box{rec: record{Box: agentbox.Box{ID: agentbox.NewBoxID()}}}
 	}
 	rec := base.rec
-	rec.Box.ID, rec.Box.Name, rec.Box.Created = id, name, time.Now().UTC()
+	rec.Box.ID, rec.Box.Created = b.record().Box.ID, time.Now().UTC()
 	rec.Box.Lease = newLease(rec)
-	b.set(func(b *box) { b.rec = rec })
-	if err := m.makeDirs(rec); err != nil {
-		return nil, noSpace(err)
+	if err := m.claim(b, rec, p.req.Name, filepath.Base(p.repo.Root), p.repo.Branch); err != nil {
+		return nil, errors.Join(err, m.remove(b)) // a machine of the pool does not go back
 	}
-	if err := writeRecord(m.home, rec); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(rec.names(m.home).Dir))
+	return b, nil
+}
+
+// claim gives a box its name, the wanted one or a free one made of parts, and writes it down. Names are claimed one at a
+// time, so that no two boxes get the same.
+func (m *Manager) claim(b *box, rec record, want string, parts ...string) error {
+	m.naming.Lock()
+	defer m.naming.Unlock()
+	switch {
+	case want == "":
+		want = m.freeName(parts...)
+	case m.nameTaken(want):
+		return agentbox.Errorf(agentbox.Exists, "the name %s is taken", want).WithHint("agentbox ls shows who has it")
+	}
+	rec.Box.Name = want
+	if err := m.commitLife(b, rec); err != nil {
+		return err
 	}
 	m.put(b)
-	return b, nil
+	return nil
 }
 
 func (m *Manager) makeDirs(rec record) error {

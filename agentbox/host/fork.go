@@ -49,18 +49,14 @@ func (m *Manager) saveChild(ctx context.Context, parent *box, name string, progr
 	if s == nil {
 		return nil, notRunning(prec)
 	}
-	if name == "" {
-		name = m.freeName(prec.Box.Name, "fork")
-	}
 	rec := prec
 	rec.Phase, rec.Key, rec.Remote, rec.Ephemeral, rec.Life, rec.Workspace = phaseNew, "", "", false, 1, 1
-	rec.Box.ID, rec.Box.Name, rec.Box.Created = agentbox.NewBoxID(), name, time.Now().UTC()
+	rec.Box.ID, rec.Box.Created = agentbox.NewBoxID(), time.Now().UTC()
 	rec.Box.Parent, rec.Box.Lease, rec.Box.Checkpoint = &prec.Box.ID, newLease(rec), nil
 	child := &box{rec: rec}
-	if err := m.commitLife(child, rec); err != nil {
-		return nil, err
+	if err := m.claim(child, rec, name, prec.Box.Name, "fork"); err != nil {
+		return nil, errors.Join(err, m.erase(child))
 	}
-	m.put(child)
 	end := progress.Begin("save", prec.Box.Name)
 	if _, err := api.Call(ctx, s.client, api.SupervisorSave, api.SaveRequest{Dir: rec.names(m.home).Saved()}, nil); err != nil {
 		return nil, errors.Join(noSpace(err), m.erase(child))

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"path/filepath"
+	"strings"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -13,6 +14,11 @@ import (
 
 // ensureImage finds or makes the image a configuration asks for, pinned in agentbox.lock beside it.
 func (m *Manager) ensureImage(ctx context.Context, root string, cfg *config.Config, progress agentbox.Progress) (image.Image, error) {
+	for _, include := range cfg.Include {
+		if home := m.home.Dir; include.From == home || strings.HasPrefix(include.From, home+"/") || strings.HasPrefix(home, strings.TrimSuffix(include.From, "/")+"/") {
+			return image.Image{}, agentbox.Errorf(agentbox.Invalid, "include of %s refused: agentbox keeps the keys of every box in %s", include.From, home)
+		}
+	}
 	end := progress.Begin("image", cfg.Image)
 	img, err := m.pinned(ctx, lockPath(root, cfg), recipeOf(cfg), false, progress)
 	if err != nil {

@@ -46,6 +46,7 @@ type Manager struct {
 	mu      sync.Mutex
 	boxes   map[agentbox.BoxID]*box
 	keys    map[string]*sync.Mutex // one up at a time for each key
+	naming  sync.Mutex             // held while a box gets its name
 	holders map[agentbox.BoxID]int // clients that hold an ephemeral box
 }
 

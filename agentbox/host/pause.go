@@ -70,8 +70,8 @@ func (m *Manager) operate(ctx context.Context, ref api.BoxRef, f func(b *box) er
 
 // resume restores the saved machine. The caller has the box to itself.
 //
-// The saved state fits the disks only until the machine runs again, so it is renamed first. A crash before the machine
-// runs puts it back, see recoverResume; a crash after leaves a box without a machine and with its workspace.
+// The saved state fits the disks only until the machine runs again, so it is renamed first. A failure before the machine
+// runs puts it back; a crash after leaves a box without a machine and with its workspace, see settle.
 func (m *Manager) resume(ctx context.Context, b *box, progress agentbox.Progress) error {
 	rec := b.record()
 	names := rec.names(m.home)
@@ -109,10 +109,10 @@ func (m *Manager) reopenPorts(ctx context.Context, b *box) error {
 	if s == nil {
 		return nil
 	}
-	for _, port := range b.record().Attach.Ports {
-		if _, err := api.Call(ctx, s.client, api.SupervisorOpen, api.PortRequest{Port: port}, nil); err != nil {
-			return err
-		}
+	ports := b.record().Attach.Ports
+	if len(ports) == 0 {
+		return nil
 	}
-	return nil
+	_, err := api.Call(ctx, s.client, api.SupervisorPorts, ports, nil)
+	return err
 }

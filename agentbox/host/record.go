@@ -59,9 +59,9 @@ type overrides struct {
 
 // attachment is what a fresh machine is given to become this box.
 type attachment struct {
-	Env      map[string]string `json:"env,omitempty"`
-	Services []api.ServiceSpec `json:"services,omitempty"`
-	Ports    []int             `json:"ports,omitempty"`
+	Env      map[string]string    `json:"env,omitempty"`
+	Services []api.ServiceSpec    `json:"services,omitempty"`
+	Ports    []api.ConfiguredPort `json:"ports,omitempty"`
 }
 
 func (r record) names(h home.Home) home.Box { return h.Box(r.Box.ID) }

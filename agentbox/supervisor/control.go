@@ -40,6 +40,7 @@ func (s *Supervisor) handler() http.Handler {
 		s.lease.extend(req.Expires)
 		return api.None{}, nil
 	})
+	api.Handle(mux, api.SupervisorPorts, exclusive(s, s.openConfigured))
 	api.Handle(mux, api.SupervisorOpen, func(ctx context.Context, req api.PortRequest, _ agentbox.Progress) (agentbox.Port, error) {
 		if err := s.waitStarted(ctx); err != nil {
 			return agentbox.Port{}, err
@@ -97,13 +98,21 @@ func (s *Supervisor) attach(ctx context.Context, req api.AttachRequest) error {
 	if err := client.Attach(ctx, a); err != nil {
 		return agentbox.Errorf(agentbox.Internal, "box %s: %w", s.cfg.Box, err)
 	}
-	for _, port := range req.Ports {
-		if _, err := s.ports.open(port, 0); err != nil {
-			return err
-		}
+	if err := s.openConfigured(ctx, req.Ports); err != nil {
+		return err
 	}
 	s.lease.extend(req.Lease)
 	s.attached = true
+	return nil
+}
+
+// openConfigured forwards the ports of the configuration.
+func (s *Supervisor) openConfigured(_ context.Context, list []api.ConfiguredPort) error {
+	for _, port := range list {
+		if _, err := s.ports.openNear(port.Box, port.Host); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -28,6 +28,16 @@ func newPorts(ctx context.Context, backend environment.Backend) *ports {
 
 // open forwards port of the box. host 0 takes the same number when it is free, else any.
 func (p *ports) open(port, host int) (agentbox.Port, error) {
+	if host == 0 {
+		return p.openNear(port, port)
+	}
+	return p.forward(port, host, false)
+}
+
+// openNear forwards port of the box to host when that is free, else to any port of the host.
+func (p *ports) openNear(port, host int) (agentbox.Port, error) { return p.forward(port, host, true) }
+
+func (p *ports) forward(port, host int, orAny bool) (agentbox.Port, error) {
 	if port < 1 || port > 65535 || host < 0 || host > 65535 {
 		return agentbox.Port{}, agentbox.Errorf(agentbox.Invalid, "port %d is not between 1 and 65535", port)
 	}
@@ -36,12 +46,8 @@ func (p *ports) open(port, host int) (agentbox.Port, error) {
 	if f, ok := p.byID[port]; ok {
 		return agentbox.Port{Box: port, Host: f.Addr()}, nil
 	}
-	want := host
-	if want == 0 {
-		want = port
-	}
-	f, err := p.listen(want, port)
-	if err != nil && host == 0 && (errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EACCES)) {
+	f, err := p.listen(host, port)
+	if err != nil && orAny && (errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EACCES)) {
 		f, err = p.listen(0, port)
 	}
 	if err != nil {

@@ -48,6 +48,8 @@ func (e *gitError) Error() string {
 // git runs git in dir and returns what it printed and what it complained about. A failure of the command itself is a
 // *gitError, anything else an *agentbox.Error.
 func git(ctx context.Context, dir string, args ...string) (stdout []byte, stderr string, err error) {
+	// A nested repository's configuration is content like any other: it must not name a program that runs here.
+	args = append([]string{"-c", "core.fsmonitor=false"}, args...)
 	cmd := exec.CommandContext(ctx, "git", args...)
 	var out, complaints bytes.Buffer
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, gitEnv(), &out, &complaints

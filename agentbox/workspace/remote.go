@@ -97,6 +97,7 @@ func (r Remote) section() string {
 	fmt.Fprintf(&b, "\turl = file:///agentbox/%s\n", r.Name)
 	fmt.Fprintf(&b, "\tfetch = +refs/heads/*:refs/remotes/%s/*\n", r.Name)
 	fmt.Fprintf(&b, "\tuploadpack = \"%s git-upload-pack\"\n", quoteValue.Replace(run))
+	b.WriteString("\ttagOpt = --no-tags\n") // a box must not put names into the host's refs/tags
 	fmt.Fprintf(&b, "\treceivepack = \"%s git-receive-pack\"\n", quoteValue.Replace(run))
 	fmt.Fprintf(&b, "\tskipFetchAll = true\n") // git fetch --all must not wake a box
 	return b.String()
