@@ -10,7 +10,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 up: deps build build/gocache ## a box of this very repository, with one of its tests run inside
-	GOROOT="$$($(GO) env GOROOT)" bin/agentbox up -- go test -v -run TestDigest ./agentbox
+	GOROOT="$$($(GO) env GOROOT)" bin/agentbox up -- go test -count=1 -v -run TestDigest ./agentbox
 	@echo
 	@echo 'Next: bin/agentbox up     (a shell in the box; bin/agentbox --help for the rest)'
 
