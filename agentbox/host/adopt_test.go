@@ -1,0 +1,125 @@
+package host
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+)
+
+func TestANewDaemonFinishesWhatTheLastOneBegan(t *testing.T) {
+	h := newHome(t)
+	ready := aBox("ready")
+	ready.Life, ready.Workspace = 2, 3
+	kept := write(t, h, ready)
+	touch(t, kept.Dir+"/life-1/", kept.Dir+"/life-2/disk", kept.Dir+"/life-20/", kept.Dir+"/workspace-2/", kept.Dir+"/workspace-3/file",
+		kept.Dir+"/staging/", kept.Dir+"/.tmp-1", kept.Dir+"/setup.log", kept.Dir+"/checkpoints/c/")
+	resuming := aBox("resuming")
+	lost := write(t, h, resuming)
+	touch(t, lost.Resuming()+"/memory")
+	paused := aBox("paused")
+	touch(t, write(t, h, paused).Saved()+"/memory")
+	var gone []string
+	for _, p := range []phase{phaseNew, phasePool, phaseRemoving} {
+		rec := aBox("box that is " + string(p))
+		rec.Phase = p
+		names := write(t, h, rec)
+		gone = append(gone, names.Dir, names.Run)
+	}
+	unannounced, orphan := h.Box(agentbox.NewBoxID()), h.Box(agentbox.NewBoxID())
+	removed := h.Box(agentbox.NewBoxID()).Dir + ".removed"
+	touch(t, unannounced.Dir+"/life-1/", unannounced.Run+"/", orphan.Run+"/ssh.sock", removed+"/workspace-1/", h.Templates()+"/.build-1/")
+	gone = append(gone, unannounced.Dir, unannounced.Run, orphan.Run, removed, h.Templates()+"/.build-1",
+		kept.Dir+"/life-1", kept.Dir+"/life-20", kept.Dir+"/workspace-2", kept.Dir+"/staging", kept.Dir+"/.tmp-1", lost.Resuming())
+	stays := []string{h.Boxes() + "/stranger/file", h.Boxes() + "/notes.txt", h.Run() + "/stranger/"}
+	touch(t, stays...)
+	stays = append(stays, kept.Record(), kept.Dir+"/life-2/disk", kept.Dir+"/workspace-3/file", kept.Dir+"/setup.log", kept.Dir+"/checkpoints/c")
+
+	m := manage(t, h)
+	for _, path := range gone {
+		if exists(path) {
+			t.Errorf("%s is still there", path)
+		}
+	}
+	for _, path := range stays {
+		if !exists(path) {
+			t.Errorf("%s is gone", path)
+		}
+	}
+	boxes, err := m.List(t.Context(), api.ListRequest{}, nil)
+	if err != nil || len(boxes) != 3 {
+		t.Fatalf("%+v, %v", boxes, err)
+	}
+	for name, want := range map[string]agentbox.State{"ready": agentbox.Stopped, "resuming": agentbox.Stopped, "paused": agentbox.Paused} {
+		b, err := m.Show(t.Context(), api.BoxRef{Box: name}, nil)
+		if err != nil || b.State != want || (b.Note != "") != (name == "resuming") {
+			t.Errorf("%s: %s, note %q, %v", name, b.State, b.Note, err)
+		}
+	}
+}
+
+func TestAnUnreadableRecordIsLeftAloneAndItsMachineToo(t *testing.T) {
+	for name, text := range map[string]string{"corrupt": `{"version":1,"box`, "of a later version": `{"version":99}`} {
+		t.Run(name, func(t *testing.T) {
+			h := newHome(t)
+			names := write(t, h, aBox("mine"))
+			if err := os.WriteFile(names.Record(), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			touch(t, names.Dir+"/workspace-1/file")
+			_, _, ended := hold(t, names.Lock(), itself)
+			m := manage(t, h)
+			select {
+			case <-ended:
+				t.Error("its supervisor was killed")
+			default:
+			}
+			if boxes, _ := m.Count(); boxes != 0 || !exists(names.Dir+"/workspace-1/file") || !exists(names.Lock()) {
+				t.Errorf("%d boxes, workspace %v, lock %v", boxes, exists(names.Dir+"/workspace-1/file"), exists(names.Lock()))
+			}
+		})
+	}
+}
+
+// A supervisor that does not answer cannot be adopted; the box is stopped and keeps its workspace.
+func TestASilentSupervisorIsEnded(t *testing.T) {
+	h := newHome(t)
+	rec := aBox("mine")
+	names := write(t, h, rec)
+	_, _, ended := hold(t, names.Lock(), itself)
+	half := aBox("half")
+	half.Phase = phaseNew
+	_, _, halfEnded := hold(t, write(t, h, half).Lock(), itself)
+	orphan := h.Box(agentbox.NewBoxID())
+	touch(t, orphan.Run+"/")
+	_, _, orphanEnded := hold(t, orphan.Lock(), itself)
+	m := manage(t, h)
+	within(t, "a silent supervisor", ended)
+	within(t, "the supervisor of a half-made box", halfEnded)
+	within(t, "the supervisor of no box", orphanEnded)
+	b, err := m.Show(t.Context(), api.BoxRef{Box: "mine"}, nil)
+	if err != nil || b.State != agentbox.Stopped || !exists(names.Dir) {
+		t.Errorf("%+v, %v", b, err)
+	}
+}
+
+func TestRemoveLeavesNothing(t *testing.T) {
+	h := newHome(t)
+	names := write(t, h, aBox("mine"))
+	touch(t, names.Dir+"/workspace-1/a/b", names.Saved()+"/memory", names.Checkpoints()+"/c/memory")
+	m := manage(t, h)
+	if _, err := m.Remove(t.Context(), api.BoxRef{Box: "mine"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{h.Boxes(), h.Run()} {
+		if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+			t.Errorf("%s has %v, %v", filepath.Base(dir), left, err)
+		}
+	}
+	if _, err := m.Remove(t.Context(), api.BoxRef{Box: "mine"}, nil); agentbox.CodeOf(err) != agentbox.NotFound || !strings.Contains(err.Error(), "mine") {
+		t.Errorf("again: %v", err)
+	}
+}

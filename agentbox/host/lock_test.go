@@ -1,0 +1,82 @@
+package host
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+)
+
+func TestLockIsHeldForAsLongAsItsHolderLives(t *testing.T) {
+	lock := filepath.Join(t.TempDir(), "lock")
+	if held, err := lockHeld(lock); held || err != nil {
+		t.Fatalf("a lock nobody made: %v, %v", held, err)
+	}
+	_, let, _ := hold(t, lock, itself)
+	for range 2 { // asking does not take it
+		if held, err := lockHeld(lock); !held || err != nil {
+			t.Fatalf("%v, %v", held, err)
+		}
+	}
+	free := make(chan struct{})
+	go func() {
+		defer close(free)
+		awaitFree(lock)
+	}()
+	select {
+	case <-free:
+		t.Fatal("awaitFree returns while the lock is held")
+	case <-time.After(50 * time.Millisecond):
+	}
+	let()
+	within(t, "awaitFree", free)
+}
+
+func TestKillHolderKillsTheHolderAndNobodyElse(t *testing.T) {
+	lock := filepath.Join(t.TempDir(), "lock")
+	bystander, _, bystanderEnded := hold(t, filepath.Join(t.TempDir(), "other"), itself)
+	// Nobody holds this one, so whoever is named in it is not the holder.
+	if err := os.WriteFile(lock, []byte(strconv.Itoa(bystander)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := killHolder(lock); err != nil {
+		t.Fatal(err)
+	}
+	_, _, ended := hold(t, lock, itself)
+	if err := killHolder(lock); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "the holder", ended)
+	select {
+	case <-bystanderEnded:
+		t.Error("a bystander was killed")
+	default:
+	}
+}
+
+func TestKillHolderOfWhomNobodyKnows(t *testing.T) {
+	for name, text := range map[string]string{"nothing": "", "words": "me", "everybody": "-1", "init": "1", "no one": "0"} {
+		t.Run(name, func(t *testing.T) {
+			lock := filepath.Join(t.TempDir(), "lock")
+			hold(t, lock, func(int) string { return text })
+			if err := killHolder(lock); err == nil {
+				t.Error("it claims to have killed somebody")
+			}
+		})
+	}
+}
+
+// The machine inherits the lock and outlives its killed supervisor by a moment.
+func TestKillHolderOfALockThatOnlyADyingMachineHolds(t *testing.T) {
+	dead := exec.Command("true")
+	if err := dead.Run(); err != nil {
+		t.Skip("no true here:", err)
+	}
+	lock := filepath.Join(t.TempDir(), "lock")
+	hold(t, lock, func(int) string { return itself(dead.Process.Pid) })
+	if err := killHolder(lock); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,104 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"agentbox/agentbox"
+)
+
+func TestRecordRoundTrip(t *testing.T) {
+	h := newHome(t)
+	rec := aBox("mine")
+	rec.Box.Checkpoint = []agentbox.Checkpoint{{ID: "c", Name: "before", Bytes: 1}}
+	names := write(t, h, rec)
+	got, err := readRecord(names.Record())
+	rec.Version = recordVersion
+	if err != nil || !reflect.DeepEqual(got, rec) {
+		t.Errorf("%v\ngot  %+v\nwant %+v", err, got, rec)
+	}
+	if fi, err := os.Stat(names.Record()); err != nil || fi.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", fi, err)
+	}
+}
+
+func TestRecordThatCannotBeReadSaysWhy(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "not a box record", `{"version":1,`: "not a box record", `{"version":1,"box":{"id":"x"}}`: "not a box record",
+		"{}": "another version", `{"version":2}`: "another version",
+	} {
+		path := filepath.Join(t.TempDir(), "box.json")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := readRecord(path)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	if _, err := readRecord(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("none: %v", err)
+	}
+}
+
+func TestAFileIsReplacedAsAWhole(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	texts := []string{strings.Repeat("a", 1<<16), strings.Repeat("b", 1<<17)}
+	if err := writeFile(path, []byte(texts[0])); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for i := range 2 {
+		wg.Go(func() {
+			for range 10 {
+				if err := writeFile(path, []byte(texts[i])); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 200 {
+		if b, err := os.ReadFile(path); err != nil || string(b) != texts[0] && string(b) != texts[1] {
+			t.Fatalf("a reader sees %d bytes, %v", len(b), err)
+		}
+	}
+	wg.Wait()
+	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 1 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+func TestAFileThatCannotBeReplacedStays(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "taken")
+	touch(t, filepath.Join(path, "file")) // a directory with something in it
+	if err := writeFile(path, []byte("x")); err == nil {
+		t.Error("a directory was replaced")
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 || !exists(path+"/file") {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+func TestAFullDiskHasItsCodeAndSaysWhatFreesRoom(t *testing.T) {
+	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT} {
+		err := noSpace(fmt.Errorf("write x: %w", &os.PathError{Op: "write", Path: "x", Err: cause}))
+		e := agentbox.AsError(err)
+		if e.Code != agentbox.NoSpace || !strings.Contains(e.Hint, "prune") || !strings.Contains(e.Message, "x") || !errors.Is(err, cause) {
+			t.Errorf("%v: %#v", cause, e)
+		}
+	}
+	own := agentbox.Errorf(agentbox.NoSpace, "the box is full: %w", syscall.ENOSPC).WithHint("its own")
+	for _, err := range []error{nil, own, os.ErrPermission} {
+		if got := noSpace(err); got != err {
+			t.Errorf("%v becomes %v", err, got)
+		}
+	}
+}
