@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 
 	"agentbox/agentbox"
 )
@@ -85,9 +86,20 @@ func readAnswer[Resp any](ctx context.Context, c *Client, path string, dec *json
 	}
 }
 
+// unreached is the cause of an error that says nothing about what was asked for: nobody answered.
+type unreached struct{ error }
+
+func (u unreached) Unwrap() error { return u.error }
+
+// Unreached tells whether a call failed because the other side was not there, or went away before it had answered.
+func Unreached(err error) bool { return errors.As(err, new(unreached)) }
+
 func (c *Client) unreachable(ctx context.Context, path string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return agentbox.Errorf(agentbox.Unavailable, "no answer from %s to %s: %w", c.socket, path, err)
+	if u := new(url.Error); errors.As(err, &u) {
+		err = u.Err // without the URL, which is made up
+	}
+	return agentbox.Errorf(agentbox.Unavailable, "no answer from %s to %s: %w", c.socket, path, unreached{err})
 }

@@ -161,3 +161,20 @@ func TestNoAnswerIsUnavailable(t *testing.T) {
 		}
 	})
 }
+
+func TestAServerThatIsNotThereOrHangsUpIsUnreached(t *testing.T) {
+	client := serve(t, func(context.Context, string, agentbox.Progress) (string, error) { panic(http.ErrAbortHandler) })
+	if _, err := api.Call(t.Context(), client, echo, "", nil); !api.Unreached(err) || agentbox.CodeOf(err) != agentbox.Unavailable {
+		t.Errorf("got %v", err)
+	}
+	nobody := api.NewClient(filepath.Join(t.TempDir(), "s"))
+	if _, err := api.Call(t.Context(), nobody, echo, "", nil); !api.Unreached(err) || strings.Contains(err.Error(), "http:") {
+		t.Errorf("got %v", err)
+	}
+	refusing := serve(t, func(context.Context, string, agentbox.Progress) (string, error) {
+		return "", agentbox.Errorf(agentbox.Unavailable, "the machine is gone")
+	})
+	if _, err := api.Call(t.Context(), refusing, echo, "", nil); api.Unreached(err) {
+		t.Errorf("got %v", err)
+	}
+}

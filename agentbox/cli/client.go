@@ -29,6 +29,10 @@ func call[Req, Resp any](ctx context.Context, a *app, e api.Endpoint[Req, Resp],
 	p := a.newProgress()
 	resp, err := api.Call(ctx, client, e, req, p.event)
 	p.close()
+	if api.Unreached(err) {
+		err = agentbox.Errorf(agentbox.Unavailable, "the daemon ended before it had answered: %w", err).
+			WithHint("run the command again: what was half done is undone")
+	}
 	return resp, err
 }
 

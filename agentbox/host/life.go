@@ -74,6 +74,10 @@ func (m *Manager) whyGone(rec record, err error) error {
 		}
 		return why
 	}
+	if api.Unreached(err) {
+		return agentbox.Errorf(agentbox.Unavailable, "box %s: its supervisor was killed", rec.Box.ID).
+			WithHint("run the command again: nothing of the workspace is lost")
+	}
 	return err
 }
 
