@@ -45,7 +45,7 @@ func hold(t *testing.T, lock string, write func(pid int) string) (pid int, let f
 		t.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), holdEnv+"="+lock)
+	cmd.Env = append(os.Environ(), holdEnv+"="+lock, "GORACE=atexit_sleep_ms=0")
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

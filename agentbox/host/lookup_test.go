@@ -1,0 +1,160 @@
+package host
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/workspace"
+)
+
+func TestALifetimeSaysWhichCheckoutsShareABox(t *testing.T) {
+	here := workspace.Repo{Root: "/a", Branch: "main"}
+	for _, c := range []struct {
+		lifetime agentbox.Lifetime
+		other    workspace.Repo
+		same     bool
+	}{
+		{agentbox.LifetimeBranch, here, true},
+		{agentbox.LifetimeBranch, workspace.Repo{Root: "/a", Branch: "main", Commit: "another", Subdir: "x"}, true},
+		{agentbox.LifetimeBranch, workspace.Repo{Root: "/a", Branch: "b"}, false},
+		{agentbox.LifetimeBranch, workspace.Repo{Root: "/b", Branch: "main"}, false},
+		{agentbox.LifetimeBranch, workspace.Repo{Root: "/am", Branch: "ain"}, false},
+		{agentbox.LifetimeProject, workspace.Repo{Root: "/a", Branch: "b"}, true},
+		{agentbox.LifetimeProject, workspace.Repo{Root: "/b", Branch: "main"}, false},
+		{agentbox.LifetimeDeveloper, workspace.Repo{Root: "/b", Branch: "b"}, true},
+	} {
+		if got := boxKey(c.lifetime, here) == boxKey(c.lifetime, c.other); got != c.same {
+			t.Errorf("%s: %+v shares %v", c.lifetime, c.other, got)
+		}
+	}
+	kinds := map[string]bool{}
+	for _, l := range []agentbox.Lifetime{agentbox.LifetimeTask, agentbox.LifetimeBranch, agentbox.LifetimeProject, agentbox.LifetimeDeveloper} {
+		kinds[boxKey(l, workspace.Repo{})] = true
+	}
+	if len(kinds) != 4 {
+		t.Error("two lifetimes share a key")
+	}
+}
+
+func TestNamesThatCouldBeTakenForSomethingElseAreRefused(t *testing.T) {
+	for _, good := range []string{"a", "0", "my-box", "a.b_c-d", strings.Repeat("a", 63), "0123456789a", "0123456789abc", "0123456789ag"} {
+		if err := checkName(good); err != nil {
+			t.Errorf("%q: %v", good, err)
+		}
+	}
+	for _, bad := range []string{"", "-x", ".", "..", "a/b", "A", "a b", "a\n", "é", "a:b", strings.Repeat("a", 64), "0123456789ab"} {
+		if e := agentbox.AsError(checkName(bad)); e == nil || e.Code != agentbox.Invalid || e.Hint == "" {
+			t.Errorf("%q: %#v", bad, e)
+		}
+	}
+}
+
+func TestAFreeNameIsValidAndFree(t *testing.T) {
+	m := &Manager{boxes: map[agentbox.BoxID]*box{}}
+	for _, c := range []struct{ repo, branch, want string }{
+		{"app", "main", "app-main"},
+		{"app", "main", "app-main-2"},
+		{"app", "main", "app-main-3"},
+		{"My App", "feature/X_y", "my-app-feature-x-y"},
+		{"日本", "", "box"},
+		{"-", "--", "box-2"},
+		{"0123456789ab", "", "box-3"},
+		{strings.Repeat("a", 39) + "-b", "c", strings.Repeat("a", 39)},
+	} {
+		got := m.freeName(c.repo, c.branch)
+		if got != c.want || checkName(got) != nil {
+			t.Errorf("%s %s: %s, want %s", c.repo, c.branch, got, c.want)
+		}
+		m.put(&box{rec: aBox(got)})
+	}
+}
+
+func TestBoxesMadeAtOnceGetDifferentNames(t *testing.T) {
+	m := manage(t, newHome(t))
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if _, err := m.leaseOrNew(base{rec: record{Life: 1}}, plan{repo: workspace.Repo{Root: "/app", Branch: "main"}}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	names := map[string]bool{}
+	for _, b := range m.all() {
+		names[b.record().Box.Name] = true
+	}
+	if len(names) != 8 || !names["app-main"] || !names["app-main-8"] {
+		t.Errorf("%v", names)
+	}
+}
+
+func TestATakenNameLeavesNoMachineBehind(t *testing.T) {
+	h := newHome(t)
+	write(t, h, aBox("mine"))
+	m := manage(t, h)
+	gone := make(chan struct{})
+	close(gone)
+	machine := &box{rec: aBox(""), sup: &supervised{client: api.NewClient(h.Socket()), gone: gone}}
+	names := write(t, h, machine.rec)
+	m.put(machine)
+	m.pool.ready["t"] = []*box{machine}
+	_, err := m.leaseOrNew(base{template: &openTemplate{key: "t"}}, plan{req: api.UpRequest{Name: "mine"}})
+	if agentbox.CodeOf(err) != agentbox.Exists {
+		t.Errorf("got %v", err)
+	}
+	if n := len(m.all()); n != 1 || exists(names.Dir) || m.pool.size() != 0 {
+		t.Errorf("%d boxes, directory %v, %d in the pool", n, exists(names.Dir), m.pool.size())
+	}
+}
+
+func TestFind(t *testing.T) {
+	m := &Manager{boxes: map[agentbox.BoxID]*box{}}
+	add := func(id, name string, p phase) {
+		rec := aBox(name)
+		rec.Phase = p
+		var err error
+		if rec.Box.ID, err = agentbox.ParseBoxID(id); err != nil {
+			t.Fatal(err)
+		}
+		m.put(&box{rec: rec})
+	}
+	add("aa0000000001", "one", phaseReady)
+	add("aa0000000002", "two", phaseReady)
+	add("bb0000000003", "aa", phaseReady)
+	add("cc0000000004", "four", phaseRemoving)
+	for ref, want := range map[string]string{"one": "one", "aa0000000002": "two", "bb": "aa", "aa": "aa"} {
+		if b, err := m.find(t.Context(), api.BoxRef{Box: ref}); err != nil || b.record().Box.Name != want {
+			t.Errorf("%s: %v", ref, err)
+		}
+	}
+	for ref, want := range map[string]agentbox.Code{
+		"aa0": agentbox.Conflict, "b": agentbox.NotFound, "four": agentbox.NotFound, "cc0000000004": agentbox.NotFound, "x": agentbox.NotFound,
+		"": agentbox.Invalid,
+	} {
+		if _, err := m.find(t.Context(), api.BoxRef{Box: ref}); agentbox.CodeOf(err) != want {
+			t.Errorf("%q: %v", ref, err)
+		}
+	}
+}
+
+func TestChooseCheckpoint(t *testing.T) {
+	rec := aBox("mine")
+	if _, err := chooseCheckpoint(rec, ""); agentbox.CodeOf(err) != agentbox.NotFound || agentbox.AsError(err).Hint == "" {
+		t.Errorf("none at all: %v", err)
+	}
+	rec.Box.Checkpoint = []agentbox.Checkpoint{{ID: "aa01"}, {ID: "aa02", Name: "b"}, {ID: "b003", Name: "aa"}}
+	for ref, want := range map[string]string{"": "b003", "aa01": "aa01", "b": "aa02", "aa": "b003", "b0": "b003"} {
+		if c, err := chooseCheckpoint(rec, ref); err != nil || c.ID != want {
+			t.Errorf("%q: %+v, %v", ref, c, err)
+		}
+	}
+	for _, ref := range []string{"aa0", "x", "aa01x"} {
+		if c, err := chooseCheckpoint(rec, ref); agentbox.CodeOf(err) != agentbox.NotFound {
+			t.Errorf("%q: %+v, %v", ref, c, err)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package host
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+)
+
+// repository makes a checkout with one commit on main.
+func repository(t *testing.T) string {
+	t.Helper()
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("no git here")
+	}
+	dir := t.TempDir()
+	for _, args := range []string{"init -q -b main", "-c user.name=a -c user.email=a@b commit -q --allow-empty -m one", "branch other"} {
+		cmd := exec.Command("git", strings.Fields(args)...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %s: %v: %s", args, err, out)
+		}
+	}
+	return dir
+}
+
+func TestPruneTakesWhatNothingNeedsAndNothingElse(t *testing.T) {
+	h := newHome(t)
+	repo := repository(t)
+	add := func(name, dir, branch string, change func(*record)) {
+		rec := aBox(name)
+		rec.Box.Directory, rec.Box.Branch, rec.Box.Commit, rec.Box.Template = dir, branch, strings.Repeat("0", 40), "used-by-"+name
+		if change != nil {
+			change(&rec)
+		}
+		write(t, h, rec)
+		touch(t, h.Template(rec.Box.Template)+"/memory")
+	}
+	add("present", repo, "main", nil)
+	add("elsewhere", repo, "other", nil)
+	add("merged", repo, "deleted", nil)
+	add("project", repo, "deleted", func(r *record) { r.Box.Lifetime = agentbox.LifetimeProject })
+	add("unborn", repo, "deleted", func(r *record) { r.Box.Commit = "" })
+	add("nowhere", repo+"/gone", "main", nil)
+	touch(t, h.Template("unused")+"/memory")
+	m := manage(t, h)
+	touch(t, h.Template(".build-now")+"/memory") // somebody builds one right now
+
+	prune := func(dry bool) []string {
+		t.Helper()
+		resp, err := m.Prune(t.Context(), api.PruneRequest{DryRun: dry}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out []string
+		for _, i := range resp.Items {
+			if i.Why == "" {
+				t.Errorf("%+v goes for no reason", i)
+			}
+			out = append(out, fmt.Sprint(i.Kind, " ", i.Name))
+		}
+		slices.Sort(out)
+		return out
+	}
+	want := []string{"box merged", "box nowhere", "template unused"}
+	if got := prune(true); !slices.Equal(got, want) {
+		t.Errorf("would go: %v, want %v", got, want)
+	}
+	if boxes, _ := m.Count(); boxes != 6 || !exists(h.Template("unused")) {
+		t.Errorf("a dry run left %d boxes", boxes)
+	}
+	// The templates of the boxes that go are needed no more.
+	want = append(want, "template "+short("used-by-merged"), "template "+short("used-by-nowhere"))
+	if got := prune(false); !slices.Equal(got, want) {
+		t.Errorf("went: %v, want %v", got, want)
+	}
+	if got := prune(false); len(got) != 0 {
+		t.Errorf("went the second time: %v", got)
+	}
+	for _, name := range []string{"present", "elsewhere", "project", "unborn"} {
+		if _, err := m.Show(t.Context(), api.BoxRef{Box: name}, nil); err != nil || !exists(h.Template("used-by-"+name)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if !exists(h.Template(".build-now")) {
+		t.Error("a template that is being built is gone")
+	}
+}
