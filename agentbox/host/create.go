@@ -46,9 +46,13 @@ func (m *Manager) create(ctx context.Context, p plan, progress agentbox.Progress
 		return nil, err
 	}
 	b.op.Lock()
-	defer b.op.Unlock()
-	if err := m.build(ctx, b, p, base, progress); err != nil {
-		return nil, errors.Join(noSpace(err), m.erase(b))
+	err = m.build(ctx, b, p, base, progress)
+	if err != nil {
+		err = errors.Join(noSpace(err), m.erase(b))
+	}
+	b.op.Unlock()
+	if err != nil {
+		return nil, err
 	}
 	// From here on the box exists, and a failure of the repository's own commands does not take it away.
 	if err := m.setUp(ctx, b, progress); err != nil {
