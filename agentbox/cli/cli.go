@@ -42,12 +42,19 @@ func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 // Main runs the program and returns its exit code.
 func Main(args []string, stdin, stdout, stderr *os.File) int {
 	a := &app{stdin: stdin, stdout: stdout, stderr: stderr}
-	if i := slices.Index(args, "--"); i >= 0 {
-		args, a.command = args[:i], append([]string{}, args[i+1:]...)
-	}
+	args, a.command = splitCommand(args)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	return a.finish(a.root().Run(ctx, args))
+}
+
+// splitCommand parts our own arguments from what comes after the first --, which is nil when there is none.
+func splitCommand(args []string) (ours, command []string) {
+	i := slices.Index(args, "--")
+	if i < 0 {
+		return args, nil
+	}
+	return args[:i], append([]string{}, args[i+1:]...)
 }
 
 // finish prints an error the way every error is printed, and turns it into an exit code.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/agext/levenshtein"
 	"github.com/urfave/cli/v3"
 
 	"agentbox/agentbox"
@@ -49,7 +50,7 @@ func usageError(_ context.Context, cmd *cli.Command, err error, _ bool) error {
 	if name, ok := strings.CutPrefix(err.Error(), undefinedFlag); ok {
 		name = strings.TrimLeft(name, "-")
 		e = agentbox.Errorf(agentbox.Invalid, "%s has no flag %s", cmd.Name, dashed(name)).WithHint("%s --help lists them", cmd.FullName())
-		if near := cli.SuggestFlag(flagsOf(cmd), name, false); near != "" {
+		if near := cli.SuggestFlag(flagsOf(cmd), name, false); alike(name, strings.TrimLeft(near, "-")) {
 			e.Hint = "did you mean " + near + "?"
 		}
 	}
@@ -75,8 +76,13 @@ func flagsOf(cmd *cli.Command) []cli.Flag {
 
 func unknown(cmd *cli.Command, name string) error {
 	err := agentbox.Errorf(agentbox.Invalid, "%q is not a command of %s", name, cmd.FullName()).WithHint("%s --help lists them", cmd.FullName())
-	if near := cli.SuggestCommand(cmd.VisibleCommands(), name); near != "" {
+	if near := cli.SuggestCommand(cmd.VisibleCommands(), name); alike(name, near) {
 		err.Hint = "did you mean `" + cmd.FullName() + " " + near + "`?"
 	}
 	return err
+}
+
+// alike tells whether a word may be another one mistyped: the library suggests the nearest, however far.
+func alike(word, near string) bool {
+	return near != "" && levenshtein.Distance(word, near, nil) <= max(1, len(near)/3)
 }
