@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/home"
+)
+
+// runMain runs the program in a home that does not exist; nothing here may need it.
+func runMain(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	dir := t.TempDir() + "/none"
+	t.Setenv(home.EnvDir, dir)
+	stdin, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	out, readOut := pipe(t)
+	errs, readErr := pipe(t)
+	code = Main(append([]string{"agentbox"}, args...), stdin, out, errs)
+	if _, err := os.Lstat(dir); err == nil {
+		t.Errorf("%q touched the home", args)
+	}
+	return code, readOut(), readErr()
+}
+
+func TestAMistakeOnTheCommandLineIsOneLineAndAHint(t *testing.T) {
+	for args, want := range map[string][2]string{
+		"lss":           {`"lss" is not a command`, "agentbox ls"},
+		"xyzzyplugh":    {`"xyzzyplugh" is not a command`, "--help"},
+		"--frobnicate":  {"no flag --frobnicate", "--help"},
+		"ls --usag":     {"no flag --usag", "--usage"},
+		"ls -x":         {"no flag -x", "--help"},
+		"ls box":        {`takes no argument "box"`, "--help"},
+		"show one two":  {`takes no argument "two"`, "--help"},
+		"image frob":    {`"frob" is not a command`, "--help"},
+		"up --cpus two": {"two", "--help"},
+	} {
+		code, stdout, stderr := runMain(t, strings.Fields(args)...)
+		lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
+		if code != exitFailed || stdout != "" || len(lines) != 2 {
+			t.Errorf("%s: exit %d, stdout %q, stderr %q", args, code, stdout, stderr)
+			continue
+		}
+		if !strings.HasPrefix(lines[0], "agentbox: ") || !strings.Contains(lines[0], want[0]) {
+			t.Errorf("%s: %s", args, lines[0])
+		}
+		if !strings.HasPrefix(lines[1], "hint: ") || !strings.Contains(lines[1], want[1]) {
+			t.Errorf("%s: %s", args, lines[1])
+		}
+	}
+}
+
+func TestHelpNeedsNoDaemon(t *testing.T) {
+	for _, args := range []string{"", "--help", "help", "up --help", "image", "image --help"} {
+		code, stdout, stderr := runMain(t, strings.Fields(args)...)
+		if code != exitOK || !strings.Contains(stdout, "agentbox") || stderr != "" {
+			t.Errorf("%q: exit %d, stdout %.40q, stderr %q", args, code, stdout, stderr)
+		}
+	}
+}
+
+func TestWhatComesAfterTheDashesIsTheCommands(t *testing.T) {
+	for _, c := range []struct {
+		args          string
+		ours, command []string
+	}{
+		{"agentbox up", []string{"agentbox", "up"}, nil},
+		{"agentbox up --", []string{"agentbox", "up"}, []string{}},
+		{"agentbox up -- ls -- --help", []string{"agentbox", "up"}, []string{"ls", "--", "--help"}},
+		{"agentbox -- up", []string{"agentbox"}, []string{"up"}},
+	} {
+		ours, command := splitCommand(strings.Fields(c.args))
+		if !slices.Equal(ours, c.ours) || !slices.Equal(command, c.command) || (command == nil) != (c.command == nil) {
+			t.Errorf("%s: %q and %q", c.args, ours, command)
+		}
+	}
+}
+
+func TestErrorsBecomeExitCodes(t *testing.T) {
+	for _, c := range []struct {
+		err    error
+		code   int
+		stderr string
+	}{
+		{nil, 0, ""},
+		{exit(7), 7, ""},
+		{fmt.Errorf("wrapped: %w", exit(130)), 130, ""},
+		{context.Canceled, exitFailed, "agentbox: interrupted\n"},
+		{errors.New("two\nlines"), exitFailed, "agentbox: two; lines\n"},
+		{agentbox.Errorf(agentbox.NotFound, "no box").WithHint("make\none"), exitFailed, "agentbox: no box\nhint: make; one\n"},
+	} {
+		w, read := pipe(t)
+		if code, stderr := (&app{stderr: w}).finish(c.err), read(); code != c.code || stderr != c.stderr {
+			t.Errorf("%v: exit %d, %q", c.err, code, stderr)
+		}
+	}
+}

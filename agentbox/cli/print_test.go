@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"agentbox/agentbox"
+)
+
+func TestNumbersReadAtAGlance(t *testing.T) {
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1 KiB", 1<<20 - 1: "1023 KiB", 1 << 20: "1 MiB", 3 << 29: "1.5 GiB"} {
+		if got := bytesText(n); got != want {
+			t.Errorf("bytesText(%d) = %s, want %s", n, got, want)
+		}
+	}
+	for d, want := range map[time.Duration]string{
+		0: "0.00 s", 1234 * time.Millisecond: "1.23 s", 42 * time.Second: "42 s", 90400 * time.Millisecond: "1m30s",
+	} {
+		if got := tookText(d); got != want {
+			t.Errorf("tookText(%s) = %s, want %s", d, got, want)
+		}
+	}
+	for d, want := range map[time.Duration]string{
+		-time.Hour: "0 s", 5 * time.Second: "5 s", 90 * time.Minute: "90 min", 5 * time.Hour: "5 h", 72 * time.Hour: "3 days",
+	} {
+		if got := agoText(time.Now().Add(-d)); got != want {
+			t.Errorf("agoText(%s) = %s, want %s", d, got, want)
+		}
+	}
+}
+
+func TestAMessageStaysOnItsLine(t *testing.T) {
+	for in, want := range map[string]string{"": "", "a": "a", "a\nb\r\nc": "a; b; c", "\na\n": "a"} {
+		if got := oneLine(in); got != want {
+			t.Errorf("%q is %q", in, got)
+		}
+	}
+}
+
+func TestShareIsABarOfOneWidth(t *testing.T) {
+	for _, c := range []struct {
+		done, total int64
+		want        string
+	}{
+		{0, 0, ""}, {5, 0, ""}, {5, -1, ""},
+		{0, 10, "  [                    ]   0%"},
+		{5, 10, "  [==========          ]  50%"},
+		{10, 10, "  [====================] 100%"},
+		{99, 10, "  [====================] 100%"},
+		{-1, 10, "  [                    ]   0%"},
+		{1 << 50, 1 << 50, "  [====================] 100%"},
+	} {
+		if got := share(agentbox.Event{Done: c.done, Total: c.total}); got != c.want {
+			t.Errorf("%d of %d: %q", c.done, c.total, got)
+		}
+	}
+	if got := cut("äöü", 2); got != "ä…" {
+		t.Errorf("cut: %q", got)
+	}
+}
+
+// pipe gives a file and what was written to it.
+func pipe(t *testing.T) (*os.File, func() string) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w, func() string {
+		w.Close()
+		defer r.Close()
+		b, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+}
+
+func TestProgressOnAPipeIsPlainLines(t *testing.T) {
+	events := []agentbox.Event{
+		{Step: "image", Detail: "debian"},
+		{Step: "image", Done: 1, Total: 2},
+		{Step: "image", Detail: "abc\ndef", Ended: true, Took: time.Second},
+		{Note: true, Detail: "a note\nin two lines"},
+	}
+	for quiet, want := range map[bool]string{
+		false: "- image        1.00 s  abc; def\na note; in two lines\n",
+		true:  "",
+	} {
+		w, read := pipe(t)
+		p := (&app{stderr: w, quiet: quiet}).newProgress()
+		for _, e := range events {
+			p.event(e)
+		}
+		p.close()
+		if got := read(); got != want {
+			t.Errorf("quiet %v: %q, want %q", quiet, got, want)
+		}
+	}
+}
+
+func TestTableOfBoxes(t *testing.T) {
+	parent := agentbox.BoxID{1}
+	box := agentbox.Box{
+		ID: agentbox.BoxID{2}, Name: "app", State: agentbox.Running, Isolation: agentbox.MicroVM, Accel: "tcg", Branch: "main", Directory: "/src",
+		Created: time.Now().Add(-3 * time.Minute), Parent: &parent, Usage: &agentbox.Usage{PSS: 1 << 20, Disk: 1 << 30, CPUMillis: 1500},
+		Ports: []agentbox.Port{{Box: 80, Host: "127.0.0.1:8080"}}, Note: "a note",
+	}
+	var out bytes.Buffer
+	a := &app{stdout: &out}
+	if err := a.table(boxRows([]agentbox.Box{box}, true)); err != nil {
+		t.Fatal(err)
+	}
+	want := `NAME  ID            STATE    ISOLATION    BRANCH  AGE    DIRECTORY  MEMORY  DISK     CPU
+app   020000000000  running  microvm/tcg  main    3 min  /src       1 MiB   1.0 GiB  1.5s
+`
+	if out.String() != want {
+		t.Errorf("got\n%swant\n%s", out.String(), want)
+	}
+	rows := map[string]string{}
+	for _, r := range showRows(box) {
+		if len(r) != 2 {
+			t.Fatalf("%q is not a fact and its name", r)
+		}
+		rows[r[0]] = r[1]
+	}
+	for name, want := range map[string]string{"box": "app (020000000000)", "parent": parent.String(), "port": "80 at 127.0.0.1:8080", "note": "a note"} {
+		if rows[name] != want {
+			t.Errorf("%s: %q", name, rows[name])
+		}
+	}
+	if plain := showRows(agentbox.Box{}); len(plain) >= len(showRows(box)) || strings.Contains(plain[2][1], "tcg") {
+		t.Errorf("a plain box: %q", plain)
+	}
+}
