@@ -18,6 +18,17 @@ func setenv(t *testing.T, own, data, user, session string) {
 	}
 }
 
+// shortDir is a directory whose name leaves room for sockets, which that of t.TempDir may not.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "abx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
 func TestFindPrefersTheNearerSetting(t *testing.T) {
 	for _, c := range []struct{ own, data, user, want string }{
 		{"/own", "/data", "/user", "/own"},
@@ -90,7 +101,7 @@ func TestCreateWhereNothingCanBeWritten(t *testing.T) {
 
 func TestSocketsOfTheDefaultHomeLiveInTheSession(t *testing.T) {
 	session := t.TempDir()
-	setenv(t, "", t.TempDir(), "", session)
+	setenv(t, "", shortDir(t), "", session)
 	h, err := home.Find()
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +134,7 @@ func TestASessionThatIsGoneDoesNotKeepAHomeFromWorking(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	setenv(t, "", t.TempDir(), "", filepath.Join(file, "session"))
+	setenv(t, "", shortDir(t), "", filepath.Join(file, "session"))
 	h, err := home.Find()
 	if err == nil {
 		err = h.Create()
@@ -137,7 +148,7 @@ func TestTwoHomesInOneSessionShareNoSocket(t *testing.T) {
 	session := t.TempDir()
 	targets := map[string]bool{}
 	for range 2 {
-		setenv(t, "", t.TempDir(), "", session)
+		setenv(t, "", shortDir(t), "", session)
 		h, err := home.Find()
 		if err == nil {
 			err = h.Create()
