@@ -58,8 +58,13 @@ func unavailable(err error) error {
 	return agentbox.Errorf(code, "the guest agent does not answer: %w", err).WithHint("see the box's console log")
 }
 
-// handshake says hello, waits for the guest to be ready, and logs in.
+// handshake says hello and logs in. The login's first bytes follow the hello at once; its first read waits for the guest
+// to be ready.
 func handshake(conn *lifeConn, hello protocol.Hello, keys Keys) (*Client, error) {
+	config, err := clientConfig(keys)
+	if err != nil {
+		return nil, err
+	}
 	hello.Time = time.Now()
 	message, err := protocol.AppendLife(nil, hello)
 	if err != nil {
@@ -68,32 +73,18 @@ func handshake(conn *lifeConn, hello protocol.Hello, keys Keys) (*Client, error)
 	if _, err := conn.Write(message); err != nil {
 		return nil, fmt.Errorf("send hello: %w", err)
 	}
-	ready, err := protocol.ReadReady(conn.r, hello.Token)
-	if err != nil {
-		return nil, fmt.Errorf("wait for ready: %w", err)
-	}
-	if ready.Error != "" {
-		return nil, fmt.Errorf("the guest could not begin its life: %s", clean(ready.Error))
-	}
-	if ready.Version != protocol.Version {
-		return nil, fmt.Errorf("the guest agent speaks version %d, not %d", ready.Version, protocol.Version)
-	}
-	config, err := clientConfig(keys)
-	if err != nil {
-		return nil, err
-	}
+	conn.token = hello.Token
 	sshConn, channels, requests, err := ssh.NewClientConn(conn, UserName, config)
+	if conn.refused != nil {
+		return nil, conn.refused
+	}
 	if err != nil {
 		return nil, fmt.Errorf("log in: %w", err)
 	}
-	return newClient(conn, ssh.NewClient(sshConn, channels, requests), clean(ready.Kernel)), nil
+	return newClient(conn, ssh.NewClient(sshConn, channels, requests), clean(conn.ready.Kernel)), nil
 }
 
 func clientConfig(keys Keys) (*ssh.ClientConfig, error) {
-	signer, err := ssh.NewSignerFromKey(keys.Client)
-	if err != nil {
-		return nil, err
-	}
 	host, err := ssh.NewPublicKey(keys.Host.Public())
 	if err != nil {
 		return nil, err
@@ -105,11 +96,16 @@ func clientConfig(keys Keys) (*ssh.ClientConfig, error) {
 			MACs:         []string{ssh.HMACSHA256ETM},
 		},
 		User:              UserName,
-		Auth:              []ssh.AuthMethod{ssh.PublicKeys(signer)},
+		BannerCallback:    func(reason string) error { return notBegun(reason) },
 		HostKeyCallback:   ssh.FixedHostKey(host),
 		HostKeyAlgorithms: []string{ssh.KeyAlgoED25519},
 		ClientVersion:     "SSH-2.0-agentbox",
 	}, nil
+}
+
+// notBegun is the error of a life that failed in the guest, whose login is refused.
+func notBegun(reason string) error {
+	return fmt.Errorf("the guest could not begin its life: %s", clean(reason))
 }
 
 // clean makes text from a guest fit for a message: one printable line, not endless.
@@ -132,6 +128,11 @@ func clean(s string) string {
 type lifeConn struct {
 	net.Conn
 	r *bufio.Reader
+
+	// The fields below belong to whoever reads.
+	token   string         // of the Ready to wait for before anything is read; "" once it came
+	ready   protocol.Ready //
+	refused error          // why the guest is not ready
 }
 
 func newLifeConn(stream net.Conn) *lifeConn {
@@ -152,7 +153,28 @@ func (c *lifeConn) interruptWith(ctx context.Context) (release func() bool) {
 	return context.AfterFunc(ctx, func() { c.Conn.SetDeadline(past) })
 }
 
-func (c *lifeConn) Read(p []byte) (int, error) { return c.r.Read(p) }
+func (c *lifeConn) Read(p []byte) (int, error) {
+	if c.token != "" {
+		if c.refused = c.awaitReady(); c.refused != nil {
+			return 0, c.refused
+		}
+		c.token = ""
+	}
+	return c.r.Read(p)
+}
+
+func (c *lifeConn) awaitReady() (err error) {
+	c.ready, err = protocol.ReadReady(c.r, c.token)
+	switch {
+	case err != nil:
+		return fmt.Errorf("wait for ready: %w", err)
+	case c.ready.Error != "":
+		return notBegun(c.ready.Error)
+	case c.ready.Version != protocol.Version:
+		return fmt.Errorf("the guest agent speaks version %d, not %d", c.ready.Version, protocol.Version)
+	}
+	return nil
+}
 
 // Close makes this life's reads and writes fail. The stream stays open for the next life.
 func (c *lifeConn) Close() error { return c.Conn.SetDeadline(time.Unix(1, 0)) }

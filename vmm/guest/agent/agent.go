@@ -5,7 +5,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"runtime/debug"
@@ -35,6 +34,7 @@ type Agent struct {
 	ending context.Context // over when the agent ends
 	end    context.CancelFunc
 
+	birth   *birth   // of the life that is, for whoever reads the stream
 	box     box      // what the box was given by Attach
 	manager services // of the box
 }
@@ -119,87 +119,6 @@ func (a *Agent) serveStream(ctx context.Context, stream io.ReadWriteCloser) {
 			return
 		}
 	}
-}
-
-// begin answers a Hello and starts the SSH server of the life it begins. It returns nil when there is no life to go on
-// with: the host kills the machine then.
-func (a *Agent) begin(out *output, line []byte) *life {
-	hello, err := protocol.ParseHello(line)
-	if err != nil {
-		a.Log.Error("bad hello", "err", err)
-	}
-	var server *server
-	if err == nil {
-		server, err = a.prepare(hello)
-	}
-	ready := protocol.Ready{Version: protocol.Version, Token: hello.Token, Kernel: a.Machine.Kernel}
-	if err != nil {
-		ready.Error = err.Error()
-	}
-	answer, err := protocol.AppendLife(nil, ready)
-	if err != nil {
-		a.Log.Error("cannot answer hello", "err", err)
-		return nil
-	}
-	out.mu.Lock()
-	_, err = out.w.Write(answer)
-	out.mu.Unlock()
-	if err != nil || ready.Error != "" {
-		a.Log.Error("life did not begin", "err", err, "reason", ready.Error)
-		return nil
-	}
-	l := newLife(out)
-	a.goDo("ssh", func() { server.serve(l) })
-	return l
-}
-
-// prepare makes the machine and the SSH server ready for a life, at the same time: the server's keys come with the
-// hello and need no random numbers of the machine.
-func (a *Agent) prepare(hello protocol.Hello) (*server, error) {
-	type made struct {
-		server *server
-		err    error
-	}
-	got := make(chan made, 1)
-	a.goDo("keys", func() {
-		defer close(got)
-		s, err := newServer(a, hello)
-		got <- made{s, err}
-	})
-	if err := a.renew(hello); err != nil {
-		return nil, err
-	}
-	if hello.Mount {
-		a.goDo("mount", func() { a.Machine.Mount() }) // Attach mounts again, and learns what went wrong
-	}
-	m, ok := <-got
-	if !ok {
-		return nil, errors.New("the SSH server could not be made")
-	}
-	return m.server, m.err
-}
-
-// renew makes this machine another one than its twins before any user process runs: first the random numbers, since
-// everything that follows draws them.
-func (a *Agent) renew(h protocol.Hello) error {
-	m := a.Machine
-	steps := []struct {
-		what string
-		do   func() error
-	}{
-		{"stop user processes", m.FreezeUser},
-		{"reseed random numbers", func() error { return m.AddEntropy(h.Entropy) }},
-		{"set the clock", func() error { return m.SetClock(h.Time) }},
-		{"set the hostname", func() error { return m.SetHostname(h.Hostname) }},
-		{"set the machine id", func() error { return m.SetMachineID(h.MachineID) }},
-		{"continue user processes", m.ThawUser},
-	}
-	for _, s := range steps {
-		if err := s.do(); err != nil {
-			return fmt.Errorf("%s: %w", s.what, err)
-		}
-	}
-	return nil
 }
 
 // goDo runs f as one of the agent's goroutines. PID 1 must outlive a bug in it, so a panic is logged and ends f only.

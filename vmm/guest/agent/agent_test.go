@@ -175,18 +175,17 @@ func TestFailedStepFailsTheLife(t *testing.T) {
 	}
 }
 
-func TestOnlyTheClientKeyLogsIn(t *testing.T) {
-	f := start(t)
-	hello := f.keys.Hello("box")
-	other, err := guest.NewKeys()
-	if err != nil {
-		t.Fatal(err)
-	}
-	other.Host = f.keys.Host
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	if _, err := guest.Connect(ctx, f.stream, hello, other); err == nil || !strings.Contains(err.Error(), "unable to authenticate") {
-		t.Fatalf("err %v", err)
+// The random numbers are reseeded before Ready; what comes later refuses the login.
+func TestFailedRenewalRefusesTheLogin(t *testing.T) {
+	for step, reason := range map[string]string{"clock": "set the clock: broken", "machine-id": "set the machine id: broken", "thaw": "continue user processes: broken"} {
+		f := start(t)
+		f.fail[step] = errors.New("broken")
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, err := guest.Connect(ctx, f.stream, f.keys.Hello("box"), f.keys)
+		if err == nil || !strings.Contains(err.Error(), reason) {
+			t.Errorf("%s failed: %v", step, err)
+		}
 	}
 }
 

@@ -3,14 +3,10 @@
 package agent
 
 import (
-	"bytes"
 	"crypto/ed25519"
-	"errors"
 	"fmt"
 
 	"golang.org/x/crypto/ssh"
-
-	"agentbox/vmm/guest/protocol"
 )
 
 // server is the SSH server of one life.
@@ -27,28 +23,26 @@ type connection struct {
 	binds binds // ports it asked the guest to listen on
 }
 
-// newServer prepares the server with the keys of this life only.
-func newServer(a *Agent, h protocol.Hello) (*server, error) {
-	host, err := ssh.NewSignerFromKey(ed25519.NewKeyFromSeed(h.HostKey))
+// newServer prepares the server with the key of this life only. The host needs none to log in: its Hello came down the
+// same stream, which nobody else can write to.
+func newServer(b *birth) (*server, error) {
+	host, err := ssh.NewSignerFromKey(ed25519.NewKeyFromSeed(b.hello.HostKey))
 	if err != nil {
 		return nil, fmt.Errorf("host key: %w", err)
 	}
-	if _, err := ssh.ParsePublicKey(h.ClientKey); err != nil {
-		return nil, fmt.Errorf("client key: %w", err)
-	}
 	config := &ssh.ServerConfig{
-		Config:                  protocolConfig(),
-		PublicKeyAuthAlgorithms: []string{ssh.KeyAlgoED25519},
-		PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
-			if !bytes.Equal(key.Marshal(), h.ClientKey) {
-				return nil, errors.New("this key may not log in")
+		Config:       protocolConfig(),
+		NoClientAuth: true,
+		NoClientAuthCallback: func(ssh.ConnMetadata) (*ssh.Permissions, error) {
+			if err := b.admit(); err != nil {
+				return nil, &ssh.BannerError{Err: err, Message: err.Error()}
 			}
 			return nil, nil
 		},
 		ServerVersion: "SSH-2.0-agentbox",
 	}
 	config.AddHostKey(host)
-	return &server{agent: a, config: config}, nil
+	return &server{agent: b.agent, config: config}, nil
 }
 
 // protocolConfig narrows SSH to what costs least under emulation.

@@ -3,10 +3,11 @@ package protocol
 import "time"
 
 // Version is the protocol's version. The host only ever talks to agents it carries itself, so both sides must agree.
-const Version = 1
+const Version = 2
 
-// Hello begins a new life of the guest: after a boot, a restore, a resume or a fork. Until the agent has answered it with
-// a Ready that carries the same token, no user process of the guest runs.
+// Hello begins a new life of the guest: after a boot, a restore, a resume or a fork. No user process of the guest runs
+// until everything the Hello brings has taken the place of what the life before had. The host may send the beginning of its SSH
+// connection right behind it; the guest's follows the Ready with the same token.
 type Hello struct {
 	Version   int       `json:"version"`
 	Token     string    `json:"token"`           // unique for this life; echoed
@@ -15,11 +16,11 @@ type Hello struct {
 	Hostname  string    `json:"hostname"`        //
 	MachineID string    `json:"machine_id"`      // 32 hex digits
 	HostKey   []byte    `json:"host_key"`        // 32-byte ed25519 seed of the SSH host key, minted for this lease
-	ClientKey []byte    `json:"client_key"`      // SSH wire form of the only public key that may log in
 	Mount     bool      `json:"mount,omitempty"` // the workspace slot has its content: mount it while SSH is set up; Attach waits for it
 }
 
-// Ready answers a Hello. A non-empty Error means that the guest must be killed.
+// Ready answers a Hello when the random numbers are this life's own. A non-empty Error means that the guest must be killed;
+// so does a refused login, which succeeds, without a key, when the clock and the identity are this life's too.
 type Ready struct {
 	Version int    `json:"version"`
 	Token   string `json:"token"`

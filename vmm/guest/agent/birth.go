@@ -1,0 +1,124 @@
+//go:build linux
+
+package agent
+
+import (
+	"errors"
+	"fmt"
+
+	"agentbox/vmm/guest/protocol"
+)
+
+// birth is the beginning of a life. Random numbers come first, since everything that follows draws them. Then the SSH
+// handshake goes on while the machine becomes another one than its twins; the login waits for that, so nothing can be
+// asked of a machine that is not renewed, and no user process runs on it.
+type birth struct {
+	agent   *Agent
+	hello   protocol.Hello
+	renewed chan struct{} // closed when the machine is renewed, or could not be
+	err     error         // why it could not be; read it after that
+}
+
+// begin answers a Hello and starts the SSH server of the life it begins. It returns nil when there is no life to go on
+// with: the host kills the machine then. The answer is written in the background, since the host may write at the same
+// time, and who calls begin is who reads that.
+func (a *Agent) begin(out *output, line []byte) *life {
+	if a.birth != nil {
+		<-a.birth.renewed // the steps of two lives must not mix
+	}
+	hello, err := protocol.ParseHello(line)
+	b := &birth{agent: a, hello: hello, renewed: make(chan struct{})}
+	var s *server
+	if err == nil {
+		s, err = b.prepare()
+	}
+	if err != nil {
+		a.Log.Error("life did not begin", "err", err)
+		a.goDo("refuse", func() { a.answer(out, protocol.Ready{Token: hello.Token, Error: err.Error()}) })
+		return nil
+	}
+	a.birth = b
+	l := newLife(out)
+	a.goDo("renew", b.renew)
+	a.goDo("ssh", func() {
+		if a.answer(out, protocol.Ready{Token: hello.Token}) {
+			s.serve(l)
+		}
+	})
+	return l
+}
+
+// answer writes what the host waits for after its Hello.
+func (a *Agent) answer(out *output, ready protocol.Ready) bool {
+	ready.Version, ready.Kernel = protocol.Version, a.Machine.Kernel
+	message, err := protocol.AppendLife(nil, ready)
+	if err == nil {
+		out.mu.Lock()
+		_, err = out.w.Write(message)
+		out.mu.Unlock()
+	}
+	if err != nil {
+		a.Log.Error("cannot answer hello", "err", err)
+	}
+	return err == nil
+}
+
+// prepare reseeds the machine's random numbers while no user process runs, and makes the SSH server at the same time:
+// its key comes with the hello.
+func (b *birth) prepare() (*server, error) {
+	type made struct {
+		server *server
+		err    error
+	}
+	got := make(chan made, 1)
+	b.agent.goDo("keys", func() {
+		defer close(got)
+		s, err := newServer(b)
+		got <- made{s, err}
+	})
+	m := b.agent.Machine
+	if err := m.FreezeUser(); err != nil {
+		return nil, fmt.Errorf("stop user processes: %w", err)
+	}
+	if err := m.AddEntropy(b.hello.Entropy); err != nil {
+		return nil, fmt.Errorf("reseed random numbers: %w", err)
+	}
+	server, ok := <-got
+	if !ok {
+		return nil, errors.New("the SSH server could not be made")
+	}
+	return server.server, server.err
+}
+
+// renew makes this machine another one than its twins, and then lets user processes run.
+func (b *birth) renew() {
+	defer close(b.renewed)
+	b.err = errors.New("the machine could not be renewed") // should a step panic
+	a, m, h := b.agent, b.agent.Machine, b.hello
+	if h.Mount {
+		a.goDo("mount", func() { m.Mount() }) // Attach mounts again, and learns what went wrong
+	}
+	steps := []struct {
+		what string
+		do   func() error
+	}{
+		{"set the clock", func() error { return m.SetClock(h.Time) }},
+		{"set the hostname", func() error { return m.SetHostname(h.Hostname) }},
+		{"set the machine id", func() error { return m.SetMachineID(h.MachineID) }},
+		{"continue user processes", m.ThawUser},
+	}
+	for _, s := range steps {
+		if err := s.do(); err != nil {
+			b.err = fmt.Errorf("%s: %w", s.what, err)
+			a.Log.Error("life did not begin", "err", b.err)
+			return
+		}
+	}
+	b.err = nil
+}
+
+// admit waits until the machine is renewed, and says whether the host may log in.
+func (b *birth) admit() error {
+	<-b.renewed
+	return b.err
+}
