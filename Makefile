@@ -47,6 +47,13 @@ bench: build ## the figures of docs/benchmarks.md (an idle machine, please)
 chaos: build ## a hundred random kills, and nothing lost or orphaned
 	AGENTBOX_CHAOS=100 $(GO) test -count=1 -timeout 60m -run TestChaos ./agentbox/e2e
 
+fuzz: ## every fuzz target, half a minute each
+	@for pkg in $$($(GO) list ./...); do \
+		for target in $$($(GO) test -short -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+			echo "$$pkg $$target"; $(GO) test -short -run '^$$' -fuzz "^$$target$$" -fuzztime 30s $$pkg || exit 1; \
+		done; \
+	done
+
 deps: ## install what running boxes needs
 	@tools/deps run >/dev/null
 

@@ -110,7 +110,7 @@ func (m *Manager) configure(ctx context.Context, rec *record, cfg *config.Config
 	}
 	rec.KernelKey, rec.ImageFile, rec.User = cfg.Kernel, img.Path, userOr(cfg.User)
 	rec.Attach, rec.Setup, rec.Start = attachmentOf(cfg, img.Env), cfg.Setup, cfg.Start
-	rec.Hardware = choice.facts.Hardware
+	rec.Hardware, rec.Pool = choice.facts.Hardware, cfg.Pool
 	rec.Box.Isolation, rec.Box.Accel, rec.Box.Reason = choice.kind, choice.facts.Accel, choice.reason
 	rec.Box.Image, rec.Box.ImageName, rec.Box.CPUs, rec.Box.Memory = img.Digest, img.Name, cfg.CPUs, cfg.Memory
 	return nil

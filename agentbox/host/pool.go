@@ -16,7 +16,7 @@ import (
 // started. A machine of the pool is leased once and never comes back.
 type pool struct {
 	m     *Manager
-	want  int // machines per template
+	want  int // machines per template, where no configuration says
 	wake  chan struct{}
 	mu    sync.Mutex
 	hot   map[string]record // template key -> what a machine of it is made from
@@ -71,13 +71,21 @@ func (p *pool) take(key string) *box {
 
 // heat tells the pool that boxes like rec are wanted here.
 func (p *pool) heat(rec record) {
-	if p.want == 0 || rec.Box.Template == "" {
+	if p.wanted(rec) == 0 || rec.Box.Template == "" {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hot[rec.Box.Template] = rec
 	p.nudge()
+}
+
+// wanted is how many machines to keep for boxes like rec: what its configuration says, else what suits this machine.
+func (p *pool) wanted(rec record) int {
+	if rec.Pool >= 0 {
+		return rec.Pool
+	}
+	return p.want
 }
 
 func (p *pool) nudge() {
@@ -115,7 +123,7 @@ func (p *pool) next() (record, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, rec := range p.hot {
-		if len(p.ready[key]) < p.want && !p.gone {
+		if len(p.ready[key]) < p.wanted(rec) && !p.gone {
 			return rec, true
 		}
 	}

@@ -41,6 +41,7 @@ type record struct {
 	Overrides overrides    `json:"overrides"`
 	Remote    string       `json:"remote,omitempty"` // git remote in Box.Directory
 	User      string       `json:"user"`
+	Pool      int          `json:"pool"`     // machines kept ready for boxes like this one; config.PoolAuto leaves it to the daemon
 	Hardware  bool         `json:"hardware"` // isolation rests on hardware virtualization
 	Attach    attachment   `json:"attach"`
 	Setup     []string     `json:"setup,omitempty"`  // for sh -c, once per workspace
