@@ -30,7 +30,6 @@ type Agent struct {
 	Config
 	spawner *spawner
 	work    sync.WaitGroup // every goroutine the agent starts but the reaper
-	warm    sync.Mutex     // held while the warm-up of a life that began from a template runs
 
 	ending context.Context // over when the agent ends
 	end    context.CancelFunc

@@ -302,44 +302,6 @@ func TestQuiesceLeavesUserFrozen(t *testing.T) {
 	}
 }
 
-func TestWarmUpLeavesNothingAndComesAfterTheRenewal(t *testing.T) {
-	f := start(t)
-	mark := t.TempDir() + "/order"
-	shell := t.TempDir() + "/shell"
-	script := "#!/bin/sh\necho \"$*\" >>" + mark + "\n"
-	if err := os.WriteFile(shell, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	f.agent.User.Shell = shell
-	var early sync.Once // the agent thaws once more when it ends
-	f.agent.Machine.ThawUser = func() error {
-		early.Do(func() {
-			if _, err := os.Stat(mark); err == nil {
-				t.Error("it ran before the machine was renewed")
-			}
-		})
-		return f.step("thaw")
-	}
-	hello := f.keys.Hello("box")
-	hello.Mount = true
-	c, err := guest.Connect(t.Context(), f.stream, hello, f.keys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if _, err := c.Stats(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if ran, err := os.ReadFile(mark); err != nil || string(ran) != "-c exec true\n" {
-		t.Errorf("it ran %q, %v", ran, err)
-	}
-	f.agent.spawner.mu.Lock()
-	defer f.agent.spawner.mu.Unlock()
-	if left := len(f.agent.spawner.waiting); left != 0 {
-		t.Errorf("%d processes are left", left)
-	}
-}
-
 func TestPanicInOneGoroutineIsLoggedOnly(t *testing.T) {
 	f := start(t)
 	var log bytes.Buffer

@@ -115,9 +115,6 @@ func (b *birth) renew() {
 		}
 	}
 	b.err = nil
-	if h.Mount {
-		a.startWarmUp()
-	}
 }
 
 // admit waits until the machine is renewed, and says whether the host may log in.

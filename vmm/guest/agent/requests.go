@@ -68,8 +68,6 @@ func (a *Agent) request(name string, payload []byte) (any, error) {
 	case protocol.Services:
 		return a.manager.status(), nil
 	case protocol.Stats:
-		a.warm.Lock() // the warm-up is none of the user's processes
-		defer a.warm.Unlock()
 		return a.Machine.Stats()
 	}
 	return nil, fmt.Errorf("unknown request %q", name)
