@@ -7,6 +7,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/environment"
 	"agentbox/vmm"
 	"agentbox/vmm/guest/protocol"
 )
@@ -116,8 +117,18 @@ func (s *Supervisor) openConfigured(_ context.Context, list []api.ConfiguredPort
 	return nil
 }
 
-// hold stops the CPUs of a machine of the pool until attach.
-func (s *Supervisor) hold(ctx context.Context, _ api.None) error { return s.machine.Freeze(ctx) }
+// hold stops the CPUs of a machine of the pool until attach. It runs a command that does nothing first: under emulation the
+// first command takes three times as long as the second, and here nobody waits for it.
+func (s *Supervisor) hold(ctx context.Context, _ api.None) error {
+	client, err := s.link.ssh(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := environment.Exec(ctx, client, environment.Command{Argv: []string{"true"}}); err != nil {
+		return err
+	}
+	return s.machine.Freeze(ctx)
+}
 
 // pause saves the machine and ends it. The saved state is complete before the machine is killed, and the machine does not
 // run between the two: whenever we are killed, the box is either still running or wholly saved.
