@@ -1,7 +1,7 @@
 # agentbox: see README.md. `make help` lists the targets.
 
 VERSION := 0.1.0
-GO       = PATH="$$PATH:/usr/local/go/bin:$$HOME/go-toolchain/bin" go
+GO       = PATH="$$HOME/go-toolchain/bin:$$PATH:/usr/local/go/bin" go
 LDFLAGS := -s -w -X agentbox/agentbox/cli.version=$(VERSION)
 
 .PHONY: help up build agent test unit e2e race vet fuzz chaos bench deps deps-test clean
