@@ -1,0 +1,29 @@
+package vmm
+
+import "errors"
+
+// Networked is the optional ability of a Machine to have a network card. Ask for it with a type assertion.
+type Networked interface {
+	// Link is the host's end of the cable: the same one for the machine's whole life, nil when the machine was started
+	// without a card. What the guest sends waits in it, within a bound, until somebody reads.
+	Link() Link
+}
+
+// Link is a cable that carries Ethernet frames (without the checksum at their end) between a machine and its only peer, the
+// host. It neither looks into frames nor drops any. One goroutine reads; any number may write.
+type Link interface {
+	// MTU is the most bytes a frame may carry behind its Ethernet header of 14 bytes: what both ends set.
+	MTU() int
+	// ReadFrame waits for the guest's next frame and copies it to buf. A guest may send frames of any length: one that
+	// buf has no room for is thrown away with ErrLongFrame, and the next call reads the one after it. Any other error
+	// means that the cable is cut.
+	ReadFrame(buf []byte) (int, error)
+	// WriteFrame sends one frame, given in parts, to the guest. It waits while the guest takes none, for as long as the
+	// machine is frozen. The parts stay the caller's.
+	WriteFrame(parts ...[]byte) error
+	// Close cuts the cable: whoever reads or writes returns an error. Idempotent. The machine does so when it ends.
+	Close() error
+}
+
+// ErrLongFrame is the error of ReadFrame for a frame that was thrown away because the buffer has no room for it.
+var ErrLongFrame = errors.New("the guest sent a frame that is too long")
