@@ -26,7 +26,9 @@ var forbidden = []struct {
 	{"agentbox/vmm/...", "agentbox/mesh/...", nil, "leaves never import each other"},
 	{"agentbox/vmm/...", "agentbox/cachestore/...", nil, "leaves never import each other"},
 	{"agentbox/vmm/...", "agentbox/policy/...", nil, "leaves never import each other"},
+	{"agentbox/policy", "agentbox/...", []string{"agentbox/agentbox"}, "policy decides and knows of nothing it decides about"},
 	{"agentbox/policy/...", "agentbox/vmm/...", nil, "policy knows nothing of machines"},
+	{"agentbox/policy/...", "agentbox/agentbox/...", []string{"agentbox/agentbox"}, "leaves never import upward; domain types are the exception"},
 	{"agentbox/...", "agentbox/bench/...", []string{"agentbox/bench"}, "bench imports anything and is imported by nobody but the verb that runs it"},
 }
 

@@ -1,0 +1,59 @@
+package policy
+
+import (
+	"net/netip"
+)
+
+// Class says what kind of place an address is.
+type Class string
+
+const (
+	Public  Class = "public"  // the internet, as far as an address can tell
+	Private Class = "private" // private, shared or loopback ranges, and the host's own addresses: reached by explicit grant only
+	Refused Class = "refused" // reached by no grant: link-local, metadata, multicast, translation and reserved ranges
+)
+
+// special lists the ranges that are not public. The first match counts. Documentation ranges are absent: no route leads
+// there but in networks that chose to use them.
+var special = []struct {
+	prefix netip.Prefix
+	class  Class
+	what   string
+}{
+	{netip.MustParsePrefix("0.0.0.0/8"), Refused, "\"this network\""},
+	{netip.MustParsePrefix("10.0.0.0/8"), Private, "a private range"},
+	{netip.MustParsePrefix("100.64.0.0/10"), Private, "a range shared behind carriers' NAT"},
+	{netip.MustParsePrefix("127.0.0.0/8"), Private, "the host's loopback"},
+	{netip.MustParsePrefix("169.254.0.0/16"), Refused, "link-local, where clouds serve metadata"},
+	{netip.MustParsePrefix("172.16.0.0/12"), Private, "a private range"},
+	{netip.MustParsePrefix("192.0.0.0/24"), Refused, "reserved for protocols"},
+	{netip.MustParsePrefix("192.88.99.0/24"), Refused, "a 6to4 relay"},
+	{netip.MustParsePrefix("192.168.0.0/16"), Private, "a private range"},
+	{netip.MustParsePrefix("198.18.0.0/15"), Private, "a range for benchmarks"},
+	{netip.MustParsePrefix("224.0.0.0/4"), Refused, "multicast"},
+	{netip.MustParsePrefix("240.0.0.0/4"), Refused, "reserved or broadcast"},
+	{netip.MustParsePrefix("::1/128"), Private, "the host's loopback"},
+	{netip.MustParsePrefix("fc00::/7"), Private, "a private range"},
+	{netip.MustParsePrefix("fe80::/10"), Refused, "link-local"},
+	{netip.MustParsePrefix("ff00::/8"), Refused, "multicast"},
+	{netip.MustParsePrefix("2001:db8::/32"), Public, ""},
+	{netip.MustParsePrefix("2001::/23"), Refused, "Teredo or reserved for protocols"},
+	{netip.MustParsePrefix("2002::/16"), Refused, "6to4, which hides an IPv4 address"},
+	{netip.MustParsePrefix("2000::/3"), Public, ""},
+	{netip.MustParsePrefix("::/0"), Refused, "not an address of the internet (NAT64 and mapped addresses included)"},
+}
+
+// Classify tells what kind of place an address is, and what it is in words when it is not public. Addresses that are
+// IPv4 in IPv6 clothes count as what they hide, or are refused.
+func Classify(a netip.Addr) (Class, string) {
+	if !a.IsValid() {
+		return Refused, "no address"
+	}
+	a = a.Unmap().WithZone("")
+	for _, s := range special {
+		if s.prefix.Contains(a) {
+			return s.class, s.what
+		}
+	}
+	return Public, ""
+}

@@ -1,0 +1,119 @@
+package policy
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Entry is one line of the audit log: one flow and what became of it. It holds no values of secrets, no bodies, no
+// headers and no queries.
+type Entry struct {
+	Seq     uint64    `json:"seq"`  // from 1, without gaps
+	Time    time.Time `json:"time"` // when the entry was written: at the end of the flow
+	Kind    string    `json:"kind"` // flow, or one of the Kind constants
+	Box     string    `json:"box,omitempty"`
+	Task    string    `json:"task,omitempty"`
+	Proto   Proto     `json:"proto,omitempty"`
+	Name    string    `json:"name,omitempty"`
+	Address string    `json:"address,omitempty"` // where it went, or would have gone
+	Port    uint16    `json:"port,omitempty"`
+	Method  string    `json:"method,omitempty"`
+	Path    string    `json:"path,omitempty"` // without query, clipped
+	Allow   bool      `json:"allow"`
+	Rule    string    `json:"rule,omitempty"`
+	Source  Source    `json:"source,omitempty"`
+	Reason  string    `json:"reason,omitempty"`
+	Hint    string    `json:"hint,omitempty"`   // the command that would permit it
+	Secret  string    `json:"secret,omitempty"` // the name of the secret that was used, or tried
+	In      int64     `json:"in,omitempty"`     // bytes the box received
+	Out     int64     `json:"out,omitempty"`    // bytes the box sent
+	Millis  int64     `json:"millis,omitempty"` // how long the flow took
+	Count   int       `json:"count,omitempty"`  // how many such flows the entry stands for, when more than one
+}
+
+// Kinds of entries beside flows.
+const (
+	KindFlow      = "flow"
+	KindPolicy    = "policy"    // another policy is in force; Reason has its digest
+	KindLimit     = "limit"     // a limit was reached; Reason says which
+	KindRecovered = "recovered" // the last line was torn by a crash and has been cut off; Reason says how much
+	KindStart     = "start"     // a machine of the box began its life; Reason says how it is isolated
+)
+
+// EntryFor fills an entry from a flow and its verdict.
+func EntryFor(f Flow, v Verdict) Entry {
+	e := Entry{
+		Kind: KindFlow, Proto: f.Proto, Name: clip(f.Name), Port: f.Port, Method: clip(f.Method),
+		Allow: v.Allow, Rule: v.Rule, Source: v.Source, Reason: v.Reason, Hint: v.Hint,
+	}
+	if f.Addr.IsValid() {
+		e.Address = f.Addr.String()
+	}
+	if f.Path != "" {
+		p, _ := CanonicalPath(f.Path)
+		e.Path = clip(p)
+	}
+	return e
+}
+
+// line is an entry as it is stored, but for its last member, "hash": that covers every byte of the line before it, and
+// Prev is the one of the line before. So no line can be changed, added or removed without changing all that follow.
+type line struct {
+	Entry
+	Prev string `json:"prev"`
+}
+
+// genesis is the Prev of the first line.
+const genesis = "0000000000000000000000000000000000000000000000000000000000000000"
+
+// maxLine bounds a line; longer ones are not ours.
+const maxLine = 16 << 10
+
+const hashMember = `,"hash":"`
+
+// encodeLine gives the bytes of a line, newline included, and its hash.
+func encodeLine(prev string, e Entry) ([]byte, string, error) {
+	e.Time = e.Time.UTC().Round(time.Microsecond)
+	b, err := json.Marshal(line{e, prev})
+	if err != nil {
+		return nil, "", err
+	}
+	b = bytes.TrimSuffix(b, []byte("}"))
+	sum := sha256.Sum256(b)
+	hash := hex.EncodeToString(sum[:])
+	b = append(b, hashMember+hash+"\"}\n"...)
+	if len(b) > maxLine {
+		return nil, "", fmt.Errorf("an entry of %d bytes is too long for the audit log", len(b))
+	}
+	return b, hash, nil
+}
+
+// decoded is a line that was read.
+type decoded struct {
+	line
+	Hash string `json:"hash"`
+}
+
+// decodeLine reads one line, without its newline, and checks its hash.
+func decodeLine(b []byte) (decoded, error) {
+	var l decoded
+	body := len(b) - len(hashMember) - len(genesis) - len(`"}`)
+	if body < 0 || len(b) > maxLine || !bytes.HasPrefix(b[body:], []byte(hashMember)) {
+		return l, errors.New("the line is not an entry")
+	}
+	sum := sha256.Sum256(b[:body])
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&l); err != nil || dec.InputOffset() != int64(len(b)) {
+		return l, errors.New("the line is not an entry")
+	}
+	if string(b[body+len(hashMember):]) != hex.EncodeToString(sum[:])+`"}` {
+		return l, errors.New("the line was changed: its hash does not match")
+	}
+	return l, nil
+}

@@ -1,0 +1,195 @@
+package policy
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// Sizes of a log: a box that floods it loses its oldest entries, and the host no more than this.
+const (
+	segmentSize = 16 << 20
+	segments    = 8
+)
+
+// current is the segment that is written. Full ones are renamed log-<n>.jsonl, n counting up.
+const current = "log.jsonl"
+
+// Log is the audit log of one box: a directory with lines of JSON, chained by hashes. One process writes it; any may
+// read it at the same time. Every entry is in the kernel's hands when Append returns, so the death of the process loses
+// none; a power cut may lose the last ones.
+type Log struct {
+	dir, box, task string
+	limit          int64 // bytes of a segment
+
+	mu     sync.Mutex
+	file   *os.File
+	size   int64
+	seq    uint64
+	prev   string
+	failed error
+}
+
+// OpenLog opens the log in dir, which it makes if need be, to append. A line that a crash left unfinished is cut off,
+// and an entry says so. Box and task go into every entry.
+func OpenLog(dir, box, task string) (*Log, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("audit log: %w", err)
+	}
+	l := &Log{dir: dir, box: box, task: task, limit: segmentSize, prev: genesis}
+	if err := l.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("audit log: %w", err), l.Close())
+	}
+	return l, nil
+}
+
+func (l *Log) open() error {
+	last, err := lastOf(l.dir)
+	if err != nil {
+		return err
+	}
+	l.seq, l.prev = last.seq, last.hash
+	if l.file, err = os.OpenFile(filepath.Join(l.dir, current), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+		return err
+	}
+	info, err := l.file.Stat()
+	if err != nil {
+		return err
+	}
+	if err := l.file.Truncate(last.end); err != nil {
+		return err
+	}
+	if _, err := l.file.Seek(last.end, io.SeekStart); err != nil {
+		return err
+	}
+	l.size = last.end
+	if torn := info.Size() - last.end; torn > 0 {
+		return l.Append(Entry{Kind: KindRecovered, Reason: fmt.Sprintf("%d bytes of an unfinished line were cut off", torn)})
+	}
+	return nil
+}
+
+// Append writes an entry; Seq, Time, Box and Task are filled in. An entry that cannot be written is an error now and for
+// every later one: a flow that cannot be logged should not be let through.
+func (l *Log) Append(e Entry) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failed != nil {
+		return l.failed
+	}
+	if l.file == nil {
+		return errors.New("the audit log is closed")
+	}
+	e.Seq, e.Time, e.Box, e.Task = l.seq+1, time.Now(), l.box, l.task
+	if e.Kind == "" {
+		e.Kind = KindFlow
+	}
+	b, hash, err := encodeLine(l.prev, e)
+	if err != nil {
+		return err
+	}
+	if l.size > 0 && l.size+int64(len(b)) > l.limit {
+		if err := l.rotate(); err != nil {
+			l.failed = fmt.Errorf("audit log: %w", err)
+			return l.failed
+		}
+	}
+	if _, err := l.file.Write(b); err != nil {
+		l.failed = fmt.Errorf("audit log: %w", err)
+		return l.failed
+	}
+	l.seq, l.prev, l.size = e.Seq, hash, l.size+int64(len(b))
+	return nil
+}
+
+// rotate begins another segment and forgets the oldest.
+func (l *Log) rotate() error {
+	if err := errors.Join(l.file.Sync(), l.file.Close()); err != nil {
+		return err
+	}
+	l.file = nil
+	old, err := oldSegments(l.dir)
+	if err != nil {
+		return err
+	}
+	next := 1
+	if len(old) > 0 {
+		next = old[len(old)-1].n + 1
+	}
+	if err := os.Rename(filepath.Join(l.dir, current), segmentName(l.dir, next)); err != nil {
+		return err
+	}
+	for i := 0; i < len(old)-(segments-2); i++ {
+		if err := os.Remove(old[i].path); err != nil {
+			return err
+		}
+	}
+	l.file, err = os.OpenFile(filepath.Join(l.dir, current), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	l.size = 0
+	return err
+}
+
+// Close syncs the log to disk.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return nil
+	}
+	err := errors.Join(l.file.Sync(), l.file.Close())
+	l.file = nil
+	return err
+}
+
+// tail is where a log ends.
+type tail struct {
+	seq  uint64
+	hash string
+	end  int64 // of the last whole line in the current segment
+}
+
+// lastOf finds the end of a log: in the current segment, else in the newest of the old ones.
+func lastOf(dir string) (tail, error) {
+	t, err := tailOf(filepath.Join(dir, current))
+	if err != nil && !os.IsNotExist(err) || t.seq > 0 {
+		return t, err
+	}
+	old, err := oldSegments(dir)
+	if err != nil || len(old) == 0 {
+		return tail{hash: genesis}, err
+	}
+	t, err = tailOf(old[len(old)-1].path)
+	t.end = 0
+	return t, err
+}
+
+// tailOf reads the last whole line of a segment. Only a line without its newline is torn: any other that cannot be read
+// was changed by somebody, and stays for Verify to tell; the chain then starts from its bytes as they are.
+func tailOf(path string) (tail, error) {
+	t := tail{hash: genesis}
+	f, err := os.Open(path)
+	if err != nil {
+		return t, err
+	}
+	defer f.Close()
+	r := bufio.NewReaderSize(f, maxLine+1)
+	for {
+		b, err := r.ReadSlice('\n')
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return t, err
+		}
+		t.end += int64(len(b))
+		if l, err := decodeLine(bytes.TrimSuffix(b, []byte("\n"))); err == nil {
+			t.seq, t.hash = l.Seq, l.Hash
+		}
+	}
+}

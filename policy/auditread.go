@@ -1,0 +1,176 @@
+package policy
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+type segment struct {
+	n    int
+	path string
+}
+
+func segmentName(dir string, n int) string {
+	return filepath.Join(dir, fmt.Sprintf("log-%06d.jsonl", n))
+}
+
+// oldSegments lists the full segments, oldest first.
+func oldSegments(dir string) ([]segment, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "log-*.jsonl"))
+	if err != nil {
+		return nil, err
+	}
+	var list []segment
+	for _, p := range paths {
+		name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(p), "log-"), ".jsonl")
+		if n, err := strconv.Atoi(name); err == nil {
+			list = append(list, segment{n, p})
+		}
+	}
+	slices.SortFunc(list, func(a, b segment) int { return cmp.Compare(a.n, b.n) })
+	return list, nil
+}
+
+// Verified says what a log that verifies holds.
+type Verified struct {
+	Entries uint64 // lines read
+	First   uint64 // number of the first; above 1 when older ones were let go of
+	Last    uint64
+	Head    string // hash of the last line: keep it elsewhere to notice later that the end was cut off
+}
+
+// Verify reads a whole log and checks every hash, the chain and the numbers. The error says where the chain breaks.
+func Verify(dir string) (Verified, error) {
+	var v Verified
+	prev := ""
+	err := readAll(dir, func(where string, b []byte, whole bool) error {
+		if !whole && strings.HasPrefix(where, current) {
+			return nil // being written, or torn by a crash: the next OpenLog cuts it off and says so
+		}
+		l, err := decodeLine(b)
+		switch {
+		case err != nil:
+			return fmt.Errorf("%s: %w", where, err)
+		case v.Entries == 0:
+			v.First = l.Seq
+			if l.Seq == 1 && l.Prev != genesis {
+				return fmt.Errorf("%s: the first line follows another", where)
+			}
+		case l.Seq != v.Last+1:
+			return fmt.Errorf("%s: entry %d follows entry %d", where, l.Seq, v.Last)
+		case l.Prev != prev:
+			return fmt.Errorf("%s: the chain is broken: the line before is not the one this entry followed", where)
+		}
+		v.Entries, v.Last, v.Head, prev = v.Entries+1, l.Seq, l.Hash, l.Hash
+		return nil
+	})
+	return v, err
+}
+
+// Read passes the entries of a log to visit, oldest first; lines that cannot be read are left to Verify.
+func Read(dir string, visit func(Entry) error) error {
+	return readAll(dir, entries(visit))
+}
+
+func entries(visit func(Entry) error) visitor {
+	return func(_ string, b []byte, whole bool) error {
+		if l, err := decodeLine(b); whole && err == nil {
+			return visit(l.Entry)
+		}
+		return nil
+	}
+}
+
+// visitor sees one line: where it is, its bytes without newline, and whether it had one.
+type visitor func(where string, b []byte, whole bool) error
+
+func readAll(dir string, visit visitor) error {
+	old, err := oldSegments(dir)
+	if err != nil {
+		return err
+	}
+	for _, s := range old {
+		if err := readFile(s.path, visit); err != nil && !os.IsNotExist(err) { // one may be let go of meanwhile
+			return err
+		}
+	}
+	if err := readFile(filepath.Join(dir, current), visit); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	return nil
+}
+
+func readFile(path string, visit visitor) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return readLines(f, filepath.Base(path), visit)
+}
+
+func readLines(f io.Reader, name string, visit visitor) error {
+	r := bufio.NewReaderSize(f, maxLine+1)
+	for n := 1; ; n++ {
+		b, err := r.ReadSlice('\n')
+		if len(b) > 0 {
+			whole := bytes.HasSuffix(b, []byte("\n"))
+			if err := visit(fmt.Sprintf("%s:%d", name, n), bytes.TrimSuffix(b, []byte("\n")), whole); err != nil {
+				return err
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
+			return err
+		}
+	}
+}
+
+// followEvery is how often Follow looks for new lines.
+const followEvery = 100 * time.Millisecond
+
+// Follow passes entries with numbers above after to visit, and new ones as they are written, until the context ends.
+func Follow(ctx context.Context, dir string, after uint64, visit func(Entry) error) error {
+	newer := func(e Entry) error {
+		if e.Seq <= after {
+			return nil
+		}
+		after = e.Seq
+		return visit(e)
+	}
+	var last os.FileInfo
+	for {
+		info, err := os.Stat(filepath.Join(dir, current))
+		switch {
+		case err != nil && !os.IsNotExist(err):
+			return err
+		case info == nil || last != nil && os.SameFile(last, info) && last.Size() == info.Size():
+		case last != nil && os.SameFile(last, info):
+			err = readFile(filepath.Join(dir, current), entries(newer))
+		default: // the first time, and after another segment was begun
+			err = Read(dir, newer)
+		}
+		if err != nil && !os.IsNotExist(err) {
+			return err
+		}
+		last = info
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(followEvery):
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
+)
+
+// HostName is the name by which a box reaches services on its host's own loopback, those the user granted.
+const HostName = "host.agentbox.internal"
+
+// profile maps names as browsers do: case and width folded, then punycode. What a host name may consist of is checked
+// afterwards, on the result.
+var profile = idna.New(idna.MapForLookup(), idna.Transitional(false), idna.BidiRule(), idna.CheckHyphens(false), idna.StrictDomainName(false))
+
+const (
+	maxName  = 253
+	maxLabel = 63
+)
+
+// CanonicalName gives the one form in which names are compared: lower case, punycode, without the trailing dot. It
+// refuses whatever is not a host name, addresses in any notation included.
+func CanonicalName(s string) (string, error) {
+	if s == "" {
+		return "", errors.New("the name is empty")
+	}
+	if len(s) > 4*maxName {
+		return "", errors.New("the name is too long")
+	}
+	if !utf8.ValidString(s) {
+		return "", fmt.Errorf("%q is not a host name", clip(s))
+	}
+	for _, r := range s {
+		if r <= ' ' || r == 0x7f || strings.ContainsRune("%/\\:@?#[]*'\"<>", r) {
+			return "", fmt.Errorf("%q is not a host name: it contains %q", clip(s), r)
+		}
+	}
+	name, err := profile.ToASCII(s)
+	if err != nil {
+		return "", fmt.Errorf("%q is not a host name", clip(s))
+	}
+	name = strings.TrimSuffix(strings.ToLower(name), ".")
+	if len(name) > maxName {
+		return "", errors.New("the name is too long")
+	}
+	labels := strings.Split(name, ".")
+	for _, l := range labels {
+		if !label(l) {
+			return "", fmt.Errorf("%q is not a host name", clip(s))
+		}
+	}
+	if numeric(labels[len(labels)-1]) {
+		return "", fmt.Errorf("%q is an address in an unusual notation, not a host name", clip(s))
+	}
+	return name, nil
+}
+
+// CanonicalHost reads a name or an IP address in its ordinary notation; exactly one of the two results is set.
+func CanonicalHost(s string) (string, netip.Addr, error) {
+	if addr, err := netip.ParseAddr(strings.Trim(s, "[]")); err == nil {
+		if addr.Zone() != "" {
+			return "", netip.Addr{}, fmt.Errorf("%q has a zone", clip(s))
+		}
+		return "", addr.Unmap(), nil
+	}
+	name, err := CanonicalName(s)
+	return name, netip.Addr{}, err
+}
+
+func label(l string) bool {
+	if l == "" || len(l) > maxLabel {
+		return false
+	}
+	for i := range len(l) {
+		c := l[i]
+		if !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '_') {
+			return false
+		}
+	}
+	return true
+}
+
+// numeric tells whether programs would take a name that ends in this label for an IPv4 address: 127.1, 0x7f.1, 017700000001.
+func numeric(l string) bool {
+	if hex, ok := strings.CutPrefix(l, "0x"); ok {
+		_, err := strconv.ParseUint(hex, 16, 64)
+		return err == nil || hex == ""
+	}
+	return strings.Trim(l, "0123456789") == ""
+}
+
+// clip keeps what is quoted short.
+func clip(s string) string {
+	const most = 80
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}

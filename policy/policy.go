@@ -1,0 +1,206 @@
+package policy
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// Proto is what a flow speaks, as far as it is known.
+type Proto string
+
+const (
+	TCP  Proto = "tcp"
+	TLS  Proto = "tls"
+	HTTP Proto = "http" // a request, in the clear or inside of opened TLS
+	UDP  Proto = "udp"
+	DNS  Proto = "dns" // a question
+	ICMP Proto = "icmp"
+)
+
+// Flow is one attempt to reach something, as far as it is known when it is decided.
+type Flow struct {
+	Proto  Proto
+	Name   string     // canonical (CanonicalName); "" for a bare address
+	Addr   netip.Addr // where it would be sent, as the host resolved it or the box wrote it; invalid before that
+	Port   uint16     // 0 before it is known
+	Method string     // upper case; "" before a request is seen
+	Path   string     // of the request, as sent, query and all
+}
+
+// Source says whose rule it is.
+type Source string
+
+const (
+	Organisation Source = "organisation"
+	User         Source = "user"
+	Repository   Source = "repository"
+	Preset       Source = "preset"
+	Builtin      Source = "builtin" // what no policy can change: the ranges of addresses, the default to deny
+)
+
+// Verdict is the answer to a flow.
+type Verdict struct {
+	Allow  bool
+	Rule   string // the rule that decided, as it is written; "" where none did (default deny)
+	Source Source
+	Reason string // one line for people
+	// Inside says that the answer holds for the connection only: its TLS must be opened, and every request decided.
+	Inside bool
+	// Hint is the command that would permit a denied flow; "" where none can.
+	Hint string
+}
+
+// Layer is the rules of one source.
+type Layer struct {
+	Source  Source   `json:"source"`
+	Name    string   `json:"name,omitempty"` // the preset, or the file
+	Allow   []Rule   `json:"allow,omitempty"`
+	Deny    []Rule   `json:"deny,omitempty"`
+	Private []Rule   `json:"private,omitempty"` // allows, private addresses included
+	Bound   bool     `json:"bound,omitempty"`   // nothing that Allow and Private do not cover is allowed by other layers either
+	Notes   []string `json:"notes,omitempty"`   // where the rules of Allow come from, one for each; may be absent
+}
+
+// Policy is a compiled policy. It never changes: to change what a box may do, give its gateway another one.
+type Policy struct {
+	layers  []Layer
+	secrets []Secret
+	own     func(netip.Addr) bool
+}
+
+// Spec describes the policy of one box; it travels as JSON and is kept in the box's record. It holds no secret values.
+type Spec struct {
+	Preset  string   `json:"preset"`
+	Layers  []Layer  `json:"layers,omitempty"`
+	Secrets []Secret `json:"secrets,omitempty"`
+}
+
+// New compiles a policy. own tells which addresses are the host's own; nil where that is unknown.
+func New(spec Spec, own func(netip.Addr) bool) *Policy {
+	if own == nil {
+		own = func(netip.Addr) bool { return false }
+	}
+	return &Policy{layers: slices.Clone(spec.Layers), secrets: slices.Clone(spec.Secrets), own: own}
+}
+
+// Decide answers a flow. Without a port, a method or an address it answers whether some such flow may be allowed, so it
+// is asked again as more is known: by the name when it is resolved, by name and port when a connection begins, by the
+// address before it is dialled, by method and path for each request where Inside is set.
+func (p *Policy) Decide(f Flow) Verdict {
+	f.Addr = f.Addr.Unmap()
+	v := p.rules(f)
+	if v.Allow && f.Addr.IsValid() {
+		v = p.address(f, v)
+	}
+	if !v.Allow {
+		v.Inside = false
+		v.Hint = hint(f, v)
+	} else if f.Method == "" && p.secretFor(f) {
+		v.Inside = true
+	}
+	return v
+}
+
+// DecideName answers a question for a name: whether anything there may be reached.
+func (p *Policy) DecideName(name string) Verdict { return p.Decide(Flow{Proto: DNS, Name: name}) }
+
+// Opens tells whether connections to a name and port must be opened: a rule about methods or paths, or a secret, needs
+// their inside.
+func (p *Policy) Opens(name string, port uint16) bool {
+	return p.Decide(Flow{Proto: TLS, Name: name, Port: port}).Inside
+}
+
+// rules applies deny wins, then the bounds, then what is allowed, in the order of the layers.
+func (p *Policy) rules(f Flow) Verdict {
+	inside := false
+	for _, l := range p.layers {
+		for _, r := range l.Deny {
+			switch r.denies(f) {
+			case yes:
+				return Verdict{Rule: r.String(), Source: l.Source, Reason: fmt.Sprintf("denied by the %s's rule %q", l.label(), r)}
+			case maybe:
+				inside = true
+			}
+		}
+	}
+	for _, l := range p.layers {
+		if l.Bound && l.allowing(f) == no {
+			return Verdict{Source: l.Source, Reason: fmt.Sprintf("the %s allows nothing there", l.label())}
+		}
+		if l.Bound && l.allowing(f) == maybe {
+			inside = true
+		}
+	}
+	return p.allowed(f, inside)
+}
+
+func (p *Policy) allowed(f Flow, inside bool) Verdict {
+	var found *Verdict
+	for _, l := range p.layers {
+		if l.Bound {
+			continue // a bound limits what others allow and allows nothing itself
+		}
+		for _, r := range slices.Concat(l.Private, l.Allow) {
+			reach := r.allows(f)
+			if reach == no || found != nil && reach == maybe {
+				continue
+			}
+			found = &Verdict{Allow: true, Rule: r.String(), Source: l.Source, Inside: inside || reach == maybe,
+				Reason: fmt.Sprintf("allowed by the %s's rule %q", l.label(), r)}
+			if reach == yes {
+				return *found
+			}
+		}
+	}
+	if found == nil {
+		return Verdict{Source: Builtin, Reason: "no rule allows it"}
+	}
+	return *found
+}
+
+// allowing is how far a layer allows a flow.
+func (l Layer) allowing(f Flow) reach {
+	most := no
+	for _, r := range slices.Concat(l.Private, l.Allow) {
+		most = max(most, r.allows(f))
+	}
+	return most
+}
+
+func (l Layer) label() string {
+	if l.Source == Preset && l.Name != "" {
+		return "preset " + l.Name
+	}
+	return string(l.Source)
+}
+
+// address checks where an allowed flow would really go.
+func (p *Policy) address(f Flow, v Verdict) Verdict {
+	class, what := Classify(f.Addr)
+	if class == Public && p.own(f.Addr) {
+		class, what = Private, "an address of this host"
+	}
+	switch {
+	case class == Public:
+		return v
+	case class == Refused:
+		return Verdict{Source: Builtin, Reason: fmt.Sprintf("%s is %s", f.Addr, what)}
+	case p.granted(f):
+		return v
+	}
+	return Verdict{Source: Builtin, Reason: fmt.Sprintf("%s is %s, which is allowed by explicit grant only", f.Addr, what)}
+}
+
+// granted tells whether a private address may be reached: some layer grants it, and every bound does.
+func (p *Policy) granted(f Flow) bool {
+	granted := false
+	for _, l := range p.layers {
+		covered := slices.ContainsFunc(l.Private, func(r Rule) bool { return r.Host != "*" && r.allows(f) != no })
+		if l.Bound && !covered {
+			return false
+		}
+		granted = granted || covered && !l.Bound
+	}
+	return granted
+}

@@ -1,0 +1,324 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Rule covers some flows. It is written in one line, the same in files, on the command line, in hints and in the log:
+//
+//	[METHOD[,METHOD…] ][SCHEME://]HOST[:PORT[-PORT]][/PATH]
+//
+//	example.com                            that name, at the ports of the web, 80 and 443
+//	*.example.com:*                        every name below it, but not itself, at any TCP port
+//	git.example.com:22                     one port
+//	udp://time.example.com:123             UDP; rules without it are about TCP
+//	GET,HEAD https://example.com/v1/**     those methods and paths: * stays within a segment, ** does not
+//	192.0.2.7:5432, 2001:db8::/32          an address, or a range of them
+//	*                                      everything
+//
+// A rule with a method or a path needs the inside of TLS, so the gateway opens the connections it may be about.
+type Rule struct {
+	UDP      bool
+	Host     string       // canonical name, *.name, or * for everything; "" when Prefix is set
+	Prefix   netip.Prefix // an address or a range
+	From, To uint16       // ports, both included; 0,0 means the web's: 80 and 443
+	Methods  []string     // upper case; none means all
+	Path     string       // pattern beginning with /; "" means all
+}
+
+// ParseRule reads a rule.
+func ParseRule(s string) (Rule, error) {
+	var r Rule
+	if len(s) > 2048 {
+		return r, errors.New("the rule is too long")
+	}
+	methods, rest, ok := strings.Cut(strings.TrimSpace(s), " ")
+	if !ok {
+		methods, rest = "", methods
+	}
+	for m := range strings.SplitSeq(methods, ",") {
+		if methods == "" {
+			break
+		}
+		if m = strings.ToUpper(m); !token(m) {
+			return r, fmt.Errorf("%q is not an HTTP method", clip(m))
+		}
+		r.Methods = append(r.Methods, m)
+	}
+	scheme, rest := cutScheme(strings.TrimSpace(rest))
+	if err := r.scheme(scheme); err != nil {
+		return r, err
+	}
+	rest, r.Path = cutPath(rest)
+	if r.Path != "" {
+		if !strings.HasPrefix(scheme, "http") && !strings.HasPrefix(scheme, "ws") && scheme != "" {
+			return r, fmt.Errorf("%s has no paths", scheme)
+		}
+		if err := checkPattern(r.Path); err != nil {
+			return r, err
+		}
+	}
+	if r.UDP && len(r.Methods) > 0 {
+		return r, errors.New("udp has no methods")
+	}
+	return r, r.hostPort(rest)
+}
+
+func cutScheme(s string) (scheme, rest string) {
+	if scheme, rest, ok := strings.Cut(s, "://"); ok {
+		return strings.ToLower(scheme), rest
+	}
+	return "", s
+}
+
+func (r *Rule) scheme(s string) error {
+	switch s {
+	case "", "tcp":
+	case "http", "ws":
+		r.From, r.To = 80, 80
+	case "https", "wss":
+		r.From, r.To = 443, 443
+	case "ssh":
+		r.From, r.To = 22, 22
+	case "udp":
+		r.UDP = true
+	default:
+		return fmt.Errorf("%q is not a scheme of rules: https, http, ssh, tcp or udp", clip(s))
+	}
+	return nil
+}
+
+// cutPath tells a path from the length of a range of addresses.
+func cutPath(s string) (host, path string) {
+	if _, err := netip.ParsePrefix(s); err == nil {
+		return s, ""
+	}
+	end := 0
+	if strings.HasPrefix(s, "[") {
+		end = strings.IndexByte(s, ']') + 1
+	}
+	i := strings.IndexByte(s[end:], '/')
+	if i < 0 {
+		return s, ""
+	}
+	if _, err := netip.ParseAddr(s[:i+end]); err == nil && strings.Trim(s[i+end:], "/0123456789") == "" {
+		return s, "" // meant as a range, and none: the host's reader says so
+	}
+	return s[:end+i], s[end+i:]
+}
+
+func (r *Rule) hostPort(s string) error {
+	host, port, err := splitPort(s)
+	if err != nil {
+		return err
+	}
+	if err := r.ports(port); err != nil {
+		return err
+	}
+	if p, err := netip.ParsePrefix(host); err == nil {
+		r.Prefix = p.Masked()
+		return nil
+	}
+	if host == "*" {
+		r.Host = "*"
+		return nil
+	}
+	base, wild := strings.CutPrefix(host, "*.")
+	name, addr, err := CanonicalHost(base)
+	switch {
+	case err != nil:
+		return err
+	case addr.IsValid() && wild:
+		return fmt.Errorf("%q: a wildcard is for names", clip(host))
+	case addr.IsValid():
+		r.Prefix = netip.PrefixFrom(addr, addr.BitLen())
+	case wild:
+		r.Host = "*." + name
+	default:
+		r.Host = name
+	}
+	return nil
+}
+
+// splitPort cuts a port off; an IPv6 address or a range with a port is in brackets.
+func splitPort(s string) (host, port string, err error) {
+	if in, ok := strings.CutPrefix(s, "["); ok {
+		host, after, ok := strings.Cut(in, "]")
+		if port, colon := strings.CutPrefix(after, ":"); ok && (colon && port != "" || after == "") {
+			return host, port, nil
+		}
+		return "", "", fmt.Errorf("%q is not a host", clip(s))
+	}
+	if strings.Count(s, ":") != 1 {
+		return s, "", nil
+	}
+	host, port, _ = strings.Cut(s, ":")
+	if port == "" {
+		return "", "", fmt.Errorf("%q has no port after the colon", clip(s))
+	}
+	return host, port, nil
+}
+
+func (r *Rule) ports(s string) error {
+	switch s {
+	case "":
+		return nil
+	case "*":
+		r.From, r.To = 1, 65535
+		return nil
+	}
+	first, last, two := strings.Cut(s, "-")
+	if !two {
+		last = first
+	}
+	from, err1 := strconv.ParseUint(first, 10, 16)
+	to, err2 := strconv.ParseUint(last, 10, 16)
+	if err1 != nil || err2 != nil || from == 0 || to < from {
+		return fmt.Errorf("%q is not a port: 1 to 65535, a range as 8000-8100, or *", clip(s))
+	}
+	r.From, r.To = uint16(from), uint16(to)
+	return nil
+}
+
+// String is the rule as ParseRule reads it.
+func (r Rule) String() string {
+	var b strings.Builder
+	if len(r.Methods) > 0 {
+		b.WriteString(strings.Join(r.Methods, ",") + " ")
+	}
+	if r.UDP {
+		b.WriteString("udp://")
+	}
+	host, port := r.Host, r.portText()
+	if r.Prefix.IsValid() {
+		host = r.Prefix.String()
+		if r.Prefix.IsSingleIP() {
+			host = r.Prefix.Addr().String()
+		}
+		if port != "" || r.Path != "" {
+			host = "[" + host + "]"
+		}
+	}
+	b.WriteString(host + port + r.Path)
+	return b.String()
+}
+
+func (r Rule) portText() string {
+	switch {
+	case r.From == 0:
+		return ""
+	case r.anyPort():
+		return ":*"
+	case r.From == r.To:
+		return ":" + strconv.Itoa(int(r.From))
+	}
+	return fmt.Sprintf(":%d-%d", r.From, r.To)
+}
+
+func (r Rule) anyPort() bool { return r.From == 1 && r.To == 65535 }
+
+// MarshalText and UnmarshalText make rules text in JSON.
+func (r Rule) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+func (r *Rule) UnmarshalText(b []byte) error {
+	v, err := ParseRule(string(b))
+	*r = v
+	return err
+}
+
+// token tells whether s is an HTTP token, in short form.
+func token(s string) bool {
+	return s != "" && len(s) <= 32 && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_") == ""
+}
+
+// Inside tells whether only the inside of a connection can say that the rule covers it.
+func (r Rule) Inside() bool { return len(r.Methods) > 0 || r.Path != "" }
+
+// coversHost tells whether the rule is about this destination, whatever is asked of it. A wildcard covers names below it
+// and no bare addresses; * alone covers both. Neither covers HostName, which wants to be named.
+func (r Rule) coversHost(f Flow) bool {
+	switch {
+	case r.Host == "*":
+		return f.Name != HostName
+	case r.Prefix.IsValid():
+		return f.Name == "" && f.Addr.IsValid() && r.Prefix.Contains(f.Addr)
+	case f.Name == "":
+		return false
+	}
+	if base, ok := strings.CutPrefix(r.Host, "*."); ok {
+		return f.Name != HostName && strings.HasSuffix(f.Name, "."+base)
+	}
+	return f.Name == r.Host
+}
+
+// everything tells whether the rule is * alone: any port, any protocol.
+func (r Rule) everything() bool { return r.Host == "*" && r.From == 0 && !r.UDP }
+
+// coversPort tells whether the rule is about this port; 0 stands for any.
+func (r Rule) coversPort(port uint16) bool {
+	switch {
+	case port == 0 || r.everything() || r.UDP && r.From == 0:
+		return true
+	case r.From == 0:
+		return port == 80 || port == 443
+	}
+	return r.From <= port && port <= r.To
+}
+
+func (r Rule) coversProto(p Proto) bool {
+	return p == DNS || r.everything() || r.UDP == (p == UDP)
+}
+
+// reach is how far a rule covers a flow.
+type reach int
+
+const (
+	no    reach = iota
+	maybe       // the destination is covered, and only the inside can say whether this request is
+	yes
+)
+
+// allows is how far the rule covers a flow as one that allows.
+func (r Rule) allows(f Flow) reach {
+	switch {
+	case !r.coversHost(f) || !r.coversPort(f.Port) || !r.coversProto(f.Proto):
+		return no
+	case !r.Inside():
+		return yes
+	case f.Method == "":
+		return maybe
+	case len(r.Methods) > 0 && !slices.Contains(r.Methods, f.Method):
+		return no
+	case r.Path != "" && !matchPath(r.Path, f.Path):
+		return no
+	}
+	return yes
+}
+
+// denies is how far the rule covers a flow as one that denies. It errs on the other side: without a port it is about all
+// ports and protocols, and a path that servers read in different ways is covered. What is true of some ports only says
+// nothing of a name while the port is unknown.
+func (r Rule) denies(f Flow) reach {
+	allPorts := r.From == 0 && !r.UDP
+	switch {
+	case !r.coversHost(f):
+		return no
+	case !allPorts && (f.Port == 0 || !r.coversPort(f.Port) || !r.coversProto(f.Proto)):
+		return no
+	case !r.Inside():
+		return yes
+	case f.Method == "":
+		return maybe
+	case len(r.Methods) > 0 && !slices.Contains(r.Methods, f.Method):
+		return no
+	}
+	if p, clear := CanonicalPath(f.Path); r.Path != "" && clear && !match(r.Path, p) {
+		return no
+	}
+	return yes
+}

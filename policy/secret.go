@@ -1,0 +1,85 @@
+package policy
+
+import (
+	"context"
+	"encoding/base64"
+	"slices"
+	"strings"
+)
+
+// Secret is a credential a box may use and never sees. It holds no value: the box gets Placeholder in the variable
+// Name, and the gateway puts the value in its place, in requests that Scope covers and nowhere else.
+type Secret struct {
+	Name        string `json:"name"`                  // of the variable in the box; in the log it stands for the value
+	Scope       []Rule `json:"scope"`                 // hosts, methods and paths it may be sent to; never empty
+	Header      string `json:"header,omitempty"`      // the header that carries it always, whatever the box sends there; "" for wherever the box puts the placeholder
+	Form        Form   `json:"form,omitempty"`        // how Header says it
+	User        string `json:"user,omitempty"`        // for Basic
+	Placeholder string `json:"placeholder,omitempty"` // random, of this box only
+}
+
+// Form is how a header carries a secret.
+type Form string
+
+const (
+	Raw    Form = ""       // the value itself
+	Bearer Form = "bearer" // Authorization: Bearer VALUE
+	Basic  Form = "basic"  // Authorization: Basic base64(USER:VALUE)
+)
+
+// Values gives the present values of secrets. It is asked once per use, so that a rotated value is used at once and a
+// revoked one no more; an error denies the request. Values must not be kept, logged or written anywhere.
+type Values interface {
+	Value(ctx context.Context, name string) (string, error)
+}
+
+// Covers tells whether the secret may be sent with a request. Without a method it tells whether some request to that
+// destination may carry it.
+func (s Secret) Covers(f Flow) bool {
+	return slices.ContainsFunc(s.Scope, func(r Rule) bool {
+		reach := r.allows(f)
+		return reach == yes || reach == maybe && f.Method == ""
+	})
+}
+
+// HeaderValue is what Header must hold for the value.
+func (s Secret) HeaderValue(value string) string {
+	switch s.Form {
+	case Bearer:
+		return "Bearer " + value
+	case Basic:
+		return "Basic " + base64.StdEncoding.EncodeToString([]byte(s.User+":"+value))
+	}
+	return value
+}
+
+// Secrets are the policy's secrets, in order.
+func (p *Policy) Secrets() []Secret { return slices.Clone(p.secrets) }
+
+// SecretsFor are those that may be sent with a request.
+func (p *Policy) SecretsFor(f Flow) []Secret {
+	var list []Secret
+	for _, s := range p.secrets {
+		if s.Covers(f) {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+func (p *Policy) secretFor(f Flow) bool {
+	return f.Name != "" && f.Proto != UDP && f.Port != 0 && len(p.SecretsFor(f)) > 0
+}
+
+// PlaceholderPrefix begins every placeholder, so that one can be recognised without knowing it.
+const PlaceholderPrefix = "agentbox-secret-"
+
+// FindPlaceholder gives the secret whose placeholder appears in s.
+func (p *Policy) FindPlaceholder(s string) (Secret, bool) {
+	for _, secret := range p.secrets {
+		if secret.Placeholder != "" && strings.Contains(s, secret.Placeholder) {
+			return secret, true
+		}
+	}
+	return Secret{}, false
+}
