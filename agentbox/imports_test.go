@@ -23,6 +23,7 @@ var forbidden = []struct {
 	{"agentbox/agentbox/environment", "agentbox/vmm/...", nil, "an environment is anything that speaks SSH, machine or not"},
 	{"agentbox/agentbox/workspace", "agentbox/vmm/...", nil, "a workspace is staged as a directory tree; drivers make their own form of it"},
 	{"agentbox/vmm/...", "agentbox/agentbox/...", []string{"agentbox/agentbox"}, "leaves never import upward; domain types are the exception"},
+	{"agentbox/vmm/confine", "agentbox/...", []string{"agentbox/vmm/confine"}, "what takes rights away must be readable on its own, whoever is confined by it"},
 	{"agentbox/vmm/...", "agentbox/mesh/...", nil, "leaves never import each other"},
 	{"agentbox/vmm/...", "agentbox/cachestore/...", nil, "leaves never import each other"},
 	{"agentbox/vmm/...", "agentbox/policy/...", nil, "leaves never import each other"},

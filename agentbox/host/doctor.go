@@ -11,6 +11,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/vmm/confine"
 )
 
 // Doctor looks for what keeps boxes from working here, or from working well.
@@ -26,6 +27,7 @@ func (m *Manager) Doctor(ctx context.Context, req api.DoctorRequest, progress ag
 	}
 	detail, err := m.checkMachine(ctx, req.Probe)
 	add("microvm", detail, err)
+	add("confinement", confinement(), nil)
 	dir, err := m.kernel(ctx, "", progress)
 	add("kernel", dir, err)
 	for _, p := range programs {
@@ -62,6 +64,17 @@ func (m *Manager) checkMachine(ctx context.Context, fresh bool) (string, error) 
 		return "", err
 	}
 	return fmt.Sprintf("%s, %s: %s", facts.Version, facts.Accel, facts.Reason), nil
+}
+
+// confinement says what a guest could reach that has taken over what runs it. Boxes work either way.
+func confinement() string {
+	if err := confine.Available(); err != nil {
+		return fmt.Sprintf("what runs a machine could open the user's files, should a guest break out: %v", err)
+	}
+	if network, signals := confine.Limits(); !network || !signals {
+		return "what runs a machine reaches its own files only; an older kernel leaves it TCP or other programs' signals"
+	}
+	return "what runs a machine reaches its own files only, no TCP and no other program"
 }
 
 const lowSpace = 2 << 30

@@ -99,7 +99,8 @@ func probeGuest(ctx context.Context, program, kernel string) (string, error) {
 		return "", errors.Join(err, theirs.Close())
 	}
 	defer memory.Close()
-	p, err := startProcess(program, probeCommand(kernel).argv(), []*os.File{theirs, theirs, theirs, memory})
+	probe := probeCommand(kernel)
+	p, err := startProcess(program, probe.argv(), []*os.File{theirs, theirs, theirs, memory}, probe.files(program))
 	theirs.Close()
 	if err != nil {
 		return "", agentbox.Errorf(agentbox.Missing, "start %s: %w", program, err)

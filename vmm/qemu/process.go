@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"agentbox/vmm/confine"
 )
 
 // process is a running QEMU that dies with this process.
@@ -21,14 +23,19 @@ type process struct {
 	err    error         // as exec.Cmd.Wait; read it after done
 }
 
-// startProcess runs a program with the given descriptors from 3 on, which stay the caller's.
+// startProcess runs a program with the given descriptors from 3 on, which stay the caller's. It can open nothing but reach.
 //
-// The kernel sends the parent-death signal when the thread that forked ends, not when the process does. So the fork
-// happens on a thread that is locked for as long as the child lives.
-func startProcess(program string, argv []string, files []*os.File) (*process, error) {
+// The kernel sends the parent-death signal when the thread that forked ends, not when the process does, and confines what
+// a thread forks. So the fork happens on a thread that is locked for as long as the child lives.
+func startProcess(program string, argv []string, files []*os.File, reach confine.Files) (*process, error) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0) // the confined thread could not
+	if err != nil {
+		return nil, err
+	}
+	defer null.Close()
 	p := &process{cmd: exec.Command(program, argv...), done: make(chan struct{})}
 	p.cmd.ExtraFiles = files
-	p.cmd.Stderr = &p.stderr
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = null, null, &p.stderr
 	p.cmd.Dir = "/"
 	p.cmd.Env = []string{} // QEMU needs nothing of ours, and may be taken over by a guest
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
@@ -36,7 +43,10 @@ func startProcess(program string, argv []string, files []*os.File) (*process, er
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
 		defer close(p.done)
-		err := p.cmd.Start()
+		err := confine.Thread(reach)
+		if err == nil {
+			err = p.cmd.Start()
+		}
 		started <- err
 		if err == nil {
 			p.err = p.cmd.Wait()

@@ -157,7 +157,7 @@ func (d *Driver) start(m *machine, cmd command, files ...*os.File) error {
 		}
 		ours, theirs = append(ours, conn), append(theirs, file)
 	}
-	m.proc, err = startProcess(program, cmd.argv(), append(append([]*os.File{}, theirs...), files...))
+	m.proc, err = startProcess(program, cmd.argv(), append(append([]*os.File{}, theirs...), files...), cmd.files(program))
 	if err != nil {
 		closeAll(ours)
 		return fmt.Errorf("start QEMU of %s: %w", m.spec.Name, err)

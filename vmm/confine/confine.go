@@ -1,0 +1,141 @@
+package confine
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Files are what a confined program may open. A directory means everything below it. Paths that do not exist grant nothing.
+type Files struct {
+	Read  []string // to read and to run
+	Write []string // to read, write, truncate and make; a device also to control
+}
+
+const (
+	readRights  = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
+	fileRights  = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+	firstRights = 1<<13 - 1 // every right of the first version: all of them are denied where no rule grants them
+)
+
+// Available is nil where this kernel confines programs, or else says why it does not.
+func Available() error {
+	_, err := version()
+	return err
+}
+
+// Limits tells what this kernel takes from a confined program besides files: TCP, and other programs' signals.
+func Limits() (network, signals bool) {
+	v, err := version()
+	if err != nil {
+		return false, false
+	}
+	attr := handled(v)
+	return attr.Handled_access_net != 0, attr.Scoped&unix.LANDLOCK_SCOPE_SIGNAL != 0
+}
+
+// version is Landlock's here.
+func version() (int, error) {
+	v, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	switch errno {
+	case 0:
+		return int(v), nil
+	case unix.EOPNOTSUPP:
+		return 0, errors.New("Landlock is switched off in this kernel: add landlock to its lsm= parameter")
+	case unix.ENOSYS:
+		return 0, errors.New("this kernel has no Landlock, which came with Linux 5.13")
+	}
+	return 0, fmt.Errorf("Landlock cannot be used: %w", errno)
+}
+
+// Thread confines the calling thread, and every process it starts, for as long as they live. Call it with the thread
+// locked to its goroutine (runtime.LockOSThread), and never unlock it: the thread then ends with the goroutine. Where the
+// kernel has no Landlock it does nothing, which Available tells; an error means that the thread may be used no further.
+func Thread(files Files) error {
+	v, err := version()
+	if err != nil {
+		return nil
+	}
+	attr := handled(v)
+	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
+	if errno != 0 {
+		return fmt.Errorf("make a Landlock ruleset: %w", errno)
+	}
+	defer unix.Close(int(fd))
+	for _, path := range files.Read {
+		if err := allow(int(fd), path, readRights); err != nil {
+			return err
+		}
+	}
+	for _, path := range files.Write {
+		if err := allow(int(fd), path, attr.Handled_access_fs); err != nil {
+			return err
+		}
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("forbid new privileges: %w", err)
+	}
+	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0); errno != 0 {
+		return fmt.Errorf("restrict by Landlock: %w", errno)
+	}
+	return nil
+}
+
+// handled is all that a version of Landlock can forbid.
+func handled(version int) unix.LandlockRulesetAttr {
+	attr := unix.LandlockRulesetAttr{Handled_access_fs: firstRights}
+	if version >= 2 {
+		attr.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_REFER
+	}
+	if version >= 3 {
+		attr.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_TRUNCATE
+	}
+	if version >= 4 {
+		attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
+	}
+	if version >= 5 {
+		attr.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+	}
+	if version >= 6 {
+		attr.Scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET
+		if signalsFixed() {
+			attr.Scoped |= unix.LANDLOCK_SCOPE_SIGNAL
+		}
+	}
+	return attr
+}
+
+// signalsFixed tells whether threads of one process may still signal one another, as Go's runtime must: at first, a
+// confined one could not.
+func signalsFixed() bool {
+	const sameProcess = 1 << 1 // the kernel's erratum 2
+	fixed, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_ERRATA)
+	return errno == 0 && fixed&sameProcess != 0
+}
+
+// allow grants rights on a path and what is below it. The kernel refuses rights on a file that only directories have.
+func allow(ruleset int, path string, rights uint64) error {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("confine to %s: %w", path, err)
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fmt.Errorf("confine to %s: %w", path, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		rights &= fileRights
+	}
+	rule := unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(fd)}
+	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(ruleset), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&rule)), 0, 0, 0)
+	if errno != 0 {
+		return fmt.Errorf("confine to %s: %w", path, errno)
+	}
+	return nil
+}
