@@ -33,17 +33,18 @@ func TestScannerCutsLivesWhereverReadsEnd(t *testing.T) {
 		}
 		for i, want := range []string{"SSH-data\x00" + half + "more\x00\x00\xff", half, "last"} {
 			rest, ok := strings.CutPrefix(data[i], want)
-			if !ok || !strings.HasPrefix(Magic, rest) {
-				t.Errorf("reads of %d bytes: life %d got %q, want %q and at most a beginning of Magic", n, i, data[i], want)
+			if !ok || !strings.HasPrefix(Magic, rest) || len(rest) >= minHeld {
+				t.Errorf("reads of %d bytes: life %d got %q, want %q and less than a packet's length of Magic", n, i, data[i], want)
 			}
 		}
 	}
 }
 
-func TestScannerHoldsNothingBack(t *testing.T) {
-	_, data := lives([]byte(Magic+"x\nabc\x00\xffagent"), 1)
-	if data[0] != "abc\x00\xffagent" {
-		t.Errorf("the life got %q", data[0])
+func TestScannerHoldsBackOnlyWhatLooksLikeMagic(t *testing.T) {
+	for end, want := range map[string]string{"abc": "abc", "abc\x00\xffa": "abc\x00\xffa", "abc\x00\xffag": "abc", "\x00\xffagent!": "\x00\xffagent!"} {
+		if _, data := lives([]byte(Magic+"x\n"+end), 100); data[0] != want {
+			t.Errorf("%q: the life got %q, want %q", end, data[0], want)
+		}
 	}
 }
 
@@ -84,7 +85,7 @@ func FuzzScanner(f *testing.F) {
 		}
 		for i := range wantData {
 			rest, ok := strings.CutPrefix(gotData[i], wantData[i])
-			if !ok || !strings.HasPrefix(Magic, rest) {
+			if !ok || !strings.HasPrefix(Magic, rest) || len(rest) >= minHeld {
 				t.Fatalf("life %d got %q, want %q", i, gotData[i], wantData[i])
 			}
 		}

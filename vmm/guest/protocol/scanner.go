@@ -2,9 +2,10 @@ package protocol
 
 import "bytes"
 
-// Scanner cuts the bytes an agent reads into lives. It holds nothing back: a byte that may begin a Magic is still
-// handed to the current life at once, since SSH packets end with any byte and their reader waits for it. So a life may
-// see the first bytes of the Magic that ends it, which its SSH connection rejects as it would reject any torn packet.
+// Scanner cuts the bytes an agent reads into lives. What may be the beginning of a Magic is held back from minHeld bytes
+// on: they are the length of a packet for SSH, an absurd one, and a connection that fails for it looks like one that its
+// client has left, whose commands are hung up. Fewer are handed on at once, since SSH packets end with any byte and their
+// reader waits for it; that one ends with minHeld bytes of Magic, and waits for the next, is one in four thousand million.
 type Scanner struct {
 	// Data gets the bytes of the current life; before the first life it is not called.
 	Data func([]byte)
@@ -14,6 +15,7 @@ type Scanner struct {
 
 	state   scanState
 	matched int    // how many bytes of Magic the input so far ends with
+	held    int    // how many of them the life has not seen
 	line    []byte // what came after Magic
 }
 
@@ -25,8 +27,15 @@ const (
 	scanLife                  // bytes go to the life
 )
 
+// minHeld is the length of an SSH packet's length.
+const minHeld = 4
+
 // Feed takes the next bytes of the stream.
 func (s *Scanner) Feed(p []byte) {
+	if s.held > 0 && len(p) > 0 {
+		p = append([]byte(Magic[s.matched-s.held:s.matched]), p...)
+		s.matched, s.held = s.matched-s.held, 0
+	}
 	for len(p) > 0 {
 		if s.state == scanLine {
 			p = s.feedLine(p)
@@ -63,7 +72,10 @@ func (s *Scanner) cut(p []byte) (before, after []byte, found bool) {
 	} else {
 		s.matched = magicPrefix(p)
 	}
-	return p, nil, false
+	if s.state == scanLife && s.matched >= minHeld {
+		s.held = min(s.matched, len(p))
+	}
+	return p[:len(p)-s.held], nil, false
 }
 
 // feedLine collects the line after Magic and returns what follows it. A host that died in the middle of a line is
