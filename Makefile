@@ -35,7 +35,7 @@ race: ## unit tests under the race detector
 	$(GO) test -short -race ./...
 
 e2e: build ## tests that boot real machines
-	$(GO) test -count=1 -p 1 -timeout 60m ./...
+	$(GO) test -count=1 -p 1 -timeout 120m ./...
 
 vet: ## go vet and gofmt
 	$(GO) vet ./...
@@ -45,7 +45,7 @@ bench: build ## the figures of docs/benchmarks.md (an idle machine, please)
 	bin/agentbox bench enter --runs 20
 
 chaos: build ## a hundred random kills, and nothing lost or orphaned
-	AGENTBOX_CHAOS=100 $(GO) test -count=1 -timeout 60m -run TestChaos ./agentbox/e2e
+	AGENTBOX_CHAOS=100 $(GO) test -count=1 -timeout 120m -run TestChaos ./agentbox/e2e
 
 fuzz: ## every fuzz target, half a minute each
 	@for pkg in $$($(GO) list ./...); do \

@@ -145,7 +145,7 @@ func TestInterruptEndsTheCommand(t *testing.T) {
 	if err := lab.Close(ctx); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(start); took > 10*time.Second {
+	if took := time.Since(start); took > time.Minute {
 		t.Errorf("an interrupt took %s", took)
 	}
 	nothingLeft(t, user)

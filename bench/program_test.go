@@ -30,7 +30,7 @@ func shell(t *testing.T) Program {
 
 func TestProgramTimesTheWholeProcess(t *testing.T) {
 	out, took, err := shell(t).Run(t.Context(), t.TempDir(), "-c", `sleep 0.2; echo $GREETING`)
-	if err != nil || string(out) != "hello\n" || took < 200*time.Millisecond || took > 10*time.Second {
+	if err != nil || string(out) != "hello\n" || took < 200*time.Millisecond || took > time.Minute {
 		t.Errorf("got %q after %s, %v", out, took, err)
 	}
 }
@@ -52,7 +52,7 @@ func TestProgramEndsAtTheDeadline(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, late)
 	defer cancel()
 	_, took, err := shell(t).Run(ctx, t.TempDir(), "-c", "exec sleep 60")
-	if !errors.Is(err, late) || took > 10*time.Second {
+	if !errors.Is(err, late) || took > 50*time.Second {
 		t.Errorf("got %v after %s", err, took)
 	}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // startTimeout bounds the start of a daemon, which takes up the boxes of the last one first.
-const startTimeout = 20 * time.Second
+const startTimeout = time.Minute
 
 // call calls the daemon, starting it when none runs. Progress is shown the way the user asked for.
 func call[Req, Resp any](ctx context.Context, a *app, e api.Endpoint[Req, Resp], req Req) (Resp, error) {

@@ -189,7 +189,7 @@ func TestAliasesDoNotMultiply(t *testing.T) {
 		b.WriteString("  s" + strings.Repeat("x", i%50) + string(rune('a'+i%26)) + ": {run: x, env: *e}\n")
 	}
 	started := time.Now()
-	if _, err := parseYAML([]byte(b.String()), source{name: "agentbox.yaml"}); err == nil || time.Since(started) > 5*time.Second {
+	if _, err := parseYAML([]byte(b.String()), source{name: "agentbox.yaml"}); err == nil || time.Since(started) > time.Minute {
 		t.Errorf("%v after %v", err, time.Since(started))
 	}
 }

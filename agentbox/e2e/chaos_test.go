@@ -21,7 +21,7 @@ const (
 	seedOfChaos  = "AGENTBOX_CHAOS_SEED" // what it draws from, to see a failure again
 	defaultKills = 12
 	maxDelay     = 600 * time.Millisecond // from the start of an operation to the kill
-	opTimeout    = 60 * time.Second       // for any command, whatever was killed under it
+	opTimeout    = 5 * time.Minute        // for any command, whatever was killed under it; a busy machine takes its time
 )
 
 // chaos does random things to boxes while random processes of theirs are killed.

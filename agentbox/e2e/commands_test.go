@@ -19,7 +19,7 @@ import (
 //
 //	repo DIR             make a checkout with one commit and the usual agentbox.yaml
 //	code N CMD...        run CMD, which must exit with N
-//	waitfor SECS CMD...  run CMD until it succeeds
+//	waitfor SECS CMD...  run CMD until it succeeds, which on an idle machine it does within SECS
 //	capture NAME         put the last standard output into a variable
 //	json PATH REGEXP     a value of the last standard output, as .ports.0.host, matches
 //	jsonvar NAME PATH    put such a value into a variable
@@ -67,18 +67,21 @@ func cmdCode(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// busy is how many times longer than on an idle machine scripts wait for what must happen.
+const busy = 10
+
 func cmdWaitFor(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) >= 2, "waitfor SECONDS CMD...")
 	seconds, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	deadline := time.Now().Add(time.Duration(seconds) * time.Second)
+	deadline := time.Now().Add(time.Duration(seconds) * busy * time.Second)
 	for {
 		err := ts.Exec(args[1], args[2:]...)
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			ts.Fatalf("still failing after %d s: %v", seconds, err)
+			ts.Fatalf("still failing after %d s: %v", seconds*busy, err)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -154,9 +157,9 @@ func cmdOwnHome(ts *testscript.TestScript, neg bool, args []string) {
 
 // own gives a home copies of what it shares with others.
 func (w *world) own(home string) error {
-	for _, name := range linked {
+	for _, name := range append([]string{templates}, linked...) {
 		path := filepath.Join(home, name)
-		if err := os.Remove(path); err != nil {
+		if err := os.RemoveAll(path); err != nil {
 			return err
 		}
 		if out, err := exec.Command("cp", "-a", "--sparse=always", filepath.Join(w.seed, name), path).CombinedOutput(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -25,8 +26,12 @@ type world struct {
 // seedEnv names a directory in which the seed home outlives the run, so that whoever writes scripts waits once.
 const seedEnv = "AGENTBOX_E2E_SEED"
 
-// linked are the parts of a home that may be shared: daemons only read them once they are complete.
-var linked = []string{"host", "images", "kernels", "templates"}
+// linked are the parts of a home that homes may share: whoever writes them takes a lock in them first.
+var linked = []string{"host", "images", "kernels"}
+
+// templates is shared by entry and not as a whole: a daemon that starts clears the directory of what it takes for its
+// predecessor's half-built templates.
+const templates = "templates"
 
 func newWorld() (*world, error) {
 	dir, err := os.MkdirTemp("/tmp", "ab-e2e-")
@@ -115,15 +120,18 @@ func (w *world) vars(home string) []string {
 // newHome makes a home that has what the seed has.
 func (w *world) newHome() (string, error) {
 	home := filepath.Join(w.dir, fmt.Sprint("h", w.homes.Add(1)))
-	if err := os.Mkdir(home, 0o711); err != nil {
+	if err := os.MkdirAll(filepath.Join(home, templates), 0o711); err != nil {
 		return "", err
 	}
-	for _, name := range linked {
-		if err := os.Symlink(filepath.Join(w.seed, name), filepath.Join(home, name)); err != nil {
-			return "", err
-		}
+	names := slices.Clone(linked)
+	made, err := filepath.Glob(filepath.Join(w.seed, templates, "[^.]*"))
+	for _, path := range made {
+		names = append(names, filepath.Join(templates, filepath.Base(path)))
 	}
-	return home, nil
+	for _, name := range names {
+		err = errors.Join(err, os.Symlink(filepath.Join(w.seed, name), filepath.Join(home, name)))
+	}
+	return home, err
 }
 
 // setup gives a script its home, and sees to it that nothing is left of it afterwards.

@@ -261,7 +261,7 @@ func (s *server) command(req *ssh.Request) *exec.Cmd {
 func start(cmd *exec.Cmd, ch ssh.Channel) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Stdout, cmd.Stderr = ch, ch.Stderr()
-	cmd.WaitDelay = 10 * time.Second
+	cmd.WaitDelay = time.Minute
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -322,7 +322,7 @@ func startRelay(t testing.TB, s *server, backend Backend) string {
 			if err != nil {
 				t.Errorf("Serve: %v", err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("the relay did not end with its context")
 		}
 	})

@@ -44,7 +44,7 @@ func TestTailFollows(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var got watched
 	got.when = func(s string) {

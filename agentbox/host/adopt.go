@@ -72,7 +72,7 @@ func (m *Manager) adoptBox(id agentbox.BoxID) error {
 }
 
 // adoptTimeout is how long a supervisor may take to say what it runs: one that was never told to go on does not.
-const adoptTimeout = 5 * time.Second
+const adoptTimeout = 30 * time.Second
 
 // orphaned tells whether a supervisor runs a machine that never became this box: the daemon went away between starting
 // it and giving it the workspace.

@@ -20,7 +20,7 @@ func (m *Manager) removeRemote(rec record) {
 	if rec.Remote == "" || directoryGone(rec) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	repo, err := workspace.Describe(ctx, rec.Box.Directory)
 	if err == nil {

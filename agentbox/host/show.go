@@ -53,8 +53,11 @@ const (
 	everything              // what only the guest can tell
 )
 
-// askTimeout bounds what a list of boxes waits for one that does not answer.
-const askTimeout = 2 * time.Second
+// A list of boxes waits for one that does not answer for askTimeout; who asks about that box alone waits longer.
+const (
+	askTimeout     = 2 * time.Second
+	askOnlyTimeout = 20 * time.Second
+)
 
 // describe is the box as it is now. A supervisor that does not answer costs the details and not the list.
 func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.Box, error) {
@@ -66,7 +69,11 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.B
 	}
 	var pids []int
 	if s != nil {
-		ctx, cancel := context.WithTimeout(ctx, askTimeout)
+		wait := askTimeout
+		if depth == everything {
+			wait = askOnlyTimeout
+		}
+		ctx, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
 		if st, err := api.Call(ctx, s.client, api.SupervisorStatusE, api.StatusRequest{Guest: depth == everything}, nil); err == nil {
 			out.Services, out.Ports = withPorts(st.Services, rec.Attach.Services), st.Ports

@@ -168,8 +168,8 @@ func lockHeld(path string) (bool, error) {
 }
 
 const (
-	stopGrace = 5 * time.Second // for user processes to end and the workspace to be synced
-	stopWait  = 3 * time.Second // beyond the grace, before the supervisor is killed
+	stopGrace = 5 * time.Second  // for user processes to end and the workspace to be synced
+	stopWait  = 15 * time.Second // beyond the grace, before the supervisor is killed
 )
 
 // stop ends a supervisor and its machine, politely if grace allows, and returns when both are gone.

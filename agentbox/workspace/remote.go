@@ -138,7 +138,7 @@ func removeSection(config []byte, name, box string) []byte {
 }
 
 // lockWait is how long another git may hold the lock on the configuration before we give up.
-const lockWait = time.Second
+const lockWait = 3 * time.Second
 
 // editConfig changes the shared configuration file under git's own lock, so that no edit of git's is lost.
 func editConfig(ctx context.Context, repo Repo, edit func([]byte) []byte) error {

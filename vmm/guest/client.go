@@ -46,7 +46,7 @@ func (c *Client) Close() error {
 
 // How long the guest may take for each request when the context allows more: under emulation, on a busy host.
 const (
-	quickTimeout   = 10 * time.Second
+	quickTimeout   = 30 * time.Second
 	attachTimeout  = 60 * time.Second // a journal to replay, owners to change
 	detachTimeout  = 30 * time.Second // processes to end, data to write
 	quiesceTimeout = 60 * time.Second

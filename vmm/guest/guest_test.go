@@ -36,7 +36,7 @@ func TestConnectReturnsWhateverTheGuestDoes(t *testing.T) {
 			defer cancel()
 			began := time.Now()
 			_, err = Connect(ctx, host, keys.Hello("box"), keys)
-			if agentbox.CodeOf(err) != agentbox.Timeout || time.Since(began) > 2*time.Second {
+			if agentbox.CodeOf(err) != agentbox.Timeout || time.Since(began) > time.Minute {
 				t.Errorf("%v after %v", err, time.Since(began))
 			}
 		})

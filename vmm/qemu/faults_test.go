@@ -78,7 +78,7 @@ func testFlood(t *testing.T, h vmmtest.Harness, d *qemu.Driver, tp vmm.Template)
 	}
 	g.Close()
 	for _, step := range []func(context.Context) error{m.Freeze, m.Thaw, m.Freeze, func(context.Context) error { return m.Kill() }} {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		if err := step(ctx); err != nil {
 			t.Error(err)
 		}
@@ -145,7 +145,7 @@ func testOrphans(t *testing.T, h vmmtest.Harness, tp vmm.Template) {
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for range 200 {
+	for range 6000 {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil || strings.Contains(string(stat), ") Z ") {
 			return

@@ -16,7 +16,7 @@ import (
 
 // Every wait for QEMU has a deadline: a context's, or these.
 const (
-	quickCommand = 10 * time.Second // answers from memory
+	quickCommand = 30 * time.Second // answers from memory
 	slowCommand  = time.Minute      // may flush disks
 )
 

@@ -67,13 +67,13 @@ func TestMonitorAnswersAndEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got struct{ Name string }
-	if err := m.run(ctx, time.Second, "query-name", nil, &got); err != nil || got.Name != "query-name" {
+	if err := m.run(ctx, time.Minute, "query-name", nil, &got); err != nil || got.Name != "query-name" {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	if <-events != "RESUME" {
 		t.Error("the event is lost")
 	}
-	if err := m.run(ctx, time.Second, "fail", nil, nil); err == nil || !strings.Contains(err.Error(), "no such thing") {
+	if err := m.run(ctx, time.Minute, "fail", nil, nil); err == nil || !strings.Contains(err.Error(), "no such thing") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -92,10 +92,10 @@ func TestMonitorEndsWithItsSocket(t *testing.T) {
 			conn.Write([]byte(say)) // fails halfway when the monitor has had enough
 			conn.Close()
 		})
-		if err := m.run(context.Background(), 10*time.Second, "stop", nil, nil); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		if err := m.run(context.Background(), time.Minute, "stop", nil, nil); err == nil || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: got %v", what, err)
 		}
-		if err := m.run(context.Background(), 10*time.Second, "stop", nil, nil); err == nil {
+		if err := m.run(context.Background(), time.Minute, "stop", nil, nil); err == nil {
 			t.Errorf("%s: a command ran on a dead monitor", what)
 		}
 	}
@@ -114,9 +114,13 @@ func TestMonitorPassesFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
-	m.runWithFile(ctx, time.Second, f, "add-fd", map[string]int{"fdset-id": 1}, nil) // nobody answers
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		m.runWithFile(ctx, time.Minute, f, "add-fd", map[string]int{"fdset-id": 1}, nil) // nobody answers
+	}()
+	defer func() { cancel(); <-ended }()
 	buf, oob := make([]byte, 1024), make([]byte, 64)
 	n, oobn, _, _, err := unix.Recvmsg(int(theirs.Fd()), buf, oob, 0)
 	if err != nil || !strings.Contains(string(buf[:n]), `"execute":"add-fd","arguments":{"fdset-id":1}`) {

@@ -24,7 +24,7 @@ func TestSpeed(t *testing.T) {
 		}
 		took := time.Since(begun)
 		t.Logf("%-26s %v", what, took.Round(100*time.Microsecond))
-		if took > 10*time.Second {
+		if took > time.Minute {
 			t.Errorf("%s took %v", what, took)
 		}
 	}

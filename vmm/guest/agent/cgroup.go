@@ -99,7 +99,7 @@ func (g *cgroups) open(path string) (*os.File, error) {
 }
 
 // freezeTimeout is how long user processes may take to stop: one that waits for a disk stops when it is served.
-const freezeTimeout = 5 * time.Second
+const freezeTimeout = 20 * time.Second
 
 // freeze stops every user process. Without any there is nothing to stop, which spares a clone the asking.
 func (g *cgroups) freeze() error {
@@ -148,7 +148,7 @@ func (g *cgroups) thaw() error {
 }
 
 // killTimeout bounds the wait for killed processes: one stuck in the kernel must not hold up the agent.
-const killTimeout = 5 * time.Second
+const killTimeout = 20 * time.Second
 
 // kill ends every process of the box.
 func (g *cgroups) kill() error {

@@ -97,7 +97,7 @@ func mountRoot() error {
 }
 
 // slotTimeout is how long a disk may take to appear after its driver was loaded.
-const slotTimeout = 5 * time.Second
+const slotTimeout = 30 * time.Second
 
 func waitForSlot(serial string) (string, error) {
 	for deadline := time.Now().Add(slotTimeout); ; time.Sleep(5 * time.Millisecond) {
