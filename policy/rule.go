@@ -306,7 +306,7 @@ func (r Rule) allows(f Flow) reach {
 func (r Rule) denies(f Flow) reach {
 	allPorts := r.From == 0 && !r.UDP
 	switch {
-	case !r.coversHost(f):
+	case !r.coversHost(f) && r.Host != "*":
 		return no
 	case !allPorts && (f.Port == 0 || !r.coversPort(f.Port) || !r.coversProto(f.Proto)):
 		return no

@@ -1,0 +1,68 @@
+package policy
+
+// Sources is everything a box's policy is made of.
+type Sources struct {
+	Organisation []File // each a bound
+	User         []File
+	UserPreset   string // the user's own choice for this repository; "" leaves it to the repository
+	Repository   File   // the approved copy
+	Machine      Layer  // what balanced adds: see policy/registries
+	Secrets      []Secret
+}
+
+// DefaultPreset is for a repository that names none, and a user who does not either.
+const DefaultPreset = Balanced
+
+// Compose makes the policy of one box. An organisation's file allows nothing by itself: what it lists is the most that
+// others may allow, and its preset the widest they may choose.
+func Compose(s Sources) Spec {
+	preset := DefaultPreset
+	if s.Repository.Preset != "" {
+		preset = s.Repository.Preset
+	}
+	if s.UserPreset != "" {
+		preset = s.UserPreset
+	}
+	spec := Spec{Secrets: s.Secrets}
+	for _, f := range s.Organisation {
+		if f.Preset != "" && Width(f.Preset) < Width(preset) {
+			preset = f.Preset
+		}
+		spec.Layers = append(spec.Layers, bound(f))
+	}
+	spec.Preset = preset
+	for _, f := range s.User {
+		spec.Layers = append(spec.Layers, layer(User, f))
+	}
+	spec.Layers = append(spec.Layers, layer(Repository, s.Repository))
+	spec.Layers = append(spec.Layers, presetLayers(preset, s.Machine)...)
+	return spec
+}
+
+func layer(source Source, f File) Layer {
+	return Layer{Source: source, Allow: f.Allow, Deny: f.Deny, Private: f.Private}
+}
+
+func bound(f File) Layer {
+	l := layer(Organisation, f)
+	l.Bound = f.HasAllow || f.HasPrivate
+	if l.Bound && !f.HasAllow {
+		l.Allow = []Rule{everything}
+	}
+	return l
+}
+
+var everything = Rule{Host: "*"}
+
+func presetLayers(preset string, machine Layer) []Layer {
+	switch preset {
+	case Offline:
+		return []Layer{{Source: Preset, Name: Offline, Deny: []Rule{everything}}}
+	case Balanced:
+		machine.Source, machine.Name = Preset, Balanced
+		return []Layer{machine}
+	case Open:
+		return []Layer{{Source: Preset, Name: Open, Allow: []Rule{everything}}}
+	}
+	return nil
+}

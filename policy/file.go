@@ -1,0 +1,291 @@
+package policy
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/agext/levenshtein"
+	"go.yaml.in/yaml/v3"
+
+	"agentbox/agentbox"
+)
+
+// Presets, from the narrowest to the widest.
+const (
+	Offline  = "offline"  // nothing, whatever else is allowed
+	Strict   = "strict"   // what is listed
+	Balanced = "balanced" // and the package registries and code hosts this machine is configured with
+	Open     = "open"     // and everything public
+)
+
+// Presets lists them all in that order.
+var Presets = []string{Offline, Strict, Balanced, Open}
+
+// Width orders presets: a wider one allows more. It is -1 for a word that is none.
+func Width(preset string) int { return slices.Index(Presets, preset) }
+
+// File is a policy as it is written: by an organisation, a user, or a repository.
+type File struct {
+	Preset  string // "" when the file names none
+	Allow   []Rule
+	Deny    []Rule
+	Private []Rule
+	// HasAllow and HasPrivate tell a key that is there, if only with an empty list: an organisation's bounds what others
+	// may allow.
+	HasAllow, HasPrivate bool
+}
+
+// maxFile bounds a policy file; maxRules the rules of a list.
+const (
+	maxFile  = 1 << 20
+	maxRules = 10_000
+)
+
+// ParseFile reads a policy file; name is how problems name it. They are reported together, one a line, as one
+// *agentbox.Error of code Invalid.
+func ParseFile(name string, data []byte) (File, error) {
+	p := parser{name: name}
+	if len(data) > maxFile {
+		return File{}, agentbox.Errorf(agentbox.Invalid, "%s is larger than 1 MiB: that is no policy", name)
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	var doc, second yaml.Node
+	switch err := dec.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		return File{}, nil
+	case err != nil:
+		p.syntax(err)
+	case dec.Decode(&second) != io.EOF:
+		p.failAt(max(second.Line, 1), "more than one document: remove what follows the second ---")
+	default:
+		p.file(doc.Content[0])
+	}
+	return p.out, p.err()
+}
+
+type parser struct {
+	name     string
+	out      File
+	problems []string
+}
+
+func (p *parser) failAt(line int, format string, args ...any) {
+	text := strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, fmt.Sprintf(format, args...))
+	p.problems = append(p.problems, fmt.Sprintf("%s:%d: %s", p.name, line, text))
+}
+
+func (p *parser) err() error {
+	const most = 20
+	if len(p.problems) == 0 {
+		return nil
+	}
+	list := p.problems
+	if len(list) > most {
+		list = append(list[:most:most], fmt.Sprintf("%s: and %d more problems", p.name, len(p.problems)-most))
+	}
+	return agentbox.Errorf(agentbox.Invalid, "%w", errors.New(strings.Join(list, "\n"))).WithHint("docs/policy.md has every key, and how rules are written")
+}
+
+var yamlLine = regexp.MustCompile(`^yaml: (?:line ([0-9]+): )?(.*)`)
+
+func (p *parser) syntax(err error) {
+	m := yamlLine.FindStringSubmatch(strings.ReplaceAll(err.Error(), "\n", " "))
+	if m == nil {
+		m = []string{"", "1", err.Error()}
+	}
+	line, _ := strconv.Atoi(m[1]) // no line: the first
+	p.failAt(max(line, 1), "not valid YAML: %s", m[2])
+}
+
+var fileKeys = []string{"preset", "allow", "deny", "private"}
+
+func (p *parser) file(n *yaml.Node) {
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		p.failAt(n.Line, "expected keys and values: %s", strings.Join(fileKeys, ", "))
+		return
+	}
+	seen := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k, v := n.Content[i], n.Content[i+1]
+		if first, twice := seen[k.Value]; twice {
+			p.failAt(k.Line, "key `%s` appears twice, first on line %d", clip(k.Value), first)
+			continue
+		}
+		seen[k.Value] = k.Line
+		switch k.Value {
+		case "preset":
+			p.preset(v)
+		case "allow":
+			p.out.Allow, p.out.HasAllow = p.rules(k.Value, v), true
+		case "deny":
+			p.out.Deny = p.rules(k.Value, v)
+		case "private":
+			p.out.Private, p.out.HasPrivate = p.rules(k.Value, v), true
+		default:
+			p.failAt(k.Line, "unknown key `%s`%s", clip(k.Value), Suggest(k.Value, fileKeys))
+		}
+	}
+}
+
+func (p *parser) preset(n *yaml.Node) {
+	if n.Kind != yaml.ScalarNode || Width(n.Value) < 0 {
+		p.failAt(n.Line, "preset: unknown value `%s`%s", clip(n.Value), Suggest(n.Value, Presets))
+		return
+	}
+	p.out.Preset = n.Value
+}
+
+func (p *parser) rules(key string, n *yaml.Node) []Rule {
+	items := []*yaml.Node{n}
+	switch {
+	case n.Kind == yaml.SequenceNode:
+		items = n.Content
+	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null":
+		return nil
+	}
+	if len(items) > maxRules {
+		p.failAt(n.Line, "%s: more than %d rules", key, maxRules)
+		return nil
+	}
+	var list []Rule
+	for _, item := range items {
+		if item.Kind != yaml.ScalarNode || item.ShortTag() == "!!null" {
+			p.failAt(item.Line, "%s: a rule is one line of text, as example.com or \"GET https://example.com/v1/**\"", key)
+			continue
+		}
+		r, err := ParseRule(item.Value)
+		switch {
+		case err != nil:
+			p.failAt(item.Line, "%s: %v", key, err)
+		case key == "private" && r.Host == "*":
+			p.failAt(item.Line, "private: name the hosts: * would open every private network this machine reaches")
+		default:
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// Suggest ends a sentence about an unknown word with the known one that was probably meant, or with all of them.
+func Suggest(word string, known []string) string {
+	best, distance := "", 2+len(word)/4
+	for _, k := range known {
+		if len(word) > 64 {
+			break // nobody mistypes a word of that length
+		}
+		if d := levenshtein.Distance(strings.ToLower(word), k, nil); d < distance {
+			best, distance = k, d
+		}
+	}
+	if best == "" {
+		return ": known are " + strings.Join(known, ", ")
+	}
+	return ": did you mean `" + best + "`?"
+}
+
+// Encode writes the file as ParseFile reads it, after a comment.
+func (f File) Encode(comment string) []byte {
+	var b bytes.Buffer
+	for line := range strings.Lines(comment) {
+		fmt.Fprintf(&b, "# %s\n", strings.TrimRight(line, "\n"))
+	}
+	if f.Preset != "" {
+		fmt.Fprintf(&b, "preset: %s\n", f.Preset)
+	}
+	list := func(key string, rules []Rule, always bool) {
+		if len(rules) == 0 {
+			if always {
+				fmt.Fprintf(&b, "%s: []\n", key)
+			}
+			return
+		}
+		fmt.Fprintf(&b, "%s:\n", key)
+		for _, r := range rules {
+			fmt.Fprintf(&b, "  - %q\n", r.String())
+		}
+	}
+	list("allow", f.Allow, f.HasAllow)
+	list("deny", f.Deny, false)
+	list("private", f.Private, f.HasPrivate)
+	return b.Bytes()
+}
+
+// Change is one line of a plan.
+type Change struct {
+	Add   bool   `json:"add"`   // else it goes
+	What  string `json:"what"`  // preset, allow, deny, private
+	Rule  string `json:"rule"`  // or the preset
+	Wider bool   `json:"wider"` // more is allowed by it than before
+}
+
+func (c Change) String() string {
+	sign := "-"
+	if c.Add {
+		sign = "+"
+	}
+	return sign + " " + c.What + " " + c.Rule
+}
+
+// Plan lists what changes between two files of one source. A preset that neither names is not a change; def is what a
+// file means that names none.
+func Plan(from, to File, def string) []Change {
+	var list []Change
+	orDefault := func(s string) string {
+		if s == "" {
+			return def
+		}
+		return s
+	}
+	if a, b := orDefault(from.Preset), orDefault(to.Preset); a != b {
+		wider := Width(b) > Width(a)
+		list = append(list, Change{false, "preset", a, false}, Change{true, "preset", b, wider})
+	}
+	diff := func(what string, from, to []Rule, adding bool) {
+		for _, r := range missing(from, to) {
+			list = append(list, Change{false, what, r, !adding})
+		}
+		for _, r := range missing(to, from) {
+			list = append(list, Change{true, what, r, adding})
+		}
+	}
+	diff("allow", from.Allow, to.Allow, true)
+	diff("deny", from.Deny, to.Deny, false)
+	diff("private", from.Private, to.Private, true)
+	return list
+}
+
+// missing are the rules of list that others lacks, written.
+func missing(list, others []Rule) []string {
+	have := map[string]bool{}
+	for _, r := range others {
+		have[r.String()] = true
+	}
+	var out []string
+	for _, r := range list {
+		if s := r.String(); !have[s] {
+			have[s] = true
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// Widens tells whether a plan allows anything that was not allowed before.
+func Widens(plan []Change) bool {
+	return slices.ContainsFunc(plan, func(c Change) bool { return c.Wider })
+}

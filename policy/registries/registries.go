@@ -1,0 +1,144 @@
+package registries
+
+import (
+	"context"
+	"io/fs"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"agentbox/policy"
+)
+
+// Machine is where to look.
+type Machine struct {
+	Root      fs.FS                                                     // of the host's file system
+	Home      string                                                    // of the user, relative to Root
+	Directory string                                                    // of the repository on the host; "" for none
+	Env       map[string]string                                         // of the user: variables that configure tools
+	Run       func(ctx context.Context, argv ...string) (string, error) // runs a tool and gives its standard output
+}
+
+// Found is one host, and who says so.
+type Found struct {
+	Rule policy.Rule `json:"rule"`
+	From string      `json:"from"`
+}
+
+// Packages lists the hosts packages come from, without doubles, in the order of the tools. A tool that is missing or fails
+// adds nothing. Tools are asked for what their files do not say, which takes a second or two.
+func Packages(ctx context.Context, m Machine) []Found {
+	var l list
+	l.apt(m)
+	l.golang(ctx, m)
+	l.npm(ctx, m)
+	l.pip(ctx, m)
+	l.cargo(m)
+	return l.found
+}
+
+// Layer makes the layer of the preset of what was found.
+func Layer(found []Found) policy.Layer {
+	var l policy.Layer
+	for _, f := range found {
+		l.Allow, l.Notes = append(l.Allow, f.Rule), append(l.Notes, f.From)
+	}
+	return l
+}
+
+type list struct {
+	found []Found
+}
+
+// url adds the host of a URL. What is not one, or points to no host, adds nothing.
+func (l *list) url(from, s string) {
+	u, err := url.Parse(strings.TrimSpace(s))
+	if err != nil || u.Hostname() == "" {
+		return
+	}
+	name, addr, err := policy.CanonicalHost(u.Hostname())
+	if err != nil {
+		return
+	}
+	host := name
+	if addr.IsValid() {
+		host = "[" + addr.String() + "]"
+	}
+	l.rule(from, host+portOf(u))
+}
+
+func (l *list) rule(from, s string) {
+	r, err := policy.ParseRule(s)
+	if err != nil || slices.ContainsFunc(l.found, func(f Found) bool { return f.Rule.String() == r.String() }) {
+		return
+	}
+	l.found = append(l.found, Found{r, from})
+}
+
+// portOf is the port of a rule for a URL: none for the web's own.
+func portOf(u *url.URL) string {
+	port := u.Port()
+	if port == "" && (u.Scheme == "ssh" || u.Scheme == "git+ssh") {
+		port = "22"
+	}
+	if port == "" && u.Scheme == "git" {
+		port = "9418"
+	}
+	if port == "" || port == "80" || port == "443" {
+		return ""
+	}
+	return ":" + port
+}
+
+// read gives a file below the root; "" when it cannot be read.
+func (m Machine) read(path string) string {
+	b, err := fs.ReadFile(m.Root, strings.TrimPrefix(path, "/"))
+	if err != nil || len(b) > 1<<20 {
+		return ""
+	}
+	return string(b)
+}
+
+// files are those that match a pattern, read.
+func (m Machine) files(pattern string) map[string]string {
+	out := map[string]string{}
+	paths, err := fs.Glob(m.Root, strings.TrimPrefix(pattern, "/"))
+	if err != nil {
+		return nil
+	}
+	for _, p := range paths {
+		out[p] = m.read(p)
+	}
+	return out
+}
+
+// output is what a tool prints, "" when it is missing or fails.
+func (m Machine) output(ctx context.Context, argv ...string) string {
+	out, err := m.Run(ctx, argv...)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(out)
+}
+
+var anyURL = regexp.MustCompile(`[a-z][a-z+]*://[^\s'"\]>;,|)]+`)
+
+// urls adds every URL of a text.
+func (l *list) urls(from, text string) {
+	for _, u := range anyURL.FindAllString(text, -1) {
+		l.url(from, u)
+	}
+}
+
+// sorted visits a map in the order of its keys.
+func sorted(m map[string]string, visit func(key, value string)) {
+	var keys []string
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for _, k := range keys {
+		visit(k, m[k])
+	}
+}

@@ -1,0 +1,138 @@
+package registries
+
+import (
+	"context"
+	"path"
+	"strings"
+)
+
+// apt reads the sources in both of their forms, and the proxy.
+func (l *list) apt(m Machine) {
+	for _, pattern := range []string{"etc/apt/sources.list", "etc/apt/sources.list.d/*.list", "etc/apt/sources.list.d/*.sources"} {
+		sorted(m.files(pattern), func(name, text string) {
+			for line := range strings.Lines(text) {
+				line = strings.TrimSpace(line)
+				if strings.HasPrefix(line, "deb ") || strings.HasPrefix(line, "deb-src ") || strings.HasPrefix(strings.ToLower(line), "uris:") {
+					l.urls("apt: /"+name, line)
+				}
+			}
+		})
+	}
+	for _, pattern := range []string{"etc/apt/apt.conf", "etc/apt/apt.conf.d/*"} {
+		sorted(m.files(pattern), func(name, text string) {
+			for line := range strings.Lines(text) {
+				if strings.Contains(strings.ToLower(line), "proxy") && !strings.HasPrefix(strings.TrimSpace(line), "//") {
+					l.urls("apt: /"+name, line)
+				}
+			}
+		})
+	}
+}
+
+// golang asks the tool, which knows its own defaults.
+func (l *list) golang(ctx context.Context, m Machine) {
+	lines := strings.Split(m.output(ctx, "go", "env", "GOPROXY", "GOSUMDB"), "\n")
+	if len(lines) != 2 {
+		return
+	}
+	l.urls("go: GOPROXY", strings.ReplaceAll(lines[0], ",", " "))
+	sumdb := strings.Fields(lines[1])
+	switch {
+	case len(sumdb) == 0 || sumdb[0] == "off":
+	case strings.Contains(lines[1], "://"):
+		l.urls("go: GOSUMDB", lines[1])
+	default:
+		name, _, _ := strings.Cut(sumdb[0], "+") // the rest is its key
+		l.url("go: GOSUMDB", "https://"+name)
+	}
+}
+
+func (l *list) npm(ctx context.Context, m Machine) {
+	l.urls("npm: registry", m.output(ctx, "npm", "config", "get", "registry"))
+	for _, name := range []string{path.Join(m.Home, ".npmrc"), "etc/npmrc"} {
+		for line := range strings.Lines(m.read(name)) {
+			if key, _, ok := strings.Cut(line, "="); ok && strings.Contains(key, "registry") {
+				l.urls("npm: /"+name, line)
+			}
+		}
+	}
+	l.urls("yarn: YARN_NPM_REGISTRY_SERVER", m.Env["YARN_NPM_REGISTRY_SERVER"])
+}
+
+// pip prints its default index in its help, and what is configured in its configuration.
+func (l *list) pip(ctx context.Context, m Machine) {
+	configured := false
+	for line := range strings.Lines(m.output(ctx, "pip", "config", "list")) {
+		key, value, _ := strings.Cut(line, "=")
+		if strings.Contains(key, "index-url") || strings.Contains(key, "find-links") {
+			l.urls("pip: "+strings.TrimSpace(key), value)
+			configured = configured || strings.HasSuffix(strings.TrimSpace(key), ".index-url")
+		}
+	}
+	for _, name := range []string{"PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_INDEX_URL", "UV_DEFAULT_INDEX"} {
+		l.urls("pip: "+name, m.Env[name])
+		configured = configured || name == "PIP_INDEX_URL" && m.Env[name] != ""
+	}
+	if configured {
+		return
+	}
+	help := strings.Join(strings.Fields(m.output(ctx, "pip", "install", "--help")), " ")
+	if _, after, ok := strings.Cut(help, "Base URL of the Python Package Index (default"); ok {
+		index, _, _ := strings.Cut(after, ")")
+		l.urls("pip: its default index", index)
+	}
+}
+
+// cargo reads configuration files: what it uses without one is said nowhere on the machine.
+func (l *list) cargo(m Machine) {
+	home := m.Env["CARGO_HOME"]
+	if home == "" {
+		home = path.Join(m.Home, ".cargo")
+	}
+	for _, name := range []string{path.Join(home, "config.toml"), path.Join(home, "config")} {
+		for line := range strings.Lines(m.read(name)) {
+			key, value, _ := strings.Cut(line, "=")
+			switch strings.TrimSpace(key) {
+			case "registry", "index", "proxy", "dl":
+				l.urls("cargo: /"+strings.TrimPrefix(name, "/"), value)
+			}
+		}
+	}
+	sorted(m.Env, func(name, value string) {
+		if strings.HasPrefix(name, "CARGO_REGISTR") && strings.HasSuffix(name, "_INDEX") {
+			l.urls("cargo: "+name, value)
+		}
+	})
+}
+
+// Remotes lists the hosts of the repository's git remotes.
+func Remotes(ctx context.Context, m Machine) []Found {
+	var l list
+	l.git(ctx, m)
+	return l.found
+}
+
+func (l *list) git(ctx context.Context, m Machine) {
+	text := m.output(ctx, "git", "-C", m.Directory, "config", "--get-regexp", `^remote\..*\.(push)?url$`)
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		from := "git: " + key
+		if strings.Contains(value, "::") {
+			continue // a transport of its own, as that of our boxes
+		}
+		if strings.Contains(value, "://") {
+			l.url(from, value)
+			continue
+		}
+		// user@host:path, unless a slash before the colon makes it a path of this machine.
+		host, _, ok := strings.Cut(value, ":")
+		if !ok || strings.Contains(host, "/") {
+			continue
+		}
+		if _, after, at := strings.Cut(host, "@"); at {
+			host = after
+		}
+		l.url(from, "ssh://"+host)
+		l.url(from, "https://"+host)
+	}
+}
