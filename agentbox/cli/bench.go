@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
 	"agentbox/bench"
 )
 
@@ -139,14 +139,5 @@ func writeReport(report bench.Report, path string) error {
 	if err := report.WriteJSON(&b); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".bench-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(b.Bytes())
-	if err := errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return durable.WriteFile(path, b.Bytes(), 0o644)
 }

@@ -16,6 +16,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/durable"
 	"agentbox/agentbox/home"
 )
 
@@ -173,25 +174,10 @@ func (a *app) installSSH(config string) error {
 	return replaceFile(theirs, append([]byte(include), before...))
 }
 
-// replaceFile writes a private file that is there as a whole, or as it was.
+// replaceFile writes a private file.
 func replaceFile(path string, b []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp-*")
-	if err != nil {
-		return agentbox.Errorf(agentbox.Missing, "cannot write %s: %w", path, err)
-	}
-	_, err = f.Write(b)
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-		return agentbox.Errorf(agentbox.Missing, "cannot write %s: %w", path, err)
+	if err := durable.WriteFile(path, b, 0o600); err != nil {
+		return agentbox.Errorf(agentbox.Missing, "cannot %w", err)
 	}
 	return nil
 }

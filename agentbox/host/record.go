@@ -9,6 +9,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/durable"
 	"agentbox/agentbox/home"
 	"agentbox/vmm"
 )
@@ -104,25 +105,5 @@ func writeRecord(h home.Home, r record) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(r.names(h).Record(), b)
-}
-
-// writeFile replaces a file as a whole: after a crash it holds the old bytes or the new ones.
-func writeFile(path string, b []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
-	if err != nil {
-		return noSpace(err)
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(b)
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return noSpace(err)
-	}
-	return os.Rename(f.Name(), path)
+	return noSpace(durable.WriteFile(r.names(h).Record(), b, 0o600))
 }

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -45,45 +44,6 @@ func TestRecordThatCannotBeReadSaysWhy(t *testing.T) {
 	}
 	if _, err := readRecord(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("none: %v", err)
-	}
-}
-
-func TestAFileIsReplacedAsAWhole(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "file")
-	texts := []string{strings.Repeat("a", 1<<16), strings.Repeat("b", 1<<17)}
-	if err := writeFile(path, []byte(texts[0])); err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	for i := range 2 {
-		wg.Go(func() {
-			for range 10 {
-				if err := writeFile(path, []byte(texts[i])); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	for range 200 {
-		if b, err := os.ReadFile(path); err != nil || string(b) != texts[0] && string(b) != texts[1] {
-			t.Fatalf("a reader sees %d bytes, %v", len(b), err)
-		}
-	}
-	wg.Wait()
-	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 1 {
-		t.Errorf("left: %v, %v", left, err)
-	}
-}
-
-func TestAFileThatCannotBeReplacedStays(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "taken")
-	touch(t, filepath.Join(path, "file")) // a directory with something in it
-	if err := writeFile(path, []byte("x")); err == nil {
-		t.Error("a directory was replaced")
-	}
-	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 || !exists(path+"/file") {
-		t.Errorf("left: %v, %v", left, err)
 	}
 }
 

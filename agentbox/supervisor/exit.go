@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
 )
 
 // Exit is why a supervisor ended, left in the box's directory for the daemon.
@@ -30,11 +31,7 @@ func writeExit(dir string, reason *agentbox.Error) error {
 	if err != nil {
 		return err
 	}
-	tmp := filepath.Join(dir, exitFile+".tmp")
-	if err := os.WriteFile(tmp, b, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(tmp, filepath.Join(dir, exitFile))
+	return durable.Replace(filepath.Join(dir, exitFile), b, 0o600)
 }
 
 // TakeExit reads and removes what the last supervisor of a box left. A supervisor that was killed left nothing.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"sync"
 	"time"
 
@@ -14,6 +13,8 @@ import (
 
 	"agentbox/agentbox/home"
 	"agentbox/vmm/guest"
+
+	"agentbox/agentbox/durable"
 )
 
 // link is the connection to the guest agent. Its keys live as long as the supervisor: one lease of one machine; localKey,
@@ -43,19 +44,11 @@ func newLink(stream net.Conn, hostname string, names home.Box, log *slog.Logger)
 		return nil, err
 	}
 	line := knownhosts.Line([]string{HostAlias}, l.hostKey.PublicKey()) + "\n"
-	return l, writeFile(names.KnownHosts(), []byte(line))
+	return l, durable.Replace(names.KnownHosts(), []byte(line), 0o600)
 }
 
 // HostAlias is the name under which every box's host key is known: each box has a known_hosts file of its own.
 const HostAlias = "agentbox"
-
-func writeFile(path string, b []byte) error {
-	tmp := path + ".tmp"
-	if err := os.WriteFile(tmp, b, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(tmp, path)
-}
 
 // client gives the live connection, making one where there is none.
 func (l *link) client(ctx context.Context) (*guest.Client, error) {

@@ -9,6 +9,8 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"agentbox/agentbox/home"
+
+	"agentbox/agentbox/durable"
 )
 
 // localKey is the key with which clients on this machine log in to the relay. Unlike the guest's keys it stays the same for
@@ -27,7 +29,7 @@ func localKey(names home.Box) (ssh.Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := writeFile(names.Key(), pem.EncodeToMemory(block)); err != nil {
+	if err := durable.WriteFile(names.Key(), pem.EncodeToMemory(block), 0o600); err != nil {
 		return nil, err
 	}
 	return ssh.NewSignerFromKey(key)

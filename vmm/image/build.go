@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"agentbox/vmm/image/rootfs"
+
+	"agentbox/agentbox/durable"
 )
 
 // epoch is the time of everything in an image that has no time of its own, and the newest time in apt images: files that
@@ -185,10 +187,10 @@ func (s *Store) adopt(ctx context.Context, b *build) error {
 	if _, err := s.open(b.image.Digest); err == nil {
 		return nil
 	}
-	if err := errors.Join(os.RemoveAll(place), syncDir(b.dir), os.Rename(b.dir, place)); err != nil {
+	if err := errors.Join(os.RemoveAll(place), durable.SyncDir(b.dir), os.Rename(b.dir, place)); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(place))
+	return durable.SyncDir(filepath.Dir(place))
 }
 
 // source fills a build's tree from the recipe's source.

@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"syscall"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
 )
 
 // Names in a store's directory:
@@ -32,21 +32,9 @@ const (
 	tmpLockName    = "tmp"
 )
 
-// writeFile replaces a file so that a crash leaves the old or the new one.
+// writeFile replaces a file for good.
 func writeFile(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return hostError(err)
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return hostError(errors.Join(err, os.Remove(f.Name())))
-	}
-	return syncDir(filepath.Dir(path))
+	return hostError(errors.Join(durable.WriteFile(path, data, 0o644), durable.SyncDir(filepath.Dir(path))))
 }
 
 func writeJSON(path string, v any) error {
@@ -55,15 +43,6 @@ func writeJSON(path string, v any) error {
 		return err
 	}
 	return writeFile(path, append(b, '\n'))
-}
-
-// syncDir makes a rename in dir last.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // hostError gives errors of this host's files their code and hint.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
 )
 
 // Manifest is kernel.json: what a kernel directory holds.
@@ -89,7 +90,7 @@ func writeDir(dir string, files map[string][]byte) error {
 	if err := os.Rename(tmp, dir); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(dir))
+	return durable.SyncDir(filepath.Dir(dir))
 }
 
 func writeSynced(path string, data []byte) error {
@@ -99,14 +100,6 @@ func writeSynced(path string, data []byte) error {
 	}
 	_, err = f.Write(data)
 	return errors.Join(err, f.Sync(), f.Close())
-}
-
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }
 
 // readVerified reads a file whose digest is known.

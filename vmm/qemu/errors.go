@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
 )
 
 // hostError gives errors of this host's file system the code that a caller acts on.
@@ -29,16 +30,6 @@ func corrupt(dir, format string, args ...any) error {
 	return e.WithHint("it cannot be used any more; remove %s", dir)
 }
 
-// syncDir makes the names in a directory durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
-}
-
 // newDirectory fills a directory under a temporary name and renames it when it is complete: dir appears whole or not
 // at all. fill syncs the files it makes.
 func newDirectory(dir string, fill func(tmp string) error) (err error) {
@@ -57,11 +48,11 @@ func newDirectory(dir string, fill func(tmp string) error) (err error) {
 	if err := fill(tmp); err != nil {
 		return hostError(err)
 	}
-	if err := syncDir(tmp); err != nil {
+	if err := durable.SyncDir(tmp); err != nil {
 		return hostError(err)
 	}
 	if err := os.Rename(tmp, dir); err != nil {
 		return hostError(err)
 	}
-	return hostError(syncDir(filepath.Dir(dir)))
+	return hostError(durable.SyncDir(filepath.Dir(dir)))
 }

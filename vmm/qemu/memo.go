@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
 )
 
 // memo is what the driver remembers of this host across processes, so that starting a machine from a new process runs
@@ -75,16 +76,8 @@ func (d *Driver) remember(known *memo) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(d.config.StateDir, "."+memoFile+".tmp-")
-	if err != nil {
+	if err := durable.Replace(filepath.Join(d.config.StateDir, memoFile), b, 0o600); err != nil {
 		return hostError(err)
-	}
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), filepath.Join(d.config.StateDir, memoFile))
-	}
-	if err != nil {
-		return hostError(errors.Join(err, os.Remove(f.Name())))
 	}
 	known.changed = false
 	return nil

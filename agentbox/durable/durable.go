@@ -1,0 +1,54 @@
+// Package durable replaces files so that a crash, a full disk or a reader at the wrong moment finds the old bytes or the
+// new ones, never a part of them. It does not serialize writers: the last one wins.
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// tempPrefix begins the name of a file that is being written; what a crash left of one is safe to remove.
+const tempPrefix = ".tmp-"
+
+// WriteFile makes data the content of the file at path, with permissions perm, whether or not the file exists. After a
+// power loss the file has the old bytes or the new ones; SyncDir of its directory makes sure of the new ones. The error
+// names the file and wraps the cause, for example syscall.ENOSPC.
+func WriteFile(path string, data []byte, perm fs.FileMode) error {
+	return write(path, data, perm, (*os.File).Sync)
+}
+
+// Replace is WriteFile without waiting for the disk, some milliseconds: for what is made anew after a power loss, which
+// may leave it empty.
+func Replace(path string, data []byte, perm fs.FileMode) error {
+	return write(path, data, perm, func(*os.File) error { return nil })
+}
+
+func write(path string, data []byte, perm fs.FileMode, sync func(*os.File) error) error {
+	f, err := os.CreateTemp(filepath.Dir(path), tempPrefix+"*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = errors.Join(f.Chmod(perm), sync(f))
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, errors.Join(err, os.Remove(f.Name())))
+	}
+	return nil
+}
+
+// SyncDir makes what was created, renamed or removed in dir outlive a power loss.
+func SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
