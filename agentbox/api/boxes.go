@@ -39,7 +39,7 @@ type UpRequest struct {
 	Isolation agentbox.Isolation `json:"isolation,omitempty"` // overrides the configuration's
 	CPUs      int                `json:"cpus,omitempty"`
 	Memory    string             `json:"memory,omitempty"`    // as 2GiB
-	Environ   []string           `json:"environ,omitempty"`   // the caller's environment: includes may name its variables
+	Environ   []string           `json:"environ,omitempty"`   // the caller's environment: includes may name its variables, AGENTBOX_ISOLATION says what auto means
 	Ephemeral bool               `json:"ephemeral,omitempty"` // a fresh box, removed when its Hold ends
 	Cold      bool               `json:"cold,omitempty"`      // boot, do not restore a template (to measure, and to debug)
 }
@@ -134,7 +134,8 @@ type PruneItem struct {
 
 // DoctorRequest asks for a diagnosis; Probe forgets what was found out about the host before.
 type DoctorRequest struct {
-	Probe bool `json:"probe,omitempty"`
+	Probe     bool               `json:"probe,omitempty"`
+	Isolation agentbox.Isolation `json:"isolation,omitempty"` // what auto means to the caller, "" when nothing says
 }
 
 // DoctorReport is a list of checks.

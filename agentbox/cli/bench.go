@@ -46,7 +46,7 @@ func (a *app) benchEnterCommand() *cli.Command {
 		Description: "Works in a home and in repositories of its own, which are gone afterwards. Let nothing else run meanwhile.",
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "runs", Value: 20, Usage: "take `N` samples of each scenario", Destination: &req.runs},
-			&cli.StringFlag{Name: "isolation", Usage: "`KIND` of machine: auto, microvm", Destination: &req.isolation},
+			&cli.StringFlag{Name: "isolation", Usage: "`KIND` of machine: auto, microvm, gvisor", Destination: &req.isolation},
 			&cli.StringFlag{Name: "json", Usage: "write the report to `FILE`, - for standard output", Destination: &req.json},
 			&cli.StringSliceFlag{Name: "only", Usage: "only scenarios whose name matches `GLOB`, as 'enter/re*'; several with commas", Destination: &req.only},
 		},

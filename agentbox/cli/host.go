@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 
 	"github.com/urfave/cli/v3"
 
@@ -112,6 +113,7 @@ func (a *app) doctorCommand() *cli.Command {
 		Name: "doctor", Category: catHost, Usage: "say what works here, what does not, and what to do",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "probe", Usage: "find out again what this machine can do", Destination: &req.Probe}},
 		Action: func(ctx context.Context, _ *cli.Command) error {
+			req.Isolation = agentbox.Isolation(os.Getenv("AGENTBOX_ISOLATION"))
 			report, err := call(ctx, a, api.Doctor, req)
 			if err != nil {
 				return err

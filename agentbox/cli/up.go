@@ -16,7 +16,7 @@ import (
 func machineFlags(req *api.UpRequest) []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "image", Usage: "use `IMAGE` instead of the configured one: apt:SUITE or an OCI reference", Destination: &req.Image},
-		&cli.StringFlag{Name: "isolation", Usage: "`KIND` of machine: auto, microvm", Destination: (*string)(&req.Isolation)},
+		&cli.StringFlag{Name: "isolation", Usage: "`KIND` of machine: auto, microvm, gvisor", Destination: (*string)(&req.Isolation)},
 		&cli.IntFlag{Name: "cpus", Usage: "`N` virtual CPUs", Destination: &req.CPUs},
 		&cli.StringFlag{Name: "memory", Usage: "`SIZE` of the memory, as 2GiB", Destination: &req.Memory},
 		&cli.BoolFlag{Name: "cold", Usage: "boot the machine instead of restoring a template", Destination: &req.Cold},

@@ -114,7 +114,7 @@ disk: 4GiB
 `
 
 func (w *world) vars(home string) []string {
-	return []string{"AGENTBOX_HOME=" + home, "GIT_CONFIG_GLOBAL=" + w.config, "GIT_CONFIG_NOSYSTEM=1", "NO_COLOR=1", "AGENTBOX_POOL=0"}
+	return []string{"AGENTBOX_HOME=" + home, "GIT_CONFIG_GLOBAL=" + w.config, "GIT_CONFIG_NOSYSTEM=1", "NO_COLOR=1", "AGENTBOX_POOL=0", "AGENTBOX_ISOLATION=microvm"}
 }
 
 // newHome makes a home that has what the seed has.

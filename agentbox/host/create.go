@@ -27,6 +27,7 @@ type plan struct {
 	key  string
 
 	overrides overrides // applied to cfg already
+	isolation wish
 }
 
 const (
@@ -76,11 +77,13 @@ func (m *Manager) prepare(ctx context.Context, p plan, progress agentbox.Progres
 			Directory: p.repo.Root, Branch: p.repo.Branch, Commit: p.repo.Commit, Lifetime: p.cfg.Lifetime, Disk: p.cfg.Disk,
 		},
 	}
-	if err := m.configure(ctx, &rec, p.cfg, progress); err != nil {
+	choice, err := m.choose(ctx, p.isolation)
+	if err != nil {
 		return base{}, err
 	}
-	if !rec.Hardware {
-		progress.Say(fmt.Sprintf("%s/%s: %s", rec.Box.Isolation, rec.Box.Accel, rec.Box.Reason))
+	progress.Say(choice.String())
+	if err := m.configure(ctx, &rec, p.cfg, choice, progress); err != nil {
+		return base{}, err
 	}
 	out := base{rec: rec}
 	if rec.Cold {
@@ -90,22 +93,18 @@ func (m *Manager) prepare(ctx context.Context, p plan, progress agentbox.Progres
 	if err != nil {
 		return base{}, err
 	}
-	out.template, out.rec.Box.Template = template, template.key
+	out.template, out.rec.Box.Template = template, template.name()
 	return out, nil
 }
 
 // configure makes a record follow a configuration in everything a new machine may change. The size of the disk is not
 // among it: the workspace has it already.
-func (m *Manager) configure(ctx context.Context, rec *record, cfg *config.Config, progress agentbox.Progress) error {
+func (m *Manager) configure(ctx context.Context, rec *record, cfg *config.Config, choice choice, progress agentbox.Progress) error {
 	img, err := m.ensureImage(ctx, rec.Box.Directory, cfg, progress)
 	if err != nil {
 		return err
 	}
-	choice, err := m.choose(ctx, cfg.Isolation)
-	if err != nil {
-		return err
-	}
-	if rec.Kernel, err = m.kernel(ctx, cfg.Kernel, progress); err != nil {
+	if rec.Kernel, err = m.kernelFor(ctx, choice.kind, cfg.Kernel, progress); err != nil {
 		return err
 	}
 	rec.KernelKey, rec.ImageFile, rec.User = cfg.Kernel, img.Path, userOr(cfg.User)
@@ -114,6 +113,14 @@ func (m *Manager) configure(ctx context.Context, rec *record, cfg *config.Config
 	rec.Box.Isolation, rec.Box.Accel, rec.Box.Reason = choice.kind, choice.facts.Accel, choice.reason
 	rec.Box.Image, rec.Box.ImageName, rec.Box.CPUs, rec.Box.Memory = img.Digest, img.Name, cfg.CPUs, cfg.Memory
 	return nil
+}
+
+// kernelFor finds or fetches the guest kernel of a kind of machine: "" for those that bring their own.
+func (m *Manager) kernelFor(ctx context.Context, kind agentbox.Isolation, override string, progress agentbox.Progress) (string, error) {
+	if kind != agentbox.MicroVM {
+		return "", nil
+	}
+	return m.kernel(ctx, override, progress)
 }
 
 // defaultUser is who commands run as in an image that agentbox made.

@@ -5,65 +5,107 @@ import (
 	"fmt"
 	"os/exec"
 	"runtime"
+	"slices"
 	"syscall"
 
 	"github.com/prometheus/procfs"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/config"
+	"agentbox/vmm"
 	"agentbox/vmm/confine"
 )
 
 // Doctor looks for what keeps boxes from working here, or from working well.
 func (m *Manager) Doctor(ctx context.Context, req api.DoctorRequest, progress agentbox.Progress) (api.DoctorReport, error) {
-	var r api.DoctorReport
-	add := func(name string, detail string, err error) {
-		c := api.Check{Name: name, OK: err == nil, Detail: detail}
-		if err != nil {
-			e := agentbox.AsError(err)
-			c.Detail, c.Hint = e.Message, e.Hint
-		}
-		r.Checks = append(r.Checks, c)
+	var d diagnosis
+	m.checkKinds(ctx, req, &d)
+	if d.works(agentbox.MicroVM) {
+		dir, err := m.kernel(ctx, "", progress)
+		d.add("kernel", dir, err)
+		d.add("confinement", confinement(), nil)
 	}
-	detail, err := m.checkMachine(ctx, req.Probe)
-	add("microvm", detail, err)
-	add("confinement", confinement(), nil)
-	dir, err := m.kernel(ctx, "", progress)
-	add("kernel", dir, err)
 	for _, p := range programs {
+		if p.kind != "" && !d.works(p.kind) {
+			continue
+		}
 		path, err := exec.LookPath(p.name)
 		if err != nil {
 			err = agentbox.Errorf(agentbox.Missing, "%s is not installed: %s", p.name, p.why).WithHint("apt-get install %s", p.pkg)
 		}
-		add(p.name, path, err)
+		d.add(p.name, path, err)
 	}
-	detail, err = m.checkSpace()
-	add("disk", detail, err)
+	detail, err := m.checkSpace()
+	d.add("disk", detail, err)
 	detail, err = checkMemory()
-	add("memory", detail, err)
+	d.add("memory", detail, err)
 	boxes, pool := m.Count()
-	add("boxes", fmt.Sprintf("%d boxes, %d machines in the pool, home %s", boxes, pool, m.home.Dir), nil)
-	return r, nil
+	d.add("boxes", fmt.Sprintf("%d boxes, %d machines in the pool, home %s", boxes, pool, m.home.Dir), nil)
+	return api.DoctorReport{Checks: d.checks}, nil
 }
 
-var programs = []struct{ name, pkg, why string }{
-	{"git", "git", "workspaces are made with it"},
-	{"mke2fs", "e2fsprogs", "workspace disks are made with it"},
-	{"mmdebstrap", "mmdebstrap", "apt: images are built with it"},
-	{"newuidmap", "uidmap", "apt: images are built with it by users other than root"},
-	{"ssh", "openssh-client", "only `agentbox ssh` needs it"},
+// diagnosis grows check by check.
+type diagnosis struct {
+	checks  []api.Check
+	working []agentbox.Isolation
 }
 
-func (m *Manager) checkMachine(ctx context.Context, fresh bool) (string, error) {
-	driver, err := m.driver(agentbox.MicroVM)
+func (d *diagnosis) works(kind agentbox.Isolation) bool { return slices.Contains(d.working, kind) }
+
+// add is a check that failed when there is an error.
+func (d *diagnosis) add(name, detail string, err error) {
+	c := api.Check{Name: name, OK: err == nil, Detail: detail}
 	if err != nil {
-		return "", err
+		e := agentbox.AsError(err)
+		c.Detail, c.Hint = e.Message, e.Hint
 	}
-	facts, err := driver.Probe(ctx, fresh)
-	if err != nil {
-		return "", err
+	d.checks = append(d.checks, c)
+}
+
+// checkKinds tells what a new box would be here, and of each kind whether it works. A kind that does not is a failure only
+// when a box would need it.
+func (m *Manager) checkKinds(ctx context.Context, req api.DoctorRequest, d *diagnosis) {
+	facts, errs := map[agentbox.Isolation]vmm.Facts{}, map[agentbox.Isolation]error{}
+	for _, kind := range kinds {
+		facts[kind], errs[kind] = m.probe(ctx, kind, req.Probe)
+		if errs[kind] == nil {
+			d.working = append(d.working, kind)
+		}
 	}
-	return fmt.Sprintf("%s, %s: %s", facts.Version, facts.Accel, facts.Reason), nil
+	w := wishOf("", &config.Config{Isolation: agentbox.Auto}, []string{envIsolation + "=" + string(req.Isolation)})
+	chosen, err := m.choose(ctx, w)
+	d.add("isolation", "a new box is "+chosen.String(), err)
+	for _, kind := range kinds {
+		if f := facts[kind]; errs[kind] == nil {
+			d.add(string(kind), factsText(f), nil)
+		} else if d.add(string(kind), "", errs[kind]); err == nil {
+			last := &d.checks[len(d.checks)-1]
+			last.OK, last.Detail = true, "not here, and not needed: "+last.Detail
+		}
+	}
+}
+
+func factsText(f vmm.Facts) string {
+	text := f.Version
+	if f.Accel != "" {
+		text += ", " + f.Accel
+	}
+	if f.Reason != "" {
+		text += ": " + f.Reason
+	}
+	return text
+}
+
+var programs = []struct {
+	name, pkg, why string
+	kind           agentbox.Isolation // the only one that needs it; "" for all
+}{
+	{"git", "git", "workspaces are made with it", ""},
+	{"mke2fs", "e2fsprogs", "workspace disks are made with it", agentbox.MicroVM},
+	{"mmdebstrap", "mmdebstrap", "apt: images are built with it", ""},
+	{"newuidmap", "uidmap", "apt: images are built with it by users other than root", ""},
+	{"ssh", "openssh-client", "only `agentbox ssh` needs it", ""},
 }
 
 // confinement says what a guest could reach that has taken over what runs it. Boxes work either way.

@@ -157,7 +157,7 @@ func (m *Manager) wake(ctx context.Context, b *box, progress agentbox.Progress) 
 // newLife starts a fresh machine, as rec describes it, on the box's workspace. The runtime of the last one is dropped.
 func (m *Manager) newLife(ctx context.Context, b *box, rec record, progress agentbox.Progress) error {
 	var err error
-	if rec.Kernel, err = m.kernel(ctx, rec.KernelKey, progress); err != nil {
+	if rec.Kernel, err = m.kernelFor(ctx, rec.Box.Isolation, rec.KernelKey, progress); err != nil {
 		return err // the guest agent in it must be of this build
 	}
 	rec.Life++
@@ -167,7 +167,7 @@ func (m *Manager) newLife(ctx context.Context, b *box, rec record, progress agen
 		if template, err = m.templates.open(ctx, rec, progress); err != nil {
 			return err
 		}
-		rec.Box.Template = template.key
+		rec.Box.Template = template.name()
 	}
 	if err := m.commitLife(b, rec); err != nil {
 		return err

@@ -2,6 +2,8 @@ package host
 
 import (
 	"context"
+	"fmt"
+	"path/filepath"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -44,5 +46,13 @@ func (m *Manager) reconfigure(ctx context.Context, rec *record, progress agentbo
 	if err := rec.Overrides.apply(cfg); err != nil {
 		return err
 	}
-	return m.configure(ctx, rec, cfg, progress)
+	if cfg.Isolation != agentbox.Auto && cfg.Isolation != rec.Box.Isolation && rec.Overrides.Isolation == "" {
+		progress.Say(fmt.Sprintf("%s asks for %s, but box %s keeps its kind for life: %s. agentbox rm and up make another",
+			filepath.Base(cfg.Path), cfg.Isolation, rec.Box.Name, rec.Box.Isolation))
+	}
+	choice, err := m.keep(ctx, rec.Box)
+	if err != nil {
+		return err
+	}
+	return m.configure(ctx, rec, cfg, choice, progress)
 }

@@ -34,6 +34,14 @@ type openTemplate struct {
 	kind agentbox.Isolation
 }
 
+// name is the key, "" of no template at all.
+func (t *openTemplate) name() string {
+	if t == nil {
+		return ""
+	}
+	return t.key
+}
+
 func newTemplates(m *Manager) *templates {
 	return &templates{m: m, loaded: map[string]*openTemplate{}, lock: map[string]*sync.Mutex{}}
 }

@@ -46,7 +46,8 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 			return m.reattach(ctx, b, req, repo, progress)
 		}
 	}
-	b, err := m.create(ctx, plan{req: req, repo: repo, cfg: cfg, key: key, overrides: over}, progress)
+	isolation := wishOf(req.Isolation, cfg, req.Environ)
+	b, err := m.create(ctx, plan{req: req, repo: repo, cfg: cfg, key: key, overrides: over, isolation: isolation}, progress)
 	if err != nil {
 		return api.UpResponse{}, err
 	}
@@ -63,9 +64,6 @@ func overridesOf(req api.UpRequest, cfg *config.Config) overrides {
 func (o overrides) apply(cfg *config.Config) (err error) {
 	if o.Image != "" {
 		cfg.Image, cfg.Packages = o.Image, nil
-	}
-	if o.Isolation != "" {
-		cfg.Isolation = o.Isolation
 	}
 	if o.CPUs > 0 {
 		cfg.CPUs = o.CPUs
@@ -111,6 +109,9 @@ func (m *Manager) reattach(ctx context.Context, b *box, req api.UpRequest, repo 
 	if req.Name != "" && req.Name != b.record().Box.Name {
 		return api.UpResponse{}, agentbox.Errorf(agentbox.Exists, "%s already has box %s for branch %s", repo.Root, b.record().Box.Name, repo.Branch).
 			WithHint("agentbox fork --name %s makes another one like it", req.Name)
+	}
+	if err := checkKind(b.record().Box, req.Isolation); err != nil {
+		return api.UpResponse{}, err
 	}
 	if err := m.wake(ctx, b, progress); err != nil {
 		return api.UpResponse{}, err

@@ -40,10 +40,10 @@ func (d *Driver) kvmVerdict(ctx context.Context, known *memo, version string) (v
 	f, err := os.OpenFile(kvmDevice, os.O_RDWR, 0)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		v.Reason = "this host has no " + kvmDevice + ", so machines are emulated and slow"
+		v.Reason = "this host has no " + kvmDevice
 		return v, nil
 	case err != nil:
-		v.Reason = fmt.Sprintf("%s cannot be opened (%v), so machines are emulated and slow", kvmDevice, errors.Unwrap(err))
+		v.Reason = fmt.Sprintf("%s cannot be opened (%v)", kvmDevice, errors.Unwrap(err))
 		return v, nil
 	}
 	defer f.Close()
@@ -56,7 +56,7 @@ func (d *Driver) kvmVerdict(ctx context.Context, known *memo, version string) (v
 		return *old, nil
 	}
 	if d.config.Kernel == nil {
-		v.Reason = "KVM was not tried for want of a guest kernel, so machines are emulated and slow"
+		v.Reason = "KVM was not tried for want of a guest kernel"
 		return v, nil
 	}
 	if v.Works, v.Reason, err = d.tryKVM(ctx); err != nil {
@@ -84,7 +84,7 @@ func (d *Driver) tryKVM(ctx context.Context) (works bool, reason string, err err
 	case ended == "":
 		return true, fmt.Sprintf("KVM works: a guest booted in %d ms", time.Since(begun).Milliseconds()), nil
 	}
-	return false, ended + ", so machines are emulated and slow", nil
+	return false, ended, nil
 }
 
 // probeGuest boots the kernel with KVM and returns "" if it comes up, else why it did not.

@@ -1,0 +1,158 @@
+package host
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/config"
+	"agentbox/vmm"
+	"agentbox/vmm/vmmtest"
+)
+
+// probed is a driver that has found out something about its host.
+type probed struct {
+	*vmmtest.Fake
+	facts vmm.Facts
+	err   error
+}
+
+func (p probed) Probe(ctx context.Context, _ bool) (vmm.Facts, error) {
+	if err := ctx.Err(); err != nil {
+		return vmm.Facts{}, err
+	}
+	return p.facts, p.err
+}
+
+var (
+	kvm     = probed{facts: vmm.Facts{Version: "9", Accel: "kvm", Hardware: true, Reason: "KVM works"}}
+	tcg     = probed{facts: vmm.Facts{Version: "9", Accel: "tcg", Reason: "this host has no /dev/kvm"}}
+	noQEMU  = probed{err: agentbox.Errorf(agentbox.Missing, "QEMU is not installed").WithHint("install QEMU")}
+	soft    = probed{facts: vmm.Facts{Version: "1", Reason: "Systrap"}}
+	noUsers = probed{err: agentbox.Errorf(agentbox.Missing, "user namespaces are forbidden").WithHint("allow them")}
+)
+
+// hostWith is a Manager of a host whose drivers have found out this.
+func hostWith(micro, gvisor probed) *Manager {
+	return &Manager{driver: func(kind agentbox.Isolation) (vmm.Driver, error) {
+		switch kind {
+		case agentbox.MicroVM:
+			return micro, nil
+		case agentbox.GVisor:
+			return gvisor, nil
+		}
+		return nil, agentbox.Errorf(agentbox.Invalid, "%q is not a kind", kind)
+	}}
+}
+
+func TestAutoTakesTheStrongestThatIsFast(t *testing.T) {
+	for name, c := range map[string]struct {
+		micro, gvisor probed
+		want          string
+	}{
+		"hardware works":       {kvm, soft, "microvm/kvm: KVM works"},
+		"only hardware works":  {kvm, noUsers, "microvm/kvm: KVM works"},
+		"no hardware":          {tcg, soft, "gvisor: no hardware virtualization: this host has no /dev/kvm"},
+		"no QEMU":              {noQEMU, soft, "gvisor: no hardware virtualization: QEMU is not installed"},
+		"only emulation works": {tcg, noUsers, "microvm/tcg: this host has no /dev/kvm, so the machine is emulated: it computes slowly, and QEMU promises no isolation; no gVisor either: user namespaces are forbidden"},
+	} {
+		got, err := hostWith(c.micro, c.gvisor).choose(t.Context(), wish{kind: agentbox.Auto})
+		if err != nil || got.String() != c.want {
+			t.Errorf("%s: %q, %v, want %q", name, got, err, c.want)
+		}
+	}
+	_, err := hostWith(noQEMU, noUsers).choose(t.Context(), wish{kind: agentbox.Auto})
+	if e := agentbox.AsError(err); e == nil || e.Code != agentbox.Missing || e.Hint != "allow them" ||
+		!strings.Contains(e.Message, "QEMU is not installed") || !strings.Contains(e.Message, "user namespaces are forbidden") {
+		t.Errorf("nothing works: %v", err)
+	}
+}
+
+// An interrupt during a probe must not pass for a verdict on the host.
+func TestAnInterruptChoosesNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got, err := hostWith(tcg, soft).choose(ctx, wish{kind: agentbox.Auto}); err == nil {
+		t.Errorf("chose %s", got)
+	}
+}
+
+func TestWhoAsksForAKind(t *testing.T) {
+	const none, micro, gvisor, auto = agentbox.Isolation(""), agentbox.MicroVM, agentbox.GVisor, agentbox.Auto
+	for _, c := range []struct {
+		flag, file, machine agentbox.Isolation
+		want                wish
+	}{
+		{none, auto, none, wish{auto, ""}},
+		{none, auto, gvisor, wish{gvisor, "AGENTBOX_ISOLATION"}},
+		{none, micro, gvisor, wish{micro, "agentbox.yaml"}},
+		{gvisor, micro, micro, wish{gvisor, "--isolation"}},
+		{auto, micro, gvisor, wish{auto, ""}},
+		{none, auto, auto, wish{auto, ""}},
+	} {
+		cfg := &config.Config{Path: "/repo/agentbox.yaml", Isolation: c.file}
+		got := wishOf(c.flag, cfg, []string{"HOME=/root", "AGENTBOX_ISOLATION=" + string(c.machine)})
+		if got != c.want {
+			t.Errorf("flag %q, file %q, machine %q: %+v, want %+v", c.flag, c.file, c.machine, got, c.want)
+		}
+	}
+}
+
+func TestAKindThatIsAskedForIsTakenOrRefused(t *testing.T) {
+	got, err := hostWith(tcg, soft).choose(t.Context(), wish{agentbox.MicroVM, "--isolation"})
+	if err != nil || got.kind != agentbox.MicroVM || !strings.HasPrefix(got.reason, "asked for by --isolation; this host has no /dev/kvm, so the machine is emulated") {
+		t.Errorf("%s, %v", got, err)
+	}
+	_, err = hostWith(kvm, noUsers).choose(t.Context(), wish{agentbox.GVisor, "agentbox.yaml"})
+	if e := agentbox.AsError(err); e == nil || e.Message != "gvisor is asked for by agentbox.yaml: user namespaces are forbidden" || e.Hint != "allow them" {
+		t.Errorf("%v", err)
+	}
+	_, err = hostWith(kvm, soft).choose(t.Context(), wish{"jail", "AGENTBOX_ISOLATION"})
+	if agentbox.CodeOf(err) != agentbox.Invalid || !strings.Contains(err.Error(), "AGENTBOX_ISOLATION") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestABoxKeepsItsKind(t *testing.T) {
+	box := agentbox.Box{Name: "mine", Isolation: agentbox.GVisor, Reason: "as it was"}
+	if got, err := hostWith(kvm, soft).keep(t.Context(), box); err != nil || got.kind != agentbox.GVisor || got.reason != "as it was" {
+		t.Errorf("%s, %v", got, err)
+	}
+	emulated := agentbox.Box{Isolation: agentbox.MicroVM, Accel: "tcg", Reason: "as it was"}
+	if got, err := hostWith(kvm, soft).keep(t.Context(), emulated); err != nil || got.String() != "microvm/kvm: KVM works" {
+		t.Errorf("after KVM came to the host: %s, %v", got, err)
+	}
+	for flag, want := range map[agentbox.Isolation]agentbox.Code{"": "", agentbox.Auto: "", agentbox.GVisor: "", agentbox.MicroVM: agentbox.Conflict} {
+		if err := checkKind(box, flag); agentbox.CodeOf(err) != want {
+			t.Errorf("up --isolation %q: %v", flag, err)
+		}
+	}
+}
+
+func TestDoctorFailsAKindOnlyWhereNoneWorks(t *testing.T) {
+	for _, c := range []struct {
+		micro, gvisor probed
+		want          string
+	}{
+		{noQEMU, soft, "isolation ok, microvm ok, gvisor ok"},
+		{kvm, noUsers, "isolation ok, microvm ok, gvisor ok"},
+		{noQEMU, noUsers, "isolation FAIL, microvm FAIL, gvisor FAIL"},
+	} {
+		var d diagnosis
+		hostWith(c.micro, c.gvisor).checkKinds(t.Context(), api.DoctorRequest{}, &d)
+		var got []string
+		for _, check := range d.checks {
+			got = append(got, check.Name+" "+map[bool]string{true: "ok", false: "FAIL"}[check.OK])
+		}
+		if strings.Join(got, ", ") != c.want {
+			t.Errorf("%v, want %s", d.checks, c.want)
+		}
+	}
+	var d diagnosis
+	hostWith(tcg, soft).checkKinds(t.Context(), api.DoctorRequest{Isolation: agentbox.MicroVM}, &d)
+	if want := "a new box is microvm/tcg: asked for by AGENTBOX_ISOLATION; "; !strings.HasPrefix(d.checks[0].Detail, want) {
+		t.Errorf("%q, want %q first", d.checks[0].Detail, want)
+	}
+}
