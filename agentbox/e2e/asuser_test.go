@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"sync"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -11,13 +12,14 @@ import (
 // userName is the ordinary user's. One script needs one.
 var userName = fmt.Sprint("ab-e2e-", os.Getpid())
 
-// cmdAsUser runs a command as an ordinary user. The first time it makes the user and gives it the script's directory and
-// home, which therefore must be the script's own.
+// makingUser orders scripts that need the user at the same time: there is one.
+var makingUser sync.Mutex
+
+// cmdAsUser runs a command as an ordinary user. The first time it makes the user, and the first time in a script it gives it
+// the script's directory and home, which therefore must be the script's own.
 func cmdAsUser(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, len(args) > 0, "[!] asuser CMD...")
-	if exec.Command("id", userName).Run() != nil {
-		makeUser(ts)
-	}
+	makeUser(ts)
 	argv := append([]string{"--reuid=" + userName, "--regid=" + userName, "--init-groups", "--"}, args...)
 	if err := ts.Exec("setpriv", argv...); (err != nil) != neg {
 		ts.Fatalf("as %s: %v", userName, err)
@@ -36,12 +38,18 @@ func removeUser() error {
 }
 
 func makeUser(ts *testscript.TestScript) {
-	home, work := ts.Getenv("AGENTBOX_HOME"), ts.Getenv("WORK")
 	must := func(argv ...string) {
 		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
 			ts.Fatalf("%s: %v\n%s", argv[0], err, out)
 		}
 	}
-	must("useradd", "--no-create-home", "--home-dir", ts.Getenv("HOME"), "--shell", "/bin/sh", userName)
-	must("chown", "-R", userName+":", home, work)
+	makingUser.Lock()
+	defer makingUser.Unlock()
+	if exec.Command("id", userName).Run() != nil {
+		must("useradd", "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/bin/sh", userName)
+	}
+	if ts.Getenv("ASUSER") == "" {
+		must("chown", "-R", userName+":", ts.Getenv("AGENTBOX_HOME"), ts.Getenv("WORK"))
+		ts.Setenv("ASUSER", userName)
+	}
 }

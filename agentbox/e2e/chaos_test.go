@@ -27,6 +27,7 @@ const (
 // chaos does random things to boxes while random processes of theirs are killed.
 type chaos struct {
 	t      *testing.T
+	kind   string // of isolation
 	home   string
 	rand   *rand.Rand
 	repos  []string                   // each with at most one box of its own, and forks
@@ -41,19 +42,23 @@ type chaos struct {
 func TestChaos(t *testing.T) {
 	needMachines(t)
 	kills, seed := numberFrom(t, killsEnv, defaultKills), numberFrom(t, seedOfChaos, uint64(time.Now().UnixNano()))
-	t.Logf("%s=%d %s=%d", killsEnv, kills, seedOfChaos, seed)
-	t.Parallel()
-	c := newChaos(t, seed)
-	for n := uint64(0); n < kills; {
-		if c.step() {
-			n++
-		}
-		if t.Failed() {
-			break
-		}
+	for _, kind := range machineKinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Logf("%s=%d %s=%d", killsEnv, kills, seedOfChaos, seed)
+			t.Parallel()
+			c := newChaos(t, kind, seed)
+			for n := uint64(0); n < kills; {
+				if c.step() {
+					n++
+				}
+				if t.Failed() {
+					break
+				}
+			}
+			t.Logf("killed: %v; lines synced: %d", c.kills, c.synced)
+			c.checkAll()
+		})
 	}
-	t.Logf("killed: %v; lines synced: %d", c.kills, c.synced)
-	c.checkAll()
 }
 
 func numberFrom(t *testing.T, name string, otherwise uint64) uint64 {
@@ -68,13 +73,13 @@ func numberFrom(t *testing.T, name string, otherwise uint64) uint64 {
 	return n
 }
 
-func newChaos(t *testing.T, seed uint64) *chaos {
+func newChaos(t *testing.T, kind string, seed uint64) *chaos {
 	home, err := shared.newHome()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { shared.retire(t, home) })
-	c := &chaos{t: t, home: home, rand: rand.New(rand.NewPCG(seed, 0)), acked: map[string]map[string]bool{}, kills: map[string]int{}}
+	c := &chaos{t: t, kind: kind, home: home, rand: rand.New(rand.NewPCG(seed, 0)), acked: map[string]map[string]bool{}, kills: map[string]int{}}
 	for _, name := range []string{"one", "two"} {
 		dir := filepath.Join(t.TempDir(), name)
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -95,7 +100,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 
 func (c *chaos) program(dir, name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), shared.vars(c.home)...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), shared.vars(c.home, c.kind)...)
 	return cmd
 }
 
@@ -213,7 +218,7 @@ func (c *chaos) run(dir string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), opTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(shared.bin, "agentbox"), args...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), shared.vars(c.home)...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), shared.vars(c.home, c.kind)...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

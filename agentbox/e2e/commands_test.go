@@ -27,6 +27,9 @@ import (
 //	ownhome              stop sharing images, kernels and templates with other scripts
 //	pty FILE CMD...      run CMD on a terminal and hold the dialogue in FILE with it
 //	asuser CMD...        run CMD as an ordinary user, who is made for it
+//
+// Scripts run once for each kind of isolation, whose name is in $KIND. One whose first line is "# kinds: NAME" runs for that
+// kind only, and the next line says why.
 var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"repo": cmdRepo, "code": cmdCode, "waitfor": cmdWaitFor, "capture": cmdCapture, "json": cmdJSON, "jsonvar": cmdJSONVar,
 	"gone": cmdGone, "ownhome": cmdOwnHome, "pty": cmdPTY, "asuser": cmdAsUser,
@@ -153,18 +156,4 @@ func cmdGone(ts *testscript.TestScript, neg bool, args []string) {
 func cmdOwnHome(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 0, "ownhome")
 	ts.Check(shared.own(ts.Getenv("AGENTBOX_HOME")))
-}
-
-// own gives a home copies of what it shares with others.
-func (w *world) own(home string) error {
-	for _, name := range append([]string{templates}, linked...) {
-		path := filepath.Join(home, name)
-		if err := os.RemoveAll(path); err != nil {
-			return err
-		}
-		if out, err := exec.Command("cp", "-a", "--sparse=always", filepath.Join(w.seed, name), path).CombinedOutput(); err != nil {
-			return fmt.Errorf("copy %s: %w\n%s", name, err, out)
-		}
-	}
-	return nil
 }

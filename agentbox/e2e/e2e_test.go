@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,22 +75,48 @@ func needMachines(t *testing.T) {
 // there to end what hangs, not to measure.
 const scriptTimeout = 15 * time.Minute
 
-// TestScript runs every script of testdata/script, each with a home, a daemon and a checkout of its own.
+// TestScript runs every script of testdata/script for every kind it is made for, each with a home, a daemon and a checkout of
+// its own.
 func TestScript(t *testing.T) {
 	needMachines(t)
 	files, err := filepath.Glob("../../testdata/script/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			t.Parallel()
-			testscript.RunT(scriptT{t}, testscript.Params{
-				Files: []string{file}, Setup: shared.setup, Cmds: commands, Condition: condition,
-				RequireUniqueNames: true, Deadline: time.Now().Add(scriptTimeout),
-			})
+	for _, kind := range machineKinds {
+		t.Run(kind, func(t *testing.T) {
+			for _, file := range files {
+				if only := onlyKind(t, file); only == "" || only == kind {
+					t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { runScript(t, kind, file) })
+				}
+			}
 		})
 	}
+}
+
+// onlyKind is the kind in a script's "# kinds: KIND", "" for all.
+func onlyKind(t *testing.T, file string) string {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, _, _ := strings.Cut(string(b), "\n")
+	kind, found := strings.CutPrefix(line, "# kinds: ")
+	switch {
+	case !found:
+		return ""
+	case !slices.Contains(machineKinds, kind):
+		t.Fatalf("%s: unknown kind %q", file, kind)
+	}
+	return kind
+}
+
+func runScript(t *testing.T, kind, file string) {
+	t.Parallel()
+	testscript.RunT(scriptT{t}, testscript.Params{
+		Files: []string{file}, Setup: shared.setup(kind), Cmds: commands, Condition: condition,
+		RequireUniqueNames: true, Deadline: time.Now().Add(scriptTimeout),
+	})
 }
 
 // scriptT lets a script be the test that it was started in, so that its time limit begins when it does.

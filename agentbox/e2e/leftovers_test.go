@@ -41,7 +41,7 @@ func (w *world) retire(t testing.TB, home string) {
 // agentbox runs the binary from a directory that is no repository.
 func (w *world) agentbox(home string, args ...string) (string, error) {
 	cmd := exec.Command(filepath.Join(w.bin, "agentbox"), args...)
-	cmd.Dir, cmd.Env = w.dir, append(os.Environ(), w.vars(home)...)
+	cmd.Dir, cmd.Env = w.dir, append(os.Environ(), w.vars(home, "")...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -26,12 +25,16 @@ type world struct {
 // seedEnv names a directory in which the seed home outlives the run, so that whoever writes scripts waits once.
 const seedEnv = "AGENTBOX_E2E_SEED"
 
-// linked are the parts of a home that homes may share: whoever writes them takes a lock in them first.
-var linked = []string{"host", "images", "kernels"}
+// Homes share nothing that changes. Large things that are complete and never written again are linked entry by entry, so that
+// each home has its own list of them, to add to and to clear away from; the rest is copied.
+var (
+	linked = []string{"images/images", "templates"}
+	copied = []string{"host", "images/recipes", "kernels"}
+	owned  = []string{"host", "images", "kernels", "templates"} // by a script that says ownhome
+)
 
-// templates is shared by entry and not as a whole: a daemon that starts clears the directory of what it takes for its
-// predecessor's half-built templates.
-const templates = "templates"
+// machineKinds are the kinds of isolation that scripts run under.
+var machineKinds = []string{"microvm"}
 
 func newWorld() (*world, error) {
 	dir, err := os.MkdirTemp("/tmp", "ab-e2e-")
@@ -84,7 +87,7 @@ func (w *world) build() error {
 	return os.Chmod(w.bin, 0o755)
 }
 
-// plant makes the seed: a box in a repository with the configuration that scripts use, which is removed again.
+// plant makes the seed: for each kind a box in a repository with the configuration that scripts use, which is removed again.
 func (w *world) plant() error {
 	repo := filepath.Join(w.dir, "plant")
 	if err := os.MkdirAll(repo, 0o755); err != nil {
@@ -94,9 +97,13 @@ func (w *world) plant() error {
 		return err
 	}
 	agentbox := filepath.Join(w.bin, "agentbox")
-	for _, argv := range [][]string{{"git", "init", "-q"}, {agentbox, "up", "--detach"}, {agentbox, "rm"}, {agentbox, "daemon", "stop"}} {
+	todo := [][]string{{"git", "init", "-q"}}
+	for _, kind := range machineKinds {
+		todo = append(todo, []string{agentbox, "up", "--detach", "--isolation", kind}, []string{agentbox, "rm"})
+	}
+	for _, argv := range append(todo, []string{agentbox, "daemon", "stop"}) {
 		cmd := exec.Command(argv[0], argv[1:]...)
-		cmd.Dir, cmd.Env = repo, append(os.Environ(), w.vars(w.seed)...)
+		cmd.Dir, cmd.Env = repo, append(os.Environ(), w.vars(w.seed, "")...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w\n%s", cmd, err, out)
 		}
@@ -113,46 +120,99 @@ memory: 512MiB
 disk: 4GiB
 `
 
-func (w *world) vars(home string) []string {
-	return []string{"AGENTBOX_HOME=" + home, "GIT_CONFIG_GLOBAL=" + w.config, "GIT_CONFIG_NOSYSTEM=1", "NO_COLOR=1", "AGENTBOX_POOL=0", "AGENTBOX_ISOLATION=microvm"}
+// vars is the environment of a home. In it auto means kind.
+func (w *world) vars(home, kind string) []string {
+	return []string{
+		"AGENTBOX_HOME=" + home, "GIT_CONFIG_GLOBAL=" + w.config, "GIT_CONFIG_NOSYSTEM=1", "NO_COLOR=1", "AGENTBOX_POOL=0",
+		"AGENTBOX_ISOLATION=" + kind,
+	}
 }
 
 // newHome makes a home that has what the seed has.
 func (w *world) newHome() (string, error) {
 	home := filepath.Join(w.dir, fmt.Sprint("h", w.homes.Add(1)))
-	if err := os.MkdirAll(filepath.Join(home, templates), 0o711); err != nil {
+	if err := os.Mkdir(home, 0o711); err != nil {
 		return "", err
 	}
-	names := slices.Clone(linked)
-	made, err := filepath.Glob(filepath.Join(w.seed, templates, "[^.]*"))
-	for _, path := range made {
-		names = append(names, filepath.Join(templates, filepath.Base(path)))
+	for _, name := range linked {
+		if err := linkEntries(filepath.Join(home, name), filepath.Join(w.seed, name)); err != nil {
+			return "", err
+		}
 	}
-	for _, name := range names {
-		err = errors.Join(err, os.Symlink(filepath.Join(w.seed, name), filepath.Join(home, name)))
+	for _, name := range copied {
+		if err := copyTree(filepath.Join(home, name), filepath.Join(w.seed, name)); err != nil {
+			return "", err
+		}
 	}
-	return home, err
+	return home, nil
 }
 
-// setup gives a script its home, and sees to it that nothing is left of it afterwards.
-func (w *world) setup(env *testscript.Env) error {
-	home, err := w.newHome()
+// linkEntries makes to a directory with a link to each directory of from; what is hidden is half done.
+func linkEntries(to, from string) error {
+	entries, err := os.ReadDir(from)
 	if err != nil {
 		return err
 	}
-	env.Vars = append(env.Vars, w.vars(home)...)
-	env.Setenv("PATH", w.bin+":"+env.Getenv("PATH"))
-	env.Setenv("HOME", filepath.Join(env.WorkDir, ".home"))
-	t, ok := env.T().(testing.TB)
-	if !ok {
-		return errors.New("the script's test cannot clean up")
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return err
 	}
-	t.Cleanup(func() { w.retire(t, home) })
-	return errors.Join(
-		os.Mkdir(env.Getenv("HOME"), 0o755),
-		os.WriteFile(filepath.Join(env.WorkDir, "box.yaml"), []byte(boxConfig), 0o644),
-		os.Chmod(filepath.Dir(env.WorkDir), 0o755),
-	)
+	for _, e := range entries {
+		if !e.IsDir() || e.Name()[0] == '.' {
+			continue
+		}
+		if err := os.Symlink(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func copyTree(to, from string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return err
+	}
+	if out, err := exec.Command("cp", "-a", "--sparse=always", from, to).CombinedOutput(); err != nil {
+		return fmt.Errorf("copy %s: %w\n%s", from, err, out)
+	}
+	return nil
+}
+
+// own gives a home copies of what it shares with others.
+func (w *world) own(home string) error {
+	for _, name := range owned {
+		path := filepath.Join(home, name)
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+		if err := copyTree(path, filepath.Join(w.seed, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setup gives a script its home, and sees to it that nothing is left of it afterwards.
+func (w *world) setup(kind string) func(env *testscript.Env) error {
+	return func(env *testscript.Env) error {
+		home, err := w.newHome()
+		if err != nil {
+			return err
+		}
+		env.Vars = append(env.Vars, w.vars(home, kind)...)
+		env.Setenv("PATH", w.bin+":"+env.Getenv("PATH"))
+		env.Setenv("HOME", filepath.Join(env.WorkDir, ".home"))
+		env.Setenv("KIND", kind)
+		t, ok := env.T().(testing.TB)
+		if !ok {
+			return errors.New("the script's test cannot clean up")
+		}
+		t.Cleanup(func() { w.retire(t, home) })
+		return errors.Join(
+			os.Mkdir(env.Getenv("HOME"), 0o755),
+			os.WriteFile(filepath.Join(env.WorkDir, "box.yaml"), []byte(boxConfig), 0o644),
+			os.Chmod(filepath.Dir(env.WorkDir), 0o755),
+		)
+	}
 }
 
 // close removes everything, and tells of processes that nobody else found.
