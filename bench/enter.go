@@ -18,8 +18,8 @@ const (
 const machineMemory = 1 << 30
 
 // Enter are the scenarios of stepping into a box, by the whole time of the command a user types. They share the Lab and
-// are meant to be run one after the other.
-func (l *Lab) Enter() []Scenario {
+// are meant to be run one after the other. box is what WarmUp found.
+func (l *Lab) Enter(box agentbox.Box) []Scenario {
 	s := subject{place: l.plain}
 	scenarios := []Scenario{
 		l.fresh("enter/cold-boot", bootLimit, "--cold"),
@@ -36,10 +36,12 @@ func (l *Lab) Enter() []Scenario {
 		{Name: "enter/memory-paused", Unit: Bytes, Ceiling: machineMemory, Measure: s.memoryPaused},
 	}
 	for i := range scenarios {
-		if s := &scenarios[i]; s.Unit == "" {
+		s := &scenarios[i]
+		s.Isolation, s.Accel = box.Isolation, box.Accel
+		if s.Unit == "" {
 			s.Unit = Milliseconds
 		}
-		if s := &scenarios[i]; s.Ceiling == 0 {
+		if s.Ceiling == 0 {
 			s.Ceiling = milliseconds(enterLimit)
 		}
 	}

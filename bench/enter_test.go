@@ -6,10 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"agentbox/agentbox"
 	"agentbox/agentbox/home"
 )
 
@@ -62,14 +64,18 @@ func TestEnterTypesWhatUsersType(t *testing.T) {
 	if err != nil || box.Accel != "tcg" {
 		t.Fatalf("warm-up: %+v, %v", box, err)
 	}
-	results, err := Runner{Runs: 1}.Run(t.Context(), without(lab.Enter(), "enter/workspace-100mb"))
+	results, err := Runner{Runs: 1}.Run(t.Context(), without(lab.Enter(agentbox.Box{Isolation: agentbox.MicroVM, Accel: "tcg"}), "enter/workspace-100mb"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range results {
-		if r.Failures != 0 || r.N != 1 {
+		if r.Failures != 0 || r.N != 1 || r.Isolation != "microvm" || r.Accel != "tcg" {
 			t.Errorf("%s: %+v", r.Name, r)
 		}
+	}
+	// Whatever else is amiss here, two kinds work.
+	if kinds, err := lab.Kinds(t.Context()); err != nil || !slices.Equal(kinds, []agentbox.Isolation{agentbox.MicroVM, agentbox.GVisor}) {
+		t.Errorf("kinds: %v, %v", kinds, err)
 	}
 	b, err := os.ReadFile(log)
 	if err != nil {
@@ -108,7 +114,7 @@ func nothingLeft(t *testing.T, user home.Home) {
 func TestEnterCountsWhatFails(t *testing.T) {
 	lab, user, _ := openFake(t, "reset")
 	var said []string
-	only, err := Select(lab.Enter(), []string{"enter/reset", "enter/pause"})
+	only, err := Select(lab.Enter(agentbox.Box{Isolation: agentbox.MicroVM, Accel: "tcg"}), []string{"enter/reset", "enter/pause"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +126,7 @@ func TestEnterCountsWhatFails(t *testing.T) {
 	if results[0].Failures != 0 || results[1].Failures != 2 || results[1].P50 != milliseconds(enterLimit) {
 		t.Errorf("got %+v", results)
 	}
-	want := "enter/reset, run 1 of 2 failed: agentbox reset subject: reset does not work today"
+	want := "enter/reset microvm, run 1 of 2 failed: agentbox reset subject: reset does not work today"
 	if len(said) != 2 || said[0] != want {
 		t.Errorf("said %q, want %q first", said, want)
 	}
@@ -132,7 +138,7 @@ func TestEnterCountsWhatFails(t *testing.T) {
 
 func TestInterruptEndsTheCommand(t *testing.T) {
 	lab, user, _ := openFake(t, "-exec")
-	only, err := Select(lab.Enter(), []string{"enter/exec"})
+	only, err := Select(lab.Enter(agentbox.Box{Isolation: agentbox.MicroVM, Accel: "tcg"}), []string{"enter/exec"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
 )
 
@@ -33,9 +35,9 @@ type Lab struct {
 
 // Config is what a Lab needs.
 type Config struct {
-	Home      home.Home // of the user: its images, kernels and templates are used, and what is missing is added
-	Binary    string    // the program to measure
-	Isolation string    // "" for the default
+	Home      home.Home          // of the user: its images, kernels and templates are used, and what is missing is added
+	Binary    string             // the program to measure
+	Isolation agentbox.Isolation // of the boxes; "" for what a new box gets
 	Progress  agentbox.Progress
 }
 
@@ -65,7 +67,7 @@ func Open(ctx context.Context, cfg Config) (*Lab, error) {
 		machine: []string{"--cpus", "2", "--memory", "1GiB"},
 	}
 	if cfg.Isolation != "" {
-		l.machine = append(l.machine, "--isolation", cfg.Isolation)
+		l.machine = append(l.machine, "--isolation", string(cfg.Isolation))
 	}
 	if err := l.fill(ctx, cfg.Binary); err != nil {
 		return nil, errors.Join(err, l.Close(ctx))
@@ -107,6 +109,20 @@ func lockFile(path string) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// Kinds are the kinds of isolation that work on this machine, the one a new box gets first.
+func (l *Lab) Kinds(ctx context.Context) ([]agentbox.Isolation, error) {
+	var report api.DoctorReport
+	// doctor fails when something is amiss, and has its say first.
+	out, err := l.plain.do(ctx, l.plain.home.Dir, "doctor", "--json")
+	if jsonErr := json.Unmarshal(out, &report); jsonErr != nil {
+		return nil, errors.Join(err, jsonErr)
+	}
+	if len(report.Kinds) == 0 {
+		return nil, agentbox.Errorf(agentbox.Missing, "no kind of isolation works here").WithHint("agentbox doctor says why")
+	}
+	return report.Kinds, nil
 }
 
 // sweep removes labs whose benchmark was killed: their lock is free.

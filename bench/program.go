@@ -38,15 +38,16 @@ func (p Program) Run(ctx context.Context, dir string, args ...string) (stdout []
 	if err == nil {
 		return out.Bytes(), took, nil
 	}
+	// What it printed before it failed may be an answer all the same.
 	what := "agentbox " + strings.Join(args, " ")
 	if ctx.Err() != nil {
-		return nil, took, fmt.Errorf("%s: not done after %s: %w", what, took.Round(time.Millisecond), context.Cause(ctx))
+		return out.Bytes(), took, fmt.Errorf("%s: not done after %s: %w", what, took.Round(time.Millisecond), context.Cause(ctx))
 	}
 	said, hint := reason(errs.String())
 	if said == "" {
 		said = err.Error()
 	}
-	return nil, took, &agentbox.Error{Code: agentbox.Internal, Message: what + ": " + said, Hint: hint}
+	return out.Bytes(), took, &agentbox.Error{Code: agentbox.Internal, Message: what + ": " + said, Hint: hint}
 }
 
 // reason is the line a failed command explains itself with, not the progress before it, and its hint.

@@ -42,6 +42,14 @@ type track struct {
 	took    time.Duration
 }
 
+// label tells the same scenario of two kinds apart.
+func (t *track) label() string {
+	if t.Isolation == "" {
+		return t.Name
+	}
+	return t.Name + " " + string(t.Isolation)
+}
+
 // group measures a few scenarios by turns, so that whatever else the machine does falls on all of them alike.
 func (r Runner) group(ctx context.Context, group []Scenario) (results []Result, err error) {
 	var tracks []*track
@@ -74,7 +82,7 @@ func (r Runner) group(ctx context.Context, group []Scenario) (results []Result, 
 
 // sample takes one sample. Samples that an interrupt cut short are dropped with the rest of the run.
 func (r Runner) sample(ctx context.Context, t *track, run int) {
-	r.event(agentbox.Event{Step: t.Name, Detail: fmt.Sprintf("%d of %d", run+1, r.Runs), Done: int64(run), Total: int64(r.Runs)})
+	r.event(agentbox.Event{Step: t.label(), Detail: fmt.Sprintf("%d of %d", run+1, r.Runs), Done: int64(run), Total: int64(r.Runs)})
 	start := time.Now()
 	value, err := t.Ceiling, t.broken
 	if err == nil {
@@ -87,14 +95,14 @@ func (r Runner) sample(ctx context.Context, t *track, run int) {
 	if err != nil {
 		value = t.Ceiling
 		t.failed++
-		r.Progress.Say(fmt.Sprintf("%s, run %d of %d failed: %v", t.Name, run+1, r.Runs, err))
+		r.Progress.Say(fmt.Sprintf("%s, run %d of %d failed: %v", t.label(), run+1, r.Runs, err))
 	}
 	t.samples = append(t.samples, math.Round(value*1000)/1000)
 }
 
 func (t *track) result(before []Result) Result {
 	out := Result{
-		Name: t.Name, Unit: t.Unit, N: len(t.samples), Failures: t.failed, summary: summarize(t.samples), Samples: t.samples,
+		Name: t.Name, Isolation: string(t.Isolation), Accel: t.Accel, Unit: t.Unit, N: len(t.samples), Failures: t.failed, summary: summarize(t.samples), Samples: t.samples,
 	}
 	for _, b := range before {
 		// A median that is itself a failure would make a ratio of nothing measured.
@@ -113,7 +121,7 @@ func (r Runner) teardown(ctx context.Context, t *track) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), teardownTime)
 	defer cancel()
 	if err := t.Teardown(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		r.Progress.Say(fmt.Sprintf("%s, cleaning up: %v", t.Name, err))
+		r.Progress.Say(fmt.Sprintf("%s, cleaning up: %v", t.label(), err))
 	}
 }
 
@@ -123,7 +131,7 @@ func (r Runner) ended(t *track) {
 	if t.failed > 0 {
 		detail += fmt.Sprintf(", %d FAILED", t.failed)
 	}
-	r.event(agentbox.Event{Step: t.Name, Detail: detail, Ended: true, Took: t.took})
+	r.event(agentbox.Event{Step: t.label(), Detail: detail, Ended: true, Took: t.took})
 }
 
 func (r Runner) event(e agentbox.Event) {

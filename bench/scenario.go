@@ -10,9 +10,11 @@ import (
 
 // Scenario is one thing to measure.
 type Scenario struct {
-	Name    string  // area/what
-	Unit    string  // Milliseconds or Bytes
-	Ceiling float64 // in Unit: the deadline, or the most there can be. A failed sample counts as this much
+	Name      string             // area/what
+	Isolation agentbox.Isolation // of the boxes it measures; "" where there is none
+	Accel     string             // kvm, hvf or tcg, for a microvm
+	Unit      string             // Milliseconds or Bytes
+	Ceiling   float64            // in Unit: the deadline, or the most there can be. A failed sample counts as this much
 	// Baseline names another scenario that this one is compared with: samples of the two are taken by turns.
 	Baseline string
 

@@ -17,15 +17,22 @@ func (r Report) WriteTable(w io.Writer) error {
 	fmt.Fprintf(w, "agentbox %s, %s, %d CPUs, %.1f GiB, Linux %s, QEMU %s\n\n", r.Version, r.Started.Format(time.DateTime),
 		r.Machine.CPUs, float64(r.Machine.Memory)/(1<<30), r.Machine.Kernel, qemu)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, strings.Join([]string{"SCENARIO", "N", "FAILED", "MIN", "P50", "P95", "P99", "MAX", "UNIT", "AGAINST\t"}, "\t"))
+	fmt.Fprintln(t, strings.Join([]string{"SCENARIO", "ISOLATION", "N", "FAILED", "MIN", "P50", "P95", "P99", "MAX", "UNIT", "AGAINST\t"}, "\t"))
 	for _, s := range r.Scenarios {
-		cells := []string{s.Name, fmt.Sprint(s.N), fmt.Sprint(s.Failures)}
+		cells := []string{s.Name, isolation(s), fmt.Sprint(s.N), fmt.Sprint(s.Failures)}
 		for _, v := range []float64{s.Min, s.P50, s.P95, s.P99, s.Max} {
 			cells = append(cells, amount(v, s.Unit))
 		}
 		fmt.Fprintln(t, strings.Join(append(cells, unitName(s.Unit), against(s)+"\t"), "\t"))
 	}
 	return t.Flush()
+}
+
+func isolation(s Result) string {
+	if s.Accel == "" {
+		return s.Isolation
+	}
+	return s.Isolation + "/" + s.Accel
 }
 
 func against(s Result) string {

@@ -140,7 +140,8 @@ type DoctorRequest struct {
 
 // DoctorReport is a list of checks.
 type DoctorReport struct {
-	Checks []Check `json:"checks"`
+	Checks []Check              `json:"checks"`
+	Kinds  []agentbox.Isolation `json:"kinds"` // of isolation that work here, the one a new box gets first
 }
 
 // Check is one line of a diagnosis.

@@ -46,7 +46,7 @@ func (a *app) benchEnterCommand() *cli.Command {
 		Description: "Works in a home and in repositories of its own, which are gone afterwards. Let nothing else run meanwhile.",
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "runs", Value: 20, Usage: "take `N` samples of each scenario", Destination: &req.runs},
-			&cli.StringFlag{Name: "isolation", Usage: "`KIND` of machine: auto, microvm, gvisor", Destination: &req.isolation},
+			&cli.StringFlag{Name: "isolation", Usage: "only this `KIND` of machine: auto, microvm, gvisor", Destination: &req.isolation},
 			&cli.StringFlag{Name: "json", Usage: "write the report to `FILE`, - for standard output", Destination: &req.json},
 			&cli.StringSliceFlag{Name: "only", Usage: "only scenarios whose name matches `GLOB`, as 'enter/re*'; several with commas", Destination: &req.only},
 		},
@@ -66,35 +66,68 @@ func (a *app) benchEnterCommand() *cli.Command {
 	}
 }
 
-// benchEnter measures, and cleans up whatever happens.
-func (a *app) benchEnter(ctx context.Context, req benchRequest) (report bench.Report, err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return report, err
-	}
+// benchEnter measures one kind after the other: the one asked for, or all that work here.
+func (a *app) benchEnter(ctx context.Context, req benchRequest) (bench.Report, error) {
+	report := bench.Report{Schema: bench.Schema, Version: buildID(), Started: time.Now().UTC().Truncate(time.Second), Machine: bench.ThisMachine(ctx)}
 	p := a.newProgress()
 	defer p.close()
-	lab, err := bench.Open(ctx, bench.Config{Home: a.home, Binary: self, Isolation: req.isolation, Progress: p.event})
-	if err != nil {
-		return report, err
-	}
-	defer func() { err = errors.Join(err, lab.Close(ctx)) }()
-	scenarios, err := bench.Select(lab.Enter(), strings.FieldsFunc(strings.Join(req.only, ","), func(r rune) bool { return r == ',' }))
-	if err != nil {
-		return report, err
-	}
-	report = bench.Report{Schema: bench.Schema, Version: buildID(), Started: time.Now().UTC().Truncate(time.Second), Machine: bench.ThisMachine(ctx)}
-	end := agentbox.Progress(p.event).Begin("warm-up", "image, kernel, template")
-	box, err := lab.WarmUp(ctx)
+	kinds, err := a.benchKinds(ctx, req, p.event)
 	if err != nil {
 		return report, interrupted(ctx, err)
 	}
-	end(isolationText(box))
-	report.Scenarios, err = bench.Runner{Runs: req.runs, Progress: p.event}.Run(ctx, scenarios)
-	for i := range report.Scenarios {
-		report.Scenarios[i].Isolation, report.Scenarios[i].Accel = string(box.Isolation), box.Accel
+	for _, kind := range kinds {
+		results, err := a.benchEnterKind(ctx, req, kind, p.event)
+		if err != nil {
+			return report, interrupted(ctx, err)
+		}
+		report.Scenarios = append(report.Scenarios, results...)
 	}
-	return report, interrupted(ctx, err)
+	return report, nil
+}
+
+// openLab makes a place to measure in; close cleans up whatever happens.
+func (a *app) openLab(ctx context.Context, kind agentbox.Isolation, say agentbox.Progress) (*bench.Lab, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return bench.Open(ctx, bench.Config{Home: a.home, Binary: self, Isolation: kind, Progress: say})
+}
+
+// benchKinds are the kinds to measure.
+func (a *app) benchKinds(ctx context.Context, req benchRequest, say agentbox.Progress) (kinds []agentbox.Isolation, err error) {
+	if req.isolation != "" {
+		return []agentbox.Isolation{agentbox.Isolation(req.isolation)}, nil
+	}
+	lab, err := a.openLab(ctx, "", say)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, lab.Close(ctx)) }()
+	return lab.Kinds(ctx)
+}
+
+func (a *app) benchEnterKind(ctx context.Context, req benchRequest, kind agentbox.Isolation, say agentbox.Progress) (results []bench.Result, err error) {
+	lab, err := a.openLab(ctx, kind, say)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, lab.Close(ctx)) }()
+	only := strings.FieldsFunc(strings.Join(req.only, ","), func(r rune) bool { return r == ',' })
+	if _, err := bench.Select(lab.Enter(agentbox.Box{}), only); err != nil {
+		return nil, err // before minutes are spent on warming up
+	}
+	end := say.Begin("warm-up", "image, kernel, template")
+	box, err := lab.WarmUp(ctx)
+	if err != nil {
+		return nil, err
+	}
+	end(isolationText(box))
+	scenarios, err := bench.Select(lab.Enter(box), only)
+	if err != nil {
+		return nil, err
+	}
+	return bench.Runner{Runs: req.runs, Progress: say}.Run(ctx, scenarios)
 }
 
 // interrupted prefers "interrupted" to what the interrupt broke.

@@ -42,7 +42,7 @@ func (m *Manager) Doctor(ctx context.Context, req api.DoctorRequest, progress ag
 	d.add("memory", detail, err)
 	boxes, pool := m.Count()
 	d.add("boxes", fmt.Sprintf("%d boxes, %d machines in the pool, home %s", boxes, pool, m.home.Dir), nil)
-	return api.DoctorReport{Checks: d.checks}, nil
+	return api.DoctorReport{Checks: d.checks, Kinds: d.working}, nil
 }
 
 // diagnosis grows check by check.
@@ -76,6 +76,9 @@ func (m *Manager) checkKinds(ctx context.Context, req api.DoctorRequest, d *diag
 	w := wishOf("", &config.Config{Isolation: agentbox.Auto}, []string{envIsolation + "=" + string(req.Isolation)})
 	chosen, err := m.choose(ctx, w)
 	d.add("isolation", "a new box is "+chosen.String(), err)
+	if i := slices.Index(d.working, chosen.kind); i > 0 {
+		d.working = slices.Concat([]agentbox.Isolation{chosen.kind}, d.working[:i], d.working[i+1:])
+	}
 	for _, kind := range kinds {
 		if f := facts[kind]; errs[kind] == nil {
 			d.add(string(kind), factsText(f), nil)

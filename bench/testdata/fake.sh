@@ -37,5 +37,9 @@ daemon)
 	[ "$2" = stop ] && rm -f "$AGENTBOX_HOME/run/daemon.sock"
 	printf '{"pool":2}'
 	;;
+doctor)
+	printf '{"checks":[{"name":"disk","ok":false,"detail":"full"}],"kinds":["microvm","gvisor"]}'
+	exit 1
+	;;
 *) fail "no verb $1" ;;
 esac
