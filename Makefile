@@ -2,6 +2,7 @@
 
 VERSION := 0.1.0
 GO       = PATH="$$HOME/go-toolchain/bin:$$PATH:/usr/local/go/bin" go
+GVISOR  := vmm/gvisor/runsc/embedded/.built
 LDFLAGS := -s -w -X agentbox/agentbox/cli.version=$(VERSION)
 
 .PHONY: help up build agent test unit e2e race vet fuzz chaos bench deps deps-test clean
@@ -14,11 +15,16 @@ up: deps build build/gocache ## a box of this very repository, with one of its t
 	@echo
 	@echo 'Next: bin/agentbox up     (a shell in the box; bin/agentbox --help for the rest)'
 
-build: agent ## the one binary, at bin/agentbox
+build: agent $(GVISOR) ## the one binary, at bin/agentbox
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/agentbox .
 
 agent: ## the guest agent that is embedded in the binary
 	$(GO) generate ./vmm/guest
+
+# gVisor and its launcher, embedded too. Making them takes minutes the first time, so only when their source has changed.
+$(GVISOR): $(wildcard tools/runsc/*) $(wildcard vmm/gvisor/launch/*.go vmm/gvisor/plan/*.go vmm/gvisor/runsc/*.sh vmm/gvisor/runsc/pack/*.go)
+	$(GO) generate ./vmm/gvisor/runsc
+	@touch $@
 
 # What the box needs to build one small package without a network and without compiling the standard library under
 # emulation: the very cache entries this machine makes. agentbox.yaml includes it in the image by content.
@@ -61,4 +67,4 @@ deps-test: ## install what the tests need
 	@tools/deps test >/dev/null
 
 clean: ## remove what was built here
-	rm -rf bin build vmm/guest/embedded/agentbox-guest*
+	rm -rf bin build vmm/guest/embedded/agentbox-guest* vmm/gvisor/runsc/embedded/*.zst vmm/gvisor/runsc/embedded/*.json $(GVISOR)

@@ -9,6 +9,8 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/home"
 	"agentbox/vmm"
+	"agentbox/vmm/guest"
+	"agentbox/vmm/gvisor"
 	"agentbox/vmm/qemu"
 )
 
@@ -21,7 +23,9 @@ func Open(kind agentbox.Isolation, h home.Home, log *slog.Logger) (vmm.Driver, e
 			Kernel:   func(ctx context.Context) (string, error) { return NewKernels(h, log).Dir(ctx, "", nil) },
 			Log:      log,
 		}), nil
-	case agentbox.GVisor, agentbox.Lima:
+	case agentbox.GVisor:
+		return gvisor.New(gvisor.Config{StateDir: h.State(), Agent: guest.Agent, Log: log}), nil
+	case agentbox.Lima:
 		return nil, agentbox.Errorf(agentbox.Invalid, "this build has no %s isolation", kind).WithHint("isolation: microvm works everywhere QEMU does")
 	}
 	return nil, agentbox.Errorf(agentbox.Invalid, "%q is not a kind of isolation", kind).WithHint("use auto, microvm, gvisor or lima")

@@ -130,29 +130,3 @@ func TestProbeGuest(t *testing.T) {
 		t.Error("a probe that was cancelled has a verdict")
 	}
 }
-
-func TestConsoleIsBounded(t *testing.T) {
-	dir := t.TempDir()
-	ours, theirs, err := socketPair("console")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := newConsole(dir, ours)
-	line := []byte("[    1.5] " + strings.Repeat("x", 1000) + "\n")
-	for range 3 * consoleLimit / len(line) {
-		if _, err := theirs.Write(line); err != nil {
-			t.Fatal(err)
-		}
-	}
-	theirs.Write([]byte("[    2.0] Kernel panic - not syncing: test\n[    2.1] ---\n"))
-	theirs.Close()
-	c.wait()
-	for _, name := range []string{consoleFile, consoleOldFile} {
-		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() > consoleLimit {
-			t.Errorf("%s: %v, %v", name, info, err)
-		}
-	}
-	if got := c.lastWords(); got != ": Kernel panic - not syncing: test" {
-		t.Errorf("last words: %q", got)
-	}
-}

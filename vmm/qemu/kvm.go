@@ -139,7 +139,7 @@ func awaitMarker(ctx context.Context, conn net.Conn, p *process) (string, error)
 			return fmt.Sprintf("KVM opens here but a guest did not boot within %v", kvmDeadline), nil
 		case err != nil:
 			<-p.done
-			return fmt.Sprintf("KVM opens here but QEMU cannot use it (%s)", p.stderr.firstLine()), nil
+			return fmt.Sprintf("KVM opens here but QEMU cannot use it (%s)", p.stderr.FirstLine()), nil
 		}
 	}
 	return "KVM opens here but a guest only babbled", nil

@@ -15,6 +15,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/vmm"
+	"agentbox/vmm/console"
 )
 
 // machine is one QEMU process and our ends of its sockets.
@@ -29,7 +30,7 @@ type machine struct {
 	proc    *process
 	qmp     *monitor
 	stream  net.Conn
-	console *console
+	console *console.Console
 
 	resumed  chan struct{} // receives when the CPUs begin to run
 	killed   atomic.Bool   // by us
@@ -94,7 +95,7 @@ func (m *machine) event(name string, data json.RawMessage) {
 func (m *machine) watch() {
 	<-m.proc.done
 	m.qmp.close()
-	m.console.wait()
+	m.console.Wait()
 	m.stream.Close()
 	if m.memory != nil {
 		m.memory.Close()
@@ -106,13 +107,13 @@ func (m *machine) watch() {
 // reason says why the process ended, in one line.
 func (m *machine) reason() error {
 	why, _ := m.shutdown.Load().(string)
-	said := m.proc.stderr.oneLine()
+	said := m.proc.stderr.OneLine()
 	switch {
 	case m.killed.Load(), m.proc.err == nil && why == "guest-shutdown":
 		return nil
 	case m.proc.err == nil && why == "guest-reset":
-		return agentbox.Errorf(agentbox.Unavailable, "the guest of %s reset itself, as a kernel panic does%s", m.spec.Name, m.console.lastWords()).
-			WithHint("its console is in %s", filepath.Join(m.spec.Dir, consoleFile))
+		return agentbox.Errorf(agentbox.Unavailable, "the guest of %s reset itself, as a kernel panic does%s", m.spec.Name, m.console.LastWords()).
+			WithHint("its console is in %s", filepath.Join(m.spec.Dir, console.File))
 	case said != "":
 		return agentbox.Errorf(agentbox.Unavailable, "QEMU of %s ended (%s): %s", m.spec.Name, m.exit(), said)
 	}

@@ -5,8 +5,6 @@ const (
 	// In a machine's own directory (vmm.Spec.Dir).
 	runtimeFile     = "runtime.img"   // the runtime layer: raw, sparse, ext4
 	placeholderFile = "workspace.img" // an empty slot, for a machine without a workspace
-	consoleFile     = "console.log"   // what the guest's serial console said, bounded
-	consoleOldFile  = "console.log.1" // and what it said before that
 
 	// In a template and in a saved state. Each .pages file has an .index beside it (see pageset.go).
 	manifestFile     = "manifest.json"

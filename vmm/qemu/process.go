@@ -6,19 +6,18 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"strings"
-	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"agentbox/vmm/confine"
+	"agentbox/vmm/console"
 )
 
 // process is a running QEMU that dies with this process.
 type process struct {
 	cmd    *exec.Cmd
-	stderr tail
+	stderr console.Tail
 	done   chan struct{} // closed when the process has been reaped
 	err    error         // as exec.Cmd.Wait; read it after done
 }
@@ -83,46 +82,4 @@ func socketPair(name string) (ours *net.UnixConn, theirs *os.File, err error) {
 		return nil, nil, err
 	}
 	return conn.(*net.UnixConn), theirs, nil
-}
-
-// tail keeps the last bytes written to it.
-type tail struct {
-	mu  sync.Mutex
-	buf []byte
-}
-
-const tailSize = 16 << 10
-
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buf = append(t.buf, b...)
-	if extra := len(t.buf) - tailSize; extra > 0 {
-		t.buf = append(t.buf[:0], t.buf[extra:]...)
-	}
-	return len(b), nil
-}
-
-// lines are the lines kept, without the program's name.
-func (t *tail) lines() []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	lines := strings.FieldsFunc(string(t.buf), func(r rune) bool { return r == '\n' || r == '\r' })
-	for i, l := range lines {
-		lines[i] = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(l), "qemu-system-x86_64: "), "error: ")
-	}
-	return lines
-}
-
-// oneLine joins the last lines for an error message.
-func (t *tail) oneLine() string {
-	lines := t.lines()
-	return strings.Join(lines[max(0, len(lines)-3):], "; ")
-}
-
-func (t *tail) firstLine() string {
-	if lines := t.lines(); len(lines) > 0 {
-		return lines[0]
-	}
-	return "it said nothing"
 }

@@ -10,6 +10,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/vmm"
+	"agentbox/vmm/console"
 	"agentbox/vmm/guest/protocol"
 )
 
@@ -164,7 +165,7 @@ func (d *Driver) start(m *machine, cmd command, files ...*os.File) error {
 	}
 	m.qmp = newMonitor(ours[0].(*net.UnixConn), m.event)
 	m.stream = ours[1]
-	m.console = newConsole(m.spec.Dir, ours[2])
+	m.console = console.New(m.spec.Dir, ours[2])
 	go m.watch()
 	return nil
 }

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command agentbox-guest is the first process of every guest, and nothing else: it is embedded in agentbox and put into
-// the initramfs.
+// Command agentbox-guest is the first process of every guest, and nothing else: it is embedded in agentbox, and put into
+// the initramfs of virtual machines or shown to gVisor's.
 package main
 
 import (
@@ -22,6 +22,9 @@ func main() {
 	if os.Getpid() != 1 {
 		fmt.Fprintln(os.Stderr, "agentbox-guest is the first process of a guest machine and cannot run elsewhere")
 		os.Exit(2)
+	}
+	if len(os.Args) > 1 && os.Args[1] == agent.GVisorMode {
+		agent.MainGVisor()
 	}
 	agent.Main()
 }

@@ -1,7 +1,7 @@
-package qemu
+package console
 
 import (
-	"net"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,25 +10,33 @@ import (
 // consoleLimit bounds each of the two console logs.
 const consoleLimit = 1 << 20
 
-// console copies what the guest says on its serial port to a bounded log, from a goroutine that ends with the machine.
+// Names of the log in a machine's directory.
+const (
+	File    = "console.log"   // what the guest's console said, bounded
+	OldFile = "console.log.1" // and what it said before that
+)
+
+// Console copies what the guest says on its console to a bounded log, from a goroutine that ends with the machine.
 // A log that cannot be written is dropped: a full disk must not stop the guest at its console.
-type console struct {
+type Console struct {
 	dir  string
-	last tail
+	last Tail
 	file *os.File
 	size int64
 	done chan struct{}
 }
 
-func newConsole(dir string, conn net.Conn) *console {
-	c := &console{dir: dir, done: make(chan struct{})}
+// New starts copying from conn, which it owns, to the log in dir.
+func New(dir string, conn io.ReadCloser) *Console {
+	c := &Console{dir: dir, done: make(chan struct{})}
 	go c.copy(conn)
 	return c
 }
 
-func (c *console) wait() { <-c.done }
+// Wait returns when the other end of conn was closed and everything it said is in the log.
+func (c *Console) Wait() { <-c.done }
 
-func (c *console) copy(conn net.Conn) {
+func (c *Console) copy(conn io.ReadCloser) {
 	defer close(c.done)
 	defer conn.Close()
 	buf := make([]byte, 4<<10)
@@ -44,16 +52,16 @@ func (c *console) copy(conn net.Conn) {
 	}
 }
 
-func (c *console) log(b []byte) {
+func (c *Console) log(b []byte) {
 	if len(b) == 0 {
 		return
 	}
 	c.last.Write(b)
-	path := filepath.Join(c.dir, consoleFile)
+	path := filepath.Join(c.dir, File)
 	if c.file != nil && c.size+int64(len(b)) > consoleLimit {
 		c.file.Close()
 		c.file = nil
-		os.Rename(path, filepath.Join(c.dir, consoleOldFile))
+		os.Rename(path, filepath.Join(c.dir, OldFile))
 	}
 	if c.file == nil {
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
@@ -69,9 +77,9 @@ func (c *console) log(b []byte) {
 	c.size += int64(n)
 }
 
-// lastWords is the end of the console for an error message: the line of the panic if there is one.
-func (c *console) lastWords() string {
-	lines := c.last.lines()
+// LastWords is the end of the console for an error message: the line of the panic if there is one.
+func (c *Console) LastWords() string {
+	lines := c.last.Lines()
 	if len(lines) == 0 {
 		return ""
 	}

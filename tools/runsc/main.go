@@ -1,0 +1,51 @@
+// Command runsc is gVisor's OCI runtime, as its authors build it but for one thing: an annotation of the machine's
+// description says how much memory it has. vmm/gvisor embeds it and is the only one that runs it.
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"gvisor.dev/gvisor/runsc/cli/maincli"
+	"gvisor.dev/gvisor/runsc/version"
+)
+
+// The linker sets the version, which it can only do for a package that is linked.
+var _ = version.Version()
+
+// memoryAnnotation holds the machine's memory in bytes. runsc itself learns it from a cgroup only, and where it may make
+// none it tells the machine that it has all of the host's.
+const memoryAnnotation = "dev.agentbox.memory"
+
+func main() {
+	if i := slices.Index(os.Args, "--total-memory"); i > 0 && i+1 < len(os.Args) && slices.Contains(os.Args[:i], "boot") {
+		if memory := annotatedMemory(os.Args); memory > 0 {
+			os.Args[i+1] = strconv.FormatInt(memory, 10)
+		}
+	}
+	maincli.Main()
+}
+
+// annotatedMemory reads the description that the sandbox was given, and leaves its offset alone.
+func annotatedMemory(args []string) int64 {
+	for _, arg := range args {
+		text, ok := strings.CutPrefix(arg, "--spec-fd=")
+		fd, err := strconv.Atoi(text)
+		if !ok || err != nil {
+			continue
+		}
+		var spec struct{ Annotations map[string]string }
+		b := make([]byte, 1<<20)
+		n, err := syscall.Pread(fd, b, 0)
+		if err != nil || json.Unmarshal(b[:n], &spec) != nil {
+			return 0
+		}
+		memory, _ := strconv.ParseInt(spec.Annotations[memoryAnnotation], 10, 64)
+		return memory
+	}
+	return 0
+}

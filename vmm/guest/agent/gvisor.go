@@ -1,0 +1,174 @@
+//go:build linux
+
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentbox/vmm/guest/protocol"
+)
+
+// GVisorMode is the argument that says so.
+const GVisorMode = "gvisor"
+
+// MainGVisor is the life of PID 1 where the kernel is gVisor: file systems are mounted, the workspace is a directory of the
+// host, and the stream is standard input and output. It never returns.
+func MainGVisor() {
+	debug.SetGCPercent(gcPercent)
+	debug.SetMemoryLimit(memoryLimit)
+	syscall.Umask(0o022)
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	boot := &booter{log: log, root: "/"}
+	if err := boot.runGVisor(); err != nil {
+		fmt.Fprintf(os.Stderr, "agentbox: boot failed: %v\n", err)
+		os.Exit(1)
+	}
+	a := New(Config{Machine: boot.gvisorMachine(), User: boot.user, Log: log, PID1: true, Open: openStdio})
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGPWR)
+	defer stop()
+	a.Serve(ctx) // ends when the user in the box asked for it
+	if err := a.detach(); err != nil {
+		log.Error("shutdown", "err", err)
+	}
+	os.Exit(0)
+}
+
+func (b *booter) runGVisor() error {
+	steps := []struct {
+		what string
+		do   func() error
+	}{
+		{"make temporary directories", gvisorTemporary},
+		{"limit processes", gvisorCgroup},
+		{"name the boot", coverBootID},
+		{"tune the kernel", tune},
+		{"find the box's user", b.findUser},
+	}
+	for _, s := range steps {
+		if err := s.do(); err != nil {
+			return fmt.Errorf("%s: %w", s.what, err)
+		}
+	}
+	return nil
+}
+
+// gvisorTemporary makes /tmp the runtime layer's, which is on disk, in place of gVisor's own in memory.
+func gvisorTemporary() error {
+	if err := syscall.Unmount("/tmp", syscall.MNT_DETACH); err != nil && err != syscall.EINVAL && err != syscall.ENOENT {
+		return err
+	}
+	for _, dir := range []struct {
+		path string
+		mode os.FileMode
+	}{{"/tmp", 0o1777 | os.ModeSticky}, {"/run/lock", 0o1777 | os.ModeSticky}, {protocol.ServiceLogDir, 0o755}} {
+		if err := os.MkdirAll(dir.path, 0o755); err != nil {
+			return err
+		}
+		if err := os.Chmod(dir.path, dir.mode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bootID is the file that says which boot this is: the same in all clones unless it is covered.
+const (
+	bootID      = "/proc/sys/kernel/random/boot_id"
+	ownBootID   = "/run/agentbox/boot_id"
+	bootIDBytes = 16
+)
+
+// coverBootID puts a file that setBootID writes in place of gVisor's.
+func coverBootID() error {
+	if err := setBootID(""); err != nil {
+		return err
+	}
+	if _, err := os.Stat(bootID); err != nil {
+		return nil // this gVisor has none that could tell clones apart
+	}
+	return syscall.Mount(ownBootID, bootID, "", syscall.MS_BIND, "")
+}
+
+// setBootID derives the id from the machine's. The file keeps its inode, since it covers another.
+func setBootID(machineID string) error {
+	sum := sha256.Sum256([]byte("agentbox boot " + machineID))
+	b := sum[:bootIDBytes]
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return os.WriteFile(ownBootID, fmt.Appendf(nil, "%x-%x-%x-%x-%x\n", b[:4], b[4:6], b[6:8], b[8:10], b[10:]), 0o444)
+}
+
+// gvisorMachine is the sandbox the agent is in. Random numbers are the host's, drawn anew each time, and so is the clock:
+// nothing of them is in a template. The host stops the whole machine; user processes alone need not be.
+func (b *booter) gvisorMachine() Machine {
+	box := &gvisorBox{dir: gvisorGroup, log: b.log}
+	go box.watchMemory() // for the life of the machine
+	return Machine{
+		Kernel:      kernelRelease(),
+		AddEntropy:  func([]byte) error { return nil },
+		SetClock:    func(time.Time) error { return nil },
+		SetHostname: setHostname,
+		SetMachineID: func(id string) error {
+			return errors.Join(setMachineID(id), setBootID(id))
+		},
+		FreezeUser: func() error { return nil },
+		ThawUser:   func() error { return nil },
+		TermUser:   box.terminate,
+		KillUser:   box.kill,
+		Cgroup:     box.join,
+		LimitUser:  box.limit,
+		LookupUser: func(name string) (User, error) {
+			return lookupUser(b.root, func(n string, _ int) bool { return n == name })
+		},
+		Mount:      workspaceThere,
+		Unmount:    func() error { return os.Chdir("/") }, // it stays, and no process is left that uses it
+		DropCaches: func() error { unix.Sync(); return nil },
+		DropSlots:  func() error { return nil },
+		Sync:       unix.Sync,
+		Stats:      box.stats,
+		Workspace:  protocol.WorkspaceDir,
+		LogDir:     protocol.ServiceLogDir,
+	}
+}
+
+// workspaceThere is all there is to mount: the directory is in its place from the beginning.
+func workspaceThere() error {
+	st, err := os.Stat(protocol.WorkspaceDir)
+	if err == nil && !st.IsDir() {
+		err = fmt.Errorf("%s is not a directory", protocol.WorkspaceDir)
+	}
+	return err
+}
+
+// openStdio opens the stream to the host. Its two ends are there for the machine's whole life.
+func openStdio(context.Context) (io.ReadWriteCloser, error) {
+	var ends [2]*os.File
+	for fd, name := range []string{"input", "output"} {
+		dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+		if err != nil {
+			return nil, os.NewSyscallError("fcntl", err)
+		}
+		if err := unix.SetNonblock(dup, true); err != nil { // so that closing it ends a read
+			return nil, os.NewSyscallError("fcntl", err)
+		}
+		ends[fd] = os.NewFile(uintptr(dup), name)
+	}
+	return stdioStream{ends[0], ends[1]}, nil
+}
+
+type stdioStream struct{ in, out *os.File }
+
+func (s stdioStream) Read(p []byte) (int, error)  { return s.in.Read(p) }
+func (s stdioStream) Write(p []byte) (int, error) { return s.out.Write(p) }
+func (s stdioStream) Close() error                { return errors.Join(s.in.Close(), s.out.Close()) }

@@ -1,0 +1,182 @@
+//go:build linux
+
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"agentbox/vmm/guest/protocol"
+)
+
+// gvisorBox is everything that is the user's, in the one control group that gVisor can limit usefully: that of the number
+// of processes. It has neither a freezer nor a killer nor a limit of memory; the last two are done here.
+type gvisorBox struct {
+	dir   string
+	log   *slog.Logger
+	kills atomic.Int64 // processes that were killed for want of memory
+}
+
+// The control groups, which gVisor has in their first version. They are out of the way of programs that look for limits.
+const (
+	gvisorGroups = "/run/agentbox/pids"
+	gvisorGroup  = gvisorGroups + "/box"
+)
+
+func gvisorCgroup() error {
+	if err := (mount{"pids", gvisorGroups, "cgroup", quiet, "pids"}).do(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(gvisorGroup, 0o755); err != nil {
+		return err
+	}
+	return (&gvisorBox{dir: gvisorGroup}).limit(0)
+}
+
+func (g *gvisorBox) limit(pids int) error {
+	if pids <= 0 {
+		pids = defaultPIDs
+	}
+	return write(filepath.Join(g.dir, "pids.max"), strconv.Itoa(pids))
+}
+
+// join moves the calling thread into the group, so that what it forks is born there, and gives what moves it back.
+func (g *gvisorBox) join(string) (*os.File, func(), error) {
+	runtime.LockOSThread()
+	thread := strconv.Itoa(syscall.Gettid())
+	if err := write(filepath.Join(g.dir, "tasks"), thread); err != nil {
+		runtime.UnlockOSThread()
+		return nil, nil, err
+	}
+	return nil, func() {
+		if err := write(filepath.Join(gvisorGroups, "tasks"), thread); err != nil {
+			g.log.Error("leave the box's group", "err", err)
+			return // and the thread ends with its goroutine
+		}
+		runtime.UnlockOSThread()
+	}, nil
+}
+
+// processes lists the box's processes. The agent is among them while one of its threads forks.
+func (g *gvisorBox) processes() []int {
+	text, _ := os.ReadFile(filepath.Join(g.dir, "cgroup.procs"))
+	var pids []int
+	for _, field := range strings.Fields(string(text)) {
+		if pid, err := strconv.Atoi(field); err == nil && pid != os.Getpid() {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func (g *gvisorBox) signal(sig syscall.Signal) {
+	for _, pid := range g.processes() {
+		syscall.Kill(pid, sig) // an error means that it has ended
+	}
+}
+
+// await waits until no process is left; again is done before each look.
+func (g *gvisorBox) await(timeout time.Duration, again func()) bool {
+	for deadline, step := time.Now().Add(timeout), time.Millisecond; ; step = min(2*step, 20*time.Millisecond) {
+		again()
+		if len(g.processes()) == 0 {
+			return true
+		}
+		if time.Now().After(deadline) {
+			return false
+		}
+		time.Sleep(step)
+	}
+}
+
+func (g *gvisorBox) terminate(wait time.Duration) {
+	g.signal(syscall.SIGTERM)
+	g.await(wait, func() {})
+}
+
+// kill ends every process of the box, those too that are forked while it does.
+func (g *gvisorBox) kill() {
+	if !g.await(killTimeout, func() { g.signal(syscall.SIGKILL) }) {
+		g.log.Error("kill user processes", "err", errors.New("processes are left after SIGKILL"))
+	}
+}
+
+func (g *gvisorBox) stats() (protocol.GuestStats, error) {
+	total, available, err := memory()
+	return protocol.GuestStats{
+		MemoryTotal:     total,
+		MemoryAvailable: available,
+		Processes:       len(g.processes()),
+		OOMKills:        int(g.kills.Load()),
+		WorkspaceFree:   free(protocol.WorkspaceDir),
+		RuntimeFree:     free("/tmp"),
+	}, err
+}
+
+// How often memory is looked at: so often that no program can fill what is left in between, and not more.
+const (
+	memoryRate    = 4 << 30 // bytes a second that a program may take
+	minMemoryLook = 10 * time.Millisecond
+	maxMemoryLook = time.Second
+)
+
+// watchMemory does what the kernel of a virtual machine would do: when the machine is out of memory, the largest process
+// of the box ends.
+func (g *gvisorBox) watchMemory() {
+	for {
+		total, available, err := memory()
+		if err != nil {
+			g.log.Error("memory is not watched", "err", err)
+			return
+		}
+		left := available - reserve(total)
+		if left <= 0 {
+			g.killLargest()
+		}
+		look := time.Duration(float64(max(left, 0)) / memoryRate * float64(time.Second))
+		time.Sleep(min(max(look, minMemoryLook), maxMemoryLook))
+	}
+}
+
+func (g *gvisorBox) killLargest() {
+	victim, most := 0, int64(0)
+	for _, pid := range g.processes() {
+		if size := resident(pid); size > most {
+			victim, most = pid, size
+		}
+	}
+	if victim == 0 || syscall.Kill(victim, syscall.SIGKILL) != nil {
+		return
+	}
+	g.kills.Add(1)
+	g.log.Warn("out of memory: killed the largest process", "pid", victim, "bytes", most)
+	for range 100 { // what it had is free when it is gone
+		if syscall.Kill(victim, 0) != nil {
+			return
+		}
+		time.Sleep(minMemoryLook)
+	}
+}
+
+// resident is how much memory a process has, 0 when it has ended.
+func resident(pid int) int64 {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	f := strings.Fields(string(text))
+	if len(f) < 2 {
+		return 0
+	}
+	pages, err := strconv.ParseInt(f[1], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return pages * int64(os.Getpagesize())
+}

@@ -1,0 +1,188 @@
+package gvisor_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pkg/sftp"
+	"golang.org/x/crypto/ssh"
+
+	"agentbox/agentbox"
+	"agentbox/vmm"
+	"agentbox/vmm/guest"
+	"agentbox/vmm/guest/protocol"
+	"agentbox/vmm/gvisor"
+	"agentbox/vmm/image/rootfs"
+	"agentbox/vmm/vmmtest"
+)
+
+func TestConformance(t *testing.T) {
+	vmmtest.Run(t, realHarness)
+}
+
+// realHarness runs real machines, or skips.
+func realHarness(t *testing.T) vmmtest.Harness {
+	d := realDriver(t)
+	return vmmtest.Harness{
+		Driver:  d,
+		Spec:    vmm.Spec{Image: probeImage(t), CPUs: 2, Memory: 512 << 20, Disk: 64 << 30},
+		Connect: connect,
+		Crash: func(m vmm.Machine) error {
+			pids := m.PIDs()
+			return syscall.Kill(pids[len(pids)-1], syscall.SIGKILL)
+		},
+		Unverified: func(name string) bool { return path.Ext(name) == "" },
+	}
+}
+
+func realDriver(t *testing.T) *gvisor.Driver {
+	if testing.Short() {
+		t.Skip("starts real machines")
+	}
+	d := gvisor.New(gvisor.Config{StateDir: programsDir(t), Agent: guest.Agent})
+	if _, err := d.Probe(t.Context(), false); agentbox.CodeOf(err) == agentbox.Missing {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// programsDir is kept from test to test, so that 80 MB are not unpacked each time. Each checkout has its own: they may be of
+// different versions.
+func programsDir(t *testing.T) string {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return t.TempDir()
+	}
+	checkout, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(cache, "agentbox-test", "gvisor", fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(checkout))))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// probeImage is a root file system with one program: what the agent runs itself needs none.
+func probeImage(t *testing.T) string {
+	probe := filepath.Join(t.TempDir(), "probe")
+	build := exec.Command("go", "build", "-o", probe, "../guest/testdata/probe")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build probe: %v\n%s", err, out)
+	}
+	program, err := os.ReadFile(probe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(filepath.Join(t.TempDir(), "image.erofs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	tree := rootfs.New(rootfs.DefaultLimits, time.Unix(0, 0))
+	err = tree.Put("probe", &rootfs.Inode{Mode: 0o100755, Size: int64(len(program)), Content: rootfs.Bytes(program)})
+	for _, dir := range []string{"etc", "root", "tmp"} {
+		err = errors.Join(err, tree.Put(dir, &rootfs.Inode{Mode: 0o40755}))
+	}
+	if err := errors.Join(err, tree.Write(t.Context(), f, nil)); err != nil {
+		t.Fatal(err)
+	}
+	return f.Name()
+}
+
+// agentGuest drives the real agent, files through its SFTP.
+type agentGuest struct {
+	*guest.Client
+	files *sftp.Client
+}
+
+func connect(ctx context.Context, m vmm.Machine) (vmmtest.Guest, error) {
+	keys, err := guest.NewKeys()
+	if err != nil {
+		return nil, err
+	}
+	c, err := guest.Connect(ctx, m.Stream(), keys.Hello("conformance"), keys)
+	if err != nil {
+		return nil, err
+	}
+	files, err := sftp.NewClient(c.SSH())
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return &agentGuest{c, files}, nil
+}
+
+func place(p vmmtest.Place, name string) string {
+	return path.Join([]string{"/dev/shm", "/tmp", protocol.WorkspaceDir}[p], name)
+}
+
+func (g *agentGuest) Put(ctx context.Context, p vmmtest.Place, name string, data []byte) error {
+	f, err := g.files.Create(place(p, name))
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Close())
+}
+
+func (g *agentGuest) Get(_ context.Context, p vmmtest.Place, name string) ([]byte, error) {
+	f, err := g.files.Open(place(p, name))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
+}
+
+func (g *agentGuest) Attach(ctx context.Context) error {
+	return g.Client.Attach(ctx, protocol.AttachRequest{Workspace: true})
+}
+
+// PowerOff asks the first process to end, as root.
+func (g *agentGuest) PowerOff(context.Context) error {
+	g.probe("root", "shutdown") // its answer may be lost with the machine
+	return nil
+}
+
+// probe runs the image's program and gives what it says.
+func (g *agentGuest) probe(user string, args ...string) (string, error) {
+	ch, requests, err := g.SSH().OpenChannel("session", nil)
+	if err != nil {
+		return "", err
+	}
+	defer ch.Close()
+	go ssh.DiscardRequests(requests)
+	payload, err := json.Marshal(protocol.ArgvRequest{Argv: append([]string{"/probe"}, args...), User: user})
+	if err != nil {
+		return "", err
+	}
+	if ok, err := ch.SendRequest(protocol.Argv, true, payload); !ok || err != nil {
+		return "", errors.Join(err, errors.New("the guest runs no command"))
+	}
+	go io.Copy(io.Discard, ch.Stderr())
+	out, err := io.ReadAll(ch)
+	return strings.TrimSpace(string(out)), err
+}
+
+// Close cuts the connection first: a quiesced guest answers nothing any more.
+func (g *agentGuest) Close() error {
+	err := g.Client.Close()
+	g.files.Close() // always fails then
+	return err
+}

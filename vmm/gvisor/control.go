@@ -1,0 +1,108 @@
+package gvisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// control speaks to the sandbox: gVisor's own remote calls, JSON both ways, files beside it.
+type control struct {
+	mu   sync.Mutex // one call at a time
+	conn *net.UnixConn
+	dec  *json.Decoder
+	err  error // of a call that was not answered: answers and calls are out of step from then on
+}
+
+func newControl(conn *net.UnixConn) *control {
+	return &control{conn: conn, dec: json.NewDecoder(conn)}
+}
+
+func (c *control) close() error { return c.conn.Close() }
+
+// errControl marks errors of the connection, which mean that the sandbox has ended or hangs.
+var errControl = errors.New("the sandbox does not answer")
+
+// call makes one call and waits for its answer.
+func (c *control) call(ctx context.Context, limit time.Duration, method string, arg any, files ...*os.File) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return c.err
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c.conn.SetDeadline(time.Time{})
+	stop := context.AfterFunc(ctx, func() { c.conn.SetDeadline(time.Unix(1, 0)) })
+	answer, err := c.exchange(method, arg, files)
+	stop()
+	if err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		c.err = fmt.Errorf("%w: %s: %w", errControl, method, err)
+		return c.err
+	}
+	if !answer.Success {
+		return fmt.Errorf("%s: %s", method, answer.Err)
+	}
+	return nil
+}
+
+type answer struct {
+	Success bool   `json:"success"`
+	Err     string `json:"err"`
+}
+
+func (c *control) exchange(method string, arg any, files []*os.File) (answer, error) {
+	var a answer
+	message, err := json.Marshal(map[string]any{"method": method, "arg": arg})
+	if err != nil {
+		return a, err
+	}
+	var rights []byte
+	if len(files) > 0 {
+		fds := make([]int, 0, len(files))
+		for _, f := range files {
+			fds = append(fds, int(f.Fd()))
+		}
+		rights = unix.UnixRights(fds...)
+	}
+	if _, _, err := c.conn.WriteMsgUnix(message, rights, nil); err != nil {
+		return a, err
+	}
+	return a, c.dec.Decode(&a)
+}
+
+// How long the sandbox may take, on a busy host.
+const (
+	quickCall = 20 * time.Second
+	slowCall  = 5 * time.Minute // memory is written
+)
+
+func (c *control) pause(ctx context.Context) error {
+	return c.call(ctx, quickCall, "containerManager.Pause", nil)
+}
+
+func (c *control) resume(ctx context.Context) error {
+	return c.call(ctx, quickCall, "containerManager.Resume", nil)
+}
+
+// checkpoint writes the machine's whole state and leaves it as it was.
+func (c *control) checkpoint(ctx context.Context, kernel, meta, pages *os.File) error {
+	options := map[string]any{
+		"metadata": map[string]string{"compression": "none"}, "have_pages_file": true, "Resume": true,
+		"app_mf_exclude_committed_zero_pages": true,
+	}
+	return c.call(ctx, slowCall, "containerManager.Checkpoint", options, kernel, meta, pages)
+}

@@ -1,0 +1,38 @@
+package gvisor
+
+import (
+	"log/slog"
+	"path/filepath"
+
+	"agentbox/vmm"
+	"agentbox/vmm/gvisor/runsc"
+)
+
+// Config is what a driver needs to know of its surroundings.
+type Config struct {
+	// StateDir is an existing directory in which the driver keeps the programs it unpacks.
+	StateDir string
+	// Agent gives the guest agent.
+	Agent func() ([]byte, error)
+	// Log receives what no caller can be told by an error; nil drops it.
+	Log *slog.Logger
+}
+
+// Driver implements vmm.Driver and vmm.Snapshotter.
+type Driver struct {
+	config   Config
+	programs *runsc.Unpacker
+}
+
+var (
+	_ vmm.Driver      = (*Driver)(nil)
+	_ vmm.Snapshotter = (*Driver)(nil)
+)
+
+// New makes a driver. It touches nothing: whether machines can run here is for Probe to say.
+func New(config Config) *Driver {
+	if config.Log == nil {
+		config.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Driver{config: config, programs: runsc.New(filepath.Join(config.StateDir, programsDir), config.Agent)}
+}

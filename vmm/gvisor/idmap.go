@@ -1,0 +1,158 @@
+package gvisor
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/user"
+	"strconv"
+	"strings"
+
+	"agentbox/agentbox"
+	"agentbox/vmm"
+)
+
+// idRange is a run of ids inside a user namespace and what they are outside.
+type idRange struct{ Inside, Outside, Size int }
+
+// idMaps are those of a machine's user namespace: the box's user is the caller, so that what it writes in its workspace
+// is the caller's; all others, root too, are ids that own nothing on the host.
+type idMaps struct {
+	UIDs, GIDs []idRange
+	Helpers    bool // written by newuidmap and newgidmap, since the caller is not root
+}
+
+// guestIDs is how many ids a guest has: those that distributions use, nobody included.
+const guestIDs = 65536
+
+// hostIDs chooses the maps for this process, or says what is missing for it.
+func hostIDs() (idMaps, error) {
+	if os.Geteuid() == 0 {
+		uids, err1 := rootRange("/proc/self/uid_map")
+		gids, err2 := rootRange("/proc/self/gid_map")
+		return idMaps{UIDs: around(os.Geteuid(), uids), GIDs: around(os.Getegid(), gids)}, errors.Join(err1, err2)
+	}
+	who, err := user.Current()
+	if err != nil {
+		return idMaps{}, err
+	}
+	for _, program := range []string{"newuidmap", "newgidmap"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return idMaps{}, agentbox.Errorf(agentbox.Missing, "gVisor machines of a user who is not root need %s, which is not installed", program).
+				WithHint("apt-get install uidmap")
+		}
+	}
+	uids, err1 := subordinate("/etc/subuid", who)
+	gids, err2 := subordinate("/etc/subgid", who)
+	if err := errors.Join(err1, err2); err != nil {
+		return idMaps{}, err
+	}
+	return idMaps{UIDs: around(os.Geteuid(), uids), GIDs: around(os.Getegid(), gids), Helpers: true}, nil
+}
+
+// around maps guest user GuestUID to own, and all other ids to those of free, one after the other.
+func around(own int, free idRange) []idRange {
+	below := min(vmm.GuestUID, free.Size)
+	maps := []idRange{{0, free.Outside, below}, {vmm.GuestUID, own, 1}}
+	if rest := min(guestIDs-vmm.GuestUID-1, free.Size-below); rest > 0 {
+		maps = append(maps, idRange{vmm.GuestUID + 1, free.Outside + below, rest})
+	}
+	return maps
+}
+
+// subordinate finds the ids that a file gives to a user.
+func subordinate(file string, who *user.User) (idRange, error) {
+	f, err := os.Open(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return idRange{}, err
+	}
+	best := idRange{}
+	if err == nil {
+		defer f.Close()
+		best = largestRange(f, who)
+	}
+	if best.Size < vmm.GuestUID {
+		return best, agentbox.Errorf(agentbox.Missing, "%s gives %s no ids for the users of a machine", file, who.Username).
+			WithHint("as root: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 %s", who.Username)
+	}
+	return best, nil
+}
+
+// largestRange reads lines of the form name-or-id:first:count.
+func largestRange(r io.Reader, who *user.User) idRange {
+	var best idRange
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		f := strings.Split(strings.TrimSpace(lines.Text()), ":")
+		if len(f) != 3 || f[0] != who.Username && f[0] != who.Uid {
+			continue
+		}
+		first, err1 := strconv.Atoi(f[1])
+		count, err2 := strconv.Atoi(f[2])
+		if err1 == nil && err2 == nil && first > 0 && count > best.Size && first+count < 1<<32 {
+			best = idRange{0, first, count}
+		}
+	}
+	return best
+}
+
+// rootBase is where root takes ids from: far from those of users and of their subordinates.
+const rootBase = 1 << 30
+
+// rootRange chooses ids for the guests of root, who may map any that its own user namespace has.
+func rootRange(file string) (idRange, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return idRange{}, err
+	}
+	var best idRange
+	for line := range strings.Lines(string(b)) {
+		var m idRange
+		if _, err := fmt.Sscan(line, &m.Inside, &m.Outside, &m.Size); err == nil && m.Size > best.Size {
+			best = m
+		}
+	}
+	if best.Inside+best.Size > rootBase+guestIDs {
+		return idRange{0, rootBase, guestIDs}, nil
+	}
+	size := min(guestIDs, best.Size/2)
+	if size < vmm.GuestUID {
+		return idRange{}, agentbox.Errorf(agentbox.Missing, "this user namespace has too few ids for the users of a machine (%d)", best.Size).
+			WithHint("run agentbox outside of the container, or give the container 65536 ids")
+	}
+	return idRange{0, best.Inside + best.Size - size, size}, nil
+}
+
+// apply writes the maps of a process that waits for them.
+func (m idMaps) apply(ctx context.Context, pid int) error {
+	if m.Helpers {
+		return errors.Join(runMapper(ctx, "newuidmap", pid, m.UIDs), runMapper(ctx, "newgidmap", pid, m.GIDs))
+	}
+	return errors.Join(writeMap(pid, "uid_map", m.UIDs), writeMap(pid, "gid_map", m.GIDs))
+}
+
+func writeMap(pid int, name string, ranges []idRange) error {
+	var text strings.Builder
+	for _, r := range ranges {
+		fmt.Fprintln(&text, r.Inside, r.Outside, r.Size)
+	}
+	return os.WriteFile(fmt.Sprintf("/proc/%d/%s", pid, name), []byte(text.String()), 0)
+}
+
+func runMapper(ctx context.Context, program string, pid int, ranges []idRange) error {
+	args := []string{strconv.Itoa(pid)}
+	for _, r := range ranges {
+		args = append(args, strconv.Itoa(r.Inside), strconv.Itoa(r.Outside), strconv.Itoa(r.Size))
+	}
+	out, err := exec.CommandContext(ctx, program, args...).CombinedOutput()
+	if err != nil {
+		return agentbox.Errorf(agentbox.Missing, "%s: %w: %s", program, err, strings.TrimSpace(string(out))).
+			WithHint("it must be installed setuid root, and /etc/subuid and /etc/subgid must have a line for you")
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+//go:build linux
+
+// Command launch is the first process of a gVisor machine's namespaces, and nothing else: it is embedded in agentbox. It
+// makes a root that shows nothing of the host but what the machine needs, starts runsc there, and ends with the sandbox.
+// When it ends, for whatever reason, the kernel ends every process of the machine.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"agentbox/vmm/gvisor/plan"
+)
+
+func init() { runtime.LockOSThread() } // the main thread is the one that has the parent-death signal and forks
+
+func main() {
+	if os.Getpid() != 1 {
+		fmt.Fprintln(os.Stderr, "agentbox launches gVisor machines with this program; it cannot run otherwise")
+		os.Exit(2)
+	}
+	debug.SetGCPercent(20)
+	control := os.NewFile(plan.FDControl, "control")
+	l := &launcher{events: json.NewEncoder(control)}
+	err := dieWithParent()
+	if err == nil {
+		err = json.NewDecoder(control).Decode(&l.plan)
+	}
+	if err == nil {
+		err = l.start()
+	}
+	if err != nil {
+		l.events.Encode(plan.Event{Failed: err.Error()})
+		os.Exit(1)
+	}
+	go endWith(control)
+	end := l.wait()
+	l.events.Encode(plan.Event{Ended: &end})
+}
+
+// dieWithParent is repeated after every change of ids, which takes it away.
+func dieWithParent() error {
+	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0))
+}
+
+// endWith ends the machine when the other end of the control socket is gone.
+func endWith(control *os.File) {
+	var b [1]byte
+	for {
+		if n, err := control.Read(b[:]); n == 0 || err != nil {
+			os.Exit(1)
+		}
+	}
+}
+
+// launcher is one machine's.
+type launcher struct {
+	plan    plan.Plan
+	events  *json.Encoder
+	sandbox int
+	ended   map[int]syscall.WaitStatus // processes that were reaped before anybody asked
+}
+
+func (l *launcher) start() error {
+	steps := []struct {
+		what string
+		do   func() error
+	}{
+		{"become root of the user namespace", becomeRoot},
+		{"put the root together", l.makeRoot},
+		{"bring up the loopback interface", loopbackUp},
+		{"choose CPUs", l.chooseCPUs},
+		{"start the sandbox", l.startSandbox},
+		{"connect to the sandbox", l.connect},
+	}
+	for _, s := range steps {
+		if err := s.do(); err != nil {
+			return fmt.Errorf("%s: %w", s.what, err)
+		}
+	}
+	return nil
+}
+
+func becomeRoot() error {
+	if err := syscall.Setgroups(nil); err != nil {
+		return os.NewSyscallError("setgroups", err)
+	}
+	if err := syscall.Setresgid(0, 0, 0); err != nil {
+		return os.NewSyscallError("setresgid", err)
+	}
+	if err := syscall.Setresuid(0, 0, 0); err != nil {
+		return os.NewSyscallError("setresuid", err)
+	}
+	return dieWithParent()
+}
+
+func (l *launcher) chooseCPUs() error {
+	if len(l.plan.CPUs) == 0 {
+		return nil
+	}
+	var set unix.CPUSet
+	for _, cpu := range l.plan.CPUs {
+		set.Set(cpu)
+	}
+	return os.NewSyscallError("sched_setaffinity", unix.SchedSetaffinity(0, &set))
+}
+
+// loopbackUp does what `ip link set lo up` does.
+func loopbackUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("socket", err)
+	}
+	defer unix.Close(fd)
+	ifr, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	ifr.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return os.NewSyscallError("ioctl", unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr))
+}

@@ -1,0 +1,110 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"agentbox/vmm/gvisor/plan"
+)
+
+// makeRoot puts the machine's own root together and makes it the root of this mount namespace. Nothing else of the host's
+// files can be named from here on.
+func (l *launcher) makeRoot() error {
+	root := l.plan.Root
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	if err := syscall.Mount("root", root, "tmpfs", syscall.MS_NOSUID, "mode=0755,size=1m"); err != nil {
+		return fmt.Errorf("mount %s: %w", root, err)
+	}
+	for _, b := range l.plan.Binds {
+		if err := bind(root, b); err != nil {
+			return fmt.Errorf("show %s: %w", b.Source, err)
+		}
+	}
+	proc := filepath.Join(root, "proc")
+	if err := os.Mkdir(proc, 0o555); err != nil {
+		return err
+	}
+	if err := syscall.Mount("proc", proc, "proc", syscall.MS_NOSUID|syscall.MS_NODEV|syscall.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mount /proc: %w", err)
+	}
+	if err := os.Mkdir(filepath.Join(root, "tmp"), 0o1777); err != nil {
+		return err
+	}
+	return pivot(root)
+}
+
+// pivot makes root the root and lets go of the old one, which is stacked below it.
+func pivot(root string) error {
+	if err := os.Chdir(root); err != nil {
+		return err
+	}
+	if err := syscall.PivotRoot(".", "."); err != nil {
+		return os.NewSyscallError("pivot_root", err)
+	}
+	if err := syscall.Unmount(".", syscall.MNT_DETACH); err != nil {
+		return fmt.Errorf("let go of the host's root: %w", err)
+	}
+	return os.Chdir("/")
+}
+
+func bind(root string, b plan.Bind) error {
+	target := filepath.Join(root, b.Target)
+	if err := makeTarget(target, b.Dir); err != nil {
+		return err
+	}
+	if err := syscall.Mount(b.Source, target, "", syscall.MS_BIND, ""); err != nil {
+		return err
+	}
+	var set uint64 = unix.MOUNT_ATTR_NOSUID
+	if !b.Device {
+		set |= unix.MOUNT_ATTR_NODEV
+	}
+	if !b.Writable {
+		set |= unix.MOUNT_ATTR_RDONLY
+	}
+	err := unix.MountSetattr(unix.AT_FDCWD, target, 0, &unix.MountAttr{Attr_set: set})
+	if !errors.Is(err, unix.ENOSYS) {
+		return os.NewSyscallError("mount_setattr", err)
+	}
+	return remount(target, b) // a kernel before 5.12
+}
+
+// remount must repeat the flags the source has, which this user namespace may not take away.
+func remount(target string, b plan.Bind) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(target, &st); err != nil {
+		return err
+	}
+	const kept = unix.ST_NOEXEC | unix.ST_NOATIME | unix.ST_NODIRATIME | unix.ST_RELATIME | unix.ST_RDONLY | unix.ST_NODEV
+	flags := uintptr(st.Flags)&kept | unix.MS_BIND | unix.MS_REMOUNT | unix.MS_NOSUID
+	if !b.Device {
+		flags |= unix.MS_NODEV
+	}
+	if !b.Writable {
+		flags |= unix.MS_RDONLY
+	}
+	return syscall.Mount("", target, "", flags, "")
+}
+
+func makeTarget(target string, dir bool) error {
+	if dir {
+		return os.MkdirAll(target, 0o755)
+	}
+	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(target, os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}

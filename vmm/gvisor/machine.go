@@ -1,0 +1,140 @@
+package gvisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/vmm"
+	"agentbox/vmm/console"
+	"agentbox/vmm/gvisor/plan"
+)
+
+// machine is one launcher with everything it started, and our ends of its pipes and sockets.
+type machine struct {
+	spec        vmm.Spec
+	fingerprint string
+	base        *template // what it was restored from, but for its files; nil after a boot
+
+	proc    *process
+	stream  *stream
+	console *console.Console
+	news    *net.UnixConn // from the launcher
+	events  *json.Decoder // of news
+	control *control      // to the sandbox
+
+	mu     sync.Mutex // guards frozen, and is held while the sandbox is told
+	frozen bool
+
+	killed atomic.Bool // by us
+	saving sync.Mutex  // held by Save and SaveTemplate: one at a time
+	done   chan struct{}
+	err    error // why it ended; read it after done
+}
+
+func (m *machine) Stream() net.Conn      { return m.stream }
+func (m *machine) Done() <-chan struct{} { return m.done }
+
+// PIDs are the launcher, the sandbox and its file server, and the processes in which gVisor runs the guest's code.
+func (m *machine) PIDs() []int { return family(m.proc.cmd.Process.Pid) }
+
+func (m *machine) Err() error {
+	select {
+	case <-m.done:
+		return m.err
+	default:
+		return nil
+	}
+}
+
+func (m *machine) Freeze(ctx context.Context) error { return m.setFrozen(ctx, true, m.control.pause) }
+func (m *machine) Thaw(ctx context.Context) error   { return m.setFrozen(ctx, false, m.control.resume) }
+
+// setFrozen tells the sandbox once only: it counts how often it was paused.
+func (m *machine) setFrozen(ctx context.Context, frozen bool, tell func(context.Context) error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	select {
+	case <-m.done:
+		return agentbox.Errorf(agentbox.Unavailable, "the machine %s has ended", m.spec.Name)
+	default:
+	}
+	if err := ctx.Err(); err != nil || m.frozen == frozen {
+		return err
+	}
+	if err := tell(ctx); err != nil {
+		return m.explain(err)
+	}
+	m.frozen = frozen
+	return nil
+}
+
+func (m *machine) Kill() error {
+	select {
+	case <-m.done:
+		return nil
+	default:
+	}
+	m.killed.Store(true)
+	err := m.proc.kill()
+	<-m.done
+	return err
+}
+
+// watch waits for the end of the launcher and then for everything that belongs to the machine. It runs as long as the
+// machine does.
+func (m *machine) watch() {
+	var end *plan.End
+	var e plan.Event
+	if m.events.Decode(&e) == nil {
+		end = e.Ended
+	}
+	<-m.proc.done
+	m.news.Close()
+	m.control.close()
+	m.console.Wait()
+	m.stream.Close()
+	m.err = m.reason(end)
+	close(m.done)
+}
+
+// reason says why the machine ended, in one line; end is nil when the launcher itself died.
+func (m *machine) reason(end *plan.End) error {
+	switch {
+	case m.killed.Load(), end != nil && *end == plan.End{}:
+		return nil
+	case end == nil:
+		return agentbox.Errorf(agentbox.Unavailable, "the launcher of %s was killed", m.spec.Name)
+	case end.Signal != 0:
+		return agentbox.Errorf(agentbox.Unavailable, "gVisor of %s ended (signal: %s)%s", m.spec.Name, syscall.Signal(end.Signal), m.console.LastWords()).
+			WithHint("its log is %s", filepath.Join(m.spec.Dir, machineDir, logFile))
+	}
+	return agentbox.Errorf(agentbox.Unavailable, "the guest of %s ended (exit status %d)%s", m.spec.Name, end.Status, m.console.LastWords()).
+		WithHint("its console is in %s", filepath.Join(m.spec.Dir, console.File))
+}
+
+// explainTimeout is how long a machine whose sandbox does not answer may take to end.
+const explainTimeout = 10 * time.Second
+
+// explain prefers why the machine ended to the broken socket its end looks like from here.
+func (m *machine) explain(err error) error {
+	if err == nil || !errors.Is(err, errControl) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	select {
+	case <-m.done:
+	case <-time.After(explainTimeout):
+		return err
+	}
+	if m.err != nil {
+		return m.err
+	}
+	return agentbox.Errorf(agentbox.Unavailable, "the machine %s has ended: %w", m.spec.Name, err)
+}

@@ -1,0 +1,187 @@
+package gvisor
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
+)
+
+// manifest describes a template or a saved state. Every byte is accounted for, except those of the files of a saved
+// workspace, of which it has names, sizes, modes and times.
+type manifest struct {
+	Format      int             `json:"format"`
+	Template    agentbox.Digest `json:"template,omitzero"` // saved states: the manifest of the template they rest on
+	Fingerprint string          `json:"fingerprint"`
+	CPUs        int             `json:"cpus"`
+	Memory      int64           `json:"memory"` // bytes
+	Disk        int64           `json:"disk"`   // bytes
+
+	Images    map[string]image `json:"images"`              // by file name: what runsc wrote
+	Disks     bool             `json:"disks,omitempty"`     // saved states: with a copy of the workspace, if there was one
+	Workspace *agentbox.Digest `json:"workspace,omitempty"` // of that copy's listing
+}
+
+// image is one file of a checkpoint. Its digest is that of the digests of its chunks, which are hashed side by side.
+type image struct {
+	Size   int64           `json:"size"` // bytes
+	Digest agentbox.Digest `json:"digest"`
+}
+
+// imageNames are the files of a checkpoint, in the order in which the sandbox takes and gives them.
+var imageNames = []string{kernelFile, pagesMetaFile, pagesFile}
+
+// envelope protects the manifest itself: Digest is that of the bytes of Manifest.
+type envelope struct {
+	Digest   agentbox.Digest `json:"digest"`
+	Manifest json.RawMessage `json:"manifest"`
+}
+
+// encode gives the file's bytes and the digest that names the whole.
+func (m manifest) encode() ([]byte, agentbox.Digest, error) {
+	body, err := json.Marshal(m)
+	if err != nil {
+		return nil, agentbox.Digest{}, err
+	}
+	d := agentbox.Digest(sha256.Sum256(body))
+	b, err := json.Marshal(envelope{d, body})
+	return append(b, '\n'), d, err
+}
+
+// decodeManifest checks everything that can be checked without the files.
+func decodeManifest(b []byte) (manifest, agentbox.Digest, error) {
+	var e envelope
+	var m manifest
+	if err := json.Unmarshal(b, &e); err != nil {
+		return m, e.Digest, err
+	}
+	if sha256.Sum256(e.Manifest) != e.Digest {
+		return m, e.Digest, errors.New("it does not match its own digest")
+	}
+	dec := json.NewDecoder(bytes.NewReader(e.Manifest))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&m); err != nil {
+		return m, e.Digest, err
+	}
+	if m.Format != formatVersion {
+		return m, e.Digest, fmt.Errorf("it has format %d, this agentbox writes and reads %d", m.Format, formatVersion)
+	}
+	for _, name := range imageNames {
+		if i, ok := m.Images[name]; !ok || i.Size < 0 {
+			return m, e.Digest, fmt.Errorf("it does not describe %s", name)
+		}
+	}
+	return m, e.Digest, nil
+}
+
+// readManifest reads the manifest of a directory; whatever is wrong with it is Corrupt.
+func readManifest(dir string) (manifest, agentbox.Digest, error) {
+	b, err := os.ReadFile(filepath.Join(dir, manifestFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return manifest{}, agentbox.Digest{}, corrupt(dir, "%s is missing", manifestFile)
+	}
+	if err != nil {
+		return manifest{}, agentbox.Digest{}, err
+	}
+	m, d, err := decodeManifest(b)
+	if err != nil {
+		return m, d, corrupt(dir, "%s: %w", manifestFile, err)
+	}
+	return m, d, nil
+}
+
+// write puts the manifest into a directory, durably.
+func (m manifest) write(dir string) error {
+	b, _, err := m.encode()
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(filepath.Join(dir, manifestFile), b, 0o600)
+}
+
+// chunkSize is how much of an image one goroutine hashes at a time.
+const chunkSize = 4 << 20
+
+// digestImage hashes size bytes of r. The error is that of reading.
+func digestImage(ctx context.Context, r io.ReaderAt, size int64) (image, error) {
+	chunks := (size + chunkSize - 1) / chunkSize
+	sums := make([]byte, chunks*sha256.Size)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(4)
+	for i := range chunks {
+		group.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			h := sha256.New()
+			n := min(chunkSize, size-i*chunkSize)
+			if read, err := io.Copy(h, io.NewSectionReader(r, i*chunkSize, n)); err != nil || read != n {
+				return errors.Join(err, fmt.Errorf("%d bytes instead of %d", read, n))
+			}
+			copy(sums[i*sha256.Size:], h.Sum(nil))
+			return nil
+		})
+	}
+	err := group.Wait()
+	return image{size, sha256.Sum256(sums)}, err
+}
+
+// openImages opens the images of a directory and says whether their sizes are right.
+func (m manifest) openImages(dir string) (files []*os.File, err error) {
+	defer func() {
+		if err != nil {
+			closeFiles(files)
+		}
+	}()
+	for _, name := range imageNames {
+		f, err := os.Open(filepath.Join(dir, name))
+		if errors.Is(err, os.ErrNotExist) {
+			return files, corrupt(dir, "%s is missing", name)
+		}
+		if err != nil {
+			return files, err
+		}
+		files = append(files, f)
+		info, err := f.Stat()
+		if err != nil {
+			return files, err
+		}
+		if info.Size() != m.Images[name].Size {
+			return files, corrupt(dir, "%s has %d bytes instead of %d", name, info.Size(), m.Images[name].Size)
+		}
+	}
+	return files, nil
+}
+
+// verify hashes the images that openImages opened.
+func (m manifest) verify(ctx context.Context, dir string, files []*os.File) error {
+	for i, name := range imageNames {
+		got, err := digestImage(ctx, files[i], m.Images[name].Size)
+		if err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return corrupt(dir, "%s: %w", name, err)
+		}
+		if got != m.Images[name] {
+			return corrupt(dir, "%s does not match its digest", name)
+		}
+	}
+	return nil
+}
+
+func closeFiles(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}

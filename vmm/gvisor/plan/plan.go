@@ -1,0 +1,45 @@
+// Package plan is what the driver tells the launcher of a gVisor machine, and what it hears back. It does neither's work.
+package plan
+
+// The descriptors the launcher inherits.
+const (
+	FDControl = 3 + iota // a stream socket: the Plan as one line of JSON, then Events as lines of JSON the other way
+	FDInput              // what becomes standard input of the guest's first process
+	FDOutput             // and standard output
+	FDConsole            // and standard error
+	FDFirst              // where Plan.Files begin
+)
+
+// Plan is one machine, from the launcher's point of view. It is sent when the launcher's user namespace has its ids.
+type Plan struct {
+	Root  string   `json:"root"`           // an empty directory of the host on which the machine's own root is put together
+	Binds []Bind   `json:"binds"`          // all that is in that root, besides /proc
+	Argv  []string `json:"argv"`           // starts the sandbox and ends; paths are those of the machine's own root
+	Env   []string `json:"env"`            // of Argv
+	Pid   string   `json:"pid"`            // the file into which that writes the sandbox's process id
+	Dial  string   `json:"dial"`           // the sandbox's control socket
+	CPUs  []int    `json:"cpus,omitempty"` // where everything runs; empty means anywhere
+	Files int      `json:"files"`          // descriptors from FDFirst on that Argv inherits at the same numbers
+}
+
+// Bind shows a file or directory of the host in the machine's root.
+type Bind struct {
+	Source   string `json:"source"`
+	Target   string `json:"target"`
+	Dir      bool   `json:"dir"`
+	Writable bool   `json:"writable"`
+	Device   bool   `json:"device,omitempty"` // a device node, which works
+}
+
+// Event is one thing that happened.
+type Event struct {
+	Started bool   `json:"started,omitempty"` // the sandbox runs; a connection to Plan.Dial comes with the line
+	Failed  string `json:"failed,omitempty"`  // it does not, and the launcher ends
+	Ended   *End   `json:"ended,omitempty"`   // it did, and the launcher ends
+}
+
+// End is how the sandbox's process ended.
+type End struct {
+	Status int `json:"status"` // exit status
+	Signal int `json:"signal"` // 0 unless a signal ended it
+}

@@ -1,0 +1,91 @@
+package gvisor
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"agentbox/agentbox"
+	"agentbox/vmm"
+)
+
+// formatVersion changes with the meaning of any file of a template or saved state, or with how machines are started.
+const formatVersion = 1
+
+// Probe implements vmm.Driver. It makes a namespace each time it is asked, which costs a millisecond, so there is
+// nothing to remember but what unpacking remembers.
+func (d *Driver) Probe(ctx context.Context, _ bool) (vmm.Facts, error) {
+	if err := ctx.Err(); err != nil {
+		return vmm.Facts{}, err
+	}
+	if runtime.GOOS != "linux" {
+		return vmm.Facts{}, agentbox.Errorf(agentbox.Missing, "gVisor runs on Linux only").WithHint("use --isolation microvm or lima")
+	}
+	programs, err := d.programs.Ensure()
+	if err != nil {
+		return vmm.Facts{}, err
+	}
+	if _, err := hostIDs(); err != nil {
+		return vmm.Facts{}, err
+	}
+	if err := tryNamespaces(programs.Launch); err != nil {
+		return vmm.Facts{}, err
+	}
+	return vmm.Facts{Version: "gVisor " + programs.Version, Reason: "gVisor's Systrap platform needs no hardware virtualization"}, nil
+}
+
+// tryNamespaces starts the launcher without telling it anything: it ends at once.
+func tryNamespaces(program string) error {
+	cmd := exec.Command(program)
+	cmd.Env = []string{}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces}
+	err := cmd.Run()
+	if _, ran := err.(*exec.ExitError); ran {
+		return nil
+	}
+	return namespaceError(err)
+}
+
+// Fingerprint implements vmm.Driver.
+func (d *Driver) Fingerprint(ctx context.Context, spec vmm.Spec) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	programs, err := d.programs.Ensure()
+	if err != nil {
+		return "", err
+	}
+	ids, err := hostIDs()
+	if err != nil {
+		return "", err
+	}
+	b, err := json.Marshal(map[string]any{
+		"format": formatVersion, "programs": programs.Digest, "spec": describe(spec.Memory), "boot": bootArgv(), "host": cpuFlags(),
+		"cpus": spec.CPUs, "memory": spec.Memory, "disk": spec.Disk, "ids": ids,
+	})
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// cpuFlags are what of the host's CPU programs in a machine have found out and rely on.
+func cpuFlags() string {
+	b, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(b)) {
+		if name, flags, found := strings.Cut(line, ":"); found && strings.TrimSpace(name) == "flags" {
+			return strings.TrimSpace(flags)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,179 @@
+package gvisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"agentbox/agentbox"
+	"agentbox/vmm"
+	"agentbox/vmm/gvisor/plan"
+)
+
+// Restore implements vmm.Snapshotter. A saved state is verified while the sandbox already loads it; one that is not what
+// was written costs a sandbox.
+func (d *Driver) Restore(ctx context.Context, spec vmm.Spec, from vmm.Template, saved string) (vmm.Machine, error) {
+	t, ok := from.(*template)
+	if !ok {
+		return nil, fmt.Errorf("a %T is not a template of this driver", from)
+	}
+	r := &restoration{spec: spec, template: t, dir: saved, man: t.Manifest}
+	if saved != "" {
+		if err := r.readSaved(); err != nil {
+			return nil, err
+		}
+	}
+	m, err := r.run(ctx, d)
+	if err != nil {
+		return nil, hostError(errors.Join(err, r.undo()))
+	}
+	return m, nil
+}
+
+// restoration is one call of Restore.
+type restoration struct {
+	spec     vmm.Spec
+	template *template
+	dir      string   // of the saved state; "" restores the template
+	man      manifest // of the saved state or else the template
+	copied   bool     // the workspace was, and goes again when it fails
+}
+
+func (r *restoration) readSaved() error {
+	man, _, err := readManifest(r.dir)
+	if err != nil {
+		return err
+	}
+	if man.Template != r.template.ID || man.Fingerprint != r.template.Manifest.Fingerprint {
+		return agentbox.Errorf(agentbox.Conflict, "%s was saved from a machine of another template", r.dir)
+	}
+	r.man = man
+	return nil
+}
+
+func (r *restoration) run(ctx context.Context, d *Driver) (*machine, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	fingerprint, err := d.Fingerprint(ctx, r.spec)
+	if err != nil {
+		return nil, err
+	}
+	if fingerprint != r.man.Fingerprint {
+		return nil, agentbox.Errorf(agentbox.Conflict, "the template does not fit this machine any more (gVisor, agentbox, the CPU, the user's ids or settings have changed)").
+			WithHint("make a new template")
+	}
+	images, err := r.images()
+	if err != nil {
+		return nil, err
+	}
+	defer closeFiles(images)
+	if err := r.workspace(ctx); err != nil {
+		return nil, err
+	}
+	m, p, err := d.prepare(ctx, r.spec)
+	if err != nil {
+		return nil, err
+	}
+	m.base = &template{ID: r.template.ID, Manifest: r.template.Manifest}
+	if err := r.show(&p); err != nil {
+		return nil, err
+	}
+	return m, r.start(ctx, d, m, p, images)
+}
+
+// start loads the state and verifies it at the same time.
+func (r *restoration) start(ctx context.Context, d *Driver, m *machine, p plan.Plan, images []*os.File) error {
+	p.Argv = restoreArgv()
+	group, verifying := errgroup.WithContext(ctx)
+	if r.dir != "" {
+		group.Go(func() error { return r.man.verify(verifying, r.dir, images) })
+	}
+	started := d.start(ctx, m, p, images)
+	if err := group.Wait(); err != nil {
+		if started == nil {
+			err = errors.Join(err, m.Kill())
+		}
+		return err // what it would not start from is the reason why it did not
+	}
+	return started
+}
+
+// check refuses a spec that the state cannot be loaded into.
+func (r *restoration) check() error {
+	if r.spec.CPUs != r.man.CPUs || r.spec.Memory != r.man.Memory || r.spec.Disk != r.man.Disk {
+		return agentbox.Errorf(agentbox.Conflict, "%s has %d CPUs, %d bytes of memory and %d of disk, but what it is restored from has %d, %d and %d",
+			r.spec.Name, r.spec.CPUs, r.spec.Memory, r.spec.Disk, r.man.CPUs, r.man.Memory, r.man.Disk)
+	}
+	if r.man.Disks && (r.man.Workspace != nil) != (r.spec.Workspace != "") {
+		return agentbox.Errorf(agentbox.Invalid, "%s: a state is restored with a workspace exactly if it was saved with one", r.spec.Name)
+	}
+	return nil
+}
+
+// images are the files to load, to be closed by the caller. Each has an offset of its own.
+func (r *restoration) images() ([]*os.File, error) {
+	if r.dir != "" {
+		return r.man.openImages(r.dir)
+	}
+	var files []*os.File
+	for _, f := range r.template.images {
+		again, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+		if err != nil {
+			closeFiles(files)
+			return nil, err
+		}
+		files = append(files, again)
+	}
+	return files, nil
+}
+
+// workspace copies the saved one to where the machine has it.
+func (r *restoration) workspace(ctx context.Context) error {
+	if r.man.Workspace == nil {
+		return nil
+	}
+	src := filepath.Join(r.dir, workspaceDir)
+	listing, err := digestTree(src)
+	if err != nil {
+		return corrupt(r.dir, "%s: %w", workspaceDir, err)
+	}
+	if *listing != *r.man.Workspace {
+		return corrupt(r.dir, "%s is not what was saved", workspaceDir)
+	}
+	if err := os.Mkdir(r.spec.Workspace, 0o755); err != nil {
+		if errors.Is(err, os.ErrExist) {
+			return agentbox.Errorf(agentbox.Exists, "%s exists already", r.spec.Workspace)
+		}
+		return err
+	}
+	r.copied = true
+	return copyTree(ctx, r.spec.Workspace, src, 0)
+}
+
+// show makes the directory in which runsc looks for the images: links to the descriptors that it inherits.
+func (r *restoration) show(p *plan.Plan) error {
+	dir := filepath.Join(r.spec.Dir, machineDir, savedDir)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	for i, name := range imageNames {
+		if err := os.Symlink(fmt.Sprintf("/proc/self/fd/%d", plan.FDFirst+i), filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	p.Binds = append(slices.Clip(p.Binds), plan.Bind{Source: dir, Target: inSaved, Dir: true})
+	return nil
+}
+
+func (r *restoration) undo() error {
+	if !r.copied {
+		return nil
+	}
+	return os.RemoveAll(r.spec.Workspace)
+}

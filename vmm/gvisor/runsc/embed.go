@@ -1,0 +1,70 @@
+package runsc
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"io/fs"
+	"runtime"
+
+	"github.com/klauspost/compress/zstd"
+
+	"agentbox/agentbox"
+)
+
+//go:generate sh build.sh
+
+// The directory always has its README, so that a checkout without the programs compiles.
+//
+//go:embed embedded
+var embedded embed.FS
+
+// About says what one of the programs is.
+type About struct {
+	Version string          `json:"version"` // of the gVisor module
+	Size    int64           `json:"size"`    // bytes, unpacked
+	Digest  agentbox.Digest `json:"digest"`  // of the unpacked bytes
+}
+
+// maxProgram bounds what unpacking may write.
+const maxProgram = 256 << 20
+
+// Version is that of the embedded runsc, or an *agentbox.Error of code Missing.
+func Version() (string, error) {
+	about, err := aboutEmbedded(embedded, runscName)
+	return about.Version, err
+}
+
+func embeddedName(program string) string {
+	return "embedded/" + program + "-linux-" + runtime.GOARCH
+}
+
+func aboutEmbedded(from fs.FS, program string) (About, error) {
+	var a About
+	b, err := fs.ReadFile(from, embeddedName(program)+".json")
+	if err != nil {
+		return a, agentbox.Errorf(agentbox.Missing, "this agentbox was built without gVisor").WithHint("build with `make build`, or use --isolation microvm")
+	}
+	if err := json.Unmarshal(b, &a); err != nil || a.Size <= 0 || a.Size > maxProgram {
+		return a, agentbox.Errorf(agentbox.Corrupt, "the embedded %s is not what `make build` makes", program).WithHint("build with `make build`")
+	}
+	return a, nil
+}
+
+// unpack gives the bytes of an embedded program.
+func unpack(from fs.FS, program string, a About) ([]byte, error) {
+	packed, err := fs.ReadFile(from, embeddedName(program)+".zst")
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Missing, "this agentbox was built without gVisor").WithHint("build with `make build`, or use --isolation microvm")
+	}
+	dec, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(maxProgram), zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return nil, err
+	}
+	defer dec.Close()
+	b, err := dec.DecodeAll(packed, bytes.NewBuffer(make([]byte, 0, a.Size)).AvailableBuffer())
+	if err != nil || digestOf(b) != a.Digest {
+		return nil, agentbox.Errorf(agentbox.Corrupt, "the embedded %s is damaged", program).WithHint("install agentbox again, or build it with `make build`")
+	}
+	return b, nil
+}

@@ -1,0 +1,191 @@
+package runsc
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
+)
+
+// Names of the programs, embedded and unpacked.
+const (
+	runscName  = "runsc"
+	launchName = "launch"
+	agentName  = "agent"
+	memoName   = "verified.json"
+)
+
+// Programs are unpacked and verified.
+type Programs struct {
+	Runsc   string // gVisor's runtime
+	Launch  string // the launcher
+	Agent   string // the guest agent
+	Version string // of gVisor
+	Digest  string // of all three, hex: what a template depends on
+}
+
+// Unpacker keeps the programs unpacked below a directory, one directory for each version of them.
+type Unpacker struct {
+	root  string
+	agent func() ([]byte, error)
+	from  fs.FS
+
+	mu    sync.Mutex
+	known *Programs
+	ids   memo // of known
+}
+
+// New makes an Unpacker. root need not exist; agent gives the guest agent.
+func New(root string, agent func() ([]byte, error)) *Unpacker {
+	return &Unpacker{root: root, agent: agent, from: embedded}
+}
+
+// Ensure gives the programs, unpacking them when they are not there. Each is hashed the first time, and whenever its
+// file has changed since: inode, size, time of change, which every write renews. A file that is not what it was is
+// replaced.
+func (u *Unpacker) Ensure() (Programs, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.known != nil && u.ids.holds(u.known.paths()) {
+		return *u.known, nil
+	}
+	content, err := u.contents()
+	if err != nil {
+		return Programs{}, err
+	}
+	p := content.programs(u.root)
+	known := readMemo(filepath.Join(filepath.Dir(p.Runsc), memoName))
+	if !known.holds(p.paths()) {
+		if known, err = content.verify(p); err != nil {
+			return Programs{}, hostError(err)
+		}
+	}
+	u.known, u.ids = &p, known
+	return p, nil
+}
+
+// contents says what the programs must be.
+type contents struct {
+	from  fs.FS
+	about map[string]About
+	agent []byte
+}
+
+func (u *Unpacker) contents() (contents, error) {
+	c := contents{from: u.from, about: map[string]About{}}
+	for _, name := range []string{runscName, launchName} {
+		a, err := aboutEmbedded(u.from, name)
+		if err != nil {
+			return c, err
+		}
+		c.about[name] = a
+	}
+	agent, err := u.agent()
+	if err != nil {
+		return c, err
+	}
+	c.agent = agent
+	c.about[agentName] = About{Size: int64(len(agent)), Digest: digestOf(agent)}
+	return c, nil
+}
+
+func (c contents) programs(root string) Programs {
+	h := sha256.New()
+	for _, name := range []string{runscName, launchName, agentName} {
+		fmt.Fprintln(h, c.about[name].Digest)
+	}
+	digest := fmt.Sprintf("%x", h.Sum(nil))
+	dir := filepath.Join(root, digest[:16])
+	return Programs{
+		Runsc: filepath.Join(dir, runscName), Launch: filepath.Join(dir, launchName), Agent: filepath.Join(dir, agentName),
+		Version: c.about[runscName].Version, Digest: digest,
+	}
+}
+
+func (p Programs) paths() []string { return []string{p.Runsc, p.Launch, p.Agent} }
+
+// verify hashes what is there, replaces what is not right, and remembers.
+func (c contents) verify(p Programs) (memo, error) {
+	dir := filepath.Dir(p.Runsc)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return memo{}, err
+	}
+	for _, path := range p.paths() {
+		name := filepath.Base(path)
+		if isRegular(path) {
+			if d, err := digestFile(path); err == nil && d == c.about[name].Digest {
+				continue
+			}
+		}
+		b := c.agent
+		if name != agentName {
+			var err error
+			if b, err = unpack(c.from, name, c.about[name]); err != nil {
+				return memo{}, err
+			}
+		}
+		if err := durable.WriteFile(path, b, 0o755); err != nil {
+			return memo{}, err
+		}
+	}
+	if err := removeOthers(dir); err != nil {
+		return memo{}, err
+	}
+	m, err := identifyAll(p.paths())
+	if err != nil {
+		return m, err
+	}
+	b, err := json.Marshal(m)
+	if err != nil {
+		return m, err
+	}
+	return m, durable.WriteFile(filepath.Join(dir, memoName), b, 0o600)
+}
+
+func isRegular(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// removeOthers removes the programs of other versions. Machines that run have theirs open; and whoever goes back to the
+// other version unpacks it again.
+func removeOthers(dir string) error {
+	all, err := os.ReadDir(filepath.Dir(dir))
+	for _, e := range all {
+		if e.Name() != filepath.Base(dir) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(filepath.Dir(dir), e.Name())))
+		}
+	}
+	return err
+}
+
+func digestOf(b []byte) agentbox.Digest { return agentbox.Digest(sha256.Sum256(b)) }
+
+func digestFile(path string) (agentbox.Digest, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return agentbox.Digest{}, err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return agentbox.Digest{}, err
+	}
+	return agentbox.Digest(h.Sum(nil)), nil
+}
+
+func hostError(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return agentbox.Errorf(agentbox.NoSpace, "unpack gVisor: %w", err).WithHint("free some disk space (agentbox prune shows what can go), then try again")
+	}
+	return fmt.Errorf("unpack gVisor: %w", err)
+}

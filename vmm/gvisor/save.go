@@ -1,0 +1,137 @@
+package gvisor
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
+
+	"agentbox/agentbox"
+	"agentbox/vmm"
+)
+
+// SaveTemplate implements vmm.Snapshotter.
+func (d *Driver) SaveTemplate(ctx context.Context, vm vmm.Machine, dir string) error {
+	m, err := ours(vm)
+	if err != nil {
+		return err
+	}
+	m.saving.Lock()
+	defer m.saving.Unlock()
+	if m.base != nil || m.spec.Workspace != "" {
+		return errors.Join(m.Kill(), agentbox.Errorf(agentbox.Conflict, "%s cannot become a template: it was not booted without a workspace", m.spec.Name))
+	}
+	err = newDirectory(dir, func(tmp string) error {
+		man := m.manifest()
+		if err := m.saveImages(ctx, tmp, &man); err != nil {
+			return err
+		}
+		return man.write(tmp)
+	})
+	return errors.Join(err, m.Kill())
+}
+
+func ours(vm vmm.Machine) (*machine, error) {
+	m, ok := vm.(*machine)
+	if !ok {
+		return nil, fmt.Errorf("a %T is not a machine of this driver", vm)
+	}
+	return m, nil
+}
+
+func (m *machine) manifest() manifest {
+	return manifest{
+		Format: formatVersion, Fingerprint: m.fingerprint, CPUs: m.spec.CPUs, Memory: m.spec.Memory, Disk: m.spec.Disk,
+		Images: map[string]image{},
+	}
+}
+
+// Save implements vmm.Snapshotter. What runsc writes is complete in itself, runtime layer included; the template only
+// says which machines the state fits.
+func (d *Driver) Save(ctx context.Context, vm vmm.Machine, dir string, disks bool) error {
+	m, err := ours(vm)
+	if err != nil {
+		return err
+	}
+	m.saving.Lock()
+	defer m.saving.Unlock()
+	if err := m.Freeze(ctx); err != nil {
+		return err
+	}
+	if m.base == nil {
+		return agentbox.Errorf(agentbox.Conflict, "%s cannot be saved: it was not restored from a template", m.spec.Name)
+	}
+	return newDirectory(dir, func(tmp string) error {
+		man := m.manifest()
+		man.Template, man.Disks = m.base.ID, disks
+		group, ctx := errgroup.WithContext(ctx)
+		group.Go(func() error { return m.saveImages(ctx, tmp, &man) })
+		var listing *agentbox.Digest
+		if disks && m.spec.Workspace != "" {
+			group.Go(func() (err error) {
+				listing, err = m.saveWorkspace(ctx, filepath.Join(tmp, workspaceDir))
+				return err
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return m.explain(err)
+		}
+		man.Workspace = listing
+		return man.write(tmp)
+	})
+}
+
+// saveImages freezes the machine and lets the sandbox write its state.
+func (m *machine) saveImages(ctx context.Context, dir string, man *manifest) error {
+	if err := m.Freeze(ctx); err != nil {
+		return err
+	}
+	var files []*os.File
+	defer func() { closeFiles(files) }()
+	for _, name := range imageNames {
+		f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return err
+		}
+		files = append(files, f)
+	}
+	if err := m.control.checkpoint(ctx, files[0], files[1], files[2]); err != nil {
+		return m.explain(spaceError(dir, err))
+	}
+	for i, name := range imageNames {
+		info, err := files[i].Stat()
+		if err != nil {
+			return err
+		}
+		if man.Images[name], err = digestImage(ctx, files[i], info.Size()); err != nil {
+			return err
+		}
+		if err := files[i].Sync(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *machine) saveWorkspace(ctx context.Context, dir string) (*agentbox.Digest, error) {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := copyTree(ctx, dir, m.spec.Workspace, 0); err != nil {
+		return nil, err
+	}
+	return digestTree(dir)
+}
+
+func digestTree(dir string) (*agentbox.Digest, error) {
+	h := sha256.New()
+	if err := listTree(h, dir); err != nil {
+		return nil, err
+	}
+	d := agentbox.Digest(h.Sum(nil))
+	return &d, nil
+}

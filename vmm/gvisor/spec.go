@@ -1,0 +1,90 @@
+package gvisor
+
+import (
+	"strconv"
+	"strings"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// agentPath is where the guest agent is in the guest, and agentMode what tells it that this is no virtual machine.
+const (
+	agentPath = "/dev/agentbox-guest"
+	agentMode = "gvisor"
+)
+
+// describe is the OCI description of a machine: a pure function, the same for a template and its clones. What else differs
+// between machines is what the launcher shows at these paths.
+func describe(memory int64) *specs.Spec {
+	return &specs.Spec{
+		Version:  "1.0.2",
+		Hostname: "agentbox",
+		Root:     &specs.Root{Path: inMachine + "/" + rootfsDir},
+		Process: &specs.Process{
+			Args:         []string{agentPath, agentMode},
+			Env:          []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+			Cwd:          "/",
+			Capabilities: capabilities(),
+			Rlimits:      []specs.POSIXRlimit{{Type: "RLIMIT_NOFILE", Soft: 1 << 20, Hard: 1 << 20}},
+		},
+		Mounts: []specs.Mount{
+			{Destination: "/proc", Type: "proc", Source: "proc"},
+			{Destination: "/sys", Type: "sysfs", Source: "sysfs"},
+			{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "nodev", "mode=1777"}},
+			{Destination: "/run", Type: "tmpfs", Source: "run", Options: []string{"nosuid", "nodev", "mode=0755"}},
+			{Destination: agentPath, Type: "bind", Source: inAgent, Options: []string{"ro", "bind", "nosuid"}},
+			{Destination: "/workspace", Type: "bind", Source: inWorkspace, Options: []string{"rw", "bind", "nodev"}},
+		},
+		Linux: &specs.Linux{Namespaces: []specs.LinuxNamespace{
+			{Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.MountNamespace},
+			{Type: specs.NetworkNamespace, Path: "/proc/self/ns/net"},
+		}},
+		Annotations: map[string]string{
+			"dev.gvisor.spec.rootfs.type":    "erofs",
+			"dev.gvisor.spec.rootfs.source":  inImage,
+			"dev.gvisor.spec.rootfs.overlay": "dir=" + inMachine + "/" + overlayDir,
+			"dev.agentbox.memory":            strconv.FormatInt(memory, 10), // see tools/runsc
+		},
+	}
+}
+
+// capabilities are those of root in the guest: all that gVisor knows. They are gVisor's own, and none of the host's.
+func capabilities() *specs.LinuxCapabilities {
+	var all []string
+	for _, name := range strings.Fields(`CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE
+		NET_BIND_SERVICE NET_BROADCAST NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_CHROOT SYS_PTRACE SYS_PACCT SYS_ADMIN SYS_BOOT
+		SYS_NICE SYS_RESOURCE SYS_TIME SYS_TTY_CONFIG MKNOD LEASE AUDIT_WRITE AUDIT_CONTROL SETFCAP`) {
+		all = append(all, "CAP_"+name)
+	}
+	return &specs.LinuxCapabilities{Bounding: all, Effective: all, Permitted: all}
+}
+
+// runscFlags are the same for all machines.
+func runscFlags() []string {
+	return []string{
+		"--root=" + inMachine + "/" + stateDir,
+		"--log=" + inMachine + "/" + logFile,
+		"--platform=systrap",
+		"--network=sandbox",
+		"--net-raw",
+		"--ignore-cgroups",
+		"--host-settings=ignore",
+		"--overlay2=root:dir=" + inMachine + "/" + overlayDir,
+		"--file-access-mounts=exclusive",
+		"--allow-suid", // sudo, inside: root there is nobody here
+		"--sidecar-usage-policy=LEGACY_DEPRECATED_SLOW_EMBEDDED_FALLBACK",
+	}
+}
+
+// bootArgv starts the sandbox and returns.
+func bootArgv() []string {
+	argv := append([]string{inRunsc}, runscFlags()...)
+	return append(argv, "run", "--detach", "--bundle="+inMachine, "--pid-file="+inMachine+"/"+pidFile, containerID)
+}
+
+// restoreArgv starts it from the images in inSaved. Memory is read on while the guest runs already.
+func restoreArgv() []string {
+	argv := append([]string{inRunsc}, runscFlags()...)
+	return append(argv, "restore", "--detach", "--background", "--image-path="+inSaved,
+		"--bundle="+inMachine, "--pid-file="+inMachine+"/"+pidFile, containerID)
+}

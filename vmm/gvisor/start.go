@@ -1,0 +1,302 @@
+package gvisor
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"agentbox/agentbox"
+	"agentbox/vmm"
+	"agentbox/vmm/console"
+	"agentbox/vmm/gvisor/plan"
+	"agentbox/vmm/gvisor/runsc"
+)
+
+// Boot implements vmm.Driver.
+func (d *Driver) Boot(ctx context.Context, spec vmm.Spec) (vmm.Machine, error) {
+	m, p, err := d.prepare(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	p.Argv = bootArgv()
+	if err := d.start(ctx, m, p, nil); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// prepare checks a spec, makes the files of its machine and the plan of its launcher, but for Argv.
+func (d *Driver) prepare(ctx context.Context, spec vmm.Spec) (*machine, plan.Plan, error) {
+	if err := checkSpec(spec); err != nil {
+		return nil, plan.Plan{}, err
+	}
+	fingerprint, err := d.Fingerprint(ctx, spec)
+	if err != nil {
+		return nil, plan.Plan{}, err
+	}
+	programs, err := d.programs.Ensure()
+	if err != nil {
+		return nil, plan.Plan{}, err
+	}
+	if err := makeMachineDir(spec); err != nil {
+		return nil, plan.Plan{}, hostError(err)
+	}
+	m := &machine{spec: spec, fingerprint: fingerprint, done: make(chan struct{})}
+	return m, planOf(spec, programs), nil
+}
+
+func checkSpec(s vmm.Spec) error {
+	switch {
+	case s.CPUs < 1 || s.CPUs > 255:
+		return agentbox.Errorf(agentbox.Invalid, "a machine cannot have %d CPUs", s.CPUs).WithHint("set cpus: to a number from 1 to 255")
+	case s.Memory < 64<<20:
+		return agentbox.Errorf(agentbox.Invalid, "a machine cannot have %d bytes of memory", s.Memory).WithHint("set memory: to at least 64 MiB")
+	case s.Disk < 64<<20:
+		return agentbox.Errorf(agentbox.Invalid, "a machine cannot have a disk of %d bytes", s.Disk).WithHint("set disk: to at least 64 MiB")
+	}
+	for _, path := range []string{s.Image, s.Dir} {
+		if _, err := os.Stat(path); err != nil {
+			return agentbox.Errorf(agentbox.Missing, "cannot start %s: %w", s.Name, err).WithHint("agentbox doctor says what to do")
+		}
+	}
+	return nil
+}
+
+// makeMachineDir makes the machine's files in place of any that an earlier one left.
+func makeMachineDir(spec vmm.Spec) error {
+	dir := filepath.Join(spec.Dir, machineDir)
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	for _, name := range []string{"", stateDir, overlayDir, rootfsDir, mountDir, emptyDir} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			return err
+		}
+	}
+	b, err := json.Marshal(describe(spec.Memory))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, specFile), b, 0o600)
+}
+
+// planOf is the launcher's plan of a machine.
+func planOf(spec vmm.Spec, programs runsc.Programs) plan.Plan {
+	dir := filepath.Join(spec.Dir, machineDir)
+	workspace := spec.Workspace
+	if workspace == "" {
+		workspace = filepath.Join(dir, emptyDir)
+	}
+	p := plan.Plan{
+		Root: filepath.Join(dir, mountDir),
+		Binds: []plan.Bind{
+			{Source: programs.Runsc, Target: inRunsc},
+			{Source: programs.Agent, Target: inAgent},
+			{Source: spec.Image, Target: inImage},
+			{Source: dir, Target: inMachine, Dir: true, Writable: true},
+			{Source: workspace, Target: inWorkspace, Dir: true, Writable: true},
+		},
+		Env:  []string{"PATH=/bin"},
+		Pid:  inMachine + "/" + pidFile,
+		Dial: inMachine + "/" + stateDir + "/runsc-" + containerID + ".sock",
+		CPUs: someCPUs(spec),
+	}
+	for _, device := range []string{"/dev/null", "/dev/zero", "/dev/urandom", "/dev/random"} {
+		p.Binds = append(p.Binds, plan.Bind{Source: device, Target: device, Writable: true, Device: true})
+	}
+	return p
+}
+
+// someCPUs chooses as many of this process's CPUs as the machine has: gVisor shows the guest those it may run on. Machines
+// begin at different ones.
+func someCPUs(spec vmm.Spec) []int {
+	var set unix.CPUSet
+	if unix.SchedGetaffinity(0, &set) != nil || set.Count() <= spec.CPUs {
+		return nil
+	}
+	var all []int
+	for cpu := 0; len(all) < set.Count(); cpu++ {
+		if set.IsSet(cpu) {
+			all = append(all, cpu)
+		}
+	}
+	h := fnv.New32a()
+	io.WriteString(h, spec.Dir)
+	first := int(h.Sum32()) % len(all)
+	chosen := slices.Concat(all[first:], all[:first])[:spec.CPUs]
+	slices.Sort(chosen)
+	return chosen
+}
+
+// start runs the launcher with its pipes, and the goroutines that belong to the machine. files are for the command that
+// starts the sandbox, from plan.FDFirst on. After an error nothing runs.
+func (d *Driver) start(ctx context.Context, m *machine, p plan.Plan, files []*os.File) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	ids, err := hostIDs()
+	if err != nil {
+		return err
+	}
+	programs, err := d.programs.Ensure()
+	if err != nil {
+		return err
+	}
+	p.Files = len(files)
+	if err := m.launch(programs.Launch, files); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { m.proc.cmd.Process.Kill() })
+	err = ids.apply(ctx, m.proc.cmd.Process.Pid)
+	if err == nil {
+		err = m.await(p)
+	}
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return m.abandon(ctx, err)
+	}
+	go m.watch()
+	return nil
+}
+
+// launch starts the launcher.
+func (m *machine) launch(program string, files []*os.File) (err error) {
+	var theirs []*os.File
+	defer func() {
+		for _, f := range theirs {
+			f.Close()
+		}
+	}()
+	news, control, err := socketPair("control")
+	if err != nil {
+		return err
+	}
+	theirs = append(theirs, control)
+	stream, input, output, err := newStream()
+	if err != nil {
+		return errors.Join(err, news.Close())
+	}
+	theirs = append(theirs, input, output)
+	said, saying, err := os.Pipe()
+	if err != nil {
+		return errors.Join(err, news.Close(), stream.Close())
+	}
+	theirs = append(theirs, saying)
+	m.proc, err = startLauncher(program, saying, slices.Concat(theirs, files))
+	if err != nil {
+		return errors.Join(namespaceError(err), news.Close(), stream.Close(), said.Close())
+	}
+	m.news, m.stream, m.console = news, stream, console.New(m.spec.Dir, said)
+	return nil
+}
+
+// namespaceError says what forbids namespaces here.
+func namespaceError(err error) error {
+	if !errors.Is(err, syscall.EPERM) && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EACCES) && !errors.Is(err, syscall.EINVAL) {
+		return fmt.Errorf("start the launcher: %w", err)
+	}
+	e := agentbox.Errorf(agentbox.Missing, "this host does not let %s make user namespaces, which gVisor machines run in: %w", userName(), err)
+	for _, s := range []struct{ file, bad, name, good string }{
+		{"kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone", "1"},
+		{"user/max_user_namespaces", "0", "user.max_user_namespaces", "65536"},
+		{"kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns", "0"},
+	} {
+		if b, err := os.ReadFile("/proc/sys/" + s.file); err == nil && strings.TrimSpace(string(b)) == s.bad {
+			return e.WithHint("as root: sysctl -w %s=%s", s.name, s.good)
+		}
+	}
+	return e.WithHint("a container needs user namespaces allowed (seccomp, AppArmor); or use --isolation microvm")
+}
+
+func userName() string {
+	if os.Geteuid() == 0 {
+		return "root"
+	}
+	return "an ordinary user"
+}
+
+// await sends the plan and waits until the sandbox runs.
+func (m *machine) await(p plan.Plan) error {
+	line, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	if _, err := m.news.Write(append(line, '\n')); err != nil {
+		return fmt.Errorf("tell the launcher: %w", err)
+	}
+	buf, rights := make([]byte, 4<<10), make([]byte, unix.CmsgSpace(4))
+	n, rn, _, _, err := m.news.ReadMsgUnix(buf, rights)
+	if err != nil || n == 0 {
+		return errors.New("the launcher ended")
+	}
+	var e plan.Event
+	first, rest, found := bytes.Cut(buf[:n], []byte("\n"))
+	if !found {
+		return errors.New("the launcher said half a line")
+	}
+	if err := json.Unmarshal(first, &e); err != nil {
+		return fmt.Errorf("the launcher's answer: %w", err)
+	}
+	if !e.Started {
+		return errors.New(e.Failed)
+	}
+	conn, err := receivedConn(rights[:rn])
+	if err != nil {
+		return err
+	}
+	m.control = newControl(conn)
+	m.events = json.NewDecoder(io.MultiReader(bytes.NewReader(rest), m.news))
+	return nil
+}
+
+// abandon ends a machine that did not get started, and adds what runsc said.
+func (m *machine) abandon(ctx context.Context, err error) error {
+	m.proc.kill()
+	m.news.Close()
+	m.stream.Close()
+	m.console.Wait()
+	if m.control != nil {
+		m.control.close()
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if said := lastError(filepath.Join(m.spec.Dir, machineDir, logFile)); said != "" {
+		return agentbox.Errorf(agentbox.Unavailable, "start %s: %s", m.spec.Name, said)
+	}
+	var coded *agentbox.Error
+	if errors.As(err, &coded) {
+		return err
+	}
+	return agentbox.Errorf(agentbox.Unavailable, "start %s: %w%s", m.spec.Name, err, m.console.LastWords())
+}
+
+// lastError is the last line of runsc's log, which holds nothing but errors.
+func lastError(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	last := ""
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if text := strings.TrimSpace(lines.Text()); text != "" {
+			last = text
+		}
+	}
+	return last
+}

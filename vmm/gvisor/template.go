@@ -1,0 +1,131 @@
+package gvisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"agentbox/agentbox"
+	"agentbox/vmm"
+)
+
+// template is an opened template. Its bytes were verified and are in memory files that nobody can change any more:
+// machines are restored from the very bytes that were verified.
+type template struct {
+	ID       agentbox.Digest // of the manifest
+	Manifest manifest
+
+	images []*os.File // in the order of imageNames
+	about  *os.File   // the manifest as it is on disk
+}
+
+// Files implements vmm.Template.
+func (t *template) Files() []*os.File { return append(append([]*os.File{}, t.images...), t.about) }
+
+func (t *template) Close() error {
+	var errs []error
+	for _, f := range t.Files() {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// OpenTemplate implements vmm.Snapshotter.
+func (d *Driver) OpenTemplate(ctx context.Context, dir string) (vmm.Template, error) {
+	man, id, err := readManifest(dir)
+	if err != nil {
+		return nil, err
+	}
+	files, err := man.openImages(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer closeFiles(files)
+	t := &template{ID: id, Manifest: man}
+	if err := t.load(ctx, dir, files); err != nil {
+		t.Close()
+		return nil, hostError(err)
+	}
+	return t, nil
+}
+
+// load copies the images to memory and verifies what it has there.
+func (t *template) load(ctx context.Context, dir string, files []*os.File) error {
+	for i, f := range files {
+		m, err := memoryFile(imageNames[i], f)
+		if err != nil {
+			return err
+		}
+		t.images = append(t.images, m)
+	}
+	if err := t.Manifest.verify(ctx, dir, t.images); err != nil {
+		return err
+	}
+	about, _, err := t.Manifest.encode()
+	if err != nil {
+		return err
+	}
+	t.about, err = sealed("agentbox-template", func(m *os.File) error {
+		_, err := m.Write(about)
+		return err
+	})
+	return err
+}
+
+// memoryFile is a sealed copy of a file.
+func memoryFile(name string, f *os.File) (*os.File, error) {
+	return sealed("agentbox-"+name, func(m *os.File) error {
+		_, err := io.Copy(m, f)
+		return err
+	})
+}
+
+const immutable = unix.F_SEAL_SEAL | unix.F_SEAL_WRITE | unix.F_SEAL_GROW | unix.F_SEAL_SHRINK
+
+// sealed makes a file in memory that is immutable once it is filled, for everybody, whatever descriptors they hold.
+func sealed(name string, fill func(*os.File) error) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	m := os.NewFile(uintptr(fd), name)
+	err = fill(m)
+	if err == nil {
+		_, err = unix.FcntlInt(m.Fd(), unix.F_ADD_SEALS, immutable)
+	}
+	if err != nil {
+		m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// InheritTemplate implements vmm.Snapshotter. The files are trusted as far as they are sealed: they come from a process
+// of the same user that verified them.
+func (d *Driver) InheritTemplate(files []*os.File) (vmm.Template, error) {
+	if len(files) != len(imageNames)+1 {
+		return nil, fmt.Errorf("a template is inherited as %d files, not %d", len(imageNames)+1, len(files))
+	}
+	for _, f := range files {
+		seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
+		if err != nil || seals&immutable != immutable {
+			return nil, errors.New("a template's file is not a sealed memory file")
+		}
+	}
+	last := len(files) - 1
+	about, err := io.ReadAll(io.NewSectionReader(files[last], 0, 1<<20))
+	if err != nil {
+		return nil, fmt.Errorf("inherit a template: %w", err)
+	}
+	t := &template{images: files[:last], about: files[last]}
+	if t.Manifest, t.ID, err = decodeManifest(about); err != nil {
+		return nil, fmt.Errorf("inherit a template: %w", err)
+	}
+	return t, nil
+}

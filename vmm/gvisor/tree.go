@@ -1,0 +1,176 @@
+package gvisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"agentbox/agentbox"
+)
+
+// treeCopy copies a directory tree: names, modes, times, symlinks and hard links, to files of this process's user.
+// Sockets and devices are left out: nothing answers behind them.
+type treeCopy struct {
+	ctx   context.Context
+	from  string
+	to    string
+	limit int64 // bytes; 0 means none
+	size  int64
+	links map[inode]string // the first copy of a file that has several names
+}
+
+type inode struct{ dev, ino uint64 }
+
+// copyTree copies what is in src into the directory dst, which exists.
+func copyTree(ctx context.Context, dst, src string, limit int64) error {
+	c := &treeCopy{ctx: ctx, from: src, to: dst, limit: limit, links: map[inode]string{}}
+	return c.directory("")
+}
+
+// directory copies a directory's entries and then its own mode and times, which copying into it changes.
+func (c *treeCopy) directory(rel string) error {
+	if err := c.ctx.Err(); err != nil {
+		return err
+	}
+	info, err := os.Lstat(filepath.Join(c.from, rel))
+	if err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(filepath.Join(c.from, rel))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := c.entry(filepath.Join(rel, e.Name())); err != nil {
+			return err
+		}
+	}
+	target := filepath.Join(c.to, rel)
+	return errors.Join(chmod(target, info), setTimes(target, info))
+}
+
+func (c *treeCopy) entry(rel string) error {
+	src, dst := filepath.Join(c.from, rel), filepath.Join(c.to, rel)
+	info, err := os.Lstat(src)
+	if err != nil {
+		return err
+	}
+	switch info.Mode().Type() {
+	case fs.ModeDir:
+		if err := os.Mkdir(dst, 0o700); err != nil {
+			return err
+		}
+		return c.directory(rel)
+	case fs.ModeSymlink:
+		target, err := os.Readlink(src)
+		if err != nil {
+			return err
+		}
+		if err := os.Symlink(target, dst); err != nil {
+			return err
+		}
+		return setTimes(dst, info)
+	case fs.ModeNamedPipe:
+		return errors.Join(unix.Mkfifo(dst, 0o600), chmod(dst, info))
+	case 0:
+		return c.file(dst, src, info)
+	}
+	return nil
+}
+
+func (c *treeCopy) file(dst, src string, info fs.FileInfo) error {
+	st, _ := info.Sys().(*syscall.Stat_t)
+	if st != nil && st.Nlink > 1 {
+		id := inode{uint64(st.Dev), st.Ino}
+		if first := c.links[id]; first != "" {
+			return os.Link(first, dst)
+		}
+		c.links[id] = dst
+	}
+	if c.size += info.Size(); c.limit > 0 && c.size > c.limit {
+		return agentbox.Errorf(agentbox.NoSpace, "the workspace does not fit into the box's disk of %d bytes", c.limit).WithHint("set disk: to more")
+	}
+	if err := copyContent(dst, src); err != nil {
+		return err
+	}
+	return errors.Join(chmod(dst, info), setTimes(dst, info))
+}
+
+// copyContent shares blocks where the file system can.
+func copyContent(dst, src string) (err error) {
+	from, err := os.Open(src)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := os.OpenFile(dst, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	if unix.IoctlFileClone(int(to.Fd()), int(from.Fd())) == nil {
+		return nil
+	}
+	_, err = io.Copy(to, from)
+	return err
+}
+
+// chmod also gives the bits that os.FileMode names otherwise.
+func chmod(path string, info fs.FileInfo) error {
+	return os.Chmod(path, info.Mode()&(fs.ModePerm|fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky))
+}
+
+func setTimes(path string, info fs.FileInfo) error {
+	ts := unix.NsecToTimespec(info.ModTime().UnixNano())
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return &os.PathError{Op: "set times", Path: path, Err: err}
+	}
+	return nil
+}
+
+// removeContent empties a directory.
+func removeContent(dir string) error {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+	}
+	return err
+}
+
+// listTree writes one line for everything in a tree: what a copy of it must have besides the bytes. Of directories it
+// leaves the times out: looking after a copy changes them.
+func listTree(w io.Writer, root string) error {
+	return filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		target, size, changed := "", int64(0), info.ModTime().UnixNano()
+		switch info.Mode().Type() {
+		case fs.ModeSymlink:
+			if target, err = os.Readlink(path); err != nil {
+				return err
+			}
+		case fs.ModeDir:
+			changed = 0
+		case 0:
+			size = info.Size()
+		}
+		_, err = fmt.Fprintf(w, "%q %v %d %d %q\n", rel, info.Mode(), size, changed, target)
+		return err
+	})
+}

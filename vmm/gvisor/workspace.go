@@ -1,0 +1,60 @@
+package gvisor
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"agentbox/agentbox"
+)
+
+// ReserveWorkspace implements vmm.Driver: a workspace is a directory of the host.
+func (d *Driver) ReserveWorkspace(_ context.Context, path string, _ int64) error {
+	return hostError(os.Mkdir(path, 0o755))
+}
+
+// NewWorkspace implements vmm.Driver. A directory that exists keeps its inode, since a running sandbox may have it.
+func (d *Driver) NewWorkspace(ctx context.Context, path, tree string, size int64) error {
+	err := os.Mkdir(path, 0o755)
+	existed := errors.Is(err, os.ErrExist)
+	if existed {
+		err = mustBeEmpty(path)
+	}
+	if err != nil || tree == "" {
+		return hostError(err)
+	}
+	err = copyTree(ctx, path, tree, size)
+	if err == nil {
+		return nil
+	}
+	undo := os.RemoveAll
+	if existed {
+		undo = removeContent
+	}
+	return hostError(errors.Join(err, undo(path)))
+}
+
+func mustBeEmpty(path string) error {
+	entries, err := os.ReadDir(path)
+	if err == nil && len(entries) > 0 {
+		err = agentbox.Errorf(agentbox.Conflict, "the workspace %s has files already", path)
+	}
+	return err
+}
+
+// CopyWorkspace implements vmm.Driver.
+func (d *Driver) CopyWorkspace(ctx context.Context, dst, src string) error {
+	if _, err := os.Stat(src); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dst, 0o755); err != nil {
+		if errors.Is(err, os.ErrExist) {
+			return agentbox.Errorf(agentbox.Exists, "%s exists already", dst)
+		}
+		return hostError(err)
+	}
+	if err := copyTree(ctx, dst, src, 0); err != nil {
+		return hostError(errors.Join(err, os.RemoveAll(dst)))
+	}
+	return nil
+}
