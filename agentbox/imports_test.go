@@ -32,6 +32,8 @@ var forbidden = []struct {
 	{"agentbox/vmm/...", "agentbox/cachestore/...", nil, "leaves never import each other"},
 	{"agentbox/vmm/...", "agentbox/policy/...", nil, "leaves never import each other"},
 	{"agentbox/policy", "agentbox/...", []string{"agentbox/agentbox"}, "policy decides and knows of nothing it decides about"},
+	{"agentbox/vmm/qemu", "agentbox/vmm/netstack", nil, "a driver makes the cable; what is at its other end is the supervisor's affair"},
+	{"agentbox/vmm/netstack", "agentbox/vmm/qemu", nil, "the network knows vmm.Link only, so that it is the same for every driver"},
 	{"agentbox/policy/...", "agentbox/vmm/...", nil, "policy knows nothing of machines"},
 	{"agentbox/policy/...", "agentbox/agentbox/...", []string{"agentbox/agentbox"}, "leaves never import upward; domain types are the exception"},
 	{"agentbox/...", "agentbox/bench/...", []string{"agentbox/bench"}, "bench imports anything and is imported by nobody but the verb that runs it"},

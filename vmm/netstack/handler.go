@@ -64,3 +64,17 @@ type Attempt struct {
 
 // Kind classifies attempts; its values appear in audit logs.
 type Kind string
+
+// The kinds.
+const (
+	KindFrame     Kind = "frame"     // neither ARP nor IPv4, of no sensible length, or between other Ethernet addresses
+	KindIPv6      Kind = "ipv6"      // of any sort: router advertisements and neighbour discovery included
+	KindARP       Kind = "arp"       // spoofed, or a question for somebody who is not there
+	KindSource    Kind = "source"    // an IPv4 packet from an address that is not the box's
+	KindFragment  Kind = "fragment"  // of an IPv4 packet
+	KindPacket    Kind = "packet"    // IPv4 that is malformed, has options, or is none of TCP, UDP and ICMP
+	KindICMP      Kind = "icmp"      // other than a ping of the gateway
+	KindMulticast Kind = "multicast" // to many at once, the DHCP server excepted
+	KindDNS       Kind = "dns"       // a malformed question, or one for an impossible name
+	KindLimit     Kind = "limit"     // a flow beyond the stack's limits
+)

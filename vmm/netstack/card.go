@@ -1,0 +1,139 @@
+package netstack
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"gvisor.dev/gvisor/pkg/buffer"
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+
+	"agentbox/vmm"
+	"agentbox/vmm/guest/protocol"
+)
+
+// card is gVisor's view of the cable: one that carries IPv4 packets to and from its only neighbour. Frames are read and
+// written without a queue of their own, by whoever has them.
+type card struct {
+	link   vmm.Link
+	header []byte // of every frame to the guest
+
+	mu         sync.RWMutex
+	dispatcher stack.NetworkDispatcher
+}
+
+func newCard(link vmm.Link) *card { return &card{link: link, header: ether(etherIPv4)} }
+
+// deliver hands a packet from the guest to gVisor. Sums are not verified: nothing on the cable changes a byte.
+func (c *card) deliver(ip []byte) {
+	c.mu.RLock()
+	d := c.dispatcher
+	c.mu.RUnlock()
+	if d == nil {
+		return
+	}
+	p := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(ip)})
+	p.RXChecksumValidated = true
+	d.DeliverNetworkPacket(header.IPv4ProtocolNumber, p)
+	p.DecRef()
+}
+
+// WritePackets implements stack.LinkWriter.
+func (c *card) WritePackets(list stack.PacketBufferList) (int, tcpip.Error) {
+	for i, p := range list.AsSlice() {
+		if c.link.WriteFrame(append([][]byte{c.header}, p.AsSlices()...)...) != nil {
+			return i, &tcpip.ErrClosedForSend{}
+		}
+	}
+	return list.Len(), nil
+}
+
+// Attach implements stack.LinkEndpoint.
+func (c *card) Attach(d stack.NetworkDispatcher) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dispatcher = d
+}
+
+// IsAttached implements stack.LinkEndpoint.
+func (c *card) IsAttached() bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.dispatcher != nil
+}
+
+// The rest of stack.LinkEndpoint: a cable that has no Ethernet header as far as gVisor can see.
+func (c *card) MTU() uint32                      { return uint32(min(c.link.MTU(), protocol.NetworkMTU)) }
+func (c *card) SetMTU(uint32)                    {}
+func (c *card) MaxHeaderLength() uint16          { return 0 }
+func (c *card) LinkAddress() tcpip.LinkAddress   { return tcpip.LinkAddress(gatewayMAC[:]) }
+func (c *card) SetLinkAddress(tcpip.LinkAddress) {}
+func (c *card) Capabilities() stack.LinkEndpointCapabilities {
+	return stack.CapabilityRXChecksumOffload
+}
+func (c *card) Wait()                                   {}
+func (c *card) ARPHardwareType() header.ARPHardwareType { return header.ARPHardwareNone }
+func (c *card) AddHeader(*stack.PacketBuffer)           {}
+func (c *card) ParseHeader(*stack.PacketBuffer) bool    { return true }
+func (c *card) Close()                                  {}
+func (c *card) SetOnCloseAction(func())                 {}
+
+// read handles frames until the cable is cut.
+func (s *Stack) read() {
+	buf := make([]byte, etherLen+protocol.NetworkMTU)
+	for {
+		n, err := s.card.link.ReadFrame(buf)
+		switch {
+		case errors.Is(err, vmm.ErrLongFrame):
+			s.attempts.add(KindFrame, func() string { return fmt.Sprintf("a frame of more than %d bytes", len(buf)) })
+		case err != nil:
+			return
+		default:
+			s.frame(buf[:n])
+		}
+	}
+}
+
+// frame handles one frame from the guest.
+func (s *Stack) frame(f []byte) {
+	c, kind, ip := inspect(f)
+	switch c {
+	case classTransport:
+		s.card.deliver(ip)
+	case classARP:
+		s.send(arpAnswer(f))
+	case classPing:
+		s.send(pingAnswer(ip))
+	case classDHCP:
+		s.dhcp(ip)
+	case classStray:
+		s.attempts.add(kind, func() string { return describe(f) })
+		code := byte(codeProtocol)
+		if ip[9] == protoICMP {
+			code = codeProhibited
+		}
+		s.send(unreachable(ip, code))
+	case classRefused:
+		s.attempts.add(kind, func() string { return describe(f) })
+	case classIgnored:
+	}
+}
+
+func (s *Stack) dhcp(ip []byte) {
+	answer := dhcpAnswer(ip[ipLen+udpLen:])
+	if answer == nil {
+		s.attempts.add(KindPacket, func() string { return "a malformed DHCP message" })
+		return
+	}
+	const server, client = 67, 68
+	to := [4]byte{255, 255, 255, 255}
+	if [4]byte(ip[12:16]) == guestIP { // renewing
+		to = guestIP
+	}
+	s.send(udp(server, client, to, answer))
+}
+
+// send writes a whole frame. When the cable is cut read finds out, too.
+func (s *Stack) send(frame []byte) { _ = s.card.link.WriteFrame(frame) }

@@ -1,0 +1,191 @@
+package netstack
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"agentbox/vmm/guest/protocol"
+)
+
+// resolver answers questions without asking anybody: an allowed name has its synthetic address and nothing else, any other
+// does not exist.
+type resolver struct {
+	names    *names
+	lookup   func(context.Context, Question) error
+	attempts *attempts
+}
+
+// nameTTL is for how many seconds the box may keep an answer. The policy is asked again at each connection, so it matters
+// only for names that are forgotten.
+const nameTTL = 60
+
+// maxQuestion is more than any question with one name needs; what follows is EDNS padding at best.
+const maxQuestion = 1232
+
+// answer gives the response to one message, nil when it deserves none.
+func (r *resolver) answer(ctx context.Context, message []byte) []byte {
+	if len(message) > maxQuestion {
+		r.refuse("a message of %d bytes", len(message))
+		return nil
+	}
+	var p dnsmessage.Parser
+	h, err := p.Start(message)
+	if err != nil || h.Response {
+		r.refuse("%d bytes that are no question", len(message))
+		return nil
+	}
+	reply := dnsmessage.Header{
+		ID: h.ID, Response: true, OpCode: h.OpCode, Authoritative: true, RecursionDesired: h.RecursionDesired, RecursionAvailable: true,
+	}
+	questions, err := p.AllQuestions()
+	switch {
+	case err != nil || len(questions) != 1:
+		r.refuse("a message with %d sound questions", len(questions))
+		return errorReply(reply, dnsmessage.RCodeFormatError)
+	case h.OpCode != 0:
+		r.refuse("an operation %d that is no query", h.OpCode)
+		return errorReply(reply, dnsmessage.RCodeNotImplemented)
+	}
+	return r.reply(ctx, reply, questions[0])
+}
+
+func errorReply(h dnsmessage.Header, code dnsmessage.RCode) []byte {
+	h.RCode = code
+	b := dnsmessage.NewBuilder(nil, h)
+	m, err := b.Finish()
+	if err != nil {
+		return nil
+	}
+	return m
+}
+
+// reply answers a sound question.
+func (r *resolver) reply(ctx context.Context, h dnsmessage.Header, q dnsmessage.Question) []byte {
+	answer, code := r.resolve(ctx, q)
+	h.RCode = code
+	b := dnsmessage.NewBuilder(nil, h)
+	b.EnableCompression()
+	if b.StartQuestions() != nil || b.Question(q) != nil {
+		return nil
+	}
+	if answer != nil && (b.StartAnswers() != nil || answer(&b) != nil) {
+		return nil
+	}
+	m, err := b.Finish()
+	if err != nil {
+		return nil
+	}
+	return m
+}
+
+// resolve decides about a question. A nil answer with success says that the name has nothing of that type.
+func (r *resolver) resolve(ctx context.Context, q dnsmessage.Question) (func(*dnsmessage.Builder) error, dnsmessage.RCode) {
+	head := dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: nameTTL}
+	if addr, ok := reverse(q); ok {
+		name, err := dnsmessage.NewName(r.names.of(addr) + ".")
+		if err != nil || name.Length == 1 {
+			return nil, dnsmessage.RCodeNameError
+		}
+		return func(b *dnsmessage.Builder) error { return b.PTRResource(head, dnsmessage.PTRResource{PTR: name}) }, dnsmessage.RCodeSuccess
+	}
+	name, ok := canonical(q.Name.String())
+	if !ok || q.Class != dnsmessage.ClassINET {
+		r.refuse("a question of class %d for an impossible name of %d bytes", q.Class, q.Name.Length)
+		return nil, dnsmessage.RCodeNameError
+	}
+	if err := r.lookup(ctx, Question{Name: name, Type: uint16(q.Type)}); err != nil {
+		return nil, dnsmessage.RCodeNameError
+	}
+	addr := r.names.address(name)
+	if q.Type != dnsmessage.TypeA {
+		return nil, dnsmessage.RCodeSuccess
+	}
+	return func(b *dnsmessage.Builder) error { return b.AResource(head, dnsmessage.AResource{A: addr.As4()}) }, dnsmessage.RCodeSuccess
+}
+
+// serveStream answers questions over TCP.
+func (r *resolver) serveStream(ctx context.Context, c net.Conn) error {
+	const idle = 10 * time.Second
+	buf := make([]byte, 2+maxQuestion)
+	for {
+		if err := c.SetDeadline(time.Now().Add(idle)); err != nil {
+			return err
+		}
+		if _, err := io.ReadFull(c, buf[:2]); err != nil {
+			return nil // the guest has asked everything
+		}
+		n := int(binary.BigEndian.Uint16(buf))
+		if n > maxQuestion {
+			r.refuse("a message of %d bytes", n)
+			return errors.New("a message that is too long")
+		}
+		if _, err := io.ReadFull(c, buf[:n]); err != nil {
+			return err
+		}
+		answer := r.answer(ctx, buf[:n])
+		if answer == nil {
+			return errors.New("a message that is no question")
+		}
+		if _, err := c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...)); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *resolver) refuse(format string, args ...any) {
+	r.attempts.add(KindDNS, func() string { return fmt.Sprintf(format, args...) })
+}
+
+// canonical is a name as the policy knows it, in lower case and without the dot at its end. Letters, digits, '-' and '_' are
+// all that host names are made of; anything else could read differently elsewhere.
+func canonical(s string) (string, bool) {
+	const most = 253
+	name := []byte(strings.TrimSuffix(s, "."))
+	if len(name) == 0 || len(name) > most {
+		return "", false
+	}
+	label := 0 // its bytes so far
+	for i, c := range name {
+		if c >= 'A' && c <= 'Z' { // no other letter has a lower case here, whatever Unicode says
+			c += 'a' - 'A'
+			name[i] = c
+		}
+		switch {
+		case c == '.' && label == 0:
+			return "", false
+		case c == '.':
+			label = 0
+			continue
+		case (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_':
+			return "", false
+		}
+		if label++; label > 63 {
+			return "", false
+		}
+	}
+	return string(name), label > 0
+}
+
+// reverse tells whether q asks for the name of an address of the block.
+func reverse(q dnsmessage.Question) (netip.Addr, bool) {
+	s, ok := strings.CutSuffix(strings.ToLower(q.Name.String()), ".in-addr.arpa.")
+	if !ok || q.Type != dnsmessage.TypePTR || q.Class != dnsmessage.ClassINET {
+		return netip.Addr{}, false
+	}
+	backwards, err := netip.ParseAddr(s)
+	if err != nil || !backwards.Is4() {
+		return netip.Addr{}, false
+	}
+	b := backwards.As4()
+	addr := netip.AddrFrom4([4]byte{b[3], b[2], b[1], b[0]})
+	return addr, protocol.NameBlock.Contains(addr)
+}

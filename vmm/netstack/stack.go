@@ -1,0 +1,132 @@
+package netstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+	networkv4 "gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+	transportudp "gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+
+	"agentbox/vmm"
+)
+
+// Config bounds what one box may use. The zero value of a field means its default.
+type Config struct {
+	Streams int // TCP connections at once, those about to be decided included; default DefaultStreams
+	Flows   int // UDP flows at once; default DefaultFlows
+}
+
+// The defaults. With all connections open and their buffers full, a stack takes some 300 MiB.
+const (
+	DefaultStreams = 4096
+	DefaultFlows   = 1024
+)
+
+// Stack is the network of one box, from New to Close.
+type Stack struct {
+	card     *card
+	handler  Handler
+	config   Config
+	attempts *attempts
+	names    *names
+	resolver *resolver
+	tcpip    *stack.Stack
+	streams  streams
+	flows    flows
+
+	ctx    context.Context // of everything the handler does
+	cancel context.CancelFunc
+	work   sync.WaitGroup // every goroutine of ours, those in the handler included
+	close  sync.Once
+}
+
+// New makes the network at the host's end of a link. It reads nothing before Start.
+func New(link vmm.Link, h Handler, c Config) (*Stack, error) {
+	if c.Streams == 0 {
+		c.Streams = DefaultStreams
+	}
+	if c.Flows == 0 {
+		c.Flows = DefaultFlows
+	}
+	s := &Stack{card: newCard(link), handler: h, config: c, attempts: newAttempts(h.Attempt), names: newNames(mostNames)}
+	s.resolver = &resolver{names: s.names, lookup: h.Lookup, attempts: s.attempts}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	if err := s.assemble(); err != nil {
+		s.cancel()
+		return nil, fmt.Errorf("make the box's network: %w", err)
+	}
+	return s, nil
+}
+
+const nic = 1
+
+// assemble makes gVisor's stack: IPv4, TCP and UDP, on one card that answers for every address there is.
+func (s *Stack) assemble() error {
+	s.tcpip = stack.New(stack.Options{
+		NetworkProtocols:   []stack.NetworkProtocolFactory{networkv4.NewProtocol},
+		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocolCUBIC, transportudp.NewProtocol},
+	})
+	if err := s.tune(); err != nil {
+		return err
+	}
+	steps := []tcpip.Error{
+		s.tcpip.CreateNIC(nic, s.card),
+		s.tcpip.SetPromiscuousMode(nic, true),
+		s.tcpip.SetSpoofing(nic, true),
+	}
+	for _, err := range steps {
+		if err != nil {
+			return errors.New(err.String())
+		}
+	}
+	s.tcpip.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: nic}})
+	s.streams.init(s)
+	s.flows.init(s)
+	return nil
+}
+
+// Start reads the link until it is cut. Before it, the box's frames wait: its policy may be put in place first.
+func (s *Stack) Start() { s.work.Go(s.read) }
+
+// Close cuts the link, resets every connection and ends the context of every call to the handler, and returns when all of
+// them have returned. Idempotent.
+func (s *Stack) Close() error {
+	var err error
+	s.close.Do(func() {
+		s.cancel()
+		err = s.card.link.Close()
+		s.streams.abort()
+		s.flows.abort()
+		s.wait()
+		s.tcpip.Destroy()
+		s.attempts.close()
+	})
+	return err
+}
+
+// wait returns when all our goroutines have. Handshakes that were about to begin are aborted as they appear.
+func (s *Stack) wait() {
+	const again = 10 * time.Millisecond
+	done := make(chan struct{})
+	go func() {
+		s.work.Wait()
+		close(done)
+	}()
+	for {
+		for _, e := range s.tcpip.RegisteredEndpoints() {
+			e.Abort()
+		}
+		select {
+		case <-done:
+			return
+		case <-time.After(again):
+		}
+	}
+}

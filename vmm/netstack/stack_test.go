@@ -1,0 +1,436 @@
+package netstack
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+)
+
+var (
+	elsewhere = netip.MustParseAddrPort("203.0.113.7:443")
+	dnsServer = netip.AddrPortFrom(netip.AddrFrom4(gatewayIP), dnsPort)
+)
+
+// ask sends a question over UDP and returns the answer.
+func ask(t *testing.T, b *box, name string, kind dnsmessage.Type) dnsmessage.Message {
+	t.Helper()
+	c := b.dialUDP(t, dnsServer)
+	if _, err := c.Write(question(t, name, kind)); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 2048)
+	n, err := c.Read(buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(t, buf[:n])
+}
+
+func question(t testing.TB, name string, kind dnsmessage.Type) []byte {
+	t.Helper()
+	n, err := dnsmessage.NewName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := dnsmessage.Message{Header: dnsmessage.Header{ID: 7, RecursionDesired: true},
+		Questions: []dnsmessage.Question{{Name: n, Type: kind, Class: dnsmessage.ClassINET}}}
+	b, err := m.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func parse(t testing.TB, b []byte) dnsmessage.Message {
+	t.Helper()
+	var m dnsmessage.Message
+	if err := m.Unpack(b); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestNamesAreSynthetic(t *testing.T) {
+	var mu sync.Mutex
+	var asked []Question
+	p := &policy{lookup: func(q Question) error {
+		mu.Lock()
+		defer mu.Unlock()
+		asked = append(asked, q)
+		if strings.HasSuffix(q.Name, "allowed.example") {
+			return nil
+		}
+		return errRefused
+	}}
+	b, s := startBox(t, p, Config{})
+	a := ask(t, b, "Allowed.Example.", dnsmessage.TypeA)
+	if a.RCode != dnsmessage.RCodeSuccess || len(a.Answers) != 1 {
+		t.Fatalf("an allowed name is answered with %v", a)
+	}
+	addr := netip.AddrFrom4(a.Answers[0].Body.(*dnsmessage.AResource).A)
+	if s.names.of(addr) != "allowed.example" {
+		t.Errorf("%s is the address of %q", addr, s.names.of(addr))
+	}
+	for _, kind := range []dnsmessage.Type{dnsmessage.TypeAAAA, dnsmessage.TypeTXT, dnsmessage.TypeMX, 10, 65} {
+		if a := ask(t, b, "allowed.example.", kind); a.RCode != dnsmessage.RCodeSuccess || len(a.Answers) != 0 {
+			t.Errorf("type %d of an allowed name is answered with %v", kind, a)
+		}
+	}
+	for _, kind := range []dnsmessage.Type{dnsmessage.TypeA, dnsmessage.TypeTXT, 10} {
+		if a := ask(t, b, "c2VjcmV0.denied.example.", kind); a.RCode != dnsmessage.RCodeNameError || len(a.Answers) != 0 {
+			t.Errorf("type %d of a denied name is answered with %v", kind, a)
+		}
+	}
+	back, err := reverseName(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := ask(t, b, back, dnsmessage.TypePTR); len(a.Answers) != 1 || a.Answers[0].Body.(*dnsmessage.PTRResource).PTR.String() != "allowed.example." {
+		t.Errorf("%s is answered with %v", back, a)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(asked) != 9 || asked[0] != (Question{"allowed.example", 1}) {
+		t.Errorf("the policy was asked %v", asked)
+	}
+}
+
+func reverseName(a netip.Addr) (string, error) {
+	b := a.As4()
+	if !a.Is4() {
+		return "", errors.New("not IPv4")
+	}
+	return netip.AddrFrom4([4]byte{b[3], b[2], b[1], b[0]}).String() + ".in-addr.arpa.", nil
+}
+
+func TestDNSOverTCP(t *testing.T) {
+	b, _ := startBox(t, (&policy{}).allowAll(), Config{})
+	c, err := b.dial(t, dnsServer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		q := question(t, "allowed.example.", dnsmessage.TypeA)
+		if _, err := c.Write(append([]byte{0, byte(len(q))}, q...)); err != nil {
+			t.Fatal(err)
+		}
+		head := make([]byte, 2)
+		if _, err := io.ReadFull(c, head); err != nil {
+			t.Fatal(err)
+		}
+		body := make([]byte, int(head[0])<<8|int(head[1]))
+		if _, err := io.ReadFull(c, body); err != nil {
+			t.Fatal(err)
+		}
+		if a := parse(t, body); len(a.Answers) != 1 {
+			t.Errorf("answered with %v", a)
+		}
+	}
+}
+
+func TestStreamCarriesBytesBothWays(t *testing.T) {
+	var got Destination
+	p := (&policy{}).allowAll()
+	p.stream = func(_ context.Context, d Destination, c Conn) error {
+		got = d
+		_, err := io.Copy(c, c)
+		return err
+	}
+	b, _ := startBox(t, p, Config{})
+	a := ask(t, b, "echo.example.", dnsmessage.TypeA)
+	to := netip.AddrPortFrom(netip.AddrFrom4(a.Answers[0].Body.(*dnsmessage.AResource).A), 443)
+	c, err := b.dial(t, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := make([]byte, 8<<20)
+	if _, err := rand.Read(sent); err != nil {
+		t.Fatal(err)
+	}
+	var work sync.WaitGroup
+	work.Go(func() {
+		if _, err := c.Write(sent); err != nil {
+			t.Error(err)
+		}
+		if err := c.CloseWrite(); err != nil {
+			t.Error(err)
+		}
+	})
+	back, err := io.ReadAll(c)
+	work.Wait()
+	if err != nil || !bytes.Equal(back, sent) {
+		t.Errorf("sent %d bytes, got %d back (%v)", len(sent), len(back), err)
+	}
+	if want := (Destination{"tcp", "echo.example", to}); got != want {
+		t.Errorf("the policy saw %+v, not %+v", got, want)
+	}
+}
+
+func TestHalfClose(t *testing.T) {
+	p := (&policy{}).allowAll()
+	p.stream = func(_ context.Context, _ Destination, c Conn) error {
+		if _, err := c.Write([]byte("all there is")); err != nil {
+			return err
+		}
+		if err := c.CloseWrite(); err != nil {
+			return err
+		}
+		_, err := io.Copy(io.Discard, c) // the guest goes on for a while
+		return err
+	}
+	b, _ := startBox(t, p, Config{})
+	c, err := b.dial(t, elsewhere)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(c); err != nil || string(got) != "all there is" {
+		t.Fatalf("read %q (%v)", got, err)
+	}
+	if _, err := c.Write([]byte("still talking")); err != nil {
+		t.Error(err)
+	}
+}
+
+func wantRefused(t *testing.T, err error) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("the connection is not refused but %v", err)
+	}
+}
+
+func TestRefusalIsImmediate(t *testing.T) {
+	b, _ := startBox(t, &policy{}, Config{})
+	_, err := b.dial(t, elsewhere)
+	wantRefused(t, err)
+	wantNobody(t, b.dialUDP(t, elsewhere))
+}
+
+// wantNobody sends a datagram and waits for the answer that nobody listens. The guest's Read does not wake up for it.
+func wantNobody(t *testing.T, c *gonet.UDPConn) {
+	t.Helper()
+	if _, err := c.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(limit); ; {
+		if err := c.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := c.Read(make([]byte, 10))
+		if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() && time.Now().Before(end) {
+			continue
+		}
+		wantRefused(t, err)
+		return
+	}
+}
+
+func TestDialFirst(t *testing.T) {
+	p := (&policy{}).allowAll()
+	p.stream = func(context.Context, Destination, Conn) error { return errors.New("nobody listens there") }
+	b, _ := startBox(t, p, Config{})
+	_, err := b.dial(t, elsewhere)
+	wantRefused(t, err)
+}
+
+func TestErrorResetsAStream(t *testing.T) {
+	p := (&policy{}).allowAll()
+	p.stream = func(_ context.Context, _ Destination, c Conn) error {
+		if _, err := c.Read(make([]byte, 1)); err != nil {
+			return err
+		}
+		return errors.New("the other side broke off")
+	}
+	b, _ := startBox(t, p, Config{})
+	c, err := b.dial(t, elsewhere)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "reset") {
+		t.Errorf("reading says %v", err)
+	}
+}
+
+func TestPacketsKeepTheirBounds(t *testing.T) {
+	p := (&policy{}).allowAll()
+	p.packets = func(_ context.Context, _ Destination, c net.Conn) error {
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := c.Read(buf)
+			if err != nil {
+				return err
+			}
+			if _, err := c.Write(buf[:n]); err != nil {
+				return err
+			}
+		}
+	}
+	b, _ := startBox(t, p, Config{})
+	c := b.dialUDP(t, elsewhere)
+	for _, size := range []int{1, 0, 1400, 9000, 60000} {
+		sent := bytes.Repeat([]byte{byte(size)}, size)
+		if _, err := c.Write(sent); err != nil {
+			t.Fatal(err)
+		}
+		buf := make([]byte, 64<<10)
+		if n, err := c.Read(buf); err != nil || !bytes.Equal(buf[:n], sent) {
+			t.Errorf("a datagram of %d bytes comes back with %d (%v)", size, n, err)
+		}
+	}
+}
+
+// hang is a handler that keeps what it was given until the stack is closed.
+func hang(ctx context.Context, _ Destination, c Conn) error {
+	if _, err := c.Read(make([]byte, 1)); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestConnectionsAreBounded(t *testing.T) {
+	const most = 8
+	p := (&policy{}).allowAll()
+	p.stream = hang
+	p.packets = func(ctx context.Context, _ Destination, _ net.Conn) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	b, _ := startBox(t, p, Config{Streams: most, Flows: most})
+	for i := range most {
+		if _, err := b.dial(t, elsewhere); err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+	}
+	_, err := b.dial(t, elsewhere)
+	wantRefused(t, err)
+	if a := p.awaitAttempt(t, KindLimit); !strings.Contains(a.Detail, "limit of 8") {
+		t.Errorf("the attempt says %q", a.Detail)
+	}
+	for range most {
+		if _, err := b.dialUDP(t, elsewhere).Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantNobody(t, b.dialUDP(t, elsewhere))
+}
+
+// A place is free again as soon as the connection is over, so short ones may follow each other for ever.
+func TestPlacesAreGivenBack(t *testing.T) {
+	p := (&policy{}).allowAll()
+	p.stream = func(_ context.Context, _ Destination, c Conn) error {
+		_, err := io.Copy(c, c)
+		return err
+	}
+	b, s := startBox(t, p, Config{Streams: 4})
+	for i := range 100 {
+		c, err := b.dial(t, elsewhere)
+		if err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+		if err := c.CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(c); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		awaitOpen(t, s, 3)
+	}
+}
+
+// awaitOpen waits until no more connections than most are open.
+func awaitOpen(t *testing.T, s *Stack, most int) {
+	t.Helper()
+	for end := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
+		s.streams.mu.Lock()
+		n := len(s.streams.open)
+		s.streams.mu.Unlock()
+		if n <= most {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d connections are open", n)
+		}
+	}
+}
+
+func TestCloseEndsEverything(t *testing.T) {
+	p := (&policy{}).allowAll()
+	p.stream = hang
+	p.packets = discard
+	b, s := startBox(t, p, Config{})
+	for range 5 {
+		c, err := b.dial(t, elsewhere)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.dialUDP(t, elsewhere).Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closed := make(chan error)
+	go func() { closed <- s.Close() }()
+	select {
+	case err := <-closed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(limit):
+		t.Fatal("the stack does not close")
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("closed again: %v", err)
+	}
+}
+
+// A guest that goes on under a new stack, as after a pause or a fork, learns at once that its connections are gone.
+func TestNewStackResetsOldConnections(t *testing.T) {
+	p := (&policy{}).allowAll()
+	p.stream = hang
+	first, old := startStack(t, p, Config{})
+	b := plugIn(t, old)
+	c, err := b.dial(t, elsewhere)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	b.unplug() // with no goodbye: the machine was saved
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, next := startStack(t, p, Config{})
+	b.plug(next)
+	if _, err := c.Write([]byte("still there?")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "reset") {
+		t.Errorf("reading says %v", err)
+	}
+}
+
+// discard reads datagrams until the flow is over.
+func discard(_ context.Context, _ Destination, c net.Conn) error {
+	_, err := io.Copy(io.Discard, c)
+	return err
+}

@@ -1,0 +1,129 @@
+package netstack
+
+import (
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+
+	"agentbox/vmm/guest/protocol"
+)
+
+// streams are the TCP connections of a box.
+type streams struct {
+	*Stack
+
+	mu     sync.Mutex
+	open   map[*stream]struct{} // each holds a goroutine of ours
+	closed bool
+}
+
+const dnsPort = 53
+
+// Sizes of the buffers of a connection, in bytes. The largest is what one fast connection needs; when there are many the
+// budget is shared, since a guest can fill all of them.
+const (
+	bufferLeast  = 16 << 10
+	bufferMost   = 4 << 20
+	bufferBudget = 64 << 20
+)
+
+// How long a connection that both sides have closed is remembered, and one that only we have. The cable neither loses nor
+// delays segments, so little can come late.
+const (
+	timeWait = time.Second
+	linger   = 20 * time.Second
+)
+
+func (s *Stack) tune() error {
+	wait, fin := tcpip.TCPTimeWaitTimeoutOption(timeWait), tcpip.TCPLingerTimeoutOption(linger)
+	sack, moderate := tcpip.TCPSACKEnabled(true), tcpip.TCPModerateReceiveBufferOption(false)
+	options := []tcpip.SettableTransportProtocolOption{
+		&wait, &fin, &sack, &moderate,
+		&tcpip.TCPSendBufferSizeRangeOption{Min: bufferLeast, Default: bufferMost, Max: bufferMost},
+		&tcpip.TCPReceiveBufferSizeRangeOption{Min: bufferLeast, Default: bufferMost, Max: bufferMost},
+	}
+	for _, o := range options {
+		if err := s.tcpip.SetTransportProtocolOption(tcp.ProtocolNumber, o); err != nil {
+			return fmt.Errorf("set %T: %s", o, err)
+		}
+	}
+	return nil
+}
+
+func (t *streams) init(s *Stack) {
+	t.Stack, t.open = s, map[*stream]struct{}{}
+	// Those beyond our own limit are refused at once; the forwarder drops what is twice as much.
+	f := tcp.NewForwarder(s.tcpip, bufferMost, 2*s.config.Streams, t.begin)
+	s.tcpip.SetTransportProtocolHandler(tcp.ProtocolNumber, f.HandlePacket)
+}
+
+// begin is called in a goroutine of its own for each SYN.
+func (t *streams) begin(r *tcp.ForwarderRequest) {
+	d := t.destination("tcp", r.ID())
+	c := newStream(r)
+	if !t.enter(c) {
+		t.attempts.add(KindLimit, func() string {
+			return fmt.Sprintf("a connection to %s beyond the limit of %d", d.Addr, t.config.Streams)
+		})
+		r.Complete(true)
+		return
+	}
+	defer t.leave(c)
+	c.finish(t.carry(d, c), t.ctx.Done())
+}
+
+// carry lets the handler decide, and have the connection.
+func (t *streams) carry(d Destination, c *stream) error {
+	if d.Addr == netip.AddrPortFrom(protocol.GatewayAddr, dnsPort) {
+		return t.resolver.serveStream(t.ctx, c)
+	}
+	if err := t.handler.Accept(t.ctx, d); err != nil {
+		return err
+	}
+	return t.handler.Stream(t.ctx, d, c)
+}
+
+// destination is where a packet goes.
+func (s *Stack) destination(proto string, id stack.TransportEndpointID) Destination {
+	addr := netip.AddrFrom4(id.LocalAddress.As4())
+	return Destination{Proto: proto, Name: s.names.of(addr), Addr: netip.AddrPortFrom(addr, id.LocalPort)}
+}
+
+// enter takes one of the places there are, and a share of the memory.
+func (t *streams) enter(c *stream) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed || len(t.open) >= t.config.Streams {
+		return false
+	}
+	t.open[c] = struct{}{}
+	t.work.Add(1) // while mu is held: abort has not begun to wait
+	c.share = min(max(bufferBudget/len(t.open), bufferLeast), bufferMost)
+	return true
+}
+
+func (t *streams) leave(c *stream) {
+	t.mu.Lock()
+	delete(t.open, c)
+	t.mu.Unlock()
+	t.work.Done()
+}
+
+// abort resets all connections, and lets none begin any more.
+func (t *streams) abort() {
+	t.mu.Lock()
+	t.closed = true
+	open := make([]*stream, 0, len(t.open))
+	for c := range t.open {
+		open = append(open, c)
+	}
+	t.mu.Unlock()
+	for _, c := range open {
+		c.abort()
+	}
+}

@@ -1,0 +1,202 @@
+package netstack
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+	transportudp "gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+	"gvisor.dev/gvisor/pkg/waiter"
+
+	"agentbox/vmm/guest/protocol"
+)
+
+// flows are the UDP flows of a box: pairs of a port of its own and an address. gVisor has an endpoint for each that was
+// accepted; packet sees what has none.
+type flows struct {
+	*Stack
+	asked chan struct{} // a place for each question to the resolver that is being answered
+
+	mu     sync.Mutex
+	open   map[stack.TransportEndpointID]*flow // nil while the handler decides
+	closed bool
+}
+
+const (
+	// mostQuestions are answered at once; what comes on top is lost, as datagrams may be, and asked again.
+	mostQuestions = 64
+	// flowIdle is how long a flow lives without a datagram in either direction.
+	flowIdle = 2 * time.Minute
+	// flowBuffer bounds the bytes of datagrams that wait in one direction of a flow.
+	flowBuffer = 256 << 10
+)
+
+func (u *flows) init(s *Stack) {
+	u.Stack, u.open, u.asked = s, map[stack.TransportEndpointID]*flow{}, make(chan struct{}, mostQuestions)
+	s.tcpip.SetTransportProtocolHandler(transportudp.ProtocolNumber, u.packet)
+}
+
+// packet is called for a datagram that belongs to no open flow. It must not block; false has the guest told that nobody
+// listens.
+func (u *flows) packet(id stack.TransportEndpointID, p *stack.PacketBuffer) bool {
+	d := u.destination("udp", id)
+	if d.Addr == netip.AddrPortFrom(protocol.GatewayAddr, dnsPort) {
+		u.question(id.RemotePort, p)
+		return true
+	}
+	u.mu.Lock()
+	_, deciding := u.open[id]
+	room := !u.closed && len(u.open) < u.config.Flows
+	if !deciding && room {
+		u.open[id] = nil
+		u.work.Add(1) // while mu is held: abort has not begun to wait
+	}
+	u.mu.Unlock()
+	switch {
+	case deciding:
+		return true // lost, as datagrams may be
+	case !room:
+		u.attempts.add(KindLimit, func() string { return fmt.Sprintf("a flow to %s beyond the limit of %d", d.Addr, u.config.Flows) })
+		return false
+	}
+	first := p.Clone()
+	go func() {
+		defer u.work.Done()
+		defer u.leave(id)
+		defer first.DecRef()
+		u.carry(d, id, first)
+	}()
+	return true
+}
+
+func (u *flows) leave(id stack.TransportEndpointID) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.open, id)
+}
+
+// carry lets the handler decide, and have the flow.
+func (u *flows) carry(d Destination, id stack.TransportEndpointID, first *stack.PacketBuffer) {
+	if err := u.handler.Accept(u.ctx, d); err != nil {
+		u.send(unreachable(packetHead(first), codePort))
+		return
+	}
+	f, err := u.endpoint(id, first)
+	if err != nil {
+		return // the box tries again, or not
+	}
+	if u.enter(id, f) {
+		_ = u.handler.Packets(u.ctx, d, f) // how a flow of datagrams ended is nothing the guest can be told
+	}
+	_ = f.Close()
+}
+
+// packetHead is what an ICMP error quotes.
+func packetHead(p *stack.PacketBuffer) []byte {
+	head := append([]byte{}, p.NetworkHeader().Slice()...)
+	return append(head, p.TransportHeader().Slice()...)
+}
+
+// endpoint makes gVisor's end of the flow, with the first datagram in it.
+func (u *flows) endpoint(id stack.TransportEndpointID, first *stack.PacketBuffer) (*flow, error) {
+	var request *transportudp.ForwarderRequest
+	transportudp.NewForwarder(u.tcpip, func(r *transportudp.ForwarderRequest) { request = r }).HandlePacket(id, first)
+	f := &flow{}
+	ep, err := request.CreateEndpoint(&f.queue)
+	if err != nil {
+		return nil, errors.New(err.String())
+	}
+	ep.SocketOptions().SetReceiveBufferSize(flowBuffer, false)
+	ep.SocketOptions().SetSendBufferSize(flowBuffer, false)
+	f.UDPConn = gonet.NewUDPConn(&f.queue, ep)
+	f.touch()
+	f.timer = time.AfterFunc(flowIdle, f.check)
+	return f, nil
+}
+
+// enter makes a flow one that abort knows of.
+func (u *flows) enter(id stack.TransportEndpointID, f *flow) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.open[id] = f
+	return !u.closed
+}
+
+// abort ends all flows, and lets none begin any more.
+func (u *flows) abort() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.closed = true
+	for _, f := range u.open {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}
+
+// question answers a datagram to the resolver.
+func (u *flows) question(from uint16, p *stack.PacketBuffer) {
+	select {
+	case u.asked <- struct{}{}:
+	default:
+		u.attempts.add(KindLimit, func() string { return fmt.Sprintf("more than %d questions at once", mostQuestions) })
+		return
+	}
+	message := p.Data().AsRange().ToSlice()
+	u.work.Go(func() {
+		defer func() { <-u.asked }()
+		if answer := u.resolver.answer(u.ctx, message); answer != nil {
+			u.send(udp(dnsPort, from, guestIP, answer))
+		}
+	})
+}
+
+// flow is the guest's end of a UDP flow.
+type flow struct {
+	*gonet.UDPConn
+	queue waiter.Queue
+	used  atomic.Int64 // when it last was, in nanoseconds since 1970
+	timer *time.Timer
+	once  sync.Once
+}
+
+func (f *flow) touch() { f.used.Store(time.Now().UnixNano()) }
+
+// check closes the flow when it has been idle for long enough.
+func (f *flow) check() {
+	if left := flowIdle - time.Since(time.Unix(0, f.used.Load())); left > 0 {
+		f.timer.Reset(left)
+		return
+	}
+	_ = f.Close()
+}
+
+func (f *flow) Read(p []byte) (int, error) {
+	n, err := f.UDPConn.Read(p)
+	if errors.Is(err, io.EOF) {
+		err = net.ErrClosed
+	}
+	f.touch()
+	return n, err
+}
+
+func (f *flow) Write(p []byte) (int, error) {
+	f.touch()
+	return f.UDPConn.Write(p)
+}
+
+// Close ends the flow; whoever reads returns.
+func (f *flow) Close() (err error) {
+	f.once.Do(func() {
+		f.timer.Stop()
+		err = f.UDPConn.Close()
+	})
+	return err
+}
