@@ -1,0 +1,59 @@
+package blob
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+
+	"agentbox/agentbox"
+)
+
+// Sizes in bytes.
+const (
+	BlockSize = 512 << 10 // of every chunk of an image but the last
+	MinChunk  = 256 << 10 // of a stream, but for its last chunk
+	AvgChunk  = 1 << 20
+	MaxChunk  = 4 << 20
+
+	// MaxManifest bounds an encoded manifest. It is enough for an image of 256 GiB.
+	MaxManifest = 17 << 20
+	// MaxPiece is the largest thing that has a digest of its own: a chunk or a manifest.
+	MaxPiece = MaxManifest
+)
+
+// Chunk names a piece of a blob. The zero digest stands for Size zero bytes, which are nowhere stored.
+type Chunk struct {
+	Digest agentbox.Digest
+	Size   int
+}
+
+// Zero tells whether the chunk is all zeros.
+func (c Chunk) Zero() bool { return c.Digest.IsZero() }
+
+// Sum is the digest of a piece.
+func Sum(p []byte) agentbox.Digest { return sha256.Sum256(p) }
+
+// Check tells whether p is what d names, as an error of code Corrupt.
+func Check(d agentbox.Digest, p []byte) error {
+	if got := Sum(p); got != d {
+		return agentbox.Errorf(agentbox.Corrupt, "%s has %d bytes with the digest %s", d.Short(), len(p), got.Short())
+	}
+	return nil
+}
+
+var zeros [64 << 10]byte
+
+// IsZero tells whether p is nothing but zeros.
+func IsZero(p []byte) bool {
+	for len(p) > len(zeros) {
+		if !bytes.Equal(p[:len(zeros)], zeros[:]) {
+			return false
+		}
+		p = p[len(zeros):]
+	}
+	return bytes.Equal(p, zeros[:len(p)])
+}
+
+func invalid(format string, args ...any) error {
+	return agentbox.Errorf(agentbox.Corrupt, "%w", fmt.Errorf(format, args...))
+}

@@ -1,0 +1,43 @@
+package cachestore
+
+import (
+	"context"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"agentbox/cachestore/blob"
+)
+
+// crew works on chunks at once, a few of them, and stops at the first error.
+type crew struct {
+	ctx     context.Context
+	group   *errgroup.Group
+	mu      sync.Mutex
+	buffers sync.Pool
+}
+
+func newCrew(ctx context.Context, workers int) *crew {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(workers + 1)
+	return &crew{ctx: ctx, group: group, buffers: sync.Pool{New: func() any { return make([]byte, 0, blob.MaxChunk) }}}
+}
+
+// do waits for a free hand and lets it work.
+func (c *crew) do(work func(ctx context.Context) error) error {
+	if err := c.ctx.Err(); err != nil {
+		return context.Cause(c.ctx)
+	}
+	c.group.Go(func() error { return work(c.ctx) })
+	return nil
+}
+
+func (c *crew) locked(do func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	do()
+}
+
+func (c *crew) buffer() []byte   { return c.buffers.Get().([]byte) }
+func (c *crew) recycle(b []byte) { c.buffers.Put(b[:0]) } //nolint:staticcheck // a slice header an item is cheap here
+func (c *crew) wait() error      { return c.group.Wait() }

@@ -1,0 +1,177 @@
+package cachestore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/disk"
+	"agentbox/cachestore/index"
+	"agentbox/cachestore/pack"
+)
+
+// Damage is a chunk whose bytes were not those of its digest. It is out of the index; what needs it has to get it again.
+type Damage struct {
+	Digest agentbox.Digest `json:"digest"`
+	File   string          `json:"file"` // in the store's directory
+	Offset int64           `json:"offset"`
+	Bytes  int64           `json:"bytes"`
+	Image  uint64          `json:"image,omitempty"` // number of the image file whose block it is
+	Why    string          `json:"why"`
+	Found  time.Time       `json:"found"`
+}
+
+// quarantine remembers what is damaged, so that a put need not look.
+type quarantine struct {
+	mu    sync.Mutex
+	known map[agentbox.Digest]Damage
+}
+
+const maxDamageFile = 16 << 10
+
+// damage takes a claim back that does not hold, remembers where it was, and gives the error for the reader.
+func (s *Store) damage(d agentbox.Digest, p index.Place, why error) error {
+	if !lostBytes(why) {
+		return s.hostError(why)
+	}
+	gone, err := s.unclaim(d, p)
+	if err != nil {
+		return err
+	}
+	file, _ := filepath.Rel(s.cfg.Dir, s.handles.path(keyOf(p)))
+	if gone {
+		dmg := Damage{Digest: d, File: file, Offset: p.Off, Bytes: int64(p.Stored), Why: why.Error(), Found: s.cfg.Now().UTC()}
+		if p.Image {
+			dmg.Image = p.File
+		}
+		s.log.Error("store: damage", "chunk", d.Short(), "file", file, "offset", p.Off, "error", why)
+		if err := s.quarantine(dmg); err != nil {
+			return err
+		}
+	}
+	return agentbox.Errorf(agentbox.Corrupt, "%s in %s at %d is damaged: %w", d.Short(), file, p.Off, why).
+		WithHint("it has been put aside; agentbox cache verify heals what another copy can be found of")
+}
+
+// unclaim removes the claim unless it has changed meanwhile, and the word that the image it lay in is whole.
+func (s *Store) unclaim(d agentbox.Digest, p index.Place) (bool, error) {
+	s.metaMu.Lock()
+	defer s.metaMu.Unlock()
+	now, ok, err := s.index.Chunk(d)
+	if err != nil || !ok || now != p {
+		return false, err
+	}
+	var b index.Batch
+	b.DropChunk(d)
+	if p.Image {
+		if err := s.notWhole(&b, p.File); err != nil {
+			return false, err
+		}
+	}
+	return true, s.index.Apply(&b)
+}
+
+// notWhole says that an image file lacks a chunk. Callers hold metaMu.
+func (s *Store) notWhole(b *index.Batch, file uint64) error {
+	owner, ok := s.handles.imageOf(file)
+	if !ok {
+		return nil
+	}
+	s.checked.forget(owner)
+	m, ok, err := s.index.Meta(owner)
+	if err != nil || !ok || !m.Whole || m.File != file {
+		return err
+	}
+	m.Whole = false
+	return b.SetMeta(owner, m)
+}
+
+func (s *Store) quarantine(dmg Damage) error {
+	b, err := json.MarshalIndent(dmg, "", "  ")
+	if err != nil {
+		return err
+	}
+	s.ill.mu.Lock()
+	defer s.ill.mu.Unlock()
+	s.ill.known[dmg.Digest] = dmg
+	return s.hostError(disk.Replace(s.fs, s.path(quarantineDir, dmg.Digest.Hex()), append(b, '\n')))
+}
+
+// healed forgets the damage of a chunk that is here again.
+func (s *Store) healed(d agentbox.Digest) {
+	s.ill.mu.Lock()
+	defer s.ill.mu.Unlock()
+	if _, ok := s.ill.known[d]; !ok {
+		return
+	}
+	delete(s.ill.known, d)
+	if err := s.fs.Remove(s.path(quarantineDir, d.Hex())); err != nil {
+		s.log.Warn("store: healed, but still in quarantine", "chunk", d.Short(), "error", err)
+		return
+	}
+	s.log.Info("store: healed", "chunk", d.Short())
+}
+
+// Damaged lists what is damaged and has not been got again.
+func (s *Store) Damaged() []Damage {
+	s.ill.mu.Lock()
+	defer s.ill.mu.Unlock()
+	out := []Damage{}
+	for _, dmg := range s.ill.known {
+		out = append(out, dmg)
+	}
+	return out
+}
+
+// loadDamage reads what earlier processes found.
+func (s *Store) loadDamage() error {
+	s.ill.known = map[agentbox.Digest]Damage{}
+	entries, err := s.fs.List(s.path(quarantineDir))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), disk.Dirty) {
+			continue
+		}
+		b, err := disk.ReadFile(s.fs, s.path(quarantineDir, e.Name()), maxDamageFile)
+		if err != nil {
+			return err
+		}
+		d, err := agentbox.ParseDigest("sha256:" + e.Name())
+		if err != nil {
+			continue // not ours
+		}
+		dmg := Damage{Digest: d, Why: "the record of the damage is damaged too"}
+		var read Damage
+		if json.Unmarshal(b, &read) == nil && read.Digest == d {
+			dmg = read
+		}
+		s.ill.known[d] = dmg
+	}
+	return nil
+}
+
+// heal stores a piece that was fetched for a damaged one: in its place in an image file that others may have mapped,
+// else like any other.
+func (s *Store) heal(ctx context.Context, w *writer, dmg Damage, piece []byte) error {
+	if owner, ok := s.handles.imageOf(dmg.Image); ok && dmg.Image != 0 {
+		err := w.putBlockIn(ctx, dmg.Image, owner, dmg.Digest, piece, dmg.Offset)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	what := pack.Chunk
+	if _, ok, err := s.index.Meta(dmg.Digest); err != nil {
+		return err
+	} else if ok {
+		what = pack.Manifest
+	}
+	return w.putRecord(ctx, what, dmg.Digest, piece)
+}

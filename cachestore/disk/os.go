@@ -1,0 +1,64 @@
+package disk
+
+import (
+	"io/fs"
+	"os"
+)
+
+// OS is the file system of the operating system.
+type OS struct{}
+
+func (OS) Create(name string) (File, error) {
+	return wrap(os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600))
+}
+
+func (OS) Open(name string, write bool) (File, error) {
+	flag := os.O_RDONLY
+	if write {
+		flag = os.O_RDWR
+	}
+	return wrap(os.OpenFile(name, flag, 0))
+}
+
+func (OS) Rename(oldName, newName string) error   { return os.Rename(oldName, newName) }
+func (OS) Remove(name string) error               { return os.Remove(name) }
+func (OS) MakeDir(name string) error              { return os.MkdirAll(name, 0o700) }
+func (OS) List(dir string) ([]fs.DirEntry, error) { return os.ReadDir(dir) }
+func (OS) Free(dir string) (int64, error)         { return free(dir) }
+
+func (OS) SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// osFile adds to *os.File what sparse files need.
+type osFile struct{ *os.File }
+
+func wrap(f *os.File, err error) (File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return osFile{f}, nil
+}
+
+// Of makes a File of an open file.
+func Of(f *os.File) File { return osFile{f} }
+
+func (f osFile) Stat() (Stat, error) {
+	info, err := f.File.Stat()
+	if err != nil {
+		return Stat{}, err
+	}
+	return Stat{Size: info.Size(), Allocated: allocated(info)}, nil
+}
+
+func (f osFile) error(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &fs.PathError{Op: op, Path: f.Name(), Err: err}
+}

@@ -1,0 +1,35 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+)
+
+// Dirty is how the names of files begin that were being written when something ended the process. They may be removed.
+const Dirty = ".new-"
+
+var serial atomic.Uint64
+
+// Replace makes name hold data, so that a crash at any moment leaves the old or the new bytes.
+func Replace(fsys FS, name string, data []byte) error {
+	dir := filepath.Dir(name)
+	fresh := filepath.Join(dir, fmt.Sprintf("%s%d-%s", Dirty, serial.Add(1), filepath.Base(name)))
+	f, err := fsys.Create(fresh)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(data, 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = fsys.Rename(fresh, name)
+	}
+	if err != nil {
+		return errors.Join(err, fsys.Remove(fresh))
+	}
+	return fsys.SyncDir(dir)
+}

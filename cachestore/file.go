@@ -1,0 +1,186 @@
+package cachestore
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
+	"agentbox/cachestore/index"
+)
+
+// checked remembers the image files that were found whole and right by this process.
+type checked struct {
+	mu  sync.Mutex
+	now map[agentbox.Digest]bool
+}
+
+func (c *checked) forget(d agentbox.Digest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.now, d)
+}
+
+func (c *checked) is(d agentbox.Digest) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now[d]
+}
+
+func (c *checked) remember(d agentbox.Digest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.now == nil {
+		c.now = map[agentbox.Digest]bool{}
+	}
+	c.now[d] = true
+}
+
+// File gives an image as a plain file, to be attached and never written to, and keeps it until release is called. It is
+// the file the store keeps, completed with the blocks that so far lay in other images' files, or came from src (which may
+// be nil). All of it was hashed, once since the store was opened.
+//
+// What outlives this process and uses the file pins the manifest.
+func (s *Store) File(ctx context.Context, manifest agentbox.Digest, src Source) (path string, release func(), err error) {
+	release = s.guard.hold(manifest)
+	path, err = s.file(ctx, manifest, src)
+	if err != nil {
+		release()
+		return "", nil, err
+	}
+	return path, release, nil
+}
+
+func (s *Store) file(ctx context.Context, d agentbox.Digest, src Source) (string, error) {
+	m, err := s.EnsureManifest(ctx, d, src)
+	if err != nil {
+		return "", err
+	}
+	if !m.Blocks {
+		return "", agentbox.Errorf(agentbox.Invalid, "%s is a stream: it has no file of its own", d.Short())
+	}
+	id, err := s.ensureImage(d, m)
+	if err != nil {
+		return "", err
+	}
+	if !s.checked.is(d) {
+		if err := s.complete(ctx, d, m, id, src); err != nil {
+			return "", err
+		}
+		s.checked.remember(d)
+	}
+	return s.path(imagesDir, imageName(id, d)), s.touch(d)
+}
+
+// complete makes an image's file hold every block: it hashes what lies there, and puts right what does not match.
+func (s *Store) complete(ctx context.Context, d agentbox.Digest, m blob.Manifest, id uint64, src Source) error {
+	f := s.newFiller(d, m, src)
+	file, err := f.open()
+	if err == nil {
+		err = f.completeBlocks(ctx, file)
+	}
+	if err := errors.Join(err, f.close()); err != nil {
+		return err
+	}
+	return s.changeMeta(d, func(m *index.Meta, known bool) bool {
+		was := m.Whole
+		m.Whole = true
+		return known && !was
+	})
+}
+
+func (f *filler) completeBlocks(ctx context.Context, file *blockFile) error {
+	crew := newCrew(ctx, f.s.cfg.Workers)
+	var err error
+	for i, c := range f.m.Chunks {
+		if c.Zero() {
+			continue
+		}
+		if err = crew.do(func(ctx context.Context) error { return f.completeBlock(ctx, crew, file, i) }); err != nil {
+			break
+		}
+	}
+	if waited := crew.wait(); waited != nil {
+		return waited
+	}
+	return err
+}
+
+func (f *filler) completeBlock(ctx context.Context, crew *crew, file *blockFile, i int) error {
+	c, off := f.m.Chunks[i], int64(i)*blob.BlockSize
+	buf := crew.buffer()[:c.Size]
+	defer crew.recycle(buf)
+	if n, err := file.ReadAt(buf, off); n == len(buf) && blob.Sum(buf) == c.Digest {
+		return nil
+	} else if n < len(buf) && !lostBytes(err) && err == nil {
+		return f.s.hostError(err)
+	}
+	// Where the index says that the block is in this very place, reading it finds the damage and says so.
+	b, err := f.chunk(ctx, i, buf)
+	if err != nil {
+		return err
+	}
+	n := int64(len(b))
+	if err := f.s.reserve(ctx, f.w.kind, n); err != nil {
+		return err
+	}
+	defer f.s.release(n)
+	if _, err := file.WriteAt(b, off); err != nil {
+		return f.s.hostError(err)
+	}
+	f.s.space.add(f.w.kind, n)
+	f.w.mu.Lock()
+	defer f.w.mu.Unlock()
+	file.dirty = true
+	f.w.charged += n
+	return nil
+}
+
+// CopyTo writes an image to a new plain file with holes where it has zeros, hashing every block on the way.
+func (s *Store) CopyTo(ctx context.Context, manifest agentbox.Digest, dst string, src Source) (err error) {
+	r, err := s.OpenBlob(ctx, manifest, src)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	out, err := os.OpenFile(dst, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return s.hostError(err)
+	}
+	err = errors.Join(out.Truncate(r.Size()), r.copyTo(ctx, out), out.Close())
+	if err != nil {
+		return s.hostError(errors.Join(err, os.Remove(dst)))
+	}
+	return nil
+}
+
+func (r *Reader) copyTo(ctx context.Context, out *os.File) error {
+	crew := newCrew(ctx, r.fill.s.cfg.Workers)
+	var err error
+	at := int64(0)
+	for i, c := range r.fill.m.Chunks {
+		off := at
+		at += int64(c.Size)
+		if c.Zero() {
+			continue
+		}
+		err = crew.do(func(ctx context.Context) error {
+			buf := crew.buffer()
+			defer crew.recycle(buf)
+			b, err := r.fill.chunk(ctx, i, buf)
+			if err == nil {
+				_, err = out.WriteAt(b, off)
+			}
+			return err
+		})
+		if err != nil {
+			break
+		}
+	}
+	if waited := crew.wait(); waited != nil {
+		return waited
+	}
+	return err
+}

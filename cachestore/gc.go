@@ -1,0 +1,246 @@
+package cachestore
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
+	"agentbox/cachestore/index"
+)
+
+// GCOptions choose what goes.
+type GCOptions struct {
+	DryRun bool
+	All    bool      // evict everything without a root, not only what is above the quota
+	Need   int64     // bytes that are about to be written
+	Kind   blob.Kind // what they are for
+}
+
+// GCItem is something that goes, and why.
+type GCItem struct {
+	Kind  string `json:"kind"` // a kind of manifest, name, or chunks
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"` // for a manifest: what was written for it; chunks it shares may stay
+	Why   string `json:"why"`
+}
+
+// GCReport is what gc did, or would do.
+type GCReport struct {
+	Items []GCItem `json:"items"`
+	Freed int64    `json:"freed"` // bytes on disk; in a dry run an estimate
+	Young int      `json:"young"` // things that stay only because they are new
+}
+
+// GC removes names that have expired, evicts manifests while a quota is exceeded (those used once or never first, then by
+// the time of their last use), and gives back the space of chunks that no manifest needs. Roots, what is open, and what
+// is younger than the grace period stays. Readers and writers may go on meanwhile.
+func (s *Store) GC(ctx context.Context, o GCOptions) (GCReport, error) {
+	s.gcMu.Lock()
+	defer s.gcMu.Unlock()
+	s.guard.begin()
+	defer s.guard.end()
+	if !o.DryRun && s.room() != nil {
+		s.dropBallast()
+	}
+	g := &collection{s: s, o: o, grace: s.cfg.Grace, report: GCReport{Items: []GCItem{}}}
+	if g.grace < 0 {
+		g.grace = 0
+	}
+	err := g.run(ctx)
+	if !o.DryRun {
+		s.inflateBallast()
+	}
+	return g.report, err
+}
+
+// collection is one gc.
+type collection struct {
+	s      *Store
+	o      GCOptions
+	grace  time.Duration
+	report GCReport
+	live   map[uint64]struct{} // short digests of chunks that are needed
+	owners map[agentbox.Digest]index.Meta
+}
+
+func (g *collection) run(ctx context.Context) error {
+	err := g.s.expireNames(g.o.DryRun, g.grace, func(n blob.Name) {
+		g.say("name", n.Namespace+"/"+n.Key, 0, "expired "+n.Expires.Format(time.RFC3339))
+	})
+	if err != nil {
+		return err
+	}
+	before := g.s.usedBytes()
+	if err := g.evict(ctx); err != nil {
+		return err
+	}
+	if err := g.mark(ctx); err != nil {
+		return err
+	}
+	if err := g.sweep(ctx); err != nil {
+		return err
+	}
+	if !g.o.DryRun {
+		g.report.Freed = before - g.s.usedBytes()
+	}
+	return nil
+}
+
+func (g *collection) say(kind, name string, bytes int64, why string) {
+	g.report.Items = append(g.report.Items, GCItem{Kind: kind, Name: name, Bytes: bytes, Why: why})
+}
+
+func (s *Store) usedBytes() int64 {
+	s.space.mu.Lock()
+	defer s.space.mu.Unlock()
+	return s.space.used
+}
+
+// candidate is a manifest that may be evicted.
+type candidate struct {
+	digest agentbox.Digest
+	meta   index.Meta
+}
+
+// evict takes manifests out of the index until everything fits.
+func (g *collection) evict(ctx context.Context) error {
+	roots, err := g.s.roots()
+	if err != nil {
+		return err
+	}
+	g.owners = map[agentbox.Digest]index.Meta{}
+	var may []candidate
+	err = g.s.index.EachMeta(ctx, func(d agentbox.Digest, m index.Meta) error {
+		g.owners[d] = m
+		switch {
+		case roots.keeps(d), g.s.guard.isHeld(d):
+		case g.s.cfg.Now().Sub(m.Created) < g.grace:
+			g.report.Young++
+		default:
+			may = append(may, candidate{d, m})
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	sort.Slice(may, func(i, j int) bool { return cheaper(may[i].meta, may[j].meta) })
+	plan := g.plan()
+	for _, c := range may {
+		why := plan.why(c.meta)
+		if why == "" {
+			continue
+		}
+		gone, err := g.drop(c)
+		if err != nil {
+			return err
+		}
+		if gone {
+			plan.freed(c.meta)
+			g.say(string(c.meta.Kind), c.digest.String(), c.meta.Charged, why)
+		}
+	}
+	return nil
+}
+
+// cheaper tells what to evict first: what was used once or never, so that one pass over everything cannot push out what
+// is used again and again (2Q, Johnson and Shasha, VLDB 1994), then what was not used for longest.
+func cheaper(a, b index.Meta) bool {
+	if once, other := a.Uses < 2, b.Uses < 2; once != other {
+		return once
+	}
+	return a.Used.Before(b.Used)
+}
+
+// drop takes a manifest out of the index, unless somebody has opened or named it since.
+func (g *collection) drop(c candidate) (bool, error) {
+	if g.o.DryRun {
+		delete(g.owners, c.digest)
+		return true, nil
+	}
+	g.s.namesMu.Lock()
+	defer g.s.namesMu.Unlock()
+	roots, err := g.s.roots()
+	if err != nil {
+		return false, err
+	}
+	g.s.metaMu.Lock()
+	defer g.s.metaMu.Unlock()
+	if roots.keeps(c.digest) {
+		return false, nil
+	}
+	if gone, err := g.dropMeta(c.digest); err != nil || !gone {
+		return false, err
+	}
+	g.s.space.mu.Lock()
+	g.s.space.kinds[c.meta.Kind] -= c.meta.Charged
+	g.s.space.mu.Unlock()
+	g.s.checked.forget(c.digest)
+	delete(g.owners, c.digest)
+	return true, nil
+}
+
+// dropMeta has the guard's lock from the question to the deed: whoever holds the manifest after that finds it gone.
+func (g *collection) dropMeta(d agentbox.Digest) (bool, error) {
+	g.s.guard.mu.Lock()
+	defer g.s.guard.mu.Unlock()
+	if g.s.guard.manifests[d] > 0 {
+		return false, nil
+	}
+	var b index.Batch
+	b.DropMeta(d)
+	return true, g.s.index.Apply(&b)
+}
+
+// plan is how much has to go.
+type plan struct {
+	all   bool
+	total int64 // bytes too many, of all kinds
+	kinds map[blob.Kind]int64
+}
+
+func (g *collection) plan() *plan {
+	free, err := g.s.fs.Free(g.s.cfg.Dir)
+	sp := &g.s.space
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	p := &plan{all: g.o.All, kinds: map[blob.Kind]int64{}}
+	if sp.quota.Total > 0 {
+		p.total = sp.used + sp.reserved + g.o.Need - sp.quota.Total
+	}
+	if err == nil {
+		p.total = max(p.total, g.s.cfg.KeepFree+sp.reserved+g.o.Need-free)
+	}
+	for kind, limit := range sp.quota.Kinds {
+		if limit <= 0 {
+			continue
+		}
+		p.kinds[kind] = sp.kinds[kind] - limit
+		if kind == g.o.Kind {
+			p.kinds[kind] += g.o.Need
+		}
+	}
+	return p
+}
+
+// why tells why a manifest goes, "" when it stays.
+func (p *plan) why(m index.Meta) string {
+	used := fmt.Sprintf("last used %s, %d times", m.Used.Format(time.RFC3339), m.Uses)
+	switch {
+	case p.kinds[m.Kind] > 0:
+		return fmt.Sprintf("the quota for %s is exceeded; %s", m.Kind, used)
+	case p.total > 0:
+		return "the store or its disk is too full; " + used
+	case p.all:
+		return "no name, pin or box keeps it; " + used
+	}
+	return ""
+}
+
+func (p *plan) freed(m index.Meta) {
+	p.total -= m.Charged
+	p.kinds[m.Kind] -= m.Charged
+}

@@ -1,0 +1,173 @@
+package cachestore
+
+import (
+	"encoding/binary"
+	"sync"
+	"sync/atomic"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
+)
+
+// guard keeps gc from what is in use: chunks that a writer has found here and counts on, manifests that are open, files
+// that are being written. What is given back while gc runs stays guarded until its end, because gc has looked already.
+type guard struct {
+	mu         sync.Mutex
+	chunks     map[uint64]int
+	manifests  map[agentbox.Digest]int
+	images     map[uint64]int  // image files that are being written
+	packs      map[uint64]int  // packs with pieces that are not claimed yet
+	touched    map[uint64]bool // image files that were opened for writing since gc began
+	collecting atomic.Bool
+	later      []func() // to be given back after gc; called with mu held
+}
+
+func (g *guard) init() {
+	g.chunks, g.manifests = map[uint64]int{}, map[agentbox.Digest]int{}
+	g.images, g.packs, g.touched = map[uint64]int{}, map[uint64]int{}, map[uint64]bool{}
+}
+
+// begin and end bracket a gc.
+func (g *guard) begin() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	clear(g.touched)
+	g.collecting.Store(true)
+}
+
+func (g *guard) end() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.collecting.Store(false)
+	for _, giveBack := range g.later {
+		giveBack()
+	}
+	g.later = nil
+}
+
+// short is enough of a digest to tell chunks apart where a mistake only keeps garbage.
+func short(d agentbox.Digest) uint64 { return binary.BigEndian.Uint64(d[:]) }
+
+func count[K comparable](m map[K]int, k K, by int) {
+	if m[k] += by; m[k] == 0 {
+		delete(m, k)
+	}
+}
+
+// giveBack does it now, or after gc.
+func (g *guard) giveBack(do func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.collecting.Load() {
+		g.later = append(g.later, do)
+		return
+	}
+	do()
+}
+
+// hold keeps a manifest and its chunks until the func it gives is called, once or more often.
+func (g *guard) hold(d agentbox.Digest) func() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	count(g.manifests, d, 1)
+	return sync.OnceFunc(func() { g.giveBack(func() { count(g.manifests, d, -1) }) })
+}
+
+// write keeps an image file from being punched until the func it gives is called.
+func (g *guard) write(image uint64) func() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	count(g.images, image, 1)
+	g.touched[image] = true
+	return sync.OnceFunc(func() { g.giveBack(func() { count(g.images, image, -1) }) })
+}
+
+// fill keeps a pack from being removed until as many calls of filled.
+func (g *guard) fill(pack uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	count(g.packs, pack, 1)
+}
+
+func (g *guard) filled(pack uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	count(g.packs, pack, -1)
+}
+
+// welcome guards the chunks of a manifest that becomes known while gc runs: gc did not count them among those needed.
+func (g *guard) welcome(m blob.Manifest) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.collecting.Load() {
+		return
+	}
+	for _, c := range m.Chunks {
+		count(g.chunks, short(c.Digest), 1)
+	}
+	g.later = append(g.later, func() {
+		for _, c := range m.Chunks {
+			count(g.chunks, short(c.Digest), -1)
+		}
+	})
+}
+
+func (g *guard) isHeld(d agentbox.Digest) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.manifests[d] > 0
+}
+
+// busyPack and busyImage tell whether claims on a file may come that were not there when gc began.
+func (g *guard) busyPack(id uint64) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.packs[id] > 0
+}
+
+func (g *guard) busyImage(id uint64) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.images[id] > 0 || g.touched[id]
+}
+
+func (g *guard) isWritten(image uint64) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.images[image] > 0
+}
+
+// claims is a set of chunks that one writer counts on.
+type claims struct {
+	g    *guard
+	mu   sync.Mutex
+	held map[uint64]bool
+}
+
+func (g *guard) newClaims() *claims { return &claims{g: g, held: map[uint64]bool{}} }
+
+// add comes before the look into the index: from then on gc lets the chunk be, and what it has removed before is gone
+// from the index too.
+func (c *claims) add(d agentbox.Digest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held[short(d)] {
+		return
+	}
+	c.held[short(d)] = true
+	c.g.mu.Lock()
+	defer c.g.mu.Unlock()
+	count(c.g.chunks, short(d), 1)
+}
+
+func (c *claims) release() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	held := c.held
+	c.held = map[uint64]bool{}
+	c.g.giveBack(func() {
+		for h := range held {
+			count(c.g.chunks, h, -1)
+		}
+	})
+}

@@ -1,0 +1,131 @@
+package cachestore
+
+import (
+	"sync"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/disk"
+	"agentbox/cachestore/index"
+)
+
+// maxHandles bounds the files that stay open for reading while nobody reads them.
+const maxHandles = 128
+
+type fileKey struct {
+	image bool
+	id    uint64
+}
+
+func keyOf(p index.Place) fileKey { return fileKey{p.Image, p.File} }
+
+// handles keeps files open for reading, and knows which image a number belongs to.
+type handles struct {
+	s      *Store
+	mu     sync.Mutex
+	open   map[fileKey]*handle
+	images map[uint64]agentbox.Digest
+}
+
+type handle struct {
+	disk.File
+	key  fileKey
+	refs int
+	gone bool // out of the map: closed by the last that uses it
+}
+
+func (h *handles) init(s *Store) {
+	h.s, h.open, h.images = s, map[fileKey]*handle{}, map[uint64]agentbox.Digest{}
+}
+
+// get opens a file; put gives it back.
+func (h *handles) get(k fileKey) (*handle, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if f := h.open[k]; f != nil {
+		f.refs++
+		return f, nil
+	}
+	f, err := h.s.fs.Open(h.name(k), false)
+	if err != nil {
+		return nil, err
+	}
+	h.trim()
+	h.open[k] = &handle{File: f, key: k, refs: 1}
+	return h.open[k], nil
+}
+
+func (h *handles) put(f *handle) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if f.refs--; f.refs == 0 && f.gone {
+		f.Close()
+	}
+}
+
+// name is where a file lies. Callers hold mu, or call path.
+func (h *handles) name(k fileKey) string {
+	if k.image {
+		return h.s.path(imagesDir, imageName(k.id, h.images[k.id]))
+	}
+	return h.s.path(packsDir, packName(k.id))
+}
+
+func (h *handles) path(k fileKey) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.name(k)
+}
+
+// know remembers which image a file number is of.
+func (h *handles) know(id uint64, manifest agentbox.Digest) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.images[id] = manifest
+}
+
+func (h *handles) imageOf(id uint64) (agentbox.Digest, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	d, ok := h.images[id]
+	return d, ok
+}
+
+// trim closes some that nobody uses, when there are too many. Callers hold mu.
+func (h *handles) trim() {
+	for k, f := range h.open {
+		if len(h.open) < maxHandles {
+			return
+		}
+		if f.refs == 0 {
+			f.Close()
+			delete(h.open, k)
+		}
+	}
+}
+
+// forget makes sure that nobody opens a file that is about to be removed. Those that read it already go on.
+func (h *handles) forget(k fileKey) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.drop(k)
+}
+
+func (h *handles) drop(k fileKey) {
+	f := h.open[k]
+	if f == nil {
+		return
+	}
+	delete(h.open, k)
+	if f.gone = true; f.refs == 0 {
+		f.Close()
+	}
+}
+
+func (h *handles) close() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for k := range h.open {
+		h.drop(k)
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+
+	"agentbox/agentbox"
+)
+
+// Index is open on one directory by one process; the caller sees to that. Its methods may be called at once.
+type Index struct {
+	db      *badger.DB
+	room    func() error
+	damaged atomic.Int64
+}
+
+const (
+	memTable  = 16 << 20
+	valueFile = 16 << 20
+	// batchKeys keeps a transaction under 15% of the memtable, beyond which badger refuses it: a key and its value are
+	// less than 600 bytes.
+	batchKeys = 2000
+)
+
+// Open opens or makes the index in dir. room is asked before anything is written: badger writes through memory maps, and
+// a disk that is full when their pages go out would end the process.
+func Open(dir string, room func() error) (*Index, error) {
+	if err := room(); err != nil {
+		return nil, err
+	}
+	x := &Index{room: room}
+	err := guarded(func() (err error) {
+		x.db, err = badger.Open(settings(dir))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+func settings(dir string) badger.Options {
+	o := badger.DefaultOptions(dir).WithLogger(nil).WithSyncWrites(true).WithMetricsEnabled(false)
+	o = o.WithDetectConflicts(false).WithNumVersionsToKeep(1).WithBypassLockGuard(true)
+	o = o.WithMemTableSize(memTable).WithNumMemtables(2).WithNumLevelZeroTables(2).WithNumLevelZeroTablesStall(6)
+	o = o.WithBaseTableSize(4 << 20).WithBaseLevelSize(16 << 20).WithNumCompactors(2).WithNumGoroutines(1)
+	o = o.WithValueLogFileSize(valueFile).WithValueThreshold(1 << 20)
+	// Blocks come from the page cache; a cache of ours would hold them twice.
+	o = o.WithCompression(options.None).WithBlockCacheSize(0).WithIndexCacheSize(8 << 20)
+	return o.WithChecksumVerificationMode(options.OnTableAndBlockRead)
+}
+
+// guarded turns a panic of badger's, which it has for damaged files, into an error.
+func guarded(do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("index: %v", p)
+		}
+	}()
+	return do()
+}
+
+// Close writes what is in memory. Where there is no room for that it leaves it to the log, from which the next Open reads it.
+func (x *Index) Close() error {
+	if x.room() != nil {
+		return nil
+	}
+	return guarded(x.db.Close)
+}
+
+// Damaged counts the values that failed their checksum since Open.
+func (x *Index) Damaged() int64 { return x.damaged.Load() }
+
+// Chunk tells where a chunk lies, false when it is not here.
+func (x *Index) Chunk(d agentbox.Digest) (p Place, ok bool, err error) {
+	k := key(chunkKey, d)
+	err = x.get(k, func(v []byte) { p, ok = x.place(k, v) })
+	return p, ok, err
+}
+
+// Meta tells what is known of a manifest, false when it is not here.
+func (x *Index) Meta(d agentbox.Digest) (m Meta, ok bool, err error) {
+	k := key(metaKey, d)
+	err = x.get(k, func(v []byte) { m, ok = x.meta(k, v) })
+	return m, ok, err
+}
+
+func (x *Index) get(k []byte, use func(v []byte)) error {
+	err := guarded(func() error {
+		return x.db.View(func(t *badger.Txn) error {
+			item, err := t.Get(k)
+			if err != nil {
+				return err
+			}
+			return item.Value(func(v []byte) error { use(v); return nil })
+		})
+	})
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return nil
+	}
+	return x.describe(err)
+}
+
+func (x *Index) place(k, v []byte) (Place, bool) {
+	body, ok := unseal(k, v)
+	var p Place
+	if ok {
+		p, ok = decodePlace(body)
+	}
+	if !ok {
+		x.damaged.Add(1)
+	}
+	return p, ok
+}
+
+func (x *Index) meta(k, v []byte) (Meta, bool) {
+	body, ok := unseal(k, v)
+	var m Meta
+	if ok {
+		m, ok = decodeMeta(body)
+	}
+	if !ok {
+		x.damaged.Add(1)
+	}
+	return m, ok
+}
+
+// EachChunk calls f with every chunk, in the order of digests, as they were when it began.
+func (x *Index) EachChunk(ctx context.Context, f func(agentbox.Digest, Place) error) error {
+	return x.each(ctx, chunkKey, func(d agentbox.Digest, k, v []byte) error {
+		if p, ok := x.place(k, v); ok {
+			return f(d, p)
+		}
+		return nil
+	})
+}
+
+// EachMeta calls f with every manifest, in the order of digests, as they were when it began.
+func (x *Index) EachMeta(ctx context.Context, f func(agentbox.Digest, Meta) error) error {
+	return x.each(ctx, metaKey, func(d agentbox.Digest, k, v []byte) error {
+		if m, ok := x.meta(k, v); ok {
+			return f(d, m)
+		}
+		return nil
+	})
+}
+
+func (x *Index) each(ctx context.Context, prefix byte, f func(d agentbox.Digest, k, v []byte) error) error {
+	return x.describe(guarded(func() error {
+		return x.db.View(func(t *badger.Txn) error {
+			o := badger.DefaultIteratorOptions
+			o.Prefix, o.PrefetchValues = []byte{prefix}, false
+			it := t.NewIterator(o)
+			defer it.Close()
+			for it.Rewind(); it.Valid(); it.Next() {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				k := it.Item().Key()
+				if len(k) != 1+len(agentbox.Digest{}) {
+					continue
+				}
+				if err := it.Item().Value(func(v []byte) error { return f(agentbox.Digest(k[1:]), k, v) }); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}))
+}
+
+// describe adds what to do to an error of badger's; errors of ours pass.
+func (x *Index) describe(err error) error {
+	if err == nil || errors.As(err, new(*agentbox.Error)) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return agentbox.Errorf(agentbox.Corrupt, "the store's index cannot be read: %w", err).WithHint("agentbox cache verify --rebuild")
+}

@@ -1,0 +1,99 @@
+package index
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"hash/crc32"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
+)
+
+// Place says where a chunk lies.
+type Place struct {
+	Image    bool   // in an image file; else in a pack
+	File     uint64 // number of the file
+	Off      int64
+	Stored   uint32 // bytes in the file
+	Size     uint32 // decoded
+	Encoding blob.Encoding
+	Seen     uint32 // Unix time, in seconds, at which the claim was made
+}
+
+// Meta is what is known of a manifest that is here.
+type Meta struct {
+	Kind      blob.Kind `json:"kind"`
+	MediaType string    `json:"media_type,omitempty"`
+	Size      int64     `json:"size"`
+	Chunks    int       `json:"chunks"`
+	Blocks    bool      `json:"blocks,omitempty"`
+	Charged   int64     `json:"charged"` // bytes that were written for it: what its kind's quota counts
+	Created   time.Time `json:"created"`
+	Used      time.Time `json:"used"`
+	Uses      int       `json:"uses"`            // times it was used, those soon after another counting once
+	File      uint64    `json:"file,omitempty"`  // number of its image file, 0 for none
+	Whole     bool      `json:"whole,omitempty"` // the image file holds every chunk, also those that lie elsewhere too
+}
+
+const (
+	chunkKey = 'c'
+	metaKey  = 'm'
+	placeLen = 1 + 8 + 8 + 4 + 4 + 1 + 4
+	sumLen   = 4
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func key(prefix byte, d agentbox.Digest) []byte { return append([]byte{prefix}, d[:]...) }
+
+// seal appends the checksum of a key and its value.
+func seal(key, value []byte) []byte {
+	sum := crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
+	return binary.BigEndian.AppendUint32(value, sum)
+}
+
+// unseal checks and removes it.
+func unseal(key, value []byte) ([]byte, bool) {
+	if len(value) < sumLen {
+		return nil, false
+	}
+	body := value[:len(value)-sumLen]
+	sum := crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, body)
+	return body, binary.BigEndian.Uint32(value[len(body):]) == sum
+}
+
+func encodePlace(p Place) []byte {
+	b := make([]byte, 0, placeLen+sumLen)
+	image := byte(0)
+	if p.Image {
+		image = 1
+	}
+	b = append(b, image)
+	b = binary.BigEndian.AppendUint64(b, p.File)
+	b = binary.BigEndian.AppendUint64(b, uint64(p.Off))
+	b = binary.BigEndian.AppendUint32(b, p.Stored)
+	b = binary.BigEndian.AppendUint32(b, p.Size)
+	b = append(b, byte(p.Encoding))
+	return binary.BigEndian.AppendUint32(b, p.Seen)
+}
+
+func decodePlace(b []byte) (Place, bool) {
+	if len(b) != placeLen || b[0] > 1 || b[25] > byte(blob.Zstd) {
+		return Place{}, false
+	}
+	p := Place{
+		Image: b[0] == 1, File: binary.BigEndian.Uint64(b[1:]), Off: int64(binary.BigEndian.Uint64(b[9:])),
+		Stored: binary.BigEndian.Uint32(b[17:]), Size: binary.BigEndian.Uint32(b[21:]),
+		Encoding: blob.Encoding(b[25]), Seen: binary.BigEndian.Uint32(b[26:]),
+	}
+	return p, p.Off >= 0 && p.Size <= blob.MaxPiece && p.Stored <= p.Size
+}
+
+func encodeMeta(m Meta) ([]byte, error) { return json.Marshal(m) }
+
+func decodeMeta(b []byte) (Meta, bool) {
+	var m Meta
+	err := json.Unmarshal(b, &m)
+	return m, err == nil && m.Kind.Valid() && m.Size >= 0 && m.Chunks >= 0
+}

@@ -1,0 +1,84 @@
+package cachestore
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"agentbox/agentbox"
+)
+
+// Names in a store's directory:
+//
+//	lock                       held while a process has the store open
+//	index/                     badger
+//	index.bad-<time>/          an index that could not be read; may be removed
+//	ballast                    space that is given up when the disk is full, so that gc can work
+//	packs/<id>.pack            see package pack
+//	images/<id>-<hex>.img      the sparse file of the image with the manifest <hex>
+//	images/.new-<id>           one that is being written
+//	names/<hash>               a signed name; <hash> is of its namespace and key
+//	names/<hash>.alarm         a name of the same key that said otherwise, and lost
+//	pins/<hash>                a pin; <hash> is of its name
+//	quarantine/<hex>           a chunk that did not match its digest: where, when and why
+//	quota.json
+//
+// <id> is 16 hexadecimal digits, counted up and never used twice; <hex> a digest without its prefix.
+const (
+	lockName       = "lock"
+	indexDir       = "index"
+	badIndexPrefix = "index.bad-"
+	ballastName    = "ballast"
+	packsDir       = "packs"
+	imagesDir      = "images"
+	namesDir       = "names"
+	pinsDir        = "pins"
+	quarantineDir  = "quarantine"
+	quotaName      = "quota.json"
+
+	packSuffix  = ".pack"
+	imageSuffix = ".img"
+	alarmSuffix = ".alarm"
+)
+
+func packName(id uint64) string { return fmt.Sprintf("%016x%s", id, packSuffix) }
+
+func imageName(id uint64, manifest agentbox.Digest) string {
+	return fmt.Sprintf("%016x-%s%s", id, manifest.Hex(), imageSuffix)
+}
+
+// parsePack reads packName.
+func parsePack(name string) (uint64, bool) {
+	return parseID(name, packSuffix)
+}
+
+// parseImage reads imageName.
+func parseImage(name string) (uint64, agentbox.Digest, bool) {
+	number, rest, ok := strings.Cut(name, "-")
+	id, ok2 := parseID(number, "")
+	rest, ok3 := strings.CutSuffix(rest, imageSuffix)
+	d, err := agentbox.ParseDigest("sha256:" + rest)
+	return id, d, ok && ok2 && ok3 && err == nil
+}
+
+func parseID(name, suffix string) (uint64, bool) {
+	digits, ok := strings.CutSuffix(name, suffix)
+	if !ok || len(digits) != 16 {
+		return 0, false
+	}
+	id, err := strconv.ParseUint(digits, 16, 64)
+	return id, err == nil && id > 0
+}
+
+// hashed turns any text into the name of a file. The parts cannot run into each other.
+func hashed(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return hex.EncodeToString(sum[:])
+}
+
+func (s *Store) path(parts ...string) string {
+	return filepath.Join(append([]string{s.cfg.Dir}, parts...)...)
+}

@@ -1,0 +1,132 @@
+package cachestore
+
+import (
+	"context"
+	"errors"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
+	"agentbox/cachestore/index"
+	"agentbox/cachestore/pack"
+)
+
+// Manifest gives a manifest that is here.
+func (s *Store) Manifest(ctx context.Context, d agentbox.Digest) (blob.Manifest, error) {
+	b, err := s.Get(ctx, d, blob.MaxManifest)
+	if err != nil {
+		return blob.Manifest{}, err
+	}
+	return blob.DecodeManifest(b)
+}
+
+// EnsureManifest gives a manifest, from src when it is not here, and makes it known: from then on the store may hold any
+// part of its blob. src may be nil.
+func (s *Store) EnsureManifest(ctx context.Context, d agentbox.Digest, src Source) (blob.Manifest, error) {
+	m, err := s.Manifest(ctx, d)
+	if err == nil {
+		return m, s.knowManifest(d, m)
+	}
+	if src == nil || !mayFetch(err) {
+		return m, err
+	}
+	b, err := fetch(ctx, src, d, blob.MaxManifest)
+	if err != nil {
+		return m, err
+	}
+	if m, err = blob.DecodeManifest(b); err != nil {
+		return m, err
+	}
+	return m, s.adopt(ctx, d, m, b)
+}
+
+// adopt stores a manifest that came from elsewhere.
+func (s *Store) adopt(ctx context.Context, d agentbox.Digest, m blob.Manifest, encoded []byte) error {
+	defer s.guard.hold(d)()
+	w := s.newWriter(m.Kind)
+	err := w.putRecord(ctx, pack.Manifest, d, encoded)
+	if err == nil {
+		err = w.flush()
+	}
+	if err == nil {
+		err = s.addMeta(d, m, w.charged, commitment{})
+	}
+	return errors.Join(err, w.close())
+}
+
+// knowManifest adds what is known of a manifest whose bytes are here, when that was lost.
+func (s *Store) knowManifest(d agentbox.Digest, m blob.Manifest) error {
+	if _, ok, err := s.index.Meta(d); ok || err != nil {
+		return err
+	}
+	return s.addMeta(d, m, 0, commitment{})
+}
+
+// known is NotFound unless a manifest is here and not being evicted. Callers hold it.
+func (s *Store) known(ctx context.Context, d agentbox.Digest) error {
+	if _, ok, err := s.index.Meta(d); err != nil {
+		return err
+	} else if !ok {
+		return absent("the manifest %s is not in the store", d.Short())
+	}
+	_, err := s.Manifest(ctx, d)
+	return err
+}
+
+// mayFetch tells the errors after which a Source is worth asking.
+func mayFetch(err error) bool {
+	code := agentbox.CodeOf(err)
+	return code == agentbox.NotFound || code == agentbox.Corrupt
+}
+
+// Entry is a manifest that is here, and why it stays.
+type Entry struct {
+	Manifest agentbox.Digest `json:"manifest"`
+	index.Meta
+	Names []blob.Name `json:"names,omitempty"`
+	Pins  []string    `json:"pins,omitempty"`
+	Open  bool        `json:"open,omitempty"` // this process uses it now
+}
+
+// List gives every manifest that is here, with its roots.
+func (s *Store) List(ctx context.Context) ([]Entry, error) {
+	roots, err := s.roots()
+	if err != nil {
+		return nil, err
+	}
+	out := []Entry{}
+	err = s.index.EachMeta(ctx, func(d agentbox.Digest, m index.Meta) error {
+		out = append(out, Entry{Manifest: d, Meta: m, Names: roots.names[d], Pins: roots.pins[d], Open: s.guard.isHeld(d)})
+		return nil
+	})
+	return out, err
+}
+
+// Presence tells how much of a blob is here.
+type Presence struct {
+	Chunks  int   `json:"chunks"` // without those that are zeros; one that occurs twice counts twice
+	Here    int   `json:"here"`
+	Bytes   int64 `json:"bytes"`
+	Missing []int `json:"-"` // their numbers
+}
+
+// Presence looks up every chunk of a manifest.
+func (s *Store) Presence(m blob.Manifest) (Presence, error) {
+	var p Presence
+	for i, c := range m.Chunks {
+		if c.Zero() {
+			continue
+		}
+		p.Chunks++
+		ok, err := s.Has(c.Digest)
+		if err != nil {
+			return p, err
+		}
+		if !ok {
+			p.Missing = append(p.Missing, i)
+			continue
+		}
+		p.Here++
+		p.Bytes += int64(c.Size)
+	}
+	return p, nil
+}

@@ -1,0 +1,228 @@
+package cachestore
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"io/fs"
+	"sort"
+	"strings"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
+	"agentbox/cachestore/disk"
+)
+
+// maxNameFile bounds a file in names/ and pins/.
+const maxNameFile = 32 << 10
+
+// Publish says that a key stands for a manifest that is here, in our name; n needs a namespace, a key, a
+// manifest and a scope.
+// A key is published once: see Take for what happens to a second claim.
+func (s *Store) Publish(ctx context.Context, n blob.Name) (blob.Name, error) {
+	if s.cfg.Key == nil {
+		return n, agentbox.Errorf(agentbox.Missing, "the store has no key to sign names with")
+	}
+	if n.Created.IsZero() {
+		n.Created = s.cfg.Now()
+	}
+	n, err := n.Sign(s.cfg.Key)
+	if err != nil {
+		return n, err
+	}
+	return n, s.Take(ctx, n)
+}
+
+// Take remembers a name that somebody signed. Its manifest must be here. A name is written once: when the key stands for
+// another manifest already, the one whose producer is trusted wins, the one that was here first when both are or neither
+// is; the other is kept as an Alarm, and when it is the new one that loses, the error says Conflict.
+// The same manifest again extends the expiry.
+func (s *Store) Take(ctx context.Context, n blob.Name) error {
+	if err := n.Verify(); err != nil {
+		return err
+	}
+	release := s.guard.hold(n.Manifest)
+	defer release()
+	if err := s.known(ctx, n.Manifest); err != nil {
+		return err
+	}
+	s.namesMu.Lock()
+	defer s.namesMu.Unlock()
+	old, err := s.readName(nameFile(n.Namespace, n.Key))
+	switch {
+	case agentbox.CodeOf(err) == agentbox.NotFound, agentbox.CodeOf(err) == agentbox.Corrupt:
+		return s.writeName(n, "")
+	case err != nil:
+		return err
+	case old.Manifest == n.Manifest:
+		if s.trusts(old) && !s.trusts(n) || !n.Expires.IsZero() && (old.Expires.IsZero() || n.Expires.Before(old.Expires)) {
+			return nil
+		}
+		return s.writeName(n, "")
+	case old.Expired(s.cfg.Now()):
+		return s.writeName(n, "")
+	}
+	return s.contest(old, n)
+}
+
+// contest settles two names for one key.
+func (s *Store) contest(old, n blob.Name) error {
+	s.log.Error("store: two results for one key", "namespace", n.Namespace, "key", n.Key, "here", old.Manifest.Short(), "new", n.Manifest.Short())
+	if s.trusts(n) && !s.trusts(old) {
+		return errors.Join(s.writeName(old, alarmSuffix), s.writeName(n, ""))
+	}
+	if err := s.writeName(n, alarmSuffix); err != nil {
+		return err
+	}
+	return agentbox.Errorf(agentbox.Conflict, "%s/%s stands for %s already, not for %s", n.Namespace, n.Key, old.Manifest.Short(), n.Manifest.Short()).
+		WithHint("one key must give one result: agentbox doctor shows both producers")
+}
+
+func (s *Store) trusts(n blob.Name) bool {
+	if s.cfg.Key != nil && bytes.Equal(n.Producer, s.cfg.Key.Public().(ed25519.PublicKey)) {
+		return true
+	}
+	return s.cfg.Trusted != nil && s.cfg.Trusted(n.Producer)
+}
+
+func nameFile(namespace, key string) string { return hashed(namespace, key) }
+
+func (s *Store) writeName(n blob.Name, suffix string) error {
+	b, err := n.Encode()
+	if err != nil {
+		return err
+	}
+	return s.hostError(disk.Replace(s.fs, s.path(namesDir, nameFile(n.Namespace, n.Key)+suffix), b))
+}
+
+// readName reads and verifies a name, whoever signed it. One whose file is damaged is Corrupt.
+func (s *Store) readName(file string) (blob.Name, error) {
+	b, err := disk.ReadFile(s.fs, s.path(namesDir, file), maxNameFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return blob.Name{}, absent("no such name")
+	}
+	if err != nil {
+		return blob.Name{}, s.hostError(err)
+	}
+	n, err := blob.DecodeName(b)
+	if err != nil {
+		return n, agentbox.Errorf(agentbox.Corrupt, "%s: %w", s.path(namesDir, file), err)
+	}
+	if nameFile(n.Namespace, n.Key) != strings.TrimSuffix(file, alarmSuffix) {
+		return n, agentbox.Errorf(agentbox.Corrupt, "%s holds the name of another key", s.path(namesDir, file))
+	}
+	return n, nil
+}
+
+// Lookup gives the name of a key, NotFound when there is none, or it has expired, or its producer is not trusted (any more).
+func (s *Store) Lookup(namespace, key string) (blob.Name, error) {
+	if err := blob.CheckKey(namespace, key); err != nil {
+		return blob.Name{}, err
+	}
+	n, err := s.readName(nameFile(namespace, key))
+	if err == nil && (n.Expired(s.cfg.Now()) || !s.trusts(n)) {
+		err = absent("no such name")
+	}
+	if agentbox.CodeOf(err) == agentbox.NotFound {
+		return blob.Name{}, absent("the store has nothing for %s/%s", namespace, key)
+	}
+	return n, err
+}
+
+// Names gives the names of a namespace whose keys begin with prefix, those that hold, in the order of keys. A namespace
+// of "" is all of them.
+func (s *Store) Names(namespace, prefix string) ([]blob.Name, error) {
+	out := []blob.Name{}
+	err := s.eachName(func(file string, n blob.Name, err error) error {
+		if err != nil || strings.HasSuffix(file, alarmSuffix) || n.Expired(s.cfg.Now()) || !s.trusts(n) {
+			return nil
+		}
+		if (namespace == "" || n.Namespace == namespace) && strings.HasPrefix(n.Key, prefix) {
+			out = append(out, n)
+		}
+		return nil
+	})
+	sort.Slice(out, func(i, j int) bool {
+		return out[i].Namespace+"\x00"+out[i].Key < out[j].Namespace+"\x00"+out[j].Key
+	})
+	return out, err
+}
+
+// eachName reads every file of names, also those that are damaged.
+func (s *Store) eachName(f func(file string, n blob.Name, err error) error) error {
+	entries, err := s.fs.List(s.path(namesDir))
+	if err != nil {
+		return s.hostError(err)
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), disk.Dirty) {
+			continue
+		}
+		n, err := s.readName(e.Name())
+		if err := f(e.Name(), n, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Unpublish forgets a name, and the alarm about it. What it stood for becomes evictable.
+func (s *Store) Unpublish(namespace, key string) error {
+	if err := blob.CheckKey(namespace, key); err != nil {
+		return err
+	}
+	s.namesMu.Lock()
+	defer s.namesMu.Unlock()
+	file := nameFile(namespace, key)
+	if err := s.fs.Remove(s.path(namesDir, file)); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return absent("the store has nothing for %s/%s", namespace, key)
+		}
+		return s.hostError(err)
+	}
+	if err := s.fs.Remove(s.path(namesDir, file+alarmSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return s.hostError(err)
+	}
+	return s.hostError(s.fs.SyncDir(s.path(namesDir)))
+}
+
+// Alarm is a key for which two results were published.
+type Alarm struct {
+	Kept blob.Name `json:"kept"`
+	Lost blob.Name `json:"lost"`
+}
+
+// Alarms lists the keys with more than one result, until Unpublish.
+func (s *Store) Alarms() ([]Alarm, error) {
+	out := []Alarm{}
+	err := s.eachName(func(file string, n blob.Name, err error) error {
+		if base, ok := strings.CutSuffix(file, alarmSuffix); ok && err == nil {
+			kept, err := s.readName(base)
+			if err == nil {
+				out = append(out, Alarm{Kept: kept, Lost: n})
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// expireNames removes the files of names that ended more than a grace period ago.
+func (s *Store) expireNames(dryRun bool, grace time.Duration, each func(n blob.Name)) error {
+	s.namesMu.Lock()
+	defer s.namesMu.Unlock()
+	return s.eachName(func(file string, n blob.Name, err error) error {
+		if err != nil || !n.Expired(s.cfg.Now().Add(-grace)) {
+			return nil
+		}
+		if !strings.HasSuffix(file, alarmSuffix) {
+			each(n)
+		}
+		if dryRun {
+			return nil
+		}
+		return s.hostError(s.fs.Remove(s.path(namesDir, file)))
+	})
+}

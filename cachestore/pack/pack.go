@@ -1,0 +1,133 @@
+// Package pack is the format of pack files: chunks of streams and manifests, one record after the other, each of which
+// says what it is, so that an index can be made anew by reading. It decides nothing about where records go.
+package pack
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
+)
+
+// Magic begins every pack; its last digit is the version.
+const Magic = "ABXPACK1"
+
+// HeaderSize is the length of what comes before the bytes of every record:
+//
+//	 0  4  "ABXr"
+//	 4  1  what: 1 chunk, 2 manifest
+//	 5  1  encoding of the bytes: 0 plain, 1 zstd
+//	 6  2  zero
+//	 8 32  SHA-256 of the decoded bytes
+//	40  4  their number, big-endian
+//	44  4  the number of bytes that follow this header, big-endian
+//	48  4  CRC-32C of the 48 bytes before, big-endian
+const HeaderSize = 52
+
+const recordMagic = "ABXr"
+
+// What a record holds.
+type What uint8
+
+// The kinds of records.
+const (
+	Chunk    What = 1
+	Manifest What = 2
+)
+
+// Record describes the bytes that follow its header.
+type Record struct {
+	What     What
+	Encoding blob.Encoding
+	Digest   agentbox.Digest
+	Size     int // decoded
+	Stored   int // as they lie in the pack
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Header encodes r.
+func (r Record) Header() []byte {
+	b := make([]byte, 0, HeaderSize)
+	b = append(b, recordMagic...)
+	b = append(b, byte(r.What), byte(r.Encoding), 0, 0)
+	b = append(b, r.Digest[:]...)
+	b = binary.BigEndian.AppendUint32(b, uint32(r.Size))
+	b = binary.BigEndian.AppendUint32(b, uint32(r.Stored))
+	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+}
+
+// errHeader means that there is no record: the tail of a write that a crash cut short, or damage.
+var errHeader = agentbox.Errorf(agentbox.Corrupt, "no record of a pack")
+
+// DecodeHeader reads what Header wrote.
+func DecodeHeader(b []byte) (Record, error) {
+	if len(b) != HeaderSize || string(b[:4]) != recordMagic ||
+		binary.BigEndian.Uint32(b[48:]) != crc32.Checksum(b[:48], castagnoli) {
+		return Record{}, errHeader
+	}
+	r := Record{
+		What: What(b[4]), Encoding: blob.Encoding(b[5]), Digest: agentbox.Digest(b[8:40]),
+		Size: int(binary.BigEndian.Uint32(b[40:])), Stored: int(binary.BigEndian.Uint32(b[44:])),
+	}
+	if r.What != Chunk && r.What != Manifest || r.Encoding > blob.Zstd || b[6] != 0 || b[7] != 0 ||
+		r.Size > blob.MaxPiece || r.Stored > r.Size {
+		return Record{}, errHeader
+	}
+	return r, nil
+}
+
+// resync is how much is read at once when looking for the next record behind damage.
+const resync = 1 << 20
+
+// Scan calls each with every record of a pack of the given size and the place of its bytes, in order. Damage to a header
+// loses the records up to the next one that can be found, and no more. The bytes themselves are not looked at.
+func Scan(f io.ReaderAt, size int64, each func(r Record, off int64) error) error {
+	header := make([]byte, HeaderSize)
+	for at := int64(len(Magic)); at+HeaderSize <= size; {
+		if _, err := f.ReadAt(header, at); err != nil {
+			return err
+		}
+		r, err := DecodeHeader(header)
+		if err != nil {
+			next, err := find(f, at+1, size)
+			if err != nil {
+				return err
+			}
+			at = next
+			continue
+		}
+		at += HeaderSize
+		if at+int64(r.Stored) > size {
+			return nil // cut short
+		}
+		if err := each(r, at); err != nil {
+			return err
+		}
+		at += int64(r.Stored)
+	}
+	return nil
+}
+
+// find gives the place of the next header at or after at, or size.
+func find(f io.ReaderAt, at, size int64) (int64, error) {
+	buf := make([]byte, resync+HeaderSize)
+	for ; at < size; at += resync {
+		n, err := f.ReadAt(buf[:min(int64(len(buf)), size-at)], at)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return 0, err
+		}
+		for i := 0; i+HeaderSize <= n && i < resync; i++ {
+			if buf[i] != recordMagic[0] {
+				continue
+			}
+			if _, err := DecodeHeader(buf[i : i+HeaderSize]); err == nil {
+				return at + int64(i), nil
+			}
+		}
+	}
+	return size, nil
+}

@@ -1,0 +1,141 @@
+package cachestore
+
+import (
+	"fmt"
+	"sync"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
+	"agentbox/cachestore/disk"
+	"agentbox/cachestore/index"
+	"agentbox/cachestore/pack"
+)
+
+// packSize is how large a pack grows before the next one begins.
+const packSize = 64 << 20
+
+// packs appends to the one pack that is being written. Every process begins a new one: what a crash left at the end of
+// an old one is never written to again.
+type packs struct {
+	s      *Store
+	mu     sync.Mutex
+	file   disk.File
+	id     uint64
+	size   int64
+	listed bool            // its directory was synced
+	lost   map[uint64]bool // packs whose sync failed: what lies in them may be gone
+}
+
+func (p *packs) init(s *Store) { p.s, p.lost = s, map[uint64]bool{} }
+
+// append writes a record and tells where its bytes lie. They last once sync has been called for the pack, and gc leaves
+// the pack alone until guard.filled has been, which the caller does once they are claimed or given up.
+func (p *packs) append(r pack.Record, stored []byte) (index.Place, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.roll(); err != nil {
+		return index.Place{}, p.s.hostError(err)
+	}
+	b := append(r.Header(), stored...)
+	// A write that fails half-way is written over by the next.
+	if _, err := p.file.WriteAt(b, p.size); err != nil {
+		return index.Place{}, p.s.hostError(err)
+	}
+	p.s.guard.fill(p.id)
+	at := p.size + pack.HeaderSize
+	p.size += int64(len(b))
+	return index.Place{
+		File: p.id, Off: at, Stored: uint32(len(stored)), Size: uint32(r.Size), Encoding: r.Encoding, Seen: p.s.seen(),
+	}, nil
+}
+
+// roll begins a pack when there is none or the present one is full.
+func (p *packs) roll() error {
+	if p.file != nil && p.size < packSize {
+		return nil
+	}
+	if p.file != nil {
+		if err := p.syncLocked(); err != nil {
+			return err
+		}
+		if err := p.leave(); err != nil {
+			return err
+		}
+	}
+	id := p.s.nextID.Add(1)
+	f, err := p.s.fs.Create(p.s.path(packsDir, packName(id)))
+	if err != nil {
+		return err
+	}
+	p.file, p.id, p.size, p.listed = f, id, int64(len(pack.Magic)), false
+	if _, err := f.WriteAt([]byte(pack.Magic), 0); err != nil {
+		p.lost[id] = true
+		p.leave()
+		return err
+	}
+	return nil
+}
+
+// leave closes the present pack.
+func (p *packs) leave() error {
+	err := p.file.Close()
+	p.file, p.size = nil, 0
+	return err
+}
+
+// sync makes last what was appended to the pack with this number.
+func (p *packs) sync(id uint64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.file != nil && p.id == id {
+		if err := p.syncLocked(); err != nil {
+			return p.s.hostError(err)
+		}
+	}
+	if p.lost[id] {
+		return agentbox.Errorf(agentbox.Unavailable, "pack %x of the store could not be written to disk", id).WithHint("see dmesg")
+	}
+	return nil
+}
+
+// syncLocked gives the pack up when it fails: the system may have dropped the pages, and a second sync would not say so.
+func (p *packs) syncLocked() error {
+	err := p.file.Sync()
+	if err == nil && !p.listed {
+		err = p.s.fs.SyncDir(p.s.path(packsDir))
+		p.listed = err == nil
+	}
+	if err != nil {
+		p.lost[p.id] = true
+		p.leave()
+		return fmt.Errorf("pack %x: %w", p.id, err)
+	}
+	return nil
+}
+
+// idle tells whether nothing will be appended to a pack any more, and everything in it is claimed that will be.
+func (p *packs) idle(id uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return (p.file == nil || p.id != id) && !p.s.guard.busyPack(id)
+}
+
+func (p *packs) close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.file == nil {
+		return nil
+	}
+	return p.leave()
+}
+
+// record encodes a piece for a pack.
+func (s *Store) record(what pack.What, d agentbox.Digest, piece []byte) (pack.Record, []byte) {
+	stored, enc := s.codec.Encode(piece)
+	return pack.Record{What: what, Encoding: enc, Digest: d, Size: len(piece), Stored: len(stored)}, stored
+}
+
+func (s *Store) seen() uint32 { return uint32(s.cfg.Now().Unix()) }
+
+// pieceLimit bounds what is read for a place.
+func pieceLimit(p index.Place) bool { return p.Size <= blob.MaxPiece && p.Stored <= p.Size }

@@ -1,0 +1,148 @@
+package cachestore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"sort"
+	"strings"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
+	"agentbox/cachestore/disk"
+)
+
+// Pin keeps manifests from being evicted until it is removed, across restarts.
+type Pin struct {
+	Version   int               `json:"version"` // 1
+	Name      string            `json:"name"`    // as user:<digest> or box:<id>: whose it is, for people and for Unpin
+	Manifests []agentbox.Digest `json:"manifests"`
+	Created   time.Time         `json:"created"`
+}
+
+const (
+	pinVersion  = 1
+	maxPinName  = 256
+	maxPinned   = 256
+	pinsPattern = "printable text of 1 to 256 bytes"
+)
+
+// Pin makes, or replaces, the pin with this name.
+func (s *Store) Pin(ctx context.Context, name string, manifests ...agentbox.Digest) error {
+	p := Pin{Version: pinVersion, Name: name, Manifests: manifests, Created: s.cfg.Now().UTC().Truncate(time.Second)}
+	if err := p.check(); err != nil {
+		return agentbox.Errorf(agentbox.Invalid, "%w", err)
+	}
+	for _, d := range manifests {
+		defer s.guard.hold(d)()
+		if err := s.known(ctx, d); err != nil {
+			return err
+		}
+	}
+	b, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	s.namesMu.Lock()
+	defer s.namesMu.Unlock()
+	return s.hostError(disk.Replace(s.fs, s.path(pinsDir, hashed(name)), b))
+}
+
+func (p Pin) check() error {
+	switch {
+	case p.Version != pinVersion:
+		return agentbox.Errorf(agentbox.Corrupt, "pin: version %d is not known", p.Version)
+	case p.Name == "" || len(p.Name) > maxPinName || blob.CheckKey("pin", p.Name) != nil:
+		return agentbox.Errorf(agentbox.Corrupt, "a pin's name is %s", pinsPattern)
+	case len(p.Manifests) == 0 || len(p.Manifests) > maxPinned:
+		return agentbox.Errorf(agentbox.Corrupt, "a pin is of 1 to %d manifests, not %d", maxPinned, len(p.Manifests))
+	}
+	for _, d := range p.Manifests {
+		if d.IsZero() {
+			return agentbox.Errorf(agentbox.Corrupt, "pin %s is of nothing", p.Name)
+		}
+	}
+	return nil
+}
+
+func decodePin(b []byte) (Pin, error) {
+	var p Pin
+	if err := json.Unmarshal(b, &p); err != nil {
+		return Pin{}, agentbox.Errorf(agentbox.Corrupt, "pin: %w", err)
+	}
+	return p, p.check()
+}
+
+// Unpin removes a pin. One that is not there is gone already.
+func (s *Store) Unpin(name string) error {
+	s.namesMu.Lock()
+	defer s.namesMu.Unlock()
+	err := s.fs.Remove(s.path(pinsDir, hashed(name)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return s.hostError(err)
+	}
+	return s.hostError(s.fs.SyncDir(s.path(pinsDir)))
+}
+
+// Pins lists the pins by name. One that cannot be read is an error, because gc must not take it for none.
+func (s *Store) Pins() ([]Pin, error) {
+	entries, err := s.fs.List(s.path(pinsDir))
+	if err != nil {
+		return nil, s.hostError(err)
+	}
+	out := []Pin{}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), disk.Dirty) {
+			continue
+		}
+		b, err := disk.ReadFile(s.fs, s.path(pinsDir, e.Name()), maxNameFile)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed meanwhile
+		}
+		var p Pin
+		if err == nil {
+			p, err = decodePin(b)
+		}
+		if err != nil {
+			return nil, agentbox.Errorf(agentbox.Corrupt, "%s: %w", s.path(pinsDir, e.Name()), err).
+				WithHint("gc does nothing until the file is removed, and whatever it kept is pinned again")
+		}
+		out = append(out, p)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	return out, nil
+}
+
+// roots are the manifests that stay, and why.
+type roots struct {
+	names map[agentbox.Digest][]blob.Name
+	pins  map[agentbox.Digest][]string
+}
+
+func (r roots) keeps(d agentbox.Digest) bool { return len(r.names[d]) > 0 || len(r.pins[d]) > 0 }
+
+// roots reads names and pins. A damaged name keeps nothing: it can be published again. A damaged pin is an error.
+func (s *Store) roots() (roots, error) {
+	r := roots{names: map[agentbox.Digest][]blob.Name{}, pins: map[agentbox.Digest][]string{}}
+	err := s.eachName(func(file string, n blob.Name, err error) error {
+		if err == nil && !strings.HasSuffix(file, alarmSuffix) && !n.Expired(s.cfg.Now()) {
+			r.names[n.Manifest] = append(r.names[n.Manifest], n)
+		}
+		return nil
+	})
+	if err != nil {
+		return r, err
+	}
+	pins, err := s.Pins()
+	for _, p := range pins {
+		for _, d := range p.Manifests {
+			r.pins[d] = append(r.pins[d], p.Name)
+		}
+	}
+	return r, err
+}

@@ -1,0 +1,158 @@
+package cachestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
+	"agentbox/cachestore/index"
+	"agentbox/cachestore/pack"
+)
+
+// Stored is what a put did.
+type Stored struct {
+	Manifest agentbox.Digest `json:"manifest"`
+	Size     int64           `json:"size"`    // bytes of the blob
+	Written  int64           `json:"written"` // bytes that were not here before, as they lie on disk
+}
+
+// PutStream cuts r where its content says and stores it. What it returns is on disk. Until it is named or pinned it stays
+// for the grace period.
+func (s *Store) PutStream(ctx context.Context, r io.Reader, info blob.Info) (Stored, error) {
+	w := s.newWriter(info.Kind)
+	m := blob.Manifest{Info: info}
+	err := s.splitInto(ctx, w, r, &m)
+	var out Stored
+	if err == nil {
+		out, err = s.commit(ctx, w, m, commitment{})
+	}
+	return out, errors.Join(err, w.close())
+}
+
+// commitment is what else a manifest comes with.
+type commitment struct {
+	file  uint64 // its image file
+	whole bool
+}
+
+// commit stores the manifest of what w wrote, and only then makes it known.
+func (s *Store) commit(ctx context.Context, w *writer, m blob.Manifest, c commitment) (Stored, error) {
+	if err := m.Check(); err != nil {
+		return Stored{}, agentbox.Errorf(agentbox.Invalid, "%w", err)
+	}
+	encoded := m.Encode()
+	if len(encoded) > blob.MaxManifest {
+		return Stored{}, agentbox.Errorf(agentbox.Invalid, "a blob of %d bytes in %d chunks is too large for one manifest", m.Size, len(m.Chunks))
+	}
+	d := blob.Sum(encoded)
+	defer s.guard.hold(d)()
+	if err := w.putRecord(ctx, pack.Manifest, d, encoded); err != nil {
+		return Stored{}, err
+	}
+	if err := w.flush(); err != nil {
+		return Stored{}, err
+	}
+	return Stored{Manifest: d, Size: m.Size, Written: w.charged}, s.addMeta(d, m, w.charged, c)
+}
+
+// addMeta makes a manifest known that is here.
+func (s *Store) addMeta(d agentbox.Digest, m blob.Manifest, charged int64, c commitment) error {
+	now := s.cfg.Now().UTC()
+	s.guard.welcome(m)
+	return s.changeMeta(d, func(meta *index.Meta, known bool) bool {
+		if !known {
+			*meta = index.Meta{
+				Kind: m.Kind, MediaType: m.MediaType, Size: m.Size, Chunks: len(m.Chunks), Blocks: m.Blocks, Created: now, Used: now,
+			}
+		}
+		meta.Charged += charged
+		if c.file != 0 {
+			meta.File, meta.Whole = c.file, c.whole
+		}
+		return !known || charged != 0 || c.file != 0
+	})
+}
+
+// changeMeta changes what is known of a manifest when change says so.
+func (s *Store) changeMeta(d agentbox.Digest, change func(m *index.Meta, known bool) bool) error {
+	s.metaMu.Lock()
+	defer s.metaMu.Unlock()
+	m, known, err := s.index.Meta(d)
+	if err != nil || !change(&m, known) {
+		return err
+	}
+	var b index.Batch
+	if err := b.SetMeta(d, m); err != nil {
+		return err
+	}
+	return s.index.Apply(&b)
+}
+
+// splitInto stores a stream's chunks: one goroutine cuts, others hash, compress and write, and the list keeps the order.
+func (s *Store) splitInto(ctx context.Context, w *writer, r io.Reader, m *blob.Manifest) error {
+	if !m.Kind.Valid() {
+		return agentbox.Errorf(agentbox.Invalid, "unknown kind %q", m.Kind)
+	}
+	crew := newCrew(ctx, s.cfg.Workers)
+	err := blob.Split(contextReader{crew.ctx, r}, func(p []byte) error {
+		i := len(m.Chunks)
+		m.Chunks = append(m.Chunks, blob.Chunk{Size: len(p)})
+		m.Size += int64(len(p))
+		piece := append(crew.buffer()[:0], p...)
+		return crew.do(func(ctx context.Context) error {
+			defer crew.recycle(piece)
+			d, err := s.putChunk(ctx, w, piece)
+			crew.locked(func() { m.Chunks[i].Digest = d })
+			return err
+		})
+	})
+	if waited := crew.wait(); waited != nil {
+		err = waited
+	}
+	if err != nil && agentbox.CodeOf(err) == agentbox.Internal && ctx.Err() == nil {
+		err = fmt.Errorf("storing a stream, after %d bytes: %w", m.Size, err)
+	}
+	return err
+}
+
+func (s *Store) putChunk(ctx context.Context, w *writer, p []byte) (agentbox.Digest, error) {
+	if blob.IsZero(p) {
+		return agentbox.Digest{}, nil
+	}
+	d := blob.Sum(p)
+	return d, w.putPack(ctx, d, p)
+}
+
+// contextReader stops reading when ctx ends.
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c contextReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, context.Cause(c.ctx)
+	}
+	return c.r.Read(p)
+}
+
+// useAgain is how far apart two uses must be to count twice: a scan that touches everything once, or one thing often,
+// must not make it look precious.
+const useAgain = 10 * time.Minute
+
+// touch remembers that a manifest was used.
+func (s *Store) touch(d agentbox.Digest) error {
+	now := s.cfg.Now().UTC()
+	return s.changeMeta(d, func(m *index.Meta, known bool) bool {
+		if !known || now.Sub(m.Used) < useAgain && m.Uses > 0 {
+			return false
+		}
+		m.Used = now
+		m.Uses++
+		return true
+	})
+}

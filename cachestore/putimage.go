@@ -1,0 +1,205 @@
+package cachestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
+	"agentbox/cachestore/disk"
+)
+
+// PutImage stores a disk image of size bytes block by block. Holes of a file are not read. What it returns is on disk.
+// Until it is named or pinned it stays for the grace period.
+func (s *Store) PutImage(ctx context.Context, r io.ReaderAt, size int64, info blob.Info) (Stored, error) {
+	if size < 0 || !info.Kind.Valid() {
+		return Stored{}, agentbox.Errorf(agentbox.Invalid, "an image of %d bytes and kind %q", size, info.Kind)
+	}
+	in := &intake{s: s, w: s.newWriter(info.Kind), r: r, ours: map[agentbox.Digest]bool{}}
+	in.m = blob.Manifest{Info: info, Size: size, Blocks: true, Chunks: make([]blob.Chunk, (size+blob.BlockSize-1)/blob.BlockSize)}
+	err := in.blocks(ctx)
+	var out Stored
+	if err == nil {
+		out, err = in.commit(ctx)
+	}
+	return out, errors.Join(err, in.close())
+}
+
+// intake is an image on its way in.
+type intake struct {
+	s      *Store
+	w      *writer
+	r      io.ReaderAt
+	m      blob.Manifest
+	crew   *crew
+	ours   map[agentbox.Digest]bool // chunks that somebody of the crew has taken on
+	shared bool                     // some chunks lie elsewhere
+	file   *blockFile               // nil as long as nothing is new
+	fresh  string                   // its name until the manifest is known
+}
+
+// blocks goes through the image, skipping holes.
+func (in *intake) blocks(ctx context.Context) error {
+	in.crew = newCrew(ctx, in.s.cfg.Workers)
+	next := dataFinder(in.r)
+	err := error(nil)
+	for i := 0; i < len(in.m.Chunks) && err == nil; i++ {
+		in.m.Chunks[i].Size = int(min(blob.BlockSize, in.m.Size-int64(i)*blob.BlockSize))
+		off := int64(i) * blob.BlockSize
+		if data, findErr := next(off); findErr != nil {
+			err = findErr
+		} else if data >= off+blob.BlockSize {
+			continue
+		}
+		if err == nil {
+			err = in.crew.do(func(ctx context.Context) error { return in.block(ctx, i) })
+		}
+	}
+	if waited := in.crew.wait(); waited != nil {
+		err = waited
+	}
+	return err
+}
+
+// dataFinder gives a func that tells where the next data is, at or after a place. Places must not go back.
+func dataFinder(r io.ReaderAt) func(off int64) (int64, error) {
+	f, ok := r.(interface {
+		NextData(off int64) (start, end int64, err error)
+	})
+	if file, isFile := r.(*os.File); isFile {
+		f, ok = disk.Of(file).(interface {
+			NextData(off int64) (start, end int64, err error)
+		}), true
+	}
+	if !ok {
+		return func(off int64) (int64, error) { return off, nil }
+	}
+	var start, end int64
+	return func(off int64) (int64, error) {
+		if off < end {
+			return max(off, start), nil
+		}
+		var err error
+		start, end, err = f.NextData(off)
+		if errors.Is(err, io.EOF) {
+			start, end, err = 1<<62, 1<<62, nil
+		}
+		return start, err
+	}
+}
+
+// block stores chunk i if it is new.
+func (in *intake) block(ctx context.Context, i int) error {
+	buf := in.crew.buffer()[:in.m.Chunks[i].Size]
+	defer in.crew.recycle(buf)
+	off := int64(i) * blob.BlockSize
+	if n, err := in.r.ReadAt(buf, off); n < len(buf) {
+		return fmt.Errorf("reading an image at %d: %w", off, err)
+	}
+	if blob.IsZero(buf) {
+		return nil
+	}
+	d := blob.Sum(buf)
+	in.m.Chunks[i].Digest = d
+	taken := false
+	in.crew.locked(func() {
+		taken = in.ours[d]
+		in.ours[d] = true
+		in.shared = in.shared || taken
+	})
+	if taken {
+		return nil
+	}
+	have, err := in.w.has(d)
+	if err != nil {
+		return err
+	}
+	if have {
+		in.crew.locked(func() { in.shared = true })
+		return nil
+	}
+	f, err := in.open()
+	if err != nil {
+		return err
+	}
+	return in.w.putBlock(ctx, f, d, buf, off)
+}
+
+// open makes the image's file when the first new block comes.
+func (in *intake) open() (*blockFile, error) {
+	in.crew.mu.Lock()
+	defer in.crew.mu.Unlock()
+	if in.file != nil {
+		return in.file, nil
+	}
+	f, id, err := in.s.createImage(in.m.Size)
+	if err != nil {
+		return nil, err
+	}
+	in.fresh = in.s.freshImage(id)
+	in.file = &blockFile{File: f, id: id, release: in.s.guard.write(id)}
+	in.w.mu.Lock()
+	defer in.w.mu.Unlock()
+	in.w.images[id] = in.file
+	return in.file, nil
+}
+
+func (s *Store) freshImage(id uint64) string {
+	return s.path(imagesDir, fmt.Sprintf("%s%016x", disk.Dirty, id))
+}
+
+// createImage makes an empty image file under a name that the next Open removes.
+func (s *Store) createImage(size int64) (disk.File, uint64, error) {
+	id := s.nextID.Add(1)
+	f, err := s.fs.Create(s.freshImage(id))
+	if err != nil {
+		return nil, 0, s.hostError(err)
+	}
+	if err := f.Truncate(size); err != nil {
+		return nil, 0, s.hostError(errors.Join(err, f.Close(), s.fs.Remove(s.freshImage(id))))
+	}
+	return f, id, nil
+}
+
+// nameImage gives an image file the name under which it is found again. Its bytes need not last yet.
+func (s *Store) nameImage(id uint64, manifest agentbox.Digest) error {
+	err := s.fs.Rename(s.freshImage(id), s.path(imagesDir, imageName(id, manifest)))
+	if err == nil {
+		err = s.fs.SyncDir(s.path(imagesDir))
+	}
+	if err != nil {
+		return s.hostError(err)
+	}
+	s.handles.know(id, manifest)
+	return nil
+}
+
+func (in *intake) commit(ctx context.Context) (Stored, error) {
+	c := commitment{}
+	if in.file != nil {
+		// The file is synced before it is named, so that whoever finds it by its name finds it complete.
+		if err := in.file.Sync(); err != nil {
+			return Stored{}, in.s.hostError(err)
+		}
+		in.file.dirty = false
+		if err := in.s.nameImage(in.file.id, blob.Sum(in.m.Encode())); err != nil {
+			return Stored{}, err
+		}
+		in.fresh = ""
+		c = commitment{file: in.file.id, whole: !in.shared}
+	}
+	return in.s.commit(ctx, in.w, in.m, c)
+}
+
+// close removes the file of an image that did not come to be.
+func (in *intake) close() error {
+	err := in.w.close()
+	if in.fresh != "" {
+		err = errors.Join(err, in.s.fs.Remove(in.fresh))
+		in.s.space.add(in.w.kind, -in.w.charged)
+	}
+	return err
+}

@@ -1,0 +1,90 @@
+package cachestore
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
+	"agentbox/cachestore/index"
+)
+
+// Get gives the bytes of a piece, a chunk or an encoded manifest, checked against its digest. NotFound when it is not
+// here, Corrupt when it was and is damaged: from then on it is not here. So a Store is a Source.
+func (s *Store) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {
+	return s.read(ctx, d, max, nil)
+}
+
+// Has tells whether a piece is claimed to be here.
+func (s *Store) Has(d agentbox.Digest) (bool, error) {
+	_, ok, err := s.index.Chunk(d)
+	return ok, err
+}
+
+// moves is how often a chunk may be moved by gc while it is being read.
+const moves = 8
+
+// read is Get with a buffer that may be used for the answer.
+func (s *Store) read(ctx context.Context, d agentbox.Digest, max int, buf []byte) ([]byte, error) {
+	var last index.Place
+	var lastErr error
+	for range moves {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		p, ok, err := s.index.Chunk(d)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			return nil, absent("%s is not in the store", d.Short())
+		}
+		if int64(p.Size) > int64(max) {
+			return nil, agentbox.Errorf(agentbox.Corrupt, "%s has %d bytes, not at most %d", d.Short(), p.Size, max)
+		}
+		if lastErr != nil && p == last {
+			// It is still claimed to be where it is not: nobody moved it.
+			return nil, s.damage(d, p, lastErr)
+		}
+		b, err := s.readPlace(d, p, buf)
+		if err == nil {
+			return b, nil
+		}
+		last, lastErr = p, err
+	}
+	return nil, lastErr
+}
+
+// readPlace reads and checks what should lie at p.
+func (s *Store) readPlace(d agentbox.Digest, p index.Place, buf []byte) ([]byte, error) {
+	if !pieceLimit(p) {
+		return nil, agentbox.Errorf(agentbox.Corrupt, "%s: the index says %d bytes", d.Short(), p.Size)
+	}
+	f, err := s.handles.get(keyOf(p))
+	if err != nil {
+		return nil, err
+	}
+	defer s.handles.put(f)
+	if cap(buf) < int(p.Stored) {
+		buf = make([]byte, p.Stored)
+	}
+	buf = buf[:p.Stored]
+	if n, err := f.ReadAt(buf, p.Off); n < len(buf) {
+		if errors.Is(err, io.EOF) {
+			err = agentbox.Errorf(agentbox.Corrupt, "%s: its file ends before it", d.Short())
+		}
+		return nil, err
+	}
+	b, err := s.codec.Decode(buf, p.Encoding, int(p.Size))
+	if err != nil {
+		return nil, err
+	}
+	return b, blob.Check(d, b)
+}
+
+// lostBytes tells the errors that mean that the bytes are gone from those that say nothing about them.
+func lostBytes(err error) bool {
+	return agentbox.CodeOf(err) == agentbox.Corrupt || isIO(err) || errors.Is(err, fs.ErrNotExist)
+}

@@ -1,0 +1,178 @@
+package cachestore
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sort"
+	"sync"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
+)
+
+// Reader reads a blob at any place. All it gives was hashed. Its methods may be called at once.
+type Reader struct {
+	fill    *filler
+	starts  []int64 // of a stream's chunks
+	release func()
+	recent  recent
+}
+
+// OpenBlob opens a blob for reading, and keeps it from being evicted until Close. What is missing, or turns out to be
+// damaged, comes from src, one chunk at a time as it is needed, and stays; src may be nil.
+func (s *Store) OpenBlob(ctx context.Context, manifest agentbox.Digest, src Source) (*Reader, error) {
+	release := s.guard.hold(manifest)
+	m, err := s.EnsureManifest(ctx, manifest, src)
+	if err == nil {
+		err = s.touch(manifest)
+	}
+	if err != nil {
+		release()
+		return nil, err
+	}
+	r := &Reader{fill: s.newFiller(manifest, m, src), release: release}
+	if !m.Blocks {
+		r.starts = make([]int64, len(m.Chunks))
+		at := int64(0)
+		for i, c := range m.Chunks {
+			r.starts[i] = at
+			at += int64(c.Size)
+		}
+	}
+	return r, nil
+}
+
+// Manifest is what is being read.
+func (r *Reader) Manifest() blob.Manifest { return r.fill.m }
+
+// Size is the number of bytes.
+func (r *Reader) Size() int64 { return r.fill.m.Size }
+
+// Have tells whether a chunk is here, so that reading it needs no Source.
+func (r *Reader) Have(chunk int) bool {
+	c := r.fill.m.Chunks[chunk]
+	if c.Zero() {
+		return true
+	}
+	ok, err := r.fill.w.has(c.Digest)
+	return ok && err == nil
+}
+
+// Load makes sure that a chunk is here.
+func (r *Reader) Load(ctx context.Context, chunk int) error {
+	_, err := r.fill.chunk(ctx, chunk, nil)
+	return err
+}
+
+// Flush makes what was got from the Source last. Close does it too.
+func (r *Reader) Flush() error { return r.fill.flush() }
+
+// ReadAt is ReadAtContext without an end to its patience.
+func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
+	return r.ReadAtContext(context.Background(), p, off)
+}
+
+// ReadAtContext reads len(p) bytes at off, less at the end of the blob, then with io.EOF.
+func (r *Reader) ReadAtContext(ctx context.Context, p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, agentbox.Errorf(agentbox.Invalid, "a read at %d", off)
+	}
+	n := 0
+	for n < len(p) {
+		if off+int64(n) >= r.Size() {
+			return n, io.EOF
+		}
+		i, start := r.find(off + int64(n))
+		b, err := r.chunk(ctx, i)
+		if err != nil {
+			return n, err
+		}
+		n += copy(p[n:], b[off+int64(n)-start:])
+	}
+	return n, nil
+}
+
+// find gives the chunk that holds the byte at off, which is in the blob, and where that chunk begins.
+func (r *Reader) find(off int64) (chunk int, start int64) {
+	if r.fill.m.Blocks {
+		i := off / blob.BlockSize
+		return int(i), i * blob.BlockSize
+	}
+	i := sort.Search(len(r.starts), func(i int) bool { return r.starts[i] > off }) - 1
+	return i, r.starts[i]
+}
+
+func (r *Reader) chunk(ctx context.Context, i int) ([]byte, error) {
+	if b := r.recent.get(i); b != nil {
+		return b, nil
+	}
+	b, err := r.fill.chunk(ctx, i, nil)
+	if err == nil {
+		r.recent.put(i, b)
+	}
+	return b, err
+}
+
+// WriteTo writes the whole blob in order.
+func (r *Reader) WriteTo(w io.Writer) (int64, error) {
+	return r.WriteToContext(context.Background(), w)
+}
+
+// WriteToContext is WriteTo until ctx ends.
+func (r *Reader) WriteToContext(ctx context.Context, w io.Writer) (int64, error) {
+	var n int64
+	for i := range r.fill.m.Chunks {
+		b, err := r.fill.chunk(ctx, i, nil)
+		if err != nil {
+			return n, err
+		}
+		m, err := w.Write(b)
+		n += int64(m)
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// Close lets the blob be evicted again. The Reader must not be used any more.
+func (r *Reader) Close() error {
+	defer r.release()
+	return errors.Join(r.fill.close())
+}
+
+// recentBytes bounds the chunks a Reader keeps decoded for reads that are close to each other.
+const recentBytes = 8 << 20
+
+// recent keeps the chunks that were read last.
+type recent struct {
+	mu    sync.Mutex
+	order []int
+	by    map[int][]byte
+	bytes int
+}
+
+func (c *recent) get(i int) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.by[i]
+}
+
+func (c *recent) put(i int, b []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.by == nil {
+		c.by = map[int][]byte{}
+	}
+	if c.by[i] != nil {
+		return
+	}
+	c.by[i], c.order, c.bytes = b, append(c.order, i), c.bytes+len(b)
+	for c.bytes > recentBytes && len(c.order) > 1 {
+		oldest := c.order[0]
+		c.bytes -= len(c.by[oldest])
+		delete(c.by, oldest)
+		c.order = c.order[1:]
+	}
+}

@@ -1,0 +1,190 @@
+package cachestore
+
+import (
+	"context"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
+	"agentbox/cachestore/index"
+	"agentbox/cachestore/pack"
+)
+
+// rebuild claims what the files hold. It hashes everything, and adds to what the index has. progress may be nil.
+func (s *Store) rebuild(ctx context.Context, progress func(done, total int64)) error {
+	r := &rebuilding{s: s, progress: progress, total: s.usedBytes()}
+	entries, err := s.fs.List(s.path(packsDir))
+	if err != nil {
+		return s.hostError(err)
+	}
+	for _, e := range entries {
+		if id, ok := parsePack(e.Name()); ok && s.packs.idle(id) {
+			if err := r.pack(ctx, id); err != nil {
+				return err
+			}
+		}
+	}
+	// Manifests are in packs, so by now those are known by which the images are read.
+	if entries, err = s.fs.List(s.path(imagesDir)); err != nil {
+		return s.hostError(err)
+	}
+	for _, e := range entries {
+		if id, owner, ok := parseImage(e.Name()); ok && !s.guard.isWritten(id) {
+			if err := r.image(ctx, id, owner); err != nil {
+				return err
+			}
+		}
+	}
+	if err := r.flush(); err != nil {
+		return err
+	}
+	return s.countKinds(ctx)
+}
+
+type rebuilding struct {
+	s           *Store
+	batch       index.Batch
+	done, total int64
+	progress    func(done, total int64)
+}
+
+func (r *rebuilding) add(n int64) {
+	if r.done += n; r.progress != nil {
+		r.progress(min(r.done, r.total), r.total)
+	}
+}
+
+func (r *rebuilding) flush() error {
+	err := r.s.index.Apply(&r.batch)
+	r.batch = index.Batch{}
+	return err
+}
+
+// claim adds a claim unless the chunk is claimed.
+func (r *rebuilding) claim(d agentbox.Digest, p index.Place) error {
+	if _, ok, err := r.s.index.Chunk(d); ok || err != nil {
+		return err
+	}
+	p.Seen = r.s.seen()
+	r.batch.SetChunk(d, p)
+	r.s.healed(d)
+	if r.batch.Len() < 1000 {
+		return nil
+	}
+	return r.flush()
+}
+
+func (r *rebuilding) pack(ctx context.Context, id uint64) error {
+	k := fileKey{id: id}
+	f, err := r.s.handles.get(k)
+	if err != nil {
+		return r.s.hostError(err)
+	}
+	defer r.s.handles.put(f)
+	// A process that was killed may have left bytes that are in memory only: they must last before they are claimed.
+	if err := f.Sync(); err != nil {
+		return r.s.hostError(err)
+	}
+	st, err := f.Stat()
+	if err != nil {
+		return r.s.hostError(err)
+	}
+	return pack.Scan(f, st.Size, func(rec pack.Record, off int64) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		r.add(int64(rec.Stored))
+		p := index.Place{File: id, Off: off, Stored: uint32(rec.Stored), Size: uint32(rec.Size), Encoding: rec.Encoding}
+		b, err := r.s.readPlace(rec.Digest, p, nil)
+		if err != nil {
+			return r.skip(rec.Digest, err)
+		}
+		if err := r.claim(rec.Digest, p); err != nil || rec.What != pack.Manifest {
+			return err
+		}
+		m, err := blob.DecodeManifest(b)
+		if err != nil {
+			return nil // whoever wrote it wrote nonsense: it is a chunk like any other, and garbage
+		}
+		// The manifest is claimed before it is made known.
+		if err := r.flush(); err != nil {
+			return err
+		}
+		return r.s.addMeta(rec.Digest, m, 0, commitment{})
+	})
+}
+
+// skip passes over what is damaged, unless the disk failed in a way that says nothing about the bytes.
+func (r *rebuilding) skip(d agentbox.Digest, err error) error {
+	if !lostBytes(err) {
+		return r.s.hostError(err)
+	}
+	r.s.log.Warn("store: damaged, not claimed", "chunk", d.Short(), "error", err)
+	return nil
+}
+
+// image claims the blocks of an image file that are what its manifest says.
+func (r *rebuilding) image(ctx context.Context, id uint64, owner agentbox.Digest) error {
+	m, err := r.s.Manifest(ctx, owner)
+	if mayFetch(err) && err != nil {
+		return nil // without the manifest nobody knows what the blocks are
+	}
+	if err != nil || !m.Blocks {
+		return err
+	}
+	f, err := r.s.handles.get(fileKey{true, id})
+	if err != nil {
+		return r.s.hostError(err)
+	}
+	defer r.s.handles.put(f)
+	if err := f.Sync(); err != nil {
+		return r.s.hostError(err)
+	}
+	whole := true
+	var charged int64
+	buf := make([]byte, blob.BlockSize)
+	next := dataFinder(f)
+	for i, c := range m.Chunks {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		off := int64(i) * blob.BlockSize
+		if c.Zero() {
+			continue
+		}
+		if data, err := next(off); err != nil || data >= off+blob.BlockSize {
+			whole = false
+			if err != nil {
+				return r.s.hostError(err)
+			}
+			continue
+		}
+		p := index.Place{Image: true, File: id, Off: off, Stored: uint32(c.Size), Size: uint32(c.Size)}
+		r.add(int64(c.Size))
+		if _, err := r.s.readPlace(c.Digest, p, buf); err != nil {
+			whole = false
+			if err := r.skip(c.Digest, err); err != nil {
+				return err
+			}
+			continue
+		}
+		charged += int64(c.Size)
+		if err := r.claim(c.Digest, p); err != nil {
+			return err
+		}
+	}
+	if err := r.flush(); err != nil {
+		return err
+	}
+	return r.own(owner, id, whole, charged)
+}
+
+// own gives a manifest its image file, the wholest when there are several.
+func (r *rebuilding) own(owner agentbox.Digest, id uint64, whole bool, charged int64) error {
+	return r.s.changeMeta(owner, func(m *index.Meta, known bool) bool {
+		if !known || m.File != 0 && m.Whole && m.File != id {
+			return false
+		}
+		m.File, m.Whole, m.Charged = id, whole, charged
+		return true
+	})
+}

@@ -1,0 +1,210 @@
+package cachestore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"sync"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
+	"agentbox/cachestore/disk"
+	"agentbox/cachestore/index"
+)
+
+// space keeps account of bytes, those that are about to be written among them.
+type space struct {
+	mu       sync.Mutex
+	used     int64 // on disk
+	reserved int64 // to be written
+	kinds    map[blob.Kind]int64
+	quota    Quota
+}
+
+// add changes what is used.
+func (p *space) add(kind blob.Kind, n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.used += n
+	if kind != "" {
+		p.kinds[kind] += n
+	}
+}
+
+// short tells by how much n bytes more would exceed the quota, and which one.
+func (p *space) short(kind blob.Kind, n int64) (int64, string) {
+	if over := p.used + p.reserved + n - p.quota.Total; p.quota.Total > 0 && over > 0 {
+		return over, "total"
+	}
+	if limit := p.quota.Kinds[kind]; limit > 0 && p.kinds[kind]+n > limit {
+		return p.kinds[kind] + n - limit, string(kind)
+	}
+	return 0, ""
+}
+
+// reserve makes room for n bytes before they are written, by evicting when there is none. The caller gives the
+// reservation back with release, and tells space.add what it did write.
+func (s *Store) reserve(ctx context.Context, kind blob.Kind, n int64) error {
+	err := s.tryReserve(kind, n)
+	if err == nil || agentbox.CodeOf(err) != agentbox.NoSpace {
+		return err
+	}
+	if _, gcErr := s.GC(ctx, GCOptions{Need: n, Kind: kind}); gcErr != nil {
+		return errors.Join(err, gcErr)
+	}
+	return s.tryReserve(kind, n)
+}
+
+func (s *Store) tryReserve(kind blob.Kind, n int64) error {
+	free, err := s.fs.Free(s.cfg.Dir)
+	if err != nil {
+		return s.hostError(err)
+	}
+	s.space.mu.Lock()
+	defer s.space.mu.Unlock()
+	if over, which := s.space.short(kind, n); over > 0 {
+		return agentbox.Errorf(agentbox.NoSpace, "the store's quota (%s) is used up: %d bytes more are needed", which, over).
+			WithHint("agentbox cache quota raises it; %s", freeHint)
+	}
+	if free-s.space.reserved-n < s.cfg.KeepFree {
+		return agentbox.Errorf(agentbox.NoSpace, "the disk of the store at %s is full: %d bytes are free, %d of them are kept for others",
+			s.cfg.Dir, free, s.cfg.KeepFree).WithHint(freeHint)
+	}
+	s.space.reserved += n
+	return nil
+}
+
+func (s *Store) release(n int64) {
+	s.space.mu.Lock()
+	defer s.space.mu.Unlock()
+	s.space.reserved -= n
+}
+
+// countKinds adds up what the manifests are charged for.
+func (s *Store) countKinds(ctx context.Context) error {
+	kinds := map[blob.Kind]int64{}
+	err := s.index.EachMeta(ctx, func(_ agentbox.Digest, m index.Meta) error {
+		kinds[m.Kind] += m.Charged
+		return nil
+	})
+	s.space.mu.Lock()
+	defer s.space.mu.Unlock()
+	s.space.kinds = kinds
+	return err
+}
+
+// Usage tells what the store takes.
+func (s *Store) Usage(ctx context.Context) (Usage, error) {
+	free, err := s.fs.Free(s.cfg.Dir)
+	if err != nil {
+		return Usage{}, s.hostError(err)
+	}
+	u := Usage{Free: free}
+	err = s.index.EachMeta(ctx, func(agentbox.Digest, index.Meta) error {
+		u.Manifests++
+		return nil
+	})
+	s.space.mu.Lock()
+	defer s.space.mu.Unlock()
+	u.Bytes, u.Kinds, u.Quota = s.space.used, maps.Clone(s.space.kinds), s.space.quota
+	return u, err
+}
+
+const maxQuotaFile = 64 << 10
+
+func (s *Store) openQuota() error {
+	s.space.kinds = map[blob.Kind]int64{}
+	b, err := disk.ReadFile(s.fs, s.path(quotaName), maxQuotaFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return s.hostError(err)
+	}
+	if s.space.quota, err = decodeQuota(b); err != nil {
+		return agentbox.Errorf(agentbox.Corrupt, "%s: %w", s.path(quotaName), err).WithHint("agentbox daemon stop, and remove the file")
+	}
+	return nil
+}
+
+func decodeQuota(b []byte) (Quota, error) {
+	var q Quota
+	if err := json.Unmarshal(b, &q); err != nil {
+		return Quota{}, err
+	}
+	return q, q.check()
+}
+
+func (q Quota) check() error {
+	if q.Total < 0 {
+		return agentbox.Errorf(agentbox.Invalid, "a quota of %d bytes", q.Total)
+	}
+	for kind, n := range q.Kinds {
+		if !kind.Valid() || n < 0 {
+			return agentbox.Errorf(agentbox.Invalid, "a quota of %d bytes for %q", n, kind).WithHint("kinds are %v", blob.Kinds)
+		}
+	}
+	return nil
+}
+
+// SetQuota sets the quota for good. What is above it goes with the next gc, not at once.
+func (s *Store) SetQuota(q Quota) error {
+	if err := q.check(); err != nil {
+		return err
+	}
+	b, err := json.MarshalIndent(q, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := disk.Replace(s.fs, s.path(quotaName), append(b, '\n')); err != nil {
+		return s.hostError(err)
+	}
+	s.space.mu.Lock()
+	defer s.space.mu.Unlock()
+	s.space.quota = q
+	return nil
+}
+
+// indexRoom is what must be free before the index is written: badger's maps are up to 32 MiB each, and a table goes out
+// beside the log it is made from. gcRoom is what is left of it once the ballast is gone.
+const (
+	indexRoom = 48 << 20
+	gcRoom    = 16 << 20
+)
+
+// room is asked by the index before each write.
+func (s *Store) room() error {
+	free, err := s.fs.Free(s.cfg.Dir)
+	if err != nil {
+		return s.hostError(err)
+	}
+	need := int64(indexRoom)
+	if s.guard.collecting.Load() {
+		need = gcRoom
+	}
+	if free < need {
+		return agentbox.Errorf(agentbox.NoSpace, "the disk of the store at %s is full: %d bytes are free", s.cfg.Dir, free).WithHint(freeHint)
+	}
+	return nil
+}
+
+// inflateBallast sets space aside while there is plenty. Without it gc works too, as long as the disk is not full.
+func (s *Store) inflateBallast() {
+	free, err := s.fs.Free(s.cfg.Dir)
+	if err != nil || s.cfg.Ballast < 0 || free < s.cfg.KeepFree+2*s.cfg.Ballast {
+		return
+	}
+	if err := disk.Allocate(s.path(ballastName), s.cfg.Ballast); err != nil {
+		s.log.Warn("no ballast", "error", err)
+	}
+}
+
+// dropBallast gives it up.
+func (s *Store) dropBallast() {
+	if err := os.Remove(s.path(ballastName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.log.Warn("cannot remove the ballast", "error", err)
+	}
+}

@@ -1,0 +1,188 @@
+package cachestore
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
+	"agentbox/cachestore/disk"
+	"agentbox/cachestore/index"
+)
+
+// Store is an open store.
+type Store struct {
+	cfg   Config
+	fs    disk.FS
+	lock  *os.File
+	index *index.Index
+	codec *blob.Codec
+	log   *slog.Logger
+
+	nextID  atomic.Uint64 // the number of the newest file
+	space   space
+	guard   guard
+	handles handles
+	packs   packs
+	flights flights
+	checked checked
+	ill     quarantine
+
+	metaMu  sync.Mutex // held to change what is known of a manifest
+	namesMu sync.Mutex // held to change a name or a pin
+	imageMu sync.Mutex // held to give a manifest an image file
+	gcMu    sync.Mutex // held by gc and by what moves chunks
+}
+
+// Open opens the store in cfg.Dir and makes it when there is none. What a crash left half written is removed. An index
+// that cannot be read is put aside and made anew from the files, which takes as long as reading them.
+func Open(ctx context.Context, cfg Config) (_ *Store, err error) {
+	s := &Store{cfg: withDefaults(cfg)}
+	s.fs, s.log = s.cfg.FS, s.cfg.Log
+	for _, dir := range []string{"", packsDir, imagesDir, namesDir, pinsDir, quarantineDir} {
+		if err := s.fs.MakeDir(s.path(dir)); err != nil {
+			return nil, s.hostError(err)
+		}
+	}
+	if s.lock, err = lockFile(s.path(lockName)); err != nil {
+		return nil, err
+	}
+	if err := s.fill(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func withDefaults(cfg Config) Config {
+	if cfg.FS == nil {
+		cfg.FS = disk.OS{}
+	}
+	if cfg.Grace == 0 {
+		cfg.Grace = DefaultGrace
+	}
+	if cfg.KeepFree == 0 {
+		cfg.KeepFree = DefaultKeepFree
+	}
+	if cfg.Ballast == 0 {
+		cfg.Ballast = DefaultBallast
+	}
+	if cfg.Workers == 0 {
+		cfg.Workers = runtime.GOMAXPROCS(0)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	cfg.Dir = filepath.Clean(cfg.Dir)
+	return cfg
+}
+
+func (s *Store) fill(ctx context.Context) (err error) {
+	if s.codec, err = blob.NewCodec(); err != nil {
+		return err
+	}
+	s.guard.init()
+	s.handles.init(s)
+	s.packs.init(s)
+	s.flights.init()
+	if err := s.survey(); err != nil {
+		return s.hostError(err)
+	}
+	if err := s.openQuota(); err != nil {
+		return err
+	}
+	if err := s.openIndex(ctx); err != nil {
+		return err
+	}
+	s.inflateBallast()
+	return s.countKinds(ctx)
+}
+
+// survey counts what is on disk, finds the highest number of a file, and removes what was being written.
+func (s *Store) survey() error {
+	for _, dir := range []string{packsDir, imagesDir, namesDir, pinsDir, quarantineDir, ""} {
+		entries, err := s.fs.List(s.path(dir))
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if len(e.Name()) > len(disk.Dirty) && e.Name()[:len(disk.Dirty)] == disk.Dirty {
+				if err := s.fs.Remove(s.path(dir, e.Name())); err != nil {
+					return err
+				}
+				continue
+			}
+			if dir != packsDir && dir != imagesDir {
+				continue
+			}
+			if err := s.surveyFile(dir, e.Name()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Store) surveyFile(dir, name string) error {
+	id, ok := parsePack(name)
+	if dir == imagesDir {
+		var owner agentbox.Digest
+		if id, owner, ok = parseImage(name); ok {
+			s.handles.know(id, owner)
+		}
+	}
+	if !ok {
+		return nil // not ours
+	}
+	if id > s.nextID.Load() {
+		s.nextID.Store(id)
+	}
+	f, err := s.fs.Open(s.path(dir, name), false)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	s.space.used += st.Allocated
+	return err
+}
+
+// Close waits for nobody: calls that are under way fail. Nothing that was promised is lost.
+func (s *Store) Close() error {
+	var errs []error
+	if s.packs.s != nil {
+		errs = append(errs, s.packs.close(), s.handles.close())
+	}
+	if s.index != nil {
+		errs = append(errs, s.index.Close())
+	}
+	return errors.Join(append(errs, s.lock.Close())...)
+}
+
+// hostError says in our words what the operating system refused.
+func (s *Store) hostError(err error) error {
+	switch {
+	case err == nil, errors.As(err, new(*agentbox.Error)):
+		return err
+	case isFull(err):
+		return agentbox.Errorf(agentbox.NoSpace, "the disk of the store at %s is full: %w", s.cfg.Dir, err).WithHint(freeHint)
+	case isReadOnly(err):
+		return agentbox.Errorf(agentbox.Unavailable, "the store at %s cannot be written: %w", s.cfg.Dir, err).
+			WithHint("the file system is read-only: see dmesg, or move the home to another disk")
+	case isIO(err):
+		return agentbox.Errorf(agentbox.Unavailable, "the disk of the store at %s fails: %w", s.cfg.Dir, err).
+			WithHint("see dmesg; agentbox cache verify tells what is damaged")
+	}
+	return err
+}
+
+const freeHint = "agentbox cache gc --all; agentbox prune"

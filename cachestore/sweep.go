@@ -1,0 +1,345 @@
+package cachestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
+	"agentbox/cachestore/disk"
+	"agentbox/cachestore/index"
+	"agentbox/cachestore/pack"
+)
+
+// mark finds out what the manifests that stay need. A manifest that cannot be read needs what it lists all the same, but
+// nobody can tell: its chunks go, as it is no use to anybody.
+func (g *collection) mark(ctx context.Context) error {
+	g.live = map[uint64]struct{}{}
+	for d := range g.owners {
+		g.live[short(d)] = struct{}{}
+		m, err := g.s.Manifest(ctx, d)
+		if err != nil {
+			if !mayFetch(err) {
+				return err
+			}
+			g.s.log.Warn("store: gc cannot read a manifest", "manifest", d.Short(), "error", err)
+			continue
+		}
+		for _, c := range m.Chunks {
+			g.live[short(c.Digest)] = struct{}{}
+		}
+	}
+	return nil
+}
+
+// dead is a claim that goes.
+type dead struct {
+	digest agentbox.Digest
+	place  index.Place
+}
+
+// sweep takes back the claims of chunks that nobody needs, and then the space of what is not claimed. In this order: a
+// reader who finds a claim finds the bytes, or finds that the claim is gone.
+func (g *collection) sweep(ctx context.Context) error {
+	var list []dead
+	var bytes int64
+	err := g.s.index.EachChunk(ctx, func(d agentbox.Digest, p index.Place) error {
+		if _, ok := g.live[short(d)]; ok {
+			return nil
+		}
+		if g.s.cfg.Now().Sub(time.Unix(int64(p.Seen), 0)) < g.grace {
+			g.report.Young++
+			return nil
+		}
+		list = append(list, dead{d, p})
+		bytes += int64(p.Stored)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if len(list) > 0 {
+		g.say("chunks", fmt.Sprintf("%d chunks", len(list)), bytes, "no manifest needs them")
+	}
+	if g.o.DryRun {
+		g.report.Freed = bytes
+		return nil
+	}
+	for len(list) > 0 {
+		n := min(len(list), 1000)
+		if err := g.unclaim(list[:n]); err != nil {
+			return err
+		}
+		list = list[n:]
+	}
+	return g.reclaim(ctx)
+}
+
+// unclaim takes claims back that nobody has begun to count on.
+func (g *collection) unclaim(list []dead) error {
+	g.s.guard.mu.Lock()
+	defer g.s.guard.mu.Unlock()
+	var b index.Batch
+	for _, x := range list {
+		if g.s.guard.chunks[short(x.digest)] == 0 && g.s.guard.manifests[x.digest] == 0 {
+			b.DropChunk(x.digest)
+		}
+	}
+	return g.s.index.Apply(&b)
+}
+
+// reclaim gives back the space of files, as far as no claim is on it.
+func (g *collection) reclaim(ctx context.Context) error {
+	// A pack that nobody writes to now gets no more claims: those we count next are all there are.
+	packs, err := g.idlePacks()
+	if err != nil {
+		return err
+	}
+	images, err := g.s.fs.List(g.s.path(imagesDir))
+	if err != nil {
+		return g.s.hostError(err)
+	}
+	claimed := map[fileKey]*extent{}
+	err = g.s.index.EachChunk(ctx, func(d agentbox.Digest, p index.Place) error {
+		e := claimed[keyOf(p)]
+		if e == nil {
+			e = &extent{}
+			claimed[keyOf(p)] = e
+		}
+		e.bytes += int64(p.Stored) + pack.HeaderSize
+		if p.Image {
+			e.blocks = append(e.blocks, p.Off/blob.BlockSize)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, id := range packs {
+		if err := g.reclaimPack(ctx, id, claimed[fileKey{id: id}]); err != nil {
+			return err
+		}
+	}
+	return g.reclaimImages(ctx, images, claimed)
+}
+
+// extent is what is claimed of a file.
+type extent struct {
+	bytes  int64
+	blocks []int64
+}
+
+// sparse is the part of a pack that must be dead before the rest is moved elsewhere, as a divisor.
+const sparse = 4
+
+func (g *collection) idlePacks() ([]uint64, error) {
+	entries, err := g.s.fs.List(g.s.path(packsDir))
+	if err != nil {
+		return nil, g.s.hostError(err)
+	}
+	var out []uint64
+	for _, e := range entries {
+		if id, ok := parsePack(e.Name()); ok && g.s.packs.idle(id) {
+			out = append(out, id)
+		}
+	}
+	return out, nil
+}
+
+func (g *collection) reclaimPack(ctx context.Context, id uint64, claimed *extent) error {
+	var live int64
+	if claimed != nil {
+		live = claimed.bytes
+	}
+	k := fileKey{id: id}
+	f, err := g.s.handles.get(k)
+	if err != nil {
+		return g.s.hostError(err)
+	}
+	defer g.s.handles.put(f)
+	st, err := f.Stat()
+	if err != nil {
+		return g.s.hostError(err)
+	}
+	if live > 0 && st.Size-live < st.Size/sparse {
+		return nil
+	}
+	if live > 0 {
+		if err := g.move(ctx, f, st.Size, id); err != nil {
+			return err
+		}
+	}
+	return g.remove(k, st.Allocated)
+}
+
+func (g *collection) remove(k fileKey, allocated int64) error {
+	path := g.s.handles.path(k)
+	g.s.handles.forget(k)
+	if err := g.s.fs.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return g.s.hostError(err)
+	}
+	g.s.space.add("", -allocated)
+	return nil
+}
+
+// move copies what is claimed of a pack to the one that is being written. A piece that is damaged stays where it is
+// not: its claim is taken back.
+func (g *collection) move(ctx context.Context, f io.ReaderAt, size int64, id uint64) error {
+	var moved []dead
+	packs := map[uint64]bool{}
+	defer func() {
+		for _, x := range moved {
+			g.s.guard.filled(x.place.File)
+		}
+	}()
+	err := pack.Scan(f, size, func(r pack.Record, off int64) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		p, ok, err := g.s.index.Chunk(r.Digest)
+		if err != nil || !ok || p.Image || p.File != id || p.Off != off {
+			return err
+		}
+		stored := make([]byte, r.Stored)
+		if _, err := f.ReadAt(stored, off); err != nil {
+			return g.s.hostError(err)
+		}
+		b, err := g.s.codec.Decode(stored, r.Encoding, r.Size)
+		if err == nil {
+			err = blob.Check(r.Digest, b)
+		}
+		if err != nil {
+			_ = g.s.damage(r.Digest, p, err) // said there
+			return nil
+		}
+		to, err := g.s.packs.append(r, stored)
+		if err != nil {
+			return err
+		}
+		g.s.space.add("", int64(r.Stored)+pack.HeaderSize)
+		packs[to.File] = true
+		to.Seen = p.Seen
+		moved = append(moved, dead{r.Digest, to})
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for to := range packs {
+		if err := g.s.packs.sync(to); err != nil {
+			return err
+		}
+	}
+	return g.reclaimed(moved, id)
+}
+
+// reclaimed says where the pieces of a pack are now.
+func (g *collection) reclaimed(moved []dead, from uint64) error {
+	g.s.metaMu.Lock()
+	defer g.s.metaMu.Unlock()
+	var b index.Batch
+	for _, x := range moved {
+		p, ok, err := g.s.index.Chunk(x.digest)
+		if err != nil {
+			return err
+		}
+		if ok && !p.Image && p.File == from {
+			b.SetChunk(x.digest, x.place)
+		}
+	}
+	return g.s.index.Apply(&b)
+}
+
+func (g *collection) reclaimImages(ctx context.Context, images []fs.DirEntry, claimed map[fileKey]*extent) error {
+	for _, e := range images {
+		id, owner, ok := parseImage(e.Name())
+		if !ok {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := g.reclaimImage(id, owner, claimed[fileKey{true, id}]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *collection) reclaimImage(id uint64, owner agentbox.Digest, claimed *extent) error {
+	g.s.imageMu.Lock()
+	defer g.s.imageMu.Unlock()
+	m, alive, err := g.s.index.Meta(owner)
+	if err != nil {
+		return err
+	}
+	mine := alive && m.File == id
+	if g.s.guard.busyImage(id) || g.s.guard.isHeld(owner) || mine && m.Whole {
+		return nil
+	}
+	k := fileKey{true, id}
+	if claimed == nil && !mine {
+		f, err := g.s.handles.get(k)
+		if err != nil {
+			return g.s.hostError(err)
+		}
+		st, err := f.Stat()
+		g.s.handles.put(f)
+		if err != nil {
+			return g.s.hostError(err)
+		}
+		return g.remove(k, st.Allocated)
+	}
+	return g.punch(k, claimed)
+}
+
+// punch makes holes of an image's blocks that are not claimed.
+func (g *collection) punch(k fileKey, claimed *extent) error {
+	f, err := g.s.fs.Open(g.s.handles.path(k), true)
+	if err != nil {
+		return g.s.hostError(err)
+	}
+	defer f.Close()
+	before, err := f.Stat()
+	if err != nil {
+		return g.s.hostError(err)
+	}
+	keep := map[int64]bool{}
+	if claimed != nil {
+		for _, b := range claimed.blocks {
+			keep[b] = true
+		}
+	}
+	if err := punchExcept(f, before.Size, keep); err != nil {
+		return g.s.hostError(err)
+	}
+	after, err := f.Stat()
+	g.s.space.add("", after.Allocated-before.Allocated)
+	return g.s.hostError(err)
+}
+
+func punchExcept(f disk.File, size int64, keep map[int64]bool) error {
+	for at := int64(0); at < size; {
+		start, end, err := f.NextData(at)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for b := start / blob.BlockSize; b*blob.BlockSize < end; b++ {
+			if keep[b] {
+				continue
+			}
+			if err := f.Punch(b*blob.BlockSize, min(blob.BlockSize, size-b*blob.BlockSize)); err != nil {
+				return err
+			}
+		}
+		at = end
+	}
+	return nil
+}

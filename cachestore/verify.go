@@ -1,0 +1,236 @@
+package cachestore
+
+import (
+	"context"
+	"errors"
+	"sort"
+	"sync"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
+	"agentbox/cachestore/index"
+)
+
+// VerifyOptions say how to look.
+type VerifyOptions struct {
+	Rebuild  bool                    // claim again what lies in the files and the index has lost
+	Source   Source                  // heals what is damaged; may be nil
+	Rate     int64                   // bytes a second at most; 0: as fast as it goes
+	Progress func(done, total int64) // bytes; may be nil
+}
+
+// VerifyReport is what was found.
+type VerifyReport struct {
+	Chunks  int           `json:"chunks"` // claims that were looked at
+	Bytes   int64         `json:"bytes"`  // of them, on disk
+	Damaged []Damage      `json:"damaged"`
+	Healed  int           `json:"healed"`
+	Lost    int64         `json:"lost"`    // entries of the index that were damaged themselves
+	Missing []Lacking     `json:"missing"` // named or pinned blobs that are not complete
+	Took    time.Duration `json:"took"`
+}
+
+// Lacking is a root that lacks chunks.
+type Lacking struct {
+	Manifest agentbox.Digest `json:"manifest"`
+	Chunks   int             `json:"chunks"` // how many; -1: the manifest itself
+}
+
+// Verify reads and hashes everything the index claims: afterwards it claims nothing that the files do not hold. What does
+// not match is put aside, and healed when a Source has it. Readers and writers may go on meanwhile.
+func (s *Store) Verify(ctx context.Context, o VerifyOptions) (VerifyReport, error) {
+	start, lost := time.Now(), s.index.Damaged()
+	v := &verification{s: s, o: o, pace: pace{rate: o.Rate, start: start}}
+	if o.Rebuild {
+		if err := s.rebuildAlone(ctx, o.Progress); err != nil {
+			return v.report, err
+		}
+	}
+	list, err := v.claims(ctx)
+	if err == nil {
+		err = v.check(ctx, list)
+	}
+	if err == nil {
+		err = v.heal(ctx)
+	}
+	if err == nil {
+		err = v.lacking(ctx)
+	}
+	v.report.Damaged = s.Damaged()
+	v.report.Lost = s.index.Damaged() - lost
+	v.report.Took = time.Since(start)
+	return v.report, err
+}
+
+// rebuildAlone keeps gc from removing what is about to be claimed.
+func (s *Store) rebuildAlone(ctx context.Context, progress func(done, total int64)) error {
+	s.gcMu.Lock()
+	defer s.gcMu.Unlock()
+	return s.rebuild(ctx, progress)
+}
+
+type verification struct {
+	s      *Store
+	o      VerifyOptions
+	pace   pace
+	total  int64
+	mu     sync.Mutex
+	report VerifyReport
+}
+
+// claims lists all claims in the order in which they lie on disk.
+func (v *verification) claims(ctx context.Context) ([]dead, error) {
+	var list []dead
+	err := v.s.index.EachChunk(ctx, func(d agentbox.Digest, p index.Place) error {
+		list = append(list, dead{d, p})
+		v.total += int64(p.Stored)
+		return nil
+	})
+	sort.Slice(list, func(i, j int) bool {
+		a, b := list[i].place, list[j].place
+		if a.File != b.File {
+			return a.File < b.File
+		}
+		return a.Off < b.Off
+	})
+	return list, err
+}
+
+// run is how many bytes one worker takes on at once: enough to read in long stretches.
+const verifyRun = 4 << 20
+
+func (v *verification) check(ctx context.Context, list []dead) error {
+	crew := newCrew(ctx, v.s.cfg.Workers)
+	var err error
+	for len(list) > 0 && err == nil {
+		n, bytes := 0, int64(0)
+		for n < len(list) && bytes < verifyRun {
+			bytes += int64(list[n].place.Stored)
+			n++
+		}
+		part := list[:n]
+		list = list[n:]
+		err = crew.do(func(ctx context.Context) error { return v.checkRun(ctx, crew, part, bytes) })
+	}
+	if waited := crew.wait(); waited != nil {
+		return waited
+	}
+	return err
+}
+
+func (v *verification) checkRun(ctx context.Context, crew *crew, part []dead, bytes int64) error {
+	buf := crew.buffer()
+	defer crew.recycle(buf)
+	for _, x := range part {
+		if err := v.pace.wait(ctx, int64(x.place.Stored)); err != nil {
+			return err
+		}
+		_, err := v.s.readPlace(x.digest, x.place, buf)
+		if err == nil {
+			continue
+		}
+		if !lostBytes(err) {
+			return v.s.hostError(err)
+		}
+		if err := v.s.damage(x.digest, x.place, err); agentbox.CodeOf(err) != agentbox.Corrupt {
+			return err
+		}
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.report.Chunks += len(part)
+	v.report.Bytes += bytes
+	if v.o.Progress != nil {
+		v.o.Progress(v.report.Bytes, v.total)
+	}
+	return nil
+}
+
+// heal gets what is damaged from the Source.
+func (v *verification) heal(ctx context.Context) error {
+	ill := v.s.Damaged()
+	if v.o.Source == nil || len(ill) == 0 {
+		return nil
+	}
+	w := v.s.newWriter("")
+	for _, dmg := range ill {
+		b, err := fetch(ctx, v.o.Source, dmg.Digest, blob.MaxPiece)
+		if ctx.Err() != nil {
+			return errors.Join(ctx.Err(), w.close())
+		}
+		if err != nil {
+			continue // it stays in the list of what is damaged
+		}
+		if err := v.s.heal(ctx, w, dmg, b); err != nil {
+			return errors.Join(err, w.close())
+		}
+		v.report.Healed++
+	}
+	return errors.Join(w.flush(), w.close())
+}
+
+// lacking lists the roots of which something is missing. A lazy image may lack chunks and be well.
+func (v *verification) lacking(ctx context.Context) error {
+	roots, err := v.s.roots()
+	if err != nil {
+		return err
+	}
+	v.report.Missing = []Lacking{}
+	seen := map[agentbox.Digest]bool{}
+	look := func(d agentbox.Digest) error {
+		if seen[d] {
+			return nil
+		}
+		seen[d] = true
+		m, err := v.s.Manifest(ctx, d)
+		if mayFetch(err) && err != nil {
+			v.report.Missing = append(v.report.Missing, Lacking{d, -1})
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		p, err := v.s.Presence(m)
+		if len(p.Missing) > 0 {
+			v.report.Missing = append(v.report.Missing, Lacking{d, len(p.Missing)})
+		}
+		return err
+	}
+	for d := range roots.names {
+		if err := look(d); err != nil {
+			return err
+		}
+	}
+	for d := range roots.pins {
+		if err := look(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pace keeps a rate.
+type pace struct {
+	mu    sync.Mutex
+	rate  int64
+	start time.Time
+	done  int64
+}
+
+// wait waits until n more bytes are due.
+func (p *pace) wait(ctx context.Context, n int64) error {
+	if p.rate <= 0 {
+		return ctx.Err()
+	}
+	p.mu.Lock()
+	p.done += n
+	due := p.start.Add(time.Duration(float64(p.done) / float64(p.rate) * float64(time.Second)))
+	p.mu.Unlock()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(time.Until(due)):
+		return nil
+	}
+}

@@ -1,0 +1,214 @@
+package cachestore
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
+	"agentbox/cachestore/disk"
+	"agentbox/cachestore/index"
+	"agentbox/cachestore/pack"
+)
+
+// writer stores the pieces of one blob. Nothing it wrote is claimed before flush, and gc lets everything be that it wrote
+// or found until close.
+type writer struct {
+	s       *Store
+	kind    blob.Kind
+	claims  *claims
+	mu      sync.Mutex
+	pending map[agentbox.Digest]index.Place // written and not yet claimed
+	bytes   int64                           // of pending
+	packs   map[uint64]int                  // with pending pieces, and how many
+	images  map[uint64]*blockFile           // open for writing
+	charged int64
+}
+
+// blockFile is an image file that is being written.
+type blockFile struct {
+	disk.File
+	id      uint64
+	release func()
+	dirty   bool
+}
+
+func (s *Store) newWriter(kind blob.Kind) *writer {
+	return &writer{
+		s: s, kind: kind, claims: s.guard.newClaims(),
+		pending: map[agentbox.Digest]index.Place{}, packs: map[uint64]int{}, images: map[uint64]*blockFile{},
+	}
+}
+
+// flushBytes is how much may be lost of a long write: more than that is claimed at once.
+const flushBytes = 64 << 20
+
+// has tells whether a piece is here, and from then on it stays.
+func (w *writer) has(d agentbox.Digest) (bool, error) {
+	w.claims.add(d)
+	w.mu.Lock()
+	_, ok := w.pending[d]
+	w.mu.Unlock()
+	if ok {
+		return true, nil
+	}
+	_, ok, err := w.s.index.Chunk(d)
+	return ok, err
+}
+
+// get reads a piece that this writer wrote and has not claimed yet, or any other.
+func (w *writer) get(ctx context.Context, d agentbox.Digest, max int, buf []byte) ([]byte, error) {
+	w.mu.Lock()
+	p, ok := w.pending[d]
+	w.mu.Unlock()
+	if ok {
+		return w.s.readPlace(d, p, buf)
+	}
+	return w.s.read(ctx, d, max, buf)
+}
+
+// putPack stores a chunk in a pack, unless it is here.
+func (w *writer) putPack(ctx context.Context, d agentbox.Digest, piece []byte) error {
+	return w.putRecord(ctx, pack.Chunk, d, piece)
+}
+
+func (w *writer) putRecord(ctx context.Context, what pack.What, d agentbox.Digest, piece []byte) error {
+	if ok, err := w.has(d); ok || err != nil {
+		return err
+	}
+	r, stored := w.s.record(what, d, piece)
+	n := int64(len(stored)) + pack.HeaderSize
+	if err := w.s.reserve(ctx, w.kind, n); err != nil {
+		return err
+	}
+	defer w.s.release(n)
+	p, err := w.s.packs.append(r, stored)
+	if err != nil {
+		return err
+	}
+	w.wrote(d, p, n)
+	w.mu.Lock()
+	w.packs[p.File]++
+	full := w.bytes >= flushBytes
+	w.mu.Unlock()
+	if full {
+		return w.flush()
+	}
+	return nil
+}
+
+func (w *writer) wrote(d agentbox.Digest, p index.Place, n int64) {
+	w.s.space.add(w.kind, n)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pending[d] = p
+	w.bytes += n
+	w.charged += n
+}
+
+// putBlock stores a block in an image file that this writer has open.
+func (w *writer) putBlock(ctx context.Context, f *blockFile, d agentbox.Digest, piece []byte, off int64) error {
+	n := int64(len(piece))
+	if err := w.s.reserve(ctx, w.kind, n); err != nil {
+		return err
+	}
+	defer w.s.release(n)
+	if _, err := f.WriteAt(piece, off); err != nil {
+		return w.s.hostError(err)
+	}
+	w.wrote(d, index.Place{Image: true, File: f.id, Off: off, Stored: uint32(n), Size: uint32(n), Seen: w.s.seen()}, n)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f.dirty = true
+	return nil
+}
+
+// putBlockIn is putBlock for an image file that is there already.
+func (w *writer) putBlockIn(ctx context.Context, id uint64, owner, d agentbox.Digest, piece []byte, off int64) error {
+	f, err := w.openImage(id, owner)
+	if err != nil {
+		return err
+	}
+	w.claims.add(d)
+	return w.putBlock(ctx, f, d, piece, off)
+}
+
+// openImage opens an image file for writing, once.
+func (w *writer) openImage(id uint64, owner agentbox.Digest) (*blockFile, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if f := w.images[id]; f != nil {
+		return f, nil
+	}
+	// gc has imageMu while it punches a file.
+	w.s.imageMu.Lock()
+	release := w.s.guard.write(id)
+	w.s.imageMu.Unlock()
+	f, err := w.s.fs.Open(w.s.path(imagesDir, imageName(id, owner)), true)
+	if err != nil {
+		release()
+		return nil, w.s.hostError(err)
+	}
+	w.images[id] = &blockFile{File: f, id: id, release: release}
+	return w.images[id], nil
+}
+
+// flush makes what was written last, and then claims it. Only then does anybody else see it.
+func (w *writer) flush() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id := range w.packs {
+		if err := w.s.packs.sync(id); err != nil {
+			return err
+		}
+	}
+	for _, f := range w.images {
+		if !f.dirty {
+			continue
+		}
+		if err := f.Sync(); err != nil {
+			return w.s.hostError(err)
+		}
+		f.dirty = false
+	}
+	var b index.Batch
+	for d, p := range w.pending {
+		b.SetChunk(d, p)
+	}
+	if err := w.s.index.Apply(&b); err != nil {
+		return err
+	}
+	for d := range w.pending {
+		w.s.healed(d)
+	}
+	clear(w.pending)
+	w.leavePacks()
+	w.bytes = 0
+	return nil
+}
+
+// leavePacks lets gc judge the packs again that pieces were written to. Callers hold mu.
+func (w *writer) leavePacks() {
+	for id, n := range w.packs {
+		for range n {
+			w.s.guard.filled(id)
+		}
+	}
+	clear(w.packs)
+}
+
+// close gives back what the writer holds. What was not flushed is left for gc.
+func (w *writer) close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var errs []error
+	for _, f := range w.images {
+		errs = append(errs, f.Close())
+		f.release()
+	}
+	clear(w.images)
+	w.leavePacks()
+	w.claims.release()
+	return errors.Join(errs...)
+}
