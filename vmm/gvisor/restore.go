@@ -94,7 +94,7 @@ func (r *restoration) start(ctx context.Context, d *Driver, m *machine, p plan.P
 	if r.dir != "" {
 		group.Go(func() error { return r.man.verify(verifying, r.dir, images) })
 	}
-	started := d.start(ctx, m, p, images)
+	started := d.start(verifying, m, p, images) // ends at once when the state is not what was saved: gVisor may hang on it
 	if err := group.Wait(); err != nil {
 		if started == nil {
 			err = errors.Join(err, m.Kill())
