@@ -1,0 +1,236 @@
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+)
+
+// maxHead is the most bytes the head of a request may have.
+const maxHead = 64 << 10
+
+// framing is a connection on which requests of HTTP/1 come in. What passes through Read is checked first: a server
+// behind it sees whole, sound heads and bodies that end where they say, and EOF where something else came.
+type framing struct {
+	net.Conn
+	r *bufio.Reader
+	// wrong is called once, with what was wrong, before Read gives EOF. idle says that no request is under way, so that
+	// nobody else is writing.
+	wrong func(err error, idle bool)
+
+	mu     sync.Mutex // of what follows: the server's own reader, and Opaque
+	state  frameState
+	line   []byte // of a head, or one line, as far as it was read
+	ready  []byte // checked, and not yet given on
+	left   int64  // of a body or a chunk
+	opened int    // requests whose head was given on and that are not finished
+	failed error
+}
+
+type frameState int
+
+const (
+	inHead      frameState = iota
+	inBody                 // left bytes
+	inChunkSize            // a line
+	inChunk                // left bytes
+	inChunkEnd             // CR LF
+	inTrailer              // must be the empty line
+	opaque                 // another protocol
+)
+
+func newFraming(c net.Conn, wrong func(err error, idle bool)) *framing {
+	return &framing{Conn: c, r: bufio.NewReaderSize(c, 32<<10), wrong: wrong}
+}
+
+// Opaque says that the connection speaks another protocol from here on.
+func (f *framing) Opaque() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.state, f.ready, f.line = opaque, append(f.ready, f.line...), nil
+}
+
+// finished says that a request was answered.
+func (f *framing) finished() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.opened--
+}
+
+// why gives what was wrong, nil so far.
+func (f *framing) why() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.failed
+}
+
+// Read gives on what is checked. An error of the connection (a deadline that passed, above all) leaves everything as it
+// is: the next Read goes on.
+func (f *framing) Read(p []byte) (int, error) {
+	for len(p) > 0 {
+		n, more, err := f.step(p)
+		if n > 0 || err != nil || !more {
+			return n, err
+		}
+	}
+	return 0, nil
+}
+
+// step gives on bytes, or reads some more of the connection.
+func (f *framing) step(p []byte) (n int, more bool, err error) {
+	f.mu.Lock()
+	if f.failed != nil {
+		f.mu.Unlock()
+		return 0, false, io.EOF
+	}
+	if len(f.ready) > 0 {
+		n = copy(p, f.ready)
+		f.ready = f.ready[n:]
+		f.mu.Unlock()
+		return n, false, nil
+	}
+	state, left := f.state, f.left
+	f.mu.Unlock()
+
+	// Only this goroutine reads; the lock is not held meanwhile, or Opaque would wait for the guest.
+	switch state {
+	case opaque:
+		n, err = f.r.Read(p)
+		return n, false, err
+	case inBody, inChunk:
+		n, err = f.r.Read(p[:min(int64(len(p)), left)])
+		f.took(int64(n))
+		return n, false, err
+	}
+	line, err := f.r.ReadSlice('\n')
+	return 0, true, f.tookLine(line, err)
+}
+
+// took counts bytes of a body.
+func (f *framing) took(n int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.left -= n; f.left > 0 || f.state == opaque {
+		return
+	}
+	if f.state == inBody {
+		f.state = inHead
+	} else {
+		f.state = inChunkEnd
+	}
+}
+
+// tookLine takes a line, or a part of one, outside of a body.
+func (f *framing) tookLine(part []byte, err error) error {
+	f.mu.Lock()
+	if f.state == opaque { // it became so while we read
+		f.ready = append(f.ready, part...)
+		f.mu.Unlock()
+		return ignoreFull(err)
+	}
+	f.line = append(f.line, part...)
+	var bad error
+	if err == nil || errors.Is(err, bufio.ErrBufferFull) {
+		bad = f.advance(err == nil)
+	} else if isTimeout(err) && f.opened == 0 && len(f.line) > 0 {
+		bad = errors.New("the head of the request does not come to its end in time")
+	}
+	if bad == nil {
+		f.mu.Unlock()
+		return ignoreFull(err)
+	}
+	f.failed = bad
+	idle := f.opened == 0
+	f.mu.Unlock()
+	f.wrong(bad, idle)
+	return io.EOF
+}
+
+func isTimeout(err error) bool {
+	var t net.Error
+	return errors.As(err, &t) && t.Timeout()
+}
+
+// ignoreFull: a line that is longer than the buffer comes in parts.
+func ignoreFull(err error) error {
+	if errors.Is(err, bufio.ErrBufferFull) {
+		return nil
+	}
+	return err
+}
+
+// advance looks at f.line, whose last byte ends a line if whole is set.
+func (f *framing) advance(whole bool) error {
+	if f.state == inHead {
+		return f.head(whole)
+	}
+	const longest = 32 // of a chunk's size, with its end
+	if !whole || len(f.line) > longest {
+		return errors.New("a chunk's line is too long")
+	}
+	line := f.line
+	f.line = nil
+	text, ok := bytes.CutSuffix(line, []byte("\r\n"))
+	if !ok {
+		return errors.New("a chunk's line ends in another way than CR LF")
+	}
+	switch f.state {
+	case inChunkSize:
+		return f.chunk(line, string(text))
+	case inTrailer:
+		if len(text) > 0 {
+			return errors.New("trailers behind the last chunk")
+		}
+		f.state = inHead
+	case inChunkEnd:
+		if len(text) > 0 {
+			return errors.New("a chunk is longer than it says")
+		}
+		f.state = inChunkSize
+	}
+	f.ready = append(f.ready, line...)
+	return nil
+}
+
+func (f *framing) chunk(line []byte, size string) error {
+	n, err := strconv.ParseUint(size, 16, 62)
+	if err != nil || len(size) > 15 || bytes.ContainsAny(line, "+_xX") {
+		return errors.New("a chunk's size is not a number")
+	}
+	f.left, f.state = int64(n), inChunk
+	if n == 0 {
+		f.state = inTrailer
+	}
+	f.ready = append(f.ready, line...)
+	return nil
+}
+
+// head looks for the end of a head, and checks it then.
+func (f *framing) head(whole bool) error {
+	if len(f.line) > maxHead {
+		return errors.New("the head of the request is too long")
+	}
+	if bytes.Equal(f.line, []byte("\r\n")) && whole {
+		return errors.New("an empty line where a request begins")
+	}
+	if !whole || !bytes.HasSuffix(f.line, []byte("\n\r\n")) && !bytes.HasSuffix(f.line, []byte("\n\n")) {
+		return nil
+	}
+	b, err := parseHead(f.line)
+	if err != nil {
+		return err
+	}
+	f.ready, f.line = f.line, nil
+	f.opened++
+	switch {
+	case b.chunked:
+		f.state = inChunkSize
+	case b.length > 0:
+		f.state, f.left = inBody, b.length
+	}
+	return nil
+}

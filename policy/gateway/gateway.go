@@ -1,0 +1,185 @@
+package gateway
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"agentbox/policy"
+)
+
+// Conn is the box's end of a connection.
+type Conn interface {
+	net.Conn
+	// CloseWrite ends our direction: the box reads EOF.
+	CloseWrite() error
+}
+
+// Destination is where the box wants to go.
+type Destination struct {
+	Proto policy.Proto   // TCP or UDP
+	Name  string         // canonical; "" where the box uses an address that no name was looked up for
+	Addr  netip.AddrPort // as the box wrote it; a placeholder when Name is not ""
+}
+
+// flow is the destination as the policy sees it.
+func (d Destination) flow() policy.Flow {
+	f := policy.Flow{Proto: d.Proto, Name: d.Name, Port: d.Addr.Port()}
+	if d.Name == "" {
+		f.Addr = d.Addr.Addr().Unmap()
+	}
+	return f
+}
+
+// Config is what a gateway needs. Policy, CA and Audit are required.
+type Config struct {
+	Policy *policy.Policy
+	Values policy.Values // present values of the policy's secrets; nil where there are none
+	CA     *CA
+	Audit  func(policy.Entry) // called once per flow, and for each refusal; must not block for long
+	Roots  *x509.CertPool     // what upstream servers are verified with; nil means the host's
+	// Resolve gives a name's addresses; nil means the host's resolver. What it says is believed by nobody: each address is
+	// decided about before it is dialled.
+	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)
+	Log     *slog.Logger
+}
+
+// Gateway carries the flows of one box. Its methods may be called from any number of goroutines.
+type Gateway struct {
+	cfg    Config
+	policy atomic.Pointer[policy.Policy]
+	audit  *recorder
+	lookup *budget
+	conns  *live // connections of the box
+	calls  *live // requests within them
+	up     *upstream
+	web    *web
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+}
+
+// How many connections a box may have open at once, and requests on them. Beyond it new ones are refused.
+const (
+	maxConns = 2048
+	maxCalls = 4096
+)
+
+// ErrRefused is why a flow ends that the policy denies.
+var ErrRefused = errors.New("the policy denies it")
+
+// New makes a gateway. Close ends it.
+func New(cfg Config) *Gateway {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	g := &Gateway{cfg: cfg, lookup: newBudget(), conns: newLive(maxConns), calls: newLive(maxCalls)}
+	g.ctx, g.cancel = context.WithCancel(context.Background())
+	g.policy.Store(cfg.Policy)
+	g.audit = newRecorder(cfg.Audit)
+	g.wg.Go(func() { g.audit.run(g.ctx) })
+	g.up = newUpstream(g)
+	g.web = newWeb(g)
+	return g
+}
+
+// Close ends every flow and returns when all are over and recorded.
+func (g *Gateway) Close() {
+	g.cancel()
+	g.conns.close()
+	g.web.close()
+	g.calls.close()
+	g.up.close()
+	g.wg.Wait()
+	g.audit.flush()
+}
+
+// SetPolicy changes the policy. What the new one denies ends at once: connections and requests under way, and requests that
+// carry a secret which may not be sent there any more.
+func (g *Gateway) SetPolicy(p *policy.Policy) {
+	g.policy.Store(p)
+	g.up.closeIdle()
+	stays := func(q *passage) bool {
+		v := p.Decide(q.flow)
+		if v.Allow && mayCarry(p, q) {
+			return true
+		}
+		if v.Allow {
+			v = policy.Verdict{Source: policy.Builtin, Reason: "a secret it carries may not be sent there any more"}
+		}
+		_ = g.deny(q.flow, v, "policy-changed")
+		return false
+	}
+	g.calls.review(stays)
+	g.conns.review(stays)
+}
+
+func mayCarry(p *policy.Policy, q *passage) bool {
+	for _, name := range q.secrets {
+		if !slices.ContainsFunc(p.SecretsFor(q.flow), func(s policy.Secret) bool { return s.Name == name }) {
+			return false
+		}
+	}
+	return true
+}
+
+// decide asks the present policy.
+func (g *Gateway) decide(f policy.Flow) policy.Verdict { return g.policy.Load().Decide(f) }
+
+// Accept decides about a flow when its first packet is seen. An error refuses it.
+func (g *Gateway) Accept(_ context.Context, d Destination) error {
+	f := d.flow()
+	v := g.decide(f)
+	if !v.Allow {
+		return g.deny(f, v, "")
+	}
+	if d.Proto == policy.UDP {
+		if err := g.noQUIC(f, v); err != nil {
+			return err
+		}
+	}
+	if g.conns.full() {
+		return g.deny(f, policy.Verdict{Reason: "too many connections at once"}, "flood")
+	}
+	return nil
+}
+
+// deny records a refusal and gives its error.
+func (g *Gateway) deny(f policy.Flow, v policy.Verdict, what string) error {
+	v.Allow = false
+	g.audit.record(event{Flow: f, Verdict: v, What: what})
+	return &Refusal{Flow: f, Verdict: v, what: what}
+}
+
+// refuse denies for a reason of the gateway's own, which no rule can lift.
+func (g *Gateway) refuse(f policy.Flow, what, reason string) error {
+	return g.deny(f, policy.Verdict{Source: policy.Builtin, Reason: reason}, what)
+}
+
+// begin registers a passage; done ends it.
+func (g *Gateway) begin(l *live, p *passage) (done func(), err error) {
+	done, ok := l.add(p)
+	switch {
+	case ok:
+		return done, nil
+	case g.ctx.Err() != nil:
+		return nil, net.ErrClosed
+	}
+	return nil, g.refuse(p.flow, "flood", fmt.Sprintf("more than %d at once", l.most))
+}
+
+// Attempt records what the network stack refused by itself.
+func (g *Gateway) Attempt(kind, detail string, count int) {
+	g.audit.record(event{
+		Verdict: policy.Verdict{Source: policy.Builtin, Reason: detail},
+		What:    kind, Count: count,
+	})
+}

@@ -1,0 +1,73 @@
+package gateway
+
+import (
+	"sync"
+
+	"agentbox/policy"
+)
+
+// live is what is under way: connections, or requests.
+type live struct {
+	most int
+
+	mu     sync.Mutex
+	closed bool
+	all    map[*passage]struct{}
+	wg     sync.WaitGroup
+}
+
+// passage is one connection or request under way.
+type passage struct {
+	flow    policy.Flow
+	secrets []string // names of those it carries
+	end     func()   // ends it soon; may be called at any time and more than once
+}
+
+func newLive(most int) *live { return &live{most: most, all: map[*passage]struct{}{}} }
+
+// add registers a passage, unless there are too many or all is over. Call the returned function when it has ended.
+func (l *live) add(p *passage) (done func(), ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || len(l.all) >= l.most {
+		return nil, false
+	}
+	l.all[p] = struct{}{}
+	l.wg.Add(1)
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.all, p)
+		l.wg.Done()
+	}, true
+}
+
+func (l *live) full() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.all) >= l.most
+}
+
+// review ends every passage that may not stay.
+func (l *live) review(stays func(*passage) bool) {
+	l.mu.Lock()
+	list := make([]*passage, 0, len(l.all))
+	for p := range l.all {
+		list = append(list, p)
+	}
+	l.mu.Unlock()
+	for _, p := range list {
+		if !stays(p) {
+			p.end()
+		}
+	}
+}
+
+// close ends every passage and lets none begin any more; it returns when all have ended.
+func (l *live) close() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.review(func(*passage) bool { return false })
+	l.wg.Wait()
+}

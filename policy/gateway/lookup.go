@@ -1,0 +1,53 @@
+package gateway
+
+import (
+	"context"
+	"strings"
+
+	"agentbox/policy"
+)
+
+// Types of DNS questions that programs ask for a name they will connect to. Whatever else is asked (TXT, NULL, ANY, ...)
+// is of use for tunnels only here, since nothing is asked of any resolver.
+const (
+	typeA     = 1
+	typeAAAA  = 28
+	typeSVCB  = 64
+	typeHTTPS = 65
+)
+
+// Lookup decides about a question to the resolver. Nothing is asked of any resolver: the answer to an allowed name is an
+// address that stands for it. name is in lower case without the dot at its end.
+func (g *Gateway) Lookup(_ context.Context, name string, qtype uint16) error {
+	f := policy.Flow{Proto: policy.DNS, Name: name}
+	canonical, err := policy.CanonicalName(name)
+	if err != nil || canonical != name {
+		return g.refuse(policy.Flow{Proto: policy.DNS}, "dns-name", "the question is not for a host name")
+	}
+	v := g.policy.Load().DecideName(name)
+	if !v.Allow {
+		return g.deny(f, v, "")
+	}
+	switch qtype {
+	case typeA, typeAAAA, typeSVCB, typeHTTPS:
+	default:
+		_ = g.refuse(f, "dns-type", "only addresses are answered")
+		return nil // an empty answer: the name exists
+	}
+	if wild(v.Rule) && !g.lookup.spend(name) {
+		return g.refuse(f, "dns-rate", "too many new names below a wildcard in a short time")
+	}
+	return nil
+}
+
+// wild tells whether the rule leaves the choice of the name to the box.
+func wild(rule string) bool {
+	_, host, ok := strings.Cut(rule, " ")
+	if !ok {
+		host = rule
+	}
+	if _, after, ok := strings.Cut(host, "://"); ok {
+		host = after
+	}
+	return strings.HasPrefix(host, "*")
+}

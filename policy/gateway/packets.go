@@ -1,0 +1,81 @@
+package gateway
+
+import (
+	"context"
+	"net"
+	"strings"
+	"time"
+
+	"agentbox/policy"
+)
+
+// maxDatagram is the largest UDP datagram there is.
+const maxDatagram = 64 << 10
+
+// idlePackets is how long a UDP flow may be silent; UDP has no end of its own.
+const idlePackets = 2 * time.Minute
+
+const quicPort = 443
+
+// Packets carries the datagrams of an accepted UDP flow, each Read or Write of c one of them, and returns when it is over.
+func (g *Gateway) Packets(ctx context.Context, d Destination, c net.Conn) error {
+	f := d.flow()
+	v := g.decide(f)
+	if !v.Allow {
+		return g.deny(f, v, "")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done, err := g.begin(g.conns, &passage{flow: f, end: cancel})
+	if err != nil {
+		return err
+	}
+	defer done()
+	away, err := g.up.dial(ctx, "udp", f)
+	if err != nil {
+		return err
+	}
+	begun, t := time.Now(), &traffic{}
+	stop := context.AfterFunc(ctx, func() { _ = c.Close(); _ = away.Close() })
+	defer stop()
+	relayDatagrams(c, away, t)
+	g.audit.record(event{Flow: f, Verdict: v, Dialled: dialledAddr(away), Sent: t.sent.Load(), Got: t.got.Load(), Took: time.Since(begun)})
+	return nil
+}
+
+// noQUIC refuses QUIC unless a rule says udp: nothing in it can be checked, and its clients go on with TCP at once.
+func (g *Gateway) noQUIC(f policy.Flow, v policy.Verdict) error {
+	if f.Port == quicPort && !strings.HasPrefix(v.Rule, "udp://") {
+		return g.refuse(f, "quic", "QUIC is not carried: its names cannot be checked; use TCP")
+	}
+	return nil
+}
+
+// relayDatagrams returns when both directions have ended, and closes both connections.
+func relayDatagrams(box, away net.Conn, t *traffic) {
+	back := make(chan struct{})
+	go func() {
+		defer close(back)
+		defer box.Close()
+		defer away.Close()
+		copyDatagrams(countingWriter{box, &t.got}, away)
+	}()
+	copyDatagrams(countingWriter{away, &t.sent}, box)
+	_ = box.Close()
+	_ = away.Close()
+	<-back
+}
+
+func copyDatagrams(to countingWriter, from net.Conn) {
+	b := make([]byte, maxDatagram)
+	for {
+		_ = from.SetReadDeadline(time.Now().Add(idlePackets))
+		n, err := from.Read(b)
+		if err != nil {
+			return
+		}
+		if _, err := to.Write(b[:n]); err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,283 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/http/httputil"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"agentbox/policy"
+)
+
+// call is one request of the box on its way.
+type call struct {
+	g       *Gateway
+	session *session
+	flow    policy.Flow
+	verdict policy.Verdict
+	begun   time.Time
+	traffic traffic
+	secrets *substitution
+	status  atomic.Int64
+	dialled atomic.Pointer[netip.Addr]
+	refused atomic.Pointer[Refusal] // what was found on the way: a placeholder in the body
+}
+
+type callKey struct{}
+
+// ServeHTTP checks, decides and carries one request.
+func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	w.wg.Add(1)
+	defer w.wg.Done()
+	s := r.Context().Value(sessionKey{}).(*session)
+	if s.framing != nil {
+		defer s.framing.finished()
+	}
+	c := &call{g: w.g, session: s, begun: time.Now()}
+	c.flow = s.stream.requests()
+	c.flow.Method, c.flow.Path = r.Method, r.RequestURI
+	if refusal := c.admit(r); refusal != nil {
+		refusal.answer(rw, refusal.status())
+		return
+	}
+	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), callKey{}, c))
+	defer cancel()
+	done, err := w.g.begin(w.g.calls, &passage{flow: c.flow, secrets: c.secrets.names(), end: cancel})
+	if err != nil {
+		http.Error(rw, "agentbox: "+err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	defer done()
+	defer c.over()
+	w.proxy.ServeHTTP(rw, r.WithContext(ctx))
+}
+
+// admit decides about a request, and puts its secrets in.
+func (c *call) admit(r *http.Request) *Refusal {
+	if what, reason := c.unsound(r); what != "" {
+		return c.g.refuse(c.flow, what, reason).(*Refusal)
+	}
+	if c.verdict = c.g.decide(c.flow); !c.verdict.Allow {
+		return c.g.deny(c.flow, c.verdict, "").(*Refusal)
+	}
+	if refusal := c.overridden(r); refusal != nil {
+		return refusal
+	}
+	var refusal *Refusal
+	c.secrets, refusal = c.g.substitute(r, c.flow)
+	return refusal
+}
+
+// unsound says what is wrong with a request whatever the policy is. HTTP/2 has no framing to check: its library does
+// that; HTTP/1 was checked before it came here.
+func (c *call) unsound(r *http.Request) (what, reason string) {
+	switch {
+	case !isMethod([]byte(r.Method)) || r.Method == http.MethodConnect:
+		return "framing", "the method is not one in capitals, or CONNECT"
+	case r.RequestURI != "*" && !strings.HasPrefix(r.RequestURI, "/"):
+		return "framing", "the target is not a path"
+	case strings.ContainsAny(r.RequestURI, "# \t\r\n\x00"):
+		return "framing", "the target holds bytes that have to be encoded"
+	}
+	if reason := c.checkAuthority(r.Host); reason != "" {
+		return "authority", reason
+	}
+	for _, host := range r.Header["Host"] { // HTTP/2 with both
+		if reason := c.checkAuthority(host); reason != "" {
+			return "authority", reason
+		}
+	}
+	return "", ""
+}
+
+// checkAuthority says what is wrong with the authority of a request, "" if nothing is: it must be the connection's.
+func (c *call) checkAuthority(authority string) string {
+	host, port := authority, ""
+	if h, p, err := net.SplitHostPort(authority); err == nil {
+		host, port = h, p
+	}
+	f := c.flow
+	usual := uint16(80)
+	if c.session.tls {
+		usual = 443
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); port != "" && (err != nil || uint16(n) != f.Port) || port == "" && f.Port != usual {
+		return fmt.Sprintf("the request is for %q, the connection to %s", clip(authority), target(c.session.stream.flow))
+	}
+	name, addr, err := policy.CanonicalHost(host)
+	if err != nil || name != f.Name || name == "" && addr != f.Addr {
+		return fmt.Sprintf("the request is for %q, the connection to %s", clip(authority), target(c.session.stream.flow))
+	}
+	return ""
+}
+
+// overridden decides about the method that some servers take from a header instead.
+func (c *call) overridden(r *http.Request) *Refusal {
+	for _, name := range []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"} {
+		for _, method := range r.Header[name] {
+			f := c.flow
+			f.Method = strings.ToUpper(method)
+			if v := c.g.decide(f); !v.Allow {
+				return c.g.deny(f, v, "method-override").(*Refusal)
+			}
+		}
+	}
+	return nil
+}
+
+func (c *call) over() {
+	if refusal := c.refused.Load(); refusal != nil {
+		return // recorded when it was found
+	}
+	e := event{
+		Flow: c.flow, Verdict: c.verdict, Secret: strings.Join(c.secrets.names(), ","), Status: int(c.status.Load()),
+		Sent: c.traffic.sent.Load(), Got: c.traffic.got.Load(), Took: time.Since(c.begun),
+	}
+	if a := c.dialled.Load(); a != nil {
+		e.Dialled = *a
+	}
+	c.g.audit.record(e)
+}
+
+// newProxy makes what carries requests on and responses back, each byte as it comes.
+func newProxy(g *Gateway) http.Handler {
+	return &httputil.ReverseProxy{
+		Rewrite:        rewrite,
+		Transport:      g.up.transport,
+		FlushInterval:  -1,
+		BufferPool:     pool{},
+		ModifyResponse: modify,
+		ErrorHandler:   failed,
+		ErrorLog:       log.New(io.Discard, "", 0),
+	}
+}
+
+type pool struct{}
+
+func (pool) Get() []byte  { return *buffers.Get().(*[]byte) }
+func (pool) Put(b []byte) { buffers.Put(&b) }
+
+// rewrite makes the request that goes out. It is for the connection's name, and else what the box sent.
+func rewrite(p *httputil.ProxyRequest) {
+	c := p.In.Context().Value(callKey{}).(*call)
+	host := c.flow.Name
+	if host == "" {
+		host = c.flow.Addr.String()
+	}
+	usual := uint16(80)
+	p.Out.URL = &url.URL{Scheme: "http", Host: net.JoinHostPort(host, strconv.Itoa(int(c.flow.Port)))}
+	if c.session.tls {
+		p.Out.URL.Scheme, usual = "https", 443
+	}
+	p.Out.Host = p.Out.URL.Host
+	if c.flow.Port == usual {
+		p.Out.Host = strings.TrimSuffix(p.Out.Host, ":"+strconv.Itoa(int(usual)))
+	}
+	setTarget(p.Out.URL, p.In)
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
+		if v, ok := p.In.Header[name]; ok {
+			p.Out.Header[name] = v
+		}
+	}
+	c.secrets.apply(p.Out.Header)
+	if p.Out.Body != nil {
+		p.Out.Body = c.watch(p.Out.Body)
+	}
+	p.Out.Trailer = nil
+	p.Out = p.Out.WithContext(httptrace.WithClientTrace(p.Out.Context(), &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) {
+			a := dialledAddr(info.Conn)
+			c.dialled.Store(&a)
+		},
+	}))
+}
+
+// setTarget keeps path and query byte for byte.
+func setTarget(u *url.URL, in *http.Request) {
+	path, query, hasQuery := strings.Cut(in.RequestURI, "?")
+	u.Path, u.RawPath = in.URL.Path, in.URL.RawPath
+	u.RawQuery, u.ForceQuery = query, hasQuery && query == ""
+	if u.EscapedPath() != path && !strings.HasPrefix(path, "//") {
+		u.Opaque = path
+	}
+}
+
+// modify looks after a response: what it says of itself goes to the log, and secrets in it back to their placeholders.
+func modify(res *http.Response) error {
+	c := res.Request.Context().Value(callKey{}).(*call)
+	c.status.Store(int64(res.StatusCode))
+	if res.StatusCode == http.StatusSwitchingProtocols {
+		body, ok := res.Body.(io.ReadWriteCloser)
+		if !ok || c.session.framing == nil {
+			return errors.New("the server changed protocols where none was to be changed")
+		}
+		res.Body = &counted{body, &c.traffic}
+		c.session.framing.Opaque()
+		return nil
+	}
+	res.Body = c.secrets.redact(res, countingReader{res.Body, &c.traffic.got})
+	return nil
+}
+
+// counted is both directions behind an upgrade.
+type counted struct {
+	io.ReadWriteCloser
+	t *traffic
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.ReadWriteCloser.Read(p)
+	c.t.got.Add(int64(n))
+	return n, err
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	n, err := c.ReadWriteCloser.Write(p)
+	c.t.sent.Add(int64(n))
+	return n, err
+}
+
+// failed answers a request that was admitted and came to nothing.
+func failed(rw http.ResponseWriter, r *http.Request, err error) {
+	c := r.Context().Value(callKey{}).(*call)
+	var refusal *Refusal
+	if refusal = c.refused.Load(); refusal != nil || errors.As(err, &refusal) {
+		c.refused.Store(refusal)
+		refusal.answer(rw, refusal.status())
+		return
+	}
+	if c.session.framing != nil {
+		if wrong := c.session.framing.why(); wrong != nil {
+			refusal = &Refusal{Flow: c.flow, Verdict: policy.Verdict{Reason: wrong.Error()}}
+			c.refused.Store(refusal)
+			refusal.answer(rw, http.StatusBadRequest)
+			return
+		}
+	}
+	c.verdict.Reason += ", but: " + err.Error()
+	c.status.Store(http.StatusBadGateway)
+	rw.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	rw.Header().Set("X-Agentbox", "failed")
+	rw.WriteHeader(http.StatusBadGateway)
+	fmt.Fprintf(rw, "agentbox: cannot reach %s: %v\n", target(c.session.stream.flow), err)
+}
+
+// clip keeps what a box chose short in messages.
+func clip(s string) string {
+	const most = 100
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}

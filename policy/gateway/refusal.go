@@ -1,0 +1,84 @@
+package gateway
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"agentbox/policy"
+)
+
+// Refusal is the error of a flow that is denied.
+type Refusal struct {
+	Flow    policy.Flow
+	Verdict policy.Verdict
+	what    string // as in event
+}
+
+func (r *Refusal) Error() string {
+	return fmt.Sprintf("%s: %s", target(r.Flow), r.Verdict.Reason)
+}
+
+// Is makes every refusal ErrRefused.
+func (r *Refusal) Is(err error) bool { return err == ErrRefused }
+
+// Text is what the agent in the box reads: what was denied, why, and the command that a person would permit it with.
+func (r *Refusal) Text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "agentbox: denied: %s\nreason: %s\n", target(r.Flow), r.Verdict.Reason)
+	if r.Verdict.Hint != "" {
+		fmt.Fprintf(&b, "to permit it, on the host: %s\n", r.Verdict.Hint)
+	}
+	return b.String()
+}
+
+// target names what a flow is after, for people.
+func target(f policy.Flow) string {
+	host := f.Name
+	if host == "" && f.Addr.IsValid() {
+		host = f.Addr.String()
+	}
+	if f.Port != 0 {
+		host = net.JoinHostPort(host, strconv.Itoa(int(f.Port)))
+	}
+	if f.Method == "" {
+		return host
+	}
+	return f.Method + " " + host + withoutQuery(f.Path)
+}
+
+func withoutQuery(path string) string {
+	path, _, _ = strings.Cut(path, "?")
+	return path
+}
+
+// answer writes a refusal as a response.
+func (r *Refusal) answer(w http.ResponseWriter, status int) {
+	h := w.Header()
+	clear(h)
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Agentbox", "denied")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(r.Text()))
+}
+
+// status is the response's that says so.
+func (r *Refusal) status() int {
+	switch r.what {
+	case "authority":
+		return http.StatusMisdirectedRequest
+	case "framing":
+		return http.StatusBadRequest
+	}
+	return http.StatusForbidden
+}
+
+// writeRefusal writes a refusal to a connection where no server answers.
+func writeRefusal(w io.Writer, r *Refusal) {
+	text := r.Text()
+	_, _ = fmt.Fprintf(w, "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\nX-Agentbox: denied\r\nContent-Length: %d\r\n\r\n%s", len(text), text)
+}

@@ -1,0 +1,203 @@
+package gateway
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"agentbox/policy"
+)
+
+// substitution is what a request carries of secrets: headers to set, and what must not come back. A nil one carries none.
+type substitution struct {
+	used   []policy.Secret
+	header map[string][]string // canonical name: what it will hold
+	hide   []hidden
+}
+
+// hidden is text that a response must not show the box.
+type hidden struct{ text, instead string }
+
+// valueTimeout bounds asking a source for a value: it may be a command that asks a person.
+const valueTimeout = 30 * time.Second
+
+// substitute puts the secrets that a request may carry in place of their placeholders, in headers only, and over whatever
+// else the box has put where a secret belongs. A placeholder anywhere else refuses the request: it is either a mistake that
+// the box should hear of, or an attempt to learn what becomes of it.
+func (g *Gateway) substitute(r *http.Request, f policy.Flow) (*substitution, *Refusal) {
+	p := g.policy.Load()
+	all := p.Secrets()
+	if len(all) == 0 {
+		return nil, nil
+	}
+	s := &substitution{header: map[string][]string{}}
+	rest := r.Header.Clone()
+	for _, secret := range p.SecretsFor(f) {
+		if !s.needs(secret, rest) {
+			continue
+		}
+		value, err := g.value(r.Context(), secret.Name)
+		if err != nil {
+			return nil, g.misused(f, secret, "secret-value", fmt.Sprintf("the value of secret %s is not to be had: %v", secret.Name, err))
+		}
+		s.put(secret, value, rest)
+	}
+	if secret, where, found := findPlaceholder(all, r, rest); found {
+		return nil, g.misused(f, secret, "placeholder", fmt.Sprintf("the placeholder of secret %s is in %s, where it may not be sent", secret.Name, where))
+	}
+	return s, nil
+}
+
+// misused refuses a request because of a secret, and names it in the log.
+func (g *Gateway) misused(f policy.Flow, secret policy.Secret, what, reason string) *Refusal {
+	v := policy.Verdict{Source: policy.Builtin, Reason: reason}
+	if secret.Placeholder != "" {
+		f.Path = strings.ReplaceAll(f.Path, secret.Placeholder, "["+secret.Name+"]")
+	}
+	g.audit.record(event{Flow: f, Verdict: v, What: what, Secret: secret.Name})
+	return &Refusal{Flow: f, Verdict: v, what: what}
+}
+
+func (g *Gateway) value(ctx context.Context, name string) (string, error) {
+	if g.cfg.Values == nil {
+		return "", fmt.Errorf("there is no source of values")
+	}
+	ctx, cancel := context.WithTimeout(ctx, valueTimeout)
+	defer cancel()
+	value, err := g.cfg.Values.Value(ctx, name)
+	if err == nil && (value == "" || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f })) {
+		return "", fmt.Errorf("it is empty or does not fit into a header")
+	}
+	return value, err
+}
+
+// needs tells whether a request that may carry a secret does.
+func (s *substitution) needs(secret policy.Secret, h http.Header) bool {
+	if secret.Header != "" {
+		return s.header[http.CanonicalHeaderKey(secret.Header)] == nil // the first secret for a header has it
+	}
+	for _, values := range h {
+		for _, v := range values {
+			if _, ok := replacePlaceholder(v, secret.Placeholder, ""); ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// put notes what headers will hold, and takes the placeholders it replaces out of rest.
+func (s *substitution) put(secret policy.Secret, value string, rest http.Header) {
+	s.used = append(s.used, secret)
+	s.conceal(secret, value)
+	if secret.Header != "" {
+		name := http.CanonicalHeaderKey(secret.Header)
+		full := secret.HeaderValue(value)
+		s.header[name] = []string{full}
+		if _, token, ok := strings.Cut(full, " "); ok {
+			s.conceal(secret, token)
+		}
+		rest.Del(name)
+		return
+	}
+	for name, values := range rest {
+		for i, v := range values {
+			now, ok := replacePlaceholder(v, secret.Placeholder, value)
+			if !ok {
+				continue
+			}
+			if s.header[name] == nil {
+				s.header[name] = slices.Clone(values)
+			}
+			s.header[name][i], _ = replacePlaceholder(s.header[name][i], secret.Placeholder, value)
+			if _, token, ok := strings.Cut(now, " "); ok {
+				s.conceal(secret, token)
+			}
+			values[i], _ = replacePlaceholder(v, secret.Placeholder, "")
+		}
+	}
+}
+
+// conceal notes text that must not come back to the box.
+func (s *substitution) conceal(secret policy.Secret, text string) {
+	const shortest = 4 // shorter ones would be found in everything
+	if len(text) < shortest {
+		return
+	}
+	instead := secret.Placeholder
+	if instead == "" {
+		instead = "redacted-"
+	}
+	for len(instead) < len(text) {
+		instead += "*"
+	}
+	s.hide = append(s.hide, hidden{text, instead[:len(text)]}) // as long, so that lengths stay true
+}
+
+// replacePlaceholder replaces a placeholder in a header's value, in Basic credentials too.
+func replacePlaceholder(v, placeholder, value string) (string, bool) {
+	if placeholder == "" {
+		return v, false
+	}
+	if strings.Contains(v, placeholder) {
+		return strings.ReplaceAll(v, placeholder, value), true
+	}
+	scheme, token, ok := strings.Cut(v, " ")
+	if !ok || !strings.EqualFold(scheme, "basic") {
+		return v, false
+	}
+	plain, err := base64.StdEncoding.DecodeString(strings.TrimSpace(token))
+	if err != nil || !strings.Contains(string(plain), placeholder) {
+		return v, false
+	}
+	return scheme + " " + base64.StdEncoding.EncodeToString([]byte(strings.ReplaceAll(string(plain), placeholder, value))), true
+}
+
+// apply sets the headers of the request that goes out.
+func (s *substitution) apply(h http.Header) {
+	if s == nil || len(s.used) == 0 {
+		return
+	}
+	for name, values := range s.header {
+		h[name] = values
+	}
+	h.Set("Accept-Encoding", "identity") // what comes back has to be readable here
+}
+
+// names are those of the secrets that a request carries.
+func (s *substitution) names() []string {
+	if s == nil {
+		return nil
+	}
+	var names []string
+	for _, secret := range s.used {
+		names = append(names, secret.Name)
+	}
+	return names
+}
+
+// redact keeps secrets that a server sends back from the box.
+func (s *substitution) redact(res *http.Response, body io.ReadCloser) io.ReadCloser {
+	if s == nil || len(s.hide) == 0 {
+		return body
+	}
+	s.redactHeader(res.Header)
+	r := &redactor{ReadCloser: body, hide: s.hide}
+	r.end = func() { s.redactHeader(res.Trailer) }
+	return r
+}
+
+func (s *substitution) redactHeader(h http.Header) {
+	for _, values := range h {
+		for i := range values {
+			for _, v := range s.hide {
+				values[i] = strings.ReplaceAll(values[i], v.text, v.instead)
+			}
+		}
+	}
+}

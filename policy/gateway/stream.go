@@ -1,0 +1,307 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"agentbox/policy"
+)
+
+// helloTimeout is how long a client may take to say what it wants. Emulated machines are slow.
+const helloTimeout = 30 * time.Second
+
+// stream is one TCP connection of the box.
+type stream struct {
+	g       *Gateway
+	box     Conn
+	flow    policy.Flow    // Proto is TCP, then TLS once that is seen
+	verdict policy.Verdict // of the connection
+	traffic traffic
+	begun   time.Time
+	first   []byte // read from the box already
+}
+
+// Stream carries an accepted TCP connection and returns when it is over; the caller closes c then. Where nothing needs
+// the inside of the connection the place outside is dialled before anything is read, so that a connection that fails
+// there fails in the box too.
+func (g *Gateway) Stream(ctx context.Context, d Destination, c Conn) error {
+	s := &stream{g: g, box: c, flow: d.flow(), begun: time.Now()}
+	if s.verdict = g.decide(s.flow); !s.verdict.Allow {
+		return g.deny(s.flow, s.verdict, "")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	defer stop()
+	done, err := g.begin(g.conns, &passage{flow: s.flow, end: cancel})
+	if err != nil {
+		return err
+	}
+	defer done()
+	switch {
+	case s.flow.Port == 80:
+		return s.http(ctx)
+	case s.verdict.Inside:
+		return s.inside(ctx)
+	}
+	return s.outside(ctx)
+}
+
+// http serves requests in the clear.
+func (s *stream) http(ctx context.Context) error {
+	return s.g.web.serve(ctx, s, &replay{Conn: s.box, first: s.first})
+}
+
+// inside serves a connection whose requests must be seen: TLS that is opened, or plain HTTP on a port that is not TLS's.
+func (s *stream) inside(ctx context.Context) error {
+	if err := s.peek(1); err != nil {
+		return err
+	}
+	if !isTLS(s.first) {
+		if s.flow.Port == 443 {
+			return s.notTLS()
+		}
+		return s.http(ctx)
+	}
+	h, err := s.hello()
+	if err != nil {
+		return err
+	}
+	return s.g.web.open(ctx, s, h)
+}
+
+// outside carries a connection that nothing needs the inside of: what is TLS has its name checked, what is HTTP its
+// requests, and the rest passes.
+func (s *stream) outside(ctx context.Context) error {
+	away, err := s.g.up.dial(ctx, "tcp", s.flow)
+	if err != nil {
+		s.failed(err)
+		return err
+	}
+	defer away.Close()
+	stop := context.AfterFunc(ctx, func() { _ = away.Close() })
+	defer stop()
+	if s.flow.Port == 443 {
+		err = s.pass(away)
+	} else {
+		err = s.any(ctx, away)
+	}
+	return err
+}
+
+// pass carries TLS as it is, with its name checked.
+func (s *stream) pass(away net.Conn) error {
+	if err := s.peek(1); err != nil {
+		return err
+	}
+	if !isTLS(s.first) {
+		return s.notTLS()
+	}
+	h, err := s.hello()
+	if err != nil {
+		return err
+	}
+	if _, err := away.Write(h.raw); err != nil {
+		return err
+	}
+	s.traffic.sent.Add(int64(len(h.raw)))
+	return s.splice(away)
+}
+
+// any carries a connection to a port that may speak anything. The server may speak first (SSH, SMTP, MySQL), so its bytes
+// pass at once; the client's first bytes say whether there is something to check.
+func (s *stream) any(ctx context.Context, away net.Conn) error {
+	var order turn
+	back := make(chan error, 1)
+	go func() { back <- s.answers(away, &order) }()
+	err := s.peekRequest()
+	if err == nil && isTLS(s.first) {
+		_, err = s.hello()
+	}
+	if err == nil && isRequest(s.first) && order.take(clientFirst) {
+		// The connection was not needed: each request is decided, and sent on one of its own.
+		_ = away.Close()
+		<-back
+		return s.http(ctx)
+	}
+	if err != nil {
+		_ = away.Close()
+		<-back
+		return err
+	}
+	err = pour(away, &replay{Conn: s.box, first: s.first}, &s.traffic.sent)
+	err = first(err, <-back)
+	s.over(away)
+	return err
+}
+
+// turn says which side of a connection spoke first; whoever takes it first has it.
+type turn struct{ atomic.Int32 }
+
+const (
+	serverFirst = 1
+	clientFirst = 2
+)
+
+func (t *turn) take(side int32) bool { return t.CompareAndSwap(0, side) }
+
+// answers carries what the server says, unless the client's requests were taken over before it said anything.
+func (s *stream) answers(away net.Conn, order *turn) error {
+	b := make([]byte, 4<<10)
+	n, err := away.Read(b)
+	if !order.take(serverFirst) {
+		return nil
+	}
+	if err != nil && n == 0 {
+		_ = closeWrite(s.box)
+		return nil
+	}
+	return pour(s.box, &replay{Conn: away, first: b[:n]}, &s.traffic.got)
+}
+
+// splice carries the rest of a connection and records it.
+func (s *stream) splice(away net.Conn) error {
+	err := splice(s.box, away, &s.traffic)
+	s.over(away)
+	return err
+}
+
+// over records a connection that was carried.
+func (s *stream) over(away net.Conn) {
+	s.g.audit.record(event{
+		Flow: s.flow, Verdict: s.verdict, Dialled: dialledAddr(away),
+		Sent: s.traffic.sent.Load(), Got: s.traffic.got.Load(), Took: time.Since(s.begun),
+	})
+}
+
+// failed records a connection that was allowed and came to nothing. One that the policy refused is recorded already.
+func (s *stream) failed(err error) {
+	if errors.Is(err, ErrRefused) {
+		return
+	}
+	v := s.verdict
+	v.Reason += ", but: " + err.Error()
+	s.g.audit.record(event{Flow: s.flow, Verdict: v, What: "failed", Took: time.Since(s.begun)})
+}
+
+// peek reads until at least n bytes of the box are in s.first.
+func (s *stream) peek(n int) error {
+	b := make([]byte, 512)
+	for len(s.first) < n {
+		_ = s.box.SetReadDeadline(time.Now().Add(helloTimeout))
+		got, err := s.box.Read(b)
+		s.first = append(s.first, b[:got]...)
+		if err != nil && len(s.first) < n {
+			return s.silent(err)
+		}
+	}
+	return s.box.SetReadDeadline(time.Time{})
+}
+
+// silent is what becomes of a client that connects and does not say what it wants.
+func (s *stream) silent(err error) error {
+	if errors.Is(err, io.EOF) {
+		return err // a port scan, or a client that thought better of it: nothing was asked
+	}
+	return s.g.refuse(s.flow, "slow", fmt.Sprintf("the client said nothing that could be checked: %v", err))
+}
+
+// peekRequest reads as much as it takes to tell a request of HTTP from anything else. It has no deadline: in many
+// protocols the server speaks first, and for as long as it likes.
+func (s *stream) peekRequest() error {
+	b := make([]byte, 512)
+	for len(s.first) == 0 || mayBeRequest(s.first) && !isRequest(s.first) {
+		n, err := s.box.Read(b)
+		s.first = append(s.first, b[:n]...)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hello reads the ClientHello and checks its name. s.first then is all that was read.
+func (s *stream) hello() (hello, error) {
+	_ = s.box.SetReadDeadline(time.Now().Add(helloTimeout))
+	h, err := readHello(&replay{Conn: s.box, first: s.first})
+	_ = s.box.SetReadDeadline(time.Time{})
+	s.first = h.raw
+	s.flow.Proto = policy.TLS
+	if err != nil {
+		return h, s.g.refuse(s.flow, "hello", fmt.Sprintf("no ClientHello that could be read: %v", err))
+	}
+	if reason := s.checkName(h.name); reason != "" {
+		_, _ = s.box.Write(alertUnrecognizedName)
+		return h, s.g.refuse(s.flow, "sni", reason)
+	}
+	return h, nil
+}
+
+// checkName says what is wrong with a TLS server name, "" if nothing is.
+func (s *stream) checkName(name string) string {
+	if s.flow.Name == "" {
+		if name != "" {
+			return fmt.Sprintf("the TLS server name %q was not looked up: the connection is to a bare address", name)
+		}
+		return ""
+	}
+	canonical, err := policy.CanonicalName(name)
+	switch {
+	case name == "":
+		return "the TLS client names no server"
+	case err != nil:
+		return fmt.Sprintf("the TLS server name is not a host name: %v", err)
+	case canonical != s.flow.Name:
+		return fmt.Sprintf("the TLS server name is %q, the connection is to %s", canonical, s.flow.Name)
+	}
+	return ""
+}
+
+// alertUnrecognizedName is a TLS alert as anybody may send it before anything is encrypted.
+var alertUnrecognizedName = []byte{21, 3, 3, 0, 2, 2, 112}
+
+// notTLS refuses what is not TLS on its port, in words if it seems to be a request.
+func (s *stream) notTLS() error {
+	err := s.g.refuse(s.flow, "not-tls", "only TLS is spoken to port 443")
+	if mayBeRequest(s.first) {
+		var refusal *Refusal
+		errors.As(err, &refusal)
+		writeRefusal(s.box, refusal)
+	}
+	return err
+}
+
+func isTLS(b []byte) bool { return len(b) > 0 && b[0] == 22 }
+
+// isRequest tells whether b begins as a request of HTTP/1 does: a method in capitals and a space. The preface of HTTP/2 is
+// none, since nothing in it can be checked here: it passes where the rule is for the port as a whole.
+func isRequest(b []byte) bool {
+	method, _, ok := bytes.Cut(b, []byte(" "))
+	return ok && isMethod(method) && string(method) != "PRI"
+}
+
+// mayBeRequest tells whether b could be the beginning of a request.
+func mayBeRequest(b []byte) bool { return isRequest(b) || len(b) > 0 && isMethod(b) }
+
+const maxMethod = 24
+
+func isMethod(b []byte) bool {
+	if len(b) == 0 || len(b) > maxMethod {
+		return false
+	}
+	for _, c := range b {
+		if (c < 'A' || c > 'Z') && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return true
+}

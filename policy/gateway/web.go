@@ -1,0 +1,192 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"agentbox/policy"
+)
+
+// Deadlines of the box's side of HTTP.
+const (
+	headTimeout = 30 * time.Second // from the beginning of a request to the end of its head
+	idleBox     = 2 * time.Minute  // between two requests
+)
+
+// web serves requests of the box: one server of HTTP/1 and HTTP/2, fed with connections one at a time.
+type web struct {
+	g      *Gateway
+	server *http.Server
+	proxy  http.Handler
+	tls    *tls.Config
+	feed   feed
+	wg     sync.WaitGroup
+}
+
+func newWeb(g *Gateway) *web {
+	w := &web{g: g, feed: feed{conns: make(chan net.Conn), closed: make(chan struct{})}}
+	w.proxy = newProxy(g)
+	w.tls = &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"h2", "http/1.1"},
+		// Tickets would bind one name's session to another's certificate, and a box makes few connections a second.
+		SessionTicketsDisabled: true,
+	}
+	w.server = &http.Server{
+		Handler:           w,
+		ReadHeaderTimeout: headTimeout,
+		IdleTimeout:       idleBox,
+		MaxHeaderBytes:    maxHead,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, sessionKey{}, sessionOf(c))
+		},
+		ErrorLog: log.New(io.Discard, "", 0), // what is wrong with requests is in the audit log
+	}
+	w.wg.Go(func() { _ = w.server.Serve(&w.feed) })
+	return w
+}
+
+func (w *web) close() {
+	_ = w.server.Close()
+	w.wg.Wait()
+}
+
+// session is one connection whose requests are served.
+type session struct {
+	net.Conn
+	stream  *stream
+	framing *framing // nil for HTTP/2
+	tls     bool
+	over    chan struct{}
+	once    sync.Once
+}
+
+type sessionKey struct{}
+
+func (s *session) Close() error {
+	defer s.once.Do(func() { close(s.over) })
+	return s.Conn.Close()
+}
+
+// sessionOf finds the session of a connection that the server was given.
+func sessionOf(c net.Conn) *session {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	if f, ok := c.(*framing); ok {
+		c = f.Conn
+	}
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	s, _ := c.(*session)
+	return s
+}
+
+// CloseWrite ends our direction.
+func (s *session) CloseWrite() error { return closeWrite(s.Conn) }
+
+// linger lets a client that is still sending read what it was told: closing at once would reset the connection under it.
+func linger(c net.Conn) {
+	const patience, most = 500 * time.Millisecond, 1 << 20
+	_ = closeWrite(c)
+	_ = c.SetReadDeadline(time.Now().Add(patience))
+	_, _ = io.CopyN(io.Discard, c, most)
+}
+
+// serve answers the requests on a connection and returns when it is over.
+func (w *web) serve(ctx context.Context, st *stream, c net.Conn) error {
+	s := &session{Conn: c, stream: st, over: make(chan struct{})}
+	return w.run(ctx, s, w.framed(s, s))
+}
+
+// framed puts the check of HTTP/1 before a connection.
+func (w *web) framed(s *session, c net.Conn) net.Conn {
+	s.framing = newFraming(c, func(err error, idle bool) {
+		refusal := w.g.refuse(s.stream.requests(), "framing", err.Error()).(*Refusal)
+		if idle {
+			writeRefusal(c, refusal)
+			linger(c)
+		}
+	})
+	return s.framing
+}
+
+// open ends the box's TLS here, as the server it asked for, and answers the requests inside.
+func (w *web) open(ctx context.Context, st *stream, h hello) error {
+	s := &session{Conn: &replay{Conn: st.box, first: h.raw}, stream: st, tls: true, over: make(chan struct{})}
+	name := st.flow.Name
+	if name == "" {
+		name = st.flow.Addr.String()
+	}
+	cert, err := w.g.cfg.CA.certificate(name)
+	if err != nil {
+		return err
+	}
+	config := w.tls.Clone()
+	config.Certificates = []tls.Certificate{*cert}
+	conn := tls.Server(s, config)
+	limited, cancel := context.WithTimeout(ctx, helloTimeout)
+	err = conn.HandshakeContext(limited)
+	cancel()
+	if err != nil {
+		return w.g.refuse(st.flow, "handshake", fmt.Sprintf("TLS has to be opened for a rule or a secret, and the client did not go along (does it know this box's certificate authority?): %v", err))
+	}
+	if conn.ConnectionState().NegotiatedProtocol == "h2" {
+		return w.run(ctx, s, conn)
+	}
+	return w.run(ctx, s, w.framed(s, conn))
+}
+
+func (w *web) run(ctx context.Context, s *session, c net.Conn) error {
+	select {
+	case w.feed.conns <- c:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-w.feed.closed:
+		return net.ErrClosed
+	}
+	select {
+	case <-s.over:
+	case <-ctx.Done():
+		_ = s.Close()
+	}
+	return nil
+}
+
+// requests is the flow of what is served on a connection.
+func (st *stream) requests() policy.Flow {
+	f := st.flow
+	f.Proto = policy.HTTP
+	return f
+}
+
+// feed is a listener that accepts what it is handed.
+type feed struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (f *feed) Accept() (net.Conn, error) {
+	select {
+	case c := <-f.conns:
+		return c, nil
+	case <-f.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (f *feed) Close() error {
+	f.once.Do(func() { close(f.closed) })
+	return nil
+}
+
+func (f *feed) Addr() net.Addr { return &net.TCPAddr{} }
