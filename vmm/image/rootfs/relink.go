@@ -38,6 +38,7 @@ type relinker struct {
 type dirent struct {
 	nid    uint64
 	offset int64 // of the entry in the file
+	kind   byte
 }
 
 // relink points every name of l.again to the inode of its first name.
@@ -45,13 +46,11 @@ func relink(f readWriterAt, l links) error {
 	if len(l.order) == 0 {
 		return nil
 	}
-	var super [64]byte
-	if _, err := f.ReadAt(super[:], superOffset); err != nil {
+	r := &relinker{file: f, dirs: map[string]map[string]dirent{}}
+	root, err := r.open()
+	if err != nil {
 		return err
 	}
-	r := &relinker{file: f, dirs: map[string]map[string]dirent{}}
-	r.meta = int64(binary.LittleEndian.Uint32(super[superMetaAddr-superOffset:])) * blockSize
-	root := uint64(binary.LittleEndian.Uint16(super[superRootNid-superOffset:]))
 	var nid [8]byte
 	for _, name := range l.order {
 		to, err := r.find(root, l.again[name])
@@ -67,10 +66,22 @@ func relink(f readWriterAt, l links) error {
 			return err
 		}
 	}
-	inodes := binary.LittleEndian.Uint64(super[superInodes-superOffset:]) - uint64(len(l.order))
-	binary.LittleEndian.PutUint64(nid[:], inodes)
-	_, err := f.WriteAt(nid[:], superInodes)
+	if _, err := f.ReadAt(nid[:], superInodes); err != nil {
+		return err
+	}
+	binary.LittleEndian.PutUint64(nid[:], binary.LittleEndian.Uint64(nid[:])-uint64(len(l.order)))
+	_, err = f.WriteAt(nid[:], superInodes)
 	return err
+}
+
+// open finds the metadata, and gives the root directory.
+func (r *relinker) open() (root uint64, err error) {
+	var super [64]byte
+	if _, err := r.file.ReadAt(super[:], superOffset); err != nil {
+		return 0, err
+	}
+	r.meta = int64(binary.LittleEndian.Uint32(super[superMetaAddr-superOffset:])) * blockSize
+	return uint64(binary.LittleEndian.Uint16(super[superRootNid-superOffset:])), nil
 }
 
 func (r *relinker) find(root uint64, name string) (dirent, error) {
@@ -99,36 +110,53 @@ func (r *relinker) find(root uint64, name string) (dirent, error) {
 	return d, nil
 }
 
-// readDir reads a directory inode and its entries.
-func (r *relinker) readDir(nid uint64) (map[string]dirent, error) {
-	var ino [64]byte
-	at := r.meta + int64(nid)*slotSize
-	if _, err := r.file.ReadAt(ino[:slotSize], at); err != nil {
-		return nil, err
+// inode is what of an inode says where its bytes are.
+type inode struct {
+	at     int64 // of the inode in the file
+	size   int64
+	layout int
+	data   int64 // where the bytes are in the file
+}
+
+func (r *relinker) inode(nid uint64) (inode, error) {
+	var b [64]byte
+	ino := inode{at: r.meta + int64(nid)*slotSize}
+	if _, err := r.file.ReadAt(b[:slotSize], ino.at); err != nil {
+		return ino, err
 	}
-	format := binary.LittleEndian.Uint16(ino[0:])
-	header, size := int64(32), int64(binary.LittleEndian.Uint32(ino[8:]))
+	format, header := binary.LittleEndian.Uint16(b[inodeFormat:]), int64(32)
+	ino.size = int64(binary.LittleEndian.Uint32(b[8:]))
 	if format&1 != 0 {
-		header, size = 64, int64(binary.LittleEndian.Uint64(ino[8:]))
+		header, ino.size = 64, int64(binary.LittleEndian.Uint64(b[8:]))
 	}
-	data := int64(binary.LittleEndian.Uint32(ino[16:])) * blockSize
-	switch layout := format >> 1 & 7; layout {
+	ino.layout = int((format & layoutMask) >> 1)
+	switch ino.layout {
 	case layoutPlain:
+		ino.data = int64(binary.LittleEndian.Uint32(b[inodeAddress:])) * blockSize
 	case layoutInline:
-		data = at + header
-		if n := int64(binary.LittleEndian.Uint16(ino[2:])); n > 0 {
-			data += xattrHeader + (n-1)*4
+		ino.data = ino.at + header
+		if n := int64(binary.LittleEndian.Uint16(b[inodeXattrs:])); n > 0 {
+			ino.data += xattrHeader + (n-1)*4
 		}
 	default:
-		return nil, fmt.Errorf("unexpected data layout %d", layout)
+		return ino, fmt.Errorf("unexpected data layout %d", ino.layout)
+	}
+	return ino, nil
+}
+
+// readDir reads a directory inode and its entries.
+func (r *relinker) readDir(nid uint64) (map[string]dirent, error) {
+	ino, err := r.inode(nid)
+	if err != nil {
+		return nil, err
 	}
 	list := map[string]dirent{}
-	for done := int64(0); done < size; done += blockSize {
-		block := make([]byte, min(blockSize, size-done))
-		if _, err := r.file.ReadAt(block, data+done); err != nil {
+	for done := int64(0); done < ino.size; done += blockSize {
+		block := make([]byte, min(blockSize, ino.size-done))
+		if _, err := r.file.ReadAt(block, ino.data+done); err != nil {
 			return nil, err
 		}
-		if err := parseDirents(block, data+done, list); err != nil {
+		if err := parseDirents(block, ino.data+done, list); err != nil {
 			return nil, err
 		}
 	}
@@ -153,7 +181,7 @@ func parseDirents(block []byte, offset int64, list map[string]dirent) error {
 			return fmt.Errorf("directory entry with a name from %d to %d", start, end)
 		}
 		name := strings.TrimRight(string(block[start:end]), "\x00")
-		list[name] = dirent{binary.LittleEndian.Uint64(block[i:]), offset + int64(i)}
+		list[name] = dirent{binary.LittleEndian.Uint64(block[i:]), offset + int64(i), block[i+10]}
 	}
 	return nil
 }

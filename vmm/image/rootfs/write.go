@@ -26,6 +26,9 @@ func (t *Tree) Write(ctx context.Context, f *os.File, progress func(done int64))
 	if err := relink(f, v.links); err != nil {
 		return fmt.Errorf("write the image's hard links: %w", err)
 	}
+	if err := outline(f); err != nil {
+		return fmt.Errorf("write the image's small files: %w", err)
+	}
 	return ctx.Err()
 }
 
