@@ -130,8 +130,8 @@ func (p *pool) next() (record, bool) {
 	return record{}, false
 }
 
-// add restores one machine, greets its guest and stops its CPUs. It has an empty workspace open, which is filled when a box
-// needs it.
+// add restores one machine, greets its guest, has it rehearse a lease on an empty workspace and stops its CPUs. The
+// workspace is filled when a box needs it.
 func (p *pool) add(like record) error {
 	m := p.m
 	rec := like
@@ -171,7 +171,7 @@ func (p *pool) start(b *box) error {
 	if err != nil {
 		return err
 	}
-	if err := driver.ReserveWorkspace(ctx, rec.workspacePath(m.home), rec.Box.Disk); err != nil {
+	if err := driver.NewWorkspace(ctx, rec.workspacePath(m.home), "", rec.Box.Disk); err != nil {
 		return err
 	}
 	if err := m.startMachine(ctx, b, template, "", nil, nil); err != nil {

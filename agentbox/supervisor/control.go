@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/environment"
 	"agentbox/vmm"
+	"agentbox/vmm/guest"
 	"agentbox/vmm/guest/protocol"
 )
 
@@ -117,17 +119,32 @@ func (s *Supervisor) openConfigured(_ context.Context, list []api.ConfiguredPort
 	return nil
 }
 
-// hold stops the CPUs of a machine of the pool until attach. It runs a command that does nothing first: under emulation the
-// first command takes three times as long as the second, and here nobody waits for it.
+// hold rehearses what a lease will ask of a machine of the pool, and stops its CPUs until attach.
 func (s *Supervisor) hold(ctx context.Context, _ api.None) error {
-	client, err := s.link.ssh(ctx)
+	client, err := s.link.client(ctx)
 	if err != nil {
 		return err
 	}
-	if _, err := environment.Exec(ctx, client, environment.Command{Argv: []string{"true"}}); err != nil {
-		return err
+	if err := rehearse(ctx, client); err != nil {
+		return fmt.Errorf("rehearse a lease: %w", err)
 	}
 	return s.machine.Freeze(ctx)
+}
+
+// rehearse attaches the empty workspace, runs a command in it, and lets go of it. Under emulation what is done for the first
+// time takes three times as long as the second, and here nobody waits for it.
+func rehearse(ctx context.Context, client *guest.Client) error {
+	if err := client.Attach(ctx, protocol.AttachRequest{Workspace: true, Hostname: "rehearsal"}); err != nil {
+		return err
+	}
+	_, err := environment.Exec(ctx, client.SSH(), environment.Command{Argv: []string{"true"}, Dir: protocol.WorkspaceDir})
+	if err != nil {
+		return err
+	}
+	if err := client.SetClock(ctx, time.Now()); err != nil {
+		return err
+	}
+	return client.Detach(ctx)
 }
 
 // pause saves the machine and ends it. The saved state is complete before the machine is killed, and the machine does not

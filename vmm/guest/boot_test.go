@@ -167,6 +167,9 @@ func TestBoxSurvivesItsUser(t *testing.T) {
 	if s, err := c.Stats(r.Context()); err != nil || s.Processes != 0 {
 		t.Errorf("after detach: %+v, %v", s, err)
 	}
+	if out, status := r.probe(c, "", "random"); status != 0 {
+		t.Errorf("a command after it: %q, %d", out, status)
+	}
 
 	r.background(c, "count")
 	c.Close()
@@ -206,17 +209,7 @@ func (r *rig) count(c *guest.Client) int {
 
 func TestClonesAreNoTwins(t *testing.T) {
 	r := newRig(t)
-	m, err := r.driver.Boot(r.Context(), r.next())
-	r.ok(err)
-	defer m.Kill()
-	c := r.greet(m, "template", false)
-	r.ok(c.Quiesce(r.Context()))
-	c.Close()
-	dir := filepath.Join(t.TempDir(), "template")
-	r.ok(r.driver.SaveTemplate(r.Context(), m, dir))
-	template, err := r.driver.OpenTemplate(r.Context(), dir)
-	r.ok(err)
-	defer template.Close()
+	template := r.template()
 
 	tree := t.TempDir()
 	r.ok(os.WriteFile(filepath.Join(tree, "file"), []byte("x"), 0o644))
@@ -259,5 +252,54 @@ func TestClonesAreNoTwins(t *testing.T) {
 		r.ok(c.Detach(r.Context()))
 		c.Close()
 		r.ok(m.Kill())
+	}
+}
+
+// template makes one and opens it.
+func (r *rig) template() vmm.Template {
+	r.Helper()
+	m, err := r.driver.Boot(r.Context(), r.next())
+	r.ok(err)
+	defer m.Kill()
+	c := r.greet(m, "template", false)
+	r.ok(c.Quiesce(r.Context()))
+	c.Close()
+	dir := filepath.Join(r.TempDir(), "template")
+	r.ok(r.driver.SaveTemplate(r.Context(), m, dir))
+	template, err := r.driver.OpenTemplate(r.Context(), dir)
+	r.ok(err)
+	r.Cleanup(func() { template.Close() })
+	return template
+}
+
+// A machine of the pool has used an empty workspace before it gets the one of its box.
+func TestWorkspaceAfterARehearsal(t *testing.T) {
+	r := newRig(t)
+	spec := r.next()
+	spec.Workspace = filepath.Join(spec.Dir, "workspace")
+	r.ok(r.driver.NewWorkspace(r.Context(), spec.Workspace, "", spec.Disk))
+	m, err := r.driver.Restore(r.Context(), spec, r.template(), "")
+	r.ok(err)
+	defer m.Kill()
+	c := r.greet(m, "pool", false)
+	defer c.Close()
+	r.ok(c.Attach(r.Context(), protocol.AttachRequest{Workspace: true}))
+	if out, status := r.probe(c, "", "owner", protocol.WorkspaceDir); out != "1000" || status != 0 {
+		t.Errorf("the empty workspace: %q, %d", out, status)
+	}
+	r.ok(c.Detach(r.Context()))
+	r.ok(m.Freeze(r.Context()))
+
+	tree := t.TempDir()
+	for i := range 500 { // so that what the guest had read of the empty one would be wrong
+		r.ok(os.WriteFile(filepath.Join(tree, strconv.Itoa(i)), bytes.Repeat([]byte{'x'}, 5000), 0o644))
+	}
+	r.ok(r.driver.NewWorkspace(r.Context(), spec.Workspace, tree, spec.Disk))
+	r.ok(m.Thaw(r.Context()))
+	r.ok(c.Attach(r.Context(), protocol.AttachRequest{Workspace: true}))
+	for _, name := range []string{"0", "250", "499"} {
+		if out, status := r.probe(c, "", "cat", protocol.WorkspaceDir+"/"+name); len(out) != 5000 || status != 0 {
+			t.Errorf("file %s: %d bytes, %d", name, len(out), status)
+		}
 	}
 }
