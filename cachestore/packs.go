@@ -113,6 +113,19 @@ func (p *packs) syncLocked() error {
 	return nil
 }
 
+// seal ends the present pack, unless somebody is not done with it, so that gc may move what is needed of it.
+func (p *packs) seal() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.file == nil || p.s.guard.busyPack(p.id) {
+		return nil
+	}
+	if err := p.syncLocked(); err != nil {
+		return err
+	}
+	return p.leave()
+}
+
 // idle tells whether nothing will be appended to a pack any more, and everything in it is claimed that will be.
 func (p *packs) idle(id uint64) bool {
 	p.mu.Lock()

@@ -1,6 +1,7 @@
 package cachestore
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,7 +42,7 @@ func (s *Store) Pin(ctx context.Context, name string, manifests ...agentbox.Dige
 			return err
 		}
 	}
-	b, err := json.Marshal(p)
+	b, err := p.encode()
 	if err != nil {
 		return err
 	}
@@ -67,9 +68,20 @@ func (p Pin) check() error {
 	return nil
 }
 
+// encode gives a line of JSON and a line with its digest: a bit that flips in a pin must not unpin anything.
+func (p Pin) encode() ([]byte, error) {
+	b, err := json.Marshal(p)
+	b = append(b, '\n')
+	return append(b, blob.Sum(b).String()+"\n"...), err
+}
+
 func decodePin(b []byte) (Pin, error) {
+	end := bytes.IndexByte(b, '\n') + 1
+	if string(b[end:]) != blob.Sum(b[:end]).String()+"\n" {
+		return Pin{}, agentbox.Errorf(agentbox.Corrupt, "it is not what was written")
+	}
 	var p Pin
-	if err := json.Unmarshal(b, &p); err != nil {
+	if err := json.Unmarshal(b[:end], &p); err != nil {
 		return Pin{}, agentbox.Errorf(agentbox.Corrupt, "pin: %w", err)
 	}
 	return p, p.check()

@@ -100,7 +100,7 @@ func (s *Store) splitInto(ctx context.Context, w *writer, r io.Reader, m *blob.M
 	crew := newCrew(ctx, s.cfg.Workers)
 	err := blob.Split(contextReader{crew.ctx, r}, func(p []byte) error {
 		i := len(m.Chunks)
-		m.Chunks = append(m.Chunks, blob.Chunk{Size: len(p)})
+		crew.locked(func() { m.Chunks = append(m.Chunks, blob.Chunk{Size: len(p)}) })
 		m.Size += int64(len(p))
 		piece := append(crew.buffer()[:0], p...)
 		return crew.do(func(ctx context.Context) error {

@@ -69,6 +69,7 @@ func (g *collection) sweep(ctx context.Context) error {
 		g.report.Freed = bytes
 		return nil
 	}
+	removed := len(list) > 0
 	for len(list) > 0 {
 		n := min(len(list), 1000)
 		if err := g.unclaim(list[:n]); err != nil {
@@ -76,7 +77,7 @@ func (g *collection) sweep(ctx context.Context) error {
 		}
 		list = list[n:]
 	}
-	return g.reclaim(ctx)
+	return g.reclaim(ctx, removed)
 }
 
 // unclaim takes claims back that nobody has begun to count on.
@@ -93,8 +94,13 @@ func (g *collection) unclaim(list []dead) error {
 }
 
 // reclaim gives back the space of files, as far as no claim is on it.
-func (g *collection) reclaim(ctx context.Context) error {
+func (g *collection) reclaim(ctx context.Context, removed bool) error {
 	// A pack that nobody writes to now gets no more claims: those we count next are all there are.
+	if removed {
+		if err := g.s.packs.seal(); err != nil {
+			return g.s.hostError(err)
+		}
+	}
 	packs, err := g.idlePacks()
 	if err != nil {
 		return err

@@ -26,11 +26,11 @@ type Codec struct {
 
 // NewCodec makes a Codec that works on as many pieces at once as the machine has CPUs.
 func NewCodec() (*Codec, error) {
-	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(MaxChunk))
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithSingleSegment(true))
 	if err != nil {
 		return nil, err
 	}
-	dec, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(MaxPiece), zstd.WithDecoderMaxWindow(2*MaxChunk))
+	dec, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(MaxPiece), zstd.WithDecoderMaxWindow(2*MaxPiece))
 	if err != nil {
 		return nil, err
 	}

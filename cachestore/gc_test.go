@@ -1,0 +1,333 @@
+package cachestore
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
+)
+
+func gc(t *testing.T, s *Store, o GCOptions) GCReport {
+	t.Helper()
+	r, err := s.GC(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestGCKeepsRootsAndFreesTheRest(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	pinned, named, loose := diskImage(1, 8), noise(2, 3<<20), diskImage(3, 8)
+	copy(loose, pinned[:4*blob.BlockSize]) // shares blocks with what stays
+	p, n := putImage(t, s, pinned), putStream(t, s, named)
+	l := putImage(t, s, loose)
+	lost := putStream(t, s, noise(4, 5<<20))
+	if err := s.Pin(t.Context(), "user:test", p.Manifest); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Publish(t.Context(), blob.Name{Namespace: "cache", Key: "k", Manifest: n.Manifest, Scope: blob.Team}); err != nil {
+		t.Fatal(err)
+	}
+	before := s.usedBytes()
+	dry := gc(t, s, GCOptions{All: true, DryRun: true})
+	if s.usedBytes() != before || len(dry.Items) != 3 || dry.Items[0].Why == "" {
+		t.Fatalf("a dry run: %+v", dry)
+	}
+	if r := gc(t, s, GCOptions{}); len(r.Items) != 0 {
+		t.Fatalf("nothing is too much, and yet: %+v", r)
+	}
+	// The pack that is being written is not looked at: what is dead in it goes once it is full or the store was opened anew.
+	dir := s.cfg.Dir
+	s.Close()
+	s = openStore(t, dir)
+	r := gc(t, s, GCOptions{All: true})
+	if r.Freed < 7<<20 {
+		t.Fatalf("%d bytes freed: %+v", r.Freed, r)
+	}
+	for _, d := range []agentbox.Digest{l.Manifest, lost.Manifest} {
+		if _, err := s.Manifest(t.Context(), d); agentbox.CodeOf(err) != agentbox.NotFound {
+			t.Errorf("%s is still here: %v", d.Short(), err)
+		}
+	}
+	if !bytes.Equal(readBlob(t, s, p.Manifest, nil), pinned) || !bytes.Equal(readBlob(t, s, n.Manifest, nil), named) {
+		t.Fatal("what stays is not what it was")
+	}
+	if err := s.Unpin("user:test"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Unpublish("cache", "k"); err != nil {
+		t.Fatal(err)
+	}
+	gc(t, s, GCOptions{All: true})
+	if used := s.usedBytes(); used > 64<<10 {
+		t.Fatalf("an empty store takes %d bytes", used)
+	}
+	images, _ := os.ReadDir(s.path(imagesDir))
+	if len(images) != 0 {
+		t.Fatalf("%d images are left", len(images))
+	}
+}
+
+func TestChunksOfAnEvictedImageStayWhereOthersNeedThem(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	base := diskImage(1, 16)
+	derived := bytes.Clone(base)
+	copy(derived[9*blob.BlockSize:], "changed")
+	b, d := putImage(t, s, base), putImage(t, s, derived)
+	if err := s.Pin(t.Context(), "box:1", d.Manifest); err != nil {
+		t.Fatal(err)
+	}
+	r := gc(t, s, GCOptions{All: true})
+	if r.Freed < blob.BlockSize/2 || r.Freed > 3*blob.BlockSize {
+		t.Fatalf("%d bytes freed of an image that shares all blocks but one", r.Freed)
+	}
+	if _, err := s.Manifest(t.Context(), b.Manifest); agentbox.CodeOf(err) != agentbox.NotFound {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(readBlob(t, s, d.Manifest, nil), derived) {
+		t.Fatal("the derived image lost blocks")
+	}
+	rep, err := s.Verify(t.Context(), VerifyOptions{})
+	if err != nil || len(rep.Damaged) != 0 || len(rep.Missing) != 0 {
+		t.Fatalf("%+v, %v", rep, err)
+	}
+}
+
+func TestGraceKeepsWhatIsNew(t *testing.T) {
+	now := time.Unix(1800000000, 0)
+	s := openStore(t, t.TempDir(), func(c *Config) {
+		c.Grace = time.Hour
+		c.Now = func() time.Time { return now }
+	})
+	st := putStream(t, s, noise(1, 1<<20))
+	if r := gc(t, s, GCOptions{All: true}); len(r.Items) != 0 || r.Young == 0 {
+		t.Fatalf("%+v", r)
+	}
+	now = now.Add(2 * time.Hour)
+	if r := gc(t, s, GCOptions{All: true}); len(r.Items) == 0 {
+		t.Fatal("it is old now")
+	}
+	if _, err := s.Manifest(t.Context(), st.Manifest); agentbox.CodeOf(err) != agentbox.NotFound {
+		t.Fatal(err)
+	}
+}
+
+func TestTheQuotaEvictsWhatWasUsedOnceFirst(t *testing.T) {
+	now := time.Unix(1800000000, 0)
+	s := openStore(t, t.TempDir(), func(c *Config) { c.Now = func() time.Time { return now } })
+	precious := putImage(t, s, diskImage(1, 8))
+	for range 3 {
+		now = now.Add(time.Hour)
+		readBlob(t, s, precious.Manifest, nil)
+	}
+	var scan []Stored
+	for i := range 4 {
+		now = now.Add(time.Hour)
+		st := putImage(t, s, diskImage(uint64(10+i), 8))
+		readBlob(t, s, st.Manifest, nil)
+		scan = append(scan, st)
+	}
+	if err := s.SetQuota(Quota{Total: 14 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	r := gc(t, s, GCOptions{})
+	if len(r.Items) < 2 || r.Items[0].Name != scan[0].Manifest.String() {
+		t.Fatalf("%+v", r)
+	}
+	if _, err := s.Manifest(t.Context(), precious.Manifest); err != nil {
+		t.Fatalf("one pass over much pushed out what was used often: %v", err)
+	}
+	if s.usedBytes() > 14<<20 {
+		t.Fatalf("%d bytes are used", s.usedBytes())
+	}
+	// A put makes room for itself, and says so when it cannot.
+	putImage(t, s, diskImage(99, 8))
+	if err := s.SetQuota(Quota{Total: 14 << 20, Kinds: map[blob.Kind]int64{blob.Artifact: 1 << 20}}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.PutStream(t.Context(), bytes.NewReader(noise(5, 4<<20)), blob.Info{Kind: blob.Artifact})
+	if agentbox.CodeOf(err) != agentbox.NoSpace || !strings.Contains(agentbox.AsError(err).Hint, "cache gc") {
+		t.Fatalf("%v, hint %q", err, agentbox.AsError(err).Hint)
+	}
+	dir := s.cfg.Dir
+	s.Close()
+	if q := openStore(t, dir).space.quota; q.Total != 14<<20 || q.Kinds[blob.Artifact] != 1<<20 {
+		t.Fatalf("the quota is forgotten: %+v", q)
+	}
+}
+
+func TestAKeyHasOneResult(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	a, b := putStream(t, s, noise(1, 1000)).Manifest, putStream(t, s, noise(2, 1000)).Manifest
+	stranger := Config{Key: otherKey}
+	name := blob.Name{Namespace: "cache", Key: "k", Manifest: a, Scope: blob.Team}
+	foreign, err := name.Sign(stranger.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Take(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Lookup("cache", "k"); agentbox.CodeOf(err) != agentbox.NotFound {
+		t.Fatalf("a stranger is believed: %v", err)
+	}
+	name.Manifest = b
+	if _, err := s.Publish(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	n, err := s.Lookup("cache", "k")
+	if err != nil || n.Manifest != b {
+		t.Fatalf("the trusted one must win: %v, %v", n.Manifest, err)
+	}
+	name.Manifest = a
+	if _, err := s.Publish(t.Context(), name); agentbox.CodeOf(err) != agentbox.Conflict {
+		t.Fatalf("a second result: %v", err)
+	}
+	if n, _ := s.Lookup("cache", "k"); n.Manifest != b {
+		t.Fatal("a name was written twice")
+	}
+	alarms, err := s.Alarms()
+	if err != nil || len(alarms) != 1 || alarms[0].Kept.Manifest != b || alarms[0].Lost.Manifest != a {
+		t.Fatalf("%+v, %v", alarms, err)
+	}
+	name.Manifest = blob.Sum([]byte("nowhere"))
+	if _, err := s.Publish(t.Context(), name); agentbox.CodeOf(err) != agentbox.NotFound {
+		t.Fatalf("a name of nothing: %v", err)
+	}
+	if err := s.Unpublish("cache", "k"); err != nil {
+		t.Fatal(err)
+	}
+	if alarms, _ := s.Alarms(); len(alarms) != 0 {
+		t.Fatal("the alarm goes on")
+	}
+}
+
+func TestNamesEnd(t *testing.T) {
+	now := time.Unix(1800000000, 0)
+	s := openStore(t, t.TempDir(), func(c *Config) { c.Now = func() time.Time { return now } })
+	d := putStream(t, s, noise(1, 1000)).Manifest
+	for _, key := range []string{"a/1", "a/2", "b"} {
+		n := blob.Name{Namespace: "cache", Key: key, Manifest: d, Scope: blob.Local, Expires: now.Add(time.Hour)}
+		if _, err := s.Publish(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if names, err := s.Names("cache", "a/"); err != nil || len(names) != 2 || names[0].Key != "a/1" {
+		t.Fatalf("%v, %v", names, err)
+	}
+	now = now.Add(2 * time.Hour)
+	if names, _ := s.Names("", ""); len(names) != 0 {
+		t.Fatalf("%v", names)
+	}
+	if r := gc(t, s, GCOptions{All: true}); len(r.Items) < 5 {
+		t.Fatalf("%+v", r)
+	}
+	if left, _ := os.ReadDir(s.path(namesDir)); len(left) != 0 {
+		t.Fatalf("%d names are left", len(left))
+	}
+}
+
+// TestGCBesideReadersAndWriters must find every byte right while all of them work at once.
+func TestGCBesideReadersAndWriters(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	far := openStore(t, t.TempDir())
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	shared := diskImage(1, 6)
+	keep := putImage(t, s, shared)
+	if err := s.Pin(ctx, "keep", keep.Manifest); err != nil {
+		t.Fatal(err)
+	}
+	lazy := putImage(t, far, diskImage(77, 6)).Manifest
+	want := readBlob(t, far, lazy, nil)
+	var wg sync.WaitGroup
+	work := func(do func(i int) error) {
+		wg.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				if err := do(i); err != nil && ctx.Err() == nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	work(func(int) error { _, err := s.GC(ctx, GCOptions{All: true}); return err })
+	work(func(i int) error { // publishes what shares blocks with what gc removes, and reads it back
+		b := bytes.Clone(shared)
+		copy(b[2*blob.BlockSize:], noise(uint64(i%3), 1000))
+		st, err := s.PutImage(ctx, bytes.NewReader(b), int64(len(b)), blob.Info{Kind: blob.Image})
+		if err != nil {
+			return err
+		}
+		if err := s.Pin(ctx, "w", st.Manifest); agentbox.CodeOf(err) == agentbox.NotFound {
+			return nil // evicted before it was pinned: there is no grace in this test
+		} else if err != nil {
+			return err
+		}
+		got, err := tryRead(ctx, s, st.Manifest, nil)
+		if err == nil && !bytes.Equal(got, b) {
+			t.Error("a published image is wrong")
+		}
+		return err
+	})
+	work(func(i int) error {
+		b := append(noise(uint64(i%4), 300<<10), noise(9, 2<<20)...)
+		st, err := s.PutStream(ctx, bytes.NewReader(b), blob.Info{Kind: blob.Cache})
+		if err != nil {
+			return err
+		}
+		got, err := tryRead(ctx, s, st.Manifest, nil)
+		if agentbox.CodeOf(err) == agentbox.NotFound {
+			return nil
+		}
+		if err == nil && !bytes.Equal(got, b) {
+			t.Error("a stream is wrong")
+		}
+		return err
+	})
+	work(func(int) error {
+		got, err := tryRead(ctx, s, keep.Manifest, nil)
+		if err == nil && !bytes.Equal(got, shared) {
+			t.Error("the pinned image is wrong")
+		}
+		return err
+	})
+	work(func(int) error { // a lazy image that comes and goes
+		got, err := tryRead(ctx, s, lazy, far)
+		if err == nil && !bytes.Equal(got, want) {
+			t.Error("the lazy image is wrong")
+		}
+		return err
+	})
+	work(func(int) error {
+		path, release, err := s.File(ctx, lazy, far)
+		if err != nil {
+			return err
+		}
+		defer release()
+		got, err := os.ReadFile(path)
+		if err == nil && !bytes.Equal(got, want) {
+			t.Error("the file of the lazy image is wrong")
+		}
+		return err
+	})
+	wg.Wait()
+	if d := s.Damaged(); len(d) != 0 {
+		t.Errorf("damage: %+v", d)
+	}
+	rep, err := s.Verify(t.Context(), VerifyOptions{})
+	if err != nil || len(rep.Damaged) != 0 || len(rep.Missing) != 0 {
+		t.Errorf("%+v, %v", rep, err)
+	}
+	if left, _ := filepath.Glob(s.path(imagesDir, ".new-*")); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
