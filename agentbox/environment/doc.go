@@ -11,4 +11,6 @@
 //	               these arguments, without a shell between; no arguments mean the user's login shell.
 //	user@agentbox  wants no reply; the payload is one SSH string. It goes before any other request of the session and says
 //	               as whom the rest of it happens; the relay sends it, as the name its client logged in with.
+//
+// and it knows the subsystem harvest@agentbox besides sftp: see Harvest.
 package environment

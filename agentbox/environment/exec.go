@@ -95,6 +95,9 @@ func parseExit(req *ssh.Request) (Status, bool) {
 // start asks for the command: the exact arguments first, a shell's command line where that is unknown. Requests that need
 // no reply are not waited for, so it costs one round trip.
 func (s *session) start(ctx context.Context) error {
+	if s.cmd.Subsystem != "" {
+		return startSubsystem(ctx, s.ch, s.cmd.Subsystem)
+	}
 	if t := s.cmd.TTY; t != nil {
 		if _, err := s.ch.SendRequest("pty-req", false, ptyRequest(t)); err != nil {
 			return lost(err)

@@ -33,11 +33,7 @@ func OpenFiles(ctx context.Context, client *ssh.Client, user string) (*Files, er
 	if user != "" {
 		ch.SendRequest("user@agentbox", false, ssh.Marshal(struct{ User string }{user}))
 	}
-	ok, err := request(ctx, ch, "subsystem", ssh.Marshal(struct{ Name string }{"sftp"}))
-	if err == nil && !ok {
-		err = agentbox.Errorf(agentbox.Unavailable, "the box does not offer SFTP")
-	}
-	if err != nil {
+	if err := startSubsystem(ctx, ch, "sftp"); err != nil {
 		ch.Close()
 		return nil, err
 	}
@@ -50,6 +46,14 @@ func OpenFiles(ctx context.Context, client *ssh.Client, user string) (*Files, er
 		return nil, g.explain(err)
 	}
 	return &Files{sftp: c, guard: g, stop: stop}, nil
+}
+
+func startSubsystem(ctx context.Context, ch ssh.Channel, name string) error {
+	ok, err := request(ctx, ch, "subsystem", ssh.Marshal(struct{ Name string }{name}))
+	if err == nil && !ok {
+		err = agentbox.Errorf(agentbox.Unavailable, "the box does not offer the subsystem %s", name)
+	}
+	return err
 }
 
 // Close ends the session.

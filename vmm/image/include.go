@@ -114,12 +114,7 @@ func (s *Store) ensureIncluded(ctx context.Context, base Image, r Recipe, list [
 	}
 	all := func(agentbox.Digest) bool { return true }
 	return s.once(ctx, r.key(hex.EncodeToString(h.Sum(nil))), p, all, func(b *build) error {
-		f, err := os.Open(base.Path)
-		if err != nil {
-			return err
-		}
-		b.keep = f
-		if b.tree, err = rootfs.Read(ctx, f, s.limits, epoch); err != nil {
+		if err := b.startFrom(ctx, s.limits, base); err != nil {
 			return err
 		}
 		b.tree.NextLayer()

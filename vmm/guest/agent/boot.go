@@ -82,7 +82,6 @@ func (b *booter) run() error {
 		{"tune the kernel", tune},
 		{"bring up the loopback interface", loopbackUp},
 		{"find the box's user", b.findUser},
-		{"prepare the certificates", func() error { return prepareTrust(b.root) }},
 	}
 	for _, s := range steps {
 		if err := s.do(); err != nil {

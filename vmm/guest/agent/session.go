@@ -133,10 +133,18 @@ func (s *session) parse(req *ssh.Request) (command, bool) {
 		c.path, c.argv = c.user.Shell, []string{path.Base(c.user.Shell), "-c", v.Command}
 	case "subsystem":
 		var v struct{ Name string }
-		if ssh.Unmarshal(req.Payload, &v) != nil || v.Name != "sftp" {
+		if ssh.Unmarshal(req.Payload, &v) != nil {
 			return c, false
 		}
-		c.path, c.argv, c.dir = selfExe, []string{SFTPName}, c.user.Home
+		switch v.Name {
+		case "sftp":
+			c.path, c.argv, c.dir = selfExe, []string{SFTPName}, c.user.Home
+		case protocol.HarvestSubsystem:
+			c.user = s.conn.agent.userNamed("root")
+			c.path, c.argv, c.dir = selfExe, []string{HarvestName}, "/"
+		default:
+			return c, false
+		}
 	case protocol.Argv:
 		var v protocol.ArgvRequest
 		if json.Unmarshal(req.Payload, &v) != nil {

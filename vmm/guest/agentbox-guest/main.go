@@ -12,8 +12,9 @@ import (
 )
 
 func main() {
-	if len(os.Args) > 0 && os.Args[0] == agent.SFTPName {
-		if err := agent.ServeSFTP(); err != nil {
+	servers := map[string]func() error{agent.SFTPName: agent.ServeSFTP, agent.HarvestName: agent.ServeHarvest}
+	if serve := servers[os.Args[0]]; serve != nil {
+		if err := serve(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

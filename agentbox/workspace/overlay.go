@@ -1,0 +1,151 @@
+package workspace
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"agentbox/agentbox"
+)
+
+// Overlay adds the files of a tar archive to a staged tree: what setup made in another workspace of the same key. What the
+// tree has already stays as it is, and so does everything in .git. The archive came out of a box, so nothing in it is
+// believed: names that lead out of the tree, also through links, are errors.
+func Overlay(ctx context.Context, tree string, archive io.Reader) (files int, err error) {
+	root, err := os.OpenRoot(tree)
+	if err != nil {
+		return 0, unwritable(tree, err)
+	}
+	defer root.Close()
+	o := &overlay{root: root}
+	in := tar.NewReader(archive)
+	for ctx.Err() == nil {
+		h, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return o.files, o.finish()
+		}
+		if err != nil {
+			return o.files, agentbox.Errorf(agentbox.Corrupt, "what setup made in the workspace cannot be read: %w", err)
+		}
+		if err := o.add(h, in); err != nil {
+			return o.files, err
+		}
+	}
+	return o.files, context.Cause(ctx)
+}
+
+type overlay struct {
+	root  *os.Root
+	files int
+	dirs  []*tar.Header // directories that the tree did not have, to be given their times last
+}
+
+func (o *overlay) add(h *tar.Header, content io.Reader) error {
+	name := path.Clean(h.Name)
+	switch {
+	case !fs.ValidPath(name):
+		return agentbox.Errorf(agentbox.Corrupt, "setup's archive names %.80q, which is no place in a workspace", h.Name)
+	case name == "." || o.beyond(name):
+		return nil
+	}
+	if _, err := o.root.Lstat(name); err == nil {
+		return nil // the repository's own, or of a directory that is merged
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return unwritable(name, err)
+	}
+	err := o.make(name, h, content)
+	if err != nil && !errors.As(err, new(*agentbox.Error)) {
+		return unwritable(name, err)
+	}
+	return err
+}
+
+// beyond tells whether a name lies in a git directory, or below something that is no directory of the tree.
+func (o *overlay) beyond(name string) bool {
+	for at := range prefixes(name) {
+		if path.Base(at) == ".git" {
+			return true
+		}
+		if at == name {
+			return false
+		}
+		if info, err := o.root.Lstat(at); err == nil && !info.IsDir() {
+			return true
+		}
+	}
+	return false
+}
+
+// prefixes gives a/b/c as a, a/b, a/b/c.
+func prefixes(name string) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for i := range name {
+			if name[i] == '/' && !yield(name[:i]) {
+				return
+			}
+		}
+		yield(name)
+	}
+}
+
+func (o *overlay) make(name string, h *tar.Header, content io.Reader) error {
+	if err := o.root.MkdirAll(path.Dir(name), 0o755); err != nil {
+		return err
+	}
+	switch h.Typeflag {
+	case tar.TypeDir:
+		o.dirs = append(o.dirs, h)
+		return o.root.Mkdir(name, 0o755)
+	case tar.TypeSymlink:
+		o.files++
+		return o.root.Symlink(h.Linkname, name)
+	case tar.TypeLink:
+		o.files++
+		target := path.Clean(h.Linkname)
+		if !fs.ValidPath(target) || o.beyond(target) {
+			return nil
+		}
+		if err := o.root.Link(target, name); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil // its first name was left out
+	case tar.TypeReg:
+		o.files++
+		return o.file(name, h, content)
+	}
+	return nil
+}
+
+func (o *overlay) file(name string, h *tar.Header, content io.Reader) error {
+	f, err := o.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, content)
+	if err := errors.Join(err, f.Chmod(h.FileInfo().Mode().Perm()), f.Close()); err != nil {
+		return err
+	}
+	return o.root.Chtimes(name, h.ModTime, h.ModTime)
+}
+
+// finish gives the new directories their modes and times, the innermost first. Their owner can always write them, as in
+// finishDirs.
+func (o *overlay) finish() error {
+	for i := len(o.dirs) - 1; i >= 0; i-- {
+		h := o.dirs[i]
+		name := strings.TrimSuffix(path.Clean(h.Name), "/")
+		err := o.root.Chmod(name, h.FileInfo().Mode().Perm()|0o700)
+		if err == nil {
+			err = o.root.Chtimes(name, h.ModTime, h.ModTime)
+		}
+		if err != nil {
+			return unwritable(name, err)
+		}
+	}
+	return nil
+}

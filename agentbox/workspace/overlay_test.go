@@ -1,0 +1,116 @@
+package workspace
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"agentbox/agentbox"
+)
+
+func archiveOf(t *testing.T, entries ...tar.Header) *bytes.Buffer {
+	t.Helper()
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	for _, h := range entries {
+		text := "of setup"
+		if h.Typeflag == tar.TypeReg {
+			h.Size = int64(len(text))
+		}
+		if h.Mode == 0 {
+			h.Mode = 0o755
+		}
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if h.Typeflag == tar.TypeReg {
+			w.Write([]byte(text))
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return &buf
+}
+
+func TestOverlayAddsAndReplacesNothing(t *testing.T) {
+	tree := t.TempDir()
+	for _, name := range []string{"own", ".git/config", "dir/own"} {
+		path := filepath.Join(tree, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("the repository's"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	when := time.Date(2020, 2, 2, 2, 2, 2, 0, time.UTC)
+	files, err := Overlay(context.Background(), tree, archiveOf(t,
+		tar.Header{Name: "own", Typeflag: tar.TypeReg},
+		tar.Header{Name: "own/below", Typeflag: tar.TypeReg},
+		tar.Header{Name: ".git/config", Typeflag: tar.TypeReg},
+		tar.Header{Name: ".git/hooks/post-checkout", Typeflag: tar.TypeReg},
+		tar.Header{Name: "dir/", Typeflag: tar.TypeDir, Mode: 0o700},
+		tar.Header{Name: "dir/new", Typeflag: tar.TypeReg, Mode: 0o755, ModTime: when},
+		tar.Header{Name: "made/", Typeflag: tar.TypeDir, Mode: 0o750, ModTime: when},
+		tar.Header{Name: "made/link", Typeflag: tar.TypeSymlink, Linkname: "../dir/new"},
+		tar.Header{Name: "made/twin", Typeflag: tar.TypeLink, Linkname: "dir/new"},
+		tar.Header{Name: "made/stolen", Typeflag: tar.TypeLink, Linkname: ".git/config"},
+	))
+	if err != nil || files != 4 {
+		t.Fatalf("%d files, %v", files, err)
+	}
+	for name, want := range map[string]string{
+		"own": "the repository's", ".git/config": "the repository's", "dir/own": "the repository's",
+		"dir/new": "of setup", "made/link": "of setup", "made/twin": "of setup",
+	} {
+		if b, err := os.ReadFile(filepath.Join(tree, name)); err != nil || string(b) != want {
+			t.Errorf("%s is %q, %v", name, b, err)
+		}
+	}
+	for _, name := range []string{".git/hooks", "made/stolen"} {
+		if _, err := os.Lstat(filepath.Join(tree, name)); err == nil {
+			t.Errorf("%s is there", name)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(tree, "dir/new")); err != nil || info.Mode().Perm() != 0o755 || !info.ModTime().Equal(when) {
+		t.Errorf("dir/new: %v, %v", info, err)
+	}
+	if info, err := os.Stat(filepath.Join(tree, "made")); err != nil || info.Mode().Perm() != 0o750 || !info.ModTime().Equal(when) {
+		t.Errorf("made: %v, %v", info, err)
+	}
+}
+
+func TestOverlayStaysInTheTree(t *testing.T) {
+	outside := t.TempDir()
+	for _, entries := range [][]tar.Header{
+		{{Name: "../escaped", Typeflag: tar.TypeReg}},
+		{{Name: "/escaped", Typeflag: tar.TypeReg}},
+		{{Name: "out", Typeflag: tar.TypeSymlink, Linkname: outside}, {Name: "out/escaped", Typeflag: tar.TypeReg}},
+		{{Name: "twin", Typeflag: tar.TypeLink, Linkname: "../../etc/passwd"}},
+	} {
+		tree := filepath.Join(t.TempDir(), "tree")
+		if err := os.Mkdir(tree, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Overlay(context.Background(), tree, archiveOf(t, entries...))
+		if err != nil && agentbox.CodeOf(err) != agentbox.Corrupt {
+			t.Errorf("%s: %v", entries[0].Name, err)
+		}
+		for _, dir := range []string{outside, filepath.Dir(tree)} {
+			if found, _ := filepath.Glob(dir + "/*escaped*"); len(found) > 0 {
+				t.Errorf("%s: wrote %s", entries[0].Name, found)
+			}
+		}
+		if _, err := os.Lstat(tree + "/twin"); err == nil {
+			t.Error("a link to a file outside was made")
+		}
+	}
+	if _, err := Overlay(context.Background(), t.TempDir(), bytes.NewReader([]byte("no archive at all, but long enough to be read as the header of one"))); agentbox.CodeOf(err) != agentbox.Corrupt {
+		t.Errorf("garbage: %v", err)
+	}
+}

@@ -1,0 +1,206 @@
+//go:build linux
+
+package agent
+
+import (
+	"archive/tar"
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentbox/vmm/guest/protocol"
+)
+
+// HarvestName is the program name under which the agent writes an archive of changed files to its standard output: a
+// process of its own, so that what it reads does not stay in the agent's memory.
+const HarvestName = "agentbox-harvest"
+
+// maxHarvestRequest bounds what is read of a request.
+const maxHarvestRequest = 1 << 20
+
+// ServeHarvest answers one request on standard input with an archive on standard output.
+func ServeHarvest() error {
+	var req protocol.HarvestRequest
+	if err := json.NewDecoder(io.LimitReader(os.Stdin, maxHarvestRequest)).Decode(&req); err != nil {
+		return fmt.Errorf("malformed request: %w", err)
+	}
+	out := bufio.NewWriterSize(os.Stdout, 1<<20)
+	if err := harvest(req, out); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+// harvest writes the archive that req asks for. Entries come in the order of their names, so equal trees give equal
+// archives.
+func harvest(req protocol.HarvestRequest, out io.Writer) error {
+	h := &harvester{req: req, tar: tar.NewWriter(out), skip: map[string]bool{}, links: map[uint64]string{}, above: map[string]bool{}}
+	for _, path := range req.Skip {
+		h.skip[filepath.Clean(path)] = true
+	}
+	info, err := os.Lstat(req.Root)
+	if err != nil {
+		return err
+	}
+	h.device = stat(info).Dev
+	roots := req.Paths
+	if len(roots) == 0 {
+		roots = []string{req.Root}
+	}
+	for _, root := range roots {
+		if err := h.parents(root); err != nil {
+			return err
+		}
+		if err := filepath.WalkDir(root, h.visit); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return h.tar.Close()
+}
+
+type harvester struct {
+	req    protocol.HarvestRequest
+	tar    *tar.Writer
+	device uint64
+	skip   map[string]bool
+	links  map[uint64]string // inode -> the name it was written under
+	above  map[string]bool   // directories written because something below them was asked for
+}
+
+// parents writes the directories between the root and a path that was asked for, so that they keep owner and mode.
+func (h *harvester) parents(path string) error {
+	dir := filepath.Dir(path)
+	rel, err := filepath.Rel(h.req.Root, dir)
+	if err != nil || !filepath.IsLocal(rel) || rel == "." || h.above[dir] {
+		return nil
+	}
+	h.above[dir] = true
+	if err := h.parents(dir); err != nil {
+		return err
+	}
+	info, err := os.Lstat(dir)
+	if err != nil || !info.IsDir() {
+		return nil // then there is nothing below it
+	}
+	return h.entry(dir, info)
+}
+
+func stat(info fs.FileInfo) *syscall.Stat_t { return info.Sys().(*syscall.Stat_t) }
+
+func (h *harvester) visit(path string, d fs.DirEntry, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it went while we looked
+	}
+	if err != nil {
+		return err
+	}
+	info, err := d.Info()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	// Only of directories the device tells a mount: files of an overlay may carry the device of the layer they lie in.
+	leave := h.skip[path] || d.IsDir() && stat(info).Dev != h.device
+	switch {
+	case leave && d.IsDir():
+		return fs.SkipDir
+	case leave || path == h.req.Root:
+		return nil
+	case len(h.req.Paths) == 0 && time.Unix(stat(info).Ctim.Unix()).Before(h.req.Since):
+		return nil
+	}
+	return h.entry(path, info)
+}
+
+// entry writes one file. What is neither a file, a directory nor a symbolic link belongs to the moment, not to a cache.
+func (h *harvester) entry(path string, info fs.FileInfo) error {
+	var target string
+	var err error
+	switch info.Mode().Type() {
+	case 0, fs.ModeDir:
+	case fs.ModeSymlink:
+		if target, err = os.Readlink(path); err != nil {
+			return err
+		}
+	default:
+		return nil
+	}
+	head, err := tar.FileInfoHeader(info, target)
+	if err != nil {
+		return err
+	}
+	st := stat(info)
+	head.Name, head.Format = h.name(path, info.IsDir()), tar.FormatPAX
+	head.Uid, head.Gid, head.Uname, head.Gname = int(st.Uid), int(st.Gid), "", ""
+	head.AccessTime, head.ChangeTime = time.Time{}, time.Time{}
+	if !info.IsDir() && st.Nlink > 1 {
+		if first, ok := h.links[st.Ino]; ok {
+			head.Typeflag, head.Linkname, head.Size = tar.TypeLink, first, 0
+			return h.tar.WriteHeader(head)
+		}
+		h.links[st.Ino] = head.Name
+	}
+	if !info.Mode().IsRegular() {
+		return h.tar.WriteHeader(head)
+	}
+	return h.file(path, head)
+}
+
+func (h *harvester) name(path string, dir bool) string {
+	name := strings.TrimPrefix(strings.TrimPrefix(path, h.req.Root), "/")
+	if dir {
+		name += "/"
+	}
+	return name
+}
+
+// file writes a regular file, as long as it is when it is opened.
+func (h *harvester) file(path string, head *tar.Header) error {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	head.Size = info.Size()
+	if caps := capability(f); caps != "" {
+		head.PAXRecords = map[string]string{"SCHILY.xattr." + capabilityName: caps}
+	}
+	if err := h.tar.WriteHeader(head); err != nil {
+		return err
+	}
+	if _, err := io.CopyN(h.tar, f, head.Size); err != nil {
+		return fmt.Errorf("%s changed while it was read: %w", path, err)
+	}
+	return nil
+}
+
+// capabilityName is the extended attribute that makes programs such as ping work.
+const capabilityName = "security.capability"
+
+func capability(f *os.File) string {
+	value := make([]byte, 64)
+	n, err := unix.Fgetxattr(int(f.Fd()), capabilityName, value)
+	if err != nil {
+		return "" // most files have none, and not every file system has any
+	}
+	return string(value[:n])
+}

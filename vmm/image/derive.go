@@ -1,0 +1,71 @@
+package image
+
+import (
+	"context"
+	"io"
+	"os"
+
+	"agentbox/agentbox"
+	"agentbox/vmm/image/rootfs"
+)
+
+// Derivation is what makes one image of another.
+type Derivation struct {
+	Key    agentbox.Digest                 // of everything it depends on, the base among it
+	Name   string                          // added to the base's name
+	Layers []func() (io.ReadCloser, error) // tar archives, applied in this order as layers of an OCI image are
+}
+
+// Derived gives the image that a derivation gave here, if it did and the image is still there and whole.
+func (s *Store) Derived(key agentbox.Digest) (Image, bool) {
+	d, ok := s.recipe(derivedKey(key))
+	if !ok {
+		return Image{}, false
+	}
+	img, err := s.open(d)
+	return img, err == nil
+}
+
+func derivedKey(key agentbox.Digest) string { return "derived-" + key.Hex() }
+
+// Derive gives the image that d makes of base, making it if it is not here.
+func (s *Store) Derive(ctx context.Context, base Image, d Derivation, p Progress) (Image, error) {
+	all := func(agentbox.Digest) bool { return true }
+	return s.once(ctx, derivedKey(d.Key), p, all, func(b *build) error {
+		return b.derive(ctx, s.limits, base, d)
+	})
+}
+
+func (b *build) derive(ctx context.Context, limits rootfs.Limits, base Image, d Derivation) error {
+	if err := b.startFrom(ctx, limits, base); err != nil {
+		return err
+	}
+	for _, layer := range d.Layers {
+		if err := b.apply(ctx, layer); err != nil {
+			return err
+		}
+	}
+	b.image = base
+	b.image.Base, b.image.Path, b.image.Name = base.Pin(), "", base.Name+" "+d.Name
+	return nil
+}
+
+// startFrom makes the tree of an image the tree of the build.
+func (b *build) startFrom(ctx context.Context, limits rootfs.Limits, base Image) error {
+	f, err := os.Open(base.Path)
+	if err != nil {
+		return err
+	}
+	b.keep = f
+	b.tree, err = rootfs.Read(ctx, f, limits, epoch)
+	return err
+}
+
+func (b *build) apply(ctx context.Context, layer func() (io.ReadCloser, error)) error {
+	r, err := layer()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return b.tree.ApplyTar(ctx, r, b.spool)
+}

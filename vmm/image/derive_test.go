@@ -1,0 +1,57 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+
+	"agentbox/agentbox"
+)
+
+// archive is a layer with one file.
+func archive(t *testing.T, name, text string) func() (io.ReadCloser, error) {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	err := w.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o600, Uid: userID, Gid: userID, Size: int64(len(text))})
+	if _, werr := io.WriteString(w, text); errors.Join(err, werr, w.Close()) != nil {
+		t.Fatal(err, werr)
+	}
+	return func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil }
+}
+
+func TestDerive(t *testing.T) {
+	s := newStore(t)
+	base, _ := ensureLayout(t, s, "one")
+	key := agentbox.Digest{1}
+	d := Derivation{Key: key, Name: "with setup", Layers: []func() (io.ReadCloser, error){
+		archive(t, "home/agent/cache", "first"), archive(t, "home/agent/cache", "second"),
+	}}
+	if _, ok := s.Derived(key); ok {
+		t.Fatal("there before it was made")
+	}
+	img, err := s.Derive(t.Context(), base, d, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkTestImage(t, img, "one")
+	if got := content(t, img, "home/agent/cache"); got != "second" {
+		t.Errorf("the last layer does not win: %q", got)
+	}
+	if img.Digest == base.Digest || img.Base != base.Digest || img.Name != base.Name+" with setup" {
+		t.Errorf("derived image: %+v", img)
+	}
+	if got, ok := s.Derived(key); !ok || got.Digest != img.Digest {
+		t.Errorf("Derived: %v, %v", got.Digest, ok)
+	}
+	d.Layers = []func() (io.ReadCloser, error){func() (io.ReadCloser, error) { return nil, errors.New("read again") }}
+	if again, err := s.Derive(t.Context(), base, d, nil); err != nil || again.Digest != img.Digest {
+		t.Errorf("made twice: %v", err)
+	}
+	d.Key = agentbox.Digest{2}
+	if _, err := s.Derive(t.Context(), base, d, nil); err == nil {
+		t.Error("a layer that cannot be read gave an image")
+	}
+}
