@@ -94,6 +94,7 @@ type Box struct {
 	Image      Digest       `json:"image"`
 	ImageName  string       `json:"image_name"`
 	Template   string       `json:"template,omitempty"`
+	Cache      Digest       `json:"cache,omitzero"` // key of what setup made that it started from; "" when setup ran in the box itself
 	CPUs       int          `json:"cpus"`
 	Memory     int64        `json:"memory"` // bytes
 	Disk       int64        `json:"disk"`   // bytes

@@ -23,6 +23,8 @@ var forbidden = []struct {
 	{"agentbox/vmm/gvisor/...", "agentbox/vmm/qemu", nil, "drivers do not know each other"},
 	{"agentbox/vmm/qemu", "agentbox/vmm/gvisor/...", nil, "drivers do not know each other"},
 	{"agentbox/agentbox/supervisor", "agentbox/agentbox/host", nil, "a supervisor outlives the daemon and must not know its state"},
+	{"agentbox/agentbox/host", "agentbox/cachestore/...", nil, "boxes know a Shelf only: how bytes are kept is the store's business"},
+	{"agentbox/agentbox/caches", "agentbox/cachestore/...", nil, "a key is computed from ingredients, wherever what it names is kept"},
 	{"agentbox/agentbox/environment", "agentbox/vmm/...", nil, "an environment is anything that speaks SSH, machine or not"},
 	{"agentbox/agentbox/workspace", "agentbox/vmm/...", nil, "a workspace is staged as a directory tree; drivers make their own form of it"},
 	{"agentbox/vmm/...", "agentbox/agentbox/...", []string{"agentbox/agentbox", "agentbox/agentbox/durable"}, "leaves never import upward; domain types are the exception, and how files are written"},

@@ -93,6 +93,9 @@ func showRows(b agentbox.Box) [][]string {
 		{"machine", fmt.Sprintf("%d CPUs, %s memory, %s disk", b.CPUs, bytesText(b.Memory), bytesText(b.Disk))},
 		{"lease", fmt.Sprintf("%s until %s", b.Lease.Owner, b.Lease.Expires.Local().Format(time.DateTime))},
 	}
+	if !b.Cache.IsZero() {
+		rows = append(rows, []string{"setup", "made once for key " + b.Cache.Short()})
+	}
 	if b.Parent != nil {
 		rows = append(rows, []string{"parent", b.Parent.String()})
 	}

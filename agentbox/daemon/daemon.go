@@ -17,6 +17,7 @@ import (
 	"agentbox/agentbox/drivers"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host"
+	"agentbox/agentbox/layers"
 	"agentbox/vmm"
 	"agentbox/vmm/image"
 )
@@ -52,15 +53,16 @@ func Run(ctx context.Context, cfg Config) error {
 	defer lock.Close()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	manager, err := newManager(ctx, cfg)
+	store := layers.Begin(ctx, layers.Config{Dir: cfg.Home.Store(), Key: cfg.Home.StoreKey(), Log: cfg.Log})
+	manager, err := newManager(ctx, cfg, store)
 	if err != nil {
-		return err
+		return errors.Join(err, store.Close())
 	}
 	d := &daemon{cfg: cfg, started: time.Now(), boxes: manager, stop: stop}
-	return errors.Join(d.serve(ctx), manager.Close())
+	return errors.Join(d.serve(ctx), manager.Close(), store.Close())
 }
 
-func newManager(ctx context.Context, cfg Config) (*host.Manager, error) {
+func newManager(ctx context.Context, cfg Config, store *layers.Opening) (*host.Manager, error) {
 	images, err := image.Open(ctx, cfg.Home.Images())
 	if err != nil {
 		return nil, err
@@ -70,7 +72,7 @@ func newManager(ctx context.Context, cfg Config) (*host.Manager, error) {
 		return nil, err
 	}
 	return host.New(host.Config{
-		Home: cfg.Home, Binary: binary, Images: images, Pool: cfg.Pool, Log: cfg.Log,
+		Home: cfg.Home, Binary: binary, Images: images, Shelf: layers.Shelf{Store: store.Store}, Pool: cfg.Pool, Log: cfg.Log,
 		Driver: remember(func(kind agentbox.Isolation) (vmm.Driver, error) { return drivers.Open(kind, cfg.Home, cfg.Log) }),
 		Kernel: drivers.NewKernels(cfg.Home, cfg.Log).Dir,
 	})

@@ -17,6 +17,8 @@ import (
 //	images/                 layer 0, see vmm/image
 //	kernels/                guest kernels, see vmm/kernel
 //	templates/<key>/        booted, quiesced machines
+//	store/                  everything that can be got again, see cachestore
+//	store.key               signs the names in it
 //	boxes/<id>/             see Box
 //	runs/<id>/              what is kept of a run: run.json, stdout.log, stderr.log
 //	run/                    sockets and locks: a directory, or a link into the runtime directory of the session
@@ -92,6 +94,8 @@ func (h Home) State() string     { return filepath.Join(h.Dir, "host") }
 func (h Home) Images() string    { return filepath.Join(h.Dir, "images") }
 func (h Home) Kernels() string   { return filepath.Join(h.Dir, "kernels") }
 func (h Home) Templates() string { return filepath.Join(h.Dir, "templates") }
+func (h Home) Store() string     { return filepath.Join(h.Dir, "store") }
+func (h Home) StoreKey() string  { return filepath.Join(h.Dir, "store.key") }
 func (h Home) Boxes() string     { return filepath.Join(h.Dir, "boxes") }
 func (h Home) Run() string       { return filepath.Join(h.Dir, "run") }
 func (h Home) Socket() string    { return filepath.Join(h.Run(), "daemon.sock") }

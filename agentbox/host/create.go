@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -85,6 +86,7 @@ func (m *Manager) prepare(ctx context.Context, p plan, progress agentbox.Progres
 	if err := m.configure(ctx, &rec, p.cfg, choice, progress); err != nil {
 		return base{}, err
 	}
+	rec.SetUp = !rec.Box.Cache.IsZero() // its workspace will have what setup made
 	out := base{rec: rec}
 	if rec.Cold {
 		return out, nil
@@ -112,7 +114,7 @@ func (m *Manager) configure(ctx context.Context, rec *record, cfg *config.Config
 	rec.Hardware, rec.Pool = choice.facts.Hardware, cfg.Pool
 	rec.Box.Isolation, rec.Box.Accel, rec.Box.Reason = choice.kind, choice.facts.Accel, choice.reason
 	rec.Box.Image, rec.Box.ImageName, rec.Box.CPUs, rec.Box.Memory = img.Digest, img.Name, cfg.CPUs, cfg.Memory
-	return nil
+	return m.provision(ctx, rec, cfg, img, progress)
 }
 
 // kernelFor finds or fetches the guest kernel of a kind of machine: "" for those that bring their own.
@@ -201,8 +203,16 @@ func newLease(rec record) agentbox.Lease {
 	return agentbox.Lease{Owner: owner(), Expires: time.Now().Add(d).UTC().Truncate(time.Second)}
 }
 
-// build makes the workspace and starts the machine at the same time, and puts the one into the other.
+// build makes the parts of a box and then the box.
 func (m *Manager) build(ctx context.Context, b *box, p plan, base base, progress agentbox.Progress) error {
+	if err := m.assemble(ctx, b, p.repo, base, progress); err != nil {
+		return err
+	}
+	return m.makeReady(ctx, b, p)
+}
+
+// assemble makes the workspace and starts the machine at the same time, and puts the one into the other.
+func (m *Manager) assemble(ctx context.Context, b *box, repo workspace.Repo, base base, progress agentbox.Progress) error {
 	rec := b.record()
 	driver, err := m.driver(rec.Box.Isolation)
 	if err != nil {
@@ -219,7 +229,7 @@ func (m *Manager) build(ctx context.Context, b *box, p plan, base base, progress
 	filled := make(chan struct{})
 	g.Go(func() error {
 		defer close(filled)
-		fillErr = m.fillWorkspace(gctx, driver, rec, p.repo, progress)
+		fillErr = m.fillWorkspace(gctx, driver, rec, repo, progress)
 		return fillErr
 	})
 	g.Go(func() error {
@@ -231,10 +241,7 @@ func (m *Manager) build(ctx context.Context, b *box, p plan, base base, progress
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	if err := m.attach(ctx, b, progress); err != nil {
-		return err
-	}
-	return m.makeReady(ctx, b, p)
+	return m.attach(ctx, b, progress)
 }
 
 func (m *Manager) fillWorkspace(ctx context.Context, driver vmm.Driver, rec record, repo workspace.Repo, progress agentbox.Progress) error {
@@ -242,6 +249,14 @@ func (m *Manager) fillWorkspace(ctx context.Context, driver vmm.Driver, rec reco
 	staging := filepath.Join(rec.names(m.home).Dir, "staging")
 	defer workspace.RemoveTemp(staging) // erase does it again for a daemon that was killed here
 	tree, stats, err := workspace.StageTemp(ctx, repo, staging)
+	if err != nil {
+		return err
+	}
+	err = m.fillFrom(ctx, rec, func(r io.Reader) error {
+		files, err := workspace.Overlay(ctx, tree, r)
+		stats.Files += files
+		return err
+	})
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,8 @@ type Config struct {
 	Driver func(agentbox.Isolation) (vmm.Driver, error)
 	// Kernel finds or fetches the kernel that override asks for ("" for the default).
 	Kernel func(ctx context.Context, override string, progress agentbox.Progress) (dir string, err error)
-	Pool   int // machines kept ready per template; -1 sizes it by this machine
+	Shelf  Shelf // what setup made, by key; nil where every box runs setup itself
+	Pool   int   // machines kept ready per template; -1 sizes it by this machine
 	Log    *slog.Logger
 }
 
@@ -31,6 +32,7 @@ type Manager struct {
 	home   home.Home
 	binary string
 	images *image.Store
+	shelf  Shelf
 	driver func(agentbox.Isolation) (vmm.Driver, error)
 	kernel func(context.Context, string, agentbox.Progress) (string, error)
 	log    *slog.Logger
@@ -83,7 +85,7 @@ func (b *box) set(f func(b *box)) {
 func New(cfg Config) (*Manager, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &Manager{
-		home: cfg.Home, binary: cfg.Binary, images: cfg.Images, driver: cfg.Driver, kernel: cfg.Kernel, log: cfg.Log,
+		home: cfg.Home, binary: cfg.Binary, images: cfg.Images, shelf: cfg.Shelf, driver: cfg.Driver, kernel: cfg.Kernel, log: cfg.Log,
 		ctx: ctx, cancel: cancel, started: time.Now(),
 		boxes: map[agentbox.BoxID]*box{}, keys: map[string]*sync.Mutex{}, holders: map[agentbox.BoxID]int{},
 	}

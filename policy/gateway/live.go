@@ -42,10 +42,10 @@ func (l *live) add(p *passage) (done func(), ok bool) {
 	}, true
 }
 
-func (l *live) count() int {
+func (l *live) full() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.all)
+	return len(l.all) >= l.most
 }
 
 // review ends every passage that may not stay.

@@ -1,0 +1,167 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/caches"
+	"agentbox/agentbox/config"
+	"agentbox/agentbox/environment"
+	"agentbox/agentbox/workspace"
+	"agentbox/vmm/image"
+)
+
+// populate runs setup in a clean box of its own, over the caches of the nearest key, and publishes what it made. Services
+// do not run there: what they write is state, not a cache. An error of code Conflict means that setup itself failed.
+//
+// The box is never ready, so nobody else finds it and a daemon that dies takes it along.
+func (m *Manager) populate(ctx context.Context, like record, cfg *config.Config, base image.Image, in caches.Ingredients, progress agentbox.Progress) (caches.Made, error) {
+	made := caches.Made{Key: in.Key(), Ingredients: in}
+	progress.Say("setup runs in a clean box, once for key " + made.Key.Short())
+	repo, err := workspace.Describe(ctx, like.Box.Directory)
+	if err != nil {
+		return made, err
+	}
+	rec := like
+	rec.Phase, rec.Key, rec.Remote, rec.Ephemeral, rec.Life, rec.Workspace = phaseNew, "", "", false, 1, 1
+	rec.Attach.Services, rec.Attach.Ports = nil, nil
+	img, err := m.nearestImage(ctx, base, in, progress)
+	if err != nil {
+		return made, err
+	}
+	rec.startFrom(img)
+	b, err := m.populateBox(ctx, rec, repo, progress)
+	if err != nil {
+		return made, err
+	}
+	made, err = m.harvest(ctx, b.record(), cfg, made, progress)
+	return made, errors.Join(err, m.remove(b))
+}
+
+// populateBox makes the clean box.
+func (m *Manager) populateBox(ctx context.Context, rec record, repo workspace.Repo, progress agentbox.Progress) (*box, error) {
+	out := base{rec: rec}
+	if !rec.Cold {
+		template, err := m.templates.open(ctx, rec, progress)
+		if err != nil {
+			return nil, err
+		}
+		out.template, out.rec.Box.Template = template, template.key
+	}
+	named := repo
+	named.Branch = "setup" // the box's name is made of it
+	b, err := m.leaseOrNew(out, plan{repo: named})
+	if err != nil {
+		return nil, err
+	}
+	b.op.Lock()
+	err = m.assemble(ctx, b, repo, out, progress)
+	b.op.Unlock()
+	if err != nil {
+		return nil, errors.Join(noSpace(err), m.remove(b))
+	}
+	return b, nil
+}
+
+// clockSlack is how far the clocks of host and guest may be apart.
+const clockSlack = 50 * time.Millisecond
+
+// notSetup are places whose changes are the machine's own and not setup's.
+var notSetup = []string{
+	"/etc/hostname", "/etc/hosts", "/etc/machine-id", "/etc/resolv.conf", "/tmp", "/var/tmp", "/run", "/dev", "/proc", "/sys", guestWorkspace,
+}
+
+// harvest runs setup in the box and publishes what it made.
+func (m *Manager) harvest(ctx context.Context, rec record, cfg *config.Config, made caches.Made, progress agentbox.Progress) (caches.Made, error) {
+	paths, err := m.cachePaths(ctx, rec, cfg.Caches)
+	if err != nil {
+		return made, err
+	}
+	since := time.Now().Add(-clockSlack)
+	if err := m.runAll(ctx, rec, "setup", cfg.Setup, progress); err != nil {
+		return made, err
+	}
+	end := progress.Begin("publish", made.Key.Short())
+	dir, err := os.MkdirTemp(rec.names(m.home).Dir, ".tmp-harvest-")
+	if err != nil {
+		return made, noSpace(err)
+	}
+	defer os.RemoveAll(dir)
+	files := map[caches.Part]string{}
+	for part, what := range harvests(paths, since) {
+		files[part] = filepath.Join(dir, string(part)+".tar")
+		made.Parts = append(made.Parts, part)
+		if err := m.take(ctx, rec, what, files[part]); err != nil {
+			return made, noSpace(err)
+		}
+	}
+	slices.Sort(made.Parts)
+	if err := m.shelf.Publish(ctx, made, files); err != nil {
+		return made, noSpace(err)
+	}
+	end("")
+	return made, nil
+}
+
+// harvests are the parts of what setup made: the caches whole, everything else as far as it is new.
+func harvests(dirs []string, since time.Time) map[caches.Part]environment.Harvest {
+	all := map[caches.Part]environment.Harvest{
+		caches.Runtime:   {Root: "/", Since: since, Skip: slices.Concat(dirs, notSetup)},
+		caches.Workspace: {Root: guestWorkspace, Since: since, Skip: []string{guestWorkspace + "/.git"}},
+	}
+	if len(dirs) > 0 {
+		all[caches.Dirs] = environment.Harvest{Root: "/", Paths: dirs}
+	}
+	return all
+}
+
+// cachePaths makes the configured directories absolute: only the box knows where its user's home is. Those in the workspace
+// are part of what setup made there.
+func (m *Manager) cachePaths(ctx context.Context, rec record, configured []string) ([]string, error) {
+	var home bytes.Buffer
+	client, err := environment.Open(ctx, m.address(rec), rec.User)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	status, err := environment.Exec(ctx, client, environment.Command{Argv: []string{"sh", "-c", `printf %s "$HOME"`}, Stdout: &home})
+	if err != nil {
+		return nil, err
+	}
+	if status.Code != 0 || !path.IsAbs(home.String()) {
+		return nil, agentbox.Errorf(agentbox.Conflict, "user %s of the box has no home directory", rec.User)
+	}
+	var out []string
+	for _, p := range configured {
+		if rest, ok := strings.CutPrefix(p, "~"); ok {
+			p = home.String() + rest
+		}
+		if p = path.Clean(p); p != guestWorkspace && !strings.HasPrefix(p, guestWorkspace+"/") {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// take writes the files of a box to an archive on the host.
+func (m *Manager) take(ctx context.Context, rec record, what environment.Harvest, to string) error {
+	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	client, err := environment.Open(ctx, m.address(rec), rec.User)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return errors.Join(what.Take(ctx, client, f), f.Close())
+}

@@ -1,0 +1,150 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/caches"
+	"agentbox/agentbox/config"
+	"agentbox/vmm/image"
+)
+
+// Shelf keeps what setup made, by key. What it hands out was verified.
+type Shelf interface {
+	// Find gives what was published for a key; an error of code NotFound means that nothing was.
+	Find(ctx context.Context, key agentbox.Digest) (caches.Made, error)
+	// Nearest gives the newest that was published for any key of a family; NotFound as above.
+	Nearest(ctx context.Context, family agentbox.Digest) (caches.Made, error)
+	// Publish keeps what a populate run made. It is there completely or not at all.
+	Publish(ctx context.Context, made caches.Made, parts map[caches.Part]string) error
+	// Forget takes back what was published, because it is damaged.
+	Forget(ctx context.Context, made caches.Made) error
+	// Open reads one part of what was published; NotFound if the populate run gave no such part.
+	Open(ctx context.Context, made caches.Made, part caches.Part) (io.ReadCloser, error)
+}
+
+// keyed tells whether setup runs once per key, in a clean box, and not once in every workspace: it does when the
+// configuration says what it depends on or what it fills.
+func keyed(cfg *config.Config) bool {
+	return len(cfg.Setup) > 0 && len(cfg.Lockfiles)+len(cfg.Caches) > 0
+}
+
+// provision lets a box start from what setup made for its key, running setup in a clean box first when nobody has. When it
+// fails there, the box runs it itself, over the caches of the nearest key, and what comes of that is published nowhere.
+func (m *Manager) provision(ctx context.Context, rec *record, cfg *config.Config, base image.Image, progress agentbox.Progress) error {
+	rec.Box.Cache = agentbox.Digest{}
+	if m.shelf == nil || !keyed(cfg) {
+		return nil
+	}
+	in, err := ingredientsOf(rec, cfg, base)
+	if err != nil {
+		return err
+	}
+	lock := m.keyLock("setup " + in.Key().Hex())
+	lock.Lock()
+	defer lock.Unlock()
+	img, err := m.setupImage(ctx, *rec, cfg, base, in, progress)
+	if agentbox.CodeOf(err) == agentbox.Corrupt {
+		progress.Say("what setup made is damaged and will be made again: " + err.Error())
+		if err := m.shelf.Forget(ctx, caches.Made{Key: in.Key(), Ingredients: in}); err != nil {
+			return err
+		}
+		img, err = m.setupImage(ctx, *rec, cfg, base, in, progress)
+	}
+	if agentbox.CodeOf(err) == agentbox.Conflict && ctx.Err() == nil { // setup itself failed
+		progress.Say(err.Error() + "; it will run in the box itself")
+		img, err = m.nearestImage(ctx, base, in, progress)
+		rec.startFrom(img)
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	rec.startFrom(img)
+	rec.Box.Cache = in.Key()
+	return nil
+}
+
+// setupImage is base with what setup made for these ingredients, which is made first where nobody has.
+func (m *Manager) setupImage(ctx context.Context, rec record, cfg *config.Config, base image.Image, in caches.Ingredients, progress agentbox.Progress) (image.Image, error) {
+	made, err := m.shelf.Find(ctx, in.Key())
+	if agentbox.CodeOf(err) == agentbox.NotFound {
+		made, err = m.populate(ctx, rec, cfg, base, in, progress)
+	}
+	if err != nil {
+		return base, err
+	}
+	return m.derive(ctx, base, made, progress, caches.Dirs, caches.Runtime)
+}
+
+// nearestImage is base with the caches of the nearest key, or base.
+func (m *Manager) nearestImage(ctx context.Context, base image.Image, in caches.Ingredients, progress agentbox.Progress) (image.Image, error) {
+	made, err := m.shelf.Nearest(ctx, in.Family())
+	if agentbox.CodeOf(err) == agentbox.NotFound {
+		return base, nil
+	}
+	if err != nil {
+		return base, err
+	}
+	progress.Say("starts over the caches of the nearest key, " + made.Key.Short())
+	return m.derive(ctx, base, made, progress, caches.Dirs)
+}
+
+func (r *record) startFrom(img image.Image) {
+	r.ImageFile, r.Box.Image, r.Box.ImageName = img.Path, img.Digest, img.Name
+}
+
+func ingredientsOf(rec *record, cfg *config.Config, base image.Image) (caches.Ingredients, error) {
+	in := caches.Ingredients{
+		Image: base.Digest, Arch: runtime.GOARCH, User: rec.User, Setup: cfg.Setup, Caches: cfg.Caches,
+	}
+	in.SetEnv(cfg.Env)
+	return in, in.ReadLockfiles(cfg.Root, cfg.Lockfiles)
+}
+
+// derive gives base with parts of what was made laid over it.
+func (m *Manager) derive(ctx context.Context, base image.Image, made caches.Made, progress agentbox.Progress, parts ...caches.Part) (image.Image, error) {
+	d := image.Derivation{Key: derivationKey(base, made, parts), Name: "with setup"}
+	if len(parts) == 1 {
+		d.Name = "with caches"
+	}
+	for _, part := range parts {
+		if !slices.Contains(made.Parts, part) {
+			continue
+		}
+		d.Layers = append(d.Layers, func() (io.ReadCloser, error) { return m.shelf.Open(ctx, made, part) })
+	}
+	img, err := m.images.Derive(ctx, base, d, relay(progress))
+	return img, noSpace(err)
+}
+
+// derivationKey names an image by what it is made of.
+func derivationKey(base image.Image, made caches.Made, parts []caches.Part) agentbox.Digest {
+	text := base.Digest.String() + "\n" + made.Key.String() + "\n"
+	for _, p := range parts {
+		text += string(p) + "\n"
+	}
+	d, _, _ := agentbox.DigestOf(strings.NewReader(text)) // reading a string cannot fail
+	return d
+}
+
+// fillFrom adds to a staged workspace what setup made in one of the same key.
+func (m *Manager) fillFrom(ctx context.Context, rec record, add func(io.Reader) error) error {
+	if rec.Box.Cache.IsZero() {
+		return nil
+	}
+	made, err := m.shelf.Find(ctx, rec.Box.Cache)
+	if err != nil {
+		return err
+	}
+	r, err := m.shelf.Open(ctx, made, caches.Workspace)
+	if err != nil {
+		return err
+	}
+	return errors.Join(add(r), r.Close())
+}

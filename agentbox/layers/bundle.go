@@ -1,0 +1,124 @@
+package layers
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"io"
+	"os"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/caches"
+	"agentbox/cachestore"
+)
+
+// head begins a bundle and says what follows it: the parts, in this order, each a tar archive of that many bytes.
+type head struct {
+	Version int         `json:"version"`
+	Made    caches.Made `json:"made"`
+	Sizes   []int64     `json:"sizes"` // of Made.Parts
+}
+
+const (
+	bundleMagic   = "ABXSET1\n"
+	bundleVersion = 1
+	maxHead       = 4 << 20 // thousands of lockfiles
+)
+
+// newBundle reads parts as one stream.
+func newBundle(made caches.Made, parts map[caches.Part]*os.File) (io.Reader, error) {
+	h := head{Version: bundleVersion, Made: made}
+	var bodies []io.Reader
+	for _, part := range made.Parts {
+		info, err := parts[part].Stat()
+		if err != nil {
+			return nil, err
+		}
+		h.Sizes = append(h.Sizes, info.Size())
+		bodies = append(bodies, io.LimitReader(parts[part], info.Size()))
+	}
+	text, err := json.Marshal(h)
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxHead {
+		return nil, agentbox.Errorf(agentbox.Invalid, "the names of the lockfiles take %d bytes, more than %d", len(text), maxHead)
+	}
+	start := binary.BigEndian.AppendUint32([]byte(bundleMagic), uint32(len(text)))
+	return io.MultiReader(append([]io.Reader{bytes.NewReader(start), bytes.NewReader(text)}, bodies...)...), nil
+}
+
+// bundle is an opened one.
+type bundle struct {
+	blob *cachestore.Reader
+	head head
+	body int64 // where the first part begins
+}
+
+func open(ctx context.Context, store *cachestore.Store, manifest agentbox.Digest) (bundle, error) {
+	r, err := store.OpenBlob(ctx, manifest, nil)
+	if err != nil {
+		return bundle{}, err
+	}
+	b := bundle{blob: r}
+	if b.head, b.body, err = readHead(io.NewSectionReader(r, 0, r.Size()), r.Size()); err != nil {
+		r.Close()
+		return bundle{}, err
+	}
+	return b, nil
+}
+
+// readHead decodes the beginning of a bundle of size bytes.
+func readHead(r io.Reader, size int64) (head, int64, error) {
+	start := make([]byte, len(bundleMagic)+4)
+	if _, err := io.ReadFull(r, start); err != nil {
+		return head{}, 0, shortOr(err)
+	}
+	n := binary.BigEndian.Uint32(start[len(bundleMagic):])
+	if string(start[:len(bundleMagic)]) != bundleMagic || n > maxHead {
+		return head{}, 0, damaged("it does not begin as one")
+	}
+	text := make([]byte, n)
+	if _, err := io.ReadFull(r, text); err != nil {
+		return head{}, 0, shortOr(err)
+	}
+	var h head
+	if err := json.Unmarshal(text, &h); err != nil || h.Version != bundleVersion || len(h.Sizes) != len(h.Made.Parts) {
+		return head{}, 0, damaged("its head is unreadable")
+	}
+	body := int64(len(start)) + int64(n)
+	left := size - body
+	for _, s := range h.Sizes {
+		if s < 0 || s > left {
+			return head{}, 0, damaged("its parts are longer than it is")
+		}
+		left -= s
+	}
+	if left != 0 {
+		return head{}, 0, damaged("it is longer than its parts")
+	}
+	return h, body, nil
+}
+
+func shortOr(err error) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return damaged("it ends in its head")
+	}
+	return err
+}
+
+func damaged(why string) error {
+	return agentbox.Errorf(agentbox.Corrupt, "what setup made cannot be read: %s", why)
+}
+
+func (b bundle) part(want caches.Part) (io.Reader, error) {
+	at := b.body
+	for i, part := range b.head.Made.Parts {
+		if part == want {
+			return io.NewSectionReader(b.blob, at, b.head.Sizes[i]), nil
+		}
+		at += b.head.Sizes[i]
+	}
+	return nil, agentbox.Errorf(agentbox.NotFound, "setup made nothing of the part %q", want)
+}

@@ -1,0 +1,98 @@
+package layers
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore"
+)
+
+// Opening is a store that is being opened in the background, so that a daemon serves at once: an index of a million chunks
+// takes a second, and most calls need none of it.
+type Opening struct {
+	done  chan struct{} // closed when store and err are set
+	store *cachestore.Store
+	err   error
+}
+
+// Config says where the store of a home is.
+type Config struct {
+	Dir string // of the store
+	Key string // file of the key that signs this home's names, made when there is none
+	Log *slog.Logger
+}
+
+// Begin starts opening a store.
+func Begin(ctx context.Context, cfg Config) *Opening {
+	o := &Opening{done: make(chan struct{})}
+	go func() {
+		defer close(o.done)
+		o.store, o.err = openStore(ctx, cfg)
+		if o.err != nil && ctx.Err() == nil {
+			cfg.Log.Error("cannot open the store", "error", o.err)
+		}
+	}()
+	return o
+}
+
+func openStore(ctx context.Context, cfg Config) (*cachestore.Store, error) {
+	key, err := signingKey(cfg.Key)
+	if err != nil {
+		return nil, err
+	}
+	return cachestore.Open(ctx, cachestore.Config{Dir: cfg.Dir, Key: key, Log: cfg.Log})
+}
+
+// Store gives the store when it is open.
+func (o *Opening) Store(ctx context.Context) (*cachestore.Store, error) {
+	select {
+	case <-o.done:
+		return o.store, o.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Close waits until the store is open, and closes it.
+func (o *Opening) Close() error {
+	<-o.done
+	if o.store == nil {
+		return nil
+	}
+	return o.store.Close()
+}
+
+// signingKey reads the key in a file, or makes one. A key that is lost costs the names it signed, and so what setup made.
+func signingKey(path string) (ed25519.PrivateKey, error) {
+	seed, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		_, key, err := ed25519.GenerateKey(nil)
+		if err != nil {
+			return nil, err
+		}
+		return key, writeKey(path, key.Seed())
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(seed) != ed25519.SeedSize {
+		return nil, agentbox.Errorf(agentbox.Corrupt, "%s is not a key of %d bytes", path, ed25519.SeedSize).
+			WithHint("remove it: a new one is made, and what setup made is made again")
+	}
+	return ed25519.NewKeyFromSeed(seed), nil
+}
+
+// writeKey writes a key beside its place first: half a key would lock us out.
+func writeKey(path string, seed []byte) error {
+	tmp := path + ".tmp"
+	if err := os.WriteFile(tmp, seed, 0o600); err != nil {
+		return fmt.Errorf("keep the key of this home: %w", err)
+	}
+	return os.Rename(tmp, path)
+}

@@ -1,0 +1,144 @@
+package layers
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/caches"
+	"agentbox/cachestore"
+	"agentbox/cachestore/blob"
+)
+
+// namespace is where the names of what setup made are. Their keys are FAMILY/KEY, each as hex.
+const namespace = "setup"
+
+// mediaType is that of a bundle (docs/formats.md).
+const mediaType = "application/vnd.agentbox.setup"
+
+// Shelf is what setup made, by key. Each is one blob under one name, so it is there completely or not at all.
+type Shelf struct {
+	// Store gives the store, waiting until it is open.
+	Store func(ctx context.Context) (*cachestore.Store, error)
+}
+
+func nameOf(made caches.Made) string { return made.Ingredients.Family().Hex() + "/" + made.Key.Hex() }
+
+// Find gives what was published for a key, NotFound if nothing was.
+func (s Shelf) Find(ctx context.Context, key agentbox.Digest) (caches.Made, error) {
+	return s.newest(ctx, "", func(name string) bool { return strings.HasSuffix(name, "/"+key.Hex()) })
+}
+
+// Nearest gives the newest that was published for any key of a family, NotFound if nothing was.
+func (s Shelf) Nearest(ctx context.Context, family agentbox.Digest) (caches.Made, error) {
+	return s.newest(ctx, family.Hex()+"/", func(string) bool { return true })
+}
+
+func (s Shelf) newest(ctx context.Context, prefix string, want func(name string) bool) (caches.Made, error) {
+	store, err := s.Store(ctx)
+	if err != nil {
+		return caches.Made{}, err
+	}
+	names, err := store.Names(namespace, prefix)
+	if err != nil {
+		return caches.Made{}, err
+	}
+	var best blob.Name
+	for _, n := range names {
+		if want(n.Key) && (best.Key == "" || n.Created.After(best.Created)) {
+			best = n
+		}
+	}
+	if best.Key == "" {
+		return caches.Made{}, agentbox.Errorf(agentbox.NotFound, "nobody has published what setup makes here")
+	}
+	b, err := open(ctx, store, best.Manifest)
+	if err != nil {
+		return caches.Made{}, err
+	}
+	defer b.blob.Close()
+	if nameOf(b.head.Made) != best.Key {
+		return caches.Made{}, agentbox.Errorf(agentbox.Corrupt, "what is published as %s is of another key", best.Key)
+	}
+	return b.head.Made, nil
+}
+
+// Publish keeps what a populate run made. A key is published once: with another result there already, the error says Conflict.
+func (s Shelf) Publish(ctx context.Context, made caches.Made, parts map[caches.Part]string) (err error) {
+	store, err := s.Store(ctx)
+	if err != nil {
+		return err
+	}
+	files := map[caches.Part]*os.File{}
+	defer func() {
+		for _, f := range files {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	for _, part := range made.Parts {
+		if files[part], err = os.Open(parts[part]); err != nil {
+			return err
+		}
+	}
+	bundle, err := newBundle(made, files)
+	if err != nil {
+		return err
+	}
+	stored, err := store.PutStream(ctx, bundle, blob.Info{Kind: blob.Cache, MediaType: mediaType})
+	if err != nil {
+		return err
+	}
+	_, err = store.Publish(ctx, blob.Name{
+		Namespace: namespace, Key: nameOf(made), Manifest: stored.Manifest, Scope: blob.Local, Created: time.Now(),
+		Comment: strings.Join(made.Ingredients.Setup, "; "),
+	})
+	return err
+}
+
+// Forget takes back what was published for a key, because it is damaged.
+func (s Shelf) Forget(ctx context.Context, made caches.Made) error {
+	store, err := s.Store(ctx)
+	if err != nil {
+		return err
+	}
+	return store.Unpublish(namespace, nameOf(made))
+}
+
+// Open reads one part of what was published. All it gives was hashed.
+func (s Shelf) Open(ctx context.Context, made caches.Made, part caches.Part) (io.ReadCloser, error) {
+	store, err := s.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	name, err := store.Lookup(namespace, nameOf(made))
+	if err != nil {
+		return nil, err
+	}
+	b, err := open(ctx, store, name.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	section, err := b.part(part)
+	if err != nil {
+		return nil, errors.Join(err, b.blob.Close())
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{section, b.blob}, nil
+}
+
+// KeyOf tells which key a name of ours is for, so that `cache show` can say why it is the key it is.
+func KeyOf(n blob.Name) (agentbox.Digest, bool) {
+	_, text, ok := strings.Cut(n.Key, "/")
+	raw, err := hex.DecodeString(text)
+	if !ok || n.Namespace != namespace || err != nil || len(raw) != len(agentbox.Digest{}) {
+		return agentbox.Digest{}, false
+	}
+	return agentbox.Digest(raw), true
+}

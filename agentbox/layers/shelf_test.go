@@ -1,0 +1,139 @@
+package layers
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"encoding/binary"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/caches"
+	"agentbox/cachestore"
+)
+
+func newShelf(t *testing.T) (Shelf, *cachestore.Store) {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := cachestore.Open(t.Context(), cachestore.Config{Dir: t.TempDir(), Key: key, Ballast: -1, KeepFree: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return Shelf{Store: func(context.Context) (*cachestore.Store, error) { return store, nil }}, store
+}
+
+func made(lock byte) caches.Made {
+	in := caches.Ingredients{Image: agentbox.Digest{1}, Arch: "amd64", Lockfiles: map[string]agentbox.Digest{"go.sum": {lock}}}
+	return caches.Made{Key: in.Key(), Ingredients: in, Parts: []caches.Part{caches.Dirs, caches.Runtime, caches.Workspace}}
+}
+
+func publish(t *testing.T, s Shelf, m caches.Made, texts ...string) error {
+	t.Helper()
+	files := map[caches.Part]string{}
+	for i, part := range m.Parts {
+		files[part] = filepath.Join(t.TempDir(), string(part))
+		if err := os.WriteFile(files[part], []byte(texts[i]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s.Publish(t.Context(), m, files)
+}
+
+func TestShelfGivesBackWhatWasPublished(t *testing.T) {
+	s, _ := newShelf(t)
+	first, second := made(1), made(2)
+	if _, err := s.Find(t.Context(), first.Key); agentbox.CodeOf(err) != agentbox.NotFound {
+		t.Fatalf("an empty shelf: %v", err)
+	}
+	large := string(bytes.Repeat([]byte("0123456789abcdef"), 1<<18))
+	if err := publish(t, s, first, "the caches", large, ""); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Find(t.Context(), first.Key)
+	if err != nil || got.Key != first.Key || got.Ingredients.Key() != first.Key {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	for part, want := range map[caches.Part]string{caches.Dirs: "the caches", caches.Runtime: large, caches.Workspace: ""} {
+		r, err := s.Open(t.Context(), got, part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(r)
+		if err != nil || string(b) != want {
+			t.Errorf("%s: %d bytes, %v", part, len(b), err)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := s.Find(t.Context(), second.Key); agentbox.CodeOf(err) != agentbox.NotFound {
+		t.Errorf("another key: %v", err)
+	}
+	if near, err := s.Nearest(t.Context(), second.Ingredients.Family()); err != nil || near.Key != first.Key {
+		t.Errorf("nearest: %v, %v", near.Key, err)
+	}
+	if _, err := s.Nearest(t.Context(), agentbox.Digest{9}); agentbox.CodeOf(err) != agentbox.NotFound {
+		t.Errorf("nearest of another family: %v", err)
+	}
+}
+
+func TestShelfKeepsTheFirstOfTwoResults(t *testing.T) {
+	s, store := newShelf(t)
+	if err := publish(t, s, made(1), "a", "b", "c"); err != nil {
+		t.Fatal(err)
+	}
+	if err := publish(t, s, made(1), "a", "b", "something else"); agentbox.CodeOf(err) != agentbox.Conflict {
+		t.Fatalf("a second result: %v", err)
+	}
+	if alarms, err := store.Alarms(); err != nil || len(alarms) != 1 {
+		t.Errorf("alarms: %v, %v", alarms, err)
+	}
+	if err := s.Forget(t.Context(), made(1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Find(t.Context(), made(1).Key); agentbox.CodeOf(err) != agentbox.NotFound {
+		t.Errorf("forgotten: %v", err)
+	}
+	if err := publish(t, s, made(1), "a", "b", "something else"); err != nil {
+		t.Errorf("after it was forgotten: %v", err)
+	}
+}
+
+func FuzzReadHead(f *testing.F) {
+	empty := []byte(`{"version":1,"made":{"parts":["caches"]},"sizes":[0]}`)
+	f.Add(append(binary.BigEndian.AppendUint32([]byte(bundleMagic), uint32(len(empty))), empty...), int64(0))
+	long := []byte(`{"version":1,"made":{"parts":["caches","runtime"]},"sizes":[9223372036854775807,9223372036854775807]}`)
+	f.Add(append(binary.BigEndian.AppendUint32([]byte(bundleMagic), uint32(len(long))), long...), int64(1<<40))
+	f.Add([]byte(bundleMagic+"\xff\xff\xff\xff"), int64(12))
+	f.Fuzz(func(t *testing.T, b []byte, more int64) {
+		size := int64(len(b)) + max(0, more)%(1<<50)
+		h, body, err := readHead(bytes.NewReader(b), size)
+		if err != nil {
+			if agentbox.CodeOf(err) != agentbox.Corrupt {
+				t.Errorf("not called damaged: %v", err)
+			}
+			return
+		}
+		at := body
+		for _, n := range h.Sizes {
+			if n < 0 || at > size-n {
+				t.Fatalf("part of %d bytes at %d of %d", n, at, size)
+			}
+			at += n
+		}
+		if at != size {
+			t.Errorf("%d bytes belong to no part", size-at)
+		}
+	})
+}
