@@ -30,6 +30,9 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 	if err != nil {
 		return err
 	}
+	if err := s.plugIn(sealed{s.log}); err != nil {
+		return err
+	}
 	s.greeted = time.Now()
 	if err := s.link.greet(ctx, req.Mount); err != nil {
 		return agentbox.Errorf(agentbox.Unavailable, "box %s: its machine runs but does not answer: %w", s.cfg.Box, err).

@@ -16,6 +16,7 @@ import (
 	"agentbox/agentbox/drivers"
 	"agentbox/agentbox/home"
 	"agentbox/vmm"
+	"agentbox/vmm/netstack"
 )
 
 // Supervisor is one box's process.
@@ -26,6 +27,7 @@ type Supervisor struct {
 	driver  vmm.Driver
 	machine vmm.Machine
 	link    *link
+	network *netstack.Stack // nil for a machine without a card
 	ports   *ports
 	lease   *lease
 
@@ -110,6 +112,7 @@ func (s *Supervisor) run(ctx context.Context, files Files) error {
 		if s.machine != nil {
 			_ = s.machine.Kill()
 		}
+		s.unplug()
 	}()
 	s.startErr = s.start(ctx, files, sshListener, &wg)
 	close(s.started)

@@ -13,6 +13,7 @@ const (
 	fdQMP     = 3 + iota // one end of a socket pair: control
 	fdAgent              // one end of a socket pair: the stream to the guest agent
 	fdConsole            // one end of a socket pair: the serial console
+	fdNetwork            // one end of a socket pair: the cable
 	fdMemory             // the file behind the guest's memory
 	fdState              // restore only: the device state to load
 )
@@ -49,6 +50,7 @@ type command struct {
 	Initrd   string
 	Args     string
 	Disks    []disk
+	Network  bool // a card with a cable to us
 	Share    bool // changes of memory reach the memory file (a template being made)
 	Incoming bool // wait for device state instead of booting
 }
@@ -77,6 +79,9 @@ func (c command) argv() []string {
 	for _, d := range c.Disks {
 		a = append(a, d.argv()...)
 	}
+	if c.Network {
+		a = append(a, networkArgv()...)
+	}
 	if c.Incoming {
 		// A clone's kernel is in its memory. QEMU would keep a copy of the file in its own, 14 MB of every clone.
 		return append(a, "-incoming", "defer")
@@ -95,6 +100,14 @@ func (d disk) argv() []string {
 		node += ",cache.no-flush=on"
 	}
 	return []string{"-blockdev", node, "-device", "virtio-blk-device,drive=" + d.Name + ",serial=" + d.Name}
+}
+
+// networkArgv is one card whose other end is ours: QEMU itself has no network.
+func networkArgv() []string {
+	return []string{
+		"-netdev", fmt.Sprintf("socket,id=net,fd=%d", fdNetwork),
+		"-device", fmt.Sprintf("virtio-net-device,netdev=net,mac=%s,host_mtu=%d", protocol.GuestMAC, protocol.NetworkMTU),
+	}
 }
 
 // accelerator bounds the cache of translated code, which would grow to 1 GiB whatever the size of the machine.

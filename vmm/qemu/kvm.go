@@ -100,7 +100,7 @@ func probeGuest(ctx context.Context, program, kernel string) (string, error) {
 	}
 	defer memory.Close()
 	probe := probeCommand(kernel)
-	p, err := startProcess(program, probe.argv(), []*os.File{theirs, theirs, theirs, memory}, probe.files(program))
+	p, err := startProcess(program, probe.argv(), []*os.File{theirs, theirs, theirs, theirs, memory}, probe.files(program))
 	theirs.Close()
 	if err != nil {
 		return "", agentbox.Errorf(agentbox.Missing, "start %s: %w", program, err)

@@ -31,6 +31,7 @@ type machine struct {
 	qmp     *monitor
 	stream  net.Conn
 	console *console.Console
+	link    *link
 
 	resumed  chan struct{} // receives when the CPUs begin to run
 	killed   atomic.Bool   // by us
@@ -42,6 +43,7 @@ type machine struct {
 }
 
 func (m *machine) Stream() net.Conn      { return m.stream }
+func (m *machine) Link() vmm.Link        { return m.link }
 func (m *machine) PIDs() []int           { return []int{m.proc.cmd.Process.Pid} }
 func (m *machine) Done() <-chan struct{} { return m.done }
 
@@ -97,6 +99,7 @@ func (m *machine) watch() {
 	m.qmp.close()
 	m.console.Wait()
 	m.stream.Close()
+	m.link.Close()
 	if m.memory != nil {
 		m.memory.Close()
 	}

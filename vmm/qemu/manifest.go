@@ -13,7 +13,7 @@ import (
 )
 
 // formatVersion changes with the meaning of any file of a template or saved state, or of the command line.
-const formatVersion = 1
+const formatVersion = 2
 
 // manifest describes a template or a saved state. With the digests in it, every byte is accounted for, except those of
 // the disks of a saved state: they may be large, and carry their file system's own checksums.

@@ -92,6 +92,7 @@ func describe(m *machine, accel string) command {
 			{Name: protocol.SlotRuntime, Path: m.runtime, Volatile: true},
 			{Name: protocol.SlotWorkspace, Path: m.workspace},
 		},
+		Network: true,
 	}
 }
 
@@ -150,7 +151,7 @@ func (d *Driver) start(m *machine, cmd command, files ...*os.File) error {
 			f.Close()
 		}
 	}()
-	for _, name := range []string{"qmp", "agent", "console"} { // in the order of the fd constants
+	for _, name := range []string{"qmp", "agent", "console", "network"} { // in the order of the fd constants
 		conn, file, err := socketPair(name)
 		if err != nil {
 			closeAll(ours)
@@ -166,6 +167,7 @@ func (d *Driver) start(m *machine, cmd command, files ...*os.File) error {
 	m.qmp = newMonitor(ours[0].(*net.UnixConn), m.event)
 	m.stream = ours[1]
 	m.console = console.New(m.spec.Dir, ours[2])
+	m.link = newLink(ours[3])
 	go m.watch()
 	return nil
 }

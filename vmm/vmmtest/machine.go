@@ -2,6 +2,7 @@ package vmmtest
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -94,11 +95,31 @@ func testKill(r *rig, m vmm.Machine) {
 	if m.Freeze(r.ctx) == nil || m.Thaw(r.ctx) == nil {
 		r.Error("a machine that has ended was frozen and thawed")
 	}
+	wantCut(r, m)
 	if _, err := m.Stream().Read(make([]byte, 1<<16)); err == nil {
 		if _, err = m.Stream().Read(make([]byte, 1<<16)); err == nil {
 			r.Error("a machine that has ended goes on talking")
 		}
 	}
+}
+
+// wantCut wants the cable of a machine that has ended to be cut, once what it had sent is read.
+func wantCut(r *rig, m vmm.Machine) {
+	n, ok := m.(vmm.Networked)
+	if !ok || n.Link() == nil {
+		return
+	}
+	if err := n.Link().WriteFrame(make([]byte, 60)); err == nil {
+		r.Error("a machine that has ended takes a frame")
+	}
+	buf := make([]byte, 14+n.Link().MTU())
+	for range 1 << 16 {
+		if _, err := n.Link().ReadFrame(buf); err != nil && !errors.Is(err, vmm.ErrLongFrame) {
+			r.ok(n.Link().Close())
+			return
+		}
+	}
+	r.Error("a machine that has ended goes on sending frames")
 }
 
 func testEnds(r *rig) {

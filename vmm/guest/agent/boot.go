@@ -81,6 +81,7 @@ func (b *booter) run() error {
 		{"set up cgroups", setUpCgroups},
 		{"tune the kernel", tune},
 		{"bring up the loopback interface", loopbackUp},
+		{"set up the network", b.setUpNetwork},
 		{"find the box's user", b.findUser},
 	}
 	for _, s := range steps {

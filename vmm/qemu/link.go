@@ -1,0 +1,77 @@
+package qemu
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+
+	"agentbox/vmm"
+	"agentbox/vmm/guest/protocol"
+)
+
+// link is the cable: QEMU's framing of a stream socket, where the length of each frame stands before it in 4 bytes, the
+// highest first.
+type link struct {
+	conn net.Conn
+	in   *bufio.Reader
+
+	mu   sync.Mutex // one frame is written at a time
+	head [4]byte
+}
+
+// linkBuffer holds some frames of any size, so that many small ones are read at once.
+const linkBuffer = 256 << 10
+
+func newLink(conn net.Conn) *link {
+	return &link{conn: conn, in: bufio.NewReaderSize(conn, linkBuffer)}
+}
+
+func (l *link) MTU() int { return protocol.NetworkMTU }
+
+func (l *link) ReadFrame(buf []byte) (int, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(l.in, head[:]); err != nil {
+		return 0, cut(err)
+	}
+	n := int64(binary.BigEndian.Uint32(head[:]))
+	if n > int64(len(buf)) {
+		if _, err := io.CopyN(io.Discard, l.in, n); err != nil {
+			return 0, cut(err)
+		}
+		return 0, vmm.ErrLongFrame
+	}
+	if _, err := io.ReadFull(l.in, buf[:n]); err != nil {
+		return 0, cut(err)
+	}
+	return int(n), nil
+}
+
+func (l *link) WriteFrame(parts ...[]byte) error {
+	n := 0
+	for _, p := range parts {
+		n += len(p)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	binary.BigEndian.PutUint32(l.head[:], uint32(n))
+	frame := net.Buffers(slices.Insert(slices.Clone(parts), 0, l.head[:]))
+	if _, err := frame.WriteTo(l.conn); err != nil {
+		return cut(err)
+	}
+	return nil
+}
+
+// Close is safe to call again.
+func (l *link) Close() error {
+	if err := l.conn.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+func cut(err error) error { return fmt.Errorf("the machine's network cable: %w", err) }
