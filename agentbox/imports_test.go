@@ -18,6 +18,8 @@ var forbidden = []struct {
 	{"agentbox/agentbox/cli", "agentbox/agentbox/host", nil, "the command line talks to api.Client only"},
 	{"agentbox/agentbox/api", "agentbox/agentbox/host", nil, "the wire does not know who serves it: handlers take an interface"},
 	{"agentbox/agentbox/api", "agentbox/vmm/...", nil, "the wire does not know machines"},
+	{"agentbox/agentbox/api", "agentbox/cachestore/...", nil, "the wire does not know who serves it"},
+	{"agentbox/agentbox/cli", "agentbox/cachestore/...", nil, "the command line talks to api.Client only: the daemon has the store open"},
 	{"agentbox/agentbox/host", "agentbox/vmm/qemu", nil, "boxes know vmm.Driver only, so that a second driver needs no change above it"},
 	{"agentbox/agentbox/host", "agentbox/vmm/gvisor/...", nil, "boxes know vmm.Driver only"},
 	{"agentbox/vmm/gvisor/...", "agentbox/vmm/qemu", nil, "drivers do not know each other"},

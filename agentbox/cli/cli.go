@@ -130,5 +130,5 @@ func (a *app) lifecycleCommands() []*cli.Command {
 }
 
 func (a *app) hostCommands() []*cli.Command {
-	return []*cli.Command{a.imageCommand(), a.pruneCommand(), a.doctorCommand(), a.benchCommand(), a.daemonCommand(), a.versionCommand()}
+	return []*cli.Command{a.imageCommand(), a.cacheCommand(), a.pruneCommand(), a.doctorCommand(), a.benchCommand(), a.daemonCommand(), a.versionCommand()}
 }

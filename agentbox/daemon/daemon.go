@@ -38,6 +38,7 @@ type daemon struct {
 	cfg     Config
 	started time.Time
 	boxes   *host.Manager
+	store   *layers.Opening
 	stop    context.CancelFunc
 }
 
@@ -58,8 +59,12 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return errors.Join(err, store.Close())
 	}
-	d := &daemon{cfg: cfg, started: time.Now(), boxes: manager, stop: stop}
-	return errors.Join(d.serve(ctx), manager.Close(), store.Close())
+	d := &daemon{cfg: cfg, started: time.Now(), boxes: manager, store: store, stop: stop}
+	scrubbed := d.scrub(ctx)
+	err = errors.Join(d.serve(ctx), manager.Close())
+	stop()
+	<-scrubbed
+	return errors.Join(err, store.Close())
 }
 
 func newManager(ctx context.Context, cfg Config, store *layers.Opening) (*host.Manager, error) {

@@ -11,7 +11,7 @@ func (d *daemon) handler() http.Handler {
 	mux, boxes := http.NewServeMux(), d.boxes
 	api.Handle(mux, api.Status, d.status)
 	api.Handle(mux, api.Shutdown, d.shutdown)
-	api.Handle(mux, api.Doctor, boxes.Doctor)
+	api.Handle(mux, api.Doctor, d.doctor)
 	api.Handle(mux, api.Prune, boxes.Prune)
 
 	api.Handle(mux, api.Up, boxes.Up)
@@ -33,5 +33,13 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.PullImage, boxes.PullImage)
 	api.Handle(mux, api.ListImages, boxes.ListImages)
 	api.Handle(mux, api.RemoveImage, boxes.RemoveImage)
+
+	api.Handle(mux, api.ListCache, d.listCache)
+	api.Handle(mux, api.ShowCache, d.showCache)
+	api.Handle(mux, api.VerifyCache, d.verifyCache)
+	api.Handle(mux, api.CollectCache, d.collectCache)
+	api.Handle(mux, api.PinCache, d.pinCache)
+	api.Handle(mux, api.UnpinCache, d.unpinCache)
+	api.Handle(mux, api.CacheQuota, d.cacheQuota)
 	return mux
 }

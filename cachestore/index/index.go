@@ -67,7 +67,7 @@ func guarded(do func() error) (err error) {
 
 // Close writes what is in memory. Where there is no room for that it leaves it to the log, from which the next Open reads it.
 func (x *Index) Close() error {
-	if x.room() != nil {
+	if agentbox.CodeOf(x.room()) == agentbox.NoSpace {
 		return nil
 	}
 	return guarded(x.db.Close)

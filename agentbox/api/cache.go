@@ -1,0 +1,118 @@
+package api
+
+import (
+	"time"
+
+	"agentbox/agentbox"
+)
+
+// The calls about the store.
+var (
+	ListCache    = Endpoint[None, []CacheEntry]{"/v1/cache/list"}
+	ShowCache    = Endpoint[CacheRef, CacheDetail]{"/v1/cache/show"}
+	VerifyCache  = Endpoint[CacheVerifyRequest, CacheVerifyReport]{"/v1/cache/verify"}
+	CollectCache = Endpoint[CacheGCRequest, CacheGCReport]{"/v1/cache/gc"}
+	PinCache     = Endpoint[CacheRef, CacheEntry]{"/v1/cache/pin"}
+	UnpinCache   = Endpoint[CacheRef, CacheEntry]{"/v1/cache/unpin"}
+	CacheQuota   = Endpoint[CacheQuotaRequest, CacheUsage]{"/v1/cache/quota"}
+)
+
+// CacheRef names a blob: the digest of its manifest, a unique prefix of it, or NAMESPACE/KEY.
+type CacheRef struct {
+	Ref string `json:"ref"`
+}
+
+// CacheEntry is a blob the store knows.
+type CacheEntry struct {
+	Manifest  agentbox.Digest `json:"manifest"`
+	Kind      string          `json:"kind"`
+	MediaType string          `json:"media_type,omitempty"`
+	Size      int64           `json:"size"`   // bytes
+	Stored    int64           `json:"stored"` // bytes that were written for it; what it shares with an older one counts there
+	Created   time.Time       `json:"created"`
+	Used      time.Time       `json:"used"`
+	Uses      int             `json:"uses"`
+	Names     []CacheName     `json:"names,omitempty"`
+	Pins      []string        `json:"pins,omitempty"`
+}
+
+// CacheName is a key that stands for a blob.
+type CacheName struct {
+	Namespace string    `json:"namespace"`
+	Key       string    `json:"key"`
+	Producer  string    `json:"producer"` // hexadecimal public key
+	Scope     string    `json:"scope"`
+	Created   time.Time `json:"created"`
+	Expires   time.Time `json:"expires,omitzero"`
+	Comment   string    `json:"comment,omitempty"`
+}
+
+// CacheDetail is an entry and how much of it is here.
+type CacheDetail struct {
+	CacheEntry
+	Chunks int             `json:"chunks"` // without those that are zeros
+	Here   int             `json:"here"`
+	Parent agentbox.Digest `json:"parent,omitzero"`
+	Trace  int             `json:"trace"` // chunks a boot read first, in order
+	File   bool            `json:"file"`  // it is attached as a file, without being copied
+}
+
+// CacheVerifyRequest asks to read and hash everything.
+type CacheVerifyRequest struct {
+	Rebuild bool `json:"rebuild,omitempty"` // also find again what the index has lost
+}
+
+// CacheVerifyReport is what was found.
+type CacheVerifyReport struct {
+	Chunks  int           `json:"chunks"`
+	Bytes   int64         `json:"bytes"`
+	Damaged []CacheDamage `json:"damaged"`
+	Healed  int           `json:"healed"`
+	Lost    int64         `json:"lost"`    // entries of the index that were damaged themselves
+	Missing []CacheLack   `json:"missing"` // named or pinned blobs that are not complete; a lazy one may be
+	Took    time.Duration `json:"took"`
+}
+
+// CacheDamage is a chunk that is not what its digest says, and was put aside.
+type CacheDamage struct {
+	Digest agentbox.Digest `json:"digest"`
+	File   string          `json:"file"`
+	Offset int64           `json:"offset"`
+	Why    string          `json:"why"`
+	Found  time.Time       `json:"found"`
+}
+
+// CacheLack is a blob that lacks chunks; -1: its manifest.
+type CacheLack struct {
+	Manifest agentbox.Digest `json:"manifest"`
+	Chunks   int             `json:"chunks"`
+}
+
+// CacheGCRequest asks to free space.
+type CacheGCRequest struct {
+	DryRun bool `json:"dry_run,omitempty"`
+	All    bool `json:"all,omitempty"` // whatever no name, pin or box keeps, not only what is above the quota
+}
+
+// CacheGCReport is what went, or would go.
+type CacheGCReport struct {
+	Items []PruneItem `json:"items"`
+	Freed int64       `json:"freed"` // bytes on disk; an estimate in a dry run
+	Young int         `json:"young"` // things that stay only because they are new
+}
+
+// CacheQuotaRequest changes bounds, in bytes; a bound of 0 is none. What is absent stays.
+type CacheQuotaRequest struct {
+	Total *int64           `json:"total,omitempty"`
+	Kinds map[string]int64 `json:"kinds,omitempty"`
+}
+
+// CacheUsage is what the store takes and may take, in bytes.
+type CacheUsage struct {
+	Bytes      int64            `json:"bytes"`
+	Kinds      map[string]int64 `json:"kinds"`
+	Manifests  int              `json:"manifests"`
+	Free       int64            `json:"free"` // of the disk
+	Quota      int64            `json:"quota"`
+	KindQuotas map[string]int64 `json:"kind_quotas,omitempty"`
+}

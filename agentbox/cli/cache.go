@@ -1,0 +1,306 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/config"
+)
+
+func (a *app) cacheCommand() *cli.Command {
+	return &cli.Command{
+		Name: "cache", Category: catHost, Usage: "look at, check and bound what the store keeps",
+		Commands: []*cli.Command{
+			a.cacheLs(), a.cacheShow(), a.cacheVerify(), a.cacheGC(), a.cachePin(), a.cacheUnpin(), a.cacheQuota(),
+		},
+	}
+}
+
+func (a *app) cacheLs() *cli.Command {
+	return &cli.Command{
+		Name: "ls", Usage: "list what the store keeps, and why",
+		Action: func(ctx context.Context, _ *cli.Command) error {
+			list, err := call(ctx, a, api.ListCache, api.None{})
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(list)
+			}
+			rows := [][]string{{"MANIFEST", "KIND", "SIZE", "STORED", "USED", "KEPT BY"}}
+			for _, e := range list {
+				if a.quiet {
+					fmt.Fprintln(a.stdout, e.Manifest)
+					continue
+				}
+				rows = append(rows, []string{e.Manifest.Short(), e.Kind, bytesText(e.Size), bytesText(e.Stored), agoText(e.Used), keptBy(e)})
+			}
+			if a.quiet {
+				return nil
+			}
+			return a.table(rows)
+		},
+	}
+}
+
+// keptBy is what keeps an entry from being evicted.
+func keptBy(e api.CacheEntry) string {
+	var out []string
+	for _, n := range e.Names {
+		out = append(out, n.Namespace+"/"+n.Key)
+	}
+	for _, p := range e.Pins {
+		if strings.HasPrefix(p, "user:") {
+			p = "pin"
+		}
+		out = append(out, p)
+	}
+	return oneLine(strings.Join(out, " "))
+}
+
+// oneRef is the single argument of a verb about an entry.
+func oneRef(cmd *cli.Command) (api.CacheRef, error) {
+	if cmd.Args().Len() != 1 {
+		return api.CacheRef{}, agentbox.Errorf(agentbox.Invalid, "cache %s takes one digest or name", cmd.Name).WithHint("agentbox cache ls shows them")
+	}
+	return api.CacheRef{Ref: cmd.Args().First()}, nil
+}
+
+func (a *app) cacheShow() *cli.Command {
+	return &cli.Command{
+		Name: "show", Usage: "say what is known of one entry", ArgsUsage: "DIGEST|NAME",
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			ref, err := oneRef(cmd)
+			if err != nil {
+				return err
+			}
+			e, err := call(ctx, a, api.ShowCache, ref)
+			switch {
+			case err != nil:
+				return err
+			case a.json:
+				return a.printJSON(e)
+			case a.quiet:
+				fmt.Fprintln(a.stdout, e.Manifest)
+				return nil
+			}
+			return a.table(cacheFacts(e))
+		},
+	}
+}
+
+func cacheFacts(e api.CacheDetail) [][]string {
+	rows := [][]string{
+		{"manifest", e.Manifest.String()},
+		{"kind", strings.TrimSpace(e.Kind + " " + e.MediaType)},
+		{"size", bytesText(e.Size)},
+		{"stored", bytesText(e.Stored) + " written for it"},
+		{"here", fmt.Sprintf("%d of %d chunks", e.Here, e.Chunks)},
+		{"created", agoText(e.Created) + " ago"},
+		{"used", fmt.Sprintf("%s ago, %d times", agoText(e.Used), e.Uses)},
+	}
+	if !e.Parent.IsZero() {
+		rows = append(rows, []string{"parent", e.Parent.String()})
+	}
+	for _, n := range e.Names {
+		text := fmt.Sprintf("%s/%s by %.16s, %s", n.Namespace, n.Key, n.Producer, n.Scope)
+		if !n.Expires.IsZero() {
+			text += ", until " + n.Expires.Format("2006-01-02 15:04")
+		}
+		rows = append(rows, []string{"name", oneLine(text)})
+	}
+	for _, p := range e.Pins {
+		rows = append(rows, []string{"pin", oneLine(p)})
+	}
+	return rows
+}
+
+func (a *app) cacheVerify() *cli.Command {
+	var req api.CacheVerifyRequest
+	return &cli.Command{
+		Name: "verify", Usage: "read and hash everything, and put aside what is damaged",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "rebuild", Usage: "also find again what the index has lost", Destination: &req.Rebuild}},
+		Action: func(ctx context.Context, _ *cli.Command) error {
+			r, err := call(ctx, a, api.VerifyCache, req)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				if err := a.printJSON(r); err != nil {
+					return err
+				}
+			} else {
+				a.printVerified(r)
+			}
+			if len(r.Damaged) > 0 {
+				return exit(1)
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) printVerified(r api.CacheVerifyReport) {
+	for _, d := range r.Damaged {
+		fmt.Fprintf(a.stdout, "damaged  %s  %s at %d: %s\n", d.Digest.Short(), d.File, d.Offset, oneLine(d.Why))
+	}
+	for _, m := range r.Missing {
+		if m.Chunks < 0 {
+			fmt.Fprintf(a.stdout, "missing  %s  its manifest\n", m.Manifest.Short())
+		} else {
+			fmt.Fprintf(a.stdout, "missing  %s  %d chunks\n", m.Manifest.Short(), m.Chunks)
+		}
+	}
+	fmt.Fprintf(a.stdout, "%d chunks, %s, %d damaged, %d healed, %d index entries lost, in %s\n",
+		r.Chunks, bytesText(r.Bytes), len(r.Damaged), r.Healed, r.Lost, tookText(r.Took))
+}
+
+func (a *app) cacheGC() *cli.Command {
+	var req api.CacheGCRequest
+	return &cli.Command{
+		Name: "gc", Usage: "free the space of what nothing needs",
+		Description: "Names that have expired go, then what is above the quota, then chunks that nothing needs. What is younger than ten minutes stays.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "dry-run", Usage: "only say what would go, and why", Destination: &req.DryRun},
+			&cli.BoolFlag{Name: "all", Usage: "whatever no name, pin or box keeps, not only what is above the quota", Destination: &req.All},
+		},
+		Action: func(ctx context.Context, _ *cli.Command) error {
+			r, err := call(ctx, a, api.CollectCache, req)
+			switch {
+			case err != nil:
+				return err
+			case a.json:
+				return a.printJSON(r)
+			}
+			rows := [][]string{{"KIND", "NAME", "SIZE", "WHY"}}
+			for _, item := range r.Items {
+				rows = append(rows, []string{item.Kind, item.Name, bytesText(item.Bytes), item.Why})
+			}
+			if len(r.Items) > 0 {
+				if err := a.table(rows); err != nil {
+					return err
+				}
+			}
+			verb := "freed"
+			if req.DryRun {
+				verb = "would free"
+			}
+			fmt.Fprintf(a.stdout, "%s %s\n", verb, bytesText(r.Freed))
+			return nil
+		},
+	}
+}
+
+func (a *app) cachePin() *cli.Command {
+	return &cli.Command{
+		Name: "pin", Usage: "keep an entry whatever happens", ArgsUsage: "DIGEST|NAME",
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			return a.changePin(ctx, cmd, api.PinCache, "pinned")
+		},
+	}
+}
+
+func (a *app) cacheUnpin() *cli.Command {
+	return &cli.Command{
+		Name: "unpin", Usage: "take a pin back", ArgsUsage: "DIGEST|NAME",
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			return a.changePin(ctx, cmd, api.UnpinCache, "unpinned")
+		},
+	}
+}
+
+func (a *app) changePin(ctx context.Context, cmd *cli.Command, e api.Endpoint[api.CacheRef, api.CacheEntry], what string) error {
+	ref, err := oneRef(cmd)
+	if err != nil {
+		return err
+	}
+	entry, err := call(ctx, a, e, ref)
+	switch {
+	case err != nil:
+		return err
+	case a.json:
+		return a.printJSON(entry)
+	case a.quiet:
+		fmt.Fprintln(a.stdout, entry.Manifest)
+	default:
+		fmt.Fprintf(a.stdout, "%s %s\n", what, entry.Manifest)
+	}
+	return nil
+}
+
+func (a *app) cacheQuota() *cli.Command {
+	return &cli.Command{
+		Name: "quota", Usage: "say how much the store takes and may take, or change it", ArgsUsage: "[SIZE] [KIND=SIZE...]",
+		Description: "SIZE as 40GiB; 0 is no bound. KIND is image, cache, workspace, snapshot or artifact.",
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			req, err := quotaRequest(cmd.Args().Slice())
+			if err != nil {
+				return err
+			}
+			u, err := call(ctx, a, api.CacheQuota, req)
+			switch {
+			case err != nil:
+				return err
+			case a.json:
+				return a.printJSON(u)
+			}
+			return a.table(quotaRows(u))
+		},
+	}
+}
+
+func quotaRequest(args []string) (api.CacheQuotaRequest, error) {
+	req := api.CacheQuotaRequest{Kinds: map[string]int64{}}
+	for _, arg := range args {
+		kind, size, of := strings.Cut(arg, "=")
+		if !of {
+			kind, size = "", arg
+		}
+		n := int64(0)
+		if size != "0" {
+			var err error
+			if n, err = config.ParseSize(size); err != nil {
+				return req, agentbox.Errorf(agentbox.Invalid, "%q: %w", arg, err).WithHint("agentbox cache quota 40GiB image=20GiB; 0 is no bound")
+			}
+		}
+		if of {
+			req.Kinds[kind] = n
+		} else {
+			req.Total = &n
+		}
+	}
+	return req, nil
+}
+
+func quotaRows(u api.CacheUsage) [][]string {
+	rows := [][]string{{"", "STORED", "QUOTA"}, {"all", bytesText(u.Bytes), quotaText(u.Quota)}}
+	kinds := map[string]bool{}
+	for kind := range u.Kinds {
+		kinds[kind] = true
+	}
+	for kind := range u.KindQuotas {
+		kinds[kind] = true
+	}
+	var names []string
+	for kind := range kinds {
+		names = append(names, kind)
+	}
+	sort.Strings(names)
+	for _, kind := range names {
+		rows = append(rows, []string{kind, bytesText(u.Kinds[kind]), quotaText(u.KindQuotas[kind])})
+	}
+	return append(rows, []string{"free on the disk", bytesText(u.Free), ""})
+}
+
+func quotaText(n int64) string {
+	if n == 0 {
+		return "none"
+	}
+	return bytesText(n)
+}

@@ -1,0 +1,196 @@
+package daemon
+
+import (
+	"context"
+	"encoding/hex"
+	"strings"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/cachestore"
+	"agentbox/cachestore/blob"
+)
+
+func (d *daemon) listCache(ctx context.Context, _ api.None, _ agentbox.Progress) ([]api.CacheEntry, error) {
+	s, err := d.store.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.List(ctx)
+	out := []api.CacheEntry{}
+	for _, e := range list {
+		out = append(out, wireEntry(e))
+	}
+	return out, err
+}
+
+func wireEntry(e cachestore.Entry) api.CacheEntry {
+	out := api.CacheEntry{
+		Manifest: e.Manifest, Kind: string(e.Kind), MediaType: e.MediaType, Size: e.Size, Stored: e.Charged,
+		Created: e.Created, Used: e.Used, Uses: e.Uses, Pins: e.Pins,
+	}
+	for _, n := range e.Names {
+		out.Names = append(out.Names, api.CacheName{
+			Namespace: n.Namespace, Key: n.Key, Producer: hex.EncodeToString(n.Producer), Scope: string(n.Scope),
+			Created: n.Created, Expires: n.Expires, Comment: n.Comment,
+		})
+	}
+	return out
+}
+
+// findCache finds what a person means by a reference.
+func findCache(ctx context.Context, s *cachestore.Store, ref string) (cachestore.Entry, error) {
+	list, err := s.List(ctx)
+	if err != nil {
+		return cachestore.Entry{}, err
+	}
+	digits := strings.TrimPrefix(ref, "sha256:")
+	var found []cachestore.Entry
+	for _, e := range list {
+		if digits != "" && strings.HasPrefix(e.Manifest.Hex(), digits) || named(e, ref) {
+			found = append(found, e)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return cachestore.Entry{}, agentbox.Errorf(agentbox.NotFound, "the store has no %q", ref).WithHint("agentbox cache ls")
+	}
+	return cachestore.Entry{}, agentbox.Errorf(agentbox.Invalid, "%q begins %d digests", ref, len(found)).WithHint("more digits of it; agentbox cache ls")
+}
+
+func named(e cachestore.Entry, ref string) bool {
+	for _, n := range e.Names {
+		if n.Namespace+"/"+n.Key == ref {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *daemon) showCache(ctx context.Context, req api.CacheRef, _ agentbox.Progress) (api.CacheDetail, error) {
+	s, err := d.store.Store(ctx)
+	if err != nil {
+		return api.CacheDetail{}, err
+	}
+	e, err := findCache(ctx, s, req.Ref)
+	if err != nil {
+		return api.CacheDetail{}, err
+	}
+	m, err := s.Manifest(ctx, e.Manifest)
+	if err != nil {
+		return api.CacheDetail{}, err
+	}
+	p, err := s.Presence(m)
+	return api.CacheDetail{
+		CacheEntry: wireEntry(e), Chunks: p.Chunks, Here: p.Here, Parent: m.Parent, Trace: len(m.Trace), File: e.Whole,
+	}, err
+}
+
+func (d *daemon) verifyCache(ctx context.Context, req api.CacheVerifyRequest, progress agentbox.Progress) (api.CacheVerifyReport, error) {
+	s, err := d.store.Store(ctx)
+	if err != nil {
+		return api.CacheVerifyReport{}, err
+	}
+	r, err := s.Verify(ctx, cachestore.VerifyOptions{Rebuild: req.Rebuild, Progress: func(done, total int64) {
+		if progress != nil {
+			progress(agentbox.Event{Step: "verify", Done: done, Total: total})
+		}
+	}})
+	out := api.CacheVerifyReport{
+		Chunks: r.Chunks, Bytes: r.Bytes, Healed: r.Healed, Lost: r.Lost, Took: r.Took,
+		Damaged: []api.CacheDamage{}, Missing: []api.CacheLack{},
+	}
+	for _, x := range r.Damaged {
+		out.Damaged = append(out.Damaged, api.CacheDamage{Digest: x.Digest, File: x.File, Offset: x.Offset, Why: x.Why, Found: x.Found})
+	}
+	for _, x := range r.Missing {
+		out.Missing = append(out.Missing, api.CacheLack(x))
+	}
+	return out, err
+}
+
+func (d *daemon) collectCache(ctx context.Context, req api.CacheGCRequest, _ agentbox.Progress) (api.CacheGCReport, error) {
+	s, err := d.store.Store(ctx)
+	if err != nil {
+		return api.CacheGCReport{}, err
+	}
+	r, err := s.GC(ctx, cachestore.GCOptions{DryRun: req.DryRun, All: req.All})
+	out := api.CacheGCReport{Items: []api.PruneItem{}, Freed: r.Freed, Young: r.Young}
+	for _, item := range r.Items {
+		out.Items = append(out.Items, api.PruneItem(item))
+	}
+	return out, err
+}
+
+// userPin is the name of a pin that a person made.
+func userPin(d agentbox.Digest) string { return "user:" + d.Hex() }
+
+func (d *daemon) pinCache(ctx context.Context, req api.CacheRef, _ agentbox.Progress) (api.CacheEntry, error) {
+	return d.changePin(ctx, req.Ref, func(s *cachestore.Store, m agentbox.Digest) error { return s.Pin(ctx, userPin(m), m) })
+}
+
+func (d *daemon) unpinCache(ctx context.Context, req api.CacheRef, _ agentbox.Progress) (api.CacheEntry, error) {
+	return d.changePin(ctx, req.Ref, func(s *cachestore.Store, m agentbox.Digest) error { return s.Unpin(userPin(m)) })
+}
+
+func (d *daemon) changePin(ctx context.Context, ref string, change func(s *cachestore.Store, m agentbox.Digest) error) (api.CacheEntry, error) {
+	s, err := d.store.Store(ctx)
+	if err != nil {
+		return api.CacheEntry{}, err
+	}
+	e, err := findCache(ctx, s, ref)
+	if err != nil {
+		return api.CacheEntry{}, err
+	}
+	if err := change(s, e.Manifest); err != nil {
+		return api.CacheEntry{}, err
+	}
+	e, err = findCache(ctx, s, e.Manifest.String())
+	return wireEntry(e), err
+}
+
+func (d *daemon) cacheQuota(ctx context.Context, req api.CacheQuotaRequest, _ agentbox.Progress) (api.CacheUsage, error) {
+	s, err := d.store.Store(ctx)
+	if err != nil {
+		return api.CacheUsage{}, err
+	}
+	u, err := s.Usage(ctx)
+	if err == nil && (req.Total != nil || len(req.Kinds) > 0) {
+		if err = s.SetQuota(changedQuota(u.Quota, req)); err == nil {
+			u, err = s.Usage(ctx)
+		}
+	}
+	if err != nil {
+		return api.CacheUsage{}, err
+	}
+	out := api.CacheUsage{
+		Bytes: u.Bytes, Manifests: u.Manifests, Free: u.Free, Quota: u.Quota.Total,
+		Kinds: map[string]int64{}, KindQuotas: map[string]int64{},
+	}
+	for kind, n := range u.Kinds {
+		out.Kinds[string(kind)] = n
+	}
+	for kind, n := range u.Quota.Kinds {
+		out.KindQuotas[string(kind)] = n
+	}
+	return out, nil
+}
+
+func changedQuota(old cachestore.Quota, req api.CacheQuotaRequest) cachestore.Quota {
+	q := cachestore.Quota{Total: old.Total, Kinds: map[blob.Kind]int64{}}
+	for kind, n := range old.Kinds {
+		q.Kinds[kind] = n
+	}
+	if req.Total != nil {
+		q.Total = *req.Total
+	}
+	for kind, n := range req.Kinds {
+		q.Kinds[blob.Kind(kind)] = n
+		if n == 0 && blob.Kind(kind).Valid() {
+			delete(q.Kinds, blob.Kind(kind))
+		}
+	}
+	return q
+}

@@ -1,0 +1,119 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/home"
+	"agentbox/agentbox/layers"
+	"agentbox/cachestore/blob"
+)
+
+// withStore gives a daemon that has a store and nothing else.
+func withStore(t *testing.T, dir string) *daemon {
+	t.Helper()
+	cfg := Config{Home: home.Home{Dir: dir}, Log: slog.New(slog.DiscardHandler)}
+	if err := cfg.Home.Create(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	d := &daemon{cfg: cfg, stop: stop}
+	d.store = layers.Begin(ctx, layers.Config{Dir: cfg.Home.Store(), Key: cfg.Home.StoreKey(), Log: cfg.Log})
+	scrubbed := d.scrub(ctx)
+	t.Cleanup(func() {
+		stop()
+		<-scrubbed
+		if err := d.store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+func put(t *testing.T, d *daemon, b []byte, name string) agentbox.Digest {
+	t.Helper()
+	s, err := d.store.Store(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := s.PutImage(t.Context(), bytes.NewReader(b), int64(len(b)), blob.Info{Kind: blob.Cache})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Publish(t.Context(), blob.Name{Namespace: "cache", Key: name, Manifest: st.Manifest, Scope: blob.Local}); err != nil {
+		t.Fatal(err)
+	}
+	return st.Manifest
+}
+
+func TestTheStoreThroughTheAPI(t *testing.T) {
+	dir := t.TempDir()
+	d := withStore(t, dir)
+	m := put(t, d, bytes.Repeat([]byte("agentbox"), 200<<10), "deps")
+	list, err := d.listCache(t.Context(), api.None{}, nil)
+	if err != nil || len(list) != 1 || list[0].Manifest != m || len(list[0].Names) != 1 || list[0].Names[0].Key != "deps" {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	for _, ref := range []string{m.Short(), m.String(), "cache/deps"} {
+		e, err := d.showCache(t.Context(), api.CacheRef{Ref: ref}, nil)
+		if err != nil || e.Manifest != m || e.Here != e.Chunks || e.Here == 0 {
+			t.Fatalf("%s: %+v, %v", ref, e, err)
+		}
+	}
+	if _, err := d.showCache(t.Context(), api.CacheRef{Ref: "nothing"}, nil); agentbox.CodeOf(err) != agentbox.NotFound {
+		t.Fatal(err)
+	}
+	e, err := d.pinCache(t.Context(), api.CacheRef{Ref: "cache/deps"}, nil)
+	if err != nil || len(e.Pins) != 1 {
+		t.Fatalf("%+v, %v", e, err)
+	}
+	if e, err = d.unpinCache(t.Context(), api.CacheRef{Ref: m.Short()}, nil); err != nil || len(e.Pins) != 0 {
+		t.Fatalf("%+v, %v", e, err)
+	}
+	total := int64(1 << 30)
+	u, err := d.cacheQuota(t.Context(), api.CacheQuotaRequest{Total: &total, Kinds: map[string]int64{"cache": 5 << 20}}, nil)
+	if err != nil || u.Quota != total || u.KindQuotas["cache"] != 5<<20 || u.Bytes == 0 || u.Kinds["cache"] == 0 {
+		t.Fatalf("%+v, %v", u, err)
+	}
+	if u, err = d.cacheQuota(t.Context(), api.CacheQuotaRequest{Kinds: map[string]int64{"cache": 0}}, nil); err != nil || len(u.KindQuotas) != 0 || u.Quota != total {
+		t.Fatalf("%+v, %v", u, err)
+	}
+	if _, err = d.cacheQuota(t.Context(), api.CacheQuotaRequest{Kinds: map[string]int64{"books": 1}}, nil); agentbox.CodeOf(err) != agentbox.Invalid {
+		t.Fatal(err)
+	}
+	r, err := d.collectCache(t.Context(), api.CacheGCRequest{All: true, DryRun: true}, nil)
+	if err != nil || len(r.Items) != 0 {
+		t.Fatalf("what is named goes: %+v, %v", r, err)
+	}
+}
+
+func TestDamageIsShownByVerifyAndDoctor(t *testing.T) {
+	dir := t.TempDir()
+	d := withStore(t, dir)
+	put(t, d, bytes.Repeat([]byte("agentbox"), 1<<10), "deps")
+	if detail, err := d.checkStore(t.Context()); err != nil || detail == "" {
+		t.Fatal(err)
+	}
+	images, _ := filepath.Glob(filepath.Join(dir, "store", "images", "*"))
+	f, err := os.OpenFile(images[0], os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte("X"), 100); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	r, err := d.verifyCache(t.Context(), api.CacheVerifyRequest{}, nil)
+	if err != nil || len(r.Damaged) != 1 || len(r.Missing) != 1 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if _, err := d.checkStore(t.Context()); agentbox.CodeOf(err) != agentbox.Corrupt || agentbox.AsError(err).Hint == "" {
+		t.Fatalf("doctor: %v", err)
+	}
+}

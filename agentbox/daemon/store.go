@@ -1,0 +1,69 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/cachestore"
+)
+
+// scrub looks through the store, gently, as long as the daemon runs. The channel is closed when it has stopped.
+func (d *daemon) scrub(ctx context.Context) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s, err := d.store.Store(ctx)
+		if err != nil {
+			return // said by who opened it
+		}
+		if err := s.Scrub(ctx, cachestore.ScrubOptions{}); err != nil {
+			d.cfg.Log.Error("scrub", "error", err)
+		}
+	}()
+	return done
+}
+
+// doctor adds the store to what is looked at.
+func (d *daemon) doctor(ctx context.Context, req api.DoctorRequest, progress agentbox.Progress) (api.DoctorReport, error) {
+	report, err := d.boxes.Doctor(ctx, req, progress)
+	if err != nil {
+		return report, err
+	}
+	detail, err := d.checkStore(ctx)
+	c := api.Check{Name: "store", OK: err == nil, Detail: detail}
+	if err != nil {
+		e := agentbox.AsError(err)
+		c.Detail, c.Hint = e.Message, e.Hint
+	}
+	report.Checks = append(report.Checks, c)
+	return report, nil
+}
+
+func (d *daemon) checkStore(ctx context.Context) (string, error) {
+	s, err := d.store.Store(ctx)
+	if err != nil {
+		return "", err
+	}
+	usage, err := s.Usage(ctx)
+	if err != nil {
+		return "", err
+	}
+	if ill := s.Damaged(); len(ill) > 0 {
+		return "", agentbox.Errorf(agentbox.Corrupt, "%d chunks of the store are damaged and put aside, the first %s in %s at %d: %s",
+			len(ill), ill[0].Digest.Short(), ill[0].File, ill[0].Offset, ill[0].Why).
+			WithHint("agentbox cache verify; look at the disk (dmesg, smartctl)")
+	}
+	alarms, err := s.Alarms()
+	if err != nil {
+		return "", err
+	}
+	if len(alarms) > 0 {
+		a := alarms[0]
+		return "", agentbox.Errorf(agentbox.Conflict, "%d keys have two results, the first %s/%s: kept %s of producer %.8x, not %s of producer %.8x",
+			len(alarms), a.Kept.Namespace, a.Kept.Key, a.Kept.Manifest.Short(), a.Kept.Producer, a.Lost.Manifest.Short(), a.Lost.Producer).
+			WithHint("find out why the same inputs gave different results; agentbox cache show %s/%s", a.Kept.Namespace, a.Kept.Key)
+	}
+	return fmt.Sprintf("%d MiB in %d blobs, nothing damaged", usage.Bytes>>20, usage.Manifests), nil
+}
