@@ -5,19 +5,24 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha1" // as OpenSSL does, for a file name
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/asn1"
+	"encoding/binary"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
+	"strings"
 	"sync"
 	"time"
 )
 
-// CA signs certificates that one box believes. Its key is made in the process that uses it and never leaves its memory;
-// nothing outside the box trusts it.
+// CA signs certificates that one box believes, and those forked from it. Nothing outside of them trusts it, and the box
+// never sees its key.
 type CA struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -66,11 +71,63 @@ func NewCA(box string) (*CA, error) {
 	return &CA{cert: cert, key: key, leaf: leaf, leaves: map[string]*tls.Certificate{}}, nil
 }
 
+// Encode gives the authority with its key, for a file that nobody else can read: what a box trusts has to last as long as
+// the memory of its programs does, so through every pause.
+func (c *CA) Encode() ([]byte, error) {
+	der, err := x509.MarshalECPrivateKey(c.key)
+	if err != nil {
+		return nil, err
+	}
+	return append(c.PEM(), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})...), nil
+}
+
+// ParseCA reads what Encode gave.
+func ParseCA(text []byte) (*CA, error) {
+	pair, err := tls.X509KeyPair(text, text)
+	if err != nil {
+		return nil, fmt.Errorf("certificate authority: %w", err)
+	}
+	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok || !pair.Leaf.IsCA {
+		return nil, errors.New("certificate authority: not one of ours")
+	}
+	if time.Now().After(pair.Leaf.NotAfter.Add(-leafLifetime)) {
+		return nil, errors.New("certificate authority: it expires soon")
+	}
+	leaf, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	return &CA{cert: pair.Leaf, key: key, leaf: leaf, leaves: map[string]*tls.Certificate{}}, nil
+}
+
 // PEM is the authority's certificate, for the guest's trust store.
 func (c *CA) PEM() []byte {
 	var b bytes.Buffer
 	_ = pem.Encode(&b, &pem.Block{Type: "CERTIFICATE", Bytes: c.cert.Raw}) // a buffer takes everything
 	return b.Bytes()
+}
+
+// FileName is the name under which OpenSSL looks for the authority in a directory of certificates: a hash of its subject,
+// every value of which it reads in lower case.
+func (c *CA) FileName() (string, error) {
+	var subject []byte
+	for _, rdn := range c.cert.Subject.ToRDNSequence() {
+		for i := range rdn {
+			text, ok := rdn[i].Value.(string)
+			if !ok {
+				return "", fmt.Errorf("certificate authority: odd subject %s", c.cert.Subject)
+			}
+			rdn[i].Value = asn1.RawValue{Tag: asn1.TagUTF8String, Bytes: []byte(strings.Join(strings.Fields(strings.ToLower(text)), " "))}
+		}
+		der, err := asn1.Marshal(rdn)
+		if err != nil {
+			return "", err
+		}
+		subject = append(subject, der...)
+	}
+	sum := sha1.Sum(subject)
+	return fmt.Sprintf("%08x.0", binary.LittleEndian.Uint32(sum[:4])), nil
 }
 
 // certificate gives the certificate for a name, minting it the first time.

@@ -146,8 +146,8 @@ func (g *Gateway) Accept(_ context.Context, d Destination) error {
 			return err
 		}
 	}
-	if g.conns.full() {
-		return g.deny(f, policy.Verdict{Reason: "too many connections at once"}, "flood")
+	if g.conns.count() >= g.conns.most {
+		return g.refuse(f, "flood", fmt.Sprintf("more than %d connections at once", g.conns.most))
 	}
 	return nil
 }

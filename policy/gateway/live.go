@@ -42,10 +42,10 @@ func (l *live) add(p *passage) (done func(), ok bool) {
 	}, true
 }
 
-func (l *live) full() bool {
+func (l *live) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.all) >= l.most
+	return len(l.all)
 }
 
 // review ends every passage that may not stay.
