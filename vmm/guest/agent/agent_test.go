@@ -66,6 +66,7 @@ func (f *fixture) machine(dir string, u User) Machine {
 		Cgroup:       func(string) (*os.File, func(), error) { return nil, func() {}, nil },
 		LimitUser:    func(int) error { return f.step("limit") },
 		LookupUser:   func(string) (User, error) { return u, nil },
+		Trust:        func(ca protocol.Authority) (map[string]string, error) { return trust(dir, ca) },
 		Mount:        func() error { return f.step("mount") },
 		Unmount:      func() error { return f.step("unmount") },
 		DropCaches:   func() error { return f.step("drop caches") },

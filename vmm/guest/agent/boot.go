@@ -83,6 +83,7 @@ func (b *booter) run() error {
 		{"bring up the loopback interface", loopbackUp},
 		{"set up the network", b.setUpNetwork},
 		{"find the box's user", b.findUser},
+		{"prepare the certificates", func() error { return prepareTrust(b.root) }},
 	}
 	for _, s := range steps {
 		if err := s.do(); err != nil {

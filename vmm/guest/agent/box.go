@@ -4,6 +4,7 @@ package agent
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"sync"
 	"time"
@@ -49,7 +50,16 @@ func (a *Agent) attach(r protocol.AttachRequest) error {
 	if err := a.Machine.LimitUser(r.PIDs); err != nil {
 		return fmt.Errorf("limit processes: %w", err)
 	}
-	a.box.set(r.Env, dir, user)
+	env := r.Env
+	if r.Authority != nil {
+		trusted, err := a.Machine.Trust(*r.Authority)
+		if err != nil {
+			return fmt.Errorf("install the box's certificate authority: %w", err)
+		}
+		maps.Copy(trusted, env) // what the box's configuration says comes first
+		env = trusted
+	}
+	a.box.set(env, dir, user)
 	a.manager.start(r.Services)
 	return nil
 }

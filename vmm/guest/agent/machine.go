@@ -29,6 +29,9 @@ type Machine struct {
 	LimitUser  func(pids int) error // most processes of the box; 0 means the default
 	LookupUser func(name string) (User, error)
 
+	// Trust makes programs believe an authority, and gives the variables that lead those there which do not look.
+	Trust func(protocol.Authority) (env map[string]string, err error)
+
 	Mount      func() error // the workspace slot at protocol.WorkspaceDir; safe after a crash
 	Unmount    func() error
 	DropCaches func() error // write everything and forget what was read

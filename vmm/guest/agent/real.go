@@ -40,6 +40,7 @@ func (b *booter) machine() Machine {
 		LookupUser: func(name string) (User, error) {
 			return lookupUser(b.root, func(n string, _ int) bool { return n == name })
 		},
+		Trust:      func(ca protocol.Authority) (map[string]string, error) { return trust("/", ca) },
 		Mount:      disk.mount,
 		Unmount:    disk.unmount,
 		DropCaches: dropCaches, DropSlots: disk.drop,

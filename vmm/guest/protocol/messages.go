@@ -55,6 +55,13 @@ type AttachRequest struct {
 	Env       map[string]string `json:"env,omitempty"`
 	Services  []Service         `json:"services,omitempty"` // in start order
 	PIDs      int               `json:"pids,omitempty"`     // most processes of the user; 0 means the default
+	Authority *Authority        `json:"authority,omitempty"`
+}
+
+// Authority is a certificate authority that everything in the box is to believe, beside those of the image.
+type Authority struct {
+	PEM  string `json:"pem"`
+	File string `json:"file"` // its name in a directory of certificates, as OpenSSL looks for it
 }
 
 // WorkspaceDir is where the workspace is in every box.
