@@ -1,0 +1,72 @@
+package secrets
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// commandTime bounds a command; it may have to ask another machine, never a person.
+const commandTime = 20 * time.Second
+
+// run asks a command as git asks its credential helpers: the question on its input, `get` as its last argument, and
+// password=VALUE among the lines of its answer. A command that prints no such line has printed the value.
+func run(ctx context.Context, line, host string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, commandTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-c", line+` "$@"`, "sh", "get")
+	cmd.Dir = "/"
+	cmd.Stdin = strings.NewReader(fmt.Sprintf("protocol=https\nhost=%s\n\n", host))
+	// It and whatever it starts end together.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	out := bounded{full: cancel}
+	cmd.Stdout = &out
+	if err := cmd.Run(); err != nil {
+		switch {
+		case out.buf.Len() > 4*maxValue:
+			return "", errors.New("it prints too much")
+		case ctx.Err() != nil:
+			return "", fmt.Errorf("it did not answer within %s", commandTime)
+		}
+		return "", fmt.Errorf("it failed: %w", err) // what it printed may be the value
+	}
+	return password(out.buf.String()), nil
+}
+
+func password(answer string) string {
+	helper := false
+	for l := range strings.Lines(answer) {
+		key, value, ok := strings.Cut(strings.TrimRight(l, "\r\n"), "=")
+		if ok && key == "password" {
+			return value
+		}
+		helper = helper || ok && (key == "protocol" || key == "host" || key == "username" || key == "quit")
+	}
+	if helper {
+		return "" // it answered as a helper, and has no password
+	}
+	return answer
+}
+
+// bounded keeps the output of a command within reason, and ends a command that prints more.
+type bounded struct {
+	buf  bytes.Buffer // not embedded: its ReadFrom would be used instead of Write
+	full func()
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.buf.Len() <= 4*maxValue {
+		b.buf.Write(p)
+	}
+	if b.buf.Len() > 4*maxValue {
+		b.full()
+	}
+	return len(p), nil
+}

@@ -1,0 +1,153 @@
+package secrets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/zalando/go-keyring"
+)
+
+// Kind says where a value is kept.
+type Kind string
+
+const (
+	Env     Kind = "env"     // a variable of whoever runs `agentbox up`
+	File    Kind = "file"    // a file of the host, read at each use
+	Command Kind = "command" // a program of the host, run at each use: it speaks as git credential helpers do, or prints the value
+	Keyring Kind = "keyring" // the system's keyring (Secret Service, Keychain)
+)
+
+// Reference is where a value is kept. It is written KIND:OF.
+type Reference struct {
+	Kind Kind
+	Of   string // variable, absolute path, command line for sh -c, or account in the keyring
+}
+
+// Parse reads a reference. A file must be named absolutely: it is read by a process that stands elsewhere.
+func Parse(s string) (Reference, error) {
+	kind, of, _ := strings.Cut(s, ":")
+	r := Reference{Kind(kind), of}
+	switch r.Kind {
+	case Env, Command:
+	case File:
+		if !filepath.IsAbs(of) {
+			return r, fmt.Errorf("%q is not an absolute path", of)
+		}
+	case Keyring:
+		return r, nil
+	default:
+		return r, fmt.Errorf("%q is not a source of secrets: env:VARIABLE, file:PATH, command:LINE or keyring", s)
+	}
+	if strings.TrimSpace(of) == "" {
+		return r, fmt.Errorf("%q does not say which: %s:…", s, kind)
+	}
+	return r, nil
+}
+
+func (r Reference) String() string {
+	if r.Of == "" {
+		return string(r.Kind)
+	}
+	return string(r.Kind) + ":" + r.Of
+}
+
+func (r Reference) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+func (r *Reference) UnmarshalText(b []byte) error {
+	v, err := Parse(string(b))
+	*r = v
+	return err
+}
+
+// Service is the name of our entries in the keyring.
+const Service = "agentbox"
+
+// Asker is what a value is wanted for.
+type Asker struct {
+	Name string                      // of the secret
+	Host string                      // it is for, for commands that keep several
+	Env  func(string) (string, bool) // looks a variable up
+}
+
+// maxValue bounds a value: headers of more than that are refused by servers.
+const maxValue = 16 << 10
+
+// Value gets the present value. Errors name the reference and never what was read.
+func (r Reference) Value(ctx context.Context, a Asker) (string, error) {
+	v, err := r.get(ctx, a)
+	if err != nil {
+		return "", fmt.Errorf("secret %s from %s: %w", a.Name, r, err)
+	}
+	v = strings.TrimRight(v, "\r\n")
+	switch {
+	case v == "":
+		err = errors.New("it is empty")
+	case len(v) > maxValue:
+		err = fmt.Errorf("it is longer than %d bytes", maxValue)
+	case strings.ContainsFunc(v, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }):
+		err = errors.New("it contains a line break or another control character, which no header may hold")
+	}
+	if err != nil {
+		return "", fmt.Errorf("secret %s from %s: %w", a.Name, r, err)
+	}
+	return v, nil
+}
+
+func (r Reference) get(ctx context.Context, a Asker) (string, error) {
+	switch r.Kind {
+	case Env:
+		if v, ok := a.Env(r.Of); ok {
+			return v, nil
+		}
+		return "", errors.New("the variable is not set where agentbox was last called from")
+	case File:
+		return readFile(r.Of)
+	case Command:
+		return run(ctx, r.Of, a.Host)
+	case Keyring:
+		v, err := keyring.Get(Service, r.account(a.Name))
+		if errors.Is(err, keyring.ErrNotFound) {
+			err = errors.New("the keyring has no such entry")
+		}
+		return v, err
+	}
+	return "", fmt.Errorf("unknown kind %q", r.Kind)
+}
+
+func (r Reference) account(name string) string {
+	if r.Of != "" {
+		return r.Of
+	}
+	return name
+}
+
+// Store puts a value into the keyring: the only kind that can be written.
+func (r Reference) Store(name, value string) error {
+	if r.Kind != Keyring {
+		return fmt.Errorf("%s holds its value itself", r)
+	}
+	return keyring.Set(Service, r.account(name), value)
+}
+
+// Forget removes an entry that Store made; that there is none is no error.
+func (r Reference) Forget(name string) error {
+	if err := keyring.Delete(Service, r.account(name)); !errors.Is(err, keyring.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
+func readFile(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxValue+2))
+	return string(b), err
+}

@@ -1,0 +1,118 @@
+package secrets
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func noEnv(string) (string, bool) { return "", false }
+
+func parse(t *testing.T, s string) Reference {
+	t.Helper()
+	r, err := Parse(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestReferences(t *testing.T) {
+	for _, s := range []string{"env:TOKEN", "file:/etc/token", "command:pass show x", "keyring", "keyring:work"} {
+		if got := parse(t, s).String(); got != s {
+			t.Errorf("%q is written %q", s, got)
+		}
+	}
+	for _, s := range []string{"", "env", "env:", "file:", "file:token", "command: ", "vault:x", "hunter2"} {
+		if r, err := Parse(s); err == nil {
+			t.Errorf("%q is read as %v", s, r)
+		}
+	}
+}
+
+func TestValues(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("from-file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := func(name string) (string, bool) { return "from-env", name == "TOKEN" }
+	for in, want := range map[string]string{
+		"env:TOKEN":            "from-env",
+		"file:" + file:         "from-file",
+		"command:echo plain;:": "plain",
+		"command:printf 'username=ada\\npassword=p=w\\n';:":     "p=w",
+		"command:f() { cat; echo password=$1; }; f":             "get",
+		"command:f() { sed -n 's/^host=/password=for-/p'; }; f": "for-git.example",
+		"command:printf 'printed without a line break' && true": "printed without a line break",
+	} {
+		got, err := parse(t, in).Value(t.Context(), Asker{Name: "N", Host: "git.example", Env: env})
+		if err != nil || got != want {
+			t.Errorf("%s gives %q, %v; want %q", in, got, err, want)
+		}
+	}
+}
+
+// No failure says what was read.
+func TestValuesThatAreNone(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return "file:" + path
+	}
+	for in, want := range map[string]string{
+		"env:TOKEN":                               "is not set",
+		"file:" + dir + "/missing":                "no such file",
+		write("empty", "\n"):                      "it is empty",
+		write("lines", "hunter2\nX-Evil: 1\n"):    "line break",
+		write("nul", "hunter2\x00"):               "control character",
+		write("long", strings.Repeat("x", 1<<15)): "longer than",
+		"command:echo hunter2; exit 3;:":          "exit status 3",
+		"command:echo username=hunter2;:":         "it is empty",
+		"command:yes hunter2":                     "it prints too much",
+	} {
+		_, err := parse(t, in).Value(t.Context(), Asker{Name: "N", Env: noEnv})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(strings.TrimPrefix(err.Error(), "secret N from "+in), "hunter2") {
+			t.Errorf("%s: %v, want %q", in, err, want)
+		}
+	}
+}
+
+func TestKeeperSeesRotationAndRevocation(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k := NewKeeper()
+	now := time.Now()
+	k.now = func() time.Time { return now }
+	k.Set(map[string]Source{"T": {From: Reference{File, file}}, "E": {From: Reference{Env, "V"}}}, map[string]string{"V": "one"})
+	want := func(name, want string) {
+		t.Helper()
+		got, err := k.Value(t.Context(), name)
+		if got != want || (err != nil) != (want == "") {
+			t.Errorf("%s is %q, %v; want %q", name, got, err, want)
+		}
+	}
+	write("first")
+	want("T", "first")
+	write("second")
+	want("T", "first")
+	now = now.Add(fresh + time.Second)
+	want("T", "second")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(fresh + time.Second)
+	want("T", "")
+	want("E", "one")
+	k.Set(map[string]Source{"E": {From: Reference{Env, "V"}}}, nil)
+	want("E", "one") // the variable is still known
+	want("T", "")    // the secret is not
+}

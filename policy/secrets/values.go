@@ -1,0 +1,88 @@
+package secrets
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+)
+
+// fresh is for how long a value is used without asking again: a burst of requests asks once, and a rotated value is in use
+// this much later.
+const fresh = 5 * time.Second
+
+// Keeper gets values for the box of one process. It implements policy.Values. Values are in its memory for as long as
+// they are fresh.
+type Keeper struct {
+	group singleflight.Group
+
+	mu     sync.Mutex
+	refs   map[string]Source
+	env    map[string]string
+	cached map[string]cached
+	now    func() time.Time
+}
+
+// Source is one secret of the box.
+type Source struct {
+	From Reference `json:"from"`
+	Host string    `json:"host,omitempty"` // as Asker's
+}
+
+type cached struct {
+	value string
+	until time.Time
+}
+
+// NewKeeper makes a keeper that knows no secret.
+func NewKeeper() *Keeper {
+	return &Keeper{now: time.Now, cached: map[string]cached{}, env: map[string]string{}}
+}
+
+// Set replaces the secrets by name. Variables in env are added to those known: whoever changes a policy later may not have
+// them. What was known of values is forgotten.
+func (k *Keeper) Set(refs map[string]Source, env map[string]string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.refs = maps.Clone(refs)
+	maps.Copy(k.env, env)
+	clear(k.cached)
+}
+
+// Value gives the value of a secret.
+func (k *Keeper) Value(ctx context.Context, name string) (string, error) {
+	k.mu.Lock()
+	source, known := k.refs[name]
+	c, have := k.cached[name]
+	now := k.now()
+	k.mu.Unlock()
+	if !known {
+		return "", fmt.Errorf("there is no secret %s", name)
+	}
+	if have && now.Before(c.until) {
+		return c.value, nil
+	}
+	v, err, _ := k.group.Do(name+"\x00"+source.From.String(), func() (any, error) {
+		return source.From.Value(context.WithoutCancel(ctx), Asker{Name: name, Host: source.Host, Env: k.lookup})
+	})
+	if err != nil {
+		return "", err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.refs[name] != source {
+		return "", fmt.Errorf("the secret %s has just changed", name)
+	}
+	k.cached[name] = cached{v.(string), now.Add(fresh)}
+	return v.(string), nil
+}
+
+func (k *Keeper) lookup(name string) (string, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	v, ok := k.env[name]
+	return v, ok
+}
