@@ -2,9 +2,25 @@ package policy
 
 import (
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 )
+
+// requestHint is the command that would permit this request and no other to the same place.
+func requestHint(f Flow) string {
+	path, clear := CanonicalPath(f.Path)
+	if !clear || checkPattern(path) != nil || strings.ContainsAny(path, "'*") || !slices.Contains(methodNames, f.Method) {
+		return "agentbox policy allow " + f.Name
+	}
+	host := f.Name
+	if f.Port != 443 {
+		host = net.JoinHostPort(f.Name, strconv.Itoa(int(f.Port)))
+	} else {
+		host = "https://" + host
+	}
+	return "agentbox policy allow '" + f.Method + " " + host + path + "'"
+}
 
 // hint is the command that would permit a denied flow. Denials that a user's rule cannot lift have none.
 func hint(f Flow, v Verdict) string {

@@ -96,10 +96,19 @@ func (p *Policy) Decide(f Flow) Verdict {
 	if !v.Allow {
 		v.Inside = false
 		v.Hint = hint(f, v)
+		if f.Method != "" && v.Rule == "" && v.Hint != "" && p.connects(f) {
+			v.Hint = requestHint(f)
+		}
 	} else if f.Method == "" && p.secretFor(f) {
 		v.Inside = true
 	}
 	return v
+}
+
+// connects tells whether rules about requests let the box connect where a request was denied.
+func (p *Policy) connects(f Flow) bool {
+	f.Proto, f.Method, f.Path = TCP, "", ""
+	return p.rules(f).Allow
 }
 
 // DecideName answers a question for a name: whether anything there may be reached.

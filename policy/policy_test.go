@@ -163,7 +163,7 @@ func TestDecideAddressesOfNames(t *testing.T) {
 
 func TestHints(t *testing.T) {
 	p := New(Spec{Layers: []Layer{
-		{Source: User, Allow: rules(t, "open.example"), Deny: rules(t, "mine.example:8080")},
+		{Source: User, Allow: rules(t, "open.example", "GET https://api.example/v1/*"), Deny: rules(t, "mine.example:8080")},
 		{Source: Organisation, Deny: rules(t, "never.example")},
 	}}, nil)
 	for _, c := range []struct {
@@ -178,6 +178,8 @@ func TestHints(t *testing.T) {
 		{Flow{Proto: TCP, Name: "open.example", Addr: netip.MustParseAddr("10.0.0.1"), Port: 443}, "agentbox policy allow --private open.example"},
 		{Flow{Proto: TCP, Name: HostName, Port: 3142}, "agentbox policy allow --private host.agentbox.internal:3142"},
 		{Flow{Proto: TCP, Name: "mine.example", Port: 8080}, "agentbox policy deny --remove 'mine.example:8080'"},
+		{Flow{Proto: HTTP, Name: "api.example", Port: 443, Method: "POST", Path: "/v2/x?q=1"}, "agentbox policy allow 'POST https://api.example/v2/x'"},
+		{Flow{Proto: HTTP, Name: "api.example", Port: 443, Method: "POST", Path: "/v2/it's"}, "agentbox policy allow api.example"},
 		{Flow{Proto: TCP, Name: "never.example", Port: 443}, ""},
 		{Flow{Proto: TCP, Addr: netip.MustParseAddr("169.254.169.254"), Port: 80}, ""},
 	} {
@@ -206,7 +208,7 @@ func TestRulesAreWrittenAsTheyAreRead(t *testing.T) {
 	}
 	for _, in := range []string{
 		"", " ", "*.", "*.*", "a.*.example", "example.com:", "example.com:0", "example.com:70000", "example.com:9-8", "ftp://example.com", "udp://example.com/x",
-		"GET udp://example.com", "G@T example.com", "example.com/a/../b", "example.com/%41", "example.com/a?b", "example.com/***", "10.0.0.0/33", "*.10.0.0.1",
+		"GET udp://example.com", "exa mple.com", "G@T example.com", "example.com/a/../b", "example.com/%41", "example.com/a?b", "example.com/***", "10.0.0.0/33", "*.10.0.0.1",
 		"127.1", "user@example.com", "example.com\nother.example", "[::1", "[]:80", "example.com/a b",
 	} {
 		if r, err := ParseRule(in); err == nil {

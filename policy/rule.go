@@ -45,7 +45,7 @@ func ParseRule(s string) (Rule, error) {
 		if methods == "" {
 			break
 		}
-		if m = strings.ToUpper(m); !token(m) {
+		if m = strings.ToUpper(m); !slices.Contains(methodNames, m) {
 			return r, fmt.Errorf("%q is not an HTTP method", clip(m))
 		}
 		r.Methods = append(r.Methods, m)
@@ -231,9 +231,10 @@ func (r *Rule) UnmarshalText(b []byte) error {
 	return err
 }
 
-// token tells whether s is an HTTP token, in short form.
-func token(s string) bool {
-	return s != "" && len(s) <= 32 && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_") == ""
+// methodNames are those rules may name: of HTTP, WebDAV and its kin. Requests may have others, which no such rule covers.
+var methodNames = []string{
+	"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "QUERY", "PROPFIND", "PROPPATCH", "MKCOL", "COPY",
+	"MOVE", "LOCK", "UNLOCK", "REPORT", "SEARCH", "PURGE",
 }
 
 // Inside tells whether only the inside of a connection can say that the rule covers it.

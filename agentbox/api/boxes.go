@@ -126,7 +126,7 @@ type PruneResponse struct {
 
 // PruneItem is one removable thing.
 type PruneItem struct {
-	Kind  string `json:"kind"` // template, image, kernel, box
+	Kind  string `json:"kind"` // template, image, kernel, box, audit
 	Name  string `json:"name"`
 	Bytes int64  `json:"bytes"`
 	Why   string `json:"why"`

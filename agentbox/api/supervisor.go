@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/policy"
+	"agentbox/policy/secrets"
 )
 
 // The calls a supervisor answers on its own socket. Only the daemon makes them.
@@ -20,6 +22,7 @@ var (
 	SupervisorPorts   = Endpoint[[]ConfiguredPort, None]{"/v1/port/configured"}
 	SupervisorOpen    = Endpoint[PortRequest, agentbox.Port]{"/v1/port/open"}
 	SupervisorClose   = Endpoint[PortRequest, None]{"/v1/port/close"}
+	SupervisorPolicy  = Endpoint[PolicyInForce, None]{"/v1/policy"}
 )
 
 // StatusRequest asks what runs. The guest is asked only for Guest: under emulation it takes its time.
@@ -42,6 +45,23 @@ type AttachRequest struct {
 	Services  []ServiceSpec     `json:"services,omitempty"`
 	Ports     []ConfiguredPort  `json:"ports,omitempty"`
 	Lease     time.Time         `json:"lease"`
+}
+
+// PolicyInForce replaces the policy of a running box. Until the first one comes, nothing leaves the box.
+type PolicyInForce struct {
+	Spec    policy.Spec               `json:"spec"`
+	Secrets map[string]secrets.Source `json:"secrets,omitempty"` // by name
+	Env     map[string]string         `json:"env,omitempty"`     // variables that hold values; only ever in memory
+	Limits  Limits                    `json:"limits"`
+}
+
+// Limits bound one life of a box; zero means no limit.
+type Limits struct {
+	Wall        time.Duration `json:"wall,omitempty"`        // from the start of the machine
+	Idle        time.Duration `json:"idle,omitempty"`        // without a command, output or network traffic
+	CPU         time.Duration `json:"cpu,omitempty"`         // CPU time of the machine
+	Connections int           `json:"connections,omitempty"` // open at once
+	Bytes       int64         `json:"bytes,omitempty"`       // in and out together
 }
 
 // ConfiguredPort is a port to forward when a box starts. When Host is taken another one of the host's serves: a box should

@@ -93,7 +93,7 @@ agentbox run -- CMD...       one command in a fresh box that is gone afterwards`
 			a.home, err = home.Find()
 			return ctx, err
 		},
-		Commands:               slices.Concat(a.boxCommands(), a.insideCommands(), a.lifecycleCommands(), a.hostCommands(), a.hiddenCommands()),
+		Commands:               slices.Concat(a.boxCommands(), a.insideCommands(), a.lifecycleCommands(), a.policyCommands(), a.hostCommands(), a.hiddenCommands()),
 		Suggest:                true,
 		HideVersion:            true,
 		EnableShellCompletion:  true,

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"os/signal"
@@ -79,7 +80,12 @@ func (a *app) runIn(ctx context.Context, c api.Connection, r run) error {
 		return err
 	}
 	defer client.Close()
-	cmd := environment.Command{Argv: r.argv, Env: r.env, Dir: r.dir, Stdin: a.stdin, Stdout: a.stdout, Stderr: a.stderr, Signals: signals}
+	env := maps.Clone(c.Env)
+	if env == nil {
+		env = map[string]string{}
+	}
+	maps.Copy(env, r.env)
+	cmd := environment.Command{Argv: r.argv, Env: env, Dir: r.dir, Stdin: a.stdin, Stdout: a.stdout, Stderr: a.stderr, Signals: signals}
 	if cmd.Dir == "" {
 		cmd.Dir = c.Dir
 	}

@@ -38,6 +38,9 @@ func (a *app) upCommand() *cli.Command {
 			if cmd.Args().Present() {
 				return agentbox.Errorf(agentbox.Invalid, "up takes no argument %q", cmd.Args().First()).WithHint("put the command behind --: agentbox up -- %s", cmd.Args().First())
 			}
+			if err := a.reviewAtTerminal(ctx); err != nil {
+				return err
+			}
 			resp, err := a.up(ctx, req)
 			if err != nil {
 				return err

@@ -64,11 +64,14 @@ type Port struct {
 	Host int // the port wanted on the host; the same as Box unless the file says otherwise
 }
 
-// Limits bound one task; zero means no limit.
+// Limits bound one run or task, and Connections and Bytes every box; zero means no limit.
 type Limits struct {
-	Wall time.Duration // from start to end
-	Idle time.Duration // without output
-	Cost float64       // in the currency of the rate table
+	Wall        time.Duration // from start to end
+	Idle        time.Duration // without output
+	CPU         time.Duration // CPU time of the machine
+	Connections int           // network connections open at once
+	Bytes       int64         // in and out over the network, in one life of the machine
+	Cost        float64       // in the currency of the rate table
 }
 
 // Bench holds the commands `agentbox bench` runs; "" where there is none.

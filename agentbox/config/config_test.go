@@ -58,7 +58,7 @@ services:
 ports: [3000, "8080:80"]
 env: {CI: 1, ON: true, EMPTY: "", F: 0.10}
 artifacts: [test-results/**]
-limits: {wall: 2h, idle: 15m, cost: 0.10}
+limits: {wall: 2h, idle: 15m, cpu: 1h, connections: 20, bytes: 1GiB, cost: 0.10}
 policy: .agentbox/policy.yaml
 bench:
   setup: make deps
@@ -83,7 +83,7 @@ func TestEveryKey(t *testing.T) {
 		Services: []Service{{Name: "zdb", Run: "postgres -D $HOME/db", Ready: "pg_isready", Port: 5432, Env: map[string]string{"PGDATA": "/x"}},
 			{Name: "api", Run: "true", Env: map[string]string{}}},
 		Ports: []Port{{Box: 3000, Host: 3000}, {Box: 80, Host: 8080}}, Env: map[string]string{"CI": "1", "ON": "true", "EMPTY": "", "F": "0.10"},
-		Artifacts: []string{"test-results/**"}, Limits: Limits{2 * time.Hour, 15 * time.Minute, 0.10}, Policy: ".agentbox/policy.yaml",
+		Artifacts: []string{"test-results/**"}, Limits: Limits{2 * time.Hour, 15 * time.Minute, time.Hour, 20, 1 << 30, 0.10}, Policy: ".agentbox/policy.yaml",
 		Bench: Bench{"make deps", "make build", "make test"},
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -118,6 +118,7 @@ func TestProblems(t *testing.T) {
 		{"limits: {cost: -1}", "expected a number that is not negative"},
 		{"limits: {cost: .inf}", "expected a number that is not negative"},
 		{"limits: {wal: 2h}", "1: limits: unknown key `wal`: did you mean `wall`?"},
+		{"limits: {connections: 0}", "0 is out of range"},
 		{"env:\n  A: 1\n  B: 2\n  A: 3", "4: env: key `A` appears twice, first on line 2"},
 		{"env: {1A: x}", `"1A" is not the name of a variable`},
 		{"env: {A: }", "variable `A` has no value"},
@@ -202,7 +203,7 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("%q: %v", yaml, err)
 			continue
 		}
-		if c.CPUs != 2 || c.Memory != 2<<30 || c.Disk != 64<<30 || c.Lifetime != "branch" || c.Isolation != "auto" || c.Policy != "strict" || c.Pool != PoolAuto ||
+		if c.CPUs != 2 || c.Memory != 2<<30 || c.Disk != 64<<30 || c.Lifetime != "branch" || c.Isolation != "auto" || c.Policy != "balanced" || c.Pool != PoolAuto ||
 			!strings.HasPrefix(c.Image, "apt:") || !slices.Equal(c.Packages, basePackages) {
 			t.Errorf("%q: %+v", yaml, c)
 		}

@@ -16,7 +16,7 @@ const (
 	DefaultDisk      = 64 << 30
 	DefaultLifetime  = agentbox.LifetimeBranch
 	DefaultIsolation = agentbox.Auto
-	DefaultPolicy    = "strict"
+	DefaultPolicy    = "balanced"
 	DefaultSuite     = "bookworm" // where the host is neither Debian nor Ubuntu
 )
 

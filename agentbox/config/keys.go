@@ -49,6 +49,8 @@ const (
 	minDisk   = 256 << 20
 	maxDisk   = 64 << 40
 	maxPool   = 256
+
+	maxConnections = 1 << 16
 )
 
 func nonEmpty(s string) (string, error) {
@@ -103,6 +105,9 @@ func (d *decoder) limits(n *yaml.Node) {
 	d.section(n, []key{
 		{"wall", func(d *decoder, n *yaml.Node) { d.duration(n, &l.Wall) }},
 		{"idle", func(d *decoder, n *yaml.Node) { d.duration(n, &l.Idle) }},
+		{"cpu", func(d *decoder, n *yaml.Node) { d.duration(n, &l.CPU) }},
+		{"connections", func(d *decoder, n *yaml.Node) { d.integer(n, &l.Connections, 1, maxConnections) }},
+		{"bytes", func(d *decoder, n *yaml.Node) { d.size(n, &l.Bytes, 1<<20, maxDisk) }},
 		{"cost", func(d *decoder, n *yaml.Node) { d.amount(n, &l.Cost) }},
 	})
 }

@@ -29,6 +29,15 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.OpenPort, boxes.OpenPort)
 	api.Handle(mux, api.ClosePort, boxes.ClosePort)
 
+	api.Handle(mux, api.ShowPolicy, boxes.ShowPolicy)
+	api.Handle(mux, api.CheckPolicy, boxes.CheckPolicy)
+	api.Handle(mux, api.ChangePolicy, boxes.ChangePolicy)
+	api.Handle(mux, api.ApprovePolicy, boxes.ApprovePolicy)
+	api.Handle(mux, api.AuditLog, boxes.AuditLog)
+	api.Handle(mux, api.SetSecret, boxes.SetSecret)
+	api.Handle(mux, api.ListSecrets, boxes.ListSecrets)
+	api.Handle(mux, api.RemoveSecret, boxes.RemoveSecret)
+
 	api.Handle(mux, api.BuildImage, boxes.BuildImage)
 	api.Handle(mux, api.PullImage, boxes.PullImage)
 	api.Handle(mux, api.ListImages, boxes.ListImages)

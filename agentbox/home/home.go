@@ -20,6 +20,8 @@ import (
 //	store/                  everything that can be got again, see cachestore
 //	store.key               signs the names in it
 //	boxes/<id>/             see Box
+//	policy/                 see Policy
+//	audit/<id>/             what a box tried to reach; kept when the box is gone, until it is pruned
 //	runs/<id>/              what is kept of a run: run.json, stdout.log, stderr.log
 //	run/                    sockets and locks: a directory, or a link into the runtime directory of the session
 //	run/daemon.sock         the API
@@ -97,11 +99,46 @@ func (h Home) Templates() string { return filepath.Join(h.Dir, "templates") }
 func (h Home) Store() string     { return filepath.Join(h.Dir, "store") }
 func (h Home) StoreKey() string  { return filepath.Join(h.Dir, "store.key") }
 func (h Home) Boxes() string     { return filepath.Join(h.Dir, "boxes") }
+func (h Home) Audits() string    { return filepath.Join(h.Dir, "audit") }
 func (h Home) Run() string       { return filepath.Join(h.Dir, "run") }
 func (h Home) Socket() string    { return filepath.Join(h.Run(), "daemon.sock") }
 
 // RunEvidence is the directory of what is kept of one run.
 func (h Home) RunEvidence(id agentbox.BoxID) string { return filepath.Join(h.Dir, "runs", id.String()) }
+
+// Registries is what the tools of this machine last said about where packages come from.
+func (h Home) Registries() string { return filepath.Join(h.State(), "registries.json") }
+
+// Audit is the directory of one box's audit log.
+func (h Home) Audit(id agentbox.BoxID) string { return filepath.Join(h.Audits(), id.String()) }
+
+// Policy are the names of what the user and the user's organisation decided. Boxes cannot reach any of it.
+//
+//	policy/organisation.yaml              what everybody's boxes here may do at most; so does SystemPolicy
+//	policy/user.yaml                      the user's rules for all repositories
+//	policy/secrets.json                   where values of secrets are kept; no values
+//	policy/repositories/<key>/directory   whose rules these are
+//	policy/repositories/<key>/user.yaml   the user's rules for this repository
+//	policy/repositories/<key>/approved.yaml  what the repository's own file said when a person approved it
+type Policy struct {
+	Dir string
+}
+
+// SystemPolicy is the organisation's file for all users of a machine.
+const SystemPolicy = "/etc/agentbox/policy.yaml"
+
+// Policy gives the names below policy/.
+func (h Home) Policy() Policy { return Policy{Dir: filepath.Join(h.Dir, "policy")} }
+
+func (p Policy) Organisation() string { return filepath.Join(p.Dir, "organisation.yaml") }
+func (p Policy) User() string         { return filepath.Join(p.Dir, "user.yaml") }
+func (p Policy) Secrets() string      { return filepath.Join(p.Dir, "secrets.json") }
+
+// Repository is the directory of one checkout's decisions.
+func (p Policy) Repository(root string) string {
+	sum := sha256.Sum256([]byte(root))
+	return filepath.Join(p.Dir, "repositories", hex.EncodeToString(sum[:8]))
+}
 
 // Template is the directory of one template.
 func (h Home) Template(key string) string { return filepath.Join(h.Templates(), key) }

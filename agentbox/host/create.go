@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -111,6 +112,7 @@ func (m *Manager) configure(ctx context.Context, rec *record, cfg *config.Config
 	}
 	rec.KernelKey, rec.ImageFile, rec.User = cfg.Kernel, img.Path, userOr(cfg.User)
 	rec.Attach, rec.Setup, rec.Start = attachmentOf(cfg, img.Env), cfg.Setup, cfg.Start
+	rec.Limits = limitsOf(cfg.Limits, rec.Ephemeral)
 	rec.Hardware, rec.Pool = choice.facts.Hardware, cfg.Pool
 	rec.Box.Isolation, rec.Box.Accel, rec.Box.Reason = choice.kind, choice.facts.Accel, choice.reason
 	rec.Box.Image, rec.Box.ImageName, rec.Box.CPUs, rec.Box.Memory = img.Digest, img.Name, cfg.CPUs, cfg.Memory
@@ -123,6 +125,15 @@ func (m *Manager) kernelFor(ctx context.Context, kind agentbox.Isolation, overri
 		return "", nil
 	}
 	return m.kernel(ctx, override, progress)
+}
+
+// limitsOf are the limits of a box. Those of time are for runs: a person who works in a box is not put out of it.
+func limitsOf(l config.Limits, run bool) api.Limits {
+	out := api.Limits{Connections: l.Connections, Bytes: l.Bytes}
+	if run {
+		out.Wall, out.Idle, out.CPU = l.Wall, l.Idle, l.CPU
+	}
+	return out
 }
 
 // defaultUser is who commands run as in an image that agentbox made.
@@ -164,7 +175,7 @@ func (m *Manager) leaseOrNew(base base, p plan) (*box, error) {
 	}
 	rec := base.rec
 	rec.Box.ID, rec.Box.Created = b.record().Box.ID, time.Now().UTC()
-	rec.Box.Lease = newLease(rec)
+	rec.Box.Lease, rec.Seed = newLease(rec), rand.Text()
 	if err := m.claim(b, rec, p.req.Name, filepath.Base(p.repo.Root), p.repo.Branch); err != nil {
 		return nil, errors.Join(err, m.remove(b)) // a machine of the pool does not go back
 	}

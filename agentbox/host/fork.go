@@ -74,9 +74,10 @@ func (m *Manager) startChild(ctx context.Context, child *box, progress agentbox.
 	if err := m.startMachine(ctx, child, template, rec.names(m.home).Saved(), nil, progress); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(rec.names(m.home).Saved()); err != nil {
+	if err := errors.Join(os.RemoveAll(rec.names(m.home).Saved()), m.applyPolicy(ctx, child)); err != nil {
 		return err
 	}
+	rec = child.record()
 	if repo, err := workspace.Describe(ctx, rec.Box.Directory); err == nil {
 		if err := m.addRemote(ctx, repo, rec); err != nil {
 			return err

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -28,6 +29,7 @@ func (m *Manager) startMachine(ctx context.Context, b *box, template *openTempla
 	cfg := supervisor.Config{
 		Box: rec.Box.ID, Home: m.home.Dir, Isolation: rec.Box.Isolation, Life: rec.Life, Hostname: hostname(rec),
 		Spec: rec.spec(m.home), Template: template != nil, Saved: saved, Lease: rec.Box.Lease.Expires,
+		Note: isolationNote(rec),
 	}
 	var t vmm.Template
 	if template != nil {
@@ -50,6 +52,18 @@ func (m *Manager) startMachine(ctx context.Context, b *box, template *openTempla
 	m.follow(b, s)
 	end(rec.Box.Accel)
 	return nil
+}
+
+// isolationNote says for the audit log what stands between the box and the host.
+func isolationNote(rec record) string {
+	note := string(rec.Box.Isolation)
+	if rec.Box.Accel != "" {
+		note += "/" + rec.Box.Accel
+	}
+	if !rec.Hardware {
+		note += ", without hardware isolation"
+	}
+	return note
 }
 
 // madeAlready is for boxes that have their workspace.
@@ -123,9 +137,15 @@ func (m *Manager) attach(ctx context.Context, b *box, progress agentbox.Progress
 	if s == nil {
 		return m.whyGone(rec, agentbox.Errorf(agentbox.Unavailable, "box %s: its machine ended as it started", rec.Box.ID))
 	}
+	if err := m.applyPolicy(ctx, b); err != nil { // before services start
+		return m.whyGone(rec, err)
+	}
+	rec = b.record()
+	env := maps.Clone(rec.Attach.Env)
+	maps.Copy(env, m.placeholders(rec))
 	end := progress.Begin("attach", "workspace, services, ports")
 	_, err := api.Call(ctx, s.client, api.SupervisorAttach, api.AttachRequest{
-		Workspace: true, Hostname: hostname(rec), User: rec.User, Env: rec.Attach.Env, Services: rec.Attach.Services,
+		Workspace: true, Hostname: hostname(rec), User: rec.User, Env: env, Services: rec.Attach.Services,
 		Ports: rec.Attach.Ports, Lease: rec.Box.Lease.Expires,
 	}, nil)
 	if err != nil {

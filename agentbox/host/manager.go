@@ -44,6 +44,7 @@ type Manager struct {
 
 	templates *templates
 	pool      *pool
+	policies  *policies
 
 	mu      sync.Mutex
 	boxes   map[agentbox.BoxID]*box
@@ -87,7 +88,8 @@ func New(cfg Config) (*Manager, error) {
 	m := &Manager{
 		home: cfg.Home, binary: cfg.Binary, images: cfg.Images, shelf: cfg.Shelf, driver: cfg.Driver, kernel: cfg.Kernel, log: cfg.Log,
 		ctx: ctx, cancel: cancel, started: time.Now(),
-		boxes: map[agentbox.BoxID]*box{}, keys: map[string]*sync.Mutex{}, holders: map[agentbox.BoxID]int{},
+		policies: newPolicies(cfg.Home),
+		boxes:    map[agentbox.BoxID]*box{}, keys: map[string]*sync.Mutex{}, holders: map[agentbox.BoxID]int{},
 	}
 	m.templates = newTemplates(m)
 	m.pool = newPool(m, cfg.Pool)

@@ -93,7 +93,7 @@ func (m *Manager) resume(ctx context.Context, b *box, progress agentbox.Progress
 		}
 		return errors.Join(noSpace(err), back)
 	}
-	return errors.Join(os.RemoveAll(names.Resuming()), m.reopenPorts(ctx, b))
+	return errors.Join(os.RemoveAll(names.Resuming()), m.applyPolicy(ctx, b), m.reopenPorts(ctx, b))
 }
 
 // unusable tells how to go on without a saved machine that cannot be restored.

@@ -15,7 +15,7 @@ import (
 // without a template, and boxes whose directory is gone and which hold no machine.
 func (m *Manager) Prune(ctx context.Context, req api.PruneRequest, _ agentbox.Progress) (api.PruneResponse, error) {
 	var out api.PruneResponse
-	for _, find := range []func(context.Context) ([]prunable, error){m.prunableBoxes, m.prunableTemplates, m.prunableImages} {
+	for _, find := range []func(context.Context) ([]prunable, error){m.prunableBoxes, m.prunableTemplates, m.prunableImages, m.prunableAudits} {
 		items, err := find(ctx)
 		if err != nil {
 			return out, err
@@ -30,6 +30,36 @@ func (m *Manager) Prune(ctx context.Context, req api.PruneRequest, _ agentbox.Pr
 		}
 	}
 	return out, nil
+}
+
+// auditTime is how long the audit log of a box that is gone is kept.
+const auditTime = 30 * 24 * time.Hour
+
+func (m *Manager) prunableAudits(context.Context) ([]prunable, error) {
+	entries, err := os.ReadDir(m.home.Audits())
+	if err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	var out []prunable
+	for _, e := range entries {
+		id, err := agentbox.ParseBoxID(e.Name())
+		info, infoErr := os.Stat(filepath.Join(m.home.Audits(), e.Name()))
+		if err != nil || infoErr != nil || m.known(id) || time.Since(info.ModTime()) < auditTime {
+			continue
+		}
+		dir := m.home.Audit(id)
+		out = append(out, prunable{
+			PruneItem: api.PruneItem{Kind: "audit", Name: id.String(), Bytes: diskUsage(dir), Why: "its box has been gone for a month"},
+			remove:    func() error { return os.RemoveAll(dir) },
+		})
+	}
+	return out, nil
+}
+
+func (m *Manager) known(id agentbox.BoxID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.boxes[id] != nil
 }
 
 type prunable struct {

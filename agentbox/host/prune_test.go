@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -68,7 +69,17 @@ func TestPruneTakesWhatNothingNeedsAndNothingElse(t *testing.T) {
 		slices.Sort(out)
 		return out
 	}
-	want := []string{"box merged", "box nowhere", "template unused"}
+	old, kept := agentbox.NewBoxID(), agentbox.NewBoxID()
+	for _, id := range []agentbox.BoxID{old, kept} {
+		if err := os.MkdirAll(h.Audit(id), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	long := time.Now().Add(-2 * auditTime)
+	if err := os.Chtimes(h.Audit(old), long, long); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"audit " + old.String(), "box merged", "box nowhere", "template unused"}
 	if got := prune(true); !slices.Equal(got, want) {
 		t.Errorf("would go: %v, want %v", got, want)
 	}

@@ -48,6 +48,8 @@ type record struct {
 	Setup     []string     `json:"setup,omitempty"`  // for sh -c, once per workspace
 	SetUp     bool         `json:"set_up,omitempty"` // it has run
 	Start     []string     `json:"start,omitempty"`  // for sh -c, whenever a fresh machine starts
+	Limits    api.Limits   `json:"limits"`
+	Seed      string       `json:"seed,omitempty"` // random: of what the box has in place of secrets
 }
 
 // overrides are what the user asked for on the command line when the box was made, over the configuration.

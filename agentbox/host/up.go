@@ -35,6 +35,12 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	for _, w := range cfg.Warnings {
 		progress.Say(w)
 	}
+	if err := m.reviewPolicy(repo, cfg, progress); err != nil {
+		return api.UpResponse{}, err
+	}
+	if err := m.policies.remember(req.Environ); err != nil {
+		return api.UpResponse{}, err
+	}
 	key := boxKey(cfg.Lifetime, repo)
 	if req.Ephemeral {
 		key = "" // nobody finds it again
@@ -140,7 +146,7 @@ func (m *Manager) connection(rec record, subdir string) api.Connection {
 	names := rec.names(m.home)
 	return api.Connection{
 		Box: rec.Box.ID, Name: rec.Box.Name, Socket: names.SSH(), Key: names.Key(), KnownHosts: names.KnownHosts(),
-		User: rec.User, Dir: path.Join(guestWorkspace, subdir),
+		User: rec.User, Dir: path.Join(guestWorkspace, subdir), Env: m.placeholders(rec),
 		Console: filepath.Join(rec.lifeDir(m.home), consoleName), Log: names.Log(), ServiceLog: serviceLogs,
 	}
 }

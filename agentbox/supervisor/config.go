@@ -30,6 +30,7 @@ type Config struct {
 	Template  bool               `json:"template"`        // restore the template whose files are passed on; else boot
 	Saved     string             `json:"saved,omitempty"` // restore this state, relative to the template
 	Lease     time.Time          `json:"lease"`           // when to give up if nobody says otherwise
+	Note      string             `json:"note,omitempty"`  // how the box is isolated, for its audit log
 }
 
 // Files are what the daemon hands down beside the configuration, in this order from descriptor 3 on. The sockets are

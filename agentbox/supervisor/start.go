@@ -41,10 +41,11 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 	s.log.Info("machine started", "life", s.cfg.Life, "template", s.cfg.Template, "runs", runs, "waited", s.greeted.Sub(begun)-runs, "greeted", time.Since(s.greeted))
 	s.ports = newPorts(ctx, s.link.ssh)
 	relay := environment.NewRelay(s.link.hostKey, s.link.localKey.PublicKey(), s.link.ssh, s.log)
-	wg.Go(func() { _ = relay.Serve(ctx, sshListener) })
+	wg.Go(func() { _ = relay.Serve(ctx, watched{sshListener, s.meter}) })
 	wg.Go(func() { relay.Prepare(ctx) })
 	wg.Go(func() { s.link.keepClock(ctx) })
 	wg.Go(func() { s.keepAlive(ctx) })
+	wg.Go(func() { s.meter.run(ctx) })
 	return nil
 }
 

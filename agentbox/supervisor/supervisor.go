@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/drivers"
 	"agentbox/agentbox/home"
+	"agentbox/policy"
 	"agentbox/vmm"
 	"agentbox/vmm/netstack"
 )
@@ -30,6 +32,8 @@ type Supervisor struct {
 	network *netstack.Stack // nil for a machine without a card
 	ports   *ports
 	lease   *lease
+	guard   *guard
+	meter   *meter
 
 	asked    chan api.StartRequest // the daemon's word that the guest may be greeted
 	greeted  time.Time             // when the guest was; written before started is closed
@@ -80,6 +84,8 @@ func newSupervisor(cfg Config, log *slog.Logger) (*Supervisor, error) {
 		cfg:      cfg, names: cfg.names(), log: log, driver: driver,
 		asked: make(chan api.StartRequest, 1), started: make(chan struct{}), ended: make(chan struct{}),
 	}
+	s.meter = newMeter(s.cpuTime, s.limitReached)
+	s.guard = newGuard(cfg, home.Home{Dir: cfg.Home}.Audit(cfg.Box), s.meter, log)
 	s.lease = newLease(cfg.Lease, func() { s.end("its lease expired") })
 	return s, nil
 }
@@ -108,6 +114,7 @@ func (s *Supervisor) run(ctx context.Context, files Files) error {
 	}()
 
 	defer s.lease.stop()
+	defer s.guard.close()
 	defer func() {
 		if s.machine != nil {
 			_ = s.machine.Kill()
@@ -155,6 +162,32 @@ func machineDied(err error) string {
 		return "its machine shut down"
 	}
 	return "its machine died: " + err.Error()
+}
+
+// cpuTime is what the machine has used.
+func (s *Supervisor) cpuTime() time.Duration {
+	select {
+	case <-s.started:
+	default:
+		return 0
+	}
+	if s.machine == nil {
+		return 0
+	}
+	return cpuTime(s.machine.PIDs())
+}
+
+// LimitReached begins the reason of a machine that ended at a limit.
+const LimitReached = "it reached its limit: "
+
+// limitReached acts on a limit: time and CPU end the machine, traffic beyond a limit is refused by whoever asked.
+func (s *Supervisor) limitReached(which string) {
+	s.log.Info("limit reached", "limit", which)
+	s.guard.record(policy.Entry{Kind: policy.KindLimit, Reason: which})
+	switch kind, _, _ := strings.Cut(which, " "); kind {
+	case "wall", "idle", "cpu":
+		s.end(LimitReached + which)
+	}
 }
 
 // waitStarted returns when the machine answers, or with the reason why it does not.

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"agentbox/policy"
 )
@@ -26,22 +27,38 @@ type Found struct {
 	From string      `json:"from"`
 }
 
-// Packages lists the hosts packages come from, without doubles, in the order of the tools. A tool that is missing or fails
-// adds nothing. Tools are asked for what their files do not say, which takes a second or two.
-func Packages(ctx context.Context, m Machine) []Found {
+// Files lists the hosts that files and variables of the machine name, which takes no time.
+func Files(m Machine) []Found {
 	var l list
 	l.apt(m)
-	l.golang(ctx, m)
-	l.npm(ctx, m)
-	l.pip(ctx, m)
+	l.golangEnv(m)
+	l.npmrc(m)
+	l.pipEnv(m)
 	l.cargo(m)
 	return l.found
 }
 
-// Layer makes the layer of the preset of what was found.
+// Tools lists the hosts that the tools themselves name, for what their files do not say. A tool that is missing or fails
+// adds nothing. That takes a second or two.
+func Tools(ctx context.Context, m Machine) []Found {
+	lists := make([]list, 3)
+	var wg sync.WaitGroup
+	wg.Go(func() { lists[0].golang(ctx, m) })
+	wg.Go(func() { lists[1].npm(ctx, m) })
+	wg.Go(func() { lists[2].pip(ctx, m) })
+	wg.Wait()
+	return slices.Concat(lists[0].found, lists[1].found, lists[2].found)
+}
+
+// Layer makes the layer of the preset of what was found, each host once.
 func Layer(found []Found) policy.Layer {
 	var l policy.Layer
+	seen := map[string]bool{}
 	for _, f := range found {
+		if seen[f.Rule.String()] {
+			continue
+		}
+		seen[f.Rule.String()] = true
 		l.Allow, l.Notes = append(l.Allow, f.Rule), append(l.Notes, f.From)
 	}
 	return l

@@ -41,14 +41,15 @@ func TestDetect(t *testing.T) {
 			"remote.box.url agentbox::abc\nremote.disk.url /srv/a:b.git\nremote.s.url ssh://git@code3.example:2222/x\n",
 	})
 	var got []string
-	for _, f := range append(Packages(context.Background(), m), Remotes(context.Background(), m)...) {
+	for _, f := range slices.Concat(Files(m), Tools(context.Background(), m), Remotes(context.Background(), m)) {
 		got = append(got, f.Rule.String()+" "+f.From)
 	}
 	want := []string{
 		"apt.example apt: /etc/apt/sources.list", "second.example:8443 apt: /etc/apt/sources.list", "third.example apt: /etc/apt/sources.list.d/a.sources",
-		"[127.0.0.1]:3142 apt: /etc/apt/apt.conf.d/01proxy", "goproxy.example go: GOPROXY", "sum.example go: GOSUMDB", "npm.example npm: registry",
-		"npm.corp.example npm: /home/ada/.npmrc", "extra.example pip: global.extra-index-url", "pip.example pip: its default index",
-		"crates.corp.example cargo: /home/ada/.cargo/config.toml", "code.example:22 git: remote.origin.url", "code.example git: remote.origin.url",
+		"[127.0.0.1]:3142 apt: /etc/apt/apt.conf.d/01proxy", "npm.corp.example npm: /home/ada/.npmrc", "crates.corp.example cargo: /home/ada/.cargo/config.toml",
+		"goproxy.example go: GOPROXY", "sum.example go: GOSUMDB", "npm.example npm: registry",
+		"extra.example pip: global.extra-index-url", "pip.example pip: its default index",
+		"code.example:22 git: remote.origin.url", "code.example git: remote.origin.url",
 		"code2.example git: remote.up.url", "code3.example:2222 git: remote.s.url",
 	}
 	if !slices.Equal(got, want) {
@@ -57,14 +58,14 @@ func TestDetect(t *testing.T) {
 }
 
 func TestDetectOnAMachineWithNothing(t *testing.T) {
-	if got := Packages(context.Background(), machine(nil, nil)); len(got) != 0 {
+	if got := slices.Concat(Files(machine(nil, nil)), Tools(context.Background(), machine(nil, nil))); len(got) != 0 {
 		t.Errorf("found %v", got)
 	}
 }
 
 func TestAConfiguredIndexReplacesTheDefault(t *testing.T) {
 	m := machine(nil, map[string]string{"pip config list": "global.index-url='https://corp.example/simple'\n", "pip install --help": "Base URL of the Python Package Index (default https://pip.example/simple)"})
-	if got := Packages(context.Background(), m); len(got) != 1 || got[0].Rule.String() != "corp.example" {
+	if got := Tools(context.Background(), m); len(got) != 1 || got[0].Rule.String() != "corp.example" {
 		t.Errorf("found %v", got)
 	}
 }

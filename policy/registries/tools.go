@@ -31,16 +31,20 @@ func (l *list) apt(m Machine) {
 
 // golang asks the tool, which knows its own defaults.
 func (l *list) golang(ctx context.Context, m Machine) {
-	lines := strings.Split(m.output(ctx, "go", "env", "GOPROXY", "GOSUMDB"), "\n")
-	if len(lines) != 2 {
-		return
+	if proxy, sumdb, ok := strings.Cut(m.output(ctx, "go", "env", "GOPROXY", "GOSUMDB"), "\n"); ok {
+		l.goProxy(proxy, sumdb)
 	}
-	l.urls("go: GOPROXY", strings.ReplaceAll(lines[0], ",", " "))
-	sumdb := strings.Fields(lines[1])
+}
+
+func (l *list) golangEnv(m Machine) { l.goProxy(m.Env["GOPROXY"], m.Env["GOSUMDB"]) }
+
+func (l *list) goProxy(proxy, db string) {
+	l.urls("go: GOPROXY", strings.ReplaceAll(proxy, ",", " "))
+	sumdb := strings.Fields(db)
 	switch {
 	case len(sumdb) == 0 || sumdb[0] == "off":
-	case strings.Contains(lines[1], "://"):
-		l.urls("go: GOSUMDB", lines[1])
+	case strings.Contains(db, "://"):
+		l.urls("go: GOSUMDB", db)
 	default:
 		name, _, _ := strings.Cut(sumdb[0], "+") // the rest is its key
 		l.url("go: GOSUMDB", "https://"+name)
@@ -49,6 +53,9 @@ func (l *list) golang(ctx context.Context, m Machine) {
 
 func (l *list) npm(ctx context.Context, m Machine) {
 	l.urls("npm: registry", m.output(ctx, "npm", "config", "get", "registry"))
+}
+
+func (l *list) npmrc(m Machine) {
 	for _, name := range []string{path.Join(m.Home, ".npmrc"), "etc/npmrc"} {
 		for line := range strings.Lines(m.read(name)) {
 			if key, _, ok := strings.Cut(line, "="); ok && strings.Contains(key, "registry") {
@@ -59,19 +66,15 @@ func (l *list) npm(ctx context.Context, m Machine) {
 	l.urls("yarn: YARN_NPM_REGISTRY_SERVER", m.Env["YARN_NPM_REGISTRY_SERVER"])
 }
 
-// pip prints its default index in its help, and what is configured in its configuration.
+// pip says in its help which index it uses by default.
 func (l *list) pip(ctx context.Context, m Machine) {
-	configured := false
+	configured := m.Env["PIP_INDEX_URL"] != ""
 	for line := range strings.Lines(m.output(ctx, "pip", "config", "list")) {
 		key, value, _ := strings.Cut(line, "=")
 		if strings.Contains(key, "index-url") || strings.Contains(key, "find-links") {
 			l.urls("pip: "+strings.TrimSpace(key), value)
 			configured = configured || strings.HasSuffix(strings.TrimSpace(key), ".index-url")
 		}
-	}
-	for _, name := range []string{"PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_INDEX_URL", "UV_DEFAULT_INDEX"} {
-		l.urls("pip: "+name, m.Env[name])
-		configured = configured || name == "PIP_INDEX_URL" && m.Env[name] != ""
 	}
 	if configured {
 		return
@@ -80,6 +83,12 @@ func (l *list) pip(ctx context.Context, m Machine) {
 	if _, after, ok := strings.Cut(help, "Base URL of the Python Package Index (default"); ok {
 		index, _, _ := strings.Cut(after, ")")
 		l.urls("pip: its default index", index)
+	}
+}
+
+func (l *list) pipEnv(m Machine) {
+	for _, name := range []string{"PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_INDEX_URL", "UV_DEFAULT_INDEX"} {
+		l.urls("pip: "+name, m.Env[name])
 	}
 }
 

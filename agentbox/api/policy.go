@@ -1,0 +1,101 @@
+package api
+
+import (
+	"agentbox/policy"
+	"agentbox/policy/secrets"
+)
+
+// The calls about what boxes may do. Without Everywhere they are about one repository: that of the box, or of the
+// directory.
+var (
+	ShowPolicy    = Endpoint[PolicyRef, PolicyReport]{"/v1/policy/show"}
+	CheckPolicy   = Endpoint[CheckRequest, CheckReport]{"/v1/policy/check"}
+	ChangePolicy  = Endpoint[ChangeRequest, PolicyReport]{"/v1/policy/change"}
+	ApprovePolicy = Endpoint[ApproveRequest, PolicyReport]{"/v1/policy/approve"}
+	AuditLog      = Endpoint[BoxRef, AuditPlace]{"/v1/policy/log"}
+	SetSecret     = Endpoint[SecretRequest, SecretInfo]{"/v1/secret/set"}
+	ListSecrets   = Endpoint[PolicyRef, []SecretInfo]{"/v1/secret/list"}
+	RemoveSecret  = Endpoint[SecretRef, SecretInfo]{"/v1/secret/remove"}
+)
+
+// PolicyRef names the repository whose policy is meant.
+type PolicyRef struct {
+	BoxRef
+	Environ []string `json:"environ,omitempty"` // the caller's: variables configure registries
+	Refresh bool     `json:"refresh,omitempty"` // ask the machine's tools anew where packages come from
+}
+
+// PolicyReport is a policy as it is in force, and what the repository would have it be.
+type PolicyReport struct {
+	Directory string          `json:"directory"`
+	Preset    string          `json:"preset"`
+	Layers    []policy.Layer  `json:"layers"`
+	Secrets   []SecretInfo    `json:"secrets,omitempty"`
+	Plan      []policy.Change `json:"plan,omitempty"`   // waits for approval
+	Digest    string          `json:"digest,omitempty"` // of what would be approved
+	Boxes     []string        `json:"boxes,omitempty"`  // running boxes that a change was told to
+}
+
+// CheckRequest asks what would become of a flow: a URL, or a host with a port.
+type CheckRequest struct {
+	PolicyRef
+	URL    string `json:"url"`
+	Method string `json:"method,omitempty"`
+}
+
+// CheckReport answers it. Addresses are those the name has on this host now; each is decided about when it is dialled.
+type CheckReport struct {
+	URL       string         `json:"url"`
+	Verdict   policy.Verdict `json:"verdict"`
+	Addresses []string       `json:"addresses,omitempty"`
+	Secrets   []string       `json:"secrets,omitempty"` // names of those that may be sent with it
+}
+
+// ChangeRequest adds the user's rules, or removes them, or chooses a preset.
+type ChangeRequest struct {
+	PolicyRef
+	Everywhere bool     `json:"everywhere,omitempty"` // for all repositories
+	List       string   `json:"list"`                 // allow, deny or private
+	Rules      []string `json:"rules,omitempty"`
+	Remove     bool     `json:"remove,omitempty"`
+	Preset     *string  `json:"preset,omitempty"` // "" leaves it to the repository again
+}
+
+// ApproveRequest approves the repository's own policy as it was when it had this digest.
+type ApproveRequest struct {
+	PolicyRef
+	Digest string `json:"digest"`
+}
+
+// AuditPlace is where a box's audit log is; the box itself may be gone.
+type AuditPlace struct {
+	Box       string `json:"box"`
+	Directory string `json:"directory"`
+}
+
+// SecretRequest sets a secret. Value goes into the keyring, and nowhere else.
+type SecretRequest struct {
+	PolicyRef
+	Everywhere bool              `json:"everywhere,omitempty"`
+	Name       string            `json:"name"`
+	From       secrets.Reference `json:"from"`
+	To         []string          `json:"to"` // rules
+	Header     string            `json:"header,omitempty"`
+	Form       policy.Form       `json:"form,omitempty"`
+	User       string            `json:"user,omitempty"`
+	Value      string            `json:"value,omitempty"`
+}
+
+// SecretRef names a secret.
+type SecretRef struct {
+	PolicyRef
+	Name string `json:"name"`
+}
+
+// SecretInfo is what may be told of a secret.
+type SecretInfo struct {
+	policy.Secret
+	From       string `json:"from"`
+	Repository string `json:"repository,omitempty"` // "" for all
+	Problem    string `json:"problem,omitempty"`    // why there is no value now
+}

@@ -1,0 +1,321 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/policy"
+)
+
+const catPolicy = "what boxes may do"
+
+func (a *app) policyCommands() []*cli.Command {
+	return []*cli.Command{a.policyCommand(), a.secretCommand()}
+}
+
+func (a *app) policyCommand() *cli.Command {
+	return &cli.Command{
+		Name: "policy", Category: catPolicy, Usage: "show and change what boxes may reach, and see what they tried",
+		Commands: []*cli.Command{
+			a.policyShow(), a.policyCheck(), a.policyRule("allow"), a.policyRule("deny"), a.policyPreset(), a.policyApprove(), a.policyLog(),
+		},
+	}
+}
+
+// policyRef is the repository a verb means: the box's, or the current directory's.
+func (a *app) policyRef(box string) (api.PolicyRef, error) {
+	ref, err := a.ref(box)
+	return api.PolicyRef{BoxRef: ref, Environ: os.Environ()}, err
+}
+
+func (a *app) policyShow() *cli.Command {
+	var refresh bool
+	return &cli.Command{
+		Name: "show", Usage: "show what is in force, rule by rule, and what waits for approval", ArgsUsage: "[BOX]",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "refresh", Usage: "ask this machine's tools anew where packages come from", Destination: &refresh}},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			ref, err := a.policyRef(cmd.Args().First())
+			if err != nil {
+				return err
+			}
+			ref.Refresh = refresh
+			r, err := call(ctx, a, api.ShowPolicy, ref)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(r)
+			}
+			return a.printPolicy(r)
+		},
+	}
+}
+
+func (a *app) printPolicy(r api.PolicyReport) error {
+	fmt.Fprintf(a.stdout, "preset %s, for boxes of %s\n", r.Preset, r.Directory)
+	if err := a.table(layerRows(r.Layers)); err != nil {
+		return err
+	}
+	for _, s := range r.Secrets {
+		fmt.Fprintf(a.stdout, "secret %s from %s, to %s\n", s.Name, s.From, rulesText(s.Scope))
+	}
+	if len(r.Plan) > 0 {
+		fmt.Fprintln(a.stdout, "\nthe repository asks for more than is approved:")
+		a.printPlan(r.Plan)
+		fmt.Fprintf(a.stdout, "to approve it: agentbox policy approve %s\n", r.Digest)
+	}
+	return nil
+}
+
+func layerRows(layers []policy.Layer) [][]string {
+	rows := [][]string{{"VERDICT", "RULE", "WHOSE"}}
+	for _, l := range layers {
+		whose := string(l.Source)
+		if l.Name != "" {
+			whose += " " + l.Name
+		}
+		verdict := "allow"
+		if l.Bound {
+			verdict = "at most"
+		}
+		for _, r := range l.Deny {
+			rows = append(rows, []string{"deny", r.String(), whose})
+		}
+		for i, r := range l.Allow {
+			from := whose
+			if i < len(l.Notes) {
+				from += ", " + l.Notes[i]
+			}
+			rows = append(rows, []string{verdict, r.String(), from})
+		}
+		for _, r := range l.Private {
+			rows = append(rows, []string{verdict, r.String() + " (private)", whose})
+		}
+	}
+	return append(rows, []string{"deny", "everything else", string(policy.Builtin)})
+}
+
+func rulesText(rules []policy.Rule) string {
+	var list []string
+	for _, r := range rules {
+		list = append(list, r.String())
+	}
+	return strings.Join(list, ", ")
+}
+
+func (a *app) printPlan(plan []policy.Change) {
+	for _, c := range plan {
+		fmt.Fprintln(a.stdout, "  "+c.String())
+	}
+}
+
+func (a *app) policyCheck() *cli.Command {
+	var req api.CheckRequest
+	var box string
+	return &cli.Command{
+		Name: "check", Usage: "say whether a box may reach a URL, and which rule says so", ArgsUsage: "URL|HOST[:PORT]",
+		Description: "Ends with exit code 1 when it may not.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "method", Usage: "the HTTP `METHOD`, GET if not said", Destination: &req.Method},
+			&cli.StringFlag{Name: "box", Usage: "for the repository of `BOX`", Destination: &box},
+		},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if cmd.Args().Len() != 1 {
+				return agentbox.Errorf(agentbox.Invalid, "check takes one URL").WithHint("agentbox policy check https://example.com/")
+			}
+			var err error
+			if req.PolicyRef, err = a.policyRef(box); err != nil {
+				return err
+			}
+			req.URL = cmd.Args().First()
+			r, err := call(ctx, a, api.CheckPolicy, req)
+			if err != nil {
+				return err
+			}
+			return a.printCheck(r)
+		},
+	}
+}
+
+// exitDenied is the exit code of check for what is denied.
+const exitDenied = 1
+
+func (a *app) printCheck(r api.CheckReport) error {
+	word := "deny"
+	if r.Verdict.Allow {
+		word = "allow"
+	}
+	if a.json {
+		if err := a.printJSON(r); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(a.stdout, "%s %s: %s\n", word, r.URL, r.Verdict.Reason)
+		for _, s := range r.Secrets {
+			fmt.Fprintf(a.stdout, "with the secret %s\n", s)
+		}
+		if r.Verdict.Hint != "" {
+			fmt.Fprintf(a.stdout, "to permit it: %s\n", r.Verdict.Hint)
+		}
+	}
+	if !r.Verdict.Allow {
+		return exit(exitDenied)
+	}
+	return nil
+}
+
+func (a *app) policyRule(list string) *cli.Command {
+	req := api.ChangeRequest{List: list}
+	var box string
+	var private bool
+	cmd := &cli.Command{
+		Name: list, Usage: list + " what a rule covers, for boxes of this repository; running ones follow at once", ArgsUsage: "RULE...",
+		Description: "A rule is [METHOD,... ][SCHEME://]HOST[:PORT][/PATH], for example example.com, '*.example.com:443', ssh://git.example.com,\n" +
+			"192.0.2.0/24 or 'GET https://api.example.com/v1/**'. deny wins over allow, whoever says it.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "remove", Usage: "take rules of yours back", Destination: &req.Remove},
+			&cli.BoolFlag{Name: "everywhere", Usage: "for the boxes of all repositories", Destination: &req.Everywhere},
+			&cli.StringFlag{Name: "box", Usage: "for the repository of `BOX`", Destination: &box},
+		},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if !cmd.Args().Present() {
+				return agentbox.Errorf(agentbox.Invalid, "%s takes at least one rule", list).WithHint("agentbox policy %s example.com", list)
+			}
+			if private {
+				req.List = "private"
+			}
+			req.Rules = cmd.Args().Slice()
+			return a.changePolicy(ctx, req, box)
+		},
+	}
+	if list == "allow" {
+		cmd.Flags = append(cmd.Flags, &cli.BoolFlag{Name: "private", Usage: "also where the host has a private address; " + policy.HostName + ":PORT is a service of this machine", Destination: &private})
+	}
+	return cmd
+}
+
+func (a *app) changePolicy(ctx context.Context, req api.ChangeRequest, box string) error {
+	var err error
+	if req.PolicyRef, err = a.policyRef(box); err != nil {
+		return err
+	}
+	r, err := call(ctx, a, api.ChangePolicy, req)
+	if err != nil {
+		return err
+	}
+	return a.printChanged(r)
+}
+
+func (a *app) printChanged(r api.PolicyReport) error {
+	switch {
+	case a.json:
+		return a.printJSON(r)
+	case a.quiet:
+	case len(r.Boxes) > 0:
+		fmt.Fprintf(a.stdout, "in force, also in running boxes: %s\n", strings.Join(r.Boxes, ", "))
+	default:
+		fmt.Fprintln(a.stdout, "in force")
+	}
+	return nil
+}
+
+func (a *app) policyPreset() *cli.Command {
+	req := api.ChangeRequest{List: "allow"}
+	return &cli.Command{
+		Name: "preset", Usage: "choose a preset of your own for this repository: " + strings.Join(policy.Presets, ", ") + ", or none to leave it to the repository", ArgsUsage: "PRESET",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "everywhere", Usage: "for the boxes of all repositories", Destination: &req.Everywhere}},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if cmd.Args().Len() != 1 {
+				return agentbox.Errorf(agentbox.Invalid, "preset takes one of %s, none", strings.Join(policy.Presets, ", "))
+			}
+			preset := cmd.Args().First()
+			if preset == "none" {
+				preset = ""
+			}
+			req.Preset = &preset
+			return a.changePolicy(ctx, req, "")
+		},
+	}
+}
+
+func (a *app) policyApprove() *cli.Command {
+	return &cli.Command{
+		Name: "approve", Usage: "approve what the repository's own policy asks for", ArgsUsage: "[DIGEST]",
+		Description: "Without a digest, on a terminal, it shows the plan and asks.",
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if cmd.Args().Len() > 1 {
+				return agentbox.Errorf(agentbox.Invalid, "approve takes one digest").WithHint("agentbox policy show gives it")
+			}
+			if digest := cmd.Args().First(); digest != "" {
+				return a.approve(ctx, digest)
+			}
+			ref, err := a.policyRef("")
+			if err != nil {
+				return err
+			}
+			r, err := call(ctx, a, api.ShowPolicy, ref)
+			switch {
+			case err != nil:
+				return err
+			case len(r.Plan) == 0:
+				fmt.Fprintln(a.stdout, "nothing waits for approval")
+				return nil
+			case !a.interactive():
+				a.printPlan(r.Plan)
+				return agentbox.Errorf(agentbox.Invalid, "approval without a terminal names what is approved").WithHint("agentbox policy approve %s", r.Digest)
+			}
+			if !a.askToApprove(r) {
+				return agentbox.Errorf(agentbox.Conflict, "not approved: what was approved before stays in force")
+			}
+			return a.approve(ctx, r.Digest)
+		},
+	}
+}
+
+func (a *app) approve(ctx context.Context, digest string) error {
+	ref, err := a.policyRef("")
+	if err != nil {
+		return err
+	}
+	r, err := call(ctx, a, api.ApprovePolicy, api.ApproveRequest{PolicyRef: ref, Digest: digest})
+	if err != nil {
+		return err
+	}
+	return a.printChanged(r)
+}
+
+// askToApprove shows a plan on the terminal and asks. Anything but yes is no.
+func (a *app) askToApprove(r api.PolicyReport) bool {
+	fmt.Fprintf(a.stderr, "the policy of %s asks for more than is approved:\n", r.Directory)
+	for _, c := range r.Plan {
+		fmt.Fprintln(a.stderr, "  "+oneLine(c.String()))
+	}
+	fmt.Fprint(a.stderr, "approve it? [y/N] ")
+	var answer string
+	_, _ = fmt.Fscanln(a.stdin, &answer)
+	return strings.EqualFold(answer, "y") || strings.EqualFold(answer, "yes")
+}
+
+// reviewAtTerminal asks, before a box starts, about what its repository's policy asks for. On a pipe nobody is asked, and up
+// says which command approves.
+func (a *app) reviewAtTerminal(ctx context.Context) error {
+	if !a.interactive() || a.quiet || a.json {
+		return nil
+	}
+	ref, err := a.policyRef("")
+	if err != nil {
+		return err
+	}
+	r, err := call(ctx, a, api.ShowPolicy, ref)
+	if err != nil || len(r.Plan) == 0 || !a.askToApprove(r) {
+		return err
+	}
+	_, err = call(ctx, a, api.ApprovePolicy, api.ApproveRequest{PolicyRef: ref, Digest: r.Digest})
+	return err
+}

@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/urfave/cli/v3"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/policy"
+)
+
+func (a *app) policyLog() *cli.Command {
+	var follow, verify, denied bool
+	return &cli.Command{
+		Name: "log", Usage: "show what a box tried to reach, and what became of it", ArgsUsage: "[BOX]",
+		Description: "With --json, a line of JSON for each flow. The log of a box that is gone is found by its id.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on with what is tried from now on", Destination: &follow},
+			&cli.BoolFlag{Name: "verify", Usage: "check that no entry was changed, added or removed", Destination: &verify},
+			&cli.BoolFlag{Name: "denied", Usage: "only what was denied", Destination: &denied},
+		},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			ref, err := a.ref(cmd.Args().First())
+			if err != nil {
+				return err
+			}
+			place, err := call(ctx, a, api.AuditLog, ref)
+			if err != nil {
+				return err
+			}
+			show := func(e policy.Entry) error {
+				if denied && e.Allow {
+					return nil
+				}
+				return a.printEntry(e)
+			}
+			switch {
+			case verify:
+				return a.verifyLog(place)
+			case follow:
+				return policy.Follow(ctx, place.Directory, 0, show)
+			}
+			return policy.Read(place.Directory, show)
+		},
+	}
+}
+
+func (a *app) verifyLog(place api.AuditPlace) error {
+	v, err := policy.Verify(place.Directory)
+	if err != nil {
+		return agentbox.Errorf(agentbox.Corrupt, "the audit log of box %s: %w", place.Box, err).WithHint("see %s", place.Directory)
+	}
+	if a.json {
+		return a.printJSON(map[string]any{"box": place.Box, "entries": v.Entries, "first": v.First, "last": v.Last, "head": v.Head})
+	}
+	if v.Entries == 0 {
+		fmt.Fprintf(a.stdout, "the audit log of box %s is empty\n", place.Box)
+		return nil
+	}
+	fmt.Fprintf(a.stdout, "%d entries of box %s, %d to %d, verified; the last has hash %s\n", v.Entries, place.Box, v.First, v.Last, v.Head)
+	return nil
+}
+
+func (a *app) printEntry(e policy.Entry) error {
+	if a.json {
+		enc := json.NewEncoder(a.stdout)
+		enc.SetEscapeHTML(false)
+		return enc.Encode(e)
+	}
+	_, err := fmt.Fprintln(a.stdout, entryText(e))
+	return err
+}
+
+// entryText is an entry as people read it, on one line.
+func entryText(e policy.Entry) string {
+	verdict := "deny "
+	if e.Allow {
+		verdict = "allow"
+	}
+	parts := []string{e.Time.Local().Format(time.DateTime), verdict}
+	if e.Kind != policy.KindFlow {
+		parts = append(parts, e.Kind)
+	}
+	if e.Proto != "" {
+		parts = append(parts, string(e.Proto))
+	}
+	if target := entryTarget(e); target != "" {
+		parts = append(parts, target)
+	}
+	if e.Count > 1 {
+		parts = append(parts, fmt.Sprintf("(%d times)", e.Count))
+	}
+	if e.Secret != "" {
+		parts = append(parts, "secret "+e.Secret)
+	}
+	if e.In+e.Out > 0 {
+		parts = append(parts, fmt.Sprintf("%s in, %s out", bytesText(e.In), bytesText(e.Out)))
+	}
+	if e.Reason != "" {
+		parts = append(parts, "- "+e.Reason)
+	}
+	if e.Hint != "" {
+		parts = append(parts, "- "+e.Hint)
+	}
+	return printable(strings.Join(parts, " "))
+}
+
+// printable says nothing to the terminal, whatever a box has put into a name.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if strconv.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, s)
+}
+
+// entryTarget is METHOD HOST:PORT/PATH, as far as they are known.
+func entryTarget(e policy.Entry) string {
+	host := e.Name
+	if host == "" {
+		host = e.Address
+	}
+	if host != "" && e.Port != 0 {
+		host = net.JoinHostPort(host, strconv.Itoa(int(e.Port)))
+	}
+	return strings.TrimSpace(e.Method + " " + host + e.Path)
+}

@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+	"golang.org/x/term"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/policy"
+	"agentbox/policy/secrets"
+)
+
+func (a *app) secretCommand() *cli.Command {
+	return &cli.Command{
+		Name: "secret", Category: catPolicy, Usage: "credentials that boxes use without seeing them",
+		Commands: []*cli.Command{a.secretSet(), a.secretLs(), a.secretRm()},
+	}
+}
+
+func (a *app) secretSet() *cli.Command {
+	var req api.SecretRequest
+	var from, form string
+	return &cli.Command{
+		Name: "set", Usage: "say where a credential is kept, and where it may be sent", ArgsUsage: "NAME",
+		Description: "Boxes have a placeholder in the variable NAME; what leaves for the hosts of --to has the value in its place. Sources: env:VARIABLE,\n" +
+			"file:PATH, command:LINE (which answers as a git credential helper, or prints the value) and keyring, which asks for the value and keeps it.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "from", Usage: "`SOURCE` of the value", Value: "keyring", Destination: &from},
+			&cli.StringSliceFlag{Name: "to", Usage: "a `RULE` of where it may be sent, as https://api.example.com; repeat it for more", Destination: &req.To},
+			&cli.StringFlag{Name: "header", Usage: "put it into this `HEADER` of every request there, whatever the box sends", Destination: &req.Header},
+			&cli.StringFlag{Name: "as", Usage: "`FORM` in that header: bearer or basic; the value itself if not said", Destination: &form},
+			&cli.StringFlag{Name: "user", Usage: "user `NAME` for --as basic", Destination: &req.User},
+			&cli.BoolFlag{Name: "everywhere", Usage: "for the boxes of all repositories", Destination: &req.Everywhere},
+		},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if cmd.Args().Len() != 1 {
+				return agentbox.Errorf(agentbox.Invalid, "set takes one name").WithHint("agentbox secret set API_TOKEN --from env:API_TOKEN --to https://api.example.com")
+			}
+			req.Name = cmd.Args().First()
+			if strings.Contains(req.Name, "=") {
+				return agentbox.Errorf(agentbox.Invalid, "a value does not belong on the command line, where other programs read it").
+					WithHint("--from env:VARIABLE, file:PATH, command:LINE or keyring")
+			}
+			if form != "" && req.Header == "" {
+				req.Header = "Authorization"
+			}
+			if req.Form = policy.Form(form); len(req.To) == 0 {
+				return agentbox.Errorf(agentbox.Invalid, "say where %s may be sent", req.Name).WithHint("--to https://api.example.com")
+			}
+			return a.setSecret(ctx, req, from)
+		},
+	}
+}
+
+func (a *app) setSecret(ctx context.Context, req api.SecretRequest, from string) (err error) {
+	if req.From, err = secrets.Parse(from); err != nil {
+		return agentbox.Errorf(agentbox.Invalid, "%w", err)
+	}
+	if req.PolicyRef, err = a.policyRef(""); err != nil {
+		return err
+	}
+	if req.From.Kind == secrets.Keyring {
+		if req.Value, err = a.readValue(req.Name); err != nil {
+			return err
+		}
+	}
+	s, err := call(ctx, a, api.SetSecret, req)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(s)
+	}
+	if !a.quiet {
+		fmt.Fprintf(a.stdout, "secret %s from %s, to %s\n", s.Name, s.From, rulesText(s.Scope))
+		if s.Problem != "" {
+			fmt.Fprintln(a.stderr, "no value yet: "+oneLine(s.Problem))
+		}
+	}
+	return nil
+}
+
+// readValue asks for a value without showing it, or takes it from standard input.
+func (a *app) readValue(name string) (string, error) {
+	if term.IsTerminal(int(a.stdin.Fd())) {
+		fmt.Fprintf(a.stderr, "value of %s: ", name)
+		b, err := term.ReadPassword(int(a.stdin.Fd()))
+		fmt.Fprintln(a.stderr)
+		return string(b), err
+	}
+	const most = 1 << 16
+	b, err := io.ReadAll(io.LimitReader(a.stdin, most))
+	if b = bytes.TrimRight(b, "\r\n"); len(b) == 0 && err == nil {
+		err = agentbox.Errorf(agentbox.Invalid, "no value of %s on standard input", name).WithHint("pipe it in, or use another --from")
+	}
+	return string(b), err
+}
+
+func (a *app) secretLs() *cli.Command {
+	return &cli.Command{
+		Name: "ls", Usage: "list the secrets of this repository's boxes; never their values",
+		Action: func(ctx context.Context, _ *cli.Command) error {
+			ref, err := a.policyRef("")
+			if err != nil {
+				return err
+			}
+			list, err := call(ctx, a, api.ListSecrets, ref)
+			if err != nil {
+				return err
+			}
+			switch {
+			case a.json:
+				return a.printJSON(list)
+			case a.quiet:
+				for _, s := range list {
+					fmt.Fprintln(a.stdout, s.Name)
+				}
+				return nil
+			}
+			rows := [][]string{{"NAME", "FROM", "TO", "HEADER", "FOR", "PROBLEM"}}
+			for _, s := range list {
+				whose := "all repositories"
+				if s.Repository != "" {
+					whose = "this repository"
+				}
+				rows = append(rows, []string{s.Name, s.From, rulesText(s.Scope), s.Header, whose, oneLine(s.Problem)})
+			}
+			return a.table(rows)
+		},
+	}
+}
+
+func (a *app) secretRm() *cli.Command {
+	return &cli.Command{
+		Name: "rm", Usage: "forget a secret; no box can use it any more", ArgsUsage: "NAME",
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if cmd.Args().Len() != 1 {
+				return agentbox.Errorf(agentbox.Invalid, "rm takes one name").WithHint("agentbox secret ls lists them")
+			}
+			ref, err := a.policyRef("")
+			if err != nil {
+				return err
+			}
+			s, err := call(ctx, a, api.RemoveSecret, api.SecretRef{PolicyRef: ref, Name: cmd.Args().First()})
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(s)
+			}
+			if s.Problem != "" {
+				fmt.Fprintln(a.stderr, oneLine(s.Problem))
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,229 @@
+package host
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/approval"
+	"agentbox/agentbox/config"
+	"agentbox/agentbox/home"
+	"agentbox/agentbox/workspace"
+	"agentbox/policy"
+	"agentbox/policy/registries"
+	"agentbox/policy/secrets"
+)
+
+// policies makes the policy of each box out of what was decided about its repository.
+type policies struct {
+	store      *approval.Store
+	registries *approval.Registries
+
+	mu  sync.Mutex
+	env map[string]string // variables that secrets name, as callers last had them; in memory only
+}
+
+func newPolicies(h home.Home) *policies {
+	store := approval.New(h)
+	return &policies{store: store, registries: approval.NewRegistries(h.Registries()), env: map[string]string{}}
+}
+
+// inForce is a policy composed for a checkout, with the secrets as they were set.
+type inForce struct {
+	spec    policy.Spec
+	secrets []approval.Secret
+}
+
+// policyOf composes the policy of a checkout. environ is that of whoever asks; nil stands for the daemon's own.
+func (m *Manager) policyOf(ctx context.Context, root string, environ []string) (inForce, error) {
+	var src policy.Sources
+	var errs [6]error
+	p := m.policies
+	src.Organisation, errs[0] = p.store.Organisation()
+	own, err := p.store.User(root)
+	errs[1] = err
+	all, err := p.store.User("")
+	errs[2] = err
+	src.Repository, errs[3] = p.store.Approved(root)
+	list, err := p.store.For(root)
+	errs[4] = err
+	if err := errors.Join(errs[:]...); err != nil {
+		return inForce{}, err
+	}
+	src.User, src.UserPreset = []policy.File{own, all}, own.Preset
+	if src.UserPreset == "" {
+		src.UserPreset = all.Preset
+	}
+	if src.Machine, err = m.machineLayer(ctx, root, environ); err != nil {
+		return inForce{}, err
+	}
+	for _, s := range list {
+		src.Secrets = append(src.Secrets, s.Secret)
+	}
+	return inForce{policy.Compose(src), list}, nil
+}
+
+// machineLayer is what balanced adds: the registries of the machine, and the code hosts of the checkout.
+func (m *Manager) machineLayer(ctx context.Context, root string, environ []string) (policy.Layer, error) {
+	if environ == nil {
+		environ = os.Environ()
+	}
+	found, err := m.policies.registries.Known(ctx, environ, func(refresh func(context.Context) (bool, error)) {
+		m.running.Go(func() {
+			changed, err := refresh(m.ctx)
+			if err != nil {
+				m.log.Warn("cannot look up the registries of this machine", "error", err)
+			}
+			if changed {
+				m.tellBoxes(m.ctx, func(record) bool { return true })
+			}
+		})
+	})
+	if err != nil {
+		return policy.Layer{}, err
+	}
+	if root != "" {
+		found = append(found, registries.Remotes(ctx, registries.Host(root, environ))...)
+	}
+	return registries.Layer(found), nil
+}
+
+// applyPolicy puts the policy of a box's checkout in force in its machine. Whatever fails, the box is left with the policy
+// it had, and a fresh machine has none: nothing leaves it.
+func (m *Manager) applyPolicy(ctx context.Context, b *box) error {
+	rec, s := b.record(), b.live()
+	if s == nil || rec.Phase == phasePool {
+		return nil
+	}
+	f, err := m.policyOf(ctx, rec.Box.Directory, nil)
+	if err != nil {
+		return err
+	}
+	req := api.PolicyInForce{Spec: f.spec, Secrets: map[string]secrets.Source{}, Limits: rec.Limits}
+	for i, secret := range f.spec.Secrets {
+		req.Spec.Secrets[i].Placeholder = rec.placeholder(secret.Name)
+		req.Secrets[secret.Name] = secrets.Source{From: f.secrets[i].From, Host: f.secrets[i].Host()}
+	}
+	req.Env = m.policies.variables(f.secrets)
+	_, err = api.Call(ctx, s.client, api.SupervisorPolicy, req, nil)
+	return err
+}
+
+// placeholder is what the box has in place of a secret: guessed by nobody who has not seen it, and the same for as long as
+// the box exists and in its forks, which have its memory.
+func (r record) placeholder(name string) string {
+	mac := hmac.New(sha256.New, []byte(r.Seed))
+	mac.Write([]byte(name))
+	return policy.PlaceholderPrefix + hex.EncodeToString(mac.Sum(nil)[:20])
+}
+
+// placeholders are what the box's environment has in place of secrets that it may use.
+func (m *Manager) placeholders(rec record) map[string]string {
+	list, err := m.policies.store.For(rec.Box.Directory)
+	if err != nil {
+		return nil // whoever applies the policy says it
+	}
+	env := map[string]string{}
+	for _, s := range list {
+		env[s.Name] = rec.placeholder(s.Name)
+	}
+	return env
+}
+
+// remember keeps the variables of a caller that secrets name, in memory.
+func (p *policies) remember(environ []string) error {
+	list, err := p.store.Secrets()
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range list {
+		for _, kv := range environ {
+			if v, ok := strings.CutPrefix(kv, s.From.Of+"="); ok && s.From.Kind == secrets.Env {
+				p.env[s.From.Of] = v
+			}
+		}
+	}
+	return nil
+}
+
+// variables are those that the secrets name, as far as they are known.
+func (p *policies) variables(list []approval.Secret) map[string]string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	env := map[string]string{}
+	for _, s := range list {
+		if v, ok := p.env[s.From.Of]; ok && s.From.Kind == secrets.Env {
+			env[s.From.Of] = v
+		}
+	}
+	return env
+}
+
+// tellBoxes puts the present policy in force in the running boxes that are concerned, and gives their names. One that
+// cannot be told is ended: it would go on under rules that somebody has just taken back.
+func (m *Manager) tellBoxes(ctx context.Context, concerned func(record) bool) []string {
+	var told []string
+	for _, b := range m.all() {
+		rec := b.record()
+		if rec.Phase != phaseReady || b.live() == nil || !concerned(rec) {
+			continue
+		}
+		if err := m.applyPolicy(ctx, b); err != nil && ctx.Err() == nil && b.live() != nil {
+			m.log.Error("cannot change the policy of a running box, so it is stopped", "box", rec.Box.ID, "error", err)
+			if err := m.endMachine(b); err != nil {
+				m.log.Error("cannot stop a box", "box", rec.Box.ID, "error", err)
+			}
+			continue
+		}
+		told = append(told, rec.Box.Name)
+	}
+	slices.Sort(told)
+	return told
+}
+
+// reviewPolicy looks at the repository's own policy before a box starts. What only narrows is adopted; what widens is
+// shown, and the approved copy stays in force.
+func (m *Manager) reviewPolicy(repo workspace.Repo, cfg *config.Config, progress agentbox.Progress) error {
+	r, err := m.policies.store.Review(repo.Root, cfg.Policy)
+	if err != nil {
+		return err
+	}
+	pending, err := m.policies.store.Adopt(r)
+	if err != nil || !pending {
+		return err
+	}
+	progress.Say("the repository's policy asks for more than is approved:")
+	for _, c := range r.Plan {
+		progress.Say("  " + c.String())
+	}
+	progress.Say(fmt.Sprintf("what was approved stays in force; to approve this: agentbox policy approve %s", r.Digest))
+	return nil
+}
+
+// ownAddresses tells which addresses are this host's.
+func ownAddresses() func(netip.Addr) bool {
+	own := map[netip.Addr]bool{}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil
+	}
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			own[p.Addr().Unmap()] = true
+		}
+	}
+	return func(a netip.Addr) bool { return own[a] }
+}

@@ -1,0 +1,131 @@
+package supervisor
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/policy"
+	"agentbox/policy/secrets"
+)
+
+// guard holds what a box may do, and the log of what it tried. Until a policy is put in force nothing may leave the box,
+// and nothing is logged: a machine of the pool is no box yet.
+type guard struct {
+	box   string
+	dir   string // of the audit log
+	note  string // how the box is isolated, for the log
+	log   *slog.Logger
+	keep  *secrets.Keeper
+	meter *meter
+
+	current atomic.Pointer[policy.Policy]
+
+	mu      sync.Mutex
+	audit   *policy.Log
+	digest  string
+	changed func(*policy.Policy) // tells the gateway; nil where there is none
+}
+
+func newGuard(cfg Config, dir string, m *meter, log *slog.Logger) *guard {
+	g := &guard{box: cfg.Box.String(), dir: dir, note: cfg.Note, log: log, keep: secrets.NewKeeper(), meter: m}
+	g.current.Store(policy.New(policy.Spec{}, nil))
+	return g
+}
+
+// enforce replaces the policy. It returns when no flow goes on that the new one denies.
+func (g *guard) enforce(_ context.Context, req api.PolicyInForce) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.open(); err != nil {
+		return err
+	}
+	spec, err := json.Marshal(req.Spec)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(spec)
+	if digest := hex.EncodeToString(sum[:]); digest != g.digest {
+		err := g.audit.Append(policy.Entry{Kind: policy.KindPolicy, Allow: true, Reason: "preset " + req.Spec.Preset + ", sha256:" + digest})
+		if err != nil {
+			return agentbox.Errorf(agentbox.NoSpace, "box %s: %w", g.box, err)
+		}
+		g.digest = digest
+	}
+	g.keep.Set(req.Secrets, req.Env)
+	g.meter.limit(req.Limits)
+	p := policy.New(req.Spec, isOwn)
+	g.current.Store(p)
+	if g.changed != nil {
+		g.changed(p)
+	}
+	return nil
+}
+
+// open opens the audit log the first time.
+func (g *guard) open() error {
+	if g.audit != nil {
+		return nil
+	}
+	log, err := policy.OpenLog(g.dir, g.box, "")
+	if err != nil {
+		return agentbox.Errorf(agentbox.NoSpace, "box %s: %w", g.box, err)
+	}
+	g.audit = log
+	return log.Append(policy.Entry{Kind: policy.KindStart, Allow: true, Reason: g.note})
+}
+
+// record writes an entry. A box whose attempts cannot be written down gets no further.
+func (g *guard) record(e policy.Entry) {
+	g.mu.Lock()
+	log := g.audit
+	g.mu.Unlock()
+	if log == nil {
+		return
+	}
+	if err := log.Append(e); err != nil {
+		g.log.Error("the audit log cannot be written, so nothing leaves the box any more", "error", err)
+		g.current.Store(policy.New(policy.Spec{}, nil))
+		g.mu.Lock()
+		changed := g.changed
+		g.mu.Unlock()
+		if changed != nil {
+			go changed(policy.New(policy.Spec{}, nil)) // not here: whoever records may hold what it needs
+		}
+	}
+}
+
+// close ends the log, when nothing is recorded any more.
+func (g *guard) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.audit == nil {
+		return
+	}
+	if err := g.audit.Close(); err != nil {
+		g.log.Error("cannot close the audit log", "error", err)
+	}
+	g.audit = nil
+}
+
+// isOwn tells whether an address is this host's. It is asked anew each time: laptops move.
+func isOwn(a netip.Addr) bool {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return true // nothing that may be ours is reached by mistake
+	}
+	for _, own := range addrs {
+		if p, err := netip.ParsePrefix(own.String()); err == nil && p.Addr().Unmap() == a {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,159 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/procfs"
+
+	"agentbox/agentbox/api"
+)
+
+// meter watches the limits of one life of a box. It measures from outside: nothing the guest says counts.
+type meter struct {
+	reached func(which string) // called once for each limit
+	cpu     func() time.Duration
+	now     func() time.Time
+	started time.Time
+
+	mu     sync.Mutex
+	limits api.Limits
+	told   map[string]bool
+
+	active atomic.Int64 // when the box last said something, in Unix nanoseconds
+	bytes  atomic.Int64 // in and out
+}
+
+func newMeter(cpu func() time.Duration, reached func(string)) *meter {
+	m := &meter{reached: reached, cpu: cpu, now: time.Now, started: time.Now(), told: map[string]bool{}}
+	m.touch()
+	return m
+}
+
+// limit replaces the limits. Time counts from the first limits on: a machine of the pool has waited before.
+func (m *meter) limit(l api.Limits) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.limits == (api.Limits{}) && l != (api.Limits{}) {
+		m.started = m.now()
+		m.touch()
+	}
+	m.limits = l
+}
+
+// touch says that the box is not idle.
+func (m *meter) touch() { m.active.Store(m.now().UnixNano()) }
+
+// spend counts bytes that went in or out of the box, and tells whether more may.
+func (m *meter) spend(n int) bool {
+	m.touch()
+	total := m.bytes.Add(int64(n))
+	m.mu.Lock()
+	limit := m.limits.Bytes
+	m.mu.Unlock()
+	if limit == 0 || total <= limit {
+		return true
+	}
+	m.tell(fmt.Sprintf("bytes %d", limit))
+	return false
+}
+
+// mayConnect tells whether one more connection may be open beside those that are.
+func (m *meter) mayConnect(open int) bool {
+	m.mu.Lock()
+	limit := m.limits.Connections
+	m.mu.Unlock()
+	if limit == 0 || open < limit {
+		return true
+	}
+	m.tell(fmt.Sprintf("connections %d", limit))
+	return false
+}
+
+// tell reports a limit the first time it is reached.
+func (m *meter) tell(which string) {
+	m.mu.Lock()
+	first := !m.told[which]
+	m.told[which] = true
+	m.mu.Unlock()
+	if first {
+		m.reached(which)
+	}
+}
+
+// meterEvery is how often time and CPU are looked at.
+const meterEvery = 250 * time.Millisecond
+
+// run watches until the context ends.
+func (m *meter) run(ctx context.Context) {
+	tick := time.NewTicker(meterEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if which := m.over(); which != "" {
+			m.tell(which)
+		}
+	}
+}
+
+// over names the limit of time or CPU that is reached; "" while none is.
+func (m *meter) over() string {
+	m.mu.Lock()
+	l, started := m.limits, m.started
+	m.mu.Unlock()
+	now := m.now()
+	switch {
+	case l.Wall > 0 && now.Sub(started) >= l.Wall:
+		return "wall " + l.Wall.String()
+	case l.Idle > 0 && now.Sub(time.Unix(0, m.active.Load())) >= l.Idle:
+		return "idle " + l.Idle.String()
+	case l.CPU > 0 && m.cpu() >= l.CPU:
+		return "cpu " + l.CPU.String()
+	}
+	return ""
+}
+
+// cpuTime is what processes have used together. One that has gone counts as nothing.
+func cpuTime(pids []int) time.Duration {
+	var sum float64
+	for _, pid := range pids {
+		if p, err := procfs.NewProc(pid); err == nil {
+			if st, err := p.Stat(); err == nil {
+				sum += st.CPUTime()
+			}
+		}
+	}
+	return time.Duration(sum * float64(time.Second))
+}
+
+// watched is a listener whose connections tell the meter that the box has said something.
+type watched struct {
+	net.Listener
+	m *meter
+}
+
+func (w watched) Accept() (net.Conn, error) {
+	c, err := w.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return watchedConn{c, w.m}, nil
+}
+
+type watchedConn struct {
+	net.Conn
+	m *meter
+}
+
+func (c watchedConn) Write(p []byte) (int, error) {
+	c.m.touch()
+	return c.Conn.Write(p)
+}

@@ -1,0 +1,66 @@
+package supervisor
+
+import (
+	"testing"
+	"time"
+
+	"agentbox/agentbox/api"
+)
+
+func TestMeterNamesTheLimit(t *testing.T) {
+	var told []string
+	cpu := time.Duration(0)
+	now := time.Unix(1_000_000, 0)
+	m := newMeter(func() time.Duration { return cpu }, func(which string) { told = append(told, which) })
+	m.now = func() time.Time { return now }
+	m.limit(api.Limits{Wall: time.Hour, Idle: time.Minute, CPU: 10 * time.Second, Connections: 2, Bytes: 100})
+
+	now = now.Add(59 * time.Second)
+	if got := m.over(); got != "" {
+		t.Errorf("over %q before anything is", got)
+	}
+	m.touch()
+	now = now.Add(59 * time.Second)
+	if got := m.over(); got != "" {
+		t.Errorf("over %q although the box has said something", got)
+	}
+	now = now.Add(2 * time.Second)
+	if got := m.over(); got != "idle 1m0s" {
+		t.Errorf("over %q", got)
+	}
+	m.touch()
+	if cpu = 11 * time.Second; m.over() != "cpu 10s" {
+		t.Errorf("over %q", m.over())
+	}
+	if now = now.Add(time.Hour); m.over() != "wall 1h0m0s" {
+		t.Errorf("over %q", m.over())
+	}
+
+	if !m.spend(60) || !m.spend(40) || m.spend(1) || m.spend(1) {
+		t.Error("100 bytes are not a hundred")
+	}
+	if !m.mayConnect(1) || m.mayConnect(2) || m.mayConnect(3) {
+		t.Error("2 connections are not two")
+	}
+	if len(told) != 2 || told[0] != "bytes 100" || told[1] != "connections 2" {
+		t.Errorf("told %q", told)
+	}
+}
+
+// A machine of the pool waits without limits, and its time begins when it becomes a box.
+func TestMeterBeginsWithTheFirstLimits(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	m := newMeter(func() time.Duration { return 0 }, func(string) {})
+	m.now = func() time.Time { return now }
+	now = now.Add(24 * time.Hour)
+	m.limit(api.Limits{Wall: time.Hour, Idle: time.Hour})
+	if got := m.over(); got != "" {
+		t.Errorf("over %q at once", got)
+	}
+	now = now.Add(30 * time.Minute)
+	m.limit(api.Limits{Wall: time.Hour, Idle: time.Hour})
+	now = now.Add(31 * time.Minute)
+	if got := m.over(); got != "wall 1h0m0s" {
+		t.Errorf("over %q: a change of policy began the time anew", got)
+	}
+}
