@@ -28,10 +28,14 @@ type guard struct {
 	meter *meter
 
 	current atomic.Pointer[policy.Policy]
+	failed  sync.Once // the log could not be written
+	wg      sync.WaitGroup
+
+	changing sync.Mutex // one change of the policy at a time; never held by whoever records
+	digest   string
 
 	mu      sync.Mutex
 	audit   *policy.Log
-	digest  string
 	changed func(*policy.Policy) // tells the gateway; nil where there is none
 }
 
@@ -43,9 +47,10 @@ func newGuard(cfg Config, dir string, m *meter, log *slog.Logger) *guard {
 
 // enforce replaces the policy. It returns when no flow goes on that the new one denies.
 func (g *guard) enforce(_ context.Context, req api.PolicyInForce) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if err := g.open(); err != nil {
+	g.changing.Lock()
+	defer g.changing.Unlock()
+	audit, err := g.open()
+	if err != nil {
 		return err
 	}
 	spec, err := json.Marshal(req.Spec)
@@ -54,7 +59,7 @@ func (g *guard) enforce(_ context.Context, req api.PolicyInForce) error {
 	}
 	sum := sha256.Sum256(spec)
 	if digest := hex.EncodeToString(sum[:]); digest != g.digest {
-		err := g.audit.Append(policy.Entry{Kind: policy.KindPolicy, Allow: true, Reason: "preset " + req.Spec.Preset + ", sha256:" + digest})
+		err := audit.Append(policy.Entry{Kind: policy.KindPolicy, Allow: true, Reason: "preset " + req.Spec.Preset + ", sha256:" + digest})
 		if err != nil {
 			return agentbox.Errorf(agentbox.NoSpace, "box %s: %w", g.box, err)
 		}
@@ -62,25 +67,47 @@ func (g *guard) enforce(_ context.Context, req api.PolicyInForce) error {
 	}
 	g.keep.Set(req.Secrets, req.Env)
 	g.meter.limit(req.Limits)
-	p := policy.New(req.Spec, isOwn)
-	g.current.Store(p)
-	if g.changed != nil {
-		g.changed(p)
-	}
+	g.put(policy.New(req.Spec, isOwn))
 	return nil
 }
 
+// put makes p the policy, and returns when no flow goes on that it denies.
+func (g *guard) put(p *policy.Policy) {
+	g.current.Store(p)
+	g.mu.Lock()
+	changed := g.changed
+	g.mu.Unlock()
+	if changed != nil {
+		changed(p)
+	}
+}
+
+// follow has changed told of the policy, now and whenever it is another one.
+func (g *guard) follow(changed func(*policy.Policy)) {
+	g.changing.Lock()
+	defer g.changing.Unlock()
+	g.mu.Lock()
+	g.changed = changed
+	g.mu.Unlock()
+	changed(g.current.Load())
+}
+
 // open opens the audit log the first time.
-func (g *guard) open() error {
+func (g *guard) open() (*policy.Log, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if g.audit != nil {
-		return nil
+		return g.audit, nil
 	}
 	log, err := policy.OpenLog(g.dir, g.box, "")
+	if err == nil {
+		err = log.Append(policy.Entry{Kind: policy.KindStart, Allow: true, Reason: g.note})
+	}
 	if err != nil {
-		return agentbox.Errorf(agentbox.NoSpace, "box %s: %w", g.box, err)
+		return nil, agentbox.Errorf(agentbox.NoSpace, "box %s: %w", g.box, err)
 	}
 	g.audit = log
-	return log.Append(policy.Entry{Kind: policy.KindStart, Allow: true, Reason: g.note})
+	return log, nil
 }
 
 // record writes an entry. A box whose attempts cannot be written down gets no further.
@@ -93,18 +120,13 @@ func (g *guard) record(e policy.Entry) {
 	}
 	if err := log.Append(e); err != nil {
 		g.log.Error("the audit log cannot be written, so nothing leaves the box any more", "error", err)
-		g.current.Store(policy.New(policy.Spec{}, nil))
-		g.mu.Lock()
-		changed := g.changed
-		g.mu.Unlock()
-		if changed != nil {
-			go changed(policy.New(policy.Spec{}, nil)) // not here: whoever records may hold what it needs
-		}
+		g.failed.Do(func() { g.wg.Go(func() { g.put(policy.New(policy.Spec{}, nil)) }) }) // not here: whoever records may hold what that needs
 	}
 }
 
 // close ends the log, when nothing is recorded any more.
 func (g *guard) close() {
+	g.wg.Wait()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.audit == nil {

@@ -1,11 +1,6 @@
 package supervisor
 
 import (
-	"context"
-	"errors"
-	"log/slog"
-	"net"
-
 	"agentbox/vmm"
 	"agentbox/vmm/netstack"
 )
@@ -35,17 +30,4 @@ func (s *Supervisor) unplug() {
 	if err := s.network.Close(); err != nil {
 		s.log.Warn("the box's network did not close well", "error", err)
 	}
-}
-
-// sealed is the policy of a box that may reach nothing.
-type sealed struct{ log *slog.Logger }
-
-var errSealed = errors.New("this box has no network")
-
-func (sealed) Lookup(context.Context, netstack.Question) error                   { return errSealed }
-func (sealed) Accept(context.Context, netstack.Destination) error                { return errSealed }
-func (sealed) Stream(context.Context, netstack.Destination, netstack.Conn) error { return errSealed }
-func (sealed) Packets(context.Context, netstack.Destination, net.Conn) error     { return errSealed }
-func (h sealed) Attempt(a netstack.Attempt) {
-	h.log.Info("refused", "kind", a.Kind, "what", a.Detail, "count", a.Count)
 }

@@ -30,7 +30,10 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 	if err != nil {
 		return err
 	}
-	if err := s.plugIn(sealed{s.log}); err != nil {
+	if s.gate, err = newGate(s.cfg.Box.String(), s.guard, s.meter, s.log); err != nil {
+		return err
+	}
+	if err := s.plugIn(s.gate); err != nil {
 		return err
 	}
 	s.greeted = time.Now()

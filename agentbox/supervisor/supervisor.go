@@ -33,6 +33,7 @@ type Supervisor struct {
 	ports   *ports
 	lease   *lease
 	guard   *guard
+	gate    *gate // made when the machine runs
 	meter   *meter
 
 	asked    chan api.StartRequest // the daemon's word that the guest may be greeted
@@ -115,6 +116,11 @@ func (s *Supervisor) run(ctx context.Context, files Files) error {
 
 	defer s.lease.stop()
 	defer s.guard.close()
+	defer func() {
+		if s.gate != nil {
+			s.gate.close()
+		}
+	}()
 	defer func() {
 		if s.machine != nil {
 			_ = s.machine.Kill()

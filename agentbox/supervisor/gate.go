@@ -1,0 +1,104 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync/atomic"
+
+	"agentbox/policy"
+	"agentbox/policy/gateway"
+	"agentbox/vmm/netstack"
+)
+
+// gate is where the box's network meets its policy: the network stack asks it, the gateway answers, and the limits of
+// the box are kept on the way.
+type gate struct {
+	gateway *gateway.Gateway
+	ca      *gateway.CA
+	meter   *meter
+	open    atomic.Int64 // flows under way
+}
+
+var _ netstack.Handler = (*gate)(nil)
+
+// newGate makes the gate of a box, under whatever policy the guard has and will have.
+func newGate(box string, g *guard, m *meter, log *slog.Logger) (*gate, error) {
+	ca, err := gateway.NewCA(box)
+	if err != nil {
+		return nil, fmt.Errorf("certificate authority of box %s: %w", box, err)
+	}
+	gw := gateway.New(gateway.Config{Policy: policy.New(policy.Spec{}, nil), Values: g.keep, CA: ca, Audit: g.record, Log: log})
+	g.follow(gw.SetPolicy)
+	return &gate{gateway: gw, ca: ca, meter: m}, nil
+}
+
+// close ends every flow and returns when all are recorded.
+func (g *gate) close() { g.gateway.Close() }
+
+// Lookup decides about a question to the resolver.
+func (g *gate) Lookup(ctx context.Context, q netstack.Question) error {
+	return g.gateway.Lookup(ctx, q.Name, q.Type)
+}
+
+var errLimit = errors.New("the box has reached a limit of its network")
+
+// Accept decides about a flow when its first packet is seen.
+func (g *gate) Accept(ctx context.Context, d netstack.Destination) error {
+	if !g.meter.mayConnect(int(g.open.Load())) || !g.meter.spend(0) {
+		return errLimit
+	}
+	return g.gateway.Accept(ctx, destination(d))
+}
+
+// Stream carries a TCP connection.
+func (g *gate) Stream(ctx context.Context, d netstack.Destination, c netstack.Conn) error {
+	g.open.Add(1)
+	defer g.open.Add(-1)
+	return g.gateway.Stream(ctx, destination(d), meteredStream{metered{c, g.meter}, c})
+}
+
+// Packets carries the datagrams of a UDP flow.
+func (g *gate) Packets(ctx context.Context, d netstack.Destination, c net.Conn) error {
+	g.open.Add(1)
+	defer g.open.Add(-1)
+	return g.gateway.Packets(ctx, destination(d), metered{c, g.meter})
+}
+
+// Attempt records what the network stack refused by itself.
+func (g *gate) Attempt(a netstack.Attempt) { g.gateway.Attempt(string(a.Kind), a.Detail, a.Count) }
+
+func destination(d netstack.Destination) gateway.Destination {
+	return gateway.Destination{Proto: policy.Proto(d.Proto), Name: d.Name, Addr: d.Addr}
+}
+
+// metered counts what goes in and out of a connection, and ends it at the limit.
+type metered struct {
+	net.Conn
+	m *meter
+}
+
+func (c metered) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if !c.m.spend(n) {
+		return 0, errLimit
+	}
+	return n, err
+}
+
+func (c metered) Write(p []byte) (int, error) {
+	if !c.m.spend(len(p)) {
+		return 0, errLimit
+	}
+	return c.Conn.Write(p)
+}
+
+// meteredStream is metered with half-close.
+type meteredStream struct {
+	metered
+	box netstack.Conn
+}
+
+func (c meteredStream) CloseWrite() error { return c.box.CloseWrite() }

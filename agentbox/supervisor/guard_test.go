@@ -1,0 +1,185 @@
+package supervisor
+
+import (
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/policy"
+	"agentbox/policy/secrets"
+	"agentbox/vmm/netstack"
+)
+
+func newTestGuard(t *testing.T) (*guard, *gate, string) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "audit")
+	m := newMeter(func() time.Duration { return 0 }, func(string) {})
+	g := newGuard(Config{Box: agentbox.NewBoxID(), Note: "test"}, dir, m, slog.New(slog.DiscardHandler))
+	gt, err := newGate("box", g, m, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { gt.close(); g.close() })
+	return g, gt, dir
+}
+
+func inForce(t *testing.T, rules ...string) api.PolicyInForce {
+	t.Helper()
+	l := policy.Layer{Source: policy.User}
+	for _, s := range rules {
+		r, err := policy.ParseRule(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Private = append(l.Private, r)
+	}
+	return api.PolicyInForce{Spec: policy.Spec{Preset: "strict", Layers: []policy.Layer{l}}}
+}
+
+// A machine of the pool is no box: nothing leaves it, and it has no log.
+func TestNothingIsAllowedBeforeThereIsAPolicy(t *testing.T) {
+	_, gate, dir := newTestGuard(t)
+	d := netstack.Destination{Proto: "tcp", Name: "a.example", Addr: netip.MustParseAddrPort("198.18.0.9:443")}
+	if gate.Lookup(t.Context(), netstack.Question{Name: "a.example", Type: 1}) == nil || gate.Accept(t.Context(), d) == nil {
+		t.Error("a box without a policy reaches something")
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("the log: %v", err)
+	}
+}
+
+// A connection of the box to a server of this machine, under a policy that changes while it is open.
+func TestAChangeOfPolicyEndsWhatItDenies(t *testing.T) {
+	g, gate, dir := newTestGuard(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { defer c.Close(); _, _ = c.Write([]byte("hello")); _, _ = c.Read(make([]byte, 1)) }()
+		}
+	}()
+	d := netstack.Destination{Proto: "tcp", Addr: netip.MustParseAddrPort(l.Addr().String())}
+	if err := g.enforce(t.Context(), inForce(t, "127.0.0.1:*")); err != nil {
+		t.Fatal(err)
+	}
+	if err := gate.Accept(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	box, stack := pipe(t)
+	done := make(chan error, 1)
+	go func() { err := gate.Stream(t.Context(), d, stack); _ = stack.Close(); done <- err }()
+	got := make([]byte, 5)
+	if _, err := box.Read(got); err != nil || string(got) != "hello" {
+		t.Fatalf("%q, %v", got, err)
+	}
+	if err := g.enforce(t.Context(), inForce(t)); err != nil {
+		t.Fatal(err)
+	}
+	<-done
+	if err := gate.Accept(t.Context(), d); err == nil {
+		t.Error("another connection is accepted")
+	}
+	gate.close()
+	var log []string
+	if err := policy.Read(dir, func(e policy.Entry) error { log = append(log, e.Kind); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if s := strings.Join(log, " "); !strings.HasPrefix(s, "start policy ") || strings.Count(s, "policy ") < 2 {
+		t.Errorf("the log holds %s", s)
+	}
+	if _, err := policy.Verify(dir); err != nil {
+		t.Error(err)
+	}
+}
+
+// pipe is a TCP connection: both ends half-close.
+func pipe(t *testing.T) (box net.Conn, stack netstack.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	box, err = net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { box.Close(); c.Close() })
+	return box, c.(*net.TCPConn)
+}
+
+func TestLimitsOfTheNetworkAreKeptAndLogged(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "audit")
+	var g *guard
+	m := newMeter(func() time.Duration { return 0 }, func(which string) { g.record(policy.Entry{Kind: policy.KindLimit, Reason: which}) })
+	g = newGuard(Config{Box: agentbox.NewBoxID()}, dir, m, slog.New(slog.DiscardHandler))
+	req := inForce(t)
+	req.Limits = api.Limits{Bytes: 10}
+	if err := g.enforce(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	box, stack := pipe(t)
+	c := meteredStream{metered{stack, m}, stack}
+	if _, err := c.Write([]byte("12345678")); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Write([]byte("123")); err == nil {
+		t.Error("more than ten bytes are written")
+	}
+	if _, err := box.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := c.Read(make([]byte, 1)); err == nil || n != 0 {
+		t.Error("more than ten bytes are read")
+	}
+	g.close()
+	var limits []string
+	if err := policy.Read(dir, func(e policy.Entry) error {
+		if e.Kind == policy.KindLimit {
+			limits = append(limits, e.Reason)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if len(limits) != 1 || limits[0] != "bytes 10" {
+		t.Errorf("the log says %q", limits)
+	}
+}
+
+func TestValuesComeFromWhereTheyAreKept(t *testing.T) {
+	g, _, _ := newTestGuard(t)
+	req := inForce(t)
+	req.Secrets = map[string]secrets.Source{"T": {From: secrets.Reference{Kind: secrets.Env, Of: "V"}}}
+	req.Env = map[string]string{"V": "value"}
+	if err := g.enforce(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := g.keep.Value(t.Context(), "T"); v != "value" || err != nil {
+		t.Errorf("%q, %v", v, err)
+	}
+	if err := g.enforce(t.Context(), inForce(t)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.keep.Value(t.Context(), "T"); err == nil {
+		t.Error("a secret that was taken back still has a value")
+	}
+}
