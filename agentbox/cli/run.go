@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/supervisor"
 )
 
 func (a *app) runCommand() *cli.Command {
@@ -51,7 +53,7 @@ func (a *app) runOnce(ctx context.Context, resp api.UpResponse, r run, timeout t
 	keep, err := a.newEvidence(resp.Box, r.argv)
 	if err == nil {
 		r.keep = keep
-		err = a.runWithin(ctx, resp.Connection, r, timeout)
+		err = a.atLimit(ctx, resp.Box.ID, a.runWithin(ctx, resp.Connection, r, timeout))
 		err = keep.close(err)
 	}
 	rmErr := a.remove(context.WithoutCancel(ctx), resp.Box.ID)
@@ -77,6 +79,39 @@ func (a *app) runWithin(ctx context.Context, c api.Connection, r run, timeout ti
 		return exit(exitTimeout)
 	}
 }
+
+// atLimit replaces the error of a machine that went away by the limit it ended at, if it did.
+func (a *app) atLimit(ctx context.Context, id agentbox.BoxID, result error) error {
+	if code := agentbox.CodeOf(result); code != agentbox.Unavailable && code != agentbox.Timeout {
+		return result
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
+	defer cancel()
+	for {
+		b, err := call(ctx, a, api.ShowBox, api.BoxRef{Box: id.String()})
+		switch limit, found := strings.CutPrefix(b.Note, supervisor.LimitReached); {
+		case err != nil:
+			return result
+		case found:
+			which, _, _ := strings.Cut(limit, ";")
+			fmt.Fprintf(a.stderr, "agentbox: the run reached its limit: %s\n", which)
+			return exit(exitTimeout)
+		case b.State != agentbox.Running:
+			return result
+		}
+		select {
+		case <-ctx.Done():
+			return result
+		case <-time.After(noteEvery):
+		}
+	}
+}
+
+// A machine that ends is known to have, and why, a moment after its connections broke.
+const (
+	noteEvery   = 20 * time.Millisecond
+	noteTimeout = 10 * time.Second
+)
 
 // hold keeps an ephemeral box for as long as ctx lives, across restarts of the daemon.
 func (a *app) hold(ctx context.Context, id agentbox.BoxID) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"agentbox/agentbox"
@@ -167,6 +168,9 @@ func (m *Manager) wake(ctx context.Context, b *box, progress agentbox.Progress) 
 	}
 	if b.record().Phase != phaseReady {
 		return agentbox.Errorf(agentbox.NotFound, "box %s was removed", b.record().Box.ID)
+	}
+	if rec := b.record(); rec.Ephemeral && strings.HasPrefix(rec.Box.Note, supervisor.LimitReached) {
+		return agentbox.Errorf(agentbox.Timeout, "box %s: %s", rec.Box.ID, rec.Box.Note) // or its limits would begin anew
 	}
 	if note := b.record().Box.Note; note != "" {
 		progress.Say("box " + b.record().Box.Name + ": " + note)
