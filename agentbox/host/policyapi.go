@@ -177,7 +177,9 @@ func (m *Manager) CheckPolicy(ctx context.Context, req api.CheckRequest, _ agent
 	p := policy.New(f.spec, ownAddresses())
 	out := api.CheckReport{URL: req.URL, Verdict: p.Decide(flow)}
 	for _, s := range p.SecretsFor(flow) {
-		out.Secrets = append(out.Secrets, s.Name)
+		if out.Verdict.Allow {
+			out.Secrets = append(out.Secrets, s.Name)
+		}
 	}
 	if !out.Verdict.Allow || flow.Name == "" {
 		return out, nil
