@@ -11,6 +11,7 @@ import (
 func (s *Supervisor) plugIn(h netstack.Handler) error {
 	n, ok := s.machine.(vmm.Networked)
 	if !ok || n.Link() == nil {
+		s.log.Warn("the machine has no network card")
 		return nil
 	}
 	stack, err := netstack.New(n.Link(), h, netstack.Config{})

@@ -25,6 +25,8 @@ type machine struct {
 
 	proc    *process
 	stream  *stream
+	link    *link  // nil where the host can make no card
+	noCard  string // why it cannot
 	console *console.Console
 	news    *net.UnixConn // from the launcher
 	events  *json.Decoder // of news
@@ -41,6 +43,14 @@ type machine struct {
 
 func (m *machine) Stream() net.Conn      { return m.stream }
 func (m *machine) Done() <-chan struct{} { return m.done }
+
+// Link implements vmm.Networked.
+func (m *machine) Link() vmm.Link {
+	if m.link == nil {
+		return nil
+	}
+	return m.link
+}
 
 // PIDs are the launcher, the sandbox and its file server, and the processes in which gVisor runs the guest's code.
 func (m *machine) PIDs() []int { return family(m.proc.cmd.Process.Pid) }
@@ -101,6 +111,9 @@ func (m *machine) watch() {
 	m.control.close()
 	m.console.Wait()
 	m.stream.Close()
+	if m.link != nil {
+		m.link.Close()
+	}
 	m.err = m.reason(end)
 	close(m.done)
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // formatVersion changes with the meaning of any file of a template or saved state, or with how machines are started.
-const formatVersion = 1
+const formatVersion = 2
 
 // Probe implements vmm.Driver. It makes a namespace each time it is asked, which costs a millisecond, so there is
 // nothing to remember but what unpacking remembers.

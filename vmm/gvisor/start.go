@@ -169,6 +169,9 @@ func (d *Driver) start(ctx context.Context, m *machine, p plan.Plan, files []*os
 	if err != nil {
 		return m.abandon(ctx, err)
 	}
+	if m.noCard != "" {
+		d.config.Log.Warn("the machine has no network card", "machine", m.spec.Name, "why", m.noCard)
+	}
 	go m.watch()
 	return nil
 }
@@ -238,7 +241,7 @@ func (m *machine) await(p plan.Plan) error {
 	if _, err := m.news.Write(append(line, '\n')); err != nil {
 		return fmt.Errorf("tell the launcher: %w", err)
 	}
-	buf, rights := make([]byte, 4<<10), make([]byte, unix.CmsgSpace(4))
+	buf, rights := make([]byte, 4<<10), make([]byte, unix.CmsgSpace(2*4))
 	n, rn, _, _, err := m.news.ReadMsgUnix(buf, rights)
 	if err != nil || n == 0 {
 		return errors.New("the launcher ended")
@@ -254,10 +257,11 @@ func (m *machine) await(p plan.Plan) error {
 	if !e.Started {
 		return errors.New(e.Failed)
 	}
-	conn, err := receivedConn(rights[:rn])
+	conn, link, err := received(rights[:rn], e.NoCard == "")
 	if err != nil {
 		return err
 	}
+	m.link, m.noCard = link, e.NoCard
 	m.control = newControl(conn)
 	m.events = json.NewDecoder(io.MultiReader(bytes.NewReader(rest), m.news))
 	return nil
@@ -271,6 +275,9 @@ func (m *machine) abandon(ctx context.Context, err error) error {
 	m.console.Wait()
 	if m.control != nil {
 		m.control.close()
+	}
+	if m.link != nil {
+		m.link.Close()
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -82,7 +82,7 @@ func (c *card) SetOnCloseAction(func())                 {}
 
 // read handles frames until the cable is cut.
 func (s *Stack) read() {
-	buf := make([]byte, etherLen+protocol.NetworkMTU)
+	buf := make([]byte, maxFrame)
 	for {
 		n, err := s.card.link.ReadFrame(buf)
 		switch {

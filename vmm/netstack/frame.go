@@ -11,6 +11,7 @@ import (
 // Sizes and numbers of Ethernet, ARP and IPv4.
 const (
 	etherLen = 14
+	maxFrame = etherLen + 0xffff // a card that segments late sends as much as an IPv4 packet can hold
 	ipLen    = 20
 	udpLen   = 8
 	tcpLen   = 20
@@ -20,6 +21,7 @@ const (
 	etherIPv4 = 0x0800
 	etherARP  = 0x0806
 	etherIPv6 = 0x86dd
+	etherRARP = 0x8035
 
 	protoICMP = 1
 	protoTCP  = 6
@@ -59,13 +61,15 @@ const (
 // to say: one Ethernet and one IPv4 address, no fragments, no options. Everything behind it may rely on that; ip is the
 // packet of all classes but classRefused, classIgnored and classARP, without padding.
 func inspect(frame []byte) (c class, kind Kind, ip []byte) {
-	if len(frame) < etherLen || len(frame) > etherLen+protocol.NetworkMTU || [6]byte(frame[6:12]) != guestMAC {
+	if len(frame) < etherLen || len(frame) > maxFrame || [6]byte(frame[6:12]) != guestMAC {
 		return classRefused, KindFrame, nil
 	}
 	to, payload := [6]byte(frame[:6]), frame[etherLen:]
 	switch binary.BigEndian.Uint16(frame[12:]) {
 	case etherIPv6:
 		return classRefused, KindIPv6, nil
+	case etherRARP:
+		return classIgnored, "", nil // QEMU says so of every machine that it has restored
 	case etherARP:
 		return inspectARP(to, payload)
 	case etherIPv4:

@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"testing"
-
-	"agentbox/vmm/guest/protocol"
 )
 
 // frame is a frame from the guest with any payload.
@@ -72,13 +70,14 @@ var attacks = []struct {
 	{"nothing", nil, classRefused, KindFrame},
 	{"half a header", make([]byte, 13), classRefused, KindFrame},
 	{"an empty frame", frame(gatewayMAC, guestMAC, etherIPv4, nil), classRefused, KindPacket},
-	{"the longest frame", frame(gatewayMAC, guestMAC, etherIPv4, make([]byte, protocol.NetworkMTU)), classRefused, KindPacket},
-	{"a frame that is too long", frame(gatewayMAC, guestMAC, etherIPv4, make([]byte, protocol.NetworkMTU+1)), classRefused, KindFrame},
+	{"the longest frame", frame(gatewayMAC, guestMAC, etherIPv4, make([]byte, 0xffff)), classRefused, KindPacket},
+	{"a frame that is too long", frame(gatewayMAC, guestMAC, etherIPv4, make([]byte, 0x10000)), classRefused, KindFrame},
 	{"another card's frame", frame(gatewayMAC, stranger, etherIPv4, make([]byte, 40)), classRefused, KindFrame},
 	{"the gateway's own frame", frame(gatewayMAC, gatewayMAC, etherIPv4, make([]byte, 40)), classRefused, KindFrame},
 	{"a frame to a stranger", func() []byte { f := syn("203.0.113.7", 443, nil); copy(f, stranger[:]); return f }(), classRefused, KindFrame},
 	{"a VLAN", frame(gatewayMAC, guestMAC, 0x8100, make([]byte, 46)), classRefused, KindFrame},
 	{"802.3 and LLC", frame(gatewayMAC, guestMAC, 38, make([]byte, 46)), classRefused, KindFrame},
+	{"what QEMU announces", frame(broadcast, guestMAC, 0x8035, make([]byte, 46)), classIgnored, ""},
 	{"EAPOL", frame(gatewayMAC, guestMAC, 0x888e, make([]byte, 46)), classRefused, KindFrame},
 	{"raw bytes", frame(broadcast, guestMAC, 0x88b5, []byte("secret")), classRefused, KindFrame},
 

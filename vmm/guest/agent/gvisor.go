@@ -55,6 +55,7 @@ func (b *booter) runGVisor() error {
 		{"name the boot", coverBootID},
 		{"tune the kernel", tune},
 		{"find the box's user", b.findUser},
+		{"set up the network", b.gvisorNetwork},
 	}
 	for _, s := range steps {
 		if err := s.do(); err != nil {

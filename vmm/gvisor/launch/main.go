@@ -64,6 +64,8 @@ type launcher struct {
 	plan    plan.Plan
 	events  *json.Encoder
 	sandbox int
+	cable   int                        // a packet socket on our end of the network card's cable, when noCard is ""
+	noCard  string                     // why there is none
 	ended   map[int]syscall.WaitStatus // processes that were reaped before anybody asked
 }
 
@@ -75,6 +77,7 @@ func (l *launcher) start() error {
 		{"become root of the user namespace", becomeRoot},
 		{"put the root together", l.makeRoot},
 		{"bring up the loopback interface", loopbackUp},
+		{"make the network card", l.makeCard},
 		{"choose CPUs", l.chooseCPUs},
 		{"start the sandbox", l.startSandbox},
 		{"connect to the sandbox", l.connect},
@@ -111,14 +114,16 @@ func (l *launcher) chooseCPUs() error {
 	return os.NewSyscallError("sched_setaffinity", unix.SchedSetaffinity(0, &set))
 }
 
-// loopbackUp does what `ip link set lo up` does.
-func loopbackUp() error {
+func loopbackUp() error { return interfaceUp("lo") }
+
+// interfaceUp does what `ip link set NAME up` does.
+func interfaceUp(name string) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return os.NewSyscallError("socket", err)
 	}
 	defer unix.Close(fd)
-	ifr, err := unix.NewIfreq("lo")
+	ifr, err := unix.NewIfreq(name)
 	if err != nil {
 		return err
 	}

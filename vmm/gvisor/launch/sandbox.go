@@ -61,7 +61,7 @@ func describe(s syscall.WaitStatus) string {
 	return "exit status " + strconv.Itoa(s.ExitStatus())
 }
 
-// connect hands over a connection to the sandbox together with the news that it runs. Only root of this user namespace may
+// connect hands over a connection to the sandbox, and the cable, together with the news that it runs. Only root of this user namespace may
 // connect.
 func (l *launcher) connect() error {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -72,11 +72,16 @@ func (l *launcher) connect() error {
 	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: l.plan.Dial}); err != nil {
 		return fmt.Errorf("%s: %w", l.plan.Dial, err)
 	}
-	line, err := json.Marshal(plan.Event{Started: true})
+	files := []int{fd}
+	if l.noCard == "" {
+		files = append(files, l.cable)
+		defer unix.Close(l.cable)
+	}
+	line, err := json.Marshal(plan.Event{Started: true, NoCard: l.noCard})
 	if err != nil {
 		return err
 	}
-	return os.NewSyscallError("sendmsg", unix.Sendmsg(plan.FDControl, append(line, '\n'), unix.UnixRights(fd), nil, 0))
+	return os.NewSyscallError("sendmsg", unix.Sendmsg(plan.FDControl, append(line, '\n'), unix.UnixRights(files...), nil, 0))
 }
 
 // wait reaps until the sandbox has ended.

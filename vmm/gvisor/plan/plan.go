@@ -10,6 +10,10 @@ const (
 	FDFirst              // where Plan.Files begin
 )
 
+// MTU is the most bytes of a packet on the cable. Both ends are packet sockets, whose buffers an ordinary user cannot make
+// larger than the host says: frames of the most that is possible would fill them with a handful.
+const MTU = 16 << 10
+
 // Plan is one machine, from the launcher's point of view. It is sent when the launcher's user namespace has its ids.
 type Plan struct {
 	Root  string   `json:"root"`           // an empty directory of the host on which the machine's own root is put together
@@ -33,7 +37,8 @@ type Bind struct {
 
 // Event is one thing that happened.
 type Event struct {
-	Started bool   `json:"started,omitempty"` // the sandbox runs; a connection to Plan.Dial comes with the line
+	Started bool   `json:"started,omitempty"` // the sandbox runs; a connection to Plan.Dial comes with the line, and the cable unless NoCard says why not
+	NoCard  string `json:"no_card,omitempty"` // why the machine has no network card
 	Failed  string `json:"failed,omitempty"`  // it does not, and the launcher ends
 	Ended   *End   `json:"ended,omitempty"`   // it did, and the launcher ends
 }
