@@ -21,11 +21,11 @@ func (a *app) benchCommand() *cli.Command {
 		Name: "bench", Category: catHost, Usage: "measure agentbox on this machine",
 		Action: func(_ context.Context, cmd *cli.Command) error {
 			if name := cmd.Args().First(); name != "" {
-				return agentbox.Errorf(agentbox.Invalid, "bench knows no %q", name).WithHint("agentbox bench enter measures stepping into boxes")
+				return agentbox.Errorf(agentbox.Invalid, "bench knows no %q", name).WithHint("agentbox bench --help lists what can be measured")
 			}
 			return cli.ShowSubcommandHelp(cmd)
 		},
-		Commands: []*cli.Command{a.benchEnterCommand()},
+		Commands: []*cli.Command{a.benchEnterCommand(), a.benchStoreCommand()},
 	}
 }
 

@@ -1,0 +1,238 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore"
+	"agentbox/cachestore/blob"
+)
+
+// StoreLab is where the store is measured: a disk image with real files in it, and stores of its own, in one directory
+// that goes when the StoreLab does.
+type StoreLab struct {
+	dir, image string
+	size       int64
+	peers      map[string]string // name and program
+	store      *cachestore.Store // the one that was filled last, nil for none
+	stored     cachestore.Stored
+	say        agentbox.Progress
+}
+
+// StoreConfig is what a StoreLab needs.
+type StoreConfig struct {
+	Dir      string // where to work: on the disk that users' stores are on
+	Tools    string // where peers that had to be built are kept
+	Size     int64  // bytes of the image, most of them zeros
+	Files    int64  // bytes of real files in it
+	Progress agentbox.Progress
+}
+
+// Sizes that issue and documents speak of.
+const (
+	StoreImageSize  = 2 << 30
+	StoreImageFiles = 600 << 20
+)
+
+// OpenStoreLab makes the image, from files of this machine, and finds or builds the peers.
+func OpenStoreLab(ctx context.Context, cfg StoreConfig) (*StoreLab, error) {
+	dir, err := os.MkdirTemp(cfg.Dir, labPrefix+"store-")
+	if err != nil {
+		return nil, err
+	}
+	l := &StoreLab{dir: dir, image: filepath.Join(dir, "image"), size: cfg.Size, say: cfg.Progress}
+	end := cfg.Progress.Begin("image", fmt.Sprintf("%d MiB of files", cfg.Files>>20))
+	if err := makeDiskImage(ctx, l.image, filepath.Join(dir, "files"), cfg.Size, cfg.Files); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	end("")
+	l.peers = findPeers(ctx, cfg.Tools, cfg.Progress)
+	return l, ctx.Err()
+}
+
+// Close removes everything.
+func (l *StoreLab) Close() error { return errors.Join(l.closeStore(), os.RemoveAll(l.dir)) }
+
+func (l *StoreLab) closeStore() error {
+	if l.store == nil {
+		return nil
+	}
+	err := l.store.Close()
+	l.store = nil
+	return err
+}
+
+const storeCeiling = 10 * 60 * 1000 // milliseconds
+
+// Scenarios of the store. Everything is in the page cache, for the peers as for us; what is written is synced by us, and
+// by the peers as they do it.
+func (l *StoreLab) Scenarios() []Scenario {
+	ms := func(name, baseline string, measure func(ctx context.Context) (time.Duration, error)) Scenario {
+		return Scenario{Name: name, Unit: Milliseconds, Ceiling: storeCeiling, Baseline: baseline, Measure: func(ctx context.Context) (float64, error) {
+			took, err := measure(ctx)
+			return float64(took.Microseconds()) / 1000, err
+		}}
+	}
+	out := []Scenario{
+		ms("peer/sha256sum", "", func(ctx context.Context) (time.Duration, error) { return timed(ctx, "", "sha256sum", l.image) }),
+		ms("store/ingest-cold", "peer/sha256sum", l.ingestCold),
+		ms("store/ingest-changed", "store/ingest-cold", l.ingestChanged),
+		{
+			Name: "store/changed-bytes", Unit: Bytes, Ceiling: float64(l.size), Baseline: "store/stored-bytes",
+			Measure: func(ctx context.Context) (float64, error) {
+				st, _, err := l.putChanged(ctx)
+				return float64(st.Written), err
+			},
+		},
+		ms("peer/cp", "", l.copyPlain),
+		ms("store/read", "peer/cp", l.read),
+		ms("store/verify", "peer/sha256sum", l.verify),
+	}
+	stored := Scenario{Name: "store/stored-bytes", Unit: Bytes, Ceiling: float64(l.size), Measure: func(ctx context.Context) (float64, error) {
+		err := l.ensure(ctx)
+		return float64(l.stored.Written), err
+	}}
+	out = append(out[:3], append([]Scenario{stored}, out[3:]...)...)
+	for _, p := range peers {
+		if program := l.peers[p.name]; program != "" {
+			out = append(out, ms("peer/"+p.name, "store/ingest-cold", func(ctx context.Context) (time.Duration, error) {
+				return p.ingest(ctx, program, filepath.Join(l.dir, "peer"), l.image)
+			}))
+		}
+	}
+	return out
+}
+
+// timed runs a program to its end, in dir when that is not "".
+func timed(ctx context.Context, dir, program string, args ...string) (time.Duration, error) {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir = dir
+	start := time.Now()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w: %.200s", program, err, out)
+	}
+	return time.Since(start), nil
+}
+
+// fresh opens an empty store.
+func (l *StoreLab) fresh(ctx context.Context) error {
+	dir := filepath.Join(l.dir, "store")
+	if err := errors.Join(l.closeStore(), os.RemoveAll(dir)); err != nil {
+		return err
+	}
+	var err error
+	l.store, err = cachestore.Open(ctx, cachestore.Config{Dir: dir, Ballast: -1})
+	return err
+}
+
+func (l *StoreLab) put(ctx context.Context) (cachestore.Stored, time.Duration, error) {
+	f, err := os.Open(l.image)
+	if err != nil {
+		return cachestore.Stored{}, 0, err
+	}
+	defer f.Close()
+	start := time.Now()
+	st, err := l.store.PutImage(ctx, f, l.size, blob.Info{Kind: blob.Image})
+	return st, time.Since(start), err
+}
+
+func (l *StoreLab) ingestCold(ctx context.Context) (time.Duration, error) {
+	if err := l.fresh(ctx); err != nil {
+		return 0, err
+	}
+	st, took, err := l.put(ctx)
+	l.stored = st
+	return took, err
+}
+
+// ensure fills a store when there is none.
+func (l *StoreLab) ensure(ctx context.Context) error {
+	if l.store != nil {
+		return nil
+	}
+	_, err := l.ingestCold(ctx)
+	return err
+}
+
+func (l *StoreLab) ingestChanged(ctx context.Context) (time.Duration, error) {
+	_, took, err := l.putChanged(ctx)
+	return took, err
+}
+
+// putChanged stores the image with one in a hundred of its blocks that have data changed, and changes them back.
+func (l *StoreLab) putChanged(ctx context.Context) (st cachestore.Stored, took time.Duration, err error) {
+	if err := l.ensure(ctx); err != nil {
+		return st, 0, err
+	}
+	m, err := l.store.Manifest(ctx, l.stored.Manifest)
+	if err != nil {
+		return st, 0, err
+	}
+	var data []int
+	for i, c := range m.Chunks {
+		if !c.Zero() && c.Size == blob.BlockSize {
+			data = append(data, i)
+		}
+	}
+	f, err := os.OpenFile(l.image, os.O_RDWR, 0)
+	if err != nil {
+		return st, 0, err
+	}
+	defer f.Close()
+	rand.Shuffle(len(data), func(i, j int) { data[i], data[j] = data[j], data[i] })
+	for _, i := range data[:len(data)/100] {
+		off, old, fresh := int64(i)*blob.BlockSize, make([]byte, blob.BlockSize), make([]byte, blob.BlockSize)
+		if _, err := f.ReadAt(old, off); err != nil {
+			return st, 0, err
+		}
+		for j := range fresh {
+			fresh[j] = byte(rand.Uint32())
+		}
+		if _, err := f.WriteAt(fresh, off); err != nil {
+			return st, 0, err
+		}
+		defer func() {
+			if _, back := f.WriteAt(old, off); back != nil {
+				err = errors.Join(err, back)
+			}
+		}()
+	}
+	return l.put(ctx)
+}
+
+func (l *StoreLab) copyPlain(ctx context.Context) (time.Duration, error) {
+	to := filepath.Join(l.dir, "copy")
+	defer os.Remove(to)
+	return timed(ctx, "", "cp", l.image, to)
+}
+
+func (l *StoreLab) read(ctx context.Context) (time.Duration, error) {
+	if err := l.ensure(ctx); err != nil {
+		return 0, err
+	}
+	to := filepath.Join(l.dir, "copy")
+	defer os.Remove(to)
+	start := time.Now()
+	err := l.store.CopyTo(ctx, l.stored.Manifest, to, nil)
+	return time.Since(start), err
+}
+
+func (l *StoreLab) verify(ctx context.Context) (time.Duration, error) {
+	if err := l.ensure(ctx); err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	r, err := l.store.Verify(ctx, cachestore.VerifyOptions{})
+	if err == nil && len(r.Damaged) > 0 {
+		err = agentbox.Errorf(agentbox.Corrupt, "%d chunks are damaged", len(r.Damaged))
+	}
+	return time.Since(start), err
+}

@@ -1,0 +1,36 @@
+package bench
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// TestStoreScenarios takes one sample of each, of a small image and without peers.
+func TestStoreScenarios(t *testing.T) {
+	if _, err := exec.LookPath("mke2fs"); err != nil {
+		if _, err := os.Stat("/sbin/mke2fs"); err != nil {
+			t.Skip("there is no mke2fs")
+		}
+	}
+	dir := t.TempDir()
+	l := &StoreLab{dir: dir, image: dir + "/image", size: 96 << 20}
+	if err := makeDiskImage(t.Context(), l.image, dir+"/files", l.size, 60<<20); err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	results, err := Runner{Runs: 1}.Run(t.Context(), l.Scenarios())
+	if err != nil || len(results) != 8 {
+		t.Fatalf("%d results, %v", len(results), err)
+	}
+	p50 := map[string]float64{}
+	for _, r := range results {
+		if r.Failures != 0 || r.P50 <= 0 {
+			t.Errorf("%s: %+v", r.Name, r)
+		}
+		p50[r.Name] = r.P50
+	}
+	if ratio := p50["store/changed-bytes"] / p50["store/stored-bytes"]; ratio > 0.02 {
+		t.Errorf("one block in a hundred changed, and %.3f of the bytes are new", ratio)
+	}
+}
