@@ -3,6 +3,8 @@
 VERSION := 0.1.0
 GO       = PATH="$$HOME/go-toolchain/bin:$$PATH:/usr/local/go/bin" go
 GVISOR  := vmm/gvisor/runsc/embedded/.built
+# Whatever the caller has: sockets need short paths, and modes are compared.
+TEST     = umask 022 && TMPDIR=/tmp $(GO) test
 LDFLAGS := -s -w -X agentbox/agentbox/cli.version=$(VERSION)
 
 .PHONY: help up build agent test unit e2e race vet fuzz chaos bench deps deps-test clean
@@ -35,13 +37,13 @@ build/gocache: go.mod
 test: deps-test build vet race e2e ## everything CI runs, with real machines
 
 unit: ## unit tests: nothing boots, within a minute
-	$(GO) test -short ./...
+	$(TEST) -short ./...
 
 race: ## unit tests under the race detector
-	$(GO) test -short -race ./...
+	$(TEST) -short -race ./...
 
 e2e: build ## tests that boot real machines
-	$(GO) test -count=1 -p 1 -timeout 120m ./...
+	$(TEST) -count=1 -p 1 -timeout 120m ./...
 
 vet: ## go vet and gofmt
 	$(GO) vet ./...
@@ -51,7 +53,7 @@ bench: build ## the figures of docs/benchmarks.md (an idle machine, please)
 	bin/agentbox bench enter --runs 20
 
 chaos: build ## a hundred random kills of agentbox, two hundred of a store, and nothing lost or orphaned
-	AGENTBOX_CHAOS=100 $(GO) test -count=1 -timeout 120m -run TestChaos ./agentbox/e2e
+	umask 022 && AGENTBOX_CHAOS=100 TMPDIR=/tmp $(GO) test -count=1 -timeout 120m -run TestChaos ./agentbox/e2e
 	AGENTBOX_CHAOS=200 $(GO) test -count=1 -timeout 60m -run 'TestKilled|TestFaults|TestPower' ./cachestore
 
 fuzz: ## every fuzz target, half a minute each

@@ -131,13 +131,13 @@ func (p *place) remove(ctx context.Context, names ...string) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"rm"}
+	args := []string{"rm", "--force"}
 	for _, b := range list {
 		if len(names) == 0 || slices.Contains(names, b.Name) {
 			args = append(args, b.ID.String())
 		}
 	}
-	if len(args) == 1 {
+	if len(args) == 2 {
 		return nil
 	}
 	_, err = p.do(ctx, p.home.Dir, args...)

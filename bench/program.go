@@ -20,7 +20,7 @@ type Program struct {
 }
 
 // killAfter is how long a process that was told to go may take.
-const killAfter = 3 * time.Second
+const killAfter = 20 * time.Second
 
 // Run runs one command line in dir to its end, and gives its output and the time from before its start until after its
 // end. When ctx ends first, so does the process.

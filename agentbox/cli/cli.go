@@ -120,7 +120,7 @@ const (
 )
 
 func (a *app) boxCommands() []*cli.Command {
-	return []*cli.Command{a.upCommand(), a.runCommand(), a.lsCommand(), a.showCommand(), a.rmCommand()}
+	return []*cli.Command{a.upCommand(), a.runCommand(), a.lsCommand(), a.showCommand(), a.topCommand(), a.rmCommand()}
 }
 
 func (a *app) lifecycleCommands() []*cli.Command {

@@ -8,10 +8,27 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/workspace"
 )
 
 // gitServices are what git may ask of the other side of a fetch or a push.
 var gitServices = map[string]string{"git-upload-pack": "upload-pack", "git-receive-pack": "receive-pack"}
+
+// uploadPack serves a fetch, and first gives refs to what has none that a fetch would ask for. What that complains about
+// is shown and hinders nobody.
+const uploadPack = `{
+	if head=$(git rev-parse -q --verify HEAD) && ! git symbolic-ref -q HEAD; then
+		git update-ref ` + workspace.DetachedRefs + `HEAD "$head"
+	elif git rev-parse -q --verify ` + workspace.DetachedRefs + `HEAD; then
+		git update-ref -d ` + workspace.DetachedRefs + `HEAD
+	fi
+	if [ -f .gitmodules ]; then
+		top=$(pwd) git submodule --quiet foreach --recursive '
+			git -c protocol.file.allow=always -C "$top" fetch -q --no-tags --no-recurse-submodules --no-write-fetch-head "$top/$displaypath" \
+				"+refs/heads/*:` + workspace.ModuleRefs + `$displaypath/*" "+HEAD:` + workspace.ModuleRefs + `$displaypath/HEAD" || true'
+	fi
+} >/dev/null
+exec git upload-pack .`
 
 // gitServeCommand is what git runs for the remote of a box (see workspace.AddRemote): it takes the place of the service
 // that git would run on a local path, and runs it on the workspace in the box.
@@ -29,6 +46,9 @@ func (a *app) gitServeCommand() *cli.Command {
 				return err
 			}
 			r := run{argv: []string{"git", service, "."}, dir: c.Dir}
+			if service == "upload-pack" {
+				r.argv = []string{"sh", "-c", uploadPack}
+			}
 			if v := os.Getenv("GIT_PROTOCOL"); v != "" {
 				r.env = map[string]string{"GIT_PROTOCOL": v}
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strconv"
 
 	"github.com/urfave/cli/v3"
 
@@ -45,15 +46,11 @@ func (a *app) daemonStatus(ctx context.Context, _ *cli.Command) error {
 	client := api.NewClient(a.home.Socket())
 	defer client.Close()
 	st, err := api.Call(ctx, client, api.Status, api.None{}, nil)
-	switch {
-	case err != nil:
+	if err != nil {
 		return agentbox.Errorf(agentbox.Unavailable, "no daemon runs for %s", a.home.Dir).WithHint("it starts by itself when it is needed")
-	case a.json:
-		return a.printJSON(st)
 	}
-	fmt.Fprintf(a.stdout, "daemon %s, process %d, up %s, home %s, %d boxes, %d machines in the pool\n",
-		st.Version, st.PID, agoText(st.Started), st.Home, st.Boxes, st.Pool)
-	return nil
+	return a.report(facts{value: st, ids: []string{strconv.Itoa(st.PID)}, text: fmt.Sprintf("daemon %s, process %d, up %s, home %s, %s, %s in the pool",
+		st.Version, st.PID, agoText(st.Started), st.Home, pluralOf(st.Boxes, "box", "boxes"), plural(st.Pool, "machine"))})
 }
 
 func (a *app) daemonStop(ctx context.Context, _ *cli.Command) error {
@@ -80,31 +77,30 @@ func (a *app) pruneCommand() *cli.Command {
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "dry-run", Usage: "only say what would go", Destination: &req.DryRun}},
 		Action: func(ctx context.Context, _ *cli.Command) error {
 			resp, err := call(ctx, a, api.Prune, req)
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case a.json:
-				return a.printJSON(resp.Items)
 			}
-			var total int64
-			rows := [][]string{{"KIND", "NAME", "SIZE", "WHY"}}
-			for _, item := range resp.Items {
-				total += item.Bytes
-				rows = append(rows, []string{item.Kind, item.Name, bytesText(item.Bytes), item.Why})
-			}
-			if len(resp.Items) > 0 {
-				if err := a.table(rows); err != nil {
-					return err
-				}
-			}
-			verb := "freed"
-			if req.DryRun {
-				verb = "would free"
-			}
-			fmt.Fprintf(a.stdout, "%s %s\n", verb, bytesText(total))
-			return nil
+			return a.report(pruneFacts(resp.Items, req.DryRun))
 		},
 	}
+}
+
+func pruneFacts(items []api.PruneItem, dryRun bool) facts {
+	f := facts{value: append([]api.PruneItem{}, items...)}
+	var total int64
+	for _, item := range items {
+		if f.table == nil {
+			f.table = [][]string{{"KIND", "NAME", "SIZE", "WHY"}}
+		}
+		total += item.Bytes
+		f.ids = append(f.ids, item.Name)
+		f.table = append(f.table, []string{item.Kind, item.Name, bytesText(item.Bytes), item.Why})
+	}
+	f.text = "freed " + bytesText(total)
+	if dryRun {
+		f.text = "would free " + bytesText(total)
+	}
+	return f
 }
 
 func (a *app) doctorCommand() *cli.Command {

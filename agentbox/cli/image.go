@@ -83,15 +83,10 @@ func (a *app) fetchImage(ctx context.Context, source string) error {
 }
 
 func (a *app) printImage(img api.Image) error {
-	switch {
-	case a.json:
-		return a.printJSON(img)
-	case a.quiet:
-		fmt.Fprintln(a.stdout, img.Digest)
-	default:
-		fmt.Fprintf(a.stdout, "%s  %s  %s\n", img.Digest, bytesText(img.Size), img.Name)
-	}
-	return nil
+	return a.report(facts{
+		value: img, ids: []string{img.Digest.String()},
+		text: fmt.Sprintf("%s  %s  %s", img.Digest, bytesText(img.Size), img.Name),
+	})
 }
 
 func (a *app) imageLs() *cli.Command {
@@ -102,21 +97,12 @@ func (a *app) imageLs() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if a.json {
-				return a.printJSON(images)
-			}
-			rows := [][]string{{"DIGEST", "SIZE", "AGE", "NAME", "USED BY"}}
+			f := facts{value: images, table: [][]string{{"DIGEST", "SIZE", "AGE", "NAME", "USED BY"}}}
 			for _, img := range images {
-				if a.quiet {
-					fmt.Fprintln(a.stdout, img.Digest)
-					continue
-				}
-				rows = append(rows, []string{img.Digest.Short(), bytesText(img.Size), agoText(img.Created), img.Name, strings.Join(img.UsedBy, " ")})
+				f.ids = append(f.ids, img.Digest.String())
+				f.table = append(f.table, []string{img.Digest.Short(), bytesText(img.Size), agoText(img.Created), img.Name, strings.Join(img.UsedBy, " ")})
 			}
-			if a.quiet {
-				return nil
-			}
-			return a.table(rows)
+			return a.report(f)
 		},
 	}
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/urfave/cli/v3"
 
@@ -68,14 +67,10 @@ func (a *app) checkpointCommand() *cli.Command {
 				return err
 			}
 			c, err := call(ctx, a, api.Checkpoint, req)
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case a.json:
-				return a.printJSON(c)
 			}
-			fmt.Fprintln(a.stdout, c.ID)
-			return nil
+			return a.report(facts{value: c, ids: []string{c.ID}, text: c.ID})
 		},
 	}
 }
@@ -94,32 +89,6 @@ func (a *app) rollbackCommand() *cli.Command {
 				return err
 			}
 			return a.printBox(b, "was rolled back")
-		},
-	}
-}
-
-func (a *app) rmCommand() *cli.Command {
-	return &cli.Command{
-		Name: "rm", Category: catBox, Usage: "remove boxes with their workspaces", ArgsUsage: "[BOX...]",
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			names := cmd.Args().Slice()
-			if len(names) == 0 {
-				names = []string{""}
-			}
-			for _, name := range names {
-				ref, err := a.ref(name)
-				if err != nil {
-					return err
-				}
-				b, err := call(ctx, a, api.Remove, ref)
-				if err != nil {
-					return err
-				}
-				if err := a.printBox(b, "was removed"); err != nil {
-					return err
-				}
-			}
-			return nil
 		},
 	}
 }

@@ -42,7 +42,7 @@ func (a *app) logsCommand() *cli.Command {
 			}
 			b, err := call(ctx, a, api.ShowBox, ref)
 			if err != nil {
-				return err
+				return a.serviceForBox(ctx, cmd.Args().First(), err)
 			}
 			// An interrupt is how following ends, so it is no error.
 			if err := a.printLogs(ctx, b, cmd.Args().Tail(), l); !l.follow || ctx.Err() == nil {
@@ -51,6 +51,27 @@ func (a *app) logsCommand() *cli.Command {
 			return nil
 		},
 	}
+}
+
+// serviceForBox is err, with a better hint when what was given for a box is a service of this directory's box.
+func (a *app) serviceForBox(ctx context.Context, name string, err error) error {
+	if name == "" || agentbox.CodeOf(err) != agentbox.NotFound {
+		return err
+	}
+	ref, rerr := a.ref("")
+	if rerr != nil {
+		return err
+	}
+	b, rerr := call(ctx, a, api.ShowBox, ref)
+	if rerr != nil {
+		return err
+	}
+	for _, s := range b.Services {
+		if s.Name == name {
+			return agentbox.AsError(err).WithHint("agentbox logs %s %s prints the log of that service", b.Name, name)
+		}
+	}
+	return err
 }
 
 func (a *app) printLogs(ctx context.Context, b agentbox.Box, services []string, l logs) error {

@@ -22,18 +22,17 @@ func (a *app) lsCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			switch {
-			case a.json:
-				return a.printJSON(boxes)
-			case a.quiet:
-				for _, b := range boxes {
-					fmt.Fprintln(a.stdout, b.ID)
-				}
-				return nil
-			}
-			return a.table(boxRows(boxes, req.Usage))
+			return a.report(facts{value: boxes, ids: boxIDs(boxes), table: boxRows(boxes, req.Usage)})
 		},
 	}
+}
+
+func boxIDs(boxes []agentbox.Box) []string {
+	var ids []string
+	for _, b := range boxes {
+		ids = append(ids, b.ID.String())
+	}
+	return ids
 }
 
 func boxRows(boxes []agentbox.Box, usage bool) [][]string {
@@ -71,16 +70,17 @@ func (a *app) showCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			switch {
-			case a.json:
-				return a.printJSON(b)
-			case a.quiet:
-				fmt.Fprintln(a.stdout, b.ID)
-				return nil
-			}
-			return a.table(showRows(b))
+			return a.report(facts{value: b, ids: []string{b.ID.String()}, table: showRows(b)})
 		},
 	}
+}
+
+func serviceText(s agentbox.Service) string {
+	text := fmt.Sprintf("%s: %s, %s", s.Name, s.State, plural(s.Restarts, "restart"))
+	if s.Error != "" {
+		text += ", " + oneLine(s.Error)
+	}
+	return text
 }
 
 func showRows(b agentbox.Box) [][]string {
@@ -90,7 +90,7 @@ func showRows(b agentbox.Box) [][]string {
 		{"isolation", isolationText(b) + ": " + b.Reason},
 		{"directory", b.Directory + " on " + b.Branch},
 		{"image", b.ImageName + " (" + b.Image.Short() + ")"},
-		{"machine", fmt.Sprintf("%d CPUs, %s memory, %s disk", b.CPUs, bytesText(b.Memory), bytesText(b.Disk))},
+		{"machine", fmt.Sprintf("%s, %s memory, %s disk", plural(b.CPUs, "CPU"), bytesText(b.Memory), bytesText(b.Disk))},
 		{"lease", fmt.Sprintf("%s until %s", b.Lease.Owner, b.Lease.Expires.Local().Format(time.DateTime))},
 	}
 	if !b.Cache.IsZero() {
@@ -100,7 +100,7 @@ func showRows(b agentbox.Box) [][]string {
 		rows = append(rows, []string{"parent", b.Parent.String()})
 	}
 	for _, s := range b.Services {
-		rows = append(rows, []string{"service", fmt.Sprintf("%s: %s, %d restarts %s", s.Name, s.State, s.Restarts, s.Error)})
+		rows = append(rows, []string{"service", serviceText(s)})
 	}
 	for _, p := range b.Ports {
 		rows = append(rows, []string{"port", strconv.Itoa(p.Box) + " at " + p.Host})

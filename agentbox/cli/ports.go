@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -109,21 +108,10 @@ func (a *app) closePorts(ctx context.Context, ref api.BoxRef, wanted []portPair)
 }
 
 func (a *app) printPorts(ports []agentbox.Port) error {
-	switch {
-	case a.json:
-		if ports == nil {
-			ports = []agentbox.Port{}
-		}
-		return a.printJSON(ports)
-	case a.quiet:
-		for _, p := range ports {
-			fmt.Fprintln(a.stdout, p.Host)
-		}
-		return nil
-	}
-	rows := [][]string{{"PORT", "ANSWERS AT"}}
+	f := facts{value: append([]agentbox.Port{}, ports...), table: [][]string{{"PORT", "ANSWERS AT"}}}
 	for _, p := range ports {
-		rows = append(rows, []string{strconv.Itoa(p.Box), p.Host})
+		f.ids = append(f.ids, p.Host)
+		f.table = append(f.table, []string{strconv.Itoa(p.Box), p.Host})
 	}
-	return a.table(rows)
+	return a.report(f)
 }

@@ -1,43 +1,16 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"agentbox/agentbox"
 )
 
-// printJSON prints a fact for programs.
-func (a *app) printJSON(v any) error {
-	enc := json.NewEncoder(a.stdout)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
-}
-
 // printBox prints a box after something happened to it: its id under --quiet, all of it under --json, else a line.
 func (a *app) printBox(b agentbox.Box, what string) error {
-	switch {
-	case a.json:
-		return a.printJSON(b)
-	case a.quiet:
-		fmt.Fprintln(a.stdout, b.ID)
-	default:
-		fmt.Fprintf(a.stdout, "%s %s (%s)\n", b.Name, what, b.ID)
-	}
-	return nil
-}
-
-// table prints rows in columns.
-func (a *app) table(rows [][]string) error {
-	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		fmt.Fprintln(w, strings.Join(row, "\t"))
-	}
-	return w.Flush()
+	return a.report(facts{value: b, ids: []string{b.ID.String()}, text: fmt.Sprintf("%s %s (%s)", b.Name, what, b.ID)})
 }
 
 // oneLine keeps a message on its line, whatever it quotes.
@@ -56,6 +29,16 @@ func bytesText(n int64) string {
 		return fmt.Sprintf("%d MiB", n/unit/unit)
 	}
 	return fmt.Sprintf("%.1f GiB", float64(n)/unit/unit/unit)
+}
+
+// plural is a number of things whose plural has an s.
+func plural(n int, thing string) string { return pluralOf(n, thing, thing+"s") }
+
+func pluralOf(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 // tookText is a time a person compares at a glance.

@@ -31,6 +31,7 @@ func (a *app) runCommand() *cli.Command {
 			if len(r.argv) == 0 {
 				return agentbox.Errorf(agentbox.Invalid, "no command given").WithHint("agentbox run -- CMD...")
 			}
+			req.Command = r.dir == ""
 			resp, err := a.up(ctx, req)
 			if err != nil {
 				return err

@@ -41,6 +41,7 @@ func (a *app) upCommand() *cli.Command {
 			if err := a.reviewAtTerminal(ctx); err != nil {
 				return err
 			}
+			req.Command = r.dir == "" && !detach && (len(a.command) > 0 || a.command == nil && a.interactive())
 			resp, err := a.up(ctx, req)
 			if err != nil {
 				return err

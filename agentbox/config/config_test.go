@@ -321,7 +321,7 @@ func TestDocumentationIsComplete(t *testing.T) {
 		}
 	}
 	c := defaults()
-	for key, value := range map[string]string{"cpus": "2", "memory": formatSize(c.Memory), "disk": formatSize(c.Disk), "lifetime": string(c.Lifetime),
+	for key, value := range map[string]string{"cpus": "2", "memory": FormatSize(c.Memory), "disk": FormatSize(c.Disk), "lifetime": string(c.Lifetime),
 		"isolation": string(c.Isolation), "policy": c.Policy, "pool": "auto"} {
 		_, section, _ := strings.Cut(string(doc), "\n## `"+key+"`")
 		section, _, _ = strings.Cut(section, "\n## ")

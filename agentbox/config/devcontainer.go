@@ -8,6 +8,8 @@ import (
 
 	"al.essio.dev/pkg/shellescape"
 	"go.yaml.in/yaml/v3"
+
+	"agentbox/agentbox"
 )
 
 // devcontainerKeys are the keys of a devcontainer.json that boxes honour.
@@ -175,9 +177,9 @@ func (d *decoder) forwardPorts(n *yaml.Node) {
 
 func (d *decoder) hostRequirements(n *yaml.Node) {
 	d.record(n, []key{
-		{"cpus", func(d *decoder, n *yaml.Node) { d.integer(n, &d.cfg.CPUs, 1, maxCPUs) }},
-		{"memory", func(d *decoder, n *yaml.Node) { d.size(n, &d.cfg.Memory, minMemory, maxMemory) }},
-		{"storage", func(d *decoder, n *yaml.Node) { d.size(n, &d.cfg.Disk, minDisk, maxDisk) }},
+		{"cpus", func(d *decoder, n *yaml.Node) { d.integer(n, &d.cfg.CPUs, agentbox.MinCPUs, agentbox.MaxCPUs) }},
+		{"memory", func(d *decoder, n *yaml.Node) { d.size(n, &d.cfg.Memory, agentbox.MinMemory, agentbox.MaxMemory) }},
+		{"storage", func(d *decoder, n *yaml.Node) { d.size(n, &d.cfg.Disk, agentbox.MinDisk, agentbox.MaxDisk) }},
 	}, func(k *yaml.Node) { d.warn(k, "`hostRequirements.%s` is ignored", clip(k.Value)) })
 }
 

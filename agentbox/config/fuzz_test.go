@@ -4,6 +4,8 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"agentbox/agentbox"
 )
 
 func FuzzYAML(f *testing.F) {
@@ -37,7 +39,7 @@ func check(t *testing.T, c *Config, err error) {
 		}
 		return
 	}
-	if c.CPUs < 1 || c.Memory < minMemory || c.Disk < minDisk || c.Memory%(1<<20) != 0 {
+	if c.CPUs < 1 || c.Memory < agentbox.MinMemory || c.Disk < agentbox.MinDisk || c.Memory%(1<<20) != 0 {
 		t.Errorf("out of bounds: %+v", c)
 	}
 	for _, p := range c.Ports {
@@ -61,8 +63,8 @@ func FuzzParseSize(f *testing.F) {
 			t.Errorf("%q: %d", s, n)
 		}
 		if err == nil {
-			if again, err := ParseSize(formatSize(n)); err != nil || again != n {
-				t.Errorf("%q: %d, written as %s and read as %d %v", s, n, formatSize(n), again, err)
+			if again, err := ParseSize(FormatSize(n)); err != nil || again != n {
+				t.Errorf("%q: %d, written as %s and read as %d %v", s, n, FormatSize(n), again, err)
 			}
 		}
 	})

@@ -20,9 +20,9 @@ var topLevel = []key{
 	{"isolation", func(d *decoder, n *yaml.Node) {
 		choice(d, n, &d.cfg.Isolation, agentbox.Auto, agentbox.MicroVM, agentbox.GVisor, agentbox.Lima)
 	}},
-	{"cpus", func(d *decoder, n *yaml.Node) { d.integer(n, &d.cfg.CPUs, 1, maxCPUs) }},
-	{"memory", func(d *decoder, n *yaml.Node) { d.size(n, &d.cfg.Memory, minMemory, maxMemory) }},
-	{"disk", func(d *decoder, n *yaml.Node) { d.size(n, &d.cfg.Disk, minDisk, maxDisk) }},
+	{"cpus", func(d *decoder, n *yaml.Node) { d.integer(n, &d.cfg.CPUs, agentbox.MinCPUs, agentbox.MaxCPUs) }},
+	{"memory", func(d *decoder, n *yaml.Node) { d.size(n, &d.cfg.Memory, agentbox.MinMemory, agentbox.MaxMemory) }},
+	{"disk", func(d *decoder, n *yaml.Node) { d.size(n, &d.cfg.Disk, agentbox.MinDisk, agentbox.MaxDisk) }},
 	{"lifetime", func(d *decoder, n *yaml.Node) {
 		choice(d, n, &d.cfg.Lifetime, agentbox.LifetimeTask, agentbox.LifetimeBranch, agentbox.LifetimeProject, agentbox.LifetimeDeveloper)
 	}},
@@ -43,13 +43,7 @@ var topLevel = []key{
 
 // Bounds that no machine we know of passes; whether this host has that much is for whoever starts the box.
 const (
-	maxCPUs   = 1024
-	minMemory = 128 << 20
-	maxMemory = 16 << 40
-	minDisk   = 256 << 20
-	maxDisk   = 64 << 40
-	maxPool   = 256
-
+	maxPool        = 256
 	maxConnections = 1 << 16
 )
 
@@ -107,7 +101,7 @@ func (d *decoder) limits(n *yaml.Node) {
 		{"idle", func(d *decoder, n *yaml.Node) { d.duration(n, &l.Idle) }},
 		{"cpu", func(d *decoder, n *yaml.Node) { d.duration(n, &l.CPU) }},
 		{"connections", func(d *decoder, n *yaml.Node) { d.integer(n, &l.Connections, 1, maxConnections) }},
-		{"bytes", func(d *decoder, n *yaml.Node) { d.size(n, &l.Bytes, 1<<20, maxDisk) }},
+		{"bytes", func(d *decoder, n *yaml.Node) { d.size(n, &l.Bytes, 1<<20, agentbox.MaxDisk) }},
 		{"cost", func(d *decoder, n *yaml.Node) { d.amount(n, &l.Cost) }},
 	})
 }

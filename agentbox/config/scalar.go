@@ -87,13 +87,14 @@ func (d *decoder) size(n *yaml.Node, to *int64, least, most int64) {
 		return
 	}
 	if bytes < least || bytes > most {
-		d.fail(n, "%s is out of range: %s to %s", formatSize(bytes), formatSize(least), formatSize(most))
+		d.fail(n, "%s is out of range: %s to %s", FormatSize(bytes), FormatSize(least), FormatSize(most))
 		return
 	}
 	*to = bytes
 }
 
-func formatSize(bytes int64) string {
+// FormatSize writes a size the way ParseSize reads it, in whole units.
+func FormatSize(bytes int64) string {
 	for _, u := range []struct {
 		name string
 		size int64

@@ -138,7 +138,7 @@ func (d *daemon) serve(ctx context.Context) error {
 	return err
 }
 
-const shutdownGrace = 3 * time.Second
+const shutdownGrace = 10 * time.Second
 
 // listen binds the socket. Its old file is free to go: we hold the lock.
 func listen(path string) (net.Listener, error) {

@@ -26,6 +26,7 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.Rollback, boxes.Rollback)
 	api.Handle(mux, api.Reset, boxes.Reset)
 	api.Handle(mux, api.Remove, boxes.Remove)
+	api.Handle(mux, api.Unsaved, boxes.Unsaved)
 	api.Handle(mux, api.OpenPort, boxes.OpenPort)
 	api.Handle(mux, api.ClosePort, boxes.ClosePort)
 

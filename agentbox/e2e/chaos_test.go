@@ -143,7 +143,7 @@ func (c *chaos) operation(dir, what string, args ...string) *operation {
 
 func (op *operation) start(c *chaos) {
 	op.cmd.Stdout, op.cmd.Stderr = &op.out, &op.stderr
-	op.cmd.WaitDelay = time.Second
+	op.cmd.WaitDelay = time.Minute
 	if err := op.cmd.Start(); err != nil {
 		c.t.Fatal(err)
 	}

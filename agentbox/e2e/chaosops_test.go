@@ -100,7 +100,7 @@ func (c *chaos) removeForks() {
 		if own[id] {
 			continue
 		}
-		if out, err := c.run(c.repos[0], "rm", id); err != nil {
+		if out, err := c.run(c.repos[0], "rm", "--force", id); err != nil {
 			c.t.Errorf("rm: %v\n%s", err, out)
 		}
 		delete(c.acked, id)
@@ -128,7 +128,7 @@ func (c *chaos) remove() *operation {
 	if id == "" {
 		return nil
 	}
-	op := c.operation(dir, "rm", "rm", "-q", id)
+	op := c.operation(dir, "rm", "rm", "--force", "-q", id)
 	op.done = func(c *chaos, _ *operation, err error) {
 		out, lsErr := c.run(dir, "ls", "-q")
 		if lsErr != nil {

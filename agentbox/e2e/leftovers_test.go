@@ -22,7 +22,7 @@ func (w *world) retire(t testing.TB, home string) {
 	}
 	ids, err := w.agentbox(home, "ls", "-q")
 	if err == nil && ids != "" {
-		ids, err = w.agentbox(home, append([]string{"rm"}, strings.Fields(ids)...)...)
+		ids, err = w.agentbox(home, append([]string{"rm", "--force"}, strings.Fields(ids)...)...)
 	}
 	if err == nil {
 		ids, err = w.agentbox(home, "daemon", "stop")

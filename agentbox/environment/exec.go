@@ -259,7 +259,7 @@ func (s *session) terminate() {
 }
 
 // killTime is how long the other end may take to report a kill before the channel is closed over its head.
-const killTime = time.Second
+const killTime = 10 * time.Second
 
 // finish collects the rest of the output. Once there is a cause to stop, it waits only as long as a living server needs to
 // close a channel.
@@ -298,6 +298,6 @@ func (s *session) finish(ctx context.Context, cause error) (Status, error) {
 }
 
 // closeTime is how long a living server may take to answer a closed channel.
-const closeTime = 2 * time.Second
+const closeTime = 10 * time.Second
 
 var errNoStatus = errors.New("it ended before the command did")

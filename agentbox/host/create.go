@@ -113,7 +113,7 @@ func (m *Manager) configure(ctx context.Context, rec *record, cfg *config.Config
 	rec.KernelKey, rec.ImageFile, rec.User = cfg.Kernel, img.Path, userOr(cfg.User)
 	rec.Attach, rec.Setup, rec.Start = attachmentOf(cfg, img.Env), cfg.Setup, cfg.Start
 	rec.Limits = limitsOf(cfg.Limits, rec.Ephemeral)
-	rec.Hardware, rec.Pool = choice.facts.Hardware, cfg.Pool
+	rec.Hardware, rec.Pool, rec.Settings = choice.facts.Hardware, cfg.Pool, settingsOf(cfg)
 	rec.Box.Isolation, rec.Box.Accel, rec.Box.Reason = choice.kind, choice.facts.Accel, choice.reason
 	rec.Box.Image, rec.Box.ImageName, rec.Box.CPUs, rec.Box.Memory = img.Digest, img.Name, cfg.CPUs, cfg.Memory
 	return m.provision(ctx, rec, cfg, img, progress)

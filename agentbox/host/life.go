@@ -153,6 +153,7 @@ func (m *Manager) attach(ctx context.Context, b *box, progress agentbox.Progress
 		return m.whyGone(rec, err)
 	}
 	end("")
+	m.tellPorts(ctx, b, progress)
 	return nil
 }
 

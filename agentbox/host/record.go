@@ -40,7 +40,8 @@ type record struct {
 	Kernel    string       `json:"kernel"`
 	KernelKey string       `json:"kernel_key,omitempty"` // what the configuration asked for
 	Overrides overrides    `json:"overrides"`
-	Remote    string       `json:"remote,omitempty"` // git remote in Box.Directory
+	Settings  settings     `json:"settings,omitempty"` // what the present machine was made for
+	Remote    string       `json:"remote,omitempty"`   // git remote in Box.Directory
 	User      string       `json:"user"`
 	Pool      int          `json:"pool"`     // machines kept ready for boxes like this one; config.PoolAuto leaves it to the daemon
 	Hardware  bool         `json:"hardware"` // isolation rests on hardware virtualization

@@ -29,7 +29,7 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 		return api.UpResponse{}, err
 	}
 	over := overridesOf(req, cfg)
-	if err := over.apply(cfg); err != nil {
+	if err := over.check(); err != nil {
 		return api.UpResponse{}, err
 	}
 	for _, w := range cfg.Warnings {
@@ -49,15 +49,44 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 		lock.Lock()
 		defer lock.Unlock()
 		if b := m.byKey(key); b != nil {
-			return m.reattach(ctx, b, req, repo, progress)
+			return m.reattach(ctx, b, plan{req: req, repo: repo, cfg: cfg, overrides: over}, progress)
 		}
+	}
+	if err := over.apply(cfg); err != nil {
+		return api.UpResponse{}, err
+	}
+	if err := checkSubdir(ctx, req, repo); err != nil {
+		return api.UpResponse{}, err
 	}
 	isolation := wishOf(req.Isolation, cfg, req.Environ)
 	b, err := m.create(ctx, plan{req: req, repo: repo, cfg: cfg, key: key, overrides: over, isolation: isolation}, progress)
 	if err != nil {
 		return api.UpResponse{}, err
 	}
-	return m.upResponse(ctx, b, repo.Subdir, true)
+	return m.readyResponse(ctx, b, req, repo, true, progress)
+}
+
+// checkSubdir fails when a command is to run in a directory that the new box will not have: before anything is made.
+func checkSubdir(ctx context.Context, req api.UpRequest, repo workspace.Repo) error {
+	if !req.Command || repo.Subdir == "" {
+		return nil
+	}
+	has, err := workspace.HasFilesIn(ctx, repo, repo.Subdir)
+	if err != nil || has {
+		return err
+	}
+	return agentbox.Errorf(agentbox.Invalid, "the box will not have %s: it holds nothing but what git ignores", repo.Subdir).
+		WithHint("run the command from %s, or use --workdir", repo.Root)
+}
+
+// readyResponse answers when a command can run in the box.
+func (m *Manager) readyResponse(ctx context.Context, b *box, req api.UpRequest, repo workspace.Repo, created bool, progress agentbox.Progress) (api.UpResponse, error) {
+	if req.Command {
+		if err := m.awaitServices(ctx, b, progress); err != nil {
+			return api.UpResponse{}, err
+		}
+	}
+	return m.upResponse(ctx, b, repo.Subdir, created)
 }
 
 func overridesOf(req api.UpRequest, cfg *config.Config) overrides {
@@ -65,6 +94,25 @@ func overridesOf(req api.UpRequest, cfg *config.Config) overrides {
 		Image: req.Image, Isolation: req.Isolation, CPUs: req.CPUs, Memory: req.Memory,
 		Variables: includeVariables(cfg, req.Environ),
 	}
+}
+
+// check holds what was asked for on the command line to the bounds that configurations have.
+func (o overrides) check() error {
+	if o.CPUs != 0 && (o.CPUs < agentbox.MinCPUs || o.CPUs > agentbox.MaxCPUs) {
+		return agentbox.Errorf(agentbox.Invalid, "--cpus %d is out of range: %d to %d", o.CPUs, agentbox.MinCPUs, agentbox.MaxCPUs)
+	}
+	if o.Memory == "" {
+		return nil
+	}
+	memory, err := config.ParseSize(o.Memory)
+	if err != nil {
+		return agentbox.Errorf(agentbox.Invalid, "--memory: %w", err)
+	}
+	if memory < agentbox.MinMemory || memory > agentbox.MaxMemory {
+		return agentbox.Errorf(agentbox.Invalid, "--memory %s is out of range: %s to %s", o.Memory,
+			config.FormatSize(agentbox.MinMemory), config.FormatSize(agentbox.MaxMemory))
+	}
+	return nil
 }
 
 func (o overrides) apply(cfg *config.Config) (err error) {
@@ -111,12 +159,16 @@ func includeVariables(cfg *config.Config, environ []string) map[string]string {
 }
 
 // reattach makes an existing box run. What the configuration says now takes effect at the next reset.
-func (m *Manager) reattach(ctx context.Context, b *box, req api.UpRequest, repo workspace.Repo, progress agentbox.Progress) (api.UpResponse, error) {
+func (m *Manager) reattach(ctx context.Context, b *box, p plan, progress agentbox.Progress) (api.UpResponse, error) {
+	req, repo := p.req, p.repo
 	if req.Name != "" && req.Name != b.record().Box.Name {
 		return api.UpResponse{}, agentbox.Errorf(agentbox.Exists, "%s already has box %s for branch %s", repo.Root, b.record().Box.Name, repo.Branch).
 			WithHint("agentbox fork --name %s makes another one like it", req.Name)
 	}
 	if err := checkKind(b.record().Box, req.Isolation); err != nil {
+		return api.UpResponse{}, err
+	}
+	if err := m.tellChanges(b, p.cfg, p.overrides, progress); err != nil {
 		return api.UpResponse{}, err
 	}
 	if err := m.wake(ctx, b, progress); err != nil {
@@ -125,7 +177,7 @@ func (m *Manager) reattach(ctx context.Context, b *box, req api.UpRequest, repo 
 	if err := m.setUp(ctx, b, progress); err != nil {
 		return api.UpResponse{}, err
 	}
-	return m.upResponse(ctx, b, repo.Subdir, false)
+	return m.readyResponse(ctx, b, req, repo, false, progress)
 }
 
 func (m *Manager) upResponse(ctx context.Context, b *box, subdir string, created bool) (api.UpResponse, error) {

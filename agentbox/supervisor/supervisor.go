@@ -109,7 +109,7 @@ func (s *Supervisor) run(ctx context.Context, files Files) error {
 	wg.Go(func() { _ = server.Serve(control) })
 	defer func() {
 		// Answers that are under way, the one that ended us included, are written before we go.
-		grace, stop := context.WithTimeout(context.Background(), 2*time.Second)
+		grace, stop := context.WithTimeout(context.Background(), 10*time.Second)
 		defer stop()
 		_ = server.Shutdown(grace)
 	}()

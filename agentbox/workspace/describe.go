@@ -177,3 +177,21 @@ func chooseRemote(keys map[string]string, branch string) string {
 	}
 	return ""
 }
+
+// HasFilesIn tells whether a workspace made now would have the directory subdir, slash-separated below the root: whether
+// anything in it is there and not ignored.
+func HasFilesIn(ctx context.Context, repo Repo, subdir string) (bool, error) {
+	out, _, err := git(ctx, repo.Root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", ":(literal)"+subdir)
+	if err != nil {
+		return false, explain(err, repo.Root)
+	}
+	for name := range strings.SplitSeq(string(out), "\x00") {
+		if name == "" {
+			continue
+		}
+		if _, err := os.Lstat(filepath.Join(repo.Root, filepath.FromSlash(name))); err == nil {
+			return true, nil
+		}
+	}
+	return false, nil
+}

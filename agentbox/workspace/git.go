@@ -49,11 +49,28 @@ func (e *gitError) Error() string {
 // *gitError, anything else an *agentbox.Error.
 func git(ctx context.Context, dir string, args ...string) (stdout []byte, stderr string, err error) {
 	// A nested repository's configuration is content like any other: it must not name a program that runs here.
-	args = append([]string{"-c", "core.fsmonitor=false"}, args...)
-	cmd := exec.CommandContext(ctx, "git", args...)
+	return run(ctx, dir, "git", append([]string{"-c", "core.fsmonitor=false"}, args...)...)
+}
+
+// script runs lines of shell in dir, with git as we run it.
+func script(ctx context.Context, dir, lines string) ([]byte, error) {
+	out, _, err := run(ctx, dir, "sh", "-c", "git() { command git -c core.fsmonitor=false \"$@\"; }\n"+lines)
+	if err != nil {
+		return nil, explain(err, dir)
+	}
+	return out, nil
+}
+
+// waitDelay is how long a filter or monitor that git started may hold git's output after its end. It begins for every
+// git, so a machine that is busy must get through with reading what a git wrote.
+const waitDelay = 30 * time.Second
+
+// run runs git, or a shell that runs git.
+func run(ctx context.Context, dir, program string, args ...string) (stdout []byte, stderr string, err error) {
+	cmd := exec.CommandContext(ctx, program, args...)
 	var out, complaints bytes.Buffer
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, gitEnv(), &out, &complaints
-	cmd.WaitDelay = time.Second // a filter or monitor git started may hold the pipes
+	cmd.WaitDelay = waitDelay
 	err = cmd.Run()
 	var exit *exec.ExitError
 	switch {

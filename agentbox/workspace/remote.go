@@ -37,6 +37,13 @@ type Remote struct {
 	Home   string // AGENTBOX_HOME of the daemon the box belongs to; "" for the default
 }
 
+// What a fetch would not find is given refs in the box before it is served: a detached HEAD, and the branches and HEADs of
+// its submodules, whose objects are put into the repository that is fetched from.
+const (
+	DetachedRefs = "refs/agentbox/detached/" // HEAD
+	ModuleRefs   = "refs/agentbox/modules/"  // PATH/HEAD, PATH/BRANCH
+)
+
 var remoteName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 // AddRemote writes the remote of a box into the configuration of the checkout, in place of what agentbox wrote there
@@ -96,6 +103,8 @@ func (r Remote) section() string {
 	fmt.Fprintf(&b, "%s%s\n", header(r.Name), r.Box)
 	fmt.Fprintf(&b, "\turl = file:///agentbox/%s\n", r.Name)
 	fmt.Fprintf(&b, "\tfetch = +refs/heads/*:refs/remotes/%s/*\n", r.Name)
+	fmt.Fprintf(&b, "\tfetch = +%s*:refs/remotes/%s/*\n", DetachedRefs, r.Name)
+	fmt.Fprintf(&b, "\tfetch = +%s*:refs/agentbox/%s/*\n", ModuleRefs, r.Name)
 	fmt.Fprintf(&b, "\tuploadpack = \"%s git-upload-pack\"\n", quoteValue.Replace(run))
 	b.WriteString("\ttagOpt = --no-tags\n") // a box must not put names into the host's refs/tags
 	fmt.Fprintf(&b, "\treceivepack = \"%s git-receive-pack\"\n", quoteValue.Replace(run))

@@ -25,7 +25,7 @@ func Host(directory string, environ []string) Machine {
 		cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 		// Not in the repository: tools read configuration, and run programs, from where they stand.
 		cmd.Dir, cmd.Env = "/", environ
-		cmd.WaitDelay = time.Second
+		cmd.WaitDelay = toolTime // begins with the end of the tool too, and a busy machine takes its time to read
 		out, err := cmd.Output()
 		return string(out), err
 	}
