@@ -147,6 +147,7 @@ func (h Home) Template(key string) string { return filepath.Join(h.Templates(), 
 //
 //	boxes/<id>/box.json          the record, replaced as a whole
 //	boxes/<id>/key               the SSH key that may log in, for as long as the box exists
+//	boxes/<id>/authority.pem     the certificate authority that the box and its forks believe, with its key
 //	boxes/<id>/known_hosts       the SSH host key of the present life
 //	boxes/<id>/supervisor.log
 //	boxes/<id>/workspace-<n>     layer 2, in the driver's form; the record says which n is the present one
@@ -168,6 +169,7 @@ func (h Home) Box(id agentbox.BoxID) Box {
 
 func (b Box) Record() string      { return filepath.Join(b.Dir, "box.json") }
 func (b Box) Key() string         { return filepath.Join(b.Dir, "key") }
+func (b Box) Authority() string   { return filepath.Join(b.Dir, "authority.pem") }
 func (b Box) KnownHosts() string  { return filepath.Join(b.Dir, "known_hosts") }
 func (b Box) Log() string         { return filepath.Join(b.Dir, "supervisor.log") }
 func (b Box) Saved() string       { return filepath.Join(b.Dir, "saved") }

@@ -9,6 +9,8 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/durable"
+	"agentbox/agentbox/home"
 	"agentbox/agentbox/workspace"
 )
 
@@ -57,12 +59,27 @@ func (m *Manager) saveChild(ctx context.Context, parent *box, name string, progr
 	if err := m.claim(child, rec, name, prec.Box.Name, "fork"); err != nil {
 		return nil, errors.Join(err, m.erase(child))
 	}
+	if err := shareAuthority(prec.names(m.home), rec.names(m.home)); err != nil {
+		return nil, errors.Join(noSpace(err), m.erase(child))
+	}
 	end := progress.Begin("save", prec.Box.Name)
 	if _, err := api.Call(ctx, s.client, api.SupervisorSave, api.SaveRequest{Dir: rec.names(m.home).Saved()}, nil); err != nil {
 		return nil, errors.Join(noSpace(err), m.erase(child))
 	}
 	end("")
 	return child, nil
+}
+
+// shareAuthority gives a fork the certificate authority that its programs believe already. A box without a network has none.
+func shareAuthority(parent, child home.Box) error {
+	text, err := os.ReadFile(parent.Authority())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(child.Authority(), text, 0o600)
 }
 
 func (m *Manager) startChild(ctx context.Context, child *box, progress agentbox.Progress) error {

@@ -98,6 +98,13 @@ func (s *Supervisor) attach(ctx context.Context, req api.AttachRequest) error {
 		}
 	}
 	a := protocol.AttachRequest{Workspace: req.Workspace, Hostname: req.Hostname, User: req.User, Env: req.Env}
+	ca, err := s.ca()
+	if err != nil {
+		return err
+	}
+	if a.Authority, err = trusted(ca); err != nil {
+		return err
+	}
 	for _, v := range req.Services {
 		a.Services = append(a.Services, protocol.Service(v))
 	}

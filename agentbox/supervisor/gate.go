@@ -3,7 +3,6 @@ package supervisor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"sync/atomic"
@@ -17,22 +16,17 @@ import (
 // the box are kept on the way.
 type gate struct {
 	gateway *gateway.Gateway
-	ca      *gateway.CA
 	meter   *meter
 	open    atomic.Int64 // flows under way
 }
 
 var _ netstack.Handler = (*gate)(nil)
 
-// newGate makes the gate of a box, under whatever policy the guard has and will have.
-func newGate(box string, g *guard, m *meter, log *slog.Logger) (*gate, error) {
-	ca, err := gateway.NewCA(box)
-	if err != nil {
-		return nil, fmt.Errorf("certificate authority of box %s: %w", box, err)
-	}
+// newGate makes the gate of a box that believes ca, under whatever policy the guard has and will have.
+func newGate(ca *gateway.CA, g *guard, m *meter, log *slog.Logger) *gate {
 	gw := gateway.New(gateway.Config{Policy: policy.New(policy.Spec{}, nil), Values: g.keep, CA: ca, Audit: g.record, Log: log})
 	g.follow(gw.SetPolicy)
-	return &gate{gateway: gw, ca: ca, meter: m}, nil
+	return &gate{gateway: gw, meter: m}
 }
 
 // close ends every flow and returns when all are recorded.

@@ -13,6 +13,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/policy"
+	"agentbox/policy/gateway"
 	"agentbox/policy/secrets"
 	"agentbox/vmm/netstack"
 )
@@ -22,10 +23,11 @@ func newTestGuard(t *testing.T) (*guard, *gate, string) {
 	dir := filepath.Join(t.TempDir(), "audit")
 	m := newMeter(func() time.Duration { return 0 }, func(string) {})
 	g := newGuard(Config{Box: agentbox.NewBoxID(), Note: "test"}, dir, m, slog.New(slog.DiscardHandler))
-	gt, err := newGate("box", g, m, slog.New(slog.DiscardHandler))
+	ca, err := gateway.NewCA("box")
 	if err != nil {
 		t.Fatal(err)
 	}
+	gt := newGate(ca, g, m, slog.New(slog.DiscardHandler))
 	t.Cleanup(func() { gt.close(); g.close() })
 	return g, gt, dir
 }

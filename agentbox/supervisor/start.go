@@ -16,6 +16,7 @@ import (
 // and ends with ctx.
 func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Listener, wg *sync.WaitGroup) error {
 	begun := time.Now()
+	wg.Go(func() { _, _ = s.ca() }) // meanwhile; whoever needs it hears of an error
 	machine, err := s.startMachine(ctx, files)
 	if err != nil {
 		return err
@@ -30,9 +31,11 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 	if err != nil {
 		return err
 	}
-	if s.gate, err = newGate(s.cfg.Box.String(), s.guard, s.meter, s.log); err != nil {
+	ca, err := s.ca()
+	if err != nil {
 		return err
 	}
+	s.gate = newGate(ca, s.guard, s.meter, s.log)
 	if err := s.plugIn(s.gate); err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"agentbox/agentbox/drivers"
 	"agentbox/agentbox/home"
 	"agentbox/policy"
+	"agentbox/policy/gateway"
 	"agentbox/vmm"
 	"agentbox/vmm/netstack"
 )
@@ -33,7 +34,8 @@ type Supervisor struct {
 	ports   *ports
 	lease   *lease
 	guard   *guard
-	gate    *gate // made when the machine runs
+	ca      func() (*gateway.CA, error) // what the box believes; made or read once
+	gate    *gate                       // made when the machine runs
 	meter   *meter
 
 	asked    chan api.StartRequest // the daemon's word that the guest may be greeted
@@ -86,6 +88,7 @@ func newSupervisor(cfg Config, log *slog.Logger) (*Supervisor, error) {
 		asked: make(chan api.StartRequest, 1), started: make(chan struct{}), ended: make(chan struct{}),
 	}
 	s.meter = newMeter(s.cpuTime, s.limitReached)
+	s.ca = sync.OnceValues(func() (*gateway.CA, error) { return authority(s.names, cfg.Box) })
 	s.guard = newGuard(cfg, home.Home{Dir: cfg.Home}.Audit(cfg.Box), s.meter, log)
 	s.lease = newLease(cfg.Lease, func() { s.end("its lease expired") })
 	return s, nil

@@ -130,8 +130,8 @@ func (c *CA) FileName() (string, error) {
 	return fmt.Sprintf("%08x.0", binary.LittleEndian.Uint32(sum[:4])), nil
 }
 
-// certificate gives the certificate for a name, minting it the first time.
-func (c *CA) certificate(name string) (*tls.Certificate, error) {
+// Certificate gives the certificate for a name, minting it the first time.
+func (c *CA) Certificate(name string) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if cert := c.leaves[name]; cert != nil && time.Now().Before(cert.Leaf.NotAfter.Add(-backdate)) {

@@ -27,7 +27,7 @@ func TestCA(t *testing.T) {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca.PEM())
 	for _, name := range []string{"a.test", "192.0.2.1", "2001:db8::1", strings.Repeat("a.", 100) + "test"} {
-		cert, err := same.certificate(name)
+		cert, err := same.Certificate(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +37,7 @@ func TestCA(t *testing.T) {
 		if _, err := cert.Leaf.Verify(x509.VerifyOptions{Roots: pool, DNSName: "b.test"}); err == nil {
 			t.Errorf("the certificate for %s is good for another name", name)
 		}
-		if again, _ := same.certificate(name); again != cert {
+		if again, _ := same.Certificate(name); again != cert {
 			t.Error("minted twice")
 		}
 	}

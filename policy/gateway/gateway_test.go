@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -247,13 +248,8 @@ func (w *world) serveRaw(port uint16, serve func(net.Conn)) net.Listener {
 // A connection that fails outside fails in the box before anything is read.
 func TestRefusedOutsideIsRefused(t *testing.T) {
 	w := newWorld(t, grants("a.test"))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.g.up.ports[443] = uint16(l.Addr().(*net.TCPAddr).Port)
+	w.g.up.ports[443] = closedPort(t)
 	w.g.up.ports[80] = w.g.up.ports[443]
-	l.Close()
 	c, err := w.dial(dest("a.test", 443))
 	if err != nil {
 		t.Fatal(err)
@@ -266,6 +262,23 @@ func TestRefusedOutsideIsRefused(t *testing.T) {
 	if status != 502 || !strings.Contains(body, "refused") {
 		t.Errorf("%d %s", status, body)
 	}
+}
+
+// closedPort is one that nobody listens on, and that nobody else gets meanwhile.
+func closedPort(t *testing.T) uint16 {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Close(fd) })
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	name, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return uint16(name.(*syscall.SockaddrInet4).Port)
 }
 
 // Events come through one by one, opened or not, with what is hidden of them hidden.

@@ -126,7 +126,7 @@ func (w *web) open(ctx context.Context, st *stream, h hello) error {
 	if name == "" {
 		name = st.flow.Addr.String()
 	}
-	cert, err := w.g.cfg.CA.certificate(name)
+	cert, err := w.g.cfg.CA.Certificate(name)
 	if err != nil {
 		return err
 	}

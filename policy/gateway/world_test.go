@@ -89,6 +89,13 @@ func (w *world) Value(_ context.Context, name string) (string, error) {
 	return v, nil
 }
 
+// resolves has a name lead to an address from now on.
+func (w *world) resolves(name string, a netip.Addr) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.addrs[name] = []netip.Addr{a}
+}
+
 // grants is a policy that allows these rules, private addresses included.
 func grants(rules ...string) policy.Spec {
 	l := policy.Layer{Source: policy.User}
@@ -255,7 +262,7 @@ func roots() *x509.CertPool {
 
 // serverCert is for every name below test.
 func serverCert() tls.Certificate {
-	c, err := outside().certificate("*.test")
+	c, err := outside().Certificate("*.test")
 	if err != nil {
 		panic(err)
 	}

@@ -1,0 +1,39 @@
+package supervisor
+
+import (
+	"os"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
+	"agentbox/agentbox/home"
+	"agentbox/policy/gateway"
+	"agentbox/vmm/guest/protocol"
+)
+
+// authority is the certificate authority that the box believes. It stays the same for as long as the box exists: programs
+// that read it once go on with it when the box is resumed.
+func authority(names home.Box, box agentbox.BoxID) (*gateway.CA, error) {
+	if b, err := os.ReadFile(names.Authority()); err == nil {
+		if ca, err := gateway.ParseCA(b); err == nil {
+			return ca, nil
+		}
+	}
+	ca, err := gateway.NewCA(box.String())
+	if err != nil {
+		return nil, err
+	}
+	text, err := ca.Encode()
+	if err != nil {
+		return nil, err
+	}
+	return ca, durable.WriteFile(names.Authority(), text, 0o600)
+}
+
+// trusted is the authority as the guest gets it: without its key.
+func trusted(ca *gateway.CA) (*protocol.Authority, error) {
+	file, err := ca.FileName()
+	if err != nil {
+		return nil, err
+	}
+	return &protocol.Authority{PEM: string(ca.PEM()), File: file}, nil
+}
