@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net"
 	"path/filepath"
 	"sync"
@@ -22,6 +23,9 @@ type machine struct {
 	spec        vmm.Spec
 	fingerprint string
 	base        *template // what it was restored from, but for its files; nil after a boot
+
+	launcher string // the program
+	log      *slog.Logger
 
 	proc    *process
 	stream  *stream
@@ -114,17 +118,31 @@ func (m *machine) watch() {
 	if m.link != nil {
 		m.link.Close()
 	}
+	m.adopt()
 	m.err = m.reason(end)
 	close(m.done)
+}
+
+// adopt gives what the box's root made in the workspace to the caller. What fails here fails again when somebody wants
+// the files, and then says so.
+func (m *machine) adopt() {
+	if m.spec.Workspace == "" {
+		return
+	}
+	if err := adopt(context.Background(), m.launcher, m.spec.Workspace); err != nil {
+		m.log.Warn("workspace", "of", m.spec.Name, "err", err)
+	}
 }
 
 // reason says why the machine ended, in one line; end is nil when the launcher itself died.
 func (m *machine) reason(end *plan.End) error {
 	switch {
-	case m.killed.Load(), end != nil && *end == plan.End{}:
+	case m.killed.Load(), end != nil && end.Status == 0 && end.Signal == 0:
 		return nil
 	case end == nil:
 		return agentbox.Errorf(agentbox.Unavailable, "the launcher of %s was killed", m.spec.Name)
+	case end.Signal != 0 && end.Orphan:
+		return agentbox.Errorf(agentbox.Unavailable, "gVisor's file server of %s was killed", m.spec.Name)
 	case end.Signal != 0:
 		return agentbox.Errorf(agentbox.Unavailable, "gVisor of %s ended (signal: %s)%s", m.spec.Name, syscall.Signal(end.Signal), m.console.LastWords()).
 			WithHint("its log is %s", filepath.Join(m.spec.Dir, machineDir, logFile))

@@ -66,7 +66,7 @@ func (d *Driver) Fingerprint(ctx context.Context, spec vmm.Spec) (string, error)
 		return "", err
 	}
 	b, err := json.Marshal(map[string]any{
-		"format": formatVersion, "programs": programs.Digest, "spec": describe(spec.Memory), "boot": bootArgv(), "host": cpuFlags(),
+		"format": formatVersion, "programs": programs.Digest, "spec": describe(spec.Memory, spec.Disk), "boot": bootArgv(), "host": cpuFlags(),
 		"cpus": spec.CPUs, "memory": spec.Memory, "disk": spec.Disk, "ids": ids,
 	})
 	if err != nil {

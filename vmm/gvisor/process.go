@@ -31,7 +31,9 @@ const namespaces = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_N
 func startLauncher(program string, stderr *os.File, files []*os.File) (*process, error) {
 	p := &process{cmd: exec.Command(program), done: make(chan struct{})}
 	p.cmd.ExtraFiles = files
-	p.cmd.Stderr = stderr
+	if stderr != nil {
+		p.cmd.Stderr = stderr
+	}
 	p.cmd.Dir = "/"
 	p.cmd.Env = []string{}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{

@@ -118,6 +118,9 @@ func (m *machine) saveImages(ctx context.Context, dir string, man *manifest) err
 }
 
 func (m *machine) saveWorkspace(ctx context.Context, dir string) (*agentbox.Digest, error) {
+	if err := adopt(ctx, m.launcher, m.spec.Workspace); err != nil { // which no guest runs to see
+		return nil, err
+	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}

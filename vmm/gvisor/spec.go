@@ -14,8 +14,8 @@ const (
 )
 
 // describe is the OCI description of a machine: a pure function, the same for a template and its clones. What else differs
-// between machines is what the launcher shows at these paths.
-func describe(memory int64) *specs.Spec {
+// between machines is what the launcher shows at these paths. The runtime layer may grow to disk bytes.
+func describe(memory, disk int64) *specs.Spec {
 	return &specs.Spec{
 		Version:  "1.0.2",
 		Hostname: "agentbox",
@@ -43,6 +43,7 @@ func describe(memory int64) *specs.Spec {
 			"dev.gvisor.spec.rootfs.type":    "erofs",
 			"dev.gvisor.spec.rootfs.source":  inImage,
 			"dev.gvisor.spec.rootfs.overlay": "dir=" + inMachine + "/" + overlayDir,
+			"dev.gvisor.spec.rootfs.options": "size=" + strconv.FormatInt(disk, 10),
 			"dev.agentbox.memory":            strconv.FormatInt(memory, 10), // see tools/runsc
 		},
 	}
@@ -71,7 +72,8 @@ func runscFlags() []string {
 		"--host-settings=ignore",
 		"--overlay2=root:dir=" + inMachine + "/" + overlayDir,
 		"--file-access-mounts=exclusive",
-		"--allow-suid", // sudo, inside: root there is nobody here
+		"--control-rpc-stop-timeout=0s", // our connection is always open, and nobody is to wait for it at the end
+		"--allow-suid",                  // sudo, inside: root there is nobody here
 		"--sidecar-usage-policy=LEGACY_DEPRECATED_SLOW_EMBEDDED_FALLBACK",
 	}
 }

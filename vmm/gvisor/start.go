@@ -53,7 +53,7 @@ func (d *Driver) prepare(ctx context.Context, spec vmm.Spec) (*machine, plan.Pla
 	if err := makeMachineDir(spec); err != nil {
 		return nil, plan.Plan{}, hostError(err)
 	}
-	m := &machine{spec: spec, fingerprint: fingerprint, done: make(chan struct{})}
+	m := &machine{spec: spec, fingerprint: fingerprint, launcher: programs.Launch, log: d.config.Log, done: make(chan struct{})}
 	return m, planOf(spec, programs), nil
 }
 
@@ -85,7 +85,7 @@ func makeMachineDir(spec vmm.Spec) error {
 			return err
 		}
 	}
-	b, err := json.Marshal(describe(spec.Memory))
+	b, err := json.Marshal(describe(spec.Memory, spec.Disk))
 	if err != nil {
 		return err
 	}
@@ -150,12 +150,8 @@ func (d *Driver) start(ctx context.Context, m *machine, p plan.Plan, files []*os
 	if err != nil {
 		return err
 	}
-	programs, err := d.programs.Ensure()
-	if err != nil {
-		return err
-	}
 	p.Files = len(files)
-	if err := m.launch(programs.Launch, files); err != nil {
+	if err := m.launch(files); err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { m.proc.cmd.Process.Kill() })
@@ -177,7 +173,7 @@ func (d *Driver) start(ctx context.Context, m *machine, p plan.Plan, files []*os
 }
 
 // launch starts the launcher.
-func (m *machine) launch(program string, files []*os.File) (err error) {
+func (m *machine) launch(files []*os.File) (err error) {
 	var theirs []*os.File
 	defer func() {
 		for _, f := range theirs {
@@ -199,7 +195,7 @@ func (m *machine) launch(program string, files []*os.File) (err error) {
 		return errors.Join(err, news.Close(), stream.Close())
 	}
 	theirs = append(theirs, saying)
-	m.proc, err = startLauncher(program, saying, slices.Concat(theirs, files))
+	m.proc, err = startLauncher(m.launcher, saying, slices.Concat(theirs, files))
 	if err != nil {
 		return errors.Join(namespaceError(err), news.Close(), stream.Close(), said.Close())
 	}

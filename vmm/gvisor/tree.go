@@ -52,6 +52,9 @@ func (c *treeCopy) directory(rel string) error {
 			return err
 		}
 	}
+	if rel == "" {
+		return nil // the place itself is as whoever made it wants it
+	}
 	target := filepath.Join(c.to, rel)
 	return errors.Join(chmod(target, info), setTimes(target, info))
 }

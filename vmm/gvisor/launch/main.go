@@ -32,7 +32,12 @@ func main() {
 	if err == nil {
 		err = json.NewDecoder(control).Decode(&l.plan)
 	}
-	if err == nil {
+	if err == nil && l.plan.Adopt != "" {
+		if err = adopt(l.plan.Adopt, l.plan.User); err == nil {
+			l.events.Encode(plan.Event{Started: true})
+			return
+		}
+	} else if err == nil {
 		err = l.start()
 	}
 	if err != nil {

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -84,20 +86,47 @@ func (l *launcher) connect() error {
 	return os.NewSyscallError("sendmsg", unix.Sendmsg(plan.FDControl, append(line, '\n'), unix.UnixRights(files...), nil, 0))
 }
 
-// wait reaps until the sandbox has ended.
+// orphanGrace is how long a sandbox may go on without its file server: one that is ending does so first.
+const orphanGrace = 5 * time.Second
+
+// wait reaps until the sandbox has ended. Its file server is the other child there is from the beginning; without it the
+// guest would hang at its next file, so then the sandbox is ended too.
 func (l *launcher) wait() plan.End {
+	orphan := false
+	others := children()
 	for {
 		if status, ok := l.ended[l.sandbox]; ok {
+			end := plan.End{Orphan: orphan}
 			if status.Signaled() {
-				return plan.End{Signal: int(status.Signal())}
+				end.Signal = int(status.Signal())
+			} else {
+				end.Status = status.ExitStatus()
 			}
-			return plan.End{Status: status.ExitStatus()}
+			return end
+		}
+		for pid := range l.ended {
+			if !orphan && slices.Contains(others, pid) {
+				orphan = true
+				time.AfterFunc(orphanGrace, func() { syscall.Kill(l.sandbox, syscall.SIGKILL) })
+			}
 		}
 		clear(l.ended) // orphans nobody asks about
 		if err := l.reap(); err != nil {
 			return plan.End{Status: 1}
 		}
 	}
+}
+
+// children are this process's: its main thread forks them all.
+func children() []int {
+	var pids []int
+	text, _ := os.ReadFile("/proc/self/task/1/children")
+	for _, field := range strings.Fields(string(text)) {
+		if pid, err := strconv.Atoi(field); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 // reap waits for any child.

@@ -24,6 +24,11 @@ type Plan struct {
 	Dial  string   `json:"dial"`           // the sandbox's control socket
 	CPUs  []int    `json:"cpus,omitempty"` // where everything runs; empty means anywhere
 	Files int      `json:"files"`          // descriptors from FDFirst on that Argv inherits at the same numbers
+
+	// Adopt, when it is not "", makes the launcher do one thing only: give everything in this directory of the host to the
+	// box's user. It answers Started without a connection, or Failed.
+	Adopt string `json:"adopt,omitempty"`
+	User  int    `json:"user,omitempty"` // that user, inside
 }
 
 // Bind shows a file or directory of the host in the machine's root.
@@ -45,6 +50,7 @@ type Event struct {
 
 // End is how the sandbox's process ended.
 type End struct {
-	Status int `json:"status"` // exit status
-	Signal int `json:"signal"` // 0 unless a signal ended it
+	Status int  `json:"status"`           // exit status
+	Signal int  `json:"signal"`           // 0 unless a signal ended it
+	Orphan bool `json:"orphan,omitempty"` // its file server had ended before it
 }

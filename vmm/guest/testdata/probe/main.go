@@ -54,6 +54,17 @@ func main() {
 			fmt.Println(err)
 		}
 		fmt.Println(st.Uid)
+	case "exists":
+		if _, err := os.Lstat(os.Args[2]); err != nil {
+			fmt.Println("no")
+		}
+	case "mkdir": // with a file in it that nobody else may read
+		if err := os.Mkdir(os.Args[2], 0o700); err != nil {
+			fmt.Println(err)
+		}
+		if err := os.WriteFile(os.Args[2]+"/file", nil, 0o600); err != nil {
+			fmt.Println(err)
+		}
 	case "shutdown":
 		syscall.Kill(1, syscall.SIGTERM)
 	}

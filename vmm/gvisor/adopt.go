@@ -1,0 +1,77 @@
+package gvisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"agentbox/vmm"
+	"agentbox/vmm/gvisor/plan"
+)
+
+// adopt gives everything in a workspace that no machine uses to this process's user: what root of the box made belongs to
+// an id that only a machine's namespace knows, and its directories could not even be removed.
+func adopt(ctx context.Context, launcher, dir string) error {
+	foreign, err := hasForeign(dir)
+	if err != nil || !foreign {
+		return err
+	}
+	ids, err := hostIDs()
+	if err != nil {
+		return err
+	}
+	news, control, err := socketPair("control")
+	if err != nil {
+		return err
+	}
+	defer news.Close()
+	p, err := startLauncher(launcher, nil, []*os.File{control})
+	control.Close()
+	if err != nil {
+		return namespaceError(err)
+	}
+	defer p.kill()
+	stop := context.AfterFunc(ctx, func() { p.cmd.Process.Kill() })
+	defer stop()
+	if err := ids.apply(ctx, p.cmd.Process.Pid); err != nil {
+		return err
+	}
+	var e plan.Event
+	err = errors.Join(json.NewEncoder(news).Encode(plan.Plan{Adopt: dir, User: vmm.GuestUID}), json.NewDecoder(news).Decode(&e))
+	if err == nil && !e.Started {
+		err = errors.New(e.Failed)
+	}
+	if err != nil {
+		return fmt.Errorf("give %s to its user: %w", dir, err)
+	}
+	return nil
+}
+
+var errForeign = errors.New("there is a file of another user")
+
+// hasForeign tells whether anything in dir belongs to somebody else.
+func hasForeign(dir string) (bool, error) {
+	own := uint32(os.Geteuid())
+	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != own {
+			return errForeign
+		}
+		return nil
+	})
+	if errors.Is(err, errForeign) || errors.Is(err, fs.ErrPermission) { // a directory that only its owner may read is one
+		return true, nil
+	}
+	return false, err
+}

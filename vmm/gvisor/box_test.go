@@ -1,0 +1,174 @@
+package gvisor_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/vmm"
+	"agentbox/vmm/guest/protocol"
+	"agentbox/vmm/gvisor"
+	"agentbox/vmm/vmmtest"
+)
+
+// template makes one and opens it.
+func template(t *testing.T, h vmmtest.Harness) (*gvisor.Driver, vmm.Template) {
+	t.Helper()
+	d := h.Driver.(*gvisor.Driver)
+	dir := filepath.Join(t.TempDir(), "template")
+	m := ok(d.Boot(t.Context(), inDir(t, h.Spec)))(t)
+	defer m.Kill()
+	g := greet(t, m)
+	must(t, g.Quiesce(t.Context()))
+	g.Close()
+	must(t, d.SaveTemplate(t.Context(), m, dir))
+	tp := ok(d.OpenTemplate(t.Context(), dir))(t)
+	t.Cleanup(func() { tp.Close() })
+	return d, tp
+}
+
+func inDir(t *testing.T, s vmm.Spec) vmm.Spec {
+	s.Name, s.Dir = "test", t.TempDir()
+	return s
+}
+
+// ok is for calls that give a value and an error.
+func ok[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		must(t, err)
+		return v
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func greet(t *testing.T, m vmm.Machine) *agentGuest {
+	t.Helper()
+	g, err := connect(t.Context(), m)
+	if err != nil {
+		t.Fatalf("%v (the machine: %v)", err, m.Err())
+	}
+	return g.(*agentGuest)
+}
+
+// said runs the probe in the guest.
+func said(t *testing.T, g *agentGuest, args ...string) string {
+	t.Helper()
+	out, err := g.probe("", args...)
+	must(t, err)
+	return out
+}
+
+func TestBoxSurvivesItsUser(t *testing.T) {
+	h := realHarness(t)
+	m := ok(h.Driver.Boot(t.Context(), inDir(t, h.Spec)))(t)
+	defer m.Kill()
+	g := greet(t, m)
+	must(t, g.Client.Attach(t.Context(), protocol.AttachRequest{PIDs: 60}))
+	said(t, g, "hog") // takes memory until it dies
+	s := ok(g.Stats(t.Context()))(t)
+	if s.OOMKills == 0 || s.MemoryTotal != h.Spec.Memory || s.RuntimeFree > h.Spec.Disk {
+		t.Errorf("after a process that took all memory: %+v", s)
+	}
+	if out := said(t, g, "forks"); !strings.Contains(out, "temporarily unavailable") {
+		t.Errorf("a process that forked without end: %q", out)
+	}
+	if s := ok(g.Stats(t.Context()))(t); s.Processes < 10 || s.Processes > 60 {
+		t.Errorf("after it: %+v", s)
+	}
+	must(t, g.Detach(t.Context()))
+	if s := ok(g.Stats(t.Context()))(t); s.Processes != 0 {
+		t.Errorf("after detach: %+v", s)
+	}
+}
+
+func TestClonesAreNoTwins(t *testing.T) {
+	h := realHarness(t)
+	d, tp := template(t, h)
+	seen := map[string]bool{}
+	for _, name := range []string{"one", "two"} {
+		spec := inDir(t, h.Spec)
+		spec.Workspace = filepath.Join(t.TempDir(), "workspace")
+		must(t, d.NewWorkspace(t.Context(), spec.Workspace, "", spec.Disk))
+		m := ok(d.Restore(t.Context(), spec, tp, ""))(t)
+		defer m.Kill()
+		g := greet(t, m)
+		must(t, g.Client.Attach(t.Context(), protocol.AttachRequest{Workspace: true, Hostname: name}))
+		f := strings.Fields(said(t, g, "facts"))
+		if len(f) != 5 || f[0] != "1000" || f[1] != name || f[3] != protocol.WorkspaceDir {
+			t.Fatalf("clone %s: %s", name, f)
+		}
+		if now := ok(strconv.ParseInt(f[4], 10, 64))(t); time.Since(time.Unix(now, 0)).Abs() > time.Minute {
+			t.Errorf("clone %s: its clock says %d", name, now)
+		}
+		for _, unique := range []string{said(t, g, "random"), f[2], said(t, g, "cat", "/proc/sys/kernel/random/boot_id")} {
+			if seen[unique] || unique == "" {
+				t.Errorf("clone %s: %q is not its own", name, unique)
+			}
+			seen[unique] = true
+		}
+	}
+}
+
+// What is written in the workspace, by the box's user or by its root, is the caller's when the machine has ended.
+func TestWorkspaceBelongsToTheCaller(t *testing.T) {
+	h := realHarness(t)
+	d, tp := template(t, h)
+	tree := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(tree, "given"), []byte("x"), 0o640))
+	spec := inDir(t, h.Spec)
+	spec.Workspace = filepath.Join(t.TempDir(), "workspace")
+	must(t, d.NewWorkspace(t.Context(), spec.Workspace, tree, spec.Disk))
+	m := ok(d.Restore(t.Context(), spec, tp, ""))(t)
+	defer m.Kill()
+	g := greet(t, m)
+	must(t, g.Client.Attach(t.Context(), protocol.AttachRequest{Workspace: true}))
+	if owner := said(t, g, "owner", protocol.WorkspaceDir+"/given"); owner != "1000" {
+		t.Errorf("inside, the file belongs to %s", owner)
+	}
+	must(t, g.Put(t.Context(), vmmtest.Workspace, "made", []byte("y")))
+	if out := ok(g.probe("root", "mkdir", protocol.WorkspaceDir+"/by-root"))(t); out != "" {
+		t.Errorf("root makes a directory: %s", out)
+	}
+	must(t, m.Kill())
+	for _, name := range []string{"given", "made", "by-root", "by-root/file"} {
+		info := ok(os.Lstat(filepath.Join(spec.Workspace, name)))(t)
+		if uid := info.Sys().(*syscall.Stat_t).Uid; int(uid) != os.Geteuid() {
+			t.Errorf("%s belongs to %d on the host", name, uid)
+		}
+	}
+	must(t, os.RemoveAll(spec.Workspace))
+}
+
+func TestDiskLimit(t *testing.T) {
+	h := realHarness(t)
+	spec := inDir(t, h.Spec)
+	spec.Disk = 64 << 20
+	m := ok(h.Driver.Boot(t.Context(), spec))(t)
+	defer m.Kill()
+	g := greet(t, m)
+	err := g.Put(t.Context(), vmmtest.Runtime, "big", make([]byte, 80<<20))
+	if err == nil {
+		t.Error("the runtime layer grew beyond its limit")
+	}
+	must(t, g.Put(t.Context(), vmmtest.Runtime, "big", nil)) // and has room again
+	tree := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(tree, "big"), nil, 0o600))
+	must(t, os.Truncate(filepath.Join(tree, "big"), 65<<20))
+	path := filepath.Join(t.TempDir(), "workspace")
+	if err := h.Driver.NewWorkspace(context.Background(), path, tree, spec.Disk); agentbox.CodeOf(err) != agentbox.NoSpace {
+		t.Errorf("a workspace beyond its limit: %v", err)
+	}
+}

@@ -1,0 +1,220 @@
+package gvisor_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/vmm"
+	"agentbox/vmm/guest"
+	"agentbox/vmm/gvisor"
+	"agentbox/vmm/vmmtest"
+)
+
+func TestFaults(t *testing.T) {
+	h := realHarness(t)
+	d, tp := template(t, h)
+	t.Run("no machine outlives the process that started it", func(t *testing.T) { testOrphans(t, h, tp) })
+	t.Run("no process of a machine outlives another", func(t *testing.T) { testKillEach(t, h, d, tp) })
+	t.Run("no room for a saved state", func(t *testing.T) { testNoRoom(t, h, d, tp) })
+	t.Run("saving and killing at once", func(t *testing.T) { testKillWhileSaving(t, h, d, tp) })
+	t.Run("a start that is given up", func(t *testing.T) { testCancelled(t, h, d, tp) })
+	t.Run("a template of another version", func(t *testing.T) { testOtherVersion(t, h, tp) })
+}
+
+// orphanVariable makes the test binary a process that starts a machine and waits to be killed.
+const orphanVariable = "AGENTBOX_TEST_ORPHAN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(orphanVariable) != "" {
+		startOrphan()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// startOrphan restores a machine from the template on descriptors 3 to 6, and says its processes on standard output.
+func startOrphan() {
+	args := strings.Split(os.Getenv(orphanVariable), "\n")
+	var files []*os.File
+	for fd := uintptr(3); fd < 7; fd++ {
+		files = append(files, os.NewFile(fd, "inherited"))
+	}
+	d := gvisor.New(gvisor.Config{StateDir: args[0], Agent: guest.Agent})
+	tp, err := d.InheritTemplate(files)
+	if err == nil {
+		var m vmm.Machine
+		m, err = d.Restore(context.Background(), vmm.Spec{Name: "orphan", Dir: args[1], Image: args[2], CPUs: 2, Memory: 512 << 20, Disk: 64 << 30}, tp, "")
+		if err == nil {
+			fmt.Println(strings.Trim(fmt.Sprint(m.PIDs()), "[]"))
+			time.Sleep(time.Hour)
+		}
+	}
+	fmt.Println(err)
+}
+
+func testOrphans(t *testing.T, h vmmtest.Harness, tp vmm.Template) {
+	parent := exec.Command("/proc/self/exe")
+	parent.Env = append(os.Environ(), orphanVariable+"="+strings.Join([]string{programsDir(t), t.TempDir(), h.Spec.Image}, "\n"))
+	parent.ExtraFiles = tp.Files()
+	out := ok(parent.StdoutPipe())(t)
+	must(t, parent.Start())
+	defer func() {
+		parent.Process.Kill()
+		parent.Wait()
+	}()
+	line := make([]byte, 1024)
+	n, _ := out.Read(line)
+	var pids []int
+	for _, field := range strings.Fields(string(line[:n])) {
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			t.Fatalf("the other process said %q", line[:n])
+		}
+		pids = append(pids, pid)
+	}
+	if len(pids) < 3 {
+		t.Errorf("a machine of %d processes", len(pids))
+	}
+	must(t, parent.Process.Kill())
+	wantGone(t, pids)
+}
+
+// wantGone waits until no process of a list runs.
+func wantGone(t *testing.T, pids []int) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		var left []int
+		for _, pid := range pids {
+			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+			if err == nil && !strings.Contains(string(stat), ") Z ") && !strings.Contains(string(stat), ") X ") {
+				left = append(left, pid)
+			}
+		}
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("processes %v are left", left)
+		}
+	}
+}
+
+// testKillEach kills the launcher, the sandbox and its file server in turn. (A process in which gVisor runs guest code is
+// for gVisor to mind: it ends a guest process or the sandbox.)
+func testKillEach(t *testing.T, h vmmtest.Harness, d *gvisor.Driver, tp vmm.Template) {
+	for i := range 3 {
+		m := ok(d.Restore(t.Context(), inDir(t, h.Spec), tp, ""))(t)
+		defer m.Kill()
+		pids := m.PIDs()
+		must(t, syscall.Kill(pids[i], syscall.SIGKILL))
+		select {
+		case <-m.Done():
+		case <-time.After(time.Minute):
+			t.Fatalf("process %d of %v was killed, and the machine goes on", i, pids)
+		}
+		if m.Err() == nil {
+			t.Errorf("process %d of %v was killed, and the machine has no Err", i, pids)
+		}
+		wantGone(t, pids)
+	}
+}
+
+func testNoRoom(t *testing.T, h vmmtest.Harness, d *gvisor.Driver, tp vmm.Template) {
+	small := t.TempDir()
+	if err := syscall.Mount("small", small, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skipf("only root can make a small file system: %v", err)
+	}
+	defer syscall.Unmount(small, 0)
+	m := ok(d.Restore(t.Context(), inDir(t, h.Spec), tp, ""))(t)
+	defer m.Kill()
+	must(t, greet(t, m).Close())
+	if err := d.Save(t.Context(), m, filepath.Join(small, "saved"), true); agentbox.CodeOf(err) != agentbox.NoSpace {
+		t.Errorf("save: %v", err)
+	}
+	if left := ok(os.ReadDir(small))(t); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	if err := m.Thaw(t.Context()); err != nil {
+		t.Errorf("the machine did not survive: %v", err)
+	}
+	if _, err := connect(t.Context(), m); err != nil {
+		t.Errorf("the machine does not answer after a save that failed: %v", err)
+	}
+	tree := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(tree, "big"), []byte(strings.Repeat("x", 3<<20)), 0o600))
+	if err := d.NewWorkspace(t.Context(), filepath.Join(small, "w"), tree, 64<<30); agentbox.CodeOf(err) != agentbox.NoSpace {
+		t.Errorf("new workspace: %v", err)
+	}
+}
+
+func testKillWhileSaving(t *testing.T, h vmmtest.Harness, d *gvisor.Driver, tp vmm.Template) {
+	for i := range 4 {
+		m := ok(d.Restore(t.Context(), inDir(t, h.Spec), tp, ""))(t)
+		pids := m.PIDs()
+		parent := t.TempDir()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			time.Sleep(time.Duration(i) * 10 * time.Millisecond)
+			syscall.Kill(pids[i%2], syscall.SIGKILL)
+		}()
+		err := d.Save(t.Context(), m, filepath.Join(parent, "saved"), true)
+		<-ended
+		must(t, m.Kill())
+		if left := ok(os.ReadDir(parent))(t); err != nil && len(left) != 0 {
+			t.Errorf("a save that failed (%v) left %v", err, left)
+		}
+		wantGone(t, pids)
+	}
+}
+
+// testCancelled gives up starting at any moment.
+func testCancelled(t *testing.T, h vmmtest.Harness, d *gvisor.Driver, tp vmm.Template) {
+	for i := range 8 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*15*time.Millisecond)
+		m, err := d.Restore(ctx, inDir(t, h.Spec), tp, "")
+		cancel()
+		if err == nil {
+			must(t, m.Kill())
+		}
+	}
+	if mine := descendants(t); len(mine) > 0 {
+		t.Errorf("processes %v are left", mine)
+	}
+}
+
+// descendants are this process's children that are launchers.
+func descendants(t *testing.T) []string {
+	var found []string
+	lists := ok(filepath.Glob("/proc/self/task/*/children"))(t)
+	for _, list := range lists {
+		text, _ := os.ReadFile(list) // a thread that is gone has none
+		for _, pid := range strings.Fields(string(text)) {
+			if exe, err := os.Readlink("/proc/" + pid + "/exe"); err == nil && strings.HasSuffix(exe, "/launch") {
+				found = append(found, pid)
+			}
+		}
+	}
+	return found
+}
+
+func testOtherVersion(t *testing.T, h vmmtest.Harness, tp vmm.Template) {
+	agent := ok(guest.Agent())(t)
+	other := gvisor.New(gvisor.Config{StateDir: t.TempDir(), Agent: func() ([]byte, error) { return append(agent, 0), nil }})
+	m, err := other.Restore(t.Context(), inDir(t, h.Spec), tp, "")
+	if err == nil {
+		m.Kill()
+	}
+	if agentbox.CodeOf(err) != agentbox.Conflict || !strings.Contains(err.Error(), "does not fit") {
+		t.Errorf("a template of another agent: %v", err)
+	}
+}
