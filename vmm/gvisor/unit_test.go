@@ -1,0 +1,167 @@
+package gvisor
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/user"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"agentbox/agentbox"
+)
+
+func TestTheBoxUserIsTheCallerAndAllOthersAreNobody(t *testing.T) {
+	for _, c := range []struct {
+		own  int
+		free idRange
+		want []idRange
+	}{
+		{501, idRange{0, 100000, 65536}, []idRange{{0, 100000, 1000}, {1000, 501, 1}, {1001, 101000, 64535}}},
+		{0, idRange{0, 1 << 30, 65536}, []idRange{{0, 1 << 30, 1000}, {1000, 0, 1}, {1001, 1<<30 + 1000, 64535}}},
+		{7, idRange{0, 5000, 1000}, []idRange{{0, 5000, 1000}, {1000, 7, 1}}},
+	} {
+		if got := around(c.own, c.free); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("around(%d, %v) = %v, want %v", c.own, c.free, got, c.want)
+		}
+	}
+}
+
+func TestSubordinateIDs(t *testing.T) {
+	me := &user.User{Username: "ann", Uid: "501"}
+	for text, want := range map[string]idRange{
+		"":                                       {},
+		"bob:100000:65536\n":                     {},
+		"ann:100000:65536\n":                     {0, 100000, 65536},
+		"501:200000:65536\n":                     {0, 200000, 65536},
+		"ann:1:2000\n501:300000:65536\nann:9:10": {0, 300000, 65536},
+		"ann:0:65536\nann:x:1\nann:1\nann:4294967295:65536\n": {},
+	} {
+		if got := largestRange(strings.NewReader(text), me); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+	if _, err := subordinate(filepath.Join(t.TempDir(), "subuid"), me); agentbox.CodeOf(err) != agentbox.Missing {
+		t.Errorf("without a file: %v", err)
+	}
+}
+
+func TestTemplateAndClonesHaveOneDescription(t *testing.T) {
+	if !reflect.DeepEqual(describe(1<<30, 2<<30), describe(1<<30, 2<<30)) {
+		t.Error("two descriptions of one machine differ")
+	}
+	if reflect.DeepEqual(describe(1<<30, 2<<30), describe(2<<30, 2<<30)) {
+		t.Error("a machine's description does not say its memory")
+	}
+	boot, restore := strings.Join(bootArgv(), " "), strings.Join(restoreArgv(), " ")
+	for _, flag := range runscFlags() {
+		if !strings.Contains(boot, flag) || !strings.Contains(restore, flag) {
+			t.Errorf("%s is not said to both", flag)
+		}
+	}
+}
+
+func someManifest() manifest {
+	m := manifest{Format: formatVersion, Fingerprint: "f", CPUs: 1, Memory: 1 << 30, Disk: 1 << 30, Images: map[string]image{}}
+	for i, name := range imageNames {
+		m.Images[name] = image{Size: int64(i), Digest: agentbox.Digest{byte(i)}}
+	}
+	return m
+}
+
+func TestManifestComesBack(t *testing.T) {
+	m := someManifest()
+	b, id, err := m.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, gotID, err := decodeManifest(b)
+	if err != nil || gotID != id || !reflect.DeepEqual(got, m) {
+		t.Errorf("%+v, %v, %v", got, gotID, err)
+	}
+	for i := range b {
+		damaged := bytes.Clone(b)
+		damaged[i] ^= 0x10
+		if got, gotID, err := decodeManifest(damaged); err == nil && gotID == id && !reflect.DeepEqual(got, m) {
+			t.Errorf("with byte %d damaged it is %+v", i, got)
+		}
+	}
+}
+
+func FuzzManifest(f *testing.F) {
+	b, _, err := someManifest().encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, id, err := decodeManifest(b)
+		if err != nil {
+			return
+		}
+		if _, again, err := m.encode(); err == nil && again.IsZero() != id.IsZero() {
+			t.Errorf("%q has digest %v, and then %v", b, id, again)
+		}
+		for _, name := range imageNames {
+			if m.Images[name].Size < 0 {
+				t.Errorf("%q describes a file of negative size", b)
+			}
+		}
+	})
+}
+
+func TestDigestOfAnImageCoversEveryByte(t *testing.T) {
+	content := make([]byte, 2*chunkSize+100)
+	whole, err := digestImage(context.Background(), bytes.NewReader(content), int64(len(content)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []int{0, chunkSize - 1, chunkSize, 2 * chunkSize, len(content) - 1} {
+		content[at] ^= 1
+		if other, err := digestImage(context.Background(), bytes.NewReader(content), int64(len(content))); err != nil || other == whole {
+			t.Errorf("byte %d makes no difference (%v)", at, err)
+		}
+		content[at] ^= 1
+	}
+	if _, err := digestImage(context.Background(), bytes.NewReader(content[:chunkSize]), int64(len(content))); err == nil {
+		t.Error("a file that is too short has a digest")
+	}
+}
+
+func TestCopiesOfTreesAreListedAlike(t *testing.T) {
+	src, dst := t.TempDir(), t.TempDir()
+	for _, err := range []error{
+		os.WriteFile(filepath.Join(src, "script"), []byte("#!/bin/sh\n"), 0o755),
+		os.Chmod(filepath.Join(src, "script"), 0o4751|os.ModeSetuid),
+		os.Mkdir(filepath.Join(src, "dir"), 0o700),
+		os.WriteFile(filepath.Join(src, "dir", "\xff\n"), nil, 0o400),
+		os.Symlink("nowhere", filepath.Join(src, "link")),
+		os.Link(filepath.Join(src, "script"), filepath.Join(src, "dir", "again")),
+		copyTree(t.Context(), dst, src, 0),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := func(dir string) string {
+		var b bytes.Buffer
+		if err := listTree(&b, dir); err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(b.String(), "\n") // without the directory itself
+		return rest
+	}
+	if one, two := list(src), list(dst); one != two || !strings.Contains(one, "link") {
+		t.Errorf("a copy differs:\n%s\n%s", one, two)
+	}
+	one, err1 := os.Stat(filepath.Join(dst, "script"))
+	two, err2 := os.Stat(filepath.Join(dst, "dir", "again"))
+	if err1 != nil || err2 != nil || !os.SameFile(one, two) {
+		t.Errorf("a hard link became two files (%v, %v)", err1, err2)
+	}
+	if err := copyTree(t.Context(), t.TempDir(), src, 5); agentbox.CodeOf(err) != agentbox.NoSpace {
+		t.Errorf("beyond its limit: %v", err)
+	}
+}
