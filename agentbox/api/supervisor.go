@@ -45,6 +45,7 @@ type AttachRequest struct {
 	Services  []ServiceSpec     `json:"services,omitempty"`
 	Ports     []ConfiguredPort  `json:"ports,omitempty"`
 	Lease     time.Time         `json:"lease"`
+	Files     map[string]string `json:"files,omitempty"` // by absolute path in the box
 }
 
 // PolicyInForce replaces the policy of a running box. Until the first one comes, nothing leaves the box.

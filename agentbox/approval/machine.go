@@ -35,7 +35,7 @@ type answer struct {
 }
 
 // Known gives the registries, for callers whose environment is environ. later is called with a function to run in the
-// background when the tools' answer is old; that tells whether it has changed.
+// background when the tools' answer is old; that tells whether it has changed. With nil an old answer serves.
 func (r *Registries) Known(ctx context.Context, environ []string, later func(refresh func(context.Context) (changed bool, err error))) ([]registries.Found, error) {
 	m := registries.Host("", environ)
 	r.mu.Lock()
@@ -47,7 +47,7 @@ func (r *Registries) Known(ctx context.Context, environ []string, later func(ref
 		if err := r.write(ctx, a.Found); err != nil {
 			return nil, err
 		}
-	case time.Since(a.Looked) > staleAfter && !r.looking:
+	case time.Since(a.Looked) > staleAfter && !r.looking && later != nil:
 		r.looking = true
 		later(func(ctx context.Context) (bool, error) { return r.refresh(ctx, m) })
 	}

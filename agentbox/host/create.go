@@ -112,6 +112,7 @@ func (m *Manager) configure(ctx context.Context, rec *record, cfg *config.Config
 	}
 	rec.KernelKey, rec.ImageFile, rec.User = cfg.Kernel, img.Path, userOr(cfg.User)
 	rec.Attach, rec.Setup, rec.Start = attachmentOf(cfg, img.Env), cfg.Setup, cfg.Start
+	rec.Suite = suiteOf(cfg)
 	rec.Limits = limitsOf(cfg.Limits, rec.Ephemeral)
 	rec.Hardware, rec.Pool, rec.Settings = choice.facts.Hardware, cfg.Pool, settingsOf(cfg)
 	rec.Box.Isolation, rec.Box.Accel, rec.Box.Reason = choice.kind, choice.facts.Accel, choice.reason

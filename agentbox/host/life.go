@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"errors"
-	"maps"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -142,11 +141,10 @@ func (m *Manager) attach(ctx context.Context, b *box, progress agentbox.Progress
 		return m.whyGone(rec, err)
 	}
 	rec = b.record()
-	env := maps.Clone(rec.Attach.Env)
-	maps.Copy(env, m.placeholders(rec))
+	env, files := m.packageConfig(ctx, rec)
 	end := progress.Begin("attach", "workspace, services, ports")
 	_, err := api.Call(ctx, s.client, api.SupervisorAttach, api.AttachRequest{
-		Workspace: true, Hostname: hostname(rec), User: rec.User, Env: env, Services: rec.Attach.Services,
+		Workspace: true, Hostname: hostname(rec), User: rec.User, Env: m.environment(rec, env), Files: files, Services: rec.Attach.Services,
 		Ports: rec.Attach.Ports, Lease: rec.Box.Lease.Expires,
 	}, nil)
 	if err != nil {

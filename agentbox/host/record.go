@@ -49,6 +49,7 @@ type record struct {
 	Setup     []string     `json:"setup,omitempty"`  // for sh -c, once per workspace
 	SetUp     bool         `json:"set_up,omitempty"` // it has run
 	Start     []string     `json:"start,omitempty"`  // for sh -c, whenever a fresh machine starts
+	Suite     string       `json:"suite,omitempty"`  // release of an apt: image
 	Limits    api.Limits   `json:"limits"`
 	Seed      string       `json:"seed,omitempty"` // random: of what the box has in place of secrets
 }

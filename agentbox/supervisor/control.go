@@ -108,6 +108,9 @@ func (s *Supervisor) attach(ctx context.Context, req api.AttachRequest) error {
 	for _, v := range req.Services {
 		a.Services = append(a.Services, protocol.Service(v))
 	}
+	for path, content := range req.Files {
+		a.Files = append(a.Files, protocol.File{Path: path, Content: content})
+	}
 	if err := client.Attach(ctx, a); err != nil {
 		return agentbox.Errorf(agentbox.Internal, "box %s: %w", s.cfg.Box, err)
 	}

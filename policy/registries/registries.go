@@ -25,6 +25,9 @@ type Machine struct {
 type Found struct {
 	Rule policy.Rule `json:"rule"`
 	From string      `json:"from"`
+	// Variable and Value, where set, tell the same tool in a box to use the same registry.
+	Variable string `json:"variable,omitempty"`
+	Value    string `json:"value,omitempty"`
 }
 
 // Files lists the hosts that files and variables of the machine name, which takes no time.
@@ -48,6 +51,30 @@ func Tools(ctx context.Context, m Machine) []Found {
 	wg.Go(func() { lists[2].pip(ctx, m) })
 	wg.Wait()
 	return slices.Concat(lists[0].found, lists[1].found, lists[2].found)
+}
+
+// Variables are what tells the tools of a box to use the registries of this machine. A value with credentials in it is
+// left out: that is what secrets are for. This machine's own loopback has another name in a box.
+func Variables(found []Found) map[string]string {
+	env := map[string]string{}
+	for _, f := range found {
+		if _, set := env[f.Variable]; f.Variable != "" && !set && !strings.Contains(f.Value, "@") {
+			env[f.Variable] = InBox(f.Value)
+		}
+	}
+	return env
+}
+
+var loopback = regexp.MustCompile(`://(localhost|127\.[0-9.]+|\[::1\])([:/,;"\s]|$)`)
+
+// InBox rewrites the URLs of a text that lead to this machine's loopback.
+func InBox(text string) string { return loopback.ReplaceAllString(text, "://"+policy.HostName+"$2") }
+
+// name gives what was found since n the variable that configures it.
+func (l *list) name(n int, variable, value string) {
+	if value = strings.TrimSpace(value); value != "" && len(l.found) > n {
+		l.found[n].Variable, l.found[n].Value = variable, value
+	}
 }
 
 // Layer makes the layer of the preset of what was found, each host once.
@@ -87,10 +114,10 @@ func (l *list) url(from, s string) {
 
 func (l *list) rule(from, s string) {
 	r, err := policy.ParseRule(s)
-	if err != nil || slices.ContainsFunc(l.found, func(f Found) bool { return f.Rule.String() == r.String() }) {
+	if err != nil || slices.ContainsFunc(l.found, func(f Found) bool { return f.Rule.String() == r.String() && f.From == from }) {
 		return
 	}
-	l.found = append(l.found, Found{r, from})
+	l.found = append(l.found, Found{Rule: r, From: from})
 }
 
 // portOf is the port of a rule for a URL: none for the web's own.

@@ -3,6 +3,7 @@ package registries
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -45,7 +46,7 @@ func TestDetect(t *testing.T) {
 		got = append(got, f.Rule.String()+" "+f.From)
 	}
 	want := []string{
-		"apt.example apt: /etc/apt/sources.list", "second.example:8443 apt: /etc/apt/sources.list", "third.example apt: /etc/apt/sources.list.d/a.sources",
+		"apt.example apt: /etc/apt/sources.list", "second.example:8443 apt: /etc/apt/sources.list", "third.example apt: /etc/apt/sources.list.d/a.sources", "apt.example apt: /etc/apt/sources.list.d/a.sources",
 		"[127.0.0.1]:3142 apt: /etc/apt/apt.conf.d/01proxy", "npm.corp.example npm: /home/ada/.npmrc", "crates.corp.example cargo: /home/ada/.cargo/config.toml",
 		"goproxy.example go: GOPROXY", "sum.example go: GOSUMDB", "npm.example npm: registry",
 		"extra.example pip: global.extra-index-url", "pip.example pip: its default index",
@@ -54,6 +55,26 @@ func TestDetect(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("found:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestVariablesAndProxiesForBoxes(t *testing.T) {
+	m := machine(map[string]string{
+		"etc/apt/apt.conf.d/01proxy": "Acquire::http::Proxy \"http://127.0.0.1:3142\";\nAcquire::https::Proxy \"http://user:pass@x.example\";\nDPkg::Post-Invoke {\"proxy\"};\n",
+	}, map[string]string{
+		"go env GOPROXY GOSUMDB": "http://localhost:3000|https://goproxy.example,direct\noff\n", "npm config get registry": "https://npm.example/\n",
+		"pip config list": "global.index-url='https://user:pass@pip.example/simple'\nglobal.extra-index-url='https://extra.example/simple'\n",
+	})
+	got := Variables(slices.Concat(Files(m), Tools(context.Background(), m)))
+	want := map[string]string{
+		"GOPROXY": "http://host.agentbox.internal:3000|https://goproxy.example,direct", "NPM_CONFIG_REGISTRY": "https://npm.example/",
+		"PIP_EXTRA_INDEX_URL": "https://extra.example/simple",
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("variables %q, want %q", got, want)
+	}
+	if got, want := AptProxies(m), "Acquire::http::Proxy \"http://host.agentbox.internal:3142\";\n"; got != want {
+		t.Errorf("proxies %q, want %q", got, want)
 	}
 }
 

@@ -3,6 +3,7 @@ package registries
 import (
 	"context"
 	"path"
+	"regexp"
 	"strings"
 )
 
@@ -29,6 +30,23 @@ func (l *list) apt(m Machine) {
 	}
 }
 
+// AptProxies is the configuration of apt's proxies, for boxes.
+func AptProxies(m Machine) string {
+	var out strings.Builder
+	for _, pattern := range []string{"etc/apt/apt.conf", "etc/apt/apt.conf.d/*"} {
+		sorted(m.files(pattern), func(_, text string) {
+			for line := range strings.Lines(text) {
+				if line = strings.TrimSpace(line); aptProxy.MatchString(line) && !strings.Contains(line, "@") {
+					out.WriteString(InBox(line) + "\n")
+				}
+			}
+		})
+	}
+	return out.String()
+}
+
+var aptProxy = regexp.MustCompile(`^(?i:Acquire::[a-z:]*proxy[^\s{}]*)\s+"[^"]*"\s*;$`)
+
 // golang asks the tool, which knows its own defaults.
 func (l *list) golang(ctx context.Context, m Machine) {
 	if proxy, sumdb, ok := strings.Cut(m.output(ctx, "go", "env", "GOPROXY", "GOSUMDB"), "\n"); ok {
@@ -39,7 +57,11 @@ func (l *list) golang(ctx context.Context, m Machine) {
 func (l *list) golangEnv(m Machine) { l.goProxy(m.Env["GOPROXY"], m.Env["GOSUMDB"]) }
 
 func (l *list) goProxy(proxy, db string) {
-	l.urls("go: GOPROXY", strings.ReplaceAll(proxy, ",", " "))
+	n := len(l.found)
+	l.urls("go: GOPROXY", strings.NewReplacer(",", " ", "|", " ").Replace(proxy))
+	l.name(n, "GOPROXY", proxy)
+	n = len(l.found)
+	defer func() { l.name(n, "GOSUMDB", db) }()
 	sumdb := strings.Fields(db)
 	switch {
 	case len(sumdb) == 0 || sumdb[0] == "off":
@@ -52,7 +74,9 @@ func (l *list) goProxy(proxy, db string) {
 }
 
 func (l *list) npm(ctx context.Context, m Machine) {
-	l.urls("npm: registry", m.output(ctx, "npm", "config", "get", "registry"))
+	registry := m.output(ctx, "npm", "config", "get", "registry")
+	l.urls("npm: registry", registry)
+	l.name(0, "NPM_CONFIG_REGISTRY", registry)
 }
 
 func (l *list) npmrc(m Machine) {
@@ -72,7 +96,9 @@ func (l *list) pip(ctx context.Context, m Machine) {
 	for line := range strings.Lines(m.output(ctx, "pip", "config", "list")) {
 		key, value, _ := strings.Cut(line, "=")
 		if strings.Contains(key, "index-url") || strings.Contains(key, "find-links") {
+			n := len(l.found)
 			l.urls("pip: "+strings.TrimSpace(key), value)
+			l.name(n, pipVariable(key), strings.Trim(strings.TrimSpace(value), "'"))
 			configured = configured || strings.HasSuffix(strings.TrimSpace(key), ".index-url")
 		}
 	}
@@ -86,9 +112,17 @@ func (l *list) pip(ctx context.Context, m Machine) {
 	}
 }
 
+// pipVariable is the variable of a key as pip config lists it: global.index-url is PIP_INDEX_URL.
+func pipVariable(key string) string {
+	_, name, _ := strings.Cut(strings.TrimSpace(key), ".")
+	return "PIP_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+}
+
 func (l *list) pipEnv(m Machine) {
 	for _, name := range []string{"PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_INDEX_URL", "UV_DEFAULT_INDEX"} {
+		n := len(l.found)
 		l.urls("pip: "+name, m.Env[name])
+		l.name(n, name, m.Env[name])
 	}
 }
 

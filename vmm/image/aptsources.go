@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -22,6 +23,9 @@ type stanza struct {
 
 // pockets are the suites that belong to a release beside the one that has its name.
 var pockets = []string{"", "-updates", "-security"}
+
+// AptSources gives what this host's apt is told about a suite, in deb822 form, for boxes of that suite.
+func AptSources(suite string) (string, error) { return aptSources(os.DirFS("/"), suite) }
 
 // aptSources gives what the host's apt is told about a suite, in deb822 form: everything that names the suite or one of
 // its pockets, or, if the host has another release than the suite asked for, the host's own entries with the name

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -60,7 +61,27 @@ func (a *Agent) attach(r protocol.AttachRequest) error {
 		env = trusted
 	}
 	a.box.set(env, dir, user)
+	if err := writeFiles(r.Files); err != nil {
+		return err
+	}
 	a.manager.start(r.Services)
+	return nil
+}
+
+// writeFiles writes what the host gave. A link that the image has in the place of a file is replaced, not followed.
+func writeFiles(files []protocol.File) error {
+	for _, f := range files {
+		err := os.MkdirAll(filepath.Dir(f.Path), 0o755)
+		if err == nil {
+			temporary := f.Path + ".agentbox"
+			if err = os.WriteFile(temporary, []byte(f.Content), 0o644); err == nil {
+				err = os.Rename(temporary, f.Path)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("write %s: %w", f.Path, err)
+		}
+	}
 	return nil
 }
 

@@ -56,6 +56,13 @@ type AttachRequest struct {
 	Services  []Service         `json:"services,omitempty"` // in start order
 	PIDs      int               `json:"pids,omitempty"`     // most processes of the user; 0 means the default
 	Authority *Authority        `json:"authority,omitempty"`
+	Files     []File            `json:"files,omitempty"` // written before anything runs
+}
+
+// File is a file that the box has from its host, readable by everybody in it.
+type File struct {
+	Path    string `json:"path"` // absolute
+	Content string `json:"content"`
 }
 
 // Authority is a certificate authority that everything in the box is to believe, beside those of the image.
