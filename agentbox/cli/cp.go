@@ -23,7 +23,7 @@ func (a *app) cpCommand() *cli.Command {
 			"A local name with a colon is written ./NAME.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "follow-link", Aliases: []string{"L"}, Usage: "copy what the link SRC points to", Destination: &opts.FollowLink},
-			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "copy as `USER` of the box: root, or the box's user", Destination: &user},
+			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "copy as `USER` of the box", Destination: &user},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Len() != 2 {

@@ -120,6 +120,11 @@ func (m *Manager) Checkpoint(ctx context.Context, req api.CheckpointRequest, pro
 	if err != nil {
 		return agentbox.Checkpoint{}, err
 	}
+	if m.state(b) == agentbox.Paused { // its saved state fits its disks only until it runs again
+		if err := m.wake(ctx, b, progress); err != nil {
+			return agentbox.Checkpoint{}, err
+		}
+	}
 	b.op.Lock()
 	defer b.op.Unlock()
 	rec, s := b.record(), b.live()

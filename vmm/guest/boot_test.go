@@ -240,7 +240,8 @@ func TestClonesAreNoTwins(t *testing.T) {
 		if now, err := time.ParseDuration(f[4] + "s"); err != nil || (time.Duration(time.Now().Unix())*time.Second-now).Abs() > 5*time.Second {
 			t.Errorf("clone %s: its clock says %s", name, f[4])
 		}
-		for _, unique := range []string{random, f[2]} {
+		bootID, _ := r.probe(c, "", "cat", "/proc/sys/kernel/random/boot_id")
+		for _, unique := range []string{random, f[2], bootID} {
 			if seen[unique] || unique == "" {
 				t.Errorf("clone %s: %q is not its own", name, unique)
 			}

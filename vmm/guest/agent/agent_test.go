@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -65,16 +66,23 @@ func (f *fixture) machine(dir string, u User) Machine {
 		KillUser:     func() { f.step("kill") },
 		Cgroup:       func(string) (*os.File, func(), error) { return nil, func() {}, nil },
 		LimitUser:    func(int) error { return f.step("limit") },
-		LookupUser:   func(string) (User, error) { return u, nil },
-		Trust:        func(ca protocol.Authority) (map[string]string, error) { return trust(dir, ca) },
-		Mount:        func() error { return f.step("mount") },
-		Unmount:      func() error { return f.step("unmount") },
-		DropCaches:   func() error { return f.step("drop caches") },
-		DropSlots:    func() error { return f.step("drop slots") },
-		Sync:         func() { f.step("sync") },
-		Stats:        func() (protocol.GuestStats, error) { return protocol.GuestStats{MemoryTotal: 42}, nil },
-		Workspace:    dir,
-		LogDir:       dir + "/log",
+		LookupUser: func(name string) (User, error) {
+			if name == "nobody-here" {
+				return User{}, fs.ErrNotExist
+			}
+			other := u
+			other.Name, other.Home = name, dir
+			return other, nil
+		},
+		Trust:      func(ca protocol.Authority) (map[string]string, error) { return trust(dir, ca) },
+		Mount:      func() error { return f.step("mount") },
+		Unmount:    func() error { return f.step("unmount") },
+		DropCaches: func() error { return f.step("drop caches") },
+		DropSlots:  func() error { return f.step("drop slots") },
+		Sync:       func() { f.step("sync") },
+		Stats:      func() (protocol.GuestStats, error) { return protocol.GuestStats{MemoryTotal: 42}, nil },
+		Workspace:  dir,
+		LogDir:     dir + "/log",
 	}
 }
 

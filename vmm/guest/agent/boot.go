@@ -78,6 +78,7 @@ func (b *booter) run() error {
 		{"find the workspace's disk", b.findWorkspace},
 		{"switch to the root file system", switchRoot},
 		{"mount temporary file systems", mountTemporary},
+		{"cover the boot id", coverBootID},
 		{"set up cgroups", setUpCgroups},
 		{"tune the kernel", tune},
 		{"bring up the loopback interface", loopbackUp},

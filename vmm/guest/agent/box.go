@@ -3,7 +3,9 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -29,10 +31,12 @@ func (a *Agent) attach(r protocol.AttachRequest) error {
 	user := a.User
 	if r.User != "" && r.User != user.Name {
 		u, err := a.Machine.LookupUser(r.User)
-		if err != nil {
+		switch {
+		case err == nil:
+			user = u
+		case r.User != boxUser || !errors.Is(err, fs.ErrNotExist): // the default has another name in some images
 			return fmt.Errorf("user %s: %w", r.User, err)
 		}
-		user = u
 	}
 	if r.Hostname != "" {
 		if err := a.Machine.SetHostname(r.Hostname); err != nil {
@@ -124,14 +128,31 @@ func (b *box) workdir(u User) string {
 	return "/"
 }
 
-// userNamed is root for root, and the box's user for any other name.
-func (a *Agent) userNamed(name string) User {
-	if name == "root" {
-		if u, err := a.Machine.LookupUser("root"); err == nil {
-			return u
-		}
-		return User{Name: "root", Home: "/root", Shell: "/bin/sh"}
+// loginName is the name by which clients mean the box's user, whatever the image calls it.
+const loginName = "agentbox"
+
+// userNamed finds whom a command runs as: any user of the box. The error is a *notRun.
+func (a *Agent) userNamed(name string) (User, error) {
+	own := a.ownUser()
+	if name == "" || name == loginName || name == own.Name {
+		return own, nil
 	}
+	u, err := a.Machine.LookupUser(name)
+	switch {
+	case err == nil:
+		return u, nil
+	case name == "root":
+		return User{Name: "root", Home: "/root", Shell: "/bin/sh"}, nil
+	case name == boxUser: // which the image calls something else
+		return own, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return User{}, &notRun{126, fmt.Errorf("the box has no user %q", name)}
+	}
+	return User{}, &notRun{126, fmt.Errorf("find user %q: %w", name, err)}
+}
+
+// ownUser is the box's user: the one Attach named, else the image's.
+func (a *Agent) ownUser() User {
 	a.box.mu.Lock()
 	defer a.box.mu.Unlock()
 	if a.box.user != nil {

@@ -24,6 +24,8 @@ type command struct {
 	group string // cgroup below the box's; "" is that of sessions
 	files []int  // descriptors 0, 1, 2
 	tty   bool   // files are a terminal
+
+	refused error // why it cannot run, when that is known already
 }
 
 // sessionGroup is the cgroup of what sessions run.
@@ -44,6 +46,9 @@ func (e *notRun) Error() string { return e.err.Error() }
 
 // launch starts c as its user, in a session and a cgroup of its own.
 func (a *Agent) launch(c command) (*process, error) {
+	if c.refused != nil {
+		return nil, c.refused
+	}
 	env := a.environ(c)
 	if c.dir == "" {
 		c.dir = a.box.workdir(c.user)

@@ -27,7 +27,7 @@ type Machine struct {
 	// It waits while user processes are frozen.
 	Cgroup     func(path string) (dir *os.File, started func(), err error)
 	LimitUser  func(pids int) error // most processes of the box; 0 means the default
-	LookupUser func(name string) (User, error)
+	LookupUser func(name string) (User, error) // fs.ErrNotExist when there is none
 
 	// Trust makes programs believe an authority, and gives the variables that lead those there which do not look.
 	Trust func(protocol.Authority) (env map[string]string, err error)

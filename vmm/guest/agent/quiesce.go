@@ -49,7 +49,7 @@ func (a *Agent) rehearse() error {
 	}
 	for _, argv := range rehearsals {
 		null := devNull()
-		p, err := a.launch(command{user: a.userNamed(""), argv: argv, files: []int{null, null, null}})
+		p, err := a.launch(command{user: a.ownUser(), argv: argv, files: []int{null, null, null}})
 		closeDescriptors([]int{null})
 		if err != nil {
 			continue // an image need not have it

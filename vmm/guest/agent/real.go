@@ -26,7 +26,9 @@ func (b *booter) machine() Machine {
 		AddEntropy:   addEntropy,
 		SetClock:     setClock,
 		SetHostname:  setHostname,
-		SetMachineID: setMachineID,
+		SetMachineID: func(id string) error {
+			return errors.Join(setMachineID(id), setBootID(id))
+		},
 		FreezeUser:   box.freeze,
 		ThawUser:     box.thaw,
 		TermUser:     func(wait time.Duration) { terminate(box, wait) },

@@ -167,7 +167,7 @@ func (m *services) launch(s *service, line string, files []int) (*process, error
 		env[k] = v
 	}
 	return m.agent.launch(command{
-		user: m.agent.userNamed(""), path: "/bin/sh", argv: []string{"sh", "-c", line}, env: env,
+		user: m.agent.ownUser(), path: "/bin/sh", argv: []string{"sh", "-c", line}, env: env,
 		group: "services/" + path.Base(s.Name), files: files,
 	})
 }

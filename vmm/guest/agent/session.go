@@ -121,7 +121,8 @@ func (s *session) command(req *ssh.Request) {
 
 // parse makes a command of a request.
 func (s *session) parse(req *ssh.Request) (command, bool) {
-	c := command{user: s.conn.agent.userNamed(s.as), env: s.env}
+	c := command{env: s.env}
+	c.user, c.refused = s.conn.agent.userNamed(s.as)
 	switch req.Type {
 	case "shell":
 		c.login = true
@@ -140,7 +141,7 @@ func (s *session) parse(req *ssh.Request) (command, bool) {
 		case "sftp":
 			c.path, c.argv, c.dir = selfExe, []string{SFTPName}, c.user.Home
 		case protocol.HarvestSubsystem:
-			c.user = s.conn.agent.userNamed("root")
+			c.user, c.refused = s.conn.agent.userNamed("root")
 			c.path, c.argv, c.dir = selfExe, []string{HarvestName}, "/"
 		default:
 			return c, false
@@ -151,7 +152,7 @@ func (s *session) parse(req *ssh.Request) (command, bool) {
 			return c, false
 		}
 		if v.User != "" {
-			c.user = s.conn.agent.userNamed(v.User)
+			c.user, c.refused = s.conn.agent.userNamed(v.User)
 		}
 		maps.Copy(c.env, v.Env)
 		c.argv, c.dir, c.login = v.Argv, v.Dir, len(v.Argv) == 0

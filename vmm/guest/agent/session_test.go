@@ -415,3 +415,26 @@ func TestUnknownChannelsAndRequestsAreRefused(t *testing.T) {
 		t.Errorf("nonsense: %v %v", ok, err)
 	}
 }
+
+func TestEveryUserOfTheBoxCanRunCommands(t *testing.T) {
+	f := start(t)
+	c := f.connect()
+	defer c.Close()
+	for _, test := range []struct{ as, want string }{
+		{"", "tester\n"}, {"agentbox", "tester\n"}, {"tester", "tester\n"}, {"postgres", "postgres\n"}, {"root", "root\n"},
+		{"nobody-here", "agentbox: the box has no user \"nobody-here\"\n"},
+	} {
+		s := f.session(c)
+		if _, err := s.SendRequest(protocol.UserRequest, false, ssh.Marshal(struct{ Name string }{test.as})); err != nil {
+			t.Fatal(err)
+		}
+		out, err := s.CombinedOutput("echo $USER")
+		if string(out) != test.want {
+			t.Errorf("as %q: %q, %v", test.as, out, err)
+		}
+		var exit *ssh.ExitError
+		if test.as == "nobody-here" && (!errors.As(err, &exit) || exit.ExitStatus() != 126) {
+			t.Errorf("as nobody: %v", err)
+		}
+	}
+}

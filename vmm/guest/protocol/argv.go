@@ -5,7 +5,7 @@ package protocol
 const Argv = "argv@agentbox"
 
 // UserRequest is the SSH channel request, without a reply, that says as whom the rest of a session happens: payload one
-// SSH string. "root" is root, anything else the box's user.
+// SSH string. Empty or "agentbox" is the box's user, any other name that user of the box.
 const UserRequest = "user@agentbox"
 
 // ArgvRequest is the payload of Argv.
