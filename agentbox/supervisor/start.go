@@ -41,8 +41,7 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 	}
 	s.greeted = time.Now()
 	if err := s.link.greet(ctx, req.Mount); err != nil {
-		return agentbox.Errorf(agentbox.Unavailable, "box %s: its machine runs but does not answer: %w", s.cfg.Box, err).
-			WithHint("agentbox logs --console %s", s.cfg.Box)
+		return notGreeted(s.cfg.Box, machine, err)
 	}
 	s.log.Info("machine started", "life", s.cfg.Life, "template", s.cfg.Template, "runs", runs, "waited", s.greeted.Sub(begun)-runs, "greeted", time.Since(s.greeted))
 	s.ports = newPorts(ctx, s.link.ssh)
@@ -53,6 +52,21 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 	wg.Go(func() { s.keepAlive(ctx) })
 	wg.Go(func() { s.meter.run(ctx) })
 	return nil
+}
+
+// deathNotice is how long a greeting that failed waits for the machine's own end to explain it: its stream ends first.
+const deathNotice = time.Second
+
+// notGreeted says why a machine that was started did not answer.
+func notGreeted(box agentbox.BoxID, machine vmm.Machine, err error) error {
+	select {
+	case <-machine.Done():
+		return agentbox.Errorf(agentbox.Unavailable, "box %s: %s", box, machineDied(machine.Err())).
+			WithHint("run the command again; agentbox logs --console %s has the guest's last words", box)
+	case <-time.After(deathNotice):
+	}
+	return agentbox.Errorf(agentbox.Unavailable, "box %s: its machine runs but does not answer: %w", box, err).
+		WithHint("agentbox logs --console %s", box)
 }
 
 // goTimeout is how long a machine that runs waits for its daemon to want it. Making a large workspace takes seconds.

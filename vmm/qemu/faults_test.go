@@ -58,6 +58,7 @@ func TestFaults(t *testing.T) {
 	t.Run("a guest that floods the stream is killed at once", func(t *testing.T) { testFlood(t, h, d, tp) })
 	t.Run("no machine outlives the process that started it", func(t *testing.T) { testOrphans(t, h, tp) })
 	t.Run("no room for a saved state", func(t *testing.T) { testNoRoom(t, h, d, tp) })
+	t.Run("killed while it is restored", func(t *testing.T) { testKillWhileRestoring(t, h, d, tp) })
 	t.Run("saving and killing at once", func(t *testing.T) { testKillWhileSaving(t, h, d, tp) })
 }
 
@@ -208,4 +209,65 @@ func testKillWhileSaving(t *testing.T, h vmmtest.Harness, d *qemu.Driver, tp vmm
 			t.Errorf("a save that failed (%v) left %v", err, left)
 		}
 	}
+}
+
+// testKillWhileRestoring kills QEMU at a different moment each time, the first as soon as it is there.
+func testKillWhileRestoring(t *testing.T, h vmmtest.Harness, d *qemu.Driver, tp vmm.Template) {
+	spec := inDir(t, h.Spec)
+	m, err := d.Restore(t.Context(), spec, tp, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Kill()
+	if _, err := connect(t.Context(), m); err != nil { // which makes it differ from its template
+		t.Fatal(err)
+	}
+	saved := filepath.Join(t.TempDir(), "saved")
+	if err := d.Save(t.Context(), m, saved, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 8 {
+		spec.Name = fmt.Sprintf("killed-%d-%d", os.Getpid(), i)
+		ctx, cancel := context.WithCancel(t.Context())
+		killed := make(chan struct{})
+		go func() {
+			defer close(killed)
+			pid := awaitProcess(ctx, "guest="+spec.Name+",")
+			time.Sleep(time.Duration(i) * 3 * time.Millisecond)
+			if pid != 0 {
+				syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}()
+		m, err := d.Restore(t.Context(), spec, tp, saved)
+		if err == nil { // it came too late
+			<-killed
+			<-m.Done()
+			err = m.Err()
+		}
+		cancel()
+		<-killed
+		if err == nil || !strings.Contains(err.Error(), "signal: killed") || agentbox.CodeOf(err) != agentbox.Unavailable {
+			t.Errorf("killed after %d ms: %v", 3*i, err)
+		}
+	}
+}
+
+// awaitProcess finds the process with this in its command line; 0 when ctx ends first.
+func awaitProcess(ctx context.Context, argument string) int {
+	for ctx.Err() == nil {
+		found, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, path := range found {
+			line, err := os.ReadFile(path) // an error means that the process has ended
+			if err != nil || !strings.Contains(string(line), argument) {
+				continue
+			}
+			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
+				return pid
+			}
+		}
+	}
+	return 0
 }

@@ -162,14 +162,22 @@ func (m *machine) ending(err error) bool {
 	return false
 }
 
-// abandon kills a machine that did not get started, and adds why it ended to err if that says more.
+// deathNotice is how long a failure to start waits for QEMU's own end to explain it: its memory and sockets fail first.
+const deathNotice = time.Second
+
+// abandon kills a machine that did not get started, and says why it ended if it ended by itself: whatever failed then
+// failed for that reason.
 func (m *machine) abandon(err error) error {
 	ended := false
-	if m.ending(err) {
+	if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) && agentbox.CodeOf(err) != agentbox.Corrupt {
+		wait := deathNotice
+		if m.ending(err) {
+			wait = quickCommand
+		}
 		select {
 		case <-m.done:
 			ended = true
-		case <-time.After(quickCommand):
+		case <-time.After(wait):
 		}
 	}
 	if kill := m.Kill(); kill != nil {

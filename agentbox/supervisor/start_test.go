@@ -1,0 +1,39 @@
+package supervisor
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"agentbox/agentbox"
+	"agentbox/vmm"
+)
+
+// endedMachine is one that has ended for a reason, or goes on.
+type endedMachine struct {
+	vmm.Machine
+	done chan struct{}
+	err  error
+}
+
+func (m endedMachine) Done() <-chan struct{} { return m.done }
+func (m endedMachine) Err() error            { return m.err }
+
+func TestWhyAMachineWasNotGreeted(t *testing.T) {
+	gone := make(chan struct{})
+	close(gone)
+	box := agentbox.NewBoxID()
+	for what, test := range map[string]struct {
+		machine endedMachine
+		want    string
+	}{
+		"killed":    {endedMachine{done: gone, err: errors.New("QEMU ended (signal: killed)")}, "its machine died: QEMU ended (signal: killed)"},
+		"shut down": {endedMachine{done: gone}, "its machine shut down"},
+		"silent":    {endedMachine{done: make(chan struct{})}, "its machine runs but does not answer: no ready"},
+	} {
+		err := notGreeted(box, test.machine, errors.New("no ready"))
+		if agentbox.CodeOf(err) != agentbox.Unavailable || !strings.HasSuffix(err.Error(), test.want) || agentbox.AsError(err).Hint == "" {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
