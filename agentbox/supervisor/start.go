@@ -50,6 +50,9 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 	wg.Go(func() { relay.Prepare(ctx) })
 	wg.Go(func() { s.link.keepClock(ctx) })
 	wg.Go(func() { s.keepAlive(ctx) })
+	if s.cfg.Saved != "" && s.network != nil {
+		wg.Go(func() { s.forgetSurvivors(ctx) })
+	}
 	wg.Go(func() { s.meter.run(ctx) })
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -402,8 +403,9 @@ func TestCloseEndsEverything(t *testing.T) {
 	}
 }
 
-// A guest that goes on under a new stack, as after a pause or a fork, learns at once that its connections are gone.
-func TestNewStackResetsOldConnections(t *testing.T) {
+// survivor is a guest with a connection that goes on under another stack, as after a pause or a fork.
+func survivor(t *testing.T) (*gonet.TCPConn, *Stack) {
+	t.Helper()
 	p := (&policy{}).allowAll()
 	p.stream = hang
 	first, old := startStack(t, p, Config{})
@@ -419,14 +421,70 @@ func TestNewStackResetsOldConnections(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, next := startStack(t, p, Config{})
+	second, next := startStack(t, p, Config{})
 	b.plug(next)
+	return c, second
+}
+
+func TestNewStackResetsOldConnections(t *testing.T) {
+	c, _ := survivor(t)
 	if _, err := c.Write([]byte("still there?")); err != nil {
 		t.Fatal(err)
 	}
+	wantReset(t, c)
+}
+
+// Who only waits for data is told, too.
+func TestForget(t *testing.T) {
+	c, s := survivor(t)
+	local, err := netip.ParseAddrPort(c.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Forget(local.Port(), elsewhere)
+	wantReset(t, c)
+}
+
+func wantReset(t *testing.T, c net.Conn) {
+	t.Helper()
 	if _, err := c.Read(make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "reset") {
 		t.Errorf("reading says %v", err)
 	}
+}
+
+// A flood of connections that the guest never finishes takes no more than there is, and the rest goes on.
+func TestSYNFlood(t *testing.T) {
+	const most, flood = 32, 4000
+	p := (&policy{}).allowAll()
+	p.stream = hang
+	s, c := startStack(t, p, Config{Streams: most})
+	pinged := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case f := <-c.toGuest:
+				if ip := f[etherLen:]; len(ip) > ipLen && ip[9] == protoICMP {
+					close(pinged)
+				}
+			case <-c.cut:
+				return
+			}
+		}
+	}()
+	for i := range flood {
+		c.send(t, syn("203.0.113.7", 443, func(ip []byte) {
+			binary.BigEndian.PutUint16(ip[ipLen:], uint16(1024+i))
+			binary.BigEndian.PutUint32(ip[ipLen+4:], uint32(i))
+		}))
+	}
+	c.send(t, packet("198.18.0.1", protoICMP, echo, nil))
+	select {
+	case <-pinged:
+	case <-time.After(limit):
+		t.Fatal("a ping is not answered")
+	}
+	p.awaitAttempt(t, KindLimit)
+	awaitOpen(t, s, most)
 }
 
 // discard reads datagrams until the flow is over.

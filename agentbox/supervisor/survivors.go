@@ -1,0 +1,103 @@
+package supervisor
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/hex"
+	"io"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"agentbox/agentbox/environment"
+	"agentbox/vmm/guest/protocol"
+)
+
+// survivor is a TCP connection that a guest has kept from an earlier life.
+type survivor struct {
+	port   uint16 // of the guest
+	remote netip.AddrPort
+}
+
+const (
+	// survivorsAfter leaves the machine to whoever has just resumed it.
+	survivorsAfter = time.Second
+	// survivorsWithin is generous: emulated machines are slow.
+	survivorsWithin = time.Minute
+	// mostSurvivors bounds what a guest may tell.
+	mostSurvivors = 4096
+)
+
+// forgetSurvivors resets what the guest of a saved machine has kept: the other ends are gone, and a program that only
+// waits for data would wait for ever.
+func (s *Supervisor) forgetSurvivors(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(survivorsAfter):
+	}
+	client, err := s.link.ssh(ctx)
+	if err != nil {
+		return // the machine is ending
+	}
+	ctx, cancel := context.WithTimeout(ctx, survivorsWithin)
+	defer cancel()
+	var table bounded
+	if _, err := environment.Exec(ctx, client, environment.Command{Argv: []string{"cat", "/proc/net/tcp"}, Stdout: &table}); err != nil {
+		s.log.Warn("cannot ask the guest for the connections it has kept", "error", err)
+		return
+	}
+	for _, c := range readSurvivors(&table) {
+		s.network.Forget(c.port, c.remote)
+	}
+}
+
+// bounded keeps the beginning of what a guest says, of which 256 bytes are enough for each connection.
+type bounded struct{ bytes.Buffer }
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if room := 256*mostSurvivors - b.Len(); room < len(p) {
+		b.Buffer.Write(p[:room])
+		return len(p), nil
+	}
+	return b.Buffer.Write(p)
+}
+
+// readSurvivors reads /proc/net/tcp of a guest (proc(5)): the connections between the box's address and anybody else's. Lines
+// that make no sense are passed over.
+func readSurvivors(r io.Reader) []survivor {
+	const timeWait, listening = 0x06, 0x0a
+	var out []survivor
+	for lines := bufio.NewScanner(r); lines.Scan() && len(out) < mostSurvivors; {
+		f := strings.Fields(lines.Text())
+		if len(f) < 4 {
+			continue
+		}
+		local, ok := socketAddr(f[1])
+		remote, also := socketAddr(f[2])
+		state, err := strconv.ParseUint(f[3], 16, 8)
+		if !ok || !also || err != nil || state == timeWait || state == listening {
+			continue
+		}
+		if local.Addr() == protocol.GuestAddr && remote.Addr() != protocol.GuestAddr && remote.Port() != 0 {
+			out = append(out, survivor{local.Port(), remote})
+		}
+	}
+	return out
+}
+
+// socketAddr reads an address as /proc has it: four bytes from the last to the first and a port, in hexadecimal.
+func socketAddr(s string) (netip.AddrPort, bool) {
+	host, port, ok := strings.Cut(s, ":")
+	b, err := hex.DecodeString(host)
+	if !ok || err != nil || len(b) != 4 {
+		return netip.AddrPort{}, false
+	}
+	n, err := strconv.ParseUint(port, 16, 16)
+	if err != nil {
+		return netip.AddrPort{}, false
+	}
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{b[3], b[2], b[1], b[0]}), uint16(n)), true
+}
