@@ -54,7 +54,10 @@ func OpenStoreLab(ctx context.Context, cfg StoreConfig) (*StoreLab, error) {
 	}
 	end("")
 	l.peers = findPeers(ctx, cfg.Tools, cfg.Progress)
-	return l, ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
 }
 
 // Close removes everything.
