@@ -1,0 +1,74 @@
+package e2e
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"agentbox/policy"
+	"agentbox/policy/gateway"
+)
+
+// cmdWebServer starts the site that a script reaches by TLS from inside of a box.
+//
+//	/check    answers "welcome" to whoever sends the value, and 401 to others
+//	/echo     says the Authorization back
+//	/events   three events, each after the one before was sent
+//	/upload   the number of bytes and their SHA-256
+//
+// It sets $WEB to the site's URL and $WEBROOT to a file with the authority that signed its certificate, beside those of this
+// machine.
+func cmdWebServer(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 1, "webserver VALUE")
+	value := args[0]
+	mux := http.NewServeMux()
+	mux.HandleFunc("/check", func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+value {
+			http.Error(w, "who are you", http.StatusUnauthorized)
+			return
+		}
+		fmt.Fprintln(w, "welcome")
+	})
+	mux.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, r.Header.Get("Authorization")) })
+	mux.HandleFunc("/events", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for i := range 3 {
+			fmt.Fprintf(w, "data: %d\n\n", i)
+			w.(http.Flusher).Flush()
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+	mux.HandleFunc("/upload", func(w http.ResponseWriter, r *http.Request) {
+		sum := sha256.New()
+		n, err := io.Copy(sum, r.Body)
+		fmt.Fprintf(w, "%d %x %v\n", n, sum.Sum(nil), err)
+	})
+	startWebServer(ts, mux)
+}
+
+func startWebServer(ts *testscript.TestScript, h http.Handler) {
+	ca, err := gateway.NewCA("the site of a test")
+	ts.Check(err)
+	cert, err := ca.Certificate(policy.HostName)
+	ts.Check(err)
+	s := httptest.NewUnstartedServer(h)
+	s.EnableHTTP2 = true
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{*cert}}
+	s.StartTLS()
+	ts.Defer(s.Close)
+	bundle, _ := os.ReadFile("/etc/ssl/certs/ca-certificates.crt") // a machine without needs none here
+	file := ts.MkAbs("webroot.pem")
+	ts.Check(os.WriteFile(file, append(bundle, ca.PEM()...), 0o644))
+	ts.Setenv("WEBROOT", file)
+	ts.Setenv("WEB", "https://"+policy.HostName+s.URL[strings.LastIndex(s.URL, ":"):])
+}
