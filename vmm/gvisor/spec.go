@@ -1,6 +1,7 @@
 package gvisor
 
 import (
+	"math"
 	"strconv"
 	"strings"
 
@@ -25,7 +26,10 @@ func describe(memory, disk int64) *specs.Spec {
 			Env:          []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 			Cwd:          "/",
 			Capabilities: capabilities(),
-			Rlimits:      []specs.POSIXRlimit{{Type: "RLIMIT_NOFILE", Soft: 1 << 20, Hard: 1 << 20}},
+			Rlimits: []specs.POSIXRlimit{ // as Linux gives its first process
+				{Type: "RLIMIT_NOFILE", Soft: 1024, Hard: 1 << 20},
+				{Type: "RLIMIT_CORE", Soft: 0, Hard: math.MaxUint64},
+			},
 		},
 		Mounts: []specs.Mount{
 			{Destination: "/proc", Type: "proc", Source: "proc"},

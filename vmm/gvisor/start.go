@@ -85,6 +85,10 @@ func makeMachineDir(spec vmm.Spec) error {
 			return err
 		}
 	}
+	// A template keeps what it saw of this directory, and shows it of every workspace after it.
+	if err := os.Chmod(filepath.Join(dir, emptyDir), 0o755); err != nil {
+		return err
+	}
 	b, err := json.Marshal(describe(spec.Memory, spec.Disk))
 	if err != nil {
 		return err

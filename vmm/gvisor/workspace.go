@@ -25,6 +25,9 @@ func (d *Driver) NewWorkspace(ctx context.Context, path, tree string, size int64
 	}
 	err = copyTree(ctx, path, tree, size)
 	if err == nil {
+		err = os.Chmod(path, 0o755) // the tree's own top is as private as its place was
+	}
+	if err == nil {
 		return nil
 	}
 	undo := os.RemoveAll

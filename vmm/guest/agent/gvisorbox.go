@@ -32,6 +32,10 @@ const (
 	gvisorGroup  = gvisorGroups + "/box"
 )
 
+// gvisorPIDs is how many processes and threads a box may have unless its configuration says otherwise. Each is a thread of the
+// host: with thousands that all want to run, nothing else of the box gets its turn.
+const gvisorPIDs = 1024
+
 func gvisorCgroup() error {
 	if err := (mount{"pids", gvisorGroups, "cgroup", quiet, "pids"}).do(); err != nil {
 		return err
@@ -44,7 +48,7 @@ func gvisorCgroup() error {
 
 func (g *gvisorBox) limit(pids int) error {
 	if pids <= 0 {
-		pids = defaultPIDs
+		pids = gvisorPIDs
 	}
 	return write(filepath.Join(g.dir, "pids.max"), strconv.Itoa(pids))
 }
