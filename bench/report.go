@@ -44,12 +44,21 @@ type Result struct {
 	Samples  []float64 `json:"samples"` // in the order they were taken
 	Baseline *Baseline `json:"baseline,omitempty"`
 	Ratio    float64   `json:"ratio,omitempty"` // P50 over the baseline's
+
+	Also []Comparison `json:"also,omitempty"` // with what it is compared besides
 }
 
 // Baseline is what a scenario is compared with, measured in the same run, by turns.
 type Baseline struct {
 	Name string  `json:"name"`
 	P50  float64 `json:"p50"`
+}
+
+// Comparison is one with another scenario of the same run, by turns.
+type Comparison struct {
+	Baseline
+	Isolation string  `json:"isolation,omitempty"`
+	Ratio     float64 `json:"ratio"`
 }
 
 // Failures counts the failed samples of all scenarios.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"agentbox/agentbox"
@@ -106,13 +107,21 @@ func (t *track) result(before []Result) Result {
 	}
 	for _, b := range before {
 		// A median that is itself a failure would make a ratio of nothing measured.
-		if b.Name == t.Baseline && b.P50 > 0 && 2*b.Failures < b.N && 2*out.Failures < out.N {
+		if b.P50 <= 0 || 2*b.Failures >= b.N || 2*out.Failures >= out.N {
+			continue
+		}
+		if b.Name == t.Baseline {
 			out.Baseline = &Baseline{Name: b.Name, P50: b.P50}
-			out.Ratio = math.Round(out.P50/b.P50*10000) / 10000
+			out.Ratio = ratio(out.P50, b.P50)
+		}
+		if slices.Contains(t.Also, Ref{b.Name, agentbox.Isolation(b.Isolation)}) {
+			out.Also = append(out.Also, Comparison{Baseline{b.Name, b.P50}, b.Isolation, ratio(out.P50, b.P50)})
 		}
 	}
 	return out
 }
+
+func ratio(ours, theirs float64) float64 { return math.Round(ours/theirs*10000) / 10000 }
 
 func (r Runner) teardown(ctx context.Context, t *track) {
 	if t.Teardown == nil {

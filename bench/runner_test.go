@@ -58,6 +58,26 @@ func TestRunnerAlternatesWithBaseline(t *testing.T) {
 	}
 }
 
+// Three of one group: each but the first is compared with the baseline, and the last with its sibling of another kind too.
+func TestRunnerComparesKinds(t *testing.T) {
+	var j journal
+	all := []Scenario{j.scenario("native/a", "", 10), j.scenario("work/a", "native/a", 30), j.scenario("work/a", "native/a", 120)}
+	all[1].Isolation, all[2].Isolation = agentbox.GVisor, agentbox.MicroVM
+	all[2].Also = []Ref{{"work/a", agentbox.GVisor}}
+	results, err := Runner{Runs: 1}.Run(t.Context(), all)
+	if err != nil || len(results) != 3 {
+		t.Fatalf("%+v, %v", results, err)
+	}
+	want := Comparison{Baseline{"work/a", 30}, "gvisor", 4}
+	last := results[2]
+	if results[1].Ratio != 3 || results[1].Also != nil || last.Ratio != 12 || len(last.Also) != 1 || last.Also[0] != want {
+		t.Errorf("%+v", results)
+	}
+	if got := against(last); got != "12.000 of native/a, 4.000 of work/a gvisor" {
+		t.Errorf("the table says %q", got)
+	}
+}
+
 func TestRunnerCountsFailuresAtTheCeiling(t *testing.T) {
 	var j journal
 	var said []string

@@ -17,6 +17,7 @@ type Scenario struct {
 	Ceiling   float64            // in Unit: the deadline, or the most there can be. A failed sample counts as this much
 	// Baseline names another scenario that this one is compared with: samples of the two are taken by turns.
 	Baseline string
+	Also     []Ref // scenarios of the same group, before this one, that it is compared with besides
 
 	// Setup comes once before the first sample, and Teardown once after the last, also when Setup failed. Either may be nil.
 	Setup    func(ctx context.Context) error
@@ -24,6 +25,12 @@ type Scenario struct {
 	// Measure takes one sample. Only what it chooses to measure counts, so it may prepare and clean up at leisure. It leaves
 	// things so that it can be called again, after an error too.
 	Measure func(ctx context.Context) (float64, error)
+}
+
+// Ref names the scenario of one kind of isolation.
+type Ref struct {
+	Name      string
+	Isolation agentbox.Isolation
 }
 
 // Select gives the scenarios whose names match one of the patterns, or all without a pattern.

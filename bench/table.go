@@ -39,7 +39,11 @@ func against(s Result) string {
 	if s.Baseline == nil {
 		return ""
 	}
-	return fmt.Sprintf("%.3f of %s", s.Ratio, s.Baseline.Name)
+	text := fmt.Sprintf("%.3f of %s", s.Ratio, s.Baseline.Name)
+	for _, c := range s.Also {
+		text += strings.TrimRight(fmt.Sprintf(", %.3f of %s %s", c.Ratio, c.Name, c.Isolation), " ")
+	}
+	return text
 }
 
 // amount is a value in the unit people read.

@@ -25,7 +25,13 @@ func (a *app) benchCommand() *cli.Command {
 			}
 			return cli.ShowSubcommandHelp(cmd)
 		},
-		Commands: []*cli.Command{a.benchEnterCommand(), a.benchStoreCommand()},
+		Commands: []*cli.Command{
+			a.benchVerb("enter", "measure stepping into boxes: whole commands, as you type them",
+				"Works in a home and in repositories of its own, which are gone afterwards. Let nothing else run meanwhile.", 20, a.benchEnter),
+			a.benchVerb("work", "measure builds and tests, on this machine itself and in boxes",
+				"Needs gcc, make and the network, for the source of zlib. Let nothing else run meanwhile.", 5, a.benchWork),
+			a.benchStoreCommand(),
+		},
 	}
 }
 
@@ -39,25 +45,25 @@ type benchRequest struct {
 
 const maxRuns = 10_000
 
-func (a *app) benchEnterCommand() *cli.Command {
+// benchVerb is a benchmark that takes a benchRequest.
+func (a *app) benchVerb(name, usage, description string, runs int, measure func(context.Context, benchRequest) (bench.Report, error)) *cli.Command {
 	var req benchRequest
 	return &cli.Command{
-		Name: "enter", Usage: "measure stepping into boxes: whole commands, as you type them",
-		Description: "Works in a home and in repositories of its own, which are gone afterwards. Let nothing else run meanwhile.",
+		Name: name, Usage: usage, Description: description,
 		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "runs", Value: 20, Usage: "take `N` samples of each scenario", Destination: &req.runs},
+			&cli.IntFlag{Name: "runs", Value: runs, Usage: "take `N` samples of each scenario", Destination: &req.runs},
 			&cli.StringFlag{Name: "isolation", Usage: "only this `KIND` of machine: auto, microvm, gvisor", Destination: &req.isolation},
 			&cli.StringFlag{Name: "json", Usage: "write the report to `FILE`, - for standard output", Destination: &req.json},
-			&cli.StringSliceFlag{Name: "only", Usage: "only scenarios whose name matches `GLOB`, as 'enter/re*'; several with commas", Destination: &req.only},
+			&cli.StringSliceFlag{Name: "only", Usage: "only scenarios whose name matches `GLOB`, as '" + name + "/re*'; several with commas", Destination: &req.only},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Present() {
-				return agentbox.Errorf(agentbox.Invalid, "bench enter takes no argument %q", cmd.Args().First()).WithHint("--only %s", cmd.Args().First())
+				return agentbox.Errorf(agentbox.Invalid, "bench %s takes no argument %q", name, cmd.Args().First()).WithHint("--only %s", cmd.Args().First())
 			}
 			if req.runs < 1 || req.runs > maxRuns {
 				return agentbox.Errorf(agentbox.Invalid, "--runs %d is not between 1 and %d", req.runs, maxRuns)
 			}
-			report, err := a.benchEnter(ctx, req)
+			report, err := measure(ctx, req)
 			if err != nil {
 				return err
 			}
@@ -66,23 +72,13 @@ func (a *app) benchEnterCommand() *cli.Command {
 	}
 }
 
-// benchEnter measures one kind after the other: the one asked for, or all that work here.
-func (a *app) benchEnter(ctx context.Context, req benchRequest) (bench.Report, error) {
-	report := bench.Report{Schema: bench.Schema, Version: buildID(), Started: time.Now().UTC().Truncate(time.Second), Machine: bench.ThisMachine(ctx)}
-	p := a.newProgress()
-	defer p.close()
-	kinds, err := a.benchKinds(ctx, req, p.event)
-	if err != nil {
-		return report, interrupted(ctx, err)
-	}
-	for _, kind := range kinds {
-		results, err := a.benchEnterKind(ctx, req, kind, p.event)
-		if err != nil {
-			return report, interrupted(ctx, err)
-		}
-		report.Scenarios = append(report.Scenarios, results...)
-	}
-	return report, nil
+// patterns are the globs of --only.
+func (r benchRequest) patterns() []string {
+	return strings.FieldsFunc(strings.Join(r.only, ","), func(r rune) bool { return r == ',' })
+}
+
+func newReport(ctx context.Context) bench.Report {
+	return bench.Report{Schema: bench.Schema, Version: buildID(), Started: time.Now().UTC().Truncate(time.Second), Machine: bench.ThisMachine(ctx)}
 }
 
 // openLab makes a place to measure in; close cleans up whatever happens.
@@ -105,29 +101,6 @@ func (a *app) benchKinds(ctx context.Context, req benchRequest, say agentbox.Pro
 	}
 	defer func() { err = errors.Join(err, lab.Close(ctx)) }()
 	return lab.Kinds(ctx)
-}
-
-func (a *app) benchEnterKind(ctx context.Context, req benchRequest, kind agentbox.Isolation, say agentbox.Progress) (results []bench.Result, err error) {
-	lab, err := a.openLab(ctx, kind, say)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, lab.Close(ctx)) }()
-	only := strings.FieldsFunc(strings.Join(req.only, ","), func(r rune) bool { return r == ',' })
-	if _, err := bench.Select(lab.Enter(agentbox.Box{}), only); err != nil {
-		return nil, err // before minutes are spent on warming up
-	}
-	end := say.Begin("warm-up", "image, kernel, template")
-	box, err := lab.WarmUp(ctx)
-	if err != nil {
-		return nil, err
-	}
-	end(isolationText(box))
-	scenarios, err := bench.Select(lab.Enter(box), only)
-	if err != nil {
-		return nil, err
-	}
-	return bench.Runner{Runs: req.runs, Progress: say}.Run(ctx, scenarios)
 }
 
 // interrupted prefers "interrupted" to what the interrupt broke.

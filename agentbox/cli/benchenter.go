@@ -1,0 +1,50 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"agentbox/agentbox"
+	"agentbox/bench"
+)
+
+// benchEnter measures one kind after the other: the one asked for, or all that work here.
+func (a *app) benchEnter(ctx context.Context, req benchRequest) (bench.Report, error) {
+	report := newReport(ctx)
+	p := a.newProgress()
+	defer p.close()
+	kinds, err := a.benchKinds(ctx, req, p.event)
+	if err != nil {
+		return report, interrupted(ctx, err)
+	}
+	for _, kind := range kinds {
+		results, err := a.benchEnterKind(ctx, req, kind, p.event)
+		if err != nil {
+			return report, interrupted(ctx, err)
+		}
+		report.Scenarios = append(report.Scenarios, results...)
+	}
+	return report, nil
+}
+
+func (a *app) benchEnterKind(ctx context.Context, req benchRequest, kind agentbox.Isolation, say agentbox.Progress) (results []bench.Result, err error) {
+	lab, err := a.openLab(ctx, kind, say)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, lab.Close(ctx)) }()
+	if _, err := bench.Select(lab.Enter(agentbox.Box{}), req.patterns()); err != nil {
+		return nil, err // before minutes are spent on warming up
+	}
+	end := say.Begin("warm-up", "image, kernel, template")
+	box, err := lab.WarmUp(ctx)
+	if err != nil {
+		return nil, err
+	}
+	end(isolationText(box))
+	scenarios, err := bench.Select(lab.Enter(box), req.patterns())
+	if err != nil {
+		return nil, err
+	}
+	return bench.Runner{Runs: req.runs, Progress: say}.Run(ctx, scenarios)
+}

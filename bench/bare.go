@@ -1,0 +1,142 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentbox/agentbox"
+	"agentbox/vmm/guest"
+	"agentbox/vmm/gvisor/runsc"
+)
+
+// bareShop does jobs in a container of the embedded runsc and nothing else: no agentbox, no agent, the image and the working
+// copy that a box would have. It shows what a box adds.
+type bareShop struct {
+	runsc string
+	dir   string // the bundle, and everything of the container's
+	clone string
+	image string
+}
+
+const bareID = "bare"
+
+// bare makes one from the image of a box. Only root may.
+func (m *material) bare(ctx context.Context, image agentbox.Digest) (bareShop, error) {
+	if os.Geteuid() != 0 {
+		return bareShop{}, errors.New("only root can start a bare runsc")
+	}
+	programs, err := runsc.New(filepath.Join(m.lab.dir, "programs"), guest.Agent).Ensure()
+	if err != nil {
+		return bareShop{}, err
+	}
+	clone, err := m.clone(ctx, bareID)
+	if err != nil {
+		return bareShop{}, err
+	}
+	s := bareShop{
+		runsc: programs.Runsc, dir: filepath.Join(m.lab.dir, bareID), clone: clone,
+		image: filepath.Join(m.lab.user.Images(), "images", image.Hex(), "image.erofs"),
+	}
+	for _, name := range []string{"root", "overlay", "state"} {
+		if err := os.MkdirAll(filepath.Join(s.dir, name), 0o755); err != nil {
+			return s, err
+		}
+	}
+	b, err := json.Marshal(s.spec())
+	if err == nil {
+		err = os.WriteFile(filepath.Join(s.dir, "config.json"), b, 0o644)
+	}
+	return s, err
+}
+
+func (s bareShop) spec() *specs.Spec {
+	overlay := "dir=" + filepath.Join(s.dir, "overlay")
+	return &specs.Spec{
+		Version: "1.0.2", Hostname: bareID,
+		Root: &specs.Root{Path: filepath.Join(s.dir, "root")},
+		Process: &specs.Process{
+			Args: []string{"/bin/sleep", "1000000"}, Cwd: "/", Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/root"},
+		},
+		Mounts: []specs.Mount{
+			{Destination: "/proc", Type: "proc", Source: "proc"},
+			{Destination: "/sys", Type: "sysfs", Source: "sysfs"},
+			{Destination: "/tmp", Type: "tmpfs", Source: "tmpfs"},
+			{Destination: "/workspace", Type: "bind", Source: s.clone, Options: []string{"rw", "bind"}},
+		},
+		Linux: &specs.Linux{Namespaces: []specs.LinuxNamespace{
+			{Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.MountNamespace}, {Type: specs.NetworkNamespace},
+		}},
+		Annotations: map[string]string{
+			"dev.gvisor.spec.rootfs.type": "erofs", "dev.gvisor.spec.rootfs.source": s.image, "dev.gvisor.spec.rootfs.overlay": overlay,
+		},
+	}
+}
+
+// command is a call of runsc with the flags that boxes have too, as far as they bear on speed.
+func (s bareShop) command(ctx context.Context, args ...string) *exec.Cmd {
+	flags := []string{
+		"--root=" + filepath.Join(s.dir, "state"), "--platform=systrap", "--network=none", "--ignore-cgroups",
+		"--overlay2=root:dir=" + filepath.Join(s.dir, "overlay"), "--file-access-mounts=exclusive",
+		"--sidecar-usage-policy=LEGACY_DEPRECATED_SLOW_EMBEDDED_FALLBACK",
+	}
+	cmd := exec.CommandContext(ctx, s.runsc, append(flags, args...)...)
+	cmd.Dir, cmd.WaitDelay = s.dir, killAfter
+	return cmd
+}
+
+// scenario is a job in the container, which lives as long as the scenario.
+func (s bareShop) scenario(j job) Scenario {
+	out := j.scenario("runsc/"+j.name, s)
+	out.Baseline = "native/" + j.name
+	first := out.Setup
+	out.Setup = func(ctx context.Context) error {
+		if err := s.start(ctx); err != nil {
+			return err
+		}
+		return first(ctx)
+	}
+	out.Teardown = s.stop
+	return out
+}
+
+// start runs the container, from a file that stands in for its output: runsc hands its own to the sandbox.
+func (s bareShop) start(ctx context.Context) error {
+	log, err := os.Create(filepath.Join(s.dir, "log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := s.command(ctx, "run", "--detach", "--bundle="+s.dir, bareID)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Run(); err != nil {
+		b, _ := os.ReadFile(log.Name())
+		return fmt.Errorf("start a bare runsc: %w: %s", err, bytes.TrimSpace(b))
+	}
+	return nil
+}
+
+func (s bareShop) stop(ctx context.Context) error {
+	return s.command(ctx, "delete", "--force", bareID).Run()
+}
+
+func (s bareShop) run(ctx context.Context, script string) (float64, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, workLimit, fmt.Errorf("the limit is %s", workLimit))
+	defer cancel()
+	cmd := s.command(ctx, "exec", "--cwd=/workspace", bareID, "sh", "-c", script)
+	start := time.Now()
+	out, err := cmd.CombinedOutput()
+	took := time.Since(start)
+	if err != nil {
+		return milliseconds(took), fmt.Errorf("%s in a bare runsc: %w: %s", script, err, lastLine(out))
+	}
+	return milliseconds(took), nil
+}

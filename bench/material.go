@@ -1,0 +1,166 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/workspace"
+)
+
+// material is what jobs work on: one repository, of which each workshop has a clone.
+//
+//	c/     the source of zlib as the host's distribution has it
+//	go/    agentbox's own package of the vocabulary, in a module of its own
+//	part*/ 5,000 small files
+type material struct {
+	lab     *Lab
+	origin  string
+	goRoot  string // "" when the Go job is left out
+	noGo    string // why
+	goCache string
+}
+
+const (
+	workRepository = "work"
+	workConfig     = "agentbox.yaml"
+)
+
+var manyFiles = repository{files: 5_000, size: 2_000, commits: 1}
+
+// goEnv is what every workshop builds Go with, so that one's cache serves the others.
+var goEnv = []string{"GOFLAGS=-trimpath -buildvcs=false", "GOTOOLCHAIN=local", "CGO_ENABLED=0", "GOPROXY=off"}
+
+func (l *Lab) newMaterial(ctx context.Context, dir string) (*material, error) {
+	for _, program := range []string{"gcc", "make", "git", "tar"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return nil, agentbox.Errorf(agentbox.Missing, "%s is not installed: work is measured on the machine itself too", program).
+				WithHint("apt-get install gcc libc6-dev make git tar")
+		}
+	}
+	m := &material{lab: l, goCache: filepath.Join(l.dir, "gocache")}
+	var err error
+	end := l.say.Begin("material", "5,000 files, zlib, a Go package")
+	if m.origin, err = l.repo(ctx, workRepository, manyFiles); err != nil {
+		return nil, err
+	}
+	if err := fetchSource(ctx, "zlib", filepath.Join(l.dir, "source"), filepath.Join(m.origin, "c")); err != nil {
+		return nil, err
+	}
+	if m.noGo = m.addGo(ctx, dir); m.noGo != "" {
+		m.goRoot = ""
+	}
+	if err := os.WriteFile(filepath.Join(m.origin, workConfig), []byte(m.config()), 0o644); err != nil {
+		return nil, err
+	}
+	for _, args := range [][]string{{"add", "-A", "-f"}, {"commit", "-q", "-m", "work"}} {
+		if err := git(ctx, m.origin, args...); err != nil {
+			return nil, err
+		}
+	}
+	end("")
+	return m, nil
+}
+
+// addGo copies the package, or says why not.
+func (m *material) addGo(ctx context.Context, dir string) (why string) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
+	if err != nil {
+		return "there is no Go on this machine"
+	}
+	m.goRoot = strings.TrimSpace(string(out))
+	repo, err := workspace.Describe(ctx, dir)
+	if err != nil {
+		return "this is no checkout of agentbox"
+	}
+	mod, err := os.ReadFile(filepath.Join(repo.Root, "go.mod"))
+	if err != nil || !strings.HasPrefix(string(mod), "module agentbox\n") {
+		return "this is no checkout of agentbox"
+	}
+	to := filepath.Join(m.origin, "go", "agentbox")
+	files, _ := filepath.Glob(filepath.Join(repo.Root, "agentbox", "*.go"))
+	err = os.MkdirAll(to, 0o755)
+	for _, file := range files {
+		if strings.HasSuffix(file, "imports_test.go") {
+			continue // it looks at the whole repository
+		}
+		b, readErr := os.ReadFile(file)
+		if err == nil && readErr == nil {
+			err = os.WriteFile(filepath.Join(to, filepath.Base(file)), b, 0o644)
+		}
+	}
+	if err == nil {
+		version := strings.TrimPrefix(runtime.Version(), "go")
+		err = os.WriteFile(filepath.Join(m.origin, "go", "go.mod"), []byte("module agentbox\n\ngo "+version+"\n"), 0o644)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// config is that of the boxes: what the jobs need, from the distribution of the host.
+func (m *material) config() string {
+	text := "packages: [ca-certificates, gcc, git, libc6-dev, make]\ncpus: 2\nmemory: 1GiB\ndisk: 16GiB\n"
+	if m.goRoot == "" {
+		return text
+	}
+	text += fmt.Sprintf("include: [%q]\nenv:\n  PATH: %q\n", m.goRoot+":"+m.goRoot, m.goRoot+"/bin:/usr/local/bin:/usr/bin:/bin")
+	for _, v := range goEnv {
+		name, value, _ := strings.Cut(v, "=")
+		text += fmt.Sprintf("  %s: %q\n", name, value)
+	}
+	return text
+}
+
+func (m *material) clone(ctx context.Context, name string) (string, error) {
+	dir := filepath.Join(m.lab.dir, reposName, workRepository+"-"+name)
+	return dir, git(ctx, filepath.Dir(dir), "clone", "-q", m.origin, dir)
+}
+
+// native makes the workshop on the machine itself, and fills the cache of Go with what a test needs.
+func (m *material) native(ctx context.Context) (nativeShop, error) {
+	dir, err := m.clone(ctx, "native")
+	s := nativeShop{dir: dir, env: append([]string{"GOCACHE=" + m.goCache}, goEnv...)}
+	if err != nil || m.goRoot == "" {
+		return s, err
+	}
+	s.env = append(s.env, "PATH="+m.goRoot+"/bin:"+os.Getenv("PATH"))
+	_, err = s.run(ctx, "cd go && go test ./agentbox")
+	return s, err
+}
+
+// box makes a box of a kind to work in, which has the same cache of Go.
+func (m *material) box(ctx context.Context, kind agentbox.Isolation) (workBox, error) {
+	b := workBox{place: m.lab.plain, name: workRepository + "-" + string(kind)}
+	dir, err := m.clone(ctx, string(kind))
+	if err != nil {
+		return b, err
+	}
+	end := m.lab.say.Begin("box", string(kind))
+	warmCtx, cancel := context.WithTimeoutCause(ctx, warmUpTime, fmt.Errorf("the limit is %s", warmUpTime))
+	defer cancel()
+	if _, _, err := b.place.program.Run(warmCtx, dir, "up", "--detach", "--name", b.name, "--isolation", string(kind)); err != nil {
+		return b, err
+	}
+	shown, err := b.place.show(ctx, b.name)
+	if err != nil {
+		return b, err
+	}
+	b.kind, b.accel, b.image = shown.Isolation, shown.Accel, shown.Image
+	if m.goRoot != "" {
+		if _, err := b.run(ctx, "mkdir -p ~/.cache"); err != nil {
+			return b, err
+		}
+		if _, err := b.place.do(ctx, b.place.home.Dir, "cp", m.goCache, b.name+":/home/agent/.cache/go-build"); err != nil {
+			return b, err
+		}
+	}
+	end(b.name)
+	return b, nil
+}

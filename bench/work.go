@@ -1,0 +1,114 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"agentbox/agentbox"
+)
+
+// workLimit is for one sample: a C build on an emulated machine takes a fraction of it.
+const workLimit = 10 * time.Minute
+
+// job is something developers have a machine do. Both scripts run in the working copy, by sh.
+type job struct {
+	name    string
+	prepare string // before each sample, untimed; "" for nothing
+	script  string
+}
+
+const (
+	cBuild = "c-build"
+	goTest = "go-test"
+)
+
+// jobs are what is measured: a C project and a Go package as their developers build and test them, and three things that
+// builds consist of.
+var jobs = []job{
+	{cBuild, "cd c && { make distclean || true; } >/dev/null 2>&1", "cd c && { ./configure && make -j2; } >/dev/null"},
+	{"c-test", "cd c && rm -f *.o *.a example* minigzip* && { ./configure && make -j2; } >/dev/null", "cd c && make test >/dev/null"},
+	{goTest, "echo '//' >>go/agentbox/digest.go", "cd go && go test -count=1 ./agentbox >/dev/null"},
+	{"processes-1000", "", "i=0; while [ $i -lt 1000 ]; do /bin/true; i=$((i + 1)); done"},
+	{"git-status-5000", "", "git status --porcelain >/dev/null"},
+	{"files-10000", "rm -rf many", "mkdir many && cd many && i=0; while [ $i -lt 10000 ]; do echo $i >$i; i=$((i + 1)); done"},
+}
+
+// workshop is where jobs are done: the machine itself, or a box.
+type workshop interface {
+	// run runs a script in the working copy to its end, and gives the milliseconds of the whole command.
+	run(ctx context.Context, script string) (float64, error)
+}
+
+// Work are the scenarios of real work: each job natively, which is the baseline, and in a box of each kind, by turns. It makes
+// the working copies and the boxes. Where the checkout in dir is not agentbox's own, the Go job is left out.
+func (l *Lab) Work(ctx context.Context, kinds []agentbox.Isolation, dir string) ([]Scenario, error) {
+	m, err := l.newMaterial(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	native, err := m.native(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bare, noBare := bareShop{}, errors.New("no box runs in gVisor")
+	var boxes []workBox
+	for _, kind := range kinds {
+		b, err := m.box(ctx, kind)
+		if err != nil {
+			return nil, fmt.Errorf("make a %s box to work in: %w", kind, err)
+		}
+		boxes = append(boxes, b)
+		if kind == agentbox.GVisor {
+			bare, noBare = m.bare(ctx, b.image)
+		}
+	}
+	if noBare != nil {
+		l.say.Say("runsc/" + cBuild + " is left out: " + noBare.Error())
+	}
+	var all []Scenario
+	for _, j := range jobs {
+		if j.name == goTest && m.goRoot == "" {
+			l.say.Say("work/" + goTest + " is left out: " + m.noGo)
+			continue
+		}
+		all = append(all, j.scenario("native/"+j.name, native))
+		if j.name == cBuild && noBare == nil {
+			all = append(all, bare.scenario(j))
+		}
+		for i, b := range boxes {
+			s := j.scenario("work/"+j.name, b)
+			s.Isolation, s.Accel, s.Baseline = b.kind, b.accel, "native/"+j.name
+			if i > 0 {
+				s.Also = append(s.Also, Ref{s.Name, boxes[0].kind})
+			}
+			if b.kind == agentbox.GVisor {
+				s.Also = append(s.Also, Ref{Name: "runsc/" + j.name})
+			}
+			all = append(all, s)
+		}
+	}
+	return all, nil
+}
+
+func (j job) scenario(name string, where workshop) Scenario {
+	return Scenario{
+		Name: name, Unit: Milliseconds, Ceiling: milliseconds(workLimit),
+		// The first time pays for caches that no later one pays for.
+		Setup: func(ctx context.Context) error {
+			_, err := j.measure(ctx, where)
+			return err
+		},
+		Measure: func(ctx context.Context) (float64, error) { return j.measure(ctx, where) },
+	}
+}
+
+func (j job) measure(ctx context.Context, where workshop) (float64, error) {
+	if j.prepare != "" {
+		if _, err := where.run(ctx, j.prepare); err != nil {
+			return 0, err
+		}
+	}
+	return where.run(ctx, j.script)
+}

@@ -1,0 +1,50 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+
+	"agentbox/agentbox"
+)
+
+// nativeShop does jobs on the machine itself.
+type nativeShop struct {
+	dir string
+	env []string
+}
+
+func (s nativeShop) run(ctx context.Context, script string) (float64, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, workLimit, fmt.Errorf("the limit is %s", workLimit))
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-c", script)
+	cmd.Dir, cmd.Env, cmd.WaitDelay = s.dir, append(os.Environ(), s.env...), killAfter
+	start := time.Now()
+	out, err := cmd.CombinedOutput()
+	took := time.Since(start)
+	if err != nil {
+		return milliseconds(took), fmt.Errorf("%s: %w: %s", script, err, lastLine(out))
+	}
+	return milliseconds(took), nil
+}
+
+func lastLine(out []byte) []byte {
+	out = bytes.TrimSpace(out)
+	return out[bytes.LastIndexByte(out, '\n')+1:]
+}
+
+// workBox does them in a box.
+type workBox struct {
+	place *place
+	name  string
+	kind  agentbox.Isolation
+	accel string
+	image agentbox.Digest
+}
+
+func (b workBox) run(ctx context.Context, script string) (float64, error) {
+	return b.place.timed(ctx, workLimit, b.place.home.Dir, "exec", b.name, "--", "sh", "-c", script)
+}
