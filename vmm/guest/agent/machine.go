@@ -26,7 +26,7 @@ type Machine struct {
 	// Cgroup gives the directory of a group for one new process, nil for none, and what to call when it has started.
 	// It waits while user processes are frozen.
 	Cgroup     func(path string) (dir *os.File, started func(), err error)
-	LimitUser  func(pids int) error // most processes of the box; 0 means the default
+	LimitUser  func(pids int) error            // most processes of the box; 0 means the default
 	LookupUser func(name string) (User, error) // fs.ErrNotExist when there is none
 
 	// Trust makes programs believe an authority, and gives the variables that lead those there which do not look.

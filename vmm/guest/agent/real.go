@@ -22,16 +22,16 @@ func (b *booter) machine() Machine {
 	box := &cgroups{dir: boxGroup}
 	disk := &workspaceDisk{target: protocol.WorkspaceDir, user: b.user, device: b.workspace}
 	return Machine{
-		Kernel:       kernelRelease(),
-		AddEntropy:   addEntropy,
-		SetClock:     setClock,
-		SetHostname:  setHostname,
+		Kernel:      kernelRelease(),
+		AddEntropy:  addEntropy,
+		SetClock:    setClock,
+		SetHostname: setHostname,
 		SetMachineID: func(id string) error {
 			return errors.Join(setMachineID(id), setBootID(id))
 		},
-		FreezeUser:   box.freeze,
-		ThawUser:     box.thaw,
-		TermUser:     func(wait time.Duration) { terminate(box, wait) },
+		FreezeUser: box.freeze,
+		ThawUser:   box.thaw,
+		TermUser:   func(wait time.Duration) { terminate(box, wait) },
 		KillUser: func() {
 			if err := box.kill(); err != nil {
 				b.log.Error("kill user processes", "err", err)
