@@ -7,7 +7,7 @@ GVISOR  := vmm/gvisor/runsc/embedded/.built
 TEST     = umask 022 && TMPDIR=/tmp $(GO) test
 LDFLAGS := -s -w -X agentbox/agentbox/cli.version=$(VERSION)
 
-.PHONY: help up build agent test unit e2e race vet fuzz chaos bench deps deps-test clean
+.PHONY: help up build embedded agent test unit e2e race vet fuzz chaos bench deps deps-test clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -17,8 +17,10 @@ up: deps build build/gocache ## a box of this very repository, with one of its t
 	@echo
 	@echo 'Next: bin/agentbox up     (a shell in the box; bin/agentbox --help for the rest)'
 
-build: agent $(GVISOR) ## the one binary, at bin/agentbox
+build: embedded ## the one binary, at bin/agentbox
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/agentbox .
+
+embedded: agent $(GVISOR) ## what the binary embeds
 
 agent: ## the guest agent that is embedded in the binary
 	$(GO) generate ./vmm/guest

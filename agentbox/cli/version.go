@@ -8,6 +8,9 @@ import (
 	"runtime"
 
 	"github.com/urfave/cli/v3"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/drivers"
 )
 
 // version is set by the Makefile.
@@ -32,10 +35,18 @@ func (a *app) versionCommand() *cli.Command {
 	return &cli.Command{
 		Name: "version", Category: catHost, Usage: "print the version",
 		Action: func(context.Context, *cli.Command) error {
+			gvisor, err := drivers.EmbeddedGVisor()
 			if a.json {
-				return a.printJSON(map[string]string{"version": version, "build": buildID(), "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
+				return a.printJSON(map[string]string{
+					"version": version, "build": buildID(), "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH, "gvisor": gvisor,
+				})
 			}
 			fmt.Fprintf(a.stdout, "agentbox %s (%s, %s/%s)\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			if err != nil {
+				fmt.Fprintln(a.stdout, agentbox.AsError(err).Message)
+				return nil
+			}
+			fmt.Fprintf(a.stdout, "gVisor %s, embedded\n", gvisor)
 			return nil
 		},
 	}

@@ -11,8 +11,12 @@ import (
 	"agentbox/vmm"
 	"agentbox/vmm/guest"
 	"agentbox/vmm/gvisor"
+	"agentbox/vmm/gvisor/runsc"
 	"agentbox/vmm/qemu"
 )
+
+// EmbeddedGVisor is the version of the gVisor that this build brings along, or why it brings none.
+func EmbeddedGVisor() (string, error) { return runsc.Version() }
 
 // Open gives the driver of a kind of isolation.
 func Open(kind agentbox.Isolation, h home.Home, log *slog.Logger) (vmm.Driver, error) {

@@ -114,7 +114,7 @@ func onlyKind(t *testing.T, file string) string {
 func runScript(t *testing.T, kind, file string) {
 	t.Parallel()
 	testscript.RunT(scriptT{t}, testscript.Params{
-		Files: []string{file}, Setup: shared.setup(kind), Cmds: commands, Condition: condition,
+		Files: []string{file}, Setup: shared.setup(kind), Cmds: commands, Condition: condition(kind),
 		RequireUniqueNames: true, Deadline: time.Now().Add(scriptTimeout),
 	})
 }
@@ -126,9 +126,15 @@ func (t scriptT) Run(_ string, f func(testscript.T)) { f(t) }
 func (t scriptT) Parallel()                          {}
 func (t scriptT) Verbose() bool                      { return testing.Verbose() }
 
-func condition(cond string) (bool, error) {
-	if cond == "root" {
-		return os.Getuid() == 0, nil
+// condition gives the conditions of scripts: root, and the kind they run for.
+func condition(kind string) func(string) (bool, error) {
+	return func(cond string) (bool, error) {
+		switch {
+		case cond == "root":
+			return os.Getuid() == 0, nil
+		case slices.Contains(machineKinds, cond):
+			return cond == kind, nil
+		}
+		return false, fmt.Errorf("unknown condition %q", cond)
 	}
-	return false, fmt.Errorf("unknown condition %q", cond)
 }

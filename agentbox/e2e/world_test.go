@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -28,13 +30,13 @@ const seedEnv = "AGENTBOX_E2E_SEED"
 // Homes share nothing that changes. Large things that are complete and never written again are linked entry by entry, so that
 // each home has its own list of them, to add to and to clear away from; the rest is copied.
 var (
-	linked = []string{"images/images", "templates"}
-	copied = []string{"host", "images/recipes", "kernels"}
+	linked = []string{"images/images", "templates", "host", "host/gvisor"}
+	copied = []string{"images/recipes", "kernels"}
 	owned  = []string{"host", "images", "kernels", "templates"} // by a script that says ownhome
 )
 
 // machineKinds are the kinds of isolation that scripts run under.
-var machineKinds = []string{"microvm"}
+var machineKinds = []string{"gvisor", "microvm"}
 
 func newWorld() (*world, error) {
 	dir, err := os.MkdirTemp("/tmp", "ab-e2e-")
@@ -76,7 +78,7 @@ func (w *world) build() error {
 	if err := os.WriteFile(w.config, []byte(gitConfig), 0o644); err != nil {
 		return err
 	}
-	generate := exec.Command("go", "generate", "./vmm/guest")
+	generate := exec.Command("make", "embedded")
 	compile := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(w.bin, "agentbox"), ".")
 	for _, cmd := range []*exec.Cmd{generate, compile} {
 		cmd.Dir = "../.."
@@ -147,7 +149,8 @@ func (w *world) newHome() (string, error) {
 	return home, nil
 }
 
-// linkEntries makes to a directory with a link to each directory of from; what is hidden is half done.
+// linkEntries makes to a directory with a link to each directory of from, and a copy of each file; what is hidden is half
+// done.
 func linkEntries(to, from string) error {
 	entries, err := os.ReadDir(from)
 	if err != nil {
@@ -157,10 +160,15 @@ func linkEntries(to, from string) error {
 		return err
 	}
 	for _, e := range entries {
-		if !e.IsDir() || e.Name()[0] == '.' {
-			continue
+		theirs, ours := filepath.Join(from, e.Name()), filepath.Join(to, e.Name())
+		switch {
+		case e.Name()[0] == '.' || slices.ContainsFunc(linked, func(name string) bool { return strings.HasSuffix(theirs, "/"+name) }):
+		case e.IsDir():
+			err = os.Symlink(theirs, ours)
+		default:
+			err = copyTree(ours, theirs)
 		}
-		if err := os.Symlink(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
+		if err != nil {
 			return err
 		}
 	}
