@@ -166,15 +166,11 @@ func (s *Store) createImage(size int64) (disk.File, uint64, error) {
 
 // nameImage gives an image file the name under which it is found again. Its bytes need not last yet.
 func (s *Store) nameImage(id uint64, manifest agentbox.Digest) error {
-	err := s.fs.Rename(s.freshImage(id), s.path(imagesDir, imageName(id, manifest)))
-	if err == nil {
-		err = s.fs.SyncDir(s.path(imagesDir))
-	}
-	if err != nil {
+	if err := s.fs.Rename(s.freshImage(id), s.path(imagesDir, imageName(id, manifest))); err != nil {
 		return s.hostError(err)
 	}
-	s.handles.know(id, manifest)
-	return nil
+	s.handles.know(id, manifest) // whether or not the name lasts: until then it is found there
+	return s.hostError(s.fs.SyncDir(s.path(imagesDir)))
 }
 
 func (in *intake) commit(ctx context.Context) (Stored, error) {
