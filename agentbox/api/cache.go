@@ -17,7 +17,7 @@ var (
 	CacheQuota   = Endpoint[CacheQuotaRequest, CacheUsage]{"/v1/cache/quota"}
 )
 
-// CacheRef names a blob: the digest of its manifest, a unique prefix of it, or NAMESPACE/KEY.
+// CacheRef names a blob: the digest of its manifest, a unique prefix of it, the key of what setup made, or NAMESPACE/KEY.
 type CacheRef struct {
 	Ref string `json:"ref"`
 }
@@ -53,8 +53,9 @@ type CacheDetail struct {
 	Chunks int             `json:"chunks"` // without those that are zeros
 	Here   int             `json:"here"`
 	Parent agentbox.Digest `json:"parent,omitzero"`
-	Trace  int             `json:"trace"` // chunks a boot read first, in order
-	File   bool            `json:"file"`  // it is attached as a file, without being copied
+	Trace  int             `json:"trace"`         // chunks a boot read first, in order
+	File   bool            `json:"file"`          // it is attached as a file, without being copied
+	Why    []string        `json:"why,omitempty"` // what its key was computed from, one ingredient each, for what setup made
 }
 
 // CacheVerifyRequest asks to read and hash everything.

@@ -73,8 +73,10 @@ func oneRef(cmd *cli.Command) (api.CacheRef, error) {
 }
 
 func (a *app) cacheShow() *cli.Command {
+	var why bool
 	return &cli.Command{
-		Name: "show", Usage: "say what is known of one entry", ArgsUsage: "DIGEST|NAME",
+		Name: "show", Usage: "say what is known of one entry", ArgsUsage: "DIGEST|KEY|NAME",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "why", Usage: "list what the key of what setup made was computed from", Destination: &why}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			ref, err := oneRef(cmd)
 			if err != nil {
@@ -88,6 +90,13 @@ func (a *app) cacheShow() *cli.Command {
 				return a.printJSON(e)
 			case a.quiet:
 				fmt.Fprintln(a.stdout, e.Manifest)
+				return nil
+			case why && len(e.Why) == 0:
+				return agentbox.Errorf(agentbox.Invalid, "%s was not made by setup, so it has no key to explain", e.Manifest.Short())
+			case why:
+				for _, line := range e.Why {
+					fmt.Fprintln(a.stdout, oneLine(line))
+				}
 				return nil
 			}
 			return a.table(cacheFacts(e))

@@ -7,6 +7,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/layers"
 	"agentbox/cachestore"
 	"agentbox/cachestore/blob"
 )
@@ -65,6 +66,9 @@ func named(e cachestore.Entry, ref string) bool {
 		if n.Namespace+"/"+n.Key == ref {
 			return true
 		}
+		if key, ok := layers.KeyOf(n); ok && ref != "" && strings.HasPrefix(key.Hex(), strings.TrimPrefix(ref, "sha256:")) {
+			return true
+		}
 	}
 	return false
 }
@@ -83,9 +87,24 @@ func (d *daemon) showCache(ctx context.Context, req api.CacheRef, _ agentbox.Pro
 		return api.CacheDetail{}, err
 	}
 	p, err := s.Presence(m)
+	if err != nil {
+		return api.CacheDetail{}, err
+	}
+	why, err := d.why(ctx, e)
 	return api.CacheDetail{
-		CacheEntry: wireEntry(e), Chunks: p.Chunks, Here: p.Here, Parent: m.Parent, Trace: len(m.Trace), File: e.Whole,
+		CacheEntry: wireEntry(e), Chunks: p.Chunks, Here: p.Here, Parent: m.Parent, Trace: len(m.Trace), File: e.Whole, Why: why,
 	}, err
+}
+
+// why lists what the key of an entry was computed from, nothing for one that is not named by such a key.
+func (d *daemon) why(ctx context.Context, e cachestore.Entry) ([]string, error) {
+	for _, n := range e.Names {
+		if key, ok := layers.KeyOf(n); ok {
+			made, err := layers.Shelf{Store: d.store.Store}.Find(ctx, key)
+			return made.Ingredients.Why(), err
+		}
+	}
+	return nil, nil
 }
 
 func (d *daemon) verifyCache(ctx context.Context, req api.CacheVerifyRequest, progress agentbox.Progress) (api.CacheVerifyReport, error) {
