@@ -1,68 +1,18 @@
 package gvisor
 
 import (
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
-	"agentbox/agentbox"
-	"agentbox/agentbox/durable"
+	"agentbox/vmm/statedir"
 )
-
-// hostError gives errors of this host's file system the code that a caller acts on.
-func hostError(err error) error {
-	var coded *agentbox.Error
-	switch {
-	case err == nil, errors.As(err, &coded):
-		return err
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		return agentbox.Errorf(agentbox.NoSpace, "%w", err).WithHint("free some disk space (agentbox prune shows what can go), then try again")
-	}
-	return err
-}
-
-// corrupt says that a template or saved state is not what was written.
-func corrupt(dir, format string, args ...any) error {
-	e := agentbox.Errorf(agentbox.Corrupt, format, args...)
-	e.Message = dir + ": " + e.Message
-	return e.WithHint("it cannot be used any more; remove %s", dir)
-}
-
-// newDirectory fills a directory under a temporary name and renames it when it is complete: dir appears whole or not
-// at all. fill syncs the files it makes.
-func newDirectory(dir string, fill func(tmp string) error) (err error) {
-	if _, err := os.Lstat(dir); err == nil {
-		return agentbox.Errorf(agentbox.Exists, "%s exists already", dir)
-	}
-	tmp, err := os.MkdirTemp(filepath.Dir(dir), "."+filepath.Base(dir)+".tmp-")
-	if err != nil {
-		return hostError(err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.RemoveAll(tmp))
-		}
-	}()
-	if err := fill(tmp); err != nil {
-		return hostError(err)
-	}
-	if err := durable.SyncDir(tmp); err != nil {
-		return hostError(err)
-	}
-	if err := os.Rename(tmp, dir); err != nil {
-		return hostError(err)
-	}
-	return hostError(durable.SyncDir(filepath.Dir(dir)))
-}
 
 // spaceError finds out whether an error that the sandbox told in words is that of a full disk.
 func spaceError(dir string, err error) error {
 	if !strings.Contains(err.Error(), unix.ENOSPC.Error()) && !strings.Contains(err.Error(), unix.EDQUOT.Error()) {
 		return err
 	}
-	return hostError(fmt.Errorf("%s: %w: %w", dir, err, unix.ENOSPC))
+	return statedir.HostError(fmt.Errorf("%s: %w: %w", dir, err, unix.ENOSPC))
 }

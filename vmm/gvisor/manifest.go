@@ -15,6 +15,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/durable"
+	"agentbox/vmm/statedir"
 )
 
 // manifest describes a template or a saved state. Every byte is accounted for, except those of the files of a saved
@@ -88,14 +89,14 @@ func decodeManifest(b []byte) (manifest, agentbox.Digest, error) {
 func readManifest(dir string) (manifest, agentbox.Digest, error) {
 	b, err := os.ReadFile(filepath.Join(dir, manifestFile))
 	if errors.Is(err, os.ErrNotExist) {
-		return manifest{}, agentbox.Digest{}, corrupt(dir, "%s is missing", manifestFile)
+		return manifest{}, agentbox.Digest{}, statedir.Corrupt(dir, "%s is missing", manifestFile)
 	}
 	if err != nil {
 		return manifest{}, agentbox.Digest{}, err
 	}
 	m, d, err := decodeManifest(b)
 	if err != nil {
-		return m, d, corrupt(dir, "%s: %w", manifestFile, err)
+		return m, d, statedir.Corrupt(dir, "%s: %w", manifestFile, err)
 	}
 	return m, d, nil
 }
@@ -146,7 +147,7 @@ func (m manifest) openImages(dir string) (files []*os.File, err error) {
 	for _, name := range imageNames {
 		f, err := os.Open(filepath.Join(dir, name))
 		if errors.Is(err, os.ErrNotExist) {
-			return files, corrupt(dir, "%s is missing", name)
+			return files, statedir.Corrupt(dir, "%s is missing", name)
 		}
 		if err != nil {
 			return files, err
@@ -157,7 +158,7 @@ func (m manifest) openImages(dir string) (files []*os.File, err error) {
 			return files, err
 		}
 		if info.Size() != m.Images[name].Size {
-			return files, corrupt(dir, "%s has %d bytes instead of %d", name, info.Size(), m.Images[name].Size)
+			return files, statedir.Corrupt(dir, "%s has %d bytes instead of %d", name, info.Size(), m.Images[name].Size)
 		}
 	}
 	return files, nil
@@ -171,10 +172,10 @@ func (m manifest) verify(ctx context.Context, dir string, files []*os.File) erro
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			return corrupt(dir, "%s: %w", name, err)
+			return statedir.Corrupt(dir, "%s: %w", name, err)
 		}
 		if got != m.Images[name] {
-			return corrupt(dir, "%s does not match its digest", name)
+			return statedir.Corrupt(dir, "%s does not match its digest", name)
 		}
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/vmm"
 	"agentbox/vmm/gvisor/plan"
+	"agentbox/vmm/statedir"
 )
 
 // Restore implements vmm.Snapshotter. A saved state is verified while the sandbox already loads it; one that is not what
@@ -30,7 +31,7 @@ func (d *Driver) Restore(ctx context.Context, spec vmm.Spec, from vmm.Template, 
 	}
 	m, err := r.run(ctx, d)
 	if err != nil {
-		return nil, hostError(errors.Join(err, r.undo()))
+		return nil, statedir.HostError(errors.Join(err, r.undo()))
 	}
 	return m, nil
 }
@@ -141,10 +142,10 @@ func (r *restoration) workspace(ctx context.Context) error {
 	src := filepath.Join(r.dir, workspaceDir)
 	listing, err := digestTree(src)
 	if err != nil {
-		return corrupt(r.dir, "%s: %w", workspaceDir, err)
+		return statedir.Corrupt(r.dir, "%s: %w", workspaceDir, err)
 	}
 	if *listing != *r.man.Workspace {
-		return corrupt(r.dir, "%s is not what was saved", workspaceDir)
+		return statedir.Corrupt(r.dir, "%s is not what was saved", workspaceDir)
 	}
 	if err := os.Mkdir(r.spec.Workspace, 0o755); err != nil {
 		if errors.Is(err, os.ErrExist) {

@@ -12,6 +12,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/vmm"
+	"agentbox/vmm/statedir"
 )
 
 // SaveTemplate implements vmm.Snapshotter.
@@ -25,7 +26,7 @@ func (d *Driver) SaveTemplate(ctx context.Context, vm vmm.Machine, dir string) e
 	if m.base != nil || m.spec.Workspace != "" {
 		return errors.Join(m.Kill(), agentbox.Errorf(agentbox.Conflict, "%s cannot become a template: it was not booted without a workspace", m.spec.Name))
 	}
-	err = newDirectory(dir, func(tmp string) error {
+	err = statedir.New(dir, func(tmp string) error {
 		man := m.manifest()
 		if err := m.saveImages(ctx, tmp, &man); err != nil {
 			return err
@@ -65,7 +66,7 @@ func (d *Driver) Save(ctx context.Context, vm vmm.Machine, dir string, disks boo
 	if m.base == nil {
 		return agentbox.Errorf(agentbox.Conflict, "%s cannot be saved: it was not restored from a template", m.spec.Name)
 	}
-	return newDirectory(dir, func(tmp string) error {
+	return statedir.New(dir, func(tmp string) error {
 		man := m.manifest()
 		man.Template, man.Disks = m.base.ID, disks
 		group, ctx := errgroup.WithContext(ctx)

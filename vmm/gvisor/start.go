@@ -22,6 +22,7 @@ import (
 	"agentbox/vmm/console"
 	"agentbox/vmm/gvisor/plan"
 	"agentbox/vmm/gvisor/runsc"
+	"agentbox/vmm/statedir"
 )
 
 // Boot implements vmm.Driver.
@@ -51,7 +52,7 @@ func (d *Driver) prepare(ctx context.Context, spec vmm.Spec) (*machine, plan.Pla
 		return nil, plan.Plan{}, err
 	}
 	if err := makeMachineDir(spec); err != nil {
-		return nil, plan.Plan{}, hostError(err)
+		return nil, plan.Plan{}, statedir.HostError(err)
 	}
 	m := &machine{spec: spec, fingerprint: fingerprint, launcher: programs.Launch, log: d.config.Log, done: make(chan struct{})}
 	return m, planOf(spec, programs), nil

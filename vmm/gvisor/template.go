@@ -11,6 +11,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/vmm"
+	"agentbox/vmm/statedir"
 )
 
 // template is an opened template. Its bytes were verified and are in memory files that nobody can change any more:
@@ -50,7 +51,7 @@ func (d *Driver) OpenTemplate(ctx context.Context, dir string) (vmm.Template, er
 	t := &template{ID: id, Manifest: man}
 	if err := t.load(ctx, dir, files); err != nil {
 		t.Close()
-		return nil, hostError(err)
+		return nil, statedir.HostError(err)
 	}
 	return t, nil
 }

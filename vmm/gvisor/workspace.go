@@ -6,11 +6,12 @@ import (
 	"os"
 
 	"agentbox/agentbox"
+	"agentbox/vmm/statedir"
 )
 
 // ReserveWorkspace implements vmm.Driver: a workspace is a directory of the host.
 func (d *Driver) ReserveWorkspace(_ context.Context, path string, _ int64) error {
-	return hostError(os.Mkdir(path, 0o755))
+	return statedir.HostError(os.Mkdir(path, 0o755))
 }
 
 // NewWorkspace implements vmm.Driver. A directory that exists keeps its inode, since a running sandbox may have it.
@@ -21,7 +22,7 @@ func (d *Driver) NewWorkspace(ctx context.Context, path, tree string, size int64
 		err = mustBeEmpty(path)
 	}
 	if err != nil || tree == "" {
-		return hostError(err)
+		return statedir.HostError(err)
 	}
 	err = copyTree(ctx, path, tree, size)
 	if err == nil {
@@ -34,7 +35,7 @@ func (d *Driver) NewWorkspace(ctx context.Context, path, tree string, size int64
 	if existed {
 		undo = removeContent
 	}
-	return hostError(errors.Join(err, undo(path)))
+	return statedir.HostError(errors.Join(err, undo(path)))
 }
 
 func mustBeEmpty(path string) error {
@@ -54,10 +55,10 @@ func (d *Driver) CopyWorkspace(ctx context.Context, dst, src string) error {
 		if errors.Is(err, os.ErrExist) {
 			return agentbox.Errorf(agentbox.Exists, "%s exists already", dst)
 		}
-		return hostError(err)
+		return statedir.HostError(err)
 	}
 	if err := copyTree(ctx, dst, src, 0); err != nil {
-		return hostError(errors.Join(err, os.RemoveAll(dst)))
+		return statedir.HostError(errors.Join(err, os.RemoveAll(dst)))
 	}
 	return nil
 }

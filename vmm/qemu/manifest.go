@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"agentbox/agentbox"
+	"agentbox/vmm/statedir"
 )
 
 // formatVersion changes with the meaning of any file of a template or saved state, or of the command line.
@@ -82,14 +83,14 @@ func decodeManifest(b []byte) (manifest, agentbox.Digest, error) {
 func readManifest(dir string) (manifest, agentbox.Digest, error) {
 	b, err := os.ReadFile(filepath.Join(dir, manifestFile))
 	if errors.Is(err, os.ErrNotExist) {
-		return manifest{}, agentbox.Digest{}, corrupt(dir, "%s is missing", manifestFile)
+		return manifest{}, agentbox.Digest{}, statedir.Corrupt(dir, "%s is missing", manifestFile)
 	}
 	if err != nil {
 		return manifest{}, agentbox.Digest{}, err
 	}
 	m, d, err := decodeManifest(b)
 	if err != nil {
-		return m, d, corrupt(dir, "%s: %w", manifestFile, err)
+		return m, d, statedir.Corrupt(dir, "%s: %w", manifestFile, err)
 	}
 	return m, d, nil
 }
@@ -98,13 +99,13 @@ func readManifest(dir string) (manifest, agentbox.Digest, error) {
 func readDigested(dir, name string, want agentbox.Digest) ([]byte, error) {
 	b, err := os.ReadFile(filepath.Join(dir, name))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, corrupt(dir, "%s is missing", name)
+		return nil, statedir.Corrupt(dir, "%s is missing", name)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if agentbox.Digest(sha256.Sum256(b)) != want {
-		return nil, corrupt(dir, "%s does not match its digest", name)
+		return nil, statedir.Corrupt(dir, "%s does not match its digest", name)
 	}
 	return b, nil
 }
@@ -120,7 +121,7 @@ func readIndex(dir, name string, want agentbox.Digest, space int64) (*pageIndex,
 		err = fmt.Errorf("it covers %d bytes, not %d", x.Space, space)
 	}
 	if err != nil {
-		return nil, nil, corrupt(dir, "%s: %w", name+indexSuffix, err)
+		return nil, nil, statedir.Corrupt(dir, "%s: %w", name+indexSuffix, err)
 	}
 	return x, b, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/durable"
+	"agentbox/vmm/statedir"
 )
 
 // memo is what the driver remembers of this host across processes, so that starting a machine from a new process runs
@@ -77,7 +78,7 @@ func (d *Driver) remember(known *memo) error {
 		return err
 	}
 	if err := durable.Replace(filepath.Join(d.config.StateDir, memoFile), b, 0o600); err != nil {
-		return hostError(err)
+		return statedir.HostError(err)
 	}
 	known.changed = false
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/vmm"
+	"agentbox/vmm/statedir"
 )
 
 // Restore implements vmm.Snapshotter. QEMU starts while the disks are being filled: it reads nothing of them before the
@@ -26,7 +27,7 @@ func (d *Driver) Restore(ctx context.Context, spec vmm.Spec, from vmm.Template, 
 	}
 	m, err := r.run(ctx, d)
 	if err != nil {
-		return nil, hostError(errors.Join(err, r.undo()))
+		return nil, statedir.HostError(errors.Join(err, r.undo()))
 	}
 	return m, nil
 }
@@ -193,14 +194,14 @@ func (r *restoration) create(path string, size int64) (*os.File, error) {
 func (r *restoration) copied(path, name string, size int64) (func(context.Context) error, error) {
 	src, err := os.Open(filepath.Join(r.dir, name))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, corrupt(r.dir, "%s is missing", name)
+		return nil, statedir.Corrupt(r.dir, "%s is missing", name)
 	}
 	if err != nil {
 		return nil, err
 	}
 	info, err := src.Stat()
 	if err == nil && info.Size() != size {
-		err = corrupt(r.dir, "%s has %d bytes instead of %d", name, info.Size(), size)
+		err = statedir.Corrupt(r.dir, "%s has %d bytes instead of %d", name, info.Size(), size)
 	}
 	var dst *os.File
 	if err == nil {

@@ -12,6 +12,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/vmm"
+	"agentbox/vmm/statedir"
 )
 
 // SaveTemplate implements vmm.Snapshotter.
@@ -30,7 +31,7 @@ func (d *Driver) SaveTemplate(ctx context.Context, vm vmm.Machine, dir string) e
 		return errors.Join(err, m.Kill())
 	}
 	defer memory.Close()
-	return newDirectory(dir, func(tmp string) error {
+	return statedir.New(dir, func(tmp string) error {
 		man := m.manifest()
 		err := m.saveDevices(ctx, tmp, &man)
 		if err := errors.Join(err, m.Kill()); err != nil {
@@ -80,7 +81,7 @@ func (d *Driver) Save(ctx context.Context, vm vmm.Machine, dir string, disks boo
 	if m.base == nil {
 		return agentbox.Errorf(agentbox.Conflict, "%s cannot be saved: it was not restored from a template", m.spec.Name)
 	}
-	return newDirectory(dir, func(tmp string) error {
+	return statedir.New(dir, func(tmp string) error {
 		man := m.manifest()
 		man.Template = m.base.ID
 		group, ctx := errgroup.WithContext(ctx)

@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"agentbox/vmm/statedir"
 )
 
 // extent is a range of a file that may hold something other than zeros.
@@ -32,12 +34,12 @@ func nextExtent(f *os.File, off, size int64) (extent, error) {
 func createSized(path string, size int64) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return nil, hostError(err)
+		return nil, statedir.HostError(err)
 	}
 	if err := f.Truncate(size); err != nil {
 		f.Close()
 		os.Remove(path)
-		return nil, hostError(err)
+		return nil, statedir.HostError(err)
 	}
 	return f, nil
 }
@@ -61,7 +63,7 @@ func copySparse(ctx context.Context, dst, src *os.File) error {
 			err = copyExtent(ctx, dst, src, e)
 		}
 		if err != nil {
-			return hostError(err)
+			return statedir.HostError(err)
 		}
 		off = e.off + e.len
 	}

@@ -12,6 +12,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/vmm"
+	"agentbox/vmm/statedir"
 )
 
 // templateBase is what a machine keeps of its template: enough to tell later what it changed.
@@ -61,7 +62,7 @@ func (d *Driver) OpenTemplate(ctx context.Context, dir string) (vmm.Template, er
 	}
 	if err := t.load(ctx, dir, about); err != nil {
 		t.Close()
-		return nil, hostError(err)
+		return nil, statedir.HostError(err)
 	}
 	return t, nil
 }
@@ -141,7 +142,7 @@ func (p packed) writePages(src []byte, offset int64, _ *bitmap) error {
 func loadPages(ctx context.Context, dir, name string, x *pageIndex, sink pageSink) error {
 	f, err := os.Open(filepath.Join(dir, name+pagesSuffix))
 	if errors.Is(err, os.ErrNotExist) {
-		return corrupt(dir, "%s is missing", name+pagesSuffix)
+		return statedir.Corrupt(dir, "%s is missing", name+pagesSuffix)
 	}
 	if err != nil {
 		return err
@@ -149,13 +150,13 @@ func loadPages(ctx context.Context, dir, name string, x *pageIndex, sink pageSin
 	defer f.Close()
 	info, err := f.Stat()
 	if err == nil && info.Size() != x.Length {
-		return corrupt(dir, "%s has %d bytes instead of %d", name+pagesSuffix, info.Size(), x.Length)
+		return statedir.Corrupt(dir, "%s has %d bytes instead of %d", name+pagesSuffix, info.Size(), x.Length)
 	}
 	if err == nil {
 		err = readPages(ctx, f, x, sink)
 	}
 	if errors.Is(err, errPages) {
-		return corrupt(dir, "%s: %w", name+pagesSuffix, err)
+		return statedir.Corrupt(dir, "%s: %w", name+pagesSuffix, err)
 	}
 	return err
 }

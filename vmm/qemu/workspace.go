@@ -10,6 +10,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/vmm"
+	"agentbox/vmm/statedir"
 )
 
 // ReserveWorkspace implements vmm.Driver: QEMU needs to know the size of a disk, and nothing of what is on it.
@@ -120,5 +121,5 @@ func copyFile(ctx context.Context, dst, src string) (err error) {
 	if err := copySparse(ctx, to, from); err != nil {
 		return err
 	}
-	return hostError(to.Sync())
+	return statedir.HostError(to.Sync())
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"agentbox/agentbox"
+	"agentbox/vmm/statedir"
 )
 
 const testDisk = 4 << 30
@@ -202,12 +203,12 @@ func TestCopySparse(t *testing.T) {
 
 func TestHostErrors(t *testing.T) {
 	full := &os.PathError{Op: "write", Path: "/x", Err: syscall.ENOSPC}
-	for _, err := range []error{hostError(full), hostError(fmt.Errorf("save: %w", full)), toolError("mke2fs", "__populate_fs: No space left on device", nil)} {
+	for _, err := range []error{statedir.HostError(full), statedir.HostError(fmt.Errorf("save: %w", full)), toolError("mke2fs", "__populate_fs: No space left on device", nil)} {
 		if agentbox.CodeOf(err) != agentbox.NoSpace || agentbox.AsError(err).Hint == "" {
 			t.Errorf("%v has code %s", err, agentbox.CodeOf(err))
 		}
 	}
-	if err := corrupt("/t", "x: %w", errPages); !errors.Is(err, errPages) || agentbox.CodeOf(hostError(err)) != agentbox.Corrupt {
+	if err := statedir.Corrupt("/t", "x: %w", errPages); !errors.Is(err, errPages) || agentbox.CodeOf(statedir.HostError(err)) != agentbox.Corrupt {
 		t.Errorf("got %v", err)
 	}
 }

@@ -1,4 +1,6 @@
-package qemu
+// Package statedir makes the directories in which drivers keep templates and saved machines: whole or not at all, with errors
+// that say what a caller can do.
+package statedir
 
 import (
 	"errors"
@@ -11,8 +13,8 @@ import (
 	"agentbox/agentbox/durable"
 )
 
-// hostError gives errors of this host's file system the code that a caller acts on.
-func hostError(err error) error {
+// HostError gives errors of this host's file system the code that a caller acts on.
+func HostError(err error) error {
 	var coded *agentbox.Error
 	switch {
 	case err == nil, errors.As(err, &coded):
@@ -23,22 +25,22 @@ func hostError(err error) error {
 	return err
 }
 
-// corrupt says that a template or saved state is not what was written.
-func corrupt(dir, format string, args ...any) error {
+// Corrupt says that a template or saved state is not what was written.
+func Corrupt(dir, format string, args ...any) error {
 	e := agentbox.Errorf(agentbox.Corrupt, format, args...)
 	e.Message = dir + ": " + e.Message
 	return e.WithHint("it cannot be used any more; remove %s", dir)
 }
 
-// newDirectory fills a directory under a temporary name and renames it when it is complete: dir appears whole or not
+// New fills a directory under a temporary name and renames it when it is complete: dir appears whole or not
 // at all. fill syncs the files it makes.
-func newDirectory(dir string, fill func(tmp string) error) (err error) {
+func New(dir string, fill func(tmp string) error) (err error) {
 	if _, err := os.Lstat(dir); err == nil {
 		return agentbox.Errorf(agentbox.Exists, "%s exists already", dir)
 	}
 	tmp, err := os.MkdirTemp(filepath.Dir(dir), "."+filepath.Base(dir)+".tmp-")
 	if err != nil {
-		return hostError(err)
+		return HostError(err)
 	}
 	defer func() {
 		if err != nil {
@@ -46,13 +48,13 @@ func newDirectory(dir string, fill func(tmp string) error) (err error) {
 		}
 	}()
 	if err := fill(tmp); err != nil {
-		return hostError(err)
+		return HostError(err)
 	}
 	if err := durable.SyncDir(tmp); err != nil {
-		return hostError(err)
+		return HostError(err)
 	}
 	if err := os.Rename(tmp, dir); err != nil {
-		return hostError(err)
+		return HostError(err)
 	}
-	return hostError(durable.SyncDir(filepath.Dir(dir)))
+	return HostError(durable.SyncDir(filepath.Dir(dir)))
 }
