@@ -64,13 +64,14 @@ func bundlesOf(root string) []string {
 	return list
 }
 
-// trust adds an authority to every bundle and to the directory, and to Java's own store where one is.
+// trust adds an authority to every bundle and to the directory, and to Java's own store where one is. The others go along
+// in each.
 func trust(root string, ca protocol.Authority) (map[string]string, error) {
 	if err := os.MkdirAll(filepath.Join(root, certDir), 0o755); err != nil {
 		return nil, err
 	}
 	single := filepath.Join(root, certDir, filepath.Base(ca.File))
-	if err := replaceFile(single, ca.PEM); err != nil {
+	if err := replaceFile(single, ca.PEM+ca.Others); err != nil {
 		return nil, err
 	}
 	list := bundlesOf(root)
@@ -78,7 +79,7 @@ func trust(root string, ca protocol.Authority) (map[string]string, error) {
 		list = []string{filepath.Join(root, bundles[0])}
 	}
 	for _, path := range list {
-		if err := appendPEM(path, ca.PEM); err != nil {
+		if err := errors.Join(appendPEM(path, ca.PEM), appendPEM(path, ca.Others)); err != nil {
 			return nil, err
 		}
 	}

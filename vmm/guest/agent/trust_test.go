@@ -34,7 +34,8 @@ func TestTrustAddsToWhatTheImageBelieves(t *testing.T) {
 	if err := prepareTrust(root); err != nil {
 		t.Fatal(err)
 	}
-	ca := protocol.Authority{PEM: testPEM, File: "0123abcd.0"}
+	const others = "-----BEGIN CERTIFICATE-----\nBBBB\n-----END CERTIFICATE-----\n"
+	ca := protocol.Authority{PEM: testPEM, File: "0123abcd.0", Others: others}
 	for range 2 { // the second time changes nothing
 		env, err := trust(root, ca)
 		if err != nil {
@@ -45,10 +46,10 @@ func TestTrustAddsToWhatTheImageBelieves(t *testing.T) {
 		}
 	}
 	got, err := os.ReadFile(filepath.Join(root, "etc/ssl/cert.pem"))
-	if err != nil || string(got) != "of the image\n"+testPEM {
+	if err != nil || string(got) != "of the image\n"+testPEM+others {
 		t.Errorf("%q %v", got, err)
 	}
-	if got, err := os.ReadFile(filepath.Join(root, "etc/ssl/certs/0123abcd.0")); err != nil || string(got) != testPEM {
+	if got, err := os.ReadFile(filepath.Join(root, "etc/ssl/certs/0123abcd.0")); err != nil || string(got) != testPEM+others {
 		t.Errorf("%q %v", got, err)
 	}
 }

@@ -67,8 +67,9 @@ type File struct {
 
 // Authority is a certificate authority that everything in the box is to believe, beside those of the image.
 type Authority struct {
-	PEM  string `json:"pem"`
-	File string `json:"file"` // its name in a directory of certificates, as OpenSSL looks for it
+	PEM    string `json:"pem"`
+	File   string `json:"file"`             // its name in a directory of certificates, as OpenSSL looks for it
+	Others string `json:"others,omitempty"` // PEM of those that the host was taught beside its distribution's
 }
 
 // WorkspaceDir is where the workspace is in every box.
