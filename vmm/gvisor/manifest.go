@@ -1,10 +1,8 @@
 package gvisor
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -42,72 +40,26 @@ type image struct {
 // imageNames are the files of a checkpoint, in the order in which the sandbox takes and gives them.
 var imageNames = []string{kernelFile, pagesMetaFile, pagesFile}
 
-// envelope protects the manifest itself: Digest is that of the bytes of Manifest.
-type envelope struct {
-	Digest   agentbox.Digest `json:"digest"`
-	Manifest json.RawMessage `json:"manifest"`
-}
-
-// encode gives the file's bytes and the digest that names the whole.
-func (m manifest) encode() ([]byte, agentbox.Digest, error) {
-	body, err := json.Marshal(m)
-	if err != nil {
-		return nil, agentbox.Digest{}, err
-	}
-	d := agentbox.Digest(sha256.Sum256(body))
-	b, err := json.Marshal(envelope{d, body})
-	return append(b, '\n'), d, err
-}
-
-// decodeManifest checks everything that can be checked without the files.
-func decodeManifest(b []byte) (manifest, agentbox.Digest, error) {
-	var e envelope
-	var m manifest
-	if err := json.Unmarshal(b, &e); err != nil {
-		return m, e.Digest, err
-	}
-	if sha256.Sum256(e.Manifest) != e.Digest {
-		return m, e.Digest, errors.New("it does not match its own digest")
-	}
-	dec := json.NewDecoder(bytes.NewReader(e.Manifest))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&m); err != nil {
-		return m, e.Digest, err
-	}
+// Check says what is wrong with it, as far as that can be said without the other files.
+func (m manifest) Check() error {
 	if m.Format != formatVersion {
-		return m, e.Digest, fmt.Errorf("it has format %d, this agentbox writes and reads %d", m.Format, formatVersion)
+		return fmt.Errorf("it has format %d, this agentbox writes and reads %d", m.Format, formatVersion)
 	}
 	for _, name := range imageNames {
 		if i, ok := m.Images[name]; !ok || i.Size < 0 {
-			return m, e.Digest, fmt.Errorf("it does not describe %s", name)
+			return fmt.Errorf("it does not describe %s", name)
 		}
 	}
-	return m, e.Digest, nil
-}
-
-// readManifest reads the manifest of a directory; whatever is wrong with it is Corrupt.
-func readManifest(dir string) (manifest, agentbox.Digest, error) {
-	b, err := os.ReadFile(filepath.Join(dir, manifestFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return manifest{}, agentbox.Digest{}, statedir.Corrupt(dir, "%s is missing", manifestFile)
-	}
-	if err != nil {
-		return manifest{}, agentbox.Digest{}, err
-	}
-	m, d, err := decodeManifest(b)
-	if err != nil {
-		return m, d, statedir.Corrupt(dir, "%s: %w", manifestFile, err)
-	}
-	return m, d, nil
+	return nil
 }
 
 // write puts the manifest into a directory, durably.
 func (m manifest) write(dir string) error {
-	b, _, err := m.encode()
+	b, _, err := statedir.Seal(m)
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(filepath.Join(dir, manifestFile), b, 0o600)
+	return durable.WriteFile(filepath.Join(dir, statedir.ManifestFile), b, 0o600)
 }
 
 // chunkSize is how much of an image one goroutine hashes at a time.

@@ -15,7 +15,6 @@ const (
 	logFile    = "runsc.log"   // errors of runsc
 
 	// In a template and in a saved state.
-	manifestFile  = "manifest.json"
 	kernelFile    = "checkpoint.img" // the kernel's objects; this name and the next two are runsc's
 	pagesMetaFile = "pages_meta.img"
 	pagesFile     = "pages.img"

@@ -46,7 +46,7 @@ type restoration struct {
 }
 
 func (r *restoration) readSaved() error {
-	man, _, err := readManifest(r.dir)
+	man, _, err := statedir.ReadManifest[manifest](r.dir)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func (t *template) Close() error {
 
 // OpenTemplate implements vmm.Snapshotter.
 func (d *Driver) OpenTemplate(ctx context.Context, dir string) (vmm.Template, error) {
-	man, id, err := readManifest(dir)
+	man, id, err := statedir.ReadManifest[manifest](dir)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (t *template) load(ctx context.Context, dir string, files []*os.File) error
 	if err := t.Manifest.verify(ctx, dir, t.images); err != nil {
 		return err
 	}
-	about, _, err := t.Manifest.encode()
+	about, _, err := statedir.Seal(t.Manifest)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (d *Driver) InheritTemplate(files []*os.File) (vmm.Template, error) {
 		return nil, fmt.Errorf("inherit a template: %w", err)
 	}
 	t := &template{images: files[:last], about: files[last]}
-	if t.Manifest, t.ID, err = decodeManifest(about); err != nil {
+	if t.Manifest, t.ID, err = statedir.Unseal[manifest](about); err != nil {
 		return nil, fmt.Errorf("inherit a template: %w", err)
 	}
 	return t, nil

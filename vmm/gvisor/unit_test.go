@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"agentbox/agentbox"
+	"agentbox/vmm/statedir"
 )
 
 func TestTheBoxUserIsTheCallerAndAllOthersAreNobody(t *testing.T) {
@@ -73,35 +74,35 @@ func someManifest() manifest {
 
 func TestManifestComesBack(t *testing.T) {
 	m := someManifest()
-	b, id, err := m.encode()
+	b, id, err := statedir.Seal(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, gotID, err := decodeManifest(b)
+	got, gotID, err := statedir.Unseal[manifest](b)
 	if err != nil || gotID != id || !reflect.DeepEqual(got, m) {
 		t.Errorf("%+v, %v, %v", got, gotID, err)
 	}
 	for i := range b {
 		damaged := bytes.Clone(b)
 		damaged[i] ^= 0x10
-		if got, gotID, err := decodeManifest(damaged); err == nil && gotID == id && !reflect.DeepEqual(got, m) {
+		if got, gotID, err := statedir.Unseal[manifest](damaged); err == nil && gotID == id && !reflect.DeepEqual(got, m) {
 			t.Errorf("with byte %d damaged it is %+v", i, got)
 		}
 	}
 }
 
 func FuzzManifest(f *testing.F) {
-	b, _, err := someManifest().encode()
+	b, _, err := statedir.Seal(someManifest())
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(b)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m, id, err := decodeManifest(b)
+		m, id, err := statedir.Unseal[manifest](b)
 		if err != nil {
 			return
 		}
-		if _, again, err := m.encode(); err == nil && again.IsZero() != id.IsZero() {
+		if _, again, err := statedir.Seal(m); err == nil && again.IsZero() != id.IsZero() {
 			t.Errorf("%q has digest %v, and then %v", b, id, again)
 		}
 		for _, name := range imageNames {

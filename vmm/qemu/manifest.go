@@ -1,9 +1,7 @@
 package qemu
 
 import (
-	"bytes"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -38,61 +36,15 @@ type savedDisks struct {
 	Workspace int64 `json:"workspace"` // bytes
 }
 
-// envelope protects the manifest itself: Digest is that of the bytes of Manifest.
-type envelope struct {
-	Digest   agentbox.Digest `json:"digest"`
-	Manifest json.RawMessage `json:"manifest"`
-}
-
-// encode gives the file's bytes and the digest that names the whole.
-func (m manifest) encode() ([]byte, agentbox.Digest, error) {
-	body, err := json.Marshal(m)
-	if err != nil {
-		return nil, agentbox.Digest{}, err
-	}
-	d := agentbox.Digest(sha256.Sum256(body))
-	b, err := json.Marshal(envelope{d, body})
-	return append(b, '\n'), d, err
-}
-
-// decodeManifest checks everything that can be checked without the files.
-func decodeManifest(b []byte) (manifest, agentbox.Digest, error) {
-	var e envelope
-	var m manifest
-	if err := json.Unmarshal(b, &e); err != nil {
-		return m, e.Digest, err
-	}
-	if sha256.Sum256(e.Manifest) != e.Digest {
-		return m, e.Digest, errors.New("it does not match its own digest")
-	}
-	dec := json.NewDecoder(bytes.NewReader(e.Manifest))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&m); err != nil {
-		return m, e.Digest, err
-	}
+// Check says what is wrong with it, as far as that can be said without the other files.
+func (m manifest) Check() error {
 	if m.Format != formatVersion {
-		return m, e.Digest, fmt.Errorf("it has format %d, this agentbox writes and reads %d", m.Format, formatVersion)
+		return fmt.Errorf("it has format %d, this agentbox writes and reads %d", m.Format, formatVersion)
 	}
 	if m.CPUs <= 0 || m.Memory <= 0 || m.Memory%regionSize != 0 || m.Disk <= 0 || m.Disk%regionSize != 0 {
-		return m, e.Digest, errors.New("it describes an impossible machine")
+		return errors.New("it describes an impossible machine")
 	}
-	return m, e.Digest, nil
-}
-
-// readManifest reads the manifest of a directory; whatever is wrong with it is Corrupt.
-func readManifest(dir string) (manifest, agentbox.Digest, error) {
-	b, err := os.ReadFile(filepath.Join(dir, manifestFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return manifest{}, agentbox.Digest{}, statedir.Corrupt(dir, "%s is missing", manifestFile)
-	}
-	if err != nil {
-		return manifest{}, agentbox.Digest{}, err
-	}
-	m, d, err := decodeManifest(b)
-	if err != nil {
-		return m, d, statedir.Corrupt(dir, "%s: %w", manifestFile, err)
-	}
-	return m, d, nil
+	return nil
 }
 
 // readDigested reads a small file of a directory that must have the given digest.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"agentbox/agentbox"
+	"agentbox/vmm/statedir"
 )
 
 func sampleManifest() manifest {
@@ -14,11 +15,11 @@ func sampleManifest() manifest {
 }
 
 func TestManifestRoundTrip(t *testing.T) {
-	b, id, err := sampleManifest().encode()
+	b, id, err := statedir.Seal(sampleManifest())
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, again, err := decodeManifest(b)
+	m, again, err := statedir.Unseal[manifest](b)
 	if err != nil || again != id || m.Memory != 1<<30 || m.Disks == nil {
 		t.Errorf("got %+v, %v, %v", m, again, err)
 	}
@@ -28,7 +29,7 @@ func TestManifestRefusals(t *testing.T) {
 	write := func(change func(*manifest)) string {
 		m := sampleManifest()
 		change(&m)
-		b, _, err := m.encode()
+		b, _, err := statedir.Seal(m)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,24 +45,24 @@ func TestManifestRefusals(t *testing.T) {
 		"something after it": write(func(*manifest) {}) + "x",
 	} {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, manifestFile), []byte(content), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, statedir.ManifestFile), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := readManifest(dir); agentbox.CodeOf(err) != agentbox.Corrupt {
+		if _, _, err := statedir.ReadManifest[manifest](dir); agentbox.CodeOf(err) != agentbox.Corrupt {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 }
 
 func FuzzDecodeManifest(f *testing.F) {
-	b, _, err := sampleManifest().encode()
+	b, _, err := statedir.Seal(sampleManifest())
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(b)
 	f.Add([]byte(`{"digest":"","manifest":null}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m, id, err := decodeManifest(b)
+		m, id, err := statedir.Unseal[manifest](b)
 		if err == nil && (m.Memory <= 0 || m.CPUs <= 0 || id.IsZero()) {
 			t.Errorf("accepted %+v", m)
 		}

@@ -201,9 +201,9 @@ func savePages(ctx context.Context, dir, name string, space int64, from []candid
 }
 
 func saveManifest(dir string, man manifest) error {
-	b, _, err := man.encode()
+	b, _, err := statedir.Seal(man)
 	if err != nil {
 		return err
 	}
-	return writeSynced(filepath.Join(dir, manifestFile), b)
+	return writeSynced(filepath.Join(dir, statedir.ManifestFile), b)
 }

@@ -70,12 +70,12 @@ func (d *Driver) OpenTemplate(ctx context.Context, dir string) (vmm.Template, er
 // readTemplateHead reads everything but the pages.
 func readTemplateHead(dir string) (*template, inheritance, error) {
 	var about inheritance
-	m, id, err := readManifest(dir)
+	m, id, err := statedir.ReadManifest[manifest](dir)
 	if err != nil {
 		return nil, about, err
 	}
 	t := &template{templateBase: templateBase{ID: id, Manifest: m}}
-	if about.Manifest, _, err = m.encode(); err != nil {
+	if about.Manifest, _, err = statedir.Seal(m); err != nil {
 		return nil, about, err
 	}
 	if t.Memory, about.MemoryIndex, err = readIndex(dir, memoryFile, m.MemoryIndex, m.Memory); err != nil {
@@ -188,7 +188,7 @@ func (t *template) inherit() error {
 	if err != nil {
 		return err
 	}
-	if t.Manifest, t.ID, err = decodeManifest(about.Manifest); err != nil {
+	if t.Manifest, t.ID, err = statedir.Unseal[manifest](about.Manifest); err != nil {
 		return err
 	}
 	if agentbox.Digest(sha256.Sum256(about.MemoryIndex)) != t.Manifest.MemoryIndex || agentbox.Digest(sha256.Sum256(about.DiskIndex)) != t.Manifest.DiskIndex {

@@ -1,0 +1,70 @@
+package statedir
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"agentbox/agentbox"
+)
+
+// ManifestFile is the file of a directory that describes the others.
+const ManifestFile = "manifest.json"
+
+// A Manifest describes what is in a directory, by size and digest.
+type Manifest interface {
+	// Check says what is wrong with it, as far as that can be said without the other files.
+	Check() error
+}
+
+// envelope protects the manifest itself: Digest is that of the bytes of Manifest.
+type envelope struct {
+	Digest   agentbox.Digest `json:"digest"`
+	Manifest json.RawMessage `json:"manifest"`
+}
+
+// Seal gives the file's bytes and the digest that names the whole.
+func Seal(m Manifest) ([]byte, agentbox.Digest, error) {
+	body, err := json.Marshal(m)
+	if err != nil {
+		return nil, agentbox.Digest{}, err
+	}
+	id := agentbox.Digest(sha256.Sum256(body))
+	b, err := json.Marshal(envelope{id, body})
+	return append(b, '\n'), id, err
+}
+
+// Unseal gives the manifest that Seal was given, and its digest, and an error if that is not what b holds.
+func Unseal[M Manifest](b []byte) (m M, id agentbox.Digest, err error) {
+	var e envelope
+	if err := json.Unmarshal(b, &e); err != nil {
+		return m, e.Digest, err
+	}
+	if sha256.Sum256(e.Manifest) != e.Digest {
+		return m, e.Digest, errors.New("it does not match its own digest")
+	}
+	dec := json.NewDecoder(bytes.NewReader(e.Manifest))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&m); err != nil {
+		return m, e.Digest, err
+	}
+	return m, e.Digest, m.Check()
+}
+
+// ReadManifest unseals the manifest of a directory; whatever is wrong with it is Corrupt.
+func ReadManifest[M Manifest](dir string) (m M, id agentbox.Digest, err error) {
+	b, err := os.ReadFile(filepath.Join(dir, ManifestFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return m, id, Corrupt(dir, "%s is missing", ManifestFile)
+	}
+	if err != nil {
+		return m, id, err
+	}
+	if m, id, err = Unseal[M](b); err != nil {
+		return m, id, Corrupt(dir, "%s: %w", ManifestFile, err)
+	}
+	return m, id, nil
+}
