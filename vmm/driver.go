@@ -54,7 +54,8 @@ type Driver interface {
 	// NewWorkspace makes an empty workspace at path of the given size, or, when tree is not "", one that holds a copy
 	// of that directory tree: names, modes, times to the second, symlinks and hard links; every file belongs to
 	// guest user GuestUID. The path may already exist as a reserved or an empty workspace of the same size, even one that
-	// a running machine was given and has not mounted, or not any more. On failure nothing is left, or an empty workspace.
+	// a running machine was given and has not mounted, or not any more. On failure nothing is left, or an empty workspace;
+	// where the host has no room even for that, a reserved one.
 	NewWorkspace(ctx context.Context, path, tree string, size int64) error
 
 	// CopyWorkspace makes dst an independent copy of src, which no running machine may be writing.

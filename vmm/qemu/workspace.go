@@ -42,10 +42,20 @@ func (d *Driver) NewWorkspace(ctx context.Context, path, tree string, size int64
 	case !existed:
 		return errors.Join(err, os.Remove(path))
 	}
-	if undo := punch(f, size); undo != nil {
-		return errors.Join(err, undo)
+	return errors.Join(err, emptyAgain(context.WithoutCancel(ctx), f, size))
+}
+
+// emptyAgain makes a workspace whose filling failed an empty one. A host that has no room even for that keeps it reserved:
+// whoever failed has told why.
+func emptyAgain(ctx context.Context, f *os.File, size int64) error {
+	err := punch(f, size)
+	if err == nil {
+		err = formatWorkspace(ctx, f.Name(), "", size)
 	}
-	return errors.Join(err, formatWorkspace(context.WithoutCancel(ctx), path, "", size))
+	if agentbox.CodeOf(err) == agentbox.NoSpace {
+		return punch(f, size)
+	}
+	return err
 }
 
 // openEmptied makes a whole existing file a hole again.

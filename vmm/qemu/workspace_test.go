@@ -142,6 +142,27 @@ func TestWorkspaceTooSmall(t *testing.T) {
 	}
 }
 
+// A reserved workspace for which the host has no room stays reserved, and the reason is told once.
+func TestWorkspaceWithoutRoom(t *testing.T) {
+	needTools(t)
+	small := t.TempDir()
+	if err := syscall.Mount("small", small, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skipf("only root can make a small file system: %v", err)
+	}
+	defer syscall.Unmount(small, 0)
+	ctx, d, path := context.Background(), New(Config{}), filepath.Join(small, "w.img")
+	if err := d.ReserveWorkspace(ctx, path, testDisk); err != nil {
+		t.Fatal(err)
+	}
+	err := d.NewWorkspace(ctx, path, oddTree(t), testDisk)
+	if agentbox.CodeOf(err) != agentbox.NoSpace || strings.Count(err.Error(), "no space") != 1 {
+		t.Errorf("got %v", err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Size() != testDisk || allocated(t, path) != 0 {
+		t.Errorf("it is not reserved any more (%v)", err)
+	}
+}
+
 func TestRuntimeLayerIsSmall(t *testing.T) {
 	needTools(t)
 	path := filepath.Join(t.TempDir(), "r.img")
