@@ -115,6 +115,14 @@ type Snapshotter interface {
 	Restore(ctx context.Context, spec Spec, t Template, saved string) (Machine, error)
 }
 
+// Reclaimer is the optional ability to take back files that a guest made as another user than ours. Machines do so themselves
+// when they end; it is for what is left when the process that started them was killed. Ask for it with a type assertion on a
+// Driver.
+type Reclaimer interface {
+	// Reclaim gives everything below dir to this process's user. No machine may be using it. It is idempotent.
+	Reclaim(ctx context.Context, dir string) error
+}
+
 // Template is an opened template: verified, immutable, shared.
 type Template interface {
 	// Files are what another process needs for InheritTemplate; they stay owned by the Template.

@@ -22,7 +22,7 @@ func (m *Manager) adoptAll() error {
 	for _, e := range entries {
 		path := filepath.Join(m.home.Boxes(), e.Name())
 		if strings.HasSuffix(e.Name(), ".removed") {
-			if err := os.RemoveAll(path); err != nil {
+			if err := m.removeTree(agentbox.GVisor, path); err != nil { // of whatever kind it was: only that one needs more than to be removed
 				m.log.Error("cannot finish removing a box", "directory", path, "error", err)
 			}
 			continue

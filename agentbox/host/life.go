@@ -129,6 +129,9 @@ func (m *Manager) machineGone(b *box, s *supervised) {
 		}
 	})
 	m.log.Info("machine ended", "box", rec.Box.ID, "reason", exit.Reason, "known", ok)
+	if !ok {
+		m.reclaimAfterKill(b)
+	}
 }
 
 // attach gives a fresh machine everything the box is configured with.
@@ -229,7 +232,7 @@ func (m *Manager) sweep(rec record) error {
 		errs = append(errs, err)
 		for _, path := range found {
 			if !keep[filepath.Base(path)] {
-				errs = append(errs, os.RemoveAll(path))
+				errs = append(errs, m.removeTree(rec.Box.Isolation, path))
 			}
 		}
 	}

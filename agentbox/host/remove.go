@@ -55,7 +55,7 @@ func (m *Manager) erase(b *box) error {
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}
-	if err := errors.Join(err, os.RemoveAll(doomed), os.RemoveAll(names.Run)); err != nil {
+	if err := errors.Join(err, m.removeTree(rec.Box.Isolation, doomed), os.RemoveAll(names.Run)); err != nil {
 		return err
 	}
 	m.mu.Lock()

@@ -52,6 +52,15 @@ func adopt(ctx context.Context, launcher, dir string) error {
 	return nil
 }
 
+// Reclaim implements vmm.Reclaimer.
+func (d *Driver) Reclaim(ctx context.Context, dir string) error {
+	programs, err := d.programs.Ensure()
+	if err != nil {
+		return err
+	}
+	return adopt(ctx, programs.Launch, dir)
+}
+
 var errForeign = errors.New("there is a file of another user")
 
 // hasForeign tells whether anything in dir belongs to somebody else.

@@ -18,7 +18,7 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Driver implements vmm.Driver and vmm.Snapshotter.
+// Driver implements vmm.Driver, vmm.Snapshotter and vmm.Reclaimer.
 type Driver struct {
 	config   Config
 	programs *runsc.Unpacker
@@ -27,6 +27,7 @@ type Driver struct {
 var (
 	_ vmm.Driver      = (*Driver)(nil)
 	_ vmm.Snapshotter = (*Driver)(nil)
+	_ vmm.Reclaimer   = (*Driver)(nil)
 )
 
 // New makes a driver. It touches nothing: whether machines can run here is for Probe to say.
