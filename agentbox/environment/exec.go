@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,6 +41,9 @@ func explainRefusal(err error) error {
 	var refused *ssh.OpenChannelError
 	if !errors.As(err, &refused) {
 		return err
+	}
+	if why, ok := strings.CutPrefix(refused.Message, noBackend); ok {
+		return lost(errors.New(why))
 	}
 	return agentbox.Errorf(agentbox.Unavailable, "the box refused to run a command: %s", refused.Message)
 }

@@ -153,8 +153,11 @@ func reject(nch ssh.NewChannel, err error) {
 		nch.Reject(refused.Reason, refused.Message)
 		return
 	}
-	nch.Reject(ssh.ConnectionFailed, "agentbox: "+err.Error())
+	nch.Reject(ssh.ConnectionFailed, noBackend+err.Error())
 }
+
+// noBackend begins a relay's word for why it has no connection to the environment. Stock clients print it as it is.
+const noBackend = "agentbox: "
 
 // open opens a channel in the environment, or takes the one that was opened ahead of need.
 func (r *Relay) open(ctx context.Context, kind string, extra []byte) (end, error) {

@@ -86,6 +86,16 @@ func TestRelaySaysWhenTheBackendIsGone(t *testing.T) {
 	}
 }
 
+func TestRelayWithoutABackend(t *testing.T) {
+	s := startServer(t, false)
+	path := startRelay(t, s, func(context.Context) (*ssh.Client, error) { return nil, errors.New("its machine died") })
+	_, err := Exec(t.Context(), dialRelay(t, path, s.login()), Command{Argv: []string{"true"}})
+	e := agentbox.AsError(err)
+	if e == nil || e.Code != agentbox.Unavailable || e.Message != "the connection to the box was lost: its machine died" || e.Hint == "" {
+		t.Errorf("got %#v", e)
+	}
+}
+
 func TestRelayFollowsANewBackend(t *testing.T) {
 	s := startServer(t, false)
 	path := startRelay(t, s, func(context.Context) (*ssh.Client, error) {

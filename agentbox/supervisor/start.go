@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/crypto/ssh"
+
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/environment"
@@ -44,8 +46,8 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 		return notGreeted(s.cfg.Box, machine, err)
 	}
 	s.log.Info("machine started", "life", s.cfg.Life, "template", s.cfg.Template, "runs", runs, "waited", s.greeted.Sub(begun)-runs, "greeted", time.Since(s.greeted))
-	s.ports = newPorts(ctx, s.link.ssh)
-	relay := environment.NewRelay(s.link.hostKey, s.link.localKey.PublicKey(), s.link.ssh, s.log)
+	s.ports = newPorts(ctx, s.guest)
+	relay := environment.NewRelay(s.link.hostKey, s.link.localKey.PublicKey(), s.guest, s.log)
 	wg.Go(func() { _ = relay.Serve(ctx, watched{sshListener, s.meter}) })
 	wg.Go(func() { relay.Prepare(ctx) })
 	wg.Go(func() { s.link.keepClock(ctx) })
@@ -70,6 +72,16 @@ func notGreeted(box agentbox.BoxID, machine vmm.Machine, err error) error {
 	}
 	return agentbox.Errorf(agentbox.Unavailable, "box %s: its machine runs but does not answer: %w", box, err).
 		WithHint("agentbox logs --console %s", box)
+}
+
+// guest is the connection to the guest, for whoever comes from outside. One that cannot be made is explained by the
+// machine's end, if it has ended.
+func (s *Supervisor) guest(ctx context.Context) (*ssh.Client, error) {
+	client, err := s.link.ssh(ctx)
+	if err != nil && ctx.Err() == nil {
+		return nil, notGreeted(s.cfg.Box, s.machine, err)
+	}
+	return client, err
 }
 
 // goTimeout is how long a machine that runs waits for its daemon to want it. Making a large workspace takes seconds.
