@@ -54,7 +54,7 @@ vet: ## go vet and gofmt
 bench: build ## the figures of docs/benchmarks.md (an idle machine, please)
 	bin/agentbox bench enter --runs 20
 
-chaos: build ## a hundred random kills of agentbox, two hundred of a store, and nothing lost or orphaned
+chaos: build ## a hundred random kills of boxes of each kind, two hundred of a store, and nothing lost or orphaned
 	umask 022 && AGENTBOX_CHAOS=100 TMPDIR=/tmp $(GO) test -count=1 -timeout 120m -run TestChaos ./agentbox/e2e
 	AGENTBOX_CHAOS=200 $(GO) test -count=1 -timeout 60m -run 'TestKilled|TestFaults|TestPower' ./cachestore
 

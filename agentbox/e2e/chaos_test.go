@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,7 +20,7 @@ import (
 const (
 	killsEnv     = "AGENTBOX_CHAOS"      // how many processes TestChaos kills
 	seedOfChaos  = "AGENTBOX_CHAOS_SEED" // what it draws from, to see a failure again
-	kindOfChaos  = "AGENTBOX_CHAOS_KIND" // of isolation; microvm unless it says otherwise
+	kindOfChaos  = "AGENTBOX_CHAOS_KIND" // of isolation; every kind unless it names one
 	defaultKills = 12
 	maxDelay     = 600 * time.Millisecond // from the start of an operation to the kill
 	opTimeout    = 5 * time.Minute        // for any command, whatever was killed under it; a busy machine takes its time
@@ -38,17 +39,25 @@ type chaos struct {
 	kills  map[string]int
 }
 
-// TestChaos kills clients, daemons, supervisors and machines at random moments of random operations. Afterwards the next
+// TestChaos kills, for each kind of isolation, clients, daemons, supervisors and machines at random moments of random operations. Afterwards the next
 // command works or gives a clear error, no line that was reported as synced is missing, and nothing is orphaned.
 func TestChaos(t *testing.T) {
 	needMachines(t)
-	kills, seed := numberFrom(t, killsEnv, defaultKills), numberFrom(t, seedOfChaos, uint64(time.Now().UnixNano()))
-	kind := os.Getenv(kindOfChaos)
-	if kind == "" {
-		kind = "microvm"
+	kinds := machineKinds
+	if only := os.Getenv(kindOfChaos); only != "" {
+		kinds = []string{only}
 	}
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			runChaos(t, kind)
+		})
+	}
+}
+
+func runChaos(t *testing.T, kind string) {
+	kills, seed := numberFrom(t, killsEnv, defaultKills), numberFrom(t, seedOfChaos, uint64(time.Now().UnixNano()))
 	t.Logf("%s=%s %s=%d %s=%d", kindOfChaos, kind, killsEnv, kills, seedOfChaos, seed)
-	t.Parallel()
 	c := newChaos(t, kind, seed)
 	for n := uint64(0); n < kills; {
 		if c.step() {
@@ -206,13 +215,16 @@ func (c *chaos) next(op *operation) {
 	c.check(dir, strings.TrimSpace(out))
 }
 
-// insist runs a command that may meet a process in its last moments, and then must say so and work the second time.
-func (c *chaos) insist(dir string, args ...string) (string, error) {
-	out, err := c.run(dir, args...)
-	if err == nil || !strings.Contains(out, "agentbox: ") || !strings.Contains(out, "hint: ") || strings.Contains(out, "agentbox reset") {
-		return out, err
+// insist runs a command that may meet a process in its last moments, and then must say so and work soon.
+func (c *chaos) insist(dir string, args ...string) (out string, err error) {
+	for range 5 {
+		out, err = c.run(dir, args...)
+		if err == nil || !strings.Contains(out, "agentbox: ") || !strings.Contains(out, "hint: ") || strings.Contains(out, "agentbox reset") {
+			return out, err
+		}
+		time.Sleep(200 * time.Millisecond)
 	}
-	return c.run(dir, args...)
+	return out, err
 }
 
 func (c *chaos) run(dir string, args ...string) (string, error) {
@@ -242,7 +254,7 @@ func (c *chaos) kill(victim string, op *operation) bool {
 			if victim == "supervisor" {
 				pids = append(pids, pid)
 			} else {
-				pids = append(pids, children(pid)...)
+				pids = append(pids, machineOf(pid)...)
 			}
 		}
 	}
@@ -270,6 +282,16 @@ func (c *chaos) serving(verb string) []int {
 		if strings.HasSuffix(line, "agentbox "+verb) {
 			pids = append(pids, pid)
 		}
+	}
+	return pids
+}
+
+// machineOf lists what a supervisor's machine consists of: QEMU, or the launcher with the sandbox and its file server. The
+// processes in which gVisor runs the guest's code are for gVisor to mind.
+func machineOf(supervisor int) []int {
+	pids := children(supervisor)
+	for _, pid := range slices.Clone(pids) {
+		pids = append(pids, children(pid)...)
 	}
 	return pids
 }
