@@ -34,7 +34,7 @@ func (m *material) bare(ctx context.Context, image agentbox.Digest) (bareShop, e
 	if os.Geteuid() != 0 {
 		return bareShop{}, errors.New("only root can start a bare runsc")
 	}
-	programs, err := runsc.New(filepath.Join(m.lab.dir, "programs"), guest.Agent).Ensure()
+	programs, err := runsc.New(filepath.Join(m.lab.dir, "programs"), runsc.Agent{Digest: guest.AgentDigest, Bytes: guest.Agent}).Ensure()
 	if err != nil {
 		return bareShop{}, err
 	}

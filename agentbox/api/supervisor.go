@@ -27,7 +27,8 @@ var (
 
 // StatusRequest asks what runs. The guest is asked only for Guest: under emulation it takes its time.
 type StatusRequest struct {
-	Guest bool `json:"guest,omitempty"` // services, and processes killed for want of memory
+	Guest     bool `json:"guest,omitempty"`     // services, and processes killed for want of memory
+	Processes bool `json:"processes,omitempty"` // those of the machine: finding them takes milliseconds
 }
 
 // StartRequest lets a supervisor greet its guest, and returns when that answers. The supervisor starts the machine without
@@ -84,7 +85,7 @@ type ServiceSpec struct {
 // SupervisorStatus is what a supervisor knows of its machine.
 type SupervisorStatus struct {
 	PID      int                `json:"pid"`
-	Machine  []int              `json:"machine"`  // process ids
+	Machine  []int              `json:"machine"`  // process ids, for whoever asked
 	Life     int                `json:"life"`     // the box's life this machine is
 	Attached bool               `json:"attached"` // it has the workspace, now or since before it was saved
 	Services []agentbox.Service `json:"services,omitempty"`

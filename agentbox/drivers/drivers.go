@@ -28,7 +28,7 @@ func Open(kind agentbox.Isolation, h home.Home, log *slog.Logger) (vmm.Driver, e
 			Log:      log,
 		}), nil
 	case agentbox.GVisor:
-		return gvisor.New(gvisor.Config{StateDir: h.State(), Agent: guest.Agent, Log: log}), nil
+		return gvisor.New(gvisor.Config{StateDir: h.State(), Agent: runsc.Agent{Digest: guest.AgentDigest, Bytes: guest.Agent}, Log: log}), nil
 	case agentbox.Lima:
 		return nil, agentbox.Errorf(agentbox.Invalid, "this build has no %s isolation", kind).WithHint("isolation: microvm works everywhere QEMU does")
 	}

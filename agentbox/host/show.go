@@ -75,7 +75,7 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.B
 		}
 		ctx, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
-		if st, err := api.Call(ctx, s.client, api.SupervisorStatusE, api.StatusRequest{Guest: depth == everything}, nil); err == nil {
+		if st, err := api.Call(ctx, s.client, api.SupervisorStatusE, api.StatusRequest{Guest: depth == everything, Processes: depth >= withUsage}, nil); err == nil {
 			out.Services, out.Ports = withPorts(st.Services, rec.Attach.Services), st.Ports
 			pids = append(st.Machine, st.PID)
 			if st.OOMKills > 0 && out.Note == "" {

@@ -22,10 +22,10 @@ func (s *Supervisor) handler() http.Handler {
 		case s.asked <- req:
 		default: // asked before
 		}
-		return s.status(ctx, false)
+		return s.status(ctx, api.StatusRequest{})
 	})
 	api.Handle(mux, api.SupervisorStatusE, func(ctx context.Context, req api.StatusRequest, _ agentbox.Progress) (api.SupervisorStatus, error) {
-		return s.status(ctx, req.Guest)
+		return s.status(ctx, req)
 	})
 	api.Handle(mux, api.SupervisorWait, func(ctx context.Context, _ api.None, _ agentbox.Progress) (api.None, error) {
 		select {

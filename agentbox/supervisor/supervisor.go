@@ -209,12 +209,15 @@ func (s *Supervisor) waitStarted(ctx context.Context) error {
 	}
 }
 
-func (s *Supervisor) status(ctx context.Context, askGuest bool) (api.SupervisorStatus, error) {
+func (s *Supervisor) status(ctx context.Context, req api.StatusRequest) (api.SupervisorStatus, error) {
 	if err := s.waitStarted(ctx); err != nil {
 		return api.SupervisorStatus{}, err
 	}
-	st := api.SupervisorStatus{PID: os.Getpid(), Machine: s.machine.PIDs(), Life: s.cfg.Life, Attached: s.attached, Ports: s.ports.list(), Kernel: s.link.kernel()}
-	if !s.attached || !askGuest {
+	st := api.SupervisorStatus{PID: os.Getpid(), Life: s.cfg.Life, Attached: s.attached, Ports: s.ports.list(), Kernel: s.link.kernel()}
+	if req.Processes {
+		st.Machine = s.machine.PIDs()
+	}
+	if !s.attached || !req.Guest {
 		return st, nil
 	}
 	client, err := s.link.client(ctx)

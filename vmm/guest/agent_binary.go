@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"strings"
 
 	"agentbox/agentbox"
 )
@@ -17,12 +18,30 @@ import (
 //go:embed embedded
 var embedded embed.FS
 
+const agentName = "embedded/agentbox-guest-linux-" + runtime.GOARCH
+
+func noAgent() error {
+	return agentbox.Errorf(agentbox.Missing, "this agentbox was built without a guest agent").WithHint("build with `make build`")
+}
+
+// AgentDigest is that of what Agent gives. It costs nothing, while Agent unpacks.
+func AgentDigest() (agentbox.Digest, error) {
+	text, err := embedded.ReadFile(agentName + ".sha256")
+	if err != nil {
+		return agentbox.Digest{}, noAgent()
+	}
+	d, err := agentbox.ParseDigest(strings.TrimSpace(string(text)))
+	if err != nil {
+		return d, agentbox.Errorf(agentbox.Corrupt, "embedded guest agent: %w", err).WithHint("build with `make build`")
+	}
+	return d, nil
+}
+
 // Agent is the guest agent for machines of this host's architecture: a static Linux ELF.
 func Agent() ([]byte, error) {
-	name := "embedded/agentbox-guest-linux-" + runtime.GOARCH + ".gz"
-	f, err := embedded.Open(name)
+	f, err := embedded.Open(agentName + ".gz")
 	if err != nil {
-		return nil, agentbox.Errorf(agentbox.Missing, "this agentbox was built without a guest agent").WithHint("build with `make build`")
+		return nil, noAgent()
 	}
 	defer f.Close()
 	r, err := gzip.NewReader(f)

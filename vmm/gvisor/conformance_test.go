@@ -24,6 +24,7 @@ import (
 	"agentbox/vmm/guest"
 	"agentbox/vmm/guest/protocol"
 	"agentbox/vmm/gvisor"
+	"agentbox/vmm/gvisor/runsc"
 	"agentbox/vmm/image/rootfs"
 	"agentbox/vmm/vmmtest"
 )
@@ -46,11 +47,14 @@ func realHarness(t *testing.T) vmmtest.Harness {
 	}
 }
 
+// embeddedAgent is what agentbox brings along.
+var embeddedAgent = runsc.Agent{Digest: guest.AgentDigest, Bytes: guest.Agent}
+
 func realDriver(t *testing.T) *gvisor.Driver {
 	if testing.Short() {
 		t.Skip("starts real machines")
 	}
-	d := gvisor.New(gvisor.Config{StateDir: programsDir(t), Agent: guest.Agent})
+	d := gvisor.New(gvisor.Config{StateDir: programsDir(t), Agent: embeddedAgent})
 	if _, err := d.Probe(t.Context(), false); agentbox.CodeOf(err) == agentbox.Missing {
 		t.Skip(err)
 	} else if err != nil {

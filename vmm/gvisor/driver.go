@@ -12,8 +12,8 @@ import (
 type Config struct {
 	// StateDir is an existing directory in which the driver keeps the programs it unpacks.
 	StateDir string
-	// Agent gives the guest agent.
-	Agent func() ([]byte, error)
+	// Agent is the guest agent.
+	Agent runsc.Agent
 	// Log receives what no caller can be told by an error; nil drops it.
 	Log *slog.Logger
 }

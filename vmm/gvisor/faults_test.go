@@ -2,6 +2,7 @@ package gvisor_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 	"agentbox/vmm"
 	"agentbox/vmm/guest"
 	"agentbox/vmm/gvisor"
+	"agentbox/vmm/gvisor/runsc"
 	"agentbox/vmm/vmmtest"
 )
 
@@ -48,7 +50,7 @@ func startOrphan() {
 	for fd := uintptr(3); fd < 7; fd++ {
 		files = append(files, os.NewFile(fd, "inherited"))
 	}
-	d := gvisor.New(gvisor.Config{StateDir: args[0], Agent: guest.Agent})
+	d := gvisor.New(gvisor.Config{StateDir: args[0], Agent: embeddedAgent})
 	tp, err := d.InheritTemplate(files)
 	if err == nil {
 		var m vmm.Machine
@@ -208,8 +210,11 @@ func descendants(t *testing.T) []string {
 }
 
 func testOtherVersion(t *testing.T, h vmmtest.Harness, tp vmm.Template) {
-	agent := ok(guest.Agent())(t)
-	other := gvisor.New(gvisor.Config{StateDir: t.TempDir(), Agent: func() ([]byte, error) { return append(agent, 0), nil }})
+	agent := append(ok(guest.Agent())(t), 0)
+	other := gvisor.New(gvisor.Config{StateDir: t.TempDir(), Agent: runsc.Agent{
+		Digest: func() (agentbox.Digest, error) { return agentbox.Digest(sha256.Sum256(agent)), nil },
+		Bytes:  func() ([]byte, error) { return agent, nil },
+	}})
 	m, err := other.Restore(t.Context(), inDir(t, h.Spec), tp, "")
 	if err == nil {
 		m.Kill()

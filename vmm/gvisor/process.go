@@ -5,7 +5,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -71,9 +70,10 @@ func (p *process) kill() error {
 func family(pid int) []int {
 	all := []int{pid}
 	for i := 0; i < len(all); i++ {
-		lists, _ := filepath.Glob("/proc/" + strconv.Itoa(all[i]) + "/task/*/children")
-		for _, list := range lists {
-			text, _ := os.ReadFile(list) // a thread that is gone has no children
+		threads := "/proc/" + strconv.Itoa(all[i]) + "/task/"
+		entries, _ := os.ReadDir(threads)
+		for _, e := range entries {
+			text, _ := os.ReadFile(threads + e.Name() + "/children") // a thread that is gone has no children
 			for _, field := range strings.Fields(string(text)) {
 				if child, err := strconv.Atoi(field); err == nil && !slices.Contains(all, child) {
 					all = append(all, child)

@@ -36,7 +36,7 @@ type Programs struct {
 // Unpacker keeps the programs unpacked below a directory, one directory for each version of them.
 type Unpacker struct {
 	root  string
-	agent func() ([]byte, error)
+	agent Agent
 	from  fs.FS
 
 	mu    sync.Mutex
@@ -44,8 +44,14 @@ type Unpacker struct {
 	ids   memo // of known
 }
 
-// New makes an Unpacker. root need not exist; agent gives the guest agent.
-func New(root string, agent func() ([]byte, error)) *Unpacker {
+// Agent is the guest agent: Digest, which every machine asks for, says what Bytes, which unpacks, gives.
+type Agent struct {
+	Digest func() (agentbox.Digest, error)
+	Bytes  func() ([]byte, error)
+}
+
+// New makes an Unpacker. root need not exist.
+func New(root string, agent Agent) *Unpacker {
 	return &Unpacker{root: root, agent: agent, from: embedded}
 }
 
@@ -77,11 +83,11 @@ func (u *Unpacker) Ensure() (Programs, error) {
 type contents struct {
 	from  fs.FS
 	about map[string]About
-	agent []byte
+	agent func() ([]byte, error)
 }
 
 func (u *Unpacker) contents() (contents, error) {
-	c := contents{from: u.from, about: map[string]About{}}
+	c := contents{from: u.from, about: map[string]About{}, agent: u.agent.Bytes}
 	for _, name := range []string{runscName, launchName} {
 		a, err := aboutEmbedded(u.from, name)
 		if err != nil {
@@ -89,13 +95,21 @@ func (u *Unpacker) contents() (contents, error) {
 		}
 		c.about[name] = a
 	}
-	agent, err := u.agent()
-	if err != nil {
-		return c, err
+	digest, err := u.agent.Digest()
+	c.about[agentName] = About{Digest: digest}
+	return c, err
+}
+
+// unpack gives the bytes of a program.
+func (c contents) unpack(name string) ([]byte, error) {
+	if name != agentName {
+		return unpack(c.from, name, c.about[name])
 	}
-	c.agent = agent
-	c.about[agentName] = About{Size: int64(len(agent)), Digest: digestOf(agent)}
-	return c, nil
+	b, err := c.agent()
+	if err == nil && digestOf(b) != c.about[name].Digest {
+		err = agentbox.Errorf(agentbox.Corrupt, "the embedded guest agent is damaged").WithHint("install agentbox again, or build it with `make build`")
+	}
+	return b, err
 }
 
 func (c contents) programs(root string) Programs {
@@ -126,12 +140,9 @@ func (c contents) verify(p Programs) (memo, error) {
 				continue
 			}
 		}
-		b := c.agent
-		if name != agentName {
-			var err error
-			if b, err = unpack(c.from, name, c.about[name]); err != nil {
-				return memo{}, err
-			}
+		b, err := c.unpack(name)
+		if err != nil {
+			return memo{}, err
 		}
 		if err := durable.WriteFile(path, b, 0o755); err != nil {
 			return memo{}, err

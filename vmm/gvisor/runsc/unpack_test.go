@@ -34,7 +34,11 @@ func built(t *testing.T, version string) fstest.MapFS {
 }
 
 func unpacker(root string, from fstest.MapFS) *Unpacker {
-	u := New(root, func() ([]byte, error) { return []byte("agent"), nil })
+	agent := []byte("agent")
+	u := New(root, Agent{
+		Digest: func() (agentbox.Digest, error) { return digestOf(agent), nil },
+		Bytes:  func() ([]byte, error) { return agent, nil },
+	})
 	u.from = from
 	return u
 }
@@ -131,6 +135,15 @@ func TestWhatABuildLacks(t *testing.T) {
 		if left, _ := filepath.Glob(filepath.Join(root, "*", ".*")); len(left) > 0 {
 			t.Errorf("with a damaged %s, left behind: %v", name, left)
 		}
+	}
+}
+
+func TestAnAgentThatIsNotWhatItsDigestSays(t *testing.T) {
+	root := t.TempDir()
+	u := unpacker(root, built(t, "v1"))
+	u.agent.Bytes = func() ([]byte, error) { return []byte("another"), nil }
+	if _, err := u.Ensure(); agentbox.CodeOf(err) != agentbox.Corrupt {
+		t.Errorf("it was unpacked: %v", err)
 	}
 }
 
