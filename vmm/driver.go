@@ -65,6 +65,14 @@ type Driver interface {
 	Boot(ctx context.Context, spec Spec) (Machine, error)
 }
 
+// DirectoryWorkspaces is the optional ability of drivers whose workspaces are directories of the host, owned by this
+// process's user. Ask for it with a type assertion on a Driver.
+type DirectoryWorkspaces interface {
+	// FinishWorkspace makes a reserved or empty workspace that the caller has filled what NewWorkspace would have made of a
+	// tree. Its files are files of this process's user, and none has a name elsewhere.
+	FinishWorkspace(path string) error
+}
+
 // GuestUID is the user id that owns the workspace inside every guest, whatever the host's user is.
 const GuestUID = 1000
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -18,7 +16,6 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
 	"agentbox/agentbox/workspace"
-	"agentbox/vmm"
 )
 
 // plan is what a new box is made from.
@@ -254,42 +251,6 @@ func (m *Manager) assemble(ctx context.Context, b *box, repo workspace.Repo, bas
 		return err
 	}
 	return m.attach(ctx, b, progress)
-}
-
-func (m *Manager) fillWorkspace(ctx context.Context, driver vmm.Driver, rec record, repo workspace.Repo, progress agentbox.Progress) error {
-	end := progress.Begin("workspace", repo.Root)
-	staging := filepath.Join(rec.names(m.home).Dir, "staging")
-	defer workspace.RemoveTemp(staging) // erase does it again for a daemon that was killed here
-	tree, stats, err := workspace.StageTemp(ctx, repo, staging)
-	if err != nil {
-		return err
-	}
-	err = m.fillFrom(ctx, rec, func(r io.Reader) error {
-		files, err := workspace.Overlay(ctx, tree, r)
-		stats.Files += files
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if err := driver.NewWorkspace(ctx, rec.workspacePath(m.home), tree, rec.Box.Disk); err != nil {
-		return err
-	}
-	for _, note := range stats.Notes {
-		progress.Say(note)
-	}
-	end(fmt.Sprintf("%d files, %s", stats.Files, branchOf(repo)))
-	return nil
-}
-
-func branchOf(repo workspace.Repo) string {
-	switch {
-	case repo.Commit == "":
-		return repo.Branch + " without a commit"
-	case repo.Detached:
-		return repo.Commit[:12]
-	}
-	return repo.Branch + " at " + repo.Commit[:12]
 }
 
 // makeReady is the point from which the box exists.

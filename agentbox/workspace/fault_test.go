@@ -217,6 +217,21 @@ func TestStageTemp(t *testing.T) {
 	}
 }
 
+func TestStageWithinALimit(t *testing.T) {
+	isolateGit(t)
+	dir := build(t, `base; head -c 100000 /dev/zero >large`)
+	repo, dst := describe(t, filepath.Join(dir, "repo")), t.TempDir()
+	if _, err := workspace.Stage(context.Background(), repo, dst, workspace.Options{Limit: 100000}); agentbox.CodeOf(err) != agentbox.NoSpace {
+		t.Errorf("a copy larger than its limit: %v", err)
+	}
+	if left, err := os.ReadDir(dst); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	if _, err := workspace.Stage(context.Background(), repo, dst, workspace.Options{Limit: 10 << 20}); err != nil {
+		t.Errorf("a copy within its limit: %v", err)
+	}
+}
+
 func TestReadOnlyDirectoriesCanBeRemoved(t *testing.T) {
 	isolateGit(t)
 	dir := build(t, `base; chmod 555 dir`)

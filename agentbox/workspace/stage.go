@@ -22,6 +22,8 @@ type Options struct {
 	// Link lets immutable git objects be hard links to the repository's own. Only for a tree that will be read and
 	// removed, never written: through a link, a change of the copy is a change of the original.
 	Link bool
+	// Limit is how many bytes the copy may have; 0 means any number. Beyond it Stage fails with NoSpace.
+	Limit int64
 }
 
 // Stats is what Stage did.
@@ -38,7 +40,19 @@ type Stats struct {
 // work tree (tracked and untracked files, ignored ones not) and a .git directory with which git says the same as in the
 // original. On failure dst is as it was. The original is only read. Hooks and credentials stay behind.
 func Stage(ctx context.Context, repo Repo, dst string, opts Options) (Stats, error) {
-	return stageWithin(ctx, repo, dst, opts, math.MaxInt64)
+	if opts.Limit == 0 {
+		opts.Limit = math.MaxInt64
+	}
+	stats, err := stageWithin(ctx, repo, dst, opts, opts.Limit)
+	if errors.Is(err, errTooLarge) {
+		err = TooLarge(opts.Limit)
+	}
+	return stats, err
+}
+
+// TooLarge is the error of a workspace that has more bytes than its box's disk.
+func TooLarge(limit int64) error {
+	return agentbox.Errorf(agentbox.NoSpace, "the workspace does not fit into the box's disk of %d bytes", limit).WithHint("set disk: to more")
 }
 
 // stageWithin gives up with errTooLarge when the copy would take more than limit bytes.

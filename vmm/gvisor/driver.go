@@ -18,16 +18,17 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Driver implements vmm.Driver, vmm.Snapshotter and vmm.Reclaimer.
+// Driver implements vmm.Driver, vmm.Snapshotter, vmm.Reclaimer and vmm.DirectoryWorkspaces.
 type Driver struct {
 	config   Config
 	programs *runsc.Unpacker
 }
 
 var (
-	_ vmm.Driver      = (*Driver)(nil)
-	_ vmm.Snapshotter = (*Driver)(nil)
-	_ vmm.Reclaimer   = (*Driver)(nil)
+	_ vmm.Driver              = (*Driver)(nil)
+	_ vmm.Snapshotter         = (*Driver)(nil)
+	_ vmm.DirectoryWorkspaces = (*Driver)(nil)
+	_ vmm.Reclaimer           = (*Driver)(nil)
 )
 
 // New makes a driver. It touches nothing: whether machines can run here is for Probe to say.

@@ -49,6 +49,23 @@ func TestSubordinateIDs(t *testing.T) {
 	}
 }
 
+func TestAWorkspaceFilledInPlaceIsOpenToTheBoxsUsers(t *testing.T) {
+	d := New(Config{})
+	path := filepath.Join(t.TempDir(), "workspace")
+	if err := d.ReserveWorkspace(t.Context(), path, 1<<30); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, 0o700); err != nil { // as a copy of a private repository leaves it
+		t.Fatal(err)
+	}
+	if err := d.FinishWorkspace(path); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
 func TestTemplateAndClonesHaveOneDescription(t *testing.T) {
 	if !reflect.DeepEqual(describe(1<<30, 2<<30), describe(1<<30, 2<<30)) {
 		t.Error("two descriptions of one machine differ")

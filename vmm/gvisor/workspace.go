@@ -26,7 +26,7 @@ func (d *Driver) NewWorkspace(ctx context.Context, path, tree string, size int64
 	}
 	err = copyTree(ctx, path, tree, size)
 	if err == nil {
-		err = os.Chmod(path, 0o755) // the tree's own top is as private as its place was
+		err = d.FinishWorkspace(path)
 	}
 	if err == nil {
 		return nil
@@ -37,6 +37,12 @@ func (d *Driver) NewWorkspace(ctx context.Context, path, tree string, size int64
 	}
 	return statedir.HostError(errors.Join(err, undo(path)))
 }
+
+// FinishWorkspace implements vmm.DirectoryWorkspaces.
+func (d *Driver) FinishWorkspace(path string) error { return os.Chmod(path, workspaceMode) }
+
+// workspaceMode lets every user of the box in, whatever a tree's own top and this process's umask say.
+const workspaceMode = 0o755
 
 func mustBeEmpty(path string) error {
 	entries, err := os.ReadDir(path)

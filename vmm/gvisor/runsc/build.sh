@@ -8,8 +8,14 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 export CGO_ENABLED=0 GOOS=linux GOARCH="$arch"
 version=$(cd ../../../tools/runsc && go list -m -f '{{.Version}}' gvisor.dev/gvisor)
+overlay=
+if [ "$arch" = "$(go env GOHOSTARCH)" ]; then # what compiles the filters runs here
+	(cd ../../../tools/runsc && go run ./filters) >"$tmp/programs.go"
+	printf '{"Replace": {"%s/programs.go": "%s/programs.go"}}\n' "$(cd ../../../tools/runsc && pwd)" "$tmp" >"$tmp/overlay.json"
+	overlay=-overlay=$tmp/overlay.json
+fi
 (cd ../../../tools/runsc &&
-	go build -trimpath -buildvcs=false -ldflags="-s -w -buildid= -X gvisor.dev/gvisor/runsc/version.version=$version" -o "$tmp/runsc" .)
+	go build -trimpath -buildvcs=false $overlay -ldflags="-s -w -buildid= -X gvisor.dev/gvisor/runsc/version.version=$version" -o "$tmp/runsc" .)
 go build -trimpath -buildvcs=false -ldflags="-s -w -buildid=" -o "$tmp/launch" ../launch
 unset GOOS GOARCH
 go run ./pack "$tmp/runsc" "embedded/runsc-linux-$arch" "$version"

@@ -1,0 +1,1 @@
+// The go command compiles functions without a body in packages that have an assembly file only.
