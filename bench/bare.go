@@ -23,28 +23,33 @@ import (
 type bareShop struct {
 	runsc string
 	dir   string // the bundle, and everything of the container's
-	clone string
+	clone string // what it has as its workspace; without one, runsc cannot start from an image file
 	image string
+	netns string // the file of the network namespace whose interfaces it takes over; "" for no network
 }
 
 const bareID = "bare"
 
 // bare makes one from the image of a box. Only root may.
 func (m *material) bare(ctx context.Context, image agentbox.Digest) (bareShop, error) {
-	if os.Geteuid() != 0 {
-		return bareShop{}, errors.New("only root can start a bare runsc")
-	}
-	programs, err := runsc.New(filepath.Join(m.lab.dir, "programs"), runsc.Agent{Digest: guest.AgentDigest, Bytes: guest.Agent}).Ensure()
-	if err != nil {
-		return bareShop{}, err
-	}
 	clone, err := m.clone(ctx, bareID)
 	if err != nil {
 		return bareShop{}, err
 	}
+	return m.lab.bareShop(image, clone, "")
+}
+
+func (l *Lab) bareShop(image agentbox.Digest, clone, netns string) (bareShop, error) {
+	if os.Geteuid() != 0 {
+		return bareShop{}, errors.New("only root can start a bare runsc")
+	}
+	programs, err := runsc.New(filepath.Join(l.dir, "programs"), runsc.Agent{Digest: guest.AgentDigest, Bytes: guest.Agent}).Ensure()
+	if err != nil {
+		return bareShop{}, err
+	}
 	s := bareShop{
-		runsc: programs.Runsc, dir: filepath.Join(m.lab.dir, bareID), clone: clone,
-		image: filepath.Join(m.lab.user.Images(), "images", image.Hex(), "image.erofs"),
+		runsc: programs.Runsc, dir: filepath.Join(l.dir, bareID), clone: clone, netns: netns,
+		image: filepath.Join(l.user.Images(), "images", image.Hex(), "image.erofs"),
 	}
 	for _, name := range []string{"root", "overlay", "state"} {
 		if err := os.MkdirAll(filepath.Join(s.dir, name), 0o755); err != nil {
@@ -70,10 +75,10 @@ func (s bareShop) spec() *specs.Spec {
 			{Destination: "/proc", Type: "proc", Source: "proc"},
 			{Destination: "/sys", Type: "sysfs", Source: "sysfs"},
 			{Destination: "/tmp", Type: "tmpfs", Source: "tmpfs"},
-			{Destination: "/workspace", Type: "bind", Source: s.clone, Options: []string{"rw", "bind"}},
+			{Destination: bareWork, Type: "bind", Source: s.clone, Options: []string{"rw", "bind"}},
 		},
 		Linux: &specs.Linux{Namespaces: []specs.LinuxNamespace{
-			{Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.MountNamespace}, {Type: specs.NetworkNamespace},
+			{Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.MountNamespace}, {Type: specs.NetworkNamespace, Path: s.netns},
 		}},
 		Annotations: map[string]string{
 			"dev.gvisor.spec.rootfs.type": "erofs", "dev.gvisor.spec.rootfs.source": s.image, "dev.gvisor.spec.rootfs.overlay": overlay,
@@ -81,10 +86,17 @@ func (s bareShop) spec() *specs.Spec {
 	}
 }
 
+// bareWork is where the working copy is in the container, as in a box.
+const bareWork = "/workspace"
+
 // command is a call of runsc with the flags that boxes have too, as far as they bear on speed.
 func (s bareShop) command(ctx context.Context, args ...string) *exec.Cmd {
+	network := "none"
+	if s.netns != "" {
+		network = "sandbox"
+	}
 	flags := []string{
-		"--root=" + filepath.Join(s.dir, "state"), "--platform=systrap", "--network=none", "--ignore-cgroups",
+		"--root=" + filepath.Join(s.dir, "state"), "--platform=systrap", "--network=" + network, "--gofer-network-namespace=new", "--ignore-cgroups",
 		"--overlay2=root:dir=" + filepath.Join(s.dir, "overlay"), "--file-access-mounts=exclusive",
 		"--sidecar-usage-policy=LEGACY_DEPRECATED_SLOW_EMBEDDED_FALLBACK",
 	}
@@ -131,7 +143,7 @@ func (s bareShop) stop(ctx context.Context) error {
 func (s bareShop) run(ctx context.Context, script string) (float64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, workLimit, fmt.Errorf("the limit is %s", workLimit))
 	defer cancel()
-	cmd := s.command(ctx, "exec", "--cwd=/workspace", bareID, "sh", "-c", script)
+	cmd := s.command(ctx, "exec", "--cwd="+bareWork, bareID, "sh", "-c", script)
 	start := time.Now()
 	out, err := cmd.CombinedOutput()
 	took := time.Since(start)

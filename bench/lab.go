@@ -156,7 +156,7 @@ func (l *Lab) Close(ctx context.Context) error {
 	for _, name := range []string{plainHome, pooledHome} {
 		errs = append(errs, l.placeOf(name, 0).close(ctx))
 	}
-	errs = append(errs, l.endStrays(ctx), os.RemoveAll(l.dir))
+	errs = append(errs, l.endStrays(ctx), newWire(filepath.Base(l.dir)).cut(ctx), os.RemoveAll(l.dir))
 	if l.lock != nil {
 		errs = append(errs, l.lock.Close())
 	}

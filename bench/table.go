@@ -51,6 +51,9 @@ func amount(v float64, unit string) string {
 	if unit == Bytes {
 		return fmt.Sprintf("%.1f", v/(1<<20))
 	}
+	if v < 10 {
+		return fmt.Sprintf("%.2f", v)
+	}
 	return fmt.Sprintf("%.0f", v)
 }
 

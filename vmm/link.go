@@ -25,5 +25,23 @@ type Link interface {
 	Close() error
 }
 
+// Segmenter is the optional ability of a Link to carry a TCP segment longer than its MTU as one frame, which the guest's
+// kernel takes as the segments it stands for. Ask for it with a type assertion.
+type Segmenter interface {
+	// MaxSegment is the most bytes of such a frame, all headers included.
+	MaxSegment() int
+	// WriteSegment is WriteFrame for a TCP segment over IPv4, of any length up to MaxSegment. Its TCP checksum holds the sum
+	// of the pseudo header only, and nobody need complete it.
+	WriteSegment(s Segment, parts ...[]byte) error
+}
+
+// Segment is what a Segmenter has to know of a frame.
+type Segment struct {
+	Headers  int // bytes before the payload
+	TCP      int // where its TCP header begins
+	Checksum int // where the checksum is in that
+	Size     int // most bytes of payload of each segment it stands for; 0 when it stands for itself
+}
+
 // ErrLongFrame is the error of ReadFrame for a frame that was thrown away because the buffer has no room for it.
 var ErrLongFrame = errors.New("the guest sent a frame that is too long")

@@ -30,6 +30,9 @@ func (a *app) benchCommand() *cli.Command {
 				"Works in a home and in repositories of its own, which are gone afterwards. Let nothing else run meanwhile.", 20, a.benchEnter),
 			a.benchVerb("work", "measure builds and tests, on this machine itself and in boxes",
 				"Needs gcc, make and the network, for the source of zlib. Let nothing else run meanwhile.", 5, a.benchWork),
+			a.benchVerb("network", "measure the network of boxes beside that of QEMU and of runsc themselves",
+				"A program in the box moves 64 MiB each way and opens connections, to a server on this machine. Needs root for the one of\n"+
+					"runsc itself. Let nothing else run meanwhile.", 10, a.benchNetwork),
 			a.benchStoreCommand(),
 		},
 	}

@@ -24,15 +24,18 @@ func received(rights []byte, card bool) (*net.UnixConn, *link, error) {
 		}
 		return nil, nil, err
 	}
-	var l *link
-	if card {
-		l = newLink(fds[1])
-	}
 	conn, err := unixConn(fds[0], "sandbox")
-	if err != nil && l != nil {
-		err = errors.Join(err, l.Close())
+	if !card || err != nil {
+		for _, fd := range fds[1:] {
+			unix.Close(fd)
+		}
+		return conn, nil, err
 	}
-	return conn, l, err
+	l, err := newLink(fds[1])
+	if err != nil {
+		return nil, nil, errors.Join(err, conn.Close())
+	}
+	return conn, l, nil
 }
 
 func descriptors(rights []byte) ([]int, error) {

@@ -18,13 +18,18 @@ import (
 // written without a queue of their own, by whoever has them.
 type card struct {
 	link   vmm.Link
-	header []byte // of every frame to the guest
+	long   vmm.Segmenter // the same link; nil when it cannot carry long segments
+	header []byte        // of every frame to the guest
 
 	mu         sync.RWMutex
 	dispatcher stack.NetworkDispatcher
 }
 
-func newCard(link vmm.Link) *card { return &card{link: link, header: ether(etherIPv4)} }
+func newCard(link vmm.Link) *card {
+	c := &card{link: link, header: ether(etherIPv4)}
+	c.long, _ = link.(vmm.Segmenter)
+	return c
+}
 
 // deliver hands a packet from the guest to gVisor. Sums are not verified: nothing on the cable changes a byte.
 func (c *card) deliver(ip []byte) {
@@ -43,11 +48,40 @@ func (c *card) deliver(ip []byte) {
 // WritePackets implements stack.LinkWriter.
 func (c *card) WritePackets(list stack.PacketBufferList) (int, tcpip.Error) {
 	for i, p := range list.AsSlice() {
-		if c.link.WriteFrame(append([][]byte{c.header}, p.AsSlices()...)...) != nil {
+		if c.write(p) != nil {
 			return i, &tcpip.ErrClosedForSend{}
 		}
 	}
 	return list.Len(), nil
+}
+
+func (c *card) write(p *stack.PacketBuffer) error {
+	frame := append([][]byte{c.header}, p.AsSlices()...)
+	gso := p.GSOOptions
+	if c.long == nil || gso.Type == stack.GSONone {
+		return c.link.WriteFrame(frame...)
+	}
+	s := vmm.Segment{Headers: etherLen + p.HeaderSize(), TCP: etherLen + int(gso.L3HdrLen), Checksum: int(gso.CsumOffset)}
+	if p.Data().Size() > int(gso.MSS) {
+		s.Size = int(gso.MSS)
+	}
+	return c.long.WriteSegment(s, frame...)
+}
+
+// GSOMaxSize implements stack.GSOEndpoint.
+func (c *card) GSOMaxSize() uint32 {
+	if c.long == nil {
+		return 0
+	}
+	return uint32(c.long.MaxSegment())
+}
+
+// SupportedGSO implements stack.GSOEndpoint.
+func (c *card) SupportedGSO() stack.SupportedGSO {
+	if c.long == nil {
+		return stack.GSONotSupported
+	}
+	return stack.HostGSOSupported
 }
 
 // Attach implements stack.LinkEndpoint.

@@ -18,6 +18,9 @@ type Config struct {
 	Kernel func(ctx context.Context) (dir string, err error)
 	// Accel forces kvm or tcg; "" finds out which.
 	Accel string
+	// Rewire, where it is not nil, changes the command line of machines that boot, and they are not confined. It is for
+	// measuring beside what QEMU has itself: no machine of a box has it.
+	Rewire func(argv []string) []string
 	// Log receives what no caller can be told by an error; nil drops it.
 	Log *slog.Logger
 }

@@ -100,7 +100,8 @@ func probeGuest(ctx context.Context, program, kernel string) (string, error) {
 	}
 	defer memory.Close()
 	probe := probeCommand(kernel)
-	p, err := startProcess(program, probe.argv(), []*os.File{theirs, theirs, theirs, theirs, memory}, probe.files(program))
+	reach := probe.files(program)
+	p, err := startProcess(program, probe.argv(), []*os.File{theirs, theirs, theirs, theirs, memory}, &reach)
 	theirs.Close()
 	if err != nil {
 		return "", agentbox.Errorf(agentbox.Missing, "start %s: %w", program, err)

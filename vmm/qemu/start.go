@@ -159,7 +159,12 @@ func (d *Driver) start(m *machine, cmd command, files ...*os.File) error {
 		}
 		ours, theirs = append(ours, conn), append(theirs, file)
 	}
-	m.proc, err = startProcess(program, cmd.argv(), append(append([]*os.File{}, theirs...), files...), cmd.files(program))
+	argv, reach := cmd.argv(), cmd.files(program)
+	confined := &reach
+	if d.config.Rewire != nil {
+		argv, confined = d.config.Rewire(argv), nil
+	}
+	m.proc, err = startProcess(program, argv, append(append([]*os.File{}, theirs...), files...), confined)
 	if err != nil {
 		closeAll(ours)
 		return fmt.Errorf("start QEMU of %s: %w", m.spec.Name, err)

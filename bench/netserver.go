@@ -1,0 +1,106 @@
+package bench
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// netServer is the other side of what is measured. Who connects asks for one thing in one line: "down N" for N bytes, "up N"
+// to send that many and get one byte when all have arrived. Who only connects is let go.
+type netServer struct {
+	listener net.Listener
+	wg       sync.WaitGroup
+
+	mu   sync.Mutex
+	open map[net.Conn]struct{} // nil once it is closed
+}
+
+// mostAsked bounds one request, in bytes.
+const mostAsked = 1 << 40
+
+func newNetServer(l net.Listener) *netServer {
+	s := &netServer{listener: l, open: map[net.Conn]struct{}{}}
+	s.wg.Go(s.accept)
+	return s
+}
+
+func (s *netServer) port() int { return s.listener.Addr().(*net.TCPAddr).Port }
+
+func (s *netServer) accept() {
+	for {
+		c, err := s.listener.Accept()
+		if err != nil {
+			return
+		}
+		s.mu.Lock()
+		if s.open != nil {
+			s.open[c] = struct{}{}
+			s.wg.Go(func() { s.serve(c) })
+		} else {
+			c.Close()
+		}
+		s.mu.Unlock()
+	}
+}
+
+func (s *netServer) serve(c net.Conn) {
+	defer func() {
+		c.Close()
+		s.mu.Lock()
+		delete(s.open, c)
+		s.mu.Unlock()
+	}()
+	in := bufio.NewReaderSize(c, netBuffer)
+	line, err := in.ReadString('\n')
+	if err != nil {
+		return
+	}
+	_ = answer(c, in, strings.TrimSpace(line)) // the client sees what is missing
+}
+
+// netBuffer is what one read or write of either side moves at most.
+const netBuffer = 256 << 10
+
+func answer(out io.Writer, in *bufio.Reader, line string) error {
+	what, amount, _ := strings.Cut(line, " ")
+	n, err := strconv.ParseInt(amount, 10, 64)
+	if err != nil || n < 0 || n > mostAsked {
+		return fmt.Errorf("%q is not a request", line)
+	}
+	switch what {
+	case "down":
+		_, err = io.CopyBuffer(struct{ io.Writer }{out}, io.LimitReader(zeros{}, n), make([]byte, netBuffer))
+	case "up":
+		if _, err = io.CopyN(io.Discard, in, n); err == nil {
+			_, err = out.Write([]byte{'.'})
+		}
+	default:
+		err = fmt.Errorf("%q is not a request", line)
+	}
+	return err
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
+// close ends every connection and returns when all are over. A nil one is none.
+func (s *netServer) close() error {
+	if s == nil {
+		return nil
+	}
+	err := s.listener.Close()
+	s.mu.Lock()
+	for c := range s.open {
+		c.Close()
+	}
+	s.open = nil
+	s.mu.Unlock()
+	s.wg.Wait()
+	return err
+}

@@ -1,0 +1,210 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/policy"
+)
+
+// networkLimit is for one sample: an emulated machine moves the bytes in a few seconds.
+const networkLimit = 2 * time.Minute
+
+// errand is something that a program in a guest does over TCP with a server on this machine. It is timed by that program, so
+// that no start of a process is measured.
+type errand struct {
+	name   string
+	what   string // as errandScript has it
+	amount int64
+}
+
+// The sizes are such that an emulated machine needs about a second.
+const (
+	errandBytes    = 64 << 20
+	errandConnects = 25
+)
+
+var errands = []errand{
+	{"throughput-down", "down", errandBytes},
+	{"throughput-up", "up", errandBytes},
+	{"connect", "connect", errandConnects},
+}
+
+// errandScript is in Perl, which every image of Debian has without a package. It prints milliseconds: of moving all bytes on one
+// connection, or, of so many connections one after the other, of the one in the middle. It holds no single quote.
+const errandScript = `use strict; use Socket; use Time::HiRes qw(time);
+my ($what, $host, $port, $amount) = @ARGV;
+my $address = inet_aton($host) or die "$host has no address\n";
+my $to = pack_sockaddr_in($port, $address);
+my $buffer = "\0" x 262144;
+sub dial {
+	socket(my $s, PF_INET, SOCK_STREAM, 0) or die "socket: $!\n";
+	my $start = time;
+	connect($s, $to) or die "connect: $!\n";
+	return ($s, time - $start);
+}
+my $took;
+if ($what eq "connect") {
+	my @all;
+	for (1 .. $amount) {
+		my ($s, $t) = dial();
+		push @all, $t;
+		close $s;
+	}
+	@all = sort { $a <=> $b } @all;
+	$took = $all[$#all / 2];
+} else {
+	my ($s) = dial();
+	my $line = "$what $amount\n";
+	syswrite($s, $line) == length $line or die "ask: $!\n";
+	my ($start, $left) = (time, $amount);
+	while ($left > 0) {
+		my $most = $left < 262144 ? $left : 262144;
+		my $n = $what eq "up" ? syswrite($s, $buffer, $most) : sysread($s, $buffer, $most);
+		die "cut off with $left bytes left: $!\n" unless $n;
+		$left -= $n;
+	}
+	if ($what eq "up") { sysread($s, $buffer, 1) or die "the server did not get everything: $!\n" }
+	$took = time - $start;
+}
+printf "%.3f\n", $took * 1000;
+`
+
+// courier runs errands somewhere, to a server that it reaches as host and port.
+type courier interface {
+	// perl runs a script with arguments and gives its output.
+	perl(ctx context.Context, script string, args ...string) ([]byte, error)
+	server() (host string, port int)
+}
+
+func (e errand) scenario(name string, c courier) Scenario {
+	measure := func(ctx context.Context) (float64, error) { return e.run(ctx, c) }
+	return Scenario{
+		Name: name, Unit: Milliseconds, Ceiling: milliseconds(networkLimit), Measure: measure,
+		// The first time is that of code that was never run, or never translated.
+		Setup: func(ctx context.Context) error {
+			_, err := measure(ctx)
+			return err
+		},
+	}
+}
+
+func (e errand) run(ctx context.Context, c courier) (float64, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, networkLimit, fmt.Errorf("the limit is %s", networkLimit))
+	defer cancel()
+	host, port := c.server()
+	out, err := c.perl(ctx, errandScript, e.what, host, strconv.Itoa(port), strconv.FormatInt(e.amount, 10))
+	if err != nil {
+		return 0, err
+	}
+	ms, err := strconv.ParseFloat(string(bytes.TrimSpace(out)), 64)
+	if err != nil || ms < 0 {
+		return 0, fmt.Errorf("%s: the program in the guest said %q, not milliseconds", e.name, out)
+	}
+	return ms, nil
+}
+
+// boxCourier runs errands in a box, by the way its user's programs take: the name, the policy, the gateway.
+type boxCourier struct {
+	place *place
+	name  string
+	at    *netServer
+}
+
+func (c boxCourier) server() (string, int) { return policy.HostName, c.at.port() }
+
+func (c boxCourier) perl(ctx context.Context, script string, args ...string) ([]byte, error) {
+	out, _, err := c.place.program.Run(ctx, c.place.home.Dir, append([]string{"exec", c.name, "--", "perl", "-e", script}, args...)...)
+	return out, err
+}
+
+// Network are the scenarios of the network of one kind of box, each by turns with the same errand beside agentbox: with the user
+// network that QEMU has itself, or the one that runsc has. It makes the machines for both; close ends what does not end
+// with the Lab.
+func (l *Lab) Network(ctx context.Context) (all []Scenario, close func() error, err error) {
+	local, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, nil, err
+	}
+	server := newNetServer(local)
+	ends := []func() error{server.close}
+	close = func() error {
+		var errs []error
+		for i := len(ends) - 1; i >= 0; i-- {
+			errs = append(errs, ends[i]())
+		}
+		return errors.Join(errs...)
+	}
+	box, err := l.networkBox(ctx, server)
+	if err != nil {
+		return nil, nil, errors.Join(err, close())
+	}
+	peer, end, err := l.networkPeer(ctx, box, server)
+	if end != nil {
+		ends = append(ends, end)
+	}
+	name := peerName(box.Isolation)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, nil, errors.Join(err, close())
+		}
+		l.say.Say(name + " is left out: " + err.Error())
+	}
+	ours := boxCourier{place: l.plain, name: networkName, at: server}
+	for _, e := range errands {
+		s := e.scenario("network/"+e.name, ours)
+		s.Isolation, s.Accel = box.Isolation, box.Accel
+		if err == nil {
+			s.Baseline = name + "-" + e.name
+			all = append(all, e.scenario(s.Baseline, peer))
+		}
+		all = append(all, s)
+	}
+	return all, close, nil
+}
+
+const networkName = "network"
+
+// peerName is what a kind of box is compared with.
+func peerName(kind agentbox.Isolation) string {
+	if kind == agentbox.GVisor {
+		return "peer/runsc-net"
+	}
+	return "peer/qemu-user"
+}
+
+func (l *Lab) networkPeer(ctx context.Context, box agentbox.Box, server *netServer) (courier, func() error, error) {
+	end := l.say.Begin(peerName(box.Isolation), "")
+	defer end("")
+	if box.Isolation == agentbox.GVisor {
+		return l.runscNet(ctx, box.Image)
+	}
+	return l.qemuUser(ctx, box, server)
+}
+
+// networkBox makes the box, whose policy allows the server and nothing else that the default does not.
+func (l *Lab) networkBox(ctx context.Context, server *netServer) (agentbox.Box, error) {
+	repo, err := l.repo(ctx, networkName, smallRepository)
+	if err != nil {
+		return agentbox.Box{}, err
+	}
+	to := fmt.Sprintf("%s:%d", policy.HostName, server.port())
+	if _, err := l.plain.do(ctx, repo, "policy", "allow", "--private", to); err != nil {
+		return agentbox.Box{}, err
+	}
+	end := l.say.Begin("box", "image, kernel, template")
+	ctx, cancel := context.WithTimeoutCause(ctx, warmUpTime, fmt.Errorf("the limit is %s", warmUpTime))
+	defer cancel()
+	if _, _, err := l.plain.program.Run(ctx, repo, l.plain.up(networkName, "--detach")...); err != nil {
+		return agentbox.Box{}, err
+	}
+	box, err := l.plain.show(ctx, networkName)
+	end(string(box.Isolation))
+	return box, err
+}

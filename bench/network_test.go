@@ -1,0 +1,141 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"agentbox/agentbox"
+)
+
+// localCourier runs errands on this machine.
+type localCourier struct{ at *netServer }
+
+func (c localCourier) server() (string, int) { return "127.0.0.1", c.at.port() }
+
+func (c localCourier) perl(ctx context.Context, script string, args ...string) ([]byte, error) {
+	out, err := exec.CommandContext(ctx, "perl", append([]string{"-e", script}, args...)...).CombinedOutput()
+	if err != nil {
+		return nil, errors.New(string(out))
+	}
+	return out, nil
+}
+
+func localServer(t *testing.T) *netServer {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newNetServer(l)
+}
+
+func TestErrandsAreRunAndTimedByTheGuest(t *testing.T) {
+	if _, err := exec.LookPath("perl"); err != nil {
+		t.Skip("perl is not installed")
+	}
+	s := localServer(t)
+	c := localCourier{s}
+	for _, e := range errands {
+		e.amount = min(e.amount, 3<<20+1)
+		if ms, err := e.run(t.Context(), c); err != nil || ms <= 0 {
+			t.Errorf("%s: %v ms, %v", e.name, ms, err)
+		}
+	}
+	if _, err := (errand{"wrong", "sideways", 5}).run(t.Context(), c); err == nil || !strings.Contains(err.Error(), "cut off") {
+		t.Errorf("what the server does not know: %v", err)
+	}
+	if err := s.close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := errands[2].run(t.Context(), c); err == nil || !strings.Contains(err.Error(), "connect: ") {
+		t.Errorf("without a server: %v", err)
+	}
+}
+
+// What cannot be timed is a failed sample and no number.
+func TestAnErrandThatSaysNothing(t *testing.T) {
+	for _, said := range []string{"", "soon\n", "-1\n"} {
+		if ms, err := errands[0].run(t.Context(), saying(said)); err == nil {
+			t.Errorf("%q became %v ms", said, ms)
+		}
+	}
+}
+
+type saying string
+
+func (s saying) perl(context.Context, string, ...string) ([]byte, error) { return []byte(s), nil }
+func (saying) server() (string, int)                                     { return "", 0 }
+
+// Connections that ask for nothing, for too much, or go away are ended with the server.
+func TestNetServerEndsWhateverIsOpen(t *testing.T) {
+	s := localServer(t)
+	addr := s.listener.Addr().String()
+	for _, line := range []string{"", "down -1\n", "down x\n", "up 99999999999999999\n", "down 1000000000\n"} {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := c.Write([]byte(line)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.close(); err != nil {
+		t.Error(err)
+	}
+	if err := (*netServer)(nil).close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// The machine that boxes are compared with differs in the other end of its card, and in nothing else.
+func TestOnlyTheNetworkIsChanged(t *testing.T) {
+	argv := []string{"-m", "1", "-netdev", "socket,id=net,fd=6", "-device", "virtio-net-device,netdev=net,mac=x"}
+	got := onUserNetwork(argv)
+	want := slices.Clone(argv)
+	want[3] = "user,id=net,ipv6=off,net=198.18.0.0/24,host=198.18.0.1,dns=198.18.0.3"
+	if !slices.Equal(got, want) || argv[3] != "socket,id=net,fd=6" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestPeersAreOfTheKind(t *testing.T) {
+	if peerName(agentbox.GVisor) != "peer/runsc-net" || peerName(agentbox.MicroVM) != "peer/qemu-user" {
+		t.Error("a kind is compared with the other's peer")
+	}
+}
+
+// The namespaces of a benchmark that was killed are found by its directory's name.
+func TestWireIsRemoved(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root makes network namespaces")
+	}
+	if _, err := exec.LookPath("ip"); err != nil {
+		t.Skip("ip is not installed")
+	}
+	w := newWire("bench-test-" + t.Name())
+	if err := w.make(t.Context()); err != nil {
+		_ = w.cut(t.Context())
+		t.Skipf("no network namespaces here: %v", err)
+	}
+	l, err := w.listen()
+	if err != nil {
+		t.Error(err)
+	} else {
+		l.Close()
+	}
+	for range 2 {
+		if err := w.cut(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Stat(w.path(w.guest)); err == nil {
+		t.Error("a namespace is left")
+	}
+}

@@ -1,0 +1,109 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/drivers"
+	"agentbox/vmm"
+	"agentbox/vmm/guest"
+	"agentbox/vmm/guest/protocol"
+	"agentbox/vmm/qemu"
+)
+
+// qemuUser is a machine as a box has it, the same QEMU, kernel, image, CPUs and memory, whose card is on the user network that
+// QEMU has itself.
+type qemuUser struct {
+	machine vmm.Machine
+	client  *guest.Client
+	at      *netServer
+}
+
+func (l *Lab) qemuUser(ctx context.Context, box agentbox.Box, at *netServer) (_ courier, end func() error, err error) {
+	log := slog.New(slog.DiscardHandler)
+	dir, err := drivers.NewKernels(l.user, log).Dir(ctx, "", l.say)
+	if err != nil {
+		return nil, nil, err
+	}
+	state := filepath.Join(l.dir, "qemu-user")
+	if err := os.Mkdir(state, 0o700); err != nil {
+		return nil, nil, err
+	}
+	driver := qemu.New(qemu.Config{
+		StateDir: state, Accel: box.Accel, Rewire: onUserNetwork, Log: log,
+		Kernel: func(context.Context) (string, error) { return dir, nil },
+	})
+	m, err := driver.Boot(ctx, vmm.Spec{
+		Name: "qemu-user", Dir: state, Image: filepath.Join(l.user.Images(), "images", box.Image.Hex(), "image.erofs"), Kernel: dir,
+		CPUs: box.CPUs, Memory: box.Memory, Disk: box.Disk,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	c := &qemuUser{machine: m, at: at}
+	if err := c.enter(ctx); err != nil {
+		return nil, c.end, err
+	}
+	return c, c.end, nil
+}
+
+// onUserNetwork changes the card's other end. The addresses are those that the guest has been given in every machine; the
+// gateway's is this machine's loopback, as is usual for QEMU.
+func onUserNetwork(argv []string) []string {
+	out := make([]string, 0, len(argv))
+	for _, a := range argv {
+		if strings.HasPrefix(a, "socket,id=net,") {
+			a = fmt.Sprintf("user,id=net,ipv6=off,net=%s/24,host=%s,dns=198.18.0.3", protocol.NameBlock.Addr(), protocol.GatewayAddr)
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+func (c *qemuUser) enter(ctx context.Context) error {
+	keys, err := guest.NewKeys()
+	if err != nil {
+		return err
+	}
+	c.client, err = guest.Connect(ctx, c.machine.Stream(), keys.Hello("qemu-user"), keys)
+	if err != nil {
+		return err
+	}
+	return c.client.Attach(ctx, protocol.AttachRequest{User: "root"})
+}
+
+func (c *qemuUser) end() error {
+	var errs []error
+	if c.client != nil {
+		if err := c.client.Close(); err != nil && !errors.Is(err, io.EOF) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(append(errs, c.machine.Kill())...)
+}
+
+func (c *qemuUser) server() (string, int) { return protocol.GatewayAddr.String(), c.at.port() }
+
+func (c *qemuUser) perl(ctx context.Context, script string, args ...string) ([]byte, error) {
+	session, err := c.client.SSH().NewSession()
+	if err != nil {
+		return nil, err
+	}
+	defer session.Close()
+	stop := context.AfterFunc(ctx, func() { session.Close() })
+	defer stop()
+	var out, errs bytes.Buffer
+	session.Stdout, session.Stderr = &out, &errs
+	if err := session.Run("perl -e '" + script + "' " + strings.Join(args, " ")); err != nil {
+		return nil, fmt.Errorf("perl in QEMU's user network: %w: %s", err, lastLine(errs.Bytes()))
+	}
+	return out.Bytes(), nil
+}

@@ -1,0 +1,150 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"agentbox/agentbox"
+)
+
+// runscNet is a container of the embedded runsc with the network stack that runsc has itself, on a cable (a veth) to a network
+// namespace in which nothing is but the server.
+type runscNet struct {
+	shop bareShop
+	at   *netServer
+	wire wire
+}
+
+// Addresses of the two ends. They are in namespaces of ours alone.
+const (
+	wireServer = "198.18.0.1"
+	wireGuest  = "198.18.0.2"
+)
+
+func (l *Lab) runscNet(ctx context.Context, image agentbox.Digest) (_ courier, end func() error, err error) {
+	if os.Geteuid() != 0 {
+		return nil, nil, errors.New("only root can make a network for it")
+	}
+	c := &runscNet{wire: newWire(filepath.Base(l.dir))}
+	if err := c.wire.make(ctx); err != nil {
+		return nil, c.end, err
+	}
+	listener, err := c.wire.listen()
+	if err != nil {
+		return nil, c.end, err
+	}
+	c.at = newNetServer(listener)
+	work := filepath.Join(l.dir, "runsc-net")
+	if err := os.Mkdir(work, 0o755); err != nil {
+		return nil, c.end, err
+	}
+	if c.shop, err = l.bareShop(image, work, c.wire.path(c.wire.guest)); err != nil {
+		return nil, c.end, err
+	}
+	return c, c.end, c.shop.start(ctx)
+}
+
+func (c *runscNet) end() error {
+	ctx, cancel := context.WithTimeout(context.Background(), killAfter)
+	defer cancel()
+	var errs []error
+	if c.shop.runsc != "" {
+		errs = append(errs, c.shop.stop(ctx))
+	}
+	return errors.Join(append(errs, c.at.close(), c.wire.cut(ctx))...)
+}
+
+func (c *runscNet) server() (string, int) { return wireServer, c.at.port() }
+
+func (c *runscNet) perl(ctx context.Context, script string, args ...string) ([]byte, error) {
+	cmd := c.shop.command(ctx, append([]string{"exec", bareID, "perl", "-e", script}, args...)...)
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return nil, fmt.Errorf("perl in a bare runsc: %w: %s", err, lastLine(exit.Stderr))
+	}
+	return out, err
+}
+
+// wire is two network namespaces with a cable between them.
+type wire struct{ guest, server string }
+
+// newWire names them after something that is ours alone.
+func newWire(of string) wire { return wire{of + "-guest", of + "-server"} }
+
+func (w wire) path(namespace string) string { return filepath.Join("/run/netns", namespace) }
+
+func (w wire) make(ctx context.Context) error {
+	for _, line := range []string{
+		"netns add " + w.guest,
+		"netns add " + w.server,
+		"-n " + w.server + " link add server type veth peer name eth0 netns " + w.guest,
+		"-n " + w.server + " addr add " + wireServer + "/30 dev server",
+		"-n " + w.guest + " addr add " + wireGuest + "/30 dev eth0",
+		"-n " + w.server + " link set server up",
+		"-n " + w.guest + " link set lo up",
+		"-n " + w.guest + " link set eth0 up",
+		"-n " + w.guest + " route add default via " + wireServer,
+	} {
+		if err := ip(ctx, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cut removes what there is of it.
+func (w wire) cut(ctx context.Context) error {
+	var errs []error
+	for _, namespace := range []string{w.guest, w.server} {
+		if _, err := os.Stat(w.path(namespace)); err == nil {
+			errs = append(errs, ip(ctx, "netns del "+namespace))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func ip(ctx context.Context, line string) error {
+	out, err := exec.CommandContext(ctx, "ip", strings.Fields(line)...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("ip %s: %w: %s", line, err, lastLine(out))
+	}
+	return nil
+}
+
+// listen makes a listener in the server's namespace. It stays there; the thread that went there to make it is given up.
+func (w wire) listen() (net.Listener, error) {
+	type made struct {
+		net.Listener
+		error
+	}
+	result := make(chan made)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
+		l, err := w.listenThere()
+		result <- made{l, err}
+	}()
+	got := <-result
+	return got.Listener, got.error
+}
+
+func (w wire) listenThere() (net.Listener, error) {
+	f, err := os.Open(w.path(w.server))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := unix.Setns(int(f.Fd()), unix.CLONE_NEWNET); err != nil {
+		return nil, os.NewSyscallError("setns", err)
+	}
+	return net.Listen("tcp4", wireServer+":0")
+}
