@@ -68,6 +68,7 @@ func (h Home) Create() error {
 			return agentbox.Errorf(agentbox.Missing, "cannot make %s: %w", dir, err).WithHint("set %s to a directory you can write", EnvDir)
 		}
 	}
+	spread(h.Boxes())
 	return h.createRun()
 }
 
