@@ -3,6 +3,7 @@ package gvisor
 import (
 	"log/slog"
 	"path/filepath"
+	"sync/atomic"
 
 	"agentbox/vmm"
 	"agentbox/vmm/gvisor/runsc"
@@ -22,6 +23,7 @@ type Config struct {
 type Driver struct {
 	config   Config
 	programs *runsc.Unpacker
+	tried    atomic.Bool // namespaces can be made here
 }
 
 var (

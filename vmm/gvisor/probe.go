@@ -18,9 +18,9 @@ import (
 // formatVersion changes with the meaning of any file of a template or saved state, or with how machines are started.
 const formatVersion = 2
 
-// Probe implements vmm.Driver. It makes a namespace each time it is asked, which costs a millisecond, so there is
-// nothing to remember but what unpacking remembers.
-func (d *Driver) Probe(ctx context.Context, _ bool) (vmm.Facts, error) {
+// Probe implements vmm.Driver. That namespaces can be made is remembered as long as the process lives, since the kernel takes
+// milliseconds to get rid of the ones made to find out; should they be forbidden meanwhile, starting a machine says so.
+func (d *Driver) Probe(ctx context.Context, fresh bool) (vmm.Facts, error) {
 	if err := ctx.Err(); err != nil {
 		return vmm.Facts{}, err
 	}
@@ -34,8 +34,11 @@ func (d *Driver) Probe(ctx context.Context, _ bool) (vmm.Facts, error) {
 	if _, err := hostIDs(); err != nil {
 		return vmm.Facts{}, err
 	}
-	if err := tryNamespaces(programs.Launch); err != nil {
-		return vmm.Facts{}, err
+	if fresh || !d.tried.Load() {
+		err := tryNamespaces(programs.Launch)
+		if d.tried.Store(err == nil); err != nil {
+			return vmm.Facts{}, err
+		}
 	}
 	return vmm.Facts{Version: "gVisor " + programs.Version, Reason: "gVisor's Systrap platform needs no hardware virtualization"}, nil
 }
