@@ -7,18 +7,35 @@ GVISOR  := vmm/gvisor/runsc/embedded/.built
 TEST     = umask 022 && TMPDIR=/tmp $(GO) test
 LDFLAGS := -s -w -X agentbox/agentbox/cli.version=$(VERSION)
 
-.PHONY: help up build embedded agent test unit e2e race vet fuzz chaos bench deps deps-test clean
+.PHONY: help up build binary modules compiled embedded agent test unit e2e race vet fuzz chaos bench deps deps-test clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-up: deps build build/gocache ## a box of this very repository, with one of its tests run inside
+up: deps ## a box of this very repository, with one of its tests run inside
+	@$(MAKE) --no-print-directory -j2 build/gocache modules
+	@$(MAKE) --no-print-directory compiled
+	@$(MAKE) --no-print-directory -j2 embedded
+	@$(MAKE) --no-print-directory binary
 	GOROOT="$$($(GO) env GOROOT)" bin/agentbox up -- go test -count=1 -v -run TestDigest ./agentbox
 	@echo
 	@echo 'Next: bin/agentbox up     (a shell in the box; bin/agentbox --help for the rest)'
 
 build: embedded ## the one binary, at bin/agentbox
+	@$(MAKE) --no-print-directory binary
+
+binary:
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/agentbox .
+
+# What takes long the first time, in an order in which nothing is compiled twice and no core waits for a download. What fails
+# here fails again in what needs it, and says so there.
+modules:
+	@$(GO) list -deps . >/dev/null 2>&1 || true
+	@cd tools/runsc && $(GO) list -deps . >/dev/null 2>&1 || true
+
+compiled: build/gocache
+	@mkdir -p "$$($(GO) env GOCACHE)" && cp -rn build/gocache/. "$$($(GO) env GOCACHE)" 2>/dev/null || true
+	@$(GO) build -trimpath ./agentbox/cli 2>/dev/null || true
 
 embedded: agent $(GVISOR) ## what the binary embeds
 

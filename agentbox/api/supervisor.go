@@ -91,6 +91,7 @@ type SupervisorStatus struct {
 	Services []agentbox.Service `json:"services,omitempty"`
 	Ports    []agentbox.Port    `json:"ports,omitempty"`
 	OOMKills int                `json:"oom_kills,omitempty"`
+	Crowds   int                `json:"crowds,omitempty"`
 	Kernel   string             `json:"kernel,omitempty"`
 }
 

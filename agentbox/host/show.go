@@ -78,8 +78,12 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.B
 		if st, err := api.Call(ctx, s.client, api.SupervisorStatusE, api.StatusRequest{Guest: depth == everything, Processes: depth >= withUsage}, nil); err == nil {
 			out.Services, out.Ports = withPorts(st.Services, rec.Attach.Services), st.Ports
 			pids = append(st.Machine, st.PID)
-			if st.OOMKills > 0 && out.Note == "" {
+			switch {
+			case out.Note != "":
+			case st.OOMKills > 0:
 				out.Note = "the kernel of the box killed processes for want of memory"
+			case st.Crowds > 0:
+				out.Note = "a program was ended that had filled the box with processes"
 			}
 		}
 	}

@@ -6,7 +6,7 @@ set -eu
 cd "$(dirname "$0")"
 arch=${GOARCH_GUEST:-$(go env GOHOSTARCH)}
 out=embedded/agentbox-guest-linux-$arch
-tmp=$(mktemp "$out.XXXXXX")
+tmp=$(mktemp embedded/.agent.XXXXXX) # hidden: whoever builds agentbox meanwhile does not embed it
 trap 'rm -f "$tmp" "$tmp.gz" "$tmp.sha256"' EXIT
 CGO_ENABLED=0 GOOS=linux GOARCH=$arch go build -trimpath -buildvcs=false -ldflags="-s -w -buildid=" -o "$tmp" ./agentbox-guest
 gzip -9n <"$tmp" >"$tmp.gz"

@@ -88,7 +88,7 @@ func gvisorTemporary() error {
 // nothing of them is in a template. The host stops the whole machine; user processes alone need not be.
 func (b *booter) gvisorMachine() Machine {
 	box := &gvisorBox{dir: gvisorGroup, log: b.log}
-	go box.watchMemory() // for the life of the machine
+	go box.watch() // for the life of the machine
 	return Machine{
 		Kernel:      kernelRelease(),
 		AddEntropy:  func([]byte) error { return nil },

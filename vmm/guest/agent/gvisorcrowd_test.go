@@ -1,0 +1,74 @@
+//go:build linux
+
+package agent
+
+import (
+	"io"
+	"log/slog"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestCrowdOf(t *testing.T) {
+	group := func(of ...int) func(int) (int, error) {
+		return func(pid int) (int, error) {
+			if g := of[pid%len(of)]; g > 0 {
+				return g, nil
+			}
+			return 0, syscall.ESRCH
+		}
+	}
+	for _, c := range []struct {
+		name      string
+		processes int
+		groupOf   func(int) (int, error)
+		want      int
+	}{
+		{"one program's", 1000, group(7), 7},
+		{"most are", 1000, group(7, 7, 8), 7},
+		{"of many programs", 1000, group(7, 8, 9, 10, 11, 12, 13), 0},
+		{"few, with many threads", 400, group(7), 0},
+		{"all have just ended", 1000, group(0), 0},
+		{"the agent's own group", 1000, group(syscall.Getpgrp()), 0},
+		{"none", 0, group(7), 0},
+	} {
+		pids := make([]int, c.processes)
+		for i := range pids {
+			pids[i] = i
+		}
+		if got := crowdOf(pids, 1024, c.groupOf); got != c.want {
+			t.Errorf("%s: %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+func TestCrowdHasTime(t *testing.T) {
+	box := func(current, most int) *gvisorBox {
+		return &gvisorBox{log: slog.New(slog.NewTextHandler(io.Discard, nil)), dir: writeTree(t, map[string]string{
+			"pids.current": strconv.Itoa(current) + "\n", "pids.max": strconv.Itoa(most) + "\n", "cgroup.procs": "",
+		})}
+	}
+	now := time.Now()
+	for _, c := range []struct {
+		current, most int
+		full          bool
+	}{{1024, 1024, true}, {1000, 1024, true}, {900, 1024, false}, {10, 10, false}} {
+		g := box(c.current, c.most)
+		g.endCrowd(now)
+		if g.full.IsZero() == c.full {
+			t.Errorf("%d of %d: full since %v", c.current, c.most, g.full)
+		}
+	}
+	g := box(1024, 1024)
+	g.endCrowd(now)
+	g.endCrowd(now.Add(crowdPatience / 2))
+	if !g.full.Equal(now) {
+		t.Errorf("its patience begins anew at %v", g.full)
+	}
+	g.endCrowd(now.Add(crowdPatience))
+	if !g.full.IsZero() || g.crowds.Load() != 0 {
+		t.Errorf("without a crowd: full since %v, %d crowds", g.full, g.crowds.Load())
+	}
+}
