@@ -33,8 +33,8 @@ func (g *gvisorBox) endCrowd(now time.Time) {
 	g.full = time.Time{}
 	if group := crowdOf(g.processes(), g.number("pids.max"), syscall.Getpgid); group != 0 {
 		g.log.Warn("a program had filled the box with processes: killed its group", "group", group)
-		g.crowds.Add(1)
 		killGroup(group)
+		g.crowds.Add(1)
 	}
 }
 
