@@ -175,7 +175,10 @@ func (t *templates) build(ctx context.Context, driver vmm.Driver, s vmm.Snapshot
 	return nil
 }
 
-// quiesce greets the guest with keys nobody keeps, and asks it to come to rest.
+// restTime is how long a guest is left alone before it is saved: what it still has to do then, every clone would do again.
+const restTime = time.Second
+
+// quiesce greets the guest with keys nobody keeps, asks it to come to rest, and lets it.
 func quiesce(ctx context.Context, machine vmm.Machine) error {
 	keys, err := guest.NewKeys()
 	if err != nil {
@@ -185,7 +188,15 @@ func quiesce(ctx context.Context, machine vmm.Machine) error {
 	if err != nil {
 		return agentbox.Errorf(agentbox.Unavailable, "the machine boots but its agent does not answer: %w", err)
 	}
-	return client.Quiesce(ctx)
+	if err := client.Quiesce(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-time.After(restTime):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // withConsole adds the last line the machine printed: after a failed boot that is the best hint there is.

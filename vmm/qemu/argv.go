@@ -21,12 +21,19 @@ const (
 // kernelArgs is the guest's command line. The agent is /init of the initrd, so there is no root=. A panic resets, which
 // ends QEMU (-no-reboot) with a reason that tells it from a shutdown.
 //
+// The kernel's watchdog would take a paused machine for a hung one.
+//
 // tsc=reliable: emulated CPUs fail the check that their counters agree, since checking is slow, and the guest would fall
-// back to a clock of 4 ms steps. An emulated CPU does not speculate either, so it needs no mitigations.
+// back to a clock of 4 ms steps. An emulated CPU does not speculate either, so it needs no mitigations. norandmaps: QEMU
+// translates code by its address, so a library that lies elsewhere in each process is translated in each process.
+//
+// GODEBUG is the agent's, and reaches nothing that it starts: signals that preempt its goroutines, and questions after the
+// number of CPUs, which does not change, are code that every clone would have to translate.
 func kernelArgs(accel string) string {
-	args := "console=ttyS0 quiet loglevel=3 panic=-1 reboot=t i8042.noaux i8042.nokbd random.trust_cpu=on cryptomgr.notests"
+	args := "console=ttyS0 quiet loglevel=3 panic=-1 reboot=t i8042.noaux i8042.nokbd random.trust_cpu=on cryptomgr.notests" +
+		" nowatchdog GODEBUG=asyncpreemptoff=1,updatemaxprocs=0"
 	if accel == accelTCG {
-		args += " tsc=reliable mitigations=off"
+		args += " tsc=reliable mitigations=off norandmaps"
 	}
 	return args
 }
@@ -102,11 +109,12 @@ func (d disk) argv() []string {
 	return []string{"-blockdev", node, "-device", "virtio-blk-device,drive=" + d.Name + ",serial=" + d.Name}
 }
 
-// networkArgv is one card whose other end is ours: QEMU itself has no network.
+// networkArgv is one card whose other end is ours: QEMU itself has no network. Its guest need not announce itself after a
+// restore: we know where it is.
 func networkArgv() []string {
 	return []string{
 		"-netdev", fmt.Sprintf("socket,id=net,fd=%d", fdNetwork),
-		"-device", fmt.Sprintf("virtio-net-device,netdev=net,mac=%s,host_mtu=%d", protocol.GuestMAC, protocol.NetworkMTU),
+		"-device", fmt.Sprintf("virtio-net-device,netdev=net,mac=%s,host_mtu=%d,guest_announce=off", protocol.GuestMAC, protocol.NetworkMTU),
 	}
 }
 

@@ -74,7 +74,13 @@ func (f *fixture) machine(dir string, u User) Machine {
 			other.Name, other.Home = name, dir
 			return other, nil
 		},
-		Trust:      func(ca protocol.Authority) (map[string]string, error) { return trust(dir, ca) },
+		Trust: func(ca protocol.Authority) (map[string]string, error) {
+			a, err := findAuthorities(dir)
+			if err != nil {
+				return nil, err
+			}
+			return a.trust(ca)
+		},
 		Mount:      func() error { return f.step("mount") },
 		Unmount:    func() error { return f.step("unmount") },
 		DropCaches: func() error { return f.step("drop caches") },

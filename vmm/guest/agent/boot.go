@@ -63,7 +63,9 @@ type booter struct {
 	root string
 	user User
 
-	workspace string // the device of its slot, "" without one
+	workspace   string // the device of its slot, "" without one
+	random      int    // the kernel's generator, open for as long as the machine runs: every life begins with it
+	authorities *authorities
 }
 
 // run goes from the initramfs to a machine that is ready for its first Hello.
@@ -84,7 +86,9 @@ func (b *booter) run() error {
 		{"bring up the loopback interface", loopbackUp},
 		{"set up the network", b.setUpNetwork},
 		{"find the box's user", b.findUser},
-		{"prepare the certificates", func() error { return prepareTrust(b.root) }},
+		{"open the random number generator", b.openRandom},
+		{"prepare the certificates", b.findAuthorities},
+		{"prepare for files of the host", func() error { return prepareFiles(b.root) }},
 	}
 	for _, s := range steps {
 		if err := s.do(); err != nil {
@@ -92,6 +96,16 @@ func (b *booter) run() error {
 		}
 	}
 	return nil
+}
+
+func (b *booter) findAuthorities() (err error) {
+	b.authorities, err = findAuthorities(b.root)
+	return err
+}
+
+func (b *booter) openRandom() (err error) {
+	b.random, err = unix.Open("/dev/urandom", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	return err
 }
 
 // findWorkspace remembers the device, so that a clone need not look for it. A machine without one may do without.
@@ -140,7 +154,20 @@ func tune() error {
 	} {
 		os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0)
 	}
-	return nil
+	// Looking for memory that could be huge pages is work that every clone would begin with, and copies what it finds.
+	os.WriteFile("/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs", []byte("3600000"), 0)
+	return tuneDisks()
+}
+
+// tuneDisks takes away what the kernel does for disks that are slow themselves: these are files of the host, which orders
+// and delays what it writes.
+func tuneDisks() error {
+	queues, err := filepath.Glob("/sys/block/vd*/queue")
+	for _, queue := range queues {
+		os.WriteFile(filepath.Join(queue, "scheduler"), []byte("none"), 0)
+		os.WriteFile(filepath.Join(queue, "wbt_lat_usec"), []byte("0"), 0)
+	}
+	return err
 }
 
 // loopbackUp does what `ip link set lo up` does.

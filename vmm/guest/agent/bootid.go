@@ -4,7 +4,8 @@ package agent
 
 import (
 	"crypto/sha256"
-	"fmt"
+	"encoding/hex"
+	"errors"
 	"os"
 	"syscall"
 )
@@ -27,10 +28,26 @@ func coverBootID() error {
 	return syscall.Mount(ownBootID, bootID, "", syscall.MS_BIND, "")
 }
 
-// setBootID derives the id from the machine's. The file keeps its inode, since it covers another.
+// setBootID derives the id from the machine's. The file keeps its inode, since it covers another, and its length.
 func setBootID(machineID string) error {
 	sum := sha256.Sum256([]byte("agentbox boot " + machineID))
 	b := sum[:bootIDBytes]
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return os.WriteFile(ownBootID, fmt.Appendf(nil, "%x-%x-%x-%x-%x\n", b[:4], b[4:6], b[6:8], b[8:10], b[10:]), 0o444)
+	f, err := os.OpenFile(ownBootID, os.O_WRONLY|os.O_CREATE, 0o444)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(uuid(b))
+	return errors.Join(err, f.Close())
+}
+
+// uuid writes 16 bytes as the kernel writes the id.
+func uuid(b []byte) []byte {
+	text := make([]byte, 0, len("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx\n"))
+	for _, n := range []int{4, 2, 2, 2, 6} {
+		text = append(hex.AppendEncode(text, b[:n]), '-')
+		b = b[n:]
+	}
+	text[len(text)-1] = '\n'
+	return text
 }

@@ -72,15 +72,34 @@ func (a *Agent) attach(r protocol.AttachRequest) error {
 	return nil
 }
 
-// writeFiles writes what the host gave. A link that the image has in the place of a file is replaced, not followed.
+// givenDirs are where a host's files go most often.
+var givenDirs = []string{"etc/apt/sources.list.d", "etc/apt/apt.conf.d"}
+
+// prepareFiles has the directories that writeFiles will change copied up from the image while the template is made, where the
+// image has them.
+func prepareFiles(root string) error {
+	for _, name := range givenDirs {
+		dir := filepath.Join(root, name)
+		if st, err := os.Stat(dir); err != nil || !st.IsDir() {
+			continue
+		}
+		if err := copyUp(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeFiles writes what the host gave, before anything runs that could see half of it. What the image has in the place of
+// a file, a link above all, is replaced and not followed.
 func writeFiles(files []protocol.File) error {
 	for _, f := range files {
 		err := os.MkdirAll(filepath.Dir(f.Path), 0o755)
 		if err == nil {
-			temporary := f.Path + ".agentbox"
-			if err = os.WriteFile(temporary, []byte(f.Content), 0o644); err == nil {
-				err = os.Rename(temporary, f.Path)
-			}
+			err = os.Remove(f.Path)
+		}
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			err = os.WriteFile(f.Path, []byte(f.Content), 0o644)
 		}
 		if err != nil {
 			return fmt.Errorf("write %s: %w", f.Path, err)

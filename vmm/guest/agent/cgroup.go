@@ -22,6 +22,7 @@ type cgroups struct {
 	mu     sync.Mutex
 	frozen bool // no user process runs
 	empty  bool // because there is none: the kernel was not asked to freeze any
+	pids   int  // the limit in force, 0 when it is not known
 }
 
 const (
@@ -71,7 +72,16 @@ func (g *cgroups) limit(pids int) error {
 	if pids <= 0 {
 		pids = defaultPIDs
 	}
-	return write(filepath.Join(g.dir, "pids.max"), strconv.Itoa(pids))
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.pids == pids {
+		return nil
+	}
+	err := write(filepath.Join(g.dir, "pids.max"), strconv.Itoa(pids))
+	if err == nil {
+		g.pids = pids
+	}
+	return err
 }
 
 // join gives the directory of a group for a new process, and a function to call when the process has been started. It

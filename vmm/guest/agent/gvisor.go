@@ -55,7 +55,8 @@ func (b *booter) runGVisor() error {
 		{"tune the kernel", tune},
 		{"find the box's user", b.findUser},
 		{"set up the network", b.gvisorNetwork},
-		{"prepare the certificates", func() error { return prepareTrust(b.root) }},
+		{"prepare the certificates", b.findAuthorities},
+		{"prepare for files of the host", func() error { return prepareFiles(b.root) }},
 	}
 	for _, s := range steps {
 		if err := s.do(); err != nil {
@@ -103,7 +104,7 @@ func (b *booter) gvisorMachine() Machine {
 		KillUser:   box.kill,
 		Cgroup:     box.join,
 		LimitUser:  box.limit,
-		Trust:      func(ca protocol.Authority) (map[string]string, error) { return trust("/", ca) },
+		Trust:      b.authorities.trust,
 		LookupUser: func(name string) (User, error) {
 			return lookupUser(b.root, func(n string, _ int) bool { return n == name })
 		},

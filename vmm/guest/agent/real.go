@@ -19,11 +19,11 @@ import (
 
 // machine is the virtual machine the agent booted.
 func (b *booter) machine() Machine {
-	box := &cgroups{dir: boxGroup}
+	box := &cgroups{dir: boxGroup, pids: defaultPIDs} // as setUpCgroups left it
 	disk := &workspaceDisk{target: protocol.WorkspaceDir, user: b.user, device: b.workspace}
 	return Machine{
 		Kernel:      kernelRelease(),
-		AddEntropy:  addEntropy,
+		AddEntropy:  b.addEntropy,
 		SetClock:    setClock,
 		SetHostname: setHostname,
 		SetMachineID: func(id string) error {
@@ -42,7 +42,7 @@ func (b *booter) machine() Machine {
 		LookupUser: func(name string) (User, error) {
 			return lookupUser(b.root, func(n string, _ int) bool { return n == name })
 		},
-		Trust:      func(ca protocol.Authority) (map[string]string, error) { return trust("/", ca) },
+		Trust:      b.authorities.trust,
 		Mount:      disk.mount,
 		Unmount:    disk.unmount,
 		DropCaches: dropCaches, DropSlots: disk.drop,
@@ -60,19 +60,14 @@ func kernelRelease() string {
 
 // addEntropy makes the kernel's random numbers this life's own: mixing in alone changes nothing that is drawn before
 // the next reseed, minutes later.
-func addEntropy(seed []byte) error {
-	f, err := os.OpenFile("/dev/urandom", os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
+func (b *booter) addEntropy(seed []byte) error {
 	info := binary.NativeEndian.AppendUint32(nil, uint32(8*len(seed))) // struct rand_pool_info
 	info = binary.NativeEndian.AppendUint32(info, uint32(len(seed)))
 	info = append(info, seed...)
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.RNDADDENTROPY, uintptr(unsafe.Pointer(&info[0]))); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(b.random), unix.RNDADDENTROPY, uintptr(unsafe.Pointer(&info[0]))); errno != 0 {
 		return fmt.Errorf("RNDADDENTROPY: %w", errno)
 	}
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.RNDRESEEDCRNG, 0); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(b.random), unix.RNDRESEEDCRNG, 0); errno != 0 {
 		return fmt.Errorf("RNDRESEEDCRNG: %w", errno)
 	}
 	return nil
@@ -131,7 +126,8 @@ func setMachineID(id string) error {
 // replaceFile writes a small file in place, unless it says so already; symlinks that lead nowhere are replaced. No block
 // is freed or taken where the file has one, since a life waits for it.
 func replaceFile(path, text string) error {
-	if old, err := os.ReadFile(path); err == nil && string(old) == text {
+	old, err := os.ReadFile(path)
+	if err == nil && string(old) == text {
 		return nil
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
@@ -145,7 +141,10 @@ func replaceFile(path, text string) error {
 		return err
 	}
 	_, err = f.WriteString(text)
-	return errors.Join(err, f.Truncate(int64(len(text))), f.Close())
+	if len(old) > len(text) {
+		err = errors.Join(err, f.Truncate(int64(len(text))))
+	}
+	return errors.Join(err, f.Close())
 }
 
 // terminate asks every user process to end.

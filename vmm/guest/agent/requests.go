@@ -19,6 +19,9 @@ func (c *connection) globalRequests(requests <-chan *ssh.Request) {
 		if req.WantReply {
 			req.Reply(ok, payload) // an error means that the connection is gone
 		}
+		if ok && req.Type == protocol.Quiesce {
+			c.agent.goDo("rest", func() { c.agent.rest(c.life) })
+		}
 	}
 }
 

@@ -3,12 +3,11 @@
 package agent
 
 import (
-	"bytes"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"agentbox/vmm/guest/protocol"
 )
@@ -34,19 +33,66 @@ var trustVariables = []string{
 
 const nodeVariable = "NODE_EXTRA_CA_CERTS"
 
-// prepareTrust has the files that trust changes copied up from the image while the template is made, so that no life
-// waits for it.
-func prepareTrust(root string) error {
-	for _, path := range bundlesOf(root) {
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
-		if err != nil {
-			return err
-		}
-		if err := f.Close(); err != nil {
-			return err
-		}
+// authorities is where programs look for the authorities that they believe.
+type authorities struct {
+	root    string
+	bundles []bundle // at least one
+	java    []string // Java's own stores
+}
+
+// bundle is a file of certificates, to which trust adds behind size.
+type bundle struct {
+	path string
+	size int64
+}
+
+// findAuthorities finds out what trust will change, and has it copied up from the image: while the template is made, so
+// that no life waits for it.
+func findAuthorities(root string) (*authorities, error) {
+	a := &authorities{root: root, java: javaStoresOf(root)}
+	if err := copyUp(filepath.Join(root, certDir)); err != nil {
+		return nil, err
 	}
-	return nil
+	for _, path := range bundlesOf(root) {
+		size, err := endLine(path)
+		if err != nil {
+			return nil, err
+		}
+		a.bundles = append(a.bundles, bundle{path, size})
+	}
+	if len(a.bundles) == 0 { // an image that believes nobody believes the box's authority at least
+		a.bundles = []bundle{{filepath.Join(root, bundles[0]), 0}}
+	}
+	return a, nil
+}
+
+// copyUp makes a directory if it is missing, and has an overlay copy it up.
+func copyUp(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	st, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	return os.Chmod(dir, st.Mode())
+}
+
+// endLine makes a file end with a whole line, and gives its size.
+func endLine(path string) (size int64, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return 0, err
+	}
+	if len(text) > 0 && text[len(text)-1] != '\n' {
+		text = append(text, '\n')
+		_, err = f.WriteString("\n")
+	}
+	return int64(len(text)), errors.Join(err, f.Close())
 }
 
 // bundlesOf lists the bundles there are, each once, whatever links lead to it.
@@ -64,56 +110,43 @@ func bundlesOf(root string) []string {
 	return list
 }
 
-// trust adds an authority to every bundle and to the directory, and to Java's own store where one is. The others go along
-// in each.
-func trust(root string, ca protocol.Authority) (map[string]string, error) {
-	if err := os.MkdirAll(filepath.Join(root, certDir), 0o755); err != nil {
+// trust adds an authority to every bundle and to the directory, and to Java's own store where one is, in place of the one
+// that was added before. The others go along in each.
+func (a *authorities) trust(ca protocol.Authority) (map[string]string, error) {
+	single := filepath.Join(a.root, certDir, filepath.Base(ca.File))
+	text := ca.PEM + ca.Others
+	if err := replaceFile(single, text); err != nil {
 		return nil, err
 	}
-	single := filepath.Join(root, certDir, filepath.Base(ca.File))
-	if err := replaceFile(single, ca.PEM+ca.Others); err != nil {
-		return nil, err
-	}
-	list := bundlesOf(root)
-	if len(list) == 0 { // an image that believes nobody believes the box's authority at least
-		list = []string{filepath.Join(root, bundles[0])}
-	}
-	for _, path := range list {
-		if err := errors.Join(appendPEM(path, ca.PEM), appendPEM(path, ca.Others)); err != nil {
+	for _, b := range a.bundles {
+		if err := b.add(text); err != nil {
 			return nil, err
 		}
 	}
-	env := map[string]string{nodeVariable: inRoot(root, single)}
+	env := map[string]string{nodeVariable: a.inRoot(single)}
 	for _, name := range trustVariables {
-		env[name] = inRoot(root, list[0])
+		env[name] = a.inRoot(a.bundles[0].path)
 	}
-	return env, trustJava(root, list[0])
+	return env, trustJava(a.java, a.bundles[0].path)
 }
 
-func inRoot(root, path string) string {
-	rel, err := filepath.Rel(root, path)
-	if err != nil {
-		return path
-	}
-	return "/" + rel
+func (a *authorities) inRoot(path string) string {
+	return "/" + strings.TrimPrefix(strings.TrimPrefix(path, a.root), "/")
 }
 
-// appendPEM adds certificates to a bundle, unless they are in it.
-func appendPEM(path, text string) error {
-	old, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if bytes.Contains(old, []byte(text)) {
-		return nil
-	}
-	if len(old) > 0 && old[len(old)-1] != '\n' {
-		text = "\n" + text
-	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+// add replaces what follows the image's own certificates.
+func (b bundle) add(text string) error {
+	f, err := os.OpenFile(b.path, os.O_WRONLY|os.O_CREATE, 0o644)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(text)
+	st, err := f.Stat()
+	if err == nil {
+		at := min(b.size, st.Size()) // no hole, should somebody have made it shorter
+		_, err = f.WriteAt([]byte(text), at)
+		if end := at + int64(len(text)); st.Size() > end {
+			err = errors.Join(err, f.Truncate(end))
+		}
+	}
 	return errors.Join(err, f.Close())
 }

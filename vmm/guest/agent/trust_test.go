@@ -31,13 +31,16 @@ func TestTrustAddsToWhatTheImageBelieves(t *testing.T) {
 	if err := os.Symlink("certs/ca-certificates.crt", filepath.Join(root, "etc/ssl/cert.pem")); err != nil {
 		t.Fatal(err)
 	}
-	if err := prepareTrust(root); err != nil {
+	writeIn(t, root, "etc/pki/tls/certs/ca-bundle.crt", "of another\n")
+	authorities, err := findAuthorities(root)
+	if err != nil {
 		t.Fatal(err)
 	}
 	const others = "-----BEGIN CERTIFICATE-----\nBBBB\n-----END CERTIFICATE-----\n"
 	ca := protocol.Authority{PEM: testPEM, File: "0123abcd.0", Others: others}
-	for range 2 { // the second time changes nothing
-		env, err := trust(root, ca)
+	// One that was believed before is forgotten; the second time changes nothing.
+	for _, ca := range []protocol.Authority{{PEM: strings.Repeat(testPEM, 9), File: ca.File}, ca, ca} {
+		env, err := authorities.trust(ca)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,6 +52,9 @@ func TestTrustAddsToWhatTheImageBelieves(t *testing.T) {
 	if err != nil || string(got) != "of the image\n"+testPEM+others {
 		t.Errorf("%q %v", got, err)
 	}
+	if got, err := os.ReadFile(filepath.Join(root, "etc/pki/tls/certs/ca-bundle.crt")); err != nil || string(got) != "of another\n"+testPEM+others {
+		t.Errorf("%q %v", got, err)
+	}
 	if got, err := os.ReadFile(filepath.Join(root, "etc/ssl/certs/0123abcd.0")); err != nil || string(got) != testPEM+others {
 		t.Errorf("%q %v", got, err)
 	}
@@ -57,10 +63,11 @@ func TestTrustAddsToWhatTheImageBelieves(t *testing.T) {
 // An image without certificates gets the one; a name that leads out of the directory does not.
 func TestTrustInABareImage(t *testing.T) {
 	root := t.TempDir()
-	if err := prepareTrust(root); err != nil {
+	authorities, err := findAuthorities(root)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := trust(root, protocol.Authority{PEM: testPEM, File: "../../x.0"}); err != nil {
+	if _, err := authorities.trust(protocol.Authority{PEM: testPEM, File: "../../x.0"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"etc/ssl/certs/ca-certificates.crt", "etc/ssl/certs/x.0"} {
@@ -83,11 +90,42 @@ func TestJavaStore(t *testing.T) {
 	root := t.TempDir()
 	writeIn(t, root, "etc/ssl/certs/java/cacerts", "old")
 	writeIn(t, root, "etc/ssl/certs/ca-certificates.crt", string(bundle))
-	if err := trustJava(root, filepath.Join(root, "etc/ssl/certs/ca-certificates.crt")); err != nil {
+	if err := trustJava(javaStoresOf(root), filepath.Join(root, "etc/ssl/certs/ca-certificates.crt")); err != nil {
 		t.Fatal(err)
 	}
 	out, err := exec.Command(keytool, "-list", "-storepass", javaPassword, "-keystore", filepath.Join(root, "etc/ssl/certs/java/cacerts")).CombinedOutput()
 	if want := strings.Count(string(bundle), "BEGIN CERTIFICATE"); err != nil || strings.Count(string(out), "trustedCertEntry") != want {
 		t.Errorf("want %d entries, got %.300s: %v", want, out, err)
+	}
+}
+
+// A file of the host takes the place of what the image has there, whatever that is, and leaves what a link leads to alone.
+func TestGivenFilesReplaceLinks(t *testing.T) {
+	root := t.TempDir()
+	writeIn(t, root, "elsewhere", "theirs")
+	writeIn(t, root, "etc/apt/sources.list.d/old", "a longer text that was there")
+	link := filepath.Join(root, "etc/apt/sources.list.d/link")
+	if err := os.Symlink(filepath.Join(root, "elsewhere"), link); err != nil {
+		t.Fatal(err)
+	}
+	if err := prepareFiles(root); err != nil {
+		t.Fatal(err)
+	}
+	var files []protocol.File
+	for _, name := range []string{"etc/apt/sources.list.d/old", "etc/apt/sources.list.d/link", "etc/new/dir/file"} {
+		files = append(files, protocol.File{Path: filepath.Join(root, name), Content: "ours"})
+	}
+	for range 2 {
+		if err := writeFiles(files); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range files {
+		if got, err := os.ReadFile(f.Path); err != nil || string(got) != "ours" {
+			t.Errorf("%s: %q %v", f.Path, got, err)
+		}
+	}
+	if got, err := os.ReadFile(filepath.Join(root, "elsewhere")); err != nil || string(got) != "theirs" {
+		t.Errorf("%q %v", got, err)
 	}
 }

@@ -26,9 +26,8 @@ var javaStores = []string{
 	"opt/*/lib/security/cacerts",
 }
 
-// trustJava gives every Java there is the authorities of a bundle.
-func trustJava(root, bundle string) error {
-	var stores []string
+// javaStoresOf lists the stores there are, each once, whatever links lead to it.
+func javaStoresOf(root string) (stores []string) {
 	for _, pattern := range javaStores {
 		found, _ := filepath.Glob(filepath.Join(root, pattern)) // the patterns are sound
 		for _, path := range found {
@@ -37,6 +36,11 @@ func trustJava(root, bundle string) error {
 			}
 		}
 	}
+	return stores
+}
+
+// trustJava gives stores of Java's the authorities of a bundle.
+func trustJava(stores []string, bundle string) error {
 	if len(stores) == 0 {
 		return nil
 	}

@@ -26,8 +26,8 @@ type workspaceDisk struct {
 	mounted bool
 }
 
-// mount mounts the slot. Its content appeared while this machine was not looking: what the kernel may have cached of
-// the slot is dropped first. The journal is replayed by the mount itself.
+// mount mounts the slot. Its content appeared while this machine was not looking, so nothing of it may be cached: drop and
+// unmount see to that. The journal is replayed by the mount itself.
 func (w *workspaceDisk) mount() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -36,9 +36,6 @@ func (w *workspaceDisk) mount() error {
 	}
 	if w.device == "" {
 		return errors.New("this machine has no disk for it")
-	}
-	if err := flushBuffers(w.device); err != nil {
-		return err
 	}
 	err := mount{w.device, w.target, "ext4", syscall.MS_NOATIME | syscall.MS_NODEV, ext4Options + ",discard,errors=remount-ro"}.do()
 	if err != nil {
@@ -64,7 +61,7 @@ func (w *workspaceDisk) unmount() error {
 		return err
 	}
 	w.mounted = false
-	return nil
+	return flushBuffers(w.device) // a machine of the pool finds another content there next time
 }
 
 // drop writes everything and forgets what was read of the slot: in a clone it is another disk.
