@@ -47,6 +47,7 @@ type AttachRequest struct {
 	Ports     []ConfiguredPort  `json:"ports,omitempty"`
 	Lease     time.Time         `json:"lease"`
 	Files     map[string]string `json:"files,omitempty"` // by absolute path in the box
+	Roots     string            `json:"roots,omitempty"` // PEM of authorities that this machine was taught, for the box to believe
 }
 
 // PolicyInForce replaces the policy of a running box. Until the first one comes, nothing leaves the box.

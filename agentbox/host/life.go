@@ -148,7 +148,7 @@ func (m *Manager) attach(ctx context.Context, b *box, progress agentbox.Progress
 	end := progress.Begin("attach", "workspace, services, ports")
 	_, err := api.Call(ctx, s.client, api.SupervisorAttach, api.AttachRequest{
 		Workspace: true, Hostname: hostname(rec), User: rec.User, Env: m.environment(rec, env), Files: files, Services: rec.Attach.Services,
-		Ports: rec.Attach.Ports, Lease: rec.Box.Lease.Expires,
+		Ports: rec.Attach.Ports, Lease: rec.Box.Lease.Expires, Roots: machineRoots(),
 	}, nil)
 	if err != nil {
 		return m.whyGone(rec, err)

@@ -98,6 +98,7 @@ func New(cfg Config) (*Manager, error) {
 	}
 	m.running.Go(m.janitor)
 	m.running.Go(m.pool.run)
+	m.running.Go(func() { machineRoots() }) // the first box need not wait for them
 	return m, nil
 }
 

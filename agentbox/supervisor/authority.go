@@ -29,11 +29,11 @@ func authority(names home.Box, box agentbox.BoxID) (*gateway.CA, error) {
 	return ca, durable.WriteFile(names.Authority(), text, 0o600)
 }
 
-// trusted is the authority as the guest gets it: without its key, and with what this machine believes besides.
-func trusted(ca *gateway.CA) (*protocol.Authority, error) {
+// trusted is the authority as the guest gets it: without its key, and with others that this machine believes.
+func trusted(ca *gateway.CA, others string) (*protocol.Authority, error) {
 	file, err := ca.FileName()
 	if err != nil {
 		return nil, err
 	}
-	return &protocol.Authority{PEM: string(ca.PEM()), File: file, Others: machineRoots()}, nil
+	return &protocol.Authority{PEM: string(ca.PEM()), File: file, Others: others}, nil
 }

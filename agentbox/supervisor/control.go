@@ -102,7 +102,7 @@ func (s *Supervisor) attach(ctx context.Context, req api.AttachRequest) error {
 	if err != nil {
 		return err
 	}
-	if a.Authority, err = trusted(ca); err != nil {
+	if a.Authority, err = trusted(ca, req.Roots); err != nil {
 		return err
 	}
 	for _, v := range req.Services {

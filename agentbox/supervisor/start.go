@@ -18,7 +18,7 @@ import (
 // and ends with ctx.
 func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Listener, wg *sync.WaitGroup) error {
 	begun := time.Now()
-	wg.Go(func() { _, _ = s.ca(); machineRoots() }) // meanwhile; whoever needs it hears of an error
+	wg.Go(func() { _, _ = s.ca() }) // meanwhile; whoever needs it hears of an error
 	machine, err := s.startMachine(ctx, files)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package supervisor
+package host
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ const mostRoots = 1 << 20
 
 // machineRoots are the authorities that this machine was taught beside those of its distribution, as PEM: those of a
 // company whose proxy opens TLS, above all. A package registry that this machine reaches through it is reached by the box only
-// if it believes them too.
+// if it believes them too. Finding them takes milliseconds, which is why the daemon does it and no supervisor.
 var machineRoots = sync.OnceValue(func() string {
 	bundle := os.Getenv(rootsVariable)
 	if bundle == "" {

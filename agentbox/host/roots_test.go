@@ -1,4 +1,4 @@
-package supervisor
+package host
 
 import (
 	"os"
