@@ -24,12 +24,13 @@ type meter struct {
 	limits api.Limits
 	told   map[string]bool
 
-	active atomic.Int64 // when the box last said something, in Unix nanoseconds
-	bytes  atomic.Int64 // in and out
+	active atomic.Int64  // when the box last said something, in Unix nanoseconds
+	stirs  chan struct{} // receives when it has
+	bytes  atomic.Int64  // in and out
 }
 
 func newMeter(cpu func() time.Duration, reached func(string)) *meter {
-	m := &meter{reached: reached, cpu: cpu, now: time.Now, started: time.Now(), told: map[string]bool{}}
+	m := &meter{reached: reached, cpu: cpu, now: time.Now, started: time.Now(), told: map[string]bool{}, stirs: make(chan struct{}, 1)}
 	m.touch()
 	return m
 }
@@ -46,7 +47,16 @@ func (m *meter) limit(l api.Limits) {
 }
 
 // touch says that the box is not idle.
-func (m *meter) touch() { m.active.Store(m.now().UnixNano()) }
+func (m *meter) touch() {
+	m.active.Store(m.now().UnixNano())
+	select {
+	case m.stirs <- struct{}{}:
+	default:
+	}
+}
+
+// quiet is for how long the box has said nothing.
+func (m *meter) quiet() time.Duration { return m.now().Sub(time.Unix(0, m.active.Load())) }
 
 // spend counts bytes that went in or out of the box, and tells whether more may.
 func (m *meter) spend(n int) bool {
@@ -113,7 +123,7 @@ func (m *meter) over() string {
 	switch {
 	case l.Wall > 0 && now.Sub(started) >= l.Wall:
 		return "wall " + l.Wall.String()
-	case l.Idle > 0 && now.Sub(time.Unix(0, m.active.Load())) >= l.Idle:
+	case l.Idle > 0 && m.quiet() >= l.Idle:
 		return "idle " + l.Idle.String()
 	case l.CPU > 0 && m.cpu() >= l.CPU:
 		return "cpu " + l.CPU.String()

@@ -56,6 +56,7 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 		wg.Go(func() { s.forgetSurvivors(ctx) })
 	}
 	wg.Go(func() { s.meter.run(ctx) })
+	wg.Go(func() { s.slim(ctx) })
 	return nil
 }
 

@@ -1,0 +1,52 @@
+package supervisor
+
+import (
+	"context"
+	"runtime/debug"
+	"time"
+)
+
+// A supervisor works in bursts: it starts a machine, carries a command, and waits for minutes then. There is one for each
+// box, so what a burst took is given back when it is over.
+const (
+	burstOver = 300 * time.Millisecond // without a word of the box
+	slimEvery = time.Second            // at most: a box that is used all the time keeps what it needs
+)
+
+// slim gives memory back after each burst until the context ends.
+func (s *Supervisor) slim(ctx context.Context) {
+	for wait(ctx, s.meter.stirs) {
+		for q := s.meter.quiet(); q < burstOver; q = s.meter.quiet() {
+			if !pause(ctx, burstOver-q) {
+				return
+			}
+		}
+		debug.FreeOSMemory()
+		if err := forgetProgram(); err != nil {
+			s.log.Debug("cannot give the program's pages back", "error", err)
+		}
+		if !pause(ctx, slimEvery) {
+			return
+		}
+	}
+}
+
+// wait receives from c; false when the context has ended.
+func wait(ctx context.Context, c <-chan struct{}) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-c:
+		return true
+	}
+}
+
+// pause sleeps; false when the context has ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
