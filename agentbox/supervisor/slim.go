@@ -15,6 +15,7 @@ const (
 
 // slim gives memory back after each burst until the context ends.
 func (s *Supervisor) slim(ctx context.Context) {
+	s.meter.touch() // the start was a burst, and the first command follows it at once
 	for wait(ctx, s.meter.stirs) {
 		for q := s.meter.quiet(); q < burstOver; q = s.meter.quiet() {
 			if !pause(ctx, burstOver-q) {
