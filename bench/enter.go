@@ -105,6 +105,10 @@ func (p *place) measureFresh(ctx context.Context, name string, r repository, lim
 	if err := p.remove(ctx, name); err != nil {
 		return 0, err
 	}
+	// Nobody who enters a box has just removed another: the kernel is done with that one's memory and files first.
+	if err := sleep(ctx, settle); err != nil {
+		return 0, err
+	}
 	ms, err = p.timed(ctx, limit, repo, p.up(name, append(flags, "--", "true")...)...)
 	if err != nil {
 		return ms, err
