@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	_ "unsafe" // for go:linkname
 
 	"gvisor.dev/gvisor/pkg/seccomp"
@@ -62,6 +63,11 @@ func sentryPrograms() ([]precompiledseccomp.Program, error) {
 		opt := sentry.Options{Platform: info, HostFilesystem: true}
 		p, err := precompiledseccomp.Precompile(opt.ConfigKey(), slices.Collect(maps.Keys(opt.Vars())), func(vars precompiledseccomp.Values) *seccomp.Program {
 			allowed, denied := sentryRules(opt, vars)
+			// gVisor writes the id of the process that compiles into this rule, where that of the sandbox belongs.
+			allowed.Remove(syscall.SYS_RT_TGSIGQUEUEINFO)
+			allowed.Set(syscall.SYS_RT_TGSIGQUEUEINFO, seccomp.PerArg{
+				seccomp.EqualTo(vars.GetUint64("self_pid")), seccomp.AnyValue{}, seccomp.EqualTo(uint64(syscall.SIGKILL)),
+			})
 			return &seccomp.Program{
 				RuleSets: []seccomp.RuleSet{{Rules: denied.Copy()}, {Rules: allowed.Copy(), Action: seccomp.Allow}},
 				Options:  sentry.SeccompOptions(opt),
