@@ -20,10 +20,12 @@ import (
 
 // cmdWebServer starts the site that a script reaches by TLS from inside of a box.
 //
+//	/open     answers "open" to everybody
 //	/check    answers "welcome" to whoever sends the value, and 401 to others
 //	/echo     says the Authorization back
 //	/events   three events, each after the one before was sent
 //	/upload   the number of bytes and their SHA-256
+//	/git/, /public/   repositories, as gitSite has them
 //
 // It sets $WEB to the site's URL and $WEBROOT to a file with the authority that signed its certificate, beside those of this
 // machine.
@@ -31,6 +33,11 @@ func cmdWebServer(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 1, "webserver VALUE")
 	value := args[0]
 	mux := http.NewServeMux()
+	mux.HandleFunc("/open", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "open") })
+	if git := gitSite(ts, value); git != nil {
+		mux.Handle("/git/", git)
+		mux.Handle("/public/", git)
+	}
 	mux.HandleFunc("/check", func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+value {
 			http.Error(w, "who are you", http.StatusUnauthorized)

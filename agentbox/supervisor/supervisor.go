@@ -58,6 +58,9 @@ func Main(ctx context.Context, stdin io.Reader) error {
 	if err != nil {
 		return err
 	}
+	if err := noCores(); err != nil {
+		return err
+	}
 	names := cfg.names()
 	logFile, err := os.OpenFile(names.Log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

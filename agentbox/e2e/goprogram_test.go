@@ -1,0 +1,19 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// cmdGoProgram builds a program of testdata that needs nothing of the box.
+func cmdGoProgram(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 2, "goprogram NAME FILE")
+	cmd := exec.Command("go", "build", "-o", ts.MkAbs(args[1]), "./"+filepath.Join("testdata", args[0]))
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		ts.Fatalf("%s: %v\n%s", cmd, err, out)
+	}
+}
