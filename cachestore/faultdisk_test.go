@@ -78,6 +78,13 @@ func (d *faultDisk) Remove(name string) error {
 	return d.OS.Remove(name)
 }
 
+func (d *faultDisk) Link(oldName, newName string) error {
+	if err := d.next("link " + newName); err != nil {
+		return &fs.PathError{Op: "link", Path: newName, Err: err}
+	}
+	return d.OS.Link(oldName, newName)
+}
+
 func (d *faultDisk) SyncDir(dir string) error {
 	if err := d.next("syncdir " + dir); err != nil {
 		return &fs.PathError{Op: "sync", Path: dir, Err: err}

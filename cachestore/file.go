@@ -122,20 +122,7 @@ func (f *filler) completeBlock(ctx context.Context, crew *crew, file *blockFile,
 	if err != nil {
 		return err
 	}
-	n := int64(len(b))
-	if err := f.s.reserve(ctx, f.w.kind, n); err != nil {
-		return err
-	}
-	defer f.s.release(n)
-	if _, err := file.WriteAt(b, off); err != nil {
-		return f.s.hostError(err)
-	}
-	f.s.space.add(f.w.kind, n)
-	f.w.mu.Lock()
-	defer f.w.mu.Unlock()
-	file.dirty = true
-	f.w.charged += n
-	return nil
+	return f.write(ctx, file, b, off)
 }
 
 // CopyTo writes an image to a new plain file with holes where it has zeros, hashing every block on the way.

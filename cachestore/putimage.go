@@ -10,6 +10,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/cachestore/blob"
 	"agentbox/cachestore/disk"
+	"agentbox/cachestore/index"
 )
 
 // PutImage stores a disk image of size bytes block by block. Holes of a file are not read. What it returns is on disk.
@@ -28,6 +29,42 @@ func (s *Store) PutImage(ctx context.Context, r io.ReaderAt, size int64, info bl
 	return out, errors.Join(err, in.close())
 }
 
+// PutImageFile is PutImage of a plain file that nobody writes to any more. Where the file system can, the store's file becomes another
+// name of it, so that nothing is copied and the disk holds it once; the store then neither changes it nor makes holes in it.
+func (s *Store) PutImageFile(ctx context.Context, path string, info blob.Info) (Stored, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Stored{}, s.hostError(err)
+	}
+	defer f.Close()
+	st, err := disk.Of(f).Stat()
+	if err != nil {
+		return Stored{}, s.hostError(err)
+	}
+	id := s.nextID.Add(1)
+	if err := s.fs.Link(path, s.freshImage(id)); err != nil {
+		return s.PutImage(ctx, f, st.Size, info)
+	}
+	in := &intake{s: s, w: s.newWriter(info.Kind), r: f, ours: map[agentbox.Digest]bool{}, linked: true, fresh: s.freshImage(id)}
+	in.m = blob.Manifest{Info: info, Size: st.Size, Blocks: true, Chunks: make([]blob.Chunk, (st.Size+blob.BlockSize-1)/blob.BlockSize)}
+	in.file = &blockFile{File: unowned{disk.Of(f)}, id: id, release: s.guard.write(id)}
+	in.w.images[id] = in.file
+	err = in.blocks(ctx)
+	var out Stored
+	if err == nil {
+		out, err = in.commit(ctx)
+	}
+	if err == nil && in.w.charged < st.Allocated {
+		s.space.add("", st.Allocated-in.w.charged) // blocks that others have too lie here all the same
+	}
+	return out, errors.Join(err, in.close())
+}
+
+// unowned is a file that somebody else closes.
+type unowned struct{ disk.File }
+
+func (unowned) Close() error { return nil }
+
 // intake is an image on its way in.
 type intake struct {
 	s      *Store
@@ -38,6 +75,7 @@ type intake struct {
 	ours   map[agentbox.Digest]bool // chunks that somebody of the crew has taken on
 	shared bool                     // some chunks lie elsewhere
 	file   *blockFile               // nil as long as nothing is new
+	linked bool                     // file has every byte already: it is another name of what is read
 	fresh  string                   // its name until the manifest is known
 }
 
@@ -121,6 +159,11 @@ func (in *intake) block(ctx context.Context, i int) error {
 		in.crew.locked(func() { in.shared = true })
 		return nil
 	}
+	if in.linked {
+		n := uint32(len(buf))
+		in.w.wrote(d, index.Place{Image: true, File: in.file.id, Off: off, Stored: n, Size: n, Seen: in.s.seen()}, int64(n))
+		return nil
+	}
 	f, err := in.open()
 	if err != nil {
 		return err
@@ -185,7 +228,7 @@ func (in *intake) commit(ctx context.Context) (Stored, error) {
 			return Stored{}, err
 		}
 		in.fresh = ""
-		c = commitment{file: in.file.id, whole: !in.shared}
+		c = commitment{file: in.file.id, whole: in.linked || !in.shared}
 	}
 	return in.s.commit(ctx, in.w, in.m, c)
 }

@@ -284,11 +284,12 @@ func (g *collection) reclaimImage(id uint64, owner agentbox.Digest, claimed *ext
 		return err
 	}
 	mine := alive && m.File == id
-	if g.s.guard.busyImage(id) || g.s.guard.isHeld(owner) || mine && m.Whole {
+	// The file of a manifest that stays may be read by a box that another process feeds, where we do not see it.
+	if g.s.guard.busyImage(id) || g.s.guard.isHeld(owner) || mine {
 		return nil
 	}
 	k := fileKey{true, id}
-	if claimed == nil && !mine {
+	if claimed == nil {
 		f, err := g.s.handles.get(k)
 		if err != nil {
 			return g.s.hostError(err)
@@ -311,7 +312,7 @@ func (g *collection) punch(k fileKey, claimed *extent) error {
 	}
 	defer f.Close()
 	before, err := f.Stat()
-	if err != nil {
+	if err != nil || before.Links > 1 { // somebody else's file too
 		return g.s.hostError(err)
 	}
 	keep := map[int64]bool{}

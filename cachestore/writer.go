@@ -57,6 +57,20 @@ func (w *writer) has(d agentbox.Digest) (bool, error) {
 	return ok, err
 }
 
+// lies tells whether a piece lies at a place of an image file, as far as this writer and the index know.
+func (w *writer) lies(d agentbox.Digest, image uint64, off int64) bool {
+	w.mu.Lock()
+	p, ok := w.pending[d]
+	w.mu.Unlock()
+	if !ok {
+		var err error
+		if p, ok, err = w.s.index.Chunk(d); err != nil {
+			return false
+		}
+	}
+	return ok && p.Image && p.File == image && p.Off == off
+}
+
 // get reads a piece that this writer wrote and has not claimed yet, or any other.
 func (w *writer) get(ctx context.Context, d agentbox.Digest, max int, buf []byte) ([]byte, error) {
 	w.mu.Lock()

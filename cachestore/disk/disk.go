@@ -19,6 +19,8 @@ type FS interface {
 	// Rename replaces what newName was.
 	Rename(oldName, newName string) error
 	Remove(name string) error
+	// Link gives a file another name, which must not exist. Not every pair of places allows it.
+	Link(oldName, newName string) error
 	// MakeDir makes a directory and its parents, private to the user, and is content when it is there.
 	MakeDir(name string) error
 	// List gives the entries of a directory by name.
@@ -47,6 +49,7 @@ type File interface {
 type Stat struct {
 	Size      int64
 	Allocated int64 // bytes on disk: less than Size when the file has holes
+	Links     int   // names it has
 }
 
 // ReadFile reads a whole file of at most max bytes. A longer one is an error.

@@ -21,6 +21,7 @@ func (OS) Open(name string, write bool) (File, error) {
 }
 
 func (OS) Rename(oldName, newName string) error   { return os.Rename(oldName, newName) }
+func (OS) Link(oldName, newName string) error     { return os.Link(oldName, newName) }
 func (OS) Remove(name string) error               { return os.Remove(name) }
 func (OS) MakeDir(name string) error              { return os.MkdirAll(name, 0o700) }
 func (OS) List(dir string) ([]fs.DirEntry, error) { return os.ReadDir(dir) }
@@ -53,7 +54,7 @@ func (f osFile) Stat() (Stat, error) {
 	if err != nil {
 		return Stat{}, err
 	}
-	return Stat{Size: info.Size(), Allocated: allocated(info)}, nil
+	return Stat{Size: info.Size(), Allocated: allocated(info), Links: links(info)}, nil
 }
 
 func (f osFile) error(op string, err error) error {

@@ -21,3 +21,10 @@ func allocated(info fs.FileInfo) int64 {
 	}
 	return info.Size()
 }
+
+func links(info fs.FileInfo) int {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(st.Nlink)
+	}
+	return 1
+}
