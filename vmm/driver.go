@@ -21,11 +21,28 @@ type Spec struct {
 	Name      string // for logs and process titles; the box's id
 	Dir       string // existing private directory (0700) for this machine's files
 	Image     string // the erofs file of layer 0, read-only
+	Blocks    Blocks `json:"-"` // the same while it is not all here: Image is not opened then. nil: it is
 	Kernel    string // a kernel directory as vmm/kernel lays it out; ignored by drivers that bring their own
 	Workspace string // a path made by NewWorkspace; "" gives the guest an empty slot (templates)
 	CPUs      int
 	Memory    int64 // bytes
 	Disk      int64 // bytes the workspace and the runtime layer may each grow to
+}
+
+// Blocks reads an image that is not all here. Its methods are called from many goroutines.
+type Blocks interface {
+	// Size is the number of bytes of the whole image.
+	Size() int64
+	// ReadBlocks fills p with the bytes at off, all of which are within Size. It waits for those that are not here until
+	// ctx ends, and then fails: a guest sees the image's bytes or nothing. It may be called for the same bytes at once.
+	ReadBlocks(ctx context.Context, p []byte, off int64) error
+}
+
+// BlockReader is the optional ability of a Driver to start machines whose image is a Spec.Blocks. Without it, or where it fails, an image
+// must be all here.
+type BlockReader interface {
+	// ReadsBlocks tells why machines on this host cannot, nil if they can.
+	ReadsBlocks() error
 }
 
 // Facts is what a driver found out about this host.

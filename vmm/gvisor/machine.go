@@ -15,6 +15,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/vmm"
 	"agentbox/vmm/console"
+	"agentbox/vmm/fusefile"
 	"agentbox/vmm/gvisor/plan"
 )
 
@@ -29,8 +30,9 @@ type machine struct {
 
 	proc    *process
 	stream  *stream
-	link    *link  // nil where the host can make no card
-	noCard  string // why it cannot
+	image   *fusefile.Server // nil for an image that is a plain file
+	link    *link            // nil where the host can make no card
+	noCard  string           // why it cannot
 	console *console.Console
 	news    *net.UnixConn // from the launcher
 	events  *json.Decoder // of news
@@ -97,10 +99,13 @@ func (m *machine) Kill() error {
 	default:
 	}
 	m.killed.Store(true)
-	err := m.proc.kill()
+	err := m.end()
 	<-m.done
 	return err
 }
+
+// end kills every process, those too that wait for bytes of the image.
+func (m *machine) end() error { return m.proc.killAnd(m.cancelImage) }
 
 // watch waits for the end of the launcher and then for everything that belongs to the machine. It runs as long as the
 // machine does.
@@ -110,6 +115,7 @@ func (m *machine) watch() {
 	if m.events.Decode(&e) == nil {
 		end = e.Ended
 	}
+	m.cancelImage()
 	<-m.proc.done
 	m.news.Close()
 	m.control.close()
@@ -117,6 +123,9 @@ func (m *machine) watch() {
 	m.stream.Close()
 	if m.link != nil {
 		m.link.Close()
+	}
+	if m.image != nil {
+		m.image.Wait()
 	}
 	m.adopt()
 	m.err = m.reason(end)

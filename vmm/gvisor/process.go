@@ -57,8 +57,12 @@ func startLauncher(program string, stderr *os.File, files []*os.File) (*process,
 }
 
 // kill ends every process of the machine and waits until they are gone.
-func (p *process) kill() error {
+func (p *process) kill() error { return p.killAnd(func() {}) }
+
+// killAnd calls free between the order to end and the wait for it.
+func (p *process) killAnd(free func()) error {
 	err := p.cmd.Process.Kill()
+	free()
 	<-p.done
 	if errors.Is(err, os.ErrProcessDone) {
 		return nil

@@ -68,6 +68,9 @@ func checkSpec(s vmm.Spec) error {
 		return agentbox.Errorf(agentbox.Invalid, "a machine cannot have a disk of %d bytes", s.Disk).WithHint("set disk: to at least 64 MiB")
 	}
 	for _, path := range []string{s.Image, s.Dir} {
+		if path == s.Image && s.Blocks != nil {
+			continue
+		}
 		if _, err := os.Stat(path); err != nil {
 			return agentbox.Errorf(agentbox.Missing, "cannot start %s: %w", s.Name, err).WithHint("agentbox doctor says what to do")
 		}
@@ -109,7 +112,6 @@ func planOf(spec vmm.Spec, programs runsc.Programs) plan.Plan {
 		Binds: []plan.Bind{
 			{Source: programs.Runsc, Target: inRunsc},
 			{Source: programs.Agent, Target: inAgent},
-			{Source: spec.Image, Target: inImage},
 			{Source: dir, Target: inMachine, Dir: true, Writable: true},
 			{Source: workspace, Target: inWorkspace, Dir: true, Writable: true},
 		},
@@ -117,6 +119,11 @@ func planOf(spec vmm.Spec, programs runsc.Programs) plan.Plan {
 		Pid:  inMachine + "/" + pidFile,
 		Dial: inMachine + "/" + stateDir + "/runsc-" + containerID + ".sock",
 		CPUs: someCPUs(spec),
+	}
+	if spec.Blocks != nil {
+		p.Image = inImage
+	} else {
+		p.Binds = append(p.Binds, plan.Bind{Source: spec.Image, Target: inImage})
 	}
 	for _, device := range []string{"/dev/null", "/dev/zero", "/dev/urandom", "/dev/random"} {
 		p.Binds = append(p.Binds, plan.Bind{Source: device, Target: device, Writable: true, Device: true})
@@ -162,7 +169,7 @@ func (d *Driver) start(ctx context.Context, m *machine, p plan.Plan, files []*os
 	stop := context.AfterFunc(ctx, func() { m.proc.cmd.Process.Kill() })
 	err = ids.apply(ctx, m.proc.cmd.Process.Pid)
 	if err == nil {
-		err = m.await(p)
+		err = m.await(ctx, p)
 	}
 	if !stop() && err == nil {
 		err = ctx.Err()
@@ -234,7 +241,7 @@ func userName() string {
 }
 
 // await sends the plan and waits until the sandbox runs.
-func (m *machine) await(p plan.Plan) error {
+func (m *machine) await(ctx context.Context, p plan.Plan) error {
 	line, err := json.Marshal(p)
 	if err != nil {
 		return err
@@ -242,23 +249,19 @@ func (m *machine) await(p plan.Plan) error {
 	if _, err := m.news.Write(append(line, '\n')); err != nil {
 		return fmt.Errorf("tell the launcher: %w", err)
 	}
-	buf, rights := make([]byte, 4<<10), make([]byte, unix.CmsgSpace(2*4))
-	n, rn, _, _, err := m.news.ReadMsgUnix(buf, rights)
-	if err != nil || n == 0 {
-		return errors.New("the launcher ended")
+	e, rights, rest, err := m.hear()
+	if err == nil && e.Image {
+		if err = m.serveImage(ctx, rights); err == nil {
+			e, rights, rest, err = m.hear()
+		}
 	}
-	var e plan.Event
-	first, rest, found := bytes.Cut(buf[:n], []byte("\n"))
-	if !found {
-		return errors.New("the launcher said half a line")
-	}
-	if err := json.Unmarshal(first, &e); err != nil {
-		return fmt.Errorf("the launcher's answer: %w", err)
+	if err != nil {
+		return err
 	}
 	if !e.Started {
 		return errors.New(e.Failed)
 	}
-	conn, link, err := received(rights[:rn], e.NoCard == "")
+	conn, link, err := received(rights, e.NoCard == "")
 	if err != nil {
 		return err
 	}
@@ -268,9 +271,26 @@ func (m *machine) await(p plan.Plan) error {
 	return nil
 }
 
+// hear reads one event, the descriptors that came with it, and what came after it.
+func (m *machine) hear() (e plan.Event, rights, rest []byte, err error) {
+	buf, oob := make([]byte, 4<<10), make([]byte, unix.CmsgSpace(2*4))
+	n, rn, _, _, err := m.news.ReadMsgUnix(buf, oob)
+	if err != nil || n == 0 {
+		return e, nil, nil, errors.New("the launcher ended")
+	}
+	first, rest, found := bytes.Cut(buf[:n], []byte("\n"))
+	if !found {
+		return e, nil, nil, errors.New("the launcher said half a line")
+	}
+	if err := json.Unmarshal(first, &e); err != nil {
+		return e, nil, nil, fmt.Errorf("the launcher's answer: %w", err)
+	}
+	return e, oob[:rn], rest, nil
+}
+
 // abandon ends a machine that did not get started, and adds what runsc said.
 func (m *machine) abandon(ctx context.Context, err error) error {
-	m.proc.kill()
+	m.end()
 	m.news.Close()
 	m.stream.Close()
 	m.console.Wait()

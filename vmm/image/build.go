@@ -176,7 +176,7 @@ func (b *build) write(ctx context.Context, path string) error {
 }
 
 // adopt moves a finished build to its place, as a whole: a rename of the files themselves would change their stat. An
-// image that is there already has the same bytes and stays, unless it is damaged.
+// image that is there already has the same bytes and stays, unless it is damaged or not all here.
 func (s *Store) adopt(ctx context.Context, b *build) error {
 	release, err := flock(ctx, filepath.Join(s.dir, locksDir, tmpLockName), nil)
 	if err != nil {
@@ -184,7 +184,7 @@ func (s *Store) adopt(ctx context.Context, b *build) error {
 	}
 	defer release()
 	place := s.imageDir(b.image.Digest)
-	if _, err := s.open(b.image.Digest); err == nil {
+	if here, err := s.open(b.image.Digest); err == nil && here.Lazy == nil {
 		return nil
 	}
 	if err := errors.Join(os.RemoveAll(place), durable.SyncDir(b.dir), os.Rename(b.dir, place)); err != nil {

@@ -46,12 +46,16 @@ func (b *build) derive(ctx context.Context, limits rootfs.Limits, base Image, d 
 		}
 	}
 	b.image = base
+	b.image.Lazy = nil
 	b.image.Base, b.image.Path, b.image.Name = base.Pin(), "", base.Name+" "+d.Name
 	return nil
 }
 
 // startFrom makes the tree of an image the tree of the build.
 func (b *build) startFrom(ctx context.Context, limits rootfs.Limits, base Image) error {
+	if _, err := os.Stat(base.Path); err != nil && base.Lazy != nil {
+		return &NotHereError{base}
+	}
 	f, err := os.Open(base.Path)
 	if err != nil {
 		return err

@@ -14,8 +14,9 @@ import (
 // Names in a store's directory:
 //
 //	images/<hex>/image.erofs    the image
-//	images/<hex>/image.json     what is known about it (Image); it is there only if the image is complete
+//	images/<hex>/image.json     what is known about it (Image); without image.erofs the image is lazy, and says so
 //	images/<hex>/checked.json   the file's stat when its digest was last computed
+//	images/<hex>/trace.json     the blocks of an image that came lazily, in the order in which a box first read them
 //	recipes/<key>               the digest of what a recipe gave here
 //	locks/<key>                 held by who builds a recipe; locks/tmp by who makes or clears directories in tmp
 //	tmp/<random>/               a build; the directory itself is locked as long as the build runs
@@ -29,6 +30,7 @@ const (
 	imageFileName  = "image.erofs"
 	imageMetaName  = "image.json"
 	imageCheckName = "checked.json"
+	imageTraceName = "trace.json"
 	tmpLockName    = "tmp"
 )
 

@@ -22,7 +22,14 @@ type Image struct {
 	Manifest string          `json:"manifest,omitempty"` // of an OCI source, as resolved
 	Versions []string        `json:"versions,omitempty"` // of an apt source: name=version of all packages, sorted
 	Env      []string        `json:"env,omitempty"`      // of an OCI source: environment its programs expect
+	Lazy     *Lazy           `json:"lazy,omitempty"`     // set as long as the file is not all here: Path does not exist then
 	Path     string          `json:"-"`
+}
+
+// Lazy says how the rest of an image is got. It is for whoever gets it; the store of images keeps it.
+type Lazy struct {
+	Manifest agentbox.Digest `json:"manifest"` // lists the pieces of the file
+	From     string          `json:"from"`     // a directory or URL that has them
 }
 
 // Pin is the digest that agentbox.lock remembers: what another machine can make too.

@@ -126,6 +126,7 @@ func (s *Store) ensureIncluded(ctx context.Context, base Image, r Recipe, list [
 		}
 		key := b.image.Key
 		b.image = base
+		b.image.Lazy = nil
 		b.image.Key, b.image.Base, b.image.Include, b.image.Path = key, base.Digest, r.Include, ""
 		b.image.Name = base.Name + " with includes"
 		return nil

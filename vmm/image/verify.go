@@ -42,6 +42,9 @@ func (s *Store) open(d agentbox.Digest) (Image, error) {
 		return img, err
 	}
 	now, err := statOf(img.Path)
+	if errors.Is(err, fs.ErrNotExist) && img.Lazy != nil {
+		return img, nil
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return Image{}, corrupt(d, "its file is gone")
 	}
@@ -67,8 +70,8 @@ func (s *Store) Verify(d agentbox.Digest) error {
 	path := filepath.Join(s.imageDir(d), imageFileName)
 	before, err := statOf(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if _, err := s.describe(d); err != nil {
-			return err
+		if img, err := s.describe(d); err != nil || img.Lazy != nil {
+			return err // what is not here is verified as it comes
 		}
 		return corrupt(d, "its file is gone")
 	}

@@ -18,6 +18,9 @@ const (
 	fdState              // restore only: the device state to load
 )
 
+// fdImage is behind them all, where a descriptor only is when the image is not all here.
+const fdImage = fdState + 1 // one end of a socket pair: NBD
+
 // kernelArgs is the guest's command line. The agent is /init of the initrd, so there is no root=. A panic resets, which
 // ends QEMU (-no-reboot) with a reason that tells it from a shutdown.
 //
@@ -43,6 +46,7 @@ type disk struct {
 	Name     string
 	Path     string
 	ReadOnly bool
+	Served   bool // over fdImage, and not at Path
 	Volatile bool // a host crash may lose what the guest flushed, since it loses the layer anyway
 }
 
@@ -99,6 +103,11 @@ func (c command) argv() []string {
 // argv attaches the file as it is: no format to probe, no lock to get in the way of populating a slot that the guest has
 // not mounted yet.
 func (d disk) argv() []string {
+	if d.Served {
+		// The other end is in our parent, without whom there is no machine: nothing to reconnect to.
+		node := fmt.Sprintf("driver=nbd,node-name=%s,server.type=fd,server.str=%d,read-only=on", d.Name, fdImage)
+		return []string{"-blockdev", node, "-device", "virtio-blk-device,drive=" + d.Name + ",serial=" + d.Name}
+	}
 	node := "driver=file,node-name=" + d.Name + ",filename=" + escape(d.Path) + ",locking=off,read-only=" + onOff(d.ReadOnly)
 	if !d.ReadOnly {
 		node += ",discard=unmap"

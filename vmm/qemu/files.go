@@ -15,6 +15,9 @@ func (c command) files(program string) confine.Files {
 		f.Write = append(f.Write, kvmDevice)
 	}
 	for _, d := range c.Disks {
+		if d.Served {
+			continue
+		}
 		if d.ReadOnly {
 			f.Read = append(f.Read, d.Path)
 		} else {

@@ -32,6 +32,7 @@ type machine struct {
 	stream  net.Conn
 	console *console.Console
 	link    *link
+	serving sync.WaitGroup // of the image, where it is no plain file
 
 	resumed  chan struct{} // receives when the CPUs begin to run
 	killed   atomic.Bool   // by us
@@ -100,6 +101,7 @@ func (m *machine) watch() {
 	m.console.Wait()
 	m.stream.Close()
 	m.link.Close()
+	m.serving.Wait() // its client is gone
 	if m.memory != nil {
 		m.memory.Close()
 	}

@@ -88,7 +88,7 @@ func describe(m *machine, accel string) command {
 		Name: m.spec.Name, Accel: accel, CPUs: m.spec.CPUs, Memory: m.spec.Memory,
 		Kernel: filepath.Join(m.spec.Kernel, kernelFile), Initrd: filepath.Join(m.spec.Kernel, initrdFile), Args: kernelArgs(accel),
 		Disks: []disk{
-			{Name: protocol.SlotImage, Path: m.spec.Image, ReadOnly: true},
+			{Name: protocol.SlotImage, Path: m.spec.Image, ReadOnly: true, Served: m.spec.Blocks != nil},
 			{Name: protocol.SlotRuntime, Path: m.runtime, Volatile: true},
 			{Name: protocol.SlotWorkspace, Path: m.workspace},
 		},
@@ -129,7 +129,11 @@ func checkSpec(s vmm.Spec) error {
 		return agentbox.Errorf(agentbox.Invalid, "a machine cannot have a disk of %d bytes", s.Disk).
 			WithHint("set disk: to at least 64 MiB, in whole MiB")
 	}
-	for _, f := range []string{s.Image, filepath.Join(s.Kernel, kernelFile), filepath.Join(s.Kernel, initrdFile)} {
+	files := []string{filepath.Join(s.Kernel, kernelFile), filepath.Join(s.Kernel, initrdFile)}
+	if s.Blocks == nil {
+		files = append(files, s.Image)
+	}
+	for _, f := range files {
 		if _, err := os.Stat(f); err != nil {
 			return agentbox.Errorf(agentbox.Missing, "cannot start %s: %w", s.Name, err).WithHint("agentbox doctor says what to do")
 		}
@@ -159,12 +163,25 @@ func (d *Driver) start(m *machine, cmd command, files ...*os.File) error {
 		}
 		ours, theirs = append(ours, conn), append(theirs, file)
 	}
+	inherited := append(append([]*os.File{}, theirs...), files...)
+	if m.spec.Blocks != nil {
+		image, file, err := socketPair("image")
+		if err != nil {
+			closeAll(ours)
+			return err
+		}
+		ours, theirs = append(ours, image), append(theirs, file)
+		for len(inherited) < fdImage-fdQMP {
+			inherited = append(inherited, nil) // a machine that boots has no state
+		}
+		inherited = append(inherited, file)
+	}
 	argv, reach := cmd.argv(), cmd.files(program)
 	confined := &reach
 	if d.config.Rewire != nil {
 		argv, confined = d.config.Rewire(argv), nil
 	}
-	m.proc, err = startProcess(program, argv, append(append([]*os.File{}, theirs...), files...), confined)
+	m.proc, err = startProcess(program, argv, inherited, confined)
 	if err != nil {
 		closeAll(ours)
 		return fmt.Errorf("start QEMU of %s: %w", m.spec.Name, err)
@@ -173,6 +190,9 @@ func (d *Driver) start(m *machine, cmd command, files ...*os.File) error {
 	m.stream = ours[1]
 	m.console = console.New(m.spec.Dir, ours[2])
 	m.link = newLink(ours[3])
+	if m.spec.Blocks != nil {
+		m.serveImage(ours[4], d.config.Log)
+	}
 	go m.watch()
 	return nil
 }

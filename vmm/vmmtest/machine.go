@@ -15,6 +15,7 @@ func Run(t *testing.T, setup func(*testing.T) Harness) {
 	r.sub("Probe", testProbe)
 	r.sub("Workspaces", testWorkspaces)
 	r.sub("Boot", testBoot)
+	r.sub("Served", testServed)
 	if _, ok := r.Driver.(vmm.Snapshotter); ok {
 		testSnapshots(r)
 	}

@@ -71,6 +71,7 @@ type launcher struct {
 	sandbox int
 	cable   int                        // a packet socket on our end of the network card's cable, when noCard is ""
 	noCard  string                     // why there is none
+	image   *os.File                   // serves Plan.Image
 	ended   map[int]syscall.WaitStatus // processes that were reaped before anybody asked
 }
 
@@ -79,6 +80,7 @@ func (l *launcher) start() error {
 		what string
 		do   func() error
 	}{
+		{"open what serves the image", l.openImage}, // as the caller: root of the namespace may not
 		{"become root of the user namespace", becomeRoot},
 		{"put the root together", l.makeRoot},
 		{"bring up the loopback interface", loopbackUp},

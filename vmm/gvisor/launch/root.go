@@ -29,6 +29,9 @@ func (l *launcher) makeRoot() error {
 			return fmt.Errorf("show %s: %w", b.Source, err)
 		}
 	}
+	if err := l.mountImage(root); err != nil {
+		return fmt.Errorf("mount the image: %w", err)
+	}
 	proc := filepath.Join(root, "proc")
 	if err := os.Mkdir(proc, 0o555); err != nil {
 		return err

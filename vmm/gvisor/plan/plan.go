@@ -25,6 +25,9 @@ type Plan struct {
 	CPUs  []int    `json:"cpus,omitempty"` // where everything runs; empty means anywhere
 	Files int      `json:"files"`          // descriptors from FDFirst on that Argv inherits at the same numbers
 
+	// Image, when it is not "", is the target of a file whose bytes the other side serves: see Event.Image.
+	Image string `json:"image,omitempty"`
+
 	// Adopt, when it is not "", makes the launcher do one thing only: give everything in this directory of the host to the
 	// box's user. It answers Started without a connection, or Failed.
 	Adopt string `json:"adopt,omitempty"`
@@ -44,6 +47,7 @@ type Bind struct {
 type Event struct {
 	Started bool   `json:"started,omitempty"` // the sandbox runs; a connection to Plan.Dial comes with the line, and the cable unless NoCard says why not
 	NoCard  string `json:"no_card,omitempty"` // why the machine has no network card
+	Image   bool   `json:"image,omitempty"`   // Plan.Image is mounted; the descriptor that serves it comes with the line, before Started
 	Failed  string `json:"failed,omitempty"`  // it does not, and the launcher ends
 	Ended   *End   `json:"ended,omitempty"`   // it did, and the launcher ends
 }

@@ -1,0 +1,40 @@
+package gvisor
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"agentbox/vmm/fusefile"
+)
+
+// ReadsBlocks implements vmm.BlockReader: gVisor maps its image, so the image has to be a file, which FUSE makes of blocks.
+func (d *Driver) ReadsBlocks() error {
+	f, err := os.OpenFile(fusefile.DevicePath, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// serveImage begins to answer for the image with the descriptor that the launcher mounted. It goes on until the machine's end.
+func (m *machine) serveImage(ctx context.Context, rights []byte) error {
+	fds, err := descriptors(rights)
+	if err != nil || len(fds) != 1 {
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+		return errors.Join(err, errors.New("the launcher mounted the image and gave no descriptor"))
+	}
+	m.image, err = fusefile.Serve(context.WithoutCancel(ctx), os.NewFile(uintptr(fds[0]), fusefile.DevicePath), m.spec.Blocks)
+	return err
+}
+
+// cancelImage lets processes end that wait for bytes of the image. They are dying, so they will not see that reading failed.
+func (m *machine) cancelImage() {
+	if m.image != nil {
+		m.image.Cancel()
+	}
+}

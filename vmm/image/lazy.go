@@ -1,0 +1,119 @@
+package image
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
+)
+
+// recipeKey is what a key made by Recipe.key or derivedKey looks like: one that came from elsewhere becomes the name of a file.
+var recipeKey = regexp.MustCompile(`^([0-9a-f]{32}|derived-[0-9a-f]{64})$`)
+
+// NotHereError says that an image has to be here completely for what was asked.
+type NotHereError struct{ Image Image }
+
+func (e *NotHereError) Error() string {
+	return fmt.Sprintf("image %s is not all here", e.Image.Digest.Short())
+}
+
+// AddLazy makes an image known whose file comes piece by piece (img.Lazy). One that is here already stays as it is. A recipe that has given
+// nothing here gives this image from now on, if it is what gave it elsewhere.
+func (s *Store) AddLazy(ctx context.Context, img Image) (Image, error) {
+	if img.Lazy == nil || img.Digest.IsZero() || img.Size <= 0 {
+		return Image{}, agentbox.Errorf(agentbox.Invalid, "image %s: it is not said where its file comes from", img.Name)
+	}
+	release, err := flock(ctx, filepath.Join(s.dir, locksDir, tmpLockName), nil)
+	if err != nil {
+		return Image{}, err
+	}
+	defer release()
+	place := s.imageDir(img.Digest)
+	if here, err := s.open(img.Digest); err == nil && here.Lazy == nil {
+		return here, nil
+	}
+	if err := errors.Join(os.RemoveAll(place), os.Mkdir(place, 0o700)); err != nil {
+		return Image{}, hostError(err)
+	}
+	if err := writeJSON(filepath.Join(place, imageMetaName), img); err != nil {
+		return Image{}, errors.Join(err, os.RemoveAll(place))
+	}
+	if _, ok := s.recipe(img.Key); !ok && recipeKey.MatchString(img.Key) {
+		if err := s.setRecipe(img.Key, img.Digest); err != nil {
+			return Image{}, err
+		}
+	}
+	return s.describe(img.Digest)
+}
+
+// Completed takes in the file of an image that was not all here, as another name of it where that is possible and a copy where not. It is
+// verified as a whole: pieces that were right make a wrong image when their list is of another.
+func (s *Store) Completed(ctx context.Context, d agentbox.Digest, file string) error {
+	release, err := flock(ctx, filepath.Join(s.dir, locksDir, tmpLockName), nil)
+	if err != nil {
+		return err
+	}
+	defer release()
+	img, err := s.describe(d)
+	if err != nil || img.Lazy == nil {
+		return err
+	}
+	got, err := digestFile(file)
+	if err != nil {
+		return hostError(err)
+	}
+	if got != d {
+		return agentbox.Errorf(agentbox.Corrupt, "image %s: what came from %s is another image, %s", d.Short(), img.Lazy.From, got.Short()).
+			WithHint("agentbox image rm %s; whoever made that list of images has to mend it", d.Short())
+	}
+	dir := s.imageDir(d)
+	fresh := filepath.Join(dir, imageFileName+".tmp")
+	if err := errors.Join(os.RemoveAll(fresh), linkOrCopy(fresh, file), os.Rename(fresh, img.Path)); err != nil {
+		return hostError(err)
+	}
+	now, err := statOf(img.Path)
+	if err != nil {
+		return hostError(err)
+	}
+	now.Digest, img.Lazy = d, nil
+	return errors.Join(writeJSON(filepath.Join(dir, imageCheckName), now), writeJSON(filepath.Join(dir, imageMetaName), img), durable.SyncDir(dir))
+}
+
+func linkOrCopy(to, from string) error {
+	if os.Link(from, to) == nil {
+		return nil
+	}
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in) // copy_file_range shares blocks where the file system can
+	return errors.Join(err, out.Sync(), out.Close())
+}
+
+// SetTrace remembers the blocks of an image that a box read first, in that order.
+func (s *Store) SetTrace(d agentbox.Digest, blocks []uint32) error {
+	return writeJSON(filepath.Join(s.imageDir(d), imageTraceName), blocks)
+}
+
+// Trace gives what SetTrace was given, nothing when that was never called.
+func (s *Store) Trace(d agentbox.Digest) []uint32 {
+	var blocks []uint32
+	b, err := os.ReadFile(filepath.Join(s.imageDir(d), imageTraceName))
+	if err != nil || json.Unmarshal(b, &blocks) != nil {
+		return nil // it saves time and is worth no error
+	}
+	return blocks
+}

@@ -1,0 +1,99 @@
+package image
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"agentbox/agentbox"
+)
+
+// pulled is what another store says of an image, and a file with the image's bytes.
+func pulled(t *testing.T) (img Image, file string, r Recipe) {
+	t.Helper()
+	from := newStore(t)
+	img, r = ensureLayout(t, from, "pulled")
+	file = img.Path
+	img.Path, img.Lazy = "", &Lazy{Manifest: agentbox.Digest{1}, From: "/elsewhere"}
+	return img, file, r
+}
+
+func TestLazyImageBecomesWhole(t *testing.T) {
+	img, file, r := pulled(t)
+	s := newStore(t)
+	got, err := s.AddLazy(t.Context(), img)
+	if err != nil || got.Lazy == nil {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	for range 2 {
+		if got, err := s.Get(img.Digest.String()); err != nil || got.Lazy == nil || got.Lazy.From != "/elsewhere" {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if err := s.Verify(img.Digest); err != nil {
+			t.Error(err)
+		}
+		if s, err = Open(t.Context(), s.dir); err != nil { // as a new daemon does
+			t.Fatal(err)
+		}
+	}
+	if got, err := s.Ensure(t.Context(), r, none, nil); err != nil || got.Digest != img.Digest {
+		t.Errorf("the recipe gives %s, %v", got.Digest.Short(), err)
+	}
+	var missing *NotHereError
+	if _, err := s.Derive(t.Context(), got, Derivation{Key: agentbox.Digest{2}}, nil); !errors.As(err, &missing) || missing.Image.Digest != img.Digest {
+		t.Errorf("derived of what is not here: %v", err)
+	}
+	for range 2 {
+		if err := s.Completed(t.Context(), img.Digest, file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err = s.Get(img.Digest.String()); err != nil || got.Lazy != nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if d, err := digestFile(got.Path); err != nil || d != img.Digest {
+		t.Errorf("%s, %v", d.Short(), err)
+	}
+	layer := func() (io.ReadCloser, error) { return os.Open(os.DevNull) }
+	if _, err := s.Derive(t.Context(), got, Derivation{Key: agentbox.Digest{2}, Layers: []func() (io.ReadCloser, error){layer}}, nil); errors.As(err, &missing) {
+		t.Error(err)
+	}
+	if got, err := s.AddLazy(t.Context(), img); err != nil || got.Lazy != nil {
+		t.Errorf("what is here was replaced by what is not: %+v, %v", got, err)
+	}
+}
+
+func TestAnotherImageThanWasPromised(t *testing.T) {
+	img, _, _ := pulled(t)
+	s := newStore(t)
+	if _, err := s.AddLazy(t.Context(), img); err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(t.TempDir(), "other")
+	if err := os.WriteFile(other, []byte("another"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, s.Completed(t.Context(), img.Digest, other), agentbox.Corrupt, "/elsewhere")
+	if got, err := s.Get(img.Digest.String()); err != nil || got.Lazy == nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestLazyImagesAreChecked(t *testing.T) {
+	img, _, _ := pulled(t)
+	s := newStore(t)
+	bad := img
+	bad.Lazy = nil
+	_, err := s.AddLazy(t.Context(), bad)
+	wantCode(t, err, agentbox.Invalid, "where its file comes from")
+	bad = img
+	bad.Key = "../../escape"
+	if _, err := s.AddLazy(t.Context(), bad); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(s.dir, "..", "escape")); err == nil {
+		t.Error("a key from elsewhere became a path")
+	}
+}

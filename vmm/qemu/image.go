@@ -1,0 +1,26 @@
+package qemu
+
+import (
+	"context"
+	"log/slog"
+	"net"
+
+	"agentbox/vmm/nbd"
+)
+
+// ReadsBlocks implements vmm.BlockReader.
+func (d *Driver) ReadsBlocks() error { return nil }
+
+// serveImage answers QEMU's reads of the image until the machine has ended.
+func (m *machine) serveImage(conn net.Conn, log *slog.Logger) {
+	ctx, cancel := context.WithCancel(context.Background())
+	m.serving.Go(func() {
+		<-m.proc.done
+		cancel() // reads that wait for bytes have nobody to wait for
+	})
+	m.serving.Go(func() {
+		if err := nbd.Serve(ctx, conn, m.spec.Blocks); err != nil && ctx.Err() == nil {
+			log.Error("serving the image to QEMU", "machine", m.spec.Name, "error", err)
+		}
+	})
+}

@@ -1,0 +1,131 @@
+package vmmtest
+
+import (
+	"context"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"agentbox/vmm"
+)
+
+// slowImage is an image file whose bytes come when the gate is open.
+type slowImage struct {
+	f       *os.File
+	size    int64
+	reads   atomic.Int64
+	waiting atomic.Int64
+
+	mu   sync.Mutex
+	gate chan struct{} // closed when it is open
+}
+
+func newSlowImage(r *rig) *slowImage {
+	r.Helper()
+	f, err := os.Open(r.Spec.Image)
+	r.ok(err)
+	r.Cleanup(func() { f.Close() })
+	info, err := f.Stat()
+	r.ok(err)
+	return &slowImage{f: f, size: info.Size(), gate: make(chan struct{})}
+}
+
+func (s *slowImage) Size() int64 { return s.size }
+
+func (s *slowImage) ReadBlocks(ctx context.Context, p []byte, off int64) error {
+	s.reads.Add(1)
+	s.mu.Lock()
+	gate := s.gate
+	s.mu.Unlock()
+	s.waiting.Add(1)
+	defer s.waiting.Add(-1)
+	select {
+	case <-gate:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	_, err := s.f.ReadAt(p, off)
+	return err
+}
+
+func (s *slowImage) open() { close(s.gate) }
+
+func (s *slowImage) awaitReader(r *rig) {
+	r.Helper()
+	for s.waiting.Load() == 0 {
+		select {
+		case <-r.ctx.Done():
+			r.Fatal("nobody reads the image")
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// testServed has machines whose image is no file of the host: one that waits for its bytes goes on when they come, and can be ended
+// while they do not.
+func testServed(r *rig) {
+	if r.Spec.Image == "" {
+		r.Skip("machines of this kind have no image")
+	}
+	served := func(name string) (vmm.Spec, *slowImage) {
+		s := r.spec(name)
+		image := newSlowImage(r)
+		s.Image, s.Blocks = r.path("nowhere.erofs"), image
+		return s, image
+	}
+	spec, image := served("boot")
+	time.AfterFunc(100*time.Millisecond, image.open)
+	m := r.owned(r.Driver.Boot(r.ctx, spec))
+	g := r.connect(m)
+	r.put(g, Runtime, "r", "runtime")
+	r.want(g, Runtime, "r", "runtime")
+	if image.reads.Load() == 0 {
+		r.Error("the image was never read")
+	}
+	r.ok(g.Close())
+	testServedTemplate(r, m, served)
+
+	spec, image = served("ended")
+	ctx, cancel := context.WithCancel(r.ctx)
+	booted := make(chan error, 1)
+	go func() {
+		m, err := r.Driver.Boot(ctx, spec)
+		if err == nil { // this kind does not wait for its guest
+			image.awaitReader(r)
+			err = m.Kill()
+		}
+		booted <- err
+	}()
+	image.awaitReader(r)
+	cancel()
+	select {
+	case <-booted:
+	case <-r.ctx.Done():
+		r.Fatal("a machine that waits for its image cannot be ended")
+	}
+}
+
+// testServedTemplate has clones of a machine with such an image, with and without one.
+func testServedTemplate(r *rig, m vmm.Machine, served func(string) (vmm.Spec, *slowImage)) {
+	s, ok := r.Driver.(vmm.Snapshotter)
+	if !ok {
+		return
+	}
+	g := r.connect(m)
+	r.ok(g.Quiesce(r.ctx))
+	r.ok(g.Close())
+	r.ok(s.SaveTemplate(r.ctx, m, r.path("template")))
+	t, err := s.OpenTemplate(r.ctx, r.path("template"))
+	r.ok(err)
+	defer t.Close()
+	spec, image := served("clone")
+	image.open()
+	for _, spec := range []vmm.Spec{spec, r.spec("plain")} {
+		clone := r.owned(s.Restore(r.ctx, spec, t, ""))
+		g := r.connect(clone)
+		r.put(g, Runtime, "c", spec.Name)
+		r.want(g, Runtime, "c", spec.Name)
+		r.ok(g.Close())
+	}
+}
