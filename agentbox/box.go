@@ -48,6 +48,7 @@ type State string
 const (
 	Creating State = "creating" // an operation is under way
 	Running  State = "running"  // its machine runs
+	Waiting  State = "waiting"  // its machine runs, and stands still until bytes of its image come
 	Paused   State = "paused"   // its machine is saved on disk and holds no memory
 	Stopped  State = "stopped"  // it has no machine; the workspace is there, the runtime is gone
 )

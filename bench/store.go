@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"agentbox/agentbox"
@@ -18,6 +19,7 @@ import (
 // StoreLab is where the store is measured: a disk image with real files in it, and stores of its own, in one directory
 // that goes when the StoreLab does.
 type StoreLab struct {
+	cfg        StoreConfig
 	dir, image string
 	size       int64
 	peers      map[string]string // name and program
@@ -41,23 +43,40 @@ const (
 	StoreImageFiles = 600 << 20
 )
 
-// OpenStoreLab makes the image, from files of this machine, and finds or builds the peers.
+// OpenStoreLab makes the directory. What scenarios need is for Prepare.
 func OpenStoreLab(ctx context.Context, cfg StoreConfig) (*StoreLab, error) {
 	dir, err := os.MkdirTemp(cfg.Dir, labPrefix+"store-")
 	if err != nil {
 		return nil, err
 	}
-	l := &StoreLab{dir: dir, image: filepath.Join(dir, "image"), size: cfg.Size, say: cfg.Progress}
-	end := cfg.Progress.Begin("image", fmt.Sprintf("%d MiB of files", cfg.Files>>20))
-	if err := makeDiskImage(ctx, l.image, filepath.Join(dir, "files"), cfg.Size, cfg.Files); err != nil {
-		return nil, errors.Join(err, l.Close())
+	return &StoreLab{cfg: cfg, dir: dir, image: filepath.Join(dir, "image"), size: cfg.Size, say: cfg.Progress}, nil
+}
+
+// Prepare makes what these scenarios need, the image and the peers among them, and gives those that can be measured.
+func (l *StoreLab) Prepare(ctx context.Context, scenarios []Scenario) ([]Scenario, error) {
+	if len(scenarios) == 0 {
+		return nil, nil
+	}
+	end := l.say.Begin("image", fmt.Sprintf("%d MiB of files", l.cfg.Files>>20))
+	if err := makeDiskImage(ctx, l.image, filepath.Join(l.dir, "files"), l.cfg.Size, l.cfg.Files); err != nil {
+		return nil, err
 	}
 	end("")
-	l.peers = findPeers(ctx, cfg.Tools, cfg.Progress)
-	if err := ctx.Err(); err != nil {
-		return nil, errors.Join(err, l.Close())
+	l.peers = map[string]string{}
+	var out []Scenario
+	for _, s := range scenarios {
+		i := slices.IndexFunc(peers, func(p peer) bool { return s.Name == "peer/"+p.name })
+		if i >= 0 {
+			program, err := findPeer(ctx, l.cfg.Tools, peers[i], l.say)
+			if err != nil {
+				l.say.Say(fmt.Sprintf("without %s: %v", peers[i].name, err))
+				continue
+			}
+			l.peers[peers[i].name] = program
+		}
+		out = append(out, s)
 	}
-	return l, nil
+	return out, ctx.Err()
 }
 
 // Close removes everything.
@@ -104,11 +123,9 @@ func (l *StoreLab) Scenarios() []Scenario {
 	}}
 	out = append(out[:3], append([]Scenario{stored}, out[3:]...)...)
 	for _, p := range peers {
-		if program := l.peers[p.name]; program != "" {
-			out = append(out, ms("peer/"+p.name, "store/ingest-cold", func(ctx context.Context) (time.Duration, error) {
-				return p.ingest(ctx, program, filepath.Join(l.dir, "peer"), l.image)
-			}))
-		}
+		out = append(out, ms("peer/"+p.name, "store/ingest-cold", func(ctx context.Context) (time.Duration, error) {
+			return p.ingest(ctx, l.peers[p.name], filepath.Join(l.dir, "peer"), l.image)
+		}))
 	}
 	return out
 }

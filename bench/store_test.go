@@ -3,6 +3,8 @@ package bench
 import (
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -14,12 +16,17 @@ func TestStoreScenarios(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	l := &StoreLab{dir: dir, image: dir + "/image", size: 96 << 20}
-	if err := makeDiskImage(t.Context(), l.image, dir+"/files", l.size, 60<<20); err != nil {
+	l, err := OpenStoreLab(t.Context(), StoreConfig{Dir: dir, Tools: dir, Size: 96 << 20, Files: 60 << 20})
+	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	results, err := Runner{Runs: 1}.Run(t.Context(), l.Scenarios())
+	isPeer := func(s Scenario) bool { return slices.ContainsFunc(peers, func(p peer) bool { return strings.HasSuffix(s.Name, "/"+p.name) }) }
+	scenarios, err := l.Prepare(t.Context(), slices.DeleteFunc(l.Scenarios(), isPeer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	results, err := Runner{Runs: 1}.Run(t.Context(), scenarios)
 	if err != nil || len(results) != 8 {
 		t.Fatalf("%d results, %v", len(results), err)
 	}

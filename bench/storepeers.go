@@ -27,22 +27,12 @@ var peers = []peer{
 	{"desync", "github.com/folbricht/desync", "v0.9.6", "h1:Wb2b/SBdbY/QBSVeI/bXsG0NHSKJX7K9Xuqbq/degA8=", desyncIngest},
 }
 
-// findPeers gives the peers that this machine has, and builds those that it has not where a Go toolchain is. The others
-// are left out, and said.
-func findPeers(ctx context.Context, tools string, say agentbox.Progress) map[string]string {
-	out := map[string]string{}
-	for _, p := range peers {
-		program, err := exec.LookPath(p.name)
-		if err != nil {
-			program, err = buildPeer(ctx, tools, p, say)
-		}
-		if err != nil {
-			say.Say(fmt.Sprintf("without %s: %v", p.name, err))
-			continue
-		}
-		out[p.name] = program
+// findPeer gives a peer that this machine has, and builds one that it has not where a Go toolchain is.
+func findPeer(ctx context.Context, tools string, p peer, say agentbox.Progress) (string, error) {
+	if program, err := exec.LookPath(p.name); err == nil {
+		return program, nil
 	}
-	return out
+	return buildPeer(ctx, tools, p, say)
 }
 
 // buildPeer builds a peer in its own module, so with the versions and checksums it was released with.

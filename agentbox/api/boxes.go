@@ -168,7 +168,36 @@ var (
 	PullImage   = Endpoint[ImagePullRequest, Image]{"/v1/image/pull"}
 	ListImages  = Endpoint[None, []Image]{"/v1/image/list"}
 	RemoveImage = Endpoint[ImageRef, Image]{"/v1/image/remove"}
+	FetchImage  = Endpoint[ImageFetchRequest, Image]{"/v1/image/fetch"}
+	ExportImage = Endpoint[ImageExportRequest, Image]{"/v1/image/export"}
+	NeedImage   = Endpoint[ImageNeed, ImageHave]{"/v1/image/need"} // asked by supervisors
 )
+
+// ImageFetchRequest gets an image from a directory or URL that ExportImage filled.
+type ImageFetchRequest struct {
+	From  string `json:"from"`            // an absolute path, or a URL
+	Image string `json:"image,omitempty"` // digest, beginning of it, or name; "" where there is one only
+	Lazy  bool   `json:"lazy,omitempty"`  // only what a box needs, as it needs it; the rest later
+}
+
+// ImageExportRequest writes an image into a directory, for others to fetch.
+type ImageExportRequest struct {
+	Image     string `json:"image"`
+	Directory string `json:"directory"` // absolute
+}
+
+// ImageNeed asks for a block of an image that is not all here. The answer comes when the block does.
+type ImageNeed struct {
+	Box   agentbox.BoxID  `json:"box"` // who waits for it
+	Image agentbox.Digest `json:"image"`
+	Block int             `json:"block"`
+}
+
+// ImageHave is a bitmap of the blocks that are here: bit i%8 of byte i/8, the lowest first. The file may be another than the last time.
+type ImageHave struct {
+	Path string `json:"path"`
+	Have []byte `json:"have"`
+}
 
 // ImageBuildRequest builds the image of a directory's configuration.
 type ImageBuildRequest struct {
@@ -195,4 +224,6 @@ type Image struct {
 	Size    int64           `json:"size"`
 	Created time.Time       `json:"created"`
 	UsedBy  []string        `json:"used_by,omitempty"` // boxes
+	From    string          `json:"from,omitempty"`    // where the rest comes from, as long as it is not all here
+	Here    int64           `json:"here,omitempty"`    // bytes that are, then
 }

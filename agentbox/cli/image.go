@@ -15,8 +15,8 @@ import (
 
 func (a *app) imageCommand() *cli.Command {
 	return &cli.Command{
-		Name: "image", Category: catHost, Usage: "build, pull, import, list and remove images",
-		Commands: []*cli.Command{a.imageBuild(), a.imagePull(), a.imageImport(), a.imageLs(), a.imageRm()},
+		Name: "image", Category: catHost, Usage: "build, pull, import, export, list and remove images",
+		Commands: []*cli.Command{a.imageBuild(), a.imagePull(), a.imageImport(), a.imageExport(), a.imageLs(), a.imageRm()},
 	}
 }
 
@@ -40,13 +40,63 @@ func (a *app) imageBuild() *cli.Command {
 }
 
 func (a *app) imagePull() *cli.Command {
+	var req api.ImageFetchRequest
 	return &cli.Command{
-		Name: "pull", Usage: "fetch an image from a registry", ArgsUsage: "REFERENCE",
+		Name: "pull", Usage: "fetch an image from a registry, or from where `image export` put it", ArgsUsage: "REFERENCE | --from PLACE [IMAGE]",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "from", Usage: "a directory that `agentbox image export` filled, or its URL", Destination: &req.From},
+			&cli.BoolFlag{Name: "lazy", Usage: "only what a box reads, when it reads it; the rest once the box is quiet", Destination: &req.Lazy},
+		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if req.From != "" {
+				return a.fetchFrom(ctx, req, cmd.Args().Slice())
+			}
 			if cmd.Args().Len() != 1 {
 				return agentbox.Errorf(agentbox.Invalid, "pull takes one reference").WithHint("agentbox image pull NAME:TAG")
 			}
+			if req.Lazy {
+				return agentbox.Errorf(agentbox.Invalid, "a registry gives whole images only").WithHint("agentbox image pull --lazy --from DIRECTORY")
+			}
 			return a.fetchImage(ctx, cmd.Args().First())
+		},
+	}
+}
+
+func (a *app) fetchFrom(ctx context.Context, req api.ImageFetchRequest, args []string) (err error) {
+	if len(args) > 1 {
+		return agentbox.Errorf(agentbox.Invalid, "pull --from takes one image").WithHint("agentbox image pull --from %s", req.From)
+	}
+	if len(args) == 1 {
+		req.Image = args[0]
+	}
+	if !strings.Contains(req.From, "://") {
+		if req.From, err = filepath.Abs(req.From); err != nil {
+			return err
+		}
+	}
+	img, err := call(ctx, a, api.FetchImage, req)
+	if err != nil {
+		return err
+	}
+	return a.printImage(img)
+}
+
+func (a *app) imageExport() *cli.Command {
+	return &cli.Command{
+		Name: "export", Usage: "write an image into a directory, for `image pull --from`", ArgsUsage: "IMAGE DIRECTORY",
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if cmd.Args().Len() != 2 {
+				return agentbox.Errorf(agentbox.Invalid, "export takes an image and a directory").WithHint("agentbox image ls shows the images")
+			}
+			dir, err := filepath.Abs(cmd.Args().Get(1))
+			if err != nil {
+				return err
+			}
+			img, err := call(ctx, a, api.ExportImage, api.ImageExportRequest{Image: cmd.Args().First(), Directory: dir})
+			if err != nil {
+				return err
+			}
+			return a.printImage(img)
 		},
 	}
 }
@@ -85,8 +135,16 @@ func (a *app) fetchImage(ctx context.Context, source string) error {
 func (a *app) printImage(img api.Image) error {
 	return a.report(facts{
 		value: img, ids: []string{img.Digest.String()},
-		text: fmt.Sprintf("%s  %s  %s", img.Digest, bytesText(img.Size), img.Name),
+		text: fmt.Sprintf("%s  %s  %s", img.Digest, bytesText(img.Size), imageText(img)),
 	})
+}
+
+// imageText is an image's name and, when it is not all here, how much of it is.
+func imageText(img api.Image) string {
+	if img.From == "" {
+		return img.Name
+	}
+	return fmt.Sprintf("%s (%s here, the rest from %s)", img.Name, bytesText(img.Here), img.From)
 }
 
 func (a *app) imageLs() *cli.Command {
@@ -100,7 +158,7 @@ func (a *app) imageLs() *cli.Command {
 			f := facts{value: images, table: [][]string{{"DIGEST", "SIZE", "AGE", "NAME", "USED BY"}}}
 			for _, img := range images {
 				f.ids = append(f.ids, img.Digest.String())
-				f.table = append(f.table, []string{img.Digest.Short(), bytesText(img.Size), agoText(img.Created), img.Name, strings.Join(img.UsedBy, " ")})
+				f.table = append(f.table, []string{img.Digest.Short(), bytesText(img.Size), agoText(img.Created), imageText(img), strings.Join(img.UsedBy, " ")})
 			}
 			return a.report(f)
 		},

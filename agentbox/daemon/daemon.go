@@ -77,7 +77,7 @@ func newManager(ctx context.Context, cfg Config, store *layers.Opening) (*host.M
 		return nil, err
 	}
 	return host.New(host.Config{
-		Home: cfg.Home, Binary: binary, Images: images, Shelf: layers.Shelf{Store: store.Store}, Pool: cfg.Pool, Log: cfg.Log,
+		Home: cfg.Home, Binary: binary, Images: images, Shelf: layers.Shelf{Store: store.Store}, Origins: origins{layers.Images{Store: store.Store}}, Pool: cfg.Pool, Log: cfg.Log,
 		Driver: remember(func(kind agentbox.Isolation) (vmm.Driver, error) { return drivers.Open(kind, cfg.Home, cfg.Log) }),
 		Kernel: drivers.NewKernels(cfg.Home, cfg.Log).Dir,
 	})

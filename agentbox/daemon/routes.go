@@ -43,6 +43,9 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.PullImage, boxes.PullImage)
 	api.Handle(mux, api.ListImages, boxes.ListImages)
 	api.Handle(mux, api.RemoveImage, boxes.RemoveImage)
+	api.Handle(mux, api.FetchImage, boxes.FetchImage)
+	api.Handle(mux, api.ExportImage, boxes.ExportImage)
+	api.Handle(mux, api.NeedImage, boxes.NeedImage)
 
 	api.Handle(mux, api.ListCache, d.listCache)
 	api.Handle(mux, api.ShowCache, d.showCache)

@@ -6,8 +6,18 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/host"
+	"agentbox/agentbox/layers"
 	"agentbox/cachestore"
+	"agentbox/vmm/image"
 )
+
+// origins gives boxes their images out of the store.
+type origins struct{ layers.Images }
+
+func (o origins) Open(ctx context.Context, img image.Image) (host.Filling, error) {
+	return o.Fill(ctx, img)
+}
 
 // scrub looks through the store, gently, as long as the daemon runs. The channel is closed when it has stopped.
 func (d *daemon) scrub(ctx context.Context) <-chan struct{} {

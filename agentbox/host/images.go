@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"strings"
 
@@ -20,7 +21,9 @@ func (m *Manager) ensureImage(ctx context.Context, root string, cfg *config.Conf
 		}
 	}
 	end := progress.Begin("image", cfg.Image)
-	img, err := m.pinned(ctx, lockPath(root, cfg), recipeOf(cfg), false, progress)
+	img, err := m.orWhole(ctx, progress, func() (image.Image, error) {
+		return m.pinned(ctx, lockPath(root, cfg), recipeOf(cfg), false, progress)
+	})
 	if err != nil {
 		return image.Image{}, noSpace(err)
 	}
@@ -91,7 +94,9 @@ func (m *Manager) BuildImage(ctx context.Context, req api.ImageBuildRequest, pro
 	if repo, err := workspace.Describe(ctx, req.Directory); err == nil {
 		root = repo.Root
 	}
-	img, err := m.pinned(ctx, lockPath(root, cfg), recipeOf(cfg), req.Update, progress)
+	img, err := m.orWhole(ctx, progress, func() (image.Image, error) {
+		return m.pinned(ctx, lockPath(root, cfg), recipeOf(cfg), req.Update, progress)
+	})
 	if err != nil {
 		return api.Image{}, noSpace(err)
 	}
@@ -113,6 +118,10 @@ func (m *Manager) imageOf(img image.Image) api.Image {
 		if rec := b.record(); rec.Box.Image == img.Digest && rec.Phase == phaseReady {
 			out.UsedBy = append(out.UsedBy, rec.Box.Name)
 		}
+	}
+	if img.Lazy != nil && m.origins != nil {
+		out.From = img.Lazy.From
+		out.Here, _ = m.origins.Here(m.ctx, img) // a manifest that is gone is got again, and until then nothing is here
 	}
 	return out
 }
@@ -141,5 +150,13 @@ func (m *Manager) RemoveImage(ctx context.Context, req api.ImageRef, _ agentbox.
 		return out, agentbox.Errorf(agentbox.Conflict, "image %s is used by %s", img.Digest.Short(), out.UsedBy[0]).
 			WithHint("agentbox rm %s first", out.UsedBy[0])
 	}
-	return out, m.images.Remove(ctx, img.Digest)
+	return out, m.removeImage(ctx, img.Digest)
+}
+
+// removeImage removes an image with what the store has of it alone.
+func (m *Manager) removeImage(ctx context.Context, d agentbox.Digest) error {
+	if m.origins == nil {
+		return m.images.Remove(ctx, d)
+	}
+	return errors.Join(m.feeds.drop(d), m.images.Remove(ctx, d), m.origins.Forget(ctx, d))
 }

@@ -31,6 +31,17 @@ func (m *Manager) startMachine(ctx context.Context, b *box, template *openTempla
 		Spec: rec.spec(m.home), Template: template != nil, Saved: saved, Lease: rec.Box.Lease.Expires,
 		Note: isolationNote(rec),
 	}
+	img, err := m.lazyImage(ctx, rec.Box.Isolation, rec.ImageFile, progress)
+	if err != nil {
+		return err
+	}
+	if img != nil {
+		about, err := m.partialOf(ctx, *img)
+		if err != nil {
+			return err
+		}
+		cfg.Image = &supervisor.LazyImage{Digest: img.Digest, Image: about}
+	}
 	var t vmm.Template
 	if template != nil {
 		t = template.Template

@@ -23,19 +23,22 @@ type Config struct {
 	// Kernel finds or fetches the kernel that override asks for ("" for the default).
 	Kernel func(ctx context.Context, override string, progress agentbox.Progress) (dir string, err error)
 	Shelf  Shelf // what setup made, by key; nil where every box runs setup itself
-	Pool   int   // machines kept ready per template; -1 sizes it by this machine
-	Log    *slog.Logger
+	// Origins keeps images and gets them from elsewhere; nil where they are made here only.
+	Origins Origins
+	Pool    int // machines kept ready per template; -1 sizes it by this machine
+	Log     *slog.Logger
 }
 
 // Manager keeps the boxes of one home. One process at a time may have one for a home; the daemon's lock sees to it.
 type Manager struct {
-	home   home.Home
-	binary string
-	images *image.Store
-	shelf  Shelf
-	driver func(agentbox.Isolation) (vmm.Driver, error)
-	kernel func(context.Context, string, agentbox.Progress) (string, error)
-	log    *slog.Logger
+	home    home.Home
+	binary  string
+	images  *image.Store
+	shelf   Shelf
+	origins Origins
+	driver  func(agentbox.Isolation) (vmm.Driver, error)
+	kernel  func(context.Context, string, agentbox.Progress) (string, error)
+	log     *slog.Logger
 
 	started time.Time
 	ctx     context.Context // ends with Close
@@ -44,6 +47,7 @@ type Manager struct {
 
 	templates *templates
 	pool      *pool
+	feeds     *feeds
 	policies  *policies
 
 	mu      sync.Mutex
@@ -86,19 +90,21 @@ func (b *box) set(f func(b *box)) {
 func New(cfg Config) (*Manager, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &Manager{
-		home: cfg.Home, binary: cfg.Binary, images: cfg.Images, shelf: cfg.Shelf, driver: cfg.Driver, kernel: cfg.Kernel, log: cfg.Log,
+		home: cfg.Home, binary: cfg.Binary, images: cfg.Images, shelf: cfg.Shelf, origins: cfg.Origins, driver: cfg.Driver, kernel: cfg.Kernel, log: cfg.Log,
 		ctx: ctx, cancel: cancel, started: time.Now(),
 		policies: newPolicies(cfg.Home),
 		boxes:    map[agentbox.BoxID]*box{}, keys: map[string]*sync.Mutex{}, holders: map[agentbox.BoxID]int{},
 	}
 	m.templates = newTemplates(m)
 	m.pool = newPool(m, cfg.Pool)
+	m.feeds = newFeeds(m)
 	if err := errors.Join(m.templates.cleanup(), m.adoptAll()); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	m.running.Go(m.janitor)
 	m.running.Go(m.pool.run)
 	m.running.Go(func() { machineRoots() }) // the first box need not wait for them
+	m.running.Go(m.feeds.resume)
 	return m, nil
 }
 
@@ -109,7 +115,7 @@ func (m *Manager) Close() error {
 	m.templates.close()
 	m.forgetSupervisors()
 	m.running.Wait()
-	return nil
+	return m.feeds.close()
 }
 
 // forgetSupervisors lets go of processes that outlive us.

@@ -119,7 +119,7 @@ func (m *Manager) derive(ctx context.Context, base image.Image, made caches.Made
 		}
 		d.Layers = append(d.Layers, func() (io.ReadCloser, error) { return m.shelf.Open(ctx, made, part) })
 	}
-	img, err := m.images.Derive(ctx, base, d, relay(progress))
+	img, err := m.orWhole(ctx, progress, func() (image.Image, error) { return m.images.Derive(ctx, base, d, relay(progress)) })
 	return img, noSpace(err)
 }
 

@@ -140,7 +140,7 @@ func (m *Manager) prunableImages(ctx context.Context) ([]prunable, error) {
 		}
 		out = append(out, prunable{
 			PruneItem: api.PruneItem{Kind: "image", Name: img.Name, Bytes: diskUsage(filepath.Dir(img.Path)), Why: "no box uses it, and it is a week old"},
-			remove:    func() error { return m.images.Remove(ctx, img.Digest) },
+			remove:    func() error { return m.removeImage(ctx, img.Digest) },
 		})
 	}
 	return out, nil

@@ -64,6 +64,9 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.B
 	rec, s := b.record(), b.live()
 	out := rec.Box
 	out.State = m.state(b)
+	if w, ok := m.feeds.of(rec.Box.ID); ok && out.State == agentbox.Running {
+		out.State, out.Note = agentbox.Waiting, waitingNote(w)
+	}
 	if directoryGone(rec) && out.Note == "" {
 		out.Note = "its directory " + rec.Box.Directory + " is gone"
 	}

@@ -80,7 +80,7 @@ func (t *templates) open(ctx context.Context, rec record, progress agentbox.Prog
 			return nil, err
 		}
 	}
-	if err := t.build(ctx, driver, snapshotter, key, spec, progress); err != nil {
+	if err := t.build(ctx, rec.Box.Isolation, driver, snapshotter, key, spec, progress); err != nil {
 		return nil, noSpace(err)
 	}
 	return t.load(ctx, snapshotter, key, spec, rec.Box.Isolation)
@@ -150,7 +150,7 @@ func (t *templates) load(ctx context.Context, s vmm.Snapshotter, key string, spe
 }
 
 // build boots a machine without a workspace, lets it come to rest and saves it.
-func (t *templates) build(ctx context.Context, driver vmm.Driver, s vmm.Snapshotter, key string, spec vmm.Spec, progress agentbox.Progress) error {
+func (t *templates) build(ctx context.Context, kind agentbox.Isolation, driver vmm.Driver, s vmm.Snapshotter, key string, spec vmm.Spec, progress agentbox.Progress) error {
 	end := progress.Begin("template", "booting once")
 	dir, err := os.MkdirTemp(t.m.home.Templates(), buildPrefix)
 	if err != nil {
@@ -158,14 +158,28 @@ func (t *templates) build(ctx context.Context, driver vmm.Driver, s vmm.Snapshot
 	}
 	defer os.RemoveAll(dir)
 	spec.Name, spec.Dir, spec.Workspace = "template-"+short(key), dir, ""
+	img, err := t.m.lazyImage(ctx, kind, spec.Image, progress)
+	if err != nil {
+		return err
+	}
+	if img != nil {
+		stop, err := t.m.readLazily(ctx, &spec, *img)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
 	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
 	defer cancel()
 	machine, err := driver.Boot(ctx, spec)
 	if err != nil {
-		return err
+		return t.m.hungry(img, err)
 	}
 	defer machine.Kill()
 	if err := quiesce(ctx, machine); err != nil {
+		if hungry := t.m.hungry(img, err); hungry != err {
+			return hungry
+		}
 		return withConsole(err, filepath.Join(dir, consoleName))
 	}
 	if err := s.SaveTemplate(ctx, machine, t.m.home.Template(key)); err != nil {

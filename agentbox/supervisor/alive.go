@@ -31,8 +31,11 @@ func (s *Supervisor) keepAlive(ctx context.Context) {
 	}
 }
 
-// frozen tells whether the machine may be stopped on purpose: it waits in the pool, or an operation is under way.
+// frozen tells whether the machine may be stopped: it waits in the pool or for its image, or an operation is under way.
 func (s *Supervisor) frozen() bool {
+	if s.starved() {
+		return true
+	}
 	if !s.op.TryLock() {
 		return true
 	}

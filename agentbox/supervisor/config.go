@@ -14,6 +14,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/home"
 	"agentbox/vmm"
+	"agentbox/vmm/partial"
 )
 
 // Verb is the hidden verb of the binary that runs a supervisor.
@@ -30,7 +31,14 @@ type Config struct {
 	Template  bool               `json:"template"`        // restore the template whose files are passed on; else boot
 	Saved     string             `json:"saved,omitempty"` // restore this state, relative to the template
 	Lease     time.Time          `json:"lease"`           // when to give up if nobody says otherwise
+	Image     *LazyImage         `json:"image,omitempty"` // in place of Spec.Image, when that is not all here
 	Note      string             `json:"note,omitempty"`  // how the box is isolated, for its audit log
+}
+
+// LazyImage is an image that the daemon completes while the machine reads it.
+type LazyImage struct {
+	partial.Image
+	Digest agentbox.Digest `json:"digest"`
 }
 
 // Files are what the daemon hands down beside the configuration, in this order from descriptor 3 on. The sockets are

@@ -186,6 +186,9 @@ func (s *Supervisor) saveFrozen(ctx context.Context, dir string, disks bool) err
 		return agentbox.Errorf(agentbox.Conflict, "box %s cannot be saved: it was booted, not restored from a template", s.cfg.Box).
 			WithHint("agentbox reset %s, then try again", s.cfg.Box)
 	}
+	if s.starved() { // its devices cannot come to rest
+		return agentbox.Errorf(agentbox.Unavailable, "box %s waits for bytes of its image", s.cfg.Box).WithHint("agentbox show %s says from where", s.cfg.Box)
+	}
 	client, err := s.link.client(ctx)
 	if err != nil {
 		return err

@@ -100,6 +100,9 @@ func (s *Supervisor) awaitGo(ctx context.Context) (api.StartRequest, error) {
 }
 
 func (s *Supervisor) startMachine(ctx context.Context, files Files) (vmm.Machine, error) {
+	if err := s.openImage(); err != nil {
+		return nil, err
+	}
 	if !s.cfg.Template {
 		return s.driver.Boot(ctx, s.cfg.Spec)
 	}

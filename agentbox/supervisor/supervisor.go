@@ -20,6 +20,7 @@ import (
 	"agentbox/policy/gateway"
 	"agentbox/vmm"
 	"agentbox/vmm/netstack"
+	"agentbox/vmm/partial"
 )
 
 // Supervisor is one box's process.
@@ -29,6 +30,7 @@ type Supervisor struct {
 	log     *slog.Logger
 	driver  vmm.Driver
 	machine vmm.Machine
+	image   *partial.File // nil when the machine's image is a plain file
 	link    *link
 	network *netstack.Stack // nil for a machine without a card
 	ports   *ports

@@ -1,0 +1,231 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/vmm"
+	"agentbox/vmm/image"
+	"agentbox/vmm/partial"
+)
+
+// Origins keeps images and gets them from elsewhere, whole or piece by piece.
+type Origins interface {
+	// Keep takes an image that is here into the store.
+	Keep(ctx context.Context, img image.Image) (manifest agentbox.Digest, err error)
+	// Forget lets go of it.
+	Forget(ctx context.Context, digest agentbox.Digest) error
+	// Export writes an image into a directory, with the blocks that boxes read first.
+	Export(ctx context.Context, img image.Image, trace []uint32, dir string) error
+	// Look lists the images at a place; all are lazy.
+	Look(ctx context.Context, from string) ([]image.Image, error)
+	// Begin makes one of them expected, and Open its file, after Begin.
+	Begin(ctx context.Context, img image.Image) error
+	Open(ctx context.Context, img image.Image) (Filling, error)
+	// Here counts its bytes that have come.
+	Here(ctx context.Context, img image.Image) (int64, error)
+}
+
+// Filling is the file of an image that is being completed (cachestore.Filling).
+type Filling interface {
+	Path() string
+	BlockSize() int64
+	Need(ctx context.Context, block int) error
+	Have() []byte
+	Trace() []uint32
+	Foretold() []uint32
+	Prefetch(ctx context.Context, blocks []uint32) error
+	Complete(ctx context.Context, progress func(done, total int)) error
+	Close() error
+}
+
+// FetchImage gets an image from a directory or URL: all of it, or with Lazy what a box needs as it needs it.
+func (m *Manager) FetchImage(ctx context.Context, req api.ImageFetchRequest, progress agentbox.Progress) (api.Image, error) {
+	list, err := m.origins.Look(ctx, req.From)
+	if err != nil {
+		return api.Image{}, err
+	}
+	img, err := pick(list, req.Image, req.From)
+	if err != nil {
+		return api.Image{}, err
+	}
+	if here, err := m.images.Get(img.Digest.String()); err == nil && here.Lazy == nil {
+		return m.imageOf(here), nil
+	}
+	if err := m.origins.Begin(ctx, img); err != nil {
+		return api.Image{}, noSpace(err)
+	}
+	if img, err = m.images.AddLazy(ctx, img); err != nil {
+		return api.Image{}, noSpace(err)
+	}
+	if !req.Lazy && img.Lazy != nil {
+		if img, err = m.whole(ctx, img, progress); err != nil {
+			return api.Image{}, err
+		}
+	}
+	return m.imageOf(img), nil
+}
+
+// pick finds the image that ref means: a digest, the beginning of one, or a name.
+func pick(list []image.Image, ref, from string) (image.Image, error) {
+	var found []image.Image
+	hex := strings.TrimPrefix(ref, "sha256:")
+	for _, img := range list {
+		if ref == "" || img.Name == ref || len(hex) >= 4 && strings.HasPrefix(img.Digest.Hex(), hex) {
+			found = append(found, img)
+		}
+	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(list) == 0 || len(found) == 0:
+		return image.Image{}, agentbox.Errorf(agentbox.NotFound, "no image %q at %s", ref, from).WithHint("it has %d others", len(list))
+	}
+	var names []string
+	for _, img := range found {
+		names = append(names, img.Digest.Short()+" "+img.Name)
+	}
+	return image.Image{}, agentbox.Errorf(agentbox.Conflict, "%d images at %s are meant: %s", len(found), from, strings.Join(names, "; ")).
+		WithHint("name one of them by the beginning of its digest")
+}
+
+// ExportImage writes an image into a directory from which FetchImage gets it.
+func (m *Manager) ExportImage(ctx context.Context, req api.ImageExportRequest, progress agentbox.Progress) (api.Image, error) {
+	if !filepath.IsAbs(req.Directory) {
+		return api.Image{}, agentbox.Errorf(agentbox.Invalid, "%q is not an absolute path", req.Directory)
+	}
+	img, err := m.images.Get(req.Image)
+	if err == nil && img.Lazy != nil {
+		img, err = m.whole(ctx, img, progress)
+	}
+	if err != nil {
+		return api.Image{}, err
+	}
+	end := progress.Begin("export", req.Directory)
+	if err := m.origins.Export(ctx, img, m.images.Trace(img.Digest), req.Directory); err != nil {
+		return api.Image{}, noSpace(err)
+	}
+	end(img.Digest.Short())
+	return m.imageOf(img), nil
+}
+
+// whole gets the rest of an image, and gives it as it is then: a plain file.
+func (m *Manager) whole(ctx context.Context, img image.Image, progress agentbox.Progress) (image.Image, error) {
+	end := progress.Begin("image", "getting the rest of "+img.Digest.Short()+" from "+img.Lazy.From)
+	f, err := m.feeds.open(ctx, img)
+	if err != nil {
+		return img, err
+	}
+	defer f.work.Done()
+	err = f.Complete(ctx, func(done, total int) {
+		if progress != nil {
+			progress(agentbox.Event{Step: "image", Detail: "fetch", Done: int64(done) * f.BlockSize(), Total: int64(total) * f.BlockSize()})
+		}
+	})
+	if err == nil {
+		err = f.completed(ctx)
+	}
+	if err != nil {
+		return img, noSpace(fmt.Errorf("image %s: %w", img.Digest.Short(), err))
+	}
+	end(img.Digest.Short())
+	return m.images.Get(img.Digest.String())
+}
+
+// orWhole does what needs a whole image again when it says that it does.
+func (m *Manager) orWhole(ctx context.Context, progress agentbox.Progress, do func() (image.Image, error)) (image.Image, error) {
+	img, err := do()
+	var missing *image.NotHereError
+	if !errors.As(err, &missing) {
+		return img, err
+	}
+	if _, err := m.whole(ctx, missing.Image, progress); err != nil {
+		return img, err
+	}
+	return do()
+}
+
+// lazyImage gives the image of a machine when it is not all here, nil when it is. On a host where machines of this kind have to have it all,
+// it is got first.
+func (m *Manager) lazyImage(ctx context.Context, kind agentbox.Isolation, file string, progress agentbox.Progress) (*image.Image, error) {
+	if _, err := os.Stat(file); err == nil || m.origins == nil {
+		return nil, nil
+	}
+	img, err := m.images.Get(filepath.Base(filepath.Dir(file)))
+	if err != nil || img.Lazy == nil {
+		return nil, err
+	}
+	driver, err := m.driver(kind)
+	if err != nil {
+		return nil, err
+	}
+	reader, ok := driver.(vmm.BlockReader)
+	why := errors.New("it has no way to")
+	if ok {
+		why = reader.ReadsBlocks()
+	}
+	if why == nil {
+		return &img, nil
+	}
+	progress.Say(fmt.Sprintf("%s here cannot start from a part of an image: %v", kind, why))
+	_, err = m.whole(ctx, img, progress)
+	return nil, err
+}
+
+// NeedImage serves a supervisor whose machine reads a block that is not here.
+func (m *Manager) NeedImage(ctx context.Context, req api.ImageNeed, progress agentbox.Progress) (api.ImageHave, error) {
+	img, err := m.images.Get(req.Image.String())
+	if err != nil {
+		return api.ImageHave{}, err
+	}
+	have, err := m.feeds.need(ctx, req.Box, img, req.Block)
+	return api.ImageHave(have), err
+}
+
+// partialOf is what a supervisor needs to read an image that is not all here.
+func (m *Manager) partialOf(ctx context.Context, img image.Image) (partial.Image, error) {
+	f, err := m.feeds.open(ctx, img)
+	if err != nil {
+		return partial.Image{}, err
+	}
+	defer f.work.Done()
+	return partial.Image{Path: f.Path(), Size: img.Size, Block: f.BlockSize()}, nil
+}
+
+// readLazily makes a machine of this process read an image that is not all here. close ends that, after the machine.
+func (m *Manager) readLazily(ctx context.Context, spec *vmm.Spec, img image.Image) (stop func(), err error) {
+	about, err := m.partialOf(ctx, img)
+	if err != nil {
+		return nil, err
+	}
+	f, err := partial.Open(about, func(ctx context.Context, block int) (partial.Answer, error) {
+		return m.feeds.need(ctx, agentbox.BoxID{}, img, block)
+	})
+	if err != nil {
+		return nil, err
+	}
+	spec.Blocks = f
+	return func() { f.Close() }, nil
+}
+
+// hungry explains why a machine of this process did not come up with what it waits for, if it does.
+func (m *Manager) hungry(img *image.Image, err error) error {
+	w, ok := m.feeds.of(agentbox.BoxID{})
+	if img == nil || !ok {
+		return err
+	}
+	return agentbox.Errorf(agentbox.Unavailable, "bytes of image %s do not come from %s: %s", img.Digest.Short(), w.from, w.why).
+		WithHint("run the command again when they can be had; what came is kept")
+}
+
+// waitingNote says for people what a box waits for.
+func waitingNote(w waiting) string {
+	return fmt.Sprintf("waits since %s for bytes of its image from %s: %s", w.since.Local().Format(time.TimeOnly), w.from, w.why)
+}

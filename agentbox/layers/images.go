@@ -1,0 +1,215 @@
+package layers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
+	"agentbox/cachestore"
+	"agentbox/cachestore/blob"
+	"agentbox/vmm/image"
+)
+
+// imageNamespace is where the names of images are; their keys are the digests of the erofs files, as hex. A name keeps what there is of
+// its image.
+const imageNamespace = "image"
+
+const erofsType = "application/vnd.erofs"
+
+// Images keeps layer 0 in the store: images that are here as files, without a second copy, and images that come piece by piece.
+type Images struct {
+	// Store gives the store, waiting until it is open.
+	Store func(ctx context.Context) (*cachestore.Store, error)
+}
+
+// Keep takes an image that is here into the store and gives its manifest.
+func (i Images) Keep(ctx context.Context, img image.Image) (agentbox.Digest, error) {
+	store, err := i.Store(ctx)
+	if err != nil {
+		return agentbox.Digest{}, err
+	}
+	n, err := store.Lookup(imageNamespace, img.Digest.Hex())
+	if err == nil || agentbox.CodeOf(err) != agentbox.NotFound {
+		return n.Manifest, err
+	}
+	stored, err := store.PutImageFile(ctx, img.Path, blob.Info{Kind: blob.Image, MediaType: erofsType})
+	if err != nil {
+		return agentbox.Digest{}, err
+	}
+	return stored.Manifest, i.name(ctx, store, img, stored.Manifest)
+}
+
+func (i Images) name(ctx context.Context, store *cachestore.Store, img image.Image, manifest agentbox.Digest) error {
+	_, err := store.Publish(ctx, blob.Name{Namespace: imageNamespace, Key: img.Digest.Hex(), Manifest: manifest, Scope: blob.Local, Comment: comment(img.Name)})
+	return err
+}
+
+// comment is what of an image's name a signed name may carry: printable text.
+func comment(s string) string {
+	s = s[:min(len(s), 200)]
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// Forget lets the pieces of an image go.
+func (i Images) Forget(ctx context.Context, digest agentbox.Digest) error {
+	store, err := i.Store(ctx)
+	if err != nil {
+		return err
+	}
+	err = store.Unpublish(imageNamespace, digest.Hex())
+	if agentbox.CodeOf(err) == agentbox.NotFound {
+		return nil
+	}
+	return err
+}
+
+// Export writes an image into a directory from which others get it, whole or as they need it. trace, which may be nil, lists the blocks
+// that a box reads first.
+func (i Images) Export(ctx context.Context, img image.Image, trace []uint32, dir string) error {
+	manifest, err := i.Keep(ctx, img)
+	if err != nil {
+		return err
+	}
+	store, err := i.Store(ctx)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return agentbox.Errorf(agentbox.Invalid, "%w", err)
+	}
+	if err := store.Export(ctx, manifest, dir); err != nil {
+		return err
+	}
+	if len(trace) > 0 {
+		m, err := store.Manifest(ctx, manifest)
+		if err != nil {
+			return err
+		}
+		m.Trace = trace
+		if err := m.Check(); err != nil {
+			return err
+		}
+		b := m.Encode()
+		manifest = blob.Sum(b)
+		if err := durable.WriteFile(filepath.Join(dir, manifest.Hex()), b, 0o644); err != nil {
+			return err
+		}
+	}
+	img.Lazy = &image.Lazy{Manifest: manifest}
+	return addToIndex(dir, img)
+}
+
+// addToIndex names an image in a directory's list, in place of what the list said of it.
+func addToIndex(dir string, img image.Image) error {
+	var list []image.Image
+	path := filepath.Join(dir, indexName)
+	b, err := os.ReadFile(path)
+	if err == nil {
+		list, err = decodeIndex(b)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	list = slices.DeleteFunc(list, func(other image.Image) bool { return other.Digest == img.Digest })
+	if b, err = json.MarshalIndent(index{Version: indexVersion, Images: append(list, img)}, "", " "); err != nil {
+		return err
+	}
+	return durable.WriteFile(path, append(b, '\n'), 0o644)
+}
+
+// Look lists the images of a source.
+func (i Images) Look(ctx context.Context, from string) ([]image.Image, error) {
+	src, err := openSource(from)
+	if err != nil {
+		return nil, err
+	}
+	b, err := src.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list, err := decodeIndex(b)
+	for n := range list {
+		lazy := *list[n].Lazy
+		lazy.From = from
+		list[n].Lazy = &lazy
+	}
+	return list, err
+}
+
+// Begin makes the store expect an image: its manifest is got, and its name keeps what comes.
+func (i Images) Begin(ctx context.Context, img image.Image) error {
+	store, err := i.Store(ctx)
+	if err != nil {
+		return err
+	}
+	src, err := openSource(img.Lazy.From)
+	if err != nil {
+		return err
+	}
+	m, err := store.EnsureManifest(ctx, img.Lazy.Manifest, src)
+	if err != nil {
+		return err
+	}
+	if !m.Blocks || m.Kind != blob.Image || m.Size != img.Size {
+		return agentbox.Errorf(agentbox.Corrupt, "%s says that image %s has %d bytes, its manifest is of a %s of %d", img.Lazy.From, img.Digest.Short(), img.Size, m.Kind, m.Size)
+	}
+	if n, err := store.Lookup(imageNamespace, img.Digest.Hex()); err == nil && n.Manifest != img.Lazy.Manifest {
+		// The same image by another list: a trace, or one that was begun elsewhere. It is verified as a whole when it is all here.
+		if err := store.Unpublish(imageNamespace, img.Digest.Hex()); err != nil {
+			return err
+		}
+	}
+	return i.name(ctx, store, img, img.Lazy.Manifest)
+}
+
+// Fill opens the file of an image that was begun.
+func (i Images) Fill(ctx context.Context, img image.Image) (*Filling, error) {
+	store, err := i.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	src, err := openSource(img.Lazy.From)
+	if err != nil {
+		return nil, err
+	}
+	l, err := store.FillImage(ctx, img.Lazy.Manifest, src)
+	if err != nil {
+		return nil, err
+	}
+	return &Filling{l}, nil
+}
+
+// Filling is the file of an image that comes.
+type Filling struct{ *cachestore.Filling }
+
+// BlockSize is that of its blocks.
+func (*Filling) BlockSize() int64 { return blob.BlockSize }
+
+// Foretold lists the blocks that a box will read first, as far as its source knew.
+func (f *Filling) Foretold() []uint32 { return f.Manifest().Trace }
+
+// Here counts the bytes of an image that are in the store.
+func (i Images) Here(ctx context.Context, img image.Image) (int64, error) {
+	store, err := i.Store(ctx)
+	if err != nil {
+		return 0, err
+	}
+	m, err := store.Manifest(ctx, img.Lazy.Manifest)
+	if err != nil {
+		return 0, err
+	}
+	p, err := store.Presence(m)
+	return p.Bytes, err
+}

@@ -1,0 +1,148 @@
+package layers
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore"
+	"agentbox/cachestore/blob"
+	"agentbox/vmm/image"
+)
+
+func imagesIn(t *testing.T, dir string) Images {
+	t.Helper()
+	s, err := cachestore.Open(t.Context(), cachestore.Config{Dir: filepath.Join(dir, "store"), Key: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), Ballast: -1, Grace: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return Images{Store: func(context.Context) (*cachestore.Store, error) { return s, nil }}
+}
+
+// exported makes an image of four blocks and exports it with a trace.
+func exported(t *testing.T) (img image.Image, content []byte, dir string) {
+	t.Helper()
+	base := t.TempDir()
+	content = make([]byte, 3*blob.BlockSize+100)
+	rand.NewChaCha8([32]byte{1}).Read(content)
+	img = image.Image{Digest: blob.Sum(content), Name: "test", Size: int64(len(content)), Path: filepath.Join(base, "image")}
+	if err := os.WriteFile(img.Path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir = filepath.Join(base, "export")
+	for range 2 { // again changes nothing
+		if err := imagesIn(t, t.TempDir()).Export(t.Context(), img, []uint32{2, 0}, dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return img, content, dir
+}
+
+func TestAnImageTravelsThroughADirectoryAndAWebServer(t *testing.T) {
+	img, content, dir := exported(t)
+	site := httptest.NewServer(http.FileServer(http.Dir(dir)))
+	defer site.Close()
+	for _, from := range []string{dir, site.URL, site.URL + "/"} {
+		i := imagesIn(t, t.TempDir())
+		list, err := i.Look(t.Context(), from)
+		if err != nil || len(list) != 1 || list[0].Digest != img.Digest || list[0].Lazy.From != from {
+			t.Fatalf("%s: %+v, %v", from, list, err)
+		}
+		if err := i.Begin(t.Context(), list[0]); err != nil {
+			t.Fatal(err)
+		}
+		f, err := i.Fill(t.Context(), list[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if told := f.Foretold(); len(told) != 2 || told[0] != 2 {
+			t.Errorf("trace %v", told)
+		}
+		if err := f.Need(t.Context(), 3); err != nil {
+			t.Error(err)
+		}
+		if n, err := i.Here(t.Context(), list[0]); err != nil || n > 2*blob.BlockSize {
+			t.Errorf("%d bytes are here after one block (%v)", n, err)
+		}
+		if err := f.Complete(t.Context(), nil); err != nil {
+			t.Error(err)
+		}
+		if got, err := os.ReadFile(f.Path()); err != nil || !bytes.Equal(got, content) {
+			t.Errorf("what came differs (%v)", err)
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAListThatLies(t *testing.T) {
+	img, _, dir := exported(t)
+	i := imagesIn(t, t.TempDir())
+	list, err := i.Look(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := list[0]
+	bad.Size++
+	if err := i.Begin(t.Context(), bad); agentbox.CodeOf(err) != agentbox.Corrupt {
+		t.Errorf("another size: %v", err)
+	}
+	bad = list[0]
+	bad.Lazy = &image.Lazy{Manifest: agentbox.Digest{9}, From: dir}
+	if err := i.Begin(t.Context(), bad); agentbox.CodeOf(err) != agentbox.NotFound {
+		t.Errorf("a manifest that is not there: %v", err)
+	}
+	if err := i.Forget(t.Context(), img.Digest); err != nil {
+		t.Errorf("what was never begun cannot be forgotten: %v", err)
+	}
+}
+
+func TestPlacesThatAreNone(t *testing.T) {
+	i := imagesIn(t, t.TempDir())
+	for _, from := range []string{"", "relative", "ftp://example.com/", "http://", "://"} {
+		if _, err := i.Look(t.Context(), from); agentbox.CodeOf(err) != agentbox.Invalid {
+			t.Errorf("%q: %v", from, err)
+		}
+	}
+	if _, err := i.Look(t.Context(), t.TempDir()); agentbox.CodeOf(err) != agentbox.NotFound {
+		t.Errorf("an empty directory: %v", err)
+	}
+	site := httptest.NewServer(http.NotFoundHandler())
+	if _, err := i.Look(t.Context(), site.URL); agentbox.CodeOf(err) != agentbox.NotFound {
+		t.Errorf("an empty site: %v", err)
+	}
+	site.Close()
+	if _, err := i.Look(t.Context(), site.URL); agentbox.CodeOf(err) != agentbox.Unavailable {
+		t.Errorf("a site that is gone: %v", err)
+	}
+}
+
+func FuzzIndex(f *testing.F) {
+	good, err := json.Marshal(index{Version: 1, Images: []image.Image{{Digest: agentbox.Digest{1}, Size: 1, Lazy: &image.Lazy{Manifest: agentbox.Digest{2}}}}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add([]byte(`{"version":1,"images":[{}]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		list, err := decodeIndex(b)
+		if err != nil && agentbox.CodeOf(err) != agentbox.Corrupt {
+			t.Error(err)
+		}
+		for _, img := range list {
+			if img.Lazy == nil || img.Lazy.Manifest.IsZero() || img.Size <= 0 || img.Digest.IsZero() {
+				t.Errorf("%+v", img)
+			}
+		}
+	})
+}

@@ -1,0 +1,121 @@
+package layers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore"
+	"agentbox/vmm/image"
+)
+
+// indexName is the list of images in a source, beside its pieces (docs/formats.md).
+const indexName = "index.json"
+
+// index is that list.
+type index struct {
+	Version int           `json:"version"`
+	Images  []image.Image `json:"images"`
+}
+
+const (
+	indexVersion = 1
+	maxIndex     = 16 << 20
+)
+
+// source is where images are that are not here.
+type source interface {
+	cachestore.Source
+	// list reads indexName.
+	list(ctx context.Context) ([]byte, error)
+}
+
+// openSource understands what a user wrote: a directory, or the URL of one.
+func openSource(from string) (source, error) {
+	if !strings.Contains(from, "://") {
+		if !filepath.IsAbs(from) {
+			return nil, agentbox.Errorf(agentbox.Invalid, "%q is neither an absolute path nor a URL", from)
+		}
+		return directory{cachestore.Directory(from)}, nil
+	}
+	u, err := url.Parse(from)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, agentbox.Errorf(agentbox.Invalid, "%q is not the http or https URL of a directory", from)
+	}
+	return website{u}, nil
+}
+
+type directory struct{ cachestore.Directory }
+
+func (d directory) list(context.Context) ([]byte, error) {
+	b, err := os.ReadFile(filepath.Join(string(d.Directory), indexName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, agentbox.Errorf(agentbox.NotFound, "%s has no list of images (%s)", d.Directory, indexName).
+			WithHint("agentbox image export IMAGE %s makes one", d.Directory)
+	}
+	return b, err
+}
+
+// website is a directory behind a web server.
+type website struct{ base *url.URL }
+
+// pieceTimeout is for one piece, or the list: on a link where half a megabyte takes longer, nobody works in a box that waits for it.
+const pieceTimeout = 30 * time.Second
+
+func (w website) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {
+	return w.get(ctx, d.Hex(), max)
+}
+
+func (w website) list(ctx context.Context) ([]byte, error) { return w.get(ctx, indexName, maxIndex) }
+
+func (w website) get(ctx context.Context, name string, max int) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, pieceTimeout)
+	defer cancel()
+	at := w.base.JoinPath(name)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Unavailable, "%s does not answer: %w", w.base.Redacted(), err)
+	}
+	defer resp.Body.Close()
+	switch {
+	case resp.StatusCode == http.StatusNotFound:
+		return nil, agentbox.Errorf(agentbox.NotFound, "%s is not at %s", name, w.base.Redacted())
+	case resp.StatusCode != http.StatusOK:
+		return nil, agentbox.Errorf(agentbox.Unavailable, "%s says %s", w.base.Redacted(), resp.Status)
+	}
+	b, err := io.ReadAll(io.LimitReader(resp.Body, int64(max)+1))
+	if err == nil && len(b) > max {
+		err = agentbox.Errorf(agentbox.Corrupt, "%s at %s has more than %d bytes", name, w.base.Redacted(), max)
+	}
+	return b, err
+}
+
+// decodeIndex reads a list of images as somebody else wrote it.
+func decodeIndex(b []byte) ([]image.Image, error) {
+	var x index
+	if err := json.Unmarshal(b, &x); err != nil {
+		return nil, agentbox.Errorf(agentbox.Corrupt, "the list of images cannot be read: %w", err)
+	}
+	if x.Version != indexVersion {
+		return nil, agentbox.Errorf(agentbox.Corrupt, "the list of images has version %d, this agentbox knows %d", x.Version, indexVersion)
+	}
+	for _, img := range x.Images {
+		if img.Digest.IsZero() || img.Size <= 0 || img.Lazy == nil || img.Lazy.Manifest.IsZero() {
+			return nil, agentbox.Errorf(agentbox.Corrupt, "the list of images says too little of %q", img.Name)
+		}
+	}
+	return x.Images, nil
+}

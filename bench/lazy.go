@@ -1,0 +1,206 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+)
+
+// gigabit is what a link of 1 Gbit/s carries in a second, in bytes.
+const gigabit = 125_000_000
+
+// slowSite serves a directory over a link of so many bytes a second, which all answers share.
+type slowSite struct {
+	dir    string
+	rate   float64
+	server *http.Server
+	url    string
+
+	mu   sync.Mutex
+	free time.Time // when the link is free again
+	sent int64
+}
+
+func newSlowSite(dir string, rate float64) (*slowSite, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	s := &slowSite{dir: dir, rate: rate, url: "http://" + l.Addr().String()}
+	s.server = &http.Server{Handler: s}
+	go s.server.Serve(l)
+	return s, nil
+}
+
+func (s *slowSite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	b, err := os.ReadFile(filepath.Join(s.dir, filepath.Base(r.URL.Path)))
+	if err != nil {
+		http.NotFound(w, r)
+		return
+	}
+	time.Sleep(s.queue(len(b)))
+	_, _ = w.Write(b)
+}
+
+// queue tells when n more bytes are through.
+func (s *slowSite) queue(n int) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent += int64(n)
+	if now := time.Now(); s.free.Before(now) {
+		s.free = now
+	}
+	s.free = s.free.Add(time.Duration(float64(n) / s.rate * float64(time.Second)))
+	return time.Until(s.free)
+}
+
+func (s *slowSite) bytes() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sent
+}
+
+// LazyLab measures boxes on images that are not here: two homes that have nothing but kernels and what drivers found out, one of which gets
+// its image over a slow link as it needs it, while the other has it. Neither has a template.
+type LazyLab struct {
+	lab         *Lab
+	site        *slowSite
+	image       api.Image
+	lazy, local *place
+	fetched     float64 // bytes, by the end of the last first command
+}
+
+// Names of the homes, in a Lab's directory.
+const (
+	lazyHome  = "lazy"
+	localHome = "local"
+)
+
+// OpenLazyLab makes the image that a repository without a configuration gets, unless it is here, and exports it.
+func OpenLazyLab(ctx context.Context, cfg Config) (_ *LazyLab, box agentbox.Box, err error) {
+	lab, err := Open(ctx, cfg)
+	if err != nil {
+		return nil, box, err
+	}
+	l := &LazyLab{lab: lab}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.Close(ctx))
+		}
+	}()
+	if box, err = lab.WarmUp(ctx); err != nil {
+		return nil, box, err
+	}
+	src := filepath.Join(lab.dir, "export")
+	if err := lab.plain.ask(ctx, &l.image, "image", "export", "--json", box.Image.String(), src); err != nil {
+		return nil, box, err
+	}
+	if l.site, err = newSlowSite(src, gigabit); err != nil {
+		return nil, box, err
+	}
+	for name, p := range map[string]**place{lazyHome: &l.lazy, localHome: &l.local} {
+		if *p, err = l.newHome(name); err != nil {
+			return nil, box, err
+		}
+	}
+	_, err = l.local.do(ctx, l.lab.dir, "image", "pull", "--from", src)
+	return l, box, err
+}
+
+// newHome makes a home with kernels and facts, and nothing else.
+func (l *LazyLab) newHome(name string) (*place, error) {
+	p := l.lab.placeOf(name, 0)
+	err := errors.Join(os.Mkdir(p.home.Dir, 0o700), os.Symlink(l.lab.user.Kernels(), p.home.Kernels()))
+	if err == nil {
+		err = os.CopyFS(p.home.State(), os.DirFS(l.lab.plain.home.State()))
+	}
+	return p, err
+}
+
+// Close ends everything and removes it.
+func (l *LazyLab) Close(ctx context.Context) error {
+	var errs []error
+	if l.site != nil {
+		errs = append(errs, l.site.server.Close())
+	}
+	for _, p := range []*place{l.lazy, l.local} {
+		if p != nil {
+			errs = append(errs, p.close(context.WithoutCancel(ctx)))
+		}
+	}
+	return errors.Join(append(errs, l.lab.Close(ctx))...)
+}
+
+// lazyNames are those of Scenarios.
+var lazyNames = []string{"store/local-first-command", "store/lazy-first-command", "store/lazy-image-bytes", "store/lazy-fetched-bytes"}
+
+// IsLazy tells whether a scenario is one of a LazyLab's.
+func IsLazy(name string) bool { return strings.HasPrefix(name, "store/l") }
+
+// Scenarios are the first command in a box, templates and all, and how much of the image that took.
+func (l *LazyLab) Scenarios(box agentbox.Box) []Scenario {
+	s := []Scenario{
+		{Name: lazyNames[0], Unit: Milliseconds, Ceiling: milliseconds(bootLimit), Measure: func(ctx context.Context) (float64, error) {
+			return l.first(ctx, l.local)
+		}},
+		{Name: lazyNames[1], Unit: Milliseconds, Ceiling: milliseconds(bootLimit), Baseline: lazyNames[0], Measure: l.firstLazy},
+		{Name: lazyNames[2], Unit: Bytes, Ceiling: float64(l.image.Size), Measure: func(context.Context) (float64, error) {
+			return float64(l.image.Size), nil
+		}},
+		{Name: lazyNames[3], Unit: Bytes, Ceiling: float64(l.image.Size), Baseline: lazyNames[2], Measure: func(ctx context.Context) (float64, error) {
+			_, err := l.firstLazy(ctx)
+			return l.fetched, err
+		}},
+	}
+	for i := range s {
+		s[i].Isolation, s[i].Accel = box.Isolation, box.Accel
+	}
+	return s
+}
+
+// firstLazy is a first command with nothing of the image here.
+func (l *LazyLab) firstLazy(ctx context.Context) (float64, error) {
+	if _, err := os.Stat(l.lazy.home.Socket()); err == nil {
+		if _, err := l.lazy.do(ctx, l.lab.dir, "daemon", "stop"); err != nil {
+			return 0, err
+		}
+	}
+	if err := errors.Join(os.RemoveAll(l.lazy.home.Store()), os.RemoveAll(l.lazy.home.Images())); err != nil {
+		return 0, err
+	}
+	if _, err := l.lazy.do(ctx, l.lab.dir, "image", "pull", "--lazy", "--from", l.site.url); err != nil {
+		return 0, err
+	}
+	return l.first(ctx, l.lazy)
+}
+
+// first measures a box that has no template.
+func (l *LazyLab) first(ctx context.Context, p *place) (ms float64, err error) {
+	if _, err := os.Stat(p.home.Templates()); err == nil {
+		if _, err := p.do(ctx, l.lab.dir, "prune"); err != nil {
+			return 0, err
+		}
+	}
+	left, _ := filepath.Glob(filepath.Join(p.home.Templates(), "*"))
+	if len(left) > 0 {
+		return 0, fmt.Errorf("templates are left in %s", p.home.Templates())
+	}
+	repo, err := l.lab.repo(ctx, "first", smallRepository)
+	if err != nil {
+		return 0, err
+	}
+	before := l.site.bytes()
+	ms, err = p.timed(ctx, bootLimit, repo, p.up("first", "--", "true")...)
+	l.fetched = float64(l.site.bytes() - before)
+	return ms, errors.Join(err, p.remove(ctx, "first"))
+}
