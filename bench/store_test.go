@@ -21,7 +21,9 @@ func TestStoreScenarios(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	isPeer := func(s Scenario) bool { return slices.ContainsFunc(peers, func(p peer) bool { return strings.HasSuffix(s.Name, "/"+p.name) }) }
+	isPeer := func(s Scenario) bool {
+		return slices.ContainsFunc(peers, func(p peer) bool { return strings.HasSuffix(s.Name, "/"+p.name) })
+	}
 	scenarios, err := l.Prepare(t.Context(), slices.DeleteFunc(l.Scenarios(), isPeer))
 	if err != nil {
 		t.Fatal(err)
