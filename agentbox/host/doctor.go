@@ -107,7 +107,7 @@ var programs = []struct {
 	{"git", "git", "workspaces are made with it", ""},
 	{"mke2fs", "e2fsprogs", "workspace disks are made with it", agentbox.MicroVM},
 	{"mmdebstrap", "mmdebstrap", "apt: images are built with it", ""},
-	{"newuidmap", "uidmap", "apt: images are built with it by users other than root", ""},
+	{"newuidmap", "uidmap", "gVisor machines and apt: images of users other than root need it", ""},
 	{"ssh", "openssh-client", "only `agentbox ssh` needs it", ""},
 }
 
