@@ -79,6 +79,9 @@ func (m *Manager) resume(ctx context.Context, b *box, progress agentbox.Progress
 	if err != nil {
 		return m.unusable(b, err)
 	}
+	if rec.Box.Note != "" {
+		progress.Say("box " + rec.Box.Name + ": " + rec.Box.Note)
+	}
 	rec.Box.Lease, rec.Box.Note = newLease(rec), ""
 	if err := m.commitLife(b, rec); err != nil {
 		return err

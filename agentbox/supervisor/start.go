@@ -57,6 +57,7 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 	}
 	wg.Go(func() { s.meter.run(ctx) })
 	wg.Go(func() { s.slim(ctx) })
+	wg.Go(func() { s.watchDisk(ctx) })
 	return nil
 }
 

@@ -1,0 +1,130 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"agentbox/policy"
+)
+
+// diskWatch finds out when a workspace that is a directory of the host, and so has no size of its own, has grown beyond
+// what the box may have. Counting one costs a look at every file, so it is done when its file system has filled by as much
+// as would matter, and else, since others may free there what the box takes, now and then.
+type diskWatch struct {
+	limit int64         // bytes
+	held  int64         // by the workspace, when it was counted
+	used  int64         // of its file system since then, at the least
+	at    time.Time     // when it was counted
+	cost  time.Duration // of that
+}
+
+const (
+	countEvery = 30 * time.Second // at the most
+	countShare = 200              // and no more than this part of the time
+)
+
+// newDiskWatch begins with what a workspace holds. One that is beyond the limit from the beginning may grow by a sixteenth
+// of it: whoever is to make room must be let in.
+func newDiskWatch(limit, held, used int64) *diskWatch {
+	if held > limit {
+		limit = held + limit/16
+	}
+	return &diskWatch{limit: limit, held: held, used: used}
+}
+
+// due tells whether it is time to count again.
+func (w *diskWatch) due(used int64, now time.Time) bool {
+	w.used = min(w.used, used)
+	step := min(max(w.limit-w.held, w.limit/32), w.limit/4)
+	return used-w.used >= step || now.Sub(w.at) >= max(countEvery, countShare*w.cost)
+}
+
+// counted takes what the workspace holds, when that was counted and what it cost, and tells whether it is too much.
+func (w *diskWatch) counted(held, used int64, at time.Time, cost time.Duration) bool {
+	w.held, w.used, w.at, w.cost = held, used, at, cost
+	return held > w.limit
+}
+
+const (
+	diskAfter = 5 * time.Second // leaves the machine to whoever has just entered the box
+	diskEvery = 2 * time.Second
+)
+
+// watchDisk pauses a box whose workspace outgrows disk:. It ends with ctx.
+func (s *Supervisor) watchDisk(ctx context.Context) {
+	dir := s.cfg.Spec.Workspace
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return // a disk of its own, with a size
+	}
+	if !sleep(ctx, diskAfter) {
+		return
+	}
+	w := newDiskWatch(s.cfg.Spec.Disk, holds(dir), inUse(dir))
+	for sleep(ctx, diskEvery) {
+		used, now := inUse(dir), time.Now()
+		if !w.due(used, now) {
+			continue
+		}
+		held := holds(dir)
+		if w.counted(held, used, now, time.Since(now)) {
+			s.outgrown(ctx)
+			return
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// outgrown pauses the box, which a user can resume to make room. Where that cannot be done its machine ends.
+func (s *Supervisor) outgrown(ctx context.Context) {
+	s.op.Lock()
+	defer s.op.Unlock()
+	if ctx.Err() != nil {
+		return // it ends anyway
+	}
+	which := fmt.Sprintf("disk %d MiB, which its workspace has outgrown", s.cfg.Spec.Disk>>20)
+	s.log.Info("limit reached", "limit", which)
+	s.guard.record(policy.Entry{Kind: policy.KindLimit, Reason: which})
+	if err := s.saveFrozen(context.WithoutCancel(ctx), s.names.Saved(), false); err != nil {
+		s.log.Warn("cannot pause a box that has outgrown its disk", "error", err)
+	}
+	s.end(LimitReached + which)
+}
+
+// inUse is how much of a file system is.
+func inUse(dir string) int64 {
+	var st syscall.Statfs_t
+	if syscall.Statfs(dir, &st) != nil {
+		return 0
+	}
+	return int64(st.Blocks-st.Bfree) * st.Bsize
+}
+
+// holds is what the files below a directory take on disk; what may not be looked at, or goes meanwhile, does not count.
+func holds(dir string) int64 {
+	var sum int64
+	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return nil
+		}
+		if info, err := e.Info(); err == nil {
+			if st, ok := info.Sys().(*syscall.Stat_t); ok {
+				sum += st.Blocks * 512
+			}
+		}
+		return nil
+	})
+	return sum
+}
