@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -90,12 +91,27 @@ func (a *app) spawnDaemon() (died <-chan error, err error) {
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	inheritNoFiles()
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the daemon: %w", err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }() // ends with the daemon, or with us
 	return ended, nil
+}
+
+// inheritNoFiles keeps from programs that are started what our caller left open for us: a shell's lock would be held as long as
+// the daemon lives.
+func inheritNoFiles() {
+	open, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		return // nowhere to see them, which costs no more than a lock held too long
+	}
+	for _, f := range open {
+		if fd, err := strconv.Atoi(f.Name()); err == nil && fd > 2 {
+			syscall.CloseOnExec(fd)
+		}
+	}
 }
 
 // errAnotherRuns means that another daemon holds the home and has not answered for a while.
