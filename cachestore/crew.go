@@ -32,6 +32,32 @@ func (c *crew) do(work func(ctx context.Context) error) error {
 	return nil
 }
 
+// each does work for every chunk of a list, in its order as far as there are hands, and tells how many are done.
+func (c *crew) each(list []int, progress func(done, total int), work func(ctx context.Context, i int) error) error {
+	done := 0
+	var err error
+	for _, i := range list {
+		err = c.do(func(ctx context.Context) error {
+			if err := work(ctx, i); err != nil {
+				return err
+			}
+			c.locked(func() {
+				if done++; progress != nil {
+					progress(done, len(list))
+				}
+			})
+			return nil
+		})
+		if err != nil {
+			break
+		}
+	}
+	if waited := c.wait(); waited != nil {
+		return waited
+	}
+	return err
+}
+
 func (c *crew) locked(do func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -173,29 +173,10 @@ func (s *Store) Fetch(ctx context.Context, manifest agentbox.Digest, src Source,
 const fetchers = 8
 
 func (f *filler) all(ctx context.Context, list []int, progress func(done, total int)) error {
-	crew := newCrew(ctx, fetchers)
-	done := 0
-	var err error
-	for _, i := range list {
-		err = crew.do(func(ctx context.Context) error {
-			if _, err := f.chunk(ctx, i, nil); err != nil {
-				return err
-			}
-			crew.locked(func() {
-				if done++; progress != nil {
-					progress(done, len(list))
-				}
-			})
-			return nil
-		})
-		if err != nil {
-			break
-		}
-	}
-	if waited := crew.wait(); waited != nil {
-		return waited
-	}
-	return err
+	return newCrew(ctx, fetchers).each(list, progress, func(ctx context.Context, i int) error {
+		_, err := f.chunk(ctx, i, nil)
+		return err
+	})
 }
 
 // inOrder gives the missing chunks, those in first before the others, each once.

@@ -203,32 +203,12 @@ func (l *Filling) Complete(ctx context.Context, progress func(done, total int)) 
 }
 
 func (l *Filling) bulk(ctx context.Context, list []int, progress func(done, total int)) error {
-	crew := newCrew(ctx, bulkFetchers-1)
-	done := 0
-	var err error
-	for _, i := range list {
-		err = crew.do(func(ctx context.Context) error {
-			if err := l.becalmed(ctx); err != nil {
-				return err
-			}
-			if err := l.get(ctx, i); err != nil {
-				return err
-			}
-			crew.locked(func() {
-				if done++; progress != nil {
-					progress(done, len(list))
-				}
-			})
-			return nil
-		})
-		if err != nil {
-			break
+	return newCrew(ctx, bulkFetchers-1).each(list, progress, func(ctx context.Context, i int) error {
+		if err := l.becalmed(ctx); err != nil {
+			return err
 		}
-	}
-	if waited := crew.wait(); waited != nil {
-		return waited
-	}
-	return err
+		return l.get(ctx, i)
+	})
 }
 
 // Close makes what came last, and lets go of the manifest. Nothing may be needed any more.

@@ -27,12 +27,12 @@ func (a *app) benchCommand() *cli.Command {
 		},
 		Commands: []*cli.Command{
 			a.benchVerb("enter", "measure stepping into boxes: whole commands, as you type them",
-				"Works in a home and in repositories of its own, which are gone afterwards. Let nothing else run meanwhile.", 20, a.benchEnter),
+				"Works in a home and in repositories of its own, which are gone afterwards. Let nothing else run meanwhile.", 20, a.byKind(a.benchEnter)),
 			a.benchVerb("work", "measure builds and tests, on this machine itself and in boxes",
 				"Needs gcc, make and the network, for the source of zlib. Let nothing else run meanwhile.", 5, a.benchWork),
 			a.benchVerb("network", "measure the network of boxes beside that of QEMU and of runsc themselves",
 				"A program in the box moves 64 MiB each way and opens connections, to a server on this machine. Needs root for the one of\n"+
-					"runsc itself. Let nothing else run meanwhile.", 10, a.benchNetwork),
+					"runsc itself. Let nothing else run meanwhile.", 10, a.byKind(a.benchNetwork)),
 			a.benchStoreCommand(),
 		},
 	}
@@ -49,7 +49,7 @@ type benchRequest struct {
 const maxRuns = 10_000
 
 // benchVerb is a benchmark that takes a benchRequest.
-func (a *app) benchVerb(name, usage, description string, runs int, measure func(context.Context, benchRequest) (bench.Report, error)) *cli.Command {
+func (a *app) benchVerb(name, usage, description string, runs int, measure benchFunc) *cli.Command {
 	var req benchRequest
 	return &cli.Command{
 		Name: name, Usage: usage, Description: description,
@@ -91,6 +91,33 @@ func (a *app) openLab(ctx context.Context, kind agentbox.Isolation, say agentbox
 		return nil, err
 	}
 	return bench.Open(ctx, bench.Config{Home: a.home, Binary: self, Isolation: kind, Progress: say})
+}
+
+// benchFunc measures whatever a benchmark measures; kindFunc does so for one kind of machine.
+type (
+	benchFunc func(context.Context, benchRequest) (bench.Report, error)
+	kindFunc  func(context.Context, benchRequest, agentbox.Isolation, agentbox.Progress) ([]bench.Result, error)
+)
+
+// byKind measures one kind after the other: the one asked for, or all that work here.
+func (a *app) byKind(measure kindFunc) benchFunc {
+	return func(ctx context.Context, req benchRequest) (bench.Report, error) {
+		report := newReport(ctx)
+		p := a.newProgress()
+		defer p.close()
+		kinds, err := a.benchKinds(ctx, req, p.event)
+		if err != nil {
+			return report, interrupted(ctx, err)
+		}
+		for _, kind := range kinds {
+			results, err := measure(ctx, req, kind, p.event)
+			if err != nil {
+				return report, interrupted(ctx, err)
+			}
+			report.Scenarios = append(report.Scenarios, results...)
+		}
+		return report, nil
+	}
 }
 
 // benchKinds are the kinds to measure.

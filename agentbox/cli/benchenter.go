@@ -8,26 +8,8 @@ import (
 	"agentbox/bench"
 )
 
-// benchEnter measures one kind after the other: the one asked for, or all that work here.
-func (a *app) benchEnter(ctx context.Context, req benchRequest) (bench.Report, error) {
-	report := newReport(ctx)
-	p := a.newProgress()
-	defer p.close()
-	kinds, err := a.benchKinds(ctx, req, p.event)
-	if err != nil {
-		return report, interrupted(ctx, err)
-	}
-	for _, kind := range kinds {
-		results, err := a.benchEnterKind(ctx, req, kind, p.event)
-		if err != nil {
-			return report, interrupted(ctx, err)
-		}
-		report.Scenarios = append(report.Scenarios, results...)
-	}
-	return report, nil
-}
-
-func (a *app) benchEnterKind(ctx context.Context, req benchRequest, kind agentbox.Isolation, say agentbox.Progress) (results []bench.Result, err error) {
+// benchEnter measures stepping into boxes of one kind.
+func (a *app) benchEnter(ctx context.Context, req benchRequest, kind agentbox.Isolation, say agentbox.Progress) (results []bench.Result, err error) {
 	lab, err := a.openLab(ctx, kind, say)
 	if err != nil {
 		return nil, err
