@@ -12,13 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"agentbox/agentbox"
 )
-
-// parallelFiles is how many files a copy has in flight: small ones cost round trips, not bandwidth.
-const parallelFiles = 16
 
 // CopyFrom copies a file or a tree of the environment to this machine, by the rules of docker cp. Modes (without set-id
 // bits) and times are kept, symbolic links stay links, and each file appears complete or not at all.
@@ -61,7 +56,8 @@ func (f *Files) CopyFrom(ctx context.Context, remote, local string, opts CopyOpt
 	}
 	defer root.Close()
 	d := &download{files: f, root: root, meter: meter{opts: opts}}
-	return d.run(ctx, remote, name, info)
+	t := transfer{ends: d, meter: &d.meter, keepTop: into}
+	return t.run(ctx, remote, name, info)
 }
 
 func openTop(dir string) (*os.Root, error) {
@@ -111,87 +107,35 @@ func (f *Files) source(remote string, follow bool) (info fs.FileInfo, base strin
 	return info, base, err
 }
 
-// download is one CopyFrom under way.
+// download is the ends of one CopyFrom.
 type download struct {
 	files *Files
 	root  *os.Root
 	meter meter
-	work  *errgroup.Group
-	dirs  []madeDir // in the order they were made: parents first
 }
 
-// madeDir is a directory that gets its mode and time when nothing is written into it any more.
-type madeDir struct {
-	name string
-	info fs.FileInfo
+func (d *download) label(_, to string) string { return to }
+
+func (d *download) list(ctx context.Context, from string) ([]fs.FileInfo, error) {
+	return d.files.list(ctx, from)
 }
 
-func (d *download) run(ctx context.Context, remote, name string, info fs.FileInfo) error {
-	err := parallel(ctx, func(ctx context.Context, work *errgroup.Group) error {
-		d.work = work
-		return d.copy(ctx, remote, name, info)
-	})
-	if err != nil {
-		return err
-	}
-	for i := len(d.dirs) - 1; i >= 0; i-- {
-		dir := d.dirs[i]
-		if err := d.root.Chmod(dir.name, dir.info.Mode().Perm()); err != nil {
-			return err
-		}
-		if err := d.root.Chtimes(dir.name, time.Time{}, dir.info.ModTime()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// parallel runs a walk and the work it hands out; the first failure of either ends both, and is the one returned.
-func parallel(ctx context.Context, walk func(context.Context, *errgroup.Group) error) error {
-	work, ctx := errgroup.WithContext(ctx)
-	work.SetLimit(parallelFiles + 1)
-	work.Go(func() error { return walk(ctx, work) })
-	return work.Wait()
-}
-
-func (d *download) copy(ctx context.Context, remote, name string, info fs.FileInfo) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	switch info.Mode().Type() {
-	case 0:
-		d.work.Go(func() error { return d.file(ctx, remote, name, info) })
+func (d *download) mkdir(to string) error {
+	err := d.root.Mkdir(to, 0o700)
+	if err == nil {
 		return nil
-	case fs.ModeDir:
-		return d.dir(ctx, remote, name, info)
-	case fs.ModeSymlink:
-		return d.link(remote, name)
 	}
-	d.meter.skip(name, info.Mode())
-	return nil
+	if there, serr := d.root.Stat(to); serr == nil && there.IsDir() {
+		return nil
+	}
+	return err
 }
 
-func (d *download) dir(ctx context.Context, remote, name string, info fs.FileInfo) error {
-	if err := d.root.Mkdir(name, 0o700); err != nil {
-		there, serr := d.root.Stat(name)
-		if serr != nil || !there.IsDir() {
-			return err
-		}
-	}
-	if name != "." { // the caller's own directory keeps its mode
-		d.dirs = append(d.dirs, madeDir{name, info})
-	}
-	entries, err := d.files.list(ctx, remote)
-	if err != nil {
+func (d *download) dress(to string, info fs.FileInfo) error {
+	if err := d.root.Chmod(to, info.Mode().Perm()); err != nil {
 		return err
 	}
-	for _, e := range entries {
-		if err := d.copy(ctx, path.Join(remote, e.Name()), filepath.Join(name, e.Name()), e); err != nil {
-			return err
-		}
-	}
-	d.meter.add(name, 1, 0)
-	return nil
+	return d.root.Chtimes(to, time.Time{}, info.ModTime())
 }
 
 func (d *download) link(remote, name string) error {
@@ -222,9 +166,9 @@ func (d *download) file(ctx context.Context, remote, name string, info fs.FileIn
 	if err != nil && w.err == nil {
 		err = d.files.failure("read", remote, err)
 	}
-	err = errors.Join(err, dst.Chmod(info.Mode().Perm()), dst.Close())
+	err = errors.Join(err, dst.Close())
 	if err == nil {
-		err = d.root.Chtimes(temp, time.Time{}, info.ModTime())
+		err = d.dress(temp, info)
 	}
 	if err != nil {
 		return errors.Join(err, d.root.Remove(temp))
@@ -236,7 +180,6 @@ func (d *download) place(temp, name string) error {
 	if err := d.root.Rename(temp, name); err != nil {
 		return errors.Join(err, d.root.Remove(temp))
 	}
-	d.meter.add(name, 1, 0)
 	return nil
 }
 

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"agentbox/agentbox"
 )
 
@@ -47,40 +45,21 @@ func (f *Files) CopyTo(ctx context.Context, local, remote string, opts CopyOptio
 	if err != nil {
 		return err
 	}
-	u := &upload{files: f, meter: meter{opts: opts}, keepTop: into, device: there != nil && !there.IsDir() && !there.Mode().IsRegular()}
+	u := &upload{files: f, meter: meter{opts: opts}, device: there != nil && !there.IsDir() && !there.Mode().IsRegular()}
 	_, u.renames = f.sftp.HasExtension("posix-rename@openssh.com")
-	return u.run(ctx, local, result, info)
+	t := transfer{ends: u, meter: &u.meter, keepTop: into}
+	return t.run(ctx, local, result, info)
 }
 
-// upload is one CopyTo under way.
+// upload is the ends of one CopyTo.
 type upload struct {
 	files   *Files
 	meter   meter
-	keepTop bool // the directory at the top was there before and keeps its mode
 	device  bool // the destination is a device or a pipe: write into it, do not replace it
 	renames bool // the server renames over existing files
-	work    *errgroup.Group
-	dirs    []madeDir
 }
 
-func (u *upload) run(ctx context.Context, local, remote string, info fs.FileInfo) error {
-	err := parallel(ctx, func(ctx context.Context, work *errgroup.Group) error {
-		u.work = work
-		return u.copy(ctx, local, remote, info)
-	})
-	if err != nil {
-		return err
-	}
-	if u.keepTop && len(u.dirs) > 0 {
-		u.dirs = u.dirs[1:]
-	}
-	for i := len(u.dirs) - 1; i >= 0; i-- {
-		if err := u.dress(u.dirs[i].name, u.dirs[i].info); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func (u *upload) label(from, _ string) string { return from }
 
 // dress gives a path in the box the mode and time of its original.
 func (u *upload) dress(remote string, info fs.FileInfo) error {
@@ -93,47 +72,26 @@ func (u *upload) dress(remote string, info fs.FileInfo) error {
 	return nil
 }
 
-func (u *upload) copy(ctx context.Context, local, remote string, info fs.FileInfo) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	switch info.Mode().Type() {
-	case 0:
-		u.work.Go(func() error { return u.file(ctx, local, remote, info) })
-		return nil
-	case fs.ModeDir:
-		return u.dir(ctx, local, remote, info)
-	case fs.ModeSymlink:
-		return u.link(local, remote)
-	}
-	u.meter.skip(local, info.Mode())
-	return nil
-}
-
-func (u *upload) dir(ctx context.Context, local, remote string, info fs.FileInfo) error {
-	if err := u.files.mkdir(remote); err != nil {
-		return err
-	}
-	u.dirs = append(u.dirs, madeDir{remote, info})
-	entries, err := os.ReadDir(local)
+func (u *upload) list(_ context.Context, from string) ([]fs.FileInfo, error) {
+	entries, err := os.ReadDir(from)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	infos := make([]fs.FileInfo, 0, len(entries))
 	for _, e := range entries {
 		info, err := e.Info()
 		if errors.Is(err, fs.ErrNotExist) { // removed since the directory was read, as by a build that is running
 			continue
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if err := u.copy(ctx, filepath.Join(local, e.Name()), path.Join(remote, e.Name()), info); err != nil {
-			return err
-		}
+		infos = append(infos, info)
 	}
-	u.meter.add(local, 1, 0)
-	return nil
+	return infos, nil
 }
+
+func (u *upload) mkdir(to string) error { return u.files.mkdir(to) }
 
 // mkdir makes a directory that may exist already.
 func (f *Files) mkdir(remote string) error {
@@ -152,11 +110,7 @@ func (u *upload) link(local, remote string) error {
 	if err != nil {
 		return err
 	}
-	if err := u.files.symlink(target, remote); err != nil {
-		return err
-	}
-	u.meter.add(local, 1, 0)
-	return nil
+	return u.files.symlink(target, remote)
 }
 
 // symlink makes a link where a file or another link may be.
@@ -197,10 +151,8 @@ func (u *upload) file(ctx context.Context, local, remote string, info fs.FileInf
 		if name != remote {
 			u.files.sftp.Remove(name) // it may not exist; the error that counts is the first one
 		}
-		return err
 	}
-	u.meter.add(local, 1, 0)
-	return nil
+	return err
 }
 
 // write makes or replaces the contents of a file in the box.

@@ -160,12 +160,7 @@ func (f *Files) TarTo(ctx context.Context, r io.Reader, dir string, opts CopyOpt
 			return err
 		}
 	}
-	for i := len(dirs) - 1; i >= 0; i-- {
-		if err := u.dress(dirs[i].name, dirs[i].info); err != nil {
-			return err
-		}
-	}
-	return nil
+	return dressAll(dirs, u.dress)
 }
 
 // entry unpacks one member of a tar stream.

@@ -16,12 +16,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pkg/sftp"
 	"golang.org/x/crypto/ssh"
 
 	"agentbox/agentbox"
 	"agentbox/vmm"
 	"agentbox/vmm/guest"
+	"agentbox/vmm/guest/guesttest"
 	"agentbox/vmm/guest/protocol"
 	"agentbox/vmm/gvisor"
 	"agentbox/vmm/gvisor/runsc"
@@ -109,52 +109,15 @@ func probeImage(t *testing.T) string {
 	return f.Name()
 }
 
-// agentGuest drives the real agent, files through its SFTP.
-type agentGuest struct {
-	*guest.Client
-	files *sftp.Client
-}
+// agentGuest is a guest whose image holds the probe.
+type agentGuest struct{ *guesttest.Guest }
 
 func connect(ctx context.Context, m vmm.Machine) (vmmtest.Guest, error) {
-	keys, err := guest.NewKeys()
+	g, err := guesttest.Connect(ctx, m)
 	if err != nil {
 		return nil, err
 	}
-	c, err := guest.Connect(ctx, m.Stream(), keys.Hello("conformance"), keys)
-	if err != nil {
-		return nil, err
-	}
-	files, err := sftp.NewClient(c.SSH())
-	if err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	return &agentGuest{c, files}, nil
-}
-
-func place(p vmmtest.Place, name string) string {
-	return path.Join([]string{"/dev/shm", "/tmp", protocol.WorkspaceDir}[p], name)
-}
-
-func (g *agentGuest) Put(ctx context.Context, p vmmtest.Place, name string, data []byte) error {
-	f, err := g.files.Create(place(p, name))
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Close())
-}
-
-func (g *agentGuest) Get(_ context.Context, p vmmtest.Place, name string) ([]byte, error) {
-	f, err := g.files.Open(place(p, name))
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(f)
-}
-
-func (g *agentGuest) Attach(ctx context.Context) error {
-	return g.Client.Attach(ctx, protocol.AttachRequest{Workspace: true})
+	return &agentGuest{g}, nil
 }
 
 // PowerOff asks the first process to end, as root.
@@ -181,11 +144,4 @@ func (g *agentGuest) probe(user string, args ...string) (string, error) {
 	go io.Copy(io.Discard, ch.Stderr())
 	out, err := io.ReadAll(ch)
 	return strings.TrimSpace(string(out)), err
-}
-
-// Close cuts the connection first: a quiesced guest answers nothing any more.
-func (g *agentGuest) Close() error {
-	err := g.Client.Close()
-	g.files.Close() // always fails then
-	return err
 }

@@ -3,7 +3,6 @@ package qemu_test
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path"
@@ -17,6 +16,7 @@ import (
 
 	"agentbox/vmm"
 	"agentbox/vmm/guest"
+	"agentbox/vmm/guest/guesttest"
 	"agentbox/vmm/guest/protocol"
 	"agentbox/vmm/image/rootfs"
 	"agentbox/vmm/kernel"
@@ -88,57 +88,20 @@ func emptyImage(t *testing.T) string {
 	return f.Name()
 }
 
-// agentGuest drives the real agent, files through its SFTP.
-type agentGuest struct {
-	*guest.Client
-	files *sftp.Client
-}
+// agentGuest is a guest whose image holds no program.
+type agentGuest struct{ *guesttest.Guest }
 
 func connect(ctx context.Context, m vmm.Machine) (vmmtest.Guest, error) {
-	keys, err := guest.NewKeys()
+	g, err := guesttest.Connect(ctx, m)
 	if err != nil {
 		return nil, err
 	}
-	c, err := guest.Connect(ctx, m.Stream(), keys.Hello("conformance"), keys)
-	if err != nil {
-		return nil, err
-	}
-	files, err := sftp.NewClient(c.SSH())
-	if err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	return &agentGuest{c, files}, nil
+	return &agentGuest{g}, nil
 }
 
-func place(p vmmtest.Place, name string) string {
-	return path.Join([]string{"/dev/shm", "/tmp", protocol.WorkspaceDir}[p], name)
-}
-
+// Put makes what it wrote durable: freezing and thawing writes everything.
 func (g *agentGuest) Put(ctx context.Context, p vmmtest.Place, name string, data []byte) error {
-	f, err := g.files.Create(place(p, name))
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Close(), g.sync(ctx))
-}
-
-// sync makes what was put durable: freezing and thawing writes everything.
-func (g *agentGuest) sync(ctx context.Context) error {
-	return errors.Join(g.Freeze(ctx), g.Thaw(ctx))
-}
-
-func (g *agentGuest) Get(_ context.Context, p vmmtest.Place, name string) ([]byte, error) {
-	f, err := g.files.Open(place(p, name))
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(f)
-}
-
-func (g *agentGuest) Attach(ctx context.Context) error {
-	return g.Client.Attach(ctx, protocol.AttachRequest{Workspace: true})
+	return errors.Join(g.Guest.Put(ctx, p, name, data), g.Freeze(ctx), g.Thaw(ctx))
 }
 
 // PowerOff asks the kernel, as root: the image has no program that would.
@@ -163,11 +126,4 @@ func (g *agentGuest) PowerOff(context.Context) error {
 	}
 	f.Write([]byte("o")) // the answer may be lost with the machine
 	return nil
-}
-
-// Close cuts the connection first: a quiesced guest answers nothing any more.
-func (g *agentGuest) Close() error {
-	err := g.Client.Close()
-	g.files.Close() // always fails then
-	return err
 }

@@ -73,7 +73,7 @@ func testFlood(t *testing.T, h vmmtest.Harness, d *qemu.Driver, tp vmm.Template)
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := g.(*agentGuest).files
+	files := g.(*agentGuest).Files
 	for range 50 {
 		go files.ReadDir("/proc") // each answer is some kilobytes
 	}

@@ -1,0 +1,103 @@
+package environment
+
+import (
+	"context"
+	"io/fs"
+	"path"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// parallelFiles is how many files a copy has in flight: small ones cost round trips, not bandwidth.
+const parallelFiles = 16
+
+// ends is where a copy comes from and goes to. Methods that copy files run beside each other.
+type ends interface {
+	file(ctx context.Context, from, to string, info fs.FileInfo) error
+	link(from, to string) error
+	mkdir(to string) error // which may be there already
+	list(ctx context.Context, from string) ([]fs.FileInfo, error)
+	dress(to string, info fs.FileInfo) error // gives a directory the mode and time of its original
+	label(from, to string) string            // what progress calls them
+}
+
+// transfer is one copy of a file or a tree under way.
+type transfer struct {
+	ends
+	meter   *meter
+	keepTop bool // the directory at the top was there before and keeps its mode
+	work    *errgroup.Group
+	dirs    []madeDir // in the order they were made: parents first
+}
+
+// madeDir is a directory that gets its mode and time when nothing is written into it any more.
+type madeDir struct {
+	name string
+	info fs.FileInfo
+}
+
+// run walks the tree and copies files beside it; the first failure of either ends both, and is the one returned.
+func (t *transfer) run(ctx context.Context, from, to string, info fs.FileInfo) error {
+	work, working := errgroup.WithContext(ctx)
+	work.SetLimit(parallelFiles + 1)
+	t.work = work
+	work.Go(func() error { return t.copy(working, from, to, info) })
+	if err := work.Wait(); err != nil {
+		return err
+	}
+	if t.keepTop && len(t.dirs) > 0 {
+		t.dirs = t.dirs[1:]
+	}
+	return dressAll(t.dirs, t.dress)
+}
+
+// dressAll begins with the innermost: what is done to a directory changes the time of the one it lies in.
+func dressAll(dirs []madeDir, dress func(string, fs.FileInfo) error) error {
+	for i := len(dirs) - 1; i >= 0; i-- {
+		if err := dress(dirs[i].name, dirs[i].info); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *transfer) copy(ctx context.Context, from, to string, info fs.FileInfo) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	switch info.Mode().Type() {
+	case 0:
+		t.work.Go(func() error { return t.counted(from, to, t.file(ctx, from, to, info)) })
+		return nil
+	case fs.ModeDir:
+		return t.counted(from, to, t.dir(ctx, from, to, info))
+	case fs.ModeSymlink:
+		return t.counted(from, to, t.link(from, to))
+	}
+	t.meter.skip(t.label(from, to), info.Mode())
+	return nil
+}
+
+func (t *transfer) counted(from, to string, err error) error {
+	if err == nil {
+		t.meter.add(t.label(from, to), 1, 0)
+	}
+	return err
+}
+
+func (t *transfer) dir(ctx context.Context, from, to string, info fs.FileInfo) error {
+	if err := t.mkdir(to); err != nil {
+		return err
+	}
+	t.dirs = append(t.dirs, madeDir{to, info})
+	entries, err := t.list(ctx, from)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := t.copy(ctx, path.Join(from, e.Name()), path.Join(to, e.Name()), e); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+// Package guesttest drives the real guest agent for the conformance suite of the drivers. It is for tests only.
+package guesttest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path"
+
+	"github.com/pkg/sftp"
+
+	"agentbox/vmm"
+	"agentbox/vmm/guest"
+	"agentbox/vmm/guest/protocol"
+	"agentbox/vmm/vmmtest"
+)
+
+// Guest is a vmmtest.Guest but for PowerOff: how a guest is told to end depends on what its image holds.
+type Guest struct {
+	*guest.Client
+	Files *sftp.Client // as the user of commands
+}
+
+// Connect begins a new life of the guest.
+func Connect(ctx context.Context, m vmm.Machine) (*Guest, error) {
+	keys, err := guest.NewKeys()
+	if err != nil {
+		return nil, err
+	}
+	c, err := guest.Connect(ctx, m.Stream(), keys.Hello("conformance"), keys)
+	if err != nil {
+		return nil, err
+	}
+	files, err := sftp.NewClient(c.SSH())
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return &Guest{c, files}, nil
+}
+
+func file(p vmmtest.Place, name string) string {
+	return path.Join([]string{"/dev/shm", "/tmp", protocol.WorkspaceDir}[p], name)
+}
+
+// Put writes a file. Whether it is on the disk of the machine by then is up to the guest's kernel.
+func (g *Guest) Put(_ context.Context, p vmmtest.Place, name string, data []byte) error {
+	f, err := g.Files.Create(file(p, name))
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Close())
+}
+
+// Get gives what a file holds.
+func (g *Guest) Get(_ context.Context, p vmmtest.Place, name string) ([]byte, error) {
+	f, err := g.Files.Open(file(p, name))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
+}
+
+// Attach mounts the workspace.
+func (g *Guest) Attach(ctx context.Context) error {
+	return g.Client.Attach(ctx, protocol.AttachRequest{Workspace: true})
+}
+
+// Close cuts the connection first: a quiesced guest answers nothing any more.
+func (g *Guest) Close() error {
+	err := g.Client.Close()
+	g.Files.Close() // always fails then
+	return err
+}
