@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -182,9 +183,9 @@ func TestSecretsHaveANarrowScope(t *testing.T) {
 func TestRegistriesAreAskedOnceAndThenBehindOnesBack(t *testing.T) {
 	asked := 0
 	r := NewRegistries(filepath.Join(t.TempDir(), "registries.json"))
-	r.look = func(context.Context, registries.Machine) []registries.Found {
+	r.look = func(context.Context, registries.Machine) ([]registries.Found, bool) {
 		asked++
-		return []registries.Found{{Rule: rule(t, "registry"+strings.Repeat("x", asked)+".example"), From: "a tool"}}
+		return []registries.Found{{Rule: rule(t, "registry"+strings.Repeat("x", asked)+".example"), From: "a tool"}}, true
 	}
 	var refresh func(context.Context) (bool, error)
 	known := func() string {
@@ -207,5 +208,44 @@ func TestRegistriesAreAskedOnceAndThenBehindOnesBack(t *testing.T) {
 	}
 	if changed, err := refresh(t.Context()); err != nil || !changed || known() != "registryxx.example" {
 		t.Errorf("changed %v, %v, now %s", changed, err, known())
+	}
+}
+
+// A tool that is too slow on a busy machine is asked again by whoever comes next, and takes nothing away meanwhile.
+func TestRegistriesOfASlowToolAreNotForgotten(t *testing.T) {
+	answers := [][]string{{"go.example"}, {"npm.example"}, {"go.example", "npm.example"}}
+	r := NewRegistries(filepath.Join(t.TempDir(), "registries.json"))
+	r.look = func(context.Context, registries.Machine) (found []registries.Found, answered bool) {
+		for _, host := range answers[0] {
+			found = append(found, registries.Found{Rule: rule(t, host), From: "a tool"})
+		}
+		answers = answers[1:]
+		return found, len(answers) == 0
+	}
+	for i, want := range []string{"go.example", "go.example npm.example", "go.example npm.example"} {
+		var refresh func(context.Context) (bool, error)
+		if _, err := r.Known(t.Context(), nil, func(f func(context.Context) (bool, error)) { refresh = f }); err != nil {
+			t.Fatal(err)
+		}
+		if i > 0 {
+			if refresh == nil {
+				t.Fatalf("%d: nobody asks again", i)
+			}
+			if changed, err := refresh(t.Context()); err != nil || changed != (i == 1) {
+				t.Errorf("%d: changed %v, %v", i, changed, err)
+			}
+		}
+		a, _ := r.read()
+		var hosts []string
+		for _, f := range a.Found {
+			hosts = append(hosts, f.Rule.Host)
+		}
+		slices.Sort(hosts)
+		if got := strings.Join(hosts, " "); got != want {
+			t.Errorf("%d: %s, want %s", i, got, want)
+		}
+	}
+	if _, err := r.Known(t.Context(), nil, func(func(context.Context) (bool, error)) { t.Error("asked again although all have answered") }); err != nil {
+		t.Fatal(err)
 	}
 }

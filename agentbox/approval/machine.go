@@ -17,7 +17,7 @@ import (
 // takes a second or two and is remembered: an old answer serves, and is made new in the background.
 type Registries struct {
 	path string // of the remembered answer
-	look func(ctx context.Context, m registries.Machine) []registries.Found
+	look func(ctx context.Context, m registries.Machine) (found []registries.Found, answered bool)
 
 	mu      sync.Mutex // held while the tools are asked, so that they are asked once
 	looking bool
@@ -43,8 +43,9 @@ func (r *Registries) Known(ctx context.Context, environ []string, later func(ref
 	a, ok := r.read()
 	switch {
 	case !ok:
-		a.Found = r.look(ctx, m)
-		if err := r.write(ctx, a.Found); err != nil {
+		var answered bool
+		a.Found, answered = r.look(ctx, m)
+		if err := r.write(ctx, a.Found, answered); err != nil {
 			return nil, err
 		}
 	case time.Since(a.Looked) > staleAfter && !r.looking && later != nil:
@@ -55,13 +56,20 @@ func (r *Registries) Known(ctx context.Context, environ []string, later func(ref
 }
 
 func (r *Registries) refresh(ctx context.Context, m registries.Machine) (bool, error) {
-	found := r.look(ctx, m)
+	found, answered := r.look(ctx, m)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.looking = false
 	old, _ := r.read()
+	if !answered { // what a slow tool said before still counts
+		for _, f := range old.Found {
+			if !slices.ContainsFunc(found, f.Equal) {
+				found = append(found, f)
+			}
+		}
+	}
 	before, after := policy.File{Allow: registries.Layer(old.Found).Allow}, policy.File{Allow: registries.Layer(found).Allow}
-	return len(policy.Plan(before, after, "")) > 0, r.write(ctx, found)
+	return len(policy.Plan(before, after, "")) > 0, r.write(ctx, found, answered)
 }
 
 // Forget makes the next Known ask the tools.
@@ -82,12 +90,16 @@ func (r *Registries) read() (a answer, ok bool) {
 	return a, json.Unmarshal(b, &a) == nil // what cannot be read is looked up again
 }
 
-// write keeps an answer, unless it was cut short.
-func (r *Registries) write(ctx context.Context, found []registries.Found) error {
+// write keeps what was found, unless that was cut short. Where a tool has not answered the next caller has them asked again.
+func (r *Registries) write(ctx context.Context, found []registries.Found, answered bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	data, err := json.MarshalIndent(answer{Looked: time.Now().UTC(), Found: found}, "", "  ")
+	a := answer{Found: found}
+	if answered {
+		a.Looked = time.Now().UTC()
+	}
+	data, err := json.MarshalIndent(a, "", "  ")
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,9 @@ func Host(directory string, environ []string) Machine {
 		cmd.Dir, cmd.Env = "/", environ
 		cmd.WaitDelay = toolTime // begins with the end of the tool too, and a busy machine takes its time to read
 		out, err := cmd.Output()
+		if err != nil && ctx.Err() != nil {
+			err = ctx.Err() // not that it was killed
+		}
 		return string(out), err
 	}
 	return m

@@ -2,6 +2,7 @@ package registries
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"net/url"
 	"regexp"
@@ -14,11 +15,12 @@ import (
 
 // Machine is where to look.
 type Machine struct {
-	Root      fs.FS                                                     // of the host's file system
-	Home      string                                                    // of the user, relative to Root
-	Directory string                                                    // of the repository on the host; "" for none
-	Env       map[string]string                                         // of the user: variables that configure tools
-	Run       func(ctx context.Context, argv ...string) (string, error) // runs a tool and gives its standard output
+	Root      fs.FS             // of the host's file system
+	Home      string            // of the user, relative to Root
+	Directory string            // of the repository on the host; "" for none
+	Env       map[string]string // of the user: variables that configure tools
+	// Run runs a tool and gives its standard output. One that takes too long is an error that is context.DeadlineExceeded.
+	Run func(ctx context.Context, argv ...string) (string, error)
 }
 
 // Found is one host, and who says so.
@@ -28,6 +30,11 @@ type Found struct {
 	// Variable and Value, where set, tell the same tool in a box to use the same registry.
 	Variable string `json:"variable,omitempty"`
 	Value    string `json:"value,omitempty"`
+}
+
+// Equal tells whether both say the same.
+func (f Found) Equal(g Found) bool {
+	return f.Rule.String() == g.Rule.String() && f.From == g.From && f.Variable == g.Variable && f.Value == g.Value
 }
 
 // Files lists the hosts that files and variables of the machine name, which takes no time.
@@ -42,15 +49,20 @@ func Files(m Machine) []Found {
 }
 
 // Tools lists the hosts that the tools themselves name, for what their files do not say. A tool that is missing or fails
-// adds nothing. That takes a second or two.
-func Tools(ctx context.Context, m Machine) []Found {
+// adds nothing; answered is false when one was too slow to say anything. That takes a second or two.
+func Tools(ctx context.Context, m Machine) (found []Found, answered bool) {
 	lists := make([]list, 3)
 	var wg sync.WaitGroup
 	wg.Go(func() { lists[0].golang(ctx, m) })
 	wg.Go(func() { lists[1].npm(ctx, m) })
 	wg.Go(func() { lists[2].pip(ctx, m) })
 	wg.Wait()
-	return slices.Concat(lists[0].found, lists[1].found, lists[2].found)
+	answered = true
+	for _, l := range lists {
+		found = append(found, l.found...)
+		answered = answered && !l.late
+	}
+	return found, answered
 }
 
 // Variables are what tells the tools of a box to use the registries of this machine. A value with credentials in it is
@@ -93,6 +105,7 @@ func Layer(found []Found) policy.Layer {
 
 type list struct {
 	found []Found
+	late  bool // a tool has not answered in its time
 }
 
 // url adds the host of a URL. What is not one, or points to no host, adds nothing.
@@ -157,10 +170,11 @@ func (m Machine) files(pattern string) map[string]string {
 	return out
 }
 
-// output is what a tool prints, "" when it is missing or fails.
-func (m Machine) output(ctx context.Context, argv ...string) string {
+// output is what a tool prints, "" when it is missing, fails or is late.
+func (l *list) output(ctx context.Context, m Machine, argv ...string) string {
 	out, err := m.Run(ctx, argv...)
 	if err != nil {
+		l.late = l.late || errors.Is(err, context.DeadlineExceeded)
 		return ""
 	}
 	return strings.TrimSpace(out)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 )
 
 func machine(files map[string]string, outputs map[string]string) Machine {
@@ -26,6 +27,12 @@ func machine(files map[string]string, outputs map[string]string) Machine {
 	}
 }
 
+// tools are what the tools say that have answered.
+func tools(m Machine) []Found {
+	found, _ := Tools(context.Background(), m)
+	return found
+}
+
 func TestDetect(t *testing.T) {
 	m := machine(map[string]string{
 		"etc/apt/sources.list":             "deb http://apt.example/debian stable main\n# deb http://commented.example/ x y\ndeb [arch=amd64 signed-by=/k] https://second.example:8443/apt stable main\ndeb cdrom:[x]/ stable main\n",
@@ -42,7 +49,7 @@ func TestDetect(t *testing.T) {
 			"remote.box.url agentbox::abc\nremote.disk.url /srv/a:b.git\nremote.s.url ssh://git@code3.example:2222/x\n",
 	})
 	var got []string
-	for _, f := range slices.Concat(Files(m), Tools(context.Background(), m), Remotes(context.Background(), m)) {
+	for _, f := range slices.Concat(Files(m), tools(m), Remotes(context.Background(), m)) {
 		got = append(got, f.Rule.String()+" "+f.From)
 	}
 	want := []string{
@@ -65,7 +72,7 @@ func TestVariablesAndProxiesForBoxes(t *testing.T) {
 		"go env GOPROXY GOSUMDB": "http://localhost:3000|https://goproxy.example,direct\noff\n", "npm config get registry": "https://npm.example/\n",
 		"pip config list": "global.index-url='https://user:pass@pip.example/simple'\nglobal.extra-index-url='https://extra.example/simple'\n",
 	})
-	got := Variables(slices.Concat(Files(m), Tools(context.Background(), m)))
+	got := Variables(slices.Concat(Files(m), tools(m)))
 	want := map[string]string{
 		"GOPROXY": "http://host.agentbox.internal:3000|https://goproxy.example,direct", "NPM_CONFIG_REGISTRY": "https://npm.example/",
 		"PIP_EXTRA_INDEX_URL": "https://extra.example/simple",
@@ -79,14 +86,39 @@ func TestVariablesAndProxiesForBoxes(t *testing.T) {
 }
 
 func TestDetectOnAMachineWithNothing(t *testing.T) {
-	if got := slices.Concat(Files(machine(nil, nil)), Tools(context.Background(), machine(nil, nil))); len(got) != 0 {
+	if got := slices.Concat(Files(machine(nil, nil)), tools(machine(nil, nil))); len(got) != 0 {
 		t.Errorf("found %v", got)
 	}
 }
 
 func TestAConfiguredIndexReplacesTheDefault(t *testing.T) {
 	m := machine(nil, map[string]string{"pip config list": "global.index-url='https://corp.example/simple'\n", "pip install --help": "Base URL of the Python Package Index (default https://pip.example/simple)"})
-	if got := Tools(context.Background(), m); len(got) != 1 || got[0].Rule.String() != "corp.example" {
+	if got := tools(m); len(got) != 1 || got[0].Rule.String() != "corp.example" {
 		t.Errorf("found %v", got)
+	}
+}
+
+func TestAToolThatIsTooSlowHasNotAnswered(t *testing.T) {
+	m := machine(nil, map[string]string{"go env GOPROXY GOSUMDB": "https://goproxy.example\noff\n"})
+	if found, answered := Tools(context.Background(), m); len(found) != 1 || !answered {
+		t.Errorf("with tools that are missing: %v, answered %v", found, answered)
+	}
+	run := m.Run
+	m.Run = func(ctx context.Context, argv ...string) (string, error) {
+		if argv[0] == "npm" {
+			return "", context.DeadlineExceeded
+		}
+		return run(ctx, argv...)
+	}
+	if found, answered := Tools(context.Background(), m); len(found) != 1 || answered {
+		t.Errorf("with one that is slow: %v, answered %v", found, answered)
+	}
+}
+
+func TestHostSaysThatAToolWasSlow(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := Host("", []string{"PATH=/usr/bin:/bin"}).Run(ctx, "sleep", "100"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a tool that was too slow: %v", err)
 	}
 }

@@ -49,7 +49,7 @@ var aptProxy = regexp.MustCompile(`^(?i:Acquire::[a-z:]*proxy[^\s{}]*)\s+"[^"]*"
 
 // golang asks the tool, which knows its own defaults.
 func (l *list) golang(ctx context.Context, m Machine) {
-	if proxy, sumdb, ok := strings.Cut(m.output(ctx, "go", "env", "GOPROXY", "GOSUMDB"), "\n"); ok {
+	if proxy, sumdb, ok := strings.Cut(l.output(ctx, m, "go", "env", "GOPROXY", "GOSUMDB"), "\n"); ok {
 		l.goProxy(proxy, sumdb)
 	}
 }
@@ -74,7 +74,7 @@ func (l *list) goProxy(proxy, db string) {
 }
 
 func (l *list) npm(ctx context.Context, m Machine) {
-	registry := m.output(ctx, "npm", "config", "get", "registry")
+	registry := l.output(ctx, m, "npm", "config", "get", "registry")
 	l.urls("npm: registry", registry)
 	l.name(0, "NPM_CONFIG_REGISTRY", registry)
 }
@@ -93,7 +93,7 @@ func (l *list) npmrc(m Machine) {
 // pip says in its help which index it uses by default.
 func (l *list) pip(ctx context.Context, m Machine) {
 	configured := m.Env["PIP_INDEX_URL"] != ""
-	for line := range strings.Lines(m.output(ctx, "pip", "config", "list")) {
+	for line := range strings.Lines(l.output(ctx, m, "pip", "config", "list")) {
 		key, value, _ := strings.Cut(line, "=")
 		if strings.Contains(key, "index-url") || strings.Contains(key, "find-links") {
 			n := len(l.found)
@@ -105,7 +105,7 @@ func (l *list) pip(ctx context.Context, m Machine) {
 	if configured {
 		return
 	}
-	help := strings.Join(strings.Fields(m.output(ctx, "pip", "install", "--help")), " ")
+	help := strings.Join(strings.Fields(l.output(ctx, m, "pip", "install", "--help")), " ")
 	if _, after, ok := strings.Cut(help, "Base URL of the Python Package Index (default"); ok {
 		index, _, _ := strings.Cut(after, ")")
 		l.urls("pip: its default index", index)
@@ -156,7 +156,7 @@ func Remotes(ctx context.Context, m Machine) []Found {
 }
 
 func (l *list) git(ctx context.Context, m Machine) {
-	text := m.output(ctx, "git", "-C", m.Directory, "config", "--get-regexp", `^remote\..*\.(push)?url$`)
+	text := l.output(ctx, m, "git", "-C", m.Directory, "config", "--get-regexp", `^remote\..*\.(push)?url$`)
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		from := "git: " + key
