@@ -28,6 +28,7 @@ type upstream struct {
 	g         *Gateway
 	transport *http.Transport
 	ports     map[uint16]uint16 // of a test's servers, which cannot have the ports of the web
+	memory    func() net.Conn   // to a test's server that has no address; nil for the network
 }
 
 func newUpstream(g *Gateway) *upstream {
@@ -75,6 +76,9 @@ func (u *upstream) dial(ctx context.Context, network string, f policy.Flow) (net
 	dialer := net.Dialer{
 		Timeout: dialTimeout, KeepAlive: 30 * time.Second,
 		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error { return u.guard(f, address) },
+	}
+	if u.memory != nil {
+		return u.memory(), nil
 	}
 	port := f.Port
 	if p, ok := u.ports[port]; ok {
