@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -25,29 +26,27 @@ type bareShop struct {
 	dir   string // the bundle, and everything of the container's
 	clone string // what it has as its workspace; without one, runsc cannot start from an image file
 	image string
-	netns string // the file of the network namespace whose interfaces it takes over; "" for no network
+	netns string         // the file of the network namespace whose interfaces it takes over; "" for no network
+	user  *userNamespace // where runsc is root, while it runs; nil when we are
 }
 
 const bareID = "bare"
 
-// bare makes one from the image of a box. Only root may.
-func (m *material) bare(ctx context.Context, image agentbox.Digest) (bareShop, error) {
+// bare makes one from the image of a box.
+func (m *material) bare(ctx context.Context, image agentbox.Digest) (*bareShop, error) {
 	clone, err := m.clone(ctx, bareID)
 	if err != nil {
-		return bareShop{}, err
+		return nil, err
 	}
 	return m.lab.bareShop(image, clone, "")
 }
 
-func (l *Lab) bareShop(image agentbox.Digest, clone, netns string) (bareShop, error) {
-	if os.Geteuid() != 0 {
-		return bareShop{}, errors.New("only root can start a bare runsc")
-	}
+func (l *Lab) bareShop(image agentbox.Digest, clone, netns string) (*bareShop, error) {
 	programs, err := runsc.New(filepath.Join(l.dir, "programs"), runsc.Agent{Digest: guest.AgentDigest, Bytes: guest.Agent}).Ensure()
 	if err != nil {
-		return bareShop{}, err
+		return nil, err
 	}
-	s := bareShop{
+	s := &bareShop{
 		runsc: programs.Runsc, dir: filepath.Join(l.dir, bareID), clone: clone, netns: netns,
 		image: filepath.Join(l.user.Images(), "images", image.Hex(), "image.erofs"),
 	}
@@ -63,7 +62,7 @@ func (l *Lab) bareShop(image agentbox.Digest, clone, netns string) (bareShop, er
 	return s, err
 }
 
-func (s bareShop) spec() *specs.Spec {
+func (s *bareShop) spec() *specs.Spec {
 	overlay := "dir=" + filepath.Join(s.dir, "overlay")
 	return &specs.Spec{
 		Version: "1.0.2", Hostname: bareID,
@@ -90,7 +89,7 @@ func (s bareShop) spec() *specs.Spec {
 const bareWork = "/workspace"
 
 // command is a call of runsc with the flags that boxes have too, as far as they bear on speed.
-func (s bareShop) command(ctx context.Context, args ...string) *exec.Cmd {
+func (s *bareShop) command(ctx context.Context, args ...string) *exec.Cmd {
 	network := "none"
 	if s.netns != "" {
 		network = "sandbox"
@@ -100,13 +99,17 @@ func (s bareShop) command(ctx context.Context, args ...string) *exec.Cmd {
 		"--overlay2=root:dir=" + filepath.Join(s.dir, "overlay"), "--file-access-mounts=exclusive",
 		"--sidecar-usage-policy=LEGACY_DEPRECATED_SLOW_EMBEDDED_FALLBACK",
 	}
-	cmd := exec.CommandContext(ctx, s.runsc, append(flags, args...)...)
+	argv := slices.Concat([]string{s.runsc}, flags, args)
+	if s.user != nil {
+		argv = s.user.enter(argv)
+	}
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir, cmd.WaitDelay = s.dir, killAfter
 	return cmd
 }
 
 // scenario is a job in the container, which lives as long as the scenario.
-func (s bareShop) scenario(j job) Scenario {
+func (s *bareShop) scenario(j job) Scenario {
 	out := j.scenario("runsc/"+j.name, s)
 	out.Baseline = "native/" + j.name
 	first := out.Setup
@@ -121,7 +124,12 @@ func (s bareShop) scenario(j job) Scenario {
 }
 
 // start runs the container, from a file that stands in for its output: runsc hands its own to the sandbox.
-func (s bareShop) start(ctx context.Context) error {
+func (s *bareShop) start(ctx context.Context) (err error) {
+	if os.Geteuid() != 0 {
+		if s.user, err = makeUserNamespace(ctx); err != nil {
+			return err
+		}
+	}
 	log, err := os.Create(filepath.Join(s.dir, "log"))
 	if err != nil {
 		return err
@@ -136,11 +144,16 @@ func (s bareShop) start(ctx context.Context) error {
 	return nil
 }
 
-func (s bareShop) stop(ctx context.Context) error {
-	return s.command(ctx, "delete", "--force", bareID).Run()
+func (s *bareShop) stop(ctx context.Context) error {
+	err := s.command(ctx, "delete", "--force", bareID).Run()
+	if s.user != nil {
+		err = errors.Join(err, s.user.close())
+		s.user = nil
+	}
+	return err
 }
 
-func (s bareShop) run(ctx context.Context, script string) (float64, error) {
+func (s *bareShop) run(ctx context.Context, script string) (float64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, workLimit, fmt.Errorf("the limit is %s", workLimit))
 	defer cancel()
 	cmd := s.command(ctx, "exec", "--cwd="+bareWork, bareID, "sh", "-c", script)

@@ -19,7 +19,7 @@ import (
 // runscNet is a container of the embedded runsc with the network stack that runsc has itself, on a cable (a veth) to a network
 // namespace in which nothing is but the server.
 type runscNet struct {
-	shop bareShop
+	shop *bareShop
 	at   *netServer
 	wire wire
 }
@@ -57,7 +57,7 @@ func (c *runscNet) end() error {
 	ctx, cancel := context.WithTimeout(context.Background(), killAfter)
 	defer cancel()
 	var errs []error
-	if c.shop.runsc != "" {
+	if c.shop != nil {
 		errs = append(errs, c.shop.stop(ctx))
 	}
 	return errors.Join(append(errs, c.at.close(), c.wire.cut(ctx))...)

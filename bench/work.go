@@ -19,20 +19,18 @@ type job struct {
 	script  string
 }
 
-const (
-	cBuild = "c-build"
-	goTest = "go-test"
-)
+const goTest = "go-test"
 
 // jobs are what is measured: a C project and a Go package as their developers build and test them, and three things that
 // builds consist of.
 var jobs = []job{
-	{cBuild, "cd c && { make distclean || true; } >/dev/null 2>&1", "cd c && { ./configure && make -j2; } >/dev/null"},
-	{"c-test", "cd c && rm -f *.o *.a example* minigzip* && { ./configure && make -j2; } >/dev/null", "cd c && make test >/dev/null"},
+	{"c-build", "cd c && { make distclean || true; } >/dev/null 2>&1", "cd c && { ./configure && make -j2; } >/dev/null"},
+	{"c-test", "cd c && { [ -x minigzip64 ] || { ./configure && make -j2; } >/dev/null; }", "cd c && make test >/dev/null"},
 	{goTest, "echo '//' >>go/agentbox/digest.go", "cd go && go test -count=1 ./agentbox >/dev/null"},
 	{"processes-1000", "", "i=0; while [ $i -lt 1000 ]; do /bin/true; i=$((i + 1)); done"},
 	{"git-status-5000", "", "git status --porcelain >/dev/null"},
-	{"files-10000", "rm -rf many", "mkdir many && cd many && i=0; while [ $i -lt 10000 ]; do echo $i >$i; i=$((i + 1)); done"},
+	// Not removed: ext4 is slow to make files while it remembers many that were deleted.
+	{"files-10000", "[ ! -e many ] || mv many many.$(date +%s%N)", "mkdir many && cd many && i=0; while [ $i -lt 10000 ]; do echo $i >$i; i=$((i + 1)); done"},
 }
 
 // workshop is where jobs are done: the machine itself, or a box.
@@ -52,7 +50,7 @@ func (l *Lab) Work(ctx context.Context, kinds []agentbox.Isolation, dir string) 
 	if err != nil {
 		return nil, err
 	}
-	bare, noBare := bareShop{}, errors.New("no box runs in gVisor")
+	bare, noBare := (*bareShop)(nil), errors.New("no box runs in gVisor")
 	var boxes []workBox
 	for _, kind := range kinds {
 		b, err := m.box(ctx, kind)
@@ -65,7 +63,7 @@ func (l *Lab) Work(ctx context.Context, kinds []agentbox.Isolation, dir string) 
 		}
 	}
 	if noBare != nil {
-		l.say.Say("runsc/" + cBuild + " is left out: " + noBare.Error())
+		l.say.Say("runsc/* is left out: " + noBare.Error())
 	}
 	var all []Scenario
 	for _, j := range jobs {
@@ -74,7 +72,7 @@ func (l *Lab) Work(ctx context.Context, kinds []agentbox.Isolation, dir string) 
 			continue
 		}
 		all = append(all, j.scenario("native/"+j.name, native))
-		if j.name == cBuild && noBare == nil {
+		if j.name != goTest && noBare == nil { // its container has neither Go's environment nor its cache
 			all = append(all, bare.scenario(j))
 		}
 		for i, b := range boxes {
