@@ -1,0 +1,155 @@
+package vmmtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"agentbox/vmm"
+)
+
+// ReadBlocks reads an image at the far end of what serves it, as a machine does. It may be called at once.
+type ReadBlocks func(p []byte, off int64) error
+
+// TestBlocks checks what serves a vmm.Blocks to machines: they see the image's bytes or nothing, wait for those that are not here for as
+// long as that takes, and others do not wait with them. serve begins to serve until ctx ends.
+func TestBlocks(t *testing.T, serve func(t *testing.T, ctx context.Context, image vmm.Blocks) ReadBlocks) {
+	t.Run("Bytes", func(t *testing.T) { testBytes(t, serve) })
+	t.Run("Waits", func(t *testing.T) { testWaits(t, serve) })
+	t.Run("SourceFails", func(t *testing.T) { testSourceFails(t, serve) })
+	t.Run("Deadline", func(t *testing.T) { testDeadline(t, serve) })
+}
+
+// scarce is an image of which a part is withheld. What is read ahead around a read does not reach it from elsewhere.
+type scarce struct {
+	bytes []byte
+	come  chan struct{} // closed when the part may be read
+	asked chan struct{} // gets something when the part is wanted
+
+	mu   sync.Mutex
+	fail error
+}
+
+const (
+	scarceSize = 4<<20 + 123
+	scarceFrom = 2 << 20
+	scarceTo   = scarceFrom + 64<<10
+)
+
+func newScarce() *scarce {
+	s := &scarce{bytes: make([]byte, scarceSize), come: make(chan struct{}), asked: make(chan struct{}, 1000)}
+	for i := range s.bytes {
+		s.bytes[i] = byte(1 + i>>4%255) // none is zero: zeros are what was not read
+	}
+	return s
+}
+
+func (s *scarce) Size() int64 { return scarceSize }
+
+func (s *scarce) ReadBlocks(ctx context.Context, p []byte, off int64) error {
+	if off < scarceTo && off+int64(len(p)) > scarceFrom {
+		s.asked <- struct{}{}
+		select {
+		case <-s.come:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	copy(p, s.bytes[off:])
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fail
+}
+
+func (s *scarce) fails(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail = err
+}
+
+// check reads and compares.
+func (s *scarce) check(t *testing.T, read ReadBlocks, off int64, n int) {
+	t.Helper()
+	p := make([]byte, n)
+	if err := read(p, off); err != nil {
+		t.Errorf("%d bytes at %d: %v", n, off, err)
+	} else if !bytes.Equal(p, s.bytes[off:off+int64(n)]) {
+		t.Errorf("%d bytes at %d are others", n, off)
+	}
+}
+
+type serveBlocks = func(t *testing.T, ctx context.Context, image vmm.Blocks) ReadBlocks
+
+func testBytes(t *testing.T, serve serveBlocks) {
+	s := newScarce()
+	close(s.come)
+	read := serve(t, t.Context(), s)
+	for _, r := range []struct {
+		off int64
+		n   int
+	}{{0, 1}, {4095, 4098}, {scarceSize - 1, 1}, {scarceFrom - 5, 70 << 10}, {0, scarceSize}} {
+		s.check(t, read, r.off, r.n)
+	}
+	var wg sync.WaitGroup
+	for w := range 8 {
+		wg.Go(func() {
+			for i := range 50 {
+				s.check(t, read, int64((i*99991+w*777777)%(scarceSize-9000)), 9000)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// begin starts a read of the part that is withheld, and returns when it waits.
+func (s *scarce) begin(read ReadBlocks) (p []byte, done chan error) {
+	p, done = make([]byte, 1000), make(chan error, 1)
+	go func() { done <- read(p, scarceFrom+500) }()
+	<-s.asked
+	return p, done
+}
+
+func testWaits(t *testing.T, serve serveBlocks) {
+	s := newScarce()
+	read := serve(t, t.Context(), s)
+	p, done := s.begin(read)
+	s.check(t, read, 100, 1000)
+	s.check(t, read, 3<<20, 1000)
+	select {
+	case err := <-done:
+		t.Fatalf("a read of what is not here ended: %v", err)
+	case <-time.After(50 * time.Millisecond): // whoever gives up does it later in earnest, and is seen in what it read
+	}
+	close(s.come)
+	if err := <-done; err != nil || !bytes.Equal(p, s.bytes[scarceFrom+500:scarceFrom+1500]) {
+		t.Errorf("what came at last: %v", err)
+	}
+}
+
+// A source that says no, for good: nothing is made up, and what it has later is read.
+func testSourceFails(t *testing.T, serve serveBlocks) {
+	s := newScarce()
+	close(s.come)
+	read := serve(t, t.Context(), s)
+	s.fails(errors.New("gone"))
+	if err := read(make([]byte, 1000), 3<<20); err == nil {
+		t.Error("what the source did not give was read")
+	}
+	s.fails(nil)
+	s.check(t, read, 3<<20, 1000)
+}
+
+func testDeadline(t *testing.T, serve serveBlocks) {
+	s := newScarce()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	read := serve(t, ctx, s)
+	_, done := s.begin(read)
+	cancel()
+	if err := <-done; err == nil {
+		t.Error("what never came was read")
+	}
+}
