@@ -26,28 +26,33 @@ type bareShop struct {
 	dir   string // the bundle, and everything of the container's
 	clone string // what it has as its workspace; without one, runsc cannot start from an image file
 	image string
-	netns string         // the file of the network namespace whose interfaces it takes over; "" for no network
+	netns string // the file of the network namespace whose interfaces it takes over; "" for no network
+	env   []string
 	user  *userNamespace // where runsc is root, while it runs; nil when we are
 }
 
 const bareID = "bare"
 
-// bare makes one from the image of a box.
-func (m *material) bare(ctx context.Context, image agentbox.Digest) (*bareShop, error) {
+// bare makes one from the image of a box, with its environment: a locale alone makes scripts slower.
+func (m *material) bare(ctx context.Context, of workBox) (*bareShop, error) {
 	clone, err := m.clone(ctx, bareID)
 	if err != nil {
 		return nil, err
 	}
-	return m.lab.bareShop(image, clone, "")
+	env, err := of.environment(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return m.lab.bareShop(of.image, clone, "", env)
 }
 
-func (l *Lab) bareShop(image agentbox.Digest, clone, netns string) (*bareShop, error) {
+func (l *Lab) bareShop(image agentbox.Digest, clone, netns string, env []string) (*bareShop, error) {
 	programs, err := runsc.New(filepath.Join(l.dir, "programs"), runsc.Agent{Digest: guest.AgentDigest, Bytes: guest.Agent}).Ensure()
 	if err != nil {
 		return nil, err
 	}
 	s := &bareShop{
-		runsc: programs.Runsc, dir: filepath.Join(l.dir, bareID), clone: clone, netns: netns,
+		runsc: programs.Runsc, dir: filepath.Join(l.dir, bareID), clone: clone, netns: netns, env: env,
 		image: filepath.Join(l.user.Images(), "images", image.Hex(), "image.erofs"),
 	}
 	for _, name := range []string{"root", "overlay", "state"} {
@@ -62,18 +67,18 @@ func (l *Lab) bareShop(image agentbox.Digest, clone, netns string) (*bareShop, e
 	return s, err
 }
 
+// spec has /tmp in the image's overlay, where boxes have it, and Docker's containers.
 func (s *bareShop) spec() *specs.Spec {
 	overlay := "dir=" + filepath.Join(s.dir, "overlay")
 	return &specs.Spec{
 		Version: "1.0.2", Hostname: bareID,
 		Root: &specs.Root{Path: filepath.Join(s.dir, "root")},
 		Process: &specs.Process{
-			Args: []string{"/bin/sleep", "1000000"}, Cwd: "/", Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/root"},
+			Args: []string{"/bin/sleep", "1000000"}, Cwd: "/", Env: s.env,
 		},
 		Mounts: []specs.Mount{
 			{Destination: "/proc", Type: "proc", Source: "proc"},
 			{Destination: "/sys", Type: "sysfs", Source: "sysfs"},
-			{Destination: "/tmp", Type: "tmpfs", Source: "tmpfs"},
 			{Destination: bareWork, Type: "bind", Source: s.clone, Options: []string{"rw", "bind"}},
 		},
 		Linux: &specs.Linux{Namespaces: []specs.LinuxNamespace{

@@ -59,7 +59,7 @@ func (l *Lab) Work(ctx context.Context, kinds []agentbox.Isolation, dir string) 
 		}
 		boxes = append(boxes, b)
 		if kind == agentbox.GVisor {
-			bare, noBare = m.bare(ctx, b.image)
+			bare, noBare = m.bare(ctx, b)
 		}
 	}
 	if noBare != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"time"
 
 	"agentbox/agentbox"
@@ -47,4 +48,10 @@ type workBox struct {
 
 func (b workBox) run(ctx context.Context, script string) (float64, error) {
 	return b.place.timed(ctx, workLimit, b.place.home.Dir, "exec", b.name, "--", "sh", "-c", script)
+}
+
+// environment is what its commands have, as NAME=value.
+func (b workBox) environment(ctx context.Context) ([]string, error) {
+	out, err := b.place.do(ctx, b.place.home.Dir, "exec", b.name, "--", "env", "-0")
+	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00"), err
 }
