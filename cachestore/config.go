@@ -29,6 +29,9 @@ type Config struct {
 	// Workers is how many chunks are hashed at once. 0: as many as there are CPUs.
 	Workers int
 
+	// Damaged is told of each damage when it is found; nil: nobody is. It must not call the Store's methods that change anything.
+	Damaged func(Damage)
+
 	Now func() time.Time // nil: time.Now
 	Log *slog.Logger     // nil: nothing is logged
 }

@@ -23,6 +23,7 @@ type Damage struct {
 	Offset int64           `json:"offset"`
 	Bytes  int64           `json:"bytes"`
 	Image  uint64          `json:"image,omitempty"` // number of the image file whose block it is
+	Of     agentbox.Digest `json:"of,omitzero"`     // the image's manifest
 	Why    string          `json:"why"`
 	Found  time.Time       `json:"found"`
 }
@@ -49,10 +50,14 @@ func (s *Store) damage(d agentbox.Digest, p index.Place, why error) error {
 		dmg := Damage{Digest: d, File: file, Offset: p.Off, Bytes: int64(p.Stored), Why: why.Error(), Found: s.cfg.Now().UTC()}
 		if p.Image {
 			dmg.Image = p.File
+			dmg.Of, _ = s.handles.imageOf(p.File)
 		}
 		s.log.Error("store: damage", "chunk", d.Short(), "file", file, "offset", p.Off, "error", why)
 		if err := s.quarantine(dmg); err != nil {
 			return err
+		}
+		if s.cfg.Damaged != nil {
+			s.cfg.Damaged(dmg)
 		}
 	}
 	return agentbox.Errorf(agentbox.Corrupt, "%s in %s at %d is damaged: %w", d.Short(), file, p.Off, why).

@@ -8,6 +8,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/cachestore/blob"
+	"agentbox/cachestore/disk"
 	"agentbox/cachestore/index"
 )
 
@@ -53,6 +54,12 @@ func (s *Store) File(ctx context.Context, manifest agentbox.Digest, src Source) 
 	return path, release, nil
 }
 
+// Mend is File for an image of which somebody says that it is damaged: all of it is hashed again.
+func (s *Store) Mend(ctx context.Context, manifest agentbox.Digest, src Source) (path string, release func(), err error) {
+	s.checked.forget(manifest)
+	return s.File(ctx, manifest, src)
+}
+
 func (s *Store) file(ctx context.Context, d agentbox.Digest, src Source) (string, error) {
 	m, err := s.EnsureManifest(ctx, d, src)
 	if err != nil {
@@ -79,6 +86,9 @@ func (s *Store) complete(ctx context.Context, d agentbox.Digest, m blob.Manifest
 	f := s.newFiller(d, m, src)
 	file, err := f.open()
 	if err == nil {
+		err = s.hostError(resize(file, m.Size))
+	}
+	if err == nil {
 		err = f.completeBlocks(ctx, file)
 	}
 	if err := errors.Join(err, f.close()); err != nil {
@@ -89,6 +99,15 @@ func (s *Store) complete(ctx context.Context, d agentbox.Digest, m blob.Manifest
 		m.Whole = true
 		return known && !was
 	})
+}
+
+// resize gives a file its length again that was cut short: its end may be a hole. One that has it is not touched.
+func resize(file disk.File, size int64) error {
+	st, err := file.Stat()
+	if err != nil || st.Size == size {
+		return err
+	}
+	return file.Truncate(size)
 }
 
 func (f *filler) completeBlocks(ctx context.Context, file *blockFile) error {

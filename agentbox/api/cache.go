@@ -60,7 +60,8 @@ type CacheDetail struct {
 
 // CacheVerifyRequest asks to read and hash everything.
 type CacheVerifyRequest struct {
-	Rebuild bool `json:"rebuild,omitempty"` // also find again what the index has lost
+	Rebuild bool   `json:"rebuild,omitempty"` // also find again what the index has lost
+	From    string `json:"from,omitempty"`    // a directory or URL that is asked for what is damaged, before those that are known
 }
 
 // CacheVerifyReport is what was found.

@@ -133,9 +133,16 @@ func cacheFacts(e api.CacheDetail) [][]string {
 func (a *app) cacheVerify() *cli.Command {
 	var req api.CacheVerifyRequest
 	return &cli.Command{
-		Name: "verify", Usage: "read and hash everything, and put aside what is damaged",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "rebuild", Usage: "also find again what the index has lost", Destination: &req.Rebuild}},
-		Action: func(ctx context.Context, _ *cli.Command) error {
+		Name: "verify", Usage: "read and hash everything, put aside what is damaged, and get it again",
+		Description: "What is damaged comes from the places that images were pulled from or exported to. The exit code is 1 when something stays damaged.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "rebuild", Usage: "also find again what the index has lost", Destination: &req.Rebuild},
+			&cli.StringFlag{Name: "from", Usage: "also ask a directory that `agentbox image export` filled, or its URL", Destination: &req.From},
+		},
+		Action: func(ctx context.Context, _ *cli.Command) (err error) {
+			if req.From, err = placeOf(req.From); err != nil {
+				return err
+			}
 			r, err := call(ctx, a, api.VerifyCache, req)
 			if err != nil {
 				return err

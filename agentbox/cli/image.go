@@ -69,16 +69,22 @@ func (a *app) fetchFrom(ctx context.Context, req api.ImageFetchRequest, args []s
 	if len(args) == 1 {
 		req.Image = args[0]
 	}
-	if !strings.Contains(req.From, "://") {
-		if req.From, err = filepath.Abs(req.From); err != nil {
-			return err
-		}
+	if req.From, err = placeOf(req.From); err != nil {
+		return err
 	}
 	img, err := call(ctx, a, api.FetchImage, req)
 	if err != nil {
 		return err
 	}
 	return a.printImage(img)
+}
+
+// placeOf is what the daemon understands of a directory or URL that a user named.
+func placeOf(from string) (string, error) {
+	if from == "" || strings.Contains(from, "://") {
+		return from, nil
+	}
+	return filepath.Abs(from)
 }
 
 func (a *app) imageExport() *cli.Command {

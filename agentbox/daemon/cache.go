@@ -112,7 +112,11 @@ func (d *daemon) verifyCache(ctx context.Context, req api.CacheVerifyRequest, pr
 	if err != nil {
 		return api.CacheVerifyReport{}, err
 	}
-	r, err := s.Verify(ctx, cachestore.VerifyOptions{Rebuild: req.Rebuild, Progress: func(done, total int64) {
+	var from []string
+	if req.From != "" {
+		from = append(from, req.From)
+	}
+	r, err := s.Verify(ctx, cachestore.VerifyOptions{Rebuild: req.Rebuild, Source: d.places.Source(from...), Progress: func(done, total int64) {
 		if progress != nil {
 			progress(agentbox.Event{Step: "verify", Done: done, Total: total})
 		}

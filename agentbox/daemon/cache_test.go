@@ -23,7 +23,7 @@ func withStore(t *testing.T, dir string) *daemon {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	d := &daemon{cfg: cfg, stop: stop}
+	d := &daemon{cfg: cfg, stop: stop, places: &layers.Places{File: cfg.Home.Places()}}
 	d.store = layers.Begin(ctx, layers.Config{Dir: cfg.Home.Store(), Key: cfg.Home.StoreKey(), Log: cfg.Log})
 	scrubbed := d.scrub(ctx)
 	t.Cleanup(func() {
@@ -96,7 +96,13 @@ func TestTheStoreThroughTheAPI(t *testing.T) {
 func TestDamageIsShownByVerifyAndDoctor(t *testing.T) {
 	dir := t.TempDir()
 	d := withStore(t, dir)
-	put(t, d, bytes.Repeat([]byte("agentbox"), 1<<10), "deps")
+	m := put(t, d, bytes.Repeat([]byte("agentbox"), 1<<10), "deps")
+	elsewhere := t.TempDir()
+	if s, err := d.store.Store(t.Context()); err != nil {
+		t.Fatal(err)
+	} else if err := s.Export(t.Context(), m, elsewhere); err != nil {
+		t.Fatal(err)
+	}
 	if detail, err := d.checkStore(t.Context()); err != nil || detail == "" {
 		t.Fatal(err)
 	}
@@ -114,6 +120,13 @@ func TestDamageIsShownByVerifyAndDoctor(t *testing.T) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	if _, err := d.checkStore(t.Context()); agentbox.CodeOf(err) != agentbox.Corrupt || agentbox.AsError(err).Hint == "" {
+		t.Fatalf("doctor: %v", err)
+	}
+	r, err = d.verifyCache(t.Context(), api.CacheVerifyRequest{From: elsewhere}, nil)
+	if err != nil || len(r.Damaged) != 0 || r.Healed != 1 || len(r.Missing) != 0 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if _, err := d.checkStore(t.Context()); err != nil {
 		t.Fatalf("doctor: %v", err)
 	}
 }

@@ -39,6 +39,7 @@ type daemon struct {
 	started time.Time
 	boxes   *host.Manager
 	store   *layers.Opening
+	places  *layers.Places
 	stop    context.CancelFunc
 }
 
@@ -54,12 +55,17 @@ func Run(ctx context.Context, cfg Config) error {
 	defer lock.Close()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	store := layers.Begin(ctx, layers.Config{Dir: cfg.Home.Store(), Key: cfg.Home.StoreKey(), Log: cfg.Log})
-	manager, err := newManager(ctx, cfg, store)
+	images, err := image.Open(ctx, cfg.Home.Images())
+	if err != nil {
+		return err
+	}
+	store := layers.Begin(ctx, layers.Config{Dir: cfg.Home.Store(), Key: cfg.Home.StoreKey(), Log: cfg.Log, Damaged: distrust(images, cfg.Log)})
+	places := &layers.Places{File: cfg.Home.Places()}
+	manager, err := newManager(cfg, images, layers.Images{Store: store.Store, Places: places})
 	if err != nil {
 		return errors.Join(err, store.Close())
 	}
-	d := &daemon{cfg: cfg, started: time.Now(), boxes: manager, store: store, stop: stop}
+	d := &daemon{cfg: cfg, started: time.Now(), boxes: manager, store: store, places: places, stop: stop}
 	scrubbed := d.scrub(ctx)
 	err = errors.Join(d.serve(ctx), manager.Close())
 	stop()
@@ -67,17 +73,13 @@ func Run(ctx context.Context, cfg Config) error {
 	return errors.Join(err, store.Close())
 }
 
-func newManager(ctx context.Context, cfg Config, store *layers.Opening) (*host.Manager, error) {
-	images, err := image.Open(ctx, cfg.Home.Images())
-	if err != nil {
-		return nil, err
-	}
+func newManager(cfg Config, images *image.Store, kept layers.Images) (*host.Manager, error) {
 	binary, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	return host.New(host.Config{
-		Home: cfg.Home, Binary: binary, Images: images, Shelf: layers.Shelf{Store: store.Store}, Origins: origins{layers.Images{Store: store.Store}}, Pool: cfg.Pool, Log: cfg.Log,
+		Home: cfg.Home, Binary: binary, Images: images, Shelf: layers.Shelf{Store: kept.Store}, Origins: origins{kept}, Pool: cfg.Pool, Log: cfg.Log,
 		Driver: remember(func(kind agentbox.Isolation) (vmm.Driver, error) { return drivers.Open(kind, cfg.Home, cfg.Log) }),
 		Kernel: drivers.NewKernels(cfg.Home, cfg.Log).Dir,
 	})

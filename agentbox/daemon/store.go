@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -19,6 +20,15 @@ func (o origins) Open(ctx context.Context, img image.Image) (host.Filling, error
 	return o.Fill(ctx, img)
 }
 
+// distrust makes the store of images read an image again that the store of chunks found damaged: they have one file.
+func distrust(images *image.Store, log *slog.Logger) func(agentbox.Digest) {
+	return func(d agentbox.Digest) {
+		if err := images.Distrust(d); err != nil {
+			log.Error("an image is damaged and may be used", "image", d.Short(), "error", err)
+		}
+	}
+}
+
 // scrub looks through the store, gently, as long as the daemon runs. The channel is closed when it has stopped.
 func (d *daemon) scrub(ctx context.Context) <-chan struct{} {
 	done := make(chan struct{})
@@ -28,7 +38,7 @@ func (d *daemon) scrub(ctx context.Context) <-chan struct{} {
 		if err != nil {
 			return // said by who opened it
 		}
-		if err := s.Scrub(ctx, cachestore.ScrubOptions{}); err != nil {
+		if err := s.Scrub(ctx, cachestore.ScrubOptions{Source: d.places.Source()}); err != nil {
 			d.cfg.Log.Error("scrub", "error", err)
 		}
 	}()
@@ -61,9 +71,9 @@ func (d *daemon) checkStore(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if ill := s.Damaged(); len(ill) > 0 {
-		return "", agentbox.Errorf(agentbox.Corrupt, "%d chunks of the store are damaged and put aside, the first %s in %s at %d: %s",
+		return "", agentbox.Errorf(agentbox.Corrupt, "damaged and put aside are %d chunks of the store, the first %s in %s at %d: %s",
 			len(ill), ill[0].Digest.Short(), ill[0].File, ill[0].Offset, ill[0].Why).
-			WithHint("agentbox cache verify; look at the disk (dmesg, smartctl)")
+			WithHint("agentbox cache verify --from PLACE gets them again; look at the disk (dmesg, smartctl)")
 	}
 	alarms, err := s.Alarms()
 	if err != nil {

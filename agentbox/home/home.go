@@ -19,6 +19,7 @@ import (
 //	templates/<key>/        booted, quiesced machines
 //	store/                  everything that can be got again, see cachestore
 //	store.key               signs the names in it
+//	places.json             where images came from and went to
 //	boxes/<id>/             see Box
 //	policy/                 see Policy
 //	audit/<id>/             what a box tried to reach; kept when the box is gone, until it is pruned
@@ -99,6 +100,7 @@ func (h Home) Kernels() string   { return filepath.Join(h.Dir, "kernels") }
 func (h Home) Templates() string { return filepath.Join(h.Dir, "templates") }
 func (h Home) Store() string     { return filepath.Join(h.Dir, "store") }
 func (h Home) StoreKey() string  { return filepath.Join(h.Dir, "store.key") }
+func (h Home) Places() string    { return filepath.Join(h.Dir, "places.json") }
 func (h Home) Boxes() string     { return filepath.Join(h.Dir, "boxes") }
 func (h Home) Audits() string    { return filepath.Join(h.Dir, "audit") }
 func (h Home) Run() string       { return filepath.Join(h.Dir, "run") }

@@ -105,7 +105,9 @@ func (m *Manager) BuildImage(ctx context.Context, req api.ImageBuildRequest, pro
 
 // PullImage makes an image from a source, without a repository and without a pin.
 func (m *Manager) PullImage(ctx context.Context, req api.ImagePullRequest, progress agentbox.Progress) (api.Image, error) {
-	img, err := m.images.Ensure(ctx, image.Recipe{Source: req.Source}, agentbox.Digest{}, relay(progress))
+	img, err := m.orWhole(ctx, progress, func() (image.Image, error) {
+		return m.images.Ensure(ctx, image.Recipe{Source: req.Source}, agentbox.Digest{}, relay(progress))
+	})
 	if err != nil {
 		return api.Image{}, noSpace(err)
 	}

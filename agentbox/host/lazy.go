@@ -29,6 +29,9 @@ type Origins interface {
 	// Begin makes one of them expected, and Open its file, after Begin.
 	Begin(ctx context.Context, img image.Image) error
 	Open(ctx context.Context, img image.Image) (Filling, error)
+	// Mend puts right what is damaged in the store's file of an image, with pieces from places that are named or remembered, and gives the
+	// file, which lasts until release. NotFound when the store does not have the image.
+	Mend(ctx context.Context, digest agentbox.Digest, places ...string) (file string, release func(), err error)
 	// Here counts its bytes that have come.
 	Here(ctx context.Context, img image.Image) (int64, error)
 }
@@ -56,7 +59,8 @@ func (m *Manager) FetchImage(ctx context.Context, req api.ImageFetchRequest, pro
 	if err != nil {
 		return api.Image{}, err
 	}
-	if here, err := m.images.Get(img.Digest.String()); err == nil && here.Lazy == nil {
+	here, err := m.mended(ctx, progress, func() (image.Image, error) { return m.images.Get(img.Digest.String()) }, req.From)
+	if err == nil && here.Lazy == nil {
 		return m.imageOf(here), nil
 	}
 	if err := m.origins.Begin(ctx, img); err != nil {
@@ -101,7 +105,7 @@ func (m *Manager) ExportImage(ctx context.Context, req api.ImageExportRequest, p
 	if !filepath.IsAbs(req.Directory) {
 		return api.Image{}, agentbox.Errorf(agentbox.Invalid, "%q is not an absolute path", req.Directory)
 	}
-	img, err := m.images.Get(req.Image)
+	img, err := m.mended(ctx, progress, func() (image.Image, error) { return m.images.Get(req.Image) })
 	if err == nil && img.Lazy != nil {
 		img, err = m.whole(ctx, img, progress)
 	}
@@ -139,9 +143,30 @@ func (m *Manager) whole(ctx context.Context, img image.Image, progress agentbox.
 	return m.images.Get(img.Digest.String())
 }
 
-// orWhole does what needs a whole image again when it says that it does.
-func (m *Manager) orWhole(ctx context.Context, progress agentbox.Progress, do func() (image.Image, error)) (image.Image, error) {
+// mended does what needs an image again, when it is damaged and could be mended.
+func (m *Manager) mended(ctx context.Context, progress agentbox.Progress, do func() (image.Image, error), places ...string) (image.Image, error) {
 	img, err := do()
+	var damaged *image.DamagedError
+	if !errors.As(err, &damaged) || m.origins == nil {
+		return img, err
+	}
+	end := progress.Begin("mend", err.Error())
+	file, release, mendErr := m.origins.Mend(ctx, damaged.Digest, places...)
+	if mendErr == nil {
+		defer release()
+		mendErr = m.images.Completed(ctx, damaged.Digest, file)
+	}
+	if mendErr != nil {
+		m.log.Warn("a damaged image cannot be mended", "image", damaged.Digest.Short(), "error", mendErr)
+		return img, err
+	}
+	end(damaged.Digest.Short())
+	return do()
+}
+
+// orWhole does what needs a whole image again, when it says that it does or that the image is damaged.
+func (m *Manager) orWhole(ctx context.Context, progress agentbox.Progress, do func() (image.Image, error)) (image.Image, error) {
+	img, err := m.mended(ctx, progress, do)
 	var missing *image.NotHereError
 	if !errors.As(err, &missing) {
 		return img, err

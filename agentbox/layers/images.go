@@ -27,6 +27,8 @@ const erofsType = "application/vnd.erofs"
 type Images struct {
 	// Store gives the store, waiting until it is open.
 	Store func(ctx context.Context) (*cachestore.Store, error)
+	// Places are asked for what is damaged or missing.
+	Places *Places
 }
 
 // Keep takes an image that is here into the store and gives its manifest.
@@ -108,7 +110,7 @@ func (i Images) Export(ctx context.Context, img image.Image, trace []uint32, dir
 		}
 	}
 	img.Lazy = &image.Lazy{Manifest: manifest}
-	return addToIndex(dir, img)
+	return errors.Join(addToIndex(dir, img), i.Places.Remember(dir))
 }
 
 // addToIndex names an image in a directory's list, in place of what the list said of it.
@@ -154,11 +156,7 @@ func (i Images) Begin(ctx context.Context, img image.Image) error {
 	if err != nil {
 		return err
 	}
-	src, err := openSource(img.Lazy.From)
-	if err != nil {
-		return err
-	}
-	m, err := store.EnsureManifest(ctx, img.Lazy.Manifest, src)
+	m, err := store.EnsureManifest(ctx, img.Lazy.Manifest, i.Places.Source(img.Lazy.From))
 	if err != nil {
 		return err
 	}
@@ -171,7 +169,7 @@ func (i Images) Begin(ctx context.Context, img image.Image) error {
 			return err
 		}
 	}
-	return i.name(ctx, store, img, img.Lazy.Manifest)
+	return errors.Join(i.name(ctx, store, img, img.Lazy.Manifest), i.Places.Remember(img.Lazy.From))
 }
 
 // Fill opens the file of an image that was begun.
@@ -180,15 +178,25 @@ func (i Images) Fill(ctx context.Context, img image.Image) (*Filling, error) {
 	if err != nil {
 		return nil, err
 	}
-	src, err := openSource(img.Lazy.From)
-	if err != nil {
-		return nil, err
-	}
-	l, err := store.FillImage(ctx, img.Lazy.Manifest, src)
+	l, err := store.FillImage(ctx, img.Lazy.Manifest, i.Places.Source(img.Lazy.From))
 	if err != nil {
 		return nil, err
 	}
 	return &Filling{l}, nil
+}
+
+// Mend reads the store's file of an image and puts right what is damaged in it, with pieces from the places named here or remembered. It
+// gives the file, which lasts until release is called. NotFound when the store does not have the image.
+func (i Images) Mend(ctx context.Context, digest agentbox.Digest, places ...string) (path string, release func(), err error) {
+	store, err := i.Store(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	n, err := store.Lookup(imageNamespace, digest.Hex())
+	if err != nil {
+		return "", nil, err
+	}
+	return store.Mend(ctx, n.Manifest, i.Places.Source(places...))
 }
 
 // Filling is the file of an image that comes.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
+	"errors"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -25,19 +26,29 @@ func imagesIn(t *testing.T, dir string) Images {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	return Images{Store: func(context.Context) (*cachestore.Store, error) { return s, nil }}
+	return Images{
+		Store:  func(context.Context) (*cachestore.Store, error) { return s, nil },
+		Places: &Places{File: filepath.Join(dir, "places.json")},
+	}
+}
+
+// someImage is one of four blocks, in dir.
+func someImage(t *testing.T, dir string) (img image.Image, content []byte) {
+	t.Helper()
+	content = make([]byte, 3*blob.BlockSize+100)
+	rand.NewChaCha8([32]byte{1}).Read(content)
+	img = image.Image{Digest: blob.Sum(content), Name: "test", Size: int64(len(content)), Path: filepath.Join(dir, "image")}
+	if err := os.WriteFile(img.Path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return img, content
 }
 
 // exported makes an image of four blocks and exports it with a trace.
 func exported(t *testing.T) (img image.Image, content []byte, dir string) {
 	t.Helper()
 	base := t.TempDir()
-	content = make([]byte, 3*blob.BlockSize+100)
-	rand.NewChaCha8([32]byte{1}).Read(content)
-	img = image.Image{Digest: blob.Sum(content), Name: "test", Size: int64(len(content)), Path: filepath.Join(base, "image")}
-	if err := os.WriteFile(img.Path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	img, content = someImage(t, base)
 	dir = filepath.Join(base, "export")
 	for range 2 { // again changes nothing
 		if err := imagesIn(t, t.TempDir()).Export(t.Context(), img, []uint32{2, 0}, dir); err != nil {
@@ -82,6 +93,48 @@ func TestAnImageTravelsThroughADirectoryAndAWebServer(t *testing.T) {
 		if err := f.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+func TestADamagedImageIsMendedFromWhereItWasExported(t *testing.T) {
+	i := imagesIn(t, t.TempDir())
+	base := t.TempDir()
+	img, content := someImage(t, base)
+	if _, _, err := i.Mend(t.Context(), img.Digest); agentbox.CodeOf(err) != agentbox.NotFound {
+		t.Fatalf("an image that the store does not know: %v", err)
+	}
+	dir := filepath.Join(base, "export")
+	if err := i.Export(t.Context(), img, nil, dir); err != nil {
+		t.Fatal(err)
+	}
+	damage := map[string]func() error{
+		"a flipped bit": func() error {
+			bad := bytes.Clone(content)
+			bad[blob.BlockSize+7] ^= 1
+			return os.WriteFile(img.Path, bad, 0o600) // in place: the store's file is another name of it
+		},
+		"a short file": func() error { return os.Truncate(img.Path, blob.BlockSize+1) },
+	}
+	for what, hurt := range damage {
+		if err := hurt(); err != nil {
+			t.Fatal(err)
+		}
+		path, release, err := i.Mend(t.Context(), img.Digest)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		release()
+		for _, file := range []string{path, img.Path} {
+			if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, content) {
+				t.Errorf("%s: %s is not mended (%v)", what, file, err)
+			}
+		}
+	}
+	if err := errors.Join(os.RemoveAll(dir), damage["a flipped bit"]()); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := i.Mend(t.Context(), img.Digest); agentbox.CodeOf(err) != agentbox.NotFound && agentbox.CodeOf(err) != agentbox.Corrupt {
+		t.Errorf("mended out of nothing: %v", err)
 	}
 }
 

@@ -26,6 +26,8 @@ type Config struct {
 	Dir string // of the store
 	Key string // file of the key that signs this home's names, made when there is none
 	Log *slog.Logger
+	// Damaged is told which images turn out to be damaged in the store; nil: nobody is.
+	Damaged func(image agentbox.Digest)
 }
 
 // Begin starts opening a store.
@@ -46,7 +48,31 @@ func openStore(ctx context.Context, cfg Config) (*cachestore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return cachestore.Open(ctx, cachestore.Config{Dir: cfg.Dir, Key: key, Log: cfg.Log})
+	var store *cachestore.Store
+	open := cachestore.Config{Dir: cfg.Dir, Key: key, Log: cfg.Log}
+	if cfg.Damaged != nil {
+		open.Damaged = func(dmg cachestore.Damage) {
+			if err := eachImageOf(store, dmg.Of, cfg.Damaged); err != nil {
+				cfg.Log.Error("cannot tell which image is damaged", "manifest", dmg.Of.Short(), "error", err)
+			}
+		}
+	}
+	store, err = cachestore.Open(ctx, open)
+	return store, err
+}
+
+// eachImageOf tells which images have a manifest.
+func eachImageOf(store *cachestore.Store, manifest agentbox.Digest, tell func(agentbox.Digest)) error {
+	if manifest.IsZero() {
+		return nil
+	}
+	names, err := store.Names(imageNamespace, "")
+	for _, n := range names {
+		if d, parseErr := agentbox.ParseDigest("sha256:" + n.Key); parseErr == nil && n.Manifest == manifest {
+			tell(d)
+		}
+	}
+	return err
 }
 
 // Store gives the store when it is open.

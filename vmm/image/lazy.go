@@ -53,8 +53,8 @@ func (s *Store) AddLazy(ctx context.Context, img Image) (Image, error) {
 	return s.describe(img.Digest)
 }
 
-// Completed takes in the file of an image that was not all here, as another name of it where that is possible and a copy where not. It is
-// verified as a whole: pieces that were right make a wrong image when their list is of another.
+// Completed takes in the file of an image that was not all here, or was damaged, as another name of it where that is possible and a copy
+// where not. It is verified as a whole: pieces that were right make a wrong image when their list is of another.
 func (s *Store) Completed(ctx context.Context, d agentbox.Digest, file string) error {
 	release, err := flock(ctx, filepath.Join(s.dir, locksDir, tmpLockName), nil)
 	if err != nil {
@@ -62,7 +62,12 @@ func (s *Store) Completed(ctx context.Context, d agentbox.Digest, file string) e
 	}
 	defer release()
 	img, err := s.describe(d)
-	if err != nil || img.Lazy == nil {
+	if err == nil && img.Lazy == nil {
+		if _, err := s.open(d); err == nil {
+			return nil // here already, or mended in its place
+		}
+	}
+	if err != nil {
 		return err
 	}
 	got, err := digestFile(file)
@@ -70,7 +75,11 @@ func (s *Store) Completed(ctx context.Context, d agentbox.Digest, file string) e
 		return hostError(err)
 	}
 	if got != d {
-		return agentbox.Errorf(agentbox.Corrupt, "image %s: what came from %s is another image, %s", d.Short(), img.Lazy.From, got.Short()).
+		from := "elsewhere"
+		if img.Lazy != nil {
+			from = img.Lazy.From
+		}
+		return agentbox.Errorf(agentbox.Corrupt, "image %s: what came from %s is another image, %s", d.Short(), from, got.Short()).
 			WithHint("agentbox image rm %s; whoever made that list of images has to mend it", d.Short())
 	}
 	dir := s.imageDir(d)

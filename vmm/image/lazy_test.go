@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"agentbox/agentbox"
@@ -62,6 +63,48 @@ func TestLazyImageBecomesWhole(t *testing.T) {
 	}
 	if got, err := s.AddLazy(t.Context(), img); err != nil || got.Lazy != nil {
 		t.Errorf("what is here was replaced by what is not: %+v, %v", got, err)
+	}
+}
+
+// Bits that flip change no time of a file: somebody has to say that an image is not to be trusted.
+func TestADamagedImageIsMended(t *testing.T) {
+	s := newStore(t)
+	img, _ := ensureLayout(t, s, "damaged")
+	good, err := os.ReadFile(img.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(t.TempDir(), "copy")
+	if err := os.WriteFile(other, good, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	was, err := os.Stat(img.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := slices.Clone(good)
+	bad[len(bad)/2] ^= 1
+	if err := errors.Join(os.WriteFile(img.Path, bad, 0o600), os.Chtimes(img.Path, was.ModTime(), was.ModTime())); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time there is nothing left to forget
+		if err := s.Distrust(img.Digest); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var damaged *DamagedError
+	if _, err := s.Get(img.Digest.String()); !errors.As(err, &damaged) || damaged.Digest != img.Digest {
+		t.Fatal(err)
+	}
+	wantCode(t, s.Completed(t.Context(), img.Digest, img.Path), agentbox.Corrupt, "another image")
+	if err := s.Completed(t.Context(), img.Digest, other); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Get(img.Digest.String()); err != nil || got.Lazy != nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err := os.ReadFile(img.Path); err != nil || !slices.Equal(got, good) {
+		t.Error("other bytes", err)
 	}
 }
 

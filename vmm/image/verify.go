@@ -99,7 +99,25 @@ func digestFile(path string) (agentbox.Digest, error) {
 	return d, err
 }
 
+// Distrust makes the next who opens an image read all of it.
+func (s *Store) Distrust(d agentbox.Digest) error {
+	err := os.Remove(filepath.Join(s.imageDir(d), imageCheckName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return hostError(err)
+}
+
+// DamagedError says that an image that is here is not what it was. It is of code Corrupt.
+type DamagedError struct {
+	Digest agentbox.Digest
+	err    *agentbox.Error
+}
+
+func (e *DamagedError) Error() string { return e.err.Error() }
+func (e *DamagedError) Unwrap() error { return e.err }
+
 func corrupt(d agentbox.Digest, why string) error {
-	return agentbox.Errorf(agentbox.Corrupt, "image %s is damaged: %s", d.Short(), why).
-		WithHint("remove it with `agentbox image rm %s`; it is made again when it is needed", d.Short())
+	return &DamagedError{d, agentbox.Errorf(agentbox.Corrupt, "image %s is damaged: %s", d.Short(), why).
+		WithHint("remove it with `agentbox image rm %s`; it is made again when it is needed", d.Short())}
 }

@@ -1,0 +1,138 @@
+package layers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
+	"agentbox/cachestore"
+	"agentbox/cachestore/blob"
+)
+
+// Places remembers where images came from and went to, directories and URLs, the newest first: what turns out to be damaged here may
+// still be right there. Its methods may be called at once.
+type Places struct {
+	File string // they are written down in
+
+	mu   sync.Mutex
+	read bool
+	list []string
+	sick map[string]time.Time // places that did not answer, and until when they are not asked
+}
+
+const (
+	maxPlaces = 16
+	sickTime  = time.Minute
+)
+
+// placesFile is what File holds.
+type placesFile struct {
+	Version int      `json:"version"`
+	Places  []string `json:"places"`
+}
+
+const placesVersion = 1
+
+// Remember puts a place first in the list. Beyond maxPlaces the oldest is forgotten.
+func (p *Places) Remember(place string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.load()
+	if len(p.list) > 0 && p.list[0] == place {
+		return nil
+	}
+	list := append([]string{place}, slices.DeleteFunc(slices.Clone(p.list), func(other string) bool { return other == place })...)
+	list = list[:min(len(list), maxPlaces)]
+	b, err := json.MarshalIndent(placesFile{placesVersion, list}, "", " ")
+	if err != nil {
+		return err
+	}
+	p.list = list
+	return durable.WriteFile(p.File, append(b, '\n'), 0o600)
+}
+
+// load reads the list once. One that cannot be read is none: it is worth nothing but time. Callers hold mu.
+func (p *Places) load() {
+	if p.read {
+		return
+	}
+	p.read, p.sick = true, map[string]time.Time{}
+	var f placesFile
+	b, err := os.ReadFile(p.File)
+	if err == nil && json.Unmarshal(b, &f) == nil && f.Version == placesVersion {
+		p.list = f.Places[:min(len(f.Places), maxPlaces)]
+	}
+}
+
+// Source asks the places in first, and then the others, until one has a piece with the right bytes. When none has it, the error is that of
+// the place that was asked first.
+func (p *Places) Source(first ...string) cachestore.Source { return asking{p, first} }
+
+type asking struct {
+	places *Places
+	first  []string
+}
+
+func (a asking) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {
+	var first error
+	for _, place := range a.places.order(a.first) {
+		b, err := getFrom(ctx, place, d, max)
+		if err == nil {
+			return b, nil
+		}
+		a.places.failed(place, err)
+		if first == nil {
+			first = err
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if first == nil {
+		return nil, agentbox.Errorf(agentbox.NotFound, "nobody is known who has %s", d.Short())
+	}
+	return nil, first
+}
+
+func getFrom(ctx context.Context, place string, d agentbox.Digest, max int) ([]byte, error) {
+	src, err := openSource(place)
+	if err != nil {
+		return nil, err
+	}
+	b, err := src.Get(ctx, d, max)
+	if err == nil && blob.Check(d, b) != nil {
+		err = agentbox.Errorf(agentbox.Corrupt, "%s has wrong bytes for %s", place, d.Short())
+	}
+	return b, err
+}
+
+// order lists whom to ask: those in first always, the others unless they are sick.
+func (p *Places) order(first []string) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.load()
+	out := slices.Clone(first)
+	for _, place := range p.list {
+		if !slices.Contains(first, place) && time.Now().After(p.sick[place]) {
+			out = append(out, place)
+		}
+	}
+	return out
+}
+
+// failed leaves a place alone for a while that does not answer. One that has no such piece is well.
+func (p *Places) failed(place string, err error) {
+	if code := agentbox.CodeOf(err); code == agentbox.NotFound || code == agentbox.Corrupt || errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sick[place] = time.Now().Add(sickTime)
+}
