@@ -108,8 +108,11 @@ func (s *Store) quarantine(dmg Damage) error {
 	return s.hostError(disk.Replace(s.fs, s.path(quarantineDir, dmg.Digest.Hex()), append(b, '\n')))
 }
 
-// healed forgets the damage of a chunk that is here again.
-func (s *Store) healed(d agentbox.Digest) {
+// healed says that a chunk is here again.
+func (s *Store) healed(d agentbox.Digest) { s.forget(d, "healed") }
+
+// forget ends the quarantine of a chunk.
+func (s *Store) forget(d agentbox.Digest, why string) {
 	s.ill.mu.Lock()
 	defer s.ill.mu.Unlock()
 	if _, ok := s.ill.known[d]; !ok {
@@ -117,10 +120,10 @@ func (s *Store) healed(d agentbox.Digest) {
 	}
 	delete(s.ill.known, d)
 	if err := s.fs.Remove(s.path(quarantineDir, d.Hex())); err != nil {
-		s.log.Warn("store: healed, but still in quarantine", "chunk", d.Short(), "error", err)
+		s.log.Warn("store: "+why+", but still in quarantine", "chunk", d.Short(), "error", err)
 		return
 	}
-	s.log.Info("store: healed", "chunk", d.Short())
+	s.log.Info("store: "+why, "chunk", d.Short())
 }
 
 // Damaged lists what is damaged and has not been got again.

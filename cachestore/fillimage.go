@@ -80,6 +80,19 @@ func (l *Filling) Have() []byte {
 	return bits
 }
 
+// Here counts the bytes that may be read, zeros among them.
+func (l *Filling) Here() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := int64(0)
+	for i, ok := range l.have {
+		if ok {
+			n += int64(l.f.m.Chunks[i].Size)
+		}
+	}
+	return n
+}
+
 // Trace lists the blocks that were needed, in the order in which they first were.
 func (l *Filling) Trace() []uint32 {
 	l.mu.Lock()

@@ -283,7 +283,7 @@ func TestAFileIsKeptWithoutASecondCopy(t *testing.T) {
 	}
 	s := openStore(t, filepath.Join(filepath.Dir(mine), "store"))
 	other := putImage(t, s, append(bytes.Clone(blockOf(b, 2)), blockOf(b, 0)...))
-	st, err := s.PutImageFile(t.Context(), mine, blob.Info{Kind: blob.Image})
+	st, err := s.PutImageFile(t.Context(), mine, blob.Info{Kind: blob.Image}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

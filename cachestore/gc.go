@@ -3,6 +3,7 @@ package cachestore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"time"
 
@@ -14,9 +15,10 @@ import (
 // GCOptions choose what goes.
 type GCOptions struct {
 	DryRun bool
-	All    bool      // evict everything without a root, not only what is above the quota
-	Need   int64     // bytes that are about to be written
-	Kind   blob.Kind // what they are for
+	All    bool              // evict everything without a root, not only what is above the quota
+	Drop   []agentbox.Digest // manifests to evict, however young; what is kept or open stays all the same
+	Need   int64             // bytes that are about to be written
+	Kind   blob.Kind         // what they are for
 }
 
 // GCItem is something that goes, and why.
@@ -45,7 +47,7 @@ func (s *Store) GC(ctx context.Context, o GCOptions) (GCReport, error) {
 	if !o.DryRun && s.room() != nil {
 		s.dropBallast()
 	}
-	g := &collection{s: s, o: o, grace: s.cfg.Grace, report: GCReport{Items: []GCItem{}}}
+	g := &collection{s: s, o: o, grace: s.cfg.Grace, report: GCReport{Items: []GCItem{}}, over: map[uint64]struct{}{}}
 	if g.grace < 0 {
 		g.grace = 0
 	}
@@ -63,6 +65,7 @@ type collection struct {
 	grace  time.Duration
 	report GCReport
 	live   map[uint64]struct{} // short digests of chunks that are needed
+	over   map[uint64]struct{} // of what was dropped: no grace for it
 	owners map[agentbox.Digest]index.Meta
 }
 
@@ -117,6 +120,8 @@ func (g *collection) evict(ctx context.Context) error {
 		g.owners[d] = m
 		switch {
 		case roots.keeps(d), g.s.guard.isHeld(d):
+		case slices.Contains(g.o.Drop, d):
+			may = append(may, candidate{d, m})
 		case g.s.cfg.Now().Sub(m.Created) < g.grace:
 			g.report.Young++
 		default:
@@ -131,6 +136,12 @@ func (g *collection) evict(ctx context.Context) error {
 	plan := g.plan()
 	for _, c := range may {
 		why := plan.why(c.meta)
+		if slices.Contains(g.o.Drop, c.digest) {
+			why = "it was removed"
+			if err := g.noGrace(ctx, c.digest); err != nil {
+				return err
+			}
+		}
 		if why == "" {
 			continue
 		}
@@ -142,6 +153,19 @@ func (g *collection) evict(ctx context.Context) error {
 			plan.freed(c.meta)
 			g.say(string(c.meta.Kind), c.digest.String(), c.meta.Charged, why)
 		}
+	}
+	return nil
+}
+
+// noGrace lets the chunks of a manifest go with it, unless others need them. One that cannot be read leaves them to a later gc.
+func (g *collection) noGrace(ctx context.Context, d agentbox.Digest) error {
+	m, err := g.s.Manifest(ctx, d)
+	if err != nil && !mayFetch(err) {
+		return err
+	}
+	g.over[short(d)] = struct{}{}
+	for _, c := range m.Chunks {
+		g.over[short(c.Digest)] = struct{}{}
 	}
 	return nil
 }

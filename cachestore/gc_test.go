@@ -101,6 +101,37 @@ func TestChunksOfAnEvictedImageStayWhereOthersNeedThem(t *testing.T) {
 	}
 }
 
+func TestWhatIsDroppedGoesHoweverYoung(t *testing.T) {
+	s := openStore(t, t.TempDir(), func(c *Config) { c.Grace = time.Hour })
+	first := diskImage(1, 6)
+	second := bytes.Clone(first)
+	copy(second[3*blob.BlockSize:], "another")
+	kept, dropped := putImage(t, s, first), putImage(t, s, second)
+	pinned := putImage(t, s, diskImage(2, 6))
+	if err := s.Pin(t.Context(), "p", pinned.Manifest); err != nil {
+		t.Fatal(err)
+	}
+	files, _ := filepath.Glob(s.path(imagesDir, "*"+dropped.Manifest.Hex()+"*"))
+	flip(t, files[0], 3*blob.BlockSize)
+	if _, err := s.Verify(t.Context(), VerifyOptions{}); err != nil || len(s.Damaged()) != 1 {
+		t.Fatalf("%v, damaged %d", err, len(s.Damaged()))
+	}
+	before := s.usedBytes()
+	r := gc(t, s, GCOptions{Drop: []agentbox.Digest{dropped.Manifest, pinned.Manifest}})
+	if len(r.Items) == 0 || r.Items[0].Name != dropped.Manifest.String() || s.usedBytes() >= before {
+		t.Errorf("%+v, %d bytes of %d are left", r, s.usedBytes(), before)
+	}
+	for d, want := range map[agentbox.Digest]agentbox.Code{kept.Manifest: "", pinned.Manifest: "", dropped.Manifest: agentbox.NotFound} {
+		if _, err := tryRead(t.Context(), s, d, nil); agentbox.CodeOf(err) != want {
+			t.Errorf("%s: %v", d.Short(), err)
+		}
+	}
+	// Of what nobody needs nothing is damaged.
+	if ill := s.Damaged(); len(ill) != 0 {
+		t.Errorf("%+v", ill)
+	}
+}
+
 func TestGraceKeepsWhatIsNew(t *testing.T) {
 	now := time.Unix(1800000000, 0)
 	s := openStore(t, t.TempDir(), func(c *Config) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"agentbox/agentbox"
 	"agentbox/cachestore/blob"
@@ -30,8 +31,9 @@ func (s *Store) PutImage(ctx context.Context, r io.ReaderAt, size int64, info bl
 }
 
 // PutImageFile is PutImage of a plain file that nobody writes to any more. Where the file system can, the store's file becomes another
-// name of it, so that nothing is copied and the disk holds it once; the store then neither changes it nor makes holes in it.
-func (s *Store) PutImageFile(ctx context.Context, path string, info blob.Info) (Stored, error) {
+// name of it, so that nothing is copied and the disk holds it once; the store then makes no holes in it, and changes it only to mend what
+// is damaged. rate bounds the bytes that are read in a second; 0 is no bound.
+func (s *Store) PutImageFile(ctx context.Context, path string, info blob.Info, rate int64) (Stored, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return Stored{}, s.hostError(err)
@@ -45,7 +47,7 @@ func (s *Store) PutImageFile(ctx context.Context, path string, info blob.Info) (
 	if err := s.fs.Link(path, s.freshImage(id)); err != nil {
 		return s.PutImage(ctx, f, st.Size, info)
 	}
-	in := &intake{s: s, w: s.newWriter(info.Kind), r: f, ours: map[agentbox.Digest]bool{}, linked: true, fresh: s.freshImage(id)}
+	in := &intake{s: s, w: s.newWriter(info.Kind), r: f, ours: map[agentbox.Digest]bool{}, linked: true, fresh: s.freshImage(id), pace: pace{rate: rate, start: time.Now()}}
 	in.m = blob.Manifest{Info: info, Size: st.Size, Blocks: true, Chunks: make([]blob.Chunk, (st.Size+blob.BlockSize-1)/blob.BlockSize)}
 	in.file = &blockFile{File: unowned{disk.Of(f)}, id: id, release: s.guard.write(id)}
 	in.w.images[id] = in.file
@@ -77,6 +79,7 @@ type intake struct {
 	file   *blockFile               // nil as long as nothing is new
 	linked bool                     // file has every byte already: it is another name of what is read
 	fresh  string                   // its name until the manifest is known
+	pace   pace
 }
 
 // blocks goes through the image, skipping holes.
@@ -91,6 +94,9 @@ func (in *intake) blocks(ctx context.Context) error {
 			err = findErr
 		} else if data >= off+blob.BlockSize {
 			continue
+		}
+		if err == nil {
+			err = in.pace.wait(ctx, int64(in.m.Chunks[i].Size))
 		}
 		if err == nil {
 			err = in.crew.do(func(ctx context.Context) error { return in.block(ctx, i) })

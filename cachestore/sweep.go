@@ -51,7 +51,8 @@ func (g *collection) sweep(ctx context.Context) error {
 		if _, ok := g.live[short(d)]; ok {
 			return nil
 		}
-		if g.s.cfg.Now().Sub(time.Unix(int64(p.Seen), 0)) < g.grace {
+		_, over := g.over[short(d)]
+		if !over && g.s.cfg.Now().Sub(time.Unix(int64(p.Seen), 0)) < g.grace {
 			g.report.Young++
 			return nil
 		}
@@ -68,6 +69,11 @@ func (g *collection) sweep(ctx context.Context) error {
 	if g.o.DryRun {
 		g.report.Freed = bytes
 		return nil
+	}
+	for _, dmg := range g.s.Damaged() {
+		if _, ok := g.live[short(dmg.Digest)]; !ok {
+			g.s.forget(dmg.Digest, "not needed any more")
+		}
 	}
 	removed := len(list) > 0
 	for len(list) > 0 {

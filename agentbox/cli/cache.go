@@ -170,11 +170,18 @@ func (a *app) printVerified(r api.CacheVerifyReport) {
 		if m.Chunks < 0 {
 			fmt.Fprintf(a.stdout, "missing  %s  its manifest\n", m.Manifest.Short())
 		} else {
-			fmt.Fprintf(a.stdout, "missing  %s  %d chunks\n", m.Manifest.Short(), m.Chunks)
+			fmt.Fprintf(a.stdout, "missing  %s  %s\n", m.Manifest.Short(), chunksText(m.Chunks))
 		}
 	}
-	fmt.Fprintf(a.stdout, "%d chunks, %s, %d damaged, %d healed, %d index entries lost, in %s\n",
-		r.Chunks, bytesText(r.Bytes), len(r.Damaged), r.Healed, r.Lost, tookText(r.Took))
+	fmt.Fprintf(a.stdout, "%s, %s, %d damaged, %d healed, %d index entries lost, in %s\n",
+		chunksText(r.Chunks), bytesText(r.Bytes), len(r.Damaged), r.Healed, r.Lost, tookText(r.Took))
+}
+
+func chunksText(n int) string {
+	if n == 1 {
+		return "1 chunk"
+	}
+	return fmt.Sprintf("%d chunks", n)
 }
 
 func (a *app) cacheGC() *cli.Command {

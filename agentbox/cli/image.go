@@ -150,7 +150,7 @@ func imageText(img api.Image) string {
 	if img.From == "" {
 		return img.Name
 	}
-	return fmt.Sprintf("%s (%s here, the rest from %s)", img.Name, bytesText(img.Here), img.From)
+	return fmt.Sprintf("%s (%s of %s here, the rest from %s)", img.Name, bytesText(img.Here), bytesText(img.Size), img.From)
 }
 
 func (a *app) imageLs() *cli.Command {

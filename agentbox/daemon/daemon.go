@@ -61,7 +61,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	store := layers.Begin(ctx, layers.Config{Dir: cfg.Home.Store(), Key: cfg.Home.StoreKey(), Log: cfg.Log, Damaged: distrust(images, cfg.Log)})
 	places := &layers.Places{File: cfg.Home.Places()}
-	manager, err := newManager(cfg, images, layers.Images{Store: store.Store, Places: places})
+	manager, err := newManager(cfg, images, &layers.Images{Store: store.Store, Places: places})
 	if err != nil {
 		return errors.Join(err, store.Close())
 	}
@@ -73,7 +73,7 @@ func Run(ctx context.Context, cfg Config) error {
 	return errors.Join(err, store.Close())
 }
 
-func newManager(cfg Config, images *image.Store, kept layers.Images) (*host.Manager, error) {
+func newManager(cfg Config, images *image.Store, kept *layers.Images) (*host.Manager, error) {
 	binary, err := os.Executable()
 	if err != nil {
 		return nil, err

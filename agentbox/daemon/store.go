@@ -14,7 +14,7 @@ import (
 )
 
 // origins gives boxes their images out of the store.
-type origins struct{ layers.Images }
+type origins struct{ *layers.Images }
 
 func (o origins) Open(ctx context.Context, img image.Image) (host.Filling, error) {
 	return o.Fill(ctx, img)
@@ -71,7 +71,7 @@ func (d *daemon) checkStore(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if ill := s.Damaged(); len(ill) > 0 {
-		return "", agentbox.Errorf(agentbox.Corrupt, "damaged and put aside are %d chunks of the store, the first %s in %s at %d: %s",
+		return "", agentbox.Errorf(agentbox.Corrupt, "chunks of the store that are damaged and put aside: %d, the first %s in %s at %d: %s",
 			len(ill), ill[0].Digest.Short(), ill[0].File, ill[0].Offset, ill[0].Why).
 			WithHint("agentbox cache verify --from PLACE gets them again; look at the disk (dmesg, smartctl)")
 	}

@@ -82,6 +82,17 @@ func (f *feeds) share(d agentbox.Digest) *feed {
 	return got
 }
 
+// here counts the bytes of an image that have come, those of the last moments too.
+func (f *feeds) here(ctx context.Context, img image.Image) int64 {
+	lasting, _ := f.m.origins.Here(ctx, img) // a manifest that is gone is got again, and until then nothing is here
+	feed := f.share(img.Digest)
+	if feed == nil {
+		return lasting
+	}
+	defer feed.work.Done()
+	return max(lasting, feed.Here())
+}
+
 // Times of a feed.
 const (
 	feedQuiet    = 5 * time.Second // without a need, before the rest is got
@@ -201,7 +212,7 @@ func (f *feeds) need(ctx context.Context, box agentbox.BoxID, img image.Image, b
 // find is open for a machine that reads on where an earlier daemon served it: by now the image may be all here.
 func (f *feeds) find(ctx context.Context, img image.Image) (*feed, error) {
 	if img.Lazy == nil {
-		manifest, err := f.m.origins.Keep(ctx, img)
+		manifest, err := f.m.origins.Keep(ctx, img, 0)
 		if err != nil {
 			return nil, err
 		}

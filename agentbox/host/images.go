@@ -123,7 +123,7 @@ func (m *Manager) imageOf(img image.Image) api.Image {
 	}
 	if img.Lazy != nil && m.origins != nil {
 		out.From = img.Lazy.From
-		out.Here, _ = m.origins.Here(m.ctx, img) // a manifest that is gone is got again, and until then nothing is here
+		out.Here = m.feeds.here(m.ctx, img)
 	}
 	return out
 }

@@ -18,9 +18,10 @@ import (
 
 // Origins keeps images and gets them from elsewhere, whole or piece by piece.
 type Origins interface {
-	// Keep takes an image that is here into the store.
-	Keep(ctx context.Context, img image.Image) (manifest agentbox.Digest, err error)
-	// Forget lets go of it.
+	// Keep takes an image that is here into the store, reading so many bytes a second, 0 for as fast as it goes. An error of code Corrupt
+	// says that it is not what it was.
+	Keep(ctx context.Context, img image.Image, rate int64) (manifest agentbox.Digest, err error)
+	// Forget lets go of it, and of the space it takes there.
 	Forget(ctx context.Context, digest agentbox.Digest) error
 	// Export writes an image into a directory, with the blocks that boxes read first.
 	Export(ctx context.Context, img image.Image, trace []uint32, dir string) error
@@ -32,7 +33,7 @@ type Origins interface {
 	// Mend puts right what is damaged in the store's file of an image, with pieces from places that are named or remembered, and gives the
 	// file, which lasts until release. NotFound when the store does not have the image.
 	Mend(ctx context.Context, digest agentbox.Digest, places ...string) (file string, release func(), err error)
-	// Here counts its bytes that have come.
+	// Here counts its bytes that have come and will last.
 	Here(ctx context.Context, img image.Image) (int64, error)
 }
 
@@ -42,6 +43,7 @@ type Filling interface {
 	BlockSize() int64
 	Need(ctx context.Context, block int) error
 	Have() []byte
+	Here() int64
 	Trace() []uint32
 	Foretold() []uint32
 	Prefetch(ctx context.Context, blocks []uint32) error

@@ -105,6 +105,9 @@ func New(cfg Config) (*Manager, error) {
 	m.running.Go(m.pool.run)
 	m.running.Go(func() { machineRoots() }) // the first box need not wait for them
 	m.running.Go(m.feeds.resume)
+	if m.origins != nil {
+		m.running.Go(m.keeper)
+	}
 	return m, nil
 }
 

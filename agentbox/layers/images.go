@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 	"unicode"
 
 	"agentbox/agentbox"
@@ -29,26 +32,73 @@ type Images struct {
 	Store func(ctx context.Context) (*cachestore.Store, error)
 	// Places are asked for what is damaged or missing.
 	Places *Places
+
+	keeping sync.Mutex // held while an image is taken in: two at once would both write it
 }
 
-// Keep takes an image that is here into the store and gives its manifest.
-func (i Images) Keep(ctx context.Context, img image.Image) (agentbox.Digest, error) {
+// Keep takes an image that is here into the store and gives its manifest, once it was found to be what its digest says. One that is there
+// already is not read. rate bounds the bytes that are read in a second; 0 is no bound.
+func (i *Images) Keep(ctx context.Context, img image.Image, rate int64) (agentbox.Digest, error) {
 	store, err := i.Store(ctx)
 	if err != nil {
 		return agentbox.Digest{}, err
 	}
-	n, err := store.Lookup(imageNamespace, img.Digest.Hex())
-	if err == nil || agentbox.CodeOf(err) != agentbox.NotFound {
+	if n, err := store.Lookup(imageNamespace, img.Digest.Hex()); agentbox.CodeOf(err) != agentbox.NotFound {
 		return n.Manifest, err
 	}
-	stored, err := store.PutImageFile(ctx, img.Path, blob.Info{Kind: blob.Image, MediaType: erofsType})
+	i.keeping.Lock()
+	defer i.keeping.Unlock()
+	if n, err := store.Lookup(imageNamespace, img.Digest.Hex()); agentbox.CodeOf(err) != agentbox.NotFound {
+		return n.Manifest, err
+	}
+	if err := check(ctx, img, rate); err != nil {
+		return agentbox.Digest{}, err
+	}
+	stored, err := store.PutImageFile(ctx, img.Path, blob.Info{Kind: blob.Image, MediaType: erofsType}, rate)
 	if err != nil {
 		return agentbox.Digest{}, err
 	}
 	return stored.Manifest, i.name(ctx, store, img, stored.Manifest)
 }
 
-func (i Images) name(ctx context.Context, store *cachestore.Store, img image.Image, manifest agentbox.Digest) error {
+// check reads an image's file. Times say whether somebody wrote to it, and nothing of what the disk did.
+func check(ctx context.Context, img image.Image, rate int64) error {
+	f, err := os.Open(img.Path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	got, _, err := agentbox.DigestOf(&slow{ctx: ctx, r: f, rate: rate, start: time.Now()})
+	if err == nil && got != img.Digest {
+		err = agentbox.Errorf(agentbox.Corrupt, "image %s is damaged: its bytes are those of %s", img.Digest.Short(), got.Short())
+	}
+	return err
+}
+
+// slow reads at a rate in bytes a second, 0 for none, and until ctx ends.
+type slow struct {
+	ctx   context.Context
+	r     io.Reader
+	rate  int64
+	start time.Time
+	done  int64
+}
+
+func (s *slow) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if s.done += int64(n); s.rate > 0 {
+		select {
+		case <-s.ctx.Done():
+		case <-time.After(time.Until(s.start.Add(time.Duration(s.done) * time.Second / time.Duration(s.rate)))):
+		}
+	}
+	if s.ctx.Err() != nil {
+		err = context.Cause(s.ctx)
+	}
+	return n, err
+}
+
+func (i *Images) name(ctx context.Context, store *cachestore.Store, img image.Image, manifest agentbox.Digest) error {
 	_, err := store.Publish(ctx, blob.Name{Namespace: imageNamespace, Key: img.Digest.Hex(), Manifest: manifest, Scope: blob.Local, Comment: comment(img.Name)})
 	return err
 }
@@ -64,23 +114,29 @@ func comment(s string) string {
 	}, s)
 }
 
-// Forget lets the pieces of an image go.
-func (i Images) Forget(ctx context.Context, digest agentbox.Digest) error {
+// Forget lets the pieces of an image go, with the space they take.
+func (i *Images) Forget(ctx context.Context, digest agentbox.Digest) error {
 	store, err := i.Store(ctx)
 	if err != nil {
 		return err
 	}
-	err = store.Unpublish(imageNamespace, digest.Hex())
+	n, err := store.Lookup(imageNamespace, digest.Hex())
+	if err == nil {
+		err = store.Unpublish(imageNamespace, digest.Hex())
+	}
 	if agentbox.CodeOf(err) == agentbox.NotFound {
 		return nil
+	}
+	if err == nil {
+		_, err = store.GC(ctx, cachestore.GCOptions{Drop: []agentbox.Digest{n.Manifest}})
 	}
 	return err
 }
 
 // Export writes an image into a directory from which others get it, whole or as they need it. trace, which may be nil, lists the blocks
 // that a box reads first.
-func (i Images) Export(ctx context.Context, img image.Image, trace []uint32, dir string) error {
-	manifest, err := i.Keep(ctx, img)
+func (i *Images) Export(ctx context.Context, img image.Image, trace []uint32, dir string) error {
+	manifest, err := i.Keep(ctx, img, 0)
 	if err != nil {
 		return err
 	}
@@ -132,7 +188,7 @@ func addToIndex(dir string, img image.Image) error {
 }
 
 // Look lists the images of a source.
-func (i Images) Look(ctx context.Context, from string) ([]image.Image, error) {
+func (i *Images) Look(ctx context.Context, from string) ([]image.Image, error) {
 	src, err := openSource(from)
 	if err != nil {
 		return nil, err
@@ -151,7 +207,7 @@ func (i Images) Look(ctx context.Context, from string) ([]image.Image, error) {
 }
 
 // Begin makes the store expect an image: its manifest is got, and its name keeps what comes.
-func (i Images) Begin(ctx context.Context, img image.Image) error {
+func (i *Images) Begin(ctx context.Context, img image.Image) error {
 	store, err := i.Store(ctx)
 	if err != nil {
 		return err
@@ -173,7 +229,7 @@ func (i Images) Begin(ctx context.Context, img image.Image) error {
 }
 
 // Fill opens the file of an image that was begun.
-func (i Images) Fill(ctx context.Context, img image.Image) (*Filling, error) {
+func (i *Images) Fill(ctx context.Context, img image.Image) (*Filling, error) {
 	store, err := i.Store(ctx)
 	if err != nil {
 		return nil, err
@@ -187,7 +243,7 @@ func (i Images) Fill(ctx context.Context, img image.Image) (*Filling, error) {
 
 // Mend reads the store's file of an image and puts right what is damaged in it, with pieces from the places named here or remembered. It
 // gives the file, which lasts until release is called. NotFound when the store does not have the image.
-func (i Images) Mend(ctx context.Context, digest agentbox.Digest, places ...string) (path string, release func(), err error) {
+func (i *Images) Mend(ctx context.Context, digest agentbox.Digest, places ...string) (path string, release func(), err error) {
 	store, err := i.Store(ctx)
 	if err != nil {
 		return "", nil, err
@@ -208,8 +264,8 @@ func (*Filling) BlockSize() int64 { return blob.BlockSize }
 // Foretold lists the blocks that a box will read first, as far as its source knew.
 func (f *Filling) Foretold() []uint32 { return f.Manifest().Trace }
 
-// Here counts the bytes of an image that are in the store.
-func (i Images) Here(ctx context.Context, img image.Image) (int64, error) {
+// Here counts the bytes of an image that need not be got any more, as far as they are sure to last.
+func (i *Images) Here(ctx context.Context, img image.Image) (int64, error) {
 	store, err := i.Store(ctx)
 	if err != nil {
 		return 0, err
@@ -219,5 +275,9 @@ func (i Images) Here(ctx context.Context, img image.Image) (int64, error) {
 		return 0, err
 	}
 	p, err := store.Presence(m)
-	return p.Bytes, err
+	here := m.Size
+	for _, i := range p.Missing {
+		here -= int64(m.Chunks[i].Size)
+	}
+	return here, err
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"agentbox/agentbox"
 	"agentbox/cachestore"
@@ -19,14 +20,14 @@ import (
 	"agentbox/vmm/image"
 )
 
-func imagesIn(t *testing.T, dir string) Images {
+func imagesIn(t *testing.T, dir string) *Images {
 	t.Helper()
 	s, err := cachestore.Open(t.Context(), cachestore.Config{Dir: filepath.Join(dir, "store"), Key: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), Ballast: -1, Grace: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	return Images{
+	return &Images{
 		Store:  func(context.Context) (*cachestore.Store, error) { return s, nil },
 		Places: &Places{File: filepath.Join(dir, "places.json")},
 	}
@@ -135,6 +136,40 @@ func TestADamagedImageIsMendedFromWhereItWasExported(t *testing.T) {
 	}
 	if _, _, err := i.Mend(t.Context(), img.Digest); agentbox.CodeOf(err) != agentbox.NotFound && agentbox.CodeOf(err) != agentbox.Corrupt {
 		t.Errorf("mended out of nothing: %v", err)
+	}
+}
+
+func TestOnlyWhatAnImageIsIsKept(t *testing.T) {
+	i := imagesIn(t, t.TempDir())
+	img, content := someImage(t, t.TempDir())
+	wrong := img
+	wrong.Digest[0] ^= 1
+	if _, err := i.Keep(t.Context(), wrong, 0); agentbox.CodeOf(err) != agentbox.Corrupt {
+		t.Errorf("other bytes than the digest says: %v", err)
+	}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("enough"))
+	defer cancel()
+	if _, err := i.Keep(ctx, img, 1<<10); err == nil || err.Error() != "enough" {
+		t.Errorf("2 MiB at a kilobyte a second: %v", err)
+	}
+	for range 2 {
+		if _, err := i.Keep(t.Context(), img, 1<<30); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := i.Store(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Nothing lies there twice, and when it is forgotten nothing is left, new as it is.
+	if u, err := s.Usage(t.Context()); err != nil || u.Bytes > int64(len(content))+64<<10 {
+		t.Errorf("%+v, %v", u, err)
+	}
+	if err := errors.Join(os.Remove(img.Path), i.Forget(t.Context(), img.Digest)); err != nil {
+		t.Fatal(err)
+	}
+	if u, err := s.Usage(t.Context()); err != nil || u.Bytes > 64<<10 || u.Manifests != 0 {
+		t.Errorf("%+v, %v", u, err)
 	}
 }
 

@@ -1,0 +1,59 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/vmm/image"
+)
+
+// takings is an Origins that remembers what was to be kept, and says what it was told to.
+type takings struct {
+	Origins
+	kept []agentbox.Digest
+	says map[agentbox.Digest]error
+}
+
+func (o *takings) Keep(_ context.Context, img image.Image, rate int64) (agentbox.Digest, error) {
+	if rate <= 0 {
+		return agentbox.Digest{}, errors.New("in a hurry")
+	}
+	o.kept = append(o.kept, img.Digest)
+	return img.Digest, o.says[img.Digest]
+}
+
+func TestImagesThatAreHereAreKept(t *testing.T) {
+	h := newHome(t)
+	m := manage(t, h)
+	now := time.Now()
+	old, fresh, bad := agentbox.Digest{1}, agentbox.Digest{2}, agentbox.Digest{3}
+	for d, made := range map[agentbox.Digest]time.Time{old: now.Add(-time.Hour), fresh: now, bad: now.Add(-2 * time.Hour)} {
+		dir := filepath.Join(h.Images(), "images", d.Hex())
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		about := `{"digest":"` + d.String() + `","created":"` + made.Format(time.RFC3339) + `"}`
+		for name, text := range map[string]string{"image.json": about, "checked.json": "{}"} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	o := &takings{says: map[agentbox.Digest]error{bad: agentbox.Errorf(agentbox.Corrupt, "rotten")}}
+	m.origins = o
+	m.keepImages(now)
+	if !slices.Equal(o.kept, []agentbox.Digest{old, bad}) {
+		t.Errorf("%v", o.kept)
+	}
+	for d, want := range map[agentbox.Digest]bool{old: true, bad: false} {
+		if _, err := os.Stat(filepath.Join(h.Images(), "images", d.Hex(), "checked.json")); (err == nil) != want {
+			t.Errorf("image %s is trusted: %v", d.Short(), err == nil)
+		}
+	}
+}
