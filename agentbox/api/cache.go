@@ -56,6 +56,15 @@ type CacheDetail struct {
 	Trace  int             `json:"trace"`         // chunks a boot read first, in order
 	File   bool            `json:"file"`          // it is attached as a file, without being copied
 	Why    []string        `json:"why,omitempty"` // what its key was computed from, one ingredient each, for what setup made
+	Alarms []CacheAlarm    `json:"alarms,omitempty"`
+}
+
+// CacheAlarm is another result that somebody published under a name of an entry, and that was not taken.
+type CacheAlarm struct {
+	Name     string          `json:"name"` // NAMESPACE/KEY
+	Manifest agentbox.Digest `json:"manifest"`
+	Producer string          `json:"producer"` // public key, in hex
+	Created  time.Time       `json:"created"`
 }
 
 // CacheVerifyRequest asks to read and hash everything.

@@ -97,6 +97,9 @@ func (a *app) cacheShow() *cli.Command {
 				for _, line := range e.Why {
 					fmt.Fprintln(a.stdout, oneLine(line))
 				}
+				for _, alarm := range e.Alarms {
+					fmt.Fprintln(a.stdout, "alarm", oneLine(alarmText(alarm)))
+				}
 				return nil
 			}
 			return a.table(cacheFacts(e))
@@ -127,7 +130,15 @@ func cacheFacts(e api.CacheDetail) [][]string {
 	for _, p := range e.Pins {
 		rows = append(rows, []string{"pin", oneLine(p)})
 	}
+	for _, alarm := range e.Alarms {
+		rows = append(rows, []string{"alarm", oneLine(alarmText(alarm))})
+	}
 	return rows
+}
+
+// alarmText says that one key had two results, which means that something it should depend on is not in it.
+func alarmText(a api.CacheAlarm) string {
+	return fmt.Sprintf("%.40s has another result too, %s by %.16s of %s, which is not used", a.Name, a.Manifest.Short(), a.Producer, a.Created.Local().Format("2006-01-02 15:04"))
 }
 
 func (a *app) cacheVerify() *cli.Command {

@@ -90,10 +90,28 @@ func (d *daemon) showCache(ctx context.Context, req api.CacheRef, _ agentbox.Pro
 	if err != nil {
 		return api.CacheDetail{}, err
 	}
+	alarms, err := alarmsOf(s, e)
+	if err != nil {
+		return api.CacheDetail{}, err
+	}
 	why, err := d.why(ctx, e)
 	return api.CacheDetail{
-		CacheEntry: wireEntry(e), Chunks: p.Chunks, Here: p.Here, Parent: m.Parent, Trace: len(m.Trace), File: e.Whole, Why: why,
+		CacheEntry: wireEntry(e), Chunks: p.Chunks, Here: p.Here, Parent: m.Parent, Trace: len(m.Trace), File: e.Whole, Why: why, Alarms: alarms,
 	}, err
+}
+
+// alarmsOf lists the results that lost against an entry.
+func alarmsOf(s *cachestore.Store, e cachestore.Entry) ([]api.CacheAlarm, error) {
+	all, err := s.Alarms()
+	var out []api.CacheAlarm
+	for _, a := range all {
+		if a.Kept.Manifest == e.Manifest {
+			out = append(out, api.CacheAlarm{
+				Name: a.Lost.Namespace + "/" + a.Lost.Key, Manifest: a.Lost.Manifest, Producer: hex.EncodeToString(a.Lost.Producer), Created: a.Lost.Created,
+			})
+		}
+	}
+	return out, err
 }
 
 // why lists what the key of an entry was computed from, nothing for one that is not named by such a key.

@@ -93,6 +93,30 @@ func TestTheStoreThroughTheAPI(t *testing.T) {
 	}
 }
 
+func TestTwoResultsForOneKeyAreShown(t *testing.T) {
+	d := withStore(t, t.TempDir())
+	kept := put(t, d, bytes.Repeat([]byte("agentbox"), 1<<10), "deps")
+	s, err := d.store.Store(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := put(t, d, bytes.Repeat([]byte("otherbox"), 1<<10), "others")
+	n := blob.Name{Namespace: "cache", Key: "deps", Manifest: lost, Scope: blob.Local}
+	if _, err := s.Publish(t.Context(), n); agentbox.CodeOf(err) != agentbox.Conflict {
+		t.Fatalf("published twice: %v", err)
+	}
+	e, err := d.showCache(t.Context(), api.CacheRef{Ref: "cache/deps"}, nil)
+	if err != nil || e.Manifest != kept || len(e.Alarms) != 1 || e.Alarms[0].Manifest != lost || e.Alarms[0].Name != "cache/deps" {
+		t.Fatalf("%+v, %v", e, err)
+	}
+	if e, err = d.showCache(t.Context(), api.CacheRef{Ref: "cache/others"}, nil); err != nil || len(e.Alarms) != 0 {
+		t.Fatalf("%+v, %v", e, err)
+	}
+	if _, err := d.checkStore(t.Context()); agentbox.CodeOf(err) != agentbox.Conflict {
+		t.Fatalf("doctor: %v", err)
+	}
+}
+
 func TestDamageIsShownByVerifyAndDoctor(t *testing.T) {
 	dir := t.TempDir()
 	d := withStore(t, dir)

@@ -104,11 +104,22 @@ func (m *Manager) harvest(ctx context.Context, rec record, cfg *config.Config, m
 		}
 	}
 	slices.Sort(made.Parts)
-	if err := m.shelf.Publish(ctx, made, files); err != nil {
+	made, err = m.publish(ctx, made, files, progress)
+	if err == nil {
+		end("")
+	}
+	return made, err
+}
+
+// publish keeps what a populate run made, and gives what its key stands for from now on: where another result is here that is to be believed,
+// that one. The same ingredients should have given the same, so people are told.
+func (m *Manager) publish(ctx context.Context, made caches.Made, files map[caches.Part]string, progress agentbox.Progress) (caches.Made, error) {
+	err := m.shelf.Publish(ctx, made, files)
+	if agentbox.CodeOf(err) != agentbox.Conflict {
 		return made, noSpace(err)
 	}
-	end("")
-	return made, nil
+	progress.Say("setup made something else this time, which is not used: " + err.Error() + " (agentbox cache show --why " + made.Key.Short() + ")")
+	return m.shelf.Find(ctx, made.Key)
 }
 
 // harvests are the parts of what setup made: the caches whole, everything else as far as it is new.
