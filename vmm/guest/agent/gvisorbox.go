@@ -168,8 +168,25 @@ func (g *gvisorBox) killLargest() {
 	}
 	g.kills.Add(1)
 	g.log.Warn("out of memory: killed the largest process", "pid", victim, "bytes", most)
-	for range 100 { // what it had is free when it is gone
-		if syscall.Kill(victim, 0) != nil {
+	g.awaitMemory(victim)
+}
+
+// How long a killed process may take to end, and gVisor to give back what it had. On a busy host both take their time.
+const (
+	endTime  = time.Second
+	backTime = 5 * time.Second
+)
+
+// awaitMemory waits for what a killed process had, or the next process would be killed for it. It returns at once when somebody
+// else takes more meanwhile.
+func (g *gvisorBox) awaitMemory(victim int) {
+	for deadline := time.Now().Add(endTime); syscall.Kill(victim, 0) == nil && time.Now().Before(deadline); {
+		time.Sleep(minMemoryLook)
+	}
+	total, lowest, err := memory()
+	for deadline := time.Now().Add(backTime); err == nil && time.Now().Before(deadline); {
+		var available int64
+		if _, available, err = memory(); available > reserve(total) || available < lowest {
 			return
 		}
 		time.Sleep(minMemoryLook)
