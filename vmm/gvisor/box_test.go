@@ -17,22 +17,6 @@ import (
 	"agentbox/vmm/vmmtest"
 )
 
-// template makes one and opens it.
-func template(t *testing.T, h vmmtest.Harness) (*gvisor.Driver, vmm.Template) {
-	t.Helper()
-	d := h.Driver.(*gvisor.Driver)
-	dir := filepath.Join(t.TempDir(), "template")
-	m := ok(d.Boot(t.Context(), inDir(t, h.Spec)))(t)
-	defer m.Kill()
-	g := greet(t, m)
-	must(t, g.Quiesce(t.Context()))
-	g.Close()
-	must(t, d.SaveTemplate(t.Context(), m, dir))
-	tp := ok(d.OpenTemplate(t.Context(), dir))(t)
-	t.Cleanup(func() { tp.Close() })
-	return d, tp
-}
-
 func inDir(t *testing.T, s vmm.Spec) vmm.Spec {
 	s.Name, s.Dir = "test", t.TempDir()
 	return s
@@ -96,7 +80,7 @@ func TestBoxSurvivesItsUser(t *testing.T) {
 
 func TestClonesAreNoTwins(t *testing.T) {
 	h := realHarness(t)
-	d, tp := template(t, h)
+	d, tp := h.Driver.(*gvisor.Driver), vmmtest.OpenTemplate(t, h)
 	seen := map[string]bool{}
 	for _, name := range []string{"one", "two"} {
 		spec := inDir(t, h.Spec)
@@ -125,7 +109,7 @@ func TestClonesAreNoTwins(t *testing.T) {
 // What is written in the workspace, by the box's user or by its root, is the caller's when the machine has ended.
 func TestWorkspaceBelongsToTheCaller(t *testing.T) {
 	h := realHarness(t)
-	d, tp := template(t, h)
+	d, tp := h.Driver.(*gvisor.Driver), vmmtest.OpenTemplate(t, h)
 	tree := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(tree, "given"), []byte("x"), 0o640))
 	spec := inDir(t, h.Spec)

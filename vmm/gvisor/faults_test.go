@@ -3,11 +3,8 @@ package gvisor_test
 import (
 	"context"
 	"crypto/sha256"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,7 +20,7 @@ import (
 
 func TestFaults(t *testing.T) {
 	h := realHarness(t)
-	d, tp := template(t, h)
+	d, tp := h.Driver.(*gvisor.Driver), vmmtest.OpenTemplate(t, h)
 	t.Run("no machine outlives the process that started it", func(t *testing.T) { testOrphans(t, h, tp) })
 	t.Run("no process of a machine outlives another", func(t *testing.T) { testKillEach(t, h, d, tp) })
 	t.Run("no room for a saved state", func(t *testing.T) { testNoRoom(t, h, d, tp) })
@@ -32,82 +29,15 @@ func TestFaults(t *testing.T) {
 	t.Run("a template of another version", func(t *testing.T) { testOtherVersion(t, h, tp) })
 }
 
-// orphanVariable makes the test binary a process that starts a machine and waits to be killed.
-const orphanVariable = "AGENTBOX_TEST_ORPHAN"
-
 func TestMain(m *testing.M) {
-	if os.Getenv(orphanVariable) != "" {
-		startOrphan()
-		return
-	}
-	os.Exit(m.Run())
-}
-
-// startOrphan restores a machine from the template on descriptors 3 to 6, and says its processes on standard output.
-func startOrphan() {
-	args := strings.Split(os.Getenv(orphanVariable), "\n")
-	var files []*os.File
-	for fd := uintptr(3); fd < 7; fd++ {
-		files = append(files, os.NewFile(fd, "inherited"))
-	}
-	d := gvisor.New(gvisor.Config{StateDir: args[0], Agent: embeddedAgent})
-	tp, err := d.InheritTemplate(files)
-	if err == nil {
-		var m vmm.Machine
-		m, err = d.Restore(context.Background(), vmm.Spec{Name: "orphan", Dir: args[1], Image: args[2], CPUs: 2, Memory: 512 << 20, Disk: 64 << 30}, tp, "")
-		if err == nil {
-			fmt.Println(strings.Trim(fmt.Sprint(m.PIDs()), "[]"))
-			time.Sleep(time.Hour)
-		}
-	}
-	fmt.Println(err)
+	vmmtest.Main(m, func(args []string) (vmm.Snapshotter, vmm.Spec) {
+		return gvisor.New(gvisor.Config{StateDir: args[0], Agent: embeddedAgent}),
+			vmm.Spec{Name: "orphan", Dir: args[1], Image: args[2], CPUs: 2, Memory: 512 << 20, Disk: 64 << 30}
+	})
 }
 
 func testOrphans(t *testing.T, h vmmtest.Harness, tp vmm.Template) {
-	parent := exec.Command("/proc/self/exe")
-	parent.Env = append(os.Environ(), orphanVariable+"="+strings.Join([]string{programsDir(t), t.TempDir(), h.Spec.Image}, "\n"))
-	parent.ExtraFiles = tp.Files()
-	out := ok(parent.StdoutPipe())(t)
-	must(t, parent.Start())
-	defer func() {
-		parent.Process.Kill()
-		parent.Wait()
-	}()
-	line := make([]byte, 1024)
-	n, _ := out.Read(line)
-	var pids []int
-	for _, field := range strings.Fields(string(line[:n])) {
-		pid, err := strconv.Atoi(field)
-		if err != nil {
-			t.Fatalf("the other process said %q", line[:n])
-		}
-		pids = append(pids, pid)
-	}
-	if len(pids) < 3 {
-		t.Errorf("a machine of %d processes", len(pids))
-	}
-	must(t, parent.Process.Kill())
-	wantGone(t, pids)
-}
-
-// wantGone waits until no process of a list runs.
-func wantGone(t *testing.T, pids []int) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		var left []int
-		for _, pid := range pids {
-			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-			if err == nil && !strings.Contains(string(stat), ") Z ") && !strings.Contains(string(stat), ") X ") {
-				left = append(left, pid)
-			}
-		}
-		if len(left) == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("processes %v are left", left)
-		}
-	}
+	vmmtest.Orphans(t, tp, 3, programsDir(t), t.TempDir(), h.Spec.Image)
 }
 
 // testKillEach kills the launcher, the sandbox and its file server in turn. (A process in which gVisor runs guest code is
@@ -126,7 +56,7 @@ func testKillEach(t *testing.T, h vmmtest.Harness, d *gvisor.Driver, tp vmm.Temp
 		if m.Err() == nil {
 			t.Errorf("process %d of %v was killed, and the machine has no Err", i, pids)
 		}
-		wantGone(t, pids)
+		vmmtest.WantGone(t, pids)
 	}
 }
 
@@ -175,7 +105,7 @@ func testKillWhileSaving(t *testing.T, h vmmtest.Harness, d *gvisor.Driver, tp v
 		if left := ok(os.ReadDir(parent))(t); err != nil && len(left) != 0 {
 			t.Errorf("a save that failed (%v) left %v", err, left)
 		}
-		wantGone(t, pids)
+		vmmtest.WantGone(t, pids)
 	}
 }
 

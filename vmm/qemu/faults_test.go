@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -18,35 +17,6 @@ import (
 	"agentbox/vmm/vmmtest"
 )
 
-// template makes one and opens it.
-func template(t *testing.T, h vmmtest.Harness) (*qemu.Driver, vmm.Template) {
-	t.Helper()
-	d := h.Driver.(*qemu.Driver)
-	dir := filepath.Join(t.TempDir(), "template")
-	m, err := d.Boot(t.Context(), inDir(t, h.Spec))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Kill()
-	g, err := connect(t.Context(), m)
-	if err == nil {
-		err = g.Quiesce(t.Context())
-		g.Close()
-	}
-	if err == nil {
-		err = d.SaveTemplate(t.Context(), m, dir)
-	}
-	var tp vmm.Template
-	if err == nil {
-		tp, err = d.OpenTemplate(t.Context(), dir)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { tp.Close() })
-	return d, tp
-}
-
 func inDir(t *testing.T, s vmm.Spec) vmm.Spec {
 	s.Name, s.Dir = t.Name(), t.TempDir()
 	return s
@@ -54,7 +24,7 @@ func inDir(t *testing.T, s vmm.Spec) vmm.Spec {
 
 func TestFaults(t *testing.T) {
 	h := realHarness(t)
-	d, tp := template(t, h)
+	d, tp := h.Driver.(*qemu.Driver), vmmtest.OpenTemplate(t, h)
 	t.Run("a guest that floods the stream is killed at once", func(t *testing.T) { testFlood(t, h, d, tp) })
 	t.Run("no machine outlives the process that started it", func(t *testing.T) { testOrphans(t, h, tp) })
 	t.Run("no room for a saved state", func(t *testing.T) { testNoRoom(t, h, d, tp) })
@@ -87,35 +57,11 @@ func testFlood(t *testing.T, h vmmtest.Harness, d *qemu.Driver, tp vmm.Template)
 	}
 }
 
-// orphanVariable makes the test binary a process that starts a machine and waits to be killed.
-const orphanVariable = "AGENTBOX_TEST_ORPHAN"
-
 func TestMain(m *testing.M) {
-	if os.Getenv(orphanVariable) != "" {
-		startOrphan()
-		return
-	}
-	os.Exit(m.Run())
-}
-
-// startOrphan restores a machine from the template on descriptors 3 to 6, and says its process on standard output.
-func startOrphan() {
-	args := strings.Split(os.Getenv(orphanVariable), "\n")
-	var files []*os.File
-	for fd := uintptr(3); fd < 7; fd++ {
-		files = append(files, os.NewFile(fd, "inherited"))
-	}
-	d := qemu.New(qemu.Config{StateDir: args[0], Accel: args[1]})
-	tp, err := d.InheritTemplate(files)
-	if err == nil {
-		var m vmm.Machine
-		m, err = d.Restore(context.Background(), vmm.Spec{Name: "orphan", Dir: args[0], Image: args[2], Kernel: args[3], CPUs: 2, Memory: 512 << 20, Disk: 64 << 30}, tp, "")
-		if err == nil {
-			fmt.Println(m.PIDs()[0])
-			time.Sleep(time.Hour)
-		}
-	}
-	fmt.Println(err)
+	vmmtest.Main(m, func(args []string) (vmm.Snapshotter, vmm.Spec) {
+		return qemu.New(qemu.Config{StateDir: args[0], Accel: args[1]}),
+			vmm.Spec{Name: "orphan", Dir: args[0], Image: args[2], Kernel: args[3], CPUs: 2, Memory: 512 << 20, Disk: 64 << 30}
+	})
 }
 
 func testOrphans(t *testing.T, h vmmtest.Harness, tp vmm.Template) {
@@ -123,37 +69,7 @@ func testOrphans(t *testing.T, h vmmtest.Harness, tp vmm.Template) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parent := exec.Command("/proc/self/exe")
-	parent.Env = append(os.Environ(), orphanVariable+"="+strings.Join([]string{t.TempDir(), facts.Accel, h.Spec.Image, h.Spec.Kernel}, "\n"))
-	parent.ExtraFiles = tp.Files()
-	out, err := parent.StdoutPipe()
-	if err == nil {
-		err = parent.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		parent.Process.Kill()
-		parent.Wait()
-	}()
-	line := make([]byte, 256)
-	n, _ := out.Read(line)
-	pid, err := strconv.Atoi(strings.TrimSpace(string(line[:n])))
-	if err != nil {
-		t.Fatalf("the other process said %q", line[:n])
-	}
-	if err := parent.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	for range 6000 {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil || strings.Contains(string(stat), ") Z ") {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Errorf("QEMU (process %d) outlives its parent", pid)
+	vmmtest.Orphans(t, tp, 1, t.TempDir(), facts.Accel, h.Spec.Image, h.Spec.Kernel)
 }
 
 func testNoRoom(t *testing.T, h vmmtest.Harness, d *qemu.Driver, tp vmm.Template) {

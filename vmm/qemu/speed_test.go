@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"agentbox/vmm"
+	"agentbox/vmm/qemu"
 	"agentbox/vmm/vmmtest"
 )
 
@@ -15,7 +16,7 @@ import (
 // busy machine explains.
 func TestSpeed(t *testing.T) {
 	h := realHarness(t)
-	d, tp := template(t, h)
+	d, tp := h.Driver.(*qemu.Driver), vmmtest.OpenTemplate(t, h)
 	timed := func(what string, f func() error) {
 		t.Helper()
 		begun := time.Now()

@@ -1,0 +1,107 @@
+package vmmtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"agentbox/vmm"
+)
+
+// OpenTemplate makes a template and opens it, for what a driver tests beyond the suite.
+func OpenTemplate(t *testing.T, h Harness) vmm.Template {
+	r := newRig(t, h)
+	return r.open(r.makeTemplate())
+}
+
+// orphanVariable makes a test binary a process that starts a machine and waits to be killed.
+const orphanVariable = "AGENTBOX_TEST_ORPHAN"
+
+// Main is TestMain for tests that call Orphans. In the process that Orphans kills, setup gives the driver and the spec of the
+// machine, from the arguments that Orphans was called with.
+func Main(m *testing.M, setup func(args []string) (vmm.Snapshotter, vmm.Spec)) {
+	args, orphan := os.LookupEnv(orphanVariable)
+	if !orphan {
+		os.Exit(m.Run())
+	}
+	driver, spec := setup(strings.Split(args, "\n"))
+	fmt.Println(startOrphan(driver, spec))
+	time.Sleep(time.Hour)
+}
+
+// startOrphan restores a machine from the template on descriptors 3 to 6. It gives its processes or what went wrong.
+func startOrphan(driver vmm.Snapshotter, spec vmm.Spec) string {
+	var files []*os.File
+	for fd := uintptr(3); fd < 7; fd++ {
+		files = append(files, os.NewFile(fd, "inherited"))
+	}
+	tp, err := driver.InheritTemplate(files)
+	if err != nil {
+		return err.Error()
+	}
+	m, err := driver.Restore(context.Background(), spec, tp, "")
+	if err != nil {
+		return err.Error()
+	}
+	return strings.Trim(fmt.Sprint(m.PIDs()), "[]")
+}
+
+// Orphans tests that no process of a machine outlives the one that started it. A machine has at least so many.
+func Orphans(t *testing.T, tp vmm.Template, least int, args ...string) {
+	parent := exec.Command("/proc/self/exe")
+	parent.Env = append(os.Environ(), orphanVariable+"="+strings.Join(args, "\n"))
+	parent.ExtraFiles = tp.Files()
+	out, err := parent.StdoutPipe()
+	if err == nil {
+		err = parent.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		parent.Process.Kill()
+		parent.Wait()
+	}()
+	line := make([]byte, 1024)
+	n, _ := out.Read(line)
+	var pids []int
+	for _, field := range strings.Fields(string(line[:n])) {
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			t.Fatalf("the other process said %q", line[:n])
+		}
+		pids = append(pids, pid)
+	}
+	if len(pids) < least {
+		t.Errorf("a machine of %d processes", len(pids))
+	}
+	if err := parent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	WantGone(t, pids)
+}
+
+// WantGone waits until no process of a list runs.
+func WantGone(t *testing.T, pids []int) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		var left []int
+		for _, pid := range pids {
+			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+			if err == nil && !strings.Contains(string(stat), ") Z ") && !strings.Contains(string(stat), ") X ") {
+				left = append(left, pid)
+			}
+		}
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("processes %v are left", left)
+		}
+	}
+}
