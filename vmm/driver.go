@@ -127,18 +127,29 @@ type Snapshotter interface {
 	// InheritTemplate makes a Template from the Files of one opened by another process (passed on by fork).
 	InheritTemplate(files []*os.File) (Template, error)
 
-	// Save writes the full state of m to dir, which must not exist and appears complete or not at all. With disks, the
-	// runtime layer and the workspace are copied into it; without, they stay where spec put them and must not change
-	// until the state is restored. m must have come from Restore (code Conflict otherwise), and is left frozen, whatever
-	// happens.
-	Save(ctx context.Context, m Machine, dir string, disks bool) error
+	// Save writes the full state of m to dir, which must not exist and appears complete or not at all. m must have come
+	// from Restore (code Conflict otherwise), and is left frozen, whatever happens.
+	Save(ctx context.Context, m Machine, dir string, how Saving) error
 
 	// Restore starts a machine from a template, or, when saved is not "", from a state that was saved from a machine
 	// of the same template and fingerprint. If the state holds disks, the runtime layer is copied from it into spec.Dir
-	// and the workspace to spec.Workspace, which must not exist then. The saved state itself is never changed, and may
-	// be removed as soon as Restore has returned. It returns when the guest's CPUs run.
+	// and the workspace to spec.Workspace, which must not exist then. The saved state itself is never changed, unless it is
+	// Passing, and may be removed as soon as Restore has returned. It returns when the guest's CPUs run.
 	Restore(ctx context.Context, spec Spec, t Template, saved string) (Machine, error)
 }
+
+// Saving says what a saved state is for.
+type Saving int
+
+const (
+	// InPlace: the disks stay where spec put them and must not change until the state is restored.
+	InPlace Saving = iota
+	// WithDisks: the runtime layer and the workspace are copied into the state.
+	WithDisks
+	// Passing is WithDisks for one Restore that follows at once, whose machine is dropped if it fails. So nothing need be made
+	// durable, nor protected against damage, and Restore may take the disks out of the state.
+	Passing
+)
 
 // Reclaimer is the optional ability to take back files that a guest made as another user than ours. Machines do so themselves
 // when they end; it is for what is left when the process that started them was killed. Ask for it with a type assertion on a

@@ -32,7 +32,7 @@ type StatusRequest struct {
 }
 
 // StartRequest lets a supervisor greet its guest, and returns when that answers. The supervisor starts the machine without
-// being asked, so that the workspace can be made meanwhile.
+// being asked, so that the workspace can be made meanwhile, unless the state to restore is still being saved.
 type StartRequest struct {
 	Mount bool `json:"mount"` // the workspace is complete: the guest may mount it while it is greeted
 }
@@ -99,7 +99,8 @@ type SupervisorStatus struct {
 // SaveRequest writes the machine's state to a directory that does not exist yet. A pause ends the supervisor; a save
 // lets the machine go on, and copies its disks too.
 type SaveRequest struct {
-	Dir string `json:"dir"`
+	Dir  string `json:"dir"`
+	Fork bool   `json:"fork,omitempty"` // of a save: the state is restored at once and only once (vmm.Passing)
 }
 
 // StopRequest ends the machine: politely within the grace period, then as power loss does.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"agentbox/agentbox"
@@ -31,24 +32,29 @@ func (m *Manager) Fork(ctx context.Context, req api.ForkRequest, progress agentb
 	if err := m.wake(ctx, parent, progress); err != nil {
 		return agentbox.Box{}, err
 	}
-	child, err := m.saveChild(ctx, parent, req.Name, progress)
+	parent.op.Lock()
+	release := sync.OnceFunc(parent.op.Unlock)
+	defer release()
+	child, err := m.newChild(parent, req.Name)
 	if err != nil {
 		return agentbox.Box{}, err
 	}
 	child.op.Lock()
 	defer child.op.Unlock()
-	if err := m.startChild(ctx, child, progress); err != nil {
+	save := func() error {
+		defer release()
+		return m.saveTo(ctx, parent, child, progress)
+	}
+	if err := m.startChild(ctx, child, save, progress); err != nil {
 		return agentbox.Box{}, errors.Join(noSpace(err), m.erase(child))
 	}
 	return m.describe(ctx, child, brief)
 }
 
-// saveChild copies the parent's state into a new box, while the parent stands still.
-func (m *Manager) saveChild(ctx context.Context, parent *box, name string, progress agentbox.Progress) (*box, error) {
-	parent.op.Lock()
-	defer parent.op.Unlock()
-	prec, s := parent.record(), parent.live()
-	if s == nil {
+// newChild makes the record of a box that becomes a copy of a running one.
+func (m *Manager) newChild(parent *box, name string) (*box, error) {
+	prec := parent.record()
+	if parent.live() == nil {
 		return nil, notRunning(prec)
 	}
 	rec := prec
@@ -62,12 +68,21 @@ func (m *Manager) saveChild(ctx context.Context, parent *box, name string, progr
 	if err := shareAuthority(prec.names(m.home), rec.names(m.home)); err != nil {
 		return nil, errors.Join(noSpace(err), m.erase(child))
 	}
+	return child, nil
+}
+
+// saveTo copies the parent's state to where the child is restored from. The parent stands still meanwhile.
+func (m *Manager) saveTo(ctx context.Context, parent, child *box, progress agentbox.Progress) error {
+	prec, s := parent.record(), parent.live()
+	if s == nil {
+		return notRunning(prec)
+	}
 	end := progress.Begin("save", prec.Box.Name)
-	if _, err := api.Call(ctx, s.client, api.SupervisorSave, api.SaveRequest{Dir: rec.names(m.home).Saved()}, nil); err != nil {
-		return nil, errors.Join(noSpace(err), m.erase(child))
+	if _, err := api.Call(ctx, s.client, api.SupervisorSave, api.SaveRequest{Dir: child.record().names(m.home).Saved(), Fork: true}, nil); err != nil {
+		return err
 	}
 	end("")
-	return child, nil
+	return nil
 }
 
 // shareAuthority gives a fork the certificate authority that its programs believe already. A box without a network has none.
@@ -82,13 +97,14 @@ func shareAuthority(parent, child home.Box) error {
 	return durable.WriteFile(child.Authority(), text, 0o600)
 }
 
-func (m *Manager) startChild(ctx context.Context, child *box, progress agentbox.Progress) error {
+// startChild starts the child's supervisor, and its machine when the parent is saved.
+func (m *Manager) startChild(ctx context.Context, child *box, save func() error, progress agentbox.Progress) error {
 	rec := child.record()
 	template, err := m.templates.openKey(ctx, rec, rec.Box.Template)
 	if err != nil {
 		return err
 	}
-	if err := m.startMachine(ctx, child, template, rec.names(m.home).Saved(), nil, progress); err != nil {
+	if err := m.startMachine(ctx, child, template, rec.names(m.home).Saved(), save, progress); err != nil {
 		return err
 	}
 	if err := errors.Join(os.RemoveAll(rec.names(m.home).Saved()), m.applyPolicy(ctx, child)); err != nil {

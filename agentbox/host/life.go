@@ -18,8 +18,9 @@ import (
 // startMachine begins the box's present life: from a template, from a saved state relative to it, or cold without either.
 // It returns when the guest answers.
 //
-// workspace, if not nil, waits until the workspace is complete; the machine starts meanwhile and mounts it at once.
-func (m *Manager) startMachine(ctx context.Context, b *box, template *openTemplate, saved string, workspace func() error, progress agentbox.Progress) error {
+// ready, if not nil, waits until what the machine needs is complete: its saved state, which it is restored from then, or its
+// workspace, which it mounts at once; it starts meanwhile.
+func (m *Manager) startMachine(ctx context.Context, b *box, template *openTemplate, saved string, ready func() error, progress agentbox.Progress) error {
 	rec := b.record()
 	step := "restore"
 	if template == nil {
@@ -28,7 +29,7 @@ func (m *Manager) startMachine(ctx context.Context, b *box, template *openTempla
 	end := progress.Begin(step, string(rec.Box.Isolation))
 	cfg := supervisor.Config{
 		Box: rec.Box.ID, Home: m.home.Dir, Isolation: rec.Box.Isolation, Life: rec.Life, Hostname: hostname(rec),
-		Spec: rec.spec(m.home), Template: template != nil, Saved: saved, Lease: rec.Box.Lease.Expires,
+		Spec: rec.spec(m.home), Template: template != nil, Saved: saved, Pending: saved != "" && ready != nil, Lease: rec.Box.Lease.Expires,
 		Note: isolationNote(rec),
 	}
 	img, err := m.lazyImage(ctx, rec.Box.Isolation, rec.ImageFile, progress)
@@ -50,13 +51,12 @@ func (m *Manager) startMachine(ctx context.Context, b *box, template *openTempla
 	if err != nil {
 		return err
 	}
-	if workspace != nil {
-		err = workspace()
+	if ready != nil {
+		if err := ready(); err != nil {
+			return errors.Join(err, m.kill(s, rec.names(m.home)))
+		}
 	}
-	if err == nil {
-		_, err = api.Call(ctx, s.client, api.SupervisorStart, api.StartRequest{Mount: workspace != nil}, nil)
-	}
-	if err != nil {
+	if _, err := api.Call(ctx, s.client, api.SupervisorStart, api.StartRequest{Mount: saved == "" && ready != nil}, nil); err != nil {
 		stopErr := m.stop(s, rec.names(m.home), 0) // when it is gone it has said why
 		return errors.Join(m.whyGone(rec, err), stopErr)
 	}

@@ -180,14 +180,20 @@ func (m *Manager) stop(s *supervised, names home.Box, grace time.Duration) error
 	ctx, cancel := context.WithTimeout(context.Background(), grace+stopWait)
 	defer cancel()
 	_, callErr := api.Call(ctx, s.client, api.SupervisorStop, api.StopRequest{Grace: grace}, nil)
-	defer s.client.Close()
 	if callErr == nil {
 		select {
 		case <-s.gone:
+			s.client.Close()
 			return nil
 		case <-ctx.Done():
 		}
 	}
+	return m.kill(s, names)
+}
+
+// kill ends a supervisor and its machine at once, and returns when both are gone.
+func (m *Manager) kill(s *supervised, names home.Box) error {
+	defer s.client.Close()
 	if err := killHolder(names.Lock()); err != nil {
 		return err
 	}

@@ -28,11 +28,12 @@ type Config struct {
 	Life      int                `json:"life"`
 	Hostname  string             `json:"hostname"`
 	Spec      vmm.Spec           `json:"spec"`
-	Template  bool               `json:"template"`        // restore the template whose files are passed on; else boot
-	Saved     string             `json:"saved,omitempty"` // restore this state, relative to the template
-	Lease     time.Time          `json:"lease"`           // when to give up if nobody says otherwise
-	Image     *LazyImage         `json:"image,omitempty"` // in place of Spec.Image, when that is not all here
-	Note      string             `json:"note,omitempty"`  // how the box is isolated, for its audit log
+	Template  bool               `json:"template"`          // restore the template whose files are passed on; else boot
+	Saved     string             `json:"saved,omitempty"`   // restore this state, relative to the template
+	Pending   bool               `json:"pending,omitempty"` // Saved is not there before the daemon says so
+	Lease     time.Time          `json:"lease"`             // when to give up if nobody says otherwise
+	Image     *LazyImage         `json:"image,omitempty"`   // in place of Spec.Image, when that is not all here
+	Note      string             `json:"note,omitempty"`    // how the box is isolated, for its audit log
 }
 
 // LazyImage is an image that the daemon completes while the machine reads it.

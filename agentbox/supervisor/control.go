@@ -163,7 +163,7 @@ func rehearse(ctx context.Context, client *guest.Client) error {
 // pause saves the machine and ends it. The saved state is complete before the machine is killed, and the machine does not
 // run between the two: whenever we are killed, the box is either still running or wholly saved.
 func (s *Supervisor) pause(ctx context.Context, req api.SaveRequest) error {
-	if err := s.saveFrozen(ctx, req.Dir, false); err != nil {
+	if err := s.saveFrozen(ctx, req.Dir, vmm.InPlace); err != nil {
 		return err
 	}
 	s.end(Paused)
@@ -172,7 +172,11 @@ func (s *Supervisor) pause(ctx context.Context, req api.SaveRequest) error {
 
 // save saves the machine with its disks and lets it go on.
 func (s *Supervisor) save(ctx context.Context, req api.SaveRequest) error {
-	if err := s.saveFrozen(ctx, req.Dir, true); err != nil {
+	how := vmm.WithDisks
+	if req.Fork {
+		how = vmm.Passing
+	}
+	if err := s.saveFrozen(ctx, req.Dir, how); err != nil {
 		return err
 	}
 	return s.goOn(ctx)
@@ -180,7 +184,7 @@ func (s *Supervisor) save(ctx context.Context, req api.SaveRequest) error {
 
 // saveFrozen stops the guest's user processes first, so that whoever restores the state can reseed the guest before any of
 // them runs, and lets the machine go on when saving fails.
-func (s *Supervisor) saveFrozen(ctx context.Context, dir string, disks bool) error {
+func (s *Supervisor) saveFrozen(ctx context.Context, dir string, how vmm.Saving) error {
 	snapshotter, ok := s.driver.(vmm.Snapshotter)
 	if !ok || !s.cfg.Template {
 		return agentbox.Errorf(agentbox.Conflict, "box %s cannot be saved: it was booted, not restored from a template", s.cfg.Box).
@@ -196,7 +200,7 @@ func (s *Supervisor) saveFrozen(ctx context.Context, dir string, disks bool) err
 	if err := client.Freeze(ctx); err != nil {
 		return s.giveBack(ctx, err)
 	}
-	if err := snapshotter.Save(ctx, s.machine, dir, disks); err != nil {
+	if err := snapshotter.Save(ctx, s.machine, dir, how); err != nil {
 		return s.giveBack(ctx, err)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"agentbox/policy"
+	"agentbox/vmm"
 )
 
 // diskWatch finds out when a workspace that is a directory of the host, and so has no size of its own, has grown beyond
@@ -97,7 +98,7 @@ func (s *Supervisor) outgrown(ctx context.Context) {
 	which := fmt.Sprintf("disk %d MiB, which its workspace has outgrown", s.cfg.Spec.Disk>>20)
 	s.log.Info("limit reached", "limit", which)
 	s.guard.record(policy.Entry{Kind: policy.KindLimit, Reason: which})
-	if err := s.saveFrozen(context.WithoutCancel(ctx), s.names.Saved(), false); err != nil {
+	if err := s.saveFrozen(context.WithoutCancel(ctx), s.names.Saved(), vmm.InPlace); err != nil {
 		s.log.Warn("cannot pause a box that has outgrown its disk", "error", err)
 	}
 	s.end(LimitReached + which)

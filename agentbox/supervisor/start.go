@@ -18,7 +18,13 @@ import (
 // and ends with ctx.
 func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Listener, wg *sync.WaitGroup) error {
 	begun := time.Now()
+	asked := sync.OnceValues(func() (api.StartRequest, error) { return s.awaitGo(ctx) })
 	wg.Go(func() { _, _ = s.ca() }) // meanwhile; whoever needs it hears of an error
+	if s.cfg.Pending {
+		if _, err := asked(); err != nil {
+			return err
+		}
+	}
 	machine, err := s.startMachine(ctx, files)
 	if err != nil {
 		return err
@@ -29,7 +35,7 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 	if err != nil {
 		return err
 	}
-	req, err := s.awaitGo(ctx)
+	req, err := asked()
 	if err != nil {
 		return err
 	}

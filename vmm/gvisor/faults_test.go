@@ -69,7 +69,7 @@ func testNoRoom(t *testing.T, h vmmtest.Harness, d *gvisor.Driver, tp vmm.Templa
 	m := ok(d.Restore(t.Context(), inDir(t, h.Spec), tp, ""))(t)
 	defer m.Kill()
 	must(t, greet(t, m).Close())
-	if err := d.Save(t.Context(), m, filepath.Join(small, "saved"), true); agentbox.CodeOf(err) != agentbox.NoSpace {
+	if err := d.Save(t.Context(), m, filepath.Join(small, "saved"), vmm.WithDisks); agentbox.CodeOf(err) != agentbox.NoSpace {
 		t.Errorf("save: %v", err)
 	}
 	if left := ok(os.ReadDir(small))(t); len(left) != 0 {
@@ -99,7 +99,7 @@ func testKillWhileSaving(t *testing.T, h vmmtest.Harness, d *gvisor.Driver, tp v
 			time.Sleep(time.Duration(i) * 10 * time.Millisecond)
 			syscall.Kill(pids[i%2], syscall.SIGKILL)
 		}()
-		err := d.Save(t.Context(), m, filepath.Join(parent, "saved"), true)
+		err := d.Save(t.Context(), m, filepath.Join(parent, "saved"), vmm.WithDisks)
 		<-ended
 		must(t, m.Kill())
 		if left := ok(os.ReadDir(parent))(t); err != nil && len(left) != 0 {

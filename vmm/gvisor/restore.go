@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"agentbox/agentbox"
 	"agentbox/vmm"
@@ -42,7 +43,7 @@ type restoration struct {
 	template *template
 	dir      string   // of the saved state; "" restores the template
 	man      manifest // of the saved state or else the template
-	copied   bool     // the workspace was, and goes again when it fails
+	copied   bool     // the workspace was, or moved, and goes again when it fails
 }
 
 func (r *restoration) readSaved() error {
@@ -134,18 +135,14 @@ func (r *restoration) images() ([]*os.File, error) {
 	return files, nil
 }
 
-// workspace copies the saved one to where the machine has it.
+// workspace copies the saved one to where the machine has it, or moves it there when nobody wants it afterwards.
 func (r *restoration) workspace(ctx context.Context) error {
 	if r.man.Workspace == nil {
 		return nil
 	}
 	src := filepath.Join(r.dir, workspaceDir)
-	listing, err := digestTree(src)
-	if err != nil {
-		return statedir.Corrupt(r.dir, "%s: %w", workspaceDir, err)
-	}
-	if *listing != *r.man.Workspace {
-		return statedir.Corrupt(r.dir, "%s is not what was saved", workspaceDir)
+	if err := r.verifyWorkspace(src); err != nil {
+		return err
 	}
 	if err := os.Mkdir(r.spec.Workspace, 0o755); err != nil {
 		if errors.Is(err, os.ErrExist) {
@@ -154,7 +151,24 @@ func (r *restoration) workspace(ctx context.Context) error {
 		return err
 	}
 	r.copied = true
+	if r.man.Passing {
+		return errors.Join(unix.Rename(src, r.spec.Workspace), os.Chmod(r.spec.Workspace, 0o755)) // os.Rename refuses an empty directory
+	}
 	return copyTree(ctx, r.spec.Workspace, src, 0)
+}
+
+func (r *restoration) verifyWorkspace(dir string) error {
+	if r.man.Passing {
+		return nil
+	}
+	listing, err := digestTree(dir)
+	if err != nil {
+		return statedir.Corrupt(r.dir, "%s: %w", workspaceDir, err)
+	}
+	if *listing != *r.man.Workspace {
+		return statedir.Corrupt(r.dir, "%s is not what was saved", workspaceDir)
+	}
+	return nil
 }
 
 // show makes the directory in which runsc looks for the images: links to the descriptors that it inherits.

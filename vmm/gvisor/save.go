@@ -53,7 +53,7 @@ func (m *machine) manifest() manifest {
 
 // Save implements vmm.Snapshotter. What runsc writes is complete in itself, runtime layer included; the template only
 // says which machines the state fits.
-func (d *Driver) Save(ctx context.Context, vm vmm.Machine, dir string, disks bool) error {
+func (d *Driver) Save(ctx context.Context, vm vmm.Machine, dir string, how vmm.Saving) error {
 	m, err := ours(vm)
 	if err != nil {
 		return err
@@ -66,24 +66,31 @@ func (d *Driver) Save(ctx context.Context, vm vmm.Machine, dir string, disks boo
 	if m.base == nil {
 		return agentbox.Errorf(agentbox.Conflict, "%s cannot be saved: it was not restored from a template", m.spec.Name)
 	}
-	return statedir.New(dir, func(tmp string) error {
-		man := m.manifest()
-		man.Template, man.Disks = m.base.ID, disks
-		group, ctx := errgroup.WithContext(ctx)
-		group.Go(func() error { return m.saveImages(ctx, tmp, &man) })
-		var listing *agentbox.Digest
-		if disks && m.spec.Workspace != "" {
-			group.Go(func() (err error) {
-				listing, err = m.saveWorkspace(ctx, filepath.Join(tmp, workspaceDir))
-				return err
-			})
-		}
-		if err := group.Wait(); err != nil {
-			return m.explain(err)
-		}
-		man.Workspace = listing
-		return man.write(tmp)
-	})
+	man := m.manifest()
+	man.Template, man.Disks, man.Passing = m.base.ID, how != vmm.InPlace, how == vmm.Passing
+	create := statedir.New
+	if man.Passing {
+		create = statedir.NewPassing
+	}
+	return create(dir, func(tmp string) error { return m.save(ctx, tmp, man) })
+}
+
+// save fills the directory of a saved state as its manifest says.
+func (m *machine) save(ctx context.Context, dir string, man manifest) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return m.saveImages(ctx, dir, &man) })
+	var listing *agentbox.Digest
+	if man.Disks && m.spec.Workspace != "" {
+		group.Go(func() (err error) {
+			listing, err = m.saveWorkspace(ctx, filepath.Join(dir, workspaceDir), man.Passing)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return m.explain(err)
+	}
+	man.Workspace = listing
+	return man.write(dir)
 }
 
 // saveImages freezes the machine and lets the sandbox write its state.
@@ -108,6 +115,10 @@ func (m *machine) saveImages(ctx context.Context, dir string, man *manifest) err
 		if err != nil {
 			return err
 		}
+		if man.Passing {
+			man.Images[name] = image{Size: info.Size()}
+			continue
+		}
 		if man.Images[name], err = digestImage(ctx, files[i], info.Size()); err != nil {
 			return err
 		}
@@ -118,7 +129,8 @@ func (m *machine) saveImages(ctx context.Context, dir string, man *manifest) err
 	return nil
 }
 
-func (m *machine) saveWorkspace(ctx context.Context, dir string) (*agentbox.Digest, error) {
+// saveWorkspace copies the workspace and gives the digest of its listing, which is zero for a passing one.
+func (m *machine) saveWorkspace(ctx context.Context, dir string, passing bool) (*agentbox.Digest, error) {
 	if err := adopt(ctx, m.launcher, m.spec.Workspace); err != nil { // which no guest runs to see
 		return nil, err
 	}
@@ -127,6 +139,9 @@ func (m *machine) saveWorkspace(ctx context.Context, dir string) (*agentbox.Dige
 	}
 	if err := copyTree(ctx, dir, m.spec.Workspace, 0); err != nil {
 		return nil, err
+	}
+	if passing {
+		return &agentbox.Digest{}, nil
 	}
 	return digestTree(dir)
 }

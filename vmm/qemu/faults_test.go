@@ -86,7 +86,7 @@ func testNoRoom(t *testing.T, h vmmtest.Harness, d *qemu.Driver, tp vmm.Template
 	if _, err := connect(t.Context(), m); err != nil { // which makes it differ from its template
 		t.Fatal(err)
 	}
-	if err := d.Save(t.Context(), m, filepath.Join(small, "saved"), true); agentbox.CodeOf(err) != agentbox.NoSpace {
+	if err := d.Save(t.Context(), m, filepath.Join(small, "saved"), vmm.WithDisks); agentbox.CodeOf(err) != agentbox.NoSpace {
 		t.Errorf("save: %v", err)
 	}
 	left, err := os.ReadDir(small)
@@ -118,7 +118,7 @@ func testKillWhileSaving(t *testing.T, h vmmtest.Harness, d *qemu.Driver, tp vmm
 			time.Sleep(time.Duration(i) * 5 * time.Millisecond)
 			syscall.Kill(m.PIDs()[0], syscall.SIGKILL)
 		}()
-		err = d.Save(t.Context(), m, filepath.Join(parent, "saved"), true)
+		err = d.Save(t.Context(), m, filepath.Join(parent, "saved"), vmm.WithDisks)
 		<-ended
 		<-m.Done()
 		if left, _ := os.ReadDir(parent); err != nil && len(left) != 0 {
@@ -139,7 +139,7 @@ func testKillWhileRestoring(t *testing.T, h vmmtest.Harness, d *qemu.Driver, tp 
 		t.Fatal(err)
 	}
 	saved := filepath.Join(t.TempDir(), "saved")
-	if err := d.Save(t.Context(), m, saved, false); err != nil {
+	if err := d.Save(t.Context(), m, saved, vmm.InPlace); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Kill(); err != nil {

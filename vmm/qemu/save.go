@@ -67,8 +67,8 @@ func (m *machine) manifest() manifest {
 	}
 }
 
-// Save implements vmm.Snapshotter.
-func (d *Driver) Save(ctx context.Context, vm vmm.Machine, dir string, disks bool) error {
+// Save implements vmm.Snapshotter. A passing state is like any with disks.
+func (d *Driver) Save(ctx context.Context, vm vmm.Machine, dir string, how vmm.Saving) error {
 	m, err := ours(vm)
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (d *Driver) Save(ctx context.Context, vm vmm.Machine, dir string, disks boo
 		man := m.manifest()
 		man.Template = m.base.ID
 		group, ctx := errgroup.WithContext(ctx)
-		group.Go(func() error { return m.saveDisks(ctx, tmp, disks, &man) })
+		group.Go(func() error { return m.saveDisks(ctx, tmp, how != vmm.InPlace, &man) })
 		group.Go(func() error {
 			if err := m.saveDevices(ctx, tmp, &man); err != nil {
 				return err

@@ -42,7 +42,7 @@ func TestSpeed(t *testing.T) {
 		timed("write 4 MB of memory", func() error {
 			return g.Put(t.Context(), vmmtest.Memory, "m", bytes.Repeat([]byte("changed "), 512<<10))
 		})
-		timed("save in place", func() error { return d.Save(t.Context(), m, saved, false) })
+		timed("save in place", func() error { return d.Save(t.Context(), m, saved, vmm.InPlace) })
 		if info, err := os.Stat(filepath.Join(saved, "memory.pages")); err == nil {
 			t.Logf("%-26s %d MB", "saved memory", info.Size()>>20)
 		}

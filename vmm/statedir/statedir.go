@@ -34,7 +34,14 @@ func Corrupt(dir, format string, args ...any) error {
 
 // New fills a directory under a temporary name and renames it when it is complete: dir appears whole or not
 // at all. fill syncs the files it makes.
-func New(dir string, fill func(tmp string) error) (err error) {
+func New(dir string, fill func(tmp string) error) error { return create(dir, fill, durable.SyncDir) }
+
+// NewPassing is New without waiting for the disk: for what is made anew after a power loss. fill syncs nothing either.
+func NewPassing(dir string, fill func(tmp string) error) error {
+	return create(dir, fill, func(string) error { return nil })
+}
+
+func create(dir string, fill func(tmp string) error, sync func(dir string) error) (err error) {
 	if _, err := os.Lstat(dir); err == nil {
 		return agentbox.Errorf(agentbox.Exists, "%s exists already", dir)
 	}
@@ -50,11 +57,11 @@ func New(dir string, fill func(tmp string) error) (err error) {
 	if err := fill(tmp); err != nil {
 		return HostError(err)
 	}
-	if err := durable.SyncDir(tmp); err != nil {
+	if err := sync(tmp); err != nil {
 		return HostError(err)
 	}
 	if err := os.Rename(tmp, dir); err != nil {
 		return HostError(err)
 	}
-	return HostError(durable.SyncDir(filepath.Dir(dir)))
+	return HostError(sync(filepath.Dir(dir)))
 }

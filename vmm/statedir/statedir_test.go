@@ -13,10 +13,15 @@ import (
 )
 
 func TestADirectoryAppearsWholeOrNotAtAll(t *testing.T) {
+	t.Run("to stay", func(t *testing.T) { testWholeOrNotAtAll(t, New) })
+	t.Run("to pass", func(t *testing.T) { testWholeOrNotAtAll(t, NewPassing) })
+}
+
+func testWholeOrNotAtAll(t *testing.T, create func(string, func(string) error) error) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "state")
 	full := &os.PathError{Op: "write", Path: "memory", Err: unix.ENOSPC}
-	err := New(dir, func(tmp string) error {
+	err := create(dir, func(tmp string) error {
 		return errors.Join(os.WriteFile(filepath.Join(tmp, "memory"), []byte("half"), 0o600), full)
 	})
 	if agentbox.CodeOf(err) != agentbox.NoSpace {
@@ -27,13 +32,13 @@ func TestADirectoryAppearsWholeOrNotAtAll(t *testing.T) {
 	}
 
 	fill := func(tmp string) error { return os.WriteFile(filepath.Join(tmp, "memory"), []byte("whole"), 0o600) }
-	if err := New(dir, fill); err != nil {
+	if err := create(dir, fill); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := os.ReadFile(filepath.Join(dir, "memory")); err != nil || string(b) != "whole" {
 		t.Errorf("%q, %v", b, err)
 	}
-	if err := New(dir, fill); agentbox.CodeOf(err) != agentbox.Exists {
+	if err := create(dir, fill); agentbox.CodeOf(err) != agentbox.Exists {
 		t.Errorf("the second time: %v", err)
 	}
 	if left, err := os.ReadDir(root); err != nil || len(left) != 1 {

@@ -95,7 +95,7 @@ func (d *Fake) SaveTemplate(ctx context.Context, vm vmm.Machine, dir string) err
 }
 
 // Save implements vmm.Snapshotter.
-func (d *Fake) Save(ctx context.Context, vm vmm.Machine, dir string, disks bool) error {
+func (d *Fake) Save(ctx context.Context, vm vmm.Machine, dir string, how vmm.Saving) error {
 	m := vm.(*fakeMachine)
 	if err := m.Freeze(ctx); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (d *Fake) Save(ctx context.Context, vm vmm.Machine, dir string, disks bool)
 	if err := d.fail(ctx, "Save"); err != nil {
 		return err
 	}
-	s, err := m.saved(disks)
+	s, err := m.saved(how != vmm.InPlace)
 	if err != nil {
 		return err
 	}

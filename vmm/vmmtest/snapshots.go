@@ -23,6 +23,7 @@ func testSnapshots(r *rig) {
 		{"WorkspaceOfClone", testWorkspaceOfClone},
 		{"SaveInPlace", testSaveInPlace},
 		{"SaveWithDisks", testSaveWithDisks},
+		{"SavePassing", testSavePassing},
 		{"Refusals", testRefusals},
 		{"CorruptTemplate", testCorruptTemplate},
 		{"CorruptSave", testCorruptSave},
@@ -152,7 +153,7 @@ func testSaveInPlace(r *rig, template string) {
 		r.change(g, round)
 		r.ok(g.Close())
 		dir := r.path("saved-" + round)
-		r.ok(r.snap().Save(r.ctx, m, dir, false))
+		r.ok(r.snap().Save(r.ctx, m, dir, vmm.InPlace))
 		r.ok(m.Kill())
 		m = r.restore(s, t, dir)
 		r.ok(os.RemoveAll(dir))
@@ -166,8 +167,8 @@ func testSaveWithDisks(r *rig, template string) {
 	_, m, g := r.working(t)
 	r.ok(g.Close())
 	dir := r.path("saved")
-	r.ok(r.snap().Save(r.ctx, m, dir, true))
-	if err := r.snap().Save(r.ctx, m, dir, true); agentbox.CodeOf(err) != agentbox.Exists {
+	r.ok(r.snap().Save(r.ctx, m, dir, vmm.WithDisks))
+	if err := r.snap().Save(r.ctx, m, dir, vmm.WithDisks); agentbox.CodeOf(err) != agentbox.Exists {
 		r.Errorf("a state was saved over another: %v", err)
 	}
 	r.ok(m.Thaw(r.ctx)) // the original goes on
@@ -182,6 +183,34 @@ func testSaveWithDisks(r *rig, template string) {
 		r.wantAll(fork, name)
 	}
 	r.wantAll(g, "original")
+}
+
+// testSavePassing forks once. The state is good for nothing more.
+func testSavePassing(r *rig, template string) {
+	t := r.open(template)
+	_, m, g := r.working(t)
+	r.ok(g.Close())
+	dir := r.path("saved")
+	r.ok(r.snap().Save(r.ctx, m, dir, vmm.Passing))
+	r.ok(m.Thaw(r.ctx))
+	g = r.connect(m)
+	s := r.spec("fork")
+	s.Workspace = r.path("fork.ws")
+	r.ok(os.Mkdir(s.Workspace, 0o700))
+	if taken, err := r.snap().Restore(r.ctx, s, t, dir); agentbox.CodeOf(err) != agentbox.Exists {
+		r.Errorf("a workspace was put where one is: %v", err)
+		if err == nil {
+			taken.Kill()
+		}
+	}
+	r.ok(os.Remove(s.Workspace))
+	m = r.restore(s, t, dir)
+	r.ok(os.RemoveAll(dir))
+	fork := r.connect(m)
+	r.wantAll(fork, "changed")
+	r.change(fork, "fork")
+	r.wantAll(fork, "fork")
+	r.wantAll(g, "changed")
 }
 
 func testRefusals(r *rig, template string) {
@@ -234,7 +263,7 @@ func testCorruptSave(r *rig, template string) {
 	t := r.open(template)
 	_, m, _ := r.working(t)
 	dir := r.path("saved")
-	r.ok(r.snap().Save(r.ctx, m, dir, true))
+	r.ok(r.snap().Save(r.ctx, m, dir, vmm.WithDisks))
 	r.ok(m.Kill())
 	restore := func() error {
 		s := r.spec("victim")
