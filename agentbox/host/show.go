@@ -70,7 +70,6 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.B
 	if directoryGone(rec) && out.Note == "" {
 		out.Note = "its directory " + rec.Box.Directory + " is gone"
 	}
-	var pids []int
 	if s != nil {
 		wait := askTimeout
 		if depth == everything {
@@ -78,9 +77,11 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.B
 		}
 		ctx, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
-		if st, err := api.Call(ctx, s.client, api.SupervisorStatusE, api.StatusRequest{Guest: depth == everything, Processes: depth >= withUsage}, nil); err == nil {
+		if depth >= withUsage {
+			out.Usage = machineUsage(ctx, s) // first: answering takes memory
+		}
+		if st, err := api.Call(ctx, s.client, api.SupervisorStatusE, api.StatusRequest{Guest: depth == everything}, nil); err == nil {
 			out.Services, out.Ports = withPorts(st.Services, rec.Attach.Services), st.Ports
-			pids = append(st.Machine, st.PID)
 			switch {
 			case out.Note != "":
 			case st.OOMKills > 0:
@@ -91,10 +92,23 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.B
 		}
 	}
 	if depth >= withUsage {
-		out.Usage = &agentbox.Usage{Disk: diskUsage(rec.names(m.home).Dir)}
-		out.Usage.PSS, out.Usage.CPUMillis = processUsage(pids)
+		if out.Usage == nil {
+			out.Usage = &agentbox.Usage{}
+		}
+		out.Usage.Disk = diskUsage(rec.names(m.home).Dir)
 	}
 	return out, nil
+}
+
+// machineUsage is what a machine and its supervisor take of this host, but for disk. One that does not answer takes nothing.
+func machineUsage(ctx context.Context, s *supervised) *agentbox.Usage {
+	st, err := api.Call(ctx, s.client, api.SupervisorStatusE, api.StatusRequest{Processes: true}, nil)
+	if err != nil {
+		return nil
+	}
+	var u agentbox.Usage
+	u.PSS, u.CPUMillis = processUsage(append(st.Machine, st.PID))
+	return &u
 }
 
 func withPorts(services []agentbox.Service, configured []api.ServiceSpec) []agentbox.Service {
