@@ -38,7 +38,7 @@ func (s *Supervisor) handler() http.Handler {
 	api.Handle(mux, api.SupervisorHold, exclusive(s, s.hold))
 	api.Handle(mux, api.SupervisorPause, exclusive(s, s.pause))
 	api.Handle(mux, api.SupervisorSave, exclusive(s, s.save))
-	api.Handle(mux, api.SupervisorStop, exclusive(s, s.stop))
+	api.Handle(mux, api.SupervisorStop, s.stopWhenever)
 	api.Handle(mux, api.SupervisorLease, func(_ context.Context, req api.LeaseRequest, _ agentbox.Progress) (api.None, error) {
 		s.lease.extend(req.Expires)
 		return api.None{}, nil
@@ -223,6 +223,16 @@ func (s *Supervisor) goOn(ctx context.Context) error {
 		return err
 	}
 	return client.Thaw(ctx)
+}
+
+// stopWhenever is stop also for a machine that has not started, and may still wait for its daemon: nobody wants it any more.
+func (s *Supervisor) stopWhenever(ctx context.Context, req api.StopRequest, progress agentbox.Progress) (api.None, error) {
+	select {
+	case <-s.started:
+	default:
+		s.end(Stopped)
+	}
+	return exclusive(s, s.stop)(ctx, req, progress)
 }
 
 // stop ends the machine: user processes first, the workspace synced and unmounted, then the power.

@@ -1,11 +1,14 @@
 package supervisor
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/api"
 	"agentbox/vmm"
 )
 
@@ -18,6 +21,20 @@ type endedMachine struct {
 
 func (m endedMachine) Done() <-chan struct{} { return m.done }
 func (m endedMachine) Err() error            { return m.err }
+
+// A daemon that was killed between starting a supervisor and wanting its machine must not keep the next one waiting.
+func TestASupervisorThatWaitsForItsDaemonIsStopped(t *testing.T) {
+	s := &Supervisor{asked: make(chan api.StartRequest), started: make(chan struct{}), ended: make(chan struct{})}
+	go func() {
+		_, s.startErr = s.awaitGo(t.Context())
+		close(s.started)
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := s.stopWhenever(ctx, api.StopRequest{}, nil); agentbox.CodeOf(err) != agentbox.Unavailable || ctx.Err() != nil {
+		t.Error(err)
+	}
+}
 
 func TestWhyAMachineWasNotGreeted(t *testing.T) {
 	gone := make(chan struct{})
