@@ -8,13 +8,8 @@ import (
 
 	"agentbox/agentbox/config"
 	"agentbox/policy/registries"
+	"agentbox/vmm/guest/protocol"
 	"agentbox/vmm/image"
-)
-
-// Files of a box that configure apt as this machine's is.
-const (
-	boxSources = "/etc/apt/sources.list.d/agentbox.sources"
-	boxProxies = "/etc/apt/apt.conf.d/90agentbox"
 )
 
 // suiteOf is the release of an apt: image, "" for any other.
@@ -40,10 +35,10 @@ func (m *Manager) packageConfig(ctx context.Context, rec record) (env, files map
 		return env, nil
 	}
 	if sources, err := image.AptSources(rec.Suite); err == nil { // an image can be here when its sources are gone
-		files[boxSources] = registries.InBox(sources)
+		files[protocol.AptSources] = registries.InBox(sources)
 	}
 	if proxies := registries.AptProxies(registries.Host("", environ)); proxies != "" {
-		files[boxProxies] = proxies
+		files[protocol.AptSettings] = proxies
 	}
 	return env, files
 }

@@ -3,22 +3,25 @@ package supervisor
 import (
 	"os"
 
-	"agentbox/agentbox"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/home"
 	"agentbox/policy/gateway"
 	"agentbox/vmm/guest/protocol"
 )
 
+// authorityName is the same for every box, so that the name under which a box looks for its authority, protocol.AuthorityFile, is
+// known before the box is. What tells two authorities apart is their keys.
+const authorityName = "box"
+
 // authority is the certificate authority that the box believes. It stays the same for as long as the box exists: programs
 // that read it once go on with it when the box is resumed.
-func authority(names home.Box, box agentbox.BoxID) (*gateway.CA, error) {
+func authority(names home.Box) (*gateway.CA, error) {
 	if b, err := os.ReadFile(names.Authority()); err == nil {
 		if ca, err := gateway.ParseCA(b); err == nil {
 			return ca, nil
 		}
 	}
-	ca, err := gateway.NewCA(box.String())
+	ca, err := gateway.NewCA(authorityName)
 	if err != nil {
 		return nil, err
 	}

@@ -93,7 +93,7 @@ func newSupervisor(cfg Config, log *slog.Logger) (*Supervisor, error) {
 		asked: make(chan api.StartRequest, 1), started: make(chan struct{}), ended: make(chan struct{}),
 	}
 	s.meter = newMeter(s.cpuTime, s.limitReached)
-	s.ca = sync.OnceValues(func() (*gateway.CA, error) { return authority(s.names, cfg.Box) })
+	s.ca = sync.OnceValues(func() (*gateway.CA, error) { return authority(s.names) })
 	s.guard = newGuard(cfg, home.Home{Dir: cfg.Home}.Audit(cfg.Box), s.meter, log)
 	s.lease = newLease(cfg.Lease, func() { s.end("its lease expired") })
 	return s, nil

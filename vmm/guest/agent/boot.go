@@ -151,6 +151,10 @@ func tune() error {
 		// Sessions share the CPU with one another and with the agent, whatever number of processes each has: one that
 		// forks without end leaves the next its share.
 		"kernel/sched_autogroup_enabled": "1",
+		// What the kernel does every second or oftener, in case, wakes every idle box, and every clone would translate it: it
+		// still compacts memory when somebody needs a large piece, and keeps its statistics, which nobody reads so often.
+		"vm/compaction_proactiveness": "0",
+		"vm/stat_interval":            "60",
 	} {
 		os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0)
 	}

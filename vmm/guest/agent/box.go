@@ -72,40 +72,55 @@ func (a *Agent) attach(r protocol.AttachRequest) error {
 	return nil
 }
 
-// givenDirs are where a host's files go most often.
-var givenDirs = []string{"etc/apt/sources.list.d", "etc/apt/apt.conf.d"}
+// givenFiles are what hosts give most often.
+var givenFiles = []string{protocol.AptSources, protocol.AptSettings}
 
-// prepareFiles has the directories that writeFiles will change copied up from the image while the template is made, where the
-// image has them.
+// placeholder is what a prepared file says until the host gives one: nothing, in a block of its own.
+const placeholder = "\n"
+
+// prepareFiles makes the files that writeFiles will change while the template is made, where the image has their directories:
+// to make a file in an overlay is work that no clone need do.
 func prepareFiles(root string) error {
-	for _, name := range givenDirs {
-		dir := filepath.Join(root, name)
-		if st, err := os.Stat(dir); err != nil || !st.IsDir() {
+	for _, name := range givenFiles {
+		path := filepath.Join(root, name)
+		if st, err := os.Stat(filepath.Dir(path)); err != nil || !st.IsDir() {
 			continue
 		}
-		if err := copyUp(dir); err != nil {
-			return err
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			err = os.WriteFile(path, []byte(placeholder), givenMode)
+			if err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
+// givenMode is that of a host's files.
+const givenMode fs.FileMode = 0o644
+
 // writeFiles writes what the host gave, before anything runs that could see half of it. What the image has in the place of
 // a file, a link above all, is replaced and not followed.
 func writeFiles(files []protocol.File) error {
 	for _, f := range files {
-		err := os.MkdirAll(filepath.Dir(f.Path), 0o755)
-		if err == nil {
-			err = os.Remove(f.Path)
-		}
-		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			err = os.WriteFile(f.Path, []byte(f.Content), 0o644)
-		}
-		if err != nil {
+		if err := writeGiven(f); err != nil {
 			return fmt.Errorf("write %s: %w", f.Path, err)
 		}
 	}
 	return nil
+}
+
+func writeGiven(f protocol.File) error {
+	if st, err := os.Lstat(f.Path); err == nil && st.Mode() == givenMode { // a file, and as it would be made
+		return replaceFile(f.Path, f.Content)
+	}
+	if err := os.MkdirAll(filepath.Dir(f.Path), 0o755); err != nil {
+		return err
+	}
+	if err := os.Remove(f.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.WriteFile(f.Path, []byte(f.Content), givenMode)
 }
 
 // detach ends everything the user runs and lets go of the workspace.

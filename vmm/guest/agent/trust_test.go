@@ -99,7 +99,8 @@ func TestJavaStore(t *testing.T) {
 	}
 }
 
-// A file of the host takes the place of what the image has there, whatever that is, and leaves what a link leads to alone.
+// A file of the host takes the place of what the image has there, whatever that is, and leaves what a link leads to alone. It
+// can be read by everybody.
 func TestGivenFilesReplaceLinks(t *testing.T) {
 	root := t.TempDir()
 	writeIn(t, root, "elsewhere", "theirs")
@@ -108,11 +109,22 @@ func TestGivenFilesReplaceLinks(t *testing.T) {
 	if err := os.Symlink(filepath.Join(root, "elsewhere"), link); err != nil {
 		t.Fatal(err)
 	}
+	private := filepath.Join(root, "etc/apt/sources.list.d/private")
+	if err := os.WriteFile(private, []byte("theirs"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if err := prepareFiles(root); err != nil {
 		t.Fatal(err)
 	}
+	prepared, err := os.ReadFile(filepath.Join(root, protocol.AptSources))
+	if err != nil || string(prepared) != placeholder {
+		t.Errorf("prepared is %q %v", prepared, err)
+	}
+	if _, err := os.Stat(filepath.Join(root, protocol.AptSettings)); err == nil {
+		t.Error("a file is prepared in a directory that the image does not have")
+	}
 	var files []protocol.File
-	for _, name := range []string{"etc/apt/sources.list.d/old", "etc/apt/sources.list.d/link", "etc/new/dir/file"} {
+	for _, name := range []string{protocol.AptSources, "etc/apt/sources.list.d/old", "etc/apt/sources.list.d/link", "etc/apt/sources.list.d/private", "etc/new/dir/file"} {
 		files = append(files, protocol.File{Path: filepath.Join(root, name), Content: "ours"})
 	}
 	for range 2 {
@@ -123,6 +135,9 @@ func TestGivenFilesReplaceLinks(t *testing.T) {
 	for _, f := range files {
 		if got, err := os.ReadFile(f.Path); err != nil || string(got) != "ours" {
 			t.Errorf("%s: %q %v", f.Path, got, err)
+		}
+		if st, err := os.Lstat(f.Path); err != nil || st.Mode() != givenMode {
+			t.Errorf("%s: %v %v", f.Path, st, err)
 		}
 	}
 	if got, err := os.ReadFile(filepath.Join(root, "elsewhere")); err != nil || string(got) != "theirs" {

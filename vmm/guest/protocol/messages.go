@@ -65,6 +65,17 @@ type File struct {
 	Content string `json:"content"`
 }
 
+// Files that a box has from most hosts, and those that say nothing until then: apt's, where its packages are and how they are
+// reached.
+const (
+	AptSources  = "/etc/apt/sources.list.d/agentbox.sources"
+	AptSettings = "/etc/apt/apt.conf.d/90agentbox"
+)
+
+// AuthorityFile is the File of every box's Authority, as long as all have one subject. Whoever prepares a machine for an
+// authority can do it under this name.
+const AuthorityFile = "5a5741c7.0"
+
 // Authority is a certificate authority that everything in the box is to believe, beside those of the image.
 type Authority struct {
 	PEM    string `json:"pem"`
