@@ -28,7 +28,9 @@ const fdImage = fdState + 1 // one end of a socket pair: NBD
 //
 // tsc=reliable: emulated CPUs fail the check that their counters agree, since checking is slow, and the guest would fall
 // back to a clock of 4 ms steps. An emulated CPU does not speculate either, so it needs no mitigations. norandmaps: QEMU
-// translates code by its address, so a library that lies elsewhere in each process is translated in each process.
+// translates code by its address, so a library that lies elsewhere in each process is translated in each process. Security
+// modules without a policy, which nothing in a box loads, and pressure statistics are code on the way of every system call and
+// every switch.
 //
 // GODEBUG is the agent's, and reaches nothing that it starts: signals that preempt its goroutines, and questions after the
 // number of CPUs, which does not change, are code that every clone would have to translate.
@@ -36,7 +38,7 @@ func kernelArgs(accel string) string {
 	args := "console=ttyS0 quiet loglevel=3 panic=-1 reboot=t i8042.noaux i8042.nokbd random.trust_cpu=on cryptomgr.notests" +
 		" nowatchdog GODEBUG=asyncpreemptoff=1,updatemaxprocs=0"
 	if accel == accelTCG {
-		args += " tsc=reliable mitigations=off norandmaps"
+		args += " tsc=reliable mitigations=off norandmaps lsm=landlock,lockdown,yama psi=0"
 	}
 	return args
 }

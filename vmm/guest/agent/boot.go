@@ -74,6 +74,7 @@ func (b *booter) run() error {
 		what string
 		do   func() error
 	}{
+		{"do without signals of children", forgoChildSignals},
 		{"mount the kernel's file systems", mountKernel},
 		{"load modules", loadModules},
 		{"mount the root file system", mountRoot},

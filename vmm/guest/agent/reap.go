@@ -5,6 +5,7 @@ package agent
 import (
 	"sync"
 	"syscall"
+	"unsafe"
 )
 
 // spawner starts processes and tells how they ended. As PID 1 it also reaps every orphan of the machine.
@@ -30,6 +31,23 @@ func newSpawner(orphans bool) *spawner {
 		go s.reap() // for the life of the machine
 	}
 	return s
+}
+
+// forgoChildSignals has the kernel send none when a child ends: whoever waits for one waits in wait4. The Go runtime handles every
+// signal it can, so each would interrupt a thread for nothing.
+func forgoChildSignals() error {
+	const sizeofSet = 8
+	var byDefault struct { // the kernel's sigaction, zero for the default action, which is to do nothing
+		handler  uintptr
+		flags    uint64
+		restorer uintptr
+		mask     uint64
+	}
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(syscall.SIGCHLD), uintptr(unsafe.Pointer(&byDefault)), 0, sizeofSet, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // start runs a program; the error is that of fork, chdir or exec. The lock is held until the process is known, so the
