@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/environment"
 	"agentbox/vmm"
 	"agentbox/vmm/guest"
 )
@@ -192,7 +193,8 @@ func (t *templates) build(ctx context.Context, kind agentbox.Isolation, driver v
 // restTime is how long a guest is left alone before it is saved: what it still has to do then, every clone would do again.
 const restTime = time.Second
 
-// quiesce greets the guest with keys nobody keeps, asks it to come to rest, and lets it.
+// quiesce greets the guest with keys nobody keeps, has it run a command as clones will be asked to, so that its agent knows all the
+// requests, asks it to come to rest, and lets it.
 func quiesce(ctx context.Context, machine vmm.Machine) error {
 	keys, err := guest.NewKeys()
 	if err != nil {
@@ -201,6 +203,9 @@ func quiesce(ctx context.Context, machine vmm.Machine) error {
 	client, err := guest.Connect(ctx, machine.Stream(), keys.Hello("agentbox"), keys)
 	if err != nil {
 		return agentbox.Errorf(agentbox.Unavailable, "the machine boots but its agent does not answer: %w", err)
+	}
+	if _, err := environment.Exec(ctx, client.SSH(), environment.Command{Argv: []string{"true"}, Dir: "/"}); err != nil {
+		return fmt.Errorf("rehearse a command: %w", err)
 	}
 	if err := client.Quiesce(ctx); err != nil {
 		return err
