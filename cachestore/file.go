@@ -3,6 +3,7 @@ package cachestore
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"sync"
 
@@ -155,14 +156,14 @@ func (s *Store) CopyTo(ctx context.Context, manifest agentbox.Digest, dst string
 	if err != nil {
 		return s.hostError(err)
 	}
-	err = errors.Join(out.Truncate(r.Size()), r.copyTo(ctx, out), out.Close())
+	err = errors.Join(out.Truncate(r.Size()), r.copyTo(ctx, disk.Of(out)), out.Close())
 	if err != nil {
 		return s.hostError(errors.Join(err, os.Remove(dst)))
 	}
 	return nil
 }
 
-func (r *Reader) copyTo(ctx context.Context, out *os.File) error {
+func (r *Reader) copyTo(ctx context.Context, out io.WriterAt) error {
 	crew := newCrew(ctx, r.fill.s.cfg.Workers)
 	var err error
 	at := int64(0)
@@ -177,7 +178,7 @@ func (r *Reader) copyTo(ctx context.Context, out *os.File) error {
 			defer crew.recycle(buf)
 			b, err := r.fill.chunk(ctx, i, buf)
 			if err == nil {
-				_, err = out.WriteAt(b, off)
+				crew.locked(func() { _, err = out.WriteAt(b, off) }) // see blockFile.WriteAt
 			}
 			return err
 		})

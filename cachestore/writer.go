@@ -32,6 +32,15 @@ type blockFile struct {
 	id      uint64
 	release func()
 	dirty   bool
+	turn    sync.Mutex
+}
+
+// WriteAt lets one after the other write: a file system has a lock per file for it, and those who wait for that one burn
+// as much processor time as the writing takes.
+func (f *blockFile) WriteAt(p []byte, off int64) (int, error) {
+	f.turn.Lock()
+	defer f.turn.Unlock()
+	return f.File.WriteAt(p, off)
 }
 
 func (s *Store) newWriter(kind blob.Kind) *writer {
