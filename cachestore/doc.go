@@ -10,8 +10,9 @@
 // are; it is written after the data was synced, so that it may claim too little and never too much, and can be made anew
 // by reading the files (Verify with Rebuild).
 //
-// Nothing is handed out that was not hashed on the way. A chunk that does not match is taken out of the index, named in
-// Damage, and got again from a Source; it never becomes zeros.
+// Nothing is handed out that was not hashed on the way, by SHA-256 or by a keyed hash that knows the very bytes that were
+// (identify.go). A chunk that does not match is taken out of the index, named in Damage, and got again from a Source; it
+// never becomes zeros.
 //
 // One process has a store open (a lock sees to it); all methods may be called at once.
 package cachestore

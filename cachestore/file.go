@@ -132,7 +132,7 @@ func (f *filler) completeBlock(ctx context.Context, crew *crew, file *blockFile,
 	c, off := f.m.Chunks[i], int64(i)*blob.BlockSize
 	buf := crew.buffer()[:c.Size]
 	defer crew.recycle(buf)
-	if n, err := file.ReadAt(buf, off); n == len(buf) && blob.Sum(buf) == c.Digest {
+	if n, err := file.ReadAt(buf, off); n == len(buf) && f.s.recognise(c.Digest, buf) == nil {
 		return nil
 	} else if n < len(buf) && !lostBytes(err) && err == nil {
 		return f.s.hostError(err)

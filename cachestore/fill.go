@@ -66,6 +66,7 @@ func (f *filler) fetch(ctx context.Context, i int) ([]byte, error) {
 	if _, err := sized(b, c); err != nil {
 		return nil, err
 	}
+	f.w.remember(f.s.prints.Of(b), c.Digest)
 	return b, f.put(ctx, i, b)
 }
 

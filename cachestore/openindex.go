@@ -6,11 +6,12 @@ import (
 	"os"
 
 	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
 	"agentbox/cachestore/index"
 )
 
-// openIndex opens the index. One that cannot be read is put aside, and made anew.
-func (s *Store) openIndex(ctx context.Context) (err error) {
+// openIndex opens the index, and fills it from the files when it had to be made anew.
+func (s *Store) openIndex(ctx context.Context) error {
 	if err := s.loadDamage(); err != nil {
 		return s.hostError(err)
 	}
@@ -20,25 +21,32 @@ func (s *Store) openIndex(ctx context.Context) (err error) {
 		s.guard.collecting.Store(true)
 		defer s.guard.collecting.Store(false)
 	}
+	fresh, err := s.openOrReplaceIndex()
+	if err != nil {
+		return err
+	}
+	if s.prints, err = blob.NewFingerprinter(s.index.Secret()); err != nil || !fresh {
+		return err
+	}
+	return s.rebuild(ctx, nil)
+}
+
+// openOrReplaceIndex puts an index aside that cannot be read. One that is fresh knows nothing of the files that are there.
+func (s *Store) openOrReplaceIndex() (fresh bool, err error) {
 	_, statErr := os.Stat(s.path(indexDir))
 	s.index, err = index.Open(s.path(indexDir), s.room)
 	if err == nil {
-		if os.IsNotExist(statErr) && s.nextID.Load() > 0 {
-			return s.rebuild(ctx, nil) // somebody removed the index
-		}
-		return nil
+		return os.IsNotExist(statErr) && s.nextID.Load() > 0, nil // somebody removed it
 	}
 	if agentbox.CodeOf(err) == agentbox.NoSpace || isFull(err) || isIO(err) || isReadOnly(err) {
-		return s.hostError(err)
+		return false, s.hostError(err)
 	}
 	s.log.Error("store: the index cannot be read and is made anew", "error", err)
 	if err := s.putIndexAside(); err != nil {
-		return err
+		return false, err
 	}
-	if s.index, err = index.Open(s.path(indexDir), s.room); err != nil {
-		return s.hostError(err)
-	}
-	return s.rebuild(ctx, nil)
+	s.index, err = index.Open(s.path(indexDir), s.room)
+	return true, s.hostError(err)
 }
 
 func (s *Store) putIndexAside() error {

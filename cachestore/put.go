@@ -123,7 +123,10 @@ func (s *Store) putChunk(ctx context.Context, w *writer, p []byte) (agentbox.Dig
 	if blob.IsZero(p) {
 		return agentbox.Digest{}, nil
 	}
-	d := blob.Sum(p)
+	d, here, err := w.identify(p)
+	if here || err != nil {
+		return d, err
+	}
 	return d, w.putPack(ctx, d, p)
 }
 

@@ -146,7 +146,10 @@ func (in *intake) block(ctx context.Context, i int) error {
 	if blob.IsZero(buf) {
 		return nil
 	}
-	d := blob.Sum(buf)
+	d, have, err := in.w.identify(buf)
+	if err != nil {
+		return err
+	}
 	in.m.Chunks[i].Digest = d
 	taken := false
 	in.crew.locked(func() {
@@ -156,10 +159,6 @@ func (in *intake) block(ctx context.Context, i int) error {
 	})
 	if taken {
 		return nil
-	}
-	have, err := in.w.has(d)
-	if err != nil {
-		return err
 	}
 	if have {
 		in.crew.locked(func() { in.shared = true })

@@ -14,7 +14,7 @@ import (
 // Get gives the bytes of a piece, a chunk or an encoded manifest, checked against its digest. NotFound when it is not
 // here, Corrupt when it was and is damaged: from then on it is not here. So a Store is a Source.
 func (s *Store) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {
-	return s.read(ctx, d, max, nil)
+	return s.read(ctx, d, max, nil, blob.Check)
 }
 
 // Has tells whether a piece is claimed to be here.
@@ -26,8 +26,11 @@ func (s *Store) Has(d agentbox.Digest) (bool, error) {
 // moves is how often a chunk may be moved by gc while it is being read.
 const moves = 8
 
+// check tells whether bytes are what a digest names, as an error of code Corrupt.
+type check func(agentbox.Digest, []byte) error
+
 // read is Get with a buffer that may be used for the answer.
-func (s *Store) read(ctx context.Context, d agentbox.Digest, max int, buf []byte) ([]byte, error) {
+func (s *Store) read(ctx context.Context, d agentbox.Digest, max int, buf []byte, check check) ([]byte, error) {
 	var last index.Place
 	var lastErr error
 	for range moves {
@@ -48,7 +51,7 @@ func (s *Store) read(ctx context.Context, d agentbox.Digest, max int, buf []byte
 			// It is still claimed to be where it is not: nobody moved it.
 			return nil, s.damage(d, p, lastErr)
 		}
-		b, err := s.readPlace(d, p, buf)
+		b, err := s.readPlace(d, p, buf, check)
 		if err == nil {
 			return b, nil
 		}
@@ -58,7 +61,7 @@ func (s *Store) read(ctx context.Context, d agentbox.Digest, max int, buf []byte
 }
 
 // readPlace reads and checks what should lie at p.
-func (s *Store) readPlace(d agentbox.Digest, p index.Place, buf []byte) ([]byte, error) {
+func (s *Store) readPlace(d agentbox.Digest, p index.Place, buf []byte, check check) ([]byte, error) {
 	if !pieceLimit(p) {
 		return nil, agentbox.Errorf(agentbox.Corrupt, "%s: the index says %d bytes", d.Short(), p.Size)
 	}
@@ -81,7 +84,7 @@ func (s *Store) readPlace(d agentbox.Digest, p index.Place, buf []byte) ([]byte,
 	if err != nil {
 		return nil, err
 	}
-	return b, blob.Check(d, b)
+	return b, check(d, b)
 }
 
 // lostBytes tells the errors that mean that the bytes are gone from those that say nothing about them.

@@ -59,13 +59,14 @@ func (r *rebuilding) flush() error {
 	return err
 }
 
-// claim adds a claim unless the chunk is claimed.
-func (r *rebuilding) claim(d agentbox.Digest, p index.Place) error {
+// claim adds a claim unless the chunk, whose bytes are b, is claimed.
+func (r *rebuilding) claim(d agentbox.Digest, p index.Place, b []byte) error {
 	if _, ok, err := r.s.index.Chunk(d); ok || err != nil {
 		return err
 	}
 	p.Seen = r.s.seen()
 	r.batch.SetChunk(d, p)
+	r.batch.Remember(r.s.prints.Of(b), d)
 	r.s.healed(d)
 	if r.batch.Len() < 1000 {
 		return nil
@@ -94,11 +95,11 @@ func (r *rebuilding) pack(ctx context.Context, id uint64) error {
 		}
 		r.add(int64(rec.Stored))
 		p := index.Place{File: id, Off: off, Stored: uint32(rec.Stored), Size: uint32(rec.Size), Encoding: rec.Encoding}
-		b, err := r.s.readPlace(rec.Digest, p, nil)
+		b, err := r.s.readPlace(rec.Digest, p, nil, blob.Check)
 		if err != nil {
 			return r.skip(rec.Digest, err)
 		}
-		if err := r.claim(rec.Digest, p); err != nil || rec.What != pack.Manifest {
+		if err := r.claim(rec.Digest, p, b); err != nil || rec.What != pack.Manifest {
 			return err
 		}
 		m, err := blob.DecodeManifest(b)
@@ -160,7 +161,8 @@ func (r *rebuilding) image(ctx context.Context, id uint64, owner agentbox.Digest
 		}
 		p := index.Place{Image: true, File: id, Off: off, Stored: uint32(c.Size), Size: uint32(c.Size)}
 		r.add(int64(c.Size))
-		if _, err := r.s.readPlace(c.Digest, p, buf); err != nil {
+		b, err := r.s.readPlace(c.Digest, p, buf, blob.Check)
+		if err != nil {
 			whole = false
 			if err := r.skip(c.Digest, err); err != nil {
 				return err
@@ -168,7 +170,7 @@ func (r *rebuilding) image(ctx context.Context, id uint64, owner agentbox.Digest
 			continue
 		}
 		charged += int64(c.Size)
-		if err := r.claim(c.Digest, p); err != nil {
+		if err := r.claim(c.Digest, p, b); err != nil {
 			return err
 		}
 	}

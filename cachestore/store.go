@@ -19,12 +19,13 @@ import (
 
 // Store is an open store.
 type Store struct {
-	cfg   Config
-	fs    disk.FS
-	lock  *os.File
-	index *index.Index
-	codec *blob.Codec
-	log   *slog.Logger
+	cfg    Config
+	fs     disk.FS
+	lock   *os.File
+	index  *index.Index
+	codec  *blob.Codec
+	prints *blob.Fingerprinter
+	log    *slog.Logger
 
 	nextID  atomic.Uint64 // the number of the newest file
 	space   space

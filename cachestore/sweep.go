@@ -83,6 +83,11 @@ func (g *collection) sweep(ctx context.Context) error {
 		}
 		list = list[n:]
 	}
+	if removed {
+		if err := g.forget(ctx); err != nil {
+			return err
+		}
+	}
 	return g.reclaim(ctx, removed)
 }
 

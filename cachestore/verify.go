@@ -126,7 +126,7 @@ func (v *verification) checkRun(ctx context.Context, crew *crew, part []dead, by
 		if err := v.pace.wait(ctx, int64(x.place.Stored)); err != nil {
 			return err
 		}
-		_, err := v.s.readPlace(x.digest, x.place, buf)
+		_, err := v.s.readPlace(x.digest, x.place, buf, blob.Check)
 		if err == nil {
 			continue
 		}

@@ -19,10 +19,11 @@ type writer struct {
 	kind    blob.Kind
 	claims  *claims
 	mu      sync.Mutex
-	pending map[agentbox.Digest]index.Place // written and not yet claimed
-	bytes   int64                           // of pending
-	packs   map[uint64]int                  // with pending pieces, and how many
-	images  map[uint64]*blockFile           // open for writing
+	pending map[agentbox.Digest]index.Place      // written and not yet claimed
+	bytes   int64                                // of pending
+	known   map[blob.Fingerprint]agentbox.Digest // to be remembered
+	packs   map[uint64]int                       // with pending pieces, and how many
+	images  map[uint64]*blockFile                // open for writing
 	charged int64
 }
 
@@ -46,7 +47,7 @@ func (f *blockFile) WriteAt(p []byte, off int64) (int, error) {
 func (s *Store) newWriter(kind blob.Kind) *writer {
 	return &writer{
 		s: s, kind: kind, claims: s.guard.newClaims(),
-		pending: map[agentbox.Digest]index.Place{}, packs: map[uint64]int{}, images: map[uint64]*blockFile{},
+		pending: map[agentbox.Digest]index.Place{}, known: map[blob.Fingerprint]agentbox.Digest{}, packs: map[uint64]int{}, images: map[uint64]*blockFile{},
 	}
 }
 
@@ -86,9 +87,9 @@ func (w *writer) get(ctx context.Context, d agentbox.Digest, max int, buf []byte
 	p, ok := w.pending[d]
 	w.mu.Unlock()
 	if ok {
-		return w.s.readPlace(d, p, buf)
+		return w.s.readPlace(d, p, buf, w.s.recognise)
 	}
-	return w.s.read(ctx, d, max, buf)
+	return w.s.read(ctx, d, max, buf, w.s.recognise)
 }
 
 // putPack stores a chunk in a pack, unless it is here.
@@ -199,6 +200,9 @@ func (w *writer) flush() error {
 	for d, p := range w.pending {
 		b.SetChunk(d, p)
 	}
+	for f, d := range w.known {
+		b.Remember(f, d)
+	}
 	if err := w.s.index.Apply(&b); err != nil {
 		return err
 	}
@@ -206,6 +210,7 @@ func (w *writer) flush() error {
 		w.s.healed(d)
 	}
 	clear(w.pending)
+	clear(w.known)
 	w.leavePacks()
 	w.bytes = 0
 	return nil

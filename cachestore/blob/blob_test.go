@@ -234,3 +234,57 @@ func FuzzCodec(f *testing.F) {
 		}
 	})
 }
+
+func TestFingerprints(t *testing.T) {
+	var key FingerprintKey
+	for i := range key {
+		key[i] = byte(i)
+	}
+	f, err := NewFingerprinter(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The index of every store depends on it: a change makes what they remember useless.
+	if got := f.Of([]byte("agentbox")); hex.EncodeToString(got[:]) != "c6bda21f889af555320a496b82da37bf" {
+		t.Errorf("the fingerprint of a text is now %x", got)
+	}
+	piece := make([]byte, 1000)
+	seen := map[Fingerprint]string{f.Of(nil): "nothing", f.Of(piece): "zeros", f.Of(piece[:999]): "fewer zeros"}
+	for i := range piece {
+		piece[i] = 1
+		seen[f.Of(piece)] = "a one"
+		piece[i] = 0
+	}
+	for i := range key {
+		key[i] ^= 1
+		g, err := NewFingerprinter(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[g.Of(piece)] = "another key"
+		key[i] ^= 1
+	}
+	if want := 3 + len(piece) + len(key); len(seen) != want {
+		t.Errorf("%d different fingerprints, not %d", len(seen), want)
+	}
+}
+
+func BenchmarkSum(b *testing.B) {
+	p := make([]byte, BlockSize)
+	b.SetBytes(BlockSize)
+	for b.Loop() {
+		Sum(p)
+	}
+}
+
+func BenchmarkFingerprint(b *testing.B) {
+	f, err := NewFingerprinter(FingerprintKey{1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	p := make([]byte, BlockSize)
+	b.SetBytes(BlockSize)
+	for b.Loop() {
+		f.Of(p)
+	}
+}

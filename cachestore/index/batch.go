@@ -1,9 +1,12 @@
 package index
 
 import (
-	"agentbox/agentbox"
+	"bytes"
 
 	"github.com/dgraph-io/badger/v4"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
 )
 
 // Batch is a list of changes, applied in order. The zero Batch is empty.
@@ -40,6 +43,17 @@ func (b *Batch) SetMeta(d agentbox.Digest, m Meta) error {
 // DropMeta says that it no longer is.
 func (b *Batch) DropMeta(d agentbox.Digest) {
 	b.changes = append(b.changes, change{key: key(metaKey, d)})
+}
+
+// Remember says that the bytes with a fingerprint have a digest. That is true whether or not the chunk is here.
+func (b *Batch) Remember(f blob.Fingerprint, d agentbox.Digest) {
+	k := knownKeyOf(f)
+	b.changes = append(b.changes, change{k, seal(k, bytes.Clone(d[:]))})
+}
+
+// Forget takes back what Remember said.
+func (b *Batch) Forget(f blob.Fingerprint) {
+	b.changes = append(b.changes, change{key: knownKeyOf(f)})
 }
 
 // Len counts the changes.

@@ -10,12 +10,14 @@ import (
 	"github.com/dgraph-io/badger/v4/options"
 
 	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
 )
 
 // Index is open on one directory by one process; the caller sees to that. Its methods may be called at once.
 type Index struct {
 	db      *badger.DB
 	room    func() error
+	secret  blob.FingerprintKey
 	damaged atomic.Int64
 }
 
@@ -40,6 +42,9 @@ func Open(dir string, room func() error) (*Index, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	if err := x.openSecret(); err != nil {
+		return nil, errors.Join(x.describe(err), x.Close())
 	}
 	return x, nil
 }
@@ -132,9 +137,9 @@ func (x *Index) meta(k, v []byte) (Meta, bool) {
 
 // EachChunk calls f with every chunk, in the order of digests, as they were when it began.
 func (x *Index) EachChunk(ctx context.Context, f func(agentbox.Digest, Place) error) error {
-	return x.each(ctx, chunkKey, func(d agentbox.Digest, k, v []byte) error {
+	return x.each(ctx, chunkKey, len(agentbox.Digest{}), func(k, v []byte) error {
 		if p, ok := x.place(k, v); ok {
-			return f(d, p)
+			return f(agentbox.Digest(k[1:]), p)
 		}
 		return nil
 	})
@@ -142,15 +147,16 @@ func (x *Index) EachChunk(ctx context.Context, f func(agentbox.Digest, Place) er
 
 // EachMeta calls f with every manifest, in the order of digests, as they were when it began.
 func (x *Index) EachMeta(ctx context.Context, f func(agentbox.Digest, Meta) error) error {
-	return x.each(ctx, metaKey, func(d agentbox.Digest, k, v []byte) error {
+	return x.each(ctx, metaKey, len(agentbox.Digest{}), func(k, v []byte) error {
 		if m, ok := x.meta(k, v); ok {
-			return f(d, m)
+			return f(agentbox.Digest(k[1:]), m)
 		}
 		return nil
 	})
 }
 
-func (x *Index) each(ctx context.Context, prefix byte, f func(d agentbox.Digest, k, v []byte) error) error {
+// each goes through the keys of n bytes after a prefix.
+func (x *Index) each(ctx context.Context, prefix byte, n int, f func(k, v []byte) error) error {
 	return x.describe(guarded(func() error {
 		return x.db.View(func(t *badger.Txn) error {
 			o := badger.DefaultIteratorOptions
@@ -162,10 +168,10 @@ func (x *Index) each(ctx context.Context, prefix byte, f func(d agentbox.Digest,
 					return err
 				}
 				k := it.Item().Key()
-				if len(k) != 1+len(agentbox.Digest{}) {
+				if len(k) != 1+n {
 					continue
 				}
-				if err := it.Item().Value(func(v []byte) error { return f(agentbox.Digest(k[1:]), k, v) }); err != nil {
+				if err := it.Item().Value(func(v []byte) error { return f(k, v) }); err != nil {
 					return err
 				}
 			}

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -78,6 +79,33 @@ func TestNothingIsWrittenWithoutRoom(t *testing.T) {
 		t.Fatal("written all the same")
 	}
 	x.Close()
+}
+
+func TestFingerprintsGoWithTheSecret(t *testing.T) {
+	dir := t.TempDir()
+	x := open(t, dir)
+	secret := x.Secret()
+	if secret == (blob.FingerprintKey{}) || secret == open(t, t.TempDir()).Secret() {
+		t.Fatalf("not a secret: %x", secret)
+	}
+	f := blob.Fingerprint{1}
+	var b Batch
+	b.Remember(f, digest(1))
+	if err := errors.Join(x.Apply(&b), x.Close()); err != nil {
+		t.Fatal(err)
+	}
+	x = open(t, dir)
+	if d, ok, err := x.Known(f); d != digest(1) || !ok || err != nil || x.Secret() != secret {
+		t.Fatalf("after a restart: %s, %v, %v", d, ok, err)
+	}
+	damaged := Batch{changes: []change{{secretKey, seal(secretKey, []byte("too short"))}}}
+	if err := errors.Join(x.Apply(&damaged), x.Close()); err != nil {
+		t.Fatal(err)
+	}
+	x = open(t, dir)
+	if _, ok, err := x.Known(f); ok || err != nil || x.Secret() == secret {
+		t.Fatalf("the secret is lost, and a fingerprint is not: %v, %v", ok, err)
+	}
 }
 
 func TestAFlippedBitIsNoAnswer(t *testing.T) {

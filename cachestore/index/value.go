@@ -39,6 +39,7 @@ type Meta struct {
 const (
 	chunkKey = 'c'
 	metaKey  = 'm'
+	knownKey = 'f'
 	placeLen = 1 + 8 + 8 + 4 + 4 + 1 + 4
 	sumLen   = 4
 )
@@ -46,6 +47,8 @@ const (
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func key(prefix byte, d agentbox.Digest) []byte { return append([]byte{prefix}, d[:]...) }
+
+func knownKeyOf(f blob.Fingerprint) []byte { return append([]byte{knownKey}, f[:]...) }
 
 // seal appends the checksum of a key and its value.
 func seal(key, value []byte) []byte {
