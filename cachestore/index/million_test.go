@@ -6,9 +6,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"agentbox/cachestore/blob"
 )
 
-// TestAMillionChunksFitInMemory takes a minute: AGENTBOX_LARGE=1 asks for it.
+// TestAMillionChunksFitInMemory has the index hold a million chunks and their fingerprints, looks each of them up, and takes the memory
+// of the process. It takes a minute: AGENTBOX_LARGE=1 asks for it.
 func TestAMillionChunksFitInMemory(t *testing.T) {
 	if os.Getenv("AGENTBOX_LARGE") == "" {
 		t.Skip("AGENTBOX_LARGE is not set")
@@ -20,6 +23,7 @@ func TestAMillionChunksFitInMemory(t *testing.T) {
 		var b Batch
 		for j := i; j < i+10*batchKeys; j++ {
 			b.SetChunk(digest(j), Place{File: uint64(j), Off: int64(j), Stored: 1, Size: 2})
+			b.Remember(fingerprint(j), digest(j))
 		}
 		if err := x.Apply(&b); err != nil {
 			t.Fatal(err)
@@ -32,6 +36,9 @@ func TestAMillionChunksFitInMemory(t *testing.T) {
 	for i := range n {
 		if _, ok, err := x.Chunk(digest(i)); !ok || err != nil {
 			t.Fatalf("chunk %d: %v, %v", i, ok, err)
+		}
+		if d, ok, err := x.Known(fingerprint(i)); !ok || d != digest(i) || err != nil {
+			t.Fatalf("fingerprint %d: %v, %v", i, ok, err)
 		}
 	}
 	runtime.GC()
@@ -48,4 +55,10 @@ func TestAMillionChunksFitInMemory(t *testing.T) {
 			}
 		}
 	}
+}
+
+// fingerprint gives one that is as random as real ones are.
+func fingerprint(i int) blob.Fingerprint {
+	d := digest(i)
+	return blob.Fingerprint(d[16:])
 }
