@@ -75,7 +75,12 @@ func (u *upstream) dial(ctx context.Context, network string, f policy.Flow) (net
 	}
 	dialer := net.Dialer{
 		Timeout: dialTimeout, KeepAlive: 30 * time.Second,
-		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error { return u.guard(f, address) },
+		ControlContext: func(_ context.Context, network, address string, socket syscall.RawConn) error {
+			if err := u.guard(f, address); err != nil {
+				return err
+			}
+			return connectAhead(network, address, socket)
+		},
 	}
 	if u.memory != nil {
 		return u.memory(), nil

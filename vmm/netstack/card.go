@@ -18,8 +18,9 @@ import (
 // written without a queue of their own, by whoever has them.
 type card struct {
 	link   vmm.Link
-	long   vmm.Segmenter // the same link; nil when it cannot carry long segments
-	header []byte        // of every frame to the guest
+	long   vmm.Segmenter  // the same link; nil when it cannot carry long segments
+	header []byte         // of every frame to the guest
+	later  sync.WaitGroup // packets that are being written
 
 	mu         sync.RWMutex
 	dispatcher stack.NetworkDispatcher
@@ -48,11 +49,31 @@ func (c *card) deliver(ip []byte) {
 // WritePackets implements stack.LinkWriter.
 func (c *card) WritePackets(list stack.PacketBufferList) (int, tcpip.Error) {
 	for i, p := range list.AsSlice() {
+		if answersSYN(p) {
+			c.writeLater(p)
+			continue
+		}
 		if c.write(p) != nil {
 			return i, &tcpip.ErrClosedForSend{}
 		}
 	}
 	return list.Len(), nil
+}
+
+// answersSYN tells the packet that gVisor writes while it holds the new connection's lock.
+func answersSYN(p *stack.PacketBuffer) bool {
+	h := header.TCP(p.TransportHeader().Slice())
+	return p.TransportProtocolNumber == header.TCPProtocolNumber && len(h) >= header.TCPMinimumSize && h.Flags().Contains(header.TCPFlagSyn)
+}
+
+// writeLater writes a packet when its writer has let go of the connection. A guest that answers while the lock is held has a
+// goroutine of gVisor's try for it again and again, on the CPU that the guest may need.
+func (c *card) writeLater(p *stack.PacketBuffer) {
+	p.IncRef()
+	c.later.Go(func() {
+		defer p.DecRef()
+		_ = c.write(p) // when the cable is cut read finds out, too
+	})
 }
 
 func (c *card) write(p *stack.PacketBuffer) error {
@@ -107,7 +128,7 @@ func (c *card) SetLinkAddress(tcpip.LinkAddress) {}
 func (c *card) Capabilities() stack.LinkEndpointCapabilities {
 	return stack.CapabilityRXChecksumOffload
 }
-func (c *card) Wait()                                   {}
+func (c *card) Wait()                                   { c.later.Wait() }
 func (c *card) ARPHardwareType() header.ARPHardwareType { return header.ARPHardwareNone }
 func (c *card) AddHeader(*stack.PacketBuffer)           {}
 func (c *card) ParseHeader(*stack.PacketBuffer) bool    { return true }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
 )
 
@@ -491,4 +492,62 @@ func TestSYNFlood(t *testing.T) {
 func discard(_ context.Context, _ Destination, c net.Conn) error {
 	_, err := io.Copy(io.Discard, c)
 	return err
+}
+
+// stuck is a cable that takes no answer to a SYN before it is let go.
+type stuck struct {
+	*cable
+	once           sync.Once
+	answered, free chan struct{}
+}
+
+func (c *stuck) WriteFrame(parts ...[]byte) error {
+	f := bytes.Join(parts, nil)
+	if len(f) > etherLen+ipLen+tcpLen && f[etherLen+9] == protoTCP && f[etherLen+ipLen+13]&2 != 0 {
+		c.once.Do(func() { close(c.answered) })
+		<-c.free
+	}
+	return c.cable.WriteFrame(f)
+}
+
+// While a SYN is being answered nobody holds the connection: gVisor would try for it again and again when the guest goes on.
+func TestAnsweringASYNHoldsNothing(t *testing.T) {
+	c := &stuck{cable: newCable(), answered: make(chan struct{}), free: make(chan struct{})}
+	p := (&policy{stream: func(_ context.Context, _ Destination, c Conn) error {
+		_, err := io.Copy(c, c)
+		return err
+	}}).allowAll()
+	s, err := New(c, p, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	defer s.Close()
+	b := plugIn(t, c.cable)
+	got := make(chan error, 1)
+	go func() {
+		conn, err := b.dial(t, elsewhere)
+		if err == nil {
+			err = conn.Close()
+		}
+		got <- err
+	}()
+	<-c.answered
+	held := make(chan struct{})
+	go func() {
+		defer close(held)
+		for _, e := range s.tcpip.RegisteredEndpoints() {
+			_, _ = e.(tcpip.Endpoint).GetLocalAddress() // takes the lock
+		}
+	}()
+	select {
+	case <-held:
+	case <-time.After(10 * time.Second):
+		t.Error("the connection is held while its SYN is being answered")
+	}
+	close(c.free)
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+	<-held
 }

