@@ -43,17 +43,36 @@ func pingAnswer(ip []byte) []byte {
 
 // Codes of ICMP's "destination unreachable".
 const (
+	codeHost       = 1
 	codeProtocol   = 2
 	codePort       = 3
 	codeProhibited = 13
 )
 
-// unreachable tells the guest that a packet of its own goes nowhere: its header and 8 bytes more go back.
+// strayCode is the code that ends the wait of a program for an answer in a protocol.
+func strayCode(proto byte) byte {
+	switch proto {
+	case protoTCP:
+		return codeHost
+	case protoUDP:
+		return codePort
+	case protoICMP:
+		return codeProhibited
+	}
+	return codeProtocol
+}
+
+// unreachable tells the guest that a packet of its own goes nowhere: its header and 8 bytes more go back. It comes from where
+// the packet was for, or from the gateway where no packet can come from.
 func unreachable(ip []byte, code byte) []byte {
 	const destinationUnreachable = 3
 	icmp := append([]byte{destinationUnreachable, code, 0, 0, 0, 0, 0, 0}, ip[:min(len(ip), ipLen+8)]...)
 	binary.BigEndian.PutUint16(icmp[2:], ^sum(icmp, 0))
-	return ipv4([4]byte(ip[16:20]), guestIP, protoICMP, icmp)
+	from := [4]byte(ip[16:20])
+	if destinationKind(from) != "" {
+		from = gatewayIP
+	}
+	return ipv4(from, guestIP, protoICMP, icmp)
 }
 
 // udp is a frame with one datagram from the gateway.

@@ -165,11 +165,7 @@ func (s *Stack) frame(f []byte) {
 		s.dhcp(ip)
 	case classStray:
 		s.attempts.add(kind, func() string { return describe(f) })
-		code := byte(codeProtocol)
-		if ip[9] == protoICMP {
-			code = codeProhibited
-		}
-		s.send(unreachable(ip, code))
+		s.send(unreachable(ip, strayCode(ip[9])))
 	case classRefused:
 		s.attempts.add(kind, func() string { return describe(f) })
 	case classIgnored:

@@ -54,7 +54,7 @@ const (
 	classARP                    // a question for the gateway's Ethernet address
 	classDHCP                   // a datagram for the DHCP server
 	classPing                   // an echo request to the gateway
-	classStray                  // an echo request to elsewhere, or a protocol we do not speak: refused with an ICMP answer
+	classStray                  // what programs send to where nothing is, or in a protocol we do not speak: refused with an ICMP answer
 )
 
 // inspect decides what a frame from the guest is. It accepts nothing that is not exactly what the guest of the other end has
@@ -120,13 +120,18 @@ func inspectIPv4(to [6]byte, p []byte) (class, Kind, []byte) {
 	if src != guestIP {
 		return classRefused, KindSource, nil
 	}
-	if kind := destinationKind(dst); kind != "" {
-		return classRefused, kind, nil
-	}
-	if to != gatewayMAC {
+	kind := destinationKind(dst)
+	if kind == "" && to != gatewayMAC {
 		return classRefused, KindFrame, nil
 	}
-	return inspectTransport(p, dst)
+	c, wrong, p := inspectTransport(p, dst)
+	switch {
+	case kind == "":
+		return c, wrong, p
+	case c == classTransport: // a program waits for an answer
+		return classStray, kind, p
+	}
+	return classRefused, kind, nil
 }
 
 // destinationKind refuses addresses that no packet on a cable can be sent to.

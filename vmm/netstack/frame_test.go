@@ -98,20 +98,25 @@ var attacks = []struct {
 	{"a spoofed source", syn("203.0.113.7", 443, from("203.0.113.9")), classRefused, KindSource},
 	{"the gateway's address as source", syn("203.0.113.7", 443, from("198.18.0.1")), classRefused, KindSource},
 	{"no source", datagram("203.0.113.7", 5000, 53, []byte("x"), from("0.0.0.0")), classRefused, KindSource},
-	{"oneself", syn("198.18.0.2", 443, nil), classRefused, KindPacket},
-	{"loopback", syn("127.0.0.1", 443, nil), classRefused, KindPacket},
-	{"address zero", syn("0.0.0.0", 443, nil), classRefused, KindPacket},
+	{"oneself", syn("198.18.0.2", 443, nil), classStray, KindPacket},
+	{"loopback", syn("127.0.0.1", 443, nil), classStray, KindPacket},
+	{"address zero", syn("0.0.0.0", 443, nil), classStray, KindPacket},
 	{"mDNS", func() []byte {
 		f := datagram("224.0.0.251", 5353, 5353, []byte("x"), nil)
 		copy(f, multicast[:])
 		return f
-	}(), classRefused, KindMulticast},
+	}(), classStray, KindMulticast},
 	{"a broadcast", func() []byte {
 		f := datagram("255.255.255.255", 5000, 5001, []byte("x"), nil)
 		copy(f, broadcast[:])
 		return f
-	}(), classRefused, KindMulticast},
-	{"class E", syn("240.0.0.1", 443, nil), classRefused, KindMulticast},
+	}(), classStray, KindMulticast},
+	{"class E", syn("240.0.0.1", 443, nil), classStray, KindMulticast},
+	{"a connection to many", syn("224.0.0.1", 443, nil), classStray, KindMulticast},
+	{"a connection to all", syn("255.255.255.255", 443, nil), classStray, KindMulticast},
+	{"a malformed connection to many", packet("224.0.0.1", protoTCP, make([]byte, 19), nil), classRefused, KindMulticast},
+	{"a ping of many", packet("224.0.0.1", protoICMP, echo, nil), classRefused, KindMulticast},
+	{"IGMP to many", packet("224.0.0.22", 2, echo, nil), classRefused, KindMulticast},
 
 	{"a first fragment", datagram("203.0.113.7", 5000, 53, []byte("x"), func(ip []byte) { ip[6] = 0x20 }), classRefused, KindFragment},
 	{"a later fragment", datagram("203.0.113.7", 5000, 53, []byte("x"), func(ip []byte) { ip[6], ip[7] = 0, 1 }), classRefused, KindFragment},
@@ -175,8 +180,13 @@ func TestAttacksAreReportedAndNothingLeaves(t *testing.T) {
 				t.Errorf("reported as %+v", got)
 			}
 			if a.class == classStray {
-				if r := c.receive(t); r[etherLen+ipLen] != 3 {
-					t.Errorf("answered with ICMP type %d", r[etherLen+ipLen])
+				r := c.receive(t)[etherLen:]
+				quoted := r[ipLen+icmpLen:]
+				if r[ipLen] != 3 || !bytes.Equal(quoted, a.frame[etherLen:][:len(quoted)]) {
+					t.Errorf("answered with %x", r)
+				}
+				if from := [4]byte(r[12:16]); destinationKind(from) != "" {
+					t.Errorf("answered by %v, which no guest believes", from)
 				}
 			}
 		})

@@ -218,6 +218,19 @@ func TestRefusalIsImmediate(t *testing.T) {
 	wantNobody(t, b.dialUDP(t, elsewhere))
 }
 
+// What can be no address of anybody is refused as fast, though no answer can come from there.
+func TestNowhereIsRefusedAtOnce(t *testing.T) {
+	b, _ := startBox(t, (&policy{}).allowAll(), Config{})
+	for _, address := range []string{"224.0.0.1:80", "240.0.0.1:80", "255.255.255.255:80"} {
+		to := netip.MustParseAddrPort(address)
+		var failed net.Error
+		if c, err := b.dial(t, to); err == nil || errors.As(err, &failed) && failed.Timeout() {
+			t.Errorf("a connection to %s: %v, %v", to, c, err)
+		}
+	}
+	wantNobody(t, b.dialUDP(t, netip.MustParseAddrPort("240.0.0.1:53")))
+}
+
 // wantNobody sends a datagram and waits for the answer that nobody listens. The guest's Read does not wake up for it.
 func wantNobody(t *testing.T, c *gonet.UDPConn) {
 	t.Helper()
