@@ -7,10 +7,43 @@ import (
 	"sync/atomic"
 )
 
-// spliceBuffer is the memory of one direction of one connection.
-const spliceBuffer = 32 << 10
+// Memory of one direction of one connection, in bytes. One that fills what it has carries much at once, and borrows more
+// while it does: each read and write is a trip through two network stacks.
+const (
+	spliceBuffer = 32 << 10
+	bulkBuffer   = 256 << 10
+	mostBulk     = 64 // of the latter at once, in all directions there are
+)
 
-var buffers = sync.Pool{New: func() any { b := make([]byte, spliceBuffer); return &b }}
+var (
+	buffers = buffersOf(spliceBuffer)
+	bulk    = lender{pool: buffersOf(bulkBuffer), most: mostBulk}
+)
+
+func buffersOf(size int) *sync.Pool {
+	return &sync.Pool{New: func() any { b := make([]byte, size); return &b }}
+}
+
+// lender lends a few buffers.
+type lender struct {
+	pool *sync.Pool
+	most int64
+	lent atomic.Int64
+}
+
+// borrow gives nil when all are lent.
+func (l *lender) borrow() *[]byte {
+	if l.lent.Add(1) > l.most {
+		l.lent.Add(-1)
+		return nil
+	}
+	return l.pool.Get().(*[]byte)
+}
+
+func (l *lender) giveBack(b *[]byte) {
+	l.pool.Put(b)
+	l.lent.Add(-1)
+}
 
 // traffic counts the bytes of a flow.
 type traffic struct{ sent, got atomic.Int64 }
@@ -25,10 +58,7 @@ func splice(box, away net.Conn, t *traffic) error {
 
 // pour copies one direction and passes its end on. A direction that failed ends the other too.
 func pour(to, from net.Conn, count *atomic.Int64) error {
-	b := buffers.Get().(*[]byte)
-	defer buffers.Put(b)
-	// Plain reads and writes: what io.CopyBuffer prefers to its buffer would not count as it goes.
-	_, err := io.CopyBuffer(writerOnly{countingWriter{to, count}}, readerOnly{from}, *b)
+	err := carry(countingWriter{to, count}, from)
 	if err != nil {
 		_ = to.Close()
 		_ = from.Close()
@@ -37,8 +67,38 @@ func pour(to, from net.Conn, count *atomic.Int64) error {
 	return closeWrite(to)
 }
 
-type writerOnly struct{ io.Writer }
-type readerOnly struct{ io.Reader }
+// carry copies until from ends, and keeps large buffers no longer than there is much to carry.
+func carry(to io.Writer, from io.Reader) error {
+	small := buffers.Get().(*[]byte)
+	defer buffers.Put(small)
+	b := small
+	defer func() {
+		if b != small {
+			bulk.giveBack(b)
+		}
+	}()
+	for {
+		n, err := from.Read(*b)
+		if n > 0 {
+			if _, err := to.Write((*b)[:n]); err != nil {
+				return err
+			}
+		}
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		case b == small && n == len(*b):
+			if large := bulk.borrow(); large != nil {
+				b = large
+			}
+		case b != small && n < len(*small):
+			bulk.giveBack(b)
+			b = small
+		}
+	}
+}
 
 type countingWriter struct {
 	io.Writer

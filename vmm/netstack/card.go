@@ -40,10 +40,24 @@ func (c *card) deliver(ip []byte) {
 	if d == nil {
 		return
 	}
-	p := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(ip)})
+	p := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: apart(ip)})
 	p.RXChecksumValidated = true
 	d.DeliverNetworkPacket(header.IPv4ProtocolNumber, p)
 	p.DecRef()
+}
+
+// apart is a packet for the stack, its headers in memory of their own: to read them of a packet that it has cloned, gVisor
+// copies all the memory they are in.
+func apart(ip []byte) buffer.Buffer {
+	headers := ipLen + udpLen
+	if ip[9] == protoTCP {
+		headers = ipLen + int(ip[ipLen+12]>>4)*4
+	}
+	b := buffer.MakeWithView(buffer.NewViewWithData(ip[:headers]))
+	if len(ip) > headers {
+		_ = b.Append(buffer.NewViewWithData(ip[headers:]))
+	}
+	return b
 }
 
 // WritePackets implements stack.LinkWriter.

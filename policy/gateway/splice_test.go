@@ -1,0 +1,81 @@
+package gateway
+
+import (
+	"bytes"
+	"io"
+	"math/rand/v2"
+	"testing"
+)
+
+// gulps reads a stream in pieces of given sizes, and calls before each.
+type gulps struct {
+	from   io.Reader
+	sizes  []int
+	before func(room int)
+}
+
+func (g *gulps) Read(p []byte) (int, error) {
+	g.before(len(p))
+	if len(g.sizes) == 0 {
+		return 0, io.EOF
+	}
+	n := min(g.sizes[0], len(p))
+	if g.sizes[0] -= n; g.sizes[0] == 0 {
+		g.sizes = g.sizes[1:]
+	}
+	return io.ReadFull(g.from, p[:n])
+}
+
+// Who carries much has a large buffer, for as long as it does, and bytes arrive as they were whatever they are carried in.
+func TestCarryBorrowsForBulk(t *testing.T) {
+	var want bytes.Buffer
+	sizes := []int{10, spliceBuffer, bulkBuffer, bulkBuffer + 1, spliceBuffer / 2, 3 * bulkBuffer}
+	for _, n := range sizes {
+		for range n {
+			want.WriteByte(byte(rand.Int()))
+		}
+	}
+	var rooms []int
+	from := &gulps{from: bytes.NewReader(want.Bytes()), sizes: sizes, before: func(room int) { rooms = append(rooms, room) }}
+	var got bytes.Buffer
+	if err := carry(&got, from); err != nil || !bytes.Equal(got.Bytes(), want.Bytes()) {
+		t.Errorf("%d of %d bytes arrived: %v", got.Len(), want.Len(), err)
+	}
+	if rooms[1] != spliceBuffer || rooms[2] != bulkBuffer || rooms[6] != spliceBuffer {
+		t.Errorf("read into buffers of %v bytes", rooms)
+	}
+	if lent := bulk.lent.Load(); lent != 0 {
+		t.Errorf("%d buffers are still lent", lent)
+	}
+}
+
+// However many carry much, no more than so many have large buffers; the others go on with small ones.
+func TestCarryBorrowsNoMoreThanThereIs(t *testing.T) {
+	begun, free, done := make(chan struct{}), make(chan struct{}), make(chan error)
+	const carriers = mostBulk + 5
+	for range carriers {
+		reads := 0
+		from := &gulps{from: bytes.NewReader(make([]byte, 2*spliceBuffer)), sizes: []int{spliceBuffer, spliceBuffer}, before: func(int) {
+			if reads++; reads == 2 {
+				begun <- struct{}{}
+				<-free
+			}
+		}}
+		go func() { done <- carry(io.Discard, from) }()
+	}
+	for range carriers {
+		<-begun
+	}
+	if lent := bulk.lent.Load(); lent != mostBulk {
+		t.Errorf("%d buffers are lent, not %d", lent, mostBulk)
+	}
+	close(free)
+	for range carriers {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if lent := bulk.lent.Load(); lent != 0 {
+		t.Errorf("%d buffers are still lent", lent)
+	}
+}
