@@ -133,6 +133,9 @@ func FuzzDNS(f *testing.F) {
 	f.Add(question(f, strings.Repeat("c2VjcmV0.", 20)+"example.", dnsmessage.TypeTXT))
 	f.Add(question(f, "\x00\r\n.example.", 10))
 	f.Add([]byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"))
+	f.Add([]byte("\x00\x07\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\xc0\x0c\x00\x01\x00\x01"))                           // a name that points at itself
+	f.Add([]byte("\x00\x07\x01\x00\x00\x02\x00\x00\x00\x00\x00\x00\x01a\x00\x00\x01\x00\x01\x01b\x00\x00\x01\x00\x01")) // two questions
+	f.Add([]byte("\x00\x07\x80\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01a\x00\x00\x01\x00\x01"))                          // an answer
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, _ := newTestResolver(func(q Question) error {
 			if c, ok := canonical(q.Name); !ok || c != q.Name {

@@ -193,6 +193,30 @@ func TestAttacksAreReportedAndNothingLeaves(t *testing.T) {
 	}
 }
 
+// Frames of any length, filled with nothing or cut off anywhere, are refused and harm nothing.
+func TestFramesOfEveryLength(t *testing.T) {
+	const longest = 1600
+	p := &policy{accept: func(d Destination) error { t.Errorf("a flow to %v was to be decided", d); return nil }}
+	_, c := startStack(t, p, Config{})
+	whole := [][]byte{
+		datagram("203.0.113.7", 5000, 443, make([]byte, longest), nil),
+		packet("198.18.0.1", protoICMP, append(bytes.Clone(echo), make([]byte, longest)...), nil),
+	}
+	for n := range longest + 1 {
+		c.send(t, make([]byte, n))
+		for _, kind := range []uint16{etherIPv4, etherARP, etherIPv6, 0x8100, 0x88b5} {
+			c.send(t, frame(gatewayMAC, guestMAC, kind, make([]byte, n)))
+		}
+		for _, f := range whole {
+			c.send(t, f[:n])
+		}
+	}
+	c.send(t, arpFrame(1, guestMAC, guestIP, gatewayIP))
+	if got := c.receive(t); binary.BigEndian.Uint16(got[12:]) != etherARP {
+		t.Errorf("answered with %x", got)
+	}
+}
+
 func TestFloodsAreCounted(t *testing.T) {
 	const n = 5000
 	p := &policy{}
