@@ -58,11 +58,12 @@ type PolicyInForce struct {
 	Limits  Limits                    `json:"limits"`
 }
 
-// Limits bound one life of a box; zero means no limit.
+// Limits bound a box from the start of its machine, or its resume, to the end; zero means no limit.
 type Limits struct {
-	Wall        time.Duration `json:"wall,omitempty"`        // from the start of the machine
-	Idle        time.Duration `json:"idle,omitempty"`        // without a command, output or network traffic
+	Wall        time.Duration `json:"wall,omitempty"`        // from when it became a box
+	Idle        time.Duration `json:"idle,omitempty"`        // without output or network traffic; with Pause, without a client either
 	CPU         time.Duration `json:"cpu,omitempty"`         // CPU time of the machine
+	Pause       bool          `json:"pause,omitempty"`       // these three pause the box, which somebody may resume; else they end it
 	Connections int           `json:"connections,omitempty"` // open at once
 	Bytes       int64         `json:"bytes,omitempty"`       // in and out together
 }

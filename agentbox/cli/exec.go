@@ -33,7 +33,7 @@ func (a *app) execCommand() *cli.Command {
 				return err
 			}
 			r.argv = argv
-			return a.runIn(ctx, c, r)
+			return a.enter(ctx, c, r)
 		},
 	}
 }
@@ -65,7 +65,7 @@ func (a *app) shellCommand() *cli.Command {
 				return err
 			}
 			r.tty = r.tty || a.interactive()
-			return a.runIn(ctx, c, r)
+			return a.enter(ctx, c, r)
 		},
 	}
 }

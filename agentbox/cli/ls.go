@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -42,13 +43,22 @@ func boxRows(boxes []agentbox.Box, usage bool) [][]string {
 	}
 	rows := [][]string{head}
 	for _, b := range boxes {
-		row := []string{b.Name, b.ID.String(), string(b.State), isolationText(b), b.Branch, agoText(b.Created), b.Directory}
+		row := []string{b.Name, b.ID.String(), stateText(b), isolationText(b), b.Branch, agoText(b.Created), b.Directory}
 		if u := b.Usage; u != nil {
 			row = append(row, bytesText(u.PSS), bytesText(u.Disk), (time.Duration(u.CPUMillis) * time.Millisecond).String())
 		}
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// stateText is the state, with the limit that put the box into it.
+func stateText(b agentbox.Box) string {
+	which, _, _ := strings.Cut(limitIn(b.Note), ",")
+	if which == "" || b.State == agentbox.Running {
+		return string(b.State)
+	}
+	return string(b.State) + " (" + which + ")"
 }
 
 func isolationText(b agentbox.Box) string {

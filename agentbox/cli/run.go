@@ -83,26 +83,39 @@ func (a *app) runWithin(ctx context.Context, c api.Connection, r run, timeout ti
 
 // atLimit replaces the error of a machine that went away by the limit it ended at, if it did.
 func (a *app) atLimit(ctx context.Context, id agentbox.BoxID, result error) error {
-	if code := agentbox.CodeOf(result); code != agentbox.Unavailable && code != agentbox.Timeout {
-		return result
+	b := a.afterLoss(ctx, id, result)
+	if which := limitIn(b.Note); which != "" {
+		fmt.Fprintf(a.stderr, "agentbox: the run reached its limit: %s\n", which)
+		return exit(exitTimeout)
+	}
+	return result
+}
+
+// limitIn is the limit that a box's note says it has reached, "" for none.
+func limitIn(note string) string {
+	limit, found := strings.CutPrefix(note, supervisor.LimitReached)
+	if !found {
+		return ""
+	}
+	which, _, _ := strings.Cut(limit, ";")
+	return which
+}
+
+// afterLoss is a box as it is when its machine has gone, if err is the loss of a connection and the machine does go.
+func (a *app) afterLoss(ctx context.Context, id agentbox.BoxID, err error) agentbox.Box {
+	if code := agentbox.CodeOf(err); code != agentbox.Unavailable && code != agentbox.Timeout {
+		return agentbox.Box{}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
 	defer cancel()
 	for {
 		b, err := call(ctx, a, api.ShowBox, api.BoxRef{Box: id.String()})
-		switch limit, found := strings.CutPrefix(b.Note, supervisor.LimitReached); {
-		case err != nil:
-			return result
-		case found:
-			which, _, _ := strings.Cut(limit, ";")
-			fmt.Fprintf(a.stderr, "agentbox: the run reached its limit: %s\n", which)
-			return exit(exitTimeout)
-		case b.State != agentbox.Running:
-			return result
+		if err != nil || b.State != agentbox.Running || limitIn(b.Note) != "" {
+			return b
 		}
 		select {
 		case <-ctx.Done():
-			return result
+			return b
 		case <-time.After(noteEvery):
 		}
 	}

@@ -112,6 +112,17 @@ func (a *app) runIn(ctx context.Context, c api.Connection, r run) error {
 	return nil
 }
 
+// enter is runIn for a box that stays: whoever is put out of it is told at which limit.
+func (a *app) enter(ctx context.Context, c api.Connection, r run) error {
+	err := a.runIn(ctx, c, r)
+	b := a.afterLoss(ctx, c.Box, err)
+	if which := limitIn(b.Note); which != "" {
+		return agentbox.Errorf(agentbox.Unavailable, "box %s reached its limit: %s; it is %s", b.Name, which, b.State).
+			WithHint("agentbox resume %s; limits: in the configuration says how much it may", b.Name)
+	}
+	return err
+}
+
 // terminal puts our terminal into raw mode and gives the command one of the same size.
 func (a *app) terminal(cmd *environment.Command) (restore func(), err error) {
 	fd := int(a.stdin.Fd())

@@ -81,5 +81,5 @@ func (a *app) afterUp(ctx context.Context, resp api.UpResponse, r run, detach bo
 		return nil
 	}
 	r.tty = r.tty || a.interactive()
-	return a.runIn(ctx, resp.Connection, r)
+	return a.enter(ctx, resp.Connection, r)
 }

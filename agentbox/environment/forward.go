@@ -23,9 +23,9 @@ type Forwarding struct {
 }
 
 // Forward listens on the host address listen ("127.0.0.1:3000"; port 0 takes a free one) and connects every client to
-// remote, an address inside the environment. It works until ctx is done or Close is called. A port that is taken is an
-// error of code Exists.
-func Forward(ctx context.Context, backend Backend, listen, remote string) (*Forwarding, error) {
+// remote, an address inside the environment. It works until ctx is done or Close is called. passed, if not nil, is called
+// for each piece that has gone through, from several goroutines. A port that is taken is an error of code Exists.
+func Forward(ctx context.Context, backend Backend, listen, remote string, passed func()) (*Forwarding, error) {
 	target, err := parseTarget(remote)
 	if err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func Forward(ctx context.Context, backend Backend, listen, remote string) (*Forw
 	ctx, cancel := context.WithCancel(ctx)
 	f := &Forwarding{listener: l, cancel: cancel}
 	context.AfterFunc(ctx, func() { l.Close() })
-	f.work.Go(func() { f.accept(ctx, backend, target) })
+	f.work.Go(func() { f.accept(ctx, backend, target, passed) })
 	return f, nil
 }
 
@@ -68,13 +68,13 @@ func (f *Forwarding) Close() error {
 // Wait returns when the forwarding has ended.
 func (f *Forwarding) Wait() { f.work.Wait() }
 
-func (f *Forwarding) accept(ctx context.Context, backend Backend, target target) {
+func (f *Forwarding) accept(ctx context.Context, backend Backend, target target, passed func()) {
 	defer f.cancel()
 	for {
 		conn, err := f.listener.Accept()
 		switch {
 		case err == nil:
-			f.work.Go(func() { connect(ctx, backend, target, conn) })
+			f.work.Go(func() { connect(ctx, backend, target, conn, passed) })
 		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			return
 		default:
@@ -130,7 +130,7 @@ func openTCP(ctx context.Context, client *ssh.Client, t target, fromHost string,
 }
 
 // connect serves one client of a forwarding and owns conn.
-func connect(ctx context.Context, backend Backend, t target, conn net.Conn) {
+func connect(ctx context.Context, backend Backend, t target, conn net.Conn, passed func()) {
 	defer conn.Close()
 	client, err := backend(ctx)
 	if err != nil {
@@ -143,7 +143,7 @@ func connect(ctx context.Context, backend Backend, t target, conn net.Conn) {
 		reset(conn)
 		return
 	}
-	join(ctx, conn, ch, reqs)
+	join(ctx, conn, ch, reqs, passed)
 }
 
 func origin(conn net.Conn) (string, uint32) {
@@ -161,18 +161,18 @@ func reset(conn net.Conn) {
 }
 
 // join copies both ways until both directions have ended, either end is gone, or ctx is done.
-func join(ctx context.Context, conn net.Conn, ch ssh.Channel, reqs <-chan *ssh.Request) {
+func join(ctx context.Context, conn net.Conn, ch ssh.Channel, reqs <-chan *ssh.Request, passed func()) {
 	closed := make(chan struct{})
 	go func() { ssh.DiscardRequests(reqs); close(closed) }()
 	in, out := make(chan error, 1), make(chan error, 1)
 	// Both copies end when the environment answers the close below, or with its connection; a silent one is not waited for.
 	go func() {
-		_, err := pump(ch, conn)
+		_, err := pump(told{ch, passed}, conn)
 		ch.CloseWrite()
 		in <- err
 	}()
 	go func() {
-		_, err := pump(conn, ch)
+		_, err := pump(told{conn, passed}, ch)
 		if c, ok := conn.(interface{ CloseWrite() error }); ok {
 			c.CloseWrite()
 		}
@@ -183,6 +183,20 @@ func join(ctx context.Context, conn net.Conn, ch ssh.Channel, reqs <-chan *ssh.R
 	}
 	ch.Close()
 	conn.Close()
+}
+
+// told is a writer that says so after each piece.
+type told struct {
+	io.Writer
+	passed func()
+}
+
+func (t told) Write(p []byte) (int, error) {
+	n, err := t.Writer.Write(p)
+	if t.passed != nil {
+		t.passed()
+	}
+	return n, err
 }
 
 // naturalEnd waits for the end of a joined pair and tells whether all that was sent has arrived.

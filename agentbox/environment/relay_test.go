@@ -256,7 +256,7 @@ func TestForward(t *testing.T) {
 			}()
 		}
 	}()
-	f, err := Forward(t.Context(), Fixed(c), "127.0.0.1:0", echo.Addr().String())
+	f, err := Forward(t.Context(), Fixed(c), "127.0.0.1:0", echo.Addr().String(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +277,7 @@ func TestForward(t *testing.T) {
 		})
 	}
 	all.Wait()
-	_, err = Forward(t.Context(), Fixed(c), f.Addr(), "127.0.0.1:80")
+	_, err = Forward(t.Context(), Fixed(c), f.Addr(), "127.0.0.1:80", nil)
 	if e := agentbox.AsError(err); e == nil || e.Code != agentbox.Exists || e.Hint == "" || !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("a taken port: %v", err)
 	}
@@ -290,7 +290,7 @@ func TestForward(t *testing.T) {
 func TestForwardToNothing(t *testing.T) {
 	s := startServer(t, false)
 	c := s.dial(t)
-	f, err := Forward(t.Context(), Fixed(c), "127.0.0.1:0", "127.0.0.1:1")
+	f, err := Forward(t.Context(), Fixed(c), "127.0.0.1:0", "127.0.0.1:1", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +302,7 @@ func TestForwardToNothing(t *testing.T) {
 		conn.Close()
 	}
 	for _, addr := range []string{"", "nonsense", "host:0", "host:70000"} {
-		if _, err := Forward(t.Context(), Fixed(c), "127.0.0.1:0", addr); agentbox.CodeOf(err) != agentbox.Invalid {
+		if _, err := Forward(t.Context(), Fixed(c), "127.0.0.1:0", addr, nil); agentbox.CodeOf(err) != agentbox.Invalid {
 			t.Errorf("%q: %v", addr, err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/supervisor"
 )
 
 // adoptAll takes up every box an earlier daemon left: running ones go on, half-made and half-removed ones are removed,
@@ -67,8 +68,25 @@ func (m *Manager) adoptBox(id agentbox.BoxID) error {
 	}
 	if s != nil {
 		m.follow(b, s)
+	} else {
+		m.endedAlone(b)
 	}
 	return m.settle(b)
+}
+
+// endedAlone takes up why a machine ended while there was no daemon.
+func (m *Manager) endedAlone(b *box) {
+	exit, ok, err := supervisor.TakeExit(b.record().names(m.home).Dir)
+	if err != nil {
+		m.log.Warn("cannot read why a supervisor ended", "box", b.record().Box.ID, "error", err)
+	}
+	if !ok {
+		return
+	}
+	if note := noteOf(exit); note != "" {
+		b.set(func(b *box) { b.rec.Box.Note = note })
+		m.keepNote(b)
+	}
 }
 
 // adoptTimeout is how long a supervisor may take to say what it runs: one that was never told to go on does not.

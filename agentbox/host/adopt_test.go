@@ -1,6 +1,7 @@
 package host
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/supervisor"
 )
 
 func TestANewDaemonFinishesWhatTheLastOneBegan(t *testing.T) {
@@ -121,5 +123,29 @@ func TestRemoveLeavesNothing(t *testing.T) {
 	}
 	if _, err := m.Remove(t.Context(), api.BoxRef{Box: "mine"}, nil); agentbox.CodeOf(err) != agentbox.NotFound || !strings.Contains(err.Error(), "mine") {
 		t.Errorf("again: %v", err)
+	}
+}
+
+// A limit pauses a box whether a daemon runs or not; whoever looks later is told, and so is the daemon after that.
+func TestANewDaemonSaysWhyABoxWasPausedWithoutOne(t *testing.T) {
+	h := newHome(t)
+	names := write(t, h, aBox("idle"))
+	touch(t, names.Saved()+"/memory")
+	reason := supervisor.LimitReached + "idle 15m0s"
+	b, err := json.Marshal(supervisor.Exit{Reason: &agentbox.Error{Code: agentbox.Unavailable, Message: reason}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(names.Dir, "exit.json"), b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := manage(t, h)
+	shown, err := m.Show(t.Context(), api.BoxRef{Box: "idle"}, nil)
+	want := reason + "; the workspace is intact"
+	if err != nil || shown.State != agentbox.Paused || shown.Note != want {
+		t.Errorf("%s, note %q, %v", shown.State, shown.Note, err)
+	}
+	if rec, err := readRecord(names.Record()); err != nil || rec.Box.Note != want {
+		t.Errorf("the record's note is %q, %v", rec.Box.Note, err)
 	}
 }

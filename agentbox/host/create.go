@@ -125,13 +125,9 @@ func (m *Manager) kernelFor(ctx context.Context, kind agentbox.Isolation, overri
 	return m.kernel(ctx, override, progress)
 }
 
-// limitsOf are the limits of a box. Those of time are for runs: a person who works in a box is not put out of it.
+// limitsOf are the limits of a box. Those of time end a run; a box that somebody may come back to is paused.
 func limitsOf(l config.Limits, run bool) api.Limits {
-	out := api.Limits{Connections: l.Connections, Bytes: l.Bytes}
-	if run {
-		out.Wall, out.Idle, out.CPU = l.Wall, l.Idle, l.CPU
-	}
-	return out
+	return api.Limits{Wall: l.Wall, Idle: l.Idle, CPU: l.CPU, Pause: !run, Connections: l.Connections, Bytes: l.Bytes}
 }
 
 // defaultUser is who commands run as in an image that agentbox made.

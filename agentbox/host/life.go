@@ -132,16 +132,37 @@ func (m *Manager) machineGone(b *box, s *supervised) {
 			return // somebody ended it and knows
 		}
 		b.sup = nil
-		switch {
-		case !ok:
+		if !ok {
 			b.rec.Box.Note = "its supervisor was killed; the workspace is intact"
-		case exit.Reason.Message != supervisor.Paused && exit.Reason.Message != supervisor.Stopped:
-			b.rec.Box.Note = exit.Reason.Message + "; the workspace is intact"
+		} else if note := noteOf(exit); note != "" {
+			b.rec.Box.Note = note
 		}
 	})
 	m.log.Info("machine ended", "box", rec.Box.ID, "reason", exit.Reason, "known", ok)
+	m.keepNote(b)
 	if !ok {
 		m.reclaimAfterKill(b)
+	}
+}
+
+// noteOf is what a person is told of the end of a machine, "" when it was asked for.
+func noteOf(exit supervisor.Exit) string {
+	if exit.Reason.Message == supervisor.Paused || exit.Reason.Message == supervisor.Stopped {
+		return ""
+	}
+	return exit.Reason.Message + "; the workspace is intact"
+}
+
+// keepNote writes down why a box does not run, for daemons to come.
+func (m *Manager) keepNote(b *box) {
+	b.op.Lock()
+	defer b.op.Unlock()
+	rec := b.record()
+	if rec.Phase != phaseReady || rec.Box.Note == "" || b.live() != nil {
+		return
+	}
+	if err := writeRecord(m.home, rec); err != nil {
+		m.log.Warn("cannot write down why a machine ended", "box", rec.Box.ID, "error", err)
 	}
 }
 

@@ -71,6 +71,7 @@ func exclusive[Req any](s *Supervisor, f func(context.Context, Req) error) api.F
 		}
 		s.op.Lock()
 		defer s.op.Unlock()
+		s.meter.touch() // who saves a box uses it
 		select {
 		case <-s.ended:
 			return api.None{}, agentbox.Errorf(agentbox.Unavailable, "box %s: its machine has ended", s.cfg.Box)
@@ -119,6 +120,7 @@ func (s *Supervisor) attach(ctx context.Context, req api.AttachRequest) error {
 	}
 	s.lease.extend(req.Lease)
 	s.attached = true
+	s.meter.begin()
 	return nil
 }
 

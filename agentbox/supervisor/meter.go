@@ -15,35 +15,43 @@ import (
 
 // meter watches the limits of one life of a box. It measures from outside: nothing the guest says counts.
 type meter struct {
-	reached func(which string) // called once for each limit
+	reached func(which string) // called once for each limit of traffic
 	cpu     func() time.Duration
 	now     func() time.Time
-	started time.Time
 
-	mu     sync.Mutex
-	limits api.Limits
-	told   map[string]bool
+	mu      sync.Mutex
+	started time.Time // zero until the machine is a box
+	limits  api.Limits
+	told    map[string]bool
 
-	active atomic.Int64  // when the box last said something, in Unix nanoseconds
-	stirs  chan struct{} // receives when it has
-	bytes  atomic.Int64  // in and out
+	active  atomic.Int64  // when the box last said something, in Unix nanoseconds
+	stirs   chan struct{} // receives when it has
+	clients atomic.Int64  // who are in the box now: commands, shells, copies
+	bytes   atomic.Int64  // in and out
 }
 
 func newMeter(cpu func() time.Duration, reached func(string)) *meter {
-	m := &meter{reached: reached, cpu: cpu, now: time.Now, started: time.Now(), told: map[string]bool{}, stirs: make(chan struct{}, 1)}
+	m := &meter{reached: reached, cpu: cpu, now: time.Now, told: map[string]bool{}, stirs: make(chan struct{}, 1)}
 	m.touch()
 	return m
 }
 
-// limit replaces the limits. Time counts from the first limits on: a machine of the pool has waited before.
+// limit replaces the limits.
 func (m *meter) limit(l api.Limits) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.limits == (api.Limits{}) && l != (api.Limits{}) {
+	m.limits = l
+}
+
+// begin makes time count, for the first call of a life: a machine of the pool has waited before, and one that is being made
+// ready has done nothing of its box's yet.
+func (m *meter) begin() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.started.IsZero() {
 		m.started = m.now()
 		m.touch()
 	}
-	m.limits = l
 }
 
 // touch says that the box is not idle.
@@ -98,18 +106,18 @@ func (m *meter) tell(which string) {
 // meterEvery is how often time and CPU are looked at.
 const meterEvery = 250 * time.Millisecond
 
-// run watches until the context ends.
-func (m *meter) run(ctx context.Context) {
+// run returns the limit of time or CPU that is reached first; "" when the context ends before.
+func (m *meter) run(ctx context.Context) string {
 	tick := time.NewTicker(meterEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return ""
 		case <-tick.C:
 		}
 		if which := m.over(); which != "" {
-			m.tell(which)
+			return which
 		}
 	}
 }
@@ -120,10 +128,12 @@ func (m *meter) over() string {
 	l, started := m.limits, m.started
 	m.mu.Unlock()
 	now := m.now()
+	inUse := l.Pause && m.clients.Load() > 0 // a silent command of a person's is no idle box; a silent run is one
 	switch {
+	case started.IsZero():
 	case l.Wall > 0 && now.Sub(started) >= l.Wall:
 		return "wall " + l.Wall.String()
-	case l.Idle > 0 && m.quiet() >= l.Idle:
+	case l.Idle > 0 && !inUse && m.quiet() >= l.Idle:
 		return "idle " + l.Idle.String()
 	case l.CPU > 0 && m.cpu() >= l.CPU:
 		return "cpu " + l.CPU.String()
@@ -144,7 +154,14 @@ func cpuTime(pids []int) time.Duration {
 	return time.Duration(sum * float64(time.Second))
 }
 
-// watched is a listener whose connections tell the meter that the box has said something.
+// pauses tells whether the box is paused at a limit, and not ended.
+func (m *meter) pauses() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.limits.Pause
+}
+
+// watched is a listener whose connections are clients of the box, and tell the meter when it has said something.
 type watched struct {
 	net.Listener
 	m *meter
@@ -155,15 +172,26 @@ func (w watched) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return watchedConn{c, w.m}, nil
+	w.m.clients.Add(1)
+	gone := sync.OnceFunc(func() {
+		w.m.touch()
+		w.m.clients.Add(-1)
+	})
+	return watchedConn{c, w.m, gone}, nil
 }
 
 type watchedConn struct {
 	net.Conn
-	m *meter
+	m    *meter
+	gone func()
 }
 
 func (c watchedConn) Write(p []byte) (int, error) {
 	c.m.touch()
 	return c.Conn.Write(p)
+}
+
+func (c watchedConn) Close() error {
+	c.gone()
+	return c.Conn.Close()
 }

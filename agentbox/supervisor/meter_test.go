@@ -1,6 +1,8 @@
 package supervisor
 
 import (
+	"net"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ func TestMeterNamesTheLimit(t *testing.T) {
 	m := newMeter(func() time.Duration { return cpu }, func(which string) { told = append(told, which) })
 	m.now = func() time.Time { return now }
 	m.limit(api.Limits{Wall: time.Hour, Idle: time.Minute, CPU: 10 * time.Second, Connections: 2, Bytes: 100})
+	m.begin()
 
 	now = now.Add(59 * time.Second)
 	if got := m.over(); got != "" {
@@ -47,20 +50,68 @@ func TestMeterNamesTheLimit(t *testing.T) {
 	}
 }
 
-// A machine of the pool waits without limits, and its time begins when it becomes a box.
-func TestMeterBeginsWithTheFirstLimits(t *testing.T) {
+// A machine of the pool has waited for a day, and has limits before it is ready: its time begins when it is a box.
+func TestMeterBeginsWithTheBox(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
-	m := newMeter(func() time.Duration { return 0 }, func(string) {})
+	m := newMeter(func() time.Duration { return time.Hour }, func(string) {})
 	m.now = func() time.Time { return now }
 	now = now.Add(24 * time.Hour)
+	m.limit(api.Limits{Wall: time.Hour, Idle: time.Hour, CPU: time.Minute})
+	if got := m.over(); got != "" {
+		t.Errorf("over %q before it is a box", got)
+	}
 	m.limit(api.Limits{Wall: time.Hour, Idle: time.Hour})
+	m.begin()
 	if got := m.over(); got != "" {
 		t.Errorf("over %q at once", got)
 	}
 	now = now.Add(30 * time.Minute)
 	m.limit(api.Limits{Wall: time.Hour, Idle: time.Hour})
+	m.begin() // a second attachment is none
 	now = now.Add(31 * time.Minute)
 	if got := m.over(); got != "wall 1h0m0s" {
 		t.Errorf("over %q: a change of policy began the time anew", got)
+	}
+}
+
+// A box that somebody may come back to is not idle while a client is in it, however silent; a run is.
+func TestMeterOfABoxInUse(t *testing.T) {
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Unix(1_000_000, 0)
+	m := newMeter(func() time.Duration { return 0 }, func(string) {})
+	m.now = func() time.Time { return now }
+	m.begin()
+	w := watched{l, m}
+	defer w.Close()
+	go func() {
+		if c, err := net.Dial("unix", l.Addr().String()); err == nil {
+			defer c.Close()
+			_, _ = c.Read(make([]byte, 1))
+		}
+	}()
+	client, err := w.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(time.Hour)
+	m.limit(api.Limits{Idle: time.Minute, Pause: true})
+	if got := m.over(); got != "" || !m.pauses() {
+		t.Errorf("over %q with a client in the box; pauses %v", got, m.pauses())
+	}
+	m.limit(api.Limits{Idle: time.Minute})
+	if got := m.over(); got != "idle 1m0s" || m.pauses() {
+		t.Errorf("over %q in a silent run; pauses %v", got, m.pauses())
+	}
+	m.limit(api.Limits{Idle: time.Minute, Pause: true})
+	client.Close()
+	client.Close()
+	if got := m.over(); got != "" {
+		t.Errorf("over %q when a client has just left", got)
+	}
+	if now = now.Add(time.Minute); m.over() != "idle 1m0s" {
+		t.Errorf("over %q a minute after the last client", m.over())
 	}
 }

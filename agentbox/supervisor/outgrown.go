@@ -8,9 +8,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
-
-	"agentbox/policy"
-	"agentbox/vmm"
 )
 
 // diskWatch finds out when a workspace that is a directory of the host, and so has no size of its own, has grown beyond
@@ -73,7 +70,7 @@ func (s *Supervisor) watchDisk(ctx context.Context) {
 		}
 		held := holds(dir)
 		if w.counted(held, used, now, time.Since(now)) {
-			s.outgrown(ctx)
+			s.pauseAt(ctx, fmt.Sprintf("disk %d MiB, which its workspace has outgrown", s.cfg.Spec.Disk>>20), func() bool { return true })
 			return
 		}
 	}
@@ -86,22 +83,6 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	case <-time.After(d):
 		return true
 	}
-}
-
-// outgrown pauses the box, which a user can resume to make room. Where that cannot be done its machine ends.
-func (s *Supervisor) outgrown(ctx context.Context) {
-	s.op.Lock()
-	defer s.op.Unlock()
-	if ctx.Err() != nil {
-		return // it ends anyway
-	}
-	which := fmt.Sprintf("disk %d MiB, which its workspace has outgrown", s.cfg.Spec.Disk>>20)
-	s.log.Info("limit reached", "limit", which)
-	s.guard.record(policy.Entry{Kind: policy.KindLimit, Reason: which})
-	if err := s.saveFrozen(context.WithoutCancel(ctx), s.names.Saved(), vmm.InPlace); err != nil {
-		s.log.Warn("cannot pause a box that has outgrown its disk", "error", err)
-	}
-	s.end(LimitReached + which)
 }
 
 // inUse is how much of a file system is.

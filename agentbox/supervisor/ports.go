@@ -17,13 +17,14 @@ import (
 type ports struct {
 	ctx     context.Context // of the supervisor: forwardings end with it
 	backend environment.Backend
+	passed  func() // called when something has gone through one
 
 	mu   sync.Mutex
 	byID map[int]*environment.Forwarding // by port in the box
 }
 
-func newPorts(ctx context.Context, backend environment.Backend) *ports {
-	return &ports{ctx: ctx, backend: backend, byID: map[int]*environment.Forwarding{}}
+func newPorts(ctx context.Context, backend environment.Backend, passed func()) *ports {
+	return &ports{ctx: ctx, backend: backend, passed: passed, byID: map[int]*environment.Forwarding{}}
 }
 
 // open forwards port of the box. host 0 takes the same number when it is free, else any.
@@ -59,7 +60,7 @@ func (p *ports) forward(port, host int, orAny bool) (agentbox.Port, error) {
 
 func (p *ports) listen(host, port int) (*environment.Forwarding, error) {
 	local, remote := net.JoinHostPort("127.0.0.1", strconv.Itoa(host)), net.JoinHostPort("localhost", strconv.Itoa(port))
-	return environment.Forward(p.ctx, p.backend, local, remote)
+	return environment.Forward(p.ctx, p.backend, local, remote, p.passed)
 }
 
 func (p *ports) close(port int) error {

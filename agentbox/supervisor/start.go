@@ -52,16 +52,19 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 		return notGreeted(s.cfg.Box, machine, err)
 	}
 	s.log.Info("machine started", "life", s.cfg.Life, "template", s.cfg.Template, "runs", runs, "waited", s.greeted.Sub(begun)-runs, "greeted", time.Since(s.greeted))
-	s.ports = newPorts(ctx, s.guest)
+	s.ports = newPorts(ctx, s.guest, s.meter.touch)
 	relay := environment.NewRelay(s.link.hostKey, s.link.localKey.PublicKey(), s.guest, s.log)
 	wg.Go(func() { _ = relay.Serve(ctx, watched{sshListener, s.meter}) })
 	wg.Go(func() { relay.Prepare(ctx) })
 	wg.Go(func() { s.link.keepClock(ctx) })
 	wg.Go(func() { s.keepAlive(ctx) })
+	if s.attached { // it was a box before it was saved
+		s.meter.begin()
+	}
 	if s.cfg.Saved != "" && s.network != nil {
 		wg.Go(func() { s.forgetSurvivors(ctx) })
 	}
-	wg.Go(func() { s.meter.run(ctx) })
+	wg.Go(func() { s.watchTime(ctx) })
 	wg.Go(func() { s.slim(ctx) })
 	wg.Go(func() { s.watchDisk(ctx) })
 	return nil

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/drivers"
 	"agentbox/agentbox/home"
-	"agentbox/policy"
 	"agentbox/policy/gateway"
 	"agentbox/vmm"
 	"agentbox/vmm/netstack"
@@ -92,7 +90,7 @@ func newSupervisor(cfg Config, log *slog.Logger) (*Supervisor, error) {
 		cfg:      cfg, names: cfg.names(), log: log, driver: driver,
 		asked: make(chan api.StartRequest, 1), started: make(chan struct{}), ended: make(chan struct{}),
 	}
-	s.meter = newMeter(s.cpuTime, s.limitReached)
+	s.meter = newMeter(s.cpuTime, s.noteLimit)
 	s.ca = sync.OnceValues(func() (*gateway.CA, error) { return authority(s.names) })
 	s.guard = newGuard(cfg, home.Home{Dir: cfg.Home}.Audit(cfg.Box), s.meter, log)
 	s.lease = newLease(cfg.Lease, func() { s.end("its lease expired") })
@@ -189,19 +187,6 @@ func (s *Supervisor) cpuTime() time.Duration {
 		return 0
 	}
 	return cpuTime(s.machine.PIDs())
-}
-
-// LimitReached begins the reason of a machine that ended at a limit.
-const LimitReached = "it reached its limit: "
-
-// limitReached acts on a limit: time and CPU end the machine, traffic beyond a limit is refused by whoever asked.
-func (s *Supervisor) limitReached(which string) {
-	s.log.Info("limit reached", "limit", which)
-	s.guard.record(policy.Entry{Kind: policy.KindLimit, Reason: which})
-	switch kind, _, _ := strings.Cut(which, " "); kind {
-	case "wall", "idle", "cpu":
-		s.end(LimitReached + which)
-	}
 }
 
 // waitStarted returns when the machine answers, or with the reason why it does not.

@@ -1,0 +1,64 @@
+package supervisor
+
+import (
+	"context"
+	"os"
+
+	"agentbox/policy"
+	"agentbox/vmm"
+)
+
+// LimitReached begins the reason of a machine that ended at a limit.
+const LimitReached = "it reached its limit: "
+
+// noteLimit writes down that a limit is reached.
+func (s *Supervisor) noteLimit(which string) {
+	s.log.Info("limit reached", "limit", which)
+	s.guard.record(policy.Entry{Kind: policy.KindLimit, Reason: which})
+}
+
+// watchTime ends a run at its limits of time and CPU, and pauses any other box. It ends with ctx.
+func (s *Supervisor) watchTime(ctx context.Context) {
+	for {
+		which := s.meter.run(ctx)
+		switch {
+		case which == "":
+			return
+		case !s.meter.pauses():
+			s.noteLimit(which)
+			s.end(LimitReached + which)
+			return
+		case s.pauseAt(ctx, which, func() bool { return s.meter.over() != "" }):
+			return
+		}
+	}
+}
+
+// pauseAt pauses the box at a limit; a user may resume it. Where that cannot be done its machine ends. It tells whether the
+// box is no more to be watched: one that somebody entered meanwhile, so that the limit is not reached still, goes on.
+func (s *Supervisor) pauseAt(ctx context.Context, which string, still func() bool) bool {
+	s.op.Lock()
+	defer s.op.Unlock()
+	if ctx.Err() != nil {
+		return true // it ends anyway
+	}
+	if !still() {
+		return false
+	}
+	err := s.saveFrozen(context.WithoutCancel(ctx), s.names.Saved(), vmm.InPlace)
+	if err == nil && !still() {
+		// What is saved goes first: it does not fit the disks of a machine that has gone on.
+		if err = os.RemoveAll(s.names.Saved()); err == nil {
+			err = s.goOn(context.WithoutCancel(ctx))
+		}
+		if err == nil {
+			return false
+		}
+	}
+	if err != nil {
+		s.log.Warn("cannot pause a box at its limit", "limit", which, "error", err)
+	}
+	s.noteLimit(which)
+	s.end(LimitReached + which)
+	return true
+}
