@@ -6,29 +6,15 @@ import (
 	"agentbox/agentbox"
 )
 
-// Times and rate of the keeper. An image that was just made is used at once, by somebody who has waited long enough.
+// Times and rate of keepImages. An image that was just made is used at once, by somebody who has waited long enough.
 const (
 	keepEvery = time.Minute
 	keepAfter = time.Minute // since it was made
 	keepRate  = 32 << 20    // bytes a second: a few hundredths of a processor
 )
 
-// keeper takes the images that are here into the store, one after the other and gently: there they are read from time to time, mended when
-// they are damaged, and to be had by others. The disk holds them once.
-func (m *Manager) keeper() {
-	tick := time.NewTicker(keepEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-m.ctx.Done():
-			return
-		case <-tick.C:
-		}
-		m.keepImages(time.Now())
-	}
-}
-
-// keepImages takes in what was made a while before now. What fails is tried again the next time.
+// keepImages takes the images that were made a while before now into the store, one after the other and gently: there they are read from time
+// to time, mended when they are damaged, and to be had by others. The disk holds them once. What fails is tried again the next time.
 func (m *Manager) keepImages(now time.Time) {
 	list, err := m.images.List()
 	if err != nil {

@@ -101,12 +101,12 @@ func New(cfg Config) (*Manager, error) {
 	if err := errors.Join(m.templates.cleanup(), m.adoptAll()); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
-	m.running.Go(m.janitor)
+	m.running.Go(func() { m.every(tidyEvery, m.tidy) })
 	m.running.Go(m.pool.run)
 	m.running.Go(func() { machineRoots() }) // the first box need not wait for them
 	m.running.Go(m.feeds.resume)
 	if m.origins != nil {
-		m.running.Go(m.keeper)
+		m.running.Go(func() { m.every(keepEvery, func() { m.keepImages(time.Now()) }) })
 	}
 	return m, nil
 }
@@ -132,24 +132,29 @@ func (m *Manager) forgetSupervisors() {
 	}
 }
 
-const janitorEvery = 5 * time.Second
+const tidyEvery = 5 * time.Second
 
-// janitor removes ephemeral boxes nobody holds and retries removals that failed.
-func (m *Manager) janitor() {
-	tick := time.NewTicker(janitorEvery)
+// every does something again and again until the manager is closed.
+func (m *Manager) every(d time.Duration, do func()) {
+	tick := time.NewTicker(d)
 	defer tick.Stop()
 	for {
 		select {
 		case <-m.ctx.Done():
 			return
 		case <-tick.C:
+			do()
 		}
-		for _, b := range m.all() {
-			rec := b.record()
-			if rec.Phase == phaseRemoving || rec.Ephemeral && rec.Phase == phaseReady && !m.held(b, ephemeralGrace) {
-				if err := m.remove(b); err != nil {
-					m.log.Error("cannot remove a box", "box", rec.Box.ID, "error", err)
-				}
+	}
+}
+
+// tidy removes ephemeral boxes nobody holds and retries removals that failed.
+func (m *Manager) tidy() {
+	for _, b := range m.all() {
+		rec := b.record()
+		if rec.Phase == phaseRemoving || rec.Ephemeral && rec.Phase == phaseReady && !m.held(b, ephemeralGrace) {
+			if err := m.remove(b); err != nil {
+				m.log.Error("cannot remove a box", "box", rec.Box.ID, "error", err)
 			}
 		}
 	}
