@@ -126,12 +126,14 @@ func (t scriptT) Run(_ string, f func(testscript.T)) { f(t) }
 func (t scriptT) Parallel()                          {}
 func (t scriptT) Verbose() bool                      { return testing.Verbose() }
 
-// condition gives the conditions of scripts: root, and the kind they run for.
+// condition gives the conditions of scripts: root, registries (npm and go get packages here), and the kind they run for.
 func condition(kind string) func(string) (bool, error) {
 	return func(cond string) (bool, error) {
 		switch {
 		case cond == "root":
 			return os.Getuid() == 0, nil
+		case cond == "registries":
+			return registriesAnswer(), nil
 		case slices.Contains(machineKinds, cond):
 			return cond == kind, nil
 		}
