@@ -79,25 +79,25 @@ func TestTLSIsOpenedWhereASecretNeedsIt(t *testing.T) {
 	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(proto, func(t *testing.T) {
 			w := newWorld(t, withToken(grants("a.test", "b.test"), "https://a.test/v1/**"))
-			w.serveTLS(echo)
+			seen := make(chan string, 1) // what the server saw last
+			w.serveTLS(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				seen <- r.Header.Get("Authorization")
+				echo(rw, r)
+			}))
 			client := w.client()
 			client.Transport.(*http.Transport).ForceAttemptHTTP2 = proto == "HTTP/2.0"
 			basic := "Basic " + base64.StdEncoding.EncodeToString([]byte("user:"+placeholder))
 			for _, header := range []string{"Bearer " + placeholder, basic, placeholder} {
-				seen := ""
-				w.serveTLS(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-					seen = r.Header.Get("Authorization")
-					echo(rw, r)
-				}))
-				client.CloseIdleConnections()
-				w.g.up.closeIdle()
 				status, body, h := get(t, client, "https://a.test/v1/x", "Authorization", header)
 				want := strings.ReplaceAll(header, placeholder, secretValue)
 				if header == basic {
 					want = "Basic " + base64.StdEncoding.EncodeToString([]byte("user:"+secretValue))
 				}
-				if status != 200 || seen != want {
-					t.Errorf("%s: %d, the server saw %q, want %q", header, status, seen, want)
+				if status != 200 {
+					t.Fatalf("%s: %d %s", header, status, body)
+				}
+				if saw := <-seen; saw != want {
+					t.Errorf("%s: the server saw %q, want %q", header, saw, want)
 				}
 				// What the server echoes is not shown to the box.
 				_, token, _ := strings.Cut(" "+want, " ")
