@@ -209,28 +209,3 @@ func (v *verification) lacking(ctx context.Context) error {
 	}
 	return nil
 }
-
-// pace keeps a rate.
-type pace struct {
-	mu    sync.Mutex
-	rate  int64
-	start time.Time
-	done  int64
-}
-
-// wait waits until n more bytes are due.
-func (p *pace) wait(ctx context.Context, n int64) error {
-	if p.rate <= 0 {
-		return ctx.Err()
-	}
-	p.mu.Lock()
-	p.done += n
-	due := p.start.Add(time.Duration(float64(p.done) / float64(p.rate) * float64(time.Second)))
-	p.mu.Unlock()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(time.Until(due)):
-		return nil
-	}
-}

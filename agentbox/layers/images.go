@@ -4,13 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 	"unicode"
 
 	"agentbox/agentbox"
@@ -68,34 +66,11 @@ func check(ctx context.Context, img image.Image, rate int64) error {
 		return err
 	}
 	defer f.Close()
-	got, _, err := agentbox.DigestOf(&slow{ctx: ctx, r: f, rate: rate, start: time.Now()})
+	got, _, err := agentbox.DigestOf(cachestore.Paced(ctx, f, rate))
 	if err == nil && got != img.Digest {
 		err = agentbox.Errorf(agentbox.Corrupt, "image %s is damaged: its bytes are those of %s", img.Digest.Short(), got.Short())
 	}
 	return err
-}
-
-// slow reads at a rate in bytes a second, 0 for none, and until ctx ends.
-type slow struct {
-	ctx   context.Context
-	r     io.Reader
-	rate  int64
-	start time.Time
-	done  int64
-}
-
-func (s *slow) Read(p []byte) (int, error) {
-	n, err := s.r.Read(p)
-	if s.done += int64(n); s.rate > 0 {
-		select {
-		case <-s.ctx.Done():
-		case <-time.After(time.Until(s.start.Add(time.Duration(s.done) * time.Second / time.Duration(s.rate)))):
-		}
-	}
-	if s.ctx.Err() != nil {
-		err = context.Cause(s.ctx)
-	}
-	return n, err
 }
 
 func (i *Images) name(ctx context.Context, store *cachestore.Store, img image.Image, manifest agentbox.Digest) error {

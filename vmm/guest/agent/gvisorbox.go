@@ -183,10 +183,10 @@ func (g *gvisorBox) awaitMemory(victim int) {
 	for deadline := time.Now().Add(endTime); syscall.Kill(victim, 0) == nil && time.Now().Before(deadline); {
 		time.Sleep(minMemoryLook)
 	}
-	total, lowest, err := memory()
+	total, before, err := memory()
 	for deadline := time.Now().Add(backTime); err == nil && time.Now().Before(deadline); {
 		var available int64
-		if _, available, err = memory(); available > reserve(total) || available < lowest {
+		if _, available, err = memory(); available > reserve(total) || available < before {
 			return
 		}
 		time.Sleep(minMemoryLook)
