@@ -98,14 +98,14 @@ func (s *Store) notWhole(b *index.Batch, file uint64) error {
 }
 
 func (s *Store) quarantine(dmg Damage) error {
-	b, err := json.MarshalIndent(dmg, "", "  ")
+	b, err := dmg.encode()
 	if err != nil {
 		return err
 	}
 	s.ill.mu.Lock()
 	defer s.ill.mu.Unlock()
 	s.ill.known[dmg.Digest] = dmg
-	return s.hostError(disk.Replace(s.fs, s.path(quarantineDir, dmg.Digest.Hex()), append(b, '\n')))
+	return s.hostError(disk.Replace(s.fs, s.path(quarantineDir, dmg.Digest.Hex()), b))
 }
 
 // healed says that a chunk is here again.
@@ -156,14 +156,23 @@ func (s *Store) loadDamage() error {
 		if err != nil {
 			continue // not ours
 		}
-		dmg := Damage{Digest: d, Why: "the record of the damage is damaged too"}
-		var read Damage
-		if json.Unmarshal(b, &read) == nil && read.Digest == d {
-			dmg = read
-		}
-		s.ill.known[d] = dmg
+		s.ill.known[d] = decodeDamage(b, d)
 	}
 	return nil
+}
+
+func (dmg Damage) encode() ([]byte, error) {
+	b, err := json.MarshalIndent(dmg, "", "  ")
+	return append(b, '\n'), err
+}
+
+// decodeDamage reads the record of a chunk's damage. What it cannot read it makes up: the chunk stays damaged.
+func decodeDamage(b []byte, d agentbox.Digest) Damage {
+	var dmg Damage
+	if json.Unmarshal(b, &dmg) != nil || dmg.Digest != d || dmg.Offset < 0 || dmg.Bytes < 0 {
+		return Damage{Digest: d, Why: "the record of the damage is damaged too"}
+	}
+	return dmg
 }
 
 // heal stores a piece that was fetched for a damaged one: in its place in an image file that others may have mapped,

@@ -70,7 +70,7 @@ func parseID(name, suffix string) (uint64, bool) {
 		return 0, false
 	}
 	id, err := strconv.ParseUint(digits, 16, 64)
-	return id, err == nil && id > 0
+	return id, err == nil && id > 0 && strings.ToLower(digits) == digits
 }
 
 // hashed turns any text into the name of a file. The parts cannot run into each other.

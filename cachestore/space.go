@@ -130,6 +130,11 @@ func (s *Store) openQuota() error {
 	return nil
 }
 
+func (q Quota) encode() ([]byte, error) {
+	b, err := json.MarshalIndent(q, "", "  ")
+	return append(b, '\n'), err
+}
+
 func decodeQuota(b []byte) (Quota, error) {
 	var q Quota
 	if err := json.Unmarshal(b, &q); err != nil {
@@ -155,11 +160,11 @@ func (s *Store) SetQuota(q Quota) error {
 	if err := q.check(); err != nil {
 		return err
 	}
-	b, err := json.MarshalIndent(q, "", "  ")
+	b, err := q.encode()
 	if err != nil {
 		return err
 	}
-	if err := disk.Replace(s.fs, s.path(quotaName), append(b, '\n')); err != nil {
+	if err := disk.Replace(s.fs, s.path(quotaName), b); err != nil {
 		return s.hostError(err)
 	}
 	s.space.mu.Lock()

@@ -17,7 +17,8 @@ var (
 	CacheQuota   = Endpoint[CacheQuotaRequest, CacheUsage]{"/v1/cache/quota"}
 )
 
-// CacheRef names a blob: the digest of its manifest, a unique prefix of it, the key of what setup made, or NAMESPACE/KEY.
+// CacheRef names a blob: by the digest of its manifest, the digest of the image that it is, the key of what setup made, NAMESPACE/KEY, a unique
+// beginning of any digest among these, or the name of an image, the newest of that name.
 type CacheRef struct {
 	Ref string `json:"ref"`
 }
@@ -34,6 +35,7 @@ type CacheEntry struct {
 	Uses      int             `json:"uses"`
 	Names     []CacheName     `json:"names,omitempty"`
 	Pins      []string        `json:"pins,omitempty"`
+	Alarms    []CacheAlarm    `json:"alarms,omitempty"`
 }
 
 // CacheName is a key that stands for a blob.
@@ -56,7 +58,6 @@ type CacheDetail struct {
 	Trace  int             `json:"trace"`         // chunks a boot read first, in order
 	File   bool            `json:"file"`          // it is attached as a file, without being copied
 	Why    []string        `json:"why,omitempty"` // what its key was computed from, one ingredient each, for what setup made
-	Alarms []CacheAlarm    `json:"alarms,omitempty"`
 }
 
 // CacheAlarm is another result that somebody published under a name of an entry, and that was not taken.

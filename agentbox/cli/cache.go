@@ -49,11 +49,11 @@ func (a *app) cacheLs() *cli.Command {
 	}
 }
 
-// keptBy is what keeps an entry from being evicted.
+// keptBy is what keeps an entry from being evicted, and whether people have to look at it.
 func keptBy(e api.CacheEntry) string {
 	var out []string
-	for _, n := range e.Names {
-		out = append(out, n.Namespace+"/"+n.Key)
+	if len(e.Alarms) > 0 {
+		out = append(out, "ALARM: its key has another result")
 	}
 	for _, p := range e.Pins {
 		if strings.HasPrefix(p, "user:") {
@@ -61,8 +61,25 @@ func keptBy(e api.CacheEntry) string {
 		}
 		out = append(out, p)
 	}
-	return oneLine(strings.Join(out, " "))
+	for _, n := range e.Names {
+		out = append(out, strings.TrimSpace(shortName(n)+" "+n.Comment))
+	}
+	return cut(oneLine(strings.Join(out, ", ")), 80)
 }
+
+// shortName is a name with its digests as short as people see them elsewhere. It still means the entry.
+func shortName(n api.CacheName) string {
+	parts := strings.Split(n.Key, "/")
+	for i, part := range parts {
+		if d, err := agentbox.ParseDigest("sha256:" + part); err == nil {
+			parts[i] = d.Short()
+		}
+	}
+	return n.Namespace + "/" + strings.Join(parts, "/")
+}
+
+const refText = "An entry is named by its digest, its image's digest, the key of what setup made (or an unambiguous beginning of one of these, at least 4 digits),\n" +
+	"a name as `cache ls` shows it, or an image by its name: the newest so named."
 
 // oneRef is the single argument of a verb about an entry.
 func oneRef(cmd *cli.Command) (api.CacheRef, error) {
@@ -75,8 +92,9 @@ func oneRef(cmd *cli.Command) (api.CacheRef, error) {
 func (a *app) cacheShow() *cli.Command {
 	var why bool
 	return &cli.Command{
-		Name: "show", Usage: "say what is known of one entry", ArgsUsage: "DIGEST|KEY|NAME",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "why", Usage: "list what the key of what setup made was computed from", Destination: &why}},
+		Name: "show", Usage: "say what is known of one entry", ArgsUsage: "DIGEST|KEY|NAME|IMAGE",
+		Description: refText,
+		Flags:       []cli.Flag{&cli.BoolFlag{Name: "why", Usage: "list what the key of what setup made was computed from", Destination: &why}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			ref, err := oneRef(cmd)
 			if err != nil {
@@ -233,7 +251,7 @@ func (a *app) cacheGC() *cli.Command {
 
 func (a *app) cachePin() *cli.Command {
 	return &cli.Command{
-		Name: "pin", Usage: "keep an entry whatever happens", ArgsUsage: "DIGEST|NAME",
+		Name: "pin", Usage: "keep an entry whatever happens", ArgsUsage: "DIGEST|KEY|NAME|IMAGE", Description: refText,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			return a.changePin(ctx, cmd, api.PinCache, "pinned")
 		},
@@ -242,7 +260,7 @@ func (a *app) cachePin() *cli.Command {
 
 func (a *app) cacheUnpin() *cli.Command {
 	return &cli.Command{
-		Name: "unpin", Usage: "take a pin back", ArgsUsage: "DIGEST|NAME",
+		Name: "unpin", Usage: "take a pin back", ArgsUsage: "DIGEST|KEY|NAME|IMAGE", Description: refText,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			return a.changePin(ctx, cmd, api.UnpinCache, "unpinned")
 		},

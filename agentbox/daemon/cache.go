@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"encoding/hex"
-	"strings"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -18,14 +17,18 @@ func (d *daemon) listCache(ctx context.Context, _ api.None, _ agentbox.Progress)
 		return nil, err
 	}
 	list, err := s.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	alarms, err := s.Alarms()
 	out := []api.CacheEntry{}
 	for _, e := range list {
-		out = append(out, wireEntry(e))
+		out = append(out, wireEntry(e, alarms))
 	}
 	return out, err
 }
 
-func wireEntry(e cachestore.Entry) api.CacheEntry {
+func wireEntry(e cachestore.Entry, alarms []cachestore.Alarm) api.CacheEntry {
 	out := api.CacheEntry{
 		Manifest: e.Manifest, Kind: string(e.Kind), MediaType: e.MediaType, Size: e.Size, Stored: e.Charged,
 		Created: e.Created, Used: e.Used, Uses: e.Uses, Pins: e.Pins,
@@ -36,41 +39,14 @@ func wireEntry(e cachestore.Entry) api.CacheEntry {
 			Created: n.Created, Expires: n.Expires, Comment: n.Comment,
 		})
 	}
+	for _, a := range alarms {
+		if a.Kept.Manifest == e.Manifest {
+			out.Alarms = append(out.Alarms, api.CacheAlarm{
+				Name: a.Lost.Namespace + "/" + a.Lost.Key, Manifest: a.Lost.Manifest, Producer: hex.EncodeToString(a.Lost.Producer), Created: a.Lost.Created,
+			})
+		}
+	}
 	return out
-}
-
-// findCache finds what a person means by a reference.
-func findCache(ctx context.Context, s *cachestore.Store, ref string) (cachestore.Entry, error) {
-	list, err := s.List(ctx)
-	if err != nil {
-		return cachestore.Entry{}, err
-	}
-	digits := strings.TrimPrefix(ref, "sha256:")
-	var found []cachestore.Entry
-	for _, e := range list {
-		if digits != "" && strings.HasPrefix(e.Manifest.Hex(), digits) || named(e, ref) {
-			found = append(found, e)
-		}
-	}
-	switch len(found) {
-	case 1:
-		return found[0], nil
-	case 0:
-		return cachestore.Entry{}, agentbox.Errorf(agentbox.NotFound, "the store has no %q", ref).WithHint("agentbox cache ls")
-	}
-	return cachestore.Entry{}, agentbox.Errorf(agentbox.Invalid, "%q begins %d digests", ref, len(found)).WithHint("more digits of it; agentbox cache ls")
-}
-
-func named(e cachestore.Entry, ref string) bool {
-	for _, n := range e.Names {
-		if n.Namespace+"/"+n.Key == ref {
-			return true
-		}
-		if key, ok := layers.KeyOf(n); ok && ref != "" && strings.HasPrefix(key.Hex(), strings.TrimPrefix(ref, "sha256:")) {
-			return true
-		}
-	}
-	return false
 }
 
 func (d *daemon) showCache(ctx context.Context, req api.CacheRef, _ agentbox.Progress) (api.CacheDetail, error) {
@@ -90,28 +66,14 @@ func (d *daemon) showCache(ctx context.Context, req api.CacheRef, _ agentbox.Pro
 	if err != nil {
 		return api.CacheDetail{}, err
 	}
-	alarms, err := alarmsOf(s, e)
+	alarms, err := s.Alarms()
 	if err != nil {
 		return api.CacheDetail{}, err
 	}
 	why, err := d.why(ctx, e)
 	return api.CacheDetail{
-		CacheEntry: wireEntry(e), Chunks: p.Chunks, Here: p.Here, Parent: m.Parent, Trace: len(m.Trace), File: e.Whole, Why: why, Alarms: alarms,
+		CacheEntry: wireEntry(e, alarms), Chunks: p.Chunks, Here: p.Here, Parent: m.Parent, Trace: len(m.Trace), File: e.Whole, Why: why,
 	}, err
-}
-
-// alarmsOf lists the results that lost against an entry.
-func alarmsOf(s *cachestore.Store, e cachestore.Entry) ([]api.CacheAlarm, error) {
-	all, err := s.Alarms()
-	var out []api.CacheAlarm
-	for _, a := range all {
-		if a.Kept.Manifest == e.Manifest {
-			out = append(out, api.CacheAlarm{
-				Name: a.Lost.Namespace + "/" + a.Lost.Key, Manifest: a.Lost.Manifest, Producer: hex.EncodeToString(a.Lost.Producer), Created: a.Lost.Created,
-			})
-		}
-	}
-	return out, err
 }
 
 // why lists what the key of an entry was computed from, nothing for one that is not named by such a key.
@@ -188,8 +150,11 @@ func (d *daemon) changePin(ctx context.Context, ref string, change func(s *cache
 	if err := change(s, e.Manifest); err != nil {
 		return api.CacheEntry{}, err
 	}
-	e, err = findCache(ctx, s, e.Manifest.String())
-	return wireEntry(e), err
+	if e, err = findCache(ctx, s, e.Manifest.String()); err != nil {
+		return api.CacheEntry{}, err
+	}
+	alarms, err := s.Alarms()
+	return wireEntry(e, alarms), err
 }
 
 func (d *daemon) cacheQuota(ctx context.Context, req api.CacheQuotaRequest, _ agentbox.Progress) (api.CacheUsage, error) {

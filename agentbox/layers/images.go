@@ -2,7 +2,6 @@ package layers
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -78,6 +77,11 @@ func (i *Images) name(ctx context.Context, store *cachestore.Store, img image.Im
 	return err
 }
 
+// IsImage tells whether a name of ours is of an image that people call ref.
+func IsImage(n blob.Name, ref string) bool {
+	return n.Namespace == imageNamespace && ref != "" && n.Comment == comment(ref)
+}
+
 // comment is what of an image's name a signed name may carry: printable text.
 func comment(s string) string {
 	s = s[:min(len(s), 200)]
@@ -130,14 +134,13 @@ func (i *Images) Export(ctx context.Context, img image.Image, trace []uint32, di
 		if err != nil {
 			return err
 		}
-		m.Trace = trace
-		if err := m.Check(); err != nil {
-			return err
-		}
-		b := m.Encode()
-		manifest = blob.Sum(b)
-		if err := durable.WriteFile(filepath.Join(dir, manifest.Hex()), b, 0o644); err != nil {
-			return err
+		// A trace that does not fit, of a file that is damaged say, saves no time and is worth no error.
+		if m.Trace = trace; m.Check() == nil {
+			b := m.Encode()
+			manifest = blob.Sum(b)
+			if err := durable.WriteFile(filepath.Join(dir, manifest.Hex()), b, 0o644); err != nil {
+				return err
+			}
 		}
 	}
 	img.Lazy = &image.Lazy{Manifest: manifest}
@@ -156,10 +159,10 @@ func addToIndex(dir string, img image.Image) error {
 		return err
 	}
 	list = slices.DeleteFunc(list, func(other image.Image) bool { return other.Digest == img.Digest })
-	if b, err = json.MarshalIndent(index{Version: indexVersion, Images: append(list, img)}, "", " "); err != nil {
+	if b, err = encodeIndex(append(list, img)); err != nil {
 		return err
 	}
-	return durable.WriteFile(path, append(b, '\n'), 0o644)
+	return durable.WriteFile(path, b, 0o644)
 }
 
 // Look lists the images of a source.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
-	"encoding/json"
 	"errors"
 	"math/rand/v2"
 	"net/http"
@@ -173,6 +172,21 @@ func TestOnlyWhatAnImageIsIsKept(t *testing.T) {
 	}
 }
 
+func TestATraceThatDoesNotFitIsLeftOut(t *testing.T) {
+	img, _ := someImage(t, t.TempDir())
+	i, dir := imagesIn(t, t.TempDir()), t.TempDir()
+	if err := i.Export(t.Context(), img, []uint32{1, 1 << 30}, dir); err != nil {
+		t.Fatal(err)
+	}
+	list, err := i.Look(t.Context(), dir)
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	if err := imagesIn(t, t.TempDir()).Begin(t.Context(), list[0]); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAListThatLies(t *testing.T) {
 	img, _, dir := exported(t)
 	i := imagesIn(t, t.TempDir())
@@ -216,7 +230,7 @@ func TestPlacesThatAreNone(t *testing.T) {
 }
 
 func FuzzIndex(f *testing.F) {
-	good, err := json.Marshal(index{Version: 1, Images: []image.Image{{Digest: agentbox.Digest{1}, Size: 1, Lazy: &image.Lazy{Manifest: agentbox.Digest{2}}}}})
+	good, err := encodeIndex(exampleList)
 	if err != nil {
 		f.Fatal(err)
 	}

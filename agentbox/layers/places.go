@@ -50,12 +50,12 @@ func (p *Places) Remember(place string) error {
 	}
 	list := append([]string{place}, slices.DeleteFunc(slices.Clone(p.list), func(other string) bool { return other == place })...)
 	list = list[:min(len(list), maxPlaces)]
-	b, err := json.MarshalIndent(placesFile{placesVersion, list}, "", " ")
+	b, err := encodePlaces(list)
 	if err != nil {
 		return err
 	}
 	p.list = list
-	return durable.WriteFile(p.File, append(b, '\n'), 0o600)
+	return durable.WriteFile(p.File, b, 0o600)
 }
 
 // load reads the list once. One that cannot be read is none: it is worth nothing but time. Callers hold mu.
@@ -64,11 +64,22 @@ func (p *Places) load() {
 		return
 	}
 	p.read, p.sick = true, map[string]time.Time{}
-	var f placesFile
-	b, err := os.ReadFile(p.File)
-	if err == nil && json.Unmarshal(b, &f) == nil && f.Version == placesVersion {
-		p.list = f.Places[:min(len(f.Places), maxPlaces)]
+	if b, err := os.ReadFile(p.File); err == nil {
+		p.list = decodePlaces(b)
 	}
+}
+
+func encodePlaces(list []string) ([]byte, error) {
+	b, err := json.MarshalIndent(placesFile{placesVersion, list}, "", " ")
+	return append(b, '\n'), err
+}
+
+func decodePlaces(b []byte) []string {
+	var f placesFile
+	if json.Unmarshal(b, &f) != nil || f.Version != placesVersion {
+		return nil
+	}
+	return f.Places[:min(len(f.Places), maxPlaces)]
 }
 
 // Source asks the places in first, and then the others, until one has a piece with the right bytes. When none has it, the error is that of

@@ -103,6 +103,11 @@ func (w website) get(ctx context.Context, name string, max int) ([]byte, error) 
 	return b, err
 }
 
+func encodeIndex(list []image.Image) ([]byte, error) {
+	b, err := json.MarshalIndent(index{Version: indexVersion, Images: list}, "", " ")
+	return append(b, '\n'), err
+}
+
 // decodeIndex reads a list of images as somebody else wrote it.
 func decodeIndex(b []byte) ([]image.Image, error) {
 	var x index

@@ -3,11 +3,8 @@ package blob
 import (
 	"bytes"
 	"crypto/ed25519"
-	"encoding/hex"
 	"encoding/json"
-	"flag"
-	"os"
-	"path/filepath"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -15,9 +12,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"agentbox/agentbox"
+	"agentbox/cachestore/golden"
 )
-
-var update = flag.Bool("update", false, "write the vectors anew")
 
 var vectorKey = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize))
 
@@ -45,17 +41,9 @@ func vectors(t *testing.T) map[string][]byte {
 }
 
 func TestVectors(t *testing.T) {
-	for name, got := range vectors(t) {
-		file := filepath.Join("testdata", name)
-		if *update {
-			if err := os.WriteFile(file, got, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(file)
-		if err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s is no longer what was written: %v\n%s", name, err, hex.Dump(got))
-		}
+	for name, written := range vectors(t) {
+		want := golden.Same(t, name, written)
+		var err error
 		if strings.HasSuffix(name, ".json") {
 			_, err = DecodeName(want)
 		} else if m, decodeErr := DecodeManifest(want); decodeErr != nil || !bytes.Equal(m.Encode(), want) {
@@ -171,11 +159,18 @@ func TestCompressionBombsAreRefused(t *testing.T) {
 	}
 }
 
-func TestSplitCutsWhereTheContentSays(t *testing.T) {
-	data := make([]byte, 12<<20)
-	for i := range data {
-		data[i] = byte(i * i >> 7 * i >> 3)
+// uneven is n bytes without a pattern: byte i is the highest of the i-th number of x = x * 6364136223846793005 + 1442695040888963407, from 0 on.
+func uneven(n int) []byte {
+	b, x := make([]byte, n), uint64(0)
+	for i := range b {
+		x = x*6364136223846793005 + 1442695040888963407
+		b[i] = byte(x >> 56)
 	}
+	return b
+}
+
+func TestSplitCutsWhereTheContentSays(t *testing.T) {
+	data := uneven(12 << 20)
 	cut := func(b []byte) (sums []agentbox.Digest) {
 		total := 0
 		err := Split(bytes.NewReader(b), func(p []byte) error {
@@ -191,6 +186,12 @@ func TestSplitCutsWhereTheContentSays(t *testing.T) {
 	if got := cut(nil); got != nil {
 		t.Fatalf("nothing is cut into %v", got)
 	}
+	// Where the cuts fall is part of the format.
+	var sizes bytes.Buffer
+	if err := Split(bytes.NewReader(data), func(p []byte) error { _, err := fmt.Fprintln(&sizes, len(p), Sum(p)); return err }); err != nil {
+		t.Fatal(err)
+	}
+	golden.Same(t, "cuts.txt", sizes.Bytes())
 	a, b := cut(data), cut(data)
 	if len(a) < 3 || len(a) != len(b) || a[1] != b[1] {
 		t.Fatalf("%d and %d chunks", len(a), len(b))
@@ -245,9 +246,11 @@ func TestFingerprints(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The index of every store depends on it: a change makes what they remember useless.
-	if got := f.Of([]byte("agentbox")); hex.EncodeToString(got[:]) != "c6bda21f889af555320a496b82da37bf" {
-		t.Errorf("the fingerprint of a text is now %x", got)
+	var lines bytes.Buffer
+	for _, text := range []string{"", "agentbox", strings.Repeat("0123456789abcdef", 4)} {
+		fmt.Fprintf(&lines, "secret %x chunk %q fingerprint %x\n", key, text, f.Of([]byte(text)))
 	}
+	golden.Same(t, "fingerprints.txt", lines.Bytes())
 	piece := make([]byte, 1000)
 	seen := map[Fingerprint]string{f.Of(nil): "nothing", f.Of(piece): "zeros", f.Of(piece[:999]): "fewer zeros"}
 	for i := range piece {

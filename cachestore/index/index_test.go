@@ -1,6 +1,7 @@
 package index
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/cachestore/blob"
+	"agentbox/cachestore/golden"
 )
 
 func open(t *testing.T, dir string) *Index {
@@ -126,6 +128,28 @@ func TestAFlippedBitIsNoAnswer(t *testing.T) {
 	}
 }
 
+func TestVectors(t *testing.T) {
+	var written bytes.Buffer
+	add := func(name string, key, value []byte) { fmt.Fprintf(&written, "%s %x %x\n", name, key, value) }
+	var b Batch
+	d := blob.Sum([]byte("agentbox"))
+	b.SetChunk(d, Place{File: 3, Off: 4096, Stored: 700, Size: 1000, Encoding: blob.Zstd, Seen: 1700000000})
+	b.SetChunk(d, Place{Image: true, File: 1, Off: 1 << 19, Stored: 1 << 19, Size: 1 << 19, Seen: 1700000000})
+	err := b.SetMeta(d, Meta{
+		Kind: blob.Image, MediaType: "application/vnd.erofs", Size: 1 << 20, Chunks: 2, Blocks: true, Charged: 1 << 19,
+		Created: time.Unix(1700000000, 0).UTC(), Used: time.Unix(1700000001, 0).UTC(), Uses: 2, File: 1, Whole: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Remember(blob.Fingerprint{1, 2, 3}, d)
+	for i, name := range []string{"chunk-in-pack", "chunk-in-image", "manifest", "fingerprint"} {
+		add(name, b.changes[i].key, b.changes[i].value)
+	}
+	add("secret", secretKey, seal(secretKey, bytes.Repeat([]byte{7}, len(blob.FingerprintKey{}))))
+	golden.Same(t, "values.txt", written.Bytes())
+}
+
 func FuzzPlace(f *testing.F) {
 	f.Add(encodePlace(Place{Image: true, File: 1, Off: 2, Stored: 3, Size: 4}))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -139,8 +163,33 @@ func FuzzMeta(f *testing.F) {
 	b, _ := encodeMeta(Meta{Kind: blob.Image})
 	f.Add(b)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if m, ok := decodeMeta(b); ok && (!m.Kind.Valid() || m.Size < 0) {
+		if m, ok := decodeMeta(b); ok && (!m.Kind.Valid() || m.Size < 0 || m.Chunks < 0 || m.Charged < 0 || m.Uses < 0) {
 			t.Fatalf("%+v", m)
+		}
+	})
+}
+
+// FuzzValue is for what every value goes through, and for the fingerprints and their secret, which are nothing but bytes behind it.
+func FuzzValue(f *testing.F) {
+	d := digest(1)
+	k := knownKeyOf(blob.Fingerprint{1})
+	f.Add(k, seal(k, d[:]))
+	f.Add(secretKey, seal(secretKey, make([]byte, len(blob.FingerprintKey{}))))
+	f.Add([]byte{}, []byte{1, 2, 3})
+	f.Fuzz(func(t *testing.T, k, v []byte) {
+		var x Index
+		for _, n := range []int{len(d), len(blob.FingerprintKey{}), 0} {
+			damaged := x.Damaged()
+			body, ok := x.body(k, v, n)
+			if ok && (len(body) != n || !bytes.Equal(seal(k, bytes.Clone(body)), v)) {
+				t.Fatalf("%x is read as %x", v, body)
+			}
+			if !ok && x.Damaged() == damaged {
+				t.Fatal("a value that is no value is not counted")
+			}
+		}
+		if got, ok := x.known(k, v); ok && !bytes.Equal(seal(k, bytes.Clone(got[:])), v) {
+			t.Fatalf("%x is read as %s", v, got)
 		}
 	})
 }

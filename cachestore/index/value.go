@@ -98,5 +98,5 @@ func encodeMeta(m Meta) ([]byte, error) { return json.Marshal(m) }
 func decodeMeta(b []byte) (Meta, bool) {
 	var m Meta
 	err := json.Unmarshal(b, &m)
-	return m, err == nil && m.Kind.Valid() && m.Size >= 0 && m.Chunks >= 0
+	return m, err == nil && m.Kind.Valid() && m.Size >= 0 && m.Chunks >= 0 && m.Charged >= 0 && m.Uses >= 0
 }

@@ -119,10 +119,18 @@ func (s *Store) SetTrace(d agentbox.Digest, blocks []uint32) error {
 
 // Trace gives what SetTrace was given, nothing when that was never called.
 func (s *Store) Trace(d agentbox.Digest) []uint32 {
-	var blocks []uint32
 	b, err := os.ReadFile(filepath.Join(s.imageDir(d), imageTraceName))
-	if err != nil || json.Unmarshal(b, &blocks) != nil {
+	if err != nil {
 		return nil // it saves time and is worth no error
+	}
+	return decodeTrace(b)
+}
+
+// decodeTrace reads a boot trace: numbers of blocks, which may be of none. What is no trace gives nothing.
+func decodeTrace(b []byte) []uint32 {
+	var blocks []uint32
+	if json.Unmarshal(b, &blocks) != nil {
+		return nil
 	}
 	return blocks
 }

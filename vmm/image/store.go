@@ -88,8 +88,12 @@ func (s *Store) find(ref string) (Image, error) {
 		}
 	}
 	if len(byPrefix) > 1 {
-		return Image{}, agentbox.Errorf(agentbox.Conflict, "%q is the beginning of %d images", ref, len(byPrefix)).
-			WithHint("`agentbox image ls` shows their digests")
+		var meant []string
+		for _, img := range byPrefix {
+			meant = append(meant, img.Digest.Short()+" "+img.Name)
+		}
+		return Image{}, agentbox.Errorf(agentbox.Conflict, "%q may be any of %d images: %s", ref, len(byPrefix), strings.Join(meant, "; ")).
+			WithHint("more digits of one of them; `agentbox image ls -q` shows all digits")
 	}
 	return Image{}, agentbox.Errorf(agentbox.NotFound, "no image %q here", ref).WithHint("`agentbox image ls` shows what there is")
 }
@@ -126,11 +130,20 @@ func (s *Store) describe(d agentbox.Digest) (Image, error) {
 	if err != nil {
 		return Image{}, hostError(err)
 	}
-	var img Image
-	if err := json.Unmarshal(b, &img); err != nil || img.Digest != d {
-		return Image{}, corrupt(d, "its description is unreadable")
+	img, err := decodeImage(b, d)
+	if err != nil {
+		return Image{}, err
 	}
 	img.Path = filepath.Join(dir, imageFileName)
+	return img, nil
+}
+
+// decodeImage reads the description of an image.
+func decodeImage(b []byte, d agentbox.Digest) (Image, error) {
+	var img Image
+	if err := json.Unmarshal(b, &img); err != nil || img.Digest != d || img.Size <= 0 {
+		return Image{}, corrupt(d, "its description is unreadable")
+	}
 	return img, nil
 }
 

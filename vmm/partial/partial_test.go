@@ -151,3 +151,27 @@ func TestTheFileIsReplaced(t *testing.T) {
 		}
 	}
 }
+
+// FuzzAnswer: whatever bitmap comes, what is read are the image's bytes or an error.
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte{0xff}, int64(0), 10)
+	f.Add([]byte{}, int64(65), 64)
+	f.Add([]byte{0, 0xff, 3}, int64(500), 300)
+	path := filepath.Join(f.TempDir(), "image")
+	image := bytes.Repeat([]byte("0123456789abcdef"), 65)
+	if err := os.WriteFile(path, image, 0o600); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, have []byte, off int64, n int) {
+		about := partial.Image{Path: path, Size: int64(len(image)), Block: block}
+		file, err := partial.Open(about, func(context.Context, int) (partial.Answer, error) { return partial.Answer{Path: path, Have: have}, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		p := make([]byte, max(0, n%2048))
+		if file.ReadBlocks(t.Context(), p, off) == nil && !bytes.Equal(p, image[off:off+int64(len(p))]) {
+			t.Fatalf("%d bytes at %d are not the image's", len(p), off)
+		}
+	})
+}

@@ -1,0 +1,104 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/layers"
+	"agentbox/cachestore"
+	"agentbox/cachestore/blob"
+)
+
+// findCache finds what a person means by a reference.
+func findCache(ctx context.Context, s *cachestore.Store, ref string) (cachestore.Entry, error) {
+	list, err := s.List(ctx)
+	if err != nil {
+		return cachestore.Entry{}, err
+	}
+	return pickEntry(list, ref)
+}
+
+// pickEntry finds the entry that has a digest or a name; else the one of which ref is the beginning of a digest: its manifest's, its image's, the
+// key's of what setup made; else the newest image of that name.
+func pickEntry(list []cachestore.Entry, ref string) (cachestore.Entry, error) {
+	for _, e := range list {
+		if e.Manifest.String() == ref || anyName(e, func(n blob.Name) bool { return n.Namespace+"/"+n.Key == ref }) {
+			return e, nil
+		}
+	}
+	var found, named []cachestore.Entry
+	for _, e := range list {
+		if begins(ref, e.Manifest.Hex()) || anyName(e, func(n blob.Name) bool { return abbreviates(ref, n) }) {
+			found = append(found, e)
+		}
+		if anyName(e, func(n blob.Name) bool { return layers.IsImage(n, ref) }) && (len(named) == 0 || e.Created.After(named[0].Created)) {
+			named = []cachestore.Entry{e}
+		}
+	}
+	if len(found) == 0 {
+		found = named
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return cachestore.Entry{}, agentbox.Errorf(agentbox.NotFound, "the store has no %q", ref).
+			WithHint("agentbox cache ls shows what it has; an image enters it a minute after it was made")
+	}
+	var meant []string
+	for _, e := range found {
+		meant = append(meant, describe(e))
+	}
+	return cachestore.Entry{}, agentbox.Errorf(agentbox.Conflict, "%q may be any of %d: %s", ref, len(found), strings.Join(meant, "; ")).WithHint("more digits of one of them")
+}
+
+func anyName(e cachestore.Entry, is func(n blob.Name) bool) bool {
+	for _, n := range e.Names {
+		if is(n) {
+			return true
+		}
+	}
+	return false
+}
+
+// fewest digits may stand for a digest, as for images.
+const fewest = 4
+
+// begins tells whether ref is the beginning of a digest.
+func begins(ref, hex string) bool {
+	digits := strings.TrimPrefix(ref, "sha256:")
+	return len(digits) >= fewest && strings.HasPrefix(hex, digits)
+}
+
+// abbreviates tells whether ref means a name: what it ends in, a digest in hex, by its beginning, or each part of the name so.
+func abbreviates(ref string, n blob.Name) bool {
+	full := append([]string{n.Namespace}, strings.Split(n.Key, "/")...)
+	if last := full[len(full)-1]; len(last) == hexDigits && begins(ref, last) {
+		return true
+	}
+	parts := strings.Split(ref, "/")
+	if len(parts) != len(full) {
+		return false
+	}
+	for i, part := range parts {
+		if part != full[i] && (len(full[i]) != hexDigits || !begins(part, full[i])) {
+			return false
+		}
+	}
+	return true
+}
+
+const hexDigits = 2 * len(agentbox.Digest{})
+
+// describe names an entry among others.
+func describe(e cachestore.Entry) string {
+	text := fmt.Sprintf("%s %s", e.Manifest.Short(), e.Kind)
+	for _, n := range e.Names {
+		if n.Comment != "" {
+			return fmt.Sprintf("%s (%s)", text, n.Comment)
+		}
+	}
+	return text
+}

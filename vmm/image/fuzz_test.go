@@ -1,0 +1,38 @@
+package image
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"agentbox/agentbox"
+)
+
+func FuzzTrace(f *testing.F) {
+	f.Add([]byte("[3, 0, 4294967295]\n"))
+	f.Add([]byte("[-1]"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		blocks := decodeTrace(b)
+		if len(blocks) > len(b) {
+			t.Fatalf("%d blocks out of %d bytes", len(blocks), len(b))
+		}
+	})
+}
+
+func FuzzDescription(f *testing.F) {
+	d := agentbox.Digest{1}
+	good, err := json.Marshal(Image{Digest: d, Name: "apt:bookworm", Size: 1, Created: time.Unix(1, 0), Lazy: &Lazy{Manifest: agentbox.Digest{2}, From: "/srv"}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		img, err := decodeImage(b, d)
+		if err == nil && (img.Digest != d || img.Size <= 0) {
+			t.Fatalf("%+v", img)
+		}
+		if err != nil && agentbox.CodeOf(err) != agentbox.Corrupt {
+			t.Fatal(err)
+		}
+	})
+}
