@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -28,31 +29,48 @@ type bareShop struct {
 	image string
 	netns string // the file of the network namespace whose interfaces it takes over; "" for no network
 	env   []string
+	try   option
 	user  *userNamespace // where runsc is root, while it runs; nil when we are
 }
 
 const bareID = "bare"
 
-// bare makes one from the image of a box, with its environment: a locale alone makes scripts slower.
-func (m *material) bare(ctx context.Context, of workBox) (*bareShop, error) {
-	clone, err := m.clone(ctx, bareID)
-	if err != nil {
-		return nil, err
-	}
+// bares makes them from the image of a box, with its environment: a locale alone makes scripts slower. The first is as boxes
+// are, and each of the others has one of the options.
+func (m *material) bares(ctx context.Context, of workBox, try []string) (all []*bareShop, err error) {
 	env, err := of.environment(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return m.lab.bareShop(of.image, clone, "", env)
+	for i, text := range append([]string{""}, try...) {
+		o, err := parseOption(text)
+		if err != nil {
+			return nil, err
+		}
+		name := bareID
+		if i > 0 {
+			name += strconv.Itoa(i)
+		}
+		clone, err := m.clone(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		s, err := m.lab.bareShop(name, of.image, clone, "", env, o)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
 }
 
-func (l *Lab) bareShop(image agentbox.Digest, clone, netns string, env []string) (*bareShop, error) {
+func (l *Lab) bareShop(name string, image agentbox.Digest, clone, netns string, env []string, try option) (*bareShop, error) {
 	programs, err := runsc.New(filepath.Join(l.dir, "programs"), runsc.Agent{Digest: guest.AgentDigest, Bytes: guest.Agent}).Ensure()
 	if err != nil {
 		return nil, err
 	}
 	s := &bareShop{
-		runsc: programs.Runsc, dir: filepath.Join(l.dir, bareID), clone: clone, netns: netns, env: env,
+		runsc: programs.Runsc, dir: filepath.Join(l.dir, name), clone: clone, netns: netns, env: env, try: try,
 		image: filepath.Join(l.user.Images(), "images", image.Hex(), "image.erofs"),
 	}
 	for _, name := range []string{"root", "overlay", "state"} {
@@ -69,8 +87,7 @@ func (l *Lab) bareShop(image agentbox.Digest, clone, netns string, env []string)
 
 // spec has /tmp in the image's overlay, where boxes have it, and Docker's containers.
 func (s *bareShop) spec() *specs.Spec {
-	overlay := "dir=" + filepath.Join(s.dir, "overlay")
-	return &specs.Spec{
+	spec := &specs.Spec{
 		Version: "1.0.2", Hostname: bareID,
 		Root: &specs.Root{Path: filepath.Join(s.dir, "root")},
 		Process: &specs.Process{
@@ -85,9 +102,12 @@ func (s *bareShop) spec() *specs.Spec {
 			{Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.MountNamespace}, {Type: specs.NetworkNamespace, Path: s.netns},
 		}},
 		Annotations: map[string]string{
-			"dev.gvisor.spec.rootfs.type": "erofs", "dev.gvisor.spec.rootfs.source": s.image, "dev.gvisor.spec.rootfs.overlay": overlay,
+			"dev.gvisor.spec.rootfs.type": "erofs", "dev.gvisor.spec.rootfs.source": s.image,
+			"dev.gvisor.spec.rootfs.overlay": "dir=" + filepath.Join(s.dir, "overlay"),
 		},
 	}
+	s.try.describe(spec)
+	return spec
 }
 
 // bareWork is where the working copy is in the container, as in a box.
@@ -104,7 +124,7 @@ func (s *bareShop) command(ctx context.Context, args ...string) *exec.Cmd {
 		"--overlay2=root:dir=" + filepath.Join(s.dir, "overlay"), "--file-access-mounts=exclusive",
 		"--sidecar-usage-policy=LEGACY_DEPRECATED_SLOW_EMBEDDED_FALLBACK",
 	}
-	argv := slices.Concat([]string{s.runsc}, flags, args)
+	argv := slices.Concat([]string{s.runsc}, flags, s.try.flags, args)
 	if s.user != nil {
 		argv = s.user.enter(argv)
 	}
@@ -115,8 +135,11 @@ func (s *bareShop) command(ctx context.Context, args ...string) *exec.Cmd {
 
 // scenario is a job in the container, which lives as long as the scenario.
 func (s *bareShop) scenario(j job) Scenario {
-	out := j.scenario("runsc/"+j.name, s)
+	out := j.scenario("runsc"+s.try.label+"/"+j.name, s)
 	out.Baseline = "native/" + j.name
+	if s.try.label != "" {
+		out.Baseline = "runsc/" + j.name
+	}
 	first := out.Setup
 	out.Setup = func(ctx context.Context) error {
 		if err := s.start(ctx); err != nil {

@@ -47,7 +47,7 @@ func (l *Lab) runscNet(ctx context.Context, image agentbox.Digest) (_ courier, e
 	if err := os.Mkdir(work, 0o755); err != nil {
 		return nil, c.end, err
 	}
-	if c.shop, err = l.bareShop(image, work, c.wire.path(c.wire.guest), []string{"PATH=/usr/local/bin:/usr/bin:/bin"}); err != nil {
+	if c.shop, err = l.bareShop(bareID, image, work, c.wire.path(c.wire.guest), []string{"PATH=/usr/local/bin:/usr/bin:/bin"}, option{}); err != nil {
 		return nil, c.end, err
 	}
 	return c, c.end, c.shop.start(ctx)

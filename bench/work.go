@@ -40,8 +40,9 @@ type workshop interface {
 }
 
 // Work are the scenarios of real work: each job natively, which is the baseline, and in a box of each kind, by turns. It makes
-// the working copies and the boxes. Where the checkout in dir is not agentbox's own, the Go job is left out.
-func (l *Lab) Work(ctx context.Context, kinds []agentbox.Isolation, dir string) ([]Scenario, error) {
+// the working copies and the boxes. Where the checkout in dir is not agentbox's own, the Go job is left out. For each of the options in
+// try (see option) there is a bare runsc with it besides, whose baseline is the one without.
+func (l *Lab) Work(ctx context.Context, kinds []agentbox.Isolation, dir string, try []string) ([]Scenario, error) {
 	m, err := l.newMaterial(ctx, dir)
 	if err != nil {
 		return nil, err
@@ -50,7 +51,7 @@ func (l *Lab) Work(ctx context.Context, kinds []agentbox.Isolation, dir string) 
 	if err != nil {
 		return nil, err
 	}
-	bare, noBare := (*bareShop)(nil), errors.New("no box runs in gVisor")
+	bares, noBare := []*bareShop(nil), errors.New("no box runs in gVisor")
 	var boxes []workBox
 	for _, kind := range kinds {
 		b, err := m.box(ctx, kind)
@@ -59,8 +60,11 @@ func (l *Lab) Work(ctx context.Context, kinds []agentbox.Isolation, dir string) 
 		}
 		boxes = append(boxes, b)
 		if kind == agentbox.GVisor {
-			bare, noBare = m.bare(ctx, b)
+			bares, noBare = m.bares(ctx, b, try)
 		}
+	}
+	if noBare != nil && len(try) > 0 {
+		return nil, noBare
 	}
 	if noBare != nil {
 		l.say.Say("runsc/* is left out: " + noBare.Error())
@@ -72,8 +76,10 @@ func (l *Lab) Work(ctx context.Context, kinds []agentbox.Isolation, dir string) 
 			continue
 		}
 		all = append(all, j.scenario("native/"+j.name, native))
-		if j.name != goTest && noBare == nil { // its container has neither Go's environment nor its cache
-			all = append(all, bare.scenario(j))
+		for _, bare := range bares {
+			if j.name != goTest { // its container has neither Go's environment nor its cache
+				all = append(all, bare.scenario(j))
+			}
 		}
 		for i, b := range boxes {
 			s := j.scenario("work/"+j.name, b)

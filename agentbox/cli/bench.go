@@ -28,8 +28,7 @@ func (a *app) benchCommand() *cli.Command {
 		Commands: []*cli.Command{
 			a.benchVerb("enter", "measure stepping into boxes: whole commands, as you type them",
 				"Works in a home and in repositories of its own, which are gone afterwards. Let nothing else run meanwhile.", 20, a.byKind(a.benchEnter)),
-			a.benchVerb("work", "measure builds and tests, on this machine itself and in boxes",
-				"Needs gcc, make and the network, for the source of zlib. Let nothing else run meanwhile.", 5, a.benchWork),
+			a.benchWorkCommand(),
 			a.benchVerb("network", "measure the network of boxes beside that of QEMU and of runsc themselves",
 				"A program in the box moves 64 MiB each way and opens connections, to a server on this machine. Needs root for the one of\n"+
 					"runsc itself. Let nothing else run meanwhile.", 10, a.byKind(a.benchNetwork)),
@@ -44,6 +43,7 @@ type benchRequest struct {
 	isolation string
 	json      string // a file, - for standard output, "" for none
 	only      []string
+	try       []string // what a bare runsc is tried with, of bench work
 }
 
 const maxRuns = 10_000

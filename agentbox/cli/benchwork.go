@@ -5,9 +5,26 @@ import (
 	"errors"
 	"os"
 
+	"github.com/urfave/cli/v3"
+
 	"agentbox/agentbox"
 	"agentbox/bench"
 )
+
+func (a *app) benchWorkCommand() *cli.Command {
+	var try []string
+	cmd := a.benchVerb("work", "measure builds and tests, on this machine itself and in boxes",
+		"Needs gcc, make and the network, for the source of zlib. Let nothing else run meanwhile.", 5,
+		func(ctx context.Context, req benchRequest) (bench.Report, error) {
+			req.try = try
+			return a.benchWork(ctx, req)
+		})
+	cmd.Flags = append(cmd.Flags, &cli.StringSliceFlag{
+		Name: "try", Destination: &try,
+		Usage: "measure the bare runsc with `OPTION` besides: a flag of runsc's (--try=--dcache=0), an annotation, or tmpfs:DIR; several with commas",
+	})
+	return cmd
+}
 
 // benchWork measures the same work on the machine itself and in boxes, by turns.
 func (a *app) benchWork(ctx context.Context, req benchRequest) (report bench.Report, err error) {
@@ -27,7 +44,7 @@ func (a *app) benchWork(ctx context.Context, req benchRequest) (report bench.Rep
 		return report, err
 	}
 	defer func() { err = errors.Join(err, lab.Close(ctx)) }()
-	all, err := lab.Work(ctx, kinds, dir)
+	all, err := lab.Work(ctx, kinds, dir, req.try)
 	if err != nil {
 		return report, interrupted(ctx, err)
 	}

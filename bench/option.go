@@ -1,0 +1,54 @@
+package bench
+
+import (
+	"strings"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentbox/agentbox"
+)
+
+// option is one thing in which a bare runsc differs from how boxes are run:
+//
+//	--FLAG=VALUE                   a flag of runsc, in place of ours
+//	dev.gvisor.spec.WHAT=VALUE     an annotation of the container's description
+//	tmpfs:DIR                      a tmpfs at DIR
+//
+// The zero value is no difference.
+type option struct {
+	label       string // "" or a space and the text, without what separates names of scenarios
+	flags       []string
+	annotations map[string]string
+	tmpfs       string
+}
+
+func parseOption(text string) (o option, err error) {
+	if text == "" {
+		return o, nil
+	}
+	o.label = " " + strings.ReplaceAll(text, "/", "")
+	name, value, _ := strings.Cut(text, "=")
+	dir, isTmpfs := strings.CutPrefix(text, "tmpfs:/")
+	switch {
+	case strings.HasPrefix(text, "--"):
+		o.flags = []string{text}
+	case strings.HasPrefix(name, "dev.gvisor."):
+		o.annotations = map[string]string{name: value}
+	case isTmpfs:
+		o.tmpfs = "/" + dir
+	default:
+		return o, agentbox.Errorf(agentbox.Invalid, "%q is nothing that a bare runsc can be tried with", text).
+			WithHint("--try=--dcache=0, --try dev.gvisor.spec.rootfs.overlay=memory or --try tmpfs:/tmp")
+	}
+	return o, nil
+}
+
+// describe changes a container's description.
+func (o option) describe(spec *specs.Spec) {
+	for name, value := range o.annotations {
+		spec.Annotations[name] = value
+	}
+	if o.tmpfs != "" {
+		spec.Mounts = append(spec.Mounts, specs.Mount{Destination: o.tmpfs, Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "nodev", "mode=1777"}})
+	}
+}
