@@ -73,3 +73,14 @@ func (d *Digest) UnmarshalText(b []byte) error {
 	}
 	return err
 }
+
+// ShortName is a name, parts between slashes, in which digests in hex are as short as Short makes them.
+func ShortName(name string) string {
+	parts := strings.Split(name, "/")
+	for i, part := range parts {
+		if d, err := ParseDigest(digestPrefix + part); err == nil {
+			parts[i] = d.Short()
+		}
+	}
+	return strings.Join(parts, "/")
+}

@@ -48,3 +48,17 @@ func TestDigestJSON(t *testing.T) {
 		t.Fatalf("Unmarshal = %+v, %v", back, err)
 	}
 }
+
+func TestShortNames(t *testing.T) {
+	d, err := agentbox.ParseDigest(helloDigest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"": "", "deps": "deps", "setup/" + d.Hex() + "/x": "setup/" + d.Short() + "/x", d.Hex(): d.Short(), "image/" + d.Hex()[1:]: "image/" + d.Hex()[1:],
+	} {
+		if got := agentbox.ShortName(name); got != want {
+			t.Errorf("%q is %q", name, got)
+		}
+	}
+}

@@ -14,6 +14,7 @@ var (
 	CollectCache = Endpoint[CacheGCRequest, CacheGCReport]{"/v1/cache/gc"}
 	PinCache     = Endpoint[CacheRef, CacheEntry]{"/v1/cache/pin"}
 	UnpinCache   = Endpoint[CacheRef, CacheEntry]{"/v1/cache/unpin"}
+	RemoveCache  = Endpoint[CacheRef, CacheEntry]{"/v1/cache/rm"}
 	CacheQuota   = Endpoint[CacheQuotaRequest, CacheUsage]{"/v1/cache/quota"}
 )
 

@@ -17,4 +17,5 @@ type Made struct {
 	Key         agentbox.Digest `json:"key"`
 	Ingredients Ingredients     `json:"ingredients"`
 	Parts       []Part          `json:"parts"`
+	Result      agentbox.Digest `json:"-"` // names what was published; whoever finds it sets it
 }

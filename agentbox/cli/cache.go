@@ -17,7 +17,7 @@ func (a *app) cacheCommand() *cli.Command {
 	return &cli.Command{
 		Name: "cache", Category: catHost, Usage: "look at, check and bound what the store keeps",
 		Commands: []*cli.Command{
-			a.cacheLs(), a.cacheShow(), a.cacheVerify(), a.cacheGC(), a.cachePin(), a.cacheUnpin(), a.cacheQuota(),
+			a.cacheLs(), a.cacheShow(), a.cacheVerify(), a.cacheGC(), a.cachePin(), a.cacheUnpin(), a.cacheRm(), a.cacheQuota(),
 		},
 	}
 }
@@ -62,20 +62,9 @@ func keptBy(e api.CacheEntry) string {
 		out = append(out, p)
 	}
 	for _, n := range e.Names {
-		out = append(out, strings.TrimSpace(shortName(n)+" "+n.Comment))
+		out = append(out, strings.TrimSpace(agentbox.ShortName(n.Namespace+"/"+n.Key)+" "+n.Comment))
 	}
 	return cut(oneLine(strings.Join(out, ", ")), 80)
-}
-
-// shortName is a name with its digests as short as people see them elsewhere. It still means the entry.
-func shortName(n api.CacheName) string {
-	parts := strings.Split(n.Key, "/")
-	for i, part := range parts {
-		if d, err := agentbox.ParseDigest("sha256:" + part); err == nil {
-			parts[i] = d.Short()
-		}
-	}
-	return n.Namespace + "/" + strings.Join(parts, "/")
 }
 
 const refText = "An entry is named by its digest, its image's digest, the key of what setup made (or an unambiguous beginning of one of these, at least 4 digits),\n" +
@@ -156,7 +145,7 @@ func cacheFacts(e api.CacheDetail) [][]string {
 
 // alarmText says that one key had two results, which means that something it should depend on is not in it.
 func alarmText(a api.CacheAlarm) string {
-	return fmt.Sprintf("%.40s has another result too, %s by %.16s of %s, which is not used", a.Name, a.Manifest.Short(), a.Producer, a.Created.Local().Format("2006-01-02 15:04"))
+	return fmt.Sprintf("%s has another result too, %s by %.16s of %s, which is not used", agentbox.ShortName(a.Name), a.Manifest.Short(), a.Producer, a.Created.Local().Format("2006-01-02 15:04"))
 }
 
 func (a *app) cacheVerify() *cli.Command {
@@ -253,7 +242,7 @@ func (a *app) cachePin() *cli.Command {
 	return &cli.Command{
 		Name: "pin", Usage: "keep an entry whatever happens", ArgsUsage: "DIGEST|KEY|NAME|IMAGE", Description: refText,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			return a.changePin(ctx, cmd, api.PinCache, "pinned")
+			return a.change(ctx, cmd, api.PinCache, "pinned")
 		},
 	}
 }
@@ -262,12 +251,23 @@ func (a *app) cacheUnpin() *cli.Command {
 	return &cli.Command{
 		Name: "unpin", Usage: "take a pin back", ArgsUsage: "DIGEST|KEY|NAME|IMAGE", Description: refText,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			return a.changePin(ctx, cmd, api.UnpinCache, "unpinned")
+			return a.change(ctx, cmd, api.UnpinCache, "unpinned")
 		},
 	}
 }
 
-func (a *app) changePin(ctx context.Context, cmd *cli.Command, e api.Endpoint[api.CacheRef, api.CacheEntry], what string) error {
+func (a *app) cacheRm() *cli.Command {
+	return &cli.Command{
+		Name: "rm", Usage: "forget what setup made: it is made again when it is needed", ArgsUsage: "DIGEST|KEY|NAME",
+		Description: refText + "\nBoxes that start from it keep it. An alarm about its key ends. Images go with `image rm`.",
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			return a.change(ctx, cmd, api.RemoveCache, "removed")
+		},
+	}
+}
+
+// change does something to one entry.
+func (a *app) change(ctx context.Context, cmd *cli.Command, e api.Endpoint[api.CacheRef, api.CacheEntry], what string) error {
 	ref, err := oneRef(cmd)
 	if err != nil {
 		return err

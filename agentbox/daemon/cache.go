@@ -157,6 +157,33 @@ func (d *daemon) changePin(ctx context.Context, ref string, change func(s *cache
 	return wireEntry(e, alarms), err
 }
 
+// removeCache forgets an entry: its names, alarms about them included, and its bytes. What setup made is made again when it is needed.
+func (d *daemon) removeCache(ctx context.Context, req api.CacheRef, _ agentbox.Progress) (api.CacheEntry, error) {
+	s, err := d.store.Store(ctx)
+	if err != nil {
+		return api.CacheEntry{}, err
+	}
+	e, err := findCache(ctx, s, req.Ref)
+	if err != nil {
+		return api.CacheEntry{}, err
+	}
+	if len(e.Pins) > 0 {
+		return api.CacheEntry{}, agentbox.Errorf(agentbox.Conflict, "%s is pinned", e.Manifest.Short()).WithHint("agentbox cache unpin %s first", e.Manifest.Short())
+	}
+	for _, n := range e.Names {
+		if image, ok := layers.ImageOf(n); ok {
+			return api.CacheEntry{}, agentbox.Errorf(agentbox.Conflict, "%s is image %s", e.Manifest.Short(), image.Short()).WithHint("agentbox image rm %s", image.Short())
+		}
+	}
+	for _, n := range e.Names {
+		if err := s.Unpublish(n.Namespace, n.Key); err != nil && agentbox.CodeOf(err) != agentbox.NotFound {
+			return api.CacheEntry{}, err
+		}
+	}
+	_, err = s.GC(ctx, cachestore.GCOptions{Drop: []agentbox.Digest{e.Manifest}})
+	return wireEntry(e, nil), err
+}
+
 func (d *daemon) cacheQuota(ctx context.Context, req api.CacheQuotaRequest, _ agentbox.Progress) (api.CacheUsage, error) {
 	s, err := d.store.Store(ctx)
 	if err != nil {

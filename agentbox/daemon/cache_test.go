@@ -112,7 +112,29 @@ func TestTwoResultsForOneKeyAreShown(t *testing.T) {
 	if e, err = d.showCache(t.Context(), api.CacheRef{Ref: "cache/others"}, nil); err != nil || len(e.Alarms) != 0 {
 		t.Fatalf("%+v, %v", e, err)
 	}
+	if list, err := d.listCache(t.Context(), api.None{}, nil); err != nil || len(list) != 2 || len(list[0].Alarms)+len(list[1].Alarms) != 1 {
+		t.Fatalf("%+v, %v", list, err)
+	}
 	if _, err := d.checkStore(t.Context()); agentbox.CodeOf(err) != agentbox.Conflict {
+		t.Fatalf("doctor: %v", err)
+	}
+	// The alarm ends with the entry, and both results are gone.
+	if _, err := d.pinCache(t.Context(), api.CacheRef{Ref: "cache/deps"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.removeCache(t.Context(), api.CacheRef{Ref: "cache/deps"}, nil); agentbox.CodeOf(err) != agentbox.Conflict {
+		t.Fatalf("a pinned entry was removed: %v", err)
+	}
+	if _, err := d.unpinCache(t.Context(), api.CacheRef{Ref: "cache/deps"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if removed, err := d.removeCache(t.Context(), api.CacheRef{Ref: "cache/deps"}, nil); err != nil || removed.Manifest != kept {
+		t.Fatalf("%+v, %v", removed, err)
+	}
+	if _, err := d.showCache(t.Context(), api.CacheRef{Ref: kept.String()}, nil); agentbox.CodeOf(err) != agentbox.NotFound {
+		t.Fatalf("removed, and %v", err)
+	}
+	if _, err := d.checkStore(t.Context()); err != nil {
 		t.Fatalf("doctor: %v", err)
 	}
 }

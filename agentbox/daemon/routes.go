@@ -53,6 +53,7 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.CollectCache, d.collectCache)
 	api.Handle(mux, api.PinCache, d.pinCache)
 	api.Handle(mux, api.UnpinCache, d.unpinCache)
+	api.Handle(mux, api.RemoveCache, d.removeCache)
 	api.Handle(mux, api.CacheQuota, d.cacheQuota)
 	return mux
 }

@@ -81,9 +81,10 @@ func (d *daemon) checkStore(ctx context.Context) (string, error) {
 	}
 	if len(alarms) > 0 {
 		a := alarms[0]
-		return "", agentbox.Errorf(agentbox.Conflict, "%d keys have two results, the first %s/%s: kept %s of producer %.8x, not %s of producer %.8x",
-			len(alarms), a.Kept.Namespace, a.Kept.Key, a.Kept.Manifest.Short(), a.Kept.Producer, a.Lost.Manifest.Short(), a.Lost.Producer).
-			WithHint("find out why the same inputs gave different results; agentbox cache show %s/%s", a.Kept.Namespace, a.Kept.Key)
+		return "", agentbox.Errorf(agentbox.Conflict, "keys with two results: %d, the first %s: kept %s of producer %.8x, not %s of producer %.8x",
+			len(alarms), agentbox.ShortName(a.Kept.Namespace+"/"+a.Kept.Key), a.Kept.Manifest.Short(), a.Kept.Producer, a.Lost.Manifest.Short(), a.Lost.Producer).
+			WithHint("agentbox cache show --why %s tells what the key was computed from: something is missing there; agentbox cache rm %s has it made anew",
+				a.Kept.Manifest.Short(), a.Kept.Manifest.Short())
 	}
 	return fmt.Sprintf("%d MiB in %d blobs, nothing damaged", usage.Bytes>>20, usage.Manifests), nil
 }

@@ -115,6 +115,9 @@ func (m *Manager) harvest(ctx context.Context, rec record, cfg *config.Config, m
 // that one. The same ingredients should have given the same, so people are told.
 func (m *Manager) publish(ctx context.Context, made caches.Made, files map[caches.Part]string, progress agentbox.Progress) (caches.Made, error) {
 	err := m.shelf.Publish(ctx, made, files)
+	if err == nil {
+		return m.shelf.Find(ctx, made.Key)
+	}
 	if agentbox.CodeOf(err) != agentbox.Conflict {
 		return made, noSpace(err)
 	}

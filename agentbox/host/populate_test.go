@@ -7,6 +7,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/caches"
+	"agentbox/vmm/image"
 )
 
 // taken is a Shelf on which every key has a result already.
@@ -34,3 +35,23 @@ func TestASecondResultIsNotUsed(t *testing.T) {
 		t.Errorf("said %q", said)
 	}
 }
+
+// What is laid over an image is the result that a key stands for now: after the store was removed, or the first result was, another.
+func TestAnImageIsOfOneResult(t *testing.T) {
+	parts := []caches.Part{caches.Dirs}
+	first := caches.Made{Key: agentbox.Digest{1}, Result: agentbox.Digest{2}}
+	second := caches.Made{Key: agentbox.Digest{1}, Result: agentbox.Digest{3}}
+	base := image.Image{Digest: agentbox.Digest{4}}
+	if derivationKey(base, first, parts) == derivationKey(base, second, parts) {
+		t.Error("two results of one key have one image")
+	}
+	m := &Manager{shelf: untaken{taken{first: first}}}
+	if got, err := m.publish(t.Context(), caches.Made{Key: first.Key}, nil, nil); err != nil || got.Result != first.Result {
+		t.Errorf("what was published is %s, %v", got.Result.Short(), err)
+	}
+}
+
+// untaken is a Shelf that publishes.
+type untaken struct{ taken }
+
+func (untaken) Publish(context.Context, caches.Made, map[caches.Part]string) error { return nil }

@@ -123,9 +123,9 @@ func (m *Manager) derive(ctx context.Context, base image.Image, made caches.Made
 	return img, noSpace(err)
 }
 
-// derivationKey names an image by what it is made of.
+// derivationKey names an image by what it is made of. One key can have had another result before.
 func derivationKey(base image.Image, made caches.Made, parts []caches.Part) agentbox.Digest {
-	text := base.Digest.String() + "\n" + made.Key.String() + "\n"
+	text := base.Digest.String() + "\n" + made.Key.String() + "\n" + made.Result.String() + "\n"
 	for _, p := range parts {
 		text += string(p) + "\n"
 	}

@@ -77,6 +77,12 @@ func (i *Images) name(ctx context.Context, store *cachestore.Store, img image.Im
 	return err
 }
 
+// ImageOf tells which image a name of ours is of.
+func ImageOf(n blob.Name) (agentbox.Digest, bool) {
+	d, err := agentbox.ParseDigest("sha256:" + n.Key)
+	return d, err == nil && n.Namespace == imageNamespace
+}
+
 // IsImage tells whether a name of ours is of an image that people call ref.
 func IsImage(n blob.Name, ref string) bool {
 	return n.Namespace == imageNamespace && ref != "" && n.Comment == comment(ref)
@@ -206,7 +212,7 @@ func (i *Images) Begin(ctx context.Context, img image.Image) error {
 	return errors.Join(i.name(ctx, store, img, img.Lazy.Manifest), i.Places.Remember(img.Lazy.From))
 }
 
-// Fill opens the file of an image that was begun.
+// Fill opens the file of an image that was begun, be it in a store that is gone meanwhile.
 func (i *Images) Fill(ctx context.Context, img image.Image) (*Filling, error) {
 	store, err := i.Store(ctx)
 	if err != nil {
@@ -215,6 +221,12 @@ func (i *Images) Fill(ctx context.Context, img image.Image) (*Filling, error) {
 	l, err := store.FillImage(ctx, img.Lazy.Manifest, i.Places.Source(img.Lazy.From))
 	if err != nil {
 		return nil, err
+	}
+	if _, err = store.Lookup(imageNamespace, img.Digest.Hex()); agentbox.CodeOf(err) == agentbox.NotFound {
+		err = i.name(ctx, store, img, img.Lazy.Manifest)
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
 	}
 	return &Filling{l}, nil
 }

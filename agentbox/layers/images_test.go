@@ -172,6 +172,32 @@ func TestOnlyWhatAnImageIsIsKept(t *testing.T) {
 	}
 }
 
+func TestAnImageThatComesIsKeptByAStoreThatIsNew(t *testing.T) {
+	_, _, dir := exported(t)
+	i := imagesIn(t, t.TempDir())
+	list, err := i.Look(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := i.Fill(t.Context(), list[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Need(t.Context(), 1), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s, err := i.Store(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.GC(t.Context(), cachestore.GCOptions{All: true}); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := i.Here(t.Context(), list[0]); err != nil || n == 0 {
+		t.Errorf("%d bytes are left of what came (%v)", n, err)
+	}
+}
+
 func TestATraceThatDoesNotFitIsLeftOut(t *testing.T) {
 	img, _ := someImage(t, t.TempDir())
 	i, dir := imagesIn(t, t.TempDir()), t.TempDir()

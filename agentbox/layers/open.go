@@ -68,7 +68,7 @@ func eachImageOf(store *cachestore.Store, manifest agentbox.Digest, tell func(ag
 	}
 	names, err := store.Names(imageNamespace, "")
 	for _, n := range names {
-		if d, parseErr := agentbox.ParseDigest("sha256:" + n.Key); parseErr == nil && n.Manifest == manifest {
+		if d, ok := ImageOf(n); ok && n.Manifest == manifest {
 			tell(d)
 		}
 	}

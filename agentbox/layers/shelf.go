@@ -65,7 +65,9 @@ func (s Shelf) newest(ctx context.Context, prefix string, want func(name string)
 	if nameOf(b.head.Made) != best.Key {
 		return caches.Made{}, agentbox.Errorf(agentbox.Corrupt, "what is published as %s is of another key", best.Key)
 	}
-	return b.head.Made, nil
+	made := b.head.Made
+	made.Result = best.Manifest
+	return made, nil
 }
 
 // Publish keeps what a populate run made. A key is published once: with another result there already, the error says Conflict.

@@ -141,7 +141,7 @@ func (s *Store) describe(d agentbox.Digest) (Image, error) {
 // decodeImage reads the description of an image.
 func decodeImage(b []byte, d agentbox.Digest) (Image, error) {
 	var img Image
-	if err := json.Unmarshal(b, &img); err != nil || img.Digest != d || img.Size <= 0 {
+	if err := json.Unmarshal(b, &img); err != nil || img.Digest != d || img.Size < 0 {
 		return Image{}, corrupt(d, "its description is unreadable")
 	}
 	return img, nil
