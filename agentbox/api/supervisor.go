@@ -34,20 +34,19 @@ type StatusRequest struct {
 // StartRequest lets a supervisor greet its guest, and returns when that answers. The supervisor starts the machine without
 // being asked, so that the workspace can be made meanwhile, unless the state to restore is still being saved.
 type StartRequest struct {
-	Mount bool `json:"mount"` // the workspace is complete: the guest may mount it while it is greeted
+	Attach *AttachRequest `json:"attach,omitempty"` // the workspace is complete: the guest becomes the box while it is greeted
 }
 
 // AttachRequest turns a restored machine into a box: it gets its workspace, environment, services and ports.
 type AttachRequest struct {
-	Workspace bool              `json:"workspace"`
-	Hostname  string            `json:"hostname"`
-	User      string            `json:"user,omitempty"`
-	Env       map[string]string `json:"env,omitempty"`
-	Services  []ServiceSpec     `json:"services,omitempty"`
-	Ports     []ConfiguredPort  `json:"ports,omitempty"`
-	Lease     time.Time         `json:"lease"`
-	Files     map[string]string `json:"files,omitempty"` // by absolute path in the box
-	Roots     string            `json:"roots,omitempty"` // PEM of authorities that this machine was taught, for the box to believe
+	Hostname string            `json:"hostname"`
+	User     string            `json:"user,omitempty"`
+	Env      map[string]string `json:"env,omitempty"`
+	Services []ServiceSpec     `json:"services,omitempty"`
+	Ports    []ConfiguredPort  `json:"ports,omitempty"`
+	Lease    time.Time         `json:"lease"`
+	Files    map[string]string `json:"files,omitempty"` // by absolute path in the box
+	Roots    string            `json:"roots,omitempty"` // PEM of authorities that this machine was taught, for the box to believe
 }
 
 // PolicyInForce replaces the policy of a running box. Until the first one comes, nothing leaves the box.

@@ -237,8 +237,9 @@ func (m *Manager) assemble(ctx context.Context, b *box, repo workspace.Repo, bas
 		fillErr = m.fillWorkspace(gctx, driver, rec, repo, progress)
 		return fillErr
 	})
+	pooled := b.live() != nil
 	g.Go(func() error {
-		if b.live() != nil {
+		if pooled {
 			return nil
 		}
 		return m.startMachine(gctx, b, base.template, "", func() error { <-filled; return fillErr }, progress)
@@ -246,7 +247,13 @@ func (m *Manager) assemble(ctx context.Context, b *box, repo workspace.Repo, bas
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	return m.attach(ctx, b, progress)
+	if pooled {
+		if err := m.attach(ctx, b, progress); err != nil {
+			return err
+		}
+	}
+	m.tellPorts(ctx, b, progress)
+	return nil
 }
 
 // makeReady is the point from which the box exists.

@@ -19,7 +19,7 @@ import (
 // It returns when the guest answers.
 //
 // ready, if not nil, waits until what the machine needs is complete: its saved state, which it is restored from then, or its
-// workspace, which it mounts at once; it starts meanwhile.
+// workspace, with which it becomes the box; it starts meanwhile.
 func (m *Manager) startMachine(ctx context.Context, b *box, template *openTemplate, saved string, ready func() error, progress agentbox.Progress) error {
 	rec := b.record()
 	step := "restore"
@@ -51,17 +51,32 @@ func (m *Manager) startMachine(ctx context.Context, b *box, template *openTempla
 	if err != nil {
 		return err
 	}
-	if ready != nil {
-		if err := ready(); err != nil {
-			return errors.Join(err, m.kill(s, rec.names(m.home)))
-		}
-	}
-	if _, err := api.Call(ctx, s.client, api.SupervisorStart, api.StartRequest{Mount: saved == "" && ready != nil}, nil); err != nil {
-		stopErr := m.stop(s, rec.names(m.home), 0) // when it is gone it has said why
-		return errors.Join(m.whyGone(rec, err), stopErr)
+	if err := m.begin(ctx, s, rec, saved == "" && ready != nil, ready); err != nil {
+		return errors.Join(err, m.stop(s, rec.names(m.home), 0))
 	}
 	m.follow(b, s)
 	end(rec.Box.Accel)
+	return nil
+}
+
+// begin has a supervisor greet its guest when what the machine needs is ready. The guest becomes the box meanwhile, if it is
+// to attach.
+func (m *Manager) begin(ctx context.Context, s *supervised, rec record, attach bool, ready func() error) error {
+	var req api.StartRequest
+	if attach {
+		var err error
+		if req.Attach, err = m.attachment(ctx, s, rec); err != nil {
+			return m.whyGone(rec, err)
+		}
+	}
+	if ready != nil {
+		if err := ready(); err != nil {
+			return err
+		}
+	}
+	if _, err := api.Call(ctx, s.client, api.SupervisorStart, req, nil); err != nil {
+		return m.whyGone(rec, err)
+	}
 	return nil
 }
 
@@ -166,28 +181,34 @@ func (m *Manager) keepNote(b *box) {
 	}
 }
 
-// attach gives a fresh machine everything the box is configured with.
+// attach makes a machine of the pool the box.
 func (m *Manager) attach(ctx context.Context, b *box, progress agentbox.Progress) error {
 	rec, s := b.record(), b.live()
 	if s == nil {
 		return m.whyGone(rec, agentbox.Errorf(agentbox.Unavailable, "box %s: its machine ended as it started", rec.Box.ID))
 	}
-	if err := m.applyPolicy(ctx, b); err != nil { // before services start
-		return m.whyGone(rec, err)
-	}
-	rec = b.record()
-	env, files := m.packageConfig(ctx, rec)
 	end := progress.Begin("attach", "workspace, services, ports")
-	_, err := api.Call(ctx, s.client, api.SupervisorAttach, api.AttachRequest{
-		Workspace: true, Hostname: hostname(rec), User: rec.User, Env: m.environment(rec, env), Files: files, Services: rec.Attach.Services,
-		Ports: rec.Attach.Ports, Lease: rec.Box.Lease.Expires, Roots: machineRoots(),
-	}, nil)
+	req, err := m.attachment(ctx, s, rec)
+	if err == nil {
+		_, err = api.Call(ctx, s.client, api.SupervisorAttach, *req, nil)
+	}
 	if err != nil {
 		return m.whyGone(rec, err)
 	}
 	end("")
-	m.tellPorts(ctx, b, progress)
 	return nil
+}
+
+// attachment is everything the box is configured with. Its policy is in force afterwards: it has to be before services start.
+func (m *Manager) attachment(ctx context.Context, s *supervised, rec record) (*api.AttachRequest, error) {
+	if err := m.enforce(ctx, s, rec); err != nil {
+		return nil, err
+	}
+	env, files := m.packageConfig(ctx, rec)
+	return &api.AttachRequest{
+		Hostname: hostname(rec), User: rec.User, Env: m.environment(rec, env), Files: files, Services: rec.Attach.Services,
+		Ports: rec.Attach.Ports, Lease: rec.Box.Lease.Expires, Roots: machineRoots(),
+	}, nil
 }
 
 // wake makes sure that a box runs, whatever state it is in, and renews its lease.
@@ -233,9 +254,7 @@ func (m *Manager) newLife(ctx context.Context, b *box, rec record, progress agen
 	if err := m.startMachine(ctx, b, template, "", madeAlready, progress); err != nil {
 		return noSpace(err)
 	}
-	if err := m.attach(ctx, b, progress); err != nil {
-		return errors.Join(err, m.stop(b.live(), rec.names(m.home), 0))
-	}
+	m.tellPorts(ctx, b, progress)
 	if err := m.sweep(rec); err != nil {
 		return err
 	}

@@ -106,6 +106,11 @@ func (m *Manager) applyPolicy(ctx context.Context, b *box) error {
 	if s == nil || rec.Phase == phasePool {
 		return nil
 	}
+	return m.enforce(ctx, s, rec)
+}
+
+// enforce tells a supervisor what its box may do.
+func (m *Manager) enforce(ctx context.Context, s *supervised, rec record) error {
 	f, err := m.policyOf(ctx, rec.Box.Directory, nil)
 	if err != nil {
 		return err

@@ -98,13 +98,25 @@ func (s *Supervisor) attach(ctx context.Context, req api.AttachRequest) error {
 			return err
 		}
 	}
-	a := protocol.AttachRequest{Workspace: req.Workspace, Hostname: req.Hostname, User: req.User, Env: req.Env}
-	ca, err := s.ca()
+	a, err := s.attachment(req)
 	if err != nil {
 		return err
 	}
+	if err := client.Attach(ctx, *a); err != nil {
+		return agentbox.Errorf(agentbox.Internal, "box %s: %w", s.cfg.Box, err)
+	}
+	return s.becomeBox(ctx, req)
+}
+
+// attachment is what the guest is told of an attach.
+func (s *Supervisor) attachment(req api.AttachRequest) (*protocol.AttachRequest, error) {
+	a := &protocol.AttachRequest{Workspace: true, Hostname: req.Hostname, User: req.User, Env: req.Env}
+	ca, err := s.ca()
+	if err != nil {
+		return nil, err
+	}
 	if a.Authority, err = trusted(ca, req.Roots); err != nil {
-		return err
+		return nil, err
 	}
 	for _, v := range req.Services {
 		a.Services = append(a.Services, protocol.Service(v))
@@ -112,9 +124,11 @@ func (s *Supervisor) attach(ctx context.Context, req api.AttachRequest) error {
 	for path, content := range req.Files {
 		a.Files = append(a.Files, protocol.File{Path: path, Content: content})
 	}
-	if err := client.Attach(ctx, a); err != nil {
-		return agentbox.Errorf(agentbox.Internal, "box %s: %w", s.cfg.Box, err)
-	}
+	return a, nil
+}
+
+// becomeBox is the host's part of an attach, when the guest has done its own.
+func (s *Supervisor) becomeBox(ctx context.Context, req api.AttachRequest) error {
 	if err := s.openConfigured(ctx, req.Ports); err != nil {
 		return err
 	}

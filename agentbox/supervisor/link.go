@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net"
@@ -11,10 +12,10 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
 
+	"agentbox/agentbox/durable"
 	"agentbox/agentbox/home"
 	"agentbox/vmm/guest"
-
-	"agentbox/agentbox/durable"
+	"agentbox/vmm/guest/protocol"
 )
 
 // link is the connection to the guest agent. Its keys live as long as the supervisor: one lease of one machine; localKey,
@@ -57,20 +58,27 @@ func (l *link) client(ctx context.Context) (*guest.Client, error) {
 	if l.current != nil {
 		return l.current, nil
 	}
-	return l.connect(ctx, false)
+	return l.connect(ctx, nil)
 }
 
-// greet makes the first connection of a life. With mount the guest mounts its workspace meanwhile.
-func (l *link) greet(ctx context.Context, mount bool) error {
+// greet makes the first connection of a life, in which the guest does what attach asks for, if anything.
+func (l *link) greet(ctx context.Context, attach *protocol.AttachRequest) error {
+	var request json.RawMessage
+	if attach != nil {
+		var err error
+		if request, err = json.Marshal(attach); err != nil {
+			return err
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, err := l.connect(ctx, mount)
+	_, err := l.connect(ctx, request)
 	return err
 }
 
-func (l *link) connect(ctx context.Context, mount bool) (*guest.Client, error) {
+func (l *link) connect(ctx context.Context, attach json.RawMessage) (*guest.Client, error) {
 	hello := l.keys.Hello(l.hostname)
-	hello.Mount = mount
+	hello.Attach = attach
 	c, err := guest.Connect(ctx, l.stream, hello, l.keys)
 	if err != nil {
 		return nil, fmt.Errorf("greet the guest: %w", err)

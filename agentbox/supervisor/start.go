@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/environment"
 	"agentbox/vmm"
+	"agentbox/vmm/guest"
+	"agentbox/vmm/guest/protocol"
 )
 
 // start brings the machine to life, greets the guest and opens the way in. What it starts beside the machine belongs to wg
@@ -39,6 +42,12 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 	if err != nil {
 		return err
 	}
+	var attach *protocol.AttachRequest
+	if req.Attach != nil {
+		if attach, err = s.attachment(*req.Attach); err != nil {
+			return err
+		}
+	}
 	ca, err := s.ca()
 	if err != nil {
 		return err
@@ -48,7 +57,7 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 		return err
 	}
 	s.greeted = time.Now()
-	if err := s.link.greet(ctx, req.Mount); err != nil {
+	if err := s.link.greet(ctx, attach); err != nil {
 		return notGreeted(s.cfg.Box, machine, err)
 	}
 	s.log.Info("machine started", "life", s.cfg.Life, "template", s.cfg.Template, "runs", runs, "waited", s.greeted.Sub(begun)-runs, "greeted", time.Since(s.greeted))
@@ -58,7 +67,11 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 	wg.Go(func() { relay.Prepare(ctx) })
 	wg.Go(func() { s.link.keepClock(ctx) })
 	wg.Go(func() { s.keepAlive(ctx) })
-	if s.attached { // it was a box before it was saved
+	if req.Attach != nil {
+		if err := s.becomeBox(ctx, *req.Attach); err != nil {
+			return err
+		}
+	} else if s.attached { // it was a box before it was saved
 		s.meter.begin()
 	}
 	if s.cfg.Saved != "" && s.network != nil {
@@ -80,6 +93,9 @@ func notGreeted(box agentbox.BoxID, machine vmm.Machine, err error) error {
 		return agentbox.Errorf(agentbox.Unavailable, "box %s: %s", box, machineDied(machine.Err())).
 			WithHint("run the command again; agentbox logs --console %s has the guest's last words", box)
 	case <-time.After(deathNotice):
+	}
+	if refused := (*guest.Refused)(nil); errors.As(err, &refused) {
+		return agentbox.Errorf(agentbox.Unavailable, "box %s: %w", box, refused).WithHint("agentbox logs --console %s", box)
 	}
 	return agentbox.Errorf(agentbox.Unavailable, "box %s: its machine runs but does not answer: %w", box, err).
 		WithHint("agentbox logs --console %s", box)

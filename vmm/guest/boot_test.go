@@ -92,11 +92,13 @@ func (r *rig) next() vmm.Spec {
 	return spec
 }
 
-// greet begins a life of a machine.
-func (r *rig) greet(m vmm.Machine, hostname string, mount bool) *guest.Client {
+// greet begins a life of a machine, with its workspace if it is to attach.
+func (r *rig) greet(m vmm.Machine, hostname string, attach bool) *guest.Client {
 	r.Helper()
 	hello := r.keys.Hello(hostname)
-	hello.Mount = mount
+	if attach {
+		hello.Attach = json.RawMessage(`{"workspace": true}`)
+	}
 	c, err := guest.Connect(r.Context(), m.Stream(), hello, r.keys)
 	r.ok(err)
 	return c
@@ -230,7 +232,6 @@ func TestClonesAreNoTwins(t *testing.T) {
 		m, err := r.driver.Restore(r.Context(), spec, template, "")
 		r.ok(err)
 		c := r.greet(m, name, true)
-		r.ok(c.Attach(r.Context(), protocol.AttachRequest{Workspace: true}))
 		random, _ := r.probe(c, "", "random")
 		facts, _ := r.probe(c, "", "facts")
 		f := strings.Fields(facts)

@@ -51,6 +51,9 @@ func unavailable(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
+	if refused := (*Refused)(nil); errors.As(err, &refused) {
+		return agentbox.Errorf(agentbox.Unavailable, "%w", refused).WithHint("see the box's console log")
+	}
 	code := agentbox.Unavailable
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
 		code = agentbox.Timeout
@@ -103,10 +106,13 @@ func clientConfig(keys Keys) (*ssh.ClientConfig, error) {
 	}, nil
 }
 
+// Refused is why a guest that answers will not begin a life. It must be killed.
+type Refused struct{ Reason string }
+
+func (r *Refused) Error() string { return "the guest could not begin its life: " + r.Reason }
+
 // notBegun is the error of a life that failed in the guest, whose login is refused.
-func notBegun(reason string) error {
-	return fmt.Errorf("the guest could not begin its life: %s", clean(reason))
-}
+func notBegun(reason string) error { return &Refused{clean(reason)} }
 
 // clean makes text from a guest fit for a message: one printable line, not endless.
 func clean(s string) string {

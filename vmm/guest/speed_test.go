@@ -6,8 +6,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"agentbox/vmm/guest/protocol"
 )
 
 // TestSpeedOfEntering logs the medians of what the guest's part of entering a box takes, in an image with a shell that
@@ -49,8 +47,6 @@ func TestSpeedOfEntering(t *testing.T) {
 		lap("restore")
 		c := r.greet(m, "clone", true)
 		lap("connect")
-		r.ok(c.Attach(r.Context(), protocol.AttachRequest{Workspace: true}))
-		lap("attach")
 		for _, what := range []string{"first exec", "second exec", "third exec"} {
 			s, err := c.SSH().NewSession()
 			r.ok(err)
@@ -63,7 +59,7 @@ func TestSpeedOfEntering(t *testing.T) {
 		c.Close()
 		r.ok(m.Kill())
 	}
-	for _, what := range []string{"restore", "connect", "attach", "first exec", "second exec", "third exec", "all"} {
+	for _, what := range []string{"restore", "connect", "first exec", "second exec", "third exec", "all"} {
 		slices.Sort(took[what])
 		t.Logf("%-12s median %v, best %v", what, took[what][rounds/2].Round(100*time.Microsecond), took[what][0].Round(100*time.Microsecond))
 	}

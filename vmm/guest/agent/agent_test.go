@@ -5,6 +5,7 @@ package agent
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -286,8 +288,45 @@ func TestAttachGivesDirectoryAndEnvironment(t *testing.T) {
 	if err := c.Detach(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(f.steps[6:], " "); got != "hostname mount limit term kill sync unmount" {
+	if got := strings.Join(f.steps[6:], " "); got != "hostname limit mount term kill sync unmount" {
 		t.Errorf("steps: %s", got)
+	}
+}
+
+// A guest that is told in its Hello becomes the box before anybody can log in.
+func TestAttachInTheHello(t *testing.T) {
+	f := start(t)
+	hello := f.keys.Hello("box")
+	hello.Attach = json.RawMessage(`{"workspace": true, "env": {"A": "of the box"}}`)
+	c, err := guest.Connect(t.Context(), f.stream, hello, f.keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if out := f.output(c, "echo $A"); out != "of the box\n" {
+		t.Errorf("the command says %q", out)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !slices.Contains(f.steps, "mount") {
+		t.Errorf("steps: %v", f.steps)
+	}
+}
+
+func TestFailedAttachInTheHelloRefusesTheLogin(t *testing.T) {
+	for attach, reason := range map[string]string{
+		`{"workspace": true}`:     "attach: mount the workspace: broken",
+		`{"user": "nobody-here"}`: "attach: user nobody-here: file does not exist",
+		`{"env": 1}`:              "attach: malformed request",
+	} {
+		f := start(t)
+		f.fail["mount"] = errors.New("broken")
+		hello := f.keys.Hello("box")
+		hello.Attach = json.RawMessage(attach)
+		_, err := guest.Connect(t.Context(), f.stream, hello, f.keys)
+		if refused := (*guest.Refused)(nil); !errors.As(err, &refused) || !strings.HasPrefix(refused.Reason, reason) {
+			t.Errorf("%s: %v", attach, err)
+		}
 	}
 }
 

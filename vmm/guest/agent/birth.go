@@ -95,8 +95,8 @@ func (b *birth) renew() {
 	defer close(b.renewed)
 	b.err = errors.New("the machine could not be renewed") // should a step panic
 	a, m, h := b.agent, b.agent.Machine, b.hello
-	if h.Mount {
-		a.goDo("mount", func() { m.Mount() }) // Attach mounts again, and learns what went wrong
+	if h.Attach != nil {
+		a.goDo("mount", func() { m.Mount() }) // attach mounts again, and learns what went wrong
 	}
 	steps := []struct {
 		what string
@@ -106,6 +106,7 @@ func (b *birth) renew() {
 		{"set the hostname", func() error { return m.SetHostname(h.Hostname) }},
 		{"set the machine id", func() error { return m.SetMachineID(h.MachineID) }},
 		{"continue user processes", m.ThawUser},
+		{"attach", b.attach},
 	}
 	for _, s := range steps {
 		if err := s.do(); err != nil {
@@ -115,6 +116,15 @@ func (b *birth) renew() {
 		}
 	}
 	b.err = nil
+}
+
+// attach does what the Hello asks for beyond a renewed machine.
+func (b *birth) attach() error {
+	if b.hello.Attach == nil {
+		return nil
+	}
+	_, err := b.agent.request(protocol.Attach, b.hello.Attach)
+	return err
 }
 
 // admit waits until the machine is renewed, and says whether the host may log in.

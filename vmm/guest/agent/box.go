@@ -43,15 +43,6 @@ func (a *Agent) attach(r protocol.AttachRequest) error {
 			return fmt.Errorf("set the hostname: %w", err)
 		}
 	}
-	dir := r.Dir
-	if r.Workspace {
-		if err := a.Machine.Mount(); err != nil {
-			return fmt.Errorf("mount the workspace: %w", err)
-		}
-		if dir == "" {
-			dir = a.Machine.Workspace
-		}
-	}
 	if err := a.Machine.LimitUser(r.PIDs); err != nil {
 		return fmt.Errorf("limit processes: %w", err)
 	}
@@ -63,6 +54,15 @@ func (a *Agent) attach(r protocol.AttachRequest) error {
 		}
 		maps.Copy(trusted, env) // what the box's configuration says comes first
 		env = trusted
+	}
+	dir := r.Dir
+	if r.Workspace { // last, since a Hello had it begun
+		if err := a.Machine.Mount(); err != nil {
+			return fmt.Errorf("mount the workspace: %w", err)
+		}
+		if dir == "" {
+			dir = a.Machine.Workspace
+		}
 	}
 	a.box.set(env, dir, user)
 	if err := writeFiles(r.Files); err != nil {

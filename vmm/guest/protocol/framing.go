@@ -13,4 +13,4 @@ package protocol
 const Magic = "\x00\xffagentbox life begins here\xff\x00\r\n"
 
 // MaxLine bounds the JSON line after Magic.
-const MaxLine = 64 << 10
+const MaxLine = 256 << 10

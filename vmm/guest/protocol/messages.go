@@ -1,6 +1,9 @@
 package protocol
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Version is the protocol's version. The host only ever talks to agents it carries itself, so both sides must agree.
 const Version = 2
@@ -10,13 +13,15 @@ const Version = 2
 // connection right behind it; the guest's follows the Ready with the same token.
 type Hello struct {
 	Version   int       `json:"version"`
-	Token     string    `json:"token"`           // unique for this life; echoed
-	Entropy   []byte    `json:"entropy"`         // 64 bytes for the kernel's generator, which is reseeded at once
-	Time      time.Time `json:"time"`            // the host's clock
-	Hostname  string    `json:"hostname"`        //
-	MachineID string    `json:"machine_id"`      // 32 hex digits
-	HostKey   []byte    `json:"host_key"`        // 32-byte ed25519 seed of the SSH host key, minted for this lease
-	Mount     bool      `json:"mount,omitempty"` // the workspace slot has its content: mount it while SSH is set up; Attach waits for it
+	Token     string    `json:"token"`      // unique for this life; echoed
+	Entropy   []byte    `json:"entropy"`    // 64 bytes for the kernel's generator, which is reseeded at once
+	Time      time.Time `json:"time"`       // the host's clock
+	Hostname  string    `json:"hostname"`   //
+	MachineID string    `json:"machine_id"` // 32 hex digits
+	HostKey   []byte    `json:"host_key"`   // 32-byte ed25519 seed of the SSH host key, minted for this lease
+	// Attach is an AttachRequest with a workspace that has its content: the guest does it while SSH is set up, and the login
+	// waits for it.
+	Attach json.RawMessage `json:"attach,omitempty"`
 }
 
 // Ready answers a Hello when the random numbers are this life's own. A non-empty Error means that the guest must be killed;
@@ -46,7 +51,7 @@ type Failure struct {
 }
 
 // AttachRequest gives the guest its workspace and the configuration of the box. It is sent once per life that begins
-// from a template, never after a resume or a fork.
+// from a template, in its Hello or after it, never after a resume or a fork.
 type AttachRequest struct {
 	Workspace bool              `json:"workspace"`          // mount the workspace slot at WorkspaceDir
 	Hostname  string            `json:"hostname,omitempty"` // replaces the Hello's, for machines restored before their box had a name
