@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"agentbox/policy/gateway/gatewaytest"
 )
 
 // recordedHello is what crypto/tls says first.
@@ -114,7 +116,7 @@ func readAll(t *testing.T, b []byte, small bool) ([]byte, error) {
 // What comes through the check is a beginning of what was sent, does not depend on how it was cut, and is what net/http
 // reads as the same sequence of requests and nothing else.
 func FuzzHTTP(f *testing.F) {
-	for _, request := range framings {
+	for _, request := range gatewaytest.Framings("a.test") {
 		f.Add([]byte(request))
 	}
 	f.Add([]byte("POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\nGET /x HTTP/1.1\r\nHost: a.test\r\n\r\n"))

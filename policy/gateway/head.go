@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // body is how the body of a request is framed.
@@ -109,6 +111,9 @@ func (h fields) body(method, version string) (body, error) {
 	}
 	if len(h["host"]) == 0 || h["host"][0] == "" {
 		return body{}, errors.New("no Host field")
+	}
+	if !httpguts.ValidHostHeader(h["host"][0]) {
+		return body{}, errors.New("a Host field that is not a host")
 	}
 	if len(h["trailer"]) > 0 {
 		return body{}, errors.New("a Trailer field: trailers are not carried")
