@@ -1,17 +1,15 @@
-// Command runsc is gVisor's OCI runtime, as its authors build it but for three things: an annotation of the
-// machine's description says how much memory it has, the filters of its system calls are compiled already, and no garbage is
-// collected while it starts. vmm/gvisor embeds it and is the only one that runs it.
+// Command runsc is gVisor's OCI runtime, as its authors build it but for four things: an annotation of the
+// machine's description says how much memory it has, the filters of its system calls are compiled already, no garbage is
+// collected while it starts, and at rest it keeps no page of its program. vmm/gvisor embeds it and is the only one that runs it.
 package main
 
 import (
 	"encoding/json"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"gvisor.dev/gvisor/runsc/cli/maincli"
 	"gvisor.dev/gvisor/runsc/version"
@@ -33,21 +31,6 @@ func main() {
 	startWithoutGC()
 	registerFilters()
 	maincli.Main()
-}
-
-const (
-	startTime    = time.Second // the commands that start a machine have ended by then; its sandbox and its file server go on
-	startPercent = 1600        // garbage is not looked for before the heap has 64 MiB
-)
-
-// startWithoutGC spares a start several collections of a heap that hardly has garbage yet, and gives back afterwards what the
-// start took.
-func startWithoutGC() {
-	usual := debug.SetGCPercent(startPercent)
-	time.AfterFunc(startTime, func() {
-		debug.SetGCPercent(usual)
-		debug.FreeOSMemory()
-	})
 }
 
 // annotatedMemory reads the description that the sandbox was given, and leaves its offset alone.
