@@ -8,39 +8,82 @@ import (
 	"time"
 )
 
-// burst is n fresh boxes of n repositories at once, to the end of the last command.
-func (l *Lab) burst(n int) Scenario {
-	names := make([]string, n)
-	repos := make([]string, n)
+// crowd is fresh boxes of as many repositories, made at once.
+type crowd struct {
+	lab          *Lab
+	names, repos []string
+}
+
+func (l *Lab) crowd(n int) *crowd {
+	return &crowd{lab: l, names: make([]string, n), repos: make([]string, n)}
+}
+
+// burst measures until the last box's command has ended.
+func (c *crowd) burst() Scenario {
 	return Scenario{
-		Name: fmt.Sprintf("enter/burst-%d", n), Ceiling: milliseconds(bootLimit),
-		Setup: func(ctx context.Context) (err error) {
-			for i := range n {
-				names[i] = fmt.Sprintf("burst-%d", i)
-				if repos[i], err = l.repo(ctx, names[i], smallRepository); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
+		Name: fmt.Sprintf("enter/burst-%d", len(c.names)), Ceiling: milliseconds(bootLimit), Setup: c.prepare,
 		Measure: func(ctx context.Context) (float64, error) {
-			if err := l.plain.remove(ctx, names...); err != nil {
+			if err := c.remove(ctx); err != nil {
 				return 0, err
 			}
 			start := time.Now()
-			err := l.plain.upAll(ctx, names, repos)
+			err := c.up(ctx)
 			ms := milliseconds(time.Since(start))
-			return ms, errors.Join(err, l.plain.remove(ctx, names...))
+			return ms, errors.Join(err, c.remove(ctx))
 		},
 	}
 }
 
-func (p *place) upAll(ctx context.Context, names, repos []string) error {
-	errs := make([]error, len(names))
+// memory measures what one of the boxes costs when all have been idle for a while: like memoryIdle, but what they share is
+// divided among them.
+func (c *crowd) memory() Scenario {
+	return Scenario{
+		Name: fmt.Sprintf("enter/memory-of-%d", len(c.names)), Unit: Bytes, Ceiling: machineMemory, Setup: c.prepare,
+		Measure: func(ctx context.Context) (float64, error) {
+			if err := c.lab.plain.remove(ctx); err != nil {
+				return 0, err
+			}
+			each, err := c.idle(ctx)
+			return each, errors.Join(err, c.remove(ctx))
+		},
+	}
+}
+
+func (c *crowd) idle(ctx context.Context) (each float64, err error) {
+	if err := c.up(ctx); err != nil {
+		return 0, err
+	}
+	if err := sleep(ctx, settle); err != nil {
+		return 0, err
+	}
+	for _, name := range c.names {
+		pss, err := c.lab.plain.pss(ctx, name)
+		if err != nil {
+			return 0, err
+		}
+		each += pss / float64(len(c.names))
+	}
+	return each, nil
+}
+
+func (c *crowd) prepare(ctx context.Context) (err error) {
+	for i := range c.names {
+		c.names[i] = fmt.Sprintf("burst-%d", i)
+		if c.repos[i], err = c.lab.repo(ctx, c.names[i], smallRepository); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *crowd) up(ctx context.Context) error {
+	p, errs := c.lab.plain, make([]error, len(c.names))
 	var wg sync.WaitGroup
-	for i := range names {
-		wg.Go(func() { _, errs[i] = p.timed(ctx, bootLimit, repos[i], p.up(names[i], "--", "true")...) })
+	for i := range c.names {
+		wg.Go(func() { _, errs[i] = p.timed(ctx, bootLimit, c.repos[i], p.up(c.names[i], "--", "true")...) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)
 }
+
+func (c *crowd) remove(ctx context.Context) error { return c.lab.plain.remove(ctx, c.names...) }

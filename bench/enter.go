@@ -20,7 +20,7 @@ const machineMemory = 1 << 30
 // Enter are the scenarios of stepping into a box, by the whole time of the command a user types. They share the Lab and
 // are meant to be run one after the other. box is what WarmUp found.
 func (l *Lab) Enter(box agentbox.Box) []Scenario {
-	s := subject{place: l.plain}
+	s, ten := subject{place: l.plain}, l.crowd(10)
 	scenarios := []Scenario{
 		l.fresh("enter/cold-boot", bootLimit, "--cold"),
 		l.fresh("enter/template", enterLimit),
@@ -30,9 +30,10 @@ func (l *Lab) Enter(box agentbox.Box) []Scenario {
 		{Name: "enter/resume", Measure: s.resume},
 		{Name: "enter/fork", Measure: s.fork},
 		{Name: "enter/reset", Measure: s.reset},
-		l.burst(10),
+		ten.burst(),
 		l.large(),
 		{Name: "enter/memory-idle", Unit: Bytes, Ceiling: machineMemory, Measure: s.memoryIdle},
+		ten.memory(),
 		{Name: "enter/memory-paused", Unit: Bytes, Ceiling: machineMemory, Measure: s.memoryPaused},
 	}
 	for i := range scenarios {

@@ -91,7 +91,7 @@ func TestEnterTypesWhatUsersType(t *testing.T) {
 		"plain resume subject":                          1,
 		"plain fork --name subject-fork subject":        1,
 		"plain reset subject":                           1,
-		"plain up --name burst-9" + up + "-- true":      1,
+		"plain up --name burst-9" + up + "-- true":      2, // and for the memory of ten
 		"pooled daemon stop":                            1,
 	} {
 		if n := strings.Count(string(b), line+"\n"); n != times {

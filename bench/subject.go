@@ -135,7 +135,12 @@ func (s subject) memoryIdle(ctx context.Context) (float64, error) {
 	if err := sleep(ctx, settle); err != nil {
 		return 0, err
 	}
-	b, err := s.place.show(ctx, subjectName)
+	return s.place.pss(ctx, subjectName)
+}
+
+// pss is what a running box takes of this machine's memory, its supervisor included.
+func (p *place) pss(ctx context.Context, name string) (float64, error) {
+	b, err := p.show(ctx, name)
 	if err == nil && (b.State != agentbox.Running || b.Usage == nil || b.Usage.PSS == 0) {
 		err = fmt.Errorf("box %s is %s and its memory unknown", b.Name, b.State)
 	}
