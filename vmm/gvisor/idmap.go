@@ -2,6 +2,7 @@ package gvisor
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,7 +36,7 @@ func hostIDs() (idMaps, error) {
 	if os.Geteuid() == 0 {
 		uids, err1 := rootRange("/proc/self/uid_map")
 		gids, err2 := rootRange("/proc/self/gid_map")
-		return idMaps{UIDs: around(os.Geteuid(), uids), GIDs: around(os.Getegid(), gids)}, errors.Join(err1, err2)
+		return idMaps{UIDs: around(os.Geteuid(), uids), GIDs: around(os.Getegid(), gids)}, cmp.Or(err1, err2)
 	}
 	who, err := user.Current()
 	if err != nil {

@@ -215,22 +215,30 @@ func (m *machine) launch(files []*os.File) (err error) {
 	return nil
 }
 
+// sysctls are where the host's settings are.
+const sysctls = "/proc/sys"
+
 // namespaceError says what forbids namespaces here.
-func namespaceError(err error) error {
+func namespaceError(err error) error { return namespaceErrorBy(sysctls, err) }
+
+func namespaceErrorBy(settings string, err error) error {
 	if !errors.Is(err, syscall.EPERM) && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EACCES) && !errors.Is(err, syscall.EINVAL) {
 		return fmt.Errorf("start the launcher: %w", err)
 	}
-	e := agentbox.Errorf(agentbox.Missing, "this host does not let %s make user namespaces, which gVisor machines run in: %w", userName(), err)
-	for _, s := range []struct{ file, bad, name, good string }{
-		{"kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone", "1"},
-		{"user/max_user_namespaces", "0", "user.max_user_namespaces", "65536"},
-		{"kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns", "0"},
+	const forbidden = "this host does not let %s make user namespaces, which gVisor machines run in: %w"
+	for _, s := range []struct{ name, bad, good string }{
+		{"kernel.unprivileged_userns_clone", "0", "1"},
+		{"user.max_user_namespaces", "0", "65536"},
+		{"kernel.apparmor_restrict_unprivileged_userns", "1", "0"},
 	} {
-		if b, err := os.ReadFile("/proc/sys/" + s.file); err == nil && strings.TrimSpace(string(b)) == s.bad {
-			return e.WithHint("as root: sysctl -w %s=%s", s.name, s.good)
+		if b, err := os.ReadFile(filepath.Join(settings, strings.ReplaceAll(s.name, ".", "/"))); err == nil && strings.TrimSpace(string(b)) == s.bad {
+			// The kernel's own error may be "no space left on device", and misleads.
+			return agentbox.Errorf(agentbox.Missing, forbidden, userName(), fmt.Errorf("%s is %s", s.name, s.bad)).
+				WithHint("as root: sysctl -w %s=%s", s.name, s.good)
 		}
 	}
-	return e.WithHint("a container needs user namespaces allowed (seccomp, AppArmor); or use --isolation microvm")
+	return agentbox.Errorf(agentbox.Missing, forbidden, userName(), err).
+		WithHint("a container needs user namespaces allowed (seccomp, AppArmor); or use --isolation microvm")
 }
 
 func userName() string {

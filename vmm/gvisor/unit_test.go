@@ -3,11 +3,13 @@ package gvisor
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"os/user"
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 
 	"agentbox/agentbox"
@@ -46,6 +48,31 @@ func TestSubordinateIDs(t *testing.T) {
 	}
 	if _, err := subordinate(filepath.Join(t.TempDir(), "subuid"), me); agentbox.CodeOf(err) != agentbox.Missing {
 		t.Errorf("without a file: %v", err)
+	}
+}
+
+// The setting that forbids user namespaces is named, with what allows them.
+func TestWhatForbidsNamespacesIsNamed(t *testing.T) {
+	settings := t.TempDir()
+	write := func(name, value string) {
+		t.Helper()
+		path := filepath.Join(settings, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(value+"\n"), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("user/max_user_namespaces", "65536")
+	if err := namespaceErrorBy(settings, syscall.EPERM); agentbox.CodeOf(err) != agentbox.Missing || !strings.Contains(err.Error(), "operation not permitted") {
+		t.Errorf("where no setting forbids them: %v", err)
+	}
+	write("user/max_user_namespaces", "0")
+	err := namespaceErrorBy(settings, syscall.ENOSPC)
+	var said *agentbox.Error
+	if !errors.As(err, &said) || !strings.HasSuffix(err.Error(), ": user.max_user_namespaces is 0") || said.Hint != "as root: sysctl -w user.max_user_namespaces=65536" {
+		t.Errorf("where one does: %v", err)
+	}
+	if err := namespaceErrorBy(settings, syscall.ENOENT); agentbox.CodeOf(err) == agentbox.Missing {
+		t.Errorf("what is not about namespaces: %v", err)
 	}
 }
 
