@@ -119,6 +119,9 @@ func FuzzHTTP(f *testing.F) {
 	for _, request := range gatewaytest.Framings("a.test") {
 		f.Add([]byte(request))
 	}
+	for _, chunks := range gatewaytest.Chunkings() {
+		f.Add([]byte("POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + "GET /x HTTP/1.1\r\nHost: a.test\r\n\r\n"))
+	}
 	f.Add([]byte("POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\nGET /x HTTP/1.1\r\nHost: a.test\r\n\r\n"))
 	f.Add([]byte("POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 3\r\n\r\nabcGET /x HTTP/1.1\r\nHost: a.test\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -129,6 +129,12 @@ func TestNamesThatCollide(t *testing.T) {
 
 func FuzzDNS(f *testing.F) {
 	f.Add(question(f, "allowed.example.", dnsmessage.TypeA))
+	for _, kind := range []dnsmessage.Type{dnsmessage.TypeAAAA, dnsmessage.TypeTXT, 10, 252, dnsmessage.TypeALL} { // NULL, AXFR
+		f.Add(question(f, "allowed.example.", kind))
+	}
+	for _, name := range []string{"ALLOWED.example.", "allowed%2eexample.", "b\xc3\xbccher.example.", "169.254.169.254.", "allowed.example.evil."} {
+		f.Add(question(f, name, dnsmessage.TypeA))
+	}
 	f.Add(question(f, "7.1.18.198.in-addr.arpa.", dnsmessage.TypePTR))
 	f.Add(question(f, strings.Repeat("c2VjcmV0.", 20)+"example.", dnsmessage.TypeTXT))
 	f.Add(question(f, "\x00\r\n.example.", 10))

@@ -143,6 +143,7 @@ var attacks = []struct {
 	{"IGMP", packet("203.0.113.7", 2, echo, nil), classStray, KindPacket},
 	{"SCTP", packet("203.0.113.7", 132, echo, nil), classStray, KindPacket},
 	{"GRE", packet("203.0.113.7", 47, echo, nil), classStray, KindPacket},
+	{"Teredo", datagram("203.0.113.7", 5000, 3544, append([]byte{0x60, 0, 0, 0, 0, 0, 59, 21}, make([]byte, 32)...), nil), classTransport, ""},
 	{"IPv6 in IPv4", packet("192.88.99.1", 41, echo, nil), classStray, KindPacket},
 
 	{"DHCP", datagram("255.255.255.255", 68, 67, dhcpMessage(dhcpDiscover), from("0.0.0.0")), classDHCP, ""},

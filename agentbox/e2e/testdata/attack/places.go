@@ -1,0 +1,93 @@
+package main
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Addresses that no allowed name may lead to: by itself, by way of another name, and later than it was asked first.
+func addresses() {
+	for _, a := range []string{
+		"127.0.0.1", "127.8.8.8", "10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "255.255.255.255", "198.18.0.1",
+		"203.0.113.7", "::1", "::", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::127.0.0.1", "64:ff9b::7f00:1", "64:ff9b:1::1", "2002:7f00:1::", "2001:0:7f00:1::1",
+		"fe80::1", "fd00:ec2::254", "ff02::1",
+	} {
+		for _, how := range []string{"at", "cname"} {
+			name := host(how, a)
+			got := fetch("http://" + name + "/secret")
+			if strings.HasPrefix(got, "403 agentbox: denied") {
+				got = ""
+			}
+			tell("address", how+" "+a, got)
+			tell("address", how+" "+a+" by TLS", handshake(name, name))
+		}
+	}
+	turns := host("turn", "169.254.169.254")
+	if got := fetch("http://" + turns + "/redirect?to=/"); !strings.HasPrefix(got, "302") {
+		tell("address", "before it turned", got)
+	}
+	tell("address", "after it turned", handshake(turns, turns))
+}
+
+func host(how, address string) string {
+	return how + "-" + hex.EncodeToString(netip.MustParseAddr(address).AsSlice()) + ".names.example"
+}
+
+// Redirects of an allowed site to where the box may not go.
+func redirects() {
+	for _, to := range []string{
+		"http://127.0.0.1:1/secret", "http://169.254.169.254/latest/meta-data", "http://10.0.0.1/secret", "http://evil.example/secret", "http://203.0.113.7/secret",
+		"http://host.agentbox.internal/secret", "http://198.18.0.1/secret",
+	} {
+		client := &http.Client{Timeout: patience}
+		res, err := client.Get("http://a.example/redirect?to=" + to)
+		kind, left := "flow", ""
+		if err == nil {
+			left = res.Status
+			res.Body.Close()
+		}
+		if strings.Contains(to, "127.0.0.1") {
+			kind = "none" // that is the box itself
+		}
+		tell(kind, "redirect to "+to, left)
+	}
+}
+
+// fetch gives status and body, or an error.
+func fetch(url string) string {
+	client := &http.Client{
+		Timeout:       patience,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	res, err := client.Get(url)
+	if err != nil {
+		return err.Error()
+	}
+	defer res.Body.Close()
+	b, _ := io.ReadAll(res.Body)
+	return fmt.Sprint(res.StatusCode, " ", string(b))
+}
+
+// Datagrams, where the rule for the name is about TCP.
+func datagrams() {
+	for _, to := range []string{"a.example:443", "a.example:53", "b.example:4789"} {
+		left := ""
+		if c, err := net.Dial("udp", to); err == nil {
+			_ = c.SetDeadline(time.Now().Add(patience))
+			_, _ = io.WriteString(c, "secret")
+			if _, err = c.Read(make([]byte, 100)); !errors.Is(err, syscall.ECONNREFUSED) {
+				left = fmt.Sprint(err)
+			}
+			c.Close()
+		}
+		tell("flow", "udp "+to, left)
+	}
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"crypto/tls"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"agentbox/policy/gateway/gatewaytest"
+)
+
+func dial(address string) (net.Conn, error) {
+	c, err := net.DialTimeout("tcp", address, patience)
+	if err == nil {
+		_ = c.SetDeadline(time.Now().Add(patience))
+	}
+	return c, err
+}
+
+// open makes a connection to a host by TLS, with any server name, whoever answers.
+func open(host, name string, protos ...string) (net.Conn, error) {
+	c, err := dial(host + ":443")
+	if err != nil {
+		return nil, err
+	}
+	conn := tls.Client(c, &tls.Config{InsecureSkipVerify: true, ServerName: name, NextProtos: protos})
+	if err := conn.Handshake(); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// handshake says what came of one that must fail.
+func handshake(host, name string) string {
+	c, err := open(host, name)
+	if err != nil {
+		return ""
+	}
+	c.Close()
+	return "a handshake"
+}
+
+// say gives the answer to some bytes, or an error.
+func say(c net.Conn, err error, request string) string {
+	if err != nil {
+		return err.Error()
+	}
+	defer c.Close()
+	_, _ = io.WriteString(c, request)
+	b, _ := io.ReadAll(c)
+	return string(b)
+}
+
+// Both sites: what is inside of a.example's TLS is looked at, for its secret, and b.example's passes.
+var sites = []string{"a.example", "b.example"}
+
+// Server names that are not the connection's, and what is no TLS.
+func serverNames() {
+	for _, site := range sites {
+		for _, name := range []string{"", "x" + site, site + ".evil.example", "evil.example", "127.0.0.1", sites[0], sites[1]} {
+			if name != site {
+				tell("sni", name+" at "+site, handshake(site, name))
+			}
+		}
+		c, err := dial(site + ":443")
+		tell("not-tls", "HTTP at "+site, but("agentbox: denied", say(c, err, "GET /secret HTTP/1.1\r\nHost: "+site+"\r\n\r\n")))
+		c, err = dial(site + ":443")
+		got := say(c, err, "\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00")
+		if !strings.Contains(got, "HTTP") {
+			got = ""
+		}
+		tell("hello", "half a hello at "+site, got)
+	}
+}
+
+// but is what is left of an answer unless it says so.
+func but(says, answer string) string {
+	if strings.Contains(answer, says) {
+		return ""
+	}
+	return "answer: " + answer
+}
+
+// ways are how a.example hears a request of HTTP/1: in the clear, and by TLS that is opened.
+var ways = map[string]func() (net.Conn, error){
+	"in the clear": func() (net.Conn, error) { return dial("a.example:80") },
+	"opened":       func() (net.Conn, error) { return open("a.example", "a.example", "http/1.1") },
+}
+
+// Requests that servers may read in two ways.
+func framings() {
+	for way, connect := range ways {
+		for what, request := range gatewaytest.Framings("a.example") {
+			c, err := connect()
+			tell("framing", what+" "+way, but("agentbox: denied", say(c, err, request)))
+		}
+		for what, chunks := range gatewaytest.Chunkings() {
+			c, err := connect()
+			got := say(c, err, "POST /redirect?to=/ HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n"+chunks+"GET /smuggled HTTP/1.1\r\nHost: a.example\r\n\r\n")
+			if !strings.HasPrefix(got, "HTTP/1.1 2") && strings.Count(got, "HTTP/1.1 ") <= 1 {
+				got = ""
+			}
+			tell("framing", "chunks: "+what+" "+way, got)
+		}
+	}
+}
+
+// Hosts and authorities that are not the connection's, on connections that are shared, too, and methods that are not the request's.
+func authorities() {
+	for way, connect := range ways {
+		for _, host := range []string{"b.example", "evil.example", "a.example:8080", "127.0.0.1", "xa.example", "a.example.evil.example", "a%2eexample"} {
+			c, err := connect()
+			tell("authority", host+" "+way, but("agentbox: denied", say(c, err, "GET /secret HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n")))
+		}
+	}
+	for _, field := range []string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"} {
+		c, err := dial("a.example:80")
+		tell("method-override", field, but("agentbox: denied", say(c, err, "GET /secret HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n"+field+": delete\r\n\r\n")))
+	}
+	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	defer transport.CloseIdleConnections()
+	for _, method := range []string{http.MethodGet, http.MethodConnect} {
+		for _, host := range []string{"b.example", "evil.example:443"} {
+			req, err := http.NewRequest(method, "https://a.example/secret", nil)
+			if err != nil {
+				panic(err)
+			}
+			req.Host = host
+			kind := "authority"
+			if method == http.MethodConnect {
+				kind = "framing"
+			}
+			tell(kind, "HTTP/2 "+method+" "+host, but(" 4", roundTrip(transport, req)))
+		}
+	}
+}
+
+func roundTrip(t http.RoundTripper, req *http.Request) string {
+	res, err := t.RoundTrip(req)
+	if err != nil {
+		return err.Error()
+	}
+	defer res.Body.Close()
+	return res.Proto + " " + res.Status
+}
+
+// The placeholder of $TOKEN, which is for a.example/allowed in a header, anywhere else.
+func secrets() {
+	token := os.Getenv("TOKEN")
+	half := len(token) / 2
+	base64ed := base64.StdEncoding.EncodeToString([]byte(token))
+	for what, a := range map[string]struct{ url, body, name, value string }{
+		"another host":     {"http://b.example/secret", "", "Authorization", "Bearer " + token},
+		"in the clear":     {"http://a.example/allowed", "", "Authorization", "Bearer " + token},
+		"another path":     {"https://a.example/secret", "", "Authorization", "Bearer " + token},
+		"path around":      {"https://a.example/allowed/../secret", "", "Authorization", "Bearer " + token},
+		"query":            {"https://a.example/allowed?t=" + token, "", "", ""},
+		"encoded twice":    {"https://a.example/allowed?t=" + url.QueryEscape(strings.ReplaceAll(token, "-", "%2d")), "", "", ""},
+		"body":             {"http://b.example/secret", token, "", ""},
+		"split":            {"https://a.example/allowed", "", "X-A", token[:half] + "\x00" + token[half:]},
+		"base64":           {"https://a.example/allowed", "", "X-A", base64ed},
+		"Basic":            {"http://b.example/secret", "", "Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte("u:"+token))},
+		"name of a header": {"https://a.example/allowed", "", token, "x"},
+	} {
+		method := http.MethodGet
+		if a.body != "" {
+			method = http.MethodPost
+		}
+		req, err := http.NewRequest(method, a.url, strings.NewReader(a.body))
+		if err != nil {
+			panic(err)
+		}
+		if one, other, ok := strings.Cut(a.value, "\x00"); ok {
+			req.Header["X-A"], req.Header["X-B"] = []string{one}, []string{other}
+		} else if a.name != "" {
+			req.Header[a.name] = []string{a.value}
+		}
+		tell("placeholder", what, but(" 403 ", roundTrip(http.DefaultTransport, req)))
+	}
+	fmt.Print("echo ", fetchWith("https://a.example/allowed", "Bearer "+token))
+}
+
+func fetchWith(url, authorization string) string {
+	req, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		panic(err)
+	}
+	req.Header.Set("Authorization", authorization)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err.Error() + "\n"
+	}
+	defer res.Body.Close()
+	b, _ := io.ReadAll(res.Body)
+	return string(b)
+}

@@ -1,0 +1,80 @@
+// Command outside is all there is outside of a box that attacks: a resolver and a web site, in a network namespace without a way
+// out. It writes what reaches it to files of a directory: questions (of the resolver), requests (that nobody may make), and
+// root.pem, the authority of the site.
+package main
+
+import (
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"agentbox/policy/gateway"
+)
+
+// address is the site's, and one of the host's own.
+const address = "203.0.113.7"
+
+func main() {
+	if err := run(os.Args[1]); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(dir string) error {
+	s := &site{}
+	var err error
+	if s.requests, err = os.Create(filepath.Join(dir, "requests")); err != nil {
+		return err
+	}
+	questions, err := os.Create(filepath.Join(dir, "questions"))
+	if err != nil {
+		return err
+	}
+	names, err := net.ListenPacket("udp", "127.0.0.1:53")
+	if err != nil {
+		return err
+	}
+	ended := make(chan error)
+	go func() { ended <- resolve(names, questions) }()
+	ca, err := gateway.NewCA("the world outside")
+	if err != nil {
+		return err
+	}
+	if s.cert, err = ca.Certificate("*.example"); err != nil {
+		return err
+	}
+	for port, serve := range map[string]func(net.Listener) error{"80": s.plain, "443": s.tls} {
+		l, err := net.Listen("tcp", net.JoinHostPort(address, port))
+		if err != nil {
+			return err
+		}
+		go func() { ended <- serve(l) }()
+	}
+	// Last: whoever waits for it finds everything there.
+	if err := os.WriteFile(filepath.Join(dir, "root.pem"), ca.PEM(), 0o644); err != nil {
+		return err
+	}
+	return <-ended
+}
+
+// ServeHTTP answers what is allowed, and writes everything else down. No request with a secret is to come but to /allowed.
+func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch to := r.FormValue("to"); {
+	case r.URL.Path == "/allowed" && r.Host == "a.example":
+		fmt.Fprintln(w, "allowed", r.Header.Get("Authorization"))
+	case r.URL.Path == "/redirect":
+		http.Redirect(w, r, to, http.StatusFound)
+	case r.URL.Path == "/stream":
+		fmt.Fprintln(w, "begun")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	default:
+		body, err := io.ReadAll(r.Body)
+		fmt.Fprintf(s.requests, "%s %s %s %v %q %v\n", r.Method, r.Host, r.URL, strings.ReplaceAll(fmt.Sprint(r.Header), "\n", " "), body, err)
+	}
+}
