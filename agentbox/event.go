@@ -25,6 +25,11 @@ func (p Progress) Begin(step, detail string) (end func(detail string)) {
 	}
 }
 
+// Move tells how far a step is: done of total, in bytes or items.
+func (p Progress) Move(step, detail string, done, total int64) {
+	p.send(Event{Step: step, Detail: detail, Done: done, Total: total})
+}
+
 // Say passes a line on to the user.
 func (p Progress) Say(line string) { p.send(Event{Note: true, Detail: line}) }
 

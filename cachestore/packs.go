@@ -73,6 +73,7 @@ func (p *packs) roll() error {
 		p.leave()
 		return err
 	}
+	p.s.space.add("", p.size)
 	return nil
 }
 

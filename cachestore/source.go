@@ -37,8 +37,9 @@ func (dir Directory) Get(_ context.Context, d agentbox.Digest, max int) ([]byte,
 	return os.ReadFile(name)
 }
 
-// Export writes a blob's manifest and chunks into a directory that a Directory reads.
-func (s *Store) Export(ctx context.Context, manifest agentbox.Digest, dir string) error {
+// Export writes a blob's manifest and chunks into a directory that a Directory reads. progress, which may be nil, is told how many of the pieces
+// are there.
+func (s *Store) Export(ctx context.Context, manifest agentbox.Digest, dir string, progress func(done, total int)) error {
 	m, err := s.Manifest(ctx, manifest)
 	if err != nil {
 		return err
@@ -49,7 +50,10 @@ func (s *Store) Export(ctx context.Context, manifest agentbox.Digest, dir string
 			pieces = append(pieces, c.Digest)
 		}
 	}
-	for _, d := range pieces {
+	for i, d := range pieces {
+		if progress != nil {
+			progress(i, len(pieces))
+		}
 		name := filepath.Join(dir, d.Hex())
 		if _, err := os.Stat(name); err == nil {
 			continue
@@ -58,7 +62,7 @@ func (s *Store) Export(ctx context.Context, manifest agentbox.Digest, dir string
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(name+".part", b, 0o600); err != nil {
+		if err := os.WriteFile(name+".part", b, 0o644); err != nil {
 			return err
 		}
 		if err := os.Rename(name+".part", name); err != nil {

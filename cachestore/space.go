@@ -28,7 +28,7 @@ type space struct {
 func (p *space) add(kind blob.Kind, n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.used += n
+	p.used = max(0, p.used+n) // the last block of an image takes more than it has bytes
 	if kind != "" {
 		p.kinds[kind] += n
 	}
@@ -67,11 +67,11 @@ func (s *Store) tryReserve(kind blob.Kind, n int64) error {
 	defer s.space.mu.Unlock()
 	if over, which := s.space.short(kind, n); over > 0 {
 		return agentbox.Errorf(agentbox.NoSpace, "the store's quota (%s) is used up: %d bytes more are needed", which, over).
-			WithHint("agentbox cache quota raises it; %s", freeHint)
+			WithHint("agentbox cache quota SIZE raises it; %s", freeHint)
 	}
 	if free-s.space.reserved-n < s.cfg.KeepFree {
-		return agentbox.Errorf(agentbox.NoSpace, "the disk of the store at %s is full: %d bytes are free, %d of them are kept for others",
-			s.cfg.Dir, free, s.cfg.KeepFree).WithHint(freeHint)
+		return agentbox.Errorf(agentbox.NoSpace, "the disk of the store at %s is full: %d MiB are needed, %d MiB are free, %d of them are kept for others",
+			s.cfg.Dir, (n+1<<20-1)>>20, free>>20, s.cfg.KeepFree>>20).WithHint(freeHint)
 	}
 	s.space.reserved += n
 	return nil
@@ -191,7 +191,7 @@ func (s *Store) room() error {
 		need = gcRoom
 	}
 	if free < need {
-		return agentbox.Errorf(agentbox.NoSpace, "the disk of the store at %s is full: %d bytes are free", s.cfg.Dir, free).WithHint(freeHint)
+		return agentbox.Errorf(agentbox.NoSpace, "the disk of the store at %s is full: %d MiB are free", s.cfg.Dir, free>>20).WithHint(freeHint)
 	}
 	return nil
 }

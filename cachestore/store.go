@@ -153,6 +153,9 @@ func (s *Store) surveyFile(dir, name string) error {
 	}
 	defer f.Close()
 	st, err := f.Stat()
+	if dir == packsDir {
+		st.Allocated = st.Size // as it is counted when it is written
+	}
 	s.space.used += st.Allocated
 	return err
 }
@@ -186,4 +189,4 @@ func (s *Store) hostError(err error) error {
 	return err
 }
 
-const freeHint = "agentbox cache gc --all; agentbox prune"
+const freeHint = "agentbox cache gc --all and agentbox prune free what nothing needs; agentbox image rm and agentbox rm the rest"

@@ -190,16 +190,17 @@ func (g *collection) reclaimPack(ctx context.Context, id uint64, claimed *extent
 			return err
 		}
 	}
-	return g.remove(k, st.Allocated)
+	return g.remove(k, st.Size)
 }
 
-func (g *collection) remove(k fileKey, allocated int64) error {
+// remove removes a file that was counted as so many bytes.
+func (g *collection) remove(k fileKey, counted int64) error {
 	path := g.s.handles.path(k)
 	g.s.handles.forget(k)
 	if err := g.s.fs.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return g.s.hostError(err)
 	}
-	g.s.space.add("", -allocated)
+	g.s.space.add("", -counted)
 	return nil
 }
 

@@ -112,6 +112,7 @@ type CacheGCReport struct {
 	Items []PruneItem `json:"items"`
 	Freed int64       `json:"freed"` // bytes on disk; an estimate in a dry run
 	Young int         `json:"young"` // things that stay only because they are new
+	Over  int64       `json:"over"`  // bytes above the quota all the same, because names, pins or boxes keep them
 }
 
 // CacheQuotaRequest changes bounds, in bytes; a bound of 0 is none. What is absent stays.

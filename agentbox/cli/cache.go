@@ -233,6 +233,12 @@ func (a *app) cacheGC() *cli.Command {
 				verb = "would free"
 			}
 			fmt.Fprintf(a.stdout, "%s %s\n", verb, bytesText(r.Freed))
+			if r.Young > 0 {
+				fmt.Fprintf(a.stdout, "%d more stay because they are younger than ten minutes\n", r.Young)
+			}
+			if r.Over > 0 {
+				fmt.Fprintf(a.stdout, "%s above the quota stay: images, names and pins keep them (agentbox cache ls)\n", bytesText(r.Over))
+			}
 			return nil
 		},
 	}

@@ -104,6 +104,20 @@ func TestProgressOnAPipeIsPlainLines(t *testing.T) {
 	}
 }
 
+// A line that is as wide as the terminal would wrap, and could not be removed.
+func TestProgressFitsTheTerminal(t *testing.T) {
+	e := agentbox.Event{Step: "image", Detail: strings.Repeat("ä long detail ", 20), Done: 30, Total: 100}
+	for width, ends := range map[int]string{200: "…  [======              ]  30%  1m40s", 80: "…  [======              ]  30%  1m40s", 20: "…", 1: "…"} {
+		line := underway(e, 100*time.Second, width)
+		if n := len([]rune(line)); n > max(1, width-1) || !strings.HasSuffix(line, ends) {
+			t.Errorf("%d columns: %q", width, line)
+		}
+	}
+	if line := underway(agentbox.Event{Step: "verify"}, 0, 80); strings.TrimSpace(line) != "verify" {
+		t.Errorf("%q", line)
+	}
+}
+
 func TestTableOfBoxes(t *testing.T) {
 	parent := agentbox.BoxID{1}
 	box := agentbox.Box{

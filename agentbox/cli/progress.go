@@ -12,7 +12,7 @@ import (
 )
 
 // progress shows what a long call is doing, on standard error: a line per finished step, and on a terminal one more line
-// that says what is under way.
+// that says what is under way, how far it is and for how long.
 type progress struct {
 	out      *os.File
 	quiet    bool
@@ -21,11 +21,17 @@ type progress struct {
 
 	mu     sync.Mutex
 	drawn  bool
-	latest time.Time
+	latest time.Time      // when the line was drawn
+	now    agentbox.Event // what is under way; its Step is "" for nothing
+	since  time.Time
+	stop   func() // ends what redraws the line
 }
 
-// redraw limits how often the line that is under way is drawn.
-const redraw = 100 * time.Millisecond
+const (
+	redraw  = 100 * time.Millisecond // the least between two drawings of the line that is under way
+	ticking = time.Second            // the most
+	patient = 2 * time.Second        // after which the line says for how long
+)
 
 func (a *app) newProgress() *progress {
 	terminal := term.IsTerminal(int(a.stderr.Fd())) && os.Getenv("TERM") != "dumb"
@@ -44,17 +50,54 @@ func (p *progress) event(e agentbox.Event) {
 		fmt.Fprintln(p.out, p.dim(oneLine(e.Detail)))
 	case e.Ended:
 		p.clear()
+		if e.Step == p.now.Step {
+			p.now = agentbox.Event{}
+		}
 		fmt.Fprintf(p.out, "%s %-10s %8s  %s\n", p.tick(), e.Step, tookText(e.Took), oneLine(e.Detail))
-	case p.terminal && time.Since(p.latest) > redraw:
-		p.latest = time.Now()
-		p.clear()
-		p.drawn = true
-		fmt.Fprintf(p.out, "  %-10s %s%s", e.Step, cut(oneLine(e.Detail), 60), share(e))
+	case p.terminal:
+		if e.Step != p.now.Step {
+			p.since = time.Now()
+		}
+		p.now = e
+		if time.Since(p.latest) > redraw {
+			p.draw()
+		}
+		if p.stop == nil {
+			p.stop = p.keepDrawing()
+		}
 	}
+}
+
+// keepDrawing draws the line now and then: a step that says nothing for a minute is seen to be alive. It returns what ends that.
+func (p *progress) keepDrawing() (stop func()) {
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(ticking)
+		defer tick.Stop()
+		for {
+			select {
+			case <-quit:
+				return
+			case <-tick.C:
+				p.mu.Lock()
+				p.draw()
+				p.mu.Unlock()
+			}
+		}
+	}()
+	return func() { close(quit); <-done }
 }
 
 // close removes the line that was under way.
 func (p *progress) close() {
+	p.mu.Lock()
+	stop := p.stop
+	p.stop = nil
+	p.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.clear()
@@ -65,6 +108,31 @@ func (p *progress) clear() {
 		fmt.Fprint(p.out, "\r\x1b[K")
 		p.drawn = false
 	}
+}
+
+// draw draws the line that is under way.
+func (p *progress) draw() {
+	if p.now.Step == "" {
+		return
+	}
+	width, _, err := term.GetSize(int(p.out.Fd()))
+	if err != nil || width <= 0 {
+		width = 80
+	}
+	p.latest = time.Now()
+	p.clear()
+	p.drawn = true
+	fmt.Fprint(p.out, underway(p.now, time.Since(p.since), width))
+}
+
+// underway is that line. It is shorter than the terminal is wide: one that wraps could not be removed.
+func underway(e agentbox.Event, taken time.Duration, width int) string {
+	tail := share(e)
+	if taken > patient {
+		tail += "  " + taken.Truncate(time.Second).String()
+	}
+	head := cut(fmt.Sprintf("  %-10s %s", e.Step, oneLine(e.Detail)), max(1, width-1-len(tail)))
+	return cut(head+tail, max(1, width-1))
 }
 
 const barWidth = 20

@@ -97,9 +97,7 @@ func (d *daemon) verifyCache(ctx context.Context, req api.CacheVerifyRequest, pr
 		from = append(from, req.From)
 	}
 	r, err := s.Verify(ctx, cachestore.VerifyOptions{Rebuild: req.Rebuild, Source: d.places.Source(from...), Progress: func(done, total int64) {
-		if progress != nil {
-			progress(agentbox.Event{Step: "verify", Done: done, Total: total})
-		}
+		progress.Move("verify", "", done, total)
 	}})
 	out := api.CacheVerifyReport{
 		Chunks: r.Chunks, Bytes: r.Bytes, Healed: r.Healed, Lost: r.Lost, Took: r.Took,
@@ -120,9 +118,19 @@ func (d *daemon) collectCache(ctx context.Context, req api.CacheGCRequest, _ age
 		return api.CacheGCReport{}, err
 	}
 	r, err := s.GC(ctx, cachestore.GCOptions{DryRun: req.DryRun, All: req.All})
+	if err != nil {
+		return api.CacheGCReport{}, err
+	}
 	out := api.CacheGCReport{Items: []api.PruneItem{}, Freed: r.Freed, Young: r.Young}
 	for _, item := range r.Items {
 		out.Items = append(out.Items, api.PruneItem(item))
+	}
+	u, err := s.Usage(ctx)
+	if req.DryRun {
+		u.Bytes -= r.Freed
+	}
+	if u.Quota.Total > 0 {
+		out.Over = max(0, u.Bytes-u.Quota.Total)
 	}
 	return out, err
 }

@@ -91,6 +91,12 @@ func TestTheStoreThroughTheAPI(t *testing.T) {
 	if err != nil || len(r.Items) != 0 {
 		t.Fatalf("what is named goes: %+v, %v", r, err)
 	}
+	if _, err = d.cacheQuota(t.Context(), api.CacheQuotaRequest{Total: new(int64(1 << 10))}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if r, err = d.collectCache(t.Context(), api.CacheGCRequest{DryRun: true}, nil); err != nil || r.Over <= 0 {
+		t.Fatalf("nobody is told that it is too much: %+v, %v", r, err)
+	}
 }
 
 func TestTwoResultsForOneKeyAreShown(t *testing.T) {
@@ -146,7 +152,7 @@ func TestDamageIsShownByVerifyAndDoctor(t *testing.T) {
 	elsewhere := t.TempDir()
 	if s, err := d.store.Store(t.Context()); err != nil {
 		t.Fatal(err)
-	} else if err := s.Export(t.Context(), m, elsewhere); err != nil {
+	} else if err := s.Export(t.Context(), m, elsewhere, nil); err != nil {
 		t.Fatal(err)
 	}
 	if detail, err := d.checkStore(t.Context()); err != nil || detail == "" {

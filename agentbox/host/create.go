@@ -100,6 +100,7 @@ func (m *Manager) prepare(ctx context.Context, p plan, progress agentbox.Progres
 // configure makes a record follow a configuration in everything a new machine may change. The size of the disk is not
 // among it: the workspace has it already.
 func (m *Manager) configure(ctx context.Context, rec *record, cfg *config.Config, choice choice, progress agentbox.Progress) error {
+	was := rec.Box
 	img, err := m.ensureImage(ctx, rec.Box.Directory, cfg, progress)
 	if err != nil {
 		return err
@@ -114,7 +115,7 @@ func (m *Manager) configure(ctx context.Context, rec *record, cfg *config.Config
 	rec.Hardware, rec.Pool, rec.Settings = choice.facts.Hardware, cfg.Pool, settingsOf(cfg)
 	rec.Box.Isolation, rec.Box.Accel, rec.Box.Reason = choice.kind, choice.facts.Accel, choice.reason
 	rec.Box.Image, rec.Box.ImageName, rec.Box.CPUs, rec.Box.Memory = img.Digest, img.Name, cfg.CPUs, cfg.Memory
-	return m.provision(ctx, rec, cfg, img, progress)
+	return m.provision(ctx, rec, was, cfg, img, progress)
 }
 
 // kernelFor finds or fetches the guest kernel of a kind of machine: "" for those that bring their own.

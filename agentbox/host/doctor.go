@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/prometheus/procfs"
@@ -26,6 +27,7 @@ func (m *Manager) Doctor(ctx context.Context, req api.DoctorRequest, progress ag
 		d.add("kernel", dir, err)
 		d.add("confinement", confinement(), nil)
 	}
+	d.add("lazy images", m.lazily(d.working), nil)
 	for _, p := range programs {
 		if p.kind != "" && !d.works(p.kind) {
 			continue
@@ -43,6 +45,23 @@ func (m *Manager) Doctor(ctx context.Context, req api.DoctorRequest, progress ag
 	boxes, pool := m.Count()
 	d.add("boxes", fmt.Sprintf("%d boxes, %d machines in the pool, home %s", boxes, pool, m.home.Dir), nil)
 	return api.DoctorReport{Checks: d.checks, Kinds: d.working}, nil
+}
+
+// lazily tells which kinds of machine start from an image of which only a part is here. The others get all of it first.
+func (m *Manager) lazily(working []agentbox.Isolation) string {
+	var out []string
+	for _, kind := range working {
+		driver, err := m.driver(kind)
+		if err == nil {
+			err = readsBlocks(driver)
+		}
+		if err == nil {
+			out = append(out, fmt.Sprintf("%s starts from a part of one", kind))
+		} else {
+			out = append(out, fmt.Sprintf("%s gets all of one first: %v", kind, err))
+		}
+	}
+	return strings.Join(out, "; ")
 }
 
 // diagnosis grows check by check.

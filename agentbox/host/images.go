@@ -94,23 +94,27 @@ func (m *Manager) BuildImage(ctx context.Context, req api.ImageBuildRequest, pro
 	if repo, err := workspace.Describe(ctx, req.Directory); err == nil {
 		root = repo.Root
 	}
+	end := progress.Begin("image", cfg.Image)
 	img, err := m.orWhole(ctx, progress, func() (image.Image, error) {
 		return m.pinned(ctx, lockPath(root, cfg), recipeOf(cfg), req.Update, progress)
 	})
 	if err != nil {
 		return api.Image{}, noSpace(err)
 	}
+	end(img.Digest.Short())
 	return m.imageOf(img), nil
 }
 
 // PullImage makes an image from a source, without a repository and without a pin.
 func (m *Manager) PullImage(ctx context.Context, req api.ImagePullRequest, progress agentbox.Progress) (api.Image, error) {
+	end := progress.Begin("image", req.Source)
 	img, err := m.orWhole(ctx, progress, func() (image.Image, error) {
 		return m.images.Ensure(ctx, image.Recipe{Source: req.Source}, agentbox.Digest{}, relay(progress))
 	})
 	if err != nil {
 		return api.Image{}, noSpace(err)
 	}
+	end(img.Digest.Short())
 	return m.imageOf(img), nil
 }
 

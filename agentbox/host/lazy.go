@@ -23,8 +23,8 @@ type Origins interface {
 	Keep(ctx context.Context, img image.Image, rate int64) (manifest agentbox.Digest, err error)
 	// Forget lets go of it, and of the space it takes there.
 	Forget(ctx context.Context, digest agentbox.Digest) error
-	// Export writes an image into a directory, with the blocks that boxes read first.
-	Export(ctx context.Context, img image.Image, trace []uint32, dir string) error
+	// Export writes an image into a directory, with the blocks that boxes read first. progress is told how many of its pieces are there.
+	Export(ctx context.Context, img image.Image, trace []uint32, dir string, progress func(done, total int)) error
 	// Look lists the images at a place; all are lazy.
 	Look(ctx context.Context, from string) ([]image.Image, error)
 	// Begin makes one of them expected, and Open its file, after Begin.
@@ -115,7 +115,10 @@ func (m *Manager) ExportImage(ctx context.Context, req api.ImageExportRequest, p
 		return api.Image{}, err
 	}
 	end := progress.Begin("export", req.Directory)
-	if err := m.origins.Export(ctx, img, m.images.Trace(img.Digest), req.Directory); err != nil {
+	err = m.origins.Export(ctx, img, m.images.Trace(img.Digest), req.Directory, func(done, total int) {
+		progress.Move("export", req.Directory, int64(done), int64(total))
+	})
+	if err != nil {
 		return api.Image{}, noSpace(err)
 	}
 	end(img.Digest.Short())
@@ -131,9 +134,7 @@ func (m *Manager) whole(ctx context.Context, img image.Image, progress agentbox.
 	}
 	defer f.work.Done()
 	err = f.Complete(ctx, func(done, total int) {
-		if progress != nil {
-			progress(agentbox.Event{Step: "image", Detail: "fetch", Done: int64(done) * f.BlockSize(), Total: int64(total) * f.BlockSize()})
-		}
+		progress.Move("image", "fetch from "+img.Lazy.From, int64(done)*f.BlockSize(), int64(total)*f.BlockSize())
 	})
 	if err == nil {
 		err = f.completed(ctx)
@@ -193,17 +194,21 @@ func (m *Manager) lazyImage(ctx context.Context, kind agentbox.Isolation, file s
 	if err != nil {
 		return nil, err
 	}
-	reader, ok := driver.(vmm.BlockReader)
-	why := errors.New("it has no way to")
-	if ok {
-		why = reader.ReadsBlocks()
-	}
+	why := readsBlocks(driver)
 	if why == nil {
 		return &img, nil
 	}
-	progress.Say(fmt.Sprintf("%s here cannot start from a part of an image: %v", kind, why))
+	progress.Say(fmt.Sprintf("%s here cannot start from a part of an image, so all of it comes first: %v", kind, why))
 	_, err = m.whole(ctx, img, progress)
 	return nil, err
+}
+
+// readsBlocks tells why a driver's machines cannot start from a part of an image here, nil if they can.
+func readsBlocks(d vmm.Driver) error {
+	if reader, ok := d.(vmm.BlockReader); ok {
+		return reader.ReadsBlocks()
+	}
+	return errors.New("it has no way to")
 }
 
 // NeedImage serves a supervisor whose machine reads a block that is not here.

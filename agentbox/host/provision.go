@@ -36,7 +36,10 @@ func keyed(cfg *config.Config) bool {
 
 // provision lets a box start from what setup made for its key, running setup in a clean box first when nobody has. When it
 // fails there, the box runs it itself, over the caches of the nearest key, and what comes of that is published nowhere.
-func (m *Manager) provision(ctx context.Context, rec *record, cfg *config.Config, base image.Image, progress agentbox.Progress) error {
+//
+// was is the box as it is, if it is there already. With the same key it keeps its image, whatever became of that result since: its workspace has
+// the other part of it.
+func (m *Manager) provision(ctx context.Context, rec *record, was agentbox.Box, cfg *config.Config, base image.Image, progress agentbox.Progress) error {
 	rec.Box.Cache = agentbox.Digest{}
 	if m.shelf == nil || !keyed(cfg) {
 		return nil
@@ -44,6 +47,15 @@ func (m *Manager) provision(ctx context.Context, rec *record, cfg *config.Config
 	in, err := ingredientsOf(rec, cfg, base)
 	if err != nil {
 		return err
+	}
+	if was.Cache == in.Key() {
+		img, err := m.mended(ctx, progress, func() (image.Image, error) { return m.images.Get(was.Image.String()) })
+		if err == nil {
+			rec.startFrom(img)
+			rec.Box.Cache = was.Cache
+			return nil
+		}
+		progress.Say("the image that the box started from is gone: " + err.Error())
 	}
 	lock := m.keyLock("setup " + in.Key().Hex())
 	lock.Lock()

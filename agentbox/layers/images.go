@@ -119,8 +119,8 @@ func (i *Images) Forget(ctx context.Context, digest agentbox.Digest) error {
 }
 
 // Export writes an image into a directory from which others get it, whole or as they need it. trace, which may be nil, lists the blocks
-// that a box reads first.
-func (i *Images) Export(ctx context.Context, img image.Image, trace []uint32, dir string) error {
+// that a box reads first. progress may be nil.
+func (i *Images) Export(ctx context.Context, img image.Image, trace []uint32, dir string, progress func(done, total int)) error {
 	manifest, err := i.Keep(ctx, img, 0)
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ func (i *Images) Export(ctx context.Context, img image.Image, trace []uint32, di
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return agentbox.Errorf(agentbox.Invalid, "%w", err)
 	}
-	if err := store.Export(ctx, manifest, dir); err != nil {
+	if err := store.Export(ctx, manifest, dir, progress); err != nil {
 		return err
 	}
 	if len(trace) > 0 {

@@ -51,7 +51,7 @@ func exported(t *testing.T) (img image.Image, content []byte, dir string) {
 	img, content = someImage(t, base)
 	dir = filepath.Join(base, "export")
 	for range 2 { // again changes nothing
-		if err := imagesIn(t, t.TempDir()).Export(t.Context(), img, []uint32{2, 0}, dir); err != nil {
+		if err := imagesIn(t, t.TempDir()).Export(t.Context(), img, []uint32{2, 0}, dir, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -104,7 +104,7 @@ func TestADamagedImageIsMendedFromWhereItWasExported(t *testing.T) {
 		t.Fatalf("an image that the store does not know: %v", err)
 	}
 	dir := filepath.Join(base, "export")
-	if err := i.Export(t.Context(), img, nil, dir); err != nil {
+	if err := i.Export(t.Context(), img, nil, dir, nil); err != nil {
 		t.Fatal(err)
 	}
 	damage := map[string]func() error{
@@ -201,7 +201,7 @@ func TestAnImageThatComesIsKeptByAStoreThatIsNew(t *testing.T) {
 func TestATraceThatDoesNotFitIsLeftOut(t *testing.T) {
 	img, _ := someImage(t, t.TempDir())
 	i, dir := imagesIn(t, t.TempDir()), t.TempDir()
-	if err := i.Export(t.Context(), img, []uint32{1, 1 << 30}, dir); err != nil {
+	if err := i.Export(t.Context(), img, []uint32{1, 1 << 30}, dir, nil); err != nil {
 		t.Fatal(err)
 	}
 	list, err := i.Look(t.Context(), dir)

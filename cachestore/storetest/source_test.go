@@ -60,7 +60,7 @@ func TestExport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := from.Export(t.Context(), st.Manifest, dir); err != nil {
+	if err := from.Export(t.Context(), st.Manifest, dir, nil); err != nil {
 		t.Fatal(err)
 	}
 	src := &Slow{Source: cachestore.Directory(dir)}

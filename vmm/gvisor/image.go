@@ -3,6 +3,8 @@ package gvisor
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -12,11 +14,21 @@ import (
 
 // ReadsBlocks implements vmm.BlockReader: gVisor maps its image, so the image has to be a file, which FUSE makes of blocks.
 func (d *Driver) ReadsBlocks() error {
-	f, err := os.OpenFile(fusefile.DevicePath, os.O_RDWR, 0)
-	if err != nil {
-		return err
+	return opens(fusefile.DevicePath)
+}
+
+// opens tells why a device of FUSE cannot be opened, and what changes that.
+func opens(device string) error {
+	f, err := os.OpenFile(device, os.O_RDWR, 0)
+	switch {
+	case err == nil:
+		return f.Close()
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w; on Debian and Ubuntu every user may open it: sudo chmod 666 %s", err, device)
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV):
+		return fmt.Errorf("%w; the kernel has no FUSE yet: sudo modprobe fuse", err)
 	}
-	return f.Close()
+	return err
 }
 
 // serveImage begins to answer for the image with the descriptor that the launcher mounted. It goes on until the machine's end.

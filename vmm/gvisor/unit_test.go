@@ -210,3 +210,17 @@ func TestCopiesOfTreesAreListedAlike(t *testing.T) {
 		t.Errorf("beyond its limit: %v", err)
 	}
 }
+
+func TestWhyNoFUSE(t *testing.T) {
+	dir := t.TempDir()
+	if err := opens(filepath.Join(dir, "none")); err == nil || !strings.Contains(err.Error(), "modprobe fuse") {
+		t.Errorf("a device that is not there: %v", err)
+	}
+	closed := filepath.Join(dir, "closed")
+	if err := os.WriteFile(closed, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := opens(closed); os.Getuid() != 0 && (err == nil || !strings.Contains(err.Error(), "chmod 666 "+closed)) {
+		t.Errorf("a device that is not ours to open: %v", err)
+	}
+}

@@ -3,6 +3,7 @@ package image
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -158,7 +159,7 @@ func (b *build) write(ctx context.Context, path string) error {
 	err = b.tree.Write(ctx, f, func(done int64) {
 		if done-told >= 8<<20 {
 			told = done
-			b.progress.tell(Event{Step: "write", Done: done})
+			b.progress.tell(Event{Step: "write", Done: done, Detail: fmt.Sprintf("%d MiB", done>>20)})
 		}
 	})
 	if err != nil {
