@@ -42,7 +42,7 @@ func TestNamesThatAreNone(t *testing.T) {
 }
 
 func FuzzName(f *testing.F) {
-	for _, s := range []string{"example.com", "EXAMPLE.com.", "bücher.example", "127.1", "0x7f.1", "a\x00b", "xn--bcher-kva.example", "１２７.1"} {
+	for _, s := range []string{"example.com", "EXAMPLE.com.", "bücher.example", "127.1", "0x7f.1", "a\x00b", "xn--bcher-kva.example", "１２７.1", "allowed%2eexample", "a\r\nb", "allowed。example", "allowed.example.evil", "::ffff:127.0.0.1", "[::1]"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
