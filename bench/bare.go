@@ -23,14 +23,15 @@ import (
 // bareShop does jobs in a container of the embedded runsc and nothing else: no agentbox, no agent, the image and the working
 // copy that a box would have. It shows what a box adds.
 type bareShop struct {
-	runsc string
-	dir   string // the bundle, and everything of the container's
-	clone string // what it has as its workspace; without one, runsc cannot start from an image file
-	image string
-	netns string // the file of the network namespace whose interfaces it takes over; "" for no network
-	env   []string
-	try   option
-	user  *userNamespace // where runsc is root, while it runs; nil when we are
+	runsc   string
+	dir     string // the bundle, and everything of the container's
+	clone   string // what it has as its workspace; without one, runsc cannot start from an image file
+	image   string
+	netns   string // the file of the network namespace whose interfaces it takes over; "" for no network
+	env     []string
+	try     option
+	counted bool           // measured by processor time
+	user    *userNamespace // where runsc is root, while it runs; nil when we are
 }
 
 const bareID = "bare"
@@ -185,11 +186,24 @@ func (s *bareShop) run(ctx context.Context, script string) (float64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, workLimit, fmt.Errorf("the limit is %s", workLimit))
 	defer cancel()
 	cmd := s.command(ctx, "exec", "--cwd="+bareWork, bareID, "sh", "-c", script)
+	before, errBefore := s.processorTime()
 	start := time.Now()
 	out, err := cmd.CombinedOutput()
 	took := time.Since(start)
+	if s.counted {
+		after, errAfter := s.processorTime()
+		took, err = after-before, errors.Join(err, errBefore, errAfter)
+	}
 	if err != nil {
 		return milliseconds(took), fmt.Errorf("%s in a bare runsc: %w: %s", script, err, lastLine(out))
 	}
 	return milliseconds(took), nil
+}
+
+// processorTime is what the container's processes have taken, when that counts.
+func (s *bareShop) processorTime() (time.Duration, error) {
+	if !s.counted {
+		return 0, nil
+	}
+	return processorTimeOf(s.dir + "/")
 }

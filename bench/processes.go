@@ -3,7 +3,9 @@ package bench
 import (
 	"fmt"
 	"os"
+	"sort"
 	"strings"
+	"time"
 
 	"github.com/prometheus/procfs"
 )
@@ -41,6 +43,31 @@ func processesOf(text string) ([]process, error) {
 	}
 	return out, nil
 }
+
+// processorTimeOf is what the processes that mention text, and all that these started, have taken until now.
+func processorTimeOf(text string) (sum time.Duration, err error) {
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return 0, err
+	}
+	all, err := proc.AllProcs()
+	if err != nil {
+		return 0, err
+	}
+	sort.Sort(all) // so that whoever started a process is seen before it, as long as ids have not begun anew
+	counted := map[int]bool{os.Getpid(): false}
+	for _, p := range all {
+		st, err := p.Stat()
+		if err != nil || p.PID == os.Getpid() || !counted[st.PPID] && !mentions(p, text) {
+			continue
+		}
+		counted[p.PID] = true
+		sum += time.Duration(st.UTime+st.STime+uint(st.CUTime+st.CSTime)) * time.Second / userHZ
+	}
+	return sum, nil
+}
+
+const userHZ = 100 // of /proc/PID/stat
 
 // mentions is false for processes that end while we look, and for those of other users.
 func mentions(p procfs.Proc, text string) bool {

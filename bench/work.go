@@ -40,9 +40,8 @@ type workshop interface {
 }
 
 // Work are the scenarios of real work: each job natively, which is the baseline, and in a box of each kind, by turns. It makes
-// the working copies and the boxes. Where the checkout in dir is not agentbox's own, the Go job is left out. For each of the options in
-// try (see option) there is a bare runsc with it besides, whose baseline is the one without.
-func (l *Lab) Work(ctx context.Context, kinds []agentbox.Isolation, dir string, try []string) ([]Scenario, error) {
+// the working copies and the boxes. Where the checkout in dir is not agentbox's own, the Go job is left out.
+func (l *Lab) Work(ctx context.Context, kinds []agentbox.Isolation, dir string) ([]Scenario, error) {
 	m, err := l.newMaterial(ctx, dir)
 	if err != nil {
 		return nil, err
@@ -60,11 +59,8 @@ func (l *Lab) Work(ctx context.Context, kinds []agentbox.Isolation, dir string, 
 		}
 		boxes = append(boxes, b)
 		if kind == agentbox.GVisor {
-			bares, noBare = m.bares(ctx, b, try)
+			bares, noBare = m.bares(ctx, b, nil)
 		}
-	}
-	if noBare != nil && len(try) > 0 {
-		return nil, noBare
 	}
 	if noBare != nil {
 		l.say.Say("runsc/* is left out: " + noBare.Error())
@@ -91,6 +87,36 @@ func (l *Lab) Work(ctx context.Context, kinds []agentbox.Isolation, dir string, 
 				s.Also = append(s.Also, Ref{Name: "runsc/" + j.name})
 			}
 			all = append(all, s)
+		}
+	}
+	return all, nil
+}
+
+// Tries are scenarios of the same work in bare runscs: one as boxes are, and one with each of the options in try, whose baseline that
+// is. A sample is the processor time of the whole container, which other work on the machine changes little.
+func (l *Lab) Tries(ctx context.Context, dir string, try []string) ([]Scenario, error) {
+	m, err := l.newMaterial(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := m.native(ctx); err != nil { // which fills the cache that a box is given
+		return nil, err
+	}
+	b, err := m.box(ctx, agentbox.GVisor)
+	if err != nil {
+		return nil, err
+	}
+	bares, err := m.bares(ctx, b, try)
+	if err != nil {
+		return nil, err
+	}
+	var all []Scenario
+	for _, j := range jobs {
+		for _, bare := range bares {
+			if j.name != goTest {
+				bare.counted = true
+				all = append(all, bare.scenario(j))
+			}
 		}
 	}
 	return all, nil
