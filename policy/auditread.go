@@ -142,14 +142,23 @@ func readLines(f io.Reader, name string, visit visitor) error {
 // followEvery is how often Follow looks for new lines.
 const followEvery = 100 * time.Millisecond
 
+var errSkipped = errors.New("entries were skipped")
+
 // Follow passes entries with numbers above after to visit, and new ones as they are written, until the context ends.
 func Follow(ctx context.Context, dir string, after uint64, visit func(Entry) error) error {
-	newer := func(e Entry) error {
-		if e.Seq <= after {
-			return nil
+	// A segment may be begun between a look at the files and their reading. What is skipped then is in the one before; what is still
+	// skipped when all have been read again is gone.
+	newer := func(mayskip bool) func(Entry) error {
+		return func(e Entry) error {
+			switch {
+			case e.Seq <= after:
+				return nil
+			case e.Seq > after+1 && !mayskip:
+				return errSkipped
+			}
+			after = e.Seq
+			return visit(e)
 		}
-		after = e.Seq
-		return visit(e)
 	}
 	var last os.FileInfo
 	for {
@@ -159,9 +168,14 @@ func Follow(ctx context.Context, dir string, after uint64, visit func(Entry) err
 			return err
 		case info == nil || last != nil && os.SameFile(last, info) && last.Size() == info.Size():
 		case last != nil && os.SameFile(last, info):
-			err = readFile(filepath.Join(dir, current), entries(newer))
+			err = readFile(filepath.Join(dir, current), entries(newer(false)))
 		default: // the first time, and after another segment was begun
-			err = Read(dir, newer)
+			err = Read(dir, newer(false))
+		}
+		for _, mayskip := range []bool{false, true} {
+			if errors.Is(err, errSkipped) {
+				err = Read(dir, newer(mayskip))
+			}
 		}
 		if err != nil && !os.IsNotExist(err) {
 			return err
