@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync/atomic"
 
 	"github.com/dgraph-io/badger/v4"
@@ -15,6 +16,7 @@ import (
 
 // Index is open on one directory by one process; the caller sees to that. Its methods may be called at once.
 type Index struct {
+	dir     os.FileInfo // as it was opened
 	db      *badger.DB
 	room    func() error
 	secret  blob.FingerprintKey
@@ -37,7 +39,9 @@ func Open(dir string, room func() error) (*Index, error) {
 	}
 	x := &Index{room: room}
 	err := guarded(func() (err error) {
-		x.db, err = badger.Open(settings(dir))
+		if x.db, err = badger.Open(settings(dir)); err == nil {
+			x.dir, err = os.Stat(dir)
+		}
 		return err
 	})
 	if err != nil {
@@ -70,9 +74,13 @@ func guarded(do func() error) (err error) {
 	return do()
 }
 
-// Close writes what is in memory. Where there is no room for that it leaves it to the log, from which the next Open reads it.
+// Close writes what is in memory. Where there is no room for that it leaves it to the log, from which the next Open reads it. An index
+// whose directory somebody removed or moved has nobody to leave it to, and badger would try for ever.
 func (x *Index) Close() error {
 	if agentbox.CodeOf(x.room()) == agentbox.NoSpace {
+		return nil
+	}
+	if now, err := os.Stat(x.db.Opts().Dir); err != nil || !os.SameFile(now, x.dir) {
 		return nil
 	}
 	return guarded(x.db.Close)

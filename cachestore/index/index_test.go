@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -81,6 +83,40 @@ func TestNothingIsWrittenWithoutRoom(t *testing.T) {
 		t.Fatal("written all the same")
 	}
 	x.Close()
+}
+
+// badger would try for ever to write what is in memory.
+func TestCloseEndsWhereTheDirectoryIsGone(t *testing.T) {
+	for how, remove := range map[string]func(dir string) error{
+		"removed": os.RemoveAll,
+		"moved":   func(dir string) error { return os.Rename(dir, dir+"-elsewhere") },
+	} {
+		t.Run(how, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "index")
+			x, err := Open(dir, func() error { return nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b Batch
+			b.SetChunk(digest(1), Place{File: 1, Size: 1, Encoding: blob.Zstd})
+			if err := x.Apply(&b); err != nil {
+				t.Fatal(err)
+			}
+			if err := remove(dir); err != nil {
+				t.Fatal(err)
+			}
+			closed := make(chan error, 1)
+			go func() { closed <- x.Close() }()
+			select {
+			case err := <-closed:
+				if err != nil {
+					t.Error(err)
+				}
+			case <-time.After(time.Minute):
+				t.Error("it does not end")
+			}
+		})
+	}
 }
 
 func TestFingerprintsGoWithTheSecret(t *testing.T) {
