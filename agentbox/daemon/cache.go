@@ -50,11 +50,7 @@ func wireEntry(e cachestore.Entry, alarms []cachestore.Alarm) api.CacheEntry {
 }
 
 func (d *daemon) showCache(ctx context.Context, req api.CacheRef, _ agentbox.Progress) (api.CacheDetail, error) {
-	s, err := d.store.Store(ctx)
-	if err != nil {
-		return api.CacheDetail{}, err
-	}
-	e, err := findCache(ctx, s, req.Ref)
+	s, e, err := d.findCache(ctx, req.Ref)
 	if err != nil {
 		return api.CacheDetail{}, err
 	}
@@ -147,18 +143,14 @@ func (d *daemon) unpinCache(ctx context.Context, req api.CacheRef, _ agentbox.Pr
 }
 
 func (d *daemon) changePin(ctx context.Context, ref string, change func(s *cachestore.Store, m agentbox.Digest) error) (api.CacheEntry, error) {
-	s, err := d.store.Store(ctx)
-	if err != nil {
-		return api.CacheEntry{}, err
-	}
-	e, err := findCache(ctx, s, ref)
+	s, e, err := d.findCache(ctx, ref)
 	if err != nil {
 		return api.CacheEntry{}, err
 	}
 	if err := change(s, e.Manifest); err != nil {
 		return api.CacheEntry{}, err
 	}
-	if e, err = findCache(ctx, s, e.Manifest.String()); err != nil {
+	if _, e, err = d.findCache(ctx, e.Manifest.String()); err != nil {
 		return api.CacheEntry{}, err
 	}
 	alarms, err := s.Alarms()
@@ -167,11 +159,7 @@ func (d *daemon) changePin(ctx context.Context, ref string, change func(s *cache
 
 // removeCache forgets an entry: its names, alarms about them included, and its bytes. What setup made is made again when it is needed.
 func (d *daemon) removeCache(ctx context.Context, req api.CacheRef, _ agentbox.Progress) (api.CacheEntry, error) {
-	s, err := d.store.Store(ctx)
-	if err != nil {
-		return api.CacheEntry{}, err
-	}
-	e, err := findCache(ctx, s, req.Ref)
+	s, e, err := d.findCache(ctx, req.Ref)
 	if err != nil {
 		return api.CacheEntry{}, err
 	}

@@ -11,13 +11,18 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// findCache finds what a person means by a reference.
-func findCache(ctx context.Context, s *cachestore.Store, ref string) (cachestore.Entry, error) {
+// findCache finds in the store what a person means by a reference.
+func (d *daemon) findCache(ctx context.Context, ref string) (*cachestore.Store, cachestore.Entry, error) {
+	s, err := d.store.Store(ctx)
+	if err != nil {
+		return nil, cachestore.Entry{}, err
+	}
 	list, err := s.List(ctx)
 	if err != nil {
-		return cachestore.Entry{}, err
+		return nil, cachestore.Entry{}, err
 	}
-	return pickEntry(list, ref)
+	e, err := pickEntry(list, ref)
+	return s, e, err
 }
 
 // pickEntry finds the entry that has a digest or a name; else the one of which ref is the beginning of a digest: its manifest's, its image's, the

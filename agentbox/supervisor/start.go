@@ -47,6 +47,7 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 		if attach, err = s.attachment(*req.Attach); err != nil {
 			return err
 		}
+		attach.Hostname = "" // the Hello says it
 	}
 	ca, err := s.ca()
 	if err != nil {
