@@ -1,12 +1,17 @@
 package guest
 
 import (
+	"bufio"
 	"context"
+	"crypto/ed25519"
 	"io"
 	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/crypto/ssh"
 
 	"agentbox/agentbox"
 	"agentbox/vmm/guest/protocol"
@@ -50,6 +55,96 @@ func (endless) Read(p []byte) (int, error) {
 		p[i] = "babble\x00\xff"[i%8]
 	}
 	return len(p), nil
+}
+
+// buffered is a stream of which something was read ahead.
+type buffered struct {
+	net.Conn
+	r *bufio.Reader
+}
+
+func (b buffered) Read(p []byte) (int, error) { return b.r.Read(p) }
+
+// greeted is the guest's end of a life, by an agent that does what the host expects until it is logged in.
+func greeted(stream net.Conn) (*ssh.ServerConn, error) {
+	r := bufio.NewReader(stream)
+	line, err := r.ReadBytes('{')
+	if err == nil {
+		line, err = r.ReadBytes('\n')
+	}
+	if err != nil {
+		return nil, err
+	}
+	hello, err := protocol.ParseHello(append([]byte("{"), line...))
+	if err != nil {
+		return nil, err
+	}
+	ready, err := protocol.AppendLife(nil, protocol.Ready{Version: protocol.Version, Token: hello.Token})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := stream.Write(ready); err != nil {
+		return nil, err
+	}
+	key, err := ssh.NewSignerFromKey(ed25519.NewKeyFromSeed(hello.HostKey))
+	if err != nil {
+		return nil, err
+	}
+	config := &ssh.ServerConfig{NoClientAuth: true}
+	config.AddHostKey(key)
+	conn, _, requests, err := ssh.NewServerConn(buffered{stream, r}, config)
+	if err == nil {
+		go ssh.DiscardRequests(requests)
+	}
+	return conn, err
+}
+
+// Once it is logged in to, a guest that is hostile opens nothing towards the host.
+func TestAGuestOpensNothingTowardsTheHost(t *testing.T) {
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "stream"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	host, err := net.Dial("unix", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	stream, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	keys, err := NewKeys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	logins := make(chan *ssh.ServerConn, 1)
+	go func() {
+		defer close(logins)
+		if login, err := greeted(stream); err == nil {
+			logins <- login
+		} else {
+			t.Error(err)
+		}
+	}()
+	c, err := Connect(t.Context(), host, keys.Hello("box"), keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	box := <-logins
+	for _, kind := range []string{"session", "direct-tcpip", "direct-streamlocal@openssh.com", "forwarded-tcpip", "forwarded-streamlocal@openssh.com", "x11", "auth-agent@openssh.com"} {
+		if _, _, err := box.OpenChannel(kind, nil); err == nil {
+			t.Errorf("the guest has opened a channel %s", kind)
+		}
+	}
+	for _, name := range []string{"tcpip-forward", "streamlocal-forward@openssh.com", protocol.Attach} {
+		if ok, _, err := box.SendRequest(name, true, nil); ok || err != nil {
+			t.Errorf("the guest asks for %s: %v, %v", name, ok, err)
+		}
+	}
 }
 
 func TestHelloIsNewEachTime(t *testing.T) {

@@ -3,6 +3,7 @@ package qemu
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -219,6 +220,23 @@ func TestCopySparse(t *testing.T) {
 	cancel()
 	if err := copyFile(ended, filepath.Join(dir, "cancelled"), src.Name()); err == nil {
 		t.Log("this file system shares extents, so the copy was over before it began")
+	}
+}
+
+// What a guest has made of its disk is nothing that the host can read, nor does it have to.
+func TestADiskOfAGuestIsCopiedAsBytes(t *testing.T) {
+	src, dst := filepath.Join(t.TempDir(), "src"), filepath.Join(t.TempDir(), "dst")
+	disk := make([]byte, 1<<20)
+	rand.Read(disk)                          // never fails since Go 1.24
+	copy(disk[1024+56:], "\x53\xef\xff\xff") // what says that it is of ext4, in a superblock of noise
+	if err := os.WriteFile(src, disk, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&Driver{}).CopyWorkspace(t.Context(), dst, src); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(dst); err != nil || !bytes.Equal(got, disk) {
+		t.Errorf("the copy is another disk, %v", err)
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// birth is the beginning of a life. Random numbers come first, since everything that follows draws them. Then the SSH
-// handshake goes on while the machine becomes another one than its twins; the login waits for that, so nothing can be
+// birth is the beginning of a life. Random numbers come first, since everything but the mount of the workspace draws them. Then
+// the SSH handshake goes on while the machine becomes another one than its twins; the login waits for that, so nothing can be
 // asked of a machine that is not renewed, and no user process runs on it.
 type birth struct {
 	agent   *Agent
@@ -25,6 +25,10 @@ type birth struct {
 func (a *Agent) begin(out *output, line []byte) *life {
 	if a.birth != nil {
 		<-a.birth.renewed // the steps of two lives must not mix
+	}
+	if protocol.AsksToAttach(line) {
+		// The slowest step, and one without random numbers. Attach mounts again, and learns what went wrong.
+		a.goDo("mount", func() { a.Machine.Mount() })
 	}
 	hello, err := protocol.ParseHello(line)
 	b := &birth{agent: a, hello: hello, renewed: make(chan struct{})}
@@ -95,9 +99,6 @@ func (b *birth) renew() {
 	defer close(b.renewed)
 	b.err = errors.New("the machine could not be renewed") // should a step panic
 	a, m, h := b.agent, b.agent.Machine, b.hello
-	if h.Attach != nil {
-		a.goDo("mount", func() { m.Mount() }) // attach mounts again, and learns what went wrong
-	}
 	steps := []struct {
 		what string
 		do   func() error
@@ -106,6 +107,7 @@ func (b *birth) renew() {
 		{"set the hostname", func() error { return m.SetHostname(h.Hostname) }},
 		{"set the machine id", func() error { return m.SetMachineID(h.MachineID) }},
 		{"continue user processes", m.ThawUser},
+		{"warm up", b.warmUp},
 		{"attach", b.attach},
 	}
 	for _, s := range steps {
@@ -116,6 +118,15 @@ func (b *birth) renew() {
 		}
 	}
 	b.err = nil
+}
+
+// warmUp runs what the box's first command will, while another CPU is busy with the greeting: an emulated machine translates
+// the code of both at the same time then, and finds the translations when the command comes.
+func (b *birth) warmUp() error {
+	if b.hello.Attach != nil && b.agent.Machine.WarmUp {
+		b.agent.goDo("warm up", func() { b.agent.perform(rehearsals[0]) })
+	}
+	return nil
 }
 
 // attach does what the Hello asks for beyond a renewed machine.

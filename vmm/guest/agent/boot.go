@@ -31,6 +31,9 @@ func Main() {
 	debug.SetGCPercent(gcPercent)
 	debug.SetMemoryLimit(memoryLimit)
 	syscall.Umask(0o022)
+	if err := raiseFileLimit(); err != nil {
+		fmt.Fprintf(os.Stderr, "agentbox: programs can open few files only: %v\n", err)
+	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	boot := &booter{log: log, root: "/"}
 	if err := boot.run(); err != nil {
@@ -45,6 +48,25 @@ func Main() {
 		log.Error("shutdown", "err", err)
 	}
 	powerOff()
+}
+
+// How many files a program of the box may open, unless it asks for more, and when it does. The kernel would give its first process
+// 4096.
+const (
+	usualFiles = 1024
+	mostFiles  = 1 << 20
+)
+
+// raiseFileLimit starts the agent anew with the box's limits: Go gives programs those that it was started with.
+func raiseFileLimit() error {
+	var have syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &have); err != nil || have.Max >= mostFiles {
+		return err
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: usualFiles, Max: mostFiles}); err != nil {
+		return err
+	}
+	return syscall.Exec(os.Args[0], os.Args, os.Environ())
 }
 
 // powerOff ends the machine; it does not return.

@@ -53,7 +53,7 @@ func (a *Agent) launch(c command) (*process, error) {
 	if c.dir == "" {
 		c.dir = a.box.workdir(c.user)
 	} else if st, err := os.Stat(c.dir); err != nil || !st.IsDir() {
-		return nil, &notRun{126, fmt.Errorf("cannot run in %s: there is no such directory", c.dir)}
+		return nil, &notRun{126, fmt.Errorf("cannot run in %s: there is no such directory in the box; --workdir chooses another", c.dir)}
 	}
 	program := c.path
 	if program == "" {

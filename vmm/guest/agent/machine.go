@@ -13,6 +13,7 @@ import (
 // ordinary process. Every function is set.
 type Machine struct {
 	Kernel string // uname -r
+	WarmUp bool   // code that runs for the first time is slow here, as where it is translated
 
 	AddEntropy   func([]byte) error // mix into the kernel's generator and reseed it at once
 	SetClock     func(time.Time) error

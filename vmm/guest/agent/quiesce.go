@@ -3,7 +3,6 @@
 package agent
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -50,52 +49,6 @@ func (a *Agent) rest(l *life) {
 	}
 	threads.Wait()
 	runtime.GC()
-}
-
-// rehearsals are what clones run first.
-var rehearsals = [][]string{{"true"}, {"sh", "-c", "true"}, {"bash", "-lc", "ls -l"}, {"git", "--version"}}
-
-// rehearse also takes the name and id of the life that ends from the machine. No name is shorter than its new one, so that a
-// clone's takes no block away from a file.
-func (a *Agent) rehearse() error {
-	if err := a.Machine.SetHostname("t"); err != nil {
-		return err
-	}
-	if err := a.Machine.SetMachineID(strings.Repeat("0", 32)); err != nil {
-		return err
-	}
-	if _, err := a.Machine.Trust(protocol.Authority{PEM: placeholder, File: protocol.AuthorityFile}); err != nil {
-		return err
-	}
-	if err := rehearseAttach(a.Machine.Workspace); err != nil {
-		return err
-	}
-	for _, argv := range rehearsals {
-		null := devNull()
-		p, err := a.launch(command{user: a.ownUser(), argv: argv, files: []int{null, null, null}})
-		closeDescriptors([]int{null})
-		if err != nil {
-			continue // an image need not have it
-		}
-		<-p.done
-	}
-	return nil
-}
-
-// rehearseAttach has in memory what an attach looks at, and what the decoder of its request finds out about it the first time.
-func rehearseAttach(workspace string) error {
-	os.Stat(workspace)
-	for _, path := range givenFiles {
-		os.ReadFile(path) // an image need not have its directory
-	}
-	request, err := json.Marshal(protocol.AttachRequest{
-		Hostname: "t", User: "t", Env: map[string]string{"A": "a"}, Services: []protocol.Service{{Name: "t"}},
-		Authority: &protocol.Authority{PEM: "t"}, Files: []protocol.File{{Path: "/t"}},
-	})
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(request, &protocol.AttachRequest{})
 }
 
 // dropCaches writes everything and forgets it.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -23,6 +24,7 @@ func (b *booter) machine() Machine {
 	disk := &workspaceDisk{target: protocol.WorkspaceDir, user: b.user, device: b.workspace}
 	return Machine{
 		Kernel:      kernelRelease(),
+		WarmUp:      runtime.NumCPU() > 1, // a single one has the greeting to do; where nothing is emulated it takes a millisecond
 		AddEntropy:  b.addEntropy,
 		SetClock:    setClock,
 		SetHostname: setHostname,

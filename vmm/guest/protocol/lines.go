@@ -45,6 +45,10 @@ func ParseHello(line []byte) (Hello, error) {
 	return h, nil
 }
 
+// AsksToAttach tells whether a Hello has an Attach, for who cannot wait until it is parsed: inside of a string the quotes would have
+// backslashes before them.
+func AsksToAttach(line []byte) bool { return bytes.Contains(line, []byte(`"attach":`)) }
+
 // ReadReady drops what r has until the Ready that carries token, and leaves r at the byte after it. It ends only when
 // that comes or r fails: the caller sets a deadline on what is below r.
 func ReadReady(r *bufio.Reader, token string) (Ready, error) {

@@ -1,0 +1,85 @@
+//go:build linux
+
+package agent
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"agentbox/vmm/guest/protocol"
+)
+
+// rehearsals are what clones run first.
+var rehearsals = [][]string{{"true"}, {"sh", "-c", "true"}, {"bash", "-lc", "ls -l"}, {"git", "--version"}}
+
+// rehearse also takes the name and id of the life that ends from the machine. No name is shorter than its new one, so that a
+// clone's takes no block away from a file.
+func (a *Agent) rehearse() error {
+	if err := a.Machine.SetHostname("t"); err != nil {
+		return err
+	}
+	if err := a.Machine.SetMachineID(strings.Repeat("0", 32)); err != nil {
+		return err
+	}
+	if _, err := a.Machine.Trust(protocol.Authority{PEM: placeholder, File: protocol.AuthorityFile}); err != nil {
+		return err
+	}
+	if err := rehearseAttach(a.Machine.Workspace); err != nil {
+		return err
+	}
+	for _, argv := range rehearsals {
+		a.perform(argv)
+	}
+	return nil
+}
+
+// rehearseAttach has in memory what an attach looks at, and what the decoder of its request finds out about it the first time.
+func rehearseAttach(workspace string) error {
+	os.Stat(workspace)
+	for _, path := range givenFiles {
+		os.ReadFile(path) // an image need not have its directory
+	}
+	request, err := json.Marshal(protocol.AttachRequest{
+		Hostname: "t", User: "t", Env: map[string]string{"A": "a"}, Services: []protocol.Service{{Name: "t"}},
+		Authority: &protocol.Authority{PEM: "t"}, Files: []protocol.File{{Path: "/t"}},
+	})
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(request, &protocol.AttachRequest{})
+}
+
+// longestRehearsal is for an image whose programs are not what they are called.
+const longestRehearsal = 5 * time.Second
+
+// perform runs a command in a session that nobody listens to, from the request to its end. An image need not have the program.
+func (a *Agent) perform(argv []string) {
+	payload, err := json.Marshal(protocol.ArgvRequest{Argv: argv, Env: map[string]string{"A": "a"}, Dir: "/"})
+	if err != nil {
+		return
+	}
+	s := &session{conn: &connection{agent: a, life: newLife(nil)}, ch: nobody{}, env: map[string]string{}}
+	s.command(&ssh.Request{Type: protocol.Argv, Payload: payload})
+	if s.process == nil {
+		return
+	}
+	end := time.AfterFunc(longestRehearsal, func() { a.spawner.signal(s.process, syscall.SIGKILL) })
+	defer end.Stop()
+	<-s.process.done
+}
+
+// nobody is the client of a rehearsal.
+type nobody struct{}
+
+func (nobody) Read([]byte) (int, error)                       { return 0, io.EOF }
+func (nobody) Write(p []byte) (int, error)                    { return len(p), nil }
+func (nobody) Close() error                                   { return nil }
+func (nobody) CloseWrite() error                              { return nil }
+func (nobody) SendRequest(string, bool, []byte) (bool, error) { return true, nil }
+func (n nobody) Stderr() io.ReadWriter                        { return n }
