@@ -89,7 +89,7 @@ func ParseLock(r io.Reader, name string) (*Lock, error) {
 		return nil, lockError(name, tidyYAML(err))
 	}
 	if l.Version != lockVersion {
-		return nil, lockError(name, "version must be 1").WithHint("it was written by another version of agentbox: use that one, or `agentbox image build --update`")
+		return nil, lockError(name, fmt.Sprintf("it says version %d, and this agentbox reads version %d", l.Version, lockVersion))
 	}
 	for i, e := range l.Images {
 		if err := e.check(); err != "" {

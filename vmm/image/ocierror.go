@@ -44,12 +44,20 @@ func ociError(source string, err error) error {
 		errors.Is(err, gzip.ErrChecksum), errors.As(err, &syntax), strings.Contains(text, "not found in tar"),
 		strings.Contains(text, "flate:"), strings.Contains(text, "unexpected end of JSON"), errors.Is(err, io.EOF):
 		return agentbox.Errorf(agentbox.Corrupt, "image %s is not complete: %w", source, err).
-			WithHint("make or copy it again")
+			WithHint("%s", againHint(source))
 	case strings.Contains(text, "not found in layout"), strings.Contains(text, "tarball must contain only a single image"),
 		strings.Contains(text, "no manifest.json"), strings.Contains(text, "tag") && strings.Contains(text, "not found"):
 		return agentbox.Errorf(agentbox.NotFound, "image %s: %w", source, err)
 	}
 	return hostError(err)
+}
+
+// againHint is what to do about an image that cannot be unpacked.
+func againHint(source string) string {
+	if strings.HasPrefix(source, "docker-archive:") {
+		return "make or copy it again; gunzip one that is compressed, and unpack an OCI archive (tar -x) and import the directory"
+	}
+	return "make or copy it again"
 }
 
 func answerError(source string, answer *transport.Error) error {
