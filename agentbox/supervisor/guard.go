@@ -28,7 +28,7 @@ type guard struct {
 	meter *meter
 
 	current atomic.Pointer[policy.Policy]
-	failed  sync.Once // the log could not be written
+	failed  atomic.Bool // the log could not be written: nothing leaves the box any more
 	wg      sync.WaitGroup
 
 	changing sync.Mutex // one change of the policy at a time; never held by whoever records
@@ -49,6 +49,10 @@ func newGuard(cfg Config, dir string, m *meter, log *slog.Logger) *guard {
 func (g *guard) enforce(_ context.Context, req api.PolicyInForce) error {
 	g.changing.Lock()
 	defer g.changing.Unlock()
+	if g.failed.Load() {
+		return agentbox.Errorf(agentbox.NoSpace, "box %s: its audit log could not be written, so it has no network", g.box).
+			WithHint("free some disk space; agentbox reset gives the box a network again")
+	}
 	audit, err := g.open()
 	if err != nil {
 		return err
@@ -118,10 +122,16 @@ func (g *guard) record(e policy.Entry) {
 	if log == nil {
 		return
 	}
-	if err := log.Append(e); err != nil {
-		g.log.Error("the audit log cannot be written, so nothing leaves the box any more", "error", err)
-		g.failed.Do(func() { g.wg.Go(func() { g.put(policy.New(policy.Spec{}, nil)) }) }) // not here: whoever records may hold what that needs
+	err := log.Append(e)
+	if err == nil || g.failed.Swap(true) {
+		return
 	}
+	g.log.Error("the audit log cannot be written, so nothing leaves the box any more", "error", err)
+	g.wg.Go(func() { // not here: whoever records may hold what this needs
+		g.changing.Lock() // a policy that was being put in force is no longer afterwards
+		defer g.changing.Unlock()
+		g.put(policy.New(policy.Spec{}, nil))
+	})
 }
 
 // close ends the log, when nothing is recorded any more.

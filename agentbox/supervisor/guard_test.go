@@ -6,9 +6,12 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -57,14 +60,14 @@ func TestNothingIsAllowedBeforeThereIsAPolicy(t *testing.T) {
 	}
 }
 
-// A connection of the box to a server of this machine, under a policy that changes while it is open.
-func TestAChangeOfPolicyEndsWhatItDenies(t *testing.T) {
-	g, gate, dir := newTestGuard(t)
+// carried is a connection of the box to a server of this machine, under a policy that allows it; over is closed when it has ended.
+func carried(t *testing.T, g *guard, gate *gate) (d netstack.Destination, over <-chan struct{}) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -74,7 +77,7 @@ func TestAChangeOfPolicyEndsWhatItDenies(t *testing.T) {
 			go func() { defer c.Close(); _, _ = c.Write([]byte("hello")); _, _ = c.Read(make([]byte, 1)) }()
 		}
 	}()
-	d := netstack.Destination{Proto: "tcp", Addr: netip.MustParseAddrPort(l.Addr().String())}
+	d = netstack.Destination{Proto: "tcp", Addr: netip.MustParseAddrPort(l.Addr().String())}
 	if err := g.enforce(t.Context(), inForce(t, "127.0.0.1:*")); err != nil {
 		t.Fatal(err)
 	}
@@ -82,16 +85,26 @@ func TestAChangeOfPolicyEndsWhatItDenies(t *testing.T) {
 		t.Fatal(err)
 	}
 	box, stack := pipe(t)
-	done := make(chan error, 1)
-	go func() { err := gate.Stream(t.Context(), d, stack); _ = stack.Close(); done <- err }()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = gate.Stream(t.Context(), d, stack)
+		_ = stack.Close()
+	}()
 	got := make([]byte, 5)
 	if _, err := box.Read(got); err != nil || string(got) != "hello" {
 		t.Fatalf("%q, %v", got, err)
 	}
+	return d, done
+}
+
+func TestAChangeOfPolicyEndsWhatItDenies(t *testing.T) {
+	g, gate, dir := newTestGuard(t)
+	d, over := carried(t, g, gate)
 	if err := g.enforce(t.Context(), inForce(t)); err != nil {
 		t.Fatal(err)
 	}
-	<-done
+	<-over
 	if err := gate.Accept(t.Context(), d); err == nil {
 		t.Error("another connection is accepted")
 	}
@@ -106,6 +119,59 @@ func TestAChangeOfPolicyEndsWhatItDenies(t *testing.T) {
 	if _, err := policy.Verify(dir); err != nil {
 		t.Error(err)
 	}
+}
+
+// The disk is full when the box tries something: what it had open ends, and it gets nothing more, whatever policy comes.
+func TestABoxWhoseLogCannotBeWrittenReachesNothing(t *testing.T) {
+	g, gate, dir := newTestGuard(t)
+	d, over := carried(t, g, gate)
+	fillDisk(t, filepath.Join(dir, "log.jsonl"))
+	if err := gate.Accept(t.Context(), netstack.Destination{Proto: "tcp", Addr: netip.MustParseAddrPort("10.0.0.1:80")}); err == nil {
+		t.Error("what the policy denies is accepted")
+	}
+	<-over
+	if err := gate.Accept(t.Context(), d); err == nil {
+		t.Error("what the policy allowed is accepted")
+	}
+	if gate.Lookup(t.Context(), netstack.Question{Name: "a.example", Type: 1}) == nil {
+		t.Error("a name is looked up")
+	}
+	for what, rules := range map[string][]string{"the same": {"127.0.0.1:*"}, "another": {"127.0.0.1:*", "a.example"}} {
+		if err := g.enforce(t.Context(), inForce(t, rules...)); err == nil {
+			t.Errorf("%s policy is put in force", what)
+		}
+		if err := gate.Accept(t.Context(), d); err == nil {
+			t.Errorf("what %s policy allows is accepted", what)
+		}
+	}
+}
+
+// fillDisk makes writes to a file that this process has open fail as on a disk that is full.
+func fillDisk(t *testing.T, path string) {
+	t.Helper()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range fds {
+		if to, err := os.Readlink("/proc/self/fd/" + fd.Name()); err != nil || to != path {
+			continue
+		}
+		n, err := strconv.Atoi(fd.Name())
+		if err == nil {
+			err = unix.Dup3(int(full.Fd()), n, unix.O_CLOEXEC)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Fatalf("%s is not open", path)
 }
 
 // pipe is a TCP connection: both ends half-close.

@@ -44,8 +44,9 @@ func (p *ports) forward(port, host int, orAny bool) (agentbox.Port, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if f, ok := p.byID[port]; ok {
-		return agentbox.Port{Box: port, Host: f.Addr()}, nil
+	before, moves := p.byID[port]
+	if moves && (orAny || before.Addr() == loopback(host)) {
+		return agentbox.Port{Box: port, Host: before.Addr()}, nil
 	}
 	f, err := p.listen(host, port)
 	if err != nil && orAny && (errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EACCES)) {
@@ -55,12 +56,17 @@ func (p *ports) forward(port, host int, orAny bool) (agentbox.Port, error) {
 		return agentbox.Port{}, err
 	}
 	p.byID[port] = f
-	return agentbox.Port{Box: port, Host: f.Addr()}, nil
+	if moves { // to the port of the host that was asked for
+		err = before.Close()
+	}
+	return agentbox.Port{Box: port, Host: f.Addr()}, err
 }
 
+func loopback(host int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(host)) }
+
 func (p *ports) listen(host, port int) (*environment.Forwarding, error) {
-	local, remote := net.JoinHostPort("127.0.0.1", strconv.Itoa(host)), net.JoinHostPort("localhost", strconv.Itoa(port))
-	return environment.Forward(p.ctx, p.backend, local, remote, p.passed)
+	remote := net.JoinHostPort("localhost", strconv.Itoa(port))
+	return environment.Forward(p.ctx, p.backend, loopback(host), remote, p.passed)
 }
 
 func (p *ports) close(port int) error {

@@ -37,6 +37,16 @@ func TestPortsAreOpenedListedAndClosed(t *testing.T) {
 	if again, err := p.open(port, 0); err != nil || again != first {
 		t.Errorf("opened twice: %+v, %v", again, err)
 	}
+	moved, err := p.open(port, freePort(t))
+	if err != nil || moved == first {
+		t.Errorf("to another port of the host: %+v, %v", moved, err)
+	}
+	if again, err := p.open(port, 0); err != nil || again != moved {
+		t.Errorf("to any after that: %+v, %v", again, err)
+	}
+	if back, err := p.open(port, port); err != nil || back != first {
+		t.Errorf("and back: %+v, %v", back, err)
+	}
 	second, err := p.open(1, freePort(t))
 	if err != nil {
 		t.Fatal(err)

@@ -54,6 +54,7 @@ type Supervisor struct {
 // Main runs a supervisor with the configuration on stdin and the inherited files until its machine has ended. The caller
 // exits with an error afterwards if one is returned.
 func Main(ctx context.Context, stdin io.Reader) error {
+	oneProcessor()
 	cfg, files, err := readConfig(stdin)
 	if err != nil {
 		return err
