@@ -138,4 +138,6 @@ type Checkpoint struct {
 	Name    string    `json:"name,omitempty"`
 	Created time.Time `json:"created"`
 	Bytes   int64     `json:"bytes"`
+	// Template is the key of the template that the machine came from: the checkpoint fits no other.
+	Template string `json:"template,omitempty"`
 }

@@ -127,6 +127,7 @@ type DaemonStatus struct {
 // PruneRequest removes what nothing needs.
 type PruneRequest struct {
 	DryRun bool `json:"dry_run"`
+	Boxes  bool `json:"boxes,omitempty"` // boxes whose checkout or branch is gone too, with the work in them
 }
 
 // PruneResponse lists what was (or would be) removed.

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,9 +36,28 @@ func (m *Manager) adoptAll() error {
 		}
 		if err := m.adoptBox(id); err != nil {
 			m.log.Error("cannot take up a box", "box", id, "error", err)
+			if !m.known(id) {
+				m.unread = append(m.unread, fmt.Sprintf("box %s is not taken up: %v", id, err))
+			}
 		}
 	}
 	return m.dropOrphanRuns()
+}
+
+// sayUnread tells of boxes that are here and are not shown.
+func (m *Manager) sayUnread(progress agentbox.Progress) {
+	for _, line := range m.unread {
+		progress.Say(line)
+	}
+}
+
+// unreadable is the failure of what has to know the needs of every box.
+func (m *Manager) unreadable() error {
+	if len(m.unread) == 0 {
+		return nil
+	}
+	return agentbox.Errorf(agentbox.Corrupt, "%s", strings.Join(m.unread, "; ")).
+		WithHint("its workspace is in %s: use the agentbox that wrote it, or move its directory away to give it up, and then agentbox daemon stop", m.home.Boxes())
 }
 
 func (m *Manager) adoptBox(id agentbox.BoxID) error {

@@ -152,7 +152,10 @@ func (m *Manager) Checkpoint(ctx context.Context, req api.CheckpointRequest, pro
 			return agentbox.Checkpoint{}, agentbox.Errorf(agentbox.Exists, "box %s already has a checkpoint %s", rec.Box.Name, c.Name)
 		}
 	}
-	c := agentbox.Checkpoint{ID: agentbox.NewBoxID().String(), Name: req.Name, Created: time.Now().UTC()}
+	if err := m.savable(ctx, rec, "checkpointed"); err != nil {
+		return agentbox.Checkpoint{}, err
+	}
+	c := agentbox.Checkpoint{ID: agentbox.NewBoxID().String(), Name: req.Name, Template: rec.Box.Template, Created: time.Now().UTC()}
 	dir := filepath.Join(rec.names(m.home).Checkpoints(), c.ID)
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return c, noSpace(err)

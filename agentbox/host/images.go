@@ -33,7 +33,7 @@ func (m *Manager) ensureImage(ctx context.Context, root string, cfg *config.Conf
 
 func recipeOf(cfg *config.Config) image.Recipe {
 	r := image.Recipe{Source: cfg.Image, Packages: cfg.Packages}
-	if cfg.Path == "" && len(r.Packages) == 0 {
+	if cfg.Path == "" && len(r.Packages) == 0 && strings.HasPrefix(cfg.Image, "apt:") {
 		r.Packages = image.DefaultPackages
 	}
 	for _, i := range cfg.Include {

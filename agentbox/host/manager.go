@@ -50,6 +50,8 @@ type Manager struct {
 	feeds     *feeds
 	policies  *policies
 
+	unread []string // what a box that was not taken up is, and why; set before anybody asks
+
 	mu      sync.Mutex
 	boxes   map[agentbox.BoxID]*box
 	keys    map[string]*sync.Mutex // one up at a time for each key
@@ -102,6 +104,7 @@ func New(cfg Config) (*Manager, error) {
 		return nil, errors.Join(err, m.Close())
 	}
 	m.running.Go(func() { m.every(tidyEvery, m.tidy) })
+	m.running.Go(func() { m.tellBoxes(func(record) bool { return true }) }) // of a change that the last daemon did not live to tell
 	m.running.Go(m.pool.run)
 	m.running.Go(func() { machineRoots() }) // the first box need not wait for them
 	m.running.Go(m.feeds.resume)

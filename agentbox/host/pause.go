@@ -20,6 +20,9 @@ func (m *Manager) Pause(ctx context.Context, ref api.BoxRef, progress agentbox.P
 		if s == nil {
 			return notRunning(rec)
 		}
+		if err := m.savable(ctx, rec, "paused"); err != nil {
+			return err
+		}
 		end := progress.Begin("pause", rec.Box.Name)
 		if _, err := api.Call(ctx, s.client, api.SupervisorPause, api.SaveRequest{Dir: rec.names(m.home).Saved()}, nil); err != nil {
 			return noSpace(err)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -86,7 +87,7 @@ func (m *Manager) machineLayer(ctx context.Context, root string, environ []strin
 				m.log.Warn("cannot look up the registries of this machine", "error", err)
 			}
 			if changed {
-				m.tellBoxes(m.ctx, func(record) bool { return true })
+				m.tellBoxes(func(record) bool { return true })
 			}
 		})
 	})
@@ -111,6 +112,8 @@ func (m *Manager) applyPolicy(ctx context.Context, b *box) error {
 
 // enforce tells a supervisor what its box may do.
 func (m *Manager) enforce(ctx context.Context, s *supervised, rec record) error {
+	s.policy.Lock()
+	defer s.policy.Unlock()
 	f, err := m.policyOf(ctx, rec.Box.Directory, nil)
 	if err != nil {
 		return err
@@ -177,16 +180,23 @@ func (p *policies) variables(list []approval.Secret) map[string]string {
 	return env
 }
 
-// tellBoxes puts the present policy in force in the running boxes that are concerned, and gives their names. One that
-// cannot be told is ended: it would go on under rules that somebody has just taken back.
-func (m *Manager) tellBoxes(ctx context.Context, concerned func(record) bool) []string {
+// tellTimeout is how long a box may take to follow a change of its policy.
+const tellTimeout = time.Minute
+
+// tellBoxes puts the present policy in force in the running boxes that are concerned, those that are being made included, whether
+// or not who changed it still waits, and gives their names. One that cannot be told is ended: it would go on under rules that
+// somebody has just taken back.
+func (m *Manager) tellBoxes(concerned func(record) bool) []string {
 	var told []string
 	for _, b := range m.all() {
 		rec := b.record()
-		if rec.Phase != phaseReady || b.live() == nil || !concerned(rec) {
+		if rec.Phase == phasePool || rec.Phase == phaseRemoving || b.live() == nil || !concerned(rec) {
 			continue
 		}
-		if err := m.applyPolicy(ctx, b); err != nil && ctx.Err() == nil && b.live() != nil {
+		ctx, cancel := context.WithTimeout(m.ctx, tellTimeout)
+		err := m.applyPolicy(ctx, b)
+		cancel()
+		if err != nil && m.ctx.Err() == nil && b.live() != nil {
 			m.log.Error("cannot change the policy of a running box, so it is stopped", "box", rec.Box.ID, "error", err)
 			if err := m.endMachine(b); err != nil {
 				m.log.Error("cannot stop a box", "box", rec.Box.ID, "error", err)

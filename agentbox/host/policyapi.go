@@ -42,7 +42,7 @@ func (m *Manager) ShowPolicy(ctx context.Context, ref api.PolicyRef, _ agentbox.
 		if err := m.policies.registries.Forget(); err != nil {
 			return api.PolicyReport{}, err
 		}
-		defer m.tellBoxes(ctx, func(record) bool { return true })
+		defer m.tellBoxes(func(record) bool { return true })
 	}
 	return m.report(ctx, root, ref.Environ)
 }
@@ -100,7 +100,7 @@ func (m *Manager) ApprovePolicy(ctx context.Context, req api.ApproveRequest, _ a
 
 // changed tells the running boxes of a checkout, or all when root is "", and reports.
 func (m *Manager) changed(ctx context.Context, root string, environ []string) (api.PolicyReport, error) {
-	told := m.tellBoxes(ctx, func(rec record) bool { return root == "" || rec.Box.Directory == root })
+	told := m.tellBoxes(func(rec record) bool { return root == "" || rec.Box.Directory == root })
 	if root == "" {
 		return api.PolicyReport{Boxes: told}, nil
 	}

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -12,15 +13,23 @@ import (
 )
 
 // Prune removes what nothing needs: templates no box refers to, images neither a box nor a recent build needs, kernels
-// without a template, and boxes whose directory is gone and which hold no machine.
-func (m *Manager) Prune(ctx context.Context, req api.PruneRequest, _ agentbox.Progress) (api.PruneResponse, error) {
+// without a template, and, when it is told to, boxes whose directory or branch is gone and which hold no machine: there
+// may be work in them that is nowhere else.
+func (m *Manager) Prune(ctx context.Context, req api.PruneRequest, progress agentbox.Progress) (api.PruneResponse, error) {
 	var out api.PruneResponse
+	if err := m.unreadable(); err != nil { // nobody knows what it needs
+		return out, err
+	}
 	for _, find := range []func(context.Context) ([]prunable, error){m.prunableBoxes, m.prunableTemplates, m.prunableImages, m.prunableAudits} {
 		items, err := find(ctx)
 		if err != nil {
 			return out, err
 		}
 		for _, item := range items {
+			if item.Kind == boxKind && !req.Boxes {
+				progress.Say(fmt.Sprintf("box %s stays: %s, but there may be work in it; `agentbox rm %s` asks, `agentbox prune --boxes` removes it all the same", item.Name, item.Why, item.Name))
+				continue
+			}
 			if !req.DryRun {
 				if err := item.remove(); err != nil {
 					return out, err
@@ -31,6 +40,9 @@ func (m *Manager) Prune(ctx context.Context, req api.PruneRequest, _ agentbox.Pr
 	}
 	return out, nil
 }
+
+// boxKind is how a box is called in what prune says.
+const boxKind = "box"
 
 // auditTime is how long the audit log of a box that is gone is kept.
 const auditTime = 30 * 24 * time.Hour
@@ -84,7 +96,7 @@ func (m *Manager) prunableBoxes(ctx context.Context) ([]prunable, error) {
 			continue
 		}
 		out = append(out, prunable{
-			PruneItem: api.PruneItem{Kind: "box", Name: rec.Box.Name, Bytes: diskUsage(rec.names(m.home).Dir), Why: why},
+			PruneItem: api.PruneItem{Kind: boxKind, Name: rec.Box.Name, Bytes: diskUsage(rec.names(m.home).Dir), Why: why},
 			remove:    func() error { return m.remove(b) },
 		})
 	}

@@ -53,9 +53,11 @@ func TestPruneTakesWhatNothingNeedsAndNothingElse(t *testing.T) {
 	m := manage(t, h)
 	touch(t, h.Template(".build-now")+"/memory") // somebody builds one right now
 
+	req := api.PruneRequest{Boxes: true}
 	prune := func(dry bool) []string {
 		t.Helper()
-		resp, err := m.Prune(t.Context(), api.PruneRequest{DryRun: dry}, nil)
+		req.DryRun = dry
+		resp, err := m.Prune(t.Context(), req, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,6 +88,12 @@ func TestPruneTakesWhatNothingNeedsAndNothingElse(t *testing.T) {
 	if boxes, _ := m.Count(); boxes != 6 || !exists(h.Template("unused")) {
 		t.Errorf("a dry run left %d boxes", boxes)
 	}
+	// What is in a box may be nowhere else, so boxes go on demand only.
+	req.Boxes = false
+	if got := prune(true); !slices.Equal(got, []string{want[0], want[3]}) {
+		t.Errorf("without boxes: %v", got)
+	}
+	req.Boxes = true
 	// The templates of the boxes that go are needed no more.
 	want = append(want, "template "+short("used-by-merged"), "template "+short("used-by-nowhere"))
 	if got := prune(false); !slices.Equal(got, want) {
@@ -101,5 +109,29 @@ func TestPruneTakesWhatNothingNeedsAndNothingElse(t *testing.T) {
 	}
 	if !exists(h.Template(".build-now")) {
 		t.Error("a template that is being built is gone")
+	}
+}
+
+// A record that another version wrote, or that is damaged, hides its box: whoever looks for it is told.
+func TestABoxThatIsNotTakenUpIsNotForgotten(t *testing.T) {
+	h := newHome(t)
+	rec := aBox("later")
+	rec.Box.Template = "used"
+	names := write(t, h, rec)
+	touch(t, h.Template("used")+"/memory", names.Dir+"/workspace-1/work")
+	if err := os.WriteFile(names.Record(), []byte(`{"version":99}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := manage(t, h)
+	said := ""
+	if _, err := m.List(t.Context(), api.ListRequest{}, func(e agentbox.Event) { said += e.Detail }); err != nil || !strings.Contains(said, rec.Box.ID.String()) {
+		t.Errorf("ls says %q, %v", said, err)
+	}
+	_, err := m.Prune(t.Context(), api.PruneRequest{}, nil)
+	if agentbox.CodeOf(err) != agentbox.Corrupt || !strings.Contains(err.Error(), rec.Box.ID.String()) || !exists(h.Template("used")) {
+		t.Errorf("prune: %v", err)
+	}
+	if !exists(names.Dir + "/workspace-1/work") {
+		t.Error("its workspace is gone")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -113,12 +114,19 @@ func (m *Manager) tellPorts(ctx context.Context, b *box, progress agentbox.Progr
 	}
 }
 
+// firstUserPort is the first port that everybody may listen on.
+const firstUserPort = 1024
+
 func movedPorts(configured []api.ConfiguredPort, open []agentbox.Port) []string {
 	var lines []string
 	for _, c := range configured {
 		for _, p := range open {
 			if _, port, err := net.SplitHostPort(p.Host); p.Box == c.Box && err == nil && port != strconv.Itoa(c.Host) {
-				lines = append(lines, fmt.Sprintf("port %d of this machine is taken: port %d of the box answers at %s", c.Host, c.Box, p.Host))
+				why := "is taken"
+				if c.Host < firstUserPort && os.Geteuid() != 0 {
+					why = "is not for users"
+				}
+				lines = append(lines, fmt.Sprintf("port %d of this machine %s: port %d of the box answers at %s", c.Host, why, c.Box, p.Host))
 			}
 		}
 	}

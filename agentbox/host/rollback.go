@@ -50,6 +50,10 @@ func chooseCheckpoint(rec record, ref string) (agentbox.Checkpoint, error) {
 // still has the workspace it had.
 func (m *Manager) rollback(ctx context.Context, b *box, c agentbox.Checkpoint, progress agentbox.Progress) error {
 	before := b.record()
+	if c.Template != "" && c.Template != before.Box.Template {
+		return agentbox.Errorf(agentbox.Conflict, "checkpoint %s was made of a machine with another image, size or version than box %s has now", c.ID, before.Box.Name).
+			WithHint("the box is as it was; a reset with the settings of that time makes the checkpoint fit again")
+	}
 	template, err := m.templates.openKey(ctx, before, before.Box.Template)
 	if err != nil {
 		return err

@@ -40,7 +40,7 @@ func (m *Manager) SetSecret(ctx context.Context, req api.SecretRequest, _ agentb
 	if err := m.policies.remember(req.Environ); err != nil {
 		return api.SecretInfo{}, err
 	}
-	m.tellBoxes(ctx, func(rec record) bool { return s.Applies(rec.Box.Directory) })
+	m.tellBoxes(func(rec record) bool { return s.Applies(rec.Box.Directory) })
 	return m.tellSecret(ctx, s), nil
 }
 
@@ -74,7 +74,7 @@ func (m *Manager) RemoveSecret(ctx context.Context, ref api.SecretRef, _ agentbo
 	if err != nil {
 		return api.SecretInfo{}, err
 	}
-	m.tellBoxes(ctx, func(rec record) bool { return s.Applies(rec.Box.Directory) })
+	m.tellBoxes(func(rec record) bool { return s.Applies(rec.Box.Directory) })
 	out := secretInfo(s)
 	if s.From.Kind == secrets.Keyring && s.From.Of == "" { // an entry with a name of its own was not made by us alone
 		if err := s.From.Forget(s.Name); err != nil {

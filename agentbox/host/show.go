@@ -15,7 +15,8 @@ import (
 )
 
 // List describes every box, newest last.
-func (m *Manager) List(ctx context.Context, req api.ListRequest, _ agentbox.Progress) ([]agentbox.Box, error) {
+func (m *Manager) List(ctx context.Context, req api.ListRequest, progress agentbox.Progress) ([]agentbox.Box, error) {
+	m.sayUnread(progress)
 	want := brief
 	if req.Usage {
 		want = withUsage

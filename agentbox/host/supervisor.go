@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 type supervised struct {
 	client *api.Client
 	gone   chan struct{} // closed when the process has ended and its machine with it
+	policy sync.Mutex    // held from when its policy is composed until it is in force: the latest stays
 }
 
 // spawn starts a supervisor and returns at once: its sockets already exist, and calls to it wait until it serves them.

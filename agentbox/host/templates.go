@@ -97,6 +97,9 @@ func (t *templates) openKey(ctx context.Context, rec record, key string) (*openT
 	if !ok || key == "" {
 		return nil, agentbox.Errorf(agentbox.Conflict, "box %s was booted without a template", rec.Box.Name)
 	}
+	if err := t.fits(ctx, driver, rec, key); err != nil {
+		return nil, err
+	}
 	lock := t.lockOf(key)
 	lock.Lock()
 	defer lock.Unlock()
@@ -105,6 +108,32 @@ func (t *templates) openKey(ctx context.Context, rec record, key string) (*openT
 		return nil, agentbox.Errorf(agentbox.Corrupt, "the template %s of box %s is gone", short(key), rec.Box.Name)
 	}
 	return got, err
+}
+
+// fits tells whether what is saved of a machine from this template can be restored here. A machine goes on under another
+// agentbox, QEMU or kernel than it was started by, but what is saved of it then comes back nowhere.
+func (t *templates) fits(ctx context.Context, driver vmm.Driver, rec record, key string) error {
+	now, err := t.key(ctx, driver, rec, rec.spec(t.m.home))
+	if err != nil || now == key {
+		return err
+	}
+	return agentbox.Errorf(agentbox.Conflict, "the machine of box %s is of another version (of agentbox, gVisor, QEMU or the kernel) than new ones here", rec.Box.Name).
+		WithHint("agentbox reset %s gives it a new machine and keeps the workspace", rec.Box.Name)
+}
+
+// savable fails before a machine is saved that could not be restored.
+func (m *Manager) savable(ctx context.Context, rec record, what string) error {
+	if rec.Box.Template == "" {
+		return nil // whoever saves it says so
+	}
+	driver, err := m.driver(rec.Box.Isolation)
+	if err == nil {
+		err = m.templates.fits(ctx, driver, rec, rec.Box.Template)
+	}
+	if agentbox.CodeOf(err) != agentbox.Conflict {
+		return err
+	}
+	return agentbox.Errorf(agentbox.Conflict, "box %s cannot be %s, because it could not come back: %w", rec.Box.Name, what, err).WithHint("%s", agentbox.AsError(err).Hint)
 }
 
 func short(key string) string { return key[:min(12, len(key))] }

@@ -58,6 +58,7 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	if err := checkSubdir(ctx, req, repo); err != nil {
 		return api.UpResponse{}, err
 	}
+	m.sayUnread(progress) // one of them may be what the user expects here
 	isolation := wishOf(req.Isolation, cfg, req.Environ)
 	b, err := m.create(ctx, plan{req: req, repo: repo, cfg: cfg, key: key, overrides: over, isolation: isolation}, progress)
 	if err != nil {

@@ -1,0 +1,167 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/home"
+	"agentbox/policy"
+)
+
+// superviseFake answers for the machine of a box until it has ended, as far as a change of policy needs; a child of ours holds the
+// box's lock, as its supervisor does. enforce is what becomes of a policy.
+func superviseFake(t *testing.T, rec record, names home.Box, enforce func(api.PolicyInForce) error) (ended <-chan struct{}) {
+	t.Helper()
+	_, _, ended = hold(t, names.Lock(), itself)
+	l, err := net.Listen("unix", names.Control())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	api.Handle(mux, api.SupervisorStatusE, func(context.Context, api.StatusRequest, agentbox.Progress) (api.SupervisorStatus, error) {
+		return api.SupervisorStatus{Attached: true, Life: rec.Life}, nil
+	})
+	api.Handle(mux, api.SupervisorWait, func(ctx context.Context, _ api.None, _ agentbox.Progress) (api.None, error) {
+		select {
+		case <-ctx.Done():
+		case <-ended:
+		}
+		return api.None{}, nil
+	})
+	api.Handle(mux, api.SupervisorPolicy, func(_ context.Context, req api.PolicyInForce, _ agentbox.Progress) (api.None, error) {
+		return api.None{}, enforce(req)
+	})
+	server := &http.Server{Handler: mux}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { server.Close() })
+	return ended
+}
+
+// rule is one that tests add, and denies whether a policy has it.
+const rule = "evil.example"
+
+func denies(s policy.Spec) bool {
+	return policy.New(s, nil).Decide(policy.Flow{Proto: policy.TCP, Name: rule, Port: 443}).Source == policy.User
+}
+
+// known spares a test the tools that know the registries of this machine, which take seconds.
+func known(t *testing.T, h home.Home) {
+	t.Helper()
+	if err := os.WriteFile(h.Registries(), []byte(fmt.Sprintf(`{"looked":%q}`, time.Now().Format(time.RFC3339))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// deny adds the rule for all boxes, for somebody who does not wait until they know.
+func deny(t *testing.T, m *Manager) []string {
+	t.Helper()
+	ctx, hangUp := context.WithCancel(t.Context())
+	hangUp()
+	report, err := m.ChangePolicy(ctx, api.ChangeRequest{Everywhere: true, List: "deny", Rules: []string{rule}}, nil)
+	if err != nil {
+		t.Error(err)
+	}
+	return report.Boxes
+}
+
+// A running box follows a change of policy, also while it is being made, and one that does not is stopped: it would go on under
+// rules that were taken back.
+func TestABoxThatCannotBeToldOfAPolicyIsStopped(t *testing.T) {
+	h := newHome(t)
+	known(t, h)
+	var ended []<-chan struct{}
+	var told [2]atomic.Bool
+	for i, name := range []string{"follows", "being-made", "refuses"} {
+		rec := aBox(name)
+		ended = append(ended, superviseFake(t, rec, write(t, h, rec), func(req api.PolicyInForce) error {
+			switch {
+			case !denies(req.Spec): // as it was before
+			case i == len(told):
+				return errors.New("its log cannot be written")
+			default:
+				told[i].Store(true)
+			}
+			return nil
+		}))
+	}
+	m := manage(t, h)
+	for _, b := range m.all() {
+		if b.record().Box.Name == "being-made" {
+			b.set(func(b *box) { b.rec.Phase = phaseNew })
+		}
+	}
+	if boxes := deny(t, m); !slices.Equal(boxes, []string{"being-made", "follows"}) {
+		t.Errorf("told %q", boxes)
+	}
+	within(t, "the machine of a box that was not told", ended[2])
+	for i := range told {
+		select {
+		case <-ended[i]:
+			t.Error("a box that was told was stopped")
+		default:
+		}
+		if !told[i].Load() {
+			t.Error("a box was told of another policy")
+		}
+	}
+	if b, err := m.Show(t.Context(), api.BoxRef{Box: "refuses"}, nil); err != nil || b.State != agentbox.Stopped {
+		t.Errorf("%s, %v", b.State, err)
+	}
+}
+
+// What the last daemon did not live to tell, the next one does.
+func TestANewDaemonTellsBoxesTheirPolicy(t *testing.T) {
+	h := newHome(t)
+	known(t, h)
+	deny(t, manage(t, h))
+	rec := aBox("mine")
+	told := make(chan struct{})
+	superviseFake(t, rec, write(t, h, rec), func(req api.PolicyInForce) error {
+		if denies(req.Spec) {
+			close(told)
+		}
+		return nil
+	})
+	manage(t, h)
+	within(t, "a policy of before", told)
+}
+
+// Of two changes the later one stays, though the box is slow to follow the first.
+func TestTheLatestPolicyStays(t *testing.T) {
+	h := newHome(t)
+	known(t, h)
+	rec := aBox("mine")
+	begun, release, landed := make(chan struct{}), make(chan struct{}), make(chan bool, 2)
+	first := sync.OnceFunc(func() { close(begun); <-release })
+	superviseFake(t, rec, write(t, h, rec), func(req api.PolicyInForce) error {
+		if !denies(req.Spec) {
+			first()
+		}
+		landed <- denies(req.Spec)
+		return nil
+	})
+	m := manage(t, h)
+	within(t, "the first policy", begun)
+	changed := make(chan struct{})
+	go func() { defer close(changed); deny(t, m) }()
+	select {
+	case <-changed: // it overtook the first
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(release)
+	within(t, "the second policy", changed)
+	if before, after := <-landed, <-landed; before || !after {
+		t.Errorf("denied first: %v, then: %v", before, after)
+	}
+}
