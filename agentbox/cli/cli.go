@@ -43,6 +43,9 @@ func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 func Main(args []string, stdin, stdout, stderr *os.File) int {
 	a := &app{stdin: stdin, stdout: stdout, stderr: stderr}
 	args, a.command = splitCommand(args)
+	if slices.Contains(a.command, completionFlag) {
+		return exitOK // somebody pressed TAB in a command of a box: nothing of it may run
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	return a.finish(a.root().Run(ctx, args))
@@ -105,9 +108,9 @@ agentbox run -- CMD...       one command in a fresh box that is gone afterwards`
 		Action: func(_ context.Context, cmd *cli.Command) error {
 			return cli.ShowRootCommandHelp(cmd)
 		},
-		ConfigureShellCompletionCommand: func(cmd *cli.Command) { cmd.Hidden, cmd.Category = false, catHost },
+		ConfigureShellCompletionCommand: a.completionCommand,
 	}
-	strict(root)
+	a.strict(root)
 	return root
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -34,15 +35,20 @@ func runMain(t *testing.T, args ...string) (code int, stdout, stderr string) {
 
 func TestAMistakeOnTheCommandLineIsOneLineAndAHint(t *testing.T) {
 	for args, want := range map[string][2]string{
-		"lss":           {`"lss" is not a command`, "agentbox ls"},
-		"xyzzyplugh":    {`"xyzzyplugh" is not a command`, "--help"},
-		"--frobnicate":  {"no flag --frobnicate", "--help"},
-		"ls --usag":     {"no flag --usag", "--usage"},
-		"ls -x":         {"no flag -x", "--help"},
-		"ls box":        {`takes no argument "box"`, "--help"},
-		"show one two":  {`takes no argument "two"`, "--help"},
-		"image frob":    {`"frob" is not a command`, "--help"},
-		"up --cpus two": {"two", "--help"},
+		"lss":                       {`"lss" is not a command`, "agentbox ls"},
+		"xyzzyplugh":                {`"xyzzyplugh" is not a command`, "--help"},
+		"--frobnicate":              {"no flag --frobnicate", "--help"},
+		"ls --usag":                 {"no flag --usag", "--usage"},
+		"ls -x":                     {"no flag -x", "--help"},
+		"ls box":                    {`takes no argument "box"`, "--help"},
+		"show one two":              {`takes no argument "two"`, "--help"},
+		"image frob":                {`"frob" is not a command`, "--help"},
+		"up --cpus two":             {"two", "--help"},
+		"run --timeout -5s -- true": {"--timeout -5s", "90s"},
+		"rm -- box":                 {"rm runs no command", "leave out the --"},
+		"shell -- ls":               {"shell runs no command", "--help"},
+		"image ls -- x":             {"ls runs no command", "--help"},
+		"-- up":                     {"agentbox runs no command", "--help"},
 	} {
 		code, stdout, stderr := runMain(t, strings.Fields(args)...)
 		lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
@@ -81,6 +87,48 @@ func TestWhatComesAfterTheDashesIsTheCommands(t *testing.T) {
 		ours, command := splitCommand(strings.Fields(c.args))
 		if !slices.Equal(ours, c.ours) || !slices.Equal(command, c.command) || (command == nil) != (c.command == nil) {
 			t.Errorf("%s: %q and %q", c.args, ours, command)
+		}
+	}
+}
+
+// A shell completes by running the line so far with one more word.
+func TestCompletionRunsNothing(t *testing.T) {
+	for _, args := range []string{"exec -- git push", "run --", "up -- ls -", "rm --force", "reset box"} {
+		if code, _, stderr := runMain(t, append(strings.Fields(args), completionFlag)...); code != exitOK || stderr != "" {
+			t.Errorf("%s: exit %d, stderr %q", args, code, stderr)
+		}
+	}
+}
+
+func TestBashCompletes(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("no bash")
+	}
+	code, script, _ := runMain(t, "completion", "bash")
+	if code != exitOK {
+		t.Fatal(code)
+	}
+	for line, want := range map[string]string{
+		"agentbox po":              "ports policy",
+		"agentbox policy sh":       "show",
+		"agentbox up --iso":        "--isolation",
+		"agentbox exec -- $(exit)": "",
+		"agentbox logs > f x":      "",
+	} {
+		dir := t.TempDir()
+		// The program, as the shell would run it, is a script that says what it was asked.
+		fake := "#!/bin/sh\ncase $* in --gen*) echo ports:p; echo policy:q; echo up:u;; \"policy --gen\"*) echo show:x; echo log:y;; up*) echo --isolation:x;; esac\n"
+		if err := os.WriteFile(dir+"/agentbox", []byte(fake), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(bash, "--norc", "-c", script+`
+			COMP_WORDS=($WORDS) COMP_CWORD=$((${#COMP_WORDS[@]}-1))
+			_agentbox; echo "${COMPREPLY[*]}"`)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "WORDS="+line)
+		out, err := cmd.CombinedOutput()
+		if _, made := os.Lstat(dir + "/f"); err != nil || made == nil || strings.TrimSpace(string(out)) != want {
+			t.Errorf("%s: %q, %v", line, out, err)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/home"
 )
 
 // startTimeout bounds the start of a daemon, which takes up the boxes of the last one first.
@@ -89,6 +90,7 @@ func (a *app) spawnDaemon() (died <-chan error, err error) {
 	defer log.Close()
 	cmd := exec.Command(self, "daemon")
 	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), home.EnvDir+"="+a.home.Dir) // ours may be relative to where we are
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	inheritNoFiles()

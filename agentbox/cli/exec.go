@@ -29,6 +29,9 @@ func (a *app) execCommand() *cli.Command {
 				return agentbox.Errorf(agentbox.Invalid, "more than one box named before --")
 			}
 			c, err := a.connect(ctx, box)
+			if err != nil && a.command == nil && agentbox.CodeOf(err) == agentbox.NotFound { // perhaps it was no box
+				return agentbox.AsError(err).WithHint("agentbox ls shows the boxes; agentbox exec -- %s runs it in the box of this directory", strings.Join(cmd.Args().Slice(), " "))
+			}
 			if err != nil {
 				return err
 			}

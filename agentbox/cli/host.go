@@ -74,7 +74,10 @@ func (a *app) pruneCommand() *cli.Command {
 	var req api.PruneRequest
 	return &cli.Command{
 		Name: "prune", Category: catHost, Usage: "remove what no box needs",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "dry-run", Usage: "only say what would go", Destination: &req.DryRun}},
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "dry-run", Usage: "only say what would go", Destination: &req.DryRun},
+			&cli.BoolFlag{Name: "boxes", Usage: "also boxes whose directory or branch is gone, with the work in them", Destination: &req.Boxes},
+		},
 		Action: func(ctx context.Context, _ *cli.Command) error {
 			resp, err := call(ctx, a, api.Prune, req)
 			if err != nil {

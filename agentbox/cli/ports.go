@@ -16,7 +16,7 @@ func (a *app) portsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "ports", Category: catInside, Usage: "make ports of a box answer on this machine, or list those that do", ArgsUsage: "[BOX] [PORT | HOST:PORT]...",
 		Description: "PORT of the box answers on the same port of localhost, or on a free one when that is taken; HOST:PORT chooses the\n" +
-			"port of localhost. Without PORT it lists what is forwarded.",
+			"port of localhost, and takes the place of the one before. Without PORT it lists what is forwarded.",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "close", Usage: "stop forwarding PORT", Destination: &closing}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			box, wanted, err := parsePorts(cmd.Args().Slice())

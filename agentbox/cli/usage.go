@@ -11,8 +11,8 @@ import (
 )
 
 // strict makes a command and those below it answer for every word on their command line: a mistyped flag gets the same
-// two lines as any other error and not a page of help, and an argument nobody asked for is not dropped in silence.
-func strict(cmd *cli.Command) {
+// two lines as any other error and not a page of help, and what nobody asked for is not dropped in silence, before -- or after.
+func (a *app) strict(cmd *cli.Command) {
 	cmd.OnUsageError = usageError
 	cmd.DisableSliceFlagSeparator = true // a comma in the value of a variable is the user's
 	action, group := cmd.Action, len(cmd.Commands) > 0
@@ -24,11 +24,13 @@ func strict(cmd *cli.Command) {
 			return cli.ShowSubcommandHelp(cmd)
 		case most >= 0 && cmd.Args().Len() > most:
 			return agentbox.Errorf(agentbox.Invalid, "%s takes no argument %q", cmd.Name, cmd.Args().Get(most)).WithHint("%s --help", cmd.FullName())
+		case a.command != nil && !strings.Contains(cmd.ArgsUsage, "-- "):
+			return agentbox.Errorf(agentbox.Invalid, "%s runs no command, so nothing may stand behind --", cmd.Name).WithHint("leave out the --: %s --help", cmd.FullName())
 		}
 		return action(ctx, cmd)
 	}
 	for _, sub := range cmd.Commands {
-		strict(sub)
+		a.strict(sub)
 	}
 }
 
