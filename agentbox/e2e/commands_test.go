@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,10 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/home"
 )
 
 // commands are what scripts may use besides testscript's own:
@@ -24,6 +29,7 @@ import (
 //	json PATH REGEXP     a value of the last standard output, as .ports.0.host, matches
 //	jsonvar NAME PATH    put such a value into a variable
 //	gone PID...          the processes end within seconds
+//	expire BOX           have the lease of a box end now; its id is needed
 //	ownhome              stop sharing images, kernels and templates with other scripts
 //	pty FILE CMD...      run CMD on a terminal and hold the dialogue in FILE with it
 //	asuser CMD...        run CMD as an ordinary user, who is made for it
@@ -34,7 +40,7 @@ import (
 // kind only, and the next line says why.
 var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"repo": cmdRepo, "code": cmdCode, "waitfor": cmdWaitFor, "capture": cmdCapture, "json": cmdJSON, "jsonvar": cmdJSONVar,
-	"gone": cmdGone, "ownhome": cmdOwnHome, "pty": cmdPTY, "asuser": cmdAsUser,
+	"gone": cmdGone, "expire": cmdExpire, "ownhome": cmdOwnHome, "pty": cmdPTY, "asuser": cmdAsUser,
 	"webserver": cmdWebServer, "goprogram": cmdGoProgram,
 }
 
@@ -154,6 +160,16 @@ func cmdGone(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("process %d: gone is %v", pid, !neg)
 		}
 	}
+}
+
+func cmdExpire(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 1, "expire BOX")
+	id, err := agentbox.ParseBoxID(args[0])
+	ts.Check(err)
+	supervisor := api.NewClient(home.Home{Dir: ts.Getenv("AGENTBOX_HOME")}.Box(id).Control())
+	defer supervisor.Close()
+	_, err = api.Call(context.Background(), supervisor, api.SupervisorLease, api.LeaseRequest{Expires: time.Now()}, nil)
+	ts.Check(err)
 }
 
 func cmdOwnHome(ts *testscript.TestScript, neg bool, args []string) {

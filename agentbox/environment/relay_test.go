@@ -150,6 +150,35 @@ func TestRelayRefuses(t *testing.T) {
 	ch.Close()
 }
 
+// What runs in a box gets nothing of the host by the connection that the host has made to it, whoever is behind that.
+func TestABoxOpensNothingTowardsTheHost(t *testing.T) {
+	s := startServer(t, false)
+	c := dialRelay(t, startRelay(t, s, Fixed(s.dial(t))), s.login())
+	run(t, c, Command{Argv: []string{"true"}})
+	s.mu.Lock()
+	box := s.logins[0]
+	s.mu.Unlock()
+	where := ssh.Marshal(struct {
+		Host     string
+		Port     uint32
+		FromHost string
+		FromPort uint32
+	}{"127.0.0.1", 22, "127.0.0.1", 1})
+	for _, kind := range []string{
+		"session", "direct-tcpip", "direct-streamlocal@openssh.com", "forwarded-tcpip", "forwarded-streamlocal@openssh.com", "x11", "auth-agent@openssh.com", "tun@openssh.com",
+	} {
+		if _, _, err := box.OpenChannel(kind, where); err == nil {
+			t.Errorf("the box has opened a channel %s", kind)
+		}
+	}
+	for _, name := range []string{"tcpip-forward", "streamlocal-forward@openssh.com", "attach@agentbox", "keepalive@openssh.com"} {
+		if ok, _, err := box.SendRequest(name, true, where); ok || err != nil {
+			t.Errorf("the box asks for %s: %v, %v", name, ok, err)
+		}
+	}
+	run(t, c, Command{Argv: []string{"true"}})
+}
+
 // Whoever leaves at whatever moment, nothing of a session may stay.
 func TestRelayLeaksNothing(t *testing.T) {
 	s := startServer(t, false)

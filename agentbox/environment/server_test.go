@@ -35,6 +35,7 @@ type server struct {
 	mu       sync.Mutex
 	requests []string // types of the session requests seen, "user@agentbox=NAME" with the name
 	conns    []net.Conn
+	logins   []*ssh.ServerConn
 	sessions atomic.Int32
 }
 
@@ -117,10 +118,13 @@ func (s *server) dial(t testing.TB) *ssh.Client {
 func (s *server) serve(conn net.Conn) {
 	config := &ssh.ServerConfig{PublicKeyCallback: func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) { return nil, nil }}
 	config.AddHostKey(s.hostKey)
-	_, chans, reqs, err := ssh.NewServerConn(conn, config)
+	login, chans, reqs, err := ssh.NewServerConn(conn, config)
 	if err != nil {
 		return
 	}
+	s.mu.Lock()
+	s.logins = append(s.logins, login)
+	s.mu.Unlock()
 	var work sync.WaitGroup
 	defer work.Wait()
 	work.Go(func() { ssh.DiscardRequests(reqs) })

@@ -10,7 +10,7 @@ import (
 
 var groups = map[string]func(){
 	"names": names, "addresses": addresses, "redirects": redirects, "datagrams": datagrams, "servernames": serverNames, "framings": framings,
-	"authorities": authorities, "secrets": secrets, "slow": slow, "flood": flood, "hold": hold,
+	"authorities": authorities, "secrets": secrets, "resolvers": resolvers, "labels": labels, "slow": slow, "flood": flood, "hold": hold, "use": use, "carry": carry,
 }
 
 func main() {

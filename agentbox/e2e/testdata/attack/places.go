@@ -54,8 +54,11 @@ func redirects() {
 			left = res.Status
 			res.Body.Close()
 		}
-		if strings.Contains(to, "127.0.0.1") {
+		switch {
+		case strings.Contains(to, "127.0.0.1"):
 			kind = "none" // that is the box itself
+		case strings.Contains(to, "evil.example"), strings.Contains(to, "host.agentbox"):
+			kind = "dns" // they have no address
 		}
 		tell(kind, "redirect to "+to, left)
 	}

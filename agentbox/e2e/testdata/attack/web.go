@@ -160,6 +160,7 @@ func secrets() {
 		"another host":     {"http://b.example/secret", "", "Authorization", "Bearer " + token},
 		"in the clear":     {"http://a.example/allowed", "", "Authorization", "Bearer " + token},
 		"another path":     {"https://a.example/secret", "", "Authorization", "Bearer " + token},
+		"another method":   {"https://a.example/allowed", "x", "Authorization", "Bearer " + token},
 		"path around":      {"https://a.example/allowed/../secret", "", "Authorization", "Bearer " + token},
 		"query":            {"https://a.example/allowed?t=" + token, "", "", ""},
 		"encoded twice":    {"https://a.example/allowed?t=" + url.QueryEscape(strings.ReplaceAll(token, "-", "%2d")), "", "", ""},
@@ -184,20 +185,42 @@ func secrets() {
 		}
 		tell("placeholder", what, but(" 403 ", roundTrip(http.DefaultTransport, req)))
 	}
-	fmt.Print("echo ", fetchWith("https://a.example/allowed", "Bearer "+token))
+	// A redirect with the credential that the client had: to a place in the clear, to another host, and stripped of it.
+	for _, to := range []string{"http://a.example/secret", "http://b.example/secret"} {
+		authorized := func(next *http.Request, _ []*http.Request) error {
+			next.Header.Set("Authorization", "Bearer "+token)
+			return nil
+		}
+		tell("placeholder", "redirect to "+to, but("403 ", said(ask("https://a.example/allowed?to="+to, "Bearer "+token, authorized))))
+	}
+	fmt.Print("stripped ", said(ask("https://a.example/allowed?to=http://b.example/allowed", "Bearer "+token)))
+	use()
 }
 
-func fetchWith(url, authorization string) string {
+// What the secret is for.
+func use() {
+	fmt.Print("echo ", said(ask("https://a.example/allowed", "Bearer "+os.Getenv("TOKEN"))))
+}
+
+func ask(url, authorization string, redirect ...func(*http.Request, []*http.Request) error) (*http.Response, error) {
 	req, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {
 		panic(err)
 	}
 	req.Header.Set("Authorization", authorization)
-	res, err := http.DefaultClient.Do(req)
+	client := &http.Client{}
+	for _, f := range redirect {
+		client.CheckRedirect = f
+	}
+	return client.Do(req)
+}
+
+// said is an answer as one text.
+func said(res *http.Response, err error) string {
 	if err != nil {
 		return err.Error() + "\n"
 	}
 	defer res.Body.Close()
 	b, _ := io.ReadAll(res.Body)
-	return string(b)
+	return res.Status + " " + string(b)
 }

@@ -1,6 +1,6 @@
 // Command outside is all there is outside of a box that attacks: a resolver and a web site, in a network namespace without a way
-// out. It writes what reaches it to files of a directory: questions (of the resolver), requests (that nobody may make), and
-// root.pem, the authority of the site.
+// out. It writes what reaches it to files of a directory: questions (of the resolver), allowed (requests with what they carry),
+// requests (that nobody may make), and root.pem, the authority of the site.
 package main
 
 import (
@@ -31,6 +31,9 @@ func run(dir string) error {
 	if s.requests, err = os.Create(filepath.Join(dir, "requests")); err != nil {
 		return err
 	}
+	if s.allowed, err = os.Create(filepath.Join(dir, "allowed")); err != nil {
+		return err
+	}
 	questions, err := os.Create(filepath.Join(dir, "questions"))
 	if err != nil {
 		return err
@@ -48,7 +51,7 @@ func run(dir string) error {
 	if s.cert, err = ca.Certificate("*.example"); err != nil {
 		return err
 	}
-	for port, serve := range map[string]func(net.Listener) error{"80": s.plain, "443": s.tls} {
+	for port, serve := range map[string]func(net.Listener) error{"80": s.plain, "443": s.tls, "2222": mute} {
 		l, err := net.Listen("tcp", net.JoinHostPort(address, port))
 		if err != nil {
 			return err
@@ -64,15 +67,22 @@ func run(dir string) error {
 
 // ServeHTTP answers what is allowed, and writes everything else down. No request with a secret is to come but to /allowed.
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch to := r.FormValue("to"); {
-	case r.URL.Path == "/allowed" && r.Host == "a.example":
-		fmt.Fprintln(w, "allowed", r.Header.Get("Authorization"))
-	case r.URL.Path == "/redirect":
+	to := r.FormValue("to")
+	switch r.URL.Path {
+	case "/allowed", "/allowed/stream", "/dns-query":
+		fmt.Fprintf(s.allowed, "%s %s %s %s\n", r.Method, r.Host, r.URL.Path, r.Header.Get("Authorization"))
+	}
+	switch {
+	case r.URL.Path == "/redirect", r.URL.Path == "/allowed" && to != "":
 		http.Redirect(w, r, to, http.StatusFound)
-	case r.URL.Path == "/stream":
+	case r.URL.Path == "/allowed":
+		fmt.Fprintln(w, "allowed", r.Header.Get("Authorization"))
+	case strings.HasSuffix(r.URL.Path, "/stream"):
 		fmt.Fprintln(w, "begun")
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
+	case r.URL.Path == "/dns-query":
+		http.NotFound(w, r)
 	default:
 		body, err := io.ReadAll(r.Body)
 		fmt.Fprintf(s.requests, "%s %s %s %v %q %v\n", r.Method, r.Host, r.URL, strings.ReplaceAll(fmt.Sprint(r.Header), "\n", " "), body, err)
