@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -17,8 +18,9 @@ type opened struct {
 	err  error
 }
 
-// openChannel is client.OpenChannel with an end: when ctx is done or the other end says nothing for AnswerTimeout, it
-// returns. The answer that comes too late is closed by a goroutine that ends with the connection at the latest.
+// openChannel is client.OpenChannel with an end: when ctx is done, the connection has ended or the other end says nothing for
+// AnswerTimeout, it returns. The answer that comes too late is closed by a goroutine that ends with the process at the latest:
+// the library does not always notice that a connection has ended while it asks (golang/go#57531).
 func openChannel(ctx context.Context, client *ssh.Client, kind string, extra []byte) (ssh.Channel, <-chan *ssh.Request, error) {
 	answer := make(chan opened, 1)
 	go func() {
@@ -34,10 +36,30 @@ func openChannel(ctx context.Context, client *ssh.Client, kind string, extra []b
 	case <-ctx.Done():
 		go discard(answer)
 		return nil, nil, context.Cause(ctx)
+	case <-gone(client):
+		go discard(answer)
+		return nil, nil, lost(io.EOF)
 	case <-timer.C:
 		go discard(answer)
 		return nil, nil, silent("open a channel")
 	}
+}
+
+// departures has a channel for each live connection on which one was opened. It is closed when the connection has ended.
+var departures sync.Map
+
+// gone gives the channel of departures. One goroutine for each connection waits for its end.
+func gone(client *ssh.Client) <-chan struct{} {
+	mine := make(chan struct{})
+	first, known := departures.LoadOrStore(client, mine)
+	if !known {
+		go func() {
+			_ = client.Wait()
+			close(mine)
+			departures.Delete(client)
+		}()
+	}
+	return first.(chan struct{})
 }
 
 func discard(answer <-chan opened) {

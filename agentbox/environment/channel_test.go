@@ -1,0 +1,44 @@
+package environment
+
+import (
+	"context"
+	"io"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"agentbox/agentbox"
+)
+
+// deaf is a connection that ends while a channel is asked for, in the moment in which the library does not notice it.
+type deaf struct {
+	ssh.Conn
+	ended chan struct{}
+}
+
+func (d deaf) OpenChannel(string, []byte) (ssh.Channel, <-chan *ssh.Request, error) { select {} }
+
+func (d deaf) Wait() error {
+	<-d.ended
+	return io.EOF
+}
+
+func TestAChannelIsNotWaitedForLongerThanItsConnectionLasts(t *testing.T) {
+	d := deaf{ended: make(chan struct{})}
+	client := &ssh.Client{Conn: d}
+	time.AfterFunc(10*time.Millisecond, func() { close(d.ended) })
+	ctx, cancel := context.WithTimeout(t.Context(), AnswerTimeout/2)
+	defer cancel()
+	_, _, err := openChannel(ctx, client, "session", nil)
+	if agentbox.CodeOf(err) != agentbox.Unavailable {
+		t.Fatalf("openChannel on a connection that ended: %v", err)
+	}
+	for range 100 { // the entry goes with the connection
+		if _, there := departures.Load(client); !there {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Error("a connection that ended is still remembered")
+}
