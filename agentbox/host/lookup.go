@@ -79,6 +79,9 @@ func (m *Manager) findByDirectory(ctx context.Context, dir string) (*box, error)
 	}
 	cfg, err := config.Load(ctx, dir)
 	if err != nil {
+		if b := m.onlyBoxOf(repo); b != nil {
+			return b, nil // mistakes keep boxes from being made, not from being used
+		}
 		return nil, err
 	}
 	if b := m.byKey(boxKey(cfg.Lifetime, repo)); b != nil {
@@ -94,6 +97,21 @@ func (m *Manager) byKey(key string) *box {
 		}
 	}
 	return nil
+}
+
+// onlyBoxOf is the box that was made of a checkout and branch, whatever the lifetime, if there is just one.
+func (m *Manager) onlyBoxOf(repo workspace.Repo) (only *box) {
+	for _, b := range m.all() {
+		rec := b.record()
+		if rec.Phase != phaseReady || rec.Box.Directory != repo.Root || rec.Key != boxKey(rec.Box.Lifetime, repo) {
+			continue
+		}
+		if only != nil {
+			return nil
+		}
+		only = b
+	}
+	return only
 }
 
 var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)

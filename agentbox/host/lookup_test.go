@@ -1,6 +1,8 @@
 package host
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -139,6 +141,38 @@ func TestFind(t *testing.T) {
 			t.Errorf("%q: %v", ref, err)
 		}
 	}
+}
+
+func TestMistakesInTheConfigurationHideNoBox(t *testing.T) {
+	dir := repository(t)
+	repo, err := workspace.Describe(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "agentbox.yaml"), []byte("cpuss: 1\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	m := &Manager{boxes: map[agentbox.BoxID]*box{}}
+	add := func(name, directory string, lifetime agentbox.Lifetime) {
+		rec := aBox(name)
+		rec.Box.Directory, rec.Box.Lifetime, rec.Key = directory, lifetime, boxKey(lifetime, repo)
+		m.put(&box{rec: rec})
+	}
+	toldOfMistakes := func(why string) {
+		t.Helper()
+		if b, err := m.find(t.Context(), api.BoxRef{Directory: dir}); err == nil || !strings.Contains(err.Error(), "agentbox.yaml:1: unknown key") {
+			t.Errorf("%s: %v, %v", why, b, err)
+		}
+	}
+	toldOfMistakes("no box")
+	add("shared", "/elsewhere", agentbox.LifetimeDeveloper)
+	toldOfMistakes("a box made elsewhere, which this configuration may not mean")
+	add("mine", repo.Root, agentbox.LifetimeProject)
+	if b, err := m.find(t.Context(), api.BoxRef{Directory: dir}); err != nil || b.record().Box.Name != "mine" {
+		t.Errorf("%v, %v", b, err)
+	}
+	add("other", repo.Root, agentbox.LifetimeBranch)
+	toldOfMistakes("two boxes, and only the configuration says which")
 }
 
 func TestChooseCheckpoint(t *testing.T) {
