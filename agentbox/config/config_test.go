@@ -131,6 +131,8 @@ func TestProblems(t *testing.T) {
 		{"lockfiles: [../x]", "leads out of the repository"},
 		{"lockfiles: [/etc/passwd]", "must be relative"},
 		{"artifacts: ['a/../../x']", "leads out of the repository"},
+		{"artifacts:\n- '**/*.log'\n- '['", "3: artifacts: \"[\" is not a glob"},
+		{"artifacts: ['a/[b/c]']", "1: artifacts: \"a/[b/c]\" is not a glob"},
 		{"caches: [x]", "must be absolute or begin with ~/"},
 		{"caches: [~/../x]", "leads out of the home directory"},
 		{"include: [x]", "does not say where it goes in the box"},

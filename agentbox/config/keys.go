@@ -35,7 +35,7 @@ var topLevel = []key{
 	{"services", (*decoder).services},
 	{"ports", (*decoder).ports},
 	{"env", func(d *decoder, n *yaml.Node) { d.env(n, d.cfg.Env) }},
-	{"artifacts", func(d *decoder, n *yaml.Node) { list(d, n, &d.cfg.Artifacts, repoPath) }},
+	{"artifacts", func(d *decoder, n *yaml.Node) { list(d, n, &d.cfg.Artifacts, repoGlob) }},
 	{"limits", (*decoder).limits},
 	{"policy", func(d *decoder, n *yaml.Node) { set(d, n, &d.cfg.Policy, policyName) }},
 	{"bench", (*decoder).bench},

@@ -101,7 +101,17 @@ func portNumber(s string) (int, error) {
 	return n, nil
 }
 
-// repoPath checks a path or glob that must stay inside the repository.
+// repoGlob checks a glob that must stay inside the repository. Each of its segments matches names of one directory.
+func repoGlob(s string) (string, error) {
+	for segment := range strings.SplitSeq(s, "/") {
+		if _, err := path.Match(segment, ""); err != nil {
+			return "", fmt.Errorf("%q is not a glob: write \\[ and \\\\ where [ and \\ stand for themselves", clip(s))
+		}
+	}
+	return repoPath(s)
+}
+
+// repoPath checks a path that must stay inside the repository.
 func repoPath(s string) (string, error) {
 	if s == "" {
 		return "", errors.New("is empty")
