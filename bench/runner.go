@@ -136,7 +136,7 @@ func (r Runner) teardown(ctx context.Context, t *track) {
 
 func (r Runner) ended(t *track) {
 	s := summarize(t.samples)
-	detail := fmt.Sprintf("%d runs, p50 %s, p95 %s %s", len(t.samples), amount(s.P50, t.Unit), amount(s.P95, t.Unit), unitName(t.Unit))
+	detail := fmt.Sprintf("%s, p50 %s, p95 %s %s", agentbox.Plural(len(t.samples), "run"), amount(s.P50, t.Unit), amount(s.P95, t.Unit), unitName(t.Unit))
 	if t.failed > 0 {
 		detail += fmt.Sprintf(", %d FAILED", t.failed)
 	}

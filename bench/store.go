@@ -252,7 +252,7 @@ func (l *StoreLab) verify(ctx context.Context) (time.Duration, error) {
 	start := time.Now()
 	r, err := l.store.Verify(ctx, cachestore.VerifyOptions{})
 	if err == nil && len(r.Damaged) > 0 {
-		err = agentbox.Errorf(agentbox.Corrupt, "%d chunks are damaged", len(r.Damaged))
+		err = agentbox.Errorf(agentbox.Corrupt, "damaged: %s", agentbox.Plural(len(r.Damaged), "chunk"))
 	}
 	return time.Since(start), err
 }

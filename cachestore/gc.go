@@ -252,7 +252,7 @@ func (g *collection) plan() *plan {
 
 // why tells why a manifest goes, "" when it stays.
 func (p *plan) why(m index.Meta) string {
-	used := fmt.Sprintf("last used %s, %d times", m.Used.Format(time.RFC3339), m.Uses)
+	used := "last used " + m.Used.Format(time.RFC3339) + ", " + agentbox.Plural(m.Uses, "time")
 	switch {
 	case p.kinds[m.Kind] > 0:
 		return fmt.Sprintf("the quota for %s is exceeded; %s", m.Kind, used)

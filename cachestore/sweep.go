@@ -3,7 +3,6 @@ package cachestore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"time"
@@ -64,7 +63,7 @@ func (g *collection) sweep(ctx context.Context) error {
 		return err
 	}
 	if len(list) > 0 {
-		g.say("chunks", fmt.Sprintf("%d chunks", len(list)), bytes, "no manifest needs them")
+		g.say("chunks", agentbox.Plural(len(list), "chunk"), bytes, "no manifest needs them")
 	}
 	if g.o.DryRun {
 		g.report.Freed = bytes

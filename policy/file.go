@@ -93,7 +93,7 @@ func (p *parser) err() error {
 	}
 	list := p.problems
 	if len(list) > most {
-		list = append(list[:most:most], fmt.Sprintf("%s: and %d more problems", p.name, len(p.problems)-most))
+		list = append(list[:most:most], fmt.Sprintf("%s: and %s", p.name, agentbox.Plural(len(p.problems)-most, "more problem")))
 	}
 	return agentbox.Errorf(agentbox.Invalid, "%w", errors.New(strings.Join(list, "\n"))).WithHint("docs/policy.md has every key, and how rules are written")
 }

@@ -163,7 +163,7 @@ func (a *app) printReport(report bench.Report, file string) error {
 		}
 	}
 	if n := report.Failures(); n > 0 {
-		fmt.Fprintf(a.stderr, "agentbox: %d samples failed\n", n)
+		fmt.Fprintf(a.stderr, "agentbox: %s failed\n", agentbox.Plural(n, "sample"))
 		return exit(1)
 	}
 	return nil

@@ -120,9 +120,9 @@ func cacheFacts(e api.CacheDetail) [][]string {
 		{"kind", strings.TrimSpace(e.Kind + " " + e.MediaType)},
 		{"size", bytesText(e.Size)},
 		{"stored", bytesText(e.Stored) + " written for it"},
-		{"here", fmt.Sprintf("%d of %d chunks", e.Here, e.Chunks)},
+		{"here", fmt.Sprintf("%d of %s", e.Here, agentbox.Plural(e.Chunks, "chunk"))},
 		{"created", agoText(e.Created) + " ago"},
-		{"used", fmt.Sprintf("%s ago, %d times", agoText(e.Used), e.Uses)},
+		{"used", agoText(e.Used) + " ago, " + agentbox.Plural(e.Uses, "time")},
 	}
 	if !e.Parent.IsZero() {
 		rows = append(rows, []string{"parent", e.Parent.String()})
@@ -188,18 +188,11 @@ func (a *app) printVerified(r api.CacheVerifyReport) {
 		if m.Chunks < 0 {
 			fmt.Fprintf(a.stdout, "missing  %s  its manifest\n", m.Manifest.Short())
 		} else {
-			fmt.Fprintf(a.stdout, "missing  %s  %s\n", m.Manifest.Short(), chunksText(m.Chunks))
+			fmt.Fprintf(a.stdout, "missing  %s  %s\n", m.Manifest.Short(), agentbox.Plural(m.Chunks, "chunk"))
 		}
 	}
-	fmt.Fprintf(a.stdout, "%s, %s, %d damaged, %d healed, %d index entries lost, in %s\n",
-		chunksText(r.Chunks), bytesText(r.Bytes), len(r.Damaged), r.Healed, r.Lost, tookText(r.Took))
-}
-
-func chunksText(n int) string {
-	if n == 1 {
-		return "1 chunk"
-	}
-	return fmt.Sprintf("%d chunks", n)
+	fmt.Fprintf(a.stdout, "%s, %s, %d damaged, %d healed, %s lost, in %s\n",
+		agentbox.Plural(r.Chunks, "chunk"), bytesText(r.Bytes), len(r.Damaged), r.Healed, agentbox.PluralOf(int(r.Lost), "index entry", "index entries"), tookText(r.Took))
 }
 
 func (a *app) cacheGC() *cli.Command {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"path"
 	"strings"
 	"time"
@@ -27,7 +26,7 @@ func (a *app) cpCommand() *cli.Command {
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Len() != 2 {
-				return agentbox.Errorf(agentbox.Invalid, "cp takes a source and a destination, not %d arguments", cmd.Args().Len()).
+				return agentbox.Errorf(agentbox.Invalid, "cp takes a source and a destination, not %s", agentbox.Plural(cmd.Args().Len(), "argument")).
 					WithHint("agentbox cp BOX:PATH LOCAL, or agentbox cp LOCAL BOX:PATH")
 			}
 			src, dst := parsePlace(cmd.Args().Get(0)), parsePlace(cmd.Args().Get(1))
@@ -108,7 +107,7 @@ func (a *app) copy(ctx context.Context, src, dst place, user string, opts enviro
 func (a *app) reportCopy(opts *environment.CopyOptions) (done func(error)) {
 	var last environment.Progress
 	p, start := a.newProgress(), time.Now()
-	amount := func() string { return fmt.Sprintf("%d files, %s", last.Files, bytesText(last.Bytes)) }
+	amount := func() string { return agentbox.Plural(last.Files, "file") + ", " + bytesText(last.Bytes) }
 	opts.Progress = func(now environment.Progress) {
 		last = now
 		p.event(agentbox.Event{Step: "copy", Detail: amount() + "  " + now.Path})

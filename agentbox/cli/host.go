@@ -50,7 +50,7 @@ func (a *app) daemonStatus(ctx context.Context, _ *cli.Command) error {
 		return agentbox.Errorf(agentbox.Unavailable, "no daemon runs for %s", a.home.Dir).WithHint("it starts by itself when it is needed")
 	}
 	return a.report(facts{value: st, ids: []string{strconv.Itoa(st.PID)}, text: fmt.Sprintf("daemon %s, process %d, up %s, home %s, %s, %s in the pool",
-		st.Version, st.PID, agoText(st.Started), st.Home, pluralOf(st.Boxes, "box", "boxes"), plural(st.Pool, "machine"))})
+		st.Version, st.PID, agoText(st.Started), st.Home, agentbox.PluralOf(st.Boxes, "box", "boxes"), agentbox.Plural(st.Pool, "machine"))})
 }
 
 func (a *app) daemonStop(ctx context.Context, _ *cli.Command) error {

@@ -86,7 +86,7 @@ func (a *app) showCommand() *cli.Command {
 }
 
 func serviceText(s agentbox.Service) string {
-	text := fmt.Sprintf("%s: %s, %s", s.Name, s.State, plural(s.Restarts, "restart"))
+	text := fmt.Sprintf("%s: %s, %s", s.Name, s.State, agentbox.Plural(s.Restarts, "restart"))
 	if s.Error != "" {
 		text += ", " + oneLine(s.Error)
 	}
@@ -100,7 +100,7 @@ func showRows(b agentbox.Box) [][]string {
 		{"isolation", isolationText(b) + ": " + b.Reason},
 		{"directory", b.Directory + " on " + b.Branch},
 		{"image", b.ImageName + " (" + b.Image.Short() + ")"},
-		{"machine", fmt.Sprintf("%s, %s memory, %s disk", plural(b.CPUs, "CPU"), bytesText(b.Memory), bytesText(b.Disk))},
+		{"machine", fmt.Sprintf("%s, %s memory, %s disk", agentbox.Plural(b.CPUs, "CPU"), bytesText(b.Memory), bytesText(b.Disk))},
 		{"lease", fmt.Sprintf("%s until %s", b.Lease.Owner, b.Lease.Expires.Local().Format(time.DateTime))},
 	}
 	if !b.Cache.IsZero() {

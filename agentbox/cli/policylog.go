@@ -65,7 +65,7 @@ func (a *app) verifyLog(place api.AuditPlace) error {
 		fmt.Fprintf(a.stdout, "the audit log of box %s is empty\n", place.Box)
 		return nil
 	}
-	fmt.Fprintf(a.stdout, "%d entries of box %s, %d to %d, verified; the last has hash %s\n", v.Entries, place.Box, v.First, v.Last, v.Head)
+	fmt.Fprintf(a.stdout, "%s of box %s, %d to %d, verified; the last has hash %s\n", agentbox.PluralOf(int(v.Entries), "entry", "entries"), place.Box, v.First, v.Last, v.Head)
 	return nil
 }
 

@@ -31,16 +31,6 @@ func bytesText(n int64) string {
 	return fmt.Sprintf("%.1f GiB", float64(n)/unit/unit/unit)
 }
 
-// plural is a number of things whose plural has an s.
-func plural(n int, thing string) string { return pluralOf(n, thing, thing+"s") }
-
-func pluralOf(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
-
 // tookText is a time a person compares at a glance.
 func tookText(d time.Duration) string {
 	if d < 10*time.Second {

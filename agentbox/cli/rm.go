@@ -88,10 +88,10 @@ func (a *app) confirmLoss(ctx context.Context, ref api.BoxRef) error {
 func workText(w api.UnsavedWork) string {
 	var parts []string
 	if w.Commits > 0 {
-		parts = append(parts, plural(w.Commits, "commit"))
+		parts = append(parts, agentbox.Plural(w.Commits, "commit"))
 	}
 	if w.Files > 0 {
-		parts = append(parts, plural(w.Files, "changed file"))
+		parts = append(parts, agentbox.Plural(w.Files, "changed file"))
 	}
 	return strings.Join(parts, " and ")
 }

@@ -179,6 +179,10 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	if !strings.HasSuffix(err.Error(), "and 980 more problems") {
 		t.Errorf("%v", err)
 	}
+	_, err = parseYAML([]byte("ports: ["+strings.Repeat("0,", 21)+"]"), source{name: "agentbox.yaml"})
+	if !strings.HasSuffix(err.Error(), "and 1 more problem") {
+		t.Errorf("%v", err)
+	}
 }
 
 func TestAliasesDoNotMultiply(t *testing.T) {

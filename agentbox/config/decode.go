@@ -78,7 +78,7 @@ func (d *decoder) err() error {
 	}
 	const most = 20
 	if len(lines) > most {
-		lines = append(lines[:most], fmt.Sprintf("%s: and %d more problems", d.name, len(lines)-most))
+		lines = append(lines[:most], fmt.Sprintf("%s: and %s", d.name, agentbox.Plural(len(lines)-most, "more problem")))
 	}
 	return agentbox.Errorf(agentbox.Invalid, "%w", errors.New(strings.Join(lines, "\n"))).WithHint("see docs/configuration.md for every key")
 }

@@ -86,5 +86,5 @@ func (d *daemon) checkStore(ctx context.Context) (string, error) {
 			WithHint("agentbox cache show --why %s tells what the key was computed from: something is missing there; agentbox cache rm %s has it made anew",
 				a.Kept.Manifest.Short(), a.Kept.Manifest.Short())
 	}
-	return fmt.Sprintf("%d MiB in %d blobs, nothing damaged", usage.Bytes>>20, usage.Manifests), nil
+	return fmt.Sprintf("%d MiB in %s, nothing damaged", usage.Bytes>>20, agentbox.Plural(usage.Manifests, "blob")), nil
 }

@@ -43,7 +43,7 @@ func (m *Manager) Doctor(ctx context.Context, req api.DoctorRequest, progress ag
 	detail, err = checkMemory()
 	d.add("memory", detail, err)
 	boxes, pool := m.Count()
-	d.add("boxes", fmt.Sprintf("%d boxes, %d machines in the pool, home %s", boxes, pool, m.home.Dir), m.unreadable())
+	d.add("boxes", fmt.Sprintf("%s, %s in the pool, home %s", agentbox.PluralOf(boxes, "box", "boxes"), agentbox.Plural(pool, "machine"), m.home.Dir), m.unreadable())
 	return api.DoctorReport{Checks: d.checks, Kinds: d.working}, nil
 }
 

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"path/filepath"
 
@@ -27,7 +26,7 @@ func (m *Manager) fillWorkspace(ctx context.Context, driver vmm.Driver, rec reco
 	for _, note := range stats.Notes {
 		progress.Say(note)
 	}
-	end(fmt.Sprintf("%d files, %s", stats.Files, branchOf(repo)))
+	end(agentbox.Plural(stats.Files, "file") + ", " + branchOf(repo))
 	return nil
 }
 

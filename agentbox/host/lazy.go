@@ -92,7 +92,7 @@ func pick(list []image.Image, ref, from string) (image.Image, error) {
 	case len(found) == 1:
 		return found[0], nil
 	case len(list) == 0 || len(found) == 0:
-		return image.Image{}, agentbox.Errorf(agentbox.NotFound, "no image %q at %s", ref, from).WithHint("it has %d others", len(list))
+		return image.Image{}, agentbox.Errorf(agentbox.NotFound, "no image %q at %s", ref, from).WithHint("it has %s", agentbox.Plural(len(list), "other"))
 	}
 	var names []string
 	for _, img := range found {
