@@ -114,14 +114,22 @@ func (d *decoder) commands(n *yaml.Node, to *[]string) {
 func (d *decoder) command(n *yaml.Node, to *[]string) {
 	if n.Kind != yaml.SequenceNode {
 		if s, ok := d.text(n); ok && strings.TrimSpace(s) != "" {
-			*to = append(*to, d.substitute(n, s))
+			*to = append(*to, d.fill(n, s))
 		}
 		return
 	}
 	var argv []string
-	if list(d, n, &argv, func(s string) (string, error) { return d.substitute(n, s), nil }); len(argv) > 0 {
+	if list(d, n, &argv, func(s string) (string, error) { return d.fill(n, s), nil }); len(argv) > 0 {
 		*to = append(*to, shellescape.QuoteCommand(argv))
 	}
+}
+
+// fill is a part of a command with its variables filled in.
+func (d *decoder) fill(n *yaml.Node, s string) string {
+	if variable, why := unfilled(s); variable != "" {
+		d.warn(n, "%s…} stays as it is in the command: %s", variable, why)
+	}
+	return d.substitute(s)
 }
 
 func (d *decoder) devcontainerEnv(n *yaml.Node) {
@@ -130,32 +138,38 @@ func (d *decoder) devcontainerEnv(n *yaml.Node) {
 			d.fail(k, "%q is not the name of a variable", clip(k.Value))
 			return
 		}
-		s, ok := d.text(v) // null takes the variable away, and in a box nothing has set it
-		if ok {
-			if s = d.substitute(v, s); !strings.Contains(s, "${") {
-				d.cfg.Env[k.Value] = s
-			}
+		s, ok := d.text(v)
+		if !ok {
+			return // null takes the variable away, and in a box nothing has set it
 		}
+		if variable, why := unfilled(s); variable != "" {
+			d.warn(v, "variable `%s` is left out: %s", clip(k.Value), why)
+			return
+		}
+		d.cfg.Env[k.Value] = d.substitute(s)
 	})
 }
 
-// substitute fills in the variables a box has. It never reads the host's environment for a repository.
-func (d *decoder) substitute(n *yaml.Node, s string) string {
+// substitute fills in the variables a box has.
+func (d *decoder) substitute(s string) string {
 	const workspace = "/workspace"
-	base := path.Base(d.root)
-	s = strings.NewReplacer(
+	return strings.NewReplacer(
 		"${containerWorkspaceFolder}", workspace, "${containerWorkspaceFolderBasename}", path.Base(workspace),
-		"${localWorkspaceFolder}", workspace, "${localWorkspaceFolderBasename}", base,
+		"${localWorkspaceFolder}", workspace, "${localWorkspaceFolderBasename}", path.Base(d.root),
 	).Replace(s)
+}
+
+// unfilled finds the first variable that is never filled in, and says why.
+func unfilled(s string) (variable, why string) {
 	for _, host := range []string{"${localEnv:", "${env:"} {
 		if strings.Contains(s, host) {
-			d.warn(n, "%s} is left alone: a repository does not read the host's environment", host)
+			return host, "a repository does not read the host's environment"
 		}
 	}
 	if strings.Contains(s, "${containerEnv:") {
-		d.warn(n, "${containerEnv:} is left alone: write the value")
+		return "${containerEnv:", "write the value instead of ${containerEnv:…}"
 	}
-	return s
+	return "", ""
 }
 
 // forwardPorts reads numbers and "host:port"; only ports of the box itself can be forwarded.

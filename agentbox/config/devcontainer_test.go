@@ -18,8 +18,8 @@ const devcontainer = `// For all of us
 	"postCreateCommand": ["make", "all of it"],
 	"onCreateCommand": "make ${containerWorkspaceFolder}",
 	"updateContentCommand": {"b": "echo b", "a": ["echo", "a"]},
-	"postStartCommand": "echo start",
-	"containerEnv": {"A": "1", "B": "${localWorkspaceFolder}/b", "TOKEN": "${localEnv:TOKEN}"},
+	"postStartCommand": "echo start ${localEnv:USER}",
+	"containerEnv": {"A": "1", "B": "${localWorkspaceFolder}/b", "PROMPT": "${x}", "TOKEN": "${localEnv:TOKEN}"},
 	"remoteEnv": {"PATH": "${containerEnv:PATH}:/x", "GONE": null},
 	"forwardPorts": [3000, "localhost:8080", "db:5432"],
 	"remoteUser": "vscode",
@@ -44,14 +44,16 @@ func TestDevcontainer(t *testing.T) {
 	if want := []string{"make /workspace", "echo b", "echo a", "make 'all of it'"}; !slices.Equal(c.Setup, want) {
 		t.Errorf("setup %q, want %q", c.Setup, want)
 	}
-	if want := map[string]string{"A": "1", "B": "/workspace/b"}; !reflect.DeepEqual(c.Env, want) {
+	if want := map[string]string{"A": "1", "B": "/workspace/b", "PROMPT": "${x}"}; !reflect.DeepEqual(c.Env, want) {
 		t.Errorf("env %q, want %q", c.Env, want)
 	}
-	if want := []Port{{3000, 3000}, {8080, 8080}}; !slices.Equal(c.Ports, want) || !slices.Equal(c.Start, []string{"echo start"}) {
+	if want := []Port{{3000, 3000}, {8080, 8080}}; !slices.Equal(c.Ports, want) || !slices.Equal(c.Start, []string{"echo start ${localEnv:USER}"}) {
 		t.Errorf("ports %v, start %v", c.Ports, c.Start)
 	}
 	all := strings.Join(c.Warnings, "\n")
-	for _, want := range []string{"feature `ghcr.io/devcontainers/features/node:1` is ignored", ".devcontainer/devcontainer.json:10: ${localEnv:} is left alone", "${containerEnv:}",
+	for _, want := range []string{"feature `ghcr.io/devcontainers/features/node:1` is ignored", ".devcontainer/devcontainer.json:10: variable `TOKEN` is left out: a repository does not read the host's environment",
+		".devcontainer/devcontainer.json:11: variable `PATH` is left out: write the value instead of ${containerEnv:…}",
+		".devcontainer/devcontainer.json:9: ${localEnv:…} stays as it is in the command: a repository does not read the host's environment",
 		"port db:5432 is ignored", "`hostRequirements.gpu` is ignored", "`initializeCommand` is ignored: a repository runs nothing on the host", "`mounts` is ignored",
 		".devcontainer/devcontainer.json:18: unknown key `imge` is ignored: did you mean `image`?"} {
 		if !strings.Contains(all, want) {
