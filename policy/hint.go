@@ -39,6 +39,9 @@ func hint(f Flow, v Verdict) string {
 		}
 		private = class == Private || f.Name == HostName || v.Rule == "" && strings.Contains(v.Reason, "explicit grant")
 	}
+	if f.Port == 0 && f.Name == HostName {
+		target += ":PORT" // a question for a name has none, and hardly anything here listens on those that a rule without one covers
+	}
 	if f.Port != 0 && (f.Proto == UDP || f.Port != 80 && f.Port != 443) {
 		target = net.JoinHostPort(target, strconv.Itoa(int(f.Port)))
 	}

@@ -177,6 +177,7 @@ func TestHints(t *testing.T) {
 		{Flow{Proto: TCP, Addr: netip.MustParseAddr("2606::1"), Port: 25}, "agentbox policy allow [2606::1]:25"},
 		{Flow{Proto: TCP, Name: "open.example", Addr: netip.MustParseAddr("10.0.0.1"), Port: 443}, "agentbox policy allow --private open.example"},
 		{Flow{Proto: TCP, Name: HostName, Port: 3142}, "agentbox policy allow --private host.agentbox.internal:3142"},
+		{Flow{Proto: DNS, Name: HostName}, "agentbox policy allow --private host.agentbox.internal:PORT"},
 		{Flow{Proto: TCP, Name: "mine.example", Port: 8080}, "agentbox policy deny --remove 'mine.example:8080'"},
 		{Flow{Proto: HTTP, Name: "api.example", Port: 443, Method: "POST", Path: "/v2/x?q=1"}, "agentbox policy allow 'POST https://api.example/v2/x'"},
 		{Flow{Proto: HTTP, Name: "api.example", Port: 443, Method: "POST", Path: "/v2/it's"}, "agentbox policy allow api.example"},
