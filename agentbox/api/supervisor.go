@@ -94,6 +94,7 @@ type SupervisorStatus struct {
 	OOMKills int                `json:"oom_kills,omitempty"`
 	Crowds   int                `json:"crowds,omitempty"`
 	Kernel   string             `json:"kernel,omitempty"`
+	Unlogged bool               `json:"unlogged,omitempty"` // its audit log could not be written: nothing leaves the box any more
 }
 
 // SaveRequest writes the machine's state to a directory that does not exist yet. A pause ends the supervisor; a save

@@ -104,7 +104,7 @@ func New(cfg Config) (*Manager, error) {
 		return nil, errors.Join(err, m.Close())
 	}
 	m.running.Go(func() { m.every(tidyEvery, m.tidy) })
-	m.running.Go(func() { m.tellBoxes(func(record) bool { return true }) }) // of a change that the last daemon did not live to tell
+	m.running.Go(func() { m.tellBoxes(func(record) bool { return true }, nil) }) // of a change that the last daemon did not live to tell
 	m.running.Go(m.pool.run)
 	m.running.Go(func() { machineRoots() }) // the first box need not wait for them
 	m.running.Go(m.feeds.resume)

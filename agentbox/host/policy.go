@@ -87,7 +87,7 @@ func (m *Manager) machineLayer(ctx context.Context, root string, environ []strin
 				m.log.Warn("cannot look up the registries of this machine", "error", err)
 			}
 			if changed {
-				m.tellBoxes(func(record) bool { return true })
+				m.tellBoxes(func(record) bool { return true }, nil)
 			}
 		})
 	})
@@ -185,8 +185,8 @@ const tellTimeout = time.Minute
 
 // tellBoxes puts the present policy in force in the running boxes that are concerned, those that are being made included, whether
 // or not who changed it still waits, and gives their names. One that cannot be told is ended: it would go on under rules that
-// somebody has just taken back.
-func (m *Manager) tellBoxes(concerned func(record) bool) []string {
+// somebody has just taken back. Only one that reaches nothing any more stays as it is.
+func (m *Manager) tellBoxes(concerned func(record) bool, progress agentbox.Progress) []string {
 	var told []string
 	for _, b := range m.all() {
 		rec := b.record()
@@ -197,16 +197,42 @@ func (m *Manager) tellBoxes(concerned func(record) bool) []string {
 		err := m.applyPolicy(ctx, b)
 		cancel()
 		if err != nil && m.ctx.Err() == nil && b.live() != nil {
-			m.log.Error("cannot change the policy of a running box, so it is stopped", "box", rec.Box.ID, "error", err)
-			if err := m.endMachine(b); err != nil {
-				m.log.Error("cannot stop a box", "box", rec.Box.ID, "error", err)
-			}
+			m.untold(b, err, progress)
 			continue
 		}
 		told = append(told, rec.Box.Name)
 	}
 	slices.Sort(told)
 	return told
+}
+
+// unloggedNote is what people are told of a box whose audit log could not be written.
+const unloggedNote = "its audit log could not be written, so it has no network; free some disk space, then agentbox reset gives it one again"
+
+// untold ends a running box whose policy cannot be changed, unless nothing leaves it anyway.
+func (m *Manager) untold(b *box, why error, progress agentbox.Progress) {
+	rec := b.record()
+	if m.unlogged(b) {
+		progress.Say("box " + rec.Box.Name + ": " + unloggedNote)
+		return
+	}
+	m.log.Error("cannot change the policy of a running box, so it is stopped", "box", rec.Box.ID, "error", why)
+	progress.Say("box " + rec.Box.Name + ": its policy cannot be changed, so it is stopped: " + why.Error())
+	if err := m.endMachine(b); err != nil {
+		m.log.Error("cannot stop a box", "box", rec.Box.ID, "error", err)
+	}
+}
+
+// unlogged tells whether the audit log of a running box could not be written.
+func (m *Manager) unlogged(b *box) bool {
+	s := b.live()
+	if s == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(m.ctx, askTimeout)
+	defer cancel()
+	st, err := api.Call(ctx, s.client, api.SupervisorStatusE, api.StatusRequest{}, nil)
+	return err == nil && st.Unlogged
 }
 
 // reviewPolicy looks at the repository's own policy before a box starts. What only narrows is adopted; what widens is

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -30,7 +31,7 @@ func superviseFake(t *testing.T, rec record, names home.Box, enforce func(api.Po
 	}
 	mux := http.NewServeMux()
 	api.Handle(mux, api.SupervisorStatusE, func(context.Context, api.StatusRequest, agentbox.Progress) (api.SupervisorStatus, error) {
-		return api.SupervisorStatus{Attached: true, Life: rec.Life}, nil
+		return api.SupervisorStatus{Attached: true, Life: rec.Life, Unlogged: rec.Box.Name == unlogged}, nil
 	})
 	api.Handle(mux, api.SupervisorWait, func(ctx context.Context, _ api.None, _ agentbox.Progress) (api.None, error) {
 		select {
@@ -47,6 +48,9 @@ func superviseFake(t *testing.T, rec record, names home.Box, enforce func(api.Po
 	t.Cleanup(func() { server.Close() })
 	return ended
 }
+
+// unlogged is the name of the box whose audit log could not be written.
+const unlogged = "unlogged"
 
 // rule is one that tests add, and denies whether a policy has it.
 const rule = "evil.example"
@@ -117,6 +121,37 @@ func TestABoxThatCannotBeToldOfAPolicyIsStopped(t *testing.T) {
 	}
 	if b, err := m.Show(t.Context(), api.BoxRef{Box: "refuses"}, nil); err != nil || b.State != agentbox.Stopped {
 		t.Errorf("%s, %v", b.State, err)
+	}
+}
+
+// A box whose audit log could not be written reaches nothing already, so it goes on; who changes the policy is told.
+func TestABoxWithoutANetworkOutlivesAChangeOfPolicy(t *testing.T) {
+	h := newHome(t)
+	known(t, h)
+	rec := aBox(unlogged)
+	asked := make(chan struct{}, 8)
+	ended := superviseFake(t, rec, write(t, h, rec), func(api.PolicyInForce) error {
+		asked <- struct{}{}
+		return agentbox.Errorf(agentbox.NoSpace, "its audit log could not be written")
+	})
+	m := manage(t, h)
+	within(t, "the policy of a daemon that begins", asked)
+	var said []string
+	report, err := m.ChangePolicy(t.Context(), api.ChangeRequest{Everywhere: true, List: "deny", Rules: []string{rule}},
+		func(e agentbox.Event) { said = append(said, e.Detail) })
+	if err != nil || len(report.Boxes) != 0 {
+		t.Errorf("told %q, %v", report.Boxes, err)
+	}
+	if len(said) != 1 || !strings.Contains(said[0], "box unlogged: its audit log could not be written, so it has no network") {
+		t.Errorf("said %q", said)
+	}
+	select {
+	case <-ended:
+		t.Error("the box was stopped")
+	default:
+	}
+	if b, err := m.Show(t.Context(), api.BoxRef{Box: unlogged}, nil); err != nil || b.State != agentbox.Running || !strings.Contains(b.Note, "no network") {
+		t.Errorf("%s, %q, %v", b.State, b.Note, err)
 	}
 }
 

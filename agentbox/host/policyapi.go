@@ -33,7 +33,7 @@ func (m *Manager) rootOf(ctx context.Context, ref api.BoxRef) (string, error) {
 }
 
 // ShowPolicy tells what is in force for a repository, and what waits for approval.
-func (m *Manager) ShowPolicy(ctx context.Context, ref api.PolicyRef, _ agentbox.Progress) (api.PolicyReport, error) {
+func (m *Manager) ShowPolicy(ctx context.Context, ref api.PolicyRef, progress agentbox.Progress) (api.PolicyReport, error) {
 	root, err := m.rootOf(ctx, ref.BoxRef)
 	if err != nil {
 		return api.PolicyReport{}, err
@@ -42,7 +42,7 @@ func (m *Manager) ShowPolicy(ctx context.Context, ref api.PolicyRef, _ agentbox.
 		if err := m.policies.registries.Forget(); err != nil {
 			return api.PolicyReport{}, err
 		}
-		defer m.tellBoxes(func(record) bool { return true })
+		defer m.tellBoxes(func(record) bool { return true }, progress)
 	}
 	return m.report(ctx, root, ref.Environ)
 }
@@ -79,7 +79,7 @@ func (m *Manager) review(ctx context.Context, root string) (approval.Review, err
 }
 
 // ApprovePolicy makes what the repository asks for the approved copy, if it still is what the digest names.
-func (m *Manager) ApprovePolicy(ctx context.Context, req api.ApproveRequest, _ agentbox.Progress) (api.PolicyReport, error) {
+func (m *Manager) ApprovePolicy(ctx context.Context, req api.ApproveRequest, progress agentbox.Progress) (api.PolicyReport, error) {
 	root, err := m.rootOf(ctx, req.BoxRef)
 	if err != nil {
 		return api.PolicyReport{}, err
@@ -95,12 +95,12 @@ func (m *Manager) ApprovePolicy(ctx context.Context, req api.ApproveRequest, _ a
 	if err := m.policies.store.Approve(root, r.Proposed); err != nil {
 		return api.PolicyReport{}, err
 	}
-	return m.changed(ctx, root, req.Environ)
+	return m.changed(ctx, root, req.Environ, progress)
 }
 
 // changed tells the running boxes of a checkout, or all when root is "", and reports.
-func (m *Manager) changed(ctx context.Context, root string, environ []string) (api.PolicyReport, error) {
-	told := m.tellBoxes(func(rec record) bool { return root == "" || rec.Box.Directory == root })
+func (m *Manager) changed(ctx context.Context, root string, environ []string, progress agentbox.Progress) (api.PolicyReport, error) {
+	told := m.tellBoxes(func(rec record) bool { return root == "" || rec.Box.Directory == root }, progress)
 	if root == "" {
 		return api.PolicyReport{Boxes: told}, nil
 	}
@@ -110,7 +110,7 @@ func (m *Manager) changed(ctx context.Context, root string, environ []string) (a
 }
 
 // ChangePolicy changes the user's own rules. Running boxes follow at once.
-func (m *Manager) ChangePolicy(ctx context.Context, req api.ChangeRequest, _ agentbox.Progress) (api.PolicyReport, error) {
+func (m *Manager) ChangePolicy(ctx context.Context, req api.ChangeRequest, progress agentbox.Progress) (api.PolicyReport, error) {
 	root := ""
 	if !req.Everywhere {
 		var err error
@@ -130,7 +130,7 @@ func (m *Manager) ChangePolicy(ctx context.Context, req api.ChangeRequest, _ age
 	if err := m.policies.store.ChangeUser(root, func(f *policy.File) error { return change(f, req, rules) }); err != nil {
 		return api.PolicyReport{}, err
 	}
-	return m.changed(ctx, root, req.Environ)
+	return m.changed(ctx, root, req.Environ, progress)
 }
 
 func change(f *policy.File, req api.ChangeRequest, rules []policy.Rule) error {

@@ -12,7 +12,7 @@ import (
 
 // SetSecret says where a secret is kept and where it may be sent. Running boxes may use it at once, from their next
 // command on.
-func (m *Manager) SetSecret(ctx context.Context, req api.SecretRequest, _ agentbox.Progress) (api.SecretInfo, error) {
+func (m *Manager) SetSecret(ctx context.Context, req api.SecretRequest, progress agentbox.Progress) (api.SecretInfo, error) {
 	s := approval.Secret{From: req.From, Secret: policy.Secret{Name: req.Name, Header: req.Header, Form: req.Form, User: req.User}}
 	if !req.Everywhere {
 		root, err := m.rootOf(ctx, req.BoxRef)
@@ -40,7 +40,7 @@ func (m *Manager) SetSecret(ctx context.Context, req api.SecretRequest, _ agentb
 	if err := m.policies.remember(req.Environ); err != nil {
 		return api.SecretInfo{}, err
 	}
-	m.tellBoxes(func(rec record) bool { return s.Applies(rec.Box.Directory) })
+	m.tellBoxes(func(rec record) bool { return s.Applies(rec.Box.Directory) }, progress)
 	return m.tellSecret(ctx, s), nil
 }
 
@@ -65,7 +65,7 @@ func (m *Manager) ListSecrets(ctx context.Context, ref api.PolicyRef, _ agentbox
 }
 
 // RemoveSecret forgets a secret, and its entry in the keyring. No running box can use it any more.
-func (m *Manager) RemoveSecret(ctx context.Context, ref api.SecretRef, _ agentbox.Progress) (api.SecretInfo, error) {
+func (m *Manager) RemoveSecret(ctx context.Context, ref api.SecretRef, progress agentbox.Progress) (api.SecretInfo, error) {
 	root, err := m.rootOf(ctx, ref.BoxRef)
 	if err != nil {
 		return api.SecretInfo{}, err
@@ -74,7 +74,7 @@ func (m *Manager) RemoveSecret(ctx context.Context, ref api.SecretRef, _ agentbo
 	if err != nil {
 		return api.SecretInfo{}, err
 	}
-	m.tellBoxes(func(rec record) bool { return s.Applies(rec.Box.Directory) })
+	m.tellBoxes(func(rec record) bool { return s.Applies(rec.Box.Directory) }, progress)
 	out := secretInfo(s)
 	if s.From.Kind == secrets.Keyring && s.From.Of == "" { // an entry with a name of its own was not made by us alone
 		if err := s.From.Forget(s.Name); err != nil {

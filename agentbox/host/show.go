@@ -85,6 +85,8 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.B
 			out.Services, out.Ports = withPorts(st.Services, rec.Attach.Services), st.Ports
 			switch {
 			case out.Note != "":
+			case st.Unlogged:
+				out.Note = unloggedNote
 			case st.OOMKills > 0:
 				out.Note = "the kernel of the box killed processes for want of memory"
 			case st.Crowds > 0:

@@ -45,13 +45,13 @@ func newGuard(cfg Config, dir string, m *meter, log *slog.Logger) *guard {
 	return g
 }
 
-// enforce replaces the policy. It returns when no flow goes on that the new one denies.
+// enforce replaces the policy. It returns when no flow goes on that the new one denies. A change that cannot be written down
+// takes the network from the box instead, as any entry does.
 func (g *guard) enforce(_ context.Context, req api.PolicyInForce) error {
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	if g.failed.Load() {
-		return agentbox.Errorf(agentbox.NoSpace, "box %s: its audit log could not be written, so it has no network", g.box).
-			WithHint("free some disk space; agentbox reset gives the box a network again")
+		return g.unlogged()
 	}
 	audit, err := g.open()
 	if err != nil {
@@ -65,7 +65,9 @@ func (g *guard) enforce(_ context.Context, req api.PolicyInForce) error {
 	if digest := hex.EncodeToString(sum[:]); digest != g.digest {
 		err := audit.Append(policy.Entry{Kind: policy.KindPolicy, Allow: true, Reason: "preset " + req.Spec.Preset + ", sha256:" + digest})
 		if err != nil {
-			return agentbox.Errorf(agentbox.NoSpace, "box %s: %w", g.box, err)
+			g.fail(err)
+			g.put(policy.New(policy.Spec{}, nil))
+			return g.unlogged()
 		}
 		g.digest = digest
 	}
@@ -73,6 +75,20 @@ func (g *guard) enforce(_ context.Context, req api.PolicyInForce) error {
 	g.meter.limit(req.Limits)
 	g.put(policy.New(req.Spec, isOwn))
 	return nil
+}
+
+func (g *guard) unlogged() error {
+	return agentbox.Errorf(agentbox.NoSpace, "box %s: its audit log could not be written, so it has no network", g.box).
+		WithHint("free some disk space; agentbox reset gives the box a network again")
+}
+
+// fail notes that the log could not be written, and tells whether that is new.
+func (g *guard) fail(err error) bool {
+	if g.failed.Swap(true) {
+		return false
+	}
+	g.log.Error("the audit log cannot be written, so nothing leaves the box any more", "error", err)
+	return true
 }
 
 // put makes p the policy, and returns when no flow goes on that it denies.
@@ -122,11 +138,9 @@ func (g *guard) record(e policy.Entry) {
 	if log == nil {
 		return
 	}
-	err := log.Append(e)
-	if err == nil || g.failed.Swap(true) {
+	if err := log.Append(e); err == nil || !g.fail(err) {
 		return
 	}
-	g.log.Error("the audit log cannot be written, so nothing leaves the box any more", "error", err)
 	g.wg.Go(func() { // not here: whoever records may hold what this needs
 		g.changing.Lock() // a policy that was being put in force is no longer afterwards
 		defer g.changing.Unlock()

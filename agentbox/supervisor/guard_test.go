@@ -146,6 +146,20 @@ func TestABoxWhoseLogCannotBeWrittenReachesNothing(t *testing.T) {
 	}
 }
 
+// The disk is full when another policy comes: what was allowed may be what is taken back, so nothing is.
+func TestABoxWhoseChangeOfPolicyCannotBeWrittenDownReachesNothing(t *testing.T) {
+	g, gate, dir := newTestGuard(t)
+	d, over := carried(t, g, gate)
+	fillDisk(t, filepath.Join(dir, "log.jsonl"))
+	if err := g.enforce(t.Context(), inForce(t)); agentbox.CodeOf(err) != agentbox.NoSpace {
+		t.Fatal(err)
+	}
+	if err := gate.Accept(t.Context(), d); err == nil || !g.failed.Load() {
+		t.Fatalf("what the policy allowed is accepted; failed: %v", g.failed.Load())
+	}
+	<-over
+}
+
 // fillDisk makes writes to a file that this process has open fail as on a disk that is full.
 func fillDisk(t *testing.T, path string) {
 	t.Helper()

@@ -204,7 +204,7 @@ func (s *Supervisor) status(ctx context.Context, req api.StatusRequest) (api.Sup
 	if err := s.waitStarted(ctx); err != nil {
 		return api.SupervisorStatus{}, err
 	}
-	st := api.SupervisorStatus{PID: os.Getpid(), Life: s.cfg.Life, Attached: s.attached, Ports: s.ports.list(), Kernel: s.link.kernel()}
+	st := api.SupervisorStatus{PID: os.Getpid(), Life: s.cfg.Life, Attached: s.attached, Ports: s.ports.list(), Kernel: s.link.kernel(), Unlogged: s.guard.failed.Load()}
 	if req.Processes {
 		st.Machine = s.machine.PIDs()
 	}
