@@ -126,9 +126,9 @@ func (a *app) doctorCommand() *cli.Command {
 				if !c.OK {
 					mark, failed = "FAIL", failed+1
 				}
-				fmt.Fprintf(a.stdout, "%s  %-10s  %s\n", mark, c.Name, oneLine(c.Detail))
+				fmt.Fprintf(a.stdout, "%s  %-11s  %s\n", mark, c.Name, oneLine(c.Detail))
 				if c.Hint != "" {
-					fmt.Fprintf(a.stdout, "      %-10s  hint: %s\n", "", oneLine(c.Hint))
+					fmt.Fprintf(a.stdout, "      %-11s  hint: %s\n", "", oneLine(c.Hint))
 				}
 			}
 			if failed > 0 {

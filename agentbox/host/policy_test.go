@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -47,6 +48,30 @@ func superviseFake(t *testing.T, rec record, names home.Box, enforce func(api.Po
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { server.Close() })
 	return ended
+}
+
+// A change of the user's own is in force, whatever mistakes the repository makes.
+func TestMistakesOfARepositoryDoNotHideThatAChangeIsInForce(t *testing.T) {
+	h := newHome(t)
+	known(t, h)
+	dir := repository(t)
+	if err := os.WriteFile(filepath.Join(dir, "agentbox.yaml"), []byte("cpuss: 1\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	m := manage(t, h)
+	var said []string
+	ref := api.PolicyRef{BoxRef: api.BoxRef{Directory: dir}}
+	report, err := m.ChangePolicy(t.Context(), api.ChangeRequest{PolicyRef: ref, List: "deny", Rules: []string{rule}},
+		func(e agentbox.Event) { said = append(said, e.Detail) })
+	if err != nil || !denies(policy.Spec{Layers: report.Layers}) {
+		t.Errorf("%+v, %v", report, err)
+	}
+	if len(said) != 1 || !strings.Contains(said[0], "agentbox.yaml:1: unknown key") {
+		t.Errorf("said %q", said)
+	}
+	if _, err := m.ShowPolicy(t.Context(), ref, nil); agentbox.CodeOf(err) != agentbox.Invalid {
+		t.Errorf("shown: %v", err)
+	}
 }
 
 // unlogged is the name of the box whose audit log could not be written.

@@ -56,6 +56,15 @@ func (m *Manager) report(ctx context.Context, root string, environ []string) (ap
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
+	out, err := m.reportInForce(ctx, root, environ)
+	if err == nil && pending {
+		out.Plan, out.Digest = r.Plan, r.Digest
+	}
+	return out, err
+}
+
+// reportInForce is a report without what the repository asks for.
+func (m *Manager) reportInForce(ctx context.Context, root string, environ []string) (api.PolicyReport, error) {
 	f, err := m.policyOf(ctx, root, environ)
 	if err != nil {
 		return api.PolicyReport{}, err
@@ -63,9 +72,6 @@ func (m *Manager) report(ctx context.Context, root string, environ []string) (ap
 	out := api.PolicyReport{Directory: root, Preset: f.spec.Preset, Layers: f.spec.Layers, Secrets: []api.SecretInfo{}}
 	for _, s := range f.secrets {
 		out.Secrets = append(out.Secrets, secretInfo(s))
-	}
-	if pending {
-		out.Plan, out.Digest = r.Plan, r.Digest
 	}
 	return out, nil
 }
@@ -104,9 +110,16 @@ func (m *Manager) changed(ctx context.Context, root string, environ []string, pr
 	if root == "" {
 		return api.PolicyReport{Boxes: told}, nil
 	}
-	out, err := m.report(ctx, root, environ)
+	out, mistakes := m.report(ctx, root, environ)
+	if mistakes != nil {
+		var err error
+		if out, err = m.reportInForce(ctx, root, environ); err != nil {
+			return api.PolicyReport{}, err
+		}
+		progress.Say("what the repository itself asks for cannot be read: " + mistakes.Error())
+	}
 	out.Boxes = told
-	return out, err
+	return out, nil
 }
 
 // ChangePolicy changes the user's own rules. Running boxes follow at once.
