@@ -59,11 +59,23 @@ func (m *Manager) runAll(ctx context.Context, rec record, step string, commands 
 		}
 		if status.Code != 0 {
 			return agentbox.Errorf(agentbox.Conflict, "%s of box %s failed: `%s` ended with exit code %d", step, rec.Box.Name, command, status.Code).
-				WithHint("the box is there: agentbox shell %s; agentbox up tries again", rec.Box.Name)
+				WithHint("%s", hintOf(step, rec))
 		}
 	}
 	end("")
 	return nil
+}
+
+// hintOf says what to do when commands of a step failed.
+func hintOf(step string, rec record) string {
+	again := "agentbox up"
+	switch {
+	case rec.Ephemeral:
+		return "agentbox up makes a box that stays, to look into"
+	case step == "start":
+		again = "agentbox reset"
+	}
+	return "the box is there: agentbox shell " + rec.Box.Name + "; " + again + " tries again"
 }
 
 func (m *Manager) address(rec record) environment.Address {
