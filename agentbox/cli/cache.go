@@ -25,6 +25,7 @@ func (a *app) cacheCommand() *cli.Command {
 func (a *app) cacheLs() *cli.Command {
 	return &cli.Command{
 		Name: "ls", Usage: "list what the store keeps, and why",
+		Description: "An image that was made here enters the store a minute or two afterwards: `agentbox image ls` shows it at once.",
 		Action: func(ctx context.Context, _ *cli.Command) error {
 			list, err := call(ctx, a, api.ListCache, api.None{})
 			if err != nil {

@@ -50,7 +50,7 @@ func pickEntry(list []cachestore.Entry, ref string) (cachestore.Entry, error) {
 		return found[0], nil
 	case 0:
 		return cachestore.Entry{}, agentbox.Errorf(agentbox.NotFound, "the store has no %q", ref).
-			WithHint("agentbox cache ls shows what it has; an image enters it a minute after it was made")
+			WithHint("agentbox cache ls shows what it has; an image enters it a minute or two after it was made")
 	}
 	var meant []string
 	for _, e := range found {
