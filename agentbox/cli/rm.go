@@ -24,56 +24,105 @@ func (a *app) rmCommand() *cli.Command {
 			if len(names) == 0 {
 				names = []string{""}
 			}
-			for _, name := range names {
-				if err := a.removeBox(ctx, name, force); err != nil {
-					return err
-				}
-			}
-			return nil
+			return a.removeBoxes(ctx, names, force)
 		},
 	}
 }
 
-func (a *app) removeBox(ctx context.Context, name string, force bool) error {
-	ref, err := a.ref(name)
-	if err != nil {
-		return err
+// removeBoxes asks about every box that has work which is nowhere else. Where there is nobody to ask, one of them keeps all.
+func (a *app) removeBoxes(ctx context.Context, names []string, force bool) error {
+	var boxes []doomed
+	for _, name := range names {
+		d, err := a.doom(ctx, name, force)
+		if err != nil {
+			return err
+		}
+		boxes = append(boxes, d)
 	}
-	if !force {
-		if err := a.confirmLoss(ctx, ref); err != nil {
+	if !term.IsTerminal(int(a.stdin.Fd())) || !term.IsTerminal(int(a.stderr.Fd())) {
+		if err := losses(boxes); err != nil {
 			return err
 		}
 	}
-	b, err := call(ctx, a, api.Remove, ref)
+	for _, d := range boxes {
+		if err := a.removeBox(ctx, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// doomed is a box that is to be removed.
+type doomed struct {
+	ref  api.BoxRef
+	name string
+	loss string // what a person has to agree to, "" for nothing
+}
+
+// doom finds out what would be lost with a box, unless that does not matter.
+func (a *app) doom(ctx context.Context, name string, force bool) (doomed, error) {
+	ref, err := a.ref(name)
+	d := doomed{ref: ref}
+	if err != nil || force {
+		return d, err
+	}
+	b, err := call(ctx, a, api.ShowBox, ref) // whether there is such a box is no question of its work
+	if err != nil {
+		return d, err
+	}
+	d.name = b.Name
+	work, err := call(ctx, a, api.Unsaved, api.BoxRef{Box: b.ID.String()})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return d, err
+	case err != nil:
+		d.loss = "cannot tell whether box " + b.Name + " has unsaved work: " + oneLine(err.Error())
+	case work.Commits > 0 || work.Files > 0:
+		d.loss = fmt.Sprintf("box %s has work that is nowhere else: %s", b.Name, workText(work))
+	}
+	return d, nil
+}
+
+// losses is an error that tells everything that would be lost, nil for nothing.
+func losses(boxes []doomed) error {
+	var all, texts, losers []string
+	for _, d := range boxes {
+		all = append(all, d.name)
+		if d.loss != "" {
+			texts, losers = append(texts, d.loss), append(losers, d.name)
+		}
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	box, it := losers[0], "it"
+	if len(losers) > 1 {
+		box = "BOX"
+	}
+	if len(all) > 1 {
+		it = "them"
+	}
+	return agentbox.Errorf(agentbox.Conflict, "%s", strings.Join(texts, "; ")).
+		WithHint("git fetch %s brings its commits here, agentbox cp %s:/workspace DIR copies all its files; agentbox rm --force %s removes %s all the same",
+			box, box, strings.Join(all, " "), it)
+}
+
+func (a *app) removeBox(ctx context.Context, d doomed) error {
+	if d.loss != "" {
+		if err := a.confirm(d); err != nil {
+			return err
+		}
+	}
+	b, err := call(ctx, a, api.Remove, d.ref)
 	if err != nil {
 		return err
 	}
 	return a.printBox(b, "was removed")
 }
 
-// confirmLoss asks whether a box may go that has work which is nowhere else. Where there is nobody to ask, it may not.
-func (a *app) confirmLoss(ctx context.Context, ref api.BoxRef) error {
-	b, err := call(ctx, a, api.ShowBox, ref) // whether there is such a box is no question of its work
-	if err != nil {
-		return err
-	}
-	work, err := call(ctx, a, api.Unsaved, api.BoxRef{Box: b.ID.String()})
-	loss := ""
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return err
-	case err != nil:
-		loss = "cannot tell whether box " + b.Name + " has unsaved work: " + oneLine(err.Error())
-	case work.Commits == 0 && work.Files == 0:
-		return nil
-	default:
-		loss = fmt.Sprintf("box %s has work that is nowhere else: %s", b.Name, workText(work))
-	}
-	if !term.IsTerminal(int(a.stdin.Fd())) || !term.IsTerminal(int(a.stderr.Fd())) {
-		return agentbox.Errorf(agentbox.Conflict, "%s", loss).
-			WithHint("git fetch %s brings its commits here; agentbox rm --force %s removes it all the same", b.Name, b.Name)
-	}
-	fmt.Fprintf(a.stderr, "%s\nremove it? [y/N] ", loss)
+// confirm asks at the terminal whether a box may go.
+func (a *app) confirm(d doomed) error {
+	fmt.Fprintf(a.stderr, "%s\nremove it? [y/N] ", d.loss)
 	answer, err := bufio.NewReader(a.stdin).ReadString('\n')
 	if strings.ToLower(strings.TrimSpace(answer)) == "y" {
 		return nil
@@ -81,7 +130,7 @@ func (a *app) confirmLoss(ctx context.Context, ref api.BoxRef) error {
 	if err != nil {
 		fmt.Fprintln(a.stderr)
 	}
-	return agentbox.Errorf(agentbox.Conflict, "box %s was not removed", b.Name)
+	return agentbox.Errorf(agentbox.Conflict, "box %s was not removed", d.name)
 }
 
 // workText counts what would be lost.
