@@ -107,7 +107,7 @@ func (m *Manager) startChild(ctx context.Context, child *box, save func() error,
 	if err := m.startMachine(ctx, child, template, rec.names(m.home).Saved(), save, progress); err != nil {
 		return err
 	}
-	if err := errors.Join(os.RemoveAll(rec.names(m.home).Saved()), m.applyPolicy(ctx, child)); err != nil {
+	if err := errors.Join(os.RemoveAll(rec.names(m.home).Saved()), m.applyPolicy(ctx, child), m.reopenPorts(ctx, child, progress)); err != nil {
 		return err
 	}
 	rec = child.record()

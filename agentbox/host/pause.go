@@ -99,7 +99,7 @@ func (m *Manager) resume(ctx context.Context, b *box, progress agentbox.Progress
 		}
 		return errors.Join(noSpace(err), back)
 	}
-	return errors.Join(os.RemoveAll(names.Resuming()), m.applyPolicy(ctx, b), m.reopenPorts(ctx, b))
+	return errors.Join(os.RemoveAll(names.Resuming()), m.applyPolicy(ctx, b), m.reopenPorts(ctx, b, progress))
 }
 
 // unusable tells how to go on without a saved machine that cannot be restored.
@@ -109,8 +109,8 @@ func (m *Manager) unusable(b *box, err error) error {
 		WithHint("agentbox reset %s drops the saved machine and keeps the workspace", b.record().Box.Name)
 }
 
-// reopenPorts forwards again what the configuration forwards: forwarded ports end with the supervisor.
-func (m *Manager) reopenPorts(ctx context.Context, b *box) error {
+// reopenPorts forwards again what the configuration forwards, and says what moved: forwarded ports end with the supervisor.
+func (m *Manager) reopenPorts(ctx context.Context, b *box, progress agentbox.Progress) error {
 	s := b.live()
 	if s == nil {
 		return nil
@@ -119,6 +119,9 @@ func (m *Manager) reopenPorts(ctx context.Context, b *box) error {
 	if len(ports) == 0 {
 		return nil
 	}
-	_, err := api.Call(ctx, s.client, api.SupervisorPorts, ports, nil)
-	return err
+	if _, err := api.Call(ctx, s.client, api.SupervisorPorts, ports, nil); err != nil {
+		return err
+	}
+	m.tellPorts(ctx, b, progress)
+	return nil
 }

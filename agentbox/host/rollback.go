@@ -76,7 +76,7 @@ func (m *Manager) rollback(ctx context.Context, b *box, c agentbox.Checkpoint, p
 	if err := writeRecord(m.home, rec); err != nil {
 		return err
 	}
-	return errors.Join(m.dropSaved(rec), m.sweep(rec), m.applyPolicy(ctx, b), m.reopenPorts(ctx, b))
+	return errors.Join(m.dropSaved(rec), m.sweep(rec), m.applyPolicy(ctx, b), m.reopenPorts(ctx, b, progress))
 }
 
 // endMachine ends the box's machine if it has one, its workspace synced.
