@@ -26,6 +26,7 @@ const (
 // app is one run of the program.
 type app struct {
 	home    home.Home
+	args    []string // our own arguments, what came before --
 	command []string // what came after --; nil when there was no --
 	stdin   *os.File
 	stdout  io.Writer
@@ -42,13 +43,13 @@ func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 // Main runs the program and returns its exit code.
 func Main(args []string, stdin, stdout, stderr *os.File) int {
 	a := &app{stdin: stdin, stdout: stdout, stderr: stderr}
-	args, a.command = splitCommand(args)
+	a.args, a.command = splitCommand(args)
 	if slices.Contains(a.command, completionFlag) {
 		return exitOK // somebody pressed TAB in a command of a box: nothing of it may run
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	return a.finish(a.root().Run(ctx, args))
+	return a.finish(a.root().Run(ctx, a.args))
 }
 
 // splitCommand parts our own arguments from what comes after the first --, which is nil when there is none.

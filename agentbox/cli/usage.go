@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"strings"
 
+	"al.essio.dev/pkg/shellescape"
 	"github.com/agext/levenshtein"
 	"github.com/urfave/cli/v3"
 
@@ -13,7 +15,7 @@ import (
 // strict makes a command and those below it answer for every word on their command line: a mistyped flag gets the same
 // two lines as any other error and not a page of help, and what nobody asked for is not dropped in silence, before -- or after.
 func (a *app) strict(cmd *cli.Command) {
-	cmd.OnUsageError = usageError
+	cmd.OnUsageError = a.usageError
 	cmd.DisableSliceFlagSeparator = true // a comma in the value of a variable is the user's
 	action, group := cmd.Action, len(cmd.Commands) > 0
 	cmd.Action = func(ctx context.Context, cmd *cli.Command) error {
@@ -47,7 +49,7 @@ func maxArgs(cmd *cli.Command) int {
 
 const undefinedFlag = "flag provided but not defined: "
 
-func usageError(_ context.Context, cmd *cli.Command, err error, _ bool) error {
+func (a *app) usageError(_ context.Context, cmd *cli.Command, err error, _ bool) error {
 	e := agentbox.Errorf(agentbox.Invalid, "%w", err).WithHint("%s --help", cmd.FullName())
 	if name, ok := strings.CutPrefix(err.Error(), undefinedFlag); ok {
 		name = strings.TrimLeft(name, "-")
@@ -56,7 +58,28 @@ func usageError(_ context.Context, cmd *cli.Command, err error, _ bool) error {
 			e.Hint = "did you mean " + near + "?"
 		}
 	}
+	if meant := a.dashesLeftOut(cmd); meant != "" {
+		e.Hint = meant
+	}
 	return e
+}
+
+// dashesLeftOut is the command line with -- before the words of a command, when such words stand before a flag that we cannot
+// take: it is that command's, most likely.
+func (a *app) dashesLeftOut(cmd *cli.Command) string {
+	words, boxes := cmd.Args().Slice(), 0
+	if strings.HasPrefix(cmd.ArgsUsage, "[BOX]") {
+		boxes = 1
+	}
+	if a.command != nil || !strings.Contains(cmd.ArgsUsage, "-- ") || len(words) <= boxes {
+		return ""
+	}
+	at := 0 // where the command begins: behind our own words, which come in this order
+	for _, word := range append([]string{cmd.Name}, words[:boxes+1]...) {
+		at += 1 + slices.Index(a.args[at:], word)
+	}
+	ours, command := a.args[1:at-1], a.args[at-1:]
+	return shellescape.QuoteCommand(slices.Concat([]string{"agentbox"}, ours, []string{"--"}, command))
 }
 
 // dashed is a flag as people write it.
