@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"agentbox/vmm/guest/protocol"
 )
 
 // command is a program to run in the box.
@@ -53,7 +55,7 @@ func (a *Agent) launch(c command) (*process, error) {
 	if c.dir == "" {
 		c.dir = a.box.workdir(c.user)
 	} else if st, err := os.Stat(c.dir); err != nil || !st.IsDir() {
-		return nil, &notRun{126, fmt.Errorf("cannot run in %s: there is no such directory in the box; --workdir chooses another", c.dir)}
+		return nil, noDirectory(c.dir)
 	}
 	program := c.path
 	if program == "" {
@@ -82,6 +84,14 @@ func (a *Agent) launch(c command) (*process, error) {
 		return nil, startError(c.argv[0], err)
 	}
 	return p, nil
+}
+
+// noDirectory says what helps where a command was to run: one of the workspace is that of a caller whose checkout has it.
+func noDirectory(dir string) error {
+	if strings.HasPrefix(dir, protocol.WorkspaceDir+"/") {
+		return &notRun{126, fmt.Errorf("cannot run in %s: the workspace of the box has no such directory; --workdir chooses another, agentbox cp brings it", dir)}
+	}
+	return &notRun{126, fmt.Errorf("cannot run in %s: there is no such directory in the box; --workdir chooses another", dir)}
 }
 
 func groupName(name string) string {

@@ -120,6 +120,7 @@ func TestArgvRunsExactlyTheseArguments(t *testing.T) {
 		{protocol.ArgvRequest{Argv: []string{script}}, "agentbox: " + script + ": permission denied\n", 126},
 		{protocol.ArgvRequest{Argv: []string{"plain"}, Env: map[string]string{"PATH": dir}}, "agentbox: plain: permission denied\n", 126},
 		{protocol.ArgvRequest{Argv: []string{"true"}, Dir: "/no/such"}, "agentbox: cannot run in /no/such: there is no such directory in the box; --workdir chooses another\n", 126},
+		{protocol.ArgvRequest{Argv: []string{"true"}, Dir: "/workspace/no/such"}, "agentbox: cannot run in /workspace/no/such: the workspace of the box has no such directory; --workdir chooses another, agentbox cp brings it\n", 126},
 		{protocol.ArgvRequest{Argv: []string{"false"}}, "", 1},
 	} {
 		out, status := f.argv(c, test.request)
