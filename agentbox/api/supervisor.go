@@ -94,6 +94,7 @@ type SupervisorStatus struct {
 	OOMKills int                `json:"oom_kills,omitempty"`
 	Crowds   int                `json:"crowds,omitempty"`
 	Kernel   string             `json:"kernel,omitempty"`
+	NoCard   bool               `json:"no_card,omitempty"`  // the machine has no network card
 	Unlogged bool               `json:"unlogged,omitempty"` // its audit log could not be written: nothing leaves the box any more
 }
 

@@ -58,7 +58,7 @@ func (m *Manager) create(ctx context.Context, p plan, progress agentbox.Progress
 	if err := m.setUp(ctx, b, progress); err != nil {
 		return nil, err
 	}
-	return b, m.onStart(ctx, b.record(), progress)
+	return b, m.onStart(ctx, b, progress)
 }
 
 // base is what a box stands on: all of it exists before the box does.

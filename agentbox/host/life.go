@@ -240,7 +240,7 @@ func (m *Manager) newLife(ctx context.Context, b *box, rec record, progress agen
 		return err // the guest agent in it must be of this build
 	}
 	rec.Life++
-	rec.Box.Lease, rec.Box.Note = newLease(rec), ""
+	rec.Box.Lease, rec.Box.Note, rec.StartErr = newLease(rec), "", ""
 	var template *openTemplate
 	if !rec.Cold {
 		if template, err = m.templates.open(ctx, rec, progress); err != nil {
@@ -258,7 +258,7 @@ func (m *Manager) newLife(ctx context.Context, b *box, rec record, progress agen
 	if err := m.sweep(rec); err != nil {
 		return err
 	}
-	return m.onStart(ctx, rec, progress)
+	return m.onStart(ctx, b, progress)
 }
 
 // commitLife makes the directory of a new life and the record that names it.

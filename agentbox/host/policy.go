@@ -209,6 +209,9 @@ func (m *Manager) tellBoxes(concerned func(record) bool, progress agentbox.Progr
 // unloggedNote is what people are told of a box whose audit log could not be written.
 const unloggedNote = "its audit log could not be written, so it has no network; free some disk space, then agentbox reset gives it one again"
 
+// noCardNote is what people are told of a box whose machine has no network card.
+const noCardNote = "this machine gives it no network card, so it has no network; agentbox logs --supervisor says why"
+
 // untold ends a running box whose policy cannot be changed, unless nothing leaves it anyway.
 func (m *Manager) untold(b *box, why error, progress agentbox.Progress) {
 	rec := b.record()

@@ -32,7 +32,7 @@ func superviseFake(t *testing.T, rec record, names home.Box, enforce func(api.Po
 	}
 	mux := http.NewServeMux()
 	api.Handle(mux, api.SupervisorStatusE, func(context.Context, api.StatusRequest, agentbox.Progress) (api.SupervisorStatus, error) {
-		return api.SupervisorStatus{Attached: true, Life: rec.Life, Unlogged: rec.Box.Name == unlogged}, nil
+		return api.SupervisorStatus{Attached: true, Life: rec.Life, Unlogged: rec.Box.Name == unlogged, NoCard: rec.Box.Name == noCard}, nil
 	})
 	api.Handle(mux, api.SupervisorWait, func(ctx context.Context, _ api.None, _ agentbox.Progress) (api.None, error) {
 		select {
@@ -76,6 +76,9 @@ func TestMistakesOfARepositoryDoNotHideThatAChangeIsInForce(t *testing.T) {
 
 // unlogged is the name of the box whose audit log could not be written.
 const unlogged = "unlogged"
+
+// noCard is the name of the box whose machine has no network card.
+const noCard = "no-card"
 
 // rule is one that tests add, and denies whether a policy has it.
 const rule = "evil.example"

@@ -46,10 +46,11 @@ type record struct {
 	Pool      int          `json:"pool"`     // machines kept ready for boxes like this one; config.PoolAuto leaves it to the daemon
 	Hardware  bool         `json:"hardware"` // isolation rests on hardware virtualization
 	Attach    attachment   `json:"attach"`
-	Setup     []string     `json:"setup,omitempty"`  // for sh -c, once per workspace
-	SetUp     bool         `json:"set_up,omitempty"` // it has run
-	Start     []string     `json:"start,omitempty"`  // for sh -c, whenever a fresh machine starts
-	Suite     string       `json:"suite,omitempty"`  // release of an apt: image
+	Setup     []string     `json:"setup,omitempty"`        // for sh -c, once per workspace
+	SetUp     bool         `json:"set_up,omitempty"`       // it has run
+	Start     []string     `json:"start,omitempty"`        // for sh -c, whenever a fresh machine starts
+	StartErr  string       `json:"start_failed,omitempty"` // how they failed in the present machine
+	Suite     string       `json:"suite,omitempty"`        // release of an apt: image
 	Limits    api.Limits   `json:"limits"`
 	Seed      string       `json:"seed,omitempty"` // random: of what the box has in place of secrets
 }

@@ -3,6 +3,7 @@ package host
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 
@@ -27,12 +28,23 @@ func (m *Manager) setUp(ctx context.Context, b *box, progress agentbox.Progress)
 	return writeRecord(m.home, b.record())
 }
 
-// onStart runs the commands of the configuration that belong to every start of a machine.
-func (m *Manager) onStart(ctx context.Context, rec record, progress agentbox.Progress) error {
+// onStart runs the commands of the configuration that belong to every start of a machine. A failure leaves the machine as it is, and
+// is written down for whoever uses it later.
+func (m *Manager) onStart(ctx context.Context, b *box, progress agentbox.Progress) error {
+	rec := b.record()
 	if len(rec.Start) == 0 {
 		return nil
 	}
-	return m.runAll(ctx, rec, "start", rec.Start, progress)
+	err := m.runAll(ctx, rec, "start", rec.Start, progress)
+	if err == nil {
+		return nil
+	}
+	why := agentbox.AsError(err).Message
+	if ctx.Err() != nil {
+		why = "start of box " + rec.Box.Name + " was interrupted"
+	}
+	b.set(func(b *box) { b.rec.StartErr = why })
+	return errors.Join(err, writeRecord(m.home, b.record()))
 }
 
 func (m *Manager) runAll(ctx context.Context, rec record, step string, commands []string, progress agentbox.Progress) error {

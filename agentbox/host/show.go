@@ -87,6 +87,8 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.B
 			case out.Note != "":
 			case st.Unlogged:
 				out.Note = unloggedNote
+			case st.NoCard:
+				out.Note = noCardNote
 			case st.OOMKills > 0:
 				out.Note = "the kernel of the box killed processes for want of memory"
 			case st.Crowds > 0:

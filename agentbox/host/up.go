@@ -87,7 +87,7 @@ func (m *Manager) readyResponse(ctx context.Context, b *box, req api.UpRequest, 
 			return api.UpResponse{}, err
 		}
 	}
-	return m.upResponse(ctx, b, repo.Subdir, created)
+	return m.upResponse(ctx, b, repo.Subdir, created, progress)
 }
 
 func overridesOf(req api.UpRequest, cfg *config.Config) overrides {
@@ -175,16 +175,22 @@ func (m *Manager) reattach(ctx context.Context, b *box, p plan, progress agentbo
 	if err := m.wake(ctx, b, progress); err != nil {
 		return api.UpResponse{}, err
 	}
+	if why := b.record().StartErr; why != "" {
+		progress.Say(why + "; agentbox reset tries again")
+	}
 	if err := m.setUp(ctx, b, progress); err != nil {
 		return api.UpResponse{}, err
 	}
 	return m.readyResponse(ctx, b, req, repo, false, progress)
 }
 
-func (m *Manager) upResponse(ctx context.Context, b *box, subdir string, created bool) (api.UpResponse, error) {
+func (m *Manager) upResponse(ctx context.Context, b *box, subdir string, created bool, progress agentbox.Progress) (api.UpResponse, error) {
 	shown, err := m.describe(ctx, b, brief)
 	if err != nil {
 		return api.UpResponse{}, err
+	}
+	if shown.Note == unloggedNote || shown.Note == noCardNote {
+		progress.Say("box " + shown.Name + ": " + shown.Note)
 	}
 	return api.UpResponse{Box: shown, Created: created, Connection: m.connection(b.record(), subdir)}, nil
 }

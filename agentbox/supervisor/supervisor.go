@@ -204,7 +204,10 @@ func (s *Supervisor) status(ctx context.Context, req api.StatusRequest) (api.Sup
 	if err := s.waitStarted(ctx); err != nil {
 		return api.SupervisorStatus{}, err
 	}
-	st := api.SupervisorStatus{PID: os.Getpid(), Life: s.cfg.Life, Attached: s.attached, Ports: s.ports.list(), Kernel: s.link.kernel(), Unlogged: s.guard.failed.Load()}
+	st := api.SupervisorStatus{
+		PID: os.Getpid(), Life: s.cfg.Life, Attached: s.attached, Ports: s.ports.list(), Kernel: s.link.kernel(),
+		NoCard: s.network == nil, Unlogged: s.guard.failed.Load(),
+	}
 	if req.Processes {
 		st.Machine = s.machine.PIDs()
 	}

@@ -1,0 +1,72 @@
+package host
+
+import (
+	"strings"
+	"testing"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/config"
+	"agentbox/agentbox/workspace"
+)
+
+// Who comes back to a box is told what is wrong with it: that its start command failed, that it has no network.
+func TestUpSaysWhatIsWrongWithABox(t *testing.T) {
+	for name, want := range map[string]string{
+		unlogged: "box unlogged: its audit log could not be written, so it has no network",
+		noCard:   "box no-card: this machine gives it no network card, so it has no network",
+		"broken": "start of box broken failed: `false` ended with exit code 1; agentbox reset tries again",
+		"fine":   "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHome(t)
+			known(t, h)
+			repo, err := workspace.Describe(t.Context(), repository(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg, err := config.Load(t.Context(), repo.Root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rec := aBox(name)
+			rec.Box.Lease, rec.Box.Disk = newLease(rec), cfg.Disk
+			rec.Key, rec.Box.Directory = boxKey(agentbox.LifetimeBranch, repo), repo.Root
+			if name == "broken" {
+				rec.StartErr = "start of box broken failed: `false` ended with exit code 1"
+			}
+			superviseFake(t, rec, write(t, h, rec), func(api.PolicyInForce) error { return nil })
+			var said []string
+			_, err = manage(t, h).Up(t.Context(), api.UpRequest{Directory: repo.Root}, func(e agentbox.Event) {
+				if strings.HasPrefix(e.Detail, "box "+name) || strings.HasPrefix(e.Detail, "start") {
+					said = append(said, e.Detail)
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text := strings.Join(said, "\n"); (want == "") != (text == "") || !strings.HasPrefix(text, want) || len(said) > 1 {
+				t.Errorf("said %q", said)
+			}
+		})
+	}
+}
+
+// The box is there after its start commands failed, and whoever uses it later is told.
+func TestAFailedStartIsWrittenDown(t *testing.T) {
+	h := newHome(t)
+	rec := aBox("mine")
+	rec.Start = []string{"true"}
+	write(t, h, rec)
+	m := manage(t, h)
+	b, err := m.find(t.Context(), api.BoxRef{Box: "mine"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.onStart(t.Context(), b, nil); err == nil {
+		t.Fatal("commands ran in a box that has no machine")
+	}
+	if rec, err := readRecord(rec.names(h).Record()); err != nil || rec.StartErr == "" || rec.StartErr != b.record().StartErr {
+		t.Errorf("%q, %v", rec.StartErr, err)
+	}
+}
