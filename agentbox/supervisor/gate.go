@@ -24,7 +24,7 @@ var _ netstack.Handler = (*gate)(nil)
 
 // newGate makes the gate of a box that believes ca, under whatever policy the guard has and will have.
 func newGate(ca *gateway.CA, g *guard, m *meter, log *slog.Logger) *gate {
-	gw := gateway.New(gateway.Config{Policy: policy.New(policy.Spec{}, nil), Values: g.keep, CA: ca, Audit: g.record, Log: log})
+	gw := gateway.New(gateway.Config{Policy: nothing(), Values: g.keep, CA: ca, Audit: g.record, Log: log})
 	g.follow(gw.SetPolicy)
 	return &gate{gateway: gw, meter: m}
 }

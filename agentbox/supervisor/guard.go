@@ -41,9 +41,12 @@ type guard struct {
 
 func newGuard(cfg Config, dir string, m *meter, log *slog.Logger) *guard {
 	g := &guard{box: cfg.Box.String(), dir: dir, note: cfg.Note, log: log, keep: secrets.NewKeeper(), meter: m}
-	g.current.Store(policy.New(policy.Spec{}, nil))
+	g.current.Store(nothing())
 	return g
 }
+
+// nothing is the policy under which nothing leaves the box.
+func nothing() *policy.Policy { return policy.New(policy.Spec{}, nil) }
 
 // enforce replaces the policy. It returns when no flow goes on that the new one denies. A change that cannot be written down
 // takes the network from the box instead, as any entry does.
@@ -66,7 +69,7 @@ func (g *guard) enforce(_ context.Context, req api.PolicyInForce) error {
 		err := audit.Append(policy.Entry{Kind: policy.KindPolicy, Allow: true, Reason: "preset " + req.Spec.Preset + ", sha256:" + digest})
 		if err != nil {
 			g.fail(err)
-			g.put(policy.New(policy.Spec{}, nil))
+			g.put(nothing())
 			return g.unlogged()
 		}
 		g.digest = digest
@@ -144,7 +147,7 @@ func (g *guard) record(e policy.Entry) {
 	g.wg.Go(func() { // not here: whoever records may hold what this needs
 		g.changing.Lock() // a policy that was being put in force is no longer afterwards
 		defer g.changing.Unlock()
-		g.put(policy.New(policy.Spec{}, nil))
+		g.put(nothing())
 	})
 }
 
