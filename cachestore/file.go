@@ -134,7 +134,7 @@ func (f *filler) completeBlock(ctx context.Context, crew *crew, file *blockFile,
 	defer crew.recycle(buf)
 	if n, err := file.ReadAt(buf, off); n == len(buf) && f.s.recognise(c.Digest, buf) == nil {
 		return nil
-	} else if n < len(buf) && !lostBytes(err) && err == nil {
+	} else if err != nil && !lostBytes(err) {
 		return f.s.hostError(err)
 	}
 	// Where the index says that the block is in this very place, reading it finds the damage and says so.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	"agentbox/agentbox"
 	"agentbox/cachestore/blob"
 	"agentbox/cachestore/index"
@@ -17,12 +19,55 @@ type filler struct {
 	m        blob.Manifest
 	src      Source
 	w        *writer
+	came     func(ctx context.Context, i int, b []byte) error // is told of each chunk that was stored; nil: nobody is
 	mu       sync.Mutex
 	image    uint64 // number of the image file, once it is open
+
+	sessionMu sync.Mutex
+	session   Session // nil until something is missing
 }
 
 func (s *Store) newFiller(d agentbox.Digest, m blob.Manifest, src Source) *filler {
 	return &filler{s: s, manifest: d, m: m, src: src, w: s.newWriter(m.Kind)}
+}
+
+// get has chunks come from the Source.
+func (f *filler) get(ctx context.Context, p Priority, chunks []int) error {
+	session, err := f.begin(ctx)
+	if err != nil {
+		return err
+	}
+	return session.Fetch(ctx, p, chunks)
+}
+
+// begin opens the session when something is missing for the first time.
+func (f *filler) begin(ctx context.Context) (Session, error) {
+	f.sessionMu.Lock()
+	defer f.sessionMu.Unlock()
+	if f.session == nil {
+		session, err := OpenSession(ctx, f.src, f.manifest, f.m, f.arrived)
+		if err != nil {
+			return nil, err
+		}
+		f.session = session
+	}
+	return f.session, nil
+}
+
+// arrived believes nothing that a Source says.
+func (f *filler) arrived(ctx context.Context, i int, b []byte) error {
+	c := f.m.Chunks[i]
+	if _, err := sized(b, c); err != nil {
+		return err
+	}
+	if err := blob.Check(c.Digest, b); err != nil {
+		return agentbox.Errorf(agentbox.Corrupt, "a source gave wrong bytes: %w", err)
+	}
+	f.w.remember(f.s.prints.Of(b), c.Digest)
+	if err := f.put(ctx, i, b); err != nil || f.came == nil {
+		return err
+	}
+	return f.came(ctx, i, b)
 }
 
 // chunk gives chunk i, from here or else from the Source, which it then is here from. The bytes may be shared.
@@ -53,21 +98,17 @@ func sized(b []byte, c blob.Chunk) ([]byte, error) {
 	return b, nil
 }
 
+// fetch gets chunk i because somebody waits for it.
 func (f *filler) fetch(ctx context.Context, i int) ([]byte, error) {
 	c := f.m.Chunks[i]
 	// Another flight may have landed between our look and our start.
 	if b, err := f.w.get(ctx, c.Digest, c.Size, nil); err == nil {
 		return b, nil
 	}
-	b, err := fetch(ctx, f.src, c.Digest, c.Size)
-	if err != nil {
+	if err := f.get(ctx, Demand, []int{i}); err != nil {
 		return nil, err
 	}
-	if _, err := sized(b, c); err != nil {
-		return nil, err
-	}
-	f.w.remember(f.s.prints.Of(b), c.Digest)
-	return b, f.put(ctx, i, b)
+	return f.w.get(ctx, c.Digest, c.Size, nil)
 }
 
 func (f *filler) put(ctx context.Context, i int, b []byte) error {
@@ -151,7 +192,11 @@ func (f *filler) flush() error {
 }
 
 func (f *filler) close() error {
-	return errors.Join(f.flush(), f.w.close())
+	var err error
+	if f.session != nil {
+		err = f.session.Close()
+	}
+	return errors.Join(err, f.flush(), f.w.close())
 }
 
 // Fetch gets what is missing of a blob from src, up to everything, and makes it last. order lists numbers of chunks to get first;
@@ -167,39 +212,58 @@ func (s *Store) Fetch(ctx context.Context, manifest agentbox.Digest, src Source,
 		return err
 	}
 	f := s.newFiller(manifest, m, src)
-	return errors.Join(f.all(ctx, inOrder(m, p.Missing, order), progress), f.close())
+	soon, rest := inOrder(m, p.Missing, order)
+	if n := len(soon) + len(rest); progress != nil {
+		f.came = counting(n, progress)
+	}
+	return errors.Join(f.both(ctx, soon, rest), f.close())
 }
 
-// fetchers is how many chunks are asked for at once: enough to hide a round trip.
-const fetchers = 8
-
-func (f *filler) all(ctx context.Context, list []int, progress func(done, total int)) error {
-	return newCrew(ctx, fetchers).each(list, progress, func(ctx context.Context, i int) error {
-		_, err := f.chunk(ctx, i, nil)
-		return err
-	})
+// counting gives what to tell of chunks that come, which passes their number on.
+func counting(total int, progress func(done, total int)) func(context.Context, int, []byte) error {
+	var mu sync.Mutex
+	done := 0
+	return func(context.Context, int, []byte) error {
+		mu.Lock()
+		defer mu.Unlock()
+		done++
+		progress(done, total)
+		return nil
+	}
 }
 
-// inOrder gives the missing chunks, those in first before the others, each once.
-func inOrder(m blob.Manifest, missing []int, first []uint32) []int {
-	want := make(map[int]bool, len(missing))
+// both gets chunks that are needed in this order, and others in any. A Session knows what comes first.
+func (f *filler) both(ctx context.Context, soon, rest []int) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for p, list := range map[Priority][]int{Soon: soon, Bulk: rest} {
+		if len(list) > 0 {
+			group.Go(func() error { return f.get(ctx, p, list) })
+		}
+	}
+	return group.Wait()
+}
+
+// inOrder gives the missing chunks, each digest once: those that order or the manifest's trace
+// name, and the others.
+func inOrder(m blob.Manifest, missing []int, order []uint32) (soon, rest []int) {
+	want, taken := make(map[int]bool, len(missing)), make(map[agentbox.Digest]bool, len(missing))
 	for _, i := range missing {
 		want[i] = true
 	}
-	out := make([]int, 0, len(missing))
-	take := func(i int) {
-		if want[i] {
-			want[i] = false
-			out = append(out, i)
+	take := func(list *[]int, i int) {
+		if !want[i] || taken[m.Chunks[i].Digest] {
+			return
 		}
+		taken[m.Chunks[i].Digest] = true
+		*list = append(*list, i)
 	}
-	for _, list := range [][]uint32{first, m.Trace} {
+	for _, list := range [][]uint32{order, m.Trace} {
 		for _, n := range list {
-			take(int(n))
+			take(&soon, int(n))
 		}
 	}
 	for _, i := range missing {
-		take(i)
+		take(&rest, i)
 	}
-	return out
+	return soon, rest
 }

@@ -21,21 +21,18 @@ type Filling struct {
 	path    string
 	release func()
 
-	mu     sync.Mutex
-	have   []bool
-	now    map[int]chan struct{} // blocks that somebody is getting
-	wanted int                   // demands under way
-	calm   chan struct{}         // closed when there are none
-	asked  map[int]bool
-	trace  []uint32
+	mu    sync.Mutex
+	have  []bool
+	now   map[int]chan struct{} // blocks that somebody is getting
+	asked map[int]bool
+	trace []uint32
+	tell  map[*func(block int)]bool // who wants to know what may be read from now on
 }
 
 // FillImage opens an image for reading while it comes from src, whose pieces are asked for as they are needed. Blocks that are here in
 // other images' files are copied, not asked for.
 func (s *Store) FillImage(ctx context.Context, manifest agentbox.Digest, src Source) (_ *Filling, err error) {
-	l := &Filling{s: s, d: manifest, release: s.guard.hold(manifest), now: map[int]chan struct{}{}, asked: map[int]bool{}}
-	l.calm = make(chan struct{})
-	close(l.calm)
+	l := &Filling{s: s, d: manifest, release: s.guard.hold(manifest), now: map[int]chan struct{}{}, asked: map[int]bool{}, tell: map[*func(int)]bool{}}
 	defer func() {
 		if err != nil {
 			l.release()
@@ -49,6 +46,7 @@ func (s *Store) FillImage(ctx context.Context, manifest agentbox.Digest, src Sou
 		return nil, agentbox.Errorf(agentbox.Invalid, "%s is a stream: it has no file of its own", manifest.Short())
 	}
 	l.f = s.newFiller(manifest, m, src)
+	l.f.came = l.came
 	if l.file, err = l.f.open(); err != nil {
 		return nil, errors.Join(err, l.f.close())
 	}
@@ -107,8 +105,7 @@ func (l *Filling) Need(ctx context.Context, block int) error {
 		return agentbox.Errorf(agentbox.Invalid, "block %d of an image of %d", block, len(l.have))
 	}
 	l.demand(block)
-	defer l.demandMet()
-	return l.get(ctx, block)
+	return l.get(ctx, block, true)
 }
 
 func (l *Filling) demand(block int) {
@@ -118,38 +115,28 @@ func (l *Filling) demand(block int) {
 		l.asked[block] = true
 		l.trace = append(l.trace, uint32(block))
 	}
-	if l.wanted++; l.wanted == 1 {
-		l.calm = make(chan struct{})
-	}
 }
 
-func (l *Filling) demandMet() {
+// track tells progress of how many blocks of a list may be read.
+func (l *Filling) track(list []int, progress func(done, total int)) (stop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.wanted--; l.wanted == 0 {
-		close(l.calm)
-	}
-}
-
-// becalmed returns when nobody waits for a block.
-func (l *Filling) becalmed(ctx context.Context) error {
-	for {
-		l.mu.Lock()
-		calm, wanted := l.calm, l.wanted
-		l.mu.Unlock()
-		if wanted == 0 {
-			return nil
-		}
-		select {
-		case <-calm:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+	done := 0
+	for _, i := range list {
+		if l.have[i] {
+			done++
 		}
 	}
+	return l.tellLocked(func(int) {
+		done++
+		progress(done, len(list))
+	})
 }
 
-// get lets those who want the same block share one way of getting it. When it fails, each of them finds out for itself.
-func (l *Filling) get(ctx context.Context, block int) error {
+// get lets those who want the same block share one way of getting it. When it fails, each of them
+// finds out for itself. Without ask the source is not asked: what is not here is an error that
+// mayFetch knows.
+func (l *Filling) get(ctx context.Context, block int, ask bool) error {
 	for {
 		l.mu.Lock()
 		if l.have[block] {
@@ -161,9 +148,11 @@ func (l *Filling) get(ctx context.Context, block int) error {
 			mine := make(chan struct{})
 			l.now[block] = mine
 			l.mu.Unlock()
-			err := l.f.place(ctx, l.file, block)
+			err := l.f.place(ctx, l.file, block, ask)
+			if err == nil {
+				l.arrived(block)
+			}
 			l.mu.Lock()
-			l.have[block] = err == nil
 			delete(l.now, block)
 			l.mu.Unlock()
 			close(mine)
@@ -178,10 +167,47 @@ func (l *Filling) get(ctx context.Context, block int) error {
 	}
 }
 
-// bulkFetchers is how many blocks are got at once that nobody waits for: who comes to need one waits for those under way.
-const bulkFetchers = 3
+// came puts a chunk that came where it belongs in this file, should another image have it too and
+// so the store elsewhere.
+func (l *Filling) came(ctx context.Context, block int, b []byte) error {
+	if err := l.f.settle(ctx, l.file, block, b); err != nil {
+		return err
+	}
+	l.arrived(block)
+	return nil
+}
 
-// Prefetch gets blocks in this order, demands before them. Numbers of none are passed over.
+// arrived says that a block may be read.
+func (l *Filling) arrived(block int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.have[block] {
+		return
+	}
+	l.have[block] = true
+	for tell := range l.tell {
+		(*tell)(block)
+	}
+}
+
+// Arrived has f told, from now on, of each block that may be read, until the func it gives is
+// called. f is called once for a block, must not block, and must not call the Filling.
+func (l *Filling) Arrived(f func(block int)) (stop func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.tellLocked(f)
+}
+
+func (l *Filling) tellLocked(f func(block int)) (stop func()) {
+	l.tell[&f] = true
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.tell, &f)
+	}
+}
+
+// Prefetch gets blocks roughly in this order, demands before them. Numbers of none are passed over.
 func (l *Filling) Prefetch(ctx context.Context, blocks []uint32) error {
 	var list []int
 	for _, b := range blocks {
@@ -189,7 +215,7 @@ func (l *Filling) Prefetch(ctx context.Context, blocks []uint32) error {
 			list = append(list, int(b))
 		}
 	}
-	return errors.Join(l.bulk(ctx, list, nil), l.f.flush())
+	return errors.Join(l.bring(ctx, blocks, list), l.f.flush())
 }
 
 // Complete gets everything, demands before it. When it returns without an error the file is the whole image, on disk, and remembered as
@@ -201,7 +227,10 @@ func (l *Filling) Complete(ctx context.Context, progress func(done, total int)) 
 			list = append(list, i)
 		}
 	}
-	if err := errors.Join(l.bulk(ctx, inOrder(l.f.m, list, l.Trace()), progress), l.f.flush()); err != nil {
+	if progress != nil {
+		defer l.track(list, progress)()
+	}
+	if err := errors.Join(l.bring(ctx, l.Trace(), list), l.f.flush()); err != nil {
 		return err
 	}
 	err := l.s.changeMeta(l.d, func(m *index.Meta, known bool) bool {
@@ -215,13 +244,42 @@ func (l *Filling) Complete(ctx context.Context, progress func(done, total int)) 
 	return err
 }
 
-func (l *Filling) bulk(ctx context.Context, list []int, progress func(done, total int)) error {
-	return newCrew(ctx, bulkFetchers-1).each(list, progress, func(ctx context.Context, i int) error {
-		if err := l.becalmed(ctx); err != nil {
+// bring makes blocks of a list readable, those that order or the manifest's trace name before the
+// others. What is here, in another file or since an earlier process, is not asked for.
+func (l *Filling) bring(ctx context.Context, order []uint32, list []int) error {
+	missing, err := l.settleHere(ctx, list)
+	if err != nil {
+		return err
+	}
+	if len(missing) > 0 && l.f.src == nil {
+		return absent("%d chunks of %s are not in the store", len(missing), l.d.Short())
+	}
+	soon, rest := inOrder(l.f.m, missing, order)
+	if err := l.f.both(ctx, soon, rest); err != nil {
+		return err
+	}
+	// Blocks with the bytes of one that came are here now.
+	for _, i := range missing {
+		if err := l.get(ctx, i, true); err != nil {
 			return err
 		}
-		return l.get(ctx, i)
+	}
+	return nil
+}
+
+// settleHere makes those blocks readable whose bytes are here, and lists the others.
+func (l *Filling) settleHere(ctx context.Context, list []int) (missing []int, err error) {
+	crew := newCrew(ctx, l.s.cfg.Workers)
+	err = crew.each(list, nil, func(ctx context.Context, i int) error {
+		err := l.get(ctx, i, false)
+		if err != nil && mayFetch(err) {
+			crew.locked(func() { missing = append(missing, i) })
+			return nil
+		}
+		return err
 	})
+	slices.Sort(missing)
+	return missing, err
 }
 
 // Close makes what came last, and lets go of the manifest. Nothing may be needed any more.
@@ -230,20 +288,39 @@ func (l *Filling) Close() error {
 	return l.f.close()
 }
 
-// place makes block i lie in its place in the image's own file, hashed.
-func (f *filler) place(ctx context.Context, file *blockFile, i int) error {
+// place makes block i lie in its place in the image's own file, hashed, asking the Source for it or not.
+func (f *filler) place(ctx context.Context, file *blockFile, i int, ask bool) error {
 	c, off := f.m.Chunks[i], int64(i)*blob.BlockSize
 	buf := make([]byte, c.Size)
 	if n, err := file.ReadAt(buf, off); n == len(buf) && f.s.recognise(c.Digest, buf) == nil {
 		return f.claim(file, i) // it came before this process
-	} else if n < len(buf) && !lostBytes(err) && err == nil {
+	} else if err != nil && !lostBytes(err) {
 		return f.s.hostError(err)
 	}
-	b, err := f.chunk(ctx, i, buf)
+	b, err := f.read(ctx, i, buf, ask)
 	if err != nil {
 		return err
 	}
-	if f.w.lies(c.Digest, file.id, off) {
+	return f.settle(ctx, file, i, b)
+}
+
+// read gives chunk i, asking the Source for it or not.
+func (f *filler) read(ctx context.Context, i int, buf []byte, ask bool) ([]byte, error) {
+	if ask {
+		return f.chunk(ctx, i, buf)
+	}
+	c := f.m.Chunks[i]
+	b, err := f.w.get(ctx, c.Digest, c.Size, buf)
+	if err != nil {
+		return nil, err
+	}
+	return sized(b, c)
+}
+
+// settle puts block i at its place in the image's own file, unless it lies there.
+func (f *filler) settle(ctx context.Context, file *blockFile, i int, b []byte) error {
+	off := int64(i) * blob.BlockSize
+	if f.w.lies(f.m.Chunks[i].Digest, file.id, off) {
 		return nil
 	}
 	return f.write(ctx, file, b, off)

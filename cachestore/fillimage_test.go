@@ -4,14 +4,18 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"agentbox/agentbox"
 	"agentbox/cachestore/blob"
+	"agentbox/cachestore/disk"
 )
 
 // wire is a Source that counts what is asked for, and can hold back or spoil a piece.
@@ -312,5 +316,61 @@ func TestAFileIsKeptWithoutASecondCopy(t *testing.T) {
 	}
 	if u, err := s.Usage(t.Context()); err != nil || u.Bytes < 0 || u.Bytes > int64(4*len(b)) {
 		t.Errorf("usage %+v, %v", u, err)
+	}
+}
+
+// deafDisk reads nothing of one file, for a reason that says nothing about its bytes.
+type deafDisk struct {
+	disk.OS
+	path atomic.Pointer[string]
+}
+
+func (d *deafDisk) Open(name string, write bool) (disk.File, error) {
+	f, err := d.OS.Open(name, write)
+	if err != nil {
+		return nil, err
+	}
+	return deafFile{f, d, name}, nil
+}
+
+type deafFile struct {
+	disk.File
+	d    *deafDisk
+	name string
+}
+
+func (f deafFile) ReadAt(p []byte, off int64) (int, error) {
+	if deaf := f.d.path.Load(); deaf != nil && filepath.Base(*deaf) == filepath.Base(f.name) {
+		return 0, &fs.PathError{Op: "read", Path: f.name, Err: syscall.ENOMEM}
+	}
+	return f.File.ReadAt(p, off)
+}
+
+// A host that cannot read just now has lost nothing: no block is asked for again and written over.
+func TestAReadThatFailsForTheHostsSakeIsNoLostBlock(t *testing.T) {
+	b := noise(5, 3*blob.BlockSize)
+	src, d := elsewhere(t, b)
+	dir := t.TempDir()
+	s := openStore(t, dir)
+	l := fillImage(t, s, d, src)
+	if err := l.Need(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	path := l.Path()
+	s.Close() // what was not flushed is not claimed, so it is looked at
+	deaf := &deafDisk{}
+	s = openStore(t, dir, func(c *Config) { c.FS = deaf })
+	l = fillImage(t, s, d, src)
+	deaf.path.Store(&path)
+	before := src.total()
+	if err := l.Need(t.Context(), 1); !errors.Is(err, syscall.ENOMEM) || src.total() != before {
+		t.Errorf("%v, asked %d times", err, src.total()-before)
+	}
+	deaf.path.Store(nil)
+	if err := l.Need(t.Context(), 1); err != nil || src.total() != before {
+		t.Errorf("%v, asked %d times", err, src.total()-before)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -62,6 +62,19 @@ func (s *Store) read(ctx context.Context, d agentbox.Digest, max int, buf []byte
 
 // readPlace reads and checks what should lie at p.
 func (s *Store) readPlace(d agentbox.Digest, p index.Place, buf []byte, check check) ([]byte, error) {
+	buf, err := s.readRaw(d, p, buf)
+	if err != nil {
+		return nil, err
+	}
+	b, err := s.codec.Decode(buf, p.Encoding, int(p.Size))
+	if err != nil {
+		return nil, err
+	}
+	return b, check(d, b)
+}
+
+// readRaw reads what lies at p.
+func (s *Store) readRaw(d agentbox.Digest, p index.Place, buf []byte) ([]byte, error) {
 	if !pieceLimit(p) {
 		return nil, agentbox.Errorf(agentbox.Corrupt, "%s: the index says %d bytes", d.Short(), p.Size)
 	}
@@ -80,14 +93,10 @@ func (s *Store) readPlace(d agentbox.Digest, p index.Place, buf []byte, check ch
 		}
 		return nil, err
 	}
-	b, err := s.codec.Decode(buf, p.Encoding, int(p.Size))
-	if err != nil {
-		return nil, err
-	}
-	return b, check(d, b)
+	return buf, nil
 }
 
 // lostBytes tells the errors that mean that the bytes are gone from those that say nothing about them.
 func lostBytes(err error) bool {
-	return agentbox.CodeOf(err) == agentbox.Corrupt || isIO(err) || errors.Is(err, fs.ErrNotExist)
+	return agentbox.CodeOf(err) == agentbox.Corrupt || isIO(err) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.EOF)
 }

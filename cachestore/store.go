@@ -33,6 +33,7 @@ type Store struct {
 	handles handles
 	packs   packs
 	flights flights
+	fresh   fresh
 	checked checked
 	ill     quarantine
 

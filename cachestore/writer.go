@@ -124,6 +124,7 @@ func (w *writer) putRecord(ctx context.Context, what pack.What, d agentbox.Diges
 
 func (w *writer) wrote(d agentbox.Digest, p index.Place, n int64) {
 	w.s.space.add(w.kind, n)
+	w.s.fresh.add(d, p)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pending[d] = p
@@ -209,6 +210,7 @@ func (w *writer) flush() error {
 	for d := range w.pending {
 		w.s.healed(d)
 	}
+	w.s.fresh.forget(w.pending)
 	clear(w.pending)
 	clear(w.known)
 	w.leavePacks()
@@ -236,6 +238,7 @@ func (w *writer) close() error {
 		f.release()
 	}
 	clear(w.images)
+	w.s.fresh.forget(w.pending)
 	w.leavePacks()
 	w.claims.release()
 	return errors.Join(errs...)

@@ -20,16 +20,21 @@ func directory(t *testing.T, pieces [][]byte) cachestore.Source {
 	return cachestore.Directory(dir)
 }
 
-func TestDirectory(t *testing.T) { TestSource(t, directory) }
+func TestDirectory(t *testing.T) {
+	TestSource(t, directory)
+	TestSession(t, directory)
+}
 
 func TestSlow(t *testing.T) {
-	TestSource(t, func(t *testing.T, pieces [][]byte) cachestore.Source {
+	slow := func(t *testing.T, pieces [][]byte) cachestore.Source {
 		return &Slow{Source: directory(t, pieces), Rate: 1 << 30}
-	})
+	}
+	TestSource(t, slow)
+	TestSession(t, slow)
 }
 
 func TestStore(t *testing.T) {
-	TestSource(t, func(t *testing.T, pieces [][]byte) cachestore.Source {
+	store := func(t *testing.T, pieces [][]byte) cachestore.Source {
 		s, err := cachestore.Open(t.Context(), cachestore.Config{Dir: t.TempDir(), Ballast: -1})
 		if err != nil {
 			t.Fatal(err)
@@ -41,7 +46,9 @@ func TestStore(t *testing.T) {
 			}
 		}
 		return s
-	})
+	}
+	TestSource(t, store)
+	TestSession(t, store)
 }
 
 // TestExport has a blob travel through a directory, by way of a slow link.

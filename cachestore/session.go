@@ -1,0 +1,184 @@
+package cachestore
+
+import (
+	"context"
+	"sync"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
+)
+
+// Priority orders what is asked of a Session: what somebody waits for comes before all else.
+type Priority int
+
+// The priorities, the lowest first.
+const (
+	Bulk   Priority = iota // in whatever order is best for all who want the blob
+	Soon                   // it will be needed, roughly in this order
+	Demand                 // somebody waits for it
+)
+
+// Arrived takes the bytes of a chunk when they came. It is called from several goroutines, at most
+// once at a time for a chunk, and not after Close has returned. An error of code Corrupt says that
+// the bytes are not those of the chunk: the Session gets them elsewhere or fails. Any other error
+// is the receiver's own (its disk is full, say), and ends what wants the chunk.
+type Arrived func(ctx context.Context, chunk int, b []byte) error
+
+// Session gets the chunks of one blob from a Source. Its methods may be called at once.
+type Session interface {
+	// Fetch has chunks arrive, each once, and returns when all of them have, or with the first
+	// error; asking again may help then. While anything of a higher priority is wanted, nothing new
+	// is asked for of a lower one. A chunk that is on its way for another call is waited for, not
+	// asked for twice. Numbers must be those of chunks that are not zeros.
+	Fetch(ctx context.Context, p Priority, chunks []int) error
+	// Close ends what is under way: those calls of Fetch fail.
+	Close() error
+}
+
+// Sessions is what a Source may be besides: one with a better way to get a blob than to be asked
+// for one piece after the other.
+type Sessions interface {
+	// Session begins to get chunks of a blob. ctx is about beginning only.
+	Session(ctx context.Context, manifest agentbox.Digest, m blob.Manifest, arrived Arrived) (Session, error)
+}
+
+// OpenSession gives the Session of a Source, which for one that has none of its own asks for piece by piece.
+func OpenSession(ctx context.Context, src Source, manifest agentbox.Digest, m blob.Manifest, arrived Arrived) (Session, error) {
+	if s, ok := src.(Sessions); ok {
+		return s.Session(ctx, manifest, m, arrived)
+	}
+	p := &polling{src: src, m: m, arrived: arrived, now: map[int]*asked{}, changed: make(chan struct{})}
+	p.ctx, p.stop = context.WithCancelCause(context.Background())
+	return p, nil
+}
+
+// polling is the Session of a Source that knows pieces only.
+type polling struct {
+	src     Source
+	m       blob.Manifest
+	arrived Arrived
+	ctx     context.Context
+	stop    context.CancelCauseFunc
+	calls   sync.WaitGroup
+
+	mu      sync.Mutex
+	closed  bool
+	now     map[int]*asked  // chunks that somebody is getting
+	wanting [Demand + 1]int // calls of Fetch, by priority
+	changed chan struct{}   // closed, and made anew, when one of those ends
+}
+
+// pollers is how many chunks are asked for at once that nobody waits for: who comes to need one
+// waits for those under way.
+const pollers = 3
+
+var errSessionClosed = agentbox.Errorf(agentbox.Unavailable, "nothing is fetched for this blob any more")
+
+func (p *polling) Fetch(ctx context.Context, priority Priority, chunks []int) error {
+	if !p.enter(priority) {
+		return errSessionClosed
+	}
+	defer p.leave(priority)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(p.ctx, func() { cancel(context.Cause(p.ctx)) })()
+	return newCrew(ctx, pollers-1).each(chunks, nil, func(ctx context.Context, i int) error {
+		if err := p.turn(ctx, priority); err != nil {
+			return err
+		}
+		return p.get(ctx, i)
+	})
+}
+
+func (p *polling) enter(priority Priority) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.calls.Add(1)
+	p.wanting[priority]++
+	return true
+}
+
+func (p *polling) leave(priority Priority) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wanting[priority]--
+	close(p.changed)
+	p.changed = make(chan struct{})
+	p.calls.Done()
+}
+
+// turn returns when nothing of a higher priority is wanted.
+func (p *polling) turn(ctx context.Context, priority Priority) error {
+	for {
+		p.mu.Lock()
+		higher, changed := 0, p.changed
+		for q := priority + 1; q <= Demand; q++ {
+			higher += p.wanting[q]
+		}
+		p.mu.Unlock()
+		if higher == 0 {
+			return ctx.Err()
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// get lets those who want the same chunk share one way of getting it. When that fails, each of them
+// finds out alone.
+func (p *polling) get(ctx context.Context, i int) error {
+	for {
+		p.mu.Lock()
+		other := p.now[i]
+		if other == nil {
+			mine := &asked{done: make(chan struct{})}
+			p.now[i] = mine
+			p.mu.Unlock()
+			return p.ask(ctx, i, mine)
+		}
+		p.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-other.done:
+			if other.err == nil {
+				return nil
+			}
+		}
+	}
+}
+
+// asked is a chunk that was asked for. err is set when done is closed.
+type asked struct {
+	done chan struct{}
+	err  error
+}
+
+func (p *polling) ask(ctx context.Context, i int, mine *asked) error {
+	c := p.m.Chunks[i]
+	b, err := p.src.Get(ctx, c.Digest, c.Size)
+	if err == nil {
+		err = p.arrived(ctx, i, b)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	mine.err = err
+	delete(p.now, i)
+	close(mine.done)
+	return err
+}
+
+func (p *polling) Close() error {
+	p.stop(errSessionClosed)
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.calls.Wait()
+	return nil
+}

@@ -1,0 +1,102 @@
+package cachestore
+
+import (
+	"context"
+	"sync"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
+	"agentbox/cachestore/index"
+)
+
+// Piece is a chunk or an encoded manifest as it is stored.
+type Piece struct {
+	Bytes    []byte
+	Encoding blob.Encoding
+	Size     int // decoded
+}
+
+// Stored gives a piece as it lies on disk, neither decoded nor hashed, for somebody who does both.
+// It sees more than Get: what a transfer wrote a moment ago and has not made last. buf may be used
+// for the answer. NotFound when it is not here.
+func (s *Store) Stored(ctx context.Context, d agentbox.Digest, buf []byte) (Piece, error) {
+	var last index.Place
+	var lastErr error
+	for range moves {
+		if err := ctx.Err(); err != nil {
+			return Piece{}, err
+		}
+		p, ok, err := s.place(d)
+		if err != nil {
+			return Piece{}, err
+		}
+		if !ok || lastErr != nil && p == last {
+			return Piece{}, absent("%s is not in the store", d.Short())
+		}
+		if buf, err = s.readRaw(d, p, buf); err == nil {
+			return Piece{Bytes: buf, Encoding: p.Encoding, Size: int(p.Size)}, nil
+		}
+		last, lastErr = p, err
+	}
+	return Piece{}, lastErr
+}
+
+// Bits tells which chunks Stored would give: bit i%8 of byte i/8, the lowest first. Chunks of zeros
+// count as here.
+func (s *Store) Bits(m blob.Manifest) ([]byte, error) {
+	bits := make([]byte, (len(m.Chunks)+7)/8)
+	for i, c := range m.Chunks {
+		ok := c.Zero()
+		if !ok {
+			var err error
+			if _, ok, err = s.place(c.Digest); err != nil {
+				return nil, err
+			}
+		}
+		if ok {
+			bits[i/8] |= 1 << (i % 8)
+		}
+	}
+	return bits, nil
+}
+
+func (s *Store) place(d agentbox.Digest) (index.Place, bool, error) {
+	if p, ok := s.fresh.get(d); ok {
+		return p, true, nil
+	}
+	return s.index.Chunk(d)
+}
+
+// fresh knows the pieces that writers have written and not claimed yet. A reader may find that one
+// is gone again.
+type fresh struct {
+	mu    sync.Mutex
+	where map[agentbox.Digest]index.Place
+}
+
+func (f *fresh) get(d agentbox.Digest) (index.Place, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p, ok := f.where[d]
+	return p, ok
+}
+
+func (f *fresh) add(d agentbox.Digest, p index.Place) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.where == nil {
+		f.where = map[agentbox.Digest]index.Place{}
+	}
+	f.where[d] = p
+}
+
+// forget is for pieces that are claimed now, or never will be.
+func (f *fresh) forget(pieces map[agentbox.Digest]index.Place) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for d, p := range pieces {
+		if f.where[d] == p {
+			delete(f.where, d)
+		}
+	}
+}

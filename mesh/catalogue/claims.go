@@ -1,0 +1,108 @@
+package catalogue
+
+import (
+	"time"
+
+	"agentbox/mesh/identity"
+)
+
+// MaxHold is for how long one peer can hold one claim at most, however often it renews it.
+const MaxHold = time.Hour
+
+type claimID struct {
+	owner identity.PeerID
+	key   string
+}
+
+// claimSeen is when we saw a claim, by our own monotonic clock.
+type claimSeen struct {
+	first   time.Time // it has been there since
+	renewed time.Time // it has had the value changed since
+	changed uint64
+}
+
+// noteClaims remembers when the claims of a catalogue were seen first; s.mu is held.
+func (s *Store) noteClaims(owner identity.PeerID, next *set) {
+	now := time.Now()
+	if next != nil {
+		for i, r := range next.records {
+			if i.kind != Claim {
+				continue
+			}
+			c := claimID{owner, i.key}
+			seen, ok := s.seen[c]
+			if !ok {
+				seen = claimSeen{first: now}
+			}
+			if !ok || seen.changed != r.Changed {
+				seen.renewed, seen.changed = now, r.Changed
+			}
+			s.seen[c] = seen
+		}
+	}
+	for c, seen := range s.seen {
+		if c.owner != owner {
+			continue
+		}
+		// What was held for too long is remembered for as long again: giving it up for a moment and
+		// taking it anew would be a way to hold it for ever.
+		_, there := recordOf(next, c.key)
+		if !there && (now.Sub(seen.first) < MaxHold || now.Sub(seen.renewed) > 2*MaxHold) {
+			delete(s.seen, c)
+		}
+	}
+}
+
+func recordOf(s *set, key string) (Record, bool) {
+	if s == nil {
+		return Record{}, false
+	}
+	r, ok := s.records[id{Claim, key}]
+	return r, ok
+}
+
+// Holder is the peer that is making something: of those with a claim that is not over, the one with
+// the lowest PeerID. Peers that are not here do not count.
+func (s *Store) Holder(key string) (identity.PeerID, bool) {
+	here := map[identity.PeerID]bool{}
+	for _, p := range s.cfg.Here() {
+		here[p] = true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var holder identity.PeerID
+	now := time.Now()
+	for _, p := range s.index[id{Claim, key}] {
+		r := s.peers[p.owner].records[p.id]
+		seen := s.seen[claimID{p.owner, key}]
+		over := now.Sub(seen.renewed) >= time.Duration(r.TTL)*time.Second || now.Sub(seen.first) >= MaxHold
+		if over || !here[p.owner] || !s.list.Admits(p.owner, now) {
+			continue
+		}
+		if holder.IsZero() || p.owner.Compare(holder) < 0 {
+			holder = p.owner
+		}
+	}
+	if _, mine := recordOf(s.own, key); mine && (holder.IsZero() || s.self.Compare(holder) < 0) {
+		holder = s.self
+	}
+	return holder, !holder.IsZero()
+}
+
+// TakeClaim says that we are about to make something, unless somebody else said so before: then it
+// is false, and who that is. Two that claim at the same time both get it, and Holder tells each of
+// them within seconds which of the two goes on. A claim is taken again to renew it.
+func (s *Store) TakeClaim(key string, ttl time.Duration) (identity.PeerID, bool, error) {
+	if holder, ok := s.Holder(key); ok && holder != s.self {
+		return holder, false, nil
+	}
+	err := s.Update(func(e *Edit) {
+		e.Touch(Record{Kind: Claim, Key: key, TTL: max(1, min(maxTTL, int(ttl/time.Second)))})
+	})
+	return s.self, err == nil, err
+}
+
+// DropClaim says that we make it no more, because it is made or failed.
+func (s *Store) DropClaim(key string) error {
+	return s.Update(func(e *Edit) { e.Remove(Claim, key) })
+}

@@ -1,0 +1,230 @@
+package catalogue
+
+import (
+	"context"
+	"crypto/ed25519"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/mesh/identity"
+	"agentbox/mesh/wire"
+)
+
+const (
+	maxRequest = 1 << 10
+	maxDelta   = MaxBytes*3/2 + 1<<20 // with removals, keys of the JSON around it, and the head
+	maxHeads   = 2 << 20
+	fetchTime  = 15 * time.Second
+	fetchPause = 300 * time.Millisecond // between two fetches of one catalogue
+	headsTime  = 30 * time.Second       // between two exchanges of heads with somebody
+)
+
+// request is what a stream of the catalogue service begins with.
+type request struct {
+	Owner identity.PeerID `json:"owner,omitzero"` // whose catalogue; zero: all heads
+	Since uint64          `json:"since,omitempty"`
+}
+
+// want is a catalogue of which something newer is known to exist.
+type want struct {
+	sequence uint64
+	from     []identity.PeerID // who has it
+	running  bool
+}
+
+// Saw is told that a peer has a catalogue of an owner at a sequence number. What is newer is fetched
+// in the background, from the owner where it is here.
+func (s *Store) Saw(owner identity.PeerID, sequence uint64, from identity.PeerID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if owner == s.self || s.ctx.Err() != nil || sequence <= s.sequence(owner) || !s.list.Admits(owner, time.Now()) {
+		return
+	}
+	w := s.wanted[owner]
+	if w == nil {
+		w = &want{}
+		s.wanted[owner] = w
+	}
+	w.sequence = max(w.sequence, sequence)
+	if from == owner {
+		w.from = slices.Insert(w.from, 0, from)
+	} else {
+		w.from = append(w.from, from)
+	}
+	w.from = w.from[:min(len(w.from), 8)]
+	if !w.running {
+		w.running = true
+		s.tasks.Go(func() { s.pursue(owner) })
+	}
+}
+
+// sequence is what is known of an owner; s.mu is held.
+func (s *Store) sequence(owner identity.PeerID) uint64 {
+	if got := s.peers[owner]; got != nil {
+		return got.head.Sequence
+	}
+	return 0
+}
+
+// pursue fetches the catalogue of an owner until nothing newer is known of, or nobody gives it.
+func (s *Store) pursue(owner identity.PeerID) {
+	for {
+		s.mu.Lock()
+		w := s.wanted[owner]
+		if w.sequence <= s.sequence(owner) || len(w.from) == 0 || s.ctx.Err() != nil {
+			delete(s.wanted, owner)
+			s.mu.Unlock()
+			return
+		}
+		from := w.from[0]
+		w.from = slices.DeleteFunc(w.from, func(p identity.PeerID) bool { return p == from })
+		s.mu.Unlock()
+		ctx, cancel := context.WithTimeout(s.ctx, fetchTime)
+		err := s.fetch(ctx, owner, from)
+		cancel()
+		if err != nil {
+			s.cfg.Log.Info("mesh: a catalogue was not fetched", "owner", owner.Short(), "from", from.Short(), "error", err)
+		}
+		select {
+		case <-time.After(fetchPause):
+		case <-s.ctx.Done():
+		}
+	}
+}
+
+// fetch takes what a peer has of an owner's catalogue: the difference first, and the whole when the
+// difference does not lead to what the owner signed.
+func (s *Store) fetch(ctx context.Context, owner, from identity.PeerID) error {
+	c, err := s.cfg.Node.Dial(ctx, from, wire.Catalogue)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	s.mu.Lock()
+	since := s.sequence(owner)
+	s.mu.Unlock()
+	d, err := ask[Delta](ctx, c, request{Owner: owner, Since: since}, maxDelta)
+	if err == nil {
+		err = s.take(owner, d)
+	}
+	if agentbox.CodeOf(err) == agentbox.Corrupt && since > 0 && d.Since > 0 {
+		if d, err = ask[Delta](ctx, c, request{Owner: owner}, maxDelta); err == nil {
+			err = s.take(owner, d)
+		}
+	}
+	return err
+}
+
+// ask opens a stream, asks, and reads the answer.
+func ask[T any](ctx context.Context, c wire.Conn, req request, most int) (T, error) {
+	var answer T
+	st, err := c.OpenStream(ctx)
+	if err != nil {
+		return answer, err
+	}
+	defer st.Abort()
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = st.SetDeadline(deadline)
+	}
+	if err := wire.WriteMessage(st, req, maxRequest); err != nil {
+		return answer, err
+	}
+	_ = st.Close()
+	return answer, wire.ReadMessage(st, &answer, most)
+}
+
+// take makes a catalogue what a delta says, if its owner signed that and it is newer.
+func (s *Store) take(owner identity.PeerID, d Delta) error {
+	s.mu.Lock()
+	old := s.peers[owner]
+	s.mu.Unlock()
+	if old == nil {
+		old = s.empty(owner)
+	}
+	next, err := s.verified(old, d, owner)
+	if err != nil {
+		s.refused()
+		return err
+	}
+	s.mu.Lock()
+	current := s.peers[owner]
+	switch {
+	case current != nil && current != old:
+		s.mu.Unlock()
+		return nil // somebody else's answer came first
+	case next.head.Sequence < old.head.Sequence:
+		s.counters.RolledBack++
+		s.mu.Unlock()
+		return corrupt("the catalogue of %s is older than what is known", owner.Short())
+	case next.head.Sequence == old.head.Sequence:
+		if next.head.Digest != old.head.Digest {
+			s.counters.Forked++
+			s.cfg.Log.Warn("mesh: a peer signed two catalogues of one number", "peer", owner.Short(), "sequence", next.head.Sequence)
+		}
+		s.mu.Unlock()
+		return nil
+	case !s.list.Admits(owner, time.Now()):
+		s.mu.Unlock()
+		return nil
+	}
+	s.counters.Fetched++
+	s.set(owner, next)
+	s.mu.Unlock()
+	s.changed(owner)
+	return s.write(next, false)
+}
+
+func (s *Store) refused() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counters.Refused++
+}
+
+func (s *Store) key() ed25519.PublicKey { return s.cfg.Key.Public().(ed25519.PublicKey) }
+
+// Exchange asks a peer which catalogues it has, and fetches what is new: that is how those of peers
+// that sleep get around.
+func (s *Store) Exchange(ctx context.Context, from identity.PeerID) error {
+	c, err := s.cfg.Node.Dial(ctx, from, wire.Catalogue)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	heads, err := ask[[]Head](ctx, c, request{}, maxHeads)
+	if err != nil {
+		return err
+	}
+	for _, h := range heads {
+		if h.Owner != s.self {
+			s.Saw(h.Owner, h.Sequence, from)
+			continue
+		}
+		if err := s.heardOfOwn(h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Run exchanges heads with somebody now and then, until ctx is done.
+func (s *Store) Run(ctx context.Context) {
+	tick := time.NewTicker(headsTime)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if here := s.cfg.Here(); len(here) > 0 {
+			peer := here[rand.IntN(len(here))]
+			ctx, cancel := context.WithTimeout(ctx, fetchTime)
+			if err := s.Exchange(ctx, peer); err != nil && ctx.Err() == nil {
+				s.cfg.Log.Info("mesh: heads were not exchanged", "peer", peer.Short(), "error", err)
+			}
+			cancel()
+		}
+	}
+}

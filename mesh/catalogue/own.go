@@ -1,0 +1,68 @@
+package catalogue
+
+import (
+	"agentbox/agentbox"
+)
+
+// Head is that of our own catalogue.
+func (s *Store) Head() Head {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.own.head
+}
+
+// Update changes our own catalogue. It is on disk when Update returns, so that a restart does not
+// take it back; Announce has been told. A change that goes beyond the bounds is an error and changes
+// nothing, one that changes nothing is not announced.
+func (s *Store) Update(change func(*Edit)) error {
+	s.editing.Lock()
+	defer s.editing.Unlock()
+	s.mu.Lock()
+	own, team := s.own, s.list.Team()
+	s.mu.Unlock()
+	next, err := own.edit(change)
+	if err != nil || next == nil {
+		return err
+	}
+	return s.publish(next, team)
+}
+
+// publish signs and keeps a set of our own, and says so; s.editing is held.
+func (s *Store) publish(next *set, team agentbox.Digest) error {
+	next.head = next.head.sign(team, s.cfg.Key)
+	if err := s.write(next, true); err != nil {
+		return agentbox.Errorf(agentbox.Unavailable, "keep this machine's catalogue: %w", err)
+	}
+	s.mu.Lock()
+	s.own = next
+	s.mu.Unlock()
+	if s.cfg.Announce != nil {
+		s.cfg.Announce(next.head)
+	}
+	return nil
+}
+
+// heardOfOwn is told of a head of ours that somebody has. Where it is beyond what we know of
+// ourselves (our disk was restored from a backup), the numbers that were used are passed over.
+func (s *Store) heardOfOwn(h Head) error {
+	s.editing.Lock()
+	defer s.editing.Unlock()
+	s.mu.Lock()
+	own, team := s.own, s.list.Team()
+	s.mu.Unlock()
+	if h.Sequence < own.head.Sequence || h.Sequence == own.head.Sequence && h.Digest == own.head.Digest {
+		return nil
+	}
+	if err := h.verify(team, s.key()); err != nil {
+		s.refused()
+		return err
+	}
+	next := &set{records: map[id]Record{}}
+	next.head.Sequence, next.head.Digest = h.Sequence+1, own.head.Digest
+	next.floor = next.head.Sequence // others have other records under older numbers
+	for i, r := range own.records {
+		next.records[i] = r
+	}
+	s.cfg.Log.Warn("mesh: others know a newer catalogue of this machine, going on after it", "sequence", h.Sequence)
+	return s.publish(next, team)
+}

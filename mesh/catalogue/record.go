@@ -1,0 +1,120 @@
+package catalogue
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"agentbox/agentbox"
+)
+
+// Kind is what a record is about.
+type Kind string
+
+// The kinds.
+const (
+	Image    Kind = "image"    // Key: the image's digest in hex; Alias: its recipe
+	Setup    Kind = "setup"    // Key: FAMILY/KEY of what setup made
+	Kernel   Kind = "kernel"   // Key: its name; Digest: of its file
+	Template Kind = "template" // Key: its fingerprint
+	Task     Kind = "task"     // Key: the task's id; Text: its state for people
+	Claim    Kind = "claim"    // Key: what is about to be made; TTL: for how long
+)
+
+// Bounds of a catalogue.
+const (
+	MaxRecords = 4096
+	MaxBytes   = 2 << 20 // of all records, encoded
+	MaxKey     = 512
+	MaxText    = 512
+	MaxName    = 4 << 10
+	maxTTL     = 3600 // seconds
+)
+
+// Record is one line of a catalogue. Kind and Key name it.
+type Record struct {
+	Kind     Kind            `json:"kind"`
+	Key      string          `json:"key"`
+	Alias    string          `json:"alias,omitempty"`   // another key by which it is found
+	Manifest agentbox.Digest `json:"manifest,omitzero"` // what a session for its bytes is about
+	Digest   agentbox.Digest `json:"digest,omitzero"`   // of the thing itself
+	Size     int64           `json:"size,omitempty"`    // bytes
+	Name     []byte          `json:"name,omitempty"`    // the signed name (cachestore/blob) under which its owner keeps it
+	Text     string          `json:"text,omitempty"`    // for people
+	TTL      int             `json:"ttl,omitempty"`     // seconds; claims only
+	Changed  uint64          `json:"changed"`           // the catalogue's sequence number when it was written
+}
+
+type id struct {
+	kind Kind
+	key  string
+}
+
+func (r Record) id() id { return id{r.Kind, r.Key} }
+
+func compare(a, b Record) int {
+	return cmp.Or(strings.Compare(string(a.Kind), string(b.Kind)), strings.Compare(a.Key, b.Key))
+}
+
+// Check tells whether a record may be in a catalogue.
+func (r Record) Check() error {
+	switch r.Kind {
+	case Image, Setup, Kernel, Template, Task:
+		if r.TTL != 0 {
+			return corrupt("a record of kind %s with a time to live", r.Kind)
+		}
+	case Claim:
+		if r.TTL < 1 || r.TTL > maxTTL {
+			return corrupt("a claim for %d seconds, at most %d", r.TTL, maxTTL)
+		}
+	default:
+		return corrupt("a record of unknown kind %.20q", r.Kind)
+	}
+	switch {
+	case r.Key == "" || !isText(r.Key, MaxKey):
+		return corrupt("a %s whose key is not text of 1 to %d bytes", r.Kind, MaxKey)
+	case !isText(r.Alias, MaxKey), !isText(r.Text, MaxText):
+		return corrupt("%s %.80q: text that is too long or not printable", r.Kind, r.Key)
+	case len(r.Name) > MaxName:
+		return corrupt("%s %.80q: a name of %d bytes, at most %d", r.Kind, r.Key, len(r.Name), MaxName)
+	case r.Size < 0:
+		return corrupt("%s %.80q: has no size", r.Kind, r.Key)
+	}
+	return nil
+}
+
+func isText(s string, most int) bool {
+	return len(s) <= most && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+// digestOf is what a head signs: the records in order, a line of JSON each. Size is that of all lines.
+func digestOf(records map[id]Record) (agentbox.Digest, int, error) {
+	h := sha256.New()
+	size := 0
+	for _, r := range sorted(records) {
+		b, err := json.Marshal(r)
+		if err != nil {
+			return agentbox.Digest{}, 0, err
+		}
+		h.Write(append(b, '\n'))
+		size += len(b) + 1
+	}
+	return agentbox.Digest(h.Sum(nil)), size, nil
+}
+
+func sorted(records map[id]Record) []Record {
+	out := make([]Record, 0, len(records))
+	for _, r := range records {
+		out = append(out, r)
+	}
+	slices.SortFunc(out, compare)
+	return out
+}
+
+func corrupt(format string, args ...any) error {
+	return agentbox.Errorf(agentbox.Corrupt, format, args...)
+}

@@ -1,0 +1,188 @@
+package catalogue
+
+import (
+	"agentbox/agentbox"
+)
+
+// maxRemoved is how many removals are remembered. Who is further behind gets the whole set.
+const maxRemoved = 512
+
+// removal says that a record went when the catalogue had a sequence number.
+type removal struct {
+	Kind     Kind   `json:"kind"`
+	Key      string `json:"key"`
+	Sequence uint64 `json:"sequence"`
+}
+
+// set is one catalogue as one peer has it. It is never changed: change gives another.
+type set struct {
+	head    Head
+	records map[id]Record
+	removed []removal
+	floor   uint64 // removed is complete from this sequence number on
+}
+
+// Delta is what takes a set from one sequence number to its head's, or a whole set. It is the
+// answer to a fetch, and what is kept on disk.
+type Delta struct {
+	Head    Head      `json:"head"`
+	Since   uint64    `json:"since"` // 0: all of it
+	Records []Record  `json:"records,omitempty"`
+	Removed []removal `json:"removed,omitempty"`
+}
+
+// since gives what takes a reader from a sequence number to here.
+func (s *set) since(n uint64) Delta {
+	if n == 0 || n < s.floor || n > s.head.Sequence {
+		return Delta{Head: s.head, Records: sorted(s.records)}
+	}
+	d := Delta{Head: s.head, Since: n}
+	for _, r := range sorted(s.records) {
+		if r.Changed > n {
+			d.Records = append(d.Records, r)
+		}
+	}
+	for _, r := range s.removed {
+		if r.Sequence > n {
+			d.Removed = append(d.Removed, r)
+		}
+	}
+	return d
+}
+
+// apply gives the set that a delta makes of this one. The head's signature has been verified; that
+// the records are those that it stands for is checked here.
+func (s *set) apply(d Delta) (*set, error) {
+	if len(d.Records) > MaxRecords || len(d.Removed) > maxRemoved {
+		return nil, corrupt("the catalogue of %s has more than %d records", d.Head.Owner.Short(), MaxRecords)
+	}
+	next := &set{head: d.Head, records: map[id]Record{}, floor: d.Head.Sequence}
+	if d.Since != 0 {
+		if d.Since != s.head.Sequence {
+			return nil, corrupt("the catalogue of %s: a difference to %d, not %d", d.Head.Owner.Short(), d.Since, s.head.Sequence)
+		}
+		for i, r := range s.records {
+			next.records[i] = r
+		}
+		next.floor, next.removed = s.floor, append(next.removed, s.removed...)
+		for _, r := range d.Removed {
+			delete(next.records, id{r.Kind, r.Key})
+			next.removed = append(next.removed, r)
+		}
+		next.trim()
+	}
+	for _, r := range d.Records {
+		if err := r.Check(); err != nil {
+			return nil, err
+		}
+		next.records[r.id()] = r
+	}
+	return next, next.check()
+}
+
+// check tells whether the set is within its bounds and what its head says.
+func (s *set) check() error {
+	if len(s.records) > MaxRecords {
+		return corrupt("the catalogue of %s has more than %d records", s.head.Owner.Short(), MaxRecords)
+	}
+	d, size, err := digestOf(s.records)
+	switch {
+	case err != nil:
+		return err
+	case size > MaxBytes:
+		return corrupt("the catalogue of %s has %d bytes, at most %d", s.head.Owner.Short(), size, MaxBytes)
+	case d != s.head.Digest:
+		return corrupt("the catalogue of %s is not what its owner signed", s.head.Owner.Short())
+	}
+	return nil
+}
+
+// trim forgets the oldest removals, and with them that older readers can be told a difference.
+func (s *set) trim() {
+	if over := len(s.removed) - maxRemoved; over > 0 {
+		s.floor = max(s.floor, s.removed[over-1].Sequence)
+		s.removed = append([]removal(nil), s.removed[over:]...)
+	}
+}
+
+// Edit changes one's own catalogue; all changes of one Edit become visible at once.
+type Edit struct {
+	next    *set
+	changed bool
+}
+
+// Put adds a record, or replaces the one of the same kind and key. Equal ones stay as they are.
+func (e *Edit) Put(r Record) {
+	old, ok := e.next.records[r.id()]
+	r.Changed = old.Changed
+	if ok && equal(old, r) {
+		return
+	}
+	e.Touch(r)
+}
+
+// Touch is Put that counts as a change even if nothing is different: a claim that is renewed.
+func (e *Edit) Touch(r Record) {
+	r.Changed = e.next.head.Sequence
+	e.next.records[r.id()] = r
+	e.changed = true
+}
+
+// Remove takes a record out, if it is there.
+func (e *Edit) Remove(k Kind, key string) {
+	if _, ok := e.next.records[id{k, key}]; ok {
+		delete(e.next.records, id{k, key})
+		e.next.removed = append(e.next.removed, removal{k, key, e.next.head.Sequence})
+		e.changed = true
+	}
+}
+
+// Replace makes records the only ones of a kind.
+func (e *Edit) Replace(k Kind, records []Record) {
+	keep := map[id]bool{}
+	for _, r := range records {
+		if r.Kind == k {
+			keep[r.id()] = true
+			e.Put(r)
+		}
+	}
+	for i := range e.next.records {
+		if i.kind == k && !keep[i] {
+			e.Remove(k, i.key)
+		}
+	}
+}
+
+func equal(a, b Record) bool {
+	name := string(a.Name) == string(b.Name)
+	a.Name, b.Name = nil, nil
+	return name && a.Kind == b.Kind && a.Key == b.Key && a.Alias == b.Alias && a.Manifest == b.Manifest && a.Digest == b.Digest &&
+		a.Size == b.Size && a.Text == b.Text && a.TTL == b.TTL
+}
+
+// edit gives the set that a change makes of this one, unsigned, or nil when it changes nothing.
+func (s *set) edit(change func(*Edit)) (*set, error) {
+	next := &set{records: map[id]Record{}, floor: s.floor, removed: append([]removal(nil), s.removed...)}
+	next.head.Sequence = s.head.Sequence + 1
+	for i, r := range s.records {
+		next.records[i] = r
+	}
+	e := &Edit{next: next}
+	change(e)
+	if !e.changed {
+		return nil, nil
+	}
+	next.trim()
+	for _, r := range next.records {
+		if err := r.Check(); err != nil {
+			return nil, agentbox.Errorf(agentbox.Invalid, "%w", err)
+		}
+	}
+	d, size, err := digestOf(next.records)
+	if err == nil && (len(next.records) > MaxRecords || size > MaxBytes) {
+		err = agentbox.Errorf(agentbox.NoSpace, "this machine's catalogue would have %d records of %d bytes (at most %d and %d)",
+			len(next.records), size, MaxRecords, MaxBytes)
+	}
+	next.head.Digest = d
+	return next, err
+}

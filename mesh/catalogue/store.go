@@ -1,0 +1,289 @@
+package catalogue
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
+	"agentbox/mesh/identity"
+	"agentbox/mesh/wire"
+)
+
+// Config says whose catalogues these are and where they are kept.
+type Config struct {
+	Dir  string // made if need be
+	Key  ed25519.PrivateKey
+	Node *wire.Node
+	Log  *slog.Logger
+	// Here tells which peers can be asked now.
+	Here func() []identity.PeerID
+	// Announce is told of a new head of our own.
+	Announce func(Head)
+	// Changed is told that the catalogue of a peer changed; nil: nobody is.
+	Changed func(identity.PeerID)
+}
+
+// Counters say what was refused since the catalogues were opened.
+type Counters struct {
+	Fetched    uint64 // catalogues or differences that were taken
+	Refused    uint64 // forged, oversized, or not what was signed
+	RolledBack uint64 // older than what is known
+	Forked     uint64 // another set of the same sequence number, by the same owner
+}
+
+// Store has the catalogues of the team: our own, and what is known of the others'.
+type Store struct {
+	cfg   Config
+	self  identity.PeerID
+	ctx   context.Context
+	stop  context.CancelFunc
+	tasks sync.WaitGroup
+
+	editing sync.Mutex // held through a change of our own catalogue
+
+	mu       sync.Mutex
+	list     identity.List
+	own      *set
+	peers    map[identity.PeerID]*set
+	index    map[id][]place // keys and aliases, of all peers
+	seen     map[claimID]claimSeen
+	wanted   map[identity.PeerID]*want
+	counters Counters
+}
+
+// Open reads what is kept on disk. A catalogue that cannot be read is fetched again.
+func Open(cfg Config, list identity.List) (*Store, error) {
+	s := &Store{
+		cfg: cfg, self: identity.PeerOf(cfg.Key.Public().(ed25519.PublicKey)), list: list,
+		peers: map[identity.PeerID]*set{}, index: map[id][]place{}, seen: map[claimID]claimSeen{}, wanted: map[identity.PeerID]*want{},
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, agentbox.Errorf(agentbox.Missing, "keep catalogues: %w", err)
+	}
+	s.own = s.empty(s.self)
+	if err := s.load(); err != nil {
+		return nil, err
+	}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	cfg.Node.Handle(wire.Catalogue, s.serve)
+	return s, nil
+}
+
+// empty is the catalogue of a peer of which nothing is known.
+func (s *Store) empty(owner identity.PeerID) *set {
+	d, _, _ := digestOf(nil)
+	return &set{head: Head{Owner: owner, Digest: d}, records: map[id]Record{}}
+}
+
+const suffix = ".json"
+
+func (s *Store) path(owner identity.PeerID) string {
+	return filepath.Join(s.cfg.Dir, owner.String()+suffix)
+}
+
+func (s *Store) load() error {
+	files, err := os.ReadDir(s.cfg.Dir)
+	if err != nil {
+		return agentbox.Errorf(agentbox.Missing, "read catalogues: %w", err)
+	}
+	for _, f := range files {
+		name, ok := strings.CutSuffix(f.Name(), suffix)
+		owner, err := identity.ParsePeer(name)
+		if !ok || err != nil {
+			continue
+		}
+		got, err := s.read(owner)
+		switch {
+		case err != nil && owner == s.self:
+			// The others have it, and what we say next must not have a number that they know.
+			s.cfg.Log.Warn("mesh: this machine's catalogue cannot be read, beginning anew", "error", err)
+		case err != nil:
+			s.cfg.Log.Warn("mesh: a catalogue cannot be read, it is fetched again", "peer", owner.Short(), "error", err)
+		case owner == s.self:
+			s.own = got
+		default:
+			s.set(owner, got)
+		}
+	}
+	return nil
+}
+
+func (s *Store) read(owner identity.PeerID) (*set, error) {
+	f, err := os.Open(s.path(owner))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var d Delta
+	if err := wire.ReadMessage(f, &d, maxDelta); err != nil {
+		return nil, err
+	}
+	return s.verified(s.empty(owner), d, owner)
+}
+
+func (s *Store) write(got *set, sync bool) error {
+	d := got.since(0)
+	var b strings.Builder
+	if err := wire.WriteMessage(&b, d, maxDelta); err != nil {
+		return err
+	}
+	if sync {
+		return durable.WriteFile(s.path(got.head.Owner), []byte(b.String()), 0o600)
+	}
+	return durable.Replace(s.path(got.head.Owner), []byte(b.String()), 0o600)
+}
+
+// verified gives what a delta makes of a set, when its owner is known and signed it.
+func (s *Store) verified(old *set, d Delta, owner identity.PeerID) (*set, error) {
+	s.mu.Lock()
+	key := ed25519.PublicKey(nil)
+	if m, ok := s.list.Member(owner); ok && !m.Revoked {
+		key = m.Key
+	} else if owner == s.self {
+		key = s.cfg.Key.Public().(ed25519.PublicKey)
+	}
+	team := s.list.Team()
+	s.mu.Unlock()
+	if d.Head.Owner != owner {
+		return nil, corrupt("the catalogue of %s instead of %s", d.Head.Owner.Short(), owner.Short())
+	}
+	if err := d.Head.verify(team, key); err != nil {
+		return nil, err
+	}
+	return old.apply(d)
+}
+
+// set makes what is known of a peer's catalogue; s.mu is held, or nobody else has s yet.
+func (s *Store) set(owner identity.PeerID, next *set) {
+	if old := s.peers[owner]; old != nil {
+		for _, r := range old.records {
+			s.unindex(owner, r)
+		}
+	}
+	delete(s.peers, owner)
+	if next != nil {
+		s.peers[owner] = next
+		for _, r := range next.records {
+			s.reindex(owner, r)
+		}
+	}
+	s.noteClaims(owner, next)
+}
+
+func (r Record) ids() []id {
+	if r.Alias == "" || r.Alias == r.Key {
+		return []id{r.id()}
+	}
+	return []id{r.id(), {r.Kind, r.Alias}}
+}
+
+// place is where a record is.
+type place struct {
+	owner identity.PeerID
+	id    id
+}
+
+func (s *Store) reindex(owner identity.PeerID, r Record) {
+	for _, i := range r.ids() {
+		s.index[i] = append(s.index[i], place{owner, r.id()})
+	}
+}
+
+func (s *Store) unindex(owner identity.PeerID, r Record) {
+	for _, i := range r.ids() {
+		s.index[i] = slices.DeleteFunc(s.index[i], func(p place) bool { return p == place{owner, r.id()} })
+		if len(s.index[i]) == 0 {
+			delete(s.index, i)
+		}
+	}
+}
+
+// Admit makes a list the newest one. What members published who left or were revoked is forgotten,
+// on disk too.
+func (s *Store) Admit(list identity.List) error {
+	s.mu.Lock()
+	s.list = list
+	var gone []identity.PeerID
+	for owner := range s.peers {
+		if m, ok := list.Member(owner); !ok || m.Revoked || m.Left {
+			gone = append(gone, owner)
+			s.set(owner, nil)
+		}
+	}
+	s.mu.Unlock()
+	var errs []error
+	for _, owner := range gone {
+		if err := os.Remove(s.path(owner)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+		s.changed(owner)
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Store) changed(owner identity.PeerID) {
+	if s.cfg.Changed != nil {
+		s.cfg.Changed(owner)
+	}
+}
+
+// Found is a record and whose it is.
+type Found struct {
+	Owner identity.PeerID
+	Record
+}
+
+// Lookup finds records of a kind by key or alias in the catalogues of members, from memory, the
+// lowest PeerID first. Our own is not looked at.
+func (s *Store) Lookup(k Kind, key string) []Found {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	var out []Found
+	for _, p := range s.index[id{k, key}] {
+		if s.list.Admits(p.owner, now) {
+			out = append(out, Found{p.owner, s.peers[p.owner].records[p.id]})
+		}
+	}
+	slices.SortFunc(out, func(a, b Found) int { return a.Owner.Compare(b.Owner) })
+	return out
+}
+
+// Of lists what a peer has, in order, with its head; our own too. It is false for an unknown peer.
+func (s *Store) Of(owner identity.PeerID) (Head, []Record, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	got := s.peers[owner]
+	if owner == s.self {
+		got = s.own
+	}
+	if got == nil {
+		return Head{}, nil, false
+	}
+	return got.head, sorted(got.records), true
+}
+
+// Counters gives what happened so far.
+func (s *Store) Counters() Counters {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counters
+}
+
+// Close ends what is being fetched and served.
+func (s *Store) Close() error {
+	s.cfg.Node.Handle(wire.Catalogue, nil)
+	s.stop()
+	s.tasks.Wait()
+	return nil
+}

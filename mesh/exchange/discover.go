@@ -1,0 +1,195 @@
+package exchange
+
+import (
+	"slices"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/mesh/exchange/schedule"
+)
+
+// run plans whenever something happened, and looks for peers.
+func (t *Transfer) run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	looked := time.Time{}
+	for {
+		if time.Since(looked) > discoverEvery {
+			looked = time.Now()
+			t.discover()
+		}
+		wait := t.plan()
+		timer.Reset(wait)
+		select {
+		case <-t.ctx.Done():
+			return
+		case <-t.kick:
+		case <-timer.C:
+		}
+	}
+}
+
+// plan asks for what is to be asked for now, and says how long that will do.
+func (t *Transfer) plan() time.Duration {
+	t.n.mu.Lock()
+	defer t.n.mu.Unlock()
+	now := t.now()
+	t.act(t.state.Next(now))
+	t.giveUp()
+	wait := discoverEvery
+	if at := t.state.Wake(now); at > 0 {
+		wait = at - now
+	} else if len(t.calls) > 0 {
+		wait = graceAlone / 4
+	}
+	return wait
+}
+
+// giveUp ends calls for which nothing more can come: all they lack is with nobody who can be
+// reached. Callers hold mu.
+func (t *Transfer) giveUp() {
+	if len(t.calls) == 0 {
+		return
+	}
+	missing := map[int]bool{}
+	for _, i := range t.state.Missing() {
+		missing[i] = true
+	}
+	for c := range t.calls {
+		if !t.patient(c) {
+			continue
+		}
+		first, all := -1, true
+		for i := range c.left {
+			all = all && missing[i]
+			if missing[i] && (first < 0 || i < first) {
+				first = i
+			}
+		}
+		if all {
+			t.finish(c, t.missingError(len(c.left), first))
+		}
+	}
+}
+
+// patient tells whether a call has waited long enough for peers to come. Where none was ever there,
+// somebody who waits is told soon: there may be other places to get it from. Callers hold mu.
+func (t *Transfer) patient(c *call) bool {
+	since := min(time.Since(t.changed), time.Since(c.began))
+	switch {
+	case t.met:
+		return !t.coming() && since > graceMet
+	case c.class == schedule.Demand:
+		return since > graceAlone
+	}
+	return !t.coming() && since > graceAlone
+}
+
+// coming tells whether a peer is being connected to, or is connected and has not said yet what it has. Callers hold mu.
+func (t *Transfer) coming() bool {
+	if t.dialing > 0 {
+		return true
+	}
+	for s := range t.b.sessions {
+		if s.theirs == nil && time.Since(s.began) < helloTime {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *Transfer) missingError(n, first int) error {
+	peers := 0
+	for _, s := range t.slots {
+		if s != nil {
+			peers++
+		}
+	}
+	return agentbox.Errorf(agentbox.NotFound, "no peer that can be reached has %d of the %d pieces of %s, the first of them piece %d (%s); %s asked",
+		n, len(t.b.m.Chunks), t.b.digest.Short(), first, t.b.m.Chunks[first].Digest.Short(), agentbox.Plural(peers, "peer")).
+		WithHint("agentbox mesh peers shows who is away")
+}
+
+// discover opens sessions with holders that have none yet.
+func (t *Transfer) discover() {
+	holders := t.n.cfg.Holders.Holders(t.b.digest)
+	t.n.mu.Lock()
+	defer t.n.mu.Unlock()
+	for _, p := range append(holders, t.b.heard...) {
+		t.dial(p)
+	}
+}
+
+// hear notes peers that are said to have sessions about the blob. Callers hold mu.
+func (b *shared) hear(peers []PeerID) {
+	for _, p := range peers {
+		if len(b.heard) < 4*maxToldOf && !slices.Contains(b.heard, p) {
+			b.heard = append(b.heard, p)
+			if b.transfer != nil {
+				b.transfer.dial(p)
+			}
+		}
+	}
+}
+
+// dial opens a session with a peer, unless there is one, or one failed a moment ago. Callers hold mu.
+func (t *Transfer) dial(p PeerID) {
+	if p == t.n.cfg.Self || time.Since(t.tried[p]) < t.patience(p) || time.Now().Before(t.n.liars[p]) || len(t.b.sessions)+t.dialing >= schedule.MaxPeers || t.ctx.Err() != nil {
+		return
+	}
+	for s := range t.b.sessions {
+		if s.peer == p {
+			return
+		}
+	}
+	t.tried[p] = time.Now()
+	t.failed[p]++ // until it joins
+	t.dialing++
+	t.work.Go(func() {
+		_, err := t.n.open(t.ctx, p, t.b.digest)
+		t.n.mu.Lock()
+		defer t.n.mu.Unlock()
+		t.dialing--
+		t.changed = time.Now()
+		if err != nil {
+			t.n.cfg.Log.Debug("a holder cannot be reached", "peer", p.Short(), "error", err)
+		}
+		t.poke()
+	})
+}
+
+// patience is how long a peer is left alone that did not answer or sent us away. One that begins
+// itself does so only for a moment.
+func (t *Transfer) patience(p PeerID) time.Duration {
+	return min(retryFirst<<min(t.failed[p], 10), retryLast)
+}
+
+// join makes a session one that is asked. Callers hold mu.
+func (t *Transfer) join(s *session) {
+	if s.joined || time.Now().Before(t.n.liars[s.peer]) {
+		return
+	}
+	for slot := range t.slots {
+		if t.slots[slot] == nil {
+			s.slot, s.joined = schedule.Peer(slot), true
+			t.slots[slot] = s
+			t.state.Join(s.slot, s.theirs)
+			t.met, t.changed = true, time.Now()
+			delete(t.failed, s.peer)
+			t.poke()
+			return
+		}
+	}
+}
+
+// left takes it back. Callers hold mu.
+func (t *Transfer) left(s *session) {
+	if !s.joined {
+		return
+	}
+	s.joined = false
+	t.slots[s.slot] = nil
+	t.state.Leave(s.slot)
+	t.changed = time.Now()
+	t.poke()
+}

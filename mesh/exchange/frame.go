@@ -1,0 +1,216 @@
+package exchange
+
+import (
+	"encoding/binary"
+	"io"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
+	"agentbox/mesh/exchange/schedule"
+)
+
+// magic begins a session: who opens it says which manifest it is about.
+const magic = "ABXBLOB1"
+
+// frameType says what a frame is.
+type frameType uint8
+
+const (
+	frameWelcome  frameType = iota + 1 // the answer to the opening, empty
+	frameBits                          // what the sender has: number of pieces, bitmap
+	frameHave                          // numbers of pieces that it has from now on
+	frameLost                          // and that it has no more
+	frameRequest                       // id, class, numbers of pieces of which one is to be sent
+	frameCancel                        // id
+	framePiece                         // id, number, encoding, size, stored bytes: the answer begins
+	frameData                          // id, bytes of it
+	frameNone                          // id: there is nothing (more) to come
+	frameManifest                      // asks for the manifest itself; it comes as the piece wholeManifest
+	framePeers                         // others with sessions about this manifest
+)
+
+// Limits of what one frame may carry.
+const (
+	dataSize    = 64 << 10
+	maxNumbers  = 512
+	maxToldOf   = 64
+	headerSize  = 5
+	maxChunks   = blob.MaxManifest / 32
+	maxBitsSize = 4 + (maxChunks+7)/8
+)
+
+// wholeManifest is the number and the request of a manifest that travels itself.
+const wholeManifest = 1<<32 - 1
+
+// limit is how long the payload of a frame may be.
+func (t frameType) limit() int {
+	switch t {
+	case frameWelcome, frameManifest:
+		return 0
+	case frameBits:
+		return maxBitsSize
+	case frameHave, frameLost:
+		return 4 * maxNumbers
+	case frameRequest:
+		return 5 + 4*maxNumbers
+	case frameCancel, frameNone:
+		return 4
+	case framePiece:
+		return pieceSize
+	case frameData:
+		return 4 + dataSize
+	case framePeers:
+		return maxToldOf * len(PeerID{})
+	}
+	return -1
+}
+
+const pieceSize = 4 + 4 + 1 + 4 + 4
+
+func malformed(format string, args ...any) error {
+	return agentbox.Errorf(agentbox.Corrupt, "a peer's frame: "+format, args...)
+}
+
+func appendFrame(b []byte, t frameType, payload ...byte) []byte {
+	b = append(b, byte(t))
+	b = binary.BigEndian.AppendUint32(b, uint32(len(payload)))
+	return append(b, payload...)
+}
+
+// readHeader reads the beginning of a frame, and refuses one that is longer than such a frame may be.
+func readHeader(r io.Reader, buf *[headerSize]byte) (frameType, int, error) {
+	if _, err := io.ReadFull(r, buf[:]); err != nil {
+		return 0, 0, err
+	}
+	t, n := frameType(buf[0]), binary.BigEndian.Uint32(buf[1:])
+	limit := t.limit()
+	if limit < 0 || int64(n) > int64(limit) {
+		return 0, 0, malformed("type %d with %d bytes", t, n)
+	}
+	return t, int(n), nil
+}
+
+// opening is the first thing that who opens a session sends.
+func opening(manifest agentbox.Digest) []byte { return append([]byte(magic), manifest[:]...) }
+
+func readOpening(r io.Reader) (agentbox.Digest, error) {
+	var b [len(magic) + len(agentbox.Digest{})]byte
+	if _, err := io.ReadFull(r, b[:]); err != nil {
+		return agentbox.Digest{}, err
+	}
+	if string(b[:len(magic)]) != magic {
+		return agentbox.Digest{}, malformed("a session does not begin with %q", magic)
+	}
+	return agentbox.Digest(b[len(magic):]), nil
+}
+
+func encodeBits(chunks int, bits []byte) []byte {
+	return append(binary.BigEndian.AppendUint32(nil, uint32(chunks)), bits...)
+}
+
+func decodeBits(b []byte) (chunks int, bits []byte, err error) {
+	if len(b) < 4 {
+		return 0, nil, malformed("a bitmap of %d bytes", len(b))
+	}
+	n := binary.BigEndian.Uint32(b)
+	if int64(len(b)-4) != (int64(n)+7)/8 {
+		return 0, nil, malformed("a bitmap of %d bytes for %d pieces", len(b)-4, n)
+	}
+	return int(n), b[4:], nil
+}
+
+func encodeNumbers(b []byte, numbers []int) []byte {
+	for _, n := range numbers {
+		b = binary.BigEndian.AppendUint32(b, uint32(n))
+	}
+	return b
+}
+
+// decodeNumbers reads numbers of pieces of a blob that has so many.
+func decodeNumbers(b []byte, chunks int) ([]int, error) {
+	if len(b)%4 != 0 {
+		return nil, malformed("%d bytes of numbers", len(b))
+	}
+	out := make([]int, 0, len(b)/4)
+	for ; len(b) > 0; b = b[4:] {
+		n := binary.BigEndian.Uint32(b)
+		if int64(n) >= int64(chunks) {
+			return nil, malformed("piece %d of %d", n, chunks)
+		}
+		out = append(out, int(n))
+	}
+	return out, nil
+}
+
+// request asks for one of several pieces.
+type request struct {
+	id     uint32
+	class  schedule.Class
+	pieces []int
+}
+
+func (r request) encode() []byte {
+	b := append(binary.BigEndian.AppendUint32(nil, r.id), byte(r.class))
+	return encodeNumbers(b, r.pieces)
+}
+
+func decodeRequest(b []byte, chunks int) (request, error) {
+	if len(b) < 9 {
+		return request{}, malformed("a request of %d bytes", len(b))
+	}
+	r := request{id: binary.BigEndian.Uint32(b), class: schedule.Class(b[4])}
+	if r.class < schedule.Rest || r.class > schedule.Demand || r.id == wholeManifest {
+		return request{}, malformed("a request of class %d", b[4])
+	}
+	var err error
+	r.pieces, err = decodeNumbers(b[5:], chunks)
+	return r, err
+}
+
+// pieceHead begins an answer.
+type pieceHead struct {
+	id, number   uint32
+	encoding     blob.Encoding
+	size, stored uint32
+}
+
+func (p pieceHead) encode() []byte {
+	b := binary.BigEndian.AppendUint32(nil, p.id)
+	b = append(binary.BigEndian.AppendUint32(b, p.number), byte(p.encoding))
+	b = binary.BigEndian.AppendUint32(b, p.size)
+	return binary.BigEndian.AppendUint32(b, p.stored)
+}
+
+// decodePiece reads one, and refuses what nobody stores: more bytes than the piece has.
+func decodePiece(b []byte) (pieceHead, error) {
+	if len(b) != pieceSize {
+		return pieceHead{}, malformed("the head of a piece has %d bytes", len(b))
+	}
+	p := pieceHead{
+		id: binary.BigEndian.Uint32(b), number: binary.BigEndian.Uint32(b[4:]), encoding: blob.Encoding(b[8]),
+		size: binary.BigEndian.Uint32(b[9:]), stored: binary.BigEndian.Uint32(b[13:]),
+	}
+	switch {
+	case p.encoding != blob.Plain && p.encoding != blob.Zstd, p.size > blob.MaxPiece, p.stored > p.size, p.stored == 0, p.encoding == blob.Plain && p.stored != p.size:
+		return pieceHead{}, malformed("a piece of %d bytes as %d in encoding %d", p.size, p.stored, p.encoding)
+	}
+	return p, nil
+}
+
+func decodePeers(b []byte) ([]PeerID, error) {
+	if len(b)%len(PeerID{}) != 0 {
+		return nil, malformed("%d bytes of peers", len(b))
+	}
+	var out []PeerID
+	for ; len(b) > 0; b = b[len(PeerID{}):] {
+		out = append(out, PeerID(b[:len(PeerID{})]))
+	}
+	return out, nil
+}
+
+func decodeID(b []byte) (uint32, error) {
+	if len(b) != 4 {
+		return 0, malformed("an id of %d bytes", len(b))
+	}
+	return binary.BigEndian.Uint32(b), nil
+}

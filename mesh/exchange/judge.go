@@ -1,0 +1,117 @@
+package exchange
+
+import (
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/mesh/exchange/schedule"
+)
+
+// judge decodes pieces that came and has them verified, one after the other; several do it at once.
+func (t *Transfer) judge() {
+	for a := range t.arrivals() {
+		began := time.Now()
+		t.settle(a, began, t.verify(a))
+		recycle(a.in.b)
+		t.pending.Done()
+	}
+}
+
+func (t *Transfer) arrivals() <-chan arrival {
+	t.n.mu.Lock()
+	defer t.n.mu.Unlock()
+	return t.in
+}
+
+func (t *Transfer) verify(a arrival) error {
+	if err := t.ctx.Err(); err != nil {
+		return err
+	}
+	b, err := t.n.codec.Decode(a.in.b, a.in.head.encoding, int(a.in.head.size))
+	if err != nil {
+		return err
+	}
+	return t.arrived(t.ctx, int(a.in.head.number), b)
+}
+
+// settle tells the scheduler and those who wait how a piece did, whose verification began at a time.
+func (t *Transfer) settle(a arrival, began time.Time, err error) {
+	i := int(a.in.head.number)
+	t.n.book(a.s.peer, func(book *Traffic) {
+		if err == nil {
+			book.Received += int64(a.in.head.stored)
+		} else if agentbox.CodeOf(err) == agentbox.Corrupt {
+			book.Wrong++
+		}
+	})
+	t.n.mu.Lock()
+	defer t.n.mu.Unlock()
+	switch {
+	case err == nil:
+		t.here(i)
+	case agentbox.CodeOf(err) == agentbox.Corrupt:
+		t.n.cfg.Log.Warn("a peer sent wrong bytes", "peer", a.s.peer.Short(), "blob", t.b.digest.Short(), "piece", i, "error", err)
+		slot := a.slot
+		if !a.s.joined {
+			slot = schedule.Nobody
+		}
+		t.act(t.state.Wrong(slot, i))
+		t.n.strike(a.s.peer)
+	default:
+		t.state.Failed(i)
+		t.abandon(i, began, err)
+	}
+	t.poke()
+}
+
+// here says to all that a piece came. Callers hold mu.
+func (t *Transfer) here(i int) {
+	t.act(t.state.Here(i))
+	if !t.b.has(i) {
+		t.b.set(i)
+		for s := range t.b.sessions {
+			if s.lacks(i) {
+				s.tellHave(i)
+			}
+		}
+	}
+	for c := range t.calls {
+		if delete(c.left, i); len(c.left) == 0 {
+			t.finish(c, nil)
+		}
+	}
+}
+
+// abandon ends the calls that wanted a piece at a time. Who asked later may well ask because of this very error, after
+// mending what it said: it gets an attempt of its own. Callers hold mu.
+func (t *Transfer) abandon(i int, at time.Time, err error) {
+	for c := range t.calls {
+		if c.left[i] && c.began.Before(at) {
+			t.finish(c, err)
+		}
+	}
+}
+
+func (t *Transfer) finish(c *call, err error) {
+	delete(t.calls, c)
+	c.done <- err
+}
+
+// act does what the scheduler says. Callers hold mu.
+func (t *Transfer) act(list []schedule.Action) {
+	for _, a := range list {
+		s := t.slots[a.Peer]
+		if s == nil {
+			continue
+		}
+		switch a.Kind {
+		case schedule.Ask:
+			s.push(frameRequest, request{uint32(a.ID), a.Class, a.Pieces}.encode()...)
+		case schedule.Cancel:
+			delete(s.incoming, uint32(a.ID))
+			s.push(frameCancel, idBytes(uint32(a.ID))...)
+		case schedule.Drop:
+			t.n.drop(s, agentbox.Errorf(agentbox.Corrupt, "the peer sent wrong bytes"))
+		}
+	}
+}

@@ -1,0 +1,255 @@
+package exchange
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
+	"agentbox/mesh/exchange/schedule"
+)
+
+// office is some machines that reach each other over loopback connections.
+type office struct {
+	t        *testing.T
+	mu       sync.Mutex
+	machines map[PeerID]*machine
+	holders  map[agentbox.Digest][]PeerID
+	conns    map[PeerID][]net.Conn
+	work     sync.WaitGroup
+}
+
+// machine is one of them: its Node, and a Shelf in memory.
+type machine struct {
+	*Node
+	o    *office
+	id   PeerID
+	wrap func(net.Conn) net.Conn // of streams that others open to it; may be nil
+
+	mu       sync.Mutex
+	chunks   map[agentbox.Digest][]byte
+	manifest map[agentbox.Digest]blob.Manifest
+	share    map[agentbox.Digest]bool
+	full     bool
+	spoil    func(i agentbox.Digest, b []byte) []byte
+}
+
+func newOffice(t *testing.T) *office {
+	t.Helper()
+	o := &office{t: t, machines: map[PeerID]*machine{}, holders: map[agentbox.Digest][]PeerID{}, conns: map[PeerID][]net.Conn{}}
+	t.Cleanup(o.close)
+	return o
+}
+
+func (o *office) close() {
+	for _, m := range o.machines {
+		m.Close()
+	}
+	o.work.Wait()
+}
+
+func (o *office) machine(number byte, change ...func(*Config)) *machine {
+	o.t.Helper()
+	m := &machine{o: o, id: PeerID{number}, chunks: map[agentbox.Digest][]byte{}, manifest: map[agentbox.Digest]blob.Manifest{}, share: map[agentbox.Digest]bool{}}
+	cfg := Config{Self: m.id, Network: m, Holders: o, Shelf: m}
+	for _, c := range change {
+		c(&cfg)
+	}
+	var err error
+	if m.Node, err = New(cfg); err != nil {
+		o.t.Fatal(err)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.machines[m.id] = m
+	return m
+}
+
+func (o *office) Holders(d agentbox.Digest) []PeerID {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return append([]PeerID(nil), o.holders[d]...)
+}
+
+// Open connects m to another machine, whose Node serves it.
+func (m *machine) Open(ctx context.Context, peer PeerID) (Stream, error) {
+	m.o.mu.Lock()
+	defer m.o.mu.Unlock()
+	to := m.o.machines[peer]
+	if to == nil {
+		return nil, agentbox.Errorf(agentbox.Unavailable, "%s does not answer", peer.Short())
+	}
+	here, there := loopback(m.o.t)
+	m.o.conns[peer] = append(m.o.conns[peer], there)
+	m.o.conns[m.id] = append(m.o.conns[m.id], here)
+	if to.wrap != nil {
+		there = to.wrap(there)
+	}
+	m.o.work.Go(func() { _ = to.Serve(context.Background(), m.id, there) })
+	return here, nil
+}
+
+func loopback(t *testing.T) (here, there net.Conn) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Error(err)
+		return net.Pipe()
+	}
+	defer l.Close()
+	accepted := make(chan net.Conn, 1)
+	go func() { c, _ := l.Accept(); accepted <- c }()
+	if here, err = net.Dial("tcp", l.Addr().String()); err != nil {
+		t.Error(err)
+	}
+	return here, <-accepted
+}
+
+// kill cuts a machine off, for good.
+func (o *office) kill(m *machine) {
+	o.mu.Lock()
+	delete(o.machines, m.id)
+	conns := o.conns[m.id]
+	o.mu.Unlock()
+	for _, c := range conns {
+		c.Close()
+	}
+	m.Close()
+}
+
+func (m *machine) Shared(_ context.Context, _ PeerID, d agentbox.Digest) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.share[d]
+}
+
+func (m *machine) Manifest(_ context.Context, d agentbox.Digest) (blob.Manifest, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if mf, ok := m.manifest[d]; ok {
+		return mf, nil
+	}
+	return blob.Manifest{}, agentbox.Errorf(agentbox.NotFound, "no manifest %s", d.Short())
+}
+
+func (m *machine) Bits(mf blob.Manifest) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	bits := make([]byte, (len(mf.Chunks)+7)/8)
+	for i, c := range mf.Chunks {
+		if _, ok := m.chunks[c.Digest]; ok || c.Zero() {
+			bits[i/8] |= 1 << (i % 8)
+		}
+	}
+	return bits, nil
+}
+
+func (m *machine) Stored(_ context.Context, d agentbox.Digest, buf []byte) ([]byte, blob.Encoding, int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b, ok := m.chunks[d]
+	if !ok {
+		return nil, 0, 0, agentbox.Errorf(agentbox.NotFound, "no chunk %s", d.Short())
+	}
+	if m.spoil != nil {
+		b = m.spoil(d, b)
+	}
+	return append(buf[:0], b...), blob.Plain, len(b), nil
+}
+
+// someBlob makes a blob of n pieces.
+func someBlob(n, size int) (agentbox.Digest, blob.Manifest, [][]byte) {
+	random := rand.NewChaCha8([32]byte{byte(n), byte(size)})
+	m := blob.Manifest{Info: blob.Info{Kind: blob.Artifact}}
+	var chunks [][]byte
+	for range n {
+		c := make([]byte, size)
+		random.Read(c)
+		chunks = append(chunks, c)
+		m.Chunks = append(m.Chunks, blob.Chunk{Digest: blob.Sum(c), Size: size})
+		m.Size += int64(size)
+	}
+	return blob.Sum(m.Encode()), m, chunks
+}
+
+// give puts pieces of a blob on a machine's shelf and shares it.
+func (m *machine) give(d agentbox.Digest, mf blob.Manifest, chunks [][]byte, which ...int) {
+	m.mu.Lock()
+	m.manifest[d], m.share[d] = mf, true
+	for _, i := range which {
+		m.chunks[mf.Chunks[i].Digest] = chunks[i]
+	}
+	m.mu.Unlock()
+	m.o.mu.Lock()
+	defer m.o.mu.Unlock()
+	m.o.holders[d] = append(m.o.holders[d], m.id)
+}
+
+func upTo(n int) []int {
+	var out []int
+	for i := range n {
+		out = append(out, i)
+	}
+	return out
+}
+
+// begin starts to get a blob onto a machine's shelf.
+func (m *machine) begin(d agentbox.Digest, mf blob.Manifest) *Transfer {
+	m.o.t.Helper()
+	t, err := m.Begin(d, mf, func(_ context.Context, i int, b []byte) error {
+		if err := blob.Check(mf.Chunks[i].Digest, b); err != nil {
+			return err
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.full {
+			return agentbox.Errorf(agentbox.NoSpace, "the disk is full")
+		}
+		if m.chunks[mf.Chunks[i].Digest] != nil {
+			m.o.t.Errorf("piece %d arrived twice", i)
+		}
+		m.chunks[mf.Chunks[i].Digest] = append([]byte(nil), b...)
+		m.manifest[d] = mf
+		return nil
+	})
+	if err != nil {
+		m.o.t.Fatal(err)
+	}
+	m.o.t.Cleanup(func() { t.Close() })
+	return t
+}
+
+// fetch gets all of a blob.
+func (m *machine) fetch(d agentbox.Digest, mf blob.Manifest) (*Transfer, error) {
+	t := m.begin(d, mf)
+	ctx, cancel := context.WithTimeout(m.o.t.Context(), time.Minute)
+	defer cancel()
+	return t, t.Fetch(ctx, schedule.Rest, upTo(len(mf.Chunks)))
+}
+
+// whole fails the test unless a machine has every byte of a blob, and no other.
+func (m *machine) whole(mf blob.Manifest) {
+	m.o.t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, c := range mf.Chunks {
+		if blob.Sum(m.chunks[c.Digest]) != c.Digest {
+			m.o.t.Errorf("machine %d: piece %d is missing or wrong", m.id[0], i)
+			return
+		}
+	}
+}
+
+// asStored is a Shelf whose one chunk lies there in an encoding.
+type asStored struct {
+	*machine
+	b   []byte
+	enc blob.Encoding
+}
+
+func (a asStored) Stored(_ context.Context, d agentbox.Digest, buf []byte) ([]byte, blob.Encoding, int, error) {
+	return append(buf[:0], a.b...), a.enc, len(a.chunks[d]), nil
+}

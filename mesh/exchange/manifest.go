@@ -1,0 +1,61 @@
+package exchange
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"agentbox/agentbox"
+)
+
+// manifestTime is for one holder to send a manifest.
+const manifestTime = 5 * time.Second
+
+// Manifest gets an encoded manifest from one of those who have some of its blob, verified. NotFound
+// when none of them gives it.
+func (n *Node) Manifest(ctx context.Context, d agentbox.Digest) ([]byte, error) {
+	holders := n.cfg.Holders.Holders(d)
+	rand.Shuffle(len(holders), func(i, j int) { holders[i], holders[j] = holders[j], holders[i] })
+	var errs []error
+	for _, p := range holders {
+		if n.isLiar(p) || p == n.cfg.Self {
+			continue
+		}
+		b, err := n.manifestOf(ctx, p, d)
+		if err == nil {
+			return b, nil
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		errs = append(errs, err)
+	}
+	return nil, agentbox.Errorf(agentbox.NotFound, "no peer gives the manifest %s: %w", d.Short(), errors.Join(append(errs, errNotShared)...))
+}
+
+// manifestOf asks one peer, in a session of which the pieces may come afterwards.
+func (n *Node) manifestOf(ctx context.Context, p PeerID, d agentbox.Digest) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, manifestTime)
+	defer cancel()
+	s, err := n.open(ctx, p, d)
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	s.push(frameManifest)
+	n.mu.Unlock()
+	select {
+	case b := <-s.self:
+		if _, err := checkManifest(d, b); err != nil {
+			s.end(err)
+			return nil, err
+		}
+		return b, nil
+	case <-s.ctx.Done():
+		return nil, context.Cause(s.ctx)
+	case <-ctx.Done():
+		s.end(ctx.Err())
+		return nil, context.Cause(ctx)
+	}
+}

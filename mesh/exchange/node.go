@@ -1,0 +1,267 @@
+package exchange
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
+	"agentbox/mesh/exchange/schedule"
+)
+
+// Stream is an ordered, reliable stream of bytes in both directions to a peer that proved who it
+// is: of QUIC (mesh/wire), or a net.Conn.
+type Stream interface {
+	io.Reader
+	io.Writer
+	// Close ends both directions, at once.
+	Close() error
+	SetReadDeadline(t time.Time) error
+	SetWriteDeadline(t time.Time) error
+}
+
+// Network opens streams to peers.
+type Network interface {
+	Open(ctx context.Context, peer PeerID) (Stream, error)
+}
+
+// Holders tells who has some of a blob, as far as is known here; the catalogue does.
+type Holders interface {
+	Holders(manifest agentbox.Digest) []PeerID
+}
+
+// Shelf is what this machine has. Its methods may be called at once.
+type Shelf interface {
+	// Shared tells whether a blob may be handed to a peer.
+	Shared(ctx context.Context, peer PeerID, manifest agentbox.Digest) bool
+	// Manifest gives a manifest that is here.
+	Manifest(ctx context.Context, manifest agentbox.Digest) (blob.Manifest, error)
+	// Bits tells which chunks are here: bit i%8 of byte i/8, the lowest first. Chunks of zeros count as here.
+	Bits(m blob.Manifest) ([]byte, error)
+	// Stored gives a chunk as it is stored, and its size when it is decoded. buf may be used for the answer.
+	Stored(ctx context.Context, chunk agentbox.Digest, buf []byte) (b []byte, encoding blob.Encoding, size int, err error)
+}
+
+// Config is what a Node needs.
+type Config struct {
+	Self    PeerID
+	Network Network
+	Holders Holders
+	Shelf   Shelf
+	Upload  int64 // bytes a second that are sent at most, to all together; 0: no bound
+	Log     *slog.Logger
+}
+
+// Node takes part in the exchange. Its methods may be called at once.
+type Node struct {
+	cfg    Config
+	codec  *blob.Codec
+	limit  *rate.Limiter // nil: no bound
+	ctx    context.Context
+	stop   context.CancelFunc
+	work   sync.WaitGroup
+	wakeUp chan struct{} // something may be sent
+
+	mu      sync.Mutex
+	closed  bool
+	blobs   map[agentbox.Digest]*shared
+	queue   *schedule.Queue[*session, agentbox.Digest]
+	liars   map[PeerID]time.Time // until when they are not asked
+	strikes map[PeerID]int
+	sending map[*outgoing]bool
+	books   map[PeerID]*Traffic
+	wrong   int
+}
+
+// shared is a manifest that sessions are about.
+type shared struct {
+	digest   agentbox.Digest
+	m        blob.Manifest // once it is known
+	known    bool
+	bits     []byte // chunks that are here
+	sessions map[*session]bool
+	transfer *Transfer // nil: nothing of it is wanted here
+	welcome  bool      // a peer serves it to us, so the team may have it
+	heard    []PeerID  // who is said to have sessions about it
+}
+
+// Limits of a Node.
+const (
+	maxSessions = 512
+	liarTime    = 10 * time.Minute
+	idleTime    = 30 * time.Second
+	helloTime   = 10 * time.Second
+	writeTime   = 30 * time.Second // without a byte taken, and the session ends
+	uploads     = 5                // pieces that are sent at once, to different peers if possible
+	ofOneAtOnce = 2                // that one session has: the next is read while one is sent
+	stuckAfter  = 400 * time.Millisecond
+	maxStuck    = 48
+)
+
+// New starts a Node. It serves what is given to Serve, until Close.
+func New(cfg Config) (*Node, error) {
+	codec, err := blob.NewCodec()
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	n := &Node{
+		cfg: cfg, codec: codec, wakeUp: make(chan struct{}, 1), blobs: map[agentbox.Digest]*shared{},
+		queue: schedule.NewQueue[*session, agentbox.Digest](), liars: map[PeerID]time.Time{}, strikes: map[PeerID]int{}, books: map[PeerID]*Traffic{}, sending: map[*outgoing]bool{},
+	}
+	if cfg.Upload > 0 {
+		n.limit = rate.NewLimiter(rate.Limit(cfg.Upload), dataSize+headerSize+4)
+	}
+	n.ctx, n.stop = context.WithCancel(context.Background())
+	n.work.Go(n.upload)
+	return n, nil
+}
+
+// Close ends all sessions and transfers, and waits for them.
+func (n *Node) Close() error {
+	n.mu.Lock()
+	n.closed = true
+	n.mu.Unlock()
+	n.stop()
+	n.work.Wait()
+	return nil
+}
+
+// errClosed is for what comes too late.
+var errClosed = agentbox.Errorf(agentbox.Unavailable, "this machine's part in the mesh has ended")
+
+// Recheck ends the sessions about what is not shared any more.
+func (n *Node) Recheck(ctx context.Context) {
+	n.mu.Lock()
+	var all []*session
+	for _, b := range n.blobs {
+		for s := range b.sessions {
+			all = append(all, s)
+		}
+	}
+	n.mu.Unlock()
+	for _, s := range all {
+		if !n.mayServe(ctx, s.peer, s.blob) {
+			s.end(errNotShared)
+		}
+	}
+}
+
+// mayServe tells whether a peer may have pieces of a blob: what is shared, and what comes from the
+// team this moment.
+func (n *Node) mayServe(ctx context.Context, peer PeerID, b *shared) bool {
+	n.mu.Lock()
+	fromTeam := b.transfer != nil && b.welcome
+	n.mu.Unlock()
+	return fromTeam || n.cfg.Shelf.Shared(ctx, peer, b.digest)
+}
+
+// find gives what is known of a manifest's sessions. Callers hold mu.
+func (n *Node) find(d agentbox.Digest) *shared {
+	b := n.blobs[d]
+	if b == nil {
+		b = &shared{digest: d, sessions: map[*session]bool{}}
+		n.blobs[d] = b
+	}
+	return b
+}
+
+// tidy forgets what nobody is busy with. Callers hold mu.
+func (n *Node) tidy(b *shared) {
+	if len(b.sessions) == 0 && b.transfer == nil && n.blobs[b.digest] == b {
+		delete(n.blobs, b.digest)
+	}
+}
+
+// know sets what the manifest says and which chunks are here. Callers hold mu.
+func (b *shared) know(m blob.Manifest, bits []byte) {
+	b.m, b.known = m, true
+	if b.bits == nil {
+		b.bits = bits
+		return
+	}
+	for i := range bits {
+		b.bits[i] |= bits[i]
+	}
+}
+
+func (b *shared) has(i int) bool { return b.bits[i/8]&(1<<(i%8)) != 0 }
+
+func (b *shared) set(i int) { b.bits[i/8] |= 1 << (i % 8) }
+
+func (b *shared) unset(i int) { b.bits[i/8] &^= 1 << (i % 8) }
+
+// Traffic is what was exchanged with a peer since this Node began.
+type Traffic struct {
+	Sent     int64 `json:"sent"`     // bytes of pieces
+	Received int64 `json:"received"` // that were right
+	Wrong    int   `json:"wrong"`    // pieces
+}
+
+// Traffic tells for each peer what was exchanged.
+func (n *Node) Traffic() map[PeerID]Traffic {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out := make(map[PeerID]Traffic, len(n.books))
+	for p, t := range n.books {
+		out[p] = *t
+	}
+	return out
+}
+
+func (n *Node) book(p PeerID, change func(*Traffic)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	t := n.books[p]
+	if t == nil {
+		t = &Traffic{}
+		n.books[p] = t
+	}
+	change(t)
+}
+
+// Sessions counts those that are open.
+func (n *Node) Sessions() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.countSessions()
+}
+
+func (n *Node) countSessions() int {
+	count := 0
+	for _, b := range n.blobs {
+		count += len(b.sessions)
+	}
+	return count
+}
+
+// strike notes that a peer sent what is wrong. The second time it is not asked any more, for a
+// while. Callers hold mu.
+func (n *Node) strike(p PeerID) {
+	if n.strikes[p]++; n.strikes[p] < 2 {
+		return
+	}
+	delete(n.strikes, p)
+	n.liars[p] = time.Now().Add(liarTime)
+	n.cfg.Log.Warn("a peer sends wrong bytes: it is not asked any more", "peer", p.Short(), "until", n.liars[p])
+	for _, b := range n.blobs {
+		for s := range b.sessions {
+			if s.peer == p && b.transfer != nil {
+				b.transfer.left(s)
+			}
+		}
+	}
+}
+
+func (n *Node) isLiar(p PeerID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return time.Now().Before(n.liars[p])
+}

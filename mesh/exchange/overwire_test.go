@@ -1,0 +1,72 @@
+package exchange
+
+import (
+	"testing"
+
+	"agentbox/agentbox"
+	"agentbox/mesh/exchange/schedule"
+	"agentbox/mesh/identity"
+	"agentbox/mesh/meshtest"
+	"agentbox/mesh/wire"
+)
+
+// overQUIC makes a machine whose streams are real ones.
+func (o *office) overQUIC(node *wire.Node) *machine {
+	o.t.Helper()
+	network := OverWire(node)
+	m := o.machine(0, func(c *Config) { c.Self, c.Network = node.Self(), network })
+	delete(o.machines, m.id)
+	m.id = node.Self()
+	o.machines[m.id] = m
+	network.Answer(m.Node)
+	o.t.Cleanup(func() { network.Close() })
+	return m
+}
+
+func TestABlobGoesOverQUIC(t *testing.T) {
+	t.Parallel()
+	_, nodes := meshtest.Nodes(t, 3)
+	o := newOffice(t)
+	d, mf, chunks := someBlob(60, 300_000)
+	a, b, to := o.overQUIC(nodes[0]), o.overQUIC(nodes[1]), o.overQUIC(nodes[2])
+	a.give(d, mf, chunks, upTo(60)[:40]...)
+	b.give(d, mf, chunks, upTo(60)[20:]...)
+	if _, err := to.fetch(d, mf); err != nil {
+		t.Fatal(err)
+	}
+	to.whole(mf)
+	if books := to.Traffic(); books[a.id].Received == 0 || books[b.id].Received == 0 {
+		t.Errorf("%+v", books)
+	}
+}
+
+// Who is revoked gets nothing more, in the middle of a transfer.
+func TestARevokedReceiverIsCutOff(t *testing.T) {
+	t.Parallel()
+	team := meshtest.NewTeam(t)
+	k1, k2 := team.Add(identity.Builder), team.Add()
+	n1, n2 := meshtest.Node(t, k1), meshtest.Node(t, k2)
+	meshtest.Introduce(team, n1, n2)
+	o := newOffice(t)
+	d, mf, chunks := someBlob(100, 100_000)
+	seed, to := o.overQUIC(n1), o.overQUIC(n2)
+	seed.Node.Close()
+	network := OverWire(n1)
+	limited, err := New(Config{Self: n1.Self(), Network: network, Holders: o, Shelf: seed, Upload: 2 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer limited.Close()
+	network.Answer(limited)
+	seed.give(d, mf, chunks, upTo(100)...)
+	tr := to.begin(d, mf)
+	done := make(chan error, 1)
+	go func() { done <- tr.Fetch(t.Context(), schedule.Rest, upTo(100)) }()
+	meshtest.Eventually(t, "something comes", func() bool { return to.Traffic()[seed.id].Received > 0 })
+	team.Revoke(k2)
+	n1.Admit(team.List)
+	if err := <-done; agentbox.CodeOf(err) != agentbox.NotFound {
+		t.Errorf("%v", err)
+	}
+	meshtest.Eventually(t, "its sessions end", func() bool { return limited.Sessions() == 0 })
+}

@@ -1,0 +1,247 @@
+package exchange
+
+import (
+	"encoding/binary"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
+	"agentbox/mesh/exchange/schedule"
+)
+
+// read takes frames until the stream ends or one is wrong.
+func (s *session) read() error {
+	var header [headerSize]byte
+	for {
+		t, size, err := readHeader(s.stream, &header)
+		if err != nil {
+			return err
+		}
+		if t == frameData {
+			err = s.readData(size)
+		} else {
+			payload := make([]byte, size)
+			if _, err = io.ReadFull(s.stream, payload); err == nil {
+				err = s.frame(t, payload)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (s *session) frame(t frameType, b []byte) error {
+	s.n.mu.Lock()
+	defer s.n.mu.Unlock()
+	if s.ctx.Err() != nil {
+		return s.ctx.Err()
+	}
+	switch t {
+	case frameWelcome:
+		return s.welcome()
+	case frameBits:
+		count, bits, err := decodeBits(b)
+		if err != nil {
+			return err
+		}
+		return s.take(count, slices.Clone(bits))
+	case frameHave, frameLost:
+		numbers, err := decodeNumbers(b, s.count)
+		if err == nil {
+			s.change(numbers, t == frameHave)
+		}
+		return err
+	case frameRequest, frameCancel, frameManifest:
+		return s.asked(t, b)
+	case framePiece:
+		return s.begins(b)
+	case frameNone:
+		return s.none(b)
+	}
+	peers, err := decodePeers(b)
+	if err == nil {
+		s.blob.hear(peers)
+	}
+	return err
+}
+
+func (s *session) welcome() error {
+	if s.welcomed {
+		return malformed("a second welcome")
+	}
+	s.welcomed, s.blob.welcome = true, true
+	return s.ready()
+}
+
+// asked handles what a peer wants of us.
+func (s *session) asked(t frameType, b []byte) error {
+	s.busy = time.Now()
+	switch t {
+	case frameManifest:
+		return s.giveManifest()
+	case frameCancel:
+		id, err := decodeID(b)
+		if err == nil {
+			s.n.queue.Cancel(s, id)
+			for _, o := range s.out {
+				o.cancelled = o.cancelled || o.id == id
+			}
+		}
+		return err
+	}
+	if !s.blob.known {
+		return malformed("a request before there is a manifest")
+	}
+	r, err := decodeRequest(b, len(s.blob.m.Chunks))
+	if err != nil {
+		return err
+	}
+	if !s.n.queue.Push(s, r.id, r.class, r.pieces) {
+		return malformedPeer("it asks for too much at once")
+	}
+	s.n.poke()
+	return nil
+}
+
+// begins handles the head of a piece.
+func (s *session) begins(b []byte) error {
+	head, err := decodePiece(b)
+	if err != nil {
+		return err
+	}
+	if len(s.incoming) >= schedule.MaxQueued || s.incoming[head.id] != nil {
+		return malformed("a piece in answer to nothing")
+	}
+	if head.number == wholeManifest {
+		if head.id != wholeManifest || s.blob.known {
+			return malformed("a manifest that was not asked for")
+		}
+		s.incoming[head.id] = &incoming{head: head, b: make([]byte, 0, min(int(head.stored), 1<<20))}
+		return nil
+	}
+	t := s.blob.transfer
+	if t == nil || !s.joined || !t.state.Picked(t.now(), schedule.RequestID(head.id), int(head.number)) {
+		return nil // cancelled meanwhile: what comes is passed over
+	}
+	if int(head.size) != t.b.m.Chunks[head.number].Size {
+		return malformed("piece %d has %d bytes, not %d", head.number, t.b.m.Chunks[head.number].Size, head.size)
+	}
+	s.incoming[head.id] = &incoming{head: head, b: buffer(int(head.stored))}
+	return nil
+}
+
+// none handles that there is nothing, or nothing more, in answer to a request.
+func (s *session) none(b []byte) error {
+	id, err := decodeID(b)
+	if err != nil {
+		return err
+	}
+	if in := s.incoming[id]; in != nil {
+		delete(s.incoming, id)
+		recycle(in.b)
+	}
+	if t := s.blob.transfer; t != nil && s.joined {
+		t.state.Refused(t.now(), schedule.RequestID(id))
+		t.poke()
+	}
+	return nil
+}
+
+// readData takes bytes of a piece into its buffer.
+func (s *session) readData(size int) error {
+	if size < 5 {
+		return malformed("%d bytes of data", size)
+	}
+	var id [4]byte
+	if _, err := io.ReadFull(s.stream, id[:]); err != nil {
+		return err
+	}
+	size -= len(id)
+	s.n.mu.Lock()
+	in := s.incoming[binary.BigEndian.Uint32(id[:])]
+	s.n.mu.Unlock()
+	if in == nil {
+		_, err := io.CopyN(io.Discard, s.stream, int64(size))
+		return err
+	}
+	if in.got+size > int(in.head.stored) {
+		return malformed("more bytes than the piece has")
+	}
+	if missing := in.got + size - len(in.b); missing > 0 {
+		in.b = append(in.b, make([]byte, missing)...) // a manifest: memory is taken as it comes
+	}
+	if _, err := io.ReadFull(s.stream, in.b[in.got:in.got+size]); err != nil {
+		return err
+	}
+	in.got += size
+	return s.progressed(in, size)
+}
+
+// progressed passes a piece on that is complete.
+func (s *session) progressed(in *incoming, size int) error {
+	s.n.mu.Lock()
+	t := s.blob.transfer
+	complete := in.got == int(in.head.stored)
+	live := s.incoming[in.head.id] == in // not cancelled meanwhile
+	if complete && live {
+		delete(s.incoming, in.head.id)
+	}
+	if in.head.number == wholeManifest {
+		s.n.mu.Unlock()
+		if !complete {
+			return nil
+		}
+		select {
+		case s.self <- in.b:
+			return nil
+		default:
+			return malformed("the manifest twice")
+		}
+	}
+	if t == nil || !s.joined || !live {
+		s.n.mu.Unlock()
+		return nil
+	}
+	t.state.Progress(t.now(), schedule.RequestID(in.head.id), size)
+	first := complete && t.state.Received(t.now(), schedule.RequestID(in.head.id))
+	if first {
+		t.pending.Add(1)
+	}
+	if complete {
+		t.poke()
+	}
+	s.n.mu.Unlock()
+	if first {
+		t.in <- arrival{s: s, slot: s.slot, in: in} // who takes these outlives all who bring them
+	}
+	return nil
+}
+
+// pool has buffers for the pieces of images, which all have one size.
+var pool = sync.Pool{New: func() any { b := make([]byte, blob.BlockSize); return &b }}
+
+func buffer(n int) []byte {
+	if n > blob.BlockSize {
+		return make([]byte, n)
+	}
+	return (*pool.Get().(*[]byte))[:n]
+}
+
+func recycle(b []byte) {
+	if cap(b) == blob.BlockSize {
+		b = b[:blob.BlockSize]
+		pool.Put(&b)
+	}
+}
+
+// checkManifest decodes a manifest that a peer sent.
+func checkManifest(d agentbox.Digest, b []byte) (blob.Manifest, error) {
+	if err := blob.Check(d, b); err != nil {
+		return blob.Manifest{}, err
+	}
+	return blob.DecodeManifest(b)
+}

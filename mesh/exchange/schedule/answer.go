@@ -1,0 +1,113 @@
+package schedule
+
+import "time"
+
+// Picked says which piece answers a request. False: this is not one of those that were asked for,
+// or the request is unknown: the peer is wrong, or answered while it was cancelled.
+func (s *State) Picked(now time.Duration, id RequestID, i int) bool {
+	r := s.live[id]
+	if r == nil || i < 0 || i >= len(s.pieces) {
+		return false
+	}
+	p := s.peers[r.peer]
+	if r.picked >= 0 {
+		r.began, r.moved, p.moved = true, now, now
+		return r.picked == i
+	}
+	for _, other := range r.pieces {
+		if other != i {
+			continue
+		}
+		p.bytes += s.sizes[i] - s.size(r)
+		p.open--
+		r.picked, r.began, r.moved, p.moved = i, true, now, now
+		r.pieces = nil
+		s.pieces[i].flights = append(s.pieces[i].flights, r)
+		return true
+	}
+	return false
+}
+
+// Progress says that bytes of an answer came.
+func (s *State) Progress(now time.Duration, id RequestID, n int) {
+	if r := s.live[id]; r != nil {
+		r.got += n
+		r.moved, s.peers[r.peer].moved = now, now
+	}
+}
+
+// Received says that an answer is complete. True: what came must be verified yet, and Here, Wrong
+// or Failed follows. False: it is of no use.
+func (s *State) Received(now time.Duration, id RequestID) bool {
+	r := s.live[id]
+	if r == nil || r.picked < 0 {
+		return false
+	}
+	p := s.peers[r.peer]
+	p.delivered(now, r.sent, s.sizes[r.picked])
+	p.moved = now
+	first := !s.pieces[r.picked].arrived
+	if !first {
+		s.stats.Twice += int64(s.sizes[r.picked])
+	}
+	s.pieces[r.picked].arrived = true
+	s.forget(r)
+	return first
+}
+
+// Wrong says that a peer sent wrong bytes for a piece. Twice, and it is dropped.
+func (s *State) Wrong(slot Peer, i int) []Action {
+	s.stats.Wrong++
+	s.pieces[i].arrived = s.pieces[i].here
+	s.requeue(i)
+	if slot == Nobody {
+		return nil
+	}
+	s.pieces[i].barred |= 1 << slot
+	p := s.peers[slot]
+	if p == nil {
+		return nil
+	}
+	if p.wrong++; p.wrong < liar {
+		return nil
+	}
+	s.Leave(slot)
+	return []Action{{Kind: Drop, Peer: slot}}
+}
+
+// Failed says that what came could not be kept, for a reason of ours.
+func (s *State) Failed(i int) {
+	s.pieces[i].arrived = s.pieces[i].here
+	s.requeue(i)
+}
+
+// Refused says that a peer does not have what it was asked for.
+func (s *State) Refused(now time.Duration, id RequestID) {
+	r := s.live[id]
+	if r == nil {
+		return
+	}
+	s.stats.Refused++
+	for _, i := range append(r.pieces, r.picked) {
+		if i >= 0 {
+			s.Lacks(r.peer, i)
+		}
+	}
+	p := s.peers[r.peer]
+	p.moved = now
+	s.forget(r)
+	// Who says of everything that it does not have it after all is asked less and less.
+	if p.refused++; p.refused%16 == 0 {
+		p.setAside(now)
+	}
+	if r.picked >= 0 {
+		s.requeue(r.picked)
+	}
+}
+
+// requeue has a piece be looked at again.
+func (s *State) requeue(i int) {
+	if c := s.pieces[i].class; c != None {
+		s.queues[c] = append(s.queues[c], i)
+	}
+}

@@ -1,0 +1,89 @@
+package schedule
+
+import (
+	"slices"
+	"time"
+)
+
+// Times and amounts of the rules.
+const (
+	minWindow  = 2                     // requests at a peer that has shown nothing yet: one that it sends, one that waits
+	maxWindow  = 16                    //
+	ahead      = 60 * time.Millisecond // of a peer's rate is asked for in advance
+	allAhead   = 100 * time.Millisecond
+	minAll     = 8
+	guess      = 10 << 20
+	minHedge   = 60 * time.Millisecond // a demand is not hedged sooner
+	lateAfter  = 500 * time.Millisecond
+	crawlAfter = 8 * time.Second
+	stall      = 3 * time.Second // without a byte, while something is asked for
+	maxAside   = time.Minute
+	crawl      = 16 << 10 // bytes a second: less is nothing
+	liar       = 2        // wrong pieces
+	maxCopies  = 3        // of a demand on its way
+	maxOpen    = 512
+	scan       = 4096 // pieces of a class that are looked at for one decision
+)
+
+// peer is what a transfer knows of a peer.
+type peer struct {
+	slot    Peer
+	out     []*request    // that are not answered, the oldest first
+	open    int           // open ones among them that it has not chosen for
+	bytes   int           // that they will bring
+	rate    float64       // bytes a second that it delivers; 0: not known
+	moved   time.Duration // when something last came, or it was first asked after a pause
+	done    time.Duration // when a piece last came in full
+	aside   time.Duration // it is not asked before
+	penalty time.Duration
+	wrong   int
+	refused int
+}
+
+func (p *peer) forget(r *request, size int) {
+	if i := slices.Index(p.out, r); i >= 0 {
+		p.out = slices.Delete(p.out, i, i+1)
+	}
+	p.bytes -= size
+	if r.picked < 0 {
+		p.open--
+	}
+}
+
+// window is how many requests a peer may have.
+func (p *peer) window(mean float64) int {
+	if p.penalty > 0 {
+		return 1
+	}
+	return min(maxWindow, minWindow+int(p.rate*ahead.Seconds()/mean))
+}
+
+// wait estimates how long a peer takes to deliver size bytes more than it was asked for.
+func (p *peer) wait(size int) float64 {
+	rate := p.rate
+	if rate == 0 {
+		rate = guess
+	}
+	return float64(p.bytes+size) / rate
+}
+
+// delivered learns from a piece that came. The time counts from when the one before had come:
+// before, the peer was busy with that.
+func (p *peer) delivered(now, asked time.Duration, size int) {
+	took := (now - max(asked, p.done)).Seconds()
+	p.done = now
+	sample := float64(size) / max(took, 1e-4)
+	if p.rate == 0 {
+		p.rate = sample
+	} else {
+		p.rate += (sample - p.rate) / 4
+	}
+	p.penalty = 0
+}
+
+// setAside leaves a peer alone that delivered nothing, each time for longer.
+func (p *peer) setAside(now time.Duration) {
+	p.penalty = min(max(stall, 2*p.penalty), maxAside)
+	p.aside = now + p.penalty
+	p.rate /= 4
+}

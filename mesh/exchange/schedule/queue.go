@@ -1,0 +1,171 @@
+package schedule
+
+import "sort"
+
+// Queue is what a peer that serves sends next: demands first, then whoever got least, and of an
+// open request the piece that was sent least. Its methods are called one at a time. S names a
+// session, B a blob.
+type Queue[S, B comparable] struct {
+	sessions map[S]*receiver[B]
+	sent     map[B][]uint32
+	clock    int64 // what who comes anew is taken to have got: no more than those who were served all the time
+}
+
+// receiver is one who asks.
+type receiver[B comparable] struct {
+	blob  B
+	got   int64
+	queue []wanted
+}
+
+type wanted struct {
+	id     uint32
+	class  Class
+	pieces []int
+}
+
+// Limits of what one session may ask for.
+const (
+	MaxQueued  = 64 // requests
+	maxDemands = 8  // that count as demands: who waits for everything waits for nothing in particular
+)
+
+// NewQueue makes an empty Queue.
+func NewQueue[S, B comparable]() *Queue[S, B] {
+	return &Queue[S, B]{sessions: map[S]*receiver[B]{}, sent: map[B][]uint32{}}
+}
+
+// Open adds a session for a blob of so many pieces.
+func (q *Queue[S, B]) Open(s S, blob B, pieces int) {
+	if len(q.sent[blob]) < pieces {
+		q.sent[blob] = make([]uint32, pieces)
+	}
+	q.sessions[s] = &receiver[B]{blob: blob, got: q.clock}
+}
+
+// Close forgets a session, and how often pieces of a blob were sent with the last one for it.
+func (q *Queue[S, B]) Close(s S) {
+	r := q.sessions[s]
+	if r == nil {
+		return
+	}
+	delete(q.sessions, s)
+	for _, other := range q.sessions {
+		if other.blob == r.blob {
+			return
+		}
+	}
+	delete(q.sent, r.blob)
+}
+
+// Push adds a request. False: it has too many, or names pieces that do not exist.
+func (q *Queue[S, B]) Push(s S, id uint32, c Class, pieces []int) bool {
+	r := q.sessions[s]
+	if r == nil || len(r.queue) >= MaxQueued || len(pieces) == 0 {
+		return false
+	}
+	demands := 0
+	for _, w := range r.queue {
+		if w.class == Demand {
+			demands++
+		}
+	}
+	if c == Demand && demands >= maxDemands {
+		c = Soon
+	}
+	for _, i := range pieces {
+		if i < 0 || i >= len(q.sent[r.blob]) {
+			return false
+		}
+	}
+	r.queue = append(r.queue, wanted{id, c, pieces})
+	return true
+}
+
+// Cancel forgets a request that was not answered.
+func (q *Queue[S, B]) Cancel(s S, id uint32) {
+	if r := q.sessions[s]; r != nil {
+		for i, w := range r.queue {
+			if w.id == id {
+				r.queue = append(r.queue[:i], r.queue[i+1:]...)
+				return
+			}
+		}
+	}
+}
+
+// Answer is what to send: a piece of a session's blob, or, with Piece -1, that there is nothing of
+// what was asked for.
+type Answer[S comparable] struct {
+	Session S
+	ID      uint32
+	Class   Class
+	Piece   int
+}
+
+// Next takes the request to be answered next out of the queue. may tells whether a session may be
+// sent to now, and has whether a piece can be sent to it: it is here, and not there.
+func (q *Queue[S, B]) Next(may func(S) bool, has func(S, int) bool) (Answer[S], bool) {
+	s, at, ok := q.first(may)
+	if !ok {
+		return Answer[S]{}, false
+	}
+	r := q.sessions[s]
+	w := r.queue[at]
+	r.queue = append(r.queue[:at], r.queue[at+1:]...)
+	q.clock = max(q.clock, r.got)
+	sent := q.sent[r.blob]
+	best := -1
+	for _, i := range w.pieces {
+		if has(s, i) && (best < 0 || sent[i] < sent[best]) {
+			best = i
+		}
+	}
+	if best >= 0 {
+		sent[best]++
+	}
+	return Answer[S]{s, w.id, w.class, best}, true
+}
+
+// first finds the request of the highest class, among these of the session that got least, and of
+// that the oldest.
+func (q *Queue[S, B]) first(may func(S) bool) (found S, at int, ok bool) {
+	var best *receiver[B]
+	for s, r := range q.sessions {
+		if len(r.queue) == 0 || !may(s) {
+			continue
+		}
+		i := r.foremost()
+		if best == nil || r.queue[i].class > best.queue[at].class || r.queue[i].class == best.queue[at].class && r.got < best.got {
+			best, found, at, ok = r, s, i, true
+		}
+	}
+	return found, at, ok
+}
+
+func (r *receiver[B]) foremost() int {
+	at := 0
+	for i, w := range r.queue {
+		if w.class > r.queue[at].class {
+			at = i
+		}
+	}
+	return at
+}
+
+// Sent counts bytes that a session got.
+func (q *Queue[S, B]) Sent(s S, n int) {
+	if r := q.sessions[s]; r != nil {
+		r.got += int64(n)
+	}
+}
+
+// Spread tells how often the pieces of a blob were sent, the least and the most.
+func (q *Queue[S, B]) Spread(blob B) (least, most uint32) {
+	sent := append([]uint32(nil), q.sent[blob]...)
+	if len(sent) == 0 {
+		return 0, 0
+	}
+	sort.Slice(sent, func(i, j int) bool { return sent[i] < sent[j] })
+	return sent[0], sent[len(sent)-1]
+}

@@ -1,0 +1,240 @@
+package schedule
+
+import (
+	"math/bits"
+	"math/rand/v2"
+	"time"
+)
+
+// MaxPeers is how many peers a transfer may have at once: holders of a piece are a word of bits.
+const MaxPeers = 64
+
+// Peer is the slot of a peer in a transfer: 0 to MaxPeers-1.
+type Peer int
+
+// Class orders what is wanted.
+type Class uint8
+
+// The classes, the lowest first.
+const (
+	None Class = iota
+	Rest
+	Soon
+	Demand
+)
+
+// RequestID names a request of this transfer. It is never used twice.
+type RequestID uint32
+
+// Kind says what to do.
+type Kind uint8
+
+// The kinds of Actions.
+const (
+	Ask    Kind = iota // send the request
+	Cancel             // say that it is not wanted any more, unless it has been answered
+	Drop               // end the session with the peer: it lied
+)
+
+// Action is something to do, now.
+type Action struct {
+	Kind   Kind
+	Peer   Peer
+	ID     RequestID
+	Class  Class
+	Pieces []int // of Ask: one, or several of which the peer chooses one
+}
+
+// Stats counts what the rules did.
+type Stats struct {
+	Asked, Hedged, EndGame, Cancelled, Stalled, Wrong, Refused int
+	Twice                                                      int64 // bytes that came although another peer had sent them
+}
+
+// piece is what a transfer knows of a piece. The zero value is one that nobody wants.
+type piece struct {
+	class   Class
+	here    bool
+	arrived bool   // here, or being verified
+	holders uint64 // peers that say they have it
+	barred  uint64 // peers that sent it wrong
+	flights []*request
+}
+
+// request is one that was not answered in full.
+type request struct {
+	id     RequestID
+	peer   Peer
+	class  Class
+	pieces []int
+	picked int // the piece that comes, or -1 while an open request is unanswered
+	sent   time.Duration
+	began  bool          // bytes have come
+	got    int           // bytes
+	moved  time.Duration // when the last ones came
+	hedge  bool
+}
+
+// State is one transfer. Its methods are called one at a time. Times are since any moment, and do
+// not go back.
+type State struct {
+	sizes  []int
+	mean   float64
+	pieces []piece
+	peers  [MaxPeers]*peer
+	in     uint64 // slots in use
+	live   map[RequestID]*request
+	next   RequestID
+	queues [Demand + 1][]int
+	random *rand.Rand
+	stats  Stats
+	looked time.Duration // when peers that deliver nothing were last looked for
+}
+
+// New begins a transfer of pieces of these sizes, of which none is here.
+func New(sizes []int, seed uint64) *State {
+	s := &State{sizes: sizes, pieces: make([]piece, len(sizes)), live: map[RequestID]*request{}, random: rand.New(rand.NewPCG(seed, 1))}
+	total := 0
+	for _, n := range sizes {
+		total += n
+	}
+	s.mean = float64(max(1, total)) / float64(max(1, len(sizes)))
+	return s
+}
+
+// Stats tells what has been done so far.
+func (s *State) Stats() Stats { return s.stats }
+
+// Want has pieces be got. What is wanted more already stays so.
+func (s *State) Want(c Class, pieces []int) {
+	fresh := make([]int, 0, len(pieces))
+	for _, i := range pieces {
+		if p := &s.pieces[i]; !p.here && p.class < c {
+			p.class = c
+			fresh = append(fresh, i)
+		}
+	}
+	if c == Rest {
+		s.random.Shuffle(len(fresh), func(i, j int) { fresh[i], fresh[j] = fresh[j], fresh[i] })
+	}
+	s.queues[c] = append(s.queues[c], fresh...)
+}
+
+// Unwant forgets pieces: nobody waits for them any more. What is on its way is let come.
+func (s *State) Unwant(pieces []int) {
+	for _, i := range pieces {
+		s.pieces[i].class = None
+	}
+}
+
+// Here says that a piece is here, wherever it came from. The answer cancels what else would bring it.
+func (s *State) Here(i int) []Action {
+	p := &s.pieces[i]
+	p.here, p.arrived, p.class = true, true, None
+	var out []Action
+	for len(p.flights) > 0 {
+		out = append(out, s.cancel(p.flights[0]))
+	}
+	return out
+}
+
+// Gone says that a piece is not here, or not any more, and is wanted anew: from anybody.
+func (s *State) Gone(i int) {
+	p := &s.pieces[i]
+	if p.here {
+		p.here, p.arrived = false, false
+	}
+	p.barred = 0
+}
+
+// Missing lists what is wanted and nobody has.
+func (s *State) Missing() []int {
+	var out []int
+	for i := range s.pieces {
+		if p := &s.pieces[i]; p.class != None && !p.arrived && len(p.flights) == 0 && s.usable(p) == 0 {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// usable are the peers that have a piece and may be asked for it, sooner or later.
+func (s *State) usable(p *piece) uint64 { return p.holders &^ p.barred & s.in }
+
+// Join adds a peer that has these pieces (bit i%8 of byte i/8). The slot must be free.
+func (s *State) Join(slot Peer, have []byte) {
+	s.peers[slot] = &peer{slot: slot}
+	s.in |= 1 << slot
+	for i := range s.pieces {
+		bit := uint64(1) << slot
+		s.pieces[i].holders &^= bit
+		s.pieces[i].barred &^= bit
+		if i/8 < len(have) && have[i/8]&(1<<(i%8)) != 0 {
+			s.pieces[i].holders |= bit
+		}
+	}
+}
+
+// Leave removes a peer. What it was asked for is asked of others.
+func (s *State) Leave(slot Peer) {
+	if s.peers[slot] == nil {
+		return
+	}
+	for p := s.peers[slot]; len(p.out) > 0; {
+		s.forget(p.out[0])
+	}
+	s.in &^= 1 << slot
+	s.peers[slot] = nil
+}
+
+// Has says that a peer has a piece from now on, Lacks that it does not.
+func (s *State) Has(slot Peer, i int) {
+	if s.peers[slot] != nil {
+		s.pieces[i].holders |= 1 << slot
+	}
+}
+
+// Lacks is the opposite of Has.
+func (s *State) Lacks(slot Peer, i int) { s.pieces[i].holders &^= 1 << slot }
+
+// Holders counts the peers that have a piece.
+func (s *State) Holders(i int) int { return bits.OnesCount64(s.usable(&s.pieces[i])) }
+
+// forget takes a request out of all books.
+func (s *State) forget(r *request) {
+	delete(s.live, r.id)
+	if p := s.peers[r.peer]; p != nil {
+		p.forget(r, s.size(r))
+	}
+	if r.picked >= 0 {
+		s.land(r)
+	}
+}
+
+// land takes a request from those that bring its piece.
+func (s *State) land(r *request) {
+	p := &s.pieces[r.picked]
+	for i, other := range p.flights {
+		if other == r {
+			p.flights = append(p.flights[:i], p.flights[i+1:]...)
+			return
+		}
+	}
+}
+
+func (s *State) cancel(r *request) Action {
+	s.forget(r)
+	s.stats.Cancelled++
+	return Action{Kind: Cancel, Peer: r.peer, ID: r.id}
+}
+
+// size is what a request will bring, a guess while the peer has not chosen.
+func (s *State) size(r *request) int {
+	if r.picked >= 0 {
+		return s.sizes[r.picked]
+	}
+	return int(s.mean)
+}
+
+// Nobody is the slot of a peer that has left.
+const Nobody Peer = -1

@@ -1,0 +1,127 @@
+package exchange
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"agentbox/agentbox"
+)
+
+// Serve answers a stream that a peer opened, until it ends, and closes it. The error says why it
+// ended; io.EOF and the like are ordinary.
+func (n *Node) Serve(ctx context.Context, peer PeerID, stream Stream) error {
+	stop := context.AfterFunc(ctx, func() { stream.Close() })
+	defer stop()
+	s, err := n.admit(ctx, peer, stream)
+	if err != nil {
+		stream.Close()
+		return err
+	}
+	return s.run()
+}
+
+// admit reads what the stream is about, and makes a session of it when the blob is shared with the
+// peer. Who is turned away sees a closed stream, whatever the reason.
+func (n *Node) admit(ctx context.Context, peer PeerID, stream Stream) (*session, error) {
+	if err := stream.SetReadDeadline(time.Now().Add(helloTime)); err != nil {
+		return nil, err
+	}
+	d, err := readOpening(stream)
+	if err != nil {
+		return nil, err
+	}
+	if err := stream.SetReadDeadline(time.Time{}); err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	b := n.blobs[d]
+	fromTeam := b != nil && b.transfer != nil && b.welcome
+	n.mu.Unlock()
+	if !fromTeam && !n.cfg.Shelf.Shared(ctx, peer, d) {
+		return nil, errNotShared
+	}
+	s, err := n.register(peer, stream, d, false)
+	if err == nil {
+		err = s.greet(ctx)
+	}
+	return s, err
+}
+
+// greet says what is here and who else is about.
+func (s *session) greet(ctx context.Context) error {
+	if err := s.n.learn(ctx, s.blob); err != nil {
+		s.end(err)
+		return err
+	}
+	n := s.n
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.queue.Open(s, s.blob.digest, len(s.blob.m.Chunks))
+	s.push(frameWelcome)
+	s.tellBits()
+	var others []byte
+	for o := range s.blob.sessions {
+		if o != s && len(others) < maxToldOf*len(PeerID{}) {
+			others = append(others, o.peer[:]...)
+		}
+	}
+	if len(others) > 0 {
+		s.push(framePeers, others...)
+	}
+	return s.ready()
+}
+
+// learn has a blob's manifest and what is here of it known, as they are now.
+func (n *Node) learn(ctx context.Context, b *shared) error {
+	n.mu.Lock()
+	m, known := b.m, b.known
+	n.mu.Unlock()
+	var err error
+	if !known {
+		if m, err = n.cfg.Shelf.Manifest(ctx, b.digest); err != nil {
+			return err
+		}
+	}
+	bits, err := n.cfg.Shelf.Bits(m)
+	if err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	b.know(m, bits)
+	return nil
+}
+
+// open begins a session with a peer.
+func (n *Node) open(ctx context.Context, peer PeerID, d agentbox.Digest) (*session, error) {
+	ctx, cancel := context.WithTimeout(ctx, helloTime)
+	defer cancel()
+	stream, err := n.cfg.Network.Open(ctx, peer)
+	if err != nil {
+		return nil, err
+	}
+	s, err := n.register(peer, stream, d, true)
+	if err != nil {
+		stream.Close()
+		return nil, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		n.drop(s, errClosed)
+		return nil, errors.Join(errClosed, stream.Close())
+	}
+	s.control = append(opening(d), s.control...)
+	if s.blob.known {
+		n.queue.Open(s, d, len(s.blob.m.Chunks))
+	}
+	s.tellBits()
+	s.poke()
+	n.work.Go(func() {
+		if err := s.run(); err != nil {
+			n.cfg.Log.Debug("a session has ended", "peer", peer.Short(), "blob", d.Short(), "error", err)
+		}
+	})
+	return s, nil
+}

@@ -1,0 +1,247 @@
+package exchange
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
+	"agentbox/mesh/exchange/schedule"
+)
+
+// session is one stream about one manifest. What is not said otherwise is guarded by the Node's mu.
+type session struct {
+	n      *Node
+	peer   PeerID
+	blob   *shared
+	stream Stream
+	opener bool // we opened it
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	wake     chan struct{} // there is something to write
+	control  []byte        // frames, before any piece
+	haves    []int         // not told yet
+	out      []*outgoing
+	gaveSelf bool // the manifest was sent
+
+	welcomed bool
+	count    int    // pieces that the peer says the manifest has
+	theirs   []byte // bitmap of what it has; nil: it has not said
+	incoming map[uint32]*incoming
+	self     chan []byte // gets the manifest when it came
+	slot     schedule.Peer
+	joined   bool
+	began    time.Time
+	busy     time.Time // when a piece was last asked for or sent
+}
+
+// outgoing is a piece that is being sent.
+type outgoing struct {
+	s         *session
+	id        uint32
+	head      []byte // nil: it was sent
+	b         []byte // what is left
+	whole     []byte // to be recycled; may be nil
+	cancelled bool
+	moved     time.Time
+}
+
+// incoming is a piece that comes. Only the session's reader touches b.
+type incoming struct {
+	head pieceHead
+	b    []byte
+	got  int
+}
+
+var (
+	errNotShared = agentbox.Errorf(agentbox.NotFound, "the blob is not shared")
+	errTwice     = agentbox.Errorf(agentbox.Conflict, "there is a session with this peer about the same blob")
+	errIdle      = agentbox.Errorf(agentbox.Unavailable, "nobody needed the session")
+)
+
+// maxControl bounds what waits to be told to a peer that does not listen.
+const maxControl = 1 << 20
+
+// register makes a session one of a manifest's, unless there is a better one.
+func (n *Node) register(peer PeerID, stream Stream, d agentbox.Digest, opener bool) (*session, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed || n.countSessions() >= maxSessions {
+		return nil, errClosed
+	}
+	b := n.find(d)
+	for old := range b.sessions {
+		if old.peer != peer {
+			continue
+		}
+		// A peer that opens a second one has lost the first: it was started anew, say. When both
+		// open one at the same time, that of the lower peer stays, at both ends.
+		lower := string(n.cfg.Self[:]) < string(peer[:])
+		if opener && old.opener || old.opener != opener && old.opener == lower {
+			return nil, errTwice
+		}
+		n.drop(old, errTwice)
+	}
+	s := &session{
+		n: n, peer: peer, blob: b, stream: stream, opener: opener, wake: make(chan struct{}, 1), incoming: map[uint32]*incoming{},
+		self: make(chan []byte, 1), began: time.Now(), busy: time.Now(), welcomed: !opener,
+	}
+	s.ctx, s.cancel = context.WithCancelCause(n.ctx)
+	b.sessions[s] = true
+	return s, nil
+}
+
+// drop takes a session out of the books and ends it. Callers hold mu.
+func (n *Node) drop(s *session, why error) {
+	if !s.blob.sessions[s] {
+		return
+	}
+	delete(s.blob.sessions, s)
+	n.queue.Close(s)
+	if t := s.blob.transfer; t != nil {
+		t.left(s)
+	}
+	for _, o := range s.out {
+		delete(n.sending, o)
+	}
+	s.cancel(why)
+	n.tidy(s.blob)
+}
+
+func (s *session) end(why error) {
+	s.n.mu.Lock()
+	defer s.n.mu.Unlock()
+	s.n.drop(s, why)
+}
+
+// run serves the session until it ends.
+func (s *session) run() error {
+	stop := context.AfterFunc(s.ctx, func() { s.stream.Close() })
+	defer stop()
+	written := make(chan error, 1)
+	go func() { written <- s.write() }()
+	err := s.read()
+	if agentbox.CodeOf(err) == agentbox.Corrupt {
+		s.n.mu.Lock()
+		s.n.strike(s.peer)
+		s.n.mu.Unlock()
+	}
+	s.end(err)
+	if writeErr := <-written; errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || writeErr != nil && err == nil {
+		err = writeErr
+	}
+	if cause := context.Cause(s.ctx); cause != nil {
+		err = cause
+	}
+	s.release()
+	return errors.Join(err, s.stream.Close())
+}
+
+// release gives back what the session held when it ended.
+func (s *session) release() {
+	s.n.mu.Lock()
+	defer s.n.mu.Unlock()
+	clear(s.incoming)
+	s.n.poke()
+}
+
+// push adds a frame to what is to be written. Callers hold mu.
+func (s *session) push(t frameType, payload ...byte) {
+	if len(s.control) > maxControl {
+		s.n.drop(s, malformedPeer("it does not listen"))
+		return
+	}
+	s.control = appendFrame(s.control, t, payload...)
+	s.poke()
+}
+
+func malformedPeer(why string) error { return agentbox.Errorf(agentbox.Unavailable, "a peer: %s", why) }
+
+func (s *session) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// tellHave says that a piece is here. Several are told at once. Callers hold mu.
+func (s *session) tellHave(i int) {
+	s.haves = append(s.haves, i)
+	s.poke()
+}
+
+// tellBits says what is here, when that can be said. Callers hold mu.
+func (s *session) tellBits() {
+	if b := s.blob; b.known {
+		s.haves = nil
+		s.push(frameBits, encodeBits(len(b.m.Chunks), b.bits)...)
+	}
+}
+
+// opened makes the session ready for requests, when both ends know the manifest. Callers hold mu.
+func (s *session) ready() error {
+	b := s.blob
+	if !b.known {
+		return nil
+	}
+	if s.theirs != nil && s.count != len(b.m.Chunks) {
+		return malformed("%d pieces of a manifest of %d", s.count, len(b.m.Chunks))
+	}
+	if t := b.transfer; t != nil && s.welcomed && s.theirs != nil {
+		t.join(s)
+	}
+	return nil
+}
+
+// take notes what the peer said it has. Callers hold mu.
+func (s *session) take(count int, bits []byte) error {
+	s.count, s.theirs = count, bits
+	if s.joined {
+		s.blob.transfer.left(s)
+	}
+	return s.ready()
+}
+
+// change notes that a peer has, or has lost, pieces. Callers hold mu.
+func (s *session) change(numbers []int, has bool) {
+	for _, i := range numbers {
+		if has {
+			s.theirs[i/8] |= 1 << (i % 8)
+		} else {
+			s.theirs[i/8] &^= 1 << (i % 8)
+		}
+		if t := s.blob.transfer; t != nil && s.joined {
+			if has {
+				t.state.Has(s.slot, i)
+			} else {
+				t.state.Lacks(s.slot, i)
+			}
+			t.poke()
+		}
+	}
+}
+
+// lacks tells whether a peer can be sent a piece. Callers hold mu.
+func (s *session) lacks(i int) bool {
+	return s.theirs == nil || i/8 >= len(s.theirs) || s.theirs[i/8]&(1<<(i%8)) == 0
+}
+
+// giveManifest sends the manifest itself, once.
+func (s *session) giveManifest() error {
+	b := s.blob
+	if s.gaveSelf || !b.known {
+		return malformedPeer("it asks for the manifest again")
+	}
+	s.gaveSelf = true
+	encoded := b.m.Encode()
+	head := pieceHead{id: wholeManifest, number: wholeManifest, encoding: blob.Plain, size: uint32(len(encoded)), stored: uint32(len(encoded))}
+	s.out = append(s.out, &outgoing{s: s, id: wholeManifest, head: head.encode(), b: encoded, moved: time.Now()})
+	s.poke()
+	return nil
+}
+
+func idBytes(id uint32) []byte { return binary.BigEndian.AppendUint32(nil, id) }

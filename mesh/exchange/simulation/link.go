@@ -1,0 +1,155 @@
+package simulation
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+	"time"
+
+	"agentbox/mesh/exchange/schedule"
+)
+
+// event is something that will happen.
+type event struct {
+	at     time.Duration
+	serial int
+	do     func()
+}
+
+type events []event
+
+func (e events) Len() int { return len(e) }
+func (e events) Less(i, j int) bool {
+	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].serial < e[j].serial
+}
+func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
+func (e *events) Pop() any {
+	old := *e
+	x := old[len(old)-1]
+	old[len(old)-1] = event{}
+	*e = old[:len(old)-1]
+	return x
+}
+
+func (w *world) after(d time.Duration, do func()) {
+	w.serial++
+	heap.Push(&w.events, event{w.now + d, w.serial, do})
+}
+
+// send has a message arrive.
+func (w *world) send(to *node, do func()) {
+	w.out.Messages++
+	w.after(w.cfg.Latency, func() {
+		if !to.dead {
+			do()
+		}
+	})
+}
+
+// flow is a piece on its way.
+type flow struct {
+	from, to *node
+	id       schedule.RequestID
+	piece    int
+	left     float64
+	rate     float64
+	since    time.Duration // when left was right
+	version  int           // of what was foretold
+	over     bool
+	told     float64 // of left, when the receiver's scheduler was last told
+}
+
+// tell says to the receiver's scheduler how much of a piece has come.
+func (f *flow) tell() {
+	left := f.left - f.rate*(f.from.w.now-f.since).Seconds()
+	if n := int(f.told - left); n > 0 {
+		f.to.state.Progress(f.from.w.now, f.id, n)
+		f.told = left
+	}
+}
+
+func (w *world) start(f *flow) {
+	f.since = w.now
+	f.from.sending = append(f.from.sending, f)
+	f.to.receiving = append(f.to.receiving, f)
+	w.share(f)
+}
+
+// end takes a flow off the links.
+func (w *world) end(f *flow) {
+	f.over = true
+	f.from.sending = without(f.from.sending, f)
+	f.to.receiving = without(f.to.receiving, f)
+	w.share(f)
+}
+
+func without(list []*flow, f *flow) []*flow {
+	for i, other := range list {
+		if other == f {
+			return append(list[:i], list[i+1:]...)
+		}
+	}
+	return list
+}
+
+// share gives the flows that meet f on a link their parts of it anew.
+func (w *world) share(f *flow) {
+	w.fill(f.from)
+	for _, other := range f.to.receiving {
+		if other.from != f.from {
+			w.fill(other.from)
+		}
+	}
+}
+
+// fill divides an uplink: what a flow cannot use, because its part of the downlink at its other end
+// is smaller, the others of the sender have.
+func (w *world) fill(n *node) {
+	flows := slices.Clone(n.sending)
+	part := func(f *flow) float64 { return f.to.rate / float64(len(f.to.receiving)) }
+	slices.SortFunc(flows, func(a, b *flow) int { return cmp.Compare(part(a), part(b)) })
+	left := n.rate
+	for i, f := range flows {
+		rate := min(part(f), left/float64(len(flows)-i))
+		left -= rate
+		w.retime(f, rate)
+	}
+}
+
+func (w *world) retime(f *flow, rate float64) {
+	if rate == f.rate {
+		return
+	}
+	f.left -= f.rate * (w.now - f.since).Seconds()
+	f.rate, f.since = rate, w.now
+	f.version++
+	version := f.version
+	w.after(time.Duration(max(0, f.left)/rate*float64(time.Second)), func() {
+		if f.version == version && !f.over {
+			w.arrive(f)
+		}
+	})
+}
+
+func (w *world) arrive(f *flow) {
+	w.end(f)
+	w.after(w.cfg.Latency, func() {
+		if !f.to.dead {
+			f.to.state.Progress(w.now, f.id, w.cfg.PieceSize)
+			f.to.got(f.from, f.id, f.piece)
+		}
+	})
+	f.from.pump()
+}
+
+// abort stops what a node sends in answer to a request.
+func (n *node) abort(to *node, id schedule.RequestID) {
+	for _, f := range n.sending {
+		if f.to == to && f.id == id {
+			n.w.end(f)
+			n.pump()
+			return
+		}
+	}
+}

@@ -1,0 +1,313 @@
+package simulation
+
+import (
+	"container/heap"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"agentbox/mesh/exchange/schedule"
+)
+
+// Config describes a run.
+type Config struct {
+	Nodes     int     // that want the blob, besides the seeds
+	Seeds     int     // that have it; 0: 1
+	Pieces    int     //
+	PieceSize int     // bytes
+	Rate      float64 // bytes a second of each link in each direction
+	Latency   time.Duration
+	Neighbors int           // sessions of a node at most; 0: all others, up to 32
+	Stagger   time.Duration // between one node's beginning and the next one's
+	KillSeeds float64       // the seeds vanish when each piece was sent this many times on average; 0: never
+	Slow      int           // so many of the nodes send and receive at a hundredth of Rate
+	Seed      uint64        // of what is random
+}
+
+// Result is what came of it.
+type Result struct {
+	Ideal    time.Duration   // one transfer at link speed
+	Times    []time.Duration // of each node that has all of it, from its beginning, sorted
+	Missing  int             // nodes that do not
+	SeedSent int64           // bytes of pieces that all seeds sent
+	Blob     int64           // bytes of the blob
+	Twice    int64           // bytes that came to somebody who had them
+	SentOnce bool            // no seed sent a piece twice before each was sent once
+	Messages int64           // that are not pieces
+}
+
+// uploads is how many pieces a node sends at once: two, so that its link is busy while one ends.
+const uploads = 5
+
+// longest is how many transfers at link speed a run lasts at most, after the last node began.
+const longest = 20
+
+// Run simulates until every node has everything, nothing happens any more, or it takes too long.
+func Run(cfg Config) Result {
+	w := newWorld(cfg)
+	end := time.Duration(cfg.Nodes)*cfg.Stagger + longest*w.out.Ideal
+	for len(w.events) > 0 && w.left > 0 && w.now < end {
+		e := heap.Pop(&w.events).(event)
+		w.now = e.at
+		e.do()
+	}
+	return w.result()
+}
+
+type world struct {
+	cfg    Config
+	now    time.Duration
+	events events
+	serial int
+	nodes  []*node
+	left   int
+	random *rand.Rand
+	out    Result
+}
+
+// node is one machine.
+type node struct {
+	w         *world
+	number    int
+	rate      float64
+	have      []bool
+	count     int
+	began     time.Duration
+	done      time.Duration
+	dead      bool
+	state     *schedule.State // nil for a seed
+	queue     *schedule.Queue[int, int]
+	peers     []*node // by slot
+	slots     map[int]schedule.Peer
+	sending   []*flow
+	receiving []*flow
+	waking    bool
+	planning  bool
+	once      map[int]bool // pieces that this seed has sent
+}
+
+func newWorld(cfg Config) *world {
+	cfg.Seeds = max(1, cfg.Seeds)
+	w := &world{cfg: cfg, random: rand.New(rand.NewPCG(cfg.Seed, 7)), left: cfg.Nodes}
+	w.out = Result{Blob: int64(cfg.Pieces) * int64(cfg.PieceSize), SentOnce: true}
+	w.out.Ideal = time.Duration(float64(w.out.Blob) / cfg.Rate * float64(time.Second))
+	for i := range cfg.Seeds + cfg.Nodes {
+		n := &node{w: w, number: i, rate: cfg.Rate, have: make([]bool, cfg.Pieces), slots: map[int]schedule.Peer{}, queue: schedule.NewQueue[int, int](), once: map[int]bool{}}
+		if i < cfg.Seeds {
+			for p := range n.have {
+				n.have[p] = true
+			}
+		} else {
+			sizes := make([]int, cfg.Pieces)
+			for p := range sizes {
+				sizes[p] = cfg.PieceSize
+			}
+			n.state = schedule.New(sizes, cfg.Seed+uint64(i))
+			if i-cfg.Seeds < cfg.Slow {
+				n.rate /= 100
+			}
+			w.after(time.Duration(i-cfg.Seeds)*cfg.Stagger, n.begin)
+		}
+		w.nodes = append(w.nodes, n)
+	}
+	return w
+}
+
+// begin connects a node to those that are there already, as many as it may, and wants everything.
+func (n *node) begin() {
+	w := n.w
+	n.began = w.now
+	limit := w.cfg.Neighbors
+	if limit == 0 {
+		limit = 32
+	}
+	others := w.random.Perm(n.number)
+	// The seeds come first: the catalogue names them. They turn away who comes when they are full.
+	slices.SortStableFunc(others, func(a, b int) int { return boolInt(b < w.cfg.Seeds) - boolInt(a < w.cfg.Seeds) })
+	for _, i := range others {
+		if o := w.nodes[i]; !o.dead && len(n.peers) < limit/2+w.cfg.Seeds && len(o.peers) < schedule.MaxPeers-1 && (o.state == nil || len(o.peers) < limit) {
+			connect(n, o)
+		}
+	}
+	all := make([]int, w.cfg.Pieces)
+	for i := range all {
+		all[i] = i
+	}
+	n.state.Want(schedule.Rest, all)
+	n.plan()
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func connect(a, b *node) {
+	for _, x := range [][2]*node{{a, b}, {b, a}} {
+		n, o := x[0], x[1]
+		n.slots[o.number] = schedule.Peer(len(n.peers))
+		n.peers = append(n.peers, o)
+		n.queue.Open(o.number, 0, n.w.cfg.Pieces)
+		n.w.after(n.w.cfg.Latency, func() {
+			if n.state != nil && !n.dead {
+				n.state.Join(n.slots[o.number], o.bits())
+				n.plan()
+			}
+		})
+	}
+}
+
+func (n *node) bits() []byte {
+	out := make([]byte, (len(n.have)+7)/8)
+	for i, ok := range n.have {
+		if ok {
+			out[i/8] |= 1 << (i % 8)
+		}
+	}
+	return out
+}
+
+// gather is how long a node waits for more to happen before it plans.
+const gather = 200 * time.Microsecond
+
+// plan asks the scheduler soon, and does what it says.
+func (n *node) plan() {
+	if n.state != nil && !n.planning {
+		n.planning = true
+		n.w.after(gather, n.planNow)
+	}
+}
+
+func (n *node) planNow() {
+	n.planning = false
+	if n.dead || n.done > 0 {
+		return
+	}
+	for _, f := range n.receiving {
+		f.tell()
+	}
+	n.act(n.state.Next(n.w.now))
+	if at := n.state.Wake(n.w.now); at > 0 && !n.waking {
+		n.waking = true
+		n.w.after(at-n.w.now, func() { n.waking = false; n.plan() })
+	}
+}
+
+func (n *node) act(list []schedule.Action) {
+	for _, a := range list {
+		to := n.peers[a.Peer]
+		n.w.send(to, func() {
+			switch a.Kind {
+			case schedule.Ask:
+				to.queue.Push(n.number, uint32(a.ID), a.Class, a.Pieces)
+				to.pump()
+			case schedule.Cancel:
+				to.queue.Cancel(n.number, uint32(a.ID))
+				to.abort(n, a.ID)
+			}
+		})
+	}
+}
+
+// pump sends what comes next.
+func (n *node) pump() {
+	for !n.dead && len(n.sending) < uploads {
+		busy := func(s int) bool {
+			return !slices.ContainsFunc(n.sending, func(f *flow) bool { return f.to.number == s })
+		}
+		a, ok := n.queue.Next(busy, func(s, i int) bool { return n.have[i] && !n.w.nodes[s].have[i] })
+		if !ok {
+			return
+		}
+		to := n.w.nodes[a.Session]
+		id := schedule.RequestID(a.ID)
+		if a.Piece < 0 {
+			n.w.send(to, func() { to.state.Refused(n.w.now, id); to.plan() })
+			continue
+		}
+		n.queue.Sent(a.Session, n.w.cfg.PieceSize)
+		n.noteSeed(a.Piece)
+		n.w.send(to, func() { to.state.Picked(n.w.now, id, a.Piece) })
+		n.w.start(&flow{from: n, to: to, id: id, piece: a.Piece, left: float64(n.w.cfg.PieceSize), told: float64(n.w.cfg.PieceSize)})
+	}
+}
+
+// noteSeed keeps the books of a seed.
+func (n *node) noteSeed(piece int) {
+	if n.state != nil {
+		return
+	}
+	w := n.w
+	if n.once[piece] && len(n.once) < w.cfg.Pieces {
+		w.out.SentOnce = false
+	}
+	n.once[piece] = true
+	w.out.SeedSent += int64(w.cfg.PieceSize)
+	if k := w.cfg.KillSeeds; k > 0 && float64(w.out.SeedSent) >= k*float64(w.out.Blob) {
+		w.after(0, n.die)
+	}
+}
+
+func (n *node) die() {
+	if n.dead {
+		return
+	}
+	n.dead = true
+	for len(n.sending) > 0 {
+		n.w.end(n.sending[0])
+	}
+	for _, o := range n.peers {
+		if o.state != nil {
+			o.state.Leave(o.slots[n.number])
+			o.plan()
+		}
+	}
+}
+
+// got is told of a piece that came in full.
+func (n *node) got(from *node, id schedule.RequestID, piece int) {
+	if n.have[piece] {
+		n.w.out.Twice += int64(n.w.cfg.PieceSize)
+	}
+	n.state.Received(n.w.now, id)
+	n.act(n.state.Here(piece))
+	if !n.have[piece] {
+		n.have[piece] = true
+		n.count++
+		for _, o := range n.peers {
+			n.w.send(o, func() {
+				if o.state != nil && !o.dead {
+					o.state.Has(o.slots[n.number], piece)
+					o.plan()
+				}
+			})
+		}
+		if n.count == len(n.have) {
+			n.done = n.w.now
+			n.w.left--
+			n.w.out.Times = append(n.w.out.Times, n.done-n.began)
+		}
+	}
+	n.plan()
+}
+
+func (w *world) result() Result {
+	w.out.Missing = w.left
+	slices.Sort(w.out.Times)
+	return w.out
+}
+
+// Over is a percentile of the nodes' times, in transfers at link speed; by nearest rank.
+func (r Result) Over(p float64) float64 {
+	if len(r.Times) == 0 {
+		return 0
+	}
+	i := min(len(r.Times)-1, int(math.Ceil(p*float64(len(r.Times))))-1)
+	return float64(r.Times[max(0, i)]) / float64(r.Ideal)
+}
+
+// SeedRatio is what the seeds sent, in blobs.
+func (r Result) SeedRatio() float64 { return float64(r.SeedSent) / float64(r.Blob) }

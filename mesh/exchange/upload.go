@@ -1,0 +1,130 @@
+package exchange
+
+import (
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/mesh/exchange/schedule"
+)
+
+// poke has upload look for something to send.
+func (n *Node) poke() {
+	select {
+	case n.wakeUp <- struct{}{}:
+	default:
+	}
+}
+
+// upload hands pieces to sessions, a few at once, in the order of the queue. It also ends sessions
+// that nobody needs.
+func (n *Node) upload() {
+	tick := time.NewTicker(stuckAfter / 2)
+	defer tick.Stop()
+	for {
+		for n.sendOne() {
+		}
+		select {
+		case <-n.ctx.Done():
+			return
+		case <-n.wakeUp:
+		case now := <-tick.C:
+			n.endIdle(now)
+		}
+	}
+}
+
+// sendOne begins to send one piece; false: nothing may be sent now.
+func (n *Node) sendOne() bool {
+	n.mu.Lock()
+	if n.crowded() {
+		n.mu.Unlock()
+		return false
+	}
+	a, ok := n.queue.Next(
+		func(s *session) bool { return len(s.out) < ofOneAtOnce },
+		func(s *session, i int) bool { return s.blob.has(i) && s.lacks(i) },
+	)
+	if !ok {
+		n.mu.Unlock()
+		return false
+	}
+	s := a.Session
+	if a.Piece < 0 {
+		s.push(frameNone, idBytes(a.ID)...)
+		n.mu.Unlock()
+		return true
+	}
+	c := s.blob.m.Chunks[a.Piece]
+	n.queue.Sent(s, c.Size)
+	n.mu.Unlock()
+	n.load(a, c.Digest, c.Size)
+	return true
+}
+
+// crowded tells whether enough is being sent. Pieces that do not move, because their receivers do
+// not take them, do not count; there is a bound on those, too. Callers hold mu.
+func (n *Node) crowded() bool {
+	moving := 0
+	for o := range n.sending {
+		if time.Since(o.moved) < stuckAfter {
+			moving++
+		}
+	}
+	return moving >= uploads || len(n.sending) >= maxStuck
+}
+
+// load reads a piece and has its session send it. One that is not here any more is not claimed any more.
+func (n *Node) load(a schedule.Answer[*session], d agentbox.Digest, size int) {
+	buf := buffer(size)
+	b, encoding, full, err := n.cfg.Shelf.Stored(n.ctx, d, buf)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s := a.Session
+	if err != nil || full != size || len(b) == 0 || len(b) > size {
+		recycle(buf)
+		n.lost(s.blob, a.Piece)
+		s.push(frameNone, idBytes(a.ID)...)
+		return
+	}
+	if s.ctx.Err() != nil {
+		recycle(buf)
+		return
+	}
+	head := pieceHead{id: a.ID, number: uint32(a.Piece), encoding: encoding, size: uint32(size), stored: uint32(len(b))}
+	o := &outgoing{s: s, id: a.ID, head: head.encode(), b: b, whole: buf, moved: time.Now()}
+	s.out = append(s.out, o)
+	n.sending[o] = true
+	s.poke()
+}
+
+// lost takes back that a piece is here. Callers hold mu.
+func (n *Node) lost(b *shared, i int) {
+	if !b.has(i) {
+		return
+	}
+	b.unset(i)
+	for s := range b.sessions {
+		s.push(frameLost, encodeNumbers(nil, []int{i})...)
+	}
+}
+
+// endIdle ends the sessions in which nothing was asked for in a while.
+func (n *Node) endIdle(now time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, b := range n.blobs {
+		if b.transfer != nil {
+			continue
+		}
+		for s := range b.sessions {
+			if now.Sub(s.busy) > idleTime {
+				n.drop(s, errIdle)
+			}
+		}
+	}
+	for p, until := range n.liars {
+		if now.After(until) {
+			delete(n.liars, p)
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package exchange
+
+import (
+	"context"
+	"encoding/binary"
+	"time"
+)
+
+// write sends what there is to send: news and requests first, then a frame of a piece, and so on.
+func (s *session) write() error {
+	frame := make([]byte, 0, headerSize+4+dataSize)
+	for {
+		control, o := s.next()
+		if err := s.put(control); err != nil {
+			return s.failed(err)
+		}
+		if o == nil {
+			if control == nil {
+				select {
+				case <-s.wake:
+				case <-s.ctx.Done():
+					return context.Cause(s.ctx)
+				}
+			}
+			continue
+		}
+		n := min(dataSize, len(o.b))
+		if err := s.n.pace(s.ctx, n); err != nil {
+			return err
+		}
+		frame = append(frame[:0], byte(frameData))
+		frame = binary.BigEndian.AppendUint32(frame, uint32(4+n))
+		frame = binary.BigEndian.AppendUint32(frame, o.id)
+		frame = append(frame, o.b[:n]...)
+		if err := s.put(frame); err != nil {
+			return s.failed(err)
+		}
+		s.wrote(o, n)
+	}
+}
+
+func (s *session) failed(err error) error {
+	s.end(err)
+	return err
+}
+
+// next takes the frames that wait, and the piece of which a frame comes after them.
+func (s *session) next() (control []byte, o *outgoing) {
+	s.n.mu.Lock()
+	defer s.n.mu.Unlock()
+	for len(s.haves) > 0 {
+		part := s.haves[:min(len(s.haves), maxNumbers)]
+		s.control = appendFrame(s.control, frameHave, encodeNumbers(nil, part)...)
+		s.haves = s.haves[len(part):]
+	}
+	for len(s.out) > 0 && s.out[0].cancelled {
+		s.control = appendFrame(s.control, frameNone, idBytes(s.out[0].id)...)
+		s.finish(s.out[0])
+	}
+	if len(s.out) > 0 {
+		o = s.out[0]
+		o.moved = time.Now()
+		if o.head != nil {
+			s.control = appendFrame(s.control, framePiece, o.head...)
+			o.head = nil
+		}
+	}
+	control, s.control = s.control, nil
+	return control, o
+}
+
+// finish takes a piece out of what is being sent. Callers hold mu.
+func (s *session) finish(o *outgoing) {
+	s.out = s.out[1:]
+	delete(s.n.sending, o)
+	s.n.poke()
+}
+
+func (s *session) put(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	if err := s.stream.SetWriteDeadline(time.Now().Add(writeTime)); err != nil {
+		return err
+	}
+	_, err := s.stream.Write(b)
+	return err
+}
+
+// wrote notes that n bytes of a piece are out.
+func (s *session) wrote(o *outgoing, n int) {
+	s.n.book(s.peer, func(t *Traffic) { t.Sent += int64(n) })
+	s.n.mu.Lock()
+	defer s.n.mu.Unlock()
+	o.b = o.b[n:]
+	o.moved, s.busy = time.Now(), time.Now()
+	if len(o.b) == 0 && len(s.out) > 0 && s.out[0] == o {
+		if o.whole != nil {
+			recycle(o.whole)
+		}
+		s.finish(o)
+	}
+}
+
+// pace waits until so many bytes may be sent.
+func (n *Node) pace(ctx context.Context, bytes int) error {
+	if n.limit == nil {
+		return nil
+	}
+	return n.limit.WaitN(ctx, bytes)
+}

@@ -1,0 +1,263 @@
+package gossip
+
+import (
+	"context"
+	"crypto/ed25519"
+	"log"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+
+	"agentbox/agentbox"
+	"agentbox/mesh/identity"
+	"agentbox/mesh/wire"
+)
+
+// Config says for whom to gossip.
+type Config struct {
+	Node *wire.Node
+	Key  ed25519.PrivateKey // of the node
+	Log  *slog.Logger
+	// Changed is told that a peer came, went, or announces something else: one call at a time, and
+	// one for many changes of a peer that come at once. nil: nobody is told.
+	Changed func(identity.PeerID)
+}
+
+const (
+	announcePause = 200 * time.Millisecond // between two announcements
+	leaveTime     = 500 * time.Millisecond
+)
+
+// Peer is what is known of a member that is here, or was since we began.
+type Peer struct {
+	ID    identity.PeerID
+	Here  bool
+	Since time.Time // when that began, by our clock
+	Meta  Meta      // the last one
+}
+
+// Gossip is this node's part in finding out who is here.
+type Gossip struct {
+	cfg       Config
+	transport *transport
+	members   *memberlist.Memberlist
+	ctx       context.Context
+	stop      context.CancelFunc
+	tasks     sync.WaitGroup
+	announce  chan struct{} // one waits: the Meta has changed
+	tell      chan struct{} // one waits: dirty has somebody
+	nudge     chan struct{} // one waits: look for absent peers now
+
+	closing sync.Once
+	closed  error
+
+	mu       sync.Mutex
+	list     identity.List
+	places   map[string]identity.PeerID // by placeOf, of who is on the list
+	meta     Meta
+	signed   []byte
+	peers    map[identity.PeerID]*Peer
+	verified map[identity.PeerID]string // the Meta that was found good last
+	dirty    map[identity.PeerID]bool
+	phantoms uint64
+	forged   uint64
+}
+
+// Start begins to gossip with the members of a list. Addresses are learnt by the node.
+func Start(cfg Config, list identity.List) (*Gossip, error) {
+	g := &Gossip{
+		cfg: cfg, announce: make(chan struct{}, 1), tell: make(chan struct{}, 1), nudge: make(chan struct{}, 1),
+		peers: map[identity.PeerID]*Peer{}, verified: map[identity.PeerID]string{}, dirty: map[identity.PeerID]bool{},
+	}
+	g.ctx, g.stop = context.WithCancel(context.Background())
+	g.Admit(list)
+	g.meta.Addresses = listenAddresses(cfg.Node.Addr())
+	if err := g.sign(); err != nil {
+		return nil, err
+	}
+	g.transport = newTransport(cfg.Node, g.at)
+	var err error
+	if g.members, err = memberlist.Create(g.config()); err != nil {
+		_ = g.transport.Shutdown()
+		return nil, agentbox.Errorf(agentbox.Internal, "mesh: start gossip: %w", err)
+	}
+	g.tasks.Go(g.announcer)
+	g.tasks.Go(g.teller)
+	g.tasks.Go(g.seeker)
+	return g, nil
+}
+
+func (g *Gossip) config() *memberlist.Config {
+	cfg := memberlist.DefaultLANConfig()
+	cfg.Name = g.cfg.Node.Self().String()
+	cfg.Transport = g.transport
+	cfg.UDPBufferSize = wire.MaxDatagram
+	cfg.TCPTimeout = 5 * time.Second
+	cfg.DNSConfigPath = ""
+	cfg.Delegate, cfg.Alive, cfg.Events = (*delegate)(g), (*delegate)(g), (*delegate)(g)
+	cfg.Logger = log.New(logWriter{g.cfg.Log}, "", 0)
+	return cfg
+}
+
+// logWriter takes memberlist's lines. What is wrong with a peer is seen in its state, so all of it
+// is for whoever debugs.
+type logWriter struct{ log *slog.Logger }
+
+func (w logWriter) Write(b []byte) (int, error) {
+	w.log.Debug("gossip", "line", strings.TrimSpace(string(b)))
+	return len(b), nil
+}
+
+// Admit makes a list the newest one. Who is not on it any more is gone at once.
+func (g *Gossip) Admit(list identity.List) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.list, g.places = list, map[string]identity.PeerID{}
+	for _, m := range list.Members() {
+		g.places[placeOf(m.ID).String()] = m.ID
+	}
+	now := time.Now()
+	for id := range g.peers {
+		if !list.Admits(id, now) {
+			delete(g.peers, id)
+			delete(g.verified, id)
+			g.mark(id)
+		}
+	}
+	g.poke(g.nudge)
+}
+
+// Announce changes what this node says of itself. Everybody hears of it within a second or two.
+func (g *Gossip) Announce(change func(*Meta)) error {
+	g.mu.Lock()
+	change(&g.meta)
+	g.mu.Unlock()
+	if err := g.sign(); err != nil {
+		return err
+	}
+	g.poke(g.announce)
+	return nil
+}
+
+// sign makes the bytes of our Meta. It fails rather than give memberlist more than it takes.
+func (g *Gossip) sign() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	b, err := g.meta.Sign(g.cfg.Key)
+	if err == nil && len(b) > memberlist.MetaMaxSize {
+		err = agentbox.Errorf(agentbox.Internal, "an announcement of %d bytes, at most %d", len(b), memberlist.MetaMaxSize)
+	}
+	if err == nil {
+		g.signed = b
+	}
+	return err
+}
+
+// announcer gives memberlist a new Meta, and waits a little so that many changes are one.
+func (g *Gossip) announcer() {
+	for g.waitFor(g.announce) {
+		// It fails when no peer took it within the time, and goes on trying by itself.
+		_ = g.members.UpdateNode(announcePause)
+		select {
+		case <-time.After(announcePause):
+		case <-g.ctx.Done():
+		}
+	}
+}
+
+// teller says who changed.
+func (g *Gossip) teller() {
+	for g.waitFor(g.tell) {
+		g.mu.Lock()
+		changed := g.dirty
+		g.dirty = map[identity.PeerID]bool{}
+		g.mu.Unlock()
+		for id := range changed {
+			if g.cfg.Changed != nil {
+				g.cfg.Changed(id)
+			}
+		}
+	}
+}
+
+func (g *Gossip) waitFor(signal chan struct{}) bool {
+	select {
+	case <-signal:
+		return g.ctx.Err() == nil
+	case <-g.ctx.Done():
+		return false
+	}
+}
+
+func (g *Gossip) poke(signal chan struct{}) {
+	select {
+	case signal <- struct{}{}:
+	default:
+	}
+}
+
+// mark notes that a peer changed; g.mu is held.
+func (g *Gossip) mark(id identity.PeerID) {
+	g.dirty[id] = true
+	g.poke(g.tell)
+}
+
+// at is the member that has a place inside memberlist.
+func (g *Gossip) at(place string) (identity.PeerID, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	id, ok := g.places[place]
+	return id, ok && g.list.Admits(id, time.Now())
+}
+
+// Peers lists the members that are here or were since we began, this node left out, by PeerID.
+func (g *Gossip) Peers() []Peer {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	out := make([]Peer, 0, len(g.peers))
+	for id, p := range g.peers {
+		if g.list.Admits(id, now) {
+			out = append(out, *p)
+		}
+	}
+	slices.SortFunc(out, func(a, b Peer) int { return a.ID.Compare(b.ID) })
+	return out
+}
+
+// Peer is what is known of one member.
+func (g *Gossip) Peer(id identity.PeerID) (Peer, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p, ok := g.peers[id]
+	if !ok || !g.list.Admits(id, time.Now()) {
+		return Peer{}, false
+	}
+	return *p, true
+}
+
+// Counters gives what the limits did so far.
+func (g *Gossip) Counters() Counters {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return Counters{
+		Oversized: g.transport.oversized.Load(), TooLong: g.transport.tooLong.Load(), Overflowed: g.transport.overflowed.Load(),
+		Phantoms: g.phantoms, Forged: g.forged,
+	}
+}
+
+// Close tells the others that this node goes, and ends. It leaves the wire.Node open. It may be
+// called more than once.
+func (g *Gossip) Close() error {
+	g.closing.Do(func() {
+		g.stop()
+		g.tasks.Wait()
+		_ = g.members.Leave(leaveTime) // who does not hear of it finds out
+		g.closed = g.members.Shutdown()
+	})
+	return g.closed
+}

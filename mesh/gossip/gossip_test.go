@@ -1,0 +1,266 @@
+package gossip_test
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/mesh/gossip"
+	"agentbox/mesh/identity"
+	"agentbox/mesh/meshtest"
+	"agentbox/mesh/wire"
+)
+
+func start(t *testing.T, team *meshtest.Team, key ed25519.PrivateKey, node *wire.Node) *gossip.Gossip {
+	t.Helper()
+	g, err := gossip.Start(gossip.Config{Node: node, Key: key, Log: slog.New(slog.DiscardHandler)}, team.List)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = g.Close() })
+	return g
+}
+
+// here counts the peers that a node takes for being here.
+func here(g *gossip.Gossip) int {
+	n := 0
+	for _, p := range g.Peers() {
+		if p.Here {
+			n++
+		}
+	}
+	return n
+}
+
+type member struct {
+	key  ed25519.PrivateKey
+	node *wire.Node
+	g    *gossip.Gossip
+}
+
+// chain makes a team in which each node knows where the one before it is, and nothing else.
+func chain(t *testing.T, n int) (*meshtest.Team, []*member) {
+	t.Helper()
+	team := meshtest.NewTeam(t)
+	var all []*member
+	for range n {
+		key := team.Add(identity.Builder)
+		all = append(all, &member{key: key, node: meshtest.Node(t, key)})
+	}
+	for i, m := range all {
+		m.node.Admit(team.List)
+		if i > 0 {
+			m.node.Learn(all[i-1].node.Self(), all[i-1].node.Addr())
+		}
+		m.g = start(t, team, m.key, m.node)
+	}
+	return team, all
+}
+
+func TestPeersFindEachOther(t *testing.T) {
+	t.Parallel()
+	_, all := chain(t, 5)
+	for _, m := range all {
+		meshtest.Eventually(t, "everybody sees everybody", func() bool { return here(m.g) == 4 })
+	}
+	want := agentbox.Digest{7}
+	if err := all[0].g.Announce(func(m *gossip.Meta) { m.Sequence, m.Digest, m.Load = 3, want, 55 }); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all[1:] {
+		meshtest.Eventually(t, "a new announcement reaches all", func() bool {
+			p, ok := m.g.Peer(all[0].node.Self())
+			return ok && p.Meta.Sequence == 3 && p.Meta.Digest == want && p.Meta.Load == 55
+		})
+		if got := m.node.Addresses(all[0].node.Self()); len(got) == 0 || got[0] != all[0].node.Addr() {
+			t.Errorf("nobody said where it is: %v", got)
+		}
+	}
+}
+
+func TestARestartedPeerIsBack(t *testing.T) {
+	t.Parallel()
+	team, all := chain(t, 3)
+	for _, m := range all {
+		meshtest.Eventually(t, "all are here", func() bool { return here(m.g) == 2 })
+	}
+	// It goes without a word, and comes back at another address, knowing where one other was.
+	gone := all[2]
+	if err := gone.node.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_ = gone.g.Close()
+	back := meshtest.Node(t, gone.key)
+	back.Admit(team.List)
+	back.Learn(all[0].node.Self(), all[0].node.Addr())
+	g := start(t, team, gone.key, back)
+	meshtest.Eventually(t, "it sees the others", func() bool { return here(g) == 2 })
+	for _, m := range all[:2] {
+		meshtest.Eventually(t, "the others see it where it is", func() bool {
+			p, ok := m.g.Peer(back.Self())
+			return ok && p.Here && len(p.Meta.Addresses) == 1 && p.Meta.Addresses[0] == back.Addr()
+		})
+	}
+}
+
+func TestARevokedMemberIsGoneAtOnce(t *testing.T) {
+	t.Parallel()
+	team, all := chain(t, 3)
+	for _, m := range all {
+		meshtest.Eventually(t, "all are here", func() bool { return here(m.g) == 2 })
+	}
+	team.Revoke(all[1].key)
+	for _, i := range []int{0, 2} {
+		all[i].node.Admit(team.List)
+		all[i].g.Admit(team.List)
+		if _, ok := all[i].g.Peer(all[1].node.Self()); ok {
+			t.Error("who was revoked is still seen")
+		}
+	}
+	// memberlist still knows it; nothing it says brings it back.
+	time.Sleep(2 * time.Second)
+	if here(all[0].g) > 1 || here(all[1].g) > 2 {
+		t.Errorf("%d peers", here(all[0].g))
+	}
+}
+
+// A member that was taken over tells others of a thousand nodes that nobody added.
+func TestPhantomsDoNotJoin(t *testing.T) {
+	t.Parallel()
+	_, all := chain(t, 3)
+	for _, m := range all {
+		meshtest.Eventually(t, "all are here", func() bool { return here(m.g) == 2 })
+	}
+	for i := range 1000 {
+		name := fmt.Sprintf("%064x", i)
+		gossip.Lie(all[1].g, name, all[0].node.Self())
+	}
+	meshtest.Eventually(t, "the phantoms are counted", func() bool { return all[0].g.Counters().Phantoms > 0 })
+	// Nor does it make others say what they did not say.
+	gossip.LieAbout(all[1].g, all[2].node.Self(), all[0].node.Self())
+	meshtest.Eventually(t, "the forged announcement is counted", func() bool { return all[0].g.Counters().Forged > 0 })
+	if n := len(all[0].g.Peers()); n != 2 {
+		t.Errorf("%d peers", n)
+	}
+	if n := gossip.Known(all[0].g); n != 3 {
+		t.Errorf("memberlist knows %d nodes", n)
+	}
+}
+
+func TestBothHalvesOfAPartitionMeetAgain(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes memberlist ten seconds to declare a death")
+	}
+	team := meshtest.NewTeam(t)
+	wall := &meshtest.Wall{}
+	var all []*member
+	for range 4 {
+		key := team.Add()
+		all = append(all, &member{key: key, node: meshtest.Node(t, key)})
+	}
+	// Each knows the others only through the wall, which is a relay that can be shut.
+	for i, m := range all {
+		m.node.Admit(team.List)
+		for j, o := range all {
+			if i != j {
+				m.node.Learn(o.node.Self(), wall.Relay(t, o.node.Addr(), i/2 != j/2))
+			}
+		}
+		m.g = start(t, team, m.key, m.node)
+		gossip.Hide(m.g) // what it announces leads through no relay
+	}
+	for _, m := range all {
+		meshtest.Eventually(t, "all are here", func() bool { return here(m.g) == 3 })
+	}
+	wall.Shut(true)
+	for _, m := range all {
+		meshtest.Eventually(t, "the other half is missed", func() bool { return here(m.g) == 1 })
+	}
+	wall.Shut(false)
+	began := time.Now()
+	for _, m := range all {
+		meshtest.Eventually(t, "both halves are one", func() bool { return here(m.g) == 3 })
+	}
+	t.Logf("one again after %s", time.Since(began).Round(time.Millisecond))
+}
+
+func TestChangesAreTold(t *testing.T) {
+	t.Parallel()
+	team := meshtest.NewTeam(t)
+	a, b := team.Add(), team.Add()
+	nodeA, nodeB := meshtest.Node(t, a), meshtest.Node(t, b)
+	meshtest.Introduce(team, nodeA, nodeB)
+	var told atomic.Int64
+	g, err := gossip.Start(gossip.Config{Node: nodeA, Key: a, Log: slog.New(slog.DiscardHandler), Changed: func(id identity.PeerID) {
+		if id == nodeB.Self() {
+			told.Add(1)
+		}
+	}}, team.List)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	other := start(t, team, b, nodeB)
+	meshtest.Eventually(t, "it is told that a peer came", func() bool { return told.Load() > 0 })
+	came := told.Load()
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	meshtest.Eventually(t, "it is told that a peer went", func() bool {
+		p, _ := g.Peer(nodeB.Self())
+		return told.Load() > came && !p.Here
+	})
+}
+
+func TestAnnouncementsAreReadInOneForm(t *testing.T) {
+	key := meshtest.Key(t)
+	public := key.Public().(ed25519.PublicKey)
+	node := meshtest.Node(t, key)
+	m := gossip.Meta{Sequence: 9, Digest: agentbox.Digest{1}, Load: 12, Free: 1 << 20, Flags: gossip.Metered}
+	for range gossip.MaxAddresses {
+		m.Addresses = append(m.Addresses, node.Addr())
+	}
+	b, err := m.Sign(key)
+	if err != nil || len(b) > 512 {
+		t.Fatalf("%d bytes, %v", len(b), err)
+	}
+	got, err := gossip.DecodeMeta(b, public)
+	if err != nil || fmt.Sprint(got) != fmt.Sprint(m) {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	for i := range b {
+		broken := bytes.Clone(b)
+		broken[i] ^= 1
+		if _, err := gossip.DecodeMeta(broken, public); err == nil {
+			t.Fatalf("byte %d can be changed", i)
+		}
+		if _, err := gossip.DecodeMeta(b[:i], public); err == nil {
+			t.Fatalf("%d bytes are enough", i)
+		}
+	}
+	m.Addresses = append(m.Addresses, node.Addr())
+	if _, err := m.Sign(key); err == nil {
+		t.Error("there is no bound")
+	}
+}
+
+func FuzzMeta(f *testing.F) {
+	key := ed25519.NewKeyFromSeed(make([]byte, 32))
+	b, _ := gossip.Meta{Sequence: 1}.Sign(key)
+	f.Add(b)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := gossip.DecodeMeta(b, key.Public().(ed25519.PublicKey))
+		if err != nil {
+			return
+		}
+		if again, err := m.Sign(key); err != nil || !bytes.Equal(again, b) {
+			t.Fatalf("%x was read and is written as %x", b, again)
+		}
+	})
+}

@@ -1,0 +1,157 @@
+package gossip
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/mesh/identity"
+	"agentbox/mesh/wire"
+)
+
+const (
+	// silence is how long a peer may leave what we send unanswered before the connection is taken
+	// for dead: after sleep or a change of address it would swallow everything for half a minute.
+	silence = 3 * time.Second
+	// dialPause is the least time from a dial that failed to the next.
+	dialPause = 2 * time.Second
+	dialTime  = 3 * time.Second
+	// maxWaiting bounds the packets that wait for a connection.
+	maxWaiting = 16
+)
+
+// link is what we have with one peer: the newest connection, whoever opened it, and what waits for one.
+type link struct {
+	t    *transport
+	peer identity.PeerID
+
+	mu       sync.Mutex
+	conn     wire.Conn
+	asked    time.Time     // when something was sent first since the connection was last known to be alive
+	received uint64        // packets that had come by then
+	dialling chan struct{} // closed when the dial that goes on has ended
+	failed   time.Time     // when the last dial failed
+	err      error         // of that
+	waiting  [][]byte
+}
+
+// send sends a packet, or keeps it until there is a connection.
+func (l *link) send(b []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.usable()
+	if c == nil {
+		if l.dialling == nil && time.Since(l.failed) < dialPause {
+			return agentbox.Errorf(agentbox.Unavailable, "peer %s: %w", l.peer.Short(), l.err)
+		}
+		if len(l.waiting) < maxWaiting {
+			l.waiting = append(l.waiting, append([]byte(nil), b...))
+		}
+		l.dial()
+		return nil
+	}
+	if l.asked.IsZero() {
+		l.asked, l.received = time.Now(), c.Stats().PacketsReceived
+	}
+	return c.SendDatagram(b)
+}
+
+// usable gives the connection if it is alive as far as we know: QUIC acknowledges what we send at
+// once, whether or not the peer has an answer.
+func (l *link) usable() wire.Conn {
+	if l.conn == nil {
+		return nil
+	}
+	if !l.asked.IsZero() && l.conn.Stats().PacketsReceived > l.received {
+		l.asked = time.Time{}
+	}
+	if l.conn.Context().Err() == nil && (l.asked.IsZero() || time.Since(l.asked) < silence) {
+		return l.conn
+	}
+	l.conn.Close()
+	l.conn = nil
+	return nil
+}
+
+// dial begins to connect unless that is under way.
+func (l *link) dial() {
+	if l.dialling != nil {
+		return
+	}
+	done := make(chan struct{})
+	l.dialling = done
+	begun := l.t.begin(func() {
+		ctx, cancel := context.WithTimeout(l.t.ctx, dialTime)
+		defer cancel()
+		c, err := l.t.node.Dial(ctx, l.peer, wire.Gossip)
+		l.mu.Lock()
+		l.dialling = nil
+		if err != nil {
+			l.failed, l.err, l.waiting = time.Now(), err, nil
+		}
+		l.mu.Unlock()
+		close(done)
+		if err == nil {
+			l.t.serve(l.t.ctx, c)
+			c.Close()
+		}
+	})
+	if !begun {
+		l.dialling, l.failed, l.err, l.waiting = nil, time.Now(), errClosed, nil
+	}
+}
+
+// adopt makes a connection the one that is used, and sends what waited for it.
+func (l *link) adopt(c wire.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conn, l.asked, l.failed = c, time.Time{}, time.Time{}
+	for _, b := range l.waiting {
+		_ = c.SendDatagram(b)
+	}
+	l.waiting = nil
+}
+
+// open begins a stream, connecting first if need be.
+func (l *link) open(ctx context.Context) (wire.Stream, error) {
+	for {
+		l.mu.Lock()
+		c := l.usable()
+		if c == nil {
+			l.dial()
+		}
+		wait, err := l.dialling, l.err
+		l.mu.Unlock()
+		if c != nil {
+			return c.OpenStream(ctx)
+		}
+		if wait == nil {
+			return nil, err
+		}
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		l.mu.Lock()
+		err = l.err
+		again := l.failed.IsZero() || time.Since(l.failed) > dialTime
+		l.mu.Unlock()
+		if !again {
+			return nil, err
+		}
+		// The connection is adopted a moment after the dial ended.
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// drop closes the connection: the way to the peer has changed.
+func (l *link) drop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn != nil {
+		l.conn.Close()
+	}
+	l.conn, l.failed = nil, time.Time{}
+}

@@ -1,0 +1,127 @@
+package gossip
+
+import (
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"agentbox/mesh/identity"
+)
+
+const (
+	seekPeriod = 3 * time.Second
+	// asleep is by how much the wall clock runs ahead of the monotonic one when the machine slept.
+	asleep = 5 * time.Second
+	// atOnce bounds how many absent peers are looked for at the same time, perRound in a round.
+	atOnce   = 8
+	perRound = 16
+)
+
+// seeker looks for members that are not here: memberlist itself gives up on who was absent for long,
+// and on both halves of a partition. It also notices when this machine slept or has other addresses.
+func (g *Gossip) seeker() {
+	tick := time.NewTicker(seekPeriod)
+	defer tick.Stop()
+	last := time.Now()
+	addresses := listenAddresses(g.cfg.Node.Addr())
+	for g.ctx.Err() == nil {
+		now := time.Now()
+		slept := now.Round(0).Sub(last.Round(0))-now.Sub(last) > asleep
+		last = now
+		if current := listenAddresses(g.cfg.Node.Addr()); slept || !slices.Equal(current, addresses) {
+			addresses = current
+			g.cfg.Log.Info("mesh: this machine slept or moved, connecting anew", "slept", slept, "addresses", current)
+			g.transport.dropAll()
+			_ = g.Announce(func(m *Meta) { m.Addresses = current })
+		}
+		g.seek()
+		select {
+		case <-tick.C:
+		case <-g.nudge:
+			time.Sleep(50 * time.Millisecond) // many changes of the list are one
+		case <-g.ctx.Done():
+		}
+	}
+}
+
+// Seek looks for absent members now, because there is reason to think that one can be reached.
+func (g *Gossip) Seek() { g.poke(g.nudge) }
+
+// seek asks absent members of whom an address is known to join us.
+func (g *Gossip) seek() {
+	absent := g.absent()
+	rand.Shuffle(len(absent), func(i, j int) { absent[i], absent[j] = absent[j], absent[i] })
+	limit := make(chan struct{}, atOnce)
+	var all sync.WaitGroup
+	for _, id := range absent[:min(len(absent), perRound)] {
+		all.Go(func() {
+			limit <- struct{}{}
+			defer func() { <-limit }()
+			if g.ctx.Err() == nil {
+				// It fails for who sleeps, and is tried again.
+				_, _ = g.members.Join([]string{id.String() + "/" + placeOf(id).String()})
+			}
+		})
+	}
+	all.Wait()
+}
+
+// absent lists members that are not here and may be somewhere.
+func (g *Gossip) absent() []identity.PeerID {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var out []identity.PeerID
+	now := time.Now()
+	for _, m := range g.list.Members() {
+		p := g.peers[m.ID]
+		if m.ID == g.cfg.Node.Self() || !m.Active(now) || p != nil && p.Here {
+			continue
+		}
+		if len(g.cfg.Node.Addresses(m.ID)) > 0 {
+			out = append(out, m.ID)
+		}
+	}
+	return out
+}
+
+// listenAddresses says where a node can be reached that listens at an address: there, or, when that
+// is everywhere, at the addresses of this machine's interfaces, the one it uses by default first.
+func listenAddresses(at netip.AddrPort) []netip.AddrPort {
+	if !at.Addr().IsUnspecified() {
+		return []netip.AddrPort{at}
+	}
+	var out []netip.AddrPort
+	add := func(ip netip.Addr) {
+		a := netip.AddrPortFrom(ip.Unmap(), at.Port())
+		if a.Addr().IsGlobalUnicast() && len(out) < MaxAddresses && !slices.Contains(out, a) {
+			out = append(out, a)
+		}
+	}
+	for _, far := range []string{"192.0.2.1:9", "[2001:db8::1]:9"} {
+		// A UDP socket that is connected has sent nothing, and knows by which address it would.
+		if c, err := net.Dial("udp", far); err == nil {
+			add(c.LocalAddr().(*net.UDPAddr).AddrPort().Addr())
+			c.Close()
+		}
+	}
+	interfaces, _ := net.InterfaceAddrs()
+	for _, a := range interfaces {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			add(p.Addr())
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), at.Port()))
+	}
+	return out
+}
+
+// Addresses says where this node can be reached.
+func (g *Gossip) Addresses() []netip.AddrPort {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.meta.Addresses)
+}

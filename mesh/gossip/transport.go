@@ -1,0 +1,248 @@
+package gossip
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+
+	"agentbox/agentbox"
+	"agentbox/mesh/identity"
+	"agentbox/mesh/wire"
+)
+
+// maxStream bounds what one stream brings: the state of a team of thousands is below a megabyte.
+const maxStream = 4 << 20
+
+// Counters say what the limits did since the node began.
+type Counters struct {
+	Oversized  uint64 // packets of ours above what a datagram holds
+	TooLong    uint64 // streams that brought more than 4 MiB
+	Overflowed uint64 // packets that nobody took in time
+	Phantoms   uint64 // announcements of who is not a member
+	Forged     uint64 // announcements that their peer did not sign
+}
+
+// transport is memberlist's network: the connections of wire. Addresses are those of placeOf.
+type transport struct {
+	node    *wire.Node
+	resolve func(place string) (identity.PeerID, bool)
+
+	ctx     context.Context
+	stop    context.CancelFunc
+	tasks   sync.WaitGroup
+	packets chan *memberlist.Packet
+	streams chan net.Conn
+
+	mu     sync.Mutex
+	links  map[identity.PeerID]*link
+	closed bool
+
+	oversized, tooLong, overflowed atomic.Uint64
+}
+
+var _ memberlist.NodeAwareTransport = (*transport)(nil)
+
+func newTransport(node *wire.Node, resolve func(place string) (identity.PeerID, bool)) *transport {
+	t := &transport{
+		node: node, resolve: resolve, links: map[identity.PeerID]*link{},
+		packets: make(chan *memberlist.Packet, 256), streams: make(chan net.Conn),
+	}
+	t.ctx, t.stop = context.WithCancel(context.Background())
+	node.Handle(wire.Gossip, t.serve)
+	return t
+}
+
+func (t *transport) link(id identity.PeerID) *link {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.links[id]
+	if l == nil {
+		l = &link{t: t, peer: id}
+		t.links[id] = l
+	}
+	return l
+}
+
+// dropAll closes all connections, because ours is another address now.
+func (t *transport) dropAll() {
+	t.mu.Lock()
+	links := make([]*link, 0, len(t.links))
+	for _, l := range t.links {
+		links = append(links, l)
+	}
+	t.mu.Unlock()
+	for _, l := range links {
+		l.drop()
+	}
+}
+
+// serve reads a connection until it ends.
+func (t *transport) serve(ctx context.Context, c wire.Conn) {
+	l := t.link(c.Peer())
+	l.adopt(c)
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(t.ctx, cancel)
+	defer stop()
+	var both sync.WaitGroup
+	both.Go(func() {
+		defer cancel()
+		t.readPackets(ctx, l, c)
+	})
+	t.acceptStreams(ctx, l, c)
+	cancel()
+	both.Wait()
+}
+
+func (t *transport) readPackets(ctx context.Context, l *link, c wire.Conn) {
+	from := net.UDPAddrFromAddrPort(placeOf(l.peer))
+	for {
+		b, err := c.ReceiveDatagram(ctx)
+		if err != nil {
+			return
+		}
+		if len(b) == 0 {
+			continue
+		}
+		select {
+		case t.packets <- &memberlist.Packet{Buf: b, From: from, Timestamp: time.Now()}:
+		default:
+			t.overflowed.Add(1)
+		}
+	}
+}
+
+func (t *transport) acceptStreams(ctx context.Context, l *link, c wire.Conn) {
+	for {
+		s, err := c.AcceptStream(ctx)
+		if err != nil {
+			return
+		}
+		select {
+		case t.streams <- t.netConn(s, l):
+		case <-ctx.Done():
+			s.Abort()
+			return
+		}
+	}
+}
+
+func (t *transport) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
+	place := placeOf(t.node.Self())
+	return place.Addr().AsSlice(), int(place.Port()), nil
+}
+
+func (t *transport) WriteTo(b []byte, addr string) (time.Time, error) {
+	return t.WriteToAddress(b, memberlist.Address{Addr: addr})
+}
+
+func (t *transport) WriteToAddress(b []byte, to memberlist.Address) (time.Time, error) {
+	id, err := t.find(to)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if len(b) > wire.MaxDatagram {
+		t.oversized.Add(1)
+		return time.Time{}, agentbox.Errorf(agentbox.Invalid, "a gossip packet of %d bytes, at most %d", len(b), wire.MaxDatagram)
+	}
+	now := time.Now()
+	return now, t.link(id).send(b)
+}
+
+func (t *transport) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
+	return t.DialAddressTimeout(memberlist.Address{Addr: addr}, timeout)
+}
+
+func (t *transport) DialAddressTimeout(to memberlist.Address, timeout time.Duration) (net.Conn, error) {
+	id, err := t.find(to)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(t.ctx, timeout)
+	defer cancel()
+	l := t.link(id)
+	s, err := l.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return t.netConn(s, l), nil
+}
+
+// find is the member that memberlist means. Names are not looked at: the address is the peer's own.
+func (t *transport) find(to memberlist.Address) (identity.PeerID, error) {
+	place, err := netip.ParseAddrPort(to.Addr)
+	if err == nil {
+		if id, ok := t.resolve(place.String()); ok {
+			return id, nil
+		}
+	}
+	return identity.PeerID{}, agentbox.Errorf(agentbox.NotFound, "%.80q is no member of the team", to.Addr)
+}
+
+func (t *transport) PacketCh() <-chan *memberlist.Packet { return t.packets }
+func (t *transport) StreamCh() <-chan net.Conn           { return t.streams }
+
+var errClosed = agentbox.Errorf(agentbox.Unavailable, "gossip has ended")
+
+// begin starts a goroutine that Shutdown waits for. It is false after Shutdown, when memberlist may
+// still call.
+func (t *transport) begin(task func()) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.closed {
+		t.tasks.Go(task)
+	}
+	return !t.closed
+}
+
+// Shutdown ends the connections and waits for what reads them.
+func (t *transport) Shutdown() error {
+	t.node.Handle(wire.Gossip, nil)
+	t.stop()
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	t.dropAll()
+	t.tasks.Wait()
+	return nil
+}
+
+// streamConn is a stream as memberlist wants one.
+type streamConn struct {
+	wire.Stream
+	t      *transport
+	l      *link
+	left   int64
+	remote net.Addr
+}
+
+func (t *transport) netConn(s wire.Stream, l *link) net.Conn {
+	return &streamConn{Stream: s, t: t, l: l, left: maxStream, remote: net.UDPAddrFromAddrPort(placeOf(l.peer))}
+}
+
+var errTooLong = errors.New("the peer sends more than a gossip stream may have")
+
+func (c *streamConn) Read(b []byte) (int, error) {
+	if c.left <= 0 {
+		c.t.tooLong.Add(1)
+		return 0, errTooLong
+	}
+	n, err := c.Stream.Read(b[:min(int64(len(b)), c.left)])
+	c.left -= int64(n)
+	return n, err
+}
+
+// Close ends both directions; what was written is delivered.
+func (c *streamConn) Close() error {
+	err := c.Stream.Close()
+	c.Abort()
+	return err
+}
+
+func (c *streamConn) LocalAddr() net.Addr  { return net.UDPAddrFromAddrPort(placeOf(c.t.node.Self())) }
+func (c *streamConn) RemoteAddr() net.Addr { return c.remote }

@@ -1,0 +1,147 @@
+package identity
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/json"
+	"slices"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"agentbox/agentbox"
+)
+
+// Role is what a member may do beyond being one.
+type Role string
+
+// The roles.
+const (
+	Builder Role = "builder" // what it built is used by the others
+	Admin   Role = "admin"   // may invite and revoke
+)
+
+// MaxMemberName bounds the name of a member, in bytes.
+const MaxMemberName = 64
+
+const maxEntry = 2 << 10
+
+// Entry is one signed line of a member list. It is never changed: a later one of the same signer
+// with a greater serial replaces it.
+type Entry struct {
+	Version   int             `json:"version"` // 1
+	Team      agentbox.Digest `json:"team"`    // of the root's public key
+	Key       []byte          `json:"key"`     // the member's ed25519 public key
+	Name      string          `json:"name"`    // for people; need not be unique
+	Roles     []Role          `json:"roles,omitempty"`
+	Serial    uint64          `json:"serial"`            // the greatest one counts
+	Revoked   bool            `json:"revoked,omitempty"` // signed by the member itself: it left
+	Issued    time.Time       `json:"issued"`            // UTC, whole seconds; for people
+	Expires   time.Time       `json:"expires,omitzero"`  // UTC, whole seconds; zero: never
+	Signer    []byte          `json:"signer"`            // public key of the root, an admin, or the member
+	Signature []byte          `json:"signature"`
+}
+
+const entryVersion = 1
+
+// entryDomain keeps a signature over an entry from being one over anything else.
+const entryDomain = "agentbox member 1\n"
+
+// Sign fills in version, signer and signature. Times are rounded to what is signed.
+func (e Entry) Sign(key ed25519.PrivateKey) (Entry, error) {
+	e.Version, e.Signer = entryVersion, key.Public().(ed25519.PublicKey)
+	e.Issued, e.Expires = e.Issued.UTC().Truncate(time.Second), e.Expires.UTC().Truncate(time.Second)
+	slices.Sort(e.Roles)
+	e.Roles = slices.Compact(e.Roles)
+	if err := e.check(); err != nil {
+		return Entry{}, err
+	}
+	signed, err := e.signed()
+	if err != nil {
+		return Entry{}, err
+	}
+	e.Signature = ed25519.Sign(key, signed)
+	return e, nil
+}
+
+// Verify tells whether the entry is well-formed and signed by its signer. Whether the signer may
+// say so is the List's to judge.
+func (e Entry) Verify() error {
+	if err := e.check(); err != nil {
+		return err
+	}
+	signed, err := e.signed()
+	if err != nil {
+		return err
+	}
+	if !ed25519.Verify(e.Signer, signed, e.Signature) {
+		return corrupt("member %s: the signature is not its signer's", e.Peer().Short())
+	}
+	return nil
+}
+
+// Peer is the member.
+func (e Entry) Peer() PeerID { return PeerOf(e.Key) }
+
+// encode gives the one form that a signed entry has.
+func (e Entry) encode() ([]byte, error) { return json.Marshal(e) }
+
+func (e Entry) signed() ([]byte, error) {
+	e.Signature = nil
+	b, err := json.Marshal(e)
+	return append([]byte(entryDomain), b...), err
+}
+
+func (e Entry) check() error {
+	switch {
+	case e.Version != entryVersion:
+		return corrupt("member list: an entry of version %d", e.Version)
+	case len(e.Key) != ed25519.PublicKeySize, len(e.Signer) != ed25519.PublicKeySize:
+		return corrupt("member list: a key that is not an ed25519 key")
+	case e.Team.IsZero():
+		return corrupt("member %s: of no team", e.Peer().Short())
+	case e.Serial == 0:
+		return corrupt("member %s: has no serial number", e.Peer().Short())
+	case len(e.Roles) > 2 || !slices.IsSorted(e.Roles) || len(slices.Compact(slices.Clone(e.Roles))) != len(e.Roles):
+		return corrupt("member %s: roles are not sorted", e.Peer().Short())
+	}
+	for _, r := range e.Roles {
+		if r != Builder && r != Admin {
+			return corrupt("member %s: unknown role %q", e.Peer().Short(), r)
+		}
+	}
+	return CheckMemberName(e.Name)
+}
+
+// CheckMemberName tells whether a member may have a name: short, printable, one line.
+func CheckMemberName(name string) error {
+	if name == "" || len(name) > MaxMemberName || !utf8.ValidString(name) {
+		return agentbox.Errorf(agentbox.Invalid, "a member's name has 1 to %d bytes", MaxMemberName)
+	}
+	for _, r := range name {
+		if !unicode.IsPrint(r) {
+			return agentbox.Errorf(agentbox.Invalid, "%q is not a member's name (printable text)", name)
+		}
+	}
+	return nil
+}
+
+// decodeEntry reads what encode wrote, and verifies it.
+func decodeEntry(b []byte) (Entry, error) {
+	if len(b) > maxEntry {
+		return Entry{}, corrupt("member list: an entry of %d bytes, at most %d", len(b), maxEntry)
+	}
+	var e Entry
+	if err := json.Unmarshal(b, &e); err != nil {
+		return Entry{}, corrupt("member list: %w", err)
+	}
+	// One form only: nobody signs what two readers could understand differently.
+	if same, err := e.encode(); err != nil || !bytes.Equal(same, b) {
+		return Entry{}, corrupt("member list: an entry is not in the form in which entries are written")
+	}
+	return e, e.Verify()
+}
+
+func corrupt(format string, args ...any) error {
+	return agentbox.Errorf(agentbox.Corrupt, format, args...)
+}

@@ -1,0 +1,134 @@
+package identity
+
+import (
+	"crypto/rand"
+	"encoding/base32"
+	"encoding/binary"
+	"hash/crc32"
+	"net"
+	"strings"
+	"time"
+
+	"agentbox/agentbox"
+)
+
+// Bounds of an invitation.
+const (
+	SecretSize   = 20
+	MaxAddresses = 8
+	maxAddress   = 100 // bytes
+	maxToken     = 2048
+)
+
+// Secret is what an invited machine proves to have, once.
+type Secret [SecretSize]byte
+
+// NewSecret makes a secret that nobody guesses.
+func NewSecret() Secret {
+	var s Secret
+	rand.Read(s[:]) // never fails
+	return s
+}
+
+// Invite is what an admin hands to the owner of a machine that is to join.
+type Invite struct {
+	Team      agentbox.Digest // the newcomer takes no other team's list
+	Secret    Secret
+	Expires   time.Time // whole seconds; for people: whoever invited decides by its own clock
+	Addresses []string  // host:port of who invited
+}
+
+const (
+	tokenPrefix  = "abx1"
+	tokenFixed   = len(agentbox.Digest{}) + SecretSize + 4 + 1
+	checksumSize = 4
+)
+
+var tokenCoding = base32.StdEncoding.WithPadding(base32.NoPadding)
+
+// Token is the invitation as text: abx1 and letters and digits, for which case does not matter.
+func (i Invite) Token() (string, error) {
+	if len(i.Addresses) == 0 || len(i.Addresses) > MaxAddresses {
+		return "", agentbox.Errorf(agentbox.Invalid, "an invitation has 1 to %d addresses, not %d", MaxAddresses, len(i.Addresses))
+	}
+	b := append([]byte{}, i.Team[:]...)
+	b = append(b, i.Secret[:]...)
+	b = binary.BigEndian.AppendUint32(b, uint32(i.Expires.Unix()))
+	b = append(b, byte(len(i.Addresses)))
+	for _, a := range i.Addresses {
+		if err := checkAddress(a); err != nil {
+			return "", err
+		}
+		b = append(append(b, byte(len(a))), a...)
+	}
+	b = binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
+	return tokenPrefix + strings.ToLower(tokenCoding.EncodeToString(b)), nil
+}
+
+// ParseToken reads what Token wrote.
+func ParseToken(s string) (Invite, error) {
+	s = strings.ToLower(strings.TrimSpace(s))
+	rest, ok := strings.CutPrefix(s, tokenPrefix)
+	if !ok || len(s) > maxToken {
+		return Invite{}, notAToken("it begins with %s", tokenPrefix)
+	}
+	b, err := tokenCoding.DecodeString(strings.ToUpper(rest))
+	if err != nil || len(b) < tokenFixed+checksumSize {
+		return Invite{}, notAToken("it is cut off, or has other characters than a-z and 2-7")
+	}
+	body, sum := b[:len(b)-checksumSize], binary.BigEndian.Uint32(b[len(b)-checksumSize:])
+	if crc32.ChecksumIEEE(body) != sum {
+		return Invite{}, notAToken("it is cut off or mistyped")
+	}
+	var i Invite
+	n := copy(i.Team[:], body)
+	n += copy(i.Secret[:], body[n:])
+	i.Expires = time.Unix(int64(binary.BigEndian.Uint32(body[n:])), 0).UTC()
+	i.Addresses, err = parseAddresses(body[n+4:])
+	if err != nil {
+		return Invite{}, err
+	}
+	if again, err := i.Token(); err != nil || again != s {
+		return Invite{}, notAToken("it is not in the form in which tokens are written")
+	}
+	return i, nil
+}
+
+func parseAddresses(b []byte) ([]string, error) {
+	count := int(b[0])
+	b = b[1:]
+	if count == 0 || count > MaxAddresses {
+		return nil, notAToken("it has %d addresses", count)
+	}
+	var out []string
+	for range count {
+		if len(b) == 0 || len(b) < 1+int(b[0]) {
+			return nil, notAToken("it is cut off")
+		}
+		a := string(b[1 : 1+int(b[0])])
+		if err := checkAddress(a); err != nil {
+			return nil, err
+		}
+		out, b = append(out, a), b[1+len(a):]
+	}
+	if len(b) > 0 {
+		return nil, notAToken("something follows it")
+	}
+	return out, nil
+}
+
+func checkAddress(a string) error {
+	host, port, err := net.SplitHostPort(a)
+	if err != nil || host == "" || port == "" || len(a) > maxAddress || strings.ContainsFunc(a, notPrintable) {
+		return agentbox.Errorf(agentbox.Invalid, "%.120q is not an address (HOST:PORT)", a)
+	}
+	return nil
+}
+
+func notPrintable(r rune) bool { return r <= ' ' || r > '~' }
+
+func notAToken(format string, args ...any) error {
+	err := agentbox.Errorf(agentbox.Invalid, format, args...)
+	return agentbox.Errorf(agentbox.Invalid, "this is not an invitation: %w", err).
+		WithHint("copy the whole line that `agentbox mesh invite` printed")
+}

@@ -1,0 +1,97 @@
+package identity
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/ed25519"
+	"slices"
+)
+
+// judge keeps the entries whose signers had the right to sign them, and says what they make of each
+// member. It depends on the entries alone, so peers that have the same ones agree.
+func judge(root ed25519.PublicKey, entries map[slot]Entry) List {
+	l := List{root: root, entries: map[slot]Entry{}, members: map[PeerID]Member{}}
+	rootID := PeerOf(root)
+	admins := map[PeerID]bool{}
+	for s, e := range entries {
+		if s.signer == rootID && !e.Revoked && slices.Contains(e.Roles, Admin) {
+			admins[s.member] = true
+		}
+	}
+	for s, e := range entries {
+		if permitted(s, e, rootID, admins) {
+			l.entries[s] = e
+		}
+	}
+	for s, e := range l.entries {
+		l.members[s.member] = l.members[s.member].with(e, rootID)
+	}
+	// A member that only said that it left was never on the list.
+	for id := range l.members {
+		if !l.everAdded(id, rootID, admins) {
+			delete(l.members, id)
+			delete(l.entries, slot{member: id, signer: id})
+		}
+	}
+	return l
+}
+
+// permitted tells whether the signer of an entry may say so: the root anything; an admin of members
+// that are no admins, and makes none; anybody that it leaves.
+func permitted(s slot, e Entry, root PeerID, admins map[PeerID]bool) bool {
+	switch {
+	case s.signer == root:
+		return true
+	case s.signer == s.member:
+		return e.Revoked
+	}
+	return admins[s.signer] && !admins[s.member] && !slices.Contains(e.Roles, Admin)
+}
+
+func (l List) everAdded(id, root PeerID, admins map[PeerID]bool) bool {
+	if _, ok := l.entries[slot{member: id, signer: root}]; ok {
+		return true
+	}
+	for admin := range admins {
+		if _, ok := l.entries[slot{member: id, signer: admin}]; ok && admin != id {
+			return true
+		}
+	}
+	return false
+}
+
+// with adds what one entry says to what others said of the same member, in any order.
+func (m Member) with(e Entry, root PeerID) Member {
+	self := bytes.Equal(e.Signer, e.Key)
+	revoked := m.Revoked || e.Revoked && !self
+	next := Member{
+		ID: e.Peer(), Key: e.Key, Name: e.Name, Roles: e.Roles, Serial: e.Serial, Issued: e.Issued, Expires: e.Expires,
+		Left: e.Revoked && self, signer: PeerOf(e.Signer),
+	}
+	if !m.ID.IsZero() && m.rank(root, next) > 0 {
+		next = m
+	}
+	next.Revoked = revoked
+	return next
+}
+
+// rank orders what two signers say of a member: the greater serial, then leaving, then the root,
+// then the greater signer.
+func (m Member) rank(root PeerID, n Member) int {
+	return cmp.Or(
+		cmp.Compare(m.Serial, n.Serial),
+		truth(m.Left, n.Left),
+		truth(m.signer == root, n.signer == root),
+		m.signer.Compare(n.signer),
+	)
+}
+
+func truth(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}

@@ -1,0 +1,227 @@
+package identity
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"agentbox/agentbox"
+)
+
+// Bounds of a list.
+const (
+	MaxEntries = 4096
+	MaxList    = 4 << 20 // bytes of its encoded form
+)
+
+const listVersion = 1
+
+// List is a team's member list: a value that is never changed. With adds entries and gives another.
+// The zero List is of no team and admits nobody.
+type List struct {
+	root    ed25519.PublicKey
+	entries map[slot]Entry
+	members map[PeerID]Member // as judged
+}
+
+// slot has one entry: what one signer says of one member.
+type slot struct{ member, signer PeerID }
+
+// Member is what a list says of one peer, all entries considered.
+type Member struct {
+	ID      PeerID
+	Key     ed25519.PublicKey
+	Name    string
+	Roles   []Role
+	Serial  uint64
+	Issued  time.Time
+	Expires time.Time // zero: never
+	Revoked bool      // for good
+	Left    bool      // by its own will; an admin may add it again
+	signer  PeerID
+}
+
+// Has tells whether the member has a role.
+func (m Member) Has(r Role) bool { return slices.Contains(m.Roles, r) }
+
+// Expired tells whether the membership ended before t.
+func (m Member) Expired(t time.Time) bool { return !m.Expires.IsZero() && !t.Before(m.Expires) }
+
+// Active tells whether the peer is a member at t, by the reader's own clock.
+func (m Member) Active(t time.Time) bool {
+	return !m.ID.IsZero() && !m.Revoked && !m.Left && !m.Expired(t)
+}
+
+// TeamOf names the team of a root key.
+func TeamOf(root ed25519.PublicKey) agentbox.Digest { return sha256.Sum256(root) }
+
+// NewList is the list of a team before anybody is on it.
+func NewList(root ed25519.PublicKey) List {
+	return List{root: root, entries: map[slot]Entry{}, members: map[PeerID]Member{}}
+}
+
+// Team names the team, zero for none.
+func (l List) Team() agentbox.Digest {
+	if l.root == nil {
+		return agentbox.Digest{}
+	}
+	return TeamOf(l.root)
+}
+
+// Root is the public key that the team stands on.
+func (l List) Root() ed25519.PublicKey { return l.root }
+
+// Member finds a peer, revoked and former ones too.
+func (l List) Member(id PeerID) (Member, bool) {
+	m, ok := l.members[id]
+	return m, ok
+}
+
+// Admits tells whether a peer is a member now.
+func (l List) Admits(id PeerID, now time.Time) bool { return l.members[id].Active(now) }
+
+// Members lists everybody who ever was on the list, by PeerID.
+func (l List) Members() []Member {
+	out := make([]Member, 0, len(l.members))
+	for _, m := range l.members {
+		out = append(out, m)
+	}
+	slices.SortFunc(out, func(a, b Member) int { return a.ID.Compare(b.ID) })
+	return out
+}
+
+// Serial is a number that grows with every change of the list, for people. Whether two lists are
+// the same is what Digest says.
+func (l List) Serial() uint64 {
+	var n uint64
+	for _, e := range l.entries {
+		n += e.Serial
+	}
+	return n
+}
+
+// Digest is the same for two lists exactly when their entries are.
+func (l List) Digest() agentbox.Digest {
+	b, err := l.Encode()
+	if err != nil {
+		return agentbox.Digest{}
+	}
+	return sha256.Sum256(b)
+}
+
+// Entries lists every entry in the order in which they are encoded.
+func (l List) Entries() []Entry {
+	out := make([]Entry, 0, len(l.entries))
+	for _, e := range l.entries {
+		out = append(out, e)
+	}
+	slices.SortFunc(out, func(a, b Entry) int {
+		return cmp.Or(a.Peer().Compare(b.Peer()), PeerOf(a.Signer).Compare(PeerOf(b.Signer)))
+	})
+	return out
+}
+
+// listJSON is the encoded form; entries are kept as bytes so that each is read on its own.
+type listJSON struct {
+	Version int               `json:"version"`
+	Root    []byte            `json:"root"`
+	Entries []json.RawMessage `json:"entries"`
+}
+
+// Encode gives the one form that a list has.
+func (l List) Encode() ([]byte, error) {
+	out := listJSON{Version: listVersion, Root: l.root, Entries: []json.RawMessage{}}
+	for _, e := range l.Entries() {
+		b, err := e.encode()
+		if err != nil {
+			return nil, err
+		}
+		out.Entries = append(out.Entries, b)
+	}
+	return json.Marshal(out)
+}
+
+// DecodeList reads what Encode wrote, of a team. It verifies every signature, and takes nothing
+// that its signer had no right to say.
+func DecodeList(b []byte, team agentbox.Digest) (List, error) {
+	if len(b) > MaxList {
+		return List{}, corrupt("a member list has at most %d bytes, not %d", MaxList, len(b))
+	}
+	var in listJSON
+	if err := json.Unmarshal(b, &in); err != nil {
+		return List{}, corrupt("member list: %w", err)
+	}
+	switch {
+	case in.Version != listVersion:
+		return List{}, corrupt("member list: version %d is not known", in.Version)
+	case len(in.Root) != ed25519.PublicKeySize || TeamOf(in.Root) != team:
+		return List{}, corrupt("member list: of another team")
+	case len(in.Entries) > MaxEntries:
+		return List{}, corrupt("member list: %d entries, at most %d", len(in.Entries), MaxEntries)
+	}
+	entries := make([]Entry, 0, len(in.Entries))
+	for _, raw := range in.Entries {
+		e, err := decodeEntry(raw)
+		if err != nil {
+			return List{}, err
+		}
+		entries = append(entries, e)
+	}
+	l, err := NewList(in.Root).With(entries...)
+	if err != nil {
+		return List{}, err
+	}
+	if same, err := l.Encode(); err != nil || !bytes.Equal(same, b) {
+		return List{}, corrupt("member list: not in the form in which lists are written")
+	}
+	return l, nil
+}
+
+// With gives the list with more entries. Entries that say less than what is there, or that their
+// signer may not sign, are left out without an error: a list of somebody who does not know yet that
+// an admin was revoked has them. A bad signature or another team's entry is an error.
+func (l List) With(entries ...Entry) (List, error) {
+	if l.root == nil {
+		return List{}, agentbox.Errorf(agentbox.Invalid, "there is no team")
+	}
+	all := make(map[slot]Entry, len(l.entries)+len(entries))
+	for s, e := range l.entries {
+		all[s] = e
+	}
+	for _, e := range entries {
+		s := slot{member: e.Peer(), signer: PeerOf(e.Signer)}
+		old, known := all[s]
+		if known && bytes.Equal(old.Signature, e.Signature) {
+			continue
+		}
+		if e.Team != l.Team() {
+			return List{}, corrupt("member %s: of another team", e.Peer().Short())
+		}
+		if err := e.Verify(); err != nil {
+			return List{}, err
+		}
+		if !known || newer(e, old) {
+			all[s] = e
+		}
+	}
+	out := judge(l.root, all)
+	if len(out.entries) > MaxEntries {
+		return List{}, agentbox.Errorf(agentbox.NoSpace, "a member list has at most %d entries", MaxEntries).
+			WithHint("start another team: agentbox mesh init")
+	}
+	return out, nil
+}
+
+// newer orders what one signer says of one member. A revocation is for good. Ties are broken by the
+// bytes, so that all peers break them alike.
+func newer(e, old Entry) bool {
+	forGood := !bytes.Equal(e.Signer, e.Key)
+	if forGood && e.Revoked != old.Revoked {
+		return e.Revoked
+	}
+	return cmp.Or(cmp.Compare(e.Serial, old.Serial), bytes.Compare(e.Signature, old.Signature)) > 0
+}

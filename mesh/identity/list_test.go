@@ -1,0 +1,223 @@
+package identity
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/json"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"agentbox/agentbox"
+)
+
+func key(n byte) ed25519.PrivateKey {
+	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{n}, ed25519.SeedSize))
+}
+
+func public(k ed25519.PrivateKey) ed25519.PublicKey { return k.Public().(ed25519.PublicKey) }
+
+func peer(k ed25519.PrivateKey) PeerID { return PeerOf(public(k)) }
+
+// says is an entry about one key by another in the team of root.
+func says(t testing.TB, root, signer, member ed25519.PrivateKey, serial uint64, change func(*Entry)) Entry {
+	t.Helper()
+	e := Entry{
+		Team: TeamOf(public(root)), Key: public(member), Name: "m", Serial: serial,
+		Issued: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC),
+	}
+	if change != nil {
+		change(&e)
+	}
+	signed, err := e.Sign(signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signed
+}
+
+func admin(e *Entry)   { e.Roles = []Role{Admin} }
+func revoked(e *Entry) { e.Revoked = true }
+
+func listOf(t testing.TB, root ed25519.PrivateKey, entries ...Entry) List {
+	t.Helper()
+	l, err := NewList(public(root)).With(entries...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestTheRootAndItsAdminsSayWhoIsAMember(t *testing.T) {
+	root, boss, worker, stranger := key(1), key(2), key(3), key(4)
+	now := time.Now()
+	l := listOf(t, root,
+		says(t, root, root, boss, 1, admin),
+		says(t, root, boss, worker, 1, nil),
+		says(t, root, worker, stranger, 1, nil),
+		says(t, root, boss, stranger, 7, admin), // an admin makes no admins
+	)
+	for _, c := range []struct {
+		who  ed25519.PrivateKey
+		want bool
+	}{{boss, true}, {worker, true}, {stranger, false}, {root, false}} {
+		if got := l.Admits(peer(c.who), now); got != c.want {
+			t.Errorf("%s: %v", peer(c.who).Short(), got)
+		}
+	}
+	if (List{}).Admits(peer(boss), now) {
+		t.Error("a list of no team admits somebody")
+	}
+}
+
+func TestARevocationIsForGood(t *testing.T) {
+	root, boss, worker := key(1), key(2), key(3)
+	l := listOf(t, root,
+		says(t, root, root, boss, 1, admin), says(t, root, boss, worker, 1, nil),
+		says(t, root, boss, worker, 2, revoked), says(t, root, boss, worker, 3, nil), says(t, root, root, worker, 9, nil),
+	)
+	if m, _ := l.Member(peer(worker)); !m.Revoked || l.Admits(peer(worker), time.Now()) {
+		t.Errorf("%+v", m)
+	}
+	// An admin cannot revoke an admin.
+	other := key(5)
+	l = listOf(t, root, says(t, root, root, boss, 1, admin), says(t, root, root, other, 1, admin), says(t, root, other, boss, 5, revoked))
+	if !l.Admits(peer(boss), time.Now()) {
+		t.Error("an admin was revoked by another")
+	}
+}
+
+func TestWhatARevokedAdminSignedIsVoid(t *testing.T) {
+	root, boss, worker, late := key(1), key(2), key(3), key(4)
+	l := listOf(t, root,
+		says(t, root, root, boss, 1, admin), says(t, root, boss, worker, 1, nil), says(t, root, root, worker, 2, nil),
+		says(t, root, root, boss, 2, revoked), says(t, root, boss, late, 1, nil), // its clock may say anything
+	)
+	now := time.Now()
+	if l.Admits(peer(late), now) || l.Admits(peer(boss), now) || !l.Admits(peer(worker), now) {
+		t.Errorf("%+v", l.Members())
+	}
+}
+
+func TestWhoLeftMayComeBackAndWhoIsExpiredIsOut(t *testing.T) {
+	root, worker := key(1), key(3)
+	now := time.Now()
+	l := listOf(t, root, says(t, root, root, worker, 1, nil), says(t, root, worker, worker, 1, revoked))
+	if m, _ := l.Member(peer(worker)); !m.Left || m.Revoked || m.Active(now) {
+		t.Errorf("%+v", m)
+	}
+	if l, _ = l.With(says(t, root, root, worker, 2, nil)); !l.Admits(peer(worker), now) {
+		t.Error("who left cannot come back")
+	}
+	l, _ = l.With(says(t, root, root, worker, 3, func(e *Entry) { e.Expires = now.Add(time.Hour) }))
+	if !l.Admits(peer(worker), now) || l.Admits(peer(worker), now.Add(2*time.Hour)) {
+		t.Error("expiry does not count")
+	}
+	// Nobody comes onto the list by leaving it.
+	if l = listOf(t, root, says(t, root, key(9), key(9), 1, revoked)); len(l.Entries()) != 0 {
+		t.Errorf("%+v", l.Entries())
+	}
+}
+
+// Peers hear entries in any order, in any portions, and more than once.
+func TestListsWithTheSameEntriesAgree(t *testing.T) {
+	root, boss, other := key(1), key(2), key(3)
+	entries := []Entry{
+		says(t, root, root, boss, 1, admin), says(t, root, root, other, 1, admin), says(t, root, root, other, 2, revoked),
+		says(t, root, boss, key(4), 1, nil), says(t, root, other, key(4), 1, nil), says(t, root, boss, key(5), 2, revoked),
+		says(t, root, other, key(5), 4, nil), says(t, root, key(4), key(4), 1, revoked), says(t, root, root, key(6), 1, nil),
+		says(t, root, root, key(6), 1, func(e *Entry) { e.Name = "again" }),
+	}
+	want := listOf(t, root, entries...)
+	for range 50 {
+		l := NewList(public(root))
+		// An entry counts once those that it rests on are known: the admin, then who was added, then who left.
+		// Peers hand each other whole lists, so that one round is enough.
+		for range 3 {
+			for _, i := range rand.Perm(len(entries)) {
+				var err error
+				if l, err = l.With(entries[i]); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if l.Digest() != want.Digest() || l.Serial() != want.Serial() {
+			t.Fatalf("%+v\n%+v", l.Members(), want.Members())
+		}
+	}
+}
+
+func TestAListIsReadInOneFormAndOfOneTeam(t *testing.T) {
+	root, boss := key(1), key(2)
+	l := listOf(t, root, says(t, root, root, boss, 1, admin))
+	b, err := l.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := DecodeList(b, l.Team())
+	if err != nil || back.Digest() != l.Digest() || !back.Admits(peer(boss), time.Now()) {
+		t.Fatalf("%+v, %v", back, err)
+	}
+	forged := bytes.Replace(b, []byte(`"name":"m"`), []byte(`"name":"x"`), 1)
+	spaced := append([]byte(" "), b...)
+	for what, c := range map[string][]byte{"forged": forged, "another form": spaced, "cut off": b[:len(b)-3], "nothing": nil} {
+		if _, err := DecodeList(c, l.Team()); agentbox.CodeOf(err) != agentbox.Corrupt {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := DecodeList(b, TeamOf(public(key(7)))); agentbox.CodeOf(err) != agentbox.Corrupt {
+		t.Errorf("another team: %v", err)
+	}
+	// A list with an entry that its signer may not sign is not in the one form.
+	void := says(t, root, key(8), key(9), 1, nil)
+	raw, _ := void.encode()
+	var in listJSON
+	if err := json.Unmarshal(b, &in); err != nil {
+		t.Fatal(err)
+	}
+	in.Entries = append(in.Entries, raw)
+	b, _ = json.Marshal(in)
+	if _, err := DecodeList(b, l.Team()); agentbox.CodeOf(err) != agentbox.Corrupt {
+		t.Errorf("void entry: %v", err)
+	}
+}
+
+func TestEntriesThatNobodyMaySign(t *testing.T) {
+	root := key(1)
+	good := Entry{Team: TeamOf(public(root)), Key: public(key(2)), Name: "m", Serial: 1}
+	for what, change := range map[string]func(*Entry){
+		"no team":         func(e *Entry) { e.Team = agentbox.Digest{} },
+		"short key":       func(e *Entry) { e.Key = e.Key[:31] },
+		"no serial":       func(e *Entry) { e.Serial = 0 },
+		"unknown role":    func(e *Entry) { e.Roles = []Role{"king"} },
+		"no name":         func(e *Entry) { e.Name = "" },
+		"name of lines":   func(e *Entry) { e.Name = "a\nb" },
+		"name of escapes": func(e *Entry) { e.Name = "a\x1b[2J" },
+		"long name":       func(e *Entry) { e.Name = string(bytes.Repeat([]byte("n"), 65)) },
+	} {
+		e := good
+		change(&e)
+		if _, err := e.Sign(root); err == nil {
+			t.Errorf("%s is signed", what)
+		}
+	}
+	if _, err := good.Sign(root); err != nil {
+		t.Error(err)
+	}
+}
+
+func FuzzList(f *testing.F) {
+	root := key(1)
+	l := listOf(f, root, says(f, root, root, key(2), 1, admin), says(f, root, key(2), key(3), 1, revoked))
+	b, _ := l.Encode()
+	f.Add(b)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got, err := DecodeList(b, l.Team())
+		if err != nil {
+			return
+		}
+		if again, err := got.Encode(); err != nil || !bytes.Equal(again, b) {
+			t.Fatalf("%q was read and is written as %q (%v)", b, again, err)
+		}
+	})
+}

@@ -1,0 +1,60 @@
+package identity
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	"agentbox/agentbox"
+)
+
+// PeerID names a peer: the SHA-256 of its public key. It is comparable; the zero value is nobody.
+type PeerID [sha256.Size]byte
+
+// PeerOf is the peer that has a key.
+func PeerOf(key ed25519.PublicKey) PeerID { return sha256.Sum256(key) }
+
+// ParsePeer reads what String writes.
+func ParsePeer(s string) (PeerID, error) {
+	var p PeerID
+	if len(s) != 2*len(p) || strings.ToLower(s) != s {
+		return PeerID{}, notAPeer(s)
+	}
+	if _, err := hex.Decode(p[:], []byte(s)); err != nil {
+		return PeerID{}, notAPeer(s)
+	}
+	return p, nil
+}
+
+func notAPeer(s string) error {
+	if len(s) > 80 {
+		s = s[:80]
+	}
+	return agentbox.Errorf(agentbox.Invalid, "%q is not a peer (64 lower-case hex digits)", s).
+		WithHint("agentbox mesh peers shows them")
+}
+
+// String is the canonical form, 64 lower-case hex digits.
+func (p PeerID) String() string { return hex.EncodeToString(p[:]) }
+
+// Short is what people read: the first twelve hex digits.
+func (p PeerID) Short() string { return hex.EncodeToString(p[:6]) }
+
+// IsZero tells whether it names nobody.
+func (p PeerID) IsZero() bool { return p == PeerID{} }
+
+// Compare orders peers, as strings.Compare does.
+func (p PeerID) Compare(q PeerID) int { return strings.Compare(string(p[:]), string(q[:])) }
+
+// MarshalText makes a peer a JSON string.
+func (p PeerID) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (p *PeerID) UnmarshalText(b []byte) error {
+	v, err := ParsePeer(string(b))
+	if err == nil {
+		*p = v
+	}
+	return err
+}

@@ -1,0 +1,286 @@
+package mesh
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/mesh/catalogue"
+	"agentbox/mesh/gossip"
+	"agentbox/mesh/identity"
+	"agentbox/mesh/roster"
+	"agentbox/mesh/wire"
+)
+
+// Config says who this machine is.
+type Config struct {
+	Dir string             // made if need be
+	Key ed25519.PrivateKey // the identity
+	Log *slog.Logger
+}
+
+// Mesh is this machine's part in its team, or in none yet.
+type Mesh struct {
+	cfg    Config
+	self   identity.PeerID
+	roster *roster.Roster
+	ctx    context.Context
+	stop   context.CancelFunc
+	tasks  sync.WaitGroup
+
+	changing sync.Mutex // held through Init, Join, Leave and Close
+
+	mu      sync.Mutex
+	run     *running // nil: there is no team, or it cannot be reached
+	problem error    // why it cannot
+	busy    map[identity.PeerID]bool
+	met     map[identity.PeerID]time.Time // when we exchanged heads with who came
+}
+
+// running is what there is while this machine is in a team.
+type running struct {
+	node       *wire.Node
+	gossip     *gossip.Gossip
+	catalogues *catalogue.Store
+	stop       context.CancelFunc
+	tasks      sync.WaitGroup
+}
+
+// Open takes up the part in the team that is kept on disk. That the network does not allow it is no
+// error: Status says so, and everything of this machine works.
+func Open(cfg Config) (*Mesh, error) {
+	m := &Mesh{
+		cfg: cfg, self: identity.PeerOf(cfg.Key.Public().(ed25519.PublicKey)),
+		busy: map[identity.PeerID]bool{}, met: map[identity.PeerID]time.Time{},
+	}
+	m.ctx, m.stop = context.WithCancel(context.Background())
+	var err error
+	m.roster, err = roster.Open(roster.Config{Dir: cfg.Dir, Key: cfg.Key, Log: cfg.Log, Changed: m.listChanged})
+	if err != nil {
+		return nil, err
+	}
+	if !m.roster.List().Team().IsZero() {
+		m.begin()
+	}
+	return m, nil
+}
+
+// begin starts with the team of the roster; m.changing is held, or nobody else has m yet.
+func (m *Mesh) begin() {
+	node, err := m.listen()
+	if err == nil {
+		err = m.beginOn(node)
+	}
+	m.mu.Lock()
+	m.problem = err
+	m.mu.Unlock()
+	if err != nil {
+		m.cfg.Log.Error("mesh: this machine does not take part in its team", "error", err)
+	}
+}
+
+// beginOn starts everything on a node, which it closes when that fails.
+func (m *Mesh) beginOn(node *wire.Node) error {
+	list := m.roster.List()
+	node.Admit(list)
+	m.learn(node)
+	r := &running{node: node}
+	var err error
+	r.catalogues, err = catalogue.Open(catalogue.Config{
+		Dir: filepath.Join(m.cfg.Dir, "catalogues"), Key: m.cfg.Key, Node: node, Log: m.cfg.Log, Here: m.Here, Announce: m.announce,
+	}, list)
+	if err != nil {
+		return errors.Join(err, node.Close())
+	}
+	r.gossip, err = gossip.Start(gossip.Config{Node: node, Key: m.cfg.Key, Log: m.cfg.Log, Changed: m.peerChanged}, list)
+	if err != nil {
+		return errors.Join(err, r.catalogues.Close(), node.Close())
+	}
+	m.mu.Lock()
+	m.run = r
+	m.mu.Unlock()
+	m.announce(r.catalogues.Head())
+	m.roster.Answer(node)
+	var ctx context.Context
+	ctx, r.stop = context.WithCancel(m.ctx)
+	r.tasks.Go(func() { r.catalogues.Run(ctx) })
+	r.tasks.Go(func() { m.look(ctx, r) })
+	return nil
+}
+
+// end stops what begin started.
+func (m *Mesh) end() error {
+	m.mu.Lock()
+	r := m.run
+	m.run, m.problem = nil, nil
+	m.mu.Unlock()
+	if r == nil {
+		return nil
+	}
+	m.remember(r.node)
+	m.roster.Answer(nil)
+	r.stop()
+	err := errors.Join(r.gossip.Close(), r.catalogues.Close(), r.node.Close())
+	r.tasks.Wait()
+	return err
+}
+
+// Close leaves the network, not the team.
+func (m *Mesh) Close() error {
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	err := m.end()
+	m.stop()
+	m.tasks.Wait()
+	return err
+}
+
+func (m *Mesh) running() *running {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.run
+}
+
+// listChanged makes a new member list known to everything here, and then to everybody who is here.
+func (m *Mesh) listChanged(list identity.List) {
+	r := m.running()
+	if r == nil {
+		return
+	}
+	r.node.Admit(list)
+	r.gossip.Admit(list)
+	if err := r.catalogues.Admit(list); err != nil {
+		m.cfg.Log.Error("mesh: forget the catalogues of former members", "error", err)
+	}
+	m.announce(r.catalogues.Head())
+	m.tasks.Go(func() { m.roster.Spread(m.ctx, r.node, m.Here()) })
+}
+
+// announce tells everybody which list and catalogue this machine has.
+func (m *Mesh) announce(head catalogue.Head) {
+	r := m.running()
+	if r == nil || r.gossip == nil {
+		return
+	}
+	digest := m.roster.List().Digest()
+	load, free := usage(m.cfg.Dir)
+	err := r.gossip.Announce(func(meta *gossip.Meta) {
+		if head.Sequence >= meta.Sequence {
+			meta.Sequence, meta.Digest = head.Sequence, head.Digest
+		}
+		meta.List, meta.Load, meta.Free = [8]byte(digest[:8]), load, free
+	})
+	if err != nil {
+		m.cfg.Log.Error("mesh: announce", "error", err)
+	}
+}
+
+// Here lists the members that are here now, this machine left out.
+func (m *Mesh) Here() []identity.PeerID {
+	r := m.running()
+	if r == nil || r.gossip == nil {
+		return nil
+	}
+	var out []identity.PeerID
+	for _, p := range r.gossip.Peers() {
+		if p.Here {
+			out = append(out, p.ID)
+		}
+	}
+	return out
+}
+
+// peerChanged looks at what a peer announces, and gets what is new.
+func (m *Mesh) peerChanged(id identity.PeerID) {
+	r := m.running()
+	if r == nil {
+		return
+	}
+	p, ok := r.gossip.Peer(id)
+	if !ok || !p.Here {
+		return
+	}
+	r.catalogues.Saw(id, p.Meta.Sequence, id)
+	mine := m.roster.List().Digest()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	differs, came := p.Meta.List != [8]byte(mine[:8]), !m.met[id].Equal(p.Since)
+	if m.busy[id] || !differs && !came || m.ctx.Err() != nil {
+		return
+	}
+	m.busy[id], m.met[id] = true, p.Since
+	m.tasks.Go(func() { m.meet(r, id, differs, came) })
+}
+
+// meet exchanges lists with a peer that has another, and heads with one that just came.
+func (m *Mesh) meet(r *running, id identity.PeerID, differs, came bool) {
+	defer func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.busy, id)
+	}()
+	if differs {
+		if err := m.roster.Sync(m.ctx, r.node, id); err != nil {
+			m.cfg.Log.Info("mesh: member lists were not exchanged", "peer", id.Short(), "error", err)
+		}
+	}
+	if came {
+		ctx, cancel := context.WithTimeout(m.ctx, 10*time.Second)
+		defer cancel()
+		if err := r.catalogues.Exchange(ctx, id); err != nil {
+			m.cfg.Log.Info("mesh: catalogues were not exchanged", "peer", id.Short(), "error", err)
+		}
+	}
+}
+
+// look does now and then what news missed, until ctx is done.
+func (m *Mesh) look(ctx context.Context, r *running) {
+	tick := time.NewTicker(5 * time.Second)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		for _, id := range m.Here() {
+			m.peerChanged(id)
+		}
+		if n%6 == 0 {
+			m.remember(r.node)
+			m.announce(r.catalogues.Head())
+			m.roster.EndInvites()
+		}
+		if n%720 == 0 {
+			if err := m.roster.Renew(); err != nil {
+				m.cfg.Log.Error("mesh: renew members", "error", err)
+			}
+		}
+	}
+}
+
+// Catalogues gives what everybody has, nil without a team.
+func (m *Mesh) Catalogues() *catalogue.Store {
+	if r := m.running(); r != nil {
+		return r.catalogues
+	}
+	return nil
+}
+
+// Node gives the connections to the team, nil without one.
+func (m *Mesh) Node() *wire.Node {
+	if r := m.running(); r != nil {
+		return r.node
+	}
+	return nil
+}
+
+func noTeam() error {
+	return agentbox.Errorf(agentbox.NotFound, "this machine is in no team").
+		WithHint("agentbox mesh init makes one, agentbox mesh join TOKEN joins one")
+}

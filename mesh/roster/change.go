@@ -1,0 +1,198 @@
+package roster
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/mesh/identity"
+)
+
+// Find is the member that a person means: by PeerID, an unambiguous beginning of one (at least 4
+// digits), or name.
+func Find(list identity.List, what string) (identity.Member, error) {
+	var found []identity.Member
+	for _, m := range list.Members() {
+		id := m.ID.String()
+		if id == what {
+			return m, nil
+		}
+		if m.Name == what || len(what) >= 4 && len(what) < len(id) && id[:len(what)] == what {
+			found = append(found, m)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return identity.Member{}, agentbox.Errorf(agentbox.NotFound, "no member %.80q", what).WithHint("agentbox mesh peers --all shows them")
+	}
+	return identity.Member{}, agentbox.Errorf(agentbox.Conflict, "%d members are called %.80q", len(found), what).
+		WithHint("name one by its PeerID: agentbox mesh peers shows them")
+}
+
+// SetRoles makes a member's roles these.
+func (r *Roster) SetRoles(id identity.PeerID, roles []identity.Role) error {
+	m, ok := r.List().Member(id)
+	if !ok || !m.Active(time.Now()) {
+		return agentbox.Errorf(agentbox.NotFound, "%s is not a member of the team", id.Short())
+	}
+	wasAdmin := m.Has(identity.Admin)
+	next := m
+	next.Roles = roles
+	key, err := r.signer(m, next.Has(identity.Admin))
+	if err != nil {
+		return err
+	}
+	e, err := r.entry(next, key, nil)
+	if err != nil {
+		return err
+	}
+	entries := []identity.Entry{e}
+	if wasAdmin && !next.Has(identity.Admin) {
+		adopted, err := r.adopt(id)
+		if err != nil {
+			return err
+		}
+		entries = append(adopted, e)
+	}
+	_, err = r.merge(entries)
+	return err
+}
+
+// Revoke takes a member off the list for good. The members that it added stay.
+func (r *Roster) Revoke(id identity.PeerID) error {
+	m, ok := r.List().Member(id)
+	switch {
+	case !ok:
+		return agentbox.Errorf(agentbox.NotFound, "%s was never a member of the team", id.Short())
+	case m.Revoked:
+		return nil
+	case id == r.self:
+		return agentbox.Errorf(agentbox.Invalid, "a machine does not revoke itself").WithHint("agentbox mesh leave")
+	}
+	key, err := r.signer(m, false)
+	if err != nil {
+		return err
+	}
+	var entries []identity.Entry
+	if m.Has(identity.Admin) {
+		if entries, err = r.adopt(id); err != nil {
+			return err
+		}
+	}
+	m.Roles = nil
+	e, err := r.entry(m, key, func(e *identity.Entry) { e.Revoked, e.Expires = true, time.Time{} })
+	if err != nil {
+		return err
+	}
+	_, err = r.merge(append(entries, e))
+	return err
+}
+
+// adopt signs with the root key what only one admin says, so that it stays when that admin goes.
+func (r *Roster) adopt(admin identity.PeerID) ([]identity.Entry, error) {
+	list := r.List()
+	r.mu.Lock()
+	root := r.root
+	r.mu.Unlock()
+	if root == nil {
+		return nil, nil
+	}
+	var out []identity.Entry
+	for _, e := range list.Entries() {
+		m, _ := list.Member(e.Peer())
+		if identity.PeerOf(e.Signer) != admin || e.Peer() == admin {
+			continue
+		}
+		signed, err := r.entry(m, root, func(e *identity.Entry) {
+			e.Revoked = m.Revoked
+			if m.Left {
+				e.Serial = m.Serial // who left stays out: leaving wins
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, signed)
+	}
+	return out, nil
+}
+
+// entry signs what a member is from now on.
+func (r *Roster) entry(m identity.Member, key ed25519.PrivateKey, change func(*identity.Entry)) (identity.Entry, error) {
+	list := r.List()
+	e := identity.Entry{
+		Team: list.Team(), Key: m.Key, Name: m.Name, Roles: m.Roles, Serial: nextSerial(list, m.ID), Issued: time.Now(), Expires: expiry(m.Roles),
+	}
+	if change != nil {
+		change(&e)
+	}
+	return e.Sign(key)
+}
+
+// Leaving is the signed entry that this machine leaves the team, for the others to hear of.
+func (r *Roster) Leaving() (identity.Entry, error) {
+	me, ok := r.List().Member(r.self)
+	if !ok {
+		return identity.Entry{}, noTeam()
+	}
+	return r.entry(me, r.cfg.Key, func(e *identity.Entry) { e.Roles, e.Revoked, e.Expires = nil, true, time.Time{} })
+}
+
+// Renew signs what has to be signed anew: members with less than half of their time left, and what
+// admins said who left. It does nothing on a machine that may not sign.
+func (r *Roster) Renew() error {
+	list := r.List()
+	now := time.Now()
+	var entries []identity.Entry
+	for _, m := range list.Members() {
+		key, err := r.signer(m, false)
+		if err != nil {
+			continue
+		}
+		switch {
+		case m.Left && r.stillAdmin(list, m.ID):
+			adopted, err := r.adopt(m.ID)
+			if err != nil {
+				return err
+			}
+			e, err := r.entry(m, key, func(e *identity.Entry) { e.Roles, e.Serial = nil, m.Serial })
+			if err != nil {
+				return err
+			}
+			entries = append(append(entries, adopted...), e)
+		case m.Active(now) && !m.Expires.IsZero() && m.Expires.Sub(now) < memberFor/2 && m.ID != r.self:
+			e, err := r.entry(m, key, nil)
+			if err != nil {
+				return err
+			}
+			entries = append(entries, e)
+		}
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	_, err := r.merge(entries)
+	return err
+}
+
+// stillAdmin tells whether the root still lets a member that left sign for others.
+func (r *Roster) stillAdmin(list identity.List, id identity.PeerID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.root == nil {
+		return false
+	}
+	for _, e := range list.Entries() {
+		if e.Peer() == id && bytes.Equal(e.Signer, list.Root()) && !e.Revoked {
+			for _, role := range e.Roles {
+				if role == identity.Admin {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}

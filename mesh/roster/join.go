@@ -1,0 +1,109 @@
+package roster
+
+import (
+	"context"
+	"crypto/hmac"
+	"errors"
+	"net/netip"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/mesh/identity"
+	"agentbox/mesh/wire"
+)
+
+// Join takes up an invitation, and gives who invited and where that is. The node is used to ask; the
+// list is the newest one when Join returns.
+func (r *Roster) Join(ctx context.Context, node *wire.Node, invite identity.Invite, name string) (identity.PeerID, netip.AddrPort, error) {
+	if team := r.List().Team(); !team.IsZero() && team != invite.Team {
+		return identity.PeerID{}, netip.AddrPort{}, agentbox.Errorf(agentbox.Exists, "this machine is in another team").WithHint("agentbox mesh leave first")
+	}
+	ctx, cancel := context.WithTimeout(ctx, joinTime)
+	defer cancel()
+	var errs []error
+	for _, address := range invite.Addresses {
+		peer, at, err := r.joinAt(ctx, node, address, invite, name)
+		if err == nil {
+			return peer, at, nil
+		}
+		errs = append(errs, err)
+		if agentbox.CodeOf(err) != agentbox.Unavailable {
+			break
+		}
+	}
+	err := errors.Join(errs...)
+	if len(errs) > 0 {
+		err = errs[len(errs)-1]
+	}
+	if agentbox.CodeOf(err) == agentbox.Unavailable {
+		return identity.PeerID{}, netip.AddrPort{}, agentbox.Errorf(agentbox.Unavailable, "join: %w", err).
+			WithHint("the machine that invited has to be awake, and its UDP port reachable from here")
+	}
+	return identity.PeerID{}, netip.AddrPort{}, err
+}
+
+// over is what is wrong with an invitation that nobody answers.
+func over() error {
+	return agentbox.Errorf(agentbox.Conflict, "the invitation was taken up, has expired, or is of another machine").
+		WithHint("ask for a new one: agentbox mesh invite")
+}
+
+func (r *Roster) joinAt(ctx context.Context, node *wire.Node, address string, invite identity.Invite, name string) (identity.PeerID, netip.AddrPort, error) {
+	i := invitation{Secret: invite.Secret[:]}
+	c, binding, err := node.DialGuest(ctx, address, i.id())
+	if err != nil {
+		if agentbox.CodeOf(err) == agentbox.Conflict {
+			err = over()
+		}
+		return identity.PeerID{}, netip.AddrPort{}, err
+	}
+	defer c.Close()
+	answer, err := ask(ctx, c, joinRequest{Proof: i.proof("join", binding), Key: public(r.cfg.Key), Name: name})
+	if err != nil {
+		return identity.PeerID{}, netip.AddrPort{}, err
+	}
+	if !hmac.Equal(answer.Proof, i.proof("welcome", binding)) {
+		return identity.PeerID{}, netip.AddrPort{}, agentbox.Errorf(agentbox.Corrupt, "%s does not know the invitation's secret", address).
+			WithHint("somebody else answers there: check the network")
+	}
+	if answer.Used {
+		return identity.PeerID{}, netip.AddrPort{}, agentbox.Errorf(agentbox.Conflict, "another machine took up this invitation").
+			WithHint("ask for a new one: agentbox mesh invite. If you did not expect that, agentbox mesh peers shows who joined")
+	}
+	list, err := identity.DecodeList(answer.List, invite.Team)
+	if err != nil {
+		return identity.PeerID{}, netip.AddrPort{}, err
+	}
+	now := time.Now()
+	if !list.Admits(c.Peer(), now) || !list.Admits(r.self, now) {
+		return identity.PeerID{}, netip.AddrPort{}, agentbox.Errorf(agentbox.Conflict, "the list of %s does not have both of us", address).
+			WithHint("is the clock of this machine right?")
+	}
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	if old := r.List(); !old.Team().IsZero() {
+		if list, err = old.With(list.Entries()...); err != nil {
+			return identity.PeerID{}, netip.AddrPort{}, err
+		}
+	}
+	return c.Peer(), c.Remote(), r.keep(list)
+}
+
+func ask(ctx context.Context, c wire.Conn, req joinRequest) (joinAnswer, error) {
+	var answer joinAnswer
+	s, err := c.OpenStream(ctx)
+	if err != nil {
+		return answer, err
+	}
+	defer s.Abort()
+	_ = s.SetDeadline(time.Now().Add(joinTime))
+	if err := wire.WriteMessage(s, req, maxJoin); err != nil {
+		return answer, err
+	}
+	_ = s.Close()
+	if err := wire.ReadMessage(s, &answer, identity.MaxList+maxJoin); err != nil {
+		return answer, agentbox.Errorf(agentbox.Conflict, "the machine that invited did not take this one: the invitation has expired, or this machine was revoked").
+			WithHint("its daemon's log says which; a revoked machine needs a new identity to come back")
+	}
+	return answer, nil
+}

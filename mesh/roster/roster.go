@@ -1,0 +1,251 @@
+package roster
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
+	"agentbox/mesh/identity"
+	"agentbox/mesh/wire"
+)
+
+// Config says whose list it is and where it is kept.
+type Config struct {
+	Dir string // made if need be
+	Key ed25519.PrivateKey
+	Log *slog.Logger
+	// Changed is told of every new list, one after the other; nil: nobody is.
+	Changed func(identity.List)
+}
+
+// memberFor is how long a member stays that nobody renews.
+const memberFor = 180 * 24 * time.Hour
+
+// Roster is the member list of this machine's team, or none.
+type Roster struct {
+	cfg  Config
+	self identity.PeerID
+
+	changing sync.Mutex // held through a change of the list, Changed included
+
+	mu      sync.Mutex
+	list    identity.List
+	root    ed25519.PrivateKey // nil where the team was not made
+	invites []invitation
+	node    *wire.Node // where invitations are answered; nil: not yet
+	refused uint64
+}
+
+// file is members.json.
+type file struct {
+	Team agentbox.Digest `json:"team"`
+	List json.RawMessage `json:"list"`
+}
+
+func (r *Roster) members() string { return filepath.Join(r.cfg.Dir, "members.json") }
+func (r *Roster) rootKey() string { return filepath.Join(r.cfg.Dir, "root.key") }
+
+// Open reads what is kept on disk.
+func Open(cfg Config) (*Roster, error) {
+	r := &Roster{cfg: cfg, self: identity.PeerOf(public(cfg.Key))}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, agentbox.Errorf(agentbox.Missing, "keep the member list: %w", err)
+	}
+	b, err := os.ReadFile(r.members())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return r, nil
+	case err != nil:
+		return nil, agentbox.Errorf(agentbox.Missing, "read the member list: %w", err)
+	}
+	var f file
+	if err = json.Unmarshal(b, &f); err == nil {
+		r.list, err = identity.DecodeList(f.List, f.Team)
+	}
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Corrupt, "%s: %w", r.members(), err).WithHint("remove it and join the team again: agentbox mesh join")
+	}
+	if err := r.readRoot(); err != nil {
+		return nil, err
+	}
+	return r, r.readInvites()
+}
+
+func (r *Roster) readRoot() error {
+	seed, err := os.ReadFile(r.rootKey())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return agentbox.Errorf(agentbox.Missing, "read the team's root key: %w", err)
+	case len(seed) != ed25519.SeedSize:
+		return agentbox.Errorf(agentbox.Corrupt, "%s is not a key of %d bytes", r.rootKey(), ed25519.SeedSize)
+	}
+	key := ed25519.NewKeyFromSeed(seed)
+	if !bytes.Equal(public(key), r.list.Root()) {
+		return agentbox.Errorf(agentbox.Corrupt, "%s is the root key of another team", r.rootKey()).WithHint("move it away")
+	}
+	r.root = key
+	return nil
+}
+
+// List is the newest list, the zero one where there is no team.
+func (r *Roster) List() identity.List {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.list
+}
+
+// IsRoot tells whether this machine has the team's root key.
+func (r *Roster) IsRoot() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.root != nil
+}
+
+// Refused counts lists that were not taken because they were forged or too large.
+func (r *Roster) Refused() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.refused
+}
+
+// Init makes a team of which this machine is the first member, builder and admin, and keeps its root
+// key. The root key is written before the list: a team without it could never change.
+func (r *Roster) Init(name string) error {
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	if !r.List().Team().IsZero() {
+		return agentbox.Errorf(agentbox.Exists, "this machine is in a team already").WithHint("agentbox mesh leave first")
+	}
+	_, root, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return err
+	}
+	list := identity.NewList(public(root))
+	entry, err := identity.Entry{
+		Team: list.Team(), Key: public(r.cfg.Key), Name: name, Roles: []identity.Role{identity.Admin, identity.Builder}, Serial: 1, Issued: time.Now(),
+	}.Sign(root)
+	if err != nil {
+		return err
+	}
+	if list, err = list.With(entry); err != nil {
+		return err
+	}
+	if err := durable.WriteFile(r.rootKey(), root.Seed(), 0o600); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.root = root
+	r.mu.Unlock()
+	return r.keep(list)
+}
+
+// keep makes a list the newest one, on disk first; r.changing is held.
+func (r *Roster) keep(list identity.List) error {
+	b, err := list.Encode()
+	if err != nil {
+		return err
+	}
+	if b, err = json.Marshal(file{Team: list.Team(), List: b}); err != nil {
+		return err
+	}
+	if err := durable.WriteFile(r.members(), b, 0o600); err != nil {
+		return agentbox.Errorf(agentbox.Unavailable, "keep the member list: %w", err)
+	}
+	r.mu.Lock()
+	r.list = list
+	r.mu.Unlock()
+	if r.cfg.Changed != nil {
+		r.cfg.Changed(list)
+	}
+	return nil
+}
+
+// merge adds entries to the list; it is false when that changes nothing.
+func (r *Roster) merge(entries []identity.Entry) (bool, error) {
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	old := r.List()
+	list, err := old.With(entries...)
+	if err != nil {
+		r.mu.Lock()
+		r.refused++
+		r.mu.Unlock()
+		return false, err
+	}
+	if list.Digest() == old.Digest() {
+		return false, nil
+	}
+	return true, r.keep(list)
+}
+
+// Forget removes the team from this machine: list, root key and invitations.
+func (r *Roster) Forget() error {
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	var errs []error
+	for _, name := range []string{r.members(), r.rootKey(), r.invitesFile()} {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	r.Answer(nil)
+	r.mu.Lock()
+	r.list, r.root, r.invites = identity.List{}, nil, nil
+	r.mu.Unlock()
+	return errors.Join(errs...)
+}
+
+// signer is the key by which this machine may sign entries about a member.
+func (r *Roster) signer(about identity.Member, makesAdmin bool) (ed25519.PrivateKey, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	me, _ := r.list.Member(r.self)
+	switch {
+	case r.list.Team().IsZero():
+		return nil, noTeam()
+	case r.root != nil:
+		return r.root, nil
+	case !me.Active(time.Now()) || !me.Has(identity.Admin):
+		return nil, agentbox.Errorf(agentbox.Conflict, "this machine is no admin of the team").WithHint("ask one: agentbox mesh peers shows them")
+	case makesAdmin || about.Has(identity.Admin):
+		return nil, agentbox.Errorf(agentbox.Conflict, "only the machine of `mesh init` adds and removes admins")
+	}
+	return r.cfg.Key, nil
+}
+
+func noTeam() error {
+	return agentbox.Errorf(agentbox.NotFound, "this machine is in no team").WithHint("agentbox mesh init makes one, agentbox mesh join TOKEN joins one")
+}
+
+func public(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
+
+// nextSerial is greater than that of everything that is said of a member.
+func nextSerial(list identity.List, id identity.PeerID) uint64 {
+	n := uint64(0)
+	for _, e := range list.Entries() {
+		if e.Peer() == id {
+			n = max(n, e.Serial)
+		}
+	}
+	return n + 1
+}
+
+// expiry is when a membership ends that begins now.
+func expiry(roles []identity.Role) time.Time {
+	if slices.Contains(roles, identity.Admin) {
+		return time.Time{}
+	}
+	return time.Now().Add(memberFor)
+}

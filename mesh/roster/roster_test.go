@@ -1,0 +1,301 @@
+package roster_test
+
+import (
+	"crypto/ed25519"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/mesh/identity"
+	"agentbox/mesh/meshtest"
+	"agentbox/mesh/roster"
+	"agentbox/mesh/wire"
+)
+
+type machine struct {
+	dir    string
+	key    ed25519.PrivateKey
+	node   *wire.Node
+	roster *roster.Roster
+}
+
+func (m *machine) id() identity.PeerID { return m.node.Self() }
+
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	m := &machine{dir: t.TempDir(), key: meshtest.Key(t)}
+	m.node = meshtest.Node(t, m.key)
+	m.open(t)
+	return m
+}
+
+func (m *machine) open(t *testing.T) {
+	t.Helper()
+	var err error
+	m.roster, err = roster.Open(roster.Config{Dir: m.dir, Key: m.key, Log: slog.New(slog.DiscardHandler), Changed: m.node.Admit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.node.Admit(m.roster.List())
+	m.roster.Answer(m.node)
+}
+
+func (m *machine) invite(t *testing.T, ttl time.Duration, roles ...identity.Role) identity.Invite {
+	t.Helper()
+	i, err := m.roster.Invite(ttl, roles, []string{m.node.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := i.Token()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i, err = identity.ParseToken(token); err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+func (m *machine) join(t *testing.T, i identity.Invite, name string) error {
+	t.Helper()
+	by, at, err := m.roster.Join(t.Context(), m.node, i, name)
+	if err == nil {
+		m.node.Learn(by, at)
+	}
+	return err
+}
+
+func founder(t *testing.T) *machine {
+	t.Helper()
+	m := newMachine(t)
+	if err := m.roster.Init("founder"); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func (m *machine) admits(id identity.PeerID) bool { return m.roster.List().Admits(id, time.Now()) }
+
+func (m *machine) sync(t *testing.T, with *machine) {
+	t.Helper()
+	m.node.Learn(with.id(), with.node.Addr())
+	if err := m.roster.Sync(t.Context(), m.node, with.id()); err != nil {
+		t.Fatal(err)
+	}
+	if m.roster.List().Digest() != with.roster.List().Digest() {
+		t.Fatal("the lists differ")
+	}
+}
+
+func TestAMachineJoinsOnce(t *testing.T) {
+	a, b, c := founder(t), newMachine(t), newMachine(t)
+	i := a.invite(t, time.Hour, identity.Builder)
+	if err := b.join(t, i, "second"); err != nil {
+		t.Fatal(err)
+	}
+	m, _ := a.roster.List().Member(b.id())
+	if !b.admits(a.id()) || !b.admits(b.id()) || m.Name != "second" || !m.Has(identity.Builder) || m.Has(identity.Admin) {
+		t.Fatalf("%+v", m)
+	}
+	err := c.join(t, i, "third")
+	if agentbox.CodeOf(err) != agentbox.Conflict || agentbox.AsError(err).Hint == "" || a.admits(c.id()) {
+		t.Fatalf("the same invitation again: %v", err)
+	}
+	// The machine that took it up may ask again, after its answer was lost.
+	if err := b.join(t, i, "second"); err != nil {
+		t.Error(err)
+	}
+	// Both start again.
+	b.open(t)
+	a.open(t)
+	if !a.admits(b.id()) || !b.admits(a.id()) {
+		t.Error("the list was not kept")
+	}
+	if err := c.join(t, i, "third"); agentbox.CodeOf(err) != agentbox.Conflict {
+		t.Errorf("the same invitation after a restart: %v", err)
+	}
+}
+
+func TestInvitationsThatAreNotTaken(t *testing.T) {
+	a, b := founder(t), newMachine(t)
+	short := a.invite(t, time.Second)
+	time.Sleep(1100 * time.Millisecond)
+	if err := b.join(t, short, "b"); agentbox.CodeOf(err) != agentbox.Conflict {
+		t.Errorf("expired: %v", err)
+	}
+	a.roster.EndInvites()
+	if err := b.join(t, short, "b"); agentbox.CodeOf(err) != agentbox.Conflict {
+		t.Errorf("expired and forgotten: %v", err)
+	}
+	forged := a.invite(t, time.Hour)
+	forged.Secret = identity.NewSecret()
+	if err := b.join(t, forged, "b"); agentbox.CodeOf(err) != agentbox.Conflict {
+		t.Errorf("another secret: %v", err)
+	}
+	other := a.invite(t, time.Hour)
+	other.Team = agentbox.Digest{1}
+	if err := b.join(t, other, "b"); agentbox.CodeOf(err) != agentbox.Corrupt {
+		t.Errorf("another team: %v", err)
+	}
+	c := newMachine(t)
+	if err := c.join(t, a.invite(t, time.Hour), "a\nb"); err == nil || a.admits(c.id()) {
+		t.Error("a name of two lines")
+	}
+	if team := b.roster.List().Team(); !team.IsZero() {
+		t.Errorf("it is in team %s", team)
+	}
+	if _, err := b.roster.Invite(time.Hour, nil, []string{"a:1"}); agentbox.CodeOf(err) != agentbox.NotFound {
+		t.Errorf("who is in no team invites: %v", err)
+	}
+}
+
+func TestRolesSayWhoMaySign(t *testing.T) {
+	a, b, c := founder(t), newMachine(t), newMachine(t)
+	if err := b.join(t, a.invite(t, time.Hour), "b"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.roster.Invite(time.Hour, nil, []string{"b:1"}); agentbox.CodeOf(err) != agentbox.Conflict {
+		t.Errorf("who is no admin invites: %v", err)
+	}
+	if err := a.roster.SetRoles(b.id(), []identity.Role{identity.Admin}); err != nil {
+		t.Fatal(err)
+	}
+	b.sync(t, a)
+	if _, err := b.roster.Invite(time.Hour, []identity.Role{identity.Admin}, []string{"b:1"}); agentbox.CodeOf(err) != agentbox.Conflict {
+		t.Errorf("an admin makes an admin: %v", err)
+	}
+	if err := c.join(t, b.invite(t, time.Hour), "c"); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.roster.Revoke(a.id()); agentbox.CodeOf(err) != agentbox.Conflict {
+		t.Errorf("an admin revokes the founder: %v", err)
+	}
+	a.sync(t, b)
+	// The admin goes, whom it invited stays.
+	if err := a.roster.Revoke(b.id()); err != nil {
+		t.Fatal(err)
+	}
+	c.node.Learn(a.id(), a.node.Addr())
+	c.sync(t, a)
+	if c.admits(b.id()) || !c.admits(c.id()) || !a.admits(c.id()) {
+		t.Errorf("%+v", c.roster.List().Members())
+	}
+	// And does not come back by an invitation.
+	i := a.invite(t, time.Hour)
+	if err := b.join(t, i, "b"); agentbox.CodeOf(err) != agentbox.Conflict {
+		t.Errorf("a revoked machine joins: %v", err)
+	}
+}
+
+func TestAnAdminThatLeavesLeavesItsMembers(t *testing.T) {
+	a, b, c := founder(t), newMachine(t), newMachine(t)
+	if err := b.join(t, a.invite(t, time.Hour, identity.Admin), "b"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.join(t, b.invite(t, time.Hour), "c"); err != nil {
+		t.Fatal(err)
+	}
+	a.sync(t, b)
+	if err := b.roster.Farewell(t.Context(), b.node, c.id()); err == nil {
+		t.Fatal("nobody is there, and it was told")
+	}
+	b.node.Learn(a.id(), a.node.Addr())
+	if err := b.roster.Farewell(t.Context(), b.node, a.id()); err != nil {
+		t.Fatal(err)
+	}
+	list := a.roster.List()
+	if m, _ := list.Member(b.id()); !m.Left || list.Admits(b.id(), time.Now()) {
+		t.Fatalf("%+v", m)
+	}
+	if err := a.roster.Renew(); err != nil {
+		t.Fatal(err)
+	}
+	m, _ := a.roster.List().Member(c.id())
+	if !m.Active(time.Now()) || a.admits(b.id()) {
+		t.Errorf("%+v", a.roster.List().Members())
+	}
+	before := a.roster.List().Digest()
+	if err := a.roster.Renew(); err != nil || a.roster.List().Digest() != before {
+		t.Errorf("it is renewed again (%v)", err)
+	}
+	// It may come back, as any machine.
+	if err := b.roster.Forget(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.join(t, a.invite(t, time.Hour), "b"); err != nil || !a.admits(b.id()) {
+		t.Error(err)
+	}
+}
+
+// Who an admin revoked stays out when that admin leaves and comes back as an ordinary member.
+func TestARevocationOutlivesItsAdmin(t *testing.T) {
+	a, b, c := founder(t), newMachine(t), newMachine(t)
+	if err := b.join(t, a.invite(t, time.Hour, identity.Admin), "b"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.join(t, a.invite(t, time.Hour), "c"); err != nil {
+		t.Fatal(err)
+	}
+	b.sync(t, a)
+	if err := b.roster.Revoke(c.id()); err != nil {
+		t.Fatal(err)
+	}
+	b.sync(t, a)
+	if err := b.roster.Farewell(t.Context(), b.node, a.id()); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.roster.Forget(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.join(t, a.invite(t, time.Hour), "b"); err != nil {
+		t.Fatal(err)
+	}
+	if m, _ := a.roster.List().Member(c.id()); !m.Revoked || a.admits(c.id()) || b.admits(c.id()) {
+		t.Errorf("who was revoked is back: %+v", m)
+	}
+}
+
+func TestMembersAreFound(t *testing.T) {
+	a, b := founder(t), newMachine(t)
+	if err := b.join(t, a.invite(t, time.Hour), "founder"); err != nil {
+		t.Fatal(err)
+	}
+	list := a.roster.List()
+	for _, what := range []string{b.id().String(), b.id().Short()} {
+		if m, err := roster.Find(list, what); err != nil || m.ID != b.id() {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := roster.Find(list, "founder"); agentbox.CodeOf(err) != agentbox.Conflict {
+		t.Errorf("two of one name: %v", err)
+	}
+	if _, err := roster.Find(list, "nobody"); agentbox.CodeOf(err) != agentbox.NotFound {
+		t.Error(err)
+	}
+}
+
+func TestFilesThatCannotBeRead(t *testing.T) {
+	a := founder(t)
+	for _, name := range []string{"members.json", "root.key", "invites.json"} {
+		file := filepath.Join(a.dir, name)
+		good, _ := os.ReadFile(file)
+		if err := os.WriteFile(file, []byte("broken"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := roster.Open(roster.Config{Dir: a.dir, Key: a.key, Log: slog.New(slog.DiscardHandler)})
+		if agentbox.CodeOf(err) != agentbox.Corrupt {
+			t.Errorf("%s: %v", name, err)
+		}
+		if good == nil {
+			os.Remove(file)
+		} else if err := os.WriteFile(file, good, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if fi, err := os.Stat(filepath.Join(a.dir, "root.key")); err != nil || fi.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", fi, err)
+	}
+}

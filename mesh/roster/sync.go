@@ -1,0 +1,183 @@
+package roster
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/mesh/identity"
+	"agentbox/mesh/wire"
+)
+
+// Messages of an exchange of lists: the client says which it has; the server answers with its own
+// where that is another; the client answers with what both make.
+type (
+	listRequest struct {
+		Digest agentbox.Digest `json:"digest"`
+	}
+	listMessage struct {
+		List json.RawMessage `json:"list,omitempty"` // absent: you have it
+	}
+)
+
+const (
+	maxMessage = identity.MaxList + 1<<10
+	syncTime   = 10 * time.Second
+	atOnce     = 16
+)
+
+// Sync makes our list and a peer's the same.
+func (r *Roster) Sync(ctx context.Context, node *wire.Node, peer identity.PeerID) error {
+	ctx, cancel := context.WithTimeout(ctx, syncTime)
+	defer cancel()
+	c, err := node.Dial(ctx, peer, wire.Roster)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	s, err := c.OpenStream(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Abort()
+	_ = s.SetDeadline(time.Now().Add(syncTime))
+	if err := wire.WriteMessage(s, listRequest{Digest: r.List().Digest()}, maxMessage); err != nil {
+		return err
+	}
+	theirs, err := r.read(s)
+	if err != nil {
+		return err
+	}
+	mine := listMessage{}
+	if theirs != r.List().Digest() {
+		if mine.List, err = r.List().Encode(); err != nil {
+			return err
+		}
+	}
+	if err := wire.WriteMessage(s, mine, maxMessage); err != nil {
+		return err
+	}
+	_ = s.Close()
+	var done listMessage
+	return wire.ReadMessage(s, &done, maxMessage)
+}
+
+// read takes a list that is sent, and gives its digest; that of ours where none is.
+func (r *Roster) read(s wire.Stream) (agentbox.Digest, error) {
+	var m listMessage
+	if err := wire.ReadMessage(s, &m, maxMessage); err != nil {
+		return agentbox.Digest{}, err
+	}
+	if m.List == nil {
+		return r.List().Digest(), nil
+	}
+	list, err := identity.DecodeList(m.List, r.List().Team())
+	if err != nil {
+		r.mu.Lock()
+		r.refused++
+		r.mu.Unlock()
+		return agentbox.Digest{}, err
+	}
+	_, err = r.merge(list.Entries())
+	return list.Digest(), err
+}
+
+// serve answers exchanges.
+func (r *Roster) serve(ctx context.Context, c wire.Conn) {
+	for {
+		s, err := c.AcceptStream(ctx)
+		if err != nil {
+			return
+		}
+		if err := r.exchange(s); err != nil {
+			r.cfg.Log.Info("mesh: member lists were not exchanged", "peer", c.Peer().Short(), "error", err)
+		}
+	}
+}
+
+func (r *Roster) exchange(s wire.Stream) error {
+	defer s.Abort()
+	_ = s.SetDeadline(time.Now().Add(syncTime))
+	var req listRequest
+	if err := wire.ReadMessage(s, &req, maxJoin); err != nil {
+		return err
+	}
+	answer := listMessage{}
+	if list := r.List(); list.Digest() != req.Digest {
+		b, err := list.Encode()
+		if err != nil {
+			return err
+		}
+		answer.List = b
+	}
+	if err := wire.WriteMessage(s, answer, maxMessage); err != nil {
+		return err
+	}
+	if _, err := r.read(s); err != nil {
+		return err
+	}
+	defer s.Close()
+	return wire.WriteMessage(s, listMessage{}, maxMessage)
+}
+
+// Spread exchanges lists with many peers at once, and waits until that is done or failed.
+func (r *Roster) Spread(ctx context.Context, node *wire.Node, peers []identity.PeerID) {
+	limit := make(chan struct{}, atOnce)
+	var all sync.WaitGroup
+	for _, p := range peers {
+		limit <- struct{}{}
+		all.Go(func() {
+			defer func() { <-limit }()
+			if err := r.Sync(ctx, node, p); err != nil {
+				r.cfg.Log.Info("mesh: member lists were not exchanged", "peer", p.Short(), "error", err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// Farewell tells a peer that this machine leaves. The connection is opened before that is signed,
+// because nobody lets in who has left.
+func (r *Roster) Farewell(ctx context.Context, node *wire.Node, peer identity.PeerID) error {
+	ctx, cancel := context.WithTimeout(ctx, syncTime)
+	defer cancel()
+	entry, err := r.Leaving()
+	if err != nil {
+		return err
+	}
+	list, err := r.List().With(entry)
+	if err != nil {
+		return err
+	}
+	b, err := list.Encode()
+	if err != nil {
+		return err
+	}
+	c, err := node.Dial(ctx, peer, wire.Roster)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	s, err := c.OpenStream(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Abort()
+	_ = s.SetDeadline(time.Now().Add(syncTime))
+	if err := wire.WriteMessage(s, listRequest{Digest: list.Digest()}, maxMessage); err != nil {
+		return err
+	}
+	if _, err := r.read(s); err != nil {
+		return err
+	}
+	if err := wire.WriteMessage(s, listMessage{List: b}, maxMessage); err != nil {
+		return err
+	}
+	_ = s.Close()
+	// The peer takes it, and closes the connection of who is no member any more.
+	var done listMessage
+	_ = wire.ReadMessage(s, &done, maxMessage)
+	return nil
+}

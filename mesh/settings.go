@@ -1,0 +1,113 @@
+package mesh
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
+	"agentbox/mesh/identity"
+	"agentbox/mesh/wire"
+)
+
+// DefaultListen is where a node listens that was told nothing else. Where the port is taken, as by
+// another home of this machine, any port is.
+const DefaultListen = ":7946"
+
+// settings is settings.json.
+type settings struct {
+	Listen string `json:"listen"` // UDP address, with the port that was used last
+}
+
+func (m *Mesh) settingsFile() string  { return filepath.Join(m.cfg.Dir, "settings.json") }
+func (m *Mesh) addressesFile() string { return filepath.Join(m.cfg.Dir, "addresses.json") }
+
+// readJSON reads a file that may not be there.
+func readJSON(path string, v any) error {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(b, v)
+	}
+	if err != nil {
+		return agentbox.Errorf(agentbox.Corrupt, "%s: %w", path, err).WithHint("remove it")
+	}
+	return nil
+}
+
+func writeJSON(path string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(path, b, 0o600)
+}
+
+// configure sets where to listen; "" changes nothing.
+func (m *Mesh) configure(listen string) error {
+	if listen == "" {
+		return nil
+	}
+	if _, err := net.ResolveUDPAddr("udp", listen); err != nil {
+		return agentbox.Errorf(agentbox.Invalid, "%q is not an address to listen on", listen).WithHint("as :7946 or 192.0.2.7:7946; port 0 is any")
+	}
+	return writeJSON(m.settingsFile(), settings{Listen: listen})
+}
+
+// listen opens the node, and keeps its port for the next time: the others remember it.
+func (m *Mesh) listen() (*wire.Node, error) {
+	s := settings{Listen: DefaultListen}
+	if err := readJSON(m.settingsFile(), &s); err != nil {
+		return nil, err
+	}
+	node, err := wire.Listen(wire.Config{Key: m.cfg.Key, Listen: s.Listen, Log: m.cfg.Log})
+	host, _, splitErr := net.SplitHostPort(s.Listen)
+	if errors.Is(err, syscall.EADDRINUSE) && splitErr == nil {
+		m.cfg.Log.Warn("mesh: the port is taken, listening on any", "listen", s.Listen)
+		node, err = wire.Listen(wire.Config{Key: m.cfg.Key, Listen: net.JoinHostPort(host, "0"), Log: m.cfg.Log})
+	}
+	if err != nil {
+		return nil, err
+	}
+	used := net.JoinHostPort(host, strconv.Itoa(int(node.Addr().Port())))
+	if used == s.Listen {
+		return node, nil
+	}
+	if err := writeJSON(m.settingsFile(), settings{Listen: used}); err != nil {
+		return nil, errors.Join(err, node.Close())
+	}
+	return node, nil
+}
+
+// learn tells a node where members were seen before.
+func (m *Mesh) learn(node *wire.Node) {
+	known := map[identity.PeerID][]netip.AddrPort{}
+	if err := readJSON(m.addressesFile(), &known); err != nil {
+		m.cfg.Log.Warn("mesh: where members were is not known any more", "error", err)
+	}
+	for id, addresses := range known {
+		node.Learn(id, addresses...)
+	}
+}
+
+// remember keeps where members are.
+func (m *Mesh) remember(node *wire.Node) {
+	known := map[identity.PeerID][]netip.AddrPort{}
+	for _, member := range m.roster.List().Members() {
+		if a := node.Addresses(member.ID); len(a) > 0 {
+			known[member.ID] = a
+		}
+	}
+	if err := writeJSON(m.addressesFile(), known); err != nil {
+		m.cfg.Log.Warn("mesh: remember where members are", "error", err)
+	}
+}

@@ -1,0 +1,239 @@
+package mesh
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/mesh/gossip"
+	"agentbox/mesh/identity"
+	"agentbox/mesh/roster"
+)
+
+// Init makes a team of which this machine is the first member.
+func (m *Mesh) Init(name, listen string) error {
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	if err := m.configure(listen); err != nil {
+		return err
+	}
+	if err := m.roster.Init(name); err != nil {
+		return err
+	}
+	m.begin()
+	return m.Problem()
+}
+
+// Problem is why this machine cannot take part in its team, nil when it does.
+func (m *Mesh) Problem() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.problem
+}
+
+// Invite makes an invitation, at the addresses of this machine or at others that lead to it.
+func (m *Mesh) Invite(ttl time.Duration, roles []identity.Role, addresses []string) (identity.Invite, string, error) {
+	r := m.running()
+	if r == nil {
+		if err := m.Problem(); err != nil {
+			return identity.Invite{}, "", err
+		}
+		return identity.Invite{}, "", noTeam()
+	}
+	for _, a := range r.gossip.Addresses() {
+		if len(addresses) < identity.MaxAddresses {
+			addresses = append(addresses, a.String())
+		}
+	}
+	invite, err := m.roster.Invite(ttl, roles, addresses)
+	if err != nil {
+		return identity.Invite{}, "", err
+	}
+	token, err := invite.Token()
+	return invite, token, err
+}
+
+// Join takes up an invitation.
+func (m *Mesh) Join(ctx context.Context, token, name, listen string) error {
+	invite, err := identity.ParseToken(token)
+	if err != nil {
+		return err
+	}
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	if team := m.roster.List().Team(); !team.IsZero() {
+		if me, _ := m.roster.List().Member(m.self); team != invite.Team || me.Active(time.Now()) {
+			return agentbox.Errorf(agentbox.Exists, "this machine is in a team already").WithHint("agentbox mesh leave first")
+		}
+	}
+	if err := m.configure(listen); err != nil {
+		return err
+	}
+	if err := m.end(); err != nil {
+		return err
+	}
+	node, err := m.listen()
+	if err != nil {
+		return err
+	}
+	by, at, err := m.roster.Join(ctx, node, invite, name)
+	if err != nil {
+		_ = node.Close()
+		return err
+	}
+	node.Admit(m.roster.List())
+	node.Learn(by, at)
+	err = m.beginOn(node)
+	m.mu.Lock()
+	m.problem = err
+	m.mu.Unlock()
+	return err
+}
+
+// Find is the member that a person means.
+func (m *Mesh) Find(what string) (identity.Member, error) {
+	list := m.roster.List()
+	if list.Team().IsZero() {
+		return identity.Member{}, noTeam()
+	}
+	return roster.Find(list, what)
+}
+
+// SetRoles makes a member's roles these.
+func (m *Mesh) SetRoles(id identity.PeerID, roles []identity.Role) error {
+	return m.roster.SetRoles(id, roles)
+}
+
+// Revoke takes a member off the list for good.
+func (m *Mesh) Revoke(id identity.PeerID) error { return m.roster.Revoke(id) }
+
+// Leave tells the others that this machine leaves, as far as they are here, and forgets the team.
+func (m *Mesh) Leave(ctx context.Context) error {
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	if m.roster.List().Team().IsZero() {
+		return noTeam()
+	}
+	if r := m.running(); r != nil {
+		m.farewell(ctx, r)
+	}
+	if err := m.end(); err != nil {
+		return err
+	}
+	if err := m.roster.Forget(); err != nil {
+		return err
+	}
+	for _, path := range []string{m.addressesFile(), m.cfg.Dir + "/catalogues"} {
+		if err := os.RemoveAll(path); err != nil {
+			return agentbox.Errorf(agentbox.Unavailable, "forget the team: %w", err)
+		}
+	}
+	return nil
+}
+
+// farewell hands one other member that this machine left; that one tells the rest. It connects
+// before it signs: who has left is not let in any more.
+func (m *Mesh) farewell(ctx context.Context, r *running) {
+	for _, id := range m.Here() {
+		err := m.roster.Farewell(ctx, r.node, id)
+		if err == nil {
+			return
+		}
+		m.cfg.Log.Warn("mesh: say that this machine leaves", "peer", id.Short(), "error", err)
+	}
+}
+
+// Peer is what is known of one member.
+type Peer struct {
+	identity.Member
+	Self      bool
+	Here      bool
+	Since     time.Time // it is here, or gone, since then; zero: never seen since we began
+	Meta      gossip.Meta
+	Addresses []netip.AddrPort
+	Records   map[string]int // of its catalogue, by kind
+}
+
+// Peers lists everybody who ever was a member, by PeerID.
+func (m *Mesh) Peers() ([]Peer, error) {
+	list := m.roster.List()
+	if list.Team().IsZero() {
+		return nil, noTeam()
+	}
+	r := m.running()
+	var out []Peer
+	for _, member := range list.Members() {
+		p := Peer{Member: member, Self: member.ID == m.self, Records: map[string]int{}}
+		if r != nil {
+			m.describe(r, &p)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+func (m *Mesh) describe(r *running, p *Peer) {
+	if p.Self {
+		p.Here, p.Addresses = true, r.gossip.Addresses()
+		p.Meta.Load, p.Meta.Free = usage(m.cfg.Dir)
+	} else if seen, ok := r.gossip.Peer(p.ID); ok {
+		p.Here, p.Since, p.Meta = seen.Here, seen.Since, seen.Meta
+	}
+	if !p.Self {
+		p.Addresses = r.node.Addresses(p.ID)
+	}
+	_, records, _ := r.catalogues.Of(p.ID)
+	for _, rec := range records {
+		p.Records[string(rec.Kind)]++
+	}
+}
+
+// Status is this machine's own part.
+type Status struct {
+	Team      agentbox.Digest
+	Self      identity.Member // with ID also while it is in no team
+	Root      bool            // it has the team's root key
+	Serial    uint64          // of the member list
+	Listen    netip.AddrPort
+	Addresses []netip.AddrPort
+	Members   int
+	Here      int // the others
+	Sequence  uint64
+	Problem   error
+	Counters  map[string]uint64
+}
+
+// Status says how this machine takes part.
+func (m *Mesh) Status() Status {
+	list := m.roster.List()
+	s := Status{Team: list.Team(), Self: identity.Member{ID: m.self}, Serial: list.Serial(), Problem: m.Problem(), Root: m.roster.IsRoot(), Here: len(m.Here())}
+	if me, ok := list.Member(m.self); ok {
+		s.Self = me
+	}
+	now := time.Now()
+	for _, member := range list.Members() {
+		if member.Active(now) {
+			s.Members++
+		}
+	}
+	if r := m.running(); r != nil {
+		s.Listen, s.Addresses = r.node.Addr(), r.gossip.Addresses()
+		s.Sequence = r.catalogues.Head().Sequence
+		s.Counters = r.counters(m.roster.Refused())
+	}
+	return s
+}
+
+// counters are what the limits and checks did, by name.
+func (r *running) counters(lists uint64) map[string]uint64 {
+	w, g, c := r.node.Counters(), r.gossip.Counters(), r.catalogues.Counters()
+	return map[string]uint64{
+		"handshakes_refused": w.Refused, "connections_accepted": w.Accepted, "connections_dialled": w.Dialled, "dials_failed": w.Failed,
+		"connections_closed_by_list": w.Closed, "connections_crowded": w.Crowded,
+		"gossip_oversized": g.Oversized, "gossip_too_long": g.TooLong, "gossip_overflowed": g.Overflowed, "gossip_phantoms": g.Phantoms, "gossip_forged": g.Forged,
+		"catalogues_fetched": c.Fetched, "catalogues_refused": c.Refused, "catalogues_rolled_back": c.RolledBack, "catalogues_forked": c.Forked,
+		"member_lists_refused": lists,
+	}
+}

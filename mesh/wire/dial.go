@@ -1,0 +1,187 @@
+package wire
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/quic-go/quic-go"
+
+	"agentbox/agentbox"
+	"agentbox/mesh/identity"
+)
+
+// Dial opens a connection to a peer. It tries all addresses that are known at once, and returns when
+// the peer has admitted us. Errors have code NotFound when no address is known, Conflict when we are
+// no member for the peer (or it is none for us), Unavailable when it does not answer.
+func (n *Node) Dial(ctx context.Context, peer identity.PeerID, s Service) (Conn, error) {
+	switch {
+	case peer == n.self:
+		return nil, agentbox.Errorf(agentbox.Invalid, "mesh: a peer does not connect to itself")
+	case !n.admits(peer):
+		return nil, agentbox.Errorf(agentbox.Conflict, "peer %s is not a member of the team", peer.Short())
+	}
+	addresses := n.book.addresses(peer)
+	if len(addresses) == 0 {
+		return nil, agentbox.Errorf(agentbox.NotFound, "no address of peer %s is known", peer.Short())
+	}
+	c, err := n.dialAny(ctx, addresses, s, peer)
+	if err != nil {
+		return nil, fmt.Errorf("peer %s: %w", peer.Short(), err)
+	}
+	return c, nil
+}
+
+// DialAddr opens a connection to whatever member answers at an address, as Dial does.
+func (n *Node) DialAddr(ctx context.Context, a netip.AddrPort, s Service) (Conn, error) {
+	return n.dialAny(ctx, []netip.AddrPort{a}, s, identity.PeerID{})
+}
+
+// dialAny takes the first address that answers as it should, and waits for all attempts.
+func (n *Node) dialAny(ctx context.Context, addresses []netip.AddrPort, s Service, want identity.PeerID) (Conn, error) {
+	n.mu.Lock()
+	root := n.list.Root()
+	n.mu.Unlock()
+	if root == nil {
+		return nil, agentbox.Errorf(agentbox.Conflict, "this machine is in no team")
+	}
+	proto := protocol(root, s)
+	ctx, cancel := context.WithTimeout(ctx, 2*handshakeTimeout)
+	defer cancel()
+	type result struct {
+		c   *conn
+		err error
+	}
+	results := make(chan result, len(addresses))
+	for _, a := range addresses {
+		n.tasks.Go(func() {
+			c, err := n.dialOne(ctx, a, n.clientTLS(proto, want))
+			results <- result{c, err}
+		})
+	}
+	var first *conn
+	var errs []error
+	for range addresses {
+		r := <-results
+		switch {
+		case r.err != nil:
+			errs = append(errs, r.err)
+		case first != nil:
+			r.c.end(closeDone)
+		default:
+			first = r.c
+			cancel()
+		}
+	}
+	if first == nil {
+		n.count(func(c *Counters) { c.Failed++ })
+		return nil, worst(errs)
+	}
+	first.service = s
+	if !n.register(first, false) {
+		first.end(closeStranger)
+		return nil, agentbox.Errorf(agentbox.Conflict, "not a member of the team any more")
+	}
+	context.AfterFunc(first.Context(), func() { n.forget(first) })
+	n.book.confirm(first.peer, first.Remote())
+	return first, nil
+}
+
+// worst is the error that says most: a refusal rather than silence.
+func worst(errs []error) error {
+	for _, err := range errs {
+		if agentbox.CodeOf(err) == agentbox.Conflict {
+			return err
+		}
+	}
+	return errs[0]
+}
+
+// dialOne connects to one address and waits for the greeting.
+func (n *Node) dialOne(ctx context.Context, a netip.AddrPort, cfg *tls.Config) (*conn, error) {
+	q, err := n.transport.Dial(ctx, net.UDPAddrFromAddrPort(a), cfg, quicConfig())
+	if err != nil {
+		return nil, dialError(a, err)
+	}
+	id, err := peerOf(q.ConnectionState().TLS)
+	if err == nil {
+		err = awaitGreeting(ctx, q)
+	}
+	if err != nil {
+		q.CloseWithError(closeDone, "")
+		return nil, dialError(a, err)
+	}
+	return newConn(n, q, id, ""), nil
+}
+
+func awaitGreeting(ctx context.Context, q *quic.Conn) error {
+	s, err := q.AcceptUniStream(ctx)
+	if err != nil {
+		return err
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		s.SetReadDeadline(deadline)
+	}
+	var b [2]byte
+	if k, err := s.Read(b[:]); k != 1 || b[0] != greeting {
+		return errors.Join(errStranger, err)
+	}
+	return nil
+}
+
+// dialError tells a refusal from silence. What the other side gave as its reason is not repeated.
+func dialError(a netip.AddrPort, err error) error {
+	var refused *quic.TransportError
+	var closed *quic.ApplicationError
+	switch {
+	case errors.Is(err, errStranger),
+		errors.As(err, &refused) && refused.ErrorCode.IsCryptoError(),
+		errors.As(err, &closed) && closed.ErrorCode == closeStranger:
+		return agentbox.Errorf(agentbox.Conflict, "%s is not a member of this team, or does not take this machine for one", a).
+			WithHint("agentbox mesh status shows whether this machine is a member")
+	case errors.Is(err, context.Canceled):
+		return err
+	}
+	return agentbox.Errorf(agentbox.Unavailable, "%s does not answer", a)
+}
+
+// DialGuest opens the connection by which an invitation is taken up. Who answers is not known yet:
+// caller and handler prove to each other, over the binding, that they have the secret.
+func (n *Node) DialGuest(ctx context.Context, address, id string) (Conn, []byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*handshakeTimeout)
+	defer cancel()
+	resolved, err := new(net.Resolver).LookupNetIP(ctx, "ip", hostOf(address))
+	if err != nil {
+		return nil, nil, agentbox.Errorf(agentbox.Unavailable, "%s: its name is not known here", address)
+	}
+	udp, err := net.ResolveUDPAddr("udp", address)
+	if err != nil || len(resolved) == 0 {
+		return nil, nil, agentbox.Errorf(agentbox.Invalid, "%q is not an address", address)
+	}
+	a := netip.AddrPortFrom(resolved[0].Unmap(), uint16(udp.Port))
+	cfg := n.baseTLS()
+	cfg.NextProtos = []string{guestProtocol(id)}
+	c, err := n.dialOne(ctx, a, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	c.guest = true
+	binding, err := exportBinding(c.q.ConnectionState().TLS)
+	if err != nil || !n.register(c, false) {
+		c.end(closeDone)
+		return nil, nil, agentbox.Errorf(agentbox.Unavailable, "%s: the connection ended", address)
+	}
+	context.AfterFunc(c.Context(), func() { n.forget(c) })
+	return c, binding, nil
+}
+
+func hostOf(address string) string {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	return host
+}

@@ -1,0 +1,227 @@
+package wire
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"golang.org/x/time/rate"
+
+	"agentbox/agentbox"
+	"agentbox/mesh/identity"
+)
+
+// Config says who a node is and where it listens.
+type Config struct {
+	Key    ed25519.PrivateKey // the identity
+	Listen string             // UDP address; port 0 is any
+	Log    *slog.Logger
+}
+
+const (
+	idleTimeout      = 30 * time.Second
+	handshakeTimeout = 5 * time.Second
+	expiryPeriod     = 5 * time.Second // how often memberships are looked at that expire
+	perService       = 16              // connections that one peer may open to one service
+	maxStreams       = 256
+	unvalidatedRate  = 50 // new connections a second before addresses have to be proven
+)
+
+// Node is one peer's end of the mesh.
+type Node struct {
+	cfg       Config
+	self      identity.PeerID
+	cert      tls.Certificate
+	transport *quic.Transport
+	socket    *net.UDPConn
+	listener  *quic.Listener
+	book      *book
+
+	ctx   context.Context // done when Close begins
+	stop  context.CancelFunc
+	tasks sync.WaitGroup
+
+	closing sync.Once
+	closed  error
+
+	mu       sync.Mutex
+	list     identity.List
+	handlers map[Service]Handler
+	guests   map[string]GuestHandler
+	conns    map[*conn]bool
+	counters Counters
+}
+
+// Handler serves one connection that a peer opened. The connection ends when it returns.
+type Handler func(ctx context.Context, c Conn)
+
+// Counters say what a node did since it began.
+type Counters struct {
+	Refused  uint64 // handshakes with who is not a member
+	Accepted uint64 // connections that peers opened
+	Dialled  uint64 // connections that we opened
+	Failed   uint64 // dials that nobody answered as they should
+	Closed   uint64 // connections that ended because the list does not admit the peer any more
+	Crowded  uint64 // connections above what one peer may open to a service
+}
+
+// Listen opens the socket. The node admits nobody until Admit is called.
+func Listen(cfg Config) (*Node, error) {
+	address, err := net.ResolveUDPAddr("udp", cfg.Listen)
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Invalid, "mesh: %q is not an address to listen on: %w", cfg.Listen, err)
+	}
+	n := &Node{
+		cfg: cfg, self: identity.PeerOf(cfg.Key.Public().(ed25519.PublicKey)), book: newBook(),
+		handlers: map[Service]Handler{}, guests: map[string]GuestHandler{}, conns: map[*conn]bool{},
+	}
+	if n.cert, err = certificate(cfg.Key); err != nil {
+		return nil, agentbox.Errorf(agentbox.Internal, "mesh: make a certificate: %w", err)
+	}
+	reset, err := resetKey(cfg.Key)
+	if err != nil {
+		return nil, err
+	}
+	if n.socket, err = net.ListenUDP("udp", address); err != nil {
+		return nil, agentbox.Errorf(agentbox.Unavailable, "mesh: cannot listen on UDP %s: %w", cfg.Listen, err)
+	}
+	limit := rate.NewLimiter(unvalidatedRate, unvalidatedRate)
+	n.transport = &quic.Transport{
+		Conn: n.socket, ConnectionIDLength: 8, StatelessResetKey: reset,
+		DisableVersionNegotiationPackets: true, // who sends nonsense gets no answer
+		VerifySourceAddress:              func(net.Addr) bool { return !limit.Allow() },
+	}
+	if n.listener, err = n.transport.Listen(n.serverTLS(), quicConfig()); err != nil {
+		return nil, agentbox.Errorf(agentbox.Internal, "mesh: %w", errors.Join(err, n.socket.Close()))
+	}
+	n.ctx, n.stop = context.WithCancel(context.Background())
+	n.tasks.Go(n.accept)
+	n.tasks.Go(n.expire)
+	return n, nil
+}
+
+func quicConfig() *quic.Config {
+	return &quic.Config{
+		HandshakeIdleTimeout: handshakeTimeout,
+		MaxIdleTimeout:       idleTimeout,
+		MaxIncomingStreams:   maxStreams,
+		// The server's greeting is the only stream in one direction.
+		MaxIncomingUniStreams: 1,
+		// The least that QUIC allows, so that a path with an MTU of 1280 works; more is found out.
+		InitialPacketSize: 1200,
+		EnableDatagrams:   true,
+	}
+}
+
+// Self is this node's own peer.
+func (n *Node) Self() identity.PeerID { return n.self }
+
+// Addr is where the node listens; the host is unspecified when it listens on all.
+func (n *Node) Addr() netip.AddrPort { return addrPort(n.socket.LocalAddr()) }
+
+// Handle makes a handler serve a service from now on, in place of the one before; nil: nobody does.
+func (n *Node) Handle(s Service, h Handler) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.handlers[s] = h; h == nil {
+		delete(n.handlers, s)
+	}
+}
+
+// Admit makes a list the newest one, and closes the connections of peers that it does not admit.
+func (n *Node) Admit(list identity.List) {
+	n.mu.Lock()
+	n.list = list
+	n.mu.Unlock()
+	n.closeStrangers()
+}
+
+// closeStrangers ends connections of peers that are no members now. Those of guests have their own
+// end.
+func (n *Node) closeStrangers() {
+	now := time.Now()
+	n.mu.Lock()
+	var gone []*conn
+	for c := range n.conns {
+		if !c.guest && !n.list.Admits(c.peer, now) {
+			gone = append(gone, c)
+		}
+	}
+	n.counters.Closed += uint64(len(gone))
+	n.mu.Unlock()
+	for _, c := range gone {
+		n.cfg.Log.Info("mesh: connection closed, not a member any more", "peer", c.peer.Short(), "service", c.service)
+		c.end(closeStranger)
+	}
+	n.book.keep(func(id identity.PeerID) bool { return n.admits(id) })
+}
+
+// expire ends connections of members whose time is over.
+func (n *Node) expire() {
+	tick := time.NewTicker(expiryPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			n.closeStrangers()
+		case <-n.ctx.Done():
+			return
+		}
+	}
+}
+
+func (n *Node) admits(id identity.PeerID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.list.Admits(id, time.Now())
+}
+
+// Counters gives what happened so far.
+func (n *Node) Counters() Counters {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.counters
+}
+
+func (n *Node) count(change func(*Counters)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	change(&n.counters)
+}
+
+// Connections counts open connections of members.
+func (n *Node) Connections() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.conns)
+}
+
+// Close ends all connections, waits for the handlers, and frees the port. It may be called more than
+// once.
+func (n *Node) Close() error {
+	n.closing.Do(func() { n.closed = n.close() })
+	return n.closed
+}
+
+func (n *Node) close() error {
+	n.stop()
+	n.mu.Lock()
+	var open []*conn
+	for c := range n.conns {
+		open = append(open, c)
+	}
+	n.mu.Unlock()
+	for _, c := range open {
+		c.end(closeDone)
+	}
+	err := n.listener.Close()
+	n.tasks.Wait()
+	return errors.Join(err, n.transport.Close(), n.socket.Close())
+}
