@@ -2,6 +2,8 @@ package policy
 
 import (
 	"net/netip"
+	"slices"
+	"strings"
 )
 
 // Class says what kind of place an address is.
@@ -12,6 +14,37 @@ const (
 	Private Class = "private" // private, shared or loopback ranges, and the host's own addresses: reached by explicit grant only
 	Refused Class = "refused" // reached by no grant: link-local, metadata, multicast, translation and reserved ranges
 )
+
+// metadata are the addresses outside of link-local at which platforms serve their machines'
+// credentials and settings. Each comes from the platform's own documentation or client, and is
+// refused even within a granted private range.
+var metadata = []string{
+	"168.63.129.16/32",       // Azure: WireServer, at a public address
+	"100.100.100.200/32",     // Alibaba
+	"100.96.0.96/32",         // Volcengine
+	"192.0.0.192/32",         // Oracle, classic
+	"fd00:ec2::/32",          // AWS: metadata, credentials of pods, and the resolver beside them
+	"fd20:ce::254/128",       // Google
+	"fd00:c1::a9fe:a9fe/128", // Oracle
+	"fd00:42::42/128",        // Scaleway
+	"fd00:a9fe:a9fe::/64",    // Akamai
+	"fd00:100::100:200/128",  // Alibaba
+}
+
+// metadataNames are names of such services. Those that lead to link-local addresses are refused
+// there too; some have public addresses, and some are answered by a proxy on the way.
+var metadataNames = []string{
+	"metadata.google.internal", "metadata.goog", "metadata.azure.internal", "metadata.azure.com", "instance-data.ec2.internal", "instance-data",
+	"metadata.oraclecloud.com", "metadata.oci.oraclecloud.com", "metadata.tencentyun.com", "metadata.packet.net", "metadata.platformequinix.com",
+	"metadata.digitalocean.com", "api.metadata.cloud.ibm.com", "metadata",
+}
+
+const isMetadata = "a platform's metadata service"
+
+// isMetadataName tells whether a canonical name is that of a metadata service, or below one.
+func isMetadataName(name string) bool {
+	return slices.ContainsFunc(metadataNames, func(m string) bool { return name == m || strings.HasSuffix(name, "."+m) })
+}
 
 // special lists the ranges that are not public. The first match counts. Documentation ranges are absent: no route leads
 // there but in networks that chose to use them.
@@ -50,8 +83,41 @@ func Classify(a netip.Addr) (Class, string) {
 		return Refused, "no address"
 	}
 	a = a.Unmap().WithZone("")
+	for _, m := range metadata {
+		if netip.MustParsePrefix(m).Contains(a) {
+			return Refused, isMetadata
+		}
+	}
 	for _, s := range special {
 		if s.prefix.Contains(a) {
+			return s.class, s.what
+		}
+	}
+	return Public, ""
+}
+
+// Class says what kind of place all that the rule covers is, and what it is in words when it is not
+// public. A rule about places of several kinds counts as public, and so does one about names, which
+// lead wherever they lead.
+func (r Rule) Class() (Class, string) {
+	switch {
+	case r.Host == HostName:
+		return Private, "this machine's own loopback"
+	case isMetadataName(r.Host):
+		return Refused, isMetadata
+	case !r.Prefix.IsValid():
+		return Public, ""
+	}
+	for _, m := range metadata {
+		if p := netip.MustParsePrefix(m); p.Bits() <= r.Prefix.Bits() && p.Contains(r.Prefix.Addr()) {
+			return Refused, isMetadata
+		}
+	}
+	for _, s := range special {
+		if s.prefix.Overlaps(r.Prefix) {
+			if s.prefix.Bits() > r.Prefix.Bits() {
+				return Public, ""
+			}
 			return s.class, s.what
 		}
 	}

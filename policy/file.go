@@ -228,9 +228,18 @@ func (f File) Encode(comment string) []byte {
 // Change is one line of a plan.
 type Change struct {
 	Add   bool   `json:"add"`   // else it goes
-	What  string `json:"what"`  // preset, allow, deny, private
+	What  string `json:"what"`  // preset, allow, deny, private; include, kernel, image, isolation, port of this host
 	Rule  string `json:"rule"`  // or the preset
 	Wider bool   `json:"wider"` // more is allowed by it than before
+}
+
+// Host tells whether a change is about this host and not about what boxes reach.
+func (c Change) Host() bool {
+	switch c.What {
+	case "preset", "allow", "deny", "private":
+		return false
+	}
+	return true
 }
 
 func (c Change) String() string {

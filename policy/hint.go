@@ -28,7 +28,7 @@ func hint(f Flow, v Verdict) string {
 	if target == "" && f.Addr.IsValid() {
 		target = f.Addr.String()
 	}
-	if target == "" || v.Source == Organisation || v.Rule != "" && v.Source != User {
+	if target == "" || isMetadataName(f.Name) || v.Source == Organisation || v.Rule != "" && v.Source != User {
 		return ""
 	}
 	private := false

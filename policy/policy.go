@@ -26,6 +26,7 @@ type Flow struct {
 	Port   uint16     // 0 before it is known
 	Method string     // upper case; "" before a request is seen
 	Path   string     // of the request, as sent, query and all
+	TLS    bool       // the request is inside of TLS
 }
 
 // Source says whose rule it is.
@@ -122,6 +123,9 @@ func (p *Policy) Opens(name string, port uint16) bool {
 
 // rules applies deny wins, then the bounds, then what is allowed, in the order of the layers.
 func (p *Policy) rules(f Flow) Verdict {
+	if isMetadataName(f.Name) {
+		return Verdict{Source: Builtin, Reason: f.Name + " is " + isMetadata}
+	}
 	inside := false
 	for _, l := range p.layers {
 		for _, r := range l.Deny {
@@ -150,13 +154,13 @@ func (p *Policy) allowed(f Flow, inside bool) Verdict {
 		if l.Bound {
 			continue // a bound limits what others allow and allows nothing itself
 		}
-		for _, r := range slices.Concat(l.Private, l.Allow) {
+		for i, r := range slices.Concat(l.Private, l.Allow) {
 			reach := r.allows(f)
 			if reach == no || found != nil && reach == maybe {
 				continue
 			}
 			found = &Verdict{Allow: true, Rule: r.String(), Source: l.Source, Inside: inside || reach == maybe,
-				Reason: fmt.Sprintf("allowed by the %s's rule %q", l.label(), r)}
+				Reason: fmt.Sprintf("allowed by the %s's rule %q%s", l.label(), r, l.note(i-len(l.Private)))}
 			if reach == yes {
 				return *found
 			}
@@ -175,6 +179,14 @@ func (l Layer) allowing(f Flow) reach {
 		most = max(most, r.allows(f))
 	}
 	return most
+}
+
+// note says where a rule of Allow comes from, where that is known.
+func (l Layer) note(i int) string {
+	if i < 0 || i >= len(l.Notes) {
+		return ""
+	}
+	return " (" + l.Notes[i] + ")"
 }
 
 func (l Layer) label() string {

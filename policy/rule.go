@@ -121,8 +121,8 @@ func (r *Rule) hostPort(s string) error {
 		return err
 	}
 	if p, err := netip.ParsePrefix(host); err == nil {
-		r.Prefix = p.Masked()
-		return nil
+		r.Prefix, err = unmapped(p)
+		return err
 	}
 	if host == "*" {
 		r.Host = "*"
@@ -143,6 +143,18 @@ func (r *Rule) hostPort(s string) error {
 		r.Host = name
 	}
 	return nil
+}
+
+// unmapped writes a range of IPv4 addresses in IPv6 clothes as what it hides: that is how flows have them.
+func unmapped(p netip.Prefix) (netip.Prefix, error) {
+	const clothes = 96
+	if !p.Addr().Is4In6() {
+		return p.Masked(), nil
+	}
+	if p.Bits() < clothes {
+		return p, fmt.Errorf("%q holds more than IPv4 addresses: write the range without ::ffff:", p)
+	}
+	return netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-clothes).Masked(), nil
 }
 
 // splitPort cuts a port off; an IPv6 address or a range with a port is in brackets.
@@ -239,87 +251,3 @@ var methodNames = []string{
 
 // Inside tells whether only the inside of a connection can say that the rule covers it.
 func (r Rule) Inside() bool { return len(r.Methods) > 0 || r.Path != "" }
-
-// coversHost tells whether the rule is about this destination, whatever is asked of it. A wildcard covers names below it
-// and no bare addresses; * alone covers both. Neither covers HostName, which wants to be named.
-func (r Rule) coversHost(f Flow) bool {
-	switch {
-	case r.Host == "*":
-		return f.Name != HostName
-	case r.Prefix.IsValid():
-		return f.Name == "" && f.Addr.IsValid() && r.Prefix.Contains(f.Addr)
-	case f.Name == "":
-		return false
-	}
-	if base, ok := strings.CutPrefix(r.Host, "*."); ok {
-		return f.Name != HostName && strings.HasSuffix(f.Name, "."+base)
-	}
-	return f.Name == r.Host
-}
-
-// everything tells whether the rule is * alone: any port, any protocol.
-func (r Rule) everything() bool { return r.Host == "*" && r.From == 0 && !r.UDP }
-
-// coversPort tells whether the rule is about this port; 0 stands for any.
-func (r Rule) coversPort(port uint16) bool {
-	switch {
-	case port == 0 || r.everything() || r.UDP && r.From == 0:
-		return true
-	case r.From == 0:
-		return port == 80 || port == 443
-	}
-	return r.From <= port && port <= r.To
-}
-
-func (r Rule) coversProto(p Proto) bool {
-	return p == DNS || r.everything() || r.UDP == (p == UDP)
-}
-
-// reach is how far a rule covers a flow.
-type reach int
-
-const (
-	no    reach = iota
-	maybe       // the destination is covered, and only the inside can say whether this request is
-	yes
-)
-
-// allows is how far the rule covers a flow as one that allows.
-func (r Rule) allows(f Flow) reach {
-	switch {
-	case !r.coversHost(f) || !r.coversPort(f.Port) || !r.coversProto(f.Proto):
-		return no
-	case !r.Inside():
-		return yes
-	case f.Method == "":
-		return maybe
-	case len(r.Methods) > 0 && !slices.Contains(r.Methods, f.Method):
-		return no
-	case r.Path != "" && !matchPath(r.Path, f.Path):
-		return no
-	}
-	return yes
-}
-
-// denies is how far the rule covers a flow as one that denies. It errs on the other side: without a port it is about all
-// ports and protocols, and a path that servers read in different ways is covered. What is true of some ports only says
-// nothing of a name while the port is unknown.
-func (r Rule) denies(f Flow) reach {
-	allPorts := r.From == 0 && !r.UDP
-	switch {
-	case !r.coversHost(f) && r.Host != "*":
-		return no
-	case !allPorts && (f.Port == 0 || !r.coversPort(f.Port) || !r.coversProto(f.Proto)):
-		return no
-	case !r.Inside():
-		return yes
-	case f.Method == "":
-		return maybe
-	case len(r.Methods) > 0 && !slices.Contains(r.Methods, f.Method):
-		return no
-	}
-	if p, clear := CanonicalPath(f.Path); r.Path != "" && clear && !match(r.Path, p) {
-		return no
-	}
-	return yes
-}

@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"slices"
 	"strings"
 )
@@ -11,7 +12,8 @@ import (
 // Name, and the gateway puts the value in its place, in requests that Scope covers and nowhere else.
 type Secret struct {
 	Name        string `json:"name"`                  // of the variable in the box; in the log it stands for the value
-	Scope       []Rule `json:"scope"`                 // hosts, methods and paths it may be sent to; never empty
+	Scope       []Rule `json:"scope"`                 // hosts, methods and paths it may be sent to, over TLS; never empty
+	Clear       []Rule `json:"clear,omitempty"`       // those of Scope where it may also be sent in the clear
 	Header      string `json:"header,omitempty"`      // the header that carries it always, whatever the box sends there; "" for wherever the box puts the placeholder
 	Form        Form   `json:"form,omitempty"`        // how Header says it
 	User        string `json:"user,omitempty"`        // for Basic
@@ -36,10 +38,37 @@ type Values interface {
 // Covers tells whether the secret may be sent with a request. Without a method it tells whether some request to that
 // destination may carry it.
 func (s Secret) Covers(f Flow) bool {
-	return slices.ContainsFunc(s.Scope, func(r Rule) bool {
+	scope := s.Scope
+	if f.Method != "" && !f.TLS {
+		scope = s.Clear
+	}
+	return slices.ContainsFunc(scope, func(r Rule) bool {
 		reach := r.allows(f)
 		return reach == yes || reach == maybe && f.Method == ""
 	})
+}
+
+// AddScope adds a rule as somebody writes it. Only one that says http:// or ws:// permits requests
+// in the clear.
+func (s *Secret) AddScope(rule string) error {
+	r, err := ParseRule(rule)
+	if err != nil {
+		return err
+	}
+	_, target, ok := strings.Cut(strings.TrimSpace(rule), " ")
+	if !ok {
+		target = strings.TrimSpace(rule)
+	}
+	scheme, _ := cutScheme(strings.TrimSpace(target))
+	inClear := scheme == "http" || scheme == "ws"
+	if r.From == 80 && r.To == 80 && !inClear {
+		return errors.New("a secret goes over TLS only, and port 80 speaks none: http:// before the host permits to send it in the clear")
+	}
+	s.Scope = append(s.Scope, r)
+	if inClear {
+		s.Clear = append(s.Clear, r)
+	}
+	return nil
 }
 
 // HeaderValue is what Header must hold for the value.

@@ -105,3 +105,21 @@ func TestAttackAuthorities(t *testing.T) {
 	}
 	w.denied("authority")
 }
+
+// What is no sound request is told as that, whatever authority it names: HTTP/2 has no framing that
+// was checked before.
+func TestAttackUnsoundHTTP2(t *testing.T) {
+	w := newWorld(t, withToken(grants("a.test"), "https://a.test"))
+	w.serveTLS(echo)
+	req, _ := http.NewRequest("brew", "https://a.test/", nil)
+	req.Host = "evil.test"
+	res, err := w.client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.ProtoMajor != 2 || res.StatusCode != http.StatusBadRequest {
+		t.Errorf("%s %s", res.Proto, res.Status)
+	}
+	w.denied("framing")
+}

@@ -149,3 +149,37 @@ func (w *world) set(name, value string) {
 	defer w.mu.Unlock()
 	w.values[name] = value
 }
+
+// A secret goes over TLS unless somebody wrote http:// before the host, and a request in the clear says so.
+func TestAttackSecretInTheClear(t *testing.T) {
+	for _, c := range []struct {
+		scope string
+		clear bool
+	}{
+		{"a.test", false}, {"a.test:*", false}, {"GET a.test/**", false}, {"a.test:8080", false}, {"http://a.test:8080", true}, {"http://a.test", true}, {"GET http://a.test:*", true}, {"https://a.test:8080", false},
+	} {
+		t.Run(c.scope, func(t *testing.T) {
+			spec := grants("a.test:*")
+			secret := policy.Secret{Name: "TOKEN", Placeholder: placeholder}
+			if err := secret.AddScope(c.scope); err != nil {
+				t.Fatal(err)
+			}
+			spec.Secrets = []policy.Secret{secret}
+			w := newWorld(t, spec)
+			server := w.serveHTTP(echo)
+			w.g.up.ports[8080] = portOf(server.URL[strings.LastIndex(server.URL, ":")+1:])
+			url := "http://a.test/x"
+			if strings.Contains(c.scope, ":8080") || strings.Contains(c.scope, ":*") {
+				url = "http://a.test:8080/x"
+			}
+			status, body, _ := get(t, w.client(), url, "Authorization", "Bearer "+placeholder)
+			if (status == 200) != c.clear || !c.clear && c.scope != "https://a.test:8080" && !strings.Contains(body, "--to http://a.test") {
+				t.Errorf("%d %s", status, body)
+			}
+		})
+	}
+	var s policy.Secret
+	if err := s.AddScope("a.test:80"); err == nil {
+		t.Error("a scope that no request can be in is taken")
+	}
+}

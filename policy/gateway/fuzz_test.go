@@ -91,7 +91,6 @@ func FuzzClientHello(f *testing.F) {
 // bytesConn is a connection that says b, however it is read.
 type bytesConn struct {
 	helloConn
-	out bytes.Buffer
 }
 
 func readAll(t *testing.T, b []byte, small bool) ([]byte, error) {

@@ -47,7 +47,7 @@ type Config struct {
 	Roots  *x509.CertPool     // what upstream servers are verified with; nil means the host's
 	// Resolve gives a name's addresses; nil means the host's resolver. What it says is believed by nobody: each address is
 	// decided about before it is dialled.
-	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)
+	Resolve Resolver
 	Log     *slog.Logger
 }
 
@@ -59,6 +59,7 @@ type Gateway struct {
 	lookup *budget
 	conns  *live // connections of the box
 	calls  *live // requests within them
+	outs   *live // connections outside, those that are kept for later requests too
 	up     *upstream
 	web    *web
 
@@ -71,6 +72,7 @@ type Gateway struct {
 const (
 	maxConns = 2048
 	maxCalls = 4096
+	maxOuts  = 2 * (maxConns + maxCalls) // a bound for mistakes of ours: each has one of the former, or is kept idle
 )
 
 // ErrRefused is why a flow ends that the policy denies.
@@ -81,7 +83,7 @@ func New(cfg Config) *Gateway {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	g := &Gateway{cfg: cfg, lookup: newBudget(), conns: newLive(maxConns), calls: newLive(maxCalls)}
+	g := &Gateway{cfg: cfg, lookup: newBudget(), conns: newLive(maxConns), calls: newLive(maxCalls), outs: newLive(maxOuts)}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.policy.Store(cfg.Policy)
 	g.audit = newRecorder(cfg.Audit)
@@ -98,28 +100,30 @@ func (g *Gateway) Close() {
 	g.web.close()
 	g.calls.close()
 	g.up.close()
+	g.outs.close()
 	g.wg.Wait()
 	g.audit.flush()
 }
 
-// SetPolicy changes the policy. What the new one denies ends at once: connections and requests under way, and requests that
-// carry a secret which may not be sent there any more.
+// SetPolicy changes the policy. What the new one denies ends at once: connections and requests
+// under way, those to addresses that are denied now, those that carry a secret which may not be
+// sent there any more, and connections that pass unread where requests are decided from now on.
+//
+// Whatever begins is registered first and decided afterwards, so that a change of policy either
+// finds it or is in its decision.
 func (g *Gateway) SetPolicy(p *policy.Policy) {
 	g.policy.Store(p)
-	g.up.closeIdle()
 	stays := func(q *passage) bool {
-		v := p.Decide(q.flow)
-		if v.Allow && mayCarry(p, q) {
-			return true
+		v := q.review(p)
+		if !v.Allow {
+			_ = g.deny(q.flow, v, "policy-changed")
 		}
-		if v.Allow {
-			v = policy.Verdict{Source: policy.Builtin, Reason: "a secret it carries may not be sent there any more"}
-		}
-		_ = g.deny(q.flow, v, "policy-changed")
-		return false
+		return v.Allow
 	}
 	g.calls.review(stays)
 	g.conns.review(stays)
+	g.outs.review(stays)
+	g.up.closeIdle()
 }
 
 func mayCarry(p *policy.Policy, q *passage) bool {
@@ -131,20 +135,14 @@ func mayCarry(p *policy.Policy, q *passage) bool {
 	return true
 }
 
-// decide asks the present policy.
-func (g *Gateway) decide(f policy.Flow) policy.Verdict { return g.policy.Load().Decide(f) }
+// rules decides by the present policy.
+func (g *Gateway) rules() Evaluator { return Evaluator{g.policy.Load(), g.cfg.Resolve} }
 
 // Accept decides about a flow when its first packet is seen. An error refuses it.
 func (g *Gateway) Accept(_ context.Context, d Destination) error {
 	f := d.flow()
-	v := g.decide(f)
-	if !v.Allow {
-		return g.deny(f, v, "")
-	}
-	if d.Proto == policy.UDP {
-		if err := g.noQUIC(f, v); err != nil {
-			return err
-		}
+	if v := g.rules().connect(f); !v.Allow {
+		return g.deny(f, v.Verdict, v.what)
 	}
 	if g.conns.count() >= g.conns.most {
 		return g.refuse(f, "flood", fmt.Sprintf("more than %d connections at once", g.conns.most))

@@ -2,11 +2,12 @@ package gateway
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"agentbox/policy"
 )
 
-// live is what is under way: connections, or requests.
+// live is what is under way: connections of the box, its requests, or connections outside.
 type live struct {
 	most int
 
@@ -19,8 +20,22 @@ type live struct {
 // passage is one connection or request under way.
 type passage struct {
 	flow    policy.Flow
-	secrets []string // names of those it carries
-	end     func()   // ends it soon; may be called at any time and more than once
+	secrets []string    // names of those it carries
+	end     func()      // ends it soon; may be called at any time and more than once
+	unread  atomic.Bool // a connection of which nothing is decided after its beginning
+}
+
+// review says whether a passage may go on under a policy, and why not.
+func (q *passage) review(p *policy.Policy) policy.Verdict {
+	v := p.Decide(q.flow)
+	switch {
+	case v.Allow && !mayCarry(p, q):
+		return policy.Verdict{Source: policy.Builtin, Reason: "a secret it carries may not be sent there any more"}
+	case v.Allow && v.Inside && q.unread.Load():
+		// Its keys are the box's and the server's alone, so it cannot be opened now; the next one is.
+		return policy.Verdict{Source: policy.Builtin, Reason: "requests there are decided one by one from now on, and this connection was not opened: connect again"}
+	}
+	return v
 }
 
 func newLive(most int) *live { return &live{most: most, all: map[*passage]struct{}{}} }

@@ -20,11 +20,11 @@ const (
 // address that stands for it. name is in lower case without the dot at its end.
 func (g *Gateway) Lookup(_ context.Context, name string, qtype uint16) error {
 	f := policy.Flow{Proto: policy.DNS, Name: name}
-	canonical, err := policy.CanonicalName(name)
-	if err != nil || canonical != name {
-		return g.refuse(policy.Flow{Proto: policy.DNS}, "dns-name", "the question is not for a host name")
+	d := g.rules().name(name)
+	if d.what != "" {
+		return g.deny(policy.Flow{Proto: policy.DNS}, d.Verdict, d.what)
 	}
-	v := g.policy.Load().DecideName(name)
+	v := d.Verdict
 	if !v.Allow {
 		return g.deny(f, v, "")
 	}

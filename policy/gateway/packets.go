@@ -3,10 +3,7 @@ package gateway
 import (
 	"context"
 	"net"
-	"strings"
 	"time"
-
-	"agentbox/policy"
 )
 
 // maxDatagram is the largest UDP datagram there is.
@@ -20,10 +17,6 @@ const quicPort = 443
 // Packets carries the datagrams of an accepted UDP flow, each Read or Write of c one of them, and returns when it is over.
 func (g *Gateway) Packets(ctx context.Context, d Destination, c net.Conn) error {
 	f := d.flow()
-	v := g.decide(f)
-	if !v.Allow {
-		return g.deny(f, v, "")
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done, err := g.begin(g.conns, &passage{flow: f, end: cancel})
@@ -31,6 +24,10 @@ func (g *Gateway) Packets(ctx context.Context, d Destination, c net.Conn) error 
 		return err
 	}
 	defer done()
+	v := g.rules().connect(f)
+	if !v.Allow {
+		return g.deny(f, v.Verdict, v.what)
+	}
 	away, err := g.up.dial(ctx, "udp", f)
 	if err != nil {
 		return err
@@ -39,15 +36,7 @@ func (g *Gateway) Packets(ctx context.Context, d Destination, c net.Conn) error 
 	stop := context.AfterFunc(ctx, func() { _ = c.Close(); _ = away.Close() })
 	defer stop()
 	relayDatagrams(c, away, t)
-	g.audit.record(event{Flow: f, Verdict: v, Dialled: dialledAddr(away), Sent: t.sent.Load(), Got: t.got.Load(), Took: time.Since(begun)})
-	return nil
-}
-
-// noQUIC refuses QUIC unless a rule says udp: nothing in it can be checked, and its clients go on with TCP at once.
-func (g *Gateway) noQUIC(f policy.Flow, v policy.Verdict) error {
-	if f.Port == quicPort && !strings.HasPrefix(v.Rule, "udp://") {
-		return g.refuse(f, "quic", "QUIC is not carried: its names cannot be checked; use TCP")
-	}
+	g.audit.record(event{Flow: f, Verdict: v.Verdict, Dialled: dialledAddr(away), Sent: t.sent.Load(), Got: t.got.Load(), Took: time.Since(begun)})
 	return nil
 }
 

@@ -46,30 +46,54 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 	c := &call{g: w.g, session: s, begun: time.Now()}
 	c.flow = s.stream.requests()
-	c.flow.Method, c.flow.Path = r.Method, r.RequestURI
+	c.flow.Method, c.flow.Path, c.flow.TLS = r.Method, r.RequestURI, s.tls
 	if refusal := c.admit(r); refusal != nil {
 		refusal.answer(rw, refusal.status())
 		return
 	}
 	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), callKey{}, c))
 	defer cancel()
-	done, err := w.g.begin(w.g.calls, &passage{flow: c.flow, secrets: c.secrets.names(), end: cancel})
+	p := &passage{flow: c.flow, secrets: c.secrets.names(), end: cancel}
+	done, err := w.g.begin(w.g.calls, p)
 	if err != nil {
 		http.Error(rw, "agentbox: "+err.Error(), http.StatusServiceUnavailable)
 		return
 	}
 	defer done()
+	// Once more: fetching the values of its secrets may have taken a while, and the policy has
+	// changed meanwhile.
+	if v := p.review(w.g.policy.Load()); !v.Allow {
+		refusal := w.g.deny(c.flow, v, "policy-changed").(*Refusal)
+		refusal.answer(rw, refusal.status())
+		return
+	}
 	defer c.over()
-	w.proxy.ServeHTTP(rw, r.WithContext(ctx))
+	w.proxy.ServeHTTP(informational{rw, c}, r.WithContext(ctx))
+}
+
+// informational looks after what a server says before its answer, which is made nowhere else.
+type informational struct {
+	http.ResponseWriter
+	call *call
+}
+
+func (w informational) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w informational) WriteHeader(status int) {
+	if status < http.StatusOK && w.call.secrets.hides() {
+		w.call.secrets.redactHeader(w.Header())
+	}
+	w.ResponseWriter.WriteHeader(status)
 }
 
 // admit decides about a request, and puts its secrets in.
 func (c *call) admit(r *http.Request) *Refusal {
-	if what, reason := c.unsound(r); what != "" {
-		return c.g.refuse(c.flow, what, reason).(*Refusal)
+	d := c.g.rules().request(c.flow)
+	if reason := c.strayed(r); d.what == "" && reason != "" { // what is no sound request has no authority to speak of
+		d = refused("authority", reason)
 	}
-	if c.verdict = c.g.decide(c.flow); !c.verdict.Allow {
-		return c.g.deny(c.flow, c.verdict, "").(*Refusal)
+	if c.verdict = d.Verdict; !d.Allow {
+		return c.g.deny(c.flow, d.Verdict, d.what).(*Refusal)
 	}
 	if refusal := c.overridden(r); refusal != nil {
 		return refusal
@@ -79,26 +103,14 @@ func (c *call) admit(r *http.Request) *Refusal {
 	return refusal
 }
 
-// unsound says what is wrong with a request whatever the policy is. HTTP/2 has no framing to check: its library does
-// that; HTTP/1 was checked before it came here.
-func (c *call) unsound(r *http.Request) (what, reason string) {
-	switch {
-	case !isMethod([]byte(r.Method)) || r.Method == http.MethodConnect:
-		return "framing", "the method is not one in capitals, or CONNECT"
-	case r.RequestURI != "*" && !strings.HasPrefix(r.RequestURI, "/"):
-		return "framing", "the target is not a path"
-	case strings.ContainsAny(r.RequestURI, "# \t\r\n\x00"):
-		return "framing", "the target holds bytes that have to be encoded"
-	}
-	if reason := c.checkAuthority(r.Host); reason != "" {
-		return "authority", reason
-	}
-	for _, host := range r.Header["Host"] { // HTTP/2 with both
+// strayed says what is wrong with the authorities of a request, "" if nothing is.
+func (c *call) strayed(r *http.Request) string {
+	for _, host := range append([]string{r.Host}, r.Header["Host"]...) { // HTTP/2 may have both
 		if reason := c.checkAuthority(host); reason != "" {
-			return "authority", reason
+			return reason
 		}
 	}
-	return "", ""
+	return ""
 }
 
 // checkAuthority says what is wrong with the authority of a request, "" if nothing is: it must be the connection's.
@@ -128,8 +140,8 @@ func (c *call) overridden(r *http.Request) *Refusal {
 		for _, method := range r.Header[name] {
 			f := c.flow
 			f.Method = strings.ToUpper(method)
-			if v := c.g.decide(f); !v.Allow {
-				return c.g.deny(f, v, "method-override").(*Refusal)
+			if v := c.g.rules().request(f); !v.Allow {
+				return c.g.deny(f, v.Verdict, "method-override").(*Refusal)
 			}
 		}
 	}
@@ -221,6 +233,10 @@ func modify(res *http.Response) error {
 		body, ok := res.Body.(io.ReadWriteCloser)
 		if !ok || c.session.framing == nil {
 			return errors.New("the server changed protocols where none was to be changed")
+		}
+		body, err := c.secrets.upgraded(res, body)
+		if err != nil {
+			return err
 		}
 		res.Body = &counted{body, &c.traffic}
 		c.session.framing.Opaque()

@@ -36,30 +36,35 @@ func (r *redactor) fill(most int) {
 	r.buf = append(r.buf, make([]byte, most)...)
 	n, err := r.ReadCloser.Read(r.buf[have:])
 	r.buf = r.buf[:have+n]
-	for _, h := range r.hide {
-		for i := 0; ; {
-			at := bytes.Index(r.buf[i:], []byte(h.text))
-			if at < 0 {
-				break
-			}
-			i += at + copy(r.buf[i+at:], h.instead)
-		}
-	}
+	conceal(r.buf, r.hide)
 	r.safe = len(r.buf)
 	if err != nil {
 		r.err = err
 		r.end()
 		return
 	}
-	r.safe -= r.pending()
+	r.safe -= pending(r.buf, r.hide)
+}
+
+// conceal replaces hidden text where it is.
+func conceal(buf []byte, hide []hidden) {
+	for _, h := range hide {
+		for i := 0; ; {
+			at := bytes.Index(buf[i:], []byte(h.text))
+			if at < 0 {
+				break
+			}
+			i += at + copy(buf[i+at:], h.instead)
+		}
+	}
 }
 
 // pending is how many bytes at the buffer's end may be the beginning of what is hidden.
-func (r *redactor) pending() int {
+func pending(buf []byte, hide []hidden) int {
 	longest := 0
-	for _, h := range r.hide {
-		for n := min(len(h.text)-1, len(r.buf)); n > longest; n-- {
-			if bytes.HasSuffix(r.buf, []byte(h.text[:n])) {
+	for _, h := range hide {
+		for n := min(len(h.text)-1, len(buf)); n > longest; n-- {
+			if bytes.HasSuffix(buf, []byte(h.text[:n])) {
 				longest = n
 				break
 			}

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -48,9 +49,19 @@ func (g *Gateway) substitute(r *http.Request, f policy.Flow) (*substitution, *Re
 		s.put(secret, value, rest)
 	}
 	if secret, where, found := findPlaceholder(all, r, rest); found {
-		return nil, g.misused(f, secret, "placeholder", fmt.Sprintf("the placeholder of secret %s is in %s, where it may not be sent", secret.Name, where))
+		reason := fmt.Sprintf("the placeholder of secret %s is in %s, where it may not be sent", secret.Name, where)
+		if !f.TLS && inTLS(secret, f) {
+			reason = fmt.Sprintf("secret %s goes over TLS only, and this request is in the clear: only --to http://%s permits that", secret.Name, target(policy.Flow{Name: f.Name, Addr: f.Addr, Port: f.Port}))
+		}
+		return nil, g.misused(f, secret, "placeholder", reason)
 	}
 	return s, nil
+}
+
+// inTLS tells whether a secret might be sent with a request if that were inside of TLS.
+func inTLS(secret policy.Secret, f policy.Flow) bool {
+	f.TLS = true
+	return secret.Covers(f)
 }
 
 // misused refuses a request because of a secret, and names it in the log.
@@ -167,6 +178,7 @@ func (s *substitution) apply(h http.Header) {
 		h[name] = values
 	}
 	h.Set("Accept-Encoding", "identity") // what comes back has to be readable here
+	h.Del(extensions)                    // and so has what comes back in a WebSocket
 }
 
 // names are those of the secrets that a request carries.
@@ -183,17 +195,47 @@ func (s *substitution) names() []string {
 
 // redact keeps secrets that a server sends back from the box.
 func (s *substitution) redact(res *http.Response, body io.ReadCloser) io.ReadCloser {
-	if s == nil || len(s.hide) == 0 {
+	if !s.hides() {
 		return body
 	}
 	s.redactHeader(res.Header)
+	s.redactHeader(res.Trailer) // the names so far
 	r := &redactor{ReadCloser: body, hide: s.hide}
 	r.end = func() { s.redactHeader(res.Trailer) }
 	return r
 }
 
+// extensions is the field in which both sides of a WebSocket agree on compression.
+const extensions = "Sec-Websocket-Extensions"
+
+// upgraded keeps secrets that a server sends back from the box when it changes to WebSocket, and
+// behind that.
+func (s *substitution) upgraded(res *http.Response, body io.ReadWriteCloser) (io.ReadWriteCloser, error) {
+	res.Status = "101 " + http.StatusText(http.StatusSwitchingProtocols) // the server's words go to the box else
+	if !s.hides() {
+		return body, nil
+	}
+	if len(res.Header[extensions]) > 0 {
+		return nil, errors.New("the server changes the frames of a WebSocket that nobody asked it to change, so secrets in them could not be found")
+	}
+	s.redactHeader(res.Header)
+	return struct {
+		io.Reader
+		io.Writer
+		io.Closer
+	}{newFrames(body, s.hide), body, body}, nil
+}
+
+// hides tells whether there is anything to keep from the box.
+func (s *substitution) hides() bool { return s != nil && len(s.hide) > 0 }
+
+// redactHeader redacts values, and drops fields that have a secret for a name: names come in any case.
 func (s *substitution) redactHeader(h http.Header) {
-	for _, values := range h {
+	for name, values := range h {
+		if slices.ContainsFunc(s.hide, func(v hidden) bool { return strings.Contains(strings.ToLower(name), strings.ToLower(v.text)) }) {
+			delete(h, name)
+			continue
+		}
 		for i := range values {
 			for _, v := range s.hide {
 				values[i] = strings.ReplaceAll(values[i], v.text, v.instead)

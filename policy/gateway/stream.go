@@ -25,6 +25,16 @@ type stream struct {
 	traffic traffic
 	begun   time.Time
 	first   []byte // read from the box already
+	passage *passage
+	away    atomic.Pointer[net.Conn] // the place outside of a connection that passes unread
+}
+
+// end closes both sides now: when a change of policy is in force nothing more passes.
+func (s *stream) end() {
+	_ = s.box.Close()
+	if away := s.away.Load(); away != nil {
+		_ = (*away).Close()
+	}
 }
 
 // Stream carries an accepted TCP connection and returns when it is over; the caller closes c then. Where nothing needs
@@ -32,18 +42,20 @@ type stream struct {
 // there fails in the box too.
 func (g *Gateway) Stream(ctx context.Context, d Destination, c Conn) error {
 	s := &stream{g: g, box: c, flow: d.flow(), begun: time.Now()}
-	if s.verdict = g.decide(s.flow); !s.verdict.Allow {
-		return g.deny(s.flow, s.verdict, "")
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
-	done, err := g.begin(g.conns, &passage{flow: s.flow, end: cancel})
+	s.passage = &passage{flow: s.flow, end: func() { cancel(); s.end() }}
+	s.passage.unread.Store(s.flow.Port != 80)
+	done, err := g.begin(g.conns, s.passage)
 	if err != nil {
 		return err
 	}
 	defer done()
+	if s.verdict = g.rules().connect(s.flow).Verdict; !s.verdict.Allow {
+		return g.deny(s.flow, s.verdict, "")
+	}
 	switch {
 	case s.flow.Port == 80:
 		return s.http(ctx)
@@ -60,6 +72,7 @@ func (s *stream) http(ctx context.Context) error {
 
 // inside serves a connection whose requests must be seen: TLS that is opened, or plain HTTP on a port that is not TLS's.
 func (s *stream) inside(ctx context.Context) error {
+	s.passage.unread.Store(false)
 	if err := s.peek(1); err != nil {
 		return err
 	}
@@ -85,6 +98,10 @@ func (s *stream) outside(ctx context.Context) error {
 		return err
 	}
 	defer away.Close()
+	s.away.Store(&away)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	stop := context.AfterFunc(ctx, func() { _ = away.Close() })
 	defer stop()
 	if s.flow.Port == 443 {
@@ -126,6 +143,7 @@ func (s *stream) any(ctx context.Context, away net.Conn) error {
 	}
 	if err == nil && isRequest(s.first) && order.take(clientFirst) {
 		// The connection was not needed: each request is decided, and sent on one of its own.
+		s.passage.unread.Store(false)
 		_ = away.Close()
 		<-back
 		return s.http(ctx)
@@ -271,7 +289,7 @@ var alertUnrecognizedName = []byte{21, 3, 3, 0, 2, 2, 112}
 
 // notTLS refuses what is not TLS on its port, in words if it seems to be a request.
 func (s *stream) notTLS() error {
-	err := s.g.refuse(s.flow, "not-tls", "only TLS is spoken to port 443")
+	err := s.g.refuse(s.flow, "not-tls", onlyTLS)
 	if mayBeRequest(s.first) {
 		var refusal *Refusal
 		errors.As(err, &refusal)

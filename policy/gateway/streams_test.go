@@ -110,20 +110,20 @@ func conversation(rw http.ResponseWriter, r *http.Request) {
 	rw.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
 }
 
-// socket answers what comes behind an upgrade, which is no frame of HTTP.
+// socket answers what comes behind an upgrade with frames of a WebSocket.
 func socket(rw http.ResponseWriter, _ *http.Request) {
 	conn, buffered, err := http.NewResponseController(rw).Hijack()
 	if err != nil {
 		return
 	}
 	defer conn.Close()
-	_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
-	b := make([]byte, 5)
+	_, _ = io.WriteString(conn, switching+"\r\n")
+	b := make([]byte, 7)
 	for {
 		if _, err := io.ReadFull(buffered, b); err != nil {
 			return
 		}
-		_, _ = conn.Write(bytes.ToUpper(b))
+		_, _ = conn.Write(frame(true, 1, nil, string(bytes.ToUpper(b[2:]))))
 	}
 }
 
@@ -156,7 +156,7 @@ func TestLongStreams(t *testing.T) {
 		"events over HTTP/1.1": {sse, 1, 0, listen},
 		"events over HTTP/2":   {sse, 2, 0, listen},
 		"gRPC":                 {conversation, 2, 10, converse},
-		"WebSocket":            {socket, 1, 10, upgrade},
+		"WebSocket":            {socket, 1, 14, upgrade},
 		"upload over HTTP/1.1": {upload, 1, 0, send},
 		"upload over HTTP/2":   {upload, 2, 0, send},
 	} {
@@ -237,9 +237,9 @@ func upgrade(t *testing.T, client *http.Client, dial func() net.Conn) {
 		t.Fatalf("%q %v", b[:n], err)
 	}
 	for range 2 {
-		_, _ = io.WriteString(conn, "hello")
-		if _, err := io.ReadFull(conn, b[:5]); err != nil || string(b[:5]) != "HELLO" {
-			t.Fatalf("%q %v", b[:5], err)
+		_, _ = conn.Write(frame(true, 1, nil, "hello"))
+		if _, err := io.ReadFull(conn, b[:7]); err != nil || string(b[2:7]) != "HELLO" {
+			t.Fatalf("%q %v", b[:7], err)
 		}
 		time.Sleep(silence)
 	}

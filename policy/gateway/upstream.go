@@ -4,11 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -69,9 +69,9 @@ func (u *upstream) close()     { u.transport.CloseIdleConnections() }
 // dial connects to where a flow leads. Each address is decided about as it is dialled, by the dialer itself, so that
 // nothing between the question and the connection can lead elsewhere.
 func (u *upstream) dial(ctx context.Context, network string, f policy.Flow) (net.Conn, error) {
-	addrs, err := u.addresses(ctx, f)
+	addrs, err := u.g.rules().addresses(ctx, f)
 	if err != nil {
-		return nil, fmt.Errorf("resolve %s: %w", f.Name, err)
+		return nil, err
 	}
 	dialer := net.Dialer{
 		Timeout: dialTimeout, KeepAlive: 30 * time.Second,
@@ -93,6 +93,9 @@ func (u *upstream) dial(ctx context.Context, network string, f policy.Flow) (net
 	for _, a := range addrs {
 		c, err := dialer.DialContext(ctx, network, netip.AddrPortFrom(a, port).String())
 		if err == nil {
+			c, err = u.register(c, f, a)
+		}
+		if err == nil {
 			return c, nil
 		}
 		errs = append(errs, err)
@@ -103,47 +106,52 @@ func (u *upstream) dial(ctx context.Context, network string, f policy.Flow) (net
 	return nil, errors.Join(errs...)
 }
 
+// outgoing is a connection outside that a change of policy finds.
+type outgoing struct {
+	net.Conn
+	done func() // once
+}
+
+func (c *outgoing) Close() error {
+	defer c.done()
+	return c.Conn.Close()
+}
+
+// CloseWrite passes a half-close on.
+func (c *outgoing) CloseWrite() error { return closeWrite(c.Conn) }
+
+// register has a change of policy end a connection to an address that it denies, and decides once
+// more: the policy may have changed since the address was dialled.
+func (u *upstream) register(c net.Conn, f policy.Flow, a netip.Addr) (net.Conn, error) {
+	f.Addr = a.Unmap()
+	done, err := u.g.begin(u.g.outs, &passage{flow: f, end: func() { _ = c.Close() }})
+	if err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	out := &outgoing{c, sync.OnceFunc(done)}
+	if err := u.decide(f, a); err != nil {
+		_ = out.Close()
+		return nil, err
+	}
+	return out, nil
+}
+
+func (u *upstream) decide(f policy.Flow, a netip.Addr) error {
+	f.Addr = a.Unmap()
+	if v := u.g.rules().address(f, a); !v.Allow {
+		return u.g.deny(f, v.Verdict, v.what)
+	}
+	return nil
+}
+
 // guard decides about an address that is about to be dialled.
 func (u *upstream) guard(f policy.Flow, address string) error {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return err
 	}
-	f.Addr = a.Addr()
-	if v := u.g.decide(f); !v.Allow {
-		return u.g.deny(f, v, "address")
-	}
-	return nil
-}
-
-// addresses are a flow's, most of a name's being ignored: a name with thousands is no reason to try them all.
-func (u *upstream) addresses(ctx context.Context, f policy.Flow) ([]netip.Addr, error) {
-	switch f.Name {
-	case "":
-		return []netip.Addr{f.Addr}, nil
-	case policy.HostName:
-		return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
-	defer cancel()
-	resolve := u.g.cfg.Resolve
-	if resolve == nil {
-		resolve = resolveHost
-	}
-	addrs, err := resolve(ctx, f.Name)
-	if err != nil {
-		return nil, err
-	}
-	if len(addrs) == 0 {
-		return nil, errors.New("the name has no address")
-	}
-	const most = 8
-	return addrs[:min(len(addrs), most)], nil
-}
-
-// resolveHost asks the host's resolver for exactly this name: the dot keeps its search list out.
-func resolveHost(ctx context.Context, name string) ([]netip.Addr, error) {
-	return net.DefaultResolver.LookupNetIP(ctx, "ip", name+".")
+	return u.decide(f, a.Addr())
 }
 
 // dialledAddr is the address behind a connection, for the log.

@@ -268,3 +268,18 @@ func serverCert() tls.Certificate {
 	}
 	return *c
 }
+
+// serveTLSAnywhere is serveTLS on all of loopback, for names with addresses of their own.
+func (w *world) serveTLSAnywhere(h http.Handler) {
+	s := httptest.NewUnstartedServer(h)
+	l, err := net.Listen("tcp4", "0.0.0.0:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	s.Listener = l
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{serverCert()}}
+	s.StartTLS()
+	w.t.Cleanup(s.Close)
+	w.g.up.ports[443] = uint16(l.Addr().(*net.TCPAddr).Port)
+}

@@ -2,6 +2,10 @@ package registries
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"strings"
@@ -32,5 +36,43 @@ func Host(directory string, environ []string) Machine {
 		}
 		return string(out), err
 	}
+	m.Get = ask
 	return m
+}
+
+const (
+	askTime   = 5 * time.Second // bounds one question to an index
+	maxAnswer = 4 << 20         // bounds its answer
+)
+
+// ask gets what an index of this machine's configuration says. In the clear anybody on the way
+// could name hosts, so only this machine itself is asked so; and who redirects elsewhere speaks for
+// another host than the one that was configured.
+func ask(ctx context.Context, from, accept string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
+	if err != nil {
+		return nil, err
+	}
+	if req.URL.Scheme != "https" && !loopback.MatchString(from) {
+		return nil, errors.New("it is asked over TLS only")
+	}
+	req.Header.Set("Accept", accept)
+	client := http.Client{CheckRedirect: func(next *http.Request, _ []*http.Request) error {
+		if next.URL.Scheme != req.URL.Scheme || next.URL.Host != req.URL.Host {
+			return errors.New("it redirects elsewhere")
+		}
+		return nil
+	}}
+	defer client.CloseIdleConnections()
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("it answers %s", res.Status)
+	}
+	return io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 }

@@ -21,6 +21,8 @@ type Machine struct {
 	Env       map[string]string // of the user: variables that configure tools
 	// Run runs a tool and gives its standard output. One that takes too long is an error that is context.DeadlineExceeded.
 	Run func(ctx context.Context, argv ...string) (string, error)
+	// Get asks an index of this machine's configuration. Its errors are as Run's; nil asks none.
+	Get func(ctx context.Context, url, accept string) ([]byte, error)
 }
 
 // Found is one host, and who says so.
@@ -48,15 +50,21 @@ func Files(m Machine) []Found {
 	return l.found
 }
 
-// Tools lists the hosts that the tools themselves name, for what their files do not say. A tool that is missing or fails
-// adds nothing; answered is false when one was too slow to say anything. That takes a second or two.
+// Tools lists the hosts that the tools themselves name, for what their files do not say, and those
+// on which the indexes of all of these keep files. What is missing or fails adds nothing; answered
+// is false when one was too slow to say anything. That takes a second or two.
 func Tools(ctx context.Context, m Machine) (found []Found, answered bool) {
-	lists := make([]list, 3)
+	lists := make([]list, 4)
 	var wg sync.WaitGroup
 	wg.Go(func() { lists[0].golang(ctx, m) })
 	wg.Go(func() { lists[1].npm(ctx, m) })
 	wg.Go(func() { lists[2].pip(ctx, m) })
 	wg.Wait()
+	var inFiles list
+	inFiles.npmrc(m)
+	inFiles.pipEnv(m)
+	inFiles.cargo(m)
+	lists[3].linked(ctx, m, slices.Concat(lists[1].said, lists[2].said, inFiles.said))
 	answered = true
 	for _, l := range lists {
 		found = append(found, l.found...)
@@ -105,7 +113,8 @@ func Layer(found []Found) policy.Layer {
 
 type list struct {
 	found []Found
-	late  bool // a tool has not answered in its time
+	said  []mention // the URLs that were found
+	late  bool      // a tool, or an index, has not answered in its time
 }
 
 // url adds the host of a URL. What is not one, or points to no host, adds nothing.
@@ -174,11 +183,13 @@ func (m Machine) files(pattern string) map[string]string {
 func (l *list) output(ctx context.Context, m Machine, argv ...string) string {
 	out, err := m.Run(ctx, argv...)
 	if err != nil {
-		l.late = l.late || errors.Is(err, context.DeadlineExceeded)
+		l.late = l.late || isLate(err)
 		return ""
 	}
 	return strings.TrimSpace(out)
 }
+
+func isLate(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
 
 var anyURL = regexp.MustCompile(`[a-z][a-z+]*://[^\s'"\]>;,|)]+`)
 
@@ -186,6 +197,7 @@ var anyURL = regexp.MustCompile(`[a-z][a-z+]*://[^\s'"\]>;,|)]+`)
 func (l *list) urls(from, text string) {
 	for _, u := range anyURL.FindAllString(text, -1) {
 		l.url(from, u)
+		l.said = append(l.said, mention{from, u})
 	}
 }
 

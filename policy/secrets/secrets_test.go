@@ -82,6 +82,24 @@ func TestValuesThatAreNone(t *testing.T) {
 	}
 }
 
+// Between two policies a secret that is kept elsewhere now has no value; the others keep theirs.
+func TestKeeperRetains(t *testing.T) {
+	k := NewKeeper()
+	was, is := Source{From: Reference{Env, "WAS"}}, Source{From: Reference{Env, "IS"}}
+	k.Set(map[string]Source{"MOVED": was, "STAYS": was, "GOES": was}, map[string]string{"WAS": "old", "IS": "new"})
+	next := map[string]Source{"MOVED": is, "STAYS": was}
+	k.Retain(next)
+	for name, want := range map[string]string{"MOVED": "", "STAYS": "old", "GOES": ""} {
+		if got, err := k.Value(t.Context(), name); got != want || (err == nil) != (want != "") {
+			t.Errorf("%s is %q, %v", name, got, err)
+		}
+	}
+	k.Set(next, nil)
+	if got, err := k.Value(t.Context(), "MOVED"); got != "new" {
+		t.Errorf("%q %v", got, err)
+	}
+}
+
 func TestKeeperSeesRotationAndRevocation(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	write := func(text string) {

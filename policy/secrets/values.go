@@ -52,6 +52,14 @@ func (k *Keeper) Set(refs map[string]Source, env map[string]string) {
 	clear(k.cached)
 }
 
+// Retain forgets every secret that is kept elsewhere according to refs. Between it and Set another
+// policy is put in force, so that no value is used under the rules that were for another one.
+func (k *Keeper) Retain(refs map[string]Source) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	maps.DeleteFunc(k.refs, func(name string, s Source) bool { return refs[name] != s })
+}
+
 // Value gives the value of a secret.
 func (k *Keeper) Value(ctx context.Context, name string) (string, error) {
 	k.mu.Lock()

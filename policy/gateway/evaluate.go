@@ -1,0 +1,191 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"agentbox/policy"
+)
+
+// Resolver gives a name's addresses.
+type Resolver func(ctx context.Context, name string) ([]netip.Addr, error)
+
+// Evaluator takes the decisions that a flow meets on its way: about its name, its connection, its
+// request and each address. A gateway takes them one by one, as the flow comes to them; Check takes
+// them all, for who asks beforehand. There is no other code that decides, so both say the same.
+type Evaluator struct {
+	Policy  *policy.Policy
+	Resolve Resolver // nil means the host's
+}
+
+// decision is a verdict, and the kind of a refusal that is not the policy's.
+type decision struct {
+	policy.Verdict
+	what string
+}
+
+func refused(what, reason string) decision {
+	return decision{policy.Verdict{Source: policy.Builtin, Reason: reason}, what}
+}
+
+// name decides about a question to the resolver.
+func (e Evaluator) name(name string) decision {
+	canonical, err := policy.CanonicalName(name)
+	if err != nil || canonical != name {
+		return refused("dns-name", "the question is not for a host name")
+	}
+	return decision{Verdict: e.Policy.DecideName(name)}
+}
+
+// connect decides about a connection, or a flow of datagrams, before its address is known.
+func (e Evaluator) connect(f policy.Flow) decision {
+	v := e.Policy.Decide(f)
+	if v.Allow && f.Proto == policy.UDP && f.Port == quicPort && !strings.HasPrefix(v.Rule, "udp://") {
+		// Nothing in it can be checked, and its clients go on with TCP at once.
+		return refused("quic", "QUIC is not carried: its names cannot be checked; use TCP")
+	}
+	return decision{Verdict: v}
+}
+
+const onlyTLS = "only TLS is spoken to port 443"
+
+// request decides about a request.
+func (e Evaluator) request(f policy.Flow) decision {
+	switch {
+	case !isMethod([]byte(f.Method)) || f.Method == http.MethodConnect:
+		return refused("framing", "the method is not one in capitals, or CONNECT")
+	case f.Path != "*" && !strings.HasPrefix(f.Path, "/"):
+		return refused("framing", "the target is not a path")
+	case strings.ContainsAny(f.Path, "# \t\r\n\x00"):
+		return refused("framing", "the target holds bytes that have to be encoded")
+	case f.Port == 443 && !f.TLS:
+		return refused("not-tls", onlyTLS)
+	case f.Port == 80 && f.TLS:
+		return refused("framing", "only requests in the clear are spoken to port 80")
+	}
+	return decision{Verdict: e.Policy.Decide(f)}
+}
+
+// address decides about one of the addresses of an allowed connection.
+func (e Evaluator) address(f policy.Flow, a netip.Addr) decision {
+	f.Addr, f.Method, f.Path = a.Unmap(), "", ""
+	if f.Proto != policy.UDP {
+		f.Proto = policy.TCP
+	}
+	return decision{e.Policy.Decide(f), "address"}
+}
+
+// addresses are a flow's, most of a name's being ignored: a name with thousands is no reason to try
+// them all.
+func (e Evaluator) addresses(ctx context.Context, f policy.Flow) ([]netip.Addr, error) {
+	switch f.Name {
+	case "":
+		return []netip.Addr{f.Addr}, nil
+	case policy.HostName:
+		return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	resolve := e.Resolve
+	if resolve == nil {
+		resolve = resolveHost
+	}
+	addrs, err := resolve(ctx, f.Name)
+	if err != nil {
+		return nil, fmt.Errorf("resolve %s: %w", f.Name, err)
+	}
+	if len(addrs) == 0 {
+		return nil, errors.New("the name has no address")
+	}
+	const most = 8
+	return addrs[:min(len(addrs), most)], nil
+}
+
+// resolveHost asks the host's resolver for exactly this name: the dot keeps its search list out.
+func resolveHost(ctx context.Context, name string) ([]netip.Addr, error) {
+	return net.DefaultResolver.LookupNetIP(ctx, "ip", name+".")
+}
+
+// Answer is what would become of a flow.
+type Answer struct {
+	policy.Verdict
+	Addresses []netip.Addr // those that were decided about
+	Secrets   []string     // names of those that may be sent with it
+}
+
+// Check takes every decision about a flow. Of a name's addresses one that is allowed is enough: the
+// gateway goes on to it. A name that has none here and now is decided about without.
+func (e Evaluator) Check(ctx context.Context, f policy.Flow) Answer {
+	connection := f
+	connection.Method, connection.Path = "", ""
+	if f.Proto == policy.HTTP {
+		connection.Proto = policy.TCP
+	}
+	var d decision
+	if f.Name != "" {
+		if d = e.name(f.Name); !d.Allow {
+			return Answer{Verdict: e.hinted(d, connection)}
+		}
+	}
+	if d = e.connect(connection); !d.Allow {
+		return Answer{Verdict: d.Verdict}
+	}
+	if f.Method != "" {
+		if d = e.request(f); !d.Allow {
+			return Answer{Verdict: d.Verdict}
+		}
+	}
+	return e.checkAddresses(ctx, f, connection, d)
+}
+
+// hinted is the verdict on a name with the hint for the connection: who asks for a port is told the
+// command that has it.
+func (e Evaluator) hinted(d decision, connection policy.Flow) policy.Verdict {
+	if v := e.Policy.Decide(connection); !v.Allow {
+		return v
+	}
+	return d.Verdict
+}
+
+func (e Evaluator) checkAddresses(ctx context.Context, f, connection policy.Flow, d decision) Answer {
+	out := Answer{Verdict: d.Verdict}
+	addrs, err := e.addresses(ctx, connection)
+	if err != nil {
+		addrs = nil
+	}
+	allowed := len(addrs) == 0
+	for _, a := range addrs {
+		out.Addresses = append(out.Addresses, a.Unmap())
+		v := e.address(connection, a).Verdict
+		if allowed = allowed || v.Allow; !allowed {
+			out.Verdict = v
+		}
+	}
+	if !allowed {
+		return out
+	}
+	out.Verdict = d.Verdict
+	for _, s := range e.Policy.SecretsFor(f) {
+		out.Secrets = append(out.Secrets, s.Name)
+	}
+	return out
+}
+
+// IsOwn tells whether an address is this host's. It is asked anew each time: laptops move.
+func IsOwn(a netip.Addr) bool {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return true // nothing that may be ours is reached by mistake
+	}
+	for _, own := range addrs {
+		if p, err := netip.ParsePrefix(own.String()); err == nil && p.Addr().Unmap() == a {
+			return true
+		}
+	}
+	return false
+}

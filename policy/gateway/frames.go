@@ -1,0 +1,164 @@
+package gateway
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"io"
+	"slices"
+)
+
+// frames redacts what a server says in a WebSocket (RFC 6455): the payload of every frame, masked
+// or not, and what a message of several frames says over their seams. Frames keep their lengths. It
+// holds back only what could be the beginning of hidden text, and that no longer than until the
+// next control frame, which may come in the middle of a message and has to be answered.
+type frames struct {
+	io.Closer
+	in   *bufio.Reader
+	hide []hidden
+
+	left    uint64 // of the payload of the frame that is being read
+	key     []byte // its mask, all zeros without one
+	at      int    // how far in it the mask is
+	last    bool   // nothing of the message follows it, or it is a control frame
+	message bool   // a message has begun and not ended
+
+	queue []byte // to be given, in order
+	said  []byte // payload in the queue that may yet have to be changed, unmasked
+	where []spot // where each byte of it is
+	err   error
+}
+
+// spot is the place of a byte of payload in the queue, and what it is masked with.
+type spot struct {
+	at  int
+	key byte
+}
+
+func newFrames(body io.ReadCloser, hide []hidden) *frames {
+	return &frames{Closer: body, in: bufio.NewReaderSize(body, spliceBuffer), hide: hide}
+}
+
+func (f *frames) Read(p []byte) (int, error) {
+	for f.safe() == 0 {
+		if f.err != nil {
+			return 0, f.err
+		}
+		if f.err = f.step(); f.err != nil {
+			f.release() // what is held back is not hidden text as a whole
+		}
+	}
+	n := copy(p, f.queue[:f.safe()])
+	f.queue = f.queue[:copy(f.queue, f.queue[n:])]
+	for i := range f.where {
+		f.where[i].at -= n
+	}
+	return n, nil
+}
+
+// safe is how much of the queue will not change any more.
+func (f *frames) safe() int {
+	if len(f.where) > 0 {
+		return f.where[0].at
+	}
+	return len(f.queue)
+}
+
+// release lets go of what is held back.
+func (f *frames) release() { f.hold(0) }
+
+// hold keeps the last n bytes of what is held back.
+func (f *frames) hold(n int) {
+	f.said = f.said[:copy(f.said, f.said[len(f.said)-n:])]
+	f.where = f.where[:copy(f.where, f.where[len(f.where)-n:])]
+}
+
+// step reads the head of a frame, or some of its payload.
+func (f *frames) step() error {
+	if f.left == 0 {
+		if err := f.head(); err != nil {
+			return err
+		}
+	} else if err := f.payload(); err != nil {
+		return err
+	}
+	if f.left == 0 && f.last {
+		f.release()
+	}
+	return nil
+}
+
+var errNoFrame = errors.New("the server says what is no frame of a WebSocket, so secrets in it could not be found")
+
+func (f *frames) head() error {
+	const fin, reserved, control, masked = 0x80, 0x70, 0x08, 0x80
+	b, err := f.take(2)
+	if err != nil {
+		return err
+	}
+	first, length := b[0], b[1]&^byte(masked)
+	opcode := first & 0x0f
+	continues := opcode == 0
+	switch {
+	case first&reserved != 0 || !slices.Contains([]byte{0, 1, 2, 8, 9, 10}, opcode):
+		return errNoFrame
+	case opcode&control != 0 && (first&fin == 0 || length > 125):
+		return errNoFrame
+	case opcode&control == 0 && continues != f.message:
+		return errNoFrame
+	}
+	if opcode&control != 0 {
+		f.release()
+	} else {
+		f.message = first&fin == 0
+	}
+	f.last = first&fin != 0
+	return f.rest(length, b[1]&masked != 0)
+}
+
+// rest reads what follows the first two bytes of a head.
+func (f *frames) rest(length byte, masked bool) error {
+	f.left, f.key, f.at = uint64(length), make([]byte, 4), 0
+	if extended := map[byte]int{126: 2, 127: 8}[length]; extended > 0 {
+		b, err := f.take(extended)
+		if err != nil {
+			return err
+		}
+		f.left = binary.BigEndian.Uint64(append(make([]byte, 8-extended), b...))
+	}
+	if !masked {
+		return nil
+	}
+	key, err := f.take(4)
+	copy(f.key, key)
+	return err
+}
+
+// take reads n bytes of a head into the queue.
+func (f *frames) take(n int) ([]byte, error) {
+	b := make([]byte, n)
+	if _, err := io.ReadFull(f.in, b); err != nil {
+		return nil, err
+	}
+	f.queue = append(f.queue, b...)
+	return b, nil
+}
+
+// payload reads what has come of a payload, and hides in it what has to be.
+func (f *frames) payload() error {
+	b := make([]byte, min(f.left, 4<<10))
+	n, err := f.in.Read(b)
+	for _, c := range b[:n] {
+		key := f.key[f.at%4]
+		f.said, f.where = append(f.said, c^key), append(f.where, spot{len(f.queue), key})
+		f.queue = append(f.queue, c)
+		f.at++
+	}
+	f.left -= uint64(n)
+	conceal(f.said, f.hide)
+	for i, s := range f.where {
+		f.queue[s.at] = f.said[i] ^ s.key
+	}
+	f.hold(pending(f.said, f.hide))
+	return err
+}

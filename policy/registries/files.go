@@ -1,0 +1,134 @@
+package registries
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"agentbox/policy"
+)
+
+// Some indexes keep the files of packages on other hosts and link to them. Which hosts those are is
+// asked of the index by this machine, about one package that belongs to the ecosystem itself: what
+// a box asks, and what the author of any other package writes, has no say. A host that is learned
+// so may be read from, and only what is named as files of the ecosystem are.
+
+// ecosystem is how to ask an index of a kind, and what the files of its packages are called.
+type ecosystem struct {
+	ask    string // what is asked, below the index's URL
+	accept string // the media type that is asked for
+	links  func(answer []byte) []string
+	files  []string // patterns of paths
+}
+
+var ecosystems = map[string]ecosystem{
+	"pip":   {"pip/", "application/vnd.pypi.simple.v1+json, text/html;q=0.5", simpleLinks, []string{"/**.whl", "/**.whl.metadata", "/**.tar.gz", "/**.tar.gz.metadata", "/**.zip"}},
+	"npm":   {"npm/latest", "application/json", tarballLinks, []string{"/**.tgz"}},
+	"cargo": {"config.json", "application/json", downloadLinks, []string{"/**.crate", "/**/download"}},
+}
+
+const (
+	maxIndexes = 8 // that are asked
+	maxHosts   = 4 // that are learned of each
+)
+
+// mention is a URL that a tool or a file says.
+type mention struct{ from, url string }
+
+// linked adds the hosts that the mentioned indexes keep files on.
+func (l *list) linked(ctx context.Context, m Machine, mentions []mention) {
+	var asked []string
+	for _, said := range mentions {
+		kind, _, _ := strings.Cut(said.from, ":")
+		e, known := ecosystems[kind]
+		index := strings.TrimPrefix(said.url, "sparse+")
+		sparse := index != said.url
+		if !known || kind == "cargo" && !sparse || strings.Contains(said.from, "find-links") || slices.Contains(asked, index) || len(asked) == maxIndexes {
+			continue
+		}
+		asked = append(asked, index)
+		l.filesOf(ctx, m, kind+": files of ", index, e)
+	}
+}
+
+func (l *list) filesOf(ctx context.Context, m Machine, from, index string, e ecosystem) {
+	base, err := url.Parse(index)
+	if err != nil || m.Get == nil {
+		return
+	}
+	base.Path = strings.TrimSuffix(base.Path, "/") + "/" + e.ask
+	answer, err := m.Get(ctx, base.String(), e.accept)
+	l.late = l.late || isLate(err)
+	if err != nil {
+		return
+	}
+	var hosts []string
+	for _, link := range e.links(answer) {
+		u, err := base.Parse(link)
+		if err != nil || u.Scheme != "https" || u.Hostname() == base.Hostname() {
+			continue
+		}
+		name, err := policy.CanonicalName(u.Hostname())
+		if host := name + portOf(u); err == nil && !slices.Contains(hosts, host) && len(hosts) < maxHosts {
+			hosts = append(hosts, host)
+		}
+	}
+	for _, host := range hosts {
+		for _, pattern := range e.files {
+			l.rule(from+base.Hostname(), "GET,HEAD https://"+host+pattern)
+		}
+	}
+}
+
+var href = regexp.MustCompile(`(?i)href\s*=\s*["']([^"'#]+)`)
+
+// simpleLinks reads a page of Python's simple API, in either form.
+func simpleLinks(answer []byte) []string {
+	var page struct {
+		Files []struct {
+			URL string `json:"url"`
+		} `json:"files"`
+	}
+	var links []string
+	if json.Unmarshal(answer, &page) == nil {
+		for _, f := range page.Files {
+			links = append(links, f.URL)
+		}
+		return links
+	}
+	for _, found := range href.FindAllSubmatch(answer, -1) {
+		links = append(links, string(found[1]))
+	}
+	return slices.DeleteFunc(links, func(s string) bool { // a page may link to its documentation too
+		return !slices.Contains([]string{".whl", ".gz", ".zip"}, path.Ext(s))
+	})
+}
+
+// tarballLinks reads one version of a package of npm.
+func tarballLinks(answer []byte) []string {
+	var version struct {
+		Dist struct {
+			Tarball string `json:"tarball"`
+		} `json:"dist"`
+	}
+	if json.Unmarshal(answer, &version) != nil {
+		return nil
+	}
+	return []string{version.Dist.Tarball}
+}
+
+// downloadLinks reads the configuration of a sparse index of Cargo. What is in braces is filled in by Cargo.
+func downloadLinks(answer []byte) []string {
+	var config struct {
+		Download string `json:"dl"`
+	}
+	if json.Unmarshal(answer, &config) != nil {
+		return nil
+	}
+	before, _, _ := strings.Cut(config.Download, "{")
+	return []string{before}
+}
