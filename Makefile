@@ -7,7 +7,7 @@ GVISOR  := vmm/gvisor/runsc/embedded/.built
 TEST     = umask 022 && TMPDIR=/tmp $(GO) test
 LDFLAGS := -s -w -X agentbox/agentbox/cli.version=$(VERSION)
 
-.PHONY: help up build binary modules compiled embedded agent test unit e2e race vet fuzz chaos bench deps deps-test clean
+.PHONY: help up build binary modules compiled embedded agent test unit e2e e2e-qemu e2e-kvm race vet fuzz chaos bench deps deps-test clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -17,7 +17,7 @@ up: deps ## a box of this very repository, with one of its tests run inside
 	@$(MAKE) --no-print-directory compiled
 	@$(MAKE) --no-print-directory -j2 embedded
 	@$(MAKE) --no-print-directory binary
-	GOROOT="$$($(GO) env GOROOT)" bin/agentbox up -- go test -count=1 -v -run TestDigest ./agentbox
+	GOROOT="$$($(GO) env GOROOT)" bin/agentbox up --approve -- go test -count=1 -v -run TestDigest ./agentbox
 	@echo
 	@echo 'Next: bin/agentbox up     (a shell in the box; bin/agentbox --help for the rest)'
 
@@ -63,6 +63,13 @@ race: ## unit tests under the race detector
 
 e2e: build ## tests that boot real machines
 	$(TEST) -count=1 -p 1 -timeout 120m ./...
+
+# As root. The roots they make of Debian packages, some GB, stay in build/.hosts for the next run.
+e2e-qemu: agent ## machines with the QEMUs of Debian's oldstable, stable and testing (some 15 minutes)
+	AGENTBOX_HOSTS=$(CURDIR)/build/.hosts $(TEST) -count=1 -v -timeout 120m -run TestEveryQEMU ./agentbox/e2e/hosts
+
+e2e-kvm: embedded ## machines and scripts under kvm-amd, on an emulated host made for it (3 GB)
+	AGENTBOX_HOSTS=$(CURDIR)/build/.hosts $(TEST) -count=1 -v -timeout 300m -run TestKVM ./agentbox/e2e/hosts
 
 vet: ## go vet and gofmt
 	$(GO) vet ./...

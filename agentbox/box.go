@@ -74,10 +74,13 @@ const (
 	LifetimeDeveloper Lifetime = "developer" // this user on this machine, whatever the checkout
 )
 
-// Lease is the expiring right to a box. When it ends the machine is gone and the runtime with it; the workspace stays.
+// Lease is the expiring right to a running machine. It ends when nobody has worked in the box for
+// its term; then the box is paused.
 type Lease struct {
-	Owner   string    `json:"owner"`
-	Expires time.Time `json:"expires"`
+	Owner   string        `json:"owner"`
+	Term    time.Duration `json:"term"`              // nanoseconds
+	Working int           `json:"working,omitempty"` // sessions, jobs and forwarded connections that are open: while there are any it does not end
+	Expires time.Time     `json:"expires,omitzero"`  // of a running box in which nobody works: when it ends by the clock of now
 }
 
 // Box is what a user creates, sees and removes: one machine, a workspace and a lease.
@@ -86,8 +89,9 @@ type Box struct {
 	Name       string       `json:"name"`
 	State      State        `json:"state"`
 	Isolation  Isolation    `json:"isolation"`
-	Accel      string       `json:"accel,omitempty"`  // kvm, hvf or tcg, for a microvm
-	Reason     string       `json:"reason,omitempty"` // why this isolation, in one line
+	Accel      string       `json:"accel,omitempty"`   // kvm, hvf or tcg, for a microvm
+	Reason     string       `json:"reason,omitempty"`  // why this isolation, in one line
+	Project    string       `json:"project,omitempty"` // its canonical name
 	Directory  string       `json:"directory,omitempty"`
 	Branch     string       `json:"branch,omitempty"`
 	Commit     string       `json:"commit,omitempty"`

@@ -145,7 +145,7 @@ func (m *material) box(ctx context.Context, kind agentbox.Isolation) (workBox, e
 	end := m.lab.say.Begin("box", string(kind))
 	warmCtx, cancel := context.WithTimeoutCause(ctx, warmUpTime, fmt.Errorf("the limit is %s", warmUpTime))
 	defer cancel()
-	if _, _, err := b.place.program.Run(warmCtx, dir, "up", "--detach", "--name", b.name, "--isolation", string(kind)); err != nil {
+	if _, _, err := b.place.program.Run(warmCtx, dir, "up", "--approve", "--detach", "--name", b.name, "--isolation", string(kind)); err != nil {
 		return b, err
 	}
 	shown, err := b.place.show(ctx, b.name)

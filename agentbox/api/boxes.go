@@ -21,7 +21,6 @@ var (
 	Rollback   = Endpoint[RollbackRequest, agentbox.Box]{"/v1/box/rollback"}
 	Reset      = Endpoint[BoxRef, agentbox.Box]{"/v1/box/reset"}
 	Remove     = Endpoint[BoxRef, agentbox.Box]{"/v1/box/remove"}
-	Unsaved    = Endpoint[BoxRef, UnsavedWork]{"/v1/box/unsaved"}
 	OpenPort   = Endpoint[PortRequest, agentbox.Port]{"/v1/box/port/open"}
 	ClosePort  = Endpoint[PortRequest, None]{"/v1/box/port/close"}
 )
@@ -40,10 +39,14 @@ type UpRequest struct {
 	Isolation agentbox.Isolation `json:"isolation,omitempty"` // overrides the configuration's
 	CPUs      int                `json:"cpus,omitempty"`
 	Memory    string             `json:"memory,omitempty"`    // as 2GiB
+	Agent     string             `json:"agent,omitempty"`     // the box has this agent's program and what that needs
 	Environ   []string           `json:"environ,omitempty"`   // the caller's environment: includes may name its variables, AGENTBOX_ISOLATION says what auto means
 	Ephemeral bool               `json:"ephemeral,omitempty"` // a fresh box, removed when its Hold ends
+	Task      bool               `json:"task,omitempty"`      // a fresh box, which whoever asked removes; limits end its machine
 	Command   bool               `json:"command,omitempty"`   // a command or a shell follows: its directory must be there, services be ready
 	Cold      bool               `json:"cold,omitempty"`      // boot, do not restore a template (to measure, and to debug)
+
+	TaskLimits agentbox.TaskLimits `json:"task_limits"` // of a Task, over the configuration's
 }
 
 // UpResponse is the box and how to get in.
@@ -66,14 +69,6 @@ type Connection struct {
 	Console    string            `json:"console"`     // file with the machine's console
 	Log        string            `json:"log"`         // file with the supervisor's log
 	ServiceLog string            `json:"service_log"` // directory in the box with <service>.log
-}
-
-// UnsavedWork is what is in a box's workspace and nowhere else.
-type UnsavedWork struct {
-	Box     agentbox.BoxID `json:"box"`
-	Name    string         `json:"name"`
-	Commits int            `json:"commits"` // that the checkout it was made from does not have; 1000 at most
-	Files   int            `json:"files"`   // changed and not committed, and not the same in the checkout
 }
 
 // ListRequest chooses boxes.

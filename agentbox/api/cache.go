@@ -14,6 +14,7 @@ var (
 	CollectCache = Endpoint[CacheGCRequest, CacheGCReport]{"/v1/cache/gc"}
 	PinCache     = Endpoint[CacheRef, CacheEntry]{"/v1/cache/pin"}
 	UnpinCache   = Endpoint[CacheRef, CacheEntry]{"/v1/cache/unpin"}
+	ShareCache   = Endpoint[CacheShareRequest, CacheEntry]{"/v1/cache/share"}
 	RemoveCache  = Endpoint[CacheRef, CacheEntry]{"/v1/cache/rm"}
 	CacheQuota   = Endpoint[CacheQuotaRequest, CacheUsage]{"/v1/cache/quota"}
 )
@@ -22,6 +23,12 @@ var (
 // beginning of any digest among these, or the name of an image, the newest of that name.
 type CacheRef struct {
 	Ref string `json:"ref"`
+}
+
+// CacheShareRequest has a blob handed to the team's machines, or not.
+type CacheShareRequest struct {
+	Ref   string `json:"ref"`
+	Share bool   `json:"share"`
 }
 
 // CacheEntry is a blob the store knows.
@@ -37,6 +44,7 @@ type CacheEntry struct {
 	Names     []CacheName     `json:"names,omitempty"`
 	Pins      []string        `json:"pins,omitempty"`
 	Alarms    []CacheAlarm    `json:"alarms,omitempty"`
+	Shared    bool            `json:"shared"` // a team's machines may have it from here
 }
 
 // CacheName is a key that stands for a blob.

@@ -28,6 +28,7 @@ type PolicyRef struct {
 // PolicyReport is a policy as it is in force, and what the repository would have it be.
 type PolicyReport struct {
 	Directory string          `json:"directory"`
+	Project   string          `json:"project"`
 	Preset    string          `json:"preset"`
 	Layers    []policy.Layer  `json:"layers"`
 	Secrets   []SecretInfo    `json:"secrets,omitempty"`
@@ -95,7 +96,7 @@ type SecretRef struct {
 // SecretInfo is what may be told of a secret.
 type SecretInfo struct {
 	policy.Secret
-	From       string `json:"from"`
-	Repository string `json:"repository,omitempty"` // "" for all
-	Problem    string `json:"problem,omitempty"`    // why there is no value now
+	From    string `json:"from"`
+	Project string `json:"project,omitempty"` // "" for all
+	Problem string `json:"problem,omitempty"` // why there is no value now
 }

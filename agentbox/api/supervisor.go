@@ -44,7 +44,7 @@ type AttachRequest struct {
 	Env      map[string]string `json:"env,omitempty"`
 	Services []ServiceSpec     `json:"services,omitempty"`
 	Ports    []ConfiguredPort  `json:"ports,omitempty"`
-	Lease    time.Time         `json:"lease"`
+	Lease    time.Duration     `json:"lease"`           // its term
 	Files    map[string]string `json:"files,omitempty"` // by absolute path in the box
 	Roots    string            `json:"roots,omitempty"` // PEM of authorities that this machine was taught, for the box to believe
 }
@@ -94,6 +94,7 @@ type SupervisorStatus struct {
 	OOMKills int                `json:"oom_kills,omitempty"`
 	Crowds   int                `json:"crowds,omitempty"`
 	Kernel   string             `json:"kernel,omitempty"`
+	Lease    LeaseStatus        `json:"lease"`
 	NoCard   bool               `json:"no_card,omitempty"`  // the machine has no network card
 	Unlogged bool               `json:"unlogged,omitempty"` // its audit log could not be written: nothing leaves the box any more
 }
@@ -110,7 +111,17 @@ type StopRequest struct {
 	Grace time.Duration `json:"grace"`
 }
 
-// LeaseRequest moves the end of the lease.
+// LeaseRequest lets the lease begin anew. It ends when nobody has worked in the box for its term.
 type LeaseRequest struct {
-	Expires time.Time `json:"expires"`
+	Term    time.Duration `json:"term"`
+	Expires time.Time     `json:"expires,omitzero"` // for a supervisor of an older build, which knows no term
+}
+
+// LeaseStatus is how a lease stands. Times are of this host's monotonic clock, so durations: no two
+// clocks are compared.
+type LeaseStatus struct {
+	Left     time.Duration `json:"left"`               // if nobody comes; the term while somebody works in the box
+	Term     time.Duration `json:"term"`               //
+	Working  int           `json:"working,omitempty"`  // sessions, jobs and forwarded connections that are open
+	Unpaused string        `json:"unpaused,omitempty"` // it has ended, and the box could not be paused: why
 }

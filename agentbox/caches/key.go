@@ -16,18 +16,20 @@ import (
 
 // Ingredients are everything that what setup makes may depend on. The image's digest stands for the toolchain in it.
 type Ingredients struct {
-	Version   int                        `json:"version"` // of what is kept under a key
-	Image     agentbox.Digest            `json:"image"`   // the box's image without caches
-	Arch      string                     `json:"arch"`    // as Go names it
-	User      string                     `json:"user"`    // whose home ~ is
+	Version   int                        `json:"version"`          // of what is kept under a key
+	Project   string                     `json:"project"`          // id of the one whose setup it is: no other reads it
+	Branch    string                     `json:"branch,omitempty"` // the branch that alone reads it; "" for the project's default one, which every branch reads
+	Image     agentbox.Digest            `json:"image"`            // the box's image without caches
+	Arch      string                     `json:"arch"`             // as Go names it
+	User      string                     `json:"user"`             // whose home ~ is
 	Setup     []string                   `json:"setup"`
 	Caches    []string                   `json:"caches"`
 	Env       map[string]agentbox.Digest `json:"env,omitempty"` // variable -> digest of its value, which may be nobody's business
 	Lockfiles map[string]agentbox.Digest `json:"lockfiles"`     // path -> digest of its content; zero for one that is not there
 }
 
-// Version changes when what is kept under a key does.
-const Version = 1
+// Version changes when what is kept under a key does. Those of version 1 were shared by all projects.
+const Version = 2
 
 // maxLockfile bounds what is read of one lockfile: the largest of real repositories have some ten megabytes.
 const maxLockfile = 256 << 20
@@ -99,7 +101,11 @@ func (i Ingredients) Family() agentbox.Digest {
 
 // Why tells the ingredients one by one, for people.
 func (i Ingredients) Why() []string {
-	out := []string{"image " + i.Image.String(), "architecture " + i.Arch, "user " + i.User}
+	out := []string{"project " + i.Project}
+	if i.Branch != "" {
+		out = append(out, "branch "+i.Branch+", which alone reads it")
+	}
+	out = append(out, "image "+i.Image.String(), "architecture "+i.Arch, "user "+i.User)
 	for _, c := range i.Setup {
 		out = append(out, "setup `"+c+"`")
 	}
@@ -115,18 +121,6 @@ func (i Ingredients) Why() []string {
 			d = "absent"
 		}
 		out = append(out, "lockfile "+name+" "+d)
-	}
-	return out
-}
-
-// Differs tells which ingredients of two keys are not the same, for people.
-func Differs(a, b Ingredients) []string {
-	have := b.Why()
-	var out []string
-	for _, line := range a.Why() {
-		if !slices.Contains(have, line) {
-			out = append(out, line)
-		}
 	}
 	return out
 }

@@ -32,7 +32,7 @@ func (a *app) benchCommand() *cli.Command {
 			a.benchVerb("network", "measure the network of boxes beside that of QEMU and of runsc themselves",
 				"A program in the box moves 64 MiB each way and opens connections, to a server on this machine. Needs root for the one of\n"+
 					"runsc itself. Let nothing else run meanwhile.", 10, a.byKind(a.benchNetwork)),
-			a.benchStoreCommand(),
+			a.benchStoreCommand(), a.benchMeshCommand(), a.benchMeshNode(),
 		},
 	}
 }

@@ -17,7 +17,7 @@ func (a *app) cacheCommand() *cli.Command {
 	return &cli.Command{
 		Name: "cache", Category: catHost, Usage: "look at, check and bound what the store keeps",
 		Commands: []*cli.Command{
-			a.cacheLs(), a.cacheShow(), a.cacheVerify(), a.cacheGC(), a.cachePin(), a.cacheUnpin(), a.cacheRm(), a.cacheQuota(),
+			a.cacheLs(), a.cacheShow(), a.cacheVerify(), a.cacheGC(), a.cachePin(), a.cacheUnpin(), a.cacheShare(true), a.cacheShare(false), a.cacheRm(), a.cacheQuota(),
 		},
 	}
 }
@@ -256,6 +256,25 @@ func (a *app) cacheUnpin() *cli.Command {
 	}
 }
 
+func (a *app) cacheShare(share bool) *cli.Command {
+	name, usage, done := "share", "let the machines of your team have an entry from here", "shared"
+	if !share {
+		name, usage, done = "unshare", "let them not have it from here any more", "not shared"
+	}
+	return &cli.Command{
+		Name: name, Usage: usage, ArgsUsage: "DIGEST|KEY|NAME|IMAGE",
+		Description: refText + "\nImages and what setup made are shared with the team unless you unshare them; anything else is not unless you share it.\nWhat a machine has already, it keeps.",
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			ref, err := oneRef(cmd)
+			if err != nil {
+				return err
+			}
+			entry, err := call(ctx, a, api.ShareCache, api.CacheShareRequest{Ref: ref.Ref, Share: share})
+			return a.changed(entry, err, done)
+		},
+	}
+}
+
 func (a *app) cacheRm() *cli.Command {
 	return &cli.Command{
 		Name: "rm", Usage: "forget what setup made: it is made again when it is needed", ArgsUsage: "DIGEST|KEY|NAME",
@@ -273,6 +292,11 @@ func (a *app) change(ctx context.Context, cmd *cli.Command, e api.Endpoint[api.C
 		return err
 	}
 	entry, err := call(ctx, a, e, ref)
+	return a.changed(entry, err, what)
+}
+
+// changed says what was done to an entry.
+func (a *app) changed(entry api.CacheEntry, err error, what string) error {
 	switch {
 	case err != nil:
 		return err

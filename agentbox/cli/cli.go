@@ -124,7 +124,7 @@ const (
 )
 
 func (a *app) boxCommands() []*cli.Command {
-	return []*cli.Command{a.upCommand(), a.runCommand(), a.lsCommand(), a.showCommand(), a.topCommand(), a.rmCommand()}
+	return []*cli.Command{a.upCommand(), a.agentCommand(), a.runCommand(), a.taskCommand(), a.lsCommand(), a.showCommand(), a.topCommand(), a.rmCommand()}
 }
 
 func (a *app) lifecycleCommands() []*cli.Command {
@@ -134,5 +134,8 @@ func (a *app) lifecycleCommands() []*cli.Command {
 }
 
 func (a *app) hostCommands() []*cli.Command {
-	return []*cli.Command{a.imageCommand(), a.cacheCommand(), a.pruneCommand(), a.doctorCommand(), a.benchCommand(), a.daemonCommand(), a.versionCommand()}
+	return []*cli.Command{
+		a.initCommand(), a.imageCommand(), a.cacheCommand(), a.meshCommand(), a.pruneCommand(), a.doctorCommand(), a.benchCommand(), a.daemonCommand(),
+		a.versionCommand(),
+	}
 }

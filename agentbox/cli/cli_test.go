@@ -49,11 +49,11 @@ func TestAMistakeOnTheCommandLineIsOneLineAndAHint(t *testing.T) {
 		"shell -- ls":               {"shell runs no command", "--help"},
 		"image ls -- x":             {"ls runs no command", "--help"},
 		"-- up":                     {"agentbox runs no command", "--help"},
-		"ssh box id -un":            {"ssh has no flag --un", "agentbox ssh box -- id -un"},
-		"exec -t id ls -l --all":    {"exec has no flag -l", "agentbox exec -t id -- ls -l --all"},
-		"exec box id -un":           {"flag needs an argument", "agentbox exec box -- id -un"},
-		"run make -j4":              {"run has no flag --j4", "agentbox run -- make -j4"},
-		"exec box --usr root":       {"exec has no flag --usr", "--user"},
+		"up make -j4":               {`up takes no argument "make"`, "agentbox up -- make -j4"},
+		"exec box -u root":          {"no command before -u", "before the box's name"},
+		"exec box --usr root -- id": {"exec has no flag --usr", "--user"},
+		"exec --usr root box id":    {"exec has no flag --usr", "--user"},
+		"exec -nt a b -- id":        {"more than one box", "--help"},
 	} {
 		code, stdout, stderr := runMain(t, strings.Fields(args)...)
 		lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")

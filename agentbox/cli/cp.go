@@ -19,9 +19,11 @@ func (a *app) cpCommand() *cli.Command {
 		Name: "cp", Category: catInside, Usage: "copy files into a box and out of it", ArgsUsage: "BOX:PATH LOCAL | LOCAL BOX:PATH",
 		Description: "The rules are docker cp's: onto a directory means into it, SRC/. means its contents, and - is a tar stream on\n" +
 			"standard input or output. A PATH that is not absolute begins in the workspace; :PATH is in the box of this directory.\n" +
-			"A local name with a colon is written ./NAME.",
+			"A local name with a colon is written ./NAME. Git directories stay in the box unless --git says otherwise: agentbox pull\n" +
+			"brings commits without them.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "follow-link", Aliases: []string{"L"}, Usage: "copy what the link SRC points to", Destination: &opts.FollowLink},
+			&cli.BoolFlag{Name: "git", Usage: "copy git directories out of a box too, and into one here: git acts on what a box wrote there", Destination: &opts.Git},
 			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "copy as `USER` of the box", Destination: &user},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {

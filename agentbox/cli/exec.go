@@ -11,22 +11,34 @@ import (
 
 func (a *app) execCommand() *cli.Command {
 	var r run
+	var detached, input bool
 	return &cli.Command{
 		Name: "exec", Category: catInside, Usage: "run a command in a box", ArgsUsage: "[BOX] -- CMD...",
-		Description: "Standard input, output and error are the command's own, and so is the exit code: 126 when it cannot be\ninvoked, 127 when there is none of that name, 125 when agentbox itself failed.",
-		Flags:       append(r.flags(), interactiveFlag()),
+		StopOnNthArg: a.commandFollows(),
+		Description: "After BOX the -- may be left out: agentbox exec BOX ls -n. Then every word behind BOX is the command's, so flags of\nagentbox stand before BOX; with the -- they may also stand behind it. Standard input, output and error are the command's own, and so is the exit code: 126 when it cannot be\ninvoked, 127 when there is none of that name, 125 when agentbox itself failed.\n" +
+			"With --detach it is a job: it goes on when this program, its terminal and the daemon end, and agentbox attach joins it.",
+		Flags: append(r.flags(),
+			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "go on in the background, and print the job's id", Destination: &detached},
+			interactiveFlag(&input)),
 		// So that -it, which fingers know from elsewhere, means -i -t.
 		UseShortOptionHandling: true,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			box, argv := cmd.Args().First(), a.command
-			if argv == nil && cmd.Args().Len() > 1 {
-				argv = cmd.Args().Tail()
+			if argv == nil {
+				var err error
+				if argv, err = withoutDashes(cmd.Name, cmd.Args().Tail()); err != nil {
+					return err
+				}
 			}
 			if len(argv) == 0 {
 				return agentbox.Errorf(agentbox.Invalid, "no command given").WithHint("%s", strings.Join(strings.Fields("agentbox exec "+box+" -- CMD..."), " "))
 			}
 			if a.command != nil && cmd.Args().Len() > 1 {
-				return agentbox.Errorf(agentbox.Invalid, "more than one box named before --")
+				return agentbox.Errorf(agentbox.Invalid, "more than one box named before --").WithHint("agentbox exec --help")
+			}
+			r.argv = argv
+			if detached {
+				return a.detach(ctx, box, r, input)
 			}
 			c, err := a.connect(ctx, box)
 			if err != nil && a.command == nil && agentbox.CodeOf(err) == agentbox.NotFound { // perhaps it was no box
@@ -35,15 +47,14 @@ func (a *app) execCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			r.argv = argv
 			return a.enter(ctx, c, r)
 		},
 	}
 }
 
-// interactiveFlag does nothing: standard input is connected anyway.
-func interactiveFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "interactive", Aliases: []string{"i"}, Usage: "connect standard input, as is done anyway"}
+// interactiveFlag is for a job: other commands have standard input anyway.
+func interactiveFlag(input *bool) cli.Flag {
+	return &cli.BoolFlag{Name: "interactive", Aliases: []string{"i"}, Usage: "with --detach, keep the input open for those who attach; else it is connected anyway", Destination: input}
 }
 
 // flags are the flags of every verb that runs a command.

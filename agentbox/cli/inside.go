@@ -4,7 +4,10 @@ import "github.com/urfave/cli/v3"
 
 // insideCommands are the verbs that reach into a box.
 func (a *app) insideCommands() []*cli.Command {
-	return []*cli.Command{a.execCommand(), a.shellCommand(), a.cpCommand(), a.logsCommand(), a.portsCommand(), a.sshCommand(), a.sshConfigCommand()}
+	return []*cli.Command{
+		a.execCommand(), a.attachCommand(), a.jobsCommand(), a.shellCommand(), a.cpCommand(), a.diffCommand(), a.pullCommand(),
+		a.logsCommand(), a.portsCommand(), a.sshCommand(), a.sshConfigCommand(),
+	}
 }
 
 // hiddenCommands are run by other programs: our daemon, ssh, git.

@@ -20,22 +20,29 @@ import (
 
 // logs is what a logs verb was asked for.
 type logs struct {
-	follow, console, supervisor bool
-	tail                        int
+	follow, console, supervisor, cast bool
+	tail                              int
 }
 
 func (a *app) logsCommand() *cli.Command {
 	var l logs
 	return &cli.Command{
-		Name: "logs", Category: catInside, Usage: "print what the services of a box, or its machine, wrote", ArgsUsage: "[BOX] [SERVICE...]",
-		Description: "Without SERVICE it prints every service's log, each line behind the service's name. \"\" is the box of this directory.",
+		Name: "logs", Category: catInside, Usage: "print what a job, the services of a box, or its machine wrote", ArgsUsage: "[BOX] [JOB | SERVICE...]",
+		Description: "Without SERVICE it prints every service's log, each line behind the service's name. \"\" is the box of this directory.\nA job's log has what it wrote, escape sequences included.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until interrupted", Destination: &l.follow},
 			&cli.IntFlag{Name: "tail", Aliases: []string{"n"}, Usage: "begin `N` lines before the end (default: at the beginning)", Value: -1, Destination: &l.tail},
+			&cli.BoolFlag{Name: "cast", Usage: "a job's log as an asciicast, for asciinema to play", Destination: &l.cast},
 			&cli.BoolFlag{Name: "console", Usage: "the machine's console instead: kernel and guest agent", Destination: &l.console},
 			&cli.BoolFlag{Name: "supervisor", Usage: "the log of the process that runs the box instead", Destination: &l.supervisor},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if box, id, ok := jobOf(cmd.Args().Slice()); ok {
+				return a.printJob(ctx, api.BoxRef{Box: box}, id, l)
+			}
+			if l.cast {
+				return agentbox.Errorf(agentbox.Invalid, "--cast is for a job").WithHint("agentbox jobs lists them")
+			}
 			ref, err := a.ref(cmd.Args().First())
 			if err != nil {
 				return err
@@ -51,6 +58,17 @@ func (a *app) logsCommand() *cli.Command {
 			return nil
 		},
 	}
+}
+
+// jobOf is the job that the arguments name, and its box if they name one.
+func jobOf(args []string) (box, id string, ok bool) {
+	switch {
+	case len(args) == 1 && isJob(args[0]):
+		return "", args[0], true
+	case len(args) == 2 && isJob(args[1]):
+		return args[0], args[1], true
+	}
+	return "", "", false
 }
 
 // serviceForBox is err, with a better hint when what was given for a box is a service of this directory's box.

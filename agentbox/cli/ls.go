@@ -11,6 +11,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/supervisor"
 )
 
 func (a *app) lsCommand() *cli.Command {
@@ -52,9 +53,12 @@ func boxRows(boxes []agentbox.Box, usage bool) [][]string {
 	return rows
 }
 
-// stateText is the state, with the limit that put the box into it.
+// stateText is the state, with what put the box into it: a limit, or the end of its lease.
 func stateText(b agentbox.Box) string {
 	which, _, _ := strings.Cut(limitIn(b.Note), ",")
+	if strings.HasPrefix(b.Note, supervisor.LeaseEnded) {
+		which = "lease"
+	}
 	if which == "" || b.State == agentbox.Running {
 		return string(b.State)
 	}
@@ -93,6 +97,18 @@ func serviceText(s agentbox.Service) string {
 	return text
 }
 
+// leaseText says when the machine of a box goes.
+func leaseText(b agentbox.Box) string {
+	text := b.Lease.Owner
+	switch {
+	case b.Lease.Working > 0:
+		text += fmt.Sprintf(", %s: paused %s after the last", agentbox.Plural(b.Lease.Working, "session or connection"), b.Lease.Term)
+	case !b.Lease.Expires.IsZero():
+		text += ", paused at " + b.Lease.Expires.Local().Format(time.DateTime) + " if nobody uses it"
+	}
+	return text
+}
+
 func showRows(b agentbox.Box) [][]string {
 	rows := [][]string{
 		{"box", b.Name + " (" + b.ID.String() + ")"},
@@ -101,7 +117,7 @@ func showRows(b agentbox.Box) [][]string {
 		{"directory", b.Directory + " on " + b.Branch},
 		{"image", b.ImageName + " (" + b.Image.Short() + ")"},
 		{"machine", fmt.Sprintf("%s, %s memory, %s disk", agentbox.Plural(b.CPUs, "CPU"), bytesText(b.Memory), bytesText(b.Disk))},
-		{"lease", fmt.Sprintf("%s until %s", b.Lease.Owner, b.Lease.Expires.Local().Format(time.DateTime))},
+		{"lease", leaseText(b)},
 	}
 	if !b.Cache.IsZero() {
 		rows = append(rows, []string{"setup", "made once for key " + b.Cache.Short()})

@@ -292,7 +292,7 @@ func (a *app) approve(ctx context.Context, digest string) error {
 
 // askToApprove shows a plan on the terminal and asks. Anything but yes is no.
 func (a *app) askToApprove(r api.PolicyReport) bool {
-	fmt.Fprintf(a.stderr, "the policy of %s asks for more than is approved:\n", r.Directory)
+	fmt.Fprintf(a.stderr, "%s asks for more than is approved for %s:\n", oneLine(r.Directory), oneLine(r.Project))
 	for _, c := range r.Plan {
 		fmt.Fprintln(a.stderr, "  "+oneLine(c.String()))
 	}
@@ -304,8 +304,12 @@ func (a *app) askToApprove(r api.PolicyReport) bool {
 
 // reviewAtTerminal asks, before a box starts, about what its repository's policy asks for. On a pipe nobody is asked, and up
 // says which command approves.
-func (a *app) reviewAtTerminal(ctx context.Context) error {
-	if !a.interactive() || a.quiet || a.json {
+//
+// With sure, --approve on the command line, nobody is asked: the plan is shown and approved. That
+// is for whoever has read the repository's configuration, as a Makefile of that repository may
+// presume of who runs it.
+func (a *app) reviewAtTerminal(ctx context.Context, sure bool) error {
+	if !sure && (!a.interactive() || a.quiet || a.json) {
 		return nil
 	}
 	ref, err := a.policyRef("")
@@ -313,8 +317,16 @@ func (a *app) reviewAtTerminal(ctx context.Context) error {
 		return err
 	}
 	r, err := call(ctx, a, api.ShowPolicy, ref)
-	if err != nil || len(r.Plan) == 0 || !a.askToApprove(r) {
+	if err != nil || len(r.Plan) == 0 {
 		return err
+	}
+	if !sure && !a.askToApprove(r) {
+		return nil
+	}
+	if sure {
+		for _, c := range r.Plan {
+			fmt.Fprintln(a.stderr, "approved: "+oneLine(c.String()))
+		}
 	}
 	_, err = call(ctx, a, api.ApprovePolicy, api.ApproveRequest{PolicyRef: ref, Digest: r.Digest})
 	return err

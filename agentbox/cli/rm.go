@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"unicode"
 
 	"github.com/urfave/cli/v3"
 	"golang.org/x/term"
@@ -103,8 +104,7 @@ func losses(boxes []doomed) error {
 		it = "them"
 	}
 	return agentbox.Errorf(agentbox.Conflict, "%s", strings.Join(texts, "; ")).
-		WithHint("git fetch %s brings its commits here, agentbox cp %s:/workspace DIR copies all its files; agentbox rm --force %s removes %s all the same",
-			box, box, strings.Join(all, " "), it)
+		WithHint("agentbox pull %s brings all of it here as a branch; agentbox rm --force %s removes %s all the same", box, strings.Join(all, " "), it)
 }
 
 func (a *app) removeBox(ctx context.Context, d doomed) error {
@@ -133,14 +133,39 @@ func (a *app) confirm(d doomed) error {
 	return agentbox.Errorf(agentbox.Conflict, "box %s was not removed", d.name)
 }
 
-// workText counts what would be lost.
+// workText counts what would be lost, and names some of it.
 func workText(w api.UnsavedWork) string {
 	var parts []string
 	if w.Commits > 0 {
-		parts = append(parts, agentbox.Plural(w.Commits, "commit"))
+		parts = append(parts, agentbox.Plural(w.Commits, "commit")+named(w.Titles, w.Commits))
 	}
 	if w.Files > 0 {
-		parts = append(parts, agentbox.Plural(w.Files, "changed file"))
+		parts = append(parts, agentbox.Plural(w.Files, "changed file")+named(w.Paths, w.Files))
 	}
 	return strings.Join(parts, " and ")
+}
+
+// named is the first of what a box calls its work, for a line at a terminal.
+func named(names []string, all int) string {
+	const most, width = 3, 50
+	var shown []string
+	for _, name := range names[:min(len(names), most)] {
+		name = strings.Map(func(r rune) rune {
+			if !unicode.IsPrint(r) {
+				return '\ufffd'
+			}
+			return r
+		}, name)
+		if r := []rune(name); len(r) > width {
+			name = string(r[:width-1]) + "\u2026"
+		}
+		shown = append(shown, name)
+	}
+	if len(shown) == 0 {
+		return ""
+	}
+	if all > len(shown) {
+		shown = append(shown, "\u2026")
+	}
+	return " (" + strings.Join(shown, ", ") + ")"
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/api"
 )
 
 func TestEveryLossIsNamed(t *testing.T) {
@@ -13,11 +14,11 @@ func TestEveryLossIsNamed(t *testing.T) {
 		message, hint string
 	}{
 		{[]doomed{a}, "box a has work",
-			"git fetch a brings its commits here, agentbox cp a:/workspace DIR copies all its files; agentbox rm --force a removes it all the same"},
+			"agentbox pull a brings all of it here as a branch; agentbox rm --force a removes it all the same"},
 		{[]doomed{clean, a}, "box a has work",
-			"git fetch a brings its commits here, agentbox cp a:/workspace DIR copies all its files; agentbox rm --force clean a removes them all the same"},
+			"agentbox pull a brings all of it here as a branch; agentbox rm --force clean a removes them all the same"},
 		{[]doomed{a, clean, b}, "box a has work; box b has work",
-			"git fetch BOX brings its commits here, agentbox cp BOX:/workspace DIR copies all its files; agentbox rm --force a clean b removes them all the same"},
+			"agentbox pull BOX brings all of it here as a branch; agentbox rm --force a clean b removes them all the same"},
 	} {
 		if e := agentbox.AsError(losses(c.boxes)); e.Message != c.message || e.Hint != c.hint {
 			t.Errorf("%+v: %q, %q", c.boxes, e.Message, e.Hint)
@@ -25,5 +26,31 @@ func TestEveryLossIsNamed(t *testing.T) {
 	}
 	if err := losses([]doomed{clean}); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestLossesAreNamed(t *testing.T) {
+	for _, c := range []struct {
+		work api.UnsavedWork
+		want string
+	}{
+		{api.UnsavedWork{Commits: 1, Titles: []string{"fix login"}}, "1 commit (fix login)"},
+		{api.UnsavedWork{Commits: 2, Titles: []string{"a", "\x1b[2Jb"}, Files: 4, Paths: []string{"x", "y", "z", "w"}}, "2 commits (a, \ufffd[2Jb) and 4 changed files (x, y, z, \u2026)"},
+		{api.UnsavedWork{Files: 1}, "1 changed file"},
+	} {
+		if got := workText(c.work); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+func TestHarmless(t *testing.T) {
+	for in, want := range map[string]string{
+		"+a\n-b\tc\n": "+a\n-b\tc\n", "\x1b[32m+x\x1b[m": "\x1b[32m+x\x1b[m", "\x1b]0;t\a": "\ufffd]0;t\ufffd", "\x1b[2J": "\ufffd[2J", "\x1bc": "\ufffdc",
+		"\x1b[31": "\ufffd[31", "a\rb": "a\ufffdb", "\u009b2J": "\ufffd2J", "gr\u00fc\u00df": "gr\u00fc\u00df",
+	} {
+		if got := string(harmless([]byte(in))); got != want {
+			t.Errorf("%q became %q, want %q", in, got, want)
+		}
 	}
 }

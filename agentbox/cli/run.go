@@ -20,7 +20,8 @@ func (a *app) runCommand() *cli.Command {
 	var r run
 	return &cli.Command{
 		Name: "run", Category: catBox, Usage: "run one command in a fresh box that is gone afterwards", ArgsUsage: "-- CMD...",
-		Description: "What it printed, its exit code and what it ran on are kept in the runs directory of the home.",
+		StopOnNthArg: a.commandFollows(),
+		Description:  "What it printed, its exit code and what it ran on are kept in the runs directory of the home.",
 		Flags: append(append(machineFlags(&req), r.flags()...),
 			&cli.DurationFlag{Name: "timeout", Usage: "end the command after `TIME`, with exit code 124", Destination: &timeout},
 		),

@@ -32,7 +32,7 @@ func (a *app) secretSet() *cli.Command {
 			"file:PATH, command:LINE (which answers as a git credential helper, or prints the value) and keyring, which asks for the value and keeps it.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "from", Usage: "`SOURCE` of the value", Value: "keyring", Destination: &from},
-			&cli.StringSliceFlag{Name: "to", Usage: "a `RULE` of where it may be sent, as https://api.example.com; repeat it for more", Destination: &req.To},
+			&cli.StringSliceFlag{Name: "to", Usage: "a `RULE` of where it may be sent, as https://api.example.com; http:// permits the clear; repeat it for more", Destination: &req.To},
 			&cli.StringFlag{Name: "header", Usage: "put it into this `HEADER` of every request there, whatever the box sends", Destination: &req.Header},
 			&cli.StringFlag{Name: "as", Usage: "`FORM` in that header: bearer or basic; the value itself if not said", Destination: &form},
 			&cli.StringFlag{Name: "user", Usage: "user `NAME` for --as basic", Destination: &req.User},
@@ -126,7 +126,7 @@ func (a *app) secretLs() *cli.Command {
 			rows := [][]string{{"NAME", "FROM", "TO", "HEADER", "FOR", "PROBLEM"}}
 			for _, s := range list {
 				whose := "all repositories"
-				if s.Repository != "" {
+				if s.Project != "" {
 					whose = "this repository"
 				}
 				rows = append(rows, []string{s.Name, s.From, rulesText(s.Scope), s.Header, whose, oneLine(s.Problem)})

@@ -30,8 +30,9 @@ func (a *app) sshCommand() *cli.Command {
 	var user string
 	return &cli.Command{
 		Name: "ssh", Category: catInside, Usage: "open a box with the ssh of this machine", ArgsUsage: "[BOX] [-- SSH ARGUMENTS]",
-		Description: "What stands behind -- goes to ssh: a command, or options as -L 8080:localhost:80.",
-		Flags:       []cli.Flag{&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "log in as `USER` of the box", Value: sshUser, Destination: &user}},
+		StopOnNthArg: a.commandFollows(),
+		Description:  "What stands behind -- goes to ssh: a command, or options as -L 8080:localhost:80.",
+		Flags:        []cli.Flag{&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "log in as `USER` of the box", Value: sshUser, Destination: &user}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			ssh, err := exec.LookPath("ssh")
 			if err != nil {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"al.essio.dev/pkg/shellescape"
 	"github.com/urfave/cli/v3"
 
 	"agentbox/agentbox"
@@ -25,20 +26,26 @@ func machineFlags(req *api.UpRequest) []cli.Flag {
 
 func (a *app) upCommand() *cli.Command {
 	var req api.UpRequest
-	var detach bool
+	var detach, explain, approve bool
 	var r run
 	return &cli.Command{
 		Name: "up", Category: catBox, Usage: "create or reattach the box of this repository and branch", ArgsUsage: "[-- CMD...]",
-		Description: "Runs CMD in the box or, on a terminal, opens a shell. The same directory and branch find the same box again.",
+		StopOnNthArg: a.commandFollows(),
+		Description:  "Runs CMD in the box or, on a terminal, opens a shell. The same directory and branch find the same box again.",
 		Flags: append(append(machineFlags(&req), r.flags()...),
 			&cli.StringFlag{Name: "name", Usage: "call the box `NAME`", Destination: &req.Name},
 			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "make the box and run nothing in it", Destination: &detach},
+			&cli.BoolFlag{Name: "explain", Usage: "show what the box will be made from and which files say so, and make nothing", Destination: &explain},
+			&cli.BoolFlag{Name: "approve", Usage: "approve what the repository asks of this machine, without being asked", Destination: &approve},
 		),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Present() {
-				return agentbox.Errorf(agentbox.Invalid, "up takes no argument %q", cmd.Args().First()).WithHint("put the command behind --: agentbox up -- %s", cmd.Args().First())
+				return agentbox.Errorf(agentbox.Invalid, "up takes no argument %q", cmd.Args().First()).WithHint("put the command behind --: agentbox up -- %s", shellescape.QuoteCommand(cmd.Args().Slice()))
 			}
-			if err := a.reviewAtTerminal(ctx); err != nil {
+			if explain {
+				return a.explain(ctx)
+			}
+			if err := a.reviewAtTerminal(ctx, approve); err != nil {
 				return err
 			}
 			req.Command = r.dir == "" && !detach && (len(a.command) > 0 || a.command == nil && a.interactive())

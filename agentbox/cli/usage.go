@@ -2,10 +2,8 @@ package cli
 
 import (
 	"context"
-	"slices"
 	"strings"
 
-	"al.essio.dev/pkg/shellescape"
 	"github.com/agext/levenshtein"
 	"github.com/urfave/cli/v3"
 
@@ -20,7 +18,7 @@ func (a *app) strict(cmd *cli.Command) {
 	action, group := cmd.Action, len(cmd.Commands) > 0
 	cmd.Action = func(ctx context.Context, cmd *cli.Command) error {
 		switch most := maxArgs(cmd); {
-		case group && cmd.Args().Present():
+		case group && cmd.ArgsUsage == "" && cmd.Args().Present():
 			return unknown(cmd, cmd.Args().First())
 		case group && action == nil:
 			return cli.ShowSubcommandHelp(cmd)
@@ -58,28 +56,28 @@ func (a *app) usageError(_ context.Context, cmd *cli.Command, err error, _ bool)
 			e.Hint = "did you mean " + near + "?"
 		}
 	}
-	if meant := a.dashesLeftOut(cmd); meant != "" {
-		e.Hint = meant
-	}
 	return e
 }
 
-// dashesLeftOut is the command line with -- before the words of a command, when such words stand before a flag that we cannot
-// take: it is that command's, most likely.
-func (a *app) dashesLeftOut(cmd *cli.Command) string {
-	words, boxes := cmd.Args().Slice(), 0
-	if strings.HasPrefix(cmd.ArgsUsage, "[BOX]") {
-		boxes = 1
+// commandFollows ends our own flags at the first word, a box or a command: what comes after it is
+// the command's, flags included. Where a -- says the same, our flags may stand behind the box's
+// name, too.
+func (a *app) commandFollows() *int {
+	if a.command != nil {
+		return nil
 	}
-	if a.command != nil || !strings.Contains(cmd.ArgsUsage, "-- ") || len(words) <= boxes {
-		return ""
+	first := 1
+	return &first
+}
+
+// withoutDashes is a command whose words follow ours without a --. No program is called as a flag
+// is: one that begins so was to be ours.
+func withoutDashes(verb string, argv []string) ([]string, error) {
+	if len(argv) > 0 && strings.HasPrefix(argv[0], "-") {
+		return nil, agentbox.Errorf(agentbox.Invalid, "no command before %s", argv[0]).
+			WithHint("flags of agentbox stand before the box's name: agentbox %s --help; a command of this name, behind --", verb)
 	}
-	at := 0 // where the command begins: behind our own words, which come in this order
-	for _, word := range append([]string{cmd.Name}, words[:boxes+1]...) {
-		at += 1 + slices.Index(a.args[at:], word)
-	}
-	ours, command := a.args[1:at-1], a.args[at-1:]
-	return shellescape.QuoteCommand(slices.Concat([]string{"agentbox"}, ours, []string{"--"}, command))
+	return argv, nil
 }
 
 // dashed is a flag as people write it.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/toolchain"
 )
 
 // PoolAuto lets the daemon choose the size of the warm pool from the free memory of the machine.
@@ -19,6 +20,7 @@ type Config struct {
 
 	Image     string             // apt:SUITE, or an OCI reference
 	Packages  []string           // Debian packages added to an apt: image
+	Toolchain toolchain.Needs    // tools that are added to an apt: image, with the files that ask for them
 	Include   []Include          // directories of the host that are copied into the image
 	Kernel    string             // a kernel instead of the one agentbox finds; "" for that one
 	Isolation agentbox.Isolation // agentbox.Auto unless the repository insists

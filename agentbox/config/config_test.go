@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/toolchain"
 )
 
 // write makes a repository of the given files and returns its root.
@@ -210,7 +211,7 @@ func TestDefaults(t *testing.T) {
 			continue
 		}
 		if c.CPUs != 2 || c.Memory != 2<<30 || c.Disk != 64<<30 || c.Lifetime != "branch" || c.Isolation != "auto" || c.Policy != "balanced" || c.Pool != PoolAuto ||
-			!strings.HasPrefix(c.Image, "apt:") || !slices.Equal(c.Packages, basePackages) {
+			!strings.HasPrefix(c.Image, "apt:") || !slices.Equal(c.Packages, toolchain.Workstation) {
 			t.Errorf("%q: %+v", yaml, c)
 		}
 	}
@@ -268,11 +269,12 @@ func TestOddFiles(t *testing.T) {
 func TestDetection(t *testing.T) {
 	root := write(t, map[string]string{"go.mod": "", "go.sum": "", "Makefile": "", "web/package.json": "", "web/package-lock.json": "", "web/src/x": ""})
 	c, err := Load(context.Background(), root)
-	if err != nil || c.Source != "detected go.mod, Makefile" || !slices.Equal(c.Packages, []string{"ca-certificates", "git", "golang", "make"}) || !slices.Equal(c.Lockfiles, []string{"go.sum"}) {
+	if err != nil || c.Source != "detected go.mod, web/package.json, Makefile" || !slices.Equal(c.Toolchain.Tools(), []toolchain.Tool{toolchain.Go, toolchain.Node, toolchain.Make}) ||
+		!slices.Equal(c.Packages, toolchain.Workstation) || !slices.Equal(c.Lockfiles, []string{"go.sum", "web/package-lock.json"}) {
 		t.Errorf("%+v %v", c, err)
 	}
 	c, err = Load(context.Background(), filepath.Join(root, "web/src"))
-	if err != nil || c.Source != "detected package.json" || !slices.Equal(c.Lockfiles, []string{"web/package-lock.json"}) || c.Path != "" {
+	if err != nil || c.Source != "detected web/package.json" || !slices.Equal(c.Lockfiles, []string{"web/package-lock.json"}) || c.Path != "" {
 		t.Errorf("%+v %v", c, err)
 	}
 }

@@ -1,62 +1,31 @@
 package config
 
 import (
-	"cmp"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"agentbox/agentbox/toolchain"
 )
 
-// ecosystem is what a file of the repository tells about the tools it needs.
-type ecosystem struct {
-	marker   string
-	packages []string
-	locks    []string // every one that exists is a lockfile of the repository
-}
-
-var ecosystems = []ecosystem{
-	{"go.mod", []string{"golang"}, []string{"go.sum", "go.work.sum"}},
-	{"package.json", []string{"nodejs", "npm"}, []string{"package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml", "bun.lock"}},
-	{"pyproject.toml", []string{"python3", "python3-pip", "python3-venv"}, []string{"uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "requirements.txt"}},
-	{"Cargo.toml", []string{"cargo", "rustc"}, []string{"Cargo.lock"}},
-	{"Makefile", []string{"make"}, nil},
-}
-
-// basePackages are what every detected box has: a repository without tools still needs its history.
+// basePackages are what a box has besides the features of its devcontainer.json: a repository
+// without tools still needs its history.
 var basePackages = []string{"ca-certificates", "git"}
 
-type findings struct {
-	markers, packages, lockfiles []string
-}
-
-// inspect looks at the files of dir; the lockfiles it reports are relative to root.
-func inspect(dir, root string) findings {
-	f := findings{packages: slices.Clone(basePackages)}
+// inspect looks at the files of dir and below it, as the toolchain package reads them.
+func inspect(dir, root string) toolchain.Found {
 	prefix, err := filepath.Rel(root, dir)
 	if err != nil {
-		return f
+		return toolchain.Found{}
 	}
-	for _, e := range ecosystems {
-		if !isFile(dir, e.marker) {
-			continue
-		}
-		f.markers = append(f.markers, e.marker)
-		f.packages = append(f.packages, e.packages...)
-		for _, lock := range e.locks {
-			if isFile(dir, lock) {
-				f.lockfiles = append(f.lockfiles, filepath.ToSlash(filepath.Join(prefix, lock)))
-			}
-		}
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		return toolchain.Found{}
 	}
-	slices.Sort(f.packages)
-	slices.Sort(f.lockfiles)
-	return f
-}
-
-func isFile(dir, name string) bool {
-	fi, err := os.Stat(filepath.Join(dir, name))
-	return err == nil && fi.Mode().IsRegular()
+	defer r.Close()
+	return toolchain.Detect(r, filepath.ToSlash(prefix))
 }
 
 // detect makes the configuration of a repository that has none, from the nearest directory upward that tells anything.
@@ -67,14 +36,34 @@ func detect(root, dir string) (*Config, error) {
 	}
 	c := defaults()
 	c.Root = root
-	found := inspect(root, root)
+	var found toolchain.Found
 	for _, d := range upward(dir) {
-		if f := inspect(d, root); len(f.markers) > 0 {
-			found = f
+		if found = inspect(d, root); len(found.Needs) > 0 {
 			break
 		}
 	}
 	c.complete(found)
-	c.Source = "detected " + cmp.Or(strings.Join(found.markers, ", "), "nothing: defaults")
+	c.Source = "detected " + someOf(found.Files())
 	return c, nil
+}
+
+// maxNamed is how many files the source of a detected configuration names.
+const maxNamed = 4
+
+func someOf(files []string) string {
+	switch {
+	case len(files) == 0:
+		return "nothing: defaults"
+	case len(files) > maxNamed:
+		return fmt.Sprintf("%s and %d more", strings.Join(files[:maxNamed], ", "), len(files)-maxNamed)
+	}
+	return strings.Join(files, ", ")
+}
+
+// workstation is the image of a configuration that names none, with the tools that the repository asks for.
+func (c *Config) workstation(found toolchain.Found) {
+	c.Packages = slices.Clone(toolchain.Workstation)
+	if c.Toolchain == nil {
+		c.Toolchain = found.Needs
+	}
 }

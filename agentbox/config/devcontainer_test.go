@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/toolchain"
 )
 
 const devcontainer = `// For all of us
@@ -68,7 +69,7 @@ func TestDevcontainer(t *testing.T) {
 func TestDevcontainerWithoutImage(t *testing.T) {
 	root := write(t, map[string]string{".devcontainer.json": `{"build": {"dockerfile": "Dockerfile"}}`, "Cargo.toml": ""})
 	c, err := Load(context.Background(), root)
-	if err != nil || !strings.HasPrefix(c.Image, "apt:") || !slices.Contains(c.Packages, "cargo") || len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "Dockerfile") {
+	if err != nil || !strings.HasPrefix(c.Image, "apt:") || !slices.Equal(c.Toolchain.Tools(), []toolchain.Tool{toolchain.Rust}) || len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "Dockerfile") {
 		t.Errorf("%+v %v", c, err)
 	}
 	root = write(t, map[string]string{".devcontainer.json": `{"features": {"ghcr.io/devcontainers/features/go:1": {}}}`})

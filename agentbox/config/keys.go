@@ -15,6 +15,7 @@ import (
 var topLevel = []key{
 	{"image", func(d *decoder, n *yaml.Node) { set(d, n, &d.cfg.Image, imageName) }},
 	{"packages", func(d *decoder, n *yaml.Node) { list(d, n, &d.cfg.Packages, packageWord) }},
+	{"toolchain", (*decoder).toolchain},
 	{"include", (*decoder).include},
 	{"kernel", func(d *decoder, n *yaml.Node) { set(d, n, &d.cfg.Kernel, nonEmpty) }},
 	{"isolation", func(d *decoder, n *yaml.Node) {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/toolchain"
 )
 
 // maxFile bounds a configuration file; a real one has a few kilobytes.
@@ -73,12 +74,12 @@ func readFile(path string) ([]byte, error) {
 }
 
 // complete fills in what the files of the repository tell and its configuration does not.
-func (c *Config) complete(found findings) {
+func (c *Config) complete(found toolchain.Found) {
 	if c.Lockfiles == nil {
-		c.Lockfiles = found.lockfiles
+		c.Lockfiles = found.Lockfiles
 	}
 	if c.Image == "" && c.Packages == nil {
-		c.Packages = found.packages
+		c.workstation(found)
 	}
 	if c.Image == "" {
 		c.Image = defaultImage()

@@ -23,8 +23,20 @@ func (d *daemon) listCache(ctx context.Context, _ api.None, _ agentbox.Progress)
 	alarms, err := s.Alarms()
 	out := []api.CacheEntry{}
 	for _, e := range list {
-		out = append(out, wireEntry(e, alarms))
+		entry, err := d.wire(ctx, e, alarms)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, entry)
 	}
+	return out, err
+}
+
+// wire is wireEntry with what the team may have.
+func (d *daemon) wire(ctx context.Context, e cachestore.Entry, alarms []cachestore.Alarm) (api.CacheEntry, error) {
+	out := wireEntry(e, alarms)
+	var err error
+	out.Shared, err = d.sharing.Of(e.Manifest, e.Names)
 	return out, err
 }
 
@@ -66,9 +78,13 @@ func (d *daemon) showCache(ctx context.Context, req api.CacheRef, _ agentbox.Pro
 	if err != nil {
 		return api.CacheDetail{}, err
 	}
+	entry, err := d.wire(ctx, e, alarms)
+	if err != nil {
+		return api.CacheDetail{}, err
+	}
 	why, err := d.why(ctx, e)
 	return api.CacheDetail{
-		CacheEntry: wireEntry(e, alarms), Chunks: p.Chunks, Here: p.Here, Parent: m.Parent, Trace: len(m.Trace), File: e.Whole, Why: why,
+		CacheEntry: entry, Chunks: p.Chunks, Here: p.Here, Parent: m.Parent, Trace: len(m.Trace), File: e.Whole, Why: why,
 	}, err
 }
 
@@ -135,14 +151,14 @@ func (d *daemon) collectCache(ctx context.Context, req api.CacheGCRequest, _ age
 func userPin(d agentbox.Digest) string { return "user:" + d.Hex() }
 
 func (d *daemon) pinCache(ctx context.Context, req api.CacheRef, _ agentbox.Progress) (api.CacheEntry, error) {
-	return d.changePin(ctx, req.Ref, func(s *cachestore.Store, m agentbox.Digest) error { return s.Pin(ctx, userPin(m), m) })
+	return d.changeEntry(ctx, req.Ref, func(s *cachestore.Store, m agentbox.Digest) error { return s.Pin(ctx, userPin(m), m) })
 }
 
 func (d *daemon) unpinCache(ctx context.Context, req api.CacheRef, _ agentbox.Progress) (api.CacheEntry, error) {
-	return d.changePin(ctx, req.Ref, func(s *cachestore.Store, m agentbox.Digest) error { return s.Unpin(userPin(m)) })
+	return d.changeEntry(ctx, req.Ref, func(s *cachestore.Store, m agentbox.Digest) error { return s.Unpin(userPin(m)) })
 }
 
-func (d *daemon) changePin(ctx context.Context, ref string, change func(s *cachestore.Store, m agentbox.Digest) error) (api.CacheEntry, error) {
+func (d *daemon) changeEntry(ctx context.Context, ref string, change func(s *cachestore.Store, m agentbox.Digest) error) (api.CacheEntry, error) {
 	s, e, err := d.findCache(ctx, ref)
 	if err != nil {
 		return api.CacheEntry{}, err
@@ -154,7 +170,15 @@ func (d *daemon) changePin(ctx context.Context, ref string, change func(s *cache
 		return api.CacheEntry{}, err
 	}
 	alarms, err := s.Alarms()
-	return wireEntry(e, alarms), err
+	if err != nil {
+		return api.CacheEntry{}, err
+	}
+	return d.wire(ctx, e, alarms)
+}
+
+// shareCache says whether the team's machines may have an entry from here. What they have already they keep.
+func (d *daemon) shareCache(ctx context.Context, req api.CacheShareRequest, _ agentbox.Progress) (api.CacheEntry, error) {
+	return d.changeEntry(ctx, req.Ref, func(_ *cachestore.Store, m agentbox.Digest) error { return d.sharing.Share(m, req.Share) })
 }
 
 // removeCache forgets an entry: its names, alarms about them included, and its bytes. What setup made is made again when it is needed.

@@ -12,6 +12,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/layers"
+	"agentbox/cachestore"
 	"agentbox/cachestore/blob"
 )
 
@@ -24,6 +25,7 @@ func withStore(t *testing.T, dir string) *daemon {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	d := &daemon{cfg: cfg, stop: stop, places: &layers.Places{File: cfg.Home.Places()}}
+	d.sharing = &layers.Sharing{Store: func(ctx context.Context) (*cachestore.Store, error) { return d.store.Store(ctx) }, File: cfg.Home.Shared()}
 	d.store = layers.Begin(ctx, layers.Config{Dir: cfg.Home.Store(), Key: cfg.Home.StoreKey(), Log: cfg.Log})
 	scrubbed := d.scrub(ctx)
 	t.Cleanup(func() {
@@ -75,6 +77,14 @@ func TestTheStoreThroughTheAPI(t *testing.T) {
 	}
 	if e, err = d.unpinCache(t.Context(), api.CacheRef{Ref: m.Short()}, nil); err != nil || len(e.Pins) != 0 {
 		t.Fatalf("%+v, %v", e, err)
+	}
+	for _, share := range []bool{true, false} {
+		if e, err = d.shareCache(t.Context(), api.CacheShareRequest{Ref: "cache/deps", Share: share}, nil); err != nil || e.Shared != share {
+			t.Fatalf("share %v: %+v, %v", share, e, err)
+		}
+		if list, err := d.listCache(t.Context(), api.None{}, nil); err != nil || list[0].Shared != share {
+			t.Fatalf("%+v, %v", list, err)
+		}
 	}
 	total := int64(1 << 30)
 	u, err := d.cacheQuota(t.Context(), api.CacheQuotaRequest{Total: &total, Kinds: map[string]int64{"cache": 5 << 20}}, nil)

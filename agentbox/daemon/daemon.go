@@ -18,6 +18,8 @@ import (
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host"
 	"agentbox/agentbox/layers"
+	"agentbox/agentbox/task"
+	"agentbox/mesh"
 	"agentbox/vmm"
 	"agentbox/vmm/image"
 )
@@ -40,6 +42,10 @@ type daemon struct {
 	boxes   *host.Manager
 	store   *layers.Opening
 	places  *layers.Places
+	mesh    *mesh.Mesh
+	noMesh  error // why mesh is nil
+	sharing *layers.Sharing
+	queue   *task.Queue
 	stop    context.CancelFunc
 }
 
@@ -59,16 +65,37 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	images.Never = []string{cfg.Home.Dir, cfg.Home.Run()}
+	key, err := layers.SigningKey(cfg.Home.StoreKey())
+	if err != nil {
+		return err
+	}
+	team, err := mesh.Open(mesh.Config{Dir: cfg.Home.Mesh(), Key: key, Log: cfg.Log})
+	if err != nil {
+		cfg.Log.Error("this machine's part in its team cannot be read", "error", err)
+	} else {
+		defer team.Close()
+	}
+	noMesh := err
 	store := layers.Begin(ctx, layers.Config{Dir: cfg.Home.Store(), Key: cfg.Home.StoreKey(), Log: cfg.Log, Damaged: distrust(images, cfg.Log)})
 	places := &layers.Places{File: cfg.Home.Places()}
 	manager, err := newManager(cfg, images, &layers.Images{Store: store.Store, Places: places})
 	if err != nil {
 		return errors.Join(err, store.Close())
 	}
-	d := &daemon{cfg: cfg, started: time.Now(), boxes: manager, store: store, places: places, stop: stop}
+	d := &daemon{cfg: cfg, started: time.Now(), boxes: manager, store: store, places: places, mesh: team, noMesh: noMesh, stop: stop}
+	d.sharing = &layers.Sharing{Store: store.Store, File: cfg.Home.Shared()}
+	d.queue = task.NewQueue(task.Config{
+		Store: task.Store{Dir: cfg.Home.Tasks()}, Boxes: manager, Jobs: taskJobs{jobs{cfg.Home, manager}},
+		Keeper: keeper{jobs{cfg.Home, manager}}, Room: room, Log: cfg.Log,
+	})
+	var work sync.WaitGroup
+	work.Go(func() { d.queue.Run(ctx) })
 	scrubbed := d.scrub(ctx)
-	err = errors.Join(d.serve(ctx), manager.Close())
+	err = d.serve(ctx)
 	stop()
+	work.Wait()
+	err = errors.Join(err, manager.Close())
 	<-scrubbed
 	return errors.Join(err, store.Close())
 }

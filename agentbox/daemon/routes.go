@@ -27,8 +27,13 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.Reset, boxes.Reset)
 	api.Handle(mux, api.Remove, boxes.Remove)
 	api.Handle(mux, api.Unsaved, boxes.Unsaved)
+	api.Handle(mux, api.Diff, boxes.Diff)
+	api.Handle(mux, api.Pull, boxes.Pull)
 	api.Handle(mux, api.OpenPort, boxes.OpenPort)
 	api.Handle(mux, api.ClosePort, boxes.ClosePort)
+
+	jobs{home: d.cfg.Home, boxes: boxes}.handle(mux)
+	tasks{d.queue}.handle(mux)
 
 	api.Handle(mux, api.ShowPolicy, boxes.ShowPolicy)
 	api.Handle(mux, api.CheckPolicy, boxes.CheckPolicy)
@@ -53,7 +58,17 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.CollectCache, d.collectCache)
 	api.Handle(mux, api.PinCache, d.pinCache)
 	api.Handle(mux, api.UnpinCache, d.unpinCache)
+	api.Handle(mux, api.ShareCache, d.shareCache)
 	api.Handle(mux, api.RemoveCache, d.removeCache)
 	api.Handle(mux, api.CacheQuota, d.cacheQuota)
+
+	api.Handle(mux, api.InitMesh, withMesh(d, d.initMesh))
+	api.Handle(mux, api.InviteMesh, withMesh(d, d.inviteMesh))
+	api.Handle(mux, api.JoinMesh, withMesh(d, d.joinMesh))
+	api.Handle(mux, api.ListPeers, withMesh(d, d.listPeers))
+	api.Handle(mux, api.ShowMesh, withMesh(d, d.showMesh))
+	api.Handle(mux, api.TrustPeer, withMesh(d, d.trustPeer))
+	api.Handle(mux, api.RevokePeer, withMesh(d, d.revokePeer))
+	api.Handle(mux, api.LeaveMesh, withMesh(d, d.leaveMesh))
 	return mux
 }

@@ -29,7 +29,7 @@ import (
 //	json PATH REGEXP     a value of the last standard output, as .ports.0.host, matches
 //	jsonvar NAME PATH    put such a value into a variable
 //	gone PID...          the processes end within seconds
-//	expire BOX           have the lease of a box end now; its id is needed
+//	expire BOX [TERM]    give a box a lease of this term, so that it ends now or soon; its id is needed
 //	ownhome              stop sharing images, kernels and templates with other scripts
 //	pty FILE CMD...      run CMD on a terminal and hold the dialogue in FILE with it
 //	asuser CMD...        run CMD as an ordinary user, who is made for it
@@ -41,7 +41,7 @@ import (
 var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"repo": cmdRepo, "code": cmdCode, "waitfor": cmdWaitFor, "capture": cmdCapture, "json": cmdJSON, "jsonvar": cmdJSONVar,
 	"gone": cmdGone, "expire": cmdExpire, "ownhome": cmdOwnHome, "pty": cmdPTY, "asuser": cmdAsUser,
-	"webserver": cmdWebServer, "goprogram": cmdGoProgram,
+	"webserver": cmdWebServer, "goprogram": cmdGoProgram, "modelserver": cmdModelServer,
 }
 
 func usage(ts *testscript.TestScript, ok bool, text string) {
@@ -163,12 +163,17 @@ func cmdGone(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func cmdExpire(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, !neg && len(args) == 1, "expire BOX")
+	usage(ts, !neg && (len(args) == 1 || len(args) == 2), "expire BOX [TERM]")
 	id, err := agentbox.ParseBoxID(args[0])
 	ts.Check(err)
+	term := time.Nanosecond
+	if len(args) == 2 {
+		term, err = time.ParseDuration(args[1])
+		ts.Check(err)
+	}
 	supervisor := api.NewClient(home.Home{Dir: ts.Getenv("AGENTBOX_HOME")}.Box(id).Control())
 	defer supervisor.Close()
-	_, err = api.Call(context.Background(), supervisor, api.SupervisorLease, api.LeaseRequest{Expires: time.Now()}, nil)
+	_, err = api.Call(context.Background(), supervisor, api.SupervisorLease, api.LeaseRequest{Term: term}, nil)
 	ts.Check(err)
 }
 

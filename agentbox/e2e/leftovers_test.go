@@ -38,10 +38,15 @@ func (w *world) retire(t testing.TB, home string) {
 	}
 }
 
-// agentbox runs the binary from a directory that is no repository.
+// agentbox runs the binary from a directory that is no repository, as the user to whom the home belongs.
 func (w *world) agentbox(home string, args ...string) (string, error) {
 	cmd := exec.Command(filepath.Join(w.bin, "agentbox"), args...)
 	cmd.Dir, cmd.Env = w.dir, append(os.Environ(), w.vars(home, "")...)
+	if fi, err := os.Stat(home); err == nil {
+		if st := fi.Sys().(*syscall.Stat_t); int(st.Uid) != os.Geteuid() {
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: st.Uid, Gid: st.Gid}}
+		}
+	}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -50,13 +50,18 @@ func (f *Files) CopyFrom(ctx context.Context, remote, local string, opts CopyOpt
 	case there != nil && there.IsDir():
 		top = local
 	}
+	if !opts.Git {
+		if err := checkGit(remote, top, name); err != nil {
+			return err
+		}
+	}
 	root, err := openTop(top)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
 	d := &download{files: f, root: root, meter: meter{opts: opts}}
-	t := transfer{ends: d, meter: &d.meter, keepTop: into}
+	t := transfer{ends: d, meter: &d.meter, keepTop: into, leaveGit: !opts.Git}
 	return t.run(ctx, remote, name, info)
 }
 
@@ -125,10 +130,14 @@ func (d *download) mkdir(to string) error {
 	if err == nil {
 		return nil
 	}
-	if there, serr := d.root.Stat(to); serr == nil && there.IsDir() {
+	there, serr := d.root.Stat(to)
+	if serr != nil || !there.IsDir() {
+		return err
+	}
+	if d.meter.opts.Git {
 		return nil
 	}
-	return err
+	return checkGit(to, filepath.Join(d.root.Name(), to), "") // a link that an earlier copy left may lead anywhere
 }
 
 func (d *download) dress(to string, info fs.FileInfo) error {

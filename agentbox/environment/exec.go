@@ -59,6 +59,7 @@ type session struct {
 
 	output sync.WaitGroup
 	muted  atomic.Bool
+	leaves bool       // the command is a job, which goes on when this ends
 	failed chan error // writing to Stdout or Stderr failed
 }
 
@@ -216,7 +217,9 @@ func (s *session) wait(ctx context.Context) (Status, error) {
 		case <-s.ended:
 			return s.finish(ctx, nil)
 		case err := <-s.failed:
-			s.signal("PIPE")
+			if !s.leaves {
+				s.signal("PIPE")
+			}
 			s.ch.Close()
 			return s.finish(ctx, err)
 		case <-ctx.Done():
@@ -244,6 +247,10 @@ func (s *session) signal(name string) {
 }
 
 func (s *session) terminate() {
+	if s.leaves {
+		s.ch.Close()
+		return
+	}
 	grace := s.cmd.Grace
 	if grace == 0 {
 		grace = DefaultGrace

@@ -117,8 +117,9 @@ type Progress struct {
 // CopyOptions are the ways of a copy that a caller may want to choose.
 type CopyOptions struct {
 	FollowLink bool                          // copy what the source's symbolic link points to, not the link
+	Git        bool                          // out of the environment: git directories too, and into one here
 	Progress   func(Progress)                // called often, from one goroutine at a time; may be nil
-	Skipped    func(path string, why string) // sockets, devices and pipes are not copied; may be nil
+	Skipped    func(path string, why string) // sockets, devices, pipes and git directories are not copied; may be nil
 }
 
 // meter counts for a copy whose files go in parallel.
@@ -144,6 +145,15 @@ func (m *meter) skip(name string, mode fs.FileMode) {
 	defer m.mu.Unlock()
 	if m.opts.Skipped != nil {
 		m.opts.Skipped(name, "it is neither a file, a directory nor a symbolic link: "+mode.String())
+	}
+}
+
+// leave reports a git directory that stays in the environment.
+func (m *meter) leave(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.opts.Skipped != nil {
+		m.opts.Skipped(name, "what a box wrote there, git on this machine would act on; --git copies it")
 	}
 }
 

@@ -22,10 +22,16 @@ type Forwarding struct {
 	work     sync.WaitGroup
 }
 
-// Forward listens on the host address listen ("127.0.0.1:3000"; port 0 takes a free one) and connects every client to
-// remote, an address inside the environment. It works until ctx is done or Close is called. passed, if not nil, is called
-// for each piece that has gone through, from several goroutines. A port that is taken is an error of code Exists.
-func Forward(ctx context.Context, backend Backend, listen, remote string, passed func()) (*Forwarding, error) {
+// Watch is told of the connections of a forwarding, from several goroutines. Either may be nil.
+type Watch struct {
+	Opened func() (closed func()) // a client has connected; closed is called when it has gone
+	Passed func()                 // a piece has gone through
+}
+
+// Forward listens on the host address listen ("127.0.0.1:3000"; port 0 takes a free one) and
+// connects every client to remote, an address inside the environment. It works until ctx is done or
+// Close is called. A port that is taken is an error of code Exists.
+func Forward(ctx context.Context, backend Backend, listen, remote string, watch Watch) (*Forwarding, error) {
 	target, err := parseTarget(remote)
 	if err != nil {
 		return nil, err
@@ -37,7 +43,7 @@ func Forward(ctx context.Context, backend Backend, listen, remote string, passed
 	ctx, cancel := context.WithCancel(ctx)
 	f := &Forwarding{listener: l, cancel: cancel}
 	context.AfterFunc(ctx, func() { l.Close() })
-	f.work.Go(func() { f.accept(ctx, backend, target, passed) })
+	f.work.Go(func() { f.accept(ctx, backend, target, watch) })
 	return f, nil
 }
 
@@ -65,16 +71,13 @@ func (f *Forwarding) Close() error {
 	return nil
 }
 
-// Wait returns when the forwarding has ended.
-func (f *Forwarding) Wait() { f.work.Wait() }
-
-func (f *Forwarding) accept(ctx context.Context, backend Backend, target target, passed func()) {
+func (f *Forwarding) accept(ctx context.Context, backend Backend, target target, watch Watch) {
 	defer f.cancel()
 	for {
 		conn, err := f.listener.Accept()
 		switch {
 		case err == nil:
-			f.work.Go(func() { connect(ctx, backend, target, conn, passed) })
+			f.work.Go(func() { connect(ctx, backend, target, conn, watch) })
 		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			return
 		default:
@@ -101,20 +104,6 @@ func parseTarget(addr string) (target, error) {
 	return target{host, uint32(port)}, nil
 }
 
-// DialTCP opens one connection to an address inside the environment. Its CloseWrite is a half close.
-func DialTCP(ctx context.Context, client *ssh.Client, addr string) (io.ReadWriteCloser, error) {
-	t, err := parseTarget(addr)
-	if err != nil {
-		return nil, err
-	}
-	ch, reqs, err := openTCP(ctx, client, t, "127.0.0.1", 0)
-	if err != nil {
-		return nil, err
-	}
-	go ssh.DiscardRequests(reqs)
-	return ch, nil
-}
-
 func openTCP(ctx context.Context, client *ssh.Client, t target, fromHost string, fromPort uint32) (ssh.Channel, <-chan *ssh.Request, error) {
 	ch, reqs, err := openChannel(ctx, client, "direct-tcpip", ssh.Marshal(struct {
 		Host     string
@@ -130,8 +119,11 @@ func openTCP(ctx context.Context, client *ssh.Client, t target, fromHost string,
 }
 
 // connect serves one client of a forwarding and owns conn.
-func connect(ctx context.Context, backend Backend, t target, conn net.Conn, passed func()) {
+func connect(ctx context.Context, backend Backend, t target, conn net.Conn, watch Watch) {
 	defer conn.Close()
+	if watch.Opened != nil {
+		defer watch.Opened()()
+	}
 	client, err := backend(ctx)
 	if err != nil {
 		reset(conn)
@@ -143,7 +135,7 @@ func connect(ctx context.Context, backend Backend, t target, conn net.Conn, pass
 		reset(conn)
 		return
 	}
-	join(ctx, conn, ch, reqs, passed)
+	join(ctx, conn, ch, reqs, watch.Passed)
 }
 
 func origin(conn net.Conn) (string, uint32) {

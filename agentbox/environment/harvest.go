@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -15,25 +16,86 @@ import (
 
 // Harvest says which files of the environment to take, as its root user sees them.
 type Harvest struct {
-	Root  string    `json:"root"`            // names in the archive are relative to it; other file systems below it are left out
-	Since time.Time `json:"since,omitzero"`  // only what was made or changed at that time or later; all if it is zero
-	Skip  []string  `json:"skip,omitempty"`  // absolute paths that are left out, with all below them
-	Paths []string  `json:"paths,omitempty"` // only these below Root, whether or not they changed; a missing one is no error
+	Root  string   // names in the archive are relative to it; other file systems below it are left out
+	Skip  []string // absolute paths that are left out, with all below them
+	Paths []string // only these below Root, whether or not they changed; a missing one is no error
+	Known *os.File // an inventory: what is as it was then is left out; nil takes all
+	Bound Bound
 }
 
-// Take writes the files as a tar archive to w. Only the guest agent can; a stock SSH server refuses. What came is complete
-// if and only if the error is nil. The archive is as untrusted as everything else in the environment.
+// Bound is the most that is taken of an environment; what is zero has none.
+type Bound struct {
+	Bytes int64 // of the archive
+	Files int
+	Time  time.Duration
+}
+
+// harvestRequest is protocol.HarvestRequest, which the guest's side has.
+type harvestRequest struct {
+	Root      string   `json:"root"`
+	Inventory bool     `json:"inventory,omitempty"`
+	Known     int64    `json:"known,omitempty"`
+	Skip      []string `json:"skip,omitempty"`
+	Paths     []string `json:"paths,omitempty"`
+}
+
+// Inventory writes down what there is, for a later Take to leave out what did not change since. No
+// clock is compared for that, neither the host's nor the guest's. What it wrote means nothing to
+// anybody but the guest.
+func (h Harvest) Inventory(ctx context.Context, client *ssh.Client, w io.Writer) error {
+	ctx, cancel := h.Bound.context(ctx)
+	defer cancel()
+	req := harvestRequest{Root: h.Root, Skip: h.Skip, Paths: h.Paths, Inventory: true}
+	return h.ask(ctx, client, req, nil, &bounded{w: w, left: h.Bound.Bytes, bound: h.Bound})
+}
+
+// Take writes the files as a tar archive to w. Only the guest agent can; a stock SSH server
+// refuses. What came is complete if and only if the error is nil. The archive is as untrusted as
+// everything else in the environment; one that goes beyond the bound is an error of code Conflict
+// that names it.
 func (h Harvest) Take(ctx context.Context, client *ssh.Client, w io.Writer) error {
-	request, err := json.Marshal(h)
+	ctx, cancel := h.Bound.context(ctx)
+	defer cancel()
+	req := harvestRequest{Root: h.Root, Skip: h.Skip, Paths: h.Paths}
+	var known io.Reader
+	if h.Known != nil {
+		info, err := h.Known.Stat()
+		if err != nil {
+			return err
+		}
+		req.Known = info.Size()
+		known = io.NewSectionReader(h.Known, 0, req.Known)
+	}
+	counted, counting := countFiles(h.Bound)
+	err := h.ask(ctx, client, req, known, io.MultiWriter(&bounded{w: w, left: h.Bound.Bytes, bound: h.Bound}, counted))
+	if tooMany := counting(); tooMany != nil {
+		return tooMany
+	}
+	return err
+}
+
+func (h Harvest) ask(ctx context.Context, client *ssh.Client, req harvestRequest, more io.Reader, out io.Writer) error {
+	request, err := json.Marshal(req)
 	if err != nil {
 		return err
+	}
+	in := io.Reader(bytes.NewReader(append(request, '\n')))
+	if more != nil {
+		in = io.MultiReader(in, more)
 	}
 	complaint := &limited{left: maxComplaint}
-	status, err := Exec(ctx, client, Command{Subsystem: "harvest@agentbox", Stdin: bytes.NewReader(request), Stdout: w, Stderr: complaint})
-	if err != nil {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watched := &remembering{w: out, failed: cancel}
+	status, err := Exec(ctx, client, Command{Subsystem: "harvest@agentbox", Stdin: in, Stdout: watched, Stderr: complaint})
+	switch {
+	case watched.err != nil:
+		return watched.err
+	case err != nil && context.Cause(ctx) == errTooLong:
+		return h.Bound.exceeded("takes longer than %s", h.Bound.Time)
+	case err != nil:
 		return err
-	}
-	if status.Code != 0 {
+	case status.Code != 0:
 		return agentbox.Errorf(agentbox.Unavailable, "the box could not give the files of %s: %s", h.Root, strings.TrimSpace(complaint.String()))
 	}
 	return nil

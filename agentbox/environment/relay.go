@@ -33,7 +33,14 @@ type Relay struct {
 	config  *ssh.ServerConfig
 	log     *slog.Logger
 	spare   *spare
+	local   map[string]ChannelHandler
 }
+
+// ChannelHandler serves a channel that a client asks for, and returns when it is closed or ctx is done.
+type ChannelHandler func(ctx context.Context, nch ssh.NewChannel)
+
+// Handle has the relay serve channels of a kind itself, by f. It is called before Serve.
+func (r *Relay) Handle(kind string, f ChannelHandler) { r.local[kind] = f }
 
 // NewRelay makes a relay that proves itself with hostKey and admits the holder of clientKey under any user name; the name
 // reaches the environment with every session (see the package's user@agentbox).
@@ -49,7 +56,7 @@ func NewRelay(hostKey ssh.Signer, clientKey ssh.PublicKey, backend Backend, log 
 		},
 	}
 	config.AddHostKey(hostKey)
-	return &Relay{backend: backend, config: config, log: log, spare: newSpare()}
+	return &Relay{backend: backend, config: config, log: log, spare: newSpare(), local: map[string]ChannelHandler{}}
 }
 
 // Prepare makes the first command as fast as the following ones: it opens a session ahead of need.
@@ -124,6 +131,10 @@ func answerGlobal(requests <-chan *ssh.Request) {
 
 // channel serves one channel a client asks for.
 func (r *Relay) channel(ctx context.Context, user string, nch ssh.NewChannel) {
+	if f := r.local[nch.ChannelType()]; f != nil {
+		f(ctx, nch)
+		return
+	}
 	switch nch.ChannelType() {
 	case "session", "direct-tcpip", "direct-streamlocal@openssh.com":
 	default:

@@ -285,7 +285,7 @@ func TestForward(t *testing.T) {
 			}()
 		}
 	}()
-	f, err := Forward(t.Context(), Fixed(c), "127.0.0.1:0", echo.Addr().String(), nil)
+	f, err := Forward(t.Context(), Fixed(c), "127.0.0.1:0", echo.Addr().String(), Watch{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,7 +306,7 @@ func TestForward(t *testing.T) {
 		})
 	}
 	all.Wait()
-	_, err = Forward(t.Context(), Fixed(c), f.Addr(), "127.0.0.1:80", nil)
+	_, err = Forward(t.Context(), Fixed(c), f.Addr(), "127.0.0.1:80", Watch{})
 	if e := agentbox.AsError(err); e == nil || e.Code != agentbox.Exists || e.Hint == "" || !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("a taken port: %v", err)
 	}
@@ -319,7 +319,7 @@ func TestForward(t *testing.T) {
 func TestForwardToNothing(t *testing.T) {
 	s := startServer(t, false)
 	c := s.dial(t)
-	f, err := Forward(t.Context(), Fixed(c), "127.0.0.1:0", "127.0.0.1:1", nil)
+	f, err := Forward(t.Context(), Fixed(c), "127.0.0.1:0", "127.0.0.1:1", Watch{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,7 +331,7 @@ func TestForwardToNothing(t *testing.T) {
 		conn.Close()
 	}
 	for _, addr := range []string{"", "nonsense", "host:0", "host:70000"} {
-		if _, err := Forward(t.Context(), Fixed(c), "127.0.0.1:0", addr, nil); agentbox.CodeOf(err) != agentbox.Invalid {
+		if _, err := Forward(t.Context(), Fixed(c), "127.0.0.1:0", addr, Watch{}); agentbox.CodeOf(err) != agentbox.Invalid {
 			t.Errorf("%q: %v", addr, err)
 		}
 	}

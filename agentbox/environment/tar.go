@@ -23,6 +23,9 @@ func (f *Files) TarFrom(ctx context.Context, remote string, w io.Writer, opts Co
 	if base == "/" || info.IsDir() && path.Base(remote) == "." {
 		base = "."
 	}
+	if inGit(remote) && !opts.Git {
+		return checkGit(remote, ".", "")
+	}
 	t := &tarOut{files: f, w: tar.NewWriter(w), meter: meter{opts: opts}}
 	if err := t.add(ctx, remote, base, info); err != nil {
 		return err
@@ -82,6 +85,10 @@ func (t *tarOut) children(ctx context.Context, remote, name string) error {
 		return err
 	}
 	for _, e := range entries {
+		if isGit(e.Name()) && !t.meter.opts.Git {
+			t.meter.leave(path.Join(name, e.Name()))
+			continue
+		}
 		if err := t.add(ctx, path.Join(remote, e.Name()), path.Join(name, e.Name()), e); err != nil {
 			return err
 		}

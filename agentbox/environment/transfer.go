@@ -24,10 +24,11 @@ type ends interface {
 // transfer is one copy of a file or a tree under way.
 type transfer struct {
 	ends
-	meter   *meter
-	keepTop bool // the directory at the top was there before and keeps its mode
-	work    *errgroup.Group
-	dirs    []madeDir // in the order they were made: parents first
+	meter    *meter
+	keepTop  bool // the directory at the top was there before and keeps its mode
+	leaveGit bool // git directories are left out
+	work     *errgroup.Group
+	dirs     []madeDir // in the order they were made: parents first
 }
 
 // madeDir is a directory that gets its mode and time when nothing is written into it any more.
@@ -95,6 +96,10 @@ func (t *transfer) dir(ctx context.Context, from, to string, info fs.FileInfo) e
 		return err
 	}
 	for _, e := range entries {
+		if t.leaveGit && isGit(e.Name()) {
+			t.meter.leave(t.label(path.Join(from, e.Name()), path.Join(to, e.Name())))
+			continue
+		}
 		if err := t.copy(ctx, path.Join(from, e.Name()), path.Join(to, e.Name()), e); err != nil {
 			return err
 		}

@@ -18,12 +18,16 @@ import (
 //	kernels/                guest kernels, see vmm/kernel
 //	templates/<key>/        booted, quiesced machines
 //	store/                  everything that can be got again, see cachestore
-//	store.key               signs the names in it
+//	store.key               signs the names in it; its hash is this machine's PeerID
+//	mesh/                   the team, see mesh
 //	places.json             where images came from and went to
+//	shared.json             what people said may be handed to the team, and what not
 //	boxes/<id>/             see Box
 //	policy/                 see Policy
 //	audit/<id>/             what a box tried to reach; kept when the box is gone, until it is pruned
+//	mirrors/<project>.git   bare repositories with what was done in boxes, see snapshot
 //	runs/<id>/              what is kept of a run: run.json, stdout.log, stderr.log
+//	tasks/<id>/             a task and its evidence, see agentbox/task
 //	run/                    sockets and locks: a directory, or a link into the runtime directory of the session
 //	run/daemon.sock         the API
 //	run/<id>/               see Box
@@ -68,9 +72,15 @@ func (h Home) Create() error {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return agentbox.Errorf(agentbox.Missing, "cannot make %s: %w", dir, err).WithHint("set %s to a directory you can write", EnvDir)
 		}
+		if err := private(dir); err != nil {
+			return err
+		}
 	}
 	spread(h.Boxes())
-	return h.createRun()
+	if err := h.createRun(); err != nil {
+		return err
+	}
+	return private(h.Run())
 }
 
 // createRun makes run/. In the default home it leads into the session's runtime directory, which the system empties at
@@ -100,7 +110,9 @@ func (h Home) Kernels() string   { return filepath.Join(h.Dir, "kernels") }
 func (h Home) Templates() string { return filepath.Join(h.Dir, "templates") }
 func (h Home) Store() string     { return filepath.Join(h.Dir, "store") }
 func (h Home) StoreKey() string  { return filepath.Join(h.Dir, "store.key") }
+func (h Home) Mesh() string      { return filepath.Join(h.Dir, "mesh") }
 func (h Home) Places() string    { return filepath.Join(h.Dir, "places.json") }
+func (h Home) Shared() string    { return filepath.Join(h.Dir, "shared.json") }
 func (h Home) Boxes() string     { return filepath.Join(h.Dir, "boxes") }
 func (h Home) Audits() string    { return filepath.Join(h.Dir, "audit") }
 func (h Home) Run() string       { return filepath.Join(h.Dir, "run") }
@@ -109,8 +121,28 @@ func (h Home) Socket() string    { return filepath.Join(h.Run(), "daemon.sock") 
 // RunEvidence is the directory of what is kept of one run.
 func (h Home) RunEvidence(id agentbox.BoxID) string { return filepath.Join(h.Dir, "runs", id.String()) }
 
+// Mirror is the bare repository of a project, with what was done in boxes.
+func (h Home) Mirror(project string) string { return filepath.Join(h.Dir, "mirrors", project+".git") }
+
+// Tasks is the directory of all tasks.
+func (h Home) Tasks() string { return filepath.Join(h.Dir, "tasks") }
+
 // Registries is what the tools of this machine last said about where packages come from.
 func (h Home) Registries() string { return filepath.Join(h.State(), "registries.json") }
+
+// Toolchain is how the tools of one set of needs were installed, by the hexadecimal digest of what
+// they depend on.
+func (h Home) Toolchain(key string) string {
+	return filepath.Join(h.State(), "toolchains", key+".json")
+}
+
+// Agents is the directory of the user's own profiles of agents, NAME.yaml each.
+func (h Home) Agents() string { return filepath.Join(h.Dir, "agents") }
+
+// Sessions is the directory of what one agent remembers of its conversations about one project.
+func (h Home) Sessions(project, agent string) string {
+	return filepath.Join(h.Dir, "sessions", project, agent)
+}
 
 // Audit is the directory of one box's audit log.
 func (h Home) Audit(id agentbox.BoxID) string { return filepath.Join(h.Audits(), id.String()) }
@@ -120,9 +152,11 @@ func (h Home) Audit(id agentbox.BoxID) string { return filepath.Join(h.Audits(),
 //	policy/organisation.yaml              what everybody's boxes here may do at most; so does SystemPolicy
 //	policy/user.yaml                      the user's rules for all repositories
 //	policy/secrets.json                   where values of secrets are kept; no values
-//	policy/repositories/<key>/directory   whose rules these are
-//	policy/repositories/<key>/user.yaml   the user's rules for this repository
-//	policy/repositories/<key>/approved.yaml  what the repository's own file said when a person approved it
+//	policy/projects/<id>/project          whose rules these are
+//	policy/projects/<id>/user.yaml        the user's rules for this project
+//	policy/projects/<id>/approved/<digest>.yaml  each document that a person approved for it
+//	policy/projects/<id>/before           the digest of what was approved when approvals were kept by path
+//	policy/repositories/<key>/            the same of earlier versions, by path; taken over and removed
 type Policy struct {
 	Dir string
 }
@@ -137,7 +171,13 @@ func (p Policy) Organisation() string { return filepath.Join(p.Dir, "organisatio
 func (p Policy) User() string         { return filepath.Join(p.Dir, "user.yaml") }
 func (p Policy) Secrets() string      { return filepath.Join(p.Dir, "secrets.json") }
 
-// Repository is the directory of one checkout's decisions.
+// Project is the directory of what was decided about one project; id is that of package project.
+func (p Policy) Project(id string) string { return filepath.Join(p.Dir, "projects", id) }
+
+// Repositories is where earlier versions kept what was decided, by the path of a checkout.
+func (p Policy) Repositories() string { return filepath.Join(p.Dir, "repositories") }
+
+// Repository is the directory of one checkout's decisions in Repositories.
 func (p Policy) Repository(root string) string {
 	sum := sha256.Sum256([]byte(root))
 	return filepath.Join(p.Dir, "repositories", hex.EncodeToString(sum[:8]))
@@ -158,6 +198,7 @@ func (h Home) Template(key string) string { return filepath.Join(h.Templates(), 
 //	boxes/<id>/saved/            the machine of a paused box
 //	boxes/<id>/resuming/         the same while it is being resumed
 //	boxes/<id>/checkpoints/<id>/
+//	boxes/<id>/jobs/<job>/       what a job was, wrote and ended with; see agentbox/job
 //	run/<id>/lock                held by the supervisor, which writes its process id into it
 //	run/<id>/control.sock        the supervisor's API
 //	run/<id>/ssh.sock            SSH into the box
@@ -178,6 +219,7 @@ func (b Box) Log() string         { return filepath.Join(b.Dir, "supervisor.log"
 func (b Box) Saved() string       { return filepath.Join(b.Dir, "saved") }
 func (b Box) Resuming() string    { return filepath.Join(b.Dir, "resuming") }
 func (b Box) Checkpoints() string { return filepath.Join(b.Dir, "checkpoints") }
+func (b Box) Jobs() string        { return filepath.Join(b.Dir, "jobs") }
 func (b Box) Lock() string        { return filepath.Join(b.Run, "lock") }
 func (b Box) Control() string     { return filepath.Join(b.Run, "control.sock") }
 func (b Box) SSH() string         { return filepath.Join(b.Run, "ssh.sock") }

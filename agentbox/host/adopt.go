@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -129,7 +130,11 @@ func (m *Manager) settle(b *box) error {
 		// It runs: whatever was saved before is out of date.
 		return errors.Join(m.dropSaved(rec), m.sweep(rec))
 	}
-	if _, err := os.Stat(names.Resuming()); err == nil {
+	_, err := os.Stat(names.Resuming())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("what a resume left: %w", err)
+	}
+	if err == nil {
 		// A resume was cut short, and the machine may have run on the disks since: its memory fits them no more.
 		if err := os.RemoveAll(names.Resuming()); err != nil {
 			return err

@@ -63,6 +63,36 @@ func TestANewDaemonFinishesWhatTheLastOneBegan(t *testing.T) {
 	}
 }
 
+// Only a saved machine that does not exist is none: whatever else is wrong with it, the box does
+// not begin afresh.
+func TestASavedMachineThatCannotBeLookedAtIsNotGone(t *testing.T) {
+	h := newHome(t)
+	paused, resuming := aBox("paused"), aBox("resuming")
+	saved, half := write(t, h, paused).Saved(), write(t, h, resuming).Resuming()
+	for _, path := range []string{saved, half} {
+		if err := os.Symlink(path, path); err != nil { // root may read anything else
+			t.Fatal(err)
+		}
+	}
+	m := manage(t, h)
+	b, err := m.Show(t.Context(), api.BoxRef{Box: "paused"}, nil)
+	if err != nil || b.State != agentbox.Paused {
+		t.Errorf("%s, %v", b.State, err)
+	}
+	_, err = m.Resume(t.Context(), api.BoxRef{Box: "paused"}, nil)
+	if e := agentbox.AsError(err); err == nil || e.Hint == "" || !strings.Contains(e.Message, saved) {
+		t.Errorf("resume: %v", err)
+	}
+	for _, path := range []string{saved, half} {
+		if _, err := os.Lstat(path); err != nil {
+			t.Error(err)
+		}
+	}
+	if now, err := readRecord(h.Box(paused.Box.ID).Record()); err != nil || now.Life != paused.Life {
+		t.Errorf("it began life %d after %d, %v", now.Life, paused.Life, err)
+	}
+}
+
 func TestAnUnreadableRecordIsLeftAloneAndItsMachineToo(t *testing.T) {
 	for name, text := range map[string]string{"corrupt": `{"version":1,"box`, "of a later version": `{"version":99}`} {
 		t.Run(name, func(t *testing.T) {

@@ -20,7 +20,7 @@ type settings map[string]string
 func settingsOf(cfg *config.Config) settings {
 	s := settings{}
 	for key, value := range map[string]any{
-		"image": cfg.Image, "packages": cfg.Packages, "include": cfg.Include, "kernel": cfg.Kernel,
+		"image": cfg.Image, "packages": cfg.Packages, "toolchain": constraintsOf(cfg), "include": cfg.Include, "kernel": cfg.Kernel,
 		"cpus": cfg.CPUs, "memory": cfg.Memory, "user": cfg.User, "start": cfg.Start, "services": cfg.Services,
 		"ports": cfg.Ports, "env": cfg.Env,
 	} {
@@ -32,6 +32,16 @@ func settingsOf(cfg *config.Config) settings {
 		s[key] = hex.EncodeToString(sum[:8])
 	}
 	return s
+}
+
+// constraintsOf are the tools and versions that are asked for, whichever files ask for them. nil
+// for none, so that a box made by an earlier version shows no change.
+func constraintsOf(cfg *config.Config) []string {
+	var out []string
+	for _, n := range cfg.Toolchain {
+		out = append(out, string(n.Tool)+" "+n.Constraint)
+	}
+	return out
 }
 
 // changed names the keys that are different now. A box of an earlier version wrote none down, and shows no change.
@@ -55,6 +65,9 @@ func (o overrides) with(later overrides) overrides {
 	}
 	if later.Memory != "" {
 		o.Memory = later.Memory
+	}
+	if later.Agent != "" {
+		o.Agent, o.Tools = later.Agent, later.Tools
 	}
 	variables := maps.Clone(o.Variables)
 	if variables == nil {
@@ -80,6 +93,9 @@ func (m *Manager) tellChanges(b *box, cfg *config.Config, flags overrides, progr
 	}
 	var names []string
 	for _, key := range rec.Settings.changed(settingsOf(cfg)) {
+		if key == "toolchain" && flags.Agent != "" && flags.Agent != rec.Overrides.Agent {
+			continue // the agent's tools are about to be added
+		}
 		if flags.flags()[key] {
 			key = "--" + key
 		}

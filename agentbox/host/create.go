@@ -30,8 +30,8 @@ type plan struct {
 }
 
 const (
-	leaseTime      = 12 * time.Hour   // renewed by every use
-	ephemeralLease = 2 * time.Minute  // renewed while the box is held
+	leaseTime      = 12 * time.Hour   // begins when nobody works in the box any more
+	ephemeralLease = 2 * time.Minute  // the same, and renewed while the box is held
 	ephemeralGrace = 30 * time.Second // for a holder to come back after the daemon restarted
 )
 
@@ -70,8 +70,8 @@ type base struct {
 // prepare finds or makes the image, the kernel and the template.
 func (m *Manager) prepare(ctx context.Context, p plan, progress agentbox.Progress) (base, error) {
 	rec := record{
-		Phase: phaseNew, Key: p.key, Ephemeral: p.req.Ephemeral, Cold: p.req.Cold, Life: 1, Workspace: 1,
-		Overrides: p.overrides,
+		Phase: phaseNew, Key: p.key, Ephemeral: p.req.Ephemeral, Task: p.req.Task, Cold: p.req.Cold, Life: 1, Workspace: 1,
+		Overrides: p.overrides, StartDue: true, Detached: p.repo.Detached,
 		Box: agentbox.Box{
 			Directory: p.repo.Root, Branch: p.repo.Branch, Commit: p.repo.Commit, Lifetime: p.cfg.Lifetime, Disk: p.cfg.Disk,
 		},
@@ -84,6 +84,7 @@ func (m *Manager) prepare(ctx context.Context, p plan, progress agentbox.Progres
 	if err := m.configure(ctx, &rec, p.cfg, choice, progress); err != nil {
 		return base{}, err
 	}
+	rec.Limits = withTaskLimits(rec.Limits, p.req.TaskLimits)
 	rec.SetUp = !rec.Box.Cache.IsZero() // its workspace will have what setup made
 	out := base{rec: rec}
 	if rec.Cold {
@@ -101,7 +102,12 @@ func (m *Manager) prepare(ctx context.Context, p plan, progress agentbox.Progres
 // among it: the workspace has it already.
 func (m *Manager) configure(ctx context.Context, rec *record, cfg *config.Config, choice choice, progress agentbox.Progress) error {
 	was := rec.Box
-	img, err := m.ensureImage(ctx, rec.Box.Directory, cfg, progress)
+	review, err := m.consent(ctx, rec.Box.Directory, cfg, rec.flagsNow(), progress)
+	if err != nil {
+		return err
+	}
+	rec.Box.Project, rec.Approved = review.Project.Name, review.InForce
+	img, err := m.ensureImage(ctx, review, cfg, progress)
 	if err != nil {
 		return err
 	}
@@ -111,10 +117,14 @@ func (m *Manager) configure(ctx context.Context, rec *record, cfg *config.Config
 	rec.KernelKey, rec.ImageFile, rec.User = cfg.Kernel, img.Path, userOr(cfg.User)
 	rec.Attach, rec.Setup, rec.Start = attachmentOf(cfg, img.Env), cfg.Setup, cfg.Start
 	rec.Suite = suiteOf(cfg)
-	rec.Limits = limitsOf(cfg.Limits, rec.Ephemeral)
+	rec.Limits = limitsOf(cfg.Limits, rec.Ephemeral || rec.Task)
 	rec.Hardware, rec.Pool, rec.Settings = choice.facts.Hardware, cfg.Pool, settingsOf(cfg)
 	rec.Box.Isolation, rec.Box.Accel, rec.Box.Reason = choice.kind, choice.facts.Accel, choice.reason
 	rec.Box.Image, rec.Box.ImageName, rec.Box.CPUs, rec.Box.Memory = img.Digest, img.Name, cfg.CPUs, cfg.Memory
+	if img, err = m.equip(ctx, *rec, cfg, img, progress); err != nil {
+		return err
+	}
+	rec.startFrom(img)
 	return m.provision(ctx, rec, was, cfg, img, progress)
 }
 
@@ -201,12 +211,17 @@ func (m *Manager) makeDirs(rec record) error {
 	return errors.Join(os.MkdirAll(names.Dir, 0o700), os.MkdirAll(rec.lifeDir(m.home), 0o700), os.MkdirAll(names.Run, 0o700))
 }
 
+// newLease is the lease of a box whose machine starts.
 func newLease(rec record) agentbox.Lease {
-	d := leaseTime
+	return agentbox.Lease{Owner: owner(), Term: leaseTerm(rec)}
+}
+
+// leaseTerm is for how long a machine runs when nobody works in it.
+func leaseTerm(rec record) time.Duration {
 	if rec.Ephemeral {
-		d = ephemeralLease
+		return ephemeralLease
 	}
-	return agentbox.Lease{Owner: owner(), Expires: time.Now().Add(d).UTC().Truncate(time.Second)}
+	return leaseTime
 }
 
 // build makes the parts of a box and then the box.
@@ -214,7 +229,7 @@ func (m *Manager) build(ctx context.Context, b *box, p plan, base base, progress
 	if err := m.assemble(ctx, b, p.repo, base, progress); err != nil {
 		return err
 	}
-	return m.makeReady(ctx, b, p)
+	return m.makeReady(ctx, b, p, progress)
 }
 
 // assemble makes the workspace and starts the machine at the same time, and puts the one into the other.
@@ -258,13 +273,12 @@ func (m *Manager) assemble(ctx context.Context, b *box, repo workspace.Repo, bas
 }
 
 // makeReady is the point from which the box exists.
-func (m *Manager) makeReady(ctx context.Context, b *box, p plan) error {
+func (m *Manager) makeReady(ctx context.Context, b *box, p plan, progress agentbox.Progress) error {
 	rec := b.record()
-	if !rec.Ephemeral {
-		if err := m.addRemote(ctx, p.repo, rec); err != nil {
+	if !rec.Ephemeral && !rec.Task {
+		if err := m.addRemote(ctx, p.repo, &rec, progress); err != nil {
 			return err
 		}
-		rec.Remote = rec.Box.Name
 	}
 	rec.Phase = phaseReady
 	if err := writeRecord(m.home, rec); err != nil {

@@ -32,7 +32,7 @@ func (m *Manager) Doctor(ctx context.Context, req api.DoctorRequest, progress ag
 		if p.kind != "" && !d.works(p.kind) {
 			continue
 		}
-		path, err := exec.LookPath(p.name)
+		path, err := p.find(p.name)
 		if err != nil {
 			err = agentbox.Errorf(agentbox.Missing, "%s is not installed: %s", p.name, p.why).WithHint("apt-get install %s", p.pkg)
 		}
@@ -119,26 +119,29 @@ func factsText(f vmm.Facts) string {
 	return text
 }
 
+// programs are looked for as who runs them looks for them.
 var programs = []struct {
 	name, pkg, why string
 	kind           agentbox.Isolation // the only one that needs it; "" for all
+	find           func(name string) (path string, err error)
 }{
-	{"git", "git", "workspaces are made with it", ""},
-	{"mke2fs", "e2fsprogs", "workspace disks are made with it", agentbox.MicroVM},
-	{"mmdebstrap", "mmdebstrap", "apt: images are built with it", ""},
-	{"newuidmap", "uidmap", "gVisor machines and apt: images of users other than root need it", ""},
-	{"ssh", "openssh-client", "only `agentbox ssh` needs it", ""},
+	{"git", "git", "workspaces are made with it", "", exec.LookPath},
+	{"mke2fs", "e2fsprogs", "workspace disks are made with it", agentbox.MicroVM, vmm.FindProgram},
+	{"mmdebstrap", "mmdebstrap", "apt: images are built with it", "", exec.LookPath},
+	{"newuidmap", "uidmap", "gVisor machines and apt: images of users other than root need it", "", exec.LookPath},
+	{"ssh", "openssh-client", "only `agentbox ssh` needs it", "", exec.LookPath},
 }
 
 // confinement says what a guest could reach that has taken over what runs it. Boxes work either way.
 func confinement() string {
+	const sockets = "what runs a machine opens no socket"
 	if err := confine.Available(); err != nil {
-		return fmt.Sprintf("what runs a machine could open the user's files, should a guest break out: %v", err)
+		return fmt.Sprintf("%s but could open the user's files, should a guest break out: %v", sockets, err)
 	}
-	if network, signals := confine.Limits(); !network || !signals {
-		return "what runs a machine reaches its own files only; an older kernel leaves it TCP or other programs' signals"
+	if !confine.Signals() {
+		return sockets + " and reaches its own files only; an older kernel leaves it other programs' signals"
 	}
-	return "what runs a machine reaches its own files only, no TCP and no other program"
+	return sockets + ", and reaches its own files only and no other program"
 }
 
 const lowSpace = 2 << 30

@@ -112,10 +112,9 @@ func (m *Manager) startChild(ctx context.Context, child *box, save func() error,
 	}
 	rec = child.record()
 	if repo, err := workspace.Describe(ctx, rec.Box.Directory); err == nil {
-		if err := m.addRemote(ctx, repo, rec); err != nil {
+		if err := m.addRemote(ctx, repo, &rec, progress); err != nil {
 			return err
 		}
-		rec.Remote = rec.Box.Name
 	}
 	rec.Phase = phaseReady
 	if err := writeRecord(m.home, rec); err != nil {

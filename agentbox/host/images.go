@@ -4,25 +4,24 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"strings"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
+	"agentbox/agentbox/project"
 	"agentbox/agentbox/workspace"
 	"agentbox/vmm/image"
 )
 
 // ensureImage finds or makes the image a configuration asks for, pinned in agentbox.lock beside it.
-func (m *Manager) ensureImage(ctx context.Context, root string, cfg *config.Config, progress agentbox.Progress) (image.Image, error) {
-	for _, include := range cfg.Include {
-		if home := m.home.Dir; include.From == home || strings.HasPrefix(include.From, home+"/") || strings.HasPrefix(home, strings.TrimSuffix(include.From, "/")+"/") {
-			return image.Image{}, agentbox.Errorf(agentbox.Invalid, "include of %s refused: agentbox keeps the keys of every box in %s", include.From, home)
-		}
+func (m *Manager) ensureImage(ctx context.Context, review project.Review, cfg *config.Config, progress agentbox.Progress) (image.Image, error) {
+	recipe, err := m.granted(ctx, review, recipeOf(cfg))
+	if err != nil {
+		return image.Image{}, err
 	}
 	end := progress.Begin("image", cfg.Image)
 	img, err := m.orWhole(ctx, progress, func() (image.Image, error) {
-		return m.pinned(ctx, lockPath(root, cfg), recipeOf(cfg), false, progress)
+		return m.pinned(ctx, lockPath(review.Root, cfg), recipe, false, progress)
 	})
 	if err != nil {
 		return image.Image{}, noSpace(err)
@@ -33,11 +32,8 @@ func (m *Manager) ensureImage(ctx context.Context, root string, cfg *config.Conf
 
 func recipeOf(cfg *config.Config) image.Recipe {
 	r := image.Recipe{Source: cfg.Image, Packages: cfg.Packages}
-	if cfg.Path == "" && len(r.Packages) == 0 && strings.HasPrefix(cfg.Image, "apt:") {
-		r.Packages = image.DefaultPackages
-	}
 	for _, i := range cfg.Include {
-		r.Include = append(r.Include, image.Include(i))
+		r.Include = append(r.Include, image.Include{From: i.From, To: i.To})
 	}
 	return r
 }
@@ -56,21 +52,16 @@ func (m *Manager) pinned(ctx context.Context, lockPath string, r image.Recipe, u
 	if lockPath == "" {
 		return m.images.Ensure(ctx, r, agentbox.Digest{}, relay(progress))
 	}
-	lock, err := image.LoadLock(lockPath)
-	if err != nil {
-		return image.Image{}, err
-	}
-	r, pin := lock.Pin(r)
-	var img image.Image
-	if update {
-		img, err = m.images.Rebuild(ctx, r, relay(progress))
-	} else {
-		img, err = m.images.Ensure(ctx, r, pin, relay(progress))
-	}
-	if err != nil || !lock.Set(r, img) {
-		return img, err
-	}
-	return img, lock.Save(lockPath)
+	return m.images.EnsureLocked(ctx, lockPath, r, update, func(e image.Event) {
+		switch e.Step {
+		case image.StepUnpinned:
+			progress.Say("the image is not pinned: " + e.Detail)
+		case image.StepOtherBytes:
+			progress.Say(e.Detail + ": a key that a package made, say, differs; agentbox image pull --from PLACE gets the very bytes")
+		default:
+			relay(progress)(e)
+		}
+	})
 }
 
 func relay(progress agentbox.Progress) image.Progress {
@@ -87,16 +78,25 @@ func (m *Manager) BuildImage(ctx context.Context, req api.ImageBuildRequest, pro
 	if err != nil {
 		return api.Image{}, err
 	}
-	if err := (overrides{Variables: includeVariables(cfg, req.Environ)}).apply(cfg); err != nil {
+	flags := overrides{Variables: includeVariables(cfg, req.Environ)}
+	if err := flags.apply(cfg); err != nil {
 		return api.Image{}, err
 	}
 	root := req.Directory
 	if repo, err := workspace.Describe(ctx, req.Directory); err == nil {
 		root = repo.Root
 	}
+	review, err := m.consent(ctx, root, cfg, flags, progress)
+	if err != nil {
+		return api.Image{}, err
+	}
+	recipe, err := m.granted(ctx, review, recipeOf(cfg))
+	if err != nil {
+		return api.Image{}, err
+	}
 	end := progress.Begin("image", cfg.Image)
 	img, err := m.orWhole(ctx, progress, func() (image.Image, error) {
-		return m.pinned(ctx, lockPath(root, cfg), recipeOf(cfg), req.Update, progress)
+		return m.pinned(ctx, lockPath(root, cfg), recipe, req.Update, progress)
 	})
 	if err != nil {
 		return api.Image{}, noSpace(err)

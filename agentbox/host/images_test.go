@@ -4,18 +4,21 @@ import (
 	"testing"
 
 	"agentbox/agentbox/config"
-	"agentbox/vmm/image"
+	"agentbox/agentbox/toolchain"
 )
 
 // An image that was named on the command line of a repository that says nothing has what it has.
 func TestOnlyAptImagesGetPackagesByDefault(t *testing.T) {
-	for source, want := range map[string]int{"apt:bookworm": len(image.DefaultPackages), "example.com/app:1": 0} {
-		cfg := &config.Config{Packages: []string{"golang"}}
+	for source, want := range map[string]int{"apt:bookworm": len(toolchain.Workstation), "example.com/app:1": 0} {
+		cfg := &config.Config{Packages: []string{"golang"}, Toolchain: toolchain.Needs{{Tool: toolchain.Go}}}
 		if err := (overrides{Image: source}).apply(cfg); err != nil {
 			t.Fatal(err)
 		}
 		if r := recipeOf(cfg); len(r.Packages) != want {
 			t.Errorf("%s gets %q", source, r.Packages)
+		}
+		if (len(cfg.Toolchain) > 0) != (want > 0) {
+			t.Errorf("%s gets the tools %v", source, cfg.Toolchain)
 		}
 	}
 }

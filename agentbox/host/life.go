@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -29,7 +30,7 @@ func (m *Manager) startMachine(ctx context.Context, b *box, template *openTempla
 	end := progress.Begin(step, string(rec.Box.Isolation))
 	cfg := supervisor.Config{
 		Box: rec.Box.ID, Home: m.home.Dir, Isolation: rec.Box.Isolation, Life: rec.Life, Hostname: hostname(rec),
-		Spec: rec.spec(m.home), Template: template != nil, Saved: saved, Pending: saved != "" && ready != nil, Lease: rec.Box.Lease.Expires,
+		Spec: rec.spec(m.home), Template: template != nil, Saved: saved, Pending: saved != "" && ready != nil, Lease: leaseTerm(rec),
 		Note: isolationNote(rec),
 	}
 	img, err := m.lazyImage(ctx, rec.Box.Isolation, rec.ImageFile, progress)
@@ -207,7 +208,7 @@ func (m *Manager) attachment(ctx context.Context, s *supervised, rec record) (*a
 	env, files := m.packageConfig(ctx, rec)
 	return &api.AttachRequest{
 		Hostname: hostname(rec), User: rec.User, Env: m.environment(rec, env), Files: files, Services: rec.Attach.Services,
-		Ports: rec.Attach.Ports, Lease: rec.Box.Lease.Expires, Roots: machineRoots(),
+		Ports: rec.Attach.Ports, Lease: leaseTerm(rec), Roots: machineRoots(),
 	}, nil
 }
 
@@ -240,7 +241,7 @@ func (m *Manager) newLife(ctx context.Context, b *box, rec record, progress agen
 		return err // the guest agent in it must be of this build
 	}
 	rec.Life++
-	rec.Box.Lease, rec.Box.Note, rec.StartErr = newLease(rec), "", ""
+	rec.Box.Lease, rec.Box.Note, rec.StartErr, rec.StartDue = newLease(rec), "", "", true
 	var template *openTemplate
 	if !rec.Cold {
 		if template, err = m.templates.open(ctx, rec, progress); err != nil {
@@ -296,30 +297,38 @@ func (m *Manager) state(b *box) agentbox.State {
 	if b.live() != nil {
 		return agentbox.Running
 	}
-	if _, err := os.Stat(rec.names(m.home).Saved()); err == nil {
-		return agentbox.Paused
+	// What cannot be looked at may be there: a box that was taken for stopped would begin afresh, and drop it.
+	if _, err := os.Stat(rec.names(m.home).Saved()); errors.Is(err, fs.ErrNotExist) {
+		return agentbox.Stopped
 	}
-	return agentbox.Stopped
+	return agentbox.Paused
 }
 
-// renew moves the end of the lease on; the supervisor enforces it.
+// renewEvery is how often use of a box renews its lease: exec should cost no more calls than it
+// needs, and its session renews it itself.
+const renewEvery = time.Minute
+
+// renew lets the lease begin anew; the supervisor enforces it.
 func (m *Manager) renew(ctx context.Context, b *box) error {
-	rec := b.record()
-	lease := newLease(rec)
-	// Within a minute of the last renewal there is nothing to do: exec should cost no fsync.
-	if lease.Expires.Sub(rec.Box.Lease.Expires) < time.Minute && !rec.Ephemeral {
-		return nil
-	}
 	s := b.live()
-	if s == nil {
+	if s == nil || !b.renews(renewEvery) {
 		return nil
 	}
-	if _, err := api.Call(ctx, s.client, api.SupervisorLease, api.LeaseRequest{Expires: lease.Expires}, nil); err != nil {
-		return err
+	term := leaseTerm(b.record())
+	_, err := api.Call(ctx, s.client, api.SupervisorLease, api.LeaseRequest{Term: term, Expires: time.Now().Add(term)}, nil)
+	return err
+}
+
+// renews tells whether the last renewal is longer ago than every, and counts this as one if it is.
+// Between supervisors it may say no: a new one has a new lease.
+func (b *box) renews(every time.Duration) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.renewed.IsZero() && time.Since(b.renewed) < every {
+		return false
 	}
-	rec.Box.Lease = lease
-	b.set(func(b *box) { b.rec.Box.Lease = lease })
-	return writeRecord(m.home, rec)
+	b.renewed = time.Now()
+	return true
 }
 
 func owner() string {

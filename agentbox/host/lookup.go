@@ -12,14 +12,16 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
+	"agentbox/agentbox/project"
 	"agentbox/agentbox/workspace"
 )
 
 // boxKey says which directory and branch finds a box again, by the lifetime its workspace has.
-func boxKey(lifetime agentbox.Lifetime, repo workspace.Repo) string {
+func boxKey(lifetime agentbox.Lifetime, repo workspace.Repo, p project.Project) string {
 	parts := []string{string(lifetime)}
 	switch lifetime {
-	case agentbox.LifetimeDeveloper:
+	case agentbox.LifetimeDeveloper: // one of each project: no repository's box is entered for another's
+		parts = append(parts, p.Name)
 	case agentbox.LifetimeProject:
 		parts = append(parts, repo.Root)
 	default:
@@ -77,14 +79,18 @@ func (m *Manager) findByDirectory(ctx context.Context, dir string) (*box, error)
 	if err != nil {
 		return nil, err
 	}
+	p, err := project.Of(repo.Root)
+	if err != nil {
+		return nil, err
+	}
 	cfg, err := config.Load(ctx, dir)
 	if err != nil {
-		if b := m.onlyBoxOf(repo); b != nil {
+		if b := m.onlyBoxOf(repo, p); b != nil {
 			return b, nil // mistakes keep boxes from being made, not from being used
 		}
 		return nil, err
 	}
-	if b := m.byKey(boxKey(cfg.Lifetime, repo)); b != nil {
+	if b := m.byKey(boxKey(cfg.Lifetime, repo, p)); b != nil {
 		return b, nil
 	}
 	return nil, agentbox.Errorf(agentbox.NotFound, "%s has no box for branch %s", repo.Root, repo.Branch).WithHint("agentbox up makes one")
@@ -100,10 +106,10 @@ func (m *Manager) byKey(key string) *box {
 }
 
 // onlyBoxOf is the box that was made of a checkout and branch, whatever the lifetime, if there is just one.
-func (m *Manager) onlyBoxOf(repo workspace.Repo) (only *box) {
+func (m *Manager) onlyBoxOf(repo workspace.Repo, p project.Project) (only *box) {
 	for _, b := range m.all() {
 		rec := b.record()
-		if rec.Phase != phaseReady || rec.Box.Directory != repo.Root || rec.Key != boxKey(rec.Box.Lifetime, repo) {
+		if rec.Phase != phaseReady || rec.Box.Directory != repo.Root || rec.Key != boxKey(rec.Box.Lifetime, repo, p) {
 			continue
 		}
 		if only != nil {

@@ -9,6 +9,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/project"
 	"agentbox/agentbox/workspace"
 )
 
@@ -28,13 +29,17 @@ func TestALifetimeSaysWhichCheckoutsShareABox(t *testing.T) {
 		{agentbox.LifetimeProject, workspace.Repo{Root: "/b", Branch: "main"}, false},
 		{agentbox.LifetimeDeveloper, workspace.Repo{Root: "/b", Branch: "b"}, true},
 	} {
-		if got := boxKey(c.lifetime, here) == boxKey(c.lifetime, c.other); got != c.same {
+		app := project.Project{Name: "example.com/app"}
+		if got := boxKey(c.lifetime, here, app) == boxKey(c.lifetime, c.other, app); got != c.same {
 			t.Errorf("%s: %+v shares %v", c.lifetime, c.other, got)
 		}
 	}
+	if boxKey(agentbox.LifetimeDeveloper, here, project.Project{Name: "a"}) == boxKey(agentbox.LifetimeDeveloper, here, project.Project{Name: "b"}) {
+		t.Error("two projects share a developer's box")
+	}
 	kinds := map[string]bool{}
 	for _, l := range []agentbox.Lifetime{agentbox.LifetimeTask, agentbox.LifetimeBranch, agentbox.LifetimeProject, agentbox.LifetimeDeveloper} {
-		kinds[boxKey(l, workspace.Repo{})] = true
+		kinds[boxKey(l, workspace.Repo{}, project.Project{})] = true
 	}
 	if len(kinds) != 4 {
 		t.Error("two lifetimes share a key")
@@ -155,7 +160,7 @@ func TestMistakesInTheConfigurationHideNoBox(t *testing.T) {
 	m := &Manager{boxes: map[agentbox.BoxID]*box{}}
 	add := func(name, directory string, lifetime agentbox.Lifetime) {
 		rec := aBox(name)
-		rec.Box.Directory, rec.Box.Lifetime, rec.Key = directory, lifetime, boxKey(lifetime, repo)
+		rec.Box.Directory, rec.Box.Lifetime, rec.Key = directory, lifetime, boxKey(lifetime, repo, project.Project{Name: repo.Root})
 		m.put(&box{rec: rec})
 	}
 	toldOfMistakes := func(why string) {

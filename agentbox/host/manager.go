@@ -63,10 +63,10 @@ type Manager struct {
 type box struct {
 	op sync.Mutex
 
-	mu   sync.Mutex
-	rec  record
-	sup  *supervised // nil without a machine
-	busy string      // what is being done to it, for ls
+	mu      sync.Mutex
+	rec     record
+	sup     *supervised // nil without a machine
+	renewed time.Time   // when its lease last was
 }
 
 func (b *box) record() record {

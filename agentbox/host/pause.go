@@ -78,6 +78,10 @@ func (m *Manager) operate(ctx context.Context, ref api.BoxRef, f func(b *box) er
 func (m *Manager) resume(ctx context.Context, b *box, progress agentbox.Progress) error {
 	rec := b.record()
 	names := rec.names(m.home)
+	if _, err := os.Stat(names.Saved()); err != nil {
+		return agentbox.Errorf(agentbox.Unavailable, "the saved machine of box %s cannot be read: %w", rec.Box.Name, err).
+			WithHint("nothing was changed: try again when it can, or agentbox reset %s drops it and keeps the workspace", rec.Box.Name)
+	}
 	template, err := m.templates.openKey(ctx, rec, rec.Box.Template)
 	if err != nil {
 		return m.unusable(b, err)

@@ -6,9 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
-	"net"
-	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -17,10 +14,8 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/approval"
-	"agentbox/agentbox/config"
 	"agentbox/agentbox/home"
-	"agentbox/agentbox/workspace"
+	"agentbox/agentbox/project"
 	"agentbox/policy"
 	"agentbox/policy/registries"
 	"agentbox/policy/secrets"
@@ -28,36 +23,60 @@ import (
 
 // policies makes the policy of each box out of what was decided about its repository.
 type policies struct {
-	store      *approval.Store
-	registries *approval.Registries
+	store      *project.Store
+	registries *project.Registries
 
 	mu  sync.Mutex
 	env map[string]string // variables that secrets name, as callers last had them; in memory only
 }
 
 func newPolicies(h home.Home) *policies {
-	store := approval.New(h)
-	return &policies{store: store, registries: approval.NewRegistries(h.Registries()), env: map[string]string{}}
+	store := project.NewStore(h)
+	return &policies{store: store, registries: project.NewRegistries(h.Registries()), env: map[string]string{}}
 }
 
 // inForce is a policy composed for a checkout, with the secrets as they were set.
 type inForce struct {
 	spec    policy.Spec
-	secrets []approval.Secret
+	secrets []project.Secret
+}
+
+// governed is whose policy is meant: the checkout, whose remotes count, its project, and which
+// approved document.
+type governed struct {
+	root     string
+	project  project.Project
+	document string
+}
+
+// governedBox is a box, which stays with its project when its checkout is gone.
+func (m *Manager) governedBox(rec record) governed {
+	g := governed{rec.Box.Directory, project.Project{Name: rec.Box.Project}, rec.Approved}
+	if rec.Box.Directory == "" { // it installs tools, for a checkout that is not in it
+		return g
+	}
+	if p, err := m.policies.store.Of(rec.Box.Directory); err == nil || g.project.IsZero() {
+		g.project = p
+	}
+	if g.project.IsZero() {
+		g.project.Name = rec.Box.Directory
+	}
+	return g
 }
 
 // policyOf composes the policy of a checkout. environ is that of whoever asks; nil stands for the daemon's own.
-func (m *Manager) policyOf(ctx context.Context, root string, environ []string) (inForce, error) {
+func (m *Manager) policyOf(ctx context.Context, g governed, environ []string) (inForce, error) {
 	var src policy.Sources
 	var errs [6]error
 	p := m.policies
 	src.Organisation, errs[0] = p.store.Organisation()
-	own, err := p.store.User(root)
+	own, err := p.store.User(g.project)
 	errs[1] = err
-	all, err := p.store.User("")
+	all, err := p.store.User(project.Project{})
 	errs[2] = err
-	src.Repository, errs[3] = p.store.Approved(root)
-	list, err := p.store.For(root)
+	wish, err := p.store.InForce(g.project, g.document)
+	src.Repository, errs[3] = wish.Policy, err
+	list, err := p.store.For(g.project)
 	errs[4] = err
 	if err := errors.Join(errs[:]...); err != nil {
 		return inForce{}, err
@@ -66,7 +85,7 @@ func (m *Manager) policyOf(ctx context.Context, root string, environ []string) (
 	if src.UserPreset == "" {
 		src.UserPreset = all.Preset
 	}
-	if src.Machine, err = m.machineLayer(ctx, root, environ); err != nil {
+	if src.Machine, err = m.machineLayer(ctx, g.root, environ); err != nil {
 		return inForce{}, err
 	}
 	for _, s := range list {
@@ -114,7 +133,7 @@ func (m *Manager) applyPolicy(ctx context.Context, b *box) error {
 func (m *Manager) enforce(ctx context.Context, s *supervised, rec record) error {
 	s.policy.Lock()
 	defer s.policy.Unlock()
-	f, err := m.policyOf(ctx, rec.Box.Directory, nil)
+	f, err := m.policyOf(ctx, m.governedBox(rec), nil)
 	if err != nil {
 		return err
 	}
@@ -138,7 +157,7 @@ func (r record) placeholder(name string) string {
 
 // placeholders are what the box's environment has in place of secrets that it may use.
 func (m *Manager) placeholders(rec record) map[string]string {
-	list, err := m.policies.store.For(rec.Box.Directory)
+	list, err := m.policies.store.For(m.governedBox(rec).project)
 	if err != nil {
 		return nil // whoever applies the policy says it
 	}
@@ -168,7 +187,7 @@ func (p *policies) remember(environ []string) error {
 }
 
 // variables are those that the secrets name, as far as they are known.
-func (p *policies) variables(list []approval.Secret) map[string]string {
+func (p *policies) variables(list []project.Secret) map[string]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	env := map[string]string{}
@@ -236,38 +255,4 @@ func (m *Manager) unlogged(b *box) bool {
 	defer cancel()
 	st, err := api.Call(ctx, s.client, api.SupervisorStatusE, api.StatusRequest{}, nil)
 	return err == nil && st.Unlogged
-}
-
-// reviewPolicy looks at the repository's own policy before a box starts. What only narrows is adopted; what widens is
-// shown, and the approved copy stays in force.
-func (m *Manager) reviewPolicy(repo workspace.Repo, cfg *config.Config, progress agentbox.Progress) error {
-	r, err := m.policies.store.Review(repo.Root, cfg.Policy)
-	if err != nil {
-		return err
-	}
-	pending, err := m.policies.store.Adopt(r)
-	if err != nil || !pending {
-		return err
-	}
-	progress.Say("the repository's policy asks for more than is approved:")
-	for _, c := range r.Plan {
-		progress.Say("  " + c.String())
-	}
-	progress.Say(fmt.Sprintf("what was approved stays in force; to approve this: agentbox policy approve %s", r.Digest))
-	return nil
-}
-
-// ownAddresses tells which addresses are this host's.
-func ownAddresses() func(netip.Addr) bool {
-	own := map[netip.Addr]bool{}
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil
-	}
-	for _, a := range addrs {
-		if p, err := netip.ParsePrefix(a.String()); err == nil {
-			own[p.Addr().Unmap()] = true
-		}
-	}
-	return func(a netip.Addr) bool { return own[a] }
 }

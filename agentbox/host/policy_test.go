@@ -41,6 +41,12 @@ func superviseFake(t *testing.T, rec record, names home.Box, enforce func(api.Po
 		}
 		return api.None{}, nil
 	})
+	api.Handle(mux, api.SupervisorLease, func(_ context.Context, req api.LeaseRequest, _ agentbox.Progress) (api.None, error) {
+		if req.Term != leaseTime {
+			t.Errorf("a lease of %s", req.Term)
+		}
+		return api.None{}, nil
+	})
 	api.Handle(mux, api.SupervisorPolicy, func(_ context.Context, req api.PolicyInForce, _ agentbox.Progress) (api.None, error) {
 		return api.None{}, enforce(req)
 	})

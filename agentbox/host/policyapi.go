@@ -2,21 +2,17 @@ package host
 
 import (
 	"context"
-	"net"
-	"net/netip"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/approval"
-	"agentbox/agentbox/config"
+	"agentbox/agentbox/project"
 	"agentbox/agentbox/workspace"
 	"agentbox/policy"
+	"agentbox/policy/gateway"
 )
 
 // rootOf is the checkout a reference means: that of the box it names, else the one the directory is in.
@@ -30,6 +26,28 @@ func (m *Manager) rootOf(ctx context.Context, ref api.BoxRef) (string, error) {
 	}
 	repo, err := workspace.Describe(ctx, ref.Directory)
 	return repo.Root, err
+}
+
+// projectOf is the checkout a reference means, and its project.
+func (m *Manager) projectOf(ctx context.Context, ref api.BoxRef) (string, project.Project, error) {
+	root, err := m.rootOf(ctx, ref)
+	if err != nil {
+		return "", project.Project{}, err
+	}
+	p, err := m.policies.store.Of(root)
+	return root, p, err
+}
+
+// governedRef is the box that a reference names, else the checkout.
+func (m *Manager) governedRef(ctx context.Context, ref api.BoxRef, root string, environ []string) (governed, error) {
+	if ref.Box == "" {
+		return m.governedAt(ctx, root, environ)
+	}
+	b, err := m.find(ctx, ref)
+	if err != nil {
+		return governed{}, err
+	}
+	return m.governedBox(b.record()), nil
 }
 
 // ShowPolicy tells what is in force for a repository, and what waits for approval.
@@ -48,40 +66,42 @@ func (m *Manager) ShowPolicy(ctx context.Context, ref api.PolicyRef, progress ag
 }
 
 func (m *Manager) report(ctx context.Context, root string, environ []string) (api.PolicyReport, error) {
-	r, err := m.review(ctx, root)
+	r, err := m.reviewAt(ctx, root, environ)
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
-	pending, err := m.policies.store.Adopt(r)
-	if err != nil {
-		return api.PolicyReport{}, err
-	}
-	out, err := m.reportInForce(ctx, root, environ)
-	if err == nil && pending {
+	out, err := m.reportInForce(ctx, governed{root, r.Project, r.InForce}, environ)
+	if pending, _ := r.Pending(); err == nil && pending {
 		out.Plan, out.Digest = r.Plan, r.Digest
 	}
 	return out, err
 }
 
+// governedAt is the checkout at root as it asks now; mistakes of the repository do not change whose
+// rules count.
+func (m *Manager) governedAt(ctx context.Context, root string, environ []string) (governed, error) {
+	p, err := m.policies.store.Of(root)
+	if err != nil {
+		return governed{}, err
+	}
+	r, err := m.reviewAt(ctx, root, environ)
+	if err != nil {
+		return governed{root, p, project.Nothing}, nil //nolint:nilerr // whoever makes a box of it is told
+	}
+	return governed{root, p, r.InForce}, nil
+}
+
 // reportInForce is a report without what the repository asks for.
-func (m *Manager) reportInForce(ctx context.Context, root string, environ []string) (api.PolicyReport, error) {
-	f, err := m.policyOf(ctx, root, environ)
+func (m *Manager) reportInForce(ctx context.Context, g governed, environ []string) (api.PolicyReport, error) {
+	f, err := m.policyOf(ctx, g, environ)
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
-	out := api.PolicyReport{Directory: root, Preset: f.spec.Preset, Layers: f.spec.Layers, Secrets: []api.SecretInfo{}}
+	out := api.PolicyReport{Directory: g.root, Project: g.project.Name, Preset: f.spec.Preset, Layers: f.spec.Layers, Secrets: []api.SecretInfo{}}
 	for _, s := range f.secrets {
 		out.Secrets = append(out.Secrets, secretInfo(s))
 	}
 	return out, nil
-}
-
-func (m *Manager) review(ctx context.Context, root string) (approval.Review, error) {
-	cfg, err := config.Load(ctx, root)
-	if err != nil {
-		return approval.Review{}, err
-	}
-	return m.policies.store.Review(root, cfg.Policy)
 }
 
 // ApprovePolicy makes what the repository asks for the approved copy, if it still is what the digest names.
@@ -90,7 +110,7 @@ func (m *Manager) ApprovePolicy(ctx context.Context, req api.ApproveRequest, pro
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
-	r, err := m.review(ctx, root)
+	r, err := m.reviewAt(ctx, root, req.Environ)
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
@@ -98,22 +118,54 @@ func (m *Manager) ApprovePolicy(ctx context.Context, req api.ApproveRequest, pro
 		return api.PolicyReport{}, agentbox.Errorf(agentbox.Conflict, "the repository's policy is not, or no longer, the one named %q", req.Digest).
 			WithHint("agentbox policy show shows what it asks for now")
 	}
-	if err := m.policies.store.Approve(root, r.Proposed); err != nil {
+	if err := m.policies.store.Approve(r.Project, r.Proposed); err != nil {
+		return api.PolicyReport{}, err
+	}
+	if err := m.govern(ctx, root, r.Digest); err != nil {
 		return api.PolicyReport{}, err
 	}
 	return m.changed(ctx, root, req.Environ, progress)
 }
 
-// changed tells the running boxes of a checkout, or all when root is "", and reports.
-func (m *Manager) changed(ctx context.Context, root string, environ []string, progress agentbox.Progress) (api.PolicyReport, error) {
-	told := m.tellBoxes(func(rec record) bool { return root == "" || rec.Box.Directory == root }, progress)
-	if root == "" {
-		return api.PolicyReport{Boxes: told}, nil
+// govern puts the boxes of a checkout's present branch under a document.
+func (m *Manager) govern(ctx context.Context, root, document string) error {
+	repo, err := workspace.Describe(ctx, root)
+	if err != nil {
+		return err
 	}
+	for _, b := range m.all() {
+		if rec := b.record(); rec.Phase == phaseReady && rec.Box.Directory == root && rec.Box.Branch == repo.Branch {
+			if err := m.putUnder(b, document); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// putUnder writes down which approved document governs a box.
+func (m *Manager) putUnder(b *box, document string) error {
+	if b.record().Approved == document {
+		return nil
+	}
+	b.set(func(b *box) { b.rec.Approved = document })
+	return writeRecord(m.home, b.record())
+}
+
+// changed tells the running boxes of a checkout's project, or all when root is "", and reports.
+func (m *Manager) changed(ctx context.Context, root string, environ []string, progress agentbox.Progress) (api.PolicyReport, error) {
+	if root == "" {
+		return api.PolicyReport{Boxes: m.tellBoxes(func(rec record) bool { return true }, progress)}, nil
+	}
+	p, err := m.policies.store.Of(root)
+	if err != nil {
+		return api.PolicyReport{}, err
+	}
+	told := m.tellBoxes(func(rec record) bool { return m.governedBox(rec).project == p }, progress)
 	out, mistakes := m.report(ctx, root, environ)
 	if mistakes != nil {
 		var err error
-		if out, err = m.reportInForce(ctx, root, environ); err != nil {
+		if out, err = m.reportInForce(ctx, governed{root, p, project.Nothing}, environ); err != nil {
 			return api.PolicyReport{}, err
 		}
 		progress.Say("what the repository itself asks for cannot be read: " + mistakes.Error())
@@ -124,10 +176,10 @@ func (m *Manager) changed(ctx context.Context, root string, environ []string, pr
 
 // ChangePolicy changes the user's own rules. Running boxes follow at once.
 func (m *Manager) ChangePolicy(ctx context.Context, req api.ChangeRequest, progress agentbox.Progress) (api.PolicyReport, error) {
-	root := ""
+	root, p := "", project.Project{}
 	if !req.Everywhere {
 		var err error
-		if root, err = m.rootOf(ctx, req.BoxRef); err != nil {
+		if root, p, err = m.projectOf(ctx, req.BoxRef); err != nil {
 			return api.PolicyReport{}, err
 		}
 	}
@@ -138,12 +190,31 @@ func (m *Manager) ChangePolicy(ctx context.Context, req api.ChangeRequest, progr
 			return api.PolicyReport{}, agentbox.Errorf(agentbox.Invalid, "%q is not a rule: %w", s, err).
 				WithHint("for example example.com, '*.example.com:443' or 'GET https://api.example.com/v1/**'; see docs/policy.md")
 		}
+		if err := opensNothing(req, r); err != nil {
+			return api.PolicyReport{}, err
+		}
 		rules = append(rules, r)
 	}
-	if err := m.policies.store.ChangeUser(root, func(f *policy.File) error { return change(f, req, rules) }); err != nil {
+	if err := m.policies.store.ChangeUser(p, func(f *policy.File) error { return change(f, req, rules) }); err != nil {
 		return api.PolicyReport{}, err
 	}
 	return m.changed(ctx, root, req.Environ, progress)
+}
+
+// opensNothing is why a new rule would change nothing, as it is only about what another list
+// grants, or none does.
+func opensNothing(req api.ChangeRequest, r policy.Rule) error {
+	if req.Remove || req.List == "deny" {
+		return nil
+	}
+	class, what := r.Class()
+	switch {
+	case class == policy.Refused:
+		return agentbox.Errorf(agentbox.Invalid, "%s opens nothing: it is about %s, which no rule opens", r, what)
+	case class == policy.Private && req.List == "allow":
+		return agentbox.Errorf(agentbox.Invalid, "%s opens nothing without --private: it is about %s", r, what).WithHint("agentbox policy allow --private '%s'", r)
+	}
+	return nil
 }
 
 func change(f *policy.File, req api.ChangeRequest, rules []policy.Rule) error {
@@ -179,104 +250,24 @@ func (m *Manager) CheckPolicy(ctx context.Context, req api.CheckRequest, _ agent
 	if err != nil {
 		return api.CheckReport{}, err
 	}
-	flow, err := flowOf(req.URL, req.Method)
+	flow, err := policy.ParseFlow(req.URL, req.Method)
 	if err != nil {
 		return api.CheckReport{}, agentbox.Errorf(agentbox.Invalid, "%w", err).WithHint("agentbox policy check https://example.com/path, or example.com:22")
 	}
-	f, err := m.policyOf(ctx, root, req.Environ)
+	g, err := m.governedRef(ctx, req.BoxRef, root, req.Environ)
 	if err != nil {
 		return api.CheckReport{}, err
 	}
-	p := policy.New(f.spec, ownAddresses())
-	out := api.CheckReport{URL: req.URL, Verdict: p.Decide(flow)}
-	for _, s := range p.SecretsFor(flow) {
-		if out.Verdict.Allow {
-			out.Secrets = append(out.Secrets, s.Name)
-		}
-	}
-	if !out.Verdict.Allow || flow.Name == "" {
-		return out, nil
-	}
-	return out, checkAddresses(ctx, p, flow, &out)
-}
-
-// checkAddresses decides about each address an allowed name has here; it counts as allowed when one of them is.
-func checkAddresses(ctx context.Context, p *policy.Policy, flow policy.Flow, out *api.CheckReport) error {
-	addrs := []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
-	if flow.Name != policy.HostName {
-		var err error
-		if addrs, err = net.DefaultResolver.LookupNetIP(ctx, "ip", flow.Name); err != nil {
-			return nil // a name that does not resolve here now is still allowed
-		}
-	}
-	var denied *policy.Verdict
-	allowed := false
-	for _, a := range addrs {
-		flow.Addr = a.Unmap()
-		out.Addresses = append(out.Addresses, flow.Addr.String())
-		v := p.Decide(flow)
-		if allowed = allowed || v.Allow; !v.Allow {
-			denied = &v
-		}
-	}
-	if !allowed && denied != nil {
-		out.Verdict = *denied
-	}
-	return nil
-}
-
-// flowOf reads a URL, or HOST[:PORT], as the flow it would be.
-func flowOf(s, method string) (policy.Flow, error) {
-	f := policy.Flow{Proto: policy.HTTP, Port: 443, Method: strings.ToUpper(method)}
-	if !strings.Contains(s, "://") {
-		r, err := policy.ParseRule(s)
-		if err != nil || r.Path != "" || r.Host == "*" || strings.HasPrefix(r.Host, "*.") {
-			s = "https://" + s
-		} else {
-			f.Proto, f.Name, f.Method = policy.TCP, r.Host, ""
-			if r.Prefix.IsSingleIP() {
-				f.Addr = r.Prefix.Addr()
-			}
-			if r.From != 0 {
-				f.Port = r.From
-			}
-			return f, nil
-		}
-	}
-	u, err := url.Parse(s)
+	f, err := m.policyOf(ctx, g, req.Environ)
 	if err != nil {
-		return f, err
+		return api.CheckReport{}, err
 	}
-	if f.Name, f.Addr, err = policy.CanonicalHost(u.Hostname()); err != nil {
-		return f, err
+	answer := gateway.Evaluator{Policy: policy.New(f.spec, gateway.IsOwn)}.Check(ctx, flow)
+	out := api.CheckReport{URL: req.URL, Verdict: answer.Verdict, Secrets: answer.Secrets}
+	for _, a := range answer.Addresses {
+		out.Addresses = append(out.Addresses, a.String())
 	}
-	switch u.Scheme {
-	case "http", "ws":
-		f.Port = 80
-	case "https", "wss":
-	case "ssh":
-		f.Proto, f.Port = policy.TCP, 22
-	case "udp":
-		f.Proto = policy.UDP
-	default:
-		f.Proto = policy.TCP
-	}
-	if u.Port() != "" {
-		n, err := strconv.ParseUint(u.Port(), 10, 16)
-		if err != nil {
-			return f, err
-		}
-		f.Port = uint16(n)
-	}
-	if f.Proto == policy.HTTP {
-		if f.Path = u.EscapedPath(); f.Path == "" {
-			f.Path = "/"
-		}
-		if f.Method == "" {
-			f.Method = "GET"
-		}
-	}
-	return f, nil
+	return out, nil
 }
 
 // AuditLog tells where the log of a box is, also of one that is gone, by its id or a prefix of it.

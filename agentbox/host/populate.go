@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/caches"
@@ -71,9 +70,6 @@ func (m *Manager) populateBox(ctx context.Context, rec record, repo workspace.Re
 	return b, nil
 }
 
-// clockSlack is how far the clocks of host and guest may be apart.
-const clockSlack = 50 * time.Millisecond
-
 // notSetup are places whose changes are the machine's own and not setup's.
 var notSetup = []string{
 	"/etc/hostname", "/etc/hosts", "/etc/machine-id", "/etc/resolv.conf", "/tmp", "/var/tmp", "/run", "/dev", "/proc", "/sys", guestWorkspace,
@@ -85,18 +81,24 @@ func (m *Manager) harvest(ctx context.Context, rec record, cfg *config.Config, m
 	if err != nil {
 		return made, err
 	}
-	since := time.Now().Add(-clockSlack)
-	if err := m.runAll(ctx, rec, "setup", cfg.Setup, progress); err != nil {
-		return made, err
-	}
-	end := progress.Begin("publish", made.Key.Short())
 	dir, err := os.MkdirTemp(rec.names(m.home).Dir, ".tmp-harvest-")
 	if err != nil {
 		return made, noSpace(err)
 	}
 	defer os.RemoveAll(dir)
+	all := harvests(paths)
+	known, err := m.inventories(ctx, rec, all, dir)
+	defer known.close()
+	if err != nil {
+		return made, noSpace(err)
+	}
+	if err := m.runAll(ctx, rec, "setup", cfg.Setup, progress); err != nil {
+		return made, err
+	}
+	end := progress.Begin("publish", made.Key.Short())
 	files := map[caches.Part]string{}
-	for part, what := range harvests(paths, since) {
+	for part, what := range all {
+		what.Known = known[part]
 		files[part] = filepath.Join(dir, string(part)+".tar")
 		made.Parts = append(made.Parts, part)
 		if err := m.take(ctx, rec, what, files[part]); err != nil {
@@ -125,18 +127,6 @@ func (m *Manager) publish(ctx context.Context, made caches.Made, files map[cache
 	return m.shelf.Find(ctx, made.Key)
 }
 
-// harvests are the parts of what setup made: the caches whole, everything else as far as it is new.
-func harvests(dirs []string, since time.Time) map[caches.Part]environment.Harvest {
-	all := map[caches.Part]environment.Harvest{
-		caches.Runtime:   {Root: "/", Since: since, Skip: slices.Concat(dirs, notSetup)},
-		caches.Workspace: {Root: guestWorkspace, Since: since, Skip: []string{guestWorkspace + "/.git"}},
-	}
-	if len(dirs) > 0 {
-		all[caches.Dirs] = environment.Harvest{Root: "/", Paths: dirs}
-	}
-	return all
-}
-
 // cachePaths makes the configured directories absolute: only the box knows where its user's home is. Those in the workspace
 // are part of what setup made there.
 func (m *Manager) cachePaths(ctx context.Context, rec record, configured []string) ([]string, error) {
@@ -163,19 +153,4 @@ func (m *Manager) cachePaths(ctx context.Context, rec record, configured []strin
 		}
 	}
 	return out, nil
-}
-
-// take writes the files of a box to an archive on the host.
-func (m *Manager) take(ctx context.Context, rec record, what environment.Harvest, to string) error {
-	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	client, err := environment.Open(ctx, m.address(rec), rec.User)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	return errors.Join(what.Take(ctx, client, f), f.Close())
 }

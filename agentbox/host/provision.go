@@ -11,6 +11,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/caches"
 	"agentbox/agentbox/config"
+	"agentbox/agentbox/project"
 	"agentbox/vmm/image"
 )
 
@@ -47,6 +48,11 @@ func (m *Manager) provision(ctx context.Context, rec *record, was agentbox.Box, 
 	in, err := ingredientsOf(rec, cfg, base)
 	if err != nil {
 		return err
+	}
+	if was.Cache != in.Key() { // a box that has its branch's own result keeps it
+		if in, err = m.readable(ctx, in); err != nil {
+			return err
+		}
 	}
 	if was.Cache == in.Key() {
 		img, err := m.mended(ctx, progress, func() (image.Image, error) { return m.images.Get(was.Image.String()) })
@@ -96,7 +102,7 @@ func (m *Manager) setupImage(ctx context.Context, rec record, cfg *config.Config
 
 // nearestImage is base with the caches of the nearest key, or base.
 func (m *Manager) nearestImage(ctx context.Context, base image.Image, in caches.Ingredients, progress agentbox.Progress) (image.Image, error) {
-	made, err := m.shelf.Nearest(ctx, in.Family())
+	made, err := m.nearest(ctx, in)
 	if agentbox.CodeOf(err) == agentbox.NotFound {
 		return base, nil
 	}
@@ -107,6 +113,36 @@ func (m *Manager) nearestImage(ctx context.Context, base image.Image, in caches.
 	return m.derive(ctx, base, made, progress, caches.Dirs)
 }
 
+// readable are the ingredients of the result that a box reads: that of the project's default branch
+// where there is one, which every branch may read, else that of its own branch. What a branch makes
+// is read by that branch alone.
+func (m *Manager) readable(ctx context.Context, in caches.Ingredients) (caches.Ingredients, error) {
+	if in.Branch == "" {
+		return in, nil
+	}
+	trusted := in
+	trusted.Branch = ""
+	_, err := m.shelf.Find(ctx, trusted.Key())
+	if err == nil {
+		return trusted, nil
+	}
+	if agentbox.CodeOf(err) != agentbox.NotFound {
+		return in, err
+	}
+	return in, nil
+}
+
+// nearest is the newest result of the box's branch whose lockfiles alone differ, else that of the
+// default branch.
+func (m *Manager) nearest(ctx context.Context, in caches.Ingredients) (caches.Made, error) {
+	made, err := m.shelf.Nearest(ctx, in.Family())
+	if agentbox.CodeOf(err) == agentbox.NotFound && in.Branch != "" {
+		in.Branch = ""
+		return m.shelf.Nearest(ctx, in.Family())
+	}
+	return made, err
+}
+
 func (r *record) startFrom(img image.Image) {
 	r.ImageFile, r.Box.Image, r.Box.ImageName = img.Path, img.Digest, img.Name
 }
@@ -114,6 +150,10 @@ func (r *record) startFrom(img image.Image) {
 func ingredientsOf(rec *record, cfg *config.Config, base image.Image) (caches.Ingredients, error) {
 	in := caches.Ingredients{
 		Image: base.Digest, Arch: runtime.GOARCH, User: rec.User, Setup: cfg.Setup, Caches: cfg.Caches,
+	}
+	in.Project = project.Project{Name: rec.Box.Project}.ID().String()
+	if !project.Default(rec.Box.Directory, rec.Box.Branch, rec.Detached) {
+		in.Branch = rec.Box.Branch
 	}
 	in.SetEnv(cfg.Env)
 	return in, in.ReadLockfiles(cfg.Root, cfg.Lockfiles)

@@ -11,6 +11,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/home"
+	"agentbox/agentbox/toolchain"
 	"agentbox/vmm"
 )
 
@@ -31,8 +32,9 @@ type record struct {
 	Version   int          `json:"version"`
 	Box       agentbox.Box `json:"box"` // State, Services, Ports and Usage are filled in when asked, never stored
 	Phase     phase        `json:"phase"`
-	Key       string       `json:"key"`       // which directory and branch finds this box again
-	Ephemeral bool         `json:"ephemeral"` // removed when its holder goes
+	Key       string       `json:"key"`            // which directory and branch finds this box again
+	Ephemeral bool         `json:"ephemeral"`      // removed when its holder goes
+	Task      bool         `json:"task,omitempty"` // of one attempt of a task, whose queue removes it; limits end its machine
 	Cold      bool         `json:"cold,omitempty"`
 	Life      int          `json:"life"`      // number of the present machine's directory
 	Workspace int          `json:"workspace"` // number of the present workspace
@@ -49,10 +51,13 @@ type record struct {
 	Setup     []string     `json:"setup,omitempty"`        // for sh -c, once per workspace
 	SetUp     bool         `json:"set_up,omitempty"`       // it has run
 	Start     []string     `json:"start,omitempty"`        // for sh -c, whenever a fresh machine starts
-	StartErr  string       `json:"start_failed,omitempty"` // how they failed in the present machine
+	StartDue  bool         `json:"start_due,omitempty"`    // they are still to be run in the present machine
+	StartErr  string       `json:"start_failed,omitempty"` // how they failed in it
 	Suite     string       `json:"suite,omitempty"`        // release of an apt: image
 	Limits    api.Limits   `json:"limits"`
-	Seed      string       `json:"seed,omitempty"` // random: of what the box has in place of secrets
+	Detached  bool         `json:"detached,omitempty"` // Box.Branch is a commit
+	Approved  string       `json:"approved,omitempty"` // digest of the approved document that governs it
+	Seed      string       `json:"seed,omitempty"`     // random: of what the box has in place of secrets
 }
 
 // overrides are what the user asked for on the command line when the box was made, over the configuration.
@@ -61,6 +66,8 @@ type overrides struct {
 	Isolation agentbox.Isolation `json:"isolation,omitempty"`
 	CPUs      int                `json:"cpus,omitempty"`
 	Memory    string             `json:"memory,omitempty"`
+	Agent     string             `json:"agent,omitempty"`     // whose program the box has
+	Tools     toolchain.Needs    `json:"tools,omitempty"`     // that the agent needs, itself among them
 	Variables map[string]string  `json:"variables,omitempty"` // of the caller's environment, that the includes name
 }
 

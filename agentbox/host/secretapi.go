@@ -5,7 +5,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/approval"
+	"agentbox/agentbox/project"
 	"agentbox/policy"
 	"agentbox/policy/secrets"
 )
@@ -13,20 +13,18 @@ import (
 // SetSecret says where a secret is kept and where it may be sent. Running boxes may use it at once, from their next
 // command on.
 func (m *Manager) SetSecret(ctx context.Context, req api.SecretRequest, progress agentbox.Progress) (api.SecretInfo, error) {
-	s := approval.Secret{From: req.From, Secret: policy.Secret{Name: req.Name, Header: req.Header, Form: req.Form, User: req.User}}
+	s := project.Secret{From: req.From, Secret: policy.Secret{Name: req.Name, Header: req.Header, Form: req.Form, User: req.User}}
 	if !req.Everywhere {
-		root, err := m.rootOf(ctx, req.BoxRef)
+		_, p, err := m.projectOf(ctx, req.BoxRef)
 		if err != nil {
 			return api.SecretInfo{}, err
 		}
-		s.Repository = root
+		s.Project = p.Name
 	}
 	for _, to := range req.To {
-		r, err := policy.ParseRule(to)
-		if err != nil {
-			return api.SecretInfo{}, agentbox.Errorf(agentbox.Invalid, "--to %q is not a rule: %w", to, err).WithHint("for example https://api.example.com, or 'GET https://api.example.com/v1/**'")
+		if err := s.AddScope(to); err != nil {
+			return api.SecretInfo{}, agentbox.Errorf(agentbox.Invalid, "--to %q says no place to send a secret to: %w", to, err).WithHint("for example https://api.example.com, or 'GET https://api.example.com/v1/**'")
 		}
-		s.Scope = append(s.Scope, r)
 	}
 	if req.Value != "" {
 		if err := req.From.Store(req.Name, req.Value); err != nil {
@@ -40,17 +38,17 @@ func (m *Manager) SetSecret(ctx context.Context, req api.SecretRequest, progress
 	if err := m.policies.remember(req.Environ); err != nil {
 		return api.SecretInfo{}, err
 	}
-	m.tellBoxes(func(rec record) bool { return s.Applies(rec.Box.Directory) }, progress)
+	m.tellBoxes(func(rec record) bool { return s.Applies(m.governedBox(rec).project) }, progress)
 	return m.tellSecret(ctx, s), nil
 }
 
 // ListSecrets lists the secrets of a repository's boxes, those for all included, and whether each has a value now.
 func (m *Manager) ListSecrets(ctx context.Context, ref api.PolicyRef, _ agentbox.Progress) ([]api.SecretInfo, error) {
-	root, err := m.rootOf(ctx, ref.BoxRef)
+	_, p, err := m.projectOf(ctx, ref.BoxRef)
 	if err != nil {
 		return nil, err
 	}
-	list, err := m.policies.store.For(root)
+	list, err := m.policies.store.For(p)
 	if err != nil {
 		return nil, err
 	}
@@ -66,15 +64,15 @@ func (m *Manager) ListSecrets(ctx context.Context, ref api.PolicyRef, _ agentbox
 
 // RemoveSecret forgets a secret, and its entry in the keyring. No running box can use it any more.
 func (m *Manager) RemoveSecret(ctx context.Context, ref api.SecretRef, progress agentbox.Progress) (api.SecretInfo, error) {
-	root, err := m.rootOf(ctx, ref.BoxRef)
+	_, p, err := m.projectOf(ctx, ref.BoxRef)
 	if err != nil {
 		return api.SecretInfo{}, err
 	}
-	s, err := m.policies.store.RemoveSecret(ref.Name, root)
+	s, err := m.policies.store.RemoveSecret(ref.Name, p)
 	if err != nil {
 		return api.SecretInfo{}, err
 	}
-	m.tellBoxes(func(rec record) bool { return s.Applies(rec.Box.Directory) }, progress)
+	m.tellBoxes(func(rec record) bool { return s.Applies(m.governedBox(rec).project) }, progress)
 	out := secretInfo(s)
 	if s.From.Kind == secrets.Keyring && s.From.Of == "" { // an entry with a name of its own was not made by us alone
 		if err := s.From.Forget(s.Name); err != nil {
@@ -84,17 +82,17 @@ func (m *Manager) RemoveSecret(ctx context.Context, ref api.SecretRef, progress 
 	return out, nil
 }
 
-func secretInfo(s approval.Secret) api.SecretInfo {
-	return api.SecretInfo{Secret: s.Secret, From: s.From.String(), Repository: s.Repository}
+func secretInfo(s project.Secret) api.SecretInfo {
+	return api.SecretInfo{Secret: s.Secret, From: s.From.String(), Project: s.Project}
 }
 
 // tellSecret tells, beside what is known of a secret, why it has no value now. Commands are not run for that.
-func (m *Manager) tellSecret(ctx context.Context, s approval.Secret) api.SecretInfo {
+func (m *Manager) tellSecret(ctx context.Context, s project.Secret) api.SecretInfo {
 	out := secretInfo(s)
 	if s.From.Kind == secrets.Command {
 		return out
 	}
-	env := m.policies.variables([]approval.Secret{s})
+	env := m.policies.variables([]project.Secret{s})
 	_, err := s.From.Value(ctx, secrets.Asker{Name: s.Name, Host: s.Host(), Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }})
 	if err != nil {
 		out.Problem = err.Error()

@@ -14,11 +14,14 @@ import (
 // setupLog, in a box's directory, has what its setup printed.
 const setupLog = "setup.log"
 
+// setupDue tells whether the workspace still lacks what setup makes.
+func (r record) setupDue() bool { return len(r.Setup) > 0 && !r.SetUp }
+
 // setUp runs the configuration's setup commands once for each workspace, in order, as the box's user. A failure leaves the
 // box as it is, so that somebody can look into it; the next up tries again.
 func (m *Manager) setUp(ctx context.Context, b *box, progress agentbox.Progress) error {
 	rec := b.record()
-	if len(rec.Setup) == 0 || rec.SetUp {
+	if !rec.setupDue() {
 		return nil
 	}
 	if err := m.runAll(ctx, rec, "setup", rec.Setup, progress); err != nil {
@@ -28,22 +31,23 @@ func (m *Manager) setUp(ctx context.Context, b *box, progress agentbox.Progress)
 	return writeRecord(m.home, b.record())
 }
 
-// onStart runs the commands of the configuration that belong to every start of a machine. A failure leaves the machine as it is, and
-// is written down for whoever uses it later.
+// onStart runs the commands of the configuration that belong to every start of a machine, once
+// setup has succeeded. A failure leaves the machine as it is, and is written down for whoever uses
+// it later.
 func (m *Manager) onStart(ctx context.Context, b *box, progress agentbox.Progress) error {
 	rec := b.record()
-	if len(rec.Start) == 0 {
+	if len(rec.Start) == 0 || !rec.StartDue || rec.setupDue() {
 		return nil
 	}
 	err := m.runAll(ctx, rec, "start", rec.Start, progress)
-	if err == nil {
-		return nil
-	}
-	why := agentbox.AsError(err).Message
-	if ctx.Err() != nil {
+	var why string
+	switch {
+	case ctx.Err() != nil:
 		why = "start of box " + rec.Box.Name + " was interrupted"
+	case err != nil:
+		why = agentbox.AsError(err).Message
 	}
-	b.set(func(b *box) { b.rec.StartErr = why })
+	b.set(func(b *box) { b.rec.StartDue, b.rec.StartErr = false, why })
 	return errors.Join(err, writeRecord(m.home, b.record()))
 }
 

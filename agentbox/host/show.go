@@ -45,6 +45,15 @@ func (m *Manager) Show(ctx context.Context, ref api.BoxRef, _ agentbox.Progress)
 	return m.describe(ctx, b, everything)
 }
 
+// Find describes the box that is meant, without asking anything of its guest.
+func (m *Manager) Find(ctx context.Context, ref api.BoxRef) (agentbox.Box, error) {
+	b, err := m.find(ctx, ref)
+	if err != nil {
+		return agentbox.Box{}, err
+	}
+	return m.describe(ctx, b, brief)
+}
+
 // depth is how much a description is worth waiting for.
 type depth int
 
@@ -64,7 +73,7 @@ const (
 func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.Box, error) {
 	rec, s := b.record(), b.live()
 	out := rec.Box
-	out.State = m.state(b)
+	out.State, out.Lease.Expires = m.state(b), time.Time{}
 	if w, ok := m.feeds.of(rec.Box.ID); ok && out.State == agentbox.Running {
 		out.State, out.Note = agentbox.Waiting, waitingNote(w)
 	}
@@ -83,10 +92,13 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.B
 		}
 		if st, err := api.Call(ctx, s.client, api.SupervisorStatusE, api.StatusRequest{Guest: depth == everything}, nil); err == nil {
 			out.Services, out.Ports = withPorts(st.Services, rec.Attach.Services), st.Ports
+			out.Lease = leaseOf(out.Lease, st.Lease)
 			switch {
 			case out.Note != "":
 			case st.Unlogged:
 				out.Note = unloggedNote
+			case st.Lease.Unpaused != "":
+				out.Note = "its lease has ended, and it cannot be paused, which is tried again: " + st.Lease.Unpaused
 			case st.NoCard:
 				out.Note = noCardNote
 			case st.OOMKills > 0:
@@ -103,6 +115,18 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.B
 		out.Usage.Disk = diskUsage(rec.names(m.home).Dir)
 	}
 	return out, nil
+}
+
+// leaseOf is a lease as its supervisor says that it stands.
+func leaseOf(l agentbox.Lease, st api.LeaseStatus) agentbox.Lease {
+	if st.Term == 0 {
+		return l // it is of an older build
+	}
+	l.Term, l.Working = st.Term, st.Working
+	if st.Working == 0 {
+		l.Expires = time.Now().Add(st.Left).UTC().Truncate(time.Second)
+	}
+	return l
 }
 
 // machineUsage is what a machine and its supervisor take of this host, but for disk. One that does not answer takes nothing.

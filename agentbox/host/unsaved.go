@@ -29,11 +29,24 @@ func (m *Manager) Unsaved(ctx context.Context, ref api.BoxRef, progress agentbox
 	}
 	repo, err := workspace.Describe(ctx, rec.Box.Directory)
 	if err != nil { // the checkout is gone, and all that is in the box with it
-		out.Commits, out.Files = len(state.Commits), len(state.Changed)
-		return out, nil
+		return told(out, workspace.Work{Commits: state.Commits, Files: state.Paths()}), nil
 	}
-	out.Commits, out.Files, err = workspace.Unsaved(ctx, repo, state)
-	return out, err
+	work, err := workspace.Unsaved(ctx, repo, state)
+	return told(out, work), err
+}
+
+// maxNamed is how many commits and files are named; the others are only counted.
+const maxNamed = 10
+
+func told(out api.UnsavedWork, work workspace.Work) api.UnsavedWork {
+	out.Commits, out.Files = len(work.Commits), len(work.Files)
+	for _, c := range work.Commits[:min(len(work.Commits), maxNamed)] {
+		out.Titles = append(out.Titles, strings.ToValidUTF8(c.Title, "\ufffd"))
+	}
+	for _, f := range work.Files[:min(len(work.Files), maxNamed)] {
+		out.Paths = append(out.Paths, strings.ToValidUTF8(f, "\ufffd"))
+	}
+	return out
 }
 
 func (m *Manager) workspaceState(ctx context.Context, rec record) (workspace.State, error) {

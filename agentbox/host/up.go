@@ -5,11 +5,14 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
+	"agentbox/agentbox/task/agents"
+	"agentbox/agentbox/toolchain"
 	"agentbox/agentbox/workspace"
 )
 
@@ -28,21 +31,25 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	if err != nil {
 		return api.UpResponse{}, err
 	}
-	over := overridesOf(req, cfg)
+	over, err := m.overridesOf(req, cfg)
+	if err != nil {
+		return api.UpResponse{}, err
+	}
 	if err := over.check(); err != nil {
 		return api.UpResponse{}, err
 	}
 	for _, w := range cfg.Warnings {
 		progress.Say(w)
 	}
-	if err := m.reviewPolicy(repo, cfg, progress); err != nil {
-		return api.UpResponse{}, err
-	}
 	if err := m.policies.remember(req.Environ); err != nil {
 		return api.UpResponse{}, err
 	}
-	key := boxKey(cfg.Lifetime, repo)
-	if req.Ephemeral {
+	mine, err := m.policies.store.Of(repo.Root)
+	if err != nil {
+		return api.UpResponse{}, err
+	}
+	key := boxKey(cfg.Lifetime, repo, mine)
+	if req.Ephemeral || req.Task {
 		key = "" // nobody finds it again
 	} else {
 		lock := m.keyLock(key)
@@ -90,11 +97,21 @@ func (m *Manager) readyResponse(ctx context.Context, b *box, req api.UpRequest, 
 	return m.upResponse(ctx, b, repo.Subdir, created, progress)
 }
 
-func overridesOf(req api.UpRequest, cfg *config.Config) overrides {
-	return overrides{
+func (m *Manager) overridesOf(req api.UpRequest, cfg *config.Config) (overrides, error) {
+	o := overrides{
 		Image: req.Image, Isolation: req.Isolation, CPUs: req.CPUs, Memory: req.Memory,
 		Variables: includeVariables(cfg, req.Environ),
 	}
+	if req.Agent == "" {
+		return o, nil
+	}
+	profile, err := agents.Find(m.home.Agents(), req.Agent)
+	if err != nil {
+		return o, err
+	}
+	o.Agent = profile.Name
+	o.Tools, err = profile.Needs()
+	return o, err
 }
 
 // check holds what was asked for on the command line to the bounds that configurations have.
@@ -119,6 +136,12 @@ func (o overrides) check() error {
 func (o overrides) apply(cfg *config.Config) (err error) {
 	if o.Image != "" {
 		cfg.Image, cfg.Packages = o.Image, nil
+		switch apt := strings.HasPrefix(o.Image, "apt:"); {
+		case !apt:
+			cfg.Toolchain = nil // only an image of the distribution takes more packages
+		case cfg.Path == "":
+			cfg.Packages = toolchain.Workstation
+		}
 	}
 	if o.CPUs > 0 {
 		cfg.CPUs = o.CPUs
@@ -127,6 +150,10 @@ func (o overrides) apply(cfg *config.Config) (err error) {
 		if cfg.Memory, err = config.ParseSize(o.Memory); err != nil {
 			return agentbox.Errorf(agentbox.Invalid, "memory: %w", err)
 		}
+	}
+	if len(o.Tools) > 0 && strings.HasPrefix(cfg.Image, "apt:") { // any other image has the agent itself, or not
+		cfg.Toolchain = append(slices.Clone(cfg.Toolchain), o.Tools...)
+		cfg.Toolchain.Sort()
 	}
 	for i, include := range cfg.Include {
 		cfg.Include[i].From = os.Expand(include.From, func(name string) string {
@@ -172,13 +199,22 @@ func (m *Manager) reattach(ctx context.Context, b *box, p plan, progress agentbo
 	if err := m.tellChanges(b, p.cfg, p.overrides, progress); err != nil {
 		return api.UpResponse{}, err
 	}
+	if err := m.regovern(ctx, b, p, progress); err != nil {
+		return api.UpResponse{}, err
+	}
 	if err := m.wake(ctx, b, progress); err != nil {
 		return api.UpResponse{}, err
 	}
 	if why := b.record().StartErr; why != "" {
 		progress.Say(why + "; agentbox reset tries again")
 	}
+	if err := m.addAgent(ctx, b, p.cfg, p.overrides, progress); err != nil {
+		return api.UpResponse{}, err
+	}
 	if err := m.setUp(ctx, b, progress); err != nil {
+		return api.UpResponse{}, err
+	}
+	if err := m.onStart(ctx, b, progress); err != nil { // if setup failed until now
 		return api.UpResponse{}, err
 	}
 	return m.readyResponse(ctx, b, req, repo, false, progress)

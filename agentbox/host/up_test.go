@@ -7,6 +7,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
+	"agentbox/agentbox/project"
 	"agentbox/agentbox/workspace"
 )
 
@@ -31,7 +32,7 @@ func TestUpSaysWhatIsWrongWithABox(t *testing.T) {
 			}
 			rec := aBox(name)
 			rec.Box.Lease, rec.Box.Disk = newLease(rec), cfg.Disk
-			rec.Key, rec.Box.Directory = boxKey(agentbox.LifetimeBranch, repo), repo.Root
+			rec.Key, rec.Box.Directory = boxKey(agentbox.LifetimeBranch, repo, project.Project{}), repo.Root
 			if name == "broken" {
 				rec.StartErr = "start of box broken failed: `false` ended with exit code 1"
 			}
@@ -56,7 +57,7 @@ func TestUpSaysWhatIsWrongWithABox(t *testing.T) {
 func TestAFailedStartIsWrittenDown(t *testing.T) {
 	h := newHome(t)
 	rec := aBox("mine")
-	rec.Start = []string{"true"}
+	rec.Start, rec.StartDue = []string{"true"}, true
 	write(t, h, rec)
 	m := manage(t, h)
 	b, err := m.find(t.Context(), api.BoxRef{Box: "mine"})

@@ -44,7 +44,7 @@ func Begin(ctx context.Context, cfg Config) *Opening {
 }
 
 func openStore(ctx context.Context, cfg Config) (*cachestore.Store, error) {
-	key, err := signingKey(cfg.Key)
+	key, err := SigningKey(cfg.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -94,8 +94,9 @@ func (o *Opening) Close() error {
 	return o.store.Close()
 }
 
-// signingKey reads the key in a file, or makes one. A key that is lost costs the names it signed, and so what setup made.
-func signingKey(path string) (ed25519.PrivateKey, error) {
+// SigningKey reads the key in a file, or makes one. A key that is lost costs the names it signed,
+// and so what setup made.
+func SigningKey(path string) (ed25519.PrivateKey, error) {
 	seed, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		_, key, err := ed25519.GenerateKey(nil)

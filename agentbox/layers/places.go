@@ -14,12 +14,16 @@ import (
 	"agentbox/agentbox/durable"
 	"agentbox/cachestore"
 	"agentbox/cachestore/blob"
+	"agentbox/mesh/exchange"
 )
 
 // Places remembers where images came from and went to, directories and URLs, the newest first: what turns out to be damaged here may
 // still be right there. Its methods may be called at once.
 type Places struct {
 	File string // they are written down in
+	// Peers gives this machine's part in the mesh, which is asked before any place; nil, or one
+	// that gives nil, without a mesh.
+	Peers func() *exchange.Node
 
 	mu   sync.Mutex
 	read bool
@@ -42,6 +46,9 @@ const placesVersion = 1
 
 // Remember puts a place first in the list. Beyond maxPlaces the oldest is forgotten.
 func (p *Places) Remember(place string) error {
+	if place == Team {
+		return nil
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.load()
@@ -91,7 +98,19 @@ type asking struct {
 	first  []string
 }
 
+// Get gives a piece. Peers give manifests only: of a chunk they want to know which manifest it is of.
 func (a asking) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {
+	if a.places.peers() == nil || max < blob.MaxManifest {
+		return a.fromPlaces(ctx, d, max)
+	}
+	b, err := a.manifest(ctx, d)
+	if err == nil || ctx.Err() != nil || len(a.places.order(a.first)) == 0 {
+		return b, err
+	}
+	return a.fromPlaces(ctx, d, max)
+}
+
+func (a asking) fromPlaces(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {
 	var first error
 	for _, place := range a.places.order(a.first) {
 		b, err := getFrom(ctx, place, d, max)
@@ -129,7 +148,7 @@ func (p *Places) order(first []string) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.load()
-	out := slices.Clone(first)
+	out := slices.DeleteFunc(slices.Clone(first), func(place string) bool { return place == Team })
 	for _, place := range p.list {
 		if !slices.Contains(first, place) && time.Now().After(p.sick[place]) {
 			out = append(out, place)

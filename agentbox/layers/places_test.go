@@ -13,7 +13,9 @@ import (
 	"testing"
 
 	"agentbox/agentbox"
+	"agentbox/cachestore"
 	"agentbox/cachestore/blob"
+	"agentbox/cachestore/storetest"
 )
 
 // placeWith makes a directory that has these bytes under the digest of right.
@@ -68,6 +70,22 @@ func TestAPieceComesFromWhoeverHasIt(t *testing.T) {
 	if _, err := p.Source(ill.URL).Get(ctx, d, 100); err == nil {
 		t.Error("nobody waits for it any more, and yet it was got")
 	}
+}
+
+func TestPlacesKeepTheWordOfASource(t *testing.T) {
+	with := func(t *testing.T, pieces [][]byte) cachestore.Source {
+		dir := t.TempDir()
+		for _, b := range pieces {
+			if err := os.WriteFile(filepath.Join(dir, blob.Sum(b).Hex()), b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		site := httptest.NewServer(http.FileServer(http.Dir(dir)))
+		t.Cleanup(site.Close)
+		return (&Places{File: filepath.Join(t.TempDir(), "places.json")}).Source(t.TempDir(), site.URL)
+	}
+	storetest.TestSource(t, with)
+	storetest.TestSession(t, with)
 }
 
 func TestPlacesAreRemembered(t *testing.T) {

@@ -31,7 +31,7 @@ type Config struct {
 	Template  bool               `json:"template"`          // restore the template whose files are passed on; else boot
 	Saved     string             `json:"saved,omitempty"`   // restore this state, relative to the template
 	Pending   bool               `json:"pending,omitempty"` // Saved is not there before the daemon says so
-	Lease     time.Time          `json:"lease"`             // when to give up if nobody says otherwise
+	Lease     time.Duration      `json:"lease"`             // how long to go on when nobody works in the box
 	Image     *LazyImage         `json:"image,omitempty"`   // in place of Spec.Image, when that is not all here
 	Note      string             `json:"note,omitempty"`    // how the box is isolated, for its audit log
 }

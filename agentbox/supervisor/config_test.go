@@ -78,7 +78,7 @@ func TestSupervisorGetsItsConfigurationAndFilesAndItsMachineKeepsTheLock(t *test
 	dir := t.TempDir()
 	cfg := Config{
 		Box: agentbox.NewBoxID(), Home: dir, Isolation: agentbox.MicroVM, Life: 3, Hostname: "app", Template: true, Saved: "/saved",
-		Spec: vmm.Spec{Name: "x", CPUs: 2, Memory: 1 << 30}, Lease: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC),
+		Spec: vmm.Spec{Name: "x", CPUs: 2, Memory: 1 << 30}, Lease: 12 * time.Hour,
 	}
 	lock, files := handDown(t, dir)
 	fifo := filepath.Join(dir, "fifo")

@@ -40,7 +40,7 @@ func (s *Supervisor) handler() http.Handler {
 	api.Handle(mux, api.SupervisorSave, exclusive(s, s.save))
 	api.Handle(mux, api.SupervisorStop, s.stopWhenever)
 	api.Handle(mux, api.SupervisorLease, func(_ context.Context, req api.LeaseRequest, _ agentbox.Progress) (api.None, error) {
-		s.lease.extend(req.Expires)
+		s.lease.renew(req.Term)
 		return api.None{}, nil
 	})
 	api.Handle(mux, api.SupervisorPolicy, func(ctx context.Context, req api.PolicyInForce, _ agentbox.Progress) (api.None, error) {
@@ -59,6 +59,7 @@ func (s *Supervisor) handler() http.Handler {
 		}
 		return api.None{}, s.ports.close(req.Port)
 	})
+	s.handleJobs(mux)
 	return mux
 }
 
@@ -132,7 +133,7 @@ func (s *Supervisor) becomeBox(ctx context.Context, req api.AttachRequest) error
 	if err := s.openConfigured(ctx, req.Ports); err != nil {
 		return err
 	}
-	s.lease.extend(req.Lease)
+	s.lease.renew(req.Lease)
 	s.attached = true
 	s.meter.begin()
 	return nil
@@ -254,16 +255,21 @@ func (s *Supervisor) stopWhenever(ctx context.Context, req api.StopRequest, prog
 // stop ends the machine: user processes first, the workspace synced and unmounted, then the power.
 func (s *Supervisor) stop(ctx context.Context, req api.StopRequest) error {
 	if req.Grace > 0 && s.attached {
-		polite, cancel := context.WithTimeout(ctx, req.Grace)
-		defer cancel()
-		client, err := s.link.client(polite)
-		if err == nil {
-			err = client.Detach(polite)
-		}
-		if err != nil {
-			s.log.Warn("box did not stop politely", "error", err)
-		}
+		s.detach(ctx, req.Grace)
 	}
 	s.end(Stopped)
 	return s.machine.Kill()
+}
+
+// detach ends user processes, syncs the workspace and lets go of it, or gives up after the grace.
+func (s *Supervisor) detach(ctx context.Context, grace time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	client, err := s.link.client(ctx)
+	if err == nil {
+		err = client.Detach(ctx)
+	}
+	if err != nil {
+		s.log.Warn("box did not stop politely", "error", err)
+	}
 }

@@ -6,14 +6,13 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"log/slog"
-	"net"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/policy"
+	"agentbox/policy/gateway"
 	"agentbox/policy/secrets"
 )
 
@@ -74,9 +73,10 @@ func (g *guard) enforce(_ context.Context, req api.PolicyInForce) error {
 		}
 		g.digest = digest
 	}
-	g.keep.Set(req.Secrets, req.Env)
 	g.meter.limit(req.Limits)
-	g.put(policy.New(req.Spec, isOwn))
+	g.keep.Retain(req.Secrets)
+	g.put(policy.New(req.Spec, gateway.IsOwn))
+	g.keep.Set(req.Secrets, req.Env)
 	return nil
 }
 
@@ -163,18 +163,4 @@ func (g *guard) close() {
 		g.log.Error("cannot close the audit log", "error", err)
 	}
 	g.audit = nil
-}
-
-// isOwn tells whether an address is this host's. It is asked anew each time: laptops move.
-func isOwn(a netip.Addr) bool {
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return true // nothing that may be ours is reached by mistake
-	}
-	for _, own := range addrs {
-		if p, err := netip.ParsePrefix(own.String()); err == nil && p.Addr().Unmap() == a {
-			return true
-		}
-	}
-	return false
 }

@@ -5,56 +5,94 @@ import (
 	"time"
 )
 
-// lease calls expired once when its end has passed. It is enforced here, beside the machine, so that no crash of the
-// daemon or of a client leaves a machine running past it.
+// lease ends when nobody has worked in the box for its term. While somebody does it stands still,
+// and when the last one has gone it begins anew. It is enforced here, beside the machine, so that
+// no crash of the daemon or of a client leaves a machine running past it.
+//
+// Its time is that of timers, the monotonic clock: it does not pass while the host sleeps, so a
+// laptop finds its boxes in the morning as it left them, and setting the host's clock moves
+// nothing.
 type lease struct {
+	ended chan struct{} // receives when it has ended, and again after retry
+
 	mu      sync.Mutex
 	timer   *time.Timer
-	ends    time.Time
+	term    time.Duration
+	since   time.Time // when it last began
+	workers int
 	stopped bool
 }
 
-// check is how often the wall clock is compared: timers do not count the time a laptop sleeps.
-const check = 10 * time.Second
-
-func newLease(ends time.Time, expired func()) *lease {
-	l := &lease{ends: ends}
-	l.mu.Lock() // a lease that is nearly over ticks before its timer is known
-	defer l.mu.Unlock()
-	l.timer = time.AfterFunc(l.wait(), func() { l.tick(expired) })
+func newLease(term time.Duration) *lease {
+	l := &lease{ended: make(chan struct{}, 1), term: term, since: time.Now()}
+	l.timer = time.AfterFunc(term, l.tell)
 	return l
 }
 
-func (l *lease) tick(expired func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.stopped:
-	case l.over():
-		l.stopped = true
-		expired()
+func (l *lease) tell() {
+	if !l.over() {
+		return
+	}
+	select {
+	case l.ended <- struct{}{}:
 	default:
-		l.timer.Reset(l.wait())
 	}
 }
 
-func (l *lease) over() bool { return !l.ends.IsZero() && !time.Now().Round(0).Before(l.ends.Round(0)) }
-
-func (l *lease) wait() time.Duration {
-	if left := time.Until(l.ends.Round(0)); !l.ends.IsZero() && left < check {
-		return max(left, 0)
-	}
-	return check
-}
-
-// extend moves the end, to later or to sooner.
-func (l *lease) extend(ends time.Time) {
+// work says that work goes on in the box, from now until done is called.
+func (l *lease) work() (done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ends = ends
-	if !l.stopped {
-		l.timer.Reset(l.wait())
+	l.workers++
+	l.timer.Stop()
+	return sync.OnceFunc(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.workers--
+		l.begin()
+	})
+}
+
+// renew lets the lease begin anew, for this term from now on.
+func (l *lease) renew(term time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.term = term
+	l.begin()
+}
+
+// begin is for callers that hold mu.
+func (l *lease) begin() {
+	l.since = time.Now()
+	if l.workers == 0 && !l.stopped {
+		l.timer.Reset(l.term)
 	}
+}
+
+// retry has the end told again after d, unless somebody works in the box by then.
+func (l *lease) retry(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.workers == 0 && !l.stopped {
+		l.timer.Reset(d)
+	}
+}
+
+// over tells whether the lease has ended.
+func (l *lease) over() bool {
+	left, workers, _ := l.left()
+	return workers == 0 && left <= 0
+}
+
+// left is for how long the lease goes on if nobody comes, negative when it has ended, beside how
+// many work in the box now, and the term.
+func (l *lease) left() (left time.Duration, workers int, term time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.workers > 0 {
+		return l.term, l.workers, l.term
+	}
+	return l.term - time.Since(l.since), 0, l.term
 }
 
 func (l *lease) stop() {

@@ -1,59 +1,104 @@
 package supervisor
 
 import (
-	"sync/atomic"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-func TestLeaseEndsOnceAndWhenItSays(t *testing.T) {
+func TestLeaseEndsWhenItSays(t *testing.T) {
 	const hour = time.Hour
 	for name, c := range map[string]struct {
-		first  time.Duration                // from now; 0 is no end
-		change func(t *testing.T, l *lease) // what happens meanwhile
-		want   time.Duration                // from the beginning; 0 is never
+		change func(l *lease)
+		want   []time.Duration // from the beginning
 	}{
-		"as made":                {hour, func(*testing.T, *lease) {}, hour},
-		"already over":           {-hour, func(*testing.T, *lease) {}, time.Nanosecond},
-		"without an end":         {0, func(*testing.T, *lease) {}, 0},
-		"moved to later":         {hour, after(hour/2, func(l *lease) { l.extend(time.Now().Add(hour)) }), hour + hour/2},
-		"moved to sooner":        {hour, after(time.Minute, func(l *lease) { l.extend(time.Now().Add(time.Second)) }), time.Minute + time.Second},
-		"given an end":           {0, after(time.Minute, func(l *lease) { l.extend(time.Now().Add(time.Second)) }), time.Minute + time.Second},
-		"moved into the past":    {hour, after(time.Minute, func(l *lease) { l.extend(time.Now().Add(-hour)) }), time.Minute},
-		"stopped":                {hour, after(time.Minute, func(l *lease) { l.stop() }), 0},
-		"stopped, then extended": {hour, after(time.Minute, func(l *lease) { l.stop(); l.extend(time.Now().Add(time.Second)) }), 0},
-		"extended too late":      {time.Minute, after(hour, func(l *lease) { l.extend(time.Now().Add(time.Second)) }), time.Minute},
+		"as made":                   {func(*lease) {}, []time.Duration{hour}},
+		"renewed":                   {func(l *lease) { time.Sleep(hour / 2); l.renew(hour) }, []time.Duration{hour + hour/2}},
+		"renewed, shorter":          {func(l *lease) { time.Sleep(time.Minute); l.renew(time.Second) }, []time.Duration{time.Minute + time.Second}},
+		"stopped":                   {func(l *lease) { time.Sleep(time.Minute); l.stop() }, nil},
+		"stopped, then renewed":     {func(l *lease) { l.stop(); l.renew(time.Second) }, nil},
+		"ended, then renewed":       {func(l *lease) { time.Sleep(hour + time.Second); l.renew(time.Minute) }, []time.Duration{hour, hour + time.Second + time.Minute}},
+		"worked in for a long time": {func(l *lease) { done := l.work(); time.Sleep(20 * hour); done() }, []time.Duration{21 * hour}},
+		"worked in for ever":        {func(l *lease) { l.work() }, nil},
+		"renewed while worked in":   {func(l *lease) { done := l.work(); l.renew(time.Second); time.Sleep(hour); done() }, []time.Duration{hour + time.Second}},
+		"left twice by one of two": {func(l *lease) {
+			one, other := l.work(), l.work()
+			time.Sleep(hour)
+			one()
+			one()
+			time.Sleep(5 * hour)
+			other()
+		}, []time.Duration{7 * hour}},
+		"tried again":                {func(l *lease) { time.Sleep(hour + time.Second); l.retry(time.Minute) }, []time.Duration{hour, hour + time.Second + time.Minute}},
+		"entered before it is tried": {func(l *lease) { time.Sleep(hour + time.Second); l.retry(time.Minute); l.work() }, []time.Duration{hour}},
+		"entered when it has ended":  {func(l *lease) { time.Sleep(hour + time.Second); l.work() }, []time.Duration{hour}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var calls atomic.Int32
-				var at time.Duration
 				begin := time.Now()
-				ends := time.Time{}
-				if c.first != 0 {
-					ends = begin.Add(c.first)
-				}
-				l := newLease(ends, func() { calls.Add(1); at = time.Since(begin) })
-				c.change(t, l)
-				time.Sleep(3 * hour)
+				l := newLease(hour)
+				var at []time.Duration
+				done := make(chan struct{})
+				go func() {
+					for {
+						select {
+						case <-l.ended:
+							at = append(at, time.Since(begin))
+						case <-done:
+							return
+						}
+					}
+				}()
+				c.change(l)
+				time.Sleep(100 * hour)
 				l.stop()
+				close(done)
 				synctest.Wait()
-				want := int32(1)
-				if c.want == 0 {
-					want = 0
+				if len(at) != len(c.want) {
+					t.Fatalf("ended at %s, want %s", at, c.want)
 				}
-				if got := calls.Load(); got != want || at > c.want || at < c.want-time.Nanosecond {
-					t.Errorf("expired %d times, at %s; want it at %s", got, at, c.want)
+				for i, want := range c.want {
+					if at[i] != want {
+						t.Errorf("ended at %s, want %s", at, c.want)
+					}
 				}
 			})
 		})
 	}
 }
 
-func after(d time.Duration, f func(*lease)) func(*testing.T, *lease) {
-	return func(_ *testing.T, l *lease) {
-		time.Sleep(d)
-		f(l)
+// Who has come in since the lease ended is not put out: over is asked before and after a box is saved.
+func TestALeaseIsNotOverForWhoHasJustCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLease(time.Hour)
+		defer l.stop()
+		if left, working, term := l.left(); l.over() || left != time.Hour || working != 0 || term != time.Hour {
+			t.Errorf("%s, %d, %s", left, working, term)
+		}
+		time.Sleep(2 * time.Hour)
+		if left, _, _ := l.left(); !l.over() || left != -time.Hour {
+			t.Errorf("%s left, over %v", left, l.over())
+		}
+		done := l.work()
+		if left, working, _ := l.left(); l.over() || left != time.Hour || working != 1 {
+			t.Errorf("%s left, %d, over %v", left, working, l.over())
+		}
+		done()
+		if l.over() {
+			t.Error("over as soon as the last has gone")
+		}
+	})
+}
+
+// The time of a lease is the monotonic clock's: neither sleep nor a clock that is set has a say in it.
+func TestALeaseFollowsTheMonotonicClock(t *testing.T) {
+	l := newLease(time.Hour)
+	defer l.stop()
+	for _, when := range []func(){func() {}, func() { l.renew(time.Hour) }, func() { l.work()() }} {
+		when()
+		if !strings.Contains(l.since.String(), " m=") {
+			t.Errorf("it began at %s, a time of the wall clock", l.since)
+		}
 	}
 }

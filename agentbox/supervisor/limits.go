@@ -42,18 +42,9 @@ func (s *Supervisor) pauseAt(ctx context.Context, which string, still func() boo
 	if ctx.Err() != nil {
 		return true // it ends anyway
 	}
-	if !still() {
+	paused, err := s.pauseWhile(ctx, still)
+	if err == nil && !paused {
 		return false
-	}
-	err := s.saveFrozen(context.WithoutCancel(ctx), s.names.Saved(), vmm.InPlace)
-	if err == nil && !still() {
-		// What is saved goes first: it does not fit the disks of a machine that has gone on.
-		if err = os.RemoveAll(s.names.Saved()); err == nil {
-			err = s.goOn(context.WithoutCancel(ctx))
-		}
-		if err == nil {
-			return false
-		}
 	}
 	if err != nil {
 		s.log.Warn("cannot pause a box at its limit", "limit", which, "error", err)
@@ -61,4 +52,25 @@ func (s *Supervisor) pauseAt(ctx context.Context, which string, still func() boo
 	s.noteLimit(which)
 	s.end(LimitReached + which)
 	return true
+}
+
+// pauseWhile saves the machine, which then stands still and only has to end, and tells whether it
+// has. It does not, and the machine goes on, when the reason no longer holds, before or after it
+// was saved. The caller holds op.
+func (s *Supervisor) pauseWhile(ctx context.Context, still func() bool) (paused bool, err error) {
+	if !still() {
+		return false, nil
+	}
+	ctx = context.WithoutCancel(ctx)
+	if err := s.saveFrozen(ctx, s.names.Saved(), vmm.InPlace); err != nil {
+		return false, err
+	}
+	if still() {
+		return true, nil
+	}
+	// What is saved goes first: it does not fit the disks of a machine that has gone on.
+	if err := os.RemoveAll(s.names.Saved()); err != nil {
+		return false, err
+	}
+	return false, s.goOn(ctx)
 }

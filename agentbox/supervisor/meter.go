@@ -15,7 +15,9 @@ import (
 
 // meter watches the limits of one life of a box. It measures from outside: nothing the guest says counts.
 type meter struct {
-	reached func(which string) // called once for each limit of traffic
+	reached func(which string)   // called once for each limit of traffic
+	work    func() (done func()) // called for everybody who works in the box
+	began   time.Time            // active counts from here
 	cpu     func() time.Duration
 	now     func() time.Time
 
@@ -24,14 +26,15 @@ type meter struct {
 	limits  api.Limits
 	told    map[string]bool
 
-	active  atomic.Int64  // when the box last said something, in Unix nanoseconds
+	active  atomic.Int64  // when the box last said something, in nanoseconds of the monotonic clock, which stands still while the host sleeps
 	stirs   chan struct{} // receives when it has
-	clients atomic.Int64  // who are in the box now: commands, shells, copies
+	clients atomic.Int64  // who are at work in the box now: commands, shells, copies, jobs
 	bytes   atomic.Int64  // in and out
 }
 
 func newMeter(cpu func() time.Duration, reached func(string)) *meter {
 	m := &meter{reached: reached, cpu: cpu, now: time.Now, told: map[string]bool{}, stirs: make(chan struct{}, 1)}
+	m.began, m.work = m.now(), func() func() { return func() {} }
 	m.touch()
 	return m
 }
@@ -56,7 +59,7 @@ func (m *meter) begin() {
 
 // touch says that the box is not idle.
 func (m *meter) touch() {
-	m.active.Store(m.now().UnixNano())
+	m.active.Store(int64(m.now().Sub(m.began)))
 	select {
 	case m.stirs <- struct{}{}:
 	default:
@@ -64,7 +67,7 @@ func (m *meter) touch() {
 }
 
 // quiet is for how long the box has said nothing.
-func (m *meter) quiet() time.Duration { return m.now().Sub(time.Unix(0, m.active.Load())) }
+func (m *meter) quiet() time.Duration { return m.now().Sub(m.began) - time.Duration(m.active.Load()) }
 
 // spend counts bytes that went in or out of the box, and tells whether more may.
 func (m *meter) spend(n int) bool {
@@ -172,12 +175,20 @@ func (w watched) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.m.clients.Add(1)
-	gone := sync.OnceFunc(func() {
-		w.m.touch()
-		w.m.clients.Add(-1)
+	return watchedConn{c, w.m, w.m.enter()}, nil
+}
+
+// enter counts somebody in who is at work in the box, a client or a job, and gives what counts it
+// out again. Until then the box is not idle, and its lease does not end.
+func (m *meter) enter() (leave func()) {
+	m.clients.Add(1)
+	m.touch()
+	done := m.work()
+	return sync.OnceFunc(func() {
+		m.touch()
+		m.clients.Add(-1)
+		done()
 	})
-	return watchedConn{c, w.m, gone}, nil
 }
 
 type watchedConn struct {

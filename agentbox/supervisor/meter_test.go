@@ -84,6 +84,8 @@ func TestMeterOfABoxInUse(t *testing.T) {
 	m := newMeter(func() time.Duration { return 0 }, func(string) {})
 	m.now = func() time.Time { return now }
 	m.begin()
+	working := 0
+	m.work = func() func() { working++; return func() { working-- } }
 	w := watched{l, m}
 	defer w.Close()
 	go func() {
@@ -106,8 +108,14 @@ func TestMeterOfABoxInUse(t *testing.T) {
 		t.Errorf("over %q in a silent run; pauses %v", got, m.pauses())
 	}
 	m.limit(api.Limits{Idle: time.Minute, Pause: true})
+	if working != 1 {
+		t.Errorf("%d clients renew the lease", working)
+	}
 	client.Close()
 	client.Close()
+	if working != 0 {
+		t.Errorf("%d clients renew the lease when it has gone", working)
+	}
 	if got := m.over(); got != "" {
 		t.Errorf("over %q when a client has just left", got)
 	}

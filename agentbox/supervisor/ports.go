@@ -17,14 +17,14 @@ import (
 type ports struct {
 	ctx     context.Context // of the supervisor: forwardings end with it
 	backend environment.Backend
-	passed  func() // called when something has gone through one
+	watch   environment.Watch
 
 	mu   sync.Mutex
 	byID map[int]*environment.Forwarding // by port in the box
 }
 
-func newPorts(ctx context.Context, backend environment.Backend, passed func()) *ports {
-	return &ports{ctx: ctx, backend: backend, passed: passed, byID: map[int]*environment.Forwarding{}}
+func newPorts(ctx context.Context, backend environment.Backend, watch environment.Watch) *ports {
+	return &ports{ctx: ctx, backend: backend, watch: watch, byID: map[int]*environment.Forwarding{}}
 }
 
 // open forwards port of the box. host 0 takes the same number when it is free, else any.
@@ -66,7 +66,7 @@ func loopback(host int) string { return net.JoinHostPort("127.0.0.1", strconv.It
 
 func (p *ports) listen(host, port int) (*environment.Forwarding, error) {
 	remote := net.JoinHostPort("localhost", strconv.Itoa(port))
-	return environment.Forward(p.ctx, p.backend, loopback(host), remote, p.passed)
+	return environment.Forward(p.ctx, p.backend, loopback(host), remote, p.watch)
 }
 
 func (p *ports) close(port int) error {

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/environment"
 )
 
 func noGuest(context.Context) (*ssh.Client, error) { return nil, errors.New("no guest in this test") }
@@ -26,7 +27,7 @@ func freePort(t *testing.T) int {
 }
 
 func TestPortsAreOpenedListedAndClosed(t *testing.T) {
-	p := newPorts(t.Context(), noGuest, nil)
+	p := newPorts(t.Context(), noGuest, environment.Watch{})
 	defer p.closeAll()
 	port := freePort(t)
 	same := "127.0.0.1:" + strconv.Itoa(port)
@@ -79,7 +80,7 @@ func TestATakenPortIsReplacedOnlyIfNobodyAskedForIt(t *testing.T) {
 	}
 	defer taken.Close()
 	number := taken.Addr().(*net.TCPAddr).Port
-	p := newPorts(t.Context(), noGuest, nil)
+	p := newPorts(t.Context(), noGuest, environment.Watch{})
 	defer p.closeAll()
 	if _, err := p.open(80, number); agentbox.CodeOf(err) != agentbox.Exists {
 		t.Errorf("asked for: %v", err)
@@ -90,7 +91,7 @@ func TestATakenPortIsReplacedOnlyIfNobodyAskedForIt(t *testing.T) {
 }
 
 func TestNumbersThatAreNoPortsAreRefused(t *testing.T) {
-	p := newPorts(t.Context(), noGuest, nil)
+	p := newPorts(t.Context(), noGuest, environment.Watch{})
 	for _, c := range [][2]int{{0, 0}, {-1, 0}, {65536, 0}, {80, -1}, {80, 65536}} {
 		if _, err := p.open(c[0], c[1]); agentbox.CodeOf(err) != agentbox.Invalid {
 			t.Errorf("%v: %v", c, err)

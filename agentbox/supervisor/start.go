@@ -62,8 +62,9 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 		return notGreeted(s.cfg.Box, machine, err)
 	}
 	s.log.Info("machine started", "life", s.cfg.Life, "template", s.cfg.Template, "runs", runs, "waited", s.greeted.Sub(begun)-runs, "greeted", time.Since(s.greeted))
-	s.ports = newPorts(ctx, s.guest, s.meter.touch)
+	s.ports = newPorts(ctx, s.guest, environment.Watch{Opened: s.lease.work, Passed: s.meter.touch})
 	relay := environment.NewRelay(s.link.hostKey, s.link.localKey.PublicKey(), s.guest, s.log)
+	s.keepJobs(ctx, relay, wg)
 	wg.Go(func() { _ = relay.Serve(ctx, watched{sshListener, s.meter}) })
 	wg.Go(func() { relay.Prepare(ctx) })
 	wg.Go(func() { s.link.keepClock(ctx) })

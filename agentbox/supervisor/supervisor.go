@@ -9,12 +9,14 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/drivers"
 	"agentbox/agentbox/home"
+	"agentbox/agentbox/job"
 	"agentbox/policy/gateway"
 	"agentbox/vmm"
 	"agentbox/vmm/netstack"
@@ -37,11 +39,14 @@ type Supervisor struct {
 	ca      func() (*gateway.CA, error) // what the box believes; made or read once
 	gate    *gate                       // made when the machine runs
 	meter   *meter
+	jobs    *job.Hub // made when the machine runs
 
 	asked    chan api.StartRequest // the daemon's word that the guest may be greeted
 	greeted  time.Time             // when the guest was; written before started is closed
 	started  chan struct{}         // closed when the machine answers or startErr is set
 	startErr error
+
+	unpaused atomic.Pointer[string] // why it could not be paused when its lease ended
 
 	op       sync.Mutex // one operation on the machine at a time
 	attached bool
@@ -94,7 +99,8 @@ func newSupervisor(cfg Config, log *slog.Logger) (*Supervisor, error) {
 	s.meter = newMeter(s.cpuTime, s.noteLimit)
 	s.ca = sync.OnceValues(func() (*gateway.CA, error) { return authority(s.names) })
 	s.guard = newGuard(cfg, home.Home{Dir: cfg.Home}.Audit(cfg.Box), s.meter, log)
-	s.lease = newLease(cfg.Lease, func() { s.end("its lease expired") })
+	s.lease = newLease(cfg.Lease)
+	s.meter.work = s.lease.work
 	return s, nil
 }
 
@@ -121,6 +127,7 @@ func (s *Supervisor) run(ctx context.Context, files Files) error {
 		_ = server.Shutdown(grace)
 	}()
 
+	wg.Go(func() { s.watchLease(ctx) })
 	defer s.lease.stop()
 	defer s.guard.close()
 	defer func() {
@@ -138,6 +145,7 @@ func (s *Supervisor) run(ctx context.Context, files Files) error {
 	close(s.started)
 	if s.startErr != nil {
 		s.end("") // the daemon reads the error from its call, or from the exit note when it calls too late
+		cancel()  // what start has started ends
 		return s.startErr
 	}
 	select {
@@ -206,7 +214,7 @@ func (s *Supervisor) status(ctx context.Context, req api.StatusRequest) (api.Sup
 	}
 	st := api.SupervisorStatus{
 		PID: os.Getpid(), Life: s.cfg.Life, Attached: s.attached, Ports: s.ports.list(), Kernel: s.link.kernel(),
-		NoCard: s.network == nil, Unlogged: s.guard.failed.Load(),
+		NoCard: s.network == nil, Unlogged: s.guard.failed.Load(), Lease: s.leaseStatus(),
 	}
 	if req.Processes {
 		st.Machine = s.machine.PIDs()

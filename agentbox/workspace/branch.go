@@ -3,13 +3,15 @@ package workspace
 import (
 	"context"
 	"errors"
+
+	"agentbox/agentbox/git"
 )
 
 // HasBranch tells whether the repository has a branch of that name.
 func HasBranch(ctx context.Context, repo Repo, branch string) (bool, error) {
-	_, _, err := git(ctx, repo.Root, "show-ref", "--verify", "--quiet", "refs/heads/"+branch)
-	var failed *gitError
-	if errors.As(err, &failed) && failed.status == 1 {
+	_, err := ask(ctx, repo.Root, "show-ref", "--verify", "--quiet", "refs/heads/"+branch)
+	var failed *git.Error
+	if errors.As(err, &failed) && failed.Status == 1 {
 		return false, nil
 	}
 	return err == nil, err

@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+
+	"agentbox/agentbox/git"
 )
 
 // job is one path to copy.
@@ -19,6 +21,7 @@ type job struct {
 	src, dst string
 	name     string // as people know it; for notes
 	link     bool   // may be a hard link
+	private  bool   // is part of a git directory, where links lead nowhere
 	clean    bool   // text in which credentials may stand
 	gone     *atomic.Bool
 }
@@ -89,6 +92,8 @@ func (s *stager) copyOne(j job) (outcome, error) {
 	switch {
 	case fi.IsDir():
 		return outcome{isDir: true}, nil
+	case fi.Mode()&fs.ModeSymlink != 0 && j.private:
+		return s.copyGitLink(j)
 	case fi.Mode()&fs.ModeSymlink != 0:
 		return copyLink(j, fi)
 	case !fi.Mode().IsRegular():
@@ -143,7 +148,7 @@ func exists(path string) bool {
 // copyContent makes dst, which must not exist, a copy of the regular file src. steady tells that src was the same
 // before and after.
 func copyContent(src, dst string) (n int64, steady bool, err error) {
-	in, err := os.OpenFile(src, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	in, err := git.OpenPlain(src)
 	if err != nil {
 		return 0, false, unreadable(src, err)
 	}
@@ -189,9 +194,27 @@ func copyLink(j job, fi fs.FileInfo) (outcome, error) {
 	return outcome{bytes: fi.Size()}, nil
 }
 
+// copyGitLink makes a link in a git directory what git takes it for when it stands for a ref: a
+// file that names the ref. Any other link stays behind.
+func (s *stager) copyGitLink(j job) (outcome, error) {
+	ref := linkedRef(j.src)
+	if ref == "" {
+		s.note("%q is left out: links in a git directory are not followed", j.name)
+		return outcome{absent: true}, nil
+	}
+	text := "ref: " + ref + "\n"
+	if err := os.WriteFile(j.dst, []byte(text), 0o644); err != nil {
+		return outcome{}, unwritable(j.dst, err)
+	}
+	return outcome{bytes: int64(len(text))}, nil
+}
+
+// maxText bounds the texts in which credentials are looked for.
+const maxText = 64 << 20
+
 // copyClean copies a text of git's own without the credentials older gits wrote into it.
 func copyClean(j job) (outcome, error) {
-	data, err := os.ReadFile(j.src)
+	data, err := git.ReadPlain(j.src, maxText)
 	if gone(err) {
 		return outcome{absent: true}, nil
 	}

@@ -11,6 +11,8 @@ import (
 	"agentbox/agentbox"
 
 	"golang.org/x/sync/errgroup"
+
+	"agentbox/agentbox/git"
 )
 
 // Describe tells which checkout dir belongs to and where it stands. It costs two git processes, side by side.
@@ -22,12 +24,18 @@ func Describe(ctx context.Context, dir string) (Repo, error) {
 	if err != nil {
 		return Repo{}, agentbox.Errorf(agentbox.Invalid, "cannot read directory %s: %w", dir, err)
 	}
+	if err := preflight(abs); err != nil {
+		return Repo{}, err
+	}
 	var repo Repo
 	var remotes map[string]string
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() (err error) { repo, err = locate(gctx, abs); return })
 	g.Go(func() (err error) { remotes, err = remoteKeys(gctx, abs); return })
 	if err := g.Wait(); err != nil {
+		return Repo{}, err
+	}
+	if err := repo.checkOwn(ctx); err != nil {
 		return Repo{}, err
 	}
 	if err := repo.readHead(ctx); err != nil {
@@ -39,7 +47,7 @@ func Describe(ctx context.Context, dir string) (Repo, error) {
 
 // locate asks git, because only git knows all the ways a directory can be a work tree.
 func locate(ctx context.Context, dir string) (Repo, error) {
-	out, _, err := git(ctx, dir, "rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir", "--show-toplevel")
+	out, err := ask(ctx, dir, "rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir", "--show-toplevel")
 	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
 	if err != nil && len(lines) >= 2 {
 		return Repo{}, agentbox.Errorf(agentbox.Invalid, "%s is in a repository without a work tree (%s)", dir, lines[0]).
@@ -51,7 +59,13 @@ func locate(ctx context.Context, dir string) (Repo, error) {
 	if len(lines) != 3 {
 		return Repo{}, agentbox.Errorf(agentbox.Invalid, "the path of the repository at %s contains a newline", dir)
 	}
-	repo := Repo{GitDir: lines[0], CommonDir: lines[1], Root: lines[2]}
+	repo := Repo{Root: lines[2]}
+	if repo.GitDir, err = filepath.EvalSymlinks(lines[0]); err == nil {
+		repo.CommonDir, err = filepath.EvalSymlinks(lines[1])
+	}
+	if err != nil {
+		return Repo{}, unreadable(lines[0], err)
+	}
 	sub, err := filepath.Rel(repo.Root, dir)
 	if err != nil || sub == ".." || strings.HasPrefix(sub, "../") {
 		return Repo{}, agentbox.Errorf(agentbox.Invalid, "%s is not inside its repository's work tree %s", dir, repo.Root)
@@ -64,7 +78,23 @@ func locate(ctx context.Context, dir string) (Repo, error) {
 
 // readHead fills in Branch, Detached and Commit from the files, and asks git where they are not of the plain kind.
 func (r *Repo) readHead(ctx context.Context) error {
-	head, err := os.ReadFile(filepath.Join(r.GitDir, "HEAD"))
+	err := r.plainHead()
+	if errors.Is(err, errNotPlain) {
+		return r.askHead(ctx)
+	}
+	return err
+}
+
+// errNotPlain is a HEAD or a ref that only git can read.
+var errNotPlain = errors.New("not of the plain kind")
+
+// plainHead reads HEAD and the ref that it names.
+func (r *Repo) plainHead() error {
+	path := filepath.Join(r.GitDir, "HEAD")
+	head, err := git.ReadPlain(path, maxPointer)
+	if ref := linkedRef(path); ref != "" {
+		head, err = []byte("ref: "+ref), nil
+	}
 	if err != nil {
 		return agentbox.Errorf(agentbox.Invalid, "cannot read HEAD of the repository at %s: %w", r.Root, err)
 	}
@@ -75,16 +105,19 @@ func (r *Repo) readHead(ctx context.Context) error {
 	}
 	ref, ok := strings.CutPrefix(text, "ref: ")
 	branch, isBranch := strings.CutPrefix(ref, "refs/heads/")
-	if !ok || !isBranch || branch == ".invalid" { // .invalid: the refs are in a reftable
-		return r.askHead(ctx)
+	if !ok || !isBranch || branch == ".invalid" || !validName(ref) { // .invalid: the refs are in a reftable
+		return errNotPlain
 	}
 	r.Branch = branch
-	loose, err := os.ReadFile(filepath.Join(r.CommonDir, filepath.FromSlash(ref)))
+	loose, err := git.ReadPlain(filepath.Join(r.CommonDir, filepath.FromSlash(ref)), maxPointer)
 	if err == nil {
 		if r.Commit = strings.TrimSpace(string(loose)); !isHex(r.Commit) {
-			return r.askHead(ctx)
+			return errNotPlain
 		}
 		return nil
+	}
+	if !gone(err) {
+		return errNotPlain
 	}
 	r.Commit, err = packedRef(filepath.Join(r.CommonDir, "packed-refs"), ref)
 	if err != nil {
@@ -99,13 +132,13 @@ func (r *Repo) setDetached(commit string) {
 
 func (r *Repo) askHead(ctx context.Context) error {
 	r.Branch, r.Commit = "", ""
-	ref, _, err := git(ctx, r.Root, "symbolic-ref", "--quiet", "--short", "HEAD")
-	var failed *gitError
+	ref, err := ask(ctx, r.Root, "symbolic-ref", "--quiet", "--short", "HEAD")
+	var failed *git.Error
 	if err != nil && !errors.As(err, &failed) {
 		return err
 	}
 	r.Branch = strings.TrimSpace(string(ref))
-	commit, _, err := git(ctx, r.Root, "rev-parse", "--quiet", "--verify", "HEAD^{commit}")
+	commit, err := ask(ctx, r.Root, "rev-parse", "--quiet", "--verify", "HEAD^{commit}")
 	if err != nil && (!errors.As(err, &failed) || r.Branch == "") {
 		return explain(err, r.Root)
 	}
@@ -118,7 +151,7 @@ func (r *Repo) askHead(ctx context.Context) error {
 
 // packedRef looks a ref up in the packed-refs file; "" when it is not there.
 func packedRef(path, ref string) (string, error) {
-	data, err := os.ReadFile(path)
+	data, err := git.ReadPlain(path, maxRefs)
 	if errors.Is(err, os.ErrNotExist) {
 		return "", nil
 	}
@@ -141,8 +174,8 @@ func isHex(s string) bool {
 }
 
 func remoteKeys(ctx context.Context, dir string) (map[string]string, error) {
-	out, _, err := git(ctx, dir, "config", "--null", "--get-regexp", `^(remote\..*\.(url|agentbox)|branch\..*\.remote)$`)
-	var failed *gitError
+	out, err := ask(ctx, dir, "config", "--no-includes", "--null", "--get-regexp", `^(remote\..*\.(url|agentbox)|branch\..*\.remote)$`)
+	var failed *git.Error
 	if err != nil && !errors.As(err, &failed) { // no such key is a failure too; a broken file shows elsewhere
 		return nil, err
 	}
@@ -176,22 +209,4 @@ func chooseRemote(keys map[string]string, branch string) string {
 		return redact(only[0])
 	}
 	return ""
-}
-
-// HasFilesIn tells whether a workspace made now would have the directory subdir, slash-separated below the root: whether
-// anything in it is there and not ignored.
-func HasFilesIn(ctx context.Context, repo Repo, subdir string) (bool, error) {
-	out, _, err := git(ctx, repo.Root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", ":(literal)"+subdir)
-	if err != nil {
-		return false, explain(err, repo.Root)
-	}
-	for name := range strings.SplitSeq(string(out), "\x00") {
-		if name == "" {
-			continue
-		}
-		if _, err := os.Lstat(filepath.Join(repo.Root, filepath.FromSlash(name))); err == nil {
-			return true, nil
-		}
-	}
-	return false, nil
 }

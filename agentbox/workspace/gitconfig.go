@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+
+	"agentbox/agentbox/git"
 )
 
 // setting is one line of a git configuration. Key is in git's canonical form: section and name in lower case, what is
@@ -30,7 +32,7 @@ var leftBehind = regexp.MustCompile(`^(?:` + strings.Join([]string{
 }, "|") + `)$`)
 
 // carried are the keys of the user's own configuration that decide what git says about this work tree, or who commits.
-const carried = `^(user\.(name|email)|core\.(autocrlf|eol|safecrlf))$`
+const carried = `^(user\.(name|email)|core\.(autocrlf|eol|safecrlf|excludesfile))$`
 
 // fixed is what every copy gets. Its files have other inodes and times of change than the index remembers, and may
 // have lost the fractions of their seconds on the way to a disk: git must compare what did survive, the second and the
@@ -45,12 +47,12 @@ var fixed = []setting{
 // keepWorktree as the worktree of a target keeps what the original says, for submodules not checked out.
 const keepWorktree = "\x00keep"
 
-// config writes the configuration of the copy.
-func (s *stager) config(ctx context.Context, repo Repo, to target) error {
-	var local, own []setting
+// config writes the configuration of the copy, and returns that of the original.
+func (s *stager) config(ctx context.Context, repo Repo, to target) (local []setting, err error) {
+	var own []setting
 	g, gctx := errgroup.WithContext(ctx)
-	if repo.GitDir != repo.Root { // a bare look at a submodule's git directory has nobody's preferences to carry
-		g.Go(func() (err error) { s.carry, err = s.carriedSettings(gctx, repo); return })
+	if repo == s.top {
+		g.Go(func() (err error) { s.carry, err = carriedSettings(gctx, repo); return })
 	}
 	g.Go(func() (err error) { local, err = readConfig(gctx, filepath.Join(repo.CommonDir, "config")); return })
 	worktreeFile := filepath.Join(repo.GitDir, "config.worktree")
@@ -58,11 +60,11 @@ func (s *stager) config(ctx context.Context, repo Repo, to target) error {
 		g.Go(func() (err error) { own, err = readConfig(gctx, worktreeFile); return })
 	}
 	if err := g.Wait(); err != nil {
-		return err
+		return nil, err
 	}
 	// An untracked cache is bound to the machine and directory it was made in; unless the repository wants one anyway,
 	// git is told to drop it, or it would complain at every status.
-	carry := append([]setting{{key: "core.untrackedcache", value: "false"}}, s.carry...)
+	carry := append([]setting{{key: "core.untrackedcache", value: "false"}}, without(s.carry, "core.excludesfile")...)
 	settings := append(missing(carry, local), sanitise(local)...)
 	settings = append(settings, fixed...)
 	switch to.worktree {
@@ -76,22 +78,27 @@ func (s *stager) config(ctx context.Context, repo Repo, to target) error {
 	default:
 		settings = append(settings, setting{key: "core.worktree", value: to.worktree})
 	}
-	if err := writeConfig(filepath.Join(to.git, "config"), settings); err != nil {
-		return err
+	err = writeConfig(filepath.Join(to.git, "config"), settings)
+	if err == nil && own != nil {
+		err = writeConfig(filepath.Join(to.git, "config.worktree"), sanitise(own))
 	}
-	if own == nil {
-		return nil
-	}
-	return writeConfig(filepath.Join(to.git, "config.worktree"), sanitise(own))
+	return append(local, own...), err
 }
+
+// maxConfig bounds a configuration file: a repository with a hundred thousand branches has one of this size.
+const maxConfig = 64 << 20
 
 // readConfig reads one file as git does, without what it includes.
 func readConfig(ctx context.Context, file string) ([]setting, error) {
-	if !exists(file) {
+	data, err := git.ReadPlain(file, maxConfig)
+	if gone(err) {
 		return nil, nil
 	}
+	if err != nil {
+		return nil, unreadable(file, err)
+	}
 	// From the root, because inside a git directory git insists on the work tree that may be gone.
-	out, _, err := git(ctx, "/", "config", "--file", file, "--no-includes", "--null", "--list")
+	out, _, err := git.Run(ctx, git.Call{Dir: "/", Args: []string{"config", "--file", "-", "--no-includes", "--null", "--list"}, Stdin: bytes.NewReader(data)})
 	if err != nil {
 		return nil, explain(err, file)
 	}
@@ -110,13 +117,29 @@ func parseConfig(out []byte) []setting {
 	return settings
 }
 
-func (s *stager) carriedSettings(ctx context.Context, repo Repo) ([]setting, error) {
-	out, _, err := git(ctx, repo.Root, "config", "--includes", "--null", "--get-regexp", carried)
-	var failed *gitError
+// carriedSettings asks git, because the user's configuration may depend on where the repository is.
+// What the repository's own file includes from outside of it is not the user's word.
+func carriedSettings(ctx context.Context, repo Repo) ([]setting, error) {
+	out, err := ask(ctx, repo.Root, "config", "--includes", "--show-scope", "--show-origin", "--null", "--get-regexp", carried)
+	var failed *git.Error
 	if err != nil && !errors.As(err, &failed) { // none of the keys is set
 		return nil, err
 	}
-	return parseConfig(out), nil
+	fields := strings.Split(string(out), "\x00")
+	var settings []setting
+	for i := 0; i+2 < len(fields); i += 3 {
+		file, isFile := strings.CutPrefix(fields[i+1], "file:")
+		path := absolute(file, repo.Root)
+		local := fields[i] == "local" || fields[i] == "worktree"
+		found := parseConfig([]byte(fields[i+2]))
+		switch {
+		case !local:
+			settings = append(settings, found...)
+		case isFile && (within(repo.Root, path) || within(repo.CommonDir, path)):
+			settings = append(settings, without(found, "core.excludesfile")...) // looks.excludes judges that
+		}
+	}
+	return settings, nil
 }
 
 // missing is those of the settings that have does not decide; of several for one key, the last one counts.

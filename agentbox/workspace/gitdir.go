@@ -2,8 +2,6 @@ package workspace
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,6 +9,7 @@ import (
 	"strings"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/git"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -30,31 +29,27 @@ var (
 	sharedIndex = regexp.MustCompile(`^sharedindex\.[0-9a-f]+$`)
 )
 
-// gitDir copies the git directory of a repository: state first, then the objects it names.
-func (s *stager) gitDir(ctx context.Context, repo Repo, to target) error {
+// gitDir copies the git directory of a repository but for its objects, and returns the
+// configuration of the original.
+func (s *stager) gitDir(ctx context.Context, repo Repo, to target) (local []setting, err error) {
 	if err := os.MkdirAll(to.git, 0o755); err != nil {
-		return unwritable(to.git, err)
+		return nil, unwritable(to.git, err)
 	}
 	s.noteHooks(repo)
 	if to.root != "" && to.git != filepath.Join(to.root, ".git") {
 		if err := pointTo(to); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return s.config(gctx, repo, to) })
-	g.Go(func() error {
-		if err := s.state(gctx, repo, to.git); err != nil {
-			return err
-		}
-		return s.objects(gctx, repo, to.git)
-	})
-	return g.Wait()
+	g.Go(func() (err error) { local, err = s.config(gctx, repo, to); return })
+	g.Go(func() error { return s.state(gctx, repo, to.git) })
+	return local, g.Wait()
 }
 
 // noteHooks says which hooks stay behind: they are programs of the host, and the box runs what is in the repository only.
 func (s *stager) noteHooks(repo Repo) {
-	entries, err := os.ReadDir(filepath.Join(repo.CommonDir, "hooks"))
+	entries, err := git.ReadDir(filepath.Join(repo.CommonDir, "hooks"))
 	if err != nil {
 		return // no hooks, which is nothing to tell
 	}
@@ -144,7 +139,7 @@ type walker struct {
 	skip func(rel string) bool
 }
 
-// maxNesting bounds directories below a git directory, where a symbolic link could make them endless.
+// maxNesting bounds directories below a git directory.
 const maxNesting = 64
 
 func (w *walker) addAll(dir string, names []string) error {
@@ -156,39 +151,33 @@ func (w *walker) addAll(dir string, names []string) error {
 	return nil
 }
 
-// add collects the file or the tree called name, if there is one. Symbolic links are followed, because some old tools
-// share parts of a git directory that way and the copy has to stand alone.
+// add collects the file or the tree called name, if there is one. No symbolic link is followed:
+// copyOne says what happens to one.
 func (w *walker) add(dir, name string) error {
 	if w.skip != nil && w.skip(name) || strings.HasSuffix(name, ".lock") || strings.Count(name, "/") > maxNesting {
 		return nil
 	}
 	path := filepath.Join(dir, name)
-	fi, err := os.Stat(path)
+	fi, err := os.Lstat(path)
 	if gone(err) {
 		return nil
 	}
 	if err != nil {
 		return unreadable(path, err)
 	}
-	switch {
-	case fi.Mode().IsRegular():
+	if !fi.IsDir() {
 		if err := os.MkdirAll(filepath.Join(w.dst, filepath.Dir(name)), 0o755); err != nil {
 			return unwritable(w.dst, err)
 		}
-		if real, err := filepath.EvalSymlinks(path); err == nil {
-			path = real
-		}
 		clean := name == "FETCH_HEAD" || strings.HasPrefix(name, "logs/")
-		*w.jobs = append(*w.jobs, job{src: path, dst: filepath.Join(w.dst, name), name: ".git/" + name, clean: clean})
-		return nil
-	case !fi.IsDir():
+		*w.jobs = append(*w.jobs, job{src: path, dst: filepath.Join(w.dst, name), name: ".git/" + name, clean: clean, private: true})
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Join(w.dst, name), 0o755); err != nil {
 		return unwritable(w.dst, err)
 	}
-	entries, err := os.ReadDir(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	entries, err := git.ReadDir(path)
+	if err != nil && !gone(err) {
 		return unreadable(path, err)
 	}
 	for _, e := range entries {
@@ -201,7 +190,7 @@ func (w *walker) add(dir, name string) error {
 
 // addMatching collects the pseudo-refs, messages and parts of a split index of one work tree.
 func (w *walker) addMatching(dir string) error {
-	entries, err := os.ReadDir(dir)
+	entries, err := git.ReadDir(dir)
 	if err != nil {
 		return unreadable(dir, err)
 	}

@@ -3,9 +3,12 @@ package workspace
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"agentbox/agentbox/git"
 )
 
 // nested copies what is at path of the work tree: a submodule, checked out or not, or another repository inside it.
@@ -17,7 +20,7 @@ func (s *stager) nested(ctx context.Context, outer Repo, to target, path string)
 	if err := s.rootDir(src, dst); err != nil {
 		return err
 	}
-	repo, err := openNested(src)
+	repo, err := s.openNested(ctx, src)
 	if err != nil {
 		s.note("%q is left empty: %v", path, err)
 		return nil
@@ -40,45 +43,69 @@ func (s *stager) nested(ctx context.Context, outer Repo, to target, path string)
 }
 
 // openNested finds the git directory of a work tree the way git does for one it already knows to be there; GitDir is
-// "" when the directory is none.
-func openNested(root string) (Repo, error) {
+// "" when the directory is none. What leads out of the checkout is an error.
+func (s *stager) openNested(ctx context.Context, root string) (Repo, error) {
 	gitDir := filepath.Join(root, ".git")
-	fi, err := os.Stat(gitDir)
-	if gone(err) {
+	fi, err := os.Lstat(gitDir)
+	switch {
+	case gone(err):
 		return Repo{}, nil
-	}
-	if err != nil {
+	case err != nil:
 		return Repo{}, err
-	}
-	if !fi.IsDir() {
+	case !fi.IsDir() && !fi.Mode().IsRegular():
+		return Repo{}, errors.New("its .git is neither a directory nor a file, and is not followed")
+	case !fi.IsDir():
 		if gitDir, err = follow(gitDir, "gitdir: ", root); err != nil {
 			return Repo{}, err
 		}
 	}
-	return openGitDir(root, gitDir)
+	return s.openGitDir(ctx, root, gitDir)
 }
 
-func openGitDir(root, gitDir string) (Repo, error) {
-	gitDir, err := filepath.EvalSymlinks(gitDir)
-	if err != nil {
+func (s *stager) openGitDir(ctx context.Context, root, gitDir string) (Repo, error) {
+	repo := Repo{Root: root, GitDir: gitDir, CommonDir: gitDir}
+	if err := s.inside(gitDir); err != nil {
 		return Repo{}, err
 	}
 	if _, err := os.Lstat(filepath.Join(gitDir, "HEAD")); err != nil {
 		return Repo{}, err
 	}
-	repo := Repo{Root: root, GitDir: gitDir, CommonDir: gitDir}
 	if common := filepath.Join(gitDir, "commondir"); exists(common) {
-		if repo.CommonDir, err = follow(common, "", gitDir); err != nil {
+		var err error
+		if repo.CommonDir, err = follow(common, "", gitDir); err == nil {
+			err = s.inside(repo.CommonDir)
+		}
+		if err != nil {
 			return Repo{}, err
 		}
-		repo.CommonDir, err = filepath.EvalSymlinks(repo.CommonDir)
 	}
+	_, err := s.stores(ctx, repo)
 	return repo, err
 }
 
+// inside fails when a git directory is not part of the checkout that is staged: neither below its
+// root nor in its own git directories, all links on the way resolved.
+func (s *stager) inside(gitDir string) error {
+	real, err := filepath.EvalSymlinks(gitDir)
+	if err != nil {
+		return err
+	}
+	if real == gitDir {
+		for _, dir := range s.area() {
+			if within(dir, real) || dir == real {
+				return checkPlain(real)
+			}
+		}
+	}
+	return fmt.Errorf("its git directory %s is not part of this checkout", gitDir)
+}
+
+// area is what a checkout consists of.
+func (s *stager) area() []string { return []string{s.top.Root, s.top.GitDir, s.top.CommonDir} }
+
 // follow reads the path in a file such as .git or commondir; a relative one counts from base.
 func follow(file, prefix, base string) (string, error) {
-	data, err := os.ReadFile(file)
+	data, err := git.ReadPlain(file, maxPointer)
 	if err != nil {
 		return "", err
 	}
@@ -86,10 +113,7 @@ func follow(file, prefix, base string) (string, error) {
 	if !ok || path == "" {
 		return "", errors.New(file + " does not say where the git directory is")
 	}
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(base, path)
-	}
-	return path, nil
+	return absolute(path, base), nil
 }
 
 // modules copies the git directories of submodules that are not checked out now, so that they can be without a
@@ -99,7 +123,7 @@ func (s *stager) modules(ctx context.Context, repo Repo, to target) error {
 }
 
 func (s *stager) modulesBelow(ctx context.Context, gitDir, dst, rel string, depth int) error {
-	entries, err := os.ReadDir(filepath.Join(gitDir, rel))
+	entries, err := git.ReadDir(filepath.Join(gitDir, rel))
 	if gone(err) || depth > maxNesting {
 		return nil
 	}
@@ -127,12 +151,15 @@ func (s *stager) modulesBelow(ctx context.Context, gitDir, dst, rel string, dept
 
 func (s *stager) module(ctx context.Context, src, dst string, depth int) error {
 	s.seen[src] = true
-	repo, err := openGitDir(src, src)
+	repo, err := s.openGitDir(ctx, src, src)
 	if err != nil {
 		s.note("the submodule kept in %s is left out: %v", src, err)
 		return nil
 	}
-	if err := s.gitDir(ctx, repo, target{git: dst, worktree: keepWorktree}); err != nil {
+	if _, err := s.gitDir(ctx, repo, target{git: dst, worktree: keepWorktree}); err != nil {
+		return err
+	}
+	if err := s.objects(ctx, repo, dst); err != nil {
 		return err
 	}
 	return s.modulesBelow(ctx, src, dst, "modules", depth+1)

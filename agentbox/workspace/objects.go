@@ -2,12 +2,16 @@ package workspace
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/git"
 )
 
 // rounds bounds how often the objects are listed again because git repacked them meanwhile.
@@ -16,7 +20,7 @@ const rounds = 5
 // objects copies the object store, alternates included, so that the copy needs none. Objects never change, but a
 // repack moves them from one file to another: when one has gone between listing and copying, what is new is copied too.
 func (s *stager) objects(ctx context.Context, repo Repo, dst string) error {
-	stores, err := alternates(filepath.Join(repo.CommonDir, "objects"))
+	stores, err := s.stores(ctx, repo)
 	if err != nil {
 		return err
 	}
@@ -52,42 +56,72 @@ func stale(objects string) {
 	os.RemoveAll(filepath.Join(objects, "info", "commit-graphs"))
 }
 
-// alternates is the store and every one it borrows from, each once.
-func alternates(store string) ([]string, error) {
-	stores := []string{store}
-	seen := map[string]bool{store: true}
+// maxStores bounds how many stores a repository may borrow from.
+const maxStores = 100
+
+// stores is the object store of a repository and every one that it borrows from, each once. One
+// that is not part of the checkout must be allowed by the user.
+func (s *stager) stores(ctx context.Context, repo Repo) ([]string, error) {
+	stores := []string{filepath.Join(repo.CommonDir, "objects")}
 	for i := 0; i < len(stores); i++ {
-		path := filepath.Join(stores[i], "info", "alternates")
-		data, err := os.ReadFile(path)
-		if gone(err) {
-			continue
-		}
+		lines, err := alternates(stores[i])
 		if err != nil {
-			return nil, unreadable(path, err)
+			return nil, err
 		}
-		for line := range strings.Lines(string(data)) {
-			line = strings.TrimSuffix(line, "\n")
-			if line == "" || line[0] == '#' {
+		for _, line := range lines {
+			store, err := filepath.EvalSymlinks(absolute(line, stores[i]))
+			if err != nil {
+				s.note("objects borrowed from %s are missing there", line)
 				continue
 			}
-			if !filepath.IsAbs(line) {
-				line = filepath.Join(stores[i], line)
+			if slices.Contains(stores, store) {
+				continue
 			}
-			if line = filepath.Clean(line); !seen[line] {
-				seen[line] = true
-				stores = append(stores, line)
+			if err := s.checkBorrowed(ctx, repo, store); err != nil {
+				return nil, err
+			}
+			if stores = append(stores, store); len(stores) > maxStores {
+				return nil, agentbox.Errorf(agentbox.Invalid, "%s borrows objects from more than %d places", repo.Root, maxStores)
 			}
 		}
 	}
 	return stores, nil
 }
 
+func (s *stager) checkBorrowed(ctx context.Context, repo Repo, store string) error {
+	if slices.ContainsFunc(s.area(), func(dir string) bool { return within(dir, store) }) {
+		return nil
+	}
+	if ok, err := mayBorrow(ctx, store); ok || err != nil {
+		return err
+	}
+	return borrowed(repo.Root, store)
+}
+
+// alternates are the lines of the file in which a store names others.
+func alternates(store string) ([]string, error) {
+	path := filepath.Join(store, "info", "alternates")
+	data, err := git.ReadPlain(path, maxPointer)
+	if gone(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, unreadable(path, err)
+	}
+	var lines []string
+	for line := range strings.Lines(string(data)) {
+		if line = strings.TrimSuffix(line, "\n"); line != "" && line[0] != '#' {
+			lines = append(lines, line)
+		}
+	}
+	return lines, nil
+}
+
 // listObjects adds the files of one store that the copy does not have. alone tells that nothing is borrowed: only then
 // do the files that span packs and commits stay true.
 func (s *stager) listObjects(store, to string, alone bool, have map[string]bool, jobs *[]job) error {
-	entries, err := os.ReadDir(store)
+	entries, err := git.ReadDir(store)
 	if gone(err) {
-		s.note("objects borrowed from %s are missing there", store)
 		return nil
 	}
 	if err != nil {
@@ -95,6 +129,8 @@ func (s *stager) listObjects(store, to string, alone bool, have map[string]bool,
 	}
 	for _, e := range entries {
 		switch name := e.Name(); {
+		case !e.IsDir():
+			continue
 		case len(name) == 2 && strings.Trim(name, "0123456789abcdef") == "":
 			err = addStore(store, to, name, have, jobs, func(n string) bool { return isHex(name + n) })
 		case name == "pack":
@@ -115,8 +151,8 @@ func (s *stager) listObjects(store, to string, alone bool, have map[string]bool,
 
 // addStore adds the files of one directory of a store.
 func addStore(store, to, dir string, have map[string]bool, jobs *[]job, wanted func(name string) bool) error {
-	entries, err := os.ReadDir(filepath.Join(store, dir))
-	if gone(err) {
+	entries, err := git.ReadDir(filepath.Join(store, dir))
+	if gone(err) || errors.Is(err, syscall.ELOOP) {
 		return nil
 	}
 	if err != nil {
@@ -132,7 +168,7 @@ func addStore(store, to, dir string, have map[string]bool, jobs *[]job, wanted f
 		}
 		have[rel] = true
 		if dst := filepath.Join(to, rel); !exists(dst) {
-			*jobs = append(*jobs, job{src: filepath.Join(store, rel), dst: dst, name: ".git/objects/" + rel, link: true})
+			*jobs = append(*jobs, job{src: filepath.Join(store, rel), dst: dst, name: ".git/objects/" + rel, link: true, private: true})
 		}
 	}
 	return nil

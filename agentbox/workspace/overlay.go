@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 
 	"agentbox/agentbox"
@@ -48,7 +49,7 @@ type overlay struct {
 func (o *overlay) add(h *tar.Header, content io.Reader) error {
 	name := path.Clean(h.Name)
 	switch {
-	case !fs.ValidPath(name):
+	case !filepath.IsLocal(name):
 		return agentbox.Errorf(agentbox.Corrupt, "setup's archive names %.80q, which is no place in a workspace", h.Name)
 	case name == "." || o.beyond(name):
 		return nil
@@ -107,7 +108,7 @@ func (o *overlay) make(name string, h *tar.Header, content io.Reader) error {
 	case tar.TypeLink:
 		o.files++
 		target := path.Clean(h.Linkname)
-		if !fs.ValidPath(target) || o.beyond(target) {
+		if !filepath.IsLocal(target) || o.beyond(target) {
 			return nil
 		}
 		if err := o.root.Link(target, name); !errors.Is(err, fs.ErrNotExist) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/git"
 
 	"al.essio.dev/pkg/shellescape"
 )
@@ -73,9 +74,9 @@ func RemoveRemote(ctx context.Context, repo Repo, name, box string) error {
 
 // checkFree fails when a remote of that name exists and is not ours, in whatever file it was configured.
 func checkFree(ctx context.Context, repo Repo, name string) error {
-	out, _, err := git(ctx, repo.Root, "config", "--null", "--get-regexp", `^remote\.`+regexp.QuoteMeta(name)+`\.`)
-	var failed *gitError
-	if errors.As(err, &failed) && failed.status == 1 { // no such key
+	out, err := ask(ctx, repo.Root, "config", "--null", "--get-regexp", `^remote\.`+regexp.QuoteMeta(name)+`\.`)
+	var failed *git.Error
+	if errors.As(err, &failed) && failed.Status == 1 { // no such key
 		return nil
 	}
 	if err != nil {

@@ -61,7 +61,14 @@ func stageWithin(ctx context.Context, repo Repo, dst string, opts Options, limit
 	if err != nil {
 		return Stats{}, err
 	}
-	s := &stager{opts: opts, dst: dst, limit: limit, seen: map[string]bool{}}
+	// Git is told of the copy too, from wherever it runs.
+	if dst, err = filepath.EvalSymlinks(dst); err == nil {
+		dst, err = filepath.Abs(dst)
+	}
+	if err != nil {
+		return Stats{}, errors.Join(unwritable(dst, err), discard(dst, existed))
+	}
+	s := &stager{opts: opts, top: repo, dst: dst, limit: limit, seen: map[string]bool{}}
 	err = s.repo(ctx, repo, target{root: dst, git: filepath.Join(dst, ".git")})
 	if err == nil {
 		err = s.finishDirs()
@@ -109,6 +116,7 @@ type target struct {
 // stager is one run of Stage, over the repository and what is nested in it.
 type stager struct {
 	opts  Options
+	top   Repo // the checkout, outside of which nothing is read
 	dst   string
 	seen  map[string]bool // git directories copied so far
 	carry []setting       // of the user's own configuration
@@ -130,11 +138,12 @@ func (s *stager) note(format string, args ...any) {
 // git always writes objects first, so whatever the copied refs and index name is there, even while the user works on.
 func (s *stager) repo(ctx context.Context, repo Repo, to target) error {
 	s.seen[repo.GitDir] = true
-	var paths []string
-	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() (err error) { paths, err = s.list(gctx, repo.Root); return })
-	g.Go(func() error { return s.gitDir(gctx, repo, to) })
-	if err := g.Wait(); err != nil {
+	local, err := s.gitDir(ctx, repo, to)
+	if err != nil {
+		return err
+	}
+	paths, err := s.objectsAndList(ctx, repo, to, local)
+	if err != nil {
 		return err
 	}
 	nested, err := s.tree(ctx, repo.Root, to.root, paths)
@@ -149,27 +158,52 @@ func (s *stager) repo(ctx context.Context, repo Repo, to target) error {
 	return s.modules(ctx, repo, to)
 }
 
-// list names what belongs to the work tree, each path once, relative to root. A nested repository ends in a slash.
-func (s *stager) list(ctx context.Context, root string) ([]string, error) {
-	out, complaints, err := git(ctx, root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+// objectsAndList copies the objects and lists the work tree, side by side unless the list needs them.
+func (s *stager) objectsAndList(ctx context.Context, repo Repo, to target, local []setting) (paths []string, err error) {
+	l := looks{root: repo.Root, gitDir: to.git, commonDir: to.git, local: local, user: s.carry, area: s.area()}
+	if last(local, "core.sparsecheckout") != "" {
+		if err := s.objects(ctx, repo, to.git); err != nil {
+			return nil, err
+		}
+		l.objects = filepath.Join(to.git, "objects")
+		return s.list(ctx, l)
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) { paths, err = s.list(gctx, l); return })
+	g.Go(func() error { return s.objects(gctx, repo, to.git) })
+	return paths, g.Wait()
+}
+
+// list names what belongs to the work tree, each path once. What git reads for it is the copy of
+// the index, through a view that is removed again.
+func (s *stager) list(ctx context.Context, l looks) (paths []string, err error) {
+	v, err := l.newView(filepath.Join(l.gitDir, "agentbox-view"))
 	if err != nil {
-		return nil, explain(err, root)
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, v.Close()) }()
+	all, complaints, err := listFiles(ctx, v, l.root)
+	if err != nil {
+		return nil, err
 	}
 	for line := range strings.Lines(complaints) { // directories git may not read are not part of what it shows
-		s.note("git: %s", strings.ToValidUTF8(strings.TrimSpace(line), "�"))
+		s.note("git: %s", strings.ToValidUTF8(strings.TrimSpace(line), "\ufffd"))
 	}
 	own := ""
-	if rel, err := filepath.Rel(root, s.dst); err == nil && filepath.IsLocal(rel) {
+	if rel, err := filepath.Rel(l.root, s.dst); err == nil && filepath.IsLocal(rel) {
 		own = filepath.ToSlash(rel) + "/" // the copy itself, when it is made inside the work tree
 	}
 	seen := map[string]bool{}
-	var paths []string
-	for path := range strings.SplitSeq(string(out), "\x00") {
-		if path == "" || seen[path] || own != "" && strings.HasPrefix(strings.TrimSuffix(path, "/")+"/", own) {
-			continue
+	for _, path := range all {
+		name := strings.TrimSuffix(path, "/")
+		switch {
+		case seen[path] || own != "" && strings.HasPrefix(name+"/", own):
+		case !validName(name):
+			s.note("%q is left out: the index of %s has it, and no file can be called that", path, l.root)
+		default:
+			paths = append(paths, path)
 		}
 		seen[path] = true
-		paths = append(paths, path)
 	}
 	return paths, nil
 }

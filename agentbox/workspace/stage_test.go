@@ -39,9 +39,9 @@ var scenarios = []struct{ name, script string }{
 	{"linked work tree", `base; mv ../repo ../main; cd ../main; git worktree add -q -b wt ../repo HEAD~1; echo dirty >a.txt; git stash -q
 		git bisect start; cd ../repo; echo wt >>a.txt; git add a.txt; echo x >>a.txt`},
 	{"work tree of a bare repository", `base; cd ..; git clone -q --bare repo bare; rm -rf repo; git -C bare worktree add -q ../repo main; echo x >>repo/a.txt`},
-	{"separate git directory", `base; cd ..; git init -q --separate-git-dir=elsewhere repo; echo x >>repo/a.txt`},
+	{"separate git directory", `base; cd ..; git init -q --separate-git-dir=elsewhere repo; git config -f elsewhere/config core.worktree ../repo; echo x >>repo/a.txt`},
 	{"shallow", `base; for i in 1 2 3; do echo $i >a.txt; git commit -qam $i; done; cd ..; mv repo origin; git clone -q --depth 2 "file://$PWD/origin" repo`},
-	{"borrowed objects", `base; cd ..; mv repo one; (cd one; git gc -q); git clone -q --shared one two; (cd two; ident; echo 2 >a.txt; git commit -qam 2)
+	{"borrowed objects", `base; git config --global --add agentbox.borrow "$(dirname "$PWD")"; cd ..; mv repo one; (cd one; git gc -q); git clone -q --shared one two; (cd two; ident; echo 2 >a.txt; git commit -qam 2)
 		git clone -q --shared two repo; cd repo; ident; echo 3 >a.txt; git commit -qam 3`},
 	{"submodules", `sub; base; git submodule --quiet add ../sub libs/sub; git submodule --quiet add ../sub second; git commit -qm subs
 		echo dirty >>libs/sub/s; git -C second checkout -q HEAD~1; git submodule --quiet update --init --recursive libs/sub; echo u >libs/sub/untracked`},
@@ -198,7 +198,7 @@ func stage(t testing.TB, src, dst string, opts workspace.Options) workspace.Stat
 
 // isolateGit keeps the configuration of whoever runs the tests out of them.
 func isolateGit(t testing.TB) {
-	t.Setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+	t.Setenv("GIT_CONFIG_GLOBAL", filepath.Join(t.TempDir(), "gitconfig"))
 	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
 	t.Setenv("GIT_CONFIG_COUNT", "2")
 	t.Setenv("GIT_CONFIG_KEY_0", "init.defaultBranch")

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/git"
 )
 
 // MaxCommits bounds how many commits of a workspace are looked at for ones that are nowhere else.
@@ -29,26 +31,38 @@ files=$(git write-tree)
 tab=$(printf '\t')
 `
 
-// listFiles prints $files, a line "MODE BLOB PATH" for each.
-const listFiles = `git ls-tree -r "$files" | sed "s/^\([0-9]*\) [a-z]* \([0-9a-f]*\)$tab/\1 \2 /"` + "\n"
+// printFiles prints $files, a line "MODE BLOB PATH" for each.
+const printFiles = `git ls-tree -r "$files" | sed "s/^\([0-9]*\) [a-z]* \([0-9a-f]*\)$tab/\1 \2 /"` + "\n"
 
 // StateScript prints the State of the checkout it runs in, for ReadState.
 var StateScript = filesTree + fmt.Sprintf(`
 refs="--branches $(git rev-parse -q --verify refs/stash || true) $(git rev-parse -q --verify HEAD || true)"
-git rev-list --max-count=%d $refs | sed 's/^/commit /'
+git log --no-show-signature --max-count=%d --format='commit %%H %%s' $refs
 if git rev-parse -q --verify HEAD >/dev/null; then
 	git diff-tree -r --no-renames 'HEAD^{tree}' "$files" | sed "s/^:[0-9]* \([0-9]*\) [0-9a-f]* \([0-9a-f]*\) [A-Z]*$tab/change \1 \2 /"
 else
 	%s
 fi
 echo end
-`, MaxCommits, strings.TrimSpace(listFiles)+" | sed 's/^/change /'")
+`, MaxCommits, strings.TrimSpace(printFiles)+" | sed 's/^/change /'")
 
 // State is what a checkout holds: its commits, newest first, and the files that are not as in the commit that is checked out.
 type State struct {
-	Commits []string
+	Commits []Commit
 	Changed []string // "MODE BLOB PATH"; a mode of zeros stands for a file that was deleted
 }
+
+// Paths are the names of the changed files.
+func (s State) Paths() []string {
+	var paths []string
+	for _, line := range s.Changed {
+		paths = append(paths, parseChange(line).path)
+	}
+	return paths
+}
+
+// Commit is one commit of a box, as the box calls it.
+type Commit struct{ ID, Title string }
 
 // ReadState reads what StateScript printed.
 func ReadState(out []byte) (State, error) {
@@ -57,7 +71,8 @@ func ReadState(out []byte) (State, error) {
 		what, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		switch what {
 		case "commit":
-			s.Commits = append(s.Commits, value)
+			id, title, _ := strings.Cut(value, " ")
+			s.Commits = append(s.Commits, Commit{id, title})
 		case "change":
 			s.Changed = append(s.Changed, value)
 		case "end":
@@ -67,44 +82,44 @@ func ReadState(out []byte) (State, error) {
 	return s, errors.New("git did not say all")
 }
 
-// Unsaved counts what a workspace in the given state holds that the checkout it came from does not: commits, and files that
-// are neither committed nor the same in the checkout.
-func Unsaved(ctx context.Context, repo Repo, in State) (commits, files int, err error) {
+// Work is what a box has and the checkout that it came from has not.
+type Work struct {
+	Commits []Commit
+	Files   []string // that are neither committed nor the same in the checkout
+}
+
+// Unsaved tells what a workspace in the given state holds that the checkout it came from does not.
+func Unsaved(ctx context.Context, repo Repo, in State) (Work, error) {
 	for _, c := range in.Commits {
-		if !isHex(c) {
-			return 0, 0, agentbox.Errorf(agentbox.Invalid, "%q is not a commit", c)
+		if !isHex(c.ID) {
+			return Work{}, agentbox.Errorf(agentbox.Invalid, "%q is not a commit", c.ID)
 		}
 	}
-	known, err := knownCommits(ctx, repo, in.Commits)
-	if err != nil || len(in.Changed) == 0 {
-		return len(in.Commits) - known, 0, err
-	}
-	out, err := script(ctx, repo.Root, filesTree+listFiles)
+	v, done, err := lookAt(ctx, repo)
 	if err != nil {
-		return 0, 0, err
+		return Work{}, err
 	}
-	same, there := map[string]bool{}, map[string]bool{} // files, and paths, of the checkout
-	for line := range strings.Lines(string(out)) {
-		line = strings.TrimSuffix(line, "\n")
-		same[line], there[pathOf(line)] = true, true
+	defer done()
+	var work Work
+	if work.Commits, err = unknownCommits(ctx, v, in.Commits); err != nil || len(in.Changed) == 0 {
+		return work, err
 	}
-	for _, change := range in.Changed {
-		deleted := strings.HasPrefix(change, "000000 ")
-		if !same[change] && !(deleted && !there[pathOf(change)]) {
-			files++
-		}
-	}
-	return len(in.Commits) - known, files, nil
+	work.Files, err = differing(ctx, v, repo, in.Changed)
+	return work, err
 }
 
-// pathOf is the path in a line "MODE BLOB PATH".
-func pathOf(line string) string {
-	f := strings.SplitN(line, " ", 3)
-	return f[len(f)-1]
-}
-
-// knownCommits counts the commits that a repository has.
-func knownCommits(ctx context.Context, repo Repo, commits []string) (int, error) {
-	out, err := script(ctx, repo.Root, "git cat-file --batch-check <<'END'\n"+strings.Join(commits, "\n")+"\nEND\n")
-	return bytes.Count(out, []byte(" commit ")), err
+// unknownCommits are those that a repository has not.
+func unknownCommits(ctx context.Context, v *git.View, commits []Commit) ([]Commit, error) {
+	if len(commits) == 0 {
+		return nil, nil
+	}
+	var list strings.Builder
+	for _, c := range commits {
+		list.WriteString(c.ID + "\n")
+	}
+	out, _, err := v.Run(ctx, git.Call{Args: []string{"cat-file", "--batch-check=%(objectname) %(objecttype)"}, Stdin: strings.NewReader(list.String())})
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(commits), func(c Commit) bool { return bytes.Contains(out, []byte(c.ID+" commit\n")) }), nil
 }

@@ -48,9 +48,9 @@ func TestUnsaved(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			commits, files, err := workspace.Unsaved(t.Context(), repo, in)
-			if err != nil || commits != c.commits || files != c.files {
-				t.Errorf("%d commits, %d files, %v; want %d and %d", commits, files, err, c.commits, c.files)
+			work, err := workspace.Unsaved(t.Context(), repo, in)
+			if err != nil || len(work.Commits) != c.commits || len(work.Files) != c.files {
+				t.Errorf("%q, %v; want %d commits and %d files", work, err, c.commits, c.files)
 			}
 			if after, _ := os.ReadFile(filepath.Join(dir, "repo/.git/index")); string(after) != string(index) {
 				t.Error("the index of the checkout has changed")
@@ -65,7 +65,7 @@ func TestStateThatIsNoneIsRefused(t *testing.T) {
 			t.Errorf("%q is %+v", out, s)
 		}
 	}
-	if _, _, err := workspace.Unsaved(t.Context(), workspace.Repo{Root: t.TempDir()}, workspace.State{Commits: []string{"--help"}}); err == nil {
+	if _, err := workspace.Unsaved(t.Context(), workspace.Repo{Root: t.TempDir()}, workspace.State{Commits: []workspace.Commit{{ID: "--help"}}}); err == nil {
 		t.Error("an option is taken for a commit")
 	}
 }

@@ -26,14 +26,10 @@ func Available() error {
 	return err
 }
 
-// Limits tells what this kernel takes from a confined program besides files: TCP, and other programs' signals.
-func Limits() (network, signals bool) {
+// Signals tells whether this kernel keeps a confined program from signalling others.
+func Signals() bool {
 	v, err := version()
-	if err != nil {
-		return false, false
-	}
-	attr := handled(v)
-	return attr.Handled_access_net != 0, attr.Scoped&unix.LANDLOCK_SCOPE_SIGNAL != 0
+	return err == nil && handled(v).Scoped&unix.LANDLOCK_SCOPE_SIGNAL != 0
 }
 
 // version is Landlock's here.
@@ -50,15 +46,25 @@ func version() (int, error) {
 	return 0, fmt.Errorf("Landlock cannot be used: %w", errno)
 }
 
-// Thread confines the calling thread, and every process it starts, for as long as they live. Call it with the thread
-// locked to its goroutine (runtime.LockOSThread), and never unlock it: the thread then ends with the goroutine. Where the
-// kernel has no Landlock it does nothing, which Available tells; an error means that the thread may be used no further.
+// Thread confines the calling thread, and every process it starts, for as long as they live. Call
+// it with the thread locked to its goroutine (runtime.LockOSThread), and never unlock it: the
+// thread then ends with the goroutine. Where the kernel has no Landlock it leaves files alone,
+// which Available tells; an error means that the thread may be used no further.
 func Thread(files Files) error {
-	v, err := version()
-	if err != nil {
-		return nil
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("forbid new privileges: %w", err)
 	}
-	attr := handled(v)
+	if v, err := version(); err == nil {
+		if err := restrict(files, v); err != nil {
+			return err
+		}
+	}
+	return denyCalls()
+}
+
+// restrict takes from the calling thread what this version of Landlock can take.
+func restrict(files Files, version int) error {
+	attr := handled(version)
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
 	if errno != 0 {
 		return fmt.Errorf("make a Landlock ruleset: %w", errno)
@@ -73,9 +79,6 @@ func Thread(files Files) error {
 		if err := allow(int(fd), path, attr.Handled_access_fs); err != nil {
 			return err
 		}
-	}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("forbid new privileges: %w", err)
 	}
 	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0); errno != 0 {
 		return fmt.Errorf("restrict by Landlock: %w", errno)

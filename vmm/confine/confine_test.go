@@ -2,7 +2,6 @@ package confine_test
 
 import (
 	"errors"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,34 +72,18 @@ func TestThreadReachesItsFilesOnly(t *testing.T) {
 	}
 }
 
-func TestThreadReachesNoNetworkAndNoProcess(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Skip(err)
+func TestThreadReachesNoProcess(t *testing.T) {
+	if !confine.Signals() {
+		t.Skip("this kernel leaves a confined program its signals")
 	}
-	defer l.Close()
 	other := exec.Command("sleep", "1000")
 	if err := other.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer other.Wait()
 	defer other.Process.Kill()
-	network, signals := confine.Limits()
-	if !network && !signals {
-		t.Skip("this kernel confines files only")
-	}
 	confined(t, confine.Files{}, func() {
-		fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-		if err != nil {
-			t.Error(err) // this is not the test's own goroutine
-			return
-		}
-		defer syscall.Close(fd)
-		to := &syscall.SockaddrInet4{Port: l.Addr().(*net.TCPAddr).Port, Addr: [4]byte{127, 0, 0, 1}}
-		if err := syscall.Connect(fd, to); network && !errors.Is(err, os.ErrPermission) {
-			t.Errorf("connect: %v", err)
-		}
-		if err := syscall.Kill(other.Process.Pid, 0); signals && !errors.Is(err, os.ErrPermission) {
+		if err := syscall.Kill(other.Process.Pid, 0); !errors.Is(err, os.ErrPermission) {
 			t.Errorf("signal: %v", err)
 		}
 	})

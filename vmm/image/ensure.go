@@ -3,23 +3,29 @@ package image
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"agentbox/agentbox"
 )
 
 // Ensure gives the image of a recipe, making it if it is not here.
 //
-// pin, if not zero, is the digest that the base of the recipe must have (Image.Pin, from agentbox.lock). If that image is
-// here it is used at once; if the recipe gives another one, the error names both, and the new one stays in the store.
-// Concurrent calls for one recipe, also from several processes, make it once.
+// pin, if not zero, is the digest that the base of the recipe must have (Image.Pin, from
+// agentbox.lock). If that image is here it is used at once. Else the image that has the very
+// packages of r.Versions serves as well: scripts of packages make keys and the like, so two builds
+// need not have the same bytes, and p is told. If the recipe gives other packages, the error names
+// them, and the new image stays in the store. Concurrent calls for one recipe, also from several
+// processes, make it once.
 func (s *Store) Ensure(ctx context.Context, r Recipe, pin agentbox.Digest, p Progress) (Image, error) {
 	r, err := r.normal()
 	if err != nil {
 		return Image{}, err
 	}
-	includes, err := resolveIncludes(ctx, r.Include)
+	includes, err := resolveIncludes(ctx, r.Include, s.neverNow())
 	if err != nil {
 		return Image{}, err
 	}
@@ -38,7 +44,7 @@ func (s *Store) Rebuild(ctx context.Context, r Recipe, p Progress) (Image, error
 		return Image{}, err
 	}
 	r.Manifest = ""
-	includes, err := resolveIncludes(ctx, r.Include)
+	includes, err := resolveIncludes(ctx, r.Include, s.neverNow())
 	if err != nil {
 		return Image{}, err
 	}
@@ -56,21 +62,46 @@ func (s *Store) ensureBase(ctx context.Context, r Recipe, pin agentbox.Digest, p
 			return img, err
 		}
 	}
-	img, err := s.makeBase(ctx, r, p, func(have agentbox.Digest) bool { return pin.IsZero() || have == pin })
-	if err == nil && !pin.IsZero() && img.Digest != pin {
-		return Image{}, mismatch(r, pin, img)
+	img, err := s.makeBase(ctx, r, p, func(have agentbox.Digest) bool {
+		if pin.IsZero() || have == pin {
+			return true
+		}
+		img, err := s.open(have)
+		return err == nil && r.samePackages(img)
+	})
+	switch {
+	case err != nil || pin.IsZero() || img.Digest == pin:
+		return img, err
+	case r.samePackages(img):
+		p.tell(Event{Step: StepOtherBytes, Detail: fmt.Sprintf("agentbox.lock pins %s, and the same packages gave %s here", pin.Short(), img.Digest.Short())})
+		return img, nil
 	}
-	return img, err
+	return Image{}, mismatch(r, pin, img)
 }
 
+// StepOtherBytes is the step of an event that says that an image has the packages that are pinned,
+// and is not the image that is.
+const StepOtherBytes = "other bytes"
+
+// samePackages tells whether an image has the very packages that the recipe is pinned to.
+func (r Recipe) samePackages(img Image) bool {
+	return len(r.Versions) > 0 && slices.Equal(r.Versions, img.Versions)
+}
+
+// mostNamed is how many packages an error names.
+const mostNamed = 5
+
 func mismatch(r Recipe, pin agentbox.Digest, img Image) error {
-	why := "packages have newer versions now"
-	if k, _ := r.source(); k != fromApt {
-		why = "it was made by another version of agentbox, or from other bytes"
+	err := agentbox.Errorf(agentbox.Conflict, "image %s is pinned to %s in agentbox.lock, but building it gave %s: it was made by another version of agentbox, or from other bytes",
+		r.Source, pin.Short(), img.Digest.Short())
+	if list := changes(r.Versions, img.Versions); len(r.Versions) > 0 && len(list) > 0 {
+		more := ""
+		if len(list) > mostNamed {
+			list, more = list[:mostNamed], fmt.Sprintf(" and %d more", len(list)-mostNamed)
+		}
+		err = agentbox.Errorf(agentbox.Conflict, "image %s is pinned in agentbox.lock to other versions than there are now: %s%s", r.Source, strings.Join(list, ", "), more)
 	}
-	return agentbox.Errorf(agentbox.Conflict, "image %s is pinned to %s in agentbox.lock, but building it gave %s: %s",
-		r.Source, pin.Short(), img.Digest.Short(), why).
-		WithHint("`agentbox image build --update` pins the new one; commit agentbox.lock afterwards")
+	return err.WithHint("`agentbox image build --update` pins what there is now; commit agentbox.lock afterwards")
 }
 
 // makeBase gives the image that a recipe gave before if enough says so, else it builds it.

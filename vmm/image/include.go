@@ -35,16 +35,13 @@ type hostFile struct {
 }
 
 // resolveIncludes finds what includes name on this host and refuses what must not leave it.
-func resolveIncludes(ctx context.Context, list []Include) ([]included, error) {
+func resolveIncludes(ctx context.Context, list []Include, never Never) ([]included, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
-	home, err := os.UserHomeDir()
+	home, err := userHome()
 	if err != nil {
-		return nil, agentbox.Errorf(agentbox.Missing, "this user has no home directory: %w", err)
-	}
-	if real, err := filepath.EvalSymlinks(home); err == nil {
-		home = real
+		return nil, err
 	}
 	vars := &variables{ctx: ctx, home: home}
 	var all []included
@@ -53,7 +50,7 @@ func resolveIncludes(ctx context.Context, list []Include) ([]included, error) {
 		if err != nil {
 			return nil, err
 		}
-		one, err := resolveInclude(ctx, inc, from, home)
+		one, err := resolveInclude(ctx, inc, from, home, never)
 		if err != nil {
 			return nil, err
 		}
@@ -62,7 +59,31 @@ func resolveIncludes(ctx context.Context, list []Include) ([]included, error) {
 	return all, nil
 }
 
-func resolveInclude(ctx context.Context, inc Include, from, home string) (included, error) {
+func userHome() (string, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", agentbox.Errorf(agentbox.Missing, "this user has no home directory: %w", err)
+	}
+	if real, err := filepath.EvalSymlinks(home); err == nil {
+		home = real
+	}
+	return home, nil
+}
+
+// Resolve gives what the From of an include names on this host now, after variables and links.
+func Resolve(ctx context.Context, from string) (string, error) {
+	home, err := userHome()
+	if err != nil {
+		return "", err
+	}
+	path, err := (&variables{ctx: ctx, home: home}).expand(from)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(path)
+}
+
+func resolveInclude(ctx context.Context, inc Include, from, home string, never Never) (included, error) {
 	to := inc.To
 	if to == "" || !strings.HasPrefix(to, "/") && to != "~" && !strings.HasPrefix(to, "~/") {
 		return included{}, agentbox.Errorf(agentbox.Invalid, "include of %s needs an absolute path in the box, not %q", inc.From, to)
@@ -77,10 +98,17 @@ func resolveInclude(ctx context.Context, inc Include, from, home string) (includ
 		}
 		return included{}, hostError(err)
 	}
+	if inc.Exact && real != from {
+		return included{}, agentbox.Errorf(agentbox.Conflict, "include: %s leads to %s now, which is not what was approved", from, real).
+			WithHint("agentbox policy show shows what the repository asks for now")
+	}
 	if err := refuse(inc.From, real, home); err != nil {
 		return included{}, err
 	}
-	files, err := walk(ctx, real, home)
+	if err := never.above(inc.From, real); err != nil {
+		return included{}, err
+	}
+	files, err := walk(ctx, real, home, never)
 	if errors.Is(err, fs.ErrPermission) {
 		return included{}, agentbox.Errorf(agentbox.Missing, "include of %s: %w", inc.From, err).WithHint("include only what you may read")
 	}

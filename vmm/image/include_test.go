@@ -137,13 +137,13 @@ func TestIncludeRefuses(t *testing.T) {
 		"~/code/../.ssh": "credentials", "/etc/passwd": "this host only", "/proc/self": "",
 		"relative": "absolute", "$NOTSET_AT_ALL/x": "NOTSET_AT_ALL", "": "nothing",
 	} {
-		_, err := resolveIncludes(t.Context(), []Include{{From: from, To: "/opt/x"}})
+		_, err := resolveIncludes(t.Context(), []Include{{From: from, To: "/opt/x"}}, nil)
 		wantCode(t, err, agentbox.Invalid, say)
 	}
-	_, err := resolveIncludes(t.Context(), []Include{{From: "~/nothing", To: "/opt/x"}})
+	_, err := resolveIncludes(t.Context(), []Include{{From: "~/nothing", To: "/opt/x"}}, nil)
 	wantCode(t, err, agentbox.NotFound, "nothing")
 	for _, to := range []string{"", "opt", "/", "~", "/..", "~/.."} {
-		if _, err := resolveIncludes(t.Context(), []Include{{From: "~/code", To: to}}); agentbox.CodeOf(err) != agentbox.Invalid {
+		if _, err := resolveIncludes(t.Context(), []Include{{From: "~/code", To: to}}, nil); agentbox.CodeOf(err) != agentbox.Invalid {
 			t.Errorf("to %q: %v", to, err)
 		}
 	}
@@ -152,7 +152,7 @@ func TestIncludeRefuses(t *testing.T) {
 func TestIncludeLeavesOutCredentialsAndWhatIsNoFile(t *testing.T) {
 	home := testHome(t)
 	tree(t, home, ".cargo/bin/x", "x", ".cargo/credentials.toml", "secret")
-	got, err := resolveIncludes(t.Context(), []Include{{From: "~/.cargo", To: "/opt/cargo"}})
+	got, err := resolveIncludes(t.Context(), []Include{{From: "~/.cargo", To: "/opt/cargo"}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestIncludeLeavesOutCredentialsAndWhatIsNoFile(t *testing.T) {
 func TestIncludeThatChangesWhileItIsCopied(t *testing.T) {
 	home := testHome(t)
 	tree(t, home, "d/a", "one")
-	list, err := resolveIncludes(t.Context(), []Include{{From: "~/d", To: "/opt/d"}})
+	list, err := resolveIncludes(t.Context(), []Include{{From: "~/d", To: "/opt/d"}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,11 +198,50 @@ func TestGoVariables(t *testing.T) {
 func BenchmarkResolveInclude(b *testing.B) {
 	list := []Include{{From: "$GOROOT", To: "/usr/local/go"}}
 	for b.Loop() {
-		got, err := resolveIncludes(b.Context(), list)
+		got, err := resolveIncludes(b.Context(), list, nil)
 		if err != nil {
 			b.Skip(err)
 		}
 		got[0].fingerprint(sha256.New())
 		b.ReportMetric(float64(len(got[0].files)), "files")
 	}
+}
+
+// No way of writing it, and no approval, copies where agentbox keeps its keys.
+func TestIncludeNeverCopiesTheOwnHome(t *testing.T) {
+	home := testHome(t)
+	tree(t, home, "data/agentbox/boxes/b1/key", "secret", "data/agentbox/store.key", "secret", "data/other/x", "ok", "way", "->data", "deep", "->data/agentbox/boxes")
+	if err := os.Link(filepath.Join(home, "data/agentbox/store.key"), filepath.Join(home, "data/other/linked")); err != nil {
+		t.Fatal(err)
+	}
+	never := NeverBelow(filepath.Join(home, "data/agentbox"))
+	for _, from := range []string{
+		"~/data", "~/way", "~/deep", "~/data/agentbox", "~/data/./agentbox/", "~/data/other/../agentbox", "~/way/agentbox/boxes", "~/way/agentbox/boxes/b1",
+		"~/data/agentbox/boxes/b1/key", "~/data/other", "/proc/self/root" + home + "/data", "$HOME/data",
+	} {
+		_, err := resolveIncludes(t.Context(), []Include{{From: from, To: "/opt/x"}}, never)
+		wantCode(t, err, agentbox.Invalid, "keys of every box")
+	}
+	if _, err := resolveIncludes(t.Context(), []Include{{From: "~/data/other/x", To: "/opt/x"}}, never); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAnIncludeIsWhatWasApproved(t *testing.T) {
+	home := testHome(t)
+	tree(t, home, "good/x", "ok", "other/x", "not meant", "way", "->good")
+	real, err := Resolve(t.Context(), "$HOME/way")
+	if err != nil || real != filepath.Join(home, "good") {
+		t.Fatalf("%s, %v", real, err)
+	}
+	approved := []Include{{From: real, To: "/opt/x", Exact: true}}
+	if _, err := resolveIncludes(t.Context(), approved, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(home, "good")); err != nil {
+		t.Fatal(err)
+	}
+	tree(t, home, "good", "->other") // as a checkout that swaps a directory for a link
+	_, err = resolveIncludes(t.Context(), approved, nil)
+	wantCode(t, err, agentbox.Conflict, "not what was approved")
 }

@@ -20,6 +20,7 @@ type walker struct {
 	ctx   context.Context
 	from  string
 	home  string
+	never Never
 	spare chan struct{} // one token for every goroutine that may still be started
 	group sync.WaitGroup
 
@@ -30,8 +31,8 @@ type walker struct {
 
 // walk gives everything at and below from, sorted so that a directory comes before what is in it. Credentials inside a
 // harmless directory stay out, and so does what is no file, directory or symlink.
-func walk(ctx context.Context, from, home string) ([]hostFile, error) {
-	w := &walker{ctx: ctx, from: from, home: home, spare: make(chan struct{}, walkers)}
+func walk(ctx context.Context, from, home string, never Never) ([]hostFile, error) {
+	w := &walker{ctx: ctx, from: from, home: home, never: never, spare: make(chan struct{}, walkers)}
 	info, err := os.Lstat(from)
 	if err != nil {
 		return nil, err
@@ -69,6 +70,9 @@ func (w *walker) dir(rel string) {
 		}
 		var info fs.FileInfo
 		if info, err = d.Info(); err != nil {
+			break
+		}
+		if err = w.never.check(w.from, filepath.Join(w.from, below), info); err != nil {
 			break
 		}
 		if stat, ok := info.Sys().(*syscall.Stat_t); ok {

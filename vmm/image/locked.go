@@ -7,19 +7,20 @@ import (
 	"syscall"
 )
 
+// StepUnpinned is the step of an event that says why an image was not pinned.
+const StepUnpinned = "unpinned"
+
 // EnsureLocked gives the image of a recipe as the lock file at path pins it, and pins it there if it does not yet.
 // With update it makes the image anew and replaces the pin. Where the lock file cannot be written because the directory
 // is read-only, the image is given all the same, unpinned, and progress is told.
 func (s *Store) EnsureLocked(ctx context.Context, path string, r Recipe, update bool, p Progress) (Image, error) {
 	lock, err := LoadLock(path)
-	if err != nil && !update {
+	if err != nil { // nor does an update write over what a person can still restore
 		return Image{}, err
 	}
-	if err != nil {
-		lock = &Lock{} // a damaged one is what an update is asked to replace
-	}
+	_, pin := lock.Pin(r)
 	img, err := s.ensureFrom(ctx, lock, r, update, p)
-	if err != nil {
+	if err != nil || !pin.IsZero() && !update { // what has the same packages leaves the pin as it is
 		return img, err
 	}
 	for _, change := range lock.Changes(r, img) {
@@ -30,7 +31,7 @@ func (s *Store) EnsureLocked(ctx context.Context, path string, r Recipe, update 
 	}
 	err = lock.Save(path)
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
-		p.tell(Event{Step: "unpinned", Detail: "cannot write " + path})
+		p.tell(Event{Step: StepUnpinned, Detail: "cannot write " + path})
 		return img, nil
 	}
 	return img, err

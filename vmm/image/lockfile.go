@@ -148,7 +148,7 @@ func (l *Lock) Pin(r Recipe) (Recipe, agentbox.Digest) {
 	}
 	for _, e := range l.Images {
 		if e.same(want) {
-			r.Manifest = e.Manifest
+			r.Manifest, r.Versions = e.Manifest, e.Versions
 			return r, agentbox.Digest(e.Image)
 		}
 	}
@@ -183,20 +183,27 @@ func (l *Lock) Changes(r Recipe, img Image) []string {
 	if err != nil {
 		return nil
 	}
-	was := map[string]string{}
 	for _, e := range l.Images {
 		if e.same(want) {
-			for _, v := range e.Versions {
-				name, version, _ := strings.Cut(v, "=")
-				was[name] = version
-			}
+			return changes(e.Versions, img.Versions)
 		}
+	}
+	return nil
+}
+
+// changes lists, for people, what is not the same in two lists of packages with their versions, if
+// there was one before.
+func changes(before, now []string) []string {
+	was := map[string]string{}
+	for _, v := range before {
+		name, version, _ := strings.Cut(v, "=")
+		was[name] = version
 	}
 	if len(was) == 0 {
 		return nil
 	}
 	var list []string
-	for _, v := range img.Versions {
+	for _, v := range now {
 		name, version, _ := strings.Cut(v, "=")
 		if old, ok := was[name]; !ok {
 			list = append(list, name+" "+version+" (new)")

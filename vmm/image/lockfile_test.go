@@ -102,7 +102,7 @@ func TestReadOnlyRepository(t *testing.T) {
 	s := newStore(t)
 	_, r := ensureLayout(t, s, "x")
 	told := false
-	_, err := s.EnsureLocked(t.Context(), filepath.Join(dir, LockFile), r, false, func(e Event) { told = told || e.Step == "unpinned" })
+	_, err := s.EnsureLocked(t.Context(), filepath.Join(dir, LockFile), r, false, func(e Event) { told = told || e.Step == StepUnpinned })
 	if err != nil || !told {
 		t.Errorf("told=%v: %v", told, err)
 	}
@@ -132,4 +132,63 @@ func FuzzParseLock(f *testing.F) {
 			t.Errorf("what was read cannot be read again: %v", err)
 		}
 	})
+}
+
+// The same packages serve where they gave other bytes, with a line, and the pin stays for those who
+// have its bytes.
+func TestTheSamePackagesAreTheSameImage(t *testing.T) {
+	s := newStore(t)
+	r, err := Recipe{Source: "apt:bookworm", Packages: []string{"git"}, Platform: "linux/amd64"}.normal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions := []string{"git=1:2.39", "libc6=2"}
+	built, err := s.once(t.Context(), r.key(""), nil, func(agentbox.Digest) bool { return false }, func(b *build) error {
+		b.image = Image{Name: r.Source, Source: r.Source, Platform: r.Platform, Packages: r.Packages, Versions: versions}
+		return b.prepare()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), LockFile)
+	lock := &Lock{}
+	lock.Set(r, Image{Digest: agentbox.Digest{1}, Versions: versions})
+	if err := lock.Save(path); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := 0
+	img, err := s.EnsureLocked(t.Context(), path, r, false, func(e Event) {
+		if e.Step == StepOtherBytes {
+			told++
+		}
+	})
+	if err != nil || img.Digest != built.Digest || told != 1 {
+		t.Errorf("%s, told %d times, %v", img.Digest.Short(), told, err)
+	}
+	if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {
+		t.Errorf("the lock reads\n%s (%v)", after, err)
+	}
+}
+
+func TestOtherPackagesAreNamed(t *testing.T) {
+	r := Recipe{Source: "apt:bookworm", Versions: []string{"a=1", "b=1", "c=1", "d=1", "e=1", "f=1", "g=1"}}
+	for _, c := range []struct {
+		now  []string
+		want string
+	}{
+		{[]string{"a=1", "b=2", "c=1", "d=1", "e=1", "f=1", "h=1"}, "other versions than there are now: b 1 -> 2, g 1 (gone), h 1 (new)"},
+		{[]string{"a=2", "b=2", "c=2", "d=2", "e=2", "f=2", "g=2"}, "a 1 -> 2, b 1 -> 2, c 1 -> 2, d 1 -> 2, e 1 -> 2 and 2 more"},
+		{nil, "and 2 more"},
+		{r.Versions, "from other bytes"},
+	} {
+		err := mismatch(r, agentbox.Digest{1}, Image{Digest: agentbox.Digest{2}, Versions: c.now})
+		wantCode(t, err, agentbox.Conflict, c.want)
+		if !strings.Contains(agentbox.AsError(err).Hint, "agentbox image build --update") {
+			t.Errorf("hint %q", agentbox.AsError(err).Hint)
+		}
+	}
 }

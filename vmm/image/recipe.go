@@ -16,10 +16,6 @@ import (
 // DefaultSource is the image of a repository that names none.
 const DefaultSource = "apt:bookworm"
 
-// DefaultPackages are what a repository without a configuration finds in its box: what nearly every repository's own
-// commands call.
-var DefaultPackages = []string{"build-essential", "curl", "file", "git", "less", "openssh-client", "patch", "python3", "rsync", "unzip", "xz-utils"}
-
 // Recipe says what an image is made from.
 type Recipe struct {
 	// Source is one of
@@ -34,13 +30,19 @@ type Recipe struct {
 	Packages []string  // Debian packages, of an apt source only
 	Include  []Include // copied from this host over the base
 	Platform string    // os/arch; "" means linux and this machine's architecture
-	Manifest string    // the digest an OCI source is pinned to, from agentbox.lock; not part of what the recipe is
+
+	// From agentbox.lock, and not part of what the recipe is.
+	Manifest string   // the digest that an OCI source is pinned to
+	Versions []string // the packages that an apt source is pinned to
 }
 
 // Include copies a file or a directory of this host into the image.
 type Include struct {
 	From string `json:"from"` // may begin with ~ and contain $NAME
 	To   string `json:"to"`   // absolute path in the image; ~ is the box user's home
+
+	// Exact says that somebody has approved From as it is: where a link leads elsewhere by now, it is refused.
+	Exact bool `json:"exact,omitempty"`
 }
 
 // kind is how a source is obtained.

@@ -19,7 +19,12 @@ import (
 type Store struct {
 	dir    string
 	limits rootfs.Limits
+
+	// Never are directories that no include copies, nor anything in them.
+	Never []string
 }
+
+func (s *Store) neverNow() Never { return NeverBelow(append([]string{s.dir}, s.Never...)...) }
 
 // Open opens the store in dir, making it if there is none, and clears what builds that died have left.
 func Open(ctx context.Context, dir string) (*Store, error) {

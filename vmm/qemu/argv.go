@@ -76,6 +76,9 @@ func (c command) argv() []string {
 		"-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
 		"-machine", "microvm,acpi=on,rtc=on,pit=off,pic=off,x-option-roms=off,auto-kernel-cmdline=off,mem-merge=off,dump-guest-core=off," +
 			"suppress-vmdesc=on,memory-backend=ram",
+		// With ACPI the default of a microvm has been a SeaBIOS since QEMU 10, which never starts
+		// our kernel without option ROMs.
+		"-bios", "qboot.rom",
 		"-accel", accelerator(c.Accel),
 		"-cpu", cpuModel(c.Accel),
 		"-smp", strconv.Itoa(c.CPUs),

@@ -28,6 +28,7 @@ type Config struct {
 // Driver implements vmm.Driver and vmm.Snapshotter.
 type Driver struct {
 	config Config
+	device string // KVM's
 
 	mu    sync.Mutex // guards what follows, and is held while KVM is tried
 	known *memo
@@ -43,5 +44,5 @@ func New(config Config) *Driver {
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Driver{config: config}
+	return &Driver{config: config, device: kvmDevice}
 }

@@ -115,18 +115,82 @@ func TestMemoSurvivesNonsense(t *testing.T) {
 
 func TestProbeGuest(t *testing.T) {
 	for what, test := range map[string]struct{ body, want string }{
-		"works":  {"printf '[ 0.5] Run /init as init process\\n' >&5; exec sleep 1000", ""},
-		"dies":   {"echo 'qemu: error: failed to set MSR' >&2; exit 1", "QEMU cannot use it"},
-		"babble": {"exec yes >&5", "babbled"},
+		"works":    {"printf 'agentbox: the first program runs\\n' >&5; exec sleep 1000", ""},
+		"dies":     {"echo 'qemu: error: failed to set MSR' >&2; exit 1", "QEMU cannot use it (qemu: error: failed to set MSR, exit status 1)"},
+		"silent":   {"exit 3", "QEMU cannot use it (it said nothing, exit status 3)"},
+		"resets":   {"printf '[ 0.1] first\\r\\n[ 0.2] triple \\033[31mfault\\r\\n' >&5; exit 0", `ended before its first program ran; the last it printed: "[ 0.2] triple \x1b[31mfault"`},
+		"resets 2": {"exit 0", "ended before its first program ran, and printed nothing"},
+		"babble":   {"exec yes >&5", "babbled"},
 	} {
-		got, err := probeGuest(context.Background(), script(t, test.body), "/k")
+		got, err := probeGuest(context.Background(), script(t, test.body), "/k", patience)
 		if err != nil || (test.want == "") != (got == "") || !strings.Contains(got, test.want) {
 			t.Errorf("%s: %q, %v", what, got, err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := probeGuest(ctx, script(t, "exec sleep 1000"), "/k"); err == nil {
+	if _, err := probeGuest(ctx, script(t, "exec sleep 1000"), "/k", patience); err == nil {
 		t.Error("a probe that was cancelled has a verdict")
+	}
+}
+
+// A guest that prints is a guest that boots, however slowly; one that is silent, or goes on for
+// ever, does not.
+func TestProbeWaitsForAGuestThatPrints(t *testing.T) {
+	const slow = "for i in 1 2 3 4 5 6 7 8; do sleep 0.5; echo $i >&5; done; "
+	for what, test := range map[string]struct {
+		body, want string
+		limits
+	}{
+		"slow":   {slow + "echo agentbox: the first program runs >&5; exec sleep 1000", "", limits{time.Minute, 3 * time.Second, time.Minute}},
+		"stuck":  {"echo 1 >&5; exec sleep 1000", "printed nothing for 200ms; the last it printed: \"1\"", limits{time.Minute, 200 * time.Millisecond, time.Minute}},
+		"hung":   {"echo QEMU greets >&3; exec sleep 1000", "printed nothing for 100ms", limits{100 * time.Millisecond, time.Minute, time.Minute}},
+		"no end": {"while :; do echo 1 >&5; sleep 0.1; done", "did not boot within 500ms", limits{time.Minute, time.Minute, 500 * time.Millisecond}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			got, err := probeGuest(t.Context(), script(t, test.body), "/k", test.limits)
+			if err != nil || (test.want == "") != (got == "") || !strings.Contains(got, test.want) {
+				t.Errorf("%q, %v", got, err)
+			}
+		})
+	}
+}
+
+// Each machine's start has udev touch the device.
+func TestVerdictOutlivesTouchesOfTheDevice(t *testing.T) {
+	t.Parallel()
+	tries := 0
+	config := Config{
+		Binary: script(t, "echo agentbox: the first program runs >&5; exec sleep 1000"), StateDir: t.TempDir(),
+		Kernel: func(context.Context) (string, error) { tries++; return "/k", nil },
+	}
+	device := filepath.Join(t.TempDir(), "kvm")
+	probe := func(d *Driver) {
+		t.Helper()
+		d.device = device
+		if facts, err := d.Probe(t.Context(), false); err != nil || facts.Accel != accelKVM {
+			t.Errorf("%+v, %v", facts, err)
+		}
+	}
+	if err := os.WriteFile(device, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first := New(config)
+	probe(first)
+	time.Sleep(1100 * time.Millisecond) // a change of mode is seen in whole seconds
+	if err := os.Chmod(device, 0o660); err != nil {
+		t.Fatal(err)
+	}
+	probe(first)
+	probe(New(config)) // as in another process
+	if tries != 1 {
+		t.Errorf("KVM was tried %d times", tries)
+	}
+	if err := os.Remove(device); err != nil {
+		t.Fatal(err)
+	}
+	if facts, err := first.Probe(t.Context(), false); err != nil || facts.Accel != accelTCG {
+		t.Errorf("without the device: %+v, %v", facts, err)
 	}
 }

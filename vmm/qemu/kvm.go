@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentbox/agentbox"
+	"agentbox/vmm/guest/protocol"
 )
 
 // verdict says whether KVM runs a guest here. It holds until what it rests on changes.
@@ -25,25 +26,29 @@ type verdict struct {
 	Reason string `json:"reason"`
 }
 
-const (
-	kvmDevice = "/dev/kvm"
-	// kvmDeadline is how long a guest may take to reach its first program. Where KVM works it takes a fraction of a
-	// second; where KVM is itself emulated it takes forever.
-	kvmDeadline = 5 * time.Second
-	// kvmMarker is what the kernel says when it starts the first program.
-	kvmMarker = "Run /init as init process"
-)
+const kvmDevice = "/dev/kvm"
+
+// limits are how long a guest may take to reach its first program. Where KVM works it takes a
+// fraction of a second; where KVM is itself emulated it may take a minute, or for ever. A guest
+// that prints is a guest that boots, and its kernel prints at once.
+type limits struct {
+	first   time.Duration // to the first byte
+	silence time.Duration // from one byte to the next
+	whole   time.Duration
+}
+
+var patience = limits{first: 10 * time.Second, silence: 30 * time.Second, whole: 2 * time.Minute}
 
 // kvmVerdict finds out whether KVM works, or remembers.
 func (d *Driver) kvmVerdict(ctx context.Context, known *memo, version string) (verdict, error) {
 	v := verdict{QEMU: version, Kernel: hostKernel()}
-	f, err := os.OpenFile(kvmDevice, os.O_RDWR, 0)
+	f, err := os.OpenFile(d.device, os.O_RDWR, 0)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		v.Reason = "this host has no " + kvmDevice
+		v.Reason = "this host has no " + d.device
 		return v, nil
 	case err != nil:
-		v.Reason = fmt.Sprintf("%s cannot be opened (%v)", kvmDevice, errors.Unwrap(err))
+		v.Reason = fmt.Sprintf("%s cannot be opened (%v)", d.device, errors.Unwrap(err))
 		return v, nil
 	}
 	defer f.Close()
@@ -51,7 +56,8 @@ func (d *Driver) kvmVerdict(ctx context.Context, known *memo, version string) (v
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return v, err
 	}
-	v.Device = fmt.Sprintf("%d:%d:%d:%d", st.Dev, st.Ino, st.Rdev, st.Ctim.Sec)
+	// No time: the kernel announces every machine to udev, which sets the device's mode again.
+	v.Device = fmt.Sprintf("%d:%d:%d", st.Dev, st.Ino, st.Rdev)
 	if old := known.KVM; old != nil && old.Kernel == v.Kernel && old.QEMU == v.QEMU && old.Device == v.Device {
 		return *old, nil
 	}
@@ -66,7 +72,7 @@ func (d *Driver) kvmVerdict(ctx context.Context, known *memo, version string) (v
 	return v, nil
 }
 
-// tryKVM runs a guest under KVM until its kernel starts the first program. The error is not about KVM.
+// tryKVM runs a guest under KVM until its first program runs. The error is not about KVM.
 func (d *Driver) tryKVM(ctx context.Context) (works bool, reason string, err error) {
 	kernel, err := d.config.Kernel(ctx)
 	if err != nil {
@@ -77,7 +83,7 @@ func (d *Driver) tryKVM(ctx context.Context) (works bool, reason string, err err
 		return false, "", err
 	}
 	begun := time.Now()
-	ended, err := probeGuest(ctx, program, kernel)
+	ended, err := probeGuest(ctx, program, kernel, patience)
 	switch {
 	case err != nil:
 		return false, "", err
@@ -88,12 +94,19 @@ func (d *Driver) tryKVM(ctx context.Context) (works bool, reason string, err err
 }
 
 // probeGuest boots the kernel with KVM and returns "" if it comes up, else why it did not.
-func probeGuest(ctx context.Context, program, kernel string) (string, error) {
+func probeGuest(ctx context.Context, program, kernel string, limit limits) (string, error) {
 	conn, theirs, err := socketPair("console")
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
+	// What QEMU itself says is no sign of life of its guest.
+	ignored, others, err := socketPair("others")
+	if err != nil {
+		return "", errors.Join(err, theirs.Close())
+	}
+	defer ignored.Close()
+	defer others.Close()
 	memory, err := newMemoryFile(memoryName, probeMemory)
 	if err != nil {
 		return "", errors.Join(err, theirs.Close())
@@ -101,49 +114,84 @@ func probeGuest(ctx context.Context, program, kernel string) (string, error) {
 	defer memory.Close()
 	probe := probeCommand(kernel)
 	reach := probe.files(program)
-	p, err := startProcess(program, probe.argv(), []*os.File{theirs, theirs, theirs, theirs, memory}, &reach)
+	p, err := startProcess(program, probe.argv(), []*os.File{others, others, theirs, others, memory}, &reach)
 	theirs.Close()
 	if err != nil {
 		return "", agentbox.Errorf(agentbox.Missing, "start %s: %w", program, err)
 	}
 	defer p.kill()
-	conn.SetReadDeadline(time.Now().Add(kvmDeadline))
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	return awaitMarker(ctx, conn, p)
+	return awaitStart(ctx, conn, p, limit)
 }
 
 const probeMemory = 512 << 20
 
-// probeCommand is a machine without disks whose only output is its console. Its control socket and agent port are the
-// console's socket too: nobody speaks on them.
+// probeCommand is a machine without disks whose only output is its console. Its control socket,
+// agent port and network share another: nobody listens there. It prints no more than shows that it
+// gets on: each byte is an exit to the host.
 func probeCommand(kernel string) command {
 	return command{
 		Name: "kvm-probe", Accel: accelKVM, CPUs: 1, Memory: probeMemory, Share: true,
 		Kernel: filepath.Join(kernel, kernelFile), Initrd: filepath.Join(kernel, initrdFile),
-		Args: strings.NewReplacer("quiet ", "", "loglevel=3", "loglevel=7").Replace(kernelArgs(accelKVM)),
+		// What asks the firmware for disks prints before the kernel proper runs, which is no sign of life.
+		Args: strings.NewReplacer("quiet", "edd=off", "loglevel=3", "loglevel=6").Replace(kernelArgs(accelKVM)),
 	}
 }
 
-func awaitMarker(ctx context.Context, conn net.Conn, p *process) (string, error) {
+// awaitStart reads the console until the guest's first program says that it runs.
+func awaitStart(ctx context.Context, conn net.Conn, p *process, limit limits) (string, error) {
 	var seen []byte
-	buf := make([]byte, 4<<10)
+	buf, end := make([]byte, 4<<10), time.Now().Add(limit.whole)
 	for len(seen) < maxMessage {
+		silence := limit.silence
+		if len(seen) == 0 {
+			silence = limit.first
+		}
+		silent := time.Now().Add(silence)
+		if silent.After(end) {
+			silent = end
+		}
+		conn.SetReadDeadline(silent)
 		n, err := conn.Read(buf)
 		seen = append(seen, buf[:n]...)
 		switch {
-		case bytes.Contains(seen, []byte(kvmMarker)):
+		case bytes.Contains(seen, []byte(protocol.Started)):
 			return "", nil
 		case ctx.Err() != nil:
 			return "", ctx.Err()
+		case errors.Is(err, os.ErrDeadlineExceeded) && silent.Before(end):
+			return fmt.Sprintf("KVM opens here but a guest printed nothing for %v%s", silence, lastPrinted(seen)), nil
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return fmt.Sprintf("KVM opens here but a guest did not boot within %v", kvmDeadline), nil
+			return fmt.Sprintf("KVM opens here but a guest did not boot within %v%s", limit.whole, lastPrinted(seen)), nil
 		case err != nil:
 			<-p.done
-			return fmt.Sprintf("KVM opens here but QEMU cannot use it (%s)", p.stderr.FirstLine()), nil
+			return whyEnded(p, seen), nil
 		}
 	}
 	return "KVM opens here but a guest only babbled", nil
+}
+
+// whyEnded tells a guest that reset or switched itself off, which ends QEMU in good order, from a
+// QEMU that failed.
+func whyEnded(p *process, seen []byte) string {
+	if p.err != nil {
+		return fmt.Sprintf("KVM opens here but QEMU cannot use it (%s, %v)", p.stderr.FirstLine(), p.err)
+	}
+	if printed := lastPrinted(seen); printed != "" {
+		return "KVM opens here but a guest ended before its first program ran" + printed
+	}
+	return "KVM opens here but a guest ended before its first program ran, and printed nothing"
+}
+
+// lastPrinted is the last line of a console, quoted for a message, "" if there is none.
+func lastPrinted(seen []byte) string {
+	text := bytes.TrimSpace(seen)
+	line := text[bytes.LastIndexAny(text, "\r\n")+1:]
+	if len(line) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; the last it printed: %q", line[:min(len(line), 200)])
 }
 
 // hostKernel identifies the running kernel.

@@ -83,9 +83,9 @@ func guestUser() *syscall.SysProcAttr {
 
 // runTool runs a program of e2fsprogs and turns its complaints into an error.
 func runTool(ctx context.Context, attr *syscall.SysProcAttr, name string, argv ...string) error {
-	program, err := findTool(name)
+	program, err := vmm.FindProgram(name)
 	if err != nil {
-		return err
+		return agentbox.Errorf(agentbox.Missing, "%s is not installed", name).WithHint("apt-get install e2fsprogs")
 	}
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, program, argv...)
@@ -118,17 +118,4 @@ func toolError(name, stderr string, err error) error {
 		return agentbox.Errorf(agentbox.NoSpace, "the files do not fit on the box's disk").WithHint("set a larger disk: in agentbox.yaml")
 	}
 	return fmt.Errorf("%s: %s (%w)", name, said, err)
-}
-
-// findTool also looks where e2fsprogs lives on systems that keep it out of an ordinary user's PATH.
-func findTool(name string) (string, error) {
-	if p, err := exec.LookPath(name); err == nil {
-		return p, nil
-	}
-	for _, dir := range []string{"/usr/sbin/", "/sbin/"} {
-		if p, err := exec.LookPath(dir + name); err == nil {
-			return p, nil
-		}
-	}
-	return "", agentbox.Errorf(agentbox.Missing, "%s is not installed", name).WithHint("apt-get install e2fsprogs")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -76,16 +77,20 @@ func (r *restoration) run(ctx context.Context, d *Driver) (*machine, error) {
 			WithHint("make a new template")
 	}
 	m.base, cmd.Incoming = &r.template.templateBase, true
-	state, err := r.state()
+	state, fed, err := r.state()
 	if err != nil {
 		return nil, err
 	}
-	defer state.Close()
-	if err := d.start(m, cmd, r.template.memory, state); err != nil {
-		return nil, err
+	err = d.start(m, cmd, r.template.memory, state)
+	state.Close()
+	if err == nil {
+		if err = r.load(ctx, m, fill); err != nil {
+			err = m.abandon(err)
+		}
 	}
-	if err := r.load(ctx, m, fill); err != nil {
-		return nil, m.abandon(err)
+	<-fed
+	if err != nil {
+		return nil, err
 	}
 	return m, nil
 }
@@ -102,8 +107,28 @@ func (r *restoration) check() error {
 	return nil
 }
 
-// state is a file from which QEMU reads the device state.
-func (r *restoration) state() (*os.File, error) {
+// state is a pipe with the device state: QEMU 11 takes none from a file that it inherits. fed is
+// closed when all of it was written, or whoever was to read it has ended.
+func (r *restoration) state() (state *os.File, fed chan struct{}, err error) {
+	from, err := r.deviceState()
+	if err != nil {
+		return nil, nil, err
+	}
+	state, ours, err := os.Pipe()
+	if err != nil {
+		return nil, nil, errors.Join(err, from.Close())
+	}
+	fed = make(chan struct{})
+	go func() {
+		defer close(fed)
+		defer from.Close()
+		defer ours.Close()
+		io.Copy(ours, from) // what is cut short QEMU complains about
+	}()
+	return state, fed, nil
+}
+
+func (r *restoration) deviceState() (*os.File, error) {
 	if r.dir == "" {
 		return reopen(r.template.devices)
 	}
@@ -173,8 +198,11 @@ func (r *restoration) disks() (func(context.Context) error, error) {
 	if err != nil || r.man.Disks.Workspace == 0 {
 		return fillRuntime, err
 	}
-	if _, err := os.Lstat(r.spec.Workspace); err == nil {
-		return nil, agentbox.Errorf(agentbox.Exists, "%s exists already", r.spec.Workspace)
+	if _, err := os.Lstat(r.spec.Workspace); !errors.Is(err, os.ErrNotExist) {
+		if err == nil {
+			err = agentbox.Errorf(agentbox.Exists, "%s exists already", r.spec.Workspace)
+		}
+		return nil, err
 	}
 	fillWorkspace, err := r.copied(r.spec.Workspace, savedSpaceFile, r.man.Disks.Workspace)
 	return func(ctx context.Context) error {

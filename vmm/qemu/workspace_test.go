@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"agentbox/agentbox"
+	"agentbox/vmm"
 	"agentbox/vmm/statedir"
 )
 
@@ -21,7 +22,7 @@ const testDisk = 4 << 30
 
 func needTools(t *testing.T) {
 	for _, name := range []string{"mke2fs", "debugfs", "e2fsck"} {
-		if _, err := findTool(name); err != nil {
+		if _, err := vmm.FindProgram(name); err != nil {
 			t.Skip(err)
 		}
 	}
@@ -30,7 +31,7 @@ func needTools(t *testing.T) {
 // tool runs a program of e2fsprogs on a file system and returns what it says.
 func tool(t *testing.T, name string, args ...string) string {
 	t.Helper()
-	program, err := findTool(name)
+	program, err := vmm.FindProgram(name)
 	if err != nil {
 		t.Fatal(err)
 	}

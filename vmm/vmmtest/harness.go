@@ -2,7 +2,6 @@ package vmmtest
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -116,13 +115,6 @@ func (r *rig) want(g Guest, p Place, name, data string) {
 	b, err := g.Get(r.ctx, p, name)
 	if err != nil || string(b) != data {
 		r.Errorf("%s holds %q (%v), want %q", name, b, err, data)
-	}
-}
-
-func (r *rig) wantNone(g Guest, p Place, name string) {
-	r.Helper()
-	if b, err := g.Get(r.ctx, p, name); !errors.Is(err, os.ErrNotExist) {
-		r.Errorf("%s holds %q (%v), want nothing", name, b, err)
 	}
 }
 

@@ -17,7 +17,7 @@ func Run(t *testing.T, setup func(*testing.T) Harness) {
 	r.sub("Boot", testBoot)
 	r.sub("Served", testServed)
 	if _, ok := r.Driver.(vmm.Snapshotter); ok {
-		testSnapshots(r)
+		testSnapshots(newRig(t, r.Harness)) // with a time limit of its own
 	}
 }
 

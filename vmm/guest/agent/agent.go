@@ -37,6 +37,7 @@ type Agent struct {
 	birth   *birth   // of the life that is, for whoever reads the stream
 	box     box      // what the box was given by Attach
 	manager services // of the box
+	jobs    jobs     // of the box
 }
 
 // New makes an agent that does nothing yet.

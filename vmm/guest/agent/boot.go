@@ -34,6 +34,7 @@ func Main() {
 	if err := raiseFileLimit(); err != nil {
 		fmt.Fprintf(os.Stderr, "agentbox: programs can open few files only: %v\n", err)
 	}
+	fmt.Fprintln(os.Stderr, protocol.Started)
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	boot := &booter{log: log, root: "/"}
 	if err := boot.run(); err != nil {

@@ -28,34 +28,73 @@ const HarvestName = "agentbox-harvest"
 // maxHarvestRequest bounds what is read of a request.
 const maxHarvestRequest = 1 << 20
 
-// ServeHarvest answers one request on standard input with an archive on standard output.
+// ServeHarvest answers one request on standard input with an archive, or an inventory, on standard output.
 func ServeHarvest() error {
-	var req protocol.HarvestRequest
-	if err := json.NewDecoder(io.LimitReader(os.Stdin, maxHarvestRequest)).Decode(&req); err != nil {
-		return fmt.Errorf("malformed request: %w", err)
-	}
 	out := bufio.NewWriterSize(os.Stdout, 1<<20)
-	if err := harvest(req, out); err != nil {
+	if err := serveHarvest(bufio.NewReader(os.Stdin), out); err != nil {
 		return err
 	}
 	return out.Flush()
 }
 
+func serveHarvest(in *bufio.Reader, out io.Writer) error {
+	line, err := readLine(in, maxHarvestRequest)
+	if err != nil {
+		return fmt.Errorf("malformed request: %w", err)
+	}
+	var req protocol.HarvestRequest
+	if err := json.Unmarshal(line, &req); err != nil {
+		return fmt.Errorf("malformed request: %w", err)
+	}
+	known, err := readInventory(in, req.Known)
+	if err != nil {
+		return err
+	}
+	if req.Inventory {
+		return takeInventory(req, out)
+	}
+	return harvest(req, known, out)
+}
+
+// readLine reads up to a newline, or the end.
+func readLine(in *bufio.Reader, most int) (line []byte, err error) {
+	for len(line) <= most {
+		c, err := in.ReadByte()
+		if err == io.EOF || err == nil && c == '\n' {
+			return line, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		line = append(line, c)
+	}
+	return nil, fmt.Errorf("longer than %d bytes", most)
+}
+
 // harvest writes the archive that req asks for. Entries come in the order of their names, so equal trees give equal
 // archives.
-func harvest(req protocol.HarvestRequest, out io.Writer) error {
-	h := &harvester{req: req, tar: tar.NewWriter(out), skip: map[string]bool{}, links: map[uint64]string{}, above: map[string]bool{}}
-	for _, path := range req.Skip {
+func harvest(req protocol.HarvestRequest, known inventory, out io.Writer) error {
+	h := &harvester{req: req, known: known, tar: tar.NewWriter(out), links: map[uint64]string{}, above: map[string]bool{}}
+	if err := h.walk(h.entry); err != nil {
+		return err
+	}
+	return h.tar.Close()
+}
+
+// walk calls each for every file that was asked for and is not skipped.
+func (h *harvester) walk(each func(string, fs.FileInfo) error) error {
+	h.skip, h.each = map[string]bool{}, each
+	for _, path := range h.req.Skip {
 		h.skip[filepath.Clean(path)] = true
 	}
-	info, err := os.Lstat(req.Root)
+	info, err := os.Lstat(h.req.Root)
 	if err != nil {
 		return err
 	}
 	h.device = stat(info).Dev
-	roots := req.Paths
+	roots := h.req.Paths
 	if len(roots) == 0 {
-		roots = []string{req.Root}
+		roots = []string{h.req.Root}
 	}
 	for _, root := range roots {
 		if err := h.parents(root); err != nil {
@@ -65,11 +104,13 @@ func harvest(req protocol.HarvestRequest, out io.Writer) error {
 			return err
 		}
 	}
-	return h.tar.Close()
+	return nil
 }
 
 type harvester struct {
 	req    protocol.HarvestRequest
+	known  inventory
+	each   func(path string, info fs.FileInfo) error
 	tar    *tar.Writer
 	device uint64
 	skip   map[string]bool
@@ -92,7 +133,7 @@ func (h *harvester) parents(path string) error {
 	if err != nil || !info.IsDir() {
 		return nil // then there is nothing below it
 	}
-	return h.entry(dir, info)
+	return h.each(dir, info)
 }
 
 func stat(info fs.FileInfo) *syscall.Stat_t { return info.Sys().(*syscall.Stat_t) }
@@ -118,10 +159,10 @@ func (h *harvester) visit(path string, d fs.DirEntry, err error) error {
 		return fs.SkipDir
 	case leave || path == h.req.Root:
 		return nil
-	case len(h.req.Paths) == 0 && time.Unix(stat(info).Ctim.Unix()).Before(h.req.Since):
+	case len(h.known) > 0 && h.known[seen(path, info)]:
 		return nil
 	}
-	return h.entry(path, info)
+	return h.each(path, info)
 }
 
 // entry writes one file. What is neither a file, a directory nor a symbolic link belongs to the moment, not to a cache.

@@ -4,7 +4,9 @@ package agent
 
 import (
 	"archive/tar"
+	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -18,10 +20,15 @@ import (
 )
 
 // harvested runs a harvest and gives its entries: name -> content, or "-> target" of a link, or "/" of a directory.
-func harvested(t *testing.T, req protocol.HarvestRequest) map[string]string {
+func harvested(t *testing.T, req protocol.HarvestRequest, known []byte) map[string]string {
 	t.Helper()
+	req.Known = int64(len(known))
+	request, err := json.Marshal(req)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var buf bytes.Buffer
-	if err := harvest(req, &buf); err != nil {
+	if err := serveHarvest(bufio.NewReader(bytes.NewReader(append(append(request, '\n'), known...))), &buf); err != nil {
 		t.Fatal(err)
 	}
 	out := map[string]string{}
@@ -49,6 +56,15 @@ func harvested(t *testing.T, req protocol.HarvestRequest) map[string]string {
 	}
 }
 
+func inventoried(t *testing.T, req protocol.HarvestRequest) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	if err := takeInventory(req, &buf); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
 func plant(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -63,23 +79,18 @@ func TestHarvestGivesWhatChangedSince(t *testing.T) {
 	root := t.TempDir()
 	plant(t, root+"/old", "old")
 	plant(t, root+"/dir/old", "old")
-	// The change time of a file cannot be set, so the test waits for the clock of the file system to go on.
-	var since time.Time
-	for probe := root + "/probe"; ; {
-		plant(t, probe, "x")
-		info, err := os.Stat(probe)
-		if err != nil {
-			t.Fatal(err)
-		}
-		since = time.Unix(stat(info).Ctim.Unix())
-		old, err := os.Stat(root + "/dir/old")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if since.After(time.Unix(stat(old).Ctim.Unix())) {
-			break
-		}
-		time.Sleep(time.Millisecond)
+	plant(t, root+"/same", "then")
+	plant(t, root+"/moded", "m")
+	req := protocol.HarvestRequest{Root: root, Skip: []string{root + "/skipped"}}
+	known := inventoried(t, req)
+	// As a build that keeps times does, and in the same tick of the clock for all that anybody knows.
+	info, err := os.Stat(root + "/same")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plant(t, root+"/same", "now!")
+	if err := errors.Join(os.Chtimes(root+"/same", info.ModTime(), info.ModTime()), os.Chmod(root+"/moded", 0o600)); err != nil {
+		t.Fatal(err)
 	}
 	plant(t, root+"/new", "new")
 	plant(t, root+"/skipped/new", "no")
@@ -91,8 +102,8 @@ func TestHarvestGivesWhatChangedSince(t *testing.T) {
 	if err := os.Chtimes(root+"/new", time.Unix(1, 0), time.Unix(1, 0)); err != nil {
 		t.Fatal(err)
 	}
-	got := harvested(t, protocol.HarvestRequest{Root: root, Since: since, Skip: []string{root + "/skipped", root + "/probe"}})
-	want := map[string]string{"new": "new", "twin": "-> new", "link": "-> nowhere", "odd name\n": "odd"}
+	got := harvested(t, req, known)
+	want := map[string]string{"same": "now!", "moded": "m", "new": "new", "twin": "-> new", "link": "-> nowhere", "odd name\n": "odd"}
 	for name, content := range want {
 		if got[name] != content {
 			t.Errorf("%q is %q, want %q", name, got[name], content)
@@ -109,7 +120,7 @@ func TestHarvestGivesNamedPathsWhole(t *testing.T) {
 	plant(t, root+"/home/cache/a", "a")
 	plant(t, root+"/home/cache/deep/b", "b")
 	plant(t, root+"/home/other", "no")
-	got := harvested(t, protocol.HarvestRequest{Root: root, Since: time.Now().Add(time.Hour), Paths: []string{root + "/home/cache", root + "/missing"}})
+	got := harvested(t, protocol.HarvestRequest{Root: root, Paths: []string{root + "/home/cache", root + "/missing"}}, nil)
 	var names []string
 	for name := range got {
 		names = append(names, name)
@@ -121,7 +132,40 @@ func TestHarvestGivesNamedPathsWhole(t *testing.T) {
 }
 
 func TestHarvestSaysWhatItCannotRead(t *testing.T) {
-	if err := harvest(protocol.HarvestRequest{Root: t.TempDir() + "/gone"}, io.Discard); err == nil {
+	if err := harvest(protocol.HarvestRequest{Root: t.TempDir() + "/gone"}, nil, io.Discard); err == nil {
 		t.Error("a root that is not there gave a harvest")
+	}
+}
+
+// Setup may step the clock of its guest to anything: what it makes is new all the same. A file
+// whose times lie an hour back, or ahead, is what a test can make without stepping the clock of
+// this machine.
+func TestHarvestTakesNoClock(t *testing.T) {
+	for _, step := range []time.Duration{-time.Hour, time.Hour, -20 * 365 * 24 * time.Hour} {
+		root := t.TempDir()
+		plant(t, root+"/old", "old")
+		future := time.Now().Add(2 * time.Hour)
+		if err := os.Chtimes(root+"/old", future, future); err != nil {
+			t.Fatal(err)
+		}
+		known := inventoried(t, protocol.HarvestRequest{Root: root})
+		plant(t, root+"/new", "new")
+		plant(t, root+"/old", "now")
+		for _, name := range []string{"/new", "/old"} {
+			if err := os.Chtimes(root+name, time.Now().Add(step), time.Now().Add(step)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := harvested(t, protocol.HarvestRequest{Root: root}, known); got["new"] != "new" || got["old"] != "now" || len(got) != 2 {
+			t.Errorf("stepped by %v: %v", step, got)
+		}
+	}
+}
+
+func TestHarvestRefusesABrokenRequest(t *testing.T) {
+	for _, text := range []string{"", "{", `{"root":"/","known":-1}`, `{"root":"/","known":7}`, `{"root":"/","known":32}` + "\nshort", `{"root":"/","known":1152921504606846976}`, "[" + strings.Repeat(" ", maxHarvestRequest)} {
+		if err := serveHarvest(bufio.NewReader(strings.NewReader(text)), io.Discard); err == nil {
+			t.Errorf("%.40q was answered", text)
+		}
 	}
 }

@@ -70,6 +70,8 @@ func (a *Agent) request(name string, payload []byte) (any, error) {
 		return empty, a.setClock(payload)
 	case protocol.Services:
 		return a.manager.status(), nil
+	case protocol.Jobs:
+		return a.jobs.status(), nil
 	case protocol.Stats:
 		return a.Machine.Stats()
 	}

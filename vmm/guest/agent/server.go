@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"golang.org/x/crypto/ssh"
+
+	"agentbox/vmm/guest/protocol"
 )
 
 // server is the SSH server of one life.
@@ -82,6 +84,8 @@ func (c *connection) open(nc ssh.NewChannel) {
 		}
 	case "direct-tcpip", "direct-streamlocal@openssh.com":
 		c.agent.goDo("forward", func() { c.direct(nc) })
+	case protocol.JobChannel:
+		c.agent.goDo("job", func() { c.job(nc) })
 	default:
 		nc.Reject(ssh.UnknownChannelType, "agentbox does not serve "+nc.ChannelType())
 	}

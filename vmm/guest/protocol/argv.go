@@ -26,6 +26,9 @@ const (
 // PortName is the name of the virtio-serial port that carries the stream.
 const PortName = "agentbox.0"
 
+// Started is what the agent prints on a virtual machine's console first of all.
+const Started = "agentbox: the first program runs"
+
 // LabelChown is the ext4 label of a workspace whose files do not belong to the box's user yet. Attach then gives them
 // to it and removes the label; a crash in between leaves the label, and Attach does it again.
 const LabelChown = "chown"

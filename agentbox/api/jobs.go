@@ -1,0 +1,71 @@
+package api
+
+import "agentbox/agentbox"
+
+// The calls about jobs.
+var (
+	StartJob  = Endpoint[JobStart, JobStarted]{"/v1/job/start"}
+	ListJobs  = Endpoint[JobList, []agentbox.Job]{"/v1/job/list"}
+	ShowJob   = Endpoint[JobRef, JobInfo]{"/v1/job/show"}
+	SignalJob = Endpoint[JobSignal, None]{"/v1/job/signal"}
+	RemoveJob = Endpoint[JobRef, None]{"/v1/job/remove"}
+
+	SupervisorStartJob  = Endpoint[JobSpec, JobStarted]{"/v1/job/start"}
+	SupervisorSignalJob = Endpoint[JobSignal, None]{"/v1/job/signal"}
+)
+
+// JobStart starts a job in a box, which is made to run.
+type JobStart struct {
+	BoxRef
+	Spec JobSpec `json:"spec"`
+}
+
+// JobSpec is what a job runs. Starting the same ID again starts nothing.
+type JobSpec struct {
+	ID      agentbox.JobID    `json:"id"`
+	Argv    []string          `json:"argv"`
+	Dir     string            `json:"dir,omitempty"` // "": the workspace
+	Env     map[string]string `json:"env,omitempty"`
+	User    string            `json:"user,omitempty"`
+	TTY     bool              `json:"tty,omitempty"`
+	Term    string            `json:"term,omitempty"`
+	Columns int               `json:"columns,omitempty"`
+	Rows    int               `json:"rows,omitempty"`
+	Input   bool              `json:"input,omitempty"` // a job without a terminal reads what clients send
+}
+
+// JobStarted is the job, unless the box refused to run it.
+type JobStarted struct {
+	ID      agentbox.JobID `json:"id"`
+	Refused *JobRefusal    `json:"refused,omitempty"`
+}
+
+// JobRefusal is why a command could not be run in a box. It is the command's fault, not the box's.
+type JobRefusal struct {
+	Status int    `json:"status"` // 126 or 127, as a shell has them
+	Reason string `json:"reason"` // what the guest said
+}
+
+// JobList asks for the jobs of a box, or of all.
+type JobList struct {
+	BoxRef
+	All bool `json:"all,omitempty"`
+}
+
+// JobRef names a job by its id, or "" for the one that runs in the box.
+type JobRef struct {
+	BoxRef
+	Job string `json:"job,omitempty"`
+}
+
+// JobInfo is a job and where its files are.
+type JobInfo struct {
+	Job agentbox.Job `json:"job"`
+	Dir string       `json:"dir"`
+}
+
+// JobSignal sends a signal, named as in TERM, to the processes of a job.
+type JobSignal struct {
+	ID     agentbox.JobID `json:"id"`
+	Signal string         `json:"signal"`
+}

@@ -1,0 +1,91 @@
+package api
+
+import (
+	"time"
+
+	"agentbox/agentbox"
+)
+
+// The calls about the team.
+var (
+	InitMesh   = Endpoint[MeshInitRequest, MeshStatus]{"/v1/mesh/init"}
+	InviteMesh = Endpoint[MeshInviteRequest, MeshInvite]{"/v1/mesh/invite"}
+	JoinMesh   = Endpoint[MeshJoinRequest, MeshStatus]{"/v1/mesh/join"}
+	ListPeers  = Endpoint[None, []MeshPeer]{"/v1/mesh/peers"}
+	ShowMesh   = Endpoint[None, MeshStatus]{"/v1/mesh/status"}
+	TrustPeer  = Endpoint[MeshTrustRequest, MeshPeer]{"/v1/mesh/trust"}
+	RevokePeer = Endpoint[MeshPeerRef, MeshPeer]{"/v1/mesh/revoke"}
+	LeaveMesh  = Endpoint[None, None]{"/v1/mesh/leave"}
+)
+
+// MeshInitRequest makes a team. Listen is a UDP address, "" for what is configured, else port 7946.
+type MeshInitRequest struct {
+	Name   string `json:"name"`
+	Listen string `json:"listen,omitempty"`
+}
+
+// MeshInviteRequest makes an invitation.
+type MeshInviteRequest struct {
+	TTL       time.Duration `json:"ttl"`
+	Roles     []string      `json:"roles,omitempty"`     // builder, admin
+	Addresses []string      `json:"addresses,omitempty"` // that lead to this machine, besides its own
+}
+
+// MeshInvite is an invitation that one machine can take up.
+type MeshInvite struct {
+	Token     string    `json:"token"`
+	Expires   time.Time `json:"expires"`
+	Addresses []string  `json:"addresses"`
+}
+
+// MeshJoinRequest takes up an invitation.
+type MeshJoinRequest struct {
+	Token  string `json:"token"`
+	Name   string `json:"name"`
+	Listen string `json:"listen,omitempty"`
+}
+
+// MeshPeerRef names a member: by PeerID, an unambiguous beginning of it, or name.
+type MeshPeerRef struct {
+	Peer string `json:"peer"`
+}
+
+// MeshTrustRequest makes the roles of a member these.
+type MeshTrustRequest struct {
+	Peer  string   `json:"peer"`
+	Roles []string `json:"roles"`
+}
+
+// MeshPeer is one member of the team, or a former one.
+type MeshPeer struct {
+	ID        string         `json:"id"`
+	Name      string         `json:"name"`
+	Roles     []string       `json:"roles"`
+	State     string         `json:"state"` // self, here, absent, left, expired, revoked
+	Since     time.Time      `json:"since,omitzero"`
+	Member    time.Time      `json:"member"` // since when it is one
+	Expires   time.Time      `json:"expires,omitzero"`
+	Load      int            `json:"load"` // percent of its processors
+	Free      int64          `json:"free"` // bytes on its disk
+	Addresses []string       `json:"addresses"`
+	Sequence  uint64         `json:"sequence"` // of its catalogue, as it announced last
+	Records   map[string]int `json:"records"`  // of its catalogue, by kind, as it is known here
+}
+
+// MeshStatus is this machine's own part in its team.
+type MeshStatus struct {
+	Peer      string            `json:"peer"`
+	Team      agentbox.Digest   `json:"team,omitzero"` // absent: it is in none
+	Name      string            `json:"name,omitempty"`
+	Roles     []string          `json:"roles,omitempty"`
+	State     string            `json:"state"` // none, member, left, expired, revoked, offline
+	Root      bool              `json:"root"`  // it has the team's root key
+	Problem   string            `json:"problem,omitempty"`
+	Serial    uint64            `json:"serial"` // of the member list
+	Listen    string            `json:"listen,omitempty"`
+	Addresses []string          `json:"addresses,omitempty"`
+	Members   int               `json:"members"`
+	Here      int               `json:"here"` // members that are here, this machine left out
+	Sequence  uint64            `json:"sequence"`
+	Counters  map[string]uint64 `json:"counters,omitempty"`
+}

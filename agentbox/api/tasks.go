@@ -1,0 +1,46 @@
+package api
+
+import (
+	"time"
+
+	"agentbox/agentbox"
+)
+
+// The calls about tasks.
+var (
+	SubmitTasks = Endpoint[TaskSubmission, []agentbox.Task]{"/v1/task/submit"}
+	ListTasks   = Endpoint[None, []agentbox.Task]{"/v1/task/list"}
+	ShowTask    = Endpoint[TaskRef, TaskInfo]{"/v1/task/show"}
+	WaitTask    = Endpoint[TaskRef, agentbox.Task]{"/v1/task/wait"}
+	CancelTask  = Endpoint[TaskRef, agentbox.Task]{"/v1/task/cancel"}
+	RetryTask   = Endpoint[TaskRef, agentbox.Task]{"/v1/task/retry"}
+	RemoveTask  = Endpoint[TaskRef, agentbox.Task]{"/v1/task/remove"}
+)
+
+// TaskSubmission is one or more tasks that differ in their commands.
+type TaskSubmission struct {
+	Spec     agentbox.TaskSpec `json:"spec"`
+	Commands [][]string        `json:"commands"`           // one task each
+	Parallel int               `json:"parallel,omitempty"` // at most so many of them at once; 0: as this machine has room
+}
+
+// TaskRef names a task by its id or a unique beginning of it.
+type TaskRef struct {
+	Task string `json:"task"`
+}
+
+// TaskInfo is a task with its evidence.
+type TaskInfo struct {
+	Task      agentbox.Task `json:"task"`
+	Directory string        `json:"evidence"` // of its last attempt; "" for a task that has none
+	Timeline  []TaskMoment  `json:"timeline,omitempty"`
+}
+
+// TaskMoment is one thing that happened in an attempt.
+type TaskMoment struct {
+	Attempt int           `json:"attempt"`
+	Time    time.Time     `json:"time"`
+	What    string        `json:"what"`
+	Detail  string        `json:"detail,omitempty"`
+	Took    time.Duration `json:"took,omitempty"`
+}

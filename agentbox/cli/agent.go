@@ -1,0 +1,199 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/task/agents"
+	"agentbox/policy/secrets"
+)
+
+func (a *app) agentCommand() *cli.Command {
+	var req api.UpRequest
+	var r run
+	return &cli.Command{
+		Name: "agent", Category: catBox, Usage: "run a coding agent in the box of this repository and branch", ArgsUsage: "NAME [-- ARG...]",
+		Description: "Makes the box with the agent's program in it, or adds that to the box that is there, lets the box reach the agent's\n" +
+			"hosts, and has the agent's key put in on this side: the box has a placeholder. Without NAME it lists the agents.",
+		Flags: append(machineFlags(&req), r.flags()...),
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if !cmd.Args().Present() {
+				return a.listAgents()
+			}
+			args := a.command
+			if args == nil {
+				args = cmd.Args().Tail()
+			} else if cmd.Args().Len() > 1 {
+				return agentbox.Errorf(agentbox.Invalid, "more than one agent named before --")
+			}
+			profile, err := agents.Find(a.home.Agents(), cmd.Args().First())
+			if err != nil {
+				return err
+			}
+			return a.agent(ctx, profile, req, r, args)
+		},
+	}
+}
+
+// agent brings an agent into this directory's box and runs it there.
+func (a *app) agent(ctx context.Context, profile agents.Profile, req api.UpRequest, r run, args []string) error {
+	if err := a.reviewAtTerminal(ctx, false); err != nil {
+		return err
+	}
+	if err := a.grant(ctx, profile); err != nil {
+		return err
+	}
+	req.Agent, req.Command = profile.Name, r.dir == ""
+	resp, err := a.up(ctx, req)
+	if err != nil {
+		return err
+	}
+	r.argv = slices.Concat([]string{profile.Program}, profile.Flags, args)
+	r.env = withDefaults(r.env, profile.Env)
+	r.tty = r.tty || a.interactive()
+	return a.enter(ctx, resp.Connection, r)
+}
+
+// withDefaults gives env with what it does not say.
+func withDefaults(env, defaults map[string]string) map[string]string {
+	out := map[string]string{}
+	for name, value := range defaults {
+		out[name] = value
+	}
+	for name, value := range env {
+		out[name] = value
+	}
+	return out
+}
+
+// grant lets the boxes of this repository reach an agent's hosts and use its key. Whoever runs the
+// agent asks for that; what is granted stays, and is said once.
+func (a *app) grant(ctx context.Context, profile agents.Profile) error {
+	ref, err := a.policyRef("")
+	if err != nil {
+		return err
+	}
+	if err := a.ensureKey(ctx, ref, profile); err != nil {
+		return err
+	}
+	report, err := call(ctx, a, api.ShowPolicy, ref)
+	if err != nil {
+		return err
+	}
+	for list, rules := range map[string][]string{"allow": profile.Hosts, "private": profile.Private} {
+		missing := missingRules(report, rules)
+		if len(missing) == 0 {
+			continue
+		}
+		if _, err := call(ctx, a, api.ChangePolicy, api.ChangeRequest{PolicyRef: ref, List: list, Rules: missing}); err != nil {
+			return err
+		}
+		if !a.quiet {
+			fmt.Fprintf(a.stderr, "%s: boxes of this repository may reach %s\n", profile.Name, strings.Join(missing, ", "))
+		}
+	}
+	return nil
+}
+
+// missingRules are those that no layer of the policy has.
+func missingRules(report api.PolicyReport, rules []string) []string {
+	have := map[string]bool{}
+	for _, layer := range report.Layers {
+		for _, r := range slices.Concat(layer.Allow, layer.Private) {
+			have[r.String()] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(rules), func(r string) bool { return have[r] })
+}
+
+// ensureKey sees to it that one of an agent's secrets is set: from the environment, or by asking for it.
+func (a *app) ensureKey(ctx context.Context, ref api.PolicyRef, profile agents.Profile) error {
+	if len(profile.Secrets) == 0 {
+		return nil
+	}
+	set, err := call(ctx, a, api.ListSecrets, ref)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, s := range profile.Secrets {
+		if slices.ContainsFunc(set, func(i api.SecretInfo) bool { return i.Name == s.Name }) {
+			return nil
+		}
+		names = append(names, s.Name)
+	}
+	for _, s := range profile.Secrets {
+		if os.Getenv(s.Name) != "" {
+			return a.setKey(ctx, ref, s, secrets.Reference{Kind: secrets.Env, Of: s.Name})
+		}
+	}
+	s := profile.Secrets[0]
+	if a.interactive() {
+		return a.setKey(ctx, ref, s, secrets.Reference{Kind: secrets.Keyring})
+	}
+	return agentbox.Errorf(agentbox.Missing, "%s needs a key: %s is not set", profile.Name, strings.Join(names, " or ")).
+		WithHint("export it, or: agentbox secret set %s %s --from file:PATH", s.Name, keyFlags(s))
+}
+
+func keyFlags(s agents.Secret) string {
+	flags := []string{"--to", strings.Join(s.To, " --to ")}
+	if s.Header != "" {
+		flags = append(flags, "--header", s.Header)
+	}
+	if s.As != "" {
+		flags = append(flags, "--as", string(s.As))
+	}
+	return strings.Join(flags, " ")
+}
+
+// setKey says where an agent's key is kept, and asks for it where that is the keyring.
+func (a *app) setKey(ctx context.Context, ref api.PolicyRef, s agents.Secret, from secrets.Reference) error {
+	req := api.SecretRequest{PolicyRef: ref, Name: s.Name, From: from, To: s.To, Header: s.Header, Form: s.As}
+	var err error
+	if from.Kind == secrets.Keyring {
+		if req.Value, err = a.readValue(s.Name); err != nil {
+			return err
+		}
+	}
+	info, err := call(ctx, a, api.SetSecret, req)
+	if err == nil && !a.quiet {
+		fmt.Fprintf(a.stderr, "secret %s from %s, to %s; the box has a placeholder\n", info.Name, info.From, rulesText(info.Scope))
+	}
+	return err
+}
+
+// listAgents shows which agents there are.
+func (a *app) listAgents() error {
+	type row struct {
+		Name        string `json:"name"`
+		Description string `json:"description"`
+		Program     string `json:"program"`
+	}
+	rows := []row{}
+	table := [][]string{{"NAME", "PROGRAM", "DESCRIPTION"}}
+	for _, name := range agents.Names(a.home.Agents()) {
+		p, err := agents.Find(a.home.Agents(), name)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, row{p.Name, p.Description, p.Program})
+		table = append(table, []string{p.Name, p.Program, p.Description})
+	}
+	switch {
+	case a.json:
+		return a.printJSON(rows)
+	case a.quiet:
+		for _, r := range rows {
+			fmt.Fprintln(a.stdout, r.Name)
+		}
+		return nil
+	}
+	return a.table(table)
+}

@@ -1,0 +1,174 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/urfave/cli/v3"
+	"golang.org/x/term"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/environment"
+	"agentbox/agentbox/job"
+)
+
+func (a *app) attachCommand() *cli.Command {
+	var noStdin bool
+	return &cli.Command{
+		Name: "attach", Category: catInside, Usage: "join a job: see what it writes, and type to it", ArgsUsage: "[BOX] [JOB]",
+		Description: "Without JOB it is the one that runs in the box. ctrl-p ctrl-q leaves, and the job goes on; so does it when this program is\n" +
+			"ended. The exit code is the job's own. Any number of clients may attach; the terminal has the size of the last one.",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "no-stdin", Aliases: []string{"n"}, Usage: "do not read standard input", Destination: &noStdin}},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			box, id := cmd.Args().First(), cmd.Args().Get(1)
+			if isJob(box) && id == "" {
+				box, id = "", box
+			}
+			ref, err := a.ref(box)
+			if err != nil {
+				return err
+			}
+			found, err := call(ctx, a, api.ShowJob, api.JobRef{BoxRef: ref, Job: id})
+			if err != nil {
+				return err
+			}
+			return a.attach(ctx, found, noStdin)
+		},
+	}
+}
+
+// attach joins a job and ends as it does.
+func (a *app) attach(ctx context.Context, found api.JobInfo, noStdin bool) error {
+	if state := found.Job.State; state == agentbox.JobEnded || state == agentbox.JobLost {
+		return a.endedJob(ctx, found)
+	}
+	c, err := a.connect(ctx, found.Job.Box.String())
+	if err != nil {
+		return err
+	}
+	client, err := a.dial(ctx, c, "")
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, leave := context.WithCancelCause(ctx)
+	defer leave(nil)
+	var modes job.Modes
+	cmd := environment.Command{Stdout: a.stdout, Stderr: a.stderr, Grace: 1}
+	if !noStdin {
+		cmd.Stdin = a.stdin
+	}
+	if found.Job.TTY && !noStdin && term.IsTerminal(int(a.stdin.Fd())) {
+		restore, err := a.terminal(&cmd)
+		if err != nil {
+			return err
+		}
+		defer restore()
+		cmd.Stdin = &leaving{r: a.stdin, leave: func() { leave(errLeft) }}
+		cmd.Stdout = io.MultiWriter(a.stdout, &modes)
+	}
+	status, err := environment.Attach(ctx, client, environment.JobAttach{Job: found.Job.ID.String(), Replay: true}, cmd)
+	if err != nil && cmd.TTY != nil {
+		io.WriteString(a.stdout, modes.Reset()+"\r\n")
+	}
+	return a.attached(ctx, found, status, err)
+}
+
+// errLeft is the cause of a context that ended because the user left the job.
+var errLeft = errors.New("left the job")
+
+// exitInterrupted is the code of a program that SIGINT ended, as a shell has it.
+const exitInterrupted = 130
+
+// attached says how an attachment ended: with the job, or before it.
+func (a *app) attached(ctx context.Context, found api.JobInfo, status environment.Status, err error) error {
+	switch {
+	case errors.Is(err, errLeft):
+		fmt.Fprintf(a.stderr, "agentbox: left %s, which goes on\r\n", found.Job.ID)
+		return nil
+	case errors.Is(err, context.Canceled):
+		fmt.Fprintf(a.stderr, "agentbox: left %s, which goes on; agentbox jobs kill %s ends it\n", found.Job.ID, found.Job.ID)
+		return exit(exitInterrupted)
+	case agentbox.CodeOf(err) == agentbox.Unavailable:
+		return a.jobAfterLoss(ctx, found, err)
+	case err != nil:
+		return err
+	case status.Code != 0:
+		return exit(status.Code)
+	}
+	return nil
+}
+
+// jobAfterLoss says what the job is when the connection to it has ended.
+func (a *app) jobAfterLoss(ctx context.Context, found api.JobInfo, cause error) error {
+	b := a.afterLoss(ctx, found.Job.Box, cause)
+	now, err := call(ctx, a, api.ShowJob, api.JobRef{Job: found.Job.ID.String()})
+	switch {
+	case err != nil:
+		return err
+	case now.Job.State == agentbox.JobPaused:
+		return agentbox.Errorf(agentbox.Unavailable, "box %s was paused, and job %s with it", b.Name, now.Job.ID).
+			WithHint("agentbox attach %s resumes the box", now.Job.ID)
+	case now.Job.State == agentbox.JobEnded || now.Job.State == agentbox.JobLost:
+		return jobResult(now.Job)
+	}
+	return cause
+}
+
+// endedJob prints what a job wrote that has ended, and ends as it did.
+func (a *app) endedJob(ctx context.Context, found api.JobInfo) error {
+	if err := job.OpenTranscript(found.Dir).WriteText(ctx, a.stdout, false); err != nil {
+		return err
+	}
+	return jobResult(found.Job)
+}
+
+// jobResult is how a job ended.
+func jobResult(j agentbox.Job) error {
+	switch {
+	case j.Exit == nil:
+		return agentbox.Errorf(agentbox.Unavailable, "job %s was lost: its machine ended under it", j.ID).
+			WithHint("agentbox logs %s prints what it wrote", j.ID)
+	case *j.Exit != 0:
+		return exit(*j.Exit)
+	}
+	return nil
+}
+
+// The keys that leave a job, as docker's: ctrl-p and then ctrl-q.
+const (
+	firstKey  = 'P' - '@'
+	secondKey = 'Q' - '@'
+)
+
+// leaving is a terminal's input in which the keys that leave the job are not the job's.
+type leaving struct {
+	r     io.Reader
+	leave func()
+	held  bool // ctrl-p came last, and the job has not seen it
+}
+
+func (l *leaving) Read(p []byte) (int, error) {
+	if len(p) < 2 {
+		return 0, io.ErrShortBuffer
+	}
+	in := make([]byte, len(p)/2)
+	n, err := l.r.Read(in)
+	out := p[:0]
+	for _, c := range in[:n] {
+		if l.held && c == secondKey {
+			l.leave()
+			return len(out), io.EOF
+		}
+		if l.held {
+			out = append(out, firstKey)
+		}
+		if l.held = c == firstKey; !l.held {
+			out = append(out, c)
+		}
+	}
+	return len(out), err
+}

@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/urfave/cli/v3"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/config"
+	"agentbox/bench"
+)
+
+func (a *app) benchMeshCommand() *cli.Command {
+	large, small := "1GiB", "64MiB"
+	cmd := a.benchVerb("mesh", "measure what machines of a team hand to each other, in network namespaces",
+		"Real processes in namespaces of their own, joined by links of 1 Gbit/s and 100 Mbit/s, and a simulation of 16 and 1,000 machines.\n"+
+			"Needs root, except for mesh/simulated-*. Each machine of a swarm is a sample. Let nothing else run meanwhile.", 15,
+		func(ctx context.Context, req benchRequest) (bench.Report, error) {
+			return a.benchMesh(ctx, req, large, small)
+		})
+	cmd.Flags = append(cmd.Flags,
+		&cli.StringFlag{Name: "large", Value: large, Usage: "`SIZE` of the image that goes from one machine to one", Destination: &large},
+		&cli.StringFlag{Name: "small", Value: small, Usage: "`SIZE` of the image that goes to many", Destination: &small})
+	return cmd
+}
+
+// benchMesh measures what needs root only where it may.
+func (a *app) benchMesh(ctx context.Context, req benchRequest, large, small string) (report bench.Report, err error) {
+	report = newReport(ctx)
+	p := a.newProgress()
+	defer p.close()
+	binary, err := os.Executable()
+	if err != nil {
+		return report, err
+	}
+	cfg := bench.MeshConfig{Dir: a.home.Dir, Binary: binary, Progress: p.event}
+	if cfg.Large, err = config.ParseSize(large); err == nil {
+		cfg.Small, err = config.ParseSize(small)
+	}
+	if err != nil {
+		return report, agentbox.Errorf(agentbox.Invalid, "%w", err)
+	}
+	if err := a.home.Create(); err != nil {
+		return report, err
+	}
+	lab, err := bench.OpenMeshLab(cfg)
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, lab.Close()) }()
+	scenarios, err := bench.Select(lab.Scenarios(), req.patterns())
+	if err != nil {
+		return report, err
+	}
+	report.Scenarios, err = bench.Runner{Runs: req.runs, Progress: p.event}.Run(ctx, scenarios)
+	return report, interrupted(ctx, err)
+}
+
+func (a *app) benchMeshNode() *cli.Command {
+	return &cli.Command{
+		Name: bench.MeshNodeVerb, Hidden: true, Usage: "be a machine of bench mesh", ArgsUsage: "DIRECTORY",
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			return bench.RunMeshNode(ctx, cmd.Args().First(), os.Stdin, a.stdout)
+		},
+	}
+}

@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/urfave/cli/v3"
+	"golang.org/x/term"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+)
+
+func (a *app) diffCommand() *cli.Command {
+	var req api.DiffRequest
+	return &cli.Command{
+		Name: "diff", Category: catInside, Usage: "show what changed in a box since it began", ArgsUsage: "[BOX]",
+		Description: "Committed, uncommitted and untracked work, against the commit that the box began with; what was uncommitted here when it was\n" +
+			"made counts, too. On a pipe it is a patch for git apply.",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "stat", Usage: "a line per file, not its contents", Destination: &req.Stat}},
+		Action: func(ctx context.Context, cmd *cli.Command) (err error) {
+			if req.BoxRef, err = a.ref(cmd.Args().First()); err != nil {
+				return err
+			}
+			terminal := false
+			if out, ok := a.stdout.(*os.File); ok && !a.json {
+				terminal = term.IsTerminal(int(out.Fd()))
+				req.Width, _, _ = term.GetSize(int(out.Fd()))
+			}
+			req.Color = terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+			d, err := call(ctx, a, api.Diff, req)
+			if err != nil {
+				return err
+			}
+			return a.printDiff(d, terminal)
+		},
+	}
+}
+
+func (a *app) printDiff(d api.WorkDiff, terminal bool) error {
+	if a.json {
+		return a.printJSON(d)
+	}
+	a.sayMissing(d.Missing)
+	if a.quiet {
+		return a.report(facts{ids: []string{d.Commit}})
+	}
+	if terminal {
+		d.Text = harmless(d.Text)
+	}
+	if _, err := a.stdout.Write(d.Text); err != nil {
+		return err
+	}
+	if d.Truncated {
+		return agentbox.Errorf(agentbox.NoSpace, "the difference is longer than this").WithHint("agentbox diff --stat; agentbox pull brings all of it as a branch")
+	}
+	return nil
+}
+
+// sayMissing tells what of a box's work is not in what is shown.
+func (a *app) sayMissing(missing []string) {
+	if a.quiet {
+		return
+	}
+	for _, m := range missing {
+		fmt.Fprintf(a.stderr, "not in it: %s\n", m)
+	}
+}
+
+// harmless takes out of a text of a box what a terminal would act on, but for colours.
+func harmless(text []byte) []byte {
+	var out bytes.Buffer
+	for len(text) > 0 {
+		c := text[0]
+		if n := colour(text); n > 0 {
+			out.Write(text[:n])
+			text = text[n:]
+			continue
+		}
+		switch {
+		case c == '\n' || c == '\t' || c >= 0x20 && c != 0x7f && !c1(text):
+			out.WriteByte(c)
+		default:
+			out.WriteString("\ufffd")
+		}
+		text = text[length(text):]
+	}
+	return out.Bytes()
+}
+
+// colour is the length of a sequence at the beginning that changes how text looks; 0 for anything else.
+func colour(text []byte) int {
+	if !bytes.HasPrefix(text, []byte("\x1b[")) {
+		return 0
+	}
+	for i := 2; i < len(text) && i < 32; i++ {
+		switch c := text[i]; {
+		case c == 'm':
+			return i + 1
+		case c != ';' && (c < '0' || c > '9'):
+			return 0
+		}
+	}
+	return 0
+}
+
+// length is how many bytes the first character takes that is replaced as a whole.
+func length(text []byte) int {
+	if c1(text) {
+		return 2
+	}
+	return 1
+}
+
+// c1 tells whether a control character of the upper half begins here.
+func c1(text []byte) bool {
+	return text[0] == 0xc2 && len(text) > 1 && text[1] >= 0x80 && text[1] <= 0x9f
+}

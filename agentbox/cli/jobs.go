@@ -1,0 +1,222 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/urfave/cli/v3"
+	"golang.org/x/term"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/job"
+)
+
+func (a *app) jobsCommand() *cli.Command {
+	var all bool
+	return &cli.Command{
+		Name: "jobs", Category: catInside, Usage: "list the jobs of a box: commands that go on when nobody looks", ArgsUsage: "[BOX]",
+		Description: "agentbox exec -d starts one, agentbox attach joins it, agentbox logs prints what it wrote.",
+		Flags:       []cli.Flag{&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "the jobs of every box", Destination: &all}},
+		Commands:    []*cli.Command{a.jobsKillCommand(), a.jobsRmCommand()},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			ref, err := a.ref(cmd.Args().First())
+			if err != nil {
+				return err
+			}
+			jobs, err := call(ctx, a, api.ListJobs, api.JobList{BoxRef: ref, All: all})
+			if err != nil {
+				return err
+			}
+			var ids []string
+			for _, j := range jobs {
+				ids = append(ids, j.ID.String())
+			}
+			return a.report(facts{value: jobs, ids: ids, table: jobRows(jobs)})
+		},
+	}
+}
+
+func jobRows(jobs []agentbox.Job) [][]string {
+	rows := [][]string{{"JOB", "BOX", "STATE", "EXIT", "STARTED", "TOOK", "COMMAND"}}
+	for _, j := range jobs {
+		exit, end := "", time.Now()
+		if j.Exit != nil {
+			exit = strconv.Itoa(*j.Exit)
+		}
+		if !j.Ended.IsZero() {
+			end = j.Ended
+		}
+		rows = append(rows, []string{
+			j.ID.String(), j.BoxName, string(j.State), exit, agoText(j.Started) + " ago", tookText(end.Sub(j.Started)), commandText(j.Command),
+		})
+	}
+	return rows
+}
+
+// commandText is a command on one line, without what could move a terminal's cursor.
+func commandText(argv []string) string {
+	text := strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.Join(argv, " "))
+	return cut(text, 60)
+}
+
+func (a *app) jobsKillCommand() *cli.Command {
+	var signal string
+	return &cli.Command{
+		Name: "kill", Usage: "send a signal to the processes of jobs", ArgsUsage: "JOB...",
+		Flags: []cli.Flag{&cli.StringFlag{Name: "signal", Aliases: []string{"s"}, Usage: "send `SIGNAL`", Value: "TERM", Destination: &signal}},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			return eachJob(cmd, func(id string) error {
+				found, err := call(ctx, a, api.ShowJob, api.JobRef{Job: id})
+				if err != nil {
+					return err
+				}
+				name := strings.TrimPrefix(strings.ToUpper(signal), "SIG")
+				_, err = call(ctx, a, api.SignalJob, api.JobSignal{ID: found.Job.ID, Signal: name})
+				return err
+			})
+		},
+	}
+}
+
+func (a *app) jobsRmCommand() *cli.Command {
+	return &cli.Command{
+		Name: "rm", Usage: "forget jobs that have ended, and what they wrote", ArgsUsage: "JOB...",
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			return eachJob(cmd, func(id string) error {
+				_, err := call(ctx, a, api.RemoveJob, api.JobRef{Job: id})
+				return err
+			})
+		},
+	}
+}
+
+func eachJob(cmd *cli.Command, do func(id string) error) error {
+	if cmd.Args().Len() == 0 {
+		return agentbox.Errorf(agentbox.Invalid, "no job named").WithHint("agentbox jobs lists them")
+	}
+	for _, id := range cmd.Args().Slice() {
+		if !isJob(id) {
+			return agentbox.Errorf(agentbox.Invalid, "%q is not a job's id", id).WithHint("agentbox jobs lists them: they begin with j-")
+		}
+		if err := do(id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isJob tells a job's id, or the beginning of one, from a box.
+func isJob(arg string) bool { return strings.HasPrefix(arg, "j-") }
+
+// detach starts a command as a job and prints its id.
+func (a *app) detach(ctx context.Context, box string, r run, input bool) error {
+	ref, err := a.ref(box)
+	if err != nil {
+		return err
+	}
+	spec := api.JobSpec{ID: agentbox.NewJobID(), Argv: r.argv, Dir: r.dir, Env: r.env, User: r.user, TTY: r.tty, Input: input}
+	if r.tty {
+		spec.Term = os.Getenv("TERM")
+		spec.Columns, spec.Rows = a.terminalSize()
+	}
+	started, err := call(ctx, a, api.StartJob, api.JobStart{BoxRef: ref, Spec: spec})
+	if err != nil {
+		return err
+	}
+	if why := started.Refused; why != nil {
+		fmt.Fprintf(a.stderr, "agentbox: %s\n", oneLine(why.Reason))
+		return exit(why.Status)
+	}
+	return a.report(facts{value: started, ids: []string{started.ID.String()}, text: started.ID.String()})
+}
+
+// terminalSize is that of the terminal we have, or what terminals have had since there were any.
+func (a *app) terminalSize() (columns, rows int) {
+	if w, h, err := term.GetSize(int(a.stdin.Fd())); err == nil && w > 0 && h > 0 {
+		return w, h
+	}
+	return 80, 24
+}
+
+// printJob prints what a job wrote.
+func (a *app) printJob(ctx context.Context, ref api.BoxRef, id string, l logs) error {
+	if l.console || l.supervisor {
+		return agentbox.Errorf(agentbox.Invalid, "--console, --supervisor and the id of a job exclude each other")
+	}
+	found, err := call(ctx, a, api.ShowJob, api.JobRef{BoxRef: ref, Job: id})
+	if err != nil {
+		return err
+	}
+	t := job.OpenTranscript(found.Dir)
+	if l.cast {
+		return t.WriteCast(ctx, a.stdout)
+	}
+	if l.tail >= 0 {
+		return a.tailJob(ctx, t, l)
+	}
+	return t.WriteText(ctx, a.stdout, l.follow)
+}
+
+// tailJob prints the last lines of what a job wrote. It counts them first: how many there are is
+// known at the end only.
+func (a *app) tailJob(ctx context.Context, t job.Transcript, l logs) error {
+	var all lineCounter
+	if err := t.WriteText(ctx, &all, false); err != nil {
+		return err
+	}
+	return t.WriteText(ctx, &lineSkipper{w: a.stdout, skip: all.lines() - l.tail}, l.follow)
+}
+
+// lineCounter counts the lines that are written to it, a last one without an end too.
+type lineCounter struct {
+	ends int
+	open bool
+}
+
+func (c *lineCounter) Write(b []byte) (int, error) {
+	c.ends += bytes.Count(b, []byte("\n"))
+	if len(b) > 0 {
+		c.open = b[len(b)-1] != '\n'
+	}
+	return len(b), nil
+}
+
+func (c *lineCounter) lines() int {
+	if c.open {
+		return c.ends + 1
+	}
+	return c.ends
+}
+
+// lineSkipper leaves out the first lines.
+type lineSkipper struct {
+	w    io.Writer
+	skip int
+}
+
+func (s *lineSkipper) Write(b []byte) (int, error) {
+	rest := b
+	for s.skip > 0 && len(rest) > 0 {
+		end := bytes.IndexByte(rest, '\n')
+		if end < 0 {
+			return len(b), nil
+		}
+		rest = rest[end+1:]
+		s.skip--
+	}
+	_, err := s.w.Write(rest)
+	return len(b), err
+}

@@ -1,0 +1,257 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/mdp/qrterminal/v3"
+	"github.com/urfave/cli/v3"
+	"golang.org/x/term"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+)
+
+func (a *app) meshCommand() *cli.Command {
+	return &cli.Command{
+		Name: "mesh", Category: catHost, Usage: "the team: machines that know each other and hand each other what they have",
+		Commands: []*cli.Command{
+			a.meshInit(), a.meshInvite(), a.meshJoin(), a.meshPeers(), a.meshStatus(), a.meshTrust(), a.meshRevoke(), a.meshLeave(),
+		},
+	}
+}
+
+func listenFlag(to *string) cli.Flag {
+	return &cli.StringFlag{Name: "listen", Usage: "the UDP `ADDRESS` of this machine's part (default: port 7946 on all, or any port when that is taken)", Destination: to}
+}
+
+// nameFlag is how this machine is called in the team.
+func nameFlag(to *string) cli.Flag {
+	host, _ := os.Hostname()
+	return &cli.StringFlag{Name: "name", Usage: "how the others see this machine", Value: host, Destination: to}
+}
+
+func (a *app) meshInit() *cli.Command {
+	var req api.MeshInitRequest
+	return &cli.Command{
+		Name: "init", Usage: "make a team of which this machine is the first member",
+		Description: "This machine keeps the team's root key (mesh/root.key of its home): back it up. Only it can add and remove admins.",
+		Flags:       []cli.Flag{nameFlag(&req.Name), listenFlag(&req.Listen)},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			s, err := call(ctx, a, api.InitMesh, req)
+			if err != nil {
+				return err
+			}
+			return a.report(facts{value: s, ids: []string{s.Peer}, text: "this machine is a team of one; add others: agentbox mesh invite"})
+		},
+	}
+}
+
+func (a *app) meshInvite() *cli.Command {
+	var req api.MeshInviteRequest
+	var builder, admin bool
+	return &cli.Command{
+		Name: "invite", Usage: "make a token with which one other machine can join, once",
+		Description: "On a terminal the token is also shown as a QR code. Whoever has it can join: send it to one person, by a way you trust.",
+		Flags: []cli.Flag{
+			&cli.DurationFlag{Name: "for", Usage: "how long the token can be used", Value: time.Hour, Destination: &req.TTL},
+			&cli.BoolFlag{Name: "builder", Usage: "the others use what the new machine builds", Destination: &builder},
+			&cli.BoolFlag{Name: "admin", Usage: "the new machine may invite and revoke", Destination: &admin},
+			&cli.StringSliceFlag{Name: "address", Usage: "another `HOST:PORT` that leads to this machine", Destination: &req.Addresses},
+		},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			req.Roles = roleWords(builder, admin)
+			i, err := call(ctx, a, api.InviteMesh, req)
+			if err != nil {
+				return err
+			}
+			if err := a.report(facts{value: i, ids: []string{i.Token}, text: "agentbox mesh join " + i.Token}); err != nil || a.json || a.quiet {
+				return err
+			}
+			fmt.Fprintf(a.stderr, "on the other machine, within %s; it asks for this one at %s\n", tookText(req.TTL), strings.Join(i.Addresses, ", "))
+			if f, ok := a.stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+				// Letters of one case make a smaller code.
+				qrterminal.GenerateHalfBlock(strings.ToUpper(i.Token), qrterminal.L, a.stdout)
+			}
+			return nil
+		},
+	}
+}
+
+func roleWords(builder, admin bool) []string {
+	out := []string{}
+	if admin {
+		out = append(out, "admin")
+	}
+	if builder {
+		out = append(out, "builder")
+	}
+	return out
+}
+
+func (a *app) meshJoin() *cli.Command {
+	var req api.MeshJoinRequest
+	return &cli.Command{
+		Name: "join", Usage: "join the team that a token is from", ArgsUsage: "TOKEN",
+		Flags: []cli.Flag{nameFlag(&req.Name), listenFlag(&req.Listen)},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if cmd.Args().Len() != 1 {
+				return agentbox.Errorf(agentbox.Invalid, "mesh join takes one token").WithHint("agentbox mesh invite on a machine of the team prints one")
+			}
+			req.Token = cmd.Args().First()
+			s, err := call(ctx, a, api.JoinMesh, req)
+			if err != nil {
+				return err
+			}
+			text := fmt.Sprintf("joined a team of %s as %s", agentbox.Plural(s.Members, "machine"), oneLine(s.Name))
+			return a.report(facts{value: s, ids: []string{s.Peer}, text: text})
+		},
+	}
+}
+
+func (a *app) meshPeers() *cli.Command {
+	var all bool
+	return &cli.Command{
+		Name: "peers", Usage: "list the machines of the team",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also those that left or were revoked", Destination: &all}},
+		Action: func(ctx context.Context, _ *cli.Command) error {
+			list, err := call(ctx, a, api.ListPeers, api.None{})
+			if err != nil {
+				return err
+			}
+			f := facts{table: [][]string{{"NAME", "PEER", "ROLES", "STATE", "SINCE", "LOAD", "FREE", "IMAGES", "ADDRESS"}}}
+			shown := []api.MeshPeer{}
+			for _, p := range list {
+				former := p.State == "revoked" || p.State == "left" || p.State == "expired"
+				if former && !all {
+					continue
+				}
+				shown = append(shown, p)
+				f.ids = append(f.ids, p.ID)
+				f.table = append(f.table, peerRow(p))
+			}
+			f.value = shown
+			return a.report(f)
+		},
+	}
+}
+
+func peerRow(p api.MeshPeer) []string {
+	since, load, free, address := "", "", "", ""
+	if !p.Since.IsZero() {
+		since = agoText(p.Since)
+	}
+	if p.State == "here" || p.State == "self" {
+		load, free = fmt.Sprintf("%d%%", p.Load), bytesText(p.Free)
+	}
+	if len(p.Addresses) > 0 {
+		address = p.Addresses[0]
+	}
+	return []string{
+		oneLine(p.Name), p.ID[:12], strings.Join(p.Roles, ","), p.State, since, load, free, fmt.Sprint(p.Records["image"]), address,
+	}
+}
+
+func (a *app) meshStatus() *cli.Command {
+	return &cli.Command{
+		Name: "status", Usage: "say how this machine takes part in its team",
+		Action: func(ctx context.Context, _ *cli.Command) error {
+			s, err := call(ctx, a, api.ShowMesh, api.None{})
+			if err != nil {
+				return err
+			}
+			return a.report(facts{value: s, ids: []string{s.Peer}, table: statusRows(s)})
+		},
+	}
+}
+
+func statusRows(s api.MeshStatus) [][]string {
+	rows := [][]string{{"peer", s.Peer}, {"state", s.State}}
+	if s.Problem != "" {
+		rows = append(rows, []string{"problem", oneLine(s.Problem)})
+	}
+	if s.Team.IsZero() {
+		return append(rows, []string{"team", "none: agentbox mesh init makes one, agentbox mesh join TOKEN joins one"})
+	}
+	rows = append(rows,
+		[]string{"team", s.Team.Short()},
+		[]string{"name", oneLine(s.Name)},
+		[]string{"roles", strings.Join(s.Roles, ", ")},
+		[]string{"members", fmt.Sprintf("%d, %d of the others here", s.Members, s.Here)},
+		[]string{"listens", s.Listen},
+		[]string{"reached at", strings.Join(s.Addresses, ", ")},
+	)
+	if s.Root {
+		rows = append(rows, []string{"root key", "here: back up mesh/root.key of this home"})
+	}
+	return rows
+}
+
+func onePeer(cmd *cli.Command) (string, error) {
+	if cmd.Args().Len() != 1 {
+		return "", agentbox.Errorf(agentbox.Invalid, "mesh %s takes one machine", cmd.Name).WithHint("agentbox mesh peers shows them")
+	}
+	return cmd.Args().First(), nil
+}
+
+func (a *app) meshTrust() *cli.Command {
+	var builder, admin bool
+	return &cli.Command{
+		Name: "trust", Usage: "make a machine's roles those that are given, none without any", ArgsUsage: "PEER|NAME",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "builder", Usage: "the others use what it builds", Destination: &builder},
+			&cli.BoolFlag{Name: "admin", Usage: "it may invite and revoke", Destination: &admin},
+		},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			peer, err := onePeer(cmd)
+			if err != nil {
+				return err
+			}
+			p, err := call(ctx, a, api.TrustPeer, api.MeshTrustRequest{Peer: peer, Roles: roleWords(builder, admin)})
+			if err != nil {
+				return err
+			}
+			return a.report(facts{value: p, ids: []string{p.ID}, text: fmt.Sprintf("%s is a member with %s", oneLine(p.Name), rolesText(p.Roles))})
+		},
+	}
+}
+
+func rolesText(roles []string) string {
+	if len(roles) == 0 {
+		return "no role"
+	}
+	return "the roles " + strings.Join(roles, ", ")
+}
+
+func (a *app) meshRevoke() *cli.Command {
+	return &cli.Command{
+		Name: "revoke", Usage: "take a machine off the team, everywhere and for good", ArgsUsage: "PEER|NAME",
+		Description: "Its connections end within seconds, and what it published is forgotten. The machine can come back with a new identity only.",
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			peer, err := onePeer(cmd)
+			if err != nil {
+				return err
+			}
+			p, err := call(ctx, a, api.RevokePeer, api.MeshPeerRef{Peer: peer})
+			if err != nil {
+				return err
+			}
+			return a.report(facts{value: p, ids: []string{p.ID}, text: fmt.Sprintf("revoked %s (%s)", oneLine(p.Name), p.ID[:12])})
+		},
+	}
+}
+
+func (a *app) meshLeave() *cli.Command {
+	return &cli.Command{
+		Name: "leave", Usage: "leave the team, and forget it",
+		Action: func(ctx context.Context, _ *cli.Command) error {
+			if _, err := call(ctx, a, api.LeaveMesh, api.None{}); err != nil {
+				return err
+			}
+			return a.report(facts{value: struct{}{}, text: "left the team"})
+		},
+	}
+}

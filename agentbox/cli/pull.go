@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/urfave/cli/v3"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+)
+
+func (a *app) pullCommand() *cli.Command {
+	var req api.PullRequest
+	return &cli.Command{
+		Name: "pull", Category: catInside, Usage: "bring what was done in a box here, as a branch", ArgsUsage: "[BOX]",
+		Description: "The branch has the box's commits and, as its last one, everything that is not committed there. The working tree, the\n" +
+			"index and every other branch stay as they are; git merge takes it from there.",
+		Flags: []cli.Flag{&cli.StringFlag{Name: "branch", Aliases: []string{"b"}, Usage: "call the branch `NAME` (default: agentbox/BOX)", Destination: &req.Branch}},
+		Action: func(ctx context.Context, cmd *cli.Command) (err error) {
+			if req.BoxRef, err = a.ref(cmd.Args().First()); err != nil {
+				return err
+			}
+			if req.Into, err = os.Getwd(); err != nil {
+				return err
+			}
+			p, err := call(ctx, a, api.Pull, req)
+			if err != nil {
+				return err
+			}
+			a.sayMissing(p.Missing)
+			return a.report(facts{value: p, ids: []string{p.Commit}, text: pulledText(p)})
+		},
+	}
+}
+
+// pulledText says what came, and what to do with it.
+func pulledText(p api.PulledWork) string {
+	what := agentbox.Plural(p.Commits, "commit")
+	switch {
+	case p.Files > 0 && p.Commits > 0:
+		what += " and a last one with " + agentbox.Plural(p.Files, "uncommitted file")
+	case p.Files > 0:
+		what = "one commit with " + agentbox.Plural(p.Files, "uncommitted file")
+	}
+	text := fmt.Sprintf("branch %s has the work of box %s: %s\nlook at it:  git log -p HEAD..%s\ntake it:     git merge %s", p.Branch, p.Name, what, p.Branch, p.Branch)
+	if p.Files > 0 {
+		text += fmt.Sprintf("\nits last commit as changes of the working tree:  git cherry-pick -n %s", p.Branch)
+	}
+	for _, name := range p.Also {
+		text += "\nthe box also has " + name + ", which HEAD there does not lead to"
+	}
+	return text
+}

@@ -1,0 +1,210 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+)
+
+func (a *app) taskCommand() *cli.Command {
+	return &cli.Command{
+		Name: "task", Category: catBox, Usage: "work that goes on without you: a command in a box of its own, and what came of it",
+		Commands: []*cli.Command{
+			a.taskSubmitCommand(), a.taskLsCommand(), a.taskShowCommand(), a.taskLogsCommand(), a.taskAttachCommand(),
+			a.taskEachCommand("cancel", "end tasks, or take them out of the queue", api.CancelTask),
+			a.taskEachCommand("retry", "submit tasks again that have ended", api.RetryTask),
+			a.taskEachCommand("rm", "forget tasks that have ended, with their evidence", api.RemoveTask),
+		},
+	}
+}
+
+// submission is what task submit was asked for.
+type submission struct {
+	req    api.TaskSubmission
+	repeat int
+	each   string
+	wait   bool
+}
+
+func (a *app) taskSubmitCommand() *cli.Command {
+	s := submission{repeat: 1}
+	spec := &s.req.Spec
+	return &cli.Command{
+		Name: "submit", Usage: "run a command in a fresh box as soon as this machine has room", ArgsUsage: "-- CMD...",
+		Description: "The box is made from this directory as it is when the task begins. What the command changed is kept: a box with work in it\nstays.",
+		Flags: []cli.Flag{
+			&cli.IntFlag{Name: "repeat", Usage: "submit it `N` times", Value: 1, Destination: &s.repeat},
+			&cli.StringFlag{Name: "each", Usage: "submit it for each line of `FILE`, in place of {} or behind the command", Destination: &s.each},
+			&cli.IntFlag{Name: "parallel", Aliases: []string{"p"}, Usage: "at most `N` of them at once", Destination: &s.req.Parallel},
+			&cli.BoolFlag{Name: "wait", Usage: "wait for the end; the exit code is the first that is not 0", Destination: &s.wait},
+			&cli.DurationFlag{Name: "timeout", Usage: "end each after `TIME`", Destination: &spec.Limits.Wall},
+			&cli.DurationFlag{Name: "idle", Usage: "end each after `TIME` without output or network traffic", Destination: &spec.Limits.Idle},
+			&cli.DurationFlag{Name: "cpu-time", Usage: "end each after `TIME` of the processor", Destination: &spec.Limits.CPU},
+			&cli.IntFlag{Name: "retries", Usage: "try again `N` times what failed or was lost", Destination: &spec.Retries},
+			&cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the command a terminal", Destination: &spec.TTY},
+			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "run as `USER` of the box", Destination: &spec.User},
+			&cli.StringFlag{Name: "workdir", Aliases: []string{"w"}, Usage: "run in `DIR` of the box", Destination: &spec.Dir},
+			&cli.StringMapFlag{Name: "env", Aliases: []string{"e"}, Usage: "set `NAME=VALUE`", Destination: &spec.Env},
+			&cli.StringFlag{Name: "image", Usage: "as up's", Destination: &spec.Image},
+			&cli.IntFlag{Name: "cpus", Usage: "`N` CPUs", Destination: &spec.CPUs},
+			&cli.StringFlag{Name: "memory", Usage: "`SIZE` of memory, as 2GiB", Destination: &spec.Memory},
+			&cli.StringFlag{Name: "isolation", Usage: "microvm or gvisor", Action: func(_ context.Context, _ *cli.Command, v string) error {
+				spec.Isolation = agentbox.Isolation(v)
+				return nil
+			}},
+		},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			argv := a.command
+			if argv == nil {
+				argv = cmd.Args().Slice()
+			}
+			return a.submit(ctx, s, argv)
+		},
+	}
+}
+
+func (a *app) submit(ctx context.Context, s submission, argv []string) error {
+	if err := s.check(argv); err != nil {
+		return err
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return agentbox.Errorf(agentbox.Invalid, "the current directory is gone: %w", err).WithHint("cd somewhere else")
+	}
+	s.req.Spec.Directory = dir
+	if kind := os.Getenv("AGENTBOX_ISOLATION"); s.req.Spec.Isolation == "" && kind != "" {
+		s.req.Spec.Isolation = agentbox.Isolation(kind)
+	}
+	if s.req.Commands, err = s.commands(argv); err != nil {
+		return err
+	}
+	all, err := call(ctx, a, api.SubmitTasks, s.req)
+	if err != nil {
+		return err
+	}
+	if s.wait {
+		return a.awaitTasks(ctx, all)
+	}
+	return a.reportTasks(all, taskIDs(all))
+}
+
+func (s submission) check(argv []string) error {
+	l := s.req.Spec.Limits
+	switch {
+	case len(argv) == 0:
+		return agentbox.Errorf(agentbox.Invalid, "no command given").WithHint("agentbox task submit -- CMD...")
+	case s.repeat < 1 || s.repeat > 1000:
+		return agentbox.Errorf(agentbox.Invalid, "--repeat %d is out of range: 1 to 1000", s.repeat)
+	case s.req.Parallel < 0 || s.req.Spec.Retries < 0:
+		return agentbox.Errorf(agentbox.Invalid, "--parallel and --retries are numbers of tasks and tries, 0 at least")
+	case l.Wall < 0 || l.Idle < 0 || l.CPU < 0:
+		return agentbox.Errorf(agentbox.Invalid, "a limit is over before it begins").WithHint("write it as 90s, 15m or 1h30m")
+	}
+	return nil
+}
+
+// commands are what the tasks run: one for each line and repetition.
+func (s submission) commands(argv []string) ([][]string, error) {
+	of := [][]string{argv}
+	if s.each != "" {
+		b, err := os.ReadFile(s.each)
+		if err != nil {
+			return nil, agentbox.Errorf(agentbox.Invalid, "--each: %w", err)
+		}
+		of = nil
+		for _, line := range strings.Split(strings.TrimRight(string(b), "\n"), "\n") {
+			if line != "" {
+				of = append(of, withLine(argv, line))
+			}
+		}
+	}
+	var all [][]string
+	for _, command := range of {
+		for range s.repeat {
+			all = append(all, command)
+		}
+	}
+	if len(all) == 0 || len(all) > 1000 {
+		return nil, agentbox.Errorf(agentbox.Invalid, "%d tasks at once: 1 to 1000", len(all))
+	}
+	return all, nil
+}
+
+// withLine is a command with a line in place of each {}, or behind it.
+func withLine(argv []string, line string) []string {
+	var out []string
+	found := false
+	for _, word := range argv {
+		found = found || strings.Contains(word, "{}")
+		out = append(out, strings.ReplaceAll(word, "{}", line))
+	}
+	if !found {
+		out = append(out, line)
+	}
+	return out
+}
+
+func taskIDs(all []agentbox.Task) string {
+	var ids []string
+	for _, t := range all {
+		ids = append(ids, t.ID.String())
+	}
+	return strings.Join(ids, "\n")
+}
+
+// reportTasks prints tasks in a form that was asked for; text is what people get, a table when it is "".
+func (a *app) reportTasks(all []agentbox.Task, text string) error {
+	f := facts{value: all, text: text}
+	for _, t := range all {
+		f.ids = append(f.ids, t.ID.String())
+	}
+	if text == "" {
+		f.table = taskRows(all)
+	}
+	return a.report(f)
+}
+
+// awaitTasks waits for each task, and ends as the first that did not succeed.
+func (a *app) awaitTasks(ctx context.Context, all []agentbox.Task) error {
+	var result error
+	for i := range all {
+		for {
+			t, err := call(ctx, a, api.WaitTask, api.TaskRef{Task: all[i].ID.String()})
+			if err == nil {
+				all[i] = t
+				break
+			}
+			if ctx.Err() != nil || agentbox.CodeOf(err) != agentbox.Unavailable {
+				return err
+			}
+			time.Sleep(redialAfter) // the daemon was replaced
+		}
+		if result == nil {
+			result = taskResult(all[i])
+		}
+	}
+	if err := a.reportTasks(all, ""); err != nil {
+		return err
+	}
+	return result
+}
+
+// taskResult is how a task ended, as an exit code.
+func taskResult(t agentbox.Task) error {
+	last := t.Last()
+	switch {
+	case t.State == agentbox.TaskSucceeded:
+		return nil
+	case t.State == agentbox.TaskLimited:
+		return exit(exitTimeout)
+	case last != nil && last.Result != nil && last.Result.Exit != nil && *last.Result.Exit != 0:
+		return exit(*last.Result.Exit)
+	}
+	return exit(exitFailed)
+}

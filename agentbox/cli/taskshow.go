@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/job"
+)
+
+func (a *app) taskLsCommand() *cli.Command {
+	return &cli.Command{
+		Name: "ls", Usage: "list the tasks of this machine",
+		Action: func(ctx context.Context, _ *cli.Command) error {
+			all, err := call(ctx, a, api.ListTasks, api.None{})
+			if err != nil {
+				return err
+			}
+			return a.reportTasks(all, "")
+		},
+	}
+}
+
+func taskRows(all []agentbox.Task) [][]string {
+	rows := [][]string{{"TASK", "STATE", "EXIT", "AGE", "TOOK", "WORK", "DIRECTORY", "COMMAND"}}
+	for _, t := range all {
+		exit, took, work := "", "", ""
+		if last := t.Last(); last != nil {
+			end := time.Now()
+			if r := last.Result; r != nil {
+				end, work = r.Ended, resultText(*r)
+				if r.Exit != nil {
+					exit = fmt.Sprint(*r.Exit)
+				}
+			}
+			took = tookText(end.Sub(last.Started))
+		}
+		rows = append(rows, []string{t.ID.String(), string(t.State), exit, agoText(t.Created), took, work, filepath.Base(t.Directory), commandText(t.Command)})
+	}
+	return rows
+}
+
+// resultText says what an attempt left.
+func resultText(r agentbox.Result) string {
+	if r.Commits == 0 && r.Files == 0 && r.Box == "" {
+		return "none"
+	}
+	text := fmt.Sprintf("%s, %s", agentbox.Plural(r.Commits, "commit"), agentbox.Plural(r.Files, "file"))
+	switch {
+	case r.Ref != "":
+		text += " in " + r.Ref
+	case r.Box != "":
+		text += " in box " + r.Box
+	}
+	return text
+}
+
+func (a *app) taskShowCommand() *cli.Command {
+	return &cli.Command{
+		Name: "show", Usage: "what happened to a task", ArgsUsage: "TASK",
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			info, err := call(ctx, a, api.ShowTask, api.TaskRef{Task: cmd.Args().First()})
+			if err != nil {
+				return err
+			}
+			t := info.Task
+			rows := [][]string{{"task", t.ID.String()}, {"state", string(t.State)}, {"directory", t.Directory}, {"command", commandText(t.Command)}}
+			for _, at := range t.Attempts {
+				if at.Result != nil {
+					rows = append(rows, []string{fmt.Sprintf("attempt %d", at.Number), string(at.Result.State) + ": " + resultText(*at.Result)})
+				}
+			}
+			if info.Directory != "" {
+				rows = append(rows, []string{"evidence", info.Directory})
+			}
+			for _, m := range info.Timeline {
+				took := ""
+				if m.Took > 0 {
+					took = " (" + tookText(m.Took) + ")"
+				}
+				rows = append(rows, []string{m.Time.Local().Format(time.TimeOnly), m.What + " " + oneLine(m.Detail) + took})
+			}
+			return a.report(facts{value: info, ids: []string{t.ID.String()}, table: rows})
+		},
+	}
+}
+
+func (a *app) taskEachCommand(name, usage string, e api.Endpoint[api.TaskRef, agentbox.Task]) *cli.Command {
+	return &cli.Command{
+		Name: name, Usage: usage, ArgsUsage: "TASK...",
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if cmd.Args().Len() == 0 {
+				return agentbox.Errorf(agentbox.Invalid, "no task named").WithHint("agentbox task ls lists them")
+			}
+			var all []agentbox.Task
+			for _, id := range cmd.Args().Slice() {
+				t, err := call(ctx, a, e, api.TaskRef{Task: id})
+				if err != nil {
+					return err
+				}
+				all = append(all, t)
+			}
+			return a.reportTasks(all, taskIDs(all))
+		},
+	}
+}
+
+func (a *app) taskAttachCommand() *cli.Command {
+	return &cli.Command{
+		Name: "attach", Usage: "join the command of a task that runs", ArgsUsage: "TASK",
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			found, err := a.jobOfTask(ctx, cmd.Args().First())
+			if err != nil {
+				return err
+			}
+			return a.attach(ctx, found, false)
+		},
+	}
+}
+
+// jobOfTask is the job of a task that runs.
+func (a *app) jobOfTask(ctx context.Context, id string) (api.JobInfo, error) {
+	info, err := call(ctx, a, api.ShowTask, api.TaskRef{Task: id})
+	if err != nil {
+		return api.JobInfo{}, err
+	}
+	last := info.Task.Last()
+	if info.Task.State != agentbox.TaskRunning || last == nil {
+		return api.JobInfo{}, agentbox.Errorf(agentbox.Conflict, "task %s does not run: it is %s", info.Task.ID, info.Task.State).
+			WithHint("agentbox task logs %s prints what it wrote", info.Task.ID)
+	}
+	return call(ctx, a, api.ShowJob, api.JobRef{BoxRef: api.BoxRef{Box: last.BoxName}, Job: last.Job.String()})
+}
+
+func (a *app) taskLogsCommand() *cli.Command {
+	var l logs
+	return &cli.Command{
+		Name: "logs", Usage: "print what the command of a task wrote, in its last attempt", ArgsUsage: "TASK",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on to its end, or until interrupted", Destination: &l.follow},
+			&cli.BoolFlag{Name: "cast", Usage: "as an asciicast, for asciinema to play", Destination: &l.cast},
+		},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			info, err := call(ctx, a, api.ShowTask, api.TaskRef{Task: cmd.Args().First()})
+			if err != nil {
+				return err
+			}
+			last := info.Task.Last()
+			switch {
+			case last == nil:
+				return agentbox.Errorf(agentbox.Conflict, "task %s has written nothing: it is %s", info.Task.ID, info.Task.State)
+			case last.Result == nil:
+				return a.printJob(ctx, api.BoxRef{Box: last.BoxName}, last.Job.String(), logs{follow: l.follow, cast: l.cast, tail: -1})
+			}
+			return a.printTranscript(filepath.Join(info.Directory, "transcript.cast"), l.cast)
+		},
+	}
+}
+
+// printTranscript prints an asciicast, as it is or as text.
+func (a *app) printTranscript(name string, cast bool) error {
+	b, err := os.ReadFile(name)
+	if os.IsNotExist(err) {
+		return nil // its command was never run
+	}
+	if err != nil {
+		return err
+	}
+	if cast {
+		_, err = a.stdout.Write(b)
+		return err
+	}
+	return job.WriteCastText(a.stdout, bytes.NewReader(b))
+}

@@ -1,0 +1,41 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"agentbox/agentbox/toolchain"
+)
+
+// toolchain reads tools with the version of each: {go: "1.22", node: ">=20"}. An empty version is any.
+func (d *decoder) toolchain(n *yaml.Node) {
+	d.cfg.Toolchain = toolchain.Needs{}
+	d.pairs(n, func(k, v *yaml.Node) {
+		tool := toolchain.Tool(k.Value)
+		if !slices.Contains(toolchain.Tools, tool) {
+			d.fail(k, "unknown tool `%s`%s", clip(k.Value), suggest(k.Value, toolNames()))
+			return
+		}
+		version, ok := d.text(v)
+		if !ok {
+			return
+		}
+		need, err := toolchain.Ask(tool, version, d.name)
+		if err != nil {
+			d.fail(v, "%v", err)
+			return
+		}
+		d.cfg.Toolchain = append(d.cfg.Toolchain, need)
+	})
+	d.cfg.Toolchain.Sort()
+}
+
+func toolNames() []string {
+	var names []string
+	for _, t := range toolchain.Tools {
+		names = append(names, fmt.Sprint(t))
+	}
+	return names
+}

@@ -1,0 +1,136 @@
+package daemon
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"strings"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/home"
+	"agentbox/agentbox/job"
+)
+
+// boxFinder is what jobs need of the boxes.
+type boxFinder interface {
+	Find(context.Context, api.BoxRef) (agentbox.Box, error)
+	List(context.Context, api.ListRequest, agentbox.Progress) ([]agentbox.Box, error)
+	Connect(context.Context, api.BoxRef, agentbox.Progress) (api.Connection, error)
+}
+
+// jobs answers for the jobs of all boxes: their files say what they are, and their supervisors run them.
+type jobs struct {
+	home  home.Home
+	boxes boxFinder
+}
+
+func (j jobs) handle(mux *http.ServeMux) {
+	api.Handle(mux, api.StartJob, j.start)
+	api.Handle(mux, api.ListJobs, j.list)
+	api.Handle(mux, api.ShowJob, j.show)
+	api.Handle(mux, api.SignalJob, j.signal)
+	api.Handle(mux, api.RemoveJob, j.remove)
+}
+
+// start makes the box run first. The supervisor has the job from then on.
+func (j jobs) start(ctx context.Context, req api.JobStart, progress agentbox.Progress) (api.JobStarted, error) {
+	c, err := j.boxes.Connect(ctx, req.BoxRef, progress)
+	if err != nil {
+		return api.JobStarted{}, err
+	}
+	spec := req.Spec
+	if spec.Dir == "" {
+		spec.Dir = c.Dir
+	}
+	env := map[string]string{}
+	for _, vars := range []map[string]string{c.Env, spec.Env} {
+		for name, value := range vars {
+			env[name] = value
+		}
+	}
+	spec.Env = env
+	client := api.NewClient(j.home.Box(c.Box).Control())
+	defer client.Close()
+	return api.Call(ctx, client, api.SupervisorStartJob, spec, nil)
+}
+
+func (j jobs) list(ctx context.Context, req api.JobList, progress agentbox.Progress) ([]agentbox.Job, error) {
+	boxes, err := j.of(ctx, req, progress)
+	if err != nil {
+		return nil, err
+	}
+	all := []agentbox.Job{}
+	for _, b := range boxes {
+		all = append(all, job.List(j.home.Box(b.ID).Jobs(), b)...)
+	}
+	return all, nil
+}
+
+// of is the box whose jobs are meant, or every box.
+func (j jobs) of(ctx context.Context, req api.JobList, progress agentbox.Progress) ([]agentbox.Box, error) {
+	if req.All {
+		return j.boxes.List(ctx, api.ListRequest{}, progress)
+	}
+	b, err := j.boxes.Find(ctx, req.BoxRef)
+	return []agentbox.Box{b}, err
+}
+
+func (j jobs) show(ctx context.Context, req api.JobRef, progress agentbox.Progress) (api.JobInfo, error) {
+	found, err := j.find(ctx, req, progress)
+	if err != nil {
+		return api.JobInfo{}, err
+	}
+	return api.JobInfo{Job: found, Dir: job.Dir(j.home.Box(found.Box).Jobs(), found.ID)}, nil
+}
+
+// find is the job that is meant: by its id, or a unique beginning of it, in whatever box; or the
+// one that runs in the box.
+func (j jobs) find(ctx context.Context, req api.JobRef, progress agentbox.Progress) (agentbox.Job, error) {
+	all, err := j.list(ctx, api.JobList{BoxRef: req.BoxRef, All: req.Job != "" && req.Box == ""}, progress)
+	if err != nil {
+		return agentbox.Job{}, err
+	}
+	var found []agentbox.Job
+	for _, one := range all {
+		if req.Job == "" && (one.State == agentbox.JobRunning || one.State == agentbox.JobPaused) || req.Job != "" && strings.HasPrefix(one.ID.String(), req.Job) {
+			found = append(found, one)
+		}
+	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1 && req.Job == "":
+		return agentbox.Job{}, agentbox.Errorf(agentbox.Invalid, "%d jobs run in the box", len(found)).WithHint("agentbox jobs lists them: name one")
+	case len(found) > 1:
+		return agentbox.Job{}, agentbox.Errorf(agentbox.Invalid, "%d jobs are called %s", len(found), req.Job).WithHint("agentbox jobs --all lists them")
+	case req.Job == "":
+		return agentbox.Job{}, agentbox.Errorf(agentbox.NotFound, "no job runs in the box").WithHint("agentbox exec -d -- CMD... starts one; agentbox jobs lists those that have ended")
+	}
+	return agentbox.Job{}, agentbox.Errorf(agentbox.NotFound, "there is no job %q", req.Job).WithHint("agentbox jobs --all lists them")
+}
+
+func (j jobs) signal(ctx context.Context, req api.JobSignal, progress agentbox.Progress) (api.None, error) {
+	found, err := j.find(ctx, api.JobRef{Job: req.ID.String()}, progress)
+	if err != nil {
+		return api.None{}, err
+	}
+	if found.State != agentbox.JobRunning {
+		return api.None{}, agentbox.Errorf(agentbox.Conflict, "job %s does not run: it is %s", found.ID, found.State)
+	}
+	client := api.NewClient(j.home.Box(found.Box).Control())
+	defer client.Close()
+	return api.Call(ctx, client, api.SupervisorSignalJob, req, nil)
+}
+
+// remove forgets a job that has ended.
+func (j jobs) remove(ctx context.Context, req api.JobRef, progress agentbox.Progress) (api.None, error) {
+	found, err := j.find(ctx, req, progress)
+	if err != nil {
+		return api.None{}, err
+	}
+	if found.State == agentbox.JobRunning || found.State == agentbox.JobPaused {
+		return api.None{}, agentbox.Errorf(agentbox.Conflict, "job %s is %s", found.ID, found.State).WithHint("agentbox jobs kill %s ends it", found.ID)
+	}
+	return api.None{}, os.RemoveAll(job.Dir(j.home.Box(found.Box).Jobs(), found.ID))
+}

@@ -1,0 +1,170 @@
+package daemon
+
+import (
+	"context"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/mesh"
+	"agentbox/mesh/identity"
+)
+
+// withMesh serves a call about the team, or says why nobody can: boxes work without it.
+func withMesh[Req, Resp any](d *daemon, f api.Func[Req, Resp]) api.Func[Req, Resp] {
+	return func(ctx context.Context, req Req, progress agentbox.Progress) (Resp, error) {
+		if d.noMesh != nil {
+			var none Resp
+			return none, d.noMesh
+		}
+		return f(ctx, req, progress)
+	}
+}
+
+func (d *daemon) initMesh(ctx context.Context, req api.MeshInitRequest, _ agentbox.Progress) (api.MeshStatus, error) {
+	if err := d.mesh.Init(req.Name, req.Listen); err != nil {
+		return api.MeshStatus{}, err
+	}
+	return d.showMesh(ctx, api.None{}, nil)
+}
+
+const (
+	leastInvite = time.Second
+	mostInvite  = 30 * 24 * time.Hour
+)
+
+func (d *daemon) inviteMesh(_ context.Context, req api.MeshInviteRequest, _ agentbox.Progress) (api.MeshInvite, error) {
+	if req.TTL < leastInvite || req.TTL > mostInvite {
+		return api.MeshInvite{}, agentbox.Errorf(agentbox.Invalid, "an invitation is for %s to %s", leastInvite, mostInvite)
+	}
+	roles, err := rolesOf(req.Roles)
+	if err != nil {
+		return api.MeshInvite{}, err
+	}
+	invite, token, err := d.mesh.Invite(req.TTL, roles, req.Addresses)
+	return api.MeshInvite{Token: token, Expires: invite.Expires, Addresses: invite.Addresses}, err
+}
+
+func (d *daemon) joinMesh(ctx context.Context, req api.MeshJoinRequest, _ agentbox.Progress) (api.MeshStatus, error) {
+	if err := d.mesh.Join(ctx, req.Token, req.Name, req.Listen); err != nil {
+		return api.MeshStatus{}, err
+	}
+	return d.showMesh(ctx, api.None{}, nil)
+}
+
+func rolesOf(words []string) ([]identity.Role, error) {
+	var out []identity.Role
+	for _, w := range words {
+		if r := identity.Role(w); r == identity.Builder || r == identity.Admin {
+			out = append(out, r)
+			continue
+		}
+		return nil, agentbox.Errorf(agentbox.Invalid, "%.40q is not a role", w).WithHint("the roles are builder and admin")
+	}
+	return out, nil
+}
+
+func (d *daemon) listPeers(context.Context, api.None, agentbox.Progress) ([]api.MeshPeer, error) {
+	peers, err := d.mesh.Peers()
+	out := []api.MeshPeer{}
+	for _, p := range peers {
+		out = append(out, wirePeer(p))
+	}
+	return out, err
+}
+
+// memberState is one word for what a member is, "" for one that is a member now.
+func memberState(m identity.Member) string {
+	switch {
+	case m.Revoked:
+		return "revoked"
+	case m.Left:
+		return "left"
+	case m.Expired(time.Now()):
+		return "expired"
+	}
+	return ""
+}
+
+func wirePeer(p mesh.Peer) api.MeshPeer {
+	out := api.MeshPeer{
+		ID: p.ID.String(), Name: p.Name, Roles: []string{}, State: memberState(p.Member), Since: p.Since, Member: p.Issued, Expires: p.Expires,
+		Load: int(p.Meta.Load), Free: int64(p.Meta.Free) << 20, Addresses: []string{}, Sequence: p.Meta.Sequence, Records: p.Records,
+	}
+	for _, r := range p.Roles {
+		out.Roles = append(out.Roles, string(r))
+	}
+	for _, a := range p.Addresses {
+		out.Addresses = append(out.Addresses, a.String())
+	}
+	switch {
+	case out.State != "":
+	case p.Self:
+		out.State = "self"
+	case p.Here:
+		out.State = "here"
+	default:
+		out.State = "absent"
+	}
+	return out
+}
+
+func (d *daemon) showMesh(context.Context, api.None, agentbox.Progress) (api.MeshStatus, error) {
+	s := d.mesh.Status()
+	out := api.MeshStatus{
+		Peer: s.Self.ID.String(), Team: s.Team, Name: s.Self.Name, State: memberState(s.Self), Root: s.Root, Serial: s.Serial,
+		Members: s.Members, Here: s.Here, Sequence: s.Sequence, Counters: s.Counters,
+	}
+	for _, r := range s.Self.Roles {
+		out.Roles = append(out.Roles, string(r))
+	}
+	for _, a := range s.Addresses {
+		out.Addresses = append(out.Addresses, a.String())
+	}
+	if s.Listen.IsValid() {
+		out.Listen = s.Listen.String()
+	}
+	switch {
+	case s.Problem != nil:
+		out.State, out.Problem = "offline", s.Problem.Error()
+	case s.Team.IsZero():
+		out.State = "none"
+	case out.State == "":
+		out.State = "member"
+	}
+	return out, nil
+}
+
+func (d *daemon) trustPeer(_ context.Context, req api.MeshTrustRequest, _ agentbox.Progress) (api.MeshPeer, error) {
+	roles, err := rolesOf(req.Roles)
+	if err != nil {
+		return api.MeshPeer{}, err
+	}
+	return d.changePeer(req.Peer, func(id identity.PeerID) error { return d.mesh.SetRoles(id, roles) })
+}
+
+func (d *daemon) revokePeer(_ context.Context, req api.MeshPeerRef, _ agentbox.Progress) (api.MeshPeer, error) {
+	return d.changePeer(req.Peer, d.mesh.Revoke)
+}
+
+// changePeer changes one member and gives what it is then.
+func (d *daemon) changePeer(what string, change func(identity.PeerID) error) (api.MeshPeer, error) {
+	m, err := d.mesh.Find(what)
+	if err == nil {
+		err = change(m.ID)
+	}
+	if err != nil {
+		return api.MeshPeer{}, err
+	}
+	peers, err := d.mesh.Peers()
+	for _, p := range peers {
+		if p.ID == m.ID {
+			return wirePeer(p), err
+		}
+	}
+	return api.MeshPeer{}, err
+}
+
+func (d *daemon) leaveMesh(ctx context.Context, _ api.None, _ agentbox.Progress) (api.None, error) {
+	return api.None{}, d.mesh.Leave(ctx)
+}

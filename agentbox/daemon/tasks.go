@@ -1,0 +1,176 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net/http"
+	"runtime"
+	"strings"
+
+	"github.com/prometheus/procfs"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/config"
+	"agentbox/agentbox/job"
+	"agentbox/agentbox/task"
+)
+
+// taskJobs gives tasks their jobs, which each are known by box and id.
+type taskJobs struct{ jobs }
+
+func (t taskJobs) Start(ctx context.Context, req api.JobStart) (api.JobStarted, error) {
+	return t.start(ctx, req, nil)
+}
+
+func (t taskJobs) Show(ctx context.Context, box string, id agentbox.JobID) (api.JobInfo, error) {
+	b, err := t.boxes.Find(ctx, api.BoxRef{Box: box})
+	if err != nil {
+		return api.JobInfo{}, err
+	}
+	found, err := job.Read(t.home.Box(b.ID).Jobs(), id, b)
+	if errors.Is(err, fs.ErrNotExist) {
+		return api.JobInfo{}, agentbox.Errorf(agentbox.NotFound, "box %s has no job %s", box, id)
+	}
+	if err != nil {
+		return api.JobInfo{}, err
+	}
+	return api.JobInfo{Job: found, Dir: job.Dir(t.home.Box(b.ID).Jobs(), id)}, nil
+}
+
+func (t taskJobs) Signal(ctx context.Context, req api.JobSignal) error {
+	_, err := t.signal(ctx, req, nil)
+	return err
+}
+
+// Shares of this machine that the boxes of tasks may have together.
+const (
+	memoryShare = 0.75 // of the memory
+	cpuShare    = 2    // times the CPUs: agents wait for their models most of the time
+	memoryLeft  = 0.1  // of the memory is to be available still
+)
+
+// room tells whether one more box may begin: nothing that runs is to be swapped out for it.
+func room(running []task.Need, next task.Need) bool {
+	cpus, memory := next.CPUs, next.Memory
+	for _, n := range running {
+		cpus, memory = cpus+n.CPUs, memory+n.Memory
+	}
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return false
+	}
+	info, err := fs.Meminfo()
+	if err != nil || info.MemTotalBytes == nil || info.MemAvailableBytes == nil {
+		return false
+	}
+	total, available := float64(*info.MemTotalBytes), float64(*info.MemAvailableBytes)
+	return cpus <= cpuShare*runtime.NumCPU() && float64(memory) <= memoryShare*total && available-float64(next.Memory) >= memoryLeft*total
+}
+
+// tasks answers for the tasks of this machine.
+type tasks struct {
+	queue *task.Queue
+}
+
+func (t tasks) handle(mux *http.ServeMux) {
+	api.Handle(mux, api.SubmitTasks, t.submit)
+	api.Handle(mux, api.ListTasks, func(_ context.Context, _ api.None, progress agentbox.Progress) ([]agentbox.Task, error) {
+		all, bad := t.queue.Store.List()
+		for _, err := range bad {
+			progress.Say(err.Error())
+		}
+		return append([]agentbox.Task{}, all...), nil
+	})
+	api.Handle(mux, api.ShowTask, t.show)
+	each := func(e api.Endpoint[api.TaskRef, agentbox.Task], do func(context.Context, agentbox.TaskID) (agentbox.Task, error)) {
+		api.Handle(mux, e, func(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) (agentbox.Task, error) {
+			id, err := t.find(ref)
+			if err != nil {
+				return agentbox.Task{}, err
+			}
+			return do(ctx, id)
+		})
+	}
+	each(api.WaitTask, t.queue.Wait)
+	each(api.RetryTask, func(_ context.Context, id agentbox.TaskID) (agentbox.Task, error) { return t.queue.Retry(id) })
+	each(api.CancelTask, func(_ context.Context, id agentbox.TaskID) (agentbox.Task, error) {
+		if err := t.queue.Cancel(id); err != nil {
+			return agentbox.Task{}, err
+		}
+		return t.queue.Store.Read(id)
+	})
+	each(api.RemoveTask, func(_ context.Context, id agentbox.TaskID) (agentbox.Task, error) {
+		was, err := t.queue.Store.Read(id)
+		if err != nil {
+			return was, err
+		}
+		return was, t.queue.Remove(id)
+	})
+}
+
+// submit reads the configuration for what the boxes will take, so that its mistakes show at once.
+func (t tasks) submit(ctx context.Context, req api.TaskSubmission, _ agentbox.Progress) ([]agentbox.Task, error) {
+	cfg, err := config.Load(ctx, req.Spec.Directory)
+	if err != nil {
+		return nil, err
+	}
+	need := task.Need{CPUs: cfg.CPUs, Memory: cfg.Memory}
+	if req.Spec.CPUs > 0 {
+		need.CPUs = req.Spec.CPUs
+	}
+	if req.Spec.Memory != "" {
+		if need.Memory, err = config.ParseSize(req.Spec.Memory); err != nil {
+			return nil, agentbox.Errorf(agentbox.Invalid, "--memory: %w", err)
+		}
+	}
+	s := task.Submission{Parallel: req.Parallel, Need: need}
+	for _, command := range req.Commands {
+		spec := req.Spec
+		spec.Command = command
+		s.Specs = append(s.Specs, spec)
+	}
+	return t.queue.Submit(s)
+}
+
+// find is the task whose id begins so.
+func (t tasks) find(ref api.TaskRef) (agentbox.TaskID, error) {
+	if id, err := agentbox.ParseTaskID(ref.Task); err == nil {
+		return id, nil
+	}
+	all, _ := t.queue.Store.List()
+	var found []agentbox.TaskID
+	for _, one := range all {
+		if strings.HasPrefix(one.ID.String(), ref.Task) && ref.Task != "" {
+			found = append(found, one.ID)
+		}
+	}
+	if len(found) != 1 {
+		return agentbox.TaskID{}, agentbox.Errorf(agentbox.NotFound, "%d tasks are called %q", len(found), ref.Task).WithHint("agentbox task ls lists them")
+	}
+	return found[0], nil
+}
+
+func (t tasks) show(_ context.Context, ref api.TaskRef, _ agentbox.Progress) (api.TaskInfo, error) {
+	id, err := t.find(ref)
+	if err != nil {
+		return api.TaskInfo{}, err
+	}
+	found, err := t.queue.Store.Read(id)
+	info := api.TaskInfo{Task: found}
+	if err != nil {
+		return info, err
+	}
+	for _, a := range found.Attempts {
+		info.Directory = t.queue.Store.Attempt(id, a.Number)
+		moments, err := t.queue.Store.Timeline(id, a.Number)
+		if err != nil {
+			continue // it has just begun
+		}
+		for _, m := range moments {
+			info.Timeline = append(info.Timeline, api.TaskMoment{Attempt: a.Number, Time: m.Time, What: m.What, Detail: m.Detail, Took: m.Took})
+		}
+	}
+	return info, nil
+}

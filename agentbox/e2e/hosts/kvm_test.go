@@ -1,0 +1,145 @@
+package hosts
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// scriptsEnv chooses other scripts, as a regular expression.
+const scriptsEnv = "AGENTBOX_KVM_SCRIPTS"
+
+// kvmScripts are the scripts that are about machines and need no network but their own.
+const kvmScripts = "states|reset|files|died|power|up|exec|run|rm|full|vanished"
+
+// hostPackages are what a machine needs on which boxes run, and the scripts.
+var hostPackages = []string{
+	"busybox", "e2fsprogs", "git", "initramfs-tools", "iproute2", "kmod", "linux-image-cloud-amd64", "openssh-client", "procps",
+	"python3-minimal", "qemu-system-x86", "rsync", "udev", "zstd",
+}
+
+const (
+	hostStub = "#!/bin/sh\nmount -o ro /dev/vdb /mnt && exec /mnt/init\n"
+
+	// hostInit is the first process of the host, after its initramfs: the third disk receives the
+	// tests' exit status.
+	hostInit = `#!/bin/sh
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8
+mkdir -p /dev/pts /dev/shm; mount -t devpts devpts /dev/pts; mount -t tmpfs shm /dev/shm; mount -t cgroup2 cgroup /sys/fs/cgroup
+ip link set lo up; hostname kvm-host
+/lib/systemd/systemd-udevd --daemon; udevadm trigger; udevadm settle
+modprobe kvm-amd; udevadm settle; ls -l /dev/kvm; uname -r; qemu-system-x86_64 --version
+cp -a /mnt/seed /var/seed
+status=0
+cd /mnt/agentbox/vmm/qemu
+AGENTBOX_TEST_KERNEL=/mnt/kernel TMPDIR=/tmp ./qemu.test -test.v -test.count=1 -test.timeout=60m -test.run "$(cat /mnt/suite)" || status=1
+cd /mnt/agentbox/agentbox/e2e
+AGENTBOX_E2E_BIN=/mnt/bin AGENTBOX_E2E_KIND=microvm AGENTBOX_E2E_SEED=/var/seed TMPDIR=/tmp \
+	./e2e.test -test.v -test.count=1 -test.timeout=120m -test.run "$(cat /mnt/scripts)" || status=1
+echo $status >/dev/vdc
+sync; busybox poweroff -f
+`
+)
+
+// TestKVM has boxes on a host of their own, whose processor is emulated with its virtualization:
+// its /dev/kvm is the kernel's true kvm-amd. One CPU: with two the emulation itself faults.
+func TestKVM(t *testing.T) {
+	root := makeRoot(t, "oldstable", hostPackages...)
+	work := t.TempDir()
+	data, result := filepath.Join(work, "data"), filepath.Join(work, "result")
+	carry(t, data)
+	need(t, os.WriteFile(filepath.Join(root, "sbin/agentbox-init"), []byte(hostStub), 0o755))
+	need(t, os.WriteFile(result, make([]byte, 4<<10), 0o644))
+	for tree, size := range map[string]string{root: "12G", data: "4G"} {
+		run(t, "", nil, "mke2fs", "-q", "-t", "ext4", "-d", tree, filepath.Join(work, filepath.Base(tree)+".img"), size)
+	}
+	disks := []string{filepath.Join(work, filepath.Base(root)+".img"), filepath.Join(work, "data.img"), result}
+	cmd := exec.CommandContext(t.Context(), "qemu-system-x86_64", hostArgv(t, root, disks)...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // also when these tests are killed
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	need(t, cmd.Run())
+	b, err := os.ReadFile(result)
+	need(t, err)
+	line, _, _ := strings.Cut(string(b), "\n")
+	if status, err := strconv.Atoi(line); err != nil || status != 0 {
+		t.Errorf("the tests in the host failed: %q, %v", line, err)
+	}
+}
+
+// carry puts together what is carried into the host: the binary, tests and scripts, an image and kernels.
+func carry(t *testing.T, data string) {
+	t.Helper()
+	tree := filepath.Join(data, "agentbox")
+	for _, dir := range []string{"bin", "seed", "agentbox/vmm/qemu", "agentbox/agentbox/e2e", "agentbox/testdata"} {
+		need(t, os.MkdirAll(filepath.Join(data, dir), 0o755))
+	}
+	bin := filepath.Join(data, "bin", "agentbox")
+	run(t, "../../..", nil, "make", "embedded")
+	run(t, "../../..", []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-o", bin, ".")
+	testBinary(t, "./vmm/qemu", filepath.Join(tree, "vmm/qemu/qemu.test"))
+	testBinary(t, "./agentbox/e2e", filepath.Join(tree, "agentbox/e2e/e2e.test"))
+	run(t, "", nil, "cp", "-r", "../../../testdata/script", filepath.Join(tree, "testdata/script"))
+	run(t, "", nil, "cp", "-r", guestKernel(t), filepath.Join(data, "kernel"))
+	seed := plant(t, bin)
+	run(t, "", nil, "cp", "-a", "--sparse=always", filepath.Join(seed, "images"), filepath.Join(seed, "kernels"), filepath.Join(data, "seed"))
+	scripts := os.Getenv(scriptsEnv)
+	if scripts == "" {
+		scripts = kvmScripts
+	}
+	for name, text := range map[string]string{
+		"init": hostInit, "scripts": "^TestScript$/^microvm$/^(" + scripts + ")$", "suite": "^(TestConformance|TestFaults)$",
+	} {
+		need(t, os.WriteFile(filepath.Join(data, name), []byte(text), 0o755))
+	}
+}
+
+// boxConfig is what scripts use, so that the image is theirs.
+const boxConfig = `image: apt:bookworm
+packages: [busybox, git, inotify-tools, rsync]
+cpus: 1
+memory: 512MiB
+disk: 4GiB
+`
+
+// plant makes a home with the image that scripts use, and a kernel with the agent of this build.
+func plant(t *testing.T, bin string) string {
+	t.Helper()
+	home, repo := filepath.Join(cache(t), "home"), t.TempDir()
+	need(t, os.WriteFile(filepath.Join(repo, "agentbox.yaml"), []byte(boxConfig), 0o644))
+	env := []string{"AGENTBOX_HOME=" + home, "AGENTBOX_POOL=0"}
+	run(t, repo, env, "git", "init", "-q")
+	for _, args := range [][]string{{"up", "--detach", "--isolation", "microvm"}, {"rm"}, {"daemon", "stop"}} {
+		run(t, repo, env, append([]string{bin}, args...)...)
+	}
+	return home
+}
+
+// hostArgv is the command line of the host's QEMU.
+func hostArgv(t *testing.T, root string, disks []string) []string {
+	t.Helper()
+	one := func(pattern string) string {
+		found, err := filepath.Glob(filepath.Join(root, "boot", pattern))
+		if err != nil || len(found) != 1 {
+			t.Fatalf("%s: %v, %v", pattern, found, err)
+		}
+		return found[0]
+	}
+	argv := []string{
+		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-machine", "q35", "-accel", "tcg,tb-size=1024",
+		"-cpu", "max,-la57,-smap", "-smp", "1", "-m", "4G", "-serial", "stdio",
+		"-kernel", one("vmlinuz-*"), "-initrd", one("initrd.img-*"),
+		"-append", "console=ttyS0 quiet root=/dev/vda rw init=/sbin/agentbox-init panic=-1 mitigations=off",
+	}
+	for i, disk := range disks {
+		name := "disk" + strconv.Itoa(i)
+		argv = append(argv, "-drive", "if=none,format=raw,cache=unsafe,id="+name+",file="+disk, "-device", "virtio-blk-pci,drive="+name)
+	}
+	return argv
+}

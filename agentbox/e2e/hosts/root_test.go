@@ -1,0 +1,92 @@
+package hosts
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"agentbox/vmm/guest"
+	"agentbox/vmm/image"
+	"agentbox/vmm/kernel"
+)
+
+// cacheEnv names the directory in which roots outlive a run. Without it these tests are not run.
+const cacheEnv = "AGENTBOX_HOSTS"
+
+// cache is that directory.
+func cache(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv(cacheEnv)
+	switch {
+	case dir == "":
+		t.Skipf("takes many minutes: make e2e-qemu, make e2e-kvm (%s is not set)", cacheEnv)
+	case os.Getuid() != 0:
+		t.Skip("only root can make and enter another root file system")
+	}
+	need(t, os.MkdirAll(dir, 0o755))
+	return dir
+}
+
+func need(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs a command, whose output is the test's if it fails.
+func run(t *testing.T, dir string, env []string, argv ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(argv, " "), err, out)
+	}
+}
+
+// makeRoot gives the root file system of a Debian release with some packages. It is made once, and
+// its age is no matter: what its release was signed with is checked, and not until when that holds.
+func makeRoot(t *testing.T, suite string, packages ...string) string {
+	t.Helper()
+	sum := sha256.Sum256([]byte(strings.Join(packages, " ")))
+	root := filepath.Join(cache(t), suite+"-"+hex.EncodeToString(sum[:4]))
+	if _, err := os.Stat(root); err == nil {
+		return root
+	}
+	sources, err := image.AptSources(suite)
+	need(t, err)
+	half := root + ".part"
+	need(t, os.RemoveAll(half))
+	args := []string{"--mode=root", "--variant=minbase", "--aptopt=Acquire::Check-Valid-Until \"false\"", "--include=" + strings.Join(packages, ",")}
+	for _, path := range []string{"doc", "locale", "man"} {
+		args = append(args, "--dpkgopt=path-exclude=/usr/share/"+path+"/*")
+	}
+	cmd := exec.CommandContext(t.Context(), "mmdebstrap", append(args, suite, half, "-")...)
+	cmd.Stdin = strings.NewReader(sources)
+	t.Logf("making a root of %s", suite)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("mmdebstrap: %v\n%s", err, out[max(0, len(out)-4<<10):])
+	}
+	need(t, os.Rename(half, root))
+	return root
+}
+
+// testBinary compiles the tests of a package into a file that needs no library.
+func testBinary(t *testing.T, pkg, to string) {
+	t.Helper()
+	run(t, "../../..", []string{"CGO_ENABLED=0"}, "go", "test", "-c", "-o", to, pkg)
+}
+
+// guestKernel is a kernel directory with the agent of this build.
+func guestKernel(t *testing.T) string {
+	t.Helper()
+	agent, err := guest.Agent()
+	need(t, err)
+	dir, err := kernel.Ensure(t.Context(), kernel.Config{Root: filepath.Join(cache(t), "kernels"), Agent: agent, Progress: func(s string) { t.Log(s) }})
+	need(t, err)
+	return dir
+}

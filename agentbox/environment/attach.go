@@ -1,0 +1,60 @@
+package environment
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// AttachChannel is the SSH channel type by which a client attaches to a job: its extra data is a
+// JobAttach as JSON. Otherwise it is as a session whose command runs already: input, output,
+// errors, window-change, signal, and exit-status at the end. To close it is to leave the job, which
+// goes on.
+const AttachChannel = "attach-job@agentbox"
+
+// JobAttach says how a client attaches to a job.
+type JobAttach struct {
+	Job      string `json:"job"`
+	Columns  int    `json:"columns,omitempty"` // of the client's terminal; 0 for a client without
+	Rows     int    `json:"rows,omitempty"`
+	Replay   bool   `json:"replay,omitempty"`    // begin with the last screenful
+	Whole    bool   `json:"whole,omitempty"`     // the client loses nothing: the job waits for it, as for a pipe
+	EndInput bool   `json:"end_input,omitempty"` // the end of the client's input is the end of the job's
+}
+
+// OpenChannel opens a channel of any kind, and gives up when ctx is done or nobody answers.
+func OpenChannel(ctx context.Context, client *ssh.Client, kind string, extra []byte) (ssh.Channel, <-chan *ssh.Request, error) {
+	return openChannel(ctx, client, kind, extra)
+}
+
+// Attach joins a job, with cmd's streams, signals and terminal, and returns when the job has ended
+// or ctx has. Then the job goes on: a client that leaves ends nothing.
+func Attach(ctx context.Context, client *ssh.Client, job JobAttach, cmd Command) (Status, error) {
+	if cmd.TTY != nil {
+		job.Columns, job.Rows = cmd.TTY.Size.Width, cmd.TTY.Size.Height
+	}
+	extra, err := json.Marshal(job)
+	if err != nil {
+		return Status{}, err
+	}
+	ch, reqs, err := openChannel(ctx, client, AttachChannel, extra)
+	if err != nil {
+		return Status{}, explainRefusal(err)
+	}
+	s := &session{cmd: cmd, ch: ch, ended: make(chan struct{}), failed: make(chan error, 2), leaves: true}
+	go s.listen(reqs)
+	s.output.Go(func() { s.copyOut(cmd.Stdout, s.ch) })
+	s.output.Go(func() { s.copyOut(cmd.Stderr, s.ch.Stderr()) })
+	if cmd.Stdin != nil {
+		go func() { // as Exec's: a read from Stdin cannot be interrupted
+			if _, err := io.Copy(ch, cmd.Stdin); err == nil && job.EndInput {
+				ch.CloseWrite()
+			}
+		}()
+	} else if job.EndInput {
+		ch.CloseWrite()
+	}
+	return s.wait(ctx)
+}

@@ -1,0 +1,82 @@
+package environment
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"io"
+
+	"agentbox/agentbox"
+)
+
+var errTooLong = errors.New("it takes too long")
+
+func (b Bound) context(ctx context.Context) (context.Context, context.CancelFunc) {
+	if b.Time == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, b.Time, errTooLong)
+}
+
+func (b Bound) exceeded(format string, args ...any) error {
+	return agentbox.Errorf(agentbox.Conflict, "what setup made is too much to keep: it "+format, args...).
+		WithHint("let setup remove what boxes do not need, or name less in `caches:`")
+}
+
+// bounded passes on what the bound allows.
+type bounded struct {
+	w     io.Writer
+	left  int64
+	bound Bound
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.bound.Bytes == 0 {
+		return b.w.Write(p)
+	}
+	if b.left -= int64(len(p)); b.left < 0 {
+		return 0, b.bound.exceeded("has more than %d MiB", b.bound.Bytes>>20)
+	}
+	return b.w.Write(p)
+}
+
+// remembering knows why what is behind it refused, and has whoever writes end.
+type remembering struct {
+	w      io.Writer
+	failed func()
+	err    error
+}
+
+func (f *remembering) Write(p []byte) (int, error) {
+	n, err := f.w.Write(p)
+	if err != nil {
+		f.err = err
+		f.failed()
+	}
+	return n, err
+}
+
+// countFiles reads an archive along with whoever keeps it, and refuses to go on beyond the bound.
+// done waits for it; an archive that cannot be read is for those to refuse who use it.
+func countFiles(b Bound) (w io.Writer, done func() error) {
+	r, pipe := io.Pipe()
+	result := make(chan error, 1)
+	go func() {
+		in, files := tar.NewReader(r), 0
+		_, err := in.Next()
+		for ; err == nil; _, err = in.Next() {
+			if files++; b.Files > 0 && files > b.Files {
+				err := b.exceeded("has more than %d files", b.Files)
+				r.CloseWithError(err)
+				result <- err
+				return
+			}
+		}
+		_, _ = io.Copy(io.Discard, r) // what follows the end, or what is no archive
+		result <- nil
+	}()
+	return pipe, func() error {
+		pipe.Close()
+		return <-result
+	}
+}

@@ -1,0 +1,125 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"agentbox/agentbox"
+)
+
+// View is a git directory of our own through which git looks at the work tree, the index and the
+// objects of another repository. It has our configuration, no refs, no hooks and no remotes.
+type View struct {
+	dir string
+	env []string
+}
+
+// Ingredients are what a View shows.
+type Ingredients struct {
+	WorkTree string            // "" for none
+	Objects  string            // a directory of objects; "" for none
+	Index    string            // a file; "" for none
+	Files    map[string]string // files of the git directory that are not the index, by name below it: "info/exclude"
+	Format   string            // of the objects: "sha1", "" or "sha256"
+	Settings []Setting         // what else the configuration says; callers give nothing that names a program
+}
+
+// Setting is one line of a configuration.
+type Setting struct{ Section, Name, Value string }
+
+// NewView makes a view in dir, which must not exist; what it shows must have been copied or checked
+// by the caller.
+func NewView(dir string, in Ingredients) (*View, error) {
+	for _, sub := range []string{"refs", "objects/info", "info"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
+			return nil, unmade(err)
+		}
+	}
+	v := &View{dir: dir, env: []string{"GIT_DIR=" + dir}}
+	files := map[string]string{}
+	for name, from := range in.Files {
+		files[name] = from
+	}
+	if in.Index != "" {
+		files["index"] = in.Index
+	}
+	if in.WorkTree != "" {
+		v.env = append(v.env, "GIT_WORK_TREE="+in.WorkTree)
+	}
+	if in.Objects != "" {
+		v.env = append(v.env, "GIT_OBJECT_DIRECTORY="+in.Objects)
+	}
+	err := errors.Join(os.WriteFile(filepath.Join(dir, "HEAD"), []byte("ref: refs/heads/none\n"), 0o600),
+		os.WriteFile(filepath.Join(dir, "config"), in.config(), 0o600))
+	for name, from := range files {
+		err = errors.Join(err, v.take(name, from))
+	}
+	if err != nil {
+		return nil, errors.Join(unmade(err), v.Close())
+	}
+	return v, nil
+}
+
+func unmade(err error) error {
+	return agentbox.Errorf(agentbox.Internal, "cannot make a directory for git: %w", err)
+}
+
+func (in Ingredients) config() []byte {
+	version := 0
+	if in.Format == "sha256" {
+		version = 1
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "[core]\n\trepositoryformatversion = %d\n\tbare = %v\n", version, in.WorkTree == "")
+	if version == 1 {
+		b.WriteString("[extensions]\n\tobjectformat = sha256\n")
+	}
+	for _, s := range in.Settings {
+		fmt.Fprintf(&b, "[%s]\n\t%s = \"%s\"\n", s.Section, s.Name, quote.Replace(s.Value))
+	}
+	return []byte(b.String())
+}
+
+var quote = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\b", `\b`)
+
+// take gives the view one of its files: git reads it from there, and writes none.
+func (v *View) take(name, from string) error {
+	to := filepath.Join(v.dir, filepath.FromSlash(name))
+	in, err := OpenPlain(from)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if err := os.Link(from, to); err == nil {
+		return nil
+	}
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if fi, serr := in.Stat(); err == nil && serr == nil { // the index tells by its own time which entries are racy
+		err = os.Chtimes(to, fi.ModTime(), fi.ModTime())
+	}
+	return errors.Join(err, out.Close())
+}
+
+// Run runs git over what the view shows.
+func (v *View) Run(ctx context.Context, c Call) (stdout []byte, stderr string, err error) {
+	c.Env, c.Personal = append(append([]string(nil), v.env...), c.Env...), false
+	if c.Dir == "" {
+		c.Dir = v.dir
+	}
+	return Run(ctx, c)
+}
+
+// Close removes the view.
+func (v *View) Close() error { return os.RemoveAll(v.dir) }

@@ -1,0 +1,35 @@
+package host
+
+import (
+	"context"
+	"maps"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/config"
+	"agentbox/agentbox/toolchain"
+)
+
+// addAgent installs an agent in a box that was made without it. The box keeps everything it has and
+// runs; from the next reset on the agent is in its image. cfg is the configuration with the
+// overrides applied.
+func (m *Manager) addAgent(ctx context.Context, b *box, cfg *config.Config, o overrides, progress agentbox.Progress) error {
+	rec := b.record()
+	if o.Agent == "" || o.Agent == rec.Overrides.Agent {
+		return nil
+	}
+	if len(o.Tools) > 0 && rec.Suite != "" {
+		end := progress.Begin("agent", o.Agent+" is installed in the box, which was made without it")
+		if _, err := m.carryOut(ctx, rec, o.Tools, toolchain.Candidates{}); err != nil {
+			return err
+		}
+		end("")
+	}
+	b.set(func(b *box) {
+		b.rec.Overrides = b.rec.Overrides.with(overrides{Agent: o.Agent, Tools: o.Tools})
+		if now := settingsOf(cfg); b.rec.Settings != nil {
+			b.rec.Settings = maps.Clone(b.rec.Settings)
+			b.rec.Settings["toolchain"] = now["toolchain"]
+		}
+	})
+	return writeRecord(m.home, b.record())
+}

@@ -1,0 +1,221 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/caches"
+	"agentbox/agentbox/config"
+	"agentbox/agentbox/durable"
+	"agentbox/agentbox/environment"
+	"agentbox/agentbox/toolchain"
+	"agentbox/agentbox/workspace"
+	"agentbox/vmm/image"
+)
+
+// equipment is how the tools that a repository asks for came to an image: what was planned, and the
+// image that has them. It names no repository: whoever asks for the same tools on the same image
+// gets the same.
+type equipment struct {
+	Plan  toolchain.Plan  `json:"plan"`
+	Image agentbox.Digest `json:"image"`
+}
+
+// equip gives base with the tools that the repository asks for. They are installed once for each
+// image and set of needs, by root in a clean box without a workspace, and what that adds is a layer
+// over base: no repository's code runs there.
+func (m *Manager) equip(ctx context.Context, rec record, cfg *config.Config, base image.Image, progress agentbox.Progress) (image.Image, error) {
+	if len(cfg.Toolchain) == 0 || rec.Suite == "" {
+		return base, nil
+	}
+	key := equipmentKey(base.Digest, cfg.Toolchain)
+	lock := m.keyLock("toolchain " + key.Hex())
+	lock.Lock()
+	defer lock.Unlock()
+	if e, err := m.readEquipment(key); err == nil {
+		if img, err := m.mended(ctx, progress, func() (image.Image, error) { return m.images.Get(e.Image.String()) }); err == nil {
+			sayUnmet(e.Plan, progress)
+			return img, nil
+		}
+	}
+	e, img, err := m.install(ctx, rec, cfg.Toolchain, base, key, progress)
+	if err != nil {
+		return base, err
+	}
+	sayUnmet(e.Plan, progress)
+	return img, m.writeEquipment(key, e)
+}
+
+// equipmentKey identifies an image with tools by what it is made from, the way of installing them included.
+func equipmentKey(base agentbox.Digest, needs toolchain.Needs) agentbox.Digest {
+	var text strings.Builder
+	text.WriteString("toolchain 1\n" + base.String() + "\n" + toolchain.Recipe() + "\n")
+	for _, n := range needs {
+		text.WriteString(string(n.Tool) + " " + n.Constraint + "\n")
+	}
+	d, _, _ := agentbox.DigestOf(strings.NewReader(text.String())) // reading a string cannot fail
+	return d
+}
+
+// install plans, and carries the plan out where it adds anything.
+func (m *Manager) install(ctx context.Context, rec record, needs toolchain.Needs, base image.Image, key agentbox.Digest, progress agentbox.Progress) (equipment, image.Image, error) {
+	installed := toolchain.Installed(base.Versions)
+	if needs.Settled(installed) {
+		if plan := toolchain.Resolve(needs, installed).Without(installed); len(plan.Commands()) == 0 {
+			return equipment{plan, base.Digest}, base, nil
+		}
+	}
+	end := progress.Begin("toolchain", toolNames(needs))
+	b, err := m.toolBox(ctx, rec, base, progress)
+	if err != nil {
+		return equipment{}, base, err
+	}
+	plan, img, err := m.installIn(ctx, b, needs, base, key, progress)
+	if err = errors.Join(err, m.remove(b)); err != nil {
+		return equipment{}, base, noSpace(err)
+	}
+	end(img.Digest.Short())
+	return equipment{plan, img.Digest}, img, nil
+}
+
+func toolNames(needs toolchain.Needs) string {
+	var names []string
+	for _, t := range needs.Tools() {
+		names = append(names, string(t))
+	}
+	return strings.Join(names, ", ")
+}
+
+// toolBox makes a clean box of base: of no repository, so it has the policy that the user has for none.
+func (m *Manager) toolBox(ctx context.Context, like record, base image.Image, progress agentbox.Progress) (*box, error) {
+	empty, err := os.MkdirTemp(m.home.State(), ".tmp-toolchain-")
+	if err != nil {
+		return nil, noSpace(err)
+	}
+	defer os.RemoveAll(empty)
+	repo, err := workspace.Empty(ctx, empty)
+	if err != nil {
+		return nil, err
+	}
+	rec := like
+	rec.Phase, rec.Key, rec.Remote, rec.Ephemeral, rec.Life, rec.Workspace = phaseNew, "", "", false, 1, 1
+	rec.Box.Directory, rec.Box.Branch, rec.Box.Commit, rec.Limits = "", "", "", limitsOf(config.Limits{}, false)
+	rec.Attach, rec.Setup, rec.Start = attachment{Env: map[string]string{}}, nil, nil
+	rec.startFrom(base)
+	return m.populateBox(ctx, rec, repo, progress)
+}
+
+// installIn installs what is asked for in a clean box, and lays what that added over base.
+func (m *Manager) installIn(ctx context.Context, b *box, needs toolchain.Needs, base image.Image, key agentbox.Digest, progress agentbox.Progress) (toolchain.Plan, image.Image, error) {
+	rec := b.record()
+	dir, err := os.MkdirTemp(rec.names(m.home).Dir, ".tmp-toolchain-")
+	if err != nil {
+		return toolchain.Plan{}, base, noSpace(err)
+	}
+	defer os.RemoveAll(dir)
+	what := environment.Harvest{Root: "/", Skip: notSetup, Bound: resultBound}
+	known, err := m.inventories(ctx, rec, map[caches.Part]environment.Harvest{caches.Runtime: what}, dir)
+	defer known.close()
+	if err != nil {
+		return toolchain.Plan{}, base, noSpace(err)
+	}
+	what.Known = known[caches.Runtime]
+	plan, err := m.carryOut(ctx, rec, needs, toolchain.Installed(base.Versions))
+	if err != nil || len(plan.Commands()) == 0 {
+		return plan, base, err
+	}
+	const tidy = "apt-get clean; rm -rf /var/lib/apt/lists /var/cache/apt/*.bin /var/log/apt /var/log/dpkg.log"
+	if err := m.asRoot(ctx, rec, nil, "sh", "-c", tidy); err != nil {
+		return plan, base, err
+	}
+	img, err := m.layerOf(ctx, rec, what, dir, base, key, progress)
+	return plan, img, err
+}
+
+// carryOut asks the distribution in a box what it has, and runs the plan that follows.
+func (m *Manager) carryOut(ctx context.Context, rec record, needs toolchain.Needs, installed toolchain.Candidates) (toolchain.Plan, error) {
+	if err := m.asRoot(ctx, rec, nil, "apt-get", "-q", "update"); err != nil {
+		return toolchain.Plan{}, err
+	}
+	var shown bytes.Buffer
+	// It fails where there is no such package at all, and shows the others.
+	_ = m.asRoot(ctx, rec, &shown, append([]string{"apt-cache", "show", "--no-all-versions"}, needs.Asked()...)...)
+	plan := toolchain.Resolve(needs, toolchain.ParseCandidates(&shown)).Without(installed)
+	for _, argv := range plan.Commands() {
+		if err := m.asRoot(ctx, rec, nil, argv...); err != nil {
+			return plan, err
+		}
+	}
+	return plan, nil
+}
+
+// layerOf lays what a clean box has beyond its image over that image.
+func (m *Manager) layerOf(ctx context.Context, rec record, what environment.Harvest, dir string, base image.Image, key agentbox.Digest, progress agentbox.Progress) (image.Image, error) {
+	layer := filepath.Join(dir, "layer.tar")
+	if err := m.take(ctx, rec, what, layer); err != nil {
+		return base, err
+	}
+	d := image.Derivation{Key: key, Name: "with tools", Layers: []func() (io.ReadCloser, error){
+		func() (io.ReadCloser, error) { return os.Open(layer) },
+	}}
+	return m.orWhole(ctx, progress, func() (image.Image, error) { return m.images.Derive(ctx, base, d, relay(progress)) })
+}
+
+// maxToolOutput bounds what is kept of a command that failed.
+const maxToolOutput = 4 << 10
+
+// asRoot runs a command of ours in a box. Its output goes to out, where that is set, else the end
+// of it into the error.
+func (m *Manager) asRoot(ctx context.Context, rec record, out io.Writer, argv ...string) error {
+	client, err := environment.Open(ctx, m.address(rec), "root")
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	last := &lastLines{}
+	if out == nil {
+		out = last
+	}
+	status, err := environment.Exec(ctx, client, environment.Command{
+		Argv: argv, Dir: "/", Stdout: out, Stderr: last, Env: map[string]string{"DEBIAN_FRONTEND": "noninteractive", "HOME": "/root"},
+	})
+	if err != nil || status.Code == 0 {
+		return err
+	}
+	return agentbox.Errorf(agentbox.Conflict, "the tools that the repository asks for cannot be installed: %s ended with exit code %d: %s", argv[0], status.Code, last).
+		WithHint("write image: and packages: in agentbox.yaml (agentbox init makes one), or allow what it needs: agentbox policy show")
+}
+
+// sayUnmet tells what a repository asks for and its box has not.
+func sayUnmet(p toolchain.Plan, progress agentbox.Progress) {
+	for _, u := range p.Unmet {
+		progress.Say(u.String())
+	}
+}
+
+func (m *Manager) readEquipment(key agentbox.Digest) (e equipment, err error) {
+	b, err := os.ReadFile(m.home.Toolchain(key.Hex()))
+	if err != nil {
+		return e, err
+	}
+	return e, json.Unmarshal(b, &e)
+}
+
+func (m *Manager) writeEquipment(key agentbox.Digest, e equipment) error {
+	path := m.home.Toolchain(key.Hex())
+	b, err := json.MarshalIndent(e, "", "  ")
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+	}
+	if err != nil {
+		return err
+	}
+	return noSpace(durable.WriteFile(path, b, 0o600))
+}

@@ -1,0 +1,80 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"agentbox/agentbox/caches"
+	"agentbox/agentbox/environment"
+)
+
+// resultBound is the most that is kept of one part of what setup made. A box must not fill this
+// host's disk, nor keep a daemon busy for ever.
+var resultBound = environment.Bound{Bytes: 32 << 30, Files: 2_000_000, Time: time.Hour}
+
+// harvests are the parts of what setup made: the caches whole, everything else as far as it is not
+// as it was before.
+func harvests(dirs []string) map[caches.Part]environment.Harvest {
+	all := map[caches.Part]environment.Harvest{
+		caches.Runtime:   {Root: "/", Skip: slices.Concat(dirs, notSetup), Bound: resultBound},
+		caches.Workspace: {Root: guestWorkspace, Skip: []string{guestWorkspace + "/.git"}, Bound: resultBound},
+	}
+	if len(dirs) > 0 {
+		all[caches.Dirs] = environment.Harvest{Root: "/", Paths: dirs, Bound: resultBound}
+	}
+	return all
+}
+
+// inventories are what was in a box before setup ran, for the parts of which only what is new is kept.
+type inventories map[caches.Part]*os.File
+
+func (i inventories) close() {
+	for _, f := range i {
+		f.Close() // it was read only
+	}
+}
+
+// inventories takes them. They are kept here and not in the box, so that nothing in it changes them.
+func (m *Manager) inventories(ctx context.Context, rec record, all map[caches.Part]environment.Harvest, dir string) (inventories, error) {
+	known := inventories{}
+	for part, what := range all {
+		if len(what.Paths) > 0 {
+			continue
+		}
+		f, err := os.OpenFile(filepath.Join(dir, string(part)+".before"), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+		if err != nil {
+			return known, err
+		}
+		known[part] = f
+		if err := m.inside(ctx, rec, f, what.Inventory); err != nil {
+			return known, err
+		}
+	}
+	return known, nil
+}
+
+// take writes the files of a box to an archive on the host.
+func (m *Manager) take(ctx context.Context, rec record, what environment.Harvest, to string) error {
+	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(m.inside(ctx, rec, f, what.Take), f.Close())
+}
+
+// inside calls do with a connection into a box.
+func (m *Manager) inside(ctx context.Context, rec record, w io.Writer, do func(context.Context, *ssh.Client, io.Writer) error) error {
+	client, err := environment.Open(ctx, m.address(rec), rec.User)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return do(ctx, client, w)
+}

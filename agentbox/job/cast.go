@@ -1,0 +1,263 @@
+package job
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// A transcript is a row of asciicast v2 files, each of which plays alone: output-0.cast has the
+// beginning and stays, the later ones follow, of which the last two stay. So a job keeps at most
+// headSize and two times partSize bytes, whatever it writes.
+const (
+	headSize = 4 << 20
+	partSize = 2 << 20
+	maxParts = 2
+)
+
+// header is the first line of an asciicast file. Players ignore what they do not know.
+type header struct {
+	Version   int     `json:"version"`
+	Width     int     `json:"width"`
+	Height    int     `json:"height"`
+	Timestamp int64   `json:"timestamp"`
+	Idle      float64 `json:"idle_time_limit"` // a player waits no longer between two events
+	Command   string  `json:"command,omitempty"`
+	Part      part    `json:"agentbox"`
+}
+
+// part says where a file belongs in its transcript.
+type part struct {
+	Offset float64 `json:"offset"` // seconds from the job's start to this file's
+	From   uint64  `json:"from"`   // bytes of output before it
+	Head   uint64  `json:"head"`   // bytes of output in output-0.cast, and left out in it
+	Pipe   bool    `json:"pipe,omitempty"`
+}
+
+// playIdle is for how long players show that nothing happens.
+const playIdle = 2
+
+// recorder writes a transcript. Where the disk does not take it, output is left out and the job goes on.
+type recorder struct {
+	dir           string
+	rec           Record
+	columns, rows int
+	now           func() time.Time
+
+	file    *os.File
+	number  int   // of the file
+	size    int64 // of the file, of whole lines
+	begun   float64
+	last    float64
+	pos     uint64 // bytes of output that came, or were left out
+	head    uint64
+	leftOut uint64
+	unsaid  uint64 // of those, bytes that the transcript does not say are left out
+	carry   map[byte][]byte
+}
+
+func newRecorder(dir string, rec Record, columns, rows int) *recorder {
+	return &recorder{dir: dir, rec: rec, columns: max(columns, 1), rows: max(rows, 1), now: time.Now, carry: map[byte][]byte{}, number: -1}
+}
+
+func partName(dir string, number int) string {
+	return filepath.Join(dir, fmt.Sprintf("output-%d.cast", number))
+}
+
+// elapsed is the time since the job's start, which never goes back.
+func (r *recorder) elapsed() float64 {
+	r.last = max(r.last, r.now().Sub(r.rec.Started).Seconds())
+	return r.last
+}
+
+// output records what the job wrote.
+func (r *recorder) output(kind byte, data []byte) {
+	text, rest := wholeRunes(append(r.carry[kind], data...))
+	if !r.event("o", r.text(text)) {
+		r.leaveOut(uint64(len(text)))
+	}
+	r.carry[kind] = append([]byte(nil), rest...)
+	r.pos += uint64(len(data))
+}
+
+// text is output as a terminal needs it: what goes into a pipe has no carriage returns of a terminal's.
+func (r *recorder) text(b []byte) string {
+	s := strings.ToValidUTF8(string(b), "\uFFFD")
+	if !r.rec.TTY {
+		s = strings.ReplaceAll(s, "\n", "\r\n")
+	}
+	return s
+}
+
+// skip records that output is missing.
+func (r *recorder) skip(to uint64) {
+	r.leaveOut(to - r.pos)
+	r.pos = to
+}
+
+func (r *recorder) leaveOut(n uint64) {
+	r.leftOut += n
+	r.unsaid += n
+}
+
+func (r *recorder) resize(columns, rows int) {
+	r.columns, r.rows = max(columns, 1), max(rows, 1)
+	r.event("r", fmt.Sprintf("%dx%d", r.columns, r.rows))
+}
+
+// wholeRunes splits off a character whose last bytes have not come.
+func wholeRunes(b []byte) (whole, rest []byte) {
+	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
+		if c := b[len(b)-n]; utf8.RuneStart(c) {
+			if c >= utf8.RuneSelf && !utf8.FullRune(b[len(b)-n:]) {
+				return b[:len(b)-n], b[len(b)-n:]
+			}
+			break
+		}
+	}
+	return b, nil
+}
+
+// event appends one line; false when the disk did not take it.
+func (r *recorder) event(code, text string) bool {
+	if r.unsaid > 0 && text != "" {
+		n := r.unsaid
+		r.unsaid = 0
+		if !r.event("o", leftOutText(n)) {
+			r.unsaid = n
+			return false
+		}
+	}
+	if text == "" || !r.open() {
+		return text == ""
+	}
+	line, err := json.Marshal([]any{json.Number(fmt.Sprintf("%.6f", max(r.elapsed()-r.begun, 0))), code, text})
+	return err == nil && r.line(line)
+}
+
+// leftOutText is what a transcript says in place of output that it lacks.
+func leftOutText(n uint64) string {
+	return fmt.Sprintf("\r\n[agentbox: %d bytes of output left out]\r\n", n)
+}
+
+// line appends a line as a whole, or nothing.
+func (r *recorder) line(line []byte) bool {
+	if _, err := r.file.WriteAt(append(line, '\n'), r.size); err != nil {
+		_ = r.file.Truncate(r.size) // what cannot be cut off is written over by the next line
+		return false
+	}
+	r.size += int64(len(line)) + 1
+	return true
+}
+
+// open makes sure that there is a file with room.
+func (r *recorder) open() bool {
+	full := r.file != nil && r.size >= partSize && (r.number > 0 || r.size >= headSize)
+	if r.file != nil && !full {
+		return true
+	}
+	if full {
+		r.closeFile()
+	}
+	f, err := os.OpenFile(partName(r.dir, r.number+1), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return false
+	}
+	if r.number == 0 {
+		r.head = r.pos
+	}
+	r.file, r.size, r.begun = f, 0, r.elapsed()
+	r.number++
+	if !r.line(r.header()) {
+		r.file.Close()
+		r.file = nil
+		r.number--
+		return false
+	}
+	if old := r.number - maxParts; old > 0 {
+		r.drop(old)
+	}
+	return true
+}
+
+func (r *recorder) header() []byte {
+	at := r.now()
+	line, _ := json.Marshal(header{ // of numbers and texts
+		Version: 2, Width: r.columns, Height: r.rows, Timestamp: at.Unix(), Idle: playIdle, Command: strings.Join(r.rec.Command, " "),
+		Part: part{Offset: r.begun, From: r.pos, Head: r.head, Pipe: !r.rec.TTY},
+	})
+	return line
+}
+
+// drop removes a part whose place another one took, and counts what goes with it.
+func (r *recorder) drop(number int) {
+	gone, err := readHeader(partName(r.dir, number))
+	next, nextErr := readHeader(partName(r.dir, number+1))
+	if err == nil && nextErr == nil && next.Part.From >= gone.Part.From {
+		r.leftOut += next.Part.From - gone.Part.From // the reader of the transcript sees that the parts do not meet
+	}
+	_ = os.Remove(partName(r.dir, number)) // tried again by whoever removes the job
+}
+
+func (r *recorder) closeFile() {
+	if r.file != nil {
+		r.file.Close()
+		r.file = nil
+	}
+}
+
+// position is where a recorder left off, for the next one of the same job.
+type position struct {
+	Pos     uint64 `json:"pos"`
+	Head    uint64 `json:"head"`
+	LeftOut uint64 `json:"left_out"`
+	Columns int    `json:"columns"`
+	Rows    int    `json:"rows"`
+}
+
+// goOn begins where the recorder before left off, in a file of its own.
+func (r *recorder) goOn() error {
+	var p position
+	err := readJSON(filepath.Join(r.dir, positionFile), &p)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.pos, r.head, r.leftOut, r.columns, r.rows = p.Pos, p.Head, p.LeftOut, max(p.Columns, 1), max(p.Rows, 1)
+	numbers, err := OpenTranscript(r.dir).parts()
+	if len(numbers) > 0 {
+		r.number = numbers[len(numbers)-1]
+	}
+	return err
+}
+
+// leaveOff closes the file of a job that goes on without us.
+func (r *recorder) leaveOff() error {
+	if r.number == 0 {
+		r.head = r.pos
+	}
+	r.close()
+	return writeJSON(filepath.Join(r.dir, positionFile), position{r.pos, r.head, r.leftOut, r.columns, r.rows})
+}
+
+// close writes what is left and closes the file.
+func (r *recorder) close() {
+	for _, rest := range r.carry {
+		r.event("o", r.text(rest))
+	}
+	r.carry = map[byte][]byte{}
+	if r.unsaid > 0 {
+		n := r.unsaid
+		r.unsaid = 0
+		r.event("o", leftOutText(n))
+	}
+	r.closeFile()
+}

@@ -1,0 +1,279 @@
+package job
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/environment"
+	"agentbox/vmm/guest/protocol"
+)
+
+// Config is what a Hub needs.
+type Config struct {
+	Dir     string // of the box's jobs; made when the first one is started
+	Backend environment.Backend
+	Log     *slog.Logger
+	Begin   func() (end func()) // called when a job begins to run; the result when it has ended
+	Wrote   func()              // called when a job has written something
+}
+
+// Hub has the jobs of a box that runs. Its methods may be called from any goroutine.
+type Hub struct {
+	Config
+	ctx  context.Context
+	work sync.WaitGroup
+
+	ready    chan struct{} // closed by TakeUp
+	starting sync.Mutex    // two starts of one job meet here
+
+	mu   sync.Mutex
+	jobs map[agentbox.JobID]*live
+}
+
+// NewHub makes a hub, which lets go of its jobs when ctx ends: they end with their machine, or are
+// taken up by the next hub. Whoever makes it calls TakeUp, which everything else waits for, and
+// Wait.
+func NewHub(ctx context.Context, c Config) *Hub {
+	return &Hub{Config: c, ctx: ctx, jobs: map[agentbox.JobID]*live{}, ready: make(chan struct{})}
+}
+
+// Wait returns when the hub's context has ended and it has let go of every job: the connection to
+// the guest must end for that.
+func (h *Hub) Wait() {
+	<-h.ctx.Done()
+	h.work.Wait()
+}
+
+// Spec is a job to start.
+type Spec struct {
+	ID agentbox.JobID `json:"id"` // starting it twice starts it once
+	protocol.JobSpec
+}
+
+// Refusal is why the box could not start a job: no fault of ours, and no fault of the box's.
+type Refusal = protocol.JobRefusal
+
+// Start starts a job and returns when the guest has. A Refusal is no error.
+func (h *Hub) Start(ctx context.Context, spec Spec) (*Refusal, error) {
+	if err := h.await(ctx); err != nil {
+		return nil, err
+	}
+	h.starting.Lock()
+	defer h.starting.Unlock()
+	if h.job(spec.ID) != nil {
+		return nil, nil
+	}
+	dir := Dir(h.Dir, spec.ID)
+	if end, err := readEnd(dir); end != nil || err != nil {
+		return nil, err
+	}
+	h.makeRoom()
+	rec := Record{
+		Version: version, ID: spec.ID, Command: spec.Argv, Dir: spec.Dir, User: spec.User, TTY: spec.TTY, Started: time.Now().UTC(),
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := writeJSON(filepath.Join(dir, recordFile), rec); err != nil {
+		return nil, err
+	}
+	j := h.live(rec, spec.Columns, spec.Rows)
+	ch, requests, err := j.open(ctx, &spec.JobSpec)
+	if refusal := refusalOf(err); refusal != nil {
+		return refusal, os.RemoveAll(dir)
+	}
+	if err != nil { // perhaps it has started: then the next hub finds it
+		return nil, err
+	}
+	h.put(j)
+	h.work.Go(func() { j.follow(ch, requests) })
+	return nil, nil
+}
+
+// await waits until the jobs that the machine had are known.
+func (h *Hub) await(ctx context.Context) error {
+	select {
+	case <-h.ready:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (h *Hub) job(id agentbox.JobID) *live {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.jobs[id]
+}
+
+func (h *Hub) put(j *live) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.jobs[j.rec.ID] = j
+}
+
+// refusalOf is the guest's own reason, if that is what err is.
+func refusalOf(err error) *Refusal {
+	var refused *ssh.OpenChannelError
+	if !errors.As(err, &refused) {
+		return nil
+	}
+	r := Refusal{Status: 126, Error: "the box refused to run it"}
+	if json.Unmarshal([]byte(refused.Message), &r) == nil {
+		r.Error = printable(r.Error)
+	}
+	return &r
+}
+
+// TakeUp follows the jobs that the machine had when it was saved, and writes down that others are
+// lost: all of them for a machine that began anew. It returns when it knows which are which, and is
+// called once.
+func (h *Hub) TakeUp(ctx context.Context, saved bool) error {
+	defer close(h.ready)
+	there := map[agentbox.JobID]protocol.JobStatus{}
+	if saved {
+		var err error
+		if there, err = h.inGuest(ctx); err != nil {
+			return err
+		}
+	}
+	for _, id := range ids(h.Dir) {
+		if _, known := there[id]; !known {
+			h.lose(id)
+		}
+	}
+	for id, status := range there {
+		j, err := h.taken(id, status)
+		if err != nil {
+			h.Log.Warn("cannot take up a job", "job", id, "error", err)
+			continue
+		}
+		h.put(j)
+		h.work.Go(func() { j.follow(nil, nil) })
+	}
+	return nil
+}
+
+// inGuest asks the guest for its jobs.
+func (h *Hub) inGuest(ctx context.Context) (map[agentbox.JobID]protocol.JobStatus, error) {
+	client, err := h.Backend(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ok, answer, err := client.SendRequest(protocol.Jobs, true, []byte("{}"))
+	var list []protocol.JobStatus
+	if err == nil && ok {
+		err = json.Unmarshal(answer, &list)
+	}
+	if err != nil || !ok {
+		return nil, agentbox.Errorf(agentbox.Unavailable, "ask the guest for its jobs: %w", err)
+	}
+	there := map[agentbox.JobID]protocol.JobStatus{}
+	for _, s := range list {
+		if id, err := agentbox.ParseJobID(s.ID); err == nil && len(there) < maxTaken {
+			there[id] = s
+		}
+	}
+	return there, nil
+}
+
+// taken is a job that the guest has. What the guest says of it counts only where there is no
+// record: a fork's jobs have none.
+func (h *Hub) taken(id agentbox.JobID, status protocol.JobStatus) (*live, error) {
+	dir := Dir(h.Dir, id)
+	var rec Record
+	err := readJSON(filepath.Join(dir, recordFile), &rec)
+	if errors.Is(err, fs.ErrNotExist) {
+		rec = Record{Version: version, ID: id, Command: printables(status.Argv), Dir: printable(status.Dir), User: printable(status.User), TTY: status.TTY, Started: time.Now().UTC()}
+		if err = os.MkdirAll(dir, 0o700); err == nil {
+			err = writeJSON(filepath.Join(dir, recordFile), rec)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	// After a rollback to where it ran it has not ended.
+	if err := os.Remove(filepath.Join(dir, EndFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	j := h.live(rec, 80, 24)
+	return j, j.recorder.goOn()
+}
+
+// maxTaken bounds how many jobs a guest can have us follow.
+const maxTaken = 64
+
+// lose writes down that a job went with its machine, unless it had ended.
+func (h *Hub) lose(id agentbox.JobID) {
+	dir := Dir(h.Dir, id)
+	if end, err := readEnd(dir); end != nil || err != nil {
+		return
+	}
+	if err := writeJSON(filepath.Join(dir, EndFile), End{Lost: true, Time: time.Now().UTC()}); err != nil {
+		h.Log.Error("cannot write down that a job is lost", "job", id, "error", err)
+	}
+}
+
+// Signal sends a signal, as RFC 4254 names it, to a job that runs.
+func (h *Hub) Signal(ctx context.Context, id agentbox.JobID, name string) error {
+	if err := h.await(ctx); err != nil {
+		return err
+	}
+	j := h.job(id)
+	if j == nil {
+		return agentbox.Errorf(agentbox.NotFound, "job %s does not run", id).WithHint("agentbox jobs lists them")
+	}
+	return j.signal(ctx, name)
+}
+
+// maxEnded is how many jobs that have ended a box keeps.
+const maxEnded = 50
+
+// makeRoom removes the oldest jobs that have ended.
+func (h *Hub) makeRoom() {
+	ended := slices.DeleteFunc(List(h.Dir, agentbox.Box{State: agentbox.Running}), func(j agentbox.Job) bool { return j.State == agentbox.JobRunning })
+	for _, j := range ended[:max(len(ended)-maxEnded, 0)] {
+		h.mu.Lock()
+		delete(h.jobs, j.ID)
+		h.mu.Unlock()
+		if err := os.RemoveAll(Dir(h.Dir, j.ID)); err != nil {
+			h.Log.Warn("cannot remove an old job", "job", j.ID, "error", err)
+		}
+	}
+}
+
+// printables are the words of a command that a guest told, as many as anybody reads.
+func printables(words []string) []string {
+	var out []string
+	for _, w := range words[:min(len(words), 64)] {
+		out = append(out, printable(w))
+	}
+	return out
+}
+
+// printable makes text of a guest's fit for a message.
+func printable(s string) string {
+	const most = 400
+	out := make([]rune, 0, min(len(s), most))
+	for _, r := range s {
+		if len(out) == most {
+			break
+		}
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			r = ' '
+		}
+		out = append(out, r)
+	}
+	return string(out)
+}

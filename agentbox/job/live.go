@@ -1,0 +1,264 @@
+package job
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/environment"
+	"agentbox/vmm/guest/protocol"
+)
+
+// live is a job that this hub follows, or followed to its end.
+type live struct {
+	hub      *Hub
+	rec      Record
+	dir      string
+	recorder *recorder // of the goroutine that follows
+
+	mu      sync.Mutex
+	screen  screen
+	clients []*client
+	channel ssh.Channel // nil while the guest is away
+	end     *End
+
+	sending sync.Mutex // held while input is written to channel
+}
+
+func (h *Hub) live(rec Record, columns, rows int) *live {
+	dir := Dir(h.Dir, rec.ID)
+	return &live{hub: h, rec: rec, dir: dir, recorder: newRecorder(dir, rec, columns, rows)}
+}
+
+// open opens the job's channel in the guest, and starts the job if spec is not nil.
+func (j *live) open(ctx context.Context, spec *protocol.JobSpec) (ssh.Channel, <-chan *ssh.Request, error) {
+	client, err := j.hub.Backend(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	extra, err := json.Marshal(protocol.JobOpen{ID: j.rec.ID.String(), Start: spec, From: j.recorder.pos})
+	if err != nil {
+		return nil, nil, err
+	}
+	return environment.OpenChannel(ctx, client, protocol.JobChannel, extra)
+}
+
+// reopenAfter is how long a job whose connection ended waits before it asks for another.
+const reopenAfter = 100 * time.Millisecond
+
+// follow records the job to its end, over as many channels as that takes. ch is the first one, nil
+// when there is none yet.
+func (j *live) follow(ch ssh.Channel, requests <-chan *ssh.Request) {
+	defer j.hub.Begin()()
+	ctx := j.hub.ctx
+	for ctx.Err() == nil {
+		var err error
+		if ch == nil {
+			ch, requests, err = j.open(ctx, nil)
+		}
+		switch {
+		case err == nil:
+			end, err := j.read(ctx, ch, requests)
+			if end != nil {
+				j.finish(*end, ch)
+				return
+			}
+			if ctx.Err() == nil {
+				j.hub.Log.Warn("lost the channel of a job", "job", j.rec.ID, "error", err)
+			}
+		case refusalOf(err) != nil: // the guest does not know it
+			j.finish(End{Lost: true}, nil)
+			return
+		}
+		ch = nil
+		select {
+		case <-ctx.Done():
+		case <-time.After(reopenAfter):
+		}
+	}
+	if err := j.recorder.leaveOff(); err != nil {
+		j.hub.Log.Error("cannot write down how far a job was recorded", "job", j.rec.ID, "error", err)
+	}
+	j.dropClients()
+}
+
+// read takes what the guest says until the job or the channel ends.
+func (j *live) read(ctx context.Context, ch ssh.Channel, requests <-chan *ssh.Request) (*End, error) {
+	defer context.AfterFunc(ctx, func() { ch.Close() })()
+	go ssh.DiscardRequests(requests) // ends with the channel
+	j.setChannel(ch)
+	defer j.setChannel(nil)
+	buf := make([]byte, protocol.MaxJobFrame)
+	for {
+		f, err := protocol.ReadJobFrame(ch, buf)
+		if err != nil {
+			ch.Close()
+			return nil, err
+		}
+		end, err := j.take(f)
+		if err != nil {
+			ch.Close()
+			return nil, err
+		}
+		if end != nil {
+			return end, nil
+		}
+	}
+}
+
+// take records a frame and passes it on.
+func (j *live) take(f protocol.JobFrame) (*End, error) {
+	switch f.Kind {
+	case protocol.JobAt:
+		j.seek(f.At())
+	case protocol.JobOutput, protocol.JobErrors:
+		j.hub.Wrote()
+		j.recorder.output(f.Kind, f.Data)
+		j.pass(f.Kind, f.Data)
+	case protocol.JobEnd:
+		e, err := f.Exit()
+		if err != nil {
+			return nil, err
+		}
+		return &End{Status: e.Status, Signal: printable(e.Signal)}, nil
+	default:
+		return nil, fmt.Errorf("the guest sent a frame of kind %q", f.Kind)
+	}
+	return nil, nil
+}
+
+// maxSkip bounds what a guest can claim to have left out at once.
+const maxSkip = 1 << 60
+
+// seek goes to where the guest's output goes on: further on when some is left out, back when the
+// machine was rolled back.
+func (j *live) seek(at uint64) {
+	at = min(at, maxSkip)
+	if at <= j.recorder.pos {
+		j.recorder.pos = at
+		return
+	}
+	n := at - j.recorder.pos
+	j.recorder.skip(at)
+	j.pass(protocol.JobOutput, []byte(leftOutText(n)))
+}
+
+// pass gives output to every client. It waits for those that are to lose nothing.
+func (j *live) pass(kind byte, data []byte) {
+	j.mu.Lock()
+	j.screen.write(data)
+	clients := slices.Clone(j.clients)
+	j.mu.Unlock()
+	for _, c := range clients {
+		c.put(j.hub.ctx, kind, data)
+	}
+}
+
+// finish writes down how the job ended, tells the clients, and lets the guest forget it.
+func (j *live) finish(end End, ch ssh.Channel) {
+	j.recorder.close()
+	end.Time, end.LeftOut = time.Now().UTC(), j.recorder.leftOut
+	if err := writeDurably(filepath.Join(j.dir, EndFile), end); err != nil {
+		j.hub.Log.Error("cannot write down how a job ended", "job", j.rec.ID, "error", err)
+	}
+	j.mu.Lock()
+	j.end = &end
+	clients := slices.Clone(j.clients)
+	j.mu.Unlock()
+	for _, c := range clients {
+		c.finish(end)
+	}
+	if ch != nil {
+		ch.SendRequest(protocol.JobForget, true, nil) // one that is not told goes with its machine
+		ch.Close()
+	}
+}
+
+func (j *live) setChannel(ch ssh.Channel) {
+	j.mu.Lock()
+	j.channel = ch
+	j.mu.Unlock()
+	if ch != nil {
+		j.tellPatience()
+	}
+}
+
+// current is the channel to the guest, nil while it is away.
+func (j *live) current() ssh.Channel {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.channel
+}
+
+func (j *live) signal(ctx context.Context, name string) error {
+	ch := j.current()
+	if ch == nil {
+		return agentbox.Errorf(agentbox.Conflict, "job %s has ended, or its box does not answer", j.rec.ID).WithHint("agentbox jobs says which")
+	}
+	type answer struct {
+		ok  bool
+		err error
+	}
+	got := make(chan answer, 1)
+	go func() { // ends with the channel
+		ok, err := ch.SendRequest("signal", true, ssh.Marshal(struct{ Name string }{name}))
+		got <- answer{ok, err}
+	}()
+	select {
+	case a := <-got:
+		if a.err == nil && !a.ok {
+			return agentbox.Errorf(agentbox.Invalid, "there is no signal %q", name).WithHint("INT, TERM, KILL, HUP, USR1, ... without SIG")
+		}
+		if a.err != nil {
+			return agentbox.Errorf(agentbox.Conflict, "job %s has ended", j.rec.ID)
+		}
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// input passes what a client typed on to the job. While the guest is away it is dropped, as by a
+// terminal that hung up.
+func (j *live) input(kind byte, data []byte) error {
+	ch := j.current()
+	if ch == nil {
+		return errors.New("the job takes no input now")
+	}
+	j.sending.Lock()
+	defer j.sending.Unlock()
+	_, err := ch.Write(protocol.AppendJobFrame(nil, kind, data))
+	return err
+}
+
+// resize makes the job's terminal that of the client who came or changed last.
+func (j *live) resize(columns, rows int) {
+	if columns <= 0 || rows <= 0 || columns > maxCells || rows > maxCells {
+		return
+	}
+	if ch := j.current(); ch != nil {
+		ch.SendRequest("window-change", false, ssh.Marshal(struct{ W, H, X, Y uint32 }{uint32(columns), uint32(rows), 0, 0}))
+	}
+}
+
+// maxCells is the widest and highest terminal there is.
+const maxCells = 4096
+
+// tellPatience has the guest wait for us as long as a client wants everything.
+func (j *live) tellPatience() {
+	j.mu.Lock()
+	ch := j.channel
+	patient := slices.ContainsFunc(j.clients, func(c *client) bool { return c.opts.Whole })
+	j.mu.Unlock()
+	if ch != nil {
+		ch.SendRequest(protocol.JobPatience, false, ssh.Marshal(struct{ Patient bool }{patient}))
+	}
+}

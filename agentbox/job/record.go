@@ -1,0 +1,136 @@
+package job
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
+)
+
+// Record is job.json, which is written before the job starts and never changes.
+type Record struct {
+	Version int            `json:"version"`
+	ID      agentbox.JobID `json:"id"`
+	Command []string       `json:"command"`
+	Dir     string         `json:"dir,omitempty"`
+	User    string         `json:"user,omitempty"`
+	TTY     bool           `json:"tty,omitempty"`
+	Started time.Time      `json:"started"`
+}
+
+// End is exit.json, which is written once the job's last output is recorded.
+type End struct {
+	Status  int       `json:"status"`
+	Signal  string    `json:"signal,omitempty"`
+	Lost    bool      `json:"lost,omitempty"` // its machine ended under it: there is no status
+	Time    time.Time `json:"time"`
+	LeftOut uint64    `json:"left_out,omitempty"` // bytes of output that the transcript lacks
+}
+
+// EndFile appears in a job's directory when it has ended.
+const EndFile = "exit.json"
+
+const (
+	version      = 1
+	recordFile   = "job.json"
+	positionFile = "position.json"
+)
+
+// Dir is the directory of one job below the directory of a box's jobs.
+func Dir(jobs string, id agentbox.JobID) string { return filepath.Join(jobs, id.String()) }
+
+func writeJSON(path string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return durable.Replace(path, b, 0o600)
+}
+
+func readJSON(path string, v any) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, v)
+}
+
+// readEnd is how a job ended, nil for one that has not.
+func readEnd(dir string) (*End, error) {
+	var end End
+	err := readJSON(filepath.Join(dir, EndFile), &end)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return &end, err
+}
+
+// Read is one job as its files have it. A job that has not ended is in the state of its box.
+func Read(jobs string, id agentbox.JobID, box agentbox.Box) (agentbox.Job, error) {
+	dir := Dir(jobs, id)
+	var rec Record
+	if err := readJSON(filepath.Join(dir, recordFile), &rec); err != nil {
+		return agentbox.Job{}, err
+	}
+	j := agentbox.Job{
+		ID: id, Box: box.ID, BoxName: box.Name, Command: rec.Command, Dir: rec.Dir, User: rec.User, TTY: rec.TTY, Started: rec.Started,
+	}
+	end, err := readEnd(dir)
+	switch {
+	case err != nil:
+		return j, err
+	case end != nil:
+		j.State, j.Ended, j.LeftOut = agentbox.JobLost, end.Time, end.LeftOut
+		if !end.Lost {
+			j.State, j.Exit, j.Signal = agentbox.JobEnded, &end.Status, end.Signal
+		}
+	case box.State == agentbox.Running || box.State == agentbox.Waiting:
+		j.State = agentbox.JobRunning
+	case box.State == agentbox.Paused || box.State == agentbox.Creating:
+		j.State = agentbox.JobPaused
+	default:
+		j.State = agentbox.JobLost
+	}
+	return j, nil
+}
+
+// List is every job of a box, the oldest first. What cannot be read is left out.
+func List(jobs string, box agentbox.Box) []agentbox.Job {
+	var all []agentbox.Job
+	for _, id := range ids(jobs) {
+		if j, err := Read(jobs, id, box); err == nil {
+			all = append(all, j)
+		}
+	}
+	slices.SortFunc(all, func(x, y agentbox.Job) int { return x.Started.Compare(y.Started) })
+	return all
+}
+
+func ids(jobs string) []agentbox.JobID {
+	entries, err := os.ReadDir(jobs)
+	if err != nil {
+		return nil // no job was ever started
+	}
+	var all []agentbox.JobID
+	for _, e := range entries {
+		if id, err := agentbox.ParseJobID(e.Name()); err == nil {
+			all = append(all, id)
+		}
+	}
+	return all
+}
+
+// writeDurably is writeJSON for what must outlive a loss of power.
+func writeDurably(path string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return errors.Join(durable.WriteFile(path, b, 0o600), durable.SyncDir(filepath.Dir(path)))
+}

@@ -1,0 +1,123 @@
+package job
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// screen is the end of what a job wrote, from which a client that comes later gets a screenful.
+type screen struct {
+	kept  []byte
+	modes Modes
+}
+
+// maxScreen is how much is kept: some screenfuls, also of a program that colours every character.
+const maxScreen = 64 << 10
+
+func (s *screen) write(b []byte) {
+	s.modes.Write(b)
+	s.kept = append(s.kept, b...)
+	if over := len(s.kept) - maxScreen; over > maxScreen/2 { // not for each byte
+		s.kept = append([]byte(nil), s.kept[over:]...)
+	}
+}
+
+// clears are what programs begin a new screen with.
+var clears = [][]byte{[]byte("\x1b[2J"), []byte("\x1b[?1049h"), []byte("\x1bc")}
+
+// replay is what shows the last screenful: the modes that the program has set, and its output since
+// it last cleared the screen, or the last rows lines.
+func (s *screen) replay(rows int) []byte {
+	out := []byte(s.modes.set("h"))
+	kept := s.kept
+	at := -1
+	for _, c := range clears {
+		at = max(at, bytes.LastIndex(kept, c))
+	}
+	if at >= 0 {
+		return append(out, kept[at:]...)
+	}
+	if rows <= 0 {
+		rows = 24
+	}
+	from := len(kept)
+	for n := 0; n <= rows && from > 0; n++ { // the last line may have no end
+		if from = bytes.LastIndexByte(kept[:from], '\n'); from < 0 {
+			return append(out, kept...)
+		}
+	}
+	return append(out, kept[min(from+1, len(kept)):]...)
+}
+
+// Modes are the DEC private modes that a program has set and not reset: a client that came later
+// would not know them.
+type Modes struct {
+	on    []int
+	state int
+	text  []byte
+}
+
+// maxModes bounds what a hostile program can have us remember.
+const maxModes = 64
+
+// Write looks for ESC [ ? numbers h and l, also across writes. It never fails.
+func (m *Modes) Write(b []byte) (int, error) {
+	for _, c := range b {
+		m.next(c)
+	}
+	return len(b), nil
+}
+
+var modePrefix = []byte("\x1b[?")
+
+func (m *Modes) next(c byte) {
+	switch {
+	case m.state < len(modePrefix):
+		if c != modePrefix[m.state] {
+			m.state = 0
+		}
+		if c == modePrefix[m.state] {
+			m.state++
+		}
+		m.text = m.text[:0]
+	case (c >= '0' && c <= '9' || c == ';') && len(m.text) < 64:
+		m.text = append(m.text, c)
+	default:
+		if c == 'h' || c == 'l' {
+			m.change(c == 'h')
+		}
+		m.state = 0
+		if c == modePrefix[0] {
+			m.state = 1
+		}
+	}
+}
+
+func (m *Modes) change(on bool) {
+	for _, field := range strings.Split(string(m.text), ";") {
+		var n int
+		if _, err := fmt.Sscan(field, &n); err != nil {
+			continue
+		}
+		m.on = slices.DeleteFunc(m.on, func(v int) bool { return v == n })
+		if on && len(m.on) < maxModes {
+			m.on = append(m.on, n)
+		}
+	}
+}
+
+// hiddenCursor is the mode that is set before a program begins.
+const hiddenCursor = 25
+
+// Reset is what gives a terminal back as it was before the program wrote to it.
+func (m *Modes) Reset() string { return m.set("l") + fmt.Sprintf("\x1b[?%dh\x1b[0m", hiddenCursor) }
+
+func (m *Modes) set(how string) string {
+	var out strings.Builder
+	for _, n := range m.on {
+		fmt.Fprintf(&out, "\x1b[?%d%s", n, how)
+	}
+	return out.String()
+}

@@ -1,0 +1,315 @@
+package job
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxLine bounds a line of a transcript: a frame of the guest's, each byte of it escaped, and what
+// is around it.
+const maxLine = 1 << 20
+
+// Event is one line of a transcript: at seconds after the job's start, code "o" for output, "r" for
+// a new size.
+type Event struct {
+	At   float64
+	Code string
+	Text string
+}
+
+// Output is what an event adds to the output: as the job wrote it, without the carriage returns
+// that a terminal needs.
+func (e Event) Output(pipe bool) string {
+	if pipe {
+		return strings.ReplaceAll(e.Text, "\r\n", "\n")
+	}
+	return e.Text
+}
+
+// Transcript reads what a job wrote. It may be read while the job goes on.
+type Transcript struct {
+	dir string
+}
+
+// OpenTranscript opens the transcript of the job in dir.
+func OpenTranscript(dir string) Transcript { return Transcript{dir} }
+
+func readHeader(name string) (header, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return header{}, err
+	}
+	defer f.Close()
+	line, err := bufio.NewReaderSize(io.LimitReader(f, maxLine), 4096).ReadBytes('\n')
+	if err != nil {
+		return header{}, fmt.Errorf("%s: its first line: %w", name, err)
+	}
+	var h header
+	if err := json.Unmarshal(line, &h); err != nil || h.Version != 2 {
+		return header{}, fmt.Errorf("%s is no asciicast of version 2", name)
+	}
+	return h, nil
+}
+
+// parts are the numbers of the files that are there, in order.
+func (t Transcript) parts() ([]int, error) {
+	entries, err := os.ReadDir(t.dir)
+	if err != nil {
+		return nil, err
+	}
+	var all []int
+	for _, e := range entries {
+		digits, ok := strings.CutPrefix(strings.TrimSuffix(e.Name(), ".cast"), "output-")
+		if n, err := strconv.Atoi(digits); ok && err == nil && filepath.Ext(e.Name()) == ".cast" {
+			all = append(all, n)
+		}
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// followEvery is how often a transcript that grows is looked at.
+const followEvery = 100 * time.Millisecond
+
+// Events calls f for each event, in order, and where parts are missing says so by an event. With
+// follow it waits for more until the job has ended or ctx has, which is no error.
+func (t Transcript) Events(ctx context.Context, follow bool, f func(h Header, e Event) error) error {
+	r := &partReader{t: t, number: -1, each: f}
+	defer r.close()
+	for {
+		end, err := readEnd(t.dir) // before the last look: then nothing comes after it
+		if err != nil {
+			return err
+		}
+		if err := r.drain(); err != nil {
+			return err
+		}
+		if end != nil || !follow {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(followEvery):
+		}
+	}
+}
+
+// Header is what a transcript's first file says about all of it.
+type Header struct {
+	Width, Height int
+	Timestamp     int64
+	Command       string
+	Pipe          bool // the job has no terminal
+}
+
+// partReader reads the parts one after the other, each as far as it is written.
+type partReader struct {
+	t      Transcript
+	each   func(Header, Event) error
+	number int
+	file   *os.File
+	read   int64 // bytes of whole lines
+	about  Header
+	offset float64
+	from   uint64
+}
+
+func (r *partReader) close() {
+	if r.file != nil {
+		r.file.Close()
+	}
+}
+
+// drain reads all that is there.
+func (r *partReader) drain() error {
+	for {
+		if r.file != nil {
+			if err := r.lines(); err != nil {
+				return err
+			}
+		}
+		more, err := r.next()
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+// next opens the part behind the present one, if there is one. A part that was being removed
+// meanwhile is passed over.
+func (r *partReader) next() (bool, error) {
+	numbers, err := r.t.parts()
+	if err != nil {
+		return false, err
+	}
+	for _, n := range numbers {
+		if n <= r.number {
+			continue
+		}
+		h, err := readHeader(partName(r.t.dir, n))
+		if err != nil { // its first line is still being written, or it was removed
+			continue
+		}
+		if r.file != nil { // the last one may have grown before the next was begun
+			if err := r.lines(); err != nil {
+				return false, err
+			}
+		}
+		f, err := os.Open(partName(r.t.dir, n))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return false, err
+		}
+		return true, r.begin(n, h, f)
+	}
+	return false, nil
+}
+
+func (r *partReader) begin(n int, h header, f *os.File) error {
+	r.close()
+	if r.number < 0 {
+		r.about = Header{h.Width, h.Height, h.Timestamp, h.Command, h.Part.Pipe}
+	}
+	missing, known := n != r.number+1, max(h.Part.Head, r.from)
+	r.number, r.file, r.read, r.offset, r.from = n, f, 0, h.Part.Offset, h.Part.From
+	if missing && h.Part.From > known {
+		return r.each(r.about, Event{h.Part.Offset, "o", leftOutText(h.Part.From - known)})
+	}
+	return nil
+}
+
+// lines reads the whole lines that the present part has beyond what was read.
+func (r *partReader) lines() error {
+	in := bufio.NewReaderSize(io.NewSectionReader(r.file, r.read, 1<<40), 64<<10)
+	for {
+		line, err := readLine(in)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		first := r.read == 0
+		r.read += int64(len(line))
+		if first {
+			continue
+		}
+		e, err := parseEvent(line)
+		if err != nil {
+			return fmt.Errorf("%s: %w", r.file.Name(), err)
+		}
+		e.At += r.offset
+		if err := r.each(r.about, e); err != nil {
+			return err
+		}
+	}
+}
+
+// readLine reads a bounded line with its end; io.EOF for one whose end is not there yet.
+func readLine(in *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		line = append(line, part...)
+		if err == nil {
+			return line, nil
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return nil, err
+		}
+		if len(line) > maxLine {
+			return nil, fmt.Errorf("a line of the transcript is longer than %d bytes", maxLine)
+		}
+	}
+}
+
+func parseEvent(line []byte) (Event, error) {
+	var fields []json.RawMessage
+	var e Event
+	err := json.Unmarshal(line, &fields)
+	if err == nil && len(fields) != 3 {
+		err = fmt.Errorf("an event of %d fields", len(fields))
+	}
+	if err == nil {
+		err = errors.Join(json.Unmarshal(fields[0], &e.At), json.Unmarshal(fields[1], &e.Code), json.Unmarshal(fields[2], &e.Text))
+	}
+	return e, err
+}
+
+// WriteText writes the output as the job wrote it.
+func (t Transcript) WriteText(ctx context.Context, w io.Writer, follow bool) error {
+	return t.Events(ctx, follow, func(h Header, e Event) error {
+		if e.Code != "o" {
+			return nil
+		}
+		_, err := io.WriteString(w, e.Output(h.Pipe))
+		return err
+	})
+}
+
+// WriteCast writes the whole transcript as one asciicast v2 file.
+func (t Transcript) WriteCast(ctx context.Context, w io.Writer) error {
+	begun := false
+	return t.Events(ctx, false, func(h Header, e Event) error {
+		if !begun {
+			begun = true
+			line, _ := json.Marshal(map[string]any{ // of numbers and texts
+				"version": 2, "width": h.Width, "height": h.Height, "timestamp": h.Timestamp, "idle_time_limit": playIdle, "command": h.Command,
+				"agentbox": map[string]any{"pipe": h.Pipe},
+			})
+			if _, err := fmt.Fprintf(w, "%s\n", line); err != nil {
+				return err
+			}
+		}
+		line, err := json.Marshal([]any{json.Number(fmt.Sprintf("%.6f", e.At)), e.Code, e.Text})
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(w, "%s\n", line)
+		return err
+	})
+}
+
+// WriteCastText writes the output in a file that WriteCast wrote.
+func WriteCastText(w io.Writer, r io.Reader) error {
+	in := bufio.NewReaderSize(r, 64<<10)
+	var about header
+	for first := true; ; first = false {
+		line, err := readLine(in)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil && first {
+			if err = json.Unmarshal(line, &about); err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return err
+		}
+		e, err := parseEvent(line)
+		if err != nil {
+			return err
+		}
+		if e.Code != "o" {
+			continue
+		}
+		if _, err := io.WriteString(w, e.Output(about.Part.Pipe)); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package project
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"agentbox/agentbox/durable"
+	"agentbox/policy"
+	"agentbox/policy/registries"
+)
+
+// Registries knows which registries this machine is configured with. Its files are read each time; what its tools say
+// takes a second or two and is remembered: an old answer serves, and is made new in the background.
+type Registries struct {
+	path string // of the remembered answer
+	look func(ctx context.Context, m registries.Machine) (found []registries.Found, answered bool)
+
+	mu      sync.Mutex // held while the tools are asked, so that they are asked once
+	looking bool
+}
+
+// NewRegistries makes one that remembers in the file at path.
+func NewRegistries(path string) *Registries { return &Registries{path: path, look: registries.Tools} }
+
+// staleAfter is how old the tools' answer may be before they are asked again.
+const staleAfter = time.Hour
+
+type answer struct {
+	Looked time.Time          `json:"looked"`
+	Found  []registries.Found `json:"found"`
+}
+
+// Known gives the registries, for callers whose environment is environ. later is called with a function to run in the
+// background when the tools' answer is old; that tells whether it has changed. With nil an old answer serves.
+func (r *Registries) Known(ctx context.Context, environ []string, later func(refresh func(context.Context) (changed bool, err error))) ([]registries.Found, error) {
+	m := registries.Host("", environ)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a, ok := r.read()
+	switch {
+	case !ok:
+		var answered bool
+		a.Found, answered = r.look(ctx, m)
+		if err := r.write(ctx, a.Found, answered); err != nil {
+			return nil, err
+		}
+	case time.Since(a.Looked) > staleAfter && !r.looking && later != nil:
+		r.looking = true
+		later(func(ctx context.Context) (bool, error) { return r.refresh(ctx, m) })
+	}
+	return slices.Concat(registries.Files(m), a.Found), nil
+}
+
+func (r *Registries) refresh(ctx context.Context, m registries.Machine) (bool, error) {
+	found, answered := r.look(ctx, m)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.looking = false
+	old, _ := r.read()
+	if !answered { // what a slow tool said before still counts
+		for _, f := range old.Found {
+			if !slices.ContainsFunc(found, f.Equal) {
+				found = append(found, f)
+			}
+		}
+	}
+	before, after := policy.File{Allow: registries.Layer(old.Found).Allow}, policy.File{Allow: registries.Layer(found).Allow}
+	return len(policy.Plan(before, after, "")) > 0, r.write(ctx, found, answered)
+}
+
+// Forget makes the next Known ask the tools.
+func (r *Registries) Forget() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := os.Remove(r.path); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	return nil
+}
+
+func (r *Registries) read() (a answer, ok bool) {
+	b, err := os.ReadFile(r.path)
+	if err != nil {
+		return a, false
+	}
+	return a, json.Unmarshal(b, &a) == nil // what cannot be read is looked up again
+}
+
+// write keeps what was found, unless that was cut short. Where a tool has not answered the next caller has them asked again.
+func (r *Registries) write(ctx context.Context, found []registries.Found, answered bool) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	a := answer{Found: found}
+	if answered {
+		a.Looked = time.Now().UTC()
+	}
+	data, err := json.MarshalIndent(a, "", "  ")
+	if err != nil {
+		return err
+	}
+	return durable.Replace(r.path, append(data, '\n'), 0o600)
+}

@@ -1,0 +1,149 @@
+package project
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"agentbox/agentbox"
+)
+
+// Of tells which project the checkout at root belongs to, from the configuration that the person
+// who cloned it has in its git directory. It runs nothing, and nothing that the repository contains
+// can change the answer: no file of the work tree is read or followed, and neither is anything that
+// includes, per-worktree or the user's own configuration add.
+//
+// A git directory elsewhere counts only when it names this checkout as its own, as those of
+// worktrees and submodules do. A checkout whose git directory cannot be trusted to be its own is a
+// project by itself, named by its path.
+func Of(root string) (Project, error) {
+	abs, err := filepath.Abs(root)
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
+	}
+	if err != nil {
+		return Project{}, agentbox.Errorf(agentbox.Invalid, "cannot read directory %s: %w", root, err)
+	}
+	gitDir, ok := gitDirOf(abs)
+	if !ok {
+		return Project{Name: abs}, nil
+	}
+	config, err := readFile(filepath.Join(gitDir, "config"), maxConfig)
+	if errors.Is(err, errNotRegular) || errors.Is(err, fs.ErrNotExist) {
+		return Project{Name: abs}, nil
+	}
+	if err != nil {
+		return Project{}, agentbox.Errorf(agentbox.Invalid, "cannot tell which project %s belongs to: %w", abs, err).
+			WithHint("git -C %s config --list reads the same file", abs)
+	}
+	base := gitDir
+	if filepath.Base(gitDir) == ".git" {
+		base = filepath.Dir(gitDir)
+	}
+	if name := canonical(originOf(string(config)), base); name != "" {
+		return Project{Name: name}, nil
+	}
+	return Project{Name: base}, nil
+}
+
+const (
+	maxConfig  = 16 << 20 // editors of configurations leave thousands of branches in it
+	maxPointer = 8 << 10  // a path, and a word before it
+)
+
+var errNotRegular = errors.New("it is not a regular file")
+
+// readFile reads a file that is one itself: no link is followed and no pipe is waited for.
+func readFile(path string, most int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, syscall.ELOOP) {
+		return nil, errNotRegular
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errNotRegular
+	}
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = agentbox.Errorf(agentbox.Invalid, "%s is larger than %d KiB", path, most>>10)
+	}
+	return data, err
+}
+
+// gitDirOf finds the directory with the configuration of the checkout at root; not ok where there
+// is none of its own.
+func gitDirOf(root string) (dir string, ok bool) {
+	entry := filepath.Join(root, ".git")
+	info, err := os.Lstat(entry)
+	if err != nil {
+		return "", false
+	}
+	if info.IsDir() {
+		_, err := os.Lstat(filepath.Join(entry, "commondir"))
+		return entry, errors.Is(err, fs.ErrNotExist) // one that borrows another's configuration is not the checkout's own
+	}
+	dir, err = pointer(entry, "gitdir: ")
+	if err != nil {
+		return "", false
+	}
+	if back, err := pointer(filepath.Join(dir, "gitdir"), ""); err == nil {
+		return mainOf(dir, back == entry)
+	}
+	return dir, worksOn(dir, root)
+}
+
+// pointer reads a file that holds a path, absolute or relative to the file's directory, and resolves it.
+func pointer(path, prefix string) (string, error) {
+	data, err := readFile(path, maxPointer)
+	if err != nil {
+		return "", err
+	}
+	to, ok := strings.CutPrefix(strings.TrimRight(string(data), "\r\n"), prefix)
+	if !ok || to == "" {
+		return "", errNotRegular
+	}
+	if !filepath.IsAbs(to) {
+		to = filepath.Join(filepath.Dir(path), to)
+	}
+	parent, err := filepath.EvalSymlinks(filepath.Dir(to)) // the last part, .git of a worktree, is compared as it is
+	return filepath.Join(parent, filepath.Base(to)), err
+}
+
+// mainOf is the git directory that the one of a linked worktree belongs to, if it keeps that one
+// where git does.
+func mainOf(dir string, mutual bool) (string, bool) {
+	main, err := pointer(filepath.Join(dir, "commondir"), "")
+	if err != nil || !mutual || filepath.Dir(dir) != filepath.Join(main, "worktrees") {
+		return "", false
+	}
+	return main, true
+}
+
+// worksOn tells whether the git directory of a submodule says that root is its work tree.
+func worksOn(dir, root string) bool {
+	config, err := readFile(filepath.Join(dir, "config"), maxConfig)
+	if err != nil {
+		return false
+	}
+	to := ""
+	scan(string(config), func(section, key, value string) {
+		if section == "core" && key == "worktree" {
+			to = value
+		}
+	})
+	if to == "" {
+		return false
+	}
+	if !filepath.IsAbs(to) {
+		to = filepath.Join(dir, to)
+	}
+	real, err := filepath.EvalSymlinks(to)
+	return err == nil && real == root
+}

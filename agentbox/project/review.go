@@ -1,0 +1,97 @@
+package project
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"agentbox/agentbox"
+	"agentbox/policy"
+)
+
+// Review is what a repository asks for beside what is approved for its project.
+type Review struct {
+	Root     string
+	Project  Project
+	Proposed Wish
+	Plan     []policy.Change // from the nearest approved document to the proposed one; empty when that is approved
+	Digest   string          // of the proposal: approving names it, so that nobody approves what he has not seen
+	InForce  string          // the digest of what governs boxes that are made now
+}
+
+// Review reads what the repository at root asks for: a policy, which is a preset or a file relative
+// to root, and asks. A document that allows nothing beyond one that is approved is approved with
+// it: to be asked for that would teach people to say yes. Of a document that waits for a person
+// what needs none is in force: no branch gets what was approved for another.
+func (s *Store) Review(p Project, root, wanted string, asks []Ask) (Review, error) {
+	r := Review{Root: root, Project: p, Proposed: Wish{Host: asks}}
+	var err error
+	if r.Proposed.Policy, err = proposed(root, wanted); err != nil {
+		return r, err
+	}
+	r.Digest = r.Proposed.Digest()
+	approved, err := s.approvals(p)
+	if err != nil {
+		return r, err
+	}
+	for i, w := range append(approved, Wish{}) {
+		plan := r.Proposed.plan(w)
+		if !policy.Widens(plan) {
+			r.Plan, r.InForce = nil, r.Digest
+			if i < len(approved) && w.Digest() == r.Digest {
+				return r, nil
+			}
+			return r, s.Approve(p, r.Proposed)
+		}
+		if r.Plan == nil || len(plan) < len(r.Plan) {
+			r.Plan = plan
+		}
+	}
+	harmless := Wish{Policy: policy.File{Deny: r.Proposed.Policy.Deny}}
+	if w := policy.Width(r.Proposed.Policy.Preset); w >= 0 && w < policy.Width(policy.DefaultPreset) {
+		harmless.Policy.Preset = r.Proposed.Policy.Preset
+	}
+	r.InForce = harmless.Digest()
+	return r, s.Approve(p, harmless)
+}
+
+// Pending tells whether a plan waits for a person, and whether a box can be made without.
+func (r Review) Pending() (pending, host bool) {
+	return len(r.Plan) > 0, slices.ContainsFunc(r.Plan, func(c policy.Change) bool { return c.Add && c.Host() })
+}
+
+func proposed(root, wanted string) (policy.File, error) {
+	if wanted == "" || policy.Width(wanted) >= 0 {
+		return policy.File{Preset: wanted}, nil
+	}
+	data, err := readInside(root, wanted)
+	if err != nil {
+		e := agentbox.Errorf(agentbox.Invalid, "the policy %s of this repository cannot be read: %w", wanted, err)
+		if filepath.Base(wanted) == wanted && filepath.Ext(wanted) == "" {
+			return policy.File{}, e.WithHint("`policy:` is a preset or a file%s", policy.Suggest(wanted, policy.Presets))
+		}
+		return policy.File{}, e.WithHint("`policy:` is a preset (offline, strict, balanced, open) or a file of the repository")
+	}
+	return policy.ParseFile(wanted, data)
+}
+
+// readInside reads a file of the repository. No link leads out of it, and nothing but a file is waited for.
+func readInside(root, name string) ([]byte, error) {
+	dir, err := os.OpenRoot(root)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	f, err := dir.OpenFile(filepath.FromSlash(name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.New("it is not a regular file")
+	}
+	return io.ReadAll(io.LimitReader(f, maxFile))
+}

@@ -1,0 +1,155 @@
+package project
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"regexp"
+	"slices"
+
+	"agentbox/agentbox"
+	"agentbox/policy"
+	"agentbox/policy/secrets"
+)
+
+// Secret is a secret as the user set it: where its value is kept, and where it may be sent.
+type Secret struct {
+	policy.Secret
+	From       secrets.Reference `json:"from"`
+	Project    string            `json:"project,omitempty"`    // name of the one whose boxes may use it
+	Repository string            `json:"repository,omitempty"` // of an earlier version: the root of a checkout, until its project is known
+}
+
+// Everywhere tells whether the boxes of all projects may use the secret.
+func (s Secret) Everywhere() bool { return s.Project == "" && s.Repository == "" }
+
+// Applies tells whether boxes of the project may use the secret.
+func (s Secret) Applies(p Project) bool {
+	return s.Everywhere() || s.Project != "" && s.Project == p.Name
+}
+
+// Host is the host a command is asked about: the first that the scope names in full.
+func (s Secret) Host() string {
+	for _, r := range s.Scope {
+		if _, _, err := policy.CanonicalHost(r.Host); err == nil {
+			return r.Host
+		}
+	}
+	return ""
+}
+
+// Secrets lists all secrets, those for one project before those for all: the nearer counts.
+func (s *Store) Secrets() ([]Secret, error) {
+	b, err := os.ReadFile(s.names.Secrets())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var list []Secret
+	if err := json.Unmarshal(b, &list); err != nil {
+		return nil, agentbox.Errorf(agentbox.Corrupt, "%s is not a list of secrets: %w", s.names.Secrets(), err).
+			WithHint("mend or remove it, and set the secrets again: it holds no values")
+	}
+	return adoptSecrets(list), nil
+}
+
+// For lists the secrets of the boxes of one project.
+func (s *Store) For(p Project) ([]Secret, error) {
+	all, err := s.Secrets()
+	if err != nil {
+		return nil, err
+	}
+	var list []Secret
+	for _, secret := range all {
+		taken := slices.ContainsFunc(list, func(o Secret) bool { return o.Name == secret.Name })
+		if secret.Applies(p) && !taken {
+			list = append(list, secret)
+		}
+	}
+	return list, nil
+}
+
+var (
+	variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	header   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,63}$`)
+)
+
+func (s Secret) check() error {
+	switch {
+	case !variable.MatchString(s.Name):
+		return agentbox.Errorf(agentbox.Invalid, "%q cannot name a secret: boxes get it as an environment variable", s.Name)
+	case len(s.Scope) == 0:
+		return agentbox.Errorf(agentbox.Invalid, "secret %s: say where it may be sent", s.Name).WithHint("--to https://api.example.com, or --to 'GET https://api.example.com/v1/**'")
+	case s.Header != "" && !header.MatchString(s.Header):
+		return agentbox.Errorf(agentbox.Invalid, "%q is not the name of a header", s.Header)
+	case s.Form != policy.Raw && s.Form != policy.Bearer && s.Form != policy.Basic:
+		return agentbox.Errorf(agentbox.Invalid, "%q is not a form of a secret%s", s.Form, policy.Suggest(string(s.Form), []string{string(policy.Bearer), string(policy.Basic)}))
+	}
+	for _, r := range s.Scope {
+		if r.Host == "*" || r.Prefix.IsValid() && !r.Prefix.IsSingleIP() || r.UDP {
+			return agentbox.Errorf(agentbox.Invalid, "secret %s: %q is too wide: name the hosts it may be sent to", s.Name, r)
+		}
+	}
+	return nil
+}
+
+// SetSecret adds a secret, or replaces the one of that name and project.
+func (s *Store) SetSecret(secret Secret) error {
+	if err := secret.check(); err != nil {
+		return err
+	}
+	return s.changeSecrets(func(list []Secret) ([]Secret, error) {
+		list = slices.DeleteFunc(list, secret.same)
+		return append(list, secret), nil
+	})
+}
+
+func (s Secret) same(o Secret) bool {
+	return s.Name == o.Name && s.Project == o.Project && s.Repository == o.Repository
+}
+
+// RemoveSecret removes the secret of a name: the project's own, else the one for all.
+func (s *Store) RemoveSecret(name string, p Project) (removed Secret, err error) {
+	err = s.changeSecrets(func(list []Secret) ([]Secret, error) {
+		i := slices.IndexFunc(list, func(o Secret) bool { return o.Name == name && o.Applies(p) })
+		if i < 0 {
+			return nil, agentbox.Errorf(agentbox.NotFound, "there is no secret %s here", name).WithHint("agentbox secret ls")
+		}
+		removed = list[i]
+		return slices.Delete(list, i, i+1), nil
+	})
+	return removed, err
+}
+
+func (s *Store) changeSecrets(change func([]Secret) ([]Secret, error)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list, err := s.Secrets()
+	if err != nil {
+		return err
+	}
+	if list, err = change(list); err != nil {
+		return err
+	}
+	slices.SortStableFunc(list, func(a, b Secret) int {
+		switch {
+		case a.Everywhere() != b.Everywhere():
+			if b.Everywhere() {
+				return -1
+			}
+			return 1
+		case a.Name < b.Name:
+			return -1
+		case a.Name > b.Name:
+			return 1
+		}
+		return 0
+	})
+	data, err := json.MarshalIndent(list, "", "  ")
+	if err != nil {
+		return err
+	}
+	return s.write(Project{}, s.names.Secrets(), append(data, '\n'))
+}

@@ -1,0 +1,115 @@
+package project
+
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var (
+	hostName = regexp.MustCompile(`^(?:[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?|\[[0-9a-f:.]+\])$`)
+	scheme   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
+	helper   = regexp.MustCompile(`^[A-Za-z0-9+.-]+::`)
+)
+
+// anyPort are the ports that are left out of a name: one server offers one repository over SSH and HTTPS.
+var anyPort = []string{"", "22", "443"}
+
+// ownPort are the ports that a scheme has anyway.
+var ownPort = map[string]string{"http": "80", "git": "9418"}
+
+// canonical is one name for all the ways to write the URL of a repository; "" for what is no URL.
+// base is the directory that a relative path begins at. Where it is in doubt whether two URLs mean
+// one repository they have two names: a person is then asked once more, while a name in common
+// would hand one repository what was approved for another.
+func canonical(url, base string) string {
+	url = strings.TrimSpace(url)
+	if url == "" || strings.ContainsFunc(url, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return ""
+	}
+	if helper.MatchString(url) {
+		return url // the program it names gives it its meaning
+	}
+	kind, rest, ok := strings.Cut(url, "://")
+	if !ok || !scheme.MatchString(kind) {
+		return canonicalShort(url, base)
+	}
+	if kind = strings.ToLower(kind); kind == "file" {
+		return localPath(rest, base)
+	}
+	server, path, _ := strings.Cut(rest, "/")
+	user, host := cutUser(server)
+	host, port := cutPort(strings.ToLower(host))
+	if !hostName.MatchString(host) || strings.ContainsAny(user, `@\?#`) { // programs differ in what they take for the host
+		return kind + "://" + rest
+	}
+	if !slices.Contains(anyPort, port) && port != ownPort[kind] {
+		host += ":" + port
+	}
+	return join(host, path)
+}
+
+// canonicalShort reads what has no scheme: [user@]host:path, or a path of this machine.
+func canonicalShort(url, base string) string {
+	server, path, ok := strings.Cut(url, ":")
+	if i := strings.Index(url, "]:"); i > 0 && strings.Contains(url[:i], "[") { // [host:port]:path or [ipv6]:path
+		server, path, ok = url[:i+1], url[i+2:], true
+	}
+	if !ok || strings.Contains(server, "/") {
+		return localPath(url, base)
+	}
+	user, host := cutUser(unbracket(server))
+	name, port := cutPort(strings.ToLower(unbracket(host)))
+	if !hostName.MatchString(name) || strings.Contains(user, "@") {
+		return "ssh:" + url
+	}
+	if host = name; !slices.Contains(anyPort, port) {
+		host += ":" + port
+	}
+	// Below the home of a user of the server; services have one user for all, git.
+	if user != "" && user != "git" && !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "~") {
+		path = "~" + user + "/" + path
+	}
+	return join(host, path)
+}
+
+// unbracket takes the brackets off that git wants around host and port, and leaves those of an address.
+func unbracket(s string) string {
+	if inner := strings.TrimSuffix(strings.TrimPrefix(s, "["), "]"); strings.Count(inner, ":") < 2 {
+		return inner
+	}
+	return s
+}
+
+func cutUser(server string) (user, host string) {
+	at := strings.LastIndexByte(server, '@')
+	return server[:max(at, 0)], server[at+1:]
+}
+
+// cutPort splits a port off that has digits only.
+func cutPort(server string) (host, port string) {
+	at := strings.LastIndexByte(server, ':')
+	if at < 0 || strings.Trim(server[at+1:], "0123456789") != "" || strings.HasSuffix(server, "]") {
+		return server, ""
+	}
+	return server[:at], strings.TrimLeft(server[at+1:], "0")
+}
+
+func join(host, path string) string {
+	path = strings.Trim(path, "/")
+	return host + "/" + strings.TrimRight(strings.TrimSuffix(path, ".git"), "/")
+}
+
+// localPath names a repository of this machine by its directory, so that its clones and itself are
+// one project.
+func localPath(path, base string) string {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(base, path)
+	}
+	path = filepath.Clean(path)
+	if filepath.Base(path) == ".git" {
+		path = filepath.Dir(path)
+	}
+	return path // as it is written: a link on the way may be a repository's
+}

@@ -1,0 +1,123 @@
+package snapshot
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strconv"
+	"strings"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/git"
+)
+
+// Difference is what changed between two commits of a mirror.
+type Difference struct {
+	Files     []agentbox.FileChange
+	Text      []byte // as git shows it
+	Truncated bool   // Text is only the beginning
+}
+
+// Look says how Text is made.
+type Look struct {
+	Stat  bool // a line per file, no contents
+	Color bool
+	Width int // of lines of Stat; 0 is git's own
+}
+
+// maxText bounds Text.
+const maxText = 64 << 20
+
+// driverless keeps git from running a program for a file; the mirror's configuration names none either.
+var driverless = []string{"--no-ext-diff", "--no-textconv", "--find-renames", "--ignore-submodules=none"}
+
+// Diff compares what was kept with what the box began with, in the mirror.
+func Diff(ctx context.Context, kept Kept, look Look) (Difference, error) {
+	m := mirror{kept.Mirror}
+	base, err := m.baseOf(ctx, kept)
+	if err != nil {
+		return Difference{}, err
+	}
+	out, err := m.git(ctx, nil, append(append([]string{"diff"}, driverless...), "--raw", "--numstat", "-z", "--no-abbrev", base, kept.Commit)...)
+	if err != nil {
+		return Difference{}, unwritable(err)
+	}
+	d := Difference{Files: parseChanges(out)}
+	args := append([]string{"diff"}, driverless...)
+	switch {
+	case look.Stat && look.Width > 0:
+		args = append(args, "--stat="+strconv.Itoa(look.Width))
+	case look.Stat:
+		args = append(args, "--stat")
+	default:
+		args = append(args, "--patch", "--binary")
+	}
+	if look.Color {
+		args = append(args, "--color=always")
+	}
+	var text bytes.Buffer
+	w := &capped{w: &text, left: maxText}
+	_, _, err = git.Run(ctx, git.Call{Dir: m.dir, Env: []string{"GIT_DIR=" + m.dir}, Args: append(args, base, kept.Commit), Stdout: io.Writer(w)})
+	if err != nil {
+		return Difference{}, unwritable(err)
+	}
+	d.Text, d.Truncated = text.Bytes(), w.left == 0
+	return d, nil
+}
+
+// baseOf is what to compare with: a tree without files where the box began with no commit, or with
+// one that is nowhere.
+func (m mirror) baseOf(ctx context.Context, kept Kept) (string, error) {
+	if kept.Base != "" {
+		if has, err := m.has(ctx, kept.Base); err != nil || has[kept.Base] {
+			return kept.Base, err
+		}
+	}
+	id, err := m.git(ctx, strings.NewReader(""), "mktree")
+	if err != nil {
+		return "", unwritable(err)
+	}
+	return strings.TrimSpace(id), nil
+}
+
+var statuses = map[byte]string{'A': "added", 'D': "deleted", 'M': "modified", 'R': "renamed", 'C': "copied", 'T': "type"}
+
+// parseChanges reads what git diff --raw --numstat -z prints: first all lines of the one, then all
+// of the other, in the same order.
+func parseChanges(out string) []agentbox.FileChange {
+	files := []agentbox.FileChange{}
+	fields := strings.Split(out, "\x00")
+	next := func() string {
+		if len(fields) == 0 {
+			return ""
+		}
+		f := fields[0]
+		fields = fields[1:]
+		return f
+	}
+	for len(fields) > 0 && strings.HasPrefix(fields[0], ":") {
+		head := strings.Fields(next())
+		f := agentbox.FileChange{Path: next(), Status: statuses[head[len(head)-1][0]]}
+		if f.Status == "renamed" || f.Status == "copied" {
+			f.From, f.Path = f.Path, next()
+		}
+		files = append(files, f)
+	}
+	for i := 0; i < len(files) && len(fields) > 0; i++ {
+		counts := strings.SplitN(next(), "\t", 3)
+		if len(counts) < 3 {
+			break
+		}
+		if counts[2] == "" { // a rename: both names follow
+			next()
+			next()
+		}
+		added, err := strconv.Atoi(counts[0])
+		deleted, _ := strconv.Atoi(counts[1])
+		files[i].Added, files[i].Deleted, files[i].Binary = added, deleted, err != nil
+	}
+	for i := range files {
+		files[i].Path, files[i].From = strings.ToValidUTF8(files[i].Path, "\ufffd"), strings.ToValidUTF8(files[i].From, "\ufffd")
+	}
+	return files
+}

@@ -1,0 +1,134 @@
+package snapshot
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"agentbox/agentbox"
+)
+
+// facts are what a box says of its workspace before the pack.
+type facts struct {
+	format    string // of its objects
+	head, top string
+	files     int
+	also      []Branch
+	missing   []string
+	failed    string // why git there could not tell; nothing else counts then
+}
+
+// Branch is a commit that HEAD does not lead to, and what the box calls it.
+type Branch struct {
+	Name   string `json:"name"`
+	Commit string `json:"commit"`
+	Ref    string `json:"ref"` // in the mirror
+}
+
+// The box's word is bounded.
+const (
+	maxFacts   = 2000
+	maxFact    = 4 << 10
+	maxMissing = 100
+)
+
+// readFacts reads the lines up to "pack". The reader stands at the first byte of the pack then.
+func readFacts(r *bufio.Reader) (facts, error) {
+	var f facts
+	for range maxFacts {
+		line, err := readLine(r)
+		if err != nil {
+			if f.failed != "" && errors.Is(err, io.EOF) {
+				return f, nil
+			}
+			return f, err
+		}
+		what, value, _ := strings.Cut(line, " ")
+		if what == "pack" {
+			return f, f.check()
+		}
+		f.take(what, value)
+	}
+	return f, errors.New("it says too much")
+}
+
+func readLine(r *bufio.Reader) (string, error) {
+	var line []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		if line = append(line, part...); len(line) > maxFact {
+			return "", errors.New("it says a line that is too long")
+		}
+		if err == nil {
+			return strings.TrimSuffix(string(line), "\n"), nil
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return "", err
+		}
+	}
+}
+
+func (f *facts) take(what, value string) {
+	switch what {
+	case "format":
+		f.format = value
+	case "head":
+		f.head = value
+	case "top":
+		f.top = value
+	case "files":
+		f.files, _ = strconv.Atoi(strings.TrimSpace(value))
+	case "also":
+		id, name, _ := strings.Cut(value, " ")
+		f.also = append(f.also, Branch{Name: printable(strings.TrimPrefix(name, "refs/heads/")), Commit: id})
+	case "missing":
+		if len(f.missing) < maxMissing {
+			f.missing = append(f.missing, printable(value))
+		}
+	case "failed":
+		f.failed = printable(value)
+		if f.failed == "" {
+			f.failed = "git in the box fails"
+		}
+	}
+}
+
+// check looks whether the names of objects are such, and of the format that is said.
+func (f *facts) check() error {
+	digits := map[string]int{"sha1": 40, "sha256": 64}[f.format]
+	ids := []string{f.top}
+	if f.head != "" {
+		ids = append(ids, f.head)
+	}
+	for _, b := range f.also {
+		ids = append(ids, b.Commit)
+	}
+	for _, id := range ids {
+		if len(id) != digits || digits == 0 || strings.Trim(id, "0123456789abcdef") != "" {
+			return fmt.Errorf("%.80q is not a commit", id)
+		}
+	}
+	if f.files < 0 || len(f.also) > maxFacts {
+		return errors.New("it counts wrong")
+	}
+	return nil
+}
+
+// printable is a text of the box as one that a terminal may be shown.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '\ufffd'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\ufffd"))
+}
+
+// lies is the error of a box whose answer is none.
+func lies(err error) error {
+	return agentbox.Errorf(agentbox.Conflict, "the box cannot tell what its workspace holds: %w", err)
+}

@@ -1,0 +1,272 @@
+package snapshot
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/environment"
+	"agentbox/agentbox/workspace"
+)
+
+// Request says what of a box to keep, and where.
+type Request struct {
+	Mirror   string        // the project's mirror (home.Mirror); it is made when it is not there
+	Ref      string        // in it: TaskRef or BoxRef
+	Base     string        // the commit that the workspace began with; "" when there was none
+	Checkout string        // where the box came from; "" or one that is gone is no error
+	Export   bool          // the checkout gets the ref, too
+	Dir      string        // of the workspace in the box; "" is /workspace
+	Limit    int64         // bytes that may come from the box; 0 is DefaultLimit
+	Timeout  time.Duration // for all of it; 0 is DefaultTimeout
+}
+
+// What a Request says when it says nothing.
+const (
+	DefaultDir     = "/workspace"
+	DefaultLimit   = 4 << 30
+	DefaultTimeout = 10 * time.Minute
+)
+
+// Kept is what was kept.
+type Kept struct {
+	Ref      string   `json:"ref"`
+	Commit   string   `json:"commit"`             // everything; Head when nothing was uncommitted
+	Head     string   `json:"head,omitempty"`     // what was checked out; "" before the first commit
+	Base     string   `json:"base,omitempty"`     // as requested
+	Commits  int      `json:"commits"`            // of Head that Base does not lead to
+	Files    int      `json:"files"`              // that were not committed, or not as they were
+	Also     []Branch `json:"also,omitempty"`     // branches and stashes that Commit does not lead to, in the mirror
+	Missing  []string `json:"missing,omitempty"`  // what could not be kept and why, a line each
+	Exported bool     `json:"exported,omitempty"` // the checkout has Ref
+	Mirror   string   `json:"-"`                  // where it was kept
+}
+
+// Keep makes a ref in the project's mirror of everything that was done in a box: see the package.
+// It changes nothing in the box, and says in Kept.Missing what it had to leave. When git in the box
+// is missing or its repository damaged, all files that its ignore rules do not exclude are kept on
+// top of Base. An error means that nothing was kept.
+func Keep(ctx context.Context, g Guest, req Request) (Kept, error) {
+	if !strings.HasPrefix(req.Ref, namespace) || path.Clean(req.Ref) != req.Ref {
+		return Kept{}, agentbox.Errorf(agentbox.Internal, "%q is no ref for work", req.Ref)
+	}
+	if req.Dir == "" {
+		req.Dir = DefaultDir
+	}
+	if req.Limit == 0 {
+		req.Limit = DefaultLimit
+	}
+	if req.Timeout == 0 {
+		req.Timeout = DefaultTimeout
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, req.Timeout, agentbox.Errorf(agentbox.Unavailable, "the work in the box could not be kept within %s", req.Timeout))
+	defer cancel()
+	k := &keeper{req: req, guest: g, kept: Kept{Ref: req.Ref, Base: req.Base}}
+	if err := k.keep(ctx); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return Kept{}, err
+	}
+	return k.kept, nil
+}
+
+// keeper is one run of Keep.
+type keeper struct {
+	req    Request
+	guest  Guest
+	repo   *workspace.Repo // the checkout; nil when there is none any more
+	mirror mirror
+	kept   Kept
+}
+
+func (k *keeper) keep(ctx context.Context) error {
+	if err := k.prepare(ctx); err != nil {
+		return err
+	}
+	f, err := k.fetch(ctx)
+	if err != nil {
+		return err
+	}
+	k.kept.Missing = append(k.kept.Missing, f.missing...)
+	if f.failed != "" {
+		k.kept.Missing = append(k.kept.Missing, "commits that were made in the box: "+f.failed)
+		f, err = k.files(ctx)
+		if err != nil {
+			return err
+		}
+	}
+	k.kept.Commit, k.kept.Head, k.kept.Files, k.kept.Mirror = f.top, f.head, f.files, k.mirror.dir
+	if err := k.mirror.setRef(ctx, k.req.Ref, f.top); err != nil {
+		return err
+	}
+	for i, b := range f.also {
+		b.Ref = branchesRef + strings.TrimPrefix(k.req.Ref, namespace) + "/" + strconv.Itoa(i+1)
+		if err := k.mirror.setRef(ctx, b.Ref, b.Commit); err != nil {
+			return err
+		}
+		k.kept.Also = append(k.kept.Also, b)
+	}
+	if err := k.count(ctx); err != nil {
+		return err
+	}
+	k.export(ctx)
+	return nil
+}
+
+// prepare opens the mirror, and sees to it that what the box began with is there.
+func (k *keeper) prepare(ctx context.Context) error {
+	format := "sha1"
+	if len(k.req.Base) == 64 {
+		format = "sha256"
+	}
+	if k.req.Checkout != "" {
+		repo, err := workspace.Describe(ctx, k.req.Checkout)
+		if err == nil {
+			k.repo = &repo
+			if len(repo.Commit) == 64 {
+				format = "sha256"
+			}
+		}
+	}
+	var err error
+	if k.mirror, err = openMirror(ctx, k.req.Mirror, format); err != nil || k.req.Base == "" {
+		return err
+	}
+	have, err := k.mirror.has(ctx, k.req.Base)
+	if err != nil || have[k.req.Base] || k.repo == nil {
+		return err
+	}
+	if err := k.mirror.seed(ctx, *k.repo, k.req.Base); err != nil && ctx.Err() != nil {
+		return err
+	} // without it the box sends everything
+	return nil
+}
+
+// errFormat is a repository whose objects have other names than those of the mirror.
+var errFormat = errors.New("its objects have another format than the checkout's")
+
+// fetch has the box say what it holds, and takes its objects.
+func (k *keeper) fetch(ctx context.Context) (facts, error) {
+	have, err := k.mirror.tips(ctx)
+	if err != nil {
+		return facts{}, err
+	}
+	if k.req.Base != "" {
+		if has, err := k.mirror.has(ctx, k.req.Base); err == nil && has[k.req.Base] {
+			have = append(have, k.req.Base)
+		}
+	}
+	cmd := environment.Command{Argv: []string{"sh", "-c", capture}, Dir: k.req.Dir,
+		Env: map[string]string{"HAVE": strings.Join(have, " "), "ID": path.Base(k.req.Ref), "LARGE": strconv.Itoa(maxLarge >> 10)}}
+	var f facts
+	var complaints bytes.Buffer
+	err = pipe(ctx, func(ctx context.Context, w io.Writer) error {
+		cmd.Stdout, cmd.Stderr = w, &capped{w: &complaints, left: maxFact}
+		status, err := k.guest.Exec(ctx, cmd)
+		if err == nil && status.Code != 0 {
+			err = lies(fmt.Errorf("git ended with exit code %d: %s", status.Code, printable(firstLine(complaints.String()))))
+		}
+		return err
+	}, func(ctx context.Context, r io.Reader) error {
+		in := bufio.NewReader(r)
+		var err error
+		if f, err = readFacts(in); err != nil {
+			return lies(err)
+		}
+		if f.failed != "" {
+			return nil
+		}
+		if err = k.accept(ctx, in, &f); err == nil {
+			_, err = io.Copy(io.Discard, io.LimitReader(in, 1)) // git has read all of the pack
+		}
+		return err
+	})
+	return f, k.judge(ctx, &f, err)
+}
+
+// accept takes the pack. A commit whose history the box and the host know by different names cannot be.
+func (k *keeper) accept(ctx context.Context, pack io.Reader, f *facts) error {
+	if k.req.Base != "" && len(f.top) != len(k.req.Base) {
+		return lies(errFormat)
+	}
+	tips := []string{f.top}
+	for _, b := range f.also {
+		tips = append(tips, b.Commit)
+	}
+	return k.mirror.take(ctx, pack, k.req.Limit, tips)
+}
+
+// judge decides what a failure means: a repository that does not hold together leaves the files,
+// everything else is the end.
+func (k *keeper) judge(ctx context.Context, f *facts, err error) error {
+	code := agentbox.CodeOf(err)
+	if err == nil || ctx.Err() != nil || code != agentbox.Corrupt && code != agentbox.Conflict {
+		return err
+	}
+	f.failed = agentbox.AsError(err).Message
+	return nil
+}
+
+// count says how many commits were made. Where the base is not there, all count.
+func (k *keeper) count(ctx context.Context) error {
+	if k.kept.Head == "" {
+		return nil
+	}
+	args := []string{"rev-list", "--count", k.kept.Head}
+	if has, err := k.mirror.has(ctx, k.req.Base); err == nil && has[k.req.Base] {
+		args = append(args, "^"+k.req.Base)
+	}
+	out, err := k.mirror.git(ctx, nil, args...)
+	if err != nil {
+		return unwritable(err)
+	}
+	k.kept.Commits, err = strconv.Atoi(strings.TrimSpace(out))
+	return err
+}
+
+// export gives the checkout its ref. The mirror has the work already, so a failure is only told.
+func (k *keeper) export(ctx context.Context) {
+	if !k.req.Export {
+		return
+	}
+	if k.repo == nil {
+		k.kept.Missing = append(k.kept.Missing, "the checkout has no ref to it, for it is gone")
+		return
+	}
+	if err := k.mirror.export(ctx, *k.repo, k.kept.Commit, k.req.Base, k.req.Ref); err != nil {
+		k.kept.Missing = append(k.kept.Missing, "the checkout has no ref to it: "+agentbox.AsError(err).Message)
+		return
+	}
+	k.kept.Exported = true
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
+	return line
+}
+
+// capped writes the beginning and drops the rest.
+type capped struct {
+	w    io.Writer
+	left int
+}
+
+func (c *capped) Write(p []byte) (int, error) {
+	n := min(len(p), c.left)
+	c.left -= n
+	if n > 0 {
+		if _, err := c.w.Write(p[:n]); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}

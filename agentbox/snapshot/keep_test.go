@@ -1,0 +1,356 @@
+package snapshot
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/environment"
+)
+
+// here is a box that is a directory of this machine.
+type here struct{ path string }
+
+func (h here) Exec(ctx context.Context, c environment.Command) (environment.Status, error) {
+	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = c.Dir, c.Stdin, c.Stdout, c.Stderr, os.Environ()
+	if h.path != "" {
+		cmd.Env = append(cmd.Env, "PATH="+h.path)
+	}
+	for k, v := range c.Env {
+		cmd.Env = append(cmd.Env, k+"="+v)
+	}
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return environment.Status{Code: exit.ExitCode()}, nil
+	}
+	return environment.Status{}, err
+}
+
+func (h here) Files(ctx context.Context, dir string, w io.Writer) error {
+	out := tar.NewWriter(w)
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		if path == filepath.Join(dir, ".git") {
+			return fs.SkipDir
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		link := ""
+		if info.Mode()&fs.ModeSymlink != 0 {
+			if link, err = os.Readlink(path); err != nil {
+				return err
+			}
+		}
+		header, err := tar.FileInfoHeader(info, link)
+		if err != nil {
+			return err
+		}
+		if header.Name, err = filepath.Rel(dir, path); err != nil {
+			return err
+		}
+		if err := out.WriteHeader(header); err != nil || !info.Mode().IsRegular() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err == nil {
+			_, err = out.Write(data)
+		}
+		return err
+	})
+	return errors.Join(err, out.Close())
+}
+
+const prelude = `set -e
+ident() { git config user.name t; git config user.email t@example.com; }
+base() {
+	git init -q repo; cd repo; ident
+	echo one >a.txt; mkdir dir; echo b >dir/b.txt; echo '*.o' >.gitignore
+	git add .; git commit -qm first; echo two >>a.txt; git commit -qam second; cd ..; cp -a repo box; git -C repo rev-parse HEAD >base; cd box
+}
+`
+
+// world is a checkout, a box made from it in which something was done, and a mirror.
+type world struct {
+	dir, repo, box, mirror, base string
+}
+
+// isolateGit keeps the configuration of whoever runs the tests out of them.
+func isolateGit(t *testing.T) {
+	t.Helper()
+	config := filepath.Join(t.TempDir(), "gitconfig")
+	if err := os.WriteFile(config, []byte("[init]\n\tdefaultBranch = main\n[protocol \"file\"]\n\tallow = always\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GIT_CONFIG_GLOBAL", config)
+	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+}
+
+func newWorld(t *testing.T, script string) world {
+	t.Helper()
+	dir := t.TempDir()
+	cmd := exec.Command("sh", "-c", prelude+script)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	base, _ := os.ReadFile(filepath.Join(dir, "base"))
+	return world{dir, filepath.Join(dir, "repo"), filepath.Join(dir, "box"), filepath.Join(dir, "mirrors", "p.git"), strings.TrimSpace(string(base))}
+}
+
+func (w world) request() Request {
+	return Request{Mirror: w.mirror, Ref: TaskRef("t-1"), Base: w.base, Checkout: w.repo, Export: true, Dir: w.box}
+}
+
+func gitOut(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("git", args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("git %s: %v\n%s", args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// state is every file of a directory with its contents and times, but for git's own locks.
+func state(t *testing.T, dir string) string {
+	t.Helper()
+	var all bytes.Buffer
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		all.WriteString(path + info.Mode().String())
+		if info.Mode().IsRegular() {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			all.Write(data)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all.String()
+}
+
+func TestKeep(t *testing.T) {
+	isolateGit(t)
+	for _, c := range []struct {
+		name, script   string
+		commits, files int
+		missing        string            // in one of Kept.Missing
+		has            map[string]string // files of the commit; "" for one that is not there
+		also           string            // a branch that is kept, too
+	}{
+		{"nothing was done", `base`, 0, 0, "", map[string]string{"a.txt": "one\ntwo"}, ""},
+		{"everything", `base; echo three >>a.txt; git commit -qam third; echo four >>a.txt; git add a.txt; echo u >untracked; rm dir/b.txt; echo o >x.o; chmod +x a.txt; ln -s a.txt link`, 1, 4, "",
+			map[string]string{"a.txt": "one\ntwo\nthree\nfour", "untracked": "u", "dir/b.txt": "", "x.o": ""}, ""},
+		{"an ignored file that is tracked", `base; echo o >x.o; git add -f x.o`, 0, 1, "", map[string]string{"x.o": "o"}, ""},
+		{"a detached HEAD", `base; git checkout -q --detach; git commit -q --allow-empty -m adrift`, 1, 0, "", nil, ""},
+		{"a merge in progress", `base; git checkout -q -b side HEAD~1; echo s >a.txt; git commit -qam s; git checkout -q main; git merge -q side || true`, 0, 1, "", map[string]string{"a.txt": "<<<<<<< HEAD"}, "side"},
+		{"a rebase in progress", `base; git checkout -q -b side HEAD~1; echo s >a.txt; git commit -qam s; git checkout -q main; git rebase -q side || true`, 1, 1, "", nil, "main"},
+		{"another branch and a stash", `base; git checkout -q -b other; git commit -q --allow-empty -m o; git checkout -q main; echo s >>a.txt; git stash -q`, 0, 0, "", nil, "refs/stash"},
+		{"an unborn branch", `git init -q repo; git init -q box; : >base; cd box; echo n >new`, 0, 1, "", map[string]string{"new": "n"}, ""},
+		{"an orphan branch", `base; git checkout -q --orphan fresh; git rm -rfq .; echo n >new`, 0, 1, "", map[string]string{"new": "n", "a.txt": ""}, "main"},
+		{"a corrupt index", `base; echo u >untracked; echo rubbish >.git/index`, 0, 1, "the index is damaged", map[string]string{"untracked": "u", "a.txt": "one\ntwo"}, ""},
+		{"a locked index", `base; echo u >untracked; touch .git/index.lock`, 0, 1, "", map[string]string{"untracked": "u"}, ""},
+		{"a submodule", `git init -q sub; (cd sub; ident; echo s >s; git add .; git commit -qm s); base; git submodule --quiet add ../sub sub`, 0, 2, "sub is a repository of its own", nil, ""},
+		{"a nested repository", `base; git init -q inner; cd inner; ident; echo i >i; git add .; git commit -qm i`, 0, 1, "inner is a repository of its own", nil, ""},
+		{"a nested repository without a commit", `base; git init -q inner; echo i >inner/i`, 0, 0, "inner", nil, ""},
+		{"odd names", `base; echo x >"$(printf 'new\nline')"; echo y >"$(printf 'latin\351')"; echo z >' -z'; echo q >'q"'`, 0, 4, "", map[string]string{" -z": "z", `q"`: "q"}, ""},
+		{"a sparse checkout", `base; git sparse-checkout set dir; echo n >dir/n`, 0, 1, "", map[string]string{".gitignore": "*.o", "dir/n": "n"}, ""},
+		{"a split index", `base; git update-index --split-index; echo u >u`, 0, 1, "", map[string]string{"u": "u"}, ""},
+		{"files that git was told to overlook", `base; git update-index --assume-unchanged a.txt; echo x >a.txt`, 0, 1, "", map[string]string{"a.txt": "x"}, ""},
+		{"a file that cannot be read", `base; echo u >u; mkfifo pipe; echo x >u2`, 0, 2, "", map[string]string{"u": "u"}, ""},
+		{"a configuration that runs things", `base; echo u >u; for k in core.fsmonitor core.hooksPath diff.external core.pager; do git config $k 'touch ran; false'; done`, 0, 1, "", map[string]string{"u": "u", "ran": ""}, ""},
+		{"a damaged HEAD", `base; echo u >u; echo rubbish >.git/HEAD`, 0, 1, "commits that were made in the box", map[string]string{"u": "u", "a.txt": "one\ntwo", "x.o": ""}, ""},
+		{"a damaged branch", `base; echo u >u; echo rubbish >.git/refs/heads/main`, 0, 1, "commits that were made in the box", map[string]string{"u": "u"}, ""},
+		{"a commit whose tree is gone", `base; echo 3 >>a.txt; git commit -qam 3; t=$(git rev-parse HEAD^{tree}); rm -f .git/objects/$(echo $t | cut -c1-2)/$(echo $t | cut -c3-); echo u >u`, 0, 2,
+			"commits that were made in the box", map[string]string{"u": "u", "a.txt": "one\ntwo\n3"}, ""},
+		{"no .git", `base; echo u >u; rm -rf .git`, 0, 1, "has no .git", map[string]string{"u": "u", "a.txt": "one\ntwo"}, ""},
+		{"sha256", `git init -q --object-format=sha256 repo; cd repo; ident; echo a >a.txt; git add .; git commit -qm a; git rev-parse HEAD >../base; cd ..; cp -a repo box; echo u >box/u`, 0, 1, "", map[string]string{"u": "u"}, ""},
+		{"a shallow checkout", `base; cd ..; mv repo origin; git clone -q --depth 1 "file://$PWD/origin" repo; rm -rf box; cp -a repo box; cd box; ident; echo u >u; git commit -q --allow-empty -m on`, 1, 1, "", map[string]string{"u": "u"}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, c.script)
+			before, checkout := state(t, w.box), gitOut(t, w.repo, "status", "--porcelain", "--branch")
+			kept, err := Keep(t.Context(), here{}, w.request())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if kept.Commits != c.commits || kept.Files != c.files || strings.Contains(strings.Join(kept.Missing, "\n"), c.missing) == false || c.missing == "" && len(kept.Missing) > 0 {
+				t.Errorf("%d commits, %d files, missing %q; want %d, %d, %q", kept.Commits, kept.Files, kept.Missing, c.commits, c.files, c.missing)
+			}
+			if state(t, w.box) != before {
+				t.Error("the box has changed")
+			}
+			for _, d := range []string{kept.Mirror, w.repo} {
+				if got := gitOut(t, d, "rev-parse", "refs/agentbox/tasks/t-1"); got != kept.Commit {
+					t.Errorf("%s has %s, not %s", d, got, kept.Commit)
+				}
+				for name, want := range c.has {
+					out, err := exec.Command("git", "-C", d, "show", kept.Commit+":"+name).Output()
+					if want == "" && err == nil || want != "" && !strings.HasPrefix(string(out), want) {
+						t.Errorf("%s of %s is %q (%v), want %q", name, d, out, err, want)
+					}
+				}
+			}
+			gitOut(t, kept.Mirror, "fsck", "--connectivity-only", "--no-dangling")
+			if !kept.Exported || gitOut(t, w.repo, "status", "--porcelain", "--branch") != checkout {
+				t.Error("the checkout has no ref, or has changed")
+			}
+			names := ""
+			for _, b := range kept.Also {
+				names += b.Name + "\n"
+				gitOut(t, kept.Mirror, "cat-file", "-e", b.Ref)
+			}
+			if !strings.Contains(names, c.also) || c.also == "" && names != "" {
+				t.Errorf("also kept %q, want %q", names, c.also)
+			}
+			if left, _ := filepath.Glob(filepath.Join(kept.Mirror, "incoming-*")); len(left) > 0 {
+				t.Errorf("left behind: %s", left)
+			}
+		})
+	}
+}
+
+func TestKeepWithoutGitInTheBox(t *testing.T) {
+	isolateGit(t)
+	w := newWorld(t, `base; echo u >u; echo o >x.o`)
+	bin := t.TempDir()
+	for _, name := range []string{"sh", "tr", "rm"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(path, filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept, err := Keep(t.Context(), here{path: bin}, w.request())
+	if err != nil || kept.Files != 1 || len(kept.Missing) != 1 || !strings.Contains(kept.Missing[0], "there is no git in the box") {
+		t.Fatalf("%+v, %v", kept, err)
+	}
+	if got := gitOut(t, kept.Mirror, "show", kept.Commit+":u"); got != "u" {
+		t.Error(got)
+	}
+}
+
+func TestKeepWithoutACheckout(t *testing.T) {
+	isolateGit(t)
+	w := newWorld(t, `base; echo u >u`)
+	req := w.request()
+	req.Checkout = filepath.Join(w.dir, "gone")
+	kept, err := Keep(t.Context(), here{}, req)
+	if err != nil || kept.Exported || len(kept.Missing) != 1 || kept.Files != 1 {
+		t.Fatalf("%+v, %v", kept, err)
+	}
+	gitOut(t, kept.Mirror, "log", "--oneline", kept.Commit)
+}
+
+func TestKeepIsBounded(t *testing.T) {
+	isolateGit(t)
+	w := newWorld(t, `base; head -c 3000000 /dev/urandom >large`)
+	req := w.request()
+	req.Limit = 1 << 20
+	if _, err := Keep(t.Context(), here{}, req); agentbox.CodeOf(err) != agentbox.NoSpace {
+		t.Errorf("too much: %v", err)
+	}
+	req = w.request()
+	req.Timeout = 1
+	if _, err := Keep(t.Context(), here{}, req); agentbox.CodeOf(err) != agentbox.Unavailable {
+		t.Errorf("too long: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(w.mirror, "refs/agentbox/tasks")); err == nil {
+		t.Error("a ref was made all the same")
+	}
+}
+
+// Later work of the same name replaces the ref; nothing of what was kept before is sent again.
+func TestKeepAgain(t *testing.T) {
+	isolateGit(t)
+	w := newWorld(t, `base; echo u >u`)
+	first, err := Keep(t.Context(), here{}, w.request())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(w.box, "v"), []byte("v"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	second, err := Keep(t.Context(), here{}, w.request())
+	if err != nil || second.Commit == first.Commit || second.Files != 2 {
+		t.Fatalf("%+v, %v", second, err)
+	}
+}
+
+// said is a box that answers with given bytes.
+type said struct{ out []byte }
+
+func (s said) Exec(_ context.Context, c environment.Command) (environment.Status, error) {
+	_, err := c.Stdout.Write(s.out)
+	return environment.Status{}, err
+}
+
+func (s said) Files(context.Context, string, io.Writer) error {
+	return agentbox.Errorf(agentbox.Unavailable, "no files")
+}
+
+func TestKeepFromALiar(t *testing.T) {
+	isolateGit(t)
+	w := newWorld(t, `base`)
+	for name, out := range map[string]string{
+		"nothing":              "",
+		"no pack":              "format sha1\nhead " + w.base + "\ntop " + w.base + "\nfiles 0\n",
+		"rubbish for a pack":   "format sha1\nhead " + w.base + "\ntop " + w.base + "\nfiles 0\npack\nrubbish",
+		"an option for commit": "format sha1\nhead --upload-pack=touch\ntop --all\nfiles 0\npack\n",
+		"a commit nobody has":  "format sha1\nhead \ntop " + strings.Repeat("1", 40) + "\nfiles 0\npack\n" + emptyPack,
+		"endless lines":        strings.Repeat("missing x\n", 100000),
+		"an endless line":      strings.Repeat("x", 10<<20),
+		"another format":       "format sha256\nhead \ntop " + strings.Repeat("1", 64) + "\nfiles 0\npack\n" + emptyPack,
+	} {
+		kept, err := Keep(t.Context(), said{[]byte(out)}, w.request())
+		if err == nil {
+			t.Errorf("%s: %+v", name, kept)
+		}
+	}
+	if out, err := exec.Command("git", "-C", w.mirror, "for-each-ref", "refs/agentbox/tasks").Output(); err != nil || len(out) > 0 {
+		t.Errorf("refs %q, %v", out, err)
+	}
+}
+
+const emptyPack = "PACK\x00\x00\x00\x02\x00\x00\x00\x00\x02\x9d\x08\x82\x3b\xd8\xa8\xea\xb5\x10\xad\x6a\xc7\x5c\x82\x3c\xfd\x3e\xd3\x1e"
+
+func TestRefsStayInTheirNamespace(t *testing.T) {
+	isolateGit(t)
+	w := newWorld(t, `base`)
+	for _, ref := range []string{"refs/heads/main", "refs/agentbox/../heads/main", "HEAD", ""} {
+		req := w.request()
+		req.Ref = ref
+		if _, err := Keep(t.Context(), here{}, req); err == nil {
+			t.Errorf("%q was made", ref)
+		}
+	}
+}

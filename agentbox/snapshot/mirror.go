@@ -1,0 +1,275 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/git"
+	"agentbox/agentbox/workspace"
+)
+
+// mirror is the bare repository of a project on this host. Only this package writes it: its
+// configuration is ours, it has no hooks, and all its refs are below refs/agentbox/.
+type mirror struct{ dir string }
+
+// Refs of the mirror.
+const (
+	namespace   = "refs/agentbox/"
+	basesRef    = namespace + "bases/"    // commits that boxes began with
+	branchesRef = namespace + "branches/" // <ref of the work>/<number>: what HEAD did not lead to
+)
+
+// TaskRef is the ref of a task's work, in the mirror and in the checkout it came from.
+func TaskRef(id string) string { return namespace + "tasks/" + id }
+
+// BoxRef is the ref of what a box held when somebody last looked.
+func BoxRef(id agentbox.BoxID) string { return namespace + "boxes/" + id.String() }
+
+// openMirror makes the mirror when it is not there. One of another format of objects lies beside it.
+func openMirror(ctx context.Context, dir, format string) (mirror, error) {
+	if format == "sha256" {
+		dir = strings.TrimSuffix(dir, ".git") + "-sha256.git"
+	}
+	m := mirror{dir}
+	if _, err := os.Lstat(filepath.Join(dir, "HEAD")); err == nil {
+		return m, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return m, unwritable(err)
+	}
+	fresh, err := os.MkdirTemp(filepath.Dir(dir), ".new-")
+	if err != nil {
+		return m, unwritable(err)
+	}
+	defer os.RemoveAll(fresh)
+	args := []string{"init", "-q", "--bare", "--template=", "--initial-branch=none"}
+	if format == "sha256" {
+		args = append(args, "--object-format=sha256")
+	}
+	if _, _, err := git.Run(ctx, git.Call{Dir: fresh, Args: append(args, fresh)}); err != nil {
+		return m, unwritable(err)
+	}
+	// Another may have made it meanwhile: then theirs stays.
+	if err := os.Rename(fresh, dir); err != nil && !errors.Is(err, fs.ErrExist) && !exists(filepath.Join(dir, "HEAD")) {
+		return m, unwritable(err)
+	}
+	return m, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+func unwritable(err error) error {
+	return agentbox.Errorf(agentbox.Internal, "cannot write the mirror of the project: %w", err)
+}
+
+// git runs git in the mirror.
+func (m mirror) git(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
+	out, _, err := git.Run(ctx, git.Call{Dir: m.dir, Args: args, Stdin: stdin, Env: []string{"GIT_DIR=" + m.dir}})
+	return string(out), err
+}
+
+// has tells which of the commits the mirror has.
+func (m mirror) has(ctx context.Context, commits ...string) (map[string]bool, error) {
+	out, err := m.git(ctx, strings.NewReader(strings.Join(commits, "\n")+"\n"), "cat-file", "--batch-check=%(objectname) %(objecttype)")
+	if err != nil {
+		return nil, unwritable(err)
+	}
+	have := map[string]bool{}
+	for line := range strings.Lines(out) {
+		if id, ok := strings.CutSuffix(strings.TrimSpace(line), " commit"); ok {
+			have[id] = true
+		}
+	}
+	return have, nil
+}
+
+// maxHave bounds the commits by which a box finds out what need not be sent.
+const maxHave = 50
+
+// tips are the newest commits that the mirror has refs to.
+func (m mirror) tips(ctx context.Context) ([]string, error) {
+	out, err := m.git(ctx, nil, "for-each-ref", "--sort=-committerdate", fmt.Sprintf("--count=%d", maxHave), "--format=%(objectname)")
+	if err != nil {
+		return nil, unwritable(err)
+	}
+	ids := strings.Fields(out)
+	slices.Sort(ids)
+	return slices.Compact(ids), nil
+}
+
+// lenient are mistakes of old tools that many histories have and that harm nobody.
+const lenient = "--strict=zeroPaddedFilemode=ignore,missingSpaceBeforeDate=ignore,badTimezone=ignore,missingNameBeforeEmail=ignore,nullSha1=ignore,gitmodulesParse=ignore"
+
+// take adds the objects of a pack, checked one by one, of at most limit bytes. Only when all that
+// the tips lead to is there does anything become part of the mirror.
+func (m mirror) take(ctx context.Context, pack io.Reader, limit int64, tips []string) error {
+	quarantine, err := os.MkdirTemp(m.dir, "incoming-")
+	if err != nil {
+		return unwritable(err)
+	}
+	defer os.RemoveAll(quarantine)
+	env := []string{"GIT_DIR=" + m.dir, "GIT_OBJECT_DIRECTORY=" + quarantine, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(m.dir, "objects")}
+	if _, _, err := git.Run(ctx, git.Call{Dir: m.dir, Env: env, Stdin: pack, Stdout: io.Discard,
+		Args: []string{"index-pack", "--stdin", "--fix-thin", lenient, fmt.Sprintf("--max-input-size=%d", limit)}}); err != nil {
+		return refused(err, limit)
+	}
+	list := strings.NewReader(strings.Join(tips, "\n") + "\n")
+	if _, _, err := git.Run(ctx, git.Call{Dir: m.dir, Env: env, Stdin: list, Stdout: io.Discard, Args: []string{"rev-list", "--objects", "--quiet", "--stdin", "--not", "--all"}}); err != nil {
+		return refused(err, limit)
+	}
+	return m.adopt(filepath.Join(quarantine, "pack"))
+}
+
+func refused(err error, limit int64) error {
+	var failed *git.Error
+	if !errors.As(err, &failed) {
+		return err
+	}
+	if strings.Contains(failed.Stderr, "exceeds maximum allowed size") {
+		return agentbox.Errorf(agentbox.NoSpace, "the work in the box is larger than %d MiB", limit>>20).
+			WithHint("copy what matters: agentbox cp BOX:PATH DIR")
+	}
+	return agentbox.Errorf(agentbox.Corrupt, "git refuses what the box sent: %s", printable(failed.Error()))
+}
+
+// adopt moves packs into the mirror, the index of each last: without it git does not look at a pack.
+func (m mirror) adopt(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return unwritable(err)
+	}
+	for _, suffix := range []string{".pack", ".rev", ".idx"} {
+		for _, e := range entries {
+			if !strings.HasSuffix(e.Name(), suffix) {
+				continue
+			}
+			if err := os.Rename(filepath.Join(dir, e.Name()), filepath.Join(m.dir, "objects", "pack", e.Name())); err != nil {
+				return unwritable(err)
+			}
+		}
+	}
+	return nil
+}
+
+func (m mirror) setRef(ctx context.Context, ref, commit string) error {
+	_, err := m.git(ctx, nil, "update-ref", "--no-deref", ref, commit)
+	if err != nil {
+		return unwritable(err)
+	}
+	return nil
+}
+
+// seed takes the history up to a commit from a checkout of the user's, so that boxes send only what is new.
+func (m mirror) seed(ctx context.Context, repo workspace.Repo, commit string) error {
+	view, done, err := workspace.Objects(ctx, repo)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := m.borrowShallow(repo); err != nil {
+		return err
+	}
+	have, err := m.tips(ctx)
+	if err != nil {
+		return err
+	}
+	list := commit + "\n"
+	for _, id := range have {
+		if _, _, err := view.Run(ctx, git.Call{Args: []string{"cat-file", "-e", id + "^{commit}"}}); err == nil {
+			list += "^" + id + "\n"
+		}
+	}
+	err = pipe(ctx, func(ctx context.Context, w io.Writer) error {
+		_, _, err := view.Run(ctx, git.Call{Args: []string{"pack-objects", "--revs", "--stdout", "--thin", "--delta-base-offset", "-q"}, Stdin: strings.NewReader(list), Stdout: w})
+		return err
+	}, func(ctx context.Context, r io.Reader) error {
+		_, err := m.git(ctx, r, "index-pack", "--stdin", "--fix-thin")
+		return err
+	})
+	if err != nil {
+		return unwritable(err)
+	}
+	return m.setRef(ctx, basesRef+commit, commit)
+}
+
+// borrowShallow takes over where the history of a shallow checkout ends, for commits that the
+// mirror does not have whole.
+func (m mirror) borrowShallow(repo workspace.Repo) error {
+	const maxShallow = 1 << 20
+	data, err := git.ReadPlain(filepath.Join(repo.CommonDir, "shallow"), maxShallow)
+	if errors.Is(err, fs.ErrNotExist) || len(data) == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(m.dir, "shallow")
+	old, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return unwritable(err)
+	}
+	lines := append(strings.Fields(string(old)), strings.Fields(string(data))...)
+	slices.Sort(lines)
+	if err := os.WriteFile(path, []byte(strings.Join(slices.Compact(lines), "\n")+"\n"), 0o600); err != nil {
+		return unwritable(err)
+	}
+	return nil
+}
+
+// export gives a checkout the objects of a commit and a ref to it. Nothing else there changes.
+func (m mirror) export(ctx context.Context, repo workspace.Repo, commit, base, ref string) error {
+	view, done, err := workspace.Objects(ctx, repo)
+	if err != nil {
+		return err
+	}
+	defer done()
+	list := commit + "\n"
+	if _, _, err := view.Run(ctx, git.Call{Args: []string{"cat-file", "-e", base + "^{commit}"}}); base != "" && err == nil {
+		list += "^" + base + "\n"
+	}
+	err = pipe(ctx, func(ctx context.Context, w io.Writer) error {
+		_, _, err := git.Run(ctx, git.Call{Dir: m.dir, Env: []string{"GIT_DIR=" + m.dir}, Stdin: strings.NewReader(list), Stdout: w,
+			Args: []string{"pack-objects", "--revs", "--stdout", "--thin", "--delta-base-offset", "-q"}})
+		return err
+	}, func(ctx context.Context, r io.Reader) error {
+		_, _, err := view.Run(ctx, git.Call{Args: []string{"index-pack", "--stdin", "--fix-thin"}, Stdin: r, Stdout: io.Discard})
+		return err
+	})
+	if err != nil {
+		return agentbox.Errorf(agentbox.Internal, "cannot bring the work into %s: %w", repo.Root, err)
+	}
+	if ref == "" {
+		return nil
+	}
+	return workspace.SetRef(ctx, repo, ref, commit)
+}
+
+// pipe connects what writes with what reads. When one fails the other ends, too.
+func pipe(ctx context.Context, from func(context.Context, io.Writer) error, to func(context.Context, io.Reader) error) error {
+	r, w := io.Pipe()
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		err := from(gctx, w)
+		w.CloseWithError(err)
+		return err
+	})
+	g.Go(func() error {
+		err := to(gctx, r)
+		r.CloseWithError(errors.Join(err, io.ErrClosedPipe))
+		return err
+	})
+	return g.Wait()
+}

@@ -1,0 +1,85 @@
+package supervisor
+
+import (
+	"context"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+)
+
+// LeaseEnded begins the reason of a machine whose lease has ended.
+const LeaseEnded = "its lease ended"
+
+// repauseEvery is how often a box is tried to be paused whose lease has ended and that could not be.
+const repauseEvery = time.Minute
+
+// watchLease pauses the box when its lease has ended. What is no box by then ends: a machine that
+// waits in the pool, or that never started. So does a run, which nobody comes back to. It ends with
+// ctx.
+func (s *Supervisor) watchLease(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.lease.ended:
+		}
+		if !s.isStarted() || s.atLeaseEnd(ctx) {
+			s.end(LeaseEnded) // the first cause counts
+			return
+		}
+	}
+}
+
+func (s *Supervisor) isStarted() bool {
+	select {
+	case <-s.started:
+		return s.startErr == nil
+	default:
+		return false
+	}
+}
+
+// atLeaseEnd pauses the box and tells whether its machine is to end. A box that cannot be paused,
+// for want of disk space say, goes on for as long as its lease was, and is tried again meanwhile.
+// Then it is stopped, with the workspace in good order: no machine runs for ever with nobody.
+func (s *Supervisor) atLeaseEnd(ctx context.Context) (done bool) {
+	s.op.Lock()
+	defer s.op.Unlock()
+	if ctx.Err() != nil || !s.attached || !s.meter.pauses() {
+		return true
+	}
+	paused, err := s.pauseWhile(ctx, s.lease.over)
+	if err == nil {
+		s.unpaused.Store(nil)
+		if paused {
+			_, _, term := s.lease.left()
+			s.end(LeaseEnded + ": nobody had worked in it for " + term.String())
+		}
+		return paused
+	}
+	why := agentbox.AsError(err).Message
+	left, workers, term := s.lease.left()
+	if workers > 0 {
+		return false
+	}
+	s.log.Warn("cannot pause a box whose lease has ended", "error", err)
+	if -left < term {
+		s.unpaused.Store(&why)
+		s.lease.retry(min(repauseEvery, max(term+left, time.Millisecond)))
+		return false
+	}
+	s.detach(context.WithoutCancel(ctx), signalGrace)
+	s.end(LeaseEnded + ", and it could not be paused: " + why)
+	return true
+}
+
+// leaseStatus is what a person may be told of the lease.
+func (s *Supervisor) leaseStatus() api.LeaseStatus {
+	left, workers, term := s.lease.left()
+	st := api.LeaseStatus{Left: max(left, 0), Term: term, Working: workers}
+	if why := s.unpaused.Load(); why != nil && workers == 0 {
+		st.Unpaused = *why
+	}
+	return st
+}

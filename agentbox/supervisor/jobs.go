@@ -1,0 +1,48 @@
+package supervisor
+
+import (
+	"context"
+	"net/http"
+	"sync"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/environment"
+	"agentbox/agentbox/job"
+	"agentbox/vmm/guest/protocol"
+)
+
+// keepJobs makes the hub of the box's jobs, which ends with ctx, and has the relay attach clients to them.
+func (s *Supervisor) keepJobs(ctx context.Context, relay *environment.Relay, wg *sync.WaitGroup) {
+	s.jobs = job.NewHub(ctx, job.Config{
+		Dir: s.names.Jobs(), Backend: s.guest, Log: s.log, Begin: s.meter.enter, Wrote: s.meter.touch,
+	})
+	relay.Handle(environment.AttachChannel, s.jobs.Serve)
+	wg.Go(s.jobs.Wait)
+	wg.Go(func() {
+		if err := s.jobs.TakeUp(ctx, s.cfg.Saved != ""); err != nil && ctx.Err() == nil {
+			s.log.Error("cannot take up the jobs of the box", "error", err)
+		}
+	})
+}
+
+func (s *Supervisor) handleJobs(mux *http.ServeMux) {
+	api.Handle(mux, api.SupervisorStartJob, func(ctx context.Context, req api.JobSpec, _ agentbox.Progress) (api.JobStarted, error) {
+		if err := s.waitStarted(ctx); err != nil {
+			return api.JobStarted{}, err
+		}
+		refused, err := s.jobs.Start(ctx, job.Spec{ID: req.ID, JobSpec: protocol.JobSpec{
+			Argv: req.Argv, Dir: req.Dir, Env: req.Env, User: req.User, TTY: req.TTY, Term: req.Term, Columns: req.Columns, Rows: req.Rows, Input: req.Input,
+		}})
+		if err != nil || refused == nil {
+			return api.JobStarted{ID: req.ID}, err
+		}
+		return api.JobStarted{ID: req.ID, Refused: &api.JobRefusal{Status: refused.Status, Reason: refused.Error}}, nil
+	})
+	api.Handle(mux, api.SupervisorSignalJob, func(ctx context.Context, req api.JobSignal, _ agentbox.Progress) (api.None, error) {
+		if err := s.waitStarted(ctx); err != nil {
+			return api.None{}, err
+		}
+		return api.None{}, s.jobs.Signal(ctx, req.ID, req.Signal)
+	})
+}

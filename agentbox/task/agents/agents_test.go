@@ -1,0 +1,72 @@
+package agents
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"agentbox/agentbox"
+)
+
+func TestBuiltInProfilesAreWhole(t *testing.T) {
+	for _, name := range Names(t.TempDir()) {
+		p, err := Find(t.TempDir(), name)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if p.Description == "" || p.Package == "" || len(p.Hosts) == 0 || len(p.Secrets) == 0 || len(p.Sessions) == 0 {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+	if got := Names(t.TempDir()); len(got) < 5 || !slices.Contains(got, "claude") {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestTheUsersProfileIsFirst(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "claude.yaml"), []byte("program: mine\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := Find(dir, "claude"); err != nil || p.Program != "mine" || p.Name != "claude" {
+		t.Errorf("%+v %v", p, err)
+	}
+	if _, err := Find(dir, "none"); agentbox.CodeOf(err) != agentbox.NotFound || !strings.Contains(agentbox.AsError(err).Hint, "claude|codex") {
+		t.Errorf("%v", err)
+	}
+	if _, err := Find(dir, "../claude"); agentbox.CodeOf(err) != agentbox.Invalid {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestProfilesThatAreNone(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                     "EOF",
+		"program: ''\n":                        "program",
+		"program: a b\n":                       "program",
+		"program: a\npackge: x\n":              "packge",
+		"program: a\npackage: git+ssh://x/y\n": "npm-package",
+		"program: a\ntoolchain: {nod: '1'}\n":  "nod",
+		"program: a\nsessions: [/etc]\n":       "sessions",
+		"program: a\nsessions: [~/../x]\n":     "sessions",
+		"program: a\nhosts: ['http://']\n":     "hosts",
+		"program: a\nsecrets: [{name: A}]\n":   "secrets",
+		"program: a\nenv: {'A=B': x}\n":        "env",
+		"program: a\nflags: [" + strings.Repeat("a,", 65) + "]\n": "entries",
+	} {
+		if _, err := Parse(strings.NewReader(text), "x"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("program: a\nhosts: [https://example.com]\nsecrets: [{name: A, to: [https://example.com]}]\n")
+	f.Fuzz(func(t *testing.T, s string) {
+		if p, err := Parse(strings.NewReader(s), "x"); err == nil && strings.ContainsAny(p.Program, "/ \n") {
+			t.Errorf("%q", p.Program)
+		}
+	})
+}

@@ -1,0 +1,142 @@
+package agents
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"agentbox/agentbox/toolchain"
+	"agentbox/policy"
+)
+
+// Profile is what agentbox knows of one agent.
+type Profile struct {
+	Name        string `yaml:"-"`
+	Description string `yaml:"description"`
+	// Program is what is run, with Flags before whatever the user adds.
+	Program string   `yaml:"program"`
+	Flags   []string `yaml:"flags"`
+	// Package is the agent in the npm registry, as NAME or NAME@VERSION; "" for one that the image has.
+	Package string `yaml:"package"`
+	// Toolchain are the tools that the agent itself needs, by name, with the version of each.
+	Toolchain map[string]string `yaml:"toolchain"`
+	Env       map[string]string `yaml:"env"`
+	Hosts     []string          `yaml:"hosts"`   // rules: what the agent may reach besides
+	Private   []string          `yaml:"private"` // HOST[:PORT] at private addresses that it may reach
+	Secrets   []Secret          `yaml:"secrets"` // any one of them is enough
+	Sessions  []string          `yaml:"sessions"`
+}
+
+// Secret is a credential that an agent sends. The box has a placeholder in the variable Name.
+type Secret struct {
+	Name   string      `yaml:"name"`
+	To     []string    `yaml:"to"` // rules
+	Header string      `yaml:"header"`
+	As     policy.Form `yaml:"as"`
+}
+
+const (
+	maxProfile = 64 << 10
+	maxList    = 64 // entries of each list
+)
+
+var (
+	agentName   = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
+	programName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$`)
+	variable    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+)
+
+// Parse reads a profile. Everything that is wrong with it is in the error.
+func Parse(r io.Reader, name string) (Profile, error) {
+	p := Profile{Name: name}
+	b, err := io.ReadAll(io.LimitReader(r, maxProfile+1))
+	switch {
+	case err != nil:
+		return p, err
+	case len(b) > maxProfile:
+		return p, fmt.Errorf("it is larger than %d KiB", maxProfile>>10)
+	case !agentName.MatchString(name):
+		return p, fmt.Errorf("%q is no name of an agent", name)
+	}
+	d := yaml.NewDecoder(bytes.NewReader(b))
+	d.KnownFields(true)
+	if err := d.Decode(&p); err != nil {
+		return p, errors.New(strings.ReplaceAll(err.Error(), "\n", ";"))
+	}
+	return p, p.check()
+}
+
+func (p Profile) check() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if !programName.MatchString(p.Program) {
+		bad("program %q is not the name of a program", p.Program)
+	}
+	if _, err := p.Needs(); err != nil {
+		errs = append(errs, err)
+	}
+	for _, l := range []int{len(p.Flags), len(p.Env), len(p.Hosts), len(p.Private), len(p.Secrets), len(p.Sessions)} {
+		if l > maxList {
+			bad("a list has %d entries: %d at most", l, maxList)
+		}
+	}
+	for name := range p.Env {
+		if !variable.MatchString(name) {
+			bad("env: %q is not the name of a variable", name)
+		}
+	}
+	for _, dir := range p.Sessions {
+		if rest, ok := strings.CutPrefix(dir, "~/"); !ok || rest == "" || strings.Contains("/"+rest+"/", "/../") || strings.HasSuffix(rest, "/") {
+			bad("sessions: %q is not a directory below the home, as ~/.agent/sessions", dir)
+		}
+	}
+	errs = append(errs, p.checkRules()...)
+	return errors.Join(errs...)
+}
+
+func (p Profile) checkRules() []error {
+	var errs []error
+	for _, rule := range p.Hosts {
+		if _, err := policy.ParseRule(rule); err != nil {
+			errs = append(errs, fmt.Errorf("hosts: %w", err))
+		}
+	}
+	for _, s := range p.Secrets {
+		if !variable.MatchString(s.Name) || len(s.To) == 0 {
+			errs = append(errs, fmt.Errorf("secrets: %q needs a name and where it may be sent", s.Name))
+		}
+		for _, rule := range s.To {
+			if _, err := policy.ParseRule(rule); err != nil {
+				errs = append(errs, fmt.Errorf("secrets: %s: %w", s.Name, err))
+			}
+		}
+	}
+	return errs
+}
+
+// Needs are the tools of the agent, itself among them.
+func (p Profile) Needs() (toolchain.Needs, error) {
+	var needs toolchain.Needs
+	file := "agent " + p.Name
+	for tool, version := range p.Toolchain {
+		n, err := toolchain.Ask(toolchain.Tool(tool), version, file)
+		if err != nil {
+			return nil, err
+		}
+		needs = append(needs, n)
+	}
+	if p.Package != "" {
+		n, err := toolchain.Ask(toolchain.Package, p.Package, file)
+		if err != nil {
+			return nil, err
+		}
+		needs = append(needs, n)
+	}
+	needs.Sort()
+	return needs, nil
+}

@@ -1,0 +1,262 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/job"
+)
+
+// pollEvery is how often the end of a job is looked for: a file that appears.
+const pollEvery = 100 * time.Millisecond
+
+// run is one attempt while it is followed.
+type run struct {
+	q   *Queue
+	rec record
+	agentbox.Attempt
+	dir  string
+	line *timeline
+}
+
+// attempt follows the attempt that a task is at to its end, and begins it if that has not been
+// done. When ctx ends it leaves everything as it is: the next queue goes on.
+func (q *Queue) attempt(ctx context.Context, rec record) {
+	r, err := q.open(rec)
+	if err != nil {
+		q.Log.Error("cannot begin a task", "task", rec.ID, "error", err)
+		return
+	}
+	result, box, err := r.follow(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		result = agentbox.Result{State: agentbox.TaskFailed, Reason: agentbox.AsError(err).Message}
+	}
+	if box != nil {
+		r.keepWork(ctx, *box, &result)
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	result.Ended = time.Now().UTC()
+	r.line.add("ended", string(result.State)+reasonText(result.Reason))
+	if err := q.Store.finish(rec.ID, r.Number, result); err != nil {
+		q.Log.Error("cannot write how a task ended", "task", rec.ID, "error", err)
+		return
+	}
+	if box != nil && result.Box == "" {
+		q.remove(ctx, *box)
+	}
+}
+
+func reasonText(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
+}
+
+// open finds the attempt that has no result, or writes the next one down.
+func (q *Queue) open(rec record) (*run, error) {
+	attempts, err := q.Store.attempts(rec.ID)
+	if err != nil {
+		return nil, err
+	}
+	n := len(attempts)
+	if n == 0 || attempts[n-1].Result != nil {
+		n++
+		attempts = append(attempts, agentbox.Attempt{
+			Number: n, BoxName: fmt.Sprintf("%s-%d", rec.ID, n), Job: agentbox.NewJobID(), Started: time.Now().UTC(),
+		})
+		if err := write(filepath.Join(q.Store.Attempt(rec.ID, n), attemptFile), attempts[n-1]); err != nil {
+			return nil, err
+		}
+	}
+	dir := q.Store.Attempt(rec.ID, n)
+	return &run{q: q, rec: rec, Attempt: attempts[n-1], dir: dir, line: &timeline{filepath.Join(dir, timelineFile)}}, nil
+}
+
+// follow makes the box and starts the job, unless that is done, and waits for the job's end. It
+// returns the box if there is one.
+func (r *run) follow(ctx context.Context) (agentbox.Result, *agentbox.Box, error) {
+	if r.q.Store.cancelled(r.rec.ID) && r.box(ctx) == nil {
+		return agentbox.Result{State: agentbox.TaskCancelled}, nil, nil
+	}
+	box, err := r.ensureBox(ctx)
+	if err != nil {
+		return agentbox.Result{}, r.box(ctx), err
+	}
+	if refused, err := r.ensureJob(ctx); err != nil || refused != nil {
+		if refused != nil {
+			return agentbox.Result{State: agentbox.TaskFailed, Exit: &refused.Status, Reason: refused.Reason}, box, nil
+		}
+		if now := r.box(ctx); now != nil && limitIn(now.Note) != "" {
+			return agentbox.Result{State: agentbox.TaskLimited, Reason: limitIn(now.Note)}, box, nil
+		}
+		return agentbox.Result{}, box, err
+	}
+	result, err := r.await(ctx)
+	return result, box, err
+}
+
+func (r *run) ref() api.BoxRef { return api.BoxRef{Box: r.BoxName} }
+
+// box is the attempt's box, nil when there is none.
+func (r *run) box(ctx context.Context) *agentbox.Box {
+	b, err := r.q.Boxes.Find(ctx, r.ref())
+	if err != nil {
+		return nil
+	}
+	return &b
+}
+
+// ensureBox finds the attempt's box by its name, or makes it.
+func (r *run) ensureBox(ctx context.Context) (*agentbox.Box, error) {
+	if b := r.box(ctx); b != nil {
+		return b, nil
+	}
+	begun := time.Now()
+	limits := r.rec.Limits
+	resp, err := r.q.Boxes.Up(ctx, api.UpRequest{
+		Directory: r.rec.Directory, Name: r.BoxName, Image: r.rec.Image, Isolation: r.rec.Isolation, CPUs: r.rec.CPUs, Memory: r.rec.Memory,
+		Task: true, TaskLimits: limits, Command: r.rec.Dir == "",
+	}, nil)
+	if err != nil {
+		return nil, err
+	}
+	r.line.took("box", resp.Box.Name+" of "+string(resp.Box.Isolation), time.Since(begun))
+	return &resp.Box, nil
+}
+
+// ensureJob starts the attempt's job once: it has an id before it has a box.
+func (r *run) ensureJob(ctx context.Context) (*api.JobRefusal, error) {
+	if _, err := r.q.Jobs.Show(ctx, r.BoxName, r.Job); err == nil {
+		return nil, nil
+	}
+	started, err := r.q.Jobs.Start(ctx, api.JobStart{BoxRef: api.BoxRef{Box: r.BoxName, Directory: r.rec.Directory}, Spec: api.JobSpec{
+		ID: r.Job, Argv: r.rec.Command, Dir: r.rec.Dir, Env: r.env(), User: r.rec.User, TTY: r.rec.TTY, Term: "xterm-256color", Columns: 120, Rows: 40,
+	}})
+	if err == nil && started.Refused == nil {
+		r.line.add("command", r.Job.String())
+	}
+	return started.Refused, err
+}
+
+// env is the command's: it may want to know which task it is.
+func (r *run) env() map[string]string {
+	env := map[string]string{"AGENTBOX_TASK": r.rec.ID.String()}
+	for name, value := range r.rec.Env {
+		env[name] = value
+	}
+	return env
+}
+
+// await waits for the job's end, and brings it about when the task is cancelled.
+func (r *run) await(ctx context.Context) (agentbox.Result, error) {
+	var asked time.Time // when the job was first told to end
+	for look := 0; ; look++ {
+		info, err := r.q.Jobs.Show(ctx, r.BoxName, r.Job)
+		switch {
+		case ctx.Err() != nil:
+			return agentbox.Result{}, ctx.Err()
+		case agentbox.CodeOf(err) == agentbox.NotFound:
+			return agentbox.Result{State: agentbox.TaskLost, Reason: "its box was removed"}, nil
+		case err == nil && (info.Job.State == agentbox.JobEnded || info.Job.State == agentbox.JobLost):
+			return r.ended(ctx, info), nil
+		}
+		if r.q.Store.cancelled(r.rec.ID) {
+			asked = r.end(ctx, asked)
+		}
+		if err := r.pause(ctx, info.Dir); err != nil {
+			return agentbox.Result{}, err
+		}
+	}
+}
+
+// stateEvery is how often the state of a box is asked for; the end of a job shows sooner, by its file.
+const stateEvery = time.Second
+
+// pause returns when the job's end is written down, or after stateEvery.
+func (r *run) pause(ctx context.Context, dir string) error {
+	for range stateEvery / pollEvery {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pollEvery):
+		}
+		if dir == "" {
+			continue
+		}
+		if _, err := os.Lstat(filepath.Join(dir, job.EndFile)); !errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// cancelGrace is how long a job has after SIGTERM, and again after SIGKILL, before its machine ends.
+const cancelGrace = 5 * time.Second
+
+// end tells the job to end, each time in a way that is harder not to hear.
+func (r *run) end(ctx context.Context, asked time.Time) time.Time {
+	signal := "TERM"
+	switch waited := time.Since(asked); {
+	case asked.IsZero():
+		asked = time.Now()
+		r.line.add("cancelled", "")
+	case waited > 2*cancelGrace:
+		if err := r.q.Boxes.Stop(ctx, r.ref()); err != nil {
+			r.q.Log.Warn("cannot stop the box of a cancelled task", "task", r.rec.ID, "error", err)
+		}
+		return asked
+	case waited > cancelGrace:
+		signal = "KILL"
+	default:
+		return asked
+	}
+	_ = r.q.Jobs.Signal(ctx, api.JobSignal{ID: r.Job, Signal: signal}) // whether it ended is looked at, not concluded
+	return asked
+}
+
+// ended is the result of a job that has ended.
+func (r *run) ended(ctx context.Context, info api.JobInfo) agentbox.Result {
+	result := agentbox.Result{LeftOut: info.Job.LeftOut, Exit: info.Job.Exit}
+	box := r.box(ctx)
+	switch {
+	case r.q.Store.cancelled(r.rec.ID):
+		result.State = agentbox.TaskCancelled
+	case box != nil && limitIn(box.Note) != "":
+		result.State, result.Reason, result.Exit = agentbox.TaskLimited, limitIn(box.Note), nil
+	case info.Job.Exit == nil:
+		result.State, result.Reason = agentbox.TaskLost, "its machine ended under it"
+		if box != nil && box.Note != "" {
+			result.Reason = box.Note
+		}
+	case *info.Job.Exit == 0:
+		result.State = agentbox.TaskSucceeded
+	default:
+		result.State, result.Reason = agentbox.TaskFailed, fmt.Sprintf("exit code %d", *info.Job.Exit)
+	}
+	if err := r.keepTranscript(info.Dir); err != nil {
+		r.q.Log.Warn("cannot keep what a task wrote", "task", r.rec.ID, "error", err)
+	}
+	return result
+}
+
+func (r *run) keepTranscript(dir string) error {
+	path := filepath.Join(r.dir, transcriptFile)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(job.OpenTranscript(dir).WriteCast(context.Background(), f), f.Close())
+}

@@ -1,0 +1,275 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+)
+
+// Boxes is what tasks need of the boxes.
+type Boxes interface {
+	Up(context.Context, api.UpRequest, agentbox.Progress) (api.UpResponse, error)
+	Find(context.Context, api.BoxRef) (agentbox.Box, error)
+	List(context.Context, api.ListRequest, agentbox.Progress) ([]agentbox.Box, error)
+	Unlimit(context.Context, api.BoxRef) error // its limits end it no more: its work is to be looked at
+	Stop(context.Context, api.BoxRef) error    // ends its machine; the workspace stays
+	Unsaved(context.Context, api.BoxRef, agentbox.Progress) (api.UnsavedWork, error)
+	Remove(context.Context, api.BoxRef, agentbox.Progress) (agentbox.Box, error)
+}
+
+// Jobs is what tasks need of jobs.
+type Jobs interface {
+	Start(context.Context, api.JobStart) (api.JobStarted, error)
+	Show(ctx context.Context, box string, id agentbox.JobID) (api.JobInfo, error) // NotFound: the job, or its box, is not there
+	Signal(context.Context, api.JobSignal) error
+}
+
+// Keeper keeps the work of a task's box where it outlives the box, and says under which ref of git.
+type Keeper interface {
+	Keep(ctx context.Context, box agentbox.Box, task agentbox.Task) (ref string, err error)
+}
+
+// Config is what a Queue needs.
+type Config struct {
+	Store  Store
+	Boxes  Boxes
+	Jobs   Jobs
+	Keeper Keeper // nil: a box with work in it stays
+	Room   func(running []Need, next Need) bool
+	Log    *slog.Logger
+}
+
+// Need is what a box takes of this machine.
+type Need = need
+
+// Queue begins tasks when there is room and follows them to their end.
+type Queue struct {
+	Config
+	wake chan struct{}
+
+	mu      sync.Mutex
+	running map[agentbox.TaskID]record
+	work    sync.WaitGroup
+}
+
+// NewQueue makes a queue that does nothing before Run.
+func NewQueue(c Config) *Queue {
+	return &Queue{Config: c, wake: make(chan struct{}, 1), running: map[agentbox.TaskID]record{}}
+}
+
+// lookEvery is how often the queue looks whether there is room without being told.
+const lookEvery = 2 * time.Second
+
+// Run begins and follows tasks until ctx ends. The tasks that run then go on: the next queue finds them.
+func (q *Queue) Run(ctx context.Context) {
+	q.sweep(ctx)
+	for ctx.Err() == nil {
+		q.look(ctx)
+		select {
+		case <-ctx.Done():
+		case <-q.wake:
+		case <-time.After(lookEvery):
+		}
+	}
+	q.work.Wait()
+}
+
+// stir has the queue look at once.
+func (q *Queue) stir() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// look takes up what runs already and begins what there is room for, the oldest first.
+func (q *Queue) look(ctx context.Context) {
+	all, bad := q.Store.List()
+	for _, err := range bad {
+		q.Log.Error("cannot read a task", "error", err)
+	}
+	for _, running := range []bool{true, false} {
+		for _, t := range all {
+			if (t.State == agentbox.TaskRunning) == running && !t.State.Done() {
+				q.begin(ctx, t)
+			}
+		}
+	}
+}
+
+// begin follows a task in the background, if nobody does already and there is room for it.
+func (q *Queue) begin(ctx context.Context, t agentbox.Task) {
+	rec, err := q.Store.record(t.ID)
+	if err != nil {
+		return // it was removed meanwhile
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	// When the queue ends its followers leave off one by one, which is no room for others.
+	if _, followed := q.running[t.ID]; followed || ctx.Err() != nil {
+		return
+	}
+	// It can have ended since it was listed: whoever followed it wrote that down before leaving off.
+	if t, err = q.Store.Read(t.ID); err != nil || t.State.Done() || t.State == agentbox.TaskQueued && !q.room(rec) {
+		return
+	}
+	q.running[t.ID] = rec
+	q.work.Go(func() {
+		defer func() {
+			q.mu.Lock()
+			delete(q.running, t.ID)
+			q.mu.Unlock()
+			q.stir()
+		}()
+		q.attempt(ctx, rec)
+	})
+}
+
+// room tells whether a task may begin. The caller has the lock.
+func (q *Queue) room(rec record) bool {
+	var taken []Need
+	batch := 0
+	for _, r := range q.running {
+		taken = append(taken, r.Need)
+		if r.Batch == rec.Batch {
+			batch++
+		}
+	}
+	if rec.Parallel > 0 && batch >= rec.Parallel {
+		return false
+	}
+	return len(taken) == 0 || q.Room(taken, rec.Need)
+}
+
+// Submission is tasks that are submitted together.
+type Submission struct {
+	Specs    []agentbox.TaskSpec
+	Parallel int // at most so many of them at once; 0: as the machine has room
+	Need     Need
+}
+
+// Submit writes the tasks down, all or, on an error, as many as it says, and begins them when there is room.
+func (q *Queue) Submit(s Submission) ([]agentbox.Task, error) {
+	defer q.stir()
+	var all []agentbox.Task
+	batch := agentbox.NewTaskID()
+	for i, spec := range s.Specs {
+		id := batch
+		if i > 0 {
+			id = agentbox.NewTaskID()
+		}
+		rec := record{
+			Version: version, ID: id, TaskSpec: spec, Batch: batch, Parallel: s.Parallel, Need: s.Need,
+			Created: time.Now().UTC(),
+		}
+		if err := write(filepath.Join(q.Store.task(id), recordFile), rec); err != nil {
+			return all, err
+		}
+		t, err := q.Store.Read(id)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, t)
+	}
+	return all, nil
+}
+
+// Cancel says that nobody wants a task any more. One that runs is ended; it returns before that.
+func (q *Queue) Cancel(id agentbox.TaskID) error {
+	t, err := q.Store.Read(id)
+	if err != nil {
+		return err
+	}
+	if t.State.Done() {
+		return agentbox.Errorf(agentbox.Conflict, "task %s has ended: it is %s", id, t.State)
+	}
+	if err := write(filepath.Join(q.Store.task(id), cancelFile), struct{}{}); err != nil {
+		return err
+	}
+	q.stir()
+	return nil
+}
+
+// Retry submits a task again that has ended: a new task, so that the old one keeps its one result.
+func (q *Queue) Retry(id agentbox.TaskID) (agentbox.Task, error) {
+	rec, err := q.Store.record(id)
+	if err != nil {
+		return agentbox.Task{}, err
+	}
+	t, err := q.Store.Read(id)
+	if err == nil && !t.State.Done() {
+		err = agentbox.Errorf(agentbox.Conflict, "task %s is %s", id, t.State).WithHint("agentbox task cancel %s ends it", id)
+	}
+	if err != nil {
+		return t, err
+	}
+	all, err := q.Submit(Submission{Specs: []agentbox.TaskSpec{rec.TaskSpec}, Need: rec.Need})
+	if err != nil {
+		return t, err
+	}
+	return all[0], nil
+}
+
+// Remove forgets a task that has ended, with its evidence. A box that has its work stays.
+func (q *Queue) Remove(id agentbox.TaskID) error {
+	t, err := q.Store.Read(id)
+	if err != nil {
+		return err
+	}
+	if !t.State.Done() {
+		return agentbox.Errorf(agentbox.Conflict, "task %s is %s", id, t.State).WithHint("agentbox task cancel %s ends it", id)
+	}
+	return os.RemoveAll(q.Store.task(id))
+}
+
+// Wait returns when a task has ended.
+func (q *Queue) Wait(ctx context.Context, id agentbox.TaskID) (agentbox.Task, error) {
+	for {
+		t, err := q.Store.Read(id)
+		if err != nil || t.State.Done() {
+			return t, err
+		}
+		select {
+		case <-ctx.Done():
+			return t, ctx.Err()
+		case <-time.After(pollEvery):
+		}
+	}
+}
+
+// sweep removes the boxes of attempts that have a result and whose work is not in them: the last
+// daemon was killed between the two.
+func (q *Queue) sweep(ctx context.Context) {
+	boxes, err := q.Boxes.List(ctx, api.ListRequest{}, func(agentbox.Event) {})
+	if err != nil {
+		q.Log.Error("cannot look for boxes of tasks that have ended", "error", err)
+		return
+	}
+	all, _ := q.Store.List()
+	spent := map[string]bool{}
+	for _, t := range all {
+		for _, a := range t.Attempts {
+			spent[a.BoxName] = a.Result != nil && a.Result.Box == ""
+		}
+	}
+	for _, b := range boxes {
+		if spent[b.Name] {
+			q.remove(ctx, b)
+		}
+	}
+}
+
+// remove removes a box whose work is kept or that has none.
+func (q *Queue) remove(ctx context.Context, b agentbox.Box) {
+	_, err := q.Boxes.Remove(ctx, api.BoxRef{Box: b.ID.String()}, nil)
+	if err != nil && agentbox.CodeOf(err) != agentbox.NotFound && !errors.Is(err, context.Canceled) {
+		q.Log.Error("cannot remove the box of a task that has ended", "box", b.Name, "error", err)
+	}
+}

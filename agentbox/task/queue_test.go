@@ -1,0 +1,272 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/durable"
+	"agentbox/agentbox/job"
+)
+
+// fakeHost is a machine whose boxes are directories, and whose jobs end when their files say so. It
+// outlives queues.
+type fakeHost struct {
+	dir string
+
+	mu      sync.Mutex
+	boxes   map[string]agentbox.Box
+	started map[agentbox.JobID]int
+	removed map[string]int
+	most    int
+	work    api.UnsavedWork
+}
+
+func newFakeHost(t *testing.T) *fakeHost {
+	return &fakeHost{dir: t.TempDir(), boxes: map[string]agentbox.Box{}, started: map[agentbox.JobID]int{}, removed: map[string]int{}}
+}
+
+var errGone = agentbox.Errorf(agentbox.NotFound, "no such box")
+
+func (h *fakeHost) Up(_ context.Context, req api.UpRequest, _ agentbox.Progress) (api.UpResponse, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, there := h.boxes[req.Name]; there || !req.Task {
+		return api.UpResponse{}, errors.New("a box that is there was made again, or for no task")
+	}
+	b := agentbox.Box{ID: agentbox.NewBoxID(), Name: req.Name, State: agentbox.Running}
+	h.boxes[req.Name] = b
+	h.most = max(h.most, len(h.boxes))
+	return api.UpResponse{Box: b}, nil
+}
+
+func (h *fakeHost) Find(_ context.Context, ref api.BoxRef) (agentbox.Box, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, b := range h.boxes {
+		if b.Name == ref.Box || b.ID.String() == ref.Box {
+			return b, nil
+		}
+	}
+	return agentbox.Box{}, errGone
+}
+
+func (h *fakeHost) List(context.Context, api.ListRequest, agentbox.Progress) ([]agentbox.Box, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var all []agentbox.Box
+	for _, b := range h.boxes {
+		all = append(all, b)
+	}
+	return all, nil
+}
+
+func (h *fakeHost) Unlimit(context.Context, api.BoxRef) error { return nil }
+func (h *fakeHost) Stop(context.Context, api.BoxRef) error    { return nil }
+func (h *fakeHost) Unsaved(context.Context, api.BoxRef, agentbox.Progress) (api.UnsavedWork, error) {
+	return h.work, nil
+}
+
+func (h *fakeHost) Remove(ctx context.Context, ref api.BoxRef, _ agentbox.Progress) (agentbox.Box, error) {
+	b, err := h.Find(ctx, ref)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.boxes, b.Name)
+	h.removed[b.Name]++
+	return b, err
+}
+
+func (h *fakeHost) Start(_ context.Context, req api.JobStart) (api.JobStarted, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.started[req.Spec.ID]++
+	dir := job.Dir(h.dir, req.Spec.ID)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return api.JobStarted{}, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "job.json"), []byte(`{"version":1}`), 0o600); err != nil {
+		return api.JobStarted{}, err
+	}
+	time.AfterFunc(50*time.Millisecond, func() { h.end(req.Spec) })
+	return api.JobStarted{ID: req.Spec.ID}, nil
+}
+
+func (h *fakeHost) starts(id agentbox.JobID) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.started[id]
+}
+
+// end ends a job as its command says: a status, or "lost".
+func (h *fakeHost) end(spec api.JobSpec) {
+	end := fmt.Sprintf(`{"status":%s}`, spec.Argv[0])
+	if spec.Argv[0] == "lost" {
+		end = `{"lost":true}`
+	}
+	if spec.Argv[0] != "never" {
+		_ = durable.Replace(filepath.Join(job.Dir(h.dir, spec.ID), job.EndFile), []byte(end), 0o600)
+	}
+}
+
+func (h *fakeHost) Show(ctx context.Context, box string, id agentbox.JobID) (api.JobInfo, error) {
+	b, err := h.Find(ctx, api.BoxRef{Box: box})
+	if err != nil {
+		return api.JobInfo{}, err
+	}
+	j, err := job.Read(h.dir, id, b)
+	if err != nil {
+		return api.JobInfo{}, agentbox.Errorf(agentbox.NotFound, "no job")
+	}
+	return api.JobInfo{Job: j, Dir: job.Dir(h.dir, id)}, nil
+}
+
+func (h *fakeHost) Signal(_ context.Context, req api.JobSignal) error {
+	h.end(api.JobSpec{ID: req.ID, Argv: []string{"143"}})
+	return nil
+}
+
+type fakeKeeper struct{ err error }
+
+func (k fakeKeeper) Keep(context.Context, agentbox.Box, agentbox.Task) (string, error) {
+	if k.err != nil {
+		return "", k.err
+	}
+	return "refs/kept", nil
+}
+
+// serve runs a queue until the test ends or stop is called.
+func (h *fakeHost) serve(t *testing.T, store Store, keeper Keeper) (q *Queue, stop func()) {
+	q = NewQueue(Config{
+		Store: store, Boxes: h, Jobs: h, Keeper: keeper, Log: slog.New(slog.DiscardHandler),
+		Room: func(running []Need, _ Need) bool { return len(running) < 3 },
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); q.Run(ctx) }()
+	stop = func() { cancel(); <-done }
+	t.Cleanup(stop)
+	return q, stop
+}
+
+func submit(t *testing.T, q *Queue, retries int, statuses ...string) []agentbox.Task {
+	t.Helper()
+	var s Submission
+	for _, status := range statuses {
+		s.Specs = append(s.Specs, agentbox.TaskSpec{Command: []string{status}, Retries: retries})
+	}
+	all, err := q.Submit(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func wait(t *testing.T, q *Queue, id agentbox.TaskID) agentbox.Task {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	got, err := q.Wait(ctx, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func TestATaskEndsAsItsCommandDid(t *testing.T) {
+	h := newFakeHost(t)
+	q, _ := h.serve(t, Store{t.TempDir()}, nil)
+	for status, want := range map[string]agentbox.TaskState{"0": agentbox.TaskSucceeded, "3": agentbox.TaskFailed, "lost": agentbox.TaskLost} {
+		got := wait(t, q, submit(t, q, 0, status)[0].ID)
+		if got.State != want || len(got.Attempts) != 1 || (status == "lost") != (got.Last().Result.Exit == nil) {
+			t.Errorf("%s: %+v", status, got)
+		}
+	}
+}
+
+func TestEachTaskEndsOnceWhateverIsKilled(t *testing.T) {
+	h, store := newFakeHost(t), Store{t.TempDir()}
+	q, stop := h.serve(t, store, nil)
+	all := submit(t, q, 0, "0", "1", "0", "2", "0", "0", "lost", "0")
+	for range 6 { // the daemon is killed again and again
+		time.Sleep(30 * time.Millisecond)
+		stop()
+		q, stop = h.serve(t, store, nil)
+	}
+	for _, one := range all {
+		if got := wait(t, q, one.ID); len(got.Attempts) != 1 || h.starts(got.Last().Job) != 1 {
+			t.Errorf("%s: %d attempts, job started %d times", got.ID, len(got.Attempts), h.starts(got.Last().Job))
+		}
+	}
+	stop()
+	q, stop = h.serve(t, store, nil) // a last one clears away
+	time.Sleep(50 * time.Millisecond)
+	stop()
+	if boxes, _ := h.List(t.Context(), api.ListRequest{}, nil); len(boxes) != 0 || h.most > 3 {
+		t.Errorf("%d boxes are left, %d were there at once", len(boxes), h.most)
+	}
+}
+
+func TestARetryIsAnotherAttempt(t *testing.T) {
+	h := newFakeHost(t)
+	q, _ := h.serve(t, Store{t.TempDir()}, nil)
+	if got := wait(t, q, submit(t, q, 2, "5")[0].ID); len(got.Attempts) != 3 || got.State != agentbox.TaskFailed {
+		t.Errorf("%+v", got)
+	}
+	if got := wait(t, q, submit(t, q, 2, "0")[0].ID); len(got.Attempts) != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestACancelledTaskEnds(t *testing.T) {
+	h := newFakeHost(t)
+	q, _ := h.serve(t, Store{t.TempDir()}, nil)
+	all := submit(t, q, 5, "never", "never", "never", "never")
+	time.Sleep(100 * time.Millisecond) // three run, one is queued
+	for _, one := range all {
+		if err := q.Cancel(one.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, one := range all {
+		if got := wait(t, q, one.ID); got.State != agentbox.TaskCancelled || len(got.Attempts) > 1 {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
+func TestABoxWhoseWorkCannotBeKeptStays(t *testing.T) {
+	for _, test := range []struct {
+		keeper Keeper
+		stays  bool
+	}{{nil, true}, {fakeKeeper{errors.New("no room")}, true}, {fakeKeeper{}, false}} {
+		h := newFakeHost(t)
+		h.work = api.UnsavedWork{Commits: 1, Files: 2}
+		q, stop := h.serve(t, Store{t.TempDir()}, test.keeper)
+		got := wait(t, q, submit(t, q, 0, "0")[0].ID)
+		waitGone(t, h, got.Last().BoxName, test.stays)
+		stop()
+		r := got.Last().Result
+		if _, there := h.boxes[got.Last().BoxName]; there != test.stays || (r.Box != "") != test.stays || (r.Ref == "") != test.stays || r.Files != 2 {
+			t.Errorf("%+v: box there %v, %+v", test.keeper, there, r)
+		}
+	}
+}
+
+// waitGone waits until a box that does not stay is removed, which is after its task's end.
+func waitGone(t *testing.T, h *fakeHost, name string, stays bool) {
+	t.Helper()
+	for range 200 {
+		if _, err := h.Find(t.Context(), api.BoxRef{Box: name}); stays || err != nil {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}

@@ -1,0 +1,190 @@
+package task
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
+)
+
+// Store is the directory of all tasks:
+//
+//	<task>/task.json                       what it is to do; written once
+//	<task>/cancelled                       somebody does not want it any more
+//	<task>/attempts/<n>/attempt.json       its box and its job, before either is made
+//	<task>/attempts/<n>/result.json        how it ended; written once, when all evidence is there
+//	<task>/attempts/<n>/transcript.cast    what its command wrote
+//	<task>/attempts/<n>/timeline.jsonl     what happened
+type Store struct {
+	Dir string
+}
+
+const version = 1
+
+const (
+	recordFile     = "task.json"
+	cancelFile     = "cancelled"
+	attemptFile    = "attempt.json"
+	resultFile     = "result.json"
+	transcriptFile = "transcript.cast"
+	timelineFile   = "timeline.jsonl"
+)
+
+// record is task.json.
+type record struct {
+	Version int             `json:"version"`
+	ID      agentbox.TaskID `json:"id"`
+	agentbox.TaskSpec
+	Batch    agentbox.TaskID `json:"batch"`
+	Parallel int             `json:"parallel,omitempty"` // of the batch, at most; 0: as the machine has room
+	Need     need            `json:"need"`
+	Created  time.Time       `json:"created"`
+}
+
+// need is what a task's box takes of this machine.
+type need struct {
+	CPUs   int   `json:"cpus"`
+	Memory int64 `json:"memory"` // bytes
+}
+
+func (s Store) task(id agentbox.TaskID) string { return filepath.Join(s.Dir, id.String()) }
+
+// Attempt is the directory of one attempt.
+func (s Store) Attempt(id agentbox.TaskID, n int) string {
+	return filepath.Join(s.task(id), "attempts", strconv.Itoa(n))
+}
+
+func write(path string, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	return errors.Join(durable.WriteFile(path, b, 0o600), durable.SyncDir(filepath.Dir(path)))
+}
+
+func read(path string, v any) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return agentbox.Errorf(agentbox.Corrupt, "%s: %w", path, err)
+	}
+	return nil
+}
+
+// record reads task.json.
+func (s Store) record(id agentbox.TaskID) (record, error) {
+	var r record
+	err := read(filepath.Join(s.task(id), recordFile), &r)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, agentbox.Errorf(agentbox.NotFound, "there is no task %s", id).WithHint("agentbox task ls lists them")
+	}
+	if err == nil && r.Version != version {
+		err = agentbox.Errorf(agentbox.Corrupt, "task %s was written by another agentbox: version %d", id, r.Version)
+	}
+	return r, err
+}
+
+// Read is a task as its files have it.
+func (s Store) Read(id agentbox.TaskID) (agentbox.Task, error) {
+	r, err := s.record(id)
+	if err != nil {
+		return agentbox.Task{}, err
+	}
+	t := agentbox.Task{ID: id, TaskSpec: r.TaskSpec, Batch: r.Batch, Created: r.Created}
+	if t.Attempts, err = s.attempts(id); err != nil {
+		return t, err
+	}
+	t.State = s.state(t)
+	return t, nil
+}
+
+// state follows from the attempts: one that goes on, one that is not followed by another, or none.
+func (s Store) state(t agentbox.Task) agentbox.TaskState {
+	last := t.Last()
+	switch {
+	case last != nil && last.Result == nil:
+		return agentbox.TaskRunning
+	case last != nil && !again(t):
+		return last.Result.State
+	case s.cancelled(t.ID):
+		return agentbox.TaskCancelled
+	}
+	return agentbox.TaskQueued
+}
+
+// again tells whether a task whose last attempt has ended is to be tried once more.
+func again(t agentbox.Task) bool {
+	state := t.Last().Result.State
+	return (state == agentbox.TaskFailed || state == agentbox.TaskLost) && len(t.Attempts) <= t.Retries
+}
+
+func (s Store) attempts(id agentbox.TaskID) ([]agentbox.Attempt, error) {
+	var all []agentbox.Attempt
+	for n := 1; ; n++ {
+		var a agentbox.Attempt
+		err := read(filepath.Join(s.Attempt(id, n), attemptFile), &a)
+		if errors.Is(err, fs.ErrNotExist) {
+			return all, nil
+		}
+		if err != nil {
+			return all, err
+		}
+		var result agentbox.Result
+		err = read(filepath.Join(s.Attempt(id, n), resultFile), &result)
+		if err == nil {
+			a.Result = &result
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return all, err
+		}
+		all = append(all, a)
+	}
+}
+
+// finish writes the result of an attempt. A second one is an error: an attempt has one.
+func (s Store) finish(id agentbox.TaskID, n int, r agentbox.Result) error {
+	path := filepath.Join(s.Attempt(id, n), resultFile)
+	if _, err := os.Lstat(path); err == nil {
+		return fmt.Errorf("attempt %d of task %s has a result already", n, id)
+	}
+	return write(path, r)
+}
+
+func (s Store) cancelled(id agentbox.TaskID) bool {
+	_, err := os.Lstat(filepath.Join(s.task(id), cancelFile))
+	return err == nil
+}
+
+// List is every task, the oldest first. One that cannot be read is in bad, with the reason.
+func (s Store) List() (all []agentbox.Task, bad []error) {
+	entries, err := os.ReadDir(s.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, []error{err}
+	}
+	for _, e := range entries {
+		id, err := agentbox.ParseTaskID(e.Name())
+		if err != nil {
+			continue
+		}
+		t, err := s.Read(id)
+		if err != nil {
+			bad = append(bad, err)
+			continue
+		}
+		all = append(all, t)
+	}
+	slices.SortStableFunc(all, func(x, y agentbox.Task) int { return x.Created.Compare(y.Created) })
+	return all, bad
+}

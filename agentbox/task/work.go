@@ -1,0 +1,125 @@
+package task
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/supervisor"
+)
+
+// keepTries is how often the work of a box is looked for before the box is left to a person.
+const keepTries = 3
+
+// keepWork makes sure that nothing of a box's work goes with the box: it is kept elsewhere, there
+// is none, or the box stays.
+func (r *run) keepWork(ctx context.Context, box agentbox.Box, result *agentbox.Result) {
+	begun := time.Now()
+	work, err := r.unsaved(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	result.Commits, result.Files = work.Commits, work.Files
+	if err == nil && work.Commits == 0 && work.Files == 0 {
+		r.line.took("work", "nothing changed", time.Since(begun))
+		return
+	}
+	if err == nil && r.q.Keeper != nil {
+		var t agentbox.Task
+		if t, err = r.q.Store.Read(r.rec.ID); err == nil {
+			result.Ref, err = r.q.Keeper.Keep(ctx, box, t)
+		}
+		if err == nil {
+			r.line.took("work", workText(work)+" kept as "+result.Ref, time.Since(begun))
+			return
+		}
+	}
+	result.Box = r.BoxName
+	why := workText(work) + ", in box " + r.BoxName
+	if err != nil {
+		why = "could not be looked at, and is in box " + r.BoxName + ": " + agentbox.AsError(err).Message
+	}
+	r.line.took("work", why, time.Since(begun))
+	if err := r.q.Boxes.Stop(ctx, r.ref()); err != nil { // it takes no memory while it waits for a person
+		r.q.Log.Warn("cannot stop the box of a task that has ended", "box", r.BoxName, "error", err)
+	}
+}
+
+func workText(w api.UnsavedWork) string {
+	return fmt.Sprintf("%s, %s", agentbox.Plural(w.Commits, "commit"), agentbox.Plural(w.Files, "changed file"))
+}
+
+// unsaved asks git in the box, which may need a machine for that: without the limits that ended the
+// last one.
+func (r *run) unsaved(ctx context.Context) (work api.UnsavedWork, err error) {
+	for range keepTries {
+		if err = r.q.Boxes.Unlimit(ctx, r.ref()); err == nil {
+			work, err = r.q.Boxes.Unsaved(ctx, r.ref(), nil)
+		}
+		if err == nil || ctx.Err() != nil {
+			return work, err
+		}
+		// What still runs may have filled the disk or the box with processes: a new machine has neither.
+		if stopErr := r.q.Boxes.Stop(ctx, r.ref()); stopErr != nil {
+			r.q.Log.Warn("cannot stop the box of a task", "box", r.BoxName, "error", stopErr)
+		}
+	}
+	return work, err
+}
+
+// limitIn is the limit that a box's note says it has reached, "" for none.
+func limitIn(note string) string {
+	limit, _ := strings.CutPrefix(note, supervisor.LimitReached)
+	if limit == note {
+		return ""
+	}
+	which, _, _ := strings.Cut(limit, ";")
+	return which
+}
+
+// Moment is one line of timeline.jsonl.
+type Moment struct {
+	Time   time.Time     `json:"time"`
+	What   string        `json:"what"` // box, command, cancelled, work, ended
+	Detail string        `json:"detail,omitempty"`
+	Took   time.Duration `json:"took,omitempty"`
+}
+
+// timeline is what happened in an attempt, as it happens. What cannot be written down is no reason
+// to end it.
+type timeline struct {
+	path string
+}
+
+func (l *timeline) add(what, detail string) { l.took(what, detail, 0) }
+
+func (l *timeline) took(what, detail string, took time.Duration) {
+	line, _ := json.Marshal(Moment{time.Now().UTC(), what, detail, took}) // of texts and numbers
+	f, err := os.OpenFile(l.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	_, _ = f.Write(append(line, '\n'))
+}
+
+// Timeline is what happened in an attempt.
+func (s Store) Timeline(id agentbox.TaskID, n int) ([]Moment, error) {
+	b, err := os.ReadFile(s.Attempt(id, n) + "/" + timelineFile)
+	if err != nil {
+		return nil, err
+	}
+	var all []Moment
+	for line := range strings.Lines(string(b)) {
+		var m Moment
+		if json.Unmarshal([]byte(line), &m) == nil { // a last line may be cut short
+			all = append(all, m)
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,126 @@
+package agentbox
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// TaskID names a task on this machine: never used twice.
+type TaskID [4]byte
+
+const taskPrefix = "t-"
+
+// NewTaskID draws an id.
+func NewTaskID() TaskID {
+	var id TaskID
+	rand.Read(id[:]) // never fails since Go 1.24
+	return id
+}
+
+// ParseTaskID reads "t-" and eight hex digits.
+func ParseTaskID(s string) (TaskID, error) {
+	digits, ok := strings.CutPrefix(s, taskPrefix)
+	b, err := hex.DecodeString(digits)
+	if !ok || err != nil || len(b) != len(TaskID{}) {
+		return TaskID{}, fmt.Errorf("%q is not a task's id (%s and 8 hex digits)", s, taskPrefix)
+	}
+	return TaskID(b), nil
+}
+
+func (id TaskID) String() string { return taskPrefix + hex.EncodeToString(id[:]) }
+
+// MarshalText makes an id a JSON string.
+func (id TaskID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (id *TaskID) UnmarshalText(b []byte) error {
+	v, err := ParseTaskID(string(b))
+	if err == nil {
+		*id = v
+	}
+	return err
+}
+
+// TaskState is what a task is doing. It is derived: from its result, else from whether it has an
+// attempt that has none.
+type TaskState string
+
+// The last five are how a task ended.
+const (
+	TaskQueued    TaskState = "queued"
+	TaskRunning   TaskState = "running"
+	TaskSucceeded TaskState = "succeeded" // its command ended with status 0
+	TaskFailed    TaskState = "failed"    // with another, or could not be run
+	TaskLimited   TaskState = "limited"   // a limit ended it
+	TaskLost      TaskState = "lost"      // its machine ended under it
+	TaskCancelled TaskState = "cancelled"
+)
+
+// Done tells whether a task is in a state that it stays in.
+func (s TaskState) Done() bool { return s != TaskQueued && s != TaskRunning }
+
+// TaskSpec is what a task is to do.
+type TaskSpec struct {
+	Directory string            `json:"directory"` // the checkout that its box is made from, as it is when the task begins
+	Command   []string          `json:"command"`
+	Dir       string            `json:"dir,omitempty"` // in the box
+	User      string            `json:"user,omitempty"`
+	Env       map[string]string `json:"env,omitempty"`
+	TTY       bool              `json:"tty,omitempty"`
+	Image     string            `json:"image,omitempty"`
+	Isolation Isolation         `json:"isolation,omitempty"`
+	CPUs      int               `json:"cpus,omitempty"`
+	Memory    string            `json:"memory,omitempty"`
+	Limits    TaskLimits        `json:"limits"`
+	Retries   int               `json:"retries,omitempty"` // attempts after one that failed or was lost
+}
+
+// TaskLimits bound each attempt, over those of the configuration; zero leaves it to that.
+type TaskLimits struct {
+	Wall time.Duration `json:"wall,omitempty"`
+	Idle time.Duration `json:"idle,omitempty"` // without output or network traffic
+	CPU  time.Duration `json:"cpu,omitempty"`
+}
+
+// Task is one unit of agent work, with what became of it.
+type Task struct {
+	ID TaskID `json:"id"`
+	TaskSpec
+	Batch    TaskID    `json:"batch"` // the first of those that were submitted together
+	State    TaskState `json:"state"`
+	Created  time.Time `json:"created"`
+	Attempts []Attempt `json:"attempts,omitempty"`
+}
+
+// Attempt is one box in which a task was tried.
+type Attempt struct {
+	Number  int       `json:"number"` // from 1
+	BoxName string    `json:"box_name"`
+	Job     JobID     `json:"job"`
+	Started time.Time `json:"started"`
+	Result  *Result   `json:"result,omitempty"` // nil while it goes on
+}
+
+// Result is how an attempt ended. It is written once.
+type Result struct {
+	State   TaskState `json:"state"`
+	Exit    *int      `json:"exit,omitempty"` // none when the command did not run, or its machine went
+	Reason  string    `json:"reason,omitempty"`
+	Ended   time.Time `json:"ended"`
+	LeftOut uint64    `json:"left_out,omitempty"` // bytes that the transcript lacks
+	Commits int       `json:"commits"`            // that the checkout has not
+	Files   int       `json:"files"`              // changed and not committed
+	Ref     string    `json:"ref,omitempty"`      // where the work is kept
+	Box     string    `json:"box,omitempty"`      // the box that has the work, where it could not be kept elsewhere
+}
+
+// Last is the latest attempt, nil for a task that has none.
+func (t Task) Last() *Attempt {
+	if len(t.Attempts) == 0 {
+		return nil
+	}
+	return &t.Attempts[len(t.Attempts)-1]
+}

@@ -1,0 +1,37 @@
+package toolchain
+
+import (
+	"maps"
+	"strings"
+	"testing"
+)
+
+func TestParseCandidates(t *testing.T) {
+	const shown = "Package: golang-go\nSource: x\nVersion: 2:1.19~1\nDescription: a\n Version: 9\n\nPackage: nodejs\nVersion: 18.19.0+dfsg-6~deb12u2\n\nVersion: 7\n"
+	if got := ParseCandidates(strings.NewReader(shown)); !maps.Equal(got, Candidates{"golang-go": "1.19", "nodejs": "18.19.0"}) {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestWhatIsInstalledIsNotAddedAgain(t *testing.T) {
+	have := Installed([]string{"python3=3.11.2-1+b1", "python3-venv:amd64=3.11.2-1+b1", "make=4.3-4.1", "odd"})
+	needs := Needs{{Tool: Python}, {Tool: Make}}
+	if !needs.Settled(have) || append(needs, Need{Tool: Go}).Settled(have) || append(needs, Need{Tool: PNPM}).Settled(have) {
+		t.Error("settled is wrong")
+	}
+	p := Resolve(needs, have).Without(have)
+	if got := strings.Join(p.Packages, " "); got != "python3-dev python3-pip" {
+		t.Errorf("adds %s", got)
+	}
+}
+
+func FuzzParseCandidates(f *testing.F) {
+	f.Add("Package: a\nVersion: 1:2-3\n\n")
+	f.Fuzz(func(t *testing.T, s string) {
+		for _, v := range ParseCandidates(strings.NewReader(s)) {
+			if strings.ContainsAny(v, "-~+\n") {
+				t.Errorf("%q", v)
+			}
+		}
+	})
+}

@@ -1,0 +1,75 @@
+package toolchain
+
+import (
+	"path"
+	"regexp"
+	"strings"
+
+	"golang.org/x/mod/modfile"
+)
+
+// goVersion is a Go version as go.mod has it: 1.22, 1.22.3, 1.23rc1.
+var goVersion = regexp.MustCompile(`^1\.[0-9]{1,3}(\.[0-9]{1,3}|(rc|beta)[0-9]{1,2})?$`)
+
+func readGo(s *scan, dir string) {
+	for _, name := range []string{"go.mod", "go.work"} {
+		file := path.Join(dir, name)
+		if content, ok := s.read(file); ok {
+			s.need(goNeed(file, content))
+		}
+	}
+	s.lock(dir, "go.sum", "go.work.sum")
+}
+
+// goNeed is the version of the toolchain line, else of the go line. A file that does not parse
+// still wants Go, which says best what is wrong with it.
+func goNeed(file, content string) Need {
+	n := Need{Tool: Go, File: file}
+	language, toolchain := goLines(file, content)
+	if v, ok := strings.CutPrefix(toolchain, "go"); ok && goVersion.MatchString(v) {
+		n.Constraint, n.Key = v, "toolchain"
+		return n
+	}
+	if goVersion.MatchString(language) {
+		n.Constraint, n.Key = language, "go"
+	} else if language != "" {
+		n.Refused = clip(language)
+	}
+	return n
+}
+
+func goLines(file, content string) (language, toolchain string) {
+	if strings.HasSuffix(file, "go.work") {
+		f, err := modfile.ParseWork(file, []byte(content), nil)
+		if err == nil && f.Go != nil {
+			language = f.Go.Version
+		}
+		if err == nil && f.Toolchain != nil {
+			toolchain = f.Toolchain.Name
+		}
+		return language, toolchain
+	}
+	f, err := modfile.ParseLax(file, []byte(content), nil)
+	if err == nil && f.Go != nil {
+		language = f.Go.Version
+	}
+	// ParseLax ignores the toolchain line, as it ignores everything that only the main module may say.
+	if f, err := modfile.Parse(file, []byte(content), nil); err == nil && f.Toolchain != nil {
+		toolchain = f.Toolchain.Name
+	}
+	return language, toolchain
+}
+
+// clip keeps what a file says short enough, and plain enough, to be shown.
+func clip(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return -1
+		}
+		return r
+	}, s)
+	if runes := []rune(s); len(runes) > 40 {
+		return string(runes[:40]) + "…"
+	}
+	return s
+}

@@ -1,0 +1,59 @@
+package toolchain
+
+import (
+	"path"
+	"strings"
+)
+
+// markers are files whose being there asks for a tool, in whatever version.
+var markers = []struct {
+	file string
+	tool Tool
+}{
+	{"Makefile", Make}, {"makefile", Make}, {"GNUmakefile", Make},
+	{"CMakeLists.txt", CMake}, {"meson.build", Meson},
+	{"configure.ac", Autotools}, {"configure.in", Autotools},
+	{"pom.xml", Java}, {"build.gradle", Java}, {"build.gradle.kts", Java},
+	{"Gemfile", Ruby}, {"composer.json", PHP},
+}
+
+func readMarkers(s *scan, dir string) {
+	for _, m := range markers {
+		if file := path.Join(dir, m.file); s.has(file) {
+			s.need(Need{Tool: m.tool, File: file})
+		}
+	}
+	s.lock(dir, "Gemfile.lock", "composer.lock", "gradle.lockfile")
+}
+
+// toolVersions are the names that asdf and mise have for tools that we bring.
+var toolVersions = map[string]func(file, key, version string) Need{
+	"golang": goPin, "go": goPin,
+	"nodejs": nodeNeed, "node": nodeNeed,
+	"python": pythonNeed, "rust": rustNeed,
+}
+
+func goPin(file, key, version string) Need {
+	n := Need{Tool: Go, File: file, Key: key}
+	if goVersion.MatchString(version) {
+		n.Constraint = version
+	} else {
+		n.Refused = clip(version)
+	}
+	return n
+}
+
+// readToolVersions reads asdf's and mise's pins: a tool and its version on each line.
+func readToolVersions(s *scan, dir string) {
+	file := path.Join(dir, ".tool-versions")
+	content, ok := s.read(file)
+	if !ok {
+		return
+	}
+	for line := range strings.Lines(content) {
+		line, _, _ = strings.Cut(line, "#")
+		if fields := strings.Fields(line); len(fields) > 1 && toolVersions[fields[0]] != nil {
+			s.need(toolVersions[fields[0]](file, fields[0], fields[1]))
+		}
+	}
+}

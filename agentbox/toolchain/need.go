@@ -1,0 +1,81 @@
+package toolchain
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Tool is a tool that agentbox knows how to bring into a box.
+type Tool string
+
+// The tools, by the names their users call them.
+const (
+	Go     Tool = "go"
+	Node   Tool = "node"
+	PNPM   Tool = "pnpm"
+	Yarn   Tool = "yarn"
+	Python Tool = "python"
+	Rust   Tool = "rust"
+	Java   Tool = "java"
+	Ruby   Tool = "ruby"
+	PHP    Tool = "php"
+	Make   Tool = "make"
+	CMake  Tool = "cmake"
+	Meson  Tool = "meson"
+	// Package is a program of the npm registry; its constraint is NAME or NAME@VERSION.
+	Package Tool = "npm-package"
+	// Autotools stands for autoconf, automake and libtool.
+	Autotools Tool = "autotools"
+)
+
+// Tools lists every tool, in the order in which they are installed and shown.
+var Tools = []Tool{Go, Node, PNPM, Yarn, Package, Python, Rust, Java, Ruby, PHP, Make, CMake, Meson, Autotools}
+
+// Need is one tool that one file of a repository asks for.
+type Need struct {
+	Tool       Tool   `json:"tool"`
+	Constraint string `json:"constraint,omitempty"` // in the ecosystem's notation; "" for any version
+	File       string `json:"file"`                 // slash-separated, relative to the repository's root
+	Key        string `json:"key,omitempty"`        // what in the file says so, such as engines.node
+	// Refused is what the file says, where that is no version that agentbox understands; Constraint is "" then.
+	Refused string `json:"refused,omitempty"`
+}
+
+// Needs are in the order of Tools, then of files.
+type Needs []Need
+
+// Sort puts needs into their order.
+func (n Needs) Sort() {
+	slices.SortStableFunc(n, func(a, b Need) int {
+		return cmp.Or(slices.Index(Tools, a.Tool)-slices.Index(Tools, b.Tool), strings.Compare(a.File, b.File))
+	})
+}
+
+// Of gives what is asked of one tool.
+func (n Needs) Of(t Tool) Needs {
+	return slices.DeleteFunc(slices.Clone(n), func(need Need) bool { return need.Tool != t })
+}
+
+// Tools gives the tools that are asked for, each once, in the order of Tools.
+func (n Needs) Tools() []Tool {
+	var out []Tool
+	for _, t := range Tools {
+		if len(n.Of(t)) > 0 {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// Constraints gives the different versions that are asked of one tool, without those that are
+// content with any.
+func (n Needs) Constraints(t Tool) []string {
+	var out []string
+	for _, need := range n.Of(t) {
+		if need.Constraint != "" && !slices.Contains(out, need.Constraint) {
+			out = append(out, need.Constraint)
+		}
+	}
+	return out
+}

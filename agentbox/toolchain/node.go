@@ -1,0 +1,103 @@
+package toolchain
+
+import (
+	"encoding/json"
+	"path"
+	"regexp"
+	"strings"
+)
+
+var (
+	// nodeRange is a range of versions as npm reads it; whether it makes sense is for whoever resolves it.
+	nodeRange = regexp.MustCompile(`^[0-9xX*.<>=~^| v-]{1,80}$`)
+	// exactVersion is what packageManager names.
+	exactVersion = regexp.MustCompile(`^[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}$`)
+)
+
+// ltsLines are the major versions behind the names that .nvmrc files use.
+var ltsLines = map[string]string{
+	"argon": "4", "boron": "6", "carbon": "8", "dubnium": "10", "erbium": "12", "fermium": "14", "gallium": "16",
+	"hydrogen": "18", "iron": "20", "jod": "22", "krypton": "24",
+}
+
+// packageJSON is the part of package.json that says which tools it wants.
+type packageJSON struct {
+	Engines        map[string]string `json:"engines"`
+	Volta          map[string]string `json:"volta"`
+	PackageManager string            `json:"packageManager"`
+}
+
+func readNode(s *scan, dir string) {
+	for _, name := range []string{".nvmrc", ".node-version"} {
+		file := path.Join(dir, name)
+		if content, ok := s.read(file); ok {
+			s.need(nodeNeed(file, "", firstWord(content)))
+		}
+	}
+	file := path.Join(dir, "package.json")
+	content, ok := s.read(file)
+	if !ok {
+		return
+	}
+	s.readPackageJSON(file, content)
+	s.lock(dir, "package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml", "bun.lock")
+	for tool, lock := range map[Tool]string{PNPM: "pnpm-lock.yaml", Yarn: "yarn.lock"} {
+		if s.has(path.Join(dir, lock)) && len(s.found.Needs.Of(tool)) == 0 {
+			s.need(Need{Tool: tool, File: path.Join(dir, lock)})
+		}
+	}
+}
+
+// readPackageJSON takes volta's pin before the engines' range: it is what the repository's people use.
+func (s *scan) readPackageJSON(file, content string) {
+	var p packageJSON
+	if json.Unmarshal([]byte(content), &p) != nil {
+		p = packageJSON{} // npm says best what is wrong with it
+	}
+	switch {
+	case p.Volta["node"] != "":
+		s.need(nodeNeed(file, "volta.node", p.Volta["node"]))
+	default:
+		s.need(nodeNeed(file, "engines.node", p.Engines["node"]))
+	}
+	name, version, _ := strings.Cut(p.PackageManager, "@")
+	version, _, _ = strings.Cut(version, "+") // a hash of its archive, which the registry gives as well
+	if tool := Tool(name); tool == PNPM || tool == Yarn {
+		n := Need{Tool: tool, File: file, Key: "packageManager"}
+		if exactVersion.MatchString(version) {
+			n.Constraint = version
+		} else {
+			n.Refused = clip(version)
+		}
+		s.need(n)
+	}
+}
+
+// nodeNeed understands ranges, and the names of nvm's for them.
+func nodeNeed(file, key, version string) Need {
+	n := Need{Tool: Node, File: file, Key: key}
+	version = strings.TrimSpace(version)
+	if name, ok := strings.CutPrefix(version, "lts/"); ok && ltsLines[name] != "" {
+		version = ltsLines[name]
+	}
+	switch {
+	case version == "", version == "node", version == "stable", version == "lts/*", version == "*":
+		n.Key = ""
+	case nodeRange.MatchString(version):
+		n.Constraint = strings.TrimPrefix(version, "v")
+	default:
+		n.Refused = clip(version)
+	}
+	return n
+}
+
+// firstWord is the first word of a file that holds one version and perhaps comments.
+func firstWord(content string) string {
+	for line := range strings.Lines(content) {
+		line, _, _ = strings.Cut(line, "#")
+		if fields := strings.Fields(line); len(fields) > 0 {
+			return fields[0]
+		}
+	}
+	return ""
+}

@@ -1,0 +1,214 @@
+package toolchain
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/Masterminds/semver/v3"
+)
+
+// Candidates are the upstream versions that the distribution has, by package. What it does not have
+// is not in it.
+type Candidates map[string]string
+
+// Plan says how a box gets what is asked for.
+type Plan struct {
+	Packages []string // of the distribution
+	Go       string   // the toolchain from the module proxy: 1.22, 1.22.3; "" for none
+	Node     string   // the range of Node.js from the npm registry; "" for none
+	Global   []string // packages of the npm registry that are programs, such as pnpm@9.1.0
+	Unmet    []Unmet  // needs that the plan does not meet
+}
+
+// Unmet is a need that stays open: the box has the distribution's version, if that is anything.
+type Unmet struct {
+	Need
+	Candidate string // what the box has instead; "" for nothing
+	Image     string // an image that has what is asked for; "" where none is known
+}
+
+// packagesOf are the distribution's packages of each tool; the first one has the tool's version.
+var packagesOf = map[Tool][]string{
+	Go:        {"golang-go"},
+	Node:      {"nodejs", "npm"},
+	Python:    {"python3", "python3-dev", "python3-pip", "python3-venv"},
+	Rust:      {"rustc", "cargo", "rustfmt"},
+	Java:      {"default-jdk-headless", "maven"},
+	Ruby:      {"ruby", "bundler", "ruby-dev"},
+	PHP:       {"php-cli", "composer"},
+	Make:      {"make"},
+	CMake:     {"cmake"},
+	Meson:     {"meson", "ninja-build"},
+	Autotools: {"autoconf", "automake", "libtool", "pkg-config"},
+}
+
+// Asked are the packages whose candidates Resolve wants to know.
+func (n Needs) Asked() []string {
+	var out []string
+	for _, t := range n.Tools() {
+		out = append(out, packagesOf[t]...)
+	}
+	return out
+}
+
+// Resolve plans for needs on a distribution. It is a pure function: the same needs and candidates
+// give the same plan.
+func Resolve(needs Needs, have Candidates) Plan {
+	var p Plan
+	for _, t := range needs.Tools() {
+		switch t {
+		case Go:
+			p.resolveGo(needs.Of(t), have["golang-go"])
+		case Node:
+			p.resolveNode(needs.Of(t), have["nodejs"])
+		case PNPM, Yarn:
+			p.resolveGlobal(needs.Of(t))
+		case Package:
+			p.Global = append(p.Global, needs.Constraints(t)...)
+		default:
+			p.resolveDistribution(needs.Of(t), have)
+		}
+	}
+	return p
+}
+
+// resolveGo takes the newest version that is asked for: every go command builds for the older ones.
+func (p *Plan) resolveGo(needs Needs, candidate string) {
+	newest := ""
+	for _, c := range needs.Constraints(Go) {
+		if newest == "" || version(newest).LessThan(version(c)) {
+			newest = c
+		}
+	}
+	if newest == "" || candidate != "" && !version(candidate).LessThan(version(newest)) {
+		p.add(Go)
+	} else {
+		p.Go = newest
+	}
+	p.refuse(needs, candidate)
+}
+
+// resolveNode takes what every file accepts.
+func (p *Plan) resolveNode(needs Needs, candidate string) {
+	wanted := needs.Constraints(Node)
+	if slices.ContainsFunc(wanted, func(c string) bool { return candidate == "" || !satisfies(candidate, c) }) {
+		p.Node = intersect(wanted)
+	} else {
+		p.add(Node)
+	}
+	p.refuse(needs, candidate)
+}
+
+// resolveGlobal takes programs from the npm registry in the version that was named first.
+func (p *Plan) resolveGlobal(needs Needs) {
+	name := string(needs[0].Tool)
+	versions := needs.Constraints(needs[0].Tool)
+	if len(versions) == 0 {
+		p.Global = append(p.Global, name)
+		return
+	}
+	if needs[0].Tool == Yarn && !strings.HasPrefix(versions[0], "1.") {
+		name = "@yarnpkg/cli-dist" // Yarn since version 2
+	}
+	p.Global = append(p.Global, name+"@"+versions[0])
+}
+
+// resolveDistribution takes what the distribution has, and says what that does not satisfy.
+func (p *Plan) resolveDistribution(needs Needs, have Candidates) {
+	tool := needs[0].Tool
+	candidate := have[packagesOf[tool][0]]
+	p.add(tool)
+	for _, n := range needs {
+		if n.Constraint != "" && (candidate == "" || !satisfies(candidate, rangeOf(n))) {
+			p.Unmet = append(p.Unmet, Unmet{n, candidate, imageFor(n)})
+		}
+	}
+	p.refuse(needs, candidate)
+}
+
+func (p *Plan) add(t Tool) { p.Packages = append(p.Packages, packagesOf[t]...) }
+
+// refuse takes up the needs whose version nobody understood.
+func (p *Plan) refuse(needs Needs, candidate string) {
+	for _, n := range needs {
+		if n.Refused != "" {
+			p.Unmet = append(p.Unmet, Unmet{Need: n, Candidate: candidate})
+		}
+	}
+}
+
+//go:embed install/go.sh
+var installGo string
+
+//go:embed install/node.sh
+var installNode string
+
+// Commands are what root runs in a box of the distribution, in this order, to carry the plan out.
+// Versions are arguments of their own in them and never part of a script. A plan that adds nothing
+// has none.
+func (p Plan) Commands() [][]string {
+	var out [][]string
+	if len(p.Packages) > 0 {
+		out = append(out, append([]string{"apt-get", "-y", "--no-install-recommends", "install"}, p.Packages...))
+	}
+	if p.Go != "" {
+		out = append(out, []string{"sh", "-euc", installGo, "sh", p.Go})
+	}
+	if p.Node != "" {
+		out = append(out, []string{"sh", "-euc", installNode, "sh", p.Node})
+	}
+	if len(p.Global) > 0 {
+		out = append(out, append([]string{"npm", "install", "--global", "--prefix", "/usr/local", "--no-fund", "--no-audit"}, p.Global...))
+	}
+	return out
+}
+
+// version reads a version that was checked when it was read; a release candidate counts as its release.
+func version(s string) *semver.Version {
+	for _, mark := range []string{"rc", "beta"} {
+		s, _, _ = strings.Cut(s, mark)
+	}
+	v, err := semver.NewVersion(s)
+	if err != nil {
+		return semver.New(0, 0, 0, "", "")
+	}
+	return v
+}
+
+// satisfies tells whether a version is in a range. A range that makes no sense is satisfied by nothing.
+func satisfies(candidate, wanted string) bool {
+	c, err := semver.NewConstraint(wanted)
+	return err == nil && c.Check(version(candidate))
+}
+
+// String is a line for people.
+func (u Unmet) String() string {
+	asks := u.File + " asks for " + string(u.Tool) + " " + u.Constraint
+	if u.Refused != "" {
+		asks = u.File + " asks for " + string(u.Tool) + " " + strconv.Quote(u.Refused) + ", which is no version that agentbox knows"
+	}
+	if has := u.Candidate; has != "" {
+		asks += "; the box has " + has
+	}
+	if u.Image != "" {
+		asks += " (image: " + u.Image + " in agentbox.yaml has it)"
+	}
+	return asks
+}
+
+// Recipe identifies the way in which plans are carried out: what was installed in another way is
+// another thing.
+func Recipe() string {
+	h := sha256.New()
+	for _, part := range []string{installGo, installNode} {
+		h.Write([]byte(part))
+	}
+	for _, t := range Tools {
+		h.Write([]byte(strings.Join(append([]string{string(t)}, packagesOf[t]...), " ")))
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

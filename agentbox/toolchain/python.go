@@ -1,0 +1,66 @@
+package toolchain
+
+import (
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+// pythonSpecifier is a list of version specifiers (PEP 440), or a version.
+var pythonSpecifier = regexp.MustCompile(`^[0-9*.<>=~!^, ]{1,80}$`)
+
+// pyproject is the part of pyproject.toml that says which Python it wants.
+type pyproject struct {
+	Project struct {
+		RequiresPython string `toml:"requires-python"`
+	} `toml:"project"`
+	Tool struct {
+		Poetry struct {
+			Dependencies map[string]any `toml:"dependencies"`
+		} `toml:"poetry"`
+	} `toml:"tool"`
+}
+
+func readPython(s *scan, dir string) {
+	file := path.Join(dir, ".python-version")
+	if content, ok := s.read(file); ok {
+		s.need(pythonNeed(file, "", firstWord(content)))
+	}
+	file = path.Join(dir, "pyproject.toml")
+	if content, ok := s.read(file); ok {
+		s.need(pyprojectNeed(file, content))
+	}
+	for _, name := range []string{"requirements.txt", "setup.py", "Pipfile", "tox.ini"} {
+		if file := path.Join(dir, name); s.has(file) {
+			s.need(Need{Tool: Python, File: file})
+		}
+	}
+	s.lock(dir, "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "requirements.txt")
+}
+
+func pyprojectNeed(file, content string) Need {
+	var p pyproject
+	if toml.Unmarshal([]byte(content), &p) != nil {
+		return Need{Tool: Python, File: file} // its own tools say best what is wrong with it
+	}
+	if v := p.Project.RequiresPython; v != "" {
+		return pythonNeed(file, "project.requires-python", v)
+	}
+	v, _ := p.Tool.Poetry.Dependencies["python"].(string)
+	return pythonNeed(file, "tool.poetry.dependencies.python", v)
+}
+
+func pythonNeed(file, key, version string) Need {
+	n := Need{Tool: Python, File: file, Key: key}
+	switch version = strings.TrimSpace(version); {
+	case version == "":
+		n.Key = ""
+	case pythonSpecifier.MatchString(version):
+		n.Constraint = version
+	default:
+		n.Refused = clip(version)
+	}
+	return n
+}

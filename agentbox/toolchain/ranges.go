@@ -1,0 +1,91 @@
+package toolchain
+
+import "strings"
+
+// maxAlternatives bounds the alternatives of a range that several files have a say in.
+const maxAlternatives = 16
+
+// intersect makes one range of several: what all of them accept. Each may have alternatives, parted by ||.
+func intersect(ranges []string) string {
+	out := []string{""}
+	for _, r := range ranges {
+		var next []string
+		for _, left := range out {
+			for right := range strings.SplitSeq(r, "||") {
+				if len(next) < maxAlternatives {
+					next = append(next, strings.TrimSpace(left+" "+strings.TrimSpace(right)))
+				}
+			}
+		}
+		out = next
+	}
+	return strings.Join(out, " || ")
+}
+
+// rangeOf gives a need's constraint in the notation of semantic versioning.
+func rangeOf(n Need) string {
+	switch n.Tool {
+	case Python:
+		return pythonRange(n.Constraint)
+	case Rust:
+		return ">=" + n.Constraint
+	}
+	return n.Constraint
+}
+
+// pythonRange translates version specifiers of PEP 440, as far as versions of Python itself use them.
+func pythonRange(specifiers string) string {
+	var out []string
+	for s := range strings.SplitSeq(specifiers, ",") {
+		s = strings.ReplaceAll(strings.TrimSpace(s), " ", "")
+		switch {
+		case strings.HasPrefix(s, "~="):
+			s = compatible(s[2:])
+		case strings.HasPrefix(s, "==="):
+			s = "=" + s[3:]
+		case strings.HasPrefix(s, "=="):
+			s = "=" + s[2:]
+		}
+		if s != "" {
+			out = append(out, s)
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// compatible is the compatible release of PEP 440: ~=3.10 accepts 3.11, ~=3.10.2 does not.
+func compatible(v string) string {
+	if strings.Count(v, ".") >= 2 {
+		return "~" + v
+	}
+	return "^" + v
+}
+
+// imageFor is an image in which a need is met, where images are known by versions.
+func imageFor(n Need) string {
+	v := firstVersion(n.Constraint)
+	if v == "" {
+		return ""
+	}
+	switch n.Tool {
+	case Python:
+		return "python:" + v
+	case Rust:
+		return "rust:" + v
+	}
+	return ""
+}
+
+// firstVersion is the first version that a range names, as far as its minor version.
+func firstVersion(r string) string {
+	start := strings.IndexAny(r, "0123456789")
+	if start < 0 {
+		return ""
+	}
+	r = r[start:]
+	if end := strings.IndexFunc(r, func(c rune) bool { return c != '.' && (c < '0' || c > '9') }); end >= 0 {
+		r = r[:end]
+	}
+	parts := strings.Split(strings.Trim(r, "."), ".")
+	return strings.Join(parts[:min(len(parts), 2)], ".")
+}

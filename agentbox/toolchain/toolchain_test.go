@@ -1,0 +1,201 @@
+package toolchain
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// detect makes files, given as name and content, and detects from the root.
+func detect(t *testing.T, files ...string) Found {
+	t.Helper()
+	dir := t.TempDir()
+	for i := 0; i < len(files); i += 2 {
+		name := filepath.Join(dir, files[i])
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(files[i+1]), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return detectIn(t, dir)
+}
+
+func detectIn(t *testing.T, dir string) Found {
+	t.Helper()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	return Detect(root, ".")
+}
+
+func TestDetect(t *testing.T) {
+	for name, test := range map[string]struct {
+		files []string
+		want  string // needs as TOOL CONSTRAINT FILE KEY
+	}{
+		"go line":            {[]string{"go.mod", "module m\n\ngo 1.22\n"}, "go 1.22 go.mod go"},
+		"toolchain line":     {[]string{"go.mod", "module m\n\ngo 1.22\n\ntoolchain go1.23.4\n"}, "go 1.23.4 go.mod toolchain"},
+		"go without version": {[]string{"go.mod", "module m\n"}, "go  go.mod "},
+		"broken go.mod":      {[]string{"go.mod", "modul m"}, "go  go.mod "},
+		"odd go line":        {[]string{"go.mod", "module m\n\ngo 1.22.3.4.5\n"}, "go 1.22 go.mod go"},
+		"work":               {[]string{"go.work", "go 1.21\n\nuse ./a\n", "a/go.mod", "module a\n\ngo 1.20\n"}, "go 1.20 a/go.mod go|go 1.21 go.work go"},
+		"node":               {[]string{"package.json", `{"engines":{"node":">=18 <21"}}`}, "node >=18 <21 package.json engines.node"},
+		"nvmrc":              {[]string{".nvmrc", "v20.11.0\n", "package.json", "{}"}, "node 20.11.0 .nvmrc |node  package.json "},
+		"lts":                {[]string{".nvmrc", "lts/iron # ours\n"}, "node 20 .nvmrc "},
+		"pnpm":               {[]string{"package.json", `{"packageManager":"pnpm@9.1.0+sha512.ab"}`}, "node  package.json |pnpm 9.1.0 package.json packageManager"},
+		"yarn":               {[]string{"package.json", `{}`, "yarn.lock", ""}, "node  package.json |yarn  yarn.lock "},
+		"python":             {[]string{"pyproject.toml", "[project]\nrequires-python = '>=3.9,<4'\n"}, "python >=3.9,<4 pyproject.toml project.requires-python"},
+		"poetry":             {[]string{"pyproject.toml", "[tool.poetry.dependencies]\npython = '^3.10'\n"}, "python ^3.10 pyproject.toml tool.poetry.dependencies.python"},
+		"requirements":       {[]string{"requirements.txt", "x\n"}, "python  requirements.txt "},
+		"rust":               {[]string{"Cargo.toml", "[package]\nrust-version = '1.70'\n"}, "rust 1.70 Cargo.toml rust-version"},
+		"rust of workspace":  {[]string{"Cargo.toml", "[workspace.package]\nrust-version = '1.60'\n[package]\nrust-version.workspace = true\n"}, "rust 1.60 Cargo.toml rust-version"},
+		"channel":            {[]string{"rust-toolchain.toml", "[toolchain]\nchannel = '1.75.0'\n"}, "rust 1.75.0 rust-toolchain.toml toolchain.channel"},
+		"C":                  {[]string{"Makefile", "", "configure.ac", "", "CMakeLists.txt", ""}, "make  Makefile |cmake  CMakeLists.txt |autotools  configure.ac "},
+		"asdf":               {[]string{".tool-versions", "golang 1.22.1\nnodejs 20.1.0 # x\nelixir 1.2\n"}, "go 1.22.1 .tool-versions golang|node 20.1.0 .tool-versions nodejs"},
+		"monorepo":           {[]string{"services/api/go.mod", "module a\n\ngo 1.22\n", "web/package.json", "{}"}, "go 1.22 services/api/go.mod go|node  web/package.json "},
+		"not ours":           {[]string{"node_modules/x/package.json", "{}", "vendor/y/go.mod", "module y", "testdata/go.mod", "module z"}, ""},
+		"too deep":           {[]string{"a/b/c/d/go.mod", "module a"}, ""},
+		"nothing":            {nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, n := range detect(t, test.files...).Needs {
+				got = append(got, strings.Join([]string{string(n.Tool), n.Constraint, n.File, n.Key}, " "))
+			}
+			if s := strings.Join(got, "|"); s != test.want {
+				t.Errorf("got  %s\nwant %s", s, test.want)
+			}
+		})
+	}
+}
+
+func TestDetectFindsLockfiles(t *testing.T) {
+	got := detect(t, "go.mod", "module m", "go.sum", "", "web/package.json", "{}", "web/package-lock.json", "{}").Lockfiles
+	if want := []string{"go.sum", "web/package-lock.json"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// A repository cannot have this host read what is not in it, wait for ever, or show what it likes
+// on a terminal.
+func TestDetectOfAHostileRepository(t *testing.T) {
+	dir, secret := t.TempDir(), filepath.Join(t.TempDir(), "go.mod")
+	if err := os.WriteFile(secret, []byte("module m\n\ngo 1.20\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{
+		os.Symlink(secret, filepath.Join(dir, "go.mod")),
+		os.Symlink(filepath.Dir(secret), filepath.Join(dir, "sub")),
+		syscall.Mkfifo(filepath.Join(dir, "package.json"), 0o644),
+		os.Mkdir(filepath.Join(dir, "Makefile"), 0o755),
+		os.WriteFile(filepath.Join(dir, ".nvmrc"), []byte("\x1b]0;owned\a$(reboot)\n"), 0o644),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := make(chan Found)
+	go func() { done <- detectIn(t, dir) }()
+	select {
+	case found := <-done:
+		if len(found.Needs) != 1 || found.Needs[0].Refused != "]0;owned$(reboot)" || found.Needs[0].Constraint != "" {
+			t.Errorf("found %+v", found)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("waits for a FIFO")
+	}
+}
+
+func TestResolve(t *testing.T) {
+	bookworm := Candidates{"golang-go": "1.19", "nodejs": "18.19.0", "python3": "3.11.2", "rustc": "1.63.0", "make": "4.3"}
+	for name, test := range map[string]struct {
+		needs Needs
+		want  Plan
+	}{
+		"go of the distribution": {Needs{{Tool: Go, Constraint: "1.18"}}, Plan{Packages: []string{"golang-go"}}},
+		"newer go":               {Needs{{Tool: Go, Constraint: "1.21"}, {Tool: Go, Constraint: "1.22.3"}}, Plan{Go: "1.22.3"}},
+		"candidate of go":        {Needs{{Tool: Go, Constraint: "1.20rc1"}}, Plan{Go: "1.20rc1"}},
+		"any node":               {Needs{{Tool: Node}}, Plan{Packages: []string{"nodejs", "npm"}}},
+		"node here":              {Needs{{Tool: Node, Constraint: ">=18 <21"}}, Plan{Packages: []string{"nodejs", "npm"}}},
+		"newer node":             {Needs{{Tool: Node, Constraint: "20"}}, Plan{Node: "20"}},
+		"two nodes":              {Needs{{Tool: Node, Constraint: ">=20"}, {Tool: Node, Constraint: "18 || 22"}}, Plan{Node: ">=20 18 || >=20 22"}},
+		"pnpm":                   {Needs{{Tool: PNPM, Constraint: "9.1.0"}}, Plan{Global: []string{"pnpm@9.1.0"}}},
+		"yarn":                   {Needs{{Tool: Yarn, Constraint: "4.1.0"}}, Plan{Global: []string{"@yarnpkg/cli-dist@4.1.0"}}},
+		"python":                 {Needs{{Tool: Python, Constraint: "~=3.10"}}, Plan{Packages: packagesOf[Python]}},
+		"newer python": {Needs{{Tool: Python, Constraint: ">=3.12"}}, Plan{
+			Packages: packagesOf[Python], Unmet: []Unmet{{Need{Tool: Python, Constraint: ">=3.12"}, "3.11.2", "python:3.12"}},
+		}},
+		"rust": {Needs{{Tool: Rust, Constraint: "1.70.0"}}, Plan{
+			Packages: packagesOf[Rust], Unmet: []Unmet{{Need{Tool: Rust, Constraint: "1.70.0"}, "1.63.0", "rust:1.70"}},
+		}},
+		"refused": {Needs{{Tool: Node, Refused: "lts/none"}}, Plan{
+			Packages: []string{"nodejs", "npm"}, Unmet: []Unmet{{Need: Need{Tool: Node, Refused: "lts/none"}, Candidate: "18.19.0"}},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Resolve(test.needs, bookworm); !reflect.DeepEqual(got, test.want) {
+				t.Errorf("got  %+v\nwant %+v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestPythonRanges(t *testing.T) {
+	for specifiers, fits := range map[string]bool{
+		">=3.9": true, ">=3.9,<4": true, "~=3.11": true, "~=3.10.1": false, "==3.11.*": true, "==3.11.2": true, "===3.11.2": true,
+		"!=3.11.2": false, "^3.9": true, "3.11": true, "3.12": false, ">= 3.8, < 3.12": true, ",,": false,
+	} {
+		if satisfies("3.11.2", pythonRange(specifiers)) != fits {
+			t.Errorf("3.11.2 in %q: not %v", specifiers, fits)
+		}
+	}
+}
+
+// Versions come from the repository: no command has one anywhere but in an argument of its own.
+func TestCommandsQuoteNothing(t *testing.T) {
+	p := Plan{Packages: []string{"make"}, Go: "1.22", Node: "20 || 22", Global: []string{"pnpm"}}
+	for _, argv := range p.Commands() {
+		if argv[0] == "sh" && (len(argv) != 5 || argv[2] != installGo && argv[2] != installNode) {
+			t.Errorf("a script is not what was embedded: %q", argv[:2])
+		}
+	}
+	if n := len(p.Commands()); n != 4 {
+		t.Errorf("%d commands", n)
+	}
+}
+
+func FuzzDetect(f *testing.F) {
+	for _, seed := range []string{"module m\n\ngo 1.22\ntoolchain go1.22.1\n", `{"engines":{"node":">=18"}}`, "[project]\nrequires-python='>=3'\n", "lts/iron\n", "golang 1.22"} {
+		f.Add(seed)
+	}
+	names := []string{"go.mod", "go.work", "package.json", ".nvmrc", "pyproject.toml", ".python-version", "Cargo.toml", "rust-toolchain", ".tool-versions"}
+	f.Fuzz(func(t *testing.T, content string) {
+		s := &scan{}
+		s.need(goNeed("go.mod", content))
+		s.need(goNeed("go.work", content))
+		s.need(nodeNeed(".nvmrc", "", firstWord(content)))
+		s.readPackageJSON("package.json", content)
+		s.need(pyprojectNeed("pyproject.toml", content))
+		s.need(pythonNeed(".python-version", "", firstWord(content)))
+		s.need(cargoNeed("Cargo.toml", content))
+		s.need(channelNeed("rust-toolchain", content))
+		for _, n := range s.found.Needs {
+			if strings.ContainsAny(n.Constraint+n.Refused, "\x1b\n\x00") || strings.HasPrefix(n.Constraint, "--") || !slices.Contains(names, n.File) {
+				t.Errorf("%+v", n)
+			}
+			if _, err := json.Marshal(Resolve(Needs{n}, Candidates{"nodejs": "18.1.0", "python3": "3.11.2"})); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,91 @@
+package toolchain
+
+import (
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+const (
+	maxFile  = 1 << 20 // bytes of a file that is read; a real one has a few kilobytes
+	maxDepth = 3       // directories below where the search begins: services/api/go.mod
+	maxDirs  = 500     // that are looked into
+)
+
+// notOurs are directories whose files speak for somebody else's code, or for examples.
+var notOurs = []string{"node_modules", "vendor", "third_party", "testdata", "examples", "example", "fixtures", "dist", "build", "target"}
+
+// tree reads the files of a repository. Everything in it is outside bytes: no link leads out of it,
+// nothing but a regular file is opened for good, and no file is read without bound.
+type tree struct{ root *os.Root }
+
+// read gives the content of a regular file; ok is false for anything else.
+func (t tree) read(name string) (content string, ok bool) {
+	// O_NONBLOCK keeps a FIFO of that name from blocking the open for ever.
+	f, err := t.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return "", false
+	}
+	defer f.Close()
+	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() || fi.Size() > maxFile {
+		return "", false
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxFile))
+	return string(b), err == nil
+}
+
+// has tells whether there is a regular file of that name.
+func (t tree) has(name string) bool {
+	fi, err := t.root.Stat(name)
+	return err == nil && fi.Mode().IsRegular()
+}
+
+// projects gives dir and the directories below it that may hold projects of their own, breadth
+// first, in order of name.
+func (t tree) projects(dir string) []string {
+	dirs := []string{dir}
+	for i := 0; i < len(dirs) && len(dirs) < maxDirs; i++ {
+		if depth(dir, dirs[i]) == maxDepth {
+			continue
+		}
+		for _, name := range t.subdirectories(dirs[i]) {
+			dirs = append(dirs, path.Join(dirs[i], name))
+		}
+	}
+	return dirs[:min(len(dirs), maxDirs)]
+}
+
+func (t tree) subdirectories(dir string) []string {
+	f, err := t.root.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	entries, err := f.ReadDir(10 * maxDirs) // a directory of more is none of sources
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		if e.Type() == fs.ModeDir && !strings.HasPrefix(e.Name(), ".") && !slices.Contains(notOurs, e.Name()) {
+			names = append(names, e.Name())
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func depth(from, dir string) int {
+	if from == dir {
+		return 0
+	}
+	rest := strings.TrimPrefix(strings.TrimPrefix(dir, from), "/")
+	if from == "." {
+		rest = dir
+	}
+	return strings.Count(rest, "/") + 1
+}

@@ -1,0 +1,171 @@
+package workspace
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"agentbox/agentbox/git"
+)
+
+// change is a file of a box that is not as in the commit that is checked out there.
+type change struct{ mode, blob, path string }
+
+func parseChange(line string) change {
+	f := strings.SplitN(line, " ", 3)
+	for len(f) < 3 {
+		f = append(f, "")
+	}
+	return change{f[0], f[1], f[2]}
+}
+
+// deleted tells that the box has no such file.
+func (c change) deleted() bool { return strings.Trim(c.mode, "0") == "" }
+
+// differing names the changes that a checkout does not have in the same form. The names are the box's word.
+func differing(ctx context.Context, v *git.View, repo Repo, changes []string) ([]string, error) {
+	var differ []string
+	var regular []change // whose contents git has to name, because line ends may be converted
+	for _, line := range changes {
+		c := parseChange(line)
+		switch same, ask := c.compare(repo); {
+		case ask:
+			regular = append(regular, c)
+		case !same:
+			differ = append(differ, c.path)
+		}
+	}
+	blobs, err := hashes(ctx, v, repo, regular)
+	if err != nil {
+		return nil, err
+	}
+	for i, c := range regular {
+		if blobs[i] != c.blob {
+			differ = append(differ, c.path)
+		}
+	}
+	return differ, nil
+}
+
+// compare tells whether the checkout has the same in this place, or that its contents have to be compared.
+func (c change) compare(repo Repo) (same, contents bool) {
+	path := unquotePath(c.path)
+	if !validName(path) {
+		return false, false
+	}
+	full := filepath.Join(repo.Root, filepath.FromSlash(path))
+	fi, err := os.Lstat(full)
+	switch {
+	case c.deleted():
+		return gone(err), false
+	case err != nil:
+		return false, false
+	case fi.Mode()&fs.ModeSymlink != 0:
+		return c.mode == "120000" && c.sameLink(full), false
+	case fi.IsDir():
+		return c.mode == "160000" && c.blob == nestedHead(full), false
+	case !fi.Mode().IsRegular():
+		return false, false
+	}
+	executable := fi.Mode()&0o100 != 0
+	return false, c.mode == "100644" && !executable || c.mode == "100755" && executable
+}
+
+func (c change) sameLink(full string) bool {
+	to, err := os.Readlink(full)
+	return err == nil && git.BlobID([]byte(to), len(c.blob)) == c.blob
+}
+
+// nestedHead is the commit that a repository inside the checkout has checked out, as far as its
+// files say; "" otherwise.
+func nestedHead(root string) string {
+	gitDir := filepath.Join(root, ".git")
+	if fi, err := os.Lstat(gitDir); err != nil {
+		return ""
+	} else if !fi.IsDir() {
+		if gitDir, err = follow(gitDir, "gitdir: ", root); err != nil {
+			return ""
+		}
+	}
+	repo := Repo{Root: root, GitDir: gitDir, CommonDir: gitDir}
+	if checkPlain(gitDir) != nil || repo.plainHead() != nil {
+		return ""
+	}
+	return repo.Commit
+}
+
+// hashes are the names that git gives to the contents of files of the checkout; "" for one that
+// cannot be read without following a link.
+func hashes(ctx context.Context, v *git.View, repo Repo, files []change) ([]string, error) {
+	out := make([]string, len(files))
+	var list strings.Builder
+	var asked []int
+	for i, c := range files {
+		f, err := git.OpenPlain(filepath.Join(repo.Root, filepath.FromSlash(unquotePath(c.path))))
+		if err != nil {
+			continue
+		}
+		f.Close()
+		asked = append(asked, i)
+		list.WriteString(quotePath(unquotePath(c.path)) + "\n")
+	}
+	if len(asked) == 0 {
+		return out, nil
+	}
+	names, _, err := v.Run(ctx, git.Call{Dir: repo.Root, Args: []string{"hash-object", "--stdin-paths"}, Stdin: strings.NewReader(list.String())})
+	if err != nil {
+		return nil, explain(err, repo.Root)
+	}
+	for n, name := range strings.Fields(string(names)) {
+		if n < len(asked) {
+			out[asked[n]] = name
+		}
+	}
+	return out, nil
+}
+
+// quotePath writes a name so that git reads it from a line, whatever is in it.
+func quotePath(path string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for i := range len(path) {
+		switch c := path[i]; {
+		case c == '"' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c < 0x20 || c >= 0x7f:
+			b.WriteString("\\" + string([]byte{'0' + c>>6, '0' + c>>3&7, '0' + c&7}))
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// unquotePath undoes what git does to names with odd bytes in its lists.
+func unquotePath(path string) string {
+	if len(path) < 2 || path[0] != '"' || path[len(path)-1] != '"' {
+		return path
+	}
+	var b strings.Builder
+	for s := path[1 : len(path)-1]; s != ""; {
+		if len(s) >= 4 && s[0] == '\\' && s[1] >= '0' && s[1] <= '3' {
+			if n, err := strconv.ParseUint(s[1:4], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				s = s[4:]
+				continue
+			}
+		}
+		c, _, rest, err := strconv.UnquoteChar(s, '"')
+		if err != nil {
+			return path
+		}
+		b.WriteString(string(c))
+		s = rest
+	}
+	return b.String()
+}

@@ -1,0 +1,75 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/git"
+)
+
+// CheckBranch fails for what cannot be the name of a branch.
+func CheckBranch(ctx context.Context, repo Repo, branch string) error {
+	_, err := ask(ctx, repo.Root, "check-ref-format", "refs/heads/"+branch)
+	var failed *git.Error
+	if strings.HasPrefix(branch, "-") || errors.As(err, &failed) {
+		return agentbox.Errorf(agentbox.Invalid, "%q cannot be the name of a branch", branch).WithHint("choose another: --branch NAME")
+	}
+	return err
+}
+
+// MoveBranch makes a branch name a commit that the checkout has, and the ref memory, too. A branch
+// that exists has to lead to the commit already or be where memory says that it was put; one that
+// is checked out anywhere stays.
+func MoveBranch(ctx context.Context, repo Repo, branch, commit, memory string) error {
+	was, err := resolve(ctx, repo, "refs/heads/"+branch)
+	if err != nil {
+		return err
+	}
+	if was != "" && was != commit {
+		before, err := resolve(ctx, repo, memory)
+		if err != nil {
+			return err
+		}
+		forward, err := leadsTo(ctx, repo, was, commit)
+		if err != nil {
+			return err
+		}
+		if was != before && !forward {
+			return agentbox.Errorf(agentbox.Conflict, "the branch %s has commits that the box does not have", branch).
+				WithHint("bring the box's work as another branch: --branch NAME, then git merge NAME")
+		}
+	}
+	if was != commit {
+		_, err = ask(ctx, repo.Root, "branch", "--no-track", "--force", branch, commit)
+		var failed *git.Error
+		if errors.As(err, &failed) {
+			return agentbox.Errorf(agentbox.Conflict, "the branch %s stays as it is: %s", branch, failed.Error()).WithHint("choose another name: --branch NAME")
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return SetRef(ctx, repo, memory, commit)
+}
+
+// resolve is the commit that a ref names; "" when there is none.
+func resolve(ctx context.Context, repo Repo, ref string) (string, error) {
+	out, err := ask(ctx, repo.Root, "rev-parse", "--quiet", "--verify", ref)
+	var failed *git.Error
+	if errors.As(err, &failed) {
+		return "", nil
+	}
+	return strings.TrimSpace(string(out)), err
+}
+
+// leadsTo tells whether one commit is an ancestor of another.
+func leadsTo(ctx context.Context, repo Repo, from, to string) (bool, error) {
+	_, err := ask(ctx, repo.Root, "merge-base", "--is-ancestor", from, to)
+	var failed *git.Error
+	if errors.As(err, &failed) {
+		return false, nil
+	}
+	return err == nil, err
+}

@@ -1,0 +1,169 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/git"
+)
+
+// A checkout's .git is data too: it may have come in an archive, or out of a box. What it says is
+// believed of the checkout itself only. Where it leads to another directory, that directory must
+// name the checkout in turn, which nobody can write who cannot write there.
+
+// maxPointer bounds files that hold one path or one ref, maxRefs packed-refs, which some
+// repositories have a million of.
+const (
+	maxPointer = 1 << 20
+	maxRefs    = 256 << 20
+)
+
+// essential are the names in a git directory that git itself finds through a link, so that one
+// there leads astray.
+var essential = []string{"HEAD", "config", "config.worktree", "commondir", "gitdir", "index", "packed-refs", "shallow", "objects", "refs", "info", "reftable"}
+
+// checkPlain fails when something that git needs in a git directory is a link, a pipe or a device.
+// HEAD may be a link to a ref, as git made it once.
+func checkPlain(gitDir string) error {
+	for _, name := range essential {
+		path := filepath.Join(gitDir, name)
+		fi, err := os.Lstat(path)
+		switch {
+		case gone(err):
+			continue
+		case err != nil:
+			return unreadable(path, err)
+		case fi.IsDir(), fi.Mode().IsRegular(), name == "HEAD" && linkedRef(path) != "":
+			continue
+		}
+		return agentbox.Errorf(agentbox.Invalid, "%s is neither a file nor a directory, and links in a git directory are not followed", path).
+			WithHint("clone the repository, or use: git worktree add")
+	}
+	return nil
+}
+
+// linkedRef is the ref that a symbolic link stands for, "" when it is no such link.
+func linkedRef(path string) string {
+	to, err := os.Readlink(path)
+	if err != nil || !strings.HasPrefix(to, "refs/") || !fs.ValidPath(to) {
+		return ""
+	}
+	return to
+}
+
+// preflight looks for the .git that git would find from dir, before git does: it would wait for a
+// pipe and follow a link.
+func preflight(dir string) error {
+	for {
+		path := filepath.Join(dir, ".git")
+		fi, err := os.Lstat(path)
+		switch {
+		case err == nil && fi.IsDir():
+			return checkPlain(path)
+		case err == nil && !fi.Mode().IsRegular():
+			return agentbox.Errorf(agentbox.Invalid, "%s is neither a directory nor a file, and is not followed", path).
+				WithHint("put the repository there, or a file that says where it is: git worktree add")
+		case err == nil:
+			gitDir, err := follow(path, "gitdir: ", dir)
+			if err != nil {
+				return agentbox.Errorf(agentbox.Invalid, "cannot tell where the repository of %s is: %w", dir, err)
+			}
+			return checkPlain(gitDir)
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return nil
+		}
+		dir = up
+	}
+}
+
+// checkOwn fails when the git directory is not the checkout's own: neither in it, nor one that names it.
+func (r Repo) checkOwn(ctx context.Context) error {
+	entry := filepath.Join(r.Root, ".git")
+	if fi, err := os.Lstat(entry); err != nil || fi.Mode()&fs.ModeSymlink != 0 {
+		return stranger(r.Root, r.GitDir)
+	}
+	if err := checkPlain(r.GitDir); err != nil {
+		return err
+	}
+	if r.GitDir == entry || within(r.Root, r.GitDir) {
+		if r.CommonDir == r.GitDir || within(r.Root, r.CommonDir) {
+			return nil
+		}
+		return stranger(r.Root, r.CommonDir)
+	}
+	if back, err := follow(filepath.Join(r.GitDir, "gitdir"), "", r.GitDir); err == nil && same(back, entry) {
+		if filepath.Dir(filepath.Dir(r.GitDir)) == r.CommonDir && filepath.Base(filepath.Dir(r.GitDir)) == "worktrees" {
+			return checkPlain(r.CommonDir)
+		}
+	}
+	settings, err := readConfig(ctx, filepath.Join(r.GitDir, "config"))
+	if err != nil {
+		return err
+	}
+	for _, s := range settings {
+		if s.key == "core.worktree" && r.CommonDir == r.GitDir && same(absolute(s.value, r.GitDir), r.Root) {
+			return nil
+		}
+	}
+	return stranger(r.Root, r.GitDir)
+}
+
+func stranger(root, gitDir string) error {
+	return agentbox.Errorf(agentbox.Invalid, "%s leads to the git directory %s, which does not name it in turn", root, gitDir).
+		WithHint("if it is this checkout's: git config --file %s core.worktree %s", filepath.Join(gitDir, "config"), root)
+}
+
+// within tells whether path is below dir, both of which are clean and absolute.
+func within(dir, path string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && rel != "." && filepath.IsLocal(rel)
+}
+
+func absolute(path, base string) string {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(base, path)
+	}
+	return filepath.Clean(path)
+}
+
+// same tells whether two paths are one file; a link to it is another.
+func same(a, b string) bool {
+	fa, err := os.Lstat(a)
+	if err != nil {
+		return false
+	}
+	fb, err := os.Lstat(b)
+	return err == nil && os.SameFile(fa, fb)
+}
+
+// borrowKey is where the user's own configuration says which directories checkouts may borrow objects from.
+const borrowKey = "agentbox.borrow"
+
+// mayBorrow tells whether the user allows checkouts to take objects from a directory. A repository
+// cannot say so itself: only configuration outside of repositories counts.
+func mayBorrow(ctx context.Context, store string) (bool, error) {
+	out, err := ask(ctx, "/", "config", "--includes", "--null", "--get-all", borrowKey)
+	var failed *git.Error
+	if err != nil && !errors.As(err, &failed) { // no such key
+		return false, err
+	}
+	for dir := range strings.SplitSeq(string(out), "\x00") {
+		if real, err := filepath.EvalSymlinks(dir); err == nil && filepath.IsAbs(real) && (real == store || within(real, store)) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func borrowed(root, store string) error {
+	return agentbox.Errorf(agentbox.Invalid, "%s borrows objects from %s, which is not part of it", root, store).
+		WithHint("if that is what you want: git config --global --add %s %s; else make it stand alone: git repack -a -d && rm .git/objects/info/alternates",
+			borrowKey, store)
+}

@@ -1,0 +1,254 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/mesh/exchange/simulation"
+)
+
+// Rates of links, in bits a second.
+const (
+	linkGigabit = 1_000_000_000
+	linkSlow    = 100_000_000
+	meshCeiling = 180_000 // ms
+)
+
+// Scenarios lists what can be measured.
+func (l *MeshLab) Scenarios() []Scenario {
+	var out []Scenario
+	out = append(out, l.pair("1g", &office{l: l}, linkGigabit, l.cfg.Large, "mesh/tcp-copy-1g", "get-tcp")...)
+	out = append(out, l.pair("loopback", &office{l: l, loopback: true}, 0, l.cfg.Large, "mesh/quic-copy-loopback", "get-quic")...)
+	for _, n := range []int{4, meshMachines} {
+		out = append(out, l.swarm(n)...)
+	}
+	out = append(out, l.holders()...)
+	return append(out, simulated()...)
+}
+
+func (l *MeshLab) scenario(name, baseline string, measure func(ctx context.Context) (time.Duration, error)) Scenario {
+	return Scenario{Name: name, Baseline: baseline, Unit: Milliseconds, Ceiling: meshCeiling, Measure: func(ctx context.Context) (float64, error) {
+		ctx, cancel := context.WithTimeout(ctx, meshCeiling*time.Millisecond)
+		defer cancel()
+		took, err := measure(ctx)
+		return millis(took), err
+	}}
+}
+
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// pair has one machine get the image of another, beside a plain copy of it.
+func (l *MeshLab) pair(name string, o *office, rate, size int64, baseline, copyOrder string) []Scenario {
+	copied := l.scenario(baseline, "", func(ctx context.Context) (time.Duration, error) { return o.copy(ctx, copyOrder) })
+	got := l.scenario("mesh/one-peer-"+name, baseline, func(ctx context.Context) (time.Duration, error) {
+		return o.one(ctx, 1, meshOrder{Do: "fetch", Manifest: o.manifest})
+	})
+	for _, s := range []*Scenario{&copied, &got} {
+		s.Setup, s.Teardown = func(ctx context.Context) error { return o.openOnce(ctx, 2, rate, size) }, o.closeOnce
+	}
+	return []Scenario{copied, got}
+}
+
+// openOnce makes the links for the first scenario of several that use them.
+func (o *office) openOnce(ctx context.Context, machines int, rate, size int64) error {
+	if o.links != nil {
+		return nil
+	}
+	return o.open(ctx, machines, rate, size)
+}
+
+func (o *office) closeOnce(ctx context.Context) error {
+	err := o.close(ctx)
+	o.links, o.seed = nil, nil
+	return err
+}
+
+// copy is the baseline: the bytes, and nothing else.
+func (o *office) copy(ctx context.Context, order string) (time.Duration, error) {
+	from := o.tcp()
+	if order == "get-quic" {
+		from = o.seed.id.String()
+	}
+	return o.one(ctx, 1, meshOrder{Do: order, Path: from})
+}
+
+// one has a machine with an empty store do something.
+func (o *office) one(ctx context.Context, i int, order meshOrder) (took time.Duration, err error) {
+	p, err := o.start(ctx, i, o.seed.id)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, p.kill()) }()
+	r, err := p.do(order)
+	return r.Took, err
+}
+
+// swarm has n-1 machines get the image of one at the same time. Each of their times is a sample.
+func (l *MeshLab) swarm(n int) []Scenario {
+	name := map[int]string{4: "mesh/swarm-4", meshMachines: "mesh/swarm-16"}[n]
+	o := &office{l: l}
+	copied := l.scenario("mesh/tcp-copy-100m-"+name[len("mesh/"):], "", func(ctx context.Context) (time.Duration, error) { return o.copy(ctx, "get-tcp") })
+	var left []time.Duration
+	var sent int64
+	got := l.scenario(name, copied.Name, func(ctx context.Context) (took time.Duration, err error) {
+		if len(left) == 0 {
+			if left, sent, err = o.swarm(ctx, n); err != nil {
+				return 0, err
+			}
+		}
+		took, left = left[0], left[1:]
+		return took, nil
+	})
+	// What the seed sent is that of the last swarm before the sample.
+	bytes := Scenario{Name: name + "-seed-sent", Unit: Bytes, Ceiling: float64(n) * float64(l.cfg.Small), Measure: func(context.Context) (float64, error) {
+		if sent == 0 {
+			return 0, agentbox.Errorf(agentbox.Invalid, "it is counted in %s: measure both", name)
+		}
+		return float64(sent), nil
+	}}
+	open := func(ctx context.Context) error { return o.openOnce(ctx, n, linkSlow, l.cfg.Small) }
+	for _, s := range []*Scenario{&copied, &got} {
+		s.Setup, s.Teardown = open, o.closeOnce
+	}
+	return []Scenario{copied, got, bytes}
+}
+
+// swarm gives the times of all, and what the seed sent.
+func (o *office) swarm(ctx context.Context, n int) (times []time.Duration, sent int64, err error) {
+	if err := o.plant(ctx); err != nil {
+		return nil, 0, err
+	}
+	var all []*meshProcess
+	defer func() {
+		for _, p := range all {
+			err = errors.Join(err, p.kill())
+		}
+	}()
+	for i := 1; i < n; i++ {
+		p, err := o.start(ctx, i, o.seed.id)
+		if err != nil {
+			return nil, 0, err
+		}
+		all = append(all, p)
+	}
+	times, err = fetchAll(all, meshOrder{Do: "fetch", Manifest: o.manifest})
+	if err != nil {
+		return nil, 0, err
+	}
+	r, err := o.seed.do(meshOrder{Do: "sent"})
+	return times, r.Bytes, err
+}
+
+func fetchAll(all []*meshProcess, order meshOrder) ([]time.Duration, error) {
+	times, errs := make([]time.Duration, len(all)), make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, p := range all {
+		wg.Go(func() {
+			r, err := p.do(order)
+			times[i], errs[i] = r.Took, err
+		})
+	}
+	wg.Wait()
+	return times, errors.Join(errs...)
+}
+
+// holders has a machine get an image of three, the one that has it all of which is killed half way;
+// the others have a half each.
+func (l *MeshLab) holders() []Scenario {
+	o := &office{l: l}
+	calm := l.scenario("mesh/holder-undisturbed", "", func(ctx context.Context) (time.Duration, error) { return o.fromThree(ctx, false) })
+	killed := l.scenario("mesh/holder-killed", calm.Name, func(ctx context.Context) (time.Duration, error) { return o.fromThree(ctx, true) })
+	open := func(ctx context.Context) error {
+		if o.links != nil {
+			return nil
+		}
+		if err := o.openOnce(ctx, 4, linkSlow, l.cfg.Small); err != nil {
+			return err
+		}
+		return o.export()
+	}
+	for _, s := range []*Scenario{&calm, &killed} {
+		s.Setup, s.Teardown = open, o.closeOnce
+	}
+	return []Scenario{calm, killed}
+}
+
+// export writes the image's pieces where others take parts of them.
+func (o *office) export() error {
+	dir := o.exported()
+	_, err := o.seed.do(meshOrder{Do: "export", Path: dir, Manifest: o.manifest})
+	return err
+}
+
+func (o *office) exported() string { return filepath.Join(o.l.dir, "export") }
+
+func (o *office) fromThree(ctx context.Context, kill bool) (took time.Duration, err error) {
+	if err := o.plant(ctx); err != nil {
+		return 0, err
+	}
+	all := []*meshProcess{}
+	defer func() {
+		for _, p := range all {
+			err = errors.Join(err, p.kill())
+		}
+	}()
+	pieces := int(o.l.cfg.Small / (512 << 10))
+	for i, part := range [][2]int{{0, pieces / 2}, {pieces / 2, pieces + 1}} {
+		p, err := o.start(ctx, 1+i)
+		if err != nil {
+			return 0, err
+		}
+		all = append(all, p)
+		if _, err := p.do(meshOrder{Do: "part", Path: o.exported(), Manifest: o.manifest, From: part[0], To: part[1]}); err != nil {
+			return 0, err
+		}
+	}
+	to, err := o.start(ctx, 3, o.seed.id, all[0].id, all[1].id)
+	if err != nil {
+		return 0, err
+	}
+	all = append(all, to)
+	r, err := to.do(meshOrder{Do: "fetch", Manifest: o.manifest, Tell: 0.5})
+	if err != nil {
+		return 0, err
+	}
+	if r.Part {
+		if kill {
+			_ = o.seed.cmd.Process.Kill() // plant waits for it
+		}
+		r, err = to.answer()
+	}
+	return r.Took, err
+}
+
+// simulated are transfers on a simulated clock: the figures are those of the rules, on any machine.
+func simulated() []Scenario {
+	const office, company = "mesh/simulated-16", "mesh/simulated-1000"
+	configs := map[string]simulation.Config{
+		office:  {Nodes: 15, Pieces: 128, PieceSize: 512 << 10, Rate: linkSlow / 8, Latency: 500 * time.Microsecond},
+		company: {Nodes: 999, Pieces: 128, PieceSize: 512 << 10, Rate: linkGigabit / 8, Latency: 500 * time.Microsecond, Neighbors: 24},
+	}
+	var out []Scenario
+	for _, name := range []string{office, company} {
+		var left []time.Duration
+		cfg := configs[name]
+		out = append(out, Scenario{Name: name, Unit: Milliseconds, Ceiling: meshCeiling, Measure: func(ctx context.Context) (float64, error) {
+			if len(left) == 0 {
+				cfg.Seed++
+				r := simulation.Run(cfg)
+				if r.Missing > 0 {
+					return 0, agentbox.Errorf(agentbox.Internal, "%d simulated machines did not get everything", r.Missing)
+				}
+				left = r.Times
+			}
+			took := left[0]
+			left = left[1:]
+			return millis(took), nil
+		}})
+	}
+	return out
+}

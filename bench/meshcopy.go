@@ -1,0 +1,98 @@
+package bench
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/mesh/identity"
+	meshwire "agentbox/mesh/wire"
+)
+
+// quicCopy is a service that sends a file to whoever opens a stream: the baseline of what QUIC can do here.
+const quicCopy meshwire.Service = "bench-copy-1"
+
+// copyAddress is where a baseline over TCP listens.
+const copyPort = "7947"
+
+// copies does what baselines need: a file to another machine, as it is, and written to a file there.
+func (n *meshNode) copies(ctx context.Context, o meshOrder) (meshReport, error) {
+	switch o.Do {
+	case "serve-tcp":
+		l, err := net.Listen("tcp", o.Path)
+		if err != nil {
+			return meshReport{}, err
+		}
+		context.AfterFunc(ctx, func() { l.Close() })
+		go n.giveTCP(l) // until the process ends
+		return meshReport{}, nil
+	case "get-tcp":
+		start := time.Now()
+		c, err := net.Dial("tcp", o.Path)
+		if err != nil {
+			return meshReport{}, err
+		}
+		defer c.Close()
+		return taken(c, start)
+	case "get-quic":
+		start := time.Now()
+		id, err := identity.ParsePeer(o.Path)
+		if err != nil {
+			return meshReport{}, err
+		}
+		c, err := n.wire.Dial(ctx, id, quicCopy)
+		if err != nil {
+			return meshReport{}, err
+		}
+		defer c.Close()
+		s, err := c.OpenStream(ctx)
+		if err == nil {
+			_, err = s.Write([]byte{1})
+		}
+		if err != nil {
+			return meshReport{}, err
+		}
+		return taken(s, start)
+	}
+	return meshReport{}, agentbox.Errorf(agentbox.Invalid, "no order %q", o.Do)
+}
+
+// taken reads to the end. A baseline of transport stores nothing.
+func taken(r io.Reader, start time.Time) (meshReport, error) {
+	n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{r}, make([]byte, 256<<10))
+	return meshReport{Took: time.Since(start), Bytes: n}, err
+}
+
+func (n *meshNode) giveTCP(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		_ = n.give(c) // the other end says what it got
+		c.Close()
+	}
+}
+
+func (n *meshNode) giveFile(ctx context.Context, c meshwire.Conn) {
+	s, err := c.AcceptStream(ctx)
+	if err != nil {
+		return
+	}
+	_ = n.give(s)
+	s.Close()
+	<-c.Context().Done()
+}
+
+func (n *meshNode) give(w io.Writer) error {
+	f, err := os.Open(n.image)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{f}, make([]byte, 256<<10))
+	return err
+}

@@ -1,0 +1,265 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/mesh/identity"
+)
+
+// MeshLab is where the exchange between machines is measured: real processes, each in a network
+// namespace of its own, joined by links of a known rate. Everything is in one directory, and in
+// namespaces that are named after this process.
+type MeshLab struct {
+	cfg  MeshConfig
+	dir  string
+	team ed25519.PrivateKey
+	keys []ed25519.PrivateKey
+	list identity.List
+}
+
+// MeshConfig is what a MeshLab needs.
+type MeshConfig struct {
+	Dir      string // where to work
+	Binary   string // the program to measure
+	Large    int64  // bytes of the image that goes from one to one
+	Small    int64  // bytes of that which goes to many
+	Progress agentbox.Progress
+}
+
+// Sizes that issue and documents speak of, and machines at most.
+const (
+	MeshLarge    = 1 << 30
+	MeshSmall    = 64 << 20
+	meshMachines = 16
+)
+
+// OpenMeshLab makes a team. Links and machines are for the scenarios.
+func OpenMeshLab(cfg MeshConfig) (*MeshLab, error) {
+	dir, err := os.MkdirTemp(cfg.Dir, labPrefix+"mesh-")
+	if err != nil {
+		return nil, err
+	}
+	l := &MeshLab{cfg: cfg, dir: dir}
+	if err := l.found(); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// found makes keys and a member list of as many machines as there may be.
+func (l *MeshLab) found() error {
+	root, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return err
+	}
+	l.team, l.list = key, identity.NewList(root)
+	for i := range meshMachines {
+		public, key, err := ed25519.GenerateKey(nil)
+		if err != nil {
+			return err
+		}
+		e, err := identity.Entry{Team: l.list.Team(), Key: public, Name: fmt.Sprint("machine-", i), Roles: []identity.Role{identity.Builder}, Serial: uint64(i + 1), Issued: time.Now()}.Sign(l.team)
+		if err != nil {
+			return err
+		}
+		if l.list, err = l.list.With(e); err != nil {
+			return err
+		}
+		l.keys = append(l.keys, key)
+	}
+	return nil
+}
+
+// Close removes the directory.
+func (l *MeshLab) Close() error { return os.RemoveAll(l.dir) }
+
+// image makes a file of random bytes, once for each size.
+func (l *MeshLab) image(size int64) (string, error) {
+	path := filepath.Join(l.dir, fmt.Sprint("image-", size))
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return "", err
+	}
+	_, err = io.CopyN(f, rand.NewChaCha8([32]byte{byte(size)}), size)
+	return path, errors.Join(err, f.Close())
+}
+
+// office is a team at work: links and the processes at them.
+type office struct {
+	l        *MeshLab
+	links    *links
+	loopback bool // all processes are on machine 0, and meet on its loopback
+	serial   int
+	image    string
+	manifest agentbox.Digest
+	seed     *meshProcess
+}
+
+// meshProcess is one of these processes.
+type meshProcess struct {
+	id  identity.PeerID
+	dir string
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+func (l *MeshLab) peer(i int) identity.PeerID {
+	return identity.PeerOf(l.keys[i].Public().(ed25519.PublicKey))
+}
+
+func (o *office) address(i int) netip.AddrPort {
+	if o.loopback {
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(7900+i))
+	}
+	return netip.AddrPortFrom(o.links.address(i), 7900)
+}
+
+// start starts the process of a machine with an empty store.
+func (o *office) start(ctx context.Context, i int, holders ...identity.PeerID) (_ *meshProcess, err error) {
+	o.serial++
+	p := &meshProcess{id: o.l.peer(i), dir: filepath.Join(o.l.dir, fmt.Sprintf("machine-%d-%d", i, o.serial))}
+	if err := o.describe(p, i, holders); err != nil {
+		return nil, err
+	}
+	at := i
+	if o.loopback {
+		at = 0
+	}
+	p.cmd = o.links.command(ctx, at, o.l.cfg.Binary, "bench", MeshNodeVerb, p.dir)
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.Create(filepath.Join(p.dir, "log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	p.cmd.Stderr, p.out = log, bufio.NewReader(out)
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	if _, err := p.answer(); err != nil {
+		return nil, errors.Join(err, p.kill())
+	}
+	return p, nil
+}
+
+func (o *office) describe(p *meshProcess, i int, holders []identity.PeerID) error {
+	list, err := o.l.list.Encode()
+	if err != nil {
+		return err
+	}
+	cfg := meshNodeConfig{Seed: o.l.keys[i].Seed(), Team: o.l.list.Team(), List: list, Listen: o.address(i).String(), Peers: map[string]netip.AddrPort{}, Holders: holders}
+	for other := range o.l.keys {
+		if other != i {
+			cfg.Peers[o.l.peer(other).String()] = o.address(other)
+		}
+	}
+	b, err := json.Marshal(cfg)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.MkdirAll(p.dir, 0o700), os.WriteFile(filepath.Join(p.dir, "node.json"), b, 0o600))
+}
+
+// do gives an order and waits for the answer.
+func (p *meshProcess) do(o meshOrder) (meshReport, error) {
+	if err := json.NewEncoder(p.in).Encode(o); err != nil {
+		return meshReport{}, p.died(err)
+	}
+	return p.answer()
+}
+
+func (p *meshProcess) answer() (meshReport, error) {
+	line, err := p.out.ReadBytes('\n')
+	if err != nil {
+		return meshReport{}, p.died(err)
+	}
+	var r meshReport
+	if err := json.Unmarshal(line, &r); err != nil {
+		return r, err
+	}
+	if r.Error != "" {
+		return r, errors.New(r.Error)
+	}
+	return r, nil
+}
+
+func (p *meshProcess) died(err error) error {
+	b, _ := os.ReadFile(filepath.Join(p.dir, "log"))
+	return fmt.Errorf("a machine's process has ended: %w: %.300s", err, b)
+}
+
+// kill ends the process as by SIGKILL, and removes what it had.
+func (p *meshProcess) kill() error {
+	_ = p.cmd.Process.Kill() // it may have ended
+	_ = p.cmd.Wait()
+	return os.RemoveAll(p.dir)
+}
+
+// open makes links, and the machine that has an image of this size.
+func (o *office) open(ctx context.Context, machines int, rate, size int64) (err error) {
+	if o.image, err = o.l.image(size); err != nil {
+		return err
+	}
+	if o.links, err = newLinks(ctx, machines, rate); err != nil {
+		return err
+	}
+	return o.plant(ctx)
+}
+
+// plant starts the seed anew.
+func (o *office) plant(ctx context.Context) error {
+	if o.seed != nil {
+		if err := o.seed.kill(); err != nil {
+			return err
+		}
+		o.seed = nil
+	}
+	seed, err := o.start(context.WithoutCancel(ctx), 0)
+	if err != nil {
+		return err
+	}
+	o.seed = seed
+	r, err := seed.do(meshOrder{Do: "image", Path: o.image})
+	if err != nil {
+		return err
+	}
+	o.manifest = r.Manifest
+	_, err = seed.do(meshOrder{Do: "serve-tcp", Path: o.tcp()})
+	return err
+}
+
+func (o *office) tcp() string { return o.address(0).Addr().String() + ":" + copyPort }
+
+func (o *office) close(ctx context.Context) error {
+	var errs []error
+	if o.seed != nil {
+		errs = append(errs, o.seed.kill())
+	}
+	if o.links != nil {
+		errs = append(errs, o.links.close(ctx))
+	}
+	return errors.Join(errs...)
+}

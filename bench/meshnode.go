@@ -1,0 +1,211 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/layers"
+	"agentbox/cachestore"
+	"agentbox/cachestore/blob"
+	"agentbox/mesh/exchange"
+	"agentbox/mesh/identity"
+	meshwire "agentbox/mesh/wire"
+)
+
+// MeshNodeVerb is the hidden verb by which bench mesh starts the processes that it measures.
+const MeshNodeVerb = "mesh-node"
+
+// meshNodeConfig is what such a process is told at its start, in node.json of its directory.
+type meshNodeConfig struct {
+	Seed    []byte // of its key
+	Team    agentbox.Digest
+	List    []byte // the team's members
+	Listen  string // UDP
+	Peers   map[string]netip.AddrPort
+	Holders []identity.PeerID // of everything
+}
+
+// meshOrder is a line of its standard input, meshReport the line that answers. An order that fails
+// has Error set.
+type meshOrder struct {
+	Do       string // image, part, fetch, sent, serve-tcp, get-tcp, get-quic
+	Path     string
+	Manifest agentbox.Digest
+	From, To int     // chunks
+	Tell     float64 // of fetch: a report of its own when so much of it has come
+	Size     int64
+}
+
+type meshReport struct {
+	Error    string
+	Manifest agentbox.Digest
+	Took     time.Duration
+	Bytes    int64
+	Part     bool // more follows
+}
+
+// meshNode is the process: a store, and its part in the exchange, without a daemon.
+type meshNode struct {
+	cfg     meshNodeConfig
+	store   *cachestore.Store
+	places  *layers.Places
+	sharing *layers.Sharing
+	wire    *meshwire.Node
+	node    *exchange.Node
+	out     *json.Encoder
+	image   string // the file that is copied as a baseline
+}
+
+// RunMeshNode serves and fetches as it is told, until standard input ends.
+func RunMeshNode(ctx context.Context, dir string, in io.Reader, out io.Writer) (err error) {
+	b, err := os.ReadFile(filepath.Join(dir, "node.json"))
+	if err != nil {
+		return agentbox.Errorf(agentbox.Invalid, "%w", err)
+	}
+	n := &meshNode{out: json.NewEncoder(out)}
+	if err := json.Unmarshal(b, &n.cfg); err != nil {
+		return agentbox.Errorf(agentbox.Invalid, "node.json: %w", err)
+	}
+	defer func() { err = errors.Join(err, n.close()) }()
+	if err := n.open(ctx, dir); err != nil {
+		return err
+	}
+	if err := n.out.Encode(meshReport{}); err != nil { // it is ready
+		return err
+	}
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		var o meshOrder
+		if err := json.Unmarshal(lines.Bytes(), &o); err != nil {
+			return agentbox.Errorf(agentbox.Invalid, "an order: %w", err)
+		}
+		r, err := n.do(ctx, o)
+		if err != nil {
+			r.Error = err.Error()
+		}
+		if err := n.out.Encode(r); err != nil {
+			return err
+		}
+	}
+	return lines.Err()
+}
+
+func (n *meshNode) open(ctx context.Context, dir string) (err error) {
+	key := ed25519.NewKeyFromSeed(n.cfg.Seed)
+	if n.store, err = cachestore.Open(ctx, cachestore.Config{Dir: filepath.Join(dir, "store"), Key: key, Ballast: -1}); err != nil {
+		return err
+	}
+	list, err := identity.DecodeList(n.cfg.List, n.cfg.Team)
+	if err != nil {
+		return err
+	}
+	if n.wire, err = meshwire.Listen(meshwire.Config{Key: key, Listen: n.cfg.Listen}); err != nil {
+		return err
+	}
+	n.wire.Admit(list)
+	for text, address := range n.cfg.Peers {
+		id, err := identity.ParsePeer(text)
+		if err != nil {
+			return err
+		}
+		n.wire.Learn(id, address)
+	}
+	open := func(context.Context) (*cachestore.Store, error) { return n.store, nil }
+	n.sharing = &layers.Sharing{Store: open, File: filepath.Join(dir, "shared.json")}
+	network := exchange.OverWire(n.wire)
+	n.node, err = exchange.New(exchange.Config{Self: n.wire.Self(), Network: network, Holders: n, Shelf: n.sharing})
+	if err != nil {
+		return err
+	}
+	network.Answer(n.node)
+	n.wire.Handle(quicCopy, n.giveFile)
+	n.places = &layers.Places{File: filepath.Join(dir, "places.json"), Peers: func() *exchange.Node { return n.node }}
+	return nil
+}
+
+// Holders are those that the benchmark named.
+func (n *meshNode) Holders(agentbox.Digest) []identity.PeerID {
+	return append([]identity.PeerID(nil), n.cfg.Holders...)
+}
+
+func (n *meshNode) close() error {
+	var errs []error
+	if n.node != nil {
+		errs = append(errs, n.node.Close())
+	}
+	if n.wire != nil {
+		errs = append(errs, n.wire.Close())
+	}
+	if n.store != nil {
+		errs = append(errs, n.store.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (n *meshNode) do(ctx context.Context, o meshOrder) (meshReport, error) {
+	switch o.Do {
+	case "image":
+		n.image = o.Path
+		st, err := n.store.PutImageFile(ctx, o.Path, blob.Info{Kind: blob.Image}, 0)
+		if err != nil {
+			return meshReport{}, err
+		}
+		return meshReport{Manifest: st.Manifest}, n.sharing.Share(st.Manifest, true)
+	case "export":
+		if err := os.MkdirAll(o.Path, 0o700); err != nil {
+			return meshReport{}, err
+		}
+		return meshReport{}, n.store.Export(ctx, o.Manifest, o.Path, nil)
+	case "part":
+		return meshReport{}, n.part(ctx, o)
+	case "fetch":
+		return n.fetch(ctx, o)
+	case "sent":
+		var r meshReport
+		for _, t := range n.node.Traffic() {
+			r.Bytes += t.Sent
+		}
+		return r, nil
+	}
+	return n.copies(ctx, o)
+}
+
+// part gets some chunks from a directory, and shares what there is.
+func (n *meshNode) part(ctx context.Context, o meshOrder) error {
+	f, err := n.store.FillImage(ctx, o.Manifest, cachestore.Directory(o.Path))
+	if err != nil {
+		return err
+	}
+	var list []uint32
+	for i := o.From; i < min(o.To, len(f.Manifest().Chunks)); i++ {
+		list = append(list, uint32(i))
+	}
+	return errors.Join(f.Prefetch(ctx, list), f.Close(), n.store.Pin(ctx, "bench", o.Manifest), n.sharing.Share(o.Manifest, true))
+}
+
+// fetch gets an image from peers, verified and on disk.
+func (n *meshNode) fetch(ctx context.Context, o meshOrder) (meshReport, error) {
+	start := time.Now()
+	told := o.Tell == 0
+	f, err := n.store.FillImage(ctx, o.Manifest, n.places.Source(layers.Team))
+	if err != nil {
+		return meshReport{}, err
+	}
+	err = f.Complete(ctx, func(done, total int) {
+		if !told && float64(done) >= o.Tell*float64(total) {
+			told = true
+			_ = n.out.Encode(meshReport{Part: true}) // who listens is gone when this fails
+		}
+	})
+	took := time.Since(start)
+	return meshReport{Took: took, Bytes: f.Here()}, errors.Join(err, f.Close())
+}

@@ -1,0 +1,77 @@
+package confine
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// denied are the system calls of which a confined program gets EPERM. It keeps the sockets that it
+// inherits, all of which are connected to us, and can read, write and ask after them.
+var denied = []uint32{
+	// Every way to a socket of its own, and so to the user's daemon, session bus and agents, the
+	// network, netlink and vsock. A ring opens and connects sockets without these calls.
+	unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_CONNECT, unix.SYS_BIND, unix.SYS_LISTEN, unix.SYS_ACCEPT, unix.SYS_ACCEPT4,
+	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
+	// The user's other programs: their memory, and the descriptors that they hold.
+	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PROCESS_MADVISE, unix.SYS_PIDFD_GETFD, unix.SYS_KCMP,
+	// The user's keyrings, and parts of the kernel that a machine has no use for.
+	unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL,
+	unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD, unix.SYS_UNSHARE, unix.SYS_SETNS,
+}
+
+// architectures are how a filter sees the system calls of a Go architecture.
+var architectures = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
+
+// What a filter is shown of a call (struct seccomp_data), and where the numbers of the x32 ABI
+// begin, which has all calls again.
+const (
+	offsetNumber, offsetArch = 0, 4
+	firstX32                 = 0x40000000
+)
+
+// filter is the program that decides about each call. Calls by another ABI of the processor have
+// other numbers: none is let through.
+func filter(goarch string) ([]bpf.Instruction, error) {
+	arch, ok := architectures[goarch]
+	if !ok {
+		return nil, fmt.Errorf("nobody has said which system calls to deny on %s", goarch)
+	}
+	deny := bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)}
+	program := []bpf.Instruction{
+		bpf.LoadAbsolute{Off: offsetArch, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: arch, SkipTrue: 1}, deny,
+		bpf.LoadAbsolute{Off: offsetNumber, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpLessThan, Val: firstX32, SkipTrue: 1}, deny,
+	}
+	for _, number := range denied {
+		program = append(program, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: number, SkipTrue: 1}, deny)
+	}
+	return append(program, bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}), nil
+}
+
+// denyCalls puts the filter before every system call of the calling thread and of what it starts.
+// It needs the promise of no new privileges.
+func denyCalls() error {
+	program, err := filter(runtime.GOARCH)
+	if err != nil {
+		return err
+	}
+	raw, err := bpf.Assemble(program)
+	if err != nil {
+		return fmt.Errorf("assemble the filter of system calls: %w", err)
+	}
+	code := make([]unix.SockFilter, len(raw))
+	for i, r := range raw {
+		code[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
+	}
+	given := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&given)))
+	if errno != 0 {
+		return fmt.Errorf("filter system calls: %w", errno)
+	}
+	return nil
+}

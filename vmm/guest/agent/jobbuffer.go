@@ -1,0 +1,204 @@
+//go:build linux
+
+package agent
+
+import (
+	"sync"
+	"time"
+
+	"agentbox/vmm/guest/protocol"
+)
+
+// How much of a job's output the guest keeps, and how long a job waits for the host to take it.
+const (
+	maxJobBuffer = 1 << 20         // bytes of one job; the oldest go first
+	jobBurst     = 16 << 20        // bytes that a job may write at once before it can lose some of them
+	jobRefill    = 256 << 10       // bytes a second of that which come back
+	jobRate      = 4 << 20         // bytes a second of a flood that the host gets
+	jobWait      = 2 * time.Second // for a host that is connected and takes nothing
+)
+
+// jobBuffer is the end of what a job wrote. Its writer is never held up for long: while the host is
+// away or the job floods, the oldest bytes give way. A patient reader has the job wait instead, as
+// a pipe would.
+type jobBuffer struct {
+	mu      sync.Mutex
+	changed chan struct{} // closed, and replaced, whenever something below changes
+	chunks  []jobChunk
+	held    int    // bytes in chunks
+	end     uint64 // position behind the last byte
+	sent    uint64 // position behind the last byte that the reader took
+	readers int
+	patient bool
+	stalled bool              // the reader took nothing for as long as a job waits; until it does
+	exit    *protocol.JobExit // set when no more output comes
+
+	credit float64 // bytes the job may still write before it floods
+	at     time.Time
+}
+
+// jobChunk is output of one kind, at its position.
+type jobChunk struct {
+	kind byte
+	at   uint64
+	data []byte
+}
+
+func newJobBuffer() *jobBuffer {
+	return &jobBuffer{changed: make(chan struct{}), credit: jobBurst, at: time.Now()}
+}
+
+// tell wakes everybody who waits. The caller has the lock.
+func (b *jobBuffer) tell() {
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// put appends output, and waits for the reader as long as the buffer's rules say.
+func (b *jobBuffer) put(kind byte, data []byte, ending <-chan struct{}) {
+	for {
+		b.mu.Lock()
+		if !b.mustWait(len(data)) {
+			b.append(kind, data)
+			b.mu.Unlock()
+			return
+		}
+		wake, timeout := b.changed, make(<-chan time.Time)
+		if !b.patient {
+			timeout = time.After(jobWait)
+		}
+		b.mu.Unlock()
+		select {
+		case <-wake:
+		case <-timeout:
+			b.stall()
+		case <-ending:
+			return
+		}
+	}
+}
+
+func (b *jobBuffer) mustWait(n int) bool {
+	unsent := b.end - min(b.sent, b.end)
+	if b.readers == 0 || int(min(unsent, maxJobBuffer))+n <= maxJobBuffer {
+		return false
+	}
+	return b.patient || !b.stalled && !b.floods()
+}
+
+// floods tells whether the job has written more than its share.
+func (b *jobBuffer) floods() bool {
+	now := time.Now()
+	b.credit = min(b.credit+now.Sub(b.at).Seconds()*jobRefill, jobBurst)
+	b.at = now
+	return b.credit <= 0
+}
+
+func (b *jobBuffer) append(kind byte, data []byte) {
+	b.credit -= float64(len(data))
+	last := len(b.chunks) - 1
+	if last >= 0 && b.chunks[last].kind == kind && len(b.chunks[last].data)+len(data) <= protocol.MaxJobFrame {
+		b.chunks[last].data = append(b.chunks[last].data, data...)
+	} else {
+		b.chunks = append(b.chunks, jobChunk{kind, b.end, append([]byte(nil), data...)})
+	}
+	b.end += uint64(len(data))
+	b.held += len(data)
+	for b.held > maxJobBuffer {
+		b.held -= len(b.chunks[0].data)
+		b.chunks = b.chunks[1:]
+	}
+	b.tell()
+}
+
+func (b *jobBuffer) stall() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stalled = true
+}
+
+// finish says that no more output comes.
+func (b *jobBuffer) finish(exit protocol.JobExit) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.exit = &exit
+	b.tell()
+}
+
+// attach counts a reader in, detach out; patience lasts as long as one reader.
+func (b *jobBuffer) attach(from uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.readers++
+	b.sent, b.patient, b.stalled = min(from, b.end), false, false
+	b.tell()
+}
+
+func (b *jobBuffer) detach() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.readers--; b.readers == 0 {
+		b.patient = false
+	}
+	b.tell()
+}
+
+func (b *jobBuffer) setPatient(patient bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.patient = patient
+	b.tell()
+}
+
+// take copies into buf what comes next at or behind from, and waits for it. exit is set instead
+// when all was taken; ok is false when stop was closed.
+func (b *jobBuffer) take(from uint64, buf []byte, stop <-chan struct{}) (got jobChunk, exit *protocol.JobExit, ok bool) {
+	for {
+		b.mu.Lock()
+		got, found := b.next(from, buf)
+		exit, wake := b.exit, b.changed
+		b.mu.Unlock()
+		switch {
+		case found:
+			return got, nil, true
+		case exit != nil:
+			return jobChunk{}, exit, true
+		}
+		select {
+		case <-wake:
+		case <-stop:
+			return jobChunk{}, nil, false
+		}
+	}
+}
+
+func (b *jobBuffer) next(from uint64, buf []byte) (jobChunk, bool) {
+	for _, c := range b.chunks {
+		if c.at+uint64(len(c.data)) <= from {
+			continue
+		}
+		skip := max(from, c.at) - c.at
+		n := copy(buf, c.data[skip:])
+		b.sent, b.stalled = c.at+skip+uint64(n), false
+		b.tell()
+		return jobChunk{c.kind, c.at + skip, buf[:n]}, true
+	}
+	return jobChunk{}, false
+}
+
+// pause is how long the reader leaves a flood alone after n bytes of it, so that others have their turn.
+func (b *jobBuffer) pause(n int) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.patient || b.exit != nil || !b.floods() {
+		return 0
+	}
+	return time.Duration(n) * time.Second / jobRate
+}
+
+// status is how much the job wrote, and whether it has ended.
+func (b *jobBuffer) status() (end uint64, ended bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.end, b.exit != nil
+}

@@ -1,0 +1,151 @@
+//go:build linux
+
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"agentbox/vmm/guest/protocol"
+)
+
+// job serves the channel of one job.
+func (c *connection) job(nc ssh.NewChannel) {
+	var o protocol.JobOpen
+	if err := json.Unmarshal(nc.ExtraData(), &o); err != nil {
+		refuseJob(nc, &notRun{126, err})
+		return
+	}
+	j, err := c.agent.jobs.open(c.agent, o)
+	if err != nil {
+		refuseJob(nc, err)
+		return
+	}
+	ch, requests, err := nc.Accept()
+	if err != nil {
+		return // the connection is gone; the job goes on for the next
+	}
+	j.serve(ch, requests, o.From)
+}
+
+func refuseJob(nc ssh.NewChannel, err error) {
+	refusal := protocol.JobRefusal{Status: 126, Error: err.Error()}
+	if e := (*notRun)(nil); errors.As(err, &e) {
+		refusal.Status = e.status
+	}
+	reason, _ := json.Marshal(refusal) // of a number and a text
+	nc.Reject(ssh.ConnectionFailed, string(reason))
+}
+
+// serve sends the job's output from a position on, and does what the host asks, until the channel
+// is closed or another takes its place.
+func (j *job) serve(ch ssh.Channel, requests <-chan *ssh.Request, from uint64) {
+	stop := make(chan struct{})
+	leave := sync.OnceFunc(func() {
+		close(stop)
+		ch.Close()
+	})
+	j.mu.Lock()
+	if j.replace != nil {
+		j.replace()
+	}
+	j.replace = leave
+	j.mu.Unlock()
+	j.buffer.attach(from)
+	defer j.buffer.detach()
+	j.agent.goDo("job requests", func() { j.requests(requests, leave) })
+	j.agent.goDo("job input", func() { j.copyIn(ch) })
+	j.send(ch, from, stop)
+	<-stop
+}
+
+// requests answers until the channel closes, and then leaves it.
+func (j *job) requests(requests <-chan *ssh.Request, leave func()) {
+	defer leave()
+	for req := range requests {
+		ok := j.request(req)
+		if req.WantReply {
+			req.Reply(ok, nil) // an error means that the channel is closed, which ends the loop
+		}
+	}
+}
+
+func (j *job) request(req *ssh.Request) bool {
+	switch req.Type {
+	case "window-change":
+		var w struct{ Columns, Rows, Width, Height uint32 }
+		return j.pty != nil && ssh.Unmarshal(req.Payload, &w) == nil && j.resize(w.Columns, w.Rows)
+	case "signal":
+		var v struct{ Name string }
+		if ssh.Unmarshal(req.Payload, &v) != nil {
+			return false
+		}
+		sig, known := signals[v.Name]
+		if known {
+			j.agent.spawner.signal(j.process, sig)
+		}
+		return known
+	case protocol.JobPatience:
+		var v struct{ Patient bool }
+		if ssh.Unmarshal(req.Payload, &v) != nil {
+			return false
+		}
+		j.buffer.setPatient(v.Patient)
+		return true
+	case protocol.JobForget:
+		return j.agent.jobs.forget(j)
+	}
+	return false
+}
+
+// resize changes the terminal's size; it may be gone with its job.
+func (j *job) resize(columns, rows uint32) bool { return j.pty.resize(columns, rows, 0, 0) == nil }
+
+// copyIn passes the client's input on. What nobody reads is dropped.
+func (j *job) copyIn(ch ssh.Channel) {
+	buf := make([]byte, protocol.MaxJobFrame)
+	for {
+		f, err := protocol.ReadJobFrame(ch, buf)
+		switch {
+		case err != nil:
+			return
+		case f.Kind == protocol.JobInput:
+			j.write(f.Data)
+		case f.Kind == protocol.JobInputEnd:
+			j.inputEnd()
+		}
+	}
+}
+
+// send writes frames until all is said, the channel closes or stop does.
+func (j *job) send(ch ssh.Channel, from uint64, stop <-chan struct{}) {
+	end, _ := j.buffer.status()
+	from = min(from, end)
+	out := protocol.AppendJobAt(nil, from)
+	buf := make([]byte, protocol.MaxJobFrame)
+	for {
+		got, exit, ok := j.buffer.take(from, buf, stop)
+		switch {
+		case !ok:
+			return
+		case exit != nil:
+			last, _ := json.Marshal(exit) // of a number and a text
+			ch.Write(protocol.AppendJobFrame(out, protocol.JobEnd, last))
+			return
+		case got.at != from:
+			out = protocol.AppendJobAt(out, got.at)
+		}
+		out = protocol.AppendJobFrame(out, got.kind, got.data)
+		if _, err := ch.Write(out); err != nil {
+			return
+		}
+		from, out = got.at+uint64(len(got.data)), out[:0]
+		if wait := j.buffer.pause(len(got.data)); wait > 0 {
+			time.Sleep(wait)
+		}
+	}
+}

@@ -1,0 +1,257 @@
+//go:build linux
+
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"agentbox/vmm/guest/protocol"
+)
+
+// maxJobs bounds how many jobs a box runs at once, and how many that have ended are remembered for
+// a host that is away.
+const maxJobs = 64
+
+// jobs are the commands that go on without a client, until the host is told how they ended.
+type jobs struct {
+	mu   sync.Mutex
+	list map[string]*job
+}
+
+// job is one of them.
+type job struct {
+	agent   *Agent
+	spec    protocol.JobSpec
+	process *process
+	pty     *pty // nil without a terminal
+	buffer  *jobBuffer
+
+	in    *os.File   // nil without input; closed, or the terminal
+	input sync.Mutex // held while in is written
+	deaf  bool       // the input has ended; guarded by input
+
+	mu      sync.Mutex
+	replace func() // ends the channel that serves the job now
+}
+
+// noJob says that the guest has no job of that id: the machine is another than the one that it was
+// started in.
+func noJob(id string) error { return &notRun{0, fmt.Errorf("there is no job %q", id)} }
+
+// open finds the job that a channel is for, and starts it if it is new and the host asks for that.
+func (js *jobs) open(a *Agent, o protocol.JobOpen) (*job, error) {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	if j := js.list[o.ID]; j != nil {
+		return j, nil
+	}
+	if o.Start == nil || o.ID == "" {
+		return nil, noJob(o.ID)
+	}
+	if len(js.list) >= maxJobs {
+		return nil, &notRun{126, fmt.Errorf("the box runs as many jobs as it may (%d)", maxJobs)}
+	}
+	j, err := a.startJob(*o.Start)
+	if err != nil {
+		return nil, err
+	}
+	if js.list == nil {
+		js.list = map[string]*job{}
+	}
+	js.list[o.ID] = j
+	return j, nil
+}
+
+// forget drops a job that has ended.
+func (js *jobs) forget(j *job) bool {
+	if _, ended := j.buffer.status(); !ended {
+		return false
+	}
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	maps.DeleteFunc(js.list, func(_ string, other *job) bool { return other == j })
+	return true
+}
+
+func (js *jobs) status() []protocol.JobStatus {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	all := make([]protocol.JobStatus, 0, len(js.list))
+	for id, j := range js.list {
+		end, ended := j.buffer.status()
+		all = append(all, protocol.JobStatus{
+			ID: id, Argv: j.spec.Argv, Dir: j.spec.Dir, User: j.spec.User, TTY: j.spec.TTY, End: end, Ended: ended,
+		})
+	}
+	slices.SortFunc(all, func(x, y protocol.JobStatus) int { return strings.Compare(x.ID, y.ID) })
+	return all
+}
+
+// startJob runs a job's command and follows it.
+func (a *Agent) startJob(spec protocol.JobSpec) (*job, error) {
+	c := command{argv: spec.Argv, dir: spec.Dir, env: maps.Clone(spec.Env)}
+	if len(c.argv) == 0 {
+		return nil, &notRun{127, errors.New("the command is empty")}
+	}
+	if c.env == nil {
+		c.env = map[string]string{}
+	}
+	c.user, c.refused = a.userNamed(spec.User)
+	j := &job{agent: a, spec: spec, buffer: newJobBuffer()}
+	ends, err := j.connect(&c)
+	if err != nil {
+		return nil, &notRun{126, err}
+	}
+	j.process, err = a.launch(c)
+	closeDescriptors(c.files)
+	if err != nil {
+		closeFiles(ends.all()...)
+		return nil, err
+	}
+	j.follow(ends)
+	return j, nil
+}
+
+// connect gives the command its files and returns the other ends.
+func (j *job) connect(c *command) (ends stdio, err error) {
+	if j.spec.TTY {
+		return j.connectTerminal(c)
+	}
+	if j.spec.Input {
+		theirs, ours, err := newPipe(true)
+		if err != nil {
+			return ends, err
+		}
+		ends.in, c.files = ours, append(c.files, theirs)
+	} else {
+		c.files = append(c.files, devNull())
+	}
+	for _, end := range []**os.File{&ends.out, &ends.err} {
+		theirs, ours, err := newPipe(false)
+		if err != nil {
+			closeDescriptors(c.files)
+			closeFiles(ends.all()...)
+			return ends, err
+		}
+		*end, c.files = ours, append(c.files, theirs)
+	}
+	j.in = ends.in
+	return ends, nil
+}
+
+func (j *job) connectTerminal(c *command) (stdio, error) {
+	p, err := newPTY()
+	if err != nil {
+		return stdio{}, fmt.Errorf("open a terminal: %w", err)
+	}
+	p.own(c.user)
+	if err := p.resize(uint32(j.spec.Columns), uint32(j.spec.Rows), 0, 0); err != nil {
+		p.close()
+		return stdio{}, fmt.Errorf("open a terminal: %w", err)
+	}
+	c.files, c.tty = []int{p.slave, p.slave, p.slave}, true
+	if j.spec.Term != "" {
+		c.env["TERM"] = j.spec.Term
+	}
+	j.pty, j.in = p, p.master
+	return stdio{in: p.master, out: p.master}, nil
+}
+
+// follow keeps what the job writes, and how it ends.
+func (j *job) follow(ends stdio) {
+	var flushed sync.WaitGroup
+	outputs := []*os.File{ends.out}
+	flushed.Add(1)
+	j.agent.goDo("job output", func() { defer flushed.Done(); j.copyOut(protocol.JobOutput, ends.out) })
+	if ends.err != nil {
+		outputs = append(outputs, ends.err)
+		flushed.Add(1)
+		j.agent.goDo("job errors", func() { defer flushed.Done(); j.copyOut(protocol.JobErrors, ends.err) })
+	}
+	j.agent.goDo("job end", func() {
+		<-j.process.done
+		for _, f := range outputs {
+			f.SetReadDeadline(time.Now().Add(outputGrace)) // a closed file needs none
+		}
+		flushed.Wait()
+		j.endInput()
+		closeFiles(outputs...)
+		j.buffer.finish(jobExit(j.process.status))
+	})
+}
+
+// copyOut reads what the job writes to its end, or until nothing more waits when the job itself has ended.
+func (j *job) copyOut(kind byte, r *os.File) {
+	stop := make(chan struct{})
+	defer close(stop)
+	j.agent.goDo("job reader", func() {
+		select {
+		case <-j.agent.ending.Done():
+			r.Close()
+		case <-stop:
+		}
+	})
+	buf := make([]byte, protocol.MaxJobFrame)
+	for {
+		n, err := r.Read(buf)
+		if n > 0 {
+			j.buffer.put(kind, buf[:n], j.agent.ending.Done())
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) && pending(r) > 0 {
+			r.SetReadDeadline(time.Now().Add(outputGrace))
+		} else if err != nil {
+			return
+		}
+	}
+}
+
+func jobExit(status syscall.WaitStatus) protocol.JobExit {
+	if status.Signaled() {
+		return protocol.JobExit{Status: 128 + int(status.Signal()), Signal: signalName(status.Signal())}
+	}
+	return protocol.JobExit{Status: status.ExitStatus()}
+}
+
+// write passes input on. A job that reads nothing has nothing written to it.
+func (j *job) write(b []byte) error {
+	j.input.Lock()
+	defer j.input.Unlock()
+	if j.in == nil || j.deaf {
+		return io.ErrClosedPipe
+	}
+	_, err := j.in.Write(b)
+	return err
+}
+
+// inputEnd is the end of input: of a terminal a key, of a pipe its close.
+func (j *job) inputEnd() {
+	if j.pty != nil {
+		j.write([]byte{4}) // an error means that the job has ended
+		return
+	}
+	j.input.Lock()
+	defer j.input.Unlock()
+	if j.in != nil && !j.deaf {
+		j.in.Close()
+	}
+	j.deaf = true
+}
+
+// endInput closes the input of a job that has ended, under a writer who waits for it to read.
+func (j *job) endInput() {
+	if j.in != nil {
+		j.in.SetWriteDeadline(time.Unix(1, 0)) // a file that is closed needs none
+	}
+	if j.pty == nil {
+		j.inputEnd()
+	}
+}

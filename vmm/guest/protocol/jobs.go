@@ -1,0 +1,154 @@
+package protocol
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// JobChannel is the SSH channel type by which the host starts a job, or takes up one that the guest
+// has. Its extra data is a JobOpen as JSON; a guest that refuses answers with a JobRefusal as JSON
+// for the reason.
+//
+// The host sends frames too, JobInput and JobInputEnd, and the requests window-change and signal of
+// RFC 4254, JobPatience and JobForget. The guest sends JobAt, then output, each JobAt after it a
+// place where output is missing, and JobEnd. A job has one channel: a second one closes the first.
+const JobChannel = "job@agentbox"
+
+// Requests on a JobChannel.
+const (
+	JobPatience = "patience@agentbox" // payload one SSH boolean: true has the job wait for its reader, and loses none of its output
+	JobForget   = "forget@agentbox"   // of a job that has ended: its end is written down, so the guest need not know it
+)
+
+// Jobs is the global request {} -> []JobStatus, the jobs that the guest has not been told to forget.
+const Jobs = "jobs@agentbox"
+
+// JobOpen says which job a channel is for.
+type JobOpen struct {
+	ID    string   `json:"id"`
+	Start *JobSpec `json:"start,omitempty"` // nil: the job is there
+	From  uint64   `json:"from"`            // how many bytes of its output the host has
+}
+
+// JobSpec is what a job runs.
+type JobSpec struct {
+	Argv    []string          `json:"argv"`
+	Dir     string            `json:"dir,omitempty"` // as ArgvRequest's
+	Env     map[string]string `json:"env,omitempty"`
+	User    string            `json:"user,omitempty"`
+	TTY     bool              `json:"tty,omitempty"` // a terminal for its three files; else output and errors are pipes
+	Term    string            `json:"term,omitempty"`
+	Columns int               `json:"columns,omitempty"`
+	Rows    int               `json:"rows,omitempty"`
+	Input   bool              `json:"input,omitempty"` // it reads what clients send; else there is nothing to read. A terminal always reads
+}
+
+// JobRefusal is why a job could not be started or is not there.
+type JobRefusal struct {
+	Status int    `json:"status"` // 127: no such program, 126: it could not be run, 0: there is no such job
+	Error  string `json:"error"`
+}
+
+// JobStatus is a job as the guest knows it.
+type JobStatus struct {
+	ID    string   `json:"id"`
+	Argv  []string `json:"argv"`
+	Dir   string   `json:"dir,omitempty"`
+	User  string   `json:"user,omitempty"`
+	TTY   bool     `json:"tty,omitempty"`
+	End   uint64   `json:"end"` // bytes of output so far
+	Ended bool     `json:"ended,omitempty"`
+}
+
+// JobExit is how a job ended.
+type JobExit struct {
+	Status int    `json:"status"`           // as a shell has it: 128 and the signal's number for a job that a signal ended
+	Signal string `json:"signal,omitempty"` // as RFC 4254 names it
+}
+
+// Kinds of JobFrames.
+const (
+	JobAt     = 'a' // 8 bytes, big-endian: which byte of the output comes next
+	JobOutput = 'o'
+	JobErrors = 'e' // of a job without a terminal
+	JobEnd    = 'x' // a JobExit as JSON, the last frame
+
+	JobInput    = 'i'
+	JobInputEnd = 'z' // the last of the input has come
+)
+
+// JobFrame is a piece of what host and guest say about a job: one byte of kind, four bytes of
+// length, big-endian, and the data.
+type JobFrame struct {
+	Kind byte
+	Data []byte
+}
+
+// MaxJobFrame bounds the data of a frame.
+const MaxJobFrame = 32 << 10
+
+const jobHeader = 5
+
+// AppendJobFrame appends a frame as it travels.
+func AppendJobFrame(b []byte, kind byte, data []byte) []byte {
+	b = append(b, kind)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(data)))
+	return append(b, data...)
+}
+
+// AppendJobAt appends a JobAt.
+func AppendJobAt(b []byte, at uint64) []byte {
+	return AppendJobFrame(b, JobAt, binary.BigEndian.AppendUint64(nil, at))
+}
+
+// ReadJobFrame reads one frame into buf, which must hold MaxJobFrame bytes. What no guest of ours
+// sends is an error.
+func ReadJobFrame(r io.Reader, buf []byte) (JobFrame, error) {
+	var header [jobHeader]byte
+	if _, err := io.ReadFull(r, header[:]); err != nil {
+		return JobFrame{}, err
+	}
+	size := binary.BigEndian.Uint32(header[1:])
+	if size > MaxJobFrame || int(size) > len(buf) {
+		return JobFrame{}, fmt.Errorf("a frame of %d bytes is longer than %d", size, MaxJobFrame)
+	}
+	f := JobFrame{Kind: header[0], Data: buf[:size]}
+	if _, err := io.ReadFull(r, f.Data); err != nil {
+		return JobFrame{}, errors.Join(io.ErrUnexpectedEOF, err)
+	}
+	return f, f.check()
+}
+
+func (f JobFrame) check() error {
+	switch f.Kind {
+	case JobOutput, JobErrors, JobInput, JobInputEnd:
+		return nil
+	case JobAt:
+		if len(f.Data) != 8 {
+			return fmt.Errorf("a position of %d bytes", len(f.Data))
+		}
+		return nil
+	case JobEnd:
+		_, err := f.Exit()
+		return err
+	}
+	return fmt.Errorf("a frame of the unknown kind %q", f.Kind)
+}
+
+// At is the position in a JobAt.
+func (f JobFrame) At() uint64 { return binary.BigEndian.Uint64(f.Data) }
+
+// Exit is how the job ended, as a JobEnd says it.
+func (f JobFrame) Exit() (JobExit, error) {
+	var e JobExit
+	if err := json.Unmarshal(f.Data, &e); err != nil {
+		return e, fmt.Errorf("the end of a job: %w", err)
+	}
+	if e.Status < 0 || e.Status > 255 || len(e.Signal) > 16 {
+		return e, fmt.Errorf("the end of a job: status %d, signal %q", e.Status, e.Signal)
+	}
+	return e, nil
+}

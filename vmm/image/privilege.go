@@ -1,0 +1,49 @@
+package image
+
+import (
+	"net/netip"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+)
+
+// Privileged says which rights of this host's user making an image of source takes beyond asking a
+// public registry; "" for none. It asks the user's own configuration of registries, and no
+// registry.
+func Privileged(source string) string {
+	kind, rest := Recipe{Source: source}.source()
+	switch kind {
+	case fromApt:
+		return ""
+	case fromLayout, fromArchive:
+		return "a file of this host"
+	}
+	ref, err := name.ParseReference(rest)
+	if err != nil {
+		return "" // whoever makes it says what is wrong
+	}
+	registry := ref.Context().Registry
+	switch {
+	case registry.Scheme() != "https":
+		return "without encryption"
+	case local(registry.RegistryStr()):
+		return "a private address"
+	}
+	if auth, err := authn.DefaultKeychain.Resolve(registry); err == nil && auth != authn.Anonymous {
+		return "with your credentials"
+	}
+	return ""
+}
+
+// local tells whether a registry's name is one of this host's network and not of everybody's.
+func local(registry string) bool {
+	host, _, _ := strings.Cut(registry, ":")
+	if strings.HasPrefix(registry, "[") {
+		host, _, _ = strings.Cut(registry[1:], "]")
+	}
+	if a, err := netip.ParseAddr(host); err == nil {
+		return !a.IsGlobalUnicast() || a.IsPrivate()
+	}
+	return !strings.Contains(strings.TrimSuffix(host, "."), ".") || strings.HasSuffix(host, ".internal") || strings.HasSuffix(host, ".local")
+}
