@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"bytes"
+	"context"
 	"sync"
 	"testing"
 	"time"
@@ -248,5 +249,19 @@ func TestAPeerThatComesAgain(t *testing.T) {
 	}
 	if n := seed.Sessions(); n != 1 {
 		t.Errorf("%d sessions with one peer", n)
+	}
+}
+
+// A transfer that ends before its goroutines ever ran ends all the same.
+func TestATransferThatEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	d, mf, _ := someBlob(2, 1000)
+	to := newOffice(t).machine(1)
+	for range 2000 {
+		tr, err := to.Begin(d, mf, func(context.Context, int, []byte) error { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr.Close()
 	}
 }

@@ -8,19 +8,13 @@ import (
 )
 
 // judge decodes pieces that came and has them verified, one after the other; several do it at once.
-func (t *Transfer) judge() {
-	for a := range t.arrivals() {
+func (t *Transfer) judge(in <-chan arrival) {
+	for a := range in {
 		began := time.Now()
 		t.settle(a, began, t.verify(a))
 		recycle(a.in.b)
 		t.pending.Done()
 	}
-}
-
-func (t *Transfer) arrivals() <-chan arrival {
-	t.n.mu.Lock()
-	defer t.n.mu.Unlock()
-	return t.in
 }
 
 func (t *Transfer) verify(a arrival) error {

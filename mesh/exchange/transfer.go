@@ -28,7 +28,7 @@ type Transfer struct {
 	pending sync.WaitGroup // arrivals that were not judged yet
 	began   time.Time
 	kick    chan struct{}
-	in      chan arrival
+	in      chan<- arrival // nil: closed
 
 	// Guarded by the Node's mu:
 	state   *schedule.State
@@ -83,8 +83,9 @@ func (n *Node) Begin(manifest agentbox.Digest, m blob.Manifest, arrived Arrived)
 		n.tidy(b)
 		return nil, agentbox.Errorf(agentbox.Conflict, "%s is being got from peers already", manifest.Short())
 	}
+	in := make(chan arrival, 4)
 	t := &Transfer{
-		n: n, b: b, arrived: arrived, began: time.Now(), kick: make(chan struct{}, 1), in: make(chan arrival, 4),
+		n: n, b: b, arrived: arrived, began: time.Now(), kick: make(chan struct{}, 1), in: in,
 		state: schedule.New(sizes, uint64(n.cfg.Self[0])<<8|uint64(n.cfg.Self[1])), calls: map[*call]bool{},
 		tried: map[PeerID]time.Time{}, failed: map[PeerID]int{}, changed: time.Now(),
 	}
@@ -102,7 +103,7 @@ func (n *Node) Begin(manifest agentbox.Digest, m blob.Manifest, arrived Arrived)
 		}
 	}
 	for range max(2, runtime.GOMAXPROCS(0)) {
-		t.work.Go(t.judge)
+		t.work.Go(func() { t.judge(in) })
 	}
 	t.work.Go(t.run)
 	return t, nil
