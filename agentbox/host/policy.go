@@ -215,8 +215,10 @@ func (m *Manager) tellBoxes(concerned func(record) bool, progress agentbox.Progr
 		ctx, cancel := context.WithTimeout(m.ctx, tellTimeout)
 		err := m.applyPolicy(ctx, b)
 		cancel()
-		if err != nil && m.ctx.Err() == nil && b.live() != nil {
-			m.untold(b, err, progress)
+		if err != nil {
+			if m.ctx.Err() == nil && b.live() != nil { // else its machine has ended, or we have
+				m.untold(b, err, progress)
+			}
 			continue
 		}
 		told = append(told, rec.Box.Name)
