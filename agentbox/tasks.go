@@ -66,6 +66,7 @@ func (s TaskState) Done() bool { return s != TaskQueued && s != TaskRunning }
 type TaskSpec struct {
 	Directory string            `json:"directory"` // the checkout that its box is made from, as it is when the task begins
 	Command   []string          `json:"command"`
+	Agent     string            `json:"agent,omitempty"` // whose program the box has; its prompt is the last word of Command
 	Dir       string            `json:"dir,omitempty"` // in the box
 	User      string            `json:"user,omitempty"`
 	Env       map[string]string `json:"env,omitempty"`

@@ -18,11 +18,14 @@ import (
 func (a *app) agentCommand() *cli.Command {
 	var req api.UpRequest
 	var r run
+	var detached bool
 	return &cli.Command{
 		Name: "agent", Category: catBox, Usage: "run a coding agent in the box of this repository and branch", ArgsUsage: "NAME [-- ARG...]",
 		Description: "Makes the box with the agent's program in it, or adds that to the box that is there, lets the box reach the agent's\n" +
-			"hosts, and has the agent's key put in on this side: the box has a placeholder. Without NAME it lists the agents.",
-		Flags: append(machineFlags(&req), r.flags()...),
+			"hosts, and has the agent's key put in on this side: the box has a placeholder. Without NAME it lists the agents.\n" +
+			"With --detach it is a job: it goes on when this program and its terminal end, and agentbox attach joins it.",
+		Flags: append(append(machineFlags(&req), r.flags()...),
+			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "go on in the background, and print the job's id", Destination: &detached}),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if !cmd.Args().Present() {
 				return a.listAgents()
@@ -37,28 +40,32 @@ func (a *app) agentCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return a.agent(ctx, profile, req, r, args)
+			resp, err := a.withAgent(ctx, profile, req, &r, args)
+			switch {
+			case err != nil:
+				return err
+			case detached:
+				r.tty = r.tty || len(args) == 0 // it waits for somebody to talk to it
+				return a.detach(ctx, resp.Box.ID.String(), r, false)
+			}
+			return a.enter(ctx, resp.Connection, r)
 		},
 	}
 }
 
-// agent brings an agent into this directory's box and runs it there.
-func (a *app) agent(ctx context.Context, profile agents.Profile, req api.UpRequest, r run, args []string) error {
+// withAgent brings an agent into this directory's box, and makes r what runs it there.
+func (a *app) withAgent(ctx context.Context, profile agents.Profile, req api.UpRequest, r *run, args []string) (api.UpResponse, error) {
 	if err := a.reviewAtTerminal(ctx, false); err != nil {
-		return err
+		return api.UpResponse{}, err
 	}
 	if err := a.grant(ctx, profile); err != nil {
-		return err
+		return api.UpResponse{}, err
 	}
 	req.Agent, req.Command = profile.Name, r.dir == ""
-	resp, err := a.up(ctx, req)
-	if err != nil {
-		return err
-	}
-	r.argv = slices.Concat([]string{profile.Program}, profile.Flags, args)
+	r.argv = profile.Run(args)
 	r.env = withDefaults(r.env, profile.Env)
 	r.tty = r.tty || a.interactive()
-	return a.enter(ctx, resp.Connection, r)
+	return a.up(ctx, req)
 }
 
 // withDefaults gives env with what it does not say.

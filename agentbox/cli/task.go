@@ -10,6 +10,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/task/agents"
 )
 
 func (a *app) taskCommand() *cli.Command {
@@ -29,6 +30,7 @@ type submission struct {
 	req    api.TaskSubmission
 	repeat int
 	each   string
+	agent  string
 	wait   bool
 }
 
@@ -36,9 +38,11 @@ func (a *app) taskSubmitCommand() *cli.Command {
 	s := submission{repeat: 1}
 	spec := &s.req.Spec
 	return &cli.Command{
-		Name: "submit", Usage: "run a command in a fresh box as soon as this machine has room", ArgsUsage: "-- CMD...",
-		Description: "The box is made from this directory as it is when the task begins. What the command changed is kept: a box with work in it\nstays.",
+		Name: "submit", Usage: "run a command in a fresh box as soon as this machine has room", ArgsUsage: "-- CMD... | --agent NAME PROMPT",
+		Description: "The box is made from this directory as it is when the task begins. What the command changed is kept as a ref before the box goes.\n" +
+			"With --agent it is an agent that works on PROMPT alone; agentbox agent lists the agents.",
 		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "agent", Usage: "have agent `NAME` work on a prompt", Destination: &s.agent},
 			&cli.IntFlag{Name: "repeat", Usage: "submit it `N` times", Value: 1, Destination: &s.repeat},
 			&cli.StringFlag{Name: "each", Usage: "submit it for each line of `FILE`, in place of {} or behind the command", Destination: &s.each},
 			&cli.IntFlag{Name: "parallel", Aliases: []string{"p"}, Usage: "at most `N` of them at once", Destination: &s.req.Parallel},
@@ -84,6 +88,9 @@ func (a *app) submit(ctx context.Context, s submission, argv []string) error {
 	if s.req.Commands, err = s.commands(argv); err != nil {
 		return err
 	}
+	if err := a.taskOfAgent(ctx, &s); err != nil {
+		return err
+	}
 	all, err := call(ctx, a, api.SubmitTasks, s.req)
 	if err != nil {
 		return err
@@ -94,9 +101,32 @@ func (a *app) submit(ctx context.Context, s submission, argv []string) error {
 	return a.reportTasks(all, taskIDs(all))
 }
 
+// taskOfAgent makes commands that are prompts an agent's, and grants what it needs.
+func (a *app) taskOfAgent(ctx context.Context, s *submission) error {
+	if s.agent == "" {
+		return nil
+	}
+	profile, err := agents.Find(a.home.Agents(), s.agent)
+	if err != nil {
+		return err
+	}
+	for i, words := range s.req.Commands {
+		if s.req.Commands[i], err = profile.Work(strings.Join(words, " ")); err != nil {
+			return err
+		}
+	}
+	if err := a.reviewAtTerminal(ctx, false); err != nil {
+		return err
+	}
+	s.req.Spec.Agent, s.req.Spec.Env = profile.Name, withDefaults(s.req.Spec.Env, profile.Env)
+	return a.grant(ctx, profile)
+}
+
 func (s submission) check(argv []string) error {
 	l := s.req.Spec.Limits
 	switch {
+	case len(argv) == 0 && s.agent != "":
+		return agentbox.Errorf(agentbox.Invalid, "no prompt given").WithHint("agentbox task submit --agent %s PROMPT", s.agent)
 	case len(argv) == 0:
 		return agentbox.Errorf(agentbox.Invalid, "no command given").WithHint("agentbox task submit -- CMD...")
 	case s.repeat < 1 || s.repeat > 1000:

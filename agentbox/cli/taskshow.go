@@ -42,9 +42,17 @@ func taskRows(all []agentbox.Task) [][]string {
 			}
 			took = tookText(end.Sub(last.Started))
 		}
-		rows = append(rows, []string{t.ID.String(), string(t.State), exit, agoText(t.Created), took, work, filepath.Base(t.Directory), commandText(t.Command)})
+		rows = append(rows, []string{t.ID.String(), string(t.State), exit, agoText(t.Created), took, work, filepath.Base(t.Directory), taskText(t)})
 	}
 	return rows
+}
+
+// taskText says what a task is to do: its command, or its agent and the prompt.
+func taskText(t agentbox.Task) string {
+	if t.Agent != "" && len(t.Command) > 0 {
+		return commandText([]string{t.Agent + ":", t.Command[len(t.Command)-1]})
+	}
+	return commandText(t.Command)
 }
 
 // resultText says what an attempt left.
@@ -71,7 +79,7 @@ func (a *app) taskShowCommand() *cli.Command {
 				return err
 			}
 			t := info.Task
-			rows := [][]string{{"task", t.ID.String()}, {"state", string(t.State)}, {"directory", t.Directory}, {"command", commandText(t.Command)}}
+			rows := [][]string{{"task", t.ID.String()}, {"state", string(t.State)}, {"directory", t.Directory}, {"command", taskText(t)}}
 			for _, at := range t.Attempts {
 				if at.Result != nil {
 					rows = append(rows, []string{fmt.Sprintf("attempt %d", at.Number), string(at.Result.State) + ": " + resultText(*at.Result)})

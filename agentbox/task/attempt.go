@@ -127,7 +127,7 @@ func (r *run) ensureBox(ctx context.Context) (*agentbox.Box, error) {
 	begun := time.Now()
 	limits := r.rec.Limits
 	resp, err := r.q.Boxes.Up(ctx, api.UpRequest{
-		Directory: r.rec.Directory, Name: r.BoxName, Image: r.rec.Image, Isolation: r.rec.Isolation, CPUs: r.rec.CPUs, Memory: r.rec.Memory,
+		Directory: r.rec.Directory, Name: r.BoxName, Image: r.rec.Image, Agent: r.rec.Agent, Isolation: r.rec.Isolation, CPUs: r.rec.CPUs, Memory: r.rec.Memory,
 		Task: true, TaskLimits: limits, Command: r.rec.Dir == "",
 	}, nil)
 	if err != nil {

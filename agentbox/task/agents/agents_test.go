@@ -16,7 +16,7 @@ func TestBuiltInProfilesAreWhole(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if p.Description == "" || p.Package == "" || len(p.Hosts) == 0 || len(p.Secrets) == 0 || len(p.Sessions) == 0 {
+		if p.Description == "" || p.Package == "" || len(p.Hosts) == 0 || len(p.Secrets) == 0 || len(p.Sessions) == 0 || len(p.Prompt) == 0 {
 			t.Errorf("%s: %+v", name, p)
 		}
 	}
@@ -38,6 +38,22 @@ func TestTheUsersProfileIsFirst(t *testing.T) {
 	}
 	if _, err := Find(dir, "../claude"); agentbox.CodeOf(err) != agentbox.Invalid {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestWork(t *testing.T) {
+	p := Profile{Name: "x", Program: "x", Flags: []string{"--yes"}, Prompt: []string{"-p"}}
+	if got, err := p.Work("fix it"); err != nil || !slices.Equal(got, []string{"x", "--yes", "-p", "fix it"}) {
+		t.Errorf("%q %v", got, err)
+	}
+	for _, prompt := range []string{"", " \n", "--help"} {
+		if got, err := p.Work(prompt); agentbox.CodeOf(err) != agentbox.Invalid {
+			t.Errorf("%q: %q", prompt, got)
+		}
+	}
+	p.Prompt = nil
+	if got, err := p.Work("fix it"); agentbox.CodeOf(err) != agentbox.Invalid {
+		t.Errorf("%q", got)
 	}
 }
 

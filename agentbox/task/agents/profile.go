@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
+	"agentbox/agentbox"
 	"agentbox/agentbox/toolchain"
 	"agentbox/policy"
 )
@@ -21,6 +23,9 @@ type Profile struct {
 	// Program is what is run, with Flags before whatever the user adds.
 	Program string   `yaml:"program"`
 	Flags   []string `yaml:"flags"`
+	// Prompt is what stands before a prompt that the agent is to work on alone, without a terminal. An
+	// agent without it cannot.
+	Prompt []string `yaml:"prompt"`
 	// Package is the agent in the npm registry, as NAME or NAME@VERSION; "" for one that the image has.
 	Package string `yaml:"package"`
 	// Toolchain are the tools that the agent itself needs, by name, with the version of each.
@@ -71,6 +76,25 @@ func Parse(r io.Reader, name string) (Profile, error) {
 	return p, p.check()
 }
 
+// Run is the command of the agent with a user's own arguments.
+func (p Profile) Run(args []string) []string {
+	return slices.Concat([]string{p.Program}, p.Flags, args)
+}
+
+// Work is the command of the agent that works on a prompt alone.
+func (p Profile) Work(prompt string) ([]string, error) {
+	switch {
+	case len(p.Prompt) == 0:
+		return nil, agentbox.Errorf(agentbox.Invalid, "the profile of agent %s does not say how it works on a prompt alone", p.Name).
+			WithHint("prompt: in a profile of your own does, as prompt: [-p]")
+	case strings.TrimSpace(prompt) == "":
+		return nil, agentbox.Errorf(agentbox.Invalid, "no prompt given").WithHint("agentbox task submit --agent %s PROMPT", p.Name)
+	case strings.HasPrefix(prompt, "-"):
+		return nil, agentbox.Errorf(agentbox.Invalid, "%s would take a prompt that begins with - for a flag", p.Name).WithHint("begin it with a word")
+	}
+	return slices.Concat(p.Run(p.Prompt), []string{prompt}), nil
+}
+
 func (p Profile) check() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -80,7 +104,7 @@ func (p Profile) check() error {
 	if _, err := p.Needs(); err != nil {
 		errs = append(errs, err)
 	}
-	for _, l := range []int{len(p.Flags), len(p.Env), len(p.Hosts), len(p.Private), len(p.Secrets), len(p.Sessions)} {
+	for _, l := range []int{len(p.Flags), len(p.Prompt), len(p.Env), len(p.Hosts), len(p.Private), len(p.Secrets), len(p.Sessions)} {
 		if l > maxList {
 			bad("a list has %d entries: %d at most", l, maxList)
 		}
