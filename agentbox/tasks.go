@@ -65,9 +65,10 @@ func (s TaskState) Done() bool { return s != TaskQueued && s != TaskRunning }
 // TaskSpec is what a task is to do.
 type TaskSpec struct {
 	Directory string            `json:"directory"` // the checkout that its box is made from, as it is when the task begins
+	Project   string            `json:"project"`   // its canonical name
 	Command   []string          `json:"command"`
 	Agent     string            `json:"agent,omitempty"` // whose program the box has; its prompt is the last word of Command
-	Dir       string            `json:"dir,omitempty"` // in the box
+	Dir       string            `json:"dir,omitempty"`   // in the box
 	User      string            `json:"user,omitempty"`
 	Env       map[string]string `json:"env,omitempty"`
 	TTY       bool              `json:"tty,omitempty"`
@@ -112,10 +113,13 @@ type Result struct {
 	Reason  string    `json:"reason,omitempty"`
 	Ended   time.Time `json:"ended"`
 	LeftOut uint64    `json:"left_out,omitempty"` // bytes that the transcript lacks
-	Commits int       `json:"commits"`            // that the checkout has not
+	Commits int       `json:"commits"`            // that were made in it
 	Files   int       `json:"files"`              // changed and not committed
-	Ref     string    `json:"ref,omitempty"`      // where the work is kept
-	Box     string    `json:"box,omitempty"`      // the box that has the work, where it could not be kept elsewhere
+
+	Changes []FileChange `json:"changes,omitempty"` // of files since it began, committed or not; the first of them
+
+	Ref string `json:"ref,omitempty"` // where the work is kept
+	Box string `json:"box,omitempty"` // the box that has the work, where it could not be kept elsewhere
 }
 
 // Last is the latest attempt, nil for a task that has none.

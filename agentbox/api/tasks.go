@@ -9,7 +9,7 @@ import (
 // The calls about tasks.
 var (
 	SubmitTasks = Endpoint[TaskSubmission, []agentbox.Task]{"/v1/task/submit"}
-	ListTasks   = Endpoint[None, []agentbox.Task]{"/v1/task/list"}
+	ListTasks   = Endpoint[TaskList, []agentbox.Task]{"/v1/task/list"}
 	ShowTask    = Endpoint[TaskRef, TaskInfo]{"/v1/task/show"}
 	WaitTask    = Endpoint[TaskRef, agentbox.Task]{"/v1/task/wait"}
 	CancelTask  = Endpoint[TaskRef, agentbox.Task]{"/v1/task/cancel"}
@@ -22,6 +22,12 @@ type TaskSubmission struct {
 	Spec     agentbox.TaskSpec `json:"spec"`
 	Commands [][]string        `json:"commands"`           // one task each
 	Parallel int               `json:"parallel,omitempty"` // at most so many of them at once; 0: as this machine has room
+}
+
+// TaskList asks for the tasks of the project that a directory is part of, or for all.
+type TaskList struct {
+	Directory string `json:"directory,omitempty"`
+	All       bool   `json:"all,omitempty"`
 }
 
 // TaskRef names a task by its id or a unique beginning of it.

@@ -31,7 +31,7 @@ type DiffRequest struct {
 type WorkDiff struct {
 	Box       agentbox.BoxID        `json:"box"`
 	Name      string                `json:"name"`
-	Base      string                `json:"base,omitempty"` // the commit that the box began with; "" when there was none
+	Base      string                `json:"base,omitempty"` // the commit, and what was uncommitted, that the box began with; "" when there was none
 	Commit    string                `json:"commit"`         // in the mirror, with everything
 	Commits   int                   `json:"commits"`
 	Files     int                   `json:"files"` // uncommitted
@@ -59,4 +59,5 @@ type PulledWork struct {
 	Files   int            `json:"files"`             // that were not committed; they are the last commit of the branch
 	Also    []string       `json:"also,omitempty"`    // branches and stashes of the box that are kept in the mirror only
 	Missing []string       `json:"missing,omitempty"` // what did not come and why
+	Mixed   bool           `json:"mixed,omitempty"`   // what was uncommitted when the box began came too: both changed the same lines
 }

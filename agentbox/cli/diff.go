@@ -17,8 +17,8 @@ func (a *app) diffCommand() *cli.Command {
 	var req api.DiffRequest
 	return &cli.Command{
 		Name: "diff", Category: catInside, Usage: "show what changed in a box since it began", ArgsUsage: "[BOX]",
-		Description: "Committed, uncommitted and untracked work, against the commit that the box began with; what was uncommitted here when it was\n" +
-			"made counts, too. On a pipe it is a patch for git apply.",
+		Description: "Committed, uncommitted and untracked work, against what the box began with: the commit, and what was uncommitted here then.\n" +
+			"On a pipe it is a patch for git apply.",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "stat", Usage: "a line per file, not its contents", Destination: &req.Stat}},
 		Action: func(ctx context.Context, cmd *cli.Command) (err error) {
 			if req.BoxRef, err = a.ref(cmd.Args().First()); err != nil {

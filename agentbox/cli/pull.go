@@ -45,6 +45,9 @@ func pulledText(p api.PulledWork) string {
 		what = "one commit with " + agentbox.Plural(p.Files, "uncommitted file")
 	}
 	text := fmt.Sprintf("branch %s has the work of box %s: %s\nlook at it:  git log -p HEAD..%s\ntake it:     git merge %s", p.Branch, p.Name, what, p.Branch, p.Branch)
+	if p.Mixed {
+		text += "\nwhat was uncommitted here when the box began is in it, too: the box changed the same lines"
+	}
 	if p.Files > 0 {
 		text += fmt.Sprintf("\nits last commit as changes of the working tree:  git cherry-pick -n %s", p.Branch)
 	}

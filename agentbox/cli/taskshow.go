@@ -16,10 +16,16 @@ import (
 )
 
 func (a *app) taskLsCommand() *cli.Command {
+	var req api.TaskList
 	return &cli.Command{
-		Name: "ls", Usage: "list the tasks of this machine",
-		Action: func(ctx context.Context, _ *cli.Command) error {
-			all, err := call(ctx, a, api.ListTasks, api.None{})
+		Name: "ls", Usage: "list the tasks of this project",
+		Description: "A project is a repository, in whichever of its checkouts a task was submitted. Outside of a repository it lists all tasks.",
+		Flags:       []cli.Flag{&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "the tasks of every project", Destination: &req.All}},
+		Action: func(ctx context.Context, _ *cli.Command) (err error) {
+			if req.Directory, err = os.Getwd(); err != nil {
+				req.All = true
+			}
+			all, err := call(ctx, a, api.ListTasks, req)
 			if err != nil {
 				return err
 			}
@@ -79,7 +85,7 @@ func (a *app) taskShowCommand() *cli.Command {
 				return err
 			}
 			t := info.Task
-			rows := [][]string{{"task", t.ID.String()}, {"state", string(t.State)}, {"directory", t.Directory}, {"command", taskText(t)}}
+			rows := [][]string{{"task", t.ID.String()}, {"state", string(t.State)}, {"project", t.Project}, {"directory", t.Directory}, {"command", taskText(t)}}
 			for _, at := range t.Attempts {
 				if at.Result != nil {
 					rows = append(rows, []string{fmt.Sprintf("attempt %d", at.Number), string(at.Result.State) + ": " + resultText(*at.Result)})

@@ -3,42 +3,59 @@ package daemon
 import (
 	"context"
 	"strconv"
-	"strings"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/environment"
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/snapshot"
+	"agentbox/agentbox/task"
 )
 
 // keeper keeps the work of a task's box as a ref of its project's mirror, and of the checkout that
 // it was made from.
 type keeper struct{ jobs }
 
-func (k keeper) Keep(ctx context.Context, box agentbox.Box, t agentbox.Task) (string, error) {
+func (k keeper) Keep(ctx context.Context, box agentbox.Box, t agentbox.Task) (task.Kept, error) {
 	c, err := k.boxes.Connect(ctx, api.BoxRef{Box: box.ID.String()}, nil)
 	if err != nil {
-		return "", err
+		return task.Kept{}, err
 	}
 	client, err := environment.Open(ctx, environment.Address{Name: c.Name, Socket: c.Socket, Key: c.Key, KnownHosts: c.KnownHosts}, c.User)
 	if err != nil {
-		return "", err
+		return task.Kept{}, err
 	}
 	defer client.Close()
 	of, err := project.Of(box.Directory)
 	if err != nil {
-		return "", err
+		return task.Kept{}, err
 	}
 	name := t.ID.String()
 	if n := len(t.Attempts); n > 1 { // the work of an earlier attempt stays where it is
 		name += "-" + strconv.Itoa(n)
 	}
 	kept, err := snapshot.Keep(ctx, snapshot.Over(client), snapshot.Request{
-		Mirror: k.home.Mirror(of.ID().String()), Ref: snapshot.TaskRef(name), Base: box.Commit, Checkout: box.Directory, Export: true,
+		Mirror: k.home.Mirror(of.ID().String()), Ref: snapshot.TaskRef(name), Base: box.Commit, Begin: k.home.Box(box.ID).Begin(),
+		Checkout: box.Directory, Export: true,
 	})
-	if err == nil && len(kept.Missing) > 0 { // then the box is the one place that has it
-		err = agentbox.Errorf(agentbox.Conflict, "not all could be kept in %s: %s", kept.Ref, strings.Join(kept.Missing, "; "))
+	if err != nil {
+		return task.Kept{}, err
 	}
-	return kept.Ref, err
+	return k.kept(ctx, kept)
+}
+
+// maxChanges is how many files a result names.
+const maxChanges = 200
+
+// kept says what the result of a task says of its work. What a box without any change cannot give,
+// as nested repositories, it had from the beginning.
+func (k keeper) kept(ctx context.Context, kept snapshot.Kept) (task.Kept, error) {
+	out := task.Kept{Ref: kept.Ref, Commits: kept.Commits, Files: kept.Files, Nothing: kept.Nothing(), Missing: kept.Missing}
+	if out.Nothing {
+		out.Missing = nil
+		return out, nil
+	}
+	d, err := snapshot.Changes(ctx, kept)
+	out.Changes = d[:min(len(d), maxChanges)]
+	return out, err
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/procfs"
@@ -14,7 +15,9 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
 	"agentbox/agentbox/job"
+	"agentbox/agentbox/project"
 	"agentbox/agentbox/task"
+	"agentbox/agentbox/workspace"
 )
 
 // taskJobs gives tasks their jobs, which each are known by box and id.
@@ -76,13 +79,7 @@ type tasks struct {
 
 func (t tasks) handle(mux *http.ServeMux) {
 	api.Handle(mux, api.SubmitTasks, t.submit)
-	api.Handle(mux, api.ListTasks, func(_ context.Context, _ api.None, progress agentbox.Progress) ([]agentbox.Task, error) {
-		all, bad := t.queue.Store.List()
-		for _, err := range bad {
-			progress.Say(err.Error())
-		}
-		return append([]agentbox.Task{}, all...), nil
-	})
+	api.Handle(mux, api.ListTasks, t.list)
 	api.Handle(mux, api.ShowTask, t.show)
 	each := func(e api.Endpoint[api.TaskRef, agentbox.Task], do func(context.Context, agentbox.TaskID) (agentbox.Task, error)) {
 		api.Handle(mux, e, func(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) (agentbox.Task, error) {
@@ -110,12 +107,43 @@ func (t tasks) handle(mux *http.ServeMux) {
 	})
 }
 
+// list gives the tasks of one project, in whichever of its checkouts they were submitted, or all.
+// Outside of any checkout there is no project, so that is all, too.
+func (t tasks) list(ctx context.Context, req api.TaskList, progress agentbox.Progress) ([]agentbox.Task, error) {
+	all, bad := t.queue.Store.List()
+	for _, err := range bad {
+		progress.Say(err.Error())
+	}
+	if req.All {
+		return append([]agentbox.Task{}, all...), nil
+	}
+	p, err := projectOf(ctx, req.Directory)
+	if agentbox.CodeOf(err) == agentbox.Invalid {
+		return append([]agentbox.Task{}, all...), nil
+	}
+	return slices.DeleteFunc(append([]agentbox.Task{}, all...), func(one agentbox.Task) bool { return one.Project != p.Name }), err
+}
+
+// projectOf is the project of the checkout that a directory is in.
+func projectOf(ctx context.Context, dir string) (project.Project, error) {
+	repo, err := workspace.Describe(ctx, dir)
+	if err != nil {
+		return project.Project{}, err
+	}
+	return project.Of(repo.Root)
+}
+
 // submit reads the configuration for what the boxes will take, so that its mistakes show at once.
 func (t tasks) submit(ctx context.Context, req api.TaskSubmission, _ agentbox.Progress) ([]agentbox.Task, error) {
 	cfg, err := config.Load(ctx, req.Spec.Directory)
 	if err != nil {
 		return nil, err
 	}
+	p, err := projectOf(ctx, req.Spec.Directory)
+	if err != nil {
+		return nil, err
+	}
+	req.Spec.Project = p.Name
 	need := task.Need{CPUs: cfg.CPUs, Memory: cfg.Memory}
 	if req.Spec.CPUs > 0 {
 		need.CPUs = req.Spec.CPUs

@@ -193,6 +193,7 @@ func (h Home) Template(key string) string { return filepath.Join(h.Templates(), 
 //	boxes/<id>/authority.pem     the certificate authority that the box and its forks believe, with its key
 //	boxes/<id>/known_hosts       the SSH host key of the present life
 //	boxes/<id>/supervisor.log
+//	boxes/<id>/begin/            what was uncommitted when the workspace was made, see snapshot.Begin
 //	boxes/<id>/workspace-<n>     layer 2, in the driver's form; the record says which n is the present one
 //	boxes/<id>/life-<n>/         layer 3 and the console of one machine; the record says which n is the present one
 //	boxes/<id>/saved/            the machine of a paused box
@@ -220,6 +221,7 @@ func (b Box) Saved() string       { return filepath.Join(b.Dir, "saved") }
 func (b Box) Resuming() string    { return filepath.Join(b.Dir, "resuming") }
 func (b Box) Checkpoints() string { return filepath.Join(b.Dir, "checkpoints") }
 func (b Box) Jobs() string        { return filepath.Join(b.Dir, "jobs") }
+func (b Box) Begin() string       { return filepath.Join(b.Dir, "begin") }
 func (b Box) Lock() string        { return filepath.Join(b.Run, "lock") }
 func (b Box) Control() string     { return filepath.Join(b.Run, "control.sock") }
 func (b Box) SSH() string         { return filepath.Join(b.Run, "ssh.sock") }

@@ -3,9 +3,11 @@ package host
 import (
 	"context"
 	"io"
+	"os"
 	"path/filepath"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/snapshot"
 	"agentbox/agentbox/workspace"
 	"agentbox/vmm"
 )
@@ -39,6 +41,9 @@ func (m *Manager) fillFromStaging(ctx context.Context, driver vmm.Driver, rec re
 		err = m.overlayWorkspace(ctx, rec, tree, &stats)
 	}
 	if err == nil {
+		err = m.begins(ctx, rec, tree)
+	}
+	if err == nil {
 		err = driver.NewWorkspace(ctx, rec.workspacePath(m.home), tree, rec.Box.Disk)
 	}
 	return stats, err
@@ -51,6 +56,9 @@ func (m *Manager) fillInPlace(ctx context.Context, driver vmm.DirectoryWorkspace
 	if err == nil {
 		err = m.overlayWorkspace(ctx, rec, path, &stats)
 	}
+	if err == nil {
+		err = m.begins(ctx, rec, path)
+	}
 	if err == nil && !rec.Box.Cache.IsZero() && diskUsage(path) > rec.Box.Disk {
 		err = workspace.TooLarge(rec.Box.Disk)
 	}
@@ -59,6 +67,21 @@ func (m *Manager) fillInPlace(ctx context.Context, driver vmm.DirectoryWorkspace
 		err = driver.FinishWorkspace(path)
 	}
 	return stats, err
+}
+
+// begins writes down what a staged workspace holds beyond its commit, for diff and pull to tell it
+// from what the box does. A box that nobody takes work from needs none, and one whose git cannot
+// say it goes without.
+func (m *Manager) begins(ctx context.Context, rec record, tree string) error {
+	if rec.Box.Directory == "" {
+		return nil
+	}
+	err := snapshot.Begin(ctx, tree, rec.Box.Commit, rec.names(m.home).Begin())
+	if err != nil && ctx.Err() == nil {
+		m.log.Warn("cannot tell what was uncommitted when a box began", "box", rec.Box.ID, "error", err)
+		err = os.RemoveAll(rec.names(m.home).Begin())
+	}
+	return err
 }
 
 // overlayWorkspace adds what setup made in the workspace of another box.

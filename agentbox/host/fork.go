@@ -65,7 +65,11 @@ func (m *Manager) newChild(parent *box, name string) (*box, error) {
 	if err := m.claim(child, rec, name, prec.Box.Name, "fork"); err != nil {
 		return nil, errors.Join(err, m.erase(child))
 	}
-	if err := shareAuthority(prec.names(m.home), rec.names(m.home)); err != nil {
+	err := shareAuthority(prec.names(m.home), rec.names(m.home))
+	if err == nil {
+		err = shareBegin(prec.names(m.home), rec.names(m.home))
+	}
+	if err != nil {
 		return nil, errors.Join(noSpace(err), m.erase(child))
 	}
 	return child, nil
@@ -83,6 +87,15 @@ func (m *Manager) saveTo(ctx context.Context, parent, child *box, progress agent
 	}
 	end("")
 	return nil
+}
+
+// shareBegin lets a fork know what was uncommitted when its parent began.
+func shareBegin(parent, child home.Box) error {
+	err := os.CopyFS(child.Begin(), os.DirFS(parent.Begin()))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // shareAuthority gives a fork the certificate authority that its programs believe already. A box without a network has none.

@@ -40,7 +40,7 @@ func (m *Manager) Pull(ctx context.Context, req api.PullRequest, progress agentb
 		req.Branch = "agentbox/" + rec.Box.Name
 	}
 	out := api.PulledWork{Box: rec.Box.ID, Name: rec.Box.Name, Branch: req.Branch, Commit: kept.Commit, Base: kept.Base, Commits: kept.Commits, Files: kept.Files,
-		Missing: kept.Missing}
+		Missing: kept.Missing, Mixed: kept.Mixed}
 	for _, b := range kept.Also {
 		out.Also = append(out.Also, b.Name)
 	}
@@ -70,7 +70,7 @@ func (m *Manager) keepWork(ctx context.Context, ref api.BoxRef, progress agentbo
 		p = project.Project{Name: rec.Box.Directory}
 	}
 	kept, err := snapshot.Keep(ctx, snapshot.Over(client), snapshot.Request{
-		Mirror: m.home.Mirror(p.ID().String()), Ref: snapshot.BoxRef(rec.Box.ID), Base: rec.Box.Commit, Checkout: rec.Box.Directory, Dir: guestWorkspace,
+		Mirror: m.home.Mirror(p.ID().String()), Ref: snapshot.BoxRef(rec.Box.ID), Base: rec.Box.Commit, Begin: rec.names(m.home).Begin(), Checkout: rec.Box.Directory, Dir: guestWorkspace,
 	})
 	return rec, kept, err
 }

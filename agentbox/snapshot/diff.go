@@ -38,11 +38,10 @@ func Diff(ctx context.Context, kept Kept, look Look) (Difference, error) {
 	if err != nil {
 		return Difference{}, err
 	}
-	out, err := m.git(ctx, nil, append(append([]string{"diff"}, driverless...), "--raw", "--numstat", "-z", "--no-abbrev", base, kept.Commit)...)
-	if err != nil {
-		return Difference{}, unwritable(err)
+	d := Difference{}
+	if d.Files, err = m.changes(ctx, base, kept.Whole); err != nil {
+		return Difference{}, err
 	}
-	d := Difference{Files: parseChanges(out)}
 	args := append([]string{"diff"}, driverless...)
 	switch {
 	case look.Stat && look.Width > 0:
@@ -57,7 +56,7 @@ func Diff(ctx context.Context, kept Kept, look Look) (Difference, error) {
 	}
 	var text bytes.Buffer
 	w := &capped{w: &text, left: maxText}
-	_, _, err = git.Run(ctx, git.Call{Dir: m.dir, Env: []string{"GIT_DIR=" + m.dir}, Args: append(args, base, kept.Commit), Stdout: io.Writer(w)})
+	_, _, err = git.Run(ctx, git.Call{Dir: m.dir, Env: []string{"GIT_DIR=" + m.dir}, Args: append(args, base, kept.Whole), Stdout: io.Writer(w)})
 	if err != nil {
 		return Difference{}, unwritable(err)
 	}
@@ -65,12 +64,30 @@ func Diff(ctx context.Context, kept Kept, look Look) (Difference, error) {
 	return d, nil
 }
 
+// Changes are the files of a Difference.
+func Changes(ctx context.Context, kept Kept) ([]agentbox.FileChange, error) {
+	m := mirror{kept.Mirror}
+	base, err := m.baseOf(ctx, kept)
+	if err != nil {
+		return nil, err
+	}
+	return m.changes(ctx, base, kept.Whole)
+}
+
+func (m mirror) changes(ctx context.Context, from, to string) ([]agentbox.FileChange, error) {
+	out, err := m.git(ctx, nil, append(append([]string{"diff"}, driverless...), "--raw", "--numstat", "-z", "--no-abbrev", from, to)...)
+	if err != nil {
+		return nil, unwritable(err)
+	}
+	return parseChanges(out), nil
+}
+
 // baseOf is what to compare with: a tree without files where the box began with no commit, or with
 // one that is nowhere.
 func (m mirror) baseOf(ctx context.Context, kept Kept) (string, error) {
-	if kept.Base != "" {
-		if has, err := m.has(ctx, kept.Base); err != nil || has[kept.Base] {
-			return kept.Base, err
+	if began := kept.began(); began != "" {
+		if has, err := m.has(ctx, began); err != nil || has[began] {
+			return began, err
 		}
 	}
 	id, err := m.git(ctx, strings.NewReader(""), "mktree")

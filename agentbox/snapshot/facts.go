@@ -19,7 +19,8 @@ type facts struct {
 	files     int
 	also      []Branch
 	missing   []string
-	failed    string // why git there could not tell; nothing else counts then
+	nested    []string // repositories in the workspace
+	failed    string   // why git there could not tell; nothing else counts then
 }
 
 // Branch is a commit that HEAD does not lead to, and what the box calls it.
@@ -88,6 +89,10 @@ func (f *facts) take(what, value string) {
 	case "missing":
 		if len(f.missing) < maxMissing {
 			f.missing = append(f.missing, printable(value))
+		}
+	case "nested":
+		if len(f.nested) < maxMissing {
+			f.nested = append(f.nested, printable(value))
 		}
 	case "failed":
 		f.failed = printable(value)

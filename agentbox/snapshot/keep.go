@@ -22,6 +22,7 @@ type Request struct {
 	Mirror   string        // the project's mirror (home.Mirror); it is made when it is not there
 	Ref      string        // in it: TaskRef or BoxRef
 	Base     string        // the commit that the workspace began with; "" when there was none
+	Begin    string        // the directory that Begin made for the box; "" or one that is not there: all was committed
 	Checkout string        // where the box came from; "" or one that is gone is no error
 	Export   bool          // the checkout gets the ref, too
 	Dir      string        // of the workspace in the box; "" is /workspace
@@ -39,13 +40,18 @@ const (
 // Kept is what was kept.
 type Kept struct {
 	Ref      string   `json:"ref"`
-	Commit   string   `json:"commit"`             // everything; Head when nothing was uncommitted
+	Commit   string   `json:"commit"`             // the box's work; Head when nothing was uncommitted
+	Whole    string   `json:"whole"`              // the same with what was uncommitted when the box began, as far as it is there still
+	Begin    string   `json:"begin,omitempty"`    // Base with what was uncommitted when the box began; "" when nothing was
+	Same     bool     `json:"same,omitempty"`     // nothing has changed since Begin, but for what is committed
+	Mixed    bool     `json:"mixed,omitempty"`    // Commit has what was uncommitted too: it cannot be told apart
 	Head     string   `json:"head,omitempty"`     // what was checked out; "" before the first commit
 	Base     string   `json:"base,omitempty"`     // as requested
 	Commits  int      `json:"commits"`            // of Head that Base does not lead to
 	Files    int      `json:"files"`              // that were not committed, or not as they were
 	Also     []Branch `json:"also,omitempty"`     // branches and stashes that Commit does not lead to, in the mirror
 	Missing  []string `json:"missing,omitempty"`  // what could not be kept and why, a line each
+	Lost     bool     `json:"lost,omitempty"`     // Missing has more than what nested repositories hold
 	Exported bool     `json:"exported,omitempty"` // the checkout has Ref
 	Mirror   string   `json:"-"`                  // where it was kept
 }
@@ -96,7 +102,10 @@ func (k *keeper) keep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	k.kept.Missing = append(k.kept.Missing, f.missing...)
+	k.kept.Missing, k.kept.Lost = append(k.kept.Missing, f.missing...), len(f.missing) > 0 || f.failed != ""
+	for _, path := range f.nested {
+		k.kept.Missing = append(k.kept.Missing, path+" is a repository of its own: of it, only which commit is checked out is kept")
+	}
 	if f.failed != "" {
 		k.kept.Missing = append(k.kept.Missing, "commits that were made in the box: "+f.failed)
 		f, err = k.files(ctx)
@@ -104,7 +113,15 @@ func (k *keeper) keep(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := k.apart(ctx, &f); err != nil {
+		return err
+	}
 	k.kept.Commit, k.kept.Head, k.kept.Files, k.kept.Mirror = f.top, f.head, f.files, k.mirror.dir
+	if k.kept.Whole != k.kept.Commit {
+		if err := k.mirror.setRef(ctx, wholesRef+strings.TrimPrefix(k.req.Ref, namespace), k.kept.Whole); err != nil {
+			return err
+		}
+	}
 	if err := k.mirror.setRef(ctx, k.req.Ref, f.top); err != nil {
 		return err
 	}
@@ -138,8 +155,18 @@ func (k *keeper) prepare(ctx context.Context) error {
 		}
 	}
 	var err error
-	if k.mirror, err = openMirror(ctx, k.req.Mirror, format); err != nil || k.req.Base == "" {
+	if k.mirror, err = openMirror(ctx, k.req.Mirror, format); err != nil {
 		return err
+	}
+	if err := k.seedBase(ctx); err != nil {
+		return err
+	}
+	return k.begin(ctx)
+}
+
+func (k *keeper) seedBase(ctx context.Context) error {
+	if k.req.Base == "" {
+		return nil
 	}
 	have, err := k.mirror.has(ctx, k.req.Base)
 	if err != nil || have[k.req.Base] || k.repo == nil {

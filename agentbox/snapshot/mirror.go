@@ -26,6 +26,8 @@ type mirror struct{ dir string }
 const (
 	namespace   = "refs/agentbox/"
 	basesRef    = namespace + "bases/"    // commits that boxes began with
+	beginsRef   = namespace + "begins/"   // what was uncommitted when boxes began
+	wholesRef   = namespace + "wholes/"   // <ref of the work>: the same with what was uncommitted when the box began
 	branchesRef = namespace + "branches/" // <ref of the work>/<number>: what HEAD did not lead to
 )
 

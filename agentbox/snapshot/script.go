@@ -52,7 +52,7 @@ else
 fi
 sed -n 's/^error: /missing /p' "$t/lost" | head -n 20
 tr '\0' '\n' <"$t/spec" | sed -n 's/^:(top,exclude,literal)\.\/\(.*\)$/missing \1 is too large/p' | head -n 20
-git ls-files --stage | sed -n 's/^160000 [0-9a-f]* [0-9]	\(.*\)$/missing \1 is a repository of its own: of it, only which commit is checked out is kept/p' | head -n 20
+git ls-files --stage | sed -n 's/^160000 [0-9a-f]* [0-9]	\(.*\)$/nested \1/p' | head -n 20
 
 printf 'format %s\n' "$(git rev-parse --show-object-format 2>/dev/null || echo sha1)"
 top=$head

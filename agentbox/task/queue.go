@@ -20,7 +20,6 @@ type Boxes interface {
 	List(context.Context, api.ListRequest, agentbox.Progress) ([]agentbox.Box, error)
 	Unlimit(context.Context, api.BoxRef) error // its limits end it no more: its work is to be looked at
 	Stop(context.Context, api.BoxRef) error    // ends its machine; the workspace stays
-	Unsaved(context.Context, api.BoxRef, agentbox.Progress) (api.UnsavedWork, error)
 	Remove(context.Context, api.BoxRef, agentbox.Progress) (agentbox.Box, error)
 }
 
@@ -31,9 +30,19 @@ type Jobs interface {
 	Signal(context.Context, api.JobSignal) error
 }
 
-// Keeper keeps the work of a task's box where it outlives the box, and says under which ref of git.
+// Keeper keeps the work of a task's box where it outlives the box. It may be called again after an error.
 type Keeper interface {
-	Keep(ctx context.Context, box agentbox.Box, task agentbox.Task) (ref string, err error)
+	Keep(ctx context.Context, box agentbox.Box, task agentbox.Task) (Kept, error)
+}
+
+// Kept is what a Keeper has kept.
+type Kept struct {
+	Ref     string                // of git, in the project's mirror and in the checkout
+	Commits int                   // that were made in the box
+	Files   int                   // that changed, and were not committed
+	Changes []agentbox.FileChange // since the box began, committed or not; the first of them
+	Nothing bool                  // the box has what it began with
+	Missing []string              // what could not be kept, and why
 }
 
 // Config is what a Queue needs.
@@ -41,7 +50,7 @@ type Config struct {
 	Store  Store
 	Boxes  Boxes
 	Jobs   Jobs
-	Keeper Keeper // nil: a box with work in it stays
+	Keeper Keeper
 	Room   func(running []Need, next Need) bool
 	Log    *slog.Logger
 }

@@ -27,7 +27,6 @@ type fakeHost struct {
 	started map[agentbox.JobID]int
 	removed map[string]int
 	most    int
-	work    api.UnsavedWork
 }
 
 func newFakeHost(t *testing.T) *fakeHost {
@@ -71,9 +70,6 @@ func (h *fakeHost) List(context.Context, api.ListRequest, agentbox.Progress) ([]
 
 func (h *fakeHost) Unlimit(context.Context, api.BoxRef) error { return nil }
 func (h *fakeHost) Stop(context.Context, api.BoxRef) error    { return nil }
-func (h *fakeHost) Unsaved(context.Context, api.BoxRef, agentbox.Progress) (api.UnsavedWork, error) {
-	return h.work, nil
-}
 
 func (h *fakeHost) Remove(ctx context.Context, ref api.BoxRef, _ agentbox.Progress) (agentbox.Box, error) {
 	b, err := h.Find(ctx, ref)
@@ -133,14 +129,17 @@ func (h *fakeHost) Signal(_ context.Context, req api.JobSignal) error {
 	return nil
 }
 
-type fakeKeeper struct{ err error }
-
-func (k fakeKeeper) Keep(context.Context, agentbox.Box, agentbox.Task) (string, error) {
-	if k.err != nil {
-		return "", k.err
-	}
-	return "refs/kept", nil
+type fakeKeeper struct {
+	kept Kept
+	err  error
 }
+
+func (k fakeKeeper) Keep(context.Context, agentbox.Box, agentbox.Task) (Kept, error) {
+	return k.kept, k.err
+}
+
+// nothing is kept of a box in which nothing was done.
+var nothing = fakeKeeper{kept: Kept{Nothing: true}}
 
 // serve runs a queue until the test ends or stop is called.
 func (h *fakeHost) serve(t *testing.T, store Store, keeper Keeper) (q *Queue, stop func()) {
@@ -182,7 +181,7 @@ func wait(t *testing.T, q *Queue, id agentbox.TaskID) agentbox.Task {
 
 func TestATaskEndsAsItsCommandDid(t *testing.T) {
 	h := newFakeHost(t)
-	q, _ := h.serve(t, Store{t.TempDir()}, nil)
+	q, _ := h.serve(t, Store{t.TempDir()}, nothing)
 	for status, want := range map[string]agentbox.TaskState{"0": agentbox.TaskSucceeded, "3": agentbox.TaskFailed, "lost": agentbox.TaskLost} {
 		got := wait(t, q, submit(t, q, 0, status)[0].ID)
 		if got.State != want || len(got.Attempts) != 1 || (status == "lost") != (got.Last().Result.Exit == nil) {
@@ -193,12 +192,12 @@ func TestATaskEndsAsItsCommandDid(t *testing.T) {
 
 func TestEachTaskEndsOnceWhateverIsKilled(t *testing.T) {
 	h, store := newFakeHost(t), Store{t.TempDir()}
-	q, stop := h.serve(t, store, nil)
+	q, stop := h.serve(t, store, nothing)
 	all := submit(t, q, 0, "0", "1", "0", "2", "0", "0", "lost", "0")
 	for range 6 { // the daemon is killed again and again
 		time.Sleep(30 * time.Millisecond)
 		stop()
-		q, stop = h.serve(t, store, nil)
+		q, stop = h.serve(t, store, nothing)
 	}
 	for _, one := range all {
 		if got := wait(t, q, one.ID); len(got.Attempts) != 1 || h.starts(got.Last().Job) != 1 {
@@ -206,7 +205,7 @@ func TestEachTaskEndsOnceWhateverIsKilled(t *testing.T) {
 		}
 	}
 	stop()
-	q, stop = h.serve(t, store, nil) // a last one clears away
+	q, stop = h.serve(t, store, nothing) // a last one clears away
 	time.Sleep(50 * time.Millisecond)
 	stop()
 	if boxes, _ := h.List(t.Context(), api.ListRequest{}, nil); len(boxes) != 0 || h.most > 3 {
@@ -216,7 +215,7 @@ func TestEachTaskEndsOnceWhateverIsKilled(t *testing.T) {
 
 func TestARetryIsAnotherAttempt(t *testing.T) {
 	h := newFakeHost(t)
-	q, _ := h.serve(t, Store{t.TempDir()}, nil)
+	q, _ := h.serve(t, Store{t.TempDir()}, nothing)
 	if got := wait(t, q, submit(t, q, 2, "5")[0].ID); len(got.Attempts) != 3 || got.State != agentbox.TaskFailed {
 		t.Errorf("%+v", got)
 	}
@@ -227,7 +226,7 @@ func TestARetryIsAnotherAttempt(t *testing.T) {
 
 func TestACancelledTaskEnds(t *testing.T) {
 	h := newFakeHost(t)
-	q, _ := h.serve(t, Store{t.TempDir()}, nil)
+	q, _ := h.serve(t, Store{t.TempDir()}, nothing)
 	all := submit(t, q, 5, "never", "never", "never", "never")
 	time.Sleep(100 * time.Millisecond) // three run, one is queued
 	for _, one := range all {
@@ -246,15 +245,18 @@ func TestABoxWhoseWorkCannotBeKeptStays(t *testing.T) {
 	for _, test := range []struct {
 		keeper Keeper
 		stays  bool
-	}{{nil, true}, {fakeKeeper{errors.New("no room")}, true}, {fakeKeeper{}, false}} {
+	}{
+		{fakeKeeper{err: errors.New("no room")}, true},
+		{fakeKeeper{kept: Kept{Ref: "refs/kept", Files: 2, Missing: []string{"inner"}}}, true},
+		{fakeKeeper{kept: Kept{Ref: "refs/kept", Files: 2}}, false},
+	} {
 		h := newFakeHost(t)
-		h.work = api.UnsavedWork{Commits: 1, Files: 2}
 		q, stop := h.serve(t, Store{t.TempDir()}, test.keeper)
 		got := wait(t, q, submit(t, q, 0, "0")[0].ID)
 		waitGone(t, h, got.Last().BoxName, test.stays)
 		stop()
 		r := got.Last().Result
-		if _, there := h.boxes[got.Last().BoxName]; there != test.stays || (r.Box != "") != test.stays || (r.Ref == "") != test.stays || r.Files != 2 {
+		if _, there := h.boxes[got.Last().BoxName]; there != test.stays || (r.Box != "") != test.stays || !test.stays && r.Files != 2 {
 			t.Errorf("%+v: box there %v, %+v", test.keeper, there, r)
 		}
 	}

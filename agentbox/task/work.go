@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/api"
 	"agentbox/agentbox/supervisor"
 )
 
@@ -20,56 +19,57 @@ const keepTries = 3
 // is none, or the box stays.
 func (r *run) keepWork(ctx context.Context, box agentbox.Box, result *agentbox.Result) {
 	begun := time.Now()
-	work, err := r.unsaved(ctx)
+	kept, err := r.kept(ctx, box)
 	if ctx.Err() != nil {
 		return
 	}
-	result.Commits, result.Files = work.Commits, work.Files
-	if err == nil && work.Commits == 0 && work.Files == 0 {
+	result.Commits, result.Files, result.Changes = kept.Commits, kept.Files, kept.Changes
+	work := workText(result.Commits, result.Files)
+	switch {
+	case err == nil && kept.Nothing:
 		r.line.took("work", "nothing changed", time.Since(begun))
 		return
-	}
-	if err == nil && r.q.Keeper != nil {
-		var t agentbox.Task
-		if t, err = r.q.Store.Read(r.rec.ID); err == nil {
-			result.Ref, err = r.q.Keeper.Keep(ctx, box, t)
-		}
-		if err == nil {
-			r.line.took("work", workText(work)+" kept as "+result.Ref, time.Since(begun))
-			return
-		}
+	case err == nil && len(kept.Missing) == 0:
+		result.Ref = kept.Ref
+		r.line.took("work", work+" kept as "+result.Ref, time.Since(begun))
+		return
+	case err == nil: // then the box is the one place that has it
+		work += ", not all of which could be kept, in box " + r.BoxName + ": " + strings.Join(kept.Missing, "; ")
+		result.Ref = kept.Ref
+	default:
+		work = "could not be looked at, and is in box " + r.BoxName + ": " + agentbox.AsError(err).Message
 	}
 	result.Box = r.BoxName
-	why := workText(work) + ", in box " + r.BoxName
-	if err != nil {
-		why = "could not be looked at, and is in box " + r.BoxName + ": " + agentbox.AsError(err).Message
-	}
-	r.line.took("work", why, time.Since(begun))
+	r.line.took("work", work, time.Since(begun))
 	if err := r.q.Boxes.Stop(ctx, r.ref()); err != nil { // it takes no memory while it waits for a person
 		r.q.Log.Warn("cannot stop the box of a task that has ended", "box", r.BoxName, "error", err)
 	}
 }
 
-func workText(w api.UnsavedWork) string {
-	return fmt.Sprintf("%s, %s", agentbox.Plural(w.Commits, "commit"), agentbox.Plural(w.Files, "changed file"))
+func workText(commits, files int) string {
+	return fmt.Sprintf("%s, %s", agentbox.Plural(commits, "commit"), agentbox.Plural(files, "changed file"))
 }
 
-// unsaved asks git in the box, which may need a machine for that: without the limits that ended the
-// last one.
-func (r *run) unsaved(ctx context.Context) (work api.UnsavedWork, err error) {
+// kept keeps the work of a box, which may need a machine for that: without the limits that ended
+// the last one.
+func (r *run) kept(ctx context.Context, box agentbox.Box) (kept Kept, err error) {
+	t, err := r.q.Store.Read(r.rec.ID)
+	if err != nil {
+		return Kept{}, err
+	}
 	for range keepTries {
 		if err = r.q.Boxes.Unlimit(ctx, r.ref()); err == nil {
-			work, err = r.q.Boxes.Unsaved(ctx, r.ref(), nil)
+			kept, err = r.q.Keeper.Keep(ctx, box, t)
 		}
 		if err == nil || ctx.Err() != nil {
-			return work, err
+			return kept, err
 		}
 		// What still runs may have filled the disk or the box with processes: a new machine has neither.
 		if stopErr := r.q.Boxes.Stop(ctx, r.ref()); stopErr != nil {
 			r.q.Log.Warn("cannot stop the box of a task", "box", r.BoxName, "error", stopErr)
 		}
 	}
-	return work, err
+	return kept, err
 }
 
 // limitIn is the limit that a box's note says it has reached, "" for none.

@@ -1,0 +1,178 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"agentbox/agentbox/durable"
+	"agentbox/agentbox/git"
+	"agentbox/agentbox/workspace"
+)
+
+// A beginning is the directory of one box with what was uncommitted when its workspace was made:
+//
+//	commit      its name; written last. Absent when everything was committed
+//	pack        what the commit has and its parent, the box's base, has not
+
+const (
+	beginFile = "commit"
+	packFile  = "pack"
+)
+
+// Begin writes down in dir, which must not exist, what a staged tree holds beyond the commit head,
+// before a box works on it.
+func Begin(ctx context.Context, tree, head, dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	pack, err := os.Create(filepath.Join(dir, packFile))
+	if err != nil {
+		return err
+	}
+	commit, err := workspace.Begin(ctx, tree, head, filepath.Join(dir, "work"), pack)
+	if err = errors.Join(err, pack.Close()); err != nil || commit == "" {
+		return errors.Join(err, os.RemoveAll(dir))
+	}
+	return durable.Replace(filepath.Join(dir, beginFile), []byte(commit), 0o600)
+}
+
+// readBegin is the commit of a beginning, "" when there is none.
+func readBegin(dir string) (string, error) {
+	if dir == "" {
+		return "", nil
+	}
+	b, err := os.ReadFile(filepath.Join(dir, beginFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return string(b), err
+}
+
+// begin has what was uncommitted when the box began in the mirror. The mirror must have the base,
+// or the commit would be one without its history.
+func (k *keeper) begin(ctx context.Context) error {
+	commit, err := readBegin(k.req.Begin)
+	if err != nil || commit == "" {
+		return err
+	}
+	base := k.req.Base
+	if base != "" {
+		if has, err := k.mirror.has(ctx, base); err != nil || !has[base] {
+			return err
+		}
+	}
+	ref := beginsRef + commit
+	if has, err := k.mirror.has(ctx, commit); err != nil || has[commit] {
+		k.kept.Begin = commit
+		return err
+	}
+	pack, err := os.Open(filepath.Join(k.req.Begin, packFile))
+	if err != nil {
+		return err
+	}
+	defer pack.Close()
+	if _, err := k.mirror.git(ctx, pack, "index-pack", "--stdin", "--fix-thin"); err != nil {
+		return unwritable(err)
+	}
+	k.kept.Begin = commit
+	return k.mirror.setRef(ctx, ref, commit)
+}
+
+// apart makes the commit of the box's own work: everything, less what was uncommitted when it
+// began. Where both changed the same lines the two cannot be told apart, and the work has both.
+func (k *keeper) apart(ctx context.Context, f *facts) error {
+	k.kept.Whole = f.top
+	if k.kept.Begin == "" || f.head != "" && len(f.head) != len(k.kept.Begin) {
+		return nil
+	}
+	side := func(commit string) (string, error) {
+		tree := commit + "^{tree}"
+		if commit == "" {
+			empty, err := k.mirror.git(ctx, strings.NewReader(""), "mktree")
+			if err != nil {
+				return "", err
+			}
+			tree = strings.TrimSpace(empty)
+		}
+		return k.mirror.commit(ctx, tree, k.kept.Begin, "")
+	}
+	ours, err := side(f.head)
+	if err != nil {
+		return unwritable(err)
+	}
+	theirs, err := side(f.top)
+	if err != nil {
+		return unwritable(err)
+	}
+	// The one base of the two is the beginning.
+	out, err := k.mirror.git(ctx, nil, "-c", "merge.renames=false", "merge-tree", "--write-tree", ours, theirs)
+	var failed *git.Error
+	if errors.As(err, &failed) { // a conflict, or a git that cannot do this
+		k.kept.Mixed = true
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	tree, _, _ := strings.Cut(out, "\n")
+	if _, err := k.mirror.git(ctx, nil, "diff-tree", "--quiet", k.kept.Begin, theirs); err == nil {
+		k.kept.Same = true
+	}
+	return k.setWork(ctx, f, tree)
+}
+
+// setWork makes the work a commit with this tree on top of HEAD, or HEAD where that has it.
+func (k *keeper) setWork(ctx context.Context, f *facts, tree string) error {
+	f.files = 0
+	if f.head != "" {
+		names, err := k.mirror.git(ctx, nil, "diff-tree", "-r", "--no-renames", "--name-only", "-z", f.head+"^{tree}", tree)
+		if err != nil {
+			return unwritable(err)
+		}
+		f.files = strings.Count(names, "\x00")
+		if f.files == 0 {
+			f.top = f.head
+			return nil
+		}
+	} else {
+		names, err := k.mirror.git(ctx, nil, "ls-tree", "-r", "--name-only", "-z", tree)
+		if err != nil {
+			return unwritable(err)
+		}
+		f.files = strings.Count(names, "\x00")
+	}
+	top, err := k.mirror.commit(ctx, tree, f.head, "Uncommitted work of "+filepath.Base(k.req.Ref))
+	if err != nil {
+		return unwritable(err)
+	}
+	f.top = top
+	return nil
+}
+
+// commit makes a commit of a tree on top of another, or of none.
+func (m mirror) commit(ctx context.Context, tree, parent, message string) (string, error) {
+	args := []string{"commit-tree", "-m", message, tree}
+	if parent != "" {
+		args = append(args, "-p", parent)
+	}
+	out, _, err := git.Run(ctx, git.Call{Dir: m.dir, Args: args, Env: append([]string{"GIT_DIR=" + m.dir},
+		"GIT_AUTHOR_NAME=agentbox", "GIT_AUTHOR_EMAIL=agentbox@localhost", "GIT_COMMITTER_NAME=agentbox", "GIT_COMMITTER_EMAIL=agentbox@localhost")})
+	return strings.TrimSpace(string(out)), err
+}
+
+// Nothing tells whether the box has what it began with, as far as could be looked at.
+func (k Kept) Nothing() bool {
+	return (k.Whole == k.Base || k.Same && k.Head == k.Base) && len(k.Also) == 0 && !k.Lost
+}
+
+// began is what everything is compared with: "" for a box that began without any file.
+func (k Kept) began() string {
+	if k.Begin != "" {
+		return k.Begin
+	}
+	return k.Base
+}

@@ -1,0 +1,134 @@
+package workspace
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/git"
+)
+
+// MaxBegin bounds what is uncommitted in a checkout for Begin to look at it: a copy is made of all that.
+const MaxBegin = 256 << 20
+
+// ours are the author and the committer of commits that agentbox makes.
+var ours = []string{"GIT_AUTHOR_NAME=agentbox", "GIT_AUTHOR_EMAIL=agentbox@localhost", "GIT_COMMITTER_NAME=agentbox", "GIT_COMMITTER_EMAIL=agentbox@localhost"}
+
+// stat has git believe the index about a copy: inodes and change times are another's there.
+var stat = []string{"-c", "core.checkStat=minimal", "-c", "core.trustctime=false", "-c", "core.compression=0", "-c", "core.safecrlf=false",
+	"-c", "core.bigFileThreshold=64m", "-c", "advice.addEmbeddedRepo=false"}
+
+// Begin makes a commit of what a staged tree holds, on top of head, the commit that is checked out
+// there ("" for none), so that what was uncommitted can be told from what a box does. It writes to
+// pack what the commit has and head has not, and works below dir, which must not exist. The tree
+// stays as it is. No hook and no filter of the repository is run. The commit is "" when everything
+// is committed, or when what is not is larger than MaxBegin.
+func Begin(ctx context.Context, tree, head, dir string, pack io.Writer) (commit string, err error) {
+	b, err := newBeginning(ctx, tree, head, dir)
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	names, size, err := b.changed(ctx)
+	if err != nil || size > MaxBegin {
+		return "", err
+	}
+	if len(names) > 0 {
+		list := strings.NewReader(strings.Join(names, "\x00") + "\x00")
+		if _, err := b.run(ctx, list, "add", "-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul"); err != nil {
+			return "", explain(err, tree)
+		}
+	}
+	if commit, err = b.commit(ctx); commit == "" || err != nil {
+		return "", err
+	}
+	list := commit + "\n"
+	if head != "" {
+		list += "^" + head + "\n"
+	}
+	_, _, err = b.view.Run(ctx, git.Call{Args: []string{"pack-objects", "--revs", "--stdout", "--thin", "--delta-base-offset", "-q"}, Env: b.env,
+		Stdin: strings.NewReader(list), Stdout: pack})
+	return commit, err
+}
+
+type beginning struct {
+	tree, head string
+	view       *git.View
+	env        []string
+}
+
+func newBeginning(ctx context.Context, tree, head, dir string) (*beginning, error) {
+	gitDir := filepath.Join(tree, ".git")
+	local, err := readConfig(ctx, filepath.Join(gitDir, "config"))
+	if err != nil {
+		return nil, err
+	}
+	objects := filepath.Join(dir, "objects")
+	if err := os.MkdirAll(objects, 0o700); err != nil {
+		return nil, unwritable(objects, err)
+	}
+	l := looks{root: tree, gitDir: gitDir, commonDir: gitDir, objects: objects, local: local, area: []string{tree}}
+	v, err := l.newView(filepath.Join(dir, "view"))
+	if err != nil {
+		os.RemoveAll(dir)
+		return nil, err
+	}
+	env := append([]string{"GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(gitDir, "objects"), "GIT_LITERAL_PATHSPECS=1"}, ours...)
+	return &beginning{tree, head, v, env}, nil
+}
+
+func (b *beginning) run(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
+	out, _, err := b.view.Run(ctx, git.Call{Dir: b.tree, Args: append(append([]string{}, stat...), args...), Env: b.env, Stdin: stdin})
+	return string(out), err
+}
+
+// changed names the files that are not as in the index, and how large they are together.
+func (b *beginning) changed(ctx context.Context) (names []string, size int64, err error) {
+	out, err := b.run(ctx, nil, "ls-files", "-z", "--modified", "--others", "--exclude-standard")
+	if err != nil {
+		return nil, 0, explain(err, b.tree)
+	}
+	for name := range strings.SplitSeq(out, "\x00") {
+		if name == "" || !validName(strings.TrimSuffix(name, "/")) {
+			continue
+		}
+		if info, err := os.Lstat(filepath.Join(b.tree, name)); err == nil && info.Mode().IsRegular() {
+			size += info.Size()
+		}
+		names = append(names, name)
+	}
+	return names, size, nil
+}
+
+// commit commits the index.
+func (b *beginning) commit(ctx context.Context) (string, error) {
+	var now, was string
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) { now, err = b.run(gctx, nil, "write-tree"); return })
+	g.Go(func() (err error) {
+		if b.head != "" {
+			was, err = b.run(gctx, nil, "rev-parse", "--verify", b.head+"^{tree}")
+		}
+		return
+	})
+	if err := g.Wait(); err != nil {
+		return "", explain(err, b.tree)
+	}
+	if now == was {
+		return "", nil
+	}
+	args := []string{"commit-tree", "-m", "What was uncommitted when the box began", strings.TrimSpace(now)}
+	if b.head != "" {
+		args = append(args, "-p", b.head)
+	}
+	commit, err := b.run(ctx, nil, args...)
+	if err != nil {
+		return "", agentbox.Errorf(agentbox.Internal, "cannot commit what is uncommitted in %s: %w", b.tree, err)
+	}
+	return strings.TrimSpace(commit), nil
+}
