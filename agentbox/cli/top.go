@@ -55,7 +55,10 @@ func (a *app) top(ctx context.Context, every time.Duration) error {
 		if live {
 			fmt.Fprint(a.stdout, "\x1b[H\x1b[2J")
 		}
-		if err = a.report(facts{value: loads, ids: loadIDs(loads), table: loadRows(loads)}); err != nil || !live {
+		if err = a.report(facts{value: loads, ids: loadIDs(loads), table: loadRows(loads)}); err == nil && !a.json && !a.quiet {
+			err = a.sayRoom(ctx)
+		}
+		if err != nil || !live {
 			return err
 		}
 		before, at = now, then
@@ -64,6 +67,21 @@ func (a *app) top(ctx context.Context, every time.Duration) error {
 		return nil
 	}
 	return err
+}
+
+// sayRoom says below the boxes what this machine has left for more of them.
+func (a *app) sayRoom(ctx context.Context) error {
+	r, err := call(ctx, a, api.ShowResources, api.None{})
+	if err == nil {
+		fmt.Fprintln(a.stdout, roomText(r))
+	}
+	return err
+}
+
+func roomText(r api.Resources) string {
+	return fmt.Sprintf("%s of %s available, %s promised to %s; room for %s of %s and %s",
+		bytesText(r.Machine.Available), bytesText(r.Machine.Memory), bytesText(r.Promised.Memory), agentbox.PluralOf(r.Promised.Boxes, "box", "boxes"),
+		agentbox.PluralOf(r.Room, "more", "more"), bytesText(r.Next.Memory), agentbox.Plural(r.Next.CPUs, "CPU"))
 }
 
 func (a *app) usage(ctx context.Context) ([]agentbox.Box, time.Time, error) {

@@ -24,9 +24,9 @@ type Config struct {
 	Include   []Include          // directories of the host that are copied into the image
 	Kernel    string             // a kernel instead of the one agentbox finds; "" for that one
 	Isolation agentbox.Isolation // agentbox.Auto unless the repository insists
-	CPUs      int
-	Memory    int64 // bytes, whole MiB
-	Disk      int64 // bytes, whole MiB
+	CPUs      int                // 0: as the machine affords
+	Memory    int64              // bytes, whole MiB; 0: as the machine affords
+	Disk      int64              // bytes, whole MiB
 	Lifetime  agentbox.Lifetime
 	User      string // the user commands run as in the box; "" for the box's own
 	Pool      int    // machines kept restored ahead of need, or PoolAuto

@@ -210,7 +210,7 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("%q: %v", yaml, err)
 			continue
 		}
-		if c.CPUs != 2 || c.Memory != 2<<30 || c.Disk != 64<<30 || c.Lifetime != "branch" || c.Isolation != "auto" || c.Policy != "balanced" || c.Pool != PoolAuto ||
+		if c.CPUs != 0 || c.Memory != 0 || c.Disk != 64<<30 || c.Lifetime != "branch" || c.Isolation != "auto" || c.Policy != "balanced" || c.Pool != PoolAuto ||
 			!strings.HasPrefix(c.Image, "apt:") || !slices.Equal(c.Packages, toolchain.Workstation) {
 			t.Errorf("%q: %+v", yaml, c)
 		}
@@ -329,7 +329,7 @@ func TestDocumentationIsComplete(t *testing.T) {
 		}
 	}
 	c := defaults()
-	for key, value := range map[string]string{"cpus": "2", "memory": FormatSize(c.Memory), "disk": FormatSize(c.Disk), "lifetime": string(c.Lifetime),
+	for key, value := range map[string]string{"disk": FormatSize(c.Disk), "lifetime": string(c.Lifetime),
 		"isolation": string(c.Isolation), "policy": c.Policy, "pool": "auto"} {
 		_, section, _ := strings.Cut(string(doc), "\n## `"+key+"`")
 		section, _, _ = strings.Cut(section, "\n## ")

@@ -11,8 +11,6 @@ import (
 
 // What a key means when nobody set it. docs/configuration.md repeats these for people, and a test compares the two.
 const (
-	DefaultCPUs      = 2
-	DefaultMemory    = 2 << 30
 	DefaultDisk      = 64 << 30
 	DefaultLifetime  = agentbox.LifetimeBranch
 	DefaultIsolation = agentbox.Auto
@@ -20,12 +18,11 @@ const (
 	DefaultSuite     = "bookworm" // where the host is neither Debian nor Ubuntu
 )
 
-// defaults leaves out what depends on the repository: complete fills that in.
+// defaults leaves out what depends on the repository, which complete fills in, and what depends on
+// the machine: its size is for whoever makes a box.
 func defaults() *Config {
 	return &Config{
 		Isolation: DefaultIsolation,
-		CPUs:      DefaultCPUs,
-		Memory:    DefaultMemory,
 		Disk:      DefaultDisk,
 		Lifetime:  DefaultLifetime,
 		Pool:      PoolAuto,

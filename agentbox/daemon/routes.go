@@ -13,6 +13,7 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.Shutdown, d.shutdown)
 	api.Handle(mux, api.Doctor, d.doctor)
 	api.Handle(mux, api.Prune, boxes.Prune)
+	api.Handle(mux, api.ShowResources, boxes.Resources)
 
 	api.Handle(mux, api.Up, boxes.Up)
 	api.Handle(mux, api.Hold, boxes.Hold)

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -16,6 +17,7 @@ import (
 	"agentbox/agentbox/config"
 	"agentbox/agentbox/job"
 	"agentbox/agentbox/project"
+	"agentbox/agentbox/resources"
 	"agentbox/agentbox/task"
 	"agentbox/agentbox/workspace"
 )
@@ -144,7 +146,10 @@ func (t tasks) submit(ctx context.Context, req api.TaskSubmission, _ agentbox.Pr
 		return nil, err
 	}
 	req.Spec.Project = p.Name
-	need := task.Need{CPUs: cfg.CPUs, Memory: cfg.Memory}
+	need, err := needOf(cfg)
+	if err != nil {
+		return nil, err
+	}
 	if req.Spec.CPUs > 0 {
 		need.CPUs = req.Spec.CPUs
 	}
@@ -160,6 +165,20 @@ func (t tasks) submit(ctx context.Context, req api.TaskSubmission, _ agentbox.Pr
 		s.Specs = append(s.Specs, spec)
 	}
 	return t.queue.Submit(s)
+}
+
+// needOf is what a box of a configuration may take: at most what it would get on this machine alone.
+func needOf(cfg *config.Config) (task.Need, error) {
+	need := task.Need{CPUs: cfg.CPUs, Memory: cfg.Memory}
+	if need.CPUs != 0 && need.Memory != 0 {
+		return need, nil
+	}
+	machine, err := resources.Measure()
+	if err != nil {
+		return need, agentbox.Errorf(agentbox.Unavailable, "cannot measure this machine: %w", err).WithHint("say cpus: and memory: in agentbox.yaml")
+	}
+	full := machine.Full()
+	return task.Need{CPUs: cmp.Or(need.CPUs, full.CPUs), Memory: cmp.Or(need.Memory, full.Memory)}, nil
 }
 
 // find is the task whose id begins so.

@@ -4,15 +4,12 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/config"
 	"agentbox/vmm"
 )
-
-func numCPU() int { return runtime.NumCPU() }
 
 // kinds are the kinds of isolation that auto chooses from, the strongest first.
 var kinds = []agentbox.Isolation{agentbox.MicroVM, agentbox.GVisor}

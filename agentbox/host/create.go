@@ -120,7 +120,8 @@ func (m *Manager) configure(ctx context.Context, rec *record, cfg *config.Config
 	rec.Limits = limitsOf(cfg.Limits, rec.Ephemeral || rec.Task)
 	rec.Hardware, rec.Pool, rec.Settings = choice.facts.Hardware, cfg.Pool, settingsOf(cfg)
 	rec.Box.Isolation, rec.Box.Accel, rec.Box.Reason = choice.kind, choice.facts.Accel, choice.reason
-	rec.Box.Image, rec.Box.ImageName, rec.Box.CPUs, rec.Box.Memory = img.Digest, img.Name, cfg.CPUs, cfg.Memory
+	rec.Box.Image, rec.Box.ImageName = img.Digest, img.Name
+	rec.Box.CPUs, rec.Box.Memory = m.share(rec.Box.ID, cfg, progress)
 	if img, err = m.equip(ctx, *rec, cfg, img, progress); err != nil {
 		return err
 	}

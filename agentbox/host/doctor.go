@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
-
-	"github.com/prometheus/procfs"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -40,7 +37,7 @@ func (m *Manager) Doctor(ctx context.Context, req api.DoctorRequest, progress ag
 	}
 	detail, err := m.checkSpace()
 	d.add("disk", detail, err)
-	detail, err = checkMemory()
+	detail, err = m.checkMemory()
 	d.add("memory", detail, err)
 	boxes, pool := m.Count()
 	d.add("boxes", fmt.Sprintf("%s, %s in the pool, home %s", agentbox.PluralOf(boxes, "box", "boxes"), agentbox.Plural(pool, "machine"), m.home.Dir), m.unreadable())
@@ -155,24 +152,6 @@ func (m *Manager) checkSpace() (string, error) {
 	detail := fmt.Sprintf("%.1f GiB free in %s", float64(free)/(1<<30), m.home.Dir)
 	if free < lowSpace {
 		return "", agentbox.Errorf(agentbox.NoSpace, "only %s", detail).WithHint("agentbox prune")
-	}
-	return detail, nil
-}
-
-const lowMemory = 2 << 30
-
-func checkMemory() (string, error) {
-	proc, err := procfs.NewDefaultFS()
-	if err != nil {
-		return "", nil // no /proc on this system: nothing to tell
-	}
-	mem, err := proc.Meminfo()
-	if err != nil || mem.MemAvailableBytes == nil {
-		return "", err
-	}
-	detail := fmt.Sprintf("%.1f GiB available, %d CPUs", float64(*mem.MemAvailableBytes)/(1<<30), runtime.NumCPU())
-	if *mem.MemAvailableBytes < lowMemory {
-		return "", agentbox.Errorf(agentbox.NoSpace, "only %s", detail).WithHint("agentbox ls --usage shows what boxes take; agentbox pause frees it")
 	}
 	return detail, nil
 }

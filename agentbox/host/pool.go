@@ -6,17 +6,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/procfs"
-
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/resources"
 )
 
 // pool keeps machines restored, greeted and stopped ahead of need: a few for each template somebody used since the daemon
 // started. A machine of the pool is leased once and never comes back.
 type pool struct {
 	m     *Manager
-	want  int // machines per template, where no configuration says
+	want  int // machines per template, where no configuration says; negative: as many as the machine affords
 	wake  chan struct{}
 	mu    sync.Mutex
 	hot   map[string]record // template key -> what a machine of it is made from
@@ -25,33 +24,19 @@ type pool struct {
 }
 
 func newPool(m *Manager, want int) *pool {
-	if want < 0 {
-		want = poolSize()
-	}
 	return &pool{m: m, want: want, wake: make(chan struct{}, 1), hot: map[string]record{}, ready: map[string][]*box{}}
 }
-
-const (
-	poolMinCPUs   = 4       // below this, restoring ahead of need slows down what is needed now
-	poolMinMemory = 8 << 30 // bytes available, below which nothing is kept
-	poolPerMemory = 8 << 30 // bytes available for each machine kept
-	poolMax       = 4
-)
 
 // refillAfter is how long the pool lets a new box have the machine to itself.
 const refillAfter = 2 * time.Second
 
-// poolSize is the pool's size on this machine.
-func poolSize() int {
-	proc, err := procfs.NewDefaultFS()
+// affordable is the pool's size on this machine now.
+func affordable() int {
+	machine, err := resources.Measure()
 	if err != nil {
 		return 0
 	}
-	mem, err := proc.Meminfo()
-	if err != nil || mem.MemAvailableBytes == nil || numCPU() < poolMinCPUs || *mem.MemAvailableBytes < poolMinMemory {
-		return 0
-	}
-	return min(poolMax, int(*mem.MemAvailableBytes/poolPerMemory))
+	return machine.Pool()
 }
 
 // take leases a machine of the template if one is ready, and has the pool filled up again.
@@ -71,7 +56,7 @@ func (p *pool) take(key string) *box {
 
 // heat tells the pool that boxes like rec are wanted here.
 func (p *pool) heat(rec record) {
-	if p.wanted(rec) == 0 || rec.Box.Template == "" {
+	if rec.Box.Template == "" {
 		return
 	}
 	p.mu.Lock()
@@ -84,6 +69,9 @@ func (p *pool) heat(rec record) {
 func (p *pool) wanted(rec record) int {
 	if rec.Pool >= 0 {
 		return rec.Pool
+	}
+	if p.want < 0 {
+		return affordable()
 	}
 	return p.want
 }
@@ -109,6 +97,7 @@ func (p *pool) run() {
 			return
 		case <-time.After(refillAfter):
 		}
+		p.trim()
 		for rec, ok := p.next(); ok && p.m.ctx.Err() == nil; rec, ok = p.next() {
 			if err := p.add(rec); err != nil {
 				p.m.log.Error("cannot fill the pool", "template", short(rec.Box.Template), "error", err)
@@ -116,6 +105,28 @@ func (p *pool) run() {
 			}
 		}
 	}
+}
+
+// trim ends machines that the machine no longer affords: the pool gives way before any box does.
+func (p *pool) trim() {
+	for _, b := range p.excess() {
+		if err := p.m.remove(b); err != nil {
+			p.m.log.Error("cannot end a machine of the pool", "box", b.record().Box.ID, "error", err)
+		}
+	}
+}
+
+// excess takes out of the pool what it has too many of.
+func (p *pool) excess() []*box {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out []*box
+	for key, list := range p.ready {
+		n := min(len(list), p.wanted(p.hot[key]))
+		out = append(out, list[n:]...)
+		p.ready[key] = list[:n:n]
+	}
+	return out
 }
 
 // next is a template that has too few machines.

@@ -42,3 +42,19 @@ func TestAMachineOfThePoolIsLeasedOnce(t *testing.T) {
 		}
 	}
 }
+
+// Machines that are kept ready are the first to go when the machine affords fewer, and none of those that somebody asked for.
+func TestThePoolGivesWay(t *testing.T) {
+	m := manage(t, newHome(t))
+	p := newPool(m, 1)
+	for key, pool := range map[string]int{"by the machine": -1, "asked for": 3} {
+		p.hot[key] = record{Pool: pool}
+		for range 3 {
+			p.ready[key] = append(p.ready[key], &box{rec: aBox(key)})
+		}
+	}
+	p.ready["nobody's"] = []*box{{rec: aBox("nobody's")}}
+	if out := p.excess(); len(out) != 3 || len(p.ready["by the machine"]) != 1 || len(p.ready["asked for"]) != 3 || len(p.ready["nobody's"]) != 0 {
+		t.Errorf("%d go; left: %d, %d, %d", len(out), len(p.ready["by the machine"]), len(p.ready["asked for"]), len(p.ready["nobody's"]))
+	}
+}

@@ -1,0 +1,15 @@
+package api
+
+import "agentbox/agentbox/resources"
+
+// ShowResources tells what boxes may have of this machine.
+var ShowResources = Endpoint[None, Resources]{"/v1/resources"}
+
+// Resources is what this machine has, what its boxes were promised, what the next one gets unless
+// it asks for more, and how many more there is room for.
+type Resources struct {
+	Machine  resources.Machine  `json:"machine"`
+	Promised resources.Promised `json:"promised"`
+	Next     resources.Share    `json:"next"`
+	Room     int                `json:"room"`
+}
