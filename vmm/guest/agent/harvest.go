@@ -146,10 +146,16 @@ func (h *harvester) visit(path string, d fs.DirEntry, err error) error {
 		return err
 	}
 	info, err := d.Info()
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	}
-	if err != nil {
+	case errors.Is(err, unix.ENOTSUP):
+		// gVisor reads no file of an image that has extended attributes. So nobody can have changed it.
+		if d.IsDir() {
+			return fs.SkipDir
+		}
+		return nil
+	case err != nil:
 		return err
 	}
 	// Only of directories the device tells a mount: files of an overlay may carry the device of the layer they lie in.

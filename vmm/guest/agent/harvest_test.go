@@ -8,13 +8,17 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"agentbox/vmm/guest/protocol"
 )
@@ -166,6 +170,36 @@ func TestHarvestRefusesABrokenRequest(t *testing.T) {
 	for _, text := range []string{"", "{", `{"root":"/","known":-1}`, `{"root":"/","known":7}`, `{"root":"/","known":32}` + "\nshort", `{"root":"/","known":1152921504606846976}`, "[" + strings.Repeat(" ", maxHarvestRequest)} {
 		if err := serveHarvest(bufio.NewReader(strings.NewReader(text)), io.Discard); err == nil {
 			t.Errorf("%.40q was answered", text)
+		}
+	}
+}
+
+// entryWithout is a file of a directory that cannot be looked at.
+type entryWithout struct {
+	fs.DirEntry
+	dir bool
+	err error
+}
+
+func (e entryWithout) IsDir() bool                { return e.dir }
+func (e entryWithout) Info() (fs.FileInfo, error) { return nil, e.err }
+
+// gVisor has files that it cannot read: those of an image with extended attributes, such as an access list.
+func TestWhatTheMachineCannotReadIsTheImages(t *testing.T) {
+	h := &harvester{each: func(path string, _ fs.FileInfo) error { return fmt.Errorf("%s was taken", path) }}
+	unsupported := &fs.PathError{Op: "lstat", Path: "/var/log/journal", Err: unix.ENOTSUP}
+	for what, c := range map[string]struct {
+		entry entryWithout
+		want  error
+	}{
+		"a directory":     {entryWithout{dir: true, err: unsupported}, fs.SkipDir},
+		"a file":          {entryWithout{err: unsupported}, nil},
+		"one that went":   {entryWithout{err: fs.ErrNotExist}, nil},
+		"a sick disk":     {entryWithout{err: unix.EIO}, unix.EIO},
+		"a directory too": {entryWithout{dir: true, err: unix.EIO}, unix.EIO},
+	} {
+		if got := h.visit("/var/log/journal", c.entry, nil); !errors.Is(got, c.want) || (got == nil) != (c.want == nil) {
+			t.Errorf("%s: %v, want %v", what, got, c.want)
 		}
 	}
 }
