@@ -23,6 +23,8 @@ var forbidden = []struct {
 	{"agentbox/agentbox/cli", "agentbox/mesh/...", nil, "the command line talks to api.Client only: the daemon is the team's member"},
 	{"agentbox/agentbox/api", "agentbox/mesh/...", nil, "the wire does not know who serves it"},
 	{"agentbox/agentbox/host", "agentbox/mesh/...", nil, "boxes know what they need of a team as small interfaces"},
+	{"agentbox/agentbox/host", "agentbox/agentbox/team", nil, "boxes know what they need of a team as small interfaces"},
+	{"agentbox/agentbox/team", "agentbox/agentbox/host", nil, "what is shared is known without boxes"},
 	{"agentbox/agentbox/host", "agentbox/vmm/qemu", nil, "boxes know vmm.Driver only, so that a second driver needs no change above it"},
 	{"agentbox/agentbox/host", "agentbox/vmm/gvisor/...", nil, "boxes know vmm.Driver only"},
 	{"agentbox/vmm/gvisor/...", "agentbox/vmm/qemu", nil, "drivers do not know each other"},

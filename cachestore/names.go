@@ -94,7 +94,15 @@ func (s *Store) writeName(n blob.Name, suffix string) error {
 	if err != nil {
 		return err
 	}
-	return s.hostError(disk.Replace(s.fs, s.path(namesDir, nameFile(n.Namespace, n.Key)+suffix), b))
+	err = s.hostError(disk.Replace(s.fs, s.path(namesDir, nameFile(n.Namespace, n.Key)+suffix), b))
+	s.named()
+	return err
+}
+
+func (s *Store) named() {
+	if s.cfg.Named != nil {
+		s.cfg.Named()
+	}
 }
 
 // readName reads and verifies a name, whoever signed it. One whose file is damaged is Corrupt.
@@ -175,6 +183,7 @@ func (s *Store) Unpublish(namespace, key string) error {
 	}
 	s.namesMu.Lock()
 	defer s.namesMu.Unlock()
+	defer s.named()
 	file := nameFile(namespace, key)
 	if err := s.fs.Remove(s.path(namesDir, file)); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -223,6 +232,7 @@ func (s *Store) expireNames(dryRun bool, grace time.Duration, each func(n blob.N
 		if dryRun {
 			return nil
 		}
+		defer s.named()
 		return s.hostError(s.fs.Remove(s.path(namesDir, file)))
 	})
 }

@@ -22,6 +22,11 @@ type Config struct {
 	Dir string             // made if need be
 	Key ed25519.PrivateKey // the identity
 	Log *slog.Logger
+	// Attach is told of the connections whenever this machine begins to take part in a team. What it
+	// gives is called before they are closed. nil: nobody uses them.
+	Attach func(*wire.Node) (detach func())
+	// Changed is told that the members, or what they have, changed; it may not wait. nil: nobody is.
+	Changed func()
 }
 
 // Mesh is this machine's part in its team, or in none yet.
@@ -47,6 +52,7 @@ type running struct {
 	node       *wire.Node
 	gossip     *gossip.Gossip
 	catalogues *catalogue.Store
+	detach     func()
 	stop       context.CancelFunc
 	tasks      sync.WaitGroup
 }
@@ -93,6 +99,7 @@ func (m *Mesh) beginOn(node *wire.Node) error {
 	var err error
 	r.catalogues, err = catalogue.Open(catalogue.Config{
 		Dir: filepath.Join(m.cfg.Dir, "catalogues"), Key: m.cfg.Key, Node: node, Log: m.cfg.Log, Here: m.Here, Announce: m.announce,
+		Changed: func(identity.PeerID) { m.tell() },
 	}, list)
 	if err != nil {
 		return errors.Join(err, node.Close())
@@ -106,6 +113,10 @@ func (m *Mesh) beginOn(node *wire.Node) error {
 	m.mu.Unlock()
 	m.announce(r.catalogues.Head())
 	m.roster.Answer(node)
+	if m.cfg.Attach != nil {
+		r.detach = m.cfg.Attach(node)
+	}
+	m.tell()
 	var ctx context.Context
 	ctx, r.stop = context.WithCancel(m.ctx)
 	r.tasks.Go(func() { r.catalogues.Run(ctx) })
@@ -124,6 +135,10 @@ func (m *Mesh) end() error {
 	}
 	m.remember(r.node)
 	m.roster.Answer(nil)
+	if r.detach != nil {
+		r.detach()
+	}
+	m.tell()
 	r.stop()
 	err := errors.Join(r.gossip.Close(), r.catalogues.Close(), r.node.Close())
 	r.tasks.Wait()
@@ -138,6 +153,26 @@ func (m *Mesh) Close() error {
 	m.stop()
 	m.tasks.Wait()
 	return err
+}
+
+func (m *Mesh) tell() {
+	if m.cfg.Changed != nil {
+		m.cfg.Changed()
+	}
+}
+
+// Builder tells whether the others may use what a key signs.
+func (m *Mesh) Builder(key ed25519.PublicKey) bool {
+	return m.IsBuilder(identity.PeerOf(key))
+}
+
+// Self is the PeerID of this machine.
+func (m *Mesh) Self() identity.PeerID { return m.self }
+
+// IsBuilder tells whether the others may use what a member made.
+func (m *Mesh) IsBuilder(id identity.PeerID) bool {
+	member, ok := m.roster.List().Member(id)
+	return ok && member.Active(time.Now()) && member.Has(identity.Builder)
 }
 
 func (m *Mesh) running() *running {
@@ -157,6 +192,7 @@ func (m *Mesh) listChanged(list identity.List) {
 	if err := r.catalogues.Admit(list); err != nil {
 		m.cfg.Log.Error("mesh: forget the catalogues of former members", "error", err)
 	}
+	m.tell()
 	m.announce(r.catalogues.Head())
 	m.tasks.Go(func() { m.roster.Spread(m.ctx, r.node, m.Here()) })
 }

@@ -19,7 +19,6 @@ import (
 	"agentbox/agentbox/host"
 	"agentbox/agentbox/layers"
 	"agentbox/agentbox/task"
-	"agentbox/mesh"
 	"agentbox/vmm"
 	"agentbox/vmm/image"
 )
@@ -40,13 +39,9 @@ type daemon struct {
 	cfg     Config
 	started time.Time
 	boxes   *host.Manager
-	store   *layers.Opening
-	places  *layers.Places
-	mesh    *mesh.Mesh
-	noMesh  error // why mesh is nil
-	sharing *layers.Sharing
-	queue   *task.Queue
-	stop    context.CancelFunc
+	*shares
+	queue *task.Queue
+	stop  context.CancelFunc
 }
 
 // Run serves until ctx ends or a client asks it to stop. Boxes go on without it.
@@ -66,47 +61,39 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	images.Never = []string{cfg.Home.Dir, cfg.Home.Run()}
-	key, err := layers.SigningKey(cfg.Home.StoreKey())
+	shared, err := share(ctx, cfg, images)
 	if err != nil {
 		return err
 	}
-	team, err := mesh.Open(mesh.Config{Dir: cfg.Home.Mesh(), Key: key, Log: cfg.Log})
+	manager, err := newManager(cfg, images, shared)
 	if err != nil {
-		cfg.Log.Error("this machine's part in its team cannot be read", "error", err)
-	} else {
-		defer team.Close()
+		return errors.Join(err, shared.close())
 	}
-	noMesh := err
-	store := layers.Begin(ctx, layers.Config{Dir: cfg.Home.Store(), Key: cfg.Home.StoreKey(), Log: cfg.Log, Damaged: distrust(images, cfg.Log)})
-	places := &layers.Places{File: cfg.Home.Places()}
-	manager, err := newManager(cfg, images, &layers.Images{Store: store.Store, Places: places})
-	if err != nil {
-		return errors.Join(err, store.Close())
-	}
-	d := &daemon{cfg: cfg, started: time.Now(), boxes: manager, store: store, places: places, mesh: team, noMesh: noMesh, stop: stop}
-	d.sharing = &layers.Sharing{Store: store.Store, File: cfg.Home.Shared()}
+	shared.team.Gone = manager.DropImage
+	d := &daemon{cfg: cfg, started: time.Now(), boxes: manager, shares: shared, stop: stop}
 	d.queue = task.NewQueue(task.Config{
 		Store: task.Store{Dir: cfg.Home.Tasks()}, Boxes: manager, Jobs: taskJobs{jobs{cfg.Home, manager}},
 		Keeper: keeper{jobs{cfg.Home, manager}}, Room: room, Log: cfg.Log,
 	})
 	var work sync.WaitGroup
 	work.Go(func() { d.queue.Run(ctx) })
+	work.Go(func() { shared.team.Run(ctx) })
 	scrubbed := d.scrub(ctx)
 	err = d.serve(ctx)
 	stop()
 	work.Wait()
 	err = errors.Join(err, manager.Close())
 	<-scrubbed
-	return errors.Join(err, store.Close())
+	return errors.Join(err, shared.close())
 }
 
-func newManager(cfg Config, images *image.Store, kept *layers.Images) (*host.Manager, error) {
+func newManager(cfg Config, images *image.Store, shared *shares) (*host.Manager, error) {
 	binary, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	return host.New(host.Config{
-		Home: cfg.Home, Binary: binary, Images: images, Shelf: layers.Shelf{Store: kept.Store}, Origins: origins{kept}, Pool: cfg.Pool, Log: cfg.Log,
+		Home: cfg.Home, Binary: binary, Images: images, Shelf: layers.Shelf{Store: shared.store.Store}, Origins: origins{shared.images}, Team: shared.team, Pool: cfg.Pool, Log: cfg.Log,
 		Driver: remember(func(kind agentbox.Isolation) (vmm.Driver, error) { return drivers.Open(kind, cfg.Home, cfg.Log) }),
 		Kernel: drivers.NewKernels(cfg.Home, cfg.Log).Dir,
 	})

@@ -23,6 +23,7 @@ func (m *Manager) ensureImage(ctx context.Context, review project.Review, cfg *c
 	img, err := m.orWhole(ctx, progress, func() (image.Image, error) {
 		return m.pinned(ctx, lockPath(review.Root, cfg), recipe, false, progress)
 	})
+	m.made()
 	if err != nil {
 		return image.Image{}, noSpace(err)
 	}
@@ -58,6 +59,8 @@ func (m *Manager) pinned(ctx context.Context, lockPath string, r image.Recipe, u
 			progress.Say("the image is not pinned: " + e.Detail)
 		case image.StepOtherBytes:
 			progress.Say(e.Detail + ": a key that a package made, say, differs; agentbox image pull --from PLACE gets the very bytes")
+		case image.StepNotThere:
+			progress.Say(e.Detail)
 		default:
 			relay(progress)(e)
 		}
@@ -98,6 +101,7 @@ func (m *Manager) BuildImage(ctx context.Context, req api.ImageBuildRequest, pro
 	img, err := m.orWhole(ctx, progress, func() (image.Image, error) {
 		return m.pinned(ctx, lockPath(root, cfg), recipe, req.Update, progress)
 	})
+	m.made()
 	if err != nil {
 		return api.Image{}, noSpace(err)
 	}
@@ -111,6 +115,7 @@ func (m *Manager) PullImage(ctx context.Context, req api.ImagePullRequest, progr
 	img, err := m.orWhole(ctx, progress, func() (image.Image, error) {
 		return m.images.Ensure(ctx, image.Recipe{Source: req.Source}, agentbox.Digest{}, relay(progress))
 	})
+	m.made()
 	if err != nil {
 		return api.Image{}, noSpace(err)
 	}

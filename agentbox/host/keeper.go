@@ -22,8 +22,8 @@ func (m *Manager) keepImages(now time.Time) {
 		return
 	}
 	for _, img := range list {
-		if img.Lazy != nil || now.Sub(img.Created) < keepAfter {
-			continue
+		if img.Lazy != nil || img.Origin != "" || now.Sub(img.Created) < keepAfter {
+			continue // what came from somebody is in the store already
 		}
 		_, err := m.origins.Keep(m.ctx, img, keepRate)
 		if m.ctx.Err() != nil {
@@ -34,6 +34,41 @@ func (m *Manager) keepImages(now time.Time) {
 		}
 		if err != nil {
 			m.log.Warn("an image is not in the store", "image", img.Digest.Short(), "error", err)
+		}
+	}
+}
+
+// made says that there is an image that was not here a moment ago.
+func (m *Manager) made() {
+	select {
+	case m.fresh <- struct{}{}:
+	default:
+	}
+}
+
+// keepFresh takes new images into the store at once and at full speed where the team waits for them.
+func (m *Manager) keepFresh() {
+	for {
+		select {
+		case <-m.ctx.Done():
+			return
+		case <-m.fresh:
+		}
+		if m.team == nil || !m.team.Waits() {
+			continue
+		}
+		list, err := m.images.List()
+		if err != nil {
+			m.log.Error("cannot list the images", "error", err)
+			continue
+		}
+		for _, img := range list {
+			if img.Lazy != nil || img.Origin != "" || len(img.Include) > 0 {
+				continue
+			}
+			if _, err := m.origins.Keep(m.ctx, img, 0); err != nil && m.ctx.Err() == nil {
+				m.log.Warn("an image is not in the store", "image", img.Digest.Short(), "error", err)
+			}
 		}
 	}
 }

@@ -25,7 +25,8 @@ type Config struct {
 	Shelf  Shelf // what setup made, by key; nil where every box runs setup itself
 	// Origins keeps images and gets them from elsewhere; nil where they are made here only.
 	Origins Origins
-	Pool    int // machines kept ready per template; -1 sizes it by this machine
+	Team    Team // the other machines; nil: none are asked
+	Pool    int  // machines kept ready per template; -1 sizes it by this machine
 	Log     *slog.Logger
 }
 
@@ -36,6 +37,7 @@ type Manager struct {
 	images  *image.Store
 	shelf   Shelf
 	origins Origins
+	team    Team
 	driver  func(agentbox.Isolation) (vmm.Driver, error)
 	kernel  func(context.Context, string, agentbox.Progress) (string, error)
 	log     *slog.Logger
@@ -50,7 +52,8 @@ type Manager struct {
 	feeds     *feeds
 	policies  *policies
 
-	unread []string // what a box that was not taken up is, and why; set before anybody asks
+	fresh  chan struct{} // an image was made or got
+	unread []string      // what a box that was not taken up is, and why; set before anybody asks
 
 	mu      sync.Mutex
 	boxes   map[agentbox.BoxID]*box
@@ -92,10 +95,10 @@ func (b *box) set(f func(b *box)) {
 func New(cfg Config) (*Manager, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &Manager{
-		home: cfg.Home, binary: cfg.Binary, images: cfg.Images, shelf: cfg.Shelf, origins: cfg.Origins, driver: cfg.Driver, kernel: cfg.Kernel, log: cfg.Log,
+		home: cfg.Home, binary: cfg.Binary, images: cfg.Images, shelf: cfg.Shelf, origins: cfg.Origins, team: cfg.Team, driver: cfg.Driver, kernel: cfg.Kernel, log: cfg.Log,
 		ctx: ctx, cancel: cancel, started: time.Now(),
-		policies: newPolicies(cfg.Home),
-		boxes:    map[agentbox.BoxID]*box{}, keys: map[string]*sync.Mutex{}, holders: map[agentbox.BoxID]int{},
+		policies: newPolicies(cfg.Home), fresh: make(chan struct{}, 1),
+		boxes: map[agentbox.BoxID]*box{}, keys: map[string]*sync.Mutex{}, holders: map[agentbox.BoxID]int{},
 	}
 	m.templates = newTemplates(m)
 	m.pool = newPool(m, cfg.Pool)
@@ -110,6 +113,7 @@ func New(cfg Config) (*Manager, error) {
 	m.running.Go(m.feeds.resume)
 	if m.origins != nil {
 		m.running.Go(func() { m.every(keepEvery, func() { m.keepImages(time.Now()) }) })
+		m.running.Go(m.keepFresh)
 	}
 	return m, nil
 }

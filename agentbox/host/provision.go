@@ -92,7 +92,9 @@ func (m *Manager) provision(ctx context.Context, rec *record, was agentbox.Box, 
 func (m *Manager) setupImage(ctx context.Context, rec record, cfg *config.Config, base image.Image, in caches.Ingredients, progress agentbox.Progress) (image.Image, error) {
 	made, err := m.shelf.Find(ctx, in.Key())
 	if agentbox.CodeOf(err) == agentbox.NotFound {
-		made, err = m.populate(ctx, rec, cfg, base, in, progress)
+		made, err = m.onceInTeam(ctx, in, progress, func(ctx context.Context) (caches.Made, error) {
+			return m.populate(ctx, rec, cfg, base, in, progress)
+		})
 	}
 	if err != nil {
 		return base, err
@@ -125,6 +127,11 @@ func (m *Manager) readable(ctx context.Context, in caches.Ingredients) (caches.I
 	_, err := m.shelf.Find(ctx, trusted.Key())
 	if err == nil {
 		return trusted, nil
+	}
+	if agentbox.CodeOf(err) == agentbox.NotFound && m.team != nil {
+		if _, err := m.findOrFetch(ctx, trusted.Key(), nil); err == nil {
+			return trusted, nil
+		}
 	}
 	if agentbox.CodeOf(err) != agentbox.NotFound {
 		return in, err
@@ -172,6 +179,7 @@ func (m *Manager) derive(ctx context.Context, base image.Image, made caches.Made
 		d.Layers = append(d.Layers, func() (io.ReadCloser, error) { return m.shelf.Open(ctx, made, part) })
 	}
 	img, err := m.orWhole(ctx, progress, func() (image.Image, error) { return m.images.Derive(ctx, base, d, relay(progress)) })
+	m.made()
 	return img, noSpace(err)
 }
 

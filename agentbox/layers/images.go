@@ -2,6 +2,7 @@ package layers
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"os"
 	"path/filepath"
@@ -29,6 +30,8 @@ type Images struct {
 	Store func(ctx context.Context) (*cachestore.Store, error)
 	// Places are asked for what is damaged or missing.
 	Places *Places
+	// Key is the public half of the key that signs our names.
+	Key ed25519.PublicKey
 
 	keeping sync.Mutex // held while an image is taken in: two at once would both write it
 }
@@ -40,13 +43,17 @@ func (i *Images) Keep(ctx context.Context, img image.Image, rate int64) (agentbo
 	if err != nil {
 		return agentbox.Digest{}, err
 	}
-	if n, err := store.Lookup(imageNamespace, img.Digest.Hex()); agentbox.CodeOf(err) != agentbox.NotFound {
-		return n.Manifest, err
-	}
 	i.keeping.Lock()
 	defer i.keeping.Unlock()
-	if n, err := store.Lookup(imageNamespace, img.Digest.Hex()); agentbox.CodeOf(err) != agentbox.NotFound {
+	n, err := store.Lookup(imageNamespace, img.Digest.Hex())
+	if err == nil && n.Scope != scopeOf(img) && i.ours(n) {
+		err = i.name(ctx, store, img, n.Manifest) // what this could be named as has changed
+	}
+	if agentbox.CodeOf(err) != agentbox.NotFound {
 		return n.Manifest, err
+	}
+	if img.Origin != "" {
+		return agentbox.Digest{}, revoked(img)
 	}
 	if err := check(ctx, img, rate); err != nil {
 		return agentbox.Digest{}, err
@@ -73,8 +80,21 @@ func check(ctx context.Context, img image.Image, rate int64) error {
 }
 
 func (i *Images) name(ctx context.Context, store *cachestore.Store, img image.Image, manifest agentbox.Digest) error {
-	_, err := store.Publish(ctx, blob.Name{Namespace: imageNamespace, Key: img.Digest.Hex(), Manifest: manifest, Scope: blob.Local, Comment: comment(img.Name)})
+	_, err := store.Publish(ctx, blob.Name{Namespace: imageNamespace, Key: img.Digest.Hex(), Manifest: manifest, Scope: scopeOf(img), Comment: comment(img.Name)})
 	return err
+}
+
+// scopeOf is for whom an image is good. What has files of this host in it is nobody else's business.
+func scopeOf(img image.Image) blob.Scope {
+	if len(img.Include) > 0 {
+		return blob.Local
+	}
+	return blob.Team
+}
+
+func revoked(img image.Image) error {
+	return agentbox.Errorf(agentbox.Conflict, "image %s was made by member %.12s, whose word does not count in the team any more", img.Digest.Short(), img.Origin).
+		WithHint("agentbox image rm %s; the next up makes it anew", img.Digest.Short())
 }
 
 // ImageOf tells which image a name of ours is of.
@@ -87,6 +107,8 @@ func ImageOf(n blob.Name) (agentbox.Digest, bool) {
 func IsImage(n blob.Name, ref string) bool {
 	return n.Namespace == imageNamespace && ref != "" && n.Comment == comment(ref)
 }
+
+func (i *Images) ours(n blob.Name) bool { return i.Key.Equal(ed25519.PublicKey(n.Producer)) }
 
 // comment is what of an image's name a signed name may carry: printable text.
 func comment(s string) string {
@@ -223,7 +245,9 @@ func (i *Images) Fill(ctx context.Context, img image.Image) (*Filling, error) {
 		return nil, err
 	}
 	if _, err = store.Lookup(imageNamespace, img.Digest.Hex()); agentbox.CodeOf(err) == agentbox.NotFound {
-		err = i.name(ctx, store, img, img.Lazy.Manifest)
+		if err = revoked(img); img.Origin == "" {
+			err = i.name(ctx, store, img, img.Lazy.Manifest)
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.Close())

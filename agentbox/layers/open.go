@@ -28,6 +28,10 @@ type Config struct {
 	Log *slog.Logger
 	// Damaged is told which images turn out to be damaged in the store; nil: nobody is.
 	Damaged func(image agentbox.Digest)
+	// Trusted tells whose names are believed besides our own; nil: nobody's.
+	Trusted func(ed25519.PublicKey) bool
+	// Named is told that a name changed, and may not wait; nil: nobody is.
+	Named func()
 }
 
 // Begin starts opening a store.
@@ -49,7 +53,7 @@ func openStore(ctx context.Context, cfg Config) (*cachestore.Store, error) {
 		return nil, err
 	}
 	var store *cachestore.Store
-	open := cachestore.Config{Dir: cfg.Dir, Key: key, Log: cfg.Log}
+	open := cachestore.Config{Dir: cfg.Dir, Key: key, Log: cfg.Log, Trusted: cfg.Trusted, Named: cfg.Named}
 	if cfg.Damaged != nil {
 		open.Damaged = func(dmg cachestore.Damage) {
 			if err := eachImageOf(store, dmg.Of, cfg.Damaged); err != nil {

@@ -16,9 +16,9 @@ import (
 	"agentbox/mesh/exchange"
 )
 
-// Sharing is what this machine hands to its team (exchange.Shelf): images and what setup made,
-// unless somebody said otherwise; anything else only where somebody said so. Its methods may be
-// called at once.
+// Sharing is what this machine hands to its team (exchange.Shelf): images without files of this host
+// and what setup made, unless somebody said otherwise; anything else only where somebody said so. Its
+// methods may be called at once.
 type Sharing struct {
 	// Store gives the store, waiting until it is open.
 	Store func(ctx context.Context) (*cachestore.Store, error)
@@ -167,7 +167,9 @@ func (s *Sharing) Of(manifest agentbox.Digest, names []blob.Name) (bool, error) 
 	if err != nil || decided {
 		return shared, err
 	}
-	return slices.ContainsFunc(names, func(n blob.Name) bool { return n.Namespace == imageNamespace || n.Namespace == namespace }), nil
+	return slices.ContainsFunc(names, func(n blob.Name) bool {
+		return n.Scope == blob.Team && (n.Namespace == imageNamespace || n.Namespace == namespace)
+	}), nil
 }
 
 // Shared is IsShared for any peer: the team is who may connect.

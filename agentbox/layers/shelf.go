@@ -96,7 +96,7 @@ func (s Shelf) Publish(ctx context.Context, made caches.Made, parts map[caches.P
 		return err
 	}
 	_, err = store.Publish(ctx, blob.Name{
-		Namespace: namespace, Key: nameOf(made), Manifest: stored.Manifest, Scope: blob.Local, Created: time.Now(),
+		Namespace: namespace, Key: nameOf(made), Manifest: stored.Manifest, Scope: blob.Team, Created: time.Now(),
 		Comment: strings.Join(made.Ingredients.Setup, "; "),
 	})
 	return err

@@ -42,6 +42,7 @@ type Record struct {
 	Alias    string          `json:"alias,omitempty"`   // another key by which it is found
 	Manifest agentbox.Digest `json:"manifest,omitzero"` // what a session for its bytes is about
 	Digest   agentbox.Digest `json:"digest,omitzero"`   // of the thing itself
+	About    agentbox.Digest `json:"about,omitzero"`    // manifest of what describes it
 	Size     int64           `json:"size,omitempty"`    // bytes
 	Name     []byte          `json:"name,omitempty"`    // the signed name (cachestore/blob) under which its owner keeps it
 	Text     string          `json:"text,omitempty"`    // for people

@@ -156,7 +156,7 @@ func (e *Edit) Replace(k Kind, records []Record) {
 func equal(a, b Record) bool {
 	name := string(a.Name) == string(b.Name)
 	a.Name, b.Name = nil, nil
-	return name && a.Kind == b.Kind && a.Key == b.Key && a.Alias == b.Alias && a.Manifest == b.Manifest && a.Digest == b.Digest &&
+	return name && a.Kind == b.Kind && a.Key == b.Key && a.Alias == b.Alias && a.Manifest == b.Manifest && a.Digest == b.Digest && a.About == b.About &&
 		a.Size == b.Size && a.Text == b.Text && a.TTL == b.TTL
 }
 

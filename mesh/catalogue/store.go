@@ -180,11 +180,21 @@ func (s *Store) set(owner identity.PeerID, next *set) {
 	s.noteClaims(owner, next)
 }
 
+// holds is the kind under which the index has who holds a manifest. No record is of it.
+const holds Kind = "holds"
+
+// ids are what a record is found by.
 func (r Record) ids() []id {
-	if r.Alias == "" || r.Alias == r.Key {
-		return []id{r.id()}
+	out := []id{r.id()}
+	if r.Alias != "" && r.Alias != r.Key {
+		out = append(out, id{r.Kind, r.Alias})
 	}
-	return []id{r.id(), {r.Kind, r.Alias}}
+	for _, d := range []agentbox.Digest{r.Manifest, r.About} {
+		if !d.IsZero() {
+			out = append(out, id{holds, d.Hex()})
+		}
+	}
+	return out
 }
 
 // place is where a record is.
@@ -256,6 +266,21 @@ func (s *Store) Lookup(k Kind, key string) []Found {
 		}
 	}
 	slices.SortFunc(out, func(a, b Found) int { return a.Owner.Compare(b.Owner) })
+	return out
+}
+
+// Holders lists the members whose catalogues name a manifest, at least a part of whose blob they
+// have then. We are not among them.
+func (s *Store) Holders(manifest agentbox.Digest) []identity.PeerID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	var out []identity.PeerID
+	for _, p := range s.index[id{holds, manifest.Hex()}] {
+		if s.list.Admits(p.owner, now) && !slices.Contains(out, p.owner) {
+			out = append(out, p.owner)
+		}
+	}
 	return out
 }
 

@@ -51,8 +51,10 @@ type Node struct {
 	closing sync.Once
 	closed  error
 
-	mu       sync.Mutex
-	list     identity.List
+	mu    sync.Mutex
+	list  identity.List
+	heard sync.Map // of identity.PeerID: when a datagram of it last came, a time.Time
+
 	handlers map[Service]Handler
 	guests   map[string]GuestHandler
 	conns    map[*conn]bool
@@ -181,6 +183,13 @@ func (n *Node) admits(id identity.PeerID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.list.Admits(id, time.Now())
+}
+
+// Heard tells when a datagram of a peer last came. Gossip sends some every second.
+func (n *Node) Heard(id identity.PeerID) time.Time {
+	at, _ := n.heard.Load(id)
+	t, _ := at.(time.Time)
+	return t
 }
 
 // Counters gives what happened so far.

@@ -71,6 +71,7 @@ func (c *conn) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, c.failed(err)
 	}
+	c.node.heard.Store(c.peer, time.Now())
 	return b, nil
 }
 

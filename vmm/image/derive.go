@@ -31,7 +31,8 @@ func derivedKey(key agentbox.Digest) string { return "derived-" + key.Hex() }
 // Derive gives the image that d makes of base, making it if it is not here.
 func (s *Store) Derive(ctx context.Context, base Image, d Derivation, p Progress) (Image, error) {
 	all := func(agentbox.Digest) bool { return true }
-	return s.once(ctx, derivedKey(d.Key), p, all, func(b *build) error {
+	ask := func() (Image, bool) { return s.elsewhere(ctx, agentbox.Digest{}, derivedKey(d.Key), p) }
+	return s.once(ctx, derivedKey(d.Key), p, all, ask, func(b *build) error {
 		return b.derive(ctx, s.limits, base, d)
 	})
 }
@@ -45,9 +46,8 @@ func (b *build) derive(ctx context.Context, limits rootfs.Limits, base Image, d 
 			return err
 		}
 	}
-	b.image = base
-	b.image.Lazy = nil
-	b.image.Base, b.image.Path, b.image.Name = base.Pin(), "", base.Name+" "+d.Name
+	b.image.over(base)
+	b.image.Base, b.image.Name = base.Pin(), base.Name+" "+d.Name
 	return nil
 }
 

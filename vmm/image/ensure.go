@@ -48,7 +48,7 @@ func (s *Store) Rebuild(ctx context.Context, r Recipe, p Progress) (Image, error
 	if err != nil {
 		return Image{}, err
 	}
-	base, err := s.makeBase(ctx, r.Base(), p, func(agentbox.Digest) bool { return false })
+	base, err := s.makeBase(ctx, r.Base(), p, func(agentbox.Digest) bool { return false }, nil)
 	if err != nil || len(includes) == 0 {
 		return base, err
 	}
@@ -62,13 +62,14 @@ func (s *Store) ensureBase(ctx context.Context, r Recipe, pin agentbox.Digest, p
 			return img, err
 		}
 	}
-	img, err := s.makeBase(ctx, r, p, func(have agentbox.Digest) bool {
+	enough := func(have agentbox.Digest) bool {
 		if pin.IsZero() || have == pin {
 			return true
 		}
 		img, err := s.open(have)
 		return err == nil && r.samePackages(img)
-	})
+	}
+	img, err := s.makeBase(ctx, r, p, enough, func(key string) (Image, bool) { return s.elsewhere(ctx, pin, key, p) })
 	switch {
 	case err != nil || pin.IsZero() || img.Digest == pin:
 		return img, err
@@ -104,13 +105,18 @@ func mismatch(r Recipe, pin agentbox.Digest, img Image) error {
 	return err.WithHint("`agentbox image build --update` pins what there is now; commit agentbox.lock afterwards")
 }
 
-// makeBase gives the image that a recipe gave before if enough says so, else it builds it.
-func (s *Store) makeBase(ctx context.Context, r Recipe, p Progress, enough func(agentbox.Digest) bool) (Image, error) {
+// makeBase gives the image that a recipe gave before if enough says so, or that ask, which may be nil, finds; else it builds it.
+func (s *Store) makeBase(ctx context.Context, r Recipe, p Progress, enough func(agentbox.Digest) bool, ask func(key string) (Image, bool)) (Image, error) {
 	extra, err := localFingerprint(r)
 	if err != nil {
 		return Image{}, err
 	}
-	return s.once(ctx, r.key(extra), p, enough, func(b *build) error {
+	key := r.key(extra)
+	find := func() (Image, bool) { return Image{}, false }
+	if ask != nil {
+		find = func() (Image, bool) { return ask(key) }
+	}
+	return s.once(ctx, key, p, enough, find, func(b *build) error {
 		b.image = Image{Name: r.Source, Source: r.Source, Platform: r.Platform, Packages: r.Packages}
 		if err := b.source(ctx, r); err != nil {
 			return err
@@ -119,8 +125,8 @@ func (s *Store) makeBase(ctx context.Context, r Recipe, p Progress, enough func(
 	})
 }
 
-// once builds what key stands for unless it was built already, one caller at a time.
-func (s *Store) once(ctx context.Context, key string, p Progress, enough func(agentbox.Digest) bool, fill func(*build) error) (Image, error) {
+// once builds what key stands for unless it was built already, or find, which may be nil, gives it; one caller at a time.
+func (s *Store) once(ctx context.Context, key string, p Progress, enough func(agentbox.Digest) bool, find func() (Image, bool), fill func(*build) error) (Image, error) {
 	if d, ok := s.recipe(key); ok && enough(d) {
 		return s.open(d)
 	}
@@ -133,6 +139,11 @@ func (s *Store) once(ctx context.Context, key string, p Progress, enough func(ag
 	defer release()
 	if d, ok := s.recipe(key); ok && enough(d) {
 		return s.open(d)
+	}
+	if find != nil {
+		if img, ok := find(); ok {
+			return img, nil
+		}
 	}
 	b, err := s.newBuild(ctx, p)
 	if err != nil {

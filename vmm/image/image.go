@@ -1,6 +1,7 @@
 package image
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -22,6 +23,8 @@ type Image struct {
 	Manifest string          `json:"manifest,omitempty"` // of an OCI source, as resolved
 	Versions []string        `json:"versions,omitempty"` // of an apt source: name=version of all packages, sorted
 	Env      []string        `json:"env,omitempty"`      // of an OCI source: environment its programs expect
+	Origin   string          `json:"origin,omitempty"`   // PeerID of the member of the team that made it; "" for one made here
+	Upon     []string        `json:"upon,omitempty"`     // PeerIDs of members that made what it was made from
 	Lazy     *Lazy           `json:"lazy,omitempty"`     // set as long as the file is not all here: Path does not exist then
 	Path     string          `json:"-"`
 }
@@ -38,6 +41,16 @@ func (i Image) Pin() agentbox.Digest {
 		return i.Digest
 	}
 	return i.Base
+}
+
+// over makes an image one that was made here from base.
+func (i *Image) over(base Image) {
+	key := i.Key
+	*i = base
+	i.Key, i.Lazy, i.Path, i.Origin, i.Upon = key, nil, "", "", slices.Clone(base.Upon)
+	if base.Origin != "" && !slices.Contains(i.Upon, base.Origin) {
+		i.Upon = append(i.Upon, base.Origin)
+	}
 }
 
 // Event tells how far a build is. Total is 0 when nobody knows it.

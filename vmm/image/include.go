@@ -141,7 +141,7 @@ func (s *Store) ensureIncluded(ctx context.Context, base Image, r Recipe, list [
 		i.fingerprint(h)
 	}
 	all := func(agentbox.Digest) bool { return true }
-	return s.once(ctx, r.key(hex.EncodeToString(h.Sum(nil))), p, all, func(b *build) error {
+	return s.once(ctx, r.key(hex.EncodeToString(h.Sum(nil))), p, all, nil, func(b *build) error {
 		if err := b.startFrom(ctx, s.limits, base); err != nil {
 			return err
 		}
@@ -152,11 +152,8 @@ func (s *Store) ensureIncluded(ctx context.Context, base Image, r Recipe, list [
 				return err
 			}
 		}
-		key := b.image.Key
-		b.image = base
-		b.image.Lazy = nil
-		b.image.Key, b.image.Base, b.image.Include, b.image.Path = key, base.Digest, r.Include, ""
-		b.image.Name = base.Name + " with includes"
+		b.image.over(base)
+		b.image.Base, b.image.Include, b.image.Name = base.Digest, r.Include, base.Name+" with includes"
 		return nil
 	})
 }

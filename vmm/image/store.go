@@ -22,7 +22,31 @@ type Store struct {
 
 	// Never are directories that no include copies, nor anything in them.
 	Never []string
+	// Elsewhere, which may be nil, is asked for an image that would be made otherwise: by its digest where pin is set, else by the
+	// key of what it is made from. The image it gives is lazy. NotFound says that nobody has it.
+	Elsewhere func(ctx context.Context, pin agentbox.Digest, key string) (Image, error)
 }
+
+// elsewhere makes an image known here that somebody else has. Without one it is made, whatever the reason.
+func (s *Store) elsewhere(ctx context.Context, pin agentbox.Digest, key string, p Progress) (Image, bool) {
+	if s.Elsewhere == nil {
+		return Image{}, false
+	}
+	img, err := s.Elsewhere(ctx, pin, key)
+	if err == nil {
+		img, err = s.AddLazy(ctx, img)
+	}
+	if err != nil {
+		if agentbox.CodeOf(err) != agentbox.NotFound {
+			p.tell(Event{Step: StepNotThere, Detail: err.Error()})
+		}
+		return Image{}, false
+	}
+	return img, true
+}
+
+// StepNotThere is the step of an event that says why an image does not come from elsewhere though it is there.
+const StepNotThere = "not from elsewhere"
 
 func (s *Store) neverNow() Never { return NeverBelow(append([]string{s.dir}, s.Never...)...) }
 
@@ -142,6 +166,9 @@ func (s *Store) describe(d agentbox.Digest) (Image, error) {
 	img.Path = filepath.Join(dir, imageFileName)
 	return img, nil
 }
+
+// Decode reads the description of an image, as somebody else wrote it.
+func Decode(b []byte, d agentbox.Digest) (Image, error) { return decodeImage(b, d) }
 
 // decodeImage reads the description of an image.
 func decodeImage(b []byte, d agentbox.Digest) (Image, error) {

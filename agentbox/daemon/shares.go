@@ -1,0 +1,56 @@
+package daemon
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+
+	"agentbox/agentbox/layers"
+	"agentbox/agentbox/team"
+	"agentbox/mesh"
+	"agentbox/vmm/image"
+)
+
+// shares is what boxes are made of and the team may have: the store, where what is missing comes
+// from, and this machine's part in its team.
+type shares struct {
+	store   *layers.Opening
+	images  *layers.Images
+	places  *layers.Places
+	sharing *layers.Sharing
+	team    *team.Team
+	mesh    *mesh.Mesh
+	noMesh  error // why mesh is nil
+}
+
+func share(ctx context.Context, cfg Config, images *image.Store) (*shares, error) {
+	key, err := layers.SigningKey(cfg.Home.StoreKey())
+	if err != nil {
+		return nil, err
+	}
+	t := team.New()
+	s := &shares{team: t, places: &layers.Places{File: cfg.Home.Places(), Peers: t.Peers}}
+	s.store = layers.Begin(ctx, layers.Config{
+		Dir: cfg.Home.Store(), Key: cfg.Home.StoreKey(), Log: cfg.Log, Damaged: distrust(images, cfg.Log), Trusted: t.Trusts, Named: t.Wake,
+	})
+	s.images = &layers.Images{Store: s.store.Store, Places: s.places, Key: key.Public().(ed25519.PublicKey)}
+	s.sharing = &layers.Sharing{Store: s.store.Store, File: cfg.Home.Shared(), Changed: t.SharingChanged}
+	t.Images, t.Shelf, t.Sharing, t.Files, t.Log = s.images, layers.Shelf{Store: s.store.Store}, s.sharing, images, cfg.Log
+	images.Elsewhere = t.Image
+	s.mesh, s.noMesh = mesh.Open(mesh.Config{Dir: cfg.Home.Mesh(), Key: key, Log: cfg.Log, Attach: t.Attach, Changed: t.Wake})
+	if s.noMesh != nil {
+		cfg.Log.Error("this machine's part in its team cannot be read", "error", s.noMesh)
+		return s, nil
+	}
+	t.Join(s.mesh) // before there are boxes: those that run from images of others need their names
+	return s, nil
+}
+
+// close ends what peers do with the store, and then the store.
+func (s *shares) close() error {
+	var err error
+	if s.mesh != nil {
+		err = s.mesh.Close()
+	}
+	return errors.Join(err, s.store.Close())
+}

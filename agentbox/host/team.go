@@ -1,0 +1,63 @@
+package host
+
+import (
+	"context"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/caches"
+)
+
+// Team is what boxes need of the other machines (agentbox/team).
+type Team interface {
+	// Setup brings what setup made elsewhere for a key onto the Shelf, and says who made it. NotFound: nobody offers it.
+	Setup(ctx context.Context, key agentbox.Digest, progress func(done, total int)) (by string, err error)
+	// Once makes something unless get gets it, one machine at a time.
+	Once(ctx context.Context, key string, say func(string), get, make func(ctx context.Context) error) error
+	// Waits tells whether others want what is made here as soon as it is there.
+	Waits() bool
+}
+
+// findOrFetch finds what setup made here, or gets what it made elsewhere.
+func (m *Manager) findOrFetch(ctx context.Context, key agentbox.Digest, progress agentbox.Progress) (caches.Made, error) {
+	made, err := m.shelf.Find(ctx, key)
+	if m.team == nil || agentbox.CodeOf(err) != agentbox.NotFound {
+		return made, err
+	}
+	by, err := m.team.Setup(ctx, key, func(done, total int) { progress.Move("setup", "from the team", int64(done), int64(total)) })
+	if err != nil {
+		return made, err
+	}
+	progress.Say("what setup makes comes from " + by)
+	return m.shelf.Find(ctx, key)
+}
+
+// onceInTeam makes what setup makes, unless another machine did or does.
+func (m *Manager) onceInTeam(ctx context.Context, in caches.Ingredients, progress agentbox.Progress, populate func(context.Context) (caches.Made, error)) (made caches.Made, err error) {
+	if m.team == nil {
+		return populate(ctx)
+	}
+	get := func(ctx context.Context) (err error) {
+		made, err = m.findOrFetch(ctx, in.Key(), progress)
+		return err
+	}
+	err = m.team.Once(ctx, "setup/"+in.Key().Hex(), progress.Say, get, func(ctx context.Context) (err error) {
+		made, err = populate(ctx)
+		return err
+	})
+	return made, err
+}
+
+// DropImage removes an image that is not to be used any more, unless a box still runs from it.
+func (m *Manager) DropImage(ctx context.Context, d agentbox.Digest) {
+	img, err := m.images.Get(d.String())
+	if err != nil && agentbox.CodeOf(err) != agentbox.Corrupt {
+		return
+	}
+	if by := m.imageOf(img).UsedBy; len(by) > 0 {
+		m.log.Warn("an image was made by who is no builder of the team any more, and a box runs from it: remove it and make it anew", "image", d.Short(), "box", by[0])
+		return
+	}
+	if err := m.removeImage(ctx, d); err != nil {
+		m.log.Error("an image was made by who is no builder of the team any more, and cannot be removed", "image", d.Short(), "error", err)
+	}
+}

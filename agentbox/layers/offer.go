@@ -1,0 +1,234 @@
+package layers
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore"
+	"agentbox/cachestore/blob"
+	"agentbox/vmm/image"
+)
+
+// Offer is something of ours that the team may have.
+type Offer struct {
+	Name  blob.Name       // signed by who made it
+	Image agentbox.Digest // of an image; zero for what setup made
+	Key   agentbox.Digest // of what setup made; zero for an image
+}
+
+// Offers lists what the team may have, as its names are now.
+func (s *Sharing) Offers(ctx context.Context) ([]Offer, error) {
+	store, err := s.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names, err := store.Names("", "")
+	if err != nil {
+		return nil, err
+	}
+	var out []Offer
+	for _, n := range names {
+		o := Offer{Name: n}
+		image, isImage := ImageOf(n)
+		key, isSetup := KeyOf(n)
+		switch {
+		case isImage:
+			o.Image = image
+		case isSetup:
+			o.Key = key
+		default:
+			continue
+		}
+		shared, err := s.Of(n.Manifest, []blob.Name{n})
+		if err != nil {
+			return nil, err
+		}
+		if shared {
+			out = append(out, o)
+		}
+	}
+	return out, nil
+}
+
+// aboutSuffix follows the digest in the key of the name of what describes an image.
+const aboutSuffix = "/about"
+
+// aboutType is the media type of the description of an image: its JSON.
+const aboutType = "application/vnd.agentbox.image+json"
+
+// maxAbout bounds a description: thousands of packages, with their versions.
+const maxAbout = 4 << 20
+
+// About puts the description of an image into the store, for peers who want the image, and gives its manifest.
+func (i *Images) About(ctx context.Context, img image.Image) (agentbox.Digest, error) {
+	store, err := i.Store(ctx)
+	if err != nil {
+		return agentbox.Digest{}, err
+	}
+	img.Lazy = nil
+	b, err := json.Marshal(img)
+	if err != nil {
+		return agentbox.Digest{}, err
+	}
+	stored, err := store.PutStream(ctx, bytes.NewReader(b), blob.Info{Kind: blob.Image, MediaType: aboutType})
+	if err != nil {
+		return agentbox.Digest{}, err
+	}
+	key := img.Digest.Hex() + aboutSuffix
+	n, err := store.Lookup(imageNamespace, key)
+	if err == nil && n.Manifest == stored.Manifest {
+		return stored.Manifest, nil
+	}
+	if err == nil {
+		err = store.Unpublish(imageNamespace, key)
+	}
+	if err == nil || agentbox.CodeOf(err) == agentbox.NotFound {
+		_, err = store.Publish(ctx, blob.Name{Namespace: imageNamespace, Key: key, Manifest: stored.Manifest, Scope: scopeOf(img), Comment: comment("describes " + img.Name)})
+	}
+	return stored.Manifest, err
+}
+
+// ReadAbout gets the description of an image from the team.
+func (i *Images) ReadAbout(ctx context.Context, about, digest agentbox.Digest) (image.Image, error) {
+	store, err := i.Store(ctx)
+	if err != nil {
+		return image.Image{}, err
+	}
+	src := i.Places.Source(Team)
+	m, err := store.EnsureManifest(ctx, about, src)
+	if err != nil {
+		return image.Image{}, err
+	}
+	if m.Size > maxAbout {
+		return image.Image{}, agentbox.Errorf(agentbox.Corrupt, "the description of image %s has %d bytes", digest.Short(), m.Size)
+	}
+	r, err := store.OpenBlob(ctx, about, src)
+	if err != nil {
+		return image.Image{}, err
+	}
+	b, err := io.ReadAll(io.NewSectionReader(r, 0, m.Size))
+	if err = errors.Join(err, r.Close()); err != nil {
+		return image.Image{}, err
+	}
+	return decodeAbout(b, digest)
+}
+
+// decodeAbout reads a description that somebody else wrote.
+func decodeAbout(b []byte, digest agentbox.Digest) (image.Image, error) {
+	img, err := image.Decode(b, digest)
+	if err != nil {
+		return img, err
+	}
+	for _, s := range append([]string{img.Name, img.Source, img.Platform, img.Key, img.Origin}, img.Upon...) {
+		if comment(s) != s {
+			return image.Image{}, agentbox.Errorf(agentbox.Corrupt, "the description of image %s has text that is too long or not printable", digest.Short())
+		}
+	}
+	if img.Size <= 0 || len(img.Include) > 0 {
+		return image.Image{}, agentbox.Errorf(agentbox.Corrupt, "the description of image %s is of none that others may have", digest.Short())
+	}
+	img.Lazy, img.Path = nil, ""
+	return img, nil
+}
+
+// Adopt makes the store expect an image of which somebody whose names are believed has signed the
+// name. Its pieces come from the team.
+func (i *Images) Adopt(ctx context.Context, img image.Image, n blob.Name) error {
+	if d, ok := ImageOf(n); !ok || d != img.Digest || img.Lazy == nil || n.Manifest != img.Lazy.Manifest {
+		return agentbox.Errorf(agentbox.Corrupt, "the name of image %s is of something else", img.Digest.Short())
+	}
+	store, err := i.Store(ctx)
+	if err != nil {
+		return err
+	}
+	m, err := store.EnsureManifest(ctx, n.Manifest, i.Places.Source(Team))
+	if err != nil {
+		return err
+	}
+	if !m.Blocks || m.Kind != blob.Image || m.Size != img.Size {
+		return agentbox.Errorf(agentbox.Corrupt, "image %s has %d bytes by its description, its manifest is of a %s of %d", img.Digest.Short(), img.Size, m.Kind, m.Size)
+	}
+	return i.take(ctx, img, n)
+}
+
+// take keeps a name, in place of one of ours that says the same image by another list.
+func (i *Images) take(ctx context.Context, img image.Image, n blob.Name) error {
+	store, err := i.Store(ctx)
+	if err != nil {
+		return err
+	}
+	if old, err := store.Lookup(imageNamespace, img.Digest.Hex()); err == nil && old.Manifest != n.Manifest {
+		if err := store.Unpublish(imageNamespace, img.Digest.Hex()); err != nil {
+			return err
+		}
+	}
+	return store.Take(ctx, n)
+}
+
+// Adopt gets what setup made elsewhere, all of it, under the name by which who made it published it.
+func (s Shelf) Adopt(ctx context.Context, places *Places, n blob.Name, progress func(done, total int)) error {
+	if _, ok := KeyOf(n); !ok {
+		return agentbox.Errorf(agentbox.Corrupt, "%.80q is no name of what setup made", n.Key)
+	}
+	store, err := s.Store(ctx)
+	if err != nil {
+		return err
+	}
+	if err := store.Fetch(ctx, n.Manifest, places.Source(Team), nil, progress); err != nil {
+		return err
+	}
+	b, err := open(ctx, store, n.Manifest)
+	if err != nil {
+		return err
+	}
+	if err := b.blob.Close(); err != nil {
+		return err
+	}
+	if nameOf(b.head.Made) != n.Key {
+		return agentbox.Errorf(agentbox.Corrupt, "what is published as %.80s is of another key", n.Key)
+	}
+	return store.Take(ctx, n)
+}
+
+// MadeOn lists the keys of what setup made here on images that are gone for good.
+func (s Shelf) MadeOn(ctx context.Context, gone func(image agentbox.Digest) bool) ([]blob.Name, error) {
+	store, err := s.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names, err := store.Names(namespace, "")
+	if err != nil {
+		return nil, err
+	}
+	var out []blob.Name
+	for _, n := range names {
+		b, err := open(ctx, store, n.Manifest)
+		if err != nil {
+			continue // damaged: whoever uses it says so
+		}
+		if gone(b.head.Made.Ingredients.Image) {
+			out = append(out, n)
+		}
+		if err := b.blob.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// Drop lets go of what setup made, and of the space it takes.
+func (s Shelf) Drop(ctx context.Context, n blob.Name) error {
+	store, err := s.Store(ctx)
+	if err == nil {
+		err = store.Unpublish(n.Namespace, n.Key)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = store.GC(ctx, cachestore.GCOptions{Drop: []agentbox.Digest{n.Manifest}})
+	return err
+}

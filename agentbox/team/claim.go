@@ -1,0 +1,108 @@
+package team
+
+import (
+	"context"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/mesh/catalogue"
+	"agentbox/mesh/identity"
+)
+
+// Times of a claim.
+const (
+	claimTTL   = 30 * time.Second
+	claimRenew = 10 * time.Second
+	claimLook  = time.Second
+)
+
+// Once has one machine of the team make something at a time. get gets what another one made, NotFound
+// while nobody has; make makes it here. say tells a person what is being waited for. Where a machine
+// that said it would make it is gone or takes too long, another one does. Without a team it is make.
+func (t *Team) Once(ctx context.Context, key string, say func(string), get, make func(ctx context.Context) error) error {
+	waited := identity.PeerID{}
+	for {
+		if err := get(ctx); agentbox.CodeOf(err) != agentbox.NotFound {
+			if err == nil || ctx.Err() != nil {
+				return err
+			}
+			say(err.Error()) // it is there and does not come
+			return make(ctx)
+		}
+		m := t.mesh.Load()
+		if m == nil || m.Catalogues() == nil {
+			return make(ctx)
+		}
+		changed := t.next()
+		holder, ours, err := m.Catalogues().TakeClaim(key, claimTTL)
+		if err != nil {
+			t.Log.Warn("team: cannot say that something is being made", "key", key, "error", err)
+			return make(ctx)
+		}
+		if ours {
+			lost, err := t.makeClaimed(ctx, m.Catalogues(), key, make)
+			if !lost {
+				return err
+			}
+			continue
+		}
+		if holder != waited {
+			waited = holder
+			say(t.memberName(holder) + " is making it; waiting for that")
+		}
+		select {
+		case <-changed:
+		case <-time.After(claimLook):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// makeClaimed makes what we claimed, and renews the claim meanwhile. It is lost when another one
+// claimed it at the same time and goes before us.
+func (t *Team) makeClaimed(ctx context.Context, c *catalogue.Store, key string, make func(ctx context.Context) error) (lost bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	made := launch(func() error { return make(ctx) })
+	look := time.NewTicker(claimLook)
+	defer look.Stop()
+	renewed := time.Now()
+	drop := func() {
+		if err := c.DropClaim(key); err != nil {
+			t.Log.Warn("team: cannot say that something is made", "key", key, "error", err)
+		}
+	}
+	for {
+		select {
+		case err := <-made:
+			// What was made is offered first: who waits would else begin.
+			if offerErr := t.offer(context.WithoutCancel(ctx)); offerErr != nil {
+				t.Log.Warn("team: what was made cannot be offered", "key", key, "error", offerErr)
+			}
+			drop()
+			return false, err
+		case <-look.C:
+		}
+		if holder, ok := c.Holder(key); ok && holder != t.mesh.Load().Self() {
+			cancel()
+			drop()
+			if err := <-made; err == nil {
+				return false, nil // it was as good as made
+			}
+			return true, nil
+		}
+		if time.Since(renewed) > claimRenew {
+			renewed = time.Now()
+			if _, _, err := c.TakeClaim(key, claimTTL); err != nil {
+				t.Log.Warn("team: cannot say that something is still being made", "key", key, "error", err)
+			}
+		}
+	}
+}
+
+func launch(do func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	return done
+}

@@ -1,0 +1,148 @@
+package team
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/layers"
+	"agentbox/cachestore/blob"
+	"agentbox/mesh/catalogue"
+	"agentbox/mesh/identity"
+	"agentbox/vmm/image"
+)
+
+// How long who needs something waits for the team. A team that is not there may cost no more than
+// aloneTime; where a holder was heard from a moment ago, it is there, and may be busy.
+const (
+	aloneTime = 300 * time.Millisecond
+	busyTime  = 10 * time.Second
+	heardTime = 3 * time.Second
+)
+
+// Image finds an image that a builder of the team offers: by its digest where pin is set, else by the
+// key of what it is made from. The store expects it then; its pieces come as they are needed
+// (image.Store.Elsewhere). NotFound: nobody offers it.
+func (t *Team) Image(ctx context.Context, pin agentbox.Digest, key string) (image.Image, error) {
+	if !pin.IsZero() {
+		key = pin.Hex()
+	}
+	var errs []error
+	for _, f := range t.offered(catalogue.Image, key) {
+		img, err := t.describe(ctx, f)
+		if err == nil {
+			return img, nil
+		}
+		if ctx.Err() != nil {
+			return image.Image{}, context.Cause(ctx)
+		}
+		errs = append(errs, err)
+	}
+	return image.Image{}, notFound("image", key, errs)
+}
+
+func notFound(what, key string, errs []error) error {
+	if len(errs) > 0 {
+		return agentbox.Errorf(agentbox.Unavailable, "the team has %s %.12s, and it does not come: %w", what, key, errors.Join(errs...))
+	}
+	return agentbox.Errorf(agentbox.NotFound, "nobody in the team offers %s %.12s", what, key)
+}
+
+// offer is what a builder offers, under a name that is believed.
+type offer struct {
+	catalogue.Found
+	name blob.Name
+}
+
+// offered lists what builders offer under a key, by memory.
+func (t *Team) offered(kind catalogue.Kind, key string) []offer {
+	m := t.mesh.Load()
+	if m == nil || m.Catalogues() == nil {
+		return nil
+	}
+	var out []offer
+	for _, f := range m.Catalogues().Lookup(kind, key) {
+		if !m.IsBuilder(f.Owner) {
+			continue
+		}
+		n, err := blob.DecodeName(f.Name)
+		if err != nil || n.Manifest != f.Manifest || n.Scope != blob.Team || !t.Trusts(n.Producer) {
+			t.Log.Warn("team: an offer is not what its name says", "peer", f.Owner.Short(), "kind", kind, "key", f.Key)
+			continue
+		}
+		out = append(out, offer{f, n})
+	}
+	return out
+}
+
+// describe gets what an offered image is, and makes it expected.
+func (t *Team) describe(ctx context.Context, o offer) (image.Image, error) {
+	digest, ok := layers.ImageOf(o.name)
+	if !ok || digest.Hex() != o.Key {
+		return image.Image{}, agentbox.Errorf(agentbox.Corrupt, "peer %s offers image %.12s under the name of another", o.Owner.Short(), o.Key)
+	}
+	if err := t.reach(ctx, o.About); err != nil {
+		return image.Image{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, busyTime)
+	defer cancel()
+	img, err := t.Images.ReadAbout(ctx, o.About, digest)
+	if err != nil {
+		return image.Image{}, err
+	}
+	img.Origin = identity.PeerOf(o.name.Producer).String()
+	img.Lazy = &image.Lazy{Manifest: o.Manifest, From: layers.Team}
+	return img, t.Images.Adopt(ctx, img, o.name)
+}
+
+// reach finds out, within the time that a team which is not there may cost, whether somebody hands out a manifest.
+func (t *Team) reach(ctx context.Context, manifest agentbox.Digest) error {
+	p := t.now()
+	if p == nil {
+		return agentbox.Errorf(agentbox.Unavailable, "this machine has left its team")
+	}
+	patience := aloneTime
+	for _, id := range (holders{t}).Holders(manifest) {
+		if time.Since(p.node.Heard(id)) < heardTime {
+			patience = busyTime
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	_, err := p.exchange.Manifest(ctx, manifest)
+	return err
+}
+
+// Setup brings what setup made elsewhere for a key onto this machine's Shelf, and says who made it.
+// NotFound: nobody offers it. progress is told how many pieces have come; it may be nil.
+func (t *Team) Setup(ctx context.Context, key agentbox.Digest, progress func(done, total int)) (by string, err error) {
+	var errs []error
+	for _, o := range t.offered(catalogue.Setup, key.Hex()) {
+		if got, ok := layers.KeyOf(o.name); !ok || got != key {
+			continue
+		}
+		err := t.reach(ctx, o.Manifest)
+		if err == nil {
+			err = t.Shelf.Adopt(ctx, t.Images.Places, o.name, progress)
+		}
+		if err == nil {
+			return t.memberName(identity.PeerOf(o.name.Producer)), nil
+		}
+		if ctx.Err() != nil {
+			return "", context.Cause(ctx)
+		}
+		errs = append(errs, err)
+	}
+	return "", notFound("what setup made for key", key.Hex(), errs)
+}
+
+// memberName is how people call a member.
+func (t *Team) memberName(id identity.PeerID) string {
+	if m := t.mesh.Load(); m != nil {
+		if member, err := m.Find(id.String()); err == nil {
+			return member.Name
+		}
+	}
+	return id.Short()
+}

@@ -1,0 +1,80 @@
+package team
+
+import (
+	"context"
+	"slices"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/layers"
+	"agentbox/mesh/catalogue"
+	"agentbox/vmm/image"
+)
+
+// What this machine offers at most: the newest. With their names the records must stay within catalogue.MaxBytes.
+const (
+	mostImages = 300
+	mostSetups = 700
+)
+
+// offer makes the catalogue say what the team may have of this machine.
+func (t *Team) offer(ctx context.Context) error {
+	m := t.mesh.Load()
+	if m == nil || m.Catalogues() == nil {
+		return nil
+	}
+	offers, err := t.Sharing.Offers(ctx)
+	if err != nil {
+		return err
+	}
+	list, err := t.Files.List()
+	if err != nil {
+		return err
+	}
+	files := map[agentbox.Digest]image.Image{}
+	for _, img := range list {
+		files[img.Digest] = img
+	}
+	slices.SortFunc(offers, func(a, b layers.Offer) int { return b.Name.Created.Compare(a.Name.Created) })
+	var images, setups []catalogue.Record
+	for _, o := range offers {
+		img, isImage := files[o.Image]
+		switch {
+		case isImage && len(images) < mostImages:
+			r, err := t.imageRecord(ctx, o, img)
+			if err != nil {
+				return err
+			}
+			images = append(images, r)
+		case !o.Key.IsZero() && len(setups) < mostSetups:
+			r, err := setupRecord(o)
+			if err != nil {
+				return err
+			}
+			setups = append(setups, r)
+		}
+	}
+	return m.Catalogues().Update(func(e *catalogue.Edit) {
+		e.Replace(catalogue.Image, images)
+		e.Replace(catalogue.Setup, setups)
+	})
+}
+
+func (t *Team) imageRecord(ctx context.Context, o layers.Offer, img image.Image) (catalogue.Record, error) {
+	about, err := t.Images.About(ctx, img)
+	if err != nil {
+		return catalogue.Record{}, err
+	}
+	name, err := o.Name.Encode()
+	return catalogue.Record{
+		Kind: catalogue.Image, Key: img.Digest.Hex(), Alias: img.Key, Manifest: o.Name.Manifest, About: about, Size: img.Size, Name: name, Text: o.Name.Comment,
+	}, err
+}
+
+func setupRecord(o layers.Offer) (catalogue.Record, error) {
+	name, err := o.Name.Encode()
+	text := o.Name.Comment
+	if len(text) > catalogue.MaxText {
+		text = ""
+	}
+	return catalogue.Record{Kind: catalogue.Setup, Key: o.Name.Key, Alias: o.Key.Hex(), Manifest: o.Name.Manifest, Name: name, Text: text}, err
+}

@@ -1,0 +1,172 @@
+package team
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/layers"
+	"agentbox/mesh"
+	"agentbox/mesh/exchange"
+	"agentbox/mesh/identity"
+	"agentbox/mesh/wire"
+	"agentbox/vmm/image"
+)
+
+// Team is this machine's part in what its team shares. Its methods may be called at once, and at any
+// time: without a team nothing is found and nothing is offered. The fields are set before Join.
+type Team struct {
+	Images  *layers.Images
+	Shelf   layers.Shelf
+	Sharing *layers.Sharing
+	Files   *image.Store // the images of this machine
+	Upload  int64        // bytes a second that are sent at most; 0: no bound
+	Log     *slog.Logger
+	// Gone is told which images are not to be used any more, because who made them is no builder now.
+	Gone func(ctx context.Context, image agentbox.Digest)
+
+	mesh atomic.Pointer[mesh.Mesh]
+	wake chan struct{} // something changed, here or elsewhere
+
+	mu   sync.Mutex
+	part *part // nil: no team
+	told chan struct{}
+}
+
+// part is what there is while this machine is in a team.
+type part struct {
+	node     *wire.Node
+	network  *exchange.Wire
+	exchange *exchange.Node
+}
+
+// New makes a Team whose fields are to be set.
+func New() *Team { return &Team{wake: make(chan struct{}, 1), told: make(chan struct{})} }
+
+// Join says which mesh it is. Run serves it.
+func (t *Team) Join(m *mesh.Mesh) {
+	t.mesh.Store(m)
+	t.Wake()
+}
+
+// Trusts tells whether to believe the names that a key signs (cachestore.Config.Trusted).
+func (t *Team) Trusts(key ed25519.PublicKey) bool {
+	m := t.mesh.Load()
+	return m != nil && m.Builder(key)
+}
+
+// Wake has Run look at what changed. It does not wait.
+func (t *Team) Wake() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	close(t.told)
+	t.told = make(chan struct{})
+}
+
+// next is closed at the next change.
+func (t *Team) next() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.told
+}
+
+// Attach begins the exchange of pieces over a node's connections (mesh.Config.Attach).
+func (t *Team) Attach(node *wire.Node) (detach func()) {
+	p := &part{node: node, network: exchange.OverWire(node)}
+	var err error
+	p.exchange, err = exchange.New(exchange.Config{
+		Self: node.Self(), Network: p.network, Holders: holders{t}, Shelf: t.Sharing, Upload: t.Upload, Log: t.Log,
+	})
+	if err != nil {
+		t.Log.Error("team: nothing is exchanged", "error", err)
+		return func() {}
+	}
+	p.network.Answer(p.exchange)
+	t.mu.Lock()
+	t.part = p
+	t.mu.Unlock()
+	return func() {
+		t.mu.Lock()
+		t.part = nil
+		t.mu.Unlock()
+		if err := errors.Join(p.exchange.Close(), p.network.Close()); err != nil {
+			t.Log.Warn("team: leave the exchange", "error", err)
+		}
+	}
+}
+
+func (t *Team) now() *part {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.part
+}
+
+// Peers is this machine's part in the exchange (layers.Places.Peers), nil without a team.
+func (t *Team) Peers() *exchange.Node {
+	if p := t.now(); p != nil {
+		return p.exchange
+	}
+	return nil
+}
+
+// SharingChanged ends what is sent of what is not shared any more, and offers what is (layers.Sharing.Changed).
+func (t *Team) SharingChanged() {
+	if p := t.now(); p != nil {
+		p.exchange.Recheck(context.Background())
+	}
+	t.Wake()
+}
+
+// holders asks the catalogues (exchange.Holders).
+type holders struct{ t *Team }
+
+func (h holders) Holders(manifest agentbox.Digest) []identity.PeerID {
+	m := h.t.mesh.Load()
+	if m == nil || m.Catalogues() == nil {
+		return nil
+	}
+	return m.Catalogues().Holders(manifest)
+}
+
+const (
+	settle   = 200 * time.Millisecond // several changes are told as one
+	lookEach = 30 * time.Second
+)
+
+// Run offers what there is and drops what is not to be used, whenever something changed, until ctx ends.
+func (t *Team) Run(ctx context.Context) {
+	tick := time.NewTicker(lookEach)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-t.wake:
+			select {
+			case <-time.After(settle):
+			case <-ctx.Done():
+				return
+			}
+		}
+		if err := t.offer(ctx); err != nil && ctx.Err() == nil {
+			t.Log.Error("team: what is here cannot be offered", "error", err)
+		}
+		t.dropRevoked(ctx)
+	}
+}
+
+// Waits tells whether others may want what is made here (host.Team).
+func (t *Team) Waits() bool {
+	m := t.mesh.Load()
+	return m != nil && m.Catalogues() != nil
+}
