@@ -265,3 +265,27 @@ func TestATransferThatEndsAtOnce(t *testing.T) {
 		tr.Close()
 	}
 }
+
+// The store asks for a manifest that somebody asked for to see who is there, and several may at once.
+func TestAManifestIsGivenAgain(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	d, mf, chunks := someBlob(5, 50_000)
+	o.machine(1).give(d, mf, chunks, upTo(5)...)
+	to := o.machine(2)
+	var calls sync.WaitGroup
+	for range 4 {
+		calls.Go(func() {
+			for range 3 {
+				if b, err := to.Node.Manifest(t.Context(), d); err != nil || !bytes.Equal(b, mf.Encode()) {
+					t.Errorf("manifest of %d bytes, %v", len(b), err)
+				}
+			}
+		})
+	}
+	calls.Wait()
+	if _, err := to.fetch(d, mf); err != nil {
+		t.Fatal(err)
+	}
+	to.whole(mf)
+}

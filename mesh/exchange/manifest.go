@@ -13,8 +13,29 @@ import (
 const manifestTime = 5 * time.Second
 
 // Manifest gets an encoded manifest from one of those who have some of its blob, verified. NotFound
-// when none of them gives it.
+// when none of them gives it. Calls for one manifest at once ask once.
 func (n *Node) Manifest(ctx context.Context, d agentbox.Digest) ([]byte, error) {
+	n.mu.Lock()
+	if b := n.blobs[d]; b != nil && b.encoded != nil {
+		defer n.mu.Unlock()
+		return b.encoded, nil
+	}
+	n.mu.Unlock()
+	// Who asked first may lose patience while others wait for the same.
+	answer := n.asking.DoChan(d.Hex(), func() (any, error) { return n.askHolders(n.ctx, d) })
+	select {
+	case a := <-answer:
+		if a.Err != nil {
+			return nil, a.Err
+		}
+		return a.Val.([]byte), nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// askHolders asks one after the other.
+func (n *Node) askHolders(ctx context.Context, d agentbox.Digest) ([]byte, error) {
 	holders := n.cfg.Holders.Holders(d)
 	rand.Shuffle(len(holders), func(i, j int) { holders[i], holders[j] = holders[j], holders[i] })
 	var errs []error
@@ -24,6 +45,11 @@ func (n *Node) Manifest(ctx context.Context, d agentbox.Digest) ([]byte, error) 
 		}
 		b, err := n.manifestOf(ctx, p, d)
 		if err == nil {
+			n.mu.Lock()
+			if known := n.blobs[d]; known != nil { // while there is a session about it
+				known.encoded = b
+			}
+			n.mu.Unlock()
 			return b, nil
 		}
 		if ctx.Err() != nil {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 
 	"agentbox/agentbox"
@@ -66,6 +67,7 @@ type Node struct {
 	stop   context.CancelFunc
 	work   sync.WaitGroup
 	wakeUp chan struct{} // something may be sent
+	asking singleflight.Group
 
 	mu      sync.Mutex
 	closed  bool
@@ -83,6 +85,7 @@ type shared struct {
 	digest   agentbox.Digest
 	m        blob.Manifest // once it is known
 	known    bool
+	encoded  []byte // the manifest, where a peer sent it
 	bits     []byte // chunks that are here
 	sessions map[*session]bool
 	transfer *Transfer // nil: nothing of it is wanted here

@@ -1,0 +1,96 @@
+package service
+
+import (
+	"encoding/xml"
+	"flag"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+var cases = map[string]Service{
+	"default": {Binary: "/usr/local/bin/agentbox", Home: "/home/ann/.local/share/agentbox", Default: true},
+	"odd":     {Binary: "/opt/a \"b\" 50%/agent$box", Home: "/srv/homes/ü & <co>"},
+}
+
+func TestUnitsAreAsTheyWere(t *testing.T) {
+	for name, s := range cases {
+		for suffix, text := range map[string]string{".service": systemd{}.text(s), ".plist": launchd{}.text(s)} {
+			path := filepath.Join("testdata", name+suffix)
+			if *update {
+				if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text != string(want) {
+				t.Errorf("%s is\n%s", path, text)
+			}
+		}
+	}
+}
+
+func TestSystemdUnderstandsTheUnit(t *testing.T) {
+	tool, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("systemd-analyze is not installed")
+	}
+	for name := range cases {
+		s := cases[name]
+		s.Binary = filepath.Join(t.TempDir(), "a \"b\" 50%", "agent$box")
+		if err := os.MkdirAll(filepath.Dir(s.Binary), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(s.Binary, []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), s.unit())
+		if err := os.WriteFile(path, []byte(systemd{}.text(s)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(tool, "verify", "--user", path)
+		cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+t.TempDir(), "SYSTEMD_LOG_LEVEL=warning")
+		out, err := cmd.CombinedOutput()
+		if err != nil || strings.Contains(string(out), s.unit()+":") {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
+}
+
+func TestPlistIsXML(t *testing.T) {
+	for name, s := range cases {
+		d := xml.NewDecoder(strings.NewReader(launchd{}.text(s)))
+		var strs []string
+		for {
+			tok, err := d.Token()
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if c, ok := tok.(xml.CharData); ok {
+				strs = append(strs, string(c))
+			}
+		}
+		all := strings.Join(strs, "\n")
+		if !strings.Contains(all, s.Binary) || !s.Default && !strings.Contains(all, s.Home) {
+			t.Errorf("%s: %q", name, all)
+		}
+	}
+}
+
+func TestHomesHaveServicesOfTheirOwn(t *testing.T) {
+	a, b := Service{Home: "/a"}, Service{Home: "/b"}
+	if a.unit() == b.unit() || a.unit() == cases["default"].unit() {
+		t.Error(a.unit(), b.unit())
+	}
+}

@@ -1,0 +1,90 @@
+package service
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"agentbox/agentbox"
+)
+
+// systemd is the user's instance of it.
+type systemd struct{}
+
+func (s Service) unit() string { return s.name() + ".service" }
+
+func (systemd) file(s Service) (string, error) {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return "", agentbox.Errorf(agentbox.Missing, "where systemd looks for units of this user is not known: %w", err)
+	}
+	return filepath.Join(dir, "systemd", "user", s.unit()), nil
+}
+
+// text is the unit. A daemon that finds another one serving its home ends with 3, which is no failure:
+// it is tried again, so that this one takes over when the other ends. systemd takes no program whose
+// path has quotes in it, and env does.
+func (systemd) text(s Service) string {
+	var b strings.Builder
+	b.WriteString(`[Unit]
+Description=agentbox: boxes for coding agents, and this machine's part in its team
+StartLimitIntervalSec=0
+
+[Service]
+ExecStart=/usr/bin/env ` + quote(s.Binary) + ` daemon
+`)
+	if !s.Default {
+		b.WriteString("Environment=" + quote("AGENTBOX_HOME="+s.Home) + "\n")
+	}
+	b.WriteString(`Restart=always
+RestartSec=10
+SuccessExitStatus=3
+# Boxes are processes of their own and go on without the daemon.
+KillMode=process
+
+[Install]
+WantedBy=default.target
+`)
+	return b.String()
+}
+
+// quote writes a word of a unit: specifiers begin with a percent sign, variables with a dollar sign.
+func quote(s string) string {
+	s = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "%", "%%", "$", "$$", "\n", `\n`, "\t", `\t`).Replace(s)
+	return `"` + s + `"`
+}
+
+func (systemd) start(ctx context.Context, s Service) (missing []string, err error) {
+	for _, args := range [][]string{{"daemon-reload"}, {"enable", s.unit()}, {"restart", s.unit()}} {
+		if _, err := run(ctx, "systemctl", append([]string{"--user"}, args...)...); err != nil {
+			return nil, agentbox.Errorf(agentbox.Unavailable, "start the service: %w", err).WithHint("systemctl --user status %s", s.unit())
+		}
+	}
+	// Without linger the user's systemd, and so the daemon, ends with the last session. state says how to get it.
+	_, _ = run(ctx, "loginctl", "enable-linger")
+	return nil, nil
+}
+
+func (systemd) stop(ctx context.Context, s Service) error {
+	if _, err := run(ctx, "systemctl", "--user", "disable", "--now", s.unit()); err != nil {
+		return agentbox.Errorf(agentbox.Unavailable, "stop the service: %w", err)
+	}
+	return nil
+}
+
+func (systemd) state(ctx context.Context, s Service) (running, outlives bool, missing []string) {
+	state, _ := run(ctx, "systemctl", "--user", "is-active", s.unit())
+	enabled, _ := run(ctx, "systemctl", "--user", "is-enabled", s.unit())
+	linger, _ := run(ctx, "loginctl", "show-user", userName(), "--property=Linger", "--value")
+	if state != "active" {
+		missing = append(missing, "it does not run: systemctl --user status "+s.unit())
+	}
+	if enabled != "enabled" {
+		missing = append(missing, "it does not start by itself: agentbox service install")
+	}
+	if linger != "yes" {
+		missing = append(missing, "it ends with your last session: sudo loginctl enable-linger "+userName())
+	}
+	return state == "active", enabled == "enabled" && linger == "yes", missing
+}
