@@ -135,7 +135,7 @@ func (a *app) lifecycleCommands() []*cli.Command {
 
 func (a *app) hostCommands() []*cli.Command {
 	return []*cli.Command{
-		a.initCommand(), a.imageCommand(), a.cacheCommand(), a.meshCommand(), a.pruneCommand(), a.doctorCommand(), a.benchCommand(), a.daemonCommand(),
+		a.initCommand(), a.imageCommand(), a.cacheCommand(), a.meshCommand(), a.serviceCommand(), a.pruneCommand(), a.doctorCommand(), a.benchCommand(), a.daemonCommand(),
 		a.versionCommand(),
 	}
 }

@@ -79,7 +79,9 @@ func Run(ctx context.Context, cfg Config) error {
 	work.Go(func() { d.queue.Run(ctx) })
 	work.Go(func() { shared.team.Run(ctx) })
 	scrubbed := d.scrub(ctx)
-	err = d.serve(ctx)
+	if err = d.serveMetrics(ctx); err == nil {
+		err = d.serve(ctx)
+	}
 	stop()
 	work.Wait()
 	err = errors.Join(err, manager.Close())

@@ -9,6 +9,7 @@ import (
 // handler is the whole API of the daemon.
 func (d *daemon) handler() http.Handler {
 	mux, boxes := http.NewServeMux(), d.boxes
+	mux.Handle("GET /metrics", d.metrics())
 	api.Handle(mux, api.Status, d.status)
 	api.Handle(mux, api.Shutdown, d.shutdown)
 	api.Handle(mux, api.Doctor, d.doctor)

@@ -32,6 +32,7 @@ func (t *Team) Image(ctx context.Context, pin agentbox.Digest, key string) (imag
 	for _, f := range t.offered(catalogue.Image, key) {
 		img, err := t.describe(ctx, f)
 		if err == nil {
+			t.count(func(c *Counters) { c.ImagesFound++ })
 			return img, nil
 		}
 		if ctx.Err() != nil {
@@ -39,6 +40,7 @@ func (t *Team) Image(ctx context.Context, pin agentbox.Digest, key string) (imag
 		}
 		errs = append(errs, err)
 	}
+	t.count(func(c *Counters) { c.ImagesMissed++ })
 	return image.Image{}, notFound("image", key, errs)
 }
 
@@ -127,6 +129,7 @@ func (t *Team) Setup(ctx context.Context, key agentbox.Digest, progress func(don
 			err = t.Shelf.Adopt(ctx, t.Images.Places, o.name, progress)
 		}
 		if err == nil {
+			t.count(func(c *Counters) { c.SetupsFound++ })
 			return t.memberName(identity.PeerOf(o.name.Producer)), nil
 		}
 		if ctx.Err() != nil {
@@ -134,6 +137,7 @@ func (t *Team) Setup(ctx context.Context, key agentbox.Digest, progress func(don
 		}
 		errs = append(errs, err)
 	}
+	t.count(func(c *Counters) { c.SetupsMissed++ })
 	return "", notFound("what setup made for key", key.Hex(), errs)
 }
 
@@ -145,4 +149,23 @@ func (t *Team) memberName(id identity.PeerID) string {
 		}
 	}
 	return id.Short()
+}
+
+// Counters say how often the team had what was asked for, since the daemon began.
+type Counters struct {
+	ImagesFound, ImagesMissed int
+	SetupsFound, SetupsMissed int // a key is asked for again while somebody else makes it
+}
+
+// Counters gives them.
+func (t *Team) Counters() Counters {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.counters
+}
+
+func (t *Team) count(change func(*Counters)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	change(&t.counters)
 }

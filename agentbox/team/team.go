@@ -36,6 +36,8 @@ type Team struct {
 	mu   sync.Mutex
 	part *part // nil: no team
 	told chan struct{}
+
+	counters Counters
 }
 
 // part is what there is while this machine is in a team.

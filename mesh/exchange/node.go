@@ -77,7 +77,7 @@ type Node struct {
 	strikes map[PeerID]int
 	sending map[*outgoing]bool
 	books   map[PeerID]*Traffic
-	wrong   int
+	totals  schedule.Stats // of transfers that have ended
 }
 
 // shared is a manifest that sessions are about.
@@ -217,6 +217,19 @@ func (n *Node) Traffic() map[PeerID]Traffic {
 		out[p] = *t
 	}
 	return out
+}
+
+// Stats adds up what the scheduler did in all transfers since this Node began.
+func (n *Node) Stats() schedule.Stats {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	sum := n.totals
+	for _, b := range n.blobs {
+		if b.transfer != nil {
+			sum = sum.Plus(b.transfer.state.Stats())
+		}
+	}
+	return sum
 }
 
 func (n *Node) book(p PeerID, change func(*Traffic)) {

@@ -182,6 +182,7 @@ func (t *Transfer) Close() error {
 			s.busy = time.Now()
 		}
 		t.b.transfer = nil
+		t.n.totals = t.n.totals.Plus(t.state.Stats())
 		t.n.tidy(t.b)
 	}
 	t.n.mu.Unlock()

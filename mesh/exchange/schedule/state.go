@@ -51,6 +51,14 @@ type Stats struct {
 	Twice                                                      int64 // bytes that came although another peer had sent them
 }
 
+// Plus adds up.
+func (s Stats) Plus(o Stats) Stats {
+	return Stats{
+		Asked: s.Asked + o.Asked, Hedged: s.Hedged + o.Hedged, EndGame: s.EndGame + o.EndGame, Cancelled: s.Cancelled + o.Cancelled,
+		Stalled: s.Stalled + o.Stalled, Wrong: s.Wrong + o.Wrong, Refused: s.Refused + o.Refused, Twice: s.Twice + o.Twice,
+	}
+}
+
 // piece is what a transfer knows of a piece. The zero value is one that nobody wants.
 type piece struct {
 	class   Class

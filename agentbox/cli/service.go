@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/home"
+	"agentbox/agentbox/service"
+)
+
+func (a *app) serviceCommand() *cli.Command {
+	return &cli.Command{
+		Name: "service", Category: catHost, Usage: "a daemon that outlives your login, for a machine that serves its team",
+		Description: "It is a unit of your own systemd with linger (an agent of launchd on macOS); nothing of it needs root.",
+		Commands: []*cli.Command{
+			{Name: "install", Usage: "have the system run the daemon now and whenever the machine starts", Action: a.serviceInstall},
+			{Name: "status", Usage: "say whether it runs, and what is missing", Action: a.serviceStatus},
+			{Name: "uninstall", Usage: "take it back; boxes go on, and the daemon starts by itself when it is needed", Action: a.serviceUninstall},
+		},
+	}
+}
+
+// service is that of this home, run by the program that we are.
+func (a *app) service() (service.Service, error) {
+	binary, err := os.Executable()
+	if err == nil {
+		binary, err = filepath.EvalSymlinks(binary)
+	}
+	if err != nil {
+		return service.Service{}, agentbox.Errorf(agentbox.Internal, "which program this is cannot be told: %w", err)
+	}
+	return service.Service{Binary: binary, Home: a.home.Dir, Default: os.Getenv(home.EnvDir) == ""}, nil
+}
+
+func (a *app) serviceInstall(ctx context.Context, _ *cli.Command) error {
+	s, err := a.service()
+	if err != nil {
+		return err
+	}
+	st, err := s.Install(ctx)
+	if err != nil {
+		return err
+	}
+	return a.report(serviceFacts(st))
+}
+
+func (a *app) serviceStatus(ctx context.Context, _ *cli.Command) error {
+	s, err := a.service()
+	if err != nil {
+		return err
+	}
+	st, err := s.Status(ctx)
+	if err != nil {
+		return err
+	}
+	return a.report(serviceFacts(st))
+}
+
+func (a *app) serviceUninstall(ctx context.Context, _ *cli.Command) error {
+	s, err := a.service()
+	if err != nil {
+		return err
+	}
+	if err := s.Uninstall(ctx); err != nil {
+		return err
+	}
+	return a.report(facts{value: struct{}{}, text: "the daemon is no service any more"})
+}
+
+func serviceFacts(st service.Status) facts {
+	state := "not installed: agentbox service install"
+	switch {
+	case st.Manager == "":
+		state = "not possible here"
+	case st.Running && st.Outlives:
+		state = "runs, also while nobody is logged in"
+	case st.Running:
+		state = "runs"
+	case st.Installed:
+		state = "installed, does not run"
+	}
+	f := facts{value: st, table: [][]string{{"service", state}}}
+	if st.Manager != "" {
+		f.table = append(f.table, []string{"unit", st.File + " (" + st.Manager + ")"})
+	}
+	for _, m := range st.Missing {
+		f.table = append(f.table, []string{"missing", oneLine(strings.TrimSpace(m))})
+	}
+	return f
+}
