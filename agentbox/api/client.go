@@ -103,3 +103,22 @@ func (c *Client) unreachable(ctx context.Context, path string, err error) error 
 	}
 	return agentbox.Errorf(agentbox.Unavailable, "no answer from %s to %s: %w", c.socket, path, unreached{err})
 }
+
+// Metrics writes the numbers of the process that answers, in Prometheus' text format.
+func (c *Client) Metrics(ctx context.Context, w io.Writer) error {
+	const path = "/metrics"
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agentbox"+path, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return c.unreachable(ctx, path, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return agentbox.Errorf(agentbox.Unavailable, "the process at %s has no metrics: %s", c.socket, resp.Status)
+	}
+	_, err = io.Copy(w, resp.Body)
+	return err
+}

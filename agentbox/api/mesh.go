@@ -16,6 +16,7 @@ var (
 	TrustPeer  = Endpoint[MeshTrustRequest, MeshPeer]{"/v1/mesh/trust"}
 	RevokePeer = Endpoint[MeshPeerRef, MeshPeer]{"/v1/mesh/revoke"}
 	LeaveMesh  = Endpoint[None, None]{"/v1/mesh/leave"}
+	ListTeam   = Endpoint[None, []TeamContext]{"/v1/mesh/contexts"}
 )
 
 // MeshInitRequest makes a team. Listen is a UDP address, "" for what is configured, else port 7946.
@@ -70,6 +71,9 @@ type MeshPeer struct {
 	Addresses []string       `json:"addresses"`
 	Sequence  uint64         `json:"sequence"` // of its catalogue, as it announced last
 	Records   map[string]int `json:"records"`  // of its catalogue, by kind, as it is known here
+	Sent      int64          `json:"sent"`     // bytes of pieces we sent it since our daemon began
+	Received  int64          `json:"received"` // and got from it, that were right
+	Wrong     int            `json:"wrong"`    // pieces it sent with wrong bytes
 }
 
 // MeshStatus is this machine's own part in its team.
@@ -88,4 +92,18 @@ type MeshStatus struct {
 	Here      int               `json:"here"` // members that are here, this machine left out
 	Sequence  uint64            `json:"sequence"`
 	Counters  map[string]uint64 `json:"counters,omitempty"`
+}
+
+// TeamContext is a box or a task of a machine of the team, as that machine tells it.
+type TeamContext struct {
+	Peer     string `json:"peer"` // PeerID
+	Machine  string `json:"machine"`
+	Here     bool   `json:"here"` // the machine is; else this is how it was
+	Kind     string `json:"kind"` // box, task
+	ID       string `json:"id"`
+	Name     string `json:"name"`
+	State    string `json:"state"`
+	Project  string `json:"project,omitempty"`
+	Branch   string `json:"branch,omitempty"`
+	Isolated string `json:"isolation,omitempty"`
 }

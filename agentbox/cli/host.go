@@ -38,6 +38,7 @@ func (a *app) daemonCommand() *cli.Command {
 		Commands: []*cli.Command{
 			{Name: "status", Usage: "say what runs", Action: a.daemonStatus},
 			{Name: "stop", Usage: "stop the daemon; boxes go on", Action: a.daemonStop},
+			{Name: "metrics", Usage: "print its numbers in Prometheus' text format (AGENTBOX_METRICS=127.0.0.1:PORT serves them)", Action: a.daemonMetrics},
 		},
 	}
 }
@@ -51,6 +52,15 @@ func (a *app) daemonStatus(ctx context.Context, _ *cli.Command) error {
 	}
 	return a.report(facts{value: st, ids: []string{strconv.Itoa(st.PID)}, text: fmt.Sprintf("daemon %s, process %d, up %s, home %s, %s, %s in the pool",
 		st.Version, st.PID, agoText(st.Started), st.Home, agentbox.PluralOf(st.Boxes, "box", "boxes"), agentbox.Plural(st.Pool, "machine"))})
+}
+
+func (a *app) daemonMetrics(ctx context.Context, _ *cli.Command) error {
+	client, err := a.daemon(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return client.Metrics(ctx, a.stdout)
 }
 
 func (a *app) daemonStop(ctx context.Context, _ *cli.Command) error {

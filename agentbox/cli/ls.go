@@ -16,10 +16,17 @@ import (
 
 func (a *app) lsCommand() *cli.Command {
 	var req api.ListRequest
+	var team bool
 	return &cli.Command{
 		Name: "ls", Category: catBox, Usage: "list the boxes of this machine",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "usage", Usage: "measure memory, disk and CPU time", Destination: &req.Usage}},
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "usage", Usage: "measure memory, disk and CPU time", Destination: &req.Usage},
+			&cli.BoolFlag{Name: "team", Usage: "the boxes and tasks of every machine of the team", Destination: &team},
+		},
 		Action: func(ctx context.Context, _ *cli.Command) error {
+			if team {
+				return a.listTeam(ctx)
+			}
 			boxes, err := call(ctx, a, api.ListBoxes, req)
 			if err != nil {
 				return err
@@ -27,6 +34,24 @@ func (a *app) lsCommand() *cli.Command {
 			return a.report(facts{value: boxes, ids: boxIDs(boxes), table: boxRows(boxes, req.Usage)})
 		},
 	}
+}
+
+// listTeam shows what the machines of the team work on, as they tell it.
+func (a *app) listTeam(ctx context.Context) error {
+	list, err := call(ctx, a, api.ListTeam, api.None{})
+	if err != nil {
+		return err
+	}
+	f := facts{value: list, table: [][]string{{"MACHINE", "KIND", "NAME", "STATE", "BRANCH", "PROJECT", "ID"}}}
+	for _, c := range list {
+		state := c.State
+		if !c.Here {
+			state += " (machine absent)"
+		}
+		f.ids = append(f.ids, c.ID)
+		f.table = append(f.table, []string{oneLine(c.Machine), c.Kind, oneLine(c.Name), oneLine(state), oneLine(c.Branch), oneLine(c.Project), c.ID})
+	}
+	return a.report(f)
 }
 
 func boxIDs(boxes []agentbox.Box) []string {

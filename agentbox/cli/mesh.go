@@ -122,7 +122,7 @@ func (a *app) meshPeers() *cli.Command {
 			if err != nil {
 				return err
 			}
-			f := facts{table: [][]string{{"NAME", "PEER", "ROLES", "STATE", "SINCE", "LOAD", "FREE", "IMAGES", "ADDRESS"}}}
+			f := facts{table: [][]string{{"NAME", "PEER", "ROLES", "STATE", "SINCE", "LOAD", "FREE", "IMAGES", "SENT", "GOT", "ADDRESS"}}}
 			shown := []api.MeshPeer{}
 			for _, p := range list {
 				former := p.State == "revoked" || p.State == "left" || p.State == "expired"
@@ -151,7 +151,7 @@ func peerRow(p api.MeshPeer) []string {
 		address = p.Addresses[0]
 	}
 	return []string{
-		oneLine(p.Name), p.ID[:12], strings.Join(p.Roles, ","), p.State, since, load, free, fmt.Sprint(p.Records["image"]), address,
+		oneLine(p.Name), p.ID[:12], strings.Join(p.Roles, ","), p.State, since, load, free, fmt.Sprint(p.Records["image"]), bytesText(p.Sent), bytesText(p.Received), address,
 	}
 }
 

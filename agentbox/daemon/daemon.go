@@ -75,6 +75,7 @@ func Run(ctx context.Context, cfg Config) error {
 		Store: task.Store{Dir: cfg.Home.Tasks()}, Boxes: manager, Jobs: taskJobs{jobs{cfg.Home, manager}},
 		Keeper: keeper{jobs{cfg.Home, manager}}, Room: room, Log: cfg.Log,
 	})
+	shared.team.Contexts = d.contexts
 	var work sync.WaitGroup
 	work.Go(func() { d.queue.Run(ctx) })
 	work.Go(func() { shared.team.Run(ctx) })

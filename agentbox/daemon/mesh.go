@@ -7,6 +7,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/mesh"
+	"agentbox/mesh/exchange"
 	"agentbox/mesh/identity"
 )
 
@@ -67,8 +68,15 @@ func rolesOf(words []string) ([]identity.Role, error) {
 func (d *daemon) listPeers(context.Context, api.None, agentbox.Progress) ([]api.MeshPeer, error) {
 	peers, err := d.mesh.Peers()
 	out := []api.MeshPeer{}
+	traffic := map[identity.PeerID]exchange.Traffic{}
+	if node := d.team.Peers(); node != nil {
+		traffic = node.Traffic()
+	}
 	for _, p := range peers {
-		out = append(out, wirePeer(p))
+		wire := wirePeer(p)
+		t := traffic[p.ID]
+		wire.Sent, wire.Received, wire.Wrong = t.Sent, t.Received, t.Wrong
+		out = append(out, wire)
 	}
 	return out, err
 }

@@ -72,5 +72,6 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.TrustPeer, withMesh(d, d.trustPeer))
 	api.Handle(mux, api.RevokePeer, withMesh(d, d.revokePeer))
 	api.Handle(mux, api.LeaveMesh, withMesh(d, d.leaveMesh))
+	api.Handle(mux, api.ListTeam, withMesh(d, d.listTeam))
 	return mux
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"os"
 	"path/filepath"
 	"sync"
@@ -65,6 +66,7 @@ type Queue struct {
 
 	mu      sync.Mutex
 	running map[agentbox.TaskID]record
+	listed  []agentbox.Task // that are not done, when it looked last
 	work    sync.WaitGroup
 }
 
@@ -104,6 +106,9 @@ func (q *Queue) look(ctx context.Context) {
 	for _, err := range bad {
 		q.Log.Error("cannot read a task", "error", err)
 	}
+	q.mu.Lock()
+	q.listed = slices.DeleteFunc(slices.Clone(all), func(t agentbox.Task) bool { return t.State.Done() })
+	q.mu.Unlock()
 	for _, running := range []bool{true, false} {
 		for _, t := range all {
 			if (t.State == agentbox.TaskRunning) == running && !t.State.Done() {
@@ -111,6 +116,13 @@ func (q *Queue) look(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// Open lists the tasks that were not done when the queue looked last, some seconds ago at most.
+func (q *Queue) Open() []agentbox.Task {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.listed
 }
 
 // begin follows a task in the background, if nobody does already and there is room for it.

@@ -29,6 +29,8 @@ type Team struct {
 	Log     *slog.Logger
 	// Gone is told which images are not to be used any more, because who made them is no builder now.
 	Gone func(ctx context.Context, image agentbox.Digest)
+	// Contexts lists what this machine works on. It is asked every second while there is a team.
+	Contexts func(ctx context.Context) ([]Context, error)
 
 	mesh atomic.Pointer[mesh.Mesh]
 	wake chan struct{} // something changed, here or elsewhere
@@ -144,14 +146,20 @@ const (
 	lookEach = 30 * time.Second
 )
 
-// Run offers what there is and drops what is not to be used, whenever something changed, until ctx ends.
+// Run offers what there is, says what this machine works on and drops what is not to be used, whenever something changed, until ctx ends.
 func (t *Team) Run(ctx context.Context) {
-	tick := time.NewTicker(lookEach)
+	tick, second := time.NewTicker(lookEach), time.NewTicker(time.Second)
 	defer tick.Stop()
+	defer second.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-second.C:
+			if err := t.tellContexts(ctx); err != nil && ctx.Err() == nil {
+				t.Log.Error("team: what this machine works on cannot be told", "error", err)
+			}
+			continue
 		case <-tick.C:
 		case <-t.wake:
 			select {

@@ -21,7 +21,8 @@ const (
 	Setup    Kind = "setup"    // Key: FAMILY/KEY of what setup made
 	Kernel   Kind = "kernel"   // Key: its name; Digest: of its file
 	Template Kind = "template" // Key: its fingerprint
-	Task     Kind = "task"     // Key: the task's id; Text: its state for people
+	Task     Kind = "task"     // Key: the task's id; Text: what people are told of it
+	Box      Kind = "box"      // Key: the box's id; Text: what people are told of it
 	Claim    Kind = "claim"    // Key: what is about to be made; TTL: for how long
 )
 
@@ -64,7 +65,7 @@ func compare(a, b Record) int {
 // Check tells whether a record may be in a catalogue.
 func (r Record) Check() error {
 	switch r.Kind {
-	case Image, Setup, Kernel, Template, Task:
+	case Image, Setup, Kernel, Template, Task, Box:
 		if r.TTL != 0 {
 			return corrupt("a record of kind %s with a time to live", r.Kind)
 		}

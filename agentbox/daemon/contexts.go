@@ -1,0 +1,55 @@
+package daemon
+
+import (
+	"context"
+	"path/filepath"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/team"
+	"agentbox/mesh/catalogue"
+	"agentbox/mesh/identity"
+)
+
+// contexts lists the boxes and tasks of this machine for its team.
+func (d *daemon) contexts(ctx context.Context) ([]team.Context, error) {
+	boxes, err := d.boxes.List(ctx, api.ListRequest{}, nil)
+	if err != nil {
+		return nil, err
+	}
+	var out []team.Context
+	for _, b := range boxes {
+		out = append(out, team.Context{
+			Kind: catalogue.Box, ID: b.ID.String(), Name: b.Name, State: string(b.State), Project: b.Project, Branch: b.Branch, Isolation: string(b.Isolation),
+		})
+	}
+	for _, t := range d.queue.Open() {
+		// What a task was told to do is its owner's business.
+		name := t.Agent
+		if name == "" && len(t.Command) > 0 {
+			name = filepath.Base(t.Command[0])
+		}
+		out = append(out, team.Context{Kind: catalogue.Task, ID: t.ID.String(), Name: name, State: string(t.State), Project: t.Project, Isolation: string(t.Isolation)})
+	}
+	return out, nil
+}
+
+// listTeam tells what every machine of the team works on, ours first where it has the lowest PeerID.
+func (d *daemon) listTeam(context.Context, api.None, agentbox.Progress) ([]api.TeamContext, error) {
+	peers, err := d.mesh.Peers()
+	if err != nil {
+		return nil, err
+	}
+	names, here := map[identity.PeerID]string{}, map[identity.PeerID]bool{}
+	for _, p := range peers {
+		names[p.ID], here[p.ID] = p.Name, p.Here
+	}
+	out := []api.TeamContext{}
+	for _, t := range d.team.Everybody() {
+		out = append(out, api.TeamContext{
+			Peer: t.Owner.String(), Machine: names[t.Owner], Here: here[t.Owner], Kind: string(t.Kind), ID: t.ID, Name: t.Name, State: t.State,
+			Project: t.Project, Branch: t.Branch, Isolated: t.Isolation,
+		})
+	}
+	return out, nil
+}
