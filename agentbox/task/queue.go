@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 

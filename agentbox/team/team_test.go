@@ -1,0 +1,305 @@
+package team
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/caches"
+	"agentbox/agentbox/layers"
+	"agentbox/cachestore/blob"
+	"agentbox/mesh"
+	"agentbox/mesh/catalogue"
+	"agentbox/mesh/identity"
+	"agentbox/vmm/image"
+)
+
+// machine is one of a team, with everything but boxes.
+type machine struct {
+	*Team
+	mesh *mesh.Mesh
+	dir  string
+	gone chan agentbox.Digest
+	does atomic.Pointer[[]Context]
+}
+
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	dir := t.TempDir()
+	log := slog.New(slog.DiscardHandler)
+	m := &machine{Team: New(), dir: dir, gone: make(chan agentbox.Digest, 16)}
+	key, err := layers.SigningKey(filepath.Join(dir, "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	store := layers.Begin(ctx, layers.Config{Dir: filepath.Join(dir, "store"), Key: filepath.Join(dir, "key"), Log: log, Trusted: m.Trusts, Named: m.Wake})
+	m.Images = &layers.Images{
+		Store: store.Store, Places: &layers.Places{File: filepath.Join(dir, "places"), Peers: m.Peers}, Key: key.Public().(ed25519.PublicKey),
+	}
+	m.Shelf, m.Log = layers.Shelf{Store: store.Store}, log
+	m.Sharing = &layers.Sharing{Store: store.Store, File: filepath.Join(dir, "shared"), Changed: m.SharingChanged}
+	if m.Files, err = image.Open(ctx, filepath.Join(dir, "images")); err != nil {
+		t.Fatal(err)
+	}
+	m.Files.Elsewhere = m.Image
+	m.does.Store(&[]Context{})
+	m.Contexts = func(context.Context) ([]Context, error) { return *m.does.Load(), nil }
+	m.Gone = func(_ context.Context, d agentbox.Digest) {
+		select {
+		case m.gone <- d:
+		default:
+		}
+	}
+	if m.mesh, err = mesh.Open(mesh.Config{Dir: filepath.Join(dir, "mesh"), Key: key, Log: log, Attach: m.Attach, Changed: m.Wake}); err != nil {
+		t.Fatal(err)
+	}
+	m.Join(m.mesh)
+	var work sync.WaitGroup
+	work.Go(func() { m.Run(ctx) })
+	t.Cleanup(func() {
+		stop()
+		work.Wait()
+		if err := errors.Join(m.mesh.Close(), store.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+const loopback = "127.0.0.1:0"
+
+// newTeam makes a team whose first machine is a builder, as the others are where builders says so.
+func newTeam(t *testing.T, builders ...bool) []*machine {
+	t.Helper()
+	all := []*machine{newMachine(t)}
+	if err := all[0].mesh.Init("m0", loopback); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range builders {
+		var roles []identity.Role
+		if b {
+			roles = append(roles, identity.Builder)
+		}
+		_, token, err := all[0].mesh.Invite(time.Minute, roles, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := newMachine(t)
+		if err := m.mesh.Join(t.Context(), token, "m", loopback); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, m)
+	}
+	for _, m := range all {
+		eventually(t, "everybody is here", func() bool { return len(m.mesh.Here()) == len(builders) })
+	}
+	return all
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within half a minute: %s", what)
+		}
+	}
+}
+
+// build puts an image of a few blocks onto a machine, as if it had been built there.
+func (m *machine) build(t *testing.T, seed byte, include ...image.Include) image.Image {
+	t.Helper()
+	content := make([]byte, 3*blob.BlockSize+100)
+	rand.NewChaCha8([32]byte{seed}).Read(content)
+	file := filepath.Join(t.TempDir(), "image")
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	img := image.Image{
+		Digest: blob.Sum(content), Name: "test", Source: "apt:test", Size: int64(len(content)), Include: include, Versions: []string{"git=1"},
+		Key: "derived-" + blob.Sum([]byte{seed}).Hex(), Lazy: &image.Lazy{Manifest: agentbox.Digest{1}, From: "nowhere"},
+	}
+	if _, err := m.Files.AddLazy(t.Context(), img); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Files.Completed(t.Context(), img.Digest, file); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := m.Files.Get(img.Digest.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Images.Keep(t.Context(), whole, 0); err != nil {
+		t.Fatal(err)
+	}
+	return whole
+}
+
+func (m *machine) knows(kind catalogue.Kind, key string) bool {
+	return len(m.mesh.Catalogues().Lookup(kind, key)) > 0
+}
+
+func TestAnImageIsFoundByDigestAndByKey(t *testing.T) {
+	all := newTeam(t, false)
+	built, needs := all[0], all[1]
+	img := built.build(t, 1)
+	eventually(t, "the image is offered", func() bool { return needs.knows(catalogue.Image, img.Digest.Hex()) })
+	for _, ask := range []struct {
+		pin agentbox.Digest
+		key string
+	}{{pin: img.Digest}, {key: img.Key}} {
+		got, err := needs.Image(t.Context(), ask.pin, ask.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Digest != img.Digest || got.Versions[0] != "git=1" || got.Lazy == nil || got.Lazy.From != layers.Team || got.Origin != built.mesh.Self().String() {
+			t.Errorf("%+v", got)
+		}
+		if _, err := needs.Files.AddLazy(t.Context(), got); err != nil {
+			t.Fatal(err)
+		}
+		f, err := needs.Images.Fill(t.Context(), got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(f.Complete(t.Context(), nil), needs.Files.Completed(t.Context(), got.Digest, f.Path()), f.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := needs.Image(t.Context(), agentbox.Digest{9}, ""); agentbox.CodeOf(err) != agentbox.NotFound {
+		t.Error(err)
+	}
+	// Who made it is a builder no more.
+	if err := built.mesh.SetRoles(built.mesh.Self(), []identity.Role{identity.Admin}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case d := <-needs.gone:
+		if d != img.Digest {
+			t.Error(d)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the image stays")
+	}
+	if _, err := needs.Image(t.Context(), img.Digest, ""); agentbox.CodeOf(err) != agentbox.NotFound {
+		t.Error(err)
+	}
+	here, err := needs.Files.Get(img.Digest.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := needs.Images.Keep(t.Context(), here, 0); agentbox.CodeOf(err) != agentbox.Conflict {
+		t.Errorf("what a former builder made is named as ours: %v", err)
+	}
+}
+
+func TestOnlyBuildersAreBelieved(t *testing.T) {
+	all := newTeam(t, false)
+	img := all[1].build(t, 2)
+	eventually(t, "the image is offered", func() bool { return all[0].knows(catalogue.Image, img.Digest.Hex()) })
+	if _, err := all[0].Image(t.Context(), img.Digest, ""); agentbox.CodeOf(err) != agentbox.NotFound {
+		t.Error(err)
+	}
+}
+
+func TestFilesOfThisHostStayHere(t *testing.T) {
+	all := newTeam(t, false)
+	secret := all[0].build(t, 3, image.Include{From: "/home/ann/.netrc", To: "/root/.netrc"})
+	open := all[0].build(t, 4)
+	eventually(t, "the other image is offered", func() bool { return all[1].knows(catalogue.Image, open.Digest.Hex()) })
+	if all[1].knows(catalogue.Image, secret.Digest.Hex()) {
+		t.Error("it is offered")
+	}
+	n, err := all[0].Images.Keep(t.Context(), secret, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := all[1].Peers().Manifest(t.Context(), n); err == nil {
+		t.Error("it is served to who knows its digest")
+	}
+}
+
+// result publishes what setup would make.
+func (m *machine) result(ctx context.Context, t *testing.T, in caches.Ingredients) error {
+	file := filepath.Join(t.TempDir(), "part.tar")
+	if err := os.WriteFile(file, make([]byte, 10240), 0o600); err != nil {
+		return err
+	}
+	made := caches.Made{Key: in.Key(), Ingredients: in, Parts: []caches.Part{caches.Dirs}}
+	return m.Shelf.Publish(ctx, made, map[caches.Part]string{caches.Dirs: file})
+}
+
+func TestOneMachineMakesIt(t *testing.T) {
+	all := newTeam(t, true, true)
+	in := caches.Ingredients{Project: "p", Image: agentbox.Digest{1}, Setup: []string{"make"}, Lockfiles: map[string]agentbox.Digest{}}
+	var makes atomic.Int32
+	var wg sync.WaitGroup
+	for _, m := range all {
+		wg.Go(func() {
+			get := func(ctx context.Context) error {
+				_, err := m.Setup(ctx, in.Key(), nil)
+				return err
+			}
+			err := m.Once(t.Context(), "setup/"+in.Key().Hex(), func(string) {}, get, func(ctx context.Context) error {
+				select {
+				case <-time.After(4 * time.Second): // long enough for the others to see the claim
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+				makes.Add(1)
+				return m.result(ctx, t, in)
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			if made, err := m.Shelf.Find(t.Context(), in.Key()); err != nil || made.Key != in.Key() {
+				t.Errorf("%+v, %v", made, err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := makes.Load(); n != 1 {
+		t.Errorf("made %d times", n)
+	}
+}
+
+// Who made it fails, so another one does.
+func TestAFailureIsNotWaitedFor(t *testing.T) {
+	all := newTeam(t, true)
+	fails := errors.New("no")
+	none := func(context.Context) error { return agentbox.Errorf(agentbox.NotFound, "nobody") }
+	began, end := make(chan struct{}), make(chan struct{})
+	go func() {
+		_ = all[0].Once(t.Context(), "k", func(string) {}, none, func(context.Context) error { close(began); <-end; return fails })
+	}()
+	<-began
+	eventually(t, "the claim is seen", func() bool { _, ok := all[1].mesh.Catalogues().Holder("k"); return ok })
+	waits := make(chan string, 8)
+	done := make(chan error, 1)
+	go func() {
+		done <- all[1].Once(t.Context(), "k", func(s string) { waits <- s }, none, func(context.Context) error { return nil })
+	}()
+	<-waits
+	close(end)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestContextsAreTold(t *testing.T) {
+	all := newTeam(t, false)
+	all[0].does.Store(&[]Context{{Kind: catalogue.Box, ID: "abc", Name: "web\x1b[31m", State: "running", Branch: "main"}})
+	eventually(t, "the box is seen", func() bool {
+		list := all[1].Everybody()
+		return len(list) == 1 && list[0].Name == "web[31m" && list[0].Owner == all[0].mesh.Self() && list[0].State == "running"
+	})
+}
