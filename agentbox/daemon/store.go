@@ -6,7 +6,6 @@ import (
 	"log/slog"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/api"
 	"agentbox/agentbox/host"
 	"agentbox/agentbox/layers"
 	"agentbox/cachestore"
@@ -43,22 +42,6 @@ func (d *daemon) scrub(ctx context.Context) <-chan struct{} {
 		}
 	}()
 	return done
-}
-
-// doctor adds the store to what is looked at.
-func (d *daemon) doctor(ctx context.Context, req api.DoctorRequest, progress agentbox.Progress) (api.DoctorReport, error) {
-	report, err := d.boxes.Doctor(ctx, req, progress)
-	if err != nil {
-		return report, err
-	}
-	detail, err := d.checkStore(ctx)
-	c := api.Check{Name: "store", OK: err == nil, Detail: detail}
-	if err != nil {
-		e := agentbox.AsError(err)
-		c.Detail, c.Hint = e.Message, e.Hint
-	}
-	report.Checks = append(report.Checks, c)
-	return report, nil
 }
 
 func (d *daemon) checkStore(ctx context.Context) (string, error) {

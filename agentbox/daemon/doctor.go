@@ -1,0 +1,97 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/prometheus/procfs"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/home"
+	"agentbox/agentbox/service"
+)
+
+// doctor adds the store and the team to what is looked at.
+func (d *daemon) doctor(ctx context.Context, req api.DoctorRequest, progress agentbox.Progress) (api.DoctorReport, error) {
+	report, err := d.boxes.Doctor(ctx, req, progress)
+	if err != nil {
+		return report, err
+	}
+	add := func(name, detail string, err error) {
+		c := api.Check{Name: name, OK: err == nil, Detail: detail}
+		if err != nil {
+			e := agentbox.AsError(err)
+			c.Detail, c.Hint = e.Message, e.Hint
+		}
+		report.Checks = append(report.Checks, c)
+	}
+	detail, err := d.checkStore(ctx)
+	add("store", detail, err)
+	detail, err = d.checkTeam()
+	add("team", detail, err)
+	if d.inTeam() {
+		detail, err = d.checkService(ctx)
+		add("service", detail, err)
+	}
+	return report, nil
+}
+
+func (d *daemon) inTeam() bool { return d.mesh != nil && !d.mesh.Status().Team.IsZero() }
+
+// wantedBuffer is what quic-go asks the kernel for, in bytes: below it, packets of fast links are lost before they are read.
+const wantedBuffer = 7 << 20
+
+func (d *daemon) checkTeam() (string, error) {
+	if d.noMesh != nil {
+		return "", d.noMesh
+	}
+	s := d.mesh.Status()
+	switch {
+	case s.Problem != nil:
+		return "", agentbox.Errorf(agentbox.Unavailable, "this machine does not take part in its team: %w", s.Problem).
+			WithHint("agentbox daemon stop, when the port can be used again")
+	case s.Team.IsZero():
+		return "none", nil
+	case s.Members > 1 && s.Here == 0:
+		return "", agentbox.Errorf(agentbox.Unavailable, "none of the %s is here", agentbox.Plural(s.Members-1, "other machine")).
+			WithHint("they are off or elsewhere, or a firewall drops UDP port %d here or there", s.Listen.Port())
+	}
+	detail := fmt.Sprintf("%d of %s here, UDP port %d", s.Here, agentbox.Plural(s.Members-1, "other"), s.Listen.Port())
+	if size := receiveBuffer(); size > 0 && size < wantedBuffer {
+		detail += fmt.Sprintf("; UDP buffers of %d KiB: sysctl -w net.core.rmem_max=%d net.core.wmem_max=%d makes links above 1 Gbit/s faster", size>>10, wantedBuffer, wantedBuffer)
+	}
+	return detail, nil
+}
+
+// receiveBuffer is the most that a socket may have, in bytes; 0 where that cannot be found out.
+func receiveBuffer() int {
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return 0
+	}
+	values, err := fs.SysctlInts("net.core.rmem_max")
+	if err != nil || len(values) != 1 {
+		return 0
+	}
+	return values[0]
+}
+
+// checkService tells whether the team sees this machine while nobody is logged in.
+func (d *daemon) checkService(ctx context.Context) (string, error) {
+	binary, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	st, err := service.Service{Binary: binary, Home: d.cfg.Home.Dir, Default: os.Getenv(home.EnvDir) == ""}.Status(ctx)
+	switch {
+	case err != nil:
+		return "", err
+	case st.Running && st.Outlives:
+		return "the daemon runs also while nobody is logged in", nil
+	case st.Manager == "":
+		return "none: the team sees this machine after the first command of a login", nil
+	}
+	return "not installed: the team sees this machine after the first command of a login (agentbox service install)", nil
+}
