@@ -27,6 +27,7 @@ func (l *MeshLab) Scenarios() []Scenario {
 		out = append(out, l.swarm(n)...)
 	}
 	out = append(out, l.holders()...)
+	out = append(out, l.cold()...)
 	return append(out, simulated()...)
 }
 

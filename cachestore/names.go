@@ -197,6 +197,36 @@ func (s *Store) Unpublish(namespace, key string) error {
 	return s.hostError(s.fs.SyncDir(s.path(namesDir)))
 }
 
+// Untrusted lists the names by whoever is not believed (any more).
+func (s *Store) Untrusted() ([]blob.Name, error) {
+	out := []blob.Name{}
+	err := s.eachName(func(file string, n blob.Name, err error) error {
+		if err == nil && !strings.HasSuffix(file, alarmSuffix) && !s.trusts(n) {
+			out = append(out, n)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Forget takes back the name of a key, whoever signed it, and lets go of what nothing else keeps of what it stood for. No such name is no error.
+func (s *Store) Forget(ctx context.Context, namespace, key string) error {
+	if err := blob.CheckKey(namespace, key); err != nil {
+		return err
+	}
+	n, err := s.readName(nameFile(namespace, key))
+	if err == nil {
+		err = s.Unpublish(namespace, key)
+	}
+	if agentbox.CodeOf(err) == agentbox.NotFound {
+		return nil
+	}
+	if err == nil {
+		_, err = s.GC(ctx, GCOptions{Drop: []agentbox.Digest{n.Manifest}})
+	}
+	return err
+}
+
 // Alarm is a key for which two results were published.
 type Alarm struct {
 	Kept blob.Name `json:"kept"`

@@ -70,6 +70,8 @@ func Run(ctx context.Context, cfg Config) error {
 		return errors.Join(err, shared.close())
 	}
 	shared.team.Gone = manager.DropImage
+	shared.manager.Store(manager)
+	manager.KeepNow() // in a team since before
 	d := &daemon{cfg: cfg, started: time.Now(), boxes: manager, shares: shared, stop: stop}
 	d.queue = task.NewQueue(task.Config{
 		Store: task.Store{Dir: cfg.Home.Tasks()}, Boxes: manager, Jobs: taskJobs{jobs{cfg.Home, manager}},

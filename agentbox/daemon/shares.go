@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/ed25519"
 	"errors"
+	"sync/atomic"
 
+	"agentbox/agentbox/host"
 	"agentbox/agentbox/layers"
 	"agentbox/agentbox/team"
 	"agentbox/mesh"
@@ -21,6 +23,15 @@ type shares struct {
 	team    *team.Team
 	mesh    *mesh.Mesh
 	noMesh  error // why mesh is nil
+
+	manager atomic.Pointer[host.Manager] // once there is one
+}
+
+// joined has what is here offered at once.
+func (s *shares) joined() {
+	if m := s.manager.Load(); m != nil {
+		m.KeepNow()
+	}
 }
 
 func share(ctx context.Context, cfg Config, images *image.Store) (*shares, error) {
@@ -37,6 +48,7 @@ func share(ctx context.Context, cfg Config, images *image.Store) (*shares, error
 	s.sharing = &layers.Sharing{Store: s.store.Store, File: cfg.Home.Shared(), Changed: t.SharingChanged}
 	t.Images, t.Shelf, t.Sharing, t.Files, t.Log = s.images, layers.Shelf{Store: s.store.Store}, s.sharing, images, cfg.Log
 	images.Elsewhere = t.Image
+	t.Joined = s.joined
 	s.mesh, s.noMesh = mesh.Open(mesh.Config{Dir: cfg.Home.Mesh(), Key: key, Log: cfg.Log, Attach: t.Attach, Changed: t.Wake})
 	if s.noMesh != nil {
 		cfg.Log.Error("this machine's part in its team cannot be read", "error", s.noMesh)

@@ -127,17 +127,7 @@ func (i *Images) Forget(ctx context.Context, digest agentbox.Digest) error {
 	if err != nil {
 		return err
 	}
-	n, err := store.Lookup(imageNamespace, digest.Hex())
-	if err == nil {
-		err = store.Unpublish(imageNamespace, digest.Hex())
-	}
-	if agentbox.CodeOf(err) == agentbox.NotFound {
-		return nil
-	}
-	if err == nil {
-		_, err = store.GC(ctx, cachestore.GCOptions{Drop: []agentbox.Digest{n.Manifest}})
-	}
-	return err
+	return errors.Join(store.Forget(ctx, imageNamespace, digest.Hex()), store.Forget(ctx, imageNamespace, digest.Hex()+aboutSuffix))
 }
 
 // Export writes an image into a directory from which others get it, whole or as they need it. trace, which may be nil, lists the blocks

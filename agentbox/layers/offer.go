@@ -8,7 +8,6 @@ import (
 	"io"
 
 	"agentbox/agentbox"
-	"agentbox/cachestore"
 	"agentbox/cachestore/blob"
 	"agentbox/vmm/image"
 )
@@ -220,15 +219,20 @@ func (s Shelf) MadeOn(ctx context.Context, gone func(image agentbox.Digest) bool
 	return out, nil
 }
 
-// Drop lets go of what setup made, and of the space it takes.
+// Drop forgets a name, and the space of what it stands for.
 func (s Shelf) Drop(ctx context.Context, n blob.Name) error {
 	store, err := s.Store(ctx)
-	if err == nil {
-		err = store.Unpublish(n.Namespace, n.Key)
-	}
 	if err != nil {
 		return err
 	}
-	_, err = store.GC(ctx, cachestore.GCOptions{Drop: []agentbox.Digest{n.Manifest}})
-	return err
+	return store.Forget(ctx, n.Namespace, n.Key)
+}
+
+// Revoked lists the names of what was made by who is not believed any more.
+func (s Shelf) Revoked(ctx context.Context) ([]blob.Name, error) {
+	store, err := s.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return store.Untrusted()
 }

@@ -5,6 +5,9 @@ import (
 	"slices"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/layers"
+	"agentbox/cachestore/blob"
+	"agentbox/mesh"
 	"agentbox/mesh/identity"
 	"agentbox/vmm/image"
 )
@@ -17,31 +20,52 @@ func (t *Team) dropRevoked(ctx context.Context) {
 	if m == nil {
 		return
 	}
+	revoked, err := t.Shelf.Revoked(ctx)
+	if err != nil {
+		t.Log.Error("team: cannot look through the store", "error", err)
+	}
 	list, err := t.Files.List()
 	if err != nil {
 		t.Log.Error("team: cannot list the images", "error", err)
 		return
 	}
+	used := t.dropImages(ctx, m, list)
+	for _, n := range revoked {
+		if d, ok := layers.ImageOf(n); ok && used[d] {
+			continue // a box reads it
+		}
+		t.drop(ctx, n)
+	}
+}
+
+// dropImages lets go of images, and of what setup made on them, and says which a box keeps.
+func (t *Team) dropImages(ctx context.Context, m *mesh.Mesh, list []image.Image) (used map[agentbox.Digest]bool) {
 	gone := map[agentbox.Digest]bool{}
 	for _, img := range list {
 		if makers := makersOf(img); slices.ContainsFunc(makers, func(id identity.PeerID) bool { return !m.IsBuilder(id) }) {
 			gone[img.Digest] = true
 		}
 	}
+	used = map[agentbox.Digest]bool{}
 	if len(gone) == 0 {
-		return
+		return used
 	}
 	names, err := t.Shelf.MadeOn(ctx, func(d agentbox.Digest) bool { return gone[d] })
 	if err != nil {
 		t.Log.Error("team: cannot look through what setup made", "error", err)
 	}
 	for _, n := range names {
-		if err := t.Shelf.Drop(ctx, n); err != nil {
-			t.Log.Error("team: what setup made on a revoked image stays", "name", n.Key, "error", err)
-		}
+		t.drop(ctx, n)
 	}
 	for d := range gone {
-		t.Gone(ctx, d)
+		used[d] = !t.Gone(ctx, d)
+	}
+	return used
+}
+
+func (t *Team) drop(ctx context.Context, n blob.Name) {
+	if err := t.Shelf.Drop(ctx, n); err != nil {
+		t.Log.Error("team: what was made by who is no builder any more stays", "name", n.Namespace+"/"+n.Key, "error", err)
 	}
 }
 

@@ -27,8 +27,10 @@ type Team struct {
 	Files   *image.Store // the images of this machine
 	Upload  int64        // bytes a second that are sent at most; 0: no bound
 	Log     *slog.Logger
-	// Gone is told which images are not to be used any more, because who made them is no builder now.
-	Gone func(ctx context.Context, image agentbox.Digest)
+	// Gone lets go of an image that is not to be used any more, because who made it is no builder now. False: a box runs from it.
+	Gone func(ctx context.Context, image agentbox.Digest) bool
+	// Joined is told that this machine begins to take part; it may not wait.
+	Joined func()
 	// Contexts lists what this machine works on. It is asked every second while there is a team.
 	Contexts func(ctx context.Context) ([]Context, error)
 
@@ -98,6 +100,9 @@ func (t *Team) Attach(node *wire.Node) (detach func()) {
 	t.mu.Lock()
 	t.part = p
 	t.mu.Unlock()
+	if t.Joined != nil {
+		t.Joined()
+	}
 	return func() {
 		t.mu.Lock()
 		t.part = nil

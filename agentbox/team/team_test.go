@@ -54,11 +54,12 @@ func newMachine(t *testing.T) *machine {
 	m.Files.Elsewhere = m.Image
 	m.does.Store(&[]Context{})
 	m.Contexts = func(context.Context) ([]Context, error) { return *m.does.Load(), nil }
-	m.Gone = func(_ context.Context, d agentbox.Digest) {
+	m.Gone = func(_ context.Context, d agentbox.Digest) bool {
 		select {
 		case m.gone <- d:
 		default:
 		}
+		return true
 	}
 	if m.mesh, err = mesh.Open(mesh.Config{Dir: filepath.Join(dir, "mesh"), Key: key, Log: log, Attach: m.Attach, Changed: m.Wake}); err != nil {
 		t.Fatal(err)
@@ -190,6 +191,10 @@ func TestAnImageIsFoundByDigestAndByKey(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Error("the image stays")
 	}
+	eventually(t, "its name goes", func() bool {
+		names, err := needs.Shelf.Revoked(t.Context())
+		return err == nil && len(names) == 0
+	})
 	if _, err := needs.Image(t.Context(), img.Digest, ""); agentbox.CodeOf(err) != agentbox.NotFound {
 		t.Error(err)
 	}
