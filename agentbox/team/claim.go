@@ -40,7 +40,14 @@ func (t *Team) Once(ctx context.Context, key string, say func(string), get, make
 			return make(ctx)
 		}
 		if ours {
-			lost, err := t.makeClaimed(ctx, m.Catalogues(), key, make)
+			// Who held the claim may have made it, and given up the claim, since we looked.
+			again := func(ctx context.Context) error {
+				if err := get(ctx); agentbox.CodeOf(err) != agentbox.NotFound {
+					return err
+				}
+				return make(ctx)
+			}
+			lost, err := t.makeClaimed(ctx, m.Catalogues(), key, again)
 			if !lost {
 				return err
 			}

@@ -243,10 +243,12 @@ func (m *machine) result(ctx context.Context, t *testing.T, in caches.Ingredient
 	return m.Shelf.Publish(ctx, made, map[caches.Part]string{caches.Dirs: file})
 }
 
+// All begin at once, as nobody knows of the others yet. All but one of them leave off, and get what that one made.
 func TestOneMachineMakesIt(t *testing.T) {
 	all := newTeam(t, true, true)
 	in := caches.Ingredients{Project: "p", Image: agentbox.Digest{1}, Setup: []string{"make"}, Lockfiles: map[string]agentbox.Digest{}}
-	var makes atomic.Int32
+	var making, waiting, made atomic.Int32
+	release := make(chan struct{})
 	var wg sync.WaitGroup
 	for _, m := range all {
 		wg.Go(func() {
@@ -254,13 +256,15 @@ func TestOneMachineMakesIt(t *testing.T) {
 				_, err := m.Setup(ctx, in.Key(), nil)
 				return err
 			}
-			err := m.Once(t.Context(), "setup/"+in.Key().Hex(), func(string) {}, get, func(ctx context.Context) error {
+			err := m.Once(t.Context(), "setup/"+in.Key().Hex(), func(string) { waiting.Add(1) }, get, func(ctx context.Context) error {
+				making.Add(1)
+				defer making.Add(-1)
 				select {
-				case <-time.After(4 * time.Second): // long enough for the others to see the claim
+				case <-release:
 				case <-ctx.Done():
 					return ctx.Err()
 				}
-				makes.Add(1)
+				made.Add(1)
 				return m.result(ctx, t, in)
 			})
 			if err != nil {
@@ -271,8 +275,10 @@ func TestOneMachineMakesIt(t *testing.T) {
 			}
 		})
 	}
+	eventually(t, "one makes it and the others wait", func() bool { return making.Load() == 1 && waiting.Load() >= 2 })
+	close(release)
 	wg.Wait()
-	if n := makes.Load(); n != 1 {
+	if n := made.Load(); n != 1 {
 		t.Errorf("made %d times", n)
 	}
 }
