@@ -35,13 +35,14 @@ import (
 //	asuser CMD...        run CMD as an ordinary user, who is made for it
 //	webserver VALUE      start a site with TLS at $WEB, which lets those in who send VALUE
 //	goprogram NAME FILE  build a program of testdata
+//	example DOC TITLE FILE  the first example below that heading, in the language that FILE's name says
 //
 // Scripts run once for each kind of isolation, whose name is in $KIND. One whose first line is "# kinds: NAME" runs for that
 // kind only, and the next line says why.
 var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"repo": cmdRepo, "code": cmdCode, "waitfor": cmdWaitFor, "capture": cmdCapture, "json": cmdJSON, "jsonvar": cmdJSONVar,
 	"gone": cmdGone, "expire": cmdExpire, "ownhome": cmdOwnHome, "pty": cmdPTY, "asuser": cmdAsUser,
-	"webserver": cmdWebServer, "goprogram": cmdGoProgram, "modelserver": cmdModelServer,
+	"webserver": cmdWebServer, "goprogram": cmdGoProgram, "modelserver": cmdModelServer, "example": cmdExample,
 }
 
 func usage(ts *testscript.TestScript, ok bool, text string) {
