@@ -141,12 +141,31 @@ func (a *app) ensureKey(ctx context.Context, ref api.PolicyRef, profile agents.P
 			return a.setKey(ctx, ref, s, secrets.Reference{Kind: secrets.Env, Of: s.Name})
 		}
 	}
+	if s, from, ok := tokenOf(ctx, profile); ok {
+		return a.setKey(ctx, ref, s, from)
+	}
 	s := profile.Secrets[0]
 	if a.interactive() {
 		return a.setKey(ctx, ref, s, secrets.Reference{Kind: secrets.Keyring})
 	}
 	return agentbox.Errorf(agentbox.Missing, "%s needs a key: %s is not set", profile.Name, strings.Join(names, " or ")).
 		WithHint("export it, or: agentbox secret set %s %s --from file:PATH", s.Name, keyFlags(s))
+}
+
+// tokenOf finds the token that an agent's own login has left on this machine.
+func tokenOf(ctx context.Context, profile agents.Profile) (agents.Secret, secrets.Reference, bool) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return agents.Secret{}, secrets.Reference{}, false
+	}
+	for _, s := range profile.Secrets {
+		if from, ok := s.Reference(home); ok {
+			if _, err := from.Value(ctx, secrets.Asker{Name: s.Name}); err == nil {
+				return s, from, true
+			}
+		}
+	}
+	return agents.Secret{}, secrets.Reference{}, false
 }
 
 func keyFlags(s agents.Secret) string {

@@ -29,7 +29,7 @@ func (a *app) secretSet() *cli.Command {
 	return &cli.Command{
 		Name: "set", Usage: "say where a credential is kept, and where it may be sent", ArgsUsage: "NAME",
 		Description: "Boxes have a placeholder in the variable NAME; what leaves for the hosts of --to has the value in its place. Sources: env:VARIABLE,\n" +
-			"file:PATH, command:LINE (which answers as a git credential helper, or prints the value) and keyring, which asks for the value and keeps it.",
+			"file:PATH (or file:PATH#KEY.KEY, a value in a JSON file below your home), command:LINE (which answers as a git credential helper, or prints the value) and keyring, which asks for the value and keeps it.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "from", Usage: "`SOURCE` of the value", Value: "keyring", Destination: &from},
 			&cli.StringSliceFlag{Name: "to", Usage: "a `RULE` of where it may be sent, as https://api.example.com; http:// permits the clear; repeat it for more", Destination: &req.To},

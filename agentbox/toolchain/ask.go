@@ -8,6 +8,9 @@ import (
 // npmPackage is a package of the npm registry by name, and nothing that npm would take from elsewhere.
 var npmPackage = regexp.MustCompile(`^(@[a-z0-9][a-z0-9._-]{0,63}/)?[a-z0-9][a-z0-9._-]{0,127}(@[0-9][0-9A-Za-z.-]{0,31})?$`)
 
+// pipPackage is a package of the Python index by name, and nothing that pip would take from elsewhere.
+var pipPackage = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}(==[0-9][0-9A-Za-z.]{0,31})?$`)
+
 // Ask makes a need of what a configuration says. An empty version, or "*", is any.
 func Ask(t Tool, version, file string) (Need, error) {
 	n := Need{Tool: t, File: file, Key: "toolchain." + string(t)}
@@ -25,6 +28,10 @@ func Ask(t Tool, version, file string) (Need, error) {
 		n = rustNeed(file, n.Key, version)
 	case Package:
 		if n.Constraint = version; !npmPackage.MatchString(version) {
+			n.Refused = clip(version)
+		}
+	case PipPackage:
+		if n.Constraint = version; !pipPackage.MatchString(version) {
 			n.Refused = clip(version)
 		}
 	case PNPM, Yarn:

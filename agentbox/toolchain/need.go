@@ -25,12 +25,14 @@ const (
 	Meson  Tool = "meson"
 	// Package is a program of the npm registry; its constraint is NAME or NAME@VERSION.
 	Package Tool = "npm-package"
+	// PipPackage is a program of the Python package index; its constraint is NAME or NAME==VERSION.
+	PipPackage Tool = "pip-package"
 	// Autotools stands for autoconf, automake and libtool.
 	Autotools Tool = "autotools"
 )
 
 // Tools lists every tool, in the order in which they are installed and shown.
-var Tools = []Tool{Go, Node, PNPM, Yarn, Package, Python, Rust, Java, Ruby, PHP, Make, CMake, Meson, Autotools}
+var Tools = []Tool{Go, Node, PNPM, Yarn, Package, Python, PipPackage, Rust, Java, Ruby, PHP, Make, CMake, Meson, Autotools}
 
 // Need is one tool that one file of a repository asks for.
 type Need struct {

@@ -21,6 +21,7 @@ type Plan struct {
 	Go       string   // the toolchain from the module proxy: 1.22, 1.22.3; "" for none
 	Node     string   // the range of Node.js from the npm registry; "" for none
 	Global   []string // packages of the npm registry that are programs, such as pnpm@9.1.0
+	Pip      []string // packages of the Python index that are programs, such as aider-chat==0.86.0
 	Unmet    []Unmet  // needs that the plan does not meet
 }
 
@@ -69,6 +70,8 @@ func Resolve(needs Needs, have Candidates) Plan {
 			p.resolveGlobal(needs.Of(t))
 		case Package:
 			p.Global = append(p.Global, needs.Constraints(t)...)
+		case PipPackage:
+			p.Pip = append(p.Pip, needs.Constraints(t)...)
 		default:
 			p.resolveDistribution(needs.Of(t), have)
 		}
@@ -147,6 +150,9 @@ var installGo string
 //go:embed install/node.sh
 var installNode string
 
+//go:embed install/pip.sh
+var installPip string
+
 // Commands are what root runs in a box of the distribution, in this order, to carry the plan out.
 // Versions are arguments of their own in them and never part of a script. A plan that adds nothing
 // has none.
@@ -163,6 +169,9 @@ func (p Plan) Commands() [][]string {
 	}
 	if len(p.Global) > 0 {
 		out = append(out, append([]string{"npm", "install", "--global", "--prefix", "/usr/local", "--no-fund", "--no-audit"}, p.Global...))
+	}
+	for _, name := range p.Pip {
+		out = append(out, []string{"sh", "-euc", installPip, "sh", name})
 	}
 	return out
 }
@@ -204,7 +213,7 @@ func (u Unmet) String() string {
 // another thing.
 func Recipe() string {
 	h := sha256.New()
-	for _, part := range []string{installGo, installNode} {
+	for _, part := range []string{installGo, installNode, installPip} {
 		h.Write([]byte(part))
 	}
 	for _, t := range Tools {

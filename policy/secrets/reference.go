@@ -17,7 +17,7 @@ type Kind string
 
 const (
 	Env     Kind = "env"     // a variable of whoever runs `agentbox up`
-	File    Kind = "file"    // a file of the host, read at each use
+	File    Kind = "file"    // a file of the host, read at each use; PATH#KEY.KEY is a value in a JSON file
 	Command Kind = "command" // a program of the host, run at each use: it speaks as git credential helpers do, or prints the value
 	Keyring Kind = "keyring" // the system's keyring (Secret Service, Keychain)
 )
@@ -106,7 +106,15 @@ func (r Reference) get(ctx context.Context, a Asker) (string, error) {
 		}
 		return "", errors.New("the variable is not set where agentbox was last called from")
 	case File:
-		return readFile(r.Of)
+		path, keys := splitJSON(r.Of)
+		if keys == nil {
+			return readFile(path)
+		}
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", err
+		}
+		return readJSON(home, path, keys)
 	case Command:
 		return run(ctx, r.Of, a.Host)
 	case Keyring:

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/toolchain"
 )
 
 func TestBuiltInProfilesAreWhole(t *testing.T) {
@@ -16,12 +17,47 @@ func TestBuiltInProfilesAreWhole(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if p.Description == "" || p.Package == "" || len(p.Hosts) == 0 || len(p.Secrets) == 0 || len(p.Sessions) == 0 || len(p.Prompt) == 0 {
+		if p.Description == "" || (p.Package == "") == (p.Pip == "") || len(p.Hosts) == 0 || len(p.Secrets) == 0 || len(p.Prompt) == 0 {
 			t.Errorf("%s: %+v", name, p)
 		}
 	}
 	if got := Names(t.TempDir()); len(got) < 5 || !slices.Contains(got, "claude") {
 		t.Errorf("%v", got)
+	}
+}
+
+// A token that an agent's own login keeps is named by where it is below the user's home.
+func TestTokensByReference(t *testing.T) {
+	p, err := Find(t.TempDir(), "claude")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range p.Secrets {
+		if r, ok := s.Reference("/home/ada"); ok {
+			got = append(got, s.Name+" "+r.String())
+		}
+	}
+	if want := []string{"CLAUDE_CODE_OAUTH_TOKEN file:/home/ada/.claude/.credentials.json#claudeAiOauth.accessToken"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// aider is no program of npm: it gets an environment of its own from the Python index.
+func TestAider(t *testing.T) {
+	p, err := Find(t.TempDir(), "aider")
+	if err != nil {
+		t.Fatal(err)
+	}
+	needs, err := p.Needs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := toolchain.Resolve(needs, toolchain.Candidates{"python3": "3.11.2"})
+	commands := plan.Commands()
+	last := commands[len(commands)-1]
+	if !slices.Contains(plan.Packages, "python3-venv") || last[len(last)-1] != "aider-chat" || !strings.Contains(last[2], "-m venv") || len(plan.Unmet) > 0 {
+		t.Errorf("%+v runs %q", plan, commands)
 	}
 }
 
@@ -69,7 +105,11 @@ func TestProfilesThatAreNone(t *testing.T) {
 		"program: a\nsessions: [~/../x]\n":     "sessions",
 		"program: a\nhosts: ['http://']\n":     "hosts",
 		"program: a\nsecrets: [{name: A}]\n":   "secrets",
-		"program: a\nenv: {'A=B': x}\n":        "env",
+		"program: a\npip: 'x @ file:///y'\n":   "pip-package",
+		"program: a\nsecrets: [{name: A, to: [https://a.example], from: 'file:/etc/shadow#a'}]\n":      "from",
+		"program: a\nsecrets: [{name: A, to: [https://a.example], from: 'file:~/../b/x.json#a'}]\n":    "from",
+		"program: a\nsecrets: [{name: A, to: [https://a.example], from: 'command:cat /etc/passwd'}]\n": "from",
+		"program: a\nenv: {'A=B': x}\n":                           "env",
 		"program: a\nflags: [" + strings.Repeat("a,", 65) + "]\n": "entries",
 	} {
 		if _, err := Parse(strings.NewReader(text), "x"); err == nil || !strings.Contains(err.Error(), want) {

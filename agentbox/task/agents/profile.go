@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/toolchain"
 	"agentbox/policy"
+	"agentbox/policy/secrets"
 )
 
 // Profile is what agentbox knows of one agent.
@@ -28,6 +30,8 @@ type Profile struct {
 	Prompt []string `yaml:"prompt"`
 	// Package is the agent in the npm registry, as NAME or NAME@VERSION; "" for one that the image has.
 	Package string `yaml:"package"`
+	// Pip is the agent in the Python package index, as NAME or NAME==VERSION.
+	Pip string `yaml:"pip"`
 	// Toolchain are the tools that the agent itself needs, by name, with the version of each.
 	Toolchain map[string]string `yaml:"toolchain"`
 	Env       map[string]string `yaml:"env"`
@@ -43,7 +47,22 @@ type Secret struct {
 	To     []string    `yaml:"to"` // rules
 	Header string      `yaml:"header"`
 	As     policy.Form `yaml:"as"`
+	// From is where the agent's own login keeps a token on the host, as file:~/PATH#KEY.KEY. It is
+	// taken where the variable Name is not set.
+	From string `yaml:"from"`
 }
+
+// Reference is From for a user with this home; ok is false where a profile says none.
+func (s Secret) Reference(home string) (r secrets.Reference, ok bool) {
+	rest, ok := strings.CutPrefix(s.From, fromHome)
+	if !ok {
+		return r, false
+	}
+	return secrets.Reference{Kind: secrets.File, Of: filepath.Join(home, rest)}, true
+}
+
+// fromHome begins every From: tokens of people are below their homes.
+const fromHome = "file:~/"
 
 const (
 	maxProfile = 64 << 10
@@ -53,6 +72,7 @@ const (
 var (
 	agentName   = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
 	programName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$`)
+	tokenFile   = regexp.MustCompile(`^(file:~/[^#\x00-\x1f]{1,200}#[A-Za-z0-9_.-]{1,128})?$`)
 	variable    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 )
 
@@ -134,6 +154,9 @@ func (p Profile) checkRules() []error {
 		if !variable.MatchString(s.Name) || len(s.To) == 0 {
 			errs = append(errs, fmt.Errorf("secrets: %q needs a name and where it may be sent", s.Name))
 		}
+		if !tokenFile.MatchString(s.From) || strings.Contains(s.From, "/../") {
+			errs = append(errs, fmt.Errorf("secrets: %s: from %q is not as file:~/.agent/auth.json#tokens.access", s.Name, s.From))
+		}
 		for _, rule := range s.To {
 			if _, err := policy.ParseRule(rule); err != nil {
 				errs = append(errs, fmt.Errorf("secrets: %s: %w", s.Name, err))
@@ -156,6 +179,13 @@ func (p Profile) Needs() (toolchain.Needs, error) {
 	}
 	if p.Package != "" {
 		n, err := toolchain.Ask(toolchain.Package, p.Package, file)
+		if err != nil {
+			return nil, err
+		}
+		needs = append(needs, n)
+	}
+	if p.Pip != "" {
+		n, err := toolchain.Ask(toolchain.PipPackage, p.Pip, file)
 		if err != nil {
 			return nil, err
 		}
