@@ -7,7 +7,7 @@ GVISOR  := vmm/gvisor/runsc/embedded/.built
 TEST     = umask 022 && TMPDIR=/tmp $(GO) test
 LDFLAGS := -s -w -X agentbox/agentbox/cli.version=$(VERSION)
 
-.PHONY: help up build binary modules compiled embedded agent test unit e2e e2e-qemu e2e-kvm race vet fuzz chaos bench deps deps-test clean
+.PHONY: help up build binary modules compiled embedded agent test unit e2e e2e-qemu e2e-kvm reproducible race vet fuzz chaos bench deps deps-test clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -70,6 +70,9 @@ e2e-qemu: agent ## machines with the QEMUs of Debian's oldstable, stable and tes
 
 e2e-kvm: embedded ## machines and scripts under kvm-amd, on an emulated host made for it (3 GB)
 	AGENTBOX_HOSTS=$(CURDIR)/build/.hosts $(TEST) -count=1 -v -timeout 300m -run TestKVM ./agentbox/e2e/hosts
+
+reproducible: ## ten sets of packages, each built twice, and what differs (a mirror, some 20 minutes)
+	AGENTBOX_REPRODUCIBLE=1 $(TEST) -count=1 -v -timeout 180m -run TestReproducible ./vmm/image
 
 vet: ## go vet and gofmt
 	$(GO) vet ./...

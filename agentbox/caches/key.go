@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"agentbox/agentbox"
 )
@@ -28,8 +29,9 @@ type Ingredients struct {
 	Lockfiles map[string]agentbox.Digest `json:"lockfiles"`     // path -> digest of its content; zero for one that is not there
 }
 
-// Version changes when what is kept under a key does. Those of version 1 were shared by all projects.
-const Version = 2
+// Version changes when what is kept under a key does. Those of version 1 were shared by all projects,
+// those of version 2 had private keys that packages had made.
+const Version = 3
 
 // maxLockfile bounds what is read of one lockfile: the largest of real repositories have some ten megabytes.
 const maxLockfile = 256 << 20
@@ -52,7 +54,7 @@ func (i *Ingredients) ReadLockfiles(root string, names []string) error {
 }
 
 func digestOf(dir *os.Root, name string) (agentbox.Digest, error) {
-	f, err := dir.Open(name)
+	f, err := dir.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe is not waited for
 	if errors.Is(err, fs.ErrNotExist) {
 		return agentbox.Digest{}, nil
 	}

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"agentbox/agentbox"
@@ -75,5 +76,16 @@ func TestLockfilesStayInTheRepository(t *testing.T) {
 		if err := i.ReadLockfiles(root, []string{name}); agentbox.CodeOf(err) != agentbox.Invalid {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+func TestALockfileThatIsAPipeIsNotWaitedFor(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mkfifo(filepath.Join(dir, "go.sum"), 0o600); err != nil {
+		t.Skip(err)
+	}
+	var in Ingredients
+	if err := in.ReadLockfiles(dir, []string{"go.sum"}); agentbox.CodeOf(err) != agentbox.Invalid {
+		t.Error(err)
 	}
 }

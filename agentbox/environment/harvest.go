@@ -17,7 +17,8 @@ import (
 // Harvest says which files of the environment to take, as its root user sees them.
 type Harvest struct {
 	Root  string   // names in the archive are relative to it; other file systems below it are left out
-	Skip  []string // absolute paths that are left out, with all below them
+	Skip  []string // absolute paths that are left out, with all below them and links beside them that lead to them
+	Whole []string // directories that are taken whole if anything in them is not as it was
 	Paths []string // only these below Root, whether or not they changed; a missing one is no error
 	Known *os.File // an inventory: what is as it was then is left out; nil takes all
 	Bound Bound
@@ -36,6 +37,7 @@ type harvestRequest struct {
 	Inventory bool     `json:"inventory,omitempty"`
 	Known     int64    `json:"known,omitempty"`
 	Skip      []string `json:"skip,omitempty"`
+	Whole     []string `json:"whole,omitempty"`
 	Paths     []string `json:"paths,omitempty"`
 }
 
@@ -56,7 +58,7 @@ func (h Harvest) Inventory(ctx context.Context, client *ssh.Client, w io.Writer)
 func (h Harvest) Take(ctx context.Context, client *ssh.Client, w io.Writer) error {
 	ctx, cancel := h.Bound.context(ctx)
 	defer cancel()
-	req := harvestRequest{Root: h.Root, Skip: h.Skip, Paths: h.Paths}
+	req := harvestRequest{Root: h.Root, Skip: h.Skip, Whole: h.Whole, Paths: h.Paths}
 	var known io.Reader
 	if h.Known != nil {
 		info, err := h.Known.Stat()

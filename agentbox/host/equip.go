@@ -120,7 +120,7 @@ func (m *Manager) installIn(ctx context.Context, b *box, needs toolchain.Needs, 
 		return toolchain.Plan{}, base, noSpace(err)
 	}
 	defer os.RemoveAll(dir)
-	what := environment.Harvest{Root: "/", Skip: notSetup, Bound: resultBound}
+	what := environment.Harvest{Root: "/", Skip: notSetup, Whole: image.OwnDirectories(), Bound: resultBound}
 	known, err := m.inventories(ctx, rec, map[caches.Part]environment.Harvest{caches.Runtime: what}, dir)
 	defer known.close()
 	if err != nil {

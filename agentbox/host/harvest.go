@@ -13,6 +13,7 @@ import (
 
 	"agentbox/agentbox/caches"
 	"agentbox/agentbox/environment"
+	"agentbox/vmm/image"
 )
 
 // resultBound is the most that is kept of one part of what setup made. A box must not fill this
@@ -23,7 +24,7 @@ var resultBound = environment.Bound{Bytes: 32 << 30, Files: 2_000_000, Time: tim
 // as it was before.
 func harvests(dirs []string) map[caches.Part]environment.Harvest {
 	all := map[caches.Part]environment.Harvest{
-		caches.Runtime:   {Root: "/", Skip: slices.Concat(dirs, notSetup), Bound: resultBound},
+		caches.Runtime:   {Root: "/", Skip: slices.Concat(dirs, notSetup), Whole: image.OwnDirectories(), Bound: resultBound},
 		caches.Workspace: {Root: guestWorkspace, Skip: []string{guestWorkspace + "/.git"}, Bound: resultBound},
 	}
 	if len(dirs) > 0 {

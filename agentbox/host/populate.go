@@ -71,9 +71,9 @@ func (m *Manager) populateBox(ctx context.Context, rec record, repo workspace.Re
 }
 
 // notSetup are places whose changes are the machine's own and not setup's.
-var notSetup = []string{
-	"/etc/hostname", "/etc/hosts", "/etc/machine-id", "/etc/resolv.conf", "/tmp", "/var/tmp", "/run", "/dev", "/proc", "/sys", guestWorkspace,
-}
+var notSetup = slices.Concat([]string{
+	"/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/tmp", "/var/tmp", "/run", "/dev", "/proc", "/sys", guestWorkspace,
+}, image.OwnFiles())
 
 // harvest runs setup in the box and publishes what it made.
 func (m *Manager) harvest(ctx context.Context, rec record, cfg *config.Config, made caches.Made, progress agentbox.Progress) (caches.Made, error) {

@@ -111,7 +111,7 @@ func (s *Supervisor) attach(ctx context.Context, req api.AttachRequest) error {
 
 // attachment is what the guest is told of an attach.
 func (s *Supervisor) attachment(req api.AttachRequest) (*protocol.AttachRequest, error) {
-	a := &protocol.AttachRequest{Workspace: true, Hostname: req.Hostname, User: req.User, Env: req.Env}
+	a := &protocol.AttachRequest{Workspace: true, Own: true, Hostname: req.Hostname, User: req.User, Env: req.Env}
 	ca, err := s.ca()
 	if err != nil {
 		return nil, err

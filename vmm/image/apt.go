@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"agentbox/agentbox"
+	"agentbox/vmm/guest/javastore"
 	"agentbox/vmm/image/rootfs"
 )
 
@@ -57,7 +58,7 @@ func (b *build) apt(ctx context.Context, suite string, r Recipe) error {
 	if err := b.bootstrap(ctx, program, bootstrapArgs(mode, suite, r), sources, suite); err != nil {
 		return err
 	}
-	if err := b.forgetHost(); err != nil {
+	if err := errors.Join(b.forgetHost(), b.javaStore(), b.ownClusters()); err != nil {
 		return err
 	}
 	b.image.Versions, err = b.versions()
@@ -111,6 +112,23 @@ func (b *build) forgetHost() error {
 		errs = append(errs, b.tree.Put(path, &rootfs.Inode{Mode: rootfs.TypeRegular | 0o644, ModTime: epoch}))
 	}
 	return errors.Join(errs...)
+}
+
+// authorities is the file from which Debian makes Java's store.
+const authorities = "/etc/ssl/certs/ca-certificates.crt"
+
+// javaStore writes Java's store anew, where there is one: Debian's has the time of its making in it.
+// Every box writes it once more, with its own authority.
+func (b *build) javaStore() error {
+	old := b.tree.Lookup(javastore.Debian, true)
+	if old == nil || old.Type() != rootfs.TypeRegular {
+		return nil
+	}
+	bundle, err := b.read(authorities)
+	if err != nil {
+		return err
+	}
+	return b.put(javastore.Debian, &rootfs.Inode{Mode: old.Mode, UID: old.UID, GID: old.GID, ModTime: epoch}, javastore.Encode(bundle, epoch))
 }
 
 // versions lists all installed packages.

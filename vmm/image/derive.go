@@ -46,6 +46,9 @@ func (b *build) derive(ctx context.Context, limits rootfs.Limits, base Image, d 
 			return err
 		}
 	}
+	if err := b.makeKeys(); err != nil { // of packages that came with the layers, which lack their keys
+		return err
+	}
 	b.image.over(base)
 	b.image.Base, b.image.Name = base.Pin(), base.Name+" "+d.Name
 	return nil

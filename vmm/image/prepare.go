@@ -32,8 +32,12 @@ var mountPoints = []struct {
 	{"/root", 0o700, 0}, {"/workspace", 0o755, userID},
 }
 
-// prepare makes what every box relies on: mount points and an account with the user id of the workspace.
+// prepare makes what every box relies on: mount points, an account with the user id of the workspace, and nothing that it
+// would share with other boxes.
 func (b *build) prepare() error {
+	if err := errors.Join(b.removeKeys(), b.makeKeys()); err != nil {
+		return err
+	}
 	for _, m := range mountPoints {
 		if old := b.tree.Lookup(m.path, true); old != nil && old.IsDir() {
 			continue

@@ -38,6 +38,7 @@ type Agent struct {
 	box     box      // what the box was given by Attach
 	manager services // of the box
 	jobs    jobs     // of the box
+	first   firstStart
 }
 
 // New makes an agent that does nothing yet.

@@ -91,6 +91,7 @@ func (f *fixture) machine(dir string, u User) Machine {
 		Stats:      func() (protocol.GuestStats, error) { return protocol.GuestStats{MemoryTotal: 42}, nil },
 		Workspace:  dir,
 		LogDir:     dir + "/log",
+		FirstStart: dir + "/first-start",
 	}
 }
 

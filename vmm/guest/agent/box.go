@@ -68,6 +68,9 @@ func (a *Agent) attach(r protocol.AttachRequest) error {
 	if err := writeFiles(r.Files); err != nil {
 		return err
 	}
+	if r.Own {
+		a.first.begin(a)
+	}
 	a.manager.start(r.Services)
 	return nil
 }

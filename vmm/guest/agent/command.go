@@ -46,8 +46,14 @@ type notRun struct {
 
 func (e *notRun) Error() string { return e.err.Error() }
 
-// launch starts c as its user, in a session and a cgroup of its own.
+// launch starts c once the box has what is its own.
 func (a *Agent) launch(c command) (*process, error) {
+	a.first.wait(a.ending)
+	return a.spawn(c)
+}
+
+// spawn starts c as its user, in a session and a cgroup of its own.
+func (a *Agent) spawn(c command) (*process, error) {
 	if c.refused != nil {
 		return nil, c.refused
 	}

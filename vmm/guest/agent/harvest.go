@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -74,7 +75,12 @@ func readLine(in *bufio.Reader, most int) (line []byte, err error) {
 // harvest writes the archive that req asks for. Entries come in the order of their names, so equal trees give equal
 // archives.
 func harvest(req protocol.HarvestRequest, known inventory, out io.Writer) error {
-	h := &harvester{req: req, known: known, tar: tar.NewWriter(out), links: map[uint64]string{}, above: map[string]bool{}}
+	h := &harvester{req: req, known: known, tar: tar.NewWriter(out), links: map[uint64]string{}}
+	for _, dir := range req.Whole {
+		if err := h.changedWithin(dir); err != nil {
+			return err
+		}
+	}
 	if err := h.walk(h.entry); err != nil {
 		return err
 	}
@@ -83,7 +89,7 @@ func harvest(req protocol.HarvestRequest, known inventory, out io.Writer) error 
 
 // walk calls each for every file that was asked for and is not skipped.
 func (h *harvester) walk(each func(string, fs.FileInfo) error) error {
-	h.skip, h.each = map[string]bool{}, each
+	h.skip, h.each, h.above = map[string]bool{}, each, map[string]bool{}
 	for _, path := range h.req.Skip {
 		h.skip[filepath.Clean(path)] = true
 	}
@@ -114,6 +120,7 @@ type harvester struct {
 	tar    *tar.Writer
 	device uint64
 	skip   map[string]bool
+	whole  []string          // directories of which everything is written
 	links  map[uint64]string // inode -> the name it was written under
 	above  map[string]bool   // directories written because something below them was asked for
 }
@@ -159,17 +166,47 @@ func (h *harvester) visit(path string, d fs.DirEntry, err error) error {
 		return err
 	}
 	// Only of directories the device tells a mount: files of an overlay may carry the device of the layer they lie in.
-	leave := h.skip[path] || d.IsDir() && stat(info).Dev != h.device
+	leave := h.skip[path] || h.leadsToSkipped(path, info) || d.IsDir() && stat(info).Dev != h.device
 	switch {
 	case leave && d.IsDir():
 		return fs.SkipDir
 	case leave || path == h.req.Root:
 		return nil
-	case len(h.known) > 0 && h.known[seen(path, info)]:
+	case len(h.known) > 0 && h.known[seen(path, info)] && !h.inWhole(path):
 		return nil
 	}
 	return h.each(path, info)
 }
+
+// leadsToSkipped tells whether a file is a link to one beside it that is left out.
+func (h *harvester) leadsToSkipped(path string, info fs.FileInfo) bool {
+	if info.Mode().Type() != fs.ModeSymlink {
+		return false
+	}
+	target, err := os.Readlink(path)
+	return err == nil && !strings.Contains(target, "/") && h.skip[filepath.Join(filepath.Dir(path), target)]
+}
+
+// changedWithin remembers a directory in which something is not as it was.
+func (h *harvester) changedWithin(dir string) error {
+	look := &harvester{req: protocol.HarvestRequest{Root: h.req.Root, Skip: h.req.Skip, Paths: []string{dir}}, known: h.known}
+	changed := false
+	err := look.walk(func(path string, _ fs.FileInfo) error {
+		changed = changed || below(dir, path)
+		return nil
+	})
+	if changed {
+		h.whole = append(h.whole, dir)
+	}
+	return err
+}
+
+func (h *harvester) inWhole(path string) bool {
+	return slices.ContainsFunc(h.whole, func(dir string) bool { return below(dir, path) })
+}
+
+// below tells whether a path is dir or in it.
+func below(dir, path string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
 // entry writes one file. What is neither a file, a directory nor a symbolic link belongs to the moment, not to a cache.
 func (h *harvester) entry(path string, info fs.FileInfo) error {

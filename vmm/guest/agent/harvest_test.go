@@ -203,3 +203,44 @@ func TestWhatTheMachineCannotReadIsTheImages(t *testing.T) {
 		}
 	}
 }
+
+func TestADatabaseIsTakenWholeOrNotAtAll(t *testing.T) {
+	root := t.TempDir()
+	plant(t, root+"/var/lib/db/table", "rows")
+	plant(t, root+"/var/lib/db/log/now", "begun")
+	plant(t, root+"/var/lib/dbother", "another")
+	plant(t, root+"/etc/other/conf", "as it was")
+	req := protocol.HarvestRequest{Root: root}
+	known := inventoried(t, req)
+	req.Whole = []string{root + "/var/lib/db", root + "/etc/other", root + "/not/there"}
+	if got := harvested(t, req, known); len(got) != 0 {
+		t.Errorf("what nobody touched is taken: %v", got)
+	}
+	plant(t, root+"/var/lib/db/log/now", "gone on")
+	got := harvested(t, req, known)
+	if got["var/lib/db/table"] != "rows" || got["var/lib/db/log/now"] != "gone on" || got["var/lib/db/"] != "/" {
+		t.Errorf("a part of a database is taken: %v", got)
+	}
+	if _, ok := got["var/lib/dbother"]; ok || got["etc/other/conf"] != "" {
+		t.Errorf("more than the database is taken: %v", got)
+	}
+}
+
+func TestALinkToWhatIsLeftOutIsLeftOut(t *testing.T) {
+	root := t.TempDir()
+	plant(t, root+"/etc/own.pem", "of this box")
+	for name, target := range map[string]string{"etc/1a2b.0": "own.pem", "elsewhere": "own.pem", "etc/self": "etc/own.pem"} {
+		if err := os.Symlink(target, filepath.Join(root, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := harvested(t, protocol.HarvestRequest{Root: root, Skip: []string{root + "/etc/own.pem"}}, nil)
+	for _, name := range []string{"etc/own.pem", "etc/1a2b.0"} {
+		if _, ok := got[name]; ok {
+			t.Errorf("%s is taken", name)
+		}
+	}
+	if got["elsewhere"] != "-> own.pem" || got["etc/self"] != "-> etc/own.pem" {
+		t.Errorf("links to other files are not: %v", got)
+	}
+}

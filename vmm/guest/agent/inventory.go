@@ -56,7 +56,7 @@ func readInventory(in io.Reader, size int64) (inventory, error) {
 // tick.
 func takeInventory(req protocol.HarvestRequest, out io.Writer) error {
 	w, n := bufio.NewWriter(out), int64(0)
-	h := &harvester{req: req, above: map[string]bool{}}
+	h := &harvester{req: req}
 	err := h.walk(func(path string, info fs.FileInfo) error {
 		entry := seen(path, info)
 		if n += protocol.InventoryEntry; n > maxInventory {

@@ -42,6 +42,8 @@ type Machine struct {
 
 	Workspace string // protocol.WorkspaceDir
 	LogDir    string // protocol.ServiceLogDir
+
+	FirstStart string // protocol.FirstStartDir
 }
 
 // User is who commands run as.

@@ -48,10 +48,11 @@ func (b *booter) machine() Machine {
 		Mount:      disk.mount,
 		Unmount:    disk.unmount,
 		DropCaches: dropCaches, DropSlots: disk.drop,
-		Sync:      unix.Sync,
-		Stats:     func() (protocol.GuestStats, error) { return stats(box) },
-		Workspace: protocol.WorkspaceDir,
-		LogDir:    protocol.ServiceLogDir,
+		Sync:       unix.Sync,
+		Stats:      func() (protocol.GuestStats, error) { return stats(box) },
+		Workspace:  protocol.WorkspaceDir,
+		LogDir:     protocol.ServiceLogDir,
+		FirstStart: protocol.FirstStartDir,
 	}
 }
 

@@ -93,7 +93,7 @@ func TestJavaStore(t *testing.T) {
 	if err := trustJava(javaStoresOf(root), filepath.Join(root, "etc/ssl/certs/ca-certificates.crt")); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command(keytool, "-list", "-storepass", javaPassword, "-keystore", filepath.Join(root, "etc/ssl/certs/java/cacerts")).CombinedOutput()
+	out, err := exec.Command(keytool, "-list", "-storepass", "changeit", "-keystore", filepath.Join(root, "etc/ssl/certs/java/cacerts")).CombinedOutput()
 	if want := strings.Count(string(bundle), "BEGIN CERTIFICATE"); err != nil || strings.Count(string(out), "trustedCertEntry") != want {
 		t.Errorf("want %d entries, got %.300s: %v", want, out, err)
 	}

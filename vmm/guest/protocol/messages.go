@@ -62,6 +62,7 @@ type AttachRequest struct {
 	PIDs      int               `json:"pids,omitempty"`     // most processes of the user; 0 means the default
 	Authority *Authority        `json:"authority,omitempty"`
 	Files     []File            `json:"files,omitempty"` // written before anything runs
+	Own       bool              `json:"own,omitempty"`   // this is a box, not a rehearsal: make what each has its own of (FirstStartDir)
 }
 
 // File is a file that the box has from its host, readable by everybody in it.

@@ -1,0 +1,73 @@
+//go:build linux
+
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"agentbox/vmm/guest/protocol"
+)
+
+func firstProgram(t *testing.T, f *fixture, name, script string) {
+	t.Helper()
+	plant(t, filepath.Join(f.agent.Machine.FirstStart, name), "#!/bin/sh -e\n"+script)
+	if err := os.Chmod(filepath.Join(f.agent.Machine.FirstStart, name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNothingRunsBeforeTheBoxHasWhatIsItsOwn(t *testing.T) {
+	f := start(t)
+	c := f.connect()
+	defer c.Close()
+	dir := t.TempDir()
+	firstProgram(t, f, "10-key", "echo cannot; while [ ! -e "+dir+"/go ]; do sleep 0.01; done; exit 1\n")
+	firstProgram(t, f, "20-database", "cp "+dir+"/go "+dir+"/made; echo $LC_ALL $BOX >> "+dir+"/runs\n")
+	env := map[string]string{"PATH": "/nowhere", "BOX": "changed"}
+
+	if err := c.Attach(t.Context(), protocol.AttachRequest{Hostname: "rehearsal"}); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := f.session(c).Output("echo rehearsed"); err != nil || string(out) != "rehearsed\n" {
+		t.Fatalf("a rehearsal waits for what is a box's: %q, %v", out, err)
+	}
+	err := c.Attach(t.Context(), protocol.AttachRequest{Own: true, Env: env, Services: []protocol.Service{{Name: "s", Run: "/bin/cat " + dir + "/made; exec /bin/sleep 1000"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan string, 1)
+	go func() {
+		out, err := f.session(c).Output("/bin/cat " + dir + "/made")
+		if err != nil {
+			out = []byte(err.Error())
+		}
+		got <- string(out)
+	}()
+	waitFor(t, func() bool { return readable(f.agent.Machine.LogDir+"/first-start.log") == "cannot\n" })
+	if log := readable(f.agent.Machine.LogDir + "/s.log"); log != "" {
+		t.Errorf("a service ran first: %q", log)
+	}
+	plant(t, dir+"/go", "all of it")
+	if out := <-got; out != "all of it" {
+		t.Errorf("a command saw %q", out)
+	}
+	waitFor(t, func() bool { return readable(f.agent.Machine.LogDir+"/s.log") == "all of it" })
+
+	if err := c.Attach(t.Context(), protocol.AttachRequest{Own: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.session(c).Run("true"); err != nil {
+		t.Fatal(err)
+	}
+	if runs := readable(dir + "/runs"); strings.TrimSpace(runs) != "C.UTF-8" {
+		t.Errorf("the programs ran with, and as often as: %q", runs)
+	}
+}
+
+func readable(path string) string {
+	text, _ := os.ReadFile(path) // what is not there says nothing
+	return string(text)
+}
