@@ -32,8 +32,8 @@ func TestImagesThatAreHereAreKept(t *testing.T) {
 	h := newHome(t)
 	m := manage(t, h)
 	now := time.Now()
-	old, fresh, bad := agentbox.Digest{1}, agentbox.Digest{2}, agentbox.Digest{3}
-	for d, made := range map[agentbox.Digest]time.Time{old: now.Add(-time.Hour), fresh: now, bad: now.Add(-2 * time.Hour)} {
+	ahead, bad, fresh := agentbox.Digest{1}, agentbox.Digest{2}, agentbox.Digest{3}
+	put := func(d agentbox.Digest, made time.Time) {
 		dir := filepath.Join(h.Images(), "images", d.Hex())
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
@@ -45,13 +45,20 @@ func TestImagesThatAreHereAreKept(t *testing.T) {
 			}
 		}
 	}
+	put(ahead, now.AddDate(1, 0, 0)) // made before the clock was set right
+	put(bad, now.Add(-2*time.Hour))
 	o := &takings{says: map[agentbox.Digest]error{bad: agentbox.Errorf(agentbox.Corrupt, "rotten")}}
 	m.origins = o
-	m.keepImages(now)
-	if !slices.Equal(o.kept, []agentbox.Digest{old, bad}) {
-		t.Errorf("%v", o.kept)
+	seen := m.keepImages(nil)
+	if len(o.kept) > 0 {
+		t.Errorf("kept at once: %v", o.kept)
 	}
-	for d, want := range map[agentbox.Digest]bool{old: true, bad: false} {
+	put(fresh, now.AddDate(-1, 0, 0)) // and this one was just copied here
+	seen = m.keepImages(seen)
+	if !slices.Equal(o.kept, []agentbox.Digest{ahead, bad}) || len(seen) != 3 {
+		t.Errorf("%v of %v", o.kept, seen)
+	}
+	for d, want := range map[agentbox.Digest]bool{ahead: true, bad: false} {
 		if _, err := os.Stat(filepath.Join(h.Images(), "images", d.Hex(), "checked.json")); (err == nil) != want {
 			t.Errorf("image %s is trusted: %v", d.Short(), err == nil)
 		}

@@ -42,7 +42,6 @@ type Manager struct {
 	kernel  func(context.Context, string, agentbox.Progress) (string, error)
 	log     *slog.Logger
 
-	started time.Time
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 	running sync.WaitGroup // goroutines of the Manager
@@ -70,6 +69,8 @@ type box struct {
 	rec     record
 	sup     *supervised // nil without a machine
 	renewed time.Time   // when its lease last was
+
+	known time.Time // since when this daemon has it; guarded by the Manager's mu
 }
 
 func (b *box) record() record {
@@ -96,7 +97,7 @@ func New(cfg Config) (*Manager, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &Manager{
 		home: cfg.Home, binary: cfg.Binary, images: cfg.Images, shelf: cfg.Shelf, origins: cfg.Origins, team: cfg.Team, driver: cfg.Driver, kernel: cfg.Kernel, log: cfg.Log,
-		ctx: ctx, cancel: cancel, started: time.Now(),
+		ctx: ctx, cancel: cancel,
 		policies: newPolicies(cfg.Home), fresh: make(chan struct{}, 1),
 		boxes: map[agentbox.BoxID]*box{}, keys: map[string]*sync.Mutex{}, holders: map[agentbox.BoxID]int{},
 	}
@@ -112,7 +113,10 @@ func New(cfg Config) (*Manager, error) {
 	m.running.Go(func() { machineRoots() }) // the first box need not wait for them
 	m.running.Go(m.feeds.resume)
 	if m.origins != nil {
-		m.running.Go(func() { m.every(keepEvery, func() { m.keepImages(time.Now()) }) })
+		m.running.Go(func() {
+			var seen map[agentbox.Digest]bool
+			m.every(keepEvery, func() { seen = m.keepImages(seen) })
+		})
 		m.running.Go(m.keepFresh)
 	}
 	return m, nil
@@ -180,6 +184,7 @@ func (m *Manager) all() []*box {
 func (m *Manager) put(b *box) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	b.known = time.Now()
 	m.boxes[b.record().Box.ID] = b
 }
 

@@ -135,3 +135,20 @@ func TestABoxThatIsNotTakenUpIsNotForgotten(t *testing.T) {
 		t.Error("its workspace is gone")
 	}
 }
+
+// A run is given up a while after its holder has gone, and not before, whatever time its record names.
+func TestARunIsHeldWhateverTheClockSaid(t *testing.T) {
+	m := manage(t, newHome(t))
+	for name, created := range map[string]time.Time{"ahead": time.Now().AddDate(1, 0, 0), "behind": time.Now().AddDate(-1, 0, 0)} {
+		rec := aBox(name)
+		rec.Ephemeral, rec.Box.Created = true, created
+		b := &box{rec: rec}
+		m.put(b)
+		if !m.held(b, time.Hour) {
+			t.Errorf("%s: a run that was just made is nobody's", name)
+		}
+		if m.held(b, 0) {
+			t.Errorf("%s: a run without a holder is held for ever", name)
+		}
+	}
+}

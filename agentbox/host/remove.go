@@ -106,10 +106,11 @@ func (m *Manager) countHolder(id agentbox.BoxID, by int) int {
 	return m.holders[id]
 }
 
-// held tells whether an ephemeral box has a holder, or was made or adopted less than grace ago.
+// held tells whether an ephemeral box has a holder, or was made or adopted less than grace ago. The
+// time in its record is not asked: a clock that was stepped since would end a run, or keep it for ever.
 func (m *Manager) held(b *box, grace time.Duration) bool {
-	box := b.record().Box
+	id := b.record().Box.ID
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.holders[box.ID] > 0 || time.Since(m.started) < grace || time.Since(box.Created) < grace
+	return m.holders[id] > 0 || time.Since(b.known) < grace
 }

@@ -21,6 +21,7 @@ type Registries struct {
 
 	mu      sync.Mutex // held while the tools are asked, so that they are asked once
 	looking bool
+	looked  time.Time // when this process asked them and all answered; zero before
 }
 
 // NewRegistries makes one that remembers in the file at path.
@@ -29,9 +30,10 @@ func NewRegistries(path string) *Registries { return &Registries{path: path, loo
 // staleAfter is how old the tools' answer may be before they are asked again.
 const staleAfter = time.Hour
 
+// answer is what the tools said. How old it is only the process knows that asked them: of what is read
+// from the file nobody can tell, because clocks are stepped.
 type answer struct {
-	Looked time.Time          `json:"looked"`
-	Found  []registries.Found `json:"found"`
+	Found []registries.Found `json:"found"`
 }
 
 // Known gives the registries, for callers whose environment is environ. later is called with a function to run in the
@@ -48,7 +50,7 @@ func (r *Registries) Known(ctx context.Context, environ []string, later func(ref
 		if err := r.write(ctx, a.Found, answered); err != nil {
 			return nil, err
 		}
-	case time.Since(a.Looked) > staleAfter && !r.looking && later != nil:
+	case (r.looked.IsZero() || time.Since(r.looked) > staleAfter) && !r.looking && later != nil:
 		r.looking = true
 		later(func(ctx context.Context) (bool, error) { return r.refresh(ctx, m) })
 	}
@@ -91,17 +93,21 @@ func (r *Registries) read() (a answer, ok bool) {
 }
 
 // write keeps what was found, unless that was cut short. Where a tool has not answered the next caller has them asked again.
+// The caller holds r.mu.
 func (r *Registries) write(ctx context.Context, found []registries.Found, answered bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	a := answer{Found: found}
-	if answered {
-		a.Looked = time.Now().UTC()
-	}
-	data, err := json.MarshalIndent(a, "", "  ")
+	data, err := json.MarshalIndent(answer{Found: found}, "", "  ")
 	if err != nil {
 		return err
 	}
-	return durable.Replace(r.path, append(data, '\n'), 0o600)
+	if err := durable.Replace(r.path, append(data, '\n'), 0o600); err != nil {
+		return err
+	}
+	r.looked = time.Time{}
+	if answered {
+		r.looked = time.Now()
+	}
+	return nil
 }
