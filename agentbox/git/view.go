@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"agentbox/agentbox"
 )
@@ -15,8 +16,9 @@ import (
 // View is a git directory of our own through which git looks at the work tree, the index and the
 // objects of another repository. It has our configuration, no refs, no hooks and no remotes.
 type View struct {
-	dir string
-	env []string
+	dir      string
+	workTree string
+	env      []string
 }
 
 // Ingredients are what a View shows.
@@ -40,7 +42,7 @@ func NewView(dir string, in Ingredients) (*View, error) {
 			return nil, unmade(err)
 		}
 	}
-	v := &View{dir: dir, env: []string{"GIT_DIR=" + dir}}
+	v := &View{dir: dir, workTree: in.WorkTree, env: []string{"GIT_DIR=" + dir}}
 	files := map[string]string{}
 	for name, from := range in.Files {
 		files[name] = from
@@ -112,12 +114,21 @@ func (v *View) take(name, from string) error {
 	return errors.Join(err, out.Close())
 }
 
-// Run runs git over what the view shows.
+// Run runs git over what the view shows. A pipe in the work tree where git expects a file of rules is
+// an empty file to it.
 func (v *View) Run(ctx context.Context, c Call) (stdout []byte, stderr string, err error) {
 	c.Env, c.Personal = append(append([]string(nil), v.env...), c.Env...), false
 	if c.Dir == "" {
 		c.Dir = v.dir
 	}
+	if v.workTree == "" {
+		return Run(ctx, c)
+	}
+	watched, end := context.WithCancel(ctx)
+	var feeding sync.WaitGroup
+	feeding.Go(func() { feedPipes(watched, v.workTree) })
+	defer feeding.Wait()
+	defer end()
 	return Run(ctx, c)
 }
 

@@ -283,6 +283,46 @@ func TestNoPipeIsWaitedFor(t *testing.T) {
 	}
 }
 
+// TestAPipeForIgnoreRulesIsAnEmptyFile has pipes where git reads ignore rules, at the top and below.
+func TestAPipeForIgnoreRulesIsAnEmptyFile(t *testing.T) {
+	isolateGit(t)
+	dir := build(t, `base; mkdir -p sub/deep; echo u >sub/deep/untracked; mkfifo .gitignore sub/deep/.gitignore sub/pipe`)
+	repo, err := workspace.Describe(t.Context(), filepath.Join(dir, "repo"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it would be ten
+	defer cancel()
+	if _, err := workspace.Stage(ctx, repo, filepath.Join(dir, "copy"), workspace.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "copy/sub/deep/untracked")); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNoRepositoryInsideGovernsTheOneAround goes into a bare repository that a checkout has brought
+// and that takes a directory above it for its work tree, as it would be in a home under git's control.
+func TestNoRepositoryInsideGovernsTheOneAround(t *testing.T) {
+	isolateGit(t)
+	for name, script := range map[string]string{
+		"bare":     `base; mkdir -p in/evil; git clone -q --bare . in/evil/x.git; cd in/evil/x.git; git config core.bare false; git config core.worktree ../../..`,
+		"disguise": `base; mkdir -p in/evil; git clone -q --bare . in/evil; cd in/evil; git config core.bare false; git config core.worktree "$PWD/../.."`,
+	} {
+		dir := build(t, script)
+		for _, at := range []string{"in/evil/x.git", "in/evil", "in/evil/x.git/objects", "in/evil/objects"} {
+			at = filepath.Join(dir, "repo", at)
+			if _, err := os.Stat(at); err != nil {
+				continue
+			}
+			repo, err := workspace.Describe(t.Context(), at)
+			if err == nil && repo.GitDir != filepath.Join(repo.Root, ".git") {
+				t.Errorf("%s: %s is governed by %s", name, repo.Root, repo.GitDir)
+			}
+		}
+	}
+}
+
 // TestHugeFilesOfGitAreRefused has files that pretend to be larger than any memory.
 func TestHugeFilesOfGitAreRefused(t *testing.T) {
 	isolateGit(t)

@@ -86,13 +86,23 @@ func preflight(dir string) error {
 // checkOwn fails when the git directory is not the checkout's own: neither in it, nor one that names it.
 func (r Repo) checkOwn(ctx context.Context) error {
 	entry := filepath.Join(r.Root, ".git")
-	if fi, err := os.Lstat(entry); err != nil || fi.Mode()&fs.ModeSymlink != 0 {
+	fi, err := os.Lstat(entry)
+	if err != nil || fi.Mode()&fs.ModeSymlink != 0 {
 		return stranger(r.Root, r.GitDir)
 	}
 	if err := checkPlain(r.GitDir); err != nil {
 		return err
 	}
-	if r.GitDir == entry || within(r.Root, r.GitDir) {
+	// A directory of the checkout that looks like a git directory may say that its work tree is around it. Only .git decides.
+	named := r.GitDir == entry
+	if fi.Mode().IsRegular() && within(r.Root, r.GitDir) {
+		to, err := follow(entry, "gitdir: ", r.Root)
+		named = err == nil && same(to, r.GitDir)
+	}
+	if !named && within(r.Root, r.GitDir) {
+		return stranger(r.Root, r.GitDir)
+	}
+	if named {
 		if r.CommonDir == r.GitDir || within(r.Root, r.CommonDir) {
 			return nil
 		}
