@@ -21,6 +21,7 @@ const (
 	askImage     = "image"
 	askIsolation = "isolation"
 	askPort      = "port"
+	askPin       = "pin"
 )
 
 // review compares what the repository at root asks for, with flags applied to cfg already, with
@@ -34,6 +35,12 @@ func (m *Manager) review(ctx context.Context, root string, cfg *config.Config, f
 	asks, err := m.asksOf(ctx, root, cfg, flags)
 	if err != nil {
 		return project.Review{}, err
+	}
+	pin := pinOf(root, cfg)
+	if other, err := m.policies.store.NewPin(p, pin); err != nil {
+		return project.Review{}, err
+	} else if other {
+		asks = append(asks, project.Ask{What: askPin, Which: cfg.Image + " " + pin})
 	}
 	return m.policies.store.Review(p, root, cfg.Policy, asks)
 }
@@ -108,6 +115,7 @@ func meaning(what string) string {
 	return map[string]string{
 		askInclude: " (copied from this machine into the box)", askKernel: " (the box's machine boots it)", askImage: " (read with your rights)",
 		askIsolation: " (weaker than what this machine can do)", askPort: " (of this machine)",
+		askPin: " (agentbox.lock pins another image or other packages than boxes here were made of: git log -p agentbox.lock)",
 	}[what]
 }
 
@@ -124,7 +132,7 @@ func (m *Manager) asksOf(ctx context.Context, root string, cfg *config.Config, f
 		asks = append(asks, project.Ask{What: askKernel, Which: cfg.Kernel})
 	}
 	if flags.Image == "" {
-		if why := image.Privileged(cfg.Image); why != "" {
+		if image.Privileged(cfg.Image) != "" || !m.images.Has(recipeOf(cfg)) && image.LeadsToPrivate(ctx, cfg.Image) {
 			asks = append(asks, project.Ask{What: askImage, Which: cfg.Image})
 		}
 	}
@@ -139,6 +147,33 @@ func (m *Manager) asksOf(ctx context.Context, root string, cfg *config.Config, f
 		}
 	}
 	return asks, nil
+}
+
+// pinOf is what the lock file says of the image that a configuration asks for. One that cannot be read
+// pins nothing: no image is made with it, and whoever makes it says why.
+func pinOf(root string, cfg *config.Config) string {
+	path := lockPath(root, cfg)
+	if path == "" {
+		return ""
+	}
+	lock, err := image.LoadLock(path)
+	if err != nil {
+		return ""
+	}
+	return lock.PinOf(recipeOf(cfg))
+}
+
+// usePin remembers what the lock file says once an image was made by it, or it was written by us.
+func (m *Manager) usePin(lockPath string, r image.Recipe) error {
+	p, err := m.policies.store.Of(filepath.Dir(lockPath))
+	if err != nil {
+		return err
+	}
+	lock, err := image.LoadLock(lockPath)
+	if err != nil {
+		return err
+	}
+	return m.policies.store.UsePin(p, lock.PinOf(r))
 }
 
 // weaker tells whether a repository insists on another kind of machine than the strongest that is fast here.
@@ -177,6 +212,7 @@ func insideCheckout(root, real string) bool {
 // it needs that: the paths as they were resolved, which must still be none but themselves when they
 // are read.
 func (m *Manager) granted(ctx context.Context, r project.Review, recipe image.Recipe) (image.Recipe, error) {
+	recipe.Private = slices.Contains(r.Proposed.Host, project.Ask{What: askImage, Which: recipe.Source})
 	for i, inc := range recipe.Include {
 		real, err := image.Resolve(ctx, inc.From)
 		if err != nil {

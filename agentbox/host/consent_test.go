@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
+	"agentbox/vmm/image"
 )
 
 // A repository gets nothing of this host that nobody has approved, by whatever way it names it; and
@@ -128,4 +130,62 @@ func TestFlagsNeedNoApproval(t *testing.T) {
 	if asks, err := m.asksOf(context.Background(), dir, cfg, flags); err != nil || len(asks) != 0 {
 		t.Errorf("%v, %v", asks, err)
 	}
+}
+
+// A pull request that pins another image, or other packages, is seen before its image is used; what was
+// used here before is not asked about again, on whatever branch.
+func TestAChangedPinWaitsForAPerson(t *testing.T) {
+	h := newHome(t)
+	known(t, h)
+	dir, m := repository(t), manage(t, h)
+	if err := os.WriteFile(filepath.Join(dir, "agentbox.yaml"), []byte("image: apt:bookworm\npackages: [make]\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Load(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := lockPath(dir, cfg)
+	pin := func(img image.Image) {
+		t.Helper()
+		lock := &image.Lock{}
+		lock.Set(recipeOf(cfg), img)
+		if err := lock.Save(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	consent := func() error {
+		t.Helper()
+		_, err := m.consent(t.Context(), dir, cfg, overrides{}, func(agentbox.Event) {})
+		return err
+	}
+	use := func() {
+		t.Helper()
+		if err := errors.Join(consent(), m.usePin(path, recipeOf(cfg))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := image.Image{Digest: agentbox.Digest{1}, Versions: []string{"make=4.3"}}
+	use() // nothing is pinned
+	pin(first)
+	use() // the first time, the repository is believed
+	for what, img := range map[string]image.Image{
+		"another image":            {Digest: agentbox.Digest{2}, Versions: first.Versions},
+		"other packages":           {Digest: first.Digest, Versions: []string{"make=4.2"}},
+		"another image's manifest": {Digest: first.Digest, Versions: first.Versions, Manifest: agentbox.Digest{3}.String()},
+	} {
+		pin(img)
+		if e := agentbox.AsError(consent()); e == nil || e.Code != agentbox.Conflict || !strings.Contains(e.Hint, "agentbox policy approve ") {
+			t.Errorf("%s: %v", what, e)
+		}
+	}
+	hint := agentbox.AsError(consent()).Hint
+	digest := hint[strings.LastIndexByte(hint, ' ')+1:]
+	ref := api.PolicyRef{BoxRef: api.BoxRef{Directory: dir}}
+	if _, err := m.ApprovePolicy(t.Context(), api.ApproveRequest{PolicyRef: ref, Digest: digest}, nil); err != nil {
+		t.Fatal(err)
+	}
+	use()
+	pin(first)
+	use()
 }

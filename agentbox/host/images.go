@@ -53,7 +53,7 @@ func (m *Manager) pinned(ctx context.Context, lockPath string, r image.Recipe, u
 	if lockPath == "" {
 		return m.images.Ensure(ctx, r, agentbox.Digest{}, relay(progress))
 	}
-	return m.images.EnsureLocked(ctx, lockPath, r, update, func(e image.Event) {
+	img, err := m.images.EnsureLocked(ctx, lockPath, r, update, func(e image.Event) {
 		switch e.Step {
 		case image.StepUnpinned:
 			progress.Say("the image is not pinned: " + e.Detail)
@@ -65,6 +65,10 @@ func (m *Manager) pinned(ctx context.Context, lockPath string, r image.Recipe, u
 			relay(progress)(e)
 		}
 	})
+	if err != nil {
+		return img, err
+	}
+	return img, m.usePin(lockPath, r)
 }
 
 func relay(progress agentbox.Progress) image.Progress {
@@ -113,7 +117,7 @@ func (m *Manager) BuildImage(ctx context.Context, req api.ImageBuildRequest, pro
 func (m *Manager) PullImage(ctx context.Context, req api.ImagePullRequest, progress agentbox.Progress) (api.Image, error) {
 	end := progress.Begin("image", req.Source)
 	img, err := m.orWhole(ctx, progress, func() (image.Image, error) {
-		return m.images.Ensure(ctx, image.Recipe{Source: req.Source}, agentbox.Digest{}, relay(progress))
+		return m.images.Ensure(ctx, image.Recipe{Source: req.Source, Private: true}, agentbox.Digest{}, relay(progress))
 	})
 	m.made()
 	if err != nil {

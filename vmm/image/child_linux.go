@@ -2,7 +2,6 @@ package image
 
 import (
 	"os"
-	"strings"
 	"syscall"
 )
 
@@ -17,25 +16,11 @@ func childAttributes() *syscall.SysProcAttr {
 	return a
 }
 
-// mountsBelow lists what is mounted at or below a directory.
-func mountsBelow(dir string) ([]string, error) {
+// mountTable lists what is mounted for this process.
+func mountTable() ([]mounted, error) {
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil, err
 	}
-	return parseMounts(string(table), dir), nil
-}
-
-var mountEscapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
-
-func parseMounts(table, dir string) []string {
-	var found []string
-	for line := range strings.Lines(table) {
-		if f := strings.Fields(line); len(f) > 4 {
-			if at := mountEscapes.Replace(f[4]); inside(at, dir) {
-				found = append(found, at)
-			}
-		}
-	}
-	return found
+	return parseMountinfo(string(table)), nil
 }

@@ -7,5 +7,5 @@ import "syscall"
 // childAttributes put a program into a group of its own, which one signal reaches.
 func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// mountsBelow lists what is mounted below a directory: mmdebstrap, which mounts, exists on Linux only.
-func mountsBelow(string) ([]string, error) { return nil, nil }
+// mountTable is empty: mmdebstrap, which mounts, and mounts of single directories exist on Linux only.
+func mountTable() ([]mounted, error) { return nil, nil }

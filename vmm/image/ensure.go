@@ -36,6 +36,20 @@ func (s *Store) Ensure(ctx context.Context, r Recipe, pin agentbox.Digest, p Pro
 	return s.ensureIncluded(ctx, base, r, includes, p)
 }
 
+// Has tells whether the base of a recipe was made here and is still here, so that nobody need be asked for it.
+func (s *Store) Has(r Recipe) bool {
+	r, err := r.Base().normal()
+	if err != nil {
+		return false
+	}
+	extra, err := localFingerprint(r)
+	if err != nil {
+		return false
+	}
+	_, ok := s.recipe(r.key(extra))
+	return ok
+}
+
 // Rebuild makes the image of a recipe anew, whatever is here, and gives it with the newest packages, or the image that an
 // OCI reference names now. r.Manifest is ignored.
 func (s *Store) Rebuild(ctx context.Context, r Recipe, p Progress) (Image, error) {
@@ -56,11 +70,8 @@ func (s *Store) Rebuild(ctx context.Context, r Recipe, p Progress) (Image, error
 }
 
 func (s *Store) ensureBase(ctx context.Context, r Recipe, pin agentbox.Digest, p Progress) (Image, error) {
-	if !pin.IsZero() {
-		img, err := s.open(pin)
-		if err == nil || agentbox.CodeOf(err) != agentbox.NotFound {
-			return img, err
-		}
+	if about, err := s.describe(pin); err == nil && about.isBaseOf(r) {
+		return s.open(pin)
 	}
 	enough := func(have agentbox.Digest) bool {
 		if pin.IsZero() || have == pin {
@@ -78,6 +89,12 @@ func (s *Store) ensureBase(ctx context.Context, r Recipe, pin agentbox.Digest, p
 		return img, nil
 	}
 	return Image{}, mismatch(r, pin, img)
+}
+
+// isBaseOf tells whether an image was made from the source of r and has nothing of anybody on top. A
+// lock file is the repository's: what else is in the store it must not name.
+func (i Image) isBaseOf(r Recipe) bool {
+	return i.Base.IsZero() && len(i.Include) == 0 && i.Source == r.Source && i.Platform == r.Platform
 }
 
 // StepOtherBytes is the step of an event that says that an image has the packages that are pinned,

@@ -137,13 +137,13 @@ func TestIncludeRefuses(t *testing.T) {
 		"~/code/../.ssh": "credentials", "/etc/passwd": "this host only", "/proc/self": "",
 		"relative": "absolute", "$NOTSET_AT_ALL/x": "NOTSET_AT_ALL", "": "nothing",
 	} {
-		_, err := resolveIncludes(t.Context(), []Include{{From: from, To: "/opt/x"}}, nil)
+		_, err := resolveIncludes(t.Context(), []Include{{From: from, To: "/opt/x"}}, Never{})
 		wantCode(t, err, agentbox.Invalid, say)
 	}
-	_, err := resolveIncludes(t.Context(), []Include{{From: "~/nothing", To: "/opt/x"}}, nil)
+	_, err := resolveIncludes(t.Context(), []Include{{From: "~/nothing", To: "/opt/x"}}, Never{})
 	wantCode(t, err, agentbox.NotFound, "nothing")
 	for _, to := range []string{"", "opt", "/", "~", "/..", "~/.."} {
-		if _, err := resolveIncludes(t.Context(), []Include{{From: "~/code", To: to}}, nil); agentbox.CodeOf(err) != agentbox.Invalid {
+		if _, err := resolveIncludes(t.Context(), []Include{{From: "~/code", To: to}}, Never{}); agentbox.CodeOf(err) != agentbox.Invalid {
 			t.Errorf("to %q: %v", to, err)
 		}
 	}
@@ -152,7 +152,7 @@ func TestIncludeRefuses(t *testing.T) {
 func TestIncludeLeavesOutCredentialsAndWhatIsNoFile(t *testing.T) {
 	home := testHome(t)
 	tree(t, home, ".cargo/bin/x", "x", ".cargo/credentials.toml", "secret")
-	got, err := resolveIncludes(t.Context(), []Include{{From: "~/.cargo", To: "/opt/cargo"}}, nil)
+	got, err := resolveIncludes(t.Context(), []Include{{From: "~/.cargo", To: "/opt/cargo"}}, Never{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestIncludeLeavesOutCredentialsAndWhatIsNoFile(t *testing.T) {
 func TestIncludeThatChangesWhileItIsCopied(t *testing.T) {
 	home := testHome(t)
 	tree(t, home, "d/a", "one")
-	list, err := resolveIncludes(t.Context(), []Include{{From: "~/d", To: "/opt/d"}}, nil)
+	list, err := resolveIncludes(t.Context(), []Include{{From: "~/d", To: "/opt/d"}}, Never{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestGoVariables(t *testing.T) {
 func BenchmarkResolveInclude(b *testing.B) {
 	list := []Include{{From: "$GOROOT", To: "/usr/local/go"}}
 	for b.Loop() {
-		got, err := resolveIncludes(b.Context(), list, nil)
+		got, err := resolveIncludes(b.Context(), list, Never{})
 		if err != nil {
 			b.Skip(err)
 		}
@@ -235,13 +235,13 @@ func TestAnIncludeIsWhatWasApproved(t *testing.T) {
 		t.Fatalf("%s, %v", real, err)
 	}
 	approved := []Include{{From: real, To: "/opt/x", Exact: true}}
-	if _, err := resolveIncludes(t.Context(), approved, nil); err != nil {
+	if _, err := resolveIncludes(t.Context(), approved, Never{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.RemoveAll(filepath.Join(home, "good")); err != nil {
 		t.Fatal(err)
 	}
 	tree(t, home, "good", "->other") // as a checkout that swaps a directory for a link
-	_, err = resolveIncludes(t.Context(), approved, nil)
+	_, err = resolveIncludes(t.Context(), approved, Never{})
 	wantCode(t, err, agentbox.Conflict, "not what was approved")
 }

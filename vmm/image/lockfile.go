@@ -3,6 +3,8 @@ package image
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 
 	"go.yaml.in/yaml/v3"
 
@@ -62,7 +65,7 @@ func (d *lockDigest) UnmarshalYAML(n *yaml.Node) error {
 
 // LoadLock reads a lock file; none at all is an empty lock.
 func LoadLock(path string) (*Lock, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe is not waited for
 	if errors.Is(err, fs.ErrNotExist) {
 		return &Lock{}, nil
 	}
@@ -70,6 +73,9 @@ func LoadLock(path string) (*Lock, error) {
 		return nil, hostError(err)
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, lockError(path, "it is not a regular file")
+	}
 	return ParseLock(f, path)
 }
 
@@ -153,6 +159,21 @@ func (l *Lock) Pin(r Recipe) (Recipe, agentbox.Digest) {
 		}
 	}
 	return r, agentbox.Digest{}
+}
+
+// PinOf is a digest of all that the lock says about a recipe; "" for nothing.
+func (l *Lock) PinOf(r Recipe) string {
+	want, err := r.Base().normal()
+	if err != nil {
+		return ""
+	}
+	for _, e := range l.Images {
+		if e.same(want) {
+			sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %q %s %s %q", e.Source, e.Platform, e.Packages, agentbox.Digest(e.Image), e.Manifest, e.Versions))
+			return hex.EncodeToString(sum[:12])
+		}
+	}
+	return ""
 }
 
 // Set pins what a recipe gave and tells whether that changed anything.

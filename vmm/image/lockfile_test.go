@@ -1,9 +1,11 @@
 package image
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"agentbox/agentbox"
@@ -191,4 +193,45 @@ func TestOtherPackagesAreNamed(t *testing.T) {
 			t.Errorf("hint %q", agentbox.AsError(err).Hint)
 		}
 	}
+}
+
+// A lock file is the repository's. It names no image of another repository that is here for other
+// boxes: one with files of this host that somebody included elsewhere, say.
+func TestALockFileLeadsToNoOtherImage(t *testing.T) {
+	s := newStore(t)
+	home := testHome(t)
+	tree(t, home, "private/key", "of another project")
+	other, _ := ensureLayout(t, s, "other")
+	included, err := s.Ensure(t.Context(), Recipe{Source: other.Source, Include: []Include{{From: "~/private", To: "/opt/private"}}}, none, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	derived, err := s.Derive(t.Context(), other, Derivation{Key: agentbox.Digest{1}, Name: "with setup", Layers: []func() (io.ReadCloser, error){archive(t, "home/agent/made", "x")}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, _ := ensureLayout(t, s, "own")
+	for name, pin := range map[string]Image{"another source": other, "with includes": included, "with setup": derived} {
+		for _, source := range []string{own.Source, other.Source} {
+			got, err := s.Ensure(t.Context(), Recipe{Source: source}, pin.Digest, nil)
+			if pin.Digest == other.Digest && source == other.Source {
+				if err != nil || got.Digest != other.Digest {
+					t.Errorf("its own image: %s, %v", got.Digest, err)
+				}
+				continue
+			}
+			if err == nil {
+				t.Errorf("%s: a lock file of %s gives %s", name, source, got.Name)
+			}
+		}
+	}
+}
+
+func TestALockFileThatIsAPipeIsNotWaitedFor(t *testing.T) {
+	path := filepath.Join(t.TempDir(), LockFile)
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Skip(err)
+	}
+	_, err := LoadLock(path)
+	wantCode(t, err, agentbox.Invalid, "not a regular file")
 }

@@ -4,53 +4,63 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"agentbox/agentbox"
 )
 
 // Never are files and directories that no include copies, whoever approves it: where agentbox
 // itself keeps the keys of every box. They are known by what they are and not by how they are
 // spelled, so that no link and no mount of them elsewhere helps.
-type Never []fs.FileInfo
+type Never struct {
+	dirs  []string // all links resolved
+	files []fs.FileInfo
+}
 
-// NeverBelow lists directories and what is directly in them, two levels deep: each may be mounted
-// elsewhere by itself.
+// NeverBelow lists directories and what is directly in them, two levels deep: of each another name
+// may be elsewhere, by a hard link. What is mounted elsewhere, however deep, is found by the table of
+// mounts.
 func NeverBelow(dirs ...string) Never {
 	var n Never
 	for _, dir := range dirs {
-		n = n.add(dir, 2)
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			n.dirs = append(n.dirs, real)
+		}
+		n.add(dir, 2)
 	}
 	return n
 }
 
-func (n Never) add(path string, levels int) Never {
+func (n *Never) add(path string, levels int) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return n // what is not there is copied by nobody
+		return // what is not there is copied by nobody
 	}
-	n = append(n, info)
+	n.files = append(n.files, info)
 	if !info.IsDir() || levels == 0 {
-		return n
+		return
 	}
 	entries, _ := os.ReadDir(path) // what cannot be read cannot be copied either
 	for _, e := range entries {
-		n = n.add(filepath.Join(path, e.Name()), levels-1)
+		n.add(filepath.Join(path, e.Name()), levels-1)
 	}
-	return n
 }
 
 func (n Never) check(asked, path string, info fs.FileInfo) error {
-	for _, own := range n {
+	for _, own := range n.files {
 		if os.SameFile(own, info) {
-			return agentbox.Errorf(agentbox.Invalid, "include of %s refused: %s is where agentbox keeps the keys of every box", asked, path).
-				WithHint("nothing opens that; name directories that do not contain it")
+			return neverIncluded(asked, path)
 		}
 	}
 	return nil
 }
 
-// above refuses a path that is one of them or lies in one.
+// above refuses a path that is one of them or lies in one, wherever it is mounted.
 func (n Never) above(asked, real string) error {
+	mounts, err := mountTable()
+	if err != nil {
+		return hostError(err)
+	}
+	if err := mountedElsewhere(asked, real, n.dirs, mounts); err != nil {
+		return err
+	}
 	for at := real; ; at = filepath.Dir(at) {
 		if info, err := os.Stat(at); err == nil {
 			if err := n.check(asked, at, info); err != nil {

@@ -117,8 +117,11 @@ func openOCI(ctx context.Context, k kind, rest string, r Recipe) (v1.Image, erro
 	if err != nil {
 		return nil, agentbox.Errorf(agentbox.Invalid, "platform %q: %w", r.Platform, err)
 	}
-	return remote.Image(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain),
-		remote.WithPlatform(*p), remote.WithUserAgent("agentbox"))
+	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithPlatform(*p), remote.WithUserAgent("agentbox")}
+	if !r.Private && !local(ref.Context().RegistryStr()) { // a name that says itself that it is private was part of the plan
+		options = append(options, remote.WithTransport(publicWay()))
+	}
+	return remote.Image(ref, options...)
 }
 
 // reference reads an image reference; a manifest digest from agentbox.lock takes the place of its tag.

@@ -43,7 +43,7 @@ func local(registry string) bool {
 		host, _, _ = strings.Cut(registry[1:], "]")
 	}
 	if a, err := netip.ParseAddr(host); err == nil {
-		return !a.IsGlobalUnicast() || a.IsPrivate()
+		return private(a)
 	}
 	return !strings.Contains(strings.TrimSuffix(host, "."), ".") || strings.HasSuffix(host, ".internal") || strings.HasSuffix(host, ".local")
 }

@@ -31,6 +31,10 @@ type Recipe struct {
 	Include  []Include // copied from this host over the base
 	Platform string    // os/arch; "" means linux and this machine's architecture
 
+	// Private says that somebody has approved, or the user wishes, that the registry may be at a private
+	// address whatever its name looks like. It is not part of what the recipe is.
+	Private bool
+
 	// From agentbox.lock, and not part of what the recipe is.
 	Manifest string   // the digest that an OCI source is pinned to
 	Versions []string // the packages that an apt source is pinned to

@@ -1,0 +1,72 @@
+package image
+
+import (
+	"path/filepath"
+	"strings"
+
+	"agentbox/agentbox"
+)
+
+// mounted is one mount of this host: the directory root of a file system's own tree, seen at path.
+type mounted struct{ fs, root, path string }
+
+var mountEscapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+
+// mountsBelow lists what is mounted at or below a directory.
+func mountsBelow(dir string) ([]string, error) {
+	mounts, err := mountTable()
+	var found []string
+	for _, m := range mounts {
+		if inside(m.path, dir) {
+			found = append(found, m.path)
+		}
+	}
+	return found, err
+}
+
+// parseMountinfo reads /proc/self/mountinfo (proc_pid_mountinfo(5)). Later mounts of a place hide earlier ones.
+func parseMountinfo(table string) []mounted {
+	var all []mounted
+	for line := range strings.Lines(table) {
+		if f := strings.Fields(line); len(f) > 4 {
+			all = append(all, mounted{fs: f[2], root: mountEscapes.Replace(f[3]), path: mountEscapes.Replace(f[4])})
+		}
+	}
+	return all
+}
+
+// origin gives the file system of a path, all links of which are resolved, and where it lies in that
+// file system's own tree: the same wherever it is mounted.
+func origin(mounts []mounted, path string) (place mounted, ok bool) {
+	for _, m := range mounts {
+		if inside(path, m.path) && len(m.path) >= len(place.path) {
+			place, ok = m, true
+		}
+	}
+	rel, err := filepath.Rel(place.path, path)
+	place.root = filepath.Join(place.root, rel)
+	return place, ok && err == nil
+}
+
+// mountedElsewhere refuses an include that is, or has below it, a part of own that is mounted there:
+// from outside nothing tells such a part from any other directory.
+func mountedElsewhere(asked, real string, own []string, mounts []mounted) error {
+	places := mounts
+	if here, ok := origin(mounts, real); ok {
+		places = append(places[:len(places):len(places)], mounted{here.fs, here.root, real})
+	}
+	for _, dir := range own {
+		home, ok := origin(mounts, dir)
+		for _, m := range places {
+			if ok && inside(m.path, real) && m.fs == home.fs && inside(m.root, home.root) {
+				return neverIncluded(asked, m.path)
+			}
+		}
+	}
+	return nil
+}
+
+func neverIncluded(asked, path string) error {
+	return agentbox.Errorf(agentbox.Invalid, "include of %s refused: %s is where agentbox keeps the keys of every box", asked, path).
+		WithHint("nothing opens that; name directories that do not contain it")
+}
