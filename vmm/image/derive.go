@@ -16,16 +16,6 @@ type Derivation struct {
 	Layers []func() (io.ReadCloser, error) // tar archives, applied in this order as layers of an OCI image are
 }
 
-// Derived gives the image that a derivation gave here, if it did and the image is still there and whole.
-func (s *Store) Derived(key agentbox.Digest) (Image, bool) {
-	d, ok := s.recipe(derivedKey(key))
-	if !ok {
-		return Image{}, false
-	}
-	img, err := s.open(d)
-	return img, err == nil
-}
-
 func derivedKey(key agentbox.Digest) string { return "derived-" + key.Hex() }
 
 // Derive gives the image that d makes of base, making it if it is not here.
