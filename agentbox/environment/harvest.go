@@ -16,11 +16,11 @@ import (
 
 // Harvest says which files of the environment to take, as its root user sees them.
 type Harvest struct {
-	Root  string   // names in the archive are relative to it; other file systems below it are left out
-	Skip  []string // absolute paths that are left out, with all below them and links beside them that lead to them
-	Whole []string // directories that are taken whole if anything in them is not as it was
-	Paths []string // only these below Root, whether or not they changed; a missing one is no error
-	Known *os.File // an inventory: what is as it was then is left out; nil takes all
+	Root  string     // names in the archive are relative to it; other file systems below it are left out
+	Skip  []string   // absolute paths that are left out, with all below them and links beside them that lead to them
+	Whole [][]string // directories that belong together: all are taken whole if anything in one is not as it was
+	Paths []string   // only these below Root, whether or not they changed; a missing one is no error
+	Known *os.File   // an inventory: what is as it was then is left out; nil takes all
 	Bound Bound
 }
 
@@ -33,12 +33,12 @@ type Bound struct {
 
 // harvestRequest is protocol.HarvestRequest, which the guest's side has.
 type harvestRequest struct {
-	Root      string   `json:"root"`
-	Inventory bool     `json:"inventory,omitempty"`
-	Known     int64    `json:"known,omitempty"`
-	Skip      []string `json:"skip,omitempty"`
-	Whole     []string `json:"whole,omitempty"`
-	Paths     []string `json:"paths,omitempty"`
+	Root      string     `json:"root"`
+	Inventory bool       `json:"inventory,omitempty"`
+	Known     int64      `json:"known,omitempty"`
+	Skip      []string   `json:"skip,omitempty"`
+	Whole     [][]string `json:"whole,omitempty"`
+	Paths     []string   `json:"paths,omitempty"`
 }
 
 // Inventory writes down what there is, for a later Take to leave out what did not change since. No

@@ -69,11 +69,11 @@ func OwnFiles() []string {
 	return list
 }
 
-// OwnDirectories are the databases that each box makes for itself: a part of one is no use.
-func OwnDirectories() []string {
-	var list []string
+// OwnDirectories are those of each database that a box makes for itself: a part of one is no use.
+func OwnDirectories() [][]string {
+	var list [][]string
 	for _, p := range clusters {
-		list = append(list, p.empty...)
+		list = append(list, p.empty)
 	}
 	return list
 }

@@ -54,17 +54,37 @@ func (f *firstStart) begin(a *Agent) {
 
 // wait returns when nothing is being made.
 func (f *firstStart) wait(ending context.Context) {
-	f.mu.Lock()
-	over := f.over
-	f.mu.Unlock()
-	if over == nil {
-		return
-	}
 	select {
-	case <-over:
+	case <-f.end():
 	case <-ending.Done():
 	}
 }
+
+// making tells whether a command would wait now.
+func (f *firstStart) making() bool {
+	select {
+	case <-f.end():
+		return false
+	default:
+		return true
+	}
+}
+
+// end is closed when nothing is being made.
+func (f *firstStart) end() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.over == nil {
+		return nothing
+	}
+	return f.over
+}
+
+var nothing = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
 
 // runFirst runs one of them as root, with what it prints in a log beside those of services.
 func (a *Agent) runFirst(program string) error {

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,21 +39,19 @@ func TestNothingRunsBeforeTheBoxHasWhatIsItsOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := make(chan string, 1)
-	go func() {
-		out, err := f.session(c).Output("/bin/cat " + dir + "/made")
-		if err != nil {
-			out = []byte(err.Error())
-		}
-		got <- string(out)
-	}()
+	waiting := f.session(c)
+	var out bytes.Buffer
+	waiting.Stdout = &out
+	if err := waiting.Start("/bin/cat " + dir + "/made"); err != nil { // it is answered at once
+		t.Fatal(err)
+	}
 	waitFor(t, func() bool { return readable(f.agent.Machine.LogDir+"/first-start.log") == "cannot\n" })
 	if log := readable(f.agent.Machine.LogDir + "/s.log"); log != "" {
 		t.Errorf("a service ran first: %q", log)
 	}
 	plant(t, dir+"/go", "all of it")
-	if out := <-got; out != "all of it" {
-		t.Errorf("a command saw %q", out)
+	if err := waiting.Wait(); err != nil || out.String() != "all of it" {
+		t.Errorf("a command saw %q, %v", &out, err)
 	}
 	waitFor(t, func() bool { return readable(f.agent.Machine.LogDir+"/s.log") == "all of it" })
 

@@ -76,8 +76,8 @@ func readLine(in *bufio.Reader, most int) (line []byte, err error) {
 // archives.
 func harvest(req protocol.HarvestRequest, known inventory, out io.Writer) error {
 	h := &harvester{req: req, known: known, tar: tar.NewWriter(out), links: map[uint64]string{}}
-	for _, dir := range req.Whole {
-		if err := h.changedWithin(dir); err != nil {
+	for _, dirs := range req.Whole {
+		if err := h.changedWithin(dirs); err != nil {
 			return err
 		}
 	}
@@ -187,16 +187,16 @@ func (h *harvester) leadsToSkipped(path string, info fs.FileInfo) bool {
 	return err == nil && !strings.Contains(target, "/") && h.skip[filepath.Join(filepath.Dir(path), target)]
 }
 
-// changedWithin remembers a directory in which something is not as it was.
-func (h *harvester) changedWithin(dir string) error {
-	look := &harvester{req: protocol.HarvestRequest{Root: h.req.Root, Skip: h.req.Skip, Paths: []string{dir}}, known: h.known}
+// changedWithin remembers directories in one of which something is not as it was.
+func (h *harvester) changedWithin(dirs []string) error {
+	look := &harvester{req: protocol.HarvestRequest{Root: h.req.Root, Skip: h.req.Skip, Paths: dirs}, known: h.known}
 	changed := false
 	err := look.walk(func(path string, _ fs.FileInfo) error {
-		changed = changed || below(dir, path)
+		changed = changed || slices.ContainsFunc(dirs, func(dir string) bool { return below(dir, path) })
 		return nil
 	})
 	if changed {
-		h.whole = append(h.whole, dir)
+		h.whole = append(h.whole, dirs...)
 	}
 	return err
 }

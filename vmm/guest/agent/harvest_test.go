@@ -210,15 +210,16 @@ func TestADatabaseIsTakenWholeOrNotAtAll(t *testing.T) {
 	plant(t, root+"/var/lib/db/log/now", "begun")
 	plant(t, root+"/var/lib/dbother", "another")
 	plant(t, root+"/etc/other/conf", "as it was")
+	plant(t, root+"/etc/db/conf", "settings")
 	req := protocol.HarvestRequest{Root: root}
 	known := inventoried(t, req)
-	req.Whole = []string{root + "/var/lib/db", root + "/etc/other", root + "/not/there"}
+	req.Whole = [][]string{{root + "/etc/db", root + "/var/lib/db"}, {root + "/etc/other"}, {root + "/not/there"}}
 	if got := harvested(t, req, known); len(got) != 0 {
 		t.Errorf("what nobody touched is taken: %v", got)
 	}
 	plant(t, root+"/var/lib/db/log/now", "gone on")
 	got := harvested(t, req, known)
-	if got["var/lib/db/table"] != "rows" || got["var/lib/db/log/now"] != "gone on" || got["var/lib/db/"] != "/" {
+	if got["var/lib/db/table"] != "rows" || got["var/lib/db/log/now"] != "gone on" || got["var/lib/db/"] != "/" || got["etc/db/conf"] != "settings" {
 		t.Errorf("a part of a database is taken: %v", got)
 	}
 	if _, ok := got["var/lib/dbother"]; ok || got["etc/other/conf"] != "" {

@@ -29,6 +29,10 @@ func (s *session) run(c command, accepted func()) {
 		s.refuse(err)
 		return
 	}
+	if s.conn.agent.first.making() { // for longer than a client waits for an answer, perhaps
+		accepted()
+		accepted = func() {}
+	}
 	p, err := s.conn.agent.launch(c)
 	closeDescriptors(c.files)
 	accepted()
