@@ -296,6 +296,13 @@ func TestRegistriesAreAskedOnceAndThenBehindOnesBack(t *testing.T) {
 	if known() != "registryx.example" || refresh == nil {
 		t.Fatal("an old answer does not serve, or for ever")
 	}
+	// A daemon that ends meanwhile has not found anything new, or it would tell its boxes, who would ask again, for ever.
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if changed, err := refresh(ended); err == nil || changed || known() != "registryx.example" {
+		t.Errorf("cut short: changed %v, %v", changed, err)
+	}
+	asked = 1
 	if changed, err := refresh(t.Context()); err != nil || !changed || known() != "registryxx.example" {
 		t.Errorf("changed %v, %v, now %s", changed, err, known())
 	}

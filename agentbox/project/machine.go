@@ -62,6 +62,9 @@ func (r *Registries) refresh(ctx context.Context, m registries.Machine) (bool, e
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.looking = false
+	if err := ctx.Err(); err != nil { // what was found is not all there is: nothing has changed
+		return false, err
+	}
 	old, _ := r.read()
 	if !answered { // what a slow tool said before still counts
 		for _, f := range old.Found {
