@@ -76,8 +76,21 @@ type TaskSpec struct {
 	Isolation Isolation         `json:"isolation,omitempty"`
 	CPUs      int               `json:"cpus,omitempty"`
 	Memory    string            `json:"memory,omitempty"`
+	Cold      bool              `json:"cold,omitempty"`    // boot the machine, do not restore a template
+	Environ   []string          `json:"environ,omitempty"` // NAME=VALUE of the submitter's environment, for what the configuration includes
+	Held      bool              `json:"held,omitempty"`    // somebody waits for it, who takes its output and gives it input
+	Input     bool              `json:"input,omitempty"`   // the command reads what its holder sends
+	Term      string            `json:"term,omitempty"`    // of its terminal, and its size
+	Columns   int               `json:"columns,omitempty"`
+	Rows      int               `json:"rows,omitempty"`
 	Limits    TaskLimits        `json:"limits"`
 	Retries   int               `json:"retries,omitempty"` // attempts after one that failed or was lost
+}
+
+// Alone is the same for a task that nobody waits for.
+func (s TaskSpec) Alone() TaskSpec {
+	s.Held, s.Input = false, false
+	return s
 }
 
 // TaskLimits bound each attempt, over those of the configuration; zero leaves it to that.

@@ -31,7 +31,8 @@ type JobSpec struct {
 	Term    string            `json:"term,omitempty"`
 	Columns int               `json:"columns,omitempty"`
 	Rows    int               `json:"rows,omitempty"`
-	Input   bool              `json:"input,omitempty"` // a job without a terminal reads what clients send
+	Input   bool              `json:"input,omitempty"`  // a job without a terminal reads what clients send
+	Expect  bool              `json:"expect,omitempty"` // a client comes that is to lose nothing, from the first byte on: the job waits for it
 }
 
 // JobStarted is the job, unless the box refused to run it.

@@ -15,6 +15,11 @@ var (
 	CancelTask  = Endpoint[TaskRef, agentbox.Task]{"/v1/task/cancel"}
 	RetryTask   = Endpoint[TaskRef, agentbox.Task]{"/v1/task/retry"}
 	RemoveTask  = Endpoint[TaskRef, agentbox.Task]{"/v1/task/remove"}
+
+	RunTask     = Endpoint[TaskSubmission, TaskBegun]{"/v1/task/run"} // a held task: answers when its command runs
+	HoldTask    = Endpoint[TaskRef, agentbox.Task]{"/v1/task/hold"}   // answers when it has ended and its box is gone; to hang up is to cancel it
+	ReleaseTask = Endpoint[TaskRef, None]{"/v1/task/release"}         // it goes on without a holder
+	LimitTask   = Endpoint[TaskLimit, None]{"/v1/task/limit"}         // ends it at a limit that its holder keeps
 )
 
 // TaskSubmission is one or more tasks that differ in their commands.
@@ -22,12 +27,25 @@ type TaskSubmission struct {
 	Spec     agentbox.TaskSpec `json:"spec"`
 	Commands [][]string        `json:"commands"`           // one task each
 	Parallel int               `json:"parallel,omitempty"` // at most so many of them at once; 0: as this machine has room
+	Environ  []string          `json:"environ,omitempty"`  // the caller's environment, as of UpRequest; nothing else of it is kept than what includes name
 }
 
 // TaskList asks for the tasks of the project that a directory is part of, or for all.
 type TaskList struct {
 	Directory string `json:"directory,omitempty"`
 	All       bool   `json:"all,omitempty"`
+}
+
+// TaskBegun is a held task whose command runs, or has run: then a client that attaches has all it wrote.
+type TaskBegun struct {
+	Task       agentbox.Task `json:"task"`
+	Connection Connection    `json:"connection"` // of its box; empty for a task that has ended already
+}
+
+// TaskLimit ends a task.
+type TaskLimit struct {
+	Task  string `json:"task"`
+	Limit string `json:"limit"`
 }
 
 // TaskRef names a task by its id or a unique beginning of it.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"io"
 	"maps"
 	"net"
 	"os"
@@ -61,7 +60,6 @@ type run struct {
 	user    string
 	tty     bool
 	noStdin bool
-	keep    *evidence // nil: what it prints is not kept
 }
 
 // runIn runs a command in a box and ends with its status, as an exit error when that is not 0. Signals this program
@@ -91,9 +89,6 @@ func (a *app) runIn(ctx context.Context, c api.Connection, r run) error {
 	}
 	if r.noStdin {
 		cmd.Stdin = nil
-	}
-	if r.keep != nil {
-		cmd.Stdout, cmd.Stderr = io.MultiWriter(cmd.Stdout, r.keep.stdout), io.MultiWriter(cmd.Stderr, r.keep.stderr)
 	}
 	if r.tty {
 		restore, err := a.terminal(&cmd)

@@ -81,7 +81,7 @@ func (a *app) submit(ctx context.Context, s submission, argv []string) error {
 	if err != nil {
 		return agentbox.Errorf(agentbox.Invalid, "the current directory is gone: %w", err).WithHint("cd somewhere else")
 	}
-	s.req.Spec.Directory = dir
+	s.req.Spec.Directory, s.req.Environ = dir, os.Environ()
 	if kind := os.Getenv("AGENTBOX_ISOLATION"); s.req.Spec.Isolation == "" && kind != "" {
 		s.req.Spec.Isolation = agentbox.Isolation(kind)
 	}

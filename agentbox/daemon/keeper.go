@@ -36,7 +36,7 @@ func (k keeper) Keep(ctx context.Context, box agentbox.Box, t agentbox.Task) (ta
 	}
 	kept, err := snapshot.Keep(ctx, snapshot.Over(client), snapshot.Request{
 		Mirror: k.home.Mirror(of.ID().String()), Ref: snapshot.TaskRef(name), Base: box.Commit, Begin: k.home.Box(box.ID).Begin(),
-		Checkout: box.Directory, Export: true,
+		Checkout: box.Directory, Export: true, Glance: true,
 	})
 	if err != nil {
 		return task.Kept{}, err

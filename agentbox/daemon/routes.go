@@ -35,7 +35,7 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.ClosePort, boxes.ClosePort)
 
 	jobs{home: d.cfg.Home, boxes: boxes}.handle(mux)
-	tasks{d.queue}.handle(mux)
+	tasks{d.queue, d.boxes}.handle(mux)
 
 	api.Handle(mux, api.ShowPolicy, boxes.ShowPolicy)
 	api.Handle(mux, api.CheckPolicy, boxes.CheckPolicy)

@@ -77,12 +77,14 @@ func room(running []task.Need, next task.Need) bool {
 // tasks answers for the tasks of this machine.
 type tasks struct {
 	queue *task.Queue
+	boxes boxFinder
 }
 
 func (t tasks) handle(mux *http.ServeMux) {
 	api.Handle(mux, api.SubmitTasks, t.submit)
 	api.Handle(mux, api.ListTasks, t.list)
 	api.Handle(mux, api.ShowTask, t.show)
+	t.handleHeld(mux)
 	each := func(e api.Endpoint[api.TaskRef, agentbox.Task], do func(context.Context, agentbox.TaskID) (agentbox.Task, error)) {
 		api.Handle(mux, e, func(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) (agentbox.Task, error) {
 			id, err := t.find(ref)
@@ -137,25 +139,33 @@ func projectOf(ctx context.Context, dir string) (project.Project, error) {
 
 // submit reads the configuration for what the boxes will take, so that its mistakes show at once.
 func (t tasks) submit(ctx context.Context, req api.TaskSubmission, _ agentbox.Progress) ([]agentbox.Task, error) {
-	cfg, err := config.Load(ctx, req.Spec.Directory)
+	s, err := submission(ctx, req)
 	if err != nil {
 		return nil, err
+	}
+	return t.queue.Submit(s)
+}
+
+func submission(ctx context.Context, req api.TaskSubmission) (task.Submission, error) {
+	cfg, err := config.Load(ctx, req.Spec.Directory)
+	if err != nil {
+		return task.Submission{}, err
 	}
 	p, err := projectOf(ctx, req.Spec.Directory)
 	if err != nil {
-		return nil, err
+		return task.Submission{}, err
 	}
-	req.Spec.Project = p.Name
+	req.Spec.Project, req.Spec.Environ = p.Name, includeEnviron(cfg, req.Environ)
 	need, err := needOf(cfg)
 	if err != nil {
-		return nil, err
+		return task.Submission{}, err
 	}
 	if req.Spec.CPUs > 0 {
 		need.CPUs = req.Spec.CPUs
 	}
 	if req.Spec.Memory != "" {
 		if need.Memory, err = config.ParseSize(req.Spec.Memory); err != nil {
-			return nil, agentbox.Errorf(agentbox.Invalid, "--memory: %w", err)
+			return task.Submission{}, agentbox.Errorf(agentbox.Invalid, "--memory: %w", err)
 		}
 	}
 	s := task.Submission{Parallel: req.Parallel, Need: need}
@@ -164,7 +174,7 @@ func (t tasks) submit(ctx context.Context, req api.TaskSubmission, _ agentbox.Pr
 		spec.Command = command
 		s.Specs = append(s.Specs, spec)
 	}
-	return t.queue.Submit(s)
+	return s, nil
 }
 
 // needOf is what a box of a configuration may take: at most what it would get on this machine alone.

@@ -26,8 +26,7 @@ import (
 //	policy/                 see Policy
 //	audit/<id>/             what a box tried to reach; kept when the box is gone, until it is pruned
 //	mirrors/<project>.git   bare repositories with what was done in boxes, see snapshot
-//	runs/<id>/              what is kept of a run: run.json, stdout.log, stderr.log
-//	tasks/<id>/             a task and its evidence, see agentbox/task
+//	tasks/<id>/             a task or a run, and its evidence, see agentbox/task
 //	run/                    sockets and locks: a directory, or a link into the runtime directory of the session
 //	run/daemon.sock         the API
 //	run/<id>/               see Box
@@ -117,9 +116,6 @@ func (h Home) Boxes() string     { return filepath.Join(h.Dir, "boxes") }
 func (h Home) Audits() string    { return filepath.Join(h.Dir, "audit") }
 func (h Home) Run() string       { return filepath.Join(h.Dir, "run") }
 func (h Home) Socket() string    { return filepath.Join(h.Run(), "daemon.sock") }
-
-// RunEvidence is the directory of what is kept of one run.
-func (h Home) RunEvidence(id agentbox.BoxID) string { return filepath.Join(h.Dir, "runs", id.String()) }
 
 // Mirror is the bare repository of a project, with what was done in boxes.
 func (h Home) Mirror(project string) string { return filepath.Join(h.Dir, "mirrors", project+".git") }

@@ -56,9 +56,8 @@ func (h *Hub) Serve(ctx context.Context, nch ssh.NewChannel) {
 	if err != nil {
 		return
 	}
-	c := &client{opts: opts, ch: ch, changed: make(chan struct{})}
+	c := j.join(opts, ch)
 	defer context.AfterFunc(ctx, c.leave)()
-	j.join(c)
 	var work sync.WaitGroup
 	work.Go(func() { j.clientRequests(c, requests) })
 	work.Go(func() { j.clientInput(c) })
@@ -68,17 +67,40 @@ func (h *Hub) Serve(ctx context.Context, nch ssh.NewChannel) {
 	work.Wait()
 }
 
-// join counts a client in; it sees everything from the screenful on.
-func (j *live) join(c *client) {
+// expect keeps what the job writes for a client that has not come yet.
+func (j *live) expect() {
+	j.awaited = &client{opts: environment.JobAttach{Whole: true}, changed: make(chan struct{})}
+	j.clients = append(j.clients, j.awaited)
+}
+
+// join counts a client in; it sees everything from the screenful on. The one that is expected sees everything.
+func (j *live) join(opts environment.JobAttach, ch ssh.Channel) *client {
 	j.mu.Lock()
-	if c.opts.Replay {
-		c.queue = append(c.queue, piece{protocol.JobOutput, j.screen.replay(c.opts.Rows)})
+	c := j.awaited
+	if c != nil && opts.Whole {
+		j.awaited = nil
+		c.come(opts, ch)
+	} else {
+		c = &client{opts: opts, ch: ch, changed: make(chan struct{}), end: j.end}
+		if opts.Replay {
+			c.queue = append(c.queue, piece{protocol.JobOutput, j.screen.replay(opts.Rows)})
+		}
+		j.clients = append(j.clients, c)
 	}
-	c.end = j.end
-	j.clients = append(j.clients, c)
 	j.mu.Unlock()
-	j.resize(c.opts.Columns, c.opts.Rows)
+	j.resize(opts.Columns, opts.Rows)
 	j.tellPatience()
+	return c
+}
+
+// come makes the client that was expected the one that came.
+func (c *client) come(opts environment.JobAttach, ch ssh.Channel) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.opts, c.ch = opts, ch
+	if c.gone { // the hub has let go of the job meanwhile
+		ch.Close()
+	}
 }
 
 func (j *live) leave(c *client) {
@@ -186,7 +208,9 @@ func (c *client) leave() {
 	defer c.mu.Unlock()
 	if !c.gone {
 		c.gone = true
-		c.ch.Close()
+		if c.ch != nil {
+			c.ch.Close()
+		}
 		c.tell()
 	}
 }

@@ -57,7 +57,8 @@ func (h *Hub) Wait() {
 
 // Spec is a job to start.
 type Spec struct {
-	ID agentbox.JobID `json:"id"` // starting it twice starts it once
+	ID     agentbox.JobID `json:"id"`     // starting it twice starts it once
+	Expect bool           `json:"expect"` // the first client that is to lose nothing has all that the job wrote before
 	protocol.JobSpec
 }
 
@@ -89,6 +90,9 @@ func (h *Hub) Start(ctx context.Context, spec Spec) (*Refusal, error) {
 		return nil, err
 	}
 	j := h.live(rec, spec.Columns, spec.Rows)
+	if spec.Expect {
+		j.expect()
+	}
 	ch, requests, err := j.open(ctx, &spec.JobSpec)
 	if refusal := refusalOf(err); refusal != nil {
 		return refusal, os.RemoveAll(dir)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/environment"
 	"agentbox/vmm/guest/protocol"
 )
 
@@ -240,4 +241,44 @@ func FuzzTranscript(f *testing.F) {
 		}
 		_ = OpenTranscript(dir).WriteText(t.Context(), &bytes.Buffer{}, false)
 	})
+}
+
+// A client that is expected has what was written before it came, and the job waits for it.
+func TestTheClientThatIsExpectedLosesNothing(t *testing.T) {
+	j := &live{hub: &Hub{ctx: t.Context()}}
+	j.expect()
+	piece := []byte(strings.Repeat("x", 64<<10))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 40 { // more than is queued for one
+			j.pass(protocol.JobOutput, piece)
+		}
+	}()
+	if c := j.join(environment.JobAttach{}, nil); c == j.clients[0] {
+		t.Error("a client that may lose output took the place of the one that may not")
+	}
+	c := j.join(environment.JobAttach{Whole: true}, nil)
+	got := 0
+	for got < 40*len(piece) {
+		c.mu.Lock()
+		for _, p := range c.queue {
+			got += len(p.data)
+		}
+		c.queue, c.queued = nil, 0
+		c.tell()
+		wake := c.changed
+		c.mu.Unlock()
+		if got < 40*len(piece) {
+			select {
+			case <-wake:
+			case <-t.Context().Done():
+				t.Fatal("it ended")
+			}
+		}
+	}
+	<-done
+	if c.missing != 0 || j.awaited != nil {
+		t.Errorf("%d bytes are missing", c.missing)
+	}
 }

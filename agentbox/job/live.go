@@ -27,6 +27,7 @@ type live struct {
 	mu      sync.Mutex
 	screen  screen
 	clients []*client
+	awaited *client     // of the clients: one that is expected and has not come
 	channel ssh.Channel // nil while the guest is away
 	end     *End
 

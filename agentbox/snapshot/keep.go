@@ -24,6 +24,7 @@ type Request struct {
 	Base     string        // the commit that the workspace began with; "" when there was none
 	Begin    string        // the directory that Begin made for the box; "" or one that is not there: all was committed
 	Checkout string        // where the box came from; "" or one that is gone is no error
+	Glance   bool          // a box in which nothing was done, as git says at once, is not looked at closely: there is no ref then, and Kept.Nothing
 	Export   bool          // the checkout gets the ref, too
 	Dir      string        // of the workspace in the box; "" is /workspace
 	Limit    int64         // bytes that may come from the box; 0 is DefaultLimit
@@ -95,6 +96,10 @@ type keeper struct {
 }
 
 func (k *keeper) keep(ctx context.Context) error {
+	if k.req.Glance && k.untouched(ctx) {
+		k.kept.Commit, k.kept.Whole, k.kept.Head = k.req.Base, k.req.Base, k.req.Base
+		return nil
+	}
 	if err := k.prepare(ctx); err != nil {
 		return err
 	}
@@ -112,6 +117,9 @@ func (k *keeper) keep(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+	}
+	if err := k.dropKnown(ctx, &f); err != nil {
+		return err
 	}
 	if err := k.apart(ctx, &f); err != nil {
 		return err

@@ -31,7 +31,7 @@ func (s *Supervisor) handleJobs(mux *http.ServeMux) {
 		if err := s.waitStarted(ctx); err != nil {
 			return api.JobStarted{}, err
 		}
-		refused, err := s.jobs.Start(ctx, job.Spec{ID: req.ID, JobSpec: protocol.JobSpec{
+		refused, err := s.jobs.Start(ctx, job.Spec{ID: req.ID, Expect: req.Expect, JobSpec: protocol.JobSpec{
 			Argv: req.Argv, Dir: req.Dir, Env: req.Env, User: req.User, TTY: req.TTY, Term: req.Term, Columns: req.Columns, Rows: req.Rows, Input: req.Input,
 		}})
 		if err != nil || refused == nil {

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,15 +16,16 @@ import (
 )
 
 // pollEvery is how often the end of a job is looked for: a file that appears.
-const pollEvery = 100 * time.Millisecond
+const pollEvery = 10 * time.Millisecond
 
 // run is one attempt while it is followed.
 type run struct {
 	q   *Queue
 	rec record
 	agentbox.Attempt
-	dir  string
-	line *timeline
+	dir   string
+	line  *timeline
+	watch *watch
 }
 
 // attempt follows the attempt that a task is at to its end, and begins it if that has not been
@@ -38,6 +40,7 @@ func (q *Queue) attempt(ctx context.Context, rec record) {
 	if ctx.Err() != nil {
 		return
 	}
+	r.watch.begin(err)
 	if err != nil {
 		result = agentbox.Result{State: agentbox.TaskFailed, Reason: agentbox.AsError(err).Message}
 	}
@@ -54,6 +57,7 @@ func (q *Queue) attempt(ctx context.Context, rec record) {
 		return
 	}
 	if box != nil && result.Box == "" {
+		r.watch.remove(r.BoxName)
 		q.remove(ctx, *box)
 	}
 }
@@ -82,7 +86,7 @@ func (q *Queue) open(rec record) (*run, error) {
 		}
 	}
 	dir := q.Store.Attempt(rec.ID, n)
-	return &run{q: q, rec: rec, Attempt: attempts[n-1], dir: dir, line: &timeline{filepath.Join(dir, timelineFile)}}, nil
+	return &run{q: q, rec: rec, Attempt: attempts[n-1], dir: dir, line: &timeline{filepath.Join(dir, timelineFile)}, watch: q.watch(rec.ID)}, nil
 }
 
 // follow makes the box and starts the job, unless that is done, and waits for the job's end. It
@@ -125,11 +129,7 @@ func (r *run) ensureBox(ctx context.Context) (*agentbox.Box, error) {
 		return b, nil
 	}
 	begun := time.Now()
-	limits := r.rec.Limits
-	resp, err := r.q.Boxes.Up(ctx, api.UpRequest{
-		Directory: r.rec.Directory, Name: r.BoxName, Image: r.rec.Image, Agent: r.rec.Agent, Isolation: r.rec.Isolation, CPUs: r.rec.CPUs, Memory: r.rec.Memory,
-		Task: true, TaskLimits: limits, Command: r.rec.Dir == "",
-	}, nil)
+	resp, err := r.q.Boxes.Up(ctx, r.upRequest(), r.watch.tell)
 	if err != nil {
 		return nil, err
 	}
@@ -143,10 +143,12 @@ func (r *run) ensureJob(ctx context.Context) (*api.JobRefusal, error) {
 		return nil, nil
 	}
 	started, err := r.q.Jobs.Start(ctx, api.JobStart{BoxRef: api.BoxRef{Box: r.BoxName, Directory: r.rec.Directory}, Spec: api.JobSpec{
-		ID: r.Job, Argv: r.rec.Command, Dir: r.rec.Dir, Env: r.env(), User: r.rec.User, TTY: r.rec.TTY, Term: "xterm-256color", Columns: 120, Rows: 40,
+		ID: r.Job, Argv: r.rec.Command, Dir: r.rec.Dir, Env: r.env(), User: r.rec.User, TTY: r.rec.TTY, Term: cmp.Or(r.rec.Term, "xterm-256color"),
+		Columns: cmp.Or(r.rec.Columns, 120), Rows: cmp.Or(r.rec.Rows, 40), Input: r.rec.Input, Expect: r.rec.Held,
 	}})
 	if err == nil && started.Refused == nil {
 		r.line.add("command", r.Job.String())
+		r.watch.begin(nil)
 	}
 	return started.Refused, err
 }
@@ -187,7 +189,7 @@ const stateEvery = time.Second
 
 // pause returns when the job's end is written down, or after stateEvery.
 func (r *run) pause(ctx context.Context, dir string) error {
-	for range stateEvery / pollEvery {
+	for begun := time.Now(); time.Since(begun) < stateEvery; {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -212,7 +214,11 @@ func (r *run) end(ctx context.Context, asked time.Time) time.Time {
 	switch waited := time.Since(asked); {
 	case asked.IsZero():
 		asked = time.Now()
-		r.line.add("cancelled", "")
+		why, _ := r.q.Store.cancellation(r.rec.ID)
+		r.line.add("cancelled", why.Limit)
+		if why.Limit != "" { // as every limit, it does not ask
+			signal = "KILL"
+		}
 	case waited > 2*cancelGrace:
 		if err := r.q.Boxes.Stop(ctx, r.ref()); err != nil {
 			r.q.Log.Warn("cannot stop the box of a cancelled task", "task", r.rec.ID, "error", err)
@@ -234,6 +240,9 @@ func (r *run) ended(ctx context.Context, info api.JobInfo) agentbox.Result {
 	switch {
 	case r.q.Store.cancelled(r.rec.ID):
 		result.State = agentbox.TaskCancelled
+		if why, _ := r.q.Store.cancellation(r.rec.ID); why.Limit != "" {
+			result.State, result.Reason, result.Exit = agentbox.TaskLimited, why.Limit, nil
+		}
 	case box != nil && limitIn(box.Note) != "":
 		result.State, result.Reason, result.Exit = agentbox.TaskLimited, limitIn(box.Note), nil
 	case info.Job.Exit == nil:

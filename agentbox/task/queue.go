@@ -64,15 +64,20 @@ type Queue struct {
 	Config
 	wake chan struct{}
 
+	runs chan struct{}   // closed by Run, which sets
+	ctx  context.Context // to its own
+
 	mu      sync.Mutex
 	running map[agentbox.TaskID]record
 	listed  []agentbox.Task // that are not done, when it looked last
+	watches map[agentbox.TaskID]*watch
 	work    sync.WaitGroup
 }
 
 // NewQueue makes a queue that does nothing before Run.
 func NewQueue(c Config) *Queue {
-	return &Queue{Config: c, wake: make(chan struct{}, 1), running: map[agentbox.TaskID]record{}}
+	return &Queue{Config: c, wake: make(chan struct{}, 1), runs: make(chan struct{}),
+		running: map[agentbox.TaskID]record{}, watches: map[agentbox.TaskID]*watch{}}
 }
 
 // lookEvery is how often the queue looks whether there is room without being told.
@@ -80,6 +85,8 @@ const lookEvery = 2 * time.Second
 
 // Run begins and follows tasks until ctx ends. The tasks that run then go on: the next queue finds them.
 func (q *Queue) Run(ctx context.Context) {
+	q.ctx = ctx
+	close(q.runs)
 	q.sweep(ctx)
 	for ctx.Err() == nil {
 		q.look(ctx)
@@ -109,6 +116,11 @@ func (q *Queue) look(ctx context.Context) {
 	q.mu.Lock()
 	q.listed = slices.DeleteFunc(slices.Clone(all), func(t agentbox.Task) bool { return t.State.Done() })
 	q.mu.Unlock()
+	for _, t := range all {
+		if !t.State.Done() {
+			q.letGo(t)
+		}
+	}
 	for _, running := range []bool{true, false} {
 		for _, t := range all {
 			if (t.State == agentbox.TaskRunning) == running && !t.State.Done() {
@@ -146,6 +158,10 @@ func (q *Queue) begin(ctx context.Context, t agentbox.Task) {
 		defer func() {
 			q.mu.Lock()
 			delete(q.running, t.ID)
+			if w := q.watches[t.ID]; w != nil && ctx.Err() == nil {
+				delete(q.watches, t.ID) // whoever waits has it
+				defer w.begin(nil)
+			}
 			q.mu.Unlock()
 			q.stir()
 		}()
@@ -163,6 +179,9 @@ func (q *Queue) room(rec record) bool {
 			batch++
 		}
 	}
+	if rec.Held { // a person waits: as for a box of theirs
+		return true
+	}
 	if rec.Parallel > 0 && batch >= rec.Parallel {
 		return false
 	}
@@ -179,6 +198,10 @@ type Submission struct {
 // Submit writes the tasks down, all or, on an error, as many as it says, and begins them when there is room.
 func (q *Queue) Submit(s Submission) ([]agentbox.Task, error) {
 	defer q.stir()
+	return q.write(s)
+}
+
+func (q *Queue) write(s Submission) ([]agentbox.Task, error) {
 	var all []agentbox.Task
 	batch := agentbox.NewTaskID()
 	for i, spec := range s.Specs {
@@ -203,7 +226,9 @@ func (q *Queue) Submit(s Submission) ([]agentbox.Task, error) {
 }
 
 // Cancel says that nobody wants a task any more. One that runs is ended; it returns before that.
-func (q *Queue) Cancel(id agentbox.TaskID) error {
+func (q *Queue) Cancel(id agentbox.TaskID) error { return q.cancel(id, cancellation{}) }
+
+func (q *Queue) cancel(id agentbox.TaskID, why cancellation) error {
 	t, err := q.Store.Read(id)
 	if err != nil {
 		return err
@@ -211,7 +236,7 @@ func (q *Queue) Cancel(id agentbox.TaskID) error {
 	if t.State.Done() {
 		return agentbox.Errorf(agentbox.Conflict, "task %s has ended: it is %s", id, t.State)
 	}
-	if err := write(filepath.Join(q.Store.task(id), cancelFile), struct{}{}); err != nil {
+	if err := write(filepath.Join(q.Store.task(id), cancelFile), why); err != nil {
 		return err
 	}
 	q.stir()
@@ -231,7 +256,7 @@ func (q *Queue) Retry(id agentbox.TaskID) (agentbox.Task, error) {
 	if err != nil {
 		return t, err
 	}
-	all, err := q.Submit(Submission{Specs: []agentbox.TaskSpec{rec.TaskSpec}, Need: rec.Need})
+	all, err := q.Submit(Submission{Specs: []agentbox.TaskSpec{rec.TaskSpec.Alone()}, Need: rec.Need})
 	if err != nil {
 		return t, err
 	}

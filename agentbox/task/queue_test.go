@@ -272,3 +272,45 @@ func waitGone(t *testing.T, h *fakeHost, name string, stays bool) {
 		time.Sleep(10 * time.Millisecond)
 	}
 }
+
+func TestAHeldTaskIsItsHolders(t *testing.T) {
+	h := newFakeHost(t)
+	q, _ := h.serve(t, Store{t.TempDir()}, nothing)
+	begin := func(status string) agentbox.Task {
+		t.Helper()
+		got, err := q.Begin(t.Context(), Submission{Specs: []agentbox.TaskSpec{{Command: []string{status}}}}, []string{"A=B"}, nil)
+		if err != nil || got.Last() == nil || h.starts(got.Last().Job) != 1 {
+			t.Fatalf("%+v %v", got, err)
+		}
+		return got
+	}
+	if got, err := q.Hold(t.Context(), begin("3").ID); err != nil || got.State != agentbox.TaskFailed || got.Last().Result == nil {
+		t.Errorf("%+v %v", got, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	abandoned, released, limited := begin("never"), begin("never"), begin("never")
+	if err := q.Release(released.ID); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	for _, one := range []agentbox.Task{abandoned, released} {
+		if _, err := q.Hold(ctx, one.ID); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+	if got := wait(t, q, abandoned.ID); got.State != agentbox.TaskCancelled {
+		t.Errorf("abandoned: %s", got.State)
+	}
+	if got, err := q.Store.Read(released.ID); err != nil || got.State != agentbox.TaskRunning {
+		t.Errorf("released: %s %v", got.State, err)
+	}
+	if err := q.End(limited.ID, "wall 1s"); err != nil {
+		t.Fatal(err)
+	}
+	if got := wait(t, q, limited.ID); got.State != agentbox.TaskLimited || got.Last().Result.Reason != "wall 1s" || got.Last().Result.Exit != nil {
+		t.Errorf("%+v", got)
+	}
+	if _, err := q.Begin(ctx, Submission{Specs: []agentbox.TaskSpec{{Command: []string{"0"}}}}, nil, nil); err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}

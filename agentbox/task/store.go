@@ -18,7 +18,8 @@ import (
 // Store is the directory of all tasks:
 //
 //	<task>/task.json                       what it is to do; written once
-//	<task>/cancelled                       somebody does not want it any more
+//	<task>/cancelled                       somebody does not want it any more, or it reached a limit
+//	<task>/released                        it goes on though who waited for it has gone
 //	<task>/attempts/<n>/attempt.json       its box and its job, before either is made
 //	<task>/attempts/<n>/result.json        how it ended; written once, when all evidence is there
 //	<task>/attempts/<n>/transcript.cast    what its command wrote
@@ -32,6 +33,7 @@ const version = 1
 const (
 	recordFile     = "task.json"
 	cancelFile     = "cancelled"
+	releaseFile    = "released"
 	attemptFile    = "attempt.json"
 	resultFile     = "result.json"
 	transcriptFile = "transcript.cast"
@@ -164,6 +166,21 @@ func (s Store) finish(id agentbox.TaskID, n int, r agentbox.Result) error {
 
 func (s Store) cancelled(id agentbox.TaskID) bool {
 	_, err := os.Lstat(filepath.Join(s.task(id), cancelFile))
+	return err == nil
+}
+
+// cancellation is why a task was cancelled.
+type cancellation struct {
+	Limit string `json:"limit,omitempty"` // that it reached; "" when somebody wanted it to end
+}
+
+func (s Store) cancellation(id agentbox.TaskID) (c cancellation, cancelled bool) {
+	err := read(filepath.Join(s.task(id), cancelFile), &c)
+	return c, !errors.Is(err, fs.ErrNotExist)
+}
+
+func (s Store) released(id agentbox.TaskID) bool {
+	_, err := os.Lstat(filepath.Join(s.task(id), releaseFile))
 	return err == nil
 }
 

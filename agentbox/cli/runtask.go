@@ -1,0 +1,248 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/environment"
+)
+
+// runTask runs a command as a task that this program waits for, and ends as it does.
+func (a *app) runTask(ctx context.Context, req api.UpRequest, r run, timeout time.Duration) error {
+	submission, err := a.runSubmission(req, r, timeout)
+	if err != nil {
+		return err
+	}
+	begun, err := call(ctx, a, api.RunTask, submission)
+	if err != nil {
+		return err
+	}
+	w := &waited{a: a, id: begun.Task.ID, timeout: timeout, ended: make(chan struct{})}
+	holding, letGo := context.WithCancel(context.WithoutCancel(ctx))
+	defer letGo()
+	go func() {
+		defer close(w.ended)
+		w.task, w.err = a.holdTask(holding, w.id)
+	}()
+	err = w.attach(ctx, begun, r)
+	if errors.Is(err, errLeft) {
+		fmt.Fprintf(a.stderr, "agentbox: %s goes on; agentbox task attach %s joins it\r\n", w.id, w.id)
+		return nil
+	}
+	<-w.ended
+	if w.err != nil {
+		return w.err
+	}
+	return w.result(err)
+}
+
+// runSubmission is the task of a run.
+func (a *app) runSubmission(req api.UpRequest, r run, timeout time.Duration) (api.TaskSubmission, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return api.TaskSubmission{}, agentbox.Errorf(agentbox.Invalid, "the current directory is gone: %w", err).WithHint("cd somewhere else")
+	}
+	spec := agentbox.TaskSpec{
+		Directory: dir, Dir: r.dir, User: r.user, Env: r.env, TTY: r.tty, Image: req.Image, Isolation: req.Isolation, CPUs: req.CPUs, Memory: req.Memory,
+		Cold: req.Cold, Held: true, Input: !r.noStdin, Limits: agentbox.TaskLimits{Wall: timeout},
+	}
+	if r.tty {
+		spec.Term = os.Getenv("TERM")
+		spec.Columns, spec.Rows = a.terminalSize()
+	}
+	return api.TaskSubmission{Spec: spec, Commands: [][]string{r.argv}, Environ: os.Environ()}, nil
+}
+
+// holdTask holds a task until it has ended, across restarts of the daemon.
+func (a *app) holdTask(ctx context.Context, id agentbox.TaskID) (agentbox.Task, error) {
+	for {
+		client, err := a.daemon(ctx)
+		var t agentbox.Task
+		if err == nil {
+			t, err = api.Call(ctx, client, api.HoldTask, api.TaskRef{Task: id.String()}, nil)
+			client.Close()
+		}
+		if err == nil || ctx.Err() != nil || agentbox.CodeOf(err) != agentbox.Unavailable {
+			return t, err
+		}
+		time.Sleep(redialAfter) // the daemon was replaced
+	}
+}
+
+// waited is a task whose end this program waits for.
+type waited struct {
+	a       *app
+	id      agentbox.TaskID
+	timeout time.Duration
+	ended   chan struct{} // closed when the two below are set
+	task    agentbox.Task
+	err     error
+}
+
+// attach gives the command our streams until it has ended or somebody leaves it.
+func (w *waited) attach(ctx context.Context, begun api.TaskBegun, r run) error {
+	last := begun.Task.Last()
+	if begun.Connection.Socket == "" || last == nil {
+		return nil
+	}
+	ctx, leave := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer leave(nil)
+	client, err := w.a.dial(ctx, begun.Connection, r.user)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	cmd := environment.Command{Stdout: w.a.stdout, Stderr: w.a.stderr, Signals: w.signals(ctx)}
+	if !r.noStdin {
+		cmd.Stdin = w.a.stdin
+	}
+	if r.tty {
+		restore, err := w.a.terminal(&cmd)
+		if err != nil {
+			w.cancel(ctx)
+			return err
+		}
+		defer restore()
+		if !r.noStdin {
+			cmd.Stdin = &leaving{r: w.asking(ctx, leave), leave: func() { w.release(ctx, leave) }}
+		}
+	}
+	if w.timeout > 0 {
+		defer time.AfterFunc(w.timeout, func() { w.limit(ctx) }).Stop()
+	}
+	_, err = environment.Attach(ctx, client, environment.JobAttach{Job: last.Job.String(), Whole: true, EndInput: true}, cmd)
+	return err
+}
+
+// signals are those that the command gets. What ends programs cancels the task, too.
+func (w *waited) signals(ctx context.Context) <-chan os.Signal {
+	got, pass := make(chan os.Signal, 8), make(chan os.Signal, 8)
+	signal.Notify(got, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
+	go func() { // ends with the attachment
+		defer signal.Stop(got)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case s := <-got:
+				select {
+				case pass <- s:
+				default: // it has not taken the last eight
+				}
+				if s != syscall.SIGUSR1 && s != syscall.SIGUSR2 {
+					w.cancel(ctx)
+				}
+			}
+		}
+	}()
+	return pass
+}
+
+// cancel ends the task. That it has ended already is no error.
+func (w *waited) cancel(ctx context.Context) {
+	_, err := call(ctx, w.a, api.CancelTask, api.TaskRef{Task: w.id.String()})
+	if err != nil && agentbox.CodeOf(err) != agentbox.Conflict && ctx.Err() == nil {
+		fmt.Fprintf(w.a.stderr, "agentbox: cannot cancel %s: %s\r\n", w.id, oneLine(agentbox.AsError(err).Message))
+	}
+}
+
+// limit ends the task at its time.
+func (w *waited) limit(ctx context.Context) {
+	_, err := call(ctx, w.a, api.LimitTask, api.TaskLimit{Task: w.id.String(), Limit: w.wall()})
+	if err != nil && agentbox.CodeOf(err) != agentbox.Conflict && ctx.Err() == nil {
+		fmt.Fprintf(w.a.stderr, "agentbox: cannot end %s: %s\r\n", w.id, oneLine(agentbox.AsError(err).Message))
+	}
+}
+
+func (w *waited) wall() string { return "wall " + w.timeout.String() }
+
+// release leaves the task, which goes on.
+func (w *waited) release(ctx context.Context, leave context.CancelCauseFunc) {
+	if _, err := call(ctx, w.a, api.ReleaseTask, api.TaskRef{Task: w.id.String()}); err != nil {
+		fmt.Fprintf(w.a.stderr, "agentbox: cannot leave %s: %s\r\n", w.id, oneLine(agentbox.AsError(err).Message))
+		return
+	}
+	leave(errLeft)
+}
+
+// result is how the run ended: attached is how the connection to its command did.
+func (w *waited) result(attached error) error {
+	last := w.task.Last()
+	if last == nil || last.Result == nil {
+		return errors.Join(attached, agentbox.Errorf(agentbox.Conflict, "the run was cancelled before it began"))
+	}
+	res := last.Result
+	if !w.a.quiet && (res.Ref != "" || res.Box != "") {
+		fmt.Fprintf(w.a.stderr, "agentbox: its work is kept: %s\n", resultText(*res))
+	}
+	switch {
+	case res.State == agentbox.TaskLimited && res.Reason == w.wall():
+		fmt.Fprintf(w.a.stderr, "agentbox: the command did not end within %s\n", w.timeout)
+		return exit(exitTimeout)
+	case res.State == agentbox.TaskLimited:
+		fmt.Fprintf(w.a.stderr, "agentbox: the run reached its limit: %s\n", res.Reason)
+		return exit(exitTimeout)
+	case res.Exit != nil && *res.Exit != 0:
+		if res.State == agentbox.TaskFailed && attached != nil { // it could not be invoked
+			fmt.Fprintf(w.a.stderr, "agentbox: %s\n", oneLine(res.Reason))
+		}
+		return exit(*res.Exit)
+	case res.State == agentbox.TaskSucceeded:
+		return nil
+	case attached != nil:
+		return attached
+	}
+	return agentbox.Errorf(agentbox.Unavailable, "the run is %s: %s", res.State, res.Reason).WithHint("agentbox task show %s", w.id)
+}
+
+// The keys that answer asking.
+const (
+	keyInterrupt = 'C' - '@'
+	question     = "\r\nagentbox: cancel the run (y), leave it running (l), send it ctrl-c (c), go on (any other key)? "
+)
+
+// asking is a terminal's input in which ctrl-c is a question to the user.
+func (w *waited) asking(ctx context.Context, leave context.CancelCauseFunc) io.Reader {
+	return &asking{r: w.a.stdin, w: w.a.stderr, cancel: func() { w.cancel(ctx) }, leave: func() { w.release(ctx, leave) }}
+}
+
+type asking struct {
+	r             io.Reader
+	w             io.Writer
+	cancel, leave func()
+	asked         bool
+}
+
+func (q *asking) Read(p []byte) (int, error) {
+	n, err := q.r.Read(p)
+	out := p[:0]
+	for _, c := range p[:n] {
+		switch {
+		case !q.asked && c == keyInterrupt:
+			q.asked = true
+			io.WriteString(q.w, question)
+		case !q.asked:
+			out = append(out, c)
+		default:
+			q.asked = false
+			io.WriteString(q.w, "\r\n")
+			switch c {
+			case 'y', 'Y', keyInterrupt:
+				q.cancel()
+			case 'l', 'L':
+				q.leave()
+			case 'c', 'C':
+				out = append(out, keyInterrupt)
+			}
+		}
+	}
+	return len(out), err
+}

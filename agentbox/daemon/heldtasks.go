@@ -1,0 +1,76 @@
+package daemon
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"strings"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/config"
+)
+
+// handleHeld answers for tasks that somebody waits for.
+func (t tasks) handleHeld(mux *http.ServeMux) {
+	api.Handle(mux, api.RunTask, t.run)
+	api.Handle(mux, api.HoldTask, func(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) (agentbox.Task, error) {
+		id, err := t.find(ref)
+		if err != nil {
+			return agentbox.Task{}, err
+		}
+		return t.queue.Hold(ctx, id)
+	})
+	api.Handle(mux, api.ReleaseTask, func(_ context.Context, ref api.TaskRef, _ agentbox.Progress) (api.None, error) {
+		id, err := t.find(ref)
+		if err != nil {
+			return api.None{}, err
+		}
+		return api.None{}, t.queue.Release(id)
+	})
+	api.Handle(mux, api.LimitTask, func(_ context.Context, req api.TaskLimit, _ agentbox.Progress) (api.None, error) {
+		id, err := t.find(api.TaskRef{Task: req.Task})
+		if err != nil {
+			return api.None{}, err
+		}
+		return api.None{}, t.queue.End(id, req.Limit)
+	})
+}
+
+// run begins a held task and says how to reach its box.
+func (t tasks) run(ctx context.Context, req api.TaskSubmission, progress agentbox.Progress) (api.TaskBegun, error) {
+	if len(req.Commands) != 1 {
+		return api.TaskBegun{}, agentbox.Errorf(agentbox.Invalid, "%d commands: one is run", len(req.Commands))
+	}
+	s, err := submission(ctx, req)
+	if err != nil {
+		return api.TaskBegun{}, err
+	}
+	begun, err := t.queue.Begin(ctx, s, req.Environ, progress)
+	if err != nil || begun.State.Done() {
+		return api.TaskBegun{Task: begun}, err
+	}
+	c, err := t.boxes.Connect(ctx, api.BoxRef{Box: begun.Last().BoxName}, nil)
+	if agentbox.CodeOf(err) == agentbox.NotFound { // it has ended meanwhile
+		return api.TaskBegun{Task: begun}, nil
+	}
+	return api.TaskBegun{Task: begun, Connection: c}, err
+}
+
+// includeEnviron is what the configuration's includes name of an environment: a task keeps nothing else of it.
+func includeEnviron(cfg *config.Config, environ []string) []string {
+	named := map[string]bool{"AGENTBOX_ISOLATION": true}
+	for _, include := range cfg.Include {
+		os.Expand(include.From, func(name string) string {
+			named[name] = true
+			return ""
+		})
+	}
+	var kept []string
+	for _, kv := range environ {
+		if name, _, _ := strings.Cut(kv, "="); named[name] {
+			kept = append(kept, kv)
+		}
+	}
+	return kept
+}

@@ -1,0 +1,124 @@
+package snapshot
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"strings"
+
+	"agentbox/agentbox/environment"
+	"agentbox/agentbox/git"
+	"agentbox/agentbox/workspace"
+)
+
+// glance prints, in the workspace of a box, what git says of it in as few processes as can be: the
+// commit that is checked out, a line for each change, and branches and stashes. Everything a box
+// does to a repository takes some of it, and looking at all of it takes seven times as long.
+const glance = `
+export LC_ALL=C GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0 GIT_NO_REPLACE_OBJECTS=1 GIT_NO_LAZY_FETCH=1 GIT_DIR="$PWD/.git" GIT_WORK_TREE="$PWD"
+git -c core.fsmonitor=false -c core.untrackedCache=false -c core.quotePath=true status --porcelain=v2 --branch --untracked-files=all --ignore-submodules=none || exit 1
+echo refs
+git for-each-ref --format='%(objectname) %(refname)' refs/heads refs/stash || exit 1
+echo end
+`
+
+// maxGlance bounds what a glance may print. One that says more has found something.
+const maxGlance = 256 << 10
+
+// untouched tells whether the box has, at a glance, what it began with. Whatever is in doubt is looked at closely.
+func (k *keeper) untouched(ctx context.Context) bool {
+	if commit, err := readBegin(k.req.Begin); err != nil || commit != "" || k.req.Base == "" || k.req.Checkout == "" {
+		return false
+	}
+	var out bytes.Buffer
+	status, err := k.guest.Exec(ctx, environment.Command{Argv: []string{"sh", "-c", glance}, Dir: k.req.Dir, Stdout: &capped{w: &out, left: maxGlance}})
+	if err != nil || status.Code != 0 {
+		return false
+	}
+	others, clean := readGlance(out.String(), k.req.Base)
+	if !clean || len(others) == 0 {
+		return clean
+	}
+	repo, err := workspace.Describe(ctx, k.req.Checkout)
+	if err != nil {
+		return false
+	}
+	k.repo = &repo
+	unknown, err := k.unknown(ctx, others)
+	return err == nil && len(unknown) == 0
+}
+
+// readGlance gives the commits that are not base, and tells whether nothing has changed.
+func readGlance(text, base string) (others []string, clean bool) {
+	s := bufio.NewScanner(strings.NewReader(text))
+	at, refs := "", false
+	for s.Scan() {
+		line := s.Text()
+		id, isHead := strings.CutPrefix(line, "# branch.oid ")
+		switch {
+		case line == "end" && refs:
+			return others, at == base
+		case isHead && !refs:
+			at = id
+		case line == "refs":
+			refs = true
+		case !refs && !strings.HasPrefix(line, "# "):
+			return nil, false
+		case refs:
+			id, _, _ := strings.Cut(line, " ")
+			if len(id) != len(base) || strings.Trim(id, "0123456789abcdef") != "" {
+				return nil, false
+			}
+			if id != base {
+				others = append(others, id)
+			}
+		}
+	}
+	return nil, false
+}
+
+// unknown are the commits that the checkout has not.
+func (k *keeper) unknown(ctx context.Context, ids []string) ([]string, error) {
+	if k.repo == nil || len(ids) == 0 {
+		return ids, nil
+	}
+	view, done, err := workspace.Objects(ctx, *k.repo)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	out, _, err := view.Run(ctx, git.Call{Args: []string{"cat-file", "--batch-check=%(objectname) %(objecttype)"}, Stdin: strings.NewReader(strings.Join(ids, "\n") + "\n")})
+	if err != nil {
+		return nil, err
+	}
+	var unknown []string
+	for _, id := range ids {
+		if !strings.Contains(string(out), id+" commit\n") {
+			unknown = append(unknown, id)
+		}
+	}
+	return unknown, nil
+}
+
+// dropKnown forgets the branches and stashes of a box that the checkout has: they are not the box's work.
+func (k *keeper) dropKnown(ctx context.Context, f *facts) error {
+	var ids []string
+	for _, b := range f.also {
+		ids = append(ids, b.Commit)
+	}
+	unknown, err := k.unknown(ctx, ids)
+	if err != nil {
+		return err
+	}
+	var kept []Branch
+	for _, b := range f.also {
+		for _, id := range unknown {
+			if b.Commit == id {
+				kept = append(kept, b)
+				break
+			}
+		}
+	}
+	f.also = kept
+	return nil
+}

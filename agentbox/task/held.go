@@ -1,0 +1,218 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+)
+
+// A held task is one that somebody waits for, at the terminal where it was begun. It begins at once,
+// and is cancelled when its holder goes, unless that released it.
+
+// holdGrace is how long a held task goes on without a holder: one whose daemon was replaced comes back.
+const holdGrace = 30 * time.Second
+
+// watch is what the daemon knows of an attempt and no file says: for those who wait for it.
+type watch struct {
+	environ []string // of who submitted it
+	begun   chan struct{}
+
+	mu       sync.Mutex
+	progress agentbox.Progress // of who waits for its beginning
+	over     bool              // begun is closed
+	err      error             // why there is no job
+	box      string            // of an attempt that has its result and whose box is removed
+	holders  int
+	left     time.Time // when the last holder went
+}
+
+// watch gives the watch of a task, one for all.
+func (q *Queue) watch(id agentbox.TaskID) *watch {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w := q.watches[id]
+	if w == nil {
+		w = &watch{begun: make(chan struct{}), left: time.Now()}
+		q.watches[id] = w
+	}
+	return w
+}
+
+// tell passes progress on to who waits.
+func (w *watch) tell(e agentbox.Event) {
+	w.mu.Lock()
+	progress := w.progress
+	w.mu.Unlock()
+	if progress != nil {
+		progress(e)
+	}
+}
+
+func (w *watch) listen(progress agentbox.Progress) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.progress = progress
+}
+
+// begin says that the task's command runs, or that it never will.
+func (w *watch) begin(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.over {
+		w.over, w.err = true, err
+		close(w.begun)
+	}
+}
+
+// remove says that an attempt has its result, and its box goes.
+func (w *watch) remove(box string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.box = box
+}
+
+// leaving tells whether an attempt has its result and its box is nobody's any more: what is left is to clear away.
+func (w *watch) leaving(ctx context.Context, boxes Boxes) bool {
+	w.mu.Lock()
+	box := w.box
+	w.mu.Unlock()
+	if box == "" {
+		return false
+	}
+	_, err := boxes.Find(ctx, api.BoxRef{Box: box})
+	return agentbox.CodeOf(err) == agentbox.NotFound
+}
+
+func (w *watch) failure() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+func (w *watch) hold(by int) (left int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.holders += by
+	w.left = time.Now()
+	return w.holders
+}
+
+// abandoned tells whether nobody has held the task for as long as a holder has to come back.
+func (w *watch) abandoned() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.holders == 0 && time.Since(w.left) > holdGrace
+}
+
+// Begin submits one held task and returns when its command runs, or with the reason why it never
+// will. The task is cancelled when ctx ends before.
+func (q *Queue) Begin(ctx context.Context, s Submission, environ []string, progress agentbox.Progress) (agentbox.Task, error) {
+	s.Specs[0].Held = true
+	all, err := q.write(s)
+	if err != nil {
+		return agentbox.Task{}, err
+	}
+	id := all[0].ID
+	w := q.watch(id)
+	w.environ = environ
+	w.listen(progress)
+	defer w.listen(nil)
+	w.hold(+1)
+	defer w.hold(-1)
+	q.begin(q.context(), all[0])
+	select {
+	case <-w.begun:
+	case <-ctx.Done():
+		return agentbox.Task{}, errors.Join(ctx.Err(), q.Cancel(id))
+	}
+	if err := w.failure(); err != nil {
+		return agentbox.Task{}, err
+	}
+	return q.Store.Read(id)
+}
+
+// Hold waits for the end of a held task; its box is gone for everybody then, or stays. A holder whose ctx ends before cancels the
+// task, unless it was released or has another holder.
+func (q *Queue) Hold(ctx context.Context, id agentbox.TaskID) (agentbox.Task, error) {
+	w := q.watch(id)
+	w.hold(+1)
+	for {
+		if !q.follows(id) || w.leaving(ctx, q.Boxes) {
+			if t, err := q.Store.Read(id); err != nil || t.State.Done() {
+				q.forget(id)
+				return t, err
+			}
+		}
+		select {
+		case <-q.context().Done():
+			return agentbox.Task{}, agentbox.Errorf(agentbox.Unavailable, "the daemon is stopping")
+		case <-ctx.Done():
+			if w.hold(-1) > 0 || q.Store.released(id) {
+				return agentbox.Task{}, ctx.Err()
+			}
+			return agentbox.Task{}, errors.Join(ctx.Err(), q.Cancel(id))
+		case <-time.After(pollEvery):
+		}
+	}
+}
+
+func (q *Queue) forget(id agentbox.TaskID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.watches, id)
+}
+
+// Release lets a held task go on without its holder.
+func (q *Queue) Release(id agentbox.TaskID) error {
+	return write(filepath.Join(q.Store.task(id), releaseFile), struct{}{})
+}
+
+// letGo cancels held tasks that nobody holds any more.
+func (q *Queue) letGo(t agentbox.Task) {
+	if !t.Held || q.Store.released(t.ID) || q.Store.cancelled(t.ID) || !q.watch(t.ID).abandoned() {
+		return
+	}
+	if err := q.Cancel(t.ID); err != nil {
+		q.Log.Error("cannot cancel a task whose holder has gone", "task", t.ID, "error", err)
+	}
+}
+
+// End cancels a task because it reached a limit that its holder keeps.
+func (q *Queue) End(id agentbox.TaskID, limit string) error {
+	return q.cancel(id, cancellation{Limit: limit})
+}
+
+// follows tells whether an attempt of a task is followed still.
+func (q *Queue) follows(id agentbox.TaskID) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, yes := q.running[id]
+	return yes
+}
+
+// context is that of Run: ended as long as that does not run.
+func (q *Queue) context() context.Context {
+	<-q.runs
+	return q.ctx
+}
+
+// upRequest asks for the box of an attempt.
+func (r *run) upRequest() api.UpRequest {
+	limits := r.rec.Limits
+	if r.rec.Held && limits.Wall > 0 {
+		limits.Wall += holdGrace // its holder is exact, and counts from the command's beginning
+	}
+	environ := r.watch.environ
+	if environ == nil {
+		environ = r.rec.Environ
+	}
+	return api.UpRequest{
+		Directory: r.rec.Directory, Name: r.BoxName, Image: r.rec.Image, Agent: r.rec.Agent, Isolation: r.rec.Isolation, CPUs: r.rec.CPUs, Memory: r.rec.Memory,
+		Cold: r.rec.Cold, Task: true, TaskLimits: limits, Command: r.rec.Dir == "", Environ: environ,
+	}
+}
