@@ -84,7 +84,11 @@ type TaskSpec struct {
 	Columns   int               `json:"columns,omitempty"`
 	Rows      int               `json:"rows,omitempty"`
 	Limits    TaskLimits        `json:"limits"`
-	Retries   int               `json:"retries,omitempty"` // attempts after one that failed or was lost
+
+	Artifacts   []string `json:"artifacts,omitempty"`    // globs of files that are kept when it ends
+	ArtifactsIn string   `json:"artifacts_in,omitempty"` // the directory that they begin at, relative to the repository's root
+
+	Retries int `json:"retries,omitempty"` // attempts after one that failed or was lost
 }
 
 // Alone is the same for a task that nobody waits for.
@@ -128,6 +132,8 @@ type Result struct {
 	LeftOut uint64    `json:"left_out,omitempty"` // bytes that the transcript lacks
 	Commits int       `json:"commits"`            // that were made in it
 	Files   int       `json:"files"`              // changed and not committed
+
+	Artifacts int `json:"artifacts,omitempty"` // files that were kept of it
 
 	Changes []FileChange `json:"changes,omitempty"` // of files since it began, committed or not; the first of them
 

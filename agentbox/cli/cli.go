@@ -124,7 +124,7 @@ const (
 )
 
 func (a *app) boxCommands() []*cli.Command {
-	return []*cli.Command{a.upCommand(), a.agentCommand(), a.runCommand(), a.taskCommand(), a.lsCommand(), a.showCommand(), a.topCommand(), a.rmCommand()}
+	return []*cli.Command{a.upCommand(), a.agentCommand(), a.runCommand(), a.taskCommand(), a.artifactCommand(), a.lsCommand(), a.showCommand(), a.topCommand(), a.rmCommand()}
 }
 
 func (a *app) lifecycleCommands() []*cli.Command {

@@ -42,6 +42,8 @@ type daemon struct {
 	*shares
 	queue *task.Queue
 	stop  context.CancelFunc
+
+	artifacts artifacts
 }
 
 // Run serves until ctx ends or a client asks it to stop. Boxes go on without it.
@@ -65,6 +67,10 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	key, err := layers.SigningKey(cfg.Home.StoreKey())
+	if err != nil {
+		return errors.Join(err, shared.close())
+	}
 	manager, err := newManager(cfg, images, shared)
 	if err != nil {
 		return errors.Join(err, shared.close())
@@ -73,9 +79,10 @@ func Run(ctx context.Context, cfg Config) error {
 	shared.manager.Store(manager)
 	manager.KeepNow() // in a team since before
 	d := &daemon{cfg: cfg, started: time.Now(), boxes: manager, shares: shared, stop: stop}
+	d.artifacts = artifacts{jobs: jobs{cfg.Home, manager}, key: key, tasks: func() tasks { return tasks{d.queue, d.boxes} }}
 	d.queue = task.NewQueue(task.Config{
 		Store: task.Store{Dir: cfg.Home.Tasks()}, Boxes: manager, Jobs: taskJobs{jobs{cfg.Home, manager}},
-		Keeper: keeper{jobs{cfg.Home, manager}}, Room: room, Log: cfg.Log,
+		Keeper: keeper{jobs{cfg.Home, manager}}, Collector: d.artifacts, Room: room, Log: cfg.Log,
 	})
 	shared.team.Contexts = d.contexts
 	var work sync.WaitGroup

@@ -36,6 +36,7 @@ func (d *daemon) handler() http.Handler {
 
 	jobs{home: d.cfg.Home, boxes: boxes}.handle(mux)
 	tasks{d.queue, d.boxes}.handle(mux)
+	d.artifacts.handle(mux)
 
 	api.Handle(mux, api.ShowPolicy, boxes.ShowPolicy)
 	api.Handle(mux, api.CheckPolicy, boxes.CheckPolicy)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"net/http"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -156,6 +157,11 @@ func submission(ctx context.Context, req api.TaskSubmission) (task.Submission, e
 		return task.Submission{}, err
 	}
 	req.Spec.Project, req.Spec.Environ = p.Name, includeEnviron(cfg, req.Environ)
+	if req.Spec.Artifacts = cfg.Artifacts; len(cfg.Artifacts) > 0 {
+		if req.Spec.ArtifactsIn, err = below(ctx, req.Spec.Directory, cfg.Root); err != nil {
+			return task.Submission{}, err
+		}
+	}
 	need, err := needOf(cfg)
 	if err != nil {
 		return task.Submission{}, err
@@ -230,4 +236,20 @@ func (t tasks) show(_ context.Context, ref api.TaskRef, _ agentbox.Progress) (ap
 		}
 	}
 	return info, nil
+}
+
+// below is where in its repository a directory is.
+func below(ctx context.Context, dir, root string) (string, error) {
+	repo, err := workspace.Describe(ctx, dir)
+	if err != nil {
+		return "", err
+	}
+	if root, err = filepath.EvalSymlinks(root); err != nil {
+		return "", err
+	}
+	rel, err := filepath.Rel(repo.Root, root)
+	if err != nil || !filepath.IsLocal(rel) {
+		return "", nil // the configuration is not of this repository: its globs begin at the top
+	}
+	return filepath.ToSlash(rel), nil
 }

@@ -46,6 +46,7 @@ func (q *Queue) attempt(ctx context.Context, rec record) {
 	}
 	if box != nil {
 		r.keepWork(ctx, *box, &result)
+		r.collect(ctx, *box, &result)
 	}
 	if ctx.Err() != nil {
 		return
@@ -174,6 +175,8 @@ func (r *run) await(ctx context.Context) (agentbox.Result, error) {
 			return agentbox.Result{State: agentbox.TaskLost, Reason: "its box was removed"}, nil
 		case err == nil && (info.Job.State == agentbox.JobEnded || info.Job.State == agentbox.JobLost):
 			return r.ended(ctx, info), nil
+		case err == nil && info.Job.State == agentbox.JobPaused && r.pausedAtLimit(ctx):
+			return r.ended(ctx, info), nil
 		}
 		if r.q.Store.cancelled(r.rec.ID) {
 			asked = r.end(ctx, asked)
@@ -182,6 +185,13 @@ func (r *run) await(ctx context.Context) (agentbox.Result, error) {
 			return agentbox.Result{}, err
 		}
 	}
+}
+
+// pausedAtLimit tells whether the box was paused at a limit. Those that a person may come back to
+// are; nobody comes back to a task's.
+func (r *run) pausedAtLimit(ctx context.Context) bool {
+	box := r.box(ctx)
+	return box != nil && box.State == agentbox.Paused && limitIn(box.Note) != ""
 }
 
 // stateEvery is how often the state of a box is asked for; the end of a job shows sooner, by its file.

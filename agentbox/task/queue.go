@@ -36,6 +36,12 @@ type Keeper interface {
 	Keep(ctx context.Context, box agentbox.Box, task agentbox.Task) (Kept, error)
 }
 
+// Collector takes the artifacts of a task's box into the directory of its attempt, and says what it
+// left out. It may be called again for one attempt.
+type Collector interface {
+	Collect(ctx context.Context, box agentbox.Box, task agentbox.Task, dir string) (files int, notes []string, err error)
+}
+
 // Kept is what a Keeper has kept.
 type Kept struct {
 	Ref     string                // of git, in the project's mirror and in the checkout
@@ -52,8 +58,11 @@ type Config struct {
 	Boxes  Boxes
 	Jobs   Jobs
 	Keeper Keeper
-	Room   func(running []Need, next Need) bool
-	Log    *slog.Logger
+
+	Collector Collector // nil: there are no artifacts
+
+	Room func(running []Need, next Need) bool
+	Log  *slog.Logger
 }
 
 // Need is what a box takes of this machine.

@@ -15,6 +15,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/job"
+	"agentbox/agentbox/supervisor"
 )
 
 // fakeHost is a machine whose boxes are directories, and whose jobs end when their files say so. It
@@ -312,5 +313,29 @@ func TestAHeldTaskIsItsHolders(t *testing.T) {
 	}
 	if _, err := q.Begin(ctx, Submission{Specs: []agentbox.TaskSpec{{Command: []string{"0"}}}}, nil, nil); err != nil && !errors.Is(err, context.Canceled) {
 		t.Error(err)
+	}
+}
+
+// A box that outgrows its disk is paused, with its job: its task has ended.
+func TestATaskWhoseBoxIsPausedAtALimitEnds(t *testing.T) {
+	h := newFakeHost(t)
+	q, _ := h.serve(t, Store{t.TempDir()}, nothing)
+	id := submit(t, q, 0, "never")[0].ID
+	for paused := false; !paused; time.Sleep(time.Millisecond) {
+		one, err := q.Store.Read(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if one.Last() == nil || h.starts(one.Last().Job) == 0 {
+			continue
+		}
+		h.mu.Lock()
+		b := h.boxes[one.Last().BoxName]
+		b.State, b.Note = agentbox.Paused, supervisor.LimitReached+"disk 1 MiB; the workspace is intact"
+		h.boxes[b.Name], paused = b, true
+		h.mu.Unlock()
+	}
+	if got := wait(t, q, id); got.State != agentbox.TaskLimited || got.Last().Result.Reason != "disk 1 MiB" {
+		t.Errorf("%+v", got.Last().Result)
 	}
 }

@@ -46,6 +46,26 @@ func (r *run) keepWork(ctx context.Context, box agentbox.Box, result *agentbox.R
 	}
 }
 
+// collect takes the artifacts of a box. What cannot be taken is said, and does not keep the box.
+func (r *run) collect(ctx context.Context, box agentbox.Box, result *agentbox.Result) {
+	if r.q.Collector == nil || len(r.rec.Artifacts) == 0 || ctx.Err() != nil {
+		return
+	}
+	begun := time.Now()
+	t, err := r.q.Store.Read(r.rec.ID)
+	var notes []string
+	if err == nil {
+		result.Artifacts, notes, err = r.q.Collector.Collect(ctx, box, t, r.dir)
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		notes = append(notes, agentbox.AsError(err).Message)
+	}
+	r.line.took("artifacts", strings.Join(append([]string{agentbox.Plural(result.Artifacts, "file")}, notes...), "; "), time.Since(begun))
+}
+
 func workText(commits, files int) string {
 	return fmt.Sprintf("%s, %s", agentbox.Plural(commits, "commit"), agentbox.Plural(files, "changed file"))
 }

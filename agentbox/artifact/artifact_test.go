@@ -1,0 +1,166 @@
+package artifact
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/ed25519"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"agentbox/agentbox"
+)
+
+func TestMatch(t *testing.T) {
+	for _, c := range []struct {
+		glob, name string
+		want       bool
+	}{
+		{"test-results/**", "test-results/a/b.xml", true}, {"test-results/**", "test-results", true}, {"**/*.xml", "a.xml", true}, {"**/*.xml", "a/b/c.xml", true},
+		{"**/*.xml", "a.txt", false}, {"dist", "dist/a/b", true}, {"dist", "distance", false}, {"*.log", "a/b.log", false}, {"a/*/c", "a/b/c", true},
+		{"a/*/c", "a/b/d/c", false}, {"a/**/c", "a/b/d/c", true}, {"a/**/c", "a/c", true}, {"**", "x", true}, {"[ab].txt", "a.txt", true},
+	} {
+		if got := match(c.glob, c.name); got != c.want {
+			t.Errorf("%s, %s: %v", c.glob, c.name, got)
+		}
+	}
+	match(strings.Repeat("**/a/", 200), strings.Repeat("a/", 500)+"b") // in no more than the product of the two
+	if got := Prefixes([]string{"a/b/*.x", "dist"}); strings.Join(got, " ") != "a/b dist" {
+		t.Errorf("%q", got)
+	}
+	if got := Prefixes([]string{"a", "**/x"}); strings.Join(got, " ") != "." {
+		t.Errorf("%q", got)
+	}
+}
+
+// archive has a file for each name: its content is the name's own.
+func archive(t *testing.T, headers ...tar.Header) *bytes.Buffer {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range headers {
+		if h.Typeflag == 0 {
+			h.Typeflag, h.Size = tar.TypeReg, int64(len(h.Name))
+		}
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if h.Typeflag == tar.TypeReg {
+			io.WriteString(w, h.Name)
+		}
+	}
+	w.Close()
+	return &b
+}
+
+func TestNothingLeadsOut(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "artifacts")
+	in := archive(t, tar.Header{Name: "out/a"}, tar.Header{Name: "../out/b"}, tar.Header{Name: "/out/c"}, tar.Header{Name: "out/../../d"},
+		tar.Header{Name: "out/link", Typeflag: tar.TypeSymlink, Linkname: "/etc"}, tar.Header{Name: "out/link/passwd"}, tar.Header{Name: "out/hard", Typeflag: tar.TypeLink, Linkname: "/etc/passwd"},
+		tar.Header{Name: "out/a"}, tar.Header{Name: "out/a/below"}, tar.Header{Name: "out/\x1b[2J"}, tar.Header{Name: "out/pipe", Typeflag: tar.TypeFifo}, tar.Header{Name: "not"})
+	files, notes, err := Collect(t.Context(), in, []string{"out/**", "**/out/**", "**/d", "/out/c"}, dir, DefaultLimits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range files {
+		names = append(names, f.Name)
+	}
+	if got := strings.Join(names, " "); got != "out/a out/link/passwd" || len(notes) < 7 { // the link is left out: its name is free
+		t.Errorf("%q\n%s", got, strings.Join(notes, "\n"))
+	}
+	above, _ := os.ReadDir(filepath.Dir(dir))
+	if len(above) != 1 {
+		t.Errorf("%v", above)
+	}
+}
+
+func TestBounds(t *testing.T) {
+	in := archive(t, tar.Header{Name: "12345"}, tar.Header{Name: "123456"}, tar.Header{Name: "1234"}, tar.Header{Name: "123"}, tar.Header{Name: "12"})
+	files, notes, err := Collect(t.Context(), in, []string{"**"}, t.TempDir(), Limits{Files: 2, Bytes: 10})
+	if err != nil || len(files) != 2 || len(notes) != 3 {
+		t.Errorf("%v %q %v", files, notes, err)
+	}
+	if _, _, err := Collect(t.Context(), strings.NewReader(strings.Repeat("x", 2048)), []string{"**"}, t.TempDir(), DefaultLimits); agentbox.CodeOf(err) != agentbox.Corrupt {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestAStatementHoldsItsFiles(t *testing.T) {
+	dir := t.TempDir()
+	files, _, err := Collect(t.Context(), archive(t, tar.Header{Name: "a"}, tar.Header{Name: "b"}, tar.Header{Name: "c"}), []string{"**"}, dir, DefaultLimits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, key, _ := ed25519.GenerateKey(nil)
+	envelope, err := Sign(t.Context(), NewStatement(files, Predicate{Task: "t-1"}), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(t.Context(), bytes.NewReader(envelope), public)
+	if err != nil || s.Predicate.Task != "t-1" {
+		t.Fatalf("%+v %v", s, err)
+	}
+	os.Remove(filepath.Join(dir, "a"))
+	os.WriteFile(filepath.Join(dir, "b"), []byte("B"), 0o600)
+	os.WriteFile(filepath.Join(dir, "d"), nil, 0o600)
+	got, err := Check(s, dir)
+	var states []string
+	for _, f := range got {
+		states = append(states, f.Name+" "+f.State)
+	}
+	if want := "a missing, b changed, c ok, d unknown"; strings.Join(states, ", ") != want || err != nil {
+		t.Errorf("%s, %v", strings.Join(states, ", "), err)
+	}
+	other, _, _ := ed25519.GenerateKey(nil)
+	if _, err := Open(t.Context(), bytes.NewReader(envelope), other); agentbox.CodeOf(err) != agentbox.Corrupt {
+		t.Errorf("another's key: %v", err)
+	}
+	var e map[string]any
+	json.Unmarshal(envelope, &e)
+	e["payload"] = "e30="
+	b, _ := json.Marshal(e)
+	if _, err := Open(t.Context(), bytes.NewReader(b), public); agentbox.CodeOf(err) != agentbox.Corrupt {
+		t.Errorf("another payload: %v", err)
+	}
+	// A signature says who wrote it, and not that it makes sense.
+	for _, f := range []File{{Name: "../x", SHA256: files[0].SHA256}, {Name: "x", SHA256: "no"}} {
+		evil, _ := Sign(t.Context(), NewStatement([]File{f}, Predicate{}), key)
+		if _, err := Open(t.Context(), bytes.NewReader(evil), public); agentbox.CodeOf(err) != agentbox.Corrupt {
+			t.Errorf("%+v: %v", f, err)
+		}
+	}
+}
+
+func FuzzOpen(f *testing.F) {
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	envelope, _ := Sign(f.Context(), NewStatement([]File{{Name: "a", SHA256: strings.Repeat("0", 64)}}, Predicate{}), key)
+	f.Add(envelope)
+	f.Add([]byte(`{"payloadType":"application/vnd.in-toto+json","payload":"e30","signatures":[{"sig":"AA=="},{"sig":"*"}]}`))
+	want, _ := Open(f.Context(), bytes.NewReader(envelope), key.Public().(ed25519.PublicKey))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := Open(t.Context(), bytes.NewReader(b), key.Public().(ed25519.PublicKey))
+		if err != nil {
+			return
+		}
+		got, _ := json.Marshal(s)
+		if whole, _ := json.Marshal(want); !bytes.Equal(got, whole) {
+			t.Errorf("it was not signed: %s", got)
+		}
+	})
+}
+
+func FuzzCollect(f *testing.F) {
+	f.Add([]byte("x"), "**")
+	f.Fuzz(func(t *testing.T, b []byte, glob string) {
+		above := t.TempDir()
+		files, _, _ := Collect(t.Context(), bytes.NewReader(b), []string{glob}, filepath.Join(above, "in"), Limits{Files: 3, Bytes: 1000})
+		entries, _ := os.ReadDir(above)
+		if len(entries) != 1 || len(files) > 3 {
+			t.Errorf("%v %v", entries, files)
+		}
+	})
+}

@@ -1,0 +1,138 @@
+package artifact
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"agentbox/agentbox"
+)
+
+// Limits bound what is kept of one attempt.
+type Limits struct {
+	Files int
+	Bytes int64 // of all files
+}
+
+// DefaultLimits are those of tasks.
+var DefaultLimits = Limits{Files: 1000, Bytes: 1 << 30}
+
+// File is one artifact. Its name is the box's word, checked to be one that leads nowhere else and
+// that a terminal may be shown.
+type File struct {
+	Name   string `json:"name"` // relative to the directory of the configuration
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
+}
+
+// maxNotes bounds what is told of files that are left out.
+const maxNotes = 20
+
+// Collect writes the files of a tar archive that the globs mean below dir, which it makes, and says
+// what it left out. Nothing but regular files is kept, no name leads out of dir, and beyond the
+// limits nothing more is. An error leaves what was written.
+func Collect(ctx context.Context, archive io.Reader, globs []string, dir string, l Limits) (files []File, notes []string, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, nil, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer root.Close()
+	c := &collector{root: root, left: l}
+	in := tar.NewReader(archive)
+	for ctx.Err() == nil {
+		h, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return c.files, c.notes, nil
+		}
+		if err != nil {
+			return c.files, c.notes, agentbox.Errorf(agentbox.Corrupt, "what the box sent as artifacts is no archive: %w", err)
+		}
+		if name, wanted := c.wanted(h, globs); wanted {
+			if err := c.keep(name, in, h.Size); err != nil {
+				return c.files, c.notes, err
+			}
+		}
+	}
+	return c.files, c.notes, context.Cause(ctx)
+}
+
+type collector struct {
+	root  *os.Root
+	left  Limits
+	files []File
+	notes []string
+}
+
+func (c *collector) note(format string, args ...any) {
+	if len(c.notes) < maxNotes {
+		c.notes = append(c.notes, fmt.Sprintf(format, args...))
+	}
+}
+
+// wanted tells whether an entry is to be kept, and under which name.
+func (c *collector) wanted(h *tar.Header, globs []string) (name string, ok bool) {
+	name = path.Clean(strings.TrimPrefix(h.Name, "./"))
+	meant := false
+	for _, g := range globs {
+		meant = meant || match(g, name)
+	}
+	switch {
+	case !meant || h.Typeflag == tar.TypeDir:
+		return name, false
+	case !validName(name):
+		c.note("%q is left out: it is no name for a file here", clip(h.Name))
+	case h.Typeflag != tar.TypeReg:
+		c.note("%s is left out: it is no regular file", name)
+	case c.left.Files <= 0:
+		c.note("%s is left out: there are too many files", name)
+	case h.Size < 0 || h.Size > c.left.Bytes:
+		c.note("%s is left out: it is too large (%d bytes)", name, h.Size)
+	default:
+		return name, true
+	}
+	return name, false
+}
+
+// validName tells whether a name stays below the directory, and says what it shows.
+func validName(name string) bool {
+	return filepath.IsLocal(name) && name != "." && len(name) <= 1024 && utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+func clip(s string) string { return s[:min(len(s), 200)] }
+
+func (c *collector) keep(name string, content io.Reader, size int64) error {
+	if err := c.root.MkdirAll(path.Dir(name), 0o700); err != nil {
+		c.note("%s is left out: another one is in its way", name)
+		return nil
+	}
+	f, err := c.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		c.note("%s is left out: it came twice", name)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	sum := sha256.New()
+	n, err := io.Copy(io.MultiWriter(f, sum), io.LimitReader(content, size))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, c.root.Remove(name))
+	}
+	c.left.Files--
+	c.left.Bytes -= n
+	c.files = append(c.files, File{Name: name, Size: n, SHA256: hex.EncodeToString(sum.Sum(nil))})
+	return nil
+}

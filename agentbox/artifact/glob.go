@@ -1,0 +1,56 @@
+package artifact
+
+import (
+	"path"
+	"strings"
+)
+
+// match tells whether a name is one that a glob means: * and ? stay within a directory, ** crosses
+// any number of them, and the name of a directory means everything below it.
+func match(glob, name string) bool {
+	return matchParts(strings.Split(glob, "/"), strings.Split(name, "/"))
+}
+
+// matchParts keeps, for each part of the glob, which beginnings of the name it has matched: no glob
+// takes longer than the product of the two.
+func matchParts(glob, name []string) bool {
+	at := make([]bool, len(name)+1)
+	at[0] = true
+	for _, g := range glob {
+		next := make([]bool, len(name)+1)
+		for i := range at {
+			switch {
+			case g == "**":
+				next[i] = at[i] || i > 0 && next[i-1]
+			case i > 0 && at[i-1]:
+				next[i], _ = path.Match(g, name[i-1])
+			}
+		}
+		at = next
+	}
+	for i := 1; i <= len(name); i++ { // what is below a directory that it names counts
+		if at[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// Prefixes are the places below which files can be that the globs mean: "." for everything.
+func Prefixes(globs []string) []string {
+	var out []string
+	for _, glob := range globs {
+		var fixed []string
+		for part := range strings.SplitSeq(glob, "/") {
+			if strings.ContainsAny(part, `*?[\`) {
+				break
+			}
+			fixed = append(fixed, part)
+		}
+		if len(fixed) == 0 {
+			return []string{"."}
+		}
+		out = append(out, strings.Join(fixed, "/"))
+	}
+	return out
+}

@@ -1,0 +1,183 @@
+package artifact
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+
+	"agentbox/agentbox"
+)
+
+// What a statement says that it is.
+const (
+	StatementType = "https://in-toto.io/Statement/v1"
+	PredicateType = "urn:agentbox:task-artifacts:v1"
+	payloadType   = "application/vnd.in-toto+json"
+)
+
+// Statement is in-toto's, version 1.
+type Statement struct {
+	Type          string    `json:"_type"`
+	Subject       []Subject `json:"subject"`
+	PredicateType string    `json:"predicateType"`
+	Predicate     Predicate `json:"predicate"`
+}
+
+// Subject is one file.
+type Subject struct {
+	Name   string            `json:"name"`
+	Digest map[string]string `json:"digest"`
+	Size   int64             `json:"size"`
+}
+
+// Predicate says where the files came from.
+type Predicate struct {
+	Created time.Time `json:"created_at"`
+	Task    string    `json:"task_id"`
+	Attempt int       `json:"attempt"`
+	Agent   string    `json:"agent_identity,omitempty"`
+	Command []string  `json:"command"`
+	Repo    string    `json:"repo"` // the project
+	Commit  string    `json:"commit,omitempty"`
+	Work    string    `json:"work,omitempty"` // the ref of what was done
+
+	Environment Environment `json:"environment_identity"`
+}
+
+// Environment is what the box was.
+type Environment struct {
+	Image     string `json:"image"`
+	Isolation string `json:"isolation"`
+	Setup     string `json:"setup,omitempty"` // key of what setup made
+}
+
+// NewStatement is about these files.
+func NewStatement(files []File, p Predicate) Statement {
+	s := Statement{Type: StatementType, PredicateType: PredicateType, Predicate: p, Subject: []Subject{}}
+	for _, f := range files {
+		s.Subject = append(s.Subject, Subject{Name: f.Name, Digest: map[string]string{"sha256": f.SHA256}, Size: f.Size})
+	}
+	return s
+}
+
+// Sign puts a statement into an envelope.
+func Sign(ctx context.Context, s Statement, key ed25519.PrivateKey) ([]byte, error) {
+	body, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	signer, err := dsse.NewEnvelopeSigner(hostKey{key, key.Public().(ed25519.PublicKey)})
+	if err != nil {
+		return nil, err
+	}
+	e, err := signer.SignPayload(ctx, payloadType, body)
+	if err != nil {
+		return nil, err
+	}
+	return json.MarshalIndent(e, "", "  ")
+}
+
+// Bounds of what Open reads.
+const (
+	MaxEnvelope   = 4 << 20
+	maxSignatures = 8
+)
+
+// Open reads an envelope and gives its statement, if key has signed it.
+func Open(ctx context.Context, r io.Reader, key ed25519.PublicKey) (Statement, error) {
+	b, err := io.ReadAll(io.LimitReader(r, MaxEnvelope+1))
+	if err != nil {
+		return Statement{}, err
+	}
+	if len(b) > MaxEnvelope {
+		return Statement{}, damaged(fmt.Errorf("it is larger than %d MiB", MaxEnvelope>>20))
+	}
+	var e dsse.Envelope
+	if err := decode(b, &e); err != nil {
+		return Statement{}, damaged(err)
+	}
+	if e.PayloadType != payloadType || len(e.Signatures) == 0 || len(e.Signatures) > maxSignatures {
+		return Statement{}, damaged(errors.New("it is no signed statement"))
+	}
+	verifier, err := dsse.NewEnvelopeVerifier(hostKey{public: key})
+	if err != nil {
+		return Statement{}, err
+	}
+	if _, err := verifier.Verify(ctx, &e); err != nil {
+		return Statement{}, agentbox.Errorf(agentbox.Corrupt, "the statement of the artifacts is not signed by this host: %w", err).
+			WithHint("it was changed, or made on another machine")
+	}
+	body, err := e.DecodeB64Payload()
+	if err != nil {
+		return Statement{}, damaged(err)
+	}
+	var s Statement
+	if err := decode(body, &s); err != nil {
+		return Statement{}, damaged(err)
+	}
+	return s, s.check()
+}
+
+func damaged(err error) error {
+	return agentbox.Errorf(agentbox.Corrupt, "the statement of the artifacts is damaged: %w", err)
+}
+
+// decode reads one JSON value with nothing behind it.
+func decode(b []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows it")
+	}
+	return nil
+}
+
+// check holds a statement to what is done with it: its names are those of files here.
+func (s Statement) check() error {
+	if s.Type != StatementType || s.PredicateType != PredicateType {
+		return damaged(fmt.Errorf("it is of type %.80q about %.80q", s.Type, s.PredicateType))
+	}
+	for _, f := range s.Subject {
+		if sum, err := hex.DecodeString(f.Digest["sha256"]); err != nil || len(sum) != sha256.Size || !validName(f.Name) {
+			return damaged(fmt.Errorf("%.80q is no file", f.Name))
+		}
+	}
+	return nil
+}
+
+// hostKey signs and verifies as dsse wants it.
+type hostKey struct {
+	private ed25519.PrivateKey
+	public  ed25519.PublicKey
+}
+
+func (k hostKey) Sign(_ context.Context, data []byte) ([]byte, error) {
+	return ed25519.Sign(k.private, data), nil
+}
+
+func (k hostKey) Verify(_ context.Context, data, sig []byte) error {
+	if !ed25519.Verify(k.public, data, sig) {
+		return errors.New("the signature is another's")
+	}
+	return nil
+}
+
+// KeyID is the host's: the hash of its public key.
+func (k hostKey) KeyID() (string, error) {
+	sum := sha256.Sum256(k.public)
+	return "sha256:" + hex.EncodeToString(sum[:]), nil
+}
+
+func (k hostKey) Public() crypto.PublicKey { return k.public }

@@ -1,0 +1,69 @@
+package artifact
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// What Check finds of a file.
+const (
+	Intact  = "ok"
+	Missing = "missing"
+	Changed = "changed"
+	Unknown = "unknown" // it is there, and the statement does not name it
+)
+
+// Checked is one file and what became of it.
+type Checked struct {
+	File
+	State string `json:"state"`
+}
+
+// Check compares the files below dir with the statement about them.
+func Check(s Statement, dir string) ([]Checked, error) {
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) && len(s.Subject) == 0 {
+		return []Checked{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	out, known := []Checked{}, map[string]bool{}
+	for _, f := range s.Subject {
+		known[f.Name] = true
+		file := File{Name: f.Name, Size: f.Size, SHA256: f.Digest["sha256"]}
+		out = append(out, Checked{file, state(root, file)})
+	}
+	err = fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() && !known[name] {
+			out = append(out, Checked{File{Name: name}, Unknown})
+		}
+		return err
+	})
+	return out, err
+}
+
+func state(root *os.Root, f File) string {
+	info, err := root.Lstat(f.Name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return Missing
+	case err != nil || !info.Mode().IsRegular() || info.Size() != f.Size:
+		return Changed
+	}
+	in, err := root.Open(f.Name)
+	if err != nil {
+		return Changed
+	}
+	defer in.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, in); err != nil || hex.EncodeToString(sum.Sum(nil)) != f.SHA256 {
+		return Changed
+	}
+	return Intact
+}
