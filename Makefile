@@ -74,8 +74,11 @@ e2e-kvm: embedded ## machines and scripts under kvm-amd, on an emulated host mad
 reproducible: ## ten sets of packages, each built twice, and what differs (a mirror, some 20 minutes)
 	AGENTBOX_REPRODUCIBLE=1 $(TEST) -count=1 -v -timeout 180m -run TestReproducible ./vmm/image
 
-vet: ## go vet and gofmt
+vet: ## go vet, gofmt, staticcheck and whether go.mod is tidy
 	$(GO) vet ./...
+	$(GO) build -C tools/lint -o $(CURDIR)/build/staticcheck honnef.co/go/tools/cmd/staticcheck
+	PATH="$$HOME/go-toolchain/bin:$$PATH:/usr/local/go/bin" build/staticcheck ./...
+	$(GO) mod tidy -diff
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 
 bench: build ## the figures of docs/benchmarks.md (an idle machine, please)

@@ -64,6 +64,10 @@ func (c *crew) locked(do func()) {
 	do()
 }
 
-func (c *crew) buffer() []byte   { return c.buffers.Get().([]byte) }
-func (c *crew) recycle(b []byte) { c.buffers.Put(b[:0]) } //nolint:staticcheck // a slice header an item is cheap here
-func (c *crew) wait() error      { return c.group.Wait() }
+func (c *crew) buffer() []byte { return c.buffers.Get().([]byte) }
+
+func (c *crew) recycle(b []byte) {
+	c.buffers.Put(b[:0]) //lint:ignore SA6002 a slice header an item is cheap here
+}
+
+func (c *crew) wait() error { return c.group.Wait() }

@@ -152,7 +152,7 @@ func unmapped(p netip.Prefix) (netip.Prefix, error) {
 		return p.Masked(), nil
 	}
 	if p.Bits() < clothes {
-		return p, fmt.Errorf("%q holds more than IPv4 addresses: write the range without ::ffff:", p)
+		return p, fmt.Errorf("%q holds more than IPv4 addresses: leave out ::ffff: before the range", p)
 	}
 	return netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-clothes).Masked(), nil
 }

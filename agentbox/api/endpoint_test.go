@@ -108,7 +108,7 @@ func TestAResultThatIsNothingIsAResult(t *testing.T) {
 func TestABadRequestIsTheCallersMistake(t *testing.T) {
 	client := serve(t, nil)
 	for name, req := range map[string]any{"another type": 1, "too long": strings.Repeat("x", 5<<20)} {
-		_, err := api.Call(t.Context(), client, api.Endpoint[any, string]{Path: echo.Path}, req, nil)
+		_, err := api.Call(t.Context(), client, api.Endpoint[any, string](echo), req, nil)
 		if agentbox.CodeOf(err) != agentbox.Invalid {
 			t.Errorf("%s: %v", name, err)
 		}

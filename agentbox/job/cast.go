@@ -106,7 +106,11 @@ func (r *recorder) leaveOut(n uint64) {
 	r.unsaid += n
 }
 
+// resize says that the terminal has another size from here on.
 func (r *recorder) resize(columns, rows int) {
+	if columns == r.columns && rows == r.rows {
+		return
+	}
 	r.columns, r.rows = max(columns, 1), max(rows, 1)
 	r.event("r", fmt.Sprintf("%dx%d", r.columns, r.rows))
 }

@@ -282,3 +282,21 @@ func TestTheClientThatIsExpectedLosesNothing(t *testing.T) {
 		t.Errorf("%d bytes are missing", c.missing)
 	}
 }
+
+// Players follow the terminal from one size to another.
+func TestAResizeIsInTheTranscript(t *testing.T) {
+	r := testRecorder(t, true)
+	r.output(protocol.JobOutput, []byte("wide"))
+	for range 2 {
+		r.resize(40, 10)
+	}
+	r.output(protocol.JobOutput, []byte("narrow"))
+	r.close()
+	b, err := os.ReadFile(partName(r.dir, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := bytes.Count(b, []byte(`"r","40x10"]`)); n != 1 {
+		t.Errorf("%d resizes in %s", n, b)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -31,7 +32,8 @@ type live struct {
 	channel ssh.Channel // nil while the guest is away
 	end     *End
 
-	sending sync.Mutex // held while input is written to channel
+	size    atomic.Pointer[[2]int] // columns and rows of the terminal, as a client last asked
+	sending sync.Mutex             // held while input is written to channel
 }
 
 func (h *Hub) live(rec Record, columns, rows int) *live {
@@ -122,6 +124,9 @@ func (j *live) take(f protocol.JobFrame) (*End, error) {
 		j.seek(f.At())
 	case protocol.JobOutput, protocol.JobErrors:
 		j.hub.Wrote()
+		if size := j.size.Load(); size != nil && j.rec.TTY {
+			j.recorder.resize(size[0], size[1])
+		}
 		j.recorder.output(f.Kind, f.Data)
 		j.pass(f.Kind, f.Data)
 	case protocol.JobEnd:
@@ -245,6 +250,7 @@ func (j *live) resize(columns, rows int) {
 	if columns <= 0 || rows <= 0 || columns > maxCells || rows > maxCells {
 		return
 	}
+	j.size.Store(&[2]int{columns, rows})
 	if ch := j.current(); ch != nil {
 		ch.SendRequest("window-change", false, ssh.Marshal(struct{ W, H, X, Y uint32 }{uint32(columns), uint32(rows), 0, 0}))
 	}

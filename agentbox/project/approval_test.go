@@ -284,7 +284,7 @@ func TestRegistriesAreAskedOnceAndThenBehindOnesBack(t *testing.T) {
 		}
 		return found[len(found)-1].Rule.Host
 	}
-	if known() != "registryx.example" || known() != "registryx.example" || asked != 1 || refresh != nil {
+	if first, again := known(), known(); first != "registryx.example" || again != first || asked != 1 || refresh != nil {
 		t.Fatalf("asked %d times", asked)
 	}
 	a, _ := r.read()

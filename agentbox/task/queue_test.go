@@ -206,7 +206,7 @@ func TestEachTaskEndsOnceWhateverIsKilled(t *testing.T) {
 		}
 	}
 	stop()
-	q, stop = h.serve(t, store, nothing) // a last one clears away
+	_, stop = h.serve(t, store, nothing) // a last one clears away
 	time.Sleep(50 * time.Millisecond)
 	stop()
 	if boxes, _ := h.List(t.Context(), api.ListRequest{}, nil); len(boxes) != 0 || h.most > 3 {

@@ -131,7 +131,7 @@ func (s *session) run() error {
 		s.n.mu.Unlock()
 	}
 	s.end(err)
-	if writeErr := <-written; errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || writeErr != nil && err == nil {
+	if writeErr := <-written; errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = writeErr
 	}
 	if cause := context.Cause(s.ctx); cause != nil {

@@ -36,7 +36,7 @@ func TestATokenIsReadAsItWasWritten(t *testing.T) {
 			t.Fatalf("%q is a token", token[:i])
 		}
 	}
-	if NewSecret() == NewSecret() {
+	if one, two := NewSecret(), NewSecret(); one == two {
 		t.Error("two invitations have one secret")
 	}
 }

@@ -39,11 +39,11 @@ func version() (int, error) {
 	case 0:
 		return int(v), nil
 	case unix.EOPNOTSUPP:
-		return 0, errors.New("Landlock is switched off in this kernel: add landlock to its lsm= parameter")
+		return 0, errors.New("in this kernel Landlock is switched off: add landlock to its lsm= parameter")
 	case unix.ENOSYS:
 		return 0, errors.New("this kernel has no Landlock, which came with Linux 5.13")
 	}
-	return 0, fmt.Errorf("Landlock cannot be used: %w", errno)
+	return 0, fmt.Errorf("landlock cannot be used: %w", errno)
 }
 
 // Thread confines the calling thread, and every process it starts, for as long as they live. Call

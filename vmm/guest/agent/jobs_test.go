@@ -3,7 +3,6 @@
 package agent
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -24,11 +23,10 @@ type follower struct {
 	t  *testing.T
 	ch ssh.Channel
 
-	at         uint64
-	out, errs  string
-	lost       uint64 // bytes that the guest left out
-	exit       *protocol.JobExit
-	everything bytes.Buffer
+	at        uint64
+	out, errs string
+	lost      uint64 // bytes that the guest left out
+	exit      *protocol.JobExit
 }
 
 func (f *fixture) open(c *guest.Client, o protocol.JobOpen) (*follower, error) {
