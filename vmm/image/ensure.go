@@ -80,7 +80,10 @@ func (s *Store) ensureBase(ctx context.Context, r Recipe, pin agentbox.Digest, p
 		img, err := s.open(have)
 		return err == nil && r.samePackages(img)
 	}
-	img, err := s.makeBase(ctx, r, p, enough, func(key string) (Image, bool) { return s.elsewhere(ctx, pin, key, p) })
+	img, err := s.makeBase(ctx, r, p, enough, func(key string) (Image, bool) {
+		img, ok := s.elsewhere(ctx, pin, key, p)
+		return img, ok && img.isBaseOf(r)
+	})
 	switch {
 	case err != nil || pin.IsZero() || img.Digest == pin:
 		return img, err

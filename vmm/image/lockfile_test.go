@@ -1,6 +1,7 @@
 package image
 
 import (
+	"context"
 	"io"
 	"os"
 	"path/filepath"
@@ -223,6 +224,24 @@ func TestALockFileLeadsToNoOtherImage(t *testing.T) {
 			if err == nil {
 				t.Errorf("%s: a lock file of %s gives %s", name, source, got.Name)
 			}
+		}
+	}
+}
+
+// What the team has under the digest that a lock file names is used only where it is what the recipe is of.
+func TestTheTeamsImageIsOfTheRecipeToo(t *testing.T) {
+	for name, source := range map[string]string{"of the recipe": "", "of another": "apt:other"} {
+		s := newStore(t)
+		built, _ := ensureLayout(t, s, "own")
+		asked := Image{Digest: agentbox.Digest{7}, Name: "x", Source: built.Source, Platform: built.Platform, Size: 1, Lazy: &Lazy{Manifest: agentbox.Digest{8}, From: "team"}}
+		if source != "" {
+			asked.Source = source
+		}
+		s = newStore(t)
+		s.Elsewhere = func(context.Context, agentbox.Digest, string) (Image, error) { return asked, nil }
+		got, err := s.Ensure(t.Context(), Recipe{Source: built.Source}, asked.Digest, nil)
+		if used := err == nil && got.Digest == asked.Digest; used != (source == "") {
+			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
 }
