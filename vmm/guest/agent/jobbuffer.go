@@ -29,6 +29,7 @@ type jobBuffer struct {
 	end     uint64 // position behind the last byte
 	sent    uint64 // position behind the last byte that the reader took
 	readers int
+	met     bool // there was a reader: before the first comes, who is on its way, output waits as if it were there
 	patient bool
 	stalled bool              // the reader took nothing for as long as a job waits; until it does
 	exit    *protocol.JobExit // set when no more output comes
@@ -80,7 +81,7 @@ func (b *jobBuffer) put(kind byte, data []byte, ending <-chan struct{}) {
 
 func (b *jobBuffer) mustWait(n int) bool {
 	unsent := b.end - min(b.sent, b.end)
-	if b.readers == 0 || int(min(unsent, maxJobBuffer))+n <= maxJobBuffer {
+	if b.readers == 0 && b.met || int(min(unsent, maxJobBuffer))+n <= maxJobBuffer {
 		return false
 	}
 	return b.patient || !b.stalled && !b.floods()
@@ -104,11 +105,25 @@ func (b *jobBuffer) append(kind byte, data []byte) {
 	}
 	b.end += uint64(len(data))
 	b.held += len(data)
-	for b.held > maxJobBuffer {
-		b.held -= len(b.chunks[0].data)
-		b.chunks = b.chunks[1:]
-	}
+	b.shrink()
 	b.tell()
+}
+
+// shrink drops the oldest bytes of what is too much. Of a chunk that the reader has a part of, that
+// part goes first: the rest may still be within the bound.
+func (b *jobBuffer) shrink() {
+	for b.held > maxJobBuffer {
+		oldest := &b.chunks[0]
+		n := uint64(len(oldest.data))
+		if b.readers > 0 && b.sent > oldest.at && b.sent < oldest.at+n {
+			n = b.sent - oldest.at
+		}
+		b.held -= int(n)
+		oldest.at, oldest.data = oldest.at+n, oldest.data[n:]
+		if len(oldest.data) == 0 {
+			b.chunks = b.chunks[1:]
+		}
+	}
 }
 
 func (b *jobBuffer) stall() {
@@ -129,7 +144,7 @@ func (b *jobBuffer) finish(exit protocol.JobExit) {
 func (b *jobBuffer) attach(from uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.readers++
+	b.readers, b.met = b.readers+1, true
 	b.sent, b.patient, b.stalled = min(from, b.end), false, false
 	b.tell()
 }
