@@ -45,10 +45,15 @@ func (m *Manager) equip(ctx context.Context, rec record, cfg *config.Config, bas
 			return img, nil
 		}
 	}
+	// Another machine may have installed them. What is not to be had for the box, it was told there.
+	if img, err := m.images.Find(ctx, base, key, relay(progress)); err == nil {
+		return img, m.writeEquipment(key, equipment{Image: img.Digest})
+	}
 	e, img, err := m.install(ctx, rec, cfg.Toolchain, base, key, progress)
 	if err != nil {
 		return base, err
 	}
+	m.made()
 	sayUnmet(e.Plan, progress)
 	return img, m.writeEquipment(key, e)
 }

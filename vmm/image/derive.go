@@ -18,6 +18,23 @@ type Derivation struct {
 
 func derivedKey(key agentbox.Digest) string { return "derived-" + key.Hex() }
 
+// Find gives the image that a derivation of base with a key gave, here or elsewhere, for whoever would
+// have to do more than Derive to make it. NotFound: nobody has made it.
+func (s *Store) Find(ctx context.Context, base Image, key agentbox.Digest, p Progress) (Image, error) {
+	var img Image
+	var err error
+	d, ok := s.recipe(derivedKey(key))
+	if ok {
+		img, err = s.open(d)
+	} else {
+		img, ok = s.elsewhere(ctx, agentbox.Digest{}, derivedKey(key), p)
+	}
+	if err == nil && (!ok || img.Base != base.Pin()) {
+		err = agentbox.Errorf(agentbox.NotFound, "nobody has made this of image %s", base.Digest.Short())
+	}
+	return img, err
+}
+
 // Derive gives the image that d makes of base, making it if it is not here.
 func (s *Store) Derive(ctx context.Context, base Image, d Derivation, p Progress) (Image, error) {
 	all := func(agentbox.Digest) bool { return true }

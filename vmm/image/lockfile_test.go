@@ -246,6 +246,35 @@ func TestTheTeamsImageIsOfTheRecipeToo(t *testing.T) {
 	}
 }
 
+// What was derived elsewhere is found, if it was of the very base.
+func TestADerivedImageIsFoundElsewhere(t *testing.T) {
+	s := newStore(t)
+	base, _ := ensureLayout(t, s, "own")
+	key := agentbox.Digest{5}
+	if _, err := s.Find(t.Context(), base, key, nil); agentbox.CodeOf(err) != agentbox.NotFound {
+		t.Error(err)
+	}
+	there := Image{
+		Digest: agentbox.Digest{7}, Name: "x", Source: base.Source, Platform: base.Platform, Size: 1, Key: derivedKey(key), Lazy: &Lazy{Manifest: agentbox.Digest{8}, From: "team"},
+	}
+	s.Elsewhere = func(_ context.Context, pin agentbox.Digest, k string) (Image, error) {
+		if !pin.IsZero() || k != derivedKey(key) {
+			t.Errorf("asked for %s, %s", pin, k)
+		}
+		return there, nil
+	}
+	if img, err := s.Find(t.Context(), base, key, nil); err == nil {
+		t.Errorf("of another base: %+v", img)
+	}
+	s, there.Base = newStore(t), base.Digest
+	s.Elsewhere = func(context.Context, agentbox.Digest, string) (Image, error) { return there, nil }
+	for range 2 {
+		if img, err := s.Find(t.Context(), base, key, nil); err != nil || img.Digest != there.Digest {
+			t.Errorf("%+v, %v", img, err)
+		}
+	}
+}
+
 func TestALockFileThatIsAPipeIsNotWaitedFor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), LockFile)
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
