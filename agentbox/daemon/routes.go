@@ -13,7 +13,7 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.Status, d.status)
 	api.Handle(mux, api.Shutdown, d.shutdown)
 	api.Handle(mux, api.Doctor, d.doctor)
-	api.Handle(mux, api.Prune, boxes.Prune)
+	api.Handle(mux, api.Prune, d.prune)
 	api.Handle(mux, api.ShowResources, boxes.Resources)
 
 	api.Handle(mux, api.Up, boxes.Up)

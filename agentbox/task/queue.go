@@ -78,7 +78,8 @@ type Queue struct {
 
 	mu      sync.Mutex
 	running map[agentbox.TaskID]record
-	listed  []agentbox.Task // that are not done, when it looked last
+	done    map[agentbox.TaskID]bool // tasks that look need not read again; it alone has them
+	listed  []agentbox.Task          // that are not done, when it looked last
 	watches map[agentbox.TaskID]*watch
 	work    sync.WaitGroup
 }
@@ -86,7 +87,7 @@ type Queue struct {
 // NewQueue makes a queue that does nothing before Run.
 func NewQueue(c Config) *Queue {
 	return &Queue{Config: c, wake: make(chan struct{}, 1), runs: make(chan struct{}),
-		running: map[agentbox.TaskID]record{}, watches: map[agentbox.TaskID]*watch{}}
+		running: map[agentbox.TaskID]record{}, done: map[agentbox.TaskID]bool{}, watches: map[agentbox.TaskID]*watch{}}
 }
 
 // lookEvery is how often the queue looks whether there is room without being told.
@@ -118,21 +119,19 @@ func (q *Queue) stir() {
 
 // look takes up what runs already and begins what there is room for, the oldest first.
 func (q *Queue) look(ctx context.Context) {
-	all, bad := q.Store.List()
+	open, bad := q.Store.undone(q.done)
 	for _, err := range bad {
 		q.Log.Error("cannot read a task", "error", err)
 	}
 	q.mu.Lock()
-	q.listed = slices.DeleteFunc(slices.Clone(all), func(t agentbox.Task) bool { return t.State.Done() })
+	q.listed = open
 	q.mu.Unlock()
-	for _, t := range all {
-		if !t.State.Done() {
-			q.letGo(t)
-		}
+	for _, t := range open {
+		q.letGo(t)
 	}
 	for _, running := range []bool{true, false} {
-		for _, t := range all {
-			if (t.State == agentbox.TaskRunning) == running && !t.State.Done() {
+		for _, t := range open {
+			if (t.State == agentbox.TaskRunning) == running {
 				q.begin(ctx, t)
 			}
 		}
@@ -282,6 +281,28 @@ func (q *Queue) Remove(id agentbox.TaskID) error {
 		return agentbox.Errorf(agentbox.Conflict, "task %s is %s", id, t.State).WithHint("agentbox task cancel %s ends it", id)
 	}
 	return os.RemoveAll(q.Store.task(id))
+}
+
+// keptFor is how long the evidence of a task is kept that has left no work.
+const keptFor = 30 * 24 * time.Hour
+
+// Spent lists the tasks of which only old evidence is left: they ended a month ago, and neither a ref, a box nor an artifact holds anything of them.
+func (q *Queue) Spent() (spent []agentbox.Task) {
+	all, _ := q.Store.List() // what cannot be read stays
+	for _, t := range all {
+		ended := t.Created
+		if last := t.Last(); last != nil && last.Result != nil {
+			ended = last.Result.Ended
+		}
+		if t.State.Done() && time.Since(ended) > keptFor && !slices.ContainsFunc(t.Attempts, leftWork) {
+			spent = append(spent, t)
+		}
+	}
+	return spent
+}
+
+func leftWork(a agentbox.Attempt) bool {
+	return a.Result == nil || a.Result.Ref != "" || a.Result.Box != "" || a.Result.Commits > 0 || a.Result.Files > 0 || a.Result.Artifacts > 0
 }
 
 // Wait returns when a task has ended.

@@ -339,3 +339,56 @@ func TestATaskWhoseBoxIsPausedAtALimitEnds(t *testing.T) {
 		t.Errorf("%+v", got.Last().Result)
 	}
 }
+
+// What prune may take: a month old, done, and nothing of it anywhere.
+func TestOldEvidenceWithoutWorkIsSpent(t *testing.T) {
+	store := Store{t.TempDir()}
+	q := NewQueue(Config{Store: store})
+	old, now := time.Now().Add(-keptFor-time.Hour), time.Now()
+	ended := func(at time.Time, change func(*agentbox.Result)) *agentbox.Result {
+		r := &agentbox.Result{State: agentbox.TaskSucceeded, Ended: at}
+		if change != nil {
+			change(r)
+		}
+		return r
+	}
+	cases := map[string]struct {
+		result *agentbox.Result
+		spent  bool
+	}{
+		"old":                {ended(old, nil), true},
+		"new":                {ended(now, nil), false},
+		"running":            {nil, false},
+		"has a ref":          {ended(old, func(r *agentbox.Result) { r.Ref = "refs/agentbox/tasks/x" }), false},
+		"has a box":          {ended(old, func(r *agentbox.Result) { r.Box = "b" }), false},
+		"has changed files":  {ended(old, func(r *agentbox.Result) { r.Files = 1 }), false},
+		"has kept artifacts": {ended(old, func(r *agentbox.Result) { r.Artifacts = 1 }), false},
+	}
+	names, done := map[agentbox.TaskID]string{}, map[agentbox.TaskID]bool{}
+	for name, c := range cases {
+		one := submit(t, q, 0, "0")[0]
+		names[one.ID] = name
+		if err := write(filepath.Join(store.Attempt(one.ID, 1), attemptFile), agentbox.Attempt{Number: 1, Started: old}); err != nil {
+			t.Fatal(err)
+		}
+		if c.result != nil {
+			if err := store.finish(one.ID, 1, *c.result); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	spent := map[string]bool{}
+	for _, one := range q.Spent() {
+		spent[names[one.ID]] = true
+	}
+	for name, c := range cases {
+		if spent[name] != c.spent {
+			t.Errorf("%s: %v", name, spent[name])
+		}
+	}
+	for range 2 { // the second time the others are not read
+		if open, bad := store.undone(done); len(open) != 1 || names[open[0].ID] != "running" || len(bad) > 0 || len(done) != len(cases)-1 {
+			t.Errorf("%+v, %v, %d done", open, bad, len(done))
+		}
+	}
+}

@@ -186,13 +186,30 @@ func (s Store) released(id agentbox.TaskID) bool {
 
 // List is every task, the oldest first. One that cannot be read is in bad, with the reason.
 func (s Store) List() (all []agentbox.Task, bad []error) {
+	return s.list(func(agentbox.TaskID) bool { return true })
+}
+
+// undone is List without the tasks that are done. It adds those to done, and reads none of them again: what is done stays so.
+func (s Store) undone(done map[agentbox.TaskID]bool) (open []agentbox.Task, bad []error) {
+	all, bad := s.list(func(id agentbox.TaskID) bool { return !done[id] })
+	for _, t := range all {
+		if t.State.Done() {
+			done[t.ID] = true
+		} else {
+			open = append(open, t)
+		}
+	}
+	return open, bad
+}
+
+func (s Store) list(want func(agentbox.TaskID) bool) (all []agentbox.Task, bad []error) {
 	entries, err := os.ReadDir(s.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, []error{err}
 	}
 	for _, e := range entries {
 		id, err := agentbox.ParseTaskID(e.Name())
-		if err != nil {
+		if err != nil || !want(id) {
 			continue
 		}
 		t, err := s.Read(id)
