@@ -23,42 +23,48 @@ type load struct {
 
 func (a *app) topCommand() *cli.Command {
 	var every time.Duration
+	var team bool
 	return &cli.Command{
 		Name: "top", Category: catBox, Usage: "show what the boxes of this machine take, the busiest first",
 		Description: "On a terminal it goes on until it is interrupted; elsewhere it measures once, for as long as --every says.",
-		Flags:       []cli.Flag{&cli.DurationFlag{Name: "every", Usage: "measure anew after `TIME`", Value: 2 * time.Second, Destination: &every}},
+		Flags: []cli.Flag{
+			&cli.DurationFlag{Name: "every", Usage: "measure anew after `TIME`", Value: 2 * time.Second, Destination: &every},
+			&cli.BoolFlag{Name: "team", Usage: "the machines of the team, and what is sent and got", Destination: &team},
+		},
 		Action: func(ctx context.Context, _ *cli.Command) error {
 			if every < 100*time.Millisecond {
 				return agentbox.Errorf(agentbox.Invalid, "--every %s is too often", every).WithHint("100ms or more")
 			}
-			return a.top(ctx, every)
+			if team {
+				peers := func(ctx context.Context) ([]api.MeshPeer, error) { return call(ctx, a, api.ListPeers, api.None{}) }
+				return watch(ctx, a, every, peers, a.showPeers)
+			}
+			return watch(ctx, a, every, a.usage, a.showLoads(ctx))
 		},
 	}
 }
 
-func (a *app) top(ctx context.Context, every time.Duration) error {
+// watch measures again and again, and shows what was between two measurements: once where nobody looks
+// on, else until ctx ends, which is how it is meant to end.
+func watch[T any](ctx context.Context, a *app, every time.Duration, measure func(context.Context) (T, error), show func(before, now T, passed time.Duration) error) error {
 	out, ok := a.stdout.(interface{ Fd() uintptr })
 	live := ok && term.IsTerminal(int(out.Fd())) && !a.json && !a.quiet
-	before, at, err := a.usage(ctx)
-	for err == nil {
+	before, err := measure(ctx)
+	for at := time.Now(); err == nil; {
 		select {
 		case <-ctx.Done():
-			return nil // how it is meant to end
+			return nil
 		case <-time.After(every):
 		}
-		var now []agentbox.Box
-		var then time.Time
-		if now, then, err = a.usage(ctx); err != nil {
+		var now T
+		if now, err = measure(ctx); err != nil {
 			break
 		}
-		loads := loadsOf(before, now, then.Sub(at))
+		then := time.Now()
 		if live {
 			fmt.Fprint(a.stdout, "\x1b[H\x1b[2J")
 		}
-		if err = a.report(facts{value: loads, ids: loadIDs(loads), table: loadRows(loads)}); err == nil && !a.json && !a.quiet {
-			err = a.sayRoom(ctx)
-		}
-		if err != nil || !live {
+		if err = show(before, now, then.Sub(at)); err != nil || !live {
 			return err
 		}
 		before, at = now, then
@@ -67,6 +73,21 @@ func (a *app) top(ctx context.Context, every time.Duration) error {
 		return nil
 	}
 	return err
+}
+
+func (a *app) usage(ctx context.Context) ([]agentbox.Box, error) {
+	return call(ctx, a, api.ListBoxes, api.ListRequest{Usage: true})
+}
+
+func (a *app) showLoads(ctx context.Context) func(before, now []agentbox.Box, passed time.Duration) error {
+	return func(before, now []agentbox.Box, passed time.Duration) error {
+		loads := loadsOf(before, now, passed)
+		err := a.report(facts{value: loads, ids: loadIDs(loads), table: loadRows(loads)})
+		if err == nil && !a.json && !a.quiet {
+			err = a.sayRoom(ctx)
+		}
+		return err
+	}
 }
 
 // sayRoom says below the boxes what this machine has left for more of them.
@@ -84,9 +105,43 @@ func roomText(r api.Resources) string {
 		agentbox.PluralOf(r.Room, "more", "more"), bytesText(r.Next.Memory), agentbox.Plural(r.Next.CPUs, "CPU"))
 }
 
-func (a *app) usage(ctx context.Context) ([]agentbox.Box, time.Time, error) {
-	boxes, err := call(ctx, a, api.ListBoxes, api.ListRequest{Usage: true})
-	return boxes, time.Now(), err
+// peerLoad is a machine of the team, with what went to it and came from it in each second since the measurement before.
+type peerLoad struct {
+	api.MeshPeer
+	Sending   float64 `json:"sending"`   // bytes a second
+	Receiving float64 `json:"receiving"` // bytes a second
+}
+
+func (a *app) showPeers(before, now []api.MeshPeer, passed time.Duration) error {
+	was := map[string]api.MeshPeer{}
+	for _, p := range before {
+		was[p.ID] = p
+	}
+	loads := []peerLoad{}
+	f := facts{table: [][]string{{"NAME", "STATE", "LOAD", "FREE", "SENDING", "GETTING", "SENT", "GOT", "WRONG"}}}
+	for _, p := range now {
+		if p.State == "revoked" || p.State == "left" || p.State == "expired" {
+			continue
+		}
+		old := was[p.ID]
+		l := peerLoad{MeshPeer: p, Sending: rate(old.Sent, p.Sent, passed), Receiving: rate(old.Received, p.Received, passed)}
+		loads = append(loads, l)
+		f.ids = append(f.ids, p.ID)
+		f.table = append(f.table, []string{
+			oneLine(p.Name), p.State, fmt.Sprintf("%d%%", p.Load), bytesText(p.Free), bytesText(int64(l.Sending)) + "/s", bytesText(int64(l.Receiving)) + "/s",
+			bytesText(p.Sent), bytesText(p.Received), fmt.Sprint(p.Wrong),
+		})
+	}
+	f.value = loads
+	return a.report(f)
+}
+
+// rate is what was added in each second. A daemon that began anew counts from nothing.
+func rate(before, now int64, passed time.Duration) float64 {
+	if passed <= 0 || now < before {
+		return 0
+	}
+	return float64(now-before) / passed.Seconds()
 }
 
 // loadsOf compares two measurements. A box that was not there before has used all its CPU time since.
