@@ -25,7 +25,7 @@ func (a *app) cacheCommand() *cli.Command {
 func (a *app) cacheLs() *cli.Command {
 	return &cli.Command{
 		Name: "ls", Usage: "list what the store keeps, and why",
-		Description: "An image that was made here enters the store a minute or two afterwards: `agentbox image ls` shows it at once.",
+		Description: "An image that was made here enters the store a minute or two afterwards, at once where there is a team: `agentbox image ls` shows it at once.",
 		Action: func(ctx context.Context, _ *cli.Command) error {
 			list, err := call(ctx, a, api.ListCache, api.None{})
 			if err != nil {
@@ -263,7 +263,7 @@ func (a *app) cacheShare(share bool) *cli.Command {
 	}
 	return &cli.Command{
 		Name: name, Usage: usage, ArgsUsage: "DIGEST|KEY|NAME|IMAGE",
-		Description: refText + "\nImages and what setup made are shared with the team unless you unshare them; anything else is not unless you share it.\nWhat a machine has already, it keeps.",
+		Description: refText + "\nImages without include: and what setup made are shared with the team unless you unshare them; anything else is not unless you share it.\nWhat a machine has already, it keeps.",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			ref, err := oneRef(cmd)
 			if err != nil {

@@ -18,7 +18,7 @@ func (a *app) lsCommand() *cli.Command {
 	var req api.ListRequest
 	var team bool
 	return &cli.Command{
-		Name: "ls", Category: catBox, Usage: "list the boxes of this machine",
+		Name: "ls", Category: catBox, Usage: "list the boxes of this machine, or with --team of all",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "usage", Usage: "measure memory, disk and CPU time", Destination: &req.Usage},
 			&cli.BoolFlag{Name: "team", Usage: "the boxes and tasks of every machine of the team", Destination: &team},

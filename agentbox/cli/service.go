@@ -15,7 +15,7 @@ import (
 
 func (a *app) serviceCommand() *cli.Command {
 	return &cli.Command{
-		Name: "service", Category: catHost, Usage: "a daemon that outlives your login, for a machine that serves its team",
+		Name: "service", Category: catHost, Usage: "a daemon that outlives your login, for a machine that serves its team or works overnight",
 		Description: "It is a unit of your own systemd with linger (an agent of launchd on macOS); nothing of it needs root.",
 		Commands: []*cli.Command{
 			{Name: "install", Usage: "have the system run the daemon now and whenever the machine starts", Action: a.serviceInstall},

@@ -46,7 +46,7 @@ func (a *app) taskSubmitCommand() *cli.Command {
 			&cli.IntFlag{Name: "repeat", Usage: "submit it `N` times", Value: 1, Destination: &s.repeat},
 			&cli.StringFlag{Name: "each", Usage: "submit it for each line of `FILE`, in place of {} or behind the command", Destination: &s.each},
 			&cli.IntFlag{Name: "parallel", Aliases: []string{"p"}, Usage: "at most `N` of them at once", Destination: &s.req.Parallel},
-			&cli.BoolFlag{Name: "wait", Usage: "wait for the end; the exit code is the first that is not 0", Destination: &s.wait},
+			&cli.BoolFlag{Name: "wait", Usage: "wait for the end; the exit code is that of the first task that did not succeed, 124 for a limit", Destination: &s.wait},
 			&cli.DurationFlag{Name: "timeout", Usage: "end each after `TIME`", Destination: &spec.Limits.Wall},
 			&cli.DurationFlag{Name: "idle", Usage: "end each after `TIME` without output or network traffic", Destination: &spec.Limits.Idle},
 			&cli.DurationFlag{Name: "cpu-time", Usage: "end each after `TIME` of the processor", Destination: &spec.Limits.CPU},

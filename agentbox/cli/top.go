@@ -25,7 +25,7 @@ func (a *app) topCommand() *cli.Command {
 	var every time.Duration
 	var team bool
 	return &cli.Command{
-		Name: "top", Category: catBox, Usage: "show what the boxes of this machine take, the busiest first",
+		Name: "top", Category: catBox, Usage: "show what the boxes of this machine take, the busiest first; with --team all machines",
 		Description: "On a terminal it goes on until it is interrupted; elsewhere it measures once, for as long as --every says.",
 		Flags: []cli.Flag{
 			&cli.DurationFlag{Name: "every", Usage: "measure anew after `TIME`", Value: 2 * time.Second, Destination: &every},
