@@ -25,8 +25,9 @@ type Config struct {
 	// Attach is told of the connections whenever this machine begins to take part in a team. What it
 	// gives is called before they are closed. nil: nobody uses them.
 	Attach func(*wire.Node) (detach func())
-	// Changed is told that the members, or what they have, changed; it may not wait. nil: nobody is.
-	Changed func()
+	// Changed is told that the catalogue of a member changed, Listed that the list of members did, or whether
+	// this machine takes part. They may not wait. nil: nobody is told.
+	Changed, Listed func()
 }
 
 // Mesh is this machine's part in its team, or in none yet.
@@ -99,7 +100,7 @@ func (m *Mesh) beginOn(node *wire.Node) error {
 	var err error
 	r.catalogues, err = catalogue.Open(catalogue.Config{
 		Dir: filepath.Join(m.cfg.Dir, "catalogues"), Key: m.cfg.Key, Node: node, Log: m.cfg.Log, Here: m.Here, Announce: m.announce,
-		Changed: func(identity.PeerID) { m.tell() },
+		Changed: func(identity.PeerID) { tell(m.cfg.Changed) },
 	}, list)
 	if err != nil {
 		return errors.Join(err, node.Close())
@@ -116,7 +117,7 @@ func (m *Mesh) beginOn(node *wire.Node) error {
 	if m.cfg.Attach != nil {
 		r.detach = m.cfg.Attach(node)
 	}
-	m.tell()
+	tell(m.cfg.Listed)
 	var ctx context.Context
 	ctx, r.stop = context.WithCancel(m.ctx)
 	r.tasks.Go(func() { r.catalogues.Run(ctx) })
@@ -138,7 +139,7 @@ func (m *Mesh) end() error {
 	if r.detach != nil {
 		r.detach()
 	}
-	m.tell()
+	tell(m.cfg.Listed)
 	r.stop()
 	err := errors.Join(r.gossip.Close(), r.catalogues.Close(), r.node.Close())
 	r.tasks.Wait()
@@ -155,9 +156,9 @@ func (m *Mesh) Close() error {
 	return err
 }
 
-func (m *Mesh) tell() {
-	if m.cfg.Changed != nil {
-		m.cfg.Changed()
+func tell(f func()) {
+	if f != nil {
+		f()
 	}
 }
 
@@ -173,6 +174,13 @@ func (m *Mesh) Self() identity.PeerID { return m.self }
 func (m *Mesh) IsBuilder(id identity.PeerID) bool {
 	member, ok := m.roster.List().Member(id)
 	return ok && member.Active(time.Now()) && member.Has(identity.Builder)
+}
+
+// WasBuilder tells whether a member who is none any more, or has lost the role, was meant: one whose membership
+// has only run out, by this machine's clock, may be believed again.
+func (m *Mesh) WasBuilder(id identity.PeerID) bool {
+	member, ok := m.roster.List().Member(id)
+	return !ok || member.Revoked || member.Left || !member.Has(identity.Builder)
 }
 
 func (m *Mesh) running() *running {
@@ -192,7 +200,7 @@ func (m *Mesh) listChanged(list identity.List) {
 	if err := r.catalogues.Admit(list); err != nil {
 		m.cfg.Log.Error("mesh: forget the catalogues of former members", "error", err)
 	}
-	m.tell()
+	tell(m.cfg.Listed)
 	m.announce(r.catalogues.Head())
 	m.tasks.Go(func() { m.roster.Spread(m.ctx, r.node, m.Here()) })
 }

@@ -18,4 +18,6 @@ type Made struct {
 	Ingredients Ingredients     `json:"ingredients"`
 	Parts       []Part          `json:"parts"`
 	Result      agentbox.Digest `json:"-"` // names what was published; whoever finds it sets it
+	By          string          `json:"-"` // PeerID of the member who made it, "" when it was made here; whoever finds it sets it
+	Private     bool            `json:"-"` // made with files of this host at hand: for this host alone
 }

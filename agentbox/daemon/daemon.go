@@ -105,7 +105,7 @@ func newManager(cfg Config, images *image.Store, shared *shares) (*host.Manager,
 		return nil, err
 	}
 	return host.New(host.Config{
-		Home: cfg.Home, Binary: binary, Images: images, Shelf: layers.Shelf{Store: shared.store.Store}, Origins: origins{shared.images}, Team: shared.team, Pool: cfg.Pool, Log: cfg.Log,
+		Home: cfg.Home, Binary: binary, Images: images, Shelf: shared.shelf, Origins: origins{shared.images}, Team: shared.team, Pool: cfg.Pool, Log: cfg.Log,
 		Driver: remember(func(kind agentbox.Isolation) (vmm.Driver, error) { return drivers.Open(kind, cfg.Home, cfg.Log) }),
 		Kernel: drivers.NewKernels(cfg.Home, cfg.Log).Dir,
 	})

@@ -18,6 +18,7 @@ import (
 type shares struct {
 	store   *layers.Opening
 	images  *layers.Images
+	shelf   layers.Shelf
 	places  *layers.Places
 	sharing *layers.Sharing
 	team    *team.Team
@@ -46,10 +47,11 @@ func share(ctx context.Context, cfg Config, images *image.Store) (*shares, error
 	})
 	s.images = &layers.Images{Store: s.store.Store, Places: s.places, Key: key.Public().(ed25519.PublicKey)}
 	s.sharing = &layers.Sharing{Store: s.store.Store, File: cfg.Home.Shared(), Changed: t.SharingChanged}
-	t.Images, t.Shelf, t.Sharing, t.Files, t.Log = s.images, layers.Shelf{Store: s.store.Store}, s.sharing, images, cfg.Log
+	s.shelf = layers.Shelf{Store: s.store.Store, Key: s.images.Key}
+	t.Images, t.Shelf, t.Sharing, t.Files, t.Log = s.images, s.shelf, s.sharing, images, cfg.Log
 	images.Elsewhere = t.Image
 	t.Joined = s.joined
-	s.mesh, s.noMesh = mesh.Open(mesh.Config{Dir: cfg.Home.Mesh(), Key: key, Log: cfg.Log, Attach: t.Attach, Changed: t.Wake})
+	s.mesh, s.noMesh = mesh.Open(mesh.Config{Dir: cfg.Home.Mesh(), Key: key, Log: cfg.Log, Attach: t.Attach, Changed: t.Changed, Listed: t.Wake})
 	if s.noMesh != nil {
 		cfg.Log.Error("this machine's part in its team cannot be read", "error", s.noMesh)
 		return s, nil

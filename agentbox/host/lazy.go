@@ -140,10 +140,21 @@ func (m *Manager) whole(ctx context.Context, img image.Image, progress agentbox.
 		err = f.completed(ctx)
 	}
 	if err != nil {
-		return img, noSpace(fmt.Errorf("image %s: %w", img.Digest.Short(), err))
+		return img, noSpace(notComing(img, err))
 	}
 	end(img.Digest.Short())
 	return m.images.Get(img.Digest.String())
+}
+
+// notComing says of an image that its bytes do not come, and of one that came by itself how to do without.
+func notComing(img image.Image, err error) error {
+	err = fmt.Errorf("image %s: %w", img.Digest.Short(), err)
+	if img.Origin == "" {
+		return err
+	}
+	e := *agentbox.AsError(err)
+	e.Hint = "run the command again when its machines are there (agentbox mesh peers), or have it made here: agentbox image rm " + img.Digest.Short()
+	return &e
 }
 
 // mended does what needs an image again, when it is damaged and could be mended.

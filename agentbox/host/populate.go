@@ -23,7 +23,7 @@ import (
 //
 // The box is never ready, so nobody else finds it and a daemon that dies takes it along.
 func (m *Manager) populate(ctx context.Context, like record, cfg *config.Config, base image.Image, in caches.Ingredients, progress agentbox.Progress) (caches.Made, error) {
-	made := caches.Made{Key: in.Key(), Ingredients: in}
+	made := caches.Made{Key: in.Key(), Ingredients: in, Private: len(base.Include) > 0}
 	progress.Say("setup runs in a clean box, once for key " + made.Key.Short())
 	repo, err := workspace.Describe(ctx, like.Box.Directory)
 	if err != nil {

@@ -172,6 +172,9 @@ func (m *Manager) derive(ctx context.Context, base image.Image, made caches.Made
 	if len(parts) == 1 {
 		d.Name = "with caches"
 	}
+	if made.By != "" {
+		d.Upon = []string{made.By}
+	}
 	for _, part := range parts {
 		if !slices.Contains(made.Parts, part) {
 			continue

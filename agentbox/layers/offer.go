@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
+	"strings"
+	"unicode"
 
 	"agentbox/agentbox"
 	"agentbox/cachestore/blob"
@@ -125,6 +128,11 @@ func decodeAbout(b []byte, digest agentbox.Digest) (image.Image, error) {
 	for _, s := range append([]string{img.Name, img.Source, img.Platform, img.Key, img.Origin}, img.Upon...) {
 		if comment(s) != s {
 			return image.Image{}, agentbox.Errorf(agentbox.Corrupt, "the description of image %s has text that is too long or not printable", digest.Short())
+		}
+	}
+	for _, s := range slices.Concat(img.Versions, img.Packages, img.Env, []string{img.Manifest}) {
+		if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			return image.Image{}, agentbox.Errorf(agentbox.Corrupt, "the description of image %s has text that cannot be shown", digest.Short())
 		}
 	}
 	if img.Size <= 0 || len(img.Include) > 0 {

@@ -2,6 +2,7 @@ package layers
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"agentbox/agentbox/caches"
 	"agentbox/cachestore"
 	"agentbox/cachestore/blob"
+	"agentbox/mesh/identity"
 )
 
 // namespace is where the names of what setup made are. Their keys are FAMILY/KEY, each as hex.
@@ -25,21 +27,28 @@ const mediaType = "application/vnd.agentbox.setup"
 type Shelf struct {
 	// Store gives the store, waiting until it is open.
 	Store func(ctx context.Context) (*cachestore.Store, error)
+	// Key is the public half of the key that signs our names; nil: all names are ours.
+	Key ed25519.PublicKey
+}
+
+func (s Shelf) ours(n blob.Name) bool {
+	return s.Key == nil || s.Key.Equal(ed25519.PublicKey(n.Producer))
 }
 
 func nameOf(made caches.Made) string { return made.Ingredients.Family().Hex() + "/" + made.Key.Hex() }
 
 // Find gives what was published for a key, NotFound if nothing was.
 func (s Shelf) Find(ctx context.Context, key agentbox.Digest) (caches.Made, error) {
-	return s.newest(ctx, "", func(name string) bool { return strings.HasSuffix(name, "/"+key.Hex()) })
+	return s.newest(ctx, "", func(n blob.Name) bool { return strings.HasSuffix(n.Key, "/"+key.Hex()) })
 }
 
-// Nearest gives the newest that was published for any key of a family, NotFound if nothing was.
+// Nearest gives the newest that was published here for any key of a family, NotFound if nothing was. What setup makes over it is ours, so
+// it has to be.
 func (s Shelf) Nearest(ctx context.Context, family agentbox.Digest) (caches.Made, error) {
-	return s.newest(ctx, family.Hex()+"/", func(string) bool { return true })
+	return s.newest(ctx, family.Hex()+"/", func(n blob.Name) bool { return s.ours(n) })
 }
 
-func (s Shelf) newest(ctx context.Context, prefix string, want func(name string) bool) (caches.Made, error) {
+func (s Shelf) newest(ctx context.Context, prefix string, want func(blob.Name) bool) (caches.Made, error) {
 	store, err := s.Store(ctx)
 	if err != nil {
 		return caches.Made{}, err
@@ -50,7 +59,7 @@ func (s Shelf) newest(ctx context.Context, prefix string, want func(name string)
 	}
 	var best blob.Name
 	for _, n := range names {
-		if want(n.Key) && (best.Key == "" || n.Created.After(best.Created)) {
+		if want(n) && (best.Key == "" || n.Created.After(best.Created)) {
 			best = n
 		}
 	}
@@ -67,6 +76,9 @@ func (s Shelf) newest(ctx context.Context, prefix string, want func(name string)
 	}
 	made := b.head.Made
 	made.Result = best.Manifest
+	if !s.ours(best) {
+		made.By = identity.PeerOf(best.Producer).String()
+	}
 	return made, nil
 }
 
@@ -95,9 +107,13 @@ func (s Shelf) Publish(ctx context.Context, made caches.Made, parts map[caches.P
 	if err != nil {
 		return err
 	}
+	scope := blob.Team
+	if made.Private {
+		scope = blob.Local
+	}
 	_, err = store.Publish(ctx, blob.Name{
-		Namespace: namespace, Key: nameOf(made), Manifest: stored.Manifest, Scope: blob.Team, Created: time.Now(),
-		Comment: strings.Join(made.Ingredients.Setup, "; "),
+		Namespace: namespace, Key: nameOf(made), Manifest: stored.Manifest, Scope: scope, Created: time.Now(),
+		Comment: comment(strings.Join(made.Ingredients.Setup, "; ")),
 	})
 	return err
 }

@@ -40,7 +40,7 @@ func (p *Places) peers() *exchange.Node {
 
 // Session asks peers for chunks, and the places for what no peer has.
 func (a asking) Session(ctx context.Context, manifest agentbox.Digest, m blob.Manifest, arrived cachestore.Arrived) (cachestore.Session, error) {
-	j := &joint{asking: a, came: map[int]bool{}}
+	j := &joint{asking: a, manifest: manifest, m: m, came: map[int]bool{}}
 	counted := func(ctx context.Context, i int, b []byte) error {
 		err := arrived(ctx, i, b)
 		if err == nil {
@@ -50,15 +50,11 @@ func (a asking) Session(ctx context.Context, manifest agentbox.Digest, m blob.Ma
 		}
 		return err
 	}
-	if node := a.places.peers(); node != nil {
-		t, err := node.Begin(manifest, m, exchange.Arrived(counted))
-		if err != nil && agentbox.CodeOf(err) != agentbox.Conflict && agentbox.CodeOf(err) != agentbox.Unavailable {
-			return nil, err
-		}
-		j.peers = t
+	j.arrived = exchange.Arrived(counted)
+	_, err := j.transfer()
+	if err == nil {
+		j.places, err = cachestore.OpenSession(ctx, pieces{a}, manifest, m, counted)
 	}
-	var err error
-	j.places, err = cachestore.OpenSession(ctx, pieces{a}, manifest, m, counted)
 	if err != nil && j.peers != nil {
 		err = errors.Join(err, j.peers.Close())
 	}
@@ -74,9 +70,15 @@ func (p pieces) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, er
 
 // joint gets chunks from peers, and from places.
 type joint struct {
-	asking asking
-	peers  *exchange.Transfer // nil without a mesh
-	places cachestore.Session
+	asking   asking
+	manifest agentbox.Digest
+	m        blob.Manifest
+	arrived  exchange.Arrived
+	places   cachestore.Session
+
+	switching sync.Mutex // held while peers is made anew
+	node      *exchange.Node
+	peers     *exchange.Transfer // nil without a mesh
 
 	mu   sync.Mutex
 	came map[int]bool // of what is being got
@@ -85,13 +87,42 @@ type joint struct {
 // class is how the scheduler calls a priority.
 func class(p cachestore.Priority) schedule.Class { return schedule.Class(p) + schedule.Rest }
 
+// transfer is what gets the blob from peers, nil without a mesh. A machine may leave its team, and
+// join one, while a box reads: then it is made anew.
+func (j *joint) transfer() (*exchange.Transfer, error) {
+	j.switching.Lock()
+	defer j.switching.Unlock()
+	node := j.asking.places.peers()
+	if node == j.node && (j.peers != nil || node == nil) {
+		return j.peers, nil
+	}
+	var err error
+	if j.peers != nil {
+		err = j.peers.Close()
+	}
+	j.node, j.peers = node, nil
+	if node == nil || err != nil {
+		return nil, err
+	}
+	t, err := node.Begin(j.manifest, j.m, j.arrived)
+	if code := agentbox.CodeOf(err); err != nil && (code == agentbox.Conflict || code == agentbox.Unavailable) {
+		return nil, nil // somebody else gets it, or we have just left
+	}
+	j.peers = t
+	return t, err
+}
+
 func (j *joint) Fetch(ctx context.Context, p cachestore.Priority, chunks []int) error {
-	if j.peers == nil {
+	peers, err := j.transfer()
+	if err != nil {
+		return err
+	}
+	if peers == nil {
 		return j.places.Fetch(ctx, p, chunks)
 	}
 	j.expect(chunks)
-	err := j.peers.Fetch(ctx, class(p), chunks)
-	if err == nil || ctx.Err() != nil || agentbox.CodeOf(err) != agentbox.NotFound {
+	err = peers.Fetch(ctx, class(p), chunks)
+	if code := agentbox.CodeOf(err); err == nil || ctx.Err() != nil || code != agentbox.NotFound && code != agentbox.Unavailable {
 		return err
 	}
 	left := j.missing(chunks)
@@ -126,6 +157,8 @@ func (j *joint) missing(chunks []int) []int {
 
 func (j *joint) Close() error {
 	err := j.places.Close()
+	j.switching.Lock()
+	defer j.switching.Unlock()
 	if j.peers != nil {
 		err = errors.Join(err, j.peers.Close())
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/mesh"
 	"agentbox/mesh/catalogue"
 	"agentbox/mesh/identity"
 )
@@ -29,12 +30,12 @@ func (t *Team) Once(ctx context.Context, key string, say func(string), get, make
 			say(err.Error()) // it is there and does not come
 			return make(ctx)
 		}
-		m := t.mesh.Load()
-		if m == nil || m.Catalogues() == nil {
+		m, c := t.catalogues()
+		if c == nil {
 			return make(ctx)
 		}
 		changed := t.next()
-		holder, ours, err := m.Catalogues().TakeClaim(key, claimTTL)
+		holder, ours, err := claim(m, c, key)
 		if err != nil {
 			t.Log.Warn("team: cannot say that something is being made", "key", key, "error", err)
 			return make(ctx)
@@ -42,12 +43,19 @@ func (t *Team) Once(ctx context.Context, key string, say func(string), get, make
 		if ours {
 			// Who held the claim may have made it, and given up the claim, since we looked.
 			again := func(ctx context.Context) error {
-				if err := get(ctx); agentbox.CodeOf(err) != agentbox.NotFound {
+				err := get(ctx)
+				if err == nil || ctx.Err() != nil {
 					return err
+				}
+				if agentbox.CodeOf(err) != agentbox.NotFound {
+					say(err.Error())
 				}
 				return make(ctx)
 			}
-			lost, err := t.makeClaimed(ctx, m.Catalogues(), key, again)
+			if !m.IsBuilder(m.Self()) {
+				return again(ctx)
+			}
+			lost, err := t.makeClaimed(ctx, m, c, key, again)
 			if !lost {
 				return err
 			}
@@ -59,6 +67,7 @@ func (t *Team) Once(ctx context.Context, key string, say func(string), get, make
 		}
 		select {
 		case <-changed:
+			time.Sleep(settle) // others may change all the time
 		case <-time.After(claimLook):
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -66,9 +75,19 @@ func (t *Team) Once(ctx context.Context, key string, say func(string), get, make
 	}
 }
 
+// claim says that this machine makes something, where the others would use what it makes: those of who
+// is no builder are nobody's.
+func claim(m *mesh.Mesh, c *catalogue.Store, key string) (holder identity.PeerID, ours bool, err error) {
+	if m.IsBuilder(m.Self()) {
+		return c.TakeClaim(key, claimTTL)
+	}
+	holder, held := c.Holder(key)
+	return holder, !held || holder == m.Self(), nil
+}
+
 // makeClaimed makes what we claimed, and renews the claim meanwhile. It is lost when another one
 // claimed it at the same time and goes before us.
-func (t *Team) makeClaimed(ctx context.Context, c *catalogue.Store, key string, make func(ctx context.Context) error) (lost bool, err error) {
+func (t *Team) makeClaimed(ctx context.Context, m *mesh.Mesh, c *catalogue.Store, key string, make func(ctx context.Context) error) (lost bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	made := launch(func() error { return make(ctx) })
@@ -91,7 +110,7 @@ func (t *Team) makeClaimed(ctx context.Context, c *catalogue.Store, key string, 
 			return false, err
 		case <-look.C:
 		}
-		if holder, ok := c.Holder(key); ok && holder != t.mesh.Load().Self() {
+		if holder, ok := c.Holder(key); ok && holder != m.Self() {
 			cancel()
 			drop()
 			if err := <-made; err == nil {

@@ -29,8 +29,8 @@ const maxWord = 80
 
 // tellContexts makes the catalogue say what this machine works on.
 func (t *Team) tellContexts(ctx context.Context) error {
-	m := t.mesh.Load()
-	if m == nil || m.Catalogues() == nil || t.Contexts == nil {
+	_, c := t.catalogues()
+	if c == nil || t.Contexts == nil {
 		return nil
 	}
 	list, err := t.Contexts(ctx)
@@ -38,20 +38,25 @@ func (t *Team) tellContexts(ctx context.Context) error {
 		return err
 	}
 	records := map[catalogue.Kind][]catalogue.Record{}
-	for _, c := range list[:min(len(list), mostContexts)] {
-		for _, word := range []*string{&c.Name, &c.State, &c.Project, &c.Branch, &c.Isolation} {
-			*word = plain(*word)
-		}
-		text, err := json.Marshal(c)
+	for _, one := range list[:min(len(list), mostContexts)] {
+		one.plain()
+		text, err := json.Marshal(one)
 		if err != nil {
 			return err
 		}
-		records[c.Kind] = append(records[c.Kind], catalogue.Record{Kind: c.Kind, Key: c.ID, Text: string(text)})
+		records[one.Kind] = append(records[one.Kind], catalogue.Record{Kind: one.Kind, Key: one.ID, Text: string(text)})
 	}
-	return m.Catalogues().Update(func(e *catalogue.Edit) {
+	return c.Update(func(e *catalogue.Edit) {
 		e.Replace(catalogue.Box, records[catalogue.Box])
 		e.Replace(catalogue.Task, records[catalogue.Task])
 	})
+}
+
+// plain makes all words what can be shown.
+func (c *Context) plain() {
+	for _, word := range []*string{&c.Name, &c.State, &c.Project, &c.Branch, &c.Isolation} {
+		*word = plain(*word)
+	}
 }
 
 // plain is what of a word can be shown and fits.
@@ -76,8 +81,8 @@ type Told struct {
 
 // Everybody lists what the machines of the team work on, by memory.
 func (t *Team) Everybody() []Told {
-	m := t.mesh.Load()
-	if m == nil || m.Catalogues() == nil {
+	m, c := t.catalogues()
+	if c == nil {
 		return nil
 	}
 	peers, err := m.Peers()
@@ -86,7 +91,7 @@ func (t *Team) Everybody() []Told {
 	}
 	var out []Told
 	for _, p := range peers {
-		_, records, _ := m.Catalogues().Of(p.ID)
+		_, records, _ := c.Of(p.ID)
 		for _, r := range records {
 			if r.Kind != catalogue.Box && r.Kind != catalogue.Task {
 				continue
@@ -95,6 +100,7 @@ func (t *Team) Everybody() []Told {
 			if json.Unmarshal([]byte(r.Text), &told.Context) != nil {
 				continue // of another version of agentbox
 			}
+			told.plain() // whatever its owner did
 			told.Kind, told.ID = r.Kind, r.Key
 			out = append(out, told)
 		}

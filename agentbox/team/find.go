@@ -59,12 +59,12 @@ type offer struct {
 
 // offered lists what builders offer under a key, by memory.
 func (t *Team) offered(kind catalogue.Kind, key string) []offer {
-	m := t.mesh.Load()
-	if m == nil || m.Catalogues() == nil {
+	m, c := t.catalogues()
+	if c == nil {
 		return nil
 	}
 	var out []offer
-	for _, f := range m.Catalogues().Lookup(kind, key) {
+	for _, f := range c.Lookup(kind, key) {
 		if !m.IsBuilder(f.Owner) {
 			continue
 		}
@@ -84,6 +84,9 @@ func (t *Team) describe(ctx context.Context, o offer) (image.Image, error) {
 	if !ok || digest.Hex() != o.Key {
 		return image.Image{}, agentbox.Errorf(agentbox.Corrupt, "peer %s offers image %.12s under the name of another", o.Owner.Short(), o.Key)
 	}
+	if img, err := t.Files.Get(digest.String()); err == nil && img.Lazy == nil {
+		return img, nil // its name stays ours, if it is
+	}
 	if err := t.reach(ctx, o.About); err != nil {
 		return image.Image{}, err
 	}
@@ -93,7 +96,16 @@ func (t *Team) describe(ctx context.Context, o offer) (image.Image, error) {
 	if err != nil {
 		return image.Image{}, err
 	}
-	img.Origin = identity.PeerOf(o.name.Producer).String()
+	if img.Key != o.Alias {
+		return image.Image{}, agentbox.Errorf(agentbox.Corrupt, "peer %s offers image %s for what it was not made of", o.Owner.Short(), digest.Short())
+	}
+	maker := identity.PeerOf(o.name.Producer)
+	if img.Origin = maker.String(); maker == t.self() {
+		img.Origin = "" // one of ours comes back
+	}
+	if o.Owner != maker { // whose word the description is
+		img.Upon = append(img.Upon, o.Owner.String())
+	}
 	img.Lazy = &image.Lazy{Manifest: o.Manifest, From: layers.Team}
 	return img, t.Images.Adopt(ctx, img, o.name)
 }
@@ -168,4 +180,11 @@ func (t *Team) count(change func(*Counters)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	change(&t.counters)
+}
+
+func (t *Team) self() identity.PeerID {
+	if m := t.mesh.Load(); m != nil {
+		return m.Self()
+	}
+	return identity.PeerID{}
 }

@@ -18,10 +18,12 @@ const (
 
 // offer makes the catalogue say what the team may have of this machine.
 func (t *Team) offer(ctx context.Context) error {
-	m := t.mesh.Load()
-	if m == nil || m.Catalogues() == nil {
+	_, c := t.catalogues()
+	if c == nil {
 		return nil
 	}
+	t.offering.Lock() // an older list must not take back what a newer one has
+	defer t.offering.Unlock()
 	offers, err := t.Sharing.Offers(ctx)
 	if err != nil {
 		return err
@@ -40,20 +42,16 @@ func (t *Team) offer(ctx context.Context) error {
 		img, isImage := files[o.Image]
 		switch {
 		case isImage && len(images) < mostImages:
-			r, err := t.imageRecord(ctx, o, img)
-			if err != nil {
-				return err
+			if r, err := t.imageRecord(ctx, o, img); t.fits(ctx, r, err) {
+				images = append(images, r)
 			}
-			images = append(images, r)
 		case !o.Key.IsZero() && len(setups) < mostSetups:
-			r, err := setupRecord(o)
-			if err != nil {
-				return err
+			if r, err := setupRecord(o); t.fits(ctx, r, err) {
+				setups = append(setups, r)
 			}
-			setups = append(setups, r)
 		}
 	}
-	return m.Catalogues().Update(func(e *catalogue.Edit) {
+	return c.Update(func(e *catalogue.Edit) {
 		e.Replace(catalogue.Image, images)
 		e.Replace(catalogue.Setup, setups)
 	})
@@ -77,4 +75,15 @@ func setupRecord(o layers.Offer) (catalogue.Record, error) {
 		text = ""
 	}
 	return catalogue.Record{Kind: catalogue.Setup, Key: o.Name.Key, Alias: o.Key.Hex(), Manifest: o.Name.Manifest, Name: name, Text: text}, err
+}
+
+// fits tells whether a record can be offered. One that cannot keeps none of the others back.
+func (t *Team) fits(ctx context.Context, r catalogue.Record, err error) bool {
+	if err == nil {
+		err = r.Check()
+	}
+	if err != nil && ctx.Err() == nil {
+		t.Log.Warn("team: not offered", "kind", r.Kind, "key", r.Key, "error", err)
+	}
+	return err == nil
 }

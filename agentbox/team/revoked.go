@@ -31,8 +31,8 @@ func (t *Team) dropRevoked(ctx context.Context) {
 	}
 	used := t.dropImages(ctx, m, list)
 	for _, n := range revoked {
-		if d, ok := layers.ImageOf(n); ok && used[d] {
-			continue // a box reads it
+		if d, ok := layers.ImageOf(n); ok && used[d] || !m.WasBuilder(identity.PeerOf(n.Producer)) {
+			continue // a box reads it; or a clock says that a membership is over
 		}
 		t.drop(ctx, n)
 	}
@@ -42,7 +42,7 @@ func (t *Team) dropRevoked(ctx context.Context) {
 func (t *Team) dropImages(ctx context.Context, m *mesh.Mesh, list []image.Image) (used map[agentbox.Digest]bool) {
 	gone := map[agentbox.Digest]bool{}
 	for _, img := range list {
-		if makers := makersOf(img); slices.ContainsFunc(makers, func(id identity.PeerID) bool { return !m.IsBuilder(id) }) {
+		if makers := makersOf(img); slices.ContainsFunc(makers, func(id identity.PeerID) bool { return m.WasBuilder(id) }) {
 			gone[img.Digest] = true
 		}
 	}

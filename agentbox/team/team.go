@@ -12,6 +12,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/layers"
 	"agentbox/mesh"
+	"agentbox/mesh/catalogue"
 	"agentbox/mesh/exchange"
 	"agentbox/mesh/identity"
 	"agentbox/mesh/wire"
@@ -35,7 +36,9 @@ type Team struct {
 	Contexts func(ctx context.Context) ([]Context, error)
 
 	mesh atomic.Pointer[mesh.Mesh]
-	wake chan struct{} // something changed, here or elsewhere
+	wake chan struct{} // something changed here, or who is in the team
+
+	offering sync.Mutex // held from reading the names to offering what they say
 
 	mu   sync.Mutex
 	part *part // nil: no team
@@ -72,6 +75,11 @@ func (t *Team) Wake() {
 	case t.wake <- struct{}{}:
 	default:
 	}
+	t.Changed()
+}
+
+// Changed has those look again who wait for what others make (mesh.Config.Changed). It does not wait.
+func (t *Team) Changed() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	close(t.told)
@@ -139,11 +147,10 @@ func (t *Team) SharingChanged() {
 type holders struct{ t *Team }
 
 func (h holders) Holders(manifest agentbox.Digest) []identity.PeerID {
-	m := h.t.mesh.Load()
-	if m == nil || m.Catalogues() == nil {
-		return nil
+	if _, c := h.t.catalogues(); c != nil {
+		return c.Holders(manifest)
 	}
-	return m.Catalogues().Holders(manifest)
+	return nil
 }
 
 const (
@@ -182,6 +189,14 @@ func (t *Team) Run(ctx context.Context) {
 
 // Waits tells whether others may want what is made here (host.Team).
 func (t *Team) Waits() bool {
-	m := t.mesh.Load()
-	return m != nil && m.Catalogues() != nil
+	_, c := t.catalogues()
+	return c != nil
+}
+
+// catalogues gives what everybody has, nil without a team. It may be closed at any moment after.
+func (t *Team) catalogues() (*mesh.Mesh, *catalogue.Store) {
+	if m := t.mesh.Load(); m != nil {
+		return m, m.Catalogues()
+	}
+	return nil, nil
 }

@@ -61,7 +61,7 @@ func newMachine(t *testing.T) *machine {
 		}
 		return true
 	}
-	if m.mesh, err = mesh.Open(mesh.Config{Dir: filepath.Join(dir, "mesh"), Key: key, Log: log, Attach: m.Attach, Changed: m.Wake}); err != nil {
+	if m.mesh, err = mesh.Open(mesh.Config{Dir: filepath.Join(dir, "mesh"), Key: key, Log: log, Attach: m.Attach, Changed: m.Changed, Listed: m.Wake}); err != nil {
 		t.Fatal(err)
 	}
 	m.Join(m.mesh)
@@ -150,14 +150,15 @@ func (m *machine) knows(kind catalogue.Kind, key string) bool {
 }
 
 func TestAnImageIsFoundByDigestAndByKey(t *testing.T) {
-	all := newTeam(t, false)
+	all := newTeam(t, false, false)
 	built, needs := all[0], all[1]
 	img := built.build(t, 1)
-	eventually(t, "the image is offered", func() bool { return needs.knows(catalogue.Image, img.Digest.Hex()) })
-	for _, ask := range []struct {
+	for i, ask := range []struct {
 		pin agentbox.Digest
 		key string
 	}{{pin: img.Digest}, {key: img.Key}} {
+		needs := all[1+i]
+		eventually(t, "the image is offered", func() bool { return needs.knows(catalogue.Image, img.Digest.Hex()) })
 		got, err := needs.Image(t.Context(), ask.pin, ask.key)
 		if err != nil {
 			t.Fatal(err)
@@ -313,4 +314,102 @@ func TestContextsAreTold(t *testing.T) {
 		list := all[1].Everybody()
 		return len(list) == 1 && list[0].Name == "web[31m" && list[0].Owner == all[0].mesh.Self() && list[0].State == "running"
 	})
+}
+
+// A member writes what it likes into its catalogue; people see text.
+func TestHostileWordsAreNotShown(t *testing.T) {
+	all := newTeam(t, false)
+	err := all[0].mesh.Catalogues().Update(func(e *catalogue.Edit) {
+		e.Put(catalogue.Record{Kind: catalogue.Task, Key: "x", Text: `{"name":"a\u001b]52;c;Zg==\u0007b\u202e","state":"\u001b[2J"}`})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the record is seen", func() bool {
+		for _, c := range all[1].Everybody() {
+			if c.ID == "x" {
+				if c.Name != "a]52;c;Zg==b" || c.State != "[2J" {
+					t.Errorf("%q, %q", c.Name, c.State)
+				}
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// Nobody would use what it makes, so nobody waits for it.
+func TestWhoIsNoBuilderClaimsNothing(t *testing.T) {
+	all := newTeam(t, false)
+	none := func(context.Context) error { return agentbox.Errorf(agentbox.NotFound, "nobody") }
+	err := all[1].Once(t.Context(), "k", func(string) {}, none, func(context.Context) error {
+		if _, records, _ := all[1].mesh.Catalogues().Of(all[1].mesh.Self()); len(records) != 0 {
+			t.Errorf("%+v", records)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if err := all[1].mesh.Catalogues().Update(func(e *catalogue.Edit) { e.Put(catalogue.Record{Kind: catalogue.Claim, Key: "k", TTL: 600}) }); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the claim is seen", func() bool { return all[0].knows(catalogue.Claim, "k") })
+	made := false
+	err = all[0].Once(t.Context(), "k", func(s string) { t.Error(s) }, none, func(context.Context) error { made = true; return nil })
+	if err != nil || !made {
+		t.Errorf("%v, made %v", err, made)
+	}
+}
+
+// What setup made while files of this host were at hand is this host's.
+func TestPrivateResultsStayHere(t *testing.T) {
+	all := newTeam(t, false)
+	file := filepath.Join(t.TempDir(), "part.tar")
+	if err := os.WriteFile(file, make([]byte, 10240), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var keys []agentbox.Digest
+	for _, private := range []bool{true, false} {
+		in := caches.Ingredients{Project: "p", Setup: []string{"a\nb"}, Env: map[string]agentbox.Digest{"X": {byte(len(keys))}}, Lockfiles: map[string]agentbox.Digest{}}
+		made := caches.Made{Key: in.Key(), Ingredients: in, Parts: []caches.Part{caches.Dirs}, Private: private}
+		if err := all[0].Shelf.Publish(t.Context(), made, map[caches.Part]string{caches.Dirs: file}); err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, in.Key())
+	}
+	eventually(t, "the other result is offered", func() bool { return all[1].knows(catalogue.Setup, keys[1].Hex()) })
+	if all[1].knows(catalogue.Setup, keys[0].Hex()) {
+		t.Error("it is offered")
+	}
+}
+
+// A machine leaves while it is asked things all the time.
+func TestLeavingEndsNothingElse(t *testing.T) {
+	all := newTeam(t, true)
+	m := all[1]
+	m.does.Store(&[]Context{{Kind: catalogue.Box, ID: "abc", Name: "web", State: "running"}})
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				_ = m.offer(ctx)
+				_ = m.tellContexts(ctx)
+				m.Everybody()
+				_, _ = m.Image(ctx, agentbox.Digest{1}, "")
+				none := func(context.Context) error { return agentbox.Errorf(agentbox.NotFound, "nobody") }
+				_ = m.Once(ctx, "k", func(string) {}, none, func(context.Context) error { return nil })
+			}
+		})
+	}
+	time.Sleep(100 * time.Millisecond)
+	if err := m.mesh.Leave(t.Context()); err != nil {
+		t.Error(err)
+	}
+	stop()
+	wg.Wait()
+	if m.Everybody() != nil || m.Peers() != nil {
+		t.Error("it is still in the team")
+	}
 }

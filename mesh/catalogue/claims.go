@@ -76,7 +76,8 @@ func (s *Store) Holder(key string) (identity.PeerID, bool) {
 		r := s.peers[p.owner].records[p.id]
 		seen := s.seen[claimID{p.owner, key}]
 		over := now.Sub(seen.renewed) >= time.Duration(r.TTL)*time.Second || now.Sub(seen.first) >= MaxHold
-		if over || !here[p.owner] || !s.list.Admits(p.owner, now) {
+		member, _ := s.list.Member(p.owner)
+		if over || !here[p.owner] || !s.list.Admits(p.owner, now) || !member.Has(identity.Builder) { // nobody uses what others make
 			continue
 		}
 		if holder.IsZero() || p.owner.Compare(holder) < 0 {

@@ -115,7 +115,7 @@ func TestAClaimIsNotHeldForEver(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				team := meshtest.NewTeam(t)
-				greedy := meshtest.ID(team.Add())
+				greedy := meshtest.ID(team.Add(identity.Builder))
 				s := &Store{
 					cfg: Config{Here: func() []identity.PeerID { return []identity.PeerID{greedy} }}, list: team.List,
 					peers: map[identity.PeerID]*set{}, index: map[id][]place{}, seen: map[claimID]claimSeen{}, own: &set{},

@@ -17,6 +17,9 @@ func (s *Store) Head() Head {
 func (s *Store) Update(change func(*Edit)) error {
 	s.editing.Lock()
 	defer s.editing.Unlock()
+	if s.ctx.Err() != nil {
+		return agentbox.Errorf(agentbox.Unavailable, "this machine's part in the team has ended")
+	}
 	s.mu.Lock()
 	own, team := s.own, s.list.Team()
 	s.mu.Unlock()

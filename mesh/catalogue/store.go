@@ -75,6 +75,10 @@ func Open(cfg Config, list identity.List) (*Store, error) {
 		return nil, err
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
+	// What a daemon that died was making is made by nobody now.
+	if err := s.Update(func(e *Edit) { e.Replace(Claim, nil) }); err != nil {
+		cfg.Log.Warn("mesh: claims of before are not taken back", "error", err)
+	}
 	cfg.Node.Handle(wire.Catalogue, s.serve)
 	return s, nil
 }

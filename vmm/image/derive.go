@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"slices"
 
 	"agentbox/agentbox"
 	"agentbox/vmm/image/rootfs"
@@ -13,6 +14,7 @@ import (
 type Derivation struct {
 	Key    agentbox.Digest                 // of everything it depends on, the base among it
 	Name   string                          // added to the base's name
+	Upon   []string                        // PeerIDs of members of the team who made the layers
 	Layers []func() (io.ReadCloser, error) // tar archives, applied in this order as layers of an OCI image are
 }
 
@@ -57,6 +59,11 @@ func (b *build) derive(ctx context.Context, limits rootfs.Limits, base Image, d 
 		return err
 	}
 	b.image.over(base)
+	for _, maker := range d.Upon {
+		if !slices.Contains(b.image.Upon, maker) {
+			b.image.Upon = append(b.image.Upon, maker)
+		}
+	}
 	b.image.Base, b.image.Name = base.Pin(), base.Name+" "+d.Name
 	return nil
 }

@@ -33,7 +33,7 @@ func (s *Store) elsewhere(ctx context.Context, pin agentbox.Digest, key string, 
 		return Image{}, false
 	}
 	img, err := s.Elsewhere(ctx, pin, key)
-	if err == nil {
+	if err == nil && img.Lazy != nil { // else it is here under another key
 		img, err = s.AddLazy(ctx, img)
 	}
 	if err != nil {
