@@ -176,11 +176,11 @@ func (m *Mesh) IsBuilder(id identity.PeerID) bool {
 	return ok && member.Active(time.Now()) && member.Has(identity.Builder)
 }
 
-// WasBuilder tells whether a member who is none any more, or has lost the role, was meant: one whose membership
-// has only run out, by this machine's clock, may be believed again.
+// WasBuilder tells whether a member was revoked, has left or is no builder. Of whom the list does not know nobody
+// can tell, and who has only expired, by this machine's clock, may be believed again.
 func (m *Mesh) WasBuilder(id identity.PeerID) bool {
 	member, ok := m.roster.List().Member(id)
-	return !ok || member.Revoked || member.Left || !member.Has(identity.Builder)
+	return ok && (member.Revoked || member.Left || !member.Has(identity.Builder))
 }
 
 func (m *Mesh) running() *running {

@@ -21,14 +21,20 @@ type Registries struct {
 
 	mu      sync.Mutex // held while the tools are asked, so that they are asked once
 	looking bool
-	looked  time.Time // when this process asked them and all answered; zero before
+	looked  time.Time // when this process asked them; zero when one has not answered, and is to be asked at once
 }
 
 // NewRegistries makes one that remembers in the file at path.
-func NewRegistries(path string) *Registries { return &Registries{path: path, look: registries.Tools} }
+func NewRegistries(path string) *Registries {
+	return &Registries{path: path, look: registries.Tools, looked: time.Now().Add(firstLook - staleAfter)}
+}
 
 // staleAfter is how old the tools' answer may be before they are asked again.
 const staleAfter = time.Hour
+
+// firstLook is how long the answer that an earlier process left serves in this one, whatever its age: who starts a daemon has something else to
+// do, and under a policy without registries nobody has to ask anything.
+const firstLook = 5 * time.Minute
 
 // answer is what the tools said. How old it is only the process knows that asked them: of what is read
 // from the file nobody can tell, because clocks are stepped.
