@@ -15,12 +15,6 @@ const manifestTime = 5 * time.Second
 // Manifest gets an encoded manifest from one of those who have some of its blob, verified. NotFound
 // when none of them gives it. Calls for one manifest at once ask once.
 func (n *Node) Manifest(ctx context.Context, d agentbox.Digest) ([]byte, error) {
-	n.mu.Lock()
-	if b := n.blobs[d]; b != nil && b.encoded != nil {
-		defer n.mu.Unlock()
-		return b.encoded, nil
-	}
-	n.mu.Unlock()
 	// Who asked first may lose patience while others wait for the same.
 	answer := n.asking.DoChan(d.Hex(), func() (any, error) { return n.askHolders(n.ctx, d) })
 	select {
@@ -34,8 +28,14 @@ func (n *Node) Manifest(ctx context.Context, d agentbox.Digest) ([]byte, error) 
 	}
 }
 
-// askHolders asks one after the other.
+// askHolders asks one after the other, unless one has answered already in a session that is still there.
 func (n *Node) askHolders(ctx context.Context, d agentbox.Digest) ([]byte, error) {
+	n.mu.Lock()
+	if b := n.blobs[d]; b != nil && b.encoded != nil {
+		defer n.mu.Unlock()
+		return b.encoded, nil
+	}
+	n.mu.Unlock()
 	holders := n.cfg.Holders.Holders(d)
 	rand.Shuffle(len(holders), func(i, j int) { holders[i], holders[j] = holders[j], holders[i] })
 	var errs []error
