@@ -20,7 +20,8 @@ import (
 // coldImage is the configuration of the repository that is entered. Its image has some 175 MiB.
 const coldImage = "image: apt:bookworm\npackages: [busybox, git, inotify-tools, rsync]\n"
 
-// coldOffice is two machines with daemons of their own: one has the image, the other one has nothing.
+// coldOffice is two machines with daemons of their own: one has the image, the other one has
+// nothing.
 type coldOffice struct {
 	l     *MeshLab
 	links *links
@@ -125,7 +126,8 @@ func (o *coldOffice) peers(ctx context.Context, i int, until func([]api.MeshPeer
 	}
 }
 
-// enter is one sample: a machine with an empty home joins, which does not count, and its first command runs.
+// enter is one sample: a machine with an empty home joins, which does not count, and its first
+// command runs.
 func (o *coldOffice) enter(ctx context.Context) (took time.Duration, err error) {
 	o.got = 0
 	defer func() { err = errors.Join(err, o.forget(ctx)) }()

@@ -12,13 +12,15 @@ import (
 	meshwire "agentbox/mesh/wire"
 )
 
-// quicCopy is a service that sends a file to whoever opens a stream: the baseline of what QUIC can do here.
+// quicCopy is a service that sends a file to whoever opens a stream: the baseline of what QUIC can
+// do here.
 const quicCopy meshwire.Service = "bench-copy-1"
 
 // copyAddress is where a baseline over TCP listens.
 const copyPort = "7947"
 
-// copies does what baselines need: a file to another machine, as it is, and written to a file there.
+// copies does what baselines need: a file to another machine, as it is, and written to a file
+// there.
 func (n *meshNode) copies(ctx context.Context, o meshOrder) (meshReport, error) {
 	switch o.Do {
 	case "serve-tcp":

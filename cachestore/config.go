@@ -32,7 +32,8 @@ type Config struct {
 	// Damaged is told of each damage when it is found; nil: nobody is. It must not call the Store's methods that change anything.
 	Damaged func(Damage)
 
-	// Named is told that a name was written or is gone; nil: nobody is. It may neither wait nor call the Store.
+	// Named is told that a name was written or is gone; nil: nobody is. It may neither wait nor
+	// call the Store.
 	Named func()
 
 	Now func() time.Time // nil: time.Now

@@ -232,7 +232,8 @@ func counting(total int, progress func(done, total int)) func(context.Context, i
 	}
 }
 
-// both gets chunks that are needed in this order, and others in any. A Session knows what comes first.
+// both gets chunks that are needed in this order, and others in any. A Session knows what comes
+// first.
 func (f *filler) both(ctx context.Context, soon, rest []int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for p, list := range map[Priority][]int{Soon: soon, Bulk: rest} {

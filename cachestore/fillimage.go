@@ -288,7 +288,8 @@ func (l *Filling) Close() error {
 	return l.f.close()
 }
 
-// place makes block i lie in its place in the image's own file, hashed, asking the Source for it or not.
+// place makes block i lie in its place in the image's own file, hashed, asking the Source for it or
+// not.
 func (f *filler) place(ctx context.Context, file *blockFile, i int, ask bool) error {
 	c, off := f.m.Chunks[i], int64(i)*blob.BlockSize
 	buf := make([]byte, c.Size)

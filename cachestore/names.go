@@ -209,7 +209,8 @@ func (s *Store) Untrusted() ([]blob.Name, error) {
 	return out, err
 }
 
-// Forget takes back the name of a key, whoever signed it, and lets go of what nothing else keeps of what it stood for. No such name is no error.
+// Forget takes back the name of a key, whoever signed it, and lets go of what nothing else keeps of
+// what it stood for. No such name is no error.
 func (s *Store) Forget(ctx context.Context, namespace, key string) error {
 	if err := blob.CheckKey(namespace, key); err != nil {
 		return err

@@ -42,7 +42,8 @@ type Sessions interface {
 	Session(ctx context.Context, manifest agentbox.Digest, m blob.Manifest, arrived Arrived) (Session, error)
 }
 
-// OpenSession gives the Session of a Source, which for one that has none of its own asks for piece by piece.
+// OpenSession gives the Session of a Source, which for one that has none of its own asks for piece
+// by piece.
 func OpenSession(ctx context.Context, src Source, manifest agentbox.Digest, m blob.Manifest, arrived Arrived) (Session, error) {
 	if s, ok := src.(Sessions); ok {
 		return s.Session(ctx, manifest, m, arrived)

@@ -10,7 +10,8 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// What a transfer brought a moment ago is handed on before it was made last, and what gc took is not.
+// What a transfer brought a moment ago is handed on before it was made last, and what gc took is
+// not.
 func TestStoredGivesWhatHasJustCome(t *testing.T) {
 	b := noise(11, 5*blob.BlockSize)
 	src, d := elsewhere(t, b)

@@ -22,10 +22,12 @@ type Config struct {
 	Dir string             // made if need be
 	Key ed25519.PrivateKey // the identity
 	Log *slog.Logger
-	// Attach is told of the connections whenever this machine begins to take part in a team. What it
+	// Attach is told of the connections whenever this machine begins to take part in a team. What
+	// it
 	// gives is called before they are closed. nil: nobody uses them.
 	Attach func(*wire.Node) (detach func())
-	// Changed is told that the catalogue of a member changed, Listed that the list of members did, or whether
+	// Changed is told that the catalogue of a member changed, Listed that the list of members did,
+	// or whether
 	// this machine takes part. They may not wait. nil: nobody is told.
 	Changed, Listed func()
 }
@@ -176,7 +178,8 @@ func (m *Mesh) IsBuilder(id identity.PeerID) bool {
 	return ok && member.Active(time.Now()) && member.Has(identity.Builder)
 }
 
-// WasBuilder tells whether a member was revoked, has left or is no builder. Of whom the list does not know nobody
+// WasBuilder tells whether a member was revoked, has left or is no builder. Of whom the list does
+// not know nobody
 // can tell, and who has only expired, by this machine's clock, may be believed again.
 func (m *Mesh) WasBuilder(id identity.PeerID) bool {
 	member, ok := m.roster.List().Member(id)

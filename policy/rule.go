@@ -145,7 +145,8 @@ func (r *Rule) hostPort(s string) error {
 	return nil
 }
 
-// unmapped writes a range of IPv4 addresses in IPv6 clothes as what it hides: that is how flows have them.
+// unmapped writes a range of IPv4 addresses in IPv6 clothes as what it hides: that is how flows
+// have them.
 func unmapped(p netip.Prefix) (netip.Prefix, error) {
 	const clothes = 96
 	if !p.Addr().Is4In6() {

@@ -2,7 +2,8 @@ package api
 
 import "agentbox/agentbox"
 
-// ListArtifacts gives the artifacts of a task's last attempt that has some, compared with their statement.
+// ListArtifacts gives the artifacts of a task's last attempt that has some, compared with their
+// statement.
 var ListArtifacts = Endpoint[TaskRef, ArtifactReport]{"/v1/artifact/list"}
 
 // ArtifactReport is what an attempt left, as this host's statement has it.

@@ -36,7 +36,8 @@ type TaskList struct {
 	All       bool   `json:"all,omitempty"`
 }
 
-// TaskBegun is a held task whose command runs, or has run: then a client that attaches has all it wrote.
+// TaskBegun is a held task whose command runs, or has run: then a client that attaches has all it
+// wrote.
 type TaskBegun struct {
 	Task       agentbox.Task `json:"task"`
 	Connection Connection    `json:"connection"` // of its box; empty for a task that has ended already

@@ -29,7 +29,8 @@ type Ingredients struct {
 	Lockfiles map[string]agentbox.Digest `json:"lockfiles"`     // path -> digest of its content; zero for one that is not there
 }
 
-// Version changes when what is kept under a key does. Those of version 1 were shared by all projects,
+// Version changes when what is kept under a key does. Those of version 1 were shared by all
+// projects,
 // those of version 2 had private keys that packages had made.
 const Version = 3
 

@@ -120,7 +120,8 @@ func missingRules(report api.PolicyReport, rules []string) []string {
 	return slices.DeleteFunc(slices.Clone(rules), func(r string) bool { return have[r] })
 }
 
-// ensureKey sees to it that one of an agent's secrets is set: from the environment, or by asking for it.
+// ensureKey sees to it that one of an agent's secrets is set: from the environment, or by asking
+// for it.
 func (a *app) ensureKey(ctx context.Context, ref api.PolicyRef, profile agents.Profile) error {
 	if len(profile.Secrets) == 0 {
 		return nil

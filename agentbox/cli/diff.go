@@ -90,7 +90,8 @@ func harmless(text []byte) []byte {
 	return out.Bytes()
 }
 
-// colour is the length of a sequence at the beginning that changes how text looks; 0 for anything else.
+// colour is the length of a sequence at the beginning that changes how text looks; 0 for anything
+// else.
 func colour(text []byte) int {
 	if !bytes.HasPrefix(text, []byte("\x1b[")) {
 		return 0

@@ -188,7 +188,8 @@ func taskIDs(all []agentbox.Task) string {
 	return strings.Join(ids, "\n")
 }
 
-// reportTasks prints tasks in a form that was asked for; text is what people get, a table when it is "".
+// reportTasks prints tasks in a form that was asked for; text is what people get, a table when it
+// is "".
 func (a *app) reportTasks(all []agentbox.Task, text string) error {
 	f := facts{value: all, text: text}
 	for _, t := range all {

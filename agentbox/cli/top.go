@@ -44,7 +44,8 @@ func (a *app) topCommand() *cli.Command {
 	}
 }
 
-// watch measures again and again, and shows what was between two measurements: once where nobody looks
+// watch measures again and again, and shows what was between two measurements: once where nobody
+// looks
 // on, else until ctx ends, which is how it is meant to end.
 func watch[T any](ctx context.Context, a *app, every time.Duration, measure func(context.Context) (T, error), show func(before, now T, passed time.Duration) error) error {
 	out, ok := a.stdout.(interface{ Fd() uintptr })
@@ -105,7 +106,8 @@ func roomText(r api.Resources) string {
 		agentbox.PluralOf(r.Room, "more", "more"), bytesText(r.Next.Memory), agentbox.Plural(r.Next.CPUs, "CPU"))
 }
 
-// peerLoad is a machine of the team, with what went to it and came from it in each second since the measurement before.
+// peerLoad is a machine of the team, with what went to it and came from it in each second since the
+// measurement before.
 type peerLoad struct {
 	api.MeshPeer
 	Sending   float64 `json:"sending"`   // bytes a second

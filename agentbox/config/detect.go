@@ -60,7 +60,8 @@ func someOf(files []string) string {
 	return strings.Join(files, ", ")
 }
 
-// workstation is the image of a configuration that names none, with the tools that the repository asks for.
+// workstation is the image of a configuration that names none, with the tools that the repository
+// asks for.
 func (c *Config) workstation(found toolchain.Found) {
 	c.Packages = slices.Clone(toolchain.Workstation)
 	if c.Toolchain == nil {

@@ -9,7 +9,8 @@ import (
 	"agentbox/agentbox/toolchain"
 )
 
-// toolchain reads tools with the version of each: {go: "1.22", node: ">=20"}. An empty version is any.
+// toolchain reads tools with the version of each: {go: "1.22", node: ">=20"}. An empty version is
+// any.
 func (d *decoder) toolchain(n *yaml.Node) {
 	d.cfg.Toolchain = toolchain.Needs{}
 	d.pairs(n, func(k, v *yaml.Node) {

@@ -29,7 +29,8 @@ func Write(c *Config) string {
 	return b.String()
 }
 
-// written is the one version of a tool that a file can name: what the first file that cares asks for.
+// written is the one version of a tool that a file can name: what the first file that cares asks
+// for.
 func written(needs toolchain.Needs) string {
 	for _, n := range needs {
 		if n.Constraint != "" {

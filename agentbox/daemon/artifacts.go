@@ -38,7 +38,8 @@ type artifacts struct {
 // artifactBound bounds what a box may send before it is chosen from.
 var artifactBound = environment.Bound{Bytes: 8 << 30, Files: 500_000, Time: 5 * time.Minute}
 
-// Collect takes what a task's configuration names. Taking it again replaces what an earlier daemon had begun.
+// Collect takes what a task's configuration names. Taking it again replaces what an earlier daemon
+// had begun.
 func (a artifacts) Collect(ctx context.Context, box agentbox.Box, t agentbox.Task, dir string) (files int, notes []string, err error) {
 	if len(t.Artifacts) == 0 {
 		return 0, nil, nil

@@ -176,7 +176,8 @@ func (d *daemon) changeEntry(ctx context.Context, ref string, change func(s *cac
 	return d.wire(ctx, e, alarms)
 }
 
-// shareCache says whether the team's machines may have an entry from here. What they have already they keep.
+// shareCache says whether the team's machines may have an entry from here. What they have already
+// they keep.
 func (d *daemon) shareCache(ctx context.Context, req api.CacheShareRequest, _ agentbox.Progress) (api.CacheEntry, error) {
 	return d.changeEntry(ctx, req.Ref, func(_ *cachestore.Store, m agentbox.Digest) error { return d.sharing.Share(m, req.Share) })
 }

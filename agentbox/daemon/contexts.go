@@ -34,7 +34,8 @@ func (d *daemon) contexts(ctx context.Context) ([]team.Context, error) {
 	return out, nil
 }
 
-// listTeam tells what every machine of the team works on, ours first where it has the lowest PeerID.
+// listTeam tells what every machine of the team works on, ours first where it has the lowest
+// PeerID.
 func (d *daemon) listTeam(context.Context, api.None, agentbox.Progress) ([]api.TeamContext, error) {
 	peers, err := d.mesh.Peers()
 	if err != nil {

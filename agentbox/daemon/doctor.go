@@ -40,7 +40,8 @@ func (d *daemon) doctor(ctx context.Context, req api.DoctorRequest, progress age
 
 func (d *daemon) inTeam() bool { return d.mesh != nil && !d.mesh.Status().Team.IsZero() }
 
-// wantedBuffer is what quic-go asks the kernel for, in bytes: below it, packets of fast links are lost before they are read.
+// wantedBuffer is what quic-go asks the kernel for, in bytes: below it, packets of fast links are
+// lost before they are read.
 const wantedBuffer = 7 << 20
 
 func (d *daemon) checkTeam() (string, error) {

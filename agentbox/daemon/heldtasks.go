@@ -57,7 +57,8 @@ func (t tasks) run(ctx context.Context, req api.TaskSubmission, progress agentbo
 	return api.TaskBegun{Task: begun, Connection: c}, err
 }
 
-// includeEnviron is what the configuration's includes name of an environment: a task keeps nothing else of it.
+// includeEnviron is what the configuration's includes name of an environment: a task keeps nothing
+// else of it.
 func includeEnviron(cfg *config.Config, environ []string) []string {
 	named := map[string]bool{"AGENTBOX_ISOLATION": true}
 	for _, include := range cfg.Include {

@@ -19,7 +19,8 @@ type boxFinder interface {
 	Connect(context.Context, api.BoxRef, agentbox.Progress) (api.Connection, error)
 }
 
-// jobs answers for the jobs of all boxes: their files say what they are, and their supervisors run them.
+// jobs answers for the jobs of all boxes: their files say what they are, and their supervisors run
+// them.
 type jobs struct {
 	home  home.Home
 	boxes boxFinder

@@ -25,7 +25,8 @@ func (d *daemon) metrics() http.Handler {
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 }
 
-// serveMetrics serves them on the address that the environment names, if it names one, until ctx ends.
+// serveMetrics serves them on the address that the environment names, if it names one, until ctx
+// ends.
 // Anybody on this machine can read that: names of peers and numbers, and nothing of what boxes do.
 func (d *daemon) serveMetrics(ctx context.Context) error {
 	at := os.Getenv(metricsEnv)

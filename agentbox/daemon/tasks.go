@@ -183,7 +183,8 @@ func submission(ctx context.Context, req api.TaskSubmission) (task.Submission, e
 	return s, nil
 }
 
-// needOf is what a box of a configuration may take: at most what it would get on this machine alone.
+// needOf is what a box of a configuration may take: at most what it would get on this machine
+// alone.
 func needOf(cfg *config.Config) (task.Need, error) {
 	need := task.Need{CPUs: cfg.CPUs, Memory: cfg.Memory}
 	if need.CPUs != 0 && need.Memory != 0 {

@@ -38,7 +38,8 @@ func (w *world) retire(t testing.TB, home string) {
 	}
 }
 
-// agentbox runs the binary from a directory that is no repository, as the user to whom the home belongs.
+// agentbox runs the binary from a directory that is no repository, as the user to whom the home
+// belongs.
 func (w *world) agentbox(home string, args ...string) (string, error) {
 	cmd := exec.Command(filepath.Join(w.bin, "agentbox"), args...)
 	cmd.Dir, cmd.Env = w.dir, append(os.Environ(), w.vars(home, "")...)

@@ -36,7 +36,8 @@ type Relay struct {
 	local   map[string]ChannelHandler
 }
 
-// ChannelHandler serves a channel that a client asks for, and returns when it is closed or ctx is done.
+// ChannelHandler serves a channel that a client asks for, and returns when it is closed or ctx is
+// done.
 type ChannelHandler func(ctx context.Context, nch ssh.NewChannel)
 
 // Handle has the relay serve channels of a kind itself, by f. It is called before Serve.

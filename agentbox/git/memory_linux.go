@@ -7,7 +7,8 @@ import "golang.org/x/sys/unix"
 // pretend to have a terabyte.
 const maxMemory = 2 << 30
 
-// limitMemory bounds the memory of a git that has just started. One that has ended by now needs no bound.
+// limitMemory bounds the memory of a git that has just started. One that has ended by now needs no
+// bound.
 func limitMemory(pid int) {
 	limit := unix.Rlimit{Cur: maxMemory, Max: maxMemory}
 	_ = unix.Prlimit(pid, unix.RLIMIT_DATA, &limit, nil)

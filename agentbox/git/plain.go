@@ -8,7 +8,8 @@ import (
 	"os"
 )
 
-// errNotPlain is a path that is not what it should be: a link is never followed, a pipe never waited for.
+// errNotPlain is a path that is not what it should be: a link is never followed, a pipe never
+// waited for.
 var errNotPlain = errors.New("it is no regular file")
 
 // OpenPlain opens a regular file for reading. No component of the path may be a symbolic link, as

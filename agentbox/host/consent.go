@@ -149,7 +149,8 @@ func (m *Manager) asksOf(ctx context.Context, root string, cfg *config.Config, f
 	return asks, nil
 }
 
-// pinOf is what the lock file says of the image that a configuration asks for. One that cannot be read
+// pinOf is what the lock file says of the image that a configuration asks for. One that cannot be
+// read
 // pins nothing: no image is made with it, and whoever makes it says why.
 func pinOf(root string, cfg *config.Config) string {
 	path := lockPath(root, cfg)
@@ -176,7 +177,8 @@ func (m *Manager) usePin(lockPath string, r image.Recipe) error {
 	return m.policies.store.UsePin(p, lock.PinOf(r))
 }
 
-// weaker tells whether a repository insists on another kind of machine than the strongest that is fast here.
+// weaker tells whether a repository insists on another kind of machine than the strongest that is
+// fast here.
 func (m *Manager) weaker(ctx context.Context, cfg *config.Config, flags overrides) (bool, error) {
 	if flags.Isolation != "" || !slices.Contains(kinds, cfg.Isolation) {
 		return false, nil

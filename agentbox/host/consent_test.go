@@ -132,7 +132,8 @@ func TestFlagsNeedNoApproval(t *testing.T) {
 	}
 }
 
-// A pull request that pins another image, or other packages, is seen before its image is used; what was
+// A pull request that pins another image, or other packages, is seen before its image is used; what
+// was
 // used here before is not asked about again, on whatever branch.
 func TestAChangedPinWaitsForAPerson(t *testing.T) {
 	h := newHome(t)

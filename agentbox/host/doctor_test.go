@@ -7,7 +7,8 @@ import (
 	"agentbox/vmm"
 )
 
-// An ordinary user's PATH on Debian has no /sbin, where mke2fs is, and boxes are made with it all the same.
+// An ordinary user's PATH on Debian has no /sbin, where mke2fs is, and boxes are made with it all
+// the same.
 func TestDoctorLooksWhereProgramsAreRunFrom(t *testing.T) {
 	if _, err := vmm.FindProgram("mke2fs"); err != nil {
 		t.Skip(err)

@@ -45,7 +45,8 @@ func (m *Manager) equip(ctx context.Context, rec record, cfg *config.Config, bas
 			return img, nil
 		}
 	}
-	// Another machine may have installed them. What is not to be had for the box, it was told there.
+	// Another machine may have installed them. What is not to be had for the box, it was told
+	// there.
 	if img, err := m.images.Find(ctx, base, key, relay(progress)); err == nil {
 		return img, m.writeEquipment(key, equipment{Image: img.Digest})
 	}
@@ -58,7 +59,8 @@ func (m *Manager) equip(ctx context.Context, rec record, cfg *config.Config, bas
 	return img, m.writeEquipment(key, e)
 }
 
-// equipmentKey identifies an image with tools by what it is made from, the way of installing them included.
+// equipmentKey identifies an image with tools by what it is made from, the way of installing them
+// included.
 func equipmentKey(base agentbox.Digest, needs toolchain.Needs) agentbox.Digest {
 	var text strings.Builder
 	text.WriteString("toolchain 1\n" + base.String() + "\n" + toolchain.Recipe() + "\n")
@@ -98,7 +100,8 @@ func toolNames(needs toolchain.Needs) string {
 	return strings.Join(names, ", ")
 }
 
-// toolBox makes a clean box of base: of no repository, so it has the policy that the user has for none.
+// toolBox makes a clean box of base: of no repository, so it has the policy that the user has for
+// none.
 func (m *Manager) toolBox(ctx context.Context, like record, base image.Image, progress agentbox.Progress) (*box, error) {
 	empty, err := os.MkdirTemp(m.home.State(), ".tmp-toolchain-")
 	if err != nil {

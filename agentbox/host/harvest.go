@@ -33,7 +33,8 @@ func harvests(dirs []string) map[caches.Part]environment.Harvest {
 	return all
 }
 
-// inventories are what was in a box before setup ran, for the parts of which only what is new is kept.
+// inventories are what was in a box before setup ran, for the parts of which only what is new is
+// kept.
 type inventories map[caches.Part]*os.File
 
 func (i inventories) close() {
@@ -42,7 +43,8 @@ func (i inventories) close() {
 	}
 }
 
-// inventories takes them. They are kept here and not in the box, so that nothing in it changes them.
+// inventories takes them. They are kept here and not in the box, so that nothing in it changes
+// them.
 func (m *Manager) inventories(ctx context.Context, rec record, all map[caches.Part]environment.Harvest, dir string) (inventories, error) {
 	known := inventories{}
 	for part, what := range all {

@@ -6,7 +6,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// How often keepImages looks, and how fast it reads. An image that was just made is used at once, by
+// How often keepImages looks, and how fast it reads. An image that was just made is used at once,
+// by
 // somebody who has waited long enough.
 const (
 	keepEvery = time.Minute
@@ -53,7 +54,8 @@ func (m *Manager) made() {
 	}
 }
 
-// keepFresh takes new images into the store at once and at full speed where the team waits for them.
+// keepFresh takes new images into the store at once and at full speed where the team waits for
+// them.
 func (m *Manager) keepFresh() {
 	for {
 		select {

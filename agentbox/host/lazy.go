@@ -146,7 +146,8 @@ func (m *Manager) whole(ctx context.Context, img image.Image, progress agentbox.
 	return m.images.Get(img.Digest.String())
 }
 
-// notComing says of an image that its bytes do not come, and of one that came by itself how to do without.
+// notComing says of an image that its bytes do not come, and of one that came by itself how to do
+// without.
 func notComing(img image.Image, err error) error {
 	err = fmt.Errorf("image %s: %w", img.Digest.Short(), err)
 	if img.Origin == "" {

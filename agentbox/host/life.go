@@ -297,7 +297,8 @@ func (m *Manager) state(b *box) agentbox.State {
 	if b.live() != nil {
 		return agentbox.Running
 	}
-	// What cannot be looked at may be there: a box that was taken for stopped would begin afresh, and drop it.
+	// What cannot be looked at may be there: a box that was taken for stopped would begin afresh,
+	// and drop it.
 	if _, err := os.Stat(rec.names(m.home).Saved()); errors.Is(err, fs.ErrNotExist) {
 		return agentbox.Stopped
 	}

@@ -43,7 +43,8 @@ func TestAMachineOfThePoolIsLeasedOnce(t *testing.T) {
 	}
 }
 
-// Machines that are kept ready are the first to go when the machine affords fewer, and none of those that somebody asked for.
+// Machines that are kept ready are the first to go when the machine affords fewer, and none of
+// those that somebody asked for.
 func TestThePoolGivesWay(t *testing.T) {
 	m := manage(t, newHome(t))
 	p := newPool(m, 1)

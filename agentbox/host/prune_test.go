@@ -136,7 +136,8 @@ func TestABoxThatIsNotTakenUpIsNotForgotten(t *testing.T) {
 	}
 }
 
-// A run is given up a while after its holder has gone, and not before, whatever time its record names.
+// A run is given up a while after its holder has gone, and not before, whatever time its record
+// names.
 func TestARunIsHeldWhateverTheClockSaid(t *testing.T) {
 	m := manage(t, newHome(t))
 	for name, created := range map[string]time.Time{"ahead": time.Now().AddDate(1, 0, 0), "behind": time.Now().AddDate(-1, 0, 0)} {

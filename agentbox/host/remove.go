@@ -107,7 +107,8 @@ func (m *Manager) countHolder(id agentbox.BoxID, by int) int {
 }
 
 // held tells whether an ephemeral box has a holder, or was made or adopted less than grace ago. The
-// time in its record is not asked: a clock that was stepped since would end a run, or keep it for ever.
+// time in its record is not asked: a clock that was stepped since would end a run, or keep it for
+// ever.
 func (m *Manager) held(b *box, grace time.Duration) bool {
 	id := b.record().Box.ID
 	m.mu.Lock()

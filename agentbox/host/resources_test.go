@@ -8,7 +8,8 @@ import (
 	"agentbox/agentbox/resources"
 )
 
-// What boxes that run may grow to counts, and neither those that do not run, nor the pool, nor the box itself.
+// What boxes that run may grow to counts, and neither those that do not run, nor the pool, nor the
+// box itself.
 func TestPromised(t *testing.T) {
 	m := manage(t, newHome(t))
 	var own agentbox.BoxID

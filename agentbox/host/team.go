@@ -9,7 +9,8 @@ import (
 
 // Team is what boxes need of the other machines (agentbox/team).
 type Team interface {
-	// Setup brings what setup made elsewhere for a key onto the Shelf, and says who made it. NotFound: nobody offers it.
+	// Setup brings what setup made elsewhere for a key onto the Shelf, and says who made it.
+	// NotFound: nobody offers it.
 	Setup(ctx context.Context, key agentbox.Digest, progress func(done, total int)) (by string, err error)
 	// Once makes something unless get gets it, one machine at a time.
 	Once(ctx context.Context, key string, say func(string), get, make func(ctx context.Context) error) error

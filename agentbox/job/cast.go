@@ -43,7 +43,8 @@ type part struct {
 // playIdle is for how long players show that nothing happens.
 const playIdle = 2
 
-// recorder writes a transcript. Where the disk does not take it, output is left out and the job goes on.
+// recorder writes a transcript. Where the disk does not take it, output is left out and the job
+// goes on.
 type recorder struct {
 	dir           string
 	rec           Record
@@ -86,7 +87,8 @@ func (r *recorder) output(kind byte, data []byte) {
 	r.pos += uint64(len(data))
 }
 
-// text is output as a terminal needs it: what goes into a pipe has no carriage returns of a terminal's.
+// text is output as a terminal needs it: what goes into a pipe has no carriage returns of a
+// terminal's.
 func (r *recorder) text(b []byte) string {
 	s := strings.ToValidUTF8(string(b), "\uFFFD")
 	if !r.rec.TTY {

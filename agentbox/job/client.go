@@ -73,7 +73,8 @@ func (j *live) expect() {
 	j.clients = append(j.clients, j.awaited)
 }
 
-// join counts a client in; it sees everything from the screenful on. The one that is expected sees everything.
+// join counts a client in; it sees everything from the screenful on. The one that is expected sees
+// everything.
 func (j *live) join(opts environment.JobAttach, ch ssh.Channel) *client {
 	j.mu.Lock()
 	c := j.awaited
@@ -263,7 +264,8 @@ func (c *client) send(queue []piece, missing uint64) bool {
 	return true
 }
 
-// exit says how the job ended. A job that was lost has no status: the client sees a connection that ended.
+// exit says how the job ended. A job that was lost has no status: the client sees a connection that
+// ended.
 func (c *client) exit(end End) {
 	c.ch.CloseWrite()
 	if !end.Lost {

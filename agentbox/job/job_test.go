@@ -100,7 +100,8 @@ func TestAFloodKeepsItsHeadAndItsTailInBoundedFiles(t *testing.T) {
 	checkCast(t, name)
 }
 
-// checkCast reads a file as players do: a header of version 2, then triples whose times never go back.
+// checkCast reads a file as players do: a header of version 2, then triples whose times never go
+// back.
 func checkCast(t *testing.T, name string) {
 	t.Helper()
 	f, err := os.Open(name)

@@ -84,7 +84,8 @@ func (i *Images) name(ctx context.Context, store *cachestore.Store, img image.Im
 	return err
 }
 
-// scopeOf is for whom an image is good. What has files of this host in it is nobody else's business.
+// scopeOf is for whom an image is good. What has files of this host in it is nobody else's
+// business.
 func scopeOf(img image.Image) blob.Scope {
 	if len(img.Include) > 0 {
 		return blob.Local

@@ -65,7 +65,8 @@ const aboutType = "application/vnd.agentbox.image+json"
 // maxAbout bounds a description: thousands of packages, with their versions.
 const maxAbout = 4 << 20
 
-// About puts the description of an image into the store, for peers who want the image, and gives its manifest.
+// About puts the description of an image into the store, for peers who want the image, and gives
+// its manifest.
 func (i *Images) About(ctx context.Context, img image.Image) (agentbox.Digest, error) {
 	store, err := i.Store(ctx)
 	if err != nil {
@@ -176,7 +177,8 @@ func (i *Images) take(ctx context.Context, img image.Image, n blob.Name) error {
 	return store.Take(ctx, n)
 }
 
-// Adopt gets what setup made elsewhere, all of it, under the name by which who made it published it.
+// Adopt gets what setup made elsewhere, all of it, under the name by which who made it published
+// it.
 func (s Shelf) Adopt(ctx context.Context, places *Places, n blob.Name, progress func(done, total int)) error {
 	if _, ok := KeyOf(n); !ok {
 		return agentbox.Errorf(agentbox.Corrupt, "%.80q is no name of what setup made", n.Key)

@@ -8,7 +8,8 @@ import (
 	"agentbox/vmm/image"
 )
 
-// FuzzAbout decodes what peers write about images: it is believed of a builder, and must not be shown as it is if it is not text.
+// FuzzAbout decodes what peers write about images: it is believed of a builder, and must not be
+// shown as it is if it is not text.
 func FuzzAbout(f *testing.F) {
 	d := agentbox.Digest{1}
 	b, err := json.Marshal(image.Image{Digest: d, Name: "apt:bookworm", Size: 5, Key: "k", Origin: "00", Upon: []string{"11"}})

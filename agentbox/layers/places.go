@@ -98,7 +98,8 @@ type asking struct {
 	first  []string
 }
 
-// Get gives a piece. Peers give manifests only: of a chunk they want to know which manifest it is of.
+// Get gives a piece. Peers give manifests only: of a chunk they want to know which manifest it is
+// of.
 func (a asking) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {
 	if a.places.peers() == nil || max < blob.MaxManifest {
 		return a.fromPlaces(ctx, d, max)

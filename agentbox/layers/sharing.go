@@ -16,8 +16,10 @@ import (
 	"agentbox/mesh/exchange"
 )
 
-// Sharing is what this machine hands to its team (exchange.Shelf): images without files of this host
-// and what setup made, unless somebody said otherwise; anything else only where somebody said so. Its
+// Sharing is what this machine hands to its team (exchange.Shelf): images without files of this
+// host
+// and what setup made, unless somebody said otherwise; anything else only where somebody said so.
+// Its
 // methods may be called at once.
 type Sharing struct {
 	// Store gives the store, waiting until it is open.

@@ -42,7 +42,8 @@ func (s Shelf) Find(ctx context.Context, key agentbox.Digest) (caches.Made, erro
 	return s.newest(ctx, "", func(n blob.Name) bool { return strings.HasSuffix(n.Key, "/"+key.Hex()) })
 }
 
-// Nearest gives the newest that was published here for any key of a family, NotFound if nothing was. What setup makes over it is ours, so
+// Nearest gives the newest that was published here for any key of a family, NotFound if nothing
+// was. What setup makes over it is ours, so
 // it has to be.
 func (s Shelf) Nearest(ctx context.Context, family agentbox.Digest) (caches.Made, error) {
 	return s.newest(ctx, family.Hex()+"/", func(n blob.Name) bool { return s.ours(n) })

@@ -121,7 +121,8 @@ func TestWhatIsAskedOfTheHostIsPartOfTheDocument(t *testing.T) {
 			t.Errorf("%v was approved by the way", more)
 		}
 	}
-	// A file that is changed afterwards approves nothing: its name is the digest of what a person saw.
+	// A file that is changed afterwards approves nothing: its name is the digest of what a person
+	// saw.
 	path := filepath.Join(s.dir(app), "approved", r.Digest+".yaml")
 	if err := os.WriteFile(path, append([]byte(askPrefix+"kernel /k\n"), Wish{}.encode("")...), 0o600); err != nil {
 		t.Fatal(err)
@@ -296,7 +297,8 @@ func TestRegistriesAreAskedOnceAndThenBehindOnesBack(t *testing.T) {
 	if known() != "registryx.example" || refresh == nil {
 		t.Fatal("an old answer does not serve, or for ever")
 	}
-	// A daemon that ends meanwhile has not found anything new, or it would tell its boxes, who would ask again, for ever.
+	// A daemon that ends meanwhile has not found anything new, or it would tell its boxes, who
+	// would ask again, for ever.
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if changed, err := refresh(ended); err == nil || changed || known() != "registryx.example" {
@@ -308,7 +310,8 @@ func TestRegistriesAreAskedOnceAndThenBehindOnesBack(t *testing.T) {
 	}
 }
 
-// A tool that is too slow on a busy machine is asked again by whoever comes next, and takes nothing away meanwhile.
+// A tool that is too slow on a busy machine is asked again by whoever comes next, and takes nothing
+// away meanwhile.
 func TestRegistriesOfASlowToolAreNotForgotten(t *testing.T) {
 	answers := [][]string{{"go.example"}, {"npm.example"}, {"go.example", "npm.example"}}
 	r := NewRegistries(filepath.Join(t.TempDir(), "registries.json"))

@@ -33,7 +33,8 @@ func (w Wish) Digest() string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// askPrefix begins the lines of a document that are not the policy's, which takes them for comments.
+// askPrefix begins the lines of a document that are not the policy's, which takes them for
+// comments.
 const askPrefix = "#host "
 
 func (w Wish) encode(comment string) []byte {

@@ -32,11 +32,13 @@ func NewRegistries(path string) *Registries {
 // staleAfter is how old the tools' answer may be before they are asked again.
 const staleAfter = time.Hour
 
-// firstLook is how long the answer that an earlier process left serves in this one, whatever its age: who starts a daemon has something else to
+// firstLook is how long the answer that an earlier process left serves in this one, whatever its
+// age: who starts a daemon has something else to
 // do, and under a policy without registries nobody has to ask anything.
 const firstLook = 5 * time.Minute
 
-// answer is what the tools said. How old it is only the process knows that asked them: of what is read
+// answer is what the tools said. How old it is only the process knows that asked them: of what is
+// read
 // from the file nobody can tell, because clocks are stepped.
 type answer struct {
 	Found []registries.Found `json:"found"`

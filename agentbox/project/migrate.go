@@ -12,7 +12,8 @@ import (
 	"agentbox/policy"
 )
 
-// Of is which project the checkout at root belongs to, with what earlier versions kept by path taken over.
+// Of is which project the checkout at root belongs to, with what earlier versions kept by path
+// taken over.
 func (s *Store) Of(root string) (Project, error) {
 	p, err := Of(root)
 	if err != nil {

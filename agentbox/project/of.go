@@ -99,7 +99,8 @@ func gitDirOf(root string) (dir string, ok bool) {
 	return dir, worksOn(dir, root)
 }
 
-// pointer reads a file that holds a path, absolute or relative to the file's directory, and resolves it.
+// pointer reads a file that holds a path, absolute or relative to the file's directory, and
+// resolves it.
 func pointer(path, prefix string) (string, error) {
 	data, err := readFile(path, maxPointer)
 	if err != nil {

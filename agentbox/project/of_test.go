@@ -97,7 +97,8 @@ func TestASubmoduleIsItsOwnProject(t *testing.T) {
 	expect(t, filepath.Join(app, "vendor/lib"), "example.com/lib")
 }
 
-// What others may have put into a directory must not make it the project of somebody else's repository.
+// What others may have put into a directory must not make it the project of somebody else's
+// repository.
 func TestNoFileOfACheckoutMakesItAnotherProject(t *testing.T) {
 	dir := realDir(t)
 	victim := checkout(t, filepath.Join(dir, "victim"), "https://example.com/victim")

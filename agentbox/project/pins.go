@@ -8,12 +8,14 @@ import (
 	"strings"
 )
 
-// maxPins is how many pins of a project are remembered: those of its branches, and of a year of updates.
+// maxPins is how many pins of a project are remembered: those of its branches, and of a year of
+// updates.
 const maxPins = 500
 
 func (s *Store) pinsFile(p Project) string { return filepath.Join(s.dir(p), "pins") }
 
-// NewPin tells whether a lock file pins something that no box of this project was made of here, while
+// NewPin tells whether a lock file pins something that no box of this project was made of here,
+// while
 // others were: whoever changed it changes what runs.
 func (s *Store) NewPin(p Project, pin string) (bool, error) {
 	known, err := s.pins(p)

@@ -78,7 +78,8 @@ func proposed(root, wanted string) (policy.File, error) {
 	return policy.ParseFile(wanted, data)
 }
 
-// readInside reads a file of the repository. No link leads out of it, and nothing but a file is waited for.
+// readInside reads a file of the repository. No link leads out of it, and nothing but a file is
+// waited for.
 func readInside(root, name string) ([]byte, error) {
 	dir, err := os.OpenRoot(root)
 	if err != nil {

@@ -13,7 +13,8 @@ var (
 	helper   = regexp.MustCompile(`^[A-Za-z0-9+.-]+::`)
 )
 
-// anyPort are the ports that are left out of a name: one server offers one repository over SSH and HTTPS.
+// anyPort are the ports that are left out of a name: one server offers one repository over SSH and
+// HTTPS.
 var anyPort = []string{"", "22", "443"}
 
 // ownPort are the ports that a scheme has anyway.
@@ -74,7 +75,8 @@ func canonicalShort(url, base string) string {
 	return join(host, path)
 }
 
-// unbracket takes the brackets off that git wants around host and port, and leaves those of an address.
+// unbracket takes the brackets off that git wants around host and port, and leaves those of an
+// address.
 func unbracket(s string) string {
 	if inner := strings.TrimSuffix(strings.TrimPrefix(s, "["), "]"); strings.Count(inner, ":") < 2 {
 		return inner

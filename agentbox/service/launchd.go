@@ -11,7 +11,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// launchd runs agents of a user on macOS. They end with the login: a daemon that does not needs root there.
+// launchd runs agents of a user on macOS. They end with the login: a daemon that does not needs
+// root there.
 type launchd struct{}
 
 func (s Service) label() string { return "dev.agentbox." + s.name() }

@@ -50,7 +50,8 @@ type manager interface {
 	// file is where the unit of a service is.
 	file(s Service) (string, error)
 	text(s Service) string
-	// start has the unit that was written run now and at every start of the machine; what could not be had is in missing.
+	// start has the unit that was written run now and at every start of the machine; what could not
+	// be had is in missing.
 	start(ctx context.Context, s Service) (missing []string, err error)
 	stop(ctx context.Context, s Service) error
 	state(ctx context.Context, s Service) (running, outlives bool, missing []string)
@@ -122,7 +123,8 @@ func (s Service) Status(ctx context.Context) (Status, error) {
 	return st, nil
 }
 
-// Uninstall stops the service and removes its unit. Boxes go on. One that is not installed is no error.
+// Uninstall stops the service and removes its unit. Boxes go on. One that is not installed is no
+// error.
 func (s Service) Uninstall(ctx context.Context) error {
 	_, m, err := here(ctx)
 	if err != nil {

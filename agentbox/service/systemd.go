@@ -22,8 +22,10 @@ func (systemd) file(s Service) (string, error) {
 	return filepath.Join(dir, "systemd", "user", s.unit()), nil
 }
 
-// text is the unit. A daemon that finds another one serving its home ends with 3, which is no failure:
-// it is tried again, so that this one takes over when the other ends. systemd takes no program whose
+// text is the unit. A daemon that finds another one serving its home ends with 3, which is no
+// failure:
+// it is tried again, so that this one takes over when the other ends. systemd takes no program
+// whose
 // path has quotes in it, and env does.
 func (systemd) text(s Service) string {
 	var b strings.Builder
@@ -49,7 +51,8 @@ WantedBy=default.target
 	return b.String()
 }
 
-// quote writes a word of a unit: specifiers begin with a percent sign, variables with a dollar sign.
+// quote writes a word of a unit: specifiers begin with a percent sign, variables with a dollar
+// sign.
 func quote(s string) string {
 	s = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "%", "%%", "$", "$$", "\n", `\n`, "\t", `\t`).Replace(s)
 	return `"` + s + `"`
@@ -61,7 +64,8 @@ func (systemd) start(ctx context.Context, s Service) (missing []string, err erro
 			return nil, agentbox.Errorf(agentbox.Unavailable, "start the service: %w", err).WithHint("systemctl --user status %s", s.unit())
 		}
 	}
-	// Without linger the user's systemd, and so the daemon, ends with the last session. state says how to get it.
+	// Without linger the user's systemd, and so the daemon, ends with the last session. state says
+	// how to get it.
 	_, _ = run(ctx, "loginctl", "enable-linger")
 	return nil, nil
 }

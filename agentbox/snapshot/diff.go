@@ -28,7 +28,8 @@ type Look struct {
 // maxText bounds Text.
 const maxText = 64 << 20
 
-// driverless keeps git from running a program for a file; the mirror's configuration names none either.
+// driverless keeps git from running a program for a file; the mirror's configuration names none
+// either.
 var driverless = []string{"--no-ext-diff", "--no-textconv", "--find-renames", "--ignore-submodules=none"}
 
 // Diff compares what was kept with what the box began with, in the mirror.

@@ -25,7 +25,8 @@ echo end
 // maxGlance bounds what a glance may print. One that says more has found something.
 const maxGlance = 256 << 10
 
-// untouched tells whether the box has, at a glance, what it began with. Whatever is in doubt is looked at closely.
+// untouched tells whether the box has, at a glance, what it began with. Whatever is in doubt is
+// looked at closely.
 func (k *keeper) untouched(ctx context.Context) bool {
 	if commit, err := readBegin(k.req.Begin); err != nil || commit != "" || k.req.Base == "" || k.req.Checkout == "" {
 		return false
@@ -100,7 +101,8 @@ func (k *keeper) unknown(ctx context.Context, ids []string) ([]string, error) {
 	return unknown, nil
 }
 
-// dropKnown forgets the branches and stashes of a box that the checkout has: they are not the box's work.
+// dropKnown forgets the branches and stashes of a box that the checkout has: they are not the box's
+// work.
 func (k *keeper) dropKnown(ctx context.Context, f *facts) error {
 	var ids []string
 	for _, b := range f.also {

@@ -228,7 +228,8 @@ func (k *keeper) fetch(ctx context.Context) (facts, error) {
 	return f, k.judge(ctx, &f, err)
 }
 
-// accept takes the pack. A commit whose history the box and the host know by different names cannot be.
+// accept takes the pack. A commit whose history the box and the host know by different names cannot
+// be.
 func (k *keeper) accept(ctx context.Context, pack io.Reader, f *facts) error {
 	if k.req.Base != "" && len(f.top) != len(k.req.Base) {
 		return lies(errFormat)

@@ -37,7 +37,8 @@ func TaskRef(id string) string { return namespace + "tasks/" + id }
 // BoxRef is the ref of what a box held when somebody last looked.
 func BoxRef(id agentbox.BoxID) string { return namespace + "boxes/" + id.String() }
 
-// openMirror makes the mirror when it is not there. One of another format of objects lies beside it.
+// openMirror makes the mirror when it is not there. One of another format of objects lies beside
+// it.
 func openMirror(ctx context.Context, dir, format string) (mirror, error) {
 	if format == "sha256" {
 		dir = strings.TrimSuffix(dir, ".git") + "-sha256.git"
@@ -147,7 +148,8 @@ func refused(err error, limit int64) error {
 	return agentbox.Errorf(agentbox.Corrupt, "git refuses what the box sent: %s", printable(failed.Error()))
 }
 
-// adopt moves packs into the mirror, the index of each last: without it git does not look at a pack.
+// adopt moves packs into the mirror, the index of each last: without it git does not look at a
+// pack.
 func (m mirror) adopt(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -174,7 +176,8 @@ func (m mirror) setRef(ctx context.Context, ref, commit string) error {
 	return nil
 }
 
-// seed takes the history up to a commit from a checkout of the user's, so that boxes send only what is new.
+// seed takes the history up to a commit from a checkout of the user's, so that boxes send only what
+// is new.
 func (m mirror) seed(ctx context.Context, repo workspace.Repo, commit string) error {
 	view, done, err := workspace.Objects(ctx, repo)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 // LeaseEnded begins the reason of a machine whose lease has ended.
 const LeaseEnded = "its lease ended"
 
-// repauseEvery is how often a box is tried to be paused whose lease has ended and that could not be.
+// repauseEvery is how often a box is tried to be paused whose lease has ended and that could not
+// be.
 const repauseEvery = time.Minute
 
 // watchLease pauses the box when its lease has ended. What is no box by then ends: a machine that

@@ -12,7 +12,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// keepJobs makes the hub of the box's jobs, which ends with ctx, and has the relay attach clients to them.
+// keepJobs makes the hub of the box's jobs, which ends with ctx, and has the relay attach clients
+// to them.
 func (s *Supervisor) keepJobs(ctx context.Context, relay *environment.Relay, wg *sync.WaitGroup) {
 	s.jobs = job.NewHub(ctx, job.Config{
 		Dir: s.names.Jobs(), Backend: s.guest, Log: s.log, Begin: s.meter.enter, Wrote: s.meter.touch,

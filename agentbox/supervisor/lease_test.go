@@ -68,7 +68,8 @@ func TestLeaseEndsWhenItSays(t *testing.T) {
 	}
 }
 
-// Who has come in since the lease ended is not put out: over is asked before and after a box is saved.
+// Who has come in since the lease ended is not put out: over is asked before and after a box is
+// saved.
 func TestALeaseIsNotOverForWhoHasJustCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLease(time.Hour)
@@ -91,7 +92,8 @@ func TestALeaseIsNotOverForWhoHasJustCome(t *testing.T) {
 	})
 }
 
-// The time of a lease is the monotonic clock's: neither sleep nor a clock that is set has a say in it.
+// The time of a lease is the monotonic clock's: neither sleep nor a clock that is set has a say in
+// it.
 func TestALeaseFollowsTheMonotonicClock(t *testing.T) {
 	l := newLease(time.Hour)
 	defer l.stop()

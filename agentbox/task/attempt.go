@@ -194,7 +194,8 @@ func (r *run) pausedAtLimit(ctx context.Context) bool {
 	return box != nil && box.State == agentbox.Paused && limitIn(box.Note) != ""
 }
 
-// stateEvery is how often the state of a box is asked for; the end of a job shows sooner, by its file.
+// stateEvery is how often the state of a box is asked for; the end of a job shows sooner, by its
+// file.
 const stateEvery = time.Second
 
 // pause returns when the job's end is written down, or after stateEvery.
@@ -215,7 +216,8 @@ func (r *run) pause(ctx context.Context, dir string) error {
 	return nil
 }
 
-// cancelGrace is how long a job has after SIGTERM, and again after SIGKILL, before its machine ends.
+// cancelGrace is how long a job has after SIGTERM, and again after SIGKILL, before its machine
+// ends.
 const cancelGrace = 5 * time.Second
 
 // end tells the job to end, each time in a way that is harder not to hear.

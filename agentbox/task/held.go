@@ -11,10 +11,12 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// A held task is one that somebody waits for, at the terminal where it was begun. It begins at once,
+// A held task is one that somebody waits for, at the terminal where it was begun. It begins at
+// once,
 // and is cancelled when its holder goes, unless that released it.
 
-// holdGrace is how long a held task goes on without a holder: one whose daemon was replaced comes back.
+// holdGrace is how long a held task goes on without a holder: one whose daemon was replaced comes
+// back.
 const holdGrace = 30 * time.Second
 
 // watch is what the daemon knows of an attempt and no file says: for those who wait for it.
@@ -76,7 +78,8 @@ func (w *watch) remove(box string) {
 	w.box = box
 }
 
-// leaving tells whether an attempt has its result and its box is nobody's any more: what is left is to clear away.
+// leaving tells whether an attempt has its result and its box is nobody's any more: what is left is
+// to clear away.
 func (w *watch) leaving(ctx context.Context, boxes Boxes) bool {
 	w.mu.Lock()
 	box := w.box
@@ -136,7 +139,8 @@ func (q *Queue) Begin(ctx context.Context, s Submission, environ []string, progr
 	return q.Store.Read(id)
 }
 
-// Hold waits for the end of a held task; its box is gone for everybody then, or stays. A holder whose ctx ends before cancels the
+// Hold waits for the end of a held task; its box is gone for everybody then, or stays. A holder
+// whose ctx ends before cancels the
 // task, unless it was released or has another holder.
 func (q *Queue) Hold(ctx context.Context, id agentbox.TaskID) (agentbox.Task, error) {
 	w := q.watch(id)

@@ -31,7 +31,8 @@ type Jobs interface {
 	Signal(context.Context, api.JobSignal) error
 }
 
-// Keeper keeps the work of a task's box where it outlives the box. It may be called again after an error.
+// Keeper keeps the work of a task's box where it outlives the box. It may be called again after an
+// error.
 type Keeper interface {
 	Keep(ctx context.Context, box agentbox.Box, task agentbox.Task) (Kept, error)
 }
@@ -93,7 +94,8 @@ func NewQueue(c Config) *Queue {
 // lookEvery is how often the queue looks whether there is room without being told.
 const lookEvery = 2 * time.Second
 
-// Run begins and follows tasks until ctx ends. The tasks that run then go on: the next queue finds them.
+// Run begins and follows tasks until ctx ends. The tasks that run then go on: the next queue finds
+// them.
 func (q *Queue) Run(ctx context.Context) {
 	q.ctx = ctx
 	close(q.runs)
@@ -157,7 +159,8 @@ func (q *Queue) begin(ctx context.Context, t agentbox.Task) {
 	if _, followed := q.running[t.ID]; followed || ctx.Err() != nil {
 		return
 	}
-	// It can have ended since it was listed: whoever followed it wrote that down before leaving off.
+	// It can have ended since it was listed: whoever followed it wrote that down before leaving
+	// off.
 	if t, err = q.Store.Read(t.ID); err != nil || t.State.Done() || t.State == agentbox.TaskQueued && !q.room(rec) {
 		return
 	}
@@ -203,7 +206,8 @@ type Submission struct {
 	Need     Need
 }
 
-// Submit writes the tasks down, all or, on an error, as many as it says, and begins them when there is room.
+// Submit writes the tasks down, all or, on an error, as many as it says, and begins them when there
+// is room.
 func (q *Queue) Submit(s Submission) ([]agentbox.Task, error) {
 	defer q.stir()
 	return q.write(s)
@@ -286,7 +290,8 @@ func (q *Queue) Remove(id agentbox.TaskID) error {
 // keptFor is how long the evidence of a task is kept that has left no work.
 const keptFor = 30 * 24 * time.Hour
 
-// Spent lists the tasks of which only old evidence is left: they ended a month ago, and neither a ref, a box nor an artifact holds anything of them.
+// Spent lists the tasks of which only old evidence is left: they ended a month ago, and neither a
+// ref, a box nor an artifact holds anything of them.
 func (q *Queue) Spent() (spent []agentbox.Task) {
 	all, _ := q.Store.List() // what cannot be read stays
 	for _, t := range all {

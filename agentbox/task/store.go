@@ -189,7 +189,8 @@ func (s Store) List() (all []agentbox.Task, bad []error) {
 	return s.list(func(agentbox.TaskID) bool { return true })
 }
 
-// undone is List without the tasks that are done. It adds those to done, and reads none of them again: what is done stays so.
+// undone is List without the tasks that are done. It adds those to done, and reads none of them
+// again: what is done stays so.
 func (s Store) undone(done map[agentbox.TaskID]bool) (open []agentbox.Task, bad []error) {
 	all, bad := s.list(func(id agentbox.TaskID) bool { return !done[id] })
 	for _, t := range all {

@@ -84,7 +84,8 @@ func (r *run) kept(ctx context.Context, box agentbox.Box) (kept Kept, err error)
 		if err == nil || ctx.Err() != nil {
 			return kept, err
 		}
-		// What still runs may have filled the disk or the box with processes: a new machine has neither.
+		// What still runs may have filled the disk or the box with processes: a new machine has
+		// neither.
 		if stopErr := r.q.Boxes.Stop(ctx, r.ref()); stopErr != nil {
 			r.q.Log.Warn("cannot stop the box of a task", "box", r.BoxName, "error", stopErr)
 		}

@@ -21,7 +21,8 @@ const (
 	heardTime = 3 * time.Second
 )
 
-// Image finds an image that a builder of the team offers: by its digest where pin is set, else by the
+// Image finds an image that a builder of the team offers: by its digest where pin is set, else by
+// the
 // key of what it is made from. The store expects it then; its pieces come as they are needed
 // (image.Store.Elsewhere). NotFound: nobody offers it.
 func (t *Team) Image(ctx context.Context, pin agentbox.Digest, key string) (image.Image, error) {
@@ -110,7 +111,8 @@ func (t *Team) describe(ctx context.Context, o offer) (image.Image, error) {
 	return img, t.Images.Adopt(ctx, img, o.name)
 }
 
-// reach finds out, within the time that a team which is not there may cost, whether somebody hands out a manifest.
+// reach finds out, within the time that a team which is not there may cost, whether somebody hands
+// out a manifest.
 func (t *Team) reach(ctx context.Context, manifest agentbox.Digest) error {
 	p := t.now()
 	if p == nil {

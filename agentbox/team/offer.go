@@ -10,7 +10,8 @@ import (
 	"agentbox/vmm/image"
 )
 
-// What this machine offers at most: the newest. With their names the records must stay within catalogue.MaxBytes.
+// What this machine offers at most: the newest. With their names the records must stay within
+// catalogue.MaxBytes.
 const (
 	mostImages = 300
 	mostSetups = 700

@@ -19,7 +19,8 @@ import (
 	"agentbox/vmm/image"
 )
 
-// Team is this machine's part in what its team shares. Its methods may be called at once, and at any
+// Team is this machine's part in what its team shares. Its methods may be called at once, and at
+// any
 // time: without a team nothing is found and nothing is offered. The fields are set before Join.
 type Team struct {
 	Images  *layers.Images
@@ -28,7 +29,8 @@ type Team struct {
 	Files   *image.Store // the images of this machine
 	Upload  int64        // bytes a second that are sent at most; 0: no bound
 	Log     *slog.Logger
-	// Gone lets go of an image that is not to be used any more, because who made it is no builder now. False: a box runs from it.
+	// Gone lets go of an image that is not to be used any more, because who made it is no builder
+	// now. False: a box runs from it.
 	Gone func(ctx context.Context, image agentbox.Digest) bool
 	// Joined is told that this machine begins to take part; it may not wait.
 	Joined func()
@@ -78,7 +80,8 @@ func (t *Team) Wake() {
 	t.Changed()
 }
 
-// Changed has those look again who wait for what others make (mesh.Config.Changed). It does not wait.
+// Changed has those look again who wait for what others make (mesh.Config.Changed). It does not
+// wait.
 func (t *Team) Changed() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -135,7 +138,8 @@ func (t *Team) Peers() *exchange.Node {
 	return nil
 }
 
-// SharingChanged ends what is sent of what is not shared any more, and offers what is (layers.Sharing.Changed).
+// SharingChanged ends what is sent of what is not shared any more, and offers what is
+// (layers.Sharing.Changed).
 func (t *Team) SharingChanged() {
 	if p := t.now(); p != nil {
 		p.exchange.Recheck(context.Background())
@@ -158,7 +162,8 @@ const (
 	lookEach = 30 * time.Second
 )
 
-// Run offers what there is, says what this machine works on and drops what is not to be used, whenever something changed, until ctx ends.
+// Run offers what there is, says what this machine works on and drops what is not to be used,
+// whenever something changed, until ctx ends.
 func (t *Team) Run(ctx context.Context) {
 	tick, second := time.NewTicker(lookEach), time.NewTicker(time.Second)
 	defer tick.Stop()

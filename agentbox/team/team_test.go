@@ -244,7 +244,8 @@ func (m *machine) result(ctx context.Context, t *testing.T, in caches.Ingredient
 	return m.Shelf.Publish(ctx, made, map[caches.Part]string{caches.Dirs: file})
 }
 
-// All begin at once, as nobody knows of the others yet. All but one of them leave off, and get what that one made.
+// All begin at once, as nobody knows of the others yet. All but one of them leave off, and get what
+// that one made.
 func TestOneMachineMakesIt(t *testing.T) {
 	all := newTeam(t, true, true)
 	in := caches.Ingredients{Project: "p", Image: agentbox.Digest{1}, Setup: []string{"make"}, Lockfiles: map[string]agentbox.Digest{}}

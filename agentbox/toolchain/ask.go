@@ -5,10 +5,12 @@ import (
 	"regexp"
 )
 
-// npmPackage is a package of the npm registry by name, and nothing that npm would take from elsewhere.
+// npmPackage is a package of the npm registry by name, and nothing that npm would take from
+// elsewhere.
 var npmPackage = regexp.MustCompile(`^(@[a-z0-9][a-z0-9._-]{0,63}/)?[a-z0-9][a-z0-9._-]{0,127}(@[0-9][0-9A-Za-z.-]{0,31})?$`)
 
-// pipPackage is a package of the Python index by name, and nothing that pip would take from elsewhere.
+// pipPackage is a package of the Python index by name, and nothing that pip would take from
+// elsewhere.
 var pipPackage = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}(==[0-9][0-9A-Za-z.]{0,31})?$`)
 
 // Ask makes a need of what a configuration says. An empty version, or "*", is any.

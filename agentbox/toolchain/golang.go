@@ -53,7 +53,8 @@ func goLines(file, content string) (language, toolchain string) {
 	if err == nil && f.Go != nil {
 		language = f.Go.Version
 	}
-	// ParseLax ignores the toolchain line, as it ignores everything that only the main module may say.
+	// ParseLax ignores the toolchain line, as it ignores everything that only the main module may
+	// say.
 	if f, err := modfile.Parse(file, []byte(content), nil); err == nil && f.Toolchain != nil {
 		toolchain = f.Toolchain.Name
 	}

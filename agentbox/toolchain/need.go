@@ -40,7 +40,8 @@ type Need struct {
 	Constraint string `json:"constraint,omitempty"` // in the ecosystem's notation; "" for any version
 	File       string `json:"file"`                 // slash-separated, relative to the repository's root
 	Key        string `json:"key,omitempty"`        // what in the file says so, such as engines.node
-	// Refused is what the file says, where that is no version that agentbox understands; Constraint is "" then.
+	// Refused is what the file says, where that is no version that agentbox understands; Constraint
+	// is "" then.
 	Refused string `json:"refused,omitempty"`
 }
 

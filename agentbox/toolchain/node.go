@@ -8,7 +8,8 @@ import (
 )
 
 var (
-	// nodeRange is a range of versions as npm reads it; whether it makes sense is for whoever resolves it.
+	// nodeRange is a range of versions as npm reads it; whether it makes sense is for whoever
+	// resolves it.
 	nodeRange = regexp.MustCompile(`^[0-9xX*.<>=~^| v-]{1,80}$`)
 	// exactVersion is what packageManager names.
 	exactVersion = regexp.MustCompile(`^[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}$`)
@@ -48,7 +49,8 @@ func readNode(s *scan, dir string) {
 	}
 }
 
-// readPackageJSON takes volta's pin before the engines' range: it is what the repository's people use.
+// readPackageJSON takes volta's pin before the engines' range: it is what the repository's people
+// use.
 func (s *scan) readPackageJSON(file, content string) {
 	var p packageJSON
 	if json.Unmarshal([]byte(content), &p) != nil {

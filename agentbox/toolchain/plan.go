@@ -176,7 +176,8 @@ func (p Plan) Commands() [][]string {
 	return out
 }
 
-// version reads a version that was checked when it was read; a release candidate counts as its release.
+// version reads a version that was checked when it was read; a release candidate counts as its
+// release.
 func version(s string) *semver.Version {
 	for _, mark := range []string{"rc", "beta"} {
 		s, _, _ = strings.Cut(s, mark)
@@ -188,7 +189,8 @@ func version(s string) *semver.Version {
 	return v
 }
 
-// satisfies tells whether a version is in a range. A range that makes no sense is satisfied by nothing.
+// satisfies tells whether a version is in a range. A range that makes no sense is satisfied by
+// nothing.
 func satisfies(candidate, wanted string) bool {
 	c, err := semver.NewConstraint(wanted)
 	return err == nil && c.Check(version(candidate))

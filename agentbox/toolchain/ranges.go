@@ -5,7 +5,8 @@ import "strings"
 // maxAlternatives bounds the alternatives of a range that several files have a say in.
 const maxAlternatives = 16
 
-// intersect makes one range of several: what all of them accept. Each may have alternatives, parted by ||.
+// intersect makes one range of several: what all of them accept. Each may have alternatives, parted
+// by ||.
 func intersect(ranges []string) string {
 	out := []string{""}
 	for _, r := range ranges {
@@ -33,7 +34,8 @@ func rangeOf(n Need) string {
 	return n.Constraint
 }
 
-// pythonRange translates version specifiers of PEP 440, as far as versions of Python itself use them.
+// pythonRange translates version specifiers of PEP 440, as far as versions of Python itself use
+// them.
 func pythonRange(specifiers string) string {
 	var out []string
 	for s := range strings.SplitSeq(specifiers, ",") {

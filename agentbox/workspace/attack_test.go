@@ -283,7 +283,8 @@ func TestNoPipeIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestAPipeForIgnoreRulesIsAnEmptyFile has pipes where git reads ignore rules, at the top and below.
+// TestAPipeForIgnoreRulesIsAnEmptyFile has pipes where git reads ignore rules, at the top and
+// below.
 func TestAPipeForIgnoreRulesIsAnEmptyFile(t *testing.T) {
 	isolateGit(t)
 	dir := build(t, `base; mkdir -p sub/deep; echo u >sub/deep/untracked; mkfifo .gitignore sub/deep/.gitignore sub/pipe`)
@@ -302,7 +303,8 @@ func TestAPipeForIgnoreRulesIsAnEmptyFile(t *testing.T) {
 }
 
 // TestNoRepositoryInsideGovernsTheOneAround goes into a bare repository that a checkout has brought
-// and that takes a directory above it for its work tree, as it would be in a home under git's control.
+// and that takes a directory above it for its work tree, as it would be in a home under git's
+// control.
 func TestNoRepositoryInsideGovernsTheOneAround(t *testing.T) {
 	isolateGit(t)
 	for name, script := range map[string]string{

@@ -13,7 +13,8 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// MaxBegin bounds what is uncommitted in a checkout for Begin to look at it: a copy is made of all that.
+// MaxBegin bounds what is uncommitted in a checkout for Begin to look at it: a copy is made of all
+// that.
 const MaxBegin = 256 << 20
 
 // ours are the author and the committer of commits that agentbox makes.

@@ -25,7 +25,8 @@ func parseChange(line string) change {
 // deleted tells that the box has no such file.
 func (c change) deleted() bool { return strings.Trim(c.mode, "0") == "" }
 
-// differing names the changes that a checkout does not have in the same form. The names are the box's word.
+// differing names the changes that a checkout does not have in the same form. The names are the
+// box's word.
 func differing(ctx context.Context, v *git.View, repo Repo, changes []string) ([]string, error) {
 	var differ []string
 	var regular []change // whose contents git has to name, because line ends may be converted
@@ -50,7 +51,8 @@ func differing(ctx context.Context, v *git.View, repo Repo, changes []string) ([
 	return differ, nil
 }
 
-// compare tells whether the checkout has the same in this place, or that its contents have to be compared.
+// compare tells whether the checkout has the same in this place, or that its contents have to be
+// compared.
 func (c change) compare(repo Repo) (same, contents bool) {
 	path := unquotePath(c.path)
 	if !validName(path) {

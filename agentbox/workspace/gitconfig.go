@@ -85,7 +85,8 @@ func (s *stager) config(ctx context.Context, repo Repo, to target) (local []sett
 	return append(local, own...), err
 }
 
-// maxConfig bounds a configuration file: a repository with a hundred thousand branches has one of this size.
+// maxConfig bounds a configuration file: a repository with a hundred thousand branches has one of
+// this size.
 const maxConfig = 64 << 20
 
 // readConfig reads one file as git does, without what it includes.

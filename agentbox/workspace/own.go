@@ -83,7 +83,8 @@ func preflight(dir string) error {
 	}
 }
 
-// checkOwn fails when the git directory is not the checkout's own: neither in it, nor one that names it.
+// checkOwn fails when the git directory is not the checkout's own: neither in it, nor one that
+// names it.
 func (r Repo) checkOwn(ctx context.Context) error {
 	entry := filepath.Join(r.Root, ".git")
 	fi, err := os.Lstat(entry)
@@ -93,7 +94,8 @@ func (r Repo) checkOwn(ctx context.Context) error {
 	if err := checkPlain(r.GitDir); err != nil {
 		return err
 	}
-	// A directory of the checkout that looks like a git directory may say that its work tree is around it. Only .git decides.
+	// A directory of the checkout that looks like a git directory may say that its work tree is
+	// around it. Only .git decides.
 	named := r.GitDir == entry
 	if fi.Mode().IsRegular() && within(r.Root, r.GitDir) {
 		to, err := follow(entry, "gitdir: ", r.Root)
@@ -153,7 +155,8 @@ func same(a, b string) bool {
 	return err == nil && os.SameFile(fa, fb)
 }
 
-// borrowKey is where the user's own configuration says which directories checkouts may borrow objects from.
+// borrowKey is where the user's own configuration says which directories checkouts may borrow
+// objects from.
 const borrowKey = "agentbox.borrow"
 
 // mayBorrow tells whether the user allows checkouts to take objects from a directory. A repository

@@ -158,7 +158,8 @@ func (s *stager) repo(ctx context.Context, repo Repo, to target) error {
 	return s.modules(ctx, repo, to)
 }
 
-// objectsAndList copies the objects and lists the work tree, side by side unless the list needs them.
+// objectsAndList copies the objects and lists the work tree, side by side unless the list needs
+// them.
 func (s *stager) objectsAndList(ctx context.Context, repo Repo, to target, local []setting) (paths []string, err error) {
 	l := looks{root: repo.Root, gitDir: to.git, commonDir: to.git, local: local, user: s.carry, area: s.area()}
 	if last(local, "core.sparsecheckout") != "" {

@@ -127,7 +127,8 @@ func without(settings []setting, key string) []setting {
 	return slices.DeleteFunc(slices.Clone(settings), func(s setting) bool { return s.key == key })
 }
 
-// Objects gives git a look at the objects of a checkout, which it may also add some to. done ends it.
+// Objects gives git a look at the objects of a checkout, which it may also add some to. done ends
+// it.
 func Objects(ctx context.Context, repo Repo) (v *git.View, done func() error, err error) {
 	return lookAt(ctx, repo)
 }

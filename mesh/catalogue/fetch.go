@@ -34,7 +34,8 @@ type want struct {
 	running  bool
 }
 
-// Saw is told that a peer has a catalogue of an owner at a sequence number. What is newer is fetched
+// Saw is told that a peer has a catalogue of an owner at a sequence number. What is newer is
+// fetched
 // in the background, from the owner where it is here.
 func (s *Store) Saw(owner identity.PeerID, sequence uint64, from identity.PeerID) {
 	s.mu.Lock()

@@ -12,7 +12,8 @@ func (s *Store) Head() Head {
 }
 
 // Update changes our own catalogue. It is on disk when Update returns, so that a restart does not
-// take it back; Announce has been told. A change that goes beyond the bounds is an error and changes
+// take it back; Announce has been told. A change that goes beyond the bounds is an error and
+// changes
 // nothing, one that changes nothing is not announced.
 func (s *Store) Update(change func(*Edit)) error {
 	s.editing.Lock()

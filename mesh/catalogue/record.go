@@ -93,7 +93,8 @@ func isText(s string, most int) bool {
 	return len(s) <= most && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// digestOf is what a head signs: the records in order, a line of JSON each. Size is that of all lines.
+// digestOf is what a head signs: the records in order, a line of JSON each. Size is that of all
+// lines.
 func digestOf(records map[id]Record) (agentbox.Digest, int, error) {
 	h := sha256.New()
 	size := 0

@@ -85,7 +85,8 @@ func (t *Transfer) patient(c *call) bool {
 	return !t.coming() && since > graceAlone
 }
 
-// coming tells whether a peer is being connected to, or is connected and has not said yet what it has. Callers hold mu.
+// coming tells whether a peer is being connected to, or is connected and has not said yet what it
+// has. Callers hold mu.
 func (t *Transfer) coming() bool {
 	if t.dialing > 0 {
 		return true
@@ -132,7 +133,8 @@ func (b *shared) hear(peers []PeerID) {
 	}
 }
 
-// dial opens a session with a peer, unless there is one, or one failed a moment ago. Callers hold mu.
+// dial opens a session with a peer, unless there is one, or one failed a moment ago. Callers hold
+// mu.
 func (t *Transfer) dial(p PeerID) {
 	if p == t.n.cfg.Self || time.Since(t.tried[p]) < t.patience(p) || time.Now().Before(t.n.liars[p]) || len(t.b.sessions)+t.dialing >= schedule.MaxPeers || t.ctx.Err() != nil {
 		return

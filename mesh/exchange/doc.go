@@ -8,12 +8,19 @@
 //
 // What is promised:
 //
-//   - A peer is served what the Shelf says is shared with it, and nothing else: a request names the manifest and the number of a piece in it. For a
-//     manifest that is not shared the answer is the same as for one that does not exist.
-//   - Pieces travel as they are stored. The receiver decodes them, never to more bytes than the manifest says, and the transfer's Arrived verifies them;
-//     who sent wrong bytes is asked for that piece no more, and after the second time for nothing, for a while (quarantine).
-//   - Nothing a peer sends makes this machine keep more than the frames' limits and what it asked for itself.
-//   - A transfer that was cut off is begun again by asking for what is missing: nothing about it is kept here.
+// - A peer is served what the Shelf says is shared with it, and nothing else: a request names the
+// manifest and the number of a piece in it. For a
+//
+//	manifest that is not shared the answer is the same as for one that does not exist.
+//
+// - Pieces travel as they are stored. The receiver decodes them, never to more bytes than the
+// manifest says, and the transfer's Arrived verifies them;
+// who sent wrong bytes is asked for that piece no more, and after the second time for nothing, for
+// a while (quarantine).
+// - Nothing a peer sends makes this machine keep more than the frames' limits and what it asked for
+// itself.
+// - A transfer that was cut off is begun again by asking for what is missing: nothing about it is
+// kept here.
 //
 // The bytes are in docs/formats.md ("Pieces from peers").
 package exchange

@@ -209,7 +209,8 @@ func TestAPieceTravelsAsItIsStored(t *testing.T) {
 	}
 }
 
-// Who asks for the manifest first, as the store does, hears of the others before it begins to get pieces.
+// Who asks for the manifest first, as the store does, hears of the others before it begins to get
+// pieces.
 func TestPeersAreHeardOfWithTheManifest(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -266,7 +267,8 @@ func TestATransferThatEndsAtOnce(t *testing.T) {
 	}
 }
 
-// The store asks for a manifest that somebody asked for to see who is there, and several may at once.
+// The store asks for a manifest that somebody asked for to see who is there, and several may at
+// once.
 func TestAManifestIsGivenAgain(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)

@@ -197,7 +197,8 @@ func TestMoreBytesThanThePieceHas(t *testing.T) {
 	})
 }
 
-// A decompression bomb: a small frame that says it holds a piece, and holds a thousand times as much.
+// A decompression bomb: a small frame that says it holds a piece, and holds a thousand times as
+// much.
 func TestBombs(t *testing.T) {
 	codec, err := blob.NewCodec()
 	if err != nil {
@@ -237,7 +238,8 @@ func TestTheSeedIsKilled(t *testing.T) {
 	}
 }
 
-// With the seed gone and the rest incomplete, the error names what is missing, and what can come has come.
+// With the seed gone and the rest incomplete, the error names what is missing, and what can come
+// has come.
 func TestTheSeedIsGoneAndTheRestIsIncomplete(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)

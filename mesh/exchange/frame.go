@@ -77,7 +77,8 @@ func appendFrame(b []byte, t frameType, payload ...byte) []byte {
 	return append(b, payload...)
 }
 
-// readHeader reads the beginning of a frame, and refuses one that is longer than such a frame may be.
+// readHeader reads the beginning of a frame, and refuses one that is longer than such a frame may
+// be.
 func readHeader(r io.Reader, buf *[headerSize]byte) (frameType, int, error) {
 	if _, err := io.ReadFull(r, buf[:]); err != nil {
 		return 0, 0, err

@@ -28,7 +28,8 @@ func (t *Transfer) verify(a arrival) error {
 	return t.arrived(t.ctx, int(a.in.head.number), b)
 }
 
-// settle tells the scheduler and those who wait how a piece did, whose verification began at a time.
+// settle tells the scheduler and those who wait how a piece did, whose verification began at a
+// time.
 func (t *Transfer) settle(a arrival, began time.Time, err error) {
 	i := int(a.in.head.number)
 	t.n.book(a.s.peer, func(book *Traffic) {
@@ -76,7 +77,8 @@ func (t *Transfer) here(i int) {
 	}
 }
 
-// abandon ends the calls that wanted a piece at a time. Who asked later may well ask because of this very error, after
+// abandon ends the calls that wanted a piece at a time. Who asked later may well ask because of
+// this very error, after
 // mending what it said: it gets an attempt of its own. Callers hold mu.
 func (t *Transfer) abandon(i int, at time.Time, err error) {
 	for c := range t.calls {

@@ -28,7 +28,8 @@ func (n *Node) Manifest(ctx context.Context, d agentbox.Digest) ([]byte, error) 
 	}
 }
 
-// askHolders asks one after the other, unless one has answered already in a session that is still there.
+// askHolders asks one after the other, unless one has answered already in a session that is still
+// there.
 func (n *Node) askHolders(ctx context.Context, d agentbox.Digest) ([]byte, error) {
 	n.mu.Lock()
 	if b := n.blobs[d]; b != nil && b.encoded != nil {

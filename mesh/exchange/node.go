@@ -42,9 +42,11 @@ type Shelf interface {
 	Shared(ctx context.Context, peer PeerID, manifest agentbox.Digest) bool
 	// Manifest gives a manifest that is here.
 	Manifest(ctx context.Context, manifest agentbox.Digest) (blob.Manifest, error)
-	// Bits tells which chunks are here: bit i%8 of byte i/8, the lowest first. Chunks of zeros count as here.
+	// Bits tells which chunks are here: bit i%8 of byte i/8, the lowest first. Chunks of zeros
+	// count as here.
 	Bits(m blob.Manifest) ([]byte, error)
-	// Stored gives a chunk as it is stored, and its size when it is decoded. buf may be used for the answer.
+	// Stored gives a chunk as it is stored, and its size when it is decoded. buf may be used for
+	// the answer.
 	Stored(ctx context.Context, chunk agentbox.Digest, buf []byte) (b []byte, encoding blob.Encoding, size int, err error)
 }
 

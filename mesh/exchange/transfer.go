@@ -61,7 +61,8 @@ const (
 	discoverEvery = 500 * time.Millisecond
 	retryFirst    = 250 * time.Millisecond
 	retryLast     = 15 * time.Second
-	// A mesh in which nobody answers costs who asks no more than graceAlone; one that was there is given longer.
+	// A mesh in which nobody answers costs who asks no more than graceAlone; one that was there is
+	// given longer.
 	graceAlone = 250 * time.Millisecond
 	graceMet   = 1500 * time.Millisecond
 )

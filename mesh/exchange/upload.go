@@ -73,7 +73,8 @@ func (n *Node) crowded() bool {
 	return moving >= uploads || len(n.sending) >= maxStuck
 }
 
-// load reads a piece and has its session send it. One that is not here any more is not claimed any more.
+// load reads a piece and has its session send it. One that is not here any more is not claimed any
+// more.
 func (n *Node) load(a schedule.Answer[*session], d agentbox.Digest, size int) {
 	buf := buffer(size)
 	b, encoding, full, err := n.cfg.Shelf.Stored(n.ctx, d, buf)

@@ -11,7 +11,8 @@ import (
 	"agentbox/mesh/identity"
 )
 
-// delegate is what memberlist calls, some of it while it holds its own locks: nothing here waits, or
+// delegate is what memberlist calls, some of it while it holds its own locks: nothing here waits,
+// or
 // calls memberlist.
 type delegate Gossip
 
@@ -35,7 +36,8 @@ func (d *delegate) GetBroadcasts(int, int) [][]byte { return nil }
 func (d *delegate) LocalState(bool) []byte          { return nil }
 func (d *delegate) MergeRemoteState([]byte, bool)   {}
 
-// NotifyAlive refuses nodes that are no members, and what a member did not say of itself. Any member
+// NotifyAlive refuses nodes that are no members, and what a member did not say of itself. Any
+// member
 // may say anything of others to memberlist: without this, one could fill the team with phantoms.
 func (d *delegate) NotifyAlive(n *memberlist.Node) error {
 	id, err := identity.ParsePeer(n.Name)

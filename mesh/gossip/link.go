@@ -21,7 +21,8 @@ const (
 	maxWaiting = 16
 )
 
-// link is what we have with one peer: the newest connection, whoever opened it, and what waits for one.
+// link is what we have with one peer: the newest connection, whoever opened it, and what waits for
+// one.
 type link struct {
 	t    *transport
 	peer identity.PeerID

@@ -20,8 +20,10 @@ const (
 	perRound = 16
 )
 
-// seeker looks for members that are not here: memberlist itself gives up on who was absent for long,
-// and on both halves of a partition. It also notices when this machine slept or has other addresses.
+// seeker looks for members that are not here: memberlist itself gives up on who was absent for
+// long,
+// and on both halves of a partition. It also notices when this machine slept or has other
+// addresses.
 func (g *Gossip) seeker() {
 	tick := time.NewTicker(seekPeriod)
 	defer tick.Stop()

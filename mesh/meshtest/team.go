@@ -73,7 +73,8 @@ func (team *Team) Revoke(key ed25519.PrivateKey) {
 	team.Change(key, func(e *identity.Entry) { e.Revoked = true })
 }
 
-// Node makes the node of an identity on loopback, which admits nobody yet. It is closed with the test.
+// Node makes the node of an identity on loopback, which admits nobody yet. It is closed with the
+// test.
 func Node(t testing.TB, key ed25519.PrivateKey) *wire.Node {
 	t.Helper()
 	n, err := wire.Listen(wire.Config{Key: key, Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})

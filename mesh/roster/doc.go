@@ -1,4 +1,5 @@
-// Package roster keeps a team's member list on one machine: it makes and joins teams, signs entries,
+// Package roster keeps a team's member list on one machine: it makes and joins teams, signs
+// entries,
 // and hands the newest list to other peers.
 //
 // Files of its directory:

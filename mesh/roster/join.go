@@ -12,7 +12,8 @@ import (
 	"agentbox/mesh/wire"
 )
 
-// Join takes up an invitation, and gives who invited and where that is. The node is used to ask; the
+// Join takes up an invitation, and gives who invited and where that is. The node is used to ask;
+// the
 // list is the newest one when Join returns.
 func (r *Roster) Join(ctx context.Context, node *wire.Node, invite identity.Invite, name string) (identity.PeerID, netip.AddrPort, error) {
 	if team := r.List().Team(); !team.IsZero() && team != invite.Team {

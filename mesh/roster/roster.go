@@ -120,7 +120,8 @@ func (r *Roster) Refused() uint64 {
 	return r.refused
 }
 
-// Init makes a team of which this machine is the first member, builder and admin, and keeps its root
+// Init makes a team of which this machine is the first member, builder and admin, and keeps its
+// root
 // key. The root key is written before the list: a team without it could never change.
 func (r *Roster) Init(name string) error {
 	r.changing.Lock()

@@ -30,7 +30,8 @@ func (b *book) confirm(id identity.PeerID, a netip.AddrPort) {
 	b.set(id, append([]netip.AddrPort{a}, rest...))
 }
 
-// learn remembers addresses that somebody named. They push out others that somebody named, and never
+// learn remembers addresses that somebody named. They push out others that somebody named, and
+// never
 // the one that worked last.
 func (b *book) learn(id identity.PeerID, addresses []netip.AddrPort) {
 	b.mu.Lock()

@@ -40,13 +40,15 @@ type Conn interface {
 	SendDatagram(b []byte) error
 	// ReceiveDatagram waits for a datagram. Those that nobody waits for are dropped after some.
 	ReceiveDatagram(ctx context.Context) ([]byte, error)
-	// Keep sends something now and then, so that the connection outlives silence until stop is called.
+	// Keep sends something now and then, so that the connection outlives silence until stop is
+	// called.
 	Keep() (stop func())
 	// Stats says what went over the connection.
 	Stats() Stats
 	// Context is done when the connection has ended; its cause says why.
 	Context() context.Context
-	// Close ends the connection, all its streams included. What was written and not acknowledged may
+	// Close ends the connection, all its streams included. What was written and not acknowledged
+	// may
 	// be lost: a side that wants an answer waits for it before it closes.
 	Close() error
 }
@@ -55,11 +57,14 @@ type Conn interface {
 type Stream interface {
 	io.Reader
 	io.Writer
-	// Close ends our direction: the other side reads io.EOF after what was written. Reading goes on.
+	// Close ends our direction: the other side reads io.EOF after what was written. Reading goes
+	// on.
 	Close() error
-	// Abort ends both directions at once: whoever reads or writes gets an error, on both sides. What
+	// Abort ends both directions at once: whoever reads or writes gets an error, on both sides.
+	// What
 	// was written before Close is delivered all the same. Every stream is aborted in the end (defer
-	// it), or it counts against those that the connection may have; after Close and reading to io.EOF
+	// it), or it counts against those that the connection may have; after Close and reading to
+	// io.EOF
 	// that does nothing.
 	Abort()
 	SetDeadline(t time.Time) error

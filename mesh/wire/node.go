@@ -212,7 +212,8 @@ func (n *Node) Connections() int {
 	return len(n.conns)
 }
 
-// Close ends all connections, waits for the handlers, and frees the port. It may be called more than
+// Close ends all connections, waits for the handlers, and frees the port. It may be called more
+// than
 // once.
 func (n *Node) Close() error {
 	n.closing.Do(func() { n.closed = n.close() })

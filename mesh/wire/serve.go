@@ -10,7 +10,8 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// greeting is the one byte by which a server says that it admitted the client. In TLS 1.3 a client's
+// greeting is the one byte by which a server says that it admitted the client. In TLS 1.3 a
+// client's
 // handshake is over before the server has seen its certificate.
 const greeting = 'y'
 

@@ -48,7 +48,8 @@ func peerOf(state tls.ConnectionState) (identity.PeerID, error) {
 	return identity.PeerOf(key), nil
 }
 
-// protocol is the ALPN of a service among members. Who does not know the root key cannot say it, and
+// protocol is the ALPN of a service among members. Who does not know the root key cannot say it,
+// and
 // is refused before it sees our certificate.
 func protocol(root ed25519.PublicKey, s Service) string {
 	tag := sha256.Sum256(append([]byte("agentbox alpn 1\n"), root...))

@@ -172,7 +172,8 @@ func (s *slowValues) Value(ctx context.Context, _ string) (string, error) {
 	}
 }
 
-// A policy that changes while the place outside is dialled counts for the connection that comes of it.
+// A policy that changes while the place outside is dialled counts for the connection that comes of
+// it.
 func TestAttackPolicySwappedWhileDialling(t *testing.T) {
 	w := newWorld(t, grants("a.test"))
 	w.serveTLS(echo)

@@ -150,7 +150,8 @@ func (w *world) set(name, value string) {
 	w.values[name] = value
 }
 
-// A secret goes over TLS unless somebody wrote http:// before the host, and a request in the clear says so.
+// A secret goes over TLS unless somebody wrote http:// before the host, and a request in the clear
+// says so.
 func TestAttackSecretInTheClear(t *testing.T) {
 	for _, c := range []struct {
 		scope string

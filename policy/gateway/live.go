@@ -32,7 +32,8 @@ func (q *passage) review(p *policy.Policy) policy.Verdict {
 	case v.Allow && !mayCarry(p, q):
 		return policy.Verdict{Source: policy.Builtin, Reason: "a secret it carries may not be sent there any more"}
 	case v.Allow && v.Inside && q.unread.Load():
-		// Its keys are the box's and the server's alone, so it cannot be opened now; the next one is.
+		// Its keys are the box's and the server's alone, so it cannot be opened now; the next one
+		// is.
 		return policy.Verdict{Source: policy.Builtin, Reason: "requests there are decided one by one from now on, and this connection was not opened: connect again"}
 	}
 	return v

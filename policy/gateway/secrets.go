@@ -229,7 +229,8 @@ func (s *substitution) upgraded(res *http.Response, body io.ReadWriteCloser) (io
 // hides tells whether there is anything to keep from the box.
 func (s *substitution) hides() bool { return s != nil && len(s.hide) > 0 }
 
-// redactHeader redacts values, and drops fields that have a secret for a name: names come in any case.
+// redactHeader redacts values, and drops fields that have a secret for a name: names come in any
+// case.
 func (s *substitution) redactHeader(h http.Header) {
 	for name, values := range h {
 		if slices.ContainsFunc(s.hide, func(v hidden) bool { return strings.Contains(strings.ToLower(name), strings.ToLower(v.text)) }) {

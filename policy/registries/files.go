@@ -121,7 +121,8 @@ func tarballLinks(answer []byte) []string {
 	return []string{version.Dist.Tarball}
 }
 
-// downloadLinks reads the configuration of a sparse index of Cargo. What is in braces is filled in by Cargo.
+// downloadLinks reads the configuration of a sparse index of Cargo. What is in braces is filled in
+// by Cargo.
 func downloadLinks(answer []byte) []string {
 	var config struct {
 		Download string `json:"dl"`

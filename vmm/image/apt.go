@@ -117,7 +117,8 @@ func (b *build) forgetHost() error {
 // authorities is the file from which Debian makes Java's store.
 const authorities = "/etc/ssl/certs/ca-certificates.crt"
 
-// javaStore writes Java's store anew, where there is one: Debian's has the time of its making in it.
+// javaStore writes Java's store anew, where there is one: Debian's has the time of its making in
+// it.
 // Every box writes it once more, with its own authority.
 func (b *build) javaStore() error {
 	old := b.tree.Lookup(javastore.Debian, true)

@@ -36,7 +36,8 @@ func (s *Store) Ensure(ctx context.Context, r Recipe, pin agentbox.Digest, p Pro
 	return s.ensureIncluded(ctx, base, r, includes, p)
 }
 
-// Has tells whether the base of a recipe was made here and is still here, so that nobody need be asked for it.
+// Has tells whether the base of a recipe was made here and is still here, so that nobody need be
+// asked for it.
 func (s *Store) Has(r Recipe) bool {
 	r, err := r.Base().normal()
 	if err != nil {
@@ -94,7 +95,8 @@ func (s *Store) ensureBase(ctx context.Context, r Recipe, pin agentbox.Digest, p
 	return Image{}, mismatch(r, pin, img)
 }
 
-// isBaseOf tells whether an image was made from the source of r and has nothing of anybody on top. A
+// isBaseOf tells whether an image was made from the source of r and has nothing of anybody on top.
+// A
 // lock file is the repository's: what else is in the store it must not name.
 func (i Image) isBaseOf(r Recipe) bool {
 	return i.Base.IsZero() && len(i.Include) == 0 && i.Source == r.Source && i.Platform == r.Platform
@@ -125,7 +127,8 @@ func mismatch(r Recipe, pin agentbox.Digest, img Image) error {
 	return err.WithHint("`agentbox image build --update` pins what there is now; commit agentbox.lock afterwards")
 }
 
-// makeBase gives the image that a recipe gave before if enough says so, or that ask, which may be nil, finds; else it builds it.
+// makeBase gives the image that a recipe gave before if enough says so, or that ask, which may be
+// nil, finds; else it builds it.
 func (s *Store) makeBase(ctx context.Context, r Recipe, p Progress, enough func(agentbox.Digest) bool, ask func(key string) (Image, bool)) (Image, error) {
 	extra, err := localFingerprint(r)
 	if err != nil {
@@ -145,7 +148,8 @@ func (s *Store) makeBase(ctx context.Context, r Recipe, p Progress, enough func(
 	})
 }
 
-// once builds what key stands for unless it was built already, or find, which may be nil, gives it; one caller at a time.
+// once builds what key stands for unless it was built already, or find, which may be nil, gives it;
+// one caller at a time.
 func (s *Store) once(ctx context.Context, key string, p Progress, enough func(agentbox.Digest) bool, find func() (Image, bool), fill func(*build) error) (Image, error) {
 	if d, ok := s.recipe(key); ok && enough(d) {
 		return s.open(d)

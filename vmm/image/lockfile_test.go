@@ -228,7 +228,8 @@ func TestALockFileLeadsToNoOtherImage(t *testing.T) {
 	}
 }
 
-// What the team has under the digest that a lock file names is used only where it is what the recipe is of.
+// What the team has under the digest that a lock file names is used only where it is what the
+// recipe is of.
 func TestTheTeamsImageIsOfTheRecipeToo(t *testing.T) {
 	for name, source := range map[string]string{"of the recipe": "", "of another": "apt:other"} {
 		s := newStore(t)

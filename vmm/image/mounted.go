@@ -24,7 +24,8 @@ func mountsBelow(dir string) ([]string, error) {
 	return found, err
 }
 
-// parseMountinfo reads /proc/self/mountinfo (proc_pid_mountinfo(5)). Later mounts of a place hide earlier ones.
+// parseMountinfo reads /proc/self/mountinfo (proc_pid_mountinfo(5)). Later mounts of a place hide
+// earlier ones.
 func parseMountinfo(table string) []mounted {
 	var all []mounted
 	for line := range strings.Lines(table) {
@@ -35,7 +36,8 @@ func parseMountinfo(table string) []mounted {
 	return all
 }
 
-// origin gives the file system of a path, all links of which are resolved, and where it lies in that
+// origin gives the file system of a path, all links of which are resolved, and where it lies in
+// that
 // file system's own tree: the same wherever it is mounted.
 func origin(mounts []mounted, path string) (place mounted, ok bool) {
 	for _, m := range mounts {
@@ -48,7 +50,8 @@ func origin(mounts []mounted, path string) (place mounted, ok bool) {
 	return place, ok && err == nil
 }
 
-// mountedElsewhere refuses an include that is, or has below it, a part of own that is mounted there:
+// mountedElsewhere refuses an include that is, or has below it, a part of own that is mounted
+// there:
 // from outside nothing tells such a part from any other directory.
 func mountedElsewhere(asked, real string, own []string, mounts []mounted) error {
 	places := mounts

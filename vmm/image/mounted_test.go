@@ -25,7 +25,7 @@ short line
 
 func TestAMountOfAPartOfTheOwnHomeIsKnown(t *testing.T) {
 	host := []mounted{
-		{"8:1", "/", "/"}, {"8:2", "/users", "/home"}, {"8:2", "/users/me/.local/agentbox/boxes/b1/work/deep", "/home/me/other"},
+		{"8:1", "/", "/"}, {"8:2", "/users", "/home"}, {"8:2", "/users/me/.local/agentbox/boxes/b1/code/deep", "/home/me/other"},
 		{"8:2", "/users/me/code", "/mnt/code"}, {"8:1", "/users/me/.local/agentbox", "/mnt/same-name"}, {"8:2", "/", "/mnt/disk"},
 		{"8:2", "/users/me/.local/agentbox/store.key", "/mnt/files/x/key"}, {"8:2", "/users/me/.local/agentboxes", "/mnt/neighbour"},
 	}

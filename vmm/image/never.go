@@ -15,7 +15,8 @@ type Never struct {
 }
 
 // NeverBelow lists directories and what is directly in them, two levels deep: of each another name
-// may be elsewhere, by a hard link. What is mounted elsewhere, however deep, is found by the table of
+// may be elsewhere, by a hard link. What is mounted elsewhere, however deep, is found by the table
+// of
 // mounts.
 func NeverBelow(dirs ...string) Never {
 	var n Never

@@ -8,7 +8,8 @@ import (
 	"agentbox/vmm/image/rootfs"
 )
 
-// perBox is what scripts of packages make when they are installed, and what no two boxes may have in
+// perBox is what scripts of packages make when they are installed, and what no two boxes may have
+// in
 // common: an image is without it and has a program that makes it when a box starts.
 type perBox struct {
 	name   string   // of the program, which says when it runs too
@@ -18,7 +19,8 @@ type perBox struct {
 	script string
 }
 
-// keys are private keys: of no image, whoever made it, so that neither the store nor a team ever has one.
+// keys are private keys: of no image, whoever made it, so that neither the store nor a team ever
+// has one.
 var keys = []perBox{
 	{
 		name: "10-ssl-cert", needs: []string{"/usr/sbin/make-ssl-cert"},
@@ -39,7 +41,8 @@ done
 	},
 }
 
-// clusters are the databases that packages of servers make. Their programs do what Debian's packages do.
+// clusters are the databases that packages of servers make. Their programs do what Debian's
+// packages do.
 var clusters = []perBox{
 	{
 		name: "20-postgresql", needs: []string{"/usr/bin/pg_createcluster"}, empty: []string{"/etc/postgresql", "/var/lib/postgresql"},
@@ -59,7 +62,8 @@ fi
 	},
 }
 
-// OwnFiles are those that each box makes for itself: what is taken out of a box to be used in others
+// OwnFiles are those that each box makes for itself: what is taken out of a box to be used in
+// others
 // leaves them behind.
 func OwnFiles() []string {
 	list := []string{"/etc/machine-id", "/var/lib/dbus/machine-id"}

@@ -32,7 +32,8 @@ var mountPoints = []struct {
 	{"/root", 0o700, 0}, {"/workspace", 0o755, userID},
 }
 
-// prepare makes what every box relies on: mount points, an account with the user id of the workspace, and nothing that it
+// prepare makes what every box relies on: mount points, an account with the user id of the
+// workspace, and nothing that it
 // would share with other boxes.
 func (b *build) prepare() error {
 	if err := errors.Join(b.removeKeys(), b.makeKeys()); err != nil {

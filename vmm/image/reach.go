@@ -15,11 +15,13 @@ import (
 	"agentbox/agentbox"
 )
 
-// lookupTime bounds the question whether a registry's name leads into this host's own network. Where
+// lookupTime bounds the question whether a registry's name leads into this host's own network.
+// Where
 // nobody answers in time it is found out when the registry is called.
 const lookupTime = 2 * time.Second
 
-// LeadsToPrivate tells whether the registry of a source has a private address by now, though its name
+// LeadsToPrivate tells whether the registry of a source has a private address by now, though its
+// name
 // looks like anybody's. It asks the resolver.
 func LeadsToPrivate(ctx context.Context, source string) bool {
 	kind, rest := Recipe{Source: source}.source()
@@ -66,8 +68,10 @@ func private(a netip.Addr) bool {
 	return false
 }
 
-// way calls a registry, and what it refers to for tokens and layers, at public addresses only: names
-// are looked up again for each connection, so it is the connection that counts. A proxy of the user's
+// way calls a registry, and what it refers to for tokens and layers, at public addresses only:
+// names
+// are looked up again for each connection, so it is the connection that counts. A proxy of the
+// user's
 // own may be anywhere, and decides for itself.
 type way struct {
 	proxy   func(*http.Request) (*url.URL, error)

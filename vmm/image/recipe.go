@@ -31,7 +31,8 @@ type Recipe struct {
 	Include  []Include // copied from this host over the base
 	Platform string    // os/arch; "" means linux and this machine's architecture
 
-	// Private says that somebody has approved, or the user wishes, that the registry may be at a private
+	// Private says that somebody has approved, or the user wishes, that the registry may be at a
+	// private
 	// address whatever its name looks like. It is not part of what the recipe is.
 	Private bool
 
@@ -45,7 +46,8 @@ type Include struct {
 	From string `json:"from"` // may begin with ~ and contain $NAME
 	To   string `json:"to"`   // absolute path in the image; ~ is the box user's home
 
-	// Exact says that somebody has approved From as it is: where a link leads elsewhere by now, it is refused.
+	// Exact says that somebody has approved From as it is: where a link leads elsewhere by now, it
+	// is refused.
 	Exact bool `json:"exact,omitempty"`
 }
 

@@ -22,12 +22,14 @@ type Store struct {
 
 	// Never are directories that no include copies, nor anything in them.
 	Never []string
-	// Elsewhere, which may be nil, is asked for an image that would be made otherwise: by its digest where pin is set, else by the
+	// Elsewhere, which may be nil, is asked for an image that would be made otherwise: by its
+	// digest where pin is set, else by the
 	// key of what it is made from. The image it gives is lazy. NotFound says that nobody has it.
 	Elsewhere func(ctx context.Context, pin agentbox.Digest, key string) (Image, error)
 }
 
-// elsewhere makes an image known here that somebody else has. Without one it is made, whatever the reason.
+// elsewhere makes an image known here that somebody else has. Without one it is made, whatever the
+// reason.
 func (s *Store) elsewhere(ctx context.Context, pin agentbox.Digest, key string, p Progress) (Image, bool) {
 	if s.Elsewhere == nil {
 		return Image{}, false
@@ -45,7 +47,8 @@ func (s *Store) elsewhere(ctx context.Context, pin agentbox.Digest, key string, 
 	return img, true
 }
 
-// StepNotThere is the step of an event that says why an image does not come from elsewhere though it is there.
+// StepNotThere is the step of an event that says why an image does not come from elsewhere though
+// it is there.
 const StepNotThere = "not from elsewhere"
 
 func (s *Store) neverNow() Never { return NeverBelow(append([]string{s.dir}, s.Never...)...) }

@@ -134,7 +134,8 @@ func probeCommand(kernel string) command {
 	return command{
 		Name: "kvm-probe", Accel: accelKVM, CPUs: 1, Memory: probeMemory, Share: true,
 		Kernel: filepath.Join(kernel, kernelFile), Initrd: filepath.Join(kernel, initrdFile),
-		// What asks the firmware for disks prints before the kernel proper runs, which is no sign of life.
+		// What asks the firmware for disks prints before the kernel proper runs, which is no sign
+		// of life.
 		Args: strings.NewReplacer("quiet", "edd=off", "loglevel=3", "loglevel=6").Replace(kernelArgs(accelKVM)),
 	}
 }

@@ -73,7 +73,8 @@ func TestKVM(t *testing.T) {
 	}
 }
 
-// carry puts together what is carried into the host: the binary, tests and scripts, an image and kernels.
+// carry puts together what is carried into the host: the binary, tests and scripts, an image and
+// kernels.
 func carry(t *testing.T, data string) {
 	t.Helper()
 	tree := filepath.Join(data, "agentbox")

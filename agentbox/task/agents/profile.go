@@ -25,10 +25,12 @@ type Profile struct {
 	// Program is what is run, with Flags before whatever the user adds.
 	Program string   `yaml:"program"`
 	Flags   []string `yaml:"flags"`
-	// Prompt is what stands before a prompt that the agent is to work on alone, without a terminal. An
+	// Prompt is what stands before a prompt that the agent is to work on alone, without a terminal.
+	// An
 	// agent without it cannot.
 	Prompt []string `yaml:"prompt"`
-	// Package is the agent in the npm registry, as NAME or NAME@VERSION; "" for one that the image has.
+	// Package is the agent in the npm registry, as NAME or NAME@VERSION; "" for one that the image
+	// has.
 	Package string `yaml:"package"`
 	// Pip is the agent in the Python package index, as NAME or NAME==VERSION.
 	Pip string `yaml:"pip"`

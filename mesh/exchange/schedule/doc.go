@@ -10,12 +10,21 @@
 //
 // The rules, in the order in which they count:
 //
-//   - What somebody waits for (Demand) goes to the peer that is expected to deliver it first, and is hedged.
-//   - Soon comes before Rest, and in each the piece with the fewest holders first, so that no piece depends on one peer for longer than it must.
-//   - Of two holders drawn at random the one that will deliver sooner is asked (power of two choices, Mitzenmacher 2001): always asking the best one
-//     would have everybody ask the same.
-//   - What only one peer holds is asked of it in open requests, and it sends what it has sent least (Queue). So a single seed sends each piece
-//     once before it sends any twice, however many ask it.
-//   - When nothing is left to ask for, late pieces are asked of a second peer (end game).
-//   - A peer that delivers nothing is set aside for a while, ever longer; one that sent wrong bytes twice is not asked any more.
+// - What somebody waits for (Demand) goes to the peer that is expected to deliver it first, and is
+// hedged.
+// - Soon comes before Rest, and in each the piece with the fewest holders first, so that no piece
+// depends on one peer for longer than it must.
+// - Of two holders drawn at random the one that will deliver sooner is asked (power of two choices,
+// Mitzenmacher 2001): always asking the best one
+//
+//	would have everybody ask the same.
+//
+// - What only one peer holds is asked of it in open requests, and it sends what it has sent least
+// (Queue). So a single seed sends each piece
+//
+//	  once before it sends any twice, however many ask it.
+//	- When nothing is left to ask for, late pieces are asked of a second peer (end game).
+//
+// - A peer that delivers nothing is set aside for a while, ever longer; one that sent wrong bytes
+// twice is not asked any more.
 package schedule

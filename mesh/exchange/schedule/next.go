@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Next says what to ask for now. It is called after anything happened, and at the time that Wake tells.
+// Next says what to ask for now. It is called after anything happened, and at the time that Wake
+// tells.
 func (s *State) Next(now time.Duration) []Action {
 	out := s.expire(now)
 	out = s.demand(now, out)
@@ -60,7 +61,8 @@ func (s *State) compact(c Class) []int {
 	return kept
 }
 
-// expire takes back what was asked of peers that deliver nothing, or next to nothing while others could.
+// expire takes back what was asked of peers that deliver nothing, or next to nothing while others
+// could.
 func (s *State) expire(now time.Duration) []Action {
 	if now < s.looked+minHedge/2 {
 		return nil
@@ -81,7 +83,8 @@ func (s *State) expire(now time.Duration) []Action {
 	return out
 }
 
-// crawls tells whether a peer sends something that others have too, and hardly faster than not at all.
+// crawls tells whether a peer sends something that others have too, and hardly faster than not at
+// all.
 func (s *State) crawls(now time.Duration, p *peer) bool {
 	for _, r := range p.out {
 		took := now - r.sent

@@ -135,7 +135,8 @@ func (s *State) Unwant(pieces []int) {
 	}
 }
 
-// Here says that a piece is here, wherever it came from. The answer cancels what else would bring it.
+// Here says that a piece is here, wherever it came from. The answer cancels what else would bring
+// it.
 func (s *State) Here(i int) []Action {
 	p := &s.pieces[i]
 	p.here, p.arrived, p.class = true, true, None

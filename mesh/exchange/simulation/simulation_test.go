@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// office is what the table speaks of: sixteen machines at 100 Mbit/s, one of which has 64 MiB.
+// office is what the table speaks of: sixteen machines at 100 Mbit/s, one of which has 64
+// MiB.
 func office(seed uint64) Config {
 	return Config{Nodes: 15, Pieces: 128, PieceSize: 512 << 10, Rate: 12.5e6, Latency: 500 * time.Microsecond, Seed: seed}
 }

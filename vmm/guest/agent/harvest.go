@@ -29,7 +29,8 @@ const HarvestName = "agentbox-harvest"
 // maxHarvestRequest bounds what is read of a request.
 const maxHarvestRequest = 1 << 20
 
-// ServeHarvest answers one request on standard input with an archive, or an inventory, on standard output.
+// ServeHarvest answers one request on standard input with an archive, or an inventory, on standard
+// output.
 func ServeHarvest() error {
 	out := bufio.NewWriterSize(os.Stdout, 1<<20)
 	if err := serveHarvest(bufio.NewReader(os.Stdin), out); err != nil {
@@ -157,7 +158,8 @@ func (h *harvester) visit(path string, d fs.DirEntry, err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case errors.Is(err, unix.ENOTSUP):
-		// gVisor reads no file of an image that has extended attributes. So nobody can have changed it.
+		// gVisor reads no file of an image that has extended attributes. So nobody can have changed
+		// it.
 		if d.IsDir() {
 			return fs.SkipDir
 		}

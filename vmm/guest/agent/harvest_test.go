@@ -87,7 +87,8 @@ func TestHarvestGivesWhatChangedSince(t *testing.T) {
 	plant(t, root+"/moded", "m")
 	req := protocol.HarvestRequest{Root: root, Skip: []string{root + "/skipped"}}
 	known := inventoried(t, req)
-	// As a build that keeps times does, and in the same tick of the clock for all that anybody knows.
+	// As a build that keeps times does, and in the same tick of the clock for all that anybody
+	// knows.
 	info, err := os.Stat(root + "/same")
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +185,8 @@ type entryWithout struct {
 func (e entryWithout) IsDir() bool                { return e.dir }
 func (e entryWithout) Info() (fs.FileInfo, error) { return nil, e.err }
 
-// gVisor has files that it cannot read: those of an image with extended attributes, such as an access list.
+// gVisor has files that it cannot read: those of an image with extended attributes, such as an
+// access list.
 func TestWhatTheMachineCannotReadIsTheImages(t *testing.T) {
 	h := &harvester{each: func(path string, _ fs.FileInfo) error { return fmt.Errorf("%s was taken", path) }}
 	unsupported := &fs.PathError{Op: "lstat", Path: "/var/log/journal", Err: unix.ENOTSUP}

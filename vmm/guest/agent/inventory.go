@@ -77,7 +77,8 @@ func takeInventory(req protocol.HarvestRequest, out io.Writer) error {
 // tickWait is far longer than the tick of any clock that stamps files.
 const tickWait = 10 * time.Second
 
-// awaitTick returns when files changed in a directory get another time than they got when it was called.
+// awaitTick returns when files changed in a directory get another time than they got when it was
+// called.
 func awaitTick(dir string) error {
 	first, err := stampIn(dir)
 	for deadline := time.Now().Add(tickWait); err == nil; {

@@ -201,7 +201,8 @@ func (b *jobBuffer) next(from uint64, buf []byte) (jobChunk, bool) {
 	return jobChunk{}, false
 }
 
-// pause is how long the reader leaves a flood alone after n bytes of it, so that others have their turn.
+// pause is how long the reader leaves a flood alone after n bytes of it, so that others have their
+// turn.
 func (b *jobBuffer) pause(n int) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()

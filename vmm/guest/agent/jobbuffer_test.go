@@ -8,7 +8,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// What gives way to new output is what the reader has, down to the byte, before anything that it has not.
+// What gives way to new output is what the reader has, down to the byte, before anything that it
+// has not.
 func TestWhatWasReadGivesWayFirst(t *testing.T) {
 	b := newJobBuffer()
 	b.attach(0)

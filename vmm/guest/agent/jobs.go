@@ -189,7 +189,8 @@ func (j *job) follow(ends stdio) {
 	})
 }
 
-// copyOut reads what the job writes to its end, or until nothing more waits when the job itself has ended.
+// copyOut reads what the job writes to its end, or until nothing more waits when the job itself has
+// ended.
 func (j *job) copyOut(kind byte, r *os.File) {
 	stop := make(chan struct{})
 	defer close(stop)

@@ -1,4 +1,5 @@
-// Package javastore writes the file in which Java keeps the authorities that it believes. It reads none.
+// Package javastore writes the file in which Java keeps the authorities that it believes. It reads
+// none.
 package javastore
 
 import (
@@ -14,12 +15,14 @@ import (
 // Debian is where its packages of Java have the store.
 const Debian = "/etc/ssl/certs/java/cacerts"
 
-// password is the one that every Java's store has; it keeps nothing secret and guards against accidents only.
+// password is the one that every Java's store has; it keeps nothing secret and guards against
+// accidents only.
 const password = "changeit"
 
 // Encode puts the certificates of a PEM bundle into a store of Java's own format, JKS, which every
 // version reads whatever it prefers; at is when they were put there. Layout: magic, version, count;
-// per entry tag 2 (a trusted certificate), alias, time, type, bytes; and the SHA-1 of the password in
+// per entry tag 2 (a trusted certificate), alias, time, type, bytes; and the SHA-1 of the password
+// in
 // UTF-16, a fixed text, and all of it. Equal arguments give equal bytes.
 func Encode(bundle []byte, at time.Time) []byte {
 	var entries bytes.Buffer

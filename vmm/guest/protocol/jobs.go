@@ -23,7 +23,8 @@ const (
 	JobForget   = "forget@agentbox"   // of a job that has ended: its end is written down, so the guest need not know it
 )
 
-// Jobs is the global request {} -> []JobStatus, the jobs that the guest has not been told to forget.
+// Jobs is the global request {} -> []JobStatus, the jobs that the guest has not been told to
+// forget.
 const Jobs = "jobs@agentbox"
 
 // JobOpen says which job a channel is for.
