@@ -81,7 +81,7 @@ vet: ## go vet, gofmt, staticcheck and whether go.mod is tidy
 	$(GO) mod tidy -diff
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 
-bench: build ## the figures of docs/benchmarks.md (an idle machine, please)
+bench: build ## the figures of docs/internals/benchmarks.md (on an idle machine)
 	bin/agentbox bench enter --runs 20
 
 chaos: build ## a hundred random kills of boxes of each kind, two hundred of a store, and nothing lost or orphaned

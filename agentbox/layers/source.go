@@ -18,7 +18,7 @@ import (
 	"agentbox/vmm/image"
 )
 
-// indexName is the list of images in a source, beside its pieces (docs/formats.md).
+// indexName is the list of images in a source, beside its pieces (docs/internals/formats.md).
 const indexName = "index.json"
 
 // index is that list.

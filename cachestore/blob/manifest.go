@@ -60,7 +60,8 @@ const (
 	flagBlocks   = 1
 )
 
-// Encode gives the one form a manifest has (docs/formats.md). It panics on nothing and checks nothing: Check does.
+// Encode gives the one form a manifest has (docs/internals/formats.md). It checks nothing:
+// Check does.
 func (m Manifest) Encode() []byte {
 	b := append(make([]byte, 0, 64+36*len(m.Chunks)), manifestMagic...)
 	flags := byte(0)

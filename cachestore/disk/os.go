@@ -49,8 +49,9 @@ func wrap(f *os.File, err error) (File, error) {
 // Of makes a File of an open file.
 func Of(f *os.File) File { return osFile{f} }
 
-// writePiece bounds one write to the system, in bytes. Linux takes as large a stretch of memory for a write as it can get, and
-// memory that has lain unused for long is dear where the machine is a virtual one: docs/decisions.md has the numbers.
+// writePiece bounds one write to the system, in bytes. Linux takes as large a stretch of memory for
+// a write as it can get, and memory that has lain unused for long is dear where the machine is a
+// virtual one: docs/internals/decisions.md has the numbers.
 const writePiece = 128 << 10
 
 func (f osFile) WriteAt(p []byte, off int64) (n int, err error) {

@@ -22,5 +22,5 @@
 // - A transfer that was cut off is begun again by asking for what is missing: nothing about it is
 // kept here.
 //
-// The bytes are in docs/formats.md ("Pieces from peers").
+// The bytes are in docs/internals/formats.md ("Pieces from peers").
 package exchange
