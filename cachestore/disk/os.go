@@ -51,7 +51,7 @@ func Of(f *os.File) File { return osFile{f} }
 
 // writePiece bounds one write to the system, in bytes. Linux takes as large a stretch of memory for
 // a write as it can get, and memory that has lain unused for long is dear where the machine is a
-// virtual one: docs/internals/decisions.md has the numbers.
+// virtual one: docs/internals/measurements.md has the numbers.
 const writePiece = 128 << 10
 
 func (f osFile) WriteAt(p []byte, off int64) (n int, err error) {
