@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -98,10 +97,10 @@ func (p *parser) err() error {
 	return agentbox.Errorf(agentbox.Invalid, "%w", errors.New(strings.Join(list, "\n"))).WithHint("docs/policy.md has every key, and how rules are written")
 }
 
-var yamlLine = regexp.MustCompile(`^yaml: (?:line ([0-9]+): )?(.*)`)
+var yamlLine = agentbox.Pattern(`^yaml: (?:line ([0-9]+): )?(.*)`)
 
 func (p *parser) syntax(err error) {
-	m := yamlLine.FindStringSubmatch(strings.ReplaceAll(err.Error(), "\n", " "))
+	m := yamlLine().FindStringSubmatch(strings.ReplaceAll(err.Error(), "\n", " "))
 	if m == nil {
 		m = []string{"", "1", err.Error()}
 	}

@@ -12,7 +12,7 @@ import (
 // services reads the mapping of services; its order is the order they start in.
 func (d *decoder) services(n *yaml.Node) {
 	d.pairs(n, func(k, v *yaml.Node) {
-		if !serviceName.MatchString(k.Value) {
+		if !serviceName().MatchString(k.Value) {
 			d.fail(k, "%q is not a name for a service: use letters, digits, - and _", clip(k.Value))
 			return
 		}
@@ -37,7 +37,7 @@ func (d *decoder) service(n *yaml.Node, s *Service) {
 
 func (d *decoder) env(n *yaml.Node, to map[string]string) {
 	d.pairs(n, func(k, v *yaml.Node) {
-		if !envName.MatchString(k.Value) {
+		if !envName().MatchString(k.Value) {
 			d.fail(k, "%q is not the name of a variable", clip(k.Value))
 			return
 		}

@@ -48,12 +48,12 @@ func hostSuite(osRelease string) string {
 	}
 	family := " " + facts["ID"] + " " + facts["ID_LIKE"] + " "
 	suite := facts["VERSION_CODENAME"]
-	if !strings.Contains(family, " debian ") && !strings.Contains(family, " ubuntu ") || !suiteName.MatchString(suite) {
+	if !strings.Contains(family, " debian ") && !strings.Contains(family, " ubuntu ") || !suiteName().MatchString(suite) {
 		return DefaultSuite
 	}
 	// A derivative names its own release, whose packages its sources hold together with those of the release it is
 	// built on; Ubuntu's derivatives give that one too.
-	if base := facts["UBUNTU_CODENAME"]; facts["ID"] != "ubuntu" && suiteName.MatchString(base) {
+	if base := facts["UBUNTU_CODENAME"]; facts["ID"] != "ubuntu" && suiteName().MatchString(base) {
 		return base
 	}
 	return suite

@@ -134,7 +134,7 @@ func (d *decoder) fill(n *yaml.Node, s string) string {
 
 func (d *decoder) devcontainerEnv(n *yaml.Node) {
 	d.pairs(n, func(k, v *yaml.Node) {
-		if !envName.MatchString(k.Value) {
+		if !envName().MatchString(k.Value) {
 			d.fail(k, "%q is not the name of a variable", clip(k.Value))
 			return
 		}

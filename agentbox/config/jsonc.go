@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strings"
+
+	"agentbox/agentbox"
 
 	"github.com/tailscale/hujson"
 	"go.yaml.in/yaml/v3"
@@ -28,10 +29,10 @@ func parseJSONC(data []byte) (*yaml.Node, *problem) {
 	return t.node(&v), nil
 }
 
-var jsonLine = regexp.MustCompile(`^hujson: line ([0-9]+), column [0-9]+: (.*)`)
+var jsonLine = agentbox.Pattern(`^hujson: line ([0-9]+), column [0-9]+: (.*)`)
 
 func jsonSyntax(err error) *problem {
-	m := jsonLine.FindStringSubmatch(strings.ReplaceAll(err.Error(), "\n", " "))
+	m := jsonLine().FindStringSubmatch(strings.ReplaceAll(err.Error(), "\n", " "))
 	if m == nil {
 		return &problem{1, "not valid JSON: " + err.Error()}
 	}

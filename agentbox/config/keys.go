@@ -59,21 +59,21 @@ func imageName(s string) (string, error) {
 	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }) || s[0] == '-' {
 		return "", fmt.Errorf("%q is not an image: write apt:SUITE or an OCI reference", clip(s))
 	}
-	if suite, ok := strings.CutPrefix(s, "apt:"); ok && !suiteName.MatchString(suite) {
+	if suite, ok := strings.CutPrefix(s, "apt:"); ok && !suiteName().MatchString(suite) {
 		return "", fmt.Errorf("%q is not the name of a Debian or Ubuntu suite: write apt:bookworm", clip(suite))
 	}
 	return s, nil
 }
 
 func packageWord(s string) (string, error) {
-	if !packageName.MatchString(s) {
+	if !packageName().MatchString(s) {
 		return "", fmt.Errorf("%q is not the name of a Debian package", clip(s))
 	}
 	return s, nil
 }
 
 func userWord(s string) (string, error) {
-	if !userName.MatchString(s) {
+	if !userName().MatchString(s) {
 		return "", fmt.Errorf("%q is not a user name", clip(s))
 	}
 	return s, nil
@@ -81,7 +81,7 @@ func userWord(s string) (string, error) {
 
 // policyName checks a preset or a file: presets are single words, so that a new one needs no change here.
 func policyName(s string) (string, error) {
-	if serviceName.MatchString(s) {
+	if serviceName().MatchString(s) {
 		return s, nil
 	}
 	return repoPath(s)

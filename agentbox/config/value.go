@@ -6,19 +6,20 @@ import (
 	"math"
 	"math/bits"
 	"path"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"agentbox/agentbox"
 )
 
 var (
-	suiteName   = regexp.MustCompile(`^[a-z][a-z0-9.-]*$`)
-	packageName = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]*(:[a-z0-9-]+)?([=/][A-Za-z0-9.+:~-]+)?$`)
-	serviceName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}$`)
-	userName    = regexp.MustCompile(`^[a-z_][a-z0-9_.-]{0,31}$`)
-	envName     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	sizeForm    = regexp.MustCompile(`^([0-9]+)(?:\.([0-9]{1,9}))?\s*([A-Za-z]*)$`)
+	suiteName   = agentbox.Pattern(`^[a-z][a-z0-9.-]*$`)
+	packageName = agentbox.Pattern(`^[a-z0-9][a-z0-9+.-]*(:[a-z0-9-]+)?([=/][A-Za-z0-9.+:~-]+)?$`)
+	serviceName = agentbox.Pattern(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}$`)
+	userName    = agentbox.Pattern(`^[a-z_][a-z0-9_.-]{0,31}$`)
+	envName     = agentbox.Pattern(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	sizeForm    = agentbox.Pattern(`^([0-9]+)(?:\.([0-9]{1,9}))?\s*([A-Za-z]*)$`)
 )
 
 // units of sizes, lower case. A single letter is binary, as Docker and Kubernetes users mean it.
@@ -30,7 +31,7 @@ var units = map[string]uint64{
 
 // ParseSize reads a size such as 2GiB, 512M, 1.5g or 8GB and rounds it up to a whole MiB, the grain of machines.
 func ParseSize(s string) (int64, error) {
-	m := sizeForm.FindStringSubmatch(strings.TrimSpace(s))
+	m := sizeForm().FindStringSubmatch(strings.TrimSpace(s))
 	if m == nil {
 		return 0, fmt.Errorf("%q is not a size: write it as 2GiB or 512MiB", s)
 	}

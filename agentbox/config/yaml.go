@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"agentbox/agentbox"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -34,17 +35,17 @@ func parseYAML(data []byte, src source) (*Config, error) {
 }
 
 var (
-	yamlLine = regexp.MustCompile(`^yaml: (?:line ([0-9]+): )?(.*)`)
-	tabbed   = regexp.MustCompile(`(?m)^ *\t[ \t]*[^\s#]`)
+	yamlLine = agentbox.Pattern(`^yaml: (?:line ([0-9]+): )?(.*)`)
+	tabbed   = agentbox.Pattern(`(?m)^ *\t[ \t]*[^\s#]`)
 )
 
 // syntax makes a problem of an error of the YAML parser. It describes an indenting tab in five different ways, so
 // that is looked for here.
 func syntax(err error, data []byte) problem {
-	if at := tabbed.FindIndex(data); at != nil {
+	if at := tabbed().FindIndex(data); at != nil {
 		return problem{1 + bytes.Count(data[:at[0]], []byte("\n")), "indented with a tab: YAML wants spaces"}
 	}
-	m := yamlLine.FindStringSubmatch(strings.ReplaceAll(err.Error(), "\n", " "))
+	m := yamlLine().FindStringSubmatch(strings.ReplaceAll(err.Error(), "\n", " "))
 	if m == nil {
 		return problem{1, err.Error()}
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"regexp"
 	"sort"
 	"strings"
 
@@ -120,11 +119,11 @@ func (m *Manager) onlyBoxOf(repo workspace.Repo, p project.Project) (only *box) 
 	return only
 }
 
-var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
+var validName = agentbox.Pattern(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
 
 // checkName refuses names that could be taken for something else: an option, a path, an id.
 func checkName(name string) error {
-	if !validName.MatchString(name) {
+	if !validName().MatchString(name) {
 		return agentbox.Errorf(agentbox.Invalid, "%q cannot name a box", name).
 			WithHint("use lower-case letters, digits, dots, dashes and underscores, 63 at most, beginning with a letter or digit")
 	}
@@ -134,11 +133,11 @@ func checkName(name string) error {
 	return nil
 }
 
-var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
+var notInNames = agentbox.Pattern(`[^a-z0-9]+`)
 
 // freeName makes a name from what the box is about, and a number if others have it.
 func (m *Manager) freeName(parts ...string) string {
-	base := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(strings.Join(parts, "-")), "-"), "-")
+	base := strings.Trim(notInNames().ReplaceAllString(strings.ToLower(strings.Join(parts, "-")), "-"), "-")
 	if len(base) > 40 {
 		base = strings.Trim(base[:40], "-")
 	}

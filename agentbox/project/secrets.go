@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"regexp"
 	"slices"
 
 	"agentbox/agentbox"
@@ -72,17 +71,17 @@ func (s *Store) For(p Project) ([]Secret, error) {
 }
 
 var (
-	variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
-	header   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,63}$`)
+	variable = agentbox.Pattern(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	header   = agentbox.Pattern(`^[A-Za-z0-9][A-Za-z0-9-]{0,63}$`)
 )
 
 func (s Secret) check() error {
 	switch {
-	case !variable.MatchString(s.Name):
+	case !variable().MatchString(s.Name):
 		return agentbox.Errorf(agentbox.Invalid, "%q cannot name a secret: boxes get it as an environment variable", s.Name)
 	case len(s.Scope) == 0:
 		return agentbox.Errorf(agentbox.Invalid, "secret %s: say where it may be sent", s.Name).WithHint("--to https://api.example.com, or --to 'GET https://api.example.com/v1/**'")
-	case s.Header != "" && !header.MatchString(s.Header):
+	case s.Header != "" && !header().MatchString(s.Header):
 		return agentbox.Errorf(agentbox.Invalid, "%q is not the name of a header", s.Header)
 	case s.Form != policy.Raw && s.Form != policy.Bearer && s.Form != policy.Basic:
 		return agentbox.Errorf(agentbox.Invalid, "%q is not a form of a secret%s", s.Form, policy.Suggest(string(s.Form), []string{string(policy.Bearer), string(policy.Basic)}))

@@ -2,15 +2,16 @@ package project
 
 import (
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
+
+	"agentbox/agentbox"
 )
 
 var (
-	hostName = regexp.MustCompile(`^(?:[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?|\[[0-9a-f:.]+\])$`)
-	scheme   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
-	helper   = regexp.MustCompile(`^[A-Za-z0-9+.-]+::`)
+	hostName = agentbox.Pattern(`^(?:[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?|\[[0-9a-f:.]+\])$`)
+	scheme   = agentbox.Pattern(`^[A-Za-z][A-Za-z0-9+.-]*$`)
+	helper   = agentbox.Pattern(`^[A-Za-z0-9+.-]+::`)
 )
 
 // anyPort are the ports that are left out of a name: one server offers one repository over SSH and
@@ -29,11 +30,11 @@ func canonical(url, base string) string {
 	if url == "" || strings.ContainsFunc(url, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return ""
 	}
-	if helper.MatchString(url) {
+	if helper().MatchString(url) {
 		return url // the program it names gives it its meaning
 	}
 	kind, rest, ok := strings.Cut(url, "://")
-	if !ok || !scheme.MatchString(kind) {
+	if !ok || !scheme().MatchString(kind) {
 		return canonicalShort(url, base)
 	}
 	if kind = strings.ToLower(kind); kind == "file" {
@@ -42,7 +43,7 @@ func canonical(url, base string) string {
 	server, path, _ := strings.Cut(rest, "/")
 	user, host := cutUser(server)
 	host, port := cutPort(strings.ToLower(host))
-	if !hostName.MatchString(host) || strings.ContainsAny(user, `@\?#`) { // programs differ in what they take for the host
+	if !hostName().MatchString(host) || strings.ContainsAny(user, `@\?#`) { // programs differ in what they take for the host
 		return kind + "://" + rest
 	}
 	if !slices.Contains(anyPort, port) && port != ownPort[kind] {
@@ -62,7 +63,7 @@ func canonicalShort(url, base string) string {
 	}
 	user, host := cutUser(unbracket(server))
 	name, port := cutPort(strings.ToLower(unbracket(host)))
-	if !hostName.MatchString(name) || strings.Contains(user, "@") {
+	if !hostName().MatchString(name) || strings.Contains(user, "@") {
 		return "ssh:" + url
 	}
 	if host = name; !slices.Contains(anyPort, port) {

@@ -2,16 +2,17 @@ package toolchain
 
 import (
 	"fmt"
-	"regexp"
+
+	"agentbox/agentbox"
 )
 
 // npmPackage is a package of the npm registry by name, and nothing that npm would take from
 // elsewhere.
-var npmPackage = regexp.MustCompile(`^(@[a-z0-9][a-z0-9._-]{0,63}/)?[a-z0-9][a-z0-9._-]{0,127}(@[0-9][0-9A-Za-z.-]{0,31})?$`)
+var npmPackage = agentbox.Pattern(`^(@[a-z0-9][a-z0-9._-]{0,63}/)?[a-z0-9][a-z0-9._-]{0,127}(@[0-9][0-9A-Za-z.-]{0,31})?$`)
 
 // pipPackage is a package of the Python index by name, and nothing that pip would take from
 // elsewhere.
-var pipPackage = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}(==[0-9][0-9A-Za-z.]{0,31})?$`)
+var pipPackage = agentbox.Pattern(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}(==[0-9][0-9A-Za-z.]{0,31})?$`)
 
 // Ask makes a need of what a configuration says. An empty version, or "*", is any.
 func Ask(t Tool, version, file string) (Need, error) {
@@ -29,15 +30,15 @@ func Ask(t Tool, version, file string) (Need, error) {
 	case Rust:
 		n = rustNeed(file, n.Key, version)
 	case Package:
-		if n.Constraint = version; !npmPackage.MatchString(version) {
+		if n.Constraint = version; !npmPackage().MatchString(version) {
 			n.Refused = clip(version)
 		}
 	case PipPackage:
-		if n.Constraint = version; !pipPackage.MatchString(version) {
+		if n.Constraint = version; !pipPackage().MatchString(version) {
 			n.Refused = clip(version)
 		}
 	case PNPM, Yarn:
-		if n.Constraint = version; !exactVersion.MatchString(version) {
+		if n.Constraint = version; !exactVersion().MatchString(version) {
 			n.Refused = clip(version)
 		}
 	default:

@@ -2,14 +2,15 @@ package toolchain
 
 import (
 	"path"
-	"regexp"
 	"strings"
+
+	"agentbox/agentbox"
 
 	"golang.org/x/mod/modfile"
 )
 
 // goVersion is a Go version as go.mod has it: 1.22, 1.22.3, 1.23rc1.
-var goVersion = regexp.MustCompile(`^1\.[0-9]{1,3}(\.[0-9]{1,3}|(rc|beta)[0-9]{1,2})?$`)
+var goVersion = agentbox.Pattern(`^1\.[0-9]{1,3}(\.[0-9]{1,3}|(rc|beta)[0-9]{1,2})?$`)
 
 func readGo(s *scan, dir string) {
 	for _, name := range []string{"go.mod", "go.work"} {
@@ -26,11 +27,11 @@ func readGo(s *scan, dir string) {
 func goNeed(file, content string) Need {
 	n := Need{Tool: Go, File: file}
 	language, toolchain := goLines(file, content)
-	if v, ok := strings.CutPrefix(toolchain, "go"); ok && goVersion.MatchString(v) {
+	if v, ok := strings.CutPrefix(toolchain, "go"); ok && goVersion().MatchString(v) {
 		n.Constraint, n.Key = v, "toolchain"
 		return n
 	}
-	if goVersion.MatchString(language) {
+	if goVersion().MatchString(language) {
 		n.Constraint, n.Key = language, "go"
 	} else if language != "" {
 		n.Refused = clip(language)

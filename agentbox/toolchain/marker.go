@@ -35,7 +35,7 @@ var toolVersions = map[string]func(file, key, version string) Need{
 
 func goPin(file, key, version string) Need {
 	n := Need{Tool: Go, File: file, Key: key}
-	if goVersion.MatchString(version) {
+	if goVersion().MatchString(version) {
 		n.Constraint = version
 	} else {
 		n.Refused = clip(version)

@@ -3,16 +3,17 @@ package toolchain
 import (
 	"encoding/json"
 	"path"
-	"regexp"
 	"strings"
+
+	"agentbox/agentbox"
 )
 
 var (
 	// nodeRange is a range of versions as npm reads it; whether it makes sense is for whoever
 	// resolves it.
-	nodeRange = regexp.MustCompile(`^[0-9xX*.<>=~^| v-]{1,80}$`)
+	nodeRange = agentbox.Pattern(`^[0-9xX*.<>=~^| v-]{1,80}$`)
 	// exactVersion is what packageManager names.
-	exactVersion = regexp.MustCompile(`^[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}$`)
+	exactVersion = agentbox.Pattern(`^[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}$`)
 )
 
 // ltsLines are the major versions behind the names that .nvmrc files use.
@@ -66,7 +67,7 @@ func (s *scan) readPackageJSON(file, content string) {
 	version, _, _ = strings.Cut(version, "+") // a hash of its archive, which the registry gives as well
 	if tool := Tool(name); tool == PNPM || tool == Yarn {
 		n := Need{Tool: tool, File: file, Key: "packageManager"}
-		if exactVersion.MatchString(version) {
+		if exactVersion().MatchString(version) {
 			n.Constraint = version
 		} else {
 			n.Refused = clip(version)
@@ -85,7 +86,7 @@ func nodeNeed(file, key, version string) Need {
 	switch {
 	case version == "", version == "node", version == "stable", version == "lts/*", version == "*":
 		n.Key = ""
-	case nodeRange.MatchString(version):
+	case nodeRange().MatchString(version):
 		n.Constraint = strings.TrimPrefix(version, "v")
 	default:
 		n.Refused = clip(version)

@@ -2,14 +2,15 @@ package toolchain
 
 import (
 	"path"
-	"regexp"
 	"strings"
+
+	"agentbox/agentbox"
 
 	"github.com/pelletier/go-toml/v2"
 )
 
 // pythonSpecifier is a list of version specifiers (PEP 440), or a version.
-var pythonSpecifier = regexp.MustCompile(`^[0-9*.<>=~!^, ]{1,80}$`)
+var pythonSpecifier = agentbox.Pattern(`^[0-9*.<>=~!^, ]{1,80}$`)
 
 // pyproject is the part of pyproject.toml that says which Python it wants.
 type pyproject struct {
@@ -57,7 +58,7 @@ func pythonNeed(file, key, version string) Need {
 	switch version = strings.TrimSpace(version); {
 	case version == "":
 		n.Key = ""
-	case pythonSpecifier.MatchString(version):
+	case pythonSpecifier().MatchString(version):
 		n.Constraint = version
 	default:
 		n.Refused = clip(version)

@@ -2,14 +2,15 @@ package toolchain
 
 import (
 	"path"
-	"regexp"
 	"strings"
+
+	"agentbox/agentbox"
 
 	"github.com/pelletier/go-toml/v2"
 )
 
 // rustVersion is a version of a toolchain: 1.70 or 1.70.0.
-var rustVersion = regexp.MustCompile(`^1\.[0-9]{1,3}(\.[0-9]{1,3})?$`)
+var rustVersion = agentbox.Pattern(`^1\.[0-9]{1,3}(\.[0-9]{1,3})?$`)
 
 func readRust(s *scan, dir string) {
 	file := path.Join(dir, "Cargo.toml")
@@ -65,7 +66,7 @@ func rustNeed(file, key, version string) Need {
 	switch version = strings.TrimSpace(version); {
 	case version == "", version == "stable":
 		n.Key = ""
-	case rustVersion.MatchString(version):
+	case rustVersion().MatchString(version):
 		n.Constraint = version
 	default:
 		n.Refused = clip(version)

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
 
+	"agentbox/agentbox"
 	"agentbox/agentbox/git"
 )
 
@@ -24,7 +24,7 @@ type setting struct {
 
 // leftBehind matches the keys a copy does not get: credentials and where to find them, what runs programs of the host,
 // what leads to other files, and the signatures no box can make without a key.
-var leftBehind = regexp.MustCompile(`^(?:` + strings.Join([]string{
+var leftBehind = agentbox.Pattern(`^(?:` + strings.Join([]string{
 	`credential\..*`, `http\.(.*\.)?(extraheader|cookiefile|proxyauthmethod|sslkey|sslcert|sslcertpasswordprotected|proxysslkey|proxysslcert|.*password.*)`,
 	`include\..*`, `includeif\..*`, `sendemail\..*`, `imap\..*`, `gpg\..*`, `(commit|tag|push)\.gpgsign`, `user\.signingkey`, `uploadpack\..*hook`,
 	`core\.(hookspath|sshcommand|fsmonitor|askpass|gitproxy|worktree|bare|alternaterefscommand|alternaterefsprefixes|ignorecase|precomposeunicode)`,
@@ -170,7 +170,7 @@ func sanitise(settings []setting) []setting {
 	var out []setting
 	for _, s := range settings {
 		section := s.key[:strings.LastIndexByte(s.key, '.')+1]
-		if leftBehind.MatchString(s.key) || ours[section] || strings.HasPrefix(section, "url.") && redact(section) != section {
+		if leftBehind().MatchString(s.key) || ours[section] || strings.HasPrefix(section, "url.") && redact(section) != section {
 			continue
 		}
 		s.key, s.value = redact(s.key), redact(s.value)

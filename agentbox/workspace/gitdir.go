@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -25,8 +24,8 @@ var (
 	privateRefs = []string{"refs/bisect", "refs/worktree", "refs/rewritten"}
 
 	// pseudoRef matches MERGE_HEAD, ORIG_HEAD, COMMIT_EDITMSG, AUTO_MERGE and their kind.
-	pseudoRef   = regexp.MustCompile(`^[A-Z][A-Z_]*$`)
-	sharedIndex = regexp.MustCompile(`^sharedindex\.[0-9a-f]+$`)
+	pseudoRef   = agentbox.Pattern(`^[A-Z][A-Z_]*$`)
+	sharedIndex = agentbox.Pattern(`^sharedindex\.[0-9a-f]+$`)
 )
 
 // gitDir copies the git directory of a repository but for its objects, and returns the
@@ -195,7 +194,7 @@ func (w *walker) addMatching(dir string) error {
 		return unreadable(dir, err)
 	}
 	for _, e := range entries {
-		if name := e.Name(); name != "HEAD" && (pseudoRef.MatchString(name) || sharedIndex.MatchString(name)) {
+		if name := e.Name(); name != "HEAD" && (pseudoRef().MatchString(name) || sharedIndex().MatchString(name)) {
 			if err := w.add(dir, name); err != nil {
 				return err
 			}

@@ -45,13 +45,13 @@ const (
 	ModuleRefs   = "refs/agentbox/modules/"  // PATH/HEAD, PATH/BRANCH
 )
 
-var remoteName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+var remoteName = agentbox.Pattern(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 // AddRemote writes the remote of a box into the configuration of the checkout, in place of what agentbox wrote there
 // for an earlier box of that name. An *agentbox.Error of code Exists says that the name is taken by a remote of the
 // user's own, which is never touched. It costs one git process, and writes nothing when nothing changed.
 func AddRemote(ctx context.Context, repo Repo, r Remote) error {
-	if !remoteName.MatchString(r.Name) || strings.Contains(r.Name, "..") || strings.HasSuffix(r.Name, ".lock") {
+	if !remoteName().MatchString(r.Name) || strings.Contains(r.Name, "..") || strings.HasSuffix(r.Name, ".lock") {
 		return agentbox.Errorf(agentbox.Invalid, "%q cannot be the name of a git remote", r.Name)
 	}
 	if !filepath.IsAbs(r.Binary) || strings.ContainsAny(r.Box+r.Binary+r.Home, "\x00\n") {

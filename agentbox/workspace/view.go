@@ -40,7 +40,7 @@ func (l looks) newView(dir string) (*git.View, error) {
 		return nil, unreadable(l.gitDir, err)
 	}
 	for _, e := range entries {
-		if sharedIndex.MatchString(e.Name()) {
+		if sharedIndex().MatchString(e.Name()) {
 			in.Files[e.Name()] = filepath.Join(l.gitDir, e.Name())
 		}
 	}

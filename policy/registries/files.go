@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"net/url"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
+	"agentbox/agentbox"
 	"agentbox/policy"
 )
 
@@ -84,7 +84,7 @@ func (l *list) filesOf(ctx context.Context, m Machine, from, index string, e eco
 	}
 }
 
-var href = regexp.MustCompile(`(?i)href\s*=\s*["']([^"'#]+)`)
+var href = agentbox.Pattern(`(?i)href\s*=\s*["']([^"'#]+)`)
 
 // simpleLinks reads a page of Python's simple API, in either form.
 func simpleLinks(answer []byte) []string {
@@ -100,7 +100,7 @@ func simpleLinks(answer []byte) []string {
 		}
 		return links
 	}
-	for _, found := range href.FindAllSubmatch(answer, -1) {
+	for _, found := range href().FindAllSubmatch(answer, -1) {
 		links = append(links, string(found[1]))
 	}
 	return slices.DeleteFunc(links, func(s string) bool { // a page may link to its documentation too

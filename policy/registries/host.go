@@ -55,7 +55,7 @@ func ask(ctx context.Context, from, accept string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if req.URL.Scheme != "https" && !loopback.MatchString(from) {
+	if req.URL.Scheme != "https" && !loopback().MatchString(from) {
 		return nil, errors.New("it is asked over TLS only")
 	}
 	req.Header.Set("Accept", accept)

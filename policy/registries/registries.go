@@ -5,11 +5,11 @@ import (
 	"errors"
 	"io/fs"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 
+	"agentbox/agentbox"
 	"agentbox/policy"
 )
 
@@ -85,10 +85,10 @@ func Variables(found []Found) map[string]string {
 	return env
 }
 
-var loopback = regexp.MustCompile(`://(localhost|127\.[0-9.]+|\[::1\])([:/,;"\s]|$)`)
+var loopback = agentbox.Pattern(`://(localhost|127\.[0-9.]+|\[::1\])([:/,;"\s]|$)`)
 
 // InBox rewrites the URLs of a text that lead to this machine's loopback.
-func InBox(text string) string { return loopback.ReplaceAllString(text, "://"+policy.HostName+"$2") }
+func InBox(text string) string { return loopback().ReplaceAllString(text, "://"+policy.HostName+"$2") }
 
 // name gives what was found since n the variable that configures it.
 func (l *list) name(n int, variable, value string) {
@@ -191,11 +191,11 @@ func (l *list) output(ctx context.Context, m Machine, argv ...string) string {
 
 func isLate(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
 
-var anyURL = regexp.MustCompile(`[a-z][a-z+]*://[^\s'"\]>;,|)]+`)
+var anyURL = agentbox.Pattern(`[a-z][a-z+]*://[^\s'"\]>;,|)]+`)
 
 // urls adds every URL of a text.
 func (l *list) urls(from, text string) {
-	for _, u := range anyURL.FindAllString(text, -1) {
+	for _, u := range anyURL().FindAllString(text, -1) {
 		l.url(from, u)
 		l.said = append(l.said, mention{from, u})
 	}

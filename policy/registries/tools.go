@@ -3,8 +3,9 @@ package registries
 import (
 	"context"
 	"path"
-	"regexp"
 	"strings"
+
+	"agentbox/agentbox"
 )
 
 // apt reads the sources in both of their forms, and the proxy.
@@ -36,7 +37,7 @@ func AptProxies(m Machine) string {
 	for _, pattern := range []string{"etc/apt/apt.conf", "etc/apt/apt.conf.d/*"} {
 		sorted(m.files(pattern), func(_, text string) {
 			for line := range strings.Lines(text) {
-				if line = strings.TrimSpace(line); aptProxy.MatchString(line) && !strings.Contains(line, "@") {
+				if line = strings.TrimSpace(line); aptProxy().MatchString(line) && !strings.Contains(line, "@") {
 					out.WriteString(InBox(line) + "\n")
 				}
 			}
@@ -45,7 +46,7 @@ func AptProxies(m Machine) string {
 	return out.String()
 }
 
-var aptProxy = regexp.MustCompile(`^(?i:Acquire::[a-z:]*proxy[^\s{}]*)\s+"[^"]*"\s*;$`)
+var aptProxy = agentbox.Pattern(`^(?i:Acquire::[a-z:]*proxy[^\s{}]*)\s+"[^"]*"\s*;$`)
 
 // golang asks the tool, which knows its own defaults.
 func (l *list) golang(ctx context.Context, m Machine) {

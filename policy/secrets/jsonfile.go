@@ -7,9 +7,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
+
+	"agentbox/agentbox"
 )
 
 // Programs keep the tokens of subscriptions in files of their own, as one value among others, and
@@ -18,7 +19,7 @@ import (
 // link, of the user's own and written by nobody else.
 
 // jsonKeys is what follows the last # of a path to mean a value in the file.
-var jsonKeys = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,7}$`)
+var jsonKeys = agentbox.Pattern(`^[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,7}$`)
 
 // maxJSON bounds a file that holds a token.
 const maxJSON = 1 << 20
@@ -26,7 +27,7 @@ const maxJSON = 1 << 20
 // splitJSON takes a reference apart; keys is nil for a file that is the value itself.
 func splitJSON(of string) (path string, keys []string) {
 	i := strings.LastIndexByte(of, '#')
-	if i < 0 || !jsonKeys.MatchString(of[i+1:]) {
+	if i < 0 || !jsonKeys().MatchString(of[i+1:]) {
 		return of, nil
 	}
 	return of[:i], strings.Split(of[i+1:], ".")

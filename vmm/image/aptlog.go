@@ -3,7 +3,6 @@ package image
 import (
 	"bytes"
 	"path"
-	"regexp"
 	"strings"
 
 	"agentbox/agentbox"
@@ -75,36 +74,36 @@ func (l *bootstrapLog) failed() bool {
 }
 
 var (
-	noPackage = regexp.MustCompile(`Unable to locate package (\S+)|Package '?([^' ]+)'? has no installation candidate|Version '[^']*' for '([^']+)' was not found`)
-	noRelease = regexp.MustCompile(`does not have a Release file|404 +Not Found`)
-	noAnswer  = regexp.MustCompile(`Could not (?:resolve|connect)|Temporary failure|Connection (?:failed|timed out|refused)|Cannot initiate the connection`)
-	noKey     = regexp.MustCompile(`NO_PUBKEY (\S+)|is not signed|signatures were invalid`)
-	noRoom    = regexp.MustCompile(`No space left on device|You don't have enough free space`)
-	noConfig  = regexp.MustCompile(`dpkg: error processing (?:package|archive) (\S+)`)
+	noPackage = agentbox.Pattern(`Unable to locate package (\S+)|Package '?([^' ]+)'? has no installation candidate|Version '[^']*' for '([^']+)' was not found`)
+	noRelease = agentbox.Pattern(`does not have a Release file|404 +Not Found`)
+	noAnswer  = agentbox.Pattern(`Could not (?:resolve|connect)|Temporary failure|Connection (?:failed|timed out|refused)|Cannot initiate the connection`)
+	noKey     = agentbox.Pattern(`NO_PUBKEY (\S+)|is not signed|signatures were invalid`)
+	noRoom    = agentbox.Pattern(`No space left on device|You don't have enough free space`)
+	noConfig  = agentbox.Pattern(`dpkg: error processing (?:package|archive) (\S+)`)
 )
 
 // explain turns the failure into one line that names its cause.
 func (l *bootstrapLog) explain(err error, suite, dir string) error {
 	all := strings.Join(l.lines, "\n")
-	if m := noPackage.FindStringSubmatch(all); m != nil {
+	if m := noPackage().FindStringSubmatch(all); m != nil {
 		return agentbox.Errorf(agentbox.NotFound, "package %s does not exist in %s", strings.TrimRight(m[1]+m[2]+m[3], "."), suite).
 			WithHint("correct packages: in agentbox.yaml; `apt-cache search WORD` finds names")
 	}
 	switch {
-	case noRoom.MatchString(all):
+	case noRoom().MatchString(all):
 		return agentbox.Errorf(agentbox.NoSpace, "no space left to make the image apt:%s", suite).
 			WithHint("it is unpacked in %s, which needs about 3 GB free; TMPDIR takes another place", path.Dir(dir))
-	case noAnswer.MatchString(all):
+	case noAnswer().MatchString(all):
 		return agentbox.Errorf(agentbox.Unavailable, "the apt mirror of %s does not answer: %s", suite, l.lastError()).
 			WithHint("check the network and `sudo apt-get update`")
-	case noKey.MatchString(all):
+	case noKey().MatchString(all):
 		return agentbox.Errorf(agentbox.Missing, "the apt sources of %s are not signed by a key this host knows", suite).
 			WithHint("install the keyring of that distribution")
-	case noRelease.MatchString(all):
+	case noRelease().MatchString(all):
 		return agentbox.Errorf(agentbox.NotFound, "the suite %s does not exist in this host's apt sources", suite).
 			WithHint("image: apt:SUITE takes a release such as bookworm")
 	}
-	if m := noConfig.FindStringSubmatch(all); m != nil {
+	if m := noConfig().FindStringSubmatch(all); m != nil {
 		return agentbox.Errorf(agentbox.Invalid, "package %s cannot be installed into apt:%s", m[1], suite)
 	}
 	return agentbox.Errorf(agentbox.Internal, "mmdebstrap failed to make apt:%s (%w): %s", suite, err, l.lastError())

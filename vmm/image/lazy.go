@@ -8,14 +8,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/durable"
 )
 
 // recipeKey is what a key made by Recipe.key or derivedKey looks like: one that came from elsewhere becomes the name of a file.
-var recipeKey = regexp.MustCompile(`^([0-9a-f]{32}|derived-[0-9a-f]{64})$`)
+var recipeKey = agentbox.Pattern(`^([0-9a-f]{32}|derived-[0-9a-f]{64})$`)
 
 // NotHereError says that an image has to be here completely for what was asked.
 type NotHereError struct{ Image Image }
@@ -45,7 +44,7 @@ func (s *Store) AddLazy(ctx context.Context, img Image) (Image, error) {
 	if err := writeJSON(filepath.Join(place, imageMetaName), img); err != nil {
 		return Image{}, errors.Join(err, os.RemoveAll(place))
 	}
-	if _, ok := s.recipe(img.Key); !ok && recipeKey.MatchString(img.Key) {
+	if _, ok := s.recipe(img.Key); !ok && recipeKey().MatchString(img.Key) {
 		if err := s.setRecipe(img.Key, img.Digest); err != nil {
 			return Image{}, err
 		}

@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -115,11 +114,11 @@ func lockError(name, why string) *agentbox.Error {
 		WithHint("restore it with git, or remove it and run `agentbox image build --update`")
 }
 
-var yamlPrefix = regexp.MustCompile(`^yaml: (unmarshal errors:\s*)?`)
+var yamlPrefix = agentbox.Pattern(`^yaml: (unmarshal errors:\s*)?`)
 
 // tidyYAML makes one line of what the YAML library says.
 func tidyYAML(err error) string {
-	text := yamlPrefix.ReplaceAllString(err.Error(), "")
+	text := yamlPrefix().ReplaceAllString(err.Error(), "")
 	return strings.Join(strings.Fields(strings.ReplaceAll(text, "\n", "; ")), " ")
 }
 

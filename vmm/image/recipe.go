@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -78,9 +77,9 @@ func (r Recipe) Base() Recipe {
 }
 
 var (
-	suiteName   = regexp.MustCompile(`^[a-z0-9][a-z0-9.+-]*$`)
-	packageName = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+(:[a-z0-9]+)?(=[A-Za-z0-9.+:~-]+)?$`)
-	platform    = regexp.MustCompile(`^linux/[a-z0-9]+(/[a-z0-9]+)?$`)
+	suiteName   = agentbox.Pattern(`^[a-z0-9][a-z0-9.+-]*$`)
+	packageName = agentbox.Pattern(`^[a-z0-9][a-z0-9+.-]+(:[a-z0-9]+)?(=[A-Za-z0-9.+:~-]+)?$`)
+	platform    = agentbox.Pattern(`^linux/[a-z0-9]+(/[a-z0-9]+)?$`)
 )
 
 // normal checks a recipe and gives the form in which equal recipes are equal.
@@ -92,12 +91,12 @@ func (r Recipe) normal() (Recipe, error) {
 	if r.Platform == "" {
 		r.Platform = "linux/" + runtime.GOARCH
 	}
-	if !platform.MatchString(r.Platform) {
+	if !platform().MatchString(r.Platform) {
 		return r, agentbox.Errorf(agentbox.Invalid, "platform %q is not of the form linux/ARCH", r.Platform)
 	}
 	k, rest := r.source()
 	switch {
-	case k == fromApt && !suiteName.MatchString(rest):
+	case k == fromApt && !suiteName().MatchString(rest):
 		return r, agentbox.Errorf(agentbox.Invalid, "image %q does not name a suite", r.Source).WithHint("as in apt:bookworm")
 	case (k == fromLayout || k == fromArchive) && !filepath.IsAbs(rest):
 		return r, agentbox.Errorf(agentbox.Invalid, "image %q needs an absolute path", r.Source)
@@ -107,7 +106,7 @@ func (r Recipe) normal() (Recipe, error) {
 	}
 	r.Packages = slices.Clone(r.Packages)
 	for _, p := range r.Packages {
-		if !packageName.MatchString(p) {
+		if !packageName().MatchString(p) {
 			return r, agentbox.Errorf(agentbox.Invalid, "%q is not the name of a Debian package", p)
 		}
 	}

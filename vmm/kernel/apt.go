@@ -62,19 +62,19 @@ func (c *Config) fetch(ctx context.Context) (*parts, error) {
 }
 
 var (
-	concreteKernel  = regexp.MustCompile(`^linux-image-(unsigned-)?[0-9]`)
-	concreteModules = regexp.MustCompile(`^linux-modules-[0-9]`)
+	concreteKernel  = agentbox.Pattern(`^linux-image-(unsigned-)?[0-9]`)
+	concreteModules = agentbox.Pattern(`^linux-modules-[0-9]`)
 )
 
 // kernelPackages names the newest kernel package apt knows, and the package of its modules where that is another.
 func kernelPackages(ctx context.Context, arch string) ([]string, error) {
 	for _, meta := range metaPackages(arch) {
-		image := firstMatch(aptDepends(ctx, meta), concreteKernel)
+		image := firstMatch(aptDepends(ctx, meta), concreteKernel())
 		if image == "" {
 			continue
 		}
 		packages := []string{image}
-		if modules := firstMatch(aptDepends(ctx, image), concreteModules); modules != "" {
+		if modules := firstMatch(aptDepends(ctx, image), concreteModules()); modules != "" {
 			packages = append(packages, modules)
 		}
 		return packages, nil

@@ -20,7 +20,7 @@ const suffix = ".yaml"
 
 // Find gives the profile of an agent: the user's own in dir, else the one that is built in.
 func Find(dir, name string) (Profile, error) {
-	if !agentName.MatchString(name) {
+	if !agentName().MatchString(name) {
 		return Profile{}, agentbox.Errorf(agentbox.Invalid, "%q is no name of an agent", name).WithHint("agentbox agent %s", strings.Join(Names(dir), "|"))
 	}
 	path := filepath.Join(dir, name+suffix)

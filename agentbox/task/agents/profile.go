@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -72,10 +71,10 @@ const (
 )
 
 var (
-	agentName   = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
-	programName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$`)
-	tokenFile   = regexp.MustCompile(`^(file:~/[^#\x00-\x1f]{1,200}#[A-Za-z0-9_.-]{1,128})?$`)
-	variable    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	agentName   = agentbox.Pattern(`^[a-z][a-z0-9-]{0,31}$`)
+	programName = agentbox.Pattern(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$`)
+	tokenFile   = agentbox.Pattern(`^(file:~/[^#\x00-\x1f]{1,200}#[A-Za-z0-9_.-]{1,128})?$`)
+	variable    = agentbox.Pattern(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 )
 
 // Parse reads a profile. Everything that is wrong with it is in the error.
@@ -87,7 +86,7 @@ func Parse(r io.Reader, name string) (Profile, error) {
 		return p, err
 	case len(b) > maxProfile:
 		return p, fmt.Errorf("it is larger than %d KiB", maxProfile>>10)
-	case !agentName.MatchString(name):
+	case !agentName().MatchString(name):
 		return p, fmt.Errorf("%q is no name of an agent", name)
 	}
 	d := yaml.NewDecoder(bytes.NewReader(b))
@@ -120,7 +119,7 @@ func (p Profile) Work(prompt string) ([]string, error) {
 func (p Profile) check() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if !programName.MatchString(p.Program) {
+	if !programName().MatchString(p.Program) {
 		bad("program %q is not the name of a program", p.Program)
 	}
 	if _, err := p.Needs(); err != nil {
@@ -132,7 +131,7 @@ func (p Profile) check() error {
 		}
 	}
 	for name := range p.Env {
-		if !variable.MatchString(name) {
+		if !variable().MatchString(name) {
 			bad("env: %q is not the name of a variable", name)
 		}
 	}
@@ -153,10 +152,10 @@ func (p Profile) checkRules() []error {
 		}
 	}
 	for _, s := range p.Secrets {
-		if !variable.MatchString(s.Name) || len(s.To) == 0 {
+		if !variable().MatchString(s.Name) || len(s.To) == 0 {
 			errs = append(errs, fmt.Errorf("secrets: %q needs a name and where it may be sent", s.Name))
 		}
-		if !tokenFile.MatchString(s.From) || strings.Contains(s.From, "/../") {
+		if !tokenFile().MatchString(s.From) || strings.Contains(s.From, "/../") {
 			errs = append(errs, fmt.Errorf("secrets: %s: from %q is not as file:~/.agent/auth.json#tokens.access", s.Name, s.From))
 		}
 		for _, rule := range s.To {
