@@ -69,6 +69,8 @@ var forbidden = []struct {
 	{"agentbox/mesh/gossip", "agentbox/mesh/...", []string{"agentbox/mesh/identity", "agentbox/mesh/wire"}, "services know connections and members, and not each other"},
 	{"agentbox/mesh/catalogue", "agentbox/mesh/...", []string{"agentbox/mesh/identity", "agentbox/mesh/wire"}, "services know connections and members, and not each other"},
 	{"agentbox/mesh/roster", "agentbox/mesh/...", []string{"agentbox/mesh/identity", "agentbox/mesh/wire"}, "services know connections and members, and not each other"},
+	{"agentbox/mesh/lan", "agentbox/mesh/...", nil, "what is said on the local network is about addresses, and knows no members"},
+	{"agentbox/mesh/netlab", "agentbox/...", []string{"agentbox/agentbox"}, "a network for tests knows nothing of what is tested on it"},
 	{"agentbox/mesh/exchange/schedule", "agentbox/...", nil, "who is asked for what is decided without bytes, peers and clocks"},
 	{"agentbox/mesh/exchange/simulation", "agentbox/...", []string{"agentbox/mesh/exchange/schedule"}, "a simulation runs the rules and nothing else"},
 	{"agentbox/mesh/exchange", "agentbox/mesh/gossip", nil, "who is about is told by whoever composes the two (Holders)"},

@@ -15,6 +15,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
+	"agentbox/mesh/netlab"
 )
 
 // coldImage is the configuration of the repository that is entered. Its image has some 175 MiB.
@@ -24,7 +25,7 @@ const coldImage = "image: apt:bookworm\npackages: [busybox, git, inotify-tools, 
 // nothing.
 type coldOffice struct {
 	l     *MeshLab
-	links *links
+	links *netlab.Net
 	repo  string
 	size  int64 // of the image, bytes
 	got   int64 // before the first command of the last sample, bytes
@@ -53,7 +54,7 @@ func (o *coldOffice) home(i int) string { return filepath.Join(o.l.dir, "h"+strc
 func (o *coldOffice) command(ctx context.Context, i int, in bool, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, o.l.cfg.Binary, args...)
 	if in {
-		cmd = exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", o.links.name(i), o.l.cfg.Binary}, args...)...)
+		cmd = exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", o.links.Name(i), o.l.cfg.Binary}, args...)...)
 	}
 	var out, complaints bytes.Buffer
 	cmd.Dir, cmd.Stdout, cmd.Stderr = o.repo, &out, &complaints
@@ -87,7 +88,7 @@ func (o *coldOffice) open(ctx context.Context) (err error) {
 	if o.links, err = newLinks(ctx, 2, linkGigabit); err != nil {
 		return err
 	}
-	if _, err := o.command(ctx, 0, true, "mesh", "init", "--name", "seed", "--listen", o.links.address(0).String()+":7946"); err != nil {
+	if _, err := o.command(ctx, 0, true, "mesh", "init", "--name", "seed", "--listen", o.links.Address(0).String()+":7946"); err != nil {
 		return err
 	}
 	peers, err := o.peers(ctx, 0, func(p []api.MeshPeer) bool { return p[0].Records["image"] > 0 })
@@ -135,7 +136,7 @@ func (o *coldOffice) enter(ctx context.Context) (took time.Duration, err error) 
 	if err != nil {
 		return 0, err
 	}
-	if _, err := o.command(ctx, 1, true, "mesh", "join", "--name", "cold", "--listen", o.links.address(1).String()+":7946", token); err != nil {
+	if _, err := o.command(ctx, 1, true, "mesh", "join", "--name", "cold", "--listen", o.links.Address(1).String()+":7946", token); err != nil {
 		return 0, err
 	}
 	offered := func(p []api.MeshPeer) bool {
@@ -179,7 +180,7 @@ func (o *coldOffice) close(ctx context.Context) error {
 	defer cancel()
 	_, err := o.command(ctx, 0, o.links != nil, "daemon", "stop")
 	if o.links != nil {
-		err = errors.Join(err, o.links.close(ctx))
+		err = errors.Join(err, o.links.Close(ctx))
 	}
 	return errors.Join(err, os.RemoveAll(o.home(0)))
 }

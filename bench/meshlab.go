@@ -17,6 +17,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/mesh/identity"
+	"agentbox/mesh/netlab"
 )
 
 // MeshLab is where the exchange between machines is measured: real processes, each in a network
@@ -103,7 +104,7 @@ func (l *MeshLab) image(size int64) (string, error) {
 // office is a team at work: links and the processes at them.
 type office struct {
 	l        *MeshLab
-	links    *links
+	links    *netlab.Net
 	loopback bool // all processes are on machine 0, and meet on its loopback
 	serial   int
 	image    string
@@ -128,7 +129,7 @@ func (o *office) address(i int) netip.AddrPort {
 	if o.loopback {
 		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(7900+i))
 	}
-	return netip.AddrPortFrom(o.links.address(i), 7900)
+	return netip.AddrPortFrom(o.links.Address(i), 7900)
 }
 
 // start starts the process of a machine with an empty store.
@@ -142,7 +143,7 @@ func (o *office) start(ctx context.Context, i int, holders ...identity.PeerID) (
 	if o.loopback {
 		at = 0
 	}
-	p.cmd = o.links.command(ctx, at, o.l.cfg.Binary, "bench", MeshNodeVerb, p.dir)
+	p.cmd = o.links.Command(ctx, at, o.l.cfg.Binary, "bench", MeshNodeVerb, p.dir)
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -218,6 +219,15 @@ func (p *meshProcess) kill() error {
 	return os.RemoveAll(p.dir)
 }
 
+// newLinks makes a network of n machines with rate bits a second each, 0 for as fast as it goes.
+func newLinks(ctx context.Context, n int, rate int64) (*netlab.Net, error) {
+	l, err := netlab.New(ctx, n, rate)
+	if err != nil && os.Geteuid() != 0 {
+		return nil, agentbox.AsError(err).WithHint("run agentbox bench mesh as root; --only 'mesh/simulated-*' needs none")
+	}
+	return l, err
+}
+
 // open makes links, and the machine that has an image of this size.
 func (o *office) open(ctx context.Context, machines int, rate, size int64) (err error) {
 	if o.image, err = o.l.image(size); err != nil {
@@ -259,7 +269,7 @@ func (o *office) close(ctx context.Context) error {
 		errs = append(errs, o.seed.kill())
 	}
 	if o.links != nil {
-		errs = append(errs, o.links.close(ctx))
+		errs = append(errs, o.links.Close(ctx))
 	}
 	return errors.Join(errs...)
 }

@@ -30,6 +30,9 @@ type Config struct {
 	// or whether
 	// this machine takes part. They may not wait. nil: nobody is told.
 	Changed, Listed func()
+	// Alone has members not be looked for, and this machine not be announced, by multicast on the
+	// local network.
+	Alone bool
 }
 
 // Mesh is this machine's part in its team, or in none yet.
@@ -55,6 +58,7 @@ type running struct {
 	node       *wire.Node
 	gossip     *gossip.Gossip
 	catalogues *catalogue.Store
+	nearby     *nearby // nil: nobody is looked for
 	detach     func()
 	stop       context.CancelFunc
 	tasks      sync.WaitGroup
@@ -124,6 +128,9 @@ func (m *Mesh) beginOn(node *wire.Node) error {
 	ctx, r.stop = context.WithCancel(m.ctx)
 	r.tasks.Go(func() { r.catalogues.Run(ctx) })
 	r.tasks.Go(func() { m.look(ctx, r) })
+	if !m.cfg.Alone {
+		r.nearby = m.lookAround(ctx, r)
+	}
 	return nil
 }
 
@@ -143,6 +150,9 @@ func (m *Mesh) end() error {
 	}
 	tell(m.cfg.Listed)
 	r.stop()
+	if r.nearby != nil {
+		r.nearby.beacon.Close()
+	}
 	err := errors.Join(r.gossip.Close(), r.catalogues.Close(), r.node.Close())
 	r.tasks.Wait()
 	return err

@@ -229,7 +229,12 @@ func (m *Mesh) Status() Status {
 // counters are what the limits and checks did, by name.
 func (r *running) counters(lists uint64) map[string]uint64 {
 	w, g, c := r.node.Counters(), r.gossip.Counters(), r.catalogues.Counters()
+	met, failed := uint64(0), uint64(0)
+	if r.nearby != nil {
+		met, failed = r.nearby.met.Load(), r.nearby.failed.Load()
+	}
 	return map[string]uint64{
+		"nearby_met": met, "nearby_failed": failed,
 		"handshakes_refused": w.Refused, "connections_accepted": w.Accepted, "connections_dialled": w.Dialled, "dials_failed": w.Failed,
 		"connections_closed_by_list": w.Closed, "connections_crowded": w.Crowded,
 		"gossip_oversized": g.Oversized, "gossip_too_long": g.TooLong, "gossip_overflowed": g.Overflowed, "gossip_phantoms": g.Phantoms, "gossip_forged": g.Forged,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"errors"
+	"os"
 	"sync/atomic"
 
 	"agentbox/agentbox/host"
@@ -28,6 +29,10 @@ type shares struct {
 	manager atomic.Pointer[host.Manager] // once there is one
 }
 
+// mdnsEnv set to off keeps this machine from announcing itself by multicast on the local network,
+// and from looking for others so.
+const mdnsEnv = "AGENTBOX_MDNS"
+
 // joined has what is here offered at once.
 func (s *shares) joined() {
 	if m := s.manager.Load(); m != nil {
@@ -51,7 +56,9 @@ func share(ctx context.Context, cfg Config, images *image.Store) (*shares, error
 	t.Images, t.Shelf, t.Sharing, t.Files, t.Log = s.images, s.shelf, s.sharing, images, cfg.Log
 	images.Elsewhere = t.Image
 	t.Joined = s.joined
-	s.mesh, s.noMesh = mesh.Open(mesh.Config{Dir: cfg.Home.Mesh(), Key: key, Log: cfg.Log, Attach: t.Attach, Changed: t.Changed, Listed: t.Wake})
+	s.mesh, s.noMesh = mesh.Open(mesh.Config{
+		Dir: cfg.Home.Mesh(), Key: key, Log: cfg.Log, Attach: t.Attach, Changed: t.Changed, Listed: t.Wake, Alone: os.Getenv(mdnsEnv) == "off",
+	})
 	if s.noMesh != nil {
 		cfg.Log.Error("this machine's part in its team cannot be read", "error", s.noMesh)
 		return s, nil

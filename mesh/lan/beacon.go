@@ -1,0 +1,191 @@
+package lan
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/ipv4"
+)
+
+// Config says who is to be found.
+type Config struct {
+	Service string         // of Service
+	Listen  netip.AddrPort // where we are reached
+	// Found is told where somebody says that a member is: whoever it may be. It may not wait, and
+	// is told of the same again and again.
+	Found func(netip.AddrPort)
+	Log   *slog.Logger
+}
+
+// Times.
+const (
+	firstPause = time.Second // between two questions; then twice as long, and so on
+	lastPause  = time.Minute
+	lookPeriod = 3 * time.Second // how often the interfaces are looked at
+	leastQuiet = time.Second     // between two answers: all hear each of them
+	mostDelay  = 120 * time.Millisecond
+)
+
+// Beacon says that we are here, and hears who is.
+type Beacon struct {
+	cfg   Config
+	self  announcement
+	ctx   context.Context
+	stop  context.CancelFunc
+	tasks sync.WaitGroup
+	asked chan struct{} // one waits: somebody wants to know who is here
+
+	mu     sync.Mutex
+	links  []link
+	socket *socket // nil: there is no link
+}
+
+// Start begins. Where we listen on loopback only there is nobody to find, and it does nothing.
+func Start(cfg Config) *Beacon {
+	b := &Beacon{cfg: cfg, self: announcement{instance: strings.ToLower(rand.Text()[:12]), port: cfg.Listen.Port()}, asked: make(chan struct{}, 1)}
+	b.ctx, b.stop = context.WithCancel(context.Background())
+	if !cfg.Listen.Addr().IsLoopback() {
+		b.tasks.Go(b.run)
+	}
+	return b
+}
+
+// Close ends it.
+func (b *Beacon) Close() {
+	b.stop()
+	b.mu.Lock()
+	if b.socket != nil {
+		b.socket.udp.Close()
+	}
+	b.mu.Unlock()
+	b.tasks.Wait()
+}
+
+// run asks ever less often, and anew when the links change; it answers who asks, at once for all.
+func (b *Beacon) run() {
+	look, ask := time.NewTicker(lookPeriod), time.NewTimer(0)
+	defer look.Stop()
+	defer ask.Stop()
+	reply := time.NewTimer(time.Hour)
+	reply.Stop()
+	pause := firstPause
+	b.look()
+	for {
+		select {
+		case <-b.ctx.Done():
+			return
+		case <-look.C:
+			if b.look() {
+				pause = firstPause
+				ask.Reset(0)
+			}
+		case <-ask.C:
+			b.say(question(b.cfg.Service))
+			if pause <= 2*firstPause { // who waits for us need not ask
+				b.say(answer(b.cfg.Service, b.self))
+			}
+			ask.Reset(pause)
+			pause = min(2*pause, lastPause)
+		case <-b.asked:
+			// Not all at the same moment. Who asks while this is under way hears it, too.
+			reply.Reset(mostDelay/6 + mathrand.N(mostDelay*5/6))
+		case <-reply.C:
+			b.say(answer(b.cfg.Service, b.self))
+		}
+	}
+}
+
+// look finds out which links there are, and tells whether that changed.
+func (b *Beacon) look() bool {
+	now, err := links(b.cfg.Listen.Addr())
+	if err != nil {
+		b.cfg.Log.Debug("mesh: interfaces", "error", err)
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if slices.Equal(now, b.links) && (b.socket != nil || len(now) == 0) || b.ctx.Err() != nil {
+		return false
+	}
+	b.links = now
+	if b.socket == nil && len(now) > 0 {
+		s, err := listen(now[0])
+		if err != nil {
+			// Whoever keeps the port to itself may give it up.
+			b.cfg.Log.Debug("mesh: members on this network are not looked for", "error", err)
+			return false
+		}
+		b.socket = s
+		b.tasks.Go(func() { b.hear(s) })
+	}
+	if b.socket != nil {
+		b.socket.join(now)
+	}
+	return true
+}
+
+func (b *Beacon) say(packet []byte, err error) {
+	if err != nil {
+		b.cfg.Log.Error("mesh: multicast", "error", err)
+		return
+	}
+	b.mu.Lock()
+	s, list := b.socket, b.links
+	b.mu.Unlock()
+	if s != nil {
+		s.say(list, packet)
+	}
+}
+
+// hear takes packets until the socket is closed.
+func (b *Beacon) hear(s *socket) {
+	buf := make([]byte, maxPacket)
+	answered := time.Time{}
+	for {
+		n, control, from, err := s.packet.ReadFrom(buf)
+		if err != nil {
+			b.lost(s)
+			return
+		}
+		at, ok := netip.AddrFromSlice(sourceIP(from))
+		if !ok || control == nil || !b.near(control, at.Unmap()) {
+			continue
+		}
+		h := read(buf[:n], b.cfg.Service)
+		if h.asked && time.Since(answered) >= leastQuiet {
+			answered = time.Now()
+			select {
+			case b.asked <- struct{}{}:
+			default:
+			}
+		}
+		for _, a := range h.peers {
+			if a.instance != b.self.instance {
+				b.cfg.Found(netip.AddrPortFrom(at.Unmap(), a.port))
+			}
+		}
+	}
+}
+
+// lost gives up a socket, for look to open another.
+func (b *Beacon) lost(s *socket) {
+	s.udp.Close()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.socket == s {
+		b.socket = nil
+	}
+}
+
+func (b *Beacon) near(control *ipv4.ControlMessage, at netip.Addr) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return near(b.links, control.IfIndex, at)
+}

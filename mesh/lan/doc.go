@@ -1,0 +1,13 @@
+// Package lan lets members of a team find each other on the local network by multicast DNS (RFC
+// 6762, RFC 6763), where no address that they remember is right any more. It only finds addresses
+// to try: whether a member answers there is for the handshake to say (mesh/wire).
+//
+// What is announced is a service whose name is made from the team's root key by a hash, an instance
+// of it with a name drawn at random at every start, and a UDP port. There is no name of a machine,
+// no identity and no address in it: where a member is, its packets say. Only who asks for that very
+// name gets an answer, so listing all services of a network does not show us. Who listens learns
+// that a peer of an opaque team is there, as it would from the handshakes.
+//
+// What it will not do: keep records of others, answer for other services, resolve names of hosts,
+// or speak IPv6.
+package lan

@@ -1,0 +1,134 @@
+package lan
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/ipv4"
+
+	"agentbox/agentbox"
+)
+
+// group is where multicast DNS is spoken.
+var group = &net.UDPAddr{IP: net.IPv4(224, 0, 0, 251), Port: 5353}
+
+// maxLinks bounds the interfaces that are used.
+const maxLinks = 16
+
+// link is an interface with what is behind it.
+type link struct {
+	index    int
+	prefixes string // as text, so that links can be compared
+}
+
+// links lists the interfaces by which others may reach an address where we listen: all that can
+// multicast, or the one that has it.
+func links(listen netip.Addr) ([]link, error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Unavailable, "mdns: list interfaces: %w", err)
+	}
+	var out []link
+	for _, i := range all {
+		const wanted = net.FlagUp | net.FlagMulticast
+		if i.Flags&wanted != wanted || i.Flags&net.FlagLoopback != 0 || len(out) == maxLinks {
+			continue
+		}
+		l := link{index: i.Index}
+		has := false
+		for _, p := range prefixes(i) {
+			l.prefixes += p.String() + " "
+			has = has || listen.IsUnspecified() || p.Addr() == listen
+		}
+		if has {
+			out = append(out, l)
+		}
+	}
+	return out, nil
+}
+
+// prefixes lists the IPv4 addresses of an interface.
+func prefixes(i net.Interface) []netip.Prefix {
+	addresses, err := i.Addrs()
+	if err != nil {
+		return nil // it went
+	}
+	var out []netip.Prefix
+	for _, a := range addresses {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// socket hears and says what is said on some links.
+type socket struct {
+	udp    *net.UDPConn
+	packet *ipv4.PacketConn
+	joined []int
+}
+
+// listen opens the socket, on one link to begin with. Programs of this machine share the port.
+func listen(first link) (*socket, error) {
+	i, err := net.InterfaceByIndex(first.index)
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Unavailable, "mdns: %w", err)
+	}
+	udp, err := net.ListenMulticastUDP("udp4", i, group)
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Unavailable, "mdns: listen: %w", err)
+	}
+	s := &socket{udp: udp, packet: ipv4.NewPacketConn(udp), joined: []int{first.index}}
+	// RFC 6762, 11. Who cannot set it is heard all the same.
+	_ = s.packet.SetMulticastTTL(255)
+	if err := s.packet.SetControlMessage(ipv4.FlagInterface, true); err != nil {
+		return nil, errors.Join(agentbox.Errorf(agentbox.Unavailable, "mdns: %w", err), udp.Close())
+	}
+	return s, nil
+}
+
+// join has the socket hear links, too. One that cannot be joined has just gone.
+func (s *socket) join(list []link) {
+	for _, l := range list {
+		if slices.Contains(s.joined, l.index) {
+			continue
+		}
+		if err := s.packet.JoinGroup(&net.Interface{Index: l.index}, group); err == nil {
+			s.joined = append(s.joined, l.index)
+		}
+	}
+}
+
+// say sends a packet on all links. It is lost where a link has just gone: it is said again.
+func (s *socket) say(list []link, packet []byte) {
+	for _, l := range list {
+		_, _ = s.packet.WriteTo(packet, &ipv4.ControlMessage{IfIndex: l.index}, group)
+	}
+}
+
+// near tells whether an address is behind one of the links, as those of multicast DNS must be.
+func near(list []link, index int, a netip.Addr) bool {
+	for _, l := range list {
+		if l.index != index {
+			continue
+		}
+		for _, text := range strings.Fields(l.prefixes) {
+			if p, err := netip.ParsePrefix(text); err == nil && p.Contains(a) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// sourceIP is where a packet came from.
+func sourceIP(a net.Addr) net.IP {
+	if u, ok := a.(*net.UDPAddr); ok {
+		return u.IP
+	}
+	return nil
+}

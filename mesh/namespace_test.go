@@ -1,0 +1,91 @@
+package mesh
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"agentbox/mesh/meshtest"
+	"agentbox/mesh/netlab"
+)
+
+func contextOf(d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), d)
+}
+
+// readdress gives a machine another address.
+func readdress(t *testing.T, lab *netlab.Net, i int, to netip.Addr) {
+	t.Helper()
+	for _, args := range [][]string{{"addr", "flush", "dev", "eth0"}, {"addr", "add", to.String() + "/24", "dev", "eth0"}} {
+		if err := lab.Configure(t.Context(), i, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Both have moved to another network since, so that nothing they remember is right.
+func TestMembersFindEachOtherByMulticast(t *testing.T) {
+	lab, all := network(t, 2)
+	team(t, all)
+	for i, m := range all {
+		m.stop()
+		if err := os.Remove(filepath.Join(m.dir, "mesh", "addresses.json")); err != nil {
+			t.Fatal(err)
+		}
+		readdress(t, lab, i, netip.AddrFrom4([4]byte{198, 18, 5, byte(1 + i)}))
+	}
+	for _, m := range all {
+		m.start()
+	}
+	together(t, all)
+}
+
+func TestAMachineWhoseAddressChangesIsBackSoon(t *testing.T) {
+	lab, all := network(t, 2)
+	for _, m := range all {
+		m.alone = true // by what they remember alone
+	}
+	team(t, all)
+	to := netip.AddrFrom4([4]byte{198, 19, 77, 99})
+	readdress(t, lab, 1, to)
+	changed := time.Now()
+	meshtest.Eventually(t, "the first machine knows the new address", func() bool {
+		r := all[0].do(order{Do: "look"})
+		return r.Here == 1 && slices.ContainsFunc(r.Others["second"], func(a netip.AddrPort) bool { return a.Addr() == to })
+	})
+	all[1].do(order{Do: "offer", Records: 3})
+	meshtest.Eventually(t, "what it offers is known", func() bool { return all[0].do(order{Do: "look"}).Records == 3 })
+	t.Logf("after %s", time.Since(changed).Round(100*time.Millisecond)) // the aim is 15 s
+}
+
+// Tunnels and some mobile networks carry no more than IPv6 demands.
+func TestLinksThatCarryOnlySmallPackets(t *testing.T) {
+	lab, all := network(t, 2)
+	if err := lab.MTU(t.Context(), 1280); err != nil {
+		t.Fatal(err)
+	}
+	team(t, all)
+	all[1].do(order{Do: "offer", Records: 1000})
+	meshtest.Eventually(t, "a large catalogue is known", func() bool { return all[0].do(order{Do: "look"}).Records == 1000 })
+}
+
+func TestACableThatIsPutBack(t *testing.T) {
+	lab, all := network(t, 2)
+	team(t, all)
+	if err := lab.Cut(t.Context(), 1, true); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all {
+		meshtest.Eventually(t, "the other one is absent", func() bool { return m.do(order{Do: "look"}).Here == 0 })
+	}
+	if err := lab.Cut(t.Context(), 1, false); err != nil {
+		t.Fatal(err)
+	}
+	back := time.Now()
+	together(t, all)
+	t.Logf("after %s", time.Since(back).Round(100*time.Millisecond)) // the aim is 15 s
+}

@@ -1,0 +1,177 @@
+package netlab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"agentbox/agentbox"
+)
+
+// Net is a network of its own: a namespace with a bridge, and one per machine, joined to it by a
+// veth.
+type Net struct {
+	prefix   string
+	machines int
+}
+
+// namePrefix begins the name of every namespace, and is followed by the process that made it.
+const namePrefix = "abmesh"
+
+// Times for the programs that make and remove a network.
+const (
+	runTime    = 20 * time.Second
+	removeTime = time.Minute
+)
+
+// New makes a network of n machines whose links carry rate bits a second in each direction, 0 for
+// as fast as it goes. Networks of processes that were killed are removed first. Without root it is
+// an error of code Missing.
+func New(ctx context.Context, n int, rate int64) (_ *Net, err error) {
+	if os.Geteuid() != 0 {
+		return nil, agentbox.Errorf(agentbox.Missing, "network namespaces need root")
+	}
+	if err := sweep(ctx); err != nil {
+		return nil, err
+	}
+	l := &Net{prefix: fmt.Sprintf("%s%d-", namePrefix, os.Getpid()), machines: n}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.Close(ctx))
+		}
+	}()
+	steps := [][]string{
+		{"ip", "netns", "add", l.hub()},
+		{"ip", "-n", l.hub(), "link", "add", "bridge", "type", "bridge", "mcast_snooping", "0"},
+		{"ip", "-n", l.hub(), "link", "set", "bridge", "up"},
+	}
+	if err := runAll(ctx, steps); err != nil {
+		return nil, err
+	}
+	for i := range n {
+		if err := l.join(ctx, i, rate); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// join adds a machine.
+func (l *Net) join(ctx context.Context, i int, rate int64) error {
+	port := port(i)
+	steps := [][]string{
+		{"ip", "netns", "add", l.Name(i)},
+		{"ip", "-n", l.Name(i), "link", "set", "lo", "up"},
+		{"ip", "-n", l.Name(i), "link", "add", "eth0", "type", "veth", "peer", "name", port, "netns", l.hub()},
+		{"ip", "-n", l.Name(i), "addr", "add", l.Address(i).String() + "/24", "dev", "eth0"},
+		{"ip", "-n", l.Name(i), "link", "set", "eth0", "up"},
+		{"ip", "-n", l.hub(), "link", "set", port, "master", "bridge", "up"},
+	}
+	if rate > 0 {
+		shape := []string{"root", "tbf", "rate", strconv.FormatInt(rate, 10), "burst", strconv.FormatInt(max(64<<10, rate/8/250), 10), "latency", "30ms"}
+		steps = append(steps,
+			append([]string{"tc", "-n", l.Name(i), "qdisc", "add", "dev", "eth0"}, shape...),
+			append([]string{"tc", "-n", l.hub(), "qdisc", "add", "dev", port}, shape...))
+	}
+	return runAll(ctx, steps)
+}
+
+func (l *Net) hub() string { return l.prefix + "hub" }
+
+// Name is the namespace of a machine.
+func (l *Net) Name(i int) string { return l.prefix + strconv.Itoa(i) }
+
+// Address is that of a machine, in a block that no network a host could mean uses (RFC 2544).
+func (l *Net) Address(i int) netip.Addr { return netip.AddrFrom4([4]byte{198, 19, 77, byte(1 + i)}) }
+
+// Command runs a program on a machine. It dies with this process.
+func (l *Net) Command(ctx context.Context, i int, program string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", l.Name(i), program}, args...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// Close removes the network, whatever there is of it.
+func (l *Net) Close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
+	defer cancel()
+	return removeNamespaces(ctx, func(name string) bool { return strings.HasPrefix(name, l.prefix) })
+}
+
+// sweep removes the networks of processes that were killed.
+func sweep(ctx context.Context) error {
+	return removeNamespaces(ctx, func(name string) bool {
+		rest, ours := strings.CutPrefix(name, namePrefix)
+		text, _, _ := strings.Cut(rest, "-")
+		pid, err := strconv.Atoi(text)
+		return ours && err == nil && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+	})
+}
+
+// Configure changes the links of a machine (ip -n), as `addr add 198.19.77.9/24 dev eth0`.
+func (l *Net) Configure(ctx context.Context, i int, args ...string) error {
+	return run(ctx, "ip", append([]string{"-n", l.Name(i)}, args...)...)
+}
+
+// MTU bounds what a packet may have on all links, in bytes.
+func (l *Net) MTU(ctx context.Context, bytes int) error {
+	var steps [][]string
+	for i := range l.machines {
+		steps = append(steps,
+			[]string{"ip", "-n", l.Name(i), "link", "set", "eth0", "mtu", strconv.Itoa(bytes)},
+			[]string{"ip", "-n", l.hub(), "link", "set", port(i), "mtu", strconv.Itoa(bytes)})
+	}
+	return runAll(ctx, steps)
+}
+
+// Cut takes the cable of a machine out, or puts it back.
+func (l *Net) Cut(ctx context.Context, i int, cut bool) error {
+	state := "up"
+	if cut {
+		state = "down"
+	}
+	return run(ctx, "ip", "-n", l.hub(), "link", "set", port(i), state)
+}
+
+func port(i int) string { return "port" + strconv.Itoa(i) }
+
+func removeNamespaces(ctx context.Context, which func(name string) bool) error {
+	out, err := exec.CommandContext(ctx, "ip", "netns", "list").Output()
+	if err != nil {
+		return fmt.Errorf("ip netns list: %w", err)
+	}
+	var errs []error
+	for _, line := range strings.Split(string(out), "\n") {
+		if name, _, _ := strings.Cut(line, " "); name != "" && which(name) {
+			errs = append(errs, run(ctx, "ip", "netns", "del", name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func runAll(ctx context.Context, steps [][]string) error {
+	for _, s := range steps {
+		if err := run(ctx, s[0], s[1:]...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run runs a program that says on standard error what it could not do.
+func run(ctx context.Context, program string, args ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, runTime)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, program, args...).CombinedOutput(); err != nil {
+		return agentbox.Errorf(agentbox.Missing, "%s %s: %w: %.200s", program, strings.Join(args, " "), err, strings.TrimSpace(string(out))).
+			WithHint("iproute2 has ip and tc; the kernel needs veth, bridge and tbf")
+	}
+	return nil
+}
