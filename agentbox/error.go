@@ -3,6 +3,7 @@ package agentbox
 import (
 	"errors"
 	"fmt"
+	"syscall"
 )
 
 // Code classifies an error for a program; the message and the hint are for a person.
@@ -69,4 +70,12 @@ func CodeOf(err error) Code {
 		return ""
 	}
 	return AsError(err).Code
+}
+
+// OrNoSpace gives the host's full disk its code and says what frees room; other errors pass unchanged.
+func OrNoSpace(err error) error {
+	if err == nil || CodeOf(err) == NoSpace || !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+		return err
+	}
+	return Errorf(NoSpace, "%w", err).WithHint("agentbox prune frees what no box needs; agentbox ls shows the boxes")
 }

@@ -10,7 +10,6 @@ import (
 // the Directory whose branch's box is meant.
 var (
 	Up         = Endpoint[UpRequest, UpResponse]{"/v1/box/up"}
-	Hold       = Endpoint[BoxRef, None]{"/v1/box/hold"}
 	ListBoxes  = Endpoint[ListRequest, []agentbox.Box]{"/v1/box/list"}
 	ShowBox    = Endpoint[BoxRef, agentbox.Box]{"/v1/box/show"}
 	Connect    = Endpoint[BoxRef, Connection]{"/v1/box/connect"}
@@ -38,13 +37,12 @@ type UpRequest struct {
 	Image     string             `json:"image,omitempty"`     // overrides the configuration's
 	Isolation agentbox.Isolation `json:"isolation,omitempty"` // overrides the configuration's
 	CPUs      int                `json:"cpus,omitempty"`
-	Memory    string             `json:"memory,omitempty"`    // as 2GiB
-	Agent     string             `json:"agent,omitempty"`     // the box has this agent's program and what that needs
-	Environ   []string           `json:"environ,omitempty"`   // the caller's environment: includes may name its variables, AGENTBOX_ISOLATION says what auto means
-	Ephemeral bool               `json:"ephemeral,omitempty"` // a fresh box, removed when its Hold ends
-	Task      bool               `json:"task,omitempty"`      // a fresh box, which whoever asked removes; limits end its machine
-	Command   bool               `json:"command,omitempty"`   // a command or a shell follows: its directory must be there, services be ready
-	Cold      bool               `json:"cold,omitempty"`      // boot, do not restore a template (to measure, and to debug)
+	Memory    string             `json:"memory,omitempty"`  // as 2GiB
+	Agent     string             `json:"agent,omitempty"`   // the box has this agent's program and what that needs
+	Environ   []string           `json:"environ,omitempty"` // the caller's environment: includes may name its variables, AGENTBOX_ISOLATION says what auto means
+	Task      bool               `json:"task,omitempty"`    // a fresh box, which whoever asked removes; limits end its machine
+	Command   bool               `json:"command,omitempty"` // a command or a shell follows: its directory must be there, services be ready
+	Cold      bool               `json:"cold,omitempty"`    // boot, do not restore a template (to measure, and to debug)
 
 	TaskLimits agentbox.TaskLimits `json:"task_limits"` // of a Task, over the configuration's
 }

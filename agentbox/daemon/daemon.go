@@ -17,6 +17,8 @@ import (
 	"agentbox/agentbox/drivers"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host"
+	"agentbox/agentbox/host/doctor"
+	"agentbox/agentbox/host/isolation"
 	"agentbox/agentbox/layers"
 	"agentbox/agentbox/task"
 	"agentbox/vmm"
@@ -43,7 +45,8 @@ type daemon struct {
 	queue *task.Queue
 	stop  context.CancelFunc
 
-	artifacts artifacts
+	artifacts  artifacts
+	hostDoctor doctor.Doctor
 }
 
 // Run serves until ctx ends or a client asks it to stop. Boxes go on without it.
@@ -71,14 +74,21 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return errors.Join(err, shared.close())
 	}
-	manager, err := newManager(cfg, images, shared)
+	hosting, err := hostConfig(cfg, images, shared)
 	if err != nil {
 		return errors.Join(err, shared.close())
 	}
-	shared.team.Gone = manager.DropImage
-	shared.manager.Store(manager)
-	manager.KeepNow() // in a team since before
+	manager, err := host.New(hosting)
+	if err != nil {
+		return errors.Join(err, shared.close())
+	}
+	shared.team.Gone = manager.Images.Drop
+	shared.inUse.Store(manager.Images)
+	manager.Images.KeepNow() // in a team since before
 	d := &daemon{cfg: cfg, started: time.Now(), boxes: manager, shares: shared, stop: stop}
+	d.hostDoctor = doctor.Doctor{
+		Dir: cfg.Home.Dir, Chooser: isolation.Chooser{Driver: hosting.Driver}, Kernel: hosting.Kernel, Resources: manager.Capacity, Boxes: manager.Count,
+	}
 	d.artifacts = artifacts{jobs: jobs{cfg.Home, manager}, key: key, tasks: func() tasks { return tasks{d.queue, d.boxes} }}
 	d.queue = task.NewQueue(task.Config{
 		Store: task.Store{Dir: cfg.Home.Tasks()}, Boxes: manager, Jobs: taskJobs{jobs{cfg.Home, manager}},
@@ -99,16 +109,14 @@ func Run(ctx context.Context, cfg Config) error {
 	return errors.Join(err, shared.close())
 }
 
-func newManager(cfg Config, images *image.Store, shared *shares) (*host.Manager, error) {
+// hostConfig is what boxes are made with.
+func hostConfig(cfg Config, images *image.Store, shared *shares) (host.Config, error) {
 	binary, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	return host.New(host.Config{
+	return host.Config{
 		Home: cfg.Home, Binary: binary, Images: images, Shelf: shared.shelf, Origins: origins{shared.images}, Team: shared.team, Pool: cfg.Pool, Log: cfg.Log,
 		Driver: remember(func(kind agentbox.Isolation) (vmm.Driver, error) { return drivers.Open(kind, cfg.Home, cfg.Log) }),
 		Kernel: drivers.NewKernels(cfg.Home, cfg.Log).Dir,
-	})
+	}, err
 }
 
 // remember opens each driver once: they keep what they have found out.
@@ -181,7 +189,7 @@ func listen(path string) (net.Listener, error) {
 }
 
 func (d *daemon) status(context.Context, api.None, agentbox.Progress) (api.DaemonStatus, error) {
-	boxes, pool := d.boxes.Count()
+	boxes, pool, _ := d.boxes.Count()
 	return api.DaemonStatus{
 		Version: d.cfg.Version, PID: os.Getpid(), Started: d.started, Home: d.cfg.Home.Dir, Boxes: boxes, Pool: pool,
 	}, nil

@@ -15,7 +15,7 @@ import (
 
 // doctor adds the store and the team to what is looked at.
 func (d *daemon) doctor(ctx context.Context, req api.DoctorRequest, progress agentbox.Progress) (api.DoctorReport, error) {
-	report, err := d.boxes.Doctor(ctx, req, progress)
+	report, err := d.hostDoctor.Look(ctx, req, progress)
 	if err != nil {
 		return report, err
 	}
@@ -36,6 +36,10 @@ func (d *daemon) doctor(ctx context.Context, req api.DoctorRequest, progress age
 		add("service", detail, err)
 	}
 	return report, nil
+}
+
+func (d *daemon) resources(context.Context, api.None, agentbox.Progress) (api.Resources, error) {
+	return d.boxes.Capacity()
 }
 
 func (d *daemon) inTeam() bool { return d.mesh != nil && !d.mesh.Status().Team.IsZero() }

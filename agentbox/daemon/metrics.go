@@ -67,7 +67,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		}
 		out <- prometheus.MustNewConstMetric(prometheus.NewDesc("agentbox_"+name, help, names, nil), kind, v, values...)
 	}
-	boxes, pool := c.d.boxes.Count()
+	boxes, pool, _ := c.d.boxes.Count()
 	one("build_info", "The version that serves.", prometheus.GaugeValue, 1, "version", c.d.cfg.Version)
 	one("boxes", "Boxes of this machine.", prometheus.GaugeValue, float64(boxes))
 	one("pool_machines", "Machines that are kept ready.", prometheus.GaugeValue, float64(pool))

@@ -7,7 +7,7 @@ import (
 	"os"
 	"sync/atomic"
 
-	"agentbox/agentbox/host"
+	"agentbox/agentbox/host/images"
 	"agentbox/agentbox/layers"
 	"agentbox/agentbox/team"
 	"agentbox/mesh"
@@ -26,7 +26,7 @@ type shares struct {
 	mesh    *mesh.Mesh
 	noMesh  error // why mesh is nil
 
-	manager atomic.Pointer[host.Manager] // once there is one
+	inUse atomic.Pointer[images.Images] // what boxes run from, once there are any
 }
 
 // mdnsEnv set to off keeps this machine from announcing itself by multicast on the local network,
@@ -35,8 +35,8 @@ const mdnsEnv = "AGENTBOX_MDNS"
 
 // joined has what is here offered at once.
 func (s *shares) joined() {
-	if m := s.manager.Load(); m != nil {
-		m.KeepNow()
+	if i := s.inUse.Load(); i != nil {
+		i.KeepNow()
 	}
 }
 

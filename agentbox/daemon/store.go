@@ -6,7 +6,7 @@ import (
 	"log/slog"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/host"
+	"agentbox/agentbox/host/images"
 	"agentbox/agentbox/layers"
 	"agentbox/cachestore"
 	"agentbox/vmm/image"
@@ -15,7 +15,7 @@ import (
 // origins gives boxes their images out of the store.
 type origins struct{ *layers.Images }
 
-func (o origins) Open(ctx context.Context, img image.Image) (host.Filling, error) {
+func (o origins) Open(ctx context.Context, img image.Image) (images.Filling, error) {
 	return o.Fill(ctx, img)
 }
 

@@ -77,7 +77,7 @@ func (m *Manager) adoptBox(id agentbox.BoxID) error {
 		return err
 	}
 	m.put(b)
-	if rec.Phase != phaseReady {
+	if rec.Phase != phaseReady || rec.Ephemeral {
 		b.sup = s
 		return m.remove(b)
 	}

@@ -31,6 +31,9 @@ func TestANewDaemonFinishesWhatTheLastOneBegan(t *testing.T) {
 		names := write(t, h, rec)
 		gone = append(gone, names.Dir, names.Run)
 	}
+	run := aBox("run of an earlier version")
+	run.Ephemeral = true
+	gone = append(gone, write(t, h, run).Dir)
 	unannounced, orphan := h.Box(agentbox.NewBoxID()), h.Box(agentbox.NewBoxID())
 	removed := h.Box(agentbox.NewBoxID()).Dir + ".removed"
 	touch(t, unannounced.Dir+"/life-1/", unannounced.Run+"/", orphan.Run+"/ssh.sock", removed+"/workspace-1/", h.Templates()+"/.build-1/")
@@ -109,7 +112,7 @@ func TestAnUnreadableRecordIsLeftAloneAndItsMachineToo(t *testing.T) {
 				t.Error("its supervisor was killed")
 			default:
 			}
-			if boxes, _ := m.Count(); boxes != 0 || !exists(names.Dir+"/workspace-1/file") || !exists(names.Lock()) {
+			if boxes, _, _ := m.Count(); boxes != 0 || !exists(names.Dir+"/workspace-1/file") || !exists(names.Lock()) {
 				t.Errorf("%d boxes, workspace %v, lock %v", boxes, exists(names.Dir+"/workspace-1/file"), exists(names.Lock()))
 			}
 		})

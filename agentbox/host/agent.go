@@ -6,13 +6,14 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/config"
+	"agentbox/agentbox/host/flags"
 	"agentbox/agentbox/toolchain"
 )
 
 // addAgent installs an agent in a box that was made without it. The box keeps everything it has and
 // runs; from the next reset on the agent is in its image. cfg is the configuration with the
 // overrides applied.
-func (m *Manager) addAgent(ctx context.Context, b *box, cfg *config.Config, o overrides, progress agentbox.Progress) error {
+func (m *Manager) addAgent(ctx context.Context, b *box, cfg *config.Config, o flags.Flags, progress agentbox.Progress) error {
 	rec := b.record()
 	if o.Agent == "" || o.Agent == rec.Overrides.Agent {
 		return nil
@@ -25,8 +26,8 @@ func (m *Manager) addAgent(ctx context.Context, b *box, cfg *config.Config, o ov
 		end("")
 	}
 	b.set(func(b *box) {
-		b.rec.Overrides = b.rec.Overrides.with(overrides{Agent: o.Agent, Tools: o.Tools})
-		if now := settingsOf(cfg); b.rec.Settings != nil {
+		b.rec.Overrides = b.rec.Overrides.With(flags.Flags{Agent: o.Agent, Tools: o.Tools})
+		if now := flags.SettingsOf(cfg); b.rec.Settings != nil {
 			b.rec.Settings = maps.Clone(b.rec.Settings)
 			b.rec.Settings["toolchain"] = now["toolchain"]
 		}

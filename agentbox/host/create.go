@@ -15,6 +15,8 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
+	"agentbox/agentbox/host/flags"
+	"agentbox/agentbox/host/isolation"
 	"agentbox/agentbox/workspace"
 )
 
@@ -25,15 +27,12 @@ type plan struct {
 	cfg  *config.Config
 	key  string
 
-	overrides overrides // applied to cfg already
-	isolation wish
+	overrides flags.Flags // applied to cfg already
+	isolation isolation.Wish
 }
 
-const (
-	leaseTime      = 12 * time.Hour   // begins when nobody works in the box any more
-	ephemeralLease = 2 * time.Minute  // the same, and renewed while the box is held
-	ephemeralGrace = 30 * time.Second // for a holder to come back after the daemon restarted
-)
+// leaseTime is for how long a machine runs when nobody works in it.
+const leaseTime = 12 * time.Hour
 
 // create makes a box. On failure nothing of it is left.
 func (m *Manager) create(ctx context.Context, p plan, progress agentbox.Progress) (*box, error) {
@@ -48,7 +47,7 @@ func (m *Manager) create(ctx context.Context, p plan, progress agentbox.Progress
 	b.op.Lock()
 	err = m.build(ctx, b, p, base, progress)
 	if err != nil {
-		err = errors.Join(noSpace(err), m.erase(b))
+		err = errors.Join(agentbox.OrNoSpace(err), m.erase(b))
 	}
 	b.op.Unlock()
 	if err != nil {
@@ -70,13 +69,13 @@ type base struct {
 // prepare finds or makes the image, the kernel and the template.
 func (m *Manager) prepare(ctx context.Context, p plan, progress agentbox.Progress) (base, error) {
 	rec := record{
-		Phase: phaseNew, Key: p.key, Ephemeral: p.req.Ephemeral, Task: p.req.Task, Cold: p.req.Cold, Life: 1, Workspace: 1,
+		Phase: phaseNew, Key: p.key, Task: p.req.Task, Cold: p.req.Cold, Life: 1, Workspace: 1,
 		Overrides: p.overrides, StartDue: true, Detached: p.repo.Detached,
 		Box: agentbox.Box{
 			Directory: p.repo.Root, Branch: p.repo.Branch, Commit: p.repo.Commit, Lifetime: p.cfg.Lifetime, Disk: p.cfg.Disk,
 		},
 	}
-	choice, err := m.choose(ctx, p.isolation)
+	choice, err := m.chooser.Choose(ctx, p.isolation)
 	if err != nil {
 		return base{}, err
 	}
@@ -100,26 +99,26 @@ func (m *Manager) prepare(ctx context.Context, p plan, progress agentbox.Progres
 
 // configure makes a record follow a configuration in everything a new machine may change. The size of the disk is not
 // among it: the workspace has it already.
-func (m *Manager) configure(ctx context.Context, rec *record, cfg *config.Config, choice choice, progress agentbox.Progress) error {
+func (m *Manager) configure(ctx context.Context, rec *record, cfg *config.Config, choice isolation.Choice, progress agentbox.Progress) error {
 	was := rec.Box
-	review, err := m.consent(ctx, rec.Box.Directory, cfg, rec.flagsNow(), progress)
+	review, err := m.consent.Ask(ctx, rec.Box.Directory, cfg, rec.flagsNow(), progress)
 	if err != nil {
 		return err
 	}
 	rec.Box.Project, rec.Approved = review.Project.Name, review.InForce
-	img, err := m.ensureImage(ctx, review, cfg, progress)
+	img, err := m.ensureImage(ctx, review, cfg, false, progress)
 	if err != nil {
 		return err
 	}
-	if rec.Kernel, err = m.kernelFor(ctx, choice.kind, cfg.Kernel, progress); err != nil {
+	if rec.Kernel, err = m.kernelFor(ctx, choice.Kind, cfg.Kernel, progress); err != nil {
 		return err
 	}
 	rec.KernelKey, rec.ImageFile, rec.User = cfg.Kernel, img.Path, userOr(cfg.User)
 	rec.Attach, rec.Setup, rec.Start = attachmentOf(cfg, img.Env), cfg.Setup, cfg.Start
 	rec.Suite = suiteOf(cfg)
-	rec.Limits = limitsOf(cfg.Limits, rec.Ephemeral || rec.Task)
-	rec.Hardware, rec.Pool, rec.Settings = choice.facts.Hardware, cfg.Pool, settingsOf(cfg)
-	rec.Box.Isolation, rec.Box.Accel, rec.Box.Reason = choice.kind, choice.facts.Accel, choice.reason
+	rec.Limits = limitsOf(cfg.Limits, rec.Task)
+	rec.Hardware, rec.Pool, rec.Settings = choice.Facts.Hardware, cfg.Pool, flags.SettingsOf(cfg)
+	rec.Box.Isolation, rec.Box.Accel, rec.Box.Reason = choice.Kind, choice.Facts.Accel, choice.Reason
 	rec.Box.Image, rec.Box.ImageName = img.Digest, img.Name
 	rec.Box.CPUs, rec.Box.Memory = m.share(rec.Box.ID, cfg, progress)
 	if img, err = m.equip(ctx, *rec, cfg, img, progress); err != nil {
@@ -181,7 +180,7 @@ func (m *Manager) leaseOrNew(base base, p plan) (*box, error) {
 	}
 	rec := base.rec
 	rec.Box.ID, rec.Box.Created = b.record().Box.ID, time.Now().UTC()
-	rec.Box.Lease, rec.Seed = newLease(rec), rand.Text()
+	rec.Box.Lease, rec.Seed = newLease(), rand.Text()
 	if err := m.claim(b, rec, p.req.Name, filepath.Base(p.repo.Root), p.repo.Branch); err != nil {
 		return nil, errors.Join(err, m.remove(b)) // a machine of the pool does not go back
 	}
@@ -213,16 +212,8 @@ func (m *Manager) makeDirs(rec record) error {
 }
 
 // newLease is the lease of a box whose machine starts.
-func newLease(rec record) agentbox.Lease {
-	return agentbox.Lease{Owner: owner(), Term: leaseTerm(rec)}
-}
-
-// leaseTerm is for how long a machine runs when nobody works in it.
-func leaseTerm(rec record) time.Duration {
-	if rec.Ephemeral {
-		return ephemeralLease
-	}
-	return leaseTime
+func newLease() agentbox.Lease {
+	return agentbox.Lease{Owner: owner(), Term: leaseTime}
 }
 
 // build makes the parts of a box and then the box.
@@ -236,7 +227,7 @@ func (m *Manager) build(ctx context.Context, b *box, p plan, base base, progress
 // assemble makes the workspace and starts the machine at the same time, and puts the one into the other.
 func (m *Manager) assemble(ctx context.Context, b *box, repo workspace.Repo, base base, progress agentbox.Progress) error {
 	rec := b.record()
-	driver, err := m.driver(rec.Box.Isolation)
+	driver, err := m.chooser.Driver(rec.Box.Isolation)
 	if err != nil {
 		return err
 	}
@@ -276,7 +267,7 @@ func (m *Manager) assemble(ctx context.Context, b *box, repo workspace.Repo, bas
 // makeReady is the point from which the box exists.
 func (m *Manager) makeReady(ctx context.Context, b *box, p plan, progress agentbox.Progress) error {
 	rec := b.record()
-	if !rec.Ephemeral && !rec.Task {
+	if !rec.Task {
 		if err := m.addRemote(ctx, p.repo, &rec, progress); err != nil {
 			return err
 		}

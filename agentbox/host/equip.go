@@ -40,21 +40,20 @@ func (m *Manager) equip(ctx context.Context, rec record, cfg *config.Config, bas
 	lock.Lock()
 	defer lock.Unlock()
 	if e, err := m.readEquipment(key); err == nil {
-		if img, err := m.mended(ctx, progress, func() (image.Image, error) { return m.images.Get(e.Image.String()) }); err == nil {
+		if img, err := m.Images.Get(ctx, e.Image, progress); err == nil {
 			sayUnmet(e.Plan, progress)
 			return img, nil
 		}
 	}
 	// Another machine may have installed them. What is not to be had for the box, it was told
 	// there.
-	if img, err := m.images.Find(ctx, base, key, relay(progress)); err == nil {
+	if img, err := m.Images.Find(ctx, base, key, progress); err == nil {
 		return img, m.writeEquipment(key, equipment{Image: img.Digest})
 	}
 	e, img, err := m.install(ctx, rec, cfg.Toolchain, base, key, progress)
 	if err != nil {
 		return base, err
 	}
-	m.made()
 	sayUnmet(e.Plan, progress)
 	return img, m.writeEquipment(key, e)
 }
@@ -86,7 +85,7 @@ func (m *Manager) install(ctx context.Context, rec record, needs toolchain.Needs
 	}
 	plan, img, err := m.installIn(ctx, b, needs, base, key, progress)
 	if err = errors.Join(err, m.remove(b)); err != nil {
-		return equipment{}, base, noSpace(err)
+		return equipment{}, base, agentbox.OrNoSpace(err)
 	}
 	end(img.Digest.Short())
 	return equipment{plan, img.Digest}, img, nil
@@ -105,7 +104,7 @@ func toolNames(needs toolchain.Needs) string {
 func (m *Manager) toolBox(ctx context.Context, like record, base image.Image, progress agentbox.Progress) (*box, error) {
 	empty, err := os.MkdirTemp(m.home.State(), ".tmp-toolchain-")
 	if err != nil {
-		return nil, noSpace(err)
+		return nil, agentbox.OrNoSpace(err)
 	}
 	defer os.RemoveAll(empty)
 	repo, err := workspace.Empty(ctx, empty)
@@ -113,7 +112,7 @@ func (m *Manager) toolBox(ctx context.Context, like record, base image.Image, pr
 		return nil, err
 	}
 	rec := like
-	rec.Phase, rec.Key, rec.Remote, rec.Ephemeral, rec.Life, rec.Workspace = phaseNew, "", "", false, 1, 1
+	rec.Phase, rec.Key, rec.Remote, rec.Life, rec.Workspace = phaseNew, "", "", 1, 1
 	rec.Box.Directory, rec.Box.Branch, rec.Box.Commit, rec.Limits = "", "", "", limitsOf(config.Limits{}, false)
 	rec.Attach, rec.Setup, rec.Start = attachment{Env: map[string]string{}}, nil, nil
 	rec.startFrom(base)
@@ -125,14 +124,14 @@ func (m *Manager) installIn(ctx context.Context, b *box, needs toolchain.Needs, 
 	rec := b.record()
 	dir, err := os.MkdirTemp(rec.names(m.home).Dir, ".tmp-toolchain-")
 	if err != nil {
-		return toolchain.Plan{}, base, noSpace(err)
+		return toolchain.Plan{}, base, agentbox.OrNoSpace(err)
 	}
 	defer os.RemoveAll(dir)
 	what := environment.Harvest{Root: "/", Skip: notSetup, Whole: image.OwnDirectories(), Bound: resultBound}
 	known, err := m.inventories(ctx, rec, map[caches.Part]environment.Harvest{caches.Runtime: what}, dir)
 	defer known.close()
 	if err != nil {
-		return toolchain.Plan{}, base, noSpace(err)
+		return toolchain.Plan{}, base, agentbox.OrNoSpace(err)
 	}
 	what.Known = known[caches.Runtime]
 	plan, err := m.carryOut(ctx, rec, needs, toolchain.Installed(base.Versions))
@@ -173,7 +172,7 @@ func (m *Manager) layerOf(ctx context.Context, rec record, what environment.Harv
 	d := image.Derivation{Key: key, Name: "with tools", Layers: []func() (io.ReadCloser, error){
 		func() (io.ReadCloser, error) { return os.Open(layer) },
 	}}
-	return m.orWhole(ctx, progress, func() (image.Image, error) { return m.images.Derive(ctx, base, d, relay(progress)) })
+	return m.Images.Derive(ctx, base, d, progress)
 }
 
 // maxToolOutput bounds what is kept of a command that failed.
@@ -225,5 +224,5 @@ func (m *Manager) writeEquipment(key agentbox.Digest, e equipment) error {
 	if err != nil {
 		return err
 	}
-	return noSpace(durable.WriteFile(path, b, 0o600))
+	return agentbox.OrNoSpace(durable.WriteFile(path, b, 0o600))
 }

@@ -46,7 +46,7 @@ func (m *Manager) Fork(ctx context.Context, req api.ForkRequest, progress agentb
 		return m.saveTo(ctx, parent, child, progress)
 	}
 	if err := m.startChild(ctx, child, save, progress); err != nil {
-		return agentbox.Box{}, errors.Join(noSpace(err), m.erase(child))
+		return agentbox.Box{}, errors.Join(agentbox.OrNoSpace(err), m.erase(child))
 	}
 	return m.describe(ctx, child, brief)
 }
@@ -58,9 +58,9 @@ func (m *Manager) newChild(parent *box, name string) (*box, error) {
 		return nil, notRunning(prec)
 	}
 	rec := prec
-	rec.Phase, rec.Key, rec.Remote, rec.Ephemeral, rec.Life, rec.Workspace = phaseNew, "", "", false, 1, 1
+	rec.Phase, rec.Key, rec.Remote, rec.Life, rec.Workspace = phaseNew, "", "", 1, 1
 	rec.Box.ID, rec.Box.Created = agentbox.NewBoxID(), time.Now().UTC()
-	rec.Box.Parent, rec.Box.Lease, rec.Box.Checkpoint = &prec.Box.ID, newLease(rec), nil
+	rec.Box.Parent, rec.Box.Lease, rec.Box.Checkpoint = &prec.Box.ID, newLease(), nil
 	child := &box{rec: rec}
 	if err := m.claim(child, rec, name, prec.Box.Name, "fork"); err != nil {
 		return nil, errors.Join(err, m.erase(child))
@@ -70,7 +70,7 @@ func (m *Manager) newChild(parent *box, name string) (*box, error) {
 		err = shareBegin(prec.names(m.home), rec.names(m.home))
 	}
 	if err != nil {
-		return nil, errors.Join(noSpace(err), m.erase(child))
+		return nil, errors.Join(agentbox.OrNoSpace(err), m.erase(child))
 	}
 	return child, nil
 }
@@ -170,11 +170,11 @@ func (m *Manager) Checkpoint(ctx context.Context, req api.CheckpointRequest, pro
 	c := agentbox.Checkpoint{ID: agentbox.NewBoxID().String(), Name: req.Name, Template: rec.Box.Template, Created: time.Now().UTC()}
 	dir := filepath.Join(rec.names(m.home).Checkpoints(), c.ID)
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-		return c, noSpace(err)
+		return c, agentbox.OrNoSpace(err)
 	}
 	end := progress.Begin("checkpoint", rec.Box.Name)
 	if _, err := api.Call(ctx, s.client, api.SupervisorSave, api.SaveRequest{Dir: dir}, nil); err != nil {
-		return c, noSpace(err)
+		return c, agentbox.OrNoSpace(err)
 	}
 	end("")
 	c.Bytes = diskUsage(dir)

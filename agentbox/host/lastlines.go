@@ -1,6 +1,8 @@
 package host
 
-import "strings"
+import (
+	"strings"
+)
 
 // lastLines keeps the end of what a command printed.
 type lastLines struct{ tail []byte }

@@ -7,11 +7,11 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/host/egress"
 	"agentbox/agentbox/supervisor"
 	"agentbox/vmm"
 )
@@ -30,15 +30,15 @@ func (m *Manager) startMachine(ctx context.Context, b *box, template *openTempla
 	end := progress.Begin(step, string(rec.Box.Isolation))
 	cfg := supervisor.Config{
 		Box: rec.Box.ID, Home: m.home.Dir, Isolation: rec.Box.Isolation, Life: rec.Life, Hostname: hostname(rec),
-		Spec: rec.spec(m.home), Template: template != nil, Saved: saved, Pending: saved != "" && ready != nil, Lease: leaseTerm(rec),
+		Spec: rec.spec(m.home), Template: template != nil, Saved: saved, Pending: saved != "" && ready != nil, Lease: leaseTime,
 		Note: isolationNote(rec),
 	}
-	img, err := m.lazyImage(ctx, rec.Box.Isolation, rec.ImageFile, progress)
+	img, err := m.Images.Lazy(ctx, rec.Box.Isolation, rec.ImageFile, progress)
 	if err != nil {
 		return err
 	}
 	if img != nil {
-		about, err := m.partialOf(ctx, *img)
+		about, err := m.Images.Partial(ctx, *img)
 		if err != nil {
 			return err
 		}
@@ -205,10 +205,10 @@ func (m *Manager) attachment(ctx context.Context, s *supervised, rec record) (*a
 	if err := m.enforce(ctx, s, rec); err != nil {
 		return nil, err
 	}
-	env, files := m.packageConfig(ctx, rec)
+	env, files := m.Policies.Packages(ctx, rec.Suite)
 	return &api.AttachRequest{
 		Hostname: hostname(rec), User: rec.User, Env: m.environment(rec, env), Files: files, Services: rec.Attach.Services,
-		Ports: rec.Attach.Ports, Lease: leaseTerm(rec), Roots: machineRoots(),
+		Ports: rec.Attach.Ports, Lease: leaseTime, Roots: egress.MachineRoots(),
 	}, nil
 }
 
@@ -225,9 +225,6 @@ func (m *Manager) wake(ctx context.Context, b *box, progress agentbox.Progress) 
 	if b.record().Phase != phaseReady {
 		return agentbox.Errorf(agentbox.NotFound, "box %s was removed", b.record().Box.ID)
 	}
-	if rec := b.record(); rec.Ephemeral && strings.HasPrefix(rec.Box.Note, supervisor.LimitReached) {
-		return agentbox.Errorf(agentbox.Timeout, "box %s: %s", rec.Box.ID, rec.Box.Note) // or its limits would begin anew
-	}
 	if note := b.record().Box.Note; note != "" {
 		progress.Say("box " + b.record().Box.Name + ": " + note)
 	}
@@ -241,7 +238,7 @@ func (m *Manager) newLife(ctx context.Context, b *box, rec record, progress agen
 		return err // the guest agent in it must be of this build
 	}
 	rec.Life++
-	rec.Box.Lease, rec.Box.Note, rec.StartErr, rec.StartDue = newLease(rec), "", "", true
+	rec.Box.Lease, rec.Box.Note, rec.StartErr, rec.StartDue = newLease(), "", "", true
 	var template *openTemplate
 	if !rec.Cold {
 		if template, err = m.templates.open(ctx, rec, progress); err != nil {
@@ -253,7 +250,7 @@ func (m *Manager) newLife(ctx context.Context, b *box, rec record, progress agen
 		return err
 	}
 	if err := m.startMachine(ctx, b, template, "", madeAlready, progress); err != nil {
-		return noSpace(err)
+		return agentbox.OrNoSpace(err)
 	}
 	m.tellPorts(ctx, b, progress)
 	if err := m.sweep(rec); err != nil {
@@ -265,7 +262,7 @@ func (m *Manager) newLife(ctx context.Context, b *box, rec record, progress agen
 // commitLife makes the directory of a new life and the record that names it.
 func (m *Manager) commitLife(b *box, rec record) error {
 	if err := m.makeDirs(rec); err != nil {
-		return noSpace(err)
+		return agentbox.OrNoSpace(err)
 	}
 	if err := writeRecord(m.home, rec); err != nil {
 		return err
@@ -315,8 +312,7 @@ func (m *Manager) renew(ctx context.Context, b *box) error {
 	if s == nil || !b.renews(renewEvery) {
 		return nil
 	}
-	term := leaseTerm(b.record())
-	_, err := api.Call(ctx, s.client, api.SupervisorLease, api.LeaseRequest{Term: term, Expires: time.Now().Add(term)}, nil)
+	_, err := api.Call(ctx, s.client, api.SupervisorLease, api.LeaseRequest{Term: leaseTime, Expires: time.Now().Add(leaseTime)}, nil)
 	return err
 }
 

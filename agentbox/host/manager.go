@@ -9,6 +9,11 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/home"
+	"agentbox/agentbox/host/consent"
+	"agentbox/agentbox/host/egress"
+	"agentbox/agentbox/host/images"
+	"agentbox/agentbox/host/isolation"
+	"agentbox/agentbox/project"
 	"agentbox/vmm"
 	"agentbox/vmm/image"
 )
@@ -24,7 +29,7 @@ type Config struct {
 	Kernel func(ctx context.Context, override string, progress agentbox.Progress) (dir string, err error)
 	Shelf  Shelf // what setup made, by key; nil where every box runs setup itself
 	// Origins keeps images and gets them from elsewhere; nil where they are made here only.
-	Origins Origins
+	Origins images.Origins
 	Team    Team // the other machines; nil: none are asked
 	Pool    int  // machines kept ready per template; -1 sizes it by this machine
 	Log     *slog.Logger
@@ -32,33 +37,36 @@ type Config struct {
 
 // Manager keeps the boxes of one home. One process at a time may have one for a home; the daemon's lock sees to it.
 type Manager struct {
-	home    home.Home
-	binary  string
-	images  *image.Store
-	shelf   Shelf
-	origins Origins
-	team    Team
-	driver  func(agentbox.Isolation) (vmm.Driver, error)
-	kernel  func(context.Context, string, agentbox.Progress) (string, error)
-	log     *slog.Logger
+	Rooms
+
+	home   home.Home
+	binary string
+	shelf  Shelf
+	team   Team
+	kernel func(context.Context, string, agentbox.Progress) (string, error)
+	log    *slog.Logger
 
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 	running sync.WaitGroup // goroutines of the Manager
 
+	chooser   isolation.Chooser
+	consent   consent.Desk
 	templates *templates
 	pool      *pool
-	feeds     *feeds
-	policies  *policies
 
-	fresh  chan struct{} // an image was made or got
-	unread []string      // what a box that was not taken up is, and why; set before anybody asks
+	unread []string // what a box that was not taken up is, and why; set before anybody asks
 
-	mu      sync.Mutex
-	boxes   map[agentbox.BoxID]*box
-	keys    map[string]*sync.Mutex // one up at a time for each key
-	naming  sync.Mutex             // held while a box gets its name
-	holders map[agentbox.BoxID]int // clients that hold an ephemeral box
+	mu     sync.Mutex
+	boxes  map[agentbox.BoxID]*box
+	keys   map[string]*sync.Mutex // one up at a time for each key
+	naming sync.Mutex             // held while a box gets its name
+}
+
+// Rooms are what boxes are made of and governed by, each of which answers for itself.
+type Rooms struct {
+	Images   *images.Images
+	Policies *egress.Policies
 }
 
 // box is one box in memory. op orders operations on it; mu guards the fields and is never held across a wait.
@@ -69,8 +77,6 @@ type box struct {
 	rec     record
 	sup     *supervised // nil without a machine
 	renewed time.Time   // when its lease last was
-
-	known time.Time // since when this daemon has it; guarded by the Manager's mu
 }
 
 func (b *box) record() record {
@@ -96,29 +102,21 @@ func (b *box) set(f func(b *box)) {
 func New(cfg Config) (*Manager, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &Manager{
-		home: cfg.Home, binary: cfg.Binary, images: cfg.Images, shelf: cfg.Shelf, origins: cfg.Origins, team: cfg.Team, driver: cfg.Driver, kernel: cfg.Kernel, log: cfg.Log,
-		ctx: ctx, cancel: cancel,
-		policies: newPolicies(cfg.Home), fresh: make(chan struct{}, 1),
-		boxes: map[agentbox.BoxID]*box{}, keys: map[string]*sync.Mutex{}, holders: map[agentbox.BoxID]int{},
+		home: cfg.Home, binary: cfg.Binary, shelf: cfg.Shelf, team: cfg.Team, kernel: cfg.Kernel, log: cfg.Log, ctx: ctx, cancel: cancel,
+		chooser: isolation.Chooser{Driver: cfg.Driver},
+		boxes:   map[agentbox.BoxID]*box{}, keys: map[string]*sync.Mutex{},
 	}
+	m.furnish(cfg)
 	m.templates = newTemplates(m)
 	m.pool = newPool(m, cfg.Pool)
-	m.feeds = newFeeds(m)
 	if err := errors.Join(m.templates.cleanup(), m.adoptAll()); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	m.running.Go(func() { m.every(tidyEvery, m.tidy) })
-	m.running.Go(func() { m.tellBoxes(func(record) bool { return true }, nil) }) // of a change that the last daemon did not live to tell
+	m.running.Go(func() { m.Policies.Tell(nil, nil) }) // of a change that the last daemon did not live to tell
 	m.running.Go(m.pool.run)
-	m.running.Go(func() { machineRoots() }) // the first box need not wait for them
-	m.running.Go(m.feeds.resume)
-	if m.origins != nil {
-		m.running.Go(func() {
-			var seen map[agentbox.Digest]bool
-			m.every(keepEvery, func() { seen = m.keepImages(seen) })
-		})
-		m.running.Go(m.keepFresh)
-	}
+	m.running.Go(func() { egress.MachineRoots() }) // the first box need not wait for them
+	m.Images.Start(m.usingImages())
 	return m, nil
 }
 
@@ -128,8 +126,52 @@ func (m *Manager) Close() error {
 	m.pool.drain()
 	m.templates.close()
 	m.forgetSupervisors()
+	m.Policies.Close()
 	m.running.Wait()
-	return m.feeds.close()
+	return m.Images.Close()
+}
+
+// furnish makes the rooms.
+func (m *Manager) furnish(cfg Config) {
+	m.Images = images.New(images.Config{
+		Store: cfg.Images, Origins: cfg.Origins, UsedBy: m.usersOf, Place: cfg.Home.Dir, Log: cfg.Log,
+		Waits: func() bool { return cfg.Team != nil && cfg.Team.Waits() },
+		Whole: func(kind agentbox.Isolation) (why, err error) {
+			driver, err := cfg.Driver(kind)
+			if err != nil {
+				return nil, err
+			}
+			return images.ReadsBlocks(driver), nil
+		},
+	})
+	store := project.NewStore(cfg.Home)
+	m.consent = consent.Desk{Store: store, Has: cfg.Images.Has, Best: func(ctx context.Context) (agentbox.Isolation, error) {
+		best, err := m.chooser.Auto(ctx)
+		return best.Kind, err
+	}}
+	m.Policies = egress.New(egress.Config{
+		Home: cfg.Home, Store: store, Registries: project.NewRegistries(cfg.Home.Registries()), Review: m.consent, Boxes: policed{m}, Log: cfg.Log,
+	})
+}
+
+// usersOf names the boxes that run from an image.
+func (m *Manager) usersOf(d agentbox.Digest) (names []string) {
+	for _, b := range m.all() {
+		if rec := b.record(); rec.Box.Image == d && rec.Phase == phaseReady {
+			names = append(names, rec.Box.Name)
+		}
+	}
+	return names
+}
+
+// usingImages are the machines that run.
+func (m *Manager) usingImages() (using []images.Using) {
+	for _, b := range m.all() {
+		if rec := b.record(); b.live() != nil {
+			using = append(using, images.Using{Isolation: rec.Box.Isolation, File: rec.ImageFile})
+		}
+	}
+	return using
 }
 
 // forgetSupervisors lets go of processes that outlive us.
@@ -159,11 +201,11 @@ func (m *Manager) every(d time.Duration, do func()) {
 	}
 }
 
-// tidy removes ephemeral boxes nobody holds and retries removals that failed.
+// tidy retries removals that failed.
 func (m *Manager) tidy() {
 	for _, b := range m.all() {
 		rec := b.record()
-		if rec.Phase == phaseRemoving || rec.Ephemeral && rec.Phase == phaseReady && !m.held(b, ephemeralGrace) {
+		if rec.Phase == phaseRemoving {
 			if err := m.remove(b); err != nil {
 				m.log.Error("cannot remove a box", "box", rec.Box.ID, "error", err)
 			}
@@ -184,7 +226,6 @@ func (m *Manager) all() []*box {
 func (m *Manager) put(b *box) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	b.known = time.Now()
 	m.boxes[b.record().Box.ID] = b
 }
 

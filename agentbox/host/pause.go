@@ -25,7 +25,7 @@ func (m *Manager) Pause(ctx context.Context, ref api.BoxRef, progress agentbox.P
 		}
 		end := progress.Begin("pause", rec.Box.Name)
 		if _, err := api.Call(ctx, s.client, api.SupervisorPause, api.SaveRequest{Dir: rec.names(m.home).Saved()}, nil); err != nil {
-			return noSpace(err)
+			return agentbox.OrNoSpace(err)
 		}
 		<-s.gone
 		b.set(func(b *box) {
@@ -89,7 +89,7 @@ func (m *Manager) resume(ctx context.Context, b *box, progress agentbox.Progress
 	if rec.Box.Note != "" {
 		progress.Say("box " + rec.Box.Name + ": " + rec.Box.Note)
 	}
-	rec.Box.Lease, rec.Box.Note = newLease(rec), ""
+	rec.Box.Lease, rec.Box.Note = newLease(), ""
 	if err := m.commitLife(b, rec); err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (m *Manager) resume(ctx context.Context, b *box, progress agentbox.Progress
 		if agentbox.CodeOf(err) == agentbox.Corrupt {
 			return m.unusable(b, errors.Join(err, back))
 		}
-		return errors.Join(noSpace(err), back)
+		return errors.Join(agentbox.OrNoSpace(err), back)
 	}
 	return errors.Join(os.RemoveAll(names.Resuming()), m.applyPolicy(ctx, b), m.reopenPorts(ctx, b, progress))
 }

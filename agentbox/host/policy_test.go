@@ -67,7 +67,7 @@ func TestMistakesOfARepositoryDoNotHideThatAChangeIsInForce(t *testing.T) {
 	m := manage(t, h)
 	var said []string
 	ref := api.PolicyRef{BoxRef: api.BoxRef{Directory: dir}}
-	report, err := m.ChangePolicy(t.Context(), api.ChangeRequest{PolicyRef: ref, List: "deny", Rules: []string{rule}},
+	report, err := m.Policies.Change(t.Context(), api.ChangeRequest{PolicyRef: ref, List: "deny", Rules: []string{rule}},
 		func(e agentbox.Event) { said = append(said, e.Detail) })
 	if err != nil || !denies(policy.Spec{Layers: report.Layers}) {
 		t.Errorf("%+v, %v", report, err)
@@ -75,7 +75,7 @@ func TestMistakesOfARepositoryDoNotHideThatAChangeIsInForce(t *testing.T) {
 	if len(said) != 1 || !strings.Contains(said[0], "agentbox.yaml:1: unknown key") {
 		t.Errorf("said %q", said)
 	}
-	if _, err := m.ShowPolicy(t.Context(), ref, nil); agentbox.CodeOf(err) != agentbox.Invalid {
+	if _, err := m.Policies.Show(t.Context(), ref, nil); agentbox.CodeOf(err) != agentbox.Invalid {
 		t.Errorf("shown: %v", err)
 	}
 }
@@ -106,7 +106,7 @@ func deny(t *testing.T, m *Manager) []string {
 	t.Helper()
 	ctx, hangUp := context.WithCancel(t.Context())
 	hangUp()
-	report, err := m.ChangePolicy(ctx, api.ChangeRequest{Everywhere: true, List: "deny", Rules: []string{rule}}, nil)
+	report, err := m.Policies.Change(ctx, api.ChangeRequest{Everywhere: true, List: "deny", Rules: []string{rule}}, nil)
 	if err != nil {
 		t.Error(err)
 	}
@@ -171,7 +171,7 @@ func TestABoxWithoutANetworkOutlivesAChangeOfPolicy(t *testing.T) {
 	m := manage(t, h)
 	within(t, "the policy of a daemon that begins", asked)
 	var said []string
-	report, err := m.ChangePolicy(t.Context(), api.ChangeRequest{Everywhere: true, List: "deny", Rules: []string{rule}},
+	report, err := m.Policies.Change(t.Context(), api.ChangeRequest{Everywhere: true, List: "deny", Rules: []string{rule}},
 		func(e agentbox.Event) { said = append(said, e.Detail) })
 	if err != nil || len(report.Boxes) != 0 {
 		t.Errorf("told %q, %v", report.Boxes, err)

@@ -178,7 +178,7 @@ func (p *pool) start(b *box) error {
 	if err != nil {
 		return err
 	}
-	driver, err := m.driver(rec.Box.Isolation)
+	driver, err := m.chooser.Driver(rec.Box.Isolation)
 	if err != nil {
 		return err
 	}

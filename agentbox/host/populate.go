@@ -30,7 +30,7 @@ func (m *Manager) populate(ctx context.Context, like record, cfg *config.Config,
 		return made, err
 	}
 	rec := like
-	rec.Phase, rec.Key, rec.Remote, rec.Ephemeral, rec.Life, rec.Workspace = phaseNew, "", "", false, 1, 1
+	rec.Phase, rec.Key, rec.Remote, rec.Life, rec.Workspace = phaseNew, "", "", 1, 1
 	rec.Attach.Services, rec.Attach.Ports = nil, nil
 	img, err := m.nearestImage(ctx, base, in, progress)
 	if err != nil {
@@ -65,7 +65,7 @@ func (m *Manager) populateBox(ctx context.Context, rec record, repo workspace.Re
 	err = m.assemble(ctx, b, repo, out, progress)
 	b.op.Unlock()
 	if err != nil {
-		return nil, errors.Join(noSpace(err), m.remove(b))
+		return nil, errors.Join(agentbox.OrNoSpace(err), m.remove(b))
 	}
 	return b, nil
 }
@@ -83,14 +83,14 @@ func (m *Manager) harvest(ctx context.Context, rec record, cfg *config.Config, m
 	}
 	dir, err := os.MkdirTemp(rec.names(m.home).Dir, ".tmp-harvest-")
 	if err != nil {
-		return made, noSpace(err)
+		return made, agentbox.OrNoSpace(err)
 	}
 	defer os.RemoveAll(dir)
 	all := harvests(paths)
 	known, err := m.inventories(ctx, rec, all, dir)
 	defer known.close()
 	if err != nil {
-		return made, noSpace(err)
+		return made, agentbox.OrNoSpace(err)
 	}
 	if err := m.runAll(ctx, rec, "setup", cfg.Setup, progress); err != nil {
 		return made, err
@@ -102,7 +102,7 @@ func (m *Manager) harvest(ctx context.Context, rec record, cfg *config.Config, m
 		files[part] = filepath.Join(dir, string(part)+".tar")
 		made.Parts = append(made.Parts, part)
 		if err := m.take(ctx, rec, what, files[part]); err != nil {
-			return made, noSpace(err)
+			return made, agentbox.OrNoSpace(err)
 		}
 	}
 	slices.Sort(made.Parts)
@@ -121,7 +121,7 @@ func (m *Manager) publish(ctx context.Context, made caches.Made, files map[cache
 		return m.shelf.Find(ctx, made.Key)
 	}
 	if agentbox.CodeOf(err) != agentbox.Conflict {
-		return made, noSpace(err)
+		return made, agentbox.OrNoSpace(err)
 	}
 	progress.Say("setup made something else this time, which is not used: " + err.Error() + " (agentbox cache show --why " + made.Key.Short() + ")")
 	return m.shelf.Find(ctx, made.Key)

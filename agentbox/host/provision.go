@@ -55,7 +55,7 @@ func (m *Manager) provision(ctx context.Context, rec *record, was agentbox.Box, 
 		}
 	}
 	if was.Cache == in.Key() {
-		img, err := m.mended(ctx, progress, func() (image.Image, error) { return m.images.Get(was.Image.String()) })
+		img, err := m.Images.Get(ctx, was.Image, progress)
 		if err == nil {
 			rec.startFrom(img)
 			rec.Box.Cache = was.Cache
@@ -181,9 +181,7 @@ func (m *Manager) derive(ctx context.Context, base image.Image, made caches.Made
 		}
 		d.Layers = append(d.Layers, func() (io.ReadCloser, error) { return m.shelf.Open(ctx, made, part) })
 	}
-	img, err := m.orWhole(ctx, progress, func() (image.Image, error) { return m.images.Derive(ctx, base, d, relay(progress)) })
-	m.made()
-	return img, noSpace(err)
+	return m.Images.Derive(ctx, base, d, progress)
 }
 
 // derivationKey names an image by what it is made of. One key can have had another result before.

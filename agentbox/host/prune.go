@@ -133,27 +133,14 @@ func (m *Manager) prunableTemplates(context.Context) ([]prunable, error) {
 	return out, nil
 }
 
-// imageAge is how long an image without a box is kept: removing a box should not cost the next one its image.
-const imageAge = 7 * 24 * time.Hour
-
 func (m *Manager) prunableImages(ctx context.Context) ([]prunable, error) {
-	list, err := m.images.List()
-	if err != nil {
-		return nil, err
-	}
-	base := map[agentbox.Digest]bool{}
-	for _, img := range list {
-		base[img.Base] = true
-	}
+	list, err := m.Images.Unneeded()
 	var out []prunable
 	for _, img := range list {
-		if base[img.Digest] || len(m.imageOf(img).UsedBy) > 0 || time.Since(img.Created) < imageAge {
-			continue
-		}
 		out = append(out, prunable{
 			PruneItem: api.PruneItem{Kind: "image", Name: img.Name, Bytes: diskUsage(filepath.Dir(img.Path)), Why: "no box uses it, and it is a week old"},
-			remove:    func() error { return m.removeImage(ctx, img.Digest) },
+			remove:    func() error { return m.Images.Forget(ctx, img.Digest) },
 		})
 	}
-	return out, nil
+	return out, err
 }

@@ -85,7 +85,7 @@ func TestPruneTakesWhatNothingNeedsAndNothingElse(t *testing.T) {
 	if got := prune(true); !slices.Equal(got, want) {
 		t.Errorf("would go: %v, want %v", got, want)
 	}
-	if boxes, _ := m.Count(); boxes != 6 || !exists(h.Template("unused")) {
+	if boxes, _, _ := m.Count(); boxes != 6 || !exists(h.Template("unused")) {
 		t.Errorf("a dry run left %d boxes", boxes)
 	}
 	// What is in a box may be nowhere else, so boxes go on demand only.
@@ -133,23 +133,5 @@ func TestABoxThatIsNotTakenUpIsNotForgotten(t *testing.T) {
 	}
 	if !exists(names.Dir + "/workspace-1/work") {
 		t.Error("its workspace is gone")
-	}
-}
-
-// A run is given up a while after its holder has gone, and not before, whatever time its record
-// names.
-func TestARunIsHeldWhateverTheClockSaid(t *testing.T) {
-	m := manage(t, newHome(t))
-	for name, created := range map[string]time.Time{"ahead": time.Now().AddDate(1, 0, 0), "behind": time.Now().AddDate(-1, 0, 0)} {
-		rec := aBox(name)
-		rec.Ephemeral, rec.Box.Created = true, created
-		b := &box{rec: rec}
-		m.put(b)
-		if !m.held(b, time.Hour) {
-			t.Errorf("%s: a run that was just made is nobody's", name)
-		}
-		if m.held(b, 0) {
-			t.Errorf("%s: a run without a holder is held for ever", name)
-		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/host/consent"
 )
 
 // servicesWait is how long `up` waits for the services of a box before it runs the user's command all the same.
@@ -114,16 +115,13 @@ func (m *Manager) tellPorts(ctx context.Context, b *box, progress agentbox.Progr
 	}
 }
 
-// firstUserPort is the first port that everybody may listen on.
-const firstUserPort = 1024
-
 func movedPorts(configured []api.ConfiguredPort, open []agentbox.Port) []string {
 	var lines []string
 	for _, c := range configured {
 		for _, p := range open {
 			if _, port, err := net.SplitHostPort(p.Host); p.Box == c.Box && err == nil && port != strconv.Itoa(c.Host) {
 				why := "is taken"
-				if c.Host < firstUserPort && os.Geteuid() != 0 {
+				if c.Host < consent.FirstUserPort && os.Geteuid() != 0 {
 					why = "is not for users"
 				}
 				lines = append(lines, fmt.Sprintf("port %d of this machine %s: port %d of the box answers at %s", c.Host, why, c.Box, p.Host))

@@ -12,7 +12,7 @@ import (
 // reclaim gives everything below a directory back to us, where machines of a kind may leave files of others when they are
 // killed.
 func (m *Manager) reclaim(kind agentbox.Isolation, dir string) error {
-	driver, err := m.driver(kind)
+	driver, err := m.chooser.Driver(kind)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/home"
-	"agentbox/agentbox/toolchain"
+	"agentbox/agentbox/host/flags"
 	"agentbox/vmm"
 )
 
@@ -29,46 +29,35 @@ const recordVersion = 1
 
 // record is what a box should be. It is written as a whole, before the facts it announces and after the facts it claims.
 type record struct {
-	Version   int          `json:"version"`
-	Box       agentbox.Box `json:"box"` // State, Services, Ports and Usage are filled in when asked, never stored
-	Phase     phase        `json:"phase"`
-	Key       string       `json:"key"`            // which directory and branch finds this box again
-	Ephemeral bool         `json:"ephemeral"`      // removed when its holder goes
-	Task      bool         `json:"task,omitempty"` // of one attempt of a task, whose queue removes it; limits end its machine
-	Cold      bool         `json:"cold,omitempty"`
-	Life      int          `json:"life"`      // number of the present machine's directory
-	Workspace int          `json:"workspace"` // number of the present workspace
-	ImageFile string       `json:"image_file"`
-	Kernel    string       `json:"kernel"`
-	KernelKey string       `json:"kernel_key,omitempty"` // what the configuration asked for
-	Overrides overrides    `json:"overrides"`
-	Settings  settings     `json:"settings,omitempty"` // what the present machine was made for
-	Remote    string       `json:"remote,omitempty"`   // git remote in Box.Directory
-	User      string       `json:"user"`
-	Pool      int          `json:"pool"`     // machines kept ready for boxes like this one; config.PoolAuto leaves it to the daemon
-	Hardware  bool         `json:"hardware"` // isolation rests on hardware virtualization
-	Attach    attachment   `json:"attach"`
-	Setup     []string     `json:"setup,omitempty"`        // for sh -c, once per workspace
-	SetUp     bool         `json:"set_up,omitempty"`       // it has run
-	Start     []string     `json:"start,omitempty"`        // for sh -c, whenever a fresh machine starts
-	StartDue  bool         `json:"start_due,omitempty"`    // they are still to be run in the present machine
-	StartErr  string       `json:"start_failed,omitempty"` // how they failed in it
-	Suite     string       `json:"suite,omitempty"`        // release of an apt: image
-	Limits    api.Limits   `json:"limits"`
-	Detached  bool         `json:"detached,omitempty"` // Box.Branch is a commit
-	Approved  string       `json:"approved,omitempty"` // digest of the approved document that governs it
-	Seed      string       `json:"seed,omitempty"`     // random: of what the box has in place of secrets
-}
-
-// overrides are what the user asked for on the command line when the box was made, over the configuration.
-type overrides struct {
-	Image     string             `json:"image,omitempty"`
-	Isolation agentbox.Isolation `json:"isolation,omitempty"`
-	CPUs      int                `json:"cpus,omitempty"`
-	Memory    string             `json:"memory,omitempty"`
-	Agent     string             `json:"agent,omitempty"`     // whose program the box has
-	Tools     toolchain.Needs    `json:"tools,omitempty"`     // that the agent needs, itself among them
-	Variables map[string]string  `json:"variables,omitempty"` // of the caller's environment, that the includes name
+	Version   int            `json:"version"`
+	Box       agentbox.Box   `json:"box"` // State, Services, Ports and Usage are filled in when asked, never stored
+	Phase     phase          `json:"phase"`
+	Key       string         `json:"key"`                 // which directory and branch finds this box again
+	Ephemeral bool           `json:"ephemeral,omitempty"` // of an earlier version: a run that ended with its client
+	Task      bool           `json:"task,omitempty"`      // of one attempt of a task, whose queue removes it; limits end its machine
+	Cold      bool           `json:"cold,omitempty"`
+	Life      int            `json:"life"`      // number of the present machine's directory
+	Workspace int            `json:"workspace"` // number of the present workspace
+	ImageFile string         `json:"image_file"`
+	Kernel    string         `json:"kernel"`
+	KernelKey string         `json:"kernel_key,omitempty"` // what the configuration asked for
+	Overrides flags.Flags    `json:"overrides"`
+	Settings  flags.Settings `json:"settings,omitempty"` // what the present machine was made for
+	Remote    string         `json:"remote,omitempty"`   // git remote in Box.Directory
+	User      string         `json:"user"`
+	Pool      int            `json:"pool"`     // machines kept ready for boxes like this one; config.PoolAuto leaves it to the daemon
+	Hardware  bool           `json:"hardware"` // isolation rests on hardware virtualization
+	Attach    attachment     `json:"attach"`
+	Setup     []string       `json:"setup,omitempty"`        // for sh -c, once per workspace
+	SetUp     bool           `json:"set_up,omitempty"`       // it has run
+	Start     []string       `json:"start,omitempty"`        // for sh -c, whenever a fresh machine starts
+	StartDue  bool           `json:"start_due,omitempty"`    // they are still to be run in the present machine
+	StartErr  string         `json:"start_failed,omitempty"` // how they failed in it
+	Suite     string         `json:"suite,omitempty"`        // release of an apt: image
+	Limits    api.Limits     `json:"limits"`
+	Detached  bool           `json:"detached,omitempty"` // Box.Branch is a commit
+	Approved  string         `json:"approved,omitempty"` // digest of the approved document that governs it
+	Seed      string         `json:"seed,omitempty"`     // random: of what the box has in place of secrets
 }
 
 // attachment is what a fresh machine is given to become this box.
@@ -79,6 +68,16 @@ type attachment struct {
 }
 
 func (r record) names(h home.Home) home.Box { return h.Box(r.Box.ID) }
+
+// flagsNow are the flags a box was made with. Its kind it keeps for life, whatever the repository
+// asks for meanwhile.
+func (r record) flagsNow() flags.Flags {
+	asked := r.Overrides
+	if r.Box.Isolation != "" {
+		asked.Isolation = r.Box.Isolation
+	}
+	return asked
+}
 
 func (r record) lifeDir(h home.Home) string {
 	return filepath.Join(r.names(h).Dir, "life-"+strconv.Itoa(r.Life))
@@ -117,5 +116,5 @@ func writeRecord(h home.Home, r record) error {
 	if err != nil {
 		return err
 	}
-	return noSpace(durable.WriteFile(r.names(h).Record(), b, 0o600))
+	return agentbox.OrNoSpace(durable.WriteFile(r.names(h).Record(), b, 0o600))
 }

@@ -49,7 +49,7 @@ func TestRecordThatCannotBeReadSaysWhy(t *testing.T) {
 
 func TestAFullDiskHasItsCodeAndSaysWhatFreesRoom(t *testing.T) {
 	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT} {
-		err := noSpace(fmt.Errorf("write x: %w", &os.PathError{Op: "write", Path: "x", Err: cause}))
+		err := agentbox.OrNoSpace(fmt.Errorf("write x: %w", &os.PathError{Op: "write", Path: "x", Err: cause}))
 		e := agentbox.AsError(err)
 		if e.Code != agentbox.NoSpace || !strings.Contains(e.Hint, "prune") || !strings.Contains(e.Message, "x") || !errors.Is(err, cause) {
 			t.Errorf("%v: %#v", cause, e)
@@ -57,7 +57,7 @@ func TestAFullDiskHasItsCodeAndSaysWhatFreesRoom(t *testing.T) {
 	}
 	own := agentbox.Errorf(agentbox.NoSpace, "the box is full: %w", syscall.ENOSPC).WithHint("its own")
 	for _, err := range []error{nil, own, os.ErrPermission} {
-		if got := noSpace(err); got != err {
+		if got := agentbox.OrNoSpace(err); got != err {
 			t.Errorf("%v becomes %v", err, got)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -61,7 +60,6 @@ func (m *Manager) erase(b *box) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.boxes, rec.Box.ID)
-	delete(m.holders, rec.Box.ID)
 	return nil
 }
 
@@ -69,49 +67,4 @@ func (m *Manager) erase(b *box) error {
 func (m *Manager) dropSaved(rec record) error {
 	names := rec.names(m.home)
 	return errors.Join(os.RemoveAll(names.Saved()), os.RemoveAll(names.Resuming()))
-}
-
-// Hold keeps an ephemeral box until the client hangs up; then the box goes.
-func (m *Manager) Hold(ctx context.Context, ref api.BoxRef, _ agentbox.Progress) (api.None, error) {
-	b, err := m.find(ctx, ref)
-	if err != nil {
-		return api.None{}, err
-	}
-	id := b.record().Box.ID
-	m.countHolder(id, +1)
-	tick := time.NewTicker(ephemeralLease / 4)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			if err := m.renew(ctx, b); err != nil {
-				m.log.Warn("cannot renew a lease", "box", id, "error", err)
-			}
-			continue
-		case <-m.ctx.Done(): // the daemon goes; the client will hold on to the next one
-			return api.None{}, agentbox.Errorf(agentbox.Unavailable, "the daemon is stopping")
-		case <-ctx.Done():
-		}
-		if m.countHolder(id, -1) > 0 || !b.record().Ephemeral {
-			return api.None{}, nil
-		}
-		return api.None{}, m.remove(b)
-	}
-}
-
-func (m *Manager) countHolder(id agentbox.BoxID, by int) int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.holders[id] += by
-	return m.holders[id]
-}
-
-// held tells whether an ephemeral box has a holder, or was made or adopted less than grace ago. The
-// time in its record is not asked: a clock that was stepped since would end a run, or keep it for
-// ever.
-func (m *Manager) held(b *box, grace time.Duration) bool {
-	id := b.record().Box.ID
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.holders[id] > 0 || time.Since(b.known) < grace
 }

@@ -43,14 +43,14 @@ func (m *Manager) reconfigure(ctx context.Context, rec *record, progress agentbo
 	if err != nil {
 		return err
 	}
-	if err := rec.Overrides.apply(cfg); err != nil {
+	if err := rec.Overrides.Apply(cfg); err != nil {
 		return err
 	}
 	if cfg.Isolation != agentbox.Auto && cfg.Isolation != rec.Box.Isolation && rec.Overrides.Isolation == "" {
 		progress.Say(fmt.Sprintf("%s asks for %s, but box %s keeps its kind for life: %s. agentbox rm and up make another",
 			filepath.Base(cfg.Path), cfg.Isolation, rec.Box.Name, rec.Box.Isolation))
 	}
-	choice, err := m.keep(ctx, rec.Box)
+	choice, err := m.chooser.Keep(ctx, rec.Box)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"context"
 	"fmt"
 
 	"agentbox/agentbox"
@@ -47,8 +46,8 @@ func (m *Manager) share(id agentbox.BoxID, cfg *config.Config, progress agentbox
 	return s.CPUs, s.Memory
 }
 
-// Resources tells what this machine has, what its boxes were promised, and what the next one gets.
-func (m *Manager) Resources(context.Context, api.None, agentbox.Progress) (api.Resources, error) {
+// Capacity tells what this machine has, what its boxes were promised, and what the next one gets.
+func (m *Manager) Capacity() (api.Resources, error) {
 	machine, err := resources.Measure()
 	if err != nil {
 		return api.Resources{}, agentbox.Errorf(agentbox.Unavailable, "cannot measure this machine: %w", err)
@@ -56,21 +55,6 @@ func (m *Manager) Resources(context.Context, api.None, agentbox.Progress) (api.R
 	p := m.promised(agentbox.BoxID{})
 	next, _ := machine.Next(p)
 	return api.Resources{Machine: machine, Promised: p, Next: next, Room: machine.Room(p)}, nil
-}
-
-const lowMemory = 2 << 30
-
-func (m *Manager) checkMemory() (string, error) {
-	r, err := m.Resources(context.Background(), api.None{}, nil)
-	if err != nil {
-		return "", nil // no /proc on this system: nothing to tell
-	}
-	detail := fmt.Sprintf("%.1f GiB available, %s", inGiB(r.Machine.Available), agentbox.Plural(r.Machine.CPUs, "CPU"))
-	if r.Machine.Available < lowMemory {
-		return "", agentbox.Errorf(agentbox.NoSpace, "only %s", detail).WithHint("agentbox top shows what boxes take; agentbox pause frees it")
-	}
-	return fmt.Sprintf("%s; a box gets %s and %s unless it asks for more, and there is room for %s", detail,
-		agentbox.Plural(r.Next.CPUs, "CPU"), config.FormatSize(r.Next.Memory), agentbox.PluralOf(r.Room, "more box", "more boxes")), nil
 }
 
 func inGiB(bytes int64) float64 { return float64(bytes) / (1 << 30) }

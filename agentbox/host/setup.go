@@ -55,7 +55,7 @@ func (m *Manager) runAll(ctx context.Context, rec record, step string, commands 
 	end := progress.Begin(step, rec.Box.Name)
 	log, err := os.OpenFile(filepath.Join(rec.names(m.home).Dir, setupLog), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return noSpace(err)
+		return agentbox.OrNoSpace(err)
 	}
 	defer log.Close()
 	client, err := environment.Open(ctx, m.address(rec), rec.User)
@@ -86,7 +86,7 @@ func (m *Manager) runAll(ctx context.Context, rec record, step string, commands 
 func hintOf(step string, rec record) string {
 	again := "agentbox up"
 	switch {
-	case rec.Ephemeral:
+	case rec.Task: // which is gone by the time somebody reads this
 		return "agentbox up makes a box that stays, to look into"
 	case step == "start":
 		again = "agentbox reset"

@@ -61,7 +61,7 @@ func TestHintOfAFailedCommand(t *testing.T) {
 			t.Errorf("%s: %q", step, got)
 		}
 	}
-	rec.Ephemeral = true
+	rec.Task = true
 	if got := hintOf("start", rec); got != "agentbox up makes a box that stays, to look into" {
 		t.Error(got)
 	}

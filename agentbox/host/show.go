@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"sort"
@@ -12,6 +13,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/host/egress"
 )
 
 // List describes every box, newest last.
@@ -74,8 +76,9 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.B
 	rec, s := b.record(), b.live()
 	out := rec.Box
 	out.State, out.Lease.Expires = m.state(b), time.Time{}
-	if w, ok := m.feeds.of(rec.Box.ID); ok && out.State == agentbox.Running {
-		out.State, out.Note = agentbox.Waiting, waitingNote(w)
+	if w, ok := m.Images.Waiting(rec.Box.ID); ok && out.State == agentbox.Running {
+		out.State = agentbox.Waiting
+		out.Note = fmt.Sprintf("waits since %s for bytes of its image from %s: %s", w.Since.Local().Format(time.TimeOnly), w.From, w.Why)
 	}
 	if directoryGone(rec) && out.Note == "" {
 		out.Note = "its directory " + rec.Box.Directory + " is gone"
@@ -96,7 +99,7 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.B
 			switch {
 			case out.Note != "":
 			case st.Unlogged:
-				out.Note = unloggedNote
+				out.Note = egress.Unlogged
 			case st.Lease.Unpaused != "":
 				out.Note = "its lease has ended, and it cannot be paused, which is tried again: " + st.Lease.Unpaused
 			case st.NoCard:
@@ -116,6 +119,9 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.B
 	}
 	return out, nil
 }
+
+// noCardNote is what people are told of a box whose machine has no network card.
+const noCardNote = "this machine gives it no network card, so it has no network; agentbox logs --supervisor says why"
 
 // leaseOf is a lease as its supervisor says that it stands.
 func leaseOf(l agentbox.Lease, st api.LeaseStatus) agentbox.Lease {
@@ -214,12 +220,13 @@ func (m *Manager) ClosePort(ctx context.Context, req api.PortRequest, _ agentbox
 	return api.Call(ctx, s.client, api.SupervisorClose, req, nil)
 }
 
-// Count is how many boxes there are, and how many machines wait in the pool.
-func (m *Manager) Count() (boxes, pool int) {
+// Count is how many boxes there are, and how many machines wait in the pool. unread is about boxes that are here and cannot
+// be shown.
+func (m *Manager) Count() (boxes, pool int, unread error) {
 	for _, b := range m.all() {
 		if b.record().Phase == phaseReady {
 			boxes++
 		}
 	}
-	return boxes, m.pool.size()
+	return boxes, m.pool.size(), m.unreadable()
 }

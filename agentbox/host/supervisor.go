@@ -32,7 +32,7 @@ type supervised struct {
 func (m *Manager) spawn(cfg supervisor.Config, template vmm.Template) (*supervised, error) {
 	names := m.home.Box(cfg.Box)
 	if err := os.MkdirAll(names.Run, 0o700); err != nil {
-		return nil, noSpace(err)
+		return nil, agentbox.OrNoSpace(err)
 	}
 	files, err := supervisorFiles(names, template)
 	if err != nil {
@@ -46,7 +46,7 @@ func (m *Manager) spawn(cfg supervisor.Config, template vmm.Template) (*supervis
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // it must not die with the daemon or its terminal
 	stderr, err := os.OpenFile(names.Log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, noSpace(err)
+		return nil, agentbox.OrNoSpace(err)
 	}
 	defer stderr.Close()
 	cmd.Stderr = stderr
@@ -80,7 +80,7 @@ func supervisorFiles(names home.Box, template vmm.Template) (supervisor.Files, e
 	var files supervisor.Files
 	lock, err := os.OpenFile(names.Lock(), os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o600)
 	if err != nil {
-		return files, noSpace(err)
+		return files, agentbox.OrNoSpace(err)
 	}
 	files.Lock = lock
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {

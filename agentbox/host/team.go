@@ -47,22 +47,3 @@ func (m *Manager) onceInTeam(ctx context.Context, in caches.Ingredients, progres
 	})
 	return made, err
 }
-
-// DropImage removes an image that is not to be used any more. It is false while a box runs from it.
-func (m *Manager) DropImage(ctx context.Context, d agentbox.Digest) bool {
-	img, err := m.images.Get(d.String())
-	if err != nil && agentbox.CodeOf(err) != agentbox.Corrupt {
-		return agentbox.CodeOf(err) == agentbox.NotFound
-	}
-	if by := m.imageOf(img).UsedBy; len(by) > 0 {
-		m.log.Warn("an image was made by who is no builder of the team any more, and a box runs from it: remove it and make it anew", "image", d.Short(), "box", by[0])
-		return false
-	}
-	if err := m.removeImage(ctx, d); err != nil {
-		m.log.Error("an image was made by who is no builder of the team any more, and cannot be removed", "image", d.Short(), "error", err)
-	}
-	return true
-}
-
-// KeepNow takes the images that are here into the store, for others to get. It does not wait.
-func (m *Manager) KeepNow() { m.made() }

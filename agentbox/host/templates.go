@@ -52,7 +52,7 @@ const bootTimeout = 2 * time.Minute
 
 // open gives the template for a box of this record, building it first where need be.
 func (t *templates) open(ctx context.Context, rec record, progress agentbox.Progress) (*openTemplate, error) {
-	driver, err := t.m.driver(rec.Box.Isolation)
+	driver, err := t.m.chooser.Driver(rec.Box.Isolation)
 	if err != nil {
 		return nil, err
 	}
@@ -82,14 +82,14 @@ func (t *templates) open(ctx context.Context, rec record, progress agentbox.Prog
 		}
 	}
 	if err := t.build(ctx, rec.Box.Isolation, driver, snapshotter, key, spec, progress); err != nil {
-		return nil, noSpace(err)
+		return nil, agentbox.OrNoSpace(err)
 	}
 	return t.load(ctx, snapshotter, key, spec, rec.Box.Isolation)
 }
 
 // openKey gives a template that a saved state refers to. It cannot be built anew: the state fits no other.
 func (t *templates) openKey(ctx context.Context, rec record, key string) (*openTemplate, error) {
-	driver, err := t.m.driver(rec.Box.Isolation)
+	driver, err := t.m.chooser.Driver(rec.Box.Isolation)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (m *Manager) savable(ctx context.Context, rec record, what string) error {
 	if rec.Box.Template == "" {
 		return nil // whoever saves it says so
 	}
-	driver, err := m.driver(rec.Box.Isolation)
+	driver, err := m.chooser.Driver(rec.Box.Isolation)
 	if err == nil {
 		err = m.templates.fits(ctx, driver, rec, rec.Box.Template)
 	}
@@ -188,12 +188,12 @@ func (t *templates) build(ctx context.Context, kind agentbox.Isolation, driver v
 	}
 	defer os.RemoveAll(dir)
 	spec.Name, spec.Dir, spec.Workspace = "template-"+short(key), dir, ""
-	img, err := t.m.lazyImage(ctx, kind, spec.Image, progress)
+	img, err := t.m.Images.Lazy(ctx, kind, spec.Image, progress)
 	if err != nil {
 		return err
 	}
 	if img != nil {
-		stop, err := t.m.readLazily(ctx, &spec, *img)
+		stop, err := t.m.Images.ReadLazily(ctx, &spec, *img)
 		if err != nil {
 			return err
 		}
@@ -203,11 +203,11 @@ func (t *templates) build(ctx context.Context, kind agentbox.Isolation, driver v
 	defer cancel()
 	machine, err := driver.Boot(ctx, spec)
 	if err != nil {
-		return t.m.hungry(img, err)
+		return t.m.Images.Starved(img, err)
 	}
 	defer machine.Kill()
 	if err := quiesce(ctx, machine); err != nil {
-		if hungry := t.m.hungry(img, err); hungry != err {
+		if hungry := t.m.Images.Starved(img, err); hungry != err {
 			return hungry
 		}
 		return withConsole(err, filepath.Join(dir, consoleName))

@@ -5,14 +5,13 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
-	"agentbox/agentbox/task/agents"
-	"agentbox/agentbox/toolchain"
+	"agentbox/agentbox/host/egress"
+	"agentbox/agentbox/host/flags"
+	"agentbox/agentbox/host/isolation"
 	"agentbox/agentbox/workspace"
 )
 
@@ -31,25 +30,25 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	if err != nil {
 		return api.UpResponse{}, err
 	}
-	over, err := m.overridesOf(req, cfg)
+	over, err := flags.Of(req, cfg, m.home.Agents())
 	if err != nil {
 		return api.UpResponse{}, err
 	}
-	if err := over.check(); err != nil {
+	if err := over.Check(); err != nil {
 		return api.UpResponse{}, err
 	}
 	for _, w := range cfg.Warnings {
 		progress.Say(w)
 	}
-	if err := m.policies.remember(req.Environ); err != nil {
+	if err := m.Policies.Remember(req.Environ); err != nil {
 		return api.UpResponse{}, err
 	}
-	mine, err := m.policies.store.Of(repo.Root)
+	mine, err := m.Policies.Store.Of(repo.Root)
 	if err != nil {
 		return api.UpResponse{}, err
 	}
 	key := boxKey(cfg.Lifetime, repo, mine)
-	if req.Ephemeral || req.Task {
+	if req.Task {
 		key = "" // nobody finds it again
 	} else {
 		lock := m.keyLock(key)
@@ -59,15 +58,15 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 			return m.reattach(ctx, b, plan{req: req, repo: repo, cfg: cfg, overrides: over}, progress)
 		}
 	}
-	if err := over.apply(cfg); err != nil {
+	if err := over.Apply(cfg); err != nil {
 		return api.UpResponse{}, err
 	}
 	if err := checkSubdir(ctx, req, repo); err != nil {
 		return api.UpResponse{}, err
 	}
 	m.sayUnread(progress) // one of them may be what the user expects here
-	isolation := wishOf(req.Isolation, cfg, req.Environ)
-	b, err := m.create(ctx, plan{req: req, repo: repo, cfg: cfg, key: key, overrides: over, isolation: isolation}, progress)
+	wish := isolation.WishOf(req.Isolation, cfg, req.Environ)
+	b, err := m.create(ctx, plan{req: req, repo: repo, cfg: cfg, key: key, overrides: over, isolation: wish}, progress)
 	if err != nil {
 		return api.UpResponse{}, err
 	}
@@ -97,95 +96,6 @@ func (m *Manager) readyResponse(ctx context.Context, b *box, req api.UpRequest, 
 	return m.upResponse(ctx, b, repo.Subdir, created, progress)
 }
 
-func (m *Manager) overridesOf(req api.UpRequest, cfg *config.Config) (overrides, error) {
-	o := overrides{
-		Image: req.Image, Isolation: req.Isolation, CPUs: req.CPUs, Memory: req.Memory,
-		Variables: includeVariables(cfg, req.Environ),
-	}
-	if req.Agent == "" {
-		return o, nil
-	}
-	profile, err := agents.Find(m.home.Agents(), req.Agent)
-	if err != nil {
-		return o, err
-	}
-	o.Agent = profile.Name
-	o.Tools, err = profile.Needs()
-	return o, err
-}
-
-// check holds what was asked for on the command line to the bounds that configurations have.
-func (o overrides) check() error {
-	if o.CPUs != 0 && (o.CPUs < agentbox.MinCPUs || o.CPUs > agentbox.MaxCPUs) {
-		return agentbox.Errorf(agentbox.Invalid, "--cpus %d is out of range: %d to %d", o.CPUs, agentbox.MinCPUs, agentbox.MaxCPUs)
-	}
-	if o.Memory == "" {
-		return nil
-	}
-	memory, err := config.ParseSize(o.Memory)
-	if err != nil {
-		return agentbox.Errorf(agentbox.Invalid, "--memory: %w", err)
-	}
-	if memory < agentbox.MinMemory || memory > agentbox.MaxMemory {
-		return agentbox.Errorf(agentbox.Invalid, "--memory %s is out of range: %s to %s", o.Memory,
-			config.FormatSize(agentbox.MinMemory), config.FormatSize(agentbox.MaxMemory))
-	}
-	return nil
-}
-
-func (o overrides) apply(cfg *config.Config) (err error) {
-	if o.Image != "" {
-		cfg.Image, cfg.Packages = o.Image, nil
-		switch apt := strings.HasPrefix(o.Image, "apt:"); {
-		case !apt:
-			cfg.Toolchain = nil // only an image of the distribution takes more packages
-		case cfg.Path == "":
-			cfg.Packages = toolchain.Workstation
-		}
-	}
-	if o.CPUs > 0 {
-		cfg.CPUs = o.CPUs
-	}
-	if o.Memory != "" {
-		if cfg.Memory, err = config.ParseSize(o.Memory); err != nil {
-			return agentbox.Errorf(agentbox.Invalid, "memory: %w", err)
-		}
-	}
-	if len(o.Tools) > 0 && strings.HasPrefix(cfg.Image, "apt:") { // any other image has the agent itself, or not
-		cfg.Toolchain = append(slices.Clone(cfg.Toolchain), o.Tools...)
-		cfg.Toolchain.Sort()
-	}
-	for i, include := range cfg.Include {
-		cfg.Include[i].From = os.Expand(include.From, func(name string) string {
-			if v, ok := o.Variables[name]; ok {
-				return v
-			}
-			return "${" + name + "}" // whoever copies it knows, or complains
-		})
-	}
-	return nil
-}
-
-// includeVariables are the variables that includes name, as the caller has them: the daemon's own environment is that of
-// whoever happened to start it.
-func includeVariables(cfg *config.Config, environ []string) map[string]string {
-	have := map[string]string{}
-	for _, kv := range environ {
-		name, value, _ := strings.Cut(kv, "=")
-		have[name] = value
-	}
-	named := map[string]string{}
-	for _, include := range cfg.Include {
-		os.Expand(include.From, func(name string) string {
-			if v := have[name]; v != "" {
-				named[name] = v
-			}
-			return ""
-		})
-	}
-	return named
-}
-
 // reattach makes an existing box run. What the configuration says now takes effect at the next reset.
 func (m *Manager) reattach(ctx context.Context, b *box, p plan, progress agentbox.Progress) (api.UpResponse, error) {
 	req, repo := p.req, p.repo
@@ -193,7 +103,7 @@ func (m *Manager) reattach(ctx context.Context, b *box, p plan, progress agentbo
 		return api.UpResponse{}, agentbox.Errorf(agentbox.Exists, "%s already has box %s for branch %s", repo.Root, b.record().Box.Name, repo.Branch).
 			WithHint("agentbox fork --name %s makes another one like it", req.Name)
 	}
-	if err := checkKind(b.record().Box, req.Isolation); err != nil {
+	if err := isolation.Check(b.record().Box, req.Isolation); err != nil {
 		return api.UpResponse{}, err
 	}
 	if err := m.tellChanges(b, p.cfg, p.overrides, progress); err != nil {
@@ -225,7 +135,7 @@ func (m *Manager) upResponse(ctx context.Context, b *box, subdir string, created
 	if err != nil {
 		return api.UpResponse{}, err
 	}
-	if shown.Note == unloggedNote || shown.Note == noCardNote {
+	if shown.Note == egress.Unlogged || shown.Note == noCardNote {
 		progress.Say("box " + shown.Name + ": " + shown.Note)
 	}
 	return api.UpResponse{Box: shown, Created: created, Connection: m.connection(b.record(), subdir)}, nil
@@ -241,7 +151,7 @@ func (m *Manager) connection(rec record, subdir string) api.Connection {
 	names := rec.names(m.home)
 	return api.Connection{
 		Box: rec.Box.ID, Name: rec.Box.Name, Socket: names.SSH(), Key: names.Key(), KnownHosts: names.KnownHosts(),
-		User: rec.User, Dir: path.Join(guestWorkspace, subdir), Env: m.placeholders(rec),
+		User: rec.User, Dir: path.Join(guestWorkspace, subdir), Env: m.Policies.Placeholders(m.governed(rec), rec.Seed),
 		Console: filepath.Join(rec.lifeDir(m.home), consoleName), Log: names.Log(), ServiceLog: serviceLogs,
 	}
 }

@@ -31,7 +31,7 @@ func TestUpSaysWhatIsWrongWithABox(t *testing.T) {
 				t.Fatal(err)
 			}
 			rec := aBox(name)
-			rec.Box.Lease, rec.Box.Disk = newLease(rec), cfg.Disk
+			rec.Box.Lease, rec.Box.Disk = newLease(), cfg.Disk
 			rec.Key, rec.Box.Directory = boxKey(agentbox.LifetimeBranch, repo, project.Project{}), repo.Root
 			if name == "broken" {
 				rec.StartErr = "start of box broken failed: `false` ended with exit code 1"

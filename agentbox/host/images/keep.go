@@ -1,4 +1,4 @@
-package host
+package images
 
 import (
 	"time"
@@ -6,7 +6,7 @@ import (
 	"agentbox/agentbox"
 )
 
-// How often keepImages looks, and how fast it reads. An image that was just made is used at once,
+// How often keep looks, and how fast it reads. An image that was just made is used at once,
 // by
 // somebody who has waited long enough.
 const (
@@ -14,14 +14,14 @@ const (
 	keepRate  = 32 << 20 // bytes a second: a few hundredths of a processor
 )
 
-// keepImages takes the images that were here the last time it looked into the store, one after the
+// keep takes the images that were here the last time it looked into the store, one after the
 // other and gently: there they are read from time to time, mended when they are damaged, and to be
 // had by others. The disk holds them once. What fails is tried again the next time. It gives the
 // images that are here now. When they were made is not asked: clocks are stepped.
-func (m *Manager) keepImages(before map[agentbox.Digest]bool) map[agentbox.Digest]bool {
-	list, err := m.images.List()
+func (i *Images) keep(before map[agentbox.Digest]bool) map[agentbox.Digest]bool {
+	list, err := i.Store.List()
 	if err != nil {
-		m.log.Error("cannot list the images", "error", err)
+		i.Log.Error("cannot list the images", "error", err)
 		return before
 	}
 	now := map[agentbox.Digest]bool{}
@@ -32,51 +32,51 @@ func (m *Manager) keepImages(before map[agentbox.Digest]bool) map[agentbox.Diges
 		if img.Lazy != nil || img.Origin != "" || !before[img.Digest] {
 			continue // what came from somebody is in the store already
 		}
-		_, err := m.origins.Keep(m.ctx, img, keepRate)
-		if m.ctx.Err() != nil {
+		_, err := i.Origins.Keep(i.ctx, img, keepRate)
+		if i.ctx.Err() != nil {
 			break
 		}
 		if agentbox.CodeOf(err) == agentbox.Corrupt {
-			err = m.images.Distrust(img.Digest)
+			err = i.Store.Distrust(img.Digest)
 		}
 		if err != nil {
-			m.log.Warn("an image is not in the store", "image", img.Digest.Short(), "error", err)
+			i.Log.Warn("an image is not in the store", "image", img.Digest.Short(), "error", err)
 		}
 	}
 	return now
 }
 
-// made says that there is an image that was not here a moment ago.
-func (m *Manager) made() {
+// KeepNow says that there may be an image that was not here a moment ago. It does not wait.
+func (i *Images) KeepNow() {
 	select {
-	case m.fresh <- struct{}{}:
+	case i.fresh <- struct{}{}:
 	default:
 	}
 }
 
 // keepFresh takes new images into the store at once and at full speed where the team waits for
 // them.
-func (m *Manager) keepFresh() {
+func (i *Images) keepFresh() {
 	for {
 		select {
-		case <-m.ctx.Done():
+		case <-i.ctx.Done():
 			return
-		case <-m.fresh:
+		case <-i.fresh:
 		}
-		if m.team == nil || !m.team.Waits() {
+		if i.Waits == nil || !i.Waits() {
 			continue
 		}
-		list, err := m.images.List()
+		list, err := i.Store.List()
 		if err != nil {
-			m.log.Error("cannot list the images", "error", err)
+			i.Log.Error("cannot list the images", "error", err)
 			continue
 		}
 		for _, img := range list {
 			if img.Lazy != nil || img.Origin != "" || len(img.Include) > 0 {
 				continue
 			}
-			if _, err := m.origins.Keep(m.ctx, img, 0); err != nil && m.ctx.Err() == nil {
-				m.log.Warn("an image is not in the store", "image", img.Digest.Short(), "error", err)
+			if _, err := i.Origins.Keep(i.ctx, img, 0); err != nil && i.ctx.Err() == nil {
+				i.Log.Warn("an image is not in the store", "image", img.Digest.Short(), "error", err)
 			}
 		}
 	}

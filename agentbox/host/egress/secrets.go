@@ -1,4 +1,4 @@
-package host
+package egress
 
 import (
 	"context"
@@ -12,10 +12,10 @@ import (
 
 // SetSecret says where a secret is kept and where it may be sent. Running boxes may use it at once, from their next
 // command on.
-func (m *Manager) SetSecret(ctx context.Context, req api.SecretRequest, progress agentbox.Progress) (api.SecretInfo, error) {
+func (e *Policies) SetSecret(ctx context.Context, req api.SecretRequest, progress agentbox.Progress) (api.SecretInfo, error) {
 	s := project.Secret{From: req.From, Secret: policy.Secret{Name: req.Name, Header: req.Header, Form: req.Form, User: req.User}}
 	if !req.Everywhere {
-		_, p, err := m.projectOf(ctx, req.BoxRef)
+		_, p, err := e.projectOf(ctx, req.BoxRef)
 		if err != nil {
 			return api.SecretInfo{}, err
 		}
@@ -32,47 +32,47 @@ func (m *Manager) SetSecret(ctx context.Context, req api.SecretRequest, progress
 				WithHint("use another source: --from env:VARIABLE, file:PATH or command:LINE")
 		}
 	}
-	if err := m.policies.store.SetSecret(s); err != nil {
+	if err := e.Store.SetSecret(s); err != nil {
 		return api.SecretInfo{}, err
 	}
-	if err := m.policies.remember(req.Environ); err != nil {
+	if err := e.Remember(req.Environ); err != nil {
 		return api.SecretInfo{}, err
 	}
-	m.tellBoxes(func(rec record) bool { return s.Applies(m.governedBox(rec).project) }, progress)
-	return m.tellSecret(ctx, s), nil
+	e.Tell(func(g Governed) bool { return s.Applies(g.Project) }, progress)
+	return e.tellSecret(ctx, s), nil
 }
 
 // ListSecrets lists the secrets of a repository's boxes, those for all included, and whether each has a value now.
-func (m *Manager) ListSecrets(ctx context.Context, ref api.PolicyRef, _ agentbox.Progress) ([]api.SecretInfo, error) {
-	_, p, err := m.projectOf(ctx, ref.BoxRef)
+func (e *Policies) ListSecrets(ctx context.Context, ref api.PolicyRef, _ agentbox.Progress) ([]api.SecretInfo, error) {
+	_, p, err := e.projectOf(ctx, ref.BoxRef)
 	if err != nil {
 		return nil, err
 	}
-	list, err := m.policies.store.For(p)
+	list, err := e.Store.For(p)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.policies.remember(ref.Environ); err != nil {
+	if err := e.Remember(ref.Environ); err != nil {
 		return nil, err
 	}
 	out := []api.SecretInfo{}
 	for _, s := range list {
-		out = append(out, m.tellSecret(ctx, s))
+		out = append(out, e.tellSecret(ctx, s))
 	}
 	return out, nil
 }
 
 // RemoveSecret forgets a secret, and its entry in the keyring. No running box can use it any more.
-func (m *Manager) RemoveSecret(ctx context.Context, ref api.SecretRef, progress agentbox.Progress) (api.SecretInfo, error) {
-	_, p, err := m.projectOf(ctx, ref.BoxRef)
+func (e *Policies) RemoveSecret(ctx context.Context, ref api.SecretRef, progress agentbox.Progress) (api.SecretInfo, error) {
+	_, p, err := e.projectOf(ctx, ref.BoxRef)
 	if err != nil {
 		return api.SecretInfo{}, err
 	}
-	s, err := m.policies.store.RemoveSecret(ref.Name, p)
+	s, err := e.Store.RemoveSecret(ref.Name, p)
 	if err != nil {
 		return api.SecretInfo{}, err
 	}
-	m.tellBoxes(func(rec record) bool { return s.Applies(m.governedBox(rec).project) }, progress)
+	e.Tell(func(g Governed) bool { return s.Applies(g.Project) }, progress)
 	out := secretInfo(s)
 	if s.From.Kind == secrets.Keyring && s.From.Of == "" { // an entry with a name of its own was not made by us alone
 		if err := s.From.Forget(s.Name); err != nil {
@@ -87,12 +87,12 @@ func secretInfo(s project.Secret) api.SecretInfo {
 }
 
 // tellSecret tells, beside what is known of a secret, why it has no value now. Commands are not run for that.
-func (m *Manager) tellSecret(ctx context.Context, s project.Secret) api.SecretInfo {
+func (e *Policies) tellSecret(ctx context.Context, s project.Secret) api.SecretInfo {
 	out := secretInfo(s)
 	if s.From.Kind == secrets.Command {
 		return out
 	}
-	env := m.policies.variables([]project.Secret{s})
+	env := e.variables([]project.Secret{s})
 	_, err := s.From.Value(ctx, secrets.Asker{Name: s.Name, Host: s.Host(), Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }})
 	if err != nil {
 		out.Problem = err.Error()

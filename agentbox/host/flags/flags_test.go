@@ -1,9 +1,11 @@
-package host
+package flags_test
 
 import (
 	"testing"
 
 	"agentbox/agentbox/config"
+	"agentbox/agentbox/host/consent"
+	"agentbox/agentbox/host/flags"
 	"agentbox/agentbox/toolchain"
 )
 
@@ -11,10 +13,10 @@ import (
 func TestOnlyAptImagesGetPackagesByDefault(t *testing.T) {
 	for source, want := range map[string]int{"apt:bookworm": len(toolchain.Workstation), "example.com/app:1": 0} {
 		cfg := &config.Config{Packages: []string{"golang"}, Toolchain: toolchain.Needs{{Tool: toolchain.Go}}}
-		if err := (overrides{Image: source}).apply(cfg); err != nil {
+		if err := (flags.Flags{Image: source}).Apply(cfg); err != nil {
 			t.Fatal(err)
 		}
-		if r := recipeOf(cfg); len(r.Packages) != want {
+		if r := consent.RecipeOf(cfg); len(r.Packages) != want {
 			t.Errorf("%s gets %q", source, r.Packages)
 		}
 		if (len(cfg.Toolchain) > 0) != (want > 0) {

@@ -1,8 +1,9 @@
-package host
+package images
 
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,12 +30,17 @@ func (o *takings) Keep(_ context.Context, img image.Image, rate int64) (agentbox
 }
 
 func TestImagesThatAreHereAreKept(t *testing.T) {
-	h := newHome(t)
-	m := manage(t, h)
+	dir := t.TempDir()
+	store, err := image.Open(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &takings{}
+	i := New(Config{Store: store, Origins: o, Log: slog.New(slog.DiscardHandler)})
 	now := time.Now()
 	ahead, bad, fresh := agentbox.Digest{1}, agentbox.Digest{2}, agentbox.Digest{3}
 	put := func(d agentbox.Digest, made time.Time) {
-		dir := filepath.Join(h.Images(), "images", d.Hex())
+		dir := filepath.Join(dir, "images", d.Hex())
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -47,19 +53,18 @@ func TestImagesThatAreHereAreKept(t *testing.T) {
 	}
 	put(ahead, now.AddDate(1, 0, 0)) // made before the clock was set right
 	put(bad, now.Add(-2*time.Hour))
-	o := &takings{says: map[agentbox.Digest]error{bad: agentbox.Errorf(agentbox.Corrupt, "rotten")}}
-	m.origins = o
-	seen := m.keepImages(nil)
+	o.says = map[agentbox.Digest]error{bad: agentbox.Errorf(agentbox.Corrupt, "rotten")}
+	seen := i.keep(nil)
 	if len(o.kept) > 0 {
 		t.Errorf("kept at once: %v", o.kept)
 	}
 	put(fresh, now.AddDate(-1, 0, 0)) // and this one was just copied here
-	seen = m.keepImages(seen)
+	seen = i.keep(seen)
 	if !slices.Equal(o.kept, []agentbox.Digest{ahead, bad}) || len(seen) != 3 {
 		t.Errorf("%v of %v", o.kept, seen)
 	}
 	for d, want := range map[agentbox.Digest]bool{ahead: true, bad: false} {
-		if _, err := os.Stat(filepath.Join(h.Images(), "images", d.Hex(), "checked.json")); (err == nil) != want {
+		if _, err := os.Stat(filepath.Join(dir, "images", d.Hex(), "checked.json")); (err == nil) != want {
 			t.Errorf("image %s is trusted: %v", d.Short(), err == nil)
 		}
 	}

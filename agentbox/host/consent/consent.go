@@ -1,4 +1,6 @@
-package host
+// Package consent compares what a repository asks of this host with what somebody has approved for its project: nothing
+// that needs approval is given before. It gives nothing itself.
+package consent
 
 import (
 	"context"
@@ -10,6 +12,8 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/config"
+	"agentbox/agentbox/host/flags"
+	"agentbox/agentbox/host/isolation"
 	"agentbox/agentbox/project"
 	"agentbox/vmm/image"
 )
@@ -24,44 +28,53 @@ const (
 	askPin       = "pin"
 )
 
-// review compares what the repository at root asks for, with flags applied to cfg already, with
+// Desk is where it is asked.
+type Desk struct {
+	Store *project.Store
+	// Has tells whether the image of a recipe is here.
+	Has func(image.Recipe) bool
+	// Best is the strongest kind of machine that is fast here.
+	Best func(context.Context) (agentbox.Isolation, error)
+}
+
+// Review compares what the repository at root asks for, with flags applied to cfg already, with
 // what is approved for its project. What the user's own command line asks for is the user's wish
 // and needs no approval.
-func (m *Manager) review(ctx context.Context, root string, cfg *config.Config, flags overrides) (project.Review, error) {
-	p, err := m.policies.store.Of(root)
+func (d Desk) Review(ctx context.Context, root string, cfg *config.Config, asked flags.Flags) (project.Review, error) {
+	p, err := d.Store.Of(root)
 	if err != nil {
 		return project.Review{}, err
 	}
-	asks, err := m.asksOf(ctx, root, cfg, flags)
+	asks, err := d.asksOf(ctx, root, cfg, asked)
 	if err != nil {
 		return project.Review{}, err
 	}
 	pin := pinOf(root, cfg)
-	if other, err := m.policies.store.NewPin(p, pin); err != nil {
+	if other, err := d.Store.NewPin(p, pin); err != nil {
 		return project.Review{}, err
 	} else if other {
 		asks = append(asks, project.Ask{What: askPin, Which: cfg.Image + " " + pin})
 	}
-	return m.policies.store.Review(p, root, cfg.Policy, asks)
+	return d.Store.Review(p, root, cfg.Policy, asks)
 }
 
-// reviewAt is review for whoever has a directory and an environment only.
-func (m *Manager) reviewAt(ctx context.Context, root string, environ []string) (project.Review, error) {
+// At is Review for whoever has a directory and an environment only.
+func (d Desk) At(ctx context.Context, root string, environ []string) (project.Review, error) {
 	cfg, err := config.Load(ctx, root)
 	if err != nil {
 		return project.Review{}, err
 	}
-	flags := overrides{Variables: includeVariables(cfg, environ)}
-	if err := flags.apply(cfg); err != nil {
+	asked := flags.Flags{Variables: flags.Variables(cfg, environ)}
+	if err := asked.Apply(cfg); err != nil {
 		return project.Review{}, err
 	}
-	return m.review(ctx, root, cfg, flags)
+	return d.Review(ctx, root, cfg, asked)
 }
 
-// consent gives the document that governs a box made of cfg now. Where the repository asks for
+// Ask gives the document that governs a box made of cfg now. Where the repository asks for
 // something of this host that nobody has approved, nothing is made.
-func (m *Manager) consent(ctx context.Context, root string, cfg *config.Config, flags overrides, progress agentbox.Progress) (project.Review, error) {
-	r, err := m.review(ctx, root, cfg, flags)
+func (d Desk) Ask(ctx context.Context, root string, cfg *config.Config, asked flags.Flags, progress agentbox.Progress) (project.Review, error) {
+	r, err := d.Review(ctx, root, cfg, asked)
 	if err != nil {
 		return r, err
 	}
@@ -80,36 +93,6 @@ func (m *Manager) consent(ctx context.Context, root string, cfg *config.Config, 
 	return r, nil
 }
 
-// regovern puts a box that is there already under what its repository asks for now, if that is
-// approved. While a plan waits the box stays as it was made: what the plan asks of this host it has
-// not got, and gets no sooner than by a reset.
-func (m *Manager) regovern(ctx context.Context, b *box, p plan, progress agentbox.Progress) error {
-	r, err := m.consent(ctx, p.repo.Root, p.cfg, b.record().flagsNow(), progress)
-	if pending, _ := r.Pending(); pending || err != nil {
-		if pending {
-			return nil
-		}
-		return err
-	}
-	if b.record().Approved == r.InForce {
-		return nil
-	}
-	if err := m.putUnder(b, r.InForce); err != nil {
-		return err
-	}
-	return m.applyPolicy(ctx, b)
-}
-
-// flagsNow are the flags a box was made with. Its kind it keeps for life, whatever the repository
-// asks for meanwhile.
-func (r record) flagsNow() overrides {
-	flags := r.Overrides
-	if r.Box.Isolation != "" {
-		flags.Isolation = r.Box.Isolation
-	}
-	return flags
-}
-
 // meaning says in plain words what somebody approves.
 func meaning(what string) string {
 	return map[string]string{
@@ -120,10 +103,10 @@ func meaning(what string) string {
 }
 
 // asksOf lists what a configuration wants of this host beyond what every repository has.
-func (m *Manager) asksOf(ctx context.Context, root string, cfg *config.Config, flags overrides) ([]project.Ask, error) {
+func (d Desk) asksOf(ctx context.Context, root string, cfg *config.Config, asked flags.Flags) ([]project.Ask, error) {
 	var asks []project.Ask
 	for _, inc := range cfg.Include {
-		real := m.resolved(ctx, inc.From)
+		real := d.resolved(ctx, inc.From)
 		if !insideCheckout(root, real) {
 			asks = append(asks, project.Ask{What: askInclude, Which: real})
 		}
@@ -131,18 +114,18 @@ func (m *Manager) asksOf(ctx context.Context, root string, cfg *config.Config, f
 	if cfg.Kernel != "" {
 		asks = append(asks, project.Ask{What: askKernel, Which: cfg.Kernel})
 	}
-	if flags.Image == "" {
-		if image.Privileged(cfg.Image) != "" || !m.images.Has(recipeOf(cfg)) && image.LeadsToPrivate(ctx, cfg.Image) {
+	if asked.Image == "" {
+		if image.Privileged(cfg.Image) != "" || !d.Has(RecipeOf(cfg)) && image.LeadsToPrivate(ctx, cfg.Image) {
 			asks = append(asks, project.Ask{What: askImage, Which: cfg.Image})
 		}
 	}
-	if weaker, err := m.weaker(ctx, cfg, flags); err != nil {
+	if weaker, err := d.weaker(ctx, cfg, asked); err != nil {
 		return nil, err
 	} else if weaker {
 		asks = append(asks, project.Ask{What: askIsolation, Which: string(cfg.Isolation)})
 	}
 	for _, p := range cfg.Ports {
-		if p.Host > 0 && p.Host < firstUserPort {
+		if p.Host > 0 && p.Host < FirstUserPort {
 			asks = append(asks, project.Ask{What: askPort, Which: strconv.Itoa(p.Host)})
 		}
 	}
@@ -153,7 +136,7 @@ func (m *Manager) asksOf(ctx context.Context, root string, cfg *config.Config, f
 // read
 // pins nothing: no image is made with it, and whoever makes it says why.
 func pinOf(root string, cfg *config.Config) string {
-	path := lockPath(root, cfg)
+	path := LockPath(root, cfg)
 	if path == "" {
 		return ""
 	}
@@ -161,12 +144,12 @@ func pinOf(root string, cfg *config.Config) string {
 	if err != nil {
 		return ""
 	}
-	return lock.PinOf(recipeOf(cfg))
+	return lock.PinOf(RecipeOf(cfg))
 }
 
-// usePin remembers what the lock file says once an image was made by it, or it was written by us.
-func (m *Manager) usePin(lockPath string, r image.Recipe) error {
-	p, err := m.policies.store.Of(filepath.Dir(lockPath))
+// UsePin remembers what the lock file says once an image was made by it, or it was written by us.
+func (d Desk) UsePin(lockPath string, r image.Recipe) error {
+	p, err := d.Store.Of(filepath.Dir(lockPath))
 	if err != nil {
 		return err
 	}
@@ -174,25 +157,25 @@ func (m *Manager) usePin(lockPath string, r image.Recipe) error {
 	if err != nil {
 		return err
 	}
-	return m.policies.store.UsePin(p, lock.PinOf(r))
+	return d.Store.UsePin(p, lock.PinOf(r))
 }
 
 // weaker tells whether a repository insists on another kind of machine than the strongest that is
 // fast here.
-func (m *Manager) weaker(ctx context.Context, cfg *config.Config, flags overrides) (bool, error) {
-	if flags.Isolation != "" || !slices.Contains(kinds, cfg.Isolation) {
+func (d Desk) weaker(ctx context.Context, cfg *config.Config, asked flags.Flags) (bool, error) {
+	if asked.Isolation != "" || !slices.Contains(isolation.Kinds, cfg.Isolation) {
 		return false, nil
 	}
-	best, err := m.chooseAuto(ctx)
+	best, err := d.Best(ctx)
 	if err != nil {
 		return false, nil //nolint:nilerr // then no box is made anyway, and whoever makes it says why
 	}
-	return best.kind != cfg.Isolation, nil
+	return best != cfg.Isolation, nil
 }
 
 // resolved is what an include means on this host after links and variables; what is not there stays
 // as it is written.
-func (m *Manager) resolved(ctx context.Context, from string) string {
+func (d Desk) resolved(ctx context.Context, from string) string {
 	real, err := image.Resolve(ctx, from)
 	if err != nil {
 		return from
@@ -210,10 +193,10 @@ func insideCheckout(root, real string) bool {
 	return err == nil && filepath.IsLocal(rel) && rel != "." && rel != ".git" && !strings.HasPrefix(rel, ".git/")
 }
 
-// granted makes the recipe's includes those that were reviewed, whose plan somebody has approved if
+// Granted makes the recipe's includes those that were reviewed, whose plan somebody has approved if
 // it needs that: the paths as they were resolved, which must still be none but themselves when they
 // are read.
-func (m *Manager) granted(ctx context.Context, r project.Review, recipe image.Recipe) (image.Recipe, error) {
+func (d Desk) Granted(ctx context.Context, r project.Review, recipe image.Recipe) (image.Recipe, error) {
 	recipe.Private = slices.Contains(r.Proposed.Host, project.Ask{What: askImage, Which: recipe.Source})
 	for i, inc := range recipe.Include {
 		real, err := image.Resolve(ctx, inc.From)
@@ -228,3 +211,24 @@ func (m *Manager) granted(ctx context.Context, r project.Review, recipe image.Re
 	}
 	return recipe, nil
 }
+
+// RecipeOf is the image that a configuration asks for.
+func RecipeOf(cfg *config.Config) image.Recipe {
+	r := image.Recipe{Source: cfg.Image, Packages: cfg.Packages}
+	for _, i := range cfg.Include {
+		r.Include = append(r.Include, image.Include{From: i.From, To: i.To})
+	}
+	return r
+}
+
+// LockPath is where a configuration's images are pinned; "" for one that nobody wrote down, whose repository should not
+// find a new file of ours.
+func LockPath(root string, cfg *config.Config) string {
+	if cfg.Path == "" {
+		return ""
+	}
+	return filepath.Join(root, image.LockFile)
+}
+
+// FirstUserPort is the first port of a host that everybody may listen on.
+const FirstUserPort = 1024

@@ -1,31 +1,84 @@
-package host
+package consent
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
+	"agentbox/agentbox/home"
+	"agentbox/agentbox/host/egress"
+	"agentbox/agentbox/host/flags"
+	"agentbox/agentbox/project"
 	"agentbox/vmm/image"
 )
+
+// desk is a Desk with somebody at it who approves.
+type desk struct {
+	Desk
+	policies *egress.Policies
+}
+
+// newDesk is one of a home of its own, on a machine without images.
+func newDesk(t *testing.T) desk {
+	t.Helper()
+	h := home.Home{Dir: t.TempDir()}
+	if err := h.Create(); err != nil {
+		t.Fatal(err)
+	}
+	// The tools that know the registries of this machine take seconds.
+	if err := os.WriteFile(h.Registries(), []byte(fmt.Sprintf(`{"looked":%q}`, time.Now().Format(time.RFC3339))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := Desk{
+		Store: project.NewStore(h), Has: func(image.Recipe) bool { return false },
+		Best: func(context.Context) (agentbox.Isolation, error) { return agentbox.MicroVM, nil },
+	}
+	policies := egress.New(egress.Config{Home: h, Store: d.Store, Registries: project.NewRegistries(h.Registries()), Review: d, Boxes: noBoxes{}, Log: slog.New(slog.DiscardHandler)})
+	t.Cleanup(policies.Close)
+	return desk{d, policies}
+}
+
+// noBoxes is a machine without any.
+type noBoxes struct{ egress.Boxes }
+
+func (noBoxes) Running() []egress.Box                 { return nil }
+func (noBoxes) PutUnder(string, string, string) error { return nil }
+
+// repository makes a git repository with one commit.
+func repository(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, args := range []string{"init -q -b main", "-c user.name=a -c user.email=a@b commit -q --allow-empty -m one"} {
+		cmd := exec.Command("git", strings.Fields(args)...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %s: %v: %s", args, err, out)
+		}
+	}
+	return dir
+}
 
 // A repository gets nothing of this host that nobody has approved, by whatever way it names it; and
 // what was approved is what it was then.
 func TestARepositoryTakesNothingOfTheHostWithoutApproval(t *testing.T) {
-	h := newHome(t)
-	known(t, h)
 	dir, outside := repository(t), t.TempDir()
 	for _, name := range []string{"other", "another"} {
 		if err := os.Mkdir(filepath.Join(outside, name), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	m := manage(t, h)
+	m := newDesk(t)
 	ask := func(text string) error {
 		t.Helper()
 		if err := os.WriteFile(filepath.Join(dir, "agentbox.yaml"), []byte(text), 0o644); err != nil {
@@ -35,7 +88,7 @@ func TestARepositoryTakesNothingOfTheHostWithoutApproval(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = m.consent(t.Context(), dir, cfg, overrides{}, func(agentbox.Event) {})
+		_, err = m.Ask(t.Context(), dir, cfg, flags.Flags{}, func(agentbox.Event) {})
 		return err
 	}
 	link := filepath.Join(dir, "link")
@@ -68,7 +121,7 @@ func TestARepositoryTakesNothingOfTheHostWithoutApproval(t *testing.T) {
 	hint := agentbox.AsError(ask(linked)).Hint
 	digest := hint[strings.LastIndexByte(hint, ' ')+1:]
 	ref := api.PolicyRef{BoxRef: api.BoxRef{Directory: dir}}
-	if _, err := m.ApprovePolicy(t.Context(), api.ApproveRequest{PolicyRef: ref, Digest: digest}, nil); err != nil {
+	if _, err := m.policies.Approve(t.Context(), api.ApproveRequest{PolicyRef: ref, Digest: digest}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := ask(linked); err != nil {
@@ -84,26 +137,24 @@ func TestARepositoryTakesNothingOfTheHostWithoutApproval(t *testing.T) {
 	if err := ask(linked); err == nil {
 		t.Error("what was approved of one directory is given of another")
 	}
-	if _, err := m.ApprovePolicy(t.Context(), api.ApproveRequest{PolicyRef: ref, Digest: digest}, nil); agentbox.CodeOf(err) != agentbox.Conflict {
+	if _, err := m.policies.Approve(t.Context(), api.ApproveRequest{PolicyRef: ref, Digest: digest}, nil); agentbox.CodeOf(err) != agentbox.Conflict {
 		t.Errorf("the old digest approves the new document: %v", err)
 	}
 }
 
 // Between a person's yes and the copy a link can change: what is copied then is looked at again.
 func TestWhatIsCopiedIsWhatWasReviewed(t *testing.T) {
-	h := newHome(t)
 	dir, outside := repository(t), t.TempDir()
-	m := manage(t, h)
+	m := newDesk(t)
 	if err := os.Mkdir(filepath.Join(dir, "sub"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	cfg := &config.Config{Root: dir, Include: []config.Include{{From: filepath.Join(dir, "sub"), To: "/opt/x"}}}
-	known(t, h)
-	r, err := m.review(t.Context(), dir, cfg, overrides{})
+	r, err := m.Review(t.Context(), dir, cfg, flags.Flags{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.granted(t.Context(), r, recipeOf(cfg)); err != nil {
+	if _, err := m.Granted(t.Context(), r, RecipeOf(cfg)); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(filepath.Join(dir, "sub")); err != nil {
@@ -112,22 +163,20 @@ func TestWhatIsCopiedIsWhatWasReviewed(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(dir, "sub")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.granted(t.Context(), r, recipeOf(cfg)); agentbox.CodeOf(err) != agentbox.Conflict {
+	if _, err := m.Granted(t.Context(), r, RecipeOf(cfg)); agentbox.CodeOf(err) != agentbox.Conflict {
 		t.Errorf("a directory that became a link out of the repository: %v", err)
 	}
 }
 
 // What the user's own command line says is the user's wish.
 func TestFlagsNeedNoApproval(t *testing.T) {
-	h := newHome(t)
-	known(t, h)
-	dir, m := repository(t), manage(t, h)
-	flags := overrides{Image: "oci:/srv/layout", Isolation: agentbox.GVisor}
+	dir, m := repository(t), newDesk(t)
+	asked := flags.Flags{Image: "oci:/srv/layout", Isolation: agentbox.GVisor}
 	cfg := &config.Config{Root: dir, Isolation: agentbox.MicroVM}
-	if err := flags.apply(cfg); err != nil {
+	if err := asked.Apply(cfg); err != nil {
 		t.Fatal(err)
 	}
-	if asks, err := m.asksOf(context.Background(), dir, cfg, flags); err != nil || len(asks) != 0 {
+	if asks, err := m.asksOf(context.Background(), dir, cfg, asked); err != nil || len(asks) != 0 {
 		t.Errorf("%v, %v", asks, err)
 	}
 }
@@ -136,9 +185,7 @@ func TestFlagsNeedNoApproval(t *testing.T) {
 // was
 // used here before is not asked about again, on whatever branch.
 func TestAChangedPinWaitsForAPerson(t *testing.T) {
-	h := newHome(t)
-	known(t, h)
-	dir, m := repository(t), manage(t, h)
+	dir, m := repository(t), newDesk(t)
 	if err := os.WriteFile(filepath.Join(dir, "agentbox.yaml"), []byte("image: apt:bookworm\npackages: [make]\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -146,23 +193,23 @@ func TestAChangedPinWaitsForAPerson(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := lockPath(dir, cfg)
+	path := LockPath(dir, cfg)
 	pin := func(img image.Image) {
 		t.Helper()
 		lock := &image.Lock{}
-		lock.Set(recipeOf(cfg), img)
+		lock.Set(RecipeOf(cfg), img)
 		if err := lock.Save(path); err != nil {
 			t.Fatal(err)
 		}
 	}
 	consent := func() error {
 		t.Helper()
-		_, err := m.consent(t.Context(), dir, cfg, overrides{}, func(agentbox.Event) {})
+		_, err := m.Ask(t.Context(), dir, cfg, flags.Flags{}, func(agentbox.Event) {})
 		return err
 	}
 	use := func() {
 		t.Helper()
-		if err := errors.Join(consent(), m.usePin(path, recipeOf(cfg))); err != nil {
+		if err := errors.Join(consent(), m.UsePin(path, RecipeOf(cfg))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -183,7 +230,7 @@ func TestAChangedPinWaitsForAPerson(t *testing.T) {
 	hint := agentbox.AsError(consent()).Hint
 	digest := hint[strings.LastIndexByte(hint, ' ')+1:]
 	ref := api.PolicyRef{BoxRef: api.BoxRef{Directory: dir}}
-	if _, err := m.ApprovePolicy(t.Context(), api.ApproveRequest{PolicyRef: ref, Digest: digest}, nil); err != nil {
+	if _, err := m.policies.Approve(t.Context(), api.ApproveRequest{PolicyRef: ref, Digest: digest}, nil); err != nil {
 		t.Fatal(err)
 	}
 	use()

@@ -1,4 +1,5 @@
-package host
+// Package doctor looks for what keeps boxes from working on this host, or from working well. It mends nothing.
+package doctor
 
 import (
 	"context"
@@ -11,20 +12,33 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
+	"agentbox/agentbox/host/images"
+	"agentbox/agentbox/host/isolation"
 	"agentbox/vmm"
 	"agentbox/vmm/confine"
 )
 
-// Doctor looks for what keeps boxes from working here, or from working well.
-func (m *Manager) Doctor(ctx context.Context, req api.DoctorRequest, progress agentbox.Progress) (api.DoctorReport, error) {
+// Doctor has what it looks at.
+type Doctor struct {
+	Dir     string // of the home
+	Chooser isolation.Chooser
+	// Kernel finds or fetches the guest kernel that override asks for ("" for the default).
+	Kernel    func(ctx context.Context, override string, progress agentbox.Progress) (dir string, err error)
+	Resources func() (api.Resources, error)
+	// Boxes counts boxes and machines of the pool; unread is about boxes that are here and cannot be shown.
+	Boxes func() (boxes, pool int, unread error)
+}
+
+// Look does.
+func (of Doctor) Look(ctx context.Context, req api.DoctorRequest, progress agentbox.Progress) (api.DoctorReport, error) {
 	var d diagnosis
-	m.checkKinds(ctx, req, &d)
+	of.checkKinds(ctx, req, &d)
 	if d.works(agentbox.MicroVM) {
-		dir, err := m.kernel(ctx, "", progress)
+		dir, err := of.Kernel(ctx, "", progress)
 		d.add("kernel", dir, err)
 		d.add("confinement", confinement(), nil)
 	}
-	d.add("lazy images", m.lazily(d.working), nil)
+	d.add("lazy images", of.lazily(d.working), nil)
 	for _, p := range programs {
 		if p.kind != "" && !d.works(p.kind) {
 			continue
@@ -35,22 +49,22 @@ func (m *Manager) Doctor(ctx context.Context, req api.DoctorRequest, progress ag
 		}
 		d.add(p.name, path, err)
 	}
-	detail, err := m.checkSpace()
+	detail, err := of.checkSpace()
 	d.add("disk", detail, err)
-	detail, err = m.checkMemory()
+	detail, err = of.checkMemory()
 	d.add("memory", detail, err)
-	boxes, pool := m.Count()
-	d.add("boxes", fmt.Sprintf("%s, %s in the pool, home %s", agentbox.PluralOf(boxes, "box", "boxes"), agentbox.Plural(pool, "machine"), m.home.Dir), m.unreadable())
+	boxes, pool, unread := of.Boxes()
+	d.add("boxes", fmt.Sprintf("%s, %s in the pool, home %s", agentbox.PluralOf(boxes, "box", "boxes"), agentbox.Plural(pool, "machine"), of.Dir), unread)
 	return api.DoctorReport{Checks: d.checks, Kinds: d.working}, nil
 }
 
 // lazily tells which kinds of machine start from an image of which only a part is here. The others get all of it first.
-func (m *Manager) lazily(working []agentbox.Isolation) string {
+func (of Doctor) lazily(working []agentbox.Isolation) string {
 	var out []string
 	for _, kind := range working {
-		driver, err := m.driver(kind)
+		driver, err := of.Chooser.Driver(kind)
 		if err == nil {
-			err = readsBlocks(driver)
+			err = images.ReadsBlocks(driver)
 		}
 		if err == nil {
 			out = append(out, fmt.Sprintf("%s starts from a part of one", kind))
@@ -81,21 +95,21 @@ func (d *diagnosis) add(name, detail string, err error) {
 
 // checkKinds tells what a new box would be here, and of each kind whether it works. A kind that does not is a failure only
 // when a box would need it.
-func (m *Manager) checkKinds(ctx context.Context, req api.DoctorRequest, d *diagnosis) {
+func (of Doctor) checkKinds(ctx context.Context, req api.DoctorRequest, d *diagnosis) {
 	facts, errs := map[agentbox.Isolation]vmm.Facts{}, map[agentbox.Isolation]error{}
-	for _, kind := range kinds {
-		facts[kind], errs[kind] = m.probe(ctx, kind, req.Probe)
+	for _, kind := range isolation.Kinds {
+		facts[kind], errs[kind] = of.Chooser.Probe(ctx, kind, req.Probe)
 		if errs[kind] == nil {
 			d.working = append(d.working, kind)
 		}
 	}
-	w := wishOf("", &config.Config{Isolation: agentbox.Auto}, []string{envIsolation + "=" + string(req.Isolation)})
-	chosen, err := m.choose(ctx, w)
+	w := isolation.WishOf("", &config.Config{Isolation: agentbox.Auto}, []string{isolation.Env + "=" + string(req.Isolation)})
+	chosen, err := of.Chooser.Choose(ctx, w)
 	d.add("isolation", "a new box is "+chosen.String(), err)
-	if i := slices.Index(d.working, chosen.kind); i > 0 {
-		d.working = slices.Concat([]agentbox.Isolation{chosen.kind}, d.working[:i], d.working[i+1:])
+	if i := slices.Index(d.working, chosen.Kind); i > 0 {
+		d.working = slices.Concat([]agentbox.Isolation{chosen.Kind}, d.working[:i], d.working[i+1:])
 	}
-	for _, kind := range kinds {
+	for _, kind := range isolation.Kinds {
 		if f := facts[kind]; errs[kind] == nil {
 			d.add(string(kind), factsText(f), nil)
 		} else if d.add(string(kind), "", errs[kind]); err == nil {
@@ -143,15 +157,32 @@ func confinement() string {
 
 const lowSpace = 2 << 30
 
-func (m *Manager) checkSpace() (string, error) {
+func (of Doctor) checkSpace() (string, error) {
 	var st syscall.Statfs_t
-	if err := syscall.Statfs(m.home.Dir, &st); err != nil {
+	if err := syscall.Statfs(of.Dir, &st); err != nil {
 		return "", err
 	}
 	free := int64(st.Bavail) * st.Bsize
-	detail := fmt.Sprintf("%.1f GiB free in %s", float64(free)/(1<<30), m.home.Dir)
+	detail := fmt.Sprintf("%.1f GiB free in %s", float64(free)/(1<<30), of.Dir)
 	if free < lowSpace {
 		return "", agentbox.Errorf(agentbox.NoSpace, "only %s", detail).WithHint("agentbox prune")
 	}
 	return detail, nil
 }
+
+const lowMemory = 2 << 30
+
+func (of Doctor) checkMemory() (string, error) {
+	r, err := of.Resources()
+	if err != nil {
+		return "", nil // no /proc on this system: nothing to tell
+	}
+	detail := fmt.Sprintf("%.1f GiB available, %s", inGiB(r.Machine.Available), agentbox.Plural(r.Machine.CPUs, "CPU"))
+	if r.Machine.Available < lowMemory {
+		return "", agentbox.Errorf(agentbox.NoSpace, "only %s", detail).WithHint("agentbox top shows what boxes take; agentbox pause frees it")
+	}
+	return fmt.Sprintf("%s; a box gets %s and %s unless it asks for more, and there is room for %s", detail,
+		agentbox.Plural(r.Next.CPUs, "CPU"), config.FormatSize(r.Next.Memory), agentbox.PluralOf(r.Room, "more box", "more boxes")), nil
+}
+
+func inGiB(bytes int64) float64 { return float64(bytes) / (1 << 30) }

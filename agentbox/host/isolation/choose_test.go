@@ -1,4 +1,4 @@
-package host
+package isolation
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
 	"agentbox/vmm"
 	"agentbox/vmm/vmmtest"
@@ -34,9 +33,9 @@ var (
 	noUsers = probed{err: agentbox.Errorf(agentbox.Missing, "user namespaces are forbidden").WithHint("allow them")}
 )
 
-// hostWith is a Manager of a host whose drivers have found out this.
-func hostWith(micro, gvisor probed) *Manager {
-	return &Manager{driver: func(kind agentbox.Isolation) (vmm.Driver, error) {
+// hostWith is the Chooser of a host whose drivers have found out this.
+func hostWith(micro, gvisor probed) Chooser {
+	return Chooser{Driver: func(kind agentbox.Isolation) (vmm.Driver, error) {
 		switch kind {
 		case agentbox.MicroVM:
 			return micro, nil
@@ -58,12 +57,12 @@ func TestAutoTakesTheStrongestThatIsFast(t *testing.T) {
 		"no QEMU":              {noQEMU, soft, "gvisor: no hardware virtualization: QEMU is not installed"},
 		"only emulation works": {tcg, noUsers, "microvm/tcg: this host has no /dev/kvm, so the machine is emulated: it computes slowly, and QEMU promises no isolation; no gVisor either: user namespaces are forbidden"},
 	} {
-		got, err := hostWith(c.micro, c.gvisor).choose(t.Context(), wish{kind: agentbox.Auto})
+		got, err := hostWith(c.micro, c.gvisor).Choose(t.Context(), Wish{kind: agentbox.Auto})
 		if err != nil || got.String() != c.want {
 			t.Errorf("%s: %q, %v, want %q", name, got, err, c.want)
 		}
 	}
-	_, err := hostWith(noQEMU, noUsers).choose(t.Context(), wish{kind: agentbox.Auto})
+	_, err := hostWith(noQEMU, noUsers).Choose(t.Context(), Wish{kind: agentbox.Auto})
 	if e := agentbox.AsError(err); e == nil || e.Code != agentbox.Missing || e.Hint != "allow them" ||
 		!strings.Contains(e.Message, "QEMU is not installed") || !strings.Contains(e.Message, "user namespaces are forbidden") {
 		t.Errorf("nothing works: %v", err)
@@ -74,7 +73,7 @@ func TestAutoTakesTheStrongestThatIsFast(t *testing.T) {
 func TestAnInterruptChoosesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got, err := hostWith(tcg, soft).choose(ctx, wish{kind: agentbox.Auto}); err == nil {
+	if got, err := hostWith(tcg, soft).Choose(ctx, Wish{kind: agentbox.Auto}); err == nil {
 		t.Errorf("chose %s", got)
 	}
 }
@@ -83,17 +82,17 @@ func TestWhoAsksForAKind(t *testing.T) {
 	const none, micro, gvisor, auto = agentbox.Isolation(""), agentbox.MicroVM, agentbox.GVisor, agentbox.Auto
 	for _, c := range []struct {
 		flag, file, machine agentbox.Isolation
-		want                wish
+		want                Wish
 	}{
-		{none, auto, none, wish{auto, ""}},
-		{none, auto, gvisor, wish{gvisor, "AGENTBOX_ISOLATION"}},
-		{none, micro, gvisor, wish{micro, "agentbox.yaml"}},
-		{gvisor, micro, micro, wish{gvisor, "--isolation"}},
-		{auto, micro, gvisor, wish{auto, ""}},
-		{none, auto, auto, wish{auto, ""}},
+		{none, auto, none, Wish{auto, ""}},
+		{none, auto, gvisor, Wish{gvisor, "AGENTBOX_ISOLATION"}},
+		{none, micro, gvisor, Wish{micro, "agentbox.yaml"}},
+		{gvisor, micro, micro, Wish{gvisor, "--isolation"}},
+		{auto, micro, gvisor, Wish{auto, ""}},
+		{none, auto, auto, Wish{auto, ""}},
 	} {
 		cfg := &config.Config{Path: "/repo/agentbox.yaml", Isolation: c.file}
-		got := wishOf(c.flag, cfg, []string{"HOME=/root", "AGENTBOX_ISOLATION=" + string(c.machine)})
+		got := WishOf(c.flag, cfg, []string{"HOME=/root", "AGENTBOX_ISOLATION=" + string(c.machine)})
 		if got != c.want {
 			t.Errorf("flag %q, file %q, machine %q: %+v, want %+v", c.flag, c.file, c.machine, got, c.want)
 		}
@@ -101,15 +100,15 @@ func TestWhoAsksForAKind(t *testing.T) {
 }
 
 func TestAKindThatIsAskedForIsTakenOrRefused(t *testing.T) {
-	got, err := hostWith(tcg, soft).choose(t.Context(), wish{agentbox.MicroVM, "--isolation"})
-	if err != nil || got.kind != agentbox.MicroVM || !strings.HasPrefix(got.reason, "asked for by --isolation; this host has no /dev/kvm, so the machine is emulated") {
+	got, err := hostWith(tcg, soft).Choose(t.Context(), Wish{agentbox.MicroVM, "--isolation"})
+	if err != nil || got.Kind != agentbox.MicroVM || !strings.HasPrefix(got.Reason, "asked for by --isolation; this host has no /dev/kvm, so the machine is emulated") {
 		t.Errorf("%s, %v", got, err)
 	}
-	_, err = hostWith(kvm, noUsers).choose(t.Context(), wish{agentbox.GVisor, "agentbox.yaml"})
+	_, err = hostWith(kvm, noUsers).Choose(t.Context(), Wish{agentbox.GVisor, "agentbox.yaml"})
 	if e := agentbox.AsError(err); e == nil || e.Message != "gvisor is asked for by agentbox.yaml: user namespaces are forbidden" || e.Hint != "allow them" {
 		t.Errorf("%v", err)
 	}
-	_, err = hostWith(kvm, soft).choose(t.Context(), wish{"jail", "AGENTBOX_ISOLATION"})
+	_, err = hostWith(kvm, soft).Choose(t.Context(), Wish{"jail", "AGENTBOX_ISOLATION"})
 	if agentbox.CodeOf(err) != agentbox.Invalid || !strings.Contains(err.Error(), "AGENTBOX_ISOLATION") {
 		t.Errorf("%v", err)
 	}
@@ -117,42 +116,16 @@ func TestAKindThatIsAskedForIsTakenOrRefused(t *testing.T) {
 
 func TestABoxKeepsItsKind(t *testing.T) {
 	box := agentbox.Box{Name: "mine", Isolation: agentbox.GVisor, Reason: "as it was"}
-	if got, err := hostWith(kvm, soft).keep(t.Context(), box); err != nil || got.kind != agentbox.GVisor || got.reason != "as it was" {
+	if got, err := hostWith(kvm, soft).Keep(t.Context(), box); err != nil || got.Kind != agentbox.GVisor || got.Reason != "as it was" {
 		t.Errorf("%s, %v", got, err)
 	}
 	emulated := agentbox.Box{Isolation: agentbox.MicroVM, Accel: "tcg", Reason: "as it was"}
-	if got, err := hostWith(kvm, soft).keep(t.Context(), emulated); err != nil || got.String() != "microvm/kvm: KVM works" {
+	if got, err := hostWith(kvm, soft).Keep(t.Context(), emulated); err != nil || got.String() != "microvm/kvm: KVM works" {
 		t.Errorf("after KVM came to the host: %s, %v", got, err)
 	}
 	for flag, want := range map[agentbox.Isolation]agentbox.Code{"": "", agentbox.Auto: "", agentbox.GVisor: "", agentbox.MicroVM: agentbox.Conflict} {
-		if err := checkKind(box, flag); agentbox.CodeOf(err) != want {
+		if err := Check(box, flag); agentbox.CodeOf(err) != want {
 			t.Errorf("up --isolation %q: %v", flag, err)
 		}
-	}
-}
-
-func TestDoctorFailsAKindOnlyWhereNoneWorks(t *testing.T) {
-	for _, c := range []struct {
-		micro, gvisor probed
-		want          string
-	}{
-		{noQEMU, soft, "isolation ok, microvm ok, gvisor ok"},
-		{kvm, noUsers, "isolation ok, microvm ok, gvisor ok"},
-		{noQEMU, noUsers, "isolation FAIL, microvm FAIL, gvisor FAIL"},
-	} {
-		var d diagnosis
-		hostWith(c.micro, c.gvisor).checkKinds(t.Context(), api.DoctorRequest{}, &d)
-		var got []string
-		for _, check := range d.checks {
-			got = append(got, check.Name+" "+map[bool]string{true: "ok", false: "FAIL"}[check.OK])
-		}
-		if strings.Join(got, ", ") != c.want {
-			t.Errorf("%v, want %s", d.checks, c.want)
-		}
-	}
-	var d diagnosis
-	hostWith(tcg, soft).checkKinds(t.Context(), api.DoctorRequest{Isolation: agentbox.MicroVM}, &d)
-	if want := "a new box is microvm/tcg: asked for by AGENTBOX_ISOLATION; "; !strings.HasPrefix(d.checks[0].Detail, want) {
-		t.Errorf("%q, want %q first", d.checks[0].Detail, want)
 	}
 }

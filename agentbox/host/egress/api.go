@@ -1,4 +1,4 @@
-package host
+package egress
 
 import (
 	"context"
@@ -16,61 +16,55 @@ import (
 )
 
 // rootOf is the checkout a reference means: that of the box it names, else the one the directory is in.
-func (m *Manager) rootOf(ctx context.Context, ref api.BoxRef) (string, error) {
+func (e *Policies) rootOf(ctx context.Context, ref api.BoxRef) (string, error) {
 	if ref.Box != "" {
-		b, err := m.find(ctx, ref)
-		if err != nil {
-			return "", err
-		}
-		return b.record().Box.Directory, nil
+		_, g, err := e.Boxes.Governed(ctx, ref)
+		return g.Root, err
 	}
 	repo, err := workspace.Describe(ctx, ref.Directory)
 	return repo.Root, err
 }
 
 // projectOf is the checkout a reference means, and its project.
-func (m *Manager) projectOf(ctx context.Context, ref api.BoxRef) (string, project.Project, error) {
-	root, err := m.rootOf(ctx, ref)
+func (e *Policies) projectOf(ctx context.Context, ref api.BoxRef) (string, project.Project, error) {
+	root, err := e.rootOf(ctx, ref)
 	if err != nil {
 		return "", project.Project{}, err
 	}
-	p, err := m.policies.store.Of(root)
+	p, err := e.Store.Of(root)
 	return root, p, err
 }
 
 // governedRef is the box that a reference names, else the checkout.
-func (m *Manager) governedRef(ctx context.Context, ref api.BoxRef, root string, environ []string) (governed, error) {
+func (e *Policies) governedRef(ctx context.Context, ref api.BoxRef, root string, environ []string) (Governed, error) {
 	if ref.Box == "" {
-		return m.governedAt(ctx, root, environ)
+		return e.governedAt(ctx, root, environ)
 	}
-	b, err := m.find(ctx, ref)
-	if err != nil {
-		return governed{}, err
-	}
-	return m.governedBox(b.record()), nil
+	_, g, err := e.Boxes.Governed(ctx, ref)
+	return g, err
 }
 
-// ShowPolicy tells what is in force for a repository, and what waits for approval.
-func (m *Manager) ShowPolicy(ctx context.Context, ref api.PolicyRef, progress agentbox.Progress) (api.PolicyReport, error) {
-	root, err := m.rootOf(ctx, ref.BoxRef)
+// Show tells what is in force for a repository, and what waits for approval.
+func (e *Policies) Show(ctx context.Context, ref api.PolicyRef, progress agentbox.Progress) (api.PolicyReport, error) {
+	root, err := e.rootOf(ctx, ref.BoxRef)
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
 	if ref.Refresh {
-		if err := m.policies.registries.Forget(); err != nil {
+		if err := e.Registries.Forget(); err != nil {
 			return api.PolicyReport{}, err
 		}
-		defer m.tellBoxes(func(record) bool { return true }, progress)
+		defer e.Tell(nil, progress)
 	}
-	return m.report(ctx, root, ref.Environ)
+	return e.report(ctx, root, ref.Environ)
 }
 
-func (m *Manager) report(ctx context.Context, root string, environ []string) (api.PolicyReport, error) {
-	r, err := m.reviewAt(ctx, root, environ)
+func (e *Policies) report(ctx context.Context, root string, environ []string) (api.PolicyReport, error) {
+	r, err := e.Review.At(ctx, root, environ)
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
-	out, err := m.reportInForce(ctx, governed{root, r.Project, r.InForce}, environ)
+	out, err := e.reportInForce(ctx, Governed{root, r.Project, r.InForce}, environ)
 	if pending, _ := r.Pending(); err == nil && pending {
 		out.Plan, out.Digest = r.Plan, r.Digest
 	}
@@ -79,38 +73,38 @@ func (m *Manager) report(ctx context.Context, root string, environ []string) (ap
 
 // governedAt is the checkout at root as it asks now; mistakes of the repository do not change whose
 // rules count.
-func (m *Manager) governedAt(ctx context.Context, root string, environ []string) (governed, error) {
-	p, err := m.policies.store.Of(root)
+func (e *Policies) governedAt(ctx context.Context, root string, environ []string) (Governed, error) {
+	p, err := e.Store.Of(root)
 	if err != nil {
-		return governed{}, err
+		return Governed{}, err
 	}
-	r, err := m.reviewAt(ctx, root, environ)
+	r, err := e.Review.At(ctx, root, environ)
 	if err != nil {
-		return governed{root, p, project.Nothing}, nil //nolint:nilerr // whoever makes a box of it is told
+		return Governed{root, p, project.Nothing}, nil //nolint:nilerr // whoever makes a box of it is told
 	}
-	return governed{root, p, r.InForce}, nil
+	return Governed{root, p, r.InForce}, nil
 }
 
 // reportInForce is a report without what the repository asks for.
-func (m *Manager) reportInForce(ctx context.Context, g governed, environ []string) (api.PolicyReport, error) {
-	f, err := m.policyOf(ctx, g, environ)
+func (e *Policies) reportInForce(ctx context.Context, g Governed, environ []string) (api.PolicyReport, error) {
+	f, err := e.compose(ctx, g, environ)
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
-	out := api.PolicyReport{Directory: g.root, Project: g.project.Name, Preset: f.spec.Preset, Layers: f.spec.Layers, Secrets: []api.SecretInfo{}}
+	out := api.PolicyReport{Directory: g.Root, Project: g.Project.Name, Preset: f.spec.Preset, Layers: f.spec.Layers, Secrets: []api.SecretInfo{}}
 	for _, s := range f.secrets {
 		out.Secrets = append(out.Secrets, secretInfo(s))
 	}
 	return out, nil
 }
 
-// ApprovePolicy makes what the repository asks for the approved copy, if it still is what the digest names.
-func (m *Manager) ApprovePolicy(ctx context.Context, req api.ApproveRequest, progress agentbox.Progress) (api.PolicyReport, error) {
-	root, err := m.rootOf(ctx, req.BoxRef)
+// Approve makes what the repository asks for the approved copy, if it still is what the digest names.
+func (e *Policies) Approve(ctx context.Context, req api.ApproveRequest, progress agentbox.Progress) (api.PolicyReport, error) {
+	root, err := e.rootOf(ctx, req.BoxRef)
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
-	r, err := m.reviewAt(ctx, root, req.Environ)
+	r, err := e.Review.At(ctx, root, req.Environ)
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
@@ -118,54 +112,38 @@ func (m *Manager) ApprovePolicy(ctx context.Context, req api.ApproveRequest, pro
 		return api.PolicyReport{}, agentbox.Errorf(agentbox.Conflict, "the repository's policy is not, or no longer, the one named %q", req.Digest).
 			WithHint("agentbox policy show shows what it asks for now")
 	}
-	if err := m.policies.store.Approve(r.Project, r.Proposed); err != nil {
+	if err := e.Store.Approve(r.Project, r.Proposed); err != nil {
 		return api.PolicyReport{}, err
 	}
-	if err := m.govern(ctx, root, r.Digest); err != nil {
+	if err := e.govern(ctx, root, r.Digest); err != nil {
 		return api.PolicyReport{}, err
 	}
-	return m.changed(ctx, root, req.Environ, progress)
+	return e.changed(ctx, root, req.Environ, progress)
 }
 
 // govern puts the boxes of a checkout's present branch under a document.
-func (m *Manager) govern(ctx context.Context, root, document string) error {
+func (e *Policies) govern(ctx context.Context, root, document string) error {
 	repo, err := workspace.Describe(ctx, root)
 	if err != nil {
 		return err
 	}
-	for _, b := range m.all() {
-		if rec := b.record(); rec.Phase == phaseReady && rec.Box.Directory == root && rec.Box.Branch == repo.Branch {
-			if err := m.putUnder(b, document); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// putUnder writes down which approved document governs a box.
-func (m *Manager) putUnder(b *box, document string) error {
-	if b.record().Approved == document {
-		return nil
-	}
-	b.set(func(b *box) { b.rec.Approved = document })
-	return writeRecord(m.home, b.record())
+	return e.Boxes.PutUnder(root, repo.Branch, document)
 }
 
 // changed tells the running boxes of a checkout's project, or all when root is "", and reports.
-func (m *Manager) changed(ctx context.Context, root string, environ []string, progress agentbox.Progress) (api.PolicyReport, error) {
+func (e *Policies) changed(ctx context.Context, root string, environ []string, progress agentbox.Progress) (api.PolicyReport, error) {
 	if root == "" {
-		return api.PolicyReport{Boxes: m.tellBoxes(func(rec record) bool { return true }, progress)}, nil
+		return api.PolicyReport{Boxes: e.Tell(nil, progress)}, nil
 	}
-	p, err := m.policies.store.Of(root)
+	p, err := e.Store.Of(root)
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
-	told := m.tellBoxes(func(rec record) bool { return m.governedBox(rec).project == p }, progress)
-	out, mistakes := m.report(ctx, root, environ)
+	told := e.Tell(func(g Governed) bool { return g.Project == p }, progress)
+	out, mistakes := e.report(ctx, root, environ)
 	if mistakes != nil {
 		var err error
-		if out, err = m.reportInForce(ctx, governed{root, p, project.Nothing}, environ); err != nil {
+		if out, err = e.reportInForce(ctx, Governed{root, p, project.Nothing}, environ); err != nil {
 			return api.PolicyReport{}, err
 		}
 		progress.Say("what the repository itself asks for cannot be read: " + mistakes.Error())
@@ -174,12 +152,12 @@ func (m *Manager) changed(ctx context.Context, root string, environ []string, pr
 	return out, nil
 }
 
-// ChangePolicy changes the user's own rules. Running boxes follow at once.
-func (m *Manager) ChangePolicy(ctx context.Context, req api.ChangeRequest, progress agentbox.Progress) (api.PolicyReport, error) {
+// Change changes the user's own rules. Running boxes follow at once.
+func (e *Policies) Change(ctx context.Context, req api.ChangeRequest, progress agentbox.Progress) (api.PolicyReport, error) {
 	root, p := "", project.Project{}
 	if !req.Everywhere {
 		var err error
-		if root, p, err = m.projectOf(ctx, req.BoxRef); err != nil {
+		if root, p, err = e.projectOf(ctx, req.BoxRef); err != nil {
 			return api.PolicyReport{}, err
 		}
 	}
@@ -195,10 +173,10 @@ func (m *Manager) ChangePolicy(ctx context.Context, req api.ChangeRequest, progr
 		}
 		rules = append(rules, r)
 	}
-	if err := m.policies.store.ChangeUser(p, func(f *policy.File) error { return change(f, req, rules) }); err != nil {
+	if err := e.Store.ChangeUser(p, func(f *policy.File) error { return change(f, req, rules) }); err != nil {
 		return api.PolicyReport{}, err
 	}
-	return m.changed(ctx, root, req.Environ, progress)
+	return e.changed(ctx, root, req.Environ, progress)
 }
 
 // opensNothing is why a new rule would change nothing, as it is only about what another list
@@ -244,9 +222,9 @@ func change(f *policy.File, req api.ChangeRequest, rules []policy.Rule) error {
 	return nil
 }
 
-// CheckPolicy tells what would become of a flow, and why.
-func (m *Manager) CheckPolicy(ctx context.Context, req api.CheckRequest, _ agentbox.Progress) (api.CheckReport, error) {
-	root, err := m.rootOf(ctx, req.BoxRef)
+// Check tells what would become of a flow, and why.
+func (e *Policies) Check(ctx context.Context, req api.CheckRequest, _ agentbox.Progress) (api.CheckReport, error) {
+	root, err := e.rootOf(ctx, req.BoxRef)
 	if err != nil {
 		return api.CheckReport{}, err
 	}
@@ -254,11 +232,11 @@ func (m *Manager) CheckPolicy(ctx context.Context, req api.CheckRequest, _ agent
 	if err != nil {
 		return api.CheckReport{}, agentbox.Errorf(agentbox.Invalid, "%w", err).WithHint("agentbox policy check https://example.com/path, or example.com:22")
 	}
-	g, err := m.governedRef(ctx, req.BoxRef, root, req.Environ)
+	g, err := e.governedRef(ctx, req.BoxRef, root, req.Environ)
 	if err != nil {
 		return api.CheckReport{}, err
 	}
-	f, err := m.policyOf(ctx, g, req.Environ)
+	f, err := e.compose(ctx, g, req.Environ)
 	if err != nil {
 		return api.CheckReport{}, err
 	}
@@ -271,16 +249,15 @@ func (m *Manager) CheckPolicy(ctx context.Context, req api.CheckRequest, _ agent
 }
 
 // AuditLog tells where the log of a box is, also of one that is gone, by its id or a prefix of it.
-func (m *Manager) AuditLog(ctx context.Context, ref api.BoxRef, _ agentbox.Progress) (api.AuditPlace, error) {
-	b, err := m.find(ctx, ref)
+func (e *Policies) AuditLog(ctx context.Context, ref api.BoxRef, _ agentbox.Progress) (api.AuditPlace, error) {
+	id, _, err := e.Boxes.Governed(ctx, ref)
 	if err == nil {
-		id := b.record().Box.ID
-		return api.AuditPlace{Box: id.String(), Directory: m.home.Audit(id)}, nil
+		return api.AuditPlace{Box: id.String(), Directory: e.Home.Audit(id)}, nil
 	}
 	if agentbox.CodeOf(err) != agentbox.NotFound || len(ref.Box) < 2 {
 		return api.AuditPlace{}, err
 	}
-	entries, readErr := os.ReadDir(m.home.Audits())
+	entries, readErr := os.ReadDir(e.Home.Audits())
 	if readErr != nil && !os.IsNotExist(readErr) {
 		return api.AuditPlace{}, readErr
 	}
@@ -293,5 +270,5 @@ func (m *Manager) AuditLog(ctx context.Context, ref api.BoxRef, _ agentbox.Progr
 	if len(found) != 1 {
 		return api.AuditPlace{}, err
 	}
-	return api.AuditPlace{Box: found[0], Directory: filepath.Join(m.home.Audits(), found[0])}, nil
+	return api.AuditPlace{Box: found[0], Directory: filepath.Join(e.Home.Audits(), found[0])}, nil
 }

@@ -1,4 +1,4 @@
-package host
+package images
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -51,9 +50,9 @@ type Filling interface {
 	Close() error
 }
 
-// FetchImage gets an image from a directory or URL: all of it, or with Lazy what a box needs as it needs it.
-func (m *Manager) FetchImage(ctx context.Context, req api.ImageFetchRequest, progress agentbox.Progress) (api.Image, error) {
-	list, err := m.origins.Look(ctx, req.From)
+// Fetch gets an image from a directory or URL: all of it, or with Lazy what a box needs as it needs it.
+func (i *Images) Fetch(ctx context.Context, req api.ImageFetchRequest, progress agentbox.Progress) (api.Image, error) {
+	list, err := i.Origins.Look(ctx, req.From)
 	if err != nil {
 		return api.Image{}, err
 	}
@@ -61,22 +60,22 @@ func (m *Manager) FetchImage(ctx context.Context, req api.ImageFetchRequest, pro
 	if err != nil {
 		return api.Image{}, err
 	}
-	here, err := m.mended(ctx, progress, func() (image.Image, error) { return m.images.Get(img.Digest.String()) }, req.From)
+	here, err := i.mended(ctx, progress, func() (image.Image, error) { return i.Store.Get(img.Digest.String()) }, req.From)
 	if err == nil && here.Lazy == nil {
-		return m.imageOf(here), nil
+		return i.Describe(here), nil
 	}
-	if err := m.origins.Begin(ctx, img); err != nil {
-		return api.Image{}, noSpace(err)
+	if err := i.Origins.Begin(ctx, img); err != nil {
+		return api.Image{}, agentbox.OrNoSpace(err)
 	}
-	if img, err = m.images.AddLazy(ctx, img); err != nil {
-		return api.Image{}, noSpace(err)
+	if img, err = i.Store.AddLazy(ctx, img); err != nil {
+		return api.Image{}, agentbox.OrNoSpace(err)
 	}
 	if !req.Lazy && img.Lazy != nil {
-		if img, err = m.whole(ctx, img, progress); err != nil {
+		if img, err = i.whole(ctx, img, progress); err != nil {
 			return api.Image{}, err
 		}
 	}
-	return m.imageOf(img), nil
+	return i.Describe(img), nil
 }
 
 // pick finds the image that ref means: a digest, the beginning of one, or a name.
@@ -102,37 +101,37 @@ func pick(list []image.Image, ref, from string) (image.Image, error) {
 		WithHint("name one of them by the beginning of its digest")
 }
 
-// ExportImage writes an image into a directory from which FetchImage gets it.
-func (m *Manager) ExportImage(ctx context.Context, req api.ImageExportRequest, progress agentbox.Progress) (api.Image, error) {
+// Export writes an image into a directory from which Fetch gets it.
+func (i *Images) Export(ctx context.Context, req api.ImageExportRequest, progress agentbox.Progress) (api.Image, error) {
 	if !filepath.IsAbs(req.Directory) {
 		return api.Image{}, agentbox.Errorf(agentbox.Invalid, "%q is not an absolute path", req.Directory)
 	}
-	img, err := m.mended(ctx, progress, func() (image.Image, error) { return m.images.Get(req.Image) })
+	img, err := i.mended(ctx, progress, func() (image.Image, error) { return i.Store.Get(req.Image) })
 	if err == nil && img.Lazy != nil {
-		img, err = m.whole(ctx, img, progress)
+		img, err = i.whole(ctx, img, progress)
 	}
 	if err != nil {
 		return api.Image{}, err
 	}
 	end := progress.Begin("export", req.Directory)
-	err = m.origins.Export(ctx, img, m.images.Trace(img.Digest), req.Directory, func(done, total int) {
+	err = i.Origins.Export(ctx, img, i.Store.Trace(img.Digest), req.Directory, func(done, total int) {
 		progress.Move("export", req.Directory, int64(done), int64(total))
 	})
 	if err != nil {
-		return api.Image{}, noSpace(err)
+		return api.Image{}, agentbox.OrNoSpace(err)
 	}
 	end(img.Digest.Short())
-	return m.imageOf(img), nil
+	return i.Describe(img), nil
 }
 
 // whole gets the rest of an image, and gives it as it is then: a plain file.
-func (m *Manager) whole(ctx context.Context, img image.Image, progress agentbox.Progress) (image.Image, error) {
+func (i *Images) whole(ctx context.Context, img image.Image, progress agentbox.Progress) (image.Image, error) {
 	end := progress.Begin("image", "getting the rest of "+img.Digest.Short()+" from "+img.Lazy.From)
-	f, err := m.feeds.open(ctx, img)
+	f, err := i.completions.open(ctx, img)
 	if err != nil {
 		return img, err
 	}
-	defer f.work.Done()
+	defer f.release()
 	err = f.Complete(ctx, func(done, total int) {
 		progress.Move("image", "fetch from "+img.Lazy.From, int64(done)*f.BlockSize(), int64(total)*f.BlockSize())
 	})
@@ -140,10 +139,10 @@ func (m *Manager) whole(ctx context.Context, img image.Image, progress agentbox.
 		err = f.completed(ctx)
 	}
 	if err != nil {
-		return img, noSpace(notComing(img, err))
+		return img, agentbox.OrNoSpace(notComing(img, err))
 	}
 	end(img.Digest.Short())
-	return m.images.Get(img.Digest.String())
+	return i.Store.Get(img.Digest.String())
 }
 
 // notComing says of an image that its bytes do not come, and of one that came by itself how to do
@@ -159,20 +158,20 @@ func notComing(img image.Image, err error) error {
 }
 
 // mended does what needs an image again, when it is damaged and could be mended.
-func (m *Manager) mended(ctx context.Context, progress agentbox.Progress, do func() (image.Image, error), places ...string) (image.Image, error) {
+func (i *Images) mended(ctx context.Context, progress agentbox.Progress, do func() (image.Image, error), places ...string) (image.Image, error) {
 	img, err := do()
 	var damaged *image.DamagedError
-	if !errors.As(err, &damaged) || m.origins == nil {
+	if !errors.As(err, &damaged) || i.Origins == nil {
 		return img, err
 	}
 	end := progress.Begin("mend", err.Error())
-	file, release, mendErr := m.origins.Mend(ctx, damaged.Digest, places...)
+	file, release, mendErr := i.Origins.Mend(ctx, damaged.Digest, places...)
 	if mendErr == nil {
 		defer release()
-		mendErr = m.images.Completed(ctx, damaged.Digest, file)
+		mendErr = i.Store.Completed(ctx, damaged.Digest, file)
 	}
 	if mendErr != nil {
-		m.log.Warn("a damaged image cannot be mended", "image", damaged.Digest.Short(), "error", mendErr)
+		i.Log.Warn("a damaged image cannot be mended", "image", damaged.Digest.Short(), "error", mendErr)
 		return img, err
 	}
 	end(damaged.Digest.Short())
@@ -180,77 +179,76 @@ func (m *Manager) mended(ctx context.Context, progress agentbox.Progress, do fun
 }
 
 // orWhole does what needs a whole image again, when it says that it does or that the image is damaged.
-func (m *Manager) orWhole(ctx context.Context, progress agentbox.Progress, do func() (image.Image, error)) (image.Image, error) {
-	img, err := m.mended(ctx, progress, do)
+func (i *Images) orWhole(ctx context.Context, progress agentbox.Progress, do func() (image.Image, error)) (image.Image, error) {
+	img, err := i.mended(ctx, progress, do)
 	var missing *image.NotHereError
 	if !errors.As(err, &missing) {
 		return img, err
 	}
-	if _, err := m.whole(ctx, missing.Image, progress); err != nil {
+	if _, err := i.whole(ctx, missing.Image, progress); err != nil {
 		return img, err
 	}
 	return do()
 }
 
-// lazyImage gives the image of a machine when it is not all here, nil when it is. On a host where machines of this kind have to have it all,
+// Lazy gives the image of a machine when it is not all here, nil when it is. On a host where machines of this kind have to have it all,
 // it is got first.
-func (m *Manager) lazyImage(ctx context.Context, kind agentbox.Isolation, file string, progress agentbox.Progress) (*image.Image, error) {
-	if _, err := os.Stat(file); err == nil || m.origins == nil {
+func (i *Images) Lazy(ctx context.Context, kind agentbox.Isolation, file string, progress agentbox.Progress) (*image.Image, error) {
+	if _, err := os.Stat(file); err == nil || i.Origins == nil {
 		return nil, nil
 	}
-	img, err := m.images.Get(filepath.Base(filepath.Dir(file)))
+	img, err := i.Store.Get(filepath.Base(filepath.Dir(file)))
 	if err != nil || img.Lazy == nil {
 		return nil, err
 	}
-	driver, err := m.driver(kind)
+	why, err := i.Whole(kind)
 	if err != nil {
 		return nil, err
 	}
-	why := readsBlocks(driver)
 	if why == nil {
 		return &img, nil
 	}
 	progress.Say(fmt.Sprintf("%s here cannot start from a part of an image, so all of it comes first: %v", kind, why))
-	_, err = m.whole(ctx, img, progress)
+	_, err = i.whole(ctx, img, progress)
 	return nil, err
 }
 
-// readsBlocks tells why a driver's machines cannot start from a part of an image here, nil if they can.
-func readsBlocks(d vmm.Driver) error {
+// ReadsBlocks tells why a driver's machines cannot start from a part of an image here, nil if they can.
+func ReadsBlocks(d vmm.Driver) error {
 	if reader, ok := d.(vmm.BlockReader); ok {
 		return reader.ReadsBlocks()
 	}
 	return errors.New("it has no way to")
 }
 
-// NeedImage serves a supervisor whose machine reads a block that is not here.
-func (m *Manager) NeedImage(ctx context.Context, req api.ImageNeed, progress agentbox.Progress) (api.ImageHave, error) {
-	img, err := m.images.Get(req.Image.String())
+// Need serves a supervisor whose machine reads a block that is not here.
+func (i *Images) Need(ctx context.Context, req api.ImageNeed, progress agentbox.Progress) (api.ImageHave, error) {
+	img, err := i.Store.Get(req.Image.String())
 	if err != nil {
 		return api.ImageHave{}, err
 	}
-	have, err := m.feeds.need(ctx, req.Box, img, req.Block)
+	have, err := i.completions.need(ctx, req.Box, img, req.Block)
 	return api.ImageHave(have), err
 }
 
-// partialOf is what a supervisor needs to read an image that is not all here.
-func (m *Manager) partialOf(ctx context.Context, img image.Image) (partial.Image, error) {
-	f, err := m.feeds.open(ctx, img)
+// Partial is what a supervisor needs to read an image that is not all here.
+func (i *Images) Partial(ctx context.Context, img image.Image) (partial.Image, error) {
+	f, err := i.completions.open(ctx, img)
 	if err != nil {
 		return partial.Image{}, err
 	}
-	defer f.work.Done()
+	defer f.release()
 	return partial.Image{Path: f.Path(), Size: img.Size, Block: f.BlockSize()}, nil
 }
 
-// readLazily makes a machine of this process read an image that is not all here. close ends that, after the machine.
-func (m *Manager) readLazily(ctx context.Context, spec *vmm.Spec, img image.Image) (stop func(), err error) {
-	about, err := m.partialOf(ctx, img)
+// ReadLazily makes a machine of this process read an image that is not all here. close ends that, after the machine.
+func (i *Images) ReadLazily(ctx context.Context, spec *vmm.Spec, img image.Image) (stop func(), err error) {
+	about, err := i.Partial(ctx, img)
 	if err != nil {
 		return nil, err
 	}
 	f, err := partial.Open(about, func(ctx context.Context, block int) (partial.Answer, error) {
-		return m.feeds.need(ctx, agentbox.BoxID{}, img, block)
+		return i.completions.need(ctx, agentbox.BoxID{}, img, block)
 	})
 	if err != nil {
 		return nil, err
@@ -259,17 +257,12 @@ func (m *Manager) readLazily(ctx context.Context, spec *vmm.Spec, img image.Imag
 	return func() { f.Close() }, nil
 }
 
-// hungry explains why a machine of this process did not come up with what it waits for, if it does.
-func (m *Manager) hungry(img *image.Image, err error) error {
-	w, ok := m.feeds.of(agentbox.BoxID{})
+// Starved explains why a machine of this process did not come up with what it waits for, if it does.
+func (i *Images) Starved(img *image.Image, err error) error {
+	w, ok := i.Waiting(agentbox.BoxID{})
 	if img == nil || !ok {
 		return err
 	}
-	return agentbox.Errorf(agentbox.Unavailable, "bytes of image %s do not come from %s: %s", img.Digest.Short(), w.from, w.why).
+	return agentbox.Errorf(agentbox.Unavailable, "bytes of image %s do not come from %s: %s", img.Digest.Short(), w.From, w.Why).
 		WithHint("run the command again when they can be had; what came is kept")
-}
-
-// waitingNote says for people what a box waits for.
-func waitingNote(w waiting) string {
-	return fmt.Sprintf("waits since %s for bytes of its image from %s: %s", w.since.Local().Format(time.TimeOnly), w.from, w.why)
 }

@@ -1,4 +1,4 @@
-package host
+package egress
 
 import (
 	"bytes"
@@ -21,10 +21,10 @@ const (
 // mostRoots bounds what is read of a bundle and told to a guest, in bytes.
 const mostRoots = 1 << 20
 
-// machineRoots are the authorities that this machine was taught beside those of its distribution, as PEM: those of a
+// MachineRoots are the authorities that this machine was taught beside those of its distribution, as PEM: those of a
 // company whose proxy opens TLS, above all. A package registry that this machine reaches through it is reached by the box only
 // if it believes them too. Finding them takes milliseconds, which is why the daemon does it and no supervisor.
-var machineRoots = sync.OnceValue(func() string {
+var MachineRoots = sync.OnceValue(func() string {
 	bundle := os.Getenv(rootsVariable)
 	if bundle == "" {
 		bundle = rootsBundle

@@ -1,0 +1,101 @@
+package doctor
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/host/isolation"
+	"agentbox/vmm"
+	"agentbox/vmm/vmmtest"
+)
+
+// An ordinary user's PATH on Debian has no /sbin, where mke2fs is, and boxes are made with it all
+// the same.
+func TestDoctorLooksWhereProgramsAreRunFrom(t *testing.T) {
+	if _, err := vmm.FindProgram("mke2fs"); err != nil {
+		t.Skip(err)
+	}
+	t.Setenv("PATH", "/usr/bin:/bin")
+	report, err := Doctor{
+		Dir: t.TempDir(), Chooser: hostWith(kvm, soft),
+		Kernel:    func(context.Context, string, agentbox.Progress) (string, error) { return "kernel", nil },
+		Resources: func() (api.Resources, error) { return api.Resources{}, nil },
+		Boxes:     func() (boxes, pool int, unread error) { return 0, 0, nil },
+	}.Look(t.Context(), api.DoctorRequest{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range report.Checks {
+		if c.Name == "mke2fs" {
+			if !c.OK {
+				t.Errorf("%+v", c)
+			}
+			return
+		}
+	}
+	t.Errorf("doctor did not look for mke2fs: %+v", report.Checks)
+}
+
+// probed is a driver that has found out something about its host.
+type probed struct {
+	*vmmtest.Fake
+	facts vmm.Facts
+	err   error
+}
+
+func (p probed) Probe(ctx context.Context, _ bool) (vmm.Facts, error) {
+	if err := ctx.Err(); err != nil {
+		return vmm.Facts{}, err
+	}
+	return p.facts, p.err
+}
+
+var (
+	kvm     = probed{facts: vmm.Facts{Version: "9", Accel: "kvm", Hardware: true, Reason: "KVM works"}}
+	tcg     = probed{facts: vmm.Facts{Version: "9", Accel: "tcg", Reason: "this host has no /dev/kvm"}}
+	noQEMU  = probed{err: agentbox.Errorf(agentbox.Missing, "QEMU is not installed").WithHint("install QEMU")}
+	soft    = probed{facts: vmm.Facts{Version: "1", Reason: "Systrap"}}
+	noUsers = probed{err: agentbox.Errorf(agentbox.Missing, "user namespaces are forbidden").WithHint("allow them")}
+)
+
+// hostWith is the Chooser of a host whose drivers have found out this.
+func hostWith(micro, gvisor probed) isolation.Chooser {
+	return isolation.Chooser{Driver: func(kind agentbox.Isolation) (vmm.Driver, error) {
+		switch kind {
+		case agentbox.MicroVM:
+			return micro, nil
+		case agentbox.GVisor:
+			return gvisor, nil
+		}
+		return nil, agentbox.Errorf(agentbox.Invalid, "%q is not a kind", kind)
+	}}
+}
+
+func TestDoctorFailsAKindOnlyWhereNoneWorks(t *testing.T) {
+	for _, c := range []struct {
+		micro, gvisor probed
+		want          string
+	}{
+		{noQEMU, soft, "isolation ok, microvm ok, gvisor ok"},
+		{kvm, noUsers, "isolation ok, microvm ok, gvisor ok"},
+		{noQEMU, noUsers, "isolation FAIL, microvm FAIL, gvisor FAIL"},
+	} {
+		var d diagnosis
+		Doctor{Chooser: hostWith(c.micro, c.gvisor)}.checkKinds(t.Context(), api.DoctorRequest{}, &d)
+		var got []string
+		for _, check := range d.checks {
+			got = append(got, check.Name+" "+map[bool]string{true: "ok", false: "FAIL"}[check.OK])
+		}
+		if strings.Join(got, ", ") != c.want {
+			t.Errorf("%v, want %s", d.checks, c.want)
+		}
+	}
+	var d diagnosis
+	Doctor{Chooser: hostWith(tcg, soft)}.checkKinds(t.Context(), api.DoctorRequest{Isolation: agentbox.MicroVM}, &d)
+	if want := "a new box is microvm/tcg: asked for by AGENTBOX_ISOLATION; "; !strings.HasPrefix(d.checks[0].Detail, want) {
+		t.Errorf("%q, want %q first", d.checks[0].Detail, want)
+	}
+}

@@ -1,0 +1,55 @@
+package flags
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"agentbox/agentbox/config"
+)
+
+// Settings are what a configuration, with its flags applied, asks of a machine: a digest of the value for every key that
+// a reset puts into effect. They are written down to tell later which of them have changed.
+type Settings map[string]string
+
+// SettingsOf are those of a configuration.
+func SettingsOf(cfg *config.Config) Settings {
+	s := Settings{}
+	for key, value := range map[string]any{
+		"image": cfg.Image, "packages": cfg.Packages, "toolchain": constraintsOf(cfg), "include": cfg.Include, "kernel": cfg.Kernel,
+		"cpus": cfg.CPUs, "memory": cfg.Memory, "user": cfg.User, "start": cfg.Start, "services": cfg.Services,
+		"ports": cfg.Ports, "env": cfg.Env,
+	} {
+		b, err := json.Marshal(value)
+		if err != nil {
+			b = fmt.Append(nil, value) // no such value is known
+		}
+		sum := sha256.Sum256(b)
+		s[key] = hex.EncodeToString(sum[:8])
+	}
+	return s
+}
+
+// constraintsOf are the tools and versions that are asked for, whichever files ask for them. nil
+// for none, so that a box made by an earlier version shows no change.
+func constraintsOf(cfg *config.Config) []string {
+	var out []string
+	for _, n := range cfg.Toolchain {
+		out = append(out, string(n.Tool)+" "+n.Constraint)
+	}
+	return out
+}
+
+// Changed names the keys that are different now. A box of an earlier version wrote none down, and shows no change.
+func (s Settings) Changed(now Settings) []string {
+	var keys []string
+	for _, key := range slices.Sorted(maps.Keys(s)) {
+		if now[key] != s[key] {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}

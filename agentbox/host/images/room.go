@@ -1,0 +1,249 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/vmm/image"
+)
+
+// Config is what Images needs.
+type Config struct {
+	Store   *image.Store
+	Origins Origins // keeps images and gets them from elsewhere; nil where they are made here only
+	// Waits tells whether other machines want what is made here as soon as it is there; nil: none do.
+	Waits func() bool
+	// UsedBy names the boxes that run from an image.
+	UsedBy func(agentbox.Digest) []string
+	// Whole is why machines of a kind cannot start from a part of an image here, nil if they can. An error of the other result
+	// says that there are no such machines.
+	Whole func(agentbox.Isolation) (why, err error)
+	Place string // where the images of this machine are said to come from when they are all here
+	Log   *slog.Logger
+}
+
+// Images are the images of this machine. Its methods may be called at once by many.
+type Images struct {
+	Config
+
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	running sync.WaitGroup // its goroutines
+
+	completions *completions
+	fresh       chan struct{} // an image was made or got
+}
+
+// New gives the images of a store. Nothing runs before Start.
+func New(cfg Config) *Images {
+	i := &Images{Config: cfg, fresh: make(chan struct{}, 1)}
+	i.ctx, i.cancel = context.WithCancel(context.Background())
+	i.completions = newCompletions(i)
+	return i
+}
+
+// Start takes images into the store from now on, and goes on completing those that machines run from already. using gives
+// their kinds and files.
+func (i *Images) Start(using []Using) {
+	i.running.Go(func() { i.completions.resume(using) })
+	if i.Origins == nil {
+		return
+	}
+	i.running.Go(i.keepAll)
+	i.running.Go(i.keepFresh)
+}
+
+// Using is a machine that runs from an image.
+type Using struct {
+	Isolation agentbox.Isolation
+	File      string
+}
+
+// Close ends what Start began, and every completion. What has come is kept.
+func (i *Images) Close() error {
+	i.cancel()
+	i.running.Wait()
+	return i.completions.close()
+}
+
+// keepAll takes the images that are here into the store, again and again.
+func (i *Images) keepAll() {
+	var seen map[agentbox.Digest]bool
+	tick := time.NewTicker(keepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-i.ctx.Done():
+			return
+		case <-tick.C:
+			seen = i.keep(seen)
+		}
+	}
+}
+
+// Want is an image that is asked for.
+type Want struct {
+	Recipe image.Recipe
+	Lock   string                          // the lock file that pins it; "" for what nobody wrote down
+	Update bool                            // make it anew and replace the pin
+	Pinned func(recipe image.Recipe) error // called when an image was made by the lock file
+}
+
+// Ensure finds or makes an image.
+func (i *Images) Ensure(ctx context.Context, w Want, progress agentbox.Progress) (image.Image, error) {
+	end := progress.Begin("image", w.Recipe.Source)
+	img, err := i.orWhole(ctx, progress, func() (image.Image, error) { return i.pinned(ctx, w, progress) })
+	i.KeepNow()
+	if err != nil {
+		return image.Image{}, agentbox.OrNoSpace(err)
+	}
+	end(img.Digest.Short())
+	return img, nil
+}
+
+// pinned gives the image that the lock file pins, or makes it and pins it.
+func (i *Images) pinned(ctx context.Context, w Want, progress agentbox.Progress) (image.Image, error) {
+	if w.Lock == "" {
+		return i.Store.Ensure(ctx, w.Recipe, agentbox.Digest{}, relay(progress))
+	}
+	img, err := i.Store.EnsureLocked(ctx, w.Lock, w.Recipe, w.Update, func(e image.Event) {
+		switch e.Step {
+		case image.StepUnpinned:
+			progress.Say("the image is not pinned: " + e.Detail)
+		case image.StepOtherBytes:
+			progress.Say(e.Detail + ": a key that a package made, say, differs; agentbox image pull --from PLACE gets the very bytes")
+		case image.StepNotThere:
+			progress.Say(e.Detail)
+		default:
+			relay(progress)(e)
+		}
+	})
+	if err != nil {
+		return img, err
+	}
+	return img, w.Pinned(w.Recipe)
+}
+
+func relay(progress agentbox.Progress) image.Progress {
+	return func(e image.Event) {
+		if progress != nil {
+			progress(agentbox.Event{Step: "image", Detail: e.Step + " " + e.Detail, Done: e.Done, Total: e.Total})
+		}
+	}
+}
+
+// Get gives an image that is here by its digest, mended where it was damaged.
+func (i *Images) Get(ctx context.Context, d agentbox.Digest, progress agentbox.Progress) (image.Image, error) {
+	return i.mended(ctx, progress, func() (image.Image, error) { return i.Store.Get(d.String()) })
+}
+
+// Find gives base with layers of a key that were laid over it here, or by another machine of the team.
+func (i *Images) Find(ctx context.Context, base image.Image, key agentbox.Digest, progress agentbox.Progress) (image.Image, error) {
+	return i.Store.Find(ctx, base, key, relay(progress))
+}
+
+// Derive lays layers over an image, of which all is got first.
+func (i *Images) Derive(ctx context.Context, base image.Image, d image.Derivation, progress agentbox.Progress) (image.Image, error) {
+	img, err := i.orWhole(ctx, progress, func() (image.Image, error) { return i.Store.Derive(ctx, base, d, relay(progress)) })
+	i.KeepNow()
+	return img, agentbox.OrNoSpace(err)
+}
+
+// Has tells whether the image of a recipe is here.
+func (i *Images) Has(r image.Recipe) bool { return i.Store.Has(r) }
+
+// Pull makes an image from a source, without a repository and without a pin.
+func (i *Images) Pull(ctx context.Context, req api.ImagePullRequest, progress agentbox.Progress) (api.Image, error) {
+	img, err := i.Ensure(ctx, Want{Recipe: image.Recipe{Source: req.Source, Private: true}}, progress)
+	if err != nil {
+		return api.Image{}, err
+	}
+	return i.Describe(img), nil
+}
+
+// Describe is an image as people see it.
+func (i *Images) Describe(img image.Image) api.Image {
+	out := api.Image{Digest: img.Digest, Name: img.Name, Source: img.Source, Size: img.Size, Created: img.Created, UsedBy: i.UsedBy(img.Digest)}
+	if img.Lazy != nil && i.Origins != nil {
+		out.From = img.Lazy.From
+		out.Here = i.completions.here(i.ctx, img)
+	}
+	return out
+}
+
+// List lists the images present here.
+func (i *Images) List(context.Context, api.None, agentbox.Progress) ([]api.Image, error) {
+	list, err := i.Store.List()
+	if err != nil {
+		return nil, err
+	}
+	out := []api.Image{}
+	for _, img := range list {
+		out = append(out, i.Describe(img))
+	}
+	return out, nil
+}
+
+// Remove removes an image no box needs.
+func (i *Images) Remove(ctx context.Context, req api.ImageRef, _ agentbox.Progress) (api.Image, error) {
+	img, err := i.Store.Get(req.Image)
+	if err != nil && agentbox.CodeOf(err) != agentbox.Corrupt {
+		return api.Image{}, err
+	}
+	out := i.Describe(img)
+	if len(out.UsedBy) > 0 {
+		return out, agentbox.Errorf(agentbox.Conflict, "image %s is used by %s", img.Digest.Short(), out.UsedBy[0]).
+			WithHint("agentbox rm %s first", out.UsedBy[0])
+	}
+	return out, i.Forget(ctx, img.Digest)
+}
+
+// Forget removes an image with what the store has of it alone.
+func (i *Images) Forget(ctx context.Context, d agentbox.Digest) error {
+	if i.Origins == nil {
+		return i.Store.Remove(ctx, d)
+	}
+	return errors.Join(i.completions.drop(d), i.Store.Remove(ctx, d), i.Origins.Forget(ctx, d))
+}
+
+// Drop removes an image that is not to be used any more. It is false while a box runs from it.
+func (i *Images) Drop(ctx context.Context, d agentbox.Digest) bool {
+	if _, err := i.Store.Get(d.String()); err != nil && agentbox.CodeOf(err) != agentbox.Corrupt {
+		return agentbox.CodeOf(err) == agentbox.NotFound
+	}
+	if by := i.UsedBy(d); len(by) > 0 {
+		i.Log.Warn("an image was made by who is no builder of the team any more, and a box runs from it: remove it and make it anew", "image", d.Short(), "box", by[0])
+		return false
+	}
+	if err := i.Forget(ctx, d); err != nil {
+		i.Log.Error("an image was made by who is no builder of the team any more, and cannot be removed", "image", d.Short(), "error", err)
+	}
+	return true
+}
+
+// idle is how long an image without a box is kept: removing a box should not cost the next one its image.
+const idle = 7 * 24 * time.Hour
+
+// Unneeded are the images that no box, no image and no recent build needs.
+func (i *Images) Unneeded() ([]image.Image, error) {
+	list, err := i.Store.List()
+	if err != nil {
+		return nil, err
+	}
+	base := map[agentbox.Digest]bool{}
+	for _, img := range list {
+		base[img.Base] = true
+	}
+	var out []image.Image
+	for _, img := range list {
+		if !base[img.Digest] && len(i.UsedBy(img.Digest)) == 0 && time.Since(img.Created) >= idle {
+			out = append(out, img)
+		}
+	}
+	return out, nil
+}

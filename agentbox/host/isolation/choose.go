@@ -1,0 +1,149 @@
+// Package isolation decides which kind of machine a box gets on this host, and says why. It asks the drivers and makes
+// nothing.
+package isolation
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/config"
+	"agentbox/vmm"
+)
+
+// Kinds are the kinds of isolation that auto chooses from, the strongest first.
+var Kinds = []agentbox.Isolation{agentbox.MicroVM, agentbox.GVisor}
+
+// Env says what auto means on this machine, to whoever has it in the environment.
+const Env = "AGENTBOX_ISOLATION"
+
+// Choice is the isolation a box gets and why, in one line.
+type Choice struct {
+	Kind   agentbox.Isolation
+	Facts  vmm.Facts
+	Reason string
+}
+
+// String is the line that a user is told.
+func (c Choice) String() string {
+	if c.Facts.Accel == "" {
+		return fmt.Sprintf("%s: %s", c.Kind, c.Reason)
+	}
+	return fmt.Sprintf("%s/%s: %s", c.Kind, c.Facts.Accel, c.Reason)
+}
+
+// Wish is the isolation somebody asks for; by is "" when nobody does.
+type Wish struct {
+	kind agentbox.Isolation
+	by   string // --isolation, the name of a file, or AGENTBOX_ISOLATION
+}
+
+// WishOf is the flag's word, else the configuration's, else the machine's.
+func WishOf(flag agentbox.Isolation, cfg *config.Config, environ []string) Wish {
+	w := Wish{flag, "--isolation"}
+	if w.kind == "" {
+		w = Wish{cfg.Isolation, filepath.Base(cfg.Path)}
+		if machine := variable(environ, Env); machine != "" && w.kind == agentbox.Auto {
+			w = Wish{machine, Env}
+		}
+	}
+	if w.kind == agentbox.Auto {
+		w.by = ""
+	}
+	return w
+}
+
+func variable(environ []string, name string) agentbox.Isolation {
+	for _, kv := range environ {
+		if value, ok := strings.CutPrefix(kv, name+"="); ok {
+			return agentbox.Isolation(value)
+		}
+	}
+	return ""
+}
+
+// Chooser chooses among the kinds that drivers make.
+type Chooser struct {
+	Driver func(agentbox.Isolation) (vmm.Driver, error)
+}
+
+// Choose settles on a kind of isolation for a new box: the one asked for, or the strongest that is fast here.
+func (c Chooser) Choose(ctx context.Context, w Wish) (Choice, error) {
+	if w.by == "" {
+		return c.Auto(ctx)
+	}
+	facts, err := c.Probe(ctx, w.kind, false)
+	if err != nil {
+		return Choice{}, fmt.Errorf("%s is asked for by %s: %w", w.kind, w.by, err)
+	}
+	reason := "asked for by " + w.by
+	if why := consequence(w.kind, facts); why != "" {
+		reason += "; " + why
+	}
+	return Choice{w.kind, facts, reason}, nil
+}
+
+// Auto takes hardware virtualization where it works, else a kernel in user space, else an emulated machine.
+func (c Chooser) Auto(ctx context.Context) (Choice, error) {
+	micro, microErr := c.Probe(ctx, agentbox.MicroVM, false)
+	if microErr == nil && micro.Hardware {
+		return Choice{agentbox.MicroVM, micro, consequence(agentbox.MicroVM, micro)}, nil
+	}
+	why := micro.Reason
+	if microErr != nil {
+		why = agentbox.AsError(microErr).Message
+	}
+	soft, softErr := c.Probe(ctx, agentbox.GVisor, false)
+	switch {
+	case ctx.Err() != nil:
+		return Choice{}, ctx.Err()
+	case softErr == nil:
+		return Choice{agentbox.GVisor, soft, "no hardware virtualization: " + why}, nil
+	case microErr == nil:
+		reason := fmt.Sprintf("%s; no gVisor either: %s", consequence(agentbox.MicroVM, micro), agentbox.AsError(softErr).Message)
+		return Choice{agentbox.MicroVM, micro, reason}, nil
+	}
+	e := agentbox.AsError(softErr)
+	return Choice{}, agentbox.Errorf(e.Code, "no kind of isolation works here: microvm: %s; gvisor: %w", why, e).WithHint("%s", e.Hint)
+}
+
+// Keep is the choice for a box that has its kind already, as it is here now.
+func (c Chooser) Keep(ctx context.Context, box agentbox.Box) (Choice, error) {
+	facts, err := c.Probe(ctx, box.Isolation, false)
+	if err != nil {
+		return Choice{}, err
+	}
+	kept := Choice{box.Isolation, facts, box.Reason}
+	if facts.Accel != box.Accel {
+		kept.Reason = consequence(kept.Kind, facts)
+	}
+	return kept, nil
+}
+
+// consequence is what the driver found out, and what it means to whoever uses the box.
+func consequence(kind agentbox.Isolation, facts vmm.Facts) string {
+	if kind == agentbox.MicroVM && !facts.Hardware {
+		return facts.Reason + ", so the machine is emulated: it computes slowly, and QEMU promises no isolation"
+	}
+	return facts.Reason
+}
+
+// Probe is what a driver finds out about this host; fresh: not what it remembers.
+func (c Chooser) Probe(ctx context.Context, kind agentbox.Isolation, fresh bool) (vmm.Facts, error) {
+	driver, err := c.Driver(kind)
+	if err != nil {
+		return vmm.Facts{}, err
+	}
+	return driver.Probe(ctx, fresh)
+}
+
+// Check refuses to find a box of another kind than the one the user insists on: a box keeps its kind for life.
+func Check(box agentbox.Box, flag agentbox.Isolation) error {
+	if flag == "" || flag == agentbox.Auto || flag == box.Isolation {
+		return nil
+	}
+	return agentbox.Errorf(agentbox.Conflict, "box %s is %s, and a box keeps its kind for life", box.Name, box.Isolation).
+		WithHint("agentbox rm %s, then up --isolation %s (git fetch %s first brings its commits home)", box.Name, flag, box.Name)
+}
