@@ -35,17 +35,11 @@ func Begin(ctx context.Context, tree, head, dir string, pack io.Writer) (commit 
 		return "", err
 	}
 	defer os.RemoveAll(dir)
-	names, size, err := b.changed(ctx)
-	if err != nil || size > MaxBegin {
+	top, err := b.top(ctx)
+	if top == "" || err != nil {
 		return "", err
 	}
-	if len(names) > 0 {
-		list := strings.NewReader(strings.Join(names, "\x00") + "\x00")
-		if _, err := b.run(ctx, list, "add", "-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul"); err != nil {
-			return "", explain(err, tree)
-		}
-	}
-	if commit, err = b.commit(ctx); commit == "" || err != nil {
+	if commit, err = b.commit(ctx, top); err != nil {
 		return "", err
 	}
 	list := commit + "\n"
@@ -106,24 +100,46 @@ func (b *beginning) changed(ctx context.Context) (names []string, size int64, er
 	return names, size, nil
 }
 
-// commit commits the index.
-func (b *beginning) commit(ctx context.Context) (string, error) {
-	var now, was string
+// top is the tree of everything that is there, "" when head has just that or MaxBegin is exceeded.
+// Mostly there is nothing uncommitted, so the index is compared with head's tree beside the walk
+// that tells whether it still stands for the files: one git process after another would cost each
+// box their sum.
+func (b *beginning) top(ctx context.Context) (tree string, err error) {
+	var names []string
+	var size int64
+	var was, staged string
+	var unstaged error // a conflict in the index, which add resolves
 	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() (err error) { now, err = b.run(gctx, nil, "write-tree"); return })
+	g.Go(func() (err error) { names, size, err = b.changed(gctx); return })
+	g.Go(func() error { staged, unstaged = b.run(gctx, nil, "write-tree"); return nil })
 	g.Go(func() (err error) {
 		if b.head != "" {
 			was, err = b.run(gctx, nil, "rev-parse", "--verify", b.head+"^{tree}")
 		}
 		return
 	})
-	if err := g.Wait(); err != nil {
+	if err := g.Wait(); err != nil || size > MaxBegin {
 		return "", explain(err, b.tree)
 	}
-	if now == was {
+	if len(names) > 0 {
+		list := strings.NewReader(strings.Join(names, "\x00") + "\x00")
+		if _, err := b.run(ctx, list, "add", "-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul"); err != nil {
+			return "", explain(err, b.tree)
+		}
+		staged, unstaged = b.run(ctx, nil, "write-tree")
+	}
+	if unstaged != nil {
+		return "", explain(unstaged, b.tree)
+	}
+	if staged == was {
 		return "", nil
 	}
-	args := []string{"commit-tree", "-m", "What was uncommitted when the box began", strings.TrimSpace(now)}
+	return strings.TrimSpace(staged), nil
+}
+
+// commit commits a tree on top of head.
+func (b *beginning) commit(ctx context.Context, tree string) (string, error) {
+	args := []string{"commit-tree", "-m", "What was uncommitted when the box began", tree}
 	if b.head != "" {
 		args = append(args, "-p", b.head)
 	}

@@ -3,11 +3,14 @@ package workspace
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -98,12 +101,53 @@ func readConfig(ctx context.Context, file string) ([]setting, error) {
 	if err != nil {
 		return nil, unreadable(file, err)
 	}
-	// From the root, because inside a git directory git insists on the work tree that may be gone.
-	out, _, err := git.Run(ctx, git.Call{Dir: "/", Args: []string{"config", "--file", "-", "--no-includes", "--null", "--list"}, Stdin: bytes.NewReader(data)})
-	if err != nil {
-		return nil, explain(err, file)
+	return parsedOnce.of(data, func() ([]setting, error) {
+		// From the root, because inside a git directory git insists on the work tree that may be gone.
+		out, _, err := git.Run(ctx, git.Call{Dir: "/", Args: []string{"config", "--file", "-", "--no-includes", "--null", "--list"}, Stdin: bytes.NewReader(data)})
+		if err != nil {
+			return nil, explain(err, file)
+		}
+		return parseConfig(out), nil
+	})
+}
+
+// parsedOnce remembers what git made of the configurations read last. A box's start reads the same
+// one twice and its checkout's next box again, and a process for each is most of what that costs.
+var parsedOnce = parsed{bySum: map[[sha256.Size]byte][]setting{}}
+
+// maxParsed and maxParsedSize bound it.
+const (
+	maxParsed     = 64
+	maxParsedSize = 64 << 10
+)
+
+type parsed struct {
+	mu    sync.Mutex
+	bySum map[[sha256.Size]byte][]setting
+}
+
+func (p *parsed) of(data []byte, parse func() ([]setting, error)) ([]setting, error) {
+	if len(data) > maxParsedSize {
+		return parse()
 	}
-	return parseConfig(out), nil
+	sum := sha256.Sum256(data)
+	p.mu.Lock()
+	settings, ok := p.bySum[sum]
+	p.mu.Unlock()
+	if ok {
+		return slices.Clone(settings), nil
+	}
+	settings, err := parse()
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.bySum) >= maxParsed {
+		clear(p.bySum)
+	}
+	p.bySum[sum] = slices.Clone(settings)
+	return settings, nil
 }
 
 // parseConfig reads what git config --null --list prints.
