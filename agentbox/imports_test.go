@@ -36,6 +36,7 @@ var forbidden = []struct {
 	{"agentbox/agentbox/host/...", "agentbox/vmm/gvisor/...", nil, "rooms know vmm.Driver only"},
 	{"agentbox/agentbox/host/flags", "agentbox/agentbox/host/...", nil, "what a command line asks for is said without anything that makes it"},
 	{"agentbox/agentbox/host/isolation", "agentbox/agentbox/host/...", nil, "which kind of machine a box gets follows from what drivers say, and from nothing else"},
+	{"agentbox/agentbox/host/setup", "agentbox/agentbox/host/...", []string{"agentbox/agentbox/host/keyed"}, "what setup makes is made in boxes that it is given, of images that it is given"},
 	{"agentbox/agentbox/host/egress", "agentbox/agentbox/host/...", nil, "what boxes may reach is decided without what they are made of"},
 	{"agentbox/agentbox/host/images", "agentbox/agentbox/host/...", nil, "images are got without boxes and without rules"},
 	{"agentbox/agentbox/host/images", "agentbox/policy/...", nil, "images are got without rules: what may be read was approved before"},

@@ -20,7 +20,7 @@ func (m *Manager) addAgent(ctx context.Context, b *box, cfg *config.Config, o fl
 	}
 	if len(o.Tools) > 0 && rec.Suite != "" {
 		end := progress.Begin("agent", o.Agent+" is installed in the box, which was made without it")
-		if _, err := m.carryOut(ctx, rec, o.Tools, toolchain.Candidates{}); err != nil {
+		if _, err := m.setup.Install(ctx, m.inside(rec), o.Tools, toolchain.Candidates{}); err != nil {
 			return err
 		}
 		end("")

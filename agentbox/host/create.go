@@ -121,11 +121,18 @@ func (m *Manager) configure(ctx context.Context, rec *record, cfg *config.Config
 	rec.Box.Isolation, rec.Box.Accel, rec.Box.Reason = choice.Kind, choice.Facts.Accel, choice.Reason
 	rec.Box.Image, rec.Box.ImageName = img.Digest, img.Name
 	rec.Box.CPUs, rec.Box.Memory = m.share(rec.Box.ID, cfg, progress)
-	if img, err = m.equip(ctx, *rec, cfg, img, progress); err != nil {
+	rec.Box.Cache = agentbox.Digest{} // clean boxes begin without
+	want := m.setupOf(*rec, cfg)
+	if img, err = m.setup.Equip(ctx, want, img, progress); err != nil {
 		return err
 	}
-	rec.startFrom(img)
-	return m.provision(ctx, rec, was, cfg, img, progress)
+	made, err := m.setup.Provision(ctx, want, was, img, progress)
+	if err != nil {
+		return err
+	}
+	rec.startFrom(made.Image)
+	rec.Box.Cache = made.Cache
+	return nil
 }
 
 // kernelFor finds or fetches the guest kernel of a kind of machine: "" for those that bring their own.

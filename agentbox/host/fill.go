@@ -86,7 +86,7 @@ func (m *Manager) begins(ctx context.Context, rec record, tree string) error {
 
 // overlayWorkspace adds what setup made in the workspace of another box.
 func (m *Manager) overlayWorkspace(ctx context.Context, rec record, tree string, stats *workspace.Stats) error {
-	return m.fillFrom(ctx, rec, func(r io.Reader) error {
+	return m.setup.Overlay(ctx, rec.Box.Cache, func(r io.Reader) error {
 		files, err := workspace.Overlay(ctx, tree, r)
 		stats.Files += files
 		return err

@@ -13,10 +13,19 @@ import (
 	"agentbox/agentbox/host/egress"
 	"agentbox/agentbox/host/images"
 	"agentbox/agentbox/host/isolation"
+	"agentbox/agentbox/host/keyed"
+	"agentbox/agentbox/host/setup"
 	"agentbox/agentbox/project"
 	"agentbox/vmm"
 	"agentbox/vmm/image"
 )
+
+// Team is what boxes need of the other machines (agentbox/team).
+type Team interface {
+	setup.Team
+	// Waits tells whether others want what is made here as soon as it is there.
+	Waits() bool
+}
 
 // Config is what a Manager needs.
 type Config struct {
@@ -27,7 +36,7 @@ type Config struct {
 	Driver func(agentbox.Isolation) (vmm.Driver, error)
 	// Kernel finds or fetches the kernel that override asks for ("" for the default).
 	Kernel func(ctx context.Context, override string, progress agentbox.Progress) (dir string, err error)
-	Shelf  Shelf // what setup made, by key; nil where every box runs setup itself
+	Shelf  setup.Shelf // what setup made, by key; nil where every box runs setup itself
 	// Origins keeps images and gets them from elsewhere; nil where they are made here only.
 	Origins images.Origins
 	Team    Team // the other machines; nil: none are asked
@@ -41,8 +50,6 @@ type Manager struct {
 
 	home   home.Home
 	binary string
-	shelf  Shelf
-	team   Team
 	kernel func(context.Context, string, agentbox.Progress) (string, error)
 	log    *slog.Logger
 
@@ -52,6 +59,7 @@ type Manager struct {
 
 	chooser   isolation.Chooser
 	consent   consent.Desk
+	setup     *setup.Setup
 	templates *templates
 	pool      *pool
 
@@ -59,8 +67,8 @@ type Manager struct {
 
 	mu     sync.Mutex
 	boxes  map[agentbox.BoxID]*box
-	keys   map[string]*sync.Mutex // one up at a time for each key
-	naming sync.Mutex             // held while a box gets its name
+	keys   keyed.Locks // one up at a time for each key
+	naming sync.Mutex  // held while a box gets its name
 }
 
 // Rooms are what boxes are made of and governed by, each of which answers for itself.
@@ -102,9 +110,9 @@ func (b *box) set(f func(b *box)) {
 func New(cfg Config) (*Manager, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &Manager{
-		home: cfg.Home, binary: cfg.Binary, shelf: cfg.Shelf, team: cfg.Team, kernel: cfg.Kernel, log: cfg.Log, ctx: ctx, cancel: cancel,
+		home: cfg.Home, binary: cfg.Binary, kernel: cfg.Kernel, log: cfg.Log, ctx: ctx, cancel: cancel,
 		chooser: isolation.Chooser{Driver: cfg.Driver},
-		boxes:   map[agentbox.BoxID]*box{}, keys: map[string]*sync.Mutex{},
+		boxes:   map[agentbox.BoxID]*box{},
 	}
 	m.furnish(cfg)
 	m.templates = newTemplates(m)
@@ -144,6 +152,7 @@ func (m *Manager) furnish(cfg Config) {
 			return images.ReadsBlocks(driver), nil
 		},
 	})
+	m.setup = setup.New(setup.Config{Home: cfg.Home, Images: m.Images, Shelf: cfg.Shelf, Team: cfg.Team, Log: cfg.Log})
 	store := project.NewStore(cfg.Home)
 	m.consent = consent.Desk{Store: store, Has: cfg.Images.Has, Best: func(ctx context.Context) (agentbox.Isolation, error) {
 		best, err := m.chooser.Auto(ctx)
@@ -227,14 +236,4 @@ func (m *Manager) put(b *box) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.boxes[b.record().Box.ID] = b
-}
-
-// keyLock orders the ups of one key, so that two at once get the same box.
-func (m *Manager) keyLock(key string) *sync.Mutex {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.keys[key] == nil {
-		m.keys[key] = &sync.Mutex{}
-	}
-	return m.keys[key]
 }

@@ -1,18 +1,17 @@
 package host
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/config"
 	"agentbox/agentbox/environment"
+	"agentbox/agentbox/host/setup"
+	"agentbox/agentbox/workspace"
+	"agentbox/vmm/image"
 )
-
-// setupLog, in a box's directory, has what its setup printed.
-const setupLog = "setup.log"
 
 // setupDue tells whether the workspace still lacks what setup makes.
 func (r record) setupDue() bool { return len(r.Setup) > 0 && !r.SetUp }
@@ -24,7 +23,7 @@ func (m *Manager) setUp(ctx context.Context, b *box, progress agentbox.Progress)
 	if !rec.setupDue() {
 		return nil
 	}
-	if err := m.runAll(ctx, rec, "setup", rec.Setup, progress); err != nil {
+	if err := setup.Run(ctx, m.inside(rec), "setup", rec.Setup, hintOf("setup", rec), progress); err != nil {
 		return err
 	}
 	b.set(func(b *box) { b.rec.SetUp = true })
@@ -39,7 +38,7 @@ func (m *Manager) onStart(ctx context.Context, b *box, progress agentbox.Progres
 	if len(rec.Start) == 0 || !rec.StartDue || rec.setupDue() {
 		return nil
 	}
-	err := m.runAll(ctx, rec, "start", rec.Start, progress)
+	err := setup.Run(ctx, m.inside(rec), "start", rec.Start, hintOf("start", rec), progress)
 	var why string
 	switch {
 	case ctx.Err() != nil:
@@ -49,37 +48,6 @@ func (m *Manager) onStart(ctx context.Context, b *box, progress agentbox.Progres
 	}
 	b.set(func(b *box) { b.rec.StartDue, b.rec.StartErr = false, why })
 	return errors.Join(err, writeRecord(m.home, b.record()))
-}
-
-func (m *Manager) runAll(ctx context.Context, rec record, step string, commands []string, progress agentbox.Progress) error {
-	end := progress.Begin(step, rec.Box.Name)
-	log, err := os.OpenFile(filepath.Join(rec.names(m.home).Dir, setupLog), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return agentbox.OrNoSpace(err)
-	}
-	defer log.Close()
-	client, err := environment.Open(ctx, m.address(rec), rec.User)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	for _, command := range commands {
-		out, complaints := &lines{log: log, say: progress.Say}, &lines{log: log, say: progress.Say}
-		status, err := environment.Exec(ctx, client, environment.Command{
-			Argv: []string{"sh", "-c", command}, Dir: guestWorkspace, Stdout: out, Stderr: complaints,
-		})
-		out.flush()
-		complaints.flush()
-		if err != nil {
-			return err
-		}
-		if status.Code != 0 {
-			return agentbox.Errorf(agentbox.Conflict, "%s of box %s failed: `%s` ended with exit code %d", step, rec.Box.Name, command, status.Code).
-				WithHint("%s", hintOf(step, rec))
-		}
-	}
-	end("")
-	return nil
 }
 
 // hintOf says what to do when commands of a step failed.
@@ -99,38 +67,74 @@ func (m *Manager) address(rec record) environment.Address {
 	return environment.Address{Name: rec.Box.Name, Socket: names.SSH(), Key: names.Key(), KnownHosts: names.KnownHosts()}
 }
 
-// lines writes output to a log and says it line by line. A line longer than maxLine is said in pieces.
-type lines struct {
-	log  *os.File
-	say  func(string)
-	rest []byte
+// inside is a box as commands run in it.
+func (m *Manager) inside(rec record) setup.Box {
+	return setup.Box{Name: rec.Box.Name, User: rec.User, Dir: rec.names(m.home).Dir, Address: m.address(rec)}
 }
 
-const maxLine = 4 << 10
-
-func (l *lines) Write(p []byte) (int, error) {
-	if _, err := l.log.Write(p); err != nil {
-		return 0, err
+// setupOf is what is to be made for a box before it is.
+func (m *Manager) setupOf(rec record, cfg *config.Config) setup.Request {
+	return setup.Request{
+		Config: cfg, Project: rec.Box.Project, Directory: rec.Box.Directory, Branch: rec.Box.Branch, Detached: rec.Detached, User: rec.User, Suite: rec.Suite,
+		Clean: func(ctx context.Context, img image.Image, progress agentbox.Progress) (setup.CleanBox, error) {
+			like := rec
+			like.Attach.Services, like.Attach.Ports = nil, nil // what services write is state, not a cache
+			repo, err := workspace.Describe(ctx, rec.Box.Directory)
+			if err != nil {
+				return setup.CleanBox{}, err
+			}
+			return m.cleanBox(ctx, like, img, repo, progress)
+		},
+		Empty: func(ctx context.Context, img image.Image, progress agentbox.Progress) (setup.CleanBox, error) {
+			return m.emptyBox(ctx, rec, img, progress)
+		},
 	}
-	l.rest = append(l.rest, p...)
-	for {
-		i := bytes.IndexByte(l.rest, '\n')
-		switch {
-		case i >= 0 && i <= maxLine:
-			l.say(string(bytes.TrimRight(l.rest[:i], "\r")))
-			l.rest = l.rest[i+1:]
-		case len(l.rest) > maxLine:
-			l.say(string(l.rest[:maxLine]))
-			l.rest = l.rest[maxLine:]
-		default:
-			return len(p), nil
+}
+
+// emptyBox makes a clean box of no repository, so it has the policy that the user has for none.
+func (m *Manager) emptyBox(ctx context.Context, like record, img image.Image, progress agentbox.Progress) (setup.CleanBox, error) {
+	empty, err := os.MkdirTemp(m.home.State(), ".tmp-toolchain-")
+	if err != nil {
+		return setup.CleanBox{}, agentbox.OrNoSpace(err)
+	}
+	defer os.RemoveAll(empty)
+	repo, err := workspace.Empty(ctx, empty)
+	if err != nil {
+		return setup.CleanBox{}, err
+	}
+	like.Box.Directory, like.Box.Branch, like.Box.Commit, like.Limits = "", "", "", limitsOf(config.Limits{}, false)
+	like.Attach, like.Setup, like.Start = attachment{Env: map[string]string{}}, nil, nil
+	return m.cleanBox(ctx, like, img, repo, progress)
+}
+
+// cleanBox makes a box that nobody finds: it is never ready, so a daemon that dies takes it along.
+func (m *Manager) cleanBox(ctx context.Context, like record, img image.Image, repo workspace.Repo, progress agentbox.Progress) (setup.CleanBox, error) {
+	rec := like
+	rec.Phase, rec.Key, rec.Remote, rec.Life, rec.Workspace = phaseNew, "", "", 1, 1
+	rec.startFrom(img)
+	out := base{rec: rec}
+	if !rec.Cold {
+		template, err := m.templates.open(ctx, rec, progress)
+		if err != nil {
+			return setup.CleanBox{}, err
 		}
+		out.template, out.rec.Box.Template = template, template.key
 	}
+	named := repo
+	named.Branch = "setup" // the box's name is made of it
+	b, err := m.leaseOrNew(out, plan{repo: named})
+	if err != nil {
+		return setup.CleanBox{}, err
+	}
+	b.op.Lock()
+	err = m.assemble(ctx, b, repo, out, progress)
+	b.op.Unlock()
+	if err != nil {
+		return setup.CleanBox{}, errors.Join(agentbox.OrNoSpace(err), m.remove(b))
+	}
+	return setup.CleanBox{Box: m.inside(b.record()), Remove: func() error { return m.remove(b) }}, nil
 }
 
-func (l *lines) flush() {
-	if len(l.rest) > 0 {
-		l.say(string(bytes.TrimRight(l.rest, "\r")))
-	}
-	l.rest = nil
+func (r *record) startFrom(img image.Image) {
+	r.ImageFile, r.Box.Image, r.Box.ImageName = img.Path, img.Digest, img.Name
 }

@@ -51,9 +51,7 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	if req.Task {
 		key = "" // nobody finds it again
 	} else {
-		lock := m.keyLock(key)
-		lock.Lock()
-		defer lock.Unlock()
+		defer m.keys.Lock(key)()
 		if b := m.byKey(key); b != nil {
 			return m.reattach(ctx, b, plan{req: req, repo: repo, cfg: cfg, overrides: over}, progress)
 		}

@@ -1,4 +1,4 @@
-package host
+package setup
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"agentbox/agentbox/caches"
 	"agentbox/agentbox/environment"
+	"agentbox/vmm/guest/protocol"
 	"agentbox/vmm/image"
 )
 
@@ -25,7 +26,7 @@ var resultBound = environment.Bound{Bytes: 32 << 30, Files: 2_000_000, Time: tim
 func harvests(dirs []string) map[caches.Part]environment.Harvest {
 	all := map[caches.Part]environment.Harvest{
 		caches.Runtime:   {Root: "/", Skip: slices.Concat(dirs, notSetup), Whole: image.OwnDirectories(), Bound: resultBound},
-		caches.Workspace: {Root: guestWorkspace, Skip: []string{guestWorkspace + "/.git"}, Bound: resultBound},
+		caches.Workspace: {Root: protocol.WorkspaceDir, Skip: []string{protocol.WorkspaceDir + "/.git"}, Bound: resultBound},
 	}
 	if len(dirs) > 0 {
 		all[caches.Dirs] = environment.Harvest{Root: "/", Paths: dirs, Bound: resultBound}
@@ -45,7 +46,7 @@ func (i inventories) close() {
 
 // inventories takes them. They are kept here and not in the box, so that nothing in it changes
 // them.
-func (m *Manager) inventories(ctx context.Context, rec record, all map[caches.Part]environment.Harvest, dir string) (inventories, error) {
+func (s *Setup) inventories(ctx context.Context, b Box, all map[caches.Part]environment.Harvest, dir string) (inventories, error) {
 	known := inventories{}
 	for part, what := range all {
 		if len(what.Paths) > 0 {
@@ -56,7 +57,7 @@ func (m *Manager) inventories(ctx context.Context, rec record, all map[caches.Pa
 			return known, err
 		}
 		known[part] = f
-		if err := m.inside(ctx, rec, f, what.Inventory); err != nil {
+		if err := s.inside(ctx, b, f, what.Inventory); err != nil {
 			return known, err
 		}
 	}
@@ -64,17 +65,17 @@ func (m *Manager) inventories(ctx context.Context, rec record, all map[caches.Pa
 }
 
 // take writes the files of a box to an archive on the host.
-func (m *Manager) take(ctx context.Context, rec record, what environment.Harvest, to string) error {
+func (s *Setup) take(ctx context.Context, b Box, what environment.Harvest, to string) error {
 	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	return errors.Join(m.inside(ctx, rec, f, what.Take), f.Close())
+	return errors.Join(s.inside(ctx, b, f, what.Take), f.Close())
 }
 
 // inside calls do with a connection into a box.
-func (m *Manager) inside(ctx context.Context, rec record, w io.Writer, do func(context.Context, *ssh.Client, io.Writer) error) error {
-	client, err := environment.Open(ctx, m.address(rec), rec.User)
+func (s *Setup) inside(ctx context.Context, b Box, w io.Writer, do func(context.Context, *ssh.Client, io.Writer) error) error {
+	client, err := environment.Open(ctx, b.Address, b.User)
 	if err != nil {
 		return err
 	}

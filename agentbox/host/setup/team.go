@@ -1,4 +1,4 @@
-package host
+package setup
 
 import (
 	"context"
@@ -14,34 +14,32 @@ type Team interface {
 	Setup(ctx context.Context, key agentbox.Digest, progress func(done, total int)) (by string, err error)
 	// Once makes something unless get gets it, one machine at a time.
 	Once(ctx context.Context, key string, say func(string), get, make func(ctx context.Context) error) error
-	// Waits tells whether others want what is made here as soon as it is there.
-	Waits() bool
 }
 
 // findOrFetch finds what setup made here, or gets what it made elsewhere.
-func (m *Manager) findOrFetch(ctx context.Context, key agentbox.Digest, progress agentbox.Progress) (caches.Made, error) {
-	made, err := m.shelf.Find(ctx, key)
-	if m.team == nil || agentbox.CodeOf(err) != agentbox.NotFound {
+func (s *Setup) findOrFetch(ctx context.Context, key agentbox.Digest, progress agentbox.Progress) (caches.Made, error) {
+	made, err := s.Shelf.Find(ctx, key)
+	if s.Team == nil || agentbox.CodeOf(err) != agentbox.NotFound {
 		return made, err
 	}
-	by, err := m.team.Setup(ctx, key, func(done, total int) { progress.Move("setup", "from the team", int64(done), int64(total)) })
+	by, err := s.Team.Setup(ctx, key, func(done, total int) { progress.Move("setup", "from the team", int64(done), int64(total)) })
 	if err != nil {
 		return made, err
 	}
 	progress.Say("what setup makes comes from " + by)
-	return m.shelf.Find(ctx, key)
+	return s.Shelf.Find(ctx, key)
 }
 
 // onceInTeam makes what setup makes, unless another machine did or does.
-func (m *Manager) onceInTeam(ctx context.Context, in caches.Ingredients, progress agentbox.Progress, populate func(context.Context) (caches.Made, error)) (made caches.Made, err error) {
-	if m.team == nil {
+func (s *Setup) onceInTeam(ctx context.Context, in caches.Ingredients, progress agentbox.Progress, populate func(context.Context) (caches.Made, error)) (made caches.Made, err error) {
+	if s.Team == nil {
 		return populate(ctx)
 	}
 	get := func(ctx context.Context) (err error) {
-		made, err = m.findOrFetch(ctx, in.Key(), progress)
+		made, err = s.findOrFetch(ctx, in.Key(), progress)
 		return err
 	}
-	err = m.team.Once(ctx, "setup/"+in.Key().Hex(), progress.Say, get, func(ctx context.Context) (err error) {
+	err = s.Team.Once(ctx, "setup/"+in.Key().Hex(), progress.Say, get, func(ctx context.Context) (err error) {
 		made, err = populate(ctx)
 		return err
 	})

@@ -1,4 +1,4 @@
-package host
+package setup
 
 import (
 	"context"
@@ -25,9 +25,9 @@ func (s taken) Find(context.Context, agentbox.Digest) (caches.Made, error) { ret
 // A second result is no failure of setup: the box starts from the first, and somebody is told.
 func TestASecondResultIsNotUsed(t *testing.T) {
 	first := caches.Made{Key: agentbox.Digest{1}, Parts: []caches.Part{caches.Runtime}}
-	m := &Manager{shelf: taken{first: first}}
+	s := New(Config{Shelf: taken{first: first}})
 	var said string
-	got, err := m.publish(t.Context(), caches.Made{Key: agentbox.Digest{1}}, nil, func(e agentbox.Event) { said += e.Detail })
+	got, err := s.publish(t.Context(), caches.Made{Key: agentbox.Digest{1}}, nil, func(e agentbox.Event) { said += e.Detail })
 	if err != nil || len(got.Parts) != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -45,8 +45,8 @@ func TestAnImageIsOfOneResult(t *testing.T) {
 	if derivationKey(base, first, parts) == derivationKey(base, second, parts) {
 		t.Error("two results of one key have one image")
 	}
-	m := &Manager{shelf: untaken{taken{first: first}}}
-	if got, err := m.publish(t.Context(), caches.Made{Key: first.Key}, nil, nil); err != nil || got.Result != first.Result {
+	s := New(Config{Shelf: untaken{taken{first: first}}})
+	if got, err := s.publish(t.Context(), caches.Made{Key: first.Key}, nil, nil); err != nil || got.Result != first.Result {
 		t.Errorf("what was published is %s, %v", got.Result.Short(), err)
 	}
 }

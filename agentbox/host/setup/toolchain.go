@@ -1,4 +1,4 @@
-package host
+package setup
 
 import (
 	"bytes"
@@ -12,11 +12,9 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/caches"
-	"agentbox/agentbox/config"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/environment"
 	"agentbox/agentbox/toolchain"
-	"agentbox/agentbox/workspace"
 	"agentbox/vmm/image"
 )
 
@@ -28,34 +26,32 @@ type equipment struct {
 	Image agentbox.Digest `json:"image"`
 }
 
-// equip gives base with the tools that the repository asks for. They are installed once for each
+// Equip gives base with the tools that the repository asks for. They are installed once for each
 // image and set of needs, by root in a clean box without a workspace, and what that adds is a layer
 // over base: no repository's code runs there.
-func (m *Manager) equip(ctx context.Context, rec record, cfg *config.Config, base image.Image, progress agentbox.Progress) (image.Image, error) {
-	if len(cfg.Toolchain) == 0 || rec.Suite == "" {
+func (s *Setup) Equip(ctx context.Context, req Request, base image.Image, progress agentbox.Progress) (image.Image, error) {
+	if len(req.Config.Toolchain) == 0 || req.Suite == "" {
 		return base, nil
 	}
-	key := equipmentKey(base.Digest, cfg.Toolchain)
-	lock := m.keyLock("toolchain " + key.Hex())
-	lock.Lock()
-	defer lock.Unlock()
-	if e, err := m.readEquipment(key); err == nil {
-		if img, err := m.Images.Get(ctx, e.Image, progress); err == nil {
+	key := equipmentKey(base.Digest, req.Config.Toolchain)
+	defer s.keys.Lock("toolchain " + key.Hex())()
+	if e, err := s.readEquipment(key); err == nil {
+		if img, err := s.Images.Get(ctx, e.Image, progress); err == nil {
 			sayUnmet(e.Plan, progress)
 			return img, nil
 		}
 	}
 	// Another machine may have installed them. What is not to be had for the box, it was told
 	// there.
-	if img, err := m.Images.Find(ctx, base, key, progress); err == nil {
-		return img, m.writeEquipment(key, equipment{Image: img.Digest})
+	if img, err := s.Images.Find(ctx, base, key, progress); err == nil {
+		return img, s.writeEquipment(key, equipment{Image: img.Digest})
 	}
-	e, img, err := m.install(ctx, rec, cfg.Toolchain, base, key, progress)
+	e, img, err := s.install(ctx, req, req.Config.Toolchain, base, key, progress)
 	if err != nil {
 		return base, err
 	}
 	sayUnmet(e.Plan, progress)
-	return img, m.writeEquipment(key, e)
+	return img, s.writeEquipment(key, e)
 }
 
 // equipmentKey identifies an image with tools by what it is made from, the way of installing them
@@ -71,7 +67,7 @@ func equipmentKey(base agentbox.Digest, needs toolchain.Needs) agentbox.Digest {
 }
 
 // install plans, and carries the plan out where it adds anything.
-func (m *Manager) install(ctx context.Context, rec record, needs toolchain.Needs, base image.Image, key agentbox.Digest, progress agentbox.Progress) (equipment, image.Image, error) {
+func (s *Setup) install(ctx context.Context, req Request, needs toolchain.Needs, base image.Image, key agentbox.Digest, progress agentbox.Progress) (equipment, image.Image, error) {
 	installed := toolchain.Installed(base.Versions)
 	if needs.Settled(installed) {
 		if plan := toolchain.Resolve(needs, installed).Without(installed); len(plan.Commands()) == 0 {
@@ -79,12 +75,12 @@ func (m *Manager) install(ctx context.Context, rec record, needs toolchain.Needs
 		}
 	}
 	end := progress.Begin("toolchain", toolNames(needs))
-	b, err := m.toolBox(ctx, rec, base, progress)
+	b, err := req.Empty(ctx, base, progress)
 	if err != nil {
 		return equipment{}, base, err
 	}
-	plan, img, err := m.installIn(ctx, b, needs, base, key, progress)
-	if err = errors.Join(err, m.remove(b)); err != nil {
+	plan, img, err := s.installIn(ctx, b.Box, needs, base, key, progress)
+	if err = errors.Join(err, b.Remove()); err != nil {
 		return equipment{}, base, agentbox.OrNoSpace(err)
 	}
 	end(img.Digest.Short())
@@ -99,64 +95,43 @@ func toolNames(needs toolchain.Needs) string {
 	return strings.Join(names, ", ")
 }
 
-// toolBox makes a clean box of base: of no repository, so it has the policy that the user has for
-// none.
-func (m *Manager) toolBox(ctx context.Context, like record, base image.Image, progress agentbox.Progress) (*box, error) {
-	empty, err := os.MkdirTemp(m.home.State(), ".tmp-toolchain-")
-	if err != nil {
-		return nil, agentbox.OrNoSpace(err)
-	}
-	defer os.RemoveAll(empty)
-	repo, err := workspace.Empty(ctx, empty)
-	if err != nil {
-		return nil, err
-	}
-	rec := like
-	rec.Phase, rec.Key, rec.Remote, rec.Life, rec.Workspace = phaseNew, "", "", 1, 1
-	rec.Box.Directory, rec.Box.Branch, rec.Box.Commit, rec.Limits = "", "", "", limitsOf(config.Limits{}, false)
-	rec.Attach, rec.Setup, rec.Start = attachment{Env: map[string]string{}}, nil, nil
-	rec.startFrom(base)
-	return m.populateBox(ctx, rec, repo, progress)
-}
-
 // installIn installs what is asked for in a clean box, and lays what that added over base.
-func (m *Manager) installIn(ctx context.Context, b *box, needs toolchain.Needs, base image.Image, key agentbox.Digest, progress agentbox.Progress) (toolchain.Plan, image.Image, error) {
-	rec := b.record()
-	dir, err := os.MkdirTemp(rec.names(m.home).Dir, ".tmp-toolchain-")
+func (s *Setup) installIn(ctx context.Context, b Box, needs toolchain.Needs, base image.Image, key agentbox.Digest, progress agentbox.Progress) (toolchain.Plan, image.Image, error) {
+	dir, err := os.MkdirTemp(b.Dir, ".tmp-toolchain-")
 	if err != nil {
 		return toolchain.Plan{}, base, agentbox.OrNoSpace(err)
 	}
 	defer os.RemoveAll(dir)
 	what := environment.Harvest{Root: "/", Skip: notSetup, Whole: image.OwnDirectories(), Bound: resultBound}
-	known, err := m.inventories(ctx, rec, map[caches.Part]environment.Harvest{caches.Runtime: what}, dir)
+	known, err := s.inventories(ctx, b, map[caches.Part]environment.Harvest{caches.Runtime: what}, dir)
 	defer known.close()
 	if err != nil {
 		return toolchain.Plan{}, base, agentbox.OrNoSpace(err)
 	}
 	what.Known = known[caches.Runtime]
-	plan, err := m.carryOut(ctx, rec, needs, toolchain.Installed(base.Versions))
+	plan, err := s.Install(ctx, b, needs, toolchain.Installed(base.Versions))
 	if err != nil || len(plan.Commands()) == 0 {
 		return plan, base, err
 	}
 	const tidy = "apt-get clean; rm -rf /var/lib/apt/lists /var/cache/apt/*.bin /var/log/apt /var/log/dpkg.log"
-	if err := m.asRoot(ctx, rec, nil, "sh", "-c", tidy); err != nil {
+	if err := s.asRoot(ctx, b, nil, "sh", "-c", tidy); err != nil {
 		return plan, base, err
 	}
-	img, err := m.layerOf(ctx, rec, what, dir, base, key, progress)
+	img, err := s.layerOf(ctx, b, what, dir, base, key, progress)
 	return plan, img, err
 }
 
-// carryOut asks the distribution in a box what it has, and runs the plan that follows.
-func (m *Manager) carryOut(ctx context.Context, rec record, needs toolchain.Needs, installed toolchain.Candidates) (toolchain.Plan, error) {
-	if err := m.asRoot(ctx, rec, nil, "apt-get", "-q", "update"); err != nil {
+// Install asks the distribution in a box what it has, and runs the plan that follows.
+func (s *Setup) Install(ctx context.Context, b Box, needs toolchain.Needs, installed toolchain.Candidates) (toolchain.Plan, error) {
+	if err := s.asRoot(ctx, b, nil, "apt-get", "-q", "update"); err != nil {
 		return toolchain.Plan{}, err
 	}
 	var shown bytes.Buffer
 	// It fails where there is no such package at all, and shows the others.
-	_ = m.asRoot(ctx, rec, &shown, append([]string{"apt-cache", "show", "--no-all-versions"}, needs.Asked()...)...)
+	_ = s.asRoot(ctx, b, &shown, append([]string{"apt-cache", "show", "--no-all-versions"}, needs.Asked()...)...)
 	plan := toolchain.Resolve(needs, toolchain.ParseCandidates(&shown)).Without(installed)
 	for _, argv := range plan.Commands() {
-		if err := m.asRoot(ctx, rec, nil, argv...); err != nil {
+		if err := s.asRoot(ctx, b, nil, argv...); err != nil {
 			return plan, err
 		}
 	}
@@ -164,15 +139,15 @@ func (m *Manager) carryOut(ctx context.Context, rec record, needs toolchain.Need
 }
 
 // layerOf lays what a clean box has beyond its image over that image.
-func (m *Manager) layerOf(ctx context.Context, rec record, what environment.Harvest, dir string, base image.Image, key agentbox.Digest, progress agentbox.Progress) (image.Image, error) {
+func (s *Setup) layerOf(ctx context.Context, b Box, what environment.Harvest, dir string, base image.Image, key agentbox.Digest, progress agentbox.Progress) (image.Image, error) {
 	layer := filepath.Join(dir, "layer.tar")
-	if err := m.take(ctx, rec, what, layer); err != nil {
+	if err := s.take(ctx, b, what, layer); err != nil {
 		return base, err
 	}
 	d := image.Derivation{Key: key, Name: "with tools", Layers: []func() (io.ReadCloser, error){
 		func() (io.ReadCloser, error) { return os.Open(layer) },
 	}}
-	return m.Images.Derive(ctx, base, d, progress)
+	return s.Images.Derive(ctx, base, d, progress)
 }
 
 // maxToolOutput bounds what is kept of a command that failed.
@@ -180,8 +155,8 @@ const maxToolOutput = 4 << 10
 
 // asRoot runs a command of ours in a box. Its output goes to out, where that is set, else the end
 // of it into the error.
-func (m *Manager) asRoot(ctx context.Context, rec record, out io.Writer, argv ...string) error {
-	client, err := environment.Open(ctx, m.address(rec), "root")
+func (s *Setup) asRoot(ctx context.Context, b Box, out io.Writer, argv ...string) error {
+	client, err := environment.Open(ctx, b.Address, "root")
 	if err != nil {
 		return err
 	}
@@ -207,16 +182,16 @@ func sayUnmet(p toolchain.Plan, progress agentbox.Progress) {
 	}
 }
 
-func (m *Manager) readEquipment(key agentbox.Digest) (e equipment, err error) {
-	b, err := os.ReadFile(m.home.Toolchain(key.Hex()))
+func (s *Setup) readEquipment(key agentbox.Digest) (e equipment, err error) {
+	b, err := os.ReadFile(s.Home.Toolchain(key.Hex()))
 	if err != nil {
 		return e, err
 	}
 	return e, json.Unmarshal(b, &e)
 }
 
-func (m *Manager) writeEquipment(key agentbox.Digest, e equipment) error {
-	path := m.home.Toolchain(key.Hex())
+func (s *Setup) writeEquipment(key agentbox.Digest, e equipment) error {
+	path := s.Home.Toolchain(key.Hex())
 	b, err := json.MarshalIndent(e, "", "  ")
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(path), 0o700)

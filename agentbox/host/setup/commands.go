@@ -1,0 +1,84 @@
+package setup
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/environment"
+	"agentbox/vmm/guest/protocol"
+)
+
+// setupLog, in a box's directory, has what its setup printed.
+const setupLog = "setup.log"
+
+// Run runs commands in a box, in order, as its user, in its workspace. What they print is said, and kept in the box's
+// directory. hint says what to do when one fails, which is an error of code Conflict.
+func Run(ctx context.Context, b Box, step string, commands []string, hint string, progress agentbox.Progress) error {
+	end := progress.Begin(step, b.Name)
+	log, err := os.OpenFile(filepath.Join(b.Dir, setupLog), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return agentbox.OrNoSpace(err)
+	}
+	defer log.Close()
+	client, err := environment.Open(ctx, b.Address, b.User)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for _, command := range commands {
+		out, complaints := &lines{log: log, say: progress.Say}, &lines{log: log, say: progress.Say}
+		status, err := environment.Exec(ctx, client, environment.Command{
+			Argv: []string{"sh", "-c", command}, Dir: protocol.WorkspaceDir, Stdout: out, Stderr: complaints,
+		})
+		out.flush()
+		complaints.flush()
+		if err != nil {
+			return err
+		}
+		if status.Code != 0 {
+			return agentbox.Errorf(agentbox.Conflict, "%s of box %s failed: `%s` ended with exit code %d", step, b.Name, command, status.Code).
+				WithHint("%s", hint)
+		}
+	}
+	end("")
+	return nil
+}
+
+// lines writes output to a log and says it line by line. A line longer than maxLine is said in pieces.
+type lines struct {
+	log  *os.File
+	say  func(string)
+	rest []byte
+}
+
+const maxLine = 4 << 10
+
+func (l *lines) Write(p []byte) (int, error) {
+	if _, err := l.log.Write(p); err != nil {
+		return 0, err
+	}
+	l.rest = append(l.rest, p...)
+	for {
+		i := bytes.IndexByte(l.rest, '\n')
+		switch {
+		case i >= 0 && i <= maxLine:
+			l.say(string(bytes.TrimRight(l.rest[:i], "\r")))
+			l.rest = l.rest[i+1:]
+		case len(l.rest) > maxLine:
+			l.say(string(l.rest[:maxLine]))
+			l.rest = l.rest[maxLine:]
+		default:
+			return len(p), nil
+		}
+	}
+}
+
+func (l *lines) flush() {
+	if len(l.rest) > 0 {
+		l.say(string(bytes.TrimRight(l.rest, "\r")))
+	}
+	l.rest = nil
+}

@@ -1,0 +1,188 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/caches"
+	"agentbox/agentbox/config"
+	"agentbox/agentbox/project"
+	"agentbox/vmm/image"
+)
+
+// once tells whether setup runs once per key, in a clean box, and not once in every workspace: it does when the
+// configuration says what it depends on or what it fills.
+func once(cfg *config.Config) bool {
+	return len(cfg.Setup) > 0 && len(cfg.Lockfiles)+len(cfg.Caches) > 0
+}
+
+// Result is what a box starts from.
+type Result struct {
+	Image image.Image
+	Cache agentbox.Digest // key of what setup made that it has; zero when setup is to run in the box itself
+}
+
+// Provision lets a box start from what setup made for its key, running setup in a clean box first when nobody has. When it
+// fails there, the box runs it itself, over the caches of the nearest key, and what comes of that is published nowhere.
+//
+// was is what the box has, if it is there already. With the same key it keeps its image, whatever became of that result since:
+// its workspace has the other part of it.
+func (s *Setup) Provision(ctx context.Context, req Request, was agentbox.Box, base image.Image, progress agentbox.Progress) (Result, error) {
+	if s.Shelf == nil || !once(req.Config) {
+		return Result{Image: base}, nil
+	}
+	in, err := ingredientsOf(req, base)
+	if err != nil {
+		return Result{}, err
+	}
+	if was.Cache != in.Key() { // a box that has its branch's own result keeps it
+		if in, err = s.readable(ctx, in); err != nil {
+			return Result{}, err
+		}
+	}
+	if was.Cache == in.Key() {
+		img, err := s.Images.Get(ctx, was.Image, progress)
+		if err == nil {
+			return Result{img, was.Cache}, nil
+		}
+		progress.Say("the image that the box started from is gone: " + err.Error())
+	}
+	defer s.keys.Lock("setup " + in.Key().Hex())()
+	img, err := s.setupImage(ctx, req, base, in, progress)
+	if agentbox.CodeOf(err) == agentbox.Corrupt {
+		progress.Say("what setup made is damaged and will be made again: " + err.Error())
+		if err := s.Shelf.Forget(ctx, caches.Made{Key: in.Key(), Ingredients: in}); err != nil {
+			return Result{}, err
+		}
+		img, err = s.setupImage(ctx, req, base, in, progress)
+	}
+	if agentbox.CodeOf(err) == agentbox.Conflict && ctx.Err() == nil { // setup itself failed
+		progress.Say(err.Error() + "; it will run in the box itself")
+		img, err = s.nearestImage(ctx, base, in, progress)
+		return Result{Image: img}, err
+	}
+	return Result{img, in.Key()}, err
+}
+
+// setupImage is base with what setup made for these ingredients, which is made first where nobody has.
+func (s *Setup) setupImage(ctx context.Context, req Request, base image.Image, in caches.Ingredients, progress agentbox.Progress) (image.Image, error) {
+	made, err := s.Shelf.Find(ctx, in.Key())
+	if agentbox.CodeOf(err) == agentbox.NotFound {
+		made, err = s.onceInTeam(ctx, in, progress, func(ctx context.Context) (caches.Made, error) {
+			return s.populate(ctx, req, base, in, progress)
+		})
+	}
+	if err != nil {
+		return base, err
+	}
+	return s.derive(ctx, base, made, progress, caches.Dirs, caches.Runtime)
+}
+
+// nearestImage is base with the caches of the nearest key, or base.
+func (s *Setup) nearestImage(ctx context.Context, base image.Image, in caches.Ingredients, progress agentbox.Progress) (image.Image, error) {
+	made, err := s.nearest(ctx, in)
+	if agentbox.CodeOf(err) == agentbox.NotFound {
+		return base, nil
+	}
+	if err != nil {
+		return base, err
+	}
+	progress.Say("starts over the caches of the nearest key, " + made.Key.Short())
+	return s.derive(ctx, base, made, progress, caches.Dirs)
+}
+
+// readable are the ingredients of the result that a box reads: that of the project's default branch
+// where there is one, which every branch may read, else that of its own branch. What a branch makes
+// is read by that branch alone.
+func (s *Setup) readable(ctx context.Context, in caches.Ingredients) (caches.Ingredients, error) {
+	if in.Branch == "" {
+		return in, nil
+	}
+	trusted := in
+	trusted.Branch = ""
+	_, err := s.Shelf.Find(ctx, trusted.Key())
+	if err == nil {
+		return trusted, nil
+	}
+	if agentbox.CodeOf(err) == agentbox.NotFound && s.Team != nil {
+		if _, err := s.findOrFetch(ctx, trusted.Key(), nil); err == nil {
+			return trusted, nil
+		}
+	}
+	if agentbox.CodeOf(err) != agentbox.NotFound {
+		return in, err
+	}
+	return in, nil
+}
+
+// nearest is the newest result of the box's branch whose lockfiles alone differ, else that of the
+// default branch.
+func (s *Setup) nearest(ctx context.Context, in caches.Ingredients) (caches.Made, error) {
+	made, err := s.Shelf.Nearest(ctx, in.Family())
+	if agentbox.CodeOf(err) == agentbox.NotFound && in.Branch != "" {
+		in.Branch = ""
+		return s.Shelf.Nearest(ctx, in.Family())
+	}
+	return made, err
+}
+
+func ingredientsOf(req Request, base image.Image) (caches.Ingredients, error) {
+	in := caches.Ingredients{
+		Image: base.Digest, Arch: runtime.GOARCH, User: req.User, Setup: req.Config.Setup, Caches: req.Config.Caches,
+	}
+	in.Project = project.Project{Name: req.Project}.ID().String()
+	if !project.Default(req.Directory, req.Branch, req.Detached) {
+		in.Branch = req.Branch
+	}
+	in.SetEnv(req.Config.Env)
+	return in, in.ReadLockfiles(req.Config.Root, req.Config.Lockfiles)
+}
+
+// derive gives base with parts of what was made laid over it.
+func (s *Setup) derive(ctx context.Context, base image.Image, made caches.Made, progress agentbox.Progress, parts ...caches.Part) (image.Image, error) {
+	d := image.Derivation{Key: derivationKey(base, made, parts), Name: "with setup"}
+	if len(parts) == 1 {
+		d.Name = "with caches"
+	}
+	if made.By != "" {
+		d.Upon = []string{made.By}
+	}
+	for _, part := range parts {
+		if !slices.Contains(made.Parts, part) {
+			continue
+		}
+		d.Layers = append(d.Layers, func() (io.ReadCloser, error) { return s.Shelf.Open(ctx, made, part) })
+	}
+	return s.Images.Derive(ctx, base, d, progress)
+}
+
+// derivationKey names an image by what it is made of. One key can have had another result before.
+func derivationKey(base image.Image, made caches.Made, parts []caches.Part) agentbox.Digest {
+	text := base.Digest.String() + "\n" + made.Key.String() + "\n" + made.Result.String() + "\n"
+	for _, p := range parts {
+		text += string(p) + "\n"
+	}
+	d, _, _ := agentbox.DigestOf(strings.NewReader(text)) // reading a string cannot fail
+	return d
+}
+
+// Overlay adds to a staged workspace what setup made in one of the same key, if there is a key.
+func (s *Setup) Overlay(ctx context.Context, key agentbox.Digest, add func(io.Reader) error) error {
+	if key.IsZero() {
+		return nil
+	}
+	made, err := s.Shelf.Find(ctx, key)
+	if err != nil {
+		return err
+	}
+	r, err := s.Shelf.Open(ctx, made, caches.Workspace)
+	if err != nil {
+		return err
+	}
+	return errors.Join(add(r), r.Close())
+}

@@ -1,0 +1,85 @@
+// Package setup gives boxes what their repository's setup makes: tools and results are made once for each key, in a clean box,
+// and laid over the image that boxes start from. It makes no box itself: whoever asks gives it clean ones.
+package setup
+
+import (
+	"context"
+	"io"
+	"log/slog"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/caches"
+	"agentbox/agentbox/config"
+	"agentbox/agentbox/environment"
+	"agentbox/agentbox/home"
+	"agentbox/agentbox/host/keyed"
+	"agentbox/vmm/image"
+)
+
+// Config is what Setup needs.
+type Config struct {
+	Home   home.Home
+	Images Images
+	Shelf  Shelf // what setup made, by key; nil where every box runs setup itself
+	Team   Team  // the other machines; nil: none are asked
+	Log    *slog.Logger
+}
+
+// Setup keeps what setup makes.
+type Setup struct {
+	Config
+	keys keyed.Locks
+}
+
+// New gives the setup of a home.
+func New(cfg Config) *Setup { return &Setup{Config: cfg} }
+
+// Images are those that boxes start from.
+type Images interface {
+	// Get gives an image that is here; an error says that there is none.
+	Get(ctx context.Context, d agentbox.Digest, progress agentbox.Progress) (image.Image, error)
+	// Find gives base with the layers of a key, made here or by another machine.
+	Find(ctx context.Context, base image.Image, key agentbox.Digest, progress agentbox.Progress) (image.Image, error)
+	// Derive lays layers over an image.
+	Derive(ctx context.Context, base image.Image, d image.Derivation, progress agentbox.Progress) (image.Image, error)
+}
+
+// Shelf keeps what setup made, by key. What it hands out was verified.
+type Shelf interface {
+	// Find gives what was published for a key; an error of code NotFound means that nothing was.
+	Find(ctx context.Context, key agentbox.Digest) (caches.Made, error)
+	// Nearest gives the newest that was published for any key of a family; NotFound as above.
+	Nearest(ctx context.Context, family agentbox.Digest) (caches.Made, error)
+	// Publish keeps what a populate run made. It is there completely or not at all.
+	Publish(ctx context.Context, made caches.Made, parts map[caches.Part]string) error
+	// Forget takes back what was published, because it is damaged.
+	Forget(ctx context.Context, made caches.Made) error
+	// Open reads one part of what was published; NotFound if the populate run gave no such part.
+	Open(ctx context.Context, made caches.Made, part caches.Part) (io.ReadCloser, error)
+}
+
+// Box is where commands run.
+type Box struct {
+	Name, User string
+	Dir        string // of its files on this host
+	Address    environment.Address
+}
+
+// CleanBox is a box of an image that nobody else finds, and that a daemon that dies takes along.
+type CleanBox struct {
+	Box
+	Remove func() error
+}
+
+// Request is what a box is to be made of.
+type Request struct {
+	Config    *config.Config // with flags applied
+	Project   string         // its canonical name
+	Directory string         // of the checkout
+	Branch    string
+	Detached  bool   // Branch is a commit
+	User      string // who runs setup
+	Suite     string // release of an apt: image, "" for any other
+	// Clean makes a clean box with the repository's files, Empty one without any.
+	Clean, Empty func(ctx context.Context, img image.Image, progress agentbox.Progress) (CleanBox, error)
+}
