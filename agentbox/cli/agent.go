@@ -20,7 +20,7 @@ func (a *app) agentCommand() *cli.Command {
 	var r run
 	var detached bool
 	return &cli.Command{
-		Name: "agent", Category: catBox, Usage: "run a coding agent in the box of this repository and branch", ArgsUsage: "NAME [-- ARG...]",
+		Name: "agent", Category: catBox, Usage: "run a coding agent in the box of this repository and branch", ArgsUsage: "[NAME] [-- ARG...]",
 		Description: "Makes the box with the agent's program in it, or adds that to the box that is there, lets the box reach the agent's\n" +
 			"hosts, and has the agent's key put in on this side: the box has a placeholder. Without NAME it lists the agents.\n" +
 			"With --detach it is a job: it goes on when this program and its terminal end, and agentbox attach joins it.",

@@ -81,8 +81,15 @@ func (a *app) finish(err error) int {
 	return exitFailed
 }
 
+// root is the program: every command, each answering for all of its command line.
 func (a *app) root() *cli.Command {
-	root := &cli.Command{
+	root := a.tree()
+	a.strict(root)
+	return root
+}
+
+func (a *app) tree() *cli.Command {
+	return &cli.Command{
 		Name:  "agentbox",
 		Usage: "isolated, resettable workstations for coding agents",
 		UsageText: `agentbox up                  a box for this repository and branch, and a shell in it
@@ -111,8 +118,6 @@ agentbox run -- CMD...       one command in a fresh box that is gone afterwards`
 		},
 		ConfigureShellCompletionCommand: a.completionCommand,
 	}
-	a.strict(root)
-	return root
 }
 
 // The headings of the help.

@@ -162,19 +162,41 @@ func (a *app) taskLogsCommand() *cli.Command {
 			&cli.BoolFlag{Name: "cast", Usage: "as an asciicast, for asciinema to play", Destination: &l.cast},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			info, err := call(ctx, a, api.ShowTask, api.TaskRef{Task: cmd.Args().First()})
-			if err != nil {
+			return a.taskLogs(ctx, cmd.Args().First(), l)
+		},
+	}
+}
+
+// lookAgain is how often a task is looked at whose command has not begun.
+const lookAgain = 200 * time.Millisecond
+
+// taskLogs prints what a task's command wrote. Who follows waits for its beginning: for room, and
+// until its box is made.
+func (a *app) taskLogs(ctx context.Context, id string, l logs) error {
+	for {
+		info, err := call(ctx, a, api.ShowTask, api.TaskRef{Task: id})
+		if err != nil {
+			return err
+		}
+		last := info.Task.Last()
+		if last != nil && last.Result != nil {
+			return a.printTranscript(filepath.Join(info.Directory, "transcript.cast"), l.cast)
+		}
+		if last != nil {
+			err := a.printJob(ctx, api.BoxRef{Box: last.BoxName}, last.Job.String(), logs{follow: l.follow, cast: l.cast, tail: -1})
+			if agentbox.CodeOf(err) != agentbox.NotFound {
 				return err
 			}
-			last := info.Task.Last()
-			switch {
-			case last == nil:
-				return agentbox.Errorf(agentbox.Conflict, "task %s has written nothing: it is %s", info.Task.ID, info.Task.State)
-			case last.Result == nil:
-				return a.printJob(ctx, api.BoxRef{Box: last.BoxName}, last.Job.String(), logs{follow: l.follow, cast: l.cast, tail: -1})
-			}
-			return a.printTranscript(filepath.Join(info.Directory, "transcript.cast"), l.cast)
-		},
+		}
+		if !l.follow {
+			return agentbox.Errorf(agentbox.Conflict, "task %s has written nothing yet: it is %s", info.Task.ID, info.Task.State).
+				WithHint("agentbox task logs -f %s waits for it", info.Task.ID)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(lookAgain):
+		}
 	}
 }
 

@@ -1,0 +1,325 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v3"
+)
+
+// A command that a page for users shows is one that the program has, with these flags and that many
+// arguments. Nothing of it runs.
+func TestDocumentsShowCommandsThatExist(t *testing.T) {
+	for _, c := range shownCommands(t) {
+		if err := parses(c.words); err != nil {
+			t.Errorf("%s: agentbox %s: %v", c.where, strings.Join(c.words, " "), err)
+		}
+	}
+}
+
+// Each verb and flag that a page for users shows is run by a script against the real binary, or
+// has its reason here.
+func TestDocumentsShowCommandsThatScriptsRun(t *testing.T) {
+	run := scriptedShapes(t)
+	used := map[string]bool{}
+	for _, c := range shownCommands(t) {
+		for _, part := range shapeOf(c.words) {
+			if notScripted[part] != "" {
+				used[part] = true
+			} else if !run[part] {
+				t.Errorf("%s: no script of testdata/script runs `agentbox %s`, and notScripted has no reason", c.where, part)
+			}
+		}
+	}
+	for part := range notScripted {
+		switch {
+		case run[part]:
+			t.Errorf("a script runs `agentbox %s` by now: take it off notScripted", part)
+		case !used[part]:
+			t.Errorf("no page shows `agentbox %s` any more: take it off notScripted", part)
+		}
+	}
+}
+
+// notScripted is what no script runs, and why, or what tests it instead.
+var notScripted = map[string]string{
+	"bench":             "the benchmarks' own tests do, in bench/ and agentbox/cli",
+	"service install":   "it would change the systemd of who tests: agentbox/service tests it against a fake one",
+	"service status":    "as service install",
+	"service uninstall": "as service install",
+}
+
+// shown is one command line of a page.
+type shown struct {
+	where string   // file:line
+	words []string // after "agentbox"
+}
+
+// shownCommands are all command lines of README and the pages for users: in blocks, and between
+// backquotes in a sentence.
+func shownCommands(t *testing.T) []shown {
+	t.Helper()
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(pages) < 10 {
+		t.Fatalf("found %d pages: %v", len(pages), err)
+	}
+	var all []shown
+	for _, page := range append(pages, "../../README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			for _, code := range codeOf(line) {
+				for _, words := range agentboxCommands(code) {
+					for _, one := range alternatives(words) {
+						all = append(all, shown{fmt.Sprintf("%s:%d", filepath.Base(page), i+1), one})
+					}
+				}
+			}
+		}
+	}
+	if len(all) < 150 {
+		t.Fatalf("found only %d commands", len(all))
+	}
+	return all
+}
+
+var inline = regexp.MustCompile("`(agentbox [^`]+)`")
+
+// codeOf is what of a line is shell: all of a line of a block, or what is between backquotes.
+func codeOf(line string) []string {
+	for _, prefix := range []string{"$ ", "    ", ""} {
+		rest, ok := strings.CutPrefix(line, prefix)
+		rest = strings.TrimSpace(rest)
+		if ok && (prefix == "$ " || strings.HasPrefix(rest, "agentbox ") || strings.HasPrefix(rest, "bin/agentbox ")) && !strings.Contains(rest, "`") {
+			return []string{rest}
+		}
+	}
+	var out []string
+	for _, m := range inline.FindAllStringSubmatch(line, -1) {
+		out = append(out, m[1])
+	}
+	return out
+}
+
+// agentboxCommands are the words behind "agentbox" of each command of a line of shell.
+func agentboxCommands(line string) [][]string {
+	var out [][]string
+	for _, words := range shellCommands(line) {
+		for len(words) > 0 && (strings.Contains(words[0], "=") || words[0] == "sudo") {
+			words = words[1:] // a variable of its environment
+		}
+		if len(words) > 1 && (words[0] == "agentbox" || words[0] == "bin/agentbox") {
+			out = append(out, words[1:])
+		}
+	}
+	return out
+}
+
+// shellCommands splits a line into commands and their words, without redirections and comments.
+// A | that has no space before it is no pipe but a choice, as in a|b.
+func shellCommands(line string) [][]string {
+	var commands [][]string
+	var words []string
+	var word strings.Builder
+	var quote rune
+	begun, redirected := false, false
+	end := func() {
+		if begun && !redirected {
+			words = append(words, word.String())
+		}
+		redirected = redirected && !begun
+		begun = false
+		word.Reset()
+	}
+	for _, r := range line {
+		switch {
+		case quote != 0 && r == quote:
+			quote = 0
+		case quote != 0:
+			word.WriteRune(r)
+		case r == '\'' || r == '"':
+			quote, begun = r, true
+		case r == '#' && !begun:
+			end()
+			return append(commands, words)
+		case r == '|' && begun:
+			word.WriteRune(r)
+		case strings.ContainsRune("&;|", r):
+			end()
+			commands, words = append(commands, words), nil
+		case r == '>' || r == '<':
+			end()
+			redirected = true
+		case r == ' ':
+			end()
+		default:
+			begun = true
+			word.WriteRune(r)
+		}
+	}
+	end()
+	return append(commands, words)
+}
+
+// alternatives are the command lines that one with choices (a|b) and optional words ([BOX]) stands
+// for; the optional ones are there.
+func alternatives(words []string) [][]string {
+	out := [][]string{nil}
+	for i, w := range words {
+		if w == "--" {
+			for j := range out {
+				out[j] = append(out[j], words[i:]...)
+			}
+			break
+		}
+		var next [][]string
+		for _, choice := range strings.Split(strings.Trim(w, "[]"), "|") {
+			for _, before := range out {
+				next = append(next, append(slices.Clone(before), choice))
+			}
+		}
+		out = next
+	}
+	return out
+}
+
+// parses tells why a command line is not one of the program's. Its action is left out.
+func parses(words []string) error {
+	a := &app{stdout: new(strings.Builder)}
+	a.args, a.command = splitCommand(append([]string{"agentbox"}, words...))
+	root := a.tree()
+	inert(root, func(cmd *cli.Command) error {
+		if !takes(cmd, a.command != nil) {
+			return fmt.Errorf("takes %q, not %d arguments", cmd.ArgsUsage, cmd.Args().Len())
+		}
+		return nil
+	})
+	a.strict(root)
+	return root.Run(context.Background(), a.args)
+}
+
+// inert replaces what commands do.
+func inert(cmd *cli.Command, instead func(*cli.Command) error) {
+	if cmd.Action != nil {
+		cmd.Action = func(_ context.Context, cmd *cli.Command) error { return instead(cmd) }
+	}
+	for _, sub := range cmd.Commands {
+		inert(sub, instead)
+	}
+}
+
+// takes tells whether a command's usage covers its arguments. The usage has forms parted by " | ";
+// of their words [X] may be left out, X... may be repeated, --flag has a value, and -- begins a
+// command.
+func takes(cmd *cli.Command, command bool) bool {
+	usage := bracketed.ReplaceAllStringFunc(cmd.ArgsUsage, func(s string) string { return strings.ReplaceAll(s, " ", "") })
+	for form := range strings.SplitSeq(usage, " | ") {
+		form, _, _ = strings.Cut(form, "[--")
+		ours, _, needsCommand := strings.Cut(form, "-- ")
+		if needsCommand && !command {
+			if cmd.Args().Len() > 0 { // it may follow without a --
+				return true
+			}
+			continue
+		}
+		least, most := bounds(strings.Fields(ours))
+		if n := cmd.Args().Len(); n >= least && n <= most {
+			return true
+		}
+	}
+	return false
+}
+
+var bracketed = regexp.MustCompile(`\[[^-][^]]*\](\.\.\.)?`)
+
+// bounds are how many arguments the words of a usage stand for.
+func bounds(words []string) (least, most int) {
+	for i, word := range words {
+		if strings.HasPrefix(word, "--") || i > 0 && strings.HasPrefix(words[i-1], "--") {
+			continue
+		}
+		if !strings.HasPrefix(word, "[") {
+			least++
+		}
+		if most++; strings.Contains(word, "...") {
+			most = 1 << 10
+		}
+	}
+	return least, most
+}
+
+// shapeOf is what a script can be asked for: the verb of a command line, and the verb with each of
+// its flags in its long form.
+func shapeOf(words []string) []string {
+	cmd, path := (&app{}).tree(), []string{}
+	var flags []string
+	for _, w := range words {
+		if w == "--" {
+			break
+		}
+		if name, ok := strings.CutPrefix(w, "-"); ok {
+			flags = append(flags, long(cmd, name)...)
+			continue
+		}
+		if sub := cmd.Command(w); sub != nil {
+			cmd, path = sub, append(path, w)
+			continue
+		}
+		if cmd.Name == "exec" {
+			break // what follows a box is a command
+		}
+	}
+	verb := strings.Join(path, " ")
+	shapes := []string{verb}
+	for _, f := range flags {
+		shapes = append(shapes, verb+" --"+f)
+	}
+	return shapes
+}
+
+// long is the long names of what a word with a dash means: one flag, or several letters.
+func long(cmd *cli.Command, word string) []string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(word, "-"), "=")
+	for _, f := range flagsOf(cmd) {
+		if slices.Contains(f.Names(), name) {
+			return f.Names()[:1]
+		}
+	}
+	return nil
+}
+
+var called = regexp.MustCompile(`agentbox ([^;|&)"\n]*)`)
+
+// scriptedShapes are those of every call of agentbox in the scripts.
+func scriptedShapes(t *testing.T) map[string]bool {
+	t.Helper()
+	scripts, err := filepath.Glob("../../testdata/script/*.txtar")
+	if err != nil || len(scripts) < 30 {
+		t.Fatalf("found %d scripts: %v", len(scripts), err)
+	}
+	run := map[string]bool{}
+	for _, script := range scripts {
+		text, err := os.ReadFile(script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range called.FindAllStringSubmatch(string(text), -1) {
+			for _, shape := range shapeOf(strings.Fields(m[1])) {
+				run[shape] = true
+			}
+		}
+	}
+	if len(run) < 50 {
+		t.Fatalf("found only %d: %v", len(run), slices.Sorted(maps.Keys(run)))
+	}
+	return run
+}

@@ -1,0 +1,132 @@
+package agentbox
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// pages are README, CHANGELOG and everything below docs/, by their names from the root.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	root := os.DirFS("..")
+	all := map[string]string{}
+	read := func(name string) {
+		b, err := fs.ReadFile(root, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = string(b)
+	}
+	read("README.md")
+	read("CHANGELOG.md")
+	err := fs.WalkDir(root, "docs", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(name, ".md") {
+			read(name)
+		}
+		return err
+	})
+	if err != nil || len(all) < 20 {
+		t.Fatalf("found %d pages: %v", len(all), err)
+	}
+	return all
+}
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	block   = regexp.MustCompile("(?ms)^```.*?^```$")
+	noSlug  = regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
+)
+
+// A link within the documents leads to a page and to a heading of it.
+func TestLinksOfTheDocumentsLead(t *testing.T) {
+	all := pages(t)
+	anchors := map[string]map[string]bool{}
+	for name, text := range all {
+		anchors[name] = map[string]bool{}
+		for _, m := range heading.FindAllStringSubmatch(block.ReplaceAllString(text, ""), -1) {
+			slug := noSlug.ReplaceAllString(strings.ToLower(strings.TrimSpace(m[1])), "")
+			anchors[name][strings.ReplaceAll(slug, " ", "-")] = true
+		}
+	}
+	for name, text := range all {
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			path, anchor, _ := strings.Cut(m[1], "#")
+			target := name
+			if path != "" {
+				target = filepath.ToSlash(filepath.Join(filepath.Dir(name), path))
+			}
+			if _, err := os.Stat(filepath.Join("..", target)); err != nil {
+				t.Errorf("%s links to %s, which is not there", name, m[1])
+			} else if anchor != "" && !anchors[target][anchor] {
+				t.Errorf("%s links to %s, and there is no such heading", name, m[1])
+			}
+		}
+	}
+}
+
+var (
+	goFile   = regexp.MustCompile("`([a-z][A-Za-z0-9_./-]*\\.go)`")
+	testName = regexp.MustCompile("`((?:Test|Fuzz|Benchmark|Example)[A-Z][A-Za-z0-9_]*)`")
+	funcName = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark|Example)[A-Za-z0-9_]*)`)
+)
+
+// A file or test that a page for maintainers names is there: a promise whose test was renamed or
+// removed is a promise without one. Below agentbox/ a file may be named without that directory, and
+// a further one of the same cell by its base name alone.
+func TestDocumentsNameFilesAndTestsThatExist(t *testing.T) {
+	files, tests := sources(t)
+	for name, text := range pages(t) {
+		if name == "CHANGELOG.md" {
+			continue
+		}
+		for _, m := range goFile.FindAllStringSubmatch(text, -1) {
+			if !files[m[1]] {
+				t.Errorf("%s names %s, which is not there", name, m[1])
+			}
+		}
+		for _, m := range testName.FindAllStringSubmatch(text, -1) {
+			if !tests[m[1]] {
+				t.Errorf("%s names %s, which is not there", name, m[1])
+			}
+		}
+	}
+}
+
+// sources are every Go file, by each end of its path, and every test.
+func sources(t *testing.T) (files, tests map[string]bool) {
+	t.Helper()
+	files, tests = map[string]bool{}, map[string]bool{}
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == ".git" || path == filepath.Join("..", "build")):
+			return filepath.SkipDir
+		case !strings.HasSuffix(path, ".go"):
+			return nil
+		}
+		for end := filepath.ToSlash(strings.TrimPrefix(path, "../")); end != ""; _, end, _ = strings.Cut(end, "/") {
+			files[end] = true
+		}
+		if !strings.HasSuffix(path, "_test.go") && !strings.Contains(path, "test/") {
+			return nil
+		}
+		b, err := os.ReadFile(path)
+		for _, m := range funcName.FindAllStringSubmatch(string(b), -1) {
+			tests[m[1]] = true
+		}
+		return err
+	})
+	if err != nil || len(files) < 500 || len(tests) < 500 {
+		t.Fatalf("found %d files and %d tests: %v", len(files), len(tests), err)
+	}
+	return files, tests
+}
