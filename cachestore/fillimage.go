@@ -3,11 +3,13 @@ package cachestore
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"sync"
 
 	"agentbox/agentbox"
 	"agentbox/cachestore/blob"
+	"agentbox/cachestore/disk"
 	"agentbox/cachestore/index"
 )
 
@@ -293,16 +295,25 @@ func (l *Filling) Close() error {
 func (f *filler) place(ctx context.Context, file *blockFile, i int, ask bool) error {
 	c, off := f.m.Chunks[i], int64(i)*blob.BlockSize
 	buf := make([]byte, c.Size)
-	if n, err := file.ReadAt(buf, off); n == len(buf) && f.s.recognise(c.Digest, buf) == nil {
-		return f.claim(file, i) // it came before this process
-	} else if err != nil && !lostBytes(err) {
-		return f.s.hostError(err)
+	if !hole(file, off, int64(c.Size)) {
+		if n, err := file.ReadAt(buf, off); n == len(buf) && f.s.recognise(c.Digest, buf) == nil {
+			return f.claim(file, i) // it came before this process
+		} else if err != nil && !lostBytes(err) {
+			return f.s.hostError(err)
+		}
 	}
 	b, err := f.read(ctx, i, buf, ask)
 	if err != nil {
 		return err
 	}
 	return f.settle(ctx, file, i, b)
+}
+
+// hole tells whether a file has nothing at a place: of an image that has just begun to come, all of
+// it is a hole, and reading and hashing that would take as long as for an image that is there.
+func hole(file disk.File, off, n int64) bool {
+	start, _, err := file.NextData(off)
+	return errors.Is(err, io.EOF) || err == nil && start >= off+n
 }
 
 // read gives chunk i, asking the Source for it or not.

@@ -374,3 +374,21 @@ func TestAReadThatFailsForTheHostsSakeIsNoLostBlock(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// Nothing can have come into a file that was made a moment ago: looking at all of it would take as
+// long as getting it over a fast link.
+func TestAnImageThatHasNotComeIsNotRead(t *testing.T) {
+	src, d := elsewhere(t, noise(6, 4*blob.BlockSize))
+	deaf := &deafDisk{}
+	s := openStore(t, t.TempDir(), func(c *Config) { c.FS = deaf })
+	l := fillImage(t, s, d, src)
+	path := l.Path()
+	deaf.path.Store(&path)
+	if err := l.Complete(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+	deaf.path.Store(nil)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -146,6 +146,9 @@ func (s *Sharing) Said(manifest agentbox.Digest) (shared, decided bool, err erro
 // IsShared tells whether a manifest is handed to peers. One that no name keeps here is on its way
 // out, and is not.
 func (s *Sharing) IsShared(ctx context.Context, manifest agentbox.Digest) (bool, error) {
+	if shared, decided, err := s.Said(manifest); err != nil || decided {
+		return shared, err
+	}
 	store, err := s.Store(ctx)
 	if err != nil {
 		return false, err
