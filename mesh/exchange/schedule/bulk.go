@@ -28,7 +28,7 @@ func (s *State) bulk(now time.Duration, c Class, out []Action) []Action {
 			q = s.oneOfTwo(sole&free, s.sizes[i])
 			out = append(out, s.ask(now, q, c, i, false))
 		}
-		if len(q.out) >= q.window(s.mean) {
+		if len(q.out) >= s.window(q) {
 			free &^= 1 << q.slot
 		}
 	}
@@ -50,7 +50,7 @@ func (s *State) free(now time.Duration) uint64 {
 	var free uint64
 	for m := s.in; m != 0; m &= m - 1 {
 		q := s.peers[bits.TrailingZeros64(m)]
-		if now >= q.aside && len(q.out) < q.window(s.mean) {
+		if now >= q.aside && len(q.out) < s.window(q) {
 			free |= 1 << q.slot
 		}
 	}

@@ -1,13 +1,15 @@
 package schedule
 
 import (
+	"math/bits"
 	"slices"
 	"time"
 )
 
 // Times and amounts of the rules.
 const (
-	minWindow  = 2                     // requests at a peer that has shown nothing yet: one that it sends, one that waits
+	minWindow  = 1                     // requests at a peer that has shown nothing yet; one more while there are fewPeers
+	fewPeers   = 2                     // and none of them may have to wait for a request
 	maxWindow  = 16                    //
 	ahead      = 60 * time.Millisecond // of a peer's rate is asked for in advance
 	allAhead   = 100 * time.Millisecond
@@ -50,12 +52,17 @@ func (p *peer) forget(r *request, size int) {
 	}
 }
 
-// window is how many requests a peer may have.
-func (p *peer) window(mean float64) int {
+// window is how many requests a peer may have. Where there are many, one that waits in the queue of
+// one of them is one that another could answer at once.
+func (s *State) window(p *peer) int {
 	if p.penalty > 0 {
 		return 1
 	}
-	return min(maxWindow, minWindow+int(p.rate*ahead.Seconds()/mean))
+	w := minWindow + int(p.rate*ahead.Seconds()/s.mean)
+	if bits.OnesCount64(s.in) <= fewPeers {
+		w++
+	}
+	return min(maxWindow, w)
 }
 
 // wait estimates how long a peer takes to deliver size bytes more than it was asked for.
