@@ -8,6 +8,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"time"
 )
 
 // maxHead is the most bytes the head of a request may have.
@@ -28,6 +29,7 @@ type framing struct {
 	ready  []byte // checked, and not yet given on
 	left   int64  // of a body or a chunk
 	opened int    // requests whose head was given on and that are not finished
+	recall bool   // whoever reads is called back, by a deadline that had passed when it was set
 	failed error
 }
 
@@ -45,6 +47,16 @@ const (
 
 func newFraming(c net.Conn, wrong func(err error, idle bool)) *framing {
 	return &framing{Conn: c, r: bufio.NewReaderSize(c, 32<<10), wrong: wrong}
+}
+
+// SetReadDeadline tells a limit from a call to come back. The server reads ahead while it answers a
+// request, and interrupts that with a deadline of long ago: part of the next head may have come by
+// then, and the client is not late with the rest.
+func (f *framing) SetReadDeadline(t time.Time) error {
+	f.mu.Lock()
+	f.recall = !t.IsZero() && t.Before(time.Now())
+	f.mu.Unlock()
+	return f.Conn.SetReadDeadline(t)
 }
 
 // Opaque says that the connection speaks another protocol from here on.
@@ -136,7 +148,7 @@ func (f *framing) tookLine(part []byte, err error) error {
 	var bad error
 	if err == nil || errors.Is(err, bufio.ErrBufferFull) {
 		bad = f.advance(err == nil)
-	} else if isTimeout(err) && f.opened == 0 && len(f.line) > 0 {
+	} else if isTimeout(err) && !f.recall && f.opened == 0 && len(f.line) > 0 {
 		bad = errors.New("the head of the request does not come to its end in time")
 	}
 	if bad == nil {
