@@ -152,7 +152,6 @@ func (m *Manager) furnish(cfg Config) {
 			return images.ReadsBlocks(driver), nil
 		},
 	})
-	m.setup = setup.New(setup.Config{Home: cfg.Home, Images: m.Images, Shelf: cfg.Shelf, Team: cfg.Team, Log: cfg.Log})
 	store := project.NewStore(cfg.Home)
 	m.consent = consent.Desk{Store: store, Has: cfg.Images.Has, Best: func(ctx context.Context) (agentbox.Isolation, error) {
 		best, err := m.chooser.Auto(ctx)
@@ -161,6 +160,7 @@ func (m *Manager) furnish(cfg Config) {
 	m.Policies = egress.New(egress.Config{
 		Home: cfg.Home, Store: store, Registries: project.NewRegistries(cfg.Home.Registries()), Review: m.consent, Boxes: policed{m}, Log: cfg.Log,
 	})
+	m.setup = setup.New(setup.Config{Home: cfg.Home, Images: m.Images, Shelf: cfg.Shelf, Team: cfg.Team, Log: cfg.Log, Registries: m.Policies})
 }
 
 // usersOf names the boxes that run from an image.

@@ -18,6 +18,7 @@ import (
 type Registries struct {
 	path string // of the remembered answer
 	look func(ctx context.Context, m registries.Machine) (found []registries.Found, answered bool)
+	has  func(tool string) bool // whether this machine has a tool
 
 	mu      sync.Mutex // held while the tools are asked, so that they are asked once
 	looking bool
@@ -26,7 +27,7 @@ type Registries struct {
 
 // NewRegistries makes one that remembers in the file at path.
 func NewRegistries(path string) *Registries {
-	return &Registries{path: path, look: registries.Tools, looked: time.Now().Add(firstLook - staleAfter)}
+	return &Registries{path: path, look: registries.Tools, has: onPath, looked: time.Now().Add(firstLook - staleAfter)}
 }
 
 // staleAfter is how old the tools' answer may be before they are asked again.
@@ -48,6 +49,7 @@ type answer struct {
 // background when the tools' answer is old; that tells whether it has changed. With nil an old answer serves.
 func (r *Registries) Known(ctx context.Context, environ []string, later func(refresh func(context.Context) (changed bool, err error))) ([]registries.Found, error) {
 	m := registries.Host("", environ)
+	m.Said = r.said()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a, ok := r.read()

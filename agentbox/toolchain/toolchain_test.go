@@ -199,3 +199,10 @@ func FuzzDetect(f *testing.F) {
 		}
 	})
 }
+
+func TestEcosystems(t *testing.T) {
+	needs := Needs{{Tool: Yarn}, {Tool: Go}, {Tool: Node}, {Tool: Make}, {Tool: Go}}
+	if got := strings.Join(needs.Ecosystems(), " "); got != "go npm yarn" {
+		t.Errorf("%s", got)
+	}
+}

@@ -34,6 +34,9 @@ func Host(directory string, environ []string) Machine {
 		if err != nil && ctx.Err() != nil {
 			err = ctx.Err() // not that it was killed
 		}
+		if errors.Is(err, exec.ErrNotFound) {
+			err = ErrNoTool
+		}
 		return string(out), err
 	}
 	m.Get = ask

@@ -19,8 +19,11 @@ type Machine struct {
 	Home      string            // of the user, relative to Root
 	Directory string            // of the repository on the host; "" for none
 	Env       map[string]string // of the user: variables that configure tools
-	// Run runs a tool and gives its standard output. One that takes too long is an error that is context.DeadlineExceeded.
+	// Run runs a tool and gives its standard output. One that takes too long is an error that is context.DeadlineExceeded,
+	// one that this machine has not got ErrNoTool.
 	Run func(ctx context.Context, argv ...string) (string, error)
+	// Said is what tools that this machine has not got have said in a clean box, by question; see Questions.
+	Said map[string]string
 	// Get asks an index of this machine's configuration. Its errors are as Run's; nil asks none.
 	Get func(ctx context.Context, url, accept string) ([]byte, error)
 }
@@ -54,12 +57,13 @@ func Files(m Machine) []Found {
 // on which the indexes of all of these keep files. What is missing or fails adds nothing; answered
 // is false when one was too slow to say anything. That takes a second or two.
 func Tools(ctx context.Context, m Machine) (found []Found, answered bool) {
-	lists := make([]list, 4)
+	lists := make([]list, 5)
 	var wg sync.WaitGroup
 	wg.Go(func() { lists[0].golang(ctx, m) })
 	wg.Go(func() { lists[1].npm(ctx, m) })
 	wg.Go(func() { lists[2].pip(ctx, m) })
 	wg.Wait()
+	lists[4].yarn(m)
 	var inFiles list
 	inFiles.npmrc(m)
 	inFiles.pipEnv(m)
@@ -179,12 +183,16 @@ func (m Machine) files(pattern string) map[string]string {
 	return out
 }
 
-// output is what a tool prints, "" when it is missing, fails or is late.
+// output is what a tool prints, "" when it is missing, fails or is late. For one that is missing
+// the same tool of a clean box speaks, if it was asked.
 func (l *list) output(ctx context.Context, m Machine, argv ...string) string {
 	out, err := m.Run(ctx, argv...)
 	if err != nil {
 		l.late = l.late || isLate(err)
-		return ""
+		if !errors.Is(err, ErrNoTool) {
+			return ""
+		}
+		out = m.Said[strings.Join(argv, " ")]
 	}
 	return strings.TrimSpace(out)
 }

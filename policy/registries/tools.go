@@ -80,11 +80,25 @@ func (l *list) npm(ctx context.Context, m Machine) {
 	l.name(0, "NPM_CONFIG_REGISTRY", registry)
 }
 
+// yarn is asked in boxes only: on this machine its name may belong to a program that downloads it
+// first.
+func (l *list) yarn(m Machine) {
+	if registry := strings.TrimSpace(m.Said[strings.Join(yarnQuestion, " ")]); anyURL().FindString(registry) == registry {
+		l.urls("yarn: registry", registry)
+	}
+}
+
 func (l *list) npmrc(m Machine) {
 	for _, name := range []string{path.Join(m.Home, ".npmrc"), "etc/npmrc"} {
 		for line := range strings.Lines(m.read(name)) {
-			if key, _, ok := strings.Cut(line, "="); ok && strings.Contains(key, "registry") {
-				l.urls("npm: /"+name, line)
+			key, value, ok := strings.Cut(line, "=")
+			if !ok || !strings.Contains(key, "registry") {
+				continue
+			}
+			n := len(l.found)
+			l.urls("npm: /"+name, line)
+			if strings.TrimSpace(key) == "registry" {
+				l.name(n, "NPM_CONFIG_REGISTRY", value)
 			}
 		}
 	}

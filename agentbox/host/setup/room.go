@@ -23,6 +23,8 @@ type Config struct {
 	Shelf  Shelf // what setup made, by key; nil where every box runs setup itself
 	Team   Team  // the other machines; nil: none are asked
 	Log    *slog.Logger
+	// Registries are the machine's, where packages come from.
+	Registries Registries
 }
 
 // Setup keeps what setup makes.

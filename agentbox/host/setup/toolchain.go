@@ -33,6 +33,7 @@ func (s *Setup) Equip(ctx context.Context, req Request, base image.Image, progre
 	if len(req.Config.Toolchain) == 0 || req.Suite == "" {
 		return base, nil
 	}
+	s.hear(ctx, req, base, progress)
 	key := equipmentKey(base.Digest, req.Config.Toolchain)
 	defer s.keys.Lock("toolchain " + key.Hex())()
 	if e, err := s.readEquipment(key); err == nil {
@@ -46,7 +47,7 @@ func (s *Setup) Equip(ctx context.Context, req Request, base image.Image, progre
 	if img, err := s.Images.Find(ctx, base, key, progress); err == nil {
 		return img, s.writeEquipment(key, equipment{Image: img.Digest})
 	}
-	e, img, err := s.install(ctx, req, req.Config.Toolchain, base, key, progress)
+	e, img, err := s.install(ctx, req, base, key, progress)
 	if err != nil {
 		return base, err
 	}
@@ -67,8 +68,8 @@ func equipmentKey(base agentbox.Digest, needs toolchain.Needs) agentbox.Digest {
 }
 
 // install plans, and carries the plan out where it adds anything.
-func (s *Setup) install(ctx context.Context, req Request, needs toolchain.Needs, base image.Image, key agentbox.Digest, progress agentbox.Progress) (equipment, image.Image, error) {
-	installed := toolchain.Installed(base.Versions)
+func (s *Setup) install(ctx context.Context, req Request, base image.Image, key agentbox.Digest, progress agentbox.Progress) (equipment, image.Image, error) {
+	needs, installed := req.Config.Toolchain, toolchain.Installed(base.Versions)
 	if needs.Settled(installed) {
 		if plan := toolchain.Resolve(needs, installed).Without(installed); len(plan.Commands()) == 0 {
 			return equipment{plan, base.Digest}, base, nil
@@ -79,7 +80,7 @@ func (s *Setup) install(ctx context.Context, req Request, needs toolchain.Needs,
 	if err != nil {
 		return equipment{}, base, err
 	}
-	plan, img, err := s.installIn(ctx, b.Box, needs, base, key, progress)
+	plan, img, err := s.installIn(ctx, b.Box, req, base, key, progress)
 	if err = errors.Join(err, b.Remove()); err != nil {
 		return equipment{}, base, agentbox.OrNoSpace(err)
 	}
@@ -96,7 +97,7 @@ func toolNames(needs toolchain.Needs) string {
 }
 
 // installIn installs what is asked for in a clean box, and lays what that added over base.
-func (s *Setup) installIn(ctx context.Context, b Box, needs toolchain.Needs, base image.Image, key agentbox.Digest, progress agentbox.Progress) (toolchain.Plan, image.Image, error) {
+func (s *Setup) installIn(ctx context.Context, b Box, req Request, base image.Image, key agentbox.Digest, progress agentbox.Progress) (toolchain.Plan, image.Image, error) {
 	dir, err := os.MkdirTemp(b.Dir, ".tmp-toolchain-")
 	if err != nil {
 		return toolchain.Plan{}, base, agentbox.OrNoSpace(err)
@@ -109,9 +110,14 @@ func (s *Setup) installIn(ctx context.Context, b Box, needs toolchain.Needs, bas
 		return toolchain.Plan{}, base, agentbox.OrNoSpace(err)
 	}
 	what.Known = known[caches.Runtime]
-	plan, err := s.Install(ctx, b, needs, toolchain.Installed(base.Versions))
+	plan, err := s.Install(ctx, b, req.Config.Toolchain, toolchain.Installed(base.Versions))
 	if err != nil || len(plan.Commands()) == 0 {
 		return plan, base, err
+	}
+	if questions := s.unheard(ctx, req); len(questions) > 0 { // of what is installed now
+		if err := s.hearIn(ctx, b, questions, nil); err != nil {
+			return plan, base, err
+		}
 	}
 	const tidy = "apt-get clean; rm -rf /var/lib/apt/lists /var/cache/apt/*.bin /var/log/apt /var/log/dpkg.log"
 	if err := s.asRoot(ctx, b, nil, "sh", "-c", tidy); err != nil {

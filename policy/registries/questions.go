@@ -1,0 +1,46 @@
+package registries
+
+import (
+	"errors"
+	"slices"
+	"strings"
+)
+
+// ErrNoTool is the error of a tool that the machine has not got.
+var ErrNoTool = errors.New("the machine has no such tool")
+
+// Question is what a tool is asked to find out which registry its ecosystem uses by default.
+type Question struct {
+	Ecosystem string // as the beginning of Found.From: npm, pip, go
+	Package   string // of the distribution, that has the tool; "" for a tool that comes from a registry itself
+	Argv      []string
+}
+
+// Questions are for every ecosystem whose tools can be asked. The answers are what a tool of the
+// distribution has compiled in, as long as nothing else configures it: so they are asked where no
+// repository has a say.
+var Questions = []Question{
+	{"go", "golang-go", []string{"go", "env", "GOPROXY", "GOSUMDB"}},
+	{"npm", "npm", []string{"npm", "config", "get", "registry"}},
+	{"pip", "python3-pip", []string{"pip", "config", "list"}},
+	{"pip", "python3-pip", []string{"pip", "install", "--help"}},
+	{"yarn", "", yarnQuestion},
+}
+
+// yarnQuestion leaves out what the box is told of npm's registry: locks of Yarn 1 name the one that
+// is compiled into it.
+var yarnQuestion = []string{"env", "-u", "NPM_CONFIG_REGISTRY", "yarn", "config", "get", "registry"}
+
+// Key is the question's in Machine.Said.
+func (q Question) Key() string { return strings.Join(q.Argv, " ") }
+
+// Of gives the questions of some ecosystems.
+func Of(ecosystems []string) []Question {
+	return slices.DeleteFunc(slices.Clone(Questions), func(q Question) bool { return !slices.Contains(ecosystems, q.Ecosystem) })
+}
+
+// Ecosystem is whose host was found: npm of "npm: registry".
+func (f Found) Ecosystem() string {
+	name, _, _ := strings.Cut(f.From, ":")
+	return name
+}

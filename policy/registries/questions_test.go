@@ -1,0 +1,41 @@
+package registries
+
+import (
+	"context"
+	"strings"
+	"testing"
+)
+
+// Where this machine has no tool, what the distribution's said in a clean box counts; where it has
+// one, that one speaks, and be it with an error.
+func TestAToolOfACleanBoxSpeaksForOneThatIsMissing(t *testing.T) {
+	m := machine(nil, nil)
+	m.Run = func(_ context.Context, argv ...string) (string, error) {
+		if argv[0] == "go" {
+			return "", context.Canceled
+		}
+		return "", ErrNoTool
+	}
+	m.Said = map[string]string{
+		"npm config get registry": "https://npm.example/\n", "go env GOPROXY GOSUMDB": "https://goproxy.example\noff\n",
+		"env -u NPM_CONFIG_REGISTRY yarn config get registry": "https://yarn.example\n",
+	}
+	var got []string
+	for _, f := range tools(m) {
+		got = append(got, f.Rule.String()+" "+f.From)
+	}
+	if want := "npm.example npm: registry, yarn.example yarn: registry"; strings.Join(got, ", ") != want {
+		t.Errorf("found %q, want %q", got, want)
+	}
+	m.Said["env -u NPM_CONFIG_REGISTRY yarn config get registry"] = "error: see https://docs.example/yarn\n"
+	if got := tools(m); len(got) != 1 {
+		t.Errorf("a mistake of yarn's is taken for a registry: %v", got)
+	}
+}
+
+func TestNpmsOwnFileTellsBoxesItsRegistry(t *testing.T) {
+	m := machine(map[string]string{"home/ada/.npmrc": "@org:registry=https://npm.corp.example/\nregistry = https://npm.example/\n"}, nil)
+	if got := Variables(Files(m)); len(got) != 1 || got["NPM_CONFIG_REGISTRY"] != "https://npm.example/" {
+		t.Errorf("boxes are told %q", got)
+	}
+}
