@@ -25,6 +25,8 @@ type Team interface {
 	setup.Team
 	// Waits tells whether others want what is made here as soon as it is there.
 	Waits() bool
+	// Lost tells whether what is missing of an image from the team can be had from nobody.
+	Lost(ctx context.Context, img image.Image) bool
 }
 
 // Config is what a Manager needs.
@@ -144,6 +146,7 @@ func (m *Manager) furnish(cfg Config) {
 	m.Images = images.New(images.Config{
 		Store: cfg.Images, Origins: cfg.Origins, UsedBy: m.usersOf, Place: cfg.Home.Dir, Log: cfg.Log,
 		Waits: func() bool { return cfg.Team != nil && cfg.Team.Waits() },
+		Lost:  func(ctx context.Context, img image.Image) bool { return cfg.Team != nil && cfg.Team.Lost(ctx, img) },
 		Whole: func(kind agentbox.Isolation) (why, err error) {
 			driver, err := cfg.Driver(kind)
 			if err != nil {

@@ -158,6 +158,9 @@ func (p *Places) order(first []string) []string {
 	return out
 }
 
+// Any tells whether a place is known that answers, as far as was seen.
+func (p *Places) Any() bool { return len(p.order(nil)) > 0 }
+
 // failed leaves a place alone for a while that does not answer. One that has no such piece is well.
 func (p *Places) failed(place string, err error) {
 	if code := agentbox.CodeOf(err); code == agentbox.NotFound || code == agentbox.Corrupt || errors.Is(err, fs.ErrNotExist) {

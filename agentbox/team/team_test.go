@@ -414,3 +414,24 @@ func TestLeavingEndsNothingElse(t *testing.T) {
 		t.Error("it is still in the team")
 	}
 }
+
+func TestAnImageWhoseHoldersHaveGoneIsLost(t *testing.T) {
+	all := newTeam(t, false)
+	has, needs := all[0], all[1]
+	img := has.build(t, 7)
+	eventually(t, "the image is offered", func() bool { return needs.knows(catalogue.Image, img.Digest.Hex()) })
+	got, err := needs.Image(t.Context(), img.Digest, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if needs.Lost(t.Context(), got) || needs.Lost(t.Context(), img) {
+		t.Error("it is lost while its holder is here")
+	}
+	if err := has.mesh.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is lost", func() bool { return needs.Lost(t.Context(), got) })
+	if needs.Lost(t.Context(), img) {
+		t.Error("an image that is all here is lost")
+	}
+}

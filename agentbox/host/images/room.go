@@ -18,6 +18,8 @@ type Config struct {
 	Origins Origins // keeps images and gets them from elsewhere; nil where they are made here only
 	// Waits tells whether other machines want what is made here as soon as it is there; nil: none do.
 	Waits func() bool
+	// Lost tells whether what is missing of an image can be had from nobody; nil: it is always waited for.
+	Lost func(context.Context, image.Image) bool
 	// UsedBy names the boxes that run from an image.
 	UsedBy func(agentbox.Digest) []string
 	// Whole is why machines of a kind cannot start from a part of an image here, nil if they can. An error of the other result
@@ -97,13 +99,25 @@ type Want struct {
 // Ensure finds or makes an image.
 func (i *Images) Ensure(ctx context.Context, w Want, progress agentbox.Progress) (image.Image, error) {
 	end := progress.Begin("image", w.Recipe.Source)
-	img, err := i.orWhole(ctx, progress, func() (image.Image, error) { return i.pinned(ctx, w, progress) })
+	find := func() (image.Image, error) { return i.pinned(ctx, w, progress) }
+	img, err := i.orWhole(ctx, progress, find)
+	if err == nil && i.lost(ctx, img) {
+		progress.Say("nobody who can be reached has the rest of image " + img.Digest.Short() + ": it is made anew")
+		if err = i.Forget(ctx, img.Digest); err == nil {
+			img, err = i.orWhole(ctx, progress, find)
+		}
+	}
 	i.KeepNow()
 	if err != nil {
 		return image.Image{}, agentbox.OrNoSpace(err)
 	}
 	end(img.Digest.Short())
 	return img, nil
+}
+
+// lost tells whether an image that is not all here will never be, and no box runs from it.
+func (i *Images) lost(ctx context.Context, img image.Image) bool {
+	return img.Lazy != nil && i.Lost != nil && len(i.UsedBy(img.Digest)) == 0 && i.Lost(ctx, img)
 }
 
 // pinned gives the image that the lock file pins, or makes it and pins it.
