@@ -85,18 +85,18 @@ type ServiceSpec struct {
 
 // SupervisorStatus is what a supervisor knows of its machine.
 type SupervisorStatus struct {
-	PID      int                `json:"pid"`
-	Machine  []int              `json:"machine"`  // process ids, for whoever asked
-	Life     int                `json:"life"`     // the box's life this machine is
-	Attached bool               `json:"attached"` // it has the workspace, now or since before it was saved
-	Services []agentbox.Service `json:"services,omitempty"`
-	Ports    []agentbox.Port    `json:"ports,omitempty"`
-	OOMKills int                `json:"oom_kills,omitempty"`
-	Crowds   int                `json:"crowds,omitempty"`
-	Kernel   string             `json:"kernel,omitempty"`
-	Lease    LeaseStatus        `json:"lease"`
-	NoCard   bool               `json:"no_card,omitempty"`  // the machine has no network card
-	Unlogged bool               `json:"unlogged,omitempty"` // its audit log could not be written: nothing leaves the box any more
+	PID       int                `json:"pid"`
+	Machine   []int              `json:"machine"`  // process ids, for whoever asked
+	Life      int                `json:"life"`     // the box's life this machine is
+	Attached  bool               `json:"attached"` // it has the workspace, now or since before it was saved
+	Services  []agentbox.Service `json:"services,omitempty"`
+	Ports     []agentbox.Port    `json:"ports,omitempty"`
+	OOMKills  int                `json:"oom_kills,omitempty"`
+	ForkBombs int                `json:"crowds,omitempty"`
+	Kernel    string             `json:"kernel,omitempty"`
+	Lease     LeaseStatus        `json:"lease"`
+	NoCard    bool               `json:"no_card,omitempty"`  // the machine has no network card
+	Unlogged  bool               `json:"unlogged,omitempty"` // its audit log could not be written: nothing leaves the box any more
 }
 
 // SaveRequest writes the machine's state to a directory that does not exist yet. A pause ends the supervisor; a save

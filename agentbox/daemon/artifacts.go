@@ -79,7 +79,7 @@ func (a artifacts) take(ctx context.Context, box agentbox.Box, t agentbox.Task, 
 	}
 	defer client.Close()
 	root := path.Join(c.Dir, filepath.ToSlash(t.ArtifactsIn))
-	what := environment.Harvest{Root: root, Skip: []string{path.Join(c.Dir, ".git")}, Bound: artifactBound}
+	what := environment.Export{Root: root, Skip: []string{path.Join(c.Dir, ".git")}, Bound: artifactBound}
 	for _, prefix := range artifact.Prefixes(t.Artifacts) {
 		if prefix == "." {
 			what.Paths = nil

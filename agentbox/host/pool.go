@@ -141,7 +141,7 @@ func (p *pool) next() (record, bool) {
 	return record{}, false
 }
 
-// add restores one machine, greets its guest, has it rehearse a lease on an empty workspace and stops its CPUs. The
+// add restores one machine, greets its guest, warms it up for a lease with an empty workspace and stops its CPUs. The
 // workspace is filled when a box needs it.
 func (p *pool) add(like record) error {
 	m := p.m

@@ -106,7 +106,7 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.B
 				out.Note = noCardNote
 			case st.OOMKills > 0:
 				out.Note = "the kernel of the box killed processes for want of memory"
-			case st.Crowds > 0:
+			case st.ForkBombs > 0:
 				out.Note = "a program was ended that had filled the box with processes"
 			}
 		}

@@ -234,7 +234,7 @@ func quiesce(ctx context.Context, machine vmm.Machine) error {
 		return agentbox.Errorf(agentbox.Unavailable, "the machine boots but its agent does not answer: %w", err)
 	}
 	if _, err := environment.Exec(ctx, client.SSH(), environment.Command{Argv: []string{"true"}, Dir: "/"}); err != nil {
-		return fmt.Errorf("rehearse a command: %w", err)
+		return fmt.Errorf("warm up with a command: %w", err)
 	}
 	if err := client.Quiesce(ctx); err != nil {
 		return err

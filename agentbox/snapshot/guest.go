@@ -27,5 +27,5 @@ func (g guest) Exec(ctx context.Context, cmd environment.Command) (environment.S
 }
 
 func (g guest) Files(ctx context.Context, dir string, w io.Writer) error {
-	return environment.Harvest{Root: dir, Skip: []string{dir + "/.git"}}.Take(ctx, g.client, w)
+	return environment.Export{Root: dir, Skip: []string{dir + "/.git"}}.Take(ctx, g.client, w)
 }

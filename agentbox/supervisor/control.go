@@ -149,22 +149,22 @@ func (s *Supervisor) openConfigured(_ context.Context, list []api.ConfiguredPort
 	return nil
 }
 
-// hold rehearses what a lease will ask of a machine of the pool, and stops its CPUs until attach.
+// hold does beforehand what a lease will ask of a machine of the pool, and stops its CPUs until attach.
 func (s *Supervisor) hold(ctx context.Context, _ api.None) error {
 	client, err := s.link.client(ctx)
 	if err != nil {
 		return err
 	}
-	if err := rehearse(ctx, client); err != nil {
-		return fmt.Errorf("rehearse a lease: %w", err)
+	if err := warmUp(ctx, client); err != nil {
+		return fmt.Errorf("warm up for a lease: %w", err)
 	}
 	return s.machine.Freeze(ctx)
 }
 
-// rehearse attaches the empty workspace, runs a command in it, and lets go of it. Under emulation what is done for the first
+// warmUp attaches the empty workspace, runs a command in it, and lets go of it. Under emulation what is done for the first
 // time takes three times as long as the second, and here nobody waits for it.
-func rehearse(ctx context.Context, client *guest.Client) error {
-	if err := client.Attach(ctx, protocol.AttachRequest{Workspace: true, Hostname: "rehearsal"}); err != nil {
+func warmUp(ctx context.Context, client *guest.Client) error {
+	if err := client.Attach(ctx, protocol.AttachRequest{Workspace: true, Hostname: "warming-up"}); err != nil {
 		return err
 	}
 	_, err := environment.Exec(ctx, client.SSH(), environment.Command{Argv: []string{"true"}, Dir: protocol.WorkspaceDir})

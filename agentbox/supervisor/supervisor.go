@@ -227,7 +227,7 @@ func (s *Supervisor) status(ctx context.Context, req api.StatusRequest) (api.Sup
 		return st, nil // a guest that does not answer has no services to tell; the rest is still true
 	}
 	if stats, err := client.Stats(ctx); err == nil {
-		st.OOMKills, st.Crowds = stats.OOMKills, stats.Crowds
+		st.OOMKills, st.ForkBombs = stats.OOMKills, stats.ForkBombs
 	}
 	services, err := client.Services(ctx)
 	if err != nil {

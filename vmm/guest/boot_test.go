@@ -275,7 +275,7 @@ func (r *rig) template() vmm.Template {
 }
 
 // A machine of the pool has used an empty workspace before it gets the one of its box.
-func TestWorkspaceAfterARehearsal(t *testing.T) {
+func TestWorkspaceAfterAWarmUp(t *testing.T) {
 	r := newRig(t)
 	spec := r.next()
 	spec.Workspace = filepath.Join(spec.Dir, "workspace")

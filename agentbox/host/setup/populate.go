@@ -33,7 +33,7 @@ func (s *Setup) populate(ctx context.Context, req Request, base image.Image, in 
 	if err != nil {
 		return made, err
 	}
-	made, err = s.harvest(ctx, b.Box, req.Config, made, progress)
+	made, err = s.export(ctx, b.Box, req.Config, made, progress)
 	return made, errors.Join(err, b.Remove())
 }
 
@@ -42,18 +42,18 @@ var notSetup = slices.Concat([]string{
 	"/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/tmp", "/var/tmp", "/run", "/dev", "/proc", "/sys", protocol.WorkspaceDir,
 }, image.OwnFiles())
 
-// harvest runs setup in the box and publishes what it made.
-func (s *Setup) harvest(ctx context.Context, b Box, cfg *config.Config, made caches.Made, progress agentbox.Progress) (caches.Made, error) {
+// export runs setup in the box and publishes what it made.
+func (s *Setup) export(ctx context.Context, b Box, cfg *config.Config, made caches.Made, progress agentbox.Progress) (caches.Made, error) {
 	paths, err := s.cachePaths(ctx, b, cfg.Caches)
 	if err != nil {
 		return made, err
 	}
-	dir, err := os.MkdirTemp(b.Dir, ".tmp-harvest-")
+	dir, err := os.MkdirTemp(b.Dir, ".tmp-export-")
 	if err != nil {
 		return made, agentbox.OrNoSpace(err)
 	}
 	defer os.RemoveAll(dir)
-	all := harvests(paths)
+	all := exports(paths)
 	known, err := s.inventories(ctx, b, all, dir)
 	defer known.close()
 	if err != nil {

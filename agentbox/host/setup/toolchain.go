@@ -103,8 +103,8 @@ func (s *Setup) installIn(ctx context.Context, b Box, req Request, base image.Im
 		return toolchain.Plan{}, base, agentbox.OrNoSpace(err)
 	}
 	defer os.RemoveAll(dir)
-	what := environment.Harvest{Root: "/", Skip: notSetup, Whole: image.OwnDirectories(), Bound: resultBound}
-	known, err := s.inventories(ctx, b, map[caches.Part]environment.Harvest{caches.Runtime: what}, dir)
+	what := environment.Export{Root: "/", Skip: notSetup, Whole: image.OwnDirectories(), Bound: resultBound}
+	known, err := s.inventories(ctx, b, map[caches.Part]environment.Export{caches.Runtime: what}, dir)
 	defer known.close()
 	if err != nil {
 		return toolchain.Plan{}, base, agentbox.OrNoSpace(err)
@@ -145,7 +145,7 @@ func (s *Setup) Install(ctx context.Context, b Box, needs toolchain.Needs, insta
 }
 
 // layerOf lays what a clean box has beyond its image over that image.
-func (s *Setup) layerOf(ctx context.Context, b Box, what environment.Harvest, dir string, base image.Image, key agentbox.Digest, progress agentbox.Progress) (image.Image, error) {
+func (s *Setup) layerOf(ctx context.Context, b Box, what environment.Export, dir string, base image.Image, key agentbox.Digest, progress agentbox.Progress) (image.Image, error) {
 	layer := filepath.Join(dir, "layer.tar")
 	if err := s.take(ctx, b, what, layer); err != nil {
 		return base, err

@@ -124,7 +124,7 @@ func (b *birth) renew() {
 // the code of both at the same time then, and finds the translations when the command comes.
 func (b *birth) warmUp() error {
 	if b.hello.Attach != nil && b.agent.Machine.WarmUp {
-		b.agent.goDo("warm up", func() { b.agent.perform(rehearsals[0]) })
+		b.agent.goDo("warm up", func() { b.agent.perform(warmUps[0]) })
 	}
 	return nil
 }

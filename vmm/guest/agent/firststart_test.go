@@ -29,11 +29,11 @@ func TestNothingRunsBeforeTheBoxHasWhatIsItsOwn(t *testing.T) {
 	firstProgram(t, f, "20-database", "cp "+dir+"/go "+dir+"/made; echo $LC_ALL $BOX >> "+dir+"/runs\n")
 	env := map[string]string{"PATH": "/nowhere", "BOX": "changed"}
 
-	if err := c.Attach(t.Context(), protocol.AttachRequest{Hostname: "rehearsal"}); err != nil {
+	if err := c.Attach(t.Context(), protocol.AttachRequest{Hostname: "warming-up"}); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := f.session(c).Output("echo rehearsed"); err != nil || string(out) != "rehearsed\n" {
-		t.Fatalf("a rehearsal waits for what is a box's: %q, %v", out, err)
+	if out, err := f.session(c).Output("echo warm"); err != nil || string(out) != "warm\n" {
+		t.Fatalf("a warm-up waits for what is a box's: %q, %v", out, err)
 	}
 	err := c.Attach(t.Context(), protocol.AttachRequest{Own: true, Env: env, Services: []protocol.Service{{Name: "s", Run: "/bin/cat " + dir + "/made; exec /bin/sleep 1000"}}})
 	if err != nil {

@@ -25,8 +25,8 @@ type gvisorBox struct {
 	log   *slog.Logger
 	kills atomic.Int64 // processes that were killed for want of memory
 
-	crowds atomic.Int64 // groups of processes that were killed for want of room for others
-	full   time.Time    // since when there is none; zero while there is; watch's own
+	forkBombs atomic.Int64 // groups of processes that were killed for want of room for others
+	full      time.Time    // since when there is none; zero while there is; watch's own
 }
 
 // The control groups, which gVisor has in their first version. They are out of the way of programs that look for limits.
@@ -124,7 +124,7 @@ func (g *gvisorBox) stats() (protocol.GuestStats, error) {
 		MemoryAvailable: available,
 		Processes:       len(g.processes()),
 		OOMKills:        int(g.kills.Load()),
-		Crowds:          int(g.crowds.Load()),
+		ForkBombs:       int(g.forkBombs.Load()),
 		WorkspaceFree:   free(protocol.WorkspaceDir),
 		RuntimeFree:     free("/tmp"),
 	}, err
@@ -138,7 +138,7 @@ const (
 )
 
 // watch does what the kernel of a virtual machine would do: when the machine is out of memory, the largest process
-// of the box ends. Crowds are looked for meanwhile.
+// of the box ends. Fork bombs are looked for meanwhile.
 func (g *gvisorBox) watch() {
 	for {
 		total, available, err := memory()
@@ -150,7 +150,7 @@ func (g *gvisorBox) watch() {
 		if left <= 0 {
 			g.killLargest()
 		}
-		g.endCrowd(time.Now())
+		g.endForkBomb(time.Now())
 		look := time.Duration(float64(max(left, 0)) / memoryRate * float64(time.Second))
 		time.Sleep(min(max(look, minMemoryLook), maxMemoryLook))
 	}

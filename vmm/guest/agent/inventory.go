@@ -54,9 +54,9 @@ func readInventory(in io.Reader, size int64) (inventory, error) {
 // takeInventory writes what is seen of every file. When it returns, no change to come can leave a
 // file looking as it does now: the clock that changes are stamped with has gone on, if only by one
 // tick.
-func takeInventory(req protocol.HarvestRequest, out io.Writer) error {
+func takeInventory(req protocol.ExportRequest, out io.Writer) error {
 	w, n := bufio.NewWriter(out), int64(0)
-	h := &harvester{req: req}
+	h := &exporter{req: req}
 	err := h.walk(func(path string, info fs.FileInfo) error {
 		entry := seen(path, info)
 		if n += protocol.InventoryEntry; n > maxInventory {

@@ -24,8 +24,8 @@ func (a *Agent) quiesce() error {
 	if err := a.Machine.DropCaches(); err != nil {
 		return fmt.Errorf("drop caches: %w", err)
 	}
-	if err := a.rehearse(); err != nil {
-		return fmt.Errorf("rehearse: %w", err)
+	if err := a.warmUp(); err != nil {
+		return fmt.Errorf("warm up: %w", err)
 	}
 	if err := a.Machine.FreezeUser(); err != nil {
 		return err

@@ -140,9 +140,9 @@ func (s *session) parse(req *ssh.Request) (command, bool) {
 		switch v.Name {
 		case "sftp":
 			c.path, c.argv, c.dir = selfExe, []string{SFTPName}, c.user.Home
-		case protocol.HarvestSubsystem:
+		case protocol.ExportSubsystem:
 			c.user, c.refused = s.conn.agent.userNamed("root")
-			c.path, c.argv, c.dir = selfExe, []string{HarvestName}, "/"
+			c.path, c.argv, c.dir = selfExe, []string{ExportName}, "/"
 		default:
 			return c, false
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 func main() {
-	servers := map[string]func() error{agent.SFTPName: agent.ServeSFTP, agent.HarvestName: agent.ServeHarvest}
+	servers := map[string]func() error{agent.SFTPName: agent.ServeSFTP, agent.ExportName: agent.ServeExport}
 	if serve := servers[os.Args[0]]; serve != nil {
 		if err := serve(); err != nil {
 			fmt.Fprintln(os.Stderr, err)

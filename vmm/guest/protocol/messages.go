@@ -62,7 +62,7 @@ type AttachRequest struct {
 	PIDs      int               `json:"pids,omitempty"`     // most processes of the user; 0 means the default
 	Authority *Authority        `json:"authority,omitempty"`
 	Files     []File            `json:"files,omitempty"` // written before anything runs
-	Own       bool              `json:"own,omitempty"`   // this is a box, not a rehearsal: make what each has its own of (FirstStartDir)
+	Own       bool              `json:"own,omitempty"`   // this is a box, not a warm-up: make what each has its own of (FirstStartDir)
 }
 
 // File is a file that the box has from its host, readable by everybody in it.
@@ -125,7 +125,7 @@ type GuestStats struct {
 	MemoryAvailable int64 `json:"memory_available"` // bytes
 	Processes       int   `json:"processes"`        // of the user and the services
 	OOMKills        int   `json:"oom_kills"`        // since the box's life began
-	Crowds          int   `json:"crowds"`           // programs ended for filling the box with processes, since its life began
+	ForkBombs       int   `json:"crowds"`           // programs ended for filling the box with processes, since its life began
 	WorkspaceFree   int64 `json:"workspace_free"`   // bytes
 	RuntimeFree     int64 `json:"runtime_free"`     // bytes
 }

@@ -15,12 +15,12 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// rehearsals are what clones run first.
-var rehearsals = [][]string{{"true"}, {"sh", "-c", "true"}, {"bash", "-lc", "ls -l"}, {"git", "--version"}}
+// warmUps are what clones run first.
+var warmUps = [][]string{{"true"}, {"sh", "-c", "true"}, {"bash", "-lc", "ls -l"}, {"git", "--version"}}
 
-// rehearse also takes the name and id of the life that ends from the machine. No name is shorter than its new one, so that a
+// warmUp also takes the name and id of the life that ends from the machine. No name is shorter than its new one, so that a
 // clone's takes no block away from a file.
-func (a *Agent) rehearse() error {
+func (a *Agent) warmUp() error {
 	if err := a.Machine.SetHostname("t"); err != nil {
 		return err
 	}
@@ -30,17 +30,17 @@ func (a *Agent) rehearse() error {
 	if _, err := a.Machine.Trust(protocol.Authority{PEM: placeholder, File: protocol.AuthorityFile}); err != nil {
 		return err
 	}
-	if err := rehearseAttach(a.Machine.Workspace); err != nil {
+	if err := warmUpAttach(a.Machine.Workspace); err != nil {
 		return err
 	}
-	for _, argv := range rehearsals {
+	for _, argv := range warmUps {
 		a.perform(argv)
 	}
 	return nil
 }
 
-// rehearseAttach has in memory what an attach looks at, and what the decoder of its request finds out about it the first time.
-func rehearseAttach(workspace string) error {
+// warmUpAttach has in memory what an attach looks at, and what the decoder of its request finds out about it the first time.
+func warmUpAttach(workspace string) error {
 	os.Stat(workspace)
 	for _, path := range givenFiles {
 		os.ReadFile(path) // an image need not have its directory
@@ -55,8 +55,8 @@ func rehearseAttach(workspace string) error {
 	return json.Unmarshal(request, &protocol.AttachRequest{})
 }
 
-// longestRehearsal is for an image whose programs are not what they are called.
-const longestRehearsal = 5 * time.Second
+// longestWarmUp is for an image whose programs are not what they are called.
+const longestWarmUp = 5 * time.Second
 
 // perform runs a command in a session that nobody listens to, from the request to its end. An image need not have the program.
 func (a *Agent) perform(argv []string) {
@@ -69,12 +69,12 @@ func (a *Agent) perform(argv []string) {
 	if s.process == nil {
 		return
 	}
-	end := time.AfterFunc(longestRehearsal, func() { a.spawner.signal(s.process, syscall.SIGKILL) })
+	end := time.AfterFunc(longestWarmUp, func() { a.spawner.signal(s.process, syscall.SIGKILL) })
 	defer end.Stop()
 	<-s.process.done
 }
 
-// nobody is the client of a rehearsal.
+// nobody is the client of a warm-up.
 type nobody struct{}
 
 func (nobody) Read([]byte) (int, error)                       { return 0, io.EOF }

@@ -21,15 +21,15 @@ import (
 // host's disk, nor keep a daemon busy for ever.
 var resultBound = environment.Bound{Bytes: 32 << 30, Files: 2_000_000, Time: time.Hour}
 
-// harvests are the parts of what setup made: the caches whole, everything else as far as it is not
+// exports are the parts of what setup made: the caches whole, everything else as far as it is not
 // as it was before.
-func harvests(dirs []string) map[caches.Part]environment.Harvest {
-	all := map[caches.Part]environment.Harvest{
+func exports(dirs []string) map[caches.Part]environment.Export {
+	all := map[caches.Part]environment.Export{
 		caches.Runtime:   {Root: "/", Skip: slices.Concat(dirs, notSetup), Whole: image.OwnDirectories(), Bound: resultBound},
 		caches.Workspace: {Root: protocol.WorkspaceDir, Skip: []string{protocol.WorkspaceDir + "/.git"}, Bound: resultBound},
 	}
 	if len(dirs) > 0 {
-		all[caches.Dirs] = environment.Harvest{Root: "/", Paths: dirs, Bound: resultBound}
+		all[caches.Dirs] = environment.Export{Root: "/", Paths: dirs, Bound: resultBound}
 	}
 	return all
 }
@@ -46,7 +46,7 @@ func (i inventories) close() {
 
 // inventories takes them. They are kept here and not in the box, so that nothing in it changes
 // them.
-func (s *Setup) inventories(ctx context.Context, b Box, all map[caches.Part]environment.Harvest, dir string) (inventories, error) {
+func (s *Setup) inventories(ctx context.Context, b Box, all map[caches.Part]environment.Export, dir string) (inventories, error) {
 	known := inventories{}
 	for part, what := range all {
 		if len(what.Paths) > 0 {
@@ -65,7 +65,7 @@ func (s *Setup) inventories(ctx context.Context, b Box, all map[caches.Part]envi
 }
 
 // take writes the files of a box to an archive on the host.
-func (s *Setup) take(ctx context.Context, b Box, what environment.Harvest, to string) error {
+func (s *Setup) take(ctx context.Context, b Box, what environment.Export, to string) error {
 	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err

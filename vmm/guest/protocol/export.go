@@ -1,20 +1,20 @@
 package protocol
 
-// HarvestSubsystem is the SSH subsystem that gives a part of the guest's file system as a tar archive: a HarvestRequest as
+// ExportSubsystem is the SSH subsystem that gives a part of the guest's file system as a tar archive: a ExportRequest as
 // JSON on its input, the archive on its output. It runs as root. It fails, with a message on its error output and an exit
-// status that is not zero, when something could not be read: half a harvest is none.
+// status that is not zero, when something could not be read: half an export is none.
 //
 // What changed between two moments is found without any clock: an inventory is taken at the first
 // and sent along at the second. It is opaque, InventoryEntry bytes for each file: whoever keeps it
 // in between needs nothing else.
-const HarvestSubsystem = "harvest@agentbox"
+const ExportSubsystem = "harvest@agentbox" // as guests know it that were saved by earlier versions
 
 // InventoryEntry is the size of what an inventory has for one file, in bytes: a digest of its name
 // and of what was seen of it.
 const InventoryEntry = 16
 
-// HarvestRequest says which files to give.
-type HarvestRequest struct {
+// ExportRequest says which files to give.
+type ExportRequest struct {
 	Root      string   `json:"root"`                // names in the archive are relative to it; other file systems below it are left out
 	Inventory bool     `json:"inventory,omitempty"` // give an inventory instead of an archive
 	Known     int64    `json:"known,omitempty"`     // bytes of an inventory that follow the request's newline: files that are as in it are left out

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-func TestCrowdOf(t *testing.T) {
+func TestForkBombOf(t *testing.T) {
 	group := func(of ...int) func(int) (int, error) {
 		return func(pid int) (int, error) {
 			if g := of[pid%len(of)]; g > 0 {
@@ -38,13 +38,13 @@ func TestCrowdOf(t *testing.T) {
 		for i := range pids {
 			pids[i] = i
 		}
-		if got := crowdOf(pids, 1024, c.groupOf); got != c.want {
+		if got := forkBombOf(pids, 1024, c.groupOf); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
 	}
 }
 
-func TestCrowdHasTime(t *testing.T) {
+func TestForkBombHasTime(t *testing.T) {
 	box := func(current, most int) *gvisorBox {
 		return &gvisorBox{log: slog.New(slog.NewTextHandler(io.Discard, nil)), dir: writeTree(t, map[string]string{
 			"pids.current": strconv.Itoa(current) + "\n", "pids.max": strconv.Itoa(most) + "\n", "cgroup.procs": "",
@@ -56,19 +56,19 @@ func TestCrowdHasTime(t *testing.T) {
 		full          bool
 	}{{1024, 1024, true}, {1000, 1024, true}, {900, 1024, false}, {10, 10, false}} {
 		g := box(c.current, c.most)
-		g.endCrowd(now)
+		g.endForkBomb(now)
 		if g.full.IsZero() == c.full {
 			t.Errorf("%d of %d: full since %v", c.current, c.most, g.full)
 		}
 	}
 	g := box(1024, 1024)
-	g.endCrowd(now)
-	g.endCrowd(now.Add(crowdPatience / 2))
+	g.endForkBomb(now)
+	g.endForkBomb(now.Add(forkBombPatience / 2))
 	if !g.full.Equal(now) {
 		t.Errorf("its patience begins anew at %v", g.full)
 	}
-	g.endCrowd(now.Add(crowdPatience))
-	if !g.full.IsZero() || g.crowds.Load() != 0 {
-		t.Errorf("without a crowd: full since %v, %d crowds", g.full, g.crowds.Load())
+	g.endForkBomb(now.Add(forkBombPatience))
+	if !g.full.IsZero() || g.forkBombs.Load() != 0 {
+		t.Errorf("without a fork bomb: full since %v, %d of them", g.full, g.forkBombs.Load())
 	}
 }

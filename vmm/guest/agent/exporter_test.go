@@ -23,8 +23,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// harvested runs a harvest and gives its entries: name -> content, or "-> target" of a link, or "/" of a directory.
-func harvested(t *testing.T, req protocol.HarvestRequest, known []byte) map[string]string {
+// exported runs an export and gives its entries: name -> content, or "-> target" of a link, or "/" of a directory.
+func exported(t *testing.T, req protocol.ExportRequest, known []byte) map[string]string {
 	t.Helper()
 	req.Known = int64(len(known))
 	request, err := json.Marshal(req)
@@ -32,7 +32,7 @@ func harvested(t *testing.T, req protocol.HarvestRequest, known []byte) map[stri
 		t.Fatal(err)
 	}
 	var buf bytes.Buffer
-	if err := serveHarvest(bufio.NewReader(bytes.NewReader(append(append(request, '\n'), known...))), &buf); err != nil {
+	if err := serveExport(bufio.NewReader(bytes.NewReader(append(append(request, '\n'), known...))), &buf); err != nil {
 		t.Fatal(err)
 	}
 	out := map[string]string{}
@@ -60,7 +60,7 @@ func harvested(t *testing.T, req protocol.HarvestRequest, known []byte) map[stri
 	}
 }
 
-func inventoried(t *testing.T, req protocol.HarvestRequest) []byte {
+func inventoried(t *testing.T, req protocol.ExportRequest) []byte {
 	t.Helper()
 	var buf bytes.Buffer
 	if err := takeInventory(req, &buf); err != nil {
@@ -79,13 +79,13 @@ func plant(t *testing.T, path, text string) {
 	}
 }
 
-func TestHarvestGivesWhatChangedSince(t *testing.T) {
+func TestExportGivesWhatChangedSince(t *testing.T) {
 	root := t.TempDir()
 	plant(t, root+"/old", "old")
 	plant(t, root+"/dir/old", "old")
 	plant(t, root+"/same", "then")
 	plant(t, root+"/moded", "m")
-	req := protocol.HarvestRequest{Root: root, Skip: []string{root + "/skipped"}}
+	req := protocol.ExportRequest{Root: root, Skip: []string{root + "/skipped"}}
 	known := inventoried(t, req)
 	// As a build that keeps times does, and in the same tick of the clock for all that anybody
 	// knows.
@@ -107,7 +107,7 @@ func TestHarvestGivesWhatChangedSince(t *testing.T) {
 	if err := os.Chtimes(root+"/new", time.Unix(1, 0), time.Unix(1, 0)); err != nil {
 		t.Fatal(err)
 	}
-	got := harvested(t, req, known)
+	got := exported(t, req, known)
 	want := map[string]string{"same": "now!", "moded": "m", "new": "new", "twin": "-> new", "link": "-> nowhere", "odd name\n": "odd"}
 	for name, content := range want {
 		if got[name] != content {
@@ -120,12 +120,12 @@ func TestHarvestGivesWhatChangedSince(t *testing.T) {
 	}
 }
 
-func TestHarvestGivesNamedPathsWhole(t *testing.T) {
+func TestExportGivesNamedPathsWhole(t *testing.T) {
 	root := t.TempDir()
 	plant(t, root+"/home/cache/a", "a")
 	plant(t, root+"/home/cache/deep/b", "b")
 	plant(t, root+"/home/other", "no")
-	got := harvested(t, protocol.HarvestRequest{Root: root, Paths: []string{root + "/home/cache", root + "/missing"}}, nil)
+	got := exported(t, protocol.ExportRequest{Root: root, Paths: []string{root + "/home/cache", root + "/missing"}}, nil)
 	var names []string
 	for name := range got {
 		names = append(names, name)
@@ -136,16 +136,16 @@ func TestHarvestGivesNamedPathsWhole(t *testing.T) {
 	}
 }
 
-func TestHarvestSaysWhatItCannotRead(t *testing.T) {
-	if err := harvest(protocol.HarvestRequest{Root: t.TempDir() + "/gone"}, nil, io.Discard); err == nil {
-		t.Error("a root that is not there gave a harvest")
+func TestExportSaysWhatItCannotRead(t *testing.T) {
+	if err := export(protocol.ExportRequest{Root: t.TempDir() + "/gone"}, nil, io.Discard); err == nil {
+		t.Error("a root that is not there gave an export")
 	}
 }
 
 // Setup may step the clock of its guest to anything: what it makes is new all the same. A file
 // whose times lie an hour back, or ahead, is what a test can make without stepping the clock of
 // this machine.
-func TestHarvestTakesNoClock(t *testing.T) {
+func TestExportTakesNoClock(t *testing.T) {
 	for _, step := range []time.Duration{-time.Hour, time.Hour, -20 * 365 * 24 * time.Hour} {
 		root := t.TempDir()
 		plant(t, root+"/old", "old")
@@ -153,7 +153,7 @@ func TestHarvestTakesNoClock(t *testing.T) {
 		if err := os.Chtimes(root+"/old", future, future); err != nil {
 			t.Fatal(err)
 		}
-		known := inventoried(t, protocol.HarvestRequest{Root: root})
+		known := inventoried(t, protocol.ExportRequest{Root: root})
 		plant(t, root+"/new", "new")
 		plant(t, root+"/old", "now")
 		for _, name := range []string{"/new", "/old"} {
@@ -161,15 +161,15 @@ func TestHarvestTakesNoClock(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := harvested(t, protocol.HarvestRequest{Root: root}, known); got["new"] != "new" || got["old"] != "now" || len(got) != 2 {
+		if got := exported(t, protocol.ExportRequest{Root: root}, known); got["new"] != "new" || got["old"] != "now" || len(got) != 2 {
 			t.Errorf("stepped by %v: %v", step, got)
 		}
 	}
 }
 
-func TestHarvestRefusesABrokenRequest(t *testing.T) {
-	for _, text := range []string{"", "{", `{"root":"/","known":-1}`, `{"root":"/","known":7}`, `{"root":"/","known":32}` + "\nshort", `{"root":"/","known":1152921504606846976}`, "[" + strings.Repeat(" ", maxHarvestRequest)} {
-		if err := serveHarvest(bufio.NewReader(strings.NewReader(text)), io.Discard); err == nil {
+func TestExportRefusesABrokenRequest(t *testing.T) {
+	for _, text := range []string{"", "{", `{"root":"/","known":-1}`, `{"root":"/","known":7}`, `{"root":"/","known":32}` + "\nshort", `{"root":"/","known":1152921504606846976}`, "[" + strings.Repeat(" ", maxExportRequest)} {
+		if err := serveExport(bufio.NewReader(strings.NewReader(text)), io.Discard); err == nil {
 			t.Errorf("%.40q was answered", text)
 		}
 	}
@@ -188,7 +188,7 @@ func (e entryWithout) Info() (fs.FileInfo, error) { return nil, e.err }
 // gVisor has files that it cannot read: those of an image with extended attributes, such as an
 // access list.
 func TestWhatTheMachineCannotReadIsTheImages(t *testing.T) {
-	h := &harvester{each: func(path string, _ fs.FileInfo) error { return fmt.Errorf("%s was taken", path) }}
+	h := &exporter{each: func(path string, _ fs.FileInfo) error { return fmt.Errorf("%s was taken", path) }}
 	unsupported := &fs.PathError{Op: "lstat", Path: "/var/log/journal", Err: unix.ENOTSUP}
 	for what, c := range map[string]struct {
 		entry entryWithout
@@ -213,14 +213,14 @@ func TestADatabaseIsTakenWholeOrNotAtAll(t *testing.T) {
 	plant(t, root+"/var/lib/dbother", "another")
 	plant(t, root+"/etc/other/conf", "as it was")
 	plant(t, root+"/etc/db/conf", "settings")
-	req := protocol.HarvestRequest{Root: root}
+	req := protocol.ExportRequest{Root: root}
 	known := inventoried(t, req)
 	req.Whole = [][]string{{root + "/etc/db", root + "/var/lib/db"}, {root + "/etc/other"}, {root + "/not/there"}}
-	if got := harvested(t, req, known); len(got) != 0 {
+	if got := exported(t, req, known); len(got) != 0 {
 		t.Errorf("what nobody touched is taken: %v", got)
 	}
 	plant(t, root+"/var/lib/db/log/now", "gone on")
-	got := harvested(t, req, known)
+	got := exported(t, req, known)
 	if got["var/lib/db/table"] != "rows" || got["var/lib/db/log/now"] != "gone on" || got["var/lib/db/"] != "/" || got["etc/db/conf"] != "settings" {
 		t.Errorf("a part of a database is taken: %v", got)
 	}
@@ -237,7 +237,7 @@ func TestALinkToWhatIsLeftOutIsLeftOut(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got := harvested(t, protocol.HarvestRequest{Root: root, Skip: []string{root + "/etc/own.pem"}}, nil)
+	got := exported(t, protocol.ExportRequest{Root: root, Skip: []string{root + "/etc/own.pem"}}, nil)
 	for _, name := range []string{"etc/own.pem", "etc/1a2b.0"} {
 		if _, ok := got[name]; ok {
 			t.Errorf("%s is taken", name)

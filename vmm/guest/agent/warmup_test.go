@@ -12,7 +12,7 @@ import (
 	"agentbox/vmm/guest"
 )
 
-func TestARehearsalRunsItsCommandToTheEnd(t *testing.T) {
+func TestAWarmUpRunsItsCommandToTheEnd(t *testing.T) {
 	f := start(t)
 	file := filepath.Join(t.TempDir(), "done")
 	f.agent.perform([]string{"sh", "-c", "echo nobody reads this; echo x > " + file})

@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// crowdPatience is for how long one program may fill the box with processes, so that no other can be started. Who means to
+// forkBombPatience is for how long one program may fill the box with processes, so that no other can be started. Who means to
 // have that many learns of the limit at once, and has time to end some.
-const crowdPatience = 10 * time.Second
+const forkBombPatience = 10 * time.Second
 
-// endCrowd ends the group of processes that has filled the box for a while. A virtual machine's kernel would leave it be,
+// endForkBomb ends the group of processes that has filled the box for a while. A virtual machine's kernel would leave it be,
 // and give the others their turn; where each process is a thread of the host, a fork bomb leaves them next to none, and
 // the host little.
-func (g *gvisorBox) endCrowd(now time.Time) {
+func (g *gvisorBox) endForkBomb(now time.Time) {
 	if !g.isFull() {
 		g.full = time.Time{}
 		return
@@ -27,29 +27,29 @@ func (g *gvisorBox) endCrowd(now time.Time) {
 	if g.full.IsZero() {
 		g.full = now
 	}
-	if now.Sub(g.full) < crowdPatience {
+	if now.Sub(g.full) < forkBombPatience {
 		return
 	}
 	g.full = time.Time{}
-	if group := crowdOf(g.processes(), g.number("pids.max"), syscall.Getpgid); group != 0 {
+	if group := forkBombOf(g.processes(), g.number("pids.max"), syscall.Getpgid); group != 0 {
 		g.log.Warn("a program had filled the box with processes: killed its group", "group", group)
 		killGroup(group)
-		g.crowds.Add(1)
+		g.forkBombs.Add(1)
 	}
 }
 
 // isFull tells whether hardly another process can be started. One that is being forked in vain counts on and off.
 func (g *gvisorBox) isFull() bool {
 	current := g.number("pids.current")
-	if current < minCrowd {
+	if current < minForkBomb {
 		return false
 	}
 	most := g.number("pids.max")
 	return current >= most-most/32
 }
 
-// minCrowd is how many processes are never too many.
-const minCrowd = 32
+// minForkBomb is how many processes are never too many.
+const minForkBomb = 32
 
 func (g *gvisorBox) number(file string) int {
 	text, err := os.ReadFile(filepath.Join(g.dir, file))
@@ -60,17 +60,17 @@ func (g *gvisorBox) number(file string) int {
 	return n
 }
 
-// crowdSample is how many processes are looked at to find the group that most of them are in.
-const crowdSample = 64
+// forkBombSample is how many processes are looked at to find the group that most of them are in.
+const forkBombSample = 64
 
-// crowdOf is the process group that more than half of the processes belong to, when these alone, whatever threads they
+// forkBombOf is the process group that more than half of the processes belong to, when these alone, whatever threads they
 // have, are half of what the box may have; else 0. The agent's own group is never one.
-func crowdOf(pids []int, limit int, groupOf func(pid int) (int, error)) int {
+func forkBombOf(pids []int, limit int, groupOf func(pid int) (int, error)) int {
 	if len(pids) < limit/2 {
 		return 0
 	}
 	count, seen := map[int]int{}, 0
-	for i := 0; i < len(pids); i += max(1, len(pids)/crowdSample) {
+	for i := 0; i < len(pids); i += max(1, len(pids)/forkBombSample) {
 		if group, err := groupOf(pids[i]); err == nil { // else it has ended
 			count[group]++
 			seen++

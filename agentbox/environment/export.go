@@ -14,8 +14,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// Harvest says which files of the environment to take, as its root user sees them.
-type Harvest struct {
+// Export says which files of the environment to take, as its root user sees them.
+type Export struct {
 	Root  string     // names in the archive are relative to it; other file systems below it are left out
 	Skip  []string   // absolute paths that are left out, with all below them and links beside them that lead to them
 	Whole [][]string // directories that belong together: all are taken whole if anything in one is not as it was
@@ -31,8 +31,8 @@ type Bound struct {
 	Time  time.Duration
 }
 
-// harvestRequest is protocol.HarvestRequest, which the guest's side has.
-type harvestRequest struct {
+// exportRequest is protocol.ExportRequest, which the guest's side has.
+type exportRequest struct {
 	Root      string     `json:"root"`
 	Inventory bool       `json:"inventory,omitempty"`
 	Known     int64      `json:"known,omitempty"`
@@ -44,10 +44,10 @@ type harvestRequest struct {
 // Inventory writes down what there is, for a later Take to leave out what did not change since. No
 // clock is compared for that, neither the host's nor the guest's. What it wrote means nothing to
 // anybody but the guest.
-func (h Harvest) Inventory(ctx context.Context, client *ssh.Client, w io.Writer) error {
+func (h Export) Inventory(ctx context.Context, client *ssh.Client, w io.Writer) error {
 	ctx, cancel := h.Bound.context(ctx)
 	defer cancel()
-	req := harvestRequest{Root: h.Root, Skip: h.Skip, Paths: h.Paths, Inventory: true}
+	req := exportRequest{Root: h.Root, Skip: h.Skip, Paths: h.Paths, Inventory: true}
 	return h.ask(ctx, client, req, nil, &bounded{w: w, left: h.Bound.Bytes, bound: h.Bound})
 }
 
@@ -55,10 +55,10 @@ func (h Harvest) Inventory(ctx context.Context, client *ssh.Client, w io.Writer)
 // refuses. What came is complete if and only if the error is nil. The archive is as untrusted as
 // everything else in the environment; one that goes beyond the bound is an error of code Conflict
 // that names it.
-func (h Harvest) Take(ctx context.Context, client *ssh.Client, w io.Writer) error {
+func (h Export) Take(ctx context.Context, client *ssh.Client, w io.Writer) error {
 	ctx, cancel := h.Bound.context(ctx)
 	defer cancel()
-	req := harvestRequest{Root: h.Root, Skip: h.Skip, Whole: h.Whole, Paths: h.Paths}
+	req := exportRequest{Root: h.Root, Skip: h.Skip, Whole: h.Whole, Paths: h.Paths}
 	var known io.Reader
 	if h.Known != nil {
 		info, err := h.Known.Stat()
@@ -76,7 +76,7 @@ func (h Harvest) Take(ctx context.Context, client *ssh.Client, w io.Writer) erro
 	return err
 }
 
-func (h Harvest) ask(ctx context.Context, client *ssh.Client, req harvestRequest, more io.Reader, out io.Writer) error {
+func (h Export) ask(ctx context.Context, client *ssh.Client, req exportRequest, more io.Reader, out io.Writer) error {
 	request, err := json.Marshal(req)
 	if err != nil {
 		return err

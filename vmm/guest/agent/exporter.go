@@ -22,29 +22,29 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// HarvestName is the program name under which the agent writes an archive of changed files to its standard output: a
+// ExportName is the program name under which the agent writes an archive of changed files to its standard output: a
 // process of its own, so that what it reads does not stay in the agent's memory.
-const HarvestName = "agentbox-harvest"
+const ExportName = "agentbox-export"
 
-// maxHarvestRequest bounds what is read of a request.
-const maxHarvestRequest = 1 << 20
+// maxExportRequest bounds what is read of a request.
+const maxExportRequest = 1 << 20
 
-// ServeHarvest answers one request on standard input with an archive, or an inventory, on standard
+// ServeExport answers one request on standard input with an archive, or an inventory, on standard
 // output.
-func ServeHarvest() error {
+func ServeExport() error {
 	out := bufio.NewWriterSize(os.Stdout, 1<<20)
-	if err := serveHarvest(bufio.NewReader(os.Stdin), out); err != nil {
+	if err := serveExport(bufio.NewReader(os.Stdin), out); err != nil {
 		return err
 	}
 	return out.Flush()
 }
 
-func serveHarvest(in *bufio.Reader, out io.Writer) error {
-	line, err := readLine(in, maxHarvestRequest)
+func serveExport(in *bufio.Reader, out io.Writer) error {
+	line, err := readLine(in, maxExportRequest)
 	if err != nil {
 		return fmt.Errorf("malformed request: %w", err)
 	}
-	var req protocol.HarvestRequest
+	var req protocol.ExportRequest
 	if err := json.Unmarshal(line, &req); err != nil {
 		return fmt.Errorf("malformed request: %w", err)
 	}
@@ -55,7 +55,7 @@ func serveHarvest(in *bufio.Reader, out io.Writer) error {
 	if req.Inventory {
 		return takeInventory(req, out)
 	}
-	return harvest(req, known, out)
+	return export(req, known, out)
 }
 
 // readLine reads up to a newline, or the end.
@@ -73,10 +73,10 @@ func readLine(in *bufio.Reader, most int) (line []byte, err error) {
 	return nil, fmt.Errorf("longer than %d bytes", most)
 }
 
-// harvest writes the archive that req asks for. Entries come in the order of their names, so equal trees give equal
+// export writes the archive that req asks for. Entries come in the order of their names, so equal trees give equal
 // archives.
-func harvest(req protocol.HarvestRequest, known inventory, out io.Writer) error {
-	h := &harvester{req: req, known: known, tar: tar.NewWriter(out), links: map[uint64]string{}}
+func export(req protocol.ExportRequest, known inventory, out io.Writer) error {
+	h := &exporter{req: req, known: known, tar: tar.NewWriter(out), links: map[uint64]string{}}
 	for _, dirs := range req.Whole {
 		if err := h.changedWithin(dirs); err != nil {
 			return err
@@ -89,7 +89,7 @@ func harvest(req protocol.HarvestRequest, known inventory, out io.Writer) error 
 }
 
 // walk calls each for every file that was asked for and is not skipped.
-func (h *harvester) walk(each func(string, fs.FileInfo) error) error {
+func (h *exporter) walk(each func(string, fs.FileInfo) error) error {
 	h.skip, h.each, h.above = map[string]bool{}, each, map[string]bool{}
 	for _, path := range h.req.Skip {
 		h.skip[filepath.Clean(path)] = true
@@ -114,8 +114,8 @@ func (h *harvester) walk(each func(string, fs.FileInfo) error) error {
 	return nil
 }
 
-type harvester struct {
-	req    protocol.HarvestRequest
+type exporter struct {
+	req    protocol.ExportRequest
 	known  inventory
 	each   func(path string, info fs.FileInfo) error
 	tar    *tar.Writer
@@ -127,7 +127,7 @@ type harvester struct {
 }
 
 // parents writes the directories between the root and a path that was asked for, so that they keep owner and mode.
-func (h *harvester) parents(path string) error {
+func (h *exporter) parents(path string) error {
 	dir := filepath.Dir(path)
 	rel, err := filepath.Rel(h.req.Root, dir)
 	if err != nil || !filepath.IsLocal(rel) || rel == "." || h.above[dir] {
@@ -146,7 +146,7 @@ func (h *harvester) parents(path string) error {
 
 func stat(info fs.FileInfo) *syscall.Stat_t { return info.Sys().(*syscall.Stat_t) }
 
-func (h *harvester) visit(path string, d fs.DirEntry, err error) error {
+func (h *exporter) visit(path string, d fs.DirEntry, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // it went while we looked
 	}
@@ -181,7 +181,7 @@ func (h *harvester) visit(path string, d fs.DirEntry, err error) error {
 }
 
 // leadsToSkipped tells whether a file is a link to one beside it that is left out.
-func (h *harvester) leadsToSkipped(path string, info fs.FileInfo) bool {
+func (h *exporter) leadsToSkipped(path string, info fs.FileInfo) bool {
 	if info.Mode().Type() != fs.ModeSymlink {
 		return false
 	}
@@ -190,8 +190,8 @@ func (h *harvester) leadsToSkipped(path string, info fs.FileInfo) bool {
 }
 
 // changedWithin remembers directories in one of which something is not as it was.
-func (h *harvester) changedWithin(dirs []string) error {
-	look := &harvester{req: protocol.HarvestRequest{Root: h.req.Root, Skip: h.req.Skip, Paths: dirs}, known: h.known}
+func (h *exporter) changedWithin(dirs []string) error {
+	look := &exporter{req: protocol.ExportRequest{Root: h.req.Root, Skip: h.req.Skip, Paths: dirs}, known: h.known}
 	changed := false
 	err := look.walk(func(path string, _ fs.FileInfo) error {
 		changed = changed || slices.ContainsFunc(dirs, func(dir string) bool { return below(dir, path) })
@@ -203,7 +203,7 @@ func (h *harvester) changedWithin(dirs []string) error {
 	return err
 }
 
-func (h *harvester) inWhole(path string) bool {
+func (h *exporter) inWhole(path string) bool {
 	return slices.ContainsFunc(h.whole, func(dir string) bool { return below(dir, path) })
 }
 
@@ -211,7 +211,7 @@ func (h *harvester) inWhole(path string) bool {
 func below(dir, path string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
 // entry writes one file. What is neither a file, a directory nor a symbolic link belongs to the moment, not to a cache.
-func (h *harvester) entry(path string, info fs.FileInfo) error {
+func (h *exporter) entry(path string, info fs.FileInfo) error {
 	var target string
 	var err error
 	switch info.Mode().Type() {
@@ -244,7 +244,7 @@ func (h *harvester) entry(path string, info fs.FileInfo) error {
 	return h.file(path, head)
 }
 
-func (h *harvester) name(path string, dir bool) string {
+func (h *exporter) name(path string, dir bool) string {
 	name := strings.TrimPrefix(strings.TrimPrefix(path, h.req.Root), "/")
 	if dir {
 		name += "/"
@@ -253,7 +253,7 @@ func (h *harvester) name(path string, dir bool) string {
 }
 
 // file writes a regular file, as long as it is when it is opened.
-func (h *harvester) file(path string, head *tar.Header) error {
+func (h *exporter) file(path string, head *tar.Header) error {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -53,7 +53,7 @@ const (
 	diskEvery = 2 * time.Second
 )
 
-// watchDisk pauses a box whose workspace outgrows disk:. It ends with ctx.
+// watchDisk pauses a box whose workspace exceeds disk:. It ends with ctx.
 func (s *Supervisor) watchDisk(ctx context.Context) {
 	dir := s.cfg.Spec.Workspace
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
@@ -70,7 +70,7 @@ func (s *Supervisor) watchDisk(ctx context.Context) {
 		}
 		held := holds(dir)
 		if w.counted(held, used, now, time.Since(now)) {
-			s.pauseAt(ctx, fmt.Sprintf("disk %d MiB, which its workspace has outgrown", s.cfg.Spec.Disk>>20), func() bool { return true })
+			s.pauseAt(ctx, fmt.Sprintf("disk %d MiB, which its workspace exceeds", s.cfg.Spec.Disk>>20), func() bool { return true })
 			return
 		}
 	}
