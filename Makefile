@@ -64,15 +64,19 @@ race: ## unit tests under the race detector
 e2e: build ## tests that boot real machines
 	$(TEST) -count=1 -p 1 -timeout 120m ./...
 
+# Exported for the whole recipe: before $(TEST) it would be for its first command alone.
+e2e-qemu e2e-kvm: export AGENTBOX_HOSTS = $(CURDIR)/build/.hosts
+reproducible: export AGENTBOX_REPRODUCIBLE = 1
+
 # As root. The roots they make of Debian packages, some GB, stay in build/.hosts for the next run.
 e2e-qemu: agent ## machines with the QEMUs of Debian's oldstable, stable and testing (some 15 minutes)
-	AGENTBOX_HOSTS=$(CURDIR)/build/.hosts $(TEST) -count=1 -v -timeout 120m -run TestEveryQEMU ./agentbox/e2e/hosts
+	$(TEST) -count=1 -v -timeout 120m -run TestEveryQEMU ./agentbox/e2e/hosts
 
 e2e-kvm: embedded ## machines and scripts under kvm-amd, on an emulated host made for it (3 GB)
-	AGENTBOX_HOSTS=$(CURDIR)/build/.hosts $(TEST) -count=1 -v -timeout 300m -run TestKVM ./agentbox/e2e/hosts
+	$(TEST) -count=1 -v -timeout 300m -run TestKVM ./agentbox/e2e/hosts
 
 reproducible: ## ten sets of packages, each built twice, and what differs (a mirror, some 20 minutes)
-	AGENTBOX_REPRODUCIBLE=1 $(TEST) -count=1 -v -timeout 180m -run TestReproducible ./vmm/image
+	$(TEST) -count=1 -v -timeout 180m -run TestReproducible ./vmm/image
 
 vet: ## go vet, gofmt, staticcheck and whether go.mod is tidy
 	$(GO) vet ./...
