@@ -12,6 +12,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/durable"
 	"agentbox/agentbox/home"
 )
 
@@ -84,7 +85,7 @@ func newLabDir(parent string) (string, error) {
 }
 
 func (l *Lab) fill(ctx context.Context, binary string) (err error) {
-	if l.lock, err = lockFile(filepath.Join(l.dir, lockName)); err != nil {
+	if l.lock, err = durable.TryLock(filepath.Join(l.dir, lockName)); err != nil {
 		return err
 	}
 	l.sweep(ctx)
@@ -96,19 +97,6 @@ func (l *Lab) fill(ctx context.Context, binary string) (err error) {
 	}
 	l.plain, err = l.newPlace(plainHome, 0)
 	return err
-}
-
-// lockFile takes a lock that goes with this process.
-func lockFile(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
 }
 
 // Kinds are the kinds of isolation that work on this machine, the one a new box gets first.
@@ -132,7 +120,7 @@ func (l *Lab) sweep(ctx context.Context) {
 		if _, err := os.Stat(filepath.Join(dir, lockName)); dir == l.dir || err != nil {
 			continue // not a lab, or one that is being made
 		}
-		lock, err := lockFile(filepath.Join(dir, lockName))
+		lock, err := durable.TryLock(filepath.Join(dir, lockName))
 		if err != nil {
 			continue
 		}

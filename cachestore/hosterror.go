@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
 )
 
 func isFull(err error) bool {
@@ -16,14 +17,10 @@ func isIO(err error) bool       { return errors.Is(err, syscall.EIO) }
 
 // lockFile takes a lock that goes with this process.
 func lockFile(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close()
+	f, err := durable.TryLock(path)
+	if errors.Is(err, durable.ErrHeld) {
 		return nil, agentbox.Errorf(agentbox.Conflict, "another process has the store open: %s is held", path).
 			WithHint("agentbox daemon stop")
 	}
-	return f, nil
+	return f, err
 }

@@ -9,12 +9,12 @@ import (
 	"net/http"
 	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/drivers"
+	"agentbox/agentbox/durable"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host"
 	"agentbox/agentbox/host/doctor"
@@ -139,15 +139,11 @@ func remember(open func(agentbox.Isolation) (vmm.Driver, error)) func(agentbox.I
 
 // acquire takes the lock that makes this the only daemon of the home.
 func acquire(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close()
+	f, err := durable.TryLock(path)
+	if errors.Is(err, durable.ErrHeld) {
 		return nil, fmt.Errorf("%w: %s is held", ErrRunning, path)
 	}
-	return f, nil
+	return f, err
 }
 
 func (d *daemon) serve(ctx context.Context) error {

@@ -7,16 +7,18 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"agentbox/agentbox/durable"
 )
 
 func TestLockIsHeldForAsLongAsItsHolderLives(t *testing.T) {
 	lock := filepath.Join(t.TempDir(), "lock")
-	if held, err := lockHeld(lock); held || err != nil {
+	if held, err := durable.Held(lock); held || err != nil {
 		t.Fatalf("a lock nobody made: %v, %v", held, err)
 	}
 	_, let, _ := hold(t, lock, itself)
 	for range 2 { // asking does not take it
-		if held, err := lockHeld(lock); !held || err != nil {
+		if held, err := durable.Held(lock); !held || err != nil {
 			t.Fatalf("%v, %v", held, err)
 		}
 	}

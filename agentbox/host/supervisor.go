@@ -16,6 +16,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/durable"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/supervisor"
 	"agentbox/vmm"
@@ -78,14 +79,17 @@ func (m *Manager) spawn(cfg supervisor.Config, template vmm.Template) (*supervis
 
 func supervisorFiles(names home.Box, template vmm.Template) (supervisor.Files, error) {
 	var files supervisor.Files
-	lock, err := os.OpenFile(names.Lock(), os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o600)
+	lock, err := durable.TryLock(names.Lock())
+	if errors.Is(err, durable.ErrHeld) {
+		return files, agentbox.Errorf(agentbox.Conflict, "%s is held: the box already has a supervisor: %w", names.Lock(), err)
+	}
 	if err != nil {
 		return files, agentbox.OrNoSpace(err)
 	}
 	files.Lock = lock
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := lock.Truncate(0); err != nil { // of who held it last
 		lock.Close()
-		return files, agentbox.Errorf(agentbox.Conflict, "%s is held: the box already has a supervisor: %w", names.Lock(), err)
+		return files, agentbox.OrNoSpace(err)
 	}
 	if files.Control, err = listen(names.Control()); err == nil {
 		files.SSH, err = listen(names.SSH())
@@ -127,7 +131,7 @@ func closeAll(files ...*os.File) {
 
 // adopt finds the supervisor of a box that an earlier daemon started; nil when there is none.
 func (m *Manager) adopt(names home.Box) (*supervised, error) {
-	held, err := lockHeld(names.Lock())
+	held, err := durable.Held(names.Lock())
 	if err != nil || !held {
 		return nil, err
 	}
@@ -145,28 +149,11 @@ func (m *Manager) adopt(names home.Box) (*supervised, error) {
 // awaitFree returns when no process holds the lock: the supervisor is gone, and its machine, which inherited the lock.
 func awaitFree(lock string) {
 	for {
-		if held, err := lockHeld(lock); !held && err == nil {
+		if held, err := durable.Held(lock); !held && err == nil {
 			return
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
-}
-
-// lockHeld tells whether a live process holds the lock.
-func lockHeld(path string) (bool, error) {
-	f, err := os.Open(path)
-	if os.IsNotExist(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return true, nil
-	}
-	return false, err
 }
 
 const (
@@ -210,7 +197,7 @@ func (m *Manager) kill(s *supervised, names home.Box) error {
 // killHolder kills the supervisor that holds a lock. Its id is in the file. When it is gone already and only its machine
 // still holds the lock, there is nothing to do: the machine dies with it.
 func killHolder(lock string) error {
-	held, err := lockHeld(lock)
+	held, err := durable.Held(lock)
 	if err != nil || !held {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"agentbox/vmm/image/rootfs"
@@ -43,7 +42,7 @@ func (s *Store) newBuild(ctx context.Context, p Progress) (*build, error) {
 	}
 	b := &build{dir: dir, tree: rootfs.New(s.limits, epoch), progress: p.oneAtATime()}
 	if b.lock, err = os.Open(dir); err == nil {
-		err = syscall.Flock(int(b.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		err = durable.TryLockFile(b.lock)
 	}
 	if err == nil {
 		b.spool, err = rootfs.NewSpool(dir)
@@ -93,7 +92,7 @@ func (s *Store) clear(ctx context.Context) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err == nil && syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		if err == nil && durable.TryLockFile(f) != nil {
 			errs = append(errs, f.Close())
 			continue
 		}

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -62,4 +63,10 @@ func hostError(err error) error {
 		return agentbox.Errorf(agentbox.Missing, "not allowed: %w", err)
 	}
 	return err
+}
+
+// flock is durable.Lock with errors as this package's.
+func flock(ctx context.Context, path string, waiting func()) (release func() error, err error) {
+	release, err = durable.Lock(ctx, path, waiting)
+	return release, hostError(err)
 }

@@ -8,9 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
 )
 
 // Names in a kernel directory.
@@ -45,7 +45,7 @@ func Ensure(ctx context.Context, c Config) (string, error) {
 	if err := os.MkdirAll(c.Root, 0o755); err != nil {
 		return "", fmt.Errorf("kernel directory: %w", err)
 	}
-	unlock, err := lock(ctx, filepath.Join(c.Root, "lock"))
+	unlock, err := durable.Lock(ctx, filepath.Join(c.Root, "lock"), nil)
 	if err != nil {
 		return "", fmt.Errorf("kernel directory: %w", err)
 	}
@@ -95,30 +95,6 @@ func (c *Config) assembled(p *parts) (string, error) {
 	}
 	c.Log.Info("kernel assembled", "release", p.Release, "source", p.Source, "dir", dir)
 	return dir, nil
-}
-
-// lock takes an exclusive lock on path, waiting for another process that holds it.
-func lock(ctx context.Context, path string) (func(), error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return func() { f.Close() }, nil
-		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
-			f.Close()
-			return nil, fmt.Errorf("lock %s: %w", path, err)
-		}
-		select {
-		case <-ctx.Done():
-			f.Close()
-			return nil, fmt.Errorf("another process holds %s: %w", path, ctx.Err())
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
 }
 
 // sweep removes what a process that died in the middle of Ensure left behind; the caller holds the lock.

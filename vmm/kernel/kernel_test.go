@@ -16,6 +16,7 @@ import (
 	"github.com/ulikunitz/xz"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
 )
 
 // fakeImage is as much of a bzImage as is looked at.
@@ -343,7 +344,7 @@ func TestFetchFailuresSayWhatToDo(t *testing.T) {
 
 func TestCancelledWhileAnotherProcessWorks(t *testing.T) {
 	root := t.TempDir()
-	unlock, err := lock(t.Context(), filepath.Join(root, "lock"))
+	unlock, err := durable.Lock(t.Context(), filepath.Join(root, "lock"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,92 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+)
+
+// ErrHeld is the error of a lock that somebody else has.
+var ErrHeld = errors.New("it is held")
+
+// lookEvery is how often Lock looks whether a lock has become free: the kernel's own wait cannot be
+// given up.
+const lookEvery = 20 * time.Millisecond
+
+// TryLock takes an exclusive lock on the file at path, which it makes if need be with permissions
+// 0600. The lock excludes other goroutines as well as other processes. It is held until the file is
+// closed, also by the end of the process, and by whoever inherits the file. The error wraps ErrHeld
+// when somebody else has it, and names the file.
+func TryLock(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := TryLockFile(f); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// TryLockFile is TryLock for an open file or directory, which stays open.
+func TryLockFile(f *os.File) error { return flock(f, syscall.LOCK_EX) }
+
+// Held tells whether somebody has the lock of the file at path. A file that is not there is not
+// held. It shares the lock for an instant, in which TryLock finds it held.
+func Held(path string) (bool, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	err = flock(f, syscall.LOCK_SH)
+	if errors.Is(err, ErrHeld) {
+		return true, nil
+	}
+	return false, err
+}
+
+// Lock is TryLock that waits until the lock is free or ctx ends. waiting, if not nil, is called once
+// when somebody else has it.
+func Lock(ctx context.Context, path string, waiting func()) (release func() error, err error) {
+	for {
+		f, err := TryLock(path)
+		if err == nil {
+			return f.Close, nil
+		}
+		if !errors.Is(err, ErrHeld) {
+			return nil, err
+		}
+		if waiting != nil {
+			waiting()
+			waiting = nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("another process holds %s: %w", path, ctx.Err())
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+func flock(f *os.File, how int) error {
+	for {
+		err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case errors.Is(err, syscall.EWOULDBLOCK):
+			return fmt.Errorf("lock %s: %w", f.Name(), ErrHeld)
+		case err != nil:
+			return fmt.Errorf("lock %s: %w", f.Name(), err)
+		default:
+			return nil
+		}
+	}
+}
