@@ -107,3 +107,20 @@ func TestClassOfRules(t *testing.T) {
 		}
 	}
 }
+
+// A range with a port is no address with a path, which would deny nothing that anybody means.
+func TestARangeMayHaveAPort(t *testing.T) {
+	for text, want := range map[string]string{
+		"10.0.0.0/8:5432": "[10.0.0.0/8]:5432", "[10.0.0.0/8]:5432": "[10.0.0.0/8]:5432", "192.0.2.0/24:*": "[192.0.2.0/24]:*",
+		"udp://192.0.2.0/24:5000-5010": "udp://[192.0.2.0/24]:5000-5010", "192.0.2.0/24": "192.0.2.0/24",
+	} {
+		if r, err := ParseRule(text); err != nil || r.String() != want || r.Inside() {
+			t.Errorf("%s: %s, %v", text, r, err)
+		}
+	}
+	for _, text := range []string{"10.0.0.0/33:5432", "10.0.0.0/8:0", "10.0.0.0/8:", "2001:db8::/32:443"} {
+		if r, err := ParseRule(text); err == nil {
+			t.Errorf("%s: %s", text, r)
+		}
+	}
+}

@@ -106,8 +106,9 @@ func cutPath(s string) (host, path string) {
 	if i < 0 {
 		return s, ""
 	}
-	if _, err := netip.ParseAddr(s[:i+end]); err == nil && strings.Trim(s[i+end:], "/0123456789") == "" {
-		return s, "" // meant as a range, and none: the host's reader says so
+	bits, port, _ := strings.Cut(s[i+end:], ":")
+	if _, err := netip.ParseAddr(s[:i+end]); err == nil && strings.Trim(bits, "/0123456789") == "" && strings.Trim(port, "0123456789*-") == "" {
+		return s, "" // a range with a port; or meant as a range, and none: the host's reader says so
 	}
 	return s[:end+i], s[end+i:]
 }
