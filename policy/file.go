@@ -227,15 +227,18 @@ func (f File) Encode(comment string) []byte {
 // Change is one line of a plan.
 type Change struct {
 	Add   bool   `json:"add"`   // else it goes
-	What  string `json:"what"`  // preset, allow, deny, private; include, kernel, image, isolation, port of this host
+	What  string `json:"what"`  // preset, allow, deny, private; agent; include, kernel, image, isolation, port of this host
 	Rule  string `json:"rule"`  // or the preset
 	Wider bool   `json:"wider"` // more is allowed by it than before
 }
 
+// AgentChange is What of a change that counts when that agent is run, and not before.
+const AgentChange = "agent"
+
 // Host tells whether a change is about this host and not about what boxes reach.
 func (c Change) Host() bool {
 	switch c.What {
-	case "preset", "allow", "deny", "private":
+	case "preset", "allow", "deny", "private", AgentChange:
 		return false
 	}
 	return true

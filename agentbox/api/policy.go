@@ -1,6 +1,7 @@
 package api
 
 import (
+	"agentbox/agentbox/task/agents"
 	"agentbox/policy"
 	"agentbox/policy/secrets"
 )
@@ -12,6 +13,7 @@ var (
 	CheckPolicy   = Endpoint[CheckRequest, CheckReport]{"/v1/policy/check"}
 	ChangePolicy  = Endpoint[ChangeRequest, PolicyReport]{"/v1/policy/change"}
 	ApprovePolicy = Endpoint[ApproveRequest, PolicyReport]{"/v1/policy/approve"}
+	FindAgent     = Endpoint[AgentRequest, agents.Profile]{"/v1/agent/find"}
 	AuditLog      = Endpoint[BoxRef, AuditPlace]{"/v1/policy/log"}
 	SetSecret     = Endpoint[SecretRequest, SecretInfo]{"/v1/secret/set"}
 	ListSecrets   = Endpoint[PolicyRef, []SecretInfo]{"/v1/secret/list"}
@@ -23,6 +25,12 @@ type PolicyRef struct {
 	BoxRef
 	Environ []string `json:"environ,omitempty"` // the caller's: variables configure registries
 	Refresh bool     `json:"refresh,omitempty"` // ask the machine's tools anew where packages come from
+}
+
+// AgentRequest names an agent, for boxes of a checkout.
+type AgentRequest struct {
+	PolicyRef
+	Agent string `json:"agent"`
 }
 
 // PolicyReport is a policy as it is in force, and what the repository would have it be.

@@ -12,6 +12,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/task/agents"
+	"agentbox/agentbox/workspace"
 	"agentbox/policy/secrets"
 )
 
@@ -28,7 +29,7 @@ func (a *app) agentCommand() *cli.Command {
 			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "go on in the background, and print the job's id", Destination: &detached}),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if !cmd.Args().Present() {
-				return a.listAgents()
+				return a.listAgents(ctx)
 			}
 			args := a.command
 			if args == nil {
@@ -36,11 +37,7 @@ func (a *app) agentCommand() *cli.Command {
 			} else if cmd.Args().Len() > 1 {
 				return agentbox.Errorf(agentbox.Invalid, "more than one agent named before --")
 			}
-			profile, err := agents.Find(a.home.Agents(), cmd.Args().First())
-			if err != nil {
-				return err
-			}
-			resp, err := a.withAgent(ctx, profile, req, &r, args)
+			resp, err := a.withAgent(ctx, cmd.Args().First(), req, &r, args)
 			switch {
 			case err != nil:
 				return err
@@ -54,8 +51,9 @@ func (a *app) agentCommand() *cli.Command {
 }
 
 // withAgent brings an agent into this directory's box, and makes r what runs it there.
-func (a *app) withAgent(ctx context.Context, profile agents.Profile, req api.UpRequest, r *run, args []string) (api.UpResponse, error) {
-	if err := a.reviewAtTerminal(ctx, false); err != nil {
+func (a *app) withAgent(ctx context.Context, name string, req api.UpRequest, r *run, args []string) (api.UpResponse, error) {
+	profile, err := a.findAgent(ctx, name)
+	if err != nil {
 		return api.UpResponse{}, err
 	}
 	if err := a.grant(ctx, profile); err != nil {
@@ -66,6 +64,19 @@ func (a *app) withAgent(ctx context.Context, profile agents.Profile, req api.UpR
 	r.env = withDefaults(r.env, profile.Env)
 	r.tty = r.tty || a.interactive()
 	return a.up(ctx, req)
+}
+
+// findAgent gives the profile of an agent that may be run here: a person at a terminal is asked
+// first about what the repository wants, its own profiles included.
+func (a *app) findAgent(ctx context.Context, name string) (agents.Profile, error) {
+	if err := a.reviewAtTerminal(ctx, false); err != nil {
+		return agents.Profile{}, err
+	}
+	ref, err := a.policyRef("")
+	if err != nil {
+		return agents.Profile{}, err
+	}
+	return call(ctx, a, api.FindAgent, api.AgentRequest{PolicyRef: ref, Agent: name})
 }
 
 // withDefaults gives env with what it does not say.
@@ -196,22 +207,31 @@ func (a *app) setKey(ctx context.Context, ref api.PolicyRef, s agents.Secret, fr
 	return err
 }
 
-// listAgents shows which agents there are.
-func (a *app) listAgents() error {
+// listAgents shows which agents there are, whose profile each is, and what it is.
+func (a *app) listAgents(ctx context.Context) error {
 	type row struct {
-		Name        string `json:"name"`
-		Description string `json:"description"`
-		Program     string `json:"program"`
+		Name        string        `json:"name"`
+		Description string        `json:"description"`
+		Program     string        `json:"program"`
+		Origin      agents.Origin `json:"origin"`
+	}
+	here, err := a.ref("")
+	if err != nil {
+		return err
+	}
+	places := agents.Places{User: a.home.Agents()}
+	if repo, err := workspace.Describe(ctx, here.Directory); err == nil { // elsewhere there are the others
+		places.Repository = repo.Root
 	}
 	rows := []row{}
-	table := [][]string{{"NAME", "PROGRAM", "DESCRIPTION"}}
-	for _, name := range agents.Names(a.home.Agents()) {
-		p, err := agents.Find(a.home.Agents(), name)
+	table := [][]string{{"NAME", "PROGRAM", "PROFILE", "DESCRIPTION"}}
+	for _, name := range places.Names() {
+		p, err := places.Find(name)
 		if err != nil {
 			return err
 		}
-		rows = append(rows, row{p.Name, p.Description, p.Program})
-		table = append(table, []string{p.Name, p.Program, p.Description})
+		rows = append(rows, row{p.Name, p.Description, p.Program, p.Origin})
+		table = append(table, []string{p.Name, p.Program, string(p.Origin), oneLine(p.Description)})
 	}
 	switch {
 	case a.json:

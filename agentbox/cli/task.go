@@ -10,7 +10,6 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/task/agents"
 )
 
 func (a *app) taskCommand() *cli.Command {
@@ -106,7 +105,7 @@ func (a *app) taskOfAgent(ctx context.Context, s *submission) error {
 	if s.agent == "" {
 		return nil
 	}
-	profile, err := agents.Find(a.home.Agents(), s.agent)
+	profile, err := a.findAgent(ctx, s.agent)
 	if err != nil {
 		return err
 	}
@@ -114,9 +113,6 @@ func (a *app) taskOfAgent(ctx context.Context, s *submission) error {
 		if s.req.Commands[i], err = profile.Work(strings.Join(words, " ")); err != nil {
 			return err
 		}
-	}
-	if err := a.reviewAtTerminal(ctx, false); err != nil {
-		return err
 	}
 	s.req.Spec.Agent, s.req.Spec.Env = profile.Name, withDefaults(s.req.Spec.Env, profile.Env)
 	return a.grant(ctx, profile)

@@ -5,10 +5,22 @@ import (
 	"maps"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
 	"agentbox/agentbox/host/flags"
+	"agentbox/agentbox/task/agents"
 	"agentbox/agentbox/toolchain"
+	"agentbox/agentbox/workspace"
 )
+
+// FindAgent gives the profile of an agent, if it may be run in boxes of a checkout.
+func (m *Manager) FindAgent(ctx context.Context, req api.AgentRequest, _ agentbox.Progress) (agents.Profile, error) {
+	repo, err := workspace.Describe(ctx, req.Directory)
+	if err != nil {
+		return agents.Profile{}, err
+	}
+	return m.consent.Agent(ctx, repo.Root, req.Agent, req.Environ)
+}
 
 // addAgent installs an agent in a box that was made without it. The box keeps everything it has and
 // runs; from the next reset on the agent is in its image. cfg is the configuration with the

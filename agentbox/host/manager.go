@@ -156,7 +156,7 @@ func (m *Manager) furnish(cfg Config) {
 		},
 	})
 	store := project.NewStore(cfg.Home)
-	m.consent = consent.Desk{Store: store, Has: cfg.Images.Has, Best: func(ctx context.Context) (agentbox.Isolation, error) {
+	m.consent = consent.Desk{Store: store, Agents: cfg.Home.Agents(), Has: cfg.Images.Has, Best: func(ctx context.Context) (agentbox.Isolation, error) {
 		best, err := m.chooser.Auto(ctx)
 		return best.Kind, err
 	}}

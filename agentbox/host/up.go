@@ -12,6 +12,7 @@ import (
 	"agentbox/agentbox/host/egress"
 	"agentbox/agentbox/host/flags"
 	"agentbox/agentbox/host/isolation"
+	"agentbox/agentbox/task/agents"
 	"agentbox/agentbox/workspace"
 )
 
@@ -30,7 +31,13 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	if err != nil {
 		return api.UpResponse{}, err
 	}
-	over, err := flags.Of(req, cfg, m.home.Agents())
+	var agent agents.Profile
+	if req.Agent != "" {
+		if agent, err = m.consent.Agent(ctx, repo.Root, req.Agent, req.Environ); err != nil {
+			return api.UpResponse{}, err
+		}
+	}
+	over, err := flags.Of(req, cfg, agent)
 	if err != nil {
 		return api.UpResponse{}, err
 	}

@@ -15,6 +15,7 @@ import (
 	"agentbox/agentbox/host/flags"
 	"agentbox/agentbox/host/isolation"
 	"agentbox/agentbox/project"
+	"agentbox/policy"
 	"agentbox/vmm/image"
 )
 
@@ -26,11 +27,14 @@ const (
 	askIsolation = "isolation"
 	askPort      = "port"
 	askPin       = "pin"
+	askAgent     = policy.AgentChange // it waits for whoever runs that agent: boxes are made without
 )
 
 // Desk is where it is asked.
 type Desk struct {
 	Store *project.Store
+	// Agents is the directory of the user's own profiles of agents.
+	Agents string
 	// Has tells whether the image of a recipe is here.
 	Has func(image.Recipe) bool
 	// Best is the strongest kind of machine that is fast here.
@@ -54,6 +58,11 @@ func (d Desk) Review(ctx context.Context, root string, cfg *config.Config, asked
 		return project.Review{}, err
 	} else if other {
 		asks = append(asks, project.Ask{What: askPin, Which: cfg.Image + " " + pin})
+	}
+	for _, profile := range d.profiles(root).Brought() {
+		for _, line := range profile.Asks() {
+			asks = append(asks, project.Ask{What: askAgent, Which: line})
+		}
 	}
 	return d.Store.Review(p, root, cfg.Policy, asks)
 }
@@ -98,7 +107,8 @@ func meaning(what string) string {
 	return map[string]string{
 		askInclude: " (copied from this machine into the box)", askKernel: " (the box's machine boots it)", askImage: " (read with your rights)",
 		askIsolation: " (weaker than what this machine can do)", askPort: " (of this machine)",
-		askPin: " (agentbox.lock pins another image or other packages than boxes here were made of: git log -p agentbox.lock)",
+		askAgent: " (when you run it)",
+		askPin:   " (agentbox.lock pins another image or other packages than boxes here were made of: git log -p agentbox.lock)",
 	}[what]
 }
 

@@ -27,21 +27,15 @@ type Flags struct {
 	Variables map[string]string  `json:"variables,omitempty"` // of the caller's environment, that the includes name
 }
 
-// Of are the flags of a request. Profiles of agents beside those that are built in are in the directory.
-func Of(req api.UpRequest, cfg *config.Config, profiles string) (Flags, error) {
-	o := Flags{
-		Image: req.Image, Isolation: req.Isolation, CPUs: req.CPUs, Memory: req.Memory,
+// Of are the flags of a request, with the profile of the agent that it names, if any.
+func Of(req api.UpRequest, cfg *config.Config, agent agents.Profile) (o Flags, err error) {
+	o = Flags{
+		Image: req.Image, Isolation: req.Isolation, CPUs: req.CPUs, Memory: req.Memory, Agent: agent.Name,
 		Variables: Variables(cfg, req.Environ),
 	}
-	if req.Agent == "" {
-		return o, nil
+	if agent.Name != "" {
+		o.Tools, err = agent.Needs()
 	}
-	profile, err := agents.Find(profiles, req.Agent)
-	if err != nil {
-		return o, err
-	}
-	o.Agent = profile.Name
-	o.Tools, err = profile.Needs()
 	return o, err
 }
 

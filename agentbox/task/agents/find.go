@@ -3,11 +3,15 @@ package agents
 import (
 	"embed"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"agentbox/agentbox"
 )
@@ -18,38 +22,147 @@ var builtin embed.FS
 // suffix of the files of profiles; the rest of the name is the agent's.
 const suffix = ".yaml"
 
-// Find gives the profile of an agent: the user's own in dir, else the one that is built in.
-func Find(dir, name string) (Profile, error) {
+// InRepository is where a repository has its profiles, relative to its root.
+const InRepository = ".agentbox/agents"
+
+// maxBrought is how many profiles of a repository are looked at.
+const maxBrought = 32
+
+// Origin says whose a profile is.
+type Origin string
+
+// The origins, the first that has a profile of a name being the one that counts.
+const (
+	User       Origin = "yours"
+	Repository Origin = "repository"
+	BuiltIn    Origin = "built in"
+)
+
+// Places are where profiles are looked for, besides those that are built in.
+type Places struct {
+	User       string // the user's directory of profiles
+	Repository string // the root of a checkout; "" for none
+}
+
+// Find gives the profile of an agent. That of a repository is as the repository has it: whether
+// anybody has approved it is for the caller.
+func (p Places) Find(name string) (Profile, error) {
 	if !agentName().MatchString(name) {
-		return Profile{}, agentbox.Errorf(agentbox.Invalid, "%q is no name of an agent", name).WithHint("agentbox agent %s", strings.Join(Names(dir), "|"))
+		return Profile{}, agentbox.Errorf(agentbox.Invalid, "%q is no name of an agent", name).WithHint("agentbox agent %s", strings.Join(p.Names(), "|"))
 	}
-	path := filepath.Join(dir, name+suffix)
-	var f fs.File
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		path = "the profile that is built in"
-		f, err = builtin.Open("builtin/" + name + suffix)
+	for _, place := range []struct {
+		origin Origin
+		open   func(name string) (io.ReadCloser, error)
+		says   string
+	}{
+		{User, func(name string) (io.ReadCloser, error) { return os.Open(filepath.Join(p.User, name+suffix)) }, filepath.Join(p.User, name+suffix)},
+		{Repository, p.brought, path.Join(InRepository, name+suffix)},
+		{BuiltIn, func(name string) (io.ReadCloser, error) { return builtin.Open("builtin/" + name + suffix) }, "the profile that is built in"},
+	} {
+		f, err := place.open(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return Profile{}, agentbox.Errorf(agentbox.Invalid, "cannot read %s of agent %s: %w", place.says, name, err)
+		}
+		found, err := Parse(f, name)
+		f.Close() // it was only read
+		if found.Origin = place.origin; err == nil && place.origin == Repository {
+			err = found.checkBrought()
+		}
+		if err != nil {
+			return found, agentbox.Errorf(agentbox.Invalid, "%s of agent %s: %w", place.says, name, err)
+		}
+		return found, nil
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return Profile{}, agentbox.Errorf(agentbox.NotFound, "there is no agent %s", name).
-			WithHint("agentbox agent %s; a profile of your own goes to %s", strings.Join(Names(dir), "|"), filepath.Join(dir, name+suffix))
+	return Profile{}, agentbox.Errorf(agentbox.NotFound, "there is no agent %s", name).
+		WithHint("agentbox agent %s; a profile of your own goes to %s", strings.Join(p.Names(), "|"), filepath.Join(p.User, name+suffix))
+}
+
+// brought opens a profile of the repository. No link leads out of it, and nothing but a file is
+// waited for.
+func (p Places) brought(name string) (io.ReadCloser, error) {
+	if p.Repository == "" {
+		return nil, fs.ErrNotExist
 	}
+	root, err := os.OpenRoot(p.Repository)
 	if err != nil {
-		return Profile{}, agentbox.Errorf(agentbox.Invalid, "cannot read the profile of agent %s: %w", name, err)
+		return nil, err
 	}
-	defer f.Close()
-	p, err := Parse(f, name)
+	defer root.Close()
+	f, err := root.OpenFile(path.Join(InRepository, name+suffix), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return p, agentbox.Errorf(agentbox.Invalid, "%s of agent %s: %w", path, name, err)
+		return nil, err
 	}
-	return p, nil
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		f.Close()
+		return nil, errors.New("it is not a regular file")
+	}
+	return f, nil
+}
+
+// Brought are the profiles of a repository that can be read.
+func (p Places) Brought() []Profile {
+	var out []Profile
+	for _, name := range p.broughtNames() {
+		f, err := p.brought(name)
+		if err != nil {
+			continue
+		}
+		found, err := Parse(f, name)
+		f.Close() // it was only read
+		if found.Origin = Repository; err == nil && found.checkBrought() == nil {
+			out = append(out, found)
+		}
+	}
+	return out
+}
+
+func (p Places) broughtNames() []string {
+	if p.Repository == "" {
+		return nil
+	}
+	root, err := os.OpenRoot(p.Repository)
+	if err != nil {
+		return nil
+	}
+	defer root.Close()
+	dir, err := root.Open(InRepository)
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	entries, err := dir.ReadDir(10 * maxBrought)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		if name, ok := strings.CutSuffix(e.Name(), suffix); ok && agentName().MatchString(name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names[:min(len(names), maxBrought)]
+}
+
+// checkBrought holds a profile of a repository to more: which files of this machine have tokens is
+// for the user to say.
+func (p Profile) checkBrought() error {
+	for _, s := range p.Secrets {
+		if s.From != "" {
+			return fmt.Errorf("secrets: %s: from: only a profile of your own takes a file of this machine", s.Name)
+		}
+	}
+	return nil
 }
 
 // Names lists the agents that there are profiles of, in order.
-func Names(dir string) []string {
-	own, _ := filepath.Glob(filepath.Join(dir, "*"+suffix))
+func (p Places) Names() []string {
+	own, _ := filepath.Glob(filepath.Join(p.User, "*"+suffix))
 	ours, _ := fs.Glob(builtin, "builtin/*"+suffix)
-	var names []string
+	names := p.broughtNames()
 	for _, path := range append(own, ours...) {
 		names = append(names, strings.TrimSuffix(filepath.Base(path), suffix))
 	}

@@ -20,6 +20,7 @@ import (
 // Profile is what agentbox knows of one agent.
 type Profile struct {
 	Name        string `yaml:"-"`
+	Origin      Origin `yaml:"-"` // whose it is
 	Description string `yaml:"description"`
 	// Program is what is run, with Flags before whatever the user adds.
 	Program string   `yaml:"program"`

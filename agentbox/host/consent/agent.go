@@ -1,0 +1,36 @@
+package consent
+
+import (
+	"context"
+	"slices"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/project"
+	"agentbox/agentbox/task/agents"
+	"agentbox/policy"
+)
+
+// Agent finds the profile of an agent for boxes of a checkout. One that the repository brings has to
+// be approved: all of what it means is part of what the repository asks for.
+func (d Desk) Agent(ctx context.Context, root, name string, environ []string) (agents.Profile, error) {
+	profile, err := d.profiles(root).Find(name)
+	if err != nil || profile.Origin != agents.Repository {
+		return profile, err
+	}
+	review, err := d.At(ctx, root, environ)
+	if err != nil {
+		return profile, err
+	}
+	for _, line := range profile.Asks() {
+		waits := slices.ContainsFunc(review.Plan, func(c policy.Change) bool { return c.Add && c.What == askAgent && c.Rule == line })
+		if waits || !slices.Contains(review.Proposed.Host, project.Ask{What: askAgent, Which: line}) {
+			return profile, agentbox.Errorf(agentbox.Conflict, "agent %s is the repository's own, and nobody has approved it: %s", name, line).
+				WithHint("agentbox policy show shows all of it; if you want that: agentbox policy approve %s", review.Digest)
+		}
+	}
+	return profile, nil
+}
+
+func (d Desk) profiles(root string) agents.Places {
+	return agents.Places{User: d.Agents, Repository: root}
+}

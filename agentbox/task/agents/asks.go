@@ -1,0 +1,57 @@
+package agents
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Asks says, a line for each thing, everything that running the agent means: what runs, where it
+// may connect to, and which secrets it may send. Two profiles with the same lines are the same; one
+// with some of another's lines asks for less. A person who approves a profile approves these.
+func (p Profile) Asks() []string {
+	var out []string
+	say := func(format string, args ...any) { out = append(out, p.Name+" "+fmt.Sprintf(format, args...)) }
+	say("runs %s%s", p.Program, quoted(p.Flags))
+	if len(p.Prompt) > 0 {
+		say("works alone by%s", quoted(p.Prompt))
+	}
+	if p.Package != "" {
+		say("is package %s of npm", p.Package)
+	}
+	if p.Pip != "" {
+		say("is package %s of the Python index", p.Pip)
+	}
+	for _, tool := range slices.Sorted(maps.Keys(p.Toolchain)) {
+		say("needs %s %q", tool, p.Toolchain[tool])
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
+		say("has %s=%q", name, p.Env[name])
+	}
+	for _, rule := range p.Hosts {
+		say("reaches %q", rule)
+	}
+	for _, rule := range p.Private {
+		say("reaches private %q", rule)
+	}
+	for _, s := range p.Secrets {
+		line := fmt.Sprintf("sends your secret %s to%s", s.Name, quoted(s.To))
+		if s.Header != "" || s.As != "" {
+			line += fmt.Sprintf(" in header %q as %q", s.Header, s.As)
+		}
+		say("%s", line)
+	}
+	for _, dir := range p.Sessions {
+		say("keeps %q", dir)
+	}
+	return out
+}
+
+func quoted(list []string) string {
+	var b strings.Builder
+	for _, s := range list {
+		fmt.Fprintf(&b, " %q", s)
+	}
+	return b.String()
+}
