@@ -58,6 +58,7 @@ var forbidden = []struct {
 	{"agentbox/agentbox/snapshot", "agentbox/vmm/...", nil, "guest disks are never parsed on the host: the box itself says what it holds"},
 	{"agentbox/agentbox/snapshot", "agentbox/agentbox/api", nil, "it is called by what serves the wire"},
 	{"agentbox/agentbox/artifact", "agentbox/...", []string{"agentbox/agentbox"}, "what a box sent is judged without boxes, and a statement is verified without a daemon"},
+	{"agentbox/agentbox/history", "agentbox/...", nil, "what a box sent is judged without boxes"},
 	{"agentbox/agentbox/git", "agentbox/...", []string{"agentbox/agentbox"}, "what runs git over foreign bytes must be readable on its own, whoever asks"},
 	{"agentbox/vmm/...", "agentbox/agentbox/...", []string{"agentbox/agentbox", "agentbox/agentbox/durable"}, "leaves never import upward; domain types are the exception, and how files are written"},
 	{"agentbox/agentbox/durable", "agentbox/...", nil, "whoever writes a file uses it, so it uses nobody"},

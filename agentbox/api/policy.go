@@ -14,6 +14,7 @@ var (
 	ChangePolicy  = Endpoint[ChangeRequest, PolicyReport]{"/v1/policy/change"}
 	ApprovePolicy = Endpoint[ApproveRequest, PolicyReport]{"/v1/policy/approve"}
 	FindAgent     = Endpoint[AgentRequest, agents.Profile]{"/v1/agent/find"}
+	KeepHistory   = Endpoint[BoxRef, None]{"/v1/agent/history"}
 	AuditLog      = Endpoint[BoxRef, AuditPlace]{"/v1/policy/log"}
 	SetSecret     = Endpoint[SecretRequest, SecretInfo]{"/v1/secret/set"}
 	ListSecrets   = Endpoint[PolicyRef, []SecretInfo]{"/v1/secret/list"}

@@ -45,7 +45,12 @@ func (a *app) agentCommand() *cli.Command {
 				r.tty = r.tty || len(args) == 0 // it waits for somebody to talk to it
 				return a.detach(ctx, resp.Box.ID.String(), r, false)
 			}
-			return a.enter(ctx, resp.Connection, r)
+			err = a.enter(ctx, resp.Connection, r)
+			_, keepErr := call(context.WithoutCancel(ctx), a, api.KeepHistory, api.BoxRef{Box: resp.Box.ID.String()})
+			if err == nil {
+				err = keepErr
+			}
+			return err
 		},
 	}
 }

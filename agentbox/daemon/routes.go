@@ -42,6 +42,7 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.ChangePolicy, boxes.Policies.Change)
 	api.Handle(mux, api.ApprovePolicy, boxes.Policies.Approve)
 	api.Handle(mux, api.FindAgent, boxes.FindAgent)
+	api.Handle(mux, api.KeepHistory, boxes.KeepHistory)
 	api.Handle(mux, api.AuditLog, boxes.Policies.AuditLog)
 	api.Handle(mux, api.SetSecret, boxes.Policies.SetSecret)
 	api.Handle(mux, api.ListSecrets, boxes.Policies.ListSecrets)

@@ -17,6 +17,7 @@ import (
 	"agentbox/agentbox/config"
 	"agentbox/agentbox/host/flags"
 	"agentbox/agentbox/host/isolation"
+	"agentbox/agentbox/task/agents"
 	"agentbox/agentbox/workspace"
 )
 
@@ -27,7 +28,8 @@ type plan struct {
 	cfg  *config.Config
 	key  string
 
-	overrides flags.Flags // applied to cfg already
+	overrides flags.Flags    // applied to cfg already
+	agent     agents.Profile // that is to be run; of a box that is there already
 	isolation isolation.Wish
 }
 

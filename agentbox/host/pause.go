@@ -23,6 +23,7 @@ func (m *Manager) Pause(ctx context.Context, ref api.BoxRef, progress agentbox.P
 		if err := m.savable(ctx, rec, "paused"); err != nil {
 			return err
 		}
+		m.keepHistory(ctx, b, progress)
 		end := progress.Begin("pause", rec.Box.Name)
 		if _, err := api.Call(ctx, s.client, api.SupervisorPause, api.SaveRequest{Dir: rec.names(m.home).Saved()}, nil); err != nil {
 			return agentbox.OrNoSpace(err)

@@ -58,6 +58,9 @@ type record struct {
 	Detached  bool           `json:"detached,omitempty"` // Box.Branch is a commit
 	Approved  string         `json:"approved,omitempty"` // digest of the approved document that governs it
 	Seed      string         `json:"seed,omitempty"`     // random: of what the box has in place of secrets
+
+	Histories map[string][]string `json:"histories,omitempty"` // of the agents run in it: directories below the home that have their conversations
+	Recalled  map[string]int      `json:"recalled,omitempty"`  // the life in which each agent was last given what is kept of them
 }
 
 // attachment is what a fresh machine is given to become this box.

@@ -12,7 +12,7 @@ import (
 )
 
 // Remove removes a box: machine, runtime, checkpoints and workspace.
-func (m *Manager) Remove(ctx context.Context, ref api.BoxRef, _ agentbox.Progress) (agentbox.Box, error) {
+func (m *Manager) Remove(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (agentbox.Box, error) {
 	b, err := m.find(ctx, ref)
 	if err != nil {
 		return agentbox.Box{}, err
@@ -21,6 +21,7 @@ func (m *Manager) Remove(ctx context.Context, ref api.BoxRef, _ agentbox.Progres
 	if err != nil {
 		return agentbox.Box{}, err
 	}
+	m.keepHistory(ctx, b, progress)
 	return shown, m.remove(b)
 }
 

@@ -23,6 +23,7 @@ func (m *Manager) Reset(ctx context.Context, ref api.BoxRef, progress agentbox.P
 				return err
 			}
 		}
+		m.keepHistory(ctx, b, progress)
 		if err := m.endMachine(b); err != nil {
 			return err
 		}

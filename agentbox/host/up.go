@@ -60,7 +60,7 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	} else {
 		defer m.keys.Lock(key)()
 		if b := m.byKey(key); b != nil {
-			return m.reattach(ctx, b, plan{req: req, repo: repo, cfg: cfg, overrides: over}, progress)
+			return m.reattach(ctx, b, plan{req: req, repo: repo, cfg: cfg, overrides: over, agent: agent}, progress)
 		}
 	}
 	if err := over.Apply(cfg); err != nil {
@@ -73,6 +73,9 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	wish := isolation.WishOf(req.Isolation, cfg, req.Environ)
 	b, err := m.create(ctx, plan{req: req, repo: repo, cfg: cfg, key: key, overrides: over, isolation: wish}, progress)
 	if err != nil {
+		return api.UpResponse{}, err
+	}
+	if err := m.recall(ctx, b, agent, progress); err != nil {
 		return api.UpResponse{}, err
 	}
 	return m.readyResponse(ctx, b, req, repo, true, progress)
@@ -130,6 +133,9 @@ func (m *Manager) reattach(ctx context.Context, b *box, p plan, progress agentbo
 		return api.UpResponse{}, err
 	}
 	if err := m.onStart(ctx, b, progress); err != nil { // if setup failed until now
+		return api.UpResponse{}, err
+	}
+	if err := m.recall(ctx, b, p.agent, progress); err != nil {
 		return api.UpResponse{}, err
 	}
 	return m.readyResponse(ctx, b, req, repo, false, progress)

@@ -104,6 +104,8 @@ func TestProfilesThatAreNone(t *testing.T) {
 		"program: a\ntoolchain: {nod: '1'}\n":  "nod",
 		"program: a\nsessions: [/etc]\n":       "sessions",
 		"program: a\nsessions: [~/../x]\n":     "sessions",
+		"program: a\nsessions: [~/.claude]\n":  "sessions",
+		"program: a\nsessions: [~/a//b]\n":     "sessions",
 		"program: a\nhosts: ['http://']\n":     "hosts",
 		"program: a\nsecrets: [{name: A}]\n":   "secrets",
 		"program: a\npip: 'x @ file:///y'\n":   "pip-package",

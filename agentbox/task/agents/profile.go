@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -137,8 +138,9 @@ func (p Profile) check() error {
 		}
 	}
 	for _, dir := range p.Sessions {
-		if rest, ok := strings.CutPrefix(dir, "~/"); !ok || rest == "" || strings.Contains("/"+rest+"/", "/../") || strings.HasSuffix(rest, "/") {
-			bad("sessions: %q is not a directory below the home, as ~/.agent/sessions", dir)
+		// What lies beside the conversations, directly below, is settings and credentials.
+		if rest, ok := strings.CutPrefix(dir, "~/"); !ok || !fs.ValidPath(rest) || !strings.Contains(rest, "/") {
+			bad("sessions: %q is not a directory of conversations, as ~/.agent/sessions", dir)
 		}
 	}
 	errs = append(errs, p.checkRules()...)

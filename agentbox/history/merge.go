@@ -1,0 +1,171 @@
+package history
+
+import (
+	"archive/tar"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Bounds of what is kept of one agent and project. What does not fit is left out, the oldest first.
+const (
+	MaxBytes = 64 << 20
+	MaxFiles = 5000
+	maxName  = 512     // bytes of a name
+	maxSeen  = 200_000 // entries of an archive that are looked at
+)
+
+// ErrTooMuch is of an archive with more entries than anybody's conversations have.
+var ErrTooMuch = errors.New("it has more entries than can be looked at")
+
+// file is one that an archive has.
+type file struct {
+	name string
+	size int64
+	time time.Time
+}
+
+// Merge writes an archive of the files of both, those of fresh before those of kept where a name is
+// in both. Both are read twice. dirs are the directories that count, slash-separated and relative
+// to a home. fresh is of a box: what is not a plain file below dirs, could be a credential or is
+// beyond the bounds is left out.
+func Merge(w io.Writer, fresh, kept io.ReadSeeker, dirs []string) error {
+	var sources []io.ReadSeeker
+	var have []map[string]file
+	seen := map[string]bool{}
+	for _, r := range []io.ReadSeeker{fresh, kept} {
+		if r == nil {
+			continue
+		}
+		files, err := list(r, dirs, seen)
+		if err != nil {
+			return err
+		}
+		sources, have = append(sources, r), append(have, files)
+	}
+	within(have)
+	out := tar.NewWriter(w)
+	for i, r := range sources {
+		if err := copyFiles(out, r, have[i]); err != nil {
+			return err
+		}
+	}
+	return out.Close()
+}
+
+// list gives the files of an archive that may be kept, by name, without those that were seen.
+func list(r io.ReadSeeker, dirs []string, seen map[string]bool) (map[string]file, error) {
+	in, err := begin(r)
+	if err != nil {
+		return nil, err
+	}
+	files := map[string]file{}
+	for n := 0; ; n++ {
+		h, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read an archive of conversations: %w", err)
+		}
+		if n == maxSeen {
+			return nil, ErrTooMuch
+		}
+		if name, ok := nameOf(h, dirs); ok && !seen[name] {
+			files[name] = file{name, h.Size, h.ModTime} // of a name that is there twice the last, as tar does
+		}
+	}
+	for name := range files {
+		seen[name] = true
+	}
+	return files, nil
+}
+
+func begin(r io.ReadSeeker) (*tar.Reader, error) {
+	if _, err := r.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	return tar.NewReader(r), nil
+}
+
+// nameOf is the name under which an entry is kept; ok is false for what is not.
+func nameOf(h *tar.Header, dirs []string) (name string, ok bool) {
+	name = strings.TrimPrefix(h.Name, "./")
+	switch {
+	case h.Typeflag != tar.TypeReg, h.Size > MaxBytes, len(name) > maxName, !utf8.ValidString(name):
+		return "", false
+	case path.Clean("/"+name) != "/"+name, strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' }):
+		return "", false
+	case isCredential(path.Base(name)):
+		return "", false
+	}
+	below := func(dir string) bool { return strings.HasPrefix(name, dir+"/") }
+	return name, slices.ContainsFunc(dirs, below)
+}
+
+// credentials are names under which programs keep them, should one lie among conversations.
+var credentials = []string{".credentials.json", "credentials.json", "credentials", "auth.json", "oauth_creds.json", "token.json", "tokens.json", ".env", ".netrc", ".npmrc", ".pypirc"}
+
+func isCredential(base string) bool {
+	base = strings.ToLower(base)
+	return slices.Contains(credentials, base) || strings.HasPrefix(base, "id_") || strings.HasSuffix(base, ".pem") || strings.HasSuffix(base, ".key")
+}
+
+// within takes away what is beyond the bounds: the oldest, as the files themselves say. A box that
+// lies about that only loses its own newer ones.
+func within(have []map[string]file) {
+	var all []file
+	for _, files := range have {
+		for _, f := range files {
+			all = append(all, f)
+		}
+	}
+	slices.SortFunc(all, func(a, b file) int { return cmp.Or(b.time.Compare(a.time), strings.Compare(a.name, b.name)) })
+	bytes := int64(0)
+	for i, f := range all {
+		if bytes += f.size; i < MaxFiles && bytes <= MaxBytes {
+			continue
+		}
+		bytes -= f.size
+		for _, files := range have {
+			delete(files, f.name)
+		}
+	}
+}
+
+// copyFiles writes the chosen files of an archive, each once, with nothing but its name, content and
+// time.
+func copyFiles(out *tar.Writer, r io.ReadSeeker, chosen map[string]file) error {
+	in, err := begin(r)
+	if err != nil {
+		return err
+	}
+	for {
+		h, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read an archive of conversations: %w", err)
+		}
+		name := strings.TrimPrefix(h.Name, "./")
+		f, ok := chosen[name]
+		if !ok || h.Typeflag != tar.TypeReg || h.Size != f.size || !h.ModTime.Equal(f.time) {
+			continue
+		}
+		delete(chosen, name)
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: h.Size, Mode: 0o600, ModTime: h.ModTime.Truncate(time.Second), Format: tar.FormatPAX}
+		if err := out.WriteHeader(header); err != nil {
+			return err
+		}
+		if _, err := io.Copy(out, in); err != nil {
+			return err
+		}
+	}
+}
