@@ -12,9 +12,9 @@ import (
 )
 
 // cmdModelServer starts a stand-in for the API of a model on this machine's loopback, for an agent
-// that is real. It speaks the Messages API as far as agents need it: to whoever sends the right key
-// it answers the first question with the command to run in the agent's shell tool, and what comes
-// back from that with a last word. It sets $MODELPORT.
+// that is real. It speaks the Messages API and the Responses API as far as agents need them: to
+// whoever sends the right key it answers the first question with the command to run in the agent's
+// shell tool, and what comes back from that with a last word. It sets $MODELPORT.
 func cmdModelServer(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 2, "modelserver KEY COMMAND")
 	server := httptest.NewServer(&modelServer{key: args[0], command: args[1]})
@@ -35,6 +35,10 @@ type question struct {
 }
 
 func (s *modelServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/v1/responses" {
+		s.responses(w, r)
+		return
+	}
 	if r.Header.Get("X-Api-Key") != s.key {
 		http.Error(w, `{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key"}}`, http.StatusUnauthorized)
 		return
