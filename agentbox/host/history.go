@@ -77,7 +77,7 @@ func (m *Manager) keepHistoryOf(ctx context.Context, rec record, agent string, d
 	if err != nil {
 		return err
 	}
-	what := environment.Harvest{Root: home}
+	what := environment.Export{Root: home}
 	for _, dir := range dirs {
 		what.Paths = append(what.Paths, path.Join(home, dir))
 	}
