@@ -51,7 +51,16 @@ func (j *live) open(ctx context.Context, spec *protocol.JobSpec) (ssh.Channel, <
 	if err != nil {
 		return nil, nil, err
 	}
-	return environment.OpenChannel(ctx, client, protocol.JobChannel, extra)
+	for {
+		ch, requests, err := environment.OpenChannel(ctx, client, protocol.JobChannel, extra)
+		if r := refusalOf(err); r == nil || !r.Early || ctx.Err() != nil {
+			return ch, requests, err
+		}
+		select { // it has waited before it answered, unless somebody changed it
+		case <-ctx.Done():
+		case <-time.After(reopenAfter):
+		}
+	}
 }
 
 // reopenAfter is how long a job whose connection ended waits before it asks for another.

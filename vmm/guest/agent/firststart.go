@@ -60,6 +60,14 @@ func (f *firstStart) wait(ending context.Context) {
 	}
 }
 
+// within waits until nothing is being made, for at most d, and tells whether that is so.
+func (f *firstStart) within(ending context.Context, d time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ending, d)
+	defer cancel()
+	f.wait(ctx)
+	return !f.making()
+}
+
 // making tells whether a command would wait now.
 func (f *firstStart) making() bool {
 	select {

@@ -4,10 +4,15 @@ package agent
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
 
 	"agentbox/vmm/guest/protocol"
 )
@@ -69,4 +74,29 @@ func TestNothingRunsBeforeTheBoxHasWhatIsItsOwn(t *testing.T) {
 func readable(path string) string {
 	text, _ := os.ReadFile(path) // what is not there says nothing
 	return string(text)
+}
+
+// A host waits for an answer for a time only, and a database may take longer to be made: a job that
+// comes early is told so, and once it is accepted it sees what was made.
+func TestAnEarlyJobIsToldToAskAgain(t *testing.T) {
+	f := start(t)
+	c := f.connect()
+	defer c.Close()
+	go_ := filepath.Join(t.TempDir(), "go")
+	firstProgram(t, f, "10-key", "while [ ! -e "+go_+" ]; do sleep 0.01; done\n")
+	if err := c.Attach(t.Context(), protocol.AttachRequest{Own: true}); err != nil {
+		t.Fatal(err)
+	}
+	f.agent.Machine.EarlyWait = 10 * time.Millisecond
+	_, err := f.open(c, protocol.JobOpen{ID: "j", Start: &protocol.JobSpec{Argv: []string{"true"}}})
+	var refused *ssh.OpenChannelError
+	var why protocol.JobRefusal
+	if !errors.As(err, &refused) || json.Unmarshal([]byte(refused.Message), &why) != nil || !why.Early {
+		t.Fatalf("a job ran before the key was made: %v", err)
+	}
+	plant(t, go_, "")
+	f.agent.Machine.EarlyWait = time.Minute
+	if w := f.job(c, "j", sh("echo now")).wait(); w.out != "now\n" {
+		t.Errorf("then it printed %q", w.out)
+	}
 }

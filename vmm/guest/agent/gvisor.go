@@ -116,7 +116,7 @@ func (b *booter) gvisorMachine() Machine {
 		Stats:      box.stats,
 		Workspace:  protocol.WorkspaceDir,
 		LogDir:     protocol.ServiceLogDir,
-		FirstStart: protocol.FirstStartDir,
+		FirstStart: protocol.FirstStartDir, EarlyWait: earlyWait,
 	}
 }
 

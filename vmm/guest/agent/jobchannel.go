@@ -20,6 +20,10 @@ func (c *connection) job(nc ssh.NewChannel) {
 		refuseJob(nc, &notRun{126, err})
 		return
 	}
+	if o.Start != nil && !c.agent.first.within(c.agent.ending, c.agent.Machine.EarlyWait) {
+		refuseJob(nc, errEarly)
+		return
+	}
 	j, err := c.agent.jobs.open(c.agent, o)
 	if err != nil {
 		refuseJob(nc, err)
@@ -32,11 +36,14 @@ func (c *connection) job(nc ssh.NewChannel) {
 	j.serve(ch, requests, o.From)
 }
 
+var errEarly = errors.New("the box is still making what is its own")
+
 func refuseJob(nc ssh.NewChannel, err error) {
 	refusal := protocol.JobRefusal{Status: 126, Error: err.Error()}
 	if e := (*notRun)(nil); errors.As(err, &e) {
 		refusal.Status = e.status
 	}
+	refusal.Early = errors.Is(err, errEarly)
 	reason, _ := json.Marshal(refusal) // of a number and a text
 	nc.Reject(ssh.ConnectionFailed, string(reason))
 }

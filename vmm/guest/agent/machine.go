@@ -9,6 +9,9 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
+// earlyWait is Machine.EarlyWait outside of tests.
+const earlyWait = 10 * time.Second
+
 // Machine is what the agent may do to the machine it runs in. Real fills it in for a virtual machine; a test for an
 // ordinary process. Every function is set.
 type Machine struct {
@@ -44,6 +47,9 @@ type Machine struct {
 	LogDir    string // protocol.ServiceLogDir
 
 	FirstStart string // protocol.FirstStartDir
+	// EarlyWait is how long a job waits for what is the box's own before its host is told to ask
+	// again; shorter than a host waits for an answer.
+	EarlyWait time.Duration
 }
 
 // User is who commands run as.

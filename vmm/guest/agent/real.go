@@ -52,7 +52,7 @@ func (b *booter) machine() Machine {
 		Stats:      func() (protocol.GuestStats, error) { return stats(box) },
 		Workspace:  protocol.WorkspaceDir,
 		LogDir:     protocol.ServiceLogDir,
-		FirstStart: protocol.FirstStartDir,
+		FirstStart: protocol.FirstStartDir, EarlyWait: earlyWait,
 	}
 }
 

@@ -51,6 +51,7 @@ type JobSpec struct {
 type JobRefusal struct {
 	Status int    `json:"status"` // 127: no such program, 126: it could not be run, 0: there is no such job
 	Error  string `json:"error"`
+	Early  bool   `json:"early,omitempty"` // nothing is wrong: the box is still making what is its own; ask again
 }
 
 // JobStatus is a job as the guest knows it.
