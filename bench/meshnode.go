@@ -57,7 +57,7 @@ type meshReport struct {
 type meshNode struct {
 	cfg     meshNodeConfig
 	store   *cachestore.Store
-	places  *layers.Places
+	places  *layers.Remotes
 	sharing *layers.Sharing
 	wire    *meshwire.Node
 	node    *exchange.Node
@@ -128,7 +128,7 @@ func (n *meshNode) open(ctx context.Context, dir string) (err error) {
 	}
 	network.Answer(n.node)
 	n.wire.Handle(quicCopy, n.giveFile)
-	n.places = &layers.Places{File: filepath.Join(dir, "places.json"), Peers: func() *exchange.Node { return n.node }}
+	n.places = &layers.Remotes{File: filepath.Join(dir, "places.json"), Peers: func() *exchange.Node { return n.node }}
 	return nil
 }
 

@@ -153,7 +153,7 @@ func (a *app) cacheVerify() *cli.Command {
 	var req api.CacheVerifyRequest
 	return &cli.Command{
 		Name: "verify", Usage: "read and hash everything, put aside what is damaged, and get it again",
-		Description: "What is damaged comes from the places that images were pulled from or exported to. The exit code is 1 when something stays damaged.",
+		Description: "What is damaged comes from the remotes that images were pulled from or exported to. The exit code is 1 when something stays damaged.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "rebuild", Usage: "also find again what the index has lost", Destination: &req.Rebuild},
 			&cli.StringFlag{Name: "from", Usage: "also ask a directory that `agentbox image export` filled, or its URL", Destination: &req.From},

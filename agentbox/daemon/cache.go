@@ -108,7 +108,7 @@ func (d *daemon) verifyCache(ctx context.Context, req api.CacheVerifyRequest, pr
 	if req.From != "" {
 		from = append(from, req.From)
 	}
-	r, err := s.Verify(ctx, cachestore.VerifyOptions{Rebuild: req.Rebuild, Source: d.places.Source(from...), Progress: func(done, total int64) {
+	r, err := s.Verify(ctx, cachestore.VerifyOptions{Rebuild: req.Rebuild, Source: d.remotes.Source(from...), Progress: func(done, total int64) {
 		progress.Move("verify", "", done, total)
 	}})
 	out := api.CacheVerifyReport{

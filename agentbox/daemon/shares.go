@@ -20,7 +20,7 @@ type shares struct {
 	store   *layers.Opening
 	images  *layers.Images
 	shelf   layers.Shelf
-	places  *layers.Places
+	remotes *layers.Remotes
 	sharing *layers.Sharing
 	team    *team.Team
 	mesh    *mesh.Mesh
@@ -46,11 +46,11 @@ func share(ctx context.Context, cfg Config, images *image.Store) (*shares, error
 		return nil, err
 	}
 	t := team.New()
-	s := &shares{team: t, places: &layers.Places{File: cfg.Home.Places(), Peers: t.Peers}}
+	s := &shares{team: t, remotes: &layers.Remotes{File: cfg.Home.Places(), Peers: t.Peers}}
 	s.store = layers.Begin(ctx, layers.Config{
 		Dir: cfg.Home.Store(), Key: cfg.Home.StoreKey(), Log: cfg.Log, Damaged: distrust(images, cfg.Log), Trusted: t.Trusts, Named: t.Wake,
 	})
-	s.images = &layers.Images{Store: s.store.Store, Places: s.places, Key: key.Public().(ed25519.PublicKey)}
+	s.images = &layers.Images{Store: s.store.Store, Remotes: s.remotes, Key: key.Public().(ed25519.PublicKey)}
 	s.sharing = &layers.Sharing{Store: s.store.Store, File: cfg.Home.Shared(), Changed: t.SharingChanged}
 	s.shelf = layers.Shelf{Store: s.store.Store, Key: s.images.Key}
 	t.Images, t.Shelf, t.Sharing, t.Files, t.Log = s.images, s.shelf, s.sharing, images, cfg.Log

@@ -37,7 +37,7 @@ func (d *daemon) scrub(ctx context.Context) <-chan struct{} {
 		if err != nil {
 			return // said by who opened it
 		}
-		if err := s.Scrub(ctx, cachestore.ScrubOptions{Source: d.places.Source()}); err != nil {
+		if err := s.Scrub(ctx, cachestore.ScrubOptions{Source: d.remotes.Source()}); err != nil {
 			d.cfg.Log.Error("scrub", "error", err)
 		}
 	}()

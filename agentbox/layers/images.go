@@ -28,8 +28,8 @@ const erofsType = "application/vnd.erofs"
 type Images struct {
 	// Store gives the store, waiting until it is open.
 	Store func(ctx context.Context) (*cachestore.Store, error)
-	// Places are asked for what is damaged or missing.
-	Places *Places
+	// Remotes are asked for what is damaged or missing.
+	Remotes *Remotes
 	// Key is the public half of the key that signs our names.
 	Key ed25519.PublicKey
 
@@ -163,7 +163,7 @@ func (i *Images) Export(ctx context.Context, img image.Image, trace []uint32, di
 		}
 	}
 	img.Lazy = &image.Lazy{Manifest: manifest}
-	return errors.Join(addToIndex(dir, img), i.Places.Remember(dir))
+	return errors.Join(addToIndex(dir, img), i.Remotes.Remember(dir))
 }
 
 // addToIndex names an image in a directory's list, in place of what the list said of it.
@@ -209,7 +209,7 @@ func (i *Images) Begin(ctx context.Context, img image.Image) error {
 	if err != nil {
 		return err
 	}
-	m, err := store.EnsureManifest(ctx, img.Lazy.Manifest, i.Places.Source(img.Lazy.From))
+	m, err := store.EnsureManifest(ctx, img.Lazy.Manifest, i.Remotes.Source(img.Lazy.From))
 	if err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (i *Images) Begin(ctx context.Context, img image.Image) error {
 			return err
 		}
 	}
-	return errors.Join(i.name(ctx, store, img, img.Lazy.Manifest), i.Places.Remember(img.Lazy.From))
+	return errors.Join(i.name(ctx, store, img, img.Lazy.Manifest), i.Remotes.Remember(img.Lazy.From))
 }
 
 // Fill opens the file of an image that was begun, be it in a store that is gone meanwhile.
@@ -231,7 +231,7 @@ func (i *Images) Fill(ctx context.Context, img image.Image) (*Filling, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := store.FillImage(ctx, img.Lazy.Manifest, i.Places.Source(img.Lazy.From))
+	l, err := store.FillImage(ctx, img.Lazy.Manifest, i.Remotes.Source(img.Lazy.From))
 	if err != nil {
 		return nil, err
 	}
@@ -246,9 +246,9 @@ func (i *Images) Fill(ctx context.Context, img image.Image) (*Filling, error) {
 	return &Filling{l}, nil
 }
 
-// Mend reads the store's file of an image and puts right what is damaged in it, with pieces from the places named here or remembered. It
+// Mend reads the store's file of an image and puts right what is damaged in it, with pieces from the remotes named here or remembered. It
 // gives the file, which lasts until release is called. NotFound when the store does not have the image.
-func (i *Images) Mend(ctx context.Context, digest agentbox.Digest, places ...string) (path string, release func(), err error) {
+func (i *Images) Mend(ctx context.Context, digest agentbox.Digest, remotes ...string) (path string, release func(), err error) {
 	store, err := i.Store(ctx)
 	if err != nil {
 		return "", nil, err
@@ -257,7 +257,7 @@ func (i *Images) Mend(ctx context.Context, digest agentbox.Digest, places ...str
 	if err != nil {
 		return "", nil, err
 	}
-	return store.Mend(ctx, n.Manifest, i.Places.Source(places...))
+	return store.Mend(ctx, n.Manifest, i.Remotes.Source(remotes...))
 }
 
 // Filling is the file of an image that comes.

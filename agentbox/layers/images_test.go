@@ -27,8 +27,8 @@ func imagesIn(t *testing.T, dir string) *Images {
 	}
 	t.Cleanup(func() { s.Close() })
 	return &Images{
-		Store:  func(context.Context) (*cachestore.Store, error) { return s, nil },
-		Places: &Places{File: filepath.Join(dir, "places.json")},
+		Store:   func(context.Context) (*cachestore.Store, error) { return s, nil },
+		Remotes: &Remotes{File: filepath.Join(dir, "places.json")},
 	}
 }
 

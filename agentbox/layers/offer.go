@@ -101,7 +101,7 @@ func (i *Images) ReadAbout(ctx context.Context, about, digest agentbox.Digest) (
 	if err != nil {
 		return image.Image{}, err
 	}
-	src := i.Places.Source(Team)
+	src := i.Remotes.Source(Team)
 	m, err := store.EnsureManifest(ctx, about, src)
 	if err != nil {
 		return image.Image{}, err
@@ -153,7 +153,7 @@ func (i *Images) Adopt(ctx context.Context, img image.Image, n blob.Name) error 
 	if err != nil {
 		return err
 	}
-	m, err := store.EnsureManifest(ctx, n.Manifest, i.Places.Source(Team))
+	m, err := store.EnsureManifest(ctx, n.Manifest, i.Remotes.Source(Team))
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (i *Images) take(ctx context.Context, img image.Image, n blob.Name) error {
 
 // Adopt gets what setup made elsewhere, all of it, under the name by which who made it published
 // it.
-func (s Shelf) Adopt(ctx context.Context, places *Places, n blob.Name, progress func(done, total int)) error {
+func (s Shelf) Adopt(ctx context.Context, remotes *Remotes, n blob.Name, progress func(done, total int)) error {
 	if _, ok := KeyOf(n); !ok {
 		return agentbox.Errorf(agentbox.Corrupt, "%.80q is no name of what setup made", n.Key)
 	}
@@ -187,7 +187,7 @@ func (s Shelf) Adopt(ctx context.Context, places *Places, n blob.Name, progress 
 	if err != nil {
 		return err
 	}
-	if err := store.Fetch(ctx, n.Manifest, places.Source(Team), nil, progress); err != nil {
+	if err := store.Fetch(ctx, n.Manifest, remotes.Source(Team), nil, progress); err != nil {
 		return err
 	}
 	b, err := open(ctx, store, n.Manifest)

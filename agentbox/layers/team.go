@@ -13,32 +13,32 @@ import (
 	"agentbox/mesh/exchange/schedule"
 )
 
-// Team is the place of images that peers have: as the `from` of an image, it means whoever of the
+// Team is the remote of images that peers have: as the `from` of an image, it means whoever of the
 // team has pieces of it.
 const Team = "team"
 
-// teamTime is how long peers may take to give a manifest that other places may have.
+// teamTime is how long peers may take to give a manifest that other remotes may have.
 const teamTime = 300 * time.Millisecond
 
 // manifest asks the peers for a manifest.
 func (a asking) manifest(ctx context.Context, d agentbox.Digest) ([]byte, error) {
-	if len(a.places.order(a.first)) > 0 {
+	if len(a.remotes.order(a.first)) > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, teamTime)
 		defer cancel()
 	}
-	return a.places.peers().Manifest(ctx, d)
+	return a.remotes.peers().Manifest(ctx, d)
 }
 
 // peers is this machine's part in the mesh, nil without one.
-func (p *Places) peers() *exchange.Node {
+func (p *Remotes) peers() *exchange.Node {
 	if p.Peers == nil {
 		return nil
 	}
 	return p.Peers()
 }
 
-// Session asks peers for chunks, and the places for what no peer has.
+// Session asks peers for chunks, and the remotes for what no peer has.
 func (a asking) Session(ctx context.Context, manifest agentbox.Digest, m blob.Manifest, arrived cachestore.Arrived) (cachestore.Session, error) {
 	j := &joint{asking: a, manifest: manifest, m: m, came: map[int]bool{}}
 	counted := func(ctx context.Context, i int, b []byte) error {
@@ -53,7 +53,7 @@ func (a asking) Session(ctx context.Context, manifest agentbox.Digest, m blob.Ma
 	j.arrived = exchange.Arrived(counted)
 	_, err := j.transfer()
 	if err == nil {
-		j.places, err = cachestore.OpenSession(ctx, pieces{a}, manifest, m, counted)
+		j.remotes, err = cachestore.OpenSession(ctx, pieces{a}, manifest, m, counted)
 	}
 	if err != nil && j.peers != nil {
 		err = errors.Join(err, j.peers.Close())
@@ -61,20 +61,20 @@ func (a asking) Session(ctx context.Context, manifest agentbox.Digest, m blob.Ma
 	return j, err
 }
 
-// pieces is asking without peers and sessions: places know pieces only.
+// pieces is asking without peers and sessions: remotes know pieces only.
 type pieces struct{ of asking }
 
 func (p pieces) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {
-	return p.of.fromPlaces(ctx, d, max)
+	return p.of.fromRemotes(ctx, d, max)
 }
 
-// joint gets chunks from peers, and from places.
+// joint gets chunks from peers, and from remotes.
 type joint struct {
 	asking   asking
 	manifest agentbox.Digest
 	m        blob.Manifest
 	arrived  exchange.Arrived
-	places   cachestore.Session
+	remotes  cachestore.Session
 
 	switching sync.Mutex // held while peers is made anew
 	node      *exchange.Node
@@ -92,7 +92,7 @@ func class(p cachestore.Priority) schedule.Class { return schedule.Class(p) + sc
 func (j *joint) transfer() (*exchange.Transfer, error) {
 	j.switching.Lock()
 	defer j.switching.Unlock()
-	node := j.asking.places.peers()
+	node := j.asking.remotes.peers()
 	if node == j.node && (j.peers != nil || node == nil) {
 		return j.peers, nil
 	}
@@ -118,7 +118,7 @@ func (j *joint) Fetch(ctx context.Context, p cachestore.Priority, chunks []int) 
 		return err
 	}
 	if peers == nil {
-		return j.places.Fetch(ctx, p, chunks)
+		return j.remotes.Fetch(ctx, p, chunks)
 	}
 	j.expect(chunks)
 	err = peers.Fetch(ctx, class(p), chunks)
@@ -126,11 +126,11 @@ func (j *joint) Fetch(ctx context.Context, p cachestore.Priority, chunks []int) 
 		return err
 	}
 	left := j.missing(chunks)
-	if len(j.asking.places.order(j.asking.first)) == 0 {
+	if len(j.asking.remotes.order(j.asking.first)) == 0 {
 		return err
 	}
-	if placeErr := j.places.Fetch(ctx, p, left); placeErr != nil {
-		return placeErr
+	if remoteErr := j.remotes.Fetch(ctx, p, left); remoteErr != nil {
+		return remoteErr
 	}
 	return nil
 }
@@ -156,7 +156,7 @@ func (j *joint) missing(chunks []int) []int {
 }
 
 func (j *joint) Close() error {
-	err := j.places.Close()
+	err := j.remotes.Close()
 	j.switching.Lock()
 	defer j.switching.Unlock()
 	if j.peers != nil {

@@ -36,7 +36,7 @@ func member(t *testing.T, node *wire.Node, holders ...identity.PeerID) (*Images,
 	}
 	network.Answer(n)
 	sharing.Changed = func() { n.Recheck(context.Background()) }
-	images.Places.Peers = func() *exchange.Node { return n }
+	images.Remotes.Peers = func() *exchange.Node { return n }
 	t.Cleanup(func() {
 		if err := n.Close(); err != nil {
 			t.Error(err)
@@ -98,7 +98,7 @@ func TestAnImageComesFromTheTeam(t *testing.T) {
 	}
 }
 
-// What no peer has comes from a place, and the other way round.
+// What no peer has comes from a remote, and the other way round.
 func TestPlacesHelpWherePeersHaveNothing(t *testing.T) {
 	_, nodes := meshtest.Nodes(t, 2)
 	img, content, dir := exported(t)
@@ -154,7 +154,7 @@ func TestPeersKeepTheWordOfASource(t *testing.T) {
 			}
 		}
 		gets, _, _ := member(t, nodes[1], nodes[0].Self())
-		return gets.Places.Source(Team)
+		return gets.Remotes.Source(Team)
 	})
 }
 

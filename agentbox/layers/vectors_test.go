@@ -18,8 +18,8 @@ import (
 
 // What files hold in the examples of testdata.
 var (
-	examplePlaces = []string{"/srv/images", "https://images.example/agentbox"}
-	exampleList   = []image.Image{{
+	exampleRemotes = []string{"/srv/images", "https://images.example/agentbox"}
+	exampleList    = []image.Image{{
 		Digest: blob.Sum([]byte("image")), Name: "apt:bookworm +git", Source: "apt:bookworm", Platform: "linux/amd64", Packages: []string{"git"},
 		Size: 3*blob.BlockSize + 100, Created: time.Unix(1700000000, 0).UTC(), Key: "0123456789abcdef0123456789abcdef", Versions: []string{"git=1:2.39.5-0+deb12u2"},
 		Lazy: &image.Lazy{Manifest: blob.Sum([]byte("manifest"))},
@@ -31,11 +31,11 @@ var (
 )
 
 func TestVectors(t *testing.T) {
-	b, err := encodePlaces(examplePlaces)
+	b, err := encodeRemotes(exampleRemotes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := decodePlaces(golden.Same(t, "places.json", b)); !slices.Equal(got, examplePlaces) {
+	if got := decodeRemotes(golden.Same(t, "places.json", b)); !slices.Equal(got, exampleRemotes) {
 		t.Errorf("%q", got)
 	}
 	if b, err = encodeIndex(exampleList); err != nil {
@@ -77,19 +77,19 @@ func TestVectorOfABundle(t *testing.T) {
 	}
 }
 
-func FuzzPlaces(f *testing.F) {
-	b, err := encodePlaces(examplePlaces)
+func FuzzRemotes(f *testing.F) {
+	b, err := encodeRemotes(exampleRemotes)
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(b)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		list := decodePlaces(b)
-		if len(list) > maxPlaces {
-			t.Fatalf("%d places", len(list))
+		list := decodeRemotes(b)
+		if len(list) > maxRemotes {
+			t.Fatalf("%d remotes", len(list))
 		}
-		for _, place := range list {
-			_, _ = openSource(place) // whatever it says, it is a place or an error
+		for _, remote := range list {
+			_, _ = openSource(remote) // whatever it says, it is a remote or an error
 		}
 	})
 }

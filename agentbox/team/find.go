@@ -140,7 +140,7 @@ func (t *Team) Setup(ctx context.Context, key agentbox.Digest, progress func(don
 		}
 		err := t.reach(ctx, o.Manifest)
 		if err == nil {
-			err = t.Shelf.Adopt(ctx, t.Images.Places, o.name, progress)
+			err = t.Shelf.Adopt(ctx, t.Images.Remotes, o.name, progress)
 		}
 		if err == nil {
 			t.count(func(c *Counters) { c.SetupsFound++ })

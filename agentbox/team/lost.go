@@ -15,9 +15,9 @@ import (
 const lostTime = 3 * time.Second
 
 // Lost tells whether the rest of an image that came from the team, and is not all here, can be had
-// from nobody: none of those who have some of it can be reached, and no other place is known.
+// from nobody: none of those who have some of it can be reached, and no other remote is known.
 func (t *Team) Lost(ctx context.Context, img image.Image) bool {
-	if img.Lazy == nil || img.Lazy.From != layers.Team || t.Images.Places.Any() {
+	if img.Lazy == nil || img.Lazy.From != layers.Team || t.Images.Remotes.Any() {
 		return false
 	}
 	p := t.now()

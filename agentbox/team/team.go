@@ -130,7 +130,7 @@ func (t *Team) now() *part {
 	return t.part
 }
 
-// Peers is this machine's part in the exchange (layers.Places.Peers), nil without a team.
+// Peers is this machine's part in the exchange (layers.Remotes.Peers), nil without a team.
 func (t *Team) Peers() *exchange.Node {
 	if p := t.now(); p != nil {
 		return p.exchange

@@ -44,7 +44,7 @@ func newMachine(t *testing.T) *machine {
 	ctx, stop := context.WithCancel(context.Background())
 	store := layers.Begin(ctx, layers.Config{Dir: filepath.Join(dir, "store"), Key: filepath.Join(dir, "key"), Log: log, Trusted: m.Trusts, Named: m.Wake})
 	m.Images = &layers.Images{
-		Store: store.Store, Places: &layers.Places{File: filepath.Join(dir, "places"), Peers: m.Peers}, Key: key.Public().(ed25519.PublicKey),
+		Store: store.Store, Remotes: &layers.Remotes{File: filepath.Join(dir, "places"), Peers: m.Peers}, Key: key.Public().(ed25519.PublicKey),
 	}
 	m.Shelf, m.Log = layers.Shelf{Store: store.Store}, log
 	m.Sharing = &layers.Sharing{Store: store.Store, File: filepath.Join(dir, "shared"), Changed: m.SharingChanged}

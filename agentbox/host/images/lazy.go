@@ -29,9 +29,9 @@ type Origins interface {
 	// Begin makes one of them expected, and Open its file, after Begin.
 	Begin(ctx context.Context, img image.Image) error
 	Open(ctx context.Context, img image.Image) (Filling, error)
-	// Mend puts right what is damaged in the store's file of an image, with pieces from places that are named or remembered, and gives the
+	// Mend puts right what is damaged in the store's file of an image, with pieces from remotes that are named or remembered, and gives the
 	// file, which lasts until release. NotFound when the store does not have the image.
-	Mend(ctx context.Context, digest agentbox.Digest, places ...string) (file string, release func(), err error)
+	Mend(ctx context.Context, digest agentbox.Digest, remotes ...string) (file string, release func(), err error)
 	// Here counts its bytes that have come and will last.
 	Here(ctx context.Context, img image.Image) (int64, error)
 }
@@ -158,14 +158,14 @@ func notComing(img image.Image, err error) error {
 }
 
 // mended does what needs an image again, when it is damaged and could be mended.
-func (i *Images) mended(ctx context.Context, progress agentbox.Progress, do func() (image.Image, error), places ...string) (image.Image, error) {
+func (i *Images) mended(ctx context.Context, progress agentbox.Progress, do func() (image.Image, error), remotes ...string) (image.Image, error) {
 	img, err := do()
 	var damaged *image.DamagedError
 	if !errors.As(err, &damaged) || i.Origins == nil {
 		return img, err
 	}
 	end := progress.Begin("mend", err.Error())
-	file, release, mendErr := i.Origins.Mend(ctx, damaged.Digest, places...)
+	file, release, mendErr := i.Origins.Mend(ctx, damaged.Digest, remotes...)
 	if mendErr == nil {
 		defer release()
 		mendErr = i.Store.Completed(ctx, damaged.Digest, file)

@@ -18,8 +18,8 @@ import (
 	"agentbox/cachestore/storetest"
 )
 
-// placeWith makes a directory that has these bytes under the digest of right.
-func placeWith(t *testing.T, right, bytes []byte) string {
+// remoteWith makes a directory that has these bytes under the digest of right.
+func remoteWith(t *testing.T, right, bytes []byte) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, blob.Sum(right).Hex()), bytes, 0o600); err != nil {
@@ -31,7 +31,7 @@ func placeWith(t *testing.T, right, bytes []byte) string {
 func TestAPieceComesFromWhoeverHasIt(t *testing.T) {
 	piece := []byte("a piece")
 	d := blob.Sum(piece)
-	p := &Places{File: filepath.Join(t.TempDir(), "places.json")}
+	p := &Remotes{File: filepath.Join(t.TempDir(), "places.json")}
 	if _, err := p.Source().Get(t.Context(), d, 100); agentbox.CodeOf(err) != agentbox.NotFound {
 		t.Errorf("nobody has it: %v", err)
 	}
@@ -41,9 +41,9 @@ func TestAPieceComesFromWhoeverHasIt(t *testing.T) {
 		w.WriteHeader(http.StatusBadGateway)
 	}))
 	defer ill.Close()
-	good := placeWith(t, piece, piece)
-	for _, place := range []string{good, t.TempDir(), placeWith(t, piece, []byte("a lie")), ill.URL} {
-		if err := p.Remember(place); err != nil {
+	good := remoteWith(t, piece, piece)
+	for _, remote := range []string{good, t.TempDir(), remoteWith(t, piece, []byte("a lie")), ill.URL} {
+		if err := p.Remember(remote); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -53,7 +53,7 @@ func TestAPieceComesFromWhoeverHasIt(t *testing.T) {
 		}
 	}
 	if asked.Load() != 1 {
-		t.Errorf("a place that fails was asked %d times", asked.Load())
+		t.Errorf("a remote that fails was asked %d times", asked.Load())
 	}
 	// Who was named is asked every time, and what it says is what is said.
 	other := blob.Sum([]byte("another piece"))
@@ -82,7 +82,7 @@ func TestPlacesKeepTheWordOfASource(t *testing.T) {
 		}
 		site := httptest.NewServer(http.FileServer(http.Dir(dir)))
 		t.Cleanup(site.Close)
-		return (&Places{File: filepath.Join(t.TempDir(), "places.json")}).Source(t.TempDir(), site.URL)
+		return (&Remotes{File: filepath.Join(t.TempDir(), "places.json")}).Source(t.TempDir(), site.URL)
 	}
 	storetest.TestSource(t, with)
 	storetest.TestSession(t, with)
@@ -90,22 +90,22 @@ func TestPlacesKeepTheWordOfASource(t *testing.T) {
 
 func TestPlacesAreRemembered(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "places.json")
-	for i := range maxPlaces + 3 {
-		p := &Places{File: file} // as a new daemon does
-		for _, place := range []string{"/always", fmt.Sprint("/", i)} {
-			if err := p.Remember(place); err != nil {
+	for i := range maxRemotes + 3 {
+		p := &Remotes{File: file} // as a new daemon does
+		for _, remote := range []string{"/always", fmt.Sprint("/", i)} {
+			if err := p.Remember(remote); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	got := (&Places{File: file}).order([]string{"/first", "/always"})
-	if len(got) != maxPlaces+1 || !slices.Equal(got[:3], []string{"/first", "/always", fmt.Sprint("/", maxPlaces+2)}) {
+	got := (&Remotes{File: file}).order([]string{"/first", "/always"})
+	if len(got) != maxRemotes+1 || !slices.Equal(got[:3], []string{"/first", "/always", fmt.Sprint("/", maxRemotes+2)}) {
 		t.Errorf("%d: %v", len(got), got)
 	}
 	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := &Places{File: file}
+	p := &Remotes{File: file}
 	if got := p.order(nil); len(got) != 0 {
 		t.Errorf("%v", got)
 	}

@@ -1,0 +1,172 @@
+package layers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
+	"agentbox/cachestore"
+	"agentbox/cachestore/blob"
+	"agentbox/mesh/exchange"
+)
+
+// Remotes remembers where images came from and went to, directories and URLs, the newest first: what turns out to be damaged here may
+// still be right there. Its methods may be called at once.
+type Remotes struct {
+	File string // they are written down in
+	// Peers gives this machine's part in the mesh, which is asked before any remote; nil, or one
+	// that gives nil, without a mesh.
+	Peers func() *exchange.Node
+
+	mu   sync.Mutex
+	read bool
+	list []string
+	sick map[string]time.Time // remotes that did not answer, and until when they are not asked
+}
+
+const (
+	maxRemotes = 16
+	sickTime   = time.Minute
+)
+
+// placesFile is what File holds.
+type placesFile struct {
+	Version int      `json:"version"`
+	Remotes []string `json:"places"`
+}
+
+const placesVersion = 1
+
+// Remember puts a remote first in the list. Beyond maxRemotes the oldest is forgotten.
+func (p *Remotes) Remember(remote string) error {
+	if remote == Team {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.load()
+	if len(p.list) > 0 && p.list[0] == remote {
+		return nil
+	}
+	list := append([]string{remote}, slices.DeleteFunc(slices.Clone(p.list), func(other string) bool { return other == remote })...)
+	list = list[:min(len(list), maxRemotes)]
+	b, err := encodeRemotes(list)
+	if err != nil {
+		return err
+	}
+	p.list = list
+	return durable.WriteFile(p.File, b, 0o600)
+}
+
+// load reads the list once. One that cannot be read is none: it is worth nothing but time. Callers hold mu.
+func (p *Remotes) load() {
+	if p.read {
+		return
+	}
+	p.read, p.sick = true, map[string]time.Time{}
+	if b, err := os.ReadFile(p.File); err == nil {
+		p.list = decodeRemotes(b)
+	}
+}
+
+func encodeRemotes(list []string) ([]byte, error) {
+	b, err := json.MarshalIndent(placesFile{placesVersion, list}, "", " ")
+	return append(b, '\n'), err
+}
+
+func decodeRemotes(b []byte) []string {
+	var f placesFile
+	if json.Unmarshal(b, &f) != nil || f.Version != placesVersion {
+		return nil
+	}
+	return f.Remotes[:min(len(f.Remotes), maxRemotes)]
+}
+
+// Source asks the remotes in first, and then the others, until one has a piece with the right bytes. When none has it, the error is that of
+// the remote that was asked first.
+func (p *Remotes) Source(first ...string) cachestore.Source { return asking{p, first} }
+
+type asking struct {
+	remotes *Remotes
+	first   []string
+}
+
+// Get gives a piece. Peers give manifests only: of a chunk they want to know which manifest it is
+// of.
+func (a asking) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {
+	if a.remotes.peers() == nil || max < blob.MaxManifest {
+		return a.fromRemotes(ctx, d, max)
+	}
+	b, err := a.manifest(ctx, d)
+	if err == nil || ctx.Err() != nil || len(a.remotes.order(a.first)) == 0 {
+		return b, err
+	}
+	return a.fromRemotes(ctx, d, max)
+}
+
+func (a asking) fromRemotes(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {
+	var first error
+	for _, remote := range a.remotes.order(a.first) {
+		b, err := getFrom(ctx, remote, d, max)
+		if err == nil {
+			return b, nil
+		}
+		a.remotes.failed(remote, err)
+		if first == nil {
+			first = err
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if first == nil {
+		return nil, agentbox.Errorf(agentbox.NotFound, "nobody is known who has %s", d.Short())
+	}
+	return nil, first
+}
+
+func getFrom(ctx context.Context, remote string, d agentbox.Digest, max int) ([]byte, error) {
+	src, err := openSource(remote)
+	if err != nil {
+		return nil, err
+	}
+	b, err := src.Get(ctx, d, max)
+	if err == nil && blob.Check(d, b) != nil {
+		err = agentbox.Errorf(agentbox.Corrupt, "%s has wrong bytes for %s", remote, d.Short())
+	}
+	return b, err
+}
+
+// order lists whom to ask: those in first always, the others unless they are sick.
+func (p *Remotes) order(first []string) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.load()
+	out := slices.DeleteFunc(slices.Clone(first), func(remote string) bool { return remote == Team })
+	for _, remote := range p.list {
+		if !slices.Contains(first, remote) && time.Now().After(p.sick[remote]) {
+			out = append(out, remote)
+		}
+	}
+	return out
+}
+
+// Any tells whether a remote is known that answers, as far as was seen.
+func (p *Remotes) Any() bool { return len(p.order(nil)) > 0 }
+
+// failed leaves a remote alone for a while that does not answer. One that has no such piece is well.
+func (p *Remotes) failed(remote string, err error) {
+	if code := agentbox.CodeOf(err); code == agentbox.NotFound || code == agentbox.Corrupt || errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sick[remote] = time.Now().Add(sickTime)
+}
