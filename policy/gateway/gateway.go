@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"agentbox/agentbox"
 	"agentbox/policy"
 )
 
@@ -48,7 +49,10 @@ type Config struct {
 	// Resolve gives a name's addresses; nil means the host's resolver. What it says is believed by nobody: each address is
 	// decided about before it is dialled.
 	Resolve Resolver
-	Log     *slog.Logger
+	// Usage is told of each answer of a model, where the gateway has opened the traffic: what it says that it used, and the model's
+	// name as it says that. Must not block; nil: nobody wants to know.
+	Usage func(model string, t agentbox.Tokens)
+	Log   *slog.Logger
 }
 
 // Gateway carries the flows of one box. Its methods may be called from any number of goroutines.

@@ -243,6 +243,9 @@ func modify(res *http.Response) error {
 		return nil
 	}
 	res.Body = c.secrets.redact(res, countingReader{res.Body, &c.traffic.got})
+	if told := c.g.cfg.Usage; told != nil && res.StatusCode == http.StatusOK && asksModel(c.flow) {
+		res.Body = readUsage(res, res.Body, told)
+	}
 	return nil
 }
 

@@ -1,0 +1,90 @@
+package agentbox
+
+import "time"
+
+// Tokens are what models were asked and have answered, as their APIs say it: the four kinds that they charge for.
+type Tokens struct {
+	Answers    int64 `json:"answers"`
+	Unsaid     int64 `json:"unsaid,omitempty"` // of Answers: those that did not say what they used, or were not to be read
+	Input      int64 `json:"input"`            // that no cache had
+	CacheRead  int64 `json:"cache_read,omitempty"`
+	CacheWrite int64 `json:"cache_write,omitempty"`
+	Output     int64 `json:"output"` // thoughts included
+}
+
+// Plus is the sum of both.
+func (t Tokens) Plus(u Tokens) Tokens {
+	return Tokens{
+		Answers: t.Answers + u.Answers, Unsaid: t.Unsaid + u.Unsaid,
+		Input: t.Input + u.Input, CacheRead: t.CacheRead + u.CacheRead, CacheWrite: t.CacheWrite + u.CacheWrite, Output: t.Output + u.Output,
+	}
+}
+
+// Total is the number of tokens of every kind.
+func (t Tokens) Total() int64 { return t.Input + t.CacheRead + t.CacheWrite + t.Output }
+
+// Consumption is what the machines of a box have used together, measured from outside.
+type Consumption struct {
+	CPU        time.Duration     `json:"cpu"`                   // of the processor, in nanoseconds
+	Memory     float64           `json:"memory_gib_seconds"`    // of this host's memory, shared pages divided among their users
+	MemoryPeak int64             `json:"memory_peak,omitempty"` // bytes
+	In         int64             `json:"in"`                    // bytes that it received over the network
+	Out        int64             `json:"out"`                   // and sent
+	Models     map[string]Tokens `json:"models,omitempty"`      // by the name in the answer; "" for those that name none
+}
+
+// Tokens are those of all models together.
+func (c Consumption) Tokens() (sum Tokens) {
+	for _, t := range c.Models {
+		sum = sum.Plus(t)
+	}
+	return sum
+}
+
+// MaxModels bounds how many models are told apart: names are a server's words.
+const MaxModels = 32
+
+// AddTokens counts an answer of a model.
+func (c *Consumption) AddTokens(model string, t Tokens) {
+	if c.Models == nil {
+		c.Models = map[string]Tokens{}
+	}
+	if _, known := c.Models[model]; !known && len(c.Models) >= MaxModels {
+		model = ""
+	}
+	c.Models[model] = c.Models[model].Plus(t)
+}
+
+// Cost is what consumption comes to by a table of rates.
+type Cost struct {
+	Amount   float64  `json:"amount"`
+	Currency string   `json:"currency"`
+	Unrated  []string `json:"unrated,omitempty"` // models that the table does not have: Amount is without them
+}
+
+// Denial is what a box was refused, how often.
+type Denial struct {
+	First  time.Time `json:"first"`
+	Last   time.Time `json:"last"`
+	Count  int       `json:"count"`
+	What   string    `json:"what"` // the first attempt, as METHOD HOST:PORT/PATH; the box's words
+	Reason string    `json:"reason,omitempty"`
+	Hint   string    `json:"hint,omitempty"` // the command that would permit it
+}
+
+// Pressure is want of something that a box has only so much of.
+type Pressure struct {
+	Time   time.Time `json:"time"`
+	What   string    `json:"what"` // one of the constants
+	Detail string    `json:"detail,omitempty"`
+	Count  int       `json:"count,omitempty"` // how often until then
+}
+
+// What there was too little of.
+const (
+	PressureLimit     = "limit"     // a limit was reached: Detail says which
+	PressureMemory    = "memory"    // the box's kernel ended processes for want of memory
+	PressureProcesses = "processes" // a program was ended that had filled the box with processes
+	PressureDisk      = "disk"      // almost nothing of the box's disk is free: Detail says which and how much
+	PressureCPU       = "cpu"       // all of its processors were busy for as long as Detail says
+)

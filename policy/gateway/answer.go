@@ -1,0 +1,114 @@
+package gateway
+
+import "agentbox/agentbox"
+
+// answer finds what the answer of a model's API says of its usage, in JSON or in a stream of events with a JSON document each. It takes bytes as
+// they come, in pieces of any size. What it does not understand it passes over: a number that is not found is not counted.
+//
+// What is looked for, PREFIX being message (Anthropic's first event), response (OpenAI's last) or nothing:
+//
+//	PREFIX.model, PREFIX.modelVersion
+//	PREFIX.usage.{input,output,prompt,completion}_tokens, cache_{read,creation}_input_tokens
+//	PREFIX.usage.{input,prompt}_tokens_details.cached_tokens
+//	PREFIX.usageMetadata.{prompt,toolUsePrompt,cachedContent,candidates,thoughts}TokenCount
+//
+// A stream says some of it more than once, each time what it comes to so far: the largest counts.
+type answer struct {
+	events bool // of text/event-stream
+	field  int  // bytes of the line that are those of dataField; otherField for another field
+	filled bool // the line has a byte
+	cr     bool // the last byte was a CR
+
+	doc   document
+	count [numbers]int64
+	said  bool
+	model string
+}
+
+// dataField begins the lines that the documents are in.
+const (
+	dataField  = "data:"
+	otherField = -1
+)
+
+func (a *answer) write(b []byte) {
+	a.doc.found = a.found
+	for _, c := range b {
+		if a.events {
+			a.event(c)
+		} else {
+			a.doc.byte(c)
+		}
+	}
+}
+
+// event takes a byte of a stream of events. Lines end with CR, LF or both, and an empty one ends an event.
+func (a *answer) event(c byte) {
+	afterCR := a.cr
+	a.cr = c == '\r'
+	switch {
+	case c == '\n' && afterCR:
+	case c == '\n' || c == '\r':
+		if !a.filled {
+			a.doc.reset()
+		} else if a.field == len(dataField) {
+			a.doc.byte('\n')
+		}
+		a.field, a.filled = 0, false
+	case a.field == len(dataField):
+		a.doc.byte(c)
+	case a.field >= 0 && c == dataField[a.field]:
+		a.field, a.filled = a.field+1, true
+	default:
+		a.field, a.filled = otherField, true
+	}
+}
+
+// Bounds of what is believed.
+const (
+	mostTokens   = 1e12 // of an answer
+	longestModel = 64
+)
+
+// found takes a value whose place has a meaning.
+func (a *answer) found(place meaning, text string) {
+	if place == modelName {
+		if printable(text) {
+			a.model = text
+		}
+		return
+	}
+	n := int64(0)
+	for _, c := range []byte(text) {
+		if c < '0' || c > '9' || n > mostTokens {
+			return
+		}
+		n = n*10 + int64(c-'0')
+	}
+	if text != "" && n <= mostTokens {
+		a.said = true
+		a.count[place] = max(a.count[place], n)
+	}
+}
+
+func printable(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] >= 0x7f {
+			return false
+		}
+	}
+	return s != "" && len(s) <= longestModel
+}
+
+// result is what was said. Some APIs count what a cache had as input, others beside it.
+func (a *answer) result() (model string, t agentbox.Tokens) {
+	n := &a.count
+	t = agentbox.Tokens{
+		Answers: 1, Input: max(n[input]-n[cachedInput], 0) + n[toolInput], CacheRead: n[cacheRead] + n[cachedInput], CacheWrite: n[cacheWrite],
+		Output: n[output] + n[thoughts],
+	}
+	if !a.said {
+		t.Unsaid = 1
+	}
+	return a.model, t
+}
