@@ -87,6 +87,7 @@ type TaskSpec struct {
 
 	Artifacts   []string `json:"artifacts,omitempty"`    // globs of files that are kept when it ends
 	ArtifactsIn string   `json:"artifacts_in,omitempty"` // the directory that they begin at, relative to the repository's root
+	Lockfiles   []string `json:"lockfiles,omitempty"`    // relative to the same
 
 	Retries int `json:"retries,omitempty"` // attempts after one that failed or was lost
 }
@@ -102,6 +103,9 @@ type TaskLimits struct {
 	Wall time.Duration `json:"wall,omitempty"`
 	Idle time.Duration `json:"idle,omitempty"` // without output or network traffic
 	CPU  time.Duration `json:"cpu,omitempty"`
+
+	Tokens int64   `json:"tokens,omitempty"` // of models
+	Cost   float64 `json:"cost,omitempty"`   // in the currency of the table of rates
 }
 
 // Task is one unit of agent work, with what became of it.
@@ -137,8 +141,16 @@ type Result struct {
 
 	Changes []FileChange `json:"changes,omitempty"` // of files since it began, committed or not; the first of them
 
+	Used     *Consumption `json:"used,omitempty"`     // nil where it could not be found out
+	Cost     *Cost        `json:"cost,omitempty"`     // of Used; nil where there was no table of rates
+	Denied   []Denial     `json:"denied,omitempty"`   // what its box was refused, those first that came first
+	Pressure []Pressure   `json:"pressure,omitempty"` // what its box had too little of
+	Services []string     `json:"services,omitempty"` // whose logs were kept
+
 	Ref string `json:"ref,omitempty"` // where the work is kept
 	Box string `json:"box,omitempty"` // the box that has the work, where it could not be kept elsewhere
+
+	Uncollected bool `json:"uncollected,omitempty"` // Box has artifacts that could not be taken
 }
 
 // Last is the latest attempt, nil for a task that has none.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/cost"
 	"agentbox/policy"
 	"agentbox/policy/secrets"
 )
@@ -23,6 +24,7 @@ var (
 	SupervisorOpen    = Endpoint[PortRequest, agentbox.Port]{"/v1/port/open"}
 	SupervisorClose   = Endpoint[PortRequest, None]{"/v1/port/close"}
 	SupervisorPolicy  = Endpoint[PolicyInForce, None]{"/v1/policy"}
+	SupervisorTestify = Endpoint[None, None]{"/v1/testify"} // brings the account of a task's box and the logs of its services up to date, in its directory
 )
 
 // StatusRequest asks what runs. The guest is asked only for Guest: under emulation it takes its time.
@@ -65,6 +67,11 @@ type Limits struct {
 	Pause       bool          `json:"pause,omitempty"`       // these three pause the box, which somebody may resume; else they end it
 	Connections int           `json:"connections,omitempty"` // open at once
 	Bytes       int64         `json:"bytes,omitempty"`       // in and out together
+
+	// These end a task's box, and no other: nobody comes back to it.
+	Tokens int64       `json:"tokens,omitempty"` // of models, over all lives of the box
+	Cost   float64     `json:"cost,omitempty"`   // by Rates, over all lives of the box
+	Rates  *cost.Table `json:"rates,omitempty"`
 }
 
 // ConfiguredPort is a port to forward when a box starts. When Host is taken another one of the host's serves: a box should

@@ -59,6 +59,8 @@ type TaskInfo struct {
 	Task      agentbox.Task `json:"task"`
 	Directory string        `json:"evidence"` // of its last attempt; "" for a task that has none
 	Timeline  []TaskMoment  `json:"timeline,omitempty"`
+
+	Now *agentbox.Result `json:"now,omitempty"` // what is known so far of an attempt that goes on
 }
 
 // TaskMoment is one thing that happened in an attempt.

@@ -4,6 +4,8 @@ import (
 	"archive/tar"
 	"bytes"
 	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"io"
 	"os"
@@ -61,16 +63,16 @@ func TestNothingLeadsOut(t *testing.T) {
 	in := archive(t, tar.Header{Name: "out/a"}, tar.Header{Name: "../out/b"}, tar.Header{Name: "/out/c"}, tar.Header{Name: "out/../../d"},
 		tar.Header{Name: "out/link", Typeflag: tar.TypeSymlink, Linkname: "/etc"}, tar.Header{Name: "out/link/passwd"}, tar.Header{Name: "out/hard", Typeflag: tar.TypeLink, Linkname: "/etc/passwd"},
 		tar.Header{Name: "out/a"}, tar.Header{Name: "out/a/below"}, tar.Header{Name: "out/\x1b[2J"}, tar.Header{Name: "out/pipe", Typeflag: tar.TypeFifo}, tar.Header{Name: "not"})
-	files, notes, err := Collect(t.Context(), in, []string{"out/**", "**/out/**", "**/d", "/out/c"}, dir, DefaultLimits)
+	got, err := Collect(t.Context(), in, []string{"out/**", "**/out/**", "**/d", "/out/c"}, dir, DefaultLimits)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var names []string
-	for _, f := range files {
+	for _, f := range got.Files {
 		names = append(names, f.Name)
 	}
-	if got := strings.Join(names, " "); got != "out/a out/link/passwd" || len(notes) < 7 { // the link is left out: its name is free
-		t.Errorf("%q\n%s", got, strings.Join(notes, "\n"))
+	if kept := strings.Join(names, " "); kept != "out/a out/link/passwd" || len(got.Notes) < 7 || got.Lost != len(got.Notes)-2 { // the link is left out: its name is free; it and the pipe have no content
+		t.Errorf("%q, %d lost\n%s", kept, got.Lost, strings.Join(got.Notes, "\n"))
 	}
 	above, _ := os.ReadDir(filepath.Dir(dir))
 	if len(above) != 1 {
@@ -80,23 +82,23 @@ func TestNothingLeadsOut(t *testing.T) {
 
 func TestBounds(t *testing.T) {
 	in := archive(t, tar.Header{Name: "12345"}, tar.Header{Name: "123456"}, tar.Header{Name: "1234"}, tar.Header{Name: "123"}, tar.Header{Name: "12"})
-	files, notes, err := Collect(t.Context(), in, []string{"**"}, t.TempDir(), Limits{Files: 2, Bytes: 10})
-	if err != nil || len(files) != 2 || len(notes) != 3 {
-		t.Errorf("%v %q %v", files, notes, err)
+	got, err := Collect(t.Context(), in, []string{"**"}, t.TempDir(), Limits{Files: 2, Bytes: 10})
+	if err != nil || len(got.Files) != 2 || len(got.Notes) != 3 || got.Lost != 3 {
+		t.Errorf("%+v %v", got, err)
 	}
-	if _, _, err := Collect(t.Context(), strings.NewReader(strings.Repeat("x", 2048)), []string{"**"}, t.TempDir(), DefaultLimits); agentbox.CodeOf(err) != agentbox.Corrupt {
+	if _, err := Collect(t.Context(), strings.NewReader(strings.Repeat("x", 2048)), []string{"**"}, t.TempDir(), DefaultLimits); agentbox.CodeOf(err) != agentbox.Corrupt {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestAStatementHoldsItsFiles(t *testing.T) {
 	dir := t.TempDir()
-	files, _, err := Collect(t.Context(), archive(t, tar.Header{Name: "a"}, tar.Header{Name: "b"}, tar.Header{Name: "c"}), []string{"**"}, dir, DefaultLimits)
+	collected, err := Collect(t.Context(), archive(t, tar.Header{Name: "a"}, tar.Header{Name: "b"}, tar.Header{Name: "c"}), []string{"**"}, dir, DefaultLimits)
 	if err != nil {
 		t.Fatal(err)
 	}
 	public, key, _ := ed25519.GenerateKey(nil)
-	envelope, err := Sign(t.Context(), NewStatement(files, Predicate{Task: "t-1"}), key)
+	envelope, err := Sign(t.Context(), NewStatement(collected.Files, Predicate{Task: "t-1"}), key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +129,7 @@ func TestAStatementHoldsItsFiles(t *testing.T) {
 		t.Errorf("another payload: %v", err)
 	}
 	// A signature says who wrote it, and not that it makes sense.
-	for _, f := range []File{{Name: "../x", SHA256: files[0].SHA256}, {Name: "x", SHA256: "no"}} {
+	for _, f := range []File{{Name: "../x", SHA256: collected.Files[0].SHA256}, {Name: "x", SHA256: "no"}} {
 		evil, _ := Sign(t.Context(), NewStatement([]File{f}, Predicate{}), key)
 		if _, err := Open(t.Context(), bytes.NewReader(evil), public); agentbox.CodeOf(err) != agentbox.Corrupt {
 			t.Errorf("%+v: %v", f, err)
@@ -157,10 +159,31 @@ func FuzzCollect(f *testing.F) {
 	f.Add([]byte("x"), "**")
 	f.Fuzz(func(t *testing.T, b []byte, glob string) {
 		above := t.TempDir()
-		files, _, _ := Collect(t.Context(), bytes.NewReader(b), []string{glob}, filepath.Join(above, "in"), Limits{Files: 3, Bytes: 1000})
+		got, _ := Collect(t.Context(), bytes.NewReader(b), []string{glob}, filepath.Join(above, "in"), Limits{Files: 3, Bytes: 1000})
 		entries, _ := os.ReadDir(above)
-		if len(entries) != 1 || len(files) > 3 {
-			t.Errorf("%v %v", entries, files)
+		if len(entries) != 1 || len(got.Files) > 3 {
+			t.Errorf("%v %v", entries, got)
+		}
+	})
+}
+
+func TestLockfilesHaveDigests(t *testing.T) {
+	got, err := Digests(t.Context(), archive(t, tar.Header{Name: "./go.sum"}, tar.Header{Name: "go.sum"}, tar.Header{Name: "other"}, tar.Header{Name: "link", Typeflag: tar.TypeSymlink, Linkname: "go.sum"}),
+		[]string{"go.sum", "link", "none"})
+	sum := sha256.Sum256([]byte("./go.sum"))
+	if want := "sha256:" + hex.EncodeToString(sum[:]); err != nil || len(got) != 1 || got["go.sum"] != want {
+		t.Errorf("%v %v, want %s", got, err, want)
+	}
+}
+
+func FuzzDigests(f *testing.F) {
+	f.Add([]byte("x"), "go.sum")
+	f.Fuzz(func(t *testing.T, b []byte, name string) {
+		got, _ := Digests(t.Context(), bytes.NewReader(b), []string{name})
+		for found := range got {
+			if found != name {
+				t.Errorf("%q", found)
+			}
 		}
 	})
 }

@@ -41,13 +41,13 @@ const maxNotes = 20
 // Collect writes the files of a tar archive that the globs mean below dir, which it makes, and says
 // what it left out. Nothing but regular files is kept, no name leads out of dir, and beyond the
 // limits nothing more is. An error leaves what was written.
-func Collect(ctx context.Context, archive io.Reader, globs []string, dir string, l Limits) (files []File, notes []string, err error) {
+func Collect(ctx context.Context, archive io.Reader, globs []string, dir string, l Limits) (Collected, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, nil, err
+		return Collected{}, err
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, nil, err
+		return Collected{}, err
 	}
 	defer root.Close()
 	c := &collector{root: root, left: l}
@@ -55,31 +55,43 @@ func Collect(ctx context.Context, archive io.Reader, globs []string, dir string,
 	for ctx.Err() == nil {
 		h, err := in.Next()
 		if errors.Is(err, io.EOF) {
-			return c.files, c.notes, nil
+			return c.Collected, nil
 		}
 		if err != nil {
-			return c.files, c.notes, agentbox.Errorf(agentbox.Corrupt, "what the box sent as artifacts is no archive: %w", err)
+			return c.Collected, agentbox.Errorf(agentbox.Corrupt, "what the box sent as artifacts is no archive: %w", err)
 		}
 		if name, wanted := c.wanted(h, globs); wanted {
 			if err := c.keep(name, in, h.Size); err != nil {
-				return c.files, c.notes, err
+				return c.Collected, err
 			}
 		}
 	}
-	return c.files, c.notes, context.Cause(ctx)
+	return c.Collected, context.Cause(ctx)
+}
+
+// Collected is what was kept, and what was not.
+type Collected struct {
+	Files []File
+	Notes []string // what was left out and why; not all of it where that is much
+	Lost  int      // files among that: what is no regular file has nothing to lose
 }
 
 type collector struct {
-	root  *os.Root
-	left  Limits
-	files []File
-	notes []string
+	root *os.Root
+	left Limits
+	Collected
 }
 
 func (c *collector) note(format string, args ...any) {
-	if len(c.notes) < maxNotes {
-		c.notes = append(c.notes, fmt.Sprintf(format, args...))
+	if len(c.Notes) < maxNotes {
+		c.Notes = append(c.Notes, fmt.Sprintf(format, args...))
 	}
+}
+
+// lose is note for a file whose content is not kept.
+func (c *collector) lose(format string, args ...any) {
+	c.Lost++
+	c.note(format, args...)
 }
 
 // wanted tells whether an entry is to be kept, and under which name.
@@ -93,13 +105,15 @@ func (c *collector) wanted(h *tar.Header, globs []string) (name string, ok bool)
 	case !meant || h.Typeflag == tar.TypeDir:
 		return name, false
 	case !validName(name):
-		c.note("%q is left out: it is no name for a file here", clip(h.Name))
+		c.lose("%q is left out: it is no name for a file here", clip(h.Name))
+	case h.Typeflag == tar.TypeLink:
+		c.lose("%s is left out: it is a link to another file of the box", name)
 	case h.Typeflag != tar.TypeReg:
 		c.note("%s is left out: it is no regular file", name)
 	case c.left.Files <= 0:
-		c.note("%s is left out: there are too many files", name)
+		c.lose("%s is left out: there are too many files", name)
 	case h.Size < 0 || h.Size > c.left.Bytes:
-		c.note("%s is left out: it is too large (%d bytes)", name, h.Size)
+		c.lose("%s is left out: it is too large (%d bytes)", name, h.Size)
 	default:
 		return name, true
 	}
@@ -115,12 +129,12 @@ func clip(s string) string { return s[:min(len(s), 200)] }
 
 func (c *collector) keep(name string, content io.Reader, size int64) error {
 	if err := c.root.MkdirAll(path.Dir(name), 0o700); err != nil {
-		c.note("%s is left out: another one is in its way", name)
+		c.lose("%s is left out: another one is in its way", name)
 		return nil
 	}
 	f, err := c.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, os.ErrExist) {
-		c.note("%s is left out: it came twice", name)
+		c.lose("%s is left out: it came twice", name)
 		return nil
 	}
 	if err != nil {
@@ -133,6 +147,6 @@ func (c *collector) keep(name string, content io.Reader, size int64) error {
 	}
 	c.left.Files--
 	c.left.Bytes -= n
-	c.files = append(c.files, File{Name: name, Size: n, SHA256: hex.EncodeToString(sum.Sum(nil))})
+	c.Files = append(c.Files, File{Name: name, Size: n, SHA256: hex.EncodeToString(sum.Sum(nil))})
 	return nil
 }

@@ -58,7 +58,10 @@ type Predicate struct {
 type Environment struct {
 	Image     string `json:"image"`
 	Isolation string `json:"isolation"`
-	Setup     string `json:"setup,omitempty"` // key of what setup made
+	Setup     string `json:"setup,omitempty"`       // key of what setup made
+	Snapshot  string `json:"snapshot_id,omitempty"` // the commit with the task's work, when there is any
+
+	Lockfiles map[string]string `json:"lockfiles,omitempty"` // path -> sha256:<hex>, as they were when the files were taken
 }
 
 // NewStatement is about these files.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"math"
 	"os"
 	"strings"
 	"time"
@@ -49,6 +50,8 @@ func (a *app) taskSubmitCommand() *cli.Command {
 			&cli.DurationFlag{Name: "timeout", Usage: "end each after `TIME`", Destination: &spec.Limits.Wall},
 			&cli.DurationFlag{Name: "idle", Usage: "end each after `TIME` without output or network traffic", Destination: &spec.Limits.Idle},
 			&cli.DurationFlag{Name: "cpu-time", Usage: "end each after `TIME` of the processor", Destination: &spec.Limits.CPU},
+			&cli.FloatFlag{Name: "max-cost", Usage: "end each when it has cost `AMOUNT` by the table of rates", Destination: &spec.Limits.Cost},
+			&cli.Int64Flag{Name: "max-tokens", Usage: "end each when models have counted `N` tokens for it", Destination: &spec.Limits.Tokens},
 			&cli.IntFlag{Name: "retries", Usage: "try again `N` times what failed or was lost", Destination: &spec.Retries},
 			&cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the command a terminal", Destination: &spec.TTY},
 			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "run as `USER` of the box", Destination: &spec.User},
@@ -129,6 +132,8 @@ func (s submission) check(argv []string) error {
 		return agentbox.Errorf(agentbox.Invalid, "--repeat %d is out of range: 1 to 1000", s.repeat)
 	case s.req.Parallel < 0 || s.req.Spec.Retries < 0:
 		return agentbox.Errorf(agentbox.Invalid, "--parallel and --retries are numbers of tasks and tries, 0 at least")
+	case l.Tokens < 0 || l.Cost < 0 || math.IsNaN(l.Cost) || math.IsInf(l.Cost, 0):
+		return agentbox.Errorf(agentbox.Invalid, "--max-cost and --max-tokens are amounts, 0 at least")
 	case l.Wall < 0 || l.Idle < 0 || l.CPU < 0:
 		return agentbox.Errorf(agentbox.Invalid, "a limit is over before it begins").WithHint("write it as 90s, 15m or 1h30m")
 	}

@@ -73,6 +73,9 @@ func resultText(r agentbox.Result) string {
 	case r.Box != "":
 		text += " in box " + r.Box
 	}
+	if r.Uncollected {
+		text += "; artifacts that could not be taken in box " + r.Box
+	}
 	return text
 }
 
@@ -89,12 +92,14 @@ func (a *app) taskShowCommand() *cli.Command {
 			for _, at := range t.Attempts {
 				if at.Result != nil {
 					rows = append(rows, []string{fmt.Sprintf("attempt %d", at.Number), string(at.Result.State) + ": " + resultText(*at.Result)})
+					rows = append(rows, usedRows(*at.Result)...)
 				}
 			}
-			if info.Directory != "" {
-				rows = append(rows, []string{"evidence", info.Directory})
+			if info.Now != nil {
+				rows = append(rows, usedRows(*info.Now)...)
 			}
-			for _, m := range info.Timeline {
+			rows = append(rows, evidenceRows(info)...)
+			for _, m := range happenings(info) {
 				took := ""
 				if m.Took > 0 {
 					took = " (" + tookText(m.Took) + ")"

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/crypto/ssh"
 	"golang.org/x/sync/errgroup"
 
 	"agentbox/agentbox"
@@ -36,74 +37,127 @@ type artifacts struct {
 }
 
 // artifactBound bounds what a box may send before it is chosen from.
-var artifactBound = environment.Bound{Bytes: 8 << 30, Files: 500_000, Time: 5 * time.Minute}
+var (
+	artifactBound = environment.Bound{Bytes: 8 << 30, Files: 500_000, Time: 5 * time.Minute}
+	lockfileBound = environment.Bound{Bytes: 512 << 20, Files: 10_000, Time: time.Minute}
+)
 
 // Collect takes what a task's configuration names. Taking it again replaces what an earlier daemon
 // had begun.
-func (a artifacts) Collect(ctx context.Context, box agentbox.Box, t agentbox.Task, dir string) (files int, notes []string, err error) {
+func (a artifacts) Collect(ctx context.Context, box agentbox.Box, t agentbox.Task, work task.Kept, dir string) (task.Collected, error) {
 	if len(t.Artifacts) == 0 {
-		return 0, nil, nil
+		return task.Collected{}, nil
 	}
 	to := filepath.Join(dir, artifactsDir)
 	if err := os.RemoveAll(to); err != nil {
-		return 0, nil, err
+		return task.Collected{}, err
 	}
-	found, notes, err := a.take(ctx, box, t, to)
+	g, err := a.gather(ctx, box, t)
 	if err != nil {
-		return len(found), notes, err
+		return task.Collected{}, err
 	}
-	last := t.Last()
-	s := artifact.NewStatement(found, artifact.Predicate{
-		Created: time.Now().UTC(), Task: t.ID.String(), Attempt: last.Number, Agent: t.Agent, Command: t.Command, Repo: t.Project, Commit: box.Commit,
-		Environment: artifact.Environment{Image: box.Image.String(), Isolation: string(box.Isolation)},
-	})
-	if !box.Cache.IsZero() {
-		s.Predicate.Environment.Setup = box.Cache.String()
+	defer g.Close()
+	got, err := g.artifacts(ctx, to)
+	out := task.Collected{Files: len(got.Files), Lost: got.Lost, Notes: got.Notes}
+	if err != nil {
+		return out, err
 	}
-	envelope, err := artifact.Sign(ctx, s, a.key)
+	lockfiles, err := g.lockfiles(ctx)
+	if err != nil { // they say more of the files, which are here
+		out.Notes = append(out.Notes, "the statement is without lockfiles: "+agentbox.AsError(err).Message)
+	}
+	envelope, err := artifact.Sign(ctx, artifact.NewStatement(got.Files, predicate(box, t, work, lockfiles)), a.key)
 	if err == nil {
 		err = durable.WriteFile(filepath.Join(dir, statementFile), envelope, 0o600)
 	}
-	return len(found), notes, err
+	return out, err
 }
 
-// take has the box send what lies where artifacts can be, and keeps those that are meant.
-func (a artifacts) take(ctx context.Context, box agentbox.Box, t agentbox.Task, to string) (files []artifact.File, notes []string, err error) {
+// predicate says where artifacts came from.
+func predicate(box agentbox.Box, t agentbox.Task, work task.Kept, lockfiles map[string]string) artifact.Predicate {
+	p := artifact.Predicate{
+		Created: time.Now().UTC(), Task: t.ID.String(), Attempt: t.Last().Number, Agent: t.Agent, Command: t.Command, Repo: t.Project, Commit: box.Commit, Work: work.Ref,
+		Environment: artifact.Environment{Image: box.Image.String(), Isolation: string(box.Isolation), Lockfiles: lockfiles},
+	}
+	if work.Ref != "" {
+		p.Environment.Snapshot = work.Commit
+	}
+	if !box.Cache.IsZero() {
+		p.Environment.Setup = box.Cache.String()
+	}
+	return p
+}
+
+// gatherer takes files of a task's box.
+type gatherer struct {
+	*ssh.Client
+	task agentbox.Task
+	root string // in the box: what the task's names are relative to
+	skip []string
+}
+
+// gather opens a box to take files of it.
+func (a artifacts) gather(ctx context.Context, box agentbox.Box, t agentbox.Task) (*gatherer, error) {
 	c, err := a.boxes.Connect(ctx, api.BoxRef{Box: box.ID.String()}, nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	client, err := environment.Open(ctx, environment.Address{Name: c.Name, Socket: c.Socket, Key: c.Key, KnownHosts: c.KnownHosts}, c.User)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer client.Close()
-	root := path.Join(c.Dir, filepath.ToSlash(t.ArtifactsIn))
-	what := environment.Export{Root: root, Skip: []string{path.Join(c.Dir, ".git")}, Bound: artifactBound}
-	for _, prefix := range artifact.Prefixes(t.Artifacts) {
+	return &gatherer{client, t, path.Join(c.Dir, filepath.ToSlash(t.ArtifactsIn)), []string{path.Join(c.Dir, ".git")}}, err
+}
+
+// artifacts has the box send what lies where artifacts can be, and keeps those that are meant.
+func (g *gatherer) artifacts(ctx context.Context, to string) (got artifact.Collected, err error) {
+	var below []string
+	for _, prefix := range artifact.Prefixes(g.task.Artifacts) {
 		if prefix == "." {
-			what.Paths = nil
+			below = nil
 			break
 		}
-		what.Paths = append(what.Paths, path.Join(root, prefix))
+		below = append(below, path.Join(g.root, prefix))
 	}
+	err = g.take(ctx, below, artifactBound, func(ctx context.Context, r io.Reader) (err error) {
+		got, err = artifact.Collect(ctx, r, g.task.Artifacts, to, artifact.DefaultLimits)
+		return err
+	})
+	return got, err
+}
+
+// lockfiles are the digests of those that the box has.
+func (g *gatherer) lockfiles(ctx context.Context) (found map[string]string, err error) {
+	if len(g.task.Lockfiles) == 0 {
+		return nil, nil
+	}
+	var paths []string
+	for _, name := range g.task.Lockfiles {
+		paths = append(paths, path.Join(g.root, name))
+	}
+	err = g.take(ctx, paths, lockfileBound, func(ctx context.Context, r io.Reader) (err error) {
+		found, err = artifact.Digests(ctx, r, g.task.Lockfiles)
+		return err
+	})
+	return found, err
+}
+
+// take passes an archive of the paths, all of the root where there are none, on as it comes.
+func (g *gatherer) take(ctx context.Context, paths []string, bound environment.Bound, to func(context.Context, io.Reader) error) error {
+	what := environment.Export{Root: g.root, Skip: g.skip, Paths: paths, Bound: bound}
 	r, w := io.Pipe()
-	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		err := what.Take(gctx, client, w)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		err := what.Take(ctx, g.Client, w)
 		w.CloseWithError(err)
 		return err
 	})
-	g.Go(func() (err error) {
-		files, notes, err = artifact.Collect(gctx, r, t.Artifacts, to, artifact.DefaultLimits)
+	group.Go(func() error {
+		err := to(ctx, r)
 		if err == nil {
 			_, err = io.Copy(io.Discard, r) // the end of an archive is padded
 		}
 		r.CloseWithError(errors.Join(err, io.ErrClosedPipe))
 		return err
 	})
-	err = g.Wait()
-	return files, notes, err
+	return group.Wait()
 }
 
 func (a artifacts) handle(mux *http.ServeMux) {

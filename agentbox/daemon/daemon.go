@@ -89,10 +89,10 @@ func Run(ctx context.Context, cfg Config) error {
 	d.hostDoctor = doctor.Doctor{
 		Dir: cfg.Home.Dir, Chooser: isolation.Chooser{Driver: hosting.Driver}, Kernel: hosting.Kernel, Resources: manager.Capacity, Boxes: manager.Count,
 	}
-	d.artifacts = artifacts{jobs: jobs{cfg.Home, manager}, key: key, tasks: func() tasks { return tasks{d.queue, d.boxes} }}
+	d.artifacts = artifacts{jobs: jobs{cfg.Home, manager}, key: key, tasks: d.tasks}
 	d.queue = task.NewQueue(task.Config{
 		Store: task.Store{Dir: cfg.Home.Tasks()}, Boxes: manager, Jobs: taskJobs{jobs{cfg.Home, manager}},
-		Keeper: keeper{jobs{cfg.Home, manager}}, Collector: d.artifacts, Room: room, Log: cfg.Log,
+		Keeper: keeper{jobs{cfg.Home, manager}}, Collector: d.artifacts, Witness: d.witness(), Room: room, Log: cfg.Log,
 	})
 	shared.team.Contexts = d.contexts
 	var work sync.WaitGroup
@@ -118,6 +118,10 @@ func hostConfig(cfg Config, images *image.Store, shared *shares) (host.Config, e
 		Kernel: drivers.NewKernels(cfg.Home, cfg.Log).Dir,
 	}, err
 }
+
+func (d *daemon) witness() witness { return witness{jobs{d.cfg.Home, d.boxes}} }
+
+func (d *daemon) tasks() tasks { return tasks{d.queue, d.boxes, d.witness()} }
 
 // remember opens each driver once: they keep what they have found out.
 func remember(open func(agentbox.Isolation) (vmm.Driver, error)) func(agentbox.Isolation) (vmm.Driver, error) {

@@ -42,7 +42,7 @@ func (t tasks) run(ctx context.Context, req api.TaskSubmission, progress agentbo
 	if len(req.Commands) != 1 {
 		return api.TaskBegun{}, agentbox.Errorf(agentbox.Invalid, "%d commands: one is run", len(req.Commands))
 	}
-	s, err := submission(ctx, req)
+	s, err := t.submission(ctx, req, progress)
 	if err != nil {
 		return api.TaskBegun{}, err
 	}

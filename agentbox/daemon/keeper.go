@@ -50,7 +50,7 @@ const maxChanges = 200
 // kept says what the result of a task says of its work. What a box without any change cannot give,
 // as nested repositories, it had from the beginning.
 func (k keeper) kept(ctx context.Context, kept snapshot.Kept) (task.Kept, error) {
-	out := task.Kept{Ref: kept.Ref, Commits: kept.Commits, Files: kept.Files, Nothing: kept.Nothing(), Missing: kept.Missing}
+	out := task.Kept{Ref: kept.Ref, Commit: kept.Commit, Commits: kept.Commits, Files: kept.Files, Nothing: kept.Nothing(), Missing: kept.Missing}
 	if out.Nothing {
 		out.Missing = nil
 		return out, nil

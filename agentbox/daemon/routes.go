@@ -34,7 +34,7 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.ClosePort, boxes.ClosePort)
 
 	jobs{home: d.cfg.Home, boxes: boxes}.handle(mux)
-	tasks{d.queue, d.boxes}.handle(mux)
+	d.tasks().handle(mux)
 	d.artifacts.handle(mux)
 
 	api.Handle(mux, api.ShowPolicy, boxes.Policies.Show)

@@ -16,6 +16,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
+	"agentbox/agentbox/cost"
 	"agentbox/agentbox/job"
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/resources"
@@ -77,8 +78,9 @@ func room(running []task.Need, next task.Need) bool {
 
 // tasks answers for the tasks of this machine.
 type tasks struct {
-	queue *task.Queue
-	boxes boxFinder
+	queue   *task.Queue
+	boxes   boxFinder
+	witness witness
 }
 
 func (t tasks) handle(mux *http.ServeMux) {
@@ -139,17 +141,20 @@ func projectOf(ctx context.Context, dir string) (project.Project, error) {
 }
 
 // submit reads the configuration for what the boxes will take, so that its mistakes show at once.
-func (t tasks) submit(ctx context.Context, req api.TaskSubmission, _ agentbox.Progress) ([]agentbox.Task, error) {
-	s, err := submission(ctx, req)
+func (t tasks) submit(ctx context.Context, req api.TaskSubmission, progress agentbox.Progress) ([]agentbox.Task, error) {
+	s, err := t.submission(ctx, req, progress)
 	if err != nil {
 		return nil, err
 	}
 	return t.queue.Submit(s)
 }
 
-func submission(ctx context.Context, req api.TaskSubmission) (task.Submission, error) {
+func (t tasks) submission(ctx context.Context, req api.TaskSubmission, progress agentbox.Progress) (task.Submission, error) {
 	cfg, err := config.Load(ctx, req.Spec.Directory)
 	if err != nil {
+		return task.Submission{}, err
+	}
+	if err := t.checkCost(req.Spec.Limits, cfg, progress); err != nil {
 		return task.Submission{}, err
 	}
 	p, err := projectOf(ctx, req.Spec.Directory)
@@ -157,7 +162,7 @@ func submission(ctx context.Context, req api.TaskSubmission) (task.Submission, e
 		return task.Submission{}, err
 	}
 	req.Spec.Project, req.Spec.Environ = p.Name, includeEnviron(cfg, req.Environ)
-	if req.Spec.Artifacts = cfg.Artifacts; len(cfg.Artifacts) > 0 {
+	if req.Spec.Artifacts, req.Spec.Lockfiles = cfg.Artifacts, cfg.Lockfiles; len(cfg.Artifacts) > 0 {
 		if req.Spec.ArtifactsIn, err = below(ctx, req.Spec.Directory, cfg.Root); err != nil {
 			return task.Submission{}, err
 		}
@@ -181,6 +186,24 @@ func submission(ctx context.Context, req api.TaskSubmission) (task.Submission, e
 		s.Specs = append(s.Specs, spec)
 	}
 	return s, nil
+}
+
+// checkCost holds a limit of cost to a table that says what things cost: without one it would end nothing, and that of a
+// configuration, which is for everybody, ends nothing where somebody has none.
+func (t tasks) checkCost(l agentbox.TaskLimits, cfg *config.Config, progress agentbox.Progress) error {
+	if l.Cost == 0 && cfg.Limits.Cost == 0 {
+		return nil
+	}
+	path := t.witness.home.Rates()
+	rates, err := cost.Load(path)
+	if err != nil || rates != nil {
+		return err
+	}
+	if l.Cost > 0 {
+		return agentbox.Errorf(agentbox.Invalid, "a limit of cost needs a table of rates, and there is none").WithHint("write %s; docs/jobs-and-tasks.md has its form", path)
+	}
+	progress.Say("limits: cost has no effect without a table of rates in " + path)
+	return nil
 }
 
 // needOf is what a box of a configuration may take: at most what it would get on this machine
@@ -216,7 +239,7 @@ func (t tasks) find(ref api.TaskRef) (agentbox.TaskID, error) {
 	return found[0], nil
 }
 
-func (t tasks) show(_ context.Context, ref api.TaskRef, _ agentbox.Progress) (api.TaskInfo, error) {
+func (t tasks) show(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) (api.TaskInfo, error) {
 	id, err := t.find(ref)
 	if err != nil {
 		return api.TaskInfo{}, err
@@ -236,7 +259,20 @@ func (t tasks) show(_ context.Context, ref api.TaskRef, _ agentbox.Progress) (ap
 			info.Timeline = append(info.Timeline, api.TaskMoment{Attempt: a.Number, Time: m.Time, What: m.What, Detail: m.Detail, Took: m.Took})
 		}
 	}
+	if last := found.Last(); last != nil && last.Result == nil {
+		info.Now = t.soFar(ctx, *last)
+	}
 	return info, nil
+}
+
+// soFar is what is known of an attempt that goes on; nil before it has a box.
+func (t tasks) soFar(ctx context.Context, a agentbox.Attempt) *agentbox.Result {
+	box, err := t.boxes.Find(ctx, api.BoxRef{Box: a.BoxName})
+	if err != nil {
+		return nil
+	}
+	seen, _ := t.witness.look(box) // the queue tells of errors, when it counts
+	return &agentbox.Result{State: agentbox.TaskRunning, Used: seen.Used, Cost: seen.Cost, Denied: seen.Denied, Pressure: seen.Pressure}
 }
 
 // below is where in its repository a directory is.

@@ -135,6 +135,9 @@ func (h Home) Toolchain(key string) string {
 // Agents is the directory of the user's own profiles of agents, NAME.yaml each.
 func (h Home) Agents() string { return filepath.Join(h.Dir, "agents") }
 
+// Rates is the user's own table of what things cost; see agentbox/cost.
+func (h Home) Rates() string { return filepath.Join(h.Dir, "rates.yaml") }
+
 // Sessions is the directory of what one agent remembers of its conversations about one project.
 func (h Home) Sessions(project, agent string) string {
 	return filepath.Join(h.Dir, "sessions", project, agent)
@@ -196,6 +199,8 @@ func (h Home) Template(key string) string { return filepath.Join(h.Templates(), 
 //	boxes/<id>/resuming/         the same while it is being resumed
 //	boxes/<id>/checkpoints/<id>/
 //	boxes/<id>/jobs/<job>/       what a job was, wrote and ended with; see agentbox/job
+//	boxes/<id>/account.json      what the machines of a task's box have used; see supervisor.Account
+//	boxes/<id>/service-logs/     <service>.log, the end of each, when a task's machine ended
 //	run/<id>/lock                held by the supervisor, which writes its process id into it
 //	run/<id>/control.sock        the supervisor's API
 //	run/<id>/ssh.sock            SSH into the box
@@ -217,6 +222,8 @@ func (b Box) Saved() string       { return filepath.Join(b.Dir, "saved") }
 func (b Box) Resuming() string    { return filepath.Join(b.Dir, "resuming") }
 func (b Box) Checkpoints() string { return filepath.Join(b.Dir, "checkpoints") }
 func (b Box) Jobs() string        { return filepath.Join(b.Dir, "jobs") }
+func (b Box) Account() string     { return filepath.Join(b.Dir, "account.json") }
+func (b Box) ServiceLogs() string { return filepath.Join(b.Dir, "service-logs") }
 func (b Box) Begin() string       { return filepath.Join(b.Dir, "begin") }
 func (b Box) Lock() string        { return filepath.Join(b.Run, "lock") }
 func (b Box) Control() string     { return filepath.Join(b.Run, "control.sock") }

@@ -147,7 +147,7 @@ func (m *Manager) kernelFor(ctx context.Context, kind agentbox.Isolation, overri
 
 // limitsOf are the limits of a box. Those of time end a run; a box that somebody may come back to is paused.
 func limitsOf(l config.Limits, run bool) api.Limits {
-	return api.Limits{Wall: l.Wall, Idle: l.Idle, CPU: l.CPU, Pause: !run, Connections: l.Connections, Bytes: l.Bytes}
+	return api.Limits{Wall: l.Wall, Idle: l.Idle, CPU: l.CPU, Pause: !run, Connections: l.Connections, Bytes: l.Bytes, Cost: l.Cost}
 }
 
 // defaultUser is who commands run as in an image that agentbox made.

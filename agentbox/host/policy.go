@@ -6,6 +6,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/cost"
 	"agentbox/agentbox/host/egress"
 )
 
@@ -28,7 +29,15 @@ func (m *Manager) applyPolicy(ctx context.Context, b *box) error {
 func (m *Manager) enforce(ctx context.Context, s *supervised, rec record) error {
 	s.policy.Lock()
 	defer s.policy.Unlock()
-	req, err := m.Policies.InForce(ctx, m.governed(rec), rec.Seed, rec.Limits)
+	limits := rec.Limits
+	if limits.Cost > 0 {
+		rates, err := cost.Load(m.home.Rates())
+		if err != nil {
+			return err
+		}
+		limits.Rates = rates
+	}
+	req, err := m.Policies.InForce(ctx, m.governed(rec), rec.Seed, limits)
 	if err != nil {
 		return err
 	}

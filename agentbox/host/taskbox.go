@@ -18,10 +18,16 @@ func withTaskLimits(l api.Limits, t agentbox.TaskLimits) api.Limits {
 	if t.CPU > 0 {
 		l.CPU = t.CPU
 	}
+	if t.Tokens > 0 {
+		l.Tokens = t.Tokens
+	}
+	if t.Cost > 0 {
+		l.Cost = t.Cost
+	}
 	return l
 }
 
-// Unlimit lifts the limits of time and CPU of a box, now and for its next machines, so that its
+// Unlimit lifts the limits of time, CPU and cost of a box, now and for its next machines, so that its
 // work can be looked at.
 func (m *Manager) Unlimit(ctx context.Context, ref api.BoxRef) error {
 	b, err := m.find(ctx, ref)
@@ -31,10 +37,12 @@ func (m *Manager) Unlimit(ctx context.Context, ref api.BoxRef) error {
 	b.op.Lock()
 	defer b.op.Unlock()
 	rec := b.record()
-	if rec.Limits.Wall == 0 && rec.Limits.Idle == 0 && rec.Limits.CPU == 0 {
+	unlimited := rec.Limits
+	unlimited.Wall, unlimited.Idle, unlimited.CPU, unlimited.Tokens, unlimited.Cost = 0, 0, 0, 0, 0
+	if rec.Limits == unlimited {
 		return nil
 	}
-	rec.Limits.Wall, rec.Limits.Idle, rec.Limits.CPU = 0, 0, 0
+	rec.Limits = unlimited
 	if err := writeRecord(m.home, rec); err != nil {
 		return err
 	}

@@ -46,6 +46,13 @@ func (s *Supervisor) handler() http.Handler {
 	api.Handle(mux, api.SupervisorPolicy, func(ctx context.Context, req api.PolicyInForce, _ agentbox.Progress) (api.None, error) {
 		return api.None{}, s.guard.enforce(ctx, req)
 	})
+	api.Handle(mux, api.SupervisorTestify, func(ctx context.Context, _ api.None, _ agentbox.Progress) (api.None, error) {
+		if err := s.waitStarted(ctx); err != nil {
+			return api.None{}, err
+		}
+		s.testify(ctx)
+		return api.None{}, nil
+	})
 	api.Handle(mux, api.SupervisorPorts, exclusive(s, s.openConfigured))
 	api.Handle(mux, api.SupervisorOpen, func(ctx context.Context, req api.PortRequest, _ agentbox.Progress) (agentbox.Port, error) {
 		if err := s.waitStarted(ctx); err != nil {

@@ -17,16 +17,17 @@ import (
 type gate struct {
 	gateway *gateway.Gateway
 	meter   *meter
+	books   *books
 	open    atomic.Int64 // flows under way
 }
 
 var _ netstack.Handler = (*gate)(nil)
 
 // newGate makes the gate of a box that believes ca, under whatever policy the guard has and will have.
-func newGate(ca *gateway.CA, g *guard, m *meter, log *slog.Logger) *gate {
-	gw := gateway.New(gateway.Config{Policy: nothing(), Values: g.keep, CA: ca, Audit: g.record, Log: log})
+func newGate(ca *gateway.CA, g *guard, m *meter, b *books, log *slog.Logger) *gate {
+	gw := gateway.New(gateway.Config{Policy: nothing(), Values: g.keep, CA: ca, Audit: g.record, Usage: b.tokens, Log: log})
 	g.follow(gw.SetPolicy)
-	return &gate{gateway: gw, meter: m}
+	return &gate{gateway: gw, meter: m, books: b}
 }
 
 // close ends every flow and returns when all are recorded.
@@ -51,14 +52,14 @@ func (g *gate) Accept(ctx context.Context, d netstack.Destination) error {
 func (g *gate) Stream(ctx context.Context, d netstack.Destination, c netstack.Conn) error {
 	g.open.Add(1)
 	defer g.open.Add(-1)
-	return g.gateway.Stream(ctx, destination(d), meteredStream{metered{c, g.meter}, c})
+	return g.gateway.Stream(ctx, destination(d), meteredStream{metered{c, g.meter, g.books}, c})
 }
 
 // Packets carries the datagrams of a UDP flow.
 func (g *gate) Packets(ctx context.Context, d netstack.Destination, c net.Conn) error {
 	g.open.Add(1)
 	defer g.open.Add(-1)
-	return g.gateway.Packets(ctx, destination(d), metered{c, g.meter})
+	return g.gateway.Packets(ctx, destination(d), metered{c, g.meter, g.books})
 }
 
 // Attempt records what the network stack refused by itself.
@@ -72,10 +73,12 @@ func destination(d netstack.Destination) gateway.Destination {
 type metered struct {
 	net.Conn
 	m *meter
+	b *books
 }
 
 func (c metered) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
+	c.b.sent(n)
 	if !c.m.spend(n) {
 		return 0, errLimit
 	}
@@ -86,7 +89,9 @@ func (c metered) Write(p []byte) (int, error) {
 	if !c.m.spend(len(p)) {
 		return 0, errLimit
 	}
-	return c.Conn.Write(p)
+	n, err := c.Conn.Write(p)
+	c.b.received(n)
+	return n, err
 }
 
 // meteredStream is metered with half-close.

@@ -30,7 +30,8 @@ func newTestGuard(t *testing.T) (*guard, *gate, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gt := newGate(ca, g, m, slog.New(slog.DiscardHandler))
+	b := newTestBooks(t, filepath.Join(t.TempDir(), "account.json"))
+	gt := newGate(ca, g, m, b, slog.New(slog.DiscardHandler))
 	t.Cleanup(func() { gt.close(); g.close() })
 	return g, gt, dir
 }
@@ -218,8 +219,9 @@ func TestLimitsOfTheNetworkAreKeptAndLogged(t *testing.T) {
 	if err := g.enforce(t.Context(), req); err != nil {
 		t.Fatal(err)
 	}
+	b := newTestBooks(t, filepath.Join(t.TempDir(), "account.json"))
 	box, stack := pipe(t)
-	c := meteredStream{metered{stack, m}, stack}
+	c := meteredStream{metered{stack, m, b}, stack}
 	if _, err := c.Write([]byte("12345678")); err != nil {
 		t.Error(err)
 	}

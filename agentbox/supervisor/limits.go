@@ -26,6 +26,7 @@ func (s *Supervisor) watchTime(ctx context.Context) {
 			return
 		case !s.meter.pauses():
 			s.noteLimit(which)
+			s.testify(ctx)
 			s.end(LimitReached + which)
 			return
 		case s.pauseAt(ctx, which, func() bool { return s.meter.over() != "" }):
@@ -41,6 +42,9 @@ func (s *Supervisor) pauseAt(ctx context.Context, which string, still func() boo
 	defer s.op.Unlock()
 	if ctx.Err() != nil {
 		return true // it ends anyway
+	}
+	if !s.meter.pauses() { // what its logs say goes with its machine
+		s.testify(ctx)
 	}
 	paused, err := s.pauseWhile(ctx, still)
 	if err == nil && !paused {

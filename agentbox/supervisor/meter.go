@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/procfs"
 
+	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 )
 
@@ -19,6 +20,7 @@ type meter struct {
 	work    func() (done func()) // called for everybody who works in the box
 	began   time.Time            // active counts from here
 	cpu     func() time.Duration
+	used    func() agentbox.Consumption // over all lives
 	now     func() time.Time
 
 	mu      sync.Mutex
@@ -35,6 +37,7 @@ type meter struct {
 func newMeter(cpu func() time.Duration, reached func(string)) *meter {
 	m := &meter{reached: reached, cpu: cpu, now: time.Now, told: map[string]bool{}, stirs: make(chan struct{}, 1)}
 	m.began, m.work = m.now(), func() func() { return func() {} }
+	m.used = func() agentbox.Consumption { return agentbox.Consumption{} }
 	m.touch()
 	return m
 }
@@ -140,8 +143,33 @@ func (m *meter) over() string {
 		return "idle " + l.Idle.String()
 	case l.CPU > 0 && m.cpu() >= l.CPU:
 		return "cpu " + l.CPU.String()
+	case !l.Pause:
+		return m.overCost(l)
 	}
 	return ""
+}
+
+// overCost names the limit of tokens or cost that a task has reached; "" while none is.
+func (m *meter) overCost(l api.Limits) string {
+	switch {
+	case l.Tokens > 0 && tokensOf(m.used()) >= l.Tokens:
+		return fmt.Sprintf("tokens %d", l.Tokens)
+	case l.Cost > 0 && l.Rates != nil && l.Rates.Of(m.used()).Amount >= l.Cost:
+		return fmt.Sprintf("cost %v %s", l.Cost, l.Rates.Currency)
+	}
+	return ""
+}
+
+func tokensOf(c agentbox.Consumption) int64 {
+	sum := c.Tokens()
+	return sum.Total()
+}
+
+// accounts tells whether the box is one whose use is accounted for: a task's, once it has begun.
+func (m *meter) accounts() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !m.limits.Pause && !m.started.IsZero()
 }
 
 // cpuTime is what processes have used together. One that has gone counts as nothing.

@@ -40,6 +40,7 @@ type Supervisor struct {
 	gate    *gate                       // made when the machine runs
 	meter   *meter
 	jobs    *job.Hub // made when the machine runs
+	books   *books
 
 	asked    chan api.StartRequest // the daemon's word that the guest may be greeted
 	greeted  time.Time             // when the guest was; written before started is closed
@@ -97,6 +98,10 @@ func newSupervisor(cfg Config, log *slog.Logger) (*Supervisor, error) {
 		asked: make(chan api.StartRequest, 1), started: make(chan struct{}), ended: make(chan struct{}),
 	}
 	s.meter = newMeter(s.cpuTime, s.noteLimit)
+	if s.books, err = openBooks(s.names.Account()); err != nil {
+		log.Warn("what this box has used is counted from here", "error", err)
+	}
+	s.meter.used = s.books.used
 	s.ca = sync.OnceValues(func() (*gateway.CA, error) { return authority(s.names) })
 	s.guard = newGuard(cfg, home.Home{Dir: cfg.Home}.Audit(cfg.Box), s.meter, log)
 	s.lease = newLease(cfg.Lease)
@@ -173,6 +178,7 @@ const signalGrace = 3 * time.Second
 // end makes run return; the first cause counts.
 func (s *Supervisor) end(cause string) {
 	s.endOnce.Do(func() {
+		s.account() // while its processes are there
 		s.endCause = cause
 		close(s.ended)
 	})

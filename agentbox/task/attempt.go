@@ -45,8 +45,10 @@ func (q *Queue) attempt(ctx context.Context, rec record) {
 		result = agentbox.Result{State: agentbox.TaskFailed, Reason: agentbox.AsError(err).Message}
 	}
 	if box != nil {
-		r.keepWork(ctx, *box, &result)
-		r.collect(ctx, *box, &result)
+		r.testify(ctx, *box, &result)
+		work := r.keepWork(ctx, *box, &result)
+		r.collect(ctx, *box, work, &result)
+		r.leaveStopped(ctx, result)
 	}
 	if ctx.Err() != nil {
 		return

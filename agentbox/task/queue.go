@@ -37,15 +37,38 @@ type Keeper interface {
 	Keep(ctx context.Context, box agentbox.Box, task agentbox.Task) (Kept, error)
 }
 
-// Collector takes the artifacts of a task's box into the directory of its attempt, and says what it
-// left out. It may be called again for one attempt.
+// Collector takes the artifacts of a task's box, whose work was kept, into the directory of its
+// attempt. It may be called again for one attempt.
 type Collector interface {
-	Collect(ctx context.Context, box agentbox.Box, task agentbox.Task, dir string) (files int, notes []string, err error)
+	Collect(ctx context.Context, box agentbox.Box, task agentbox.Task, work Kept, dir string) (Collected, error)
+}
+
+// Collected is what a Collector has taken.
+type Collected struct {
+	Files int
+	Lost  int      // files that it could not take: the box alone has them
+	Notes []string // what it left out, and why
+}
+
+// Witness tells how the box of an attempt went, and keeps the logs of its services in the attempt's
+// directory. With an error it tells what it knows.
+type Witness interface {
+	Testify(ctx context.Context, box agentbox.Box, dir string) (Testimony, error)
+}
+
+// Testimony is what a Witness tells; see agentbox.Result.
+type Testimony struct {
+	Used     *agentbox.Consumption
+	Cost     *agentbox.Cost
+	Denied   []agentbox.Denial
+	Pressure []agentbox.Pressure
+	Services []string
 }
 
 // Kept is what a Keeper has kept.
 type Kept struct {
 	Ref     string                // of git, in the project's mirror and in the checkout
+	Commit  string                // that Ref names
 	Commits int                   // that were made in the box
 	Files   int                   // that changed, and were not committed
 	Changes []agentbox.FileChange // since the box began, committed or not; the first of them
@@ -61,6 +84,7 @@ type Config struct {
 	Keeper Keeper
 
 	Collector Collector // nil: there are no artifacts
+	Witness   Witness   // nil: nobody looks
 
 	Room func(running []Need, next Need) bool
 	Log  *slog.Logger

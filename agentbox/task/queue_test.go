@@ -392,3 +392,57 @@ func TestOldEvidenceWithoutWorkIsSpent(t *testing.T) {
 		}
 	}
 }
+
+type fakeCollector struct {
+	got Collected
+	err error
+}
+
+func (c fakeCollector) Collect(context.Context, agentbox.Box, agentbox.Task, Kept, string) (Collected, error) {
+	return c.got, c.err
+}
+
+type fakeWitness struct{ Testimony }
+
+func (w fakeWitness) Testify(context.Context, agentbox.Box, string) (Testimony, error) {
+	return w.Testimony, errors.New("not all is known")
+}
+
+// A box has files that could not be taken: it stays, stopped, and the result names it.
+func TestArtifactsThatCannotBeTakenKeepTheBox(t *testing.T) {
+	for what, c := range map[string]struct {
+		fakeCollector
+		stays bool
+	}{
+		"all taken": {fakeCollector{got: Collected{Files: 2, Notes: []string{"a link is left out"}}}, false}, "some left": {fakeCollector{got: Collected{Files: 2, Lost: 1}}, true},
+		"none": {fakeCollector{err: errors.New("the box does not answer")}, true},
+	} {
+		h := newFakeHost(t)
+		q, _ := h.serve(t, Store{t.TempDir()}, nothing)
+		q.Collector = c.fakeCollector
+		all, err := q.Submit(Submission{Specs: []agentbox.TaskSpec{{Command: []string{"0"}, Artifacts: []string{"out"}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := wait(t, q, all[0].ID).Last()
+		if (got.Result.Box == got.BoxName) != c.stays || got.Result.Uncollected != c.stays || got.Result.Artifacts != c.got.Files {
+			t.Errorf("%s: %+v", what, got.Result)
+		}
+		if !c.stays {
+			continue
+		}
+		if _, err := h.Find(t.Context(), api.BoxRef{Box: got.BoxName}); err != nil {
+			t.Errorf("%s: its box: %v", what, err)
+		}
+	}
+}
+
+func TestAResultHasWhatAWitnessTells(t *testing.T) {
+	h := newFakeHost(t)
+	q, _ := h.serve(t, Store{t.TempDir()}, nothing)
+	q.Witness = fakeWitness{Testimony{Used: &agentbox.Consumption{CPU: time.Second}, Denied: []agentbox.Denial{{What: "GET x"}}, Services: []string{"web"}}}
+	got := wait(t, q, submit(t, q, 0, "0")[0].ID).Last().Result
+	if got.Used == nil || got.Used.CPU != time.Second || len(got.Denied) != 1 || len(got.Services) != 1 {
+		t.Errorf("%+v", got)
+	}
+}

@@ -15,55 +15,80 @@ import (
 // keepTries is how often the work of a box is looked for before the box is left to a person.
 const keepTries = 3
 
+// testify puts down how the box went, before its machine is ended or replaced.
+func (r *run) testify(ctx context.Context, box agentbox.Box, result *agentbox.Result) {
+	if r.q.Witness == nil {
+		return
+	}
+	t, err := r.q.Witness.Testify(ctx, box, r.dir)
+	if err != nil && ctx.Err() == nil {
+		r.q.Log.Warn("not all is known of how a task went", "task", r.rec.ID, "error", err)
+	}
+	result.Used, result.Cost, result.Denied, result.Pressure, result.Services = t.Used, t.Cost, t.Denied, t.Pressure, t.Services
+}
+
 // keepWork makes sure that nothing of a box's work goes with the box: it is kept elsewhere, there
 // is none, or the box stays.
-func (r *run) keepWork(ctx context.Context, box agentbox.Box, result *agentbox.Result) {
+func (r *run) keepWork(ctx context.Context, box agentbox.Box, result *agentbox.Result) Kept {
 	begun := time.Now()
 	kept, err := r.kept(ctx, box)
 	if ctx.Err() != nil {
-		return
+		return kept
 	}
 	result.Commits, result.Files, result.Changes = kept.Commits, kept.Files, kept.Changes
 	work := workText(result.Commits, result.Files)
 	switch {
 	case err == nil && kept.Nothing:
-		r.line.took("work", "nothing changed", time.Since(begun))
-		return
+		work = "nothing changed"
 	case err == nil && len(kept.Missing) == 0:
 		result.Ref = kept.Ref
-		r.line.took("work", work+" kept as "+result.Ref, time.Since(begun))
-		return
+		work += " kept as " + result.Ref
 	case err == nil: // then the box is the one place that has it
 		work += ", not all of which could be kept, in box " + r.BoxName + ": " + strings.Join(kept.Missing, "; ")
-		result.Ref = kept.Ref
+		result.Ref, result.Box = kept.Ref, r.BoxName
 	default:
 		work = "could not be looked at, and is in box " + r.BoxName + ": " + agentbox.AsError(err).Message
+		result.Box = r.BoxName
 	}
-	result.Box = r.BoxName
 	r.line.took("work", work, time.Since(begun))
-	if err := r.q.Boxes.Stop(ctx, r.ref()); err != nil { // it takes no memory while it waits for a person
-		r.q.Log.Warn("cannot stop the box of a task that has ended", "box", r.BoxName, "error", err)
-	}
+	return kept
 }
 
-// collect takes the artifacts of a box. What cannot be taken is said, and does not keep the box.
-func (r *run) collect(ctx context.Context, box agentbox.Box, result *agentbox.Result) {
+// collect takes the artifacts of a box. What cannot be taken stays in the box, which stays for it.
+func (r *run) collect(ctx context.Context, box agentbox.Box, work Kept, result *agentbox.Result) {
 	if r.q.Collector == nil || len(r.rec.Artifacts) == 0 || ctx.Err() != nil {
 		return
 	}
 	begun := time.Now()
+	var got Collected
 	t, err := r.q.Store.Read(r.rec.ID)
-	var notes []string
 	if err == nil {
-		result.Artifacts, notes, err = r.q.Collector.Collect(ctx, box, t, r.dir)
+		got, err = r.q.Collector.Collect(ctx, box, t, work, r.dir)
 	}
 	if ctx.Err() != nil {
 		return
 	}
+	result.Artifacts = got.Files
+	said := append([]string{agentbox.Plural(got.Files, "file")}, got.Notes...)
 	if err != nil {
-		notes = append(notes, agentbox.AsError(err).Message)
+		said = append(said, agentbox.AsError(err).Message)
 	}
-	r.line.took("artifacts", strings.Join(append([]string{agentbox.Plural(result.Artifacts, "file")}, notes...), "; "), time.Since(begun))
+	if err != nil || got.Lost > 0 {
+		result.Box, result.Uncollected = r.BoxName, true
+		said = append(said, "what is missing is in box "+r.BoxName)
+	}
+	r.line.took("artifacts", strings.Join(said, "; "), time.Since(begun))
+}
+
+// leaveStopped ends the machine of a box that stays: it takes no memory while it waits for a
+// person.
+func (r *run) leaveStopped(ctx context.Context, result agentbox.Result) {
+	if result.Box == "" || ctx.Err() != nil {
+		return
+	}
+	if err := r.q.Boxes.Stop(ctx, r.ref()); err != nil {
+		r.q.Log.Warn("cannot stop the box of a task that has ended", "box", r.BoxName, "error", err)
+	}
 }
 
 func workText(commits, files int) string {

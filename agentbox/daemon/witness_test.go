@@ -1,0 +1,71 @@
+package daemon
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/home"
+	"agentbox/policy"
+)
+
+// What a box tried is one line for each place, and bounded however much it tries; limits are pressure.
+func TestAWitnessTellsWhatWasRefused(t *testing.T) {
+	h := home.Home{Dir: t.TempDir()}
+	box := agentbox.Box{ID: agentbox.NewBoxID()}
+	log, err := policy.OpenLog(h.Audit(box.ID), box.ID.String(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := func(e policy.Entry) {
+		t.Helper()
+		if err := log.Append(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(policy.Entry{Kind: policy.KindStart, Reason: "gvisor"})
+	add(policy.Entry{Kind: policy.KindLimit, Reason: "wall 3s"})
+	add(policy.Entry{Proto: policy.HTTP, Method: "GET", Name: "yes.example", Port: 80, Path: "/", Allow: true})
+	add(policy.Entry{Proto: policy.HTTP, Method: "GET", Name: "no.example", Port: 80, Path: "/a", Reason: "no rule", Hint: "agentbox policy allow no.example"})
+	add(policy.Entry{Proto: policy.HTTP, Method: "GET", Name: "no.example", Port: 80, Path: "/b", Count: 4})
+	for i := range 3 * maxDenied {
+		add(policy.Entry{Proto: policy.TCP, Name: fmt.Sprintf("n%d.example", i), Port: 443})
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := witness{jobs{home: h}}.look(box)
+	if err != nil || len(got.Pressure) != 1 || got.Pressure[0].Detail != "wall 3s" || got.Pressure[0].What != agentbox.PressureLimit || got.Cost != nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if d := got.Denied[0]; d.What != "GET no.example:80/a" || d.Count != 5 || d.Reason != "no rule" || d.Last.Before(d.First) || !strings.Contains(d.Hint, "policy allow") {
+		t.Errorf("%+v", d)
+	}
+	sum := 0
+	for _, d := range got.Denied {
+		sum += d.Count
+	}
+	if len(got.Denied) != maxDenied || sum != 5+3*maxDenied || got.Denied[maxDenied-1].What != "others" {
+		t.Errorf("%d lines for %d refusals, the last %+v", len(got.Denied), sum, got.Denied[len(got.Denied)-1])
+	}
+}
+
+func TestLogsOfServicesAreKept(t *testing.T) {
+	from, to := t.TempDir(), filepath.Join(t.TempDir(), "services")
+	for name, text := range map[string]string{"web.log": "hello\n", ".hidden.log": "x", "other": "x"} {
+		if err := os.WriteFile(filepath.Join(from, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names, err := keepLogs(from, to)
+	b, readErr := os.ReadFile(filepath.Join(to, "web.log"))
+	if err != nil || readErr != nil || len(names) != 1 || names[0] != "web" || string(b) != "hello\n" {
+		t.Errorf("%v %v, %q %v", names, err, b, readErr)
+	}
+	if names, err := keepLogs(filepath.Join(from, "none"), to); err != nil || len(names) != 0 {
+		t.Errorf("no services: %v %v", names, err)
+	}
+}

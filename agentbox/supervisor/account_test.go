@@ -1,0 +1,120 @@
+package supervisor
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/cost"
+	"agentbox/vmm/guest/protocol"
+)
+
+func newTestBooks(t *testing.T, path string) *books {
+	t.Helper()
+	b, err := openBooks(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Processes come and go, numbers are used again, machines follow each other: the account has all of it, once.
+func TestAnAccountAddsUpAllLives(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "account.json")
+	now := time.Unix(1_000_000, 0)
+	b := newTestBooks(t, path)
+	b.begin(now)
+	for i, look := range []map[process]time.Duration{
+		{{1, 10}: time.Second},
+		{{1, 10}: 3 * time.Second, {2, 20}: time.Second},
+		{{1, 10}: 3 * time.Second, {2, 21}: 2 * time.Second}, // 2 is another one now
+		{{1, 10}: 4 * time.Second},
+	} {
+		b.mu.Lock()
+		b.take(look, 512<<20, now.Add(time.Duration(i+1)*2*time.Second))
+		b.mu.Unlock()
+	}
+	b.sent(5)
+	b.received(7)
+	b.tokens("m", agentbox.Tokens{Answers: 1, Input: 3, Output: 4})
+	b.distressed(protocol.GuestStats{OOMKills: 2, WorkspaceFree: 1 << 30, RuntimeFree: 1}, now)
+	b.distressed(protocol.GuestStats{OOMKills: 2, WorkspaceFree: 1 << 30, RuntimeFree: 1}, now)
+	if err := b.write(); err != nil {
+		t.Fatal(err)
+	}
+
+	again := newTestBooks(t, path) // of the next machine
+	again.tokens("m", agentbox.Tokens{Answers: 1, Input: 1})
+	used := again.used()
+	if used.CPU != 7*time.Second || math.Abs(used.Memory-4) > 1e-9 || used.MemoryPeak != 512<<20 || used.In != 7 || used.Out != 5 {
+		t.Errorf("%+v", used)
+	}
+	if got := used.Models["m"]; got != (agentbox.Tokens{Answers: 2, Input: 4, Output: 4}) {
+		t.Errorf("%+v", got)
+	}
+	a, err := ReadAccount(path)
+	if err != nil || len(a.Pressure) != 2 || a.Pressure[0].What != agentbox.PressureMemory || a.Pressure[0].Count != 2 || a.Pressure[1].What != agentbox.PressureDisk {
+		t.Errorf("%+v, %v", a.Pressure, err)
+	}
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openBooks(path); agentbox.CodeOf(err) != agentbox.Corrupt {
+		t.Errorf("a damaged account: %v", err)
+	}
+}
+
+func TestAnAccountSeesThisProcess(t *testing.T) {
+	b := newTestBooks(t, filepath.Join(t.TempDir(), "account.json"))
+	b.begin(time.Now())
+	b.look([]int{os.Getpid(), 1 << 30}, time.Now())
+	if used := b.used(); used.MemoryPeak == 0 {
+		t.Errorf("%+v", used)
+	}
+}
+
+// Models are a server's words: so many are told apart, and the others counted together.
+func TestAnAccountIsBounded(t *testing.T) {
+	b := newTestBooks(t, filepath.Join(t.TempDir(), "account.json"))
+	for i := range 100 {
+		b.tokens(string(rune('a'+i)), agentbox.Tokens{Answers: 1, Input: 1})
+		b.distressed(protocol.GuestStats{OOMKills: i + 1}, time.Now())
+	}
+	if used := b.used(); len(used.Models) > agentbox.MaxModels+1 || used.Tokens().Input != 100 {
+		t.Errorf("%d models, %+v", len(used.Models), used.Tokens())
+	}
+	if len(b.account.Pressure) > maxPressure {
+		t.Errorf("%d times pressure", len(b.account.Pressure))
+	}
+}
+
+// Tokens and cost end a task's box, and no box that somebody may come back to.
+func TestMeterEndsATaskAtItsCost(t *testing.T) {
+	used := agentbox.Consumption{}
+	m := newMeter(func() time.Duration { return 0 }, func(string) {})
+	m.used = func() agentbox.Consumption { return used }
+	m.begin()
+	rates := &cost.Table{Currency: "EUR", Models: map[string]cost.Model{"m": {Output: 10}}}
+	over := func(l api.Limits, want string) {
+		t.Helper()
+		m.limit(l)
+		if got := m.over(); got != want {
+			t.Errorf("%+v: over %q, want %q", l, got, want)
+		}
+	}
+	tokens, costs := api.Limits{Tokens: 100}, api.Limits{Cost: 0.5, Rates: rates}
+	over(tokens, "")
+	used.AddTokens("m", agentbox.Tokens{Input: 60, Output: 40})
+	over(tokens, "tokens 100")
+	over(costs, "")
+	used.AddTokens("m", agentbox.Tokens{Output: 50_000})
+	over(costs, "cost 0.5 EUR")
+	tokens.Pause, costs.Pause = true, true
+	over(tokens, "")
+	over(costs, "")
+	over(api.Limits{Cost: 0.5}, "") // without rates nobody knows
+}

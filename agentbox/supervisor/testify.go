@@ -1,0 +1,166 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
+	"agentbox/agentbox/environment"
+	"agentbox/vmm/guest/protocol"
+)
+
+const (
+	lookEvery   = 2 * time.Second // at what a task's machine has used
+	askEvery    = 3               // looks from one question to the guest to the next
+	askWithin   = 5 * time.Second // a guest that is full of processes may not answer
+	lastWords   = 3 * time.Second // that a machine at its limit goes on, for the logs of its services
+	almostFull  = 16 << 20        // bytes of a disk
+	maxLogs     = 64              // services whose logs are kept
+	maxLogBytes = 256 << 10       // of each, from its end
+)
+
+// keepBooks keeps the account of a task's box until ctx ends.
+func (s *Supervisor) keepBooks(ctx context.Context) {
+	for n := 0; sleep(ctx, lookEvery); n++ {
+		if !s.meter.accounts() {
+			continue
+		}
+		s.books.begin(time.Now())
+		s.account()
+		if n%askEvery == 0 {
+			s.askGuest(ctx)
+		}
+	}
+}
+
+// account looks at what the machine has used, and writes that down.
+func (s *Supervisor) account() {
+	select {
+	case <-s.started:
+	default:
+		return
+	}
+	if s.machine == nil || !s.meter.accounts() {
+		return
+	}
+	s.books.look(s.machine.PIDs(), time.Now())
+	if err := s.books.write(); err != nil {
+		s.log.Warn("cannot write down what the box has used", "error", err)
+	}
+}
+
+// distress is what the guest has told of its wants so far.
+type distress struct {
+	kills, bombs       int
+	workspace, runtime bool // almost full
+}
+
+// askGuest notes what the guest has come to want since it was asked last.
+func (s *Supervisor) askGuest(ctx context.Context) {
+	client := s.link.live()
+	if client == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	stats, err := client.Stats(ctx)
+	if err != nil {
+		return // it is asked again
+	}
+	s.books.distressed(stats, time.Now().UTC())
+}
+
+// news is what differs from what was known, which it is from now on. Numbers are the guest's own.
+func (d *distress) news(now protocol.GuestStats) (list []agentbox.Pressure) {
+	if now.OOMKills > d.kills {
+		list = append(list, agentbox.Pressure{What: agentbox.PressureMemory, Count: now.OOMKills})
+	}
+	if now.ForkBombs > d.bombs {
+		list = append(list, agentbox.Pressure{What: agentbox.PressureProcesses, Count: now.ForkBombs})
+	}
+	workspace, runtime := now.WorkspaceFree < almostFull, now.RuntimeFree < almostFull
+	if workspace && !d.workspace {
+		list = append(list, agentbox.Pressure{What: agentbox.PressureDisk, Detail: "workspace"})
+	}
+	if runtime && !d.runtime {
+		list = append(list, agentbox.Pressure{What: agentbox.PressureDisk, Detail: "runtime"})
+	}
+	*d = distress{now.OOMKills, now.ForkBombs, workspace, runtime}
+	return list
+}
+
+// testify brings up to date what the box's directory has about its machine, before that ends: the account and the ends of
+// the logs of its services. A guest that does not answer keeps its logs.
+func (s *Supervisor) testify(ctx context.Context) {
+	if !s.meter.accounts() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lastWords)
+	defer cancel()
+	s.askGuest(ctx)
+	s.account()
+	if err := s.keepServiceLogs(ctx); err != nil {
+		s.log.Warn("cannot keep the logs of the box's services", "error", err)
+	}
+}
+
+// serviceName is what a name of a service is; the guest says them here.
+var serviceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
+
+func (s *Supervisor) keepServiceLogs(ctx context.Context) error {
+	client := s.link.live()
+	if client == nil {
+		return nil
+	}
+	list, err := client.Services(ctx)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	if err := os.MkdirAll(s.names.ServiceLogs(), 0o700); err != nil {
+		return err
+	}
+	files, err := environment.OpenFiles(ctx, client.SSH(), "")
+	if err != nil {
+		return err
+	}
+	defer files.Close()
+	var errs []error
+	for _, v := range list[:min(len(list), maxLogs)] {
+		if !serviceName.MatchString(v.Name) {
+			errs = append(errs, fmt.Errorf("a service called %.80q", v.Name))
+			continue
+		}
+		end, err := endOf(files, path.Join(protocol.ServiceLogDir, v.Name+".log"))
+		if agentbox.CodeOf(err) == agentbox.NotFound {
+			continue // it has not begun
+		}
+		if err == nil {
+			err = durable.Replace(filepath.Join(s.names.ServiceLogs(), v.Name+".log"), end, 0o600)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// endOf is the last part of a file of the guest.
+func endOf(files *environment.Files, name string) ([]byte, error) {
+	f, err := files.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	from := max(info.Size()-maxLogBytes, 0)
+	return io.ReadAll(io.NewSectionReader(f, from, maxLogBytes))
+}
