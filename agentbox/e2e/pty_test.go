@@ -50,7 +50,7 @@ func cmdPTY(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // scriptVars are what a script's commands are told; testscript keeps the whole list to itself.
-var scriptVars = []string{"AGENTBOX_HOME", "AGENTBOX_POOL", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "HOME", "PATH", "NO_COLOR"}
+var scriptVars = []string{"AGENTBOX_HOME", "AGENTBOX_ISOLATION", "AGENTBOX_POOL", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "HOME", "PATH", "NO_COLOR"}
 
 func environ(ts *testscript.TestScript) []string {
 	vars := []string{"TERM=xterm"}

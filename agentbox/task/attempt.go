@@ -250,6 +250,9 @@ func (r *run) end(ctx context.Context, asked time.Time) time.Time {
 // ended is the result of a job that has ended.
 func (r *run) ended(ctx context.Context, info api.JobInfo) agentbox.Result {
 	result := agentbox.Result{LeftOut: info.Job.LeftOut, Exit: info.Job.Exit}
+	if info.Job.Exit != nil {
+		r.line.put(Moment{info.Job.Ended.UTC(), "exit", exitText(info.Job), info.Job.Ended.Sub(info.Job.Started)})
+	}
 	box := r.box(ctx)
 	switch {
 	case r.q.Store.cancelled(r.rec.ID):
@@ -273,6 +276,13 @@ func (r *run) ended(ctx context.Context, info api.JobInfo) agentbox.Result {
 		r.q.Log.Warn("cannot keep what a task wrote", "task", r.rec.ID, "error", err)
 	}
 	return result
+}
+
+func exitText(j agentbox.Job) string {
+	if j.Signal != "" {
+		return "SIG" + j.Signal
+	}
+	return fmt.Sprintf("code %d", *j.Exit)
 }
 
 func (r *run) keepTranscript(dir string) error {

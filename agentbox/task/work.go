@@ -131,7 +131,7 @@ func limitIn(note string) string {
 // Moment is one line of timeline.jsonl.
 type Moment struct {
 	Time   time.Time     `json:"time"`
-	What   string        `json:"what"` // box, command, cancelled, work, ended
+	What   string        `json:"what"` // box, command, cancelled, exit, work, artifacts, ended
 	Detail string        `json:"detail,omitempty"`
 	Took   time.Duration `json:"took,omitempty"`
 }
@@ -145,7 +145,11 @@ type timeline struct {
 func (l *timeline) add(what, detail string) { l.took(what, detail, 0) }
 
 func (l *timeline) took(what, detail string, took time.Duration) {
-	line, _ := json.Marshal(Moment{time.Now().UTC(), what, detail, took}) // of texts and numbers
+	l.put(Moment{time.Now().UTC(), what, detail, took})
+}
+
+func (l *timeline) put(m Moment) {
+	line, _ := json.Marshal(m) // of texts and numbers
 	f, err := os.OpenFile(l.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return
