@@ -28,6 +28,9 @@ func (a *app) benchCommand() *cli.Command {
 		Commands: []*cli.Command{
 			a.benchVerb("enter", "measure stepping into boxes: whole commands, as you type them",
 				"Works in a home and in repositories of its own, which are gone afterwards. Let nothing else run meanwhile.", 20, a.byKind(a.benchEnter)),
+			a.benchVerb("tasks", "measure handing work over: run, task submit, its result, attach",
+				"task/begin is from the start of task submit until the command runs, task/result from the end of a command that has changed 20 files\n"+
+					"until its result is shown, task/attach until the job's output is. Let nothing else run meanwhile.", 20, a.byKind(a.benchTasks)),
 			a.benchWorkCommand(),
 			a.benchVerb("network", "measure the network of boxes beside that of QEMU and of runsc themselves",
 				"A program in the box moves 64 MiB each way and opens connections, to a server on this machine. Needs root for the one of\n"+

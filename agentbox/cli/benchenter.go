@@ -9,13 +9,23 @@ import (
 )
 
 // benchEnter measures stepping into boxes of one kind.
-func (a *app) benchEnter(ctx context.Context, req benchRequest, kind agentbox.Isolation, say agentbox.Progress) (results []bench.Result, err error) {
+func (a *app) benchEnter(ctx context.Context, req benchRequest, kind agentbox.Isolation, say agentbox.Progress) ([]bench.Result, error) {
+	return a.benchBoxes(ctx, req, kind, say, (*bench.Lab).Enter)
+}
+
+// benchTasks measures handing work over to boxes of one kind.
+func (a *app) benchTasks(ctx context.Context, req benchRequest, kind agentbox.Isolation, say agentbox.Progress) ([]bench.Result, error) {
+	return a.benchBoxes(ctx, req, kind, say, (*bench.Lab).Tasks)
+}
+
+// benchBoxes measures scenarios of a lab of its own.
+func (a *app) benchBoxes(ctx context.Context, req benchRequest, kind agentbox.Isolation, say agentbox.Progress, of func(*bench.Lab, agentbox.Box) []bench.Scenario) (results []bench.Result, err error) {
 	lab, err := a.openLab(ctx, kind, say)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, lab.Close(ctx)) }()
-	if _, err := bench.Select(lab.Enter(agentbox.Box{}), req.patterns()); err != nil {
+	if _, err := bench.Select(of(lab, agentbox.Box{}), req.patterns()); err != nil {
 		return nil, err // before minutes are spent on warming up
 	}
 	end := say.Begin("warm-up", "image, kernel, template")
@@ -24,7 +34,7 @@ func (a *app) benchEnter(ctx context.Context, req benchRequest, kind agentbox.Is
 		return nil, err
 	}
 	end(isolationText(box))
-	scenarios, err := bench.Select(lab.Enter(box), req.patterns())
+	scenarios, err := bench.Select(of(lab, box), req.patterns())
 	if err != nil {
 		return nil, err
 	}
