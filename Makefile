@@ -7,7 +7,7 @@ GVISOR  := vmm/gvisor/runsc/embedded/.built
 TEST     = umask 022 && TMPDIR=/tmp $(GO) test
 LDFLAGS := -s -w -X agentbox/agentbox/cli.version=$(VERSION)
 
-.PHONY: help up build binary modules compiled embedded agent test unit e2e e2e-qemu e2e-kvm reproducible race vet fuzz chaos bench deps deps-test clean
+.PHONY: help up build binary modules compiled embedded agent test unit e2e e2e-qemu e2e-kvm reproducible race vet fuzz chaos soak bench deps deps-test clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -58,8 +58,12 @@ test: deps-test build vet race e2e ## everything CI runs, with real machines
 unit: ## unit tests: nothing boots, within a minute
 	$(TEST) -short ./...
 
-race: ## unit tests under the race detector
+race: ## unit tests under the race detector, and a minute of a team at work
 	$(TEST) -short -race ./...
+	AGENTBOX_SOAK=1m $(TEST) -count=1 -race -timeout 10m -run TestSoak ./agentbox/team
+
+soak: ## ten minutes of a team at work, under the race detector
+	AGENTBOX_SOAK=10m $(TEST) -count=1 -v -race -timeout 60m -run TestSoak ./agentbox/team
 
 e2e: build ## tests that boot real machines
 	$(TEST) -count=1 -p 1 -timeout 120m ./...

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"time"
 
 	"agentbox/agentbox"
 	"agentbox/cachestore"
@@ -32,6 +33,8 @@ type Config struct {
 	Trusted func(ed25519.PublicKey) bool
 	// Named is told that a name changed, and may not wait; nil: nobody is.
 	Named func()
+	// Grace is how long gc leaves alone what is new; 0: as long as a store does by itself.
+	Grace time.Duration
 }
 
 // Begin starts opening a store.
@@ -53,7 +56,7 @@ func openStore(ctx context.Context, cfg Config) (*cachestore.Store, error) {
 		return nil, err
 	}
 	var store *cachestore.Store
-	open := cachestore.Config{Dir: cfg.Dir, Key: key, Log: cfg.Log, Trusted: cfg.Trusted, Named: cfg.Named}
+	open := cachestore.Config{Dir: cfg.Dir, Key: key, Log: cfg.Log, Trusted: cfg.Trusted, Named: cfg.Named, Grace: cfg.Grace}
 	if cfg.Damaged != nil {
 		open.Damaged = func(dmg cachestore.Damage) {
 			if err := eachImageOf(store, dmg.Of, cfg.Damaged); err != nil {

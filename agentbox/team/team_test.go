@@ -27,6 +27,7 @@ import (
 type machine struct {
 	*Team
 	mesh *mesh.Mesh
+	key  ed25519.PrivateKey
 	dir  string
 	gone chan agentbox.Digest
 	does atomic.Pointer[[]Context]
@@ -42,7 +43,7 @@ func newMachine(t *testing.T) *machine {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	store := layers.Begin(ctx, layers.Config{Dir: filepath.Join(dir, "store"), Key: filepath.Join(dir, "key"), Log: log, Trusted: m.Trusts, Named: m.Wake})
+	store := layers.Begin(ctx, layers.Config{Dir: filepath.Join(dir, "store"), Key: filepath.Join(dir, "key"), Log: log, Trusted: m.Trusts, Named: m.Wake, Grace: -1})
 	m.Images = &layers.Images{
 		Store: store.Store, Remotes: &layers.Remotes{File: filepath.Join(dir, "places"), Peers: m.Peers}, Key: key.Public().(ed25519.PublicKey),
 	}
@@ -61,10 +62,8 @@ func newMachine(t *testing.T) *machine {
 		}
 		return true
 	}
-	if m.mesh, err = mesh.Open(mesh.Config{Dir: filepath.Join(dir, "mesh"), Key: key, Log: log, Attach: m.Attach, Changed: m.Changed, Listed: m.Wake}); err != nil {
-		t.Fatal(err)
-	}
-	m.Join(m.mesh)
+	m.key = key
+	m.takePart(t)
 	var work sync.WaitGroup
 	work.Go(func() { m.Run(ctx) })
 	t.Cleanup(func() {
@@ -75,6 +74,17 @@ func newMachine(t *testing.T) *machine {
 		}
 	})
 	return m
+}
+
+// takePart opens the machine's part in its team, as a daemon does that begins.
+func (m *machine) takePart(t *testing.T) {
+	t.Helper()
+	var err error
+	m.mesh, err = mesh.Open(mesh.Config{Dir: filepath.Join(m.dir, "mesh"), Key: m.key, Log: m.Log, Attach: m.Attach, Changed: m.Changed, Listed: m.Wake})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Join(m.mesh)
 }
 
 const loopback = "127.0.0.1:0"
@@ -119,15 +129,20 @@ func eventually(t *testing.T, what string, is func() bool) {
 // build puts an image of a few blocks onto a machine, as if it had been built there.
 func (m *machine) build(t *testing.T, seed byte, include ...image.Include) image.Image {
 	t.Helper()
+	return m.buildOf(t, [32]byte{seed}, include...)
+}
+
+func (m *machine) buildOf(t *testing.T, seed [32]byte, include ...image.Include) image.Image {
+	t.Helper()
 	content := make([]byte, 3*blob.BlockSize+100)
-	rand.NewChaCha8([32]byte{seed}).Read(content)
+	rand.NewChaCha8(seed).Read(content)
 	file := filepath.Join(t.TempDir(), "image")
 	if err := os.WriteFile(file, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	img := image.Image{
 		Digest: blob.Sum(content), Name: "test", Source: "apt:test", Size: int64(len(content)), Include: include, Versions: []string{"git=1"},
-		Key: "derived-" + blob.Sum([]byte{seed}).Hex(), Lazy: &image.Lazy{Manifest: agentbox.Digest{1}, From: "nowhere"},
+		Key: "derived-" + blob.Sum(seed[:]).Hex(), Lazy: &image.Lazy{Manifest: agentbox.Digest{1}, From: "nowhere"},
 	}
 	if _, err := m.Files.AddLazy(t.Context(), img); err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"agentbox/agentbox"
@@ -138,5 +139,29 @@ func TestLazyImagesAreChecked(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(s.dir, "..", "escape")); err == nil {
 		t.Error("a key from elsewhere became a path")
+	}
+}
+
+func TestARemovedImageLeavesNoRecipe(t *testing.T) {
+	s := newStore(t)
+	img := Image{Digest: agentbox.Digest{7}, Size: 1, Key: strings.Repeat("a", 32), Lazy: &Lazy{Manifest: agentbox.Digest{8}, From: "team"}}
+	other := img
+	other.Digest = agentbox.Digest{9}
+	for _, i := range []Image{img, other} { // the recipe is the first one's
+		if _, err := s.AddLazy(t.Context(), i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, left := range []struct {
+		removed Image
+		recipes int
+	}{{other, 1}, {img, 0}} {
+		if err := s.Remove(t.Context(), left.removed.Digest); err != nil {
+			t.Fatal(err)
+		}
+		names, err := os.ReadDir(filepath.Join(s.dir, recipesDir))
+		if err != nil || len(names) != left.recipes {
+			t.Errorf("%d recipes, %v", len(names), err)
+		}
 	}
 }

@@ -145,8 +145,12 @@ func (s *Store) Remove(ctx context.Context, digest agentbox.Digest) error {
 	if err != nil {
 		return hostError(err)
 	}
+	about, _ := s.describe(digest) // one that is unreadable has no recipe that is known
 	// Renamed first: a crash halfway leaves no image that looks complete.
 	err = os.Rename(from, filepath.Join(trash, "image"))
+	if err == nil {
+		err = s.dropRecipe(about.Key, digest)
+	}
 	return hostError(errors.Join(err, os.RemoveAll(trash)))
 }
 
@@ -194,6 +198,16 @@ func (s *Store) recipe(key string) (agentbox.Digest, bool) {
 	}
 	_, err = os.Stat(s.imageDir(d))
 	return d, err == nil
+}
+
+// dropRecipe forgets that a recipe gave an image that is gone. Callers hold the lock.
+func (s *Store) dropRecipe(key string, d agentbox.Digest) error {
+	name := filepath.Join(s.dir, recipesDir, key)
+	b, err := os.ReadFile(name)
+	if !recipeKey().MatchString(key) || err != nil || strings.TrimSpace(string(b)) != d.String() {
+		return nil // it is another's by now, or none's
+	}
+	return os.Remove(name)
 }
 
 func (s *Store) setRecipe(key string, d agentbox.Digest) error {
