@@ -1,4 +1,5 @@
-// Command agentbox gives coding agents isolated, resettable workstations on the machines a team already has.
+// Command agentbox gives coding agents isolated, resettable workstations on the machines a team
+// already has.
 package main
 
 import (

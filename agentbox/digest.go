@@ -74,7 +74,8 @@ func (d *Digest) UnmarshalText(b []byte) error {
 	return err
 }
 
-// ShortName is a name, parts between slashes, in which digests in hex are as short as Short makes them.
+// ShortName is a name, parts between slashes, in which digests in hex are as short as Short makes
+// them.
 func ShortName(name string) string {
 	parts := strings.Split(name, "/")
 	for i, part := range parts {

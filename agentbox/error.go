@@ -49,7 +49,8 @@ func (e *Error) WithHint(format string, args ...any) *Error {
 	return e
 }
 
-// AsError finds the first *Error in err's chain, keeping the whole chain's message; any other error becomes Internal.
+// AsError finds the first *Error in err's chain, keeping the whole chain's message; any other error
+// becomes Internal.
 func AsError(err error) *Error {
 	if err == nil {
 		return nil
@@ -72,7 +73,8 @@ func CodeOf(err error) Code {
 	return AsError(err).Code
 }
 
-// OrNoSpace gives the host's full disk its code and says what frees room; other errors pass unchanged.
+// OrNoSpace gives the host's full disk its code and says what frees room; other errors pass
+// unchanged.
 func OrNoSpace(err error) error {
 	if err == nil || CodeOf(err) == NoSpace || !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
 		return err

@@ -1,7 +1,7 @@
 package agentbox
 
-// What a box may be given, the same wherever it is asked for: in a configuration, by a flag or through the API. Sizes are
-// bytes.
+// What a box may be given, the same wherever it is asked for: in a configuration, by a flag or
+// through the API. Sizes are bytes.
 const (
 	MinCPUs         = 1
 	MaxCPUs         = 1024

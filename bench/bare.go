@@ -20,8 +20,8 @@ import (
 	"agentbox/vmm/gvisor/runsc"
 )
 
-// bareShop does jobs in a container of the embedded runsc and nothing else: no agentbox, no agent, the image and the working
-// copy that a box would have. It shows what a box adds.
+// bareShop does jobs in a container of the embedded runsc and nothing else: no agentbox, no agent,
+// the image and the working copy that a box would have. It shows what a box adds.
 type bareShop struct {
 	runsc   string
 	dir     string // the bundle, and everything of the container's
@@ -36,8 +36,8 @@ type bareShop struct {
 
 const bareID = "bare"
 
-// bares makes them from the image of a box, with its environment: a locale alone makes scripts slower. The first is as boxes
-// are, and each of the others has one of the options.
+// bares makes them from the image of a box, with its environment: a locale alone makes scripts
+// slower. The first is as boxes are, and each of the others has one of the options.
 func (m *material) bares(ctx context.Context, of workBox, try []string) (all []*bareShop, err error) {
 	env, err := of.environment(ctx)
 	if err != nil {
@@ -152,7 +152,8 @@ func (s *bareShop) scenario(j job) Scenario {
 	return out
 }
 
-// start runs the container, from a file that stands in for its output: runsc hands its own to the sandbox.
+// start runs the container, from a file that stands in for its output: runsc hands its own to the
+// sandbox.
 func (s *bareShop) start(ctx context.Context) (err error) {
 	if os.Geteuid() != 0 {
 		if s.user, err = makeUserNamespace(ctx); err != nil {

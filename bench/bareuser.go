@@ -12,8 +12,9 @@ import (
 	"agentbox/agentbox"
 )
 
-// userNamespace is where an ordinary user is root, with the ids of /etc/subuid and a network of its own: runsc wants to be
-// root. It is made and entered by what distributions have for it, not by agentbox's own launcher.
+// userNamespace is where an ordinary user is root, with the ids of /etc/subuid and a network of its
+// own: runsc wants to be root. It is made and entered by what distributions have for it, not by
+// agentbox's own launcher.
 type userNamespace struct {
 	holder *exec.Cmd
 	input  io.Closer // the holder ends with it, and so when we are killed

@@ -34,8 +34,8 @@ func (c *crowd) burst() Scenario {
 	}
 }
 
-// memory measures what one of the boxes costs when all have been idle for a while: like memoryIdle, but what they share is
-// divided among them.
+// memory measures what one of the boxes costs when all have been idle for a while: like memoryIdle,
+// but what they share is divided among them.
 func (c *crowd) memory() Scenario {
 	return Scenario{
 		Name: fmt.Sprintf("enter/memory-of-%d", len(c.names)), Unit: Bytes, Ceiling: machineMemory, Setup: c.prepare,

@@ -13,8 +13,9 @@ import (
 	"agentbox/agentbox"
 )
 
-// fetchSource unpacks the source of a package of the host's distribution into dir, from where the host's apt gets its
-// packages. Nothing of the host's own apt is changed: lists and downloads lie in scratch.
+// fetchSource unpacks the source of a package of the host's distribution into dir, from where the
+// host's apt gets its packages. Nothing of the host's own apt is changed: lists and downloads lie
+// in scratch.
 func fetchSource(ctx context.Context, pkg, scratch, dir string) error {
 	parts, lists, down := filepath.Join(scratch, "parts"), filepath.Join(scratch, "lists"), filepath.Join(scratch, "down")
 	for _, d := range []string{parts, filepath.Join(lists, "partial"), filepath.Join(scratch, "cache/archives/partial"), down, dir} {

@@ -17,8 +17,8 @@ const (
 // machineMemory is the size of every box here, and so the most memory one can cost.
 const machineMemory = 1 << 30
 
-// Enter are the scenarios of stepping into a box, by the whole time of the command a user types. They share the Lab and
-// are meant to be run one after the other. box is what WarmUp found.
+// Enter are the scenarios of stepping into a box, by the whole time of the command a user types.
+// They share the Lab and are meant to be run one after the other. box is what WarmUp found.
 func (l *Lab) Enter(box agentbox.Box) []Scenario {
 	s, ten := subject{place: l.plain}, l.crowd(10)
 	scenarios := []Scenario{
@@ -50,8 +50,8 @@ func (l *Lab) Enter(box agentbox.Box) []Scenario {
 	return scenarios
 }
 
-// WarmUp makes whatever is missing here, an image, a kernel, a template, so that no sample pays for it, and says what kind
-// of box was measured.
+// WarmUp makes whatever is missing here, an image, a kernel, a template, so that no sample pays for
+// it, and says what kind of box was measured.
 func (l *Lab) WarmUp(ctx context.Context) (agentbox.Box, error) {
 	const name = "warm-up"
 	repo, err := l.repo(ctx, name, smallRepository)
@@ -106,7 +106,8 @@ func (p *place) measureFresh(ctx context.Context, name string, r repository, lim
 	if err := p.remove(ctx, name); err != nil {
 		return 0, err
 	}
-	// Nobody who enters a box has just removed another: the kernel is done with that one's memory and files first.
+	// Nobody who enters a box has just removed another: the kernel is done with that one's memory
+	// and files first.
 	if err := sleep(ctx, settle); err != nil {
 		return 0, err
 	}

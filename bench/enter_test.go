@@ -15,7 +15,8 @@ import (
 	"agentbox/agentbox/home"
 )
 
-// openFake opens a Lab on the fake program, and gives the file with the command lines it was called with.
+// openFake opens a Lab on the fake program, and gives the file with the command lines it was called
+// with.
 func openFake(t *testing.T, trouble string) (*Lab, home.Home, string) {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {

@@ -50,7 +50,8 @@ const (
 	pooledHome = "pooled"
 	reposName  = "repos"
 
-	// longestHome is a little less than what agentbox takes: it would say so, and refuse, rather than fail later.
+	// longestHome is a little less than what agentbox takes: it would say so, and refuse, rather
+	// than fail later.
 	longestHome = 72
 )
 
@@ -151,7 +152,8 @@ func (l *Lab) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// endStrays kills what should have ended with its box or its daemon, and says so: it is a bug of agentbox.
+// endStrays kills what should have ended with its box or its daemon, and says so: it is a bug of
+// agentbox.
 func (l *Lab) endStrays(ctx context.Context) error {
 	deadline := time.Now().Add(strayTime)
 	for {

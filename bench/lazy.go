@@ -70,8 +70,9 @@ func (s *slowSite) bytes() int64 {
 	return s.sent
 }
 
-// LazyLab measures boxes on images that are not here: two homes that have nothing but kernels and what drivers found out, one of which gets
-// its image over a slow link as it needs it, while the other has it. Neither has a template.
+// LazyLab measures boxes on images that are not here: two homes that have nothing but kernels and
+// what drivers found out, one of which gets its image over a slow link as it needs it, while the
+// other has it. Neither has a template.
 type LazyLab struct {
 	lab         *Lab
 	site        *slowSite
@@ -86,7 +87,8 @@ const (
 	localHome = "local"
 )
 
-// OpenLazyLab makes the image that a repository without a configuration gets, unless it is here, and exports it.
+// OpenLazyLab makes the image that a repository without a configuration gets, unless it is here,
+// and exports it.
 func OpenLazyLab(ctx context.Context, cfg Config) (_ *LazyLab, box agentbox.Box, err error) {
 	lab, err := Open(ctx, cfg)
 	if err != nil {

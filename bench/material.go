@@ -123,7 +123,8 @@ func (m *material) clone(ctx context.Context, name string) (string, error) {
 	return dir, git(ctx, filepath.Dir(dir), "clone", "-q", m.origin, dir)
 }
 
-// native makes the workshop on the machine itself, and fills the cache of Go with what a test needs.
+// native makes the workshop on the machine itself, and fills the cache of Go with what a test
+// needs.
 func (m *material) native(ctx context.Context) (nativeShop, error) {
 	dir, err := m.clone(ctx, "native")
 	s := nativeShop{dir: dir, env: append([]string{"GOCACHE=" + m.goCache}, goEnv...)}

@@ -10,8 +10,9 @@ import (
 	"sync"
 )
 
-// netServer is the other side of what is measured. Who connects asks for one thing in one line: "down N" for N bytes, "up N"
-// to send that many and get one byte when all have arrived. Who only connects is let go.
+// netServer is the other side of what is measured. Who connects asks for one thing in one line:
+// "down N" for N bytes, "up N" to send that many and get one byte when all have arrived. Who only
+// connects is let go.
 type netServer struct {
 	listener net.Listener
 	wg       sync.WaitGroup

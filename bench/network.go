@@ -16,8 +16,8 @@ import (
 // networkLimit is for one sample: an emulated machine moves the bytes in a few seconds.
 const networkLimit = 2 * time.Minute
 
-// errand is something that a program in a guest does over TCP with a server on this machine. It is timed by that program, so
-// that no start of a process is measured.
+// errand is something that a program in a guest does over TCP with a server on this machine. It is
+// timed by that program, so that no start of a process is measured.
 type errand struct {
 	name   string
 	what   string // as errandScript has it
@@ -36,8 +36,9 @@ var errands = []errand{
 	{"connect", "connect", errandConnects},
 }
 
-// errandScript is in Perl, which every image of Debian has without a package. It prints milliseconds: of moving all bytes on one
-// connection, or, of so many connections one after the other, of the one in the middle. It holds no single quote.
+// errandScript is in Perl, which every image of Debian has without a package. It prints
+// milliseconds: of moving all bytes on one connection, or, of so many connections one after the
+// other, of the one in the middle. It holds no single quote.
 const errandScript = `use strict; use Socket; use Time::HiRes qw(time);
 my ($what, $host, $port, $amount) = @ARGV;
 my $address = inet_aton($host) or die "$host has no address\n";
@@ -110,7 +111,8 @@ func (e errand) run(ctx context.Context, c courier) (float64, error) {
 	return ms, nil
 }
 
-// boxCourier runs errands in a box, by the way its user's programs take: the name, the policy, the gateway.
+// boxCourier runs errands in a box, by the way its user's programs take: the name, the policy, the
+// gateway.
 type boxCourier struct {
 	place *place
 	name  string
@@ -124,9 +126,9 @@ func (c boxCourier) perl(ctx context.Context, script string, args ...string) ([]
 	return out, err
 }
 
-// Network are the scenarios of the network of one kind of box, each by turns with the same errand beside agentbox: with the user
-// network that QEMU has itself, or the one that runsc has. It makes the machines for both; close ends what does not end
-// with the Lab.
+// Network are the scenarios of the network of one kind of box, each by turns with the same errand
+// beside agentbox: with the user network that QEMU has itself, or the one that runsc has. It makes
+// the machines for both; close ends what does not end with the Lab.
 func (l *Lab) Network(ctx context.Context) (all []Scenario, close func() error, err error) {
 	local, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -188,7 +190,8 @@ func (l *Lab) networkPeer(ctx context.Context, box agentbox.Box, server *netServ
 	return l.qemuUser(ctx, box, server)
 }
 
-// networkBox makes the box, whose policy allows the server and nothing else that the default does not.
+// networkBox makes the box, whose policy allows the server and nothing else that the default does
+// not.
 func (l *Lab) networkBox(ctx context.Context, server *netServer) (agentbox.Box, error) {
 	repo, err := l.repo(ctx, networkName, smallRepository)
 	if err != nil {

@@ -94,7 +94,8 @@ func TestNetServerEndsWhateverIsOpen(t *testing.T) {
 	}
 }
 
-// The machine that boxes are compared with differs in the other end of its card, and in nothing else.
+// The machine that boxes are compared with differs in the other end of its card, and in nothing
+// else.
 func TestOnlyTheNetworkIsChanged(t *testing.T) {
 	argv := []string{"-m", "1", "-netdev", "socket,id=net,fd=6", "-device", "virtio-net-device,netdev=net,mac=x"}
 	got := onUserNetwork(argv)

@@ -33,8 +33,9 @@ func (l *Lab) placeOf(name string, pool int) *place {
 	return &place{lab: l, home: h, program: Program{Path: l.binary, Env: env}}
 }
 
-// newPlace makes a home that shares images and kernels with the user's, whose stores are made for several processes.
-// Templates are not: a daemon clears away what it finds half built. Those that are complete are linked file by file.
+// newPlace makes a home that shares images and kernels with the user's, whose stores are made for
+// several processes. Templates are not: a daemon clears away what it finds half built. Those that
+// are complete are linked file by file.
 func (l *Lab) newPlace(name string, pool int) (*place, error) {
 	p := l.placeOf(name, pool)
 	for _, dir := range []string{p.home.Dir, p.home.State(), p.home.Templates()} {

@@ -13,7 +13,8 @@ const (
 	poolTime = time.Minute // for the pool to fill up
 )
 
-// warm is a fresh box from a pool, which is full each time. It has a home of its own: the pool belongs to the daemon.
+// warm is a fresh box from a pool, which is full each time. It has a home of its own: the pool
+// belongs to the daemon.
 func (l *Lab) warm() Scenario {
 	var p *place
 	return Scenario{

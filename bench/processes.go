@@ -17,9 +17,9 @@ type process struct {
 	pss  int64 // bytes of memory, shared pages divided among their users
 }
 
-// processesOf finds the processes whose command line, working directory or AGENTBOX_HOME contains text: an id that was
-// drawn at random, or the path of a directory that is ours alone. It looks at the processes themselves and asks nobody
-// whose word is being checked.
+// processesOf finds the processes whose command line, working directory or AGENTBOX_HOME contains
+// text: an id that was drawn at random, or the path of a directory that is ours alone. It looks at
+// the processes themselves and asks nobody whose word is being checked.
 func processesOf(text string) ([]process, error) {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -44,7 +44,8 @@ func processesOf(text string) ([]process, error) {
 	return out, nil
 }
 
-// processorTimeOf is what the processes that mention text, and all that these started, have taken until now.
+// processorTimeOf is what the processes that mention text, and all that these started, have taken
+// until now.
 func processorTimeOf(text string) (sum time.Duration, err error) {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {

@@ -21,7 +21,8 @@ func TestProcessesAreFoundByTheirHome(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}()
-	// Start returns while the new program is still being loaded, which has no environment for a moment.
+	// Start returns while the new program is still being loaded, which has no environment for a
+	// moment.
 	found, err := processesOf(dir + "/")
 	for range 100 {
 		if len(found) > 0 || err != nil {

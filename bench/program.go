@@ -22,8 +22,8 @@ type Program struct {
 // killAfter is how long a process that was told to go may take.
 const killAfter = 20 * time.Second
 
-// Run runs one command line in dir to its end, and gives its output and the time from before its start until after its
-// end. When ctx ends first, so does the process.
+// Run runs one command line in dir to its end, and gives its output and the time from before its
+// start until after its end. When ctx ends first, so does the process.
 func (p Program) Run(ctx context.Context, dir string, args ...string) (stdout []byte, took time.Duration, err error) {
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, p.Path, args...)
@@ -50,7 +50,8 @@ func (p Program) Run(ctx context.Context, dir string, args ...string) (stdout []
 	return out.Bytes(), took, &agentbox.Error{Code: agentbox.Internal, Message: what + ": " + said, Hint: hint}
 }
 
-// reason is the line a failed command explains itself with, not the progress before it, and its hint.
+// reason is the line a failed command explains itself with, not the progress before it, and its
+// hint.
 func reason(stderr string) (said, hint string) {
 	for line := range strings.Lines(stderr) {
 		line = strings.TrimSpace(line)

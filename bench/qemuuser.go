@@ -19,8 +19,8 @@ import (
 	"agentbox/vmm/qemu"
 )
 
-// qemuUser is a machine as a box has it, the same QEMU, kernel, image, CPUs and memory, whose card is on the user network that
-// QEMU has itself.
+// qemuUser is a machine as a box has it, the same QEMU, kernel, image, CPUs and memory, whose card
+// is on the user network that QEMU has itself.
 type qemuUser struct {
 	machine vmm.Machine
 	client  *guest.Client
@@ -55,8 +55,8 @@ func (l *Lab) qemuUser(ctx context.Context, box agentbox.Box, at *netServer) (_ 
 	return c, c.end, nil
 }
 
-// onUserNetwork changes the card's other end. The addresses are those that the guest has been given in every machine; the
-// gateway's is this machine's loopback, as is usual for QEMU.
+// onUserNetwork changes the card's other end. The addresses are those that the guest has been given
+// in every machine; the gateway's is this machine's loopback, as is usual for QEMU.
 func onUserNetwork(argv []string) []string {
 	out := make([]string, 0, len(argv))
 	for _, a := range argv {

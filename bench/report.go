@@ -32,7 +32,8 @@ const (
 	Bytes        = "bytes"
 )
 
-// Result is what was found in one scenario. Failures are among the samples, at the value of the scenario's ceiling.
+// Result is what was found in one scenario. Failures are among the samples, at the value of the
+// scenario's ceiling.
 type Result struct {
 	Name      string `json:"name"`
 	Isolation string `json:"isolation"`

@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// repository describes a git repository to generate. The same description always gives the same files.
+// repository describes a git repository to generate. The same description always gives the same
+// files.
 type repository struct {
 	files   int
 	size    int // of each file, in bytes

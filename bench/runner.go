@@ -20,8 +20,8 @@ type Runner struct {
 // teardownTime bounds what a scenario does after its last sample, also after an interrupt.
 const teardownTime = 2 * time.Minute
 
-// Run takes all samples and returns a result for each scenario, in order. Scenarios that fail are results too; the only
-// error is that of ctx.
+// Run takes all samples and returns a result for each scenario, in order. Scenarios that fail are
+// results too; the only error is that of ctx.
 func (r Runner) Run(ctx context.Context, scenarios []Scenario) ([]Result, error) {
 	var out []Result
 	for _, group := range groups(scenarios) {
@@ -51,7 +51,8 @@ func (t *track) label() string {
 	return t.Name + " " + string(t.Isolation)
 }
 
-// group measures a few scenarios by turns, so that whatever else the machine does falls on all of them alike.
+// group measures a few scenarios by turns, so that whatever else the machine does falls on all of
+// them alike.
 func (r Runner) group(ctx context.Context, group []Scenario) (results []Result, err error) {
 	var tracks []*track
 	defer func() {
@@ -81,7 +82,8 @@ func (r Runner) group(ctx context.Context, group []Scenario) (results []Result, 
 	return results, nil
 }
 
-// sample takes one sample. Samples that an interrupt cut short are dropped with the rest of the run.
+// sample takes one sample. Samples that an interrupt cut short are dropped with the rest of the
+// run.
 func (r Runner) sample(ctx context.Context, t *track, run int) {
 	r.event(agentbox.Event{Step: t.label(), Detail: fmt.Sprintf("%d of %d", run+1, r.Runs), Done: int64(run), Total: int64(r.Runs)})
 	start := time.Now()

@@ -16,8 +16,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// runscNet is a container of the embedded runsc with the network stack that runsc has itself, on a cable (a veth) to a network
-// namespace in which nothing is but the server.
+// runscNet is a container of the embedded runsc with the network stack that runsc has itself, on a
+// cable (a veth) to a network namespace in which nothing is but the server.
 type runscNet struct {
 	shop *bareShop
 	at   *netServer
@@ -121,7 +121,8 @@ func ip(ctx context.Context, line string) error {
 	return nil
 }
 
-// listen makes a listener in the server's namespace. It stays there; the thread that went there to make it is given up.
+// listen makes a listener in the server's namespace. It stays there; the thread that went there to
+// make it is given up.
 func (w wire) listen() (net.Listener, error) {
 	type made struct {
 		net.Listener

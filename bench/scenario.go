@@ -15,15 +15,17 @@ type Scenario struct {
 	Accel     string             // kvm, hvf or tcg, for a microvm
 	Unit      string             // Milliseconds or Bytes
 	Ceiling   float64            // in Unit: the deadline, or the most there can be. A failed sample counts as this much
-	// Baseline names another scenario that this one is compared with: samples of the two are taken by turns.
+	// Baseline names another scenario that this one is compared with: samples of the two are taken
+	// by turns.
 	Baseline string
 	Also     []Ref // scenarios of the same group, before this one, that it is compared with besides
 
-	// Setup comes once before the first sample, and Teardown once after the last, also when Setup failed. Either may be nil.
+	// Setup comes once before the first sample, and Teardown once after the last, also when Setup
+	// failed. Either may be nil.
 	Setup    func(ctx context.Context) error
 	Teardown func(ctx context.Context) error
-	// Measure takes one sample. Only what it chooses to measure counts, so it may prepare and clean up at leisure. It leaves
-	// things so that it can be called again, after an error too.
+	// Measure takes one sample. Only what it chooses to measure counts, so it may prepare and clean
+	// up at leisure. It leaves things so that it can be called again, after an error too.
 	Measure func(ctx context.Context) (float64, error)
 }
 

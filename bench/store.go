@@ -16,8 +16,8 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// StoreLab is where the store is measured: a disk image with real files in it, and stores of its own, in one directory
-// that goes when the StoreLab does.
+// StoreLab is where the store is measured: a disk image with real files in it, and stores of its
+// own, in one directory that goes when the StoreLab does.
 type StoreLab struct {
 	cfg        StoreConfig
 	dir, image string
@@ -52,7 +52,8 @@ func OpenStoreLab(ctx context.Context, cfg StoreConfig) (*StoreLab, error) {
 	return &StoreLab{cfg: cfg, dir: dir, image: filepath.Join(dir, "image"), size: cfg.Size, say: cfg.Progress}, nil
 }
 
-// Prepare makes what these scenarios need, the image and the peers among them, and gives those that can be measured.
+// Prepare makes what these scenarios need, the image and the peers among them, and gives those that
+// can be measured.
 func (l *StoreLab) Prepare(ctx context.Context, scenarios []Scenario) ([]Scenario, error) {
 	if len(scenarios) == 0 {
 		return nil, nil
@@ -93,8 +94,8 @@ func (l *StoreLab) closeStore() error {
 
 const storeCeiling = 10 * 60 * 1000 // milliseconds
 
-// Scenarios of the store. Everything is in the page cache, for the peers as for us; what is written is synced by us, and
-// by the peers as they do it.
+// Scenarios of the store. Everything is in the page cache, for the peers as for us; what is written
+// is synced by us, and by the peers as they do it.
 func (l *StoreLab) Scenarios() []Scenario {
 	ms := func(name, baseline string, measure func(ctx context.Context) (time.Duration, error)) Scenario {
 		return Scenario{Name: name, Unit: Milliseconds, Ceiling: storeCeiling, Baseline: baseline, Measure: func(ctx context.Context) (float64, error) {
@@ -187,7 +188,8 @@ func (l *StoreLab) ingestChanged(ctx context.Context) (time.Duration, error) {
 	return took, err
 }
 
-// putChanged stores the image with one in a hundred of its blocks that have data changed, and changes them back.
+// putChanged stores the image with one in a hundred of its blocks that have data changed, and
+// changes them back.
 func (l *StoreLab) putChanged(ctx context.Context) (st cachestore.Stored, took time.Duration, err error) {
 	if err := l.ensure(ctx); err != nil {
 		return st, 0, err

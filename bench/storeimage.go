@@ -20,7 +20,8 @@ var errEnough = errors.New("enough")
 // fileRoots are where real files of a machine are: programs, libraries, texts.
 var fileRoots = []string{"/usr/lib", "/usr/bin", "/usr/share", "/usr/local"}
 
-// makeDiskImage makes a sparse ext4 image of size bytes that holds about so many bytes of this machine's own files.
+// makeDiskImage makes a sparse ext4 image of size bytes that holds about so many bytes of this
+// machine's own files.
 func makeDiskImage(ctx context.Context, image, stage string, size, files int64) error {
 	if err := os.Mkdir(stage, 0o700); err != nil {
 		return err

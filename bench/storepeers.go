@@ -27,7 +27,8 @@ var peers = []peer{
 	{"desync", "github.com/folbricht/desync", "v0.9.6", "h1:Wb2b/SBdbY/QBSVeI/bXsG0NHSKJX7K9Xuqbq/degA8=", desyncIngest},
 }
 
-// findPeer gives a peer that this machine has, and builds one that it has not where a Go toolchain is.
+// findPeer gives a peer that this machine has, and builds one that it has not where a Go toolchain
+// is.
 func findPeer(ctx context.Context, tools string, p peer, say agentbox.Progress) (string, error) {
 	if program, err := exec.LookPath(p.name); err == nil {
 		return program, nil
@@ -35,7 +36,8 @@ func findPeer(ctx context.Context, tools string, p peer, say agentbox.Progress) 
 	return buildPeer(ctx, tools, p, say)
 }
 
-// buildPeer builds a peer in its own module, so with the versions and checksums it was released with.
+// buildPeer builds a peer in its own module, so with the versions and checksums it was released
+// with.
 func buildPeer(ctx context.Context, tools string, p peer, say agentbox.Progress) (string, error) {
 	program := filepath.Join(tools, p.name)
 	if _, err := os.Stat(program); err == nil {
@@ -45,7 +47,8 @@ func buildPeer(ctx context.Context, tools string, p peer, say agentbox.Progress)
 		return "", err
 	}
 	end := say.Begin("build "+p.name, p.module+"@"+p.version)
-	// Its checksum is ours to compare, so the checksum database, which not everybody reaches, is not asked for it.
+	// Its checksum is ours to compare, so the checksum database, which not everybody reaches, is
+	// not asked for it.
 	out, err := goTool(ctx, tools, []string{"GONOSUMDB=" + p.module}, "mod", "download", "-json", p.module+"@"+p.version)
 	if err != nil {
 		return "", err

@@ -117,11 +117,12 @@ func (s subject) reset(ctx context.Context) (float64, error) {
 	return ms, s.answers(ctx, subjectName)
 }
 
-// settle is how long a box has been idle when its memory is measured, and this machine before a box is made from nothing.
+// settle is how long a box has been idle when its memory is measured, and this machine before a box
+// is made from nothing.
 const settle = time.Second
 
-// memoryIdle is what a box costs that ran one command, with its supervisor. It is the only one of its template, so that
-// nobody shares the bill.
+// memoryIdle is what a box costs that ran one command, with its supervisor. It is the only one of
+// its template, so that nobody shares the bill.
 func (s subject) memoryIdle(ctx context.Context) (float64, error) {
 	if err := s.place.remove(ctx); err != nil {
 		return 0, err

@@ -21,8 +21,8 @@ type job struct {
 
 const goTest = "go-test"
 
-// jobs are what is measured: a C project and a Go package as their developers build and test them, and three things that
-// builds consist of.
+// jobs are what is measured: a C project and a Go package as their developers build and test them,
+// and three things that builds consist of.
 var jobs = []job{
 	{"c-build", "cd c && { make distclean || true; } >/dev/null 2>&1", "cd c && { ./configure && make -j2; } >/dev/null"},
 	{"c-test", "cd c && { [ -x minigzip64 ] || { ./configure && make -j2; } >/dev/null; }", "cd c && make test >/dev/null"},
@@ -35,12 +35,14 @@ var jobs = []job{
 
 // workshop is where jobs are done: the machine itself, or a box.
 type workshop interface {
-	// run runs a script in the working copy to its end, and gives the milliseconds of the whole command.
+	// run runs a script in the working copy to its end, and gives the milliseconds of the whole
+	// command.
 	run(ctx context.Context, script string) (float64, error)
 }
 
-// Work are the scenarios of real work: each job natively, which is the baseline, and in a box of each kind, by turns. It makes
-// the working copies and the boxes. Where the checkout in dir is not agentbox's own, the Go job is left out.
+// Work are the scenarios of real work: each job natively, which is the baseline, and in a box of
+// each kind, by turns. It makes the working copies and the boxes. Where the checkout in dir is not
+// agentbox's own, the Go job is left out.
 func (l *Lab) Work(ctx context.Context, kinds []agentbox.Isolation, dir string) ([]Scenario, error) {
 	m, err := l.newMaterial(ctx, dir)
 	if err != nil {
@@ -92,8 +94,9 @@ func (l *Lab) Work(ctx context.Context, kinds []agentbox.Isolation, dir string) 
 	return all, nil
 }
 
-// Tries are scenarios of the same work in bare runscs: one as boxes are, and one with each of the options in try, whose baseline that
-// is. A sample is the processor time of the whole container, which other work on the machine changes little.
+// Tries are scenarios of the same work in bare runscs: one as boxes are, and one with each of the
+// options in try, whose baseline that is. A sample is the processor time of the whole container,
+// which other work on the machine changes little.
 func (l *Lab) Tries(ctx context.Context, dir string, try []string) ([]Scenario, error) {
 	m, err := l.newMaterial(ctx, dir)
 	if err != nil {

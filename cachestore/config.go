@@ -20,16 +20,19 @@ type Config struct {
 	// Key signs the names that are made here. nil: names can be read and taken over, not made.
 	Key ed25519.PrivateKey
 
-	// Grace is how long gc leaves alone what is new and not yet named. 0: DefaultGrace. Negative: none, for tests.
+	// Grace is how long gc leaves alone what is new and not yet named. 0: DefaultGrace. Negative:
+	// none, for tests.
 	Grace time.Duration
 	// KeepFree is how many bytes of the disk the store leaves to others. 0: DefaultKeepFree.
 	KeepFree int64
-	// Ballast is how many bytes are set aside so that gc can work on a full disk. 0: DefaultBallast. Negative: none.
+	// Ballast is how many bytes are set aside so that gc can work on a full disk. 0:
+	// DefaultBallast. Negative: none.
 	Ballast int64
 	// Workers is how many chunks are hashed at once. 0: as many as there are CPUs.
 	Workers int
 
-	// Damaged is told of each damage when it is found; nil: nobody is. It must not call the Store's methods that change anything.
+	// Damaged is told of each damage when it is found; nil: nobody is. It must not call the Store's
+	// methods that change anything.
 	Damaged func(Damage)
 
 	// Named is told that a name was written or is gone; nil: nobody is. It may neither wait nor

@@ -32,7 +32,8 @@ func (c *crew) do(work func(ctx context.Context) error) error {
 	return nil
 }
 
-// each does work for every chunk of a list, in its order as far as there are hands, and tells how many are done.
+// each does work for every chunk of a list, in its order as far as there are hands, and tells how
+// many are done.
 func (c *crew) each(list []int, progress func(done, total int), work func(ctx context.Context, i int) error) error {
 	done := 0
 	var err error

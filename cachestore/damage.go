@@ -16,7 +16,8 @@ import (
 	"agentbox/cachestore/pack"
 )
 
-// Damage is a chunk whose bytes were not those of its digest. It is out of the index; what needs it has to get it again.
+// Damage is a chunk whose bytes were not those of its digest. It is out of the index; what needs it
+// has to get it again.
 type Damage struct {
 	Digest agentbox.Digest `json:"digest"`
 	File   string          `json:"file"` // in the store's directory
@@ -36,7 +37,8 @@ type quarantine struct {
 
 const maxDamageFile = 16 << 10
 
-// damage takes a claim back that does not hold, remembers where it was, and gives the error for the reader.
+// damage takes a claim back that does not hold, remembers where it was, and gives the error for the
+// reader.
 func (s *Store) damage(d agentbox.Digest, p index.Place, why error) error {
 	if !lostBytes(why) {
 		return s.hostError(why)
@@ -64,7 +66,8 @@ func (s *Store) damage(d agentbox.Digest, p index.Place, why error) error {
 		WithHint("it has been put aside; agentbox cache verify heals what another copy can be found of")
 }
 
-// unclaim removes the claim unless it has changed meanwhile, and the word that the image it lay in is whole.
+// unclaim removes the claim unless it has changed meanwhile, and the word that the image it lay in
+// is whole.
 func (s *Store) unclaim(d agentbox.Digest, p index.Place) (bool, error) {
 	s.metaMu.Lock()
 	defer s.metaMu.Unlock()
@@ -166,7 +169,8 @@ func (dmg Damage) encode() ([]byte, error) {
 	return append(b, '\n'), err
 }
 
-// decodeDamage reads the record of a chunk's damage. What it cannot read it makes up: the chunk stays damaged.
+// decodeDamage reads the record of a chunk's damage. What it cannot read it makes up: the chunk
+// stays damaged.
 func decodeDamage(b []byte, d agentbox.Digest) Damage {
 	var dmg Damage
 	if json.Unmarshal(b, &dmg) != nil || dmg.Digest != d || dmg.Offset < 0 || dmg.Bytes < 0 {
@@ -175,8 +179,8 @@ func decodeDamage(b []byte, d agentbox.Digest) Damage {
 	return dmg
 }
 
-// heal stores a piece that was fetched for a damaged one: in its place in an image file that others may have mapped,
-// else like any other.
+// heal stores a piece that was fetched for a damaged one: in its place in an image file that others
+// may have mapped, else like any other.
 func (s *Store) heal(ctx context.Context, w *writer, dmg Damage, piece []byte) error {
 	if owner, ok := s.handles.imageOf(dmg.Image); ok && dmg.Image != 0 {
 		err := w.putBlockIn(ctx, dmg.Image, owner, dmg.Digest, piece, dmg.Offset)

@@ -21,8 +21,8 @@ import (
 	"agentbox/cachestore/disk"
 )
 
-// labour is a short life of a store: it stores, names, pins, evicts, verifies. done is told of what is promised: kept by
-// a pin, or gone.
+// labour is a short life of a store: it stores, names, pins, evicts, verifies. done is told of what
+// is promised: kept by a pin, or gone.
 func labour(ctx context.Context, s *Store, round int, done func(promise)) error {
 	seed := uint64(round)
 	shared := diskImage(1, 4)
@@ -184,8 +184,8 @@ func TestKilledAtAnyStep(t *testing.T) {
 	}
 }
 
-// TestFaultsAtEachStep lets each step that changes something fail in turn. What fails says so; what was promised holds;
-// and the same work succeeds afterwards.
+// TestFaultsAtEachStep lets each step that changes something fail in turn. What fails says so; what
+// was promised holds; and the same work succeeds afterwards.
 func TestFaultsAtEachStep(t *testing.T) {
 	every := 1
 	if testing.Short() {

@@ -12,8 +12,8 @@ import (
 	"agentbox/cachestore/disk"
 )
 
-// faultDisk is the operating system's file system with a plan: at the step with number at, do happens. A step is whatever
-// changes something.
+// faultDisk is the operating system's file system with a plan: at the step with number at, do
+// happens. A step is whatever changes something.
 type faultDisk struct {
 	disk.OS
 	mu   sync.Mutex
@@ -145,8 +145,8 @@ func (f *faultFile) Truncate(size int64) error {
 
 var faults = []error{syscall.ENOSPC, syscall.EIO, syscall.EROFS}
 
-// journal remembers how to undo what a power cut would undo: bytes that were not synced, and names whose directory was
-// not. A nil journal remembers nothing.
+// journal remembers how to undo what a power cut would undo: bytes that were not synced, and names
+// whose directory was not. A nil journal remembers nothing.
 type journal struct {
 	mu    sync.Mutex
 	bytes map[string][]undo // by the file's present name
@@ -259,8 +259,8 @@ func (j *journal) synced(name string) {
 	delete(j.bytes, j.present(name))
 }
 
-// cut is the power cut: what was not synced is undone, except for the first half of the last page that was written to
-// each file, which arrived.
+// cut is the power cut: what was not synced is undone, except for the first half of the last page
+// that was written to each file, which arrived.
 func (j *journal) cut() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

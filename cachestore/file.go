@@ -40,9 +40,10 @@ func (c *checked) remember(d agentbox.Digest) {
 	c.now[d] = true
 }
 
-// File gives an image as a plain file, to be attached and never written to, and keeps it until release is called. It is
-// the file the store keeps, completed with the blocks that so far lay in other images' files, or came from src (which may
-// be nil). All of it was hashed, once since the store was opened.
+// File gives an image as a plain file, to be attached and never written to, and keeps it until
+// release is called. It is the file the store keeps, completed with the blocks that so far lay in
+// other images' files, or came from src (which may be nil). All of it was hashed, once since the
+// store was opened.
 //
 // What outlives this process and uses the file pins the manifest.
 func (s *Store) File(ctx context.Context, manifest agentbox.Digest, src Source) (path string, release func(), err error) {
@@ -82,7 +83,8 @@ func (s *Store) file(ctx context.Context, d agentbox.Digest, src Source) (string
 	return s.path(imagesDir, imageName(id, d)), s.touch(d)
 }
 
-// complete makes an image's file hold every block: it hashes what lies there, and puts right what does not match.
+// complete makes an image's file hold every block: it hashes what lies there, and puts right what
+// does not match.
 func (s *Store) complete(ctx context.Context, d agentbox.Digest, m blob.Manifest, id uint64, src Source) error {
 	f := s.newFiller(d, m, src)
 	file, err := f.open()
@@ -102,7 +104,8 @@ func (s *Store) complete(ctx context.Context, d agentbox.Digest, m blob.Manifest
 	})
 }
 
-// resize gives a file its length again that was cut short: its end may be a hole. One that has it is not touched.
+// resize gives a file its length again that was cut short: its end may be a hole. One that has it
+// is not touched.
 func resize(file disk.File, size int64) error {
 	st, err := file.Stat()
 	if err != nil || st.Size == size {
@@ -137,7 +140,8 @@ func (f *filler) completeBlock(ctx context.Context, crew *crew, file *blockFile,
 	} else if err != nil && !lostBytes(err) {
 		return f.s.hostError(err)
 	}
-	// Where the index says that the block is in this very place, reading it finds the damage and says so.
+	// Where the index says that the block is in this very place, reading it finds the damage and
+	// says so.
 	b, err := f.chunk(ctx, i, buf)
 	if err != nil {
 		return err
@@ -145,7 +149,8 @@ func (f *filler) completeBlock(ctx context.Context, crew *crew, file *blockFile,
 	return f.write(ctx, file, b, off)
 }
 
-// CopyTo writes an image to a new plain file with holes where it has zeros, hashing every block on the way.
+// CopyTo writes an image to a new plain file with holes where it has zeros, hashing every block on
+// the way.
 func (s *Store) CopyTo(ctx context.Context, manifest agentbox.Digest, dst string, src Source) (err error) {
 	r, err := s.OpenBlob(ctx, manifest, src)
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"agentbox/cachestore/index"
 )
 
-// filler gets the missing chunks of one blob from a Source. Those of an image go to their places in its own file.
+// filler gets the missing chunks of one blob from a Source. Those of an image go to their places in
+// its own file.
 type filler struct {
 	s        *Store
 	manifest agentbox.Digest
@@ -70,7 +71,8 @@ func (f *filler) arrived(ctx context.Context, i int, b []byte) error {
 	return f.came(ctx, i, b)
 }
 
-// chunk gives chunk i, from here or else from the Source, which it then is here from. The bytes may be shared.
+// chunk gives chunk i, from here or else from the Source, which it then is here from. The bytes may
+// be shared.
 func (f *filler) chunk(ctx context.Context, i int, buf []byte) ([]byte, error) {
 	c := f.m.Chunks[i]
 	if c.Zero() {
@@ -149,7 +151,8 @@ func (f *filler) open() (*blockFile, error) {
 	return f.w.openImage(f.image, f.manifest)
 }
 
-// ensureImage gives the number of a manifest's image file, which it makes when there is none. Callers hold the manifest.
+// ensureImage gives the number of a manifest's image file, which it makes when there is none.
+// Callers hold the manifest.
 func (s *Store) ensureImage(d agentbox.Digest, m blob.Manifest) (uint64, error) {
 	s.imageMu.Lock()
 	defer s.imageMu.Unlock()
@@ -199,8 +202,9 @@ func (f *filler) close() error {
 	return errors.Join(err, f.flush(), f.w.close())
 }
 
-// Fetch gets what is missing of a blob from src, up to everything, and makes it last. order lists numbers of chunks to get first;
-// progress, which may be nil, is told how many of the missing chunks are here.
+// Fetch gets what is missing of a blob from src, up to everything, and makes it last. order lists
+// numbers of chunks to get first; progress, which may be nil, is told how many of the missing
+// chunks are here.
 func (s *Store) Fetch(ctx context.Context, manifest agentbox.Digest, src Source, order []uint32, progress func(done, total int)) error {
 	defer s.guard.hold(manifest)()
 	m, err := s.EnsureManifest(ctx, manifest, src)

@@ -13,8 +13,9 @@ import (
 	"agentbox/cachestore/index"
 )
 
-// Filling is an image's own file while it is being completed. Who has its path may read a block when Need, Prefetch or Complete has
-// returned for it, and no sooner: before, there is a hole. The manifest is held until Close; what outlives that pins it.
+// Filling is an image's own file while it is being completed. Who has its path may read a block
+// when Need, Prefetch or Complete has returned for it, and no sooner: before, there is a hole. The
+// manifest is held until Close; what outlives that pins it.
 type Filling struct {
 	s       *Store
 	d       agentbox.Digest
@@ -31,8 +32,8 @@ type Filling struct {
 	tell  map[*func(block int)]bool // who wants to know what may be read from now on
 }
 
-// FillImage opens an image for reading while it comes from src, whose pieces are asked for as they are needed. Blocks that are here in
-// other images' files are copied, not asked for.
+// FillImage opens an image for reading while it comes from src, whose pieces are asked for as they
+// are needed. Blocks that are here in other images' files are copied, not asked for.
 func (s *Store) FillImage(ctx context.Context, manifest agentbox.Digest, src Source) (_ *Filling, err error) {
 	l := &Filling{s: s, d: manifest, release: s.guard.hold(manifest), now: map[int]chan struct{}{}, asked: map[int]bool{}, tell: map[*func(int)]bool{}}
 	defer func() {
@@ -100,8 +101,8 @@ func (l *Filling) Trace() []uint32 {
 	return slices.Clone(l.trace)
 }
 
-// Need returns when a block is in the file, hashed. Meanwhile nothing new is got that nobody needs. An error of code NotFound or Corrupt
-// says what src gave; others may go away.
+// Need returns when a block is in the file, hashed. Meanwhile nothing new is got that nobody needs.
+// An error of code NotFound or Corrupt says what src gave; others may go away.
 func (l *Filling) Need(ctx context.Context, block int) error {
 	if block < 0 || block >= len(l.have) {
 		return agentbox.Errorf(agentbox.Invalid, "block %d of an image of %d", block, len(l.have))
@@ -220,8 +221,9 @@ func (l *Filling) Prefetch(ctx context.Context, blocks []uint32) error {
 	return errors.Join(l.bring(ctx, blocks, list), l.f.flush())
 }
 
-// Complete gets everything, demands before it. When it returns without an error the file is the whole image, on disk, and remembered as
-// such: File gives it at once. progress, which may be nil, is told how many blocks are done.
+// Complete gets everything, demands before it. When it returns without an error the file is the
+// whole image, on disk, and remembered as such: File gives it at once. progress, which may be nil,
+// is told how many blocks are done.
 func (l *Filling) Complete(ctx context.Context, progress func(done, total int)) error {
 	var list []int
 	for i, c := range l.f.m.Chunks {

@@ -301,7 +301,8 @@ func TestAFileIsKeptWithoutASecondCopy(t *testing.T) {
 		t.Errorf("the store has a copy (%v)", err)
 	}
 	release()
-	// An image that shares a block keeps the store's file, which then is mostly of no use, and must not become a sieve all the same.
+	// An image that shares a block keeps the store's file, which then is mostly of no use, and must
+	// not become a sieve all the same.
 	later := putImage(t, s, append(noise(9, blob.BlockSize), blockOf(b, 5)...))
 	if err := errors.Join(s.Pin(t.Context(), "later", later.Manifest), s.Pin(t.Context(), "other", other.Manifest)); err != nil {
 		t.Fatal(err)

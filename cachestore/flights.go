@@ -22,8 +22,8 @@ type flight struct {
 
 func (f *flights) init() { f.now = map[agentbox.Digest]*flight{} }
 
-// do gets d, or waits for who is getting it. The bytes are shared: nobody may change them. Who waits is not bound to the
-// patience of who gets: when that one was cancelled, another takes over.
+// do gets d, or waits for who is getting it. The bytes are shared: nobody may change them. Who
+// waits is not bound to the patience of who gets: when that one was cancelled, another takes over.
 func (f *flights) do(ctx context.Context, d agentbox.Digest, get func() ([]byte, error)) ([]byte, error) {
 	for {
 		f.mu.Lock()

@@ -70,7 +70,8 @@ func FuzzDamage(f *testing.F) {
 	})
 }
 
-// FuzzFileNames: what lies in packs/ and images/ is believed by its name alone, so each number has one form.
+// FuzzFileNames: what lies in packs/ and images/ is believed by its name alone, so each number has
+// one form.
 func FuzzFileNames(f *testing.F) {
 	f.Add(packName(1))
 	f.Add(imageName(0xabc, blob.Sum(nil)))

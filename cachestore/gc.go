@@ -36,9 +36,10 @@ type GCReport struct {
 	Young int      `json:"young"` // things that stay only because they are new
 }
 
-// GC removes names that have expired, evicts manifests while a quota is exceeded (those used once or never first, then by
-// the time of their last use), and gives back the space of chunks that no manifest needs. Roots, what is open, and what
-// is younger than the grace period stays. Readers and writers may go on meanwhile.
+// GC removes names that have expired, evicts manifests while a quota is exceeded (those used once
+// or never first, then by the time of their last use), and gives back the space of chunks that no
+// manifest needs. Roots, what is open, and what is younger than the grace period stays. Readers and
+// writers may go on meanwhile.
 func (s *Store) GC(ctx context.Context, o GCOptions) (GCReport, error) {
 	s.gcMu.Lock()
 	defer s.gcMu.Unlock()
@@ -157,7 +158,8 @@ func (g *collection) evict(ctx context.Context) error {
 	return nil
 }
 
-// noGrace lets the chunks of a manifest go with it, unless others need them. One that cannot be read leaves them to a later gc.
+// noGrace lets the chunks of a manifest go with it, unless others need them. One that cannot be
+// read leaves them to a later gc.
 func (g *collection) noGrace(ctx context.Context, d agentbox.Digest) error {
 	m, err := g.s.Manifest(ctx, d)
 	if err != nil && !mayFetch(err) {
@@ -170,8 +172,9 @@ func (g *collection) noGrace(ctx context.Context, d agentbox.Digest) error {
 	return nil
 }
 
-// cheaper tells what to evict first: what was used once or never, so that one pass over everything cannot push out what
-// is used again and again (2Q, Johnson and Shasha, VLDB 1994), then what was not used for longest.
+// cheaper tells what to evict first: what was used once or never, so that one pass over everything
+// cannot push out what is used again and again (2Q, Johnson and Shasha, VLDB 1994), then what was
+// not used for longest.
 func cheaper(a, b index.Meta) bool {
 	if once, other := a.Uses < 2, b.Uses < 2; once != other {
 		return once
@@ -207,7 +210,8 @@ func (g *collection) drop(c candidate) (bool, error) {
 	return true, nil
 }
 
-// dropMeta has the guard's lock from the question to the deed: whoever holds the manifest after that finds it gone.
+// dropMeta has the guard's lock from the question to the deed: whoever holds the manifest after
+// that finds it gone.
 func (g *collection) dropMeta(d agentbox.Digest) (bool, error) {
 	g.s.guard.mu.Lock()
 	defer g.s.guard.mu.Unlock()

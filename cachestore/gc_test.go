@@ -44,7 +44,8 @@ func TestGCKeepsRootsAndFreesTheRest(t *testing.T) {
 	if r := gc(t, s, GCOptions{}); len(r.Items) != 0 {
 		t.Fatalf("nothing is too much, and yet: %+v", r)
 	}
-	// The pack that is being written is not looked at: what is dead in it goes once it is full or the store was opened anew.
+	// The pack that is being written is not looked at: what is dead in it goes once it is full or
+	// the store was opened anew.
 	dir := s.cfg.Dir
 	s.Close()
 	s = openStore(t, dir)
@@ -363,7 +364,8 @@ func TestGCBesideReadersAndWriters(t *testing.T) {
 	}
 }
 
-// What was counted when it was written is counted when it goes, however small: files take more of the disk than they have bytes.
+// What was counted when it was written is counted when it goes, however small: files take more of
+// the disk than they have bytes.
 func TestAnEmptyStoreTakesNothing(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir)

@@ -9,8 +9,9 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// guard keeps gc from what is in use: chunks that a writer has found here and counts on, manifests that are open, files
-// that are being written. What is given back while gc runs stays guarded until its end, because gc has looked already.
+// guard keeps gc from what is in use: chunks that a writer has found here and counts on, manifests
+// that are open, files that are being written. What is given back while gc runs stays guarded until
+// its end, because gc has looked already.
 type guard struct {
 	mu         sync.Mutex
 	chunks     map[uint64]int
@@ -95,7 +96,8 @@ func (g *guard) filled(pack uint64) {
 	count(g.packs, pack, -1)
 }
 
-// welcome guards the chunks of a manifest that becomes known while gc runs: gc did not count them among those needed.
+// welcome guards the chunks of a manifest that becomes known while gc runs: gc did not count them
+// among those needed.
 func (g *guard) welcome(m blob.Manifest) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -146,8 +148,8 @@ type claims struct {
 
 func (g *guard) newClaims() *claims { return &claims{g: g, held: map[uint64]bool{}} }
 
-// add comes before the look into the index: from then on gc lets the chunk be, and what it has removed before is gone
-// from the index too.
+// add comes before the look into the index: from then on gc lets the chunk be, and what it has
+// removed before is gone from the index too.
 func (c *claims) add(d agentbox.Digest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -103,7 +103,8 @@ func (h *handles) trim() {
 	}
 }
 
-// forget makes sure that nobody opens a file that is about to be removed. Those that read it already go on.
+// forget makes sure that nobody opens a file that is about to be removed. Those that read it
+// already go on.
 func (h *handles) forget(k fileKey) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

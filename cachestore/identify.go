@@ -8,12 +8,14 @@ import (
 	"agentbox/cachestore/index"
 )
 
-// Bytes that were hashed once are known again by their fingerprint (package blob), which costs a quarter of SHA-256. The
-// index remembers which digest a fingerprint stands for. That can be lost, and cannot become wrong: it says nothing of what
-// lies where. What is new is stored under no other digest than one that was just computed, and Get, Verify and rebuild,
-// on which others rely, compute it too.
+// Bytes that were hashed once are known again by their fingerprint (package blob), which costs a
+// quarter of SHA-256. The index remembers which digest a fingerprint stands for. That can be lost,
+// and cannot become wrong: it says nothing of what lies where. What is new is stored under no other
+// digest than one that was just computed, and Get, Verify and rebuild, on which others rely,
+// compute it too.
 
-// identify gives the digest of a chunk, and tells whether it is here; if it is, it stays until the writer is closed.
+// identify gives the digest of a chunk, and tells whether it is here; if it is, it stays until the
+// writer is closed.
 func (w *writer) identify(p []byte) (d agentbox.Digest, here bool, err error) {
 	f := w.s.prints.Of(p)
 	d, known, err := w.s.index.Known(f)

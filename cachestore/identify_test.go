@@ -24,7 +24,8 @@ func fingerprints(t *testing.T, s *Store) (n int) {
 	return n
 }
 
-// mislead makes the index remember a digest for the bytes of another chunk, which nothing but a broken disk can do.
+// mislead makes the index remember a digest for the bytes of another chunk, which nothing but a
+// broken disk can do.
 func mislead(t *testing.T, s *Store, p []byte, d agentbox.Digest) {
 	t.Helper()
 	var b index.Batch

@@ -26,7 +26,8 @@ import (
 //	quarantine/<hex>           a chunk that did not match its digest: where, when and why
 //	quota.json
 //
-// <id> is 16 hexadecimal digits, counted up and never used twice; <hex> a digest without its prefix.
+// <id> is 16 hexadecimal digits, counted up and never used twice; <hex> a digest without its
+// prefix.
 const (
 	lockName       = "lock"
 	indexDir       = "index"

@@ -19,8 +19,8 @@ func (s *Store) Manifest(ctx context.Context, d agentbox.Digest) (blob.Manifest,
 	return blob.DecodeManifest(b)
 }
 
-// EnsureManifest gives a manifest, from src when it is not here, and makes it known: from then on the store may hold any
-// part of its blob. src may be nil.
+// EnsureManifest gives a manifest, from src when it is not here, and makes it known: from then on
+// the store may hold any part of its blob. src may be nil.
 func (s *Store) EnsureManifest(ctx context.Context, d agentbox.Digest, src Source) (blob.Manifest, error) {
 	m, err := s.Manifest(ctx, d)
 	if err == nil {

@@ -18,9 +18,9 @@ import (
 // maxNameFile bounds a file in names/ and pins/.
 const maxNameFile = 32 << 10
 
-// Publish says that a key stands for a manifest that is here, in our name; n needs a namespace, a key, a
-// manifest and a scope.
-// A key is published once: see Take for what happens to a second claim.
+// Publish says that a key stands for a manifest that is here, in our name; n needs a namespace, a
+// key, a manifest and a scope. A key is published once: see Take for what happens to a second
+// claim.
 func (s *Store) Publish(ctx context.Context, n blob.Name) (blob.Name, error) {
 	if s.cfg.Key == nil {
 		return n, agentbox.Errorf(agentbox.Missing, "the store has no key to sign names with")
@@ -35,10 +35,10 @@ func (s *Store) Publish(ctx context.Context, n blob.Name) (blob.Name, error) {
 	return n, s.Take(ctx, n)
 }
 
-// Take remembers a name that somebody signed. Its manifest must be here. A name is written once: when the key stands for
-// another manifest already, the one whose producer is trusted wins, the one that was here first when both are or neither
-// is; the other is kept as an Alarm, and when it is the new one that loses, the error says Conflict.
-// The same manifest again extends the expiry.
+// Take remembers a name that somebody signed. Its manifest must be here. A name is written once:
+// when the key stands for another manifest already, the one whose producer is trusted wins, the one
+// that was here first when both are or neither is; the other is kept as an Alarm, and when it is
+// the new one that loses, the error says Conflict. The same manifest again extends the expiry.
 func (s *Store) Take(ctx context.Context, n blob.Name) error {
 	if err := n.Verify(); err != nil {
 		return err
@@ -124,7 +124,8 @@ func (s *Store) readName(file string) (blob.Name, error) {
 	return n, nil
 }
 
-// Lookup gives the name of a key, NotFound when there is none, or it has expired, or its producer is not trusted (any more).
+// Lookup gives the name of a key, NotFound when there is none, or it has expired, or its producer
+// is not trusted (any more).
 func (s *Store) Lookup(namespace, key string) (blob.Name, error) {
 	if err := blob.CheckKey(namespace, key); err != nil {
 		return blob.Name{}, err
@@ -139,8 +140,8 @@ func (s *Store) Lookup(namespace, key string) (blob.Name, error) {
 	return n, err
 }
 
-// Names gives the names of a namespace whose keys begin with prefix, those that hold, in the order of keys. A namespace
-// of "" is all of them.
+// Names gives the names of a namespace whose keys begin with prefix, those that hold, in the order
+// of keys. A namespace of "" is all of them.
 func (s *Store) Names(namespace, prefix string) ([]blob.Name, error) {
 	out := []blob.Name{}
 	err := s.eachName(func(file string, n blob.Name, err error) error {

@@ -31,7 +31,8 @@ func (s *Store) openIndex(ctx context.Context) error {
 	return s.rebuild(ctx, nil)
 }
 
-// openOrReplaceIndex puts an index aside that cannot be read. One that is fresh knows nothing of the files that are there.
+// openOrReplaceIndex puts an index aside that cannot be read. One that is fresh knows nothing of
+// the files that are there.
 func (s *Store) openOrReplaceIndex() (fresh bool, err error) {
 	_, statErr := os.Stat(s.path(indexDir))
 	s.index, err = index.Open(s.path(indexDir), s.room)

@@ -14,8 +14,8 @@ import (
 // packSize is how large a pack grows before the next one begins.
 const packSize = 64 << 20
 
-// packs appends to the one pack that is being written. Every process begins a new one: what a crash left at the end of
-// an old one is never written to again.
+// packs appends to the one pack that is being written. Every process begins a new one: what a crash
+// left at the end of an old one is never written to again.
 type packs struct {
 	s      *Store
 	mu     sync.Mutex
@@ -28,8 +28,9 @@ type packs struct {
 
 func (p *packs) init(s *Store) { p.s, p.lost = s, map[uint64]bool{} }
 
-// append writes a record and tells where its bytes lie. They last once sync has been called for the pack, and gc leaves
-// the pack alone until guard.filled has been, which the caller does once they are claimed or given up.
+// append writes a record and tells where its bytes lie. They last once sync has been called for the
+// pack, and gc leaves the pack alone until guard.filled has been, which the caller does once they
+// are claimed or given up.
 func (p *packs) append(r pack.Record, stored []byte) (index.Place, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,7 +100,8 @@ func (p *packs) sync(id uint64) error {
 	return nil
 }
 
-// syncLocked gives the pack up when it fails: the system may have dropped the pages, and a second sync would not say so.
+// syncLocked gives the pack up when it fails: the system may have dropped the pages, and a second
+// sync would not say so.
 func (p *packs) syncLocked() error {
 	err := p.file.Sync()
 	if err == nil && !p.listed {
@@ -114,7 +116,8 @@ func (p *packs) syncLocked() error {
 	return nil
 }
 
-// seal ends the present pack, unless somebody is not done with it, so that gc may move what is needed of it.
+// seal ends the present pack, unless somebody is not done with it, so that gc may move what is
+// needed of it.
 func (p *packs) seal() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,7 +130,8 @@ func (p *packs) seal() error {
 	return p.leave()
 }
 
-// idle tells whether nothing will be appended to a pack any more, and everything in it is claimed that will be.
+// idle tells whether nothing will be appended to a pack any more, and everything in it is claimed
+// that will be.
 func (p *packs) idle(id uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -68,7 +68,8 @@ func (p Pin) check() error {
 	return nil
 }
 
-// encode gives a line of JSON and a line with its digest: a bit that flips in a pin must not unpin anything.
+// encode gives a line of JSON and a line with its digest: a bit that flips in a pin must not unpin
+// anything.
 func (p Pin) encode() ([]byte, error) {
 	b, err := json.Marshal(p)
 	b = append(b, '\n')
@@ -101,7 +102,8 @@ func (s *Store) Unpin(name string) error {
 	return s.hostError(s.fs.SyncDir(s.path(pinsDir)))
 }
 
-// Pins lists the pins by name. One that cannot be read is an error, because gc must not take it for none.
+// Pins lists the pins by name. One that cannot be read is an error, because gc must not take it for
+// none.
 func (s *Store) Pins() ([]Pin, error) {
 	entries, err := s.fs.List(s.path(pinsDir))
 	if err != nil {
@@ -138,7 +140,8 @@ type roots struct {
 
 func (r roots) keeps(d agentbox.Digest) bool { return len(r.names[d]) > 0 || len(r.pins[d]) > 0 }
 
-// roots reads names and pins. A damaged name keeps nothing: it can be published again. A damaged pin is an error.
+// roots reads names and pins. A damaged name keeps nothing: it can be published again. A damaged
+// pin is an error.
 func (s *Store) roots() (roots, error) {
 	r := roots{names: map[agentbox.Digest][]blob.Name{}, pins: map[agentbox.Digest][]string{}}
 	err := s.eachName(func(file string, n blob.Name, err error) error {

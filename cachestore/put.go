@@ -20,8 +20,8 @@ type Stored struct {
 	Written  int64           `json:"written"` // bytes that were not here before, as they lie on disk
 }
 
-// PutStream cuts r where its content says and stores it. What it returns is on disk. Until it is named or pinned it stays
-// for the grace period.
+// PutStream cuts r where its content says and stores it. What it returns is on disk. Until it is
+// named or pinned it stays for the grace period.
 func (s *Store) PutStream(ctx context.Context, r io.Reader, info blob.Info) (Stored, error) {
 	w := s.newWriter(info.Kind)
 	m := blob.Manifest{Info: info}
@@ -92,7 +92,8 @@ func (s *Store) changeMeta(d agentbox.Digest, change func(m *index.Meta, known b
 	return s.index.Apply(&b)
 }
 
-// splitInto stores a stream's chunks: one goroutine cuts, others hash, compress and write, and the list keeps the order.
+// splitInto stores a stream's chunks: one goroutine cuts, others hash, compress and write, and the
+// list keeps the order.
 func (s *Store) splitInto(ctx context.Context, w *writer, r io.Reader, m *blob.Manifest) error {
 	if !m.Kind.Valid() {
 		return agentbox.Errorf(agentbox.Invalid, "unknown kind %q", m.Kind)
@@ -143,8 +144,8 @@ func (c contextReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
-// useAgain is how far apart two uses must be to count twice: a scan that touches everything once, or one thing often,
-// must not make it look precious.
+// useAgain is how far apart two uses must be to count twice: a scan that touches everything once,
+// or one thing often, must not make it look precious.
 const useAgain = 10 * time.Minute
 
 // touch remembers that a manifest was used.

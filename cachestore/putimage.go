@@ -14,8 +14,8 @@ import (
 	"agentbox/cachestore/index"
 )
 
-// PutImage stores a disk image of size bytes block by block. Holes of a file are not read. What it returns is on disk.
-// Until it is named or pinned it stays for the grace period.
+// PutImage stores a disk image of size bytes block by block. Holes of a file are not read. What it
+// returns is on disk. Until it is named or pinned it stays for the grace period.
 func (s *Store) PutImage(ctx context.Context, r io.ReaderAt, size int64, info blob.Info) (Stored, error) {
 	if size < 0 || !info.Kind.Valid() {
 		return Stored{}, agentbox.Errorf(agentbox.Invalid, "an image of %d bytes and kind %q", size, info.Kind)
@@ -30,9 +30,10 @@ func (s *Store) PutImage(ctx context.Context, r io.ReaderAt, size int64, info bl
 	return out, errors.Join(err, in.close())
 }
 
-// PutImageFile is PutImage of a plain file that nobody writes to any more. Where the file system can, the store's file becomes another
-// name of it, so that nothing is copied and the disk holds it once; the store then makes no holes in it, and changes it only to mend what
-// is damaged. rate bounds the bytes that are read in a second; 0 is no bound.
+// PutImageFile is PutImage of a plain file that nobody writes to any more. Where the file system
+// can, the store's file becomes another name of it, so that nothing is copied and the disk holds it
+// once; the store then makes no holes in it, and changes it only to mend what is damaged. rate
+// bounds the bytes that are read in a second; 0 is no bound.
 func (s *Store) PutImageFile(ctx context.Context, path string, info blob.Info, rate int64) (Stored, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -108,7 +109,8 @@ func (in *intake) blocks(ctx context.Context) error {
 	return err
 }
 
-// dataFinder gives a func that tells where the next data is, at or after a place. Places must not go back.
+// dataFinder gives a func that tells where the next data is, at or after a place. Places must not
+// go back.
 func dataFinder(r io.ReaderAt) func(off int64) (int64, error) {
 	f, ok := r.(interface {
 		NextData(off int64) (start, end int64, err error)
@@ -212,7 +214,8 @@ func (s *Store) createImage(size int64) (disk.File, uint64, error) {
 	return f, id, nil
 }
 
-// nameImage gives an image file the name under which it is found again. Its bytes need not last yet.
+// nameImage gives an image file the name under which it is found again. Its bytes need not last
+// yet.
 func (s *Store) nameImage(id uint64, manifest agentbox.Digest) error {
 	if err := s.fs.Rename(s.freshImage(id), s.path(imagesDir, imageName(id, manifest))); err != nil {
 		return s.hostError(err)
@@ -224,7 +227,8 @@ func (s *Store) nameImage(id uint64, manifest agentbox.Digest) error {
 func (in *intake) commit(ctx context.Context) (Stored, error) {
 	c := commitment{}
 	if in.file != nil {
-		// The file is synced before it is named, so that whoever finds it by its name finds it complete.
+		// The file is synced before it is named, so that whoever finds it by its name finds it
+		// complete.
 		if err := in.file.Sync(); err != nil {
 			return Stored{}, in.s.hostError(err)
 		}

@@ -11,8 +11,9 @@ import (
 	"agentbox/cachestore/index"
 )
 
-// Get gives the bytes of a piece, a chunk or an encoded manifest, checked against its digest. NotFound when it is not
-// here, Corrupt when it was and is damaged: from then on it is not here. So a Store is a Source.
+// Get gives the bytes of a piece, a chunk or an encoded manifest, checked against its digest.
+// NotFound when it is not here, Corrupt when it was and is damaged: from then on it is not here. So
+// a Store is a Source.
 func (s *Store) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {
 	return s.read(ctx, d, max, nil, blob.Check)
 }
@@ -96,7 +97,8 @@ func (s *Store) readRaw(d agentbox.Digest, p index.Place, buf []byte) ([]byte, e
 	return buf, nil
 }
 
-// lostBytes tells the errors that mean that the bytes are gone from those that say nothing about them.
+// lostBytes tells the errors that mean that the bytes are gone from those that say nothing about
+// them.
 func lostBytes(err error) bool {
 	return agentbox.CodeOf(err) == agentbox.Corrupt || isIO(err) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.EOF)
 }

@@ -19,8 +19,9 @@ type Reader struct {
 	recent  recent
 }
 
-// OpenBlob opens a blob for reading, and keeps it from being evicted until Close. What is missing, or turns out to be
-// damaged, comes from src, one chunk at a time as it is needed, and stays; src may be nil.
+// OpenBlob opens a blob for reading, and keeps it from being evicted until Close. What is missing,
+// or turns out to be damaged, comes from src, one chunk at a time as it is needed, and stays; src
+// may be nil.
 func (s *Store) OpenBlob(ctx context.Context, manifest agentbox.Digest, src Source) (*Reader, error) {
 	release := s.guard.hold(manifest)
 	m, err := s.EnsureManifest(ctx, manifest, src)
@@ -93,7 +94,8 @@ func (r *Reader) ReadAtContext(ctx context.Context, p []byte, off int64) (int, e
 	return n, nil
 }
 
-// find gives the chunk that holds the byte at off, which is in the blob, and where that chunk begins.
+// find gives the chunk that holds the byte at off, which is in the blob, and where that chunk
+// begins.
 func (r *Reader) find(off int64) (chunk int, start int64) {
 	if r.fill.m.Blocks {
 		i := off / blob.BlockSize

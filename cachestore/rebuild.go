@@ -9,7 +9,8 @@ import (
 	"agentbox/cachestore/pack"
 )
 
-// rebuild claims what the files hold. It hashes everything, and adds to what the index has. progress may be nil.
+// rebuild claims what the files hold. It hashes everything, and adds to what the index has.
+// progress may be nil.
 func (s *Store) rebuild(ctx context.Context, progress func(done, total int64)) error {
 	r := &rebuilding{s: s, progress: progress, total: s.usedBytes()}
 	entries, err := s.fs.List(s.path(packsDir))
@@ -81,7 +82,8 @@ func (r *rebuilding) pack(ctx context.Context, id uint64) error {
 		return r.s.hostError(err)
 	}
 	defer r.s.handles.put(f)
-	// A process that was killed may have left bytes that are in memory only: they must last before they are claimed.
+	// A process that was killed may have left bytes that are in memory only: they must last before
+	// they are claimed.
 	if err := f.Sync(); err != nil {
 		return r.s.hostError(err)
 	}
@@ -114,7 +116,8 @@ func (r *rebuilding) pack(ctx context.Context, id uint64) error {
 	})
 }
 
-// skip passes over what is damaged, unless the disk failed in a way that says nothing about the bytes.
+// skip passes over what is damaged, unless the disk failed in a way that says nothing about the
+// bytes.
 func (r *rebuilding) skip(d agentbox.Digest, err error) error {
 	if !lostBytes(err) {
 		return r.s.hostError(err)

@@ -18,7 +18,8 @@ const (
 	DefaultScrubEvery = 24 * time.Hour
 )
 
-// Scrub verifies the store again and again until ctx ends, and gives nil then. What it finds is in Damaged and in the log.
+// Scrub verifies the store again and again until ctx ends, and gives nil then. What it finds is in
+// Damaged and in the log.
 func (s *Store) Scrub(ctx context.Context, o ScrubOptions) error {
 	if o.Rate == 0 {
 		o.Rate = DefaultScrubRate

@@ -11,11 +11,13 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// Source has pieces, chunks and encoded manifests, somewhere else: in a directory, with a peer, upstream. A Store is one.
+// Source has pieces, chunks and encoded manifests, somewhere else: in a directory, with a peer,
+// upstream. A Store is one.
 type Source interface {
-	// Get gives the decoded bytes of a piece, at most max of them. It is called from many goroutines, for different
-	// pieces. Callers check the bytes against the digest, so a Source may be wrong but not silent: it returns when ctx
-	// ends. NotFound means that it does not have the piece; any other error that asking again may help.
+	// Get gives the decoded bytes of a piece, at most max of them. It is called from many
+	// goroutines, for different pieces. Callers check the bytes against the digest, so a Source may
+	// be wrong but not silent: it returns when ctx ends. NotFound means that it does not have the
+	// piece; any other error that asking again may help.
 	Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, error)
 }
 
@@ -37,8 +39,8 @@ func (dir Directory) Get(_ context.Context, d agentbox.Digest, max int) ([]byte,
 	return os.ReadFile(name)
 }
 
-// Export writes a blob's manifest and chunks into a directory that a Directory reads. progress, which may be nil, is told how many of the pieces
-// are there.
+// Export writes a blob's manifest and chunks into a directory that a Directory reads. progress,
+// which may be nil, is told how many of the pieces are there.
 func (s *Store) Export(ctx context.Context, manifest agentbox.Digest, dir string, progress func(done, total int)) error {
 	m, err := s.Manifest(ctx, manifest)
 	if err != nil {

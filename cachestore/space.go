@@ -45,8 +45,8 @@ func (p *space) short(kind blob.Kind, n int64) (int64, string) {
 	return 0, ""
 }
 
-// reserve makes room for n bytes before they are written, by evicting when there is none. The caller gives the
-// reservation back with release, and tells space.add what it did write.
+// reserve makes room for n bytes before they are written, by evicting when there is none. The
+// caller gives the reservation back with release, and tells space.add what it did write.
 func (s *Store) reserve(ctx context.Context, kind blob.Kind, n int64) error {
 	err := s.tryReserve(kind, n)
 	if err == nil || agentbox.CodeOf(err) != agentbox.NoSpace {
@@ -173,8 +173,9 @@ func (s *Store) SetQuota(q Quota) error {
 	return nil
 }
 
-// indexRoom is what must be free before the index is written: badger's maps are up to 32 MiB each, and a table goes out
-// beside the log it is made from. gcRoom is what is left of it once the ballast is gone.
+// indexRoom is what must be free before the index is written: badger's maps are up to 32 MiB each,
+// and a table goes out beside the log it is made from. gcRoom is what is left of it once the
+// ballast is gone.
 const (
 	indexRoom = 48 << 20
 	gcRoom    = 16 << 20
@@ -196,7 +197,8 @@ func (s *Store) room() error {
 	return nil
 }
 
-// inflateBallast sets space aside while there is plenty. Without it gc works too, as long as the disk is not full.
+// inflateBallast sets space aside while there is plenty. Without it gc works too, as long as the
+// disk is not full.
 func (s *Store) inflateBallast() {
 	free, err := s.fs.Free(s.cfg.Dir)
 	if err != nil || s.cfg.Ballast < 0 || free < s.cfg.KeepFree+2*s.cfg.Ballast {

@@ -43,8 +43,9 @@ type Store struct {
 	gcMu    sync.Mutex // held by gc and by what moves chunks
 }
 
-// Open opens the store in cfg.Dir and makes it when there is none. What a crash left half written is removed. An index
-// that cannot be read is put aside and made anew from the files, which takes as long as reading them.
+// Open opens the store in cfg.Dir and makes it when there is none. What a crash left half written
+// is removed. An index that cannot be read is put aside and made anew from the files, which takes
+// as long as reading them.
 func Open(ctx context.Context, cfg Config) (_ *Store, err error) {
 	s := &Store{cfg: withDefaults(cfg)}
 	s.fs, s.log = s.cfg.FS, s.cfg.Log
@@ -109,7 +110,8 @@ func (s *Store) fill(ctx context.Context) (err error) {
 	return s.countKinds(ctx)
 }
 
-// survey counts what is on disk, finds the highest number of a file, and removes what was being written.
+// survey counts what is on disk, finds the highest number of a file, and removes what was being
+// written.
 func (s *Store) survey() error {
 	for _, dir := range []string{packsDir, imagesDir, namesDir, pinsDir, quarantineDir, ""} {
 		entries, err := s.fs.List(s.path(dir))

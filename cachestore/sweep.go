@@ -14,8 +14,8 @@ import (
 	"agentbox/cachestore/pack"
 )
 
-// mark finds out what the manifests that stay need. A manifest that cannot be read needs what it lists all the same, but
-// nobody can tell: its chunks go, as it is no use to anybody.
+// mark finds out what the manifests that stay need. A manifest that cannot be read needs what it
+// lists all the same, but nobody can tell: its chunks go, as it is no use to anybody.
 func (g *collection) mark(ctx context.Context) error {
 	g.live = map[uint64]struct{}{}
 	for d := range g.owners {
@@ -41,8 +41,9 @@ type dead struct {
 	place  index.Place
 }
 
-// sweep takes back the claims of chunks that nobody needs, and then the space of what is not claimed. In this order: a
-// reader who finds a claim finds the bytes, or finds that the claim is gone.
+// sweep takes back the claims of chunks that nobody needs, and then the space of what is not
+// claimed. In this order: a reader who finds a claim finds the bytes, or finds that the claim is
+// gone.
 func (g *collection) sweep(ctx context.Context) error {
 	var list []dead
 	var bytes int64
@@ -203,8 +204,8 @@ func (g *collection) remove(k fileKey, counted int64) error {
 	return nil
 }
 
-// move copies what is claimed of a pack to the one that is being written. A piece that is damaged stays where it is
-// not: its claim is taken back.
+// move copies what is claimed of a pack to the one that is being written. A piece that is damaged
+// stays where it is not: its claim is taken back.
 func (g *collection) move(ctx context.Context, f io.ReaderAt, size int64, id uint64) error {
 	var moved []dead
 	packs := map[uint64]bool{}
@@ -295,7 +296,8 @@ func (g *collection) reclaimImage(id uint64, owner agentbox.Digest, claimed *ext
 		return err
 	}
 	mine := alive && m.File == id
-	// The file of a manifest that stays may be read by a box that another process feeds, where we do not see it.
+	// The file of a manifest that stays may be read by a box that another process feeds, where we
+	// do not see it.
 	if g.s.guard.busyImage(id) || g.s.guard.isHeld(owner) || mine {
 		return nil
 	}

@@ -37,8 +37,9 @@ type Lacking struct {
 	Chunks   int             `json:"chunks"` // how many; -1: the manifest itself
 }
 
-// Verify reads and hashes everything the index claims: afterwards it claims nothing that the files do not hold. What does
-// not match is put aside, and healed when a Source has it. Readers and writers may go on meanwhile.
+// Verify reads and hashes everything the index claims: afterwards it claims nothing that the files
+// do not hold. What does not match is put aside, and healed when a Source has it. Readers and
+// writers may go on meanwhile.
 func (s *Store) Verify(ctx context.Context, o VerifyOptions) (VerifyReport, error) {
 	start, lost := time.Now(), s.index.Damaged()
 	v := &verification{s: s, o: o, pace: pace{rate: o.Rate, start: start}}

@@ -148,7 +148,8 @@ func TestTheIndexIsMadeAnew(t *testing.T) {
 	}
 }
 
-// TestAFlippedBitAnywhere flips bits all over every kind of file. What is read afterwards is right, or an error.
+// TestAFlippedBitAnywhere flips bits all over every kind of file. What is read afterwards is right,
+// or an error.
 func TestAFlippedBitAnywhere(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir)

@@ -12,8 +12,8 @@ import (
 	"agentbox/cachestore/pack"
 )
 
-// writer stores the pieces of one blob. Nothing it wrote is claimed before flush, and gc lets everything be that it wrote
-// or found until close.
+// writer stores the pieces of one blob. Nothing it wrote is claimed before flush, and gc lets
+// everything be that it wrote or found until close.
 type writer struct {
 	s       *Store
 	kind    blob.Kind
@@ -36,8 +36,8 @@ type blockFile struct {
 	turn    sync.Mutex
 }
 
-// WriteAt lets one after the other write: a file system has a lock per file for it, and those who wait for that one burn
-// as much processor time as the writing takes.
+// WriteAt lets one after the other write: a file system has a lock per file for it, and those who
+// wait for that one burn as much processor time as the writing takes.
 func (f *blockFile) WriteAt(p []byte, off int64) (int, error) {
 	f.turn.Lock()
 	defer f.turn.Unlock()
@@ -67,7 +67,8 @@ func (w *writer) has(d agentbox.Digest) (bool, error) {
 	return ok, err
 }
 
-// lies tells whether a piece lies at a place of an image file, as far as this writer and the index know.
+// lies tells whether a piece lies at a place of an image file, as far as this writer and the index
+// know.
 func (w *writer) lies(d agentbox.Digest, image uint64, off int64) bool {
 	w.mu.Lock()
 	p, ok := w.pending[d]

@@ -33,13 +33,14 @@ type Spec struct {
 type Blocks interface {
 	// Size is the number of bytes of the whole image.
 	Size() int64
-	// ReadBlocks fills p with the bytes at off, all of which are within Size. It waits for those that are not here until
-	// ctx ends, and then fails: a guest sees the image's bytes or nothing. It may be called for the same bytes at once.
+	// ReadBlocks fills p with the bytes at off, all of which are within Size. It waits for those
+	// that are not here until ctx ends, and then fails: a guest sees the image's bytes or nothing.
+	// It may be called for the same bytes at once.
 	ReadBlocks(ctx context.Context, p []byte, off int64) error
 }
 
-// BlockReader is the optional ability of a Driver to start machines whose image is a Spec.Blocks. Without it, or where it fails, an image
-// must be all here.
+// BlockReader is the optional ability of a Driver to start machines whose image is a Spec.Blocks.
+// Without it, or where it fails, an image must be all here.
 type BlockReader interface {
 	// ReadsBlocks tells why machines on this host cannot, nil if they can.
 	ReadsBlocks() error
@@ -55,23 +56,26 @@ type Facts struct {
 
 // Driver starts machines of one kind. Its methods may be called from any goroutine.
 type Driver interface {
-	// Probe tells what the driver found on this host, or an *agentbox.Error of code Missing with a hint. It may take
-	// seconds the first time; the verdict is remembered in the driver's own state until something it rests on
-	// changes. fresh forgets it first.
+	// Probe tells what the driver found on this host, or an *agentbox.Error of code Missing with a
+	// hint. It may take seconds the first time; the verdict is remembered in the driver's own state
+	// until something it rests on changes. fresh forgets it first.
 	Probe(ctx context.Context, fresh bool) (Facts, error)
 
-	// Fingerprint is everything, besides the bytes of the image, that a template made from spec depends on: two specs
-	// with one fingerprint may share a template. It names no path of a single machine.
+	// Fingerprint is everything, besides the bytes of the image, that a template made from spec
+	// depends on: two specs with one fingerprint may share a template. It names no path of a single
+	// machine.
 	Fingerprint(ctx context.Context, spec Spec) (string, error)
 
-	// ReserveWorkspace makes the place of a workspace at path, which must not exist: a machine may be given it at once,
-	// and may mount it when NewWorkspace has filled it. It costs next to nothing.
+	// ReserveWorkspace makes the place of a workspace at path, which must not exist: a machine may
+	// be given it at once, and may mount it when NewWorkspace has filled it. It costs next to
+	// nothing.
 	ReserveWorkspace(ctx context.Context, path string, size int64) error
 
-	// NewWorkspace makes an empty workspace at path of the given size, or, when tree is not "", one that holds a copy
-	// of that directory tree: names, modes, times to the second, symlinks and hard links; every file belongs to
-	// guest user GuestUID. The path may already exist as a reserved or an empty workspace of the same size, even one that
-	// a running machine was given and has not mounted, or not any more. On failure nothing is left, or an empty workspace;
+	// NewWorkspace makes an empty workspace at path of the given size, or, when tree is not "", one
+	// that holds a copy of that directory tree: names, modes, times to the second, symlinks and
+	// hard links; every file belongs to guest user GuestUID. The path may already exist as a
+	// reserved or an empty workspace of the same size, even one that a running machine was given
+	// and has not mounted, or not any more. On failure nothing is left, or an empty workspace;
 	// where the host has no room even for that, a reserved one.
 	NewWorkspace(ctx context.Context, path, tree string, size int64) error
 
@@ -82,59 +86,70 @@ type Driver interface {
 	Boot(ctx context.Context, spec Spec) (Machine, error)
 }
 
-// DirectoryWorkspaces is the optional ability of drivers whose workspaces are directories of the host, owned by this
-// process's user. Ask for it with a type assertion on a Driver.
+// DirectoryWorkspaces is the optional ability of drivers whose workspaces are directories of the
+// host, owned by this process's user. Ask for it with a type assertion on a Driver.
 type DirectoryWorkspaces interface {
-	// FinishWorkspace makes a reserved or empty workspace that the caller has filled what NewWorkspace would have made of a
-	// tree. Its files are files of this process's user, and none has a name elsewhere.
+	// FinishWorkspace makes a reserved or empty workspace that the caller has filled what
+	// NewWorkspace would have made of a tree. Its files are files of this process's user, and none
+	// has a name elsewhere.
 	FinishWorkspace(path string) error
 }
 
 // GuestUID is the user id that owns the workspace inside every guest, whatever the host's user is.
 const GuestUID = 1000
 
-// Machine is one running guest. Methods may be called from any goroutine, also after the machine has ended.
+// Machine is one running guest. Methods may be called from any goroutine, also after the machine
+// has ended.
 //
-// The process that called Boot or Restore is the parent of every process of the machine; when it dies, they die.
+// The process that called Boot or Restore is the parent of every process of the machine; when it
+// dies, they die.
 type Machine interface {
-	// Stream is the byte stream to the guest agent: the same one for the machine's whole life, owned by the machine.
+	// Stream is the byte stream to the guest agent: the same one for the machine's whole life,
+	// owned by the machine.
 	Stream() net.Conn
 	// PIDs are the host processes that make up the machine, for accounting.
 	PIDs() []int
-	// Freeze stops the virtual CPUs and returns when no guest instruction runs; Thaw lets them go on. Both are idempotent.
+	// Freeze stops the virtual CPUs and returns when no guest instruction runs; Thaw lets them go
+	// on. Both are idempotent.
 	Freeze(ctx context.Context) error
 	Thaw(ctx context.Context) error
-	// Kill ends the machine at once, as power loss does, and waits until its processes are gone. Idempotent.
+	// Kill ends the machine at once, as power loss does, and waits until its processes are gone.
+	// Idempotent.
 	Kill() error
-	// Done is closed when the machine has ended for whatever reason; Err then says why (nil after Kill or a clean
-	// shutdown from inside).
+	// Done is closed when the machine has ended for whatever reason; Err then says why (nil after
+	// Kill or a clean shutdown from inside).
 	Done() <-chan struct{}
 	Err() error
 }
 
-// Snapshotter is the optional ability to save and restore machines. Ask for it with a type assertion on a Driver.
+// Snapshotter is the optional ability to save and restore machines. Ask for it with a type
+// assertion on a Driver.
 type Snapshotter interface {
-	// SaveTemplate makes dir a template from a machine that the caller has quiesced and that was booted without a
-	// workspace. The machine has ended when it returns, on failure too. dir must not exist; it appears complete or not
-	// at all.
+	// SaveTemplate makes dir a template from a machine that the caller has quiesced and that was
+	// booted without a workspace. The machine has ended when it returns, on failure too. dir must
+	// not exist; it appears complete or not at all.
 	SaveTemplate(ctx context.Context, m Machine, dir string) error
 
-	// OpenTemplate verifies every byte of the template against its digests and loads what machines share. An
+	// OpenTemplate verifies every byte of the template against its digests and loads what machines
+	// share. An
 	// *agentbox.Error of code Corrupt means: rebuild it. The result serves any number of machines until closed;
 	// machines already started go on without it.
 	OpenTemplate(ctx context.Context, dir string) (Template, error)
 
-	// InheritTemplate makes a Template from the Files of one opened by another process (passed on by fork).
+	// InheritTemplate makes a Template from the Files of one opened by another process (passed on
+	// by fork).
 	InheritTemplate(files []*os.File) (Template, error)
 
-	// Save writes the full state of m to dir, which must not exist and appears complete or not at all. m must have come
-	// from Restore (code Conflict otherwise), and is left frozen, whatever happens.
+	// Save writes the full state of m to dir, which must not exist and appears complete or not at
+	// all. m must have come from Restore (code Conflict otherwise), and is left frozen, whatever
+	// happens.
 	Save(ctx context.Context, m Machine, dir string, how Saving) error
 
-	// Restore starts a machine from a template, or, when saved is not "", from a state that was saved from a machine
-	// of the same template and fingerprint. If the state holds disks, the runtime layer is copied from it into spec.Dir
-	// and the workspace to spec.Workspace, which must not exist then. The saved state itself is never changed, unless it is
-	// Passing, and may be removed as soon as Restore has returned. It returns when the guest's CPUs run.
+	// Restore starts a machine from a template, or, when saved is not "", from a state that was
+	// saved from a machine of the same template and fingerprint. If the state holds disks, the
+	// runtime layer is copied from it into spec.Dir and the workspace to spec.Workspace, which must
+	// not exist then. The saved state itself is never changed, unless it is Passing, and may be
+	// removed as soon as Restore has returned. It returns when the guest's CPUs run.
 	Restore(ctx context.Context, spec Spec, t Template, saved string) (Machine, error)
 }
 
@@ -146,16 +161,18 @@ const (
 	InPlace Saving = iota
 	// WithDisks: the runtime layer and the workspace are copied into the state.
 	WithDisks
-	// Passing is WithDisks for one Restore that follows at once, whose machine is dropped if it fails. So nothing need be made
-	// durable, nor protected against damage, and Restore may take the disks out of the state.
+	// Passing is WithDisks for one Restore that follows at once, whose machine is dropped if it
+	// fails. So nothing need be made durable, nor protected against damage, and Restore may take
+	// the disks out of the state.
 	Passing
 )
 
-// Reclaimer is the optional ability to take back files that a guest made as another user than ours. Machines do so themselves
-// when they end; it is for what is left when the process that started them was killed. Ask for it with a type assertion on a
-// Driver.
+// Reclaimer is the optional ability to take back files that a guest made as another user than ours.
+// Machines do so themselves when they end; it is for what is left when the process that started
+// them was killed. Ask for it with a type assertion on a Driver.
 type Reclaimer interface {
-	// Reclaim gives everything below dir to this process's user. No machine may be using it. It is idempotent.
+	// Reclaim gives everything below dir to this process's user. No machine may be using it. It is
+	// idempotent.
 	Reclaim(ctx context.Context, dir string) error
 }
 

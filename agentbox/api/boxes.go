@@ -6,8 +6,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// The calls about boxes. Wherever a request names a box, Box is an id, a unique prefix of one, a name, or "" together with
-// the Directory whose branch's box is meant.
+// The calls about boxes. Wherever a request names a box, Box is an id, a unique prefix of one, a
+// name, or "" together with the Directory whose branch's box is meant.
 var (
 	Up         = Endpoint[UpRequest, UpResponse]{"/v1/box/up"}
 	ListBoxes  = Endpoint[ListRequest, []agentbox.Box]{"/v1/box/list"}
@@ -180,14 +180,16 @@ type ImageExportRequest struct {
 	Directory string `json:"directory"` // absolute
 }
 
-// ImageNeed asks for a block of an image that is not all here. The answer comes when the block does.
+// ImageNeed asks for a block of an image that is not all here. The answer comes when the block
+// does.
 type ImageNeed struct {
 	Box   agentbox.BoxID  `json:"box"` // who waits for it
 	Image agentbox.Digest `json:"image"`
 	Block int             `json:"block"`
 }
 
-// ImageHave is a bitmap of the blocks that are here: bit i%8 of byte i/8, the lowest first. The file may be another than the last time.
+// ImageHave is a bitmap of the blocks that are here: bit i%8 of byte i/8, the lowest first. The
+// file may be another than the last time.
 type ImageHave struct {
 	Path string `json:"path"`
 	Have []byte `json:"have"`

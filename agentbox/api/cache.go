@@ -19,8 +19,9 @@ var (
 	CacheQuota   = Endpoint[CacheQuotaRequest, CacheUsage]{"/v1/cache/quota"}
 )
 
-// CacheRef names a blob: by the digest of its manifest, the digest of the image that it is, the key of what setup made, NAMESPACE/KEY, a unique
-// beginning of any digest among these, or the name of an image, the newest of that name.
+// CacheRef names a blob: by the digest of its manifest, the digest of the image that it is, the key
+// of what setup made, NAMESPACE/KEY, a unique beginning of any digest among these, or the name of
+// an image, the newest of that name.
 type CacheRef struct {
 	Ref string `json:"ref"`
 }
@@ -69,7 +70,8 @@ type CacheDetail struct {
 	Why    []string        `json:"why,omitempty"` // what its key was computed from, one ingredient each, for what setup made
 }
 
-// CacheAlarm is another result that somebody published under a name of an entry, and that was not taken.
+// CacheAlarm is another result that somebody published under a name of an entry, and that was not
+// taken.
 type CacheAlarm struct {
 	Name     string          `json:"name"` // NAMESPACE/KEY
 	Manifest agentbox.Digest `json:"manifest"`

@@ -31,7 +31,8 @@ func NewClient(socket string) *Client {
 // Close drops idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Call calls an endpoint and passes its events to progress, which may be nil. Errors of the other side come back as
+// Call calls an endpoint and passes its events to progress, which may be nil. Errors of the other
+// side come back as
 // *agentbox.Error; so do failures to reach it, with code Unavailable.
 func Call[Req, Resp any](ctx context.Context, c *Client, e Endpoint[Req, Resp], req Req, progress agentbox.Progress) (Resp, error) {
 	var zero Resp
@@ -55,7 +56,8 @@ func Call[Req, Resp any](ctx context.Context, c *Client, e Endpoint[Req, Resp], 
 	return readAnswer[Resp](ctx, c, e.Path, json.NewDecoder(resp.Body), progress)
 }
 
-// answer is a frame as it arrives. The result stays as it is written, because null, a list of nothing, is one too.
+// answer is a frame as it arrives. The result stays as it is written, because null, a list of
+// nothing, is one too.
 type answer struct {
 	Event  *agentbox.Event `json:"event"`
 	Result json.RawMessage `json:"result"`
@@ -91,7 +93,8 @@ type unreached struct{ error }
 
 func (u unreached) Unwrap() error { return u.error }
 
-// Unreached tells whether a call failed because the other side was not there, or went away before it had answered.
+// Unreached tells whether a call failed because the other side was not there, or went away before
+// it had answered.
 func Unreached(err error) bool { return errors.As(err, new(unreached)) }
 
 func (c *Client) unreachable(ctx context.Context, path string, err error) error {

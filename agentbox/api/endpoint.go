@@ -9,8 +9,9 @@ import (
 	"agentbox/agentbox"
 )
 
-// Endpoint is one call: where it lives, what goes in, what comes out. Every call is a POST with a JSON body; the answer
-// is lines of JSON, each a frame: any number of events, then one result or one error.
+// Endpoint is one call: where it lives, what goes in, what comes out. Every call is a POST with a
+// JSON body; the answer is lines of JSON, each a frame: any number of events, then one result or
+// one error.
 type Endpoint[Req, Resp any] struct {
 	Path string
 }
@@ -30,7 +31,8 @@ type frame[Resp any] struct {
 	Error  *agentbox.Error `json:"error,omitempty"`
 }
 
-// maxRequest bounds a request body. Callers are the same user on the same machine; this only stops accidents.
+// maxRequest bounds a request body. Callers are the same user on the same machine; this only stops
+// accidents.
 const maxRequest = 4 << 20
 
 // Handle registers f for an endpoint.
@@ -70,7 +72,8 @@ func (s *stream[Resp]) send(f frame[Resp]) {
 	_ = http.NewResponseController(s.w).Flush()
 }
 
-// begin sets the header by which a client tells our "not found" from that of a server that knows no such call.
+// begin sets the header by which a client tells our "not found" from that of a server that knows no
+// such call.
 func (s *stream[Resp]) begin() {
 	s.started = true
 	s.w.Header().Set("Content-Type", contentType)

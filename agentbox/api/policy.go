@@ -6,8 +6,8 @@ import (
 	"agentbox/policy/secrets"
 )
 
-// The calls about what boxes may do. Without Everywhere they are about one repository: that of the box, or of the
-// directory.
+// The calls about what boxes may do. Without Everywhere they are about one repository: that of the
+// box, or of the directory.
 var (
 	ShowPolicy    = Endpoint[PolicyRef, PolicyReport]{"/v1/policy/show"}
 	CheckPolicy   = Endpoint[CheckRequest, CheckReport]{"/v1/policy/check"}
@@ -53,7 +53,8 @@ type CheckRequest struct {
 	Method string `json:"method,omitempty"`
 }
 
-// CheckReport answers it. Addresses are those the name has on this host now; each is decided about when it is dialled.
+// CheckReport answers it. Addresses are those the name has on this host now; each is decided about
+// when it is dialled.
 type CheckReport struct {
 	URL       string         `json:"url"`
 	Verdict   policy.Verdict `json:"verdict"`

@@ -6,7 +6,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// statuses is the one table between error codes and HTTP statuses. The code in the body is what clients act on.
+// statuses is the one table between error codes and HTTP statuses. The code in the body is what
+// clients act on.
 var statuses = map[agentbox.Code]int{
 	agentbox.Invalid:     http.StatusBadRequest,
 	agentbox.NotFound:    http.StatusNotFound,

@@ -1,6 +1,7 @@
-// Package caches computes what layer 1 is found by: the key of what a repository's setup makes. It reads the lockfiles and
-// nothing else, and knows neither machines nor where a cache is kept.
+// Package caches computes what layer 1 is found by: the key of what a repository's setup makes. It
+// reads the lockfiles and nothing else, and knows neither machines nor where a cache is kept.
 //
-// Words: the ingredients are everything setup may depend on; the key is their digest; the family is the digest of the
-// ingredients without the contents of the lockfiles, so that caches of one family differ in their lockfiles only.
+// Words: the ingredients are everything setup may depend on; the key is their digest; the family is
+// the digest of the ingredients without the contents of the lockfiles, so that caches of one family
+// differ in their lockfiles only.
 package caches

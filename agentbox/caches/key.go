@@ -15,7 +15,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// Ingredients are everything that what setup makes may depend on. The image's digest stands for the toolchain in it.
+// Ingredients are everything that what setup makes may depend on. The image's digest stands for the
+// toolchain in it.
 type Ingredients struct {
 	Version   int                        `json:"version"`          // of what is kept under a key
 	Project   string                     `json:"project"`          // id of the one whose setup it is: no other reads it
@@ -34,11 +35,12 @@ type Ingredients struct {
 // those of version 2 had private keys that packages had made.
 const Version = 3
 
-// maxLockfile bounds what is read of one lockfile: the largest of real repositories have some ten megabytes.
+// maxLockfile bounds what is read of one lockfile: the largest of real repositories have some ten
+// megabytes.
 const maxLockfile = 256 << 20
 
-// ReadLockfiles takes the digests of the named files of a repository into the ingredients. Names are relative to root and
-// are not followed out of it.
+// ReadLockfiles takes the digests of the named files of a repository into the ingredients. Names
+// are relative to root and are not followed out of it.
 func (i *Ingredients) ReadLockfiles(root string, names []string) error {
 	dir, err := os.OpenRoot(root)
 	if err != nil {
@@ -92,7 +94,8 @@ func (i Ingredients) Key() agentbox.Digest {
 	return d
 }
 
-// Family names the ingredients without the contents of the lockfiles: caches of the nearest key are looked for in it.
+// Family names the ingredients without the contents of the lockfiles: caches of the nearest key are
+// looked for in it.
 func (i Ingredients) Family() agentbox.Digest {
 	names := map[string]agentbox.Digest{}
 	for name := range i.Lockfiles {

@@ -144,7 +144,8 @@ func cacheFacts(e api.CacheDetail) [][]string {
 	return rows
 }
 
-// alarmText says that one key had two results, which means that something it should depend on is not in it.
+// alarmText says that one key had two results, which means that something it should depend on is
+// not in it.
 func alarmText(a api.CacheAlarm) string {
 	return fmt.Sprintf("%s has another result too, %s by %.16s of %s, which is not used", agentbox.ShortName(a.Name), a.Manifest.Short(), a.Producer, a.Created.Local().Format("2006-01-02 15:04"))
 }

@@ -35,7 +35,8 @@ type app struct {
 	json    bool
 }
 
-// exit ends the program with the status of a command that ran in a box. It is no failure of ours and prints nothing.
+// exit ends the program with the status of a command that ran in a box. It is no failure of ours
+// and prints nothing.
 type exit int
 
 func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
@@ -52,7 +53,8 @@ func Main(args []string, stdin, stdout, stderr *os.File) int {
 	return a.finish(a.root().Run(ctx, a.args))
 }
 
-// splitCommand parts our own arguments from what comes after the first --, which is nil when there is none.
+// splitCommand parts our own arguments from what comes after the first --, which is nil when there
+// is none.
 func splitCommand(args []string) (ours, command []string) {
 	i := slices.Index(args, "--")
 	if i < 0 {

@@ -46,7 +46,8 @@ func (a *app) daemon(ctx context.Context) (*api.Client, error) {
 		return client, nil
 	}
 	if err == nil {
-		// It is of another build. Boxes do not mind: their supervisors go on, and the new daemon adopts them.
+		// It is of another build. Boxes do not mind: their supervisors go on, and the new daemon
+		// adopts them.
 		if err := a.stopDaemon(ctx, client, status.PID); err != nil {
 			return nil, err
 		}
@@ -57,8 +58,9 @@ func (a *app) daemon(ctx context.Context) (*api.Client, error) {
 	return client, nil
 }
 
-// startDaemon starts a daemon in the background and waits until one answers: ours, or one that somebody else started at
-// the same time. One that holds the home may also be on its way out, killed: so we try again until one answers.
+// startDaemon starts a daemon in the background and waits until one answers: ours, or one that
+// somebody else started at the same time. One that holds the home may also be on its way out,
+// killed: so we try again until one answers.
 func (a *app) startDaemon(ctx context.Context, client *api.Client) error {
 	if err := a.home.Create(); err != nil {
 		return err
@@ -102,8 +104,8 @@ func (a *app) spawnDaemon() (died <-chan error, err error) {
 	return ended, nil
 }
 
-// inheritNoFiles keeps from programs that are started what our caller left open for us: a shell's lock would be held as long as
-// the daemon lives.
+// inheritNoFiles keeps from programs that are started what our caller left open for us: a shell's
+// lock would be held as long as the daemon lives.
 func inheritNoFiles() {
 	open, err := os.ReadDir("/dev/fd")
 	if err != nil {
@@ -178,7 +180,8 @@ func isZombie(pid int) bool {
 	return ok && strings.HasPrefix(rest, "Z")
 }
 
-// ref is how verbs that take a box name it: the first argument, or the box of this directory's branch.
+// ref is how verbs that take a box name it: the first argument, or the box of this directory's
+// branch.
 func (a *app) ref(arg string) (api.BoxRef, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 // completionFlag is what a shell adds to the words so far to learn how they may go on.
 const completionFlag = "--generate-shell-completion"
 
-// bashCompletion needs nothing but bash. The library's own wants the package bash-completion, and evaluates the words that are
-// being typed: a substitution or a redirection among them would take place at every TAB.
+// bashCompletion needs nothing but bash. The library's own wants the package bash-completion, and
+// evaluates the words that are being typed: a substitution or a redirection among them would take
+// place at every TAB.
 const bashCompletion = `_agentbox() {
 	local cur=${COMP_WORDS[COMP_CWORD]} words=("${COMP_WORDS[@]:1:COMP_CWORD-1}")
 	[[ $cur == -* ]] && words+=("$cur")

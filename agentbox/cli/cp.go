@@ -64,7 +64,8 @@ func (p place) String() string {
 	return p.path
 }
 
-// in is the path of a place in a box whose commands start in dir. It keeps the trailing slash or dot that says something.
+// in is the path of a place in a box whose commands start in dir. It keeps the trailing slash or
+// dot that says something.
 func (p place) in(dir string) string {
 	switch {
 	case p.path == "":

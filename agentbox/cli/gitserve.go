@@ -14,8 +14,8 @@ import (
 // gitServices are what git may ask of the other side of a fetch or a push.
 var gitServices = map[string]string{"git-upload-pack": "upload-pack", "git-receive-pack": "receive-pack"}
 
-// uploadPack serves a fetch, and first gives refs to what has none that a fetch would ask for. What that complains about
-// is shown and hinders nobody.
+// uploadPack serves a fetch, and first gives refs to what has none that a fetch would ask for. What
+// that complains about is shown and hinders nobody.
 const uploadPack = `{
 	if head=$(git rev-parse -q --verify HEAD) && ! git symbolic-ref -q HEAD; then
 		git update-ref ` + workspace.DetachedRefs + `HEAD "$head"
@@ -30,8 +30,8 @@ const uploadPack = `{
 } >/dev/null
 exec git upload-pack .`
 
-// gitServeCommand is what git runs for the remote of a box (see workspace.AddRemote): it takes the place of the service
-// that git would run on a local path, and runs it on the workspace in the box.
+// gitServeCommand is what git runs for the remote of a box (see workspace.AddRemote): it takes the
+// place of the service that git would run on a local path, and runs it on the workspace in the box.
 func (a *app) gitServeCommand() *cli.Command {
 	return &cli.Command{
 		Name: "git-serve", Hidden: true, Usage: "serve the repository in a box to the git of this machine", ArgsUsage: "BOX SERVICE PATH",
@@ -40,7 +40,8 @@ func (a *app) gitServeCommand() *cli.Command {
 			if !ok {
 				return agentbox.Errorf(agentbox.Invalid, "%q is not a service of git", cmd.Args().Get(1))
 			}
-			// Git's own directory says nothing about where in the box to go: always to the top of the workspace.
+			// Git's own directory says nothing about where in the box to go: always to the top of
+			// the workspace.
 			c, err := call(ctx, a, api.Connect, api.BoxRef{Box: cmd.Args().First()})
 			if err != nil {
 				return err

@@ -71,7 +71,8 @@ func jobOf(args []string) (box, id string, ok bool) {
 	return "", "", false
 }
 
-// serviceForBox is err, with a better hint when what was given for a box is a service of this directory's box.
+// serviceForBox is err, with a better hint when what was given for a box is a service of this
+// directory's box.
 func (a *app) serviceForBox(ctx context.Context, name string, err error) error {
 	if name == "" || agentbox.CodeOf(err) != agentbox.NotFound {
 		return err
@@ -112,7 +113,8 @@ func (a *app) printLogs(ctx context.Context, b agentbox.Box, services []string, 
 	return a.printServices(ctx, b, services, l)
 }
 
-// consoleFile is the console of the box's present machine, or of its last: that of the highest life.
+// consoleFile is the console of the box's present machine, or of its last: that of the highest
+// life.
 func (a *app) consoleFile(b agentbox.Box) (string, error) {
 	files, err := filepath.Glob(filepath.Join(a.home.Box(b.ID).Dir, "life-*", "console.log"))
 	if err != nil || len(files) == 0 {

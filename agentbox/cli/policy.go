@@ -302,8 +302,8 @@ func (a *app) askToApprove(r api.PolicyReport) bool {
 	return strings.EqualFold(answer, "y") || strings.EqualFold(answer, "yes")
 }
 
-// reviewAtTerminal asks, before a box starts, about what its repository's policy asks for. On a pipe nobody is asked, and up
-// says which command approves.
+// reviewAtTerminal asks, before a box starts, about what its repository's policy asks for. On a
+// pipe nobody is asked, and up says which command approves.
 //
 // With sure, --approve on the command line, nobody is asked: the plan is shown and approved. That
 // is for whoever has read the repository's configuration, as a Makefile of that repository may

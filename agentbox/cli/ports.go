@@ -40,10 +40,12 @@ func (a *app) portsCommand() *cli.Command {
 	}
 }
 
-// portPair is a port of a box and the one of this machine that leads to it; host 0 leaves the choice to us.
+// portPair is a port of a box and the one of this machine that leads to it; host 0 leaves the
+// choice to us.
 type portPair struct{ host, box int }
 
-// parsePorts takes an optional box, then ports. A first argument that is a port number is a port, not a box.
+// parsePorts takes an optional box, then ports. A first argument that is a port number is a port,
+// not a box.
 func parsePorts(args []string) (box string, ports []portPair, err error) {
 	if len(args) > 0 {
 		if _, err := parsePort(args[0]); err != nil && !looksLikePort(args[0]) {
@@ -60,7 +62,8 @@ func parsePorts(args []string) (box string, ports []portPair, err error) {
 	return box, ports, nil
 }
 
-// looksLikePort tells a mistyped port from the name of a box. Ids have twelve digits, ports five at most.
+// looksLikePort tells a mistyped port from the name of a box. Ids have twelve digits, ports five at
+// most.
 func looksLikePort(s string) bool {
 	return strings.Contains(s, ":") || len(s) <= 6 && strings.Trim(s, "0123456789") == ""
 }

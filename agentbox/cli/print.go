@@ -8,7 +8,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// printBox prints a box after something happened to it: its id under --quiet, all of it under --json, else a line.
+// printBox prints a box after something happened to it: its id under --quiet, all of it under
+// --json, else a line.
 func (a *app) printBox(b agentbox.Box, what string) error {
 	return a.report(facts{value: b, ids: []string{b.ID.String()}, text: fmt.Sprintf("%s %s (%s)", b.Name, what, b.ID)})
 }

@@ -11,8 +11,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// progress shows what a long call is doing, on standard error: a line per finished step, and on a terminal one more line
-// that says what is under way, how far it is and for how long.
+// progress shows what a long call is doing, on standard error: a line per finished step, and on a
+// terminal one more line that says what is under way, how far it is and for how long.
 type progress struct {
 	out      *os.File
 	quiet    bool
@@ -68,7 +68,8 @@ func (p *progress) event(e agentbox.Event) {
 	}
 }
 
-// keepDrawing draws the line now and then: a step that says nothing for a minute is seen to be alive. It returns what ends that.
+// keepDrawing draws the line now and then: a step that says nothing for a minute is seen to be
+// alive. It returns what ends that.
 func (p *progress) keepDrawing() (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -125,7 +126,8 @@ func (p *progress) draw() {
 	fmt.Fprint(p.out, underway(p.now, time.Since(p.since), width))
 }
 
-// underway is that line. It is shorter than the terminal is wide: one that wraps could not be removed.
+// underway is that line. It is shorter than the terminal is wide: one that wraps could not be
+// removed.
 func underway(e agentbox.Event, taken time.Duration, width int) string {
 	tail := share(e)
 	if taken > patient {

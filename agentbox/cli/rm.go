@@ -30,7 +30,8 @@ func (a *app) rmCommand() *cli.Command {
 	}
 }
 
-// removeBoxes asks about every box that has work which is nowhere else. Where there is nobody to ask, one of them keeps all.
+// removeBoxes asks about every box that has work which is nowhere else. Where there is nobody to
+// ask, one of them keeps all.
 func (a *app) removeBoxes(ctx context.Context, names []string, force bool) error {
 	var boxes []doomed
 	for _, name := range names {

@@ -60,7 +60,8 @@ func (a *app) sshCommand() *cli.Command {
 	}
 }
 
-// sshSettings is what ssh has to know to enter a box. Every path in it stays the same for as long as the box exists.
+// sshSettings is what ssh has to know to enter a box. Every path in it stays the same for as long
+// as the box exists.
 func (a *app) sshSettings(id agentbox.BoxID, name, user string) ([][2]string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -85,7 +86,8 @@ func (a *app) sshSettings(id agentbox.BoxID, name, user string) ([][2]string, er
 	}, nil
 }
 
-// sshUser stands for the box's user, whatever its name: every box takes a name that is not root for that.
+// sshUser stands for the box's user, whatever its name: every box takes a name that is not root for
+// that.
 const sshUser = "agentbox"
 
 // hostKeyAlias is the name under which a supervisor writes its box's host key.
@@ -146,8 +148,8 @@ func (a *app) sshBoxes(ctx context.Context, args []string) ([]agentbox.Box, erro
 	return boxes, nil
 }
 
-// installSSH writes the configuration into the home of agentbox and one line into the user's own, at the top: what ssh
-// reads first is what counts.
+// installSSH writes the configuration into the home of agentbox and one line into the user's own,
+// at the top: what ssh reads first is what counts.
 func (a *app) installSSH(config string) error {
 	ours := filepath.Join(a.home.Dir, "ssh_config")
 	if err := replaceFile(ours, []byte(config)); err != nil {
@@ -205,8 +207,8 @@ func (a *app) sshProxyCommand() *cli.Command {
 	}
 }
 
-// splice joins a connection and a pair of streams until the connection's end. A read from in cannot be interrupted, so
-// it is left to the end of the program.
+// splice joins a connection and a pair of streams until the connection's end. A read from in cannot
+// be interrupted, so it is left to the end of the program.
 func splice(conn net.Conn, in io.Reader, out io.Writer) error {
 	go func() {
 		io.Copy(conn, in)

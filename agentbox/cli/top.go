@@ -146,7 +146,8 @@ func rate(before, now int64, passed time.Duration) float64 {
 	return float64(now-before) / passed.Seconds()
 }
 
-// loadsOf compares two measurements. A box that was not there before has used all its CPU time since.
+// loadsOf compares two measurements. A box that was not there before has used all its CPU time
+// since.
 func loadsOf(before, now []agentbox.Box, passed time.Duration) []load {
 	used := map[agentbox.BoxID]int64{}
 	for _, b := range before {

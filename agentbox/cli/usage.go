@@ -10,8 +10,9 @@ import (
 	"agentbox/agentbox"
 )
 
-// strict makes a command and those below it answer for every word on their command line: a mistyped flag gets the same
-// two lines as any other error and not a page of help, and what nobody asked for is not dropped in silence, before -- or after.
+// strict makes a command and those below it answer for every word on their command line: a mistyped
+// flag gets the same two lines as any other error and not a page of help, and what nobody asked for
+// is not dropped in silence, before -- or after.
 func (a *app) strict(cmd *cli.Command) {
 	cmd.OnUsageError = a.usageError
 	cmd.DisableSliceFlagSeparator = true // a comma in the value of a variable is the user's
@@ -105,7 +106,8 @@ func unknown(cmd *cli.Command, name string) error {
 	return err
 }
 
-// alike tells whether a word may be another one mistyped: the library suggests the nearest, however far.
+// alike tells whether a word may be another one mistyped: the library suggests the nearest, however
+// far.
 func alike(word, near string) bool {
 	return near != "" && levenshtein.Distance(word, near, nil) <= max(1, len(near)/3)
 }

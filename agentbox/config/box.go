@@ -94,8 +94,8 @@ func (d *decoder) include(n *yaml.Node) {
 	})
 }
 
-// resolve makes the host's side of an include absolute. Without a place in the box it goes where it is on the host,
-// the home directory of one standing for that of the other.
+// resolve makes the host's side of an include absolute. Without a place in the box it goes where it
+// is on the host, the home directory of one standing for that of the other.
 func (d *decoder) resolve(from, to string) (Include, error) {
 	if from == "" {
 		return Include{}, errors.New("include names no directory of the host")

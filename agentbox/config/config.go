@@ -10,8 +10,9 @@ import (
 // PoolAuto lets the daemon choose the size of the warm pool from the free memory of the machine.
 const PoolAuto = -1
 
-// Config is the configuration of the boxes of one repository, complete: what a file leaves out has its default.
-// Paths in the repository are slash-separated and relative to Root, wherever below it the configuration was found.
+// Config is the configuration of the boxes of one repository, complete: what a file leaves out has
+// its default. Paths in the repository are slash-separated and relative to Root, wherever below it
+// the configuration was found.
 type Config struct {
 	Root     string   // absolute path of the repository's root, or of the directory itself outside a repository
 	Path     string   // absolute path of the file that was read; "" when the configuration was detected
@@ -44,8 +45,8 @@ type Config struct {
 	Bench     Bench
 }
 
-// Include is a directory (or file) of the host that is copied into the image by content. A repository can ask for any
-// path here: whoever copies it decides whether it may.
+// Include is a directory (or file) of the host that is copied into the image by content. A
+// repository can ask for any path here: whoever copies it decides whether it may.
 type Include struct {
 	From string // path on the host: absolute, or beginning with a variable such as $GOROOT
 	To   string // path in the box: absolute, or beginning with ~/

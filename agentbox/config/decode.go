@@ -13,7 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxNodes bounds what is read through aliases: a file of a megabyte can otherwise stand for billions of values.
+// maxNodes bounds what is read through aliases: a file of a megabyte can otherwise stand for
+// billions of values.
 const maxNodes = 100_000
 
 // source says where the bytes of a configuration came from.
@@ -83,7 +84,8 @@ func (d *decoder) err() error {
 	return agentbox.Errorf(agentbox.Invalid, "%w", errors.New(strings.Join(lines, "\n"))).WithHint("see docs/configuration.md for every key")
 }
 
-// value follows aliases and counts what is read. ok is false for a value that is absent or cannot be read.
+// value follows aliases and counts what is read. ok is false for a value that is absent or cannot
+// be read.
 func (d *decoder) value(n *yaml.Node) (v *yaml.Node, ok bool) {
 	d.nodes++
 	if d.nodes == maxNodes {
@@ -102,7 +104,8 @@ func (d *decoder) value(n *yaml.Node) (v *yaml.Node, ok bool) {
 	return n, n.Kind != yaml.ScalarNode || n.ShortTag() != "!!null"
 }
 
-// pairs visits the keys of a mapping in the order of the file; a key that appears twice is a problem.
+// pairs visits the keys of a mapping in the order of the file; a key that appears twice is a
+// problem.
 func (d *decoder) pairs(n *yaml.Node, visit func(k, v *yaml.Node)) {
 	n, ok := d.value(n)
 	if !ok {
@@ -192,7 +195,8 @@ func clip(s string) string {
 	return s
 }
 
-// printable keeps a message on one line and says nothing to the terminal, whatever the file has in it.
+// printable keeps a message on one line and says nothing to the terminal, whatever the file has in
+// it.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

@@ -9,7 +9,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// What a key means when nobody set it. docs/configuration.md repeats these for people, and a test compares the two.
+// What a key means when nobody set it. docs/configuration.md repeats these for people, and a test
+// compares the two.
 const (
 	DefaultDisk      = 64 << 30
 	DefaultLifetime  = agentbox.LifetimeBranch
@@ -33,7 +34,8 @@ func defaults() *Config {
 
 func defaultImage() string { return "apt:" + hostSuite("/etc/os-release") }
 
-// hostSuite is the suite of the host's own distribution, because an apt: image is made from the host's apt sources.
+// hostSuite is the suite of the host's own distribution, because an apt: image is made from the
+// host's apt sources.
 func hostSuite(osRelease string) string {
 	f, err := os.Open(osRelease)
 	if runtime.GOOS != "linux" || err != nil {
@@ -51,8 +53,8 @@ func hostSuite(osRelease string) string {
 	if !strings.Contains(family, " debian ") && !strings.Contains(family, " ubuntu ") || !suiteName().MatchString(suite) {
 		return DefaultSuite
 	}
-	// A derivative names its own release, whose packages its sources hold together with those of the release it is
-	// built on; Ubuntu's derivatives give that one too.
+	// A derivative names its own release, whose packages its sources hold together with those of
+	// the release it is built on; Ubuntu's derivatives give that one too.
 	if base := facts["UBUNTU_CODENAME"]; facts["ID"] != "ubuntu" && suiteName().MatchString(base) {
 		return base
 	}

@@ -28,7 +28,8 @@ func inspect(dir, root string) toolchain.Found {
 	return toolchain.Detect(r, filepath.ToSlash(prefix))
 }
 
-// detect makes the configuration of a repository that has none, from the nearest directory upward that tells anything.
+// detect makes the configuration of a repository that has none, from the nearest directory upward
+// that tells anything.
 func detect(root, dir string) (*Config, error) {
 	dir, err := realDir(dir)
 	if err != nil {

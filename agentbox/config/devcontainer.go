@@ -53,8 +53,8 @@ var unsupported = map[string]string{
 	"secrets":                     "secrets are never read from a repository: use agentbox secret set",
 }
 
-// parseDevcontainer reads a devcontainer.json. What boxes do not have is a warning, because the file was written for
-// other tools too; a known key of a wrong type is an error.
+// parseDevcontainer reads a devcontainer.json. What boxes do not have is a warning, because the
+// file was written for other tools too; a known key of a wrong type is an error.
 func parseDevcontainer(data []byte, src source) (*Config, error) {
 	d := &decoder{source: src, cfg: defaults()}
 	d.cfg.Root, d.cfg.Source = src.root, src.name
@@ -86,8 +86,8 @@ func (d *decoder) unhonoured(k *yaml.Node) {
 	d.warn(k, "unknown key `%s` is ignored%s", clip(k.Value), nearest(k.Value, known))
 }
 
-// inLifecycleOrder moves the keys into the order of devcontainerKeys: a specification lets the commands stand in any
-// order in the file and run in one.
+// inLifecycleOrder moves the keys into the order of devcontainerKeys: a specification lets the
+// commands stand in any order in the file and run in one.
 func inLifecycleOrder(n *yaml.Node) {
 	rank := func(k *yaml.Node) int {
 		return slices.IndexFunc(devcontainerKeys, func(known key) bool { return known.name == k.Value })
@@ -100,8 +100,8 @@ func inLifecycleOrder(n *yaml.Node) {
 	n.Content = slices.Concat(pairs...)
 }
 
-// commands reads a lifecycle command: a text for the shell, a list of arguments, or named ones of either form, which
-// run one after the other in the order of the file.
+// commands reads a lifecycle command: a text for the shell, a list of arguments, or named ones of
+// either form, which run one after the other in the order of the file.
 func (d *decoder) commands(n *yaml.Node, to *[]string) {
 	switch n.Kind {
 	case yaml.MappingNode:

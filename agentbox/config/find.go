@@ -12,9 +12,10 @@ import (
 // names are the files Find looks for, the strongest first.
 var names = []string{"agentbox.yaml", ".devcontainer/devcontainer.json", ".devcontainer.json"}
 
-// Find looks for the configuration that governs dir: agentbox.yaml in dir or the nearest directory above it up to the
-// repository's root, else a devcontainer.json likewise. path is "" when there is none. Outside a repository only dir
-// itself is looked at, so that nobody else's file in /tmp or /home governs it.
+// Find looks for the configuration that governs dir: agentbox.yaml in dir or the nearest directory
+// above it up to the repository's root, else a devcontainer.json likewise. path is "" when there is
+// none. Outside a repository only dir itself is looked at, so that nobody else's file in /tmp or
+// /home governs it.
 func Find(dir string) (path, root string, err error) {
 	dir, err = realDir(dir)
 	if err != nil {
@@ -53,7 +54,8 @@ func realDir(dir string) (string, error) {
 	return abs, nil
 }
 
-// upward lists dir and the directories above it up to the one that holds .git; only dir when none does.
+// upward lists dir and the directories above it up to the one that holds .git; only dir when none
+// does.
 func upward(dir string) []string {
 	var dirs []string
 	for d := dir; ; d = filepath.Dir(d) {

@@ -15,8 +15,8 @@ import (
 // maxDepth bounds how deep JSON may nest; the parser itself recurses.
 const maxDepth = 100
 
-// parseJSONC reads JSON with comments and trailing commas into the same tree YAML gives, line numbers included, so
-// that one decoder serves both.
+// parseJSONC reads JSON with comments and trailing commas into the same tree YAML gives, line
+// numbers included, so that one decoder serves both.
 func parseJSONC(data []byte) (*yaml.Node, *problem) {
 	if depth(data) > maxDepth {
 		return nil, &problem{1, "nested too deep"}
@@ -41,8 +41,8 @@ func jsonSyntax(err error) *problem {
 	return p
 }
 
-// depth is the deepest nesting of brackets; those inside strings and comments may count too, which real files never
-// notice.
+// depth is the deepest nesting of brackets; those inside strings and comments may count too, which
+// real files never notice.
 func depth(data []byte) int {
 	now, deepest := 0, 0
 	for _, b := range data {

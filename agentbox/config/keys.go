@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// topLevel is every key of agentbox.yaml, in the order people are told about them. docs/configuration.md describes
-// each; a test compares the two.
+// topLevel is every key of agentbox.yaml, in the order people are told about them.
+// docs/configuration.md describes each; a test compares the two.
 var topLevel = []key{
 	{"image", func(d *decoder, n *yaml.Node) { set(d, n, &d.cfg.Image, imageName) }},
 	{"packages", func(d *decoder, n *yaml.Node) { list(d, n, &d.cfg.Packages, packageWord) }},
@@ -42,7 +42,8 @@ var topLevel = []key{
 	{"bench", (*decoder).bench},
 }
 
-// Bounds that no machine we know of passes; whether this host has that much is for whoever starts the box.
+// Bounds that no machine we know of passes; whether this host has that much is for whoever starts
+// the box.
 const (
 	maxPool        = 256
 	maxConnections = 1 << 16
@@ -79,7 +80,8 @@ func userWord(s string) (string, error) {
 	return s, nil
 }
 
-// policyName checks a preset or a file: presets are single words, so that a new one needs no change here.
+// policyName checks a preset or a file: presets are single words, so that a new one needs no change
+// here.
 func policyName(s string) (string, error) {
 	if serviceName().MatchString(s) {
 		return s, nil

@@ -16,7 +16,8 @@ import (
 // maxFile bounds a configuration file; a real one has a few kilobytes.
 const maxFile = 1 << 20
 
-// Load finds and reads the configuration that governs dir. What is wrong with the file comes back as one
+// Load finds and reads the configuration that governs dir. What is wrong with the file comes back
+// as one
 // *agentbox.Error of code Invalid, one line "file:line: what" per problem.
 func Load(ctx context.Context, dir string) (*Config, error) {
 	if err := ctx.Err(); err != nil {
@@ -53,7 +54,8 @@ func Load(ctx context.Context, dir string) (*Config, error) {
 	return c, nil
 }
 
-// readFile reads a regular file of sane size. O_NONBLOCK keeps a FIFO of that name from blocking the open for ever.
+// readFile reads a regular file of sane size. O_NONBLOCK keeps a FIFO of that name from blocking
+// the open for ever.
 func readFile(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

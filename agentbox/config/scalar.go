@@ -10,7 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// text reads any scalar as text: what is written is what is meant, so `CI: 1` is "1" and `run: true` is the command.
+// text reads any scalar as text: what is written is what is meant, so `CI: 1` is "1" and `run:
+// true` is the command.
 func (d *decoder) text(n *yaml.Node) (string, bool) {
 	n, ok := d.value(n)
 	if !ok {

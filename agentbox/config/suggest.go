@@ -6,7 +6,8 @@ import (
 	"github.com/agext/levenshtein"
 )
 
-// suggest ends a sentence about an unknown word with the known one that was probably meant, or with all of them.
+// suggest ends a sentence about an unknown word with the known one that was probably meant, or with
+// all of them.
 func suggest(word string, known []string) string {
 	if s := nearest(word, known); s != "" {
 		return s

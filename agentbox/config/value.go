@@ -29,7 +29,8 @@ var units = map[string]uint64{
 	"kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12,
 }
 
-// ParseSize reads a size such as 2GiB, 512M, 1.5g or 8GB and rounds it up to a whole MiB, the grain of machines.
+// ParseSize reads a size such as 2GiB, 512M, 1.5g or 8GB and rounds it up to a whole MiB, the grain
+// of machines.
 func ParseSize(s string) (int64, error) {
 	m := sizeForm().FindStringSubmatch(strings.TrimSpace(s))
 	if m == nil {
@@ -102,7 +103,8 @@ func portNumber(s string) (int, error) {
 	return n, nil
 }
 
-// repoGlob checks a glob that must stay inside the repository. Each of its segments matches names of one directory.
+// repoGlob checks a glob that must stay inside the repository. Each of its segments matches names
+// of one directory.
 func repoGlob(s string) (string, error) {
 	for segment := range strings.SplitSeq(s, "/") {
 		if _, err := path.Match(segment, ""); err != nil {

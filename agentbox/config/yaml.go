@@ -39,8 +39,8 @@ var (
 	tabbed   = agentbox.Pattern(`(?m)^ *\t[ \t]*[^\s#]`)
 )
 
-// syntax makes a problem of an error of the YAML parser. It describes an indenting tab in five different ways, so
-// that is looked for here.
+// syntax makes a problem of an error of the YAML parser. It describes an indenting tab in five
+// different ways, so that is looked for here.
 func syntax(err error, data []byte) problem {
 	if at := tabbed().FindIndex(data); at != nil {
 		return problem{1 + bytes.Count(data[:at[0]], []byte("\n")), "indented with a tab: YAML wants spaces"}

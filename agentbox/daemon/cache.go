@@ -88,7 +88,8 @@ func (d *daemon) showCache(ctx context.Context, req api.CacheRef, _ agentbox.Pro
 	}, err
 }
 
-// why lists what the key of an entry was computed from, nothing for one that is not named by such a key.
+// why lists what the key of an entry was computed from, nothing for one that is not named by such a
+// key.
 func (d *daemon) why(ctx context.Context, e cachestore.Entry) ([]string, error) {
 	for _, n := range e.Names {
 		if key, ok := layers.KeyOf(n); ok {
@@ -182,7 +183,8 @@ func (d *daemon) shareCache(ctx context.Context, req api.CacheShareRequest, _ ag
 	return d.changeEntry(ctx, req.Ref, func(_ *cachestore.Store, m agentbox.Digest) error { return d.sharing.Share(m, req.Share) })
 }
 
-// removeCache forgets an entry: its names, alarms about them included, and its bytes. What setup made is made again when it is needed.
+// removeCache forgets an entry: its names, alarms about them included, and its bytes. What setup
+// made is made again when it is needed.
 func (d *daemon) removeCache(ctx context.Context, req api.CacheRef, _ agentbox.Progress) (api.CacheEntry, error) {
 	s, e, err := d.findCache(ctx, req.Ref)
 	if err != nil {

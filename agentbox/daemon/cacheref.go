@@ -25,8 +25,9 @@ func (d *daemon) findCache(ctx context.Context, ref string) (*cachestore.Store, 
 	return s, e, err
 }
 
-// pickEntry finds the entry that has a digest or a name; else the one of which ref is the beginning of a digest: its manifest's, its image's, the
-// key's of what setup made; else the newest image of that name.
+// pickEntry finds the entry that has a digest or a name; else the one of which ref is the beginning
+// of a digest: its manifest's, its image's, the key's of what setup made; else the newest image of
+// that name.
 func pickEntry(list []cachestore.Entry, ref string) (cachestore.Entry, error) {
 	for _, e := range list {
 		if e.Manifest.String() == ref || anyName(e, func(n blob.Name) bool { return n.Namespace+"/"+n.Key == ref }) {
@@ -77,7 +78,8 @@ func begins(ref, hex string) bool {
 	return len(digits) >= fewest && strings.HasPrefix(hex, digits)
 }
 
-// abbreviates tells whether ref means a name: what it ends in, a digest in hex, by its beginning, or each part of the name so.
+// abbreviates tells whether ref means a name: what it ends in, a digest in hex, by its beginning,
+// or each part of the name so.
 func abbreviates(ref string, n blob.Name) bool {
 	full := append([]string{n.Namespace}, strings.Split(n.Key, "/")...)
 	if last := full[len(full)-1]; len(last) == hexDigits && begins(ref, last) {

@@ -14,7 +14,8 @@ import (
 	"agentbox/agentbox/home"
 )
 
-// TestOneDaemonPerHome serves an empty home: a second daemon is refused, a call answers, and a call ends it.
+// TestOneDaemonPerHome serves an empty home: a second daemon is refused, a call answers, and a call
+// ends it.
 func TestOneDaemonPerHome(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv(home.EnvDir, dir)

@@ -19,7 +19,8 @@ func (o origins) Open(ctx context.Context, img image.Image) (images.Filling, err
 	return o.Fill(ctx, img)
 }
 
-// distrust makes the store of images read an image again that the store of chunks found damaged: they have one file.
+// distrust makes the store of images read an image again that the store of chunks found damaged:
+// they have one file.
 func distrust(images *image.Store, log *slog.Logger) func(agentbox.Digest) {
 	return func(d agentbox.Digest) {
 		if err := images.Distrust(d); err != nil {
@@ -28,7 +29,8 @@ func distrust(images *image.Store, log *slog.Logger) func(agentbox.Digest) {
 	}
 }
 
-// scrub looks through the store, gently, as long as the daemon runs. The channel is closed when it has stopped.
+// scrub looks through the store, gently, as long as the daemon runs. The channel is closed when it
+// has stopped.
 func (d *daemon) scrub(ctx context.Context) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {

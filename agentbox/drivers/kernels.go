@@ -15,9 +15,9 @@ import (
 	"agentbox/vmm/kernel"
 )
 
-// Kernels finds or fetches guest kernels for microVMs, together with the guest agent of this build. It verifies a kernel
-// in full when it is first asked for and whenever its files have changed since; in between it costs a few stats, because
-// every box that is made asks.
+// Kernels finds or fetches guest kernels for microVMs, together with the guest agent of this build.
+// It verifies a kernel in full when it is first asked for and whenever its files have changed
+// since; in between it costs a few stats, because every box that is made asks.
 type Kernels struct {
 	home home.Home
 	log  *slog.Logger
@@ -55,7 +55,8 @@ func (k *Kernels) Dir(ctx context.Context, override string, progress agentbox.Pr
 	return dir, nil
 }
 
-// identity changes when one of the files does; "" when one cannot be read, which no verified kernel has.
+// identity changes when one of the files does; "" when one cannot be read, which no verified kernel
+// has.
 func identity(dir, override string) string {
 	all := fmt.Sprintln(dir)
 	files := []string{filepath.Join(dir, "vmlinuz"), filepath.Join(dir, "initrd")}

@@ -1,5 +1,6 @@
-// Package durable replaces files so that a crash, a full disk or a reader at the wrong moment finds the old bytes or the
-// new ones, never a part of them. It does not serialize writers: the last one wins.
+// Package durable replaces files so that a crash, a full disk or a reader at the wrong moment finds
+// the old bytes or the new ones, never a part of them. It does not serialize writers: the last one
+// wins.
 package durable
 
 import (
@@ -10,18 +11,20 @@ import (
 	"path/filepath"
 )
 
-// tempPrefix begins the name of a file that is being written; what a crash left of one is safe to remove.
+// tempPrefix begins the name of a file that is being written; what a crash left of one is safe to
+// remove.
 const tempPrefix = ".tmp-"
 
-// WriteFile makes data the content of the file at path, with permissions perm, whether or not the file exists. After a
-// power loss the file has the old bytes or the new ones; SyncDir of its directory makes sure of the new ones. The error
-// names the file and wraps the cause, for example syscall.ENOSPC.
+// WriteFile makes data the content of the file at path, with permissions perm, whether or not the
+// file exists. After a power loss the file has the old bytes or the new ones; SyncDir of its
+// directory makes sure of the new ones. The error names the file and wraps the cause, for example
+// syscall.ENOSPC.
 func WriteFile(path string, data []byte, perm fs.FileMode) error {
 	return write(path, data, perm, (*os.File).Sync)
 }
 
-// Replace is WriteFile without waiting for the disk, some milliseconds: for what is made anew after a power loss, which
-// may leave it empty.
+// Replace is WriteFile without waiting for the disk, some milliseconds: for what is made anew after
+// a power loss, which may leave it empty.
 func Replace(path string, data []byte, perm fs.FileMode) error {
 	return write(path, data, perm, func(*os.File) error { return nil })
 }

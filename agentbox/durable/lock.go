@@ -53,8 +53,8 @@ func Held(path string) (bool, error) {
 	return false, err
 }
 
-// Lock is TryLock that waits until the lock is free or ctx ends. waiting, if not nil, is called once
-// when somebody else has it.
+// Lock is TryLock that waits until the lock is free or ctx ends. waiting, if not nil, is called
+// once when somebody else has it.
 func Lock(ctx context.Context, path string, waiting func()) (release func() error, err error) {
 	for {
 		f, err := TryLock(path)

@@ -15,8 +15,9 @@ var userName = fmt.Sprint("ab-e2e-", os.Getpid())
 // makingUser orders scripts that need the user at the same time: there is one.
 var makingUser sync.Mutex
 
-// cmdAsUser runs a command as an ordinary user. The first time it makes the user, and the first time in a script it gives it
-// the script's directory and home, which therefore must be the script's own.
+// cmdAsUser runs a command as an ordinary user. The first time it makes the user, and the first
+// time in a script it gives it the script's directory and home, which therefore must be the
+// script's own.
 func cmdAsUser(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, len(args) > 0, "[!] asuser CMD...")
 	makeUser(ts)

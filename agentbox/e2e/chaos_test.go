@@ -39,8 +39,9 @@ type chaos struct {
 	kills  map[string]int
 }
 
-// TestChaos kills, for each kind of isolation, clients, daemons, supervisors and machines at random moments of random operations. Afterwards the next
-// command works or gives a clear error, no line that was reported as synced is missing, and nothing is orphaned.
+// TestChaos kills, for each kind of isolation, clients, daemons, supervisors and machines at random
+// moments of random operations. Afterwards the next command works or gives a clear error, no line
+// that was reported as synced is missing, and nothing is orphaned.
 func TestChaos(t *testing.T) {
 	needMachines(t)
 	kinds := machineKinds
@@ -114,8 +115,8 @@ func (c *chaos) program(dir, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// step begins an operation, kills something during it, and makes sure that the next command works. It tells whether
-// something was killed.
+// step begins an operation, kills something during it, and makes sure that the next command works.
+// It tells whether something was killed.
 func (c *chaos) step() bool {
 	ops := []func() *operation{c.up, c.sync, c.sync, c.sync, c.pause, c.resume, c.fork, c.reset, c.checkpoint, c.rollback, c.remove}
 	op := ops[c.rand.IntN(len(ops))]()
@@ -181,7 +182,8 @@ func (op *operation) told(err error) string {
 	return fmt.Sprintf("%v: %s", err, strings.ReplaceAll(strings.TrimSpace(op.stderr.String()), "\n", " | "))
 }
 
-// after checks how the command ended: it worked, it was killed, or it said in a line what was wrong.
+// after checks how the command ended: it worked, it was killed, or it said in a line what was
+// wrong.
 func (op *operation) after(c *chaos, err error) {
 	var exit *exec.ExitError
 	switch {
@@ -199,7 +201,8 @@ func (op *operation) after(c *chaos, err error) {
 	}
 }
 
-// next runs the command a user would run next. A box that cannot be resumed is reset, as its error says.
+// next runs the command a user would run next. A box that cannot be resumed is reset, as its error
+// says.
 func (c *chaos) next(op *operation) {
 	dir := op.cmd.Dir
 	out, err := c.insist(dir, "up", "-q")
@@ -215,7 +218,8 @@ func (c *chaos) next(op *operation) {
 	c.check(dir, strings.TrimSpace(out))
 }
 
-// insist runs a command that may meet a process in its last moments, and then must say so and work soon.
+// insist runs a command that may meet a process in its last moments, and then must say so and work
+// soon.
 func (c *chaos) insist(dir string, args ...string) (out string, err error) {
 	for range 5 {
 		out, err = c.run(dir, args...)
@@ -286,8 +290,8 @@ func (c *chaos) serving(verb string) []int {
 	return pids
 }
 
-// machineOf lists what a supervisor's machine consists of: QEMU, or the launcher with the sandbox and its file server. The
-// processes in which gVisor runs the guest's code are for gVisor to mind.
+// machineOf lists what a supervisor's machine consists of: QEMU, or the launcher with the sandbox
+// and its file server. The processes in which gVisor runs the guest's code are for gVisor to mind.
 func machineOf(supervisor int) []int {
 	pids := children(supervisor)
 	for _, pid := range slices.Clone(pids) {

@@ -22,7 +22,8 @@ func (c *chaos) box() (dir, id string) {
 
 func (c *chaos) up() *operation { return c.operation(c.repo(), "up", "up", "-q") }
 
-// sync has a line written and synced in the box. Only a line that the box reported afterwards must be there.
+// sync has a line written and synced in the box. Only a line that the box reported afterwards must
+// be there.
 func (c *chaos) sync() *operation {
 	dir, id := c.box()
 	if id == "" {
@@ -109,8 +110,9 @@ func (c *chaos) removeForks() {
 
 func (c *chaos) checkpoint() *operation { return c.on("checkpoint") }
 
-// rollback takes the workspace back on purpose: what was promised since the checkpoint holds no more. So chaos makes the
-// checkpoint first, and what was promised until then must outlive the rollback whether or not it happens.
+// rollback takes the workspace back on purpose: what was promised since the checkpoint holds no
+// more. So chaos makes the checkpoint first, and what was promised until then must outlive the
+// rollback whether or not it happens.
 func (c *chaos) rollback() *operation {
 	dir, id := c.box()
 	if id == "" {

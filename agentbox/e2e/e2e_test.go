@@ -29,7 +29,8 @@ func run(m *testing.M) int {
 	if skipReason = cannotRun(); skipReason != "" {
 		return m.Run()
 	}
-	// Every machine is emulated where there is no hardware for it: more at once only make each of them late.
+	// Every machine is emulated where there is no hardware for it: more at once only make each of
+	// them late.
 	if err := flag.Set("test.parallel", "2"); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		return 1
@@ -75,12 +76,12 @@ func needMachines(t *testing.T) {
 	}
 }
 
-// scriptTimeout is for one script. The slowest takes a minute where machines are emulated and nothing else runs; it is
-// there to end what hangs, not to measure.
+// scriptTimeout is for one script. The slowest takes a minute where machines are emulated and
+// nothing else runs; it is there to end what hangs, not to measure.
 const scriptTimeout = 15 * time.Minute
 
-// TestScript runs every script of testdata/script for every kind it is made for, each with a home, a daemon and a checkout of
-// its own.
+// TestScript runs every script of testdata/script for every kind it is made for, each with a home,
+// a daemon and a checkout of its own.
 func TestScript(t *testing.T) {
 	needMachines(t)
 	files, err := filepath.Glob("../../testdata/script/*.txtar")
@@ -98,7 +99,8 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// everyKindEnv has scripts run for kinds that they leave out, some of which need many minutes for them.
+// everyKindEnv has scripts run for kinds that they leave out, some of which need many minutes for
+// them.
 const everyKindEnv = "AGENTBOX_E2E_EVERY_KIND"
 
 // onlyKind is the kind in a script's "# kinds: KIND", "" for all.
@@ -129,14 +131,16 @@ func runScript(t *testing.T, kind, file string) {
 	})
 }
 
-// scriptT lets a script be the test that it was started in, so that its time limit begins when it does.
+// scriptT lets a script be the test that it was started in, so that its time limit begins when it
+// does.
 type scriptT struct{ *testing.T }
 
 func (t scriptT) Run(_ string, f func(testscript.T)) { f(t) }
 func (t scriptT) Parallel()                          {}
 func (t scriptT) Verbose() bool                      { return testing.Verbose() }
 
-// condition gives the conditions of scripts: root, registries (npm and go get packages here), and the kind they run for.
+// condition gives the conditions of scripts: root, registries (npm and go get packages here), and
+// the kind they run for.
 func condition(kind string) func(string) (bool, error) {
 	return func(cond string) (bool, error) {
 		switch {

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// retire removes a home the way a user would, and fails the test if anything is left of it: a process, a mount, a socket,
-// a directory of a box.
+// retire removes a home the way a user would, and fails the test if anything is left of it: a
+// process, a mount, a socket, a directory of a box.
 func (w *world) retire(t testing.TB, home string) {
 	if t.Failed() {
 		showLogs(t, home)
@@ -67,7 +67,8 @@ func showLogs(t testing.TB, home string) {
 	}
 }
 
-// endWait is how long processes may take to go once nothing needs them, on a machine that has better to do.
+// endWait is how long processes may take to go once nothing needs them, on a machine that has
+// better to do.
 const endWait = time.Minute
 
 // endAll waits for every process of a directory to end, and kills and reports those that do not.
@@ -93,7 +94,8 @@ func endAll(dir string) error {
 	}
 }
 
-// processesOf finds every process whose environment or command line names a directory of ours or what is below it.
+// processesOf finds every process whose environment or command line names a directory of ours or
+// what is below it.
 func processesOf(dir string) (map[int]string, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

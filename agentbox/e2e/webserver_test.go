@@ -27,8 +27,8 @@ import (
 //	/upload   the number of bytes and their SHA-256
 //	/git/, /public/   repositories, as gitSite has them
 //
-// It sets $WEB to the site's URL and $WEBROOT to a file with the authority that signed its certificate, beside those of this
-// machine.
+// It sets $WEB to the site's URL and $WEBROOT to a file with the authority that signed its
+// certificate, beside those of this machine.
 func cmdWebServer(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 1, "webserver VALUE")
 	value := args[0]

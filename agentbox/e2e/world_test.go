@@ -14,7 +14,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// world is the binary under test and a home with the image, the kernel and the template that most scripts need.
+// world is the binary under test and a home with the image, the kernel and the template that most
+// scripts need.
 type world struct {
 	dir    string // everything of ours is below it; short, because sockets are
 	bin    string // directory with the binary
@@ -24,14 +25,16 @@ type world struct {
 	homes  atomic.Int32
 }
 
-// seedEnv names a directory in which the seed home outlives the run, so that whoever writes scripts waits once.
+// seedEnv names a directory in which the seed home outlives the run, so that whoever writes scripts
+// waits once.
 const seedEnv = "AGENTBOX_E2E_SEED"
 
 // binEnv names a directory with the binary to test, for a host that has no compiler.
 const binEnv = "AGENTBOX_E2E_BIN"
 
-// Homes share nothing that changes. Large things that are complete and never written again are linked entry by entry, so that
-// each home has its own list of them, to add to and to clear away from; the rest is copied.
+// Homes share nothing that changes. Large things that are complete and never written again are
+// linked entry by entry, so that each home has its own list of them, to add to and to clear away
+// from; the rest is copied.
 var (
 	linked = []string{"images/images", "templates", "host", "host/gvisor"}
 	copied = []string{"images/recipes", "kernels"}
@@ -106,7 +109,8 @@ func (w *world) build() error {
 	return os.Chmod(w.bin, 0o755)
 }
 
-// plant makes the seed: for each kind a box in a repository with the configuration that scripts use, which is removed again.
+// plant makes the seed: for each kind a box in a repository with the configuration that scripts
+// use, which is removed again.
 func (w *world) plant() error {
 	repo := filepath.Join(w.dir, "plant")
 	if err := os.MkdirAll(repo, 0o755); err != nil {
@@ -130,8 +134,8 @@ func (w *world) plant() error {
 	return nil
 }
 
-// boxConfig is the configuration that most scripts use. Small and with one CPU, its machines start soon and share a
-// template.
+// boxConfig is the configuration that most scripts use. Small and with one CPU, its machines start
+// soon and share a template.
 const boxConfig = `image: apt:bookworm
 packages: [busybox, git, inotify-tools, rsync]
 cpus: 1
@@ -166,8 +170,8 @@ func (w *world) newHome() (string, error) {
 	return home, nil
 }
 
-// linkEntries makes to a directory with a link to each directory of from, and a copy of each file; what is hidden is half
-// done.
+// linkEntries makes to a directory with a link to each directory of from, and a copy of each file;
+// what is hidden is half done.
 func linkEntries(to, from string) error {
 	entries, err := os.ReadDir(from)
 	if err != nil && !errors.Is(err, os.ErrNotExist) { // a kind that is not tested has made nothing

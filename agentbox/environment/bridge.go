@@ -23,8 +23,8 @@ func (e end) abandon() {
 
 // bridge joins a client's channel (front) to one in the environment (back).
 //
-// The order it keeps: everything the environment wrote reaches the client before its end of file, that before the exit
-// status, that before the close.
+// The order it keeps: everything the environment wrote reaches the client before its end of file,
+// that before the exit status, that before the close.
 type bridge struct {
 	session     bool
 	front, back end
@@ -59,7 +59,8 @@ func (b *bridge) run(ctx context.Context) {
 	select {
 	case <-finished:
 	case <-ctx.Done():
-		// What still runs is ended by its connections; a silent environment must not hold the client's end up.
+		// What still runs is ended by its connections; a silent environment must not hold the
+		// client's end up.
 		b.back.ch.Close()
 		b.front.ch.Close()
 	}
@@ -94,7 +95,8 @@ func (b *bridge) hangUp(inward <-chan struct{}) {
 // eofTime is how long an end of file waits for the close that mostly follows it.
 const eofTime = 20 * time.Millisecond
 
-// explainLoss tells the client when its session ended without an exit status, unless the client closed it first.
+// explainLoss tells the client when its session ended without an exit status, unless the client
+// closed it first.
 func (b *bridge) explainLoss() {
 	if isClosed(b.backClosed) && b.exit == nil && !isClosed(b.frontClosed) {
 		b.front.ch.Stderr().Write([]byte(lostMessage))
@@ -104,7 +106,8 @@ func (b *bridge) explainLoss() {
 const lostMessage = "agentbox: the box closed the session before the command ended (it was stopped, paused or reset, " +
 	"or its connection was lost)\r\n"
 
-// copyIn carries the client's input. Servers may drop what arrives before the command is started, so it waits for that.
+// copyIn carries the client's input. Servers may drop what arrives before the command is started,
+// so it waits for that.
 func (b *bridge) copyIn() {
 	select {
 	case <-b.started:
@@ -115,7 +118,8 @@ func (b *bridge) copyIn() {
 	b.back.ch.CloseWrite()
 }
 
-// drain carries output and reads on when nobody takes it: the environment then learns of the close, not of a full window.
+// drain carries output and reads on when nobody takes it: the environment then learns of the close,
+// not of a full window.
 func drain(dst io.Writer, src io.Reader) {
 	if _, err := pump(dst, src); err != nil {
 		pump(io.Discard, src)
@@ -157,8 +161,8 @@ var passable = map[string]bool{
 // starts are those after which a session has a command, and input goes to it.
 var starts = map[string]bool{"exec": true, "shell": true, "subsystem": true, "argv@agentbox": true}
 
-// fromBack keeps the exit status until the output is through and never waits for the client: what it does not take
-// blocks every other channel of the backend.
+// fromBack keeps the exit status until the output is through and never waits for the client: what
+// it does not take blocks every other channel of the backend.
 func (b *bridge) fromBack() {
 	defer close(b.backClosed)
 	for req := range b.back.requests {

@@ -18,9 +18,10 @@ type opened struct {
 	err  error
 }
 
-// openChannel is client.OpenChannel with an end: when ctx is done, the connection has ended or the other end says nothing for
-// AnswerTimeout, it returns. The answer that comes too late is closed by a goroutine that ends with the process at the latest:
-// the library does not always notice that a connection has ended while it asks (golang/go#57531).
+// openChannel is client.OpenChannel with an end: when ctx is done, the connection has ended or the
+// other end says nothing for AnswerTimeout, it returns. The answer that comes too late is closed by
+// a goroutine that ends with the process at the latest: the library does not always notice that a
+// connection has ended while it asks (golang/go#57531).
 func openChannel(ctx context.Context, client *ssh.Client, kind string, extra []byte) (ssh.Channel, <-chan *ssh.Request, error) {
 	answer := make(chan opened, 1)
 	go func() {
@@ -45,7 +46,8 @@ func openChannel(ctx context.Context, client *ssh.Client, kind string, extra []b
 	}
 }
 
-// departures has a channel for each live connection on which one was opened. It is closed when the connection has ended.
+// departures has a channel for each live connection on which one was opened. It is closed when the
+// connection has ended.
 var departures sync.Map
 
 // gone gives the channel of departures. One goroutine for each connection waits for its end.
@@ -69,7 +71,8 @@ func discard(answer <-chan opened) {
 	}
 }
 
-// openError leaves refusals as they are, so that a relay can pass them on, and explains everything else.
+// openError leaves refusals as they are, so that a relay can pass them on, and explains everything
+// else.
 func openError(err error) error {
 	var refused *ssh.OpenChannelError
 	if err == nil || errors.As(err, &refused) {
@@ -116,9 +119,10 @@ type Pulse struct {
 	Excused func() bool   // tells when the other end cannot answer, because it is frozen on purpose; may be nil
 }
 
-// KeepAlive asks the other end for signs of life and closes the client when two in a row are missing. It returns when ctx is
-// done (nil) or the client has ended (why). A channel of a kind nobody has is what it asks for: the refusal shows that the
-// server lives, and unlike a global request it waits behind no other.
+// KeepAlive asks the other end for signs of life and closes the client when two in a row are
+// missing. It returns when ctx is done (nil) or the client has ended (why). A channel of a kind
+// nobody has is what it asks for: the refusal shows that the server lives, and unlike a global
+// request it waits behind no other.
 func KeepAlive(ctx context.Context, client *ssh.Client, p Pulse) error {
 	tick := time.NewTicker(p.Every)
 	defer tick.Stop()
@@ -165,10 +169,12 @@ func probe(ctx context.Context, client *ssh.Client, within time.Duration) error 
 
 var errNoLife = agentbox.Errorf(agentbox.Unavailable, "the box gave no sign of life")
 
-// copyBuffer is what one direction of a stream holds at most between the two windows of flow control.
+// copyBuffer is what one direction of a stream holds at most between the two windows of flow
+// control.
 const copyBuffer = 32 << 10
 
-// pump copies until src ends. It hides ReadFrom and WriteTo: on a channel they would only cost a second buffer.
+// pump copies until src ends. It hides ReadFrom and WriteTo: on a channel they would only cost a
+// second buffer.
 func pump(dst io.Writer, src io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{dst}, struct{ io.Reader }{src}, make([]byte, copyBuffer))
 }

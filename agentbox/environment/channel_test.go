@@ -11,7 +11,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// deaf is a connection that ends while a channel is asked for, in the moment in which the library does not notice it.
+// deaf is a connection that ends while a channel is asked for, in the moment in which the library
+// does not notice it.
 type deaf struct {
 	ssh.Conn
 	ended chan struct{}

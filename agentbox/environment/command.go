@@ -15,12 +15,14 @@ type Command struct {
 	Dir  string            // "" is the user's home, or wherever the environment starts commands
 	User string            // "" is whom the client logged in as
 
-	// Subsystem, if not "", is started instead of a command; Argv, Env, Dir and TTY are not used then.
+	// Subsystem, if not "", is started instead of a command; Argv, Env, Dir and TTY are not used
+	// then.
 	Subsystem string
 
-	// Stdin may be nil (end of file at once). When the command ends while a read from it blocks, that read is left
-	// behind: only the caller can interrupt it. Stdout and Stderr may be nil (dropped); writes to each come from one
-	// goroutine. With a TTY the environment sends everything to Stdout.
+	// Stdin may be nil (end of file at once). When the command ends while a read from it blocks,
+	// that read is left behind: only the caller can interrupt it. Stdout and Stderr may be nil
+	// (dropped); writes to each come from one goroutine. With a TTY the environment sends
+	// everything to Stdout.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 

@@ -15,10 +15,12 @@ import (
 	"agentbox/agentbox"
 )
 
-// CopyFrom copies a file or a tree of the environment to this machine, by the rules of docker cp. Modes (without set-id
-// bits) and times are kept, symbolic links stay links, and each file appears complete or not at all.
+// CopyFrom copies a file or a tree of the environment to this machine, by the rules of docker cp.
+// Modes (without set-id bits) and times are kept, symbolic links stay links, and each file appears
+// complete or not at all.
 //
-// The box is not trusted: whatever names and links it reports, nothing is written outside the directory that local names.
+// The box is not trusted: whatever names and links it reports, nothing is written outside the
+// directory that local names.
 func (f *Files) CopyFrom(ctx context.Context, remote, local string, opts CopyOptions) error {
 	info, base, err := f.source(remote, opts.FollowLink)
 	if err != nil {
@@ -73,7 +75,8 @@ func openTop(dir string) (*os.Root, error) {
 	return root, err
 }
 
-// pour writes a file of the box into a device or a pipe of this machine, which must not be replaced.
+// pour writes a file of the box into a device or a pipe of this machine, which must not be
+// replaced.
 func (f *Files) pour(remote, local string) error {
 	src, err := f.sftp.Open(remote)
 	if err != nil {
@@ -192,7 +195,8 @@ func (d *download) place(temp, name string) error {
 	return nil
 }
 
-// tempName is a name beside name that nothing has. Nothing else in a copied tree is likely to begin like it.
+// tempName is a name beside name that nothing has. Nothing else in a copied tree is likely to begin
+// like it.
 func tempName(name string) string {
 	return filepath.Join(filepath.Dir(name), ".agentbox-"+rand.Text())
 }

@@ -15,9 +15,9 @@ import (
 	"agentbox/agentbox"
 )
 
-// CopyTo copies a file or a tree of this machine into the environment, by the rules of docker cp. Modes and times are kept,
-// symbolic links stay links, files belong to the user of the session, and each appears complete or not at all where the
-// server can rename over an existing file.
+// CopyTo copies a file or a tree of this machine into the environment, by the rules of docker cp.
+// Modes and times are kept, symbolic links stay links, files belong to the user of the session, and
+// each appears complete or not at all where the server can rename over an existing file.
 func (f *Files) CopyTo(ctx context.Context, local, remote string, opts CopyOptions) error {
 	stat := os.Lstat
 	if opts.FollowLink || strings.HasSuffix(local, "/") || strings.HasSuffix(local, "/.") {

@@ -7,8 +7,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// destination says where a copy goes, by the rules of docker cp: src and dst as the user wrote them, base the name the
-// source has in its directory, dstInfo nil when nothing is at dst.
+// destination says where a copy goes, by the rules of docker cp: src and dst as the user wrote
+// them, base the name the source has in its directory, dstInfo nil when nothing is at dst.
 //
 //	source     destination          result
 //	file       absent               becomes dst; an error when dst ends in a slash

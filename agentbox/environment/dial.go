@@ -12,7 +12,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// AnswerTimeout bounds every wait for an answer that the other end owes at once: handshakes, new channels, replies.
+// AnswerTimeout bounds every wait for an answer that the other end owes at once: handshakes, new
+// channels, replies.
 const AnswerTimeout = 30 * time.Second
 
 // Login is what both ends of a connection know of each other beforehand.
@@ -29,7 +30,8 @@ func NewClient(ctx context.Context, conn net.Conn, login Login) (*ssh.Client, er
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	config := &ssh.ClientConfig{
-		// The cheapest first: nobody records what passes over a local socket or a virtual serial port.
+		// The cheapest first: nobody records what passes over a local socket or a virtual serial
+		// port.
 		Config:            ssh.Config{KeyExchanges: []string{ssh.KeyExchangeCurve25519, ssh.KeyExchangeMLKEM768X25519, ssh.KeyExchangeECDHP256}},
 		User:              login.User,
 		Auth:              []ssh.AuthMethod{ssh.PublicKeys(login.Key)},

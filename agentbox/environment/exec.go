@@ -17,11 +17,12 @@ import (
 	"agentbox/agentbox"
 )
 
-// Exec runs a command and returns when it has ended and all it wrote has been written to cmd.Stdout and cmd.Stderr.
+// Exec runs a command and returns when it has ended and all it wrote has been written to cmd.Stdout
+// and cmd.Stderr.
 //
-// When ctx ends, the command gets SIGTERM, after cmd.Grace SIGKILL, and the channel is closed; the error is then ctx's
-// cause and the status is the command's if it was still told. An error of code Unavailable means that the connection
-// ended before the command did.
+// When ctx ends, the command gets SIGTERM, after cmd.Grace SIGKILL, and the channel is closed; the
+// error is then ctx's cause and the status is the command's if it was still told. An error of code
+// Unavailable means that the connection ended before the command did.
 func Exec(ctx context.Context, client *ssh.Client, cmd Command) (Status, error) {
 	ch, reqs, err := openChannel(ctx, client, "session", nil)
 	if err != nil {
@@ -97,8 +98,8 @@ func parseExit(req *ssh.Request) (Status, bool) {
 	return Status{}, false
 }
 
-// start asks for the command: the exact arguments first, a shell's command line where that is unknown. Requests that need
-// no reply are not waited for, so it costs one round trip.
+// start asks for the command: the exact arguments first, a shell's command line where that is
+// unknown. Requests that need no reply are not waited for, so it costs one round trip.
 func (s *session) start(ctx context.Context) error {
 	if s.cmd.Subsystem != "" {
 		return startSubsystem(ctx, s.ch, s.cmd.Subsystem)
@@ -121,7 +122,8 @@ func (s *session) start(ctx context.Context) error {
 	return err
 }
 
-// argvRequest is the payload of argv@agentbox. JSON carries no bytes that are not UTF-8, the shell's command line does.
+// argvRequest is the payload of argv@agentbox. JSON carries no bytes that are not UTF-8, the
+// shell's command line does.
 func argvRequest(cmd Command) (payload []byte, exact bool) {
 	if !allUTF8(cmd) {
 		return nil, false
@@ -182,7 +184,8 @@ func (s *session) copyStreams() {
 	}()
 }
 
-// copyOut must read to the end whatever happens to dst: what is not read here blocks the command there.
+// copyOut must read to the end whatever happens to dst: what is not read here blocks the command
+// there.
 func (s *session) copyOut(dst io.Writer, src io.Reader) {
 	if dst != nil {
 		if _, err := pump(mutable{dst, &s.muted}, src); err != nil {
@@ -205,7 +208,8 @@ func (m mutable) Write(p []byte) (int, error) {
 	return m.Writer.Write(p)
 }
 
-// wait passes signals and sizes on until the command has ended, the context has, or nobody takes the output any more.
+// wait passes signals and sizes on until the command has ended, the context has, or nobody takes
+// the output any more.
 func (s *session) wait(ctx context.Context) (Status, error) {
 	var resize <-chan Size
 	if s.cmd.TTY != nil {
@@ -269,11 +273,12 @@ func (s *session) terminate() {
 	s.ch.Close()
 }
 
-// killTime is how long the other end may take to report a kill before the channel is closed over its head.
+// killTime is how long the other end may take to report a kill before the channel is closed over
+// its head.
 const killTime = 10 * time.Second
 
-// finish collects the rest of the output. Once there is a cause to stop, it waits only as long as a living server needs to
-// close a channel.
+// finish collects the rest of the output. Once there is a cause to stop, it waits only as long as a
+// living server needs to close a channel.
 func (s *session) finish(ctx context.Context, cause error) (Status, error) {
 	done := make(chan struct{})
 	go func() {

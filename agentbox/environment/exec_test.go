@@ -20,7 +20,8 @@ import (
 
 func discardLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// everyWay runs a test over the exact-arguments request, over a stock server, and through a relay to each.
+// everyWay runs a test over the exact-arguments request, over a stock server, and through a relay
+// to each.
 func everyWay(t *testing.T, f func(t *testing.T, c *ssh.Client)) {
 	for _, way := range []struct {
 		name          string

@@ -15,15 +15,16 @@ import (
 	"agentbox/agentbox"
 )
 
-// Files is an SFTP session: the files of the environment as one of its users sees them. Its methods may be called from any
-// goroutine.
+// Files is an SFTP session: the files of the environment as one of its users sees them. Its methods
+// may be called from any goroutine.
 type Files struct {
 	sftp  *sftp.Client
 	guard *guard
 	stop  func() bool
 }
 
-// OpenFiles begins an SFTP session as user ("" is whom the client logged in as). It ends with ctx or Close.
+// OpenFiles begins an SFTP session as user ("" is whom the client logged in as). It ends with ctx
+// or Close.
 func OpenFiles(ctx context.Context, client *ssh.Client, user string) (*Files, error) {
 	ch, reqs, err := openChannel(ctx, client, "session", nil)
 	if err != nil {
@@ -79,7 +80,8 @@ func (f *Files) failure(doing, name string, err error) error {
 	return agentbox.Errorf(code, "cannot %s %s in the box: %w", doing, name, err)
 }
 
-// validName tells whether a name that the box reported may become a file name here: one path element, nothing else.
+// validName tells whether a name that the box reported may become a file name here: one path
+// element, nothing else.
 func validName(name string) error {
 	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
 		return agentbox.Errorf(agentbox.Corrupt, "the box reported a file named %q, which cannot exist", name)

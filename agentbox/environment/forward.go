@@ -53,7 +53,8 @@ func listenError(listen string, err error) error {
 	}
 	taken := agentbox.Errorf(agentbox.Exists, "%s is taken on this machine: %w", listen, err)
 	host, _, _ := net.SplitHostPort(listen)
-	// The kernel knows a free one; somebody may take it before the user does, so it is only a suggestion.
+	// The kernel knows a free one; somebody may take it before the user does, so it is only a
+	// suggestion.
 	if l, err := net.Listen("tcp", net.JoinHostPort(host, "0")); err == nil {
 		defer l.Close()
 		taken = taken.WithHint("%s is free", l.Addr())
@@ -157,7 +158,8 @@ func join(ctx context.Context, conn net.Conn, ch ssh.Channel, reqs <-chan *ssh.R
 	closed := make(chan struct{})
 	go func() { ssh.DiscardRequests(reqs); close(closed) }()
 	in, out := make(chan error, 1), make(chan error, 1)
-	// Both copies end when the environment answers the close below, or with its connection; a silent one is not waited for.
+	// Both copies end when the environment answers the close below, or with its connection; a
+	// silent one is not waited for.
 	go func() {
 		_, err := pump(told{ch, passed}, conn)
 		ch.CloseWrite()

@@ -10,7 +10,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// Address is where an environment of this machine is reached, and the files that both ends' keys are in.
+// Address is where an environment of this machine is reached, and the files that both ends' keys
+// are in.
 type Address struct {
 	Name       string // for errors
 	Socket     string // unix socket with an SSH server

@@ -14,7 +14,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// Backend gives the connection to the environment as it is now. It may wait for one, and ends with ctx.
+// Backend gives the connection to the environment as it is now. It may wait for one, and ends with
+// ctx.
 type Backend func(ctx context.Context) (*ssh.Client, error)
 
 // Fixed is the Backend of a connection that is never replaced.
@@ -22,12 +23,14 @@ func Fixed(client *ssh.Client) Backend {
 	return func(context.Context) (*ssh.Client, error) { return client, nil }
 }
 
-// Relay is an SSH server that passes every channel on to one backend connection, so that many local clients share it:
-// each has a handshake of its own with the relay, at native speed, and the environment serves a single connection.
+// Relay is an SSH server that passes every channel on to one backend connection, so that many local
+// clients share it: each has a handshake of its own with the relay, at native speed, and the
+// environment serves a single connection.
 //
-// It buffers nothing beyond the windows of flow control: a client that does not read stops its command, and only it.
-// Clients may run sessions and open TCP and unix connections inside; they may not make the environment call back (remote
-// forwarding, X11, agent forwarding), which would give a box a way out that no policy sees.
+// It buffers nothing beyond the windows of flow control: a client that does not read stops its
+// command, and only it. Clients may run sessions and open TCP and unix connections inside; they may
+// not make the environment call back (remote forwarding, X11, agent forwarding), which would give a
+// box a way out that no policy sees.
 type Relay struct {
 	backend Backend
 	config  *ssh.ServerConfig
@@ -43,8 +46,9 @@ type ChannelHandler func(ctx context.Context, nch ssh.NewChannel)
 // Handle has the relay serve channels of a kind itself, by f. It is called before Serve.
 func (r *Relay) Handle(kind string, f ChannelHandler) { r.local[kind] = f }
 
-// NewRelay makes a relay that proves itself with hostKey and admits the holder of clientKey under any user name; the name
-// reaches the environment with every session (see the package's user@agentbox).
+// NewRelay makes a relay that proves itself with hostKey and admits the holder of clientKey under
+// any user name; the name reaches the environment with every session (see the package's
+// user@agentbox).
 func NewRelay(hostKey ssh.Signer, clientKey ssh.PublicKey, backend Backend, log *slog.Logger) *Relay {
 	want := clientKey.Marshal()
 	config := &ssh.ServerConfig{
@@ -67,8 +71,8 @@ func (r *Relay) Prepare(ctx context.Context) {
 	}
 }
 
-// Serve accepts clients until ctx is done (nil) or the listener fails. It owns the listener and waits for every client. A
-// relay serves once.
+// Serve accepts clients until ctx is done (nil) or the listener fails. It owns the listener and
+// waits for every client. A relay serves once.
 func (r *Relay) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var clients sync.WaitGroup
@@ -100,7 +104,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// ServeConn serves one client and owns conn. It returns when the client has gone and its channels are closed, or ctx is done.
+// ServeConn serves one client and owns conn. It returns when the client has gone and its channels
+// are closed, or ctx is done.
 func (r *Relay) ServeConn(ctx context.Context, conn net.Conn) {
 	defer conn.Close()
 	ctx, cancel := context.WithCancel(ctx)
@@ -168,7 +173,8 @@ func reject(nch ssh.NewChannel, err error) {
 	nch.Reject(ssh.ConnectionFailed, noBackend+err.Error())
 }
 
-// noBackend begins a relay's word for why it has no connection to the environment. Stock clients print it as it is.
+// noBackend begins a relay's word for why it has no connection to the environment. Stock clients
+// print it as it is.
 const noBackend = "agentbox: "
 
 // open opens a channel in the environment, or takes the one that was opened ahead of need.

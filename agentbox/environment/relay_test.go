@@ -150,7 +150,8 @@ func TestRelayRefuses(t *testing.T) {
 	ch.Close()
 }
 
-// What runs in a box gets nothing of the host by the connection that the host has made to it, whoever is behind that.
+// What runs in a box gets nothing of the host by the connection that the host has made to it,
+// whoever is behind that.
 func TestABoxOpensNothingTowardsTheHost(t *testing.T) {
 	s := startServer(t, false)
 	c := dialRelay(t, startRelay(t, s, Fixed(s.dial(t))), s.login())
@@ -337,7 +338,8 @@ func TestForwardToNothing(t *testing.T) {
 	}
 }
 
-// stock prepares OpenSSH's programs to reach the relay, and gives the options that all of them take.
+// stock prepares OpenSSH's programs to reach the relay, and gives the options that all of them
+// take.
 func stock(t *testing.T, program string) (s *server, config string) {
 	t.Helper()
 	for _, p := range []string{program, "ssh"} {

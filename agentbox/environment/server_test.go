@@ -303,7 +303,8 @@ func wait(cmd *exec.Cmd, err error, ch ssh.Channel) {
 			}
 		}
 	}
-	// As sshd does when a grandchild holds the output open: the status may come before the end of file.
+	// As sshd does when a grandchild holds the output open: the status may come before the end of
+	// file.
 	ch.SendRequest("exit-status", false, ssh.Marshal(struct{ C uint32 }{code}))
 	ch.CloseWrite()
 }

@@ -20,7 +20,8 @@ var signalNames = map[os.Signal]string{
 	syscall.SIGCONT: "CONT", syscall.SIGTSTP: "TSTP", syscall.SIGKILL: "KILL",
 }
 
-// killed is the status of a command that a signal ended. An unknown name counts as SIGKILL: it was a violent end.
+// killed is the status of a command that a signal ended. An unknown name counts as SIGKILL: it was
+// a violent end.
 func killed(name string) Status {
 	n, ok := signalNumbers[name]
 	if !ok {

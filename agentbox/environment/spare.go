@@ -7,8 +7,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// spare is a session channel opened ahead of need: taking it saves a round trip, the slowest part of a short command
-// where the environment is an emulated machine.
+// spare is a session channel opened ahead of need: taking it saves a round trip, the slowest part
+// of a short command where the environment is an emulated machine.
 type spare struct {
 	ctx  context.Context // of the openings under way
 	stop context.CancelFunc

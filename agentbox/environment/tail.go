@@ -28,8 +28,9 @@ func (f *Files) Open(name string) (LogFile, error) {
 // followEvery is how often a followed file is looked at.
 const followEvery = 200 * time.Millisecond
 
-// Tail writes the last lines of a file, or all of it when lines is negative. With follow it then waits for more until ctx is
-// done, which is no error; a file that was cut short is read from its beginning.
+// Tail writes the last lines of a file, or all of it when lines is negative. With follow it then
+// waits for more until ctx is done, which is no error; a file that was cut short is read from its
+// beginning.
 func Tail(ctx context.Context, f LogFile, lines int, follow bool, w io.Writer) error {
 	info, err := f.Stat()
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// TarFrom writes a file or a tree of the environment as a tar stream whose names begin with the source's own, as
-// docker cp BOX:PATH - does.
+// TarFrom writes a file or a tree of the environment as a tar stream whose names begin with the
+// source's own, as docker cp BOX:PATH - does.
 func (f *Files) TarFrom(ctx context.Context, remote string, w io.Writer, opts CopyOptions) error {
 	info, base, err := f.source(remote, opts.FollowLink)
 	if err != nil {
@@ -135,8 +135,8 @@ func (l *limitWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// TarTo unpacks a tar stream into a directory of the environment, as docker cp - BOX:DIR does. Names that point out of the
-// directory are read as if it were the root.
+// TarTo unpacks a tar stream into a directory of the environment, as docker cp - BOX:DIR does.
+// Names that point out of the directory are read as if it were the root.
 func (f *Files) TarTo(ctx context.Context, r io.Reader, dir string, opts CopyOptions) error {
 	there, err := f.sftp.Stat(dir)
 	if err != nil {

@@ -37,7 +37,8 @@ type madeDir struct {
 	info fs.FileInfo
 }
 
-// run walks the tree and copies files beside it; the first failure of either ends both, and is the one returned.
+// run walks the tree and copies files beside it; the first failure of either ends both, and is the
+// one returned.
 func (t *transfer) run(ctx context.Context, from, to string, info fs.FileInfo) error {
 	work, working := errgroup.WithContext(ctx)
 	work.SetLimit(parallelFiles + 1)
@@ -52,7 +53,8 @@ func (t *transfer) run(ctx context.Context, from, to string, info fs.FileInfo) e
 	return dressAll(t.dirs, t.dress)
 }
 
-// dressAll begins with the innermost: what is done to a directory changes the time of the one it lies in.
+// dressAll begins with the innermost: what is done to a directory changes the time of the one it
+// lies in.
 func dressAll(dirs []madeDir, dress func(string, fs.FileInfo) error) error {
 	for i := len(dirs) - 1; i >= 0; i-- {
 		if err := dress(dirs[i].name, dirs[i].info); err != nil {

@@ -139,8 +139,8 @@ func within(have []map[string]file) {
 	}
 }
 
-// copyFiles writes the chosen files of an archive, each once, with nothing but its name, content and
-// time.
+// copyFiles writes the chosen files of an archive, each once, with nothing but its name, content
+// and time.
 func copyFiles(out *tar.Writer, r io.ReadSeeker, chosen map[string]file) error {
 	in, err := begin(r)
 	if err != nil {

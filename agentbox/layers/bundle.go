@@ -13,7 +13,8 @@ import (
 	"agentbox/cachestore"
 )
 
-// head begins a bundle and says what follows it: the parts, in this order, each a tar archive of that many bytes.
+// head begins a bundle and says what follows it: the parts, in this order, each a tar archive of
+// that many bytes.
 type head struct {
 	Version int         `json:"version"`
 	Made    caches.Made `json:"made"`

@@ -18,13 +18,14 @@ import (
 	"agentbox/vmm/image"
 )
 
-// imageNamespace is where the names of images are; their keys are the digests of the erofs files, as hex. A name keeps what there is of
-// its image.
+// imageNamespace is where the names of images are; their keys are the digests of the erofs files,
+// as hex. A name keeps what there is of its image.
 const imageNamespace = "image"
 
 const erofsType = "application/vnd.erofs"
 
-// Images keeps layer 0 in the store: images that are here as files, without a second copy, and images that come piece by piece.
+// Images keeps layer 0 in the store: images that are here as files, without a second copy, and
+// images that come piece by piece.
 type Images struct {
 	// Store gives the store, waiting until it is open.
 	Store func(ctx context.Context) (*cachestore.Store, error)
@@ -36,8 +37,9 @@ type Images struct {
 	keeping sync.Mutex // held while an image is taken in: two at once would both write it
 }
 
-// Keep takes an image that is here into the store and gives its manifest, once it was found to be what its digest says. One that is there
-// already is not read. rate bounds the bytes that are read in a second; 0 is no bound.
+// Keep takes an image that is here into the store and gives its manifest, once it was found to be
+// what its digest says. One that is there already is not read. rate bounds the bytes that are read
+// in a second; 0 is no bound.
 func (i *Images) Keep(ctx context.Context, img image.Image, rate int64) (agentbox.Digest, error) {
 	store, err := i.Store(ctx)
 	if err != nil {
@@ -65,7 +67,8 @@ func (i *Images) Keep(ctx context.Context, img image.Image, rate int64) (agentbo
 	return stored.Manifest, i.name(ctx, store, img, stored.Manifest)
 }
 
-// check reads an image's file. Times say whether somebody wrote to it, and nothing of what the disk did.
+// check reads an image's file. Times say whether somebody wrote to it, and nothing of what the disk
+// did.
 func check(ctx context.Context, img image.Image, rate int64) error {
 	f, err := os.Open(img.Path)
 	if err != nil {
@@ -131,8 +134,8 @@ func (i *Images) Forget(ctx context.Context, digest agentbox.Digest) error {
 	return errors.Join(store.Forget(ctx, imageNamespace, digest.Hex()), store.Forget(ctx, imageNamespace, digest.Hex()+aboutSuffix))
 }
 
-// Export writes an image into a directory from which others get it, whole or as they need it. trace, which may be nil, lists the blocks
-// that a box reads first. progress may be nil.
+// Export writes an image into a directory from which others get it, whole or as they need it.
+// trace, which may be nil, lists the blocks that a box reads first. progress may be nil.
 func (i *Images) Export(ctx context.Context, img image.Image, trace []uint32, dir string, progress func(done, total int)) error {
 	manifest, err := i.Keep(ctx, img, 0)
 	if err != nil {
@@ -153,7 +156,8 @@ func (i *Images) Export(ctx context.Context, img image.Image, trace []uint32, di
 		if err != nil {
 			return err
 		}
-		// A trace that does not fit, of a file that is damaged say, saves no time and is worth no error.
+		// A trace that does not fit, of a file that is damaged say, saves no time and is worth no
+		// error.
 		if m.Trace = trace; m.Check() == nil {
 			b := m.Encode()
 			manifest = blob.Sum(b)
@@ -217,7 +221,8 @@ func (i *Images) Begin(ctx context.Context, img image.Image) error {
 		return agentbox.Errorf(agentbox.Corrupt, "%s says that image %s has %d bytes, its manifest is of a %s of %d", img.Lazy.From, img.Digest.Short(), img.Size, m.Kind, m.Size)
 	}
 	if n, err := store.Lookup(imageNamespace, img.Digest.Hex()); err == nil && n.Manifest != img.Lazy.Manifest {
-		// The same image by another list: a trace, or one that was begun elsewhere. It is verified as a whole when it is all here.
+		// The same image by another list: a trace, or one that was begun elsewhere. It is verified
+		// as a whole when it is all here.
 		if err := store.Unpublish(imageNamespace, img.Digest.Hex()); err != nil {
 			return err
 		}
@@ -246,8 +251,9 @@ func (i *Images) Fill(ctx context.Context, img image.Image) (*Filling, error) {
 	return &Filling{l}, nil
 }
 
-// Mend reads the store's file of an image and puts right what is damaged in it, with pieces from the remotes named here or remembered. It
-// gives the file, which lasts until release is called. NotFound when the store does not have the image.
+// Mend reads the store's file of an image and puts right what is damaged in it, with pieces from
+// the remotes named here or remembered. It gives the file, which lasts until release is called.
+// NotFound when the store does not have the image.
 func (i *Images) Mend(ctx context.Context, digest agentbox.Digest, remotes ...string) (path string, release func(), err error) {
 	store, err := i.Store(ctx)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"agentbox/mesh/exchange"
 )
 
-// Remotes remembers where images came from and went to, directories and URLs, the newest first: what turns out to be damaged here may
-// still be right there. Its methods may be called at once.
+// Remotes remembers where images came from and went to, directories and URLs, the newest first:
+// what turns out to be damaged here may still be right there. Its methods may be called at once.
 type Remotes struct {
 	File string // they are written down in
 	// Peers gives this machine's part in the mesh, which is asked before any remote; nil, or one
@@ -65,7 +65,8 @@ func (p *Remotes) Remember(remote string) error {
 	return durable.WriteFile(p.File, b, 0o600)
 }
 
-// load reads the list once. One that cannot be read is none: it is worth nothing but time. Callers hold mu.
+// load reads the list once. One that cannot be read is none: it is worth nothing but time. Callers
+// hold mu.
 func (p *Remotes) load() {
 	if p.read {
 		return
@@ -89,8 +90,8 @@ func decodeRemotes(b []byte) []string {
 	return f.Remotes[:min(len(f.Remotes), maxRemotes)]
 }
 
-// Source asks the remotes in first, and then the others, until one has a piece with the right bytes. When none has it, the error is that of
-// the remote that was asked first.
+// Source asks the remotes in first, and then the others, until one has a piece with the right
+// bytes. When none has it, the error is that of the remote that was asked first.
 func (p *Remotes) Source(first ...string) cachestore.Source { return asking{p, first} }
 
 type asking struct {
@@ -161,7 +162,8 @@ func (p *Remotes) order(first []string) []string {
 // Any tells whether a remote is known that answers, as far as was seen.
 func (p *Remotes) Any() bool { return len(p.order(nil)) > 0 }
 
-// failed leaves a remote alone for a while that does not answer. One that has no such piece is well.
+// failed leaves a remote alone for a while that does not answer. One that has no such piece is
+// well.
 func (p *Remotes) failed(remote string, err error) {
 	if code := agentbox.CodeOf(err); code == agentbox.NotFound || code == agentbox.Corrupt || errors.Is(err, fs.ErrNotExist) {
 		return

@@ -23,7 +23,8 @@ const namespace = "setup"
 // mediaType is that of a bundle (docs/internals/formats.md).
 const mediaType = "application/vnd.agentbox.setup"
 
-// Shelf is what setup made, by key. Each is one blob under one name, so it is there completely or not at all.
+// Shelf is what setup made, by key. Each is one blob under one name, so it is there completely or
+// not at all.
 type Shelf struct {
 	// Store gives the store, waiting until it is open.
 	Store func(ctx context.Context) (*cachestore.Store, error)
@@ -83,7 +84,8 @@ func (s Shelf) newest(ctx context.Context, prefix string, want func(blob.Name) b
 	return made, nil
 }
 
-// Publish keeps what a populate run made. A key is published once: with another result there already, the error says Conflict.
+// Publish keeps what a populate run made. A key is published once: with another result there
+// already, the error says Conflict.
 func (s Shelf) Publish(ctx context.Context, made caches.Made, parts map[caches.Part]string) (err error) {
 	store, err := s.Store(ctx)
 	if err != nil {
@@ -152,7 +154,8 @@ func (s Shelf) Open(ctx context.Context, made caches.Made, part caches.Part) (io
 	}{section, b.blob}, nil
 }
 
-// KeyOf tells which key a name of ours is for, so that `cache show` can say why it is the key it is.
+// KeyOf tells which key a name of ours is for, so that `cache show` can say why it is the key it
+// is.
 func KeyOf(n blob.Name) (agentbox.Digest, bool) {
 	_, text, ok := strings.Cut(n.Key, "/")
 	raw, err := hex.DecodeString(text)

@@ -68,7 +68,8 @@ func (d directory) list(context.Context) ([]byte, error) {
 // website is a directory behind a web server.
 type website struct{ base *url.URL }
 
-// pieceTimeout is for one piece, or the list: on a link where half a megabyte takes longer, nobody works in a box that waits for it.
+// pieceTimeout is for one piece, or the list: on a link where half a megabyte takes longer, nobody
+// works in a box that waits for it.
 const pieceTimeout = 30 * time.Second
 
 func (w website) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {

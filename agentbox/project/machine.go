@@ -13,8 +13,9 @@ import (
 	"agentbox/policy/registries"
 )
 
-// Registries knows which registries this machine is configured with. Its files are read each time; what its tools say
-// takes a second or two and is remembered: an old answer serves, and is made new in the background.
+// Registries knows which registries this machine is configured with. Its files are read each time;
+// what its tools say takes a second or two and is remembered: an old answer serves, and is made new
+// in the background.
 type Registries struct {
 	path string // of the remembered answer
 	look func(ctx context.Context, m registries.Machine) (found []registries.Found, answered bool)
@@ -45,8 +46,9 @@ type answer struct {
 	Found []registries.Found `json:"found"`
 }
 
-// Known gives the registries, for callers whose environment is environ. later is called with a function to run in the
-// background when the tools' answer is old; that tells whether it has changed. With nil an old answer serves.
+// Known gives the registries, for callers whose environment is environ. later is called with a
+// function to run in the background when the tools' answer is old; that tells whether it has
+// changed. With nil an old answer serves.
 func (r *Registries) Known(ctx context.Context, environ []string, later func(refresh func(context.Context) (changed bool, err error))) ([]registries.Found, error) {
 	m := registries.Host("", environ)
 	m.Said = r.said()
@@ -105,8 +107,8 @@ func (r *Registries) read() (a answer, ok bool) {
 	return a, json.Unmarshal(b, &a) == nil // what cannot be read is looked up again
 }
 
-// write keeps what was found, unless that was cut short. Where a tool has not answered the next caller has them asked again.
-// The caller holds r.mu.
+// write keeps what was found, unless that was cut short. Where a tool has not answered the next
+// caller has them asked again. The caller holds r.mu.
 func (r *Registries) write(ctx context.Context, found []registries.Found, answered bool) error {
 	if err := ctx.Err(); err != nil {
 		return err

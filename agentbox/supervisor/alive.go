@@ -7,15 +7,16 @@ import (
 	"agentbox/agentbox/environment"
 )
 
-// How often the guest is asked for a sign of life, and how long it may take: an emulated machine under load is slow, and a
-// command that hangs for two minutes before the truth is told beats one that is cut off while it works.
+// How often the guest is asked for a sign of life, and how long it may take: an emulated machine
+// under load is slow, and a command that hangs for two minutes before the truth is told beats one
+// that is cut off while it works.
 const (
 	aliveEvery  = 15 * time.Second
 	aliveWithin = 60 * time.Second
 )
 
-// keepAlive drops the connection to a guest that says nothing any more, so that no command waits for it for ever. The next
-// use greets the guest anew.
+// keepAlive drops the connection to a guest that says nothing any more, so that no command waits
+// for it for ever. The next use greets the guest anew.
 func (s *Supervisor) keepAlive(ctx context.Context) {
 	pulse := environment.Pulse{Every: aliveEvery, Within: aliveWithin, Excused: s.frozen}
 	for ctx.Err() == nil {
@@ -31,7 +32,8 @@ func (s *Supervisor) keepAlive(ctx context.Context) {
 	}
 }
 
-// frozen tells whether the machine may be stopped: it waits in the pool or for its image, or an operation is under way.
+// frozen tells whether the machine may be stopped: it waits in the pool or for its image, or an
+// operation is under way.
 func (s *Supervisor) frozen() bool {
 	if s.starved() {
 		return true

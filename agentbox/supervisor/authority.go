@@ -9,12 +9,13 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// authorityName is the same for every box, so that the name under which a box looks for its authority, protocol.AuthorityFile, is
-// known before the box is. What tells two authorities apart is their keys.
+// authorityName is the same for every box, so that the name under which a box looks for its
+// authority, protocol.AuthorityFile, is known before the box is. What tells two authorities apart
+// is their keys.
 const authorityName = "box"
 
-// authority is the certificate authority that the box believes. It stays the same for as long as the box exists: programs
-// that read it once go on with it when the box is resumed.
+// authority is the certificate authority that the box believes. It stays the same for as long as
+// the box exists: programs that read it once go on with it when the box is resumed.
 func authority(names home.Box) (*gateway.CA, error) {
 	if b, err := os.ReadFile(names.Authority()); err == nil {
 		if ca, err := gateway.ParseCA(b); err == nil {
@@ -32,7 +33,8 @@ func authority(names home.Box) (*gateway.CA, error) {
 	return ca, durable.WriteFile(names.Authority(), text, 0o600)
 }
 
-// trusted is the authority as the guest gets it: without its key, and with others that this machine believes.
+// trusted is the authority as the guest gets it: without its key, and with others that this machine
+// believes.
 func trusted(ca *gateway.CA, others string) (*protocol.Authority, error) {
 	file, err := ca.FileName()
 	if err != nil {

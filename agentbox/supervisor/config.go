@@ -42,8 +42,8 @@ type LazyImage struct {
 	Digest agentbox.Digest `json:"digest"`
 }
 
-// Files are what the daemon hands down beside the configuration, in this order from descriptor 3 on. The sockets are
-// bound before the process exists, so the daemon may connect at once.
+// Files are what the daemon hands down beside the configuration, in this order from descriptor 3
+// on. The sockets are bound before the process exists, so the daemon may connect at once.
 type Files struct {
 	Lock     *os.File // flock held through this descriptor for as long as the supervisor or its machine lives; nil in the supervisor
 	Control  *os.File // listening
@@ -56,14 +56,15 @@ const firstFile = 3
 // List is the files in the order they are inherited.
 func (f Files) List() []*os.File { return append([]*os.File{f.Lock, f.Control, f.SSH}, f.Template...) }
 
-// lockFile is the least number the lock's descriptor may have here: a child's own files take the low ones.
+// lockFile is the least number the lock's descriptor may have here: a child's own files take the
+// low ones.
 const lockFile = 64
 
 // inherited takes over the files a parent passed on. All but the lock are closed in our children.
 //
-// The machine inherits the lock: a free lock then means that the supervisor and its machine are both gone, even when the
-// one was killed and the other is still dying. So it moves out of the way of the files a child is given, and stays a
-// bare descriptor, which no garbage collection closes.
+// The machine inherits the lock: a free lock then means that the supervisor and its machine are
+// both gone, even when the one was killed and the other is still dying. So it moves out of the way
+// of the files a child is given, and stays a bare descriptor, which no garbage collection closes.
 func inherited(template int) (Files, error) {
 	if _, err := unix.FcntlInt(firstFile, unix.F_DUPFD, lockFile); err != nil {
 		return Files{}, fmt.Errorf("keep the supervisor's lock: %w", err)

@@ -42,8 +42,8 @@ type told struct {
 	Template []string
 }
 
-// child reads its configuration as a supervisor does, and has a child of its own that outlives it, as a machine does for
-// a moment.
+// child reads its configuration as a supervisor does, and has a child of its own that outlives it,
+// as a machine does for a moment.
 func child() error {
 	cfg, files, err := readConfig(os.Stdin)
 	if err != nil {

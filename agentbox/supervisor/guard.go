@@ -16,8 +16,8 @@ import (
 	"agentbox/policy/secrets"
 )
 
-// guard holds what a box may do, and the log of what it tried. Until a policy is put in force nothing may leave the box,
-// and nothing is logged: a machine of the pool is no box yet.
+// guard holds what a box may do, and the log of what it tried. Until a policy is put in force
+// nothing may leave the box, and nothing is logged: a machine of the pool is no box yet.
 type guard struct {
 	box   string
 	dir   string // of the audit log
@@ -47,8 +47,8 @@ func newGuard(cfg Config, dir string, m *meter, log *slog.Logger) *guard {
 // nothing is the policy under which nothing leaves the box.
 func nothing() *policy.Policy { return policy.New(policy.Spec{}, nil) }
 
-// enforce replaces the policy. It returns when no flow goes on that the new one denies. A change that cannot be written down
-// takes the network from the box instead, as any entry does.
+// enforce replaces the policy. It returns when no flow goes on that the new one denies. A change
+// that cannot be written down takes the network from the box instead, as any entry does.
 func (g *guard) enforce(_ context.Context, req api.PolicyInForce) error {
 	g.changing.Lock()
 	defer g.changing.Unlock()

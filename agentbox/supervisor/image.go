@@ -16,8 +16,9 @@ const (
 	askPatience = 2 * time.Second
 )
 
-// openImage makes the machine read an image that is not all here: what is missing is asked of the daemon, again and again, whichever daemon
-// serves the home by then. A machine that asks for what nobody gives stands still and goes on when somebody does.
+// openImage makes the machine read an image that is not all here: what is missing is asked of the
+// daemon, again and again, whichever daemon serves the home by then. A machine that asks for what
+// nobody gives stands still and goes on when somebody does.
 func (s *Supervisor) openImage() error {
 	if s.cfg.Image == nil {
 		return nil

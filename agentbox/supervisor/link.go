@@ -18,8 +18,9 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// link is the connection to the guest agent. Its keys live as long as the supervisor: one lease of one machine; localKey,
-// which never reaches the guest, as long as the box. When the guest hangs up, the next use greets it anew.
+// link is the connection to the guest agent. Its keys live as long as the supervisor: one lease of
+// one machine; localKey, which never reaches the guest, as long as the box. When the guest hangs
+// up, the next use greets it anew.
 type link struct {
 	stream   net.Conn
 	keys     guest.Keys
@@ -48,7 +49,8 @@ func newLink(stream net.Conn, hostname string, names home.Box, log *slog.Logger)
 	return l, durable.Replace(names.KnownHosts(), []byte(line), 0o600)
 }
 
-// HostAlias is the name under which every box's host key is known: each box has a known_hosts file of its own.
+// HostAlias is the name under which every box's host key is known: each box has a known_hosts file
+// of its own.
 const HostAlias = "agentbox"
 
 // client gives the live connection, making one where there is none.
@@ -61,7 +63,8 @@ func (l *link) client(ctx context.Context) (*guest.Client, error) {
 	return l.connect(ctx, nil)
 }
 
-// greet makes the first connection of a life, in which the guest does what attach asks for, if anything.
+// greet makes the first connection of a life, in which the guest does what attach asks for, if
+// anything.
 func (l *link) greet(ctx context.Context, attach *protocol.AttachRequest) error {
 	var request json.RawMessage
 	if attach != nil {
@@ -123,7 +126,8 @@ func (l *link) kernel() string {
 	return l.current.Kernel()
 }
 
-// clockEvery is how often the guest's clock is compared with the host's: hosts sleep, and emulated clocks drift.
+// clockEvery is how often the guest's clock is compared with the host's: hosts sleep, and emulated
+// clocks drift.
 const clockEvery = 30 * time.Second
 
 func (l *link) keepClock(ctx context.Context) {

@@ -13,8 +13,9 @@ import (
 	"agentbox/agentbox/durable"
 )
 
-// localKey is the key with which clients on this machine log in to the relay. Unlike the guest's keys it stays the same for
-// as long as the box exists: stock ssh reads it while its proxy command is still waking the box.
+// localKey is the key with which clients on this machine log in to the relay. Unlike the guest's
+// keys it stays the same for as long as the box exists: stock ssh reads it while its proxy command
+// is still waking the box.
 func localKey(names home.Box) (ssh.Signer, error) {
 	if b, err := os.ReadFile(names.Key()); err == nil {
 		if signer, err := ssh.ParsePrivateKey(b); err == nil {

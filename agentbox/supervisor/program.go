@@ -9,11 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forgetProgram unmaps the pages of this program that the start needed, and those that the kernel mapped around them. They
-// stay in the page cache, from where what is used again is mapped again.
+// forgetProgram unmaps the pages of this program that the start needed, and those that the kernel
+// mapped around them. They stay in the page cache, from where what is used again is mapped again.
 //
-// Only segments that cannot be written to are let go: their pages are the file's. A program that is loaded wherever there is
-// room has others among them that the loader wrote to, so it keeps them all.
+// Only segments that cannot be written to are let go: their pages are the file's. A program that is
+// loaded wherever there is room has others among them that the loader wrote to, so it keeps them
+// all.
 func forgetProgram() error {
 	program, err := elf.Open("/proc/self/exe")
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A supervisor works in bursts: it starts a machine, carries a command, and waits for minutes then. There is one for each
-// box, so what a burst took is given back when it is over.
+// A supervisor works in bursts: it starts a machine, carries a command, and waits for minutes then.
+// There is one for each box, so what a burst took is given back when it is over.
 const (
 	burstOver = 300 * time.Millisecond // without a word of the box
 	slimEvery = time.Second            // at most: a box that is used all the time keeps what it needs

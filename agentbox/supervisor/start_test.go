@@ -22,7 +22,8 @@ type endedMachine struct {
 func (m endedMachine) Done() <-chan struct{} { return m.done }
 func (m endedMachine) Err() error            { return m.err }
 
-// A daemon that was killed between starting a supervisor and wanting its machine must not keep the next one waiting.
+// A daemon that was killed between starting a supervisor and wanting its machine must not keep the
+// next one waiting.
 func TestASupervisorThatWaitsForItsDaemonIsStopped(t *testing.T) {
 	s := &Supervisor{asked: make(chan api.StartRequest), started: make(chan struct{}), ended: make(chan struct{})}
 	go func() {

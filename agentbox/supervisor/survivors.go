@@ -30,8 +30,8 @@ const (
 	mostSurvivors = 4096
 )
 
-// forgetSurvivors resets what the guest of a saved machine has kept: the other ends are gone, and a program that only
-// waits for data would wait for ever.
+// forgetSurvivors resets what the guest of a saved machine has kept: the other ends are gone, and a
+// program that only waits for data would wait for ever.
 func (s *Supervisor) forgetSurvivors(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -54,7 +54,8 @@ func (s *Supervisor) forgetSurvivors(ctx context.Context) {
 	}
 }
 
-// bounded keeps the beginning of what a guest says, of which 256 bytes are enough for each connection.
+// bounded keeps the beginning of what a guest says, of which 256 bytes are enough for each
+// connection.
 type bounded struct{ bytes.Buffer }
 
 func (b *bounded) Write(p []byte) (int, error) {
@@ -65,8 +66,8 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// readSurvivors reads /proc/net/tcp of a guest (proc(5)): the connections between the box's address and anybody else's. Lines
-// that make no sense are passed over.
+// readSurvivors reads /proc/net/tcp of a guest (proc(5)): the connections between the box's address
+// and anybody else's. Lines that make no sense are passed over.
 func readSurvivors(r io.Reader) []survivor {
 	const timeWait, listening = 0x06, 0x0a
 	var out []survivor
@@ -88,7 +89,8 @@ func readSurvivors(r io.Reader) []survivor {
 	return out
 }
 
-// socketAddr reads an address as /proc has it: four bytes from the last to the first and a port, in hexadecimal.
+// socketAddr reads an address as /proc has it: four bytes from the last to the first and a port, in
+// hexadecimal.
 func socketAddr(s string) (netip.AddrPort, bool) {
 	host, port, ok := strings.Cut(s, ":")
 	b, err := hex.DecodeString(host)

@@ -34,10 +34,12 @@ type outcome struct {
 	absent bool // not there any more
 }
 
-// workers is how many files are copied at once: enough to hide waiting for the disk, few enough not to crowd it.
+// workers is how many files are copied at once: enough to hide waiting for the disk, few enough not
+// to crowd it.
 func workers() int { return min(8, 2*runtime.NumCPU()) }
 
-// copyAll runs the jobs and counts them. It returns the names of those that were directories, sorted.
+// copyAll runs the jobs and counts them. It returns the names of those that were directories,
+// sorted.
 func (s *stager) copyAll(ctx context.Context, jobs []job, files *int, bytes *int64) ([]string, error) {
 	var next atomic.Int64
 	var mu sync.Mutex
@@ -115,8 +117,9 @@ func (s *stager) copyOne(j job) (outcome, error) {
 // attempts bounds how often a file that changes while it is copied is copied again.
 const attempts = 3
 
-// copyFile copies content, permissions and times. A file that somebody writes to meanwhile is copied again, so that
-// what the copy holds was there at one moment; one that never rests is taken as it is, with a note.
+// copyFile copies content, permissions and times. A file that somebody writes to meanwhile is
+// copied again, so that what the copy holds was there at one moment; one that never rests is taken
+// as it is, with a note.
 func (s *stager) copyFile(j job) (outcome, error) {
 	for try := 1; ; try++ {
 		n, steady, err := copyContent(j.src, j.dst)
@@ -145,8 +148,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// copyContent makes dst, which must not exist, a copy of the regular file src. steady tells that src was the same
-// before and after.
+// copyContent makes dst, which must not exist, a copy of the regular file src. steady tells that
+// src was the same before and after.
 func copyContent(src, dst string) (n int64, steady bool, err error) {
 	in, err := git.OpenPlain(src)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// Describe tells which checkout dir belongs to and where it stands. It costs two git processes, side by side.
+// Describe tells which checkout dir belongs to and where it stands. It costs two git processes,
+// side by side.
 func Describe(ctx context.Context, dir string) (Repo, error) {
 	abs, err := filepath.Abs(dir)
 	if err == nil {
@@ -76,7 +77,8 @@ func locate(ctx context.Context, dir string) (Repo, error) {
 	return repo, nil
 }
 
-// readHead fills in Branch, Detached and Commit from the files, and asks git where they are not of the plain kind.
+// readHead fills in Branch, Detached and Commit from the files, and asks git where they are not of
+// the plain kind.
 func (r *Repo) readHead(ctx context.Context) error {
 	err := r.plainHead()
 	if errors.Is(err, errNotPlain) {

@@ -156,7 +156,8 @@ func fingerprint(t *testing.T, dir string) []string {
 	return all
 }
 
-// While somebody edits, commits and repacks, every copy must be whole: no missing object, no half-written file.
+// While somebody edits, commits and repacks, every copy must be whole: no missing object, no
+// half-written file.
 func TestCopyWhileTheUserWorks(t *testing.T) {
 	isolateGit(t)
 	dir := build(t, `base; i=0; while [ $i -lt 50 ]; do echo $i >f$i; i=$((i+1)); done; git add .; git commit -qm many`)

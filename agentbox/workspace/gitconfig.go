@@ -18,15 +18,16 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// setting is one line of a git configuration. Key is in git's canonical form: section and name in lower case, what is
-// between them as written.
+// setting is one line of a git configuration. Key is in git's canonical form: section and name in
+// lower case, what is between them as written.
 type setting struct {
 	key, value string
 	bare       bool // written without a value, which means true
 }
 
-// leftBehind matches the keys a copy does not get: credentials and where to find them, what runs programs of the host,
-// what leads to other files, and the signatures no box can make without a key.
+// leftBehind matches the keys a copy does not get: credentials and where to find them, what runs
+// programs of the host, what leads to other files, and the signatures no box can make without a
+// key.
 var leftBehind = agentbox.Pattern(`^(?:` + strings.Join([]string{
 	`credential\..*`, `http\.(.*\.)?(extraheader|cookiefile|proxyauthmethod|sslkey|sslcert|sslcertpasswordprotected|proxysslkey|proxysslcert|.*password.*)`,
 	`include\..*`, `includeif\..*`, `sendemail\..*`, `imap\..*`, `gpg\..*`, `(commit|tag|push)\.gpgsign`, `user\.signingkey`, `uploadpack\..*hook`,
@@ -34,12 +35,14 @@ var leftBehind = agentbox.Pattern(`^(?:` + strings.Join([]string{
 	`core\.(checkstat|trustctime)`, `receive\.denycurrentbranch`, `.*\.(token|password|passwd|secret|apikey|oauthtoken)`, `safe\..*`,
 }, "|") + `)$`)
 
-// carried are the keys of the user's own configuration that decide what git says about this work tree, or who commits.
+// carried are the keys of the user's own configuration that decide what git says about this work
+// tree, or who commits.
 const carried = `^(user\.(name|email)|core\.(autocrlf|eol|safecrlf|excludesfile))$`
 
-// fixed is what every copy gets. Its files have other inodes and times of change than the index remembers, and may
-// have lost the fractions of their seconds on the way to a disk: git must compare what did survive, the second and the
-// size. And it may be pushed to while its branch is checked out, as long as nothing in it is lost by that.
+// fixed is what every copy gets. Its files have other inodes and times of change than the index
+// remembers, and may have lost the fractions of their seconds on the way to a disk: git must
+// compare what did survive, the second and the size. And it may be pushed to while its branch is
+// checked out, as long as nothing in it is lost by that.
 var fixed = []setting{
 	{key: "core.bare", value: "false"},
 	{key: "core.checkstat", value: "minimal"},
@@ -47,7 +50,8 @@ var fixed = []setting{
 	{key: "receive.denycurrentbranch", value: "updateInstead"},
 }
 
-// keepWorktree as the worktree of a target keeps what the original says, for submodules not checked out.
+// keepWorktree as the worktree of a target keeps what the original says, for submodules not checked
+// out.
 const keepWorktree = "\x00keep"
 
 // config writes the configuration of the copy, and returns that of the original.
@@ -65,8 +69,8 @@ func (s *stager) config(ctx context.Context, repo Repo, to target) (local []sett
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	// An untracked cache is bound to the machine and directory it was made in; unless the repository wants one anyway,
-	// git is told to drop it, or it would complain at every status.
+	// An untracked cache is bound to the machine and directory it was made in; unless the
+	// repository wants one anyway, git is told to drop it, or it would complain at every status.
 	carry := append([]setting{{key: "core.untrackedcache", value: "false"}}, without(s.carry, "core.excludesfile")...)
 	settings := append(missing(carry, local), sanitise(local)...)
 	settings = append(settings, fixed...)
@@ -102,7 +106,8 @@ func readConfig(ctx context.Context, file string) ([]setting, error) {
 		return nil, unreadable(file, err)
 	}
 	return parsedOnce.of(data, func() ([]setting, error) {
-		// From the root, because inside a git directory git insists on the work tree that may be gone.
+		// From the root, because inside a git directory git insists on the work tree that may be
+		// gone.
 		out, _, err := git.Run(ctx, git.Call{Dir: "/", Args: []string{"config", "--file", "-", "--no-includes", "--null", "--list"}, Stdin: bytes.NewReader(data)})
 		if err != nil {
 			return nil, explain(err, file)
@@ -187,7 +192,8 @@ func carriedSettings(ctx context.Context, repo Repo) ([]setting, error) {
 	return settings, nil
 }
 
-// missing is those of the settings that have does not decide; of several for one key, the last one counts.
+// missing is those of the settings that have does not decide; of several for one key, the last one
+// counts.
 func missing(settings, have []setting) []setting {
 	known := map[string]bool{}
 	for _, h := range have {
@@ -203,7 +209,8 @@ func missing(settings, have []setting) []setting {
 	return out
 }
 
-// sanitise is the settings a copy may have: no credentials, no programs of the host, none of agentbox's own remotes.
+// sanitise is the settings a copy may have: no credentials, no programs of the host, none of
+// agentbox's own remotes.
 func sanitise(settings []setting) []setting {
 	ours := map[string]bool{}
 	for _, s := range settings {

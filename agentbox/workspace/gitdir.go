@@ -13,8 +13,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A git directory is copied by a list of what git itself keeps in it; whatever else tools left there stays behind, hooks
-// and keys among it. Names are relative to the git directory; a linked work tree has part of them in its own.
+// A git directory is copied by a list of what git itself keeps in it; whatever else tools left
+// there stays behind, hooks and keys among it. Names are relative to the git directory; a linked
+// work tree has part of them in its own.
 var (
 	// shared is what all work trees of a repository have in common.
 	shared = []string{"refs", "logs", "info", "rr-cache", "reftable", "description"}
@@ -46,7 +47,8 @@ func (s *stager) gitDir(ctx context.Context, repo Repo, to target) (local []sett
 	return local, g.Wait()
 }
 
-// noteHooks says which hooks stay behind: they are programs of the host, and the box runs what is in the repository only.
+// noteHooks says which hooks stay behind: they are programs of the host, and the box runs what is
+// in the repository only.
 func (s *stager) noteHooks(repo Repo) {
 	entries, err := git.ReadDir(filepath.Join(repo.CommonDir, "hooks"))
 	if err != nil {
@@ -76,8 +78,8 @@ func pointTo(to target) error {
 	return nil
 }
 
-// state copies everything but objects and configuration. Loose refs come before packed-refs: git packs a ref before
-// it removes the loose one, so none can slip through between the two.
+// state copies everything but objects and configuration. Loose refs come before packed-refs: git
+// packs a ref before it removes the loose one, so none can slip through between the two.
 func (s *stager) state(ctx context.Context, repo Repo, dst string) error {
 	if repo.GitDir != repo.CommonDir && exists(filepath.Join(repo.CommonDir, "reftable")) {
 		return agentbox.Errorf(agentbox.Invalid, "%s is a linked work tree of a repository with reftables", repo.Root).
@@ -100,7 +102,8 @@ func (s *stager) state(ctx context.Context, repo Repo, dst string) error {
 	return nil
 }
 
-// addState collects what one work tree sees: of the common directory all but what is another's, and its own.
+// addState collects what one work tree sees: of the common directory all but what is another's, and
+// its own.
 func (w *walker) addState(repo Repo) error {
 	linked := repo.GitDir != repo.CommonDir
 	w.skip = func(rel string) bool { return linked && isPrivate(rel) }

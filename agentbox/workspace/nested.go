@@ -11,7 +11,8 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// nested copies what is at path of the work tree: a submodule, checked out or not, or another repository inside it.
+// nested copies what is at path of the work tree: a submodule, checked out or not, or another
+// repository inside it.
 func (s *stager) nested(ctx context.Context, outer Repo, to target, path string) error {
 	src, dst := filepath.Join(outer.Root, path), filepath.Join(to.root, path)
 	if err := os.Mkdir(dst, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
@@ -42,8 +43,8 @@ func (s *stager) nested(ctx context.Context, outer Repo, to target, path string)
 	return s.repo(ctx, repo, inner)
 }
 
-// openNested finds the git directory of a work tree the way git does for one it already knows to be there; GitDir is
-// "" when the directory is none. What leads out of the checkout is an error.
+// openNested finds the git directory of a work tree the way git does for one it already knows to be
+// there; GitDir is "" when the directory is none. What leads out of the checkout is an error.
 func (s *stager) openNested(ctx context.Context, root string) (Repo, error) {
 	gitDir := filepath.Join(root, ".git")
 	fi, err := os.Lstat(gitDir)
@@ -116,8 +117,8 @@ func follow(file, prefix, base string) (string, error) {
 	return absolute(path, base), nil
 }
 
-// modules copies the git directories of submodules that are not checked out now, so that they can be without a
-// network.
+// modules copies the git directories of submodules that are not checked out now, so that they can
+// be without a network.
 func (s *stager) modules(ctx context.Context, repo Repo, to target) error {
 	return s.modulesBelow(ctx, repo.GitDir, to.git, "modules", 0)
 }

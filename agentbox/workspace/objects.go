@@ -17,8 +17,9 @@ import (
 // rounds bounds how often the objects are listed again because git repacked them meanwhile.
 const rounds = 5
 
-// objects copies the object store, alternates included, so that the copy needs none. Objects never change, but a
-// repack moves them from one file to another: when one has gone between listing and copying, what is new is copied too.
+// objects copies the object store, alternates included, so that the copy needs none. Objects never
+// change, but a repack moves them from one file to another: when one has gone between listing and
+// copying, what is new is copied too.
 func (s *stager) objects(ctx context.Context, repo Repo, dst string) error {
 	stores, err := s.stores(ctx, repo)
 	if err != nil {
@@ -49,7 +50,8 @@ func (s *stager) objects(ctx context.Context, repo Repo, dst string) error {
 		WithHint("wait for git gc or git repack to end, then try again")
 }
 
-// stale removes the files that describe other object files: after a repack they may name some that were not copied.
+// stale removes the files that describe other object files: after a repack they may name some that
+// were not copied.
 func stale(objects string) {
 	os.Remove(filepath.Join(objects, "pack", "multi-pack-index"))
 	os.Remove(filepath.Join(objects, "info", "commit-graph"))
@@ -117,8 +119,8 @@ func alternates(store string) ([]string, error) {
 	return lines, nil
 }
 
-// listObjects adds the files of one store that the copy does not have. alone tells that nothing is borrowed: only then
-// do the files that span packs and commits stay true.
+// listObjects adds the files of one store that the copy does not have. alone tells that nothing is
+// borrowed: only then do the files that span packs and commits stay true.
 func (s *stager) listObjects(store, to string, alone bool, have map[string]bool, jobs *[]job) error {
 	entries, err := git.ReadDir(store)
 	if gone(err) {

@@ -14,9 +14,10 @@ import (
 	"agentbox/agentbox"
 )
 
-// Overlay adds the files of a tar archive to a staged tree: what setup made in another workspace of the same key. What the
-// tree has already stays as it is, and so does everything in .git. The archive came out of a box, so nothing in it is
-// believed: names that lead out of the tree, also through links, are errors.
+// Overlay adds the files of a tar archive to a staged tree: what setup made in another workspace of
+// the same key. What the tree has already stays as it is, and so does everything in .git. The
+// archive came out of a box, so nothing in it is believed: names that lead out of the tree, also
+// through links, are errors.
 func Overlay(ctx context.Context, tree string, archive io.Reader) (files int, err error) {
 	root, err := os.OpenRoot(tree)
 	if err != nil {
@@ -66,7 +67,8 @@ func (o *overlay) add(h *tar.Header, content io.Reader) error {
 	return err
 }
 
-// beyond tells whether a name lies in a git directory, or below something that is no directory of the tree.
+// beyond tells whether a name lies in a git directory, or below something that is no directory of
+// the tree.
 func (o *overlay) beyond(name string) bool {
 	for at := range prefixes(name) {
 		if path.Base(at) == ".git" {
@@ -134,8 +136,8 @@ func (o *overlay) file(name string, h *tar.Header, content io.Reader) error {
 	return o.root.Chtimes(name, h.ModTime, h.ModTime)
 }
 
-// finish gives the new directories their modes and times, the innermost first. Their owner can always write them, as in
-// finishDirs.
+// finish gives the new directories their modes and times, the innermost first. Their owner can
+// always write them, as in finishDirs.
 func (o *overlay) finish() error {
 	for i := len(o.dirs) - 1; i >= 0; i-- {
 		h := o.dirs[i]

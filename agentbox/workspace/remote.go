@@ -18,14 +18,16 @@ import (
 	"al.essio.dev/pkg/shellescape"
 )
 
-// A box is a git remote of the checkout it came from. The remote's URL looks local, and its uploadpack and receivepack
-// are a command of ours, which git runs through the shell in place of the program it would run on the path:
+// A box is a git remote of the checkout it came from. The remote's URL looks local, and its
+// uploadpack and receivepack are a command of ours, which git runs through the shell in place of
+// the program it would run on the path:
 //
 //	[AGENTBOX_HOME=DIR] BINARY git-serve BOX git-upload-pack '/agentbox/NAME'
 //
-// That command runs the service on the workspace in the box and connects standard input and output; it ignores the
-// path, and passes on the variable GIT_PROTOCOL when it is set. Against ext:: URLs this has the merit that nothing has
-// to be allowed that git forbids by default; against ssh, that no file of the user's is touched.
+// That command runs the service on the workspace in the box and connects standard input and output;
+// it ignores the path, and passes on the variable GIT_PROTOCOL when it is set. Against ext:: URLs
+// this has the merit that nothing has to be allowed that git forbids by default; against ssh, that
+// no file of the user's is touched.
 
 // markKey in a remote's section says that agentbox made it, and for which box.
 const markKey = "agentbox"
@@ -38,8 +40,9 @@ type Remote struct {
 	Home   string // AGENTBOX_HOME of the daemon the box belongs to; "" for the default
 }
 
-// What a fetch would not find is given refs in the box before it is served: a detached HEAD, and the branches and HEADs of
-// its submodules, whose objects are put into the repository that is fetched from.
+// What a fetch would not find is given refs in the box before it is served: a detached HEAD, and
+// the branches and HEADs of its submodules, whose objects are put into the repository that is
+// fetched from.
 const (
 	DetachedRefs = "refs/agentbox/detached/" // HEAD
 	ModuleRefs   = "refs/agentbox/modules/"  // PATH/HEAD, PATH/BRANCH
@@ -47,9 +50,10 @@ const (
 
 var remoteName = agentbox.Pattern(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// AddRemote writes the remote of a box into the configuration of the checkout, in place of what agentbox wrote there
-// for an earlier box of that name. An *agentbox.Error of code Exists says that the name is taken by a remote of the
-// user's own, which is never touched. It costs one git process, and writes nothing when nothing changed.
+// AddRemote writes the remote of a box into the configuration of the checkout, in place of what
+// agentbox wrote there for an earlier box of that name. An *agentbox.Error of code Exists says that
+// the name is taken by a remote of the user's own, which is never touched. It costs one git
+// process, and writes nothing when nothing changed.
 func AddRemote(ctx context.Context, repo Repo, r Remote) error {
 	if !remoteName().MatchString(r.Name) || strings.Contains(r.Name, "..") || strings.HasSuffix(r.Name, ".lock") {
 		return agentbox.Errorf(agentbox.Invalid, "%q cannot be the name of a git remote", r.Name)
@@ -65,14 +69,16 @@ func AddRemote(ctx context.Context, repo Repo, r Remote) error {
 	})
 }
 
-// RemoveRemote takes the remote of a box out of the configuration and leaves everything else as it was, byte for byte.
-// What was fetched stays under refs/remotes, for it may be the only copy of work that was done in the box. It is not an
-// error when there is no such remote, or when it belongs to the user or another box.
+// RemoveRemote takes the remote of a box out of the configuration and leaves everything else as it
+// was, byte for byte. What was fetched stays under refs/remotes, for it may be the only copy of
+// work that was done in the box. It is not an error when there is no such remote, or when it
+// belongs to the user or another box.
 func RemoveRemote(ctx context.Context, repo Repo, name, box string) error {
 	return editConfig(ctx, repo, func(config []byte) []byte { return removeSection(config, name, box) })
 }
 
-// checkFree fails when a remote of that name exists and is not ours, in whatever file it was configured.
+// checkFree fails when a remote of that name exists and is not ours, in whatever file it was
+// configured.
 func checkFree(ctx context.Context, repo Repo, name string) error {
 	out, err := ask(ctx, repo.Root, "config", "--null", "--get-regexp", `^remote\.`+regexp.QuoteMeta(name)+`\.`)
 	var failed *git.Error
@@ -113,7 +119,8 @@ func (r Remote) section() string {
 	return b.String()
 }
 
-// insertSection appends. A file whose last line has no newline keeps it that way, so that removal can undo it.
+// insertSection appends. A file whose last line has no newline keeps it that way, so that removal
+// can undo it.
 func insertSection(config []byte, section string) []byte {
 	if len(config) > 0 && config[len(config)-1] != '\n' {
 		section = "\n" + strings.TrimSuffix(section, "\n")
@@ -121,7 +128,8 @@ func insertSection(config []byte, section string) []byte {
 	return append(bytes.Clone(config), section...)
 }
 
-// removeSection takes out every section we wrote for name, up to the next section; box "" stands for any box.
+// removeSection takes out every section we wrote for name, up to the next section; box "" stands
+// for any box.
 func removeSection(config []byte, name, box string) []byte {
 	start := []byte(header(name))
 	for from := 0; ; {
@@ -150,7 +158,8 @@ func removeSection(config []byte, name, box string) []byte {
 // lockWait is how long another git may hold the lock on the configuration before we give up.
 const lockWait = 3 * time.Second
 
-// editConfig changes the shared configuration file under git's own lock, so that no edit of git's is lost.
+// editConfig changes the shared configuration file under git's own lock, so that no edit of git's
+// is lost.
 func editConfig(ctx context.Context, repo Repo, edit func([]byte) []byte) error {
 	path, err := filepath.EvalSymlinks(filepath.Join(repo.CommonDir, "config"))
 	if err != nil {

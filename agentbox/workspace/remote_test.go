@@ -13,7 +13,8 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// serve takes the place of agentbox: it does for a directory what git-serve does for the workspace of a box.
+// serve takes the place of agentbox: it does for a directory what git-serve does for the workspace
+// of a box.
 func serve(t *testing.T, dir, copyOf string) string {
 	t.Helper()
 	path := filepath.Join(dir, "a b's agentbox")

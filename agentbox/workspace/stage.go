@@ -19,10 +19,12 @@ import (
 
 // Options say how a repository is staged.
 type Options struct {
-	// Link lets immutable git objects be hard links to the repository's own. Only for a tree that will be read and
-	// removed, never written: through a link, a change of the copy is a change of the original.
+	// Link lets immutable git objects be hard links to the repository's own. Only for a tree that
+	// will be read and removed, never written: through a link, a change of the copy is a change of
+	// the original.
 	Link bool
-	// Limit is how many bytes the copy may have; 0 means any number. Beyond it Stage fails with NoSpace.
+	// Limit is how many bytes the copy may have; 0 means any number. Beyond it Stage fails with
+	// NoSpace.
 	Limit int64
 }
 
@@ -36,9 +38,10 @@ type Stats struct {
 	Notes    []string // what was left out and why, one line each
 }
 
-// Stage makes dst, which does not exist or is an empty directory, a copy of the repository that stands alone: the
-// work tree (tracked and untracked files, ignored ones not) and a .git directory with which git says the same as in the
-// original. On failure dst is as it was. The original is only read. Hooks and credentials stay behind.
+// Stage makes dst, which does not exist or is an empty directory, a copy of the repository that
+// stands alone: the work tree (tracked and untracked files, ignored ones not) and a .git directory
+// with which git says the same as in the original. On failure dst is as it was. The original is
+// only read. Hooks and credentials stay behind.
 func Stage(ctx context.Context, repo Repo, dst string, opts Options) (Stats, error) {
 	if opts.Limit == 0 {
 		opts.Limit = math.MaxInt64
@@ -134,8 +137,9 @@ func (s *stager) note(format string, args ...any) {
 	s.stats.Notes = append(s.stats.Notes, fmt.Sprintf(format, args...))
 }
 
-// repo copies one repository and everything nested in it. The git directory's state is copied before its objects, and
-// git always writes objects first, so whatever the copied refs and index name is there, even while the user works on.
+// repo copies one repository and everything nested in it. The git directory's state is copied
+// before its objects, and git always writes objects first, so whatever the copied refs and index
+// name is there, even while the user works on.
 func (s *stager) repo(ctx context.Context, repo Repo, to target) error {
 	s.seen[repo.GitDir] = true
 	local, err := s.gitDir(ctx, repo, to)

@@ -12,7 +12,8 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// scenarios build a repository called repo in an empty directory. What git says in it must be what it says in a copy.
+// scenarios build a repository called repo in an empty directory. What git says in it must be what
+// it says in a copy.
 var scenarios = []struct{ name, script string }{
 	{"clean", `base`},
 	{"everything at once", `base
@@ -84,8 +85,8 @@ sub() { (git init -q subsub; cd subsub; ident; echo ss >ss; git add .; git commi
 	cd ..; git init -q sub; cd sub; ident; echo s >s; git add .; git commit -qm s1; git submodule --quiet add ../subsub nested; git commit -qm s2); }
 `
 
-// asked is what must come out the same. The first looks at what the index remembers about files before anything
-// refreshes it.
+// asked is what must come out the same. The first looks at what the index remembers about files
+// before anything refreshes it.
 var asked = []string{
 	"diff-files --name-only", "status --porcelain=v2 --branch --show-stash -z", "status", "log --all --graph --format=%H%d%s%N", "diff", "diff --cached",
 	"stash list", "reflog", "reflog show stash", "for-each-ref --format=%(refname)|%(objectname)|%(upstream)|%(upstream:track)|%(HEAD)", "tag -n", "submodule status --recursive", "ls-files --stage --debug -v",
@@ -208,7 +209,8 @@ func isolateGit(t testing.TB) {
 	t.Setenv("GIT_EDITOR", "true")
 }
 
-// tempDir is in memory where there is one: these tests make and remove tens of thousands of small files.
+// tempDir is in memory where there is one: these tests make and remove tens of thousands of small
+// files.
 func tempDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "workspace-test-")

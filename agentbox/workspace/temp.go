@@ -18,9 +18,10 @@ const maxInMemory = 1 << 30
 // errTooLarge ends a copy that would pass its limit.
 var errTooLarge = errors.New("larger than its limit")
 
-// StageTemp stages like Stage, into a tree that is read once and removed by RemoveTemp: in memory when there is plenty
-// for it, else at near, which must not exist. Creating and removing thousands of small files is what staging costs, and
-// in memory that is up to twenty times cheaper. The tree is only for reading.
+// StageTemp stages like Stage, into a tree that is read once and removed by RemoveTemp: in memory
+// when there is plenty for it, else at near, which must not exist. Creating and removing thousands
+// of small files is what staging costs, and in memory that is up to twenty times cheaper. The tree
+// is only for reading.
 func StageTemp(ctx context.Context, repo Repo, near string) (tree string, stats Stats, err error) {
 	if err := RemoveTemp(near); err != nil {
 		return "", Stats{}, err
@@ -39,8 +40,8 @@ func StageTemp(ctx context.Context, repo Repo, near string) (tree string, stats 
 	return near, stats, err
 }
 
-// RemoveTemp removes what StageTemp made for near, also what an earlier process left behind when it was killed. It is
-// not an error when there is nothing.
+// RemoveTemp removes what StageTemp made for near, also what an earlier process left behind when it
+// was killed. It is not an error when there is nothing.
 func RemoveTemp(near string) error {
 	err := os.RemoveAll(near)
 	if tree := memoryPath(near); tree != "" {
@@ -54,8 +55,9 @@ func RemoveTemp(near string) error {
 	return nil
 }
 
-// memoryPath is where the tree for near goes in memory: found again from near alone, so that nobody has to remember it.
-// Others can create files beside it, which is why it must be ours (mkdir fails on anything that is there).
+// memoryPath is where the tree for near goes in memory: found again from near alone, so that nobody
+// has to remember it. Others can create files beside it, which is why it must be ours (mkdir fails
+// on anything that is there).
 func memoryPath(near string) string {
 	abs, err := filepath.Abs(near)
 	if memoryRoot == "" || err != nil {

@@ -12,7 +12,8 @@ import (
 
 const memoryRoot = "/dev/shm"
 
-// spareMemory is how many bytes both memoryRoot and the machine can still take; 0 when memoryRoot is no memory.
+// spareMemory is how many bytes both memoryRoot and the machine can still take; 0 when memoryRoot
+// is no memory.
 func spareMemory() int64 {
 	var st unix.Statfs_t
 	if err := unix.Statfs(memoryRoot, &st); err != nil || st.Type != unix.TMPFS_MAGIC {

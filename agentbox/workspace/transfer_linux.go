@@ -13,8 +13,8 @@ import (
 // small files are read and written: asking for a clone first would cost more than it saves.
 const small = 64 << 10
 
-// transfer copies everything in has to out: by sharing blocks where the file system can, without filling holes, else
-// in the kernel.
+// transfer copies everything in has to out: by sharing blocks where the file system can, without
+// filling holes, else in the kernel.
 func transfer(out, in *os.File, fi fs.FileInfo) (int64, error) {
 	if fi.Size() <= small {
 		return io.Copy(out, in)

@@ -20,7 +20,8 @@ type dirTimes struct {
 	time time.Time
 }
 
-// tree copies the listed paths and returns those that are directories: submodules and nested repositories.
+// tree copies the listed paths and returns those that are directories: submodules and nested
+// repositories.
 func (s *stager) tree(ctx context.Context, src, dst string, paths []string) (nested []string, err error) {
 	dirs := map[string]bool{".": true}
 	if err := s.rootDir(src, dst); err != nil {
@@ -49,9 +50,9 @@ func (s *stager) rootDir(src, dst string) error {
 	return nil
 }
 
-// parents makes dir and what is above it in the copy, if they are directories in the original. Where a symbolic link
-// took the place of a directory, git counts what the index has below it as deleted, and so must we: the link may lead
-// anywhere.
+// parents makes dir and what is above it in the copy, if they are directories in the original.
+// Where a symbolic link took the place of a directory, git counts what the index has below it as
+// deleted, and so must we: the link may lead anywhere.
 func (s *stager) parents(src, dst, dir string, done map[string]bool) (bool, error) {
 	if ok, known := done[dir]; known {
 		return ok, nil
@@ -80,8 +81,8 @@ func (s *stager) parents(src, dst, dir string, done map[string]bool) (bool, erro
 	return true, nil
 }
 
-// finishDirs gives the directories of the work tree their modes and times. Their owner can always write them, so that
-// whoever made the copy can remove it.
+// finishDirs gives the directories of the work tree their modes and times. Their owner can always
+// write them, so that whoever made the copy can remove it.
 func (s *stager) finishDirs() error {
 	for _, d := range s.dirs {
 		err := os.Chmod(d.path, d.mode.Perm()|0o700)

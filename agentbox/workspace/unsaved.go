@@ -15,8 +15,8 @@ import (
 // MaxCommits bounds how many commits of a workspace are looked at for ones that are nowhere else.
 const MaxCommits = 1000
 
-// filesTree makes, in a shell, $files the tree that the files of the checkout would be committed as. It changes nothing
-// there: new objects go into a directory of their own.
+// filesTree makes, in a shell, $files the tree that the files of the checkout would be committed
+// as. It changes nothing there: new objects go into a directory of their own.
 const filesTree = `
 set -e
 cd "$(git rev-parse --show-toplevel)"
@@ -46,7 +46,8 @@ fi
 echo end
 `, MaxCommits, strings.TrimSpace(printFiles)+" | sed 's/^/change /'")
 
-// State is what a checkout holds: its commits, newest first, and the files that are not as in the commit that is checked out.
+// State is what a checkout holds: its commits, newest first, and the files that are not as in the
+// commit that is checked out.
 type State struct {
 	Commits []Commit
 	Changed []string // "MODE BLOB PATH"; a mode of zeros stands for a file that was deleted

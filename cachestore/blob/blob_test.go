@@ -17,7 +17,8 @@ import (
 
 var vectorKey = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize))
 
-// vectors are the formats' examples: other implementations can be tested by them, and ours never changes unnoticed.
+// vectors are the formats' examples: other implementations can be tested by them, and ours never
+// changes unnoticed.
 func vectors(t *testing.T) map[string][]byte {
 	t.Helper()
 	zero, one := Chunk{Size: BlockSize}, Chunk{Digest: Sum([]byte("one")), Size: BlockSize}
@@ -159,7 +160,8 @@ func TestCompressionBombsAreRefused(t *testing.T) {
 	}
 }
 
-// uneven is n bytes without a pattern: byte i is the highest of the i-th number of x = x * 6364136223846793005 + 1442695040888963407, from 0 on.
+// uneven is n bytes without a pattern: byte i is the highest of the i-th number of x = x *
+// 6364136223846793005 + 1442695040888963407, from 0 on.
 func uneven(n int) []byte {
 	b, x := make([]byte, n), uint64(0)
 	for i := range b {

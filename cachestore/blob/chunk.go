@@ -21,7 +21,8 @@ const (
 	MaxPiece = MaxManifest
 )
 
-// Chunk names a piece of a blob. The zero digest stands for Size zero bytes, which are nowhere stored.
+// Chunk names a piece of a blob. The zero digest stands for Size zero bytes, which are nowhere
+// stored.
 type Chunk struct {
 	Digest agentbox.Digest
 	Size   int

@@ -15,7 +15,8 @@ const (
 	Zstd  Encoding = 1
 )
 
-// worthwhile is the part of its size that compression must save, as a divisor: less is not worth the time to undo it.
+// worthwhile is the part of its size that compression must save, as a divisor: less is not worth
+// the time to undo it.
 const worthwhile = 8
 
 // Codec compresses and decompresses pieces. It is safe for use by many goroutines.
@@ -46,8 +47,9 @@ func (c *Codec) Encode(p []byte) ([]byte, Encoding) {
 	return out, Zstd
 }
 
-// Decode undoes Encode. size is what comes out; anything else is Corrupt, and no more than size bytes are ever made:
-// the length that the compressed bytes claim is compared before they are looked at.
+// Decode undoes Encode. size is what comes out; anything else is Corrupt, and no more than size
+// bytes are ever made: the length that the compressed bytes claim is compared before they are
+// looked at.
 func (c *Codec) Decode(p []byte, e Encoding, size int) ([]byte, error) {
 	switch {
 	case size < 0 || size > MaxPiece:

@@ -6,8 +6,9 @@ import (
 	"agentbox/agentbox"
 )
 
-// DecodeManifest reads what Encode wrote and nothing else: whatever it accepts, Encode gives back byte for byte, and
-// Check finds nothing wrong with. It allocates no more than a small multiple of what it is given.
+// DecodeManifest reads what Encode wrote and nothing else: whatever it accepts, Encode gives back
+// byte for byte, and Check finds nothing wrong with. It allocates no more than a small multiple of
+// what it is given.
 func DecodeManifest(b []byte) (Manifest, error) {
 	if len(b) > MaxManifest {
 		return Manifest{}, invalid("manifest: %d bytes, at most %d", len(b), MaxManifest)

@@ -5,9 +5,10 @@ import (
 	"crypto/cipher"
 )
 
-// Fingerprint is a keyed hash of a piece. It says the same as a digest and costs a quarter of it, to who has the key: two
-// pieces have the same one by chance only, which for pieces of 4 MiB is less than 2^-109, as long as whoever makes the
-// pieces knows neither the key nor any fingerprint. So it never leaves the store whose key it was made with.
+// Fingerprint is a keyed hash of a piece. It says the same as a digest and costs a quarter of it,
+// to who has the key: two pieces have the same one by chance only, which for pieces of 4 MiB is
+// less than 2^-109, as long as whoever makes the pieces knows neither the key nor any fingerprint.
+// So it never leaves the store whose key it was made with.
 type Fingerprint [16]byte
 
 // FingerprintKey is the secret of one store, 32 random bytes.
@@ -15,9 +16,10 @@ type FingerprintKey [32]byte
 
 // Fingerprinter makes fingerprints. It is safe for use by many goroutines.
 //
-// GHASH, an almost universal hash (McGrew and Viega, The Galois/Counter Mode of Operation, 2004), is what AES-GCM makes of
-// additional data; processors have instructions for it. Its result is encrypted with another key, so that fingerprints
-// tell nothing about the first, not even to somebody who has read some of them.
+// GHASH, an almost universal hash (McGrew and Viega, The Galois/Counter Mode of Operation, 2004),
+// is what AES-GCM makes of additional data; processors have instructions for it. Its result is
+// encrypted with another key, so that fingerprints tell nothing about the first, not even to
+// somebody who has read some of them.
 type Fingerprinter struct {
 	hash  cipher.AEAD
 	cover cipher.Block

@@ -39,7 +39,8 @@ type Info struct {
 	Kind      Kind
 	MediaType string          // as application/vnd.erofs; at most 255 bytes
 	Parent    agentbox.Digest // the manifest this one was made from, or none. It keeps nothing alive
-	// Trace lists the numbers of chunks in the order in which a boot read them first, for fetching them ahead.
+	// Trace lists the numbers of chunks in the order in which a boot read them first, for fetching
+	// them ahead.
 	Trace []uint32
 }
 

@@ -59,7 +59,8 @@ func (n Name) Sign(key ed25519.PrivateKey) (Name, error) {
 	return n, nil
 }
 
-// Verify tells whether the name is well-formed and signed by its producer. Whether to trust the producer is for the caller.
+// Verify tells whether the name is well-formed and signed by its producer. Whether to trust the
+// producer is for the caller.
 func (n Name) Verify() error {
 	if err := n.check(); err != nil {
 		return err
@@ -99,8 +100,8 @@ func (n Name) check() error {
 	return CheckKey(n.Namespace, n.Key)
 }
 
-// CheckKey tells whether a namespace and a key may be used in a name: a namespace is a short lower-case word; a key is
-// printable text, and is never made part of a path.
+// CheckKey tells whether a namespace and a key may be used in a name: a namespace is a short
+// lower-case word; a key is printable text, and is never made part of a path.
 func CheckKey(namespace, key string) error {
 	if namespace == "" || len(namespace) > MaxNamespace {
 		return agentbox.Errorf(agentbox.Invalid, "a namespace has 1 to %d bytes, not %d", MaxNamespace, len(namespace))

@@ -1,8 +1,8 @@
-// Package disk is the file system as the store uses it: few operations, each of which a test can make fail, and a clear
-// word on what lasts through a power cut. It knows nothing of chunks.
+// Package disk is the file system as the store uses it: few operations, each of which a test can
+// make fail, and a clear word on what lasts through a power cut. It knows nothing of chunks.
 //
-// What lasts: bytes of a file after Sync of that file; the coming, going and renaming of a file after SyncDir of its
-// directory. Nothing else.
+// What lasts: bytes of a file after Sync of that file; the coming, going and renaming of a file
+// after SyncDir of its directory. Nothing else.
 package disk
 
 import (
@@ -21,7 +21,8 @@ type FS interface {
 	Remove(name string) error
 	// Link gives a file another name, which must not exist. Not every pair of places allows it.
 	Link(oldName, newName string) error
-	// MakeDir makes a directory and its parents, private to the user, and is content when it is there.
+	// MakeDir makes a directory and its parents, private to the user, and is content when it is
+	// there.
 	MakeDir(name string) error
 	// List gives the entries of a directory by name.
 	List(dir string) ([]fs.DirEntry, error)
@@ -39,7 +40,8 @@ type File interface {
 	Truncate(size int64) error
 	// Punch gives n bytes at off back to the file system: they read as zeros, the size stays.
 	Punch(off, n int64) error
-	// NextData finds the first stretch of data at or after off, io.EOF when only holes follow. Data may be zeros.
+	// NextData finds the first stretch of data at or after off, io.EOF when only holes follow. Data
+	// may be zeros.
 	NextData(off int64) (start, end int64, err error)
 	// Stat gives the size, and the bytes it takes on disk.
 	Stat() (Stat, error)

@@ -7,7 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// Dirty is how the names of files begin that were being written when something ended the process. They may be removed.
+// Dirty is how the names of files begin that were being written when something ended the process.
+// They may be removed.
 const Dirty = ".new-"
 
 var serial atomic.Uint64

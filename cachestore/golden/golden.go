@@ -1,5 +1,6 @@
-// Package golden compares what is written with the examples in testdata that other implementations are tested by, so that no format changes
-// unnoticed. It is used by tests only and decides about no format.
+// Package golden compares what is written with the examples in testdata that other implementations
+// are tested by, so that no format changes unnoticed. It is used by tests only and decides about no
+// format.
 package golden
 
 import (
@@ -13,7 +14,8 @@ import (
 
 var update = flag.Bool("update", false, "write the test vectors anew")
 
-// Same fails the test unless testdata/name holds what was written just now, and gives the file's bytes.
+// Same fails the test unless testdata/name holds what was written just now, and gives the file's
+// bytes.
 func Same(t *testing.T, name string, written []byte) []byte {
 	t.Helper()
 	want := Read(t, name, written)

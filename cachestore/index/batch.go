@@ -18,7 +18,8 @@ type change struct {
 	key, value []byte // no value: remove
 }
 
-// SetChunk claims that a chunk lies at p. The file must have been synced before the batch is applied.
+// SetChunk claims that a chunk lies at p. The file must have been synced before the batch is
+// applied.
 func (b *Batch) SetChunk(d agentbox.Digest, p Place) {
 	k := key(chunkKey, d)
 	b.changes = append(b.changes, change{k, seal(k, encodePlace(p))})
@@ -45,7 +46,8 @@ func (b *Batch) DropMeta(d agentbox.Digest) {
 	b.changes = append(b.changes, change{key: key(metaKey, d)})
 }
 
-// Remember says that the bytes with a fingerprint have a digest. That is true whether or not the chunk is here.
+// Remember says that the bytes with a fingerprint have a digest. That is true whether or not the
+// chunk is here.
 func (b *Batch) Remember(f blob.Fingerprint, d agentbox.Digest) {
 	k := knownKeyOf(f)
 	b.changes = append(b.changes, change{k, seal(k, bytes.Clone(d[:]))})
@@ -59,8 +61,8 @@ func (b *Batch) Forget(f blob.Fingerprint) {
 // Len counts the changes.
 func (b *Batch) Len() int { return len(b.changes) }
 
-// Apply makes the changes last. A crash may leave any number of them from the front, so those that others rest on come
-// first. An error leaves it open how many were made.
+// Apply makes the changes last. A crash may leave any number of them from the front, so those that
+// others rest on come first. An error leaves it open how many were made.
 func (x *Index) Apply(b *Batch) error {
 	for rest := b.changes; len(rest) > 0; {
 		n := min(len(rest), batchKeys)

@@ -14,7 +14,8 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// Index is open on one directory by one process; the caller sees to that. Its methods may be called at once.
+// Index is open on one directory by one process; the caller sees to that. Its methods may be called
+// at once.
 type Index struct {
 	dir     os.FileInfo // as it was opened
 	db      *badger.DB
@@ -26,13 +27,13 @@ type Index struct {
 const (
 	memTable  = 16 << 20
 	valueFile = 16 << 20
-	// batchKeys keeps a transaction under 15% of the memtable, beyond which badger refuses it: a key and its value are
-	// less than 600 bytes.
+	// batchKeys keeps a transaction under 15% of the memtable, beyond which badger refuses it: a
+	// key and its value are less than 600 bytes.
 	batchKeys = 2000
 )
 
-// Open opens or makes the index in dir. room is asked before anything is written: badger writes through memory maps, and
-// a disk that is full when their pages go out would end the process.
+// Open opens or makes the index in dir. room is asked before anything is written: badger writes
+// through memory maps, and a disk that is full when their pages go out would end the process.
 func Open(dir string, room func() error) (*Index, error) {
 	if err := room(); err != nil {
 		return nil, err
@@ -74,8 +75,9 @@ func guarded(do func() error) (err error) {
 	return do()
 }
 
-// Close writes what is in memory. Where there is no room for that it leaves it to the log, from which the next Open reads it. An index
-// whose directory somebody removed or moved has nobody to leave it to, and badger would try for ever.
+// Close writes what is in memory. Where there is no room for that it leaves it to the log, from
+// which the next Open reads it. An index whose directory somebody removed or moved has nobody to
+// leave it to, and badger would try for ever.
 func (x *Index) Close() error {
 	if agentbox.CodeOf(x.room()) == agentbox.NoSpace {
 		return nil

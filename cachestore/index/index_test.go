@@ -205,7 +205,8 @@ func FuzzMeta(f *testing.F) {
 	})
 }
 
-// FuzzValue is for what every value goes through, and for the fingerprints and their secret, which are nothing but bytes behind it.
+// FuzzValue is for what every value goes through, and for the fingerprints and their secret, which
+// are nothing but bytes behind it.
 func FuzzValue(f *testing.F) {
 	d := digest(1)
 	k := knownKeyOf(blob.Fingerprint{1})

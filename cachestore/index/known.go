@@ -11,10 +11,12 @@ import (
 // secretKey is the key under which the secret lies.
 var secretKey = []byte{'k'}
 
-// Secret is the key of the fingerprints in this index. It was made with it, goes with it, and is of no use elsewhere.
+// Secret is the key of the fingerprints in this index. It was made with it, goes with it, and is of
+// no use elsewhere.
 func (x *Index) Secret() blob.FingerprintKey { return x.secret }
 
-// openSecret reads the secret. When there is none, or it is damaged, a new one is made, to which the fingerprints of an old one say nothing.
+// openSecret reads the secret. When there is none, or it is damaged, a new one is made, to which
+// the fingerprints of an old one say nothing.
 func (x *Index) openSecret() error {
 	found := false
 	err := x.get(secretKey, func(v []byte) {

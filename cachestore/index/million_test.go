@@ -10,8 +10,9 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// TestAMillionChunksFitInMemory has the index hold a million chunks and their fingerprints, looks each of them up, and takes the memory
-// of the process. It takes a minute: AGENTBOX_LARGE=1 asks for it.
+// TestAMillionChunksFitInMemory has the index hold a million chunks and their fingerprints, looks
+// each of them up, and takes the memory of the process. It takes a minute: AGENTBOX_LARGE=1 asks
+// for it.
 func TestAMillionChunksFitInMemory(t *testing.T) {
 	if os.Getenv("AGENTBOX_LARGE") == "" {
 		t.Skip("AGENTBOX_LARGE is not set")

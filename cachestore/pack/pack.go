@@ -1,5 +1,6 @@
-// Package pack is the format of pack files: chunks of streams and manifests, one record after the other, each of which
-// says what it is, so that an index can be made anew by reading. It decides nothing about where records go.
+// Package pack is the format of pack files: chunks of streams and manifests, one record after the
+// other, each of which says what it is, so that an index can be made anew by reading. It decides
+// nothing about where records go.
 package pack
 
 import (
@@ -83,8 +84,9 @@ func DecodeHeader(b []byte) (Record, error) {
 // resync is how much is read at once when looking for the next record behind damage.
 const resync = 1 << 20
 
-// Scan calls each with every record of a pack of the given size and the place of its bytes, in order. Damage to a header
-// loses the records up to the next one that can be found, and no more. The bytes themselves are not looked at.
+// Scan calls each with every record of a pack of the given size and the place of its bytes, in
+// order. Damage to a header loses the records up to the next one that can be found, and no more.
+// The bytes themselves are not looked at.
 func Scan(f io.ReaderAt, size int64, each func(r Record, off int64) error) error {
 	header := make([]byte, HeaderSize)
 	for at := int64(len(Magic)); at+HeaderSize <= size; {

@@ -55,8 +55,8 @@ func TestVector(t *testing.T) {
 	golden.Same(t, "hello.pack", file("hello"))
 }
 
-// TestVectorOfAllRecords reads a pack with a record of each kind. What zstd makes of a text may differ from version to version, what it is read
-// as may not.
+// TestVectorOfAllRecords reads a pack with a record of each kind. What zstd makes of a text may
+// differ from version to version, what it is read as may not.
 func TestVectorOfAllRecords(t *testing.T) {
 	codec, err := blob.NewCodec()
 	if err != nil {

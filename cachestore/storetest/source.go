@@ -12,7 +12,8 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// TestSource tells whether a Source keeps its word. with makes one that has the given pieces and no others.
+// TestSource tells whether a Source keeps its word. with makes one that has the given pieces and no
+// others.
 func TestSource(t *testing.T, with func(t *testing.T, pieces [][]byte) cachestore.Source) {
 	small, large := []byte("small"), bytes.Repeat([]byte("large "), 100_000)
 	src := with(t, [][]byte{small, large})
@@ -50,8 +51,8 @@ func TestSource(t *testing.T, with func(t *testing.T, pieces [][]byte) cachestor
 	})
 }
 
-// Slow is a Source behind a link of so many bytes a second, with Delay before each answer. Fail, which may be nil, is asked first: an
-// error of its is the answer, and it may block until ctx ends.
+// Slow is a Source behind a link of so many bytes a second, with Delay before each answer. Fail,
+// which may be nil, is asked first: an error of its is the answer, and it may block until ctx ends.
 type Slow struct {
 	cachestore.Source
 	Rate  int64 // bytes a second; 0: no limit

@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Files are what a confined program may open. A directory means everything below it. Paths that do not exist grant nothing.
+// Files are what a confined program may open. A directory means everything below it. Paths that do
+// not exist grant nothing.
 type Files struct {
 	Read  []string // to read and to run
 	Write []string // to read, write, truncate and make; a device also to control
@@ -110,15 +111,16 @@ func handled(version int) unix.LandlockRulesetAttr {
 	return attr
 }
 
-// signalsFixed tells whether threads of one process may still signal one another, as Go's runtime must: at first, a
-// confined one could not.
+// signalsFixed tells whether threads of one process may still signal one another, as Go's runtime
+// must: at first, a confined one could not.
 func signalsFixed() bool {
 	const sameProcess = 1 << 1 // the kernel's erratum 2
 	fixed, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_ERRATA)
 	return errno == 0 && fixed&sameProcess != 0
 }
 
-// allow grants rights on a path and what is below it. The kernel refuses rights on a file that only directories have.
+// allow grants rights on a path and what is below it. The kernel refuses rights on a file that only
+// directories have.
 func allow(ruleset int, path string, rights uint64) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {

@@ -16,8 +16,9 @@ const (
 	OldFile = "console.log.1" // and what it said before that
 )
 
-// Console copies what the guest says on its console to a bounded log, from a goroutine that ends with the machine.
-// A log that cannot be written is dropped: a full disk must not stop the guest at its console.
+// Console copies what the guest says on its console to a bounded log, from a goroutine that ends
+// with the machine. A log that cannot be written is dropped: a full disk must not stop the guest at
+// its console.
 type Console struct {
 	dir  string
 	last Tail

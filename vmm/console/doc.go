@@ -1,2 +1,3 @@
-// Package console keeps what a guest and its VMM say: bounded, on disk and for error messages. It does not understand it.
+// Package console keeps what a guest and its VMM say: bounded, on disk and for error messages. It
+// does not understand it.
 package console

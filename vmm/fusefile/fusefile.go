@@ -1,8 +1,9 @@
 //go:build linux
 
-// Package fusefile serves one read-only image as a FUSE file, to processes that open and map files and know nothing of blocks, as gVisor's
-// do. It mounts nothing: who makes the namespaces does, as a file system whose root is the file itself, and passes on the
-// descriptor of /dev/fuse. It keeps nothing: pages that were read stay in the kernel's cache, as those of any file.
+// Package fusefile serves one read-only image as a FUSE file, to processes that open and map files
+// and know nothing of blocks, as gVisor's do. It mounts nothing: who makes the namespaces does, as
+// a file system whose root is the file itself, and passes on the descriptor of /dev/fuse. It keeps
+// nothing: pages that were read stay in the kernel's cache, as those of any file.
 package fusefile
 
 import (
@@ -19,8 +20,9 @@ import (
 	"agentbox/vmm"
 )
 
-// DevicePath is what gives a descriptor to mount with, in the user namespace in which it was opened, on a file, with the options fd,
-// rootmode=100444 and, so that all users of the namespace may read, allow_other.
+// DevicePath is what gives a descriptor to mount with, in the user namespace in which it was
+// opened, on a file, with the options fd, rootmode=100444 and, so that all users of the namespace
+// may read, allow_other.
 const DevicePath = "/dev/fuse"
 
 // maxRead bounds one request: what the kernel reads ahead at most.
@@ -32,8 +34,9 @@ type Server struct {
 	done   chan struct{}
 }
 
-// Serve begins to answer for the file system that was mounted with device, which it takes over. It ends when the file system is gone, that
-// is when no process of its namespace is left. When ctx ends, reads under way and later ones fail: until then they wait.
+// Serve begins to answer for the file system that was mounted with device, which it takes over. It
+// ends when the file system is gone, that is when no process of its namespace is left. When ctx
+// ends, reads under way and later ones fail: until then they wait.
 func Serve(ctx context.Context, device *os.File, image vmm.Blocks) (*Server, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	// The library closes its descriptor itself, so it gets one of its own.
@@ -62,7 +65,8 @@ func Serve(ctx context.Context, device *os.File, image vmm.Blocks) (*Server, err
 	return s, nil
 }
 
-// Cancel makes reads fail, so that processes that wait for bytes can end. Call it when they are being killed.
+// Cancel makes reads fail, so that processes that wait for bytes can end. Call it when they are
+// being killed.
 func (s *Server) Cancel() { s.cancel() }
 
 // Wait returns when the file system is gone.
@@ -94,8 +98,8 @@ func (f *file) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.
 	return fuse.OK
 }
 
-// Read waits as long as it takes. A signal to who waits is no reason to give up: at the other end is a page fault, which can only be
-// repeated or be the end of the process.
+// Read waits as long as it takes. A signal to who waits is no reason to give up: at the other end
+// is a page fault, which can only be repeated or be the end of the process.
 func (f *file) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
 	size := f.image.Size()
 	if in.Offset >= uint64(size) {

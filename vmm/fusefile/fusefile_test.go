@@ -23,8 +23,8 @@ import (
 	"agentbox/vmm/vmmtest"
 )
 
-// envMount makes the test binary the process that mounts and reads: it says on which file. One process cannot do both ends: a read that
-// waits could not be killed with the one who answers it.
+// envMount makes the test binary the process that mounts and reads: it says on which file. One
+// process cannot do both ends: a read that waits could not be killed with the one who answers it.
 const envMount = "AGENTBOX_TEST_MOUNT"
 
 func TestMain(m *testing.M) {
@@ -52,7 +52,8 @@ type outcome struct {
 	Error string
 }
 
-// far does what gVisor's launcher does, in namespaces of its own: it mounts and sends the device. Then it reads what it is told to.
+// far does what gVisor's launcher does, in namespaces of its own: it mounts and sends the device.
+// Then it reads what it is told to.
 func far(target string, socket int) error {
 	device, err := syscall.Open(DevicePath, syscall.O_RDWR, 0)
 	if err != nil {

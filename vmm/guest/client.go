@@ -14,8 +14,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// Client is one life of a guest. Its methods may be called from any goroutine. When the guest leaves one of
-// them unanswered for its whole limit, the connection is cut.
+// Client is one life of a guest. Its methods may be called from any goroutine. When the guest
+// leaves one of them unanswered for its whole limit, the connection is cut.
 type Client struct {
 	conn   *lifeConn
 	ssh    *ssh.Client
@@ -36,15 +36,16 @@ func (c *Client) SSH() *ssh.Client { return c.ssh }
 // Kernel is what `uname -r` prints in the guest.
 func (c *Client) Kernel() string { return c.kernel }
 
-// Close ends the host's part of this life and waits until nothing reads the stream any more. The guest does not notice:
-// it goes on until the next Hello.
+// Close ends the host's part of this life and waits until nothing reads the stream any more. The
+// guest does not notice: it goes on until the next Hello.
 func (c *Client) Close() error {
 	err := c.conn.Close()
 	c.work.Wait()
 	return errors.Join(err, c.conn.Conn.SetDeadline(time.Time{}))
 }
 
-// How long the guest may take for each request when the context allows more: under emulation, on a busy host.
+// How long the guest may take for each request when the context allows more: under emulation, on a
+// busy host.
 const (
 	quickTimeout   = 30 * time.Second
 	attachTimeout  = 60 * time.Second // a journal to replay, owners to change
@@ -53,8 +54,8 @@ const (
 	freezeTimeout  = 30 * time.Second
 )
 
-// Attach gives the guest its workspace and configuration, once after it was restored from a template. Services start in
-// the background; Services tells how far they are.
+// Attach gives the guest its workspace and configuration, once after it was restored from a
+// template. Services start in the background; Services tells how far they are.
 func (c *Client) Attach(ctx context.Context, r protocol.AttachRequest) error {
 	return c.call(ctx, attachTimeout, protocol.Attach, r, nil)
 }
@@ -64,7 +65,8 @@ func (c *Client) Detach(ctx context.Context) error {
 	return c.call(ctx, detachTimeout, protocol.Detach, struct{}{}, nil)
 }
 
-// Quiesce readies the guest to become a template. Nothing else may be asked of this life afterwards.
+// Quiesce readies the guest to become a template. Nothing else may be asked of this life
+// afterwards.
 func (c *Client) Quiesce(ctx context.Context) error {
 	return c.call(ctx, quiesceTimeout, protocol.Quiesce, struct{}{}, nil)
 }
@@ -138,8 +140,9 @@ type reply struct {
 	err    error
 }
 
-// send makes a request that a silent guest cannot hold up. SSH itself waits for ever: a caller who gives up early leaves
-// the answer to come, and when the limit has passed the connection is cut, which ends the wait.
+// send makes a request that a silent guest cannot hold up. SSH itself waits for ever: a caller who
+// gives up early leaves the answer to come, and when the limit has passed the connection is cut,
+// which ends the wait.
 func (c *Client) send(ctx context.Context, limit time.Duration, name string, payload []byte) reply {
 	got := make(chan reply, 1)
 	cut := time.AfterFunc(limit, func() { c.conn.Close() })

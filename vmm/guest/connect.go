@@ -15,16 +15,17 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// ConnectTimeout bounds Connect when its context has no earlier deadline: long enough for a cold boot under emulation on
-// a busy host.
+// ConnectTimeout bounds Connect when its context has no earlier deadline: long enough for a cold
+// boot under emulation on a busy host.
 const ConnectTimeout = 60 * time.Second
 
 // UserName is who the host logs in as: the box's user, whatever its name is in the image.
 const UserName = "agentbox"
 
-// Connect begins a life of the guest behind stream with hello, made by keys, and logs in. Whatever the stream still holds
-// of an earlier life is dropped; the Client of that life must not be used any more. The stream stays the caller's: closing
-// the Client does not close it. When Connect fails, the guest must be killed.
+// Connect begins a life of the guest behind stream with hello, made by keys, and logs in. Whatever
+// the stream still holds of an earlier life is dropped; the Client of that life must not be used
+// any more. The stream stays the caller's: closing the Client does not close it. When Connect
+// fails, the guest must be killed.
 func Connect(ctx context.Context, stream net.Conn, hello protocol.Hello, keys Keys) (*Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, ConnectTimeout)
 	defer cancel()
@@ -61,8 +62,8 @@ func unavailable(err error) error {
 	return agentbox.Errorf(code, "the guest agent does not answer: %w", err).WithHint("see the box's console log")
 }
 
-// handshake says hello and logs in. The login's first bytes follow the hello at once; its first read waits for the guest
-// to be ready.
+// handshake says hello and logs in. The login's first bytes follow the hello at once; its first
+// read waits for the guest to be ready.
 func handshake(conn *lifeConn, hello protocol.Hello, keys Keys) (*Client, error) {
 	config, err := clientConfig(keys)
 	if err != nil {
@@ -153,7 +154,8 @@ func (c *lifeConn) takeOver(ctx context.Context) error {
 	return c.Conn.SetDeadline(time.Time{})
 }
 
-// interruptWith makes reads and writes fail when ctx ends; the result ends that, false if it happened.
+// interruptWith makes reads and writes fail when ctx ends; the result ends that, false if it
+// happened.
 func (c *lifeConn) interruptWith(ctx context.Context) (release func() bool) {
 	past := time.Unix(1, 0)
 	return context.AfterFunc(ctx, func() { c.Conn.SetDeadline(past) })

@@ -65,7 +65,8 @@ type buffered struct {
 
 func (b buffered) Read(p []byte) (int, error) { return b.r.Read(p) }
 
-// greeted is the guest's end of a life, by an agent that does what the host expects until it is logged in.
+// greeted is the guest's end of a life, by an agent that does what the host expects until it is
+// logged in.
 func greeted(stream net.Conn) (*ssh.ServerConn, error) {
 	r := bufio.NewReader(stream)
 	line, err := r.ReadBytes('{')

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// TestSpeedOfEntering logs the medians of what the guest's part of entering a box takes, in an image with a shell that
-// AGENTBOX_TEST_IMAGE names (go test -v -run SpeedOfEntering ./vmm/guest). It judges nothing: machines differ too much.
+// TestSpeedOfEntering logs the medians of what the guest's part of entering a box takes, in an
+// image with a shell that AGENTBOX_TEST_IMAGE names (go test -v -run SpeedOfEntering ./vmm/guest).
+// It judges nothing: machines differ too much.
 func TestSpeedOfEntering(t *testing.T) {
 	image := os.Getenv("AGENTBOX_TEST_IMAGE")
 	if image == "" {

@@ -14,8 +14,9 @@ import (
 	"agentbox/vmm/gvisor/plan"
 )
 
-// adopt gives everything in a workspace that no machine uses to this process's user: what root of the box made belongs to
-// an id that only a machine's namespace knows, and its directories could not even be removed.
+// adopt gives everything in a workspace that no machine uses to this process's user: what root of
+// the box made belongs to an id that only a machine's namespace knows, and its directories could
+// not even be removed.
 func adopt(ctx context.Context, launcher, dir string) error {
 	foreign, err := hasForeign(dir)
 	if err != nil || !foreign {

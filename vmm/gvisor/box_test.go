@@ -106,7 +106,8 @@ func TestClonesAreNoTwins(t *testing.T) {
 	}
 }
 
-// What is written in the workspace, by the box's user or by its root, is the caller's when the machine has ended.
+// What is written in the workspace, by the box's user or by its root, is the caller's when the
+// machine has ended.
 func TestWorkspaceBelongsToTheCaller(t *testing.T) {
 	h := realHarness(t)
 	d, tp := h.Driver.(*gvisor.Driver), vmmtest.OpenTemplate(t, h)

@@ -63,8 +63,8 @@ func realDriver(t *testing.T) *gvisor.Driver {
 	return d
 }
 
-// programsDir is kept from test to test, so that 80 MB are not unpacked each time. Each checkout has its own: they may be of
-// different versions.
+// programsDir is kept from test to test, so that 80 MB are not unpacked each time. Each checkout
+// has its own: they may be of different versions.
 func programsDir(t *testing.T) string {
 	cache, err := os.UserCacheDir()
 	if err != nil {

@@ -40,8 +40,8 @@ func testOrphans(t *testing.T, h vmmtest.Harness, tp vmm.Template) {
 	vmmtest.Orphans(t, tp, 3, programsDir(t), t.TempDir(), h.Spec.Image)
 }
 
-// testKillEach kills the launcher, the sandbox and its file server in turn. (A process in which gVisor runs guest code is
-// for gVisor to mind: it ends a guest process or the sandbox.)
+// testKillEach kills the launcher, the sandbox and its file server in turn. (A process in which
+// gVisor runs guest code is for gVisor to mind: it ends a guest process or the sandbox.)
 func testKillEach(t *testing.T, h vmmtest.Harness, d *gvisor.Driver, tp vmm.Template) {
 	for i := range 3 {
 		m := ok(d.Restore(t.Context(), inDir(t, h.Spec), tp, ""))(t)

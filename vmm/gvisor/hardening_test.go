@@ -9,8 +9,9 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// What holds a guest that has taken over gVisor itself: each process of the machine has namespaces of its own, sees no file
-// of the host but the machine's, filters its system calls and is nobody on the host.
+// What holds a guest that has taken over gVisor itself: each process of the machine has namespaces
+// of its own, sees no file of the host but the machine's, filters its system calls and is nobody on
+// the host.
 func TestWhatRunsAMachineIsConfined(t *testing.T) {
 	h := realHarness(t)
 	m := ok(h.Driver.Boot(t.Context(), inDir(t, h.Spec)))(t)
@@ -46,7 +47,8 @@ func TestWhatRunsAMachineIsConfined(t *testing.T) {
 	}
 }
 
-// inMachine tells whether a mount point is one of the machine's own root, as launcher or gVisor make it.
+// inMachine tells whether a mount point is one of the machine's own root, as launcher or gVisor
+// make it.
 func inMachine(at string) bool {
 	for _, known := range []string{"/bin/", "/dev/", "/image", "/machine", "/workspace", "/saved", "/proc", "/root", "/tmp", "/etc"} {
 		if at == "/" || strings.HasPrefix(at, known) {

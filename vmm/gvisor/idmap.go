@@ -21,8 +21,9 @@ import (
 // idRange is a run of ids inside a user namespace and what they are outside.
 type idRange struct{ Inside, Outside, Size int }
 
-// idMaps are those of a machine's user namespace: the box's user is the caller, so that what it writes in its workspace
-// is the caller's; all others, root too, are ids that own nothing on the host.
+// idMaps are those of a machine's user namespace: the box's user is the caller, so that what it
+// writes in its workspace is the caller's; all others, root too, are ids that own nothing on the
+// host.
 type idMaps struct {
 	UIDs, GIDs []idRange
 	Helpers    bool // written by newuidmap and newgidmap, since the caller is not root

@@ -12,7 +12,8 @@ import (
 	"agentbox/vmm/fusefile"
 )
 
-// ReadsBlocks implements vmm.BlockReader: gVisor maps its image, so the image has to be a file, which FUSE makes of blocks.
+// ReadsBlocks implements vmm.BlockReader: gVisor maps its image, so the image has to be a file,
+// which FUSE makes of blocks.
 func (d *Driver) ReadsBlocks() error {
 	return opens(fusefile.DevicePath)
 }
@@ -31,7 +32,8 @@ func opens(device string) error {
 	return err
 }
 
-// serveImage begins to answer for the image with the descriptor that the launcher mounted. It goes on until the machine's end.
+// serveImage begins to answer for the image with the descriptor that the launcher mounted. It goes
+// on until the machine's end.
 func (m *machine) serveImage(ctx context.Context, rights []byte) error {
 	fds, err := descriptors(rights)
 	if err != nil || len(fds) != 1 {
@@ -44,7 +46,8 @@ func (m *machine) serveImage(ctx context.Context, rights []byte) error {
 	return err
 }
 
-// cancelImage lets processes end that wait for bytes of the image. They are dying, so they will not see that reading failed.
+// cancelImage lets processes end that wait for bytes of the image. They are dying, so they will not
+// see that reading failed.
 func (m *machine) cancelImage() {
 	if m.image != nil {
 		m.image.Cancel()

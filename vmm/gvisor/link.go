@@ -13,9 +13,10 @@ import (
 	"agentbox/vmm/gvisor/plan"
 )
 
-// link is the cable: a packet socket on the other end of the pair of interfaces of which the sandbox has one. What comes
-// too fast for the buffers of the two sockets is lost, as on any Ethernet. Before each frame stands a header as virtio-net has
-// it (packet(7), PACKET_VNET_HDR), by which one frame carries a TCP segment of many times the MTU.
+// link is the cable: a packet socket on the other end of the pair of interfaces of which the
+// sandbox has one. What comes too fast for the buffers of the two sockets is lost, as on any
+// Ethernet. Before each frame stands a header as virtio-net has it (packet(7), PACKET_VNET_HDR), by
+// which one frame carries a TCP segment of many times the MTU.
 type link struct {
 	file *os.File
 	raw  syscall.RawConn
@@ -24,15 +25,16 @@ type link struct {
 
 var _ vmm.Segmenter = (*link)(nil)
 
-// The header: flags, type, and in the host's byte order the length of all headers, the size of each segment, where the sum
-// to be completed begins, and where in that it goes (virtio 1.2, 5.1.6).
+// The header: flags, type, and in the host's byte order the length of all headers, the size of each
+// segment, where the sum to be completed begins, and where in that it goes (virtio 1.2, 5.1.6).
 const (
 	vnetLen       = 10
 	vnetNeedsSum  = 1
 	vnetSegmentV4 = 1
 )
 
-// maxSegment is a little less than what the buffers of runsc's own card hold, which cut off what is longer.
+// maxSegment is a little less than what the buffers of runsc's own card hold, which cut off what is
+// longer.
 const maxSegment = 60 << 10
 
 // newLink takes over a packet socket that does not block, also when it fails.
@@ -54,8 +56,8 @@ func (l *link) MTU() int { return plan.MTU }
 // MaxSegment implements vmm.Segmenter.
 func (l *link) MaxSegment() int { return maxSegment }
 
-// ReadFrame gives the guest's next frame. A long one is no error here but cut off: none is longer than the 64 KiB that
-// the kernel gives a segment.
+// ReadFrame gives the guest's next frame. A long one is no error here but cut off: none is longer
+// than the 64 KiB that the kernel gives a segment.
 func (l *link) ReadFrame(buf []byte) (int, error) {
 	var n int
 	var err error

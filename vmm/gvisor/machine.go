@@ -58,7 +58,8 @@ func (m *machine) Link() vmm.Link {
 	return m.link
 }
 
-// PIDs are the launcher, the sandbox and its file server, and the processes in which gVisor runs the guest's code.
+// PIDs are the launcher, the sandbox and its file server, and the processes in which gVisor runs
+// the guest's code.
 func (m *machine) PIDs() []int { return family(m.proc.cmd.Process.Pid) }
 
 func (m *machine) Err() error {
@@ -107,8 +108,8 @@ func (m *machine) Kill() error {
 // end kills every process, those too that wait for bytes of the image.
 func (m *machine) end() error { return m.proc.killAnd(m.cancelImage) }
 
-// watch waits for the end of the launcher and then for everything that belongs to the machine. It runs as long as the
-// machine does.
+// watch waits for the end of the launcher and then for everything that belongs to the machine. It
+// runs as long as the machine does.
 func (m *machine) watch() {
 	var end *plan.End
 	var e plan.Event
@@ -132,8 +133,8 @@ func (m *machine) watch() {
 	close(m.done)
 }
 
-// adopt gives what the box's root made in the workspace to the caller. What fails here fails again when somebody wants
-// the files, and then says so.
+// adopt gives what the box's root made in the workspace to the caller. What fails here fails again
+// when somebody wants the files, and then says so.
 func (m *machine) adopt() {
 	if m.spec.Workspace == "" {
 		return

@@ -16,8 +16,9 @@ import (
 	"agentbox/vmm/statedir"
 )
 
-// manifest describes a template or a saved state. Every byte is accounted for, except those of the files of a saved
-// workspace, of which it has names, sizes, modes and times. A passing one has sizes only.
+// manifest describes a template or a saved state. Every byte is accounted for, except those of the
+// files of a saved workspace, of which it has names, sizes, modes and times. A passing one has
+// sizes only.
 type manifest struct {
 	Format      int             `json:"format"`
 	Template    agentbox.Digest `json:"template,omitzero"` // saved states: the manifest of the template they rest on
@@ -32,7 +33,8 @@ type manifest struct {
 	Passing   bool             `json:"passing,omitempty"`   // vmm.Passing: digests are zero, and restoring takes the workspace
 }
 
-// image is one file of a checkpoint. Its digest is that of the digests of its chunks, which are hashed side by side.
+// image is one file of a checkpoint. Its digest is that of the digests of its chunks, which are
+// hashed side by side.
 type image struct {
 	Size   int64           `json:"size"` // bytes
 	Digest agentbox.Digest `json:"digest"`

@@ -15,11 +15,13 @@ import (
 	"agentbox/vmm"
 )
 
-// formatVersion changes with the meaning of any file of a template or saved state, or with how machines are started.
+// formatVersion changes with the meaning of any file of a template or saved state, or with how
+// machines are started.
 const formatVersion = 2
 
-// Probe implements vmm.Driver. That namespaces can be made is remembered as long as the process lives, since the kernel takes
-// milliseconds to get rid of the ones made to find out; should they be forbidden meanwhile, starting a machine says so.
+// Probe implements vmm.Driver. That namespaces can be made is remembered as long as the process
+// lives, since the kernel takes milliseconds to get rid of the ones made to find out; should they
+// be forbidden meanwhile, starting a machine says so.
 func (d *Driver) Probe(ctx context.Context, fresh bool) (vmm.Facts, error) {
 	if err := ctx.Err(); err != nil {
 		return vmm.Facts{}, err

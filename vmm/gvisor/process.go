@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is a running launcher: the first process of its namespaces. When it has been reaped, no process of them is left.
+// process is a running launcher: the first process of its namespaces. When it has been reaped, no
+// process of them is left.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has been reaped
@@ -24,7 +25,8 @@ type process struct {
 // namespaces are all new. The network one has nothing but a loopback interface.
 const namespaces = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
 
-// startLauncher runs the launcher with the given descriptors from 3 on, which stay the caller's. It waits for its ids.
+// startLauncher runs the launcher with the given descriptors from 3 on, which stay the caller's. It
+// waits for its ids.
 //
 // It keeps its capabilities across exec, although it has no ids yet, as ambient ones.
 func startLauncher(program string, stderr *os.File, files []*os.File) (*process, error) {
@@ -41,7 +43,8 @@ func startLauncher(program string, stderr *os.File, files []*os.File) (*process,
 	}
 	started := make(chan error)
 	go func() {
-		// The parent-death signal comes when the thread that forked ends, so it is locked as long as the child lives.
+		// The parent-death signal comes when the thread that forked ends, so it is locked as long
+		// as the child lives.
 		runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
 		defer close(p.done)
 		err := p.cmd.Start()

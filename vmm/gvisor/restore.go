@@ -17,8 +17,8 @@ import (
 	"agentbox/vmm/statedir"
 )
 
-// Restore implements vmm.Snapshotter. A saved state is verified while the sandbox already loads it; one that is not what
-// was written costs a sandbox.
+// Restore implements vmm.Snapshotter. A saved state is verified while the sandbox already loads it;
+// one that is not what was written costs a sandbox.
 func (d *Driver) Restore(ctx context.Context, spec vmm.Spec, from vmm.Template, saved string) (vmm.Machine, error) {
 	t, ok := from.(*template)
 	if !ok {
@@ -135,7 +135,8 @@ func (r *restoration) images() ([]*os.File, error) {
 	return files, nil
 }
 
-// workspace copies the saved one to where the machine has it, or moves it there when nobody wants it afterwards.
+// workspace copies the saved one to where the machine has it, or moves it there when nobody wants
+// it afterwards.
 func (r *restoration) workspace(ctx context.Context) error {
 	if r.man.Workspace == nil {
 		return nil
@@ -171,7 +172,8 @@ func (r *restoration) verifyWorkspace(dir string) error {
 	return nil
 }
 
-// show makes the directory in which runsc looks for the images: links to the descriptors that it inherits.
+// show makes the directory in which runsc looks for the images: links to the descriptors that it
+// inherits.
 func (r *restoration) show(p *plan.Plan) error {
 	dir := filepath.Join(r.spec.Dir, machineDir, savedDir)
 	if err := os.Mkdir(dir, 0o700); err != nil {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// received takes over the descriptors that came with a message: the connection to the sandbox, and the cable if the machine
-// has a card.
+// received takes over the descriptors that came with a message: the connection to the sandbox, and
+// the cable if the machine has a card.
 func received(rights []byte, card bool) (*net.UnixConn, *link, error) {
 	fds, err := descriptors(rights)
 	want := 1

@@ -51,8 +51,8 @@ func (m *machine) manifest() manifest {
 	}
 }
 
-// Save implements vmm.Snapshotter. What runsc writes is complete in itself, runtime layer included; the template only
-// says which machines the state fits.
+// Save implements vmm.Snapshotter. What runsc writes is complete in itself, runtime layer included;
+// the template only says which machines the state fits.
 func (d *Driver) Save(ctx context.Context, vm vmm.Machine, dir string, how vmm.Saving) error {
 	m, err := ours(vm)
 	if err != nil {
@@ -129,7 +129,8 @@ func (m *machine) saveImages(ctx context.Context, dir string, man *manifest) err
 	return nil
 }
 
-// saveWorkspace copies the workspace and gives the digest of its listing, which is zero for a passing one.
+// saveWorkspace copies the workspace and gives the digest of its listing, which is zero for a
+// passing one.
 func (m *machine) saveWorkspace(ctx context.Context, dir string, passing bool) (*agentbox.Digest, error) {
 	if err := adopt(ctx, m.launcher, m.spec.Workspace); err != nil { // which no guest runs to see
 		return nil, err

@@ -8,14 +8,16 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// agentPath is where the guest agent is in the guest, and agentMode what tells it that this is no virtual machine.
+// agentPath is where the guest agent is in the guest, and agentMode what tells it that this is no
+// virtual machine.
 const (
 	agentPath = "/dev/agentbox-guest"
 	agentMode = "gvisor"
 )
 
-// describe is the OCI description of a machine: a pure function, the same for a template and its clones. What else differs
-// between machines is what the launcher shows at these paths. The runtime layer may grow to disk bytes.
+// describe is the OCI description of a machine: a pure function, the same for a template and its
+// clones. What else differs between machines is what the launcher shows at these paths. The runtime
+// layer may grow to disk bytes.
 func describe(memory, disk int64) *specs.Spec {
 	return &specs.Spec{
 		Version:  "1.0.2",
@@ -53,7 +55,8 @@ func describe(memory, disk int64) *specs.Spec {
 	}
 }
 
-// capabilities are those of root in the guest: all that gVisor knows. They are gVisor's own, and none of the host's.
+// capabilities are those of root in the guest: all that gVisor knows. They are gVisor's own, and
+// none of the host's.
 func capabilities() *specs.LinuxCapabilities {
 	var all []string
 	for _, name := range strings.Fields(`CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE

@@ -131,8 +131,8 @@ func planOf(spec vmm.Spec, programs runsc.Programs) plan.Plan {
 	return p
 }
 
-// someCPUs chooses as many of this process's CPUs as the machine has: gVisor shows the guest those it may run on. Machines
-// begin at different ones.
+// someCPUs chooses as many of this process's CPUs as the machine has: gVisor shows the guest those
+// it may run on. Machines begin at different ones.
 func someCPUs(spec vmm.Spec) []int {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(0, &set) != nil || set.Count() <= spec.CPUs {
@@ -152,8 +152,8 @@ func someCPUs(spec vmm.Spec) []int {
 	return chosen
 }
 
-// start runs the launcher with its pipes, and the goroutines that belong to the machine. files are for the command that
-// starts the sandbox, from plan.FDFirst on. After an error nothing runs.
+// start runs the launcher with its pipes, and the goroutines that belong to the machine. files are
+// for the command that starts the sandbox, from plan.FDFirst on. After an error nothing runs.
 func (d *Driver) start(ctx context.Context, m *machine, p plan.Plan, files []*os.File) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// stream is the two pipes to the guest agent as one connection. Pipes survive a checkpoint; sockets do not.
+// stream is the two pipes to the guest agent as one connection. Pipes survive a checkpoint; sockets
+// do not.
 type stream struct {
 	r, w *os.File
 }

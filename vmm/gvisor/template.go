@@ -14,8 +14,8 @@ import (
 	"agentbox/vmm/statedir"
 )
 
-// template is an opened template. Its bytes were verified and are in memory files that nobody can change any more:
-// machines are restored from the very bytes that were verified.
+// template is an opened template. Its bytes were verified and are in memory files that nobody can
+// change any more: machines are restored from the very bytes that were verified.
 type template struct {
 	ID       agentbox.Digest // of the manifest
 	Manifest manifest
@@ -89,7 +89,8 @@ func memoryFile(name string, f *os.File) (*os.File, error) {
 
 const immutable = unix.F_SEAL_SEAL | unix.F_SEAL_WRITE | unix.F_SEAL_GROW | unix.F_SEAL_SHRINK
 
-// sealed makes a file in memory that is immutable once it is filled, for everybody, whatever descriptors they hold.
+// sealed makes a file in memory that is immutable once it is filled, for everybody, whatever
+// descriptors they hold.
 func sealed(name string, fill func(*os.File) error) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -107,8 +108,8 @@ func sealed(name string, fill func(*os.File) error) (*os.File, error) {
 	return m, nil
 }
 
-// InheritTemplate implements vmm.Snapshotter. The files are trusted as far as they are sealed: they come from a process
-// of the same user that verified them.
+// InheritTemplate implements vmm.Snapshotter. The files are trusted as far as they are sealed: they
+// come from a process of the same user that verified them.
 func (d *Driver) InheritTemplate(files []*os.File) (vmm.Template, error) {
 	if len(files) != len(imageNames)+1 {
 		return nil, fmt.Errorf("a template is inherited as %d files, not %d", len(imageNames)+1, len(files))

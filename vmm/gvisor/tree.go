@@ -15,8 +15,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// treeCopy copies a directory tree: names, modes, times, symlinks and hard links, to files of this process's user.
-// Sockets and devices are left out: nothing answers behind them.
+// treeCopy copies a directory tree: names, modes, times, symlinks and hard links, to files of this
+// process's user. Sockets and devices are left out: nothing answers behind them.
 type treeCopy struct {
 	ctx   context.Context
 	from  string
@@ -34,7 +34,8 @@ func copyTree(ctx context.Context, dst, src string, limit int64) error {
 	return c.directory("")
 }
 
-// directory copies a directory's entries and then its own mode and times, which copying into it changes.
+// directory copies a directory's entries and then its own mode and times, which copying into it
+// changes.
 func (c *treeCopy) directory(rel string) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
@@ -147,8 +148,8 @@ func removeContent(dir string) error {
 	return err
 }
 
-// listTree writes one line for everything in a tree: what a copy of it must have besides the bytes. Of directories it
-// leaves the times out: looking after a copy changes them.
+// listTree writes one line for everything in a tree: what a copy of it must have besides the bytes.
+// Of directories it leaves the times out: looking after a copy changes them.
 func listTree(w io.Writer, root string) error {
 	return filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {

@@ -14,7 +14,8 @@ func (d *Driver) ReserveWorkspace(_ context.Context, path string, _ int64) error
 	return statedir.HostError(os.Mkdir(path, 0o755))
 }
 
-// NewWorkspace implements vmm.Driver. A directory that exists keeps its inode, since a running sandbox may have it.
+// NewWorkspace implements vmm.Driver. A directory that exists keeps its inode, since a running
+// sandbox may have it.
 func (d *Driver) NewWorkspace(ctx context.Context, path, tree string, size int64) error {
 	err := os.Mkdir(path, 0o755)
 	existed := errors.Is(err, os.ErrExist)
@@ -41,7 +42,8 @@ func (d *Driver) NewWorkspace(ctx context.Context, path, tree string, size int64
 // FinishWorkspace implements vmm.DirectoryWorkspaces.
 func (d *Driver) FinishWorkspace(path string) error { return os.Chmod(path, workspaceMode) }
 
-// workspaceMode lets every user of the box in, whatever a tree's own top and this process's umask say.
+// workspaceMode lets every user of the box in, whatever a tree's own top and this process's umask
+// say.
 const workspaceMode = 0o755
 
 func mustBeEmpty(path string) error {

@@ -13,23 +13,24 @@ import (
 	"agentbox/vmm/image/rootfs"
 )
 
-// basePackages are in every apt image, on top of what Debian calls required: a shell and its tools, certificates to trust
-// servers with, ps and kill, and a way to install more.
+// basePackages are in every apt image, on top of what Debian calls required: a shell and its tools,
+// certificates to trust servers with, ps and kill, and a way to install more.
 var basePackages = []string{"bash", "ca-certificates", "coreutils", "netbase", "procps", "sudo"}
 
-// mergedUsrHooks come with mmdebstrap and lay /bin, /lib and /sbin out as links from the start. Without them Debian installs
-// a program for it, and with it all of Perl, which is a third of the image.
+// mergedUsrHooks come with mmdebstrap and lay /bin, /lib and /sbin out as links from the start.
+// Without them Debian installs a program for it, and with it all of Perl, which is a third of the
+// image.
 const mergedUsrHooks = "/usr/share/mmdebstrap/hooks/maybe-merged-usr"
 
 // beforeMergedUsr are the releases still around that lack the package usr-is-merged.
 var beforeMergedUsr = []string{"buster", "bullseye", "bionic", "focal", "jammy"}
 
-// unwanted files are never unpacked, in the build and when a box installs packages. The directories of manual pages stay,
-// because installation scripts of some packages fail without them.
+// unwanted files are never unpacked, in the build and when a box installs packages. The directories
+// of manual pages stay, because installation scripts of some packages fail without them.
 var unwanted = []string{"/usr/share/doc/*", "/usr/share/man/*/*", "/usr/share/locale/*", "/usr/share/info/*", "/usr/share/lintian/*"}
 
-// hostState is what a build leaves of the host or of itself; it would make every build different. Boxes get their own
-// when they start.
+// hostState is what a build leaves of the host or of itself; it would make every build different.
+// Boxes get their own when they start.
 var hostState = []string{
 	"/etc/hostname", "/etc/resolv.conf", "/etc/apt/sources.list", "/var/lib/dbus/machine-id", "/.dockerenv",
 	"/etc/passwd-", "/etc/group-", "/etc/shadow-", "/etc/gshadow-", "/etc/subuid-", "/etc/subgid-",
@@ -65,7 +66,8 @@ func (b *build) apt(ctx context.Context, suite string, r Recipe) error {
 	return err
 }
 
-// bootstrapArgs is the command line of mmdebstrap: the archive goes to its standard output, the sources to its input.
+// bootstrapArgs is the command line of mmdebstrap: the archive goes to its standard output, the
+// sources to its input.
 func bootstrapArgs(mode, suite string, r Recipe) []string {
 	packages := slices.Concat(basePackages, r.Packages)
 	var hooks []string
@@ -99,7 +101,8 @@ func debianArch(goarch string) string {
 	return goarch
 }
 
-// forgetHost removes what the build left of the host, and gives programs the empty files they expect.
+// forgetHost removes what the build left of the host, and gives programs the empty files they
+// expect.
 func (b *build) forgetHost() error {
 	var errs []error
 	for _, path := range hostState {

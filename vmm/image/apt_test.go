@@ -79,7 +79,8 @@ func checkAptImage(t *testing.T, img Image) {
 	}
 }
 
-// TestAptImageAsUser runs TestAptImage again as an ordinary user, if there is one with a range of user ids.
+// TestAptImageAsUser runs TestAptImage again as an ordinary user, if there is one with a range of
+// user ids.
 func TestAptImageAsUser(t *testing.T) {
 	needMmdebstrap(t)
 	if os.Geteuid() != 0 {

@@ -8,7 +8,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// bootstrapLog reads what mmdebstrap says: its steps become progress, its last lines explain a failure.
+// bootstrapLog reads what mmdebstrap says: its steps become progress, its last lines explain a
+// failure.
 type bootstrapLog struct {
 	progress Progress
 	rest     []byte

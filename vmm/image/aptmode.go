@@ -11,8 +11,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// bootstrapMode chooses how mmdebstrap gets the rights of root: by having them, by a user namespace with a range of user
-// ids, or by pretending.
+// bootstrapMode chooses how mmdebstrap gets the rights of root: by having them, by a user namespace
+// with a range of user ids, or by pretending.
 func bootstrapMode(ctx context.Context) (string, error) {
 	if os.Geteuid() == 0 {
 		return "root", nil
@@ -29,7 +29,8 @@ func bootstrapMode(ctx context.Context) (string, error) {
 		WithHint("`sudo apt-get install uidmap && sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER`, or use an OCI image")
 }
 
-// unshareProblem says what keeps this user from a user namespace with a range of ids, "" if nothing does.
+// unshareProblem says what keeps this user from a user namespace with a range of ids, "" if nothing
+// does.
 func unshareProblem(ctx context.Context) string {
 	if _, err := exec.LookPath("newuidmap"); err != nil {
 		return "newuidmap is not installed"

@@ -24,12 +24,13 @@ type stanza struct {
 // pockets are the suites that belong to a release beside the one that has its name.
 var pockets = []string{"", "-updates", "-security"}
 
-// AptSources gives what this host's apt is told about a suite, in deb822 form, for boxes of that suite.
+// AptSources gives what this host's apt is told about a suite, in deb822 form, for boxes of that
+// suite.
 func AptSources(suite string) (string, error) { return aptSources(os.DirFS("/"), suite) }
 
-// aptSources gives what the host's apt is told about a suite, in deb822 form: everything that names the suite or one of
-// its pockets, or, if the host has another release than the suite asked for, the host's own entries with the name
-// replaced. root is the host's root file system.
+// aptSources gives what the host's apt is told about a suite, in deb822 form: everything that names
+// the suite or one of its pockets, or, if the host has another release than the suite asked for,
+// the host's own entries with the name replaced. root is the host's root file system.
 func aptSources(root fs.FS, suite string) (string, error) {
 	all, err := readSources(root)
 	if err != nil {
@@ -130,12 +131,14 @@ func readSources(root fs.FS) ([]stanza, error) {
 	return all, nil
 }
 
-// optionFields are the deb822 names of the options of one-line entries that matter for reading a mirror.
+// optionFields are the deb822 names of the options of one-line entries that matter for reading a
+// mirror.
 var optionFields = map[string]string{
 	"signed-by": "Signed-By", "trusted": "Trusted", "check-valid-until": "Check-Valid-Until", "arch": "Architectures",
 }
 
-// parseList reads one-line entries: deb [options] uri suite components. What is not understood is skipped.
+// parseList reads one-line entries: deb [options] uri suite components. What is not understood is
+// skipped.
 func parseList(r io.Reader) []stanza {
 	var all []stanza
 	for scan := bufio.NewScanner(r); scan.Scan(); {

@@ -20,8 +20,9 @@ import (
 // bootstrapGrace is how long a stopped mmdebstrap may take to unmount and remove what it made.
 const bootstrapGrace = 20 * time.Second
 
-// bootstrapScript runs a program so that one SIGTERM reaches all of its processes: mmdebstrap cleans up when they all get
-// it, and waits for its children when it alone does. The shell gets it from us, or from the kernel when we die.
+// bootstrapScript runs a program so that one SIGTERM reaches all of its processes: mmdebstrap
+// cleans up when they all get it, and waits for its children when it alone does. The shell gets it
+// from us, or from the kernel when we die.
 const bootstrapScript = `trap 'trap "" TERM; kill -TERM 0; wait; exit 143' TERM
 { "$@" <&3 3<&- & } 3<&0
 wait $!`
@@ -40,7 +41,8 @@ func (b *build) bootstrap(ctx context.Context, program string, args []string, so
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive", "TMPDIR="+tmp,
 		fmt.Sprintf("SOURCE_DATE_EPOCH=%d", epoch.Unix()))
 	cmd.Stdin = strings.NewReader(sources)
-	// The thread stays locked because the program ends with it, so that it does not survive this process.
+	// The thread stays locked because the program ends with it, so that it does not survive this
+	// process.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = childAttributes()
@@ -74,8 +76,9 @@ func (b *build) bootstrap(ctx context.Context, program string, args []string, so
 // bootstrapLink, in a build's directory, points to the directory in which mmdebstrap unpacks.
 const bootstrapLink = "bootstrap"
 
-// bootstrapDir makes the directory in which mmdebstrap unpacks. The store is no place for it: in a user namespace the
-// user's own home is closed to it. The link lets it be found when this process dies.
+// bootstrapDir makes the directory in which mmdebstrap unpacks. The store is no place for it: in a
+// user namespace the user's own home is closed to it. The link lets it be found when this process
+// dies.
 func (b *build) bootstrapDir() (string, error) {
 	const needed = 3 << 30
 	parent := os.TempDir()
@@ -94,8 +97,9 @@ func (b *build) bootstrapDir() (string, error) {
 	return dir, hostError(errors.Join(os.Mkdir(dir, 0o755), os.Chmod(dir, 0o755)))
 }
 
-// removeBootstrap removes what the build in dir has unpacked, if anything is left of it. It never enters a mount: below
-// one lie the host's own /sys and /dev/shm, and removing "the rest of the build" would empty them.
+// removeBootstrap removes what the build in dir has unpacked, if anything is left of it. It never
+// enters a mount: below one lie the host's own /sys and /dev/shm, and removing "the rest of the
+// build" would empty them.
 func removeBootstrap(dir string) error {
 	link := filepath.Join(dir, bootstrapLink)
 	tmp, err := os.Readlink(link)

@@ -9,7 +9,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// deadBuild makes what a build that was killed leaves: a directory in the store and one outside, linked.
+// deadBuild makes what a build that was killed leaves: a directory in the store and one outside,
+// linked.
 func deadBuild(t *testing.T, s *Store) (dir, outside string) {
 	t.Helper()
 	dir, outside = filepath.Join(s.dir, tmpDir, "build-dead"), filepath.Join(t.TempDir(), "outside")

@@ -15,8 +15,8 @@ import (
 	"agentbox/agentbox/durable"
 )
 
-// epoch is the time of everything in an image that has no time of its own, and the newest time in apt images: files that
-// installation scripts write would otherwise differ from build to build.
+// epoch is the time of everything in an image that has no time of its own, and the newest time in
+// apt images: files that installation scripts write would otherwise differ from build to build.
 var epoch = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // build is one image being made in a directory of its own.
@@ -175,8 +175,9 @@ func (b *build) write(ctx context.Context, path string) error {
 	return nil
 }
 
-// adopt moves a finished build to its place, as a whole: a rename of the files themselves would change their stat. An
-// image that is there already has the same bytes and stays, unless it is damaged or not all here.
+// adopt moves a finished build to its place, as a whole: a rename of the files themselves would
+// change their stat. An image that is there already has the same bytes and stays, unless it is
+// damaged or not all here.
 func (s *Store) adopt(ctx context.Context, b *build) error {
 	release, err := flock(ctx, filepath.Join(s.dir, locksDir, tmpLockName), nil)
 	if err != nil {

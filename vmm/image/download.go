@@ -20,8 +20,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// Layers are downloaded side by side, and each again when the connection breaks, because an image is only as fast and as
-// reliable as its slowest layer.
+// Layers are downloaded side by side, and each again when the connection breaks, because an image
+// is only as fast and as reliable as its slowest layer.
 const (
 	downloads    = 3
 	downloadsTry = 3

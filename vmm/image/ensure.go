@@ -51,8 +51,8 @@ func (s *Store) Has(r Recipe) bool {
 	return ok
 }
 
-// Rebuild makes the image of a recipe anew, whatever is here, and gives it with the newest packages, or the image that an
-// OCI reference names now. r.Manifest is ignored.
+// Rebuild makes the image of a recipe anew, whatever is here, and gives it with the newest
+// packages, or the image that an OCI reference names now. r.Manifest is ignored.
 func (s *Store) Rebuild(ctx context.Context, r Recipe, p Progress) (Image, error) {
 	r, err := r.normal()
 	if err != nil {

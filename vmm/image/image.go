@@ -29,7 +29,8 @@ type Image struct {
 	Path     string          `json:"-"`
 }
 
-// Lazy says how the rest of an image is got. It is for whoever gets it; the store of images keeps it.
+// Lazy says how the rest of an image is got. It is for whoever gets it; the store of images keeps
+// it.
 type Lazy struct {
 	Manifest agentbox.Digest `json:"manifest"` // lists the pieces of the file
 	From     string          `json:"from"`     // a directory or URL that has them

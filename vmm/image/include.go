@@ -158,8 +158,8 @@ func (s *Store) ensureIncluded(ctx context.Context, base Image, r Recipe, list [
 	})
 }
 
-// include puts the files of one include into the tree. What lies in the box user's home belongs to that user, everything
-// else to root. Times are kept, because build caches compare them.
+// include puts the files of one include into the tree. What lies in the box user's home belongs to
+// that user, everything else to root. Times are kept, because build caches compare them.
 func (b *build) include(i included) error {
 	passwd, err := b.read("/etc/passwd")
 	if err != nil {
@@ -190,7 +190,8 @@ func (b *build) include(i included) error {
 	return nil
 }
 
-// parents makes the directories between the user's home and an include, so that they belong to the user.
+// parents makes the directories between the user's home and an include, so that they belong to the
+// user.
 func (b *build) parents(home, to string) error {
 	at := home
 	dirs := strings.Split(strings.TrimPrefix(path.Dir(to), home), "/")

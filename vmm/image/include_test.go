@@ -13,7 +13,8 @@ import (
 	"agentbox/vmm/image/rootfs"
 )
 
-// tree writes files below dir; a name with a slash at its end is a directory, a text that begins with -> a symlink.
+// tree writes files below dir; a name with a slash at its end is a directory, a text that begins
+// with -> a symlink.
 func tree(t *testing.T, dir string, pairs ...string) {
 	t.Helper()
 	for i := 0; i < len(pairs); i += 2 {
@@ -109,7 +110,8 @@ func TestInclude(t *testing.T) {
 	checkIncludeKey(t, s, r, img, home)
 }
 
-// checkIncludeKey proves that an include is copied again when, and only when, something in it changed.
+// checkIncludeKey proves that an include is copied again when, and only when, something in it
+// changed.
 func checkIncludeKey(t *testing.T, s *Store, r Recipe, img Image, home string) {
 	built := func() (agentbox.Digest, bool) {
 		wrote := false

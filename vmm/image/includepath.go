@@ -67,7 +67,8 @@ func (v *variables) value(name string) (string, error) {
 	return v.goes[name], nil
 }
 
-// goProgram is go in the PATH, else where Go's own instructions put it: a daemon's PATH is that of whoever started it.
+// goProgram is go in the PATH, else where Go's own instructions put it: a daemon's PATH is that of
+// whoever started it.
 func goProgram() string {
 	const usual = "/usr/local/go/bin/go"
 	if path, err := exec.LookPath("go"); err == nil {
@@ -97,8 +98,8 @@ func (v *variables) askGo() error {
 	return nil
 }
 
-// secrets are the places below a home directory where programs keep credentials. They never get into an image, because
-// an image is read by every box and handed to peers.
+// secrets are the places below a home directory where programs keep credentials. They never get
+// into an image, because an image is read by every box and handed to peers.
 var secrets = []string{
 	".ssh", ".aws", ".azure", ".gnupg", ".config", ".netrc", "_netrc", ".docker", ".kube", ".npmrc", ".yarnrc.yml", ".pypirc",
 	".git-credentials", ".gitconfig", ".password-store", ".local/share/keyrings", ".pki", ".mozilla", ".terraform.d", ".vault-token",
@@ -110,7 +111,8 @@ var secrets = []string{
 // hostOnly are directories that mean nothing outside of this host, or hold its secrets.
 var hostOnly = []string{"/etc", "/proc", "/sys", "/dev", "/run", "/var/run", "/boot", "/var/lib/agentbox"}
 
-// hostCertificates may be included: a company's own authorities are needed inside as they are outside.
+// hostCertificates may be included: a company's own authorities are needed inside as they are
+// outside.
 const hostCertificates = "/etc/ssl/certs"
 
 // refuse says why a path must not be included, nil if it may be.

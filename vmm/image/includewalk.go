@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// walkers is how many goroutines look at the files of an include. A module cache has tens of thousands, every use of the
-// recipe has to look at them all, and the time goes into system calls.
+// walkers is how many goroutines look at the files of an include. A module cache has tens of
+// thousands, every use of the recipe has to look at them all, and the time goes into system calls.
 const walkers = 8
 
 // walker finds the files of one include.
@@ -29,8 +29,9 @@ type walker struct {
 	err   error
 }
 
-// walk gives everything at and below from, sorted so that a directory comes before what is in it. Credentials inside a
-// harmless directory stay out, and so does what is no file, directory or symlink.
+// walk gives everything at and below from, sorted so that a directory comes before what is in it.
+// Credentials inside a harmless directory stay out, and so does what is no file, directory or
+// symlink.
 func walk(ctx context.Context, from, home string, never Never) ([]hostFile, error) {
 	w := &walker{ctx: ctx, from: from, home: home, never: never, spare: make(chan struct{}, walkers)}
 	info, err := os.Lstat(from)
@@ -50,7 +51,8 @@ func walk(ctx context.Context, from, home string, never Never) ([]hostFile, erro
 	return w.files, w.err
 }
 
-// dir finds what is below one directory, with the help of other goroutines while there are idle ones.
+// dir finds what is below one directory, with the help of other goroutines while there are idle
+// ones.
 func (w *walker) dir(rel string) {
 	entries, err := os.ReadDir(filepath.Join(w.from, rel))
 	if err == nil {

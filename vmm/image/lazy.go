@@ -13,7 +13,8 @@ import (
 	"agentbox/agentbox/durable"
 )
 
-// recipeKey is what a key made by Recipe.key or derivedKey looks like: one that came from elsewhere becomes the name of a file.
+// recipeKey is what a key made by Recipe.key or derivedKey looks like: one that came from elsewhere
+// becomes the name of a file.
 var recipeKey = agentbox.Pattern(`^([0-9a-f]{32}|derived-[0-9a-f]{64})$`)
 
 // NotHereError says that an image has to be here completely for what was asked.
@@ -23,8 +24,9 @@ func (e *NotHereError) Error() string {
 	return fmt.Sprintf("image %s is not all here", e.Image.Digest.Short())
 }
 
-// AddLazy makes an image known whose file comes piece by piece (img.Lazy). One that is here already stays as it is. A recipe that has given
-// nothing here gives this image from now on, if it is what gave it elsewhere.
+// AddLazy makes an image known whose file comes piece by piece (img.Lazy). One that is here already
+// stays as it is. A recipe that has given nothing here gives this image from now on, if it is what
+// gave it elsewhere.
 func (s *Store) AddLazy(ctx context.Context, img Image) (Image, error) {
 	if img.Lazy == nil || img.Digest.IsZero() || img.Size <= 0 {
 		return Image{}, agentbox.Errorf(agentbox.Invalid, "image %s: it is not said where its file comes from", img.Name)
@@ -52,8 +54,9 @@ func (s *Store) AddLazy(ctx context.Context, img Image) (Image, error) {
 	return s.describe(img.Digest)
 }
 
-// Completed takes in the file of an image that was not all here, or was damaged, as another name of it where that is possible and a copy
-// where not. It is verified as a whole: pieces that were right make a wrong image when their list is of another.
+// Completed takes in the file of an image that was not all here, or was damaged, as another name of
+// it where that is possible and a copy where not. It is verified as a whole: pieces that were right
+// make a wrong image when their list is of another.
 func (s *Store) Completed(ctx context.Context, d agentbox.Digest, file string) error {
 	release, err := flock(ctx, filepath.Join(s.dir, locksDir, tmpLockName), nil)
 	if err != nil {
@@ -125,7 +128,8 @@ func (s *Store) Trace(d agentbox.Digest) []uint32 {
 	return decodeTrace(b)
 }
 
-// decodeTrace reads a boot trace: numbers of blocks, which may be of none. What is no trace gives nothing.
+// decodeTrace reads a boot trace: numbers of blocks, which may be of none. What is no trace gives
+// nothing.
 func decodeTrace(b []byte) []uint32 {
 	var blocks []uint32
 	if json.Unmarshal(b, &blocks) != nil {

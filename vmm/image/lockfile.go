@@ -29,8 +29,8 @@ const lockHeader = `# Written by agentbox: the exact images this repository's bo
 // maxLock bounds how much of a lock file is read.
 const maxLock = 4 << 20
 
-// Lock is what agentbox.lock says: for every recipe the image it gave when it was pinned. What a recipe includes from its
-// host is not part of it, so that one file serves every machine.
+// Lock is what agentbox.lock says: for every recipe the image it gave when it was pinned. What a
+// recipe includes from its host is not part of it, so that one file serves every machine.
 type Lock struct {
 	Version int         `yaml:"version"`
 	Images  []LockEntry `yaml:"images"`
@@ -145,7 +145,8 @@ func (e LockEntry) check() string {
 	return ""
 }
 
-// Pin gives the recipe as the lock pins it, and the digest to ask Ensure for; both unchanged and zero if it does not.
+// Pin gives the recipe as the lock pins it, and the digest to ask Ensure for; both unchanged and
+// zero if it does not.
 func (l *Lock) Pin(r Recipe) (Recipe, agentbox.Digest) {
 	want, err := r.Base().normal()
 	if err != nil {
@@ -197,7 +198,8 @@ func (l *Lock) Set(r Recipe, img Image) bool {
 	return true
 }
 
-// Changes lists, for people, what pinning img instead of what is pinned now would change in the recipe's packages.
+// Changes lists, for people, what pinning img instead of what is pinned now would change in the
+// recipe's packages.
 func (l *Lock) Changes(r Recipe, img Image) []string {
 	want, err := r.Base().normal()
 	if err != nil {

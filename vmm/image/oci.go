@@ -21,8 +21,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// oci makes the root file system of a container image. Every layer is compared with the digest that the image's
-// configuration names for it, wherever it comes from.
+// oci makes the root file system of a container image. Every layer is compared with the digest that
+// the image's configuration names for it, wherever it comes from.
 func (b *build) oci(ctx context.Context, k kind, rest string, r Recipe) error {
 	img, err := openOCI(ctx, k, rest, r)
 	if err != nil {
@@ -56,7 +56,8 @@ func (b *build) oci(ctx context.Context, k kind, rest string, r Recipe) error {
 	return nil
 }
 
-// layer applies one layer and verifies it. What a layer that turns out wrong has done to the tree is thrown away with it.
+// layer applies one layer and verifies it. What a layer that turns out wrong has done to the tree
+// is thrown away with it.
 func (b *build) layer(ctx context.Context, id v1.Hash, open func(int) (io.ReadCloser, error), i int) error {
 	rc, err := open(i)
 	if err != nil {
@@ -69,7 +70,8 @@ func (b *build) layer(ctx context.Context, id v1.Hash, open func(int) (io.ReadCl
 	if agentbox.CodeOf(applied) != "" && agentbox.CodeOf(applied) != agentbox.Corrupt {
 		return applied
 	}
-	// What follows the archive's end belongs to the digest, and a digest that is wrong explains a broken archive.
+	// What follows the archive's end belongs to the digest, and a digest that is wrong explains a
+	// broken archive.
 	if _, err := io.Copy(io.Discard, in); err != nil {
 		return err
 	}
@@ -124,7 +126,8 @@ func openOCI(ctx context.Context, k kind, rest string, r Recipe) (v1.Image, erro
 	return remote.Image(ref, options...)
 }
 
-// reference reads an image reference; a manifest digest from agentbox.lock takes the place of its tag.
+// reference reads an image reference; a manifest digest from agentbox.lock takes the place of its
+// tag.
 func reference(s, manifest string) (name.Reference, error) {
 	ref, err := name.ParseReference(s)
 	if err != nil {
@@ -173,8 +176,9 @@ func (b *build) describeOCI(img v1.Image, k kind, r Recipe) (*v1.ConfigFile, err
 	return config, nil
 }
 
-// splitTag cuts PATH:TAG or PATH@DIGEST where PATH ends: at the first separator before which there is a file. Both may
-// contain colons. Where nothing exists, the last component's first colon is taken.
+// splitTag cuts PATH:TAG or PATH@DIGEST where PATH ends: at the first separator before which there
+// is a file. Both may contain colons. Where nothing exists, the last component's first colon is
+// taken.
 func splitTag(s string) (path, tag string) {
 	if _, err := os.Stat(s); err == nil {
 		return s, ""

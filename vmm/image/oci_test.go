@@ -23,7 +23,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// testRegistry serves a real registry on loopback; wrap may spoil its answers. It gives the registry's name.
+// testRegistry serves a real registry on loopback; wrap may spoil its answers. It gives the
+// registry's name.
 func testRegistry(t *testing.T, wrap func(http.Handler) http.Handler) string {
 	t.Helper()
 	h := registry.New(registry.Logger(log.New(io.Discard, "", 0)))

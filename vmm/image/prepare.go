@@ -22,7 +22,8 @@ const (
 // maxAccounts bounds the files of accounts that are read into memory.
 const maxAccounts = 1 << 20
 
-// mountPoints must exist in an image, because its root is read-only where no runtime layer covers it.
+// mountPoints must exist in an image, because its root is read-only where no runtime layer covers
+// it.
 var mountPoints = []struct {
 	path string
 	mode uint32
@@ -67,7 +68,8 @@ func (b *build) prepare() error {
 	return b.allowSudo(name)
 }
 
-// copySkeleton gives a new home the files that useradd would, which is where the shell's prompt comes from.
+// copySkeleton gives a new home the files that useradd would, which is where the shell's prompt
+// comes from.
 func (b *build) copySkeleton(home string) error {
 	skel := b.tree.Lookup("/etc/skel", true)
 	if skel == nil || !skel.IsDir() {
@@ -130,7 +132,8 @@ func (b *build) appendLine(path, line string, mode uint32, must bool) error {
 	return b.put(path, ino, append(text, line+"\n"...))
 }
 
-// allowSudo lets the box's user become root without a password: the box is the boundary, not the account.
+// allowSudo lets the box's user become root without a password: the box is the boundary, not the
+// account.
 func (b *build) allowSudo(name string) error {
 	if dir := b.tree.Lookup("/etc/sudoers.d", true); dir == nil || !dir.IsDir() {
 		return nil

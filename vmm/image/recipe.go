@@ -118,7 +118,8 @@ func (r Recipe) normal() (Recipe, error) {
 // version changes whenever the same recipe would give other bytes than before.
 const version = 3
 
-// key identifies what a recipe gives; extra is what only this host knows of it, such as the fingerprint of a file.
+// key identifies what a recipe gives; extra is what only this host knows of it, such as the
+// fingerprint of a file.
 func (r Recipe) key(extra string) string {
 	b, err := json.Marshal(struct {
 		Version          int

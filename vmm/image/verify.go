@@ -12,8 +12,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// checked remembers what a file was like when its digest was computed. A file that still is like that has the same
-// bytes, unless somebody who may write the store forged its times.
+// checked remembers what a file was like when its digest was computed. A file that still is like
+// that has the same bytes, unless somebody who may write the store forged its times.
 type checked struct {
 	Digest agentbox.Digest `json:"digest"`
 	Size   int64           `json:"size"`
@@ -34,8 +34,8 @@ func statOf(path string) (checked, error) {
 	return c, nil
 }
 
-// open gives an image whose bytes are known to be right. It takes a stat if nothing has changed, a full verification if
-// something has.
+// open gives an image whose bytes are known to be right. It takes a stat if nothing has changed, a
+// full verification if something has.
 func (s *Store) open(d agentbox.Digest) (Image, error) {
 	img, err := s.describe(d)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// metaPackages are the packages that depend on a distribution's newest kernel for virtual machines, best first: Debian's
-// cloud kernel, then Ubuntu's. The generic ones are larger but work.
+// metaPackages are the packages that depend on a distribution's newest kernel for virtual machines,
+// best first: Debian's cloud kernel, then Ubuntu's. The generic ones are larger but work.
 func metaPackages(arch string) []string {
 	return []string{"linux-image-cloud-" + arch, "linux-image-kvm", "linux-image-virtual", "linux-image-" + arch, "linux-image-generic"}
 }
@@ -66,7 +66,8 @@ var (
 	concreteModules = agentbox.Pattern(`^linux-modules-[0-9]`)
 )
 
-// kernelPackages names the newest kernel package apt knows, and the package of its modules where that is another.
+// kernelPackages names the newest kernel package apt knows, and the package of its modules where
+// that is another.
 func kernelPackages(ctx context.Context, arch string) ([]string, error) {
 	for _, meta := range metaPackages(arch) {
 		image := firstMatch(aptDepends(ctx, meta), concreteKernel())

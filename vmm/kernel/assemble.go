@@ -36,8 +36,8 @@ func ReadManifest(dir string) (Manifest, error) {
 	return m, nil
 }
 
-// Verify checks every byte of a kernel directory against its manifest: an *agentbox.Error of code Corrupt when it
-// differs, an error that is fs.ErrNotExist when there is no such directory.
+// Verify checks every byte of a kernel directory against its manifest: an *agentbox.Error of code
+// Corrupt when it differs, an error that is fs.ErrNotExist when there is no such directory.
 func Verify(dir string) error {
 	if _, err := os.Stat(dir); err != nil {
 		return fmt.Errorf("kernel: %w", err)

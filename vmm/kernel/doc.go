@@ -1,5 +1,6 @@
-// Package kernel finds or fetches a guest kernel and puts it, with the guest agent and the modules it needs, into a
-// directory that a machine boots from. It never writes to the host's /boot or /lib/modules and never installs a package.
+// Package kernel finds or fetches a guest kernel and puts it, with the guest agent and the modules
+// it needs, into a directory that a machine boots from. It never writes to the host's /boot or
+// /lib/modules and never installs a package.
 //
 // Words:
 //

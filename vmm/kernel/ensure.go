@@ -29,9 +29,9 @@ type Config struct {
 	Progress func(string) // nil, or told what is going on when it takes more than a moment
 }
 
-// Ensure returns a verified kernel directory for the configuration, making it first when there is none. The order is:
-// the override; a kernel fetched earlier; the host's own; the distribution's cloud kernel, downloaded as an ordinary
-// user. Processes may call it at the same time.
+// Ensure returns a verified kernel directory for the configuration, making it first when there is
+// none. The order is: the override; a kernel fetched earlier; the host's own; the distribution's
+// cloud kernel, downloaded as an ordinary user. Processes may call it at the same time.
 func Ensure(ctx context.Context, c Config) (string, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -69,7 +69,8 @@ func Ensure(ctx context.Context, c Config) (string, error) {
 	return c.assembled(p)
 }
 
-// assembled returns the kernel directory of p, building it when it is missing or not what its digests say.
+// assembled returns the kernel directory of p, building it when it is missing or not what its
+// digests say.
 func (c *Config) assembled(p *parts) (string, error) {
 	dir := filepath.Join(c.Root, p.key(c.Agent))
 	err := Verify(dir)
@@ -97,7 +98,8 @@ func (c *Config) assembled(p *parts) (string, error) {
 	return dir, nil
 }
 
-// sweep removes what a process that died in the middle of Ensure left behind; the caller holds the lock.
+// sweep removes what a process that died in the middle of Ensure left behind; the caller holds the
+// lock.
 func sweep(root string) {
 	for _, pattern := range []string{".new-*", ".fetch-*", "fetched/.new-*"} {
 		left, _ := filepath.Glob(filepath.Join(root, pattern)) // the patterns are valid

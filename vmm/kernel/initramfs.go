@@ -13,8 +13,8 @@ const (
 	modulesList = "modules/list" // file names in load order, one a line
 )
 
-// initramfs builds the archive the kernel unpacks before it runs /init. It is not compressed: under emulation
-// unpacking costs more than reading.
+// initramfs builds the archive the kernel unpacks before it runs /init. It is not compressed: under
+// emulation unpacking costs more than reading.
 func initramfs(agent []byte, mods []module) []byte {
 	var a archive
 	a.add("dev", modeDir|0o755, 0, 0, nil)
@@ -38,8 +38,8 @@ const (
 	modeChar = 0o020000
 )
 
-// archive writes cpio's "newc" format (Documentation/driver-api/early-userspace/buffer-format.rst). The Go libraries at
-// hand write no device numbers, and /dev/console is one.
+// archive writes cpio's "newc" format (Documentation/driver-api/early-userspace/buffer-format.rst).
+// The Go libraries at hand write no device numbers, and /dev/console is one.
 type archive struct {
 	buf   bytes.Buffer
 	inode int

@@ -209,7 +209,8 @@ func TestDamagedKernelDirectoryIsMadeAgain(t *testing.T) {
 			if err := damage(); err != nil {
 				t.Fatal(err)
 			}
-			// A flipped bit of the manifest may be one that says nothing about bytes, in a name for people.
+			// A flipped bit of the manifest may be one that says nothing about bytes, in a name for
+			// people.
 			if err := Verify(dir); agentbox.CodeOf(err) != agentbox.Corrupt && name != FileManifest {
 				t.Errorf("damaged %s: %v", name, err)
 			}

@@ -19,14 +19,16 @@ import (
 // needed modules are those without which a machine does not come up, unless they are built in.
 var needed = []string{"virtio_mmio", "virtio_blk", "virtio_console", "erofs", "ext4", "overlay"}
 
-// wanted modules are loaded when the kernel has them. Every one costs boot time and memory in each box.
+// wanted modules are loaded when the kernel has them. Every one costs boot time and memory in each
+// box.
 var wanted = []string{"virtio_pci", "virtio_rng", "virtio_net", "fuse", "tun", "unix"}
 
 // maxModule bounds a decompressed module.
 const maxModule = 64 << 20
 
-// modules is a directory lib/modules/<release>. What depends on what is read from the modules themselves, since a
-// kernel package as it is downloaded has no modules.dep: that is made by depmod when it is installed.
+// modules is a directory lib/modules/<release>. What depends on what is read from the modules
+// themselves, since a kernel package as it is downloaded has no modules.dep: that is made by depmod
+// when it is installed.
 type modules struct {
 	root    fs.FS
 	files   map[string]string // name -> path
@@ -124,7 +126,8 @@ func (r *resolver) visit(name string) error {
 	return nil
 }
 
-// dependencies reads the .modinfo section: hard dependencies, and those that should come before if they exist.
+// dependencies reads the .modinfo section: hard dependencies, and those that should come before if
+// they exist.
 func dependencies(data []byte) (hard, soft []string, err error) {
 	f, err := elf.NewFile(bytes.NewReader(data))
 	if err != nil {

@@ -76,8 +76,8 @@ func (c *Config) parts(ctx context.Context) (*parts, error) {
 	return p, nil
 }
 
-// readTree makes parts from a kernel file and the directory lib/modules/<release> that belongs to it; modules may be ""
-// for a kernel that has everything built in.
+// readTree makes parts from a kernel file and the directory lib/modules/<release> that belongs to
+// it; modules may be "" for a kernel that has everything built in.
 func readTree(vmlinuz, modules, source string) (*parts, error) {
 	image, err := os.ReadFile(vmlinuz)
 	if err != nil {
@@ -165,8 +165,8 @@ func findVmlinuz(dir string) (string, error) {
 	return "", errors.New("it holds no vmlinuz")
 }
 
-// imageRelease reads the release out of an x86 bzImage's header (Documentation/arch/x86/boot.rst: "HdrS" at 0x202, the
-// version string's offset less 0x200 at 0x20e).
+// imageRelease reads the release out of an x86 bzImage's header (Documentation/arch/x86/boot.rst:
+// "HdrS" at 0x202, the version string's offset less 0x200 at 0x20e).
 func imageRelease(image []byte) (string, error) {
 	if len(image) < 0x400 || string(image[0x202:0x206]) != "HdrS" {
 		return "", errors.New("it is not an x86 Linux kernel (bzImage)")
@@ -218,7 +218,8 @@ func newestFetched(dir string) (*parts, error) {
 	return loadParts(filepath.Join(dir, best))
 }
 
-// loadParts reads what the parts are; load reads their bytes, which a kernel directory that exists makes unnecessary.
+// loadParts reads what the parts are; load reads their bytes, which a kernel directory that exists
+// makes unnecessary.
 func loadParts(dir string) (*parts, error) {
 	text, err := os.ReadFile(filepath.Join(dir, FileManifest))
 	if err != nil {

@@ -78,7 +78,8 @@ func readOption(r io.Reader) (option, error) {
 	return o, err
 }
 
-// wellFormed tells whether the data of INFO or GO is: a name and a list of what the client wants to know, which we tell anyway.
+// wellFormed tells whether the data of INFO or GO is: a name and a list of what the client wants to
+// know, which we tell anyway.
 func (o option) wellFormed() bool {
 	if len(o.data) < 6 {
 		return false

@@ -12,12 +12,13 @@ import (
 	"agentbox/vmm"
 )
 
-// inFlight is how many requests are answered at once: those that wait for bytes from far away must not keep others from those that
-// are here. QEMU asks for 16 at most.
+// inFlight is how many requests are answered at once: those that wait for bytes from far away must
+// not keep others from those that are here. QEMU asks for 16 at most.
 const inFlight = 64
 
-// Serve answers one client until it leaves or ctx ends, and closes the connection. A read that fails while ctx goes on is answered with
-// an error, one that ctx ended with nothing. It returns nil when the client left in good order.
+// Serve answers one client until it leaves or ctx ends, and closes the connection. A read that
+// fails while ctx goes on is answered with an error, one that ctx ended with nothing. It returns
+// nil when the client left in good order.
 func Serve(ctx context.Context, conn net.Conn, image vmm.Blocks) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -141,7 +142,8 @@ func (s *session) serve() error {
 	}
 }
 
-// answer reads and replies. A connection that cannot be written to ends the session: nobody may wait for an answer for ever.
+// answer reads and replies. A connection that cannot be written to ends the session: nobody may
+// wait for an answer for ever.
 func (s *session) answer(a ask) {
 	b := make([]byte, answerSize)
 	code := a.check(s.image.Size())

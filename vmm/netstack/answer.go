@@ -2,7 +2,8 @@ package netstack
 
 import "encoding/binary"
 
-// What the stack says by itself is built here: answers to ARP and ping, ICMP errors, and the envelope of DHCP.
+// What the stack says by itself is built here: answers to ARP and ping, ICMP errors, and the
+// envelope of DHCP.
 
 // ether is the header of every frame to the guest.
 func ether(kind uint16) []byte {
@@ -62,8 +63,8 @@ func strayCode(proto byte) byte {
 	return codeProtocol
 }
 
-// unreachable tells the guest that a packet of its own goes nowhere: its header and 8 bytes more go back. It comes from where
-// the packet was for, or from the gateway where no packet can come from.
+// unreachable tells the guest that a packet of its own goes nowhere: its header and 8 bytes more go
+// back. It comes from where the packet was for, or from the gateway where no packet can come from.
 func unreachable(ip []byte, code byte) []byte {
 	const destinationUnreachable = 3
 	icmp := append([]byte{destinationUnreachable, code, 0, 0, 0, 0, 0, 0}, ip[:min(len(ip), ipLen+8)]...)

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// attempts reports what the stack refuses: the first of a kind at once, then one report a second at most.
+// attempts reports what the stack refuses: the first of a kind at once, then one report a second at
+// most.
 type attempts struct {
 	report func(Attempt)
 	every  time.Duration

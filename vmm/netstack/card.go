@@ -14,8 +14,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// card is gVisor's view of the cable: one that carries IPv4 packets to and from its only neighbour. Frames are read and
-// written without a queue of their own, by whoever has them.
+// card is gVisor's view of the cable: one that carries IPv4 packets to and from its only neighbour.
+// Frames are read and written without a queue of their own, by whoever has them.
 type card struct {
 	link   vmm.Link
 	long   vmm.Segmenter  // the same link; nil when it cannot carry long segments
@@ -32,7 +32,8 @@ func newCard(link vmm.Link) *card {
 	return c
 }
 
-// deliver hands a packet from the guest to gVisor. Sums are not verified: nothing on the cable changes a byte.
+// deliver hands a packet from the guest to gVisor. Sums are not verified: nothing on the cable
+// changes a byte.
 func (c *card) deliver(ip []byte) {
 	c.mu.RLock()
 	d := c.dispatcher
@@ -46,8 +47,8 @@ func (c *card) deliver(ip []byte) {
 	p.DecRef()
 }
 
-// apart is a packet for the stack, its headers in memory of their own: to read them of a packet that it has cloned, gVisor
-// copies all the memory they are in.
+// apart is a packet for the stack, its headers in memory of their own: to read them of a packet
+// that it has cloned, gVisor copies all the memory they are in.
 func apart(ip []byte) buffer.Buffer {
 	headers := ipLen + udpLen
 	if ip[9] == protoTCP {
@@ -80,8 +81,9 @@ func answersSYN(p *stack.PacketBuffer) bool {
 	return p.TransportProtocolNumber == header.TCPProtocolNumber && len(h) >= header.TCPMinimumSize && h.Flags().Contains(header.TCPFlagSyn)
 }
 
-// writeLater writes a packet when its writer has let go of the connection. A guest that answers while the lock is held has a
-// goroutine of gVisor's try for it again and again, on the CPU that the guest may need.
+// writeLater writes a packet when its writer has let go of the connection. A guest that answers
+// while the lock is held has a goroutine of gVisor's try for it again and again, on the CPU that
+// the guest may need.
 func (c *card) writeLater(p *stack.PacketBuffer) {
 	p.IncRef()
 	c.later.Go(func() {

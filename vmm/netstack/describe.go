@@ -7,7 +7,8 @@ import (
 	"net/netip"
 )
 
-// describe is one short printable line about a refused frame. It never shows payload: that may be what was to get out.
+// describe is one short printable line about a refused frame. It never shows payload: that may be
+// what was to get out.
 func describe(frame []byte) string {
 	if len(frame) < etherLen {
 		return fmt.Sprintf("a frame of %d bytes", len(frame))

@@ -7,7 +7,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// DHCP (RFC 2131, RFC 2132). The one lease there is says what the agent sets anyway, for guests that ask all the same.
+// DHCP (RFC 2131, RFC 2132). The one lease there is says what the agent sets anyway, for guests
+// that ask all the same.
 const (
 	dhcpHeader = 240 // up to and including the magic cookie
 	dhcpCookie = "\x63\x82\x53\x63"

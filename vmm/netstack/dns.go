@@ -16,16 +16,16 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// resolver answers questions without asking anybody: an allowed name has its synthetic address and nothing else, any other
-// does not exist.
+// resolver answers questions without asking anybody: an allowed name has its synthetic address and
+// nothing else, any other does not exist.
 type resolver struct {
 	names    *names
 	lookup   func(context.Context, Question) error
 	attempts *attempts
 }
 
-// nameTTL is for how many seconds the box may keep an answer. The policy is asked again at each connection, so it matters
-// only for names that are forgotten.
+// nameTTL is for how many seconds the box may keep an answer. The policy is asked again at each
+// connection, so it matters only for names that are forgotten.
 const nameTTL = 60
 
 // maxQuestion is more than any question with one name needs; what follows is EDNS padding at best.
@@ -87,7 +87,8 @@ func (r *resolver) reply(ctx context.Context, h dnsmessage.Header, q dnsmessage.
 	return m
 }
 
-// resolve decides about a question. A nil answer with success says that the name has nothing of that type.
+// resolve decides about a question. A nil answer with success says that the name has nothing of
+// that type.
 func (r *resolver) resolve(ctx context.Context, q dnsmessage.Question) (func(*dnsmessage.Builder) error, dnsmessage.RCode) {
 	head := dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: nameTTL}
 	if addr, ok := reverse(q); ok {
@@ -145,8 +146,9 @@ func (r *resolver) refuse(format string, args ...any) {
 	r.attempts.add(KindDNS, func() string { return fmt.Sprintf(format, args...) })
 }
 
-// canonical is a name as the policy knows it, in lower case and without the dot at its end. Letters, digits, '-' and '_' are
-// all that host names are made of; anything else could read differently elsewhere.
+// canonical is a name as the policy knows it, in lower case and without the dot at its end.
+// Letters, digits, '-' and '_' are all that host names are made of; anything else could read
+// differently elsewhere.
 func canonical(s string) (string, bool) {
 	const most = 253
 	name := []byte(strings.TrimSuffix(s, "."))

@@ -57,9 +57,10 @@ const (
 	classStray                  // what programs send to where nothing is, or in a protocol we do not speak: refused with an ICMP answer
 )
 
-// inspect decides what a frame from the guest is. It accepts nothing that is not exactly what the guest of the other end has
-// to say: one Ethernet and one IPv4 address, no fragments, no options. Everything behind it may rely on that; ip is the
-// packet of all classes but classRefused, classIgnored and classARP, without padding.
+// inspect decides what a frame from the guest is. It accepts nothing that is not exactly what the
+// guest of the other end has to say: one Ethernet and one IPv4 address, no fragments, no options.
+// Everything behind it may rely on that; ip is the packet of all classes but classRefused,
+// classIgnored and classARP, without padding.
 func inspect(frame []byte) (c class, kind Kind, ip []byte) {
 	if len(frame) < etherLen || len(frame) > maxFrame || [6]byte(frame[6:12]) != guestMAC {
 		return classRefused, KindFrame, nil
@@ -78,7 +79,8 @@ func inspect(frame []byte) (c class, kind Kind, ip []byte) {
 	return classRefused, KindFrame, nil
 }
 
-// inspectARP allows a question for the gateway, and lets the guest speak about its own address only.
+// inspectARP allows a question for the gateway, and lets the guest speak about its own address
+// only.
 func inspectARP(to [6]byte, a []byte) (class, Kind, []byte) {
 	const ethernetIPv4, request = "\x00\x01\x08\x00\x06\x04", 1
 	if len(a) < arpLen || string(a[:6]) != ethernetIPv4 || to != broadcast && to != gatewayMAC {

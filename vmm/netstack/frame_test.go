@@ -59,8 +59,8 @@ var (
 	echo      = []byte{8, 0, 0, 0, 0, 1, 0, 1, 's', 'e', 'c', 'r', 'e', 't'}
 )
 
-// attacks are frames with which a guest may try to pass for somebody else or to get something out, and what becomes of
-// each. They are the fuzzer's seeds, too.
+// attacks are frames with which a guest may try to pass for somebody else or to get something out,
+// and what becomes of each. They are the fuzzer's seeds, too.
 var attacks = []struct {
 	name  string
 	frame []byte
@@ -163,7 +163,8 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// Every attempt is reported, and what is refused gets no answer but an ICMP error to the guest itself.
+// Every attempt is reported, and what is refused gets no answer but an ICMP error to the guest
+// itself.
 func TestAttacksAreReportedAndNothingLeaves(t *testing.T) {
 	for _, a := range attacks {
 		if a.class != classRefused && a.class != classStray {

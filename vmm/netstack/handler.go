@@ -6,31 +6,37 @@ import (
 	"net/netip"
 )
 
-// Handler decides what becomes of whatever the box tries, and carries what it allows. Its methods are called from any
-// number of goroutines at once, within the stack's limits, and their context ends when the stack is closed. Whoever
-// implements it audits what it is asked, and bounds how much of that it writes down: a box asks as often as it likes.
+// Handler decides what becomes of whatever the box tries, and carries what it allows. Its methods
+// are called from any number of goroutines at once, within the stack's limits, and their context
+// ends when the stack is closed. Whoever implements it audits what it is asked, and bounds how much
+// of that it writes down: a box asks as often as it likes.
 type Handler interface {
-	// Lookup decides about a question to the resolver. nil allows the name: a question for its address is then answered
-	// with the name's synthetic address, any other type with an empty answer. An error is answered with NXDOMAIN. It asks
-	// no resolver itself, or the question would be a way out. The guest waits for it.
+	// Lookup decides about a question to the resolver. nil allows the name: a question for its
+	// address is then answered with the name's synthetic address, any other type with an empty
+	// answer. An error is answered with NXDOMAIN. It asks no resolver itself, or the question would
+	// be a way out. The guest waits for it.
 	Lookup(ctx context.Context, q Question) error
 
-	// Accept decides about a flow when its first packet is seen, before the guest is answered, so it should be quick. An
-	// error refuses it at once: a TCP connection is reset, a datagram answered with an unreachable port.
+	// Accept decides about a flow when its first packet is seen, before the guest is answered, so
+	// it should be quick. An error refuses it at once: a TCP connection is reset, a datagram
+	// answered with an unreachable port.
 	Accept(ctx context.Context, d Destination) error
 
-	// Stream carries an accepted TCP connection, and returns when it is over; the stack closes c then. The guest's SYN is
-	// answered at the first Read or Write of c: a Stream that dials first, and returns the error of a dial that failed,
-	// makes the connection in the box fail like the one outside, as refused. Once data flowed an error resets it.
+	// Stream carries an accepted TCP connection, and returns when it is over; the stack closes c
+	// then. The guest's SYN is answered at the first Read or Write of c: a Stream that dials first,
+	// and returns the error of a dial that failed, makes the connection in the box fail like the
+	// one outside, as refused. Once data flowed an error resets it.
 	Stream(ctx context.Context, d Destination, c Conn) error
 
-	// Packets carries the datagrams of an accepted UDP flow, each Read or Write of c one of them, and returns when it is
-	// over; the stack closes c then. A flow that has been idle for a while reads net.ErrClosed.
+	// Packets carries the datagrams of an accepted UDP flow, each Read or Write of c one of them,
+	// and returns when it is over; the stack closes c then. A flow that has been idle for a while
+	// reads net.ErrClosed.
 	Packets(ctx context.Context, d Destination, c net.Conn) error
 
-	// Attempt reports what the stack itself has refused: frames that are neither ARP for the gateway nor sound IPv4 of
-	// the box's own address, ICMP to elsewhere, malformed questions, flows beyond a limit. The stack reports a flood of
-	// one kind as a few attempts and a count. It must not block for long: the box's network stands still meanwhile.
+	// Attempt reports what the stack itself has refused: frames that are neither ARP for the
+	// gateway nor sound IPv4 of the box's own address, ICMP to elsewhere, malformed questions,
+	// flows beyond a limit. The stack reports a flood of one kind as a few attempts and a count. It
+	// must not block for long: the box's network stands still meanwhile.
 	Attempt(a Attempt)
 }
 
@@ -41,8 +47,9 @@ type Conn interface {
 	CloseWrite() error
 }
 
-// Question is one question to the resolver. Name is canonical: lower case letters, digits, '-' and '_' in labels of 1 to 63
-// bytes, no dot at its end; a question with any other name has been refused as an attempt.
+// Question is one question to the resolver. Name is canonical: lower case letters, digits, '-' and
+// '_' in labels of 1 to 63 bytes, no dot at its end; a question with any other name has been
+// refused as an attempt.
 type Question struct {
 	Name string
 	Type uint16 // as in DNS: 1 is A, 28 AAAA, 16 TXT

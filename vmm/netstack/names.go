@@ -10,9 +10,10 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// names gives each allowed name one address of the name block. The address follows from the name, so that a box that goes on
-// under a new stack, or its twin, finds the same; where two names fall on one address the later takes the next that is free.
-// The name asked for the longest time ago is forgotten when there are too many.
+// names gives each allowed name one address of the name block. The address follows from the name,
+// so that a box that goes on under a new stack, or its twin, finds the same; where two names fall
+// on one address the later takes the next that is free. The name asked for the longest time ago is
+// forgotten when there are too many.
 type names struct {
 	most int
 
@@ -57,7 +58,8 @@ func (n *names) address(name string) netip.Addr {
 	return addr
 }
 
-// place finds a free address, beginning where the name's hash says. There is one: the block is larger than the table.
+// place finds a free address, beginning where the name's hash says. There is one: the block is
+// larger than the table.
 func (n *names) place(name string) netip.Addr {
 	digest := sha256.Sum256([]byte(name))
 	size := uint32(1)<<(32-protocol.NameBlock.Bits()) - firstName - 1 // the block's last address is left out too

@@ -67,7 +67,8 @@ func New(link vmm.Link, h Handler, c Config) (*Stack, error) {
 
 const nic = 1
 
-// assemble makes gVisor's stack: IPv4, TCP and UDP, on one card that answers for every address there is.
+// assemble makes gVisor's stack: IPv4, TCP and UDP, on one card that answers for every address
+// there is.
 func (s *Stack) assemble() error {
 	s.tcpip = stack.New(stack.Options{
 		NetworkProtocols:   []stack.NetworkProtocolFactory{networkv4.NewProtocol},
@@ -92,11 +93,12 @@ func (s *Stack) assemble() error {
 	return nil
 }
 
-// Start reads the link until it is cut. Before it, the box's frames wait: its policy may be put in place first.
+// Start reads the link until it is cut. Before it, the box's frames wait: its policy may be put in
+// place first.
 func (s *Stack) Start() { s.work.Go(s.read) }
 
-// Close cuts the link, resets every connection and ends the context of every call to the handler, and returns when all of
-// them have returned. Idempotent.
+// Close cuts the link, resets every connection and ends the context of every call to the handler,
+// and returns when all of them have returned. Idempotent.
 func (s *Stack) Close() error {
 	var err error
 	s.close.Do(func() {
@@ -111,7 +113,8 @@ func (s *Stack) Close() error {
 	return err
 }
 
-// wait returns when all our goroutines have. Handshakes that were about to begin are aborted as they appear.
+// wait returns when all our goroutines have. Handshakes that were about to begin are aborted as
+// they appear.
 func (s *Stack) wait() {
 	const again = 10 * time.Millisecond
 	done := make(chan struct{})

@@ -231,7 +231,8 @@ func TestNowhereIsRefusedAtOnce(t *testing.T) {
 	wantNobody(t, b.dialUDP(t, netip.MustParseAddrPort("240.0.0.1:53")))
 }
 
-// wantNobody sends a datagram and waits for the answer that nobody listens. The guest's Read does not wake up for it.
+// wantNobody sends a datagram and waits for the answer that nobody listens. The guest's Read does
+// not wake up for it.
 func wantNobody(t *testing.T, c *gonet.UDPConn) {
 	t.Helper()
 	if _, err := c.Write([]byte("x")); err != nil {
@@ -343,7 +344,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	wantNobody(t, b.dialUDP(t, elsewhere))
 }
 
-// A place is free again as soon as the connection is over, so short ones may follow each other for ever.
+// A place is free again as soon as the connection is over, so short ones may follow each other for
+// ever.
 func TestPlacesAreGivenBack(t *testing.T) {
 	p := (&policy{}).allowAll()
 	p.stream = func(_ context.Context, _ Destination, c Conn) error {
@@ -417,7 +419,8 @@ func TestCloseEndsEverything(t *testing.T) {
 	}
 }
 
-// survivor is a guest with a connection that goes on under another stack, as after a pause or a fork.
+// survivor is a guest with a connection that goes on under another stack, as after a pause or a
+// fork.
 func survivor(t *testing.T) (*gonet.TCPConn, *Stack) {
 	t.Helper()
 	p := (&policy{}).allowAll()
@@ -466,7 +469,8 @@ func wantReset(t *testing.T, c net.Conn) {
 	}
 }
 
-// A flood of connections that the guest never finishes takes no more than there is, and the rest goes on.
+// A flood of connections that the guest never finishes takes no more than there is, and the rest
+// goes on.
 func TestSYNFlood(t *testing.T) {
 	const most, flood = 32, 4000
 	p := (&policy{}).allowAll()
@@ -523,7 +527,8 @@ func (c *stuck) WriteFrame(parts ...[]byte) error {
 	return c.cable.WriteFrame(f)
 }
 
-// While a SYN is being answered nobody holds the connection: gVisor would try for it again and again when the guest goes on.
+// While a SYN is being answered nobody holds the connection: gVisor would try for it again and
+// again when the guest goes on.
 func TestAnsweringASYNHoldsNothing(t *testing.T) {
 	c := &stuck{cable: newCable(), answered: make(chan struct{}), free: make(chan struct{})}
 	p := (&policy{stream: func(_ context.Context, _ Destination, c Conn) error {

@@ -82,8 +82,9 @@ func (c *stream) established(ep tcpip.Endpoint) {
 	}
 }
 
-// finish ends the connection as err says: refused or reset with one, closed without. It returns when nothing of it is left
-// but a state that passes by itself, soon after done is closed at the latest.
+// finish ends the connection as err says: refused or reset with one, closed without. It returns
+// when nothing of it is left but a state that passes by itself, soon after done is closed at the
+// latest.
 func (c *stream) finish(err error, done <-chan struct{}) {
 	c.answer.Do(func() {
 		defer close(c.ready)
@@ -102,8 +103,8 @@ func (c *stream) finish(err error, done <-chan struct{}) {
 	c.ep.Abort()
 }
 
-// drain waits until the guest has read everything and closed its side too, and tells whether it has. What is left of a
-// connection counts as one, so it may not stay for ever.
+// drain waits until the guest has read everything and closed its side too, and tells whether it
+// has. What is left of a connection counts as one, so it may not stay for ever.
 func (c *stream) drain(done <-chan struct{}) bool {
 	const longest = 250 * time.Millisecond
 	end := time.Now().Add(linger)
@@ -153,7 +154,8 @@ func (c *stream) CloseWrite() error {
 	return c.conn.CloseWrite()
 }
 
-// Close ends the connection for whoever uses it; what is left to be done happens when the handler has returned.
+// Close ends the connection for whoever uses it; what is left to be done happens when the handler
+// has returned.
 func (c *stream) Close() error {
 	c.answer.Do(func() {
 		defer close(c.ready)

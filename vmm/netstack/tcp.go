@@ -24,16 +24,16 @@ type streams struct {
 
 const dnsPort = 53
 
-// Sizes of the buffers of a connection, in bytes. The largest is what one fast connection needs; when there are many the
-// budget is shared, since a guest can fill all of them.
+// Sizes of the buffers of a connection, in bytes. The largest is what one fast connection needs;
+// when there are many the budget is shared, since a guest can fill all of them.
 const (
 	bufferLeast  = 16 << 10
 	bufferMost   = 4 << 20
 	bufferBudget = 64 << 20
 )
 
-// How long a connection that both sides have closed is remembered, and one that only we have. The cable neither loses nor
-// delays segments, so little can come late.
+// How long a connection that both sides have closed is remembered, and one that only we have. The
+// cable neither loses nor delays segments, so little can come late.
 const (
 	timeWait = time.Second
 	linger   = 20 * time.Second

@@ -18,8 +18,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// flows are the UDP flows of a box: pairs of a port of its own and an address. gVisor has an endpoint for each that was
-// accepted; packet sees what has none.
+// flows are the UDP flows of a box: pairs of a port of its own and an address. gVisor has an
+// endpoint for each that was accepted; packet sees what has none.
 type flows struct {
 	*Stack
 	asked chan struct{} // a place for each question to the resolver that is being answered
@@ -30,7 +30,8 @@ type flows struct {
 }
 
 const (
-	// mostQuestions are answered at once; what comes on top is lost, as datagrams may be, and asked again.
+	// mostQuestions are answered at once; what comes on top is lost, as datagrams may be, and asked
+	// again.
 	mostQuestions = 64
 	// flowIdle is how long a flow lives without a datagram in either direction.
 	flowIdle = 2 * time.Minute
@@ -43,8 +44,8 @@ func (u *flows) init(s *Stack) {
 	s.tcpip.SetTransportProtocolHandler(transportudp.ProtocolNumber, u.packet)
 }
 
-// packet is called for a datagram that belongs to no open flow. It must not block; false has the guest told that nobody
-// listens.
+// packet is called for a datagram that belongs to no open flow. It must not block; false has the
+// guest told that nobody listens.
 func (u *flows) packet(id stack.TransportEndpointID, p *stack.PacketBuffer) bool {
 	d := u.destination("udp", id)
 	if d.Addr == netip.AddrPortFrom(protocol.GatewayAddr, dnsPort) {

@@ -1,5 +1,5 @@
-// Package partial reads an image's file while another process completes it. It asks for blocks that are not there yet, and remembers
-// which are; it neither gets bytes nor checks them.
+// Package partial reads an image's file while another process completes it. It asks for blocks that
+// are not there yet, and remembers which are; it neither gets bytes nor checks them.
 package partial
 
 import (
@@ -112,8 +112,9 @@ func (f *File) await(ctx context.Context, block int) error {
 	return nil
 }
 
-// take believes an answer about the file that is open, and opens the one that it is about when that is another: who completes the image
-// may have lost the first one and begun again. What was known of that one says nothing of this.
+// take believes an answer about the file that is open, and opens the one that it is about when that
+// is another: who completes the image may have lost the first one and begun again. What was known
+// of that one says nothing of this.
 func (f *File) take(a Answer) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

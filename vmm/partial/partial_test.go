@@ -127,7 +127,8 @@ func TestAPromiseIsNotEnough(t *testing.T) {
 	}
 }
 
-// Who completes the image may lose its file and make another, even under the same name. Blocks of the first are not taken for blocks of it.
+// Who completes the image may lose its file and make another, even under the same name. Blocks of
+// the first are not taken for blocks of it.
 func TestTheFileIsReplaced(t *testing.T) {
 	g, f := grow(t, 8)
 	p := make([]byte, block)

@@ -21,19 +21,21 @@ const (
 // fdImage is behind them all, where a descriptor only is when the image is not all here.
 const fdImage = fdState + 1 // one end of a socket pair: NBD
 
-// kernelArgs is the guest's command line. The agent is /init of the initrd, so there is no root=. A panic resets, which
-// ends QEMU (-no-reboot) with a reason that tells it from a shutdown.
+// kernelArgs is the guest's command line. The agent is /init of the initrd, so there is no root=. A
+// panic resets, which ends QEMU (-no-reboot) with a reason that tells it from a shutdown.
 //
 // The kernel's watchdog would take a paused machine for a hung one.
 //
-// tsc=reliable: emulated CPUs fail the check that their counters agree, since checking is slow, and the guest would fall
-// back to a clock of 4 ms steps. An emulated CPU does not speculate either, so it needs no mitigations. norandmaps: QEMU
-// translates code by its address, so a library that lies elsewhere in each process is translated in each process. Security
-// modules without a policy, which nothing in a box loads, and pressure statistics are code on the way of every system call and
+// tsc=reliable: emulated CPUs fail the check that their counters agree, since checking is slow, and
+// the guest would fall back to a clock of 4 ms steps. An emulated CPU does not speculate either, so
+// it needs no mitigations. norandmaps: QEMU translates code by its address, so a library that lies
+// elsewhere in each process is translated in each process. Security modules without a policy, which
+// nothing in a box loads, and pressure statistics are code on the way of every system call and
 // every switch.
 //
-// GODEBUG is the agent's, and reaches nothing that it starts: signals that preempt its goroutines, and questions after the
-// number of CPUs, which does not change, are code that every clone would have to translate.
+// GODEBUG is the agent's, and reaches nothing that it starts: signals that preempt its goroutines,
+// and questions after the number of CPUs, which does not change, are code that every clone would
+// have to translate.
 func kernelArgs(accel string) string {
 	args := "console=ttyS0 quiet loglevel=3 panic=-1 reboot=t i8042.noaux i8042.nokbd random.trust_cpu=on cryptomgr.notests" +
 		" nowatchdog GODEBUG=asyncpreemptoff=1,updatemaxprocs=0"
@@ -52,8 +54,8 @@ type disk struct {
 	Volatile bool // a host crash may lose what the guest flushed, since it loses the layer anyway
 }
 
-// command is everything the command line of a machine is made from. A template and its clones differ in paths, Name,
-// Share and Incoming only; a clone is given no kernel.
+// command is everything the command line of a machine is made from. A template and its clones
+// differ in paths, Name, Share and Incoming only; a clone is given no kernel.
 type command struct {
 	Name     string
 	Accel    string // kvm or tcg
@@ -99,17 +101,19 @@ func (c command) argv() []string {
 		a = append(a, networkArgv()...)
 	}
 	if c.Incoming {
-		// A clone's kernel is in its memory. QEMU would keep a copy of the file in its own, 14 MB of every clone.
+		// A clone's kernel is in its memory. QEMU would keep a copy of the file in its own, 14 MB
+		// of every clone.
 		return append(a, "-incoming", "defer")
 	}
 	return append(a, "-kernel", c.Kernel, "-initrd", c.Initrd, "-append", c.Args)
 }
 
-// argv attaches the file as it is: no format to probe, no lock to get in the way of populating a slot that the guest has
-// not mounted yet.
+// argv attaches the file as it is: no format to probe, no lock to get in the way of populating a
+// slot that the guest has not mounted yet.
 func (d disk) argv() []string {
 	if d.Served {
-		// The other end is in our parent, without whom there is no machine: nothing to reconnect to.
+		// The other end is in our parent, without whom there is no machine: nothing to reconnect
+		// to.
 		node := fmt.Sprintf("driver=nbd,node-name=%s,server.type=fd,server.str=%d,read-only=on", d.Name, fdImage)
 		return []string{"-blockdev", node, "-device", "virtio-blk-device,drive=" + d.Name + ",serial=" + d.Name}
 	}
@@ -123,8 +127,8 @@ func (d disk) argv() []string {
 	return []string{"-blockdev", node, "-device", "virtio-blk-device,drive=" + d.Name + ",serial=" + d.Name}
 }
 
-// networkArgv is one card whose other end is ours: QEMU itself has no network. Its guest need not announce itself after a
-// restore: we know where it is.
+// networkArgv is one card whose other end is ours: QEMU itself has no network. Its guest need not
+// announce itself after a restore: we know where it is.
 func networkArgv() []string {
 	return []string{
 		"-netdev", fmt.Sprintf("socket,id=net,fd=%d", fdNetwork),
@@ -132,7 +136,8 @@ func networkArgv() []string {
 	}
 }
 
-// accelerator bounds the cache of translated code, which would grow to 1 GiB whatever the size of the machine.
+// accelerator bounds the cache of translated code, which would grow to 1 GiB whatever the size of
+// the machine.
 func accelerator(accel string) string {
 	if accel == accelTCG {
 		return accel + ",tb-size=256"
@@ -140,9 +145,9 @@ func accelerator(accel string) string {
 	return accel
 }
 
-// cpuModel leaves out of an emulated CPU what makes every access to memory dearer: a fifth level of page tables, which no
-// machine of ours is large enough for, and SMAP, for which QEMU keeps another set of translations and cuts code at each
-// system call's copies.
+// cpuModel leaves out of an emulated CPU what makes every access to memory dearer: a fifth level of
+// page tables, which no machine of ours is large enough for, and SMAP, for which QEMU keeps another
+// set of translations and cuts code at each system call's copies.
 func cpuModel(accel string) string {
 	if accel == accelKVM {
 		return "host"

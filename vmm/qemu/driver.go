@@ -12,14 +12,15 @@ import (
 type Config struct {
 	// Binary is the QEMU program; "" finds qemu-system-x86_64 in PATH.
 	Binary string
-	// StateDir is an existing directory in which the driver remembers what it found out about this host.
+	// StateDir is an existing directory in which the driver remembers what it found out about this
+	// host.
 	StateDir string
 	// Kernel gives a kernel directory, with which a guest is run to find out whether KVM works.
 	Kernel func(ctx context.Context) (dir string, err error)
 	// Accel forces kvm or tcg; "" finds out which.
 	Accel string
-	// Rewire, where it is not nil, changes the command line of machines that boot, and they are not confined. It is for
-	// measuring beside what QEMU has itself: no machine of a box has it.
+	// Rewire, where it is not nil, changes the command line of machines that boot, and they are not
+	// confined. It is for measuring beside what QEMU has itself: no machine of a box has it.
 	Rewire func(argv []string) []string
 	// Log receives what no caller can be told by an error; nil drops it.
 	Log *slog.Logger

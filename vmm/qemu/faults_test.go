@@ -128,7 +128,8 @@ func testKillWhileSaving(t *testing.T, h vmmtest.Harness, d *qemu.Driver, tp vmm
 	}
 }
 
-// testKillWhileRestoring kills QEMU at a different moment each time, the first as soon as it is there.
+// testKillWhileRestoring kills QEMU at a different moment each time, the first as soon as it is
+// there.
 func testKillWhileRestoring(t *testing.T, h vmmtest.Harness, d *qemu.Driver, tp vmm.Template) {
 	spec := inDir(t, h.Spec)
 	m, err := d.Restore(t.Context(), spec, tp, "")

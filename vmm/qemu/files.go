@@ -2,10 +2,12 @@ package qemu
 
 import "agentbox/vmm/confine"
 
-// systemFiles are the host's programs and libraries, and what these read to be loaded: nobody's own.
+// systemFiles are the host's programs and libraries, and what these read to be loaded: nobody's
+// own.
 var systemFiles = []string{"/usr", "/bin", "/lib", "/lib64", "/opt", "/nix/store", "/etc/ld.so.cache", "/etc/localtime", "/sys/devices/system"}
 
-// files are all that QEMU may open, besides what it inherits: a guest that has taken it over reaches nothing else.
+// files are all that QEMU may open, besides what it inherits: a guest that has taken it over
+// reaches nothing else.
 func (c command) files(program string) confine.Files {
 	f := confine.Files{Read: append([]string{program}, systemFiles...)}
 	if !c.Incoming {

@@ -11,7 +11,8 @@ import (
 	"agentbox/vmm/confine"
 )
 
-// A VMM that a guest has taken over is a program that tries to open what it likes: here a script in QEMU's place.
+// A VMM that a guest has taken over is a program that tries to open what it likes: here a script in
+// QEMU's place.
 func TestWhatRunsAMachineReachesItsFilesOnly(t *testing.T) {
 	needTools(t)
 	if err := confine.Available(); err != nil {

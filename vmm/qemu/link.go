@@ -14,8 +14,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// link is the cable: QEMU's framing of a stream socket, where the length of each frame stands before it in 4 bytes, the
-// highest first.
+// link is the cable: QEMU's framing of a stream socket, where the length of each frame stands
+// before it in 4 bytes, the highest first.
 type link struct {
 	conn net.Conn
 	in   *bufio.Reader

@@ -93,8 +93,8 @@ func (m *machine) event(name string, data json.RawMessage) {
 	}
 }
 
-// watch waits for the end of the process and then for everything that belongs to the machine. It runs as long as the
-// machine does.
+// watch waits for the end of the process and then for everything that belongs to the machine. It
+// runs as long as the machine does.
 func (m *machine) watch() {
 	<-m.proc.done
 	m.qmp.close()
@@ -164,11 +164,12 @@ func (m *machine) ending(err error) bool {
 	return false
 }
 
-// deathNotice is how long a failure to start waits for QEMU's own end to explain it: its memory and sockets fail first.
+// deathNotice is how long a failure to start waits for QEMU's own end to explain it: its memory and
+// sockets fail first.
 const deathNotice = time.Second
 
-// abandon kills a machine that did not get started, and says why it ended if it ended by itself: whatever failed then
-// failed for that reason.
+// abandon kills a machine that did not get started, and says why it ended if it ended by itself:
+// whatever failed then failed for that reason.
 func (m *machine) abandon(err error) error {
 	ended := false
 	if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) && agentbox.CodeOf(err) != agentbox.Corrupt {

@@ -11,11 +11,13 @@ import (
 	"agentbox/vmm/statedir"
 )
 
-// formatVersion changes with the meaning of any file of a template or saved state, or of the command line.
+// formatVersion changes with the meaning of any file of a template or saved state, or of the
+// command line.
 const formatVersion = 2
 
-// manifest describes a template or a saved state. With the digests in it, every byte is accounted for, except those of
-// the disks of a saved state: they may be large, and carry their file system's own checksums.
+// manifest describes a template or a saved state. With the digests in it, every byte is accounted
+// for, except those of the disks of a saved state: they may be large, and carry their file system's
+// own checksums.
 type manifest struct {
 	Format      int             `json:"format"`
 	Template    agentbox.Digest `json:"template,omitempty"` // saved states: the manifest of the template they rest on

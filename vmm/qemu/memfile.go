@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newMemoryFile makes an anonymous file in memory that can be sealed. Its name shows in /proc/PID/maps.
+// newMemoryFile makes an anonymous file in memory that can be sealed. Its name shows in
+// /proc/PID/maps.
 func newMemoryFile(name string, size int64) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -57,7 +58,8 @@ func sealedBytes(name string, content []byte) (*os.File, error) {
 	return f, nil
 }
 
-// reopen gives a second file with an offset of its own: QEMU reads device state from where the offset is.
+// reopen gives a second file with an offset of its own: QEMU reads device state from where the
+// offset is.
 func reopen(f *os.File) (*os.File, error) {
 	return os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 }

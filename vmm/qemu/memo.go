@@ -15,9 +15,9 @@ import (
 	"agentbox/vmm/statedir"
 )
 
-// memo is what the driver remembers of this host across processes, so that starting a machine from a new process runs
-// no QEMU for its version, hashes no kernel and tries no KVM. Losing it costs a second; it is never wrong, since every
-// part names what it rests on.
+// memo is what the driver remembers of this host across processes, so that starting a machine from
+// a new process runs no QEMU for its version, hashes no kernel and tries no KVM. Losing it costs a
+// second; it is never wrong, since every part names what it rests on.
 type memo struct {
 	Binary  fileIdentity   `json:"binary"`
 	Version string         `json:"version"` // of Binary
@@ -68,7 +68,8 @@ func (d *Driver) recall() *memo {
 	return d.known
 }
 
-// remember replaces the memo on disk if it has changed; d.mu is held. Another process may do the same: the last one wins.
+// remember replaces the memo on disk if it has changed; d.mu is held. Another process may do the
+// same: the last one wins.
 func (d *Driver) remember(known *memo) error {
 	if !known.changed {
 		return nil

@@ -26,8 +26,9 @@ type filesystem struct {
 
 // argv is mke2fs's command line without the program.
 //
-// The file is known to be zeros, so neither journal nor inode tables are written, here or by the guest's lazy
-// initialisation: 64 GiB take 10 ms and under 1 MiB. Nothing ever grows the file system, so no blocks are kept for that.
+// The file is known to be zeros, so neither journal nor inode tables are written, here or by the
+// guest's lazy initialisation: 64 GiB take 10 ms and under 1 MiB. Nothing ever grows the file
+// system, so no blocks are kept for that.
 func (fs filesystem) argv(prezeroed bool) []string {
 	features, extended := "^resize_inode", fmt.Sprintf("root_owner=%d:%d", fs.owner, fs.owner)
 	if fs.journal == 0 {
@@ -49,7 +50,8 @@ func (fs filesystem) argv(prezeroed bool) []string {
 	return append(a, fs.path)
 }
 
-// make runs mke2fs, inside a user namespace in which we are the guest's user, so that our files become its files.
+// make runs mke2fs, inside a user namespace in which we are the guest's user, so that our files
+// become its files.
 func (fs filesystem) make(ctx context.Context) error {
 	err := fs.attempt(ctx, true)
 	if err != nil && strings.Contains(err.Error(), "assume_storage_prezeroed") {

@@ -6,7 +6,8 @@ const (
 	runtimeFile     = "runtime.img"   // the runtime layer: raw, sparse, ext4
 	placeholderFile = "workspace.img" // an empty slot, for a machine without a workspace
 
-	// In a template and in a saved state. Each .pages file has an .index beside it (see pageset.go).
+	// In a template and in a saved state. Each .pages file has an .index beside it (see
+	// pageset.go).
 	devicesFile      = "devices"       // device state as QEMU writes it
 	memoryFile       = "memory"        // template: all pages that are not zero; saved state: those that differ
 	templateDiskFile = "runtime"       // template: the blocks of the runtime layer that are not zero

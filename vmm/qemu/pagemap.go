@@ -15,7 +15,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// memoryName is the name of the memory file behind every guest, by which its mapping is found in /proc/PID/maps.
+// memoryName is the name of the memory file behind every guest, by which its mapping is found in
+// /proc/PID/maps.
 const memoryName = "agentbox-memory"
 
 // mapping is one part of another process's mapping of the guest's memory.
@@ -55,8 +56,8 @@ const (
 	pagemapFile    = 1 << 61 // or shared anonymous memory
 )
 
-// privatePage tells whether an entry is a page of the process's own: in a private mapping of a file, one that was
-// written to.
+// privatePage tells whether an entry is a page of the process's own: in a private mapping of a
+// file, one that was written to.
 func privatePage(entry uint64) bool {
 	return entry&(pagemapPresent|pagemapSwapped) != 0 && entry&pagemapFile == 0
 }
@@ -92,7 +93,8 @@ func openProcessMemory(pid int, size int64) (*processMemory, error) {
 	return &processMemory{pid, maps, size}, nil
 }
 
-// changed lists the pages that differ, or once differed, from the file the memory is a private mapping of.
+// changed lists the pages that differ, or once differed, from the file the memory is a private
+// mapping of.
 func (p *processMemory) changed() ([]candidate, error) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/pagemap", p.pid))
 	if err != nil {
@@ -114,7 +116,8 @@ func (p *processMemory) changed() ([]candidate, error) {
 	return c, nil
 }
 
-// scanPagemap adds the private pages among the entries of consecutive pages, the first of which lies at offset.
+// scanPagemap adds the private pages among the entries of consecutive pages, the first of which
+// lies at offset.
 func scanPagemap(entries []byte, offset int64, c *candidates) {
 	for i := 0; i+8 <= len(entries); i += 8 {
 		if privatePage(binary.LittleEndian.Uint64(entries[i:])) {
@@ -165,7 +168,8 @@ func (p *processMemory) locate(to []unix.RemoteIovec, off, length int64) []unix.
 	return to
 }
 
-// traceError explains why a VMM's memory cannot be reached. It is our own child, so only a host setting forbids it.
+// traceError explains why a VMM's memory cannot be reached. It is our own child, so only a host
+// setting forbids it.
 func traceError(err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return agentbox.Errorf(agentbox.Missing, "this host forbids reading a child's memory, which saving a machine needs: %w", err).

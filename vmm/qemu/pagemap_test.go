@@ -68,7 +68,8 @@ func TestLocateSplitsAtMappings(t *testing.T) {
 	}
 }
 
-// The real thing, on ourselves: a private mapping of a sealed memory file, some pages of which are written.
+// The real thing, on ourselves: a private mapping of a sealed memory file, some pages of which are
+// written.
 func TestChangedPagesOfThisProcess(t *testing.T) {
 	const size = 2 * regionSize
 	f, err := newMemoryFile(memoryName, size)

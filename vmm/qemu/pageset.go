@@ -15,9 +15,9 @@ import (
 //   - X.pages: the bytes of the pages, packed, region by region in any order of regions;
 //   - X.index: which pages they are, where their region begins in X.pages, and a digest per region.
 //
-// The whole memory of a template, what a saved machine changed of it, and the template's runtime layer are page sets, so
-// there is one writer, one reader and one decoder for all. Regions are independent, so they are read, hashed, verified
-// and written by all CPUs at once.
+// The whole memory of a template, what a saved machine changed of it, and the template's runtime
+// layer are page sets, so there is one writer, one reader and one decoder for all. Regions are
+// independent, so they are read, hashed, verified and written by all CPUs at once.
 
 const (
 	pageSize    = 4096
@@ -92,7 +92,8 @@ func (x *pageIndex) encode() []byte {
 	return b.Bytes()
 }
 
-// decodeIndex accepts only what encode can have written, so that what uses the result need not check again.
+// decodeIndex accepts only what encode can have written, so that what uses the result need not
+// check again.
 func decodeIndex(b []byte) (*pageIndex, error) {
 	rest, ok := bytes.CutPrefix(b, []byte(indexMagic))
 	if !ok || len(rest) < 24 {

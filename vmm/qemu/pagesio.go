@@ -34,8 +34,8 @@ type candidate struct {
 	pages  bitmap
 }
 
-// writePages stores the candidates' pages in f, which is empty, and returns their index. A page of zeros is stored only
-// where keepZero says so.
+// writePages stores the candidates' pages in f, which is empty, and returns their index. A page of
+// zeros is stored only where keepZero says so.
 func writePages(ctx context.Context, f *os.File, space int64, from []candidate, src pageSource, keepZero func(off int64) bool) (*pageIndex, error) {
 	var (
 		length atomic.Int64
@@ -88,8 +88,8 @@ func dropZeroPages(data []byte, r *region, keepZero func(off int64) bool) []byte
 // errPages says that stored pages are not what their digest says.
 var errPages = errors.New("pages do not match their digest")
 
-// readPages verifies every region of a set and hands it to sink. The sink sees nothing of a region that does not match;
-// of a set with such a region it may have seen others.
+// readPages verifies every region of a set and hands it to sink. The sink sees nothing of a region
+// that does not match; of a set with such a region it may have seen others.
 func readPages(ctx context.Context, f io.ReaderAt, x *pageIndex, sink pageSink) error {
 	return eachRegion(ctx, len(x.Regions), func(i int, buf []byte) error {
 		r := &x.Regions[i]

@@ -22,11 +22,12 @@ type process struct {
 	err    error         // as exec.Cmd.Wait; read it after done
 }
 
-// startProcess runs a program with the given descriptors from 3 on, which stay the caller's. It can open nothing but reach, or
-// whatever we can where that is nil.
+// startProcess runs a program with the given descriptors from 3 on, which stay the caller's. It can
+// open nothing but reach, or whatever we can where that is nil.
 //
-// The kernel sends the parent-death signal when the thread that forked ends, not when the process does, and confines what
-// a thread forks. So the fork happens on a thread that is locked for as long as the child lives.
+// The kernel sends the parent-death signal when the thread that forked ends, not when the process
+// does, and confines what a thread forks. So the fork happens on a thread that is locked for as
+// long as the child lives.
 func startProcess(program string, argv []string, files []*os.File, reach *confine.Files) (*process, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0) // the confined thread could not
 	if err != nil {

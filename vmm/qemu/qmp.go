@@ -25,7 +25,8 @@ const maxMessage = 1 << 20
 
 var errMonitorClosed = errors.New("QEMU closed its control socket")
 
-// monitor is a client of the QEMU Machine Protocol: JSON objects, one a line, answers matched by id, events between.
+// monitor is a client of the QEMU Machine Protocol: JSON objects, one a line, answers matched by
+// id, events between.
 type monitor struct {
 	conn    *net.UnixConn
 	onEvent func(name string, data json.RawMessage) // called from the reader; must not block
@@ -49,7 +50,8 @@ type message struct {
 	Data  json.RawMessage `json:"data"`
 }
 
-// newMonitor takes over conn and reads until it closes. The caller's first command must be negotiate.
+// newMonitor takes over conn and reads until it closes. The caller's first command must be
+// negotiate.
 func newMonitor(conn *net.UnixConn, onEvent func(string, json.RawMessage)) *monitor {
 	m := &monitor{conn: conn, onEvent: onEvent, pending: map[uint64]chan message{}, closed: make(chan struct{})}
 	go m.read()
@@ -114,12 +116,14 @@ func (m *monitor) negotiate(ctx context.Context) error {
 	return m.run(ctx, quickCommand, "qmp_capabilities", nil, nil)
 }
 
-// run executes a command and decodes its answer into result (nil to drop it). It waits no longer than limit.
+// run executes a command and decodes its answer into result (nil to drop it). It waits no longer
+// than limit.
 func (m *monitor) run(ctx context.Context, limit time.Duration, name string, args, result any) error {
 	return m.runWithFile(ctx, limit, nil, name, args, result)
 }
 
-// runWithFile is run with a descriptor attached, as getfd and add-fd want it. The file stays the caller's.
+// runWithFile is run with a descriptor attached, as getfd and add-fd want it. The file stays the
+// caller's.
 func (m *monitor) runWithFile(ctx context.Context, limit time.Duration, file *os.File, name string, args, result any) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -155,7 +159,8 @@ func (m *monitor) finish(name string, msg message, ok bool, result any) error {
 	return nil
 }
 
-// send writes one command. The answer channel holds one message, so the reader never waits for a caller that gave up.
+// send writes one command. The answer channel holds one message, so the reader never waits for a
+// caller that gave up.
 func (m *monitor) send(ctx context.Context, file *os.File, name string, args any) (uint64, chan message, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

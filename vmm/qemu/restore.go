@@ -13,8 +13,8 @@ import (
 	"agentbox/vmm/statedir"
 )
 
-// Restore implements vmm.Snapshotter. QEMU starts while the disks are being filled: it reads nothing of them before the
-// guest runs.
+// Restore implements vmm.Snapshotter. QEMU starts while the disks are being filled: it reads
+// nothing of them before the guest runs.
 func (d *Driver) Restore(ctx context.Context, spec vmm.Spec, from vmm.Template, saved string) (vmm.Machine, error) {
 	t, ok := from.(*template)
 	if !ok {
@@ -158,7 +158,8 @@ func (r *restoration) load(ctx context.Context, m *machine, fill func(context.Co
 	return m.awaitRunning(ctx)
 }
 
-// inject writes the saved pages into the machine's private mapping of the template's memory, before any device looks.
+// inject writes the saved pages into the machine's private mapping of the template's memory, before
+// any device looks.
 func (r *restoration) inject(ctx context.Context, m *machine) error {
 	memory, err := openProcessMemory(m.proc.cmd.Process.Pid, r.man.Memory)
 	if err != nil {
@@ -167,7 +168,8 @@ func (r *restoration) inject(ctx context.Context, m *machine) error {
 	return loadPages(ctx, r.dir, memoryFile, r.memory, memory)
 }
 
-// awaitRunning waits for the end of an incoming migration: the CPUs run, or QEMU has ended with a complaint.
+// awaitRunning waits for the end of an incoming migration: the CPUs run, or QEMU has ended with a
+// complaint.
 func (m *machine) awaitRunning(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, slowCommand)
 	defer cancel()

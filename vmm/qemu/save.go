@@ -101,8 +101,8 @@ func (d *Driver) Save(ctx context.Context, vm vmm.Machine, dir string, how vmm.S
 
 // saveDevices stops the machine and writes the state of its devices, not of its memory and disks.
 //
-// QEMU's ordinary migration would stream all memory of a private mapping. This command of its Xen support writes the
-// devices only, works without Xen, and the result is loaded like any migration.
+// QEMU's ordinary migration would stream all memory of a private mapping. This command of its Xen
+// support writes the devices only, works without Xen, and the result is loaded like any migration.
 func (m *machine) saveDevices(ctx context.Context, dir string, man *manifest) error {
 	path := filepath.Join(dir, devicesFile)
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -134,8 +134,8 @@ func (m *machine) saveDevices(ctx context.Context, dir string, man *manifest) er
 	return err
 }
 
-// saveMemory writes the pages in which the machine differs from its template: those that its private mapping of the
-// template's memory holds copies of.
+// saveMemory writes the pages in which the machine differs from its template: those that its
+// private mapping of the template's memory holds copies of.
 func (m *machine) saveMemory(ctx context.Context, dir string, man *manifest) error {
 	memory, err := openProcessMemory(m.proc.cmd.Process.Pid, m.spec.Memory)
 	if err != nil {

@@ -44,8 +44,8 @@ func createSized(path string, size int64) (*os.File, error) {
 	return f, nil
 }
 
-// copySparse fills dst, a hole of src's size, with src: by sharing extents where the file system can, else range by
-// range inside the kernel, so that holes stay holes.
+// copySparse fills dst, a hole of src's size, with src: by sharing extents where the file system
+// can, else range by range inside the kernel, so that holes stay holes.
 func copySparse(ctx context.Context, dst, src *os.File) error {
 	if err := unix.IoctlFileClone(int(dst.Fd()), int(src.Fd())); err == nil {
 		return nil

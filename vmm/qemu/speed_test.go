@@ -12,8 +12,8 @@ import (
 	"agentbox/vmm/vmmtest"
 )
 
-// TestSpeed logs what entering a box is made of (go test -v -run Speed). It fails only where something is slower than any
-// busy machine explains.
+// TestSpeed logs what entering a box is made of (go test -v -run Speed). It fails only where
+// something is slower than any busy machine explains.
 func TestSpeed(t *testing.T) {
 	h := realHarness(t)
 	d, tp := h.Driver.(*qemu.Driver), vmmtest.OpenTemplate(t, h)

@@ -14,7 +14,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// Boot implements vmm.Driver. The guest's memory is shared with a memory file, so that the machine can become a template.
+// Boot implements vmm.Driver. The guest's memory is shared with a memory file, so that the machine
+// can become a template.
 func (d *Driver) Boot(ctx context.Context, spec vmm.Spec) (vmm.Machine, error) {
 	m, err := d.boot(ctx, spec)
 	if err != nil {
@@ -56,7 +57,8 @@ func (d *Driver) boot(ctx context.Context, spec vmm.Spec) (*machine, error) {
 	return m, nil
 }
 
-// prepare checks a spec and describes its machine, but for the memory and the content of its runtime layer.
+// prepare checks a spec and describes its machine, but for the memory and the content of its
+// runtime layer.
 func (d *Driver) prepare(ctx context.Context, spec vmm.Spec) (*machine, command, error) {
 	if err := checkSpec(spec); err != nil {
 		return nil, command{}, err
@@ -96,8 +98,8 @@ func describe(m *machine, accel string) command {
 	}
 }
 
-// placeholder makes the empty workspace slot of a machine without a workspace. Nothing is ever written to it, so the one
-// of an earlier machine will do.
+// placeholder makes the empty workspace slot of a machine without a workspace. Nothing is ever
+// written to it, so the one of an earlier machine will do.
 func placeholder(spec vmm.Spec) (string, error) {
 	path := filepath.Join(spec.Dir, placeholderFile)
 	if info, err := os.Stat(path); err == nil && info.Size() == spec.Disk {
@@ -141,8 +143,8 @@ func checkSpec(s vmm.Spec) error {
 	return nil
 }
 
-// start runs QEMU with its sockets and files, and the goroutines that belong to the machine. After an error nothing
-// runs.
+// start runs QEMU with its sockets and files, and the goroutines that belong to the machine. After
+// an error nothing runs.
 func (d *Driver) start(m *machine, cmd command, files ...*os.File) error {
 	program, err := d.binary()
 	if err != nil {

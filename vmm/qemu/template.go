@@ -22,8 +22,9 @@ type templateBase struct {
 	Memory   *pageIndex // the pages of the template that are not zero
 }
 
-// template is an opened template. Its bytes were verified while they were read into memory files that nobody can
-// change any more, not even a VMM that a guest has taken over: machines map the very bytes that were verified.
+// template is an opened template. Its bytes were verified while they were read into memory files
+// that nobody can change any more, not even a VMM that a guest has taken over: machines map the
+// very bytes that were verified.
 type template struct {
 	templateBase
 	disk *pageIndex // the blocks of the runtime layer that are not zero
@@ -138,7 +139,8 @@ func (p packed) writePages(src []byte, offset int64, _ *bitmap) error {
 	return err
 }
 
-// loadPages verifies a page set of a directory into sink; pages that do not match make the directory corrupt.
+// loadPages verifies a page set of a directory into sink; pages that do not match make the
+// directory corrupt.
 func loadPages(ctx context.Context, dir, name string, x *pageIndex, sink pageSink) error {
 	f, err := os.Open(filepath.Join(dir, name+pagesSuffix))
 	if errors.Is(err, os.ErrNotExist) {
@@ -161,8 +163,8 @@ func loadPages(ctx context.Context, dir, name string, x *pageIndex, sink pageSin
 	return err
 }
 
-// InheritTemplate implements vmm.Snapshotter. The files are trusted as far as they are sealed: they come from a process
-// of the same user that verified them.
+// InheritTemplate implements vmm.Snapshotter. The files are trusted as far as they are sealed: they
+// come from a process of the same user that verified them.
 func (d *Driver) InheritTemplate(files []*os.File) (vmm.Template, error) {
 	if len(files) != 4 {
 		return nil, fmt.Errorf("a template is inherited as 4 files, not %d", len(files))

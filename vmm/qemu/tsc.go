@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// An emulated CPU's time stamp counter runs at the host's rate, and the guest's kernel must know that rate to keep time.
-// Left alone it measures the rate against an emulated timer chip, which fails on a busy host, and then hangs for ever.
-// So we measure it, against a good clock, and tell.
+// An emulated CPU's time stamp counter runs at the host's rate, and the guest's kernel must know
+// that rate to keep time. Left alone it measures the rate against an emulated timer chip, which
+// fails on a busy host, and then hangs for ever. So we measure it, against a good clock, and tell.
 
 const tscMeasurement = 20 * time.Millisecond
 
-// tscArgs is the kernel argument that tells the rate, with a space before it. It is not part of the fingerprint:
-// measurements differ in the last digits, and only a boot reads it.
+// tscArgs is the kernel argument that tells the rate, with a space before it. It is not part of the
+// fingerprint: measurements differ in the last digits, and only a boot reads it.
 func tscArgs(accel string) string {
 	if accel != accelTCG {
 		return "" // KVM has a clock of its own
@@ -27,7 +27,8 @@ func tscArgs(accel string) string {
 	return fmt.Sprintf(" tsc_early_khz=%d", int64(khz+0.5))
 }
 
-// tscSample reads clock and counter at about the same moment: of some attempts, the one that took least.
+// tscSample reads clock and counter at about the same moment: of some attempts, the one that took
+// least.
 func tscSample() (at time.Time, count uint64) {
 	best := time.Hour
 	for range 10 {

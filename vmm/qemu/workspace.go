@@ -13,7 +13,8 @@ import (
 	"agentbox/vmm/statedir"
 )
 
-// ReserveWorkspace implements vmm.Driver: QEMU needs to know the size of a disk, and nothing of what is on it.
+// ReserveWorkspace implements vmm.Driver: QEMU needs to know the size of a disk, and nothing of
+// what is on it.
 func (d *Driver) ReserveWorkspace(_ context.Context, path string, size int64) error {
 	f, err := createSized(path, size)
 	if err != nil {
@@ -45,8 +46,8 @@ func (d *Driver) NewWorkspace(ctx context.Context, path, tree string, size int64
 	return errors.Join(err, emptyAgain(context.WithoutCancel(ctx), f, size))
 }
 
-// emptyAgain makes a workspace whose filling failed an empty one. A host that has no room even for that keeps it reserved:
-// whoever failed has told why.
+// emptyAgain makes a workspace whose filling failed an empty one. A host that has no room even for
+// that keeps it reserved: whoever failed has told why.
 func emptyAgain(ctx context.Context, f *os.File, size int64) error {
 	err := punch(f, size)
 	if err == nil {
@@ -85,8 +86,8 @@ func punch(f *os.File, size int64) error {
 	return nil
 }
 
-// formatWorkspace makes the file system without the lost+found that mke2fs insists on: a user who lists the workspace,
-// and git, would stumble over a directory they may not read.
+// formatWorkspace makes the file system without the lost+found that mke2fs insists on: a user who
+// lists the workspace, and git, would stumble over a directory they may not read.
 func formatWorkspace(ctx context.Context, path, tree string, size int64) error {
 	if err := (filesystem{path: path, tree: tree, journal: journalSize(size), owner: vmm.GuestUID}).make(ctx); err != nil {
 		return err
@@ -107,7 +108,8 @@ func (d *Driver) CopyWorkspace(ctx context.Context, dst, src string) error {
 	return copyFile(ctx, dst, src)
 }
 
-// copyFile makes dst, which must not exist, a sparse copy of src, synced; on failure nothing is left.
+// copyFile makes dst, which must not exist, a sparse copy of src, synced; on failure nothing is
+// left.
 func copyFile(ctx context.Context, dst, src string) (err error) {
 	from, err := os.Open(src)
 	if err != nil {

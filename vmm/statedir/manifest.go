@@ -37,7 +37,8 @@ func Seal(m Manifest) ([]byte, agentbox.Digest, error) {
 	return append(b, '\n'), id, err
 }
 
-// Unseal gives the manifest that Seal was given, and its digest, and an error if that is not what b holds.
+// Unseal gives the manifest that Seal was given, and its digest, and an error if that is not what b
+// holds.
 func Unseal[M Manifest](b []byte) (m M, id agentbox.Digest, err error) {
 	var e envelope
 	if err := json.Unmarshal(b, &e); err != nil {

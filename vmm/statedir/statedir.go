@@ -1,5 +1,5 @@
-// Package statedir makes the directories in which drivers keep templates and saved machines: whole or not at all, with errors
-// that say what a caller can do.
+// Package statedir makes the directories in which drivers keep templates and saved machines: whole
+// or not at all, with errors that say what a caller can do.
 package statedir
 
 import (
@@ -32,11 +32,12 @@ func Corrupt(dir, format string, args ...any) error {
 	return e.WithHint("it cannot be used any more; remove %s", dir)
 }
 
-// New fills a directory under a temporary name and renames it when it is complete: dir appears whole or not
-// at all. fill syncs the files it makes.
+// New fills a directory under a temporary name and renames it when it is complete: dir appears
+// whole or not at all. fill syncs the files it makes.
 func New(dir string, fill func(tmp string) error) error { return create(dir, fill, durable.SyncDir) }
 
-// NewPassing is New without waiting for the disk: for what is made anew after a power loss. fill syncs nothing either.
+// NewPassing is New without waiting for the disk: for what is made anew after a power loss. fill
+// syncs nothing either.
 func NewPassing(dir string, fill func(tmp string) error) error {
 	return create(dir, fill, func(string) error { return nil })
 }

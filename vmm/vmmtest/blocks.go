@@ -11,11 +11,13 @@ import (
 	"agentbox/vmm"
 )
 
-// ReadBlocks reads an image at the far end of what serves it, as a machine does. It may be called at once.
+// ReadBlocks reads an image at the far end of what serves it, as a machine does. It may be called
+// at once.
 type ReadBlocks func(p []byte, off int64) error
 
-// TestBlocks checks what serves a vmm.Blocks to machines: they see the image's bytes or nothing, wait for those that are not here for as
-// long as that takes, and others do not wait with them. serve begins to serve until ctx ends.
+// TestBlocks checks what serves a vmm.Blocks to machines: they see the image's bytes or nothing,
+// wait for those that are not here for as long as that takes, and others do not wait with them.
+// serve begins to serve until ctx ends.
 func TestBlocks(t *testing.T, serve func(t *testing.T, ctx context.Context, image vmm.Blocks) ReadBlocks) {
 	t.Run("Bytes", func(t *testing.T) { testBytes(t, serve) })
 	t.Run("Waits", func(t *testing.T) { testWaits(t, serve) })
@@ -23,7 +25,8 @@ func TestBlocks(t *testing.T, serve func(t *testing.T, ctx context.Context, imag
 	t.Run("Deadline", func(t *testing.T) { testDeadline(t, serve) })
 }
 
-// scarce is an image of which a part is withheld. What is read ahead around a read does not reach it from elsewhere.
+// scarce is an image of which a part is withheld. What is read ahead around a read does not reach
+// it from elsewhere.
 type scarce struct {
 	bytes []byte
 	come  chan struct{} // closed when the part may be read

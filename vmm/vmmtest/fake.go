@@ -15,8 +15,9 @@ import (
 	"agentbox/vmm"
 )
 
-// Fake is a driver whose machines are goroutines of this process and whose disks are directories. It keeps every promise
-// of package vmm but isolation, so that what is above can be tested without a machine.
+// Fake is a driver whose machines are goroutines of this process and whose disks are directories.
+// It keeps every promise of package vmm but isolation, so that what is above can be tested without
+// a machine.
 //
 // Its guests speak a protocol of their own; Connect begins a conversation.
 type Fake struct {

@@ -21,7 +21,8 @@ type fakeGuest struct {
 	dec *json.Decoder
 }
 
-// Connect begins a conversation with a machine of the fake: what it still answers to an earlier one is dropped.
+// Connect begins a conversation with a machine of the fake: what it still answers to an earlier one
+// is dropped.
 func (d *Fake) Connect(ctx context.Context, m vmm.Machine) (Guest, error) {
 	g := &fakeGuest{m: m, dec: json.NewDecoder(m.Stream())}
 	token := make([]byte, 8)

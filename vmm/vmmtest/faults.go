@@ -22,8 +22,8 @@ func OpenTemplate(t *testing.T, h Harness) vmm.Template {
 // orphanVariable makes a test binary a process that starts a machine and waits to be killed.
 const orphanVariable = "AGENTBOX_TEST_ORPHAN"
 
-// Main is TestMain for tests that call Orphans. In the process that Orphans kills, setup gives the driver and the spec of the
-// machine, from the arguments that Orphans was called with.
+// Main is TestMain for tests that call Orphans. In the process that Orphans kills, setup gives the
+// driver and the spec of the machine, from the arguments that Orphans was called with.
 func Main(m *testing.M, setup func(args []string) (vmm.Snapshotter, vmm.Spec)) {
 	args, orphan := os.LookupEnv(orphanVariable)
 	if !orphan {
@@ -34,7 +34,8 @@ func Main(m *testing.M, setup func(args []string) (vmm.Snapshotter, vmm.Spec)) {
 	time.Sleep(time.Hour)
 }
 
-// startOrphan restores a machine from the template on descriptors 3 to 6. It gives its processes or what went wrong.
+// startOrphan restores a machine from the template on descriptors 3 to 6. It gives its processes or
+// what went wrong.
 func startOrphan(driver vmm.Snapshotter, spec vmm.Spec) string {
 	var files []*os.File
 	for fd := uintptr(3); fd < 7; fd++ {
@@ -51,7 +52,8 @@ func startOrphan(driver vmm.Snapshotter, spec vmm.Spec) string {
 	return strings.Trim(fmt.Sprint(m.PIDs()), "[]")
 }
 
-// Orphans tests that no process of a machine outlives the one that started it. A machine has at least so many.
+// Orphans tests that no process of a machine outlives the one that started it. A machine has at
+// least so many.
 func Orphans(t *testing.T, tp vmm.Template, least int, args ...string) {
 	parent := exec.Command("/proc/self/exe")
 	parent.Env = append(os.Environ(), orphanVariable+"="+strings.Join(args, "\n"))

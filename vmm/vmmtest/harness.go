@@ -20,7 +20,8 @@ const (
 	Workspace              // on the workspace, after Attach
 )
 
-// Guest is a guest that does what the suite asks. What Put has returned for is on the machine's disk.
+// Guest is a guest that does what the suite asks. What Put has returned for is on the machine's
+// disk.
 type Guest interface {
 	Put(ctx context.Context, place Place, name string, data []byte) error
 	Get(ctx context.Context, place Place, name string) ([]byte, error)
@@ -39,8 +40,8 @@ type Harness struct {
 	Connect func(ctx context.Context, m vmm.Machine) (Guest, error)
 	// Crash ends the machine's processes behind the driver's back.
 	Crash func(m vmm.Machine) error
-	// Unverified tells of files of a saved state, by base name, whose bytes carry no digest; the suite only truncates
-	// and removes them.
+	// Unverified tells of files of a saved state, by base name, whose bytes carry no digest; the
+	// suite only truncates and removes them.
 	Unverified func(name string) bool
 }
 

@@ -62,8 +62,8 @@ func (s *slowImage) awaitReader(r *rig) {
 	}
 }
 
-// testServed has machines whose image is no file of the host: one that waits for its bytes goes on when they come, and can be ended
-// while they do not.
+// testServed has machines whose image is no file of the host: one that waits for its bytes goes on
+// when they come, and can be ended while they do not.
 func testServed(r *rig) {
 	if r.Spec.Image == "" {
 		r.Skip("machines of this kind have no image")

@@ -20,8 +20,8 @@ type Config struct {
 	User    User         // the box's user
 	Log     *slog.Logger // the console
 	PID1    bool         // reap every orphan
-	// Open opens the stream to the host. It is called again whenever the stream ends: a port reads EOF while no host
-	// is connected, a socket when the host's end was replaced.
+	// Open opens the stream to the host. It is called again whenever the stream ends: a port reads
+	// EOF while no host is connected, a socket when the host's end was replaced.
 	Open func(context.Context) (io.ReadWriteCloser, error)
 }
 
@@ -55,8 +55,8 @@ const (
 	maxReopen = 50 * time.Millisecond
 )
 
-// Serve opens the stream and serves lives until ctx ends. When it returns, no user process is left that it started
-// and no goroutine either.
+// Serve opens the stream and serves lives until ctx ends. When it returns, no user process is left
+// that it started and no goroutine either.
 func (a *Agent) Serve(ctx context.Context) error {
 	wait := minReopen
 	for ctx.Err() == nil {
@@ -123,7 +123,8 @@ func (a *Agent) serveStream(ctx context.Context, stream io.ReadWriteCloser) {
 	}
 }
 
-// goDo runs f as one of the agent's goroutines. PID 1 must outlive a bug in it, so a panic is logged and ends f only.
+// goDo runs f as one of the agent's goroutines. PID 1 must outlive a bug in it, so a panic is
+// logged and ends f only.
 func (a *Agent) goDo(what string, f func()) {
 	a.work.Go(func() {
 		defer func() {

@@ -9,9 +9,10 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// birth is the beginning of a life. Random numbers come first, since everything but the mount of the workspace draws them. Then
-// the SSH handshake goes on while the machine becomes another one than its twins; the login waits for that, so nothing can be
-// asked of a machine that is not renewed, and no user process runs on it.
+// birth is the beginning of a life. Random numbers come first, since everything but the mount of
+// the workspace draws them. Then the SSH handshake goes on while the machine becomes another one
+// than its twins; the login waits for that, so nothing can be asked of a machine that is not
+// renewed, and no user process runs on it.
 type birth struct {
 	agent   *Agent
 	hello   protocol.Hello
@@ -19,15 +20,16 @@ type birth struct {
 	err     error         // why it could not be; read it after that
 }
 
-// begin answers a Hello and starts the SSH server of the life it begins. It returns nil when there is no life to go on
-// with: the host kills the machine then. The answer is written in the background, since the host may write at the same
-// time, and who calls begin is who reads that.
+// begin answers a Hello and starts the SSH server of the life it begins. It returns nil when there
+// is no life to go on with: the host kills the machine then. The answer is written in the
+// background, since the host may write at the same time, and who calls begin is who reads that.
 func (a *Agent) begin(out *output, line []byte) *life {
 	if a.birth != nil {
 		<-a.birth.renewed // the steps of two lives must not mix
 	}
 	if protocol.AsksToAttach(line) {
-		// The slowest step, and one without random numbers. Attach mounts again, and learns what went wrong.
+		// The slowest step, and one without random numbers. Attach mounts again, and learns what
+		// went wrong.
 		a.goDo("mount", func() { a.Machine.Mount() })
 	}
 	hello, err := protocol.ParseHello(line)
@@ -67,8 +69,8 @@ func (a *Agent) answer(out *output, ready protocol.Ready) bool {
 	return err == nil
 }
 
-// prepare reseeds the machine's random numbers while no user process runs, and makes the SSH server at the same time:
-// its key comes with the hello.
+// prepare reseeds the machine's random numbers while no user process runs, and makes the SSH server
+// at the same time: its key comes with the hello.
 func (b *birth) prepare() (*server, error) {
 	type made struct {
 		server *server
@@ -120,8 +122,9 @@ func (b *birth) renew() {
 	b.err = nil
 }
 
-// warmUp runs what the box's first command will, while another CPU is busy with the greeting: an emulated machine translates
-// the code of both at the same time then, and finds the translations when the command comes.
+// warmUp runs what the box's first command will, while another CPU is busy with the greeting: an
+// emulated machine translates the code of both at the same time then, and finds the translations
+// when the command comes.
 func (b *birth) warmUp() error {
 	if b.hello.Attach != nil && b.agent.Machine.WarmUp {
 		b.agent.goDo("warm up", func() { b.agent.perform(warmUps[0]) })

@@ -26,7 +26,8 @@ const (
 	memoryLimit = 48 << 20
 )
 
-// Main is the life of PID 1. It never returns: a machine that cannot boot says why on its console and is switched off.
+// Main is the life of PID 1. It never returns: a machine that cannot boot says why on its console
+// and is switched off.
 func Main() {
 	debug.SetGCPercent(gcPercent)
 	debug.SetMemoryLimit(memoryLimit)
@@ -51,14 +52,16 @@ func Main() {
 	powerOff()
 }
 
-// How many files a program of the box may open, unless it asks for more, and when it does. The kernel would give its first process
+// How many files a program of the box may open, unless it asks for more, and when it does. The
+// kernel would give its first process
 // 4096.
 const (
 	usualFiles = 1024
 	mostFiles  = 1 << 20
 )
 
-// raiseFileLimit starts the agent anew with the box's limits: Go gives programs those that it was started with.
+// raiseFileLimit starts the agent anew with the box's limits: Go gives programs those that it was
+// started with.
 func raiseFileLimit() error {
 	var have syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &have); err != nil || have.Max >= mostFiles {
@@ -132,7 +135,8 @@ func (b *booter) openRandom() (err error) {
 	return err
 }
 
-// findWorkspace remembers the device, so that a clone need not look for it. A machine without one may do without.
+// findWorkspace remembers the device, so that a clone need not look for it. A machine without one
+// may do without.
 func (b *booter) findWorkspace() error {
 	device, err := slot(protocol.SlotWorkspace)
 	if err != nil {
@@ -172,23 +176,25 @@ func tune() error {
 		"kernel/printk":                       "3 4 1 3",
 		"net/ipv4/ip_unprivileged_port_start": "0",
 		"net/ipv4/ping_group_range":           "0 2147483647",
-		// Sessions share the CPU with one another and with the agent, whatever number of processes each has: one that
-		// forks without end leaves the next its share.
+		// Sessions share the CPU with one another and with the agent, whatever number of processes
+		// each has: one that forks without end leaves the next its share.
 		"kernel/sched_autogroup_enabled": "1",
-		// What the kernel does every second or oftener, in case, wakes every idle box, and every clone would translate it: it
-		// still compacts memory when somebody needs a large piece, and keeps its statistics, which nobody reads so often.
+		// What the kernel does every second or oftener, in case, wakes every idle box, and every
+		// clone would translate it: it still compacts memory when somebody needs a large piece, and
+		// keeps its statistics, which nobody reads so often.
 		"vm/compaction_proactiveness": "0",
 		"vm/stat_interval":            "60",
 	} {
 		os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0)
 	}
-	// Looking for memory that could be huge pages is work that every clone would begin with, and copies what it finds.
+	// Looking for memory that could be huge pages is work that every clone would begin with, and
+	// copies what it finds.
 	os.WriteFile("/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs", []byte("3600000"), 0)
 	return tuneDisks()
 }
 
-// tuneDisks takes away what the kernel does for disks that are slow themselves: these are files of the host, which orders
-// and delays what it writes.
+// tuneDisks takes away what the kernel does for disks that are slow themselves: these are files of
+// the host, which orders and delays what it writes.
 func tuneDisks() error {
 	queues, err := filepath.Glob("/sys/block/vd*/queue")
 	for _, queue := range queues {

@@ -28,7 +28,8 @@ func coverBootID() error {
 	return syscall.Mount(ownBootID, bootID, "", syscall.MS_BIND, "")
 }
 
-// setBootID derives the id from the machine's. The file keeps its inode, since it covers another, and its length.
+// setBootID derives the id from the machine's. The file keeps its inode, since it covers another,
+// and its length.
 func setBootID(machineID string) error {
 	sum := sha256.Sum256([]byte("agentbox boot " + machineID))
 	b := sum[:bootIDBytes]

@@ -9,7 +9,8 @@ import (
 	"sync"
 )
 
-// maxLog bounds a service's log; when it is full it becomes <name>.log.old, so at most twice as much is kept.
+// maxLog bounds a service's log; when it is full it becomes <name>.log.old, so at most twice as
+// much is kept.
 const maxLog = 1 << 20
 
 // boundedLog is a log file. What cannot be written is dropped: a full disk must not stop a service.

@@ -26,7 +26,8 @@ type box struct {
 // termGrace is how long user processes have after SIGTERM when the box ends.
 const termGrace = 3 * time.Second
 
-// attach gives the guest its workspace and configuration. Services start in the background: their state is asked for.
+// attach gives the guest its workspace and configuration. Services start in the background: their
+// state is asked for.
 func (a *Agent) attach(r protocol.AttachRequest) error {
 	user := a.User
 	if r.User != "" && r.User != user.Name {
@@ -78,11 +79,12 @@ func (a *Agent) attach(r protocol.AttachRequest) error {
 // givenFiles are what hosts give most often.
 var givenFiles = []string{protocol.AptSources, protocol.AptSettings}
 
-// placeholder is what a prepared file says until the host gives one: nothing, in a block of its own.
+// placeholder is what a prepared file says until the host gives one: nothing, in a block of its
+// own.
 const placeholder = "\n"
 
-// prepareFiles makes the files that writeFiles will change while the template is made, where the image has their directories:
-// to make a file in an overlay is work that no clone need do.
+// prepareFiles makes the files that writeFiles will change while the template is made, where the
+// image has their directories: to make a file in an overlay is work that no clone need do.
 func prepareFiles(root string) error {
 	for _, name := range givenFiles {
 		path := filepath.Join(root, name)
@@ -102,8 +104,8 @@ func prepareFiles(root string) error {
 // givenMode is that of a host's files.
 const givenMode fs.FileMode = 0o644
 
-// writeFiles writes what the host gave, before anything runs that could see half of it. What the image has in the place of
-// a file, a link above all, is replaced and not followed.
+// writeFiles writes what the host gave, before anything runs that could see half of it. What the
+// image has in the place of a file, a link above all, is replaced and not followed.
 func writeFiles(files []protocol.File) error {
 	for _, f := range files {
 		if err := writeGiven(f); err != nil {
@@ -153,7 +155,8 @@ func (b *box) environ() map[string]string {
 	return b.env
 }
 
-// workdir is where commands start that do not say: the first of the box's directory, the user's home and / that exists.
+// workdir is where commands start that do not say: the first of the box's directory, the user's
+// home and / that exists.
 func (b *box) workdir(u User) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

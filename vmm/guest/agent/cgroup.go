@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// cgroups is the tree of everything that is the user's: <dir>/user for sessions, <dir>/services/<name>.
+// cgroups is the tree of everything that is the user's: <dir>/user for sessions,
+// <dir>/services/<name>.
 type cgroups struct {
 	dir string
 
@@ -34,7 +35,8 @@ const (
 // reserve is memory that the box's processes cannot have, so that the agent can always answer.
 func reserve(total int64) int64 { return max(24<<20, total/32) }
 
-// setUpCgroups makes the box's group with its limits. The agent stays outside, and as PID 1 the kernel never kills it.
+// setUpCgroups makes the box's group with its limits. The agent stays outside, and as PID 1 the
+// kernel never kills it.
 func setUpCgroups() error {
 	if err := write(cgroupRoot+"/cgroup.subtree_control", "+memory +pids"); err != nil {
 		return err
@@ -84,8 +86,9 @@ func (g *cgroups) limit(pids int) error {
 	return err
 }
 
-// join gives the directory of a group for a new process, and a function to call when the process has been started. It
-// waits while user processes are stopped: one that is frozen before its program runs would hold up who started it.
+// join gives the directory of a group for a new process, and a function to call when the process
+// has been started. It waits while user processes are stopped: one that is frozen before its
+// program runs would hold up who started it.
 func (g *cgroups) join(path string) (*os.File, func(), error) {
 	g.gate.RLock()
 	f, err := g.open(path)
@@ -108,10 +111,12 @@ func (g *cgroups) open(path string) (*os.File, error) {
 	return f, err
 }
 
-// freezeTimeout is how long user processes may take to stop: one that waits for a disk stops when it is served.
+// freezeTimeout is how long user processes may take to stop: one that waits for a disk stops when
+// it is served.
 const freezeTimeout = 20 * time.Second
 
-// freeze stops every user process. Without any there is nothing to stop, which spares a clone the asking.
+// freeze stops every user process. Without any there is nothing to stop, which spares a clone the
+// asking.
 func (g *cgroups) freeze() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -157,11 +162,12 @@ func (g *cgroups) thaw() error {
 	return nil
 }
 
-// killTimeout bounds the wait for killed processes: one stuck in the kernel must not hold up the agent.
+// killTimeout bounds the wait for killed processes: one stuck in the kernel must not hold up the
+// agent.
 const killTimeout = 20 * time.Second
 
-// kill ends every process of the box. Where there is none the kernel is not asked: 6.1 was seen to kill what a machine of the
-// pool started in the group much later, too.
+// kill ends every process of the box. Where there is none the kernel is not asked: 6.1 was seen to
+// kill what a machine of the pool started in the group much later, too.
 func (g *cgroups) kill() error {
 	if g.await("populated 0", 0) {
 		return nil
@@ -191,7 +197,8 @@ func (g *cgroups) processes() []int {
 	return pids
 }
 
-// await polls cgroup.events for a line. The steps are short at first: most often it is there at once.
+// await polls cgroup.events for a line. The steps are short at first: most often it is there at
+// once.
 func (g *cgroups) await(line string, timeout time.Duration) bool {
 	step := 500 * time.Microsecond
 	for deadline := time.Now().Add(timeout); ; time.Sleep(step) {
@@ -206,7 +213,8 @@ func (g *cgroups) await(line string, timeout time.Duration) bool {
 	}
 }
 
-// number reads a file with one number, or the number after key in a file of "key number" lines; 0 when it is not there.
+// number reads a file with one number, or the number after key in a file of "key number" lines; 0
+// when it is not there.
 func (g *cgroups) number(file, key string) int {
 	text, err := os.ReadFile(filepath.Join(g.dir, file))
 	if err != nil {

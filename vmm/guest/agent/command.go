@@ -92,7 +92,8 @@ func (a *Agent) spawn(c command) (*process, error) {
 	return p, nil
 }
 
-// noDirectory says what helps where a command was to run: one of the workspace is that of a caller whose checkout has it.
+// noDirectory says what helps where a command was to run: one of the workspace is that of a caller
+// whose checkout has it.
 func noDirectory(dir string) error {
 	if strings.HasPrefix(dir, protocol.WorkspaceDir+"/") {
 		return &notRun{126, fmt.Errorf("cannot run in %s: the workspace of the box has no such directory; --workdir chooses another, agentbox cp brings it", dir)}

@@ -22,8 +22,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// ExportName is the program name under which the agent writes an archive of changed files to its standard output: a
-// process of its own, so that what it reads does not stay in the agent's memory.
+// ExportName is the program name under which the agent writes an archive of changed files to its
+// standard output: a process of its own, so that what it reads does not stay in the agent's memory.
 const ExportName = "agentbox-export"
 
 // maxExportRequest bounds what is read of a request.
@@ -73,8 +73,8 @@ func readLine(in *bufio.Reader, most int) (line []byte, err error) {
 	return nil, fmt.Errorf("longer than %d bytes", most)
 }
 
-// export writes the archive that req asks for. Entries come in the order of their names, so equal trees give equal
-// archives.
+// export writes the archive that req asks for. Entries come in the order of their names, so equal
+// trees give equal archives.
 func export(req protocol.ExportRequest, known inventory, out io.Writer) error {
 	h := &exporter{req: req, known: known, tar: tar.NewWriter(out), links: map[uint64]string{}}
 	for _, dirs := range req.Whole {
@@ -126,7 +126,8 @@ type exporter struct {
 	above  map[string]bool   // directories written because something below them was asked for
 }
 
-// parents writes the directories between the root and a path that was asked for, so that they keep owner and mode.
+// parents writes the directories between the root and a path that was asked for, so that they keep
+// owner and mode.
 func (h *exporter) parents(path string) error {
 	dir := filepath.Dir(path)
 	rel, err := filepath.Rel(h.req.Root, dir)
@@ -167,7 +168,8 @@ func (h *exporter) visit(path string, d fs.DirEntry, err error) error {
 	case err != nil:
 		return err
 	}
-	// Only of directories the device tells a mount: files of an overlay may carry the device of the layer they lie in.
+	// Only of directories the device tells a mount: files of an overlay may carry the device of the
+	// layer they lie in.
 	leave := h.skip[path] || h.leadsToSkipped(path, info) || d.IsDir() && stat(info).Dev != h.device
 	switch {
 	case leave && d.IsDir():
@@ -210,7 +212,8 @@ func (h *exporter) inWhole(path string) bool {
 // below tells whether a path is dir or in it.
 func below(dir, path string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
-// entry writes one file. What is neither a file, a directory nor a symbolic link belongs to the moment, not to a cache.
+// entry writes one file. What is neither a file, a directory nor a symbolic link belongs to the
+// moment, not to a cache.
 func (h *exporter) entry(path string, info fs.FileInfo) error {
 	var target string
 	var err error

@@ -23,7 +23,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// exported runs an export and gives its entries: name -> content, or "-> target" of a link, or "/" of a directory.
+// exported runs an export and gives its entries: name -> content, or "-> target" of a link, or "/"
+// of a directory.
 func exported(t *testing.T, req protocol.ExportRequest, known []byte) map[string]string {
 	t.Helper()
 	req.Known = int64(len(known))

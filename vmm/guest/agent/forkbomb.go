@@ -12,13 +12,14 @@ import (
 	"time"
 )
 
-// forkBombPatience is for how long one program may fill the box with processes, so that no other can be started. Who means to
-// have that many learns of the limit at once, and has time to end some.
+// forkBombPatience is for how long one program may fill the box with processes, so that no other
+// can be started. Who means to have that many learns of the limit at once, and has time to end
+// some.
 const forkBombPatience = 10 * time.Second
 
-// endForkBomb ends the group of processes that has filled the box for a while. A virtual machine's kernel would leave it be,
-// and give the others their turn; where each process is a thread of the host, a fork bomb leaves them next to none, and
-// the host little.
+// endForkBomb ends the group of processes that has filled the box for a while. A virtual machine's
+// kernel would leave it be, and give the others their turn; where each process is a thread of the
+// host, a fork bomb leaves them next to none, and the host little.
 func (g *gvisorBox) endForkBomb(now time.Time) {
 	if !g.isFull() {
 		g.full = time.Time{}
@@ -38,7 +39,8 @@ func (g *gvisorBox) endForkBomb(now time.Time) {
 	}
 }
 
-// isFull tells whether hardly another process can be started. One that is being forked in vain counts on and off.
+// isFull tells whether hardly another process can be started. One that is being forked in vain
+// counts on and off.
 func (g *gvisorBox) isFull() bool {
 	current := g.number("pids.current")
 	if current < minForkBomb {
@@ -63,8 +65,9 @@ func (g *gvisorBox) number(file string) int {
 // forkBombSample is how many processes are looked at to find the group that most of them are in.
 const forkBombSample = 64
 
-// forkBombOf is the process group that more than half of the processes belong to, when these alone, whatever threads they
-// have, are half of what the box may have; else 0. The agent's own group is never one.
+// forkBombOf is the process group that more than half of the processes belong to, when these alone,
+// whatever threads they have, are half of what the box may have; else 0. The agent's own group is
+// never one.
 func forkBombOf(pids []int, limit int, groupOf func(pid int) (int, error)) int {
 	if len(pids) < limit/2 {
 		return 0

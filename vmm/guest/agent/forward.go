@@ -64,7 +64,8 @@ type halfCloser interface {
 	CloseWrite() error
 }
 
-// splice copies both ways until both directions have ended, one has failed, or the client closed the channel.
+// splice copies both ways until both directions have ended, one has failed, or the client closed
+// the channel.
 func (c *connection) splice(ch ssh.Channel, requests <-chan *ssh.Request, target net.Conn) {
 	defer ch.Close()
 	defer target.Close()
@@ -83,7 +84,8 @@ func (c *connection) splice(ch ssh.Channel, requests <-chan *ssh.Request, target
 	})
 	c.agent.goDo("forward end", func() {
 		ssh.DiscardRequests(requests)
-		// The client closed the channel, and gets nothing any more. What it sent before is still delivered.
+		// The client closed the channel, and gets nothing any more. What it sent before is still
+		// delivered.
 		target.SetWriteDeadline(time.Now().Add(deliverTimeout))
 		up.Wait()
 		target.Close()

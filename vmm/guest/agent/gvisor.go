@@ -22,8 +22,9 @@ import (
 // GVisorMode is the argument that says so.
 const GVisorMode = "gvisor"
 
-// MainGVisor is the life of PID 1 where the kernel is gVisor: file systems are mounted, the workspace is a directory of the
-// host, and the stream is standard input and output. It never returns.
+// MainGVisor is the life of PID 1 where the kernel is gVisor: file systems are mounted, the
+// workspace is a directory of the host, and the stream is standard input and output. It never
+// returns.
 func MainGVisor() {
 	debug.SetGCPercent(gcPercent)
 	debug.SetMemoryLimit(memoryLimit)
@@ -66,7 +67,8 @@ func (b *booter) runGVisor() error {
 	return nil
 }
 
-// gvisorTemporary makes /tmp the runtime layer's, which is on disk, in place of gVisor's own in memory.
+// gvisorTemporary makes /tmp the runtime layer's, which is on disk, in place of gVisor's own in
+// memory.
 func gvisorTemporary() error {
 	if err := syscall.Unmount("/tmp", syscall.MNT_DETACH); err != nil && err != syscall.EINVAL && err != syscall.ENOENT {
 		return err
@@ -85,8 +87,9 @@ func gvisorTemporary() error {
 	return nil
 }
 
-// gvisorMachine is the sandbox the agent is in. Random numbers are the host's, drawn anew each time, and so is the clock:
-// nothing of them is in a template. The host stops the whole machine; user processes alone need not be.
+// gvisorMachine is the sandbox the agent is in. Random numbers are the host's, drawn anew each
+// time, and so is the clock: nothing of them is in a template. The host stops the whole machine;
+// user processes alone need not be.
 func (b *booter) gvisorMachine() Machine {
 	box := &gvisorBox{dir: gvisorGroup, log: b.log}
 	go box.watch() // for the life of the machine

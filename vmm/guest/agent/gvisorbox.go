@@ -18,8 +18,9 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// gvisorBox is everything that is the user's, in the one control group that gVisor can limit usefully: that of the number
-// of processes. It has neither a freezer nor a killer nor a limit of memory; the last two are done here.
+// gvisorBox is everything that is the user's, in the one control group that gVisor can limit
+// usefully: that of the number of processes. It has neither a freezer nor a killer nor a limit of
+// memory; the last two are done here.
 type gvisorBox struct {
 	dir   string
 	log   *slog.Logger
@@ -29,14 +30,16 @@ type gvisorBox struct {
 	full      time.Time    // since when there is none; zero while there is; watch's own
 }
 
-// The control groups, which gVisor has in their first version. They are out of the way of programs that look for limits.
+// The control groups, which gVisor has in their first version. They are out of the way of programs
+// that look for limits.
 const (
 	gvisorGroups = "/run/agentbox/pids"
 	gvisorGroup  = gvisorGroups + "/box"
 )
 
-// gvisorPIDs is how many processes and threads a box may have unless its configuration says otherwise. Each is a thread of the
-// host: with thousands that all want to run, nothing else of the box gets its turn.
+// gvisorPIDs is how many processes and threads a box may have unless its configuration says
+// otherwise. Each is a thread of the host: with thousands that all want to run, nothing else of the
+// box gets its turn.
 const gvisorPIDs = 1024
 
 func gvisorCgroup() error {
@@ -56,7 +59,8 @@ func (g *gvisorBox) limit(pids int) error {
 	return write(filepath.Join(g.dir, "pids.max"), strconv.Itoa(pids))
 }
 
-// join moves the calling thread into the group, so that what it forks is born there, and gives what moves it back.
+// join moves the calling thread into the group, so that what it forks is born there, and gives what
+// moves it back.
 func (g *gvisorBox) join(string) (*os.File, func(), error) {
 	runtime.LockOSThread()
 	thread := strconv.Itoa(syscall.Gettid())
@@ -130,15 +134,16 @@ func (g *gvisorBox) stats() (protocol.GuestStats, error) {
 	}, err
 }
 
-// How often memory is looked at: so often that no program can fill what is left in between, and not more.
+// How often memory is looked at: so often that no program can fill what is left in between, and not
+// more.
 const (
 	memoryRate    = 4 << 30 // bytes a second that a program may take
 	minMemoryLook = 10 * time.Millisecond
 	maxMemoryLook = time.Second
 )
 
-// watch does what the kernel of a virtual machine would do: when the machine is out of memory, the largest process
-// of the box ends. Fork bombs are looked for meanwhile.
+// watch does what the kernel of a virtual machine would do: when the machine is out of memory, the
+// largest process of the box ends. Fork bombs are looked for meanwhile.
 func (g *gvisorBox) watch() {
 	for {
 		total, available, err := memory()
@@ -171,14 +176,15 @@ func (g *gvisorBox) killLargest() {
 	g.awaitMemory(victim)
 }
 
-// How long a killed process may take to end, and gVisor to give back what it had. On a busy host both take their time.
+// How long a killed process may take to end, and gVisor to give back what it had. On a busy host
+// both take their time.
 const (
 	endTime  = time.Second
 	backTime = 5 * time.Second
 )
 
-// awaitMemory waits for what a killed process had, or the next process would be killed for it. It returns at once when somebody
-// else takes more meanwhile.
+// awaitMemory waits for what a killed process had, or the next process would be killed for it. It
+// returns at once when somebody else takes more meanwhile.
 func (g *gvisorBox) awaitMemory(victim int) {
 	for deadline := time.Now().Add(endTime); syscall.Kill(victim, 0) == nil && time.Now().Before(deadline); {
 		time.Sleep(minMemoryLook)

@@ -12,8 +12,8 @@ import (
 // earlyWait is Machine.EarlyWait outside of tests.
 const earlyWait = 10 * time.Second
 
-// Machine is what the agent may do to the machine it runs in. Real fills it in for a virtual machine; a test for an
-// ordinary process. Every function is set.
+// Machine is what the agent may do to the machine it runs in. Real fills it in for a virtual
+// machine; a test for an ordinary process. Every function is set.
 type Machine struct {
 	Kernel string // uname -r
 	WarmUp bool   // code that runs for the first time is slow here, as where it is translated
@@ -27,13 +27,14 @@ type Machine struct {
 	ThawUser   func() error
 	TermUser   func(wait time.Duration) // SIGTERM every user process and wait as long until they are gone
 	KillUser   func()                   // SIGKILL every user process and wait until they are gone
-	// Cgroup gives the directory of a group for one new process, nil for none, and what to call when it has started.
-	// It waits while user processes are frozen.
+	// Cgroup gives the directory of a group for one new process, nil for none, and what to call
+	// when it has started. It waits while user processes are frozen.
 	Cgroup     func(path string) (dir *os.File, started func(), err error)
 	LimitUser  func(pids int) error            // most processes of the box; 0 means the default
 	LookupUser func(name string) (User, error) // fs.ErrNotExist when there is none
 
-	// Trust makes programs believe an authority, and gives the variables that lead those there which do not look.
+	// Trust makes programs believe an authority, and gives the variables that lead those there
+	// which do not look.
 	Trust func(protocol.Authority) (env map[string]string, err error)
 
 	Mount      func() error // the workspace slot at protocol.WorkspaceDir; safe after a crash

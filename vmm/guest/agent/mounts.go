@@ -41,8 +41,8 @@ func mountAll(list []mount) error {
 
 const quiet = syscall.MS_NOSUID | syscall.MS_NODEV | syscall.MS_NOEXEC
 
-// mountKernel mounts what the first steps need, still in the initramfs. The kernel opened the console before /dev was
-// mounted, so it stays.
+// mountKernel mounts what the first steps need, still in the initramfs. The kernel opened the
+// console before /dev was mounted, so it stays.
 func mountKernel() error {
 	return mountAll([]mount{
 		{"proc", "/proc", "proc", quiet, ""},
@@ -58,10 +58,12 @@ const (
 	newRoot      = "/mnt/root"
 )
 
-// ext4Options keep a fresh file system of many gigabytes from being read and written in the background.
+// ext4Options keep a fresh file system of many gigabytes from being read and written in the
+// background.
 const ext4Options = "noinit_itable,no_prefetch_block_bitmaps"
 
-// mountRoot puts the runtime layer over the image. The layer is disposable, so the overlay need not sync it.
+// mountRoot puts the runtime layer over the image. The layer is disposable, so the overlay need not
+// sync it.
 func mountRoot() error {
 	image, err := waitForSlot(protocol.SlotImage)
 	if err != nil {
@@ -123,8 +125,8 @@ func slot(serial string) (string, error) {
 	return "", fmt.Errorf("there is no disk %q", serial)
 }
 
-// switchRoot makes the overlay the root and frees the memory of the initramfs. The agent's own program goes on: it is
-// open.
+// switchRoot makes the overlay the root and frees the memory of the initramfs. The agent's own
+// program goes on: it is open.
 func switchRoot() error {
 	for _, dir := range []string{"/proc", "/sys", "/dev"} {
 		target := filepath.Join(newRoot, dir)

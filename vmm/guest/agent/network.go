@@ -11,8 +11,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// setUpNetwork configures the card, which is the same in every box, so that a clone has nothing left to do. A machine without
-// one does without.
+// setUpNetwork configures the card, which is the same in every box, so that a clone has nothing
+// left to do. A machine without one does without.
 func (b *booter) setUpNetwork() error {
 	if _, err := net.InterfaceByName(protocol.NetworkInterface); err != nil {
 		b.log.Warn("there is no network card", "err", err)
@@ -26,7 +26,8 @@ func (b *booter) setUpNetwork() error {
 	return nameServer()
 }
 
-// gvisorNetwork names the resolver: gVisor has taken over the rest of a card's configuration when the guest begins.
+// gvisorNetwork names the resolver: gVisor has taken over the rest of a card's configuration when
+// the guest begins.
 func (b *booter) gvisorNetwork() error {
 	if _, err := net.InterfaceByName(protocol.NetworkInterface); err != nil {
 		b.log.Warn("there is no network card", "err", err)
@@ -35,7 +36,8 @@ func (b *booter) gvisorNetwork() error {
 	return nameServer()
 }
 
-// nameServer names the resolver. An image may bring a file of its own or a link to one that a service would make.
+// nameServer names the resolver. An image may bring a file of its own or a link to one that a
+// service would make.
 func nameServer() error {
 	return replaceFile("/etc/resolv.conf", fmt.Sprintf("nameserver %s\n", protocol.GatewayAddr))
 }

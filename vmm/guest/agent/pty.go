@@ -100,8 +100,8 @@ func control(f *os.File, do func(fd int) error) error {
 	return result
 }
 
-// setModes applies the terminal modes of RFC 4254 section 8 that a Linux terminal has; unknown ones are skipped. A
-// terminal whose modes cannot be set is still a terminal.
+// setModes applies the terminal modes of RFC 4254 section 8 that a Linux terminal has; unknown ones
+// are skipped. A terminal whose modes cannot be set is still a terminal.
 func (p *pty) setModes(modes []byte) {
 	t, err := unix.IoctlGetTermios(p.slave, unix.TCGETS)
 	if err != nil {

@@ -17,9 +17,10 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// quiesce makes the machine ready to become a template: nothing unwritten, no page of a disk that will be another's,
-// little memory in use. What every clone does first is done once more, so that what it reads is in memory: reading it
-// from disk is most of the time of a clone's first command. User processes stay frozen until the next Hello.
+// quiesce makes the machine ready to become a template: nothing unwritten, no page of a disk that
+// will be another's, little memory in use. What every clone does first is done once more, so that
+// what it reads is in memory: reading it from disk is most of the time of a clone's first command.
+// User processes stay frozen until the next Hello.
 func (a *Agent) quiesce() error {
 	if err := a.Machine.DropCaches(); err != nil {
 		return fmt.Errorf("drop caches: %w", err)
@@ -36,11 +37,13 @@ func (a *Agent) quiesce() error {
 	return nil
 }
 
-// spareThreads is how many threads every clone finds ready: as many as its first command was seen to need.
+// spareThreads is how many threads every clone finds ready: as many as its first command was seen
+// to need.
 const spareThreads = 8
 
-// rest ends a life whose machine is about to become a template, so that no clone has to. What a clone would allocate first
-// is left allocated and free: threads, and memory that need not be asked of the kernel.
+// rest ends a life whose machine is about to become a template, so that no clone has to. What a
+// clone would allocate first is left allocated and free: threads, and memory that need not be asked
+// of the kernel.
 func (a *Agent) rest(l *life) {
 	l.end()
 	var threads sync.WaitGroup

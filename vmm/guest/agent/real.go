@@ -61,8 +61,8 @@ func kernelRelease() string {
 	return strings.TrimSpace(string(text))
 }
 
-// addEntropy makes the kernel's random numbers this life's own: mixing in alone changes nothing that is drawn before
-// the next reseed, minutes later.
+// addEntropy makes the kernel's random numbers this life's own: mixing in alone changes nothing
+// that is drawn before the next reseed, minutes later.
 func (b *booter) addEntropy(seed []byte) error {
 	info := binary.NativeEndian.AppendUint32(nil, uint32(8*len(seed))) // struct rand_pool_info
 	info = binary.NativeEndian.AppendUint32(info, uint32(len(seed)))
@@ -81,7 +81,8 @@ func setClock(t time.Time) error {
 	return unix.ClockSettime(unix.CLOCK_REALTIME, &ts)
 }
 
-// setHostname also names the host in /etc/hosts, so that sudo and others need not ask a name server.
+// setHostname also names the host in /etc/hosts, so that sudo and others need not ask a name
+// server.
 func setHostname(name string) error {
 	if err := unix.Sethostname([]byte(name)); err != nil {
 		return err
@@ -126,8 +127,8 @@ func setMachineID(id string) error {
 	return nil
 }
 
-// replaceFile writes a small file in place, unless it says so already; symlinks that lead nowhere are replaced. No block
-// is freed or taken where the file has one, since a life waits for it.
+// replaceFile writes a small file in place, unless it says so already; symlinks that lead nowhere
+// are replaced. No block is freed or taken where the file has one, since a life waits for it.
 func replaceFile(path, text string) error {
 	old, err := os.ReadFile(path)
 	if err == nil && string(old) == text {

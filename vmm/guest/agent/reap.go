@@ -8,7 +8,8 @@ import (
 	"unsafe"
 )
 
-// spawner starts processes and tells how they ended. As PID 1 it also reaps every orphan of the machine.
+// spawner starts processes and tells how they ended. As PID 1 it also reaps every orphan of the
+// machine.
 type spawner struct {
 	orphans bool // this is PID 1: wait for everybody's children
 
@@ -33,8 +34,8 @@ func newSpawner(orphans bool) *spawner {
 	return s
 }
 
-// forgoChildSignals has the kernel send none when a child ends: whoever waits for one waits in wait4. The Go runtime handles every
-// signal it can, so each would interrupt a thread for nothing.
+// forgoChildSignals has the kernel send none when a child ends: whoever waits for one waits in
+// wait4. The Go runtime handles every signal it can, so each would interrupt a thread for nothing.
 func forgoChildSignals() error {
 	const sizeofSet = 8
 	var byDefault struct { // the kernel's sigaction, zero for the default action, which is to do nothing
@@ -50,8 +51,8 @@ func forgoChildSignals() error {
 	return nil
 }
 
-// start runs a program; the error is that of fork, chdir or exec. The lock is held until the process is known, so the
-// reaper cannot take its status before.
+// start runs a program; the error is that of fork, chdir or exec. The lock is held until the
+// process is known, so the reaper cannot take its status before.
 func (s *spawner) start(path string, argv []string, attr *syscall.ProcAttr) (*process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +79,8 @@ func (s *spawner) killAll() {
 	}
 }
 
-// signal sends sig to the process's group, unless it has been reaped: its number may be another's by then.
+// signal sends sig to the process's group, unless it has been reaped: its number may be another's
+// by then.
 func (s *spawner) signal(p *process, sig syscall.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +91,8 @@ func (s *spawner) signal(p *process, sig syscall.Signal) {
 	}
 }
 
-// reap waits for any child, for ever. Without children there are no descendants either, so it sleeps until the next start.
+// reap waits for any child, for ever. Without children there are no descendants either, so it
+// sleeps until the next start.
 func (s *spawner) reap() {
 	for {
 		var status syscall.WaitStatus

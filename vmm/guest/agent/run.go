@@ -17,11 +17,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outputGrace is how long after a command's end its output is waited for when something it left behind still has it
-// open. Output that is there is always sent; what comes later is read and dropped, so that daemons go on.
+// outputGrace is how long after a command's end its output is waited for when something it left
+// behind still has it open. Output that is there is always sent; what comes later is read and
+// dropped, so that daemons go on.
 const outputGrace = 200 * time.Millisecond
 
-// run starts the session's command. accepted answers the request that asked for it, before anything else is sent.
+// run starts the session's command. accepted answers the request that asked for it, before anything
+// else is sent.
 func (s *session) run(c command, accepted func()) {
 	ends, err := s.connect(&c)
 	if err != nil {
@@ -45,7 +47,8 @@ func (s *session) run(c command, accepted func()) {
 	s.follow(p, ends)
 }
 
-// stdio are the agent's ends of a command's input and outputs. With a terminal, in and out are the same file.
+// stdio are the agent's ends of a command's input and outputs. With a terminal, in and out are the
+// same file.
 type stdio struct{ in, out, err *os.File }
 
 func (e stdio) all() []*os.File {
@@ -77,7 +80,8 @@ func (s *session) connect(c *command) (ends stdio, err error) {
 	return ends, nil
 }
 
-// newPipe makes a pipe with one end for the command, which blocks, and one for the agent, which does not.
+// newPipe makes a pipe with one end for the command, which blocks, and one for the agent, which
+// does not.
 func newPipe(commandReads bool) (theirs int, ours *os.File, err error) {
 	var p [2]int
 	if err := syscall.Pipe2(p[:], syscall.O_CLOEXEC); err != nil {
@@ -133,8 +137,8 @@ func (s *session) follow(p *process, ends stdio) {
 	})
 }
 
-// copyOut sends what the command writes until it has ended, its client has gone or it closed its end, and then reads on
-// for nobody. flushed is called when nothing more will be sent.
+// copyOut sends what the command writes until it has ended, its client has gone or it closed its
+// end, and then reads on for nobody. flushed is called when nothing more will be sent.
 func (s *session) copyOut(w io.Writer, r *os.File, flushed func()) {
 	defer r.Close()
 	buf := make([]byte, 32<<10)
@@ -176,8 +180,8 @@ func pending(f *os.File) int {
 	return n
 }
 
-// copyIn passes on what the client sends. When the life ended, the input stays open: the command goes on, and its end of
-// input would be a message nobody sent.
+// copyIn passes on what the client sends. When the life ended, the input stays open: the command
+// goes on, and its end of input would be a message nobody sent.
 func (s *session) copyIn(p *process, ends stdio) {
 	_, err := io.Copy(ends.in, s.ch)
 	if s.conn.life.ended.Load() {
@@ -207,7 +211,8 @@ func (s *session) exit(status syscall.WaitStatus) {
 	s.ch.Close()
 }
 
-// closeFiles closes files that may be nil: pipes and terminals, whose closing has no result that matters.
+// closeFiles closes files that may be nil: pipes and terminals, whose closing has no result that
+// matters.
 func closeFiles(files ...*os.File) {
 	for _, f := range files {
 		if f != nil {
@@ -216,7 +221,8 @@ func closeFiles(files ...*os.File) {
 	}
 }
 
-// closeDescriptors closes each descriptor once, also where a command has one as several of its files.
+// closeDescriptors closes each descriptor once, also where a command has one as several of its
+// files.
 func closeDescriptors(fds []int) {
 	for _, fd := range slices.Compact(slices.Sorted(slices.Values(fds))) {
 		syscall.Close(fd)

@@ -25,8 +25,8 @@ type connection struct {
 	binds binds // ports it asked the guest to listen on
 }
 
-// newServer prepares the server with the key of this life only. The host needs none to log in: its Hello came down the
-// same stream, which nobody else can write to.
+// newServer prepares the server with the key of this life only. The host needs none to log in: its
+// Hello came down the same stream, which nobody else can write to.
 func newServer(b *birth) (*server, error) {
 	host, err := ssh.NewSignerFromKey(ed25519.NewKeyFromSeed(b.hello.HostKey))
 	if err != nil {

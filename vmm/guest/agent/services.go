@@ -16,8 +16,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// services runs what the configuration names: started in order, each when the one before is ready or has given up
-// waiting, restarted when it ends.
+// services runs what the configuration names: started in order, each when the one before is ready
+// or has given up waiting, restarted when it ends.
 type services struct {
 	agent *Agent
 
@@ -65,7 +65,8 @@ func (m *services) start(list []protocol.Service) {
 	}
 }
 
-// cancel makes services not start again; wait returns when they have ended, which is for others to bring about.
+// cancel makes services not start again; wait returns when they have ended, which is for others to
+// bring about.
 func (m *services) cancel() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

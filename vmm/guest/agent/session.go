@@ -29,8 +29,8 @@ type session struct {
 // hangupGrace is how long a command has after SIGHUP when its client went away.
 const hangupGrace = 3 * time.Second
 
-// serve answers the channel's requests until the client closes it or the life ends. The command itself is followed by
-// goroutines of its own: when the life ended, it goes on without a client.
+// serve answers the channel's requests until the client closes it or the life ends. The command
+// itself is followed by goroutines of its own: when the life ended, it goes on without a client.
 func (s *session) serve(requests <-chan *ssh.Request) {
 	for req := range requests {
 		if startsCommand(req.Type) {

@@ -10,12 +10,12 @@ import (
 	"github.com/pkg/sftp"
 )
 
-// SFTPName is the program name under which the agent is a file server on its standard input and output: a process of
-// its own, so that the kernel checks the user's permissions.
+// SFTPName is the program name under which the agent is a file server on its standard input and
+// output: a process of its own, so that the kernel checks the user's permissions.
 const SFTPName = "agentbox-sftp"
 
-// ServeSFTP is that process. Names begin in its working directory, which the kernel sees to: the server's option for that
-// would make the targets of relative links absolute.
+// ServeSFTP is that process. Names begin in its working directory, which the kernel sees to: the
+// server's option for that would make the targets of relative links absolute.
 func ServeSFTP() error {
 	server, err := sftp.NewServer(struct {
 		io.Reader

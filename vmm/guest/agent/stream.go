@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// life is the agent's end of one life's SSH connection. What the host sends is put into it by the agent's reader; what
-// SSH writes goes straight to the stream.
+// life is the agent's end of one life's SSH connection. What the host sends is put into it by the
+// agent's reader; what SSH writes goes straight to the stream.
 type life struct {
 	out   *output
 	ended atomic.Bool // the host began another life, or the stream is gone: not the client's doing
@@ -22,14 +22,15 @@ type life struct {
 	eof    bool
 }
 
-// output is the stream's writing side, shared by lives: one packet is written at a time, and none by a life that ended.
+// output is the stream's writing side, shared by lives: one packet is written at a time, and none
+// by a life that ended.
 type output struct {
 	mu sync.Mutex
 	w  io.Writer
 }
 
-// maxUnread bounds what the reader may be ahead of SSH. SSH's own windows keep it far below; a host that ignores them
-// only stops itself.
+// maxUnread bounds what the reader may be ahead of SSH. SSH's own windows keep it far below; a host
+// that ignores them only stops itself.
 const maxUnread = 8 << 20
 
 func newLife(out *output) *life {

@@ -12,7 +12,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// bundles are the files of certificates that distributions have: Debian and Alpine, Fedora, SUSE, and older ones.
+// bundles are the files of certificates that distributions have: Debian and Alpine, Fedora, SUSE,
+// and older ones.
 var bundles = []string{
 	"etc/ssl/certs/ca-certificates.crt",
 	"etc/pki/tls/certs/ca-bundle.crt",
@@ -24,9 +25,10 @@ var bundles = []string{
 // certDir is where OpenSSL looks for single certificates when it is told of no bundle.
 const certDir = "etc/ssl/certs"
 
-// trustVariables are read by programs that bring certificates of their own, or read none by themselves: OpenSSL and what
-// is made with it, Node, git, Python's requests and pip, curl, cargo, the clients of clouds, Deno. All but Node's replace
-// what the program knows, so they name the whole bundle.
+// trustVariables are read by programs that bring certificates of their own, or read none by
+// themselves: OpenSSL and what is made with it, Node, git, Python's requests and pip, curl, cargo,
+// the clients of clouds, Deno. All but Node's replace what the program knows, so they name the
+// whole bundle.
 var trustVariables = []string{
 	"SSL_CERT_FILE", "GIT_SSL_CAINFO", "REQUESTS_CA_BUNDLE", "PIP_CERT", "CURL_CA_BUNDLE", "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT",
 }
@@ -46,8 +48,8 @@ type bundle struct {
 	size int64
 }
 
-// findAuthorities finds out what trust will change, and has it copied up from the image: while the template is made, so
-// that no life waits for it.
+// findAuthorities finds out what trust will change, and has it copied up from the image: while the
+// template is made, so that no life waits for it.
 func findAuthorities(root string) (*authorities, error) {
 	a := &authorities{root: root, java: javaStoresOf(root)}
 	if err := copyUp(filepath.Join(root, certDir)); err != nil {
@@ -110,8 +112,8 @@ func bundlesOf(root string) []string {
 	return list
 }
 
-// trust adds an authority to every bundle and to the directory, and to Java's own store where one is, in place of the one
-// that was added before. The others go along in each.
+// trust adds an authority to every bundle and to the directory, and to Java's own store where one
+// is, in place of the one that was added before. The others go along in each.
 func (a *authorities) trust(ca protocol.Authority) (map[string]string, error) {
 	single := filepath.Join(a.root, certDir, filepath.Base(ca.File))
 	text := ca.PEM + ca.Others

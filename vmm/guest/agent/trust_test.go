@@ -99,8 +99,8 @@ func TestJavaStore(t *testing.T) {
 	}
 }
 
-// A file of the host takes the place of what the image has there, whatever that is, and leaves what a link leads to alone. It
-// can be read by everybody.
+// A file of the host takes the place of what the image has there, whatever that is, and leaves what
+// a link leads to alone. It can be read by everybody.
 func TestGivenFilesReplaceLinks(t *testing.T) {
 	root := t.TempDir()
 	writeIn(t, root, "elsewhere", "theirs")

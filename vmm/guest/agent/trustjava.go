@@ -11,8 +11,8 @@ import (
 	"agentbox/vmm/guest/javastore"
 )
 
-// javaStores are where Java keeps the authorities it believes: Debian's, which its packages link to, and those of other
-// builds. It reads no other file and no variable.
+// javaStores are where Java keeps the authorities it believes: Debian's, which its packages link
+// to, and those of other builds. It reads no other file and no variable.
 var javaStores = []string{
 	"etc/ssl/certs/java/cacerts",
 	"etc/pki/java/cacerts",

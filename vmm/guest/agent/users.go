@@ -19,7 +19,8 @@ const (
 	boxUser = "agent"
 )
 
-// findUser finds the user with uid 1000 in the image, or makes one, who may become root where sudo exists.
+// findUser finds the user with uid 1000 in the image, or makes one, who may become root where sudo
+// exists.
 func (b *booter) findUser() error {
 	u, err := lookupUser(b.root, func(name string, uid int) bool { return uid == boxUID })
 	if errors.Is(err, fs.ErrNotExist) {
@@ -39,7 +40,8 @@ func (b *booter) findUser() error {
 	return os.Lchown(run, u.UID, u.GID)
 }
 
-// lookupUser finds the first user of root's passwd file that matches; an error that is fs.ErrNotExist if none does.
+// lookupUser finds the first user of root's passwd file that matches; an error that is
+// fs.ErrNotExist if none does.
 func lookupUser(root string, match func(name string, uid int) bool) (User, error) {
 	text, err := os.ReadFile(filepath.Join(root, "etc/passwd"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

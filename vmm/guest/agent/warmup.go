@@ -18,8 +18,8 @@ import (
 // warmUps are what clones run first.
 var warmUps = [][]string{{"true"}, {"sh", "-c", "true"}, {"bash", "-lc", "ls -l"}, {"git", "--version"}}
 
-// warmUp also takes the name and id of the life that ends from the machine. No name is shorter than its new one, so that a
-// clone's takes no block away from a file.
+// warmUp also takes the name and id of the life that ends from the machine. No name is shorter than
+// its new one, so that a clone's takes no block away from a file.
 func (a *Agent) warmUp() error {
 	if err := a.Machine.SetHostname("t"); err != nil {
 		return err
@@ -39,7 +39,8 @@ func (a *Agent) warmUp() error {
 	return nil
 }
 
-// warmUpAttach has in memory what an attach looks at, and what the decoder of its request finds out about it the first time.
+// warmUpAttach has in memory what an attach looks at, and what the decoder of its request finds out
+// about it the first time.
 func warmUpAttach(workspace string) error {
 	os.Stat(workspace)
 	for _, path := range givenFiles {
@@ -58,7 +59,8 @@ func warmUpAttach(workspace string) error {
 // longestWarmUp is for an image whose programs are not what they are called.
 const longestWarmUp = 5 * time.Second
 
-// perform runs a command in a session that nobody listens to, from the request to its end. An image need not have the program.
+// perform runs a command in a session that nobody listens to, from the request to its end. An image
+// need not have the program.
 func (a *Agent) perform(argv []string) {
 	payload, err := json.Marshal(protocol.ArgvRequest{Argv: argv, Env: map[string]string{"A": "a"}, Dir: "/"})
 	if err != nil {

@@ -26,8 +26,8 @@ type workspaceDisk struct {
 	mounted bool
 }
 
-// mount mounts the slot. Its content appeared while this machine was not looking, so nothing of it may be cached: drop and
-// unmount see to that. The journal is replayed by the mount itself.
+// mount mounts the slot. Its content appeared while this machine was not looking, so nothing of it
+// may be cached: drop and unmount see to that. The journal is replayed by the mount itself.
 func (w *workspaceDisk) mount() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,8 +86,8 @@ func flushBuffers(dev string) error {
 	return nil
 }
 
-// adopt gives the files to the box's user when the label says that they belong to somebody else. The label goes last, so
-// that a crash in between repeats it.
+// adopt gives the files to the box's user when the label says that they belong to somebody else.
+// The label goes last, so that a crash in between repeats it.
 func (w *workspaceDisk) adopt() error {
 	dir, err := os.Open(w.target)
 	if err != nil {

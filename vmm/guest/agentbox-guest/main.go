@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command agentbox-guest is the first process of every guest, and nothing else: it is embedded in agentbox, and put into
-// the initramfs of virtual machines or shown to gVisor's.
+// Command agentbox-guest is the first process of every guest, and nothing else: it is embedded in
+// agentbox, and put into the initramfs of virtual machines or shown to gVisor's.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Package guesttest drives the real guest agent for the conformance suite of the drivers. It is for tests only.
+// Package guesttest drives the real guest agent for the conformance suite of the drivers. It is for
+// tests only.
 package guesttest
 
 import (
@@ -15,7 +16,8 @@ import (
 	"agentbox/vmm/vmmtest"
 )
 
-// Guest is a vmmtest.Guest but for PowerOff: how a guest is told to end depends on what its image holds.
+// Guest is a vmmtest.Guest but for PowerOff: how a guest is told to end depends on what its image
+// holds.
 type Guest struct {
 	*guest.Client
 	Files *sftp.Client // as the user of commands

@@ -1,11 +1,13 @@
 package protocol
 
-// Argv is the SSH channel request that runs a command without a shell: payload an ArgvRequest as JSON, in place of
-// exec. Exit status 127 means that the program was not found, 126 that it could not be run.
+// Argv is the SSH channel request that runs a command without a shell: payload an ArgvRequest as
+// JSON, in place of exec. Exit status 127 means that the program was not found, 126 that it could
+// not be run.
 const Argv = "argv@agentbox"
 
-// UserRequest is the SSH channel request, without a reply, that says as whom the rest of a session happens: payload one
-// SSH string. Empty or "agentbox" is the box's user, any other name that user of the box.
+// UserRequest is the SSH channel request, without a reply, that says as whom the rest of a session
+// happens: payload one SSH string. Empty or "agentbox" is the box's user, any other name that user
+// of the box.
 const UserRequest = "user@agentbox"
 
 // ArgvRequest is the payload of Argv.
@@ -29,6 +31,7 @@ const PortName = "agentbox.0"
 // Started is what the agent prints on a virtual machine's console first of all.
 const Started = "agentbox: the first program runs"
 
-// LabelChown is the ext4 label of a workspace whose files do not belong to the box's user yet. Attach then gives them
-// to it and removes the label; a crash in between leaves the label, and Attach does it again.
+// LabelChown is the ext4 label of a workspace whose files do not belong to the box's user yet.
+// Attach then gives them to it and removes the label; a crash in between leaves the label, and
+// Attach does it again.
 const LabelChown = "chown"

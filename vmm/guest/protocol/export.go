@@ -1,8 +1,9 @@
 package protocol
 
-// ExportSubsystem is the SSH subsystem that gives a part of the guest's file system as a tar archive: a ExportRequest as
-// JSON on its input, the archive on its output. It runs as root. It fails, with a message on its error output and an exit
-// status that is not zero, when something could not be read: half an export is none.
+// ExportSubsystem is the SSH subsystem that gives a part of the guest's file system as a tar
+// archive: a ExportRequest as JSON on its input, the archive on its output. It runs as root. It
+// fails, with a message on its error output and an exit status that is not zero, when something
+// could not be read: half an export is none.
 //
 // What changed between two moments is found without any clock: an inventory is taken at the first
 // and sent along at the second. It is opaque, InventoryEntry bytes for each file: whoever keeps it

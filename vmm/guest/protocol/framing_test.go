@@ -8,7 +8,8 @@ import (
 	"testing/iotest"
 )
 
-// lives feeds input in pieces of n bytes and returns what each life got, and the line it began with.
+// lives feeds input in pieces of n bytes and returns what each life got, and the line it began
+// with.
 func lives(input []byte, n int) (lines []string, data []string) {
 	s := Scanner{
 		Data:  func(b []byte) { data[len(data)-1] += string(b) },

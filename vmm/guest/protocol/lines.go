@@ -45,12 +45,12 @@ func ParseHello(line []byte) (Hello, error) {
 	return h, nil
 }
 
-// AsksToAttach tells whether a Hello has an Attach, for who cannot wait until it is parsed: inside of a string the quotes would have
-// backslashes before them.
+// AsksToAttach tells whether a Hello has an Attach, for who cannot wait until it is parsed: inside
+// of a string the quotes would have backslashes before them.
 func AsksToAttach(line []byte) bool { return bytes.Contains(line, []byte(`"attach":`)) }
 
-// ReadReady drops what r has until the Ready that carries token, and leaves r at the byte after it. It ends only when
-// that comes or r fails: the caller sets a deadline on what is below r.
+// ReadReady drops what r has until the Ready that carries token, and leaves r at the byte after it.
+// It ends only when that comes or r fails: the caller sets a deadline on what is below r.
 func ReadReady(r *bufio.Reader, token string) (Ready, error) {
 	for {
 		if err := skipMagic(r); err != nil {
@@ -85,8 +85,8 @@ func skipMagic(r *bufio.Reader) error {
 	return nil
 }
 
-// readLine reads a bounded line. One that is too long, or torn by another Magic, comes back as far as it was read, and
-// is no JSON then.
+// readLine reads a bounded line. One that is too long, or torn by another Magic, comes back as far
+// as it was read, and is no JSON then.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for len(line) < MaxLine {

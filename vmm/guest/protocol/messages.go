@@ -5,12 +5,14 @@ import (
 	"time"
 )
 
-// Version is the protocol's version. The host only ever talks to agents it carries itself, so both sides must agree.
+// Version is the protocol's version. The host only ever talks to agents it carries itself, so both
+// sides must agree.
 const Version = 2
 
-// Hello begins a new life of the guest: after a boot, a restore, a resume or a fork. No user process of the guest runs
-// until everything the Hello brings has taken the place of what the life before had. The host may send the beginning of its SSH
-// connection right behind it; the guest's follows the Ready with the same token.
+// Hello begins a new life of the guest: after a boot, a restore, a resume or a fork. No user
+// process of the guest runs until everything the Hello brings has taken the place of what the life
+// before had. The host may send the beginning of its SSH connection right behind it; the guest's
+// follows the Ready with the same token.
 type Hello struct {
 	Version   int       `json:"version"`
 	Token     string    `json:"token"`      // unique for this life; echoed
@@ -19,13 +21,14 @@ type Hello struct {
 	Hostname  string    `json:"hostname"`   //
 	MachineID string    `json:"machine_id"` // 32 hex digits
 	HostKey   []byte    `json:"host_key"`   // 32-byte ed25519 seed of the SSH host key, minted for this lease
-	// Attach is an AttachRequest with a workspace that has its content: the guest does it while SSH is set up, and the login
-	// waits for it.
+	// Attach is an AttachRequest with a workspace that has its content: the guest does it while SSH
+	// is set up, and the login waits for it.
 	Attach json.RawMessage `json:"attach,omitempty"`
 }
 
-// Ready answers a Hello when the random numbers are this life's own. A non-empty Error means that the guest must be killed;
-// so does a refused login, which succeeds, without a key, when the clock and the identity are this life's too.
+// Ready answers a Hello when the random numbers are this life's own. A non-empty Error means that
+// the guest must be killed; so does a refused login, which succeeds, without a key, when the clock
+// and the identity are this life's too.
 type Ready struct {
 	Version int    `json:"version"`
 	Token   string `json:"token"`
@@ -33,7 +36,8 @@ type Ready struct {
 	Error   string `json:"error,omitempty"`
 }
 
-// Names of the SSH global requests the agent answers. Payload and reply are JSON; a failed request's reply is a Failure.
+// Names of the SSH global requests the agent answers. Payload and reply are JSON; a failed
+// request's reply is a Failure.
 const (
 	Attach   = "attach@agentbox"   // AttachRequest -> {}
 	Detach   = "detach@agentbox"   // {} -> {}: end every user process and service, sync, unmount the workspace
@@ -50,8 +54,8 @@ type Failure struct {
 	Error string `json:"error"`
 }
 
-// AttachRequest gives the guest its workspace and the configuration of the box. It is sent once per life that begins
-// from a template, in its Hello or after it, never after a resume or a fork.
+// AttachRequest gives the guest its workspace and the configuration of the box. It is sent once per
+// life that begins from a template, in its Hello or after it, never after a resume or a fork.
 type AttachRequest struct {
 	Workspace bool              `json:"workspace"`          // mount the workspace slot at WorkspaceDir
 	Hostname  string            `json:"hostname,omitempty"` // replaces the Hello's, for machines restored before their box had a name
@@ -71,18 +75,19 @@ type File struct {
 	Content string `json:"content"`
 }
 
-// Files that a box has from most hosts, and those that say nothing until then: apt's, where its packages are and how they are
-// reached.
+// Files that a box has from most hosts, and those that say nothing until then: apt's, where its
+// packages are and how they are reached.
 const (
 	AptSources  = "/etc/apt/sources.list.d/agentbox.sources"
 	AptSettings = "/etc/apt/apt.conf.d/90agentbox"
 )
 
-// AuthorityFile is the File of every box's Authority, as long as all have one subject. Whoever prepares a machine for an
-// authority can do it under this name.
+// AuthorityFile is the File of every box's Authority, as long as all have one subject. Whoever
+// prepares a machine for an authority can do it under this name.
 const AuthorityFile = "5a5741c7.0"
 
-// Authority is a certificate authority that everything in the box is to believe, beside those of the image.
+// Authority is a certificate authority that everything in the box is to believe, beside those of
+// the image.
 type Authority struct {
 	PEM    string `json:"pem"`
 	File   string `json:"file"`             // its name in a directory of certificates, as OpenSSL looks for it
@@ -104,7 +109,8 @@ type Service struct {
 	Env   map[string]string `json:"env,omitempty"`
 }
 
-// ServiceStatus is a service as it is now. State is one of waiting, starting, ready, failed, stopped.
+// ServiceStatus is a service as it is now. State is one of waiting, starting, ready, failed,
+// stopped.
 type ServiceStatus struct {
 	Name     string    `json:"name"`
 	State    string    `json:"state"`

@@ -2,19 +2,21 @@ package protocol
 
 import "net/netip"
 
-// The network of every box, the same in each: a cable with two ends. The agent sets these when a machine boots, so that a clone
-// has nothing to configure; DHCP gives out the same. The addresses are of a block for benchmarks (RFC 2544), which no
-// network that a box could mean uses.
+// The network of every box, the same in each: a cable with two ends. The agent sets these when a
+// machine boots, so that a clone has nothing to configure; DHCP gives out the same. The addresses
+// are of a block for benchmarks (RFC 2544), which no network that a box could mean uses.
 const (
 	// NetworkInterface is the name of the network card in the guest.
 	NetworkInterface = "eth0"
 	// GuestMAC and GatewayMAC are the two Ethernet addresses on the cable.
 	GuestMAC   = "02:00:c6:12:00:02"
 	GatewayMAC = "02:00:c6:12:00:01"
-	// NetworkMTU is the most bytes of a packet. TCP has no other way to make large segments where the cable carries plain
-	// frames: QEMU's sockets have no header for segmentation offload. It is what 64 KiB leave, rounded to what TCP likes.
+	// NetworkMTU is the most bytes of a packet. TCP has no other way to make large segments where
+	// the cable carries plain frames: QEMU's sockets have no header for segmentation offload. It is
+	// what 64 KiB leave, rounded to what TCP likes.
 	NetworkMTU = 65520
-	// NetworkBits is the length of the prefix on the cable: a guest needs no other neighbour than its gateway.
+	// NetworkBits is the length of the prefix on the cable: a guest needs no other neighbour than
+	// its gateway.
 	NetworkBits = 30
 )
 

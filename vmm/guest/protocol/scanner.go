@@ -2,15 +2,17 @@ package protocol
 
 import "bytes"
 
-// Scanner cuts the bytes an agent reads into lives. What may be the beginning of a Magic is held back from minHeld bytes
-// on: they are the length of a packet for SSH, an absurd one, and a connection that fails for it looks like one that its
-// client has left, whose commands are hung up. Fewer are handed on at once, since SSH packets end with any byte and their
-// reader waits for it; that one ends with minHeld bytes of Magic, and waits for the next, is one in four thousand million.
+// Scanner cuts the bytes an agent reads into lives. What may be the beginning of a Magic is held
+// back from minHeld bytes on: they are the length of a packet for SSH, an absurd one, and a
+// connection that fails for it looks like one that its client has left, whose commands are hung up.
+// Fewer are handed on at once, since SSH packets end with any byte and their reader waits for it;
+// that one ends with minHeld bytes of Magic, and waits for the next, is one in four thousand
+// million.
 type Scanner struct {
 	// Data gets the bytes of the current life; before the first life it is not called.
 	Data func([]byte)
-	// Begin ends the current life and gets the line that begins the next one, without its newline. The slice is valid
-	// during the call only.
+	// Begin ends the current life and gets the line that begins the next one, without its newline.
+	// The slice is valid during the call only.
 	Begin func(line []byte)
 
 	state   scanState
@@ -52,8 +54,8 @@ func (s *Scanner) Feed(p []byte) {
 	}
 }
 
-// cut splits p at the end of the first Magic, which may have begun in earlier input, and keeps count of a Magic that
-// p ends in the middle of.
+// cut splits p at the end of the first Magic, which may have begun in earlier input, and keeps
+// count of a Magic that p ends in the middle of.
 func (s *Scanner) cut(p []byte) (before, after []byte, found bool) {
 	if s.matched > 0 {
 		head := append([]byte(Magic)[:s.matched:s.matched], p[:min(len(p), len(Magic)-1)]...)
@@ -78,8 +80,8 @@ func (s *Scanner) cut(p []byte) (before, after []byte, found bool) {
 	return p[:len(p)-s.held], nil, false
 }
 
-// feedLine collects the line after Magic and returns what follows it. A host that died in the middle of a line is
-// followed by another Magic, whose own newline ends the torn line.
+// feedLine collects the line after Magic and returns what follows it. A host that died in the
+// middle of a line is followed by another Magic, whose own newline ends the torn line.
 func (s *Scanner) feedLine(p []byte) []byte {
 	end := bytes.IndexByte(p, '\n')
 	part := p

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzApplyTar feeds any two archives as layers: whatever they are, applying them ends in an error or in a tree that can
-// be written and says the same when it is read back.
+// FuzzApplyTar feeds any two archives as layers: whatever they are, applying them ends in an error
+// or in a tree that can be written and says the same when it is read back.
 func FuzzApplyTar(f *testing.F) {
 	f.Add(layer(f, dir("a"), file("a/b", "x"), symlink("c", "a"), hardlink("d", "a/b")), layer(f, file("c/.wh.b", ""), file("c/e", "y")))
 	f.Add(layer(f, file("x/../y", "")), layer(f, file("x/.wh..wh..opq", "")))

@@ -20,8 +20,8 @@ const (
 	permMask    = 0o007777
 )
 
-// Content is the bytes of a regular file. Open may be called more than once and gives the same bytes each time, or an
-// error.
+// Content is the bytes of a regular file. Open may be called more than once and gives the same
+// bytes each time, or an error.
 type Content interface {
 	Open() (io.ReadCloser, error)
 }
@@ -41,7 +41,8 @@ type Inode struct {
 	entries map[string]*entry // of a directory
 }
 
-// entry is a name in a directory. Its layer tells whether an opaque marker or a whiteout may remove it.
+// entry is a name in a directory. Its layer tells whether an opaque marker or a whiteout may remove
+// it.
 type entry struct {
 	*Inode
 	touched int // the layer that last changed anything at or below

@@ -14,8 +14,9 @@ import (
 
 const xattrRecord = "SCHILY.xattr."
 
-// ApplyTar applies one layer, an uncompressed tar archive, with the meaning the OCI image specification gives it. The
-// contents of files go to spool, which must live as long as the tree. Names that would leave the root are refused.
+// ApplyTar applies one layer, an uncompressed tar archive, with the meaning the OCI image
+// specification gives it. The contents of files go to spool, which must live as long as the tree.
+// Names that would leave the root are refused.
 func (t *Tree) ApplyTar(ctx context.Context, r io.Reader, spool *Spool) error {
 	t.NextLayer()
 	tr := tar.NewReader(r)
@@ -76,7 +77,8 @@ var tarTypes = map[byte]uint32{
 	tar.TypeSymlink: TypeSymlink, tar.TypeChar: TypeChar, tar.TypeBlock: TypeBlock, tar.TypeFifo: TypeFIFO,
 }
 
-// inodeOf translates a header. Times are kept: a layer is named by its bytes, so they are part of the input.
+// inodeOf translates a header. Times are kept: a layer is named by its bytes, so they are part of
+// the input.
 func (t *Tree) inodeOf(h *tar.Header) (*Inode, error) {
 	typ, ok := tarTypes[h.Typeflag]
 	if !ok {

@@ -2,8 +2,9 @@ package rootfs
 
 import "path"
 
-// links are the hard links of a tree. The erofs writer makes an inode for every name, so later names of an inode are
-// written as empty files first and pointed to the first one's inode afterwards.
+// links are the hard links of a tree. The erofs writer makes an inode for every name, so later
+// names of an inode are written as empty files first and pointed to the first one's inode
+// afterwards.
 type links struct {
 	count map[*Inode]int    // names of every inode; of a directory, as Linux counts
 	again map[string]string // later name -> first name, in the order the writer meets them

@@ -18,9 +18,10 @@ const (
 	typeDirectory = 2
 )
 
-// outline gives every file a start of its own in a block. The writer puts the bytes of a small file right behind its inode,
-// where they are not aligned to anything: Linux copies them when the file is mapped, gVisor maps the image's own pages, and a
-// program that maps such a file (libc does so with its locales) is killed by SIGBUS.
+// outline gives every file a start of its own in a block. The writer puts the bytes of a small file
+// right behind its inode, where they are not aligned to anything: Linux copies them when the file
+// is mapped, gVisor maps the image's own pages, and a program that maps such a file (libc does so
+// with its locales) is killed by SIGBUS.
 func outline(f readWriterAt) error {
 	o := outliner{relinker: relinker{file: f}, seen: map[uint64]bool{}}
 	root, err := o.open()

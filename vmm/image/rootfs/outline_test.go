@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestFilesBeginAtBlocks looks at the bytes of an image: what a machine maps of a file must be aligned, small files too.
+// TestFilesBeginAtBlocks looks at the bytes of an image: what a machine maps of a file must be
+// aligned, small files too.
 func TestFilesBeginAtBlocks(t *testing.T) {
 	members := []member{dir("many"), file("empty", ""), file("small", "small\n"), hardlink("second", "small"), file("large", string(bytes.Repeat([]byte("x"), 5000)))}
 	for i := range 300 {

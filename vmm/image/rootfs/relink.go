@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// Offsets and sizes of the erofs format that relink needs; see "On-disk details" in the kernel's documentation of erofs.
+// Offsets and sizes of the erofs format that relink needs; see "On-disk details" in the kernel's
+// documentation of erofs.
 const (
 	superOffset   = 1024
 	superRootNid  = superOffset + 14

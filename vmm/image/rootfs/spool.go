@@ -8,7 +8,8 @@ import (
 	"os"
 )
 
-// Spool keeps the contents of files that come in a stream, one after the other in one unlinked temporary file.
+// Spool keeps the contents of files that come in a stream, one after the other in one unlinked
+// temporary file.
 type Spool struct {
 	file   *os.File
 	buffer *bufio.Writer

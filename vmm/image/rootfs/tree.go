@@ -34,7 +34,8 @@ type Tree struct {
 	epoch  time.Time // of directories nobody described
 }
 
-// New makes a tree with an empty root directory. Directories that layers imply but never describe get the time epoch.
+// New makes a tree with an empty root directory. Directories that layers imply but never describe
+// get the time epoch.
 func New(limits Limits, epoch time.Time) *Tree {
 	return &Tree{root: &entry{Inode: newDir(0o755, epoch)}, limits: limits, epoch: epoch}
 }
@@ -45,8 +46,8 @@ func (t *Tree) Root() *Inode { return t.root.Inode }
 // NextLayer ends a layer: whiteouts that come from now on remove what was there before.
 func (t *Tree) NextLayer() { t.layer++ }
 
-// Lookup finds the inode of a path, following symlinks within the tree, or nil. The last component is followed only if
-// follow is set.
+// Lookup finds the inode of a path, following symlinks within the tree, or nil. The last component
+// is followed only if follow is set.
 func (t *Tree) Lookup(name string, follow bool) *Inode {
 	if !follow {
 		parent, base, err := t.parent(name, false)
@@ -65,8 +66,9 @@ func (t *Tree) Lookup(name string, follow bool) *Inode {
 	return e.Inode
 }
 
-// Put gives name the inode, replacing what was there; a directory put over a directory takes over its entries.
-// Directories on the way are made when missing; symlinks on the way are followed within the tree.
+// Put gives name the inode, replacing what was there; a directory put over a directory takes over
+// its entries. Directories on the way are made when missing; symlinks on the way are followed
+// within the tree.
 func (t *Tree) Put(name string, ino *Inode) error {
 	if err := t.account(ino); err != nil {
 		return err
@@ -181,8 +183,8 @@ func split(name string) ([]string, error) {
 	return parts, nil
 }
 
-// parent finds the directory a path lies in and the last component, "" for the root itself. Without create, a
-// directory that is not there gives nil.
+// parent finds the directory a path lies in and the last component, "" for the root itself. Without
+// create, a directory that is not there gives nil.
 func (t *Tree) parent(name string, create bool) (*entry, string, error) {
 	parts, err := split(name)
 	if err != nil {

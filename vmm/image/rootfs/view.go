@@ -10,8 +10,8 @@ import (
 	erofs "github.com/erofs/go-erofs"
 )
 
-// view shows a tree as an fs.FS, the way the erofs writer takes it: files are opened when their bytes are written, not
-// when they are listed.
+// view shows a tree as an fs.FS, the way the erofs writer takes it: files are opened when their
+// bytes are written, not when they are listed.
 type view struct {
 	root  *Inode
 	links links

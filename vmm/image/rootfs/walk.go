@@ -12,9 +12,9 @@ type place struct {
 	length int
 }
 
-// walk follows a path from the root with all its symlinks, none of which can leave the tree: as in a chroot, the root's
-// parent is the root. With create, missing directories are made and everything on the way is marked as touched by this
-// layer; without, a name that is missing gives nil.
+// walk follows a path from the root with all its symlinks, none of which can leave the tree: as in
+// a chroot, the root's parent is the root. With create, missing directories are made and everything
+// on the way is marked as touched by this layer; without, a name that is missing gives nil.
 func (t *Tree) walk(name string, create bool) (*entry, error) {
 	stack := []place{{t.root, 0}}
 	rest := strings.Split(name, "/")
@@ -57,7 +57,8 @@ func (t *Tree) step(here place, part, name string, create bool) (*entry, error) 
 	}
 	next := here.entries[part]
 	if next == nil && create {
-		// Symlinks could otherwise be used to build paths that no program can name and that take quadratic memory.
+		// Symlinks could otherwise be used to build paths that no program can name and that take
+		// quadratic memory.
 		if len(part) > maxName || here.length+len(part) > maxPath-maxName-2 {
 			return nil, agentbox.Errorf(agentbox.Corrupt, "layer has an impossibly long path at %.80q", name)
 		}

@@ -14,8 +14,9 @@ const (
 	reservedPrefix = ".wh..wh."
 )
 
-// whiteout handles a name that is a marker, and tells whether it was one. A marker hides lower layers only: what the
-// same layer puts under that name stays, whichever comes first in the archive.
+// whiteout handles a name that is a marker, and tells whether it was one. A marker hides lower
+// layers only: what the same layer puts under that name stays, whichever comes first in the
+// archive.
 func (t *Tree) whiteout(name string) (bool, error) {
 	name = strings.TrimRight(name, "/")
 	dir, base := path.Split(name)

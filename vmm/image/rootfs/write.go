@@ -10,9 +10,9 @@ import (
 	erofs "github.com/erofs/go-erofs"
 )
 
-// Write writes the tree as an erofs image to f, an empty file: uncompressed, 4 KiB blocks, names sorted, no UUID, the
-// tree's epoch as time of the build. Equal trees give equal bytes. progress may be nil; it is told the bytes of file
-// contents written so far.
+// Write writes the tree as an erofs image to f, an empty file: uncompressed, 4 KiB blocks, names
+// sorted, no UUID, the tree's epoch as time of the build. Equal trees give equal bytes. progress
+// may be nil; it is told the bytes of file contents written so far.
 func (t *Tree) Write(ctx context.Context, f *os.File, progress func(done int64)) error {
 	v := view{t.root.Inode, findLinks(t.root.Inode)}
 	out := &watched{ctx: ctx, f: f, progress: progress}

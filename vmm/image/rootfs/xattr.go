@@ -12,15 +12,16 @@ const (
 	maxXattrs     = 64 << 10 // all of one file together
 )
 
-// aclNames are attributes whose whole name is a prefix of the erofs format. The writer knows such prefixes with a dot
-// behind, and writes what the kernel reads when the rest of the name is empty.
+// aclNames are attributes whose whole name is a prefix of the erofs format. The writer knows such
+// prefixes with a dot behind, and writes what the kernel reads when the rest of the name is empty.
 var aclNames = map[string]string{
 	"system.posix_acl_access":  "system.posix_acl_access.",
 	"system.posix_acl_default": "system.posix_acl_default.",
 }
 
-// keepXattr tells whether an attribute belongs into an image: file capabilities, access lists and what users set. The
-// marks of overlay file systems would be taken for ours in the box, and labels belong to the policy of another host.
+// keepXattr tells whether an attribute belongs into an image: file capabilities, access lists and
+// what users set. The marks of overlay file systems would be taken for ours in the box, and labels
+// belong to the policy of another host.
 func keepXattr(name string) bool {
 	if strings.HasPrefix(name, "trusted.overlay.") || strings.HasPrefix(name, "user.overlay.") {
 		return false

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Ten thousand connections to a port where nobody says anything, so that none is let go. As many as there may be are carried, and
-// when they are closed the next one is, too.
+// Ten thousand connections to a port where nobody says anything, so that none is let go. As many as
+// there may be are carried, and when they are closed the next one is, too.
 func flood() {
 	const all, workers = 10_000, 16
 	addrs, err := net.LookupHost("b.example")
@@ -63,7 +63,8 @@ func flood() {
 // mute is the port of b.example where nobody says anything.
 const mute = "2222"
 
-// stillOpen tells how many of them are: one that was refused at the last moment may have been taken for carried.
+// stillOpen tells how many of them are: one that was refused at the last moment may have been taken
+// for carried.
 func stillOpen(all []net.Conn) int {
 	n := 0
 	soon := time.Now().Add(5 * time.Second)

@@ -1,6 +1,6 @@
-// Command attack tries from inside of a box what must not work. Each attempt is a line: "refused KIND WHAT", KIND being what the log
-// of the box should call it, or "LEFT KIND WHAT: ..." where something came of it. The names are those of the world that command
-// outside makes.
+// Command attack tries from inside of a box what must not work. Each attempt is a line: "refused
+// KIND WHAT", KIND being what the log of the box should call it, or "LEFT KIND WHAT: ..." where
+// something came of it. The names are those of the world that command outside makes.
 package main
 
 import (

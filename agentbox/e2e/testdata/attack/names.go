@@ -45,8 +45,8 @@ func names() {
 	}
 }
 
-// Labels that carry something below a wildcard that is allowed: so many bytes at once and so many a second, and
-// each name beyond is refused.
+// Labels that carry something below a wildcard that is allowed: so many bytes at once and so many a
+// second, and each name beyond is refused.
 func labels() {
 	const all, burst, rate = 400, 16 << 10, 64
 	begun, sent := time.Now(), 0
@@ -100,7 +100,8 @@ func answered(b []byte) string {
 	return string(b)
 }
 
-// Other resolvers, by TLS and by HTTPS: public ones, one with a name, and allowed sites that are none.
+// Other resolvers, by TLS and by HTTPS: public ones, one with a name, and allowed sites that are
+// none.
 func resolvers() {
 	for _, to := range []string{"1.1.1.1", "8.8.8.8", "198.18.0.1", "a.example", "b.example", "dns.example"} {
 		kind := "flow"
@@ -122,7 +123,8 @@ func resolvers() {
 	}
 }
 
-// overHTTPS says what came of a question in a request. A site that is no resolver may answer, but not that.
+// overHTTPS says what came of a question in a request. A site that is no resolver may answer, but
+// not that.
 func overHTTPS(method, url string, q []byte, site bool) string {
 	body := bytes.NewReader(q)
 	if method == http.MethodGet {

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// Addresses that no allowed name may lead to: by itself, by way of another name, and later than it was asked first.
+// Addresses that no allowed name may lead to: by itself, by way of another name, and later than it
+// was asked first.
 func addresses() {
 	for _, a := range []string{
 		"127.0.0.1", "127.8.8.8", "10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "255.255.255.255", "198.18.0.1",

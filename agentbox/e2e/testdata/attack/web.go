@@ -58,7 +58,8 @@ func say(c net.Conn, err error, request string) string {
 	return string(b)
 }
 
-// Both sites: what is inside of a.example's TLS is looked at, for its secret, and b.example's passes.
+// Both sites: what is inside of a.example's TLS is looked at, for its secret, and b.example's
+// passes.
 var sites = []string{"a.example", "b.example"}
 
 // Server names that are not the connection's, and what is no TLS.
@@ -112,7 +113,8 @@ func framings() {
 	}
 }
 
-// Hosts and authorities that are not the connection's, on connections that are shared, too, and methods that are not the request's.
+// Hosts and authorities that are not the connection's, on connections that are shared, too, and
+// methods that are not the request's.
 func authorities() {
 	for way, connect := range ways {
 		for _, host := range []string{"b.example", "evil.example", "a.example:8080", "127.0.0.1", "xa.example", "a.example.evil.example", "a%2eexample"} {
@@ -185,7 +187,8 @@ func secrets() {
 		}
 		tell("placeholder", what, but(" 403 ", roundTrip(http.DefaultTransport, req)))
 	}
-	// A redirect with the credential that the client had: to a place in the clear, to another host, and stripped of it.
+	// A redirect with the credential that the client had: to a place in the clear, to another host,
+	// and stripped of it.
 	for _, to := range []string{"http://a.example/secret", "http://b.example/secret"} {
 		authorized := func(next *http.Request, _ []*http.Request) error {
 			next.Header.Set("Authorization", "Bearer "+token)

@@ -1,6 +1,7 @@
-// Command outside is all there is outside of a box that attacks: a resolver and a web site, in a network namespace without a way
-// out. It writes what reaches it to files of a directory: questions (of the resolver), allowed (requests with what they carry),
-// requests (that nobody may make), and root.pem, the authority of the site.
+// Command outside is all there is outside of a box that attacks: a resolver and a web site, in a
+// network namespace without a way out. It writes what reaches it to files of a directory: questions
+// (of the resolver), allowed (requests with what they carry), requests (that nobody may make), and
+// root.pem, the authority of the site.
 package main
 
 import (
@@ -65,7 +66,8 @@ func run(dir string) error {
 	return <-ended
 }
 
-// ServeHTTP answers what is allowed, and writes everything else down. No request with a secret is to come but to /allowed.
+// ServeHTTP answers what is allowed, and writes everything else down. No request with a secret is
+// to come but to /allowed.
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	to := r.FormValue("to")
 	switch r.URL.Path {

@@ -11,8 +11,9 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// resolve answers for the site's names and for those whose first label says where they lead: at-7f000001 to that address, cname-7f000001
-// by way of another name, and turn-7f000001 to the site first and there from then on.
+// resolve answers for the site's names and for those whose first label says where they lead:
+// at-7f000001 to that address, cname-7f000001 by way of another name, and turn-7f000001 to the site
+// first and there from then on.
 func resolve(c net.PacketConn, questions *os.File) error {
 	turned := map[string]bool{}
 	b := make([]byte, 1500)

@@ -1,4 +1,5 @@
-// Command power puts a store to work in a box whose power fails, and finds afterwards whether what the store promised holds.
+// Command power puts a store to work in a box whose power fails, and finds afterwards whether what
+// the store promised holds.
 //
 //	power work DIR    stores, names, evicts and verifies until it is killed, and says on standard output what was promised
 //	power check DIR   reads such promises on standard input, and looks
@@ -47,8 +48,8 @@ func run(ctx context.Context, args []string) error {
 	return errors.Join(err, s.Close())
 }
 
-// work is a round: an image that shares blocks with that of every other round, and a stream. A pin of the same name takes the place of the
-// one before, so what that kept goes.
+// work is a round: an image that shares blocks with that of every other round, and a stream. A pin
+// of the same name takes the place of the one before, so what that kept goes.
 func work(ctx context.Context, s *cachestore.Store, round uint32) error {
 	image, stream := content(round)
 	i, err := s.PutImage(ctx, bytes.NewReader(image), int64(len(image)), blob.Info{Kind: blob.Image})
@@ -84,7 +85,8 @@ func noise(seed uint32, n int) []byte {
 	return b
 }
 
-// check finds every stream and the last image that were promised, and an index that claims nothing the files do not hold.
+// check finds every stream and the last image that were promised, and an index that claims nothing
+// the files do not hold.
 func check(ctx context.Context, s *cachestore.Store) error {
 	images, streams := 0, 0
 	promised := map[string]func() error{}

@@ -1,4 +1,5 @@
-// Command probe is all there is in the image of the boot test: what a user's process does, good and bad.
+// Command probe is all there is in the image of the boot test: what a user's process does, good and
+// bad.
 package main
 
 import (
