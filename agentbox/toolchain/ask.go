@@ -38,7 +38,7 @@ func Ask(t Tool, version, file string) (Need, error) {
 			n.Refused = clip(version)
 		}
 	case PNPM, Yarn:
-		if n.Constraint = version; !exactVersion().MatchString(version) {
+		if n.Constraint = version; !someVersion().MatchString(version) {
 			n.Refused = clip(version)
 		}
 	default:

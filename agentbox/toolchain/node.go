@@ -14,6 +14,8 @@ var (
 	nodeRange = agentbox.Pattern(`^[0-9xX*.<>=~^| v-]{1,80}$`)
 	// exactVersion is what packageManager names.
 	exactVersion = agentbox.Pattern(`^[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}$`)
+	// someVersion may leave out its end, for the newest that begins so.
+	someVersion = agentbox.Pattern(`^[0-9]{1,4}(\.[0-9]{1,4}){0,2}$`)
 )
 
 // ltsLines are the major versions behind the names that .nvmrc files use.
@@ -44,10 +46,51 @@ func readNode(s *scan, dir string) {
 	s.readPackageJSON(file, content)
 	s.lock(dir, "package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml", "bun.lock")
 	for tool, lock := range map[Tool]string{PNPM: "pnpm-lock.yaml", Yarn: "yarn.lock"} {
-		if s.has(path.Join(dir, lock)) && len(s.found.Needs.Of(tool)) == 0 {
-			s.need(Need{Tool: tool, File: path.Join(dir, lock)})
+		file := path.Join(dir, lock)
+		if content, ok := s.head(file); ok && len(s.found.Needs.Of(tool)) == 0 {
+			n := Need{Tool: tool, File: file, Constraint: writtenBy(tool, content)}
+			if n.Constraint != "" {
+				n.Key = lockKeys[tool]
+			}
+			s.need(n)
 		}
 	}
+}
+
+// lockKeys are what in a lock says which program wrote it.
+var lockKeys = map[Tool]string{PNPM: "lockfileVersion", Yarn: "version"}
+
+// locks are the major versions of the programs that write each version of their locks: of several
+// the newest that runs on every Node.js that is still maintained. What another version has written
+// they refuse, or write anew.
+var locks = map[Tool]map[string]string{
+	PNPM: {"5.3": "6", "5.4": "7", "6.0": "8", "6.1": "8", "9.0": "10"},
+	Yarn: {"1": "1", "4": "2", "5": "3", "6": "3", "7": "3", "8": "4", "9": "4", "10": "4"},
+}
+
+// yarnMetadata begins the locks of Yarn since version 2; those of Yarn 1 say theirs in a comment.
+var (
+	yarnMetadata = agentbox.Pattern(`(?m)^__metadata:\s*\n\s+version: ["']?([0-9]{1,3})["']?\s*$`)
+	pnpmVersion  = agentbox.Pattern(`(?m)^lockfileVersion: ["']?([0-9]{1,3}\.[0-9]{1,3})["']?\s*$`)
+)
+
+// writtenBy is the major version of the program that wrote a lock, "" where it is not known.
+func writtenBy(tool Tool, lock string) string {
+	version := ""
+	switch tool {
+	case PNPM:
+		if found := pnpmVersion().FindStringSubmatch(lock); found != nil {
+			version = found[1]
+		}
+	case Yarn:
+		if strings.Contains(lock, "yarn lockfile v1") {
+			version = "1"
+		}
+		if found := yarnMetadata().FindStringSubmatch(lock); found != nil {
+			version = found[1]
+		}
+	}
+	return locks[tool][version]
 }
 
 // readPackageJSON takes volta's pin before the engines' range: it is what the repository's people

@@ -114,7 +114,7 @@ func (p *Plan) resolveGlobal(needs Needs) {
 		p.Global = append(p.Global, name)
 		return
 	}
-	if needs[0].Tool == Yarn && !strings.HasPrefix(versions[0], "1.") {
+	if major, _, _ := strings.Cut(versions[0], "."); needs[0].Tool == Yarn && major != "1" {
 		name = "@yarnpkg/cli-dist" // Yarn since version 2
 	}
 	p.Global = append(p.Global, name+"@"+versions[0])

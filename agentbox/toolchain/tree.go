@@ -25,17 +25,33 @@ type tree struct{ root *os.Root }
 
 // read gives the content of a regular file; ok is false for anything else.
 func (t tree) read(name string) (content string, ok bool) {
+	content, size, ok := t.begin(name, maxFile)
+	return content, ok && size <= maxFile
+}
+
+// maxHead is how much of a file is read whose beginning says enough.
+const maxHead = 4 << 10
+
+// head gives the beginning of a regular file, of whatever size; ok is false for anything else.
+func (t tree) head(name string) (content string, ok bool) {
+	content, _, ok = t.begin(name, maxHead)
+	return content, ok
+}
+
+// begin gives the first bytes of a regular file, and its size.
+func (t tree) begin(name string, most int64) (content string, size int64, ok bool) {
 	// O_NONBLOCK keeps a FIFO of that name from blocking the open for ever.
 	f, err := t.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return "", false
+		return "", 0, false
 	}
 	defer f.Close()
-	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() || fi.Size() > maxFile {
-		return "", false
+	fi, err := f.Stat()
+	if err != nil || !fi.Mode().IsRegular() {
+		return "", 0, false
 	}
-	b, err := io.ReadAll(io.LimitReader(f, maxFile))
-	return string(b), err == nil
+	b, err := io.ReadAll(io.LimitReader(f, most))
+	return string(b), fi.Size(), err == nil
 }
 
 // has tells whether there is a regular file of that name.

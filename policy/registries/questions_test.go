@@ -35,7 +35,7 @@ func TestAToolOfACleanBoxSpeaksForOneThatIsMissing(t *testing.T) {
 
 func TestNpmsOwnFileTellsBoxesItsRegistry(t *testing.T) {
 	m := machine(map[string]string{"home/ada/.npmrc": "@org:registry=https://npm.corp.example/\nregistry = https://npm.example/\n"}, nil)
-	if got := Variables(Files(m)); len(got) != 1 || got["NPM_CONFIG_REGISTRY"] != "https://npm.example/" {
+	if got := Variables(Files(m)); len(got) != 2 || got["NPM_CONFIG_REGISTRY"] != "https://npm.example/" {
 		t.Errorf("boxes are told %q", got)
 	}
 }

@@ -77,6 +77,9 @@ func Tools(ctx context.Context, m Machine) (found []Found, answered bool) {
 	return found, answered
 }
 
+// yarnVariable is where Yarn since version 2 looks for its registry.
+const yarnVariable = "YARN_NPM_REGISTRY_SERVER"
+
 // Variables are what tells the tools of a box to use the registries of this machine. A value with credentials in it is
 // left out: that is what secrets are for. This machine's own loopback has another name in a box.
 func Variables(found []Found) map[string]string {
@@ -85,6 +88,10 @@ func Variables(found []Found) map[string]string {
 		if _, set := env[f.Variable]; f.Variable != "" && !set && !strings.Contains(f.Value, "@") {
 			env[f.Variable] = InBox(f.Value)
 		}
+	}
+	// Yarn since version 2 reads nothing of npm's, and all of them serve the same packages.
+	if registry := env["NPM_CONFIG_REGISTRY"]; registry != "" && env[yarnVariable] == "" {
+		env[yarnVariable] = registry
 	}
 	return env
 }

@@ -102,7 +102,9 @@ func (l *list) npmrc(m Machine) {
 			}
 		}
 	}
-	l.urls("yarn: YARN_NPM_REGISTRY_SERVER", m.Env["YARN_NPM_REGISTRY_SERVER"])
+	n := len(l.found)
+	l.urls("yarn: "+yarnVariable, m.Env[yarnVariable])
+	l.name(n, yarnVariable, m.Env[yarnVariable])
 }
 
 // pip says in its help which index it uses by default.
