@@ -12,6 +12,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/host/supervisors"
 	"agentbox/agentbox/supervisor"
 )
 
@@ -66,13 +67,13 @@ func (m *Manager) adoptBox(id agentbox.BoxID) error {
 	rec, err := readRecord(names.Record())
 	if errors.Is(err, os.ErrNotExist) {
 		// Nothing was announced yet, so nothing is lost.
-		return errors.Join(killHolder(names.Lock()), os.RemoveAll(names.Dir), os.RemoveAll(names.Run))
+		return errors.Join(supervisors.KillHolder(names.Lock()), os.RemoveAll(names.Dir), os.RemoveAll(names.Run))
 	}
 	if err != nil {
 		return err
 	}
 	b := &box{rec: rec}
-	s, err := m.adopt(names)
+	s, err := supervisors.Adopt(m.ctx, names, m.running.Go)
 	if err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func (m *Manager) adoptBox(id agentbox.BoxID) error {
 		return m.remove(b)
 	}
 	if s != nil && m.orphaned(rec, s) {
-		if err := m.stop(s, names, stopGrace); err != nil {
+		if err := s.Stop(supervisors.Grace); err != nil {
 			return err
 		}
 		s = nil
@@ -115,10 +116,10 @@ const adoptTimeout = 30 * time.Second
 
 // orphaned tells whether a supervisor runs a machine that never became this box: the daemon went away between starting
 // it and giving it the workspace.
-func (m *Manager) orphaned(rec record, s *supervised) bool {
+func (m *Manager) orphaned(rec record, s *supervisors.Supervisor) bool {
 	ctx, cancel := context.WithTimeout(m.ctx, adoptTimeout)
 	defer cancel()
-	st, err := api.Call(ctx, s.client, api.SupervisorStatusE, api.StatusRequest{}, nil)
+	st, err := api.Call(ctx, s.Client, api.SupervisorStatusE, api.StatusRequest{}, nil)
 	return err != nil || !st.Attached || st.Life != rec.Life
 }
 
@@ -162,7 +163,7 @@ func (m *Manager) dropOrphanRuns() error {
 		names := m.home.Box(id)
 		// A box whose record we cannot read, of a later version say, is none of ours to end.
 		if _, err := os.Lstat(names.Dir); !known && errors.Is(err, os.ErrNotExist) {
-			errs = append(errs, killHolder(names.Lock()), os.RemoveAll(names.Run))
+			errs = append(errs, supervisors.KillHolder(names.Lock()), os.RemoveAll(names.Run))
 		}
 	}
 	return errors.Join(errs...)

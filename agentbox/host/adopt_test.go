@@ -9,6 +9,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/host/supervisors/supervisortest"
 	"agentbox/agentbox/supervisor"
 )
 
@@ -105,7 +106,7 @@ func TestAnUnreadableRecordIsLeftAloneAndItsMachineToo(t *testing.T) {
 				t.Fatal(err)
 			}
 			touch(t, names.Dir+"/workspace-1/file")
-			_, _, ended := hold(t, names.Lock(), itself)
+			_, _, ended := supervisortest.Hold(t, names.Lock(), supervisortest.Itself)
 			m := manage(t, h)
 			select {
 			case <-ended:
@@ -124,17 +125,17 @@ func TestASilentSupervisorIsEnded(t *testing.T) {
 	h := newHome(t)
 	rec := aBox("mine")
 	names := write(t, h, rec)
-	_, _, ended := hold(t, names.Lock(), itself)
+	_, _, ended := supervisortest.Hold(t, names.Lock(), supervisortest.Itself)
 	half := aBox("half")
 	half.Phase = phaseNew
-	_, _, halfEnded := hold(t, write(t, h, half).Lock(), itself)
+	_, _, halfEnded := supervisortest.Hold(t, write(t, h, half).Lock(), supervisortest.Itself)
 	orphan := h.Box(agentbox.NewBoxID())
 	touch(t, orphan.Run+"/")
-	_, _, orphanEnded := hold(t, orphan.Lock(), itself)
+	_, _, orphanEnded := supervisortest.Hold(t, orphan.Lock(), supervisortest.Itself)
 	m := manage(t, h)
-	within(t, "a silent supervisor", ended)
-	within(t, "the supervisor of a half-made box", halfEnded)
-	within(t, "the supervisor of no box", orphanEnded)
+	supervisortest.Within(t, "a silent supervisor", ended)
+	supervisortest.Within(t, "the supervisor of a half-made box", halfEnded)
+	supervisortest.Within(t, "the supervisor of no box", orphanEnded)
 	b, err := m.Show(t.Context(), api.BoxRef{Box: "mine"}, nil)
 	if err != nil || b.State != agentbox.Stopped || !exists(names.Dir) {
 		t.Errorf("%+v, %v", b, err)

@@ -17,6 +17,7 @@ import (
 	"agentbox/agentbox/config"
 	"agentbox/agentbox/host/flags"
 	"agentbox/agentbox/host/isolation"
+	"agentbox/agentbox/host/templates"
 	"agentbox/agentbox/task/agents"
 	"agentbox/agentbox/workspace"
 )
@@ -65,7 +66,7 @@ func (m *Manager) create(ctx context.Context, p plan, progress agentbox.Progress
 // base is what a box stands on: all of it exists before the box does.
 type base struct {
 	rec      record
-	template *openTemplate // nil for a cold boot
+	template *templates.Template // nil for a cold boot
 }
 
 // prepare finds or makes the image, the kernel and the template.
@@ -91,11 +92,11 @@ func (m *Manager) prepare(ctx context.Context, p plan, progress agentbox.Progres
 	if rec.Cold {
 		return out, nil
 	}
-	template, err := m.templates.open(ctx, rec, progress)
+	template, err := m.templates.Open(ctx, m.machine(rec), progress)
 	if err != nil {
 		return base{}, err
 	}
-	out.template, out.rec.Box.Template = template, template.name()
+	out.template, out.rec.Box.Template = template, template.Name()
 	return out, nil
 }
 
@@ -182,7 +183,7 @@ func attachmentOf(cfg *config.Config, imageEnv []string) attachment {
 func (m *Manager) leaseOrNew(base base, p plan) (*box, error) {
 	var b *box
 	if base.template != nil {
-		b = m.pool.take(base.template.key)
+		b, _ = m.pool.Take(base.template.Key)
 	}
 	if b == nil {
 		b = &box{rec: record{Box: agentbox.Box{ID: agentbox.NewBoxID()}}}
@@ -286,6 +287,6 @@ func (m *Manager) makeReady(ctx context.Context, b *box, p plan, progress agentb
 		return err
 	}
 	b.set(func(b *box) { b.rec = rec })
-	m.pool.heat(rec)
+	m.pool.Heat(rec.Box.Template, rec.Pool, rec)
 	return nil
 }

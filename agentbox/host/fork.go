@@ -82,7 +82,7 @@ func (m *Manager) saveTo(ctx context.Context, parent, child *box, progress agent
 		return notRunning(prec)
 	}
 	end := progress.Begin("save", prec.Box.Name)
-	if _, err := api.Call(ctx, s.client, api.SupervisorSave, api.SaveRequest{Dir: child.record().names(m.home).Saved(), Fork: true}, nil); err != nil {
+	if _, err := api.Call(ctx, s.Client, api.SupervisorSave, api.SaveRequest{Dir: child.record().names(m.home).Saved(), Fork: true}, nil); err != nil {
 		return err
 	}
 	end("")
@@ -113,7 +113,7 @@ func shareAuthority(parent, child home.Box) error {
 // startChild starts the child's supervisor, and its machine when the parent is saved.
 func (m *Manager) startChild(ctx context.Context, child *box, save func() error, progress agentbox.Progress) error {
 	rec := child.record()
-	template, err := m.templates.openKey(ctx, rec, rec.Box.Template)
+	template, err := m.templates.OpenKey(ctx, m.machine(rec), rec.Box.Template)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (m *Manager) Checkpoint(ctx context.Context, req api.CheckpointRequest, pro
 			return agentbox.Checkpoint{}, agentbox.Errorf(agentbox.Exists, "box %s already has a checkpoint %s", rec.Box.Name, c.Name)
 		}
 	}
-	if err := m.savable(ctx, rec, "checkpointed"); err != nil {
+	if err := m.templates.Savable(ctx, m.machine(rec), rec.Box.Template, "checkpointed"); err != nil {
 		return agentbox.Checkpoint{}, err
 	}
 	c := agentbox.Checkpoint{ID: agentbox.NewBoxID().String(), Name: req.Name, Template: rec.Box.Template, Created: time.Now().UTC()}
@@ -173,7 +173,7 @@ func (m *Manager) Checkpoint(ctx context.Context, req api.CheckpointRequest, pro
 		return c, agentbox.OrNoSpace(err)
 	}
 	end := progress.Begin("checkpoint", rec.Box.Name)
-	if _, err := api.Call(ctx, s.client, api.SupervisorSave, api.SaveRequest{Dir: dir}, nil); err != nil {
+	if _, err := api.Call(ctx, s.Client, api.SupervisorSave, api.SaveRequest{Dir: dir}, nil); err != nil {
 		return c, agentbox.OrNoSpace(err)
 	}
 	end("")

@@ -12,6 +12,8 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/host/egress"
+	"agentbox/agentbox/host/supervisors"
+	"agentbox/agentbox/host/templates"
 	"agentbox/agentbox/supervisor"
 	"agentbox/vmm"
 )
@@ -21,7 +23,7 @@ import (
 //
 // ready, if not nil, waits until what the machine needs is complete: its saved state, which it is restored from then, or its
 // workspace, with which it becomes the box; it starts meanwhile.
-func (m *Manager) startMachine(ctx context.Context, b *box, template *openTemplate, saved string, ready func() error, progress agentbox.Progress) error {
+func (m *Manager) startMachine(ctx context.Context, b *box, template *templates.Template, saved string, ready func() error, progress agentbox.Progress) error {
 	rec := b.record()
 	step := "restore"
 	if template == nil {
@@ -48,12 +50,12 @@ func (m *Manager) startMachine(ctx context.Context, b *box, template *openTempla
 	if template != nil {
 		t = template.Template
 	}
-	s, err := m.spawn(cfg, t)
+	s, err := m.supervisors.Start(cfg, t)
 	if err != nil {
 		return err
 	}
 	if err := m.begin(ctx, s, rec, saved == "" && ready != nil, ready); err != nil {
-		return errors.Join(err, m.stop(s, rec.names(m.home), 0))
+		return errors.Join(err, s.Stop(0))
 	}
 	m.follow(b, s)
 	end(rec.Box.Accel)
@@ -62,7 +64,7 @@ func (m *Manager) startMachine(ctx context.Context, b *box, template *openTempla
 
 // begin has a supervisor greet its guest when what the machine needs is ready. The guest becomes the box meanwhile, if it is
 // to attach.
-func (m *Manager) begin(ctx context.Context, s *supervised, rec record, attach bool, ready func() error) error {
+func (m *Manager) begin(ctx context.Context, s *supervisors.Supervisor, rec record, attach bool, ready func() error) error {
 	var req api.StartRequest
 	if attach {
 		var err error
@@ -75,7 +77,7 @@ func (m *Manager) begin(ctx context.Context, s *supervised, rec record, attach b
 			return err
 		}
 	}
-	if _, err := api.Call(ctx, s.client, api.SupervisorStart, req, nil); err != nil {
+	if _, err := api.Call(ctx, s.Client, api.SupervisorStart, req, nil); err != nil {
 		return m.whyGone(rec, err)
 	}
 	return nil
@@ -123,11 +125,11 @@ func (m *Manager) whyGone(rec record, err error) error {
 }
 
 // follow makes s the box's machine, and forgets it when it ends.
-func (m *Manager) follow(b *box, s *supervised) {
+func (m *Manager) follow(b *box, s *supervisors.Supervisor) {
 	b.set(func(b *box) { b.sup = s })
 	m.running.Go(func() {
 		select {
-		case <-s.gone:
+		case <-s.Gone:
 		case <-m.ctx.Done():
 			return
 		}
@@ -136,8 +138,8 @@ func (m *Manager) follow(b *box, s *supervised) {
 }
 
 // machineGone records why a machine ended that nobody asked to end.
-func (m *Manager) machineGone(b *box, s *supervised) {
-	s.client.Close()
+func (m *Manager) machineGone(b *box, s *supervisors.Supervisor) {
+	s.Client.Close()
 	rec := b.record()
 	exit, ok, err := supervisor.TakeExit(rec.names(m.home).Dir)
 	if err != nil {
@@ -191,7 +193,7 @@ func (m *Manager) attach(ctx context.Context, b *box, progress agentbox.Progress
 	end := progress.Begin("attach", "workspace, services, ports")
 	req, err := m.attachment(ctx, s, rec)
 	if err == nil {
-		_, err = api.Call(ctx, s.client, api.SupervisorAttach, *req, nil)
+		_, err = api.Call(ctx, s.Client, api.SupervisorAttach, *req, nil)
 	}
 	if err != nil {
 		return m.whyGone(rec, err)
@@ -201,7 +203,7 @@ func (m *Manager) attach(ctx context.Context, b *box, progress agentbox.Progress
 }
 
 // attachment is everything the box is configured with. Its policy is in force afterwards: it has to be before services start.
-func (m *Manager) attachment(ctx context.Context, s *supervised, rec record) (*api.AttachRequest, error) {
+func (m *Manager) attachment(ctx context.Context, s *supervisors.Supervisor, rec record) (*api.AttachRequest, error) {
 	if err := m.enforce(ctx, s, rec); err != nil {
 		return nil, err
 	}
@@ -239,12 +241,12 @@ func (m *Manager) newLife(ctx context.Context, b *box, rec record, progress agen
 	}
 	rec.Life++
 	rec.Box.Lease, rec.Box.Note, rec.StartErr, rec.StartDue = newLease(), "", "", true
-	var template *openTemplate
+	var template *templates.Template
 	if !rec.Cold {
-		if template, err = m.templates.open(ctx, rec, progress); err != nil {
+		if template, err = m.templates.Open(ctx, m.machine(rec), progress); err != nil {
 			return err
 		}
-		rec.Box.Template = template.name()
+		rec.Box.Template = template.Name()
 	}
 	if err := m.commitLife(b, rec); err != nil {
 		return err
@@ -312,7 +314,7 @@ func (m *Manager) renew(ctx context.Context, b *box) error {
 	if s == nil || !b.renews(renewEvery) {
 		return nil
 	}
-	_, err := api.Call(ctx, s.client, api.SupervisorLease, api.LeaseRequest{Term: leaseTime, Expires: time.Now().Add(leaseTime)}, nil)
+	_, err := api.Call(ctx, s.Client, api.SupervisorLease, api.LeaseRequest{Term: leaseTime, Expires: time.Now().Add(leaseTime)}, nil)
 	return err
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/host/supervisors"
+	"agentbox/agentbox/host/templates"
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/workspace"
 )
@@ -105,16 +107,19 @@ func TestATakenNameLeavesNoMachineBehind(t *testing.T) {
 	m := manage(t, h)
 	gone := make(chan struct{})
 	close(gone)
-	machine := &box{rec: aBox(""), sup: &supervised{client: api.NewClient(h.Socket()), gone: gone}}
-	names := write(t, h, machine.rec)
+	rec := aBox("")
+	names := write(t, h, rec)
+	machine := &box{rec: rec, sup: &supervisors.Supervisor{Client: api.NewClient(h.Socket()), Gone: gone, Box: names}}
 	m.put(machine)
-	m.pool.ready["t"] = []*box{machine}
-	_, err := m.leaseOrNew(base{template: &openTemplate{key: "t"}}, plan{req: api.UpRequest{Name: "mine"}})
+	if err := m.pool.Put("t", machine); err != nil {
+		t.Fatal(err)
+	}
+	_, err := m.leaseOrNew(base{template: &templates.Template{Key: "t"}}, plan{req: api.UpRequest{Name: "mine"}})
 	if agentbox.CodeOf(err) != agentbox.Exists {
 		t.Errorf("got %v", err)
 	}
-	if n := len(m.all()); n != 1 || exists(names.Dir) || m.pool.size() != 0 {
-		t.Errorf("%d boxes, directory %v, %d in the pool", n, exists(names.Dir), m.pool.size())
+	if n := len(m.all()); n != 1 || exists(names.Dir) || m.pool.Size() != 0 {
+		t.Errorf("%d boxes, directory %v, %d in the pool", n, exists(names.Dir), m.pool.Size())
 	}
 }
 

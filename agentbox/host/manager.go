@@ -15,6 +15,8 @@ import (
 	"agentbox/agentbox/host/isolation"
 	"agentbox/agentbox/host/keyed"
 	"agentbox/agentbox/host/setup"
+	"agentbox/agentbox/host/supervisors"
+	"agentbox/agentbox/host/templates"
 	"agentbox/agentbox/project"
 	"agentbox/vmm"
 	"agentbox/vmm/image"
@@ -51,7 +53,7 @@ type Manager struct {
 	Rooms
 
 	home   home.Home
-	binary string
+	binary string // for git remotes
 	kernel func(context.Context, string, agentbox.Progress) (string, error)
 	log    *slog.Logger
 
@@ -59,11 +61,12 @@ type Manager struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup // goroutines of the Manager
 
-	chooser   isolation.Chooser
-	consent   consent.Desk
-	setup     *setup.Setup
-	templates *templates
-	pool      *pool
+	chooser     isolation.Chooser
+	consent     consent.Desk
+	setup       *setup.Setup
+	supervisors supervisors.Supervisors
+	templates   *templates.Templates
+	pool        *templates.Pool[record, *box]
 
 	unread []string // what a box that was not taken up is, and why; set before anybody asks
 
@@ -85,8 +88,8 @@ type box struct {
 
 	mu      sync.Mutex
 	rec     record
-	sup     *supervised // nil without a machine
-	renewed time.Time   // when its lease last was
+	sup     *supervisors.Supervisor // nil without a machine
+	renewed time.Time               // when its lease last was
 }
 
 func (b *box) record() record {
@@ -95,7 +98,7 @@ func (b *box) record() record {
 	return b.rec
 }
 
-func (b *box) live() *supervised {
+func (b *box) live() *supervisors.Supervisor {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.sup
@@ -117,14 +120,17 @@ func New(cfg Config) (*Manager, error) {
 		boxes:   map[agentbox.BoxID]*box{},
 	}
 	m.furnish(cfg)
-	m.templates = newTemplates(m)
-	m.pool = newPool(m, cfg.Pool)
-	if err := errors.Join(m.templates.cleanup(), m.adoptAll()); err != nil {
+	var err error
+	m.templates, err = templates.New(templates.Config{Home: cfg.Home, Driver: cfg.Driver, Images: m.Images, Log: cfg.Log})
+	m.pool = templates.NewPool(templates.PoolConfig[record, *box]{
+		Want: cfg.Pool, Make: m.newPooled, Live: func(b *box) bool { return b.live() != nil }, Remove: m.remove, Log: cfg.Log,
+	})
+	if err := errors.Join(err, m.adoptAll()); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	m.running.Go(func() { m.every(tidyEvery, m.tidy) })
 	m.running.Go(func() { m.Policies.Tell(nil, nil) }) // of a change that the last daemon did not live to tell
-	m.running.Go(m.pool.run)
+	m.running.Go(func() { m.pool.Run(ctx) })
 	m.running.Go(func() { egress.MachineRoots() }) // the first box need not wait for them
 	m.Images.Start(m.usingImages())
 	return m, nil
@@ -133,8 +139,8 @@ func New(cfg Config) (*Manager, error) {
 // Close stops the Manager and none of the boxes. The pool's machines go: nobody has a lease on them.
 func (m *Manager) Close() error {
 	m.cancel()
-	m.pool.drain()
-	m.templates.close()
+	m.pool.Drain()
+	m.templates.Close()
 	m.forgetSupervisors()
 	m.Policies.Close()
 	m.running.Wait()
@@ -155,6 +161,7 @@ func (m *Manager) furnish(cfg Config) {
 			return images.ReadsBlocks(driver), nil
 		},
 	})
+	m.supervisors = supervisors.Supervisors{Home: cfg.Home, Binary: cfg.Binary}
 	store := project.NewStore(cfg.Home)
 	m.consent = consent.Desk{Store: store, Agents: cfg.Home.Agents(), Has: cfg.Images.Has, Best: func(ctx context.Context) (agentbox.Isolation, error) {
 		best, err := m.chooser.Auto(ctx)
@@ -192,7 +199,7 @@ func (m *Manager) forgetSupervisors() {
 	defer m.mu.Unlock()
 	for _, b := range m.boxes {
 		if s := b.live(); s != nil {
-			s.client.Close()
+			s.Client.Close()
 		}
 	}
 }

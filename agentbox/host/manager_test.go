@@ -1,91 +1,23 @@
 package host
 
 import (
-	"bufio"
 	"context"
-	"fmt"
-	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
+	"agentbox/agentbox/host/supervisors/supervisortest"
 	"agentbox/vmm"
 	"agentbox/vmm/image"
 	"agentbox/vmm/vmmtest"
 )
 
-// holdEnv makes the test binary a process that holds the lock it names until its input ends.
-const holdEnv = "AGENTBOX_TEST_HOLD"
-
-func TestMain(m *testing.M) {
-	if path := os.Getenv(holdEnv); path != "" {
-		f, err := os.OpenFile(path, os.O_RDWR, 0)
-		if err == nil {
-			err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
-		}
-		fmt.Println(err)
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
-
-// hold has a child hold a lock, as a supervisor does, and write says what is in the file. let ends the child; ended is
-// closed when it has ended.
-func hold(t *testing.T, lock string, write func(pid int) string) (pid int, let func(), ended <-chan struct{}) {
-	t.Helper()
-	if err := os.WriteFile(lock, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), holdEnv+"="+lock, "GORACE=atexit_sleep_ms=0")
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil || line != "<nil>\n" {
-		t.Fatalf("the child says %q, %v", line, err)
-	}
-	if err := os.WriteFile(lock, []byte(write(cmd.Process.Pid)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = cmd.Wait()
-	}()
-	t.Cleanup(func() {
-		stdin.Close()
-		<-done
-	})
-	return cmd.Process.Pid, func() { stdin.Close() }, done
-}
-
-func itself(pid int) string { return fmt.Sprintln(pid) }
-
-func within(t *testing.T, what string, c <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-c:
-	case <-time.After(time.Minute):
-		t.Fatalf("%s takes for ever", what)
-	}
-}
+func TestMain(m *testing.M) { supervisortest.Main(m) }
 
 // newHome makes an empty home; its path is short enough for sockets.
 func newHome(t *testing.T) home.Home {

@@ -20,15 +20,15 @@ func (m *Manager) Pause(ctx context.Context, ref api.BoxRef, progress agentbox.P
 		if s == nil {
 			return notRunning(rec)
 		}
-		if err := m.savable(ctx, rec, "paused"); err != nil {
+		if err := m.templates.Savable(ctx, m.machine(rec), rec.Box.Template, "paused"); err != nil {
 			return err
 		}
 		m.keepHistory(ctx, b, progress)
 		end := progress.Begin("pause", rec.Box.Name)
-		if _, err := api.Call(ctx, s.client, api.SupervisorPause, api.SaveRequest{Dir: rec.names(m.home).Saved()}, nil); err != nil {
+		if _, err := api.Call(ctx, s.Client, api.SupervisorPause, api.SaveRequest{Dir: rec.names(m.home).Saved()}, nil); err != nil {
 			return agentbox.OrNoSpace(err)
 		}
-		<-s.gone
+		<-s.Gone
 		b.set(func(b *box) {
 			if b.sup == s {
 				b.sup = nil
@@ -83,7 +83,7 @@ func (m *Manager) resume(ctx context.Context, b *box, progress agentbox.Progress
 		return agentbox.Errorf(agentbox.Unavailable, "the saved machine of box %s cannot be read: %w", rec.Box.Name, err).
 			WithHint("nothing was changed: try again when it can, or agentbox reset %s drops it and keeps the workspace", rec.Box.Name)
 	}
-	template, err := m.templates.openKey(ctx, rec, rec.Box.Template)
+	template, err := m.templates.OpenKey(ctx, m.machine(rec), rec.Box.Template)
 	if err != nil {
 		return m.unusable(b, err)
 	}
@@ -124,7 +124,7 @@ func (m *Manager) reopenPorts(ctx context.Context, b *box, progress agentbox.Pro
 	if len(ports) == 0 {
 		return nil
 	}
-	if _, err := api.Call(ctx, s.client, api.SupervisorPorts, ports, nil); err != nil {
+	if _, err := api.Call(ctx, s.Client, api.SupervisorPorts, ports, nil); err != nil {
 		return err
 	}
 	m.tellPorts(ctx, b, progress)

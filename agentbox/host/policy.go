@@ -8,6 +8,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/cost"
 	"agentbox/agentbox/host/egress"
+	"agentbox/agentbox/host/supervisors"
 )
 
 // governed is whose policy a box has.
@@ -26,9 +27,9 @@ func (m *Manager) applyPolicy(ctx context.Context, b *box) error {
 }
 
 // enforce tells a supervisor what its box may do.
-func (m *Manager) enforce(ctx context.Context, s *supervised, rec record) error {
-	s.policy.Lock()
-	defer s.policy.Unlock()
+func (m *Manager) enforce(ctx context.Context, s *supervisors.Supervisor, rec record) error {
+	s.Policy.Lock()
+	defer s.Policy.Unlock()
 	limits := rec.Limits
 	if limits.Cost > 0 {
 		rates, err := cost.Load(m.home.Rates())
@@ -41,7 +42,7 @@ func (m *Manager) enforce(ctx context.Context, s *supervised, rec record) error 
 	if err != nil {
 		return err
 	}
-	_, err = api.Call(ctx, s.client, api.SupervisorPolicy, req, nil)
+	_, err = api.Call(ctx, s.Client, api.SupervisorPolicy, req, nil)
 	return err
 }
 
@@ -138,6 +139,6 @@ func (p policedBox) Unlogged(ctx context.Context) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	st, err := api.Call(ctx, s.client, api.SupervisorStatusE, api.StatusRequest{}, nil)
+	st, err := api.Call(ctx, s.Client, api.SupervisorStatusE, api.StatusRequest{}, nil)
 	return err == nil && st.Unlogged
 }

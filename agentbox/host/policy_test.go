@@ -18,6 +18,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
+	"agentbox/agentbox/host/supervisors/supervisortest"
 	"agentbox/policy"
 )
 
@@ -25,7 +26,7 @@ import (
 // box's lock, as its supervisor does. enforce is what becomes of a policy.
 func superviseFake(t *testing.T, rec record, names home.Box, enforce func(api.PolicyInForce) error) (ended <-chan struct{}) {
 	t.Helper()
-	_, _, ended = hold(t, names.Lock(), itself)
+	_, _, ended = supervisortest.Hold(t, names.Lock(), supervisortest.Itself)
 	l, err := net.Listen("unix", names.Control())
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +143,7 @@ func TestABoxThatCannotBeToldOfAPolicyIsStopped(t *testing.T) {
 	if boxes := deny(t, m); !slices.Equal(boxes, []string{"being-made", "follows"}) {
 		t.Errorf("told %q", boxes)
 	}
-	within(t, "the machine of a box that was not told", ended[2])
+	supervisortest.Within(t, "the machine of a box that was not told", ended[2])
 	for i := range told {
 		select {
 		case <-ended[i]:
@@ -169,7 +170,7 @@ func TestABoxWithoutANetworkOutlivesAChangeOfPolicy(t *testing.T) {
 		return agentbox.Errorf(agentbox.NoSpace, "its audit log could not be written")
 	})
 	m := manage(t, h)
-	within(t, "the policy of a daemon that begins", asked)
+	supervisortest.Within(t, "the policy of a daemon that begins", asked)
 	var said []string
 	report, err := m.Policies.Change(t.Context(), api.ChangeRequest{Everywhere: true, List: "deny", Rules: []string{rule}},
 		func(e agentbox.Event) { said = append(said, e.Detail) })
@@ -203,7 +204,7 @@ func TestANewDaemonTellsBoxesTheirPolicy(t *testing.T) {
 		return nil
 	})
 	manage(t, h)
-	within(t, "a policy of before", told)
+	supervisortest.Within(t, "a policy of before", told)
 }
 
 // Of two changes the later one stays, though the box is slow to follow the first.
@@ -221,7 +222,7 @@ func TestTheLatestPolicyStays(t *testing.T) {
 		return nil
 	})
 	m := manage(t, h)
-	within(t, "the first policy", begun)
+	supervisortest.Within(t, "the first policy", begun)
 	changed := make(chan struct{})
 	go func() { defer close(changed); deny(t, m) }()
 	select {
@@ -229,7 +230,7 @@ func TestTheLatestPolicyStays(t *testing.T) {
 	case <-time.After(100 * time.Millisecond):
 	}
 	close(release)
-	within(t, "the second policy", changed)
+	supervisortest.Within(t, "the second policy", changed)
 	if before, after := <-landed, <-landed; before || !after {
 		t.Errorf("denied first: %v, then: %v", before, after)
 	}

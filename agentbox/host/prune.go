@@ -9,6 +9,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/host/templates"
 	"agentbox/agentbox/workspace"
 )
 
@@ -117,20 +118,15 @@ func (m *Manager) prunableTemplates(context.Context) ([]prunable, error) {
 	for _, b := range m.all() {
 		used[b.record().Box.Template] = true
 	}
-	entries, err := os.ReadDir(m.home.Templates())
-	if err != nil {
-		return nil, err
-	}
+	keys, err := m.templates.Unneeded(used)
 	var out []prunable
-	for _, e := range entries {
-		if key := e.Name(); key[0] != '.' && !used[key] {
-			out = append(out, prunable{
-				PruneItem: api.PruneItem{Kind: "template", Name: short(key), Bytes: diskUsage(m.home.Template(key)), Why: "no box is made from it"},
-				remove:    func() error { return m.templates.discard(key) },
-			})
-		}
+	for _, key := range keys {
+		out = append(out, prunable{
+			PruneItem: api.PruneItem{Kind: "template", Name: templates.Short(key), Bytes: diskUsage(m.home.Template(key)), Why: "no box is made from it"},
+			remove:    func() error { return m.templates.Discard(key) },
+		})
 	}
-	return out, nil
+	return out, err
 }
 
 func (m *Manager) prunableImages(ctx context.Context) ([]prunable, error) {

@@ -11,6 +11,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/host/templates"
 )
 
 // repository makes a checkout with one commit on main.
@@ -95,7 +96,7 @@ func TestPruneTakesWhatNothingNeedsAndNothingElse(t *testing.T) {
 	}
 	req.Boxes = true
 	// The templates of the boxes that go are needed no more.
-	want = append(want, "template "+short("used-by-merged"), "template "+short("used-by-nowhere"))
+	want = append(want, "template "+templates.Short("used-by-merged"), "template "+templates.Short("used-by-nowhere"))
 	if got := prune(false); !slices.Equal(got, want) {
 		t.Errorf("went: %v, want %v", got, want)
 	}

@@ -34,7 +34,7 @@ func (m *Manager) awaitServices(ctx context.Context, b *box, progress agentbox.P
 		if s == nil {
 			return m.whyGone(rec, notRunning(rec))
 		}
-		st, err := api.Call(ctx, s.client, api.SupervisorStatusE, api.StatusRequest{Guest: true}, nil)
+		st, err := api.Call(ctx, s.Client, api.SupervisorStatusE, api.StatusRequest{Guest: true}, nil)
 		if err != nil {
 			return m.whyGone(rec, err)
 		}
@@ -106,7 +106,7 @@ func (m *Manager) tellPorts(ctx context.Context, b *box, progress agentbox.Progr
 	if len(rec.Attach.Ports) == 0 || s == nil {
 		return
 	}
-	st, err := api.Call(ctx, s.client, api.SupervisorStatusE, api.StatusRequest{}, nil)
+	st, err := api.Call(ctx, s.Client, api.SupervisorStatusE, api.StatusRequest{}, nil)
 	if err != nil {
 		return // whoever uses the box learns that it does not answer
 	}

@@ -12,6 +12,7 @@ import (
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host/flags"
+	"agentbox/agentbox/host/templates"
 	"agentbox/vmm"
 )
 
@@ -96,6 +97,11 @@ func (r record) spec(h home.Home) vmm.Spec {
 		Name: r.Box.ID.String(), Dir: r.lifeDir(h), Image: r.ImageFile, Kernel: r.Kernel, Workspace: r.workspacePath(h),
 		CPUs: r.Box.CPUs, Memory: r.Box.Memory, Disk: r.Box.Disk,
 	}
+}
+
+// machine is the box's machine as its template sees it.
+func (m *Manager) machine(rec record) templates.Machine {
+	return templates.Machine{Box: rec.Box.Name, Isolation: rec.Box.Isolation, Image: rec.Box.Image, Spec: rec.spec(m.home)}
 }
 
 func readRecord(path string) (record, error) {

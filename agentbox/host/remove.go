@@ -41,7 +41,7 @@ func (m *Manager) erase(b *box) error {
 	if err := writeRecord(m.home, rec); err != nil && !errors.Is(err, os.ErrNotExist) && agentbox.CodeOf(err) != agentbox.NoSpace {
 		return err
 	}
-	if err := m.stop(b.live(), names, 0); err != nil {
+	if err := b.live().Stop(0); err != nil {
 		return err
 	}
 	b.set(func(b *box) { b.sup = nil })

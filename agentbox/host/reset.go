@@ -19,7 +19,7 @@ func (m *Manager) Reset(ctx context.Context, ref api.BoxRef, progress agentbox.P
 			return err
 		}
 		if !rec.Cold {
-			if _, err := m.templates.open(ctx, rec, progress); err != nil {
+			if _, err := m.templates.Open(ctx, m.machine(rec), progress); err != nil {
 				return err
 			}
 		}

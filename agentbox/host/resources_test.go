@@ -5,6 +5,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/config"
+	"agentbox/agentbox/host/supervisors"
 	"agentbox/agentbox/resources"
 )
 
@@ -14,7 +15,7 @@ func TestPromised(t *testing.T) {
 	m := manage(t, newHome(t))
 	var own agentbox.BoxID
 	for name, phase := range map[string]phase{"runs": phaseReady, "own": phaseReady, "pooled": phasePool, "stopped": phaseReady} {
-		b := &box{rec: aBox(name), sup: &supervised{}}
+		b := &box{rec: aBox(name), sup: &supervisors.Supervisor{}}
 		b.rec.Phase, b.rec.Box.CPUs, b.rec.Box.Memory = phase, 2, 3<<30
 		switch name {
 		case "own":

@@ -8,6 +8,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/host/supervisors"
 )
 
 // Rollback takes a box back to a checkpoint: memory, processes, runtime and workspace. What came after is lost.
@@ -54,7 +55,7 @@ func (m *Manager) rollback(ctx context.Context, b *box, c agentbox.Checkpoint, p
 		return agentbox.Errorf(agentbox.Conflict, "checkpoint %s was made of a machine with another image, size or version than box %s has now", c.ID, before.Box.Name).
 			WithHint("the box is as it was; a reset with the settings of that time makes the checkpoint fit again")
 	}
-	template, err := m.templates.openKey(ctx, before, before.Box.Template)
+	template, err := m.templates.OpenKey(ctx, m.machine(before), before.Box.Template)
 	if err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func (m *Manager) rollback(ctx context.Context, b *box, c agentbox.Checkpoint, p
 // endMachine ends the box's machine if it has one, its workspace synced.
 func (m *Manager) endMachine(b *box) error {
 	s := b.live()
-	if err := m.stop(s, b.record().names(m.home), stopGrace); err != nil {
+	if err := s.Stop(supervisors.Grace); err != nil {
 		return err
 	}
 	b.set(func(b *box) {

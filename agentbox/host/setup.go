@@ -114,11 +114,11 @@ func (m *Manager) cleanBox(ctx context.Context, like record, img image.Image, re
 	rec.startFrom(img)
 	out := base{rec: rec}
 	if !rec.Cold {
-		template, err := m.templates.open(ctx, rec, progress)
+		template, err := m.templates.Open(ctx, m.machine(rec), progress)
 		if err != nil {
 			return setup.CleanBox{}, err
 		}
-		out.template, out.rec.Box.Template = template, template.key
+		out.template, out.rec.Box.Template = template, template.Key
 	}
 	named := repo
 	named.Branch = "setup" // the box's name is made of it

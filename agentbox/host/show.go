@@ -14,6 +14,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/host/egress"
+	"agentbox/agentbox/host/supervisors"
 )
 
 // List describes every box, newest last.
@@ -93,7 +94,7 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.B
 		if depth >= withUsage {
 			out.Usage = machineUsage(ctx, s) // first: answering takes memory
 		}
-		if st, err := api.Call(ctx, s.client, api.SupervisorStatusE, api.StatusRequest{Guest: depth == everything}, nil); err == nil {
+		if st, err := api.Call(ctx, s.Client, api.SupervisorStatusE, api.StatusRequest{Guest: depth == everything}, nil); err == nil {
 			out.Services, out.Ports = withPorts(st.Services, rec.Attach.Services), st.Ports
 			out.Lease = leaseOf(out.Lease, st.Lease)
 			switch {
@@ -136,8 +137,8 @@ func leaseOf(l agentbox.Lease, st api.LeaseStatus) agentbox.Lease {
 }
 
 // machineUsage is what a machine and its supervisor take of this host, but for disk. One that does not answer takes nothing.
-func machineUsage(ctx context.Context, s *supervised) *agentbox.Usage {
-	st, err := api.Call(ctx, s.client, api.SupervisorStatusE, api.StatusRequest{Processes: true}, nil)
+func machineUsage(ctx context.Context, s *supervisors.Supervisor) *agentbox.Usage {
+	st, err := api.Call(ctx, s.Client, api.SupervisorStatusE, api.StatusRequest{Processes: true}, nil)
 	if err != nil {
 		return nil
 	}
@@ -204,7 +205,7 @@ func (m *Manager) OpenPort(ctx context.Context, req api.PortRequest, progress ag
 	if s == nil {
 		return agentbox.Port{}, notRunning(b.record())
 	}
-	return api.Call(ctx, s.client, api.SupervisorOpen, req, nil)
+	return api.Call(ctx, s.Client, api.SupervisorOpen, req, nil)
 }
 
 // ClosePort ends a forwarding.
@@ -217,7 +218,7 @@ func (m *Manager) ClosePort(ctx context.Context, req api.PortRequest, _ agentbox
 	if s == nil {
 		return api.None{}, notRunning(b.record())
 	}
-	return api.Call(ctx, s.client, api.SupervisorClose, req, nil)
+	return api.Call(ctx, s.Client, api.SupervisorClose, req, nil)
 }
 
 // Count is how many boxes there are, and how many machines wait in the pool. unread is about boxes that are here and cannot
@@ -228,5 +229,5 @@ func (m *Manager) Count() (boxes, pool int, unread error) {
 			boxes++
 		}
 	}
-	return boxes, m.pool.size(), m.unreadable()
+	return boxes, m.pool.Size(), m.unreadable()
 }

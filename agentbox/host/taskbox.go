@@ -5,6 +5,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/host/supervisors"
 )
 
 // withTaskLimits are limits with those that a task was submitted with over them.
@@ -62,7 +63,7 @@ func (m *Manager) Stop(ctx context.Context, ref api.BoxRef) error {
 	b.op.Lock()
 	defer b.op.Unlock()
 	s := b.live()
-	if err := m.stop(s, b.record().names(m.home), stopGrace); err != nil {
+	if err := s.Stop(supervisors.Grace); err != nil {
 		return err
 	}
 	b.set(func(b *box) {

@@ -12,6 +12,7 @@ import (
 	"agentbox/agentbox/host/egress"
 	"agentbox/agentbox/host/flags"
 	"agentbox/agentbox/host/isolation"
+	"agentbox/agentbox/host/templates"
 	"agentbox/agentbox/task/agents"
 	"agentbox/agentbox/workspace"
 )
@@ -163,12 +164,9 @@ func (m *Manager) connection(rec record, subdir string) api.Connection {
 	return api.Connection{
 		Box: rec.Box.ID, Name: rec.Box.Name, Socket: names.SSH(), Key: names.Key(), KnownHosts: names.KnownHosts(),
 		User: rec.User, Dir: path.Join(guestWorkspace, subdir), Env: m.Policies.Placeholders(m.governed(rec), rec.Seed),
-		Console: filepath.Join(rec.lifeDir(m.home), consoleName), Log: names.Log(), ServiceLog: serviceLogs,
+		Console: filepath.Join(rec.lifeDir(m.home), templates.ConsoleFile), Log: names.Log(), ServiceLog: serviceLogs,
 	}
 }
-
-// consoleName is the driver's file, in a machine's directory, with what the machine printed on its console.
-const consoleName = "console.log"
 
 // Connect makes sure that a box runs, renews its lease, and says how to get in.
 func (m *Manager) Connect(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.Connection, error) {

@@ -1,4 +1,6 @@
-package host
+// Package supervisors starts the processes that hold the machines of boxes, finds those that an earlier daemon started, and ends
+// them. What a machine is for is not its business.
+package supervisors
 
 import (
 	"context"
@@ -22,16 +24,23 @@ import (
 	"agentbox/vmm"
 )
 
-// supervised is a live supervisor, started by this daemon or adopted from an earlier one.
-type supervised struct {
-	client *api.Client
-	gone   chan struct{} // closed when the process has ended and its machine with it
-	policy sync.Mutex    // held from when its policy is composed until it is in force: the latest stays
+// Supervisor is a live supervisor, started by this daemon or by an earlier one.
+type Supervisor struct {
+	Client *api.Client
+	Gone   chan struct{} // closed when the process has ended and its machine with it
+	Policy sync.Mutex    // held from when its policy is composed until it is in force: the latest stays
+	Box    home.Box      // the files of its box
 }
 
-// spawn starts a supervisor and returns at once: its sockets already exist, and calls to it wait until it serves them.
-func (m *Manager) spawn(cfg supervisor.Config, template vmm.Template) (*supervised, error) {
-	names := m.home.Box(cfg.Box)
+// Supervisors starts them for the boxes of a home.
+type Supervisors struct {
+	Home   home.Home
+	Binary string // this program's file
+}
+
+// Start starts a supervisor and returns at once: its sockets already exist, and calls to it wait until it serves them.
+func (m Supervisors) Start(cfg supervisor.Config, template vmm.Template) (*Supervisor, error) {
+	names := m.Home.Box(cfg.Box)
 	if err := os.MkdirAll(names.Run, 0o700); err != nil {
 		return nil, agentbox.OrNoSpace(err)
 	}
@@ -40,8 +49,8 @@ func (m *Manager) spawn(cfg supervisor.Config, template vmm.Template) (*supervis
 		return nil, err
 	}
 	defer closeAll(files.Lock, files.Control, files.SSH) // the child has its own; the template's belong to the template
-	cmd := exec.Command(m.binary, supervisor.Verb)
-	cmd.Env = append(os.Environ(), home.EnvDir+"="+m.home.Dir)
+	cmd := exec.Command(m.Binary, supervisor.Verb)
+	cmd.Env = append(os.Environ(), home.EnvDir+"="+m.Home.Dir)
 	cmd.Dir = names.Dir
 	cmd.ExtraFiles = files.List()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // it must not die with the daemon or its terminal
@@ -58,12 +67,12 @@ func (m *Manager) spawn(cfg supervisor.Config, template vmm.Template) (*supervis
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start a supervisor: %w", err)
 	}
-	s := &supervised{client: api.NewClient(names.Control()), gone: make(chan struct{})}
+	s := &Supervisor{Client: api.NewClient(names.Control()), Gone: make(chan struct{}), Box: names}
 	// This goroutine ends with the supervisor, which may outlive us: nobody waits for it.
 	go func() {
 		_ = cmd.Wait()
 		awaitFree(names.Lock())
-		close(s.gone)
+		close(s.Gone)
 	}()
 	// Its id first: from then on whoever finds the lock held knows whom to kill.
 	_, err = fmt.Fprintln(files.Lock, cmd.Process.Pid)
@@ -129,18 +138,19 @@ func closeAll(files ...*os.File) {
 	}
 }
 
-// adopt finds the supervisor of a box that an earlier daemon started; nil when there is none.
-func (m *Manager) adopt(names home.Box) (*supervised, error) {
+// Adopt finds the supervisor of a box that an earlier daemon started; nil when there is none. watch runs what waits for its
+// end until ctx ends.
+func Adopt(ctx context.Context, names home.Box, watch func(func())) (*Supervisor, error) {
 	held, err := durable.Held(names.Lock())
 	if err != nil || !held {
 		return nil, err
 	}
-	s := &supervised{client: api.NewClient(names.Control()), gone: make(chan struct{})}
-	m.running.Go(func() {
-		_, _ = api.Call(m.ctx, s.client, api.SupervisorWait, api.None{}, nil) // returns when it ends, or we do
-		if m.ctx.Err() == nil {
+	s := &Supervisor{Client: api.NewClient(names.Control()), Gone: make(chan struct{}), Box: names}
+	watch(func() {
+		_, _ = api.Call(ctx, s.Client, api.SupervisorWait, api.None{}, nil) // returns when it ends, or we do
+		if ctx.Err() == nil {
 			awaitFree(names.Lock())
-			close(s.gone)
+			close(s.Gone)
 		}
 	})
 	return s, nil
@@ -156,47 +166,48 @@ func awaitFree(lock string) {
 	}
 }
 
-const (
-	stopGrace = 5 * time.Second  // for user processes to end and the workspace to be synced
-	stopWait  = 15 * time.Second // beyond the grace, before the supervisor is killed
-)
+// Grace is enough for user processes to end and the workspace to be synced.
+const Grace = 5 * time.Second
 
-// stop ends a supervisor and its machine, politely if grace allows, and returns when both are gone.
-func (m *Manager) stop(s *supervised, names home.Box, grace time.Duration) error {
+// stopWait is waited beyond the grace before a supervisor is killed.
+const stopWait = 15 * time.Second
+
+// Stop ends a supervisor and its machine, politely if grace allows, and returns when both are gone. That of nobody is gone.
+func (s *Supervisor) Stop(grace time.Duration) error {
 	if s == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), grace+stopWait)
 	defer cancel()
-	_, callErr := api.Call(ctx, s.client, api.SupervisorStop, api.StopRequest{Grace: grace}, nil)
+	_, callErr := api.Call(ctx, s.Client, api.SupervisorStop, api.StopRequest{Grace: grace}, nil)
 	if callErr == nil {
 		select {
-		case <-s.gone:
-			s.client.Close()
+		case <-s.Gone:
+			s.Client.Close()
 			return nil
 		case <-ctx.Done():
 		}
 	}
-	return m.kill(s, names)
+	return s.kill()
 }
 
 // kill ends a supervisor and its machine at once, and returns when both are gone.
-func (m *Manager) kill(s *supervised, names home.Box) error {
-	defer s.client.Close()
-	if err := killHolder(names.Lock()); err != nil {
+func (s *Supervisor) kill() error {
+	defer s.Client.Close()
+	if err := KillHolder(s.Box.Lock()); err != nil {
 		return err
 	}
 	select {
-	case <-s.gone:
+	case <-s.Gone:
 		return nil
 	case <-time.After(stopWait):
-		return agentbox.Errorf(agentbox.Internal, "the supervisor at %s does not end", names.Run)
+		return agentbox.Errorf(agentbox.Internal, "the supervisor at %s does not end", s.Box.Run)
 	}
 }
 
-// killHolder kills the supervisor that holds a lock. Its id is in the file. When it is gone already and only its machine
+// KillHolder kills the supervisor that holds a lock. Its id is in the file. When it is gone already and only its machine
 // still holds the lock, there is nothing to do: the machine dies with it.
-func killHolder(lock string) error {
+func KillHolder(lock string) error {
 	held, err := durable.Held(lock)
 	if err != nil || !held {
 		return err

@@ -1,4 +1,4 @@
-package host
+package supervisors
 
 import (
 	"os"
@@ -9,14 +9,17 @@ import (
 	"time"
 
 	"agentbox/agentbox/durable"
+	"agentbox/agentbox/host/supervisors/supervisortest"
 )
+
+func TestMain(m *testing.M) { supervisortest.Main(m) }
 
 func TestLockIsHeldForAsLongAsItsHolderLives(t *testing.T) {
 	lock := filepath.Join(t.TempDir(), "lock")
 	if held, err := durable.Held(lock); held || err != nil {
 		t.Fatalf("a lock nobody made: %v, %v", held, err)
 	}
-	_, let, _ := hold(t, lock, itself)
+	_, let, _ := supervisortest.Hold(t, lock, supervisortest.Itself)
 	for range 2 { // asking does not take it
 		if held, err := durable.Held(lock); !held || err != nil {
 			t.Fatalf("%v, %v", held, err)
@@ -33,24 +36,24 @@ func TestLockIsHeldForAsLongAsItsHolderLives(t *testing.T) {
 	case <-time.After(50 * time.Millisecond):
 	}
 	let()
-	within(t, "awaitFree", free)
+	supervisortest.Within(t, "awaitFree", free)
 }
 
 func TestKillHolderKillsTheHolderAndNobodyElse(t *testing.T) {
 	lock := filepath.Join(t.TempDir(), "lock")
-	bystander, _, bystanderEnded := hold(t, filepath.Join(t.TempDir(), "other"), itself)
+	bystander, _, bystanderEnded := supervisortest.Hold(t, filepath.Join(t.TempDir(), "other"), supervisortest.Itself)
 	// Nobody holds this one, so whoever is named in it is not the holder.
 	if err := os.WriteFile(lock, []byte(strconv.Itoa(bystander)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := killHolder(lock); err != nil {
+	if err := KillHolder(lock); err != nil {
 		t.Fatal(err)
 	}
-	_, _, ended := hold(t, lock, itself)
-	if err := killHolder(lock); err != nil {
+	_, _, ended := supervisortest.Hold(t, lock, supervisortest.Itself)
+	if err := KillHolder(lock); err != nil {
 		t.Fatal(err)
 	}
-	within(t, "the holder", ended)
+	supervisortest.Within(t, "the holder", ended)
 	select {
 	case <-bystanderEnded:
 		t.Error("a bystander was killed")
@@ -62,8 +65,8 @@ func TestKillHolderOfWhomNobodyKnows(t *testing.T) {
 	for name, text := range map[string]string{"nothing": "", "words": "me", "everybody": "-1", "init": "1", "no one": "0"} {
 		t.Run(name, func(t *testing.T) {
 			lock := filepath.Join(t.TempDir(), "lock")
-			hold(t, lock, func(int) string { return text })
-			if err := killHolder(lock); err == nil {
+			supervisortest.Hold(t, lock, func(int) string { return text })
+			if err := KillHolder(lock); err == nil {
 				t.Error("it claims to have killed somebody")
 			}
 		})
@@ -77,8 +80,8 @@ func TestKillHolderOfALockThatOnlyADyingMachineHolds(t *testing.T) {
 		t.Skip("no true here:", err)
 	}
 	lock := filepath.Join(t.TempDir(), "lock")
-	hold(t, lock, func(int) string { return itself(dead.Process.Pid) })
-	if err := killHolder(lock); err != nil {
+	supervisortest.Hold(t, lock, func(int) string { return supervisortest.Itself(dead.Process.Pid) })
+	if err := KillHolder(lock); err != nil {
 		t.Error(err)
 	}
 }

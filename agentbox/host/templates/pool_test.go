@@ -1,44 +1,48 @@
-package host
+package templates
 
 import (
 	"sync"
 	"testing"
-
-	"agentbox/agentbox"
 )
+
+// machine is one of a pool for tests.
+type machine struct {
+	id   int
+	live bool
+}
+
+func newPool(want int) *Pool[string, *machine] {
+	return NewPool(PoolConfig[string, *machine]{Want: want, Live: func(m *machine) bool { return m.live }})
+}
 
 // However many want one at once, each machine of the pool is leased once, the ones of another template and those that have ended not
 // at all.
 func TestAMachineOfThePoolIsLeasedOnce(t *testing.T) {
 	const machines, wanting = 40, 100
-	p := newPool(manage(t, newHome(t)), 0)
+	p := newPool(0)
 	for i := range machines {
-		b := &box{rec: aBox("pooled")}
-		if i%4 > 0 {
-			b.sup = &supervised{}
-		}
-		p.ready["template"] = append(p.ready["template"], b)
+		p.ready["template"] = append(p.ready["template"], &machine{i, i%4 > 0})
 	}
-	p.ready["another"] = []*box{{rec: aBox("another"), sup: &supervised{}}}
+	p.ready["another"] = []*machine{{-1, true}}
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	leased := map[agentbox.BoxID]int{}
+	leased := map[int]int{}
 	for range wanting {
 		all.Go(func() {
-			if b := p.take("template"); b != nil {
+			if m, ok := p.Take("template"); ok {
 				mu.Lock()
 				defer mu.Unlock()
-				leased[b.record().Box.ID]++
+				leased[m.id]++
 			}
 		})
 	}
 	all.Wait()
-	if len(leased) != machines*3/4 || p.size() != 1 {
-		t.Errorf("%d machines are leased, %d are left", len(leased), p.size())
+	if len(leased) != machines*3/4 || p.Size() != 1 {
+		t.Errorf("%d machines are leased, %d are left", len(leased), p.Size())
 	}
 	for id, times := range leased {
 		if times != 1 {
-			t.Errorf("%s is leased %d times", id, times)
+			t.Errorf("%d is leased %d times", id, times)
 		}
 	}
 }
@@ -46,15 +50,14 @@ func TestAMachineOfThePoolIsLeasedOnce(t *testing.T) {
 // Machines that are kept ready are the first to go when the machine affords fewer, and none of
 // those that somebody asked for.
 func TestThePoolGivesWay(t *testing.T) {
-	m := manage(t, newHome(t))
-	p := newPool(m, 1)
-	for key, pool := range map[string]int{"by the machine": -1, "asked for": 3} {
-		p.hot[key] = record{Pool: pool}
-		for range 3 {
-			p.ready[key] = append(p.ready[key], &box{rec: aBox(key)})
+	p := newPool(1)
+	for key, want := range map[string]int{"by the machine": -1, "asked for": 3} {
+		p.hot[key] = order[string]{want: want}
+		for i := range 3 {
+			p.ready[key] = append(p.ready[key], &machine{i, true})
 		}
 	}
-	p.ready["nobody's"] = []*box{{rec: aBox("nobody's")}}
+	p.ready["nobody's"] = []*machine{{9, true}}
 	if out := p.excess(); len(out) != 3 || len(p.ready["by the machine"]) != 1 || len(p.ready["asked for"]) != 3 || len(p.ready["nobody's"]) != 0 {
 		t.Errorf("%d go; left: %d, %d, %d", len(out), len(p.ready["by the machine"]), len(p.ready["asked for"]), len(p.ready["nobody's"]))
 	}

@@ -1,0 +1,203 @@
+package templates
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"agentbox/agentbox/resources"
+)
+
+// PoolConfig is what a Pool needs to know of its machines, of type M, each made from an L.
+type PoolConfig[L, M any] struct {
+	Want   int // machines per template, where no configuration says; negative: as many as the machine affords
+	Make   func(ctx context.Context, like L) (M, error)
+	Live   func(M) bool
+	Remove func(M) error
+	Log    *slog.Logger
+}
+
+// Pool keeps machines restored, greeted and stopped ahead of need: a few for each template somebody used since the daemon
+// started. A machine of the pool is leased once and never comes back.
+type Pool[L, M any] struct {
+	PoolConfig[L, M]
+	wake  chan struct{}
+	mu    sync.Mutex
+	hot   map[string]order[L] // by template
+	ready map[string][]M
+	gone  bool
+}
+
+// order is what machines of a template are made from, and how many.
+type order[L any] struct {
+	want int // negative leaves it to the pool
+	like L
+}
+
+// NewPool gives an empty pool.
+func NewPool[L, M any](cfg PoolConfig[L, M]) *Pool[L, M] {
+	return &Pool[L, M]{PoolConfig: cfg, wake: make(chan struct{}, 1), hot: map[string]order[L]{}, ready: map[string][]M{}}
+}
+
+// refillAfter is how long the pool lets a new box have the machine to itself.
+const refillAfter = 2 * time.Second
+
+// affordable is the pool's size on this machine now.
+func affordable() int {
+	machine, err := resources.Measure()
+	if err != nil {
+		return 0
+	}
+	return machine.Pool()
+}
+
+// Take leases a machine of the template if one is ready, and has the pool filled up again.
+func (p *Pool[L, M]) Take(template string) (m M, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.ready[template]) > 0 {
+		m := p.ready[template][0]
+		p.ready[template] = p.ready[template][1:]
+		if p.Live(m) {
+			p.nudge()
+			return m, true
+		}
+	}
+	return m, false
+}
+
+// Heat tells the pool that boxes like this one are wanted here: so many as its configuration says, where that is not negative.
+func (p *Pool[L, M]) Heat(template string, want int, like L) {
+	if template == "" {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hot[template] = order[L]{want, like}
+	p.nudge()
+}
+
+// wanted is how many machines to keep: what a configuration says, else what suits this machine.
+func (p *Pool[L, M]) wanted(o order[L]) int {
+	if o.want >= 0 {
+		return o.want
+	}
+	if p.Want < 0 {
+		return affordable()
+	}
+	return p.Want
+}
+
+func (p *Pool[L, M]) nudge() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run fills the pool until ctx ends.
+func (p *Pool[L, M]) Run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.wake:
+		}
+		// Whoever took a machine is about to use it: restoring the next one now would take their CPU.
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(refillAfter):
+		}
+		p.trim()
+		for template, o, ok := p.next(); ok && ctx.Err() == nil; template, o, ok = p.next() {
+			if err := p.add(ctx, template, o); err != nil {
+				p.Log.Error("cannot fill the pool", "template", Short(template), "error", err)
+				break
+			}
+		}
+	}
+}
+
+// trim ends machines that the machine no longer affords: the pool gives way before any box does.
+func (p *Pool[L, M]) trim() {
+	for _, m := range p.excess() {
+		if err := p.Remove(m); err != nil {
+			p.Log.Error("cannot end a machine of the pool", "error", err)
+		}
+	}
+}
+
+// excess takes out of the pool what it has too many of.
+func (p *Pool[L, M]) excess() []M {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out []M
+	for template, list := range p.ready {
+		n := min(len(list), p.wanted(p.hot[template]))
+		out = append(out, list[n:]...)
+		p.ready[template] = list[:n:n]
+	}
+	return out
+}
+
+// next is a template that has too few machines.
+func (p *Pool[L, M]) next() (template string, o order[L], ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for template, o := range p.hot {
+		if len(p.ready[template]) < p.wanted(o) && !p.gone {
+			return template, o, true
+		}
+	}
+	return "", o, false
+}
+
+func (p *Pool[L, M]) add(ctx context.Context, template string, o order[L]) error {
+	ctx, cancel := context.WithTimeout(ctx, BootTimeout)
+	defer cancel()
+	m, err := p.Make(ctx, o.like)
+	if err != nil {
+		return err
+	}
+	return p.Put(template, m)
+}
+
+// Put gives the pool a machine, which it removes when it takes none any more.
+func (p *Pool[L, M]) Put(template string, m M) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gone {
+		return p.Remove(m)
+	}
+	p.ready[template] = append(p.ready[template], m)
+	return nil
+}
+
+// Size is how many machines wait.
+func (p *Pool[L, M]) Size() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := 0
+	for _, list := range p.ready {
+		n += len(list)
+	}
+	return n
+}
+
+// Drain ends every machine of the pool; none is added afterwards.
+func (p *Pool[L, M]) Drain() {
+	p.mu.Lock()
+	p.gone = true
+	ready := p.ready
+	p.ready = map[string][]M{}
+	p.mu.Unlock()
+	for _, list := range ready {
+		for _, m := range list {
+			if err := p.Remove(m); err != nil {
+				p.Log.Error("cannot drain the pool", "error", err)
+			}
+		}
+	}
+}
