@@ -39,6 +39,8 @@ var forbidden = []struct {
 	{"agentbox/agentbox/host/setup", "agentbox/agentbox/host/...", []string{"agentbox/agentbox/host/keyed"}, "what setup makes is made in boxes that it is given, of images that it is given"},
 	{"agentbox/agentbox/host/templates", "agentbox/agentbox/host/...", []string{"agentbox/agentbox/host/keyed"}, "templates and the pool know machines, and not whose they become"},
 	{"agentbox/agentbox/host/templates", "agentbox/policy/...", nil, "what nobody has yet reaches nothing"},
+	{"agentbox/agentbox/host/staging", "agentbox/agentbox/host/...", nil, "a workspace is made before anything runs in it"},
+	{"agentbox/agentbox/host/work", "agentbox/agentbox/host/...", nil, "work is asked of any box that runs"},
 	{"agentbox/agentbox/host/supervisors", "agentbox/agentbox/host/...", nil, "processes are started and ended whatever their machines are for"},
 	{"agentbox/agentbox/host/keyed", "agentbox/...", nil, "whoever makes a thing once uses it, so it uses nobody"},
 	{"agentbox/agentbox/host/egress", "agentbox/agentbox/host/...", nil, "what boxes may reach is decided without what they are made of"},

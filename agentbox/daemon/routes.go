@@ -27,9 +27,9 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.Rollback, boxes.Rollback)
 	api.Handle(mux, api.Reset, boxes.Reset)
 	api.Handle(mux, api.Remove, boxes.Remove)
-	api.Handle(mux, api.Unsaved, boxes.Unsaved)
-	api.Handle(mux, api.Diff, boxes.Diff)
-	api.Handle(mux, api.Pull, boxes.Pull)
+	api.Handle(mux, api.Unsaved, boxes.Work.Unsaved)
+	api.Handle(mux, api.Diff, boxes.Work.Diff)
+	api.Handle(mux, api.Pull, boxes.Work.Pull)
 	api.Handle(mux, api.OpenPort, boxes.OpenPort)
 	api.Handle(mux, api.ClosePort, boxes.ClosePort)
 

@@ -26,7 +26,7 @@ func (m *Manager) adoptAll() error {
 	for _, e := range entries {
 		path := filepath.Join(m.home.Boxes(), e.Name())
 		if strings.HasSuffix(e.Name(), ".removed") {
-			if err := m.removeTree(agentbox.GVisor, path); err != nil { // of whatever kind it was: only that one needs more than to be removed
+			if err := m.disk.removeTree(agentbox.GVisor, path); err != nil { // of whatever kind it was: only that one needs more than to be removed
 				m.log.Error("cannot finish removing a box", "directory", path, "error", err)
 			}
 			continue
@@ -38,28 +38,12 @@ func (m *Manager) adoptAll() error {
 		}
 		if err := m.adoptBox(id); err != nil {
 			m.log.Error("cannot take up a box", "box", id, "error", err)
-			if !m.known(id) {
-				m.unread = append(m.unread, fmt.Sprintf("box %s is not taken up: %v", id, err))
+			if !m.boxes.known(id) {
+				m.boxes.unread = append(m.boxes.unread, fmt.Sprintf("box %s is not taken up: %v", id, err))
 			}
 		}
 	}
 	return m.dropOrphanRuns()
-}
-
-// sayUnread tells of boxes that are here and are not shown.
-func (m *Manager) sayUnread(progress agentbox.Progress) {
-	for _, line := range m.unread {
-		progress.Say(line)
-	}
-}
-
-// unreadable is the failure of what has to know the needs of every box.
-func (m *Manager) unreadable() error {
-	if len(m.unread) == 0 {
-		return nil
-	}
-	return agentbox.Errorf(agentbox.Corrupt, "%s", strings.Join(m.unread, "; ")).
-		WithHint("its workspace is in %s: use the agentbox that wrote it, or move its directory away to give it up, and then agentbox daemon stop", m.home.Boxes())
 }
 
 func (m *Manager) adoptBox(id agentbox.BoxID) error {
@@ -77,7 +61,7 @@ func (m *Manager) adoptBox(id agentbox.BoxID) error {
 	if err != nil {
 		return err
 	}
-	m.put(b)
+	m.boxes.put(b)
 	if rec.Phase != phaseReady || rec.Ephemeral {
 		b.sup = s
 		return m.remove(b)
@@ -129,7 +113,7 @@ func (m *Manager) settle(b *box) error {
 	names := rec.names(m.home)
 	if b.live() != nil {
 		// It runs: whatever was saved before is out of date.
-		return errors.Join(m.dropSaved(rec), m.sweep(rec))
+		return errors.Join(m.disk.dropSaved(rec), m.disk.sweep(rec))
 	}
 	_, err := os.Stat(names.Resuming())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -142,7 +126,7 @@ func (m *Manager) settle(b *box) error {
 		}
 		b.set(func(b *box) { b.rec.Box.Note = "its machine was lost while it was resumed; the workspace is intact" })
 	}
-	return m.sweep(rec)
+	return m.disk.sweep(rec)
 }
 
 // dropOrphanRuns removes the socket directories of boxes that no longer exist.
@@ -157,9 +141,7 @@ func (m *Manager) dropOrphanRuns() error {
 		if err != nil {
 			continue
 		}
-		m.mu.Lock()
-		_, known := m.boxes[id]
-		m.mu.Unlock()
+		known := m.boxes.known(id)
 		names := m.home.Box(id)
 		// A box whose record we cannot read, of a later version say, is none of ours to end.
 		if _, err := os.Lstat(names.Dir); !known && errors.Is(err, os.ErrNotExist) {

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"maps"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"agentbox/agentbox/config"
 	"agentbox/agentbox/host/flags"
 	"agentbox/agentbox/host/isolation"
+	"agentbox/agentbox/host/staging"
 	"agentbox/agentbox/host/templates"
 	"agentbox/agentbox/task/agents"
 	"agentbox/agentbox/workspace"
@@ -204,21 +204,16 @@ func (m *Manager) claim(b *box, rec record, want string, parts ...string) error 
 	defer m.naming.Unlock()
 	switch {
 	case want == "":
-		want = m.freeName(parts...)
-	case m.nameTaken(want):
+		want = m.boxes.freeName(parts...)
+	case m.boxes.nameTaken(want):
 		return agentbox.Errorf(agentbox.Exists, "the name %s is taken", want).WithHint("agentbox ls shows who has it")
 	}
 	rec.Box.Name = want
 	if err := m.commitLife(b, rec); err != nil {
 		return err
 	}
-	m.put(b)
+	m.boxes.put(b)
 	return nil
-}
-
-func (m *Manager) makeDirs(rec record) error {
-	names := rec.names(m.home)
-	return errors.Join(os.MkdirAll(names.Dir, 0o700), os.MkdirAll(rec.lifeDir(m.home), 0o700), os.MkdirAll(names.Run, 0o700))
 }
 
 // newLease is the lease of a box whose machine starts.
@@ -252,7 +247,7 @@ func (m *Manager) assemble(ctx context.Context, b *box, repo workspace.Repo, bas
 	filled := make(chan struct{})
 	g.Go(func() error {
 		defer close(filled)
-		fillErr = m.fillWorkspace(gctx, driver, rec, repo, progress)
+		fillErr = m.stager.Fill(gctx, driver, m.target(rec), repo, progress)
 		return fillErr
 	})
 	pooled := b.live() != nil
@@ -272,6 +267,18 @@ func (m *Manager) assemble(ctx context.Context, b *box, repo workspace.Repo, bas
 	}
 	m.tellPorts(ctx, b, progress)
 	return nil
+}
+
+// target is the workspace of a box that is made.
+func (m *Manager) target(rec record) staging.Target {
+	names := rec.names(m.home)
+	to := staging.Target{
+		Box: rec.Box.ID, Path: rec.workspacePath(m.home), Size: rec.Box.Disk, Staging: filepath.Join(names.Dir, "staging"), Commit: rec.Box.Commit, Setup: rec.Box.Cache,
+	}
+	if rec.Box.Directory != "" {
+		to.Begin = names.Begin()
+	}
+	return to
 }
 
 // makeReady is the point from which the box exists.

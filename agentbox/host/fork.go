@@ -21,11 +21,11 @@ func (m *Manager) Fork(ctx context.Context, req api.ForkRequest, progress agentb
 		if err := checkName(req.Name); err != nil {
 			return agentbox.Box{}, err
 		}
-		if m.nameTaken(req.Name) {
+		if m.boxes.nameTaken(req.Name) {
 			return agentbox.Box{}, agentbox.Errorf(agentbox.Exists, "the name %s is taken", req.Name).WithHint("agentbox ls shows who has it")
 		}
 	}
-	parent, err := m.find(ctx, req.BoxRef)
+	parent, err := m.boxes.find(ctx, req.BoxRef)
 	if err != nil {
 		return agentbox.Box{}, err
 	}
@@ -144,11 +144,11 @@ func (m *Manager) Checkpoint(ctx context.Context, req api.CheckpointRequest, pro
 			return agentbox.Checkpoint{}, err
 		}
 	}
-	b, err := m.find(ctx, req.BoxRef)
+	b, err := m.boxes.find(ctx, req.BoxRef)
 	if err != nil {
 		return agentbox.Checkpoint{}, err
 	}
-	if m.state(b) == agentbox.Paused { // its saved state fits its disks only until it runs again
+	if b.state(m.home) == agentbox.Paused { // its saved state fits its disks only until it runs again
 		if err := m.wake(ctx, b, progress); err != nil {
 			return agentbox.Checkpoint{}, err
 		}
@@ -177,7 +177,7 @@ func (m *Manager) Checkpoint(ctx context.Context, req api.CheckpointRequest, pro
 		return c, agentbox.OrNoSpace(err)
 	}
 	end("")
-	c.Bytes = diskUsage(dir)
+	c.Bytes = home.DiskUsage(dir)
 	rec.Box.Checkpoint = append(rec.Box.Checkpoint[:len(rec.Box.Checkpoint):len(rec.Box.Checkpoint)], c)
 	if err := writeRecord(m.home, rec); err != nil {
 		return c, errors.Join(err, os.RemoveAll(dir))

@@ -32,7 +32,7 @@ const (
 // KeepHistory keeps what the agents of a box remember of their conversations. A box that does not
 // run is not woken for it.
 func (m *Manager) KeepHistory(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.None, error) {
-	b, err := m.find(ctx, ref)
+	b, err := m.boxes.find(ctx, ref)
 	if err == nil {
 		m.keepHistory(ctx, b, progress)
 	}

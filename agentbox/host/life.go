@@ -6,11 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"os/user"
-	"path/filepath"
 	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/home"
 	"agentbox/agentbox/host/egress"
 	"agentbox/agentbox/host/supervisors"
 	"agentbox/agentbox/host/templates"
@@ -69,7 +69,7 @@ func (m *Manager) begin(ctx context.Context, s *supervisors.Supervisor, rec reco
 	if attach {
 		var err error
 		if req.Attach, err = m.attachment(ctx, s, rec); err != nil {
-			return m.whyGone(rec, err)
+			return whyGone(m.home, rec, err)
 		}
 	}
 	if ready != nil {
@@ -78,7 +78,7 @@ func (m *Manager) begin(ctx context.Context, s *supervisors.Supervisor, rec reco
 		}
 	}
 	if _, err := api.Call(ctx, s.Client, api.SupervisorStart, req, nil); err != nil {
-		return m.whyGone(rec, err)
+		return whyGone(m.home, rec, err)
 	}
 	return nil
 }
@@ -106,14 +106,14 @@ func hostname(rec record) string {
 }
 
 // whyGone replaces "no answer" by what the supervisor left as its reason.
-func (m *Manager) whyGone(rec record, err error) error {
+func whyGone(h home.Home, rec record, err error) error {
 	if agentbox.CodeOf(err) != agentbox.Unavailable {
 		return err
 	}
-	if exit, ok, _ := supervisor.TakeExit(rec.names(m.home).Dir); ok {
+	if exit, ok, _ := supervisor.TakeExit(rec.names(h).Dir); ok {
 		why := agentbox.Errorf(exit.Reason.Code, "box %s: %w", rec.Box.ID, exit.Reason)
 		if why.Hint = exit.Reason.Hint; why.Hint == "" {
-			why.Hint = "see " + rec.names(m.home).Log()
+			why.Hint = "see " + rec.names(h).Log()
 		}
 		return why
 	}
@@ -188,7 +188,7 @@ func (m *Manager) keepNote(b *box) {
 func (m *Manager) attach(ctx context.Context, b *box, progress agentbox.Progress) error {
 	rec, s := b.record(), b.live()
 	if s == nil {
-		return m.whyGone(rec, agentbox.Errorf(agentbox.Unavailable, "box %s: its machine ended as it started", rec.Box.ID))
+		return whyGone(m.home, rec, agentbox.Errorf(agentbox.Unavailable, "box %s: its machine ended as it started", rec.Box.ID))
 	}
 	end := progress.Begin("attach", "workspace, services, ports")
 	req, err := m.attachment(ctx, s, rec)
@@ -196,7 +196,7 @@ func (m *Manager) attach(ctx context.Context, b *box, progress agentbox.Progress
 		_, err = api.Call(ctx, s.Client, api.SupervisorAttach, *req, nil)
 	}
 	if err != nil {
-		return m.whyGone(rec, err)
+		return whyGone(m.home, rec, err)
 	}
 	end("")
 	return nil
@@ -218,9 +218,9 @@ func (m *Manager) attachment(ctx context.Context, s *supervisors.Supervisor, rec
 func (m *Manager) wake(ctx context.Context, b *box, progress agentbox.Progress) error {
 	b.op.Lock()
 	defer b.op.Unlock()
-	switch m.state(b) {
+	switch b.state(m.home) {
 	case agentbox.Running:
-		return m.renew(ctx, b)
+		return b.renew(ctx)
 	case agentbox.Paused:
 		return m.resume(ctx, b, progress)
 	}
@@ -255,7 +255,7 @@ func (m *Manager) newLife(ctx context.Context, b *box, rec record, progress agen
 		return agentbox.OrNoSpace(err)
 	}
 	m.tellPorts(ctx, b, progress)
-	if err := m.sweep(rec); err != nil {
+	if err := m.disk.sweep(rec); err != nil {
 		return err
 	}
 	return m.onStart(ctx, b, progress)
@@ -263,7 +263,7 @@ func (m *Manager) newLife(ctx context.Context, b *box, rec record, progress agen
 
 // commitLife makes the directory of a new life and the record that names it.
 func (m *Manager) commitLife(b *box, rec record) error {
-	if err := m.makeDirs(rec); err != nil {
+	if err := m.disk.makeDirs(rec); err != nil {
 		return agentbox.OrNoSpace(err)
 	}
 	if err := writeRecord(m.home, rec); err != nil {
@@ -273,32 +273,15 @@ func (m *Manager) commitLife(b *box, rec record) error {
 	return nil
 }
 
-// sweep removes what belongs to earlier lives of a box.
-func (m *Manager) sweep(rec record) error {
-	dir := rec.names(m.home).Dir
-	keep := map[string]bool{filepath.Base(rec.lifeDir(m.home)): true, filepath.Base(rec.workspacePath(m.home)): true}
-	var errs []error
-	for _, pattern := range []string{"life-*", "workspace-*", "staging", ".tmp-*"} {
-		found, err := filepath.Glob(filepath.Join(dir, pattern))
-		errs = append(errs, err)
-		for _, path := range found {
-			if !keep[filepath.Base(path)] {
-				errs = append(errs, m.removeTree(rec.Box.Isolation, path))
-			}
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // state is derived from facts.
-func (m *Manager) state(b *box) agentbox.State {
+func (b *box) state(h home.Home) agentbox.State {
 	rec := b.record()
 	if b.live() != nil {
 		return agentbox.Running
 	}
 	// What cannot be looked at may be there: a box that was taken for stopped would begin afresh,
 	// and drop it.
-	if _, err := os.Stat(rec.names(m.home).Saved()); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(rec.names(h).Saved()); errors.Is(err, fs.ErrNotExist) {
 		return agentbox.Stopped
 	}
 	return agentbox.Paused
@@ -309,7 +292,7 @@ func (m *Manager) state(b *box) agentbox.State {
 const renewEvery = time.Minute
 
 // renew lets the lease begin anew; the supervisor enforces it.
-func (m *Manager) renew(ctx context.Context, b *box) error {
+func (b *box) renew(ctx context.Context) error {
 	s := b.live()
 	if s == nil || !b.renews(renewEvery) {
 		return nil
@@ -339,4 +322,17 @@ func owner() string {
 		name += "@" + h
 	}
 	return name
+}
+
+// reclaimAfterKill does so with the workspace of a box whose supervisor was killed, unless its next machine runs already.
+func (m *Manager) reclaimAfterKill(b *box) {
+	b.op.Lock()
+	defer b.op.Unlock()
+	rec := b.record()
+	if rec.Phase != phaseReady || b.live() != nil {
+		return
+	}
+	if err := m.disk.reclaim(rec.Box.Isolation, rec.workspacePath(m.home)); err != nil {
+		m.log.Warn("cannot reclaim a workspace", "box", rec.Box.ID, "error", err)
+	}
 }

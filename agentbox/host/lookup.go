@@ -31,12 +31,12 @@ func boxKey(lifetime agentbox.Lifetime, repo workspace.Repo, p project.Project) 
 }
 
 // find resolves a reference to a box. Only boxes that are ready exist for users.
-func (m *Manager) find(ctx context.Context, ref api.BoxRef) (*box, error) {
+func (t *table) find(ctx context.Context, ref api.BoxRef) (*box, error) {
 	if ref.Box == "" {
-		return m.findByDirectory(ctx, ref.Directory)
+		return t.findByDirectory(ctx, ref.Directory)
 	}
 	var byPrefix, byName []*box
-	for _, b := range m.all() {
+	for _, b := range t.all() {
 		rec := b.record()
 		switch id := rec.Box.ID.String(); {
 		case rec.Phase != phaseReady:
@@ -70,7 +70,7 @@ func ids(boxes []*box) string {
 	return strings.Join(out, ", ")
 }
 
-func (m *Manager) findByDirectory(ctx context.Context, dir string) (*box, error) {
+func (t *table) findByDirectory(ctx context.Context, dir string) (*box, error) {
 	if dir == "" {
 		return nil, agentbox.Errorf(agentbox.Invalid, "no box named and no directory given")
 	}
@@ -84,19 +84,19 @@ func (m *Manager) findByDirectory(ctx context.Context, dir string) (*box, error)
 	}
 	cfg, err := config.Load(ctx, dir)
 	if err != nil {
-		if b := m.onlyBoxOf(repo, p); b != nil {
+		if b := t.onlyBoxOf(repo, p); b != nil {
 			return b, nil // mistakes keep boxes from being made, not from being used
 		}
 		return nil, err
 	}
-	if b := m.byKey(boxKey(cfg.Lifetime, repo, p)); b != nil {
+	if b := t.byKey(boxKey(cfg.Lifetime, repo, p)); b != nil {
 		return b, nil
 	}
 	return nil, agentbox.Errorf(agentbox.NotFound, "%s has no box for branch %s", repo.Root, repo.Branch).WithHint("agentbox up makes one")
 }
 
-func (m *Manager) byKey(key string) *box {
-	for _, b := range m.all() {
+func (t *table) byKey(key string) *box {
+	for _, b := range t.all() {
 		if rec := b.record(); rec.Phase == phaseReady && rec.Key == key {
 			return b
 		}
@@ -105,8 +105,8 @@ func (m *Manager) byKey(key string) *box {
 }
 
 // onlyBoxOf is the box that was made of a checkout and branch, whatever the lifetime, if there is just one.
-func (m *Manager) onlyBoxOf(repo workspace.Repo, p project.Project) (only *box) {
-	for _, b := range m.all() {
+func (t *table) onlyBoxOf(repo workspace.Repo, p project.Project) (only *box) {
+	for _, b := range t.all() {
 		rec := b.record()
 		if rec.Phase != phaseReady || rec.Box.Directory != repo.Root || rec.Key != boxKey(rec.Box.Lifetime, repo, p) {
 			continue
@@ -136,7 +136,7 @@ func checkName(name string) error {
 var notInNames = agentbox.Pattern(`[^a-z0-9]+`)
 
 // freeName makes a name from what the box is about, and a number if others have it.
-func (m *Manager) freeName(parts ...string) string {
+func (t *table) freeName(parts ...string) string {
 	base := strings.Trim(notInNames().ReplaceAllString(strings.ToLower(strings.Join(parts, "-")), "-"), "-")
 	if len(base) > 40 {
 		base = strings.Trim(base[:40], "-")
@@ -145,14 +145,14 @@ func (m *Manager) freeName(parts ...string) string {
 		base = "box"
 	}
 	name := base
-	for n := 2; m.nameTaken(name); n++ {
+	for n := 2; t.nameTaken(name); n++ {
 		name = fmt.Sprintf("%s-%d", base, n)
 	}
 	return name
 }
 
-func (m *Manager) nameTaken(name string) bool {
-	for _, b := range m.all() {
+func (t *table) nameTaken(name string) bool {
+	for _, b := range t.all() {
 		if b.record().Box.Name == name {
 			return true
 		}

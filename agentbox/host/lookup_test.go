@@ -9,6 +9,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/home"
 	"agentbox/agentbox/host/supervisors"
 	"agentbox/agentbox/host/templates"
 	"agentbox/agentbox/project"
@@ -62,7 +63,7 @@ func TestNamesThatCouldBeTakenForSomethingElseAreRefused(t *testing.T) {
 }
 
 func TestAFreeNameIsValidAndFree(t *testing.T) {
-	m := &Manager{boxes: map[agentbox.BoxID]*box{}}
+	m := newTable(home.Home{})
 	for _, c := range []struct{ repo, branch, want string }{
 		{"app", "main", "app-main"},
 		{"app", "main", "app-main-2"},
@@ -93,7 +94,7 @@ func TestBoxesMadeAtOnceGetDifferentNames(t *testing.T) {
 	}
 	wg.Wait()
 	names := map[string]bool{}
-	for _, b := range m.all() {
+	for _, b := range m.boxes.all() {
 		names[b.record().Box.Name] = true
 	}
 	if len(names) != 8 || !names["app-main"] || !names["app-main-8"] {
@@ -110,7 +111,7 @@ func TestATakenNameLeavesNoMachineBehind(t *testing.T) {
 	rec := aBox("")
 	names := write(t, h, rec)
 	machine := &box{rec: rec, sup: &supervisors.Supervisor{Client: api.NewClient(h.Socket()), Gone: gone, Box: names}}
-	m.put(machine)
+	m.boxes.put(machine)
 	if err := m.pool.Put("t", machine); err != nil {
 		t.Fatal(err)
 	}
@@ -118,13 +119,13 @@ func TestATakenNameLeavesNoMachineBehind(t *testing.T) {
 	if agentbox.CodeOf(err) != agentbox.Exists {
 		t.Errorf("got %v", err)
 	}
-	if n := len(m.all()); n != 1 || exists(names.Dir) || m.pool.Size() != 0 {
+	if n := len(m.boxes.all()); n != 1 || exists(names.Dir) || m.pool.Size() != 0 {
 		t.Errorf("%d boxes, directory %v, %d in the pool", n, exists(names.Dir), m.pool.Size())
 	}
 }
 
 func TestFind(t *testing.T) {
-	m := &Manager{boxes: map[agentbox.BoxID]*box{}}
+	m := newTable(home.Home{})
 	add := func(id, name string, p phase) {
 		rec := aBox(name)
 		rec.Phase = p
@@ -162,7 +163,7 @@ func TestMistakesInTheConfigurationHideNoBox(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "agentbox.yaml"), []byte("cpuss: 1\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	m := &Manager{boxes: map[agentbox.BoxID]*box{}}
+	m := newTable(home.Home{})
 	add := func(name, directory string, lifetime agentbox.Lifetime) {
 		rec := aBox(name)
 		rec.Box.Directory, rec.Box.Lifetime, rec.Key = directory, lifetime, boxKey(lifetime, repo, project.Project{Name: repo.Root})

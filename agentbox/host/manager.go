@@ -15,8 +15,10 @@ import (
 	"agentbox/agentbox/host/isolation"
 	"agentbox/agentbox/host/keyed"
 	"agentbox/agentbox/host/setup"
+	"agentbox/agentbox/host/staging"
 	"agentbox/agentbox/host/supervisors"
 	"agentbox/agentbox/host/templates"
+	"agentbox/agentbox/host/work"
 	"agentbox/agentbox/project"
 	"agentbox/vmm"
 	"agentbox/vmm/image"
@@ -64,14 +66,13 @@ type Manager struct {
 	chooser     isolation.Chooser
 	consent     consent.Desk
 	setup       *setup.Setup
+	stager      staging.Stager
 	supervisors supervisors.Supervisors
 	templates   *templates.Templates
 	pool        *templates.Pool[record, *box]
 
-	unread []string // what a box that was not taken up is, and why; set before anybody asks
-
-	mu     sync.Mutex
-	boxes  map[agentbox.BoxID]*box
+	boxes  *table
+	disk   disk
 	keys   keyed.Locks // one up at a time for each key
 	naming sync.Mutex  // held while a box gets its name
 }
@@ -80,6 +81,7 @@ type Manager struct {
 type Rooms struct {
 	Images   *images.Images
 	Policies *egress.Policies
+	Work     work.Work
 }
 
 // box is one box in memory. op orders operations on it; mu guards the fields and is never held across a wait.
@@ -117,7 +119,7 @@ func New(cfg Config) (*Manager, error) {
 	m := &Manager{
 		home: cfg.Home, binary: cfg.Binary, kernel: cfg.Kernel, log: cfg.Log, ctx: ctx, cancel: cancel,
 		chooser: isolation.Chooser{Driver: cfg.Driver},
-		boxes:   map[agentbox.BoxID]*box{},
+		boxes:   newTable(cfg.Home), disk: disk{cfg.Home, cfg.Driver, ctx},
 	}
 	m.furnish(cfg)
 	var err error
@@ -132,7 +134,7 @@ func New(cfg Config) (*Manager, error) {
 	m.running.Go(func() { m.Policies.Tell(nil, nil) }) // of a change that the last daemon did not live to tell
 	m.running.Go(func() { m.pool.Run(ctx) })
 	m.running.Go(func() { egress.MachineRoots() }) // the first box need not wait for them
-	m.Images.Start(m.usingImages())
+	m.Images.Start(m.boxes.using())
 	return m, nil
 }
 
@@ -150,7 +152,7 @@ func (m *Manager) Close() error {
 // furnish makes the rooms.
 func (m *Manager) furnish(cfg Config) {
 	m.Images = images.New(images.Config{
-		Store: cfg.Images, Origins: cfg.Origins, UsedBy: m.usersOf, Place: cfg.Home.Dir, Log: cfg.Log,
+		Store: cfg.Images, Origins: cfg.Origins, UsedBy: m.boxes.usersOf, Place: cfg.Home.Dir, Log: cfg.Log,
 		Waits: func() bool { return cfg.Team != nil && cfg.Team.Waits() },
 		Lost:  func(ctx context.Context, img image.Image) bool { return cfg.Team != nil && cfg.Team.Lost(ctx, img) },
 		Whole: func(kind agentbox.Isolation) (why, err error) {
@@ -171,33 +173,13 @@ func (m *Manager) furnish(cfg Config) {
 		Home: cfg.Home, Store: store, Registries: project.NewRegistries(cfg.Home.Registries()), Review: m.consent, Boxes: policed{m}, Log: cfg.Log,
 	})
 	m.setup = setup.New(setup.Config{Home: cfg.Home, Images: m.Images, Shelf: cfg.Shelf, Team: cfg.Team, Log: cfg.Log, Registries: m.Policies})
-}
-
-// usersOf names the boxes that run from an image.
-func (m *Manager) usersOf(d agentbox.Digest) (names []string) {
-	for _, b := range m.all() {
-		if rec := b.record(); rec.Box.Image == d && rec.Phase == phaseReady {
-			names = append(names, rec.Box.Name)
-		}
-	}
-	return names
-}
-
-// usingImages are the machines that run.
-func (m *Manager) usingImages() (using []images.Using) {
-	for _, b := range m.all() {
-		if rec := b.record(); b.live() != nil {
-			using = append(using, images.Using{Isolation: rec.Box.Isolation, File: rec.ImageFile})
-		}
-	}
-	return using
+	m.stager = staging.Stager{Overlay: m.setup.Overlay, Log: cfg.Log}
+	m.Work = work.Work{Home: cfg.Home, Enter: m.enter}
 }
 
 // forgetSupervisors lets go of processes that outlive us.
 func (m *Manager) forgetSupervisors() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, b := range m.boxes {
+	for _, b := range m.boxes.all() {
 		if s := b.live(); s != nil {
 			s.Client.Close()
 		}
@@ -222,7 +204,7 @@ func (m *Manager) every(d time.Duration, do func()) {
 
 // tidy retries removals that failed.
 func (m *Manager) tidy() {
-	for _, b := range m.all() {
+	for _, b := range m.boxes.all() {
 		rec := b.record()
 		if rec.Phase == phaseRemoving {
 			if err := m.remove(b); err != nil {
@@ -230,20 +212,4 @@ func (m *Manager) tidy() {
 			}
 		}
 	}
-}
-
-func (m *Manager) all() []*box {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	out := make([]*box, 0, len(m.boxes))
-	for _, b := range m.boxes {
-		out = append(out, b)
-	}
-	return out
-}
-
-func (m *Manager) put(b *box) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.boxes[b.record().Box.ID] = b
 }

@@ -74,8 +74,7 @@ func aBox(name string) record {
 // write puts a box on disk as a daemon leaves it.
 func write(t *testing.T, h home.Home, rec record) home.Box {
 	t.Helper()
-	m := &Manager{home: h}
-	if err := m.makeDirs(rec); err != nil {
+	if err := (disk{home: h}).makeDirs(rec); err != nil {
 		t.Fatal(err)
 	}
 	if err := writeRecord(h, rec); err != nil {

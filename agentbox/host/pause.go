@@ -13,7 +13,7 @@ import (
 func (m *Manager) Pause(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (agentbox.Box, error) {
 	return m.operate(ctx, ref, func(b *box) error {
 		rec := b.record()
-		if m.state(b) == agentbox.Paused {
+		if b.state(m.home) == agentbox.Paused {
 			return nil
 		}
 		s := b.live()
@@ -45,7 +45,7 @@ func notRunning(rec record) error {
 
 // Resume makes a paused box go on where it was.
 func (m *Manager) Resume(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (agentbox.Box, error) {
-	b, err := m.find(ctx, ref)
+	b, err := m.boxes.find(ctx, ref)
 	if err != nil {
 		return agentbox.Box{}, err
 	}
@@ -57,7 +57,7 @@ func (m *Manager) Resume(ctx context.Context, ref api.BoxRef, progress agentbox.
 
 // operate runs f with the box to itself and describes the box afterwards.
 func (m *Manager) operate(ctx context.Context, ref api.BoxRef, f func(b *box) error) (agentbox.Box, error) {
-	b, err := m.find(ctx, ref)
+	b, err := m.boxes.find(ctx, ref)
 	if err != nil {
 		return agentbox.Box{}, err
 	}

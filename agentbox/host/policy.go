@@ -88,7 +88,7 @@ type policed struct{ m *Manager }
 
 // Governed implements egress.Boxes.
 func (p policed) Governed(ctx context.Context, ref api.BoxRef) (agentbox.BoxID, egress.Governed, error) {
-	b, err := p.m.find(ctx, ref)
+	b, err := p.m.boxes.find(ctx, ref)
 	if err != nil {
 		return agentbox.BoxID{}, egress.Governed{}, err
 	}
@@ -99,7 +99,7 @@ func (p policed) Governed(ctx context.Context, ref api.BoxRef) (agentbox.BoxID, 
 // Running implements egress.Boxes.
 func (p policed) Running() []egress.Box {
 	var out []egress.Box
-	for _, b := range p.m.all() {
+	for _, b := range p.m.boxes.all() {
 		if rec := b.record(); rec.Phase != phasePool && rec.Phase != phaseRemoving && b.live() != nil {
 			out = append(out, policedBox{p.m, b})
 		}
@@ -109,7 +109,7 @@ func (p policed) Running() []egress.Box {
 
 // PutUnder implements egress.Boxes.
 func (p policed) PutUnder(root, branch, document string) error {
-	for _, b := range p.m.all() {
+	for _, b := range p.m.boxes.all() {
 		if rec := b.record(); rec.Phase == phaseReady && rec.Box.Directory == root && rec.Box.Branch == branch {
 			if err := p.m.putUnder(b, document); err != nil {
 				return err

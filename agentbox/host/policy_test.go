@@ -135,7 +135,7 @@ func TestABoxThatCannotBeToldOfAPolicyIsStopped(t *testing.T) {
 		}))
 	}
 	m := manage(t, h)
-	for _, b := range m.all() {
+	for _, b := range m.boxes.all() {
 		if b.record().Box.Name == "being-made" {
 			b.set(func(b *box) { b.rec.Phase = phaseNew })
 		}

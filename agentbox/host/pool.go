@@ -24,7 +24,7 @@ func (m *Manager) newPooled(ctx context.Context, like record) (*box, error) {
 	if err := m.commitLife(b, rec); err != nil {
 		return nil, err
 	}
-	m.put(b)
+	m.boxes.put(b)
 	if err := m.startPooled(ctx, b); err != nil {
 		return nil, errors.Join(err, m.erase(b))
 	}

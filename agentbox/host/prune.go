@@ -9,6 +9,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/home"
 	"agentbox/agentbox/host/templates"
 	"agentbox/agentbox/workspace"
 )
@@ -18,7 +19,7 @@ import (
 // may be work in them that is nowhere else.
 func (m *Manager) Prune(ctx context.Context, req api.PruneRequest, progress agentbox.Progress) (api.PruneResponse, error) {
 	var out api.PruneResponse
-	if err := m.unreadable(); err != nil { // nobody knows what it needs
+	if err := m.boxes.unreadable(); err != nil { // nobody knows what it needs
 		return out, err
 	}
 	for _, find := range []func(context.Context) ([]prunable, error){m.prunableBoxes, m.prunableTemplates, m.prunableImages, m.prunableAudits} {
@@ -57,22 +58,16 @@ func (m *Manager) prunableAudits(context.Context) ([]prunable, error) {
 	for _, e := range entries {
 		id, err := agentbox.ParseBoxID(e.Name())
 		info, infoErr := os.Stat(filepath.Join(m.home.Audits(), e.Name()))
-		if err != nil || infoErr != nil || m.known(id) || time.Since(info.ModTime()) < auditTime {
+		if err != nil || infoErr != nil || m.boxes.known(id) || time.Since(info.ModTime()) < auditTime {
 			continue
 		}
 		dir := m.home.Audit(id)
 		out = append(out, prunable{
-			PruneItem: api.PruneItem{Kind: "audit", Name: id.String(), Bytes: diskUsage(dir), Why: "its box has been gone for a month"},
+			PruneItem: api.PruneItem{Kind: "audit", Name: id.String(), Bytes: home.DiskUsage(dir), Why: "its box has been gone for a month"},
 			remove:    func() error { return os.RemoveAll(dir) },
 		})
 	}
 	return out, nil
-}
-
-func (m *Manager) known(id agentbox.BoxID) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.boxes[id] != nil
 }
 
 type prunable struct {
@@ -82,9 +77,9 @@ type prunable struct {
 
 func (m *Manager) prunableBoxes(ctx context.Context) ([]prunable, error) {
 	var out []prunable
-	for _, b := range m.all() {
+	for _, b := range m.boxes.all() {
 		rec := b.record()
-		if rec.Phase != phaseReady || m.state(b) == agentbox.Running {
+		if rec.Phase != phaseReady || b.state(m.home) == agentbox.Running {
 			continue
 		}
 		why := ""
@@ -97,7 +92,7 @@ func (m *Manager) prunableBoxes(ctx context.Context) ([]prunable, error) {
 			continue
 		}
 		out = append(out, prunable{
-			PruneItem: api.PruneItem{Kind: boxKind, Name: rec.Box.Name, Bytes: diskUsage(rec.names(m.home).Dir), Why: why},
+			PruneItem: api.PruneItem{Kind: boxKind, Name: rec.Box.Name, Bytes: home.DiskUsage(rec.names(m.home).Dir), Why: why},
 			remove:    func() error { return m.remove(b) },
 		})
 	}
@@ -115,14 +110,14 @@ func branchGone(ctx context.Context, rec record) bool {
 
 func (m *Manager) prunableTemplates(context.Context) ([]prunable, error) {
 	used := map[string]bool{}
-	for _, b := range m.all() {
+	for _, b := range m.boxes.all() {
 		used[b.record().Box.Template] = true
 	}
 	keys, err := m.templates.Unneeded(used)
 	var out []prunable
 	for _, key := range keys {
 		out = append(out, prunable{
-			PruneItem: api.PruneItem{Kind: "template", Name: templates.Short(key), Bytes: diskUsage(m.home.Template(key)), Why: "no box is made from it"},
+			PruneItem: api.PruneItem{Kind: "template", Name: templates.Short(key), Bytes: home.DiskUsage(m.home.Template(key)), Why: "no box is made from it"},
 			remove:    func() error { return m.templates.Discard(key) },
 		})
 	}
@@ -134,7 +129,7 @@ func (m *Manager) prunableImages(ctx context.Context) ([]prunable, error) {
 	var out []prunable
 	for _, img := range list {
 		out = append(out, prunable{
-			PruneItem: api.PruneItem{Kind: "image", Name: img.Name, Bytes: diskUsage(filepath.Dir(img.Path)), Why: "no box uses it, and it is a week old"},
+			PruneItem: api.PruneItem{Kind: "image", Name: img.Name, Bytes: home.DiskUsage(filepath.Dir(img.Path)), Why: "no box uses it, and it is a week old"},
 			remove:    func() error { return m.Images.Forget(ctx, img.Digest) },
 		})
 	}

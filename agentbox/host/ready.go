@@ -32,11 +32,11 @@ func (m *Manager) awaitServices(ctx context.Context, b *box, progress agentbox.P
 	for {
 		s := b.live()
 		if s == nil {
-			return m.whyGone(rec, notRunning(rec))
+			return whyGone(m.home, rec, notRunning(rec))
 		}
 		st, err := api.Call(ctx, s.Client, api.SupervisorStatusE, api.StatusRequest{Guest: true}, nil)
 		if err != nil {
-			return m.whyGone(rec, err)
+			return whyGone(m.home, rec, err)
 		}
 		if settled(st.Services) || time.Now().After(deadline) {
 			tellServices(rec.Box.Name, st.Services, progress)

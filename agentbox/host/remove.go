@@ -13,7 +13,7 @@ import (
 
 // Remove removes a box: machine, runtime, checkpoints and workspace.
 func (m *Manager) Remove(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (agentbox.Box, error) {
-	b, err := m.find(ctx, ref)
+	b, err := m.boxes.find(ctx, ref)
 	if err != nil {
 		return agentbox.Box{}, err
 	}
@@ -55,17 +55,9 @@ func (m *Manager) erase(b *box) error {
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}
-	if err := errors.Join(err, m.removeTree(rec.Box.Isolation, doomed), os.RemoveAll(names.Run)); err != nil {
+	if err := errors.Join(err, m.disk.removeTree(rec.Box.Isolation, doomed), os.RemoveAll(names.Run)); err != nil {
 		return err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.boxes, rec.Box.ID)
+	m.boxes.drop(rec.Box.ID)
 	return nil
-}
-
-// dropSaved removes the saved machine of a paused box.
-func (m *Manager) dropSaved(rec record) error {
-	names := rec.names(m.home)
-	return errors.Join(os.RemoveAll(names.Saved()), os.RemoveAll(names.Resuming()))
 }

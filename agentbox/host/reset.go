@@ -27,7 +27,7 @@ func (m *Manager) Reset(ctx context.Context, ref api.BoxRef, progress agentbox.P
 		if err := m.endMachine(b); err != nil {
 			return err
 		}
-		if err := m.dropSaved(rec); err != nil {
+		if err := m.disk.dropSaved(rec); err != nil {
 			return err
 		}
 		return m.newLife(ctx, b, rec, progress)

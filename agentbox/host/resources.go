@@ -9,20 +9,6 @@ import (
 	"agentbox/agentbox/resources"
 )
 
-// promised is what the boxes that run may grow to, one of them left out. Machines of the pool are
-// nobody's and give way.
-func (m *Manager) promised(except agentbox.BoxID) resources.Promised {
-	var p resources.Promised
-	for _, b := range m.all() {
-		rec := b.record()
-		if b.live() == nil || rec.Phase == phasePool || rec.Box.ID == except {
-			continue
-		}
-		p = resources.Promised{Boxes: p.Boxes + 1, CPUs: p.CPUs + rec.Box.CPUs, Memory: p.Memory + rec.Box.Memory}
-	}
-	return p
-}
-
 // share is how many CPUs and how much memory a box gets: what its configuration says, and for the
 // rest what this machine affords beside what runs.
 func (m *Manager) share(id agentbox.BoxID, cfg *config.Config, progress agentbox.Progress) (cpus int, memory int64) {
@@ -33,7 +19,7 @@ func (m *Manager) share(id agentbox.BoxID, cfg *config.Config, progress agentbox
 	if err != nil {
 		m.log.Warn("cannot measure this machine: boxes get the least", "error", err)
 	}
-	s, fits := machine.Next(m.promised(id))
+	s, fits := machine.Next(m.boxes.promised(id))
 	if cfg.CPUs != 0 {
 		s.CPUs = cfg.CPUs
 	}
@@ -52,7 +38,7 @@ func (m *Manager) Capacity() (api.Resources, error) {
 	if err != nil {
 		return api.Resources{}, agentbox.Errorf(agentbox.Unavailable, "cannot measure this machine: %w", err)
 	}
-	p := m.promised(agentbox.BoxID{})
+	p := m.boxes.promised(agentbox.BoxID{})
 	next, _ := machine.Next(p)
 	return api.Resources{Machine: machine, Promised: p, Next: next, Room: machine.Room(p)}, nil
 }

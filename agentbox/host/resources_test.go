@@ -23,10 +23,10 @@ func TestPromised(t *testing.T) {
 		case "stopped":
 			b.sup = nil
 		}
-		m.put(b)
+		m.boxes.put(b)
 		t.Cleanup(func() { b.set(func(b *box) { b.sup = nil }) })
 	}
-	if got, want := m.promised(own), (resources.Promised{Boxes: 1, CPUs: 2, Memory: 3 << 30}); got != want {
+	if got, want := m.boxes.promised(own), (resources.Promised{Boxes: 1, CPUs: 2, Memory: 3 << 30}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

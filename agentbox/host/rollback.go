@@ -65,19 +65,19 @@ func (m *Manager) rollback(ctx context.Context, b *box, c agentbox.Checkpoint, p
 	rec := before
 	rec.Life, rec.Workspace = rec.Life+1, rec.Workspace+1
 	rec.Box.Lease, rec.Box.Note = newLease(), ""
-	if err := m.makeDirs(rec); err != nil {
+	if err := m.disk.makeDirs(rec); err != nil {
 		return agentbox.OrNoSpace(err)
 	}
 	b.set(func(b *box) { b.rec = rec })
 	dir := filepath.Join(rec.names(m.home).Checkpoints(), c.ID)
 	if err := m.startMachine(ctx, b, template, dir, nil, progress); err != nil {
 		b.set(func(b *box) { b.rec = before })
-		return errors.Join(agentbox.OrNoSpace(err), m.sweep(before))
+		return errors.Join(agentbox.OrNoSpace(err), m.disk.sweep(before))
 	}
 	if err := writeRecord(m.home, rec); err != nil {
 		return err
 	}
-	return errors.Join(m.dropSaved(rec), m.sweep(rec), m.applyPolicy(ctx, b), m.reopenPorts(ctx, b, progress))
+	return errors.Join(m.disk.dropSaved(rec), m.disk.sweep(rec), m.applyPolicy(ctx, b), m.reopenPorts(ctx, b, progress))
 }
 
 // endMachine ends the box's machine if it has one, its workspace synced.

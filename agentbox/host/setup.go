@@ -6,9 +6,11 @@ import (
 	"os"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
 	"agentbox/agentbox/environment"
 	"agentbox/agentbox/host/setup"
+	"agentbox/agentbox/host/work"
 	"agentbox/agentbox/workspace"
 	"agentbox/vmm/image"
 )
@@ -133,6 +135,19 @@ func (m *Manager) cleanBox(ctx context.Context, like record, img image.Image, re
 		return setup.CleanBox{}, errors.Join(agentbox.OrNoSpace(err), m.remove(b))
 	}
 	return setup.CleanBox{Box: m.inside(b.record()), Remove: func() error { return m.remove(b) }}, nil
+}
+
+// enter makes sure that a box runs, and says who asks git in it.
+func (m *Manager) enter(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (work.Box, error) {
+	b, err := m.boxes.find(ctx, ref)
+	if err != nil {
+		return work.Box{}, err
+	}
+	if err := m.wake(ctx, b, progress); err != nil {
+		return work.Box{}, err
+	}
+	rec := b.record()
+	return work.Box{ID: rec.Box.ID, Name: rec.Box.Name, User: rec.User, Directory: rec.Box.Directory, Commit: rec.Box.Commit, Address: m.address(rec)}, nil
 }
 
 func (r *record) startFrom(img image.Image) {

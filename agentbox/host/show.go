@@ -3,29 +3,27 @@ package host
 import (
 	"context"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 	"sort"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/procfs"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/home"
 	"agentbox/agentbox/host/egress"
 	"agentbox/agentbox/host/supervisors"
 )
 
 // List describes every box, newest last.
 func (m *Manager) List(ctx context.Context, req api.ListRequest, progress agentbox.Progress) ([]agentbox.Box, error) {
-	m.sayUnread(progress)
+	m.boxes.sayUnread(progress)
 	want := brief
 	if req.Usage {
 		want = withUsage
 	}
 	out := []agentbox.Box{}
-	for _, b := range m.all() {
+	for _, b := range m.boxes.all() {
 		if b.record().Phase != phaseReady {
 			continue
 		}
@@ -41,7 +39,7 @@ func (m *Manager) List(ctx context.Context, req api.ListRequest, progress agentb
 
 // Show describes one box with what it costs.
 func (m *Manager) Show(ctx context.Context, ref api.BoxRef, _ agentbox.Progress) (agentbox.Box, error) {
-	b, err := m.find(ctx, ref)
+	b, err := m.boxes.find(ctx, ref)
 	if err != nil {
 		return agentbox.Box{}, err
 	}
@@ -50,7 +48,7 @@ func (m *Manager) Show(ctx context.Context, ref api.BoxRef, _ agentbox.Progress)
 
 // Find describes the box that is meant, without asking anything of its guest.
 func (m *Manager) Find(ctx context.Context, ref api.BoxRef) (agentbox.Box, error) {
-	b, err := m.find(ctx, ref)
+	b, err := m.boxes.find(ctx, ref)
 	if err != nil {
 		return agentbox.Box{}, err
 	}
@@ -76,7 +74,7 @@ const (
 func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.Box, error) {
 	rec, s := b.record(), b.live()
 	out := rec.Box
-	out.State, out.Lease.Expires = m.state(b), time.Time{}
+	out.State, out.Lease.Expires = b.state(m.home), time.Time{}
 	if w, ok := m.Images.Waiting(rec.Box.ID); ok && out.State == agentbox.Running {
 		out.State = agentbox.Waiting
 		out.Note = fmt.Sprintf("waits since %s for bytes of its image from %s: %s", w.Since.Local().Format(time.TimeOnly), w.From, w.Why)
@@ -116,7 +114,7 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.B
 		if out.Usage == nil {
 			out.Usage = &agentbox.Usage{}
 		}
-		out.Usage.Disk = diskUsage(rec.names(m.home).Dir)
+		out.Usage.Disk = home.DiskUsage(rec.names(m.home).Dir)
 	}
 	return out, nil
 }
@@ -175,26 +173,9 @@ func processUsage(pids []int) (pss, cpuMillis int64) {
 	return pss, cpuMillis
 }
 
-// diskUsage is what the files below dir take on disk; they are sparse, so not what they measure.
-func diskUsage(dir string) int64 {
-	var total int64
-	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return nil // files come and go while we count
-		}
-		if info, err := d.Info(); err == nil {
-			if st, ok := info.Sys().(*syscall.Stat_t); ok {
-				total += st.Blocks * 512
-			}
-		}
-		return nil
-	})
-	return total
-}
-
 // OpenPort forwards a port of a box to the host's loopback.
 func (m *Manager) OpenPort(ctx context.Context, req api.PortRequest, progress agentbox.Progress) (agentbox.Port, error) {
-	b, err := m.find(ctx, req.BoxRef)
+	b, err := m.boxes.find(ctx, req.BoxRef)
 	if err != nil {
 		return agentbox.Port{}, err
 	}
@@ -210,7 +191,7 @@ func (m *Manager) OpenPort(ctx context.Context, req api.PortRequest, progress ag
 
 // ClosePort ends a forwarding.
 func (m *Manager) ClosePort(ctx context.Context, req api.PortRequest, _ agentbox.Progress) (api.None, error) {
-	b, err := m.find(ctx, req.BoxRef)
+	b, err := m.boxes.find(ctx, req.BoxRef)
 	if err != nil {
 		return api.None{}, err
 	}
@@ -224,10 +205,5 @@ func (m *Manager) ClosePort(ctx context.Context, req api.PortRequest, _ agentbox
 // Count is how many boxes there are, and how many machines wait in the pool. unread is about boxes that are here and cannot
 // be shown.
 func (m *Manager) Count() (boxes, pool int, unread error) {
-	for _, b := range m.all() {
-		if b.record().Phase == phaseReady {
-			boxes++
-		}
-	}
-	return boxes, m.pool.Size(), m.unreadable()
+	return m.boxes.count(), m.pool.Size(), m.boxes.unreadable()
 }

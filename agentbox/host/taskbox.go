@@ -31,7 +31,7 @@ func withTaskLimits(l api.Limits, t agentbox.TaskLimits) api.Limits {
 // Unlimit lifts the limits of time, CPU and cost of a box, now and for its next machines, so that its
 // work can be looked at.
 func (m *Manager) Unlimit(ctx context.Context, ref api.BoxRef) error {
-	b, err := m.find(ctx, ref)
+	b, err := m.boxes.find(ctx, ref)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (m *Manager) Unlimit(ctx context.Context, ref api.BoxRef) error {
 
 // Stop ends the machine of a box at once. The workspace stays.
 func (m *Manager) Stop(ctx context.Context, ref api.BoxRef) error {
-	b, err := m.find(ctx, ref)
+	b, err := m.boxes.find(ctx, ref)
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 		key = "" // nobody finds it again
 	} else {
 		defer m.keys.Lock(key)()
-		if b := m.byKey(key); b != nil {
+		if b := m.boxes.byKey(key); b != nil {
 			return m.reattach(ctx, b, plan{req: req, repo: repo, cfg: cfg, overrides: over, agent: agent}, progress)
 		}
 	}
@@ -70,7 +70,7 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	if err := checkSubdir(ctx, req, repo); err != nil {
 		return api.UpResponse{}, err
 	}
-	m.sayUnread(progress) // one of them may be what the user expects here
+	m.boxes.sayUnread(progress) // one of them may be what the user expects here
 	wish := isolation.WishOf(req.Isolation, cfg, req.Environ)
 	b, err := m.create(ctx, plan{req: req, repo: repo, cfg: cfg, key: key, overrides: over, isolation: wish}, progress)
 	if err != nil {
@@ -170,7 +170,7 @@ func (m *Manager) connection(rec record, subdir string) api.Connection {
 
 // Connect makes sure that a box runs, renews its lease, and says how to get in.
 func (m *Manager) Connect(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.Connection, error) {
-	b, err := m.find(ctx, ref)
+	b, err := m.boxes.find(ctx, ref)
 	if err != nil {
 		return api.Connection{}, err
 	}

@@ -60,7 +60,7 @@ func TestAFailedStartIsWrittenDown(t *testing.T) {
 	rec.Start, rec.StartDue = []string{"true"}, true
 	write(t, h, rec)
 	m := manage(t, h)
-	b, err := m.find(t.Context(), api.BoxRef{Box: "mine"})
+	b, err := m.boxes.find(t.Context(), api.BoxRef{Box: "mine"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,74 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/home"
+	"agentbox/vmm"
+)
+
+// disk keeps the files of boxes.
+type disk struct {
+	home   home.Home
+	driver func(agentbox.Isolation) (vmm.Driver, error)
+	ctx    context.Context // of the daemon: what is reclaimed is reclaimed whoever waits
+}
+
+// reclaim gives everything below a directory back to us, where machines of a kind may leave files of others when they are
+// killed.
+func (d disk) reclaim(kind agentbox.Isolation, dir string) error {
+	driver, err := d.driver(kind)
+	if err != nil {
+		return err
+	}
+	if r, ok := driver.(vmm.Reclaimer); ok {
+		return r.Reclaim(d.ctx, dir)
+	}
+	return nil
+}
+
+// removeTree removes a directory of a box, whoever has left files in it.
+func (d disk) removeTree(kind agentbox.Isolation, dir string) error {
+	err := os.RemoveAll(dir)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	if err := d.reclaim(kind, dir); err != nil {
+		return err
+	}
+	return os.RemoveAll(dir)
+}
+
+// makeDirs makes the directories of a box and of its present life.
+func (d disk) makeDirs(rec record) error {
+	names := rec.names(d.home)
+	return errors.Join(os.MkdirAll(names.Dir, 0o700), os.MkdirAll(rec.lifeDir(d.home), 0o700), os.MkdirAll(names.Run, 0o700))
+}
+
+// sweep removes what belongs to earlier lives of a box.
+func (d disk) sweep(rec record) error {
+	dir := rec.names(d.home).Dir
+	keep := map[string]bool{filepath.Base(rec.lifeDir(d.home)): true, filepath.Base(rec.workspacePath(d.home)): true}
+	var errs []error
+	for _, pattern := range []string{"life-*", "workspace-*", "staging", ".tmp-*"} {
+		found, err := filepath.Glob(filepath.Join(dir, pattern))
+		errs = append(errs, err)
+		for _, path := range found {
+			if !keep[filepath.Base(path)] {
+				errs = append(errs, d.removeTree(rec.Box.Isolation, path))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// dropSaved removes the saved machine of a paused box.
+func (d disk) dropSaved(rec record) error {
+	names := rec.names(d.home)
+	return errors.Join(os.RemoveAll(names.Saved()), os.RemoveAll(names.Resuming()))
+}

@@ -1,0 +1,112 @@
+package host
+
+import (
+	"strings"
+	"sync"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/home"
+	"agentbox/agentbox/host/images"
+	"agentbox/agentbox/resources"
+)
+
+// table has the boxes in memory, and finds them.
+type table struct {
+	home   home.Home
+	unread []string // what a box that was not taken up is, and why; set before anybody asks
+
+	mu    sync.Mutex
+	boxes map[agentbox.BoxID]*box
+}
+
+func newTable(h home.Home) *table { return &table{home: h, boxes: map[agentbox.BoxID]*box{}} }
+
+// drop forgets a box.
+func (t *table) drop(id agentbox.BoxID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.boxes, id)
+}
+
+// known tells whether there is a box of an id, whatever its phase.
+func (t *table) known(id agentbox.BoxID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.boxes[id] != nil
+}
+
+// count is how many are ready.
+func (t *table) count() (n int) {
+	for _, b := range t.all() {
+		if b.record().Phase == phaseReady {
+			n++
+		}
+	}
+	return n
+}
+
+// usersOf names the boxes that run from an image.
+func (t *table) usersOf(d agentbox.Digest) (names []string) {
+	for _, b := range t.all() {
+		if rec := b.record(); rec.Box.Image == d && rec.Phase == phaseReady {
+			names = append(names, rec.Box.Name)
+		}
+	}
+	return names
+}
+
+// using are the machines that run.
+func (t *table) using() (using []images.Using) {
+	for _, b := range t.all() {
+		if rec := b.record(); b.live() != nil {
+			using = append(using, images.Using{Isolation: rec.Box.Isolation, File: rec.ImageFile})
+		}
+	}
+	return using
+}
+
+func (t *table) all() []*box {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make([]*box, 0, len(t.boxes))
+	for _, b := range t.boxes {
+		out = append(out, b)
+	}
+	return out
+}
+
+func (t *table) put(b *box) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.boxes[b.record().Box.ID] = b
+}
+
+// promised is what the boxes that run may grow to, one of them left out. Machines of the pool are
+// nobody's and give way.
+func (t *table) promised(except agentbox.BoxID) resources.Promised {
+	var p resources.Promised
+	for _, b := range t.all() {
+		rec := b.record()
+		if b.live() == nil || rec.Phase == phasePool || rec.Box.ID == except {
+			continue
+		}
+		p = resources.Promised{Boxes: p.Boxes + 1, CPUs: p.CPUs + rec.Box.CPUs, Memory: p.Memory + rec.Box.Memory}
+	}
+	return p
+}
+
+// sayUnread tells of boxes that are here and are not shown.
+func (t *table) sayUnread(progress agentbox.Progress) {
+	for _, line := range t.unread {
+		progress.Say(line)
+	}
+}
+
+// unreadable is the failure of what has to know the needs of every box.
+func (t *table) unreadable() error {
+	if len(t.unread) == 0 {
+		return nil
+	}
+	return agentbox.Errorf(agentbox.Corrupt, "%s", strings.Join(t.unread, "; ")).
+		WithHint("its workspace is in %s: use the agentbox that wrote it, or move its directory away to give it up, and then agentbox daemon stop", t.home.Boxes())
+}

@@ -1,0 +1,93 @@
+// Package work tells what was done in a box, brings it into a checkout, and says what would be lost with the box. It asks git
+// in the box, and changes nothing there.
+package work
+
+import (
+	"context"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/environment"
+	"agentbox/agentbox/home"
+	"agentbox/agentbox/project"
+	"agentbox/agentbox/snapshot"
+	"agentbox/agentbox/workspace"
+	"agentbox/vmm/guest/protocol"
+)
+
+// Work is asked of boxes.
+type Work struct {
+	Home home.Home
+	// Enter makes sure that a box runs.
+	Enter func(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (Box, error)
+}
+
+// Box is a box that runs.
+type Box struct {
+	ID        agentbox.BoxID
+	Name      string
+	User      string
+	Directory string // the checkout that it was made from
+	Commit    string // which it began with
+	Address   environment.Address
+}
+
+// Diff tells what changed in a box since it began. It wakes the box, which has to say.
+func (w Work) Diff(ctx context.Context, req api.DiffRequest, progress agentbox.Progress) (api.WorkDiff, error) {
+	b, kept, err := w.keep(ctx, req.BoxRef, progress)
+	if err != nil {
+		return api.WorkDiff{}, err
+	}
+	d, err := snapshot.Diff(ctx, kept, snapshot.Look{Stat: req.Stat, Color: req.Color, Width: req.Width})
+	if err != nil {
+		return api.WorkDiff{}, err
+	}
+	out := api.WorkDiff{Box: b.ID, Name: b.Name, Base: kept.Base, Commit: kept.Commit, Commits: kept.Commits, Files: kept.Files,
+		Missing: kept.Missing, Text: d.Text, Truncated: d.Truncated, Changes: d.Files}
+	return out, nil
+}
+
+// Pull brings what was done in a box into a checkout, as a branch.
+func (w Work) Pull(ctx context.Context, req api.PullRequest, progress agentbox.Progress) (api.PulledWork, error) {
+	repo, err := workspace.Describe(ctx, req.Into)
+	if err != nil {
+		return api.PulledWork{}, err
+	}
+	b, kept, err := w.keep(ctx, req.BoxRef, progress)
+	if err != nil {
+		return api.PulledWork{}, err
+	}
+	if req.Branch == "" {
+		req.Branch = "agentbox/" + b.Name
+	}
+	out := api.PulledWork{Box: b.ID, Name: b.Name, Branch: req.Branch, Commit: kept.Commit, Base: kept.Base, Commits: kept.Commits, Files: kept.Files,
+		Missing: kept.Missing, Mixed: kept.Mixed}
+	for _, also := range kept.Also {
+		out.Also = append(out.Also, also.Name)
+	}
+	if kept.Commit == kept.Base {
+		return out, agentbox.Errorf(agentbox.NotFound, "nothing was done in box %s", b.Name).WithHint("git log shows the same commit there and here")
+	}
+	return out, snapshot.Pull(ctx, kept, repo, req.Branch, snapshot.PulledRef(b.ID.String()))
+}
+
+// keep has what a box holds now in the mirror of its project.
+func (w Work) keep(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (Box, snapshot.Kept, error) {
+	b, err := w.Enter(ctx, ref, progress)
+	if err != nil {
+		return Box{}, snapshot.Kept{}, err
+	}
+	client, err := environment.Open(ctx, b.Address, b.User)
+	if err != nil {
+		return b, snapshot.Kept{}, err
+	}
+	defer client.Close()
+	p, err := project.Of(b.Directory)
+	if err != nil { // the checkout is gone: its path still names it
+		p = project.Project{Name: b.Directory}
+	}
+	kept, err := snapshot.Keep(ctx, snapshot.Over(client), snapshot.Request{
+		Mirror: w.Home.Mirror(p.ID().String()), Ref: snapshot.BoxRef(b.ID), Base: b.Commit, Begin: w.Home.Box(b.ID).Begin(), Checkout: b.Directory, Dir: protocol.WorkspaceDir,
+	})
+	return b, kept, err
+}
