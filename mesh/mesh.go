@@ -120,6 +120,7 @@ func (m *Mesh) beginOn(node *wire.Node) error {
 	m.mu.Unlock()
 	m.announce(r.catalogues.Head())
 	m.roster.Answer(node)
+	node.Handle(wire.Clock, tellTime)
 	if m.cfg.Attach != nil {
 		r.detach = m.cfg.Attach(node)
 	}

@@ -89,3 +89,19 @@ func TestACableThatIsPutBack(t *testing.T) {
 	together(t, all)
 	t.Logf("after %s", time.Since(back).Round(100*time.Millisecond)) // the aim is 15 s
 }
+
+func TestTheDoctorFindsWhatKeepsMachinesApart(t *testing.T) {
+	lab, all := network(t, 2)
+	team(t, all)
+	r := all[0].do(order{Do: "doctor"})
+	if len(r.Clocks) != 1 || r.Clocks[0].Abs() > time.Minute || r.Blocked != "" {
+		t.Errorf("%+v", r) // both have the clock of this kernel
+	}
+	if err := lab.Configure(t.Context(), 0, "link", "set", "eth0", "down"); err != nil {
+		t.Fatal(err)
+	}
+	meshtest.Eventually(t, "the other one is absent", func() bool { return all[0].do(order{Do: "look"}).Here == 0 })
+	if r := all[0].do(order{Do: "doctor"}); r.Blocked == "" || len(r.Clocks) > 0 {
+		t.Errorf("%+v", r)
+	}
+}

@@ -37,10 +37,9 @@ func TestMain(m *testing.M) {
 
 // order is a line of a machine's standard input, report the line that answers.
 type order struct {
-	Do      string // init, invite, join, look, offer
+	Do      string // init, invite, join, look, offer, doctor
 	Token   string
 	Records int
-	Alone   bool
 }
 
 type report struct {
@@ -49,6 +48,8 @@ type report struct {
 	Here    int                         // others
 	Records int                         // of their catalogues
 	Others  map[string][]netip.AddrPort // where they are, by name
+	Clocks  []time.Duration
+	Blocked string
 }
 
 func runNode(dir string, in io.Reader, out io.Writer) error {
@@ -96,6 +97,17 @@ func obey(m *Mesh, o order) (r report, err error) {
 			records = append(records, catalogue.Record{Kind: catalogue.Task, Key: fmt.Sprint(i), Text: fmt.Sprintf("%0200d", i)})
 		}
 		return r, m.Catalogues().Update(func(e *catalogue.Edit) { e.Replace(catalogue.Task, records) })
+	}
+	if o.Do == "doctor" {
+		ctx, cancel := contextOf(time.Minute)
+		defer cancel()
+		for _, ahead := range m.Clocks(ctx) {
+			r.Clocks = append(r.Clocks, ahead)
+		}
+		if err := m.Blocked(); err != nil {
+			r.Blocked = err.Error()
+		}
+		return r, nil
 	}
 	peers, err := m.Peers()
 	r.Others = map[string][]netip.AddrPort{}

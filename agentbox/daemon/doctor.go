@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/prometheus/procfs"
 
@@ -29,7 +32,7 @@ func (d *daemon) doctor(ctx context.Context, req api.DoctorRequest, progress age
 	}
 	detail, err := d.checkStore(ctx)
 	add("store", detail, err)
-	detail, err = d.checkTeam()
+	detail, err = d.checkTeam(ctx)
 	add("team", detail, err)
 	if d.inTeam() {
 		detail, err = d.checkService(ctx)
@@ -48,7 +51,7 @@ func (d *daemon) inTeam() bool { return d.mesh != nil && !d.mesh.Status().Team.I
 // lost before they are read.
 const wantedBuffer = 7 << 20
 
-func (d *daemon) checkTeam() (string, error) {
+func (d *daemon) checkTeam(ctx context.Context) (string, error) {
 	if d.noMesh != nil {
 		return "", d.noMesh
 	}
@@ -60,6 +63,9 @@ func (d *daemon) checkTeam() (string, error) {
 	case s.Team.IsZero():
 		return "none", nil
 	case s.Members > 1 && s.Here == 0:
+		if err := d.mesh.Blocked(); err != nil {
+			return "", err
+		}
 		return "", agentbox.Errorf(agentbox.Unavailable, "none of the %s is here", agentbox.Plural(s.Members-1, "other machine")).
 			WithHint("they are off or elsewhere, or a firewall drops UDP port %d here or there", s.Listen.Port())
 	}
@@ -67,7 +73,31 @@ func (d *daemon) checkTeam() (string, error) {
 	if size := receiveBuffer(); size > 0 && size < wantedBuffer {
 		detail += fmt.Sprintf("; UDP buffers of %d KiB: sysctl -w net.core.rmem_max=%d net.core.wmem_max=%d makes links above 1 Gbit/s faster", size>>10, wantedBuffer, wantedBuffer)
 	}
-	return detail, nil
+	return detail + d.clocks(ctx), nil
+}
+
+// skewed is by how much a clock may differ before people are told. Nothing depends on it, but dates
+// of images and memberships are confusing then.
+const skewed = 30 * time.Second
+
+// clocks says whose clocks differ from ours.
+func (d *daemon) clocks(ctx context.Context) string {
+	var out []string
+	for id, ahead := range d.mesh.Clocks(ctx) {
+		if ahead.Abs() < skewed {
+			continue
+		}
+		name, where := id.Short(), "ahead of"
+		if m, err := d.mesh.Find(id.String()); err == nil {
+			name = m.Name
+		}
+		if ahead < 0 {
+			where = "behind"
+		}
+		out = append(out, fmt.Sprintf("; the clock of %s is %s %s this one", name, ahead.Abs().Round(time.Second), where))
+	}
+	slices.Sort(out)
+	return strings.Join(out, "")
 }
 
 // receiveBuffer is the most that a socket may have, in bytes; 0 where that cannot be found out.

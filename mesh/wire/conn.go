@@ -18,6 +18,7 @@ const (
 	Gossip    Service = "gossip-1"    // who is here
 	Catalogue Service = "catalogue-1" // what each peer has
 	Blobs     Service = "blobs-1"     // pieces of manifests
+	Clock     Service = "clock-1"     // the time, for people
 )
 
 // MaxDatagram is how many bytes SendDatagram takes on every path, one with an MTU of 1280 included.

@@ -1,0 +1,40 @@
+package mesh
+
+import (
+	"net"
+
+	"agentbox/agentbox"
+)
+
+// Blocked tells whether this machine itself refuses to send UDP to where members are who are
+// absent: by a rule of its firewall, or because no route leads there. nil: it does not, and what
+// keeps them away is elsewhere.
+func (m *Mesh) Blocked() error {
+	peers, err := m.Peers()
+	if err != nil {
+		return err
+	}
+	for _, p := range peers {
+		if p.Self || p.Here || p.Revoked || p.Left {
+			continue
+		}
+		for _, a := range p.Addresses {
+			if err := sendOne(net.UDPAddrFromAddrPort(a)); err != nil {
+				return agentbox.Errorf(agentbox.Unavailable, "this machine cannot send UDP to %s at %s: %w", p.Name, a, err).
+					WithHint("a rule of its own firewall forbids it, or no route leads there")
+			}
+		}
+	}
+	return nil
+}
+
+// sendOne sends a byte, which no node answers.
+func sendOne(to *net.UDPAddr) error {
+	c, err := net.DialUDP("udp", nil, to)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_, err = c.Write([]byte{0})
+	return err
+}
