@@ -1,12 +1,9 @@
 package mesh
 
 import (
-	"encoding/json"
 	"errors"
-	"io/fs"
 	"net"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strconv"
 	"syscall"
@@ -31,26 +28,13 @@ func (m *Mesh) addressesFile() string { return filepath.Join(m.cfg.Dir, "address
 
 // readJSON reads a file that may not be there.
 func readJSON(path string, v any) error {
-	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil {
-		err = json.Unmarshal(b, v)
-	}
-	if err != nil {
-		return agentbox.Errorf(agentbox.Corrupt, "%s: %w", path, err).WithHint("remove it")
+	if err := durable.ReadJSON(path, v); err != nil {
+		return agentbox.Errorf(agentbox.Corrupt, "%w", err).WithHint("remove it")
 	}
 	return nil
 }
 
-func writeJSON(path string, v any) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	return durable.WriteFile(path, b, 0o600)
-}
+func writeJSON(path string, v any) error { return durable.WriteJSON(path, v, 0o600) }
 
 // configure sets where to listen; "" changes nothing.
 func (m *Mesh) configure(listen string) error {

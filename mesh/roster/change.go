@@ -35,7 +35,7 @@ func Find(list identity.List, what string) (identity.Member, error) {
 // SetRoles makes a member's roles these.
 func (r *Roster) SetRoles(id identity.PeerID, roles []identity.Role) error {
 	m, ok := r.List().Member(id)
-	if !ok || !m.Active(time.Now()) {
+	if !ok || !m.Active(r.cfg.Now()) {
 		return agentbox.Errorf(agentbox.NotFound, "%s is not a member of the team", id.Short())
 	}
 	wasAdmin := m.Has(identity.Admin)
@@ -124,7 +124,7 @@ func (r *Roster) adopt(admin identity.PeerID) ([]identity.Entry, error) {
 func (r *Roster) entry(m identity.Member, key ed25519.PrivateKey, change func(*identity.Entry)) (identity.Entry, error) {
 	list := r.List()
 	e := identity.Entry{
-		Team: list.Team(), Key: m.Key, Name: m.Name, Roles: m.Roles, Serial: nextSerial(list, m.ID), Issued: time.Now(), Expires: expiry(m.Roles),
+		Team: list.Team(), Key: m.Key, Name: m.Name, Roles: m.Roles, Serial: nextSerial(list, m.ID), Issued: r.cfg.Now(), Expires: r.expiry(m.Roles),
 	}
 	if change != nil {
 		change(&e)
@@ -145,7 +145,7 @@ func (r *Roster) Leaving() (identity.Entry, error) {
 // admins said who left. It does nothing on a machine that may not sign.
 func (r *Roster) Renew() error {
 	list := r.List()
-	now := time.Now()
+	now := r.cfg.Now()
 	var entries []identity.Entry
 	for _, m := range list.Members() {
 		key, err := r.signer(m, false)

@@ -5,9 +5,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -43,25 +40,14 @@ func (i invitation) proof(what string, binding []byte) []byte {
 func (r *Roster) invitesFile() string { return filepath.Join(r.cfg.Dir, "invites.json") }
 
 func (r *Roster) readInvites() error {
-	b, err := os.ReadFile(r.invitesFile())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil {
-		err = json.Unmarshal(b, &r.invites)
-	}
-	if err != nil {
-		return agentbox.Errorf(agentbox.Corrupt, "%s: %w", r.invitesFile(), err).WithHint("remove it: open invitations end")
+	if err := durable.ReadJSON(r.invitesFile(), &r.invites); err != nil {
+		return agentbox.Errorf(agentbox.Corrupt, "%w", err).WithHint("remove it: open invitations end")
 	}
 	return nil
 }
 
 func (r *Roster) writeInvites(list []invitation) error {
-	b, err := json.Marshal(list)
-	if err != nil {
-		return err
-	}
-	return durable.WriteFile(r.invitesFile(), b, 0o600)
+	return durable.WriteJSON(r.invitesFile(), list, 0o600)
 }
 
 // Invite makes an invitation that one machine can take up until it expires.
@@ -70,10 +56,10 @@ func (r *Roster) Invite(ttl time.Duration, roles []identity.Role, addresses []st
 		return identity.Invite{}, err
 	}
 	secret := identity.NewSecret()
-	i := invitation{Secret: secret[:], Expires: time.Now().Add(ttl).UTC().Truncate(time.Second), Roles: roles}
+	i := invitation{Secret: secret[:], Expires: r.cfg.Now().Add(ttl).UTC().Truncate(time.Second), Roles: roles}
 	r.changing.Lock()
 	defer r.changing.Unlock()
-	open := r.open(time.Now())
+	open := r.open(r.cfg.Now())
 	if len(open) >= maxInvites {
 		return identity.Invite{}, agentbox.Errorf(agentbox.Conflict, "there are %d open invitations", len(open)).WithHint("wait until some expire")
 	}
@@ -123,7 +109,7 @@ func (r *Roster) Answer(node *wire.Node) {
 
 // EndInvites stops answering invitations that are over.
 func (r *Roster) EndInvites() {
-	now := time.Now()
+	now := r.cfg.Now()
 	r.changing.Lock()
 	defer r.changing.Unlock()
 	r.mu.Lock()
@@ -148,7 +134,7 @@ func (r *Roster) EndInvites() {
 // first
 // answer may have been lost.
 func (r *Roster) take(id string, by identity.PeerID) (invitation, bool, error) {
-	open := r.open(time.Now())
+	open := r.open(r.cfg.Now())
 	at := slices.IndexFunc(open, func(i invitation) bool { return i.id() == id })
 	if at < 0 || !open[at].By.IsZero() && open[at].By != by {
 		return invitation{}, false, nil
@@ -212,7 +198,7 @@ func (r *Roster) guest(id string) wire.GuestHandler {
 // welcome adds the holder of an invitation to the list.
 func (r *Roster) welcome(id string, peer identity.PeerID, req joinRequest, binding []byte) (joinAnswer, error) {
 	var i invitation
-	for _, o := range r.open(time.Now()) {
+	for _, o := range r.open(r.cfg.Now()) {
 		if o.id() == id {
 			i = o
 		}
@@ -227,7 +213,7 @@ func (r *Roster) welcome(id string, peer identity.PeerID, req joinRequest, bindi
 		return joinAnswer{}, err
 	}
 	if !ok {
-		for _, o := range r.open(time.Now()) {
+		for _, o := range r.open(r.cfg.Now()) {
 			if o.id() == id {
 				return joinAnswer{Proof: o.proof("welcome", binding), Used: true}, nil
 			}
@@ -247,7 +233,7 @@ func (r *Roster) add(m identity.Member) error {
 	switch {
 	case known && old.Revoked:
 		return agentbox.Errorf(agentbox.Conflict, "%s was revoked", m.ID.Short())
-	case known && old.Active(time.Now()):
+	case known && old.Active(r.cfg.Now()):
 		return nil
 	}
 	key, err := r.signer(old, m.Has(identity.Admin))

@@ -75,7 +75,7 @@ func (r *Roster) joinAt(ctx context.Context, node *wire.Node, address string, in
 	if err != nil {
 		return identity.PeerID{}, netip.AddrPort{}, err
 	}
-	now := time.Now()
+	now := r.cfg.Now()
 	if !list.Admits(c.Peer(), now) || !list.Admits(r.self, now) {
 		return identity.PeerID{}, netip.AddrPort{}, agentbox.Errorf(agentbox.Conflict, "the list of %s does not have both of us", address).
 			WithHint("is the clock of this machine right?")

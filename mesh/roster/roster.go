@@ -26,6 +26,7 @@ type Config struct {
 	Log *slog.Logger
 	// Changed is told of every new list, one after the other; nil: nobody is.
 	Changed func(identity.List)
+	Now     func() time.Time // the clock of this machine; nil: time.Now
 }
 
 // memberFor is how long a member stays that nobody renews.
@@ -57,6 +58,9 @@ func (r *Roster) rootKey() string { return filepath.Join(r.cfg.Dir, "root.key") 
 
 // Open reads what is kept on disk.
 func Open(cfg Config) (*Roster, error) {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	r := &Roster{cfg: cfg, self: identity.PeerOf(public(cfg.Key))}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, agentbox.Errorf(agentbox.Missing, "keep the member list: %w", err)
@@ -135,7 +139,7 @@ func (r *Roster) Init(name string) error {
 	}
 	list := identity.NewList(public(root))
 	entry, err := identity.Entry{
-		Team: list.Team(), Key: public(r.cfg.Key), Name: name, Roles: []identity.Role{identity.Admin, identity.Builder}, Serial: 1, Issued: time.Now(),
+		Team: list.Team(), Key: public(r.cfg.Key), Name: name, Roles: []identity.Role{identity.Admin, identity.Builder}, Serial: 1, Issued: r.cfg.Now(),
 	}.Sign(root)
 	if err != nil {
 		return err
@@ -218,7 +222,7 @@ func (r *Roster) signer(about identity.Member, makesAdmin bool) (ed25519.Private
 		return nil, noTeam()
 	case r.root != nil:
 		return r.root, nil
-	case !me.Active(time.Now()) || !me.Has(identity.Admin):
+	case !me.Active(r.cfg.Now()) || !me.Has(identity.Admin):
 		return nil, agentbox.Errorf(agentbox.Conflict, "this machine is no admin of the team").WithHint("ask one: agentbox mesh peers shows them")
 	case makesAdmin || about.Has(identity.Admin):
 		return nil, agentbox.Errorf(agentbox.Conflict, "only the machine of `mesh init` adds and removes admins")
@@ -244,9 +248,9 @@ func nextSerial(list identity.List, id identity.PeerID) uint64 {
 }
 
 // expiry is when a membership ends that begins now.
-func expiry(roles []identity.Role) time.Time {
+func (r *Roster) expiry(roles []identity.Role) time.Time {
 	if slices.Contains(roles, identity.Admin) {
 		return time.Time{}
 	}
-	return time.Now().Add(memberFor)
+	return r.cfg.Now().Add(memberFor)
 }

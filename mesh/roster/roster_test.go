@@ -18,6 +18,7 @@ import (
 type machine struct {
 	dir    string
 	key    ed25519.PrivateKey
+	ahead  time.Duration // of its clock
 	node   *wire.Node
 	roster *roster.Roster
 }
@@ -35,7 +36,9 @@ func newMachine(t *testing.T) *machine {
 func (m *machine) open(t *testing.T) {
 	t.Helper()
 	var err error
-	m.roster, err = roster.Open(roster.Config{Dir: m.dir, Key: m.key, Log: slog.New(slog.DiscardHandler), Changed: m.node.Admit})
+	m.roster, err = roster.Open(roster.Config{
+		Dir: m.dir, Key: m.key, Log: slog.New(slog.DiscardHandler), Changed: m.node.Admit, Now: func() time.Time { return time.Now().Add(m.ahead) },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,5 +300,39 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 	}
 	if fi, err := os.Stat(filepath.Join(a.dir, "root.key")); err != nil || fi.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", fi, err)
+	}
+}
+
+// Who invited decides about the invitation by its own clock, and serial numbers order what is said.
+func TestClocksAnHourApart(t *testing.T) {
+	admin := newMachine(t)
+	admin.ahead = time.Hour
+	if err := admin.roster.Init("ahead"); err != nil {
+		t.Fatal(err)
+	}
+	for name, ahead := range map[string]time.Duration{"right": 0, "far ahead": 2 * time.Hour, "behind": -time.Hour} {
+		m := newMachine(t)
+		m.ahead = ahead
+		if err := m.join(t, admin.invite(t, time.Minute), name); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if err := admin.roster.SetRoles(m.id(), []identity.Role{identity.Builder}); err != nil {
+			t.Error(err)
+		}
+		if err := m.roster.Sync(t.Context(), m.node, admin.id()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		me, ok := m.roster.List().Member(m.id())
+		if !ok || !me.Has(identity.Builder) || !me.Active(time.Now().Add(ahead)) {
+			t.Errorf("%s: %+v", name, me)
+		}
+		// Its clock does not bring it back.
+		if err := admin.roster.Revoke(m.id()); err != nil {
+			t.Error(err)
+		}
+		if err := m.roster.Sync(t.Context(), m.node, admin.id()); err == nil {
+			t.Errorf("%s is still let in", name)
+		}
 	}
 }

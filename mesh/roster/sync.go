@@ -30,6 +30,17 @@ const (
 
 // Sync makes our list and a peer's the same.
 func (r *Roster) Sync(ctx context.Context, node *wire.Node, peer identity.PeerID) error {
+	return r.exchangeWith(ctx, node, peer, r.List().Digest(), true, func(theirs agentbox.Digest) (mine listMessage, err error) {
+		if theirs != r.List().Digest() {
+			mine.List, err = r.List().Encode()
+		}
+		return mine, err
+	})
+}
+
+// exchangeWith is the client's half of an exchange: it says which list there is, takes the peer's,
+// and says what reply gives for that. With confirmed the peer has to say that it took it.
+func (r *Roster) exchangeWith(ctx context.Context, node *wire.Node, peer identity.PeerID, digest agentbox.Digest, confirmed bool, reply func(theirs agentbox.Digest) (listMessage, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, syncTime)
 	defer cancel()
 	c, err := node.Dial(ctx, peer, wire.Roster)
@@ -43,25 +54,26 @@ func (r *Roster) Sync(ctx context.Context, node *wire.Node, peer identity.PeerID
 	}
 	defer s.Abort()
 	_ = s.SetDeadline(time.Now().Add(syncTime))
-	if err := wire.WriteMessage(s, listRequest{Digest: r.List().Digest()}, maxMessage); err != nil {
+	if err := wire.WriteMessage(s, listRequest{Digest: digest}, maxMessage); err != nil {
 		return err
 	}
 	theirs, err := r.read(s)
 	if err != nil {
 		return err
 	}
-	mine := listMessage{}
-	if theirs != r.List().Digest() {
-		if mine.List, err = r.List().Encode(); err != nil {
-			return err
-		}
+	mine, err := reply(theirs)
+	if err == nil {
+		err = wire.WriteMessage(s, mine, maxMessage)
 	}
-	if err := wire.WriteMessage(s, mine, maxMessage); err != nil {
+	if err != nil {
 		return err
 	}
 	_ = s.Close()
 	var done listMessage
-	return wire.ReadMessage(s, &done, maxMessage)
+	if err := wire.ReadMessage(s, &done, maxMessage); confirmed {
+		return err
+	}
+	return nil
 }
 
 // read takes a list that is sent, and gives its digest; that of ours where none is.
@@ -138,11 +150,9 @@ func (r *Roster) Spread(ctx context.Context, node *wire.Node, peers []identity.P
 	all.Wait()
 }
 
-// Farewell tells a peer that this machine leaves. The connection is opened before that is signed,
-// because nobody lets in who has left.
+// Farewell tells a peer that this machine leaves. The peer takes it, and closes the connection of who
+// is no member any more.
 func (r *Roster) Farewell(ctx context.Context, node *wire.Node, peer identity.PeerID) error {
-	ctx, cancel := context.WithTimeout(ctx, syncTime)
-	defer cancel()
 	entry, err := r.Leaving()
 	if err != nil {
 		return err
@@ -155,29 +165,5 @@ func (r *Roster) Farewell(ctx context.Context, node *wire.Node, peer identity.Pe
 	if err != nil {
 		return err
 	}
-	c, err := node.Dial(ctx, peer, wire.Roster)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	s, err := c.OpenStream(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Abort()
-	_ = s.SetDeadline(time.Now().Add(syncTime))
-	if err := wire.WriteMessage(s, listRequest{Digest: list.Digest()}, maxMessage); err != nil {
-		return err
-	}
-	if _, err := r.read(s); err != nil {
-		return err
-	}
-	if err := wire.WriteMessage(s, listMessage{List: b}, maxMessage); err != nil {
-		return err
-	}
-	_ = s.Close()
-	// The peer takes it, and closes the connection of who is no member any more.
-	var done listMessage
-	_ = wire.ReadMessage(s, &done, maxMessage)
-	return nil
+	return r.exchangeWith(ctx, node, peer, list.Digest(), false, func(agentbox.Digest) (listMessage, error) { return listMessage{List: b}, nil })
 }

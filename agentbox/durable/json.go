@@ -1,0 +1,32 @@
+package durable
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+)
+
+// ReadJSON decodes a file into v. A file that is not there leaves v as it is. Errors name the file.
+func ReadJSON(path string, v any) error {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		if err = json.Unmarshal(b, v); err != nil {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return err
+}
+
+// WriteJSON is WriteFile of what v is as JSON.
+func WriteJSON(path string, v any, perm fs.FileMode) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return WriteFile(path, b, perm)
+}
