@@ -31,6 +31,7 @@ type link struct {
 
 	mu      sync.Mutex
 	current *guest.Client
+	last    *guest.Client // current, or the one before
 }
 
 func newLink(stream net.Conn, hostname string, names home.Box, log *slog.Logger) (*link, error) {
@@ -82,11 +83,14 @@ func (l *link) greet(ctx context.Context, attach *protocol.AttachRequest) error 
 func (l *link) connect(ctx context.Context, attach json.RawMessage) (*guest.Client, error) {
 	hello := l.keys.Hello(l.hostname)
 	hello.Attach = attach
+	if l.last != nil {
+		l.last.Close() // or whoever notices its end later would end its successor, on the same stream
+	}
 	c, err := guest.Connect(ctx, l.stream, hello, l.keys)
 	if err != nil {
 		return nil, fmt.Errorf("greet the guest: %w", err)
 	}
-	l.current = c
+	l.current, l.last = c, c
 	go l.forgetWhenGone(c)
 	return c, nil
 }
@@ -130,7 +134,8 @@ func (l *link) kernel() string {
 // clocks drift.
 const clockEvery = 30 * time.Second
 
-func (l *link) keepClock(ctx context.Context) {
+// keepClock leaves a guest alone that is frozen: it would not answer, which ends the connection.
+func (l *link) keepClock(ctx context.Context, frozen func() bool) {
 	tick := time.NewTicker(clockEvery)
 	defer tick.Stop()
 	for {
@@ -140,7 +145,7 @@ func (l *link) keepClock(ctx context.Context) {
 		case <-tick.C:
 		}
 		c := l.live()
-		if c == nil {
+		if c == nil || frozen() {
 			continue
 		}
 		if err := c.SetClock(ctx, time.Now()); err != nil && ctx.Err() == nil {

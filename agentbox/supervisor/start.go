@@ -67,7 +67,7 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 	s.keepJobs(ctx, relay, wg)
 	wg.Go(func() { _ = relay.Serve(ctx, watched{sshListener, s.meter}) })
 	wg.Go(func() { relay.Prepare(ctx) })
-	wg.Go(func() { s.link.keepClock(ctx) })
+	wg.Go(func() { s.link.keepClock(ctx, s.frozen) })
 	wg.Go(func() { s.keepAlive(ctx) })
 	if req.Attach != nil {
 		if err := s.becomeBox(ctx, *req.Attach); err != nil {

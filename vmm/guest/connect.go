@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -134,7 +135,8 @@ func clean(s string) string {
 // lifeConn is the host's end of one life on a stream that it does not own.
 type lifeConn struct {
 	net.Conn
-	r *bufio.Reader
+	r   *bufio.Reader
+	end sync.Once
 
 	// The fields below belong to whoever reads.
 	token   string         // of the Ready to wait for before anything is read; "" once it came
@@ -184,5 +186,9 @@ func (c *lifeConn) awaitReady() (err error) {
 	return nil
 }
 
-// Close makes this life's reads and writes fail. The stream stays open for the next life.
-func (c *lifeConn) Close() error { return c.Conn.SetDeadline(time.Unix(1, 0)) }
+// Close makes this life's reads and writes fail. The stream stays open for the next life, which a
+// second call leaves alone: SSH closes what has failed, and so does who used it.
+func (c *lifeConn) Close() (err error) {
+	c.end.Do(func() { err = c.Conn.SetDeadline(time.Unix(1, 0)) })
+	return err
+}
