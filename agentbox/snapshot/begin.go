@@ -3,6 +3,7 @@ package snapshot
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,10 +17,12 @@ import (
 // A beginning is the directory of one box with what was uncommitted when its workspace was made:
 //
 //	commit      its name; written last. Absent when everything was committed
+//	tree        the name of its tree, and how many files are not as in the index
 //	pack        what the commit has and its parent, the box's base, has not
 
 const (
 	beginFile = "commit"
+	treeFile  = "tree"
 	packFile  = "pack"
 )
 
@@ -33,11 +36,24 @@ func Begin(ctx context.Context, tree, head, dir string) error {
 	if err != nil {
 		return err
 	}
-	commit, err := workspace.Begin(ctx, tree, head, filepath.Join(dir, "work"), pack)
-	if err = errors.Join(err, pack.Close()); err != nil || commit == "" {
+	begun, err := workspace.Begin(ctx, tree, head, filepath.Join(dir, "work"), pack)
+	if err = errors.Join(err, pack.Close()); err != nil || begun.Commit == "" {
 		return errors.Join(err, os.RemoveAll(dir))
 	}
-	return durable.Replace(filepath.Join(dir, beginFile), []byte(commit), 0o600)
+	if err := durable.Replace(filepath.Join(dir, treeFile), fmt.Appendf(nil, "%s %d", begun.Tree, begun.Files), 0o600); err != nil {
+		return err
+	}
+	return durable.Replace(filepath.Join(dir, beginFile), []byte(begun.Commit), 0o600)
+}
+
+// readTree is what the tree of a beginning is called, and how many files of it were not as in the
+// index. A box of an earlier version has not written it down.
+func readTree(dir string) (tree string, files int, err error) {
+	b, err := os.ReadFile(filepath.Join(dir, treeFile))
+	if err == nil {
+		_, err = fmt.Sscan(string(b), &tree, &files)
+	}
+	return tree, files, err
 }
 
 // readBegin is the commit of a beginning, "" when there is none.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"strconv"
 	"strings"
 
 	"agentbox/agentbox/environment"
@@ -14,9 +15,28 @@ import (
 // glance prints, in the workspace of a box, what git says of it in as few processes as can be: the
 // commit that is checked out, a line for each change, and branches and stashes. Everything a box
 // does to a repository takes some of it, and looking at all of it takes seven times as long.
+//
+// A box that began with FILES that were not committed has changes in any case. Instead of them it
+// prints the tree of all that is there, as capture makes it, unless there are more or fewer such
+// files now: then something was done.
 const glance = `
 export LC_ALL=C GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0 GIT_NO_REPLACE_OBJECTS=1 GIT_NO_LAZY_FETCH=1 GIT_DIR="$PWD/.git" GIT_WORK_TREE="$PWD"
-git -c core.fsmonitor=false -c core.untrackedCache=false -c core.quotePath=true status --porcelain=v2 --branch --untracked-files=all --ignore-submodules=none || exit 1
+git() {
+	command git -c core.fsmonitor=false -c core.hooksPath=/dev/null -c core.untrackedCache=false -c core.splitIndex=false -c gc.auto=0 -c core.quotePath=true \
+		-c advice.addEmbeddedRepo=false -c core.safecrlf=false -c core.bigFileThreshold=64m "$@"
+}
+if [ -z "$FILES" ]; then
+	git status --porcelain=v2 --branch --untracked-files=all --ignore-submodules=none || exit 1
+else
+	[ $(git ls-files -z --modified --others --exclude-standard | tr -cd '\0' | wc -c) -eq "$FILES" ] || exit 1
+	t=$(mktemp -d) || exit 1
+	trap 'rm -rf "$t"' EXIT
+	mkdir "$t/objects" && cp .git/index "$t/index" || exit 1
+	export GIT_OBJECT_DIRECTORY="$t/objects" GIT_ALTERNATE_OBJECT_DIRECTORIES="$PWD/.git/objects" GIT_INDEX_FILE="$t/index"
+	git add -A || exit 1
+	head=$(git rev-parse HEAD) && tree=$(git write-tree) || exit 1
+	printf '# branch.oid %s\ntree %s\n' "$head" "$tree"
+fi
 echo refs
 git for-each-ref --format='%(objectname) %(refname)' refs/heads refs/stash || exit 1
 echo end
@@ -28,15 +48,26 @@ const maxGlance = 256 << 10
 // untouched tells whether the box has, at a glance, what it began with. Whatever is in doubt is
 // looked at closely.
 func (k *keeper) untouched(ctx context.Context) bool {
-	if commit, err := readBegin(k.req.Begin); err != nil || commit != "" || k.req.Base == "" || k.req.Checkout == "" {
+	began, err := readBegin(k.req.Begin)
+	if err != nil || k.req.Base == "" || k.req.Checkout == "" {
 		return false
 	}
+	tree, files := "", ""
+	if began != "" {
+		var n int
+		if tree, n, err = readTree(k.req.Begin); err != nil {
+			return false
+		}
+		files = strconv.Itoa(n)
+	}
 	var out bytes.Buffer
-	status, err := k.guest.Exec(ctx, environment.Command{Argv: []string{"sh", "-c", glance}, Dir: k.req.Dir, Stdout: &capped{w: &out, left: maxGlance}})
+	status, err := k.guest.Exec(ctx, environment.Command{
+		Argv: []string{"sh", "-c", glance}, Dir: k.req.Dir, Env: map[string]string{"FILES": files}, Stdout: &capped{w: &out, left: maxGlance},
+	})
 	if err != nil || status.Code != 0 {
 		return false
 	}
-	others, clean := readGlance(out.String(), k.req.Base)
+	others, clean := readGlance(out.String(), k.req.Base, tree)
 	if !clean || len(others) == 0 {
 		return clean
 	}
@@ -49,20 +80,23 @@ func (k *keeper) untouched(ctx context.Context) bool {
 	return err == nil && len(unknown) == 0
 }
 
-// readGlance gives the commits that are not base, and tells whether nothing has changed.
-func readGlance(text, base string) (others []string, clean bool) {
+// readGlance gives the commits that are not base, and tells whether nothing has changed: everything
+// is as in base, or, unless tree is "", as in tree.
+func readGlance(text, base, tree string) (others []string, clean bool) {
 	s := bufio.NewScanner(strings.NewReader(text))
-	at, refs := "", false
+	at, saw, refs := "", "", false
 	for s.Scan() {
 		line := s.Text()
 		id, isHead := strings.CutPrefix(line, "# branch.oid ")
 		switch {
 		case line == "end" && refs:
-			return others, at == base
+			return others, at == base && saw == tree
 		case isHead && !refs:
 			at = id
 		case line == "refs":
 			refs = true
+		case !refs && tree != "" && line == "tree "+tree:
+			saw = tree
 		case !refs && !strings.HasPrefix(line, "# "):
 			return nil, false
 		case refs:

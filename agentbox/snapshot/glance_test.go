@@ -1,9 +1,12 @@
 package snapshot
 
 import (
+	"context"
 	"os/exec"
 	"strings"
 	"testing"
+
+	"agentbox/agentbox/environment"
 )
 
 func TestAtAGlance(t *testing.T) {
@@ -32,12 +35,49 @@ func TestAtAGlance(t *testing.T) {
 	}
 }
 
+// counting is a box that tells how often it was asked for anything.
+type counting struct {
+	here
+	n int
+}
+
+func (c *counting) Exec(ctx context.Context, cmd environment.Command) (environment.Status, error) {
+	c.n++
+	return c.here.Exec(ctx, cmd)
+}
+
+// What was uncommitted when the box began is no change, and is told at a glance: one question.
+func TestAtAGlanceWithWhatWasUncommitted(t *testing.T) {
+	for _, c := range []struct {
+		in, box string
+		same    bool
+	}{
+		{mine, `true`, true}, {mine, `touch long`, true}, {mine, `echo mine >untracked`, true}, {`echo new >new`, `git branch b`, true},
+		{mine, `echo x >>long`, false}, {mine, `echo box >untracked`, false}, {mine, `rm untracked`, false}, {mine, `echo x >x`, false}, {mine, `rm untracked; echo mine >other`, false},
+		{mine, `git config user.name b; git config user.email b; git add -A; git commit -qm b`, false}, {mine, `chmod +x untracked`, false}, {`echo x >>a.txt`, `git config user.name b; git config user.email b; git stash -q`, false},
+		{`echo new >new`, `: >.git/index`, false}, {`echo new >new`, `mkdir sub; git -C sub init -q`, false}, {`echo new >new`, `rm new; mkdir new; echo new >new/new`, false},
+	} {
+		w, req := dirty(t, c.in, c.box)
+		req.Glance, req.Dir = true, w.box
+		box := &counting{}
+		kept, err := Keep(t.Context(), box, req)
+		if err != nil || kept.Nothing() && !c.same || c.same && box.n != 1 {
+			t.Errorf("%s, %s: %+v, %v, asked %d times", c.in, c.box, kept, err, box.n)
+		}
+		// Looked at closely it is the same.
+		req.Glance = false
+		if close, err := Keep(t.Context(), here{}, req); err != nil || close.Nothing() != kept.Nothing() {
+			t.Errorf("%s, %s: at a glance %v, closely %v, %v", c.in, c.box, kept.Nothing(), close.Nothing(), err)
+		}
+	}
+}
+
 func FuzzReadGlance(f *testing.F) {
 	base := strings.Repeat("a", 40)
 	f.Add("# branch.oid " + base + "\n# branch.head main\nrefs\n" + base + " refs/heads/main\nend\n")
 	f.Add("? x\nrefs\nend\n")
 	f.Fuzz(func(t *testing.T, s string) {
-		others, clean := readGlance(s, base)
+		others, clean := readGlance(s, base, "")
 		if clean && (!strings.Contains(s, "# branch.oid "+base) || !strings.Contains(s, "end")) {
 			t.Errorf("%q", s)
 		}

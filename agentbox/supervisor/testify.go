@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"sync"
 	"time"
 
 	"agentbox/agentbox"
@@ -105,11 +106,15 @@ func (s *Supervisor) testify(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lastWords)
 	defer cancel()
+	var work sync.WaitGroup
+	work.Go(func() {
+		if err := s.keepServiceLogs(ctx); err != nil {
+			s.log.Warn("cannot keep the logs of the box's services", "error", err)
+		}
+	})
 	s.askGuest(ctx)
+	work.Wait()
 	s.account()
-	if err := s.keepServiceLogs(ctx); err != nil {
-		s.log.Warn("cannot keep the logs of the box's services", "error", err)
-	}
 }
 
 // serviceName is what a name of a service is; the guest says them here.

@@ -45,8 +45,12 @@ func (q *Queue) attempt(ctx context.Context, rec record) {
 		result = agentbox.Result{State: agentbox.TaskFailed, Reason: agentbox.AsError(err).Message}
 	}
 	if box != nil {
-		r.testify(ctx, *box, &result)
-		work := r.keepWork(ctx, *box, &result)
+		testimony := r.testify(ctx, *box)
+		if result.Exit == nil {
+			testimony() // of a machine that has gone, before there is another
+		}
+		work := r.keepWork(ctx, *box, &result, testimony)
+		testimony().into(&result)
 		r.collect(ctx, *box, work, &result)
 		r.leaveStopped(ctx, result)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"agentbox/agentbox"
@@ -15,23 +16,32 @@ import (
 // keepTries is how often the work of a box is looked for before the box is left to a person.
 const keepTries = 3
 
-// testify puts down how the box went, before its machine is ended or replaced.
-func (r *run) testify(ctx context.Context, box agentbox.Box, result *agentbox.Result) {
-	if r.q.Witness == nil {
-		return
-	}
-	t, err := r.q.Witness.Testify(ctx, box, r.dir)
-	if err != nil && ctx.Err() == nil {
-		r.q.Log.Warn("not all is known of how a task went", "task", r.rec.ID, "error", err)
-	}
-	result.Used, result.Cost, result.Denied, result.Pressure, result.Services = t.Used, t.Cost, t.Denied, t.Pressure, t.Services
+// testify finds out how the box went, while its work is looked at, and gives what waits for that.
+func (r *run) testify(ctx context.Context, box agentbox.Box) (testimony func() Testimony) {
+	told := make(chan Testimony, 1)
+	go func() {
+		var t Testimony
+		var err error
+		if r.q.Witness != nil {
+			t, err = r.q.Witness.Testify(ctx, box, r.dir)
+		}
+		if err != nil && ctx.Err() == nil {
+			r.q.Log.Warn("not all is known of how a task went", "task", r.rec.ID, "error", err)
+		}
+		told <- t
+	}()
+	return sync.OnceValue(func() Testimony { return <-told })
+}
+
+func (t Testimony) into(r *agentbox.Result) {
+	r.Used, r.Cost, r.Denied, r.Pressure, r.Services = t.Used, t.Cost, t.Denied, t.Pressure, t.Services
 }
 
 // keepWork makes sure that nothing of a box's work goes with the box: it is kept elsewhere, there
-// is none, or the box stays.
-func (r *run) keepWork(ctx context.Context, box agentbox.Box, result *agentbox.Result) Kept {
+// is none, or the box stays. It ends the machine only when there is all testimony about it.
+func (r *run) keepWork(ctx context.Context, box agentbox.Box, result *agentbox.Result, testimony func() Testimony) Kept {
 	begun := time.Now()
-	kept, err := r.kept(ctx, box)
+	kept, err := r.kept(ctx, box, testimony)
 	if ctx.Err() != nil {
 		return kept
 	}
@@ -97,7 +107,7 @@ func workText(commits, files int) string {
 
 // kept keeps the work of a box, which may need a machine for that: without the limits that ended
 // the last one.
-func (r *run) kept(ctx context.Context, box agentbox.Box) (kept Kept, err error) {
+func (r *run) kept(ctx context.Context, box agentbox.Box, testimony func() Testimony) (kept Kept, err error) {
 	t, err := r.q.Store.Read(r.rec.ID)
 	if err != nil {
 		return Kept{}, err
@@ -111,6 +121,7 @@ func (r *run) kept(ctx context.Context, box agentbox.Box) (kept Kept, err error)
 		}
 		// What still runs may have filled the disk or the box with processes: a new machine has
 		// neither.
+		testimony()
 		if stopErr := r.q.Boxes.Stop(ctx, r.ref()); stopErr != nil {
 			r.q.Log.Warn("cannot stop the box of a task", "box", r.BoxName, "error", stopErr)
 		}

@@ -24,31 +24,38 @@ var ours = []string{"GIT_AUTHOR_NAME=agentbox", "GIT_AUTHOR_EMAIL=agentbox@local
 var stat = []string{"-c", "core.checkStat=minimal", "-c", "core.trustctime=false", "-c", "core.compression=0", "-c", "core.safecrlf=false",
 	"-c", "core.bigFileThreshold=64m", "-c", "advice.addEmbeddedRepo=false"}
 
+// Begun is what a staged tree holds beyond the commit that is checked out in it.
+type Begun struct {
+	Commit string // "" when everything is committed
+	Tree   string // of Commit
+	Files  int    // that are not as in the index, or not in it
+}
+
 // Begin makes a commit of what a staged tree holds, on top of head, the commit that is checked out
 // there ("" for none), so that what was uncommitted can be told from what a box does. It writes to
 // pack what the commit has and head has not, and works below dir, which must not exist. The tree
 // stays as it is. No hook and no filter of the repository is run. The commit is "" when everything
 // is committed, or when what is not is larger than MaxBegin.
-func Begin(ctx context.Context, tree, head, dir string, pack io.Writer) (commit string, err error) {
+func Begin(ctx context.Context, tree, head, dir string, pack io.Writer) (begun Begun, err error) {
 	b, err := newBeginning(ctx, tree, head, dir)
 	if err != nil {
-		return "", err
+		return begun, err
 	}
 	defer os.RemoveAll(dir)
-	top, err := b.top(ctx)
-	if top == "" || err != nil {
-		return "", err
+	begun.Tree, begun.Files, err = b.top(ctx)
+	if begun.Tree == "" || err != nil {
+		return Begun{}, err
 	}
-	if commit, err = b.commit(ctx, top); err != nil {
-		return "", err
+	if begun.Commit, err = b.commit(ctx, begun.Tree); err != nil {
+		return Begun{}, err
 	}
-	list := commit + "\n"
+	list := begun.Commit + "\n"
 	if head != "" {
 		list += "^" + head + "\n"
 	}
 	_, _, err = b.view.Run(ctx, git.Call{Args: []string{"pack-objects", "--revs", "--stdout", "--thin", "--delta-base-offset", "-q"}, Env: b.env,
 		Stdin: strings.NewReader(list), Stdout: pack})
-	return commit, err
+	return begun, err
 }
 
 type beginning struct {
@@ -100,11 +107,11 @@ func (b *beginning) changed(ctx context.Context) (names []string, size int64, er
 	return names, size, nil
 }
 
-// top is the tree of everything that is there, "" when head has just that or MaxBegin is exceeded.
+// top is the tree of everything that is there and the number of files that are not as in the index, "" when head has just that or MaxBegin is exceeded.
 // Mostly there is nothing uncommitted, so the index is compared with head's tree beside the walk
 // that tells whether it still stands for the files: one git process after another would cost each
 // box their sum.
-func (b *beginning) top(ctx context.Context) (tree string, err error) {
+func (b *beginning) top(ctx context.Context) (tree string, files int, err error) {
 	var names []string
 	var size int64
 	var was, staged string
@@ -119,22 +126,22 @@ func (b *beginning) top(ctx context.Context) (tree string, err error) {
 		return
 	})
 	if err := g.Wait(); err != nil || size > MaxBegin {
-		return "", explain(err, b.tree)
+		return "", 0, explain(err, b.tree)
 	}
 	if len(names) > 0 {
 		list := strings.NewReader(strings.Join(names, "\x00") + "\x00")
 		if _, err := b.run(ctx, list, "add", "-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul"); err != nil {
-			return "", explain(err, b.tree)
+			return "", 0, explain(err, b.tree)
 		}
 		staged, unstaged = b.run(ctx, nil, "write-tree")
 	}
 	if unstaged != nil {
-		return "", explain(unstaged, b.tree)
+		return "", 0, explain(unstaged, b.tree)
 	}
 	if staged == was {
-		return "", nil
+		return "", 0, nil
 	}
-	return strings.TrimSpace(staged), nil
+	return strings.TrimSpace(staged), len(names), nil
 }
 
 // commit commits a tree on top of head.
