@@ -126,7 +126,7 @@ func (c boxCourier) perl(ctx context.Context, script string, args ...string) ([]
 	return out, err
 }
 
-// Network are the scenarios of the network of one kind of box, each by turns with the same errand
+// Network are the scenarios of the network of one kind of box, each alternating with the same errand
 // beside agentbox: with the user network that QEMU has itself, or the one that runsc has. It makes
 // the machines for both; close ends what does not end with the Lab.
 func (l *Lab) Network(ctx context.Context) (all []Scenario, close func() error, err error) {

@@ -49,13 +49,13 @@ type Result struct {
 	Also []Comparison `json:"also,omitempty"` // with what it is compared besides
 }
 
-// Baseline is what a scenario is compared with, measured in the same run, by turns.
+// Baseline is what a scenario is compared with, measured in the same run, in alternating runs.
 type Baseline struct {
 	Name string  `json:"name"`
 	P50  float64 `json:"p50"`
 }
 
-// Comparison is one with another scenario of the same run, by turns.
+// Comparison is one with another scenario of the same run, in alternating runs.
 type Comparison struct {
 	Baseline
 	Isolation string  `json:"isolation,omitempty"`

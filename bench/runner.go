@@ -51,7 +51,7 @@ func (t *track) label() string {
 	return t.Name + " " + string(t.Isolation)
 }
 
-// group measures a few scenarios by turns, so that whatever else the machine does falls on all of
+// group measures a few scenarios in alternating runs, so that whatever else the machine does falls on all of
 // them alike.
 func (r Runner) group(ctx context.Context, group []Scenario) (results []Result, err error) {
 	var tracks []*track

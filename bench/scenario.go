@@ -16,7 +16,7 @@ type Scenario struct {
 	Unit      string             // Milliseconds or Bytes
 	Ceiling   float64            // in Unit: the deadline, or the most there can be. A failed sample counts as this much
 	// Baseline names another scenario that this one is compared with: samples of the two are taken
-	// by turns.
+	// in alternating runs.
 	Baseline string
 	Also     []Ref // scenarios of the same group, before this one, that it is compared with besides
 

@@ -85,7 +85,7 @@ func (p *packs) leave() error {
 	return err
 }
 
-// sync makes last what was appended to the pack with this number.
+// sync flushes what was appended to the pack with this number.
 func (p *packs) sync(id uint64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

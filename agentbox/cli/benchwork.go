@@ -26,7 +26,7 @@ func (a *app) benchWorkCommand() *cli.Command {
 	return cmd
 }
 
-// benchWork measures the same work on the machine itself and in boxes, by turns.
+// benchWork measures the same work on the machine itself and in boxes, in alternating runs.
 func (a *app) benchWork(ctx context.Context, req benchRequest) (report bench.Report, err error) {
 	report = newReport(ctx)
 	p := a.newProgress()

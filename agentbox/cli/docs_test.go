@@ -18,7 +18,7 @@ import (
 // arguments. Nothing of it runs.
 func TestDocumentsShowCommandsThatExist(t *testing.T) {
 	for _, c := range shownCommands(t) {
-		if err := parses(c.words); err != nil {
+		if err := parses(c.words, c.prose); err != nil {
 			t.Errorf("%s: agentbox %s: %v", c.where, strings.Join(c.words, " "), err)
 		}
 	}
@@ -60,6 +60,7 @@ var notScripted = map[string]string{
 type shown struct {
 	where string   // file:line
 	words []string // after "agentbox"
+	prose bool     // named in a sentence, where arguments may be left out
 }
 
 // shownCommands are all command lines of README and the pages for users: in blocks, and between
@@ -77,10 +78,11 @@ func shownCommands(t *testing.T) []shown {
 			t.Fatal(err)
 		}
 		for i, line := range strings.Split(string(text), "\n") {
-			for _, code := range codeOf(line) {
+			lines, prose := codeOf(line)
+			for _, code := range lines {
 				for _, words := range agentboxCommands(code) {
 					for _, one := range alternatives(words) {
-						all = append(all, shown{fmt.Sprintf("%s:%d", filepath.Base(page), i+1), one})
+						all = append(all, shown{fmt.Sprintf("%s:%d", filepath.Base(page), i+1), one, prose})
 					}
 				}
 			}
@@ -94,20 +96,20 @@ func shownCommands(t *testing.T) []shown {
 
 var inline = regexp.MustCompile("`(agentbox [^`]+)`")
 
-// codeOf is what of a line is shell: all of a line of a block, or what is between backquotes.
-func codeOf(line string) []string {
+// codeOf is what of a line is shell: all of a line of a block, or what is between backquotes in a
+// sentence.
+func codeOf(line string) (code []string, prose bool) {
 	for _, prefix := range []string{"$ ", "    ", ""} {
 		rest, ok := strings.CutPrefix(line, prefix)
 		rest = strings.TrimSpace(rest)
 		if ok && (prefix == "$ " || strings.HasPrefix(rest, "agentbox ") || strings.HasPrefix(rest, "bin/agentbox ")) && !strings.Contains(rest, "`") {
-			return []string{rest}
+			return []string{rest}, false
 		}
 	}
-	var out []string
 	for _, m := range inline.FindAllStringSubmatch(line, -1) {
-		out = append(out, m[1])
+		code = append(code, m[1])
 	}
-	return out
+	return code, true
 }
 
 // agentboxCommands are the words behind "agentbox" of each command of a line of shell.
@@ -192,13 +194,14 @@ func alternatives(words []string) [][]string {
 	return out
 }
 
-// parses tells why a command line is not one of the program's. Its action is left out.
-func parses(words []string) error {
+// parses tells why a command line is not one of the program's. Its action is left out. In a sentence
+// a command may be named without its arguments.
+func parses(words []string, prose bool) error {
 	a := &app{stdout: new(strings.Builder)}
 	a.args, a.command = splitCommand(append([]string{"agentbox"}, words...))
 	root := a.tree()
 	inert(root, func(cmd *cli.Command) error {
-		if !takes(cmd, a.command != nil) {
+		if named := prose && !cmd.Args().Present() && a.command == nil; !named && !takes(cmd, a.command != nil) {
 			return fmt.Errorf("takes %q, not %d arguments", cmd.ArgsUsage, cmd.Args().Len())
 		}
 		return nil

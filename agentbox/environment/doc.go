@@ -15,5 +15,5 @@
 //	user@agentbox  wants no reply; the payload is one SSH string. It goes before any other request of the session and says
 //	               as whom the rest of it happens; the relay sends it, as the name its client logged in with.
 //
-// and it knows the subsystem export@agentbox besides sftp: see Export.
+// and it knows the subsystem harvest@agentbox besides sftp: see Export.
 package environment

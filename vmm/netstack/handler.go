@@ -6,7 +6,7 @@ import (
 	"net/netip"
 )
 
-// Handler decides what becomes of whatever the box tries, and carries what it allows. Its methods
+// Handler decides about all that the box tries, and carries what it allows. Its methods
 // are called from any number of goroutines at once, within the stack's limits, and their context
 // ends when the stack is closed. Whoever implements it audits what it is asked, and bounds how much
 // of that it writes down: a box asks as often as it likes.
