@@ -110,7 +110,8 @@ type Box struct {
 	Services   []Service    `json:"services,omitempty"`
 	Usage      *Usage       `json:"usage,omitempty"`
 	Checkpoint []Checkpoint `json:"checkpoints,omitempty"`
-	Note       string       `json:"note,omitempty"` // what a user should know, e.g. why the machine was lost
+	Ended      *End         `json:"ended,omitempty"`    // why its last machine ended, where nobody asked for that; nil while one runs
+	Problems   []Problem    `json:"problems,omitempty"` // what is wrong with it now, the worst first
 }
 
 // Port is one forwarded TCP port.

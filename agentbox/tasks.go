@@ -132,6 +132,7 @@ type Result struct {
 	State   TaskState `json:"state"`
 	Exit    *int      `json:"exit,omitempty"` // none when the command did not run, or its machine went
 	Reason  string    `json:"reason,omitempty"`
+	Limit   Limit     `json:"limit,omitzero"` // that ended it, of TaskLimited
 	Ended   time.Time `json:"ended"`
 	LeftOut uint64    `json:"left_out,omitempty"` // bytes that the transcript lacks
 	Commits int       `json:"commits"`            // that were made in it

@@ -45,8 +45,8 @@ type TaskBegun struct {
 
 // TaskLimit ends a task.
 type TaskLimit struct {
-	Task  string `json:"task"`
-	Limit string `json:"limit"`
+	Task  string         `json:"task"`
+	Limit agentbox.Limit `json:"limit"`
 }
 
 // TaskRef names a task by its id or a unique beginning of it.

@@ -4,14 +4,12 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/supervisor"
 )
 
 func (a *app) lsCommand() *cli.Command {
@@ -80,8 +78,8 @@ func boxRows(boxes []agentbox.Box, usage bool) [][]string {
 
 // stateText is the state, with what put the box into it: a limit, or the end of its lease.
 func stateText(b agentbox.Box) string {
-	which, _, _ := strings.Cut(limitIn(b.Note), ",")
-	if strings.HasPrefix(b.Note, supervisor.LeaseEnded) {
+	which := b.Limited().String()
+	if b.Ended != nil && b.Ended.Cause == agentbox.EndLease {
 		which = "lease"
 	}
 	if which == "" || b.State == agentbox.Running {
@@ -162,8 +160,8 @@ func showRows(b agentbox.Box) [][]string {
 	if u := b.Usage; u != nil {
 		rows = append(rows, []string{"usage", fmt.Sprintf("%s memory, %s disk, %s CPU", bytesText(u.PSS), bytesText(u.Disk), time.Duration(u.CPUMillis)*time.Millisecond)})
 	}
-	if b.Note != "" {
-		rows = append(rows, []string{"note", b.Note})
+	for _, note := range b.Notes() {
+		rows = append(rows, []string{"note", note})
 	}
 	return rows
 }

@@ -123,7 +123,7 @@ func TestTableOfBoxes(t *testing.T) {
 	box := agentbox.Box{
 		ID: agentbox.BoxID{2}, Name: "app", State: agentbox.Running, Isolation: agentbox.MicroVM, Accel: "tcg", Branch: "main", Directory: "/src",
 		Created: time.Now().Add(-3 * time.Minute), Parent: &parent, Usage: &agentbox.Usage{PSS: 1 << 20, Disk: 1 << 30, CPUMillis: 1500},
-		Ports: []agentbox.Port{{Box: 80, Host: "127.0.0.1:8080"}}, Note: "a note",
+		Ports: []agentbox.Port{{Box: 80, Host: "127.0.0.1:8080"}}, Problems: []agentbox.Problem{{Kind: agentbox.ProblemMemory}},
 	}
 	var out bytes.Buffer
 	a := &app{stdout: &out}
@@ -143,7 +143,7 @@ app   020000000000  running  microvm/tcg  main    3 min  /src       1 MiB   1.0 
 		}
 		rows[r[0]] = r[1]
 	}
-	for name, want := range map[string]string{"box": "app (020000000000)", "parent": parent.String(), "port": "80 at 127.0.0.1:8080", "note": "a note"} {
+	for name, want := range map[string]string{"box": "app (020000000000)", "parent": parent.String(), "port": "80 at 127.0.0.1:8080", "note": "the kernel of the box killed processes for want of memory"} {
 		if rows[name] != want {
 			t.Errorf("%s: %q", name, rows[name])
 		}

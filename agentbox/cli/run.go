@@ -2,14 +2,12 @@ package cli
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/supervisor"
 )
 
 func (a *app) runCommand() *cli.Command {
@@ -40,16 +38,6 @@ func (a *app) runCommand() *cli.Command {
 	}
 }
 
-// limitIn is the limit that a box's note says it has reached, "" for none.
-func limitIn(note string) string {
-	limit, found := strings.CutPrefix(note, supervisor.LimitReached)
-	if !found {
-		return ""
-	}
-	which, _, _ := strings.Cut(limit, ";")
-	return which
-}
-
 // afterLoss is a box as it is when its machine has gone, if err is the loss of a connection and the machine does go.
 func (a *app) afterLoss(ctx context.Context, id agentbox.BoxID, err error) agentbox.Box {
 	if code := agentbox.CodeOf(err); code != agentbox.Unavailable && code != agentbox.Timeout {
@@ -59,7 +47,7 @@ func (a *app) afterLoss(ctx context.Context, id agentbox.BoxID, err error) agent
 	defer cancel()
 	for {
 		b, err := call(ctx, a, api.ShowBox, api.BoxRef{Box: id.String()})
-		if err != nil || b.State != agentbox.Running || limitIn(b.Note) != "" {
+		if err != nil || b.State != agentbox.Running || b.Ended != nil {
 			return b
 		}
 		select {

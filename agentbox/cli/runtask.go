@@ -162,7 +162,9 @@ func (w *waited) limit(ctx context.Context) {
 	}
 }
 
-func (w *waited) wall() string { return "wall " + w.timeout.String() }
+func (w *waited) wall() agentbox.Limit {
+	return agentbox.Limit{Kind: agentbox.LimitWall, Time: w.timeout}
+}
 
 // release leaves the task, which goes on.
 func (w *waited) release(ctx context.Context, leave context.CancelCauseFunc) {
@@ -184,7 +186,7 @@ func (w *waited) result(attached error) error {
 		fmt.Fprintf(w.a.stderr, "agentbox: its work is kept: %s\n", resultText(*res))
 	}
 	switch {
-	case res.State == agentbox.TaskLimited && res.Reason == w.wall():
+	case res.State == agentbox.TaskLimited && res.Limit == w.wall():
 		fmt.Fprintf(w.a.stderr, "agentbox: the command did not end within %s\n", w.timeout)
 		return exit(exitTimeout)
 	case res.State == agentbox.TaskLimited:

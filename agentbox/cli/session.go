@@ -111,7 +111,7 @@ func (a *app) runIn(ctx context.Context, c api.Connection, r run) error {
 func (a *app) enter(ctx context.Context, c api.Connection, r run) error {
 	err := a.runIn(ctx, c, r)
 	b := a.afterLoss(ctx, c.Box, err)
-	if which := limitIn(b.Note); which != "" {
+	if which := b.Limited(); !which.IsZero() {
 		return agentbox.Errorf(agentbox.Unavailable, "box %s reached its limit: %s; it is %s", b.Name, which, b.State).
 			WithHint("agentbox resume %s; limits: in the configuration says how much it may", b.Name)
 	}

@@ -89,9 +89,9 @@ func (m *Manager) endedAlone(b *box) {
 	if !ok {
 		return
 	}
-	if note := noteOf(exit); note != "" {
-		b.set(func(b *box) { b.rec.Box.Note = note })
-		m.keepNote(b)
+	if !exit.End.Asked() {
+		b.set(func(b *box) { b.rec.Box.Ended = &exit.End })
+		m.keepEnd(b)
 	}
 }
 
@@ -124,7 +124,7 @@ func (m *Manager) settle(b *box) error {
 		if err := os.RemoveAll(names.Resuming()); err != nil {
 			return err
 		}
-		b.set(func(b *box) { b.rec.Box.Note = "its machine was lost while it was resumed; the workspace is intact" })
+		b.set(func(b *box) { b.rec.Box.Ended = &agentbox.End{Cause: agentbox.EndResumed} })
 	}
 	return m.disk.sweep(rec)
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -61,8 +62,8 @@ func TestANewDaemonFinishesWhatTheLastOneBegan(t *testing.T) {
 	}
 	for name, want := range map[string]agentbox.State{"ready": agentbox.Stopped, "resuming": agentbox.Stopped, "paused": agentbox.Paused} {
 		b, err := m.Show(t.Context(), api.BoxRef{Box: name}, nil)
-		if err != nil || b.State != want || (b.Note != "") != (name == "resuming") {
-			t.Errorf("%s: %s, note %q, %v", name, b.State, b.Note, err)
+		if err != nil || b.State != want || (b.Ended != nil) != (name == "resuming") {
+			t.Errorf("%s: %s, ended %v, %v", name, b.State, b.Ended, err)
 		}
 	}
 }
@@ -165,21 +166,22 @@ func TestANewDaemonSaysWhyABoxWasPausedWithoutOne(t *testing.T) {
 	h := newHome(t)
 	names := write(t, h, aBox("idle"))
 	touch(t, names.Saved()+"/memory")
-	reason := supervisor.LimitReached + "idle 15m0s"
-	b, err := json.Marshal(supervisor.Exit{Reason: &agentbox.Error{Code: agentbox.Unavailable, Message: reason}})
+	end := agentbox.End{Cause: agentbox.EndLimit, Limit: agentbox.Limit{Kind: agentbox.LimitIdle, Time: 15 * time.Minute}}
+	b, err := json.Marshal(supervisor.Exit{End: end})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(names.Dir, "exit.json"), b, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	m := manage(t, h)
-	shown, err := m.Show(t.Context(), api.BoxRef{Box: "idle"}, nil)
-	want := reason + "; the workspace is intact"
-	if err != nil || shown.State != agentbox.Paused || shown.Note != want {
-		t.Errorf("%s, note %q, %v", shown.State, shown.Note, err)
-	}
-	if rec, err := readRecord(names.Record()); err != nil || rec.Box.Note != want {
-		t.Errorf("the record's note is %q, %v", rec.Box.Note, err)
+	for _, left := range []string{string(b), `{"reason":{"code":"unavailable","message":"it reached its limit: idle 15m0s"}}`} { // the second of an earlier version
+		if err := os.WriteFile(filepath.Join(names.Dir, "exit.json"), []byte(left), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m := manage(t, h)
+		shown, err := m.Show(t.Context(), api.BoxRef{Box: "idle"}, nil)
+		if err != nil || shown.State != agentbox.Paused || shown.Limited() != end.Limit {
+			t.Errorf("%s, %v, %v", shown.State, shown.Ended, err)
+		}
+		if rec, err := readRecord(names.Record()); err != nil || rec.Box.Ended == nil || *rec.Box.Ended != end {
+			t.Errorf("the record says %v, %v", rec.Box.Ended, err)
+		}
 	}
 }

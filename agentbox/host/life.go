@@ -111,8 +111,12 @@ func whyGone(h home.Home, rec record, err error) error {
 		return err
 	}
 	if exit, ok, _ := supervisor.TakeExit(rec.names(h).Dir); ok {
-		why := agentbox.Errorf(exit.Reason.Code, "box %s: %w", rec.Box.ID, exit.Reason)
-		if why.Hint = exit.Reason.Hint; why.Hint == "" {
+		reason := exit.Reason
+		if reason == nil {
+			reason = agentbox.Errorf(agentbox.Unavailable, "%s", exit.End)
+		}
+		why := agentbox.Errorf(reason.Code, "box %s: %w", rec.Box.ID, reason)
+		if why.Hint = reason.Hint; why.Hint == "" {
 			why.Hint = "see " + rec.names(h).Log()
 		}
 		return why
@@ -151,32 +155,31 @@ func (m *Manager) machineGone(b *box, s *supervisors.Supervisor) {
 		}
 		b.sup = nil
 		if !ok {
-			b.rec.Box.Note = "its supervisor was killed; the workspace is intact"
-		} else if note := noteOf(exit); note != "" {
-			b.rec.Box.Note = note
+			b.rec.Box.Ended = &agentbox.End{Cause: agentbox.EndKilled}
+		} else if !exit.End.Asked() {
+			b.rec.Box.Ended = &exit.End
 		}
 	})
-	m.log.Info("machine ended", "box", rec.Box.ID, "reason", exit.Reason, "known", ok)
-	m.keepNote(b)
+	m.log.Info("machine ended", "box", rec.Box.ID, "reason", exit.End, "known", ok)
+	m.keepEnd(b)
 	if !ok {
 		m.reclaimAfterKill(b)
 	}
 }
 
-// noteOf is what a person is told of the end of a machine, "" when it was asked for.
-func noteOf(exit supervisor.Exit) string {
-	if exit.Reason.Message == supervisor.Paused || exit.Reason.Message == supervisor.Stopped {
-		return ""
+// tellEnd says why a box's last machine ended.
+func tellEnd(rec record, progress agentbox.Progress) {
+	for _, note := range rec.Box.Notes() {
+		progress.Say("box " + rec.Box.Name + ": " + note)
 	}
-	return exit.Reason.Message + "; the workspace is intact"
 }
 
-// keepNote writes down why a box does not run, for daemons to come.
-func (m *Manager) keepNote(b *box) {
+// keepEnd writes down why a box does not run, for daemons to come.
+func (m *Manager) keepEnd(b *box) {
 	b.op.Lock()
 	defer b.op.Unlock()
 	rec := b.record()
-	if rec.Phase != phaseReady || rec.Box.Note == "" || b.live() != nil {
+	if rec.Phase != phaseReady || rec.Box.Ended == nil || b.live() != nil {
 		return
 	}
 	if err := writeRecord(m.home, rec); err != nil {
@@ -227,9 +230,7 @@ func (m *Manager) wake(ctx context.Context, b *box, progress agentbox.Progress) 
 	if b.record().Phase != phaseReady {
 		return agentbox.Errorf(agentbox.NotFound, "box %s was removed", b.record().Box.ID)
 	}
-	if note := b.record().Box.Note; note != "" {
-		progress.Say("box " + b.record().Box.Name + ": " + note)
-	}
+	tellEnd(b.record(), progress)
 	return m.newLife(ctx, b, b.record(), progress)
 }
 
@@ -240,7 +241,7 @@ func (m *Manager) newLife(ctx context.Context, b *box, rec record, progress agen
 		return err // the guest agent in it must be of this build
 	}
 	rec.Life++
-	rec.Box.Lease, rec.Box.Note, rec.StartErr, rec.StartDue = newLease(), "", "", true
+	rec.Box.Lease, rec.Box.Ended, rec.StartErr, rec.StartDue = newLease(), nil, "", true
 	var template *templates.Template
 	if !rec.Cold {
 		if template, err = m.templates.Open(ctx, m.machine(rec), progress); err != nil {

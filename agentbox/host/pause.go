@@ -87,10 +87,8 @@ func (m *Manager) resume(ctx context.Context, b *box, progress agentbox.Progress
 	if err != nil {
 		return m.unusable(b, err)
 	}
-	if rec.Box.Note != "" {
-		progress.Say("box " + rec.Box.Name + ": " + rec.Box.Note)
-	}
-	rec.Box.Lease, rec.Box.Note = newLease(), ""
+	tellEnd(rec, progress)
+	rec.Box.Lease, rec.Box.Ended = newLease(), nil
 	if err := m.commitLife(b, rec); err != nil {
 		return err
 	}

@@ -185,8 +185,8 @@ func TestABoxWithoutANetworkOutlivesAChangeOfPolicy(t *testing.T) {
 		t.Error("the box was stopped")
 	default:
 	}
-	if b, err := m.Show(t.Context(), api.BoxRef{Box: unlogged}, nil); err != nil || b.State != agentbox.Running || !strings.Contains(b.Note, "no network") {
-		t.Errorf("%s, %q, %v", b.State, b.Note, err)
+	if b, err := m.Show(t.Context(), api.BoxRef{Box: unlogged}, nil); err != nil || b.State != agentbox.Running || !slices.Contains(b.Problems, agentbox.Problem{Kind: agentbox.ProblemUnlogged}) {
+		t.Errorf("%s, %v, %v", b.State, b.Problems, err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host/flags"
 	"agentbox/agentbox/host/templates"
+	"agentbox/agentbox/supervisor"
 	"agentbox/vmm"
 )
 
@@ -115,6 +116,15 @@ func readRecord(path string) (record, error) {
 	}
 	if r.Version != recordVersion {
 		return record{}, fmt.Errorf("%s was written by another version of agentbox (format %d, this one reads %d)", path, r.Version, recordVersion)
+	}
+	if r.Box.Ended == nil {
+		var old struct {
+			Box struct{ Note string }
+		}
+		if err := json.Unmarshal(b, &old); err == nil && old.Box.Note != "" { // an earlier version wrote it
+			end := supervisor.EndOf(old.Box.Note)
+			r.Box.Ended = &end
+		}
 	}
 	return r, nil
 }

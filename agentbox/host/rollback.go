@@ -64,7 +64,7 @@ func (m *Manager) rollback(ctx context.Context, b *box, c agentbox.Checkpoint, p
 	}
 	rec := before
 	rec.Life, rec.Workspace = rec.Life+1, rec.Workspace+1
-	rec.Box.Lease, rec.Box.Note = newLease(), ""
+	rec.Box.Lease, rec.Box.Ended = newLease(), nil
 	if err := m.disk.makeDirs(rec); err != nil {
 		return agentbox.OrNoSpace(err)
 	}

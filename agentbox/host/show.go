@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"fmt"
 	"sort"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
-	"agentbox/agentbox/host/egress"
 	"agentbox/agentbox/host/supervisors"
 )
 
@@ -77,10 +75,10 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.B
 	out.State, out.Lease.Expires = b.state(m.home), time.Time{}
 	if w, ok := m.Images.Waiting(rec.Box.ID); ok && out.State == agentbox.Running {
 		out.State = agentbox.Waiting
-		out.Note = fmt.Sprintf("waits since %s for bytes of its image from %s: %s", w.Since.Local().Format(time.TimeOnly), w.From, w.Why)
+		out.Problems = append(out.Problems, agentbox.Problem{Kind: agentbox.ProblemImage, From: w.From, Since: w.Since, Detail: w.Why})
 	}
-	if directoryGone(rec) && out.Note == "" {
-		out.Note = "its directory " + rec.Box.Directory + " is gone"
+	if directoryGone(rec) {
+		out.Problems = append(out.Problems, agentbox.Problem{Kind: agentbox.ProblemDirectory, Detail: rec.Box.Directory})
 	}
 	if s != nil {
 		wait := askTimeout
@@ -95,20 +93,11 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.B
 		if st, err := api.Call(ctx, s.Client, api.SupervisorStatusE, api.StatusRequest{Guest: depth == everything}, nil); err == nil {
 			out.Services, out.Ports = withPorts(st.Services, rec.Attach.Services), st.Ports
 			out.Lease = leaseOf(out.Lease, st.Lease)
-			switch {
-			case out.Note != "":
-			case st.Unlogged:
-				out.Note = egress.Unlogged
-			case st.Lease.Unpaused != "":
-				out.Note = "its lease has ended, and it cannot be paused, which is tried again: " + st.Lease.Unpaused
-			case st.NoCard:
-				out.Note = noCardNote
-			case st.OOMKills > 0:
-				out.Note = "the kernel of the box killed processes for want of memory"
-			case st.ForkBombs > 0:
-				out.Note = "a program was ended that had filled the box with processes"
-			}
+			out.Problems = append(out.Problems, problemsOf(st)...)
 		}
+	}
+	if rec.StartErr != "" {
+		out.Problems = append(out.Problems, agentbox.Problem{Kind: agentbox.ProblemStart, Detail: rec.StartErr})
 	}
 	if depth >= withUsage {
 		if out.Usage == nil {
@@ -119,8 +108,24 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.B
 	return out, nil
 }
 
-// noCardNote is what people are told of a box whose machine has no network card.
-const noCardNote = "this machine gives it no network card, so it has no network; agentbox logs --supervisor says why"
+// problemsOf are those that a supervisor tells of, the worst first.
+func problemsOf(st api.SupervisorStatus) (out []agentbox.Problem) {
+	for _, one := range []struct {
+		is bool
+		agentbox.Problem
+	}{
+		{st.Unlogged, agentbox.Problem{Kind: agentbox.ProblemUnlogged}},
+		{st.Lease.Unpaused != "", agentbox.Problem{Kind: agentbox.ProblemUnpaused, Detail: st.Lease.Unpaused}},
+		{st.NoCard, agentbox.Problem{Kind: agentbox.ProblemNoCard}},
+		{st.OOMKills > 0, agentbox.Problem{Kind: agentbox.ProblemMemory}},
+		{st.ForkBombs > 0, agentbox.Problem{Kind: agentbox.ProblemProcesses}},
+	} {
+		if one.is {
+			out = append(out, one.Problem)
+		}
+	}
+	return out
+}
 
 // leaseOf is a lease as its supervisor says that it stands.
 func leaseOf(l agentbox.Lease, st api.LeaseStatus) agentbox.Lease {

@@ -9,7 +9,6 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
-	"agentbox/agentbox/host/egress"
 	"agentbox/agentbox/host/flags"
 	"agentbox/agentbox/host/isolation"
 	"agentbox/agentbox/host/templates"
@@ -125,7 +124,7 @@ func (m *Manager) reattach(ctx context.Context, b *box, p plan, progress agentbo
 		return api.UpResponse{}, err
 	}
 	if why := b.record().StartErr; why != "" {
-		progress.Say(why + "; agentbox reset tries again")
+		progress.Say(agentbox.Problem{Kind: agentbox.ProblemStart, Detail: why}.String())
 	}
 	if err := m.addAgent(ctx, b, p.cfg, p.overrides, progress); err != nil {
 		return api.UpResponse{}, err
@@ -147,8 +146,10 @@ func (m *Manager) upResponse(ctx context.Context, b *box, subdir string, created
 	if err != nil {
 		return api.UpResponse{}, err
 	}
-	if shown.Note == egress.Unlogged || shown.Note == noCardNote {
-		progress.Say("box " + shown.Name + ": " + shown.Note)
+	for _, p := range shown.Problems {
+		if p.Kind == agentbox.ProblemUnlogged || p.Kind == agentbox.ProblemNoCard {
+			progress.Say("box " + shown.Name + ": " + p.String())
+		}
 	}
 	return api.UpResponse{Box: shown, Created: created, Connection: m.connection(b.record(), subdir)}, nil
 }

@@ -95,14 +95,14 @@ func TestAnAccountIsBounded(t *testing.T) {
 // Tokens and cost end a task's box, and no box that somebody may come back to.
 func TestMeterEndsATaskAtItsCost(t *testing.T) {
 	used := agentbox.Consumption{}
-	m := newMeter(func() time.Duration { return 0 }, func(string) {})
+	m := newMeter(func() time.Duration { return 0 }, func(agentbox.Limit) {})
 	m.used = func() agentbox.Consumption { return used }
 	m.begin()
 	rates := &cost.Table{Currency: "EUR", Models: map[string]cost.Model{"m": {Output: 10}}}
 	over := func(l api.Limits, want string) {
 		t.Helper()
 		m.limit(l)
-		if got := m.over(); got != want {
+		if got := m.over().String(); got != want {
 			t.Errorf("%+v: over %q, want %q", l, got, want)
 		}
 	}

@@ -190,7 +190,7 @@ func (s *Supervisor) pause(ctx context.Context, req api.SaveRequest) error {
 	if err := s.saveFrozen(ctx, req.Dir, vmm.InPlace); err != nil {
 		return err
 	}
-	s.end(Paused)
+	s.end(agentbox.End{Cause: agentbox.EndPaused})
 	return s.machine.Kill()
 }
 
@@ -254,7 +254,7 @@ func (s *Supervisor) stopWhenever(ctx context.Context, req api.StopRequest, prog
 	select {
 	case <-s.started:
 	default:
-		s.end(Stopped)
+		s.end(agentbox.End{Cause: agentbox.EndStopped})
 	}
 	return exclusive(s, s.stop)(ctx, req, progress)
 }
@@ -264,7 +264,7 @@ func (s *Supervisor) stop(ctx context.Context, req api.StopRequest) error {
 	if req.Grace > 0 && s.attached {
 		s.detach(ctx, req.Grace)
 	}
-	s.end(Stopped)
+	s.end(agentbox.End{Cause: agentbox.EndStopped})
 	return s.machine.Kill()
 }
 

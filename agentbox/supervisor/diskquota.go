@@ -2,12 +2,13 @@ package supervisor
 
 import (
 	"context"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"agentbox/agentbox"
 )
 
 // diskWatch finds out when a workspace that is a directory of the host, and so has no size of its own, has grown beyond
@@ -70,7 +71,7 @@ func (s *Supervisor) watchDisk(ctx context.Context) {
 		}
 		held := holds(dir)
 		if w.counted(held, used, now, time.Since(now)) {
-			s.pauseAt(ctx, fmt.Sprintf("disk %d MiB, which its workspace exceeds", s.cfg.Spec.Disk>>20), func() bool { return true })
+			s.pauseAt(ctx, agentbox.Limit{Kind: agentbox.LimitDisk, Count: s.cfg.Spec.Disk}, func() bool { return true })
 			return
 		}
 	}

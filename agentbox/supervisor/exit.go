@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"agentbox/agentbox"
@@ -14,20 +15,16 @@ import (
 
 // Exit is why a supervisor ended, left in the box's directory for the daemon.
 type Exit struct {
-	Reason *agentbox.Error `json:"reason"`
+	End    agentbox.End    `json:"end"`
+	Reason *agentbox.Error `json:"reason,omitempty"` // why it failed, of an End that is EndFailed
 	Time   time.Time       `json:"time"`
 }
 
-// The reasons that were asked for.
-const (
-	Paused  = "paused"
-	Stopped = "stopped"
-)
-
 const exitFile = "exit.json"
 
-func writeExit(dir string, reason *agentbox.Error) error {
-	b, err := json.Marshal(Exit{Reason: reason, Time: time.Now()})
+func writeExit(dir string, e Exit) error {
+	e.Time = time.Now()
+	b, err := json.Marshal(e)
 	if err != nil {
 		return err
 	}
@@ -45,8 +42,35 @@ func TakeExit(dir string) (Exit, bool, error) {
 		return Exit{}, false, err
 	}
 	var e Exit
-	if err := json.Unmarshal(b, &e); err != nil || e.Reason == nil {
+	if err := json.Unmarshal(b, &e); err != nil || e.End.Cause == "" && e.Reason == nil {
 		return Exit{}, false, errors.Join(err, os.Remove(path))
 	}
+	if e.End.Cause == "" { // a supervisor of an earlier version wrote it
+		e.End = EndOf(e.Reason.Message)
+	}
 	return e, true, os.Remove(path)
+}
+
+// EndOf reads the one line that supervisors and daemons of earlier versions wrote of an end.
+func EndOf(text string) agentbox.End {
+	text, _, _ = strings.Cut(text, "; the workspace is intact")
+	switch agentbox.Cause(text) {
+	case agentbox.EndPaused, agentbox.EndStopped:
+		return agentbox.End{Cause: agentbox.Cause(text)}
+	}
+	if which, ok := strings.CutPrefix(text, "it reached its limit: "); ok {
+		which, _, _ = strings.Cut(which, ",")
+		if l, err := agentbox.ParseLimit(which); err == nil {
+			return agentbox.End{Cause: agentbox.EndLimit, Limit: l}
+		}
+	}
+	if rest, ok := strings.CutPrefix(text, "its lease ended"); ok {
+		why, _ := strings.CutPrefix(rest, ", and it could not be paused: ")
+		term, _ := time.ParseDuration(strings.TrimPrefix(rest, ": nobody had worked in it for "))
+		if why == rest {
+			why = ""
+		}
+		return agentbox.End{Cause: agentbox.EndLease, Term: term, Detail: why}
+	}
+	return agentbox.End{Cause: agentbox.EndOther, Detail: text}
 }

@@ -16,7 +16,7 @@ func TestExitNoteIsReadOnce(t *testing.T) {
 	}
 	reason := agentbox.Errorf(agentbox.NoSpace, "the disk is full").WithHint("free some")
 	for range 2 { // a note nobody took is replaced
-		if err := writeExit(dir, reason); err != nil {
+		if err := writeExit(dir, failed(reason)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -47,5 +47,25 @@ func TestBrokenExitNoteIsTakenAwayAndTellsNothing(t *testing.T) {
 				t.Error("it is still there, and would be read as the next supervisor's")
 			}
 		})
+	}
+}
+
+// A supervisor of an earlier version goes on under a new daemon, and records of that version are there for good.
+func TestWhatEarlierVersionsWroteOfAnEndIsRead(t *testing.T) {
+	for _, end := range []agentbox.End{
+		{Cause: agentbox.EndPaused},
+		{Cause: agentbox.EndStopped},
+		{Cause: agentbox.EndLimit, Limit: agentbox.Limit{Kind: agentbox.LimitCPU, Time: time.Minute}},
+		{Cause: agentbox.EndLimit, Limit: agentbox.Limit{Kind: agentbox.LimitDisk, Count: 256 << 20}},
+		{Cause: agentbox.EndLease},
+		{Cause: agentbox.EndLease, Term: 12 * time.Hour},
+		{Cause: agentbox.EndLease, Detail: "no space left"},
+		{Cause: agentbox.EndOther, Detail: "its machine died: a bug"},
+	} {
+		for _, text := range []string{end.String(), end.String() + "; the workspace is intact"} {
+			if got := EndOf(text); got != end {
+				t.Errorf("%q is %+v", text, got)
+			}
+		}
 	}
 }

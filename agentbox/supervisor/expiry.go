@@ -8,9 +8,6 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// LeaseEnded begins the reason of a machine whose lease has ended.
-const LeaseEnded = "its lease ended"
-
 // repauseEvery is how often a box is tried to be paused whose lease has ended and that could not
 // be.
 const repauseEvery = time.Minute
@@ -26,7 +23,7 @@ func (s *Supervisor) watchLease(ctx context.Context) {
 		case <-s.lease.ended:
 		}
 		if !s.isStarted() || s.atLeaseEnd(ctx) {
-			s.end(LeaseEnded) // the first cause counts
+			s.end(agentbox.End{Cause: agentbox.EndLease}) // the first cause counts
 			return
 		}
 	}
@@ -55,7 +52,7 @@ func (s *Supervisor) atLeaseEnd(ctx context.Context) (done bool) {
 		s.unpaused.Store(nil)
 		if paused {
 			_, _, term := s.lease.left()
-			s.end(LeaseEnded + ": nobody had worked in it for " + term.String())
+			s.end(agentbox.End{Cause: agentbox.EndLease, Term: term})
 		}
 		return paused
 	}
@@ -71,7 +68,7 @@ func (s *Supervisor) atLeaseEnd(ctx context.Context) (done bool) {
 		return false
 	}
 	s.detach(context.WithoutCancel(ctx), signalGrace)
-	s.end(LeaseEnded + ", and it could not be paused: " + why)
+	s.end(agentbox.End{Cause: agentbox.EndLease, Detail: why})
 	return true
 }
 

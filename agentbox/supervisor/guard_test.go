@@ -24,7 +24,7 @@ import (
 func newTestGuard(t *testing.T) (*guard, *gate, string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "audit")
-	m := newMeter(func() time.Duration { return 0 }, func(string) {})
+	m := newMeter(func() time.Duration { return 0 }, func(agentbox.Limit) {})
 	g := newGuard(Config{Box: agentbox.NewBoxID(), Note: "test"}, dir, m, slog.New(slog.DiscardHandler))
 	ca, err := gateway.NewCA("box")
 	if err != nil {
@@ -212,7 +212,7 @@ func pipe(t *testing.T) (box net.Conn, stack netstack.Conn) {
 func TestLimitsOfTheNetworkAreKeptAndLogged(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "audit")
 	var g *guard
-	m := newMeter(func() time.Duration { return 0 }, func(which string) { g.record(policy.Entry{Kind: policy.KindLimit, Reason: which}) })
+	m := newMeter(func() time.Duration { return 0 }, func(which agentbox.Limit) { g.record(policy.Entry{Kind: policy.KindLimit, Reason: which.String()}) })
 	g = newGuard(Config{Box: agentbox.NewBoxID()}, dir, m, slog.New(slog.DiscardHandler))
 	req := inForce(t)
 	req.Limits = api.Limits{Bytes: 10}

@@ -4,17 +4,15 @@ import (
 	"context"
 	"os"
 
+	"agentbox/agentbox"
 	"agentbox/policy"
 	"agentbox/vmm"
 )
 
-// LimitReached begins the reason of a machine that ended at a limit.
-const LimitReached = "it reached its limit: "
-
 // noteLimit writes down that a limit is reached.
-func (s *Supervisor) noteLimit(which string) {
+func (s *Supervisor) noteLimit(which agentbox.Limit) {
 	s.log.Info("limit reached", "limit", which)
-	s.guard.record(policy.Entry{Kind: policy.KindLimit, Reason: which})
+	s.guard.record(policy.Entry{Kind: policy.KindLimit, Reason: which.String()})
 }
 
 // watchTime ends a run at its limits of time and CPU, and pauses any other box. It ends with ctx.
@@ -22,14 +20,14 @@ func (s *Supervisor) watchTime(ctx context.Context) {
 	for {
 		which := s.meter.run(ctx)
 		switch {
-		case which == "":
+		case which.IsZero():
 			return
 		case !s.meter.pauses():
 			s.noteLimit(which)
 			s.testify(ctx)
-			s.end(LimitReached + which)
+			s.end(agentbox.End{Cause: agentbox.EndLimit, Limit: which})
 			return
-		case s.pauseAt(ctx, which, func() bool { return s.meter.over() != "" }):
+		case s.pauseAt(ctx, which, func() bool { return !s.meter.over().IsZero() }):
 			return
 		}
 	}
@@ -37,7 +35,7 @@ func (s *Supervisor) watchTime(ctx context.Context) {
 
 // pauseAt pauses the box at a limit; a user may resume it. Where that cannot be done its machine ends. It tells whether the
 // box is no more to be watched: one that somebody entered meanwhile, so that the limit is not reached still, goes on.
-func (s *Supervisor) pauseAt(ctx context.Context, which string, still func() bool) bool {
+func (s *Supervisor) pauseAt(ctx context.Context, which agentbox.Limit, still func() bool) bool {
 	s.op.Lock()
 	defer s.op.Unlock()
 	if ctx.Err() != nil {
@@ -54,7 +52,7 @@ func (s *Supervisor) pauseAt(ctx context.Context, which string, still func() boo
 		s.log.Warn("cannot pause a box at its limit", "limit", which, "error", err)
 	}
 	s.noteLimit(which)
-	s.end(LimitReached + which)
+	s.end(agentbox.End{Cause: agentbox.EndLimit, Limit: which})
 	return true
 }
 

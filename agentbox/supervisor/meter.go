@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -16,7 +15,7 @@ import (
 
 // meter watches the limits of one life of a box. It measures from outside: nothing the guest says counts.
 type meter struct {
-	reached func(which string)   // called once for each limit of traffic
+	reached func(agentbox.Limit) // called once for each limit of traffic
 	work    func() (done func()) // called for everybody who works in the box
 	began   time.Time            // active counts from here
 	cpu     func() time.Duration
@@ -26,7 +25,7 @@ type meter struct {
 	mu      sync.Mutex
 	started time.Time // zero until the machine is a box
 	limits  api.Limits
-	told    map[string]bool
+	told    map[agentbox.Limit]bool
 
 	active  atomic.Int64  // when the box last said something, in nanoseconds of the monotonic clock, which stands still while the host sleeps
 	stirs   chan struct{} // receives when it has
@@ -34,8 +33,8 @@ type meter struct {
 	bytes   atomic.Int64  // in and out
 }
 
-func newMeter(cpu func() time.Duration, reached func(string)) *meter {
-	m := &meter{reached: reached, cpu: cpu, now: time.Now, told: map[string]bool{}, stirs: make(chan struct{}, 1)}
+func newMeter(cpu func() time.Duration, reached func(agentbox.Limit)) *meter {
+	m := &meter{reached: reached, cpu: cpu, now: time.Now, told: map[agentbox.Limit]bool{}, stirs: make(chan struct{}, 1)}
 	m.began, m.work = m.now(), func() func() { return func() {} }
 	m.used = func() agentbox.Consumption { return agentbox.Consumption{} }
 	m.touch()
@@ -82,7 +81,7 @@ func (m *meter) spend(n int) bool {
 	if limit == 0 || total <= limit {
 		return true
 	}
-	m.tell(fmt.Sprintf("bytes %d", limit))
+	m.tell(agentbox.Limit{Kind: agentbox.LimitBytes, Count: limit})
 	return false
 }
 
@@ -94,12 +93,12 @@ func (m *meter) mayConnect(open int) bool {
 	if limit == 0 || open < limit {
 		return true
 	}
-	m.tell(fmt.Sprintf("connections %d", limit))
+	m.tell(agentbox.Limit{Kind: agentbox.LimitConnections, Count: int64(limit)})
 	return false
 }
 
 // tell reports a limit the first time it is reached.
-func (m *meter) tell(which string) {
+func (m *meter) tell(which agentbox.Limit) {
 	m.mu.Lock()
 	first := !m.told[which]
 	m.told[which] = true
@@ -112,24 +111,24 @@ func (m *meter) tell(which string) {
 // meterEvery is how often time and CPU are looked at.
 const meterEvery = 250 * time.Millisecond
 
-// run returns the limit of time or CPU that is reached first; "" when the context ends before.
-func (m *meter) run(ctx context.Context) string {
+// run returns the limit of time or CPU that is reached first; none when the context ends before.
+func (m *meter) run(ctx context.Context) agentbox.Limit {
 	tick := time.NewTicker(meterEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return ""
+			return agentbox.Limit{}
 		case <-tick.C:
 		}
-		if which := m.over(); which != "" {
+		if which := m.over(); !which.IsZero() {
 			return which
 		}
 	}
 }
 
-// over names the limit of time or CPU that is reached; "" while none is.
-func (m *meter) over() string {
+// over names the limit of time or CPU that is reached.
+func (m *meter) over() agentbox.Limit {
 	m.mu.Lock()
 	l, started := m.limits, m.started
 	m.mu.Unlock()
@@ -138,26 +137,26 @@ func (m *meter) over() string {
 	switch {
 	case started.IsZero():
 	case l.Wall > 0 && now.Sub(started) >= l.Wall:
-		return "wall " + l.Wall.String()
+		return agentbox.Limit{Kind: agentbox.LimitWall, Time: l.Wall}
 	case l.Idle > 0 && !inUse && m.quiet() >= l.Idle:
-		return "idle " + l.Idle.String()
+		return agentbox.Limit{Kind: agentbox.LimitIdle, Time: l.Idle}
 	case l.CPU > 0 && m.cpu() >= l.CPU:
-		return "cpu " + l.CPU.String()
+		return agentbox.Limit{Kind: agentbox.LimitCPU, Time: l.CPU}
 	case !l.Pause:
 		return m.overCost(l)
 	}
-	return ""
+	return agentbox.Limit{}
 }
 
-// overCost names the limit of tokens or cost that a task has reached; "" while none is.
-func (m *meter) overCost(l api.Limits) string {
+// overCost names the limit of tokens or cost that a task has reached.
+func (m *meter) overCost(l api.Limits) agentbox.Limit {
 	switch {
 	case l.Tokens > 0 && tokensOf(m.used()) >= l.Tokens:
-		return fmt.Sprintf("tokens %d", l.Tokens)
+		return agentbox.Limit{Kind: agentbox.LimitTokens, Count: l.Tokens}
 	case l.Cost > 0 && l.Rates != nil && l.Rates.Of(m.used()).Amount >= l.Cost:
-		return fmt.Sprintf("cost %v %s", l.Cost, l.Rates.Currency)
+		return agentbox.Limit{Kind: agentbox.LimitCost, Cost: l.Cost, Currency: l.Rates.Currency}
 	}
-	return ""
+	return agentbox.Limit{}
 }
 
 func tokensOf(c agentbox.Consumption) int64 {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 )
 
@@ -13,29 +14,29 @@ func TestMeterNamesTheLimit(t *testing.T) {
 	var told []string
 	cpu := time.Duration(0)
 	now := time.Unix(1_000_000, 0)
-	m := newMeter(func() time.Duration { return cpu }, func(which string) { told = append(told, which) })
+	m := newMeter(func() time.Duration { return cpu }, func(which agentbox.Limit) { told = append(told, which.String()) })
 	m.now = func() time.Time { return now }
 	m.limit(api.Limits{Wall: time.Hour, Idle: time.Minute, CPU: 10 * time.Second, Connections: 2, Bytes: 100})
 	m.begin()
 
 	now = now.Add(59 * time.Second)
-	if got := m.over(); got != "" {
+	if got := m.over().String(); got != "" {
 		t.Errorf("over %q before anything is", got)
 	}
 	m.touch()
 	now = now.Add(59 * time.Second)
-	if got := m.over(); got != "" {
+	if got := m.over().String(); got != "" {
 		t.Errorf("over %q although the box has said something", got)
 	}
 	now = now.Add(2 * time.Second)
-	if got := m.over(); got != "idle 1m0s" {
+	if got := m.over().String(); got != "idle 1m0s" {
 		t.Errorf("over %q", got)
 	}
 	m.touch()
-	if cpu = 11 * time.Second; m.over() != "cpu 10s" {
+	if cpu = 11 * time.Second; m.over().String() != "cpu 10s" {
 		t.Errorf("over %q", m.over())
 	}
-	if now = now.Add(time.Hour); m.over() != "wall 1h0m0s" {
+	if now = now.Add(time.Hour); m.over().String() != "wall 1h0m0s" {
 		t.Errorf("over %q", m.over())
 	}
 
@@ -53,23 +54,23 @@ func TestMeterNamesTheLimit(t *testing.T) {
 // A machine of the pool has waited for a day, and has limits before it is ready: its time begins when it is a box.
 func TestMeterBeginsWithTheBox(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
-	m := newMeter(func() time.Duration { return time.Hour }, func(string) {})
+	m := newMeter(func() time.Duration { return time.Hour }, func(agentbox.Limit) {})
 	m.now = func() time.Time { return now }
 	now = now.Add(24 * time.Hour)
 	m.limit(api.Limits{Wall: time.Hour, Idle: time.Hour, CPU: time.Minute})
-	if got := m.over(); got != "" {
+	if got := m.over().String(); got != "" {
 		t.Errorf("over %q before it is a box", got)
 	}
 	m.limit(api.Limits{Wall: time.Hour, Idle: time.Hour})
 	m.begin()
-	if got := m.over(); got != "" {
+	if got := m.over().String(); got != "" {
 		t.Errorf("over %q at once", got)
 	}
 	now = now.Add(30 * time.Minute)
 	m.limit(api.Limits{Wall: time.Hour, Idle: time.Hour})
 	m.begin() // a second attachment is none
 	now = now.Add(31 * time.Minute)
-	if got := m.over(); got != "wall 1h0m0s" {
+	if got := m.over().String(); got != "wall 1h0m0s" {
 		t.Errorf("over %q: a change of policy began the time anew", got)
 	}
 }
@@ -81,7 +82,7 @@ func TestMeterOfABoxInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Unix(1_000_000, 0)
-	m := newMeter(func() time.Duration { return 0 }, func(string) {})
+	m := newMeter(func() time.Duration { return 0 }, func(agentbox.Limit) {})
 	m.now = func() time.Time { return now }
 	m.begin()
 	working := 0
@@ -100,11 +101,11 @@ func TestMeterOfABoxInUse(t *testing.T) {
 	}
 	now = now.Add(time.Hour)
 	m.limit(api.Limits{Idle: time.Minute, Pause: true})
-	if got := m.over(); got != "" || !m.pauses() {
+	if got := m.over().String(); got != "" || !m.pauses() {
 		t.Errorf("over %q with a client in the box; pauses %v", got, m.pauses())
 	}
 	m.limit(api.Limits{Idle: time.Minute})
-	if got := m.over(); got != "idle 1m0s" || m.pauses() {
+	if got := m.over().String(); got != "idle 1m0s" || m.pauses() {
 		t.Errorf("over %q in a silent run; pauses %v", got, m.pauses())
 	}
 	m.limit(api.Limits{Idle: time.Minute, Pause: true})
@@ -116,10 +117,10 @@ func TestMeterOfABoxInUse(t *testing.T) {
 	if working != 0 {
 		t.Errorf("%d clients renew the lease when it has gone", working)
 	}
-	if got := m.over(); got != "" {
+	if got := m.over().String(); got != "" {
 		t.Errorf("over %q when a client has just left", got)
 	}
-	if now = now.Add(time.Minute); m.over() != "idle 1m0s" {
+	if now = now.Add(time.Minute); m.over().String() != "idle 1m0s" {
 		t.Errorf("over %q a minute after the last client", m.over())
 	}
 }

@@ -54,7 +54,7 @@ type Supervisor struct {
 
 	ended    chan struct{} // closed by end
 	endOnce  sync.Once
-	endCause string
+	endCause agentbox.End
 }
 
 // Main runs a supervisor with the configuration on stdin and the inherited files until its machine has ended. The caller
@@ -81,10 +81,16 @@ func Main(ctx context.Context, stdin io.Reader) error {
 	}
 	if err != nil {
 		log.Error("supervisor ended", "error", err)
-		return errors.Join(err, writeExit(names.Dir, agentbox.AsError(err)))
+		return errors.Join(err, writeExit(names.Dir, failed(err)))
 	}
 	log.Info("supervisor ended", "reason", s.endCause)
-	return writeExit(names.Dir, &agentbox.Error{Code: agentbox.Unavailable, Message: s.endCause})
+	return writeExit(names.Dir, Exit{End: s.endCause})
+}
+
+// failed is what a supervisor leaves that did not start its machine, or lost its way.
+func failed(err error) Exit {
+	e := agentbox.AsError(err)
+	return Exit{End: agentbox.End{Cause: agentbox.EndFailed, Detail: e.Message}, Reason: e}
 }
 
 func newSupervisor(cfg Config, log *slog.Logger) (*Supervisor, error) {
@@ -149,8 +155,8 @@ func (s *Supervisor) run(ctx context.Context, files Files) error {
 	s.startErr = s.start(ctx, files, sshListener, &wg)
 	close(s.started)
 	if s.startErr != nil {
-		s.end("") // the daemon reads the error from its call, or from the exit note when it calls too late
-		cancel()  // what start has started ends
+		s.end(agentbox.End{}) // the daemon reads the error from its call, or from the exit note when it calls too late
+		cancel()              // what start has started ends
 		return s.startErr
 	}
 	select {
@@ -176,7 +182,7 @@ func (s *Supervisor) run(ctx context.Context, files Files) error {
 const signalGrace = 3 * time.Second
 
 // end makes run return; the first cause counts.
-func (s *Supervisor) end(cause string) {
+func (s *Supervisor) end(cause agentbox.End) {
 	s.endOnce.Do(func() {
 		s.account() // while its processes are there
 		s.endCause = cause
@@ -184,11 +190,11 @@ func (s *Supervisor) end(cause string) {
 	})
 }
 
-func machineDied(err error) string {
+func machineDied(err error) agentbox.End {
 	if err == nil {
-		return "its machine shut down"
+		return agentbox.End{Cause: agentbox.EndExit}
 	}
-	return "its machine died: " + err.Error()
+	return agentbox.End{Cause: agentbox.EndDied, Detail: err.Error()}
 }
 
 // cpuTime is what the machine has used.

@@ -110,8 +110,8 @@ func (r *run) follow(ctx context.Context) (agentbox.Result, *agentbox.Box, error
 		if refused != nil {
 			return agentbox.Result{State: agentbox.TaskFailed, Exit: &refused.Status, Reason: refused.Reason}, box, nil
 		}
-		if now := r.box(ctx); now != nil && limitIn(now.Note) != "" {
-			return agentbox.Result{State: agentbox.TaskLimited, Reason: limitIn(now.Note)}, box, nil
+		if now := r.box(ctx); now != nil && !now.Limited().IsZero() {
+			return limited(now.Limited()), box, nil
 		}
 		return agentbox.Result{}, box, err
 	}
@@ -197,7 +197,7 @@ func (r *run) await(ctx context.Context) (agentbox.Result, error) {
 // are; nobody comes back to a task's.
 func (r *run) pausedAtLimit(ctx context.Context) bool {
 	box := r.box(ctx)
-	return box != nil && box.State == agentbox.Paused && limitIn(box.Note) != ""
+	return box != nil && box.State == agentbox.Paused && !box.Limited().IsZero()
 }
 
 // stateEvery is how often the state of a box is asked for; the end of a job shows sooner, by its
@@ -233,8 +233,8 @@ func (r *run) end(ctx context.Context, asked time.Time) time.Time {
 	case asked.IsZero():
 		asked = time.Now()
 		why, _ := r.q.Store.cancellation(r.rec.ID)
-		r.line.add("cancelled", why.Limit)
-		if why.Limit != "" { // as every limit, it does not ask
+		r.line.add("cancelled", why.Limit.String())
+		if !why.Limit.IsZero() { // as every limit, it does not ask
 			signal = "KILL"
 		}
 	case waited > 2*cancelGrace:
@@ -261,15 +261,20 @@ func (r *run) ended(ctx context.Context, info api.JobInfo) agentbox.Result {
 	switch {
 	case r.q.Store.cancelled(r.rec.ID):
 		result.State = agentbox.TaskCancelled
-		if why, _ := r.q.Store.cancellation(r.rec.ID); why.Limit != "" {
-			result.State, result.Reason, result.Exit = agentbox.TaskLimited, why.Limit, nil
+		if why, _ := r.q.Store.cancellation(r.rec.ID); !why.Limit.IsZero() {
+			result = limited(why.Limit)
+			result.LeftOut = info.Job.LeftOut
 		}
-	case box != nil && limitIn(box.Note) != "":
-		result.State, result.Reason, result.Exit = agentbox.TaskLimited, limitIn(box.Note), nil
+	case box != nil && !box.Limited().IsZero():
+		result = limited(box.Limited())
+		result.LeftOut = info.Job.LeftOut
 	case info.Job.Exit == nil:
 		result.State, result.Reason = agentbox.TaskLost, "its machine ended under it"
-		if box != nil && box.Note != "" {
-			result.Reason = box.Note
+		if box == nil {
+			break
+		}
+		if notes := box.Notes(); len(notes) > 0 {
+			result.Reason = notes[0]
 		}
 	case *info.Job.Exit == 0:
 		result.State = agentbox.TaskSucceeded
@@ -296,4 +301,9 @@ func (r *run) keepTranscript(dir string) error {
 		return err
 	}
 	return errors.Join(job.OpenTranscript(dir).WriteCast(context.Background(), f), f.Close())
+}
+
+// limited is the result of what a limit ended.
+func limited(l agentbox.Limit) agentbox.Result {
+	return agentbox.Result{State: agentbox.TaskLimited, Limit: l, Reason: l.String()}
 }

@@ -187,7 +187,7 @@ func (q *Queue) letGo(t agentbox.Task) {
 }
 
 // End cancels a task because it reached a limit that its holder keeps.
-func (q *Queue) End(id agentbox.TaskID, limit string) error {
+func (q *Queue) End(id agentbox.TaskID, limit agentbox.Limit) error {
 	return q.cancel(id, cancellation{Limit: limit})
 }
 

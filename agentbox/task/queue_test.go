@@ -15,7 +15,6 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/job"
-	"agentbox/agentbox/supervisor"
 )
 
 // fakeHost is a machine whose boxes are directories, and whose jobs end when their files say so. It
@@ -305,7 +304,7 @@ func TestAHeldTaskIsItsHolders(t *testing.T) {
 	if got, err := q.Store.Read(released.ID); err != nil || got.State != agentbox.TaskRunning {
 		t.Errorf("released: %s %v", got.State, err)
 	}
-	if err := q.End(limited.ID, "wall 1s"); err != nil {
+	if err := q.End(limited.ID, agentbox.Limit{Kind: agentbox.LimitWall, Time: time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	if got := wait(t, q, limited.ID); got.State != agentbox.TaskLimited || got.Last().Result.Reason != "wall 1s" || got.Last().Result.Exit != nil {
@@ -331,7 +330,7 @@ func TestATaskWhoseBoxIsPausedAtALimitEnds(t *testing.T) {
 		}
 		h.mu.Lock()
 		b := h.boxes[one.Last().BoxName]
-		b.State, b.Note = agentbox.Paused, supervisor.LimitReached+"disk 1 MiB; the workspace is intact"
+		b.State, b.Ended = agentbox.Paused, &agentbox.End{Cause: agentbox.EndLimit, Limit: agentbox.Limit{Kind: agentbox.LimitDisk, Count: 1 << 20}}
 		h.boxes[b.Name], paused = b, true
 		h.mu.Unlock()
 	}

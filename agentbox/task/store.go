@@ -171,7 +171,7 @@ func (s Store) cancelled(id agentbox.TaskID) bool {
 
 // cancellation is why a task was cancelled.
 type cancellation struct {
-	Limit string `json:"limit,omitempty"` // that it reached; "" when somebody wanted it to end
+	Limit agentbox.Limit `json:"limit,omitzero"` // that it reached; none when somebody wanted it to end
 }
 
 func (s Store) cancellation(id agentbox.TaskID) (c cancellation, cancelled bool) {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/supervisor"
 )
 
 // keepTries is how often the work of a box is looked for before the box is left to a person.
@@ -127,16 +126,6 @@ func (r *run) kept(ctx context.Context, box agentbox.Box, testimony func() Testi
 		}
 	}
 	return kept, err
-}
-
-// limitIn is the limit that a box's note says it has reached, "" for none.
-func limitIn(note string) string {
-	limit, _ := strings.CutPrefix(note, supervisor.LimitReached)
-	if limit == note {
-		return ""
-	}
-	which, _, _ := strings.Cut(limit, ";")
-	return which
 }
 
 // Moment is one line of timeline.jsonl.

@@ -263,13 +263,10 @@ func (e *Policies) Tell(concerned func(Governed) bool, progress agentbox.Progres
 	return told
 }
 
-// Unlogged is what people are told of a box whose audit log could not be written.
-const Unlogged = "its audit log could not be written, so it has no network; free some disk space, then agentbox reset gives it one again"
-
 // untold ends a running box whose policy cannot be changed, unless nothing leaves it anyway.
 func (e *Policies) untold(b Box, why error, progress agentbox.Progress) {
 	if b.Unlogged(e.ctx) {
-		progress.Say("box " + b.Name() + ": " + Unlogged)
+		progress.Say("box " + b.Name() + ": " + agentbox.Problem{Kind: agentbox.ProblemUnlogged}.String())
 		return
 	}
 	e.Log.Error("cannot change the policy of a running box, so it is stopped", "box", b.Name(), "error", why)

@@ -1,0 +1,209 @@
+package agentbox
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Cause is why a machine ended.
+type Cause string
+
+// The causes of an end.
+const (
+	EndPaused  Cause = "paused"  // somebody asked for it
+	EndStopped Cause = "stopped" // somebody asked for it
+	EndLimit   Cause = "limit"   // End.Limit was reached
+	EndLease   Cause = "lease"   // nobody had worked in the box for End.Term; End.Detail is why it could not be paused, if that is so
+	EndExit    Cause = "exit"    // it shut down by itself
+	EndDied    Cause = "died"    // End.Detail is how
+	EndKilled  Cause = "killed"  // its supervisor was killed
+	EndResumed Cause = "resumed" // it was lost while it was resumed
+	EndFailed  Cause = "failed"  // it never started; End.Detail is why
+	EndOther   Cause = "other"   // End.Detail is what an earlier version said
+)
+
+// End is why a machine ended. The zero End is that of a machine that has not.
+type End struct {
+	Cause  Cause         `json:"cause"`
+	Limit  Limit         `json:"limit,omitzero"`
+	Term   time.Duration `json:"term,omitempty"` // nanoseconds
+	Detail string        `json:"detail,omitempty"`
+}
+
+// Asked tells whether somebody asked for it.
+func (e End) Asked() bool { return e.Cause == EndPaused || e.Cause == EndStopped }
+
+// String is the end in one line for a person.
+func (e End) String() string {
+	switch e.Cause {
+	case EndLimit:
+		if e.Limit.Kind == LimitDisk {
+			return "it reached its limit: " + e.Limit.String() + ", which its workspace exceeds"
+		}
+		return "it reached its limit: " + e.Limit.String()
+	case EndLease:
+		switch {
+		case e.Detail != "":
+			return "its lease ended, and it could not be paused: " + e.Detail
+		case e.Term != 0:
+			return "its lease ended: nobody had worked in it for " + e.Term.String()
+		}
+		return "its lease ended"
+	case EndExit:
+		return "its machine shut down"
+	case EndDied:
+		return "its machine died: " + e.Detail
+	case EndKilled:
+		return "its supervisor was killed"
+	case EndResumed:
+		return "its machine was lost while it was resumed"
+	case EndFailed, EndOther:
+		return e.Detail
+	}
+	return string(e.Cause)
+}
+
+// LimitKind is what a limit is about.
+type LimitKind string
+
+// The limits that a box can have.
+const (
+	LimitWall        LimitKind = "wall"        // time since its machine became a box
+	LimitIdle        LimitKind = "idle"        // time without a sign of life
+	LimitCPU         LimitKind = "cpu"         // time of the processors
+	LimitDisk        LimitKind = "disk"        // bytes of the workspace
+	LimitBytes       LimitKind = "bytes"       // bytes in and out
+	LimitConnections LimitKind = "connections" // that are open at once
+	LimitTokens      LimitKind = "tokens"      // that models have counted
+	LimitCost        LimitKind = "cost"        // what those cost
+)
+
+// Limit is a limit of a box. The zero Limit is none. As text, in JSON too, it is the kind and the bound: "wall 10s", "disk 256 MiB".
+type Limit struct {
+	Kind     LimitKind
+	Time     time.Duration // of wall, idle and cpu
+	Count    int64         // of the others: bytes, connections, tokens
+	Cost     float64       // of cost, in Currency
+	Currency string
+}
+
+// IsZero tells whether it is none.
+func (l Limit) IsZero() bool { return l == Limit{} }
+
+func (l Limit) String() string {
+	switch l.Kind {
+	case "":
+		return ""
+	case LimitWall, LimitIdle, LimitCPU:
+		return string(l.Kind) + " " + l.Time.String()
+	case LimitDisk:
+		return fmt.Sprintf("%s %d MiB", l.Kind, l.Count>>20)
+	case LimitCost:
+		return fmt.Sprintf("%s %v %s", l.Kind, l.Cost, l.Currency)
+	}
+	return fmt.Sprintf("%s %d", l.Kind, l.Count)
+}
+
+// ParseLimit reads what String wrote.
+func ParseLimit(text string) (l Limit, err error) {
+	kind, bound, _ := strings.Cut(text, " ")
+	l.Kind = LimitKind(kind)
+	switch l.Kind {
+	case "":
+		return Limit{}, nil
+	case LimitWall, LimitIdle, LimitCPU:
+		l.Time, err = time.ParseDuration(bound)
+	case LimitDisk:
+		l.Count, err = strconv.ParseInt(strings.TrimSuffix(bound, " MiB"), 10, 32)
+		l.Count <<= 20
+	case LimitCost:
+		var cost string
+		cost, l.Currency, _ = strings.Cut(bound, " ")
+		l.Cost, err = strconv.ParseFloat(cost, 64)
+	case LimitBytes, LimitConnections, LimitTokens:
+		l.Count, err = strconv.ParseInt(bound, 10, 64)
+	default:
+		err = fmt.Errorf("there is no such limit")
+	}
+	if err != nil {
+		return Limit{}, Errorf(Invalid, "%.80q is not a limit: %w", text, err)
+	}
+	return l, nil
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (l Limit) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (l *Limit) UnmarshalText(b []byte) (err error) {
+	*l, err = ParseLimit(string(b))
+	return err
+}
+
+// ProblemKind is what is wrong with a box.
+type ProblemKind string
+
+// The problems that a box can have.
+const (
+	ProblemImage     ProblemKind = "image"     // it stands still since Since, until From gives bytes of its image; Detail is why it does not
+	ProblemDirectory ProblemKind = "directory" // the checkout that it was made from is gone; Detail is its path
+	ProblemUnlogged  ProblemKind = "unlogged"  // its audit log could not be written, so it has no network
+	ProblemUnpaused  ProblemKind = "unpaused"  // its lease has ended, and it cannot be paused; Detail is why
+	ProblemNoCard    ProblemKind = "no_card"   // this machine gives it no network card, so it has no network
+	ProblemMemory    ProblemKind = "memory"    // its kernel killed processes for want of memory
+	ProblemProcesses ProblemKind = "processes" // a fork bomb was ended
+	ProblemStart     ProblemKind = "start"     // the configuration's start commands failed; Detail is how
+)
+
+// Problem is something that a user of a box should know.
+type Problem struct {
+	Kind   ProblemKind `json:"kind"`
+	From   string      `json:"from,omitempty"`
+	Since  time.Time   `json:"since,omitzero"`
+	Detail string      `json:"detail,omitempty"`
+}
+
+// String is the problem in one line for a person, with what to do where something can be done.
+func (p Problem) String() string {
+	switch p.Kind {
+	case ProblemImage:
+		return fmt.Sprintf("waits since %s for bytes of its image from %s: %s", p.Since.Local().Format(time.TimeOnly), p.From, p.Detail)
+	case ProblemDirectory:
+		return "its directory " + p.Detail + " is gone"
+	case ProblemUnlogged:
+		return "its audit log could not be written, so it has no network; free some disk space, then agentbox reset gives it one again"
+	case ProblemUnpaused:
+		return "its lease has ended, and it cannot be paused, which is tried again: " + p.Detail
+	case ProblemNoCard:
+		return "this machine gives it no network card, so it has no network; agentbox logs --supervisor says why"
+	case ProblemMemory:
+		return "the kernel of the box killed processes for want of memory"
+	case ProblemProcesses:
+		return "a program was ended that had filled the box with processes"
+	case ProblemStart:
+		return p.Detail + "; agentbox reset tries again"
+	}
+	return string(p.Kind)
+}
+
+// Notes are what a user of a box should know, one line each: why its last machine ended, and its problems.
+func (b Box) Notes() []string {
+	var notes []string
+	if b.Ended != nil {
+		notes = append(notes, b.Ended.String()+"; the workspace is intact")
+	}
+	for _, p := range b.Problems {
+		notes = append(notes, p.String())
+	}
+	return notes
+}
+
+// Limited is the limit at which the last machine of a box ended, the zero Limit for none.
+func (b Box) Limited() Limit {
+	if b.Ended == nil {
+		return Limit{}
+	}
+	return b.Ended.Limit
+}
