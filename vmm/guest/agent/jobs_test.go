@@ -290,7 +290,7 @@ func TestAJobsTerminal(t *testing.T) {
 	spec.TTY, spec.Term, spec.Columns, spec.Rows = true, "xterm-test", 80, 24
 	w := f.job(c, "j", spec)
 	w.until("24 80\r\n")
-	w.ch.SendRequest("window-change", false, ssh.Marshal(struct{ W, H, X, Y uint32 }{132, 50, 0, 0}))
+	resizeAndWait(t, w.ch.SendRequest, 132, 50)
 	w.send(protocol.JobInput, "\n")
 	w.until("50 132\r\n")
 	w.send(protocol.JobInputEnd, "")

@@ -259,12 +259,11 @@ func TestTerminal(t *testing.T) {
 	if err := s.RequestPty("xterm-test", 24, 80, ssh.TerminalModes{ssh.ECHO: 0}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Start("test -t 0 && test -t 2 && echo $TERM; stty size; read x; stty size; stty -a | tr ' ' '\\n' | grep -x -- -echo; sleep 100"); err != nil {
+	// Nothing is forked behind what the test waits for: a shell that forks keeps an interrupt until the child ends.
+	if err := s.Start("test -t 0 && test -t 2 && echo $TERM; stty size; read x; stty size; stty -a | tr ' ' '\\n' | grep -x -- -echo; read y"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.WindowChange(50, 132); err != nil {
-		t.Fatal(err)
-	}
+	resizeAndWait(t, s.SendRequest, 132, 50)
 	io.WriteString(in, "\n")
 	got := readUntil(t, out, "-echo")
 	io.WriteString(in, "\x03")
@@ -437,5 +436,15 @@ func TestEveryUserOfTheBoxCanRunCommands(t *testing.T) {
 		if test.as == "nobody-here" && (!errors.As(err, &exit) || exit.ExitStatus() != 126) {
 			t.Errorf("as nobody: %v", err)
 		}
+	}
+}
+
+// resizeAndWait changes a terminal's size before anything that is typed next: requests and input of a
+// channel are read apart, so only the answer says that the one came before the other.
+func resizeAndWait(t *testing.T, request func(name string, wantReply bool, payload []byte) (bool, error), columns, rows uint32) {
+	t.Helper()
+	ok, err := request("window-change", true, ssh.Marshal(struct{ W, H, X, Y uint32 }{columns, rows, 0, 0}))
+	if !ok || err != nil {
+		t.Fatalf("resize to %dx%d: %t, %v", columns, rows, ok, err)
 	}
 }
