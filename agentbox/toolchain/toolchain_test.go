@@ -211,4 +211,9 @@ func TestEcosystems(t *testing.T) {
 	if got := strings.Join(needs.Ecosystems(), " "); got != "go npm yarn" {
 		t.Errorf("%s", got)
 	}
+	for version, want := range map[string]string{"1": "npm yarn", "1.22.22": "npm yarn", "4": "npm", "4.5.3": "npm", "10.0.0": "npm"} {
+		if got := strings.Join(Needs{{Tool: Yarn, Constraint: version}}.Ecosystems(), " "); got != want {
+			t.Errorf("yarn %s: %s", version, got)
+		}
+	}
 }

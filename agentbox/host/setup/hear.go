@@ -27,10 +27,11 @@ type Registries interface {
 // hear finds out where the tools that a repository asks for take packages from, as far as neither
 // the files nor the tools of this machine say it: the distribution's tools say it, in a clean box
 // of an image into which nothing of the repository came. What cannot be found out is told; the box
-// is made all the same.
-func (s *Setup) hear(ctx context.Context, req Request, base image.Image, progress agentbox.Progress) {
+// is made all the same. equipped tells whether base has the tools that come from registries
+// themselves; only these are asked then.
+func (s *Setup) hear(ctx context.Context, req Request, base image.Image, equipped bool, progress agentbox.Progress) {
 	defer s.keys.Lock("registries")()
-	questions := slices.DeleteFunc(s.unheard(ctx, req), func(q registries.Question) bool { return q.Package == "" })
+	questions := slices.DeleteFunc(s.unheard(ctx, req), func(q registries.Question) bool { return (q.Package == "") != equipped })
 	if len(questions) == 0 {
 		return
 	}
@@ -83,7 +84,7 @@ func (s *Setup) hearIn(ctx context.Context, b Box, questions []registries.Questi
 	answers := map[string]string{}
 	for _, q := range questions {
 		var said bytes.Buffer
-		if err := s.asRoot(ctx, b, &said, q.Argv...); err != nil && q.Package != "" {
+		if err := s.asRoot(ctx, b, &said, q.Argv...); err != nil {
 			return err
 		}
 		answers[q.Key()] = strings.TrimSpace(said.String())

@@ -33,7 +33,16 @@ func (s *Setup) Equip(ctx context.Context, req Request, base image.Image, progre
 	if len(req.Config.Toolchain) == 0 || req.Suite == "" {
 		return base, nil
 	}
-	s.hear(ctx, req, base, progress)
+	s.hear(ctx, req, base, false, progress)
+	img, err := s.equipped(ctx, req, base, progress)
+	if err == nil {
+		s.hear(ctx, req, img, true, progress)
+	}
+	return img, err
+}
+
+// equipped is base with the tools, from here, from another machine, or installed now.
+func (s *Setup) equipped(ctx context.Context, req Request, base image.Image, progress agentbox.Progress) (image.Image, error) {
 	key := equipmentKey(base.Digest, req.Config.Toolchain)
 	defer s.keys.Lock("toolchain " + key.Hex())()
 	if e, err := s.readEquipment(key); err == nil {
@@ -113,11 +122,6 @@ func (s *Setup) installIn(ctx context.Context, b Box, req Request, base image.Im
 	plan, err := s.Install(ctx, b, req.Config.Toolchain, toolchain.Installed(base.Versions))
 	if err != nil || len(plan.Commands()) == 0 {
 		return plan, base, err
-	}
-	if questions := s.unheard(ctx, req); len(questions) > 0 { // of what is installed now
-		if err := s.hearIn(ctx, b, questions, nil); err != nil {
-			return plan, base, err
-		}
 	}
 	const tidy = "apt-get clean; rm -rf /var/lib/apt/lists /var/cache/apt/*.bin /var/log/apt /var/log/dpkg.log"
 	if err := s.asRoot(ctx, b, nil, "sh", "-c", tidy); err != nil {
