@@ -82,7 +82,7 @@ func (m *Manager) saveTo(ctx context.Context, parent, child *box, progress agent
 		return notRunning(prec)
 	}
 	end := progress.Begin("save", prec.Box.Name)
-	if _, err := api.Call(ctx, s.Client, api.SupervisorSave, api.SaveRequest{Dir: child.record().names(m.home).Saved(), Fork: true}, nil); err != nil {
+	if _, err := ask(ctx, m.home, parent, s, api.SupervisorSave, api.SaveRequest{Dir: child.record().names(m.home).Saved(), Fork: true}); err != nil {
 		return err
 	}
 	end("")
@@ -173,7 +173,7 @@ func (m *Manager) Checkpoint(ctx context.Context, req api.CheckpointRequest, pro
 		return c, agentbox.OrNoSpace(err)
 	}
 	end := progress.Begin("checkpoint", rec.Box.Name)
-	if _, err := api.Call(ctx, s.Client, api.SupervisorSave, api.SaveRequest{Dir: dir}, nil); err != nil {
+	if _, err := ask(ctx, m.home, b, s, api.SupervisorSave, api.SaveRequest{Dir: dir}); err != nil {
 		return c, agentbox.OrNoSpace(err)
 	}
 	end("")

@@ -50,6 +50,10 @@ func (m *Manager) startMachine(ctx context.Context, b *box, template *templates.
 	if template != nil {
 		t = template.Template
 	}
+	// What an earlier supervisor left is not why this one will end.
+	if _, _, err := supervisor.TakeExit(rec.names(m.home).Dir); err != nil {
+		m.log.Warn("cannot read why a supervisor ended", "box", rec.Box.ID, "error", err)
+	}
 	s, err := m.supervisors.Start(cfg, t)
 	if err != nil {
 		return err
@@ -105,12 +109,22 @@ func hostname(rec record) string {
 	return "agentbox"
 }
 
-// whyGone replaces "no answer" by what the supervisor left as its reason.
+// ask calls the supervisor of a box's machine. If it has gone meanwhile, the error says why.
+func ask[Req, Resp any](ctx context.Context, h home.Home, b *box, s *supervisors.Supervisor, e api.Endpoint[Req, Resp], req Req) (Resp, error) {
+	resp, err := api.Call(ctx, s.Client, e, req, nil)
+	if api.Unreached(err) {
+		err = whyGone(h, b.record(), err)
+	}
+	return resp, err
+}
+
+// whyGone replaces "no answer" by what the supervisor left as its reason. It stays there for
+// machineGone, which writes it down.
 func whyGone(h home.Home, rec record, err error) error {
 	if agentbox.CodeOf(err) != agentbox.Unavailable {
 		return err
 	}
-	if exit, ok, _ := supervisor.TakeExit(rec.names(h).Dir); ok {
+	if exit, ok, _ := supervisor.ReadExit(rec.names(h).Dir); ok {
 		reason := exit.Reason
 		if reason == nil {
 			reason = agentbox.Errorf(agentbox.Unavailable, "%s", exit.End)
@@ -223,7 +237,7 @@ func (m *Manager) wake(ctx context.Context, b *box, progress agentbox.Progress) 
 	defer b.op.Unlock()
 	switch b.state(m.home) {
 	case agentbox.Running:
-		return b.renew(ctx)
+		return b.renew(ctx, m.home)
 	case agentbox.Paused:
 		return m.resume(ctx, b, progress)
 	}
@@ -293,12 +307,12 @@ func (b *box) state(h home.Home) agentbox.State {
 const renewEvery = time.Minute
 
 // renew lets the lease begin anew; the supervisor enforces it.
-func (b *box) renew(ctx context.Context) error {
+func (b *box) renew(ctx context.Context, h home.Home) error {
 	s := b.live()
 	if s == nil || !b.renews(renewEvery) {
 		return nil
 	}
-	_, err := api.Call(ctx, s.Client, api.SupervisorLease, api.LeaseRequest{Term: leaseTime, Expires: time.Now().Add(leaseTime)}, nil)
+	_, err := ask(ctx, h, b, s, api.SupervisorLease, api.LeaseRequest{Term: leaseTime, Expires: time.Now().Add(leaseTime)})
 	return err
 }
 

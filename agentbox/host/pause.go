@@ -25,7 +25,7 @@ func (m *Manager) Pause(ctx context.Context, ref api.BoxRef, progress agentbox.P
 		}
 		m.keepHistory(ctx, b, progress)
 		end := progress.Begin("pause", rec.Box.Name)
-		if _, err := api.Call(ctx, s.Client, api.SupervisorPause, api.SaveRequest{Dir: rec.names(m.home).Saved()}, nil); err != nil {
+		if _, err := ask(ctx, m.home, b, s, api.SupervisorPause, api.SaveRequest{Dir: rec.names(m.home).Saved()}); err != nil {
 			return agentbox.OrNoSpace(err)
 		}
 		<-s.Gone
@@ -122,7 +122,7 @@ func (m *Manager) reopenPorts(ctx context.Context, b *box, progress agentbox.Pro
 	if len(ports) == 0 {
 		return nil
 	}
-	if _, err := api.Call(ctx, s.Client, api.SupervisorPorts, ports, nil); err != nil {
+	if _, err := ask(ctx, m.home, b, s, api.SupervisorPorts, ports); err != nil {
 		return err
 	}
 	m.tellPorts(ctx, b, progress)

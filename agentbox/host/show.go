@@ -191,7 +191,7 @@ func (m *Manager) OpenPort(ctx context.Context, req api.PortRequest, progress ag
 	if s == nil {
 		return agentbox.Port{}, notRunning(b.record())
 	}
-	return api.Call(ctx, s.Client, api.SupervisorOpen, req, nil)
+	return ask(ctx, m.home, b, s, api.SupervisorOpen, req)
 }
 
 // ClosePort ends a forwarding.
@@ -204,7 +204,7 @@ func (m *Manager) ClosePort(ctx context.Context, req api.PortRequest, _ agentbox
 	if s == nil {
 		return api.None{}, notRunning(b.record())
 	}
-	return api.Call(ctx, s.Client, api.SupervisorClose, req, nil)
+	return ask(ctx, m.home, b, s, api.SupervisorClose, req)
 }
 
 // Count is how many boxes there are, and how many machines wait in the pool. unread is about boxes that are here and cannot

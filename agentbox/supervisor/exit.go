@@ -31,10 +31,18 @@ func writeExit(dir string, e Exit) error {
 	return durable.Replace(filepath.Join(dir, exitFile), b, 0o600)
 }
 
-// TakeExit reads and removes what the last supervisor of a box left. A supervisor that was killed left nothing.
+// TakeExit reads and removes what the last supervisor of a box left: for who writes it down.
 func TakeExit(dir string) (Exit, bool, error) {
-	path := filepath.Join(dir, exitFile)
-	b, err := os.ReadFile(path)
+	e, ok, err := ReadExit(dir)
+	if rm := os.Remove(filepath.Join(dir, exitFile)); !errors.Is(rm, fs.ErrNotExist) {
+		err = errors.Join(err, rm)
+	}
+	return e, ok, err
+}
+
+// ReadExit reads what the last supervisor of a box left. A supervisor that was killed left nothing.
+func ReadExit(dir string) (Exit, bool, error) {
+	b, err := os.ReadFile(filepath.Join(dir, exitFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return Exit{}, false, nil
 	}
@@ -43,12 +51,12 @@ func TakeExit(dir string) (Exit, bool, error) {
 	}
 	var e Exit
 	if err := json.Unmarshal(b, &e); err != nil || e.End.Cause == "" && e.Reason == nil {
-		return Exit{}, false, errors.Join(err, os.Remove(path))
+		return Exit{}, false, err
 	}
 	if e.End.Cause == "" { // a supervisor of an earlier version wrote it
 		e.End = EndOf(e.Reason.Message)
 	}
-	return e, true, os.Remove(path)
+	return e, true, nil
 }
 
 // EndOf reads the one line that supervisors and daemons of earlier versions wrote of an end.
