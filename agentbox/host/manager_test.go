@@ -14,7 +14,6 @@ import (
 	"agentbox/agentbox/host/supervisors/supervisortest"
 	"agentbox/vmm"
 	"agentbox/vmm/image"
-	"agentbox/vmm/vmmtest"
 )
 
 func TestMain(m *testing.M) { supervisortest.Main(m) }
@@ -35,7 +34,14 @@ func newHome(t *testing.T) home.Home {
 	return h
 }
 
-// manage makes a Manager of a home with a fake driver, and closes it with the test.
+// noMachines is a driver for tests that start no machine: anything but Probe panics.
+type noMachines struct{ vmm.Driver }
+
+func (noMachines) Probe(context.Context, bool) (vmm.Facts, error) {
+	return vmm.Facts{Version: "1"}, nil
+}
+
+// manage makes a Manager of a home without machines, and closes it with the test.
 func manage(t *testing.T, h home.Home) *Manager {
 	t.Helper()
 	images, err := image.Open(t.Context(), h.Images())
@@ -44,7 +50,7 @@ func manage(t *testing.T, h home.Home) *Manager {
 	}
 	m, err := New(Config{
 		Home: h, Binary: os.Args[0], Images: images, Log: slog.New(slog.DiscardHandler),
-		Driver: func(agentbox.Isolation) (vmm.Driver, error) { return &vmmtest.Fake{}, nil },
+		Driver: func(agentbox.Isolation) (vmm.Driver, error) { return noMachines{}, nil },
 		Kernel: func(context.Context, string, agentbox.Progress) (string, error) { return "kernel", nil },
 	})
 	if err != nil {

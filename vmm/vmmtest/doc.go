@@ -1,4 +1,3 @@
-// Package vmmtest is the conformance suite that every vmm.Driver passes, and a fake driver for
-// tests of what is above. It is for tests only, and says nothing about how fast or how isolated a
-// driver is.
+// Package vmmtest is the conformance suite that every vmm.Driver passes. It is for tests only, and
+// says nothing about how fast or how isolated a driver is.
 package vmmtest
