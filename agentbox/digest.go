@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 )
 
@@ -34,6 +35,17 @@ func DigestOf(r io.Reader) (Digest, int64, error) {
 		return Digest{}, n, err
 	}
 	return Digest(h.Sum(nil)), n, nil
+}
+
+// DigestFile hashes a file.
+func DigestFile(path string) (Digest, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Digest{}, err
+	}
+	defer f.Close()
+	d, _, err := DigestOf(f)
+	return d, err
 }
 
 // String is the canonical form, "" for none.

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"maps"
 	"strings"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -45,9 +46,7 @@ func parseOption(text string) (o option, err error) {
 
 // describe changes a container's description.
 func (o option) describe(spec *specs.Spec) {
-	for name, value := range o.annotations {
-		spec.Annotations[name] = value
-	}
+	maps.Copy(spec.Annotations, o.annotations)
 	if o.tmpfs != "" {
 		spec.Mounts = append(spec.Mounts, specs.Mount{Destination: o.tmpfs, Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "nodev", "mode=1777"}})
 	}

@@ -3,8 +3,6 @@ package artifact
 import (
 	"archive/tar"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -140,13 +138,12 @@ func (c *collector) keep(name string, content io.Reader, size int64) error {
 	if err != nil {
 		return err
 	}
-	sum := sha256.New()
-	n, err := io.Copy(io.MultiWriter(f, sum), io.LimitReader(content, size))
+	sum, n, err := agentbox.DigestOf(io.TeeReader(io.LimitReader(content, size), f))
 	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(err, c.root.Remove(name))
 	}
 	c.left.Files--
 	c.left.Bytes -= n
-	c.Files = append(c.Files, File{Name: name, Size: n, SHA256: hex.EncodeToString(sum.Sum(nil))})
+	c.Files = append(c.Files, File{Name: name, Size: n, SHA256: sum.Hex()})
 	return nil
 }

@@ -3,8 +3,6 @@ package artifact
 import (
 	"archive/tar"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"io"
 	"path"
@@ -31,11 +29,11 @@ func Digests(ctx context.Context, archive io.Reader, names []string) (map[string
 		if _, known := found[name]; known || h.Typeflag != tar.TypeReg || !slices.Contains(names, name) {
 			continue
 		}
-		sum := sha256.New()
-		if _, err := io.Copy(sum, in); err != nil {
+		sum, _, err := agentbox.DigestOf(in)
+		if err != nil {
 			return found, agentbox.Errorf(agentbox.Corrupt, "what the box sent as lockfiles ends early: %w", err)
 		}
-		found[name] = "sha256:" + hex.EncodeToString(sum.Sum(nil))
+		found[name] = sum.String()
 	}
 	return found, context.Cause(ctx)
 }

@@ -1,10 +1,8 @@
 package artifact
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
+	"agentbox/agentbox"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 )
@@ -61,8 +59,7 @@ func state(root *os.Root, f File) string {
 		return Changed
 	}
 	defer in.Close()
-	sum := sha256.New()
-	if _, err := io.Copy(sum, in); err != nil || hex.EncodeToString(sum.Sum(nil)) != f.SHA256 {
+	if sum, _, err := agentbox.DigestOf(in); err != nil || sum.Hex() != f.SHA256 {
 		return Changed
 	}
 	return Intact

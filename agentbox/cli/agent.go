@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -87,12 +88,8 @@ func (a *app) findAgent(ctx context.Context, name string) (agents.Profile, error
 // withDefaults gives env with what it does not say.
 func withDefaults(env, defaults map[string]string) map[string]string {
 	out := map[string]string{}
-	for name, value := range defaults {
-		out[name] = value
-	}
-	for name, value := range env {
-		out[name] = value
-	}
+	maps.Copy(out, defaults)
+	maps.Copy(out, env)
 	return out
 }
 

@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -165,11 +163,11 @@ func copyArtifact(from *os.Root, f api.Artifact, w io.Writer) error {
 		return agentbox.Errorf(agentbox.Corrupt, "artifact %s: %w", f.Name, err)
 	}
 	defer in.Close()
-	sum := sha256.New()
-	if _, err := io.Copy(io.MultiWriter(w, sum), in); err != nil {
+	sum, _, err := agentbox.DigestOf(io.TeeReader(in, w))
+	if err != nil {
 		return err
 	}
-	if hex.EncodeToString(sum.Sum(nil)) != f.SHA256 {
+	if sum.Hex() != f.SHA256 {
 		return agentbox.Errorf(agentbox.Corrupt, "artifact %s is not what it was when the task ended", f.Name)
 	}
 	return nil

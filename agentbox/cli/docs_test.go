@@ -184,7 +184,7 @@ func alternatives(words []string) [][]string {
 			break
 		}
 		var next [][]string
-		for _, choice := range strings.Split(strings.Trim(w, "[]"), "|") {
+		for choice := range strings.SplitSeq(strings.Trim(w, "[]"), "|") {
 			for _, before := range out {
 				next = append(next, append(slices.Clone(before), choice))
 			}

@@ -149,7 +149,7 @@ func (s submission) commands(argv []string) ([][]string, error) {
 			return nil, agentbox.Errorf(agentbox.Invalid, "--each: %w", err)
 		}
 		of = nil
-		for _, line := range strings.Split(strings.TrimRight(string(b), "\n"), "\n") {
+		for line := range strings.SplitSeq(strings.TrimRight(string(b), "\n"), "\n") {
 			if line != "" {
 				of = append(of, withLine(argv, line))
 			}

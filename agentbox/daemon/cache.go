@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"encoding/hex"
+	"maps"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -236,9 +237,7 @@ func (d *daemon) cacheQuota(ctx context.Context, req api.CacheQuotaRequest, _ ag
 
 func changedQuota(old cachestore.Quota, req api.CacheQuotaRequest) cachestore.Quota {
 	q := cachestore.Quota{Total: old.Total, Kinds: map[blob.Kind]int64{}}
-	for kind, n := range old.Kinds {
-		q.Kinds[kind] = n
-	}
+	maps.Copy(q.Kinds, old.Kinds)
 	if req.Total != nil {
 		q.Total = *req.Total
 	}

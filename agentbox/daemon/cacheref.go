@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"agentbox/agentbox"
@@ -61,12 +62,7 @@ func pickEntry(list []cachestore.Entry, ref string) (cachestore.Entry, error) {
 }
 
 func anyName(e cachestore.Entry, is func(n blob.Name) bool) bool {
-	for _, n := range e.Names {
-		if is(n) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(e.Names, is)
 }
 
 // fewest digits may stand for a digest, as for images.

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"os"
 	"strings"
@@ -46,9 +47,7 @@ func (j jobs) start(ctx context.Context, req api.JobStart, progress agentbox.Pro
 	}
 	env := map[string]string{}
 	for _, vars := range []map[string]string{c.Env, spec.Env} {
-		for name, value := range vars {
-			env[name] = value
-		}
+		maps.Copy(env, vars)
 	}
 	spec.Env = env
 	client := api.NewClient(j.home.Box(c.Box).Control())

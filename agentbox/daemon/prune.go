@@ -2,11 +2,11 @@ package daemon
 
 import (
 	"context"
-	"io/fs"
 	"path/filepath"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/home"
 )
 
 // prune adds the old evidence of tasks that left no work to what boxes do not need.
@@ -16,7 +16,7 @@ func (d *daemon) prune(ctx context.Context, req api.PruneRequest, progress agent
 		return out, err
 	}
 	for _, t := range d.queue.Spent() {
-		size := bytesBelow(filepath.Join(d.cfg.Home.Tasks(), t.ID.String()))
+		size := home.DiskUsage(filepath.Join(d.cfg.Home.Tasks(), t.ID.String()))
 		if !req.DryRun {
 			if err := d.queue.Remove(t.ID); err != nil {
 				return out, err
@@ -25,18 +25,4 @@ func (d *daemon) prune(ctx context.Context, req api.PruneRequest, progress agent
 		out.Items = append(out.Items, api.PruneItem{Kind: "task", Name: t.ID.String(), Bytes: size, Why: "it ended a month ago and left no work"})
 	}
 	return out, nil
-}
-
-// bytesBelow adds up the sizes of the files of a directory, as far as they can be seen.
-func bytesBelow(dir string) (sum int64) {
-	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
-		if err != nil || !e.Type().IsRegular() {
-			return nil
-		}
-		if info, err := e.Info(); err == nil {
-			sum += info.Size()
-		}
-		return nil
-	})
-	return sum
 }

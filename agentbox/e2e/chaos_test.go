@@ -305,7 +305,7 @@ func children(pid int) []int {
 	var pids []int
 	for _, path := range found {
 		b, _ := os.ReadFile(path) // the thread may have ended
-		for _, field := range strings.Fields(string(b)) {
+		for field := range strings.FieldsSeq(string(b)) {
 			if child, err := strconv.Atoi(field); err == nil {
 				pids = append(pids, child)
 			}

@@ -97,7 +97,7 @@ func (c *chaos) removeForks() {
 		c.t.Errorf("ls: %v\n%s", err, out)
 		return
 	}
-	for _, id := range strings.Fields(out) {
+	for id := range strings.FieldsSeq(out) {
 		if own[id] {
 			continue
 		}
@@ -154,7 +154,7 @@ func (c *chaos) check(dir, id string) {
 		return
 	}
 	has := map[string]bool{}
-	for _, line := range strings.Fields(out) {
+	for line := range strings.FieldsSeq(out) {
 		has[line] = true
 	}
 	for line := range c.acked[id] {

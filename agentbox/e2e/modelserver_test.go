@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -85,9 +86,7 @@ func (s *modelServer) wantsCommand(q question) bool {
 // events are a message as it is streamed.
 func events(message, block map[string]any, reason string) []map[string]any {
 	start := map[string]any{}
-	for k, v := range message {
-		start[k] = v
-	}
+	maps.Copy(start, message)
 	start["content"], start["stop_reason"] = []any{}, nil
 	empty, delta := map[string]any{"type": "text", "text": ""}, map[string]any{"type": "text_delta", "text": block["text"]}
 	if block["type"] == "tool_use" {

@@ -61,7 +61,7 @@ func environ(ts *testscript.TestScript) []string {
 }
 
 func lookPath(ts *testscript.TestScript, name string) string {
-	for _, dir := range strings.Split(ts.Getenv("PATH"), ":") {
+	for dir := range strings.SplitSeq(ts.Getenv("PATH"), ":") {
 		if info, err := os.Stat(dir + "/" + name); err == nil && info.Mode().IsRegular() {
 			return dir + "/" + name
 		}

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/bounded"
 )
 
 var errTooLong = errors.New("it takes too long")
@@ -23,21 +24,12 @@ func (b Bound) exceeded(format string, args ...any) error {
 		WithHint("let setup remove what boxes do not need, or name less in `caches:`")
 }
 
-// bounded passes on what the bound allows.
-type bounded struct {
-	w     io.Writer
-	left  int64
-	bound Bound
-}
-
-func (b *bounded) Write(p []byte) (int, error) {
-	if b.bound.Bytes == 0 {
-		return b.w.Write(p)
+// writer passes on what the bound allows.
+func (b Bound) writer(w io.Writer) io.Writer {
+	if b.Bytes == 0 {
+		return w
 	}
-	if b.left -= int64(len(p)); b.left < 0 {
-		return 0, b.bound.exceeded("has more than %d MiB", b.bound.Bytes>>20)
-	}
-	return b.w.Write(p)
+	return &bounded.AtMost{W: w, Left: b.Bytes, Err: b.exceeded("has more than %d MiB", b.Bytes>>20)}
 }
 
 // remembering knows why what is behind it refused, and has whoever writes end.

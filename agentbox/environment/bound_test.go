@@ -40,7 +40,7 @@ func TestWhatIsTakenOfABoxHasABound(t *testing.T) {
 		{Bound{Bytes: 1 << 20}, make([]byte, 1<<20+1), "more than 1 MiB"},
 	} {
 		counted, counting := countFiles(c.bound)
-		_, err := io.Copy(io.MultiWriter(&bounded{w: io.Discard, left: c.bound.Bytes, bound: c.bound}, counted), bytes.NewReader(c.data))
+		_, err := io.Copy(io.MultiWriter(c.bound.writer(io.Discard), counted), bytes.NewReader(c.data))
 		err = errors.Join(err, counting())
 		switch {
 		case c.want == "" && err != nil:

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/bounded"
 )
 
 // Export says which files of the environment to take, as its root user sees them.
@@ -48,7 +49,7 @@ func (h Export) Inventory(ctx context.Context, client *ssh.Client, w io.Writer) 
 	ctx, cancel := h.Bound.context(ctx)
 	defer cancel()
 	req := exportRequest{Root: h.Root, Skip: h.Skip, Paths: h.Paths, Inventory: true}
-	return h.ask(ctx, client, req, nil, &bounded{w: w, left: h.Bound.Bytes, bound: h.Bound})
+	return h.ask(ctx, client, req, nil, h.Bound.writer(w))
 }
 
 // Take writes the files as a tar archive to w. Only the guest agent can; a stock SSH server
@@ -69,7 +70,7 @@ func (h Export) Take(ctx context.Context, client *ssh.Client, w io.Writer) error
 		known = io.NewSectionReader(h.Known, 0, req.Known)
 	}
 	counted, counting := countFiles(h.Bound)
-	err := h.ask(ctx, client, req, known, io.MultiWriter(&bounded{w: w, left: h.Bound.Bytes, bound: h.Bound}, counted))
+	err := h.ask(ctx, client, req, known, io.MultiWriter(h.Bound.writer(w), counted))
 	if tooMany := counting(); tooMany != nil {
 		return tooMany
 	}
@@ -85,11 +86,11 @@ func (h Export) ask(ctx context.Context, client *ssh.Client, req exportRequest, 
 	if more != nil {
 		in = io.MultiReader(in, more)
 	}
-	complaint := &limited{left: maxComplaint}
+	var complaint bytes.Buffer
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watched := &remembering{w: out, failed: cancel}
-	status, err := Exec(ctx, client, Command{Subsystem: "harvest@agentbox", Stdin: in, Stdout: watched, Stderr: complaint})
+	status, err := Exec(ctx, client, Command{Subsystem: "harvest@agentbox", Stdin: in, Stdout: watched, Stderr: &bounded.Head{W: &complaint, Left: maxComplaint}})
 	switch {
 	case watched.err != nil:
 		return watched.err
@@ -104,16 +105,3 @@ func (h Export) ask(ctx context.Context, client *ssh.Client, req exportRequest, 
 }
 
 const maxComplaint = 4 << 10
-
-// limited keeps the beginning of what is written.
-type limited struct {
-	bytes.Buffer
-	left int
-}
-
-func (l *limited) Write(p []byte) (int, error) {
-	n := min(len(p), l.left)
-	l.left -= n
-	l.Buffer.Write(p[:n])
-	return len(p), nil
-}

@@ -11,6 +11,7 @@ import (
 	"github.com/pkg/sftp"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/bounded"
 )
 
 // TarFrom writes a file or a tree of the environment as a tar stream whose names begin with the
@@ -103,37 +104,17 @@ func (t *tarOut) contents(ctx context.Context, remote, name string, size int64) 
 		return t.files.failure("open", remote, err)
 	}
 	defer src.Close()
-	w := &limitWriter{w: &meteredWriter{ctx: ctx, w: t.w, meter: &t.meter, name: name}, left: size}
+	w := &bounded.AtMost{W: &meteredWriter{ctx: ctx, w: t.w, meter: &t.meter, name: name}, Left: size, Err: errEnough}
 	if _, err := src.WriteTo(w); err != nil && !errors.Is(err, errEnough) {
 		return t.files.failure("read", remote, err)
 	}
-	if w.left > 0 {
+	if w.Left > 0 {
 		return agentbox.Errorf(agentbox.Conflict, "%s in the box shrank while it was read", remote).WithHint("try again")
 	}
 	return nil
 }
 
 var errEnough = errors.New("the size that was promised has been reached")
-
-// limitWriter passes on left bytes and refuses more.
-type limitWriter struct {
-	w    io.Writer
-	left int64
-}
-
-func (l *limitWriter) Write(p []byte) (int, error) {
-	if int64(len(p)) <= l.left {
-		n, err := l.w.Write(p)
-		l.left -= int64(n)
-		return n, err
-	}
-	n, err := l.w.Write(p[:l.left])
-	l.left -= int64(n)
-	if err == nil {
-		err = errEnough
-	}
-	return n, err
-}
 
 // TarTo unpacks a tar stream into a directory of the environment, as docker cp - BOX:DIR does.
 // Names that point out of the directory are read as if it were the root.

@@ -2,6 +2,7 @@ package git
 
 import (
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -51,10 +52,8 @@ func environment(withPersonal bool) []string {
 
 func keeps(name string, withPersonal bool) bool {
 	if withPersonal {
-		for _, p := range personal {
-			if name == p {
-				return true
-			}
+		if slices.Contains(personal, name) {
+			return true
 		}
 	}
 	switch name {

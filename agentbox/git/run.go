@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/bounded"
 )
 
 // Call is one run of git.
@@ -44,10 +45,9 @@ const maxComplaints = 1 << 20
 // itself is an *Error, the end of ctx is ctx's, anything else is an *agentbox.Error.
 func Run(ctx context.Context, c Call) (stdout []byte, stderr string, err error) {
 	cmd := exec.CommandContext(ctx, "git", append(options(), c.Args...)...)
-	var out bytes.Buffer
-	complaints := &bounded{left: maxComplaints}
+	var out, complaints bytes.Buffer
 	cmd.Dir, cmd.Env = c.Dir, append(environment(c.Personal), c.Env...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, &out, complaints
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, &out, &bounded.Head{W: &complaints, Left: maxComplaints}
 	if c.Stdout != nil {
 		cmd.Stdout = c.Stdout
 	}
@@ -68,17 +68,4 @@ func Run(ctx context.Context, c Call) (stdout []byte, stderr string, err error) 
 		return nil, "", agentbox.Errorf(agentbox.Missing, "git is not installed").WithHint("install it: apt-get install git")
 	}
 	return nil, "", agentbox.Errorf(agentbox.Invalid, "cannot run git in %s: %w", c.Dir, err)
-}
-
-// bounded keeps the beginning of what is written to it.
-type bounded struct {
-	bytes.Buffer
-	left int
-}
-
-func (b *bounded) Write(p []byte) (int, error) {
-	n := min(len(p), b.left)
-	b.left -= n
-	b.Buffer.Write(p[:n])
-	return len(p), nil
 }

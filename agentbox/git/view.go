@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,9 +45,7 @@ func NewView(dir string, in Ingredients) (*View, error) {
 	}
 	v := &View{dir: dir, workTree: in.WorkTree, env: []string{"GIT_DIR=" + dir}}
 	files := map[string]string{}
-	for name, from := range in.Files {
-		files[name] = from
-	}
+	maps.Copy(files, in.Files)
 	if in.Index != "" {
 		files["index"] = in.Index
 	}

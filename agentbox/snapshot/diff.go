@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/bounded"
 	"agentbox/agentbox/git"
 )
 
@@ -56,12 +57,12 @@ func Diff(ctx context.Context, kept Kept, look Look) (Difference, error) {
 		args = append(args, "--color=always")
 	}
 	var text bytes.Buffer
-	w := &capped{w: &text, left: maxText}
+	w := &bounded.Head{W: &text, Left: maxText}
 	_, _, err = git.Run(ctx, git.Call{Dir: m.dir, Env: []string{"GIT_DIR=" + m.dir}, Args: append(args, base, kept.Whole), Stdout: io.Writer(w)})
 	if err != nil {
 		return Difference{}, unwritable(err)
 	}
-	d.Text, d.Truncated = text.Bytes(), w.left == 0
+	d.Text, d.Truncated = text.Bytes(), w.Left == 0
 	return d, nil
 }
 

@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
+	"agentbox/agentbox/bounded"
 	"agentbox/agentbox/environment"
 	"agentbox/agentbox/git"
 	"agentbox/agentbox/workspace"
@@ -62,7 +64,7 @@ func (k *keeper) untouched(ctx context.Context) bool {
 	}
 	var out bytes.Buffer
 	status, err := k.guest.Exec(ctx, environment.Command{
-		Argv: []string{"sh", "-c", glance}, Dir: k.req.Dir, Env: map[string]string{"FILES": files}, Stdout: &capped{w: &out, left: maxGlance},
+		Argv: []string{"sh", "-c", glance}, Dir: k.req.Dir, Env: map[string]string{"FILES": files}, Stdout: &bounded.Head{W: &out, Left: maxGlance},
 	})
 	if err != nil || status.Code != 0 {
 		return false
@@ -148,11 +150,8 @@ func (k *keeper) dropKnown(ctx context.Context, f *facts) error {
 	}
 	var kept []Branch
 	for _, b := range f.also {
-		for _, id := range unknown {
-			if b.Commit == id {
-				kept = append(kept, b)
-				break
-			}
+		if slices.Contains(unknown, b.Commit) {
+			kept = append(kept, b)
 		}
 	}
 	f.also = kept

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/bounded"
 	"agentbox/agentbox/environment"
 	"agentbox/agentbox/workspace"
 )
@@ -205,7 +206,7 @@ func (k *keeper) fetch(ctx context.Context) (facts, error) {
 	var f facts
 	var complaints bytes.Buffer
 	err = pipe(ctx, func(ctx context.Context, w io.Writer) error {
-		cmd.Stdout, cmd.Stderr = w, &capped{w: &complaints, left: maxFact}
+		cmd.Stdout, cmd.Stderr = w, &bounded.Head{W: &complaints, Left: maxFact}
 		status, err := k.guest.Exec(ctx, cmd)
 		if err == nil && status.Code != 0 {
 			err = lies(fmt.Errorf("git ended with exit code %d: %s", status.Code, printable(firstLine(complaints.String()))))
@@ -288,21 +289,4 @@ func (k *keeper) export(ctx context.Context) {
 func firstLine(s string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
 	return line
-}
-
-// capped writes the beginning and drops the rest.
-type capped struct {
-	w    io.Writer
-	left int
-}
-
-func (c *capped) Write(p []byte) (int, error) {
-	n := min(len(p), c.left)
-	c.left -= n
-	if n > 0 {
-		if _, err := c.w.Write(p[:n]); err != nil {
-			return 0, err
-		}
-	}
-	return len(p), nil
 }

@@ -2,13 +2,12 @@ package supervisor
 
 import (
 	"context"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"syscall"
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/home"
 )
 
 // diskWatch finds out when a workspace that is a directory of the host, and so has no size of its own, has grown beyond
@@ -60,29 +59,20 @@ func (s *Supervisor) watchDisk(ctx context.Context) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return // a disk of its own, with a size
 	}
-	if !sleep(ctx, diskAfter) {
+	if !pause(ctx, diskAfter) {
 		return
 	}
-	w := newDiskWatch(s.cfg.Spec.Disk, holds(dir), inUse(dir))
-	for sleep(ctx, diskEvery) {
+	w := newDiskWatch(s.cfg.Spec.Disk, home.DiskUsage(dir), inUse(dir))
+	for pause(ctx, diskEvery) {
 		used, now := inUse(dir), time.Now()
 		if !w.due(used, now) {
 			continue
 		}
-		held := holds(dir)
+		held := home.DiskUsage(dir)
 		if w.counted(held, used, now, time.Since(now)) {
 			s.pauseAt(ctx, agentbox.Limit{Kind: agentbox.LimitDisk, Count: s.cfg.Spec.Disk}, func() bool { return true })
 			return
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
 	}
 }
 
@@ -93,21 +83,4 @@ func inUse(dir string) int64 {
 		return 0
 	}
 	return int64(st.Blocks-st.Bfree) * st.Bsize
-}
-
-// holds is what the files below a directory take on disk; what may not be looked at, or goes meanwhile, does not count.
-func holds(dir string) int64 {
-	var sum int64
-	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return nil
-		}
-		if info, err := e.Info(); err == nil {
-			if st, ok := info.Sys().(*syscall.Stat_t); ok {
-				sum += st.Blocks * 512
-			}
-		}
-		return nil
-	})
-	return sum
 }

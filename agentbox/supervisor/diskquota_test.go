@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"agentbox/agentbox/home"
 	"os"
 	"path/filepath"
 	"testing"
@@ -41,14 +42,14 @@ func TestDiskWatch(t *testing.T) {
 
 func TestHolds(t *testing.T) {
 	dir := t.TempDir()
-	empty := holds(dir)
+	empty := home.DiskUsage(dir)
 	if err := os.MkdirAll(filepath.Join(dir, "a", "b"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "a", "b", "file"), make([]byte, 3<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := holds(dir) - empty; got < 3<<20 || got > 4<<20 {
+	if got := home.DiskUsage(dir) - empty; got < 3<<20 || got > 4<<20 {
 		t.Errorf("3 MiB take %d bytes", got)
 	}
 	if inUse(dir) <= 0 || inUse(filepath.Join(dir, "missing")) != 0 {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"agentbox/agentbox/bounded"
 	"agentbox/agentbox/environment"
 	"agentbox/vmm/guest/protocol"
 )
@@ -44,26 +45,14 @@ func (s *Supervisor) forgetSurvivors(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, survivorsWithin)
 	defer cancel()
-	var table bounded
-	if _, err := environment.Exec(ctx, client, environment.Command{Argv: []string{"cat", "/proc/net/tcp"}, Stdout: &table}); err != nil {
+	var table bytes.Buffer // 256 bytes are enough for each connection
+	if _, err := environment.Exec(ctx, client, environment.Command{Argv: []string{"cat", "/proc/net/tcp"}, Stdout: &bounded.Head{W: &table, Left: 256 * mostSurvivors}}); err != nil {
 		s.log.Warn("cannot ask the guest for the connections it has kept", "error", err)
 		return
 	}
 	for _, c := range readSurvivors(&table) {
 		s.network.Forget(c.port, c.remote)
 	}
-}
-
-// bounded keeps the beginning of what a guest says, of which 256 bytes are enough for each
-// connection.
-type bounded struct{ bytes.Buffer }
-
-func (b *bounded) Write(p []byte) (int, error) {
-	if room := 256*mostSurvivors - b.Len(); room < len(p) {
-		b.Buffer.Write(p[:room])
-		return len(p), nil
-	}
-	return b.Buffer.Write(p)
 }
 
 // readSurvivors reads /proc/net/tcp of a guest (proc(5)): the connections between the box's address

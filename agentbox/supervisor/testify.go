@@ -30,7 +30,7 @@ const (
 
 // keepBooks keeps the account of a task's box until ctx ends.
 func (s *Supervisor) keepBooks(ctx context.Context) {
-	for n := 0; sleep(ctx, lookEvery); n++ {
+	for n := 0; pause(ctx, lookEvery); n++ {
 		if !s.meter.accounts() {
 			continue
 		}

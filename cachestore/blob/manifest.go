@@ -3,6 +3,7 @@ package blob
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 	"unicode"
 	"unicode/utf8"
 
@@ -26,12 +27,7 @@ var Kinds = []Kind{Image, Cache, Workspace, Snapshot, Artifact}
 
 // Valid tells whether k is one of Kinds.
 func (k Kind) Valid() bool {
-	for _, v := range Kinds {
-		if k == v {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(Kinds, k)
 }
 
 // Info is what a manifest says about its blob besides its bytes.

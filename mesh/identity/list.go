@@ -6,6 +6,7 @@ import (
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/json"
+	"maps"
 	"slices"
 	"time"
 
@@ -189,9 +190,7 @@ func (l List) With(entries ...Entry) (List, error) {
 		return List{}, agentbox.Errorf(agentbox.Invalid, "there is no team")
 	}
 	all := make(map[slot]Entry, len(l.entries)+len(entries))
-	for s, e := range l.entries {
-		all[s] = e
-	}
+	maps.Copy(all, l.entries)
 	for _, e := range entries {
 		s := slot{member: e.Peer(), signer: PeerOf(e.Signer)}
 		old, known := all[s]

@@ -116,7 +116,7 @@ func near(list []link, index int, a netip.Addr) bool {
 		if l.index != index {
 			continue
 		}
-		for _, text := range strings.Fields(l.prefixes) {
+		for text := range strings.FieldsSeq(l.prefixes) {
 			if p, err := netip.ParsePrefix(text); err == nil && p.Contains(a) {
 				return true
 			}

@@ -148,7 +148,7 @@ func removeNamespaces(ctx context.Context, which func(name string) bool) error {
 		return fmt.Errorf("ip netns list: %w", err)
 	}
 	var errs []error
-	for _, line := range strings.Split(string(out), "\n") {
+	for line := range strings.SplitSeq(string(out), "\n") {
 		if name, _, _ := strings.Cut(line, " "); name != "" && which(name) {
 			errs = append(errs, run(ctx, "ip", "netns", "del", name))
 		}

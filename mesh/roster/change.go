@@ -3,6 +3,7 @@ package roster
 import (
 	"bytes"
 	"crypto/ed25519"
+	"slices"
 	"time"
 
 	"agentbox/agentbox"
@@ -187,10 +188,8 @@ func (r *Roster) stillAdmin(list identity.List, id identity.PeerID) bool {
 	}
 	for _, e := range list.Entries() {
 		if e.Peer() == id && bytes.Equal(e.Signer, list.Root()) && !e.Revoked {
-			for _, role := range e.Roles {
-				if role == identity.Admin {
-					return true
-				}
+			if slices.Contains(e.Roles, identity.Admin) {
+				return true
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -174,9 +175,7 @@ func (s *substitution) apply(h http.Header) {
 	if s == nil || len(s.used) == 0 {
 		return
 	}
-	for name, values := range s.header {
-		h[name] = values
-	}
+	maps.Copy(h, s.header)
 	h.Set("Accept-Encoding", "identity") // what comes back has to be readable here
 	h.Del(extensions)                    // and so has what comes back in a WebSocket
 }

@@ -130,7 +130,7 @@ func descendants(t *testing.T) []string {
 	lists := ok(filepath.Glob("/proc/self/task/*/children"))(t)
 	for _, list := range lists {
 		text, _ := os.ReadFile(list) // a thread that is gone has none
-		for _, pid := range strings.Fields(string(text)) {
+		for pid := range strings.FieldsSeq(string(text)) {
 			if exe, err := os.Readlink("/proc/" + pid + "/exe"); err == nil && strings.HasSuffix(exe, "/launch") {
 				found = append(found, pid)
 			}

@@ -81,7 +81,7 @@ func family(pid int) []int {
 		entries, _ := os.ReadDir(threads)
 		for _, e := range entries {
 			text, _ := os.ReadFile(threads + e.Name() + "/children") // a thread that is gone has no children
-			for _, field := range strings.Fields(string(text)) {
+			for field := range strings.FieldsSeq(string(text)) {
 				if child, err := strconv.Atoi(field); err == nil && !slices.Contains(all, child) {
 					all = append(all, child)
 				}

@@ -148,7 +148,7 @@ func parseList(r io.Reader) []stanza {
 		rest = strings.TrimSpace(rest)
 		if options, after, ok := strings.Cut(strings.TrimPrefix(rest, "["), "]"); ok && strings.HasPrefix(rest, "[") {
 			rest = after
-			for _, option := range strings.Fields(options) {
+			for option := range strings.FieldsSeq(options) {
 				name, value, _ := strings.Cut(option, "=")
 				if field := optionFields[strings.ToLower(name)]; field != "" {
 					s.other = append(s.other, field+": "+strings.ReplaceAll(value, ",", " "))

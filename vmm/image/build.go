@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"agentbox/agentbox"
 	"agentbox/vmm/image/rootfs"
 
 	"agentbox/agentbox/durable"
@@ -128,13 +129,12 @@ func (s *Store) finish(ctx context.Context, b *build) (Image, error) {
 	if err := b.write(ctx, path); err != nil {
 		return Image{}, hostError(err)
 	}
-	now, err := statOf(path)
+	now, err := durable.Identify(path)
 	if err != nil {
 		return Image{}, hostError(err)
 	}
-	now.Digest = b.image.Digest
 	b.image.Size, b.image.Created = now.Size, time.Now().UTC().Truncate(time.Second)
-	err = errors.Join(writeJSON(filepath.Join(b.dir, imageCheckName), now), writeJSON(filepath.Join(b.dir, imageMetaName), b.image))
+	err = errors.Join(writeJSON(filepath.Join(b.dir, imageCheckName), checked{b.image.Digest, now}), writeJSON(filepath.Join(b.dir, imageMetaName), b.image))
 	if err == nil {
 		err = s.adopt(ctx, b)
 	}
@@ -167,7 +167,7 @@ func (b *build) write(ctx context.Context, path string) error {
 	b.progress.tell(Event{Step: "hash"})
 	synced := make(chan error, 1)
 	go func() { synced <- f.Sync() }()
-	digest, err := digestFile(path)
+	digest, err := agentbox.DigestFile(path)
 	if err := errors.Join(err, <-synced, f.Close()); err != nil {
 		return err
 	}

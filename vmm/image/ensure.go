@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
 )
 
 // Ensure gives the image of a recipe, making it if it is not here.
@@ -190,7 +191,7 @@ func localFingerprint(r Recipe) (string, error) {
 	switch k, rest := r.source(); k {
 	case fromArchive:
 		path, _ := splitTag(rest)
-		now, err := statOf(path)
+		now, err := durable.Identify(path)
 		if err != nil {
 			return "", missingSource(path, err)
 		}

@@ -114,7 +114,7 @@ func checkTestImage(t *testing.T, img Image, mark string) {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
 	}
-	if d, err := digestFile(img.Path); err != nil || d != img.Digest {
+	if d, err := agentbox.DigestFile(img.Path); err != nil || d != img.Digest {
 		t.Errorf("the file has the digest %s, not %s (%v)", d, img.Digest, err)
 	}
 }

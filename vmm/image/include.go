@@ -194,8 +194,7 @@ func (b *build) include(i included) error {
 // user.
 func (b *build) parents(home, to string) error {
 	at := home
-	dirs := strings.Split(strings.TrimPrefix(path.Dir(to), home), "/")
-	for _, name := range dirs {
+	for name := range strings.SplitSeq(strings.TrimPrefix(path.Dir(to), home), "/") {
 		if name == "" {
 			continue
 		}

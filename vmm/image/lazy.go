@@ -72,7 +72,7 @@ func (s *Store) Completed(ctx context.Context, d agentbox.Digest, file string) e
 	if err != nil {
 		return err
 	}
-	got, err := digestFile(file)
+	got, err := agentbox.DigestFile(file)
 	if err != nil {
 		return hostError(err)
 	}
@@ -89,12 +89,12 @@ func (s *Store) Completed(ctx context.Context, d agentbox.Digest, file string) e
 	if err := errors.Join(os.RemoveAll(fresh), linkOrCopy(fresh, file), os.Rename(fresh, img.Path)); err != nil {
 		return hostError(err)
 	}
-	now, err := statOf(img.Path)
+	now, err := durable.Identify(img.Path)
 	if err != nil {
 		return hostError(err)
 	}
-	now.Digest, img.Lazy = d, nil
-	return errors.Join(writeJSON(filepath.Join(dir, imageCheckName), now), writeJSON(filepath.Join(dir, imageMetaName), img), durable.SyncDir(dir))
+	img.Lazy = nil
+	return errors.Join(writeJSON(filepath.Join(dir, imageCheckName), checked{d, now}), writeJSON(filepath.Join(dir, imageMetaName), img), durable.SyncDir(dir))
 }
 
 func linkOrCopy(to, from string) error {

@@ -55,7 +55,7 @@ func TestLazyImageBecomesWhole(t *testing.T) {
 	if got, err = s.Get(img.Digest.String()); err != nil || got.Lazy != nil {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if d, err := digestFile(got.Path); err != nil || d != img.Digest {
+	if d, err := agentbox.DigestFile(got.Path); err != nil || d != img.Digest {
 		t.Errorf("%s, %v", d.Short(), err)
 	}
 	layer := func() (io.ReadCloser, error) { return os.Open(os.DevNull) }

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
 )
 
 // oci makes the root file system of a container image. Every layer is compared with the digest that
@@ -196,6 +197,6 @@ func splitTag(s string) (path, tag string) {
 	return dir + base, tag
 }
 
-func fingerprintOf(c checked) string {
-	return fmt.Sprintf("%d %d %d", c.Size, c.Inode, c.Mtime)
+func fingerprintOf(id durable.Identity) string {
+	return fmt.Sprintf("%d %d %d", id.Size, id.Inode, id.MTime)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -205,9 +206,7 @@ func spoil(times int32, change func([]byte) []byte) func(http.Handler) http.Hand
 			if isLayer && done.Add(1) <= times {
 				body = change(body)
 			}
-			for k, v := range rec.Header() {
-				w.Header()[k] = v
-			}
+			maps.Copy(w.Header(), rec.Header())
 			w.WriteHeader(rec.Code)
 			_, _ = w.Write(body) // cut answers fail here, as they should
 		})

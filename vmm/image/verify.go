@@ -7,31 +7,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
 )
 
 // checked remembers what a file was like when its digest was computed. A file that still is like
 // that has the same bytes, unless somebody who may write the store forged its times.
 type checked struct {
 	Digest agentbox.Digest `json:"digest"`
-	Size   int64           `json:"size"`
-	Inode  uint64          `json:"inode"`
-	Mtime  int64           `json:"mtime"` // nanoseconds
-	Ctime  int64           `json:"ctime"`
-}
-
-func statOf(path string) (checked, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return checked{}, err
-	}
-	c := checked{Size: info.Size(), Mtime: info.ModTime().UnixNano()}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		c.Inode, c.Ctime = st.Ino, changeTime(st)
-	}
-	return c, nil
+	durable.Identity
 }
 
 // open gives an image whose bytes are known to be right. It takes a stat if nothing has changed, a
@@ -41,7 +26,7 @@ func (s *Store) open(d agentbox.Digest) (Image, error) {
 	if err != nil {
 		return img, err
 	}
-	now, err := statOf(img.Path)
+	now, err := durable.Identify(img.Path)
 	if errors.Is(err, fs.ErrNotExist) && img.Lazy != nil {
 		return img, nil
 	}
@@ -57,8 +42,7 @@ func (s *Store) open(d agentbox.Digest) (Image, error) {
 	var was checked
 	b, err := os.ReadFile(filepath.Join(s.imageDir(d), imageCheckName))
 	if err == nil && json.Unmarshal(b, &was) == nil {
-		now.Digest = d
-		if was == now {
+		if was == (checked{d, now}) {
 			return img, nil
 		}
 	}
@@ -68,7 +52,7 @@ func (s *Store) open(d agentbox.Digest) (Image, error) {
 // Verify reads the whole image and compares its digest.
 func (s *Store) Verify(d agentbox.Digest) error {
 	path := filepath.Join(s.imageDir(d), imageFileName)
-	before, err := statOf(path)
+	before, err := durable.Identify(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if img, err := s.describe(d); err != nil || img.Lazy != nil {
 			return err // what is not here is verified as it comes
@@ -78,25 +62,14 @@ func (s *Store) Verify(d agentbox.Digest) error {
 	if err != nil {
 		return hostError(err)
 	}
-	got, err := digestFile(path)
+	got, err := agentbox.DigestFile(path)
 	if err != nil {
 		return hostError(err)
 	}
 	if got != d {
 		return corrupt(d, "its bytes have changed: they are now "+got.Short())
 	}
-	before.Digest = d
-	return writeJSON(filepath.Join(s.imageDir(d), imageCheckName), before)
-}
-
-func digestFile(path string) (agentbox.Digest, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return agentbox.Digest{}, err
-	}
-	defer f.Close()
-	d, _, err := agentbox.DigestOf(f)
-	return d, err
+	return writeJSON(filepath.Join(s.imageDir(d), imageCheckName), checked{d, before})
 }
 
 // Distrust makes the next who opens an image read all of it.

@@ -42,7 +42,7 @@ func indexModules(root fs.FS) (*modules, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	for _, line := range strings.Fields(string(list)) {
+	for line := range strings.FieldsSeq(string(list)) {
 		t.builtin[moduleName(line)] = true
 	}
 	err = fs.WalkDir(root, ".", func(p string, d fs.DirEntry, err error) error {
@@ -141,15 +141,15 @@ func dependencies(data []byte) (hard, soft []string, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, field := range strings.Split(string(info), "\x00") {
+	for field := range strings.SplitSeq(string(info), "\x00") {
 		if list, ok := strings.CutPrefix(field, "depends="); ok && list != "" {
-			for _, d := range strings.Split(list, ",") {
+			for d := range strings.SplitSeq(list, ",") {
 				hard = append(hard, moduleName(d))
 			}
 		}
 		if list, ok := strings.CutPrefix(field, "softdep=pre:"); ok {
 			list, _, _ = strings.Cut(list, "post:")
-			for _, d := range strings.Fields(list) {
+			for d := range strings.FieldsSeq(list) {
 				soft = append(soft, moduleName(d))
 			}
 		}

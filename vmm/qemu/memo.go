@@ -1,14 +1,10 @@
 package qemu
 
 import (
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/durable"
@@ -36,24 +32,15 @@ type digestedFile struct {
 // maxDigests is more files than one host's kernels.
 const maxDigests = 16
 
-// fileIdentity changes when a file is replaced or written.
+// fileIdentity is a file and what it was like.
 type fileIdentity struct {
-	Path  string `json:"path"`
-	Size  int64  `json:"size"`
-	MTime int64  `json:"mtime"` // nanoseconds
-	Inode uint64 `json:"inode"`
+	Path string `json:"path"`
+	durable.Identity
 }
 
 func identify(path string) (fileIdentity, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return fileIdentity{}, err
-	}
-	id := fileIdentity{Path: path, Size: info.Size(), MTime: info.ModTime().UnixNano()}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		id.Inode = st.Ino
-	}
-	return id, nil
+	id, err := durable.Identify(path)
+	return fileIdentity{path, id}, err
 }
 
 // recall returns the memo; d.mu is held. What cannot be read was never known.
@@ -99,16 +86,10 @@ func (m *memo) digest(path string) (string, error) {
 			return d.Digest.String(), nil
 		}
 	}
-	f, err := os.Open(path)
+	sum, err := agentbox.DigestFile(path)
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", fmt.Errorf("hash %s: %w", path, err)
-	}
-	sum := agentbox.Digest(h.Sum(nil))
 	m.Digests = append(m.Digests, digestedFile{id, sum})
 	m.Digests = m.Digests[max(0, len(m.Digests)-maxDigests):]
 	m.changed = true

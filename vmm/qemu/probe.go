@@ -140,7 +140,7 @@ func cpuIdentity() string {
 	}
 	first, _, _ := strings.Cut(string(b), "\n\n")
 	var kept []string
-	for _, line := range strings.Split(first, "\n") {
+	for line := range strings.SplitSeq(first, "\n") {
 		name, _, _ := strings.Cut(line, "\t")
 		switch strings.TrimSpace(strings.TrimSuffix(name, ":")) {
 		case "model name", "stepping", "microcode", "flags":

@@ -72,7 +72,7 @@ func Orphans(t *testing.T, tp vmm.Template, least int, args ...string) {
 	line := make([]byte, 1024)
 	n, _ := out.Read(line)
 	var pids []int
-	for _, field := range strings.Fields(string(line[:n])) {
+	for field := range strings.FieldsSeq(string(line[:n])) {
 		pid, err := strconv.Atoi(field)
 		if err != nil {
 			t.Fatalf("the other process said %q", line[:n])

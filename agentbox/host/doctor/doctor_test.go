@@ -41,8 +41,8 @@ func TestDoctorLooksWhereProgramsAreRunFrom(t *testing.T) {
 // probed is a driver that has found out something about its host.
 type probed struct {
 	vmm.Driver // none: these tests start no machine
-	facts vmm.Facts
-	err   error
+	facts      vmm.Facts
+	err        error
 }
 
 func (p probed) Probe(ctx context.Context, _ bool) (vmm.Facts, error) {

@@ -13,8 +13,8 @@ import (
 // probed is a driver that has found out something about its host.
 type probed struct {
 	vmm.Driver // none: these tests start no machine
-	facts vmm.Facts
-	err   error
+	facts      vmm.Facts
+	err        error
 }
 
 func (p probed) Probe(ctx context.Context, _ bool) (vmm.Facts, error) {

@@ -153,7 +153,7 @@ func loadModules() error {
 	if err != nil {
 		return err
 	}
-	for _, name := range strings.Fields(string(list)) {
+	for name := range strings.FieldsSeq(string(list)) {
 		f, err := os.Open(filepath.Join("/modules", name))
 		if err != nil {
 			return err

@@ -187,7 +187,7 @@ func (g *cgroups) processes() []int {
 			return nil
 		}
 		text, _ := os.ReadFile(path)
-		for _, field := range strings.Fields(string(text)) {
+		for field := range strings.FieldsSeq(string(text)) {
 			if pid, err := strconv.Atoi(field); err == nil {
 				pids = append(pids, pid)
 			}

@@ -138,7 +138,7 @@ func lookPath(name, search, dir string) (string, error) {
 		return name, nil // exec itself says what is wrong with it
 	}
 	denied := false
-	for _, d := range strings.Split(search, ":") {
+	for d := range strings.SplitSeq(search, ":") {
 		if !path.IsAbs(d) {
 			d = path.Join(dir, d)
 		}

@@ -81,7 +81,7 @@ func (g *gvisorBox) join(string) (*os.File, func(), error) {
 func (g *gvisorBox) processes() []int {
 	text, _ := os.ReadFile(filepath.Join(g.dir, "cgroup.procs"))
 	var pids []int
-	for _, field := range strings.Fields(string(text)) {
+	for field := range strings.FieldsSeq(string(text)) {
 		if pid, err := strconv.Atoi(field); err == nil && pid != os.Getpid() {
 			pids = append(pids, pid)
 		}

@@ -5,6 +5,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path"
@@ -164,9 +165,7 @@ func (m *services) runOnce(ctx context.Context, s *service, ready func()) error 
 func (m *services) launch(s *service, line string, files []int) (*process, error) {
 	defer closeDescriptors(files)
 	env := map[string]string{}
-	for k, v := range s.Env {
-		env[k] = v
-	}
+	maps.Copy(env, s.Env)
 	return m.agent.launch(command{
 		user: m.agent.ownUser(), path: "/bin/sh", argv: []string{"sh", "-c", line}, env: env,
 		group: "services/" + path.Base(s.Name), files: files,

@@ -121,7 +121,7 @@ func (l *launcher) wait() plan.End {
 func children() []int {
 	var pids []int
 	text, _ := os.ReadFile("/proc/self/task/1/children")
-	for _, field := range strings.Fields(string(text)) {
+	for field := range strings.FieldsSeq(string(text)) {
 		if pid, err := strconv.Atoi(field); err == nil {
 			pids = append(pids, pid)
 		}

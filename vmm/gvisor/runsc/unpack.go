@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -136,7 +135,7 @@ func (c contents) verify(p Programs) (memo, error) {
 	for _, path := range p.paths() {
 		name := filepath.Base(path)
 		if isRegular(path) {
-			if d, err := digestFile(path); err == nil && d == c.about[name].Digest {
+			if d, err := agentbox.DigestFile(path); err == nil && d == c.about[name].Digest {
 				continue
 			}
 		}
@@ -180,19 +179,6 @@ func removeOthers(dir string) error {
 }
 
 func digestOf(b []byte) agentbox.Digest { return agentbox.Digest(sha256.Sum256(b)) }
-
-func digestFile(path string) (agentbox.Digest, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return agentbox.Digest{}, err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return agentbox.Digest{}, err
-	}
-	return agentbox.Digest(h.Sum(nil)), nil
-}
 
 func hostError(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {

@@ -2,6 +2,7 @@ package runsc
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -124,9 +125,7 @@ func TestWhatABuildLacks(t *testing.T) {
 			t.Errorf("without %s: %v", name, err)
 		}
 		damaged := fstest.MapFS{}
-		for n, f := range whole {
-			damaged[n] = f
-		}
+		maps.Copy(damaged, whole)
 		damaged[name] = &fstest.MapFile{Data: append([]byte("x"), whole[name].Data...)}
 		root := t.TempDir()
 		if _, err := unpacker(root, damaged).Ensure(); agentbox.CodeOf(err) != agentbox.Corrupt {

@@ -1,0 +1,42 @@
+// Package bounded has writers for what a box or a program prints, of which nobody knows how much
+// that will be. They keep no bytes themselves.
+package bounded
+
+import "io"
+
+// Head passes on the first Left bytes that are written to it and drops the rest, so whoever writes
+// notices nothing.
+type Head struct {
+	W    io.Writer
+	Left int // bytes; at 0 all that is to be had was, and maybe more was dropped
+}
+
+// Write implements io.Writer. It fails as W does.
+func (h *Head) Write(p []byte) (int, error) {
+	n := min(len(p), h.Left)
+	h.Left -= n
+	if n > 0 {
+		if _, err := h.W.Write(p[:n]); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}
+
+// AtMost passes on Left bytes and refuses what is beyond them with Err.
+type AtMost struct {
+	W    io.Writer
+	Left int64 // bytes
+	Err  error
+}
+
+// Write implements io.Writer. It passes on as much as fits.
+func (a *AtMost) Write(p []byte) (int, error) {
+	fits := p[:min(int64(len(p)), a.Left)]
+	n, err := a.W.Write(fits)
+	a.Left -= int64(n)
+	if err == nil && len(fits) < len(p) {
+		err = a.Err
+	}
+	return n, err
+}

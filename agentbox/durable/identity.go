@@ -1,0 +1,28 @@
+package durable
+
+import (
+	"os"
+	"syscall"
+)
+
+// Identity changes when a file is replaced or written: one that has the same still has the same
+// bytes, unless somebody who may write it forged the clock that Changed is taken from.
+type Identity struct {
+	Size    int64  `json:"size"` // bytes
+	Inode   uint64 `json:"inode"`
+	MTime   int64  `json:"mtime"` // nanoseconds
+	Changed int64  `json:"ctime"` // nanoseconds; no program can set it
+}
+
+// Identify looks at a file, and at what a link leads to.
+func Identify(path string) (Identity, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return Identity{}, err
+	}
+	id := Identity{Size: info.Size(), MTime: info.ModTime().UnixNano()}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		id.Inode, id.Changed = st.Ino, changeTime(st)
+	}
+	return id, nil
+}
