@@ -1,6 +1,7 @@
 package agentbox
 
 import (
+	"agentbox/vmm/guest/protocol"
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
@@ -121,14 +122,7 @@ type Port struct {
 }
 
 // Service is one service of the configuration, as it is now.
-type Service struct {
-	Name     string    `json:"name"`
-	State    string    `json:"state"` // waiting, starting, ready, failed, stopped
-	Restarts int       `json:"restarts"`
-	Port     int       `json:"port,omitempty"`
-	Since    time.Time `json:"since"`
-	Error    string    `json:"error,omitempty"`
-}
+type Service = protocol.ServiceStatus
 
 // Usage is what a box costs its host now.
 type Usage struct {

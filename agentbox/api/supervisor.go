@@ -7,6 +7,7 @@ import (
 	"agentbox/agentbox/cost"
 	"agentbox/policy"
 	"agentbox/policy/secrets"
+	"agentbox/vmm/guest/protocol"
 )
 
 // The calls a supervisor answers on its own socket. Only the daemon makes them.
@@ -41,14 +42,14 @@ type StartRequest struct {
 
 // AttachRequest turns a restored machine into a box: it gets its workspace, environment, services and ports.
 type AttachRequest struct {
-	Hostname string            `json:"hostname"`
-	User     string            `json:"user,omitempty"`
-	Env      map[string]string `json:"env,omitempty"`
-	Services []ServiceSpec     `json:"services,omitempty"`
-	Ports    []ConfiguredPort  `json:"ports,omitempty"`
-	Lease    time.Duration     `json:"lease"`           // its term
-	Files    map[string]string `json:"files,omitempty"` // by absolute path in the box
-	Roots    string            `json:"roots,omitempty"` // PEM of authorities that this machine was taught, for the box to believe
+	Hostname string             `json:"hostname"`
+	User     string             `json:"user,omitempty"`
+	Env      map[string]string  `json:"env,omitempty"`
+	Services []protocol.Service `json:"services,omitempty"`
+	Ports    []ConfiguredPort   `json:"ports,omitempty"`
+	Lease    time.Duration      `json:"lease"`           // its term
+	Files    map[string]string  `json:"files,omitempty"` // by absolute path in the box
+	Roots    string             `json:"roots,omitempty"` // PEM of authorities that this machine was taught, for the box to believe
 }
 
 // PolicyInForce replaces the policy of a running box. Until the first one comes, nothing leaves the box.
@@ -79,15 +80,6 @@ type Limits struct {
 type ConfiguredPort struct {
 	Box  int `json:"box"`
 	Host int `json:"host"`
-}
-
-// ServiceSpec is a service as configured.
-type ServiceSpec struct {
-	Name  string            `json:"name"`
-	Run   string            `json:"run"`
-	Ready string            `json:"ready,omitempty"`
-	Port  int               `json:"port,omitempty"`
-	Env   map[string]string `json:"env,omitempty"`
 }
 
 // SupervisorStatus is what a supervisor knows of its machine.

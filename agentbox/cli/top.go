@@ -193,7 +193,7 @@ func loadRows(loads []load) [][]string {
 func serviceStates(services []agentbox.Service) []string {
 	var out []string
 	for _, s := range services {
-		out = append(out, s.Name+":"+s.State)
+		out = append(out, s.Name+":"+string(s.State))
 	}
 	return out
 }

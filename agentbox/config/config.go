@@ -5,6 +5,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/toolchain"
+	"agentbox/vmm/guest/protocol"
 )
 
 // PoolAuto lets the daemon choose the size of the warm pool from the free memory of the machine.
@@ -53,13 +54,7 @@ type Include struct {
 }
 
 // Service is a long-running command of the box.
-type Service struct {
-	Name  string
-	Run   string            // for sh -c
-	Ready string            // for sh -c; exit status 0 means ready; "" when there is no such check
-	Port  int               // TCP port it serves; 0 for none
-	Env   map[string]string // added to the box's
-}
+type Service = protocol.Service
 
 // Port is a TCP port of the box that is forwarded to the host's loopback.
 type Port struct {

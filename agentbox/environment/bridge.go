@@ -1,6 +1,7 @@
 package environment
 
 import (
+	"agentbox/vmm/guest/protocol"
 	"context"
 	"io"
 	"sync"
@@ -154,12 +155,12 @@ func (b *bridge) pass(req *ssh.Request) bool {
 
 // passable are the session requests a client may make of an environment.
 var passable = map[string]bool{
-	"env": true, "pty-req": true, "exec": true, "shell": true, "subsystem": true, "argv@agentbox": true,
+	"env": true, "pty-req": true, "exec": true, "shell": true, "subsystem": true, protocol.Argv: true,
 	"signal": true, "window-change": true, "break": true, "eow@openssh.com": true,
 }
 
 // starts are those after which a session has a command, and input goes to it.
-var starts = map[string]bool{"exec": true, "shell": true, "subsystem": true, "argv@agentbox": true}
+var starts = map[string]bool{"exec": true, "shell": true, "subsystem": true, protocol.Argv: true}
 
 // fromBack keeps the exit status until the output is through and never waits for the client: what
 // it does not take blocks every other channel of the backend.

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"agentbox/agentbox"
+	"agentbox/vmm/guest/protocol"
 )
 
 // Exec runs a command and returns when it has ended and all it wrote has been written to cmd.Stdout
@@ -110,7 +111,7 @@ func (s *session) start(ctx context.Context) error {
 		}
 	}
 	if payload, exact := argvRequest(s.cmd); exact {
-		if ok, err := request(ctx, s.ch, "argv@agentbox", payload); ok || err != nil {
+		if ok, err := request(ctx, s.ch, protocol.Argv, payload); ok || err != nil {
 			return err
 		}
 	}
@@ -132,12 +133,7 @@ func argvRequest(cmd Command) (payload []byte, exact bool) {
 	if argv == nil {
 		argv = []string{}
 	}
-	payload, err := json.Marshal(struct {
-		Argv []string          `json:"argv"`
-		Dir  string            `json:"dir"`
-		Env  map[string]string `json:"env"`
-		User string            `json:"user,omitempty"`
-	}{argv, cmd.Dir, cmd.Env, cmd.User})
+	payload, err := json.Marshal(protocol.ArgvRequest{Argv: argv, Dir: cmd.Dir, Env: cmd.Env, User: cmd.User})
 	return payload, err == nil
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/bounded"
+	"agentbox/vmm/guest/protocol"
 )
 
 // Export says which files of the environment to take, as its root user sees them.
@@ -32,23 +33,13 @@ type Bound struct {
 	Time  time.Duration
 }
 
-// exportRequest is protocol.ExportRequest, which the guest's side has.
-type exportRequest struct {
-	Root      string     `json:"root"`
-	Inventory bool       `json:"inventory,omitempty"`
-	Known     int64      `json:"known,omitempty"`
-	Skip      []string   `json:"skip,omitempty"`
-	Whole     [][]string `json:"whole,omitempty"`
-	Paths     []string   `json:"paths,omitempty"`
-}
-
 // Inventory writes down what there is, for a later Take to leave out what did not change since. No
 // clock is compared for that, neither the host's nor the guest's. What it wrote means nothing to
 // anybody but the guest.
 func (h Export) Inventory(ctx context.Context, client *ssh.Client, w io.Writer) error {
 	ctx, cancel := h.Bound.context(ctx)
 	defer cancel()
-	req := exportRequest{Root: h.Root, Skip: h.Skip, Paths: h.Paths, Inventory: true}
+	req := protocol.ExportRequest{Root: h.Root, Skip: h.Skip, Paths: h.Paths, Inventory: true}
 	return h.ask(ctx, client, req, nil, h.Bound.writer(w))
 }
 
@@ -59,7 +50,7 @@ func (h Export) Inventory(ctx context.Context, client *ssh.Client, w io.Writer) 
 func (h Export) Take(ctx context.Context, client *ssh.Client, w io.Writer) error {
 	ctx, cancel := h.Bound.context(ctx)
 	defer cancel()
-	req := exportRequest{Root: h.Root, Skip: h.Skip, Whole: h.Whole, Paths: h.Paths}
+	req := protocol.ExportRequest{Root: h.Root, Skip: h.Skip, Whole: h.Whole, Paths: h.Paths}
 	var known io.Reader
 	if h.Known != nil {
 		info, err := h.Known.Stat()
@@ -77,7 +68,7 @@ func (h Export) Take(ctx context.Context, client *ssh.Client, w io.Writer) error
 	return err
 }
 
-func (h Export) ask(ctx context.Context, client *ssh.Client, req exportRequest, more io.Reader, out io.Writer) error {
+func (h Export) ask(ctx context.Context, client *ssh.Client, req protocol.ExportRequest, more io.Reader, out io.Writer) error {
 	request, err := json.Marshal(req)
 	if err != nil {
 		return err
@@ -90,7 +81,7 @@ func (h Export) ask(ctx context.Context, client *ssh.Client, req exportRequest, 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watched := &remembering{w: out, failed: cancel}
-	status, err := Exec(ctx, client, Command{Subsystem: "harvest@agentbox", Stdin: in, Stdout: watched, Stderr: &bounded.Head{W: &complaint, Left: maxComplaint}})
+	status, err := Exec(ctx, client, Command{Subsystem: protocol.ExportSubsystem, Stdin: in, Stdout: watched, Stderr: &bounded.Head{W: &complaint, Left: maxComplaint}})
 	switch {
 	case watched.err != nil:
 		return watched.err

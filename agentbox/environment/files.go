@@ -13,6 +13,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"agentbox/agentbox"
+	"agentbox/vmm/guest/protocol"
 )
 
 // Files is an SFTP session: the files of the environment as one of its users sees them. Its methods
@@ -32,7 +33,7 @@ func OpenFiles(ctx context.Context, client *ssh.Client, user string) (*Files, er
 	}
 	go ssh.DiscardRequests(reqs)
 	if user != "" {
-		ch.SendRequest("user@agentbox", false, ssh.Marshal(struct{ User string }{user}))
+		ch.SendRequest(protocol.UserRequest, false, ssh.Marshal(struct{ User string }{user}))
 	}
 	if err := startSubsystem(ctx, ch, "sftp"); err != nil {
 		ch.Close()

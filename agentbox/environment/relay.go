@@ -12,6 +12,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"agentbox/agentbox"
+	"agentbox/vmm/guest/protocol"
 )
 
 // Backend gives the connection to the environment as it is now. It may wait for one, and ends with
@@ -159,7 +160,7 @@ func (r *Relay) channel(ctx context.Context, user string, nch ssh.NewChannel) {
 	}
 	b := &bridge{session: nch.ChannelType() == "session", front: end{front, requests}, back: back}
 	if b.session {
-		back.ch.SendRequest("user@agentbox", false, ssh.Marshal(struct{ User string }{user}))
+		back.ch.SendRequest(protocol.UserRequest, false, ssh.Marshal(struct{ User string }{user}))
 	}
 	b.run(ctx)
 }

@@ -163,16 +163,13 @@ func userOr(user string) string {
 
 // attachmentOf is what a configuration gives a machine: its environment over the one the image's programs expect.
 func attachmentOf(cfg *config.Config, imageEnv []string) attachment {
-	a := attachment{Env: map[string]string{}}
+	a := attachment{Env: map[string]string{}, Services: cfg.Services}
 	for _, kv := range imageEnv {
 		if name, value, ok := strings.Cut(kv, "="); ok {
 			a.Env[name] = value
 		}
 	}
 	maps.Copy(a.Env, cfg.Env)
-	for _, s := range cfg.Services {
-		a.Services = append(a.Services, api.ServiceSpec(s))
-	}
 	for _, p := range cfg.Ports {
 		a.Ports = append(a.Ports, api.ConfiguredPort(p))
 	}

@@ -12,6 +12,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/host/consent"
+	"agentbox/vmm/guest/protocol"
 )
 
 // servicesWait is how long `up` waits for the services of a box before it runs the user's command all the same.
@@ -51,7 +52,7 @@ func (m *Manager) awaitServices(ctx context.Context, b *box, progress agentbox.P
 	}
 }
 
-func names(services []api.ServiceSpec) string {
+func names(services []protocol.Service) string {
 	var out []string
 	for _, s := range services {
 		out = append(out, s.Name)
@@ -59,18 +60,13 @@ func names(services []api.ServiceSpec) string {
 	return strings.Join(out, ", ")
 }
 
-const (
-	serviceReady  = "ready"
-	serviceFailed = "failed"
-)
-
 // settled tells whether waiting changes nothing more: one that has failed is started again, but not soon.
 func settled(services []agentbox.Service) bool {
 	for _, s := range services {
-		if s.State == serviceFailed {
+		if s.State == protocol.ServiceFailed {
 			return true // those behind it in the order wait for it
 		}
-		if s.State != serviceReady {
+		if s.State != protocol.ServiceReady {
 			return false
 		}
 	}
@@ -79,7 +75,7 @@ func settled(services []agentbox.Service) bool {
 
 func tellServices(name string, services []agentbox.Service, progress agentbox.Progress) {
 	for _, s := range services {
-		if s.State == serviceReady {
+		if s.State == protocol.ServiceReady {
 			continue
 		}
 		line := fmt.Sprintf("service %s is not ready (%s)", s.Name, s.State)
@@ -93,7 +89,7 @@ func tellServices(name string, services []agentbox.Service, progress agentbox.Pr
 func countReady(services []agentbox.Service) string {
 	ready := 0
 	for _, s := range services {
-		if s.State == serviceReady {
+		if s.State == protocol.ServiceReady {
 			ready++
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"agentbox/agentbox/host/templates"
 	"agentbox/agentbox/supervisor"
 	"agentbox/vmm"
+	"agentbox/vmm/guest/protocol"
 )
 
 // phase is how far a box has come. Only boxes in phase ready are shown; the others are finished off at the next start.
@@ -68,7 +69,7 @@ type record struct {
 // attachment is what a fresh machine is given to become this box.
 type attachment struct {
 	Env      map[string]string    `json:"env,omitempty"`
-	Services []api.ServiceSpec    `json:"services,omitempty"`
+	Services []protocol.Service   `json:"services,omitempty"`
 	Ports    []api.ConfiguredPort `json:"ports,omitempty"`
 }
 

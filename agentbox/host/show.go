@@ -11,6 +11,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host/supervisors"
+	"agentbox/vmm/guest/protocol"
 )
 
 // List describes every box, newest last.
@@ -150,7 +151,7 @@ func machineUsage(ctx context.Context, s *supervisors.Supervisor) *agentbox.Usag
 	return &u
 }
 
-func withPorts(services []agentbox.Service, configured []api.ServiceSpec) []agentbox.Service {
+func withPorts(services []agentbox.Service, configured []protocol.Service) []agentbox.Service {
 	for i := range services {
 		for _, c := range configured {
 			if c.Name == services[i].Name {

@@ -118,16 +118,13 @@ func (s *Supervisor) attach(ctx context.Context, req api.AttachRequest) error {
 
 // attachment is what the guest is told of an attach.
 func (s *Supervisor) attachment(req api.AttachRequest) (*protocol.AttachRequest, error) {
-	a := &protocol.AttachRequest{Workspace: true, Own: true, Hostname: req.Hostname, User: req.User, Env: req.Env}
+	a := &protocol.AttachRequest{Workspace: true, Own: true, Hostname: req.Hostname, User: req.User, Env: req.Env, Services: req.Services}
 	ca, err := s.ca()
 	if err != nil {
 		return nil, err
 	}
 	if a.Authority, err = trusted(ca, req.Roots); err != nil {
 		return nil, err
-	}
-	for _, v := range req.Services {
-		a.Services = append(a.Services, protocol.Service(v))
 	}
 	for path, content := range req.Files {
 		a.Files = append(a.Files, protocol.File{Path: path, Content: content})

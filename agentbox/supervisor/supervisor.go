@@ -241,12 +241,8 @@ func (s *Supervisor) status(ctx context.Context, req api.StatusRequest) (api.Sup
 	if stats, err := client.Stats(ctx); err == nil {
 		st.OOMKills, st.ForkBombs = stats.OOMKills, stats.ForkBombs
 	}
-	services, err := client.Services(ctx)
-	if err != nil {
-		return st, nil
-	}
-	for _, v := range services {
-		st.Services = append(st.Services, agentbox.Service{Name: v.Name, State: v.State, Restarts: v.Restarts, Since: v.Since, Error: v.Error})
+	if services, err := client.Services(ctx); err == nil {
+		st.Services = services
 	}
 	return st, nil
 }

@@ -24,3 +24,16 @@ func TestOnlyAptImagesGetPackagesByDefault(t *testing.T) {
 		}
 	}
 }
+
+// Boxes have these digests on disk. One that is another in the next version tells each of their
+// users to reset.
+func TestSettingsAreWrittenDownAsBefore(t *testing.T) {
+	for want, services := range map[string][]config.Service{
+		"5023c2837f93891e": {{Name: "db", Run: "postgres", Port: 5432, Env: map[string]string{"A": "b"}}},
+		"74234e98afe7498f": nil,
+	} {
+		if got := flags.SettingsOf(&config.Config{Services: services})["services"]; got != want {
+			t.Errorf("%v: %s instead of %s", services, got, want)
+		}
+	}
+}

@@ -20,7 +20,7 @@ func SettingsOf(cfg *config.Config) Settings {
 	s := Settings{}
 	for key, value := range map[string]any{
 		"image": cfg.Image, "packages": cfg.Packages, "toolchain": constraintsOf(cfg), "include": cfg.Include, "kernel": cfg.Kernel,
-		"cpus": cfg.CPUs, "memory": cfg.Memory, "user": cfg.User, "start": cfg.Start, "services": cfg.Services,
+		"cpus": cfg.CPUs, "memory": cfg.Memory, "user": cfg.User, "start": cfg.Start, "services": servicesOf(cfg),
 		"ports": cfg.Ports, "env": cfg.Env,
 	} {
 		b, err := json.Marshal(value)
@@ -31,6 +31,21 @@ func SettingsOf(cfg *config.Config) Settings {
 		s[key] = hex.EncodeToString(sum[:8])
 	}
 	return s
+}
+
+// servicesOf are the services under the names that earlier versions wrote them down with, so that a
+// box made by one of them shows no change.
+func servicesOf(cfg *config.Config) any {
+	type service struct {
+		Name, Run, Ready string
+		Port             int
+		Env              map[string]string
+	}
+	var out []service
+	for _, s := range cfg.Services {
+		out = append(out, service(s))
+	}
+	return out
 }
 
 // constraintsOf are the tools and versions that are asked for, whichever files ask for them. nil

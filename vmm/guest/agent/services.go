@@ -57,7 +57,7 @@ func (m *services) start(list []protocol.Service) {
 	for _, s := range list {
 		m.list = append(m.list, &service{
 			Service: s,
-			status:  protocol.ServiceStatus{Name: s.Name, State: "waiting", Since: time.Now()},
+			status:  protocol.ServiceStatus{Name: s.Name, State: protocol.ServiceWaiting, Since: time.Now()},
 			log:     &boundedLog{path: path.Join(m.agent.Machine.LogDir, path.Base(s.Name)+".log")},
 		})
 	}
@@ -105,7 +105,7 @@ func (m *services) supervise(ctx context.Context, s *service, ready chan struct{
 	delay := minRestart
 	for ctx.Err() == nil {
 		began := time.Now()
-		m.set(s, "starting", 0, "")
+		m.set(s, protocol.ServiceStarting, "")
 		err := m.runOnce(ctx, s, func() { once.Do(func() { close(ready) }) })
 		if ctx.Err() != nil {
 			break
@@ -113,7 +113,7 @@ func (m *services) supervise(ctx context.Context, s *service, ready chan struct{
 		if time.Since(began) > steady {
 			delay = minRestart
 		}
-		m.set(s, "failed", 0, err.Error())
+		m.set(s, protocol.ServiceFailed, err.Error())
 		s.log.Write([]byte("agentbox: " + err.Error() + "\n"))
 		select {
 		case <-ctx.Done():
@@ -122,7 +122,7 @@ func (m *services) supervise(ctx context.Context, s *service, ready chan struct{
 		delay = min(2*delay, maxRestart)
 		m.restarted(s)
 	}
-	m.set(s, "stopped", 0, "")
+	m.set(s, protocol.ServiceStopped, "")
 	s.log.close()
 }
 
@@ -138,7 +138,7 @@ func (m *services) runOnce(ctx context.Context, s *service, ready func()) error 
 		return err
 	}
 	m.goDo("log of "+s.Name, func() { s.log.copy(ours) })
-	m.set(s, "starting", p.pid, "")
+	m.set(s, protocol.ServiceStarting, "")
 	var checks sync.WaitGroup
 	defer checks.Wait() // so that a check that is late does not overwrite how the service ended
 	ctx, stop := context.WithCancel(ctx)
@@ -147,7 +147,7 @@ func (m *services) runOnce(ctx context.Context, s *service, ready func()) error 
 	m.goDo("check of "+s.Name, func() {
 		defer checks.Done()
 		if m.awaitReady(ctx, s) {
-			m.set(s, "ready", p.pid, "")
+			m.set(s, protocol.ServiceReady, "")
 			ready()
 		}
 	})
@@ -228,13 +228,13 @@ func (m *services) checkCommand(ctx context.Context, s *service) bool {
 	return p.status.Exited() && p.status.ExitStatus() == 0
 }
 
-func (m *services) set(s *service, state string, pid int, failure string) {
+func (m *services) set(s *service, state protocol.ServiceState, failure string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s.status.State != state {
 		s.status.Since = time.Now()
 	}
-	s.status.State, s.status.PID, s.status.Error = state, pid, failure
+	s.status.State, s.status.Error = state, failure
 }
 
 func (m *services) restarted(s *service) {

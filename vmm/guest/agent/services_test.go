@@ -21,7 +21,7 @@ func states(t *testing.T, c *guest.Client) string {
 	}
 	var all []string
 	for _, s := range list {
-		all = append(all, s.Name+"="+s.State)
+		all = append(all, s.Name+"="+string(s.State))
 	}
 	return strings.Join(all, " ")
 }

@@ -97,29 +97,6 @@ type Authority struct {
 // WorkspaceDir is where the workspace is in every box.
 const WorkspaceDir = "/workspace"
 
-// ServiceLogDir holds one <name>.log per service in the guest.
-const ServiceLogDir = "/run/agentbox/log"
-
-// Service is a long-running command of the box.
-type Service struct {
-	Name  string            `json:"name"`
-	Run   string            `json:"run"`             // for sh -c, in WorkspaceDir, as the box's user
-	Ready string            `json:"ready,omitempty"` // for sh -c; exit status 0 means ready
-	Port  int               `json:"port,omitempty"`  // without Ready: ready when it accepts a connection
-	Env   map[string]string `json:"env,omitempty"`
-}
-
-// ServiceStatus is a service as it is now. State is one of waiting, starting, ready, failed,
-// stopped.
-type ServiceStatus struct {
-	Name     string    `json:"name"`
-	State    string    `json:"state"`
-	PID      int       `json:"pid,omitempty"`
-	Restarts int       `json:"restarts"`
-	Since    time.Time `json:"since"`
-	Error    string    `json:"error,omitempty"`
-}
-
 // ThawRequest carries the host's clock.
 type ThawRequest struct {
 	Time time.Time `json:"time"`
