@@ -52,7 +52,7 @@ var forbidden = []struct {
 	{"agentbox/agentbox/project", "agentbox/agentbox/...", []string{"agentbox/agentbox", "agentbox/agentbox/durable", "agentbox/agentbox/home"}, "which project a checkout belongs to is told without git, boxes or machines, so that every room can ask"},
 	{"agentbox/agentbox/project", "agentbox/vmm/...", nil, "projects know no machines"},
 	{"agentbox/agentbox/supervisor", "agentbox/agentbox/host", nil, "a supervisor outlives the daemon and must not know its state"},
-	{"agentbox/agentbox/host", "agentbox/cachestore/...", nil, "boxes know a Shelf only: how bytes are kept is the store's business"},
+	{"agentbox/agentbox/host", "agentbox/cachestore/...", nil, "boxes know a setup.Results only: how bytes are kept is the store's business"},
 	{"agentbox/agentbox/caches", "agentbox/cachestore/...", nil, "a key is computed from ingredients, wherever what it names is kept"},
 	{"agentbox/agentbox/job", "agentbox/agentbox/api", nil, "jobs live in a supervisor: who asks it for them is not their business"},
 	{"agentbox/agentbox/job", "agentbox/agentbox/host", nil, "a job outlives the daemon and must not know its state"},

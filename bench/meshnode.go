@@ -122,7 +122,7 @@ func (n *meshNode) open(ctx context.Context, dir string) (err error) {
 	open := func(context.Context) (*cachestore.Store, error) { return n.store, nil }
 	n.sharing = &layers.Sharing{Store: open, File: filepath.Join(dir, "shared.json")}
 	network := exchange.OverWire(n.wire)
-	n.node, err = exchange.New(exchange.Config{Self: n.wire.Self(), Network: network, Holders: n, Shelf: n.sharing})
+	n.node, err = exchange.New(exchange.Config{Self: n.wire.Self(), Network: network, Holders: n, Store: n.sharing})
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ const maxDamageFile = 16 << 10
 
 // damage takes a claim back that does not hold, remembers where it was, and gives the error for the
 // reader.
-func (s *Store) damage(d agentbox.Digest, p index.Place, why error) error {
+func (s *Store) damage(d agentbox.Digest, p index.Location, why error) error {
 	if !lostBytes(why) {
 		return s.hostError(why)
 	}
@@ -68,7 +68,7 @@ func (s *Store) damage(d agentbox.Digest, p index.Place, why error) error {
 
 // unclaim removes the claim unless it has changed meanwhile, and the word that the image it lay in
 // is whole.
-func (s *Store) unclaim(d agentbox.Digest, p index.Place) (bool, error) {
+func (s *Store) unclaim(d agentbox.Digest, p index.Location) (bool, error) {
 	s.metaMu.Lock()
 	defer s.metaMu.Unlock()
 	now, ok, err := s.index.Chunk(d)

@@ -16,7 +16,7 @@ type fileKey struct {
 	id    uint64
 }
 
-func keyOf(p index.Place) fileKey { return fileKey{p.Image, p.File} }
+func keyOf(p index.Location) fileKey { return fileKey{p.Image, p.File} }
 
 // handles keeps files open for reading, and knows which image a number belongs to.
 type handles struct {

@@ -31,21 +31,21 @@ func (p *packs) init(s *Store) { p.s, p.lost = s, map[uint64]bool{} }
 // append writes a record and tells where its bytes lie. They last once sync has been called for the
 // pack, and gc leaves the pack alone until guard.filled has been, which the caller does once they
 // are claimed or given up.
-func (p *packs) append(r pack.Record, stored []byte) (index.Place, error) {
+func (p *packs) append(r pack.Record, stored []byte) (index.Location, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.roll(); err != nil {
-		return index.Place{}, p.s.hostError(err)
+		return index.Location{}, p.s.hostError(err)
 	}
 	b := append(r.Header(), stored...)
 	// A write that fails half-way is written over by the next.
 	if _, err := p.file.WriteAt(b, p.size); err != nil {
-		return index.Place{}, p.s.hostError(err)
+		return index.Location{}, p.s.hostError(err)
 	}
 	p.s.guard.fill(p.id)
 	at := p.size + pack.HeaderSize
 	p.size += int64(len(b))
-	return index.Place{
+	return index.Location{
 		File: p.id, Off: at, Stored: uint32(len(stored)), Size: uint32(r.Size), Encoding: r.Encoding, Seen: p.s.seen(),
 	}, nil
 }
@@ -156,4 +156,4 @@ func (s *Store) record(what pack.What, d agentbox.Digest, piece []byte) (pack.Re
 func (s *Store) seen() uint32 { return uint32(s.cfg.Now().Unix()) }
 
 // pieceLimit bounds what is read for a place.
-func pieceLimit(p index.Place) bool { return p.Size <= blob.MaxPiece && p.Stored <= p.Size }
+func pieceLimit(p index.Location) bool { return p.Size <= blob.MaxPiece && p.Stored <= p.Size }

@@ -168,7 +168,7 @@ func (in *intake) block(ctx context.Context, i int) error {
 	}
 	if in.linked {
 		n := uint32(len(buf))
-		in.w.wrote(d, index.Place{Image: true, File: in.file.id, Off: off, Stored: n, Size: n, Seen: in.s.seen()}, int64(n))
+		in.w.wrote(d, index.Location{Image: true, File: in.file.id, Off: off, Stored: n, Size: n, Seen: in.s.seen()}, int64(n))
 		return nil
 	}
 	f, err := in.open()

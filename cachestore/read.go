@@ -32,7 +32,7 @@ type check func(agentbox.Digest, []byte) error
 
 // read is Get with a buffer that may be used for the answer.
 func (s *Store) read(ctx context.Context, d agentbox.Digest, max int, buf []byte, check check) ([]byte, error) {
-	var last index.Place
+	var last index.Location
 	var lastErr error
 	for range moves {
 		if err := ctx.Err(); err != nil {
@@ -52,7 +52,7 @@ func (s *Store) read(ctx context.Context, d agentbox.Digest, max int, buf []byte
 			// It is still claimed to be where it is not: nobody moved it.
 			return nil, s.damage(d, p, lastErr)
 		}
-		b, err := s.readPlace(d, p, buf, check)
+		b, err := s.readLocation(d, p, buf, check)
 		if err == nil {
 			return b, nil
 		}
@@ -61,8 +61,8 @@ func (s *Store) read(ctx context.Context, d agentbox.Digest, max int, buf []byte
 	return nil, lastErr
 }
 
-// readPlace reads and checks what should lie at p.
-func (s *Store) readPlace(d agentbox.Digest, p index.Place, buf []byte, check check) ([]byte, error) {
+// readLocation reads and checks what should lie at p.
+func (s *Store) readLocation(d agentbox.Digest, p index.Location, buf []byte, check check) ([]byte, error) {
 	buf, err := s.readRaw(d, p, buf)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (s *Store) readPlace(d agentbox.Digest, p index.Place, buf []byte, check ch
 }
 
 // readRaw reads what lies at p.
-func (s *Store) readRaw(d agentbox.Digest, p index.Place, buf []byte) ([]byte, error) {
+func (s *Store) readRaw(d agentbox.Digest, p index.Location, buf []byte) ([]byte, error) {
 	if !pieceLimit(p) {
 		return nil, agentbox.Errorf(agentbox.Corrupt, "%s: the index says %d bytes", d.Short(), p.Size)
 	}

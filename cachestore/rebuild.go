@@ -61,7 +61,7 @@ func (r *rebuilding) flush() error {
 }
 
 // claim adds a claim unless the chunk, whose bytes are b, is claimed.
-func (r *rebuilding) claim(d agentbox.Digest, p index.Place, b []byte) error {
+func (r *rebuilding) claim(d agentbox.Digest, p index.Location, b []byte) error {
 	if _, ok, err := r.s.index.Chunk(d); ok || err != nil {
 		return err
 	}
@@ -96,8 +96,8 @@ func (r *rebuilding) pack(ctx context.Context, id uint64) error {
 			return err
 		}
 		r.add(int64(rec.Stored))
-		p := index.Place{File: id, Off: off, Stored: uint32(rec.Stored), Size: uint32(rec.Size), Encoding: rec.Encoding}
-		b, err := r.s.readPlace(rec.Digest, p, nil, blob.Check)
+		p := index.Location{File: id, Off: off, Stored: uint32(rec.Stored), Size: uint32(rec.Size), Encoding: rec.Encoding}
+		b, err := r.s.readLocation(rec.Digest, p, nil, blob.Check)
 		if err != nil {
 			return r.skip(rec.Digest, err)
 		}
@@ -162,9 +162,9 @@ func (r *rebuilding) image(ctx context.Context, id uint64, owner agentbox.Digest
 			}
 			continue
 		}
-		p := index.Place{Image: true, File: id, Off: off, Stored: uint32(c.Size), Size: uint32(c.Size)}
+		p := index.Location{Image: true, File: id, Off: off, Stored: uint32(c.Size), Size: uint32(c.Size)}
 		r.add(int64(c.Size))
-		b, err := r.s.readPlace(c.Digest, p, buf, blob.Check)
+		b, err := r.s.readLocation(c.Digest, p, buf, blob.Check)
 		if err != nil {
 			whole = false
 			if err := r.skip(c.Digest, err); err != nil {

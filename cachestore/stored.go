@@ -20,13 +20,13 @@ type Piece struct {
 // It sees more than Get: what a transfer wrote a moment ago and has not made last. buf may be used
 // for the answer. NotFound when it is not here.
 func (s *Store) Stored(ctx context.Context, d agentbox.Digest, buf []byte) (Piece, error) {
-	var last index.Place
+	var last index.Location
 	var lastErr error
 	for range moves {
 		if err := ctx.Err(); err != nil {
 			return Piece{}, err
 		}
-		p, ok, err := s.place(d)
+		p, ok, err := s.locate(d)
 		if err != nil {
 			return Piece{}, err
 		}
@@ -49,7 +49,7 @@ func (s *Store) Bits(m blob.Manifest) ([]byte, error) {
 		ok := c.Zero()
 		if !ok {
 			var err error
-			if _, ok, err = s.place(c.Digest); err != nil {
+			if _, ok, err = s.locate(c.Digest); err != nil {
 				return nil, err
 			}
 		}
@@ -60,7 +60,7 @@ func (s *Store) Bits(m blob.Manifest) ([]byte, error) {
 	return bits, nil
 }
 
-func (s *Store) place(d agentbox.Digest) (index.Place, bool, error) {
+func (s *Store) locate(d agentbox.Digest) (index.Location, bool, error) {
 	if p, ok := s.fresh.get(d); ok {
 		return p, true, nil
 	}
@@ -71,27 +71,27 @@ func (s *Store) place(d agentbox.Digest) (index.Place, bool, error) {
 // is gone again.
 type fresh struct {
 	mu    sync.Mutex
-	where map[agentbox.Digest]index.Place
+	where map[agentbox.Digest]index.Location
 }
 
-func (f *fresh) get(d agentbox.Digest) (index.Place, bool) {
+func (f *fresh) get(d agentbox.Digest) (index.Location, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p, ok := f.where[d]
 	return p, ok
 }
 
-func (f *fresh) add(d agentbox.Digest, p index.Place) {
+func (f *fresh) add(d agentbox.Digest, p index.Location) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.where == nil {
-		f.where = map[agentbox.Digest]index.Place{}
+		f.where = map[agentbox.Digest]index.Location{}
 	}
 	f.where[d] = p
 }
 
 // forget is for pieces that are claimed now, or never will be.
-func (f *fresh) forget(pieces map[agentbox.Digest]index.Place) {
+func (f *fresh) forget(pieces map[agentbox.Digest]index.Location) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for d, p := range pieces {

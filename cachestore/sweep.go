@@ -38,7 +38,7 @@ func (g *collection) mark(ctx context.Context) error {
 // dead is a claim that goes.
 type dead struct {
 	digest agentbox.Digest
-	place  index.Place
+	place  index.Location
 }
 
 // sweep takes back the claims of chunks that nobody needs, and then the space of what is not
@@ -47,7 +47,7 @@ type dead struct {
 func (g *collection) sweep(ctx context.Context) error {
 	var list []dead
 	var bytes int64
-	err := g.s.index.EachChunk(ctx, func(d agentbox.Digest, p index.Place) error {
+	err := g.s.index.EachChunk(ctx, func(d agentbox.Digest, p index.Location) error {
 		if _, ok := g.live[short(d)]; ok {
 			return nil
 		}
@@ -121,7 +121,7 @@ func (g *collection) reclaim(ctx context.Context, removed bool) error {
 		return g.s.hostError(err)
 	}
 	claimed := map[fileKey]*extent{}
-	err = g.s.index.EachChunk(ctx, func(d agentbox.Digest, p index.Place) error {
+	err = g.s.index.EachChunk(ctx, func(d agentbox.Digest, p index.Location) error {
 		e := claimed[keyOf(p)]
 		if e == nil {
 			e = &extent{}

@@ -83,7 +83,7 @@ type verification struct {
 // claims lists all claims in the order in which they lie on disk.
 func (v *verification) claims(ctx context.Context) ([]dead, error) {
 	var list []dead
-	err := v.s.index.EachChunk(ctx, func(d agentbox.Digest, p index.Place) error {
+	err := v.s.index.EachChunk(ctx, func(d agentbox.Digest, p index.Location) error {
 		list = append(list, dead{d, p})
 		v.total += int64(p.Stored)
 		return nil
@@ -127,7 +127,7 @@ func (v *verification) checkRun(ctx context.Context, crew *crew, part []dead, by
 		if err := v.pace.wait(ctx, int64(x.place.Stored)); err != nil {
 			return err
 		}
-		_, err := v.s.readPlace(x.digest, x.place, buf, blob.Check)
+		_, err := v.s.readLocation(x.digest, x.place, buf, blob.Check)
 		if err == nil {
 			continue
 		}

@@ -19,7 +19,7 @@ type writer struct {
 	kind    blob.Kind
 	claims  *claims
 	mu      sync.Mutex
-	pending map[agentbox.Digest]index.Place      // written and not yet claimed
+	pending map[agentbox.Digest]index.Location   // written and not yet claimed
 	bytes   int64                                // of pending
 	known   map[blob.Fingerprint]agentbox.Digest // to be remembered
 	packs   map[uint64]int                       // with pending pieces, and how many
@@ -47,7 +47,7 @@ func (f *blockFile) WriteAt(p []byte, off int64) (int, error) {
 func (s *Store) newWriter(kind blob.Kind) *writer {
 	return &writer{
 		s: s, kind: kind, claims: s.guard.newClaims(),
-		pending: map[agentbox.Digest]index.Place{}, known: map[blob.Fingerprint]agentbox.Digest{}, packs: map[uint64]int{}, images: map[uint64]*blockFile{},
+		pending: map[agentbox.Digest]index.Location{}, known: map[blob.Fingerprint]agentbox.Digest{}, packs: map[uint64]int{}, images: map[uint64]*blockFile{},
 	}
 }
 
@@ -88,7 +88,7 @@ func (w *writer) get(ctx context.Context, d agentbox.Digest, max int, buf []byte
 	p, ok := w.pending[d]
 	w.mu.Unlock()
 	if ok {
-		return w.s.readPlace(d, p, buf, w.s.recognise)
+		return w.s.readLocation(d, p, buf, w.s.recognise)
 	}
 	return w.s.read(ctx, d, max, buf, w.s.recognise)
 }
@@ -123,7 +123,7 @@ func (w *writer) putRecord(ctx context.Context, what pack.What, d agentbox.Diges
 	return nil
 }
 
-func (w *writer) wrote(d agentbox.Digest, p index.Place, n int64) {
+func (w *writer) wrote(d agentbox.Digest, p index.Location, n int64) {
 	w.s.space.add(w.kind, n)
 	w.s.fresh.add(d, p)
 	w.mu.Lock()
@@ -143,7 +143,7 @@ func (w *writer) putBlock(ctx context.Context, f *blockFile, d agentbox.Digest, 
 	if _, err := f.WriteAt(piece, off); err != nil {
 		return w.s.hostError(err)
 	}
-	w.wrote(d, index.Place{Image: true, File: f.id, Off: off, Stored: uint32(n), Size: uint32(n), Seen: w.s.seen()}, n)
+	w.wrote(d, index.Location{Image: true, File: f.id, Off: off, Stored: uint32(n), Size: uint32(n), Seen: w.s.seen()}, n)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f.dirty = true

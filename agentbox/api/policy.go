@@ -15,7 +15,7 @@ var (
 	ApprovePolicy = Endpoint[ApproveRequest, PolicyReport]{"/v1/policy/approve"}
 	FindAgent     = Endpoint[AgentRequest, agents.Profile]{"/v1/agent/find"}
 	KeepHistory   = Endpoint[BoxRef, None]{"/v1/agent/history"}
-	AuditLog      = Endpoint[BoxRef, AuditPlace]{"/v1/policy/log"}
+	AuditLog      = Endpoint[BoxRef, AuditLocation]{"/v1/policy/log"}
 	SetSecret     = Endpoint[SecretRequest, SecretInfo]{"/v1/secret/set"}
 	ListSecrets   = Endpoint[PolicyRef, []SecretInfo]{"/v1/secret/list"}
 	RemoveSecret  = Endpoint[SecretRef, SecretInfo]{"/v1/secret/remove"}
@@ -78,8 +78,8 @@ type ApproveRequest struct {
 	Digest string `json:"digest"`
 }
 
-// AuditPlace is where a box's audit log is; the box itself may be gone.
-type AuditPlace struct {
+// AuditLocation is where a box's audit log is; the box itself may be gone.
+type AuditLocation struct {
 	Box       string `json:"box"`
 	Directory string `json:"directory"`
 }

@@ -221,14 +221,14 @@ func (a *app) listAgents(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	places := agents.Places{User: a.home.Agents()}
+	dirs := agents.Dirs{User: a.home.Agents()}
 	if repo, err := workspace.Describe(ctx, here.Directory); err == nil { // elsewhere there are the others
-		places.Repository = repo.Root
+		dirs.Repository = repo.Root
 	}
 	rows := []row{}
 	table := [][]string{{"NAME", "PROGRAM", "PROFILE", "DESCRIPTION"}}
-	for _, name := range places.Names() {
-		p, err := places.Find(name)
+	for _, name := range dirs.Names() {
+		p, err := dirs.Find(name)
 		if err != nil {
 			return err
 		}

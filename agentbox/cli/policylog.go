@@ -53,7 +53,7 @@ func (a *app) policyLog() *cli.Command {
 	}
 }
 
-func (a *app) verifyLog(place api.AuditPlace) error {
+func (a *app) verifyLog(place api.AuditLocation) error {
 	v, err := policy.Verify(place.Directory)
 	if err != nil {
 		return agentbox.Errorf(agentbox.Corrupt, "the audit log of box %s: %w", place.Box, err).WithHint("see %s", place.Directory)

@@ -94,7 +94,7 @@ func (d *daemon) showCache(ctx context.Context, req api.CacheRef, _ agentbox.Pro
 func (d *daemon) why(ctx context.Context, e cachestore.Entry) ([]string, error) {
 	for _, n := range e.Names {
 		if key, ok := layers.KeyOf(n); ok {
-			made, err := layers.Shelf{Store: d.store.Store}.Find(ctx, key)
+			made, err := layers.SetupResults{Store: d.store.Store}.Find(ctx, key)
 			return made.Ingredients.Why(), err
 		}
 	}

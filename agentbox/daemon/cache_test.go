@@ -24,7 +24,7 @@ func withStore(t *testing.T, dir string) *daemon {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	d := &daemon{cfg: cfg, stop: stop, shares: &shares{remotes: &layers.Remotes{File: cfg.Home.Places()}}}
+	d := &daemon{cfg: cfg, stop: stop, shares: &shares{remotes: &layers.Remotes{File: cfg.Home.Remotes()}}}
 	d.sharing = &layers.Sharing{Store: func(ctx context.Context) (*cachestore.Store, error) { return d.store.Store(ctx) }, File: cfg.Home.Shared()}
 	d.store = layers.Begin(ctx, layers.Config{Dir: cfg.Home.Store(), Key: cfg.Home.StoreKey(), Log: cfg.Log})
 	scrubbed := d.scrub(ctx)

@@ -113,7 +113,7 @@ func Run(ctx context.Context, cfg Config) error {
 func hostConfig(cfg Config, images *image.Store, shared *shares) (host.Config, error) {
 	binary, err := os.Executable()
 	return host.Config{
-		Home: cfg.Home, Binary: binary, Images: images, Shelf: shared.shelf, Origins: origins{shared.images}, Team: shared.team, Pool: cfg.Pool, Log: cfg.Log,
+		Home: cfg.Home, Binary: binary, Images: images, Results: shared.results, Content: content{shared.images}, Team: shared.team, Pool: cfg.Pool, Log: cfg.Log,
 		Driver: remember(func(kind agentbox.Isolation) (vmm.Driver, error) { return drivers.Open(kind, cfg.Home, cfg.Log) }),
 		Kernel: drivers.NewKernels(cfg.Home, cfg.Log).Dir,
 	}, err

@@ -19,7 +19,7 @@ import (
 type shares struct {
 	store   *layers.Opening
 	images  *layers.Images
-	shelf   layers.Shelf
+	results layers.SetupResults
 	remotes *layers.Remotes
 	sharing *layers.Sharing
 	team    *team.Team
@@ -46,14 +46,14 @@ func share(ctx context.Context, cfg Config, images *image.Store) (*shares, error
 		return nil, err
 	}
 	t := team.New()
-	s := &shares{team: t, remotes: &layers.Remotes{File: cfg.Home.Places(), Peers: t.Peers}}
+	s := &shares{team: t, remotes: &layers.Remotes{File: cfg.Home.Remotes(), Peers: t.Peers}}
 	s.store = layers.Begin(ctx, layers.Config{
 		Dir: cfg.Home.Store(), Key: cfg.Home.StoreKey(), Log: cfg.Log, Damaged: distrust(images, cfg.Log), Trusted: t.Trusts, Named: t.Wake,
 	})
 	s.images = &layers.Images{Store: s.store.Store, Remotes: s.remotes, Key: key.Public().(ed25519.PublicKey)}
 	s.sharing = &layers.Sharing{Store: s.store.Store, File: cfg.Home.Shared(), Changed: t.SharingChanged}
-	s.shelf = layers.Shelf{Store: s.store.Store, Key: s.images.Key}
-	t.Images, t.Shelf, t.Sharing, t.Files, t.Log = s.images, s.shelf, s.sharing, images, cfg.Log
+	s.results = layers.SetupResults{Store: s.store.Store, Key: s.images.Key}
+	t.Images, t.SetupResults, t.Sharing, t.Files, t.Log = s.images, s.results, s.sharing, images, cfg.Log
 	images.Elsewhere = t.Image
 	t.Joined = s.joined
 	s.mesh, s.noMesh = mesh.Open(mesh.Config{

@@ -12,10 +12,10 @@ import (
 	"agentbox/vmm/image"
 )
 
-// origins gives boxes their images out of the store.
-type origins struct{ *layers.Images }
+// content gives boxes their images out of the store.
+type content struct{ *layers.Images }
 
-func (o origins) Open(ctx context.Context, img image.Image) (images.Filling, error) {
+func (o content) Open(ctx context.Context, img image.Image) (images.Filling, error) {
 	return o.Fill(ctx, img)
 }
 

@@ -110,7 +110,7 @@ func (h Home) Templates() string { return filepath.Join(h.Dir, "templates") }
 func (h Home) Store() string     { return filepath.Join(h.Dir, "store") }
 func (h Home) StoreKey() string  { return filepath.Join(h.Dir, "store.key") }
 func (h Home) Mesh() string      { return filepath.Join(h.Dir, "mesh") }
-func (h Home) Places() string    { return filepath.Join(h.Dir, "places.json") }
+func (h Home) Remotes() string   { return filepath.Join(h.Dir, "places.json") }
 func (h Home) Shared() string    { return filepath.Join(h.Dir, "shared.json") }
 func (h Home) Boxes() string     { return filepath.Join(h.Dir, "boxes") }
 func (h Home) Audits() string    { return filepath.Join(h.Dir, "audit") }

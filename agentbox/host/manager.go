@@ -41,10 +41,10 @@ type Config struct {
 	// Driver opens the driver of a kind; the Manager remembers what it gave.
 	Driver func(agentbox.Isolation) (vmm.Driver, error)
 	// Kernel finds or fetches the kernel that override asks for ("" for the default).
-	Kernel func(ctx context.Context, override string, progress agentbox.Progress) (dir string, err error)
-	Shelf  setup.Shelf // what setup made, by key; nil where every box runs setup itself
-	// Origins keeps images and gets them from elsewhere; nil where they are made here only.
-	Origins images.Origins
+	Kernel  func(ctx context.Context, override string, progress agentbox.Progress) (dir string, err error)
+	Results setup.Results // what setup made, by key; nil where every box runs setup itself
+	// Content keeps images and gets them from elsewhere; nil where they are made here only.
+	Content images.Content
 	Team    Team // the other machines; nil: none are asked
 	Pool    int  // machines kept ready per template; -1 sizes it by this machine
 	Log     *slog.Logger
@@ -152,7 +152,7 @@ func (m *Manager) Close() error {
 // furnish makes the rooms.
 func (m *Manager) furnish(cfg Config) {
 	m.Images = images.New(images.Config{
-		Store: cfg.Images, Origins: cfg.Origins, UsedBy: m.boxes.usersOf, Place: cfg.Home.Dir, Log: cfg.Log,
+		Store: cfg.Images, Content: cfg.Content, UsedBy: m.boxes.usersOf, Home: cfg.Home.Dir, Log: cfg.Log,
 		Waits: func() bool { return cfg.Team != nil && cfg.Team.Waits() },
 		Lost:  func(ctx context.Context, img image.Image) bool { return cfg.Team != nil && cfg.Team.Lost(ctx, img) },
 		Whole: func(kind agentbox.Isolation) (why, err error) {
@@ -172,7 +172,7 @@ func (m *Manager) furnish(cfg Config) {
 	m.Policies = egress.New(egress.Config{
 		Home: cfg.Home, Store: store, Registries: project.NewRegistries(cfg.Home.Registries()), Review: m.consent, Boxes: policed{m}, Log: cfg.Log,
 	})
-	m.setup = setup.New(setup.Config{Home: cfg.Home, Images: m.Images, Shelf: cfg.Shelf, Team: cfg.Team, Log: cfg.Log, Registries: m.Policies})
+	m.setup = setup.New(setup.Config{Home: cfg.Home, Images: m.Images, Results: cfg.Results, Team: cfg.Team, Log: cfg.Log, Registries: m.Policies})
 	m.stager = staging.Stager{Overlay: m.setup.Overlay, Log: cfg.Log}
 	m.Work = work.Work{Home: cfg.Home, Enter: m.enter}
 }

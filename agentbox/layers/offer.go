@@ -179,7 +179,7 @@ func (i *Images) take(ctx context.Context, img image.Image, n blob.Name) error {
 
 // Adopt gets what setup made elsewhere, all of it, under the name by which who made it published
 // it.
-func (s Shelf) Adopt(ctx context.Context, remotes *Remotes, n blob.Name, progress func(done, total int)) error {
+func (s SetupResults) Adopt(ctx context.Context, remotes *Remotes, n blob.Name, progress func(done, total int)) error {
 	if _, ok := KeyOf(n); !ok {
 		return agentbox.Errorf(agentbox.Corrupt, "%.80q is no name of what setup made", n.Key)
 	}
@@ -204,7 +204,7 @@ func (s Shelf) Adopt(ctx context.Context, remotes *Remotes, n blob.Name, progres
 }
 
 // MadeOn lists the keys of what setup made here on images that are gone for good.
-func (s Shelf) MadeOn(ctx context.Context, gone func(image agentbox.Digest) bool) ([]blob.Name, error) {
+func (s SetupResults) MadeOn(ctx context.Context, gone func(image agentbox.Digest) bool) ([]blob.Name, error) {
 	store, err := s.Store(ctx)
 	if err != nil {
 		return nil, err
@@ -230,7 +230,7 @@ func (s Shelf) MadeOn(ctx context.Context, gone func(image agentbox.Digest) bool
 }
 
 // Drop forgets a name, and the space of what it stands for.
-func (s Shelf) Drop(ctx context.Context, n blob.Name) error {
+func (s SetupResults) Drop(ctx context.Context, n blob.Name) error {
 	store, err := s.Store(ctx)
 	if err != nil {
 		return err
@@ -239,7 +239,7 @@ func (s Shelf) Drop(ctx context.Context, n blob.Name) error {
 }
 
 // Revoked lists the names of what was made by who is not believed any more.
-func (s Shelf) Revoked(ctx context.Context) ([]blob.Name, error) {
+func (s SetupResults) Revoked(ctx context.Context) ([]blob.Name, error) {
 	store, err := s.Store(ctx)
 	if err != nil {
 		return nil, err

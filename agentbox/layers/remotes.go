@@ -36,13 +36,13 @@ const (
 	sickTime   = time.Minute
 )
 
-// placesFile is what File holds.
-type placesFile struct {
+// remotesFile is what File holds.
+type remotesFile struct {
 	Version int      `json:"version"`
 	Remotes []string `json:"places"`
 }
 
-const placesVersion = 1
+const remotesVersion = 1
 
 // Remember puts a remote first in the list. Beyond maxRemotes the oldest is forgotten.
 func (p *Remotes) Remember(remote string) error {
@@ -78,13 +78,13 @@ func (p *Remotes) load() {
 }
 
 func encodeRemotes(list []string) ([]byte, error) {
-	b, err := json.MarshalIndent(placesFile{placesVersion, list}, "", " ")
+	b, err := json.MarshalIndent(remotesFile{remotesVersion, list}, "", " ")
 	return append(b, '\n'), err
 }
 
 func decodeRemotes(b []byte) []string {
-	var f placesFile
-	if json.Unmarshal(b, &f) != nil || f.Version != placesVersion {
+	var f remotesFile
+	if json.Unmarshal(b, &f) != nil || f.Version != remotesVersion {
 		return nil
 	}
 	return f.Remotes[:min(len(f.Remotes), maxRemotes)]

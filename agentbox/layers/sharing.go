@@ -16,7 +16,7 @@ import (
 	"agentbox/mesh/exchange"
 )
 
-// Sharing is what this machine hands to its team (exchange.Shelf): images without files of this
+// Sharing is what this machine hands to its team (exchange.Store): images without files of this
 // host
 // and what setup made, unless somebody said otherwise; anything else only where somebody said so.
 // Its

@@ -30,7 +30,7 @@ func member(t *testing.T, node *wire.Node, holders ...identity.PeerID) (*Images,
 	images := imagesIn(t, dir)
 	sharing := &Sharing{Store: images.Store, File: filepath.Join(dir, "shared.json")}
 	network := exchange.OverWire(node)
-	n, err := exchange.New(exchange.Config{Self: node.Self(), Network: network, Holders: peersWho(holders), Shelf: sharing})
+	n, err := exchange.New(exchange.Config{Self: node.Self(), Network: network, Holders: peersWho(holders), Store: sharing})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -130,7 +130,7 @@ func (t *Team) reach(ctx context.Context, manifest agentbox.Digest) error {
 	return err
 }
 
-// Setup brings what setup made elsewhere for a key onto this machine's Shelf, and says who made it.
+// Setup brings what setup made elsewhere for a key onto this machine's SetupResults, and says who made it.
 // NotFound: nobody offers it. progress is told how many pieces have come; it may be nil.
 func (t *Team) Setup(ctx context.Context, key agentbox.Digest, progress func(done, total int)) (by string, err error) {
 	var errs []error
@@ -140,7 +140,7 @@ func (t *Team) Setup(ctx context.Context, key agentbox.Digest, progress func(don
 		}
 		err := t.reach(ctx, o.Manifest)
 		if err == nil {
-			err = t.Shelf.Adopt(ctx, t.Images.Remotes, o.name, progress)
+			err = t.SetupResults.Adopt(ctx, t.Images.Remotes, o.name, progress)
 		}
 		if err == nil {
 			t.count(func(c *Counters) { c.SetupsFound++ })

@@ -21,7 +21,7 @@ func (t *Team) dropRevoked(ctx context.Context) {
 	if m == nil {
 		return
 	}
-	revoked, err := t.Shelf.Revoked(ctx)
+	revoked, err := t.SetupResults.Revoked(ctx)
 	if err != nil {
 		t.Log.Error("team: cannot look through the store", "error", err)
 	}
@@ -51,7 +51,7 @@ func (t *Team) dropImages(ctx context.Context, m *mesh.Mesh, list []image.Image)
 	if len(gone) == 0 {
 		return used
 	}
-	names, err := t.Shelf.MadeOn(ctx, func(d agentbox.Digest) bool { return gone[d] })
+	names, err := t.SetupResults.MadeOn(ctx, func(d agentbox.Digest) bool { return gone[d] })
 	if err != nil {
 		t.Log.Error("team: cannot look through what setup made", "error", err)
 	}
@@ -65,7 +65,7 @@ func (t *Team) dropImages(ctx context.Context, m *mesh.Mesh, list []image.Image)
 }
 
 func (t *Team) drop(ctx context.Context, n blob.Name) {
-	if err := t.Shelf.Drop(ctx, n); err != nil {
+	if err := t.SetupResults.Drop(ctx, n); err != nil {
 		t.Log.Error("team: what was made by who is no builder any more stays", "name", n.Namespace+"/"+n.Key, "error", err)
 	}
 }

@@ -23,12 +23,12 @@ import (
 // any
 // time: without a team nothing is found and nothing is offered. The fields are set before Join.
 type Team struct {
-	Images  *layers.Images
-	Shelf   layers.Shelf
-	Sharing *layers.Sharing
-	Files   *image.Store // the images of this machine
-	Upload  int64        // bytes a second that are sent at most; 0: no bound
-	Log     *slog.Logger
+	Images       *layers.Images
+	SetupResults layers.SetupResults
+	Sharing      *layers.Sharing
+	Files        *image.Store // the images of this machine
+	Upload       int64        // bytes a second that are sent at most; 0: no bound
+	Log          *slog.Logger
 	// Gone lets go of an image that is not to be used any more, because who made it is no builder
 	// now. False: a box runs from it.
 	Gone func(ctx context.Context, image agentbox.Digest) bool
@@ -101,7 +101,7 @@ func (t *Team) Attach(node *wire.Node) (detach func()) {
 	p := &part{node: node, network: exchange.OverWire(node)}
 	var err error
 	p.exchange, err = exchange.New(exchange.Config{
-		Self: node.Self(), Network: p.network, Holders: holders{t}, Shelf: t.Sharing, Upload: t.Upload, Log: t.Log,
+		Self: node.Self(), Network: p.network, Holders: holders{t}, Store: t.Sharing, Upload: t.Upload, Log: t.Log,
 	})
 	if err != nil {
 		t.Log.Error("team: nothing is exchanged", "error", err)

@@ -47,7 +47,7 @@ func newMachine(t *testing.T) *machine {
 	m.Images = &layers.Images{
 		Store: store.Store, Remotes: &layers.Remotes{File: filepath.Join(dir, "places"), Peers: m.Peers}, Key: key.Public().(ed25519.PublicKey),
 	}
-	m.Shelf, m.Log = layers.Shelf{Store: store.Store}, log
+	m.SetupResults, m.Log = layers.SetupResults{Store: store.Store}, log
 	m.Sharing = &layers.Sharing{Store: store.Store, File: filepath.Join(dir, "shared"), Changed: m.SharingChanged}
 	if m.Files, err = image.Open(ctx, filepath.Join(dir, "images")); err != nil {
 		t.Fatal(err)
@@ -208,7 +208,7 @@ func TestAnImageIsFoundByDigestAndByKey(t *testing.T) {
 		t.Error("the image stays")
 	}
 	eventually(t, "its name goes", func() bool {
-		names, err := needs.Shelf.Revoked(t.Context())
+		names, err := needs.SetupResults.Revoked(t.Context())
 		return err == nil && len(names) == 0
 	})
 	if _, err := needs.Image(t.Context(), img.Digest, ""); agentbox.CodeOf(err) != agentbox.NotFound {
@@ -256,7 +256,7 @@ func (m *machine) result(ctx context.Context, t *testing.T, in caches.Ingredient
 		return err
 	}
 	made := caches.Made{Key: in.Key(), Ingredients: in, Parts: []caches.Part{caches.Dirs}}
-	return m.Shelf.Publish(ctx, made, map[caches.Part]string{caches.Dirs: file})
+	return m.SetupResults.Publish(ctx, made, map[caches.Part]string{caches.Dirs: file})
 }
 
 // All begin at once, as nobody knows of the others yet. All but one of them leave off, and get what
@@ -287,7 +287,7 @@ func TestOneMachineMakesIt(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			if made, err := m.Shelf.Find(t.Context(), in.Key()); err != nil || made.Key != in.Key() {
+			if made, err := m.SetupResults.Find(t.Context(), in.Key()); err != nil || made.Key != in.Key() {
 				t.Errorf("%+v, %v", made, err)
 			}
 		})
@@ -389,7 +389,7 @@ func TestPrivateResultsStayHere(t *testing.T) {
 	for _, private := range []bool{true, false} {
 		in := caches.Ingredients{Project: "p", Setup: []string{"a\nb"}, Env: map[string]agentbox.Digest{"X": {byte(len(keys))}}, Lockfiles: map[string]agentbox.Digest{}}
 		made := caches.Made{Key: in.Key(), Ingredients: in, Parts: []caches.Part{caches.Dirs}, Private: private}
-		if err := all[0].Shelf.Publish(t.Context(), made, map[caches.Part]string{caches.Dirs: file}); err != nil {
+		if err := all[0].SetupResults.Publish(t.Context(), made, map[caches.Part]string{caches.Dirs: file}); err != nil {
 			t.Fatal(err)
 		}
 		keys = append(keys, in.Key())

@@ -20,9 +20,9 @@ type change struct {
 
 // SetChunk claims that a chunk lies at p. The file must have been synced before the batch is
 // applied.
-func (b *Batch) SetChunk(d agentbox.Digest, p Place) {
+func (b *Batch) SetChunk(d agentbox.Digest, p Location) {
 	k := key(chunkKey, d)
-	b.changes = append(b.changes, change{k, seal(k, encodePlace(p))})
+	b.changes = append(b.changes, change{k, seal(k, encodeLocation(p))})
 }
 
 // DropChunk takes a claim back.

@@ -92,9 +92,9 @@ func (x *Index) Close() error {
 func (x *Index) Damaged() int64 { return x.damaged.Load() }
 
 // Chunk tells where a chunk lies, false when it is not here.
-func (x *Index) Chunk(d agentbox.Digest) (p Place, ok bool, err error) {
+func (x *Index) Chunk(d agentbox.Digest) (p Location, ok bool, err error) {
 	k := key(chunkKey, d)
-	err = x.get(k, func(v []byte) { p, ok = x.place(k, v) })
+	err = x.get(k, func(v []byte) { p, ok = x.location(k, v) })
 	return p, ok, err
 }
 
@@ -121,11 +121,11 @@ func (x *Index) get(k []byte, use func(v []byte)) error {
 	return x.describe(err)
 }
 
-func (x *Index) place(k, v []byte) (Place, bool) {
+func (x *Index) location(k, v []byte) (Location, bool) {
 	body, ok := unseal(k, v)
-	var p Place
+	var p Location
 	if ok {
-		p, ok = decodePlace(body)
+		p, ok = decodeLocation(body)
 	}
 	if !ok {
 		x.damaged.Add(1)
@@ -146,9 +146,9 @@ func (x *Index) meta(k, v []byte) (Meta, bool) {
 }
 
 // EachChunk calls f with every chunk, in the order of digests, as they were when it began.
-func (x *Index) EachChunk(ctx context.Context, f func(agentbox.Digest, Place) error) error {
+func (x *Index) EachChunk(ctx context.Context, f func(agentbox.Digest, Location) error) error {
 	return x.each(ctx, chunkKey, len(agentbox.Digest{}), func(k, v []byte) error {
-		if p, ok := x.place(k, v); ok {
+		if p, ok := x.location(k, v); ok {
 			return f(agentbox.Digest(k[1:]), p)
 		}
 		return nil

@@ -32,7 +32,7 @@ func TestWhatWasAppliedIsThere(t *testing.T) {
 	var b Batch
 	const n = 5000 // more than one transaction takes
 	for i := range n {
-		b.SetChunk(digest(i), Place{File: uint64(i), Off: int64(i), Stored: 1, Size: 2, Encoding: blob.Zstd, Seen: 3})
+		b.SetChunk(digest(i), Location{File: uint64(i), Off: int64(i), Stored: 1, Size: 2, Encoding: blob.Zstd, Seen: 3})
 	}
 	m := Meta{Kind: blob.Image, Size: 5, Created: time.Unix(1, 0).UTC(), Used: time.Unix(2, 0).UTC(), File: 7, Whole: true}
 	if err := b.SetMeta(digest(1), m); err != nil {
@@ -53,7 +53,7 @@ func TestWhatWasAppliedIsThere(t *testing.T) {
 		t.Fatalf("removed, and %v, %v", ok, err)
 	}
 	count := 0
-	err := x.EachChunk(t.Context(), func(d agentbox.Digest, p Place) error {
+	err := x.EachChunk(t.Context(), func(d agentbox.Digest, p Location) error {
 		if d != digest(int(p.File)) {
 			return fmt.Errorf("%s is file %d", d, p.File)
 		}
@@ -74,7 +74,7 @@ func TestNothingIsWrittenWithoutRoom(t *testing.T) {
 	}
 	room = full
 	var b Batch
-	b.SetChunk(digest(1), Place{})
+	b.SetChunk(digest(1), Location{})
 	if err := x.Apply(&b); agentbox.CodeOf(err) != agentbox.NoSpace {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestCloseEndsWhereTheDirectoryIsGone(t *testing.T) {
 				t.Fatal(err)
 			}
 			var b Batch
-			b.SetChunk(digest(1), Place{File: 1, Size: 1, Encoding: blob.Zstd})
+			b.SetChunk(digest(1), Location{File: 1, Size: 1, Encoding: blob.Zstd})
 			if err := x.Apply(&b); err != nil {
 				t.Fatal(err)
 			}
@@ -148,7 +148,7 @@ func TestFingerprintsGoWithTheSecret(t *testing.T) {
 
 func TestAFlippedBitIsNoAnswer(t *testing.T) {
 	k := key(chunkKey, digest(1))
-	good := seal(k, encodePlace(Place{File: 1, Off: 2, Stored: 3, Size: 4}))
+	good := seal(k, encodeLocation(Location{File: 1, Off: 2, Stored: 3, Size: 4}))
 	if _, ok := unseal(k, good); !ok {
 		t.Fatal("a good value is refused")
 	}
@@ -169,8 +169,8 @@ func TestVectors(t *testing.T) {
 	add := func(name string, key, value []byte) { fmt.Fprintf(&written, "%s %x %x\n", name, key, value) }
 	var b Batch
 	d := blob.Sum([]byte("agentbox"))
-	b.SetChunk(d, Place{File: 3, Off: 4096, Stored: 700, Size: 1000, Encoding: blob.Zstd, Seen: 1700000000})
-	b.SetChunk(d, Place{Image: true, File: 1, Off: 1 << 19, Stored: 1 << 19, Size: 1 << 19, Seen: 1700000000})
+	b.SetChunk(d, Location{File: 3, Off: 4096, Stored: 700, Size: 1000, Encoding: blob.Zstd, Seen: 1700000000})
+	b.SetChunk(d, Location{Image: true, File: 1, Off: 1 << 19, Stored: 1 << 19, Size: 1 << 19, Seen: 1700000000})
 	err := b.SetMeta(d, Meta{
 		Kind: blob.Image, MediaType: "application/vnd.erofs", Size: 1 << 20, Chunks: 2, Blocks: true, Charged: 1 << 19,
 		Created: time.Unix(1700000000, 0).UTC(), Used: time.Unix(1700000001, 0).UTC(), Uses: 2, File: 1, Whole: true,
@@ -186,10 +186,10 @@ func TestVectors(t *testing.T) {
 	golden.Same(t, "values.txt", written.Bytes())
 }
 
-func FuzzPlace(f *testing.F) {
-	f.Add(encodePlace(Place{Image: true, File: 1, Off: 2, Stored: 3, Size: 4}))
+func FuzzLocation(f *testing.F) {
+	f.Add(encodeLocation(Location{Image: true, File: 1, Off: 2, Stored: 3, Size: 4}))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if p, ok := decodePlace(b); ok && string(encodePlace(p)) != string(b) {
+		if p, ok := decodeLocation(b); ok && string(encodeLocation(p)) != string(b) {
 			t.Fatalf("%x is read as %+v", b, p)
 		}
 	})

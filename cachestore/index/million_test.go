@@ -23,7 +23,7 @@ func TestAMillionChunksFitInMemory(t *testing.T) {
 	for i := 0; i < n; i += 10 * batchKeys {
 		var b Batch
 		for j := i; j < i+10*batchKeys; j++ {
-			b.SetChunk(digest(j), Place{File: uint64(j), Off: int64(j), Stored: 1, Size: 2})
+			b.SetChunk(digest(j), Location{File: uint64(j), Off: int64(j), Stored: 1, Size: 2})
 			b.Remember(fingerprint(j), digest(j))
 		}
 		if err := x.Apply(&b); err != nil {

@@ -10,8 +10,8 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// Place says where a chunk lies.
-type Place struct {
+// Location says where a chunk lies.
+type Location struct {
 	Image    bool   // in an image file; else in a pack
 	File     uint64 // number of the file
 	Off      int64
@@ -66,7 +66,7 @@ func unseal(key, value []byte) ([]byte, bool) {
 	return body, binary.BigEndian.Uint32(value[len(body):]) == sum
 }
 
-func encodePlace(p Place) []byte {
+func encodeLocation(p Location) []byte {
 	b := make([]byte, 0, placeLen+sumLen)
 	image := byte(0)
 	if p.Image {
@@ -81,11 +81,11 @@ func encodePlace(p Place) []byte {
 	return binary.BigEndian.AppendUint32(b, p.Seen)
 }
 
-func decodePlace(b []byte) (Place, bool) {
+func decodeLocation(b []byte) (Location, bool) {
 	if len(b) != placeLen || b[0] > 1 || b[25] > byte(blob.Zstd) {
-		return Place{}, false
+		return Location{}, false
 	}
-	p := Place{
+	p := Location{
 		Image: b[0] == 1, File: binary.BigEndian.Uint64(b[1:]), Off: int64(binary.BigEndian.Uint64(b[9:])),
 		Stored: binary.BigEndian.Uint32(b[17:]), Size: binary.BigEndian.Uint32(b[21:]),
 		Encoding: blob.Encoding(b[25]), Seen: binary.BigEndian.Uint32(b[26:]),

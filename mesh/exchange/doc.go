@@ -1,5 +1,5 @@
 // Package exchange hands pieces of blobs from peer to peer: images, setup results, snapshots, each
-// from any mix of machines that have some of it. It keeps nothing: bytes come from a Shelf, and go
+// from any mix of machines that have some of it. It keeps nothing: bytes come from a Store, and go
 // to whoever began the transfer.
 //
 // Words. A session is one stream between two peers about one manifest, in which both may ask and
@@ -8,7 +8,7 @@
 //
 // What is promised:
 //
-// - A peer is served what the Shelf says is shared with it, and nothing else: a request names the
+// - A peer is served what the Store says is shared with it, and nothing else: a request names the
 // manifest and the number of a piece in it. For a
 //
 //	manifest that is not shared the answer is the same as for one that does not exist.

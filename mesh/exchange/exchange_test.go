@@ -198,7 +198,7 @@ func TestAPieceTravelsAsItIsStored(t *testing.T) {
 	d := blob.Sum(mf.Encode())
 	seed := o.machine(1)
 	seed.give(d, mf, [][]byte{text}, 0)
-	seed.Node.cfg.Shelf = asStored{seed, stored, enc}
+	seed.Node.cfg.Store = asStored{seed, stored, enc}
 	to := o.machine(2)
 	if _, err := to.fetch(d, mf); err != nil {
 		t.Fatal(err)

@@ -208,7 +208,7 @@ func TestBombs(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	byzantine(t, func(bad *machine, _ blob.Manifest) {
-		bad.Node.cfg.Shelf = asStored{bad, bomb, blob.Zstd}
+		bad.Node.cfg.Store = asStored{bad, bomb, blob.Zstd}
 	})
 	runtime.ReadMemStats(&after)
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > 256<<20 {

@@ -23,7 +23,7 @@ type office struct {
 	work     sync.WaitGroup
 }
 
-// machine is one of them: its Node, and a Shelf in memory.
+// machine is one of them: its Node, and a Store in memory.
 type machine struct {
 	*Node
 	o    *office
@@ -55,7 +55,7 @@ func (o *office) close() {
 func (o *office) machine(number byte, change ...func(*Config)) *machine {
 	o.t.Helper()
 	m := &machine{o: o, id: PeerID{number}, chunks: map[agentbox.Digest][]byte{}, manifest: map[agentbox.Digest]blob.Manifest{}, share: map[agentbox.Digest]bool{}}
-	cfg := Config{Self: m.id, Network: m, Holders: o, Shelf: m}
+	cfg := Config{Self: m.id, Network: m, Holders: o, Store: m}
 	for _, c := range change {
 		c(&cfg)
 	}
@@ -175,7 +175,7 @@ func someBlob(n, size int) (agentbox.Digest, blob.Manifest, [][]byte) {
 	return blob.Sum(m.Encode()), m, chunks
 }
 
-// give puts pieces of a blob on a machine's shelf and shares it.
+// give puts pieces of a blob on a machine's store and shares it.
 func (m *machine) give(d agentbox.Digest, mf blob.Manifest, chunks [][]byte, which ...int) {
 	m.mu.Lock()
 	m.manifest[d], m.share[d] = mf, true
@@ -196,7 +196,7 @@ func upTo(n int) []int {
 	return out
 }
 
-// begin starts to get a blob onto a machine's shelf.
+// begin starts to get a blob onto a machine's store.
 func (m *machine) begin(d agentbox.Digest, mf blob.Manifest) *Transfer {
 	m.o.t.Helper()
 	t, err := m.Begin(d, mf, func(_ context.Context, i int, b []byte) error {
@@ -243,7 +243,7 @@ func (m *machine) whole(mf blob.Manifest) {
 	}
 }
 
-// asStored is a Shelf whose one chunk lies there in an encoding.
+// asStored is a Store whose one chunk lies there in an encoding.
 type asStored struct {
 	*machine
 	b   []byte

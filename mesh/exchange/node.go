@@ -36,8 +36,8 @@ type Holders interface {
 	Holders(manifest agentbox.Digest) []PeerID
 }
 
-// Shelf is what this machine has. Its methods may be called at once.
-type Shelf interface {
+// Store is what this machine has. Its methods may be called at once.
+type Store interface {
 	// Shared tells whether a blob may be handed to a peer.
 	Shared(ctx context.Context, peer PeerID, manifest agentbox.Digest) bool
 	// Manifest gives a manifest that is here.
@@ -55,7 +55,7 @@ type Config struct {
 	Self    PeerID
 	Network Network
 	Holders Holders
-	Shelf   Shelf
+	Store   Store
 	Upload  int64 // bytes a second that are sent at most, to all together; 0: no bound
 	Log     *slog.Logger
 }
@@ -165,7 +165,7 @@ func (n *Node) mayServe(ctx context.Context, peer PeerID, b *shared) bool {
 	n.mu.Lock()
 	fromTeam := b.transfer != nil && b.welcome
 	n.mu.Unlock()
-	return fromTeam || n.cfg.Shelf.Shared(ctx, peer, b.digest)
+	return fromTeam || n.cfg.Store.Shared(ctx, peer, b.digest)
 }
 
 // find gives what is known of a manifest's sessions. Callers hold mu.

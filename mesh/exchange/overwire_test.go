@@ -52,7 +52,7 @@ func TestARevokedReceiverIsCutOff(t *testing.T) {
 	seed, to := o.overQUIC(n1), o.overQUIC(n2)
 	seed.Node.Close()
 	network := OverWire(n1)
-	limited, err := New(Config{Self: n1.Self(), Network: network, Holders: o, Shelf: seed, Upload: 2 << 20})
+	limited, err := New(Config{Self: n1.Self(), Network: network, Holders: o, Store: seed, Upload: 2 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func (n *Node) admit(ctx context.Context, peer PeerID, stream Stream) (*session,
 	b := n.blobs[d]
 	fromTeam := b != nil && b.transfer != nil && b.welcome
 	n.mu.Unlock()
-	if !fromTeam && !n.cfg.Shelf.Shared(ctx, peer, d) {
+	if !fromTeam && !n.cfg.Store.Shared(ctx, peer, d) {
 		return nil, errNotShared
 	}
 	s, err := n.register(peer, stream, d, false)
@@ -79,11 +79,11 @@ func (n *Node) learn(ctx context.Context, b *shared) error {
 	n.mu.Unlock()
 	var err error
 	if !known {
-		if m, err = n.cfg.Shelf.Manifest(ctx, b.digest); err != nil {
+		if m, err = n.cfg.Store.Manifest(ctx, b.digest); err != nil {
 			return err
 		}
 	}
-	bits, err := n.cfg.Shelf.Bits(m)
+	bits, err := n.cfg.Store.Bits(m)
 	if err != nil {
 		return err
 	}

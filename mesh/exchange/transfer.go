@@ -69,7 +69,7 @@ const (
 
 // Begin starts to get a blob. There is one Transfer of a blob at a time.
 func (n *Node) Begin(manifest agentbox.Digest, m blob.Manifest, arrived Arrived) (*Transfer, error) {
-	bits, err := n.cfg.Shelf.Bits(m)
+	bits, err := n.cfg.Store.Bits(m)
 	if err != nil {
 		return nil, err
 	}

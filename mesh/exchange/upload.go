@@ -36,7 +36,7 @@ func (n *Node) upload() {
 // sendOne begins to send one piece; false: nothing may be sent now.
 func (n *Node) sendOne() bool {
 	n.mu.Lock()
-	if n.crowded() {
+	if n.saturated() {
 		n.mu.Unlock()
 		return false
 	}
@@ -61,9 +61,9 @@ func (n *Node) sendOne() bool {
 	return true
 }
 
-// crowded tells whether enough is being sent. Pieces that do not move, because their receivers do
+// saturated tells whether enough is being sent. Pieces that do not move, because their receivers do
 // not take them, do not count; there is a bound on those, too. Callers hold mu.
-func (n *Node) crowded() bool {
+func (n *Node) saturated() bool {
 	moving := 0
 	for o := range n.sending {
 		if time.Since(o.moved) < stuckAfter {
@@ -77,7 +77,7 @@ func (n *Node) crowded() bool {
 // more.
 func (n *Node) load(a schedule.Answer[*session], d agentbox.Digest, size int) {
 	buf := buffer(size)
-	b, encoding, full, err := n.cfg.Shelf.Stored(n.ctx, d, buf)
+	b, encoding, full, err := n.cfg.Store.Stored(n.ctx, d, buf)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s := a.Session

@@ -31,6 +31,6 @@ func (d Desk) Agent(ctx context.Context, root, name string, environ []string) (a
 	return profile, nil
 }
 
-func (d Desk) profiles(root string) agents.Places {
-	return agents.Places{User: d.Agents, Repository: root}
+func (d Desk) profiles(root string) agents.Dirs {
+	return agents.Dirs{User: d.Agents, Repository: root}
 }

@@ -249,17 +249,17 @@ func (e *Policies) Check(ctx context.Context, req api.CheckRequest, _ agentbox.P
 }
 
 // AuditLog tells where the log of a box is, also of one that is gone, by its id or a prefix of it.
-func (e *Policies) AuditLog(ctx context.Context, ref api.BoxRef, _ agentbox.Progress) (api.AuditPlace, error) {
+func (e *Policies) AuditLog(ctx context.Context, ref api.BoxRef, _ agentbox.Progress) (api.AuditLocation, error) {
 	id, _, err := e.Boxes.Governed(ctx, ref)
 	if err == nil {
-		return api.AuditPlace{Box: id.String(), Directory: e.Home.Audit(id)}, nil
+		return api.AuditLocation{Box: id.String(), Directory: e.Home.Audit(id)}, nil
 	}
 	if agentbox.CodeOf(err) != agentbox.NotFound || len(ref.Box) < 2 {
-		return api.AuditPlace{}, err
+		return api.AuditLocation{}, err
 	}
 	entries, readErr := os.ReadDir(e.Home.Audits())
 	if readErr != nil && !os.IsNotExist(readErr) {
-		return api.AuditPlace{}, readErr
+		return api.AuditLocation{}, readErr
 	}
 	var found []string
 	for _, e := range entries {
@@ -268,7 +268,7 @@ func (e *Policies) AuditLog(ctx context.Context, ref api.BoxRef, _ agentbox.Prog
 		}
 	}
 	if len(found) != 1 {
-		return api.AuditPlace{}, err
+		return api.AuditLocation{}, err
 	}
-	return api.AuditPlace{Box: found[0], Directory: filepath.Join(e.Home.Audits(), found[0])}, nil
+	return api.AuditLocation{Box: found[0], Directory: filepath.Join(e.Home.Audits(), found[0])}, nil
 }

@@ -58,7 +58,7 @@ func (c *completions) open(ctx context.Context, img image.Image) (*completion, e
 	if img.Lazy == nil {
 		return nil, agentbox.Errorf(agentbox.Conflict, "image %s is all here", img.Digest.Short())
 	}
-	filling, err := c.room.Origins.Open(ctx, img)
+	filling, err := c.room.Content.Open(ctx, img)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (c *completions) share(d agentbox.Digest) *completion {
 
 // here counts the bytes of an image that have come, those of the last moments too.
 func (c *completions) here(ctx context.Context, img image.Image) int64 {
-	lasting, _ := c.room.Origins.Here(ctx, img) // a manifest that is gone is got again, and until then nothing is here
+	lasting, _ := c.room.Content.Here(ctx, img) // a manifest that is gone is got again, and until then nothing is here
 	f := c.share(img.Digest)
 	if f == nil {
 		return lasting
@@ -220,11 +220,11 @@ func (c *completions) need(ctx context.Context, box agentbox.BoxID, img image.Im
 // find is open for a machine that reads on where an earlier daemon served it: by now the image may be all here.
 func (c *completions) find(ctx context.Context, img image.Image) (*completion, error) {
 	if img.Lazy == nil {
-		manifest, err := c.room.Origins.Keep(ctx, img, 0)
+		manifest, err := c.room.Content.Keep(ctx, img, 0)
 		if err != nil {
 			return nil, err
 		}
-		img.Lazy = &image.Lazy{Manifest: manifest, From: c.room.Place}
+		img.Lazy = &image.Lazy{Manifest: manifest, From: c.room.Home}
 	}
 	return c.open(ctx, img)
 }

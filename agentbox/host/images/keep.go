@@ -32,7 +32,7 @@ func (i *Images) keep(before map[agentbox.Digest]bool) map[agentbox.Digest]bool 
 		if img.Lazy != nil || img.Origin != "" || !before[img.Digest] {
 			continue // what came from somebody is in the store already
 		}
-		_, err := i.Origins.Keep(i.ctx, img, keepRate)
+		_, err := i.Content.Keep(i.ctx, img, keepRate)
 		if i.ctx.Err() != nil {
 			break
 		}
@@ -75,7 +75,7 @@ func (i *Images) keepFresh() {
 			if img.Lazy != nil || img.Origin != "" || len(img.Include) > 0 {
 				continue
 			}
-			if _, err := i.Origins.Keep(i.ctx, img, 0); err != nil && i.ctx.Err() == nil {
+			if _, err := i.Content.Keep(i.ctx, img, 0); err != nil && i.ctx.Err() == nil {
 				i.Log.Warn("an image is not in the store", "image", img.Digest.Short(), "error", err)
 			}
 		}

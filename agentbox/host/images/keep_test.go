@@ -14,9 +14,9 @@ import (
 	"agentbox/vmm/image"
 )
 
-// takings is an Origins that remembers what was to be kept, and says what it was told to.
+// takings is a Content that remembers what was to be kept, and says what it was told to.
 type takings struct {
-	Origins
+	Content
 	kept []agentbox.Digest
 	says map[agentbox.Digest]error
 }
@@ -36,7 +36,7 @@ func TestImagesThatAreHereAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := &takings{}
-	i := New(Config{Store: store, Origins: o, Log: slog.New(slog.DiscardHandler)})
+	i := New(Config{Store: store, Content: o, Log: slog.New(slog.DiscardHandler)})
 	now := time.Now()
 	ahead, bad, fresh := agentbox.Digest{1}, agentbox.Digest{2}, agentbox.Digest{3}
 	put := func(d agentbox.Digest, made time.Time) {

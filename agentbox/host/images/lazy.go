@@ -15,8 +15,8 @@ import (
 	"agentbox/vmm/partial"
 )
 
-// Origins keeps images and gets them from elsewhere, whole or piece by piece.
-type Origins interface {
+// Content keeps images and gets them from elsewhere, whole or piece by piece.
+type Content interface {
 	// Keep takes an image that is here into the store, reading so many bytes a second, 0 for as fast as it goes. An error of code Corrupt
 	// says that it is not what it was.
 	Keep(ctx context.Context, img image.Image, rate int64) (manifest agentbox.Digest, err error)
@@ -52,7 +52,7 @@ type Filling interface {
 
 // Fetch gets an image from a directory or URL: all of it, or with Lazy what a box needs as it needs it.
 func (i *Images) Fetch(ctx context.Context, req api.ImageFetchRequest, progress agentbox.Progress) (api.Image, error) {
-	list, err := i.Origins.Look(ctx, req.From)
+	list, err := i.Content.Look(ctx, req.From)
 	if err != nil {
 		return api.Image{}, err
 	}
@@ -64,7 +64,7 @@ func (i *Images) Fetch(ctx context.Context, req api.ImageFetchRequest, progress 
 	if err == nil && here.Lazy == nil {
 		return i.Describe(here), nil
 	}
-	if err := i.Origins.Begin(ctx, img); err != nil {
+	if err := i.Content.Begin(ctx, img); err != nil {
 		return api.Image{}, agentbox.OrNoSpace(err)
 	}
 	if img, err = i.Store.AddLazy(ctx, img); err != nil {
@@ -114,7 +114,7 @@ func (i *Images) Export(ctx context.Context, req api.ImageExportRequest, progres
 		return api.Image{}, err
 	}
 	end := progress.Begin("export", req.Directory)
-	err = i.Origins.Export(ctx, img, i.Store.Trace(img.Digest), req.Directory, func(done, total int) {
+	err = i.Content.Export(ctx, img, i.Store.Trace(img.Digest), req.Directory, func(done, total int) {
 		progress.Move("export", req.Directory, int64(done), int64(total))
 	})
 	if err != nil {
@@ -161,11 +161,11 @@ func notComing(img image.Image, err error) error {
 func (i *Images) mended(ctx context.Context, progress agentbox.Progress, do func() (image.Image, error), remotes ...string) (image.Image, error) {
 	img, err := do()
 	var damaged *image.DamagedError
-	if !errors.As(err, &damaged) || i.Origins == nil {
+	if !errors.As(err, &damaged) || i.Content == nil {
 		return img, err
 	}
 	end := progress.Begin("mend", err.Error())
-	file, release, mendErr := i.Origins.Mend(ctx, damaged.Digest, remotes...)
+	file, release, mendErr := i.Content.Mend(ctx, damaged.Digest, remotes...)
 	if mendErr == nil {
 		defer release()
 		mendErr = i.Store.Completed(ctx, damaged.Digest, file)
@@ -194,7 +194,7 @@ func (i *Images) orWhole(ctx context.Context, progress agentbox.Progress, do fun
 // Lazy gives the image of a machine when it is not all here, nil when it is. On a host where machines of this kind have to have it all,
 // it is got first.
 func (i *Images) Lazy(ctx context.Context, kind agentbox.Isolation, file string, progress agentbox.Progress) (*image.Image, error) {
-	if _, err := os.Stat(file); err == nil || i.Origins == nil {
+	if _, err := os.Stat(file); err == nil || i.Content == nil {
 		return nil, nil
 	}
 	img, err := i.Store.Get(filepath.Base(filepath.Dir(file)))

@@ -15,7 +15,7 @@ import (
 // Config is what Images needs.
 type Config struct {
 	Store   *image.Store
-	Origins Origins // keeps images and gets them from elsewhere; nil where they are made here only
+	Content Content // keeps images and gets them from elsewhere; nil where they are made here only
 	// Waits tells whether other machines want what is made here as soon as it is there; nil: none do.
 	Waits func() bool
 	// Lost tells whether what is missing of an image can be had from nobody; nil: it is always waited for.
@@ -25,7 +25,7 @@ type Config struct {
 	// Whole is why machines of a kind cannot start from a part of an image here, nil if they can. An error of the other result
 	// says that there are no such machines.
 	Whole func(agentbox.Isolation) (why, err error)
-	Place string // where the images of this machine are said to come from when they are all here
+	Home  string // where the images of this machine are said to come from when they are all here
 	Log   *slog.Logger
 }
 
@@ -53,7 +53,7 @@ func New(cfg Config) *Images {
 // their kinds and files.
 func (i *Images) Start(using []Using) {
 	i.running.Go(func() { i.completions.resume(using) })
-	if i.Origins == nil {
+	if i.Content == nil {
 		return
 	}
 	i.running.Go(i.keepAll)
@@ -183,7 +183,7 @@ func (i *Images) Pull(ctx context.Context, req api.ImagePullRequest, progress ag
 // Describe is an image as people see it.
 func (i *Images) Describe(img image.Image) api.Image {
 	out := api.Image{Digest: img.Digest, Name: img.Name, Source: img.Source, Size: img.Size, Created: img.Created, UsedBy: i.UsedBy(img.Digest)}
-	if img.Lazy != nil && i.Origins != nil {
+	if img.Lazy != nil && i.Content != nil {
 		out.From = img.Lazy.From
 		out.Here = i.completions.here(i.ctx, img)
 	}
@@ -219,10 +219,10 @@ func (i *Images) Remove(ctx context.Context, req api.ImageRef, _ agentbox.Progre
 
 // Forget removes an image with what the store has of it alone.
 func (i *Images) Forget(ctx context.Context, d agentbox.Digest) error {
-	if i.Origins == nil {
+	if i.Content == nil {
 		return i.Store.Remove(ctx, d)
 	}
-	return errors.Join(i.completions.drop(d), i.Store.Remove(ctx, d), i.Origins.Forget(ctx, d))
+	return errors.Join(i.completions.drop(d), i.Store.Remove(ctx, d), i.Content.Forget(ctx, d))
 }
 
 // Drop removes an image that is not to be used any more. It is false while a box runs from it.

@@ -83,15 +83,15 @@ func (s *Setup) export(ctx context.Context, b Box, cfg *config.Config, made cach
 // publish keeps what a populate run made, and gives what its key stands for from now on: where another result is here that is to be believed,
 // that one. The same ingredients should have given the same, so people are told.
 func (s *Setup) publish(ctx context.Context, made caches.Made, files map[caches.Part]string, progress agentbox.Progress) (caches.Made, error) {
-	err := s.Shelf.Publish(ctx, made, files)
+	err := s.Results.Publish(ctx, made, files)
 	if err == nil {
-		return s.Shelf.Find(ctx, made.Key)
+		return s.Results.Find(ctx, made.Key)
 	}
 	if agentbox.CodeOf(err) != agentbox.Conflict {
 		return made, agentbox.OrNoSpace(err)
 	}
 	progress.Say("setup made something else this time, which is not used: " + err.Error() + " (agentbox cache show --why " + made.Key.Short() + ")")
-	return s.Shelf.Find(ctx, made.Key)
+	return s.Results.Find(ctx, made.Key)
 }
 
 // cachePaths makes the configured directories absolute: only the box knows where its user's home is. Those in the workspace

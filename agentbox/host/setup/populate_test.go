@@ -10,9 +10,9 @@ import (
 	"agentbox/vmm/image"
 )
 
-// taken is a Shelf on which every key has a result already.
+// taken is a Results on which every key has a result already.
 type taken struct {
-	Shelf
+	Results
 	first caches.Made
 }
 
@@ -25,7 +25,7 @@ func (s taken) Find(context.Context, agentbox.Digest) (caches.Made, error) { ret
 // A second result is no failure of setup: the box starts from the first, and somebody is told.
 func TestASecondResultIsNotUsed(t *testing.T) {
 	first := caches.Made{Key: agentbox.Digest{1}, Parts: []caches.Part{caches.Runtime}}
-	s := New(Config{Shelf: taken{first: first}})
+	s := New(Config{Results: taken{first: first}})
 	var said string
 	got, err := s.publish(t.Context(), caches.Made{Key: agentbox.Digest{1}}, nil, func(e agentbox.Event) { said += e.Detail })
 	if err != nil || len(got.Parts) != 1 {
@@ -45,13 +45,13 @@ func TestAnImageIsOfOneResult(t *testing.T) {
 	if derivationKey(base, first, parts) == derivationKey(base, second, parts) {
 		t.Error("two results of one key have one image")
 	}
-	s := New(Config{Shelf: untaken{taken{first: first}}})
+	s := New(Config{Results: untaken{taken{first: first}}})
 	if got, err := s.publish(t.Context(), caches.Made{Key: first.Key}, nil, nil); err != nil || got.Result != first.Result {
 		t.Errorf("what was published is %s, %v", got.Result.Short(), err)
 	}
 }
 
-// untaken is a Shelf that publishes.
+// untaken is a Results that publishes.
 type untaken struct{ taken }
 
 func (untaken) Publish(context.Context, caches.Made, map[caches.Part]string) error { return nil }

@@ -33,7 +33,7 @@ type Result struct {
 // was is what the box has, if it is there already. With the same key it keeps its image, whatever became of that result since:
 // its workspace has the other part of it.
 func (s *Setup) Provision(ctx context.Context, req Request, was agentbox.Box, base image.Image, progress agentbox.Progress) (Result, error) {
-	if s.Shelf == nil || !once(req.Config) {
+	if s.Results == nil || !once(req.Config) {
 		return Result{Image: base}, nil
 	}
 	in, err := ingredientsOf(req, base)
@@ -56,7 +56,7 @@ func (s *Setup) Provision(ctx context.Context, req Request, was agentbox.Box, ba
 	img, err := s.setupImage(ctx, req, base, in, progress)
 	if agentbox.CodeOf(err) == agentbox.Corrupt {
 		progress.Say("what setup made is damaged and will be made again: " + err.Error())
-		if err := s.Shelf.Forget(ctx, caches.Made{Key: in.Key(), Ingredients: in}); err != nil {
+		if err := s.Results.Forget(ctx, caches.Made{Key: in.Key(), Ingredients: in}); err != nil {
 			return Result{}, err
 		}
 		img, err = s.setupImage(ctx, req, base, in, progress)
@@ -71,7 +71,7 @@ func (s *Setup) Provision(ctx context.Context, req Request, was agentbox.Box, ba
 
 // setupImage is base with what setup made for these ingredients, which is made first where nobody has.
 func (s *Setup) setupImage(ctx context.Context, req Request, base image.Image, in caches.Ingredients, progress agentbox.Progress) (image.Image, error) {
-	made, err := s.Shelf.Find(ctx, in.Key())
+	made, err := s.Results.Find(ctx, in.Key())
 	if agentbox.CodeOf(err) == agentbox.NotFound {
 		made, err = s.onceInTeam(ctx, in, progress, func(ctx context.Context) (caches.Made, error) {
 			return s.populate(ctx, req, base, in, progress)
@@ -105,7 +105,7 @@ func (s *Setup) readable(ctx context.Context, in caches.Ingredients) (caches.Ing
 	}
 	trusted := in
 	trusted.Branch = ""
-	_, err := s.Shelf.Find(ctx, trusted.Key())
+	_, err := s.Results.Find(ctx, trusted.Key())
 	if err == nil {
 		return trusted, nil
 	}
@@ -123,10 +123,10 @@ func (s *Setup) readable(ctx context.Context, in caches.Ingredients) (caches.Ing
 // nearest is the newest result of the box's branch whose lockfiles alone differ, else that of the
 // default branch.
 func (s *Setup) nearest(ctx context.Context, in caches.Ingredients) (caches.Made, error) {
-	made, err := s.Shelf.Nearest(ctx, in.Family())
+	made, err := s.Results.Nearest(ctx, in.Family())
 	if agentbox.CodeOf(err) == agentbox.NotFound && in.Branch != "" {
 		in.Branch = ""
-		return s.Shelf.Nearest(ctx, in.Family())
+		return s.Results.Nearest(ctx, in.Family())
 	}
 	return made, err
 }
@@ -156,7 +156,7 @@ func (s *Setup) derive(ctx context.Context, base image.Image, made caches.Made, 
 		if !slices.Contains(made.Parts, part) {
 			continue
 		}
-		d.Layers = append(d.Layers, func() (io.ReadCloser, error) { return s.Shelf.Open(ctx, made, part) })
+		d.Layers = append(d.Layers, func() (io.ReadCloser, error) { return s.Results.Open(ctx, made, part) })
 	}
 	return s.Images.Derive(ctx, base, d, progress)
 }
@@ -176,11 +176,11 @@ func (s *Setup) Overlay(ctx context.Context, key agentbox.Digest, add func(io.Re
 	if key.IsZero() {
 		return nil
 	}
-	made, err := s.Shelf.Find(ctx, key)
+	made, err := s.Results.Find(ctx, key)
 	if err != nil {
 		return err
 	}
-	r, err := s.Shelf.Open(ctx, made, caches.Workspace)
+	r, err := s.Results.Open(ctx, made, caches.Workspace)
 	if err != nil {
 		return err
 	}

@@ -18,11 +18,11 @@ import (
 
 // Config is what Setup needs.
 type Config struct {
-	Home   home.Home
-	Images Images
-	Shelf  Shelf // what setup made, by key; nil where every box runs setup itself
-	Team   Team  // the other machines; nil: none are asked
-	Log    *slog.Logger
+	Home    home.Home
+	Images  Images
+	Results Results // what setup made, by key; nil where every box runs setup itself
+	Team    Team    // the other machines; nil: none are asked
+	Log     *slog.Logger
 	// Registries are the machine's, where packages come from.
 	Registries Registries
 }
@@ -46,8 +46,8 @@ type Images interface {
 	Derive(ctx context.Context, base image.Image, d image.Derivation, progress agentbox.Progress) (image.Image, error)
 }
 
-// Shelf keeps what setup made, by key. What it hands out was verified.
-type Shelf interface {
+// Results keeps what setup made, by key. What it hands out was verified.
+type Results interface {
 	// Find gives what was published for a key; an error of code NotFound means that nothing was.
 	Find(ctx context.Context, key agentbox.Digest) (caches.Made, error)
 	// Nearest gives the newest that was published for any key of a family; NotFound as above.

@@ -9,7 +9,7 @@ import (
 
 // Team is what boxes need of the other machines (agentbox/team).
 type Team interface {
-	// Setup brings what setup made elsewhere for a key onto the Shelf, and says who made it.
+	// Setup brings what setup made elsewhere for a key onto the Results, and says who made it.
 	// NotFound: nobody offers it.
 	Setup(ctx context.Context, key agentbox.Digest, progress func(done, total int)) (by string, err error)
 	// Once makes something unless get gets it, one machine at a time.
@@ -18,7 +18,7 @@ type Team interface {
 
 // findOrFetch finds what setup made here, or gets what it made elsewhere.
 func (s *Setup) findOrFetch(ctx context.Context, key agentbox.Digest, progress agentbox.Progress) (caches.Made, error) {
-	made, err := s.Shelf.Find(ctx, key)
+	made, err := s.Results.Find(ctx, key)
 	if s.Team == nil || agentbox.CodeOf(err) != agentbox.NotFound {
 		return made, err
 	}
@@ -27,7 +27,7 @@ func (s *Setup) findOrFetch(ctx context.Context, key agentbox.Digest, progress a
 		return made, err
 	}
 	progress.Say("what setup makes comes from " + by)
-	return s.Shelf.Find(ctx, key)
+	return s.Results.Find(ctx, key)
 }
 
 // onceInTeam makes what setup makes, unless another machine did or does.

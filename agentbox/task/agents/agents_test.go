@@ -13,8 +13,8 @@ import (
 )
 
 func TestBuiltInProfilesAreWhole(t *testing.T) {
-	for _, name := range (Places{User: t.TempDir()}).Names() {
-		p, err := (Places{User: t.TempDir()}).Find(name)
+	for _, name := range (Dirs{User: t.TempDir()}).Names() {
+		p, err := (Dirs{User: t.TempDir()}).Find(name)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -22,14 +22,14 @@ func TestBuiltInProfilesAreWhole(t *testing.T) {
 			t.Errorf("%s: %+v", name, p)
 		}
 	}
-	if got := (Places{User: t.TempDir()}).Names(); len(got) < 5 || !slices.Contains(got, "claude") {
+	if got := (Dirs{User: t.TempDir()}).Names(); len(got) < 5 || !slices.Contains(got, "claude") {
 		t.Errorf("%v", got)
 	}
 }
 
 // A token that an agent's own login keeps is named by where it is below the user's home.
 func TestTokensByReference(t *testing.T) {
-	p, err := (Places{User: t.TempDir()}).Find("claude")
+	p, err := (Dirs{User: t.TempDir()}).Find("claude")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestTokensByReference(t *testing.T) {
 
 // aider is no program of npm: it gets an environment of its own from the Python index.
 func TestAider(t *testing.T) {
-	p, err := (Places{User: t.TempDir()}).Find("aider")
+	p, err := (Dirs{User: t.TempDir()}).Find("aider")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,13 +67,13 @@ func TestTheUsersProfileIsFirst(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "claude.yaml"), []byte("program: mine\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if p, err := (Places{User: dir}).Find("claude"); err != nil || p.Program != "mine" || p.Name != "claude" {
+	if p, err := (Dirs{User: dir}).Find("claude"); err != nil || p.Program != "mine" || p.Name != "claude" {
 		t.Errorf("%+v %v", p, err)
 	}
-	if _, err := (Places{User: dir}).Find("none"); agentbox.CodeOf(err) != agentbox.NotFound || !strings.Contains(agentbox.AsError(err).Hint, "claude|codex") {
+	if _, err := (Dirs{User: dir}).Find("none"); agentbox.CodeOf(err) != agentbox.NotFound || !strings.Contains(agentbox.AsError(err).Hint, "claude|codex") {
 		t.Errorf("%v", err)
 	}
-	if _, err := (Places{User: dir}).Find("../claude"); agentbox.CodeOf(err) != agentbox.Invalid {
+	if _, err := (Dirs{User: dir}).Find("../claude"); agentbox.CodeOf(err) != agentbox.Invalid {
 		t.Errorf("%v", err)
 	}
 }
@@ -151,8 +151,8 @@ func write(t *testing.T, path, text string) {
 }
 
 func TestProfilesOfARepository(t *testing.T) {
-	places := Places{User: t.TempDir(), Repository: t.TempDir()}
-	dir := filepath.Join(places.Repository, InRepository)
+	dirs := Dirs{User: t.TempDir(), Repository: t.TempDir()}
+	dir := filepath.Join(dirs.Repository, InRepository)
 	write(t, filepath.Join(dir, "ours.yaml"), brought)
 	write(t, filepath.Join(dir, "claude.yaml"), "program: theirs\n")
 	write(t, filepath.Join(dir, "bad.yaml"), "program: ''\n")
@@ -166,20 +166,20 @@ func TestProfilesOfARepository(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]Origin{"ours": Repository, "claude": Repository, "codex": BuiltIn} {
-		if p, err := places.Find(name); err != nil || p.Origin != want {
+		if p, err := dirs.Find(name); err != nil || p.Origin != want {
 			t.Errorf("%s is %q, %v", name, p.Origin, err)
 		}
 	}
 	for name, want := range map[string]string{"thief": "only a profile of your own", "bad": "program", "link": "escapes", "dir": "not a regular file"} {
-		if p, err := places.Find(name); err == nil || !strings.Contains(err.Error(), want) {
+		if p, err := dirs.Find(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %+v %v", name, p, err)
 		}
 	}
-	if got := places.Brought(); len(got) != 2 || got[0].Name != "claude" || got[1].Name != "ours" {
+	if got := dirs.Brought(); len(got) != 2 || got[0].Name != "claude" || got[1].Name != "ours" {
 		t.Errorf("brought: %+v", got)
 	}
-	write(t, filepath.Join(places.User, "claude.yaml"), "program: mine\n")
-	if p, err := places.Find("claude"); err != nil || p.Origin != User {
+	write(t, filepath.Join(dirs.User, "claude.yaml"), "program: mine\n")
+	if p, err := dirs.Find("claude"); err != nil || p.Origin != User {
 		t.Errorf("the user's own is not first: %+v %v", p, err)
 	}
 }

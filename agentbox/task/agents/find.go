@@ -38,15 +38,15 @@ const (
 	BuiltIn    Origin = "built in"
 )
 
-// Places are where profiles are looked for, besides those that are built in.
-type Places struct {
+// Dirs are where profiles are looked for, besides those that are built in.
+type Dirs struct {
 	User       string // the user's directory of profiles
 	Repository string // the root of a checkout; "" for none
 }
 
 // Find gives the profile of an agent. That of a repository is as the repository has it: whether
 // anybody has approved it is for the caller.
-func (p Places) Find(name string) (Profile, error) {
+func (p Dirs) Find(name string) (Profile, error) {
 	if !agentName().MatchString(name) {
 		return Profile{}, agentbox.Errorf(agentbox.Invalid, "%q is no name of an agent", name).WithHint("agentbox agent %s", strings.Join(p.Names(), "|"))
 	}
@@ -82,7 +82,7 @@ func (p Places) Find(name string) (Profile, error) {
 
 // brought opens a profile of the repository. No link leads out of it, and nothing but a file is
 // waited for.
-func (p Places) brought(name string) (io.ReadCloser, error) {
+func (p Dirs) brought(name string) (io.ReadCloser, error) {
 	if p.Repository == "" {
 		return nil, fs.ErrNotExist
 	}
@@ -103,7 +103,7 @@ func (p Places) brought(name string) (io.ReadCloser, error) {
 }
 
 // Brought are the profiles of a repository that can be read.
-func (p Places) Brought() []Profile {
+func (p Dirs) Brought() []Profile {
 	var out []Profile
 	for _, name := range p.broughtNames() {
 		f, err := p.brought(name)
@@ -119,7 +119,7 @@ func (p Places) Brought() []Profile {
 	return out
 }
 
-func (p Places) broughtNames() []string {
+func (p Dirs) broughtNames() []string {
 	if p.Repository == "" {
 		return nil
 	}
@@ -159,7 +159,7 @@ func (p Profile) checkBrought() error {
 }
 
 // Names lists the agents that there are profiles of, in order.
-func (p Places) Names() []string {
+func (p Dirs) Names() []string {
 	own, _ := filepath.Glob(filepath.Join(p.User, "*"+suffix))
 	ours, _ := fs.Glob(builtin, "builtin/*"+suffix)
 	names := p.broughtNames()

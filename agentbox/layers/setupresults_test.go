@@ -15,7 +15,7 @@ import (
 	"agentbox/cachestore"
 )
 
-func newShelf(t *testing.T) (Shelf, *cachestore.Store) {
+func newShelf(t *testing.T) (SetupResults, *cachestore.Store) {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -30,7 +30,7 @@ func newShelf(t *testing.T) (Shelf, *cachestore.Store) {
 			t.Error(err)
 		}
 	})
-	return Shelf{Store: func(context.Context) (*cachestore.Store, error) { return store, nil }}, store
+	return SetupResults{Store: func(context.Context) (*cachestore.Store, error) { return store, nil }}, store
 }
 
 func made(lock byte) caches.Made {
@@ -38,7 +38,7 @@ func made(lock byte) caches.Made {
 	return caches.Made{Key: in.Key(), Ingredients: in, Parts: []caches.Part{caches.Dirs, caches.Runtime, caches.Workspace}}
 }
 
-func publish(t *testing.T, s Shelf, m caches.Made, texts ...string) error {
+func publish(t *testing.T, s SetupResults, m caches.Made, texts ...string) error {
 	t.Helper()
 	files := map[caches.Part]string{}
 	for i, part := range m.Parts {

@@ -23,34 +23,34 @@ const namespace = "setup"
 // mediaType is that of a bundle (docs/internals/formats.md).
 const mediaType = "application/vnd.agentbox.setup"
 
-// Shelf is what setup made, by key. Each is one blob under one name, so it is there completely or
+// SetupResults is what setup made, by key. Each is one blob under one name, so it is there completely or
 // not at all.
-type Shelf struct {
+type SetupResults struct {
 	// Store gives the store, waiting until it is open.
 	Store func(ctx context.Context) (*cachestore.Store, error)
 	// Key is the public half of the key that signs our names; nil: all names are ours.
 	Key ed25519.PublicKey
 }
 
-func (s Shelf) ours(n blob.Name) bool {
+func (s SetupResults) ours(n blob.Name) bool {
 	return s.Key == nil || s.Key.Equal(ed25519.PublicKey(n.Producer))
 }
 
 func nameOf(made caches.Made) string { return made.Ingredients.Family().Hex() + "/" + made.Key.Hex() }
 
 // Find gives what was published for a key, NotFound if nothing was.
-func (s Shelf) Find(ctx context.Context, key agentbox.Digest) (caches.Made, error) {
+func (s SetupResults) Find(ctx context.Context, key agentbox.Digest) (caches.Made, error) {
 	return s.newest(ctx, "", func(n blob.Name) bool { return strings.HasSuffix(n.Key, "/"+key.Hex()) })
 }
 
 // Nearest gives the newest that was published here for any key of a family, NotFound if nothing
 // was. What setup makes over it is ours, so
 // it has to be.
-func (s Shelf) Nearest(ctx context.Context, family agentbox.Digest) (caches.Made, error) {
+func (s SetupResults) Nearest(ctx context.Context, family agentbox.Digest) (caches.Made, error) {
 	return s.newest(ctx, family.Hex()+"/", func(n blob.Name) bool { return s.ours(n) })
 }
 
-func (s Shelf) newest(ctx context.Context, prefix string, want func(blob.Name) bool) (caches.Made, error) {
+func (s SetupResults) newest(ctx context.Context, prefix string, want func(blob.Name) bool) (caches.Made, error) {
 	store, err := s.Store(ctx)
 	if err != nil {
 		return caches.Made{}, err
@@ -86,7 +86,7 @@ func (s Shelf) newest(ctx context.Context, prefix string, want func(blob.Name) b
 
 // Publish keeps what a populate run made. A key is published once: with another result there
 // already, the error says Conflict.
-func (s Shelf) Publish(ctx context.Context, made caches.Made, parts map[caches.Part]string) (err error) {
+func (s SetupResults) Publish(ctx context.Context, made caches.Made, parts map[caches.Part]string) (err error) {
 	store, err := s.Store(ctx)
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func (s Shelf) Publish(ctx context.Context, made caches.Made, parts map[caches.P
 }
 
 // Forget takes back what was published for a key, because it is damaged.
-func (s Shelf) Forget(ctx context.Context, made caches.Made) error {
+func (s SetupResults) Forget(ctx context.Context, made caches.Made) error {
 	store, err := s.Store(ctx)
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (s Shelf) Forget(ctx context.Context, made caches.Made) error {
 }
 
 // Open reads one part of what was published. All it gives was hashed.
-func (s Shelf) Open(ctx context.Context, made caches.Made, part caches.Part) (io.ReadCloser, error) {
+func (s SetupResults) Open(ctx context.Context, made caches.Made, part caches.Part) (io.ReadCloser, error) {
 	store, err := s.Store(ctx)
 	if err != nil {
 		return nil, err
