@@ -32,6 +32,7 @@ type call struct {
 	status  atomic.Int64
 	dialled atomic.Pointer[netip.Addr]
 	refused atomic.Pointer[Refusal] // what was found on the way: a placeholder in the body
+	cancel  context.CancelFunc      // ends what is under way to the server
 }
 
 type callKey struct{}
@@ -53,6 +54,7 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), callKey{}, c))
 	defer cancel()
+	c.cancel = cancel
 	p := &passage{flow: c.flow, secrets: c.secrets.names(), end: cancel}
 	done, err := w.g.begin(w.g.calls, p)
 	if err != nil {
@@ -242,11 +244,24 @@ func modify(res *http.Response) error {
 		c.session.framing.Opaque()
 		return nil
 	}
-	res.Body = c.secrets.redact(res, countingReader{res.Body, &c.traffic.got})
+	res.Body = c.secrets.redact(res, countingReader{early{res.Body, c.cancel}, &c.traffic.got})
 	if told := c.g.cfg.Usage; told != nil && res.StatusCode == http.StatusOK && asksModel(c.flow) {
 		res.Body = readUsage(res, res.Body, told)
 	}
 	return nil
+}
+
+// early is an answer that may end before its request does. Closing a body of HTTP/2 waits until the
+// request is sent, which a client that has the answer may never go on with: what is under way ends
+// first.
+type early struct {
+	io.ReadCloser
+	end context.CancelFunc
+}
+
+func (e early) Close() error {
+	e.end()
+	return e.ReadCloser.Close()
 }
 
 // counted is both directions behind an upgrade.
