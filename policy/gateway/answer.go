@@ -5,11 +5,12 @@ import "agentbox/agentbox"
 // answer finds what the answer of a model's API says of its usage, in JSON or in a stream of events with a JSON document each. It takes bytes as
 // they come, in pieces of any size. What it does not understand it passes over: a number that is not found is not counted.
 //
-// What is looked for, PREFIX being message (Anthropic's first event), response (OpenAI's last) or nothing:
+// What is looked for, PREFIX being message (Anthropic's first event), response (OpenAI's last),
+// session (the first message of OpenAI's realtime API) or nothing:
 //
 //	PREFIX.model, PREFIX.modelVersion
 //	PREFIX.usage.{input,output,prompt,completion}_tokens, cache_{read,creation}_input_tokens
-//	PREFIX.usage.{input,prompt}_tokens_details.cached_tokens
+//	PREFIX.usage.{input_token,input_tokens,prompt_tokens}_details.cached_tokens
 //	PREFIX.usageMetadata.{prompt,toolUsePrompt,cachedContent,candidates,thoughts}TokenCount
 //
 // A stream says some of it more than once, each time what it comes to so far: the largest counts.
@@ -31,7 +32,8 @@ const (
 	otherField = -1
 )
 
-func (a *answer) write(b []byte) {
+// Write takes what comes next. It fails never.
+func (a *answer) Write(b []byte) (int, error) {
 	a.doc.found = a.found
 	for _, c := range b {
 		if a.events {
@@ -40,6 +42,7 @@ func (a *answer) write(b []byte) {
 			a.doc.byte(c)
 		}
 	}
+	return len(b), nil
 }
 
 // event takes a byte of a stream of events. Lines end with CR, LF or both, and an empty one ends an event.

@@ -32,8 +32,8 @@ const (
 
 // keys are all that are looked for; those from leafKeys on say what the number is.
 var keys = map[string]key{
-	"message": wrapKey, "response": wrapKey, "usage": usageKey, "usageMetadata": geminiKey, "model": modelKey, "modelVersion": modelKey,
-	"input_tokens_details": detailsKey, "prompt_tokens_details": detailsKey, "cached_tokens": cachedKey,
+	"message": wrapKey, "response": wrapKey, "session": wrapKey, "usage": usageKey, "usageMetadata": geminiKey, "model": modelKey, "modelVersion": modelKey,
+	"input_tokens_details": detailsKey, "input_token_details": detailsKey, "prompt_tokens_details": detailsKey, "cached_tokens": cachedKey,
 	"input_tokens": leafKeys + key(input), "prompt_tokens": leafKeys + key(input), "output_tokens": leafKeys + key(output), "completion_tokens": leafKeys + key(output),
 	"cache_read_input_tokens": leafKeys + key(cacheRead), "cache_creation_input_tokens": leafKeys + key(cacheWrite),
 }

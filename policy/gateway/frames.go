@@ -2,10 +2,8 @@ package gateway
 
 import (
 	"bufio"
-	"encoding/binary"
 	"errors"
 	"io"
-	"slices"
 )
 
 // frames redacts what a server says in a WebSocket (RFC 6455): the payload of every frame, masked
@@ -91,57 +89,19 @@ func (f *frames) step() error {
 var errNoFrame = errors.New("the server says what is no frame of a WebSocket, so secrets in it could not be found")
 
 func (f *frames) head() error {
-	const fin, reserved, control, masked = 0x80, 0x70, 0x08, 0x80
-	b, err := f.take(2)
+	h, raw, err := readFrameHead(f.in)
+	f.queue = append(f.queue, raw...)
+	if err == nil {
+		f.message, err = h.follow(f.message)
+	}
 	if err != nil {
 		return err
 	}
-	first, length := b[0], b[1]&^byte(masked)
-	opcode := first & 0x0f
-	continues := opcode == 0
-	switch {
-	case first&reserved != 0 || !slices.Contains([]byte{0, 1, 2, 8, 9, 10}, opcode):
-		return errNoFrame
-	case opcode&control != 0 && (first&fin == 0 || length > 125):
-		return errNoFrame
-	case opcode&control == 0 && continues != f.message:
-		return errNoFrame
-	}
-	if opcode&control != 0 {
+	if h.control() {
 		f.release()
-	} else {
-		f.message = first&fin == 0
 	}
-	f.last = first&fin != 0
-	return f.rest(length, b[1]&masked != 0)
-}
-
-// rest reads what follows the first two bytes of a head.
-func (f *frames) rest(length byte, masked bool) error {
-	f.left, f.key, f.at = uint64(length), make([]byte, 4), 0
-	if extended := map[byte]int{126: 2, 127: 8}[length]; extended > 0 {
-		b, err := f.take(extended)
-		if err != nil {
-			return err
-		}
-		f.left = binary.BigEndian.Uint64(append(make([]byte, 8-extended), b...))
-	}
-	if !masked {
-		return nil
-	}
-	key, err := f.take(4)
-	copy(f.key, key)
-	return err
-}
-
-// take reads n bytes of a head into the queue.
-func (f *frames) take(n int) ([]byte, error) {
-	b := make([]byte, n)
-	if _, err := io.ReadFull(f.in, b); err != nil {
-		return nil, err
-	}
-	f.queue = append(f.queue, b...)
-	return b, nil
+	f.last, f.left, f.key, f.at = h.fin, h.length, h.mask[:], 0
+	return nil
 }
 
 // payload reads what has come of a payload, and hides in it what has to be.

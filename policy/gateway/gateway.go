@@ -49,8 +49,9 @@ type Config struct {
 	// Resolve gives a name's addresses; nil means the host's resolver. What it says is believed by nobody: each address is
 	// decided about before it is dialled.
 	Resolve Resolver
-	// Usage is told of each answer of a model, where the gateway has opened the traffic: what it says that it used, and the model's
-	// name as it says that. Must not block; nil: nobody wants to know.
+	// Usage is told of each answer of a model, where the gateway has opened the traffic: what it
+	// says that it used, and the model's name as it says that. It has servers asked for codings that
+	// are read here. Must not block; nil: nobody wants to know.
 	Usage func(model string, t agentbox.Tokens)
 	Log   *slog.Logger
 }
@@ -66,6 +67,8 @@ type Gateway struct {
 	outs   *live // connections outside, those that are kept for later requests too
 	up     *upstream
 	web    *web
+
+	decoders decoders // of what models answer
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -87,7 +90,7 @@ func New(cfg Config) *Gateway {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	g := &Gateway{cfg: cfg, lookup: newBudget(), conns: newLive(maxConns), calls: newLive(maxCalls), outs: newLive(maxOuts)}
+	g := &Gateway{cfg: cfg, lookup: newBudget(), conns: newLive(maxConns), calls: newLive(maxCalls), outs: newLive(maxOuts), decoders: newDecoders()}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.policy.Store(cfg.Policy)
 	g.audit = newRecorder(cfg.Audit)

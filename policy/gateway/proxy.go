@@ -204,6 +204,9 @@ func rewrite(p *httputil.ProxyRequest) {
 			p.Out.Header[name] = v
 		}
 	}
+	if c.g.cfg.Usage != nil && (asksModel(c.flow) || talksToModel(c.flow)) {
+		askReadable(p.Out.Header)
+	}
 	c.secrets.apply(p.Out.Header)
 	if p.Out.Body != nil {
 		p.Out.Body = c.watch(p.Out.Body)
@@ -240,13 +243,16 @@ func modify(res *http.Response) error {
 		if err != nil {
 			return err
 		}
+		if told := c.g.cfg.Usage; told != nil && talksToModel(c.flow) {
+			body = readMessages(body, told)
+		}
 		res.Body = &counted{body, &c.traffic}
 		c.session.framing.Opaque()
 		return nil
 	}
 	res.Body = c.secrets.redact(res, countingReader{early{res.Body, c.cancel}, &c.traffic.got})
 	if told := c.g.cfg.Usage; told != nil && res.StatusCode == http.StatusOK && asksModel(c.flow) {
-		res.Body = readUsage(res, res.Body, told)
+		res.Body = readUsage(res, res.Body, c.g.decoders, told)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -11,55 +12,95 @@ import (
 	"agentbox/policy"
 )
 
-// asksModel tells whether a request asks a model: whose API it is, is its server's business, and a server may stand in for another. So it is
-// the path that says it: that of Anthropic's messages, of OpenAI's responses and completions, and of Gemini's generateContent, below whatever prefix.
+// asksModel tells whether a request asks a model: whose API it is, is its server's business, and a
+// server may stand in for another. So it is the path that says it: that of Anthropic's messages, of
+// OpenAI's responses and completions, and of Gemini's generateContent, below whatever prefix.
 func asksModel(f policy.Flow) bool {
 	path := withoutQuery(f.Path)
 	return f.Method == http.MethodPost && (strings.HasSuffix(path, "/messages") || strings.HasSuffix(path, "/responses") || strings.HasSuffix(path, "/completions") ||
 		strings.HasSuffix(path, ":generateContent") || strings.HasSuffix(path, ":streamGenerateContent"))
 }
 
-// readUsage reads along what a model answers, and tells once what it says of its usage, when the answer has ended or nobody wants the rest. The
-// bytes pass as they are and as they come: what is read of them is a few bytes at a time, with memory of a fixed size.
-func readUsage(res *http.Response, body io.ReadCloser, told func(model string, t agentbox.Tokens)) io.ReadCloser {
+// talksToModel tells whether a request that becomes a WebSocket asks models in it: OpenAI's
+// responses and its realtime API, below whatever prefix.
+func talksToModel(f policy.Flow) bool {
+	path := withoutQuery(f.Path)
+	return f.Method == http.MethodGet && (strings.HasSuffix(path, "/responses") || strings.HasSuffix(path, "/realtime"))
+}
+
+// askReadable has a server that a model is asked of answer in a coding that is read here, and not
+// change the frames of a WebSocket.
+func askReadable(h http.Header) {
+	h.Del(extensions)
+	wanted, ok := h["Accept-Encoding"]
+	if !ok {
+		return
+	}
+	var rest []string
+	for _, line := range wanted {
+		for item := range strings.SplitSeq(line, ",") {
+			name, _, _ := strings.Cut(item, ";")
+			if readable(strings.TrimSpace(name)) {
+				rest = append(rest, strings.TrimSpace(item))
+			}
+		}
+	}
+	if rest == nil {
+		rest = []string{"identity"}
+	}
+	h.Set("Accept-Encoding", strings.Join(rest, ", "))
+}
+
+func readable(coding string) bool {
+	return plain(coding) || slices.Contains(codings, strings.ToLower(coding))
+}
+
+func plain(coding string) bool { return coding == "" || strings.EqualFold(coding, "identity") }
+
+// told is called with what a model says that it used, and its name as it says that.
+type told func(model string, t agentbox.Tokens)
+
+// readUsage reads along what a model answers, and tells once what it says of its usage, when the
+// answer has ended or nobody wants the rest. The bytes pass as they are and as they come: what is
+// read of them is a few bytes at a time, with memory of a fixed size.
+func readUsage(res *http.Response, body io.ReadCloser, slots decoders, tell told) io.ReadCloser {
 	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
-	coding := res.Header.Get("Content-Encoding")
-	t := &usageTap{ReadCloser: body, told: told, deaf: coding != "" && !strings.EqualFold(coding, "identity")}
-	t.answer.events = kind == "text/event-stream"
-	return t
+	a := &answer{events: kind == "text/event-stream"}
+	return &overheard{ReadCloser: body, ear: slots.ear(res.Header.Get("Content-Encoding"), a), over: func() { tell(a.result()) }}
 }
 
-type usageTap struct {
+// overheard gives an ear what is read of a body, and tells when that has ended.
+type overheard struct {
 	io.ReadCloser
-	told func(string, agentbox.Tokens)
-	deaf bool // it is compressed, and not ours to uncompress
+	ear  io.WriteCloser // what it says of its writes is nobody's concern: it may have heard enough
+	over func()         // once, when ear is closed
 
-	mu     sync.Mutex
-	answer answer
-	over   bool
+	mu    sync.Mutex
+	ended bool
 }
 
-func (t *usageTap) Read(p []byte) (int, error) {
-	n, err := t.ReadCloser.Read(p)
-	t.heard(p[:n], err != nil)
+func (o *overheard) Read(p []byte) (int, error) {
+	n, err := o.ReadCloser.Read(p)
+	o.heard(p[:n], err != nil)
 	return n, err
 }
 
-func (t *usageTap) Close() error {
-	t.heard(nil, true)
-	return t.ReadCloser.Close()
+func (o *overheard) Close() error {
+	o.heard(nil, true)
+	return o.ReadCloser.Close()
 }
 
-func (t *usageTap) heard(b []byte, end bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.over {
+func (o *overheard) heard(b []byte, end bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended {
 		return
 	}
-	if !t.deaf {
-		t.answer.write(b)
+	if len(b) > 0 {
+		_, _ = o.ear.Write(b)
 	}
-	if t.over = end; end {
-		t.told(t.answer.result())
+	if o.ended = end; end {
+		_ = o.ear.Close()
+		o.over()
 	}
 }

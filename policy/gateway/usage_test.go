@@ -55,7 +55,7 @@ func TestAnswersSayWhatTheyUsed(t *testing.T) {
 	for what, a := range answers {
 		var r answer
 		r.events = a.events
-		r.write([]byte(a.body))
+		_, _ = r.Write([]byte(a.body))
 		if model, got := r.result(); got != a.want || model != a.model {
 			t.Errorf("%s: %q %+v, want %q %+v", what, model, got, a.model, a.want)
 		}
@@ -72,10 +72,10 @@ func FuzzAnswer(f *testing.F) {
 			return
 		}
 		whole, cut := answer{events: events}, answer{events: events}
-		whole.write(b)
+		_, _ = whole.Write(b)
 		for rest := b; len(rest) > 0; {
 			n := min(step, len(rest))
-			cut.write(rest[:n])
+			_, _ = cut.Write(rest[:n])
 			rest = rest[n:]
 		}
 		model, got := whole.result()
@@ -103,7 +103,7 @@ func TestWhatIsReadAlongPassesAsItIs(t *testing.T) {
 			if a.events {
 				res.Header.Set("Content-Type", "text/event-stream; charset=utf-8")
 			}
-			body := readUsage(res, io.NopCloser(wrap(strings.NewReader(a.body))), func(model string, got agentbox.Tokens) {
+			body := readUsage(res, io.NopCloser(wrap(strings.NewReader(a.body))), newDecoders(), func(model string, got agentbox.Tokens) {
 				if told++; got != a.want || model != a.model {
 					t.Errorf("%s %s: %q %+v", what, name, model, got)
 				}
@@ -130,7 +130,8 @@ func TestOnlyAnswersOfModelsAreReadAlong(t *testing.T) {
 	}
 }
 
-// Through the gateway: what is opened for a secret is told, what passes unopened is not, and what is compressed counts as unread.
+// Through the gateway: what is opened for a secret is told, what passes unopened is not, and what cannot be read counts as
+// unread.
 func TestTheGatewayTellsWhatModelsUsed(t *testing.T) {
 	w := newWorld(t, withToken(grants("http://a.test:80", "https://a.test:443", "https://b.test:443"), "https://a.test:443"))
 	heard := make(chan string, 10)

@@ -1,0 +1,159 @@
+package gateway
+
+import (
+	"bytes"
+	"compress/gzip"
+	"compress/zlib"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"agentbox/agentbox"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// coded gives text in a coding of HTTP.
+func coded(t testing.TB, coding, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	var w io.WriteCloser
+	switch coding {
+	case "deflate":
+		w = zlib.NewWriter(&b)
+	case "zstd":
+		z, err := zstd.NewWriter(&b, zstd.WithEncoderConcurrency(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w = z
+	default:
+		w = gzip.NewWriter(&b)
+	}
+	_, err := io.WriteString(w, text)
+	if err != nil || w.Close() != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// readAlong passes a body through the reading, and gives what came out and what was told.
+func readAlong(t testing.TB, coding string, events bool, body io.Reader, slots decoders) (out, model string, got agentbox.Tokens) {
+	t.Helper()
+	res := &http.Response{Header: http.Header{"Content-Encoding": {coding}, "Content-Type": {"application/json"}}}
+	if events {
+		res.Header.Set("Content-Type", "text/event-stream")
+	}
+	told := 0
+	r := readUsage(res, io.NopCloser(body), slots, func(m string, u agentbox.Tokens) { told, model, got = told+1, m, u })
+	b, err := io.ReadAll(r)
+	if err != nil || r.Close() != nil || told != 1 {
+		t.Fatalf("%s: %v, told %d times", coding, err, told)
+	}
+	return string(b), model, got
+}
+
+func TestCompressedAnswersSayWhatTheyUsed(t *testing.T) {
+	slots := newDecoders()
+	for _, coding := range append(codings, "GZIP") {
+		for what, a := range answers {
+			body := coded(t, strings.ToLower(coding), a.body)
+			for name, r := range map[string]io.Reader{"whole": strings.NewReader(body), "bytewise": iotest.OneByteReader(strings.NewReader(body)), "with its end": iotest.DataErrReader(strings.NewReader(body))} {
+				if out, model, got := readAlong(t, coding, a.events, r, slots); out != body || model != a.model || got != a.want {
+					t.Errorf("%s, %s, %s: %q %+v", coding, what, name, model, got)
+				}
+			}
+		}
+	}
+	if len(slots) != 0 {
+		t.Errorf("%d decoders were not given back", len(slots))
+	}
+}
+
+// What cannot be read, or not within bounds, passes all the same, and counts as an answer that did
+// not say.
+func TestWhatIsNotReadOfCompressedAnswersPasses(t *testing.T) {
+	const usage = `"usage":{"input_tokens":5}}`
+	said, unsaid := agentbox.Tokens{Answers: 1, Input: 5}, agentbox.Tokens{Answers: 1, Unsaid: 1}
+	bomb := `{"padding":"` + strings.Repeat("0", mostDecoded) + `",` + usage
+	var wide bytes.Buffer
+	z, err := zstd.NewWriter(&wide, zstd.WithWindowSize(2*mostWindow), zstd.WithSingleSegment(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(z, "{"+usage+strings.Repeat(" ", 3*mostWindow)); err != nil || z.Close() != nil {
+		t.Fatal(err)
+	}
+	zipped := coded(t, "gzip", "{"+usage)
+	for what, a := range map[string]struct {
+		coding, body string
+		want         agentbox.Tokens
+	}{
+		"sound":              {"gzip", zipped, said},
+		"gzip bomb":          {"gzip", coded(t, "gzip", bomb), unsaid},
+		"zstd bomb":          {"zstd", coded(t, "zstd", bomb), unsaid},
+		"too wide a window":  {"zstd", wide.String(), unsaid},
+		"brotli":             {"br", zipped, unsaid},
+		"twice":              {"gzip, gzip", coded(t, "gzip", zipped), unsaid},
+		"none after all":     {"gzip", "{" + usage, unsaid},
+		"cut":                {"gzip", zipped[:len(zipped)/2], unsaid},
+		"garbage behind it":  {"gzip", zipped + "garbage", said},
+		"nothing":            {"deflate", "", unsaid},
+		"another's checksum": {"gzip", zipped[:len(zipped)-8] + "12345678", said},
+	} {
+		slots := newDecoders()
+		if out, _, got := readAlong(t, a.coding, false, strings.NewReader(a.body), slots); out != a.body || got != a.want || len(slots) != 0 {
+			t.Errorf("%s: %d bytes of %d, %+v", what, len(out), len(a.body), got)
+		}
+	}
+	full := newDecoders()
+	for range cap(full) {
+		full <- struct{}{}
+	}
+	if out, _, got := readAlong(t, "gzip", false, strings.NewReader(zipped), full); out != zipped || got != unsaid {
+		t.Errorf("with no decoder free: %+v", got)
+	}
+}
+
+func TestModelsAreAskedForWhatIsRead(t *testing.T) {
+	for had, want := range map[string]string{
+		"gzip, deflate, br, zstd": "gzip, deflate, zstd", "br;q=1.0, gzip ; q=0.8, *;q=0.1": "gzip ; q=0.8", "br": "identity", "*": "identity", "identity": "identity",
+	} {
+		h := http.Header{"Accept-Encoding": {had}, extensions: {"permessage-deflate"}}
+		if askReadable(h); h.Get("Accept-Encoding") != want || h.Get(extensions) != "" {
+			t.Errorf("%s: %v", had, h)
+		}
+	}
+	h := http.Header{}
+	if askReadable(h); len(h) != 0 {
+		t.Errorf("%v", h)
+	}
+}
+
+// Whatever a server sends in whatever coding passes as it is, in pieces of any size, and what is
+// said of it is bounded.
+func FuzzCoded(f *testing.F) {
+	for _, a := range answers {
+		for i, coding := range codings {
+			f.Add([]byte(coded(f, coding, a.body)), i, a.events, 3)
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte, coding int, events bool, step int) {
+		if coding < 0 || coding >= len(codings) || step < 1 || step > 1<<16 {
+			return
+		}
+		slots := newDecoders()
+		out, model, got := readAlong(t, codings[coding], events, &steps{b, step}, slots)
+		if out != string(b) || len(slots) != 0 || got.Answers != 1 {
+			t.Fatalf("%d bytes of %d, %+v", len(out), len(b), got)
+		}
+		if got.Total() < 0 || got.Total() > 10*mostTokens || len(model) > longestModel || model != "" && !printable(model) {
+			t.Fatalf("%q %+v", model, got)
+		}
+		if _, again, twice := readAlong(t, codings[coding], events, bytes.NewReader(b), slots); again != model || twice != got {
+			t.Fatalf("cut it says %q %+v, whole %q %+v", model, got, again, twice)
+		}
+	})
+}

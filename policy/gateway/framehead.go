@@ -1,0 +1,65 @@
+package gateway
+
+import (
+	"encoding/binary"
+	"io"
+)
+
+// frameHead is what a frame of a WebSocket begins with (RFC 6455).
+type frameHead struct {
+	fin      bool // the last one of its message
+	reserved bool // it has bits that belong to extensions
+	opcode   byte
+	length   uint64  // of the payload
+	mask     [4]byte // all zeros without one
+}
+
+// readFrameHead also gives the bytes that it has read, those before an error too.
+func readFrameHead(r io.Reader) (h frameHead, raw []byte, err error) {
+	raw = make([]byte, 0, 14)
+	take := func(n int) []byte { // zeros behind an error
+		b := raw[len(raw) : len(raw)+n]
+		if err == nil {
+			n, err = io.ReadFull(r, b)
+			raw = raw[:len(raw)+n]
+		}
+		return b
+	}
+	b := take(2)
+	if err != nil {
+		return h, raw, err
+	}
+	h = frameHead{fin: b[0]&0x80 != 0, reserved: b[0]&0x70 != 0, opcode: b[0] & 0x0f, length: uint64(b[1] & 0x7f)}
+	masked := b[1]&0x80 != 0
+	switch h.length {
+	case 126:
+		h.length = uint64(binary.BigEndian.Uint16(take(2)))
+	case 127:
+		h.length = binary.BigEndian.Uint64(take(8))
+	}
+	if masked {
+		copy(h.mask[:], take(4))
+	}
+	return h, raw, err
+}
+
+// control tells whether the frame is one by itself, which may come in the middle of a message.
+func (h frameHead) control() bool { return h.opcode&0x08 != 0 }
+
+// follow checks the head of the frame that comes when a message has begun and not ended, or none
+// has, and gives which of both it is then.
+func (h frameHead) follow(message bool) (bool, error) {
+	const continuation, binary, closing, pong, longestControl = 0, 2, 8, 10, 125
+	known := h.opcode <= binary || h.opcode >= closing && h.opcode <= pong
+	switch {
+	case h.reserved || !known:
+		return message, errNoFrame
+	case h.control() && (!h.fin || h.length > longestControl):
+		return message, errNoFrame
+	case h.control():
+		return message, nil
+	case (h.opcode == continuation) != message:
+		return message, errNoFrame
+	}
+	return !h.fin, nil
+}

@@ -1,0 +1,45 @@
+package gateway
+
+import (
+	"io"
+	"math"
+)
+
+// readMessages reads along the messages of a server's WebSocket, each a JSON document, and tells of
+// each that says what it used: one for each answer. The name of the model may have been in an
+// earlier one. The bytes pass as they are; what is no frame ends the listening.
+func readMessages(body io.ReadWriteCloser, tell told) io.ReadWriteCloser {
+	ear := newListener(func(r io.Reader) { hearMessages(r, tell) })
+	o := &overheard{ReadCloser: body, ear: ear, over: func() {}}
+	return struct {
+		io.ReadCloser
+		io.Writer
+	}{o, body}
+}
+
+func hearMessages(r io.Reader, tell told) {
+	var a answer
+	for message := false; ; {
+		h, _, err := readFrameHead(r)
+		if err == nil {
+			message, err = h.follow(message)
+		}
+		if err != nil || h.mask != [4]byte{} { // servers do not mask
+			return
+		}
+		to := io.Writer(&a)
+		if h.control() {
+			to = io.Discard
+		}
+		if _, err := io.CopyN(to, r, int64(min(h.length, math.MaxInt64))); err != nil {
+			return
+		}
+		if message || h.control() {
+			continue
+		}
+		if model, t := a.result(); t.Unsaid == 0 {
+			tell(model, t)
+		}
+		a = answer{model: a.model}
+	}
+}
