@@ -20,9 +20,9 @@ import (
 	"agentbox/vmm/gvisor/runsc"
 )
 
-// bareShop does jobs in a container of the embedded runsc and nothing else: no agentbox, no agent,
+// bareTarget does jobs in a container of the embedded runsc and nothing else: no agentbox, no agent,
 // the image and the working copy that a box would have. It shows what a box adds.
-type bareShop struct {
+type bareTarget struct {
 	runsc   string
 	dir     string // the bundle, and everything of the container's
 	clone   string // what it has as its workspace; without one, runsc cannot start from an image file
@@ -38,7 +38,7 @@ const bareID = "bare"
 
 // bares makes them from the image of a box, with its environment: a locale alone makes scripts
 // slower. The first is as boxes are, and each of the others has one of the options.
-func (m *material) bares(ctx context.Context, of workBox, try []string) (all []*bareShop, err error) {
+func (m *material) bares(ctx context.Context, of workBox, try []string) (all []*bareTarget, err error) {
 	env, err := of.environment(ctx)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (m *material) bares(ctx context.Context, of workBox, try []string) (all []*
 		if err != nil {
 			return nil, err
 		}
-		s, err := m.lab.bareShop(name, of.image, clone, "", env, o)
+		s, err := m.lab.bareTarget(name, of.image, clone, "", env, o)
 		if err != nil {
 			return nil, err
 		}
@@ -65,12 +65,12 @@ func (m *material) bares(ctx context.Context, of workBox, try []string) (all []*
 	return all, nil
 }
 
-func (l *Lab) bareShop(name string, image agentbox.Digest, clone, netns string, env []string, try option) (*bareShop, error) {
+func (l *Lab) bareTarget(name string, image agentbox.Digest, clone, netns string, env []string, try option) (*bareTarget, error) {
 	programs, err := runsc.New(filepath.Join(l.dir, "programs"), runsc.Agent{Digest: guest.AgentDigest, Bytes: guest.Agent}).Ensure()
 	if err != nil {
 		return nil, err
 	}
-	s := &bareShop{
+	s := &bareTarget{
 		runsc: programs.Runsc, dir: filepath.Join(l.dir, name), clone: clone, netns: netns, env: env, try: try,
 		image: filepath.Join(l.user.Images(), "images", image.Hex(), "image.erofs"),
 	}
@@ -87,7 +87,7 @@ func (l *Lab) bareShop(name string, image agentbox.Digest, clone, netns string, 
 }
 
 // spec has /tmp in the image's overlay, where boxes have it, and Docker's containers.
-func (s *bareShop) spec() *specs.Spec {
+func (s *bareTarget) spec() *specs.Spec {
 	spec := &specs.Spec{
 		Version: "1.0.2", Hostname: bareID,
 		Root: &specs.Root{Path: filepath.Join(s.dir, "root")},
@@ -115,7 +115,7 @@ func (s *bareShop) spec() *specs.Spec {
 const bareWork = "/workspace"
 
 // command is a call of runsc with the flags that boxes have too, as far as they bear on speed.
-func (s *bareShop) command(ctx context.Context, args ...string) *exec.Cmd {
+func (s *bareTarget) command(ctx context.Context, args ...string) *exec.Cmd {
 	network := "none"
 	if s.netns != "" {
 		network = "sandbox"
@@ -135,7 +135,7 @@ func (s *bareShop) command(ctx context.Context, args ...string) *exec.Cmd {
 }
 
 // scenario is a job in the container, which lives as long as the scenario.
-func (s *bareShop) scenario(j job) Scenario {
+func (s *bareTarget) scenario(j job) Scenario {
 	out := j.scenario("runsc"+s.try.label+"/"+j.name, s)
 	out.Baseline = "native/" + j.name
 	if s.try.label != "" {
@@ -154,7 +154,7 @@ func (s *bareShop) scenario(j job) Scenario {
 
 // start runs the container, from a file that stands in for its output: runsc hands its own to the
 // sandbox.
-func (s *bareShop) start(ctx context.Context) (err error) {
+func (s *bareTarget) start(ctx context.Context) (err error) {
 	if os.Geteuid() != 0 {
 		if s.user, err = makeUserNamespace(ctx); err != nil {
 			return err
@@ -174,7 +174,7 @@ func (s *bareShop) start(ctx context.Context) (err error) {
 	return nil
 }
 
-func (s *bareShop) stop(ctx context.Context) error {
+func (s *bareTarget) stop(ctx context.Context) error {
 	err := s.command(ctx, "delete", "--force", bareID).Run()
 	if s.user != nil {
 		err = errors.Join(err, s.user.close())
@@ -183,7 +183,7 @@ func (s *bareShop) stop(ctx context.Context) error {
 	return err
 }
 
-func (s *bareShop) run(ctx context.Context, script string) (float64, error) {
+func (s *bareTarget) run(ctx context.Context, script string) (float64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, workLimit, fmt.Errorf("the limit is %s", workLimit))
 	defer cancel()
 	cmd := s.command(ctx, "exec", "--cwd="+bareWork, bareID, "sh", "-c", script)
@@ -202,7 +202,7 @@ func (s *bareShop) run(ctx context.Context, script string) (float64, error) {
 }
 
 // processorTime is what the container's processes have taken, when that counts.
-func (s *bareShop) processorTime() (time.Duration, error) {
+func (s *bareTarget) processorTime() (time.Duration, error) {
 	if !s.counted {
 		return 0, nil
 	}

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// crowd is fresh boxes of as many repositories, made at once.
-type crowd struct {
+// fleet is fresh boxes of as many repositories, made at once.
+type fleet struct {
 	lab          *Lab
 	names, repos []string
 }
 
-func (l *Lab) crowd(n int) *crowd {
-	return &crowd{lab: l, names: make([]string, n), repos: make([]string, n)}
+func (l *Lab) fleet(n int) *fleet {
+	return &fleet{lab: l, names: make([]string, n), repos: make([]string, n)}
 }
 
 // burst measures until the last box's command has ended.
-func (c *crowd) burst() Scenario {
+func (c *fleet) burst() Scenario {
 	return Scenario{
 		Name: fmt.Sprintf("enter/burst-%d", len(c.names)), Ceiling: milliseconds(bootLimit), Setup: c.prepare,
 		Measure: func(ctx context.Context) (float64, error) {
@@ -36,7 +36,7 @@ func (c *crowd) burst() Scenario {
 
 // memory measures what one of the boxes costs when all have been idle for a while: like memoryIdle,
 // but what they share is divided among them.
-func (c *crowd) memory() Scenario {
+func (c *fleet) memory() Scenario {
 	return Scenario{
 		Name: fmt.Sprintf("enter/memory-of-%d", len(c.names)), Unit: Bytes, Ceiling: machineMemory, Setup: c.prepare,
 		Measure: func(ctx context.Context) (float64, error) {
@@ -49,7 +49,7 @@ func (c *crowd) memory() Scenario {
 	}
 }
 
-func (c *crowd) idle(ctx context.Context) (each float64, err error) {
+func (c *fleet) idle(ctx context.Context) (each float64, err error) {
 	if err := c.up(ctx); err != nil {
 		return 0, err
 	}
@@ -66,7 +66,7 @@ func (c *crowd) idle(ctx context.Context) (each float64, err error) {
 	return each, nil
 }
 
-func (c *crowd) prepare(ctx context.Context) (err error) {
+func (c *fleet) prepare(ctx context.Context) (err error) {
 	for i := range c.names {
 		c.names[i] = fmt.Sprintf("burst-%d", i)
 		if c.repos[i], err = c.lab.repo(ctx, c.names[i], smallRepository); err != nil {
@@ -76,7 +76,7 @@ func (c *crowd) prepare(ctx context.Context) (err error) {
 	return nil
 }
 
-func (c *crowd) up(ctx context.Context) error {
+func (c *fleet) up(ctx context.Context) error {
 	p, errs := c.lab.plain, make([]error, len(c.names))
 	var wg sync.WaitGroup
 	for i := range c.names {
@@ -86,4 +86,4 @@ func (c *crowd) up(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (c *crowd) remove(ctx context.Context) error { return c.lab.plain.remove(ctx, c.names...) }
+func (c *fleet) remove(ctx context.Context) error { return c.lab.plain.remove(ctx, c.names...) }

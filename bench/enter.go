@@ -20,7 +20,7 @@ const machineMemory = 1 << 30
 // Enter are the scenarios of stepping into a box, by the whole time of the command a user types.
 // They share the Lab and are meant to be run one after the other. box is what WarmUp found.
 func (l *Lab) Enter(box agentbox.Box) []Scenario {
-	s, ten := subject{place: l.plain}, l.crowd(10)
+	s, ten := subject{installation: l.plain}, l.fleet(10)
 	scenarios := []Scenario{
 		l.fresh("enter/cold-boot", bootLimit, "--cold"),
 		l.fresh("enter/template", enterLimit),
@@ -97,7 +97,7 @@ func (l *Lab) large() Scenario {
 	}
 }
 
-func (p *place) measureFresh(ctx context.Context, name string, r repository, limit time.Duration, flags ...string) (ms float64, err error) {
+func (p *installation) measureFresh(ctx context.Context, name string, r repository, limit time.Duration, flags ...string) (ms float64, err error) {
 	repo, err := p.lab.repo(ctx, name, r)
 	if err != nil {
 		return 0, err

@@ -31,7 +31,7 @@ type Lab struct {
 	user    home.Home
 	machine []string // flags of up that describe the machine
 	say     agentbox.Progress
-	plain   *place
+	plain   *installation
 }
 
 // Config is what a Lab needs.
@@ -96,7 +96,7 @@ func (l *Lab) fill(ctx context.Context, binary string) (err error) {
 	if err := os.Mkdir(filepath.Join(l.dir, reposName), 0o700); err != nil {
 		return err
 	}
-	l.plain, err = l.newPlace(plainHome, 0)
+	l.plain, err = l.newInstallation(plainHome, 0)
 	return err
 }
 
@@ -143,7 +143,7 @@ func (l *Lab) Close(ctx context.Context) error {
 	defer cancel()
 	var errs []error
 	for _, name := range []string{plainHome, pooledHome} {
-		errs = append(errs, l.placeOf(name, 0).close(ctx))
+		errs = append(errs, l.installationOf(name, 0).close(ctx))
 	}
 	errs = append(errs, l.endStrays(ctx), newWire(filepath.Base(l.dir)).cut(ctx), os.RemoveAll(l.dir))
 	if l.lock != nil {

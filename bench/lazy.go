@@ -77,7 +77,7 @@ type LazyLab struct {
 	lab         *Lab
 	site        *slowSite
 	image       api.Image
-	lazy, local *place
+	lazy, local *installation
 	fetched     float64 // bytes, by the end of the last first command
 }
 
@@ -110,7 +110,7 @@ func OpenLazyLab(ctx context.Context, cfg Config) (_ *LazyLab, box agentbox.Box,
 	if l.site, err = newSlowSite(src, gigabit); err != nil {
 		return nil, box, err
 	}
-	for name, p := range map[string]**place{lazyHome: &l.lazy, localHome: &l.local} {
+	for name, p := range map[string]**installation{lazyHome: &l.lazy, localHome: &l.local} {
 		if *p, err = l.newHome(name); err != nil {
 			return nil, box, err
 		}
@@ -120,8 +120,8 @@ func OpenLazyLab(ctx context.Context, cfg Config) (_ *LazyLab, box agentbox.Box,
 }
 
 // newHome makes a home with kernels and facts, and nothing else.
-func (l *LazyLab) newHome(name string) (*place, error) {
-	p := l.lab.placeOf(name, 0)
+func (l *LazyLab) newHome(name string) (*installation, error) {
+	p := l.lab.installationOf(name, 0)
 	err := errors.Join(os.Mkdir(p.home.Dir, 0o700), os.Symlink(l.lab.user.Kernels(), p.home.Kernels()))
 	if err == nil {
 		err = os.CopyFS(p.home.State(), os.DirFS(l.lab.plain.home.State()))
@@ -135,7 +135,7 @@ func (l *LazyLab) Close(ctx context.Context) error {
 	if l.site != nil {
 		errs = append(errs, l.site.server.Close())
 	}
-	for _, p := range []*place{l.lazy, l.local} {
+	for _, p := range []*installation{l.lazy, l.local} {
 		if p != nil {
 			errs = append(errs, p.close(context.WithoutCancel(ctx)))
 		}
@@ -187,7 +187,7 @@ func (l *LazyLab) firstLazy(ctx context.Context) (float64, error) {
 }
 
 // first measures a box that has no template.
-func (l *LazyLab) first(ctx context.Context, p *place) (ms float64, err error) {
+func (l *LazyLab) first(ctx context.Context, p *installation) (ms float64, err error) {
 	if _, err := os.Stat(p.home.Templates()); err == nil {
 		if _, err := p.do(ctx, l.lab.dir, "prune"); err != nil {
 			return 0, err

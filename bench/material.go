@@ -13,7 +13,7 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// material is what jobs work on: one repository, of which each workshop has a clone.
+// material is what jobs work on: one repository, of which each target has a clone.
 //
 //	c/     the source of zlib as the host's distribution has it
 //	go/    agentbox's own package of the vocabulary, in a module of its own
@@ -33,7 +33,7 @@ const (
 
 var manyFiles = repository{files: 5_000, size: 2_000, commits: 1}
 
-// goEnv is what every workshop builds Go with, so that one's cache serves the others.
+// goEnv is what every target builds Go with, so that one's cache serves the others.
 var goEnv = []string{"GOFLAGS=-trimpath -buildvcs=false", "GOTOOLCHAIN=local", "CGO_ENABLED=0", "GOPROXY=off"}
 
 func (l *Lab) newMaterial(ctx context.Context, dir string) (*material, error) {
@@ -123,11 +123,11 @@ func (m *material) clone(ctx context.Context, name string) (string, error) {
 	return dir, git(ctx, filepath.Dir(dir), "clone", "-q", m.origin, dir)
 }
 
-// native makes the workshop on the machine itself, and fills the cache of Go with what a test
+// native makes the target on the machine itself, and fills the cache of Go with what a test
 // needs.
-func (m *material) native(ctx context.Context) (nativeShop, error) {
+func (m *material) native(ctx context.Context) (nativeTarget, error) {
 	dir, err := m.clone(ctx, "native")
-	s := nativeShop{dir: dir, env: append([]string{"GOCACHE=" + m.goCache}, goEnv...)}
+	s := nativeTarget{dir: dir, env: append([]string{"GOCACHE=" + m.goCache}, goEnv...)}
 	if err != nil || m.goRoot == "" {
 		return s, err
 	}
@@ -138,7 +138,7 @@ func (m *material) native(ctx context.Context) (nativeShop, error) {
 
 // box makes a box of a kind to work in, which has the same cache of Go.
 func (m *material) box(ctx context.Context, kind agentbox.Isolation) (workBox, error) {
-	b := workBox{place: m.lab.plain, name: workRepository + "-" + string(kind)}
+	b := workBox{installation: m.lab.plain, name: workRepository + "-" + string(kind)}
 	dir, err := m.clone(ctx, string(kind))
 	if err != nil {
 		return b, err
@@ -146,10 +146,10 @@ func (m *material) box(ctx context.Context, kind agentbox.Isolation) (workBox, e
 	end := m.lab.say.Begin("box", string(kind))
 	warmCtx, cancel := context.WithTimeoutCause(ctx, warmUpTime, fmt.Errorf("the limit is %s", warmUpTime))
 	defer cancel()
-	if _, _, err := b.place.program.Run(warmCtx, dir, "up", "--approve", "--detach", "--name", b.name, "--isolation", string(kind)); err != nil {
+	if _, _, err := b.installation.program.Run(warmCtx, dir, "up", "--approve", "--detach", "--name", b.name, "--isolation", string(kind)); err != nil {
 		return b, err
 	}
-	shown, err := b.place.show(ctx, b.name)
+	shown, err := b.installation.show(ctx, b.name)
 	if err != nil {
 		return b, err
 	}
@@ -158,7 +158,7 @@ func (m *material) box(ctx context.Context, kind agentbox.Isolation) (workBox, e
 		if _, err := b.run(ctx, "mkdir -p ~/.cache"); err != nil {
 			return b, err
 		}
-		if _, err := b.place.do(ctx, b.place.home.Dir, "cp", m.goCache, b.name+":/home/agent/.cache/go-build"); err != nil {
+		if _, err := b.installation.do(ctx, b.installation.home.Dir, "cp", m.goCache, b.name+":/home/agent/.cache/go-build"); err != nil {
 			return b, err
 		}
 	}

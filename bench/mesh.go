@@ -21,8 +21,8 @@ const (
 // Scenarios lists what can be measured.
 func (l *MeshLab) Scenarios() []Scenario {
 	var out []Scenario
-	out = append(out, l.pair("1g", &office{l: l}, linkGigabit, l.cfg.Large, "mesh/tcp-copy-1g", "get-tcp")...)
-	out = append(out, l.pair("loopback", &office{l: l, loopback: true}, 0, l.cfg.Large, "mesh/quic-copy-loopback", "get-quic")...)
+	out = append(out, l.pair("1g", &cluster{l: l}, linkGigabit, l.cfg.Large, "mesh/tcp-copy-1g", "get-tcp")...)
+	out = append(out, l.pair("loopback", &cluster{l: l, loopback: true}, 0, l.cfg.Large, "mesh/quic-copy-loopback", "get-quic")...)
 	for _, n := range []int{4, meshMachines} {
 		out = append(out, l.swarm(n)...)
 	}
@@ -43,7 +43,7 @@ func (l *MeshLab) scenario(name, baseline string, measure func(ctx context.Conte
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // pair has one machine get the image of another, beside a plain copy of it.
-func (l *MeshLab) pair(name string, o *office, rate, size int64, baseline, copyOrder string) []Scenario {
+func (l *MeshLab) pair(name string, o *cluster, rate, size int64, baseline, copyOrder string) []Scenario {
 	copied := l.scenario(baseline, "", func(ctx context.Context) (time.Duration, error) { return o.copy(ctx, copyOrder) })
 	got := l.scenario("mesh/one-peer-"+name, baseline, func(ctx context.Context) (time.Duration, error) {
 		return o.one(ctx, 1, meshOrder{Do: "fetch", Manifest: o.manifest})
@@ -55,21 +55,21 @@ func (l *MeshLab) pair(name string, o *office, rate, size int64, baseline, copyO
 }
 
 // openOnce makes the links for the first scenario of several that use them.
-func (o *office) openOnce(ctx context.Context, machines int, rate, size int64) error {
+func (o *cluster) openOnce(ctx context.Context, machines int, rate, size int64) error {
 	if o.links != nil {
 		return nil
 	}
 	return o.open(ctx, machines, rate, size)
 }
 
-func (o *office) closeOnce(ctx context.Context) error {
+func (o *cluster) closeOnce(ctx context.Context) error {
 	err := o.close(ctx)
 	o.links, o.seed = nil, nil
 	return err
 }
 
 // copy is the baseline: the bytes, and nothing else.
-func (o *office) copy(ctx context.Context, order string) (time.Duration, error) {
+func (o *cluster) copy(ctx context.Context, order string) (time.Duration, error) {
 	from := o.tcp()
 	if order == "get-quic" {
 		from = o.seed.id.String()
@@ -78,7 +78,7 @@ func (o *office) copy(ctx context.Context, order string) (time.Duration, error) 
 }
 
 // one has a machine with an empty store do something.
-func (o *office) one(ctx context.Context, i int, order meshOrder) (took time.Duration, err error) {
+func (o *cluster) one(ctx context.Context, i int, order meshOrder) (took time.Duration, err error) {
 	p, err := o.start(ctx, i, o.seed.id)
 	if err != nil {
 		return 0, err
@@ -91,7 +91,7 @@ func (o *office) one(ctx context.Context, i int, order meshOrder) (took time.Dur
 // swarm has n-1 machines get the image of one at the same time. Each of their times is a sample.
 func (l *MeshLab) swarm(n int) []Scenario {
 	name := map[int]string{4: "mesh/swarm-4", meshMachines: "mesh/swarm-16"}[n]
-	o := &office{l: l}
+	o := &cluster{l: l}
 	copied := l.scenario("mesh/tcp-copy-100m-"+name[len("mesh/"):], "", func(ctx context.Context) (time.Duration, error) { return o.copy(ctx, "get-tcp") })
 	var left []time.Duration
 	var sent int64
@@ -119,7 +119,7 @@ func (l *MeshLab) swarm(n int) []Scenario {
 }
 
 // swarm gives the times of all, and what the seed sent.
-func (o *office) swarm(ctx context.Context, n int) (times []time.Duration, sent int64, err error) {
+func (o *cluster) swarm(ctx context.Context, n int) (times []time.Duration, sent int64, err error) {
 	if err := o.plant(ctx); err != nil {
 		return nil, 0, err
 	}
@@ -160,7 +160,7 @@ func fetchAll(all []*meshProcess, order meshOrder) ([]time.Duration, error) {
 // holders has a machine get an image of three, the one that has it all of which is killed half way;
 // the others have a half each.
 func (l *MeshLab) holders() []Scenario {
-	o := &office{l: l}
+	o := &cluster{l: l}
 	calm := l.scenario("mesh/holder-undisturbed", "", func(ctx context.Context) (time.Duration, error) { return o.fromThree(ctx, false) })
 	killed := l.scenario("mesh/holder-killed", calm.Name, func(ctx context.Context) (time.Duration, error) { return o.fromThree(ctx, true) })
 	open := func(ctx context.Context) error {
@@ -179,15 +179,15 @@ func (l *MeshLab) holders() []Scenario {
 }
 
 // export writes the image's pieces where others take parts of them.
-func (o *office) export() error {
+func (o *cluster) export() error {
 	dir := o.exported()
 	_, err := o.seed.do(meshOrder{Do: "export", Path: dir, Manifest: o.manifest})
 	return err
 }
 
-func (o *office) exported() string { return filepath.Join(o.l.dir, "export") }
+func (o *cluster) exported() string { return filepath.Join(o.l.dir, "export") }
 
-func (o *office) fromThree(ctx context.Context, kill bool) (took time.Duration, err error) {
+func (o *cluster) fromThree(ctx context.Context, kill bool) (took time.Duration, err error) {
 	if err := o.plant(ctx); err != nil {
 		return 0, err
 	}
@@ -228,13 +228,13 @@ func (o *office) fromThree(ctx context.Context, kill bool) (took time.Duration, 
 
 // simulated are transfers on a simulated clock: the figures are those of the rules, on any machine.
 func simulated() []Scenario {
-	const office, company = "mesh/simulated-16", "mesh/simulated-1000"
+	const cluster, company = "mesh/simulated-16", "mesh/simulated-1000"
 	configs := map[string]simulation.Config{
-		office:  {Nodes: 15, Pieces: 128, PieceSize: 512 << 10, Rate: linkSlow / 8, Latency: 500 * time.Microsecond},
+		cluster: {Nodes: 15, Pieces: 128, PieceSize: 512 << 10, Rate: linkSlow / 8, Latency: 500 * time.Microsecond},
 		company: {Nodes: 999, Pieces: 128, PieceSize: 512 << 10, Rate: linkGigabit / 8, Latency: 500 * time.Microsecond, Neighbors: 24},
 	}
 	var out []Scenario
-	for _, name := range []string{office, company} {
+	for _, name := range []string{cluster, company} {
 		var left []time.Duration
 		cfg := configs[name]
 		out = append(out, Scenario{Name: name, Unit: Milliseconds, Ceiling: meshCeiling, Measure: func(ctx context.Context) (float64, error) {

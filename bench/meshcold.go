@@ -21,9 +21,9 @@ import (
 // coldImage is the configuration of the repository that is entered. Its image has some 175 MiB.
 const coldImage = "image: apt:bookworm\npackages: [busybox, git, inotify-tools, rsync]\n"
 
-// coldOffice is two machines with daemons of their own: one has the image, the other one has
+// coldCluster is two machines with daemons of their own: one has the image, the other one has
 // nothing.
-type coldOffice struct {
+type coldCluster struct {
 	l     *MeshLab
 	links *netlab.Net
 	repo  string
@@ -33,7 +33,7 @@ type coldOffice struct {
 
 // cold has a machine without anything join the team and enter a box whose image the other one has.
 func (l *MeshLab) cold() []Scenario {
-	o := &coldOffice{l: l}
+	o := &coldCluster{l: l}
 	entered := l.scenario("mesh/cold-box", "", o.enter)
 	entered.Isolation, entered.Setup, entered.Teardown = agentbox.GVisor, o.open, o.close
 	came := Scenario{
@@ -48,10 +48,10 @@ func (l *MeshLab) cold() []Scenario {
 	return []Scenario{entered, came}
 }
 
-func (o *coldOffice) home(i int) string { return filepath.Join(o.l.dir, "h"+strconv.Itoa(i)) }
+func (o *coldCluster) home(i int) string { return filepath.Join(o.l.dir, "h"+strconv.Itoa(i)) }
 
 // command runs the program of a machine, in its namespace where it has one, in the repository.
-func (o *coldOffice) command(ctx context.Context, i int, in bool, args ...string) (string, error) {
+func (o *coldCluster) command(ctx context.Context, i int, in bool, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, o.l.cfg.Binary, args...)
 	if in {
 		cmd = exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", o.links.Name(i), o.l.cfg.Binary}, args...)...)
@@ -66,7 +66,7 @@ func (o *coldOffice) command(ctx context.Context, i int, in bool, args ...string
 }
 
 // open makes the image on the first machine, and the two of them a network.
-func (o *coldOffice) open(ctx context.Context) (err error) {
+func (o *coldCluster) open(ctx context.Context) (err error) {
 	o.repo = filepath.Join(o.l.dir, "repository")
 	if err := os.MkdirAll(o.repo, 0o755); err != nil {
 		return err
@@ -108,7 +108,7 @@ func (o *coldOffice) open(ctx context.Context) (err error) {
 }
 
 // peers asks a machine who is in the team, until that is what is waited for.
-func (o *coldOffice) peers(ctx context.Context, i int, until func([]api.MeshPeer) bool) ([]api.MeshPeer, error) {
+func (o *coldCluster) peers(ctx context.Context, i int, until func([]api.MeshPeer) bool) ([]api.MeshPeer, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
@@ -129,7 +129,7 @@ func (o *coldOffice) peers(ctx context.Context, i int, until func([]api.MeshPeer
 
 // enter is one sample: a machine with an empty home joins, which does not count, and its first
 // command runs.
-func (o *coldOffice) enter(ctx context.Context) (took time.Duration, err error) {
+func (o *coldCluster) enter(ctx context.Context) (took time.Duration, err error) {
 	o.got = 0
 	defer func() { err = errors.Join(err, o.forget(ctx)) }()
 	token, err := o.command(ctx, 0, true, "mesh", "invite", "-q")
@@ -163,7 +163,7 @@ func (o *coldOffice) enter(ctx context.Context) (took time.Duration, err error) 
 }
 
 // forget ends the second machine, with all that it has.
-func (o *coldOffice) forget(ctx context.Context) error {
+func (o *coldCluster) forget(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), teardownTime)
 	defer cancel()
 	if _, err := os.Stat(o.home(1)); err != nil {
@@ -175,7 +175,7 @@ func (o *coldOffice) forget(ctx context.Context) error {
 	return errors.Join(rmErr, leaveErr, stopErr, os.RemoveAll(o.home(1)))
 }
 
-func (o *coldOffice) close(ctx context.Context) error {
+func (o *coldCluster) close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), teardownTime)
 	defer cancel()
 	_, err := o.command(ctx, 0, o.links != nil, "daemon", "stop")

@@ -101,8 +101,8 @@ func (l *MeshLab) image(size int64) (string, error) {
 	return path, errors.Join(err, f.Close())
 }
 
-// office is a team at work: links and the processes at them.
-type office struct {
+// cluster is a team at work: links and the processes at them.
+type cluster struct {
 	l        *MeshLab
 	links    *netlab.Net
 	loopback bool // all processes are on machine 0, and meet on its loopback
@@ -125,7 +125,7 @@ func (l *MeshLab) peer(i int) identity.PeerID {
 	return identity.PeerOf(l.keys[i].Public().(ed25519.PublicKey))
 }
 
-func (o *office) address(i int) netip.AddrPort {
+func (o *cluster) address(i int) netip.AddrPort {
 	if o.loopback {
 		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(7900+i))
 	}
@@ -133,7 +133,7 @@ func (o *office) address(i int) netip.AddrPort {
 }
 
 // start starts the process of a machine with an empty store.
-func (o *office) start(ctx context.Context, i int, holders ...identity.PeerID) (_ *meshProcess, err error) {
+func (o *cluster) start(ctx context.Context, i int, holders ...identity.PeerID) (_ *meshProcess, err error) {
 	o.serial++
 	p := &meshProcess{id: o.l.peer(i), dir: filepath.Join(o.l.dir, fmt.Sprintf("machine-%d-%d", i, o.serial))}
 	if err := o.describe(p, i, holders); err != nil {
@@ -166,7 +166,7 @@ func (o *office) start(ctx context.Context, i int, holders ...identity.PeerID) (
 	return p, nil
 }
 
-func (o *office) describe(p *meshProcess, i int, holders []identity.PeerID) error {
+func (o *cluster) describe(p *meshProcess, i int, holders []identity.PeerID) error {
 	list, err := o.l.list.Encode()
 	if err != nil {
 		return err
@@ -229,7 +229,7 @@ func newLinks(ctx context.Context, n int, rate int64) (*netlab.Net, error) {
 }
 
 // open makes links, and the machine that has an image of this size.
-func (o *office) open(ctx context.Context, machines int, rate, size int64) (err error) {
+func (o *cluster) open(ctx context.Context, machines int, rate, size int64) (err error) {
 	if o.image, err = o.l.image(size); err != nil {
 		return err
 	}
@@ -240,7 +240,7 @@ func (o *office) open(ctx context.Context, machines int, rate, size int64) (err 
 }
 
 // plant starts the seed anew.
-func (o *office) plant(ctx context.Context) error {
+func (o *cluster) plant(ctx context.Context) error {
 	if o.seed != nil {
 		if err := o.seed.kill(); err != nil {
 			return err
@@ -261,9 +261,9 @@ func (o *office) plant(ctx context.Context) error {
 	return err
 }
 
-func (o *office) tcp() string { return o.address(0).Addr().String() + ":" + copyPort }
+func (o *cluster) tcp() string { return o.address(0).Addr().String() + ":" + copyPort }
 
-func (o *office) close(ctx context.Context) error {
+func (o *cluster) close(ctx context.Context) error {
 	var errs []error
 	if o.seed != nil {
 		errs = append(errs, o.seed.kill())

@@ -16,30 +16,30 @@ import (
 // networkLimit is for one sample: an emulated machine moves the bytes in a few seconds.
 const networkLimit = 2 * time.Minute
 
-// errand is something that a program in a guest does over TCP with a server on this machine. It is
+// netTest is something that a program in a guest does over TCP with a server on this machine. It is
 // timed by that program, so that no start of a process is measured.
-type errand struct {
+type netTest struct {
 	name   string
-	what   string // as errandScript has it
+	what   string // as netScript has it
 	amount int64
 }
 
 // The sizes are such that an emulated machine needs about a second.
 const (
-	errandBytes    = 64 << 20
-	errandConnects = 25
+	netBytes    = 64 << 20
+	netConnects = 25
 )
 
-var errands = []errand{
-	{"throughput-down", "down", errandBytes},
-	{"throughput-up", "up", errandBytes},
-	{"connect", "connect", errandConnects},
+var netTests = []netTest{
+	{"throughput-down", "down", netBytes},
+	{"throughput-up", "up", netBytes},
+	{"connect", "connect", netConnects},
 }
 
-// errandScript is in Perl, which every image of Debian has without a package. It prints
+// netScript is in Perl, which every image of Debian has without a package. It prints
 // milliseconds: of moving all bytes on one connection, or, of so many connections one after the
 // other, of the one in the middle. It holds no single quote.
-const errandScript = `use strict; use Socket; use Time::HiRes qw(time);
+const netScript = `use strict; use Socket; use Time::HiRes qw(time);
 my ($what, $host, $port, $amount) = @ARGV;
 my $address = inet_aton($host) or die "$host has no address\n";
 my $to = pack_sockaddr_in($port, $address);
@@ -77,14 +77,14 @@ if ($what eq "connect") {
 printf "%.3f\n", $took * 1000;
 `
 
-// courier runs errands somewhere, to a server that it reaches as host and port.
-type courier interface {
+// netClient runs them somewhere, to a server that it reaches as host and port.
+type netClient interface {
 	// perl runs a script with arguments and gives its output.
 	perl(ctx context.Context, script string, args ...string) ([]byte, error)
 	server() (host string, port int)
 }
 
-func (e errand) scenario(name string, c courier) Scenario {
+func (e netTest) scenario(name string, c netClient) Scenario {
 	measure := func(ctx context.Context) (float64, error) { return e.run(ctx, c) }
 	return Scenario{
 		Name: name, Unit: Milliseconds, Ceiling: milliseconds(networkLimit), Measure: measure,
@@ -96,11 +96,11 @@ func (e errand) scenario(name string, c courier) Scenario {
 	}
 }
 
-func (e errand) run(ctx context.Context, c courier) (float64, error) {
+func (e netTest) run(ctx context.Context, c netClient) (float64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, networkLimit, fmt.Errorf("the limit is %s", networkLimit))
 	defer cancel()
 	host, port := c.server()
-	out, err := c.perl(ctx, errandScript, e.what, host, strconv.Itoa(port), strconv.FormatInt(e.amount, 10))
+	out, err := c.perl(ctx, netScript, e.what, host, strconv.Itoa(port), strconv.FormatInt(e.amount, 10))
 	if err != nil {
 		return 0, err
 	}
@@ -111,22 +111,22 @@ func (e errand) run(ctx context.Context, c courier) (float64, error) {
 	return ms, nil
 }
 
-// boxCourier runs errands in a box, by the way its user's programs take: the name, the policy, the
+// boxClient runs tests in a box, by the way its user's programs take: the name, the policy, the
 // gateway.
-type boxCourier struct {
-	place *place
-	name  string
-	at    *netServer
+type boxClient struct {
+	installation *installation
+	name         string
+	at           *netServer
 }
 
-func (c boxCourier) server() (string, int) { return policy.HostName, c.at.port() }
+func (c boxClient) server() (string, int) { return policy.HostName, c.at.port() }
 
-func (c boxCourier) perl(ctx context.Context, script string, args ...string) ([]byte, error) {
-	out, _, err := c.place.program.Run(ctx, c.place.home.Dir, append([]string{"exec", c.name, "--", "perl", "-e", script}, args...)...)
+func (c boxClient) perl(ctx context.Context, script string, args ...string) ([]byte, error) {
+	out, _, err := c.installation.program.Run(ctx, c.installation.home.Dir, append([]string{"exec", c.name, "--", "perl", "-e", script}, args...)...)
 	return out, err
 }
 
-// Network are the scenarios of the network of one kind of box, each alternating with the same errand
+// Network are the scenarios of the network of one kind of box, each alternating with the same test
 // beside agentbox: with the user network that QEMU has itself, or the one that runsc has. It makes
 // the machines for both; close ends what does not end with the Lab.
 func (l *Lab) Network(ctx context.Context) (all []Scenario, close func() error, err error) {
@@ -158,8 +158,8 @@ func (l *Lab) Network(ctx context.Context) (all []Scenario, close func() error, 
 		}
 		l.say.Say(name + " is left out: " + err.Error())
 	}
-	ours := boxCourier{place: l.plain, name: networkName, at: server}
-	for _, e := range errands {
+	ours := boxClient{installation: l.plain, name: networkName, at: server}
+	for _, e := range netTests {
 		s := e.scenario("network/"+e.name, ours)
 		s.Isolation, s.Accel = box.Isolation, box.Accel
 		if err == nil {
@@ -181,7 +181,7 @@ func peerName(kind agentbox.Isolation) string {
 	return "peer/qemu-user"
 }
 
-func (l *Lab) networkPeer(ctx context.Context, box agentbox.Box, server *netServer) (courier, func() error, error) {
+func (l *Lab) networkPeer(ctx context.Context, box agentbox.Box, server *netServer) (netClient, func() error, error) {
 	end := l.say.Begin(peerName(box.Isolation), "")
 	defer end("")
 	if box.Isolation == agentbox.GVisor {

@@ -13,7 +13,7 @@ import (
 	"agentbox/agentbox"
 )
 
-// localCourier runs errands on this machine.
+// localCourier runs netTests on this machine.
 type localCourier struct{ at *netServer }
 
 func (c localCourier) server() (string, int) { return "127.0.0.1", c.at.port() }
@@ -41,19 +41,19 @@ func TestErrandsAreRunAndTimedByTheGuest(t *testing.T) {
 	}
 	s := localServer(t)
 	c := localCourier{s}
-	for _, e := range errands {
+	for _, e := range netTests {
 		e.amount = min(e.amount, 3<<20+1)
 		if ms, err := e.run(t.Context(), c); err != nil || ms <= 0 {
 			t.Errorf("%s: %v ms, %v", e.name, ms, err)
 		}
 	}
-	if _, err := (errand{"wrong", "sideways", 5}).run(t.Context(), c); err == nil || !strings.Contains(err.Error(), "cut off") {
+	if _, err := (netTest{"wrong", "sideways", 5}).run(t.Context(), c); err == nil || !strings.Contains(err.Error(), "cut off") {
 		t.Errorf("what the server does not know: %v", err)
 	}
 	if err := s.close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := errands[2].run(t.Context(), c); err == nil || !strings.Contains(err.Error(), "connect: ") {
+	if _, err := netTests[2].run(t.Context(), c); err == nil || !strings.Contains(err.Error(), "connect: ") {
 		t.Errorf("without a server: %v", err)
 	}
 }
@@ -61,7 +61,7 @@ func TestErrandsAreRunAndTimedByTheGuest(t *testing.T) {
 // What cannot be timed is a failed sample and no number.
 func TestAnErrandThatSaysNothing(t *testing.T) {
 	for _, said := range []string{"", "soon\n", "-1\n"} {
-		if ms, err := errands[0].run(t.Context(), saying(said)); err == nil {
+		if ms, err := netTests[0].run(t.Context(), saying(said)); err == nil {
 			t.Errorf("%q became %v ms", said, ms)
 		}
 	}

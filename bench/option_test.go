@@ -9,13 +9,13 @@ import (
 
 // An option changes the one thing it names, and everything else is as without it.
 func TestAnOptionIsTheOnlyDifference(t *testing.T) {
-	shop := func(text string) *bareShop {
+	shop := func(text string) *bareTarget {
 		t.Helper()
 		o, err := parseOption(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &bareShop{runsc: "runsc", dir: "/bare", image: "/image", try: o}
+		return &bareTarget{runsc: "runsc", dir: "/bare", image: "/image", try: o}
 	}
 	argv := func(text string) []string { return shop(text).command(t.Context(), "run").Args }
 	plain := argv("")
@@ -48,7 +48,7 @@ func TestAnOptionIsComparedWithTheFlagsOfBoxes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := (&bareShop{try: o}).scenario(job{name: "job"})
+		s := (&bareTarget{try: o}).scenario(job{name: "job"})
 		if s.Name != want[0] || s.Baseline != want[1] {
 			t.Errorf("%q: %q against %q", text, s.Name, s.Baseline)
 		}

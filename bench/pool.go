@@ -16,11 +16,11 @@ const (
 // warm is a fresh box from a pool, which is full each time. It has a home of its own: the pool
 // belongs to the daemon.
 func (l *Lab) warm() Scenario {
-	var p *place
+	var p *installation
 	return Scenario{
 		Name: "enter/warm",
 		Setup: func(ctx context.Context) (err error) {
-			if p, err = l.newPlace(pooledHome, poolSize); err != nil {
+			if p, err = l.newInstallation(pooledHome, poolSize); err != nil {
 				return err
 			}
 			linkTemplates(p.home, l.plain.home)
@@ -40,7 +40,7 @@ func (l *Lab) warm() Scenario {
 	}
 }
 
-func (p *place) fillPool(ctx context.Context) error {
+func (p *installation) fillPool(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, poolTime, fmt.Errorf("the pool does not fill up to %d machines within %s", poolSize, poolTime))
 	defer cancel()
 	for {

@@ -27,7 +27,7 @@ type qemuUser struct {
 	at      *netServer
 }
 
-func (l *Lab) qemuUser(ctx context.Context, box agentbox.Box, at *netServer) (_ courier, end func() error, err error) {
+func (l *Lab) qemuUser(ctx context.Context, box agentbox.Box, at *netServer) (_ netClient, end func() error, err error) {
 	log := slog.New(slog.DiscardHandler)
 	dir, err := drivers.NewKernels(l.user, log).Dir(ctx, "", l.say)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 // runscNet is a container of the embedded runsc with the network stack that runsc has itself, on a
 // cable (a veth) to a network namespace in which nothing is but the server.
 type runscNet struct {
-	shop *bareShop
+	shop *bareTarget
 	at   *netServer
 	wire wire
 }
@@ -30,7 +30,7 @@ const (
 	wireGuest  = "198.18.0.2"
 )
 
-func (l *Lab) runscNet(ctx context.Context, image agentbox.Digest) (_ courier, end func() error, err error) {
+func (l *Lab) runscNet(ctx context.Context, image agentbox.Digest) (_ netClient, end func() error, err error) {
 	if os.Geteuid() != 0 {
 		return nil, nil, errors.New("only root can make a network for it")
 	}
@@ -47,7 +47,7 @@ func (l *Lab) runscNet(ctx context.Context, image agentbox.Digest) (_ courier, e
 	if err := os.Mkdir(work, 0o755); err != nil {
 		return nil, c.end, err
 	}
-	if c.shop, err = l.bareShop(bareID, image, work, c.wire.path(c.wire.guest), []string{"PATH=/usr/local/bin:/usr/bin:/bin"}, option{}); err != nil {
+	if c.shop, err = l.bareTarget(bareID, image, work, c.wire.path(c.wire.guest), []string{"PATH=/usr/local/bin:/usr/bin:/bin"}, option{}); err != nil {
 		return nil, c.end, err
 	}
 	return c, c.end, c.shop.start(ctx)

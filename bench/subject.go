@@ -10,7 +10,7 @@ import (
 
 // subject is one box that lives through several scenarios.
 type subject struct {
-	place *place
+	installation *installation
 }
 
 const (
@@ -20,22 +20,22 @@ const (
 
 // running makes sure that the box exists and runs, whatever the last sample did to it.
 func (s subject) running(ctx context.Context) error {
-	repo, err := s.place.lab.repo(ctx, subjectName, smallRepository)
+	repo, err := s.installation.lab.repo(ctx, subjectName, smallRepository)
 	if err != nil {
 		return err
 	}
-	_, err = s.place.do(ctx, repo, s.place.up(subjectName, "--detach")...)
+	_, err = s.installation.do(ctx, repo, s.installation.up(subjectName, "--detach")...)
 	return err
 }
 
 // timed measures one verb.
 func (s subject) timed(ctx context.Context, args ...string) (float64, error) {
-	return s.place.timed(ctx, enterLimit, s.place.home.Dir, args...)
+	return s.installation.timed(ctx, enterLimit, s.installation.home.Dir, args...)
 }
 
 // answers proves, outside the measured time, that a box is really there.
 func (s subject) answers(ctx context.Context, name string) error {
-	_, err := s.place.do(ctx, s.place.home.Dir, "exec", name, "--", "true")
+	_, err := s.installation.do(ctx, s.installation.home.Dir, "exec", name, "--", "true")
 	return err
 }
 
@@ -63,7 +63,7 @@ func (s subject) pause(ctx context.Context) (float64, error) {
 }
 
 func (s subject) processes(ctx context.Context) ([]process, error) {
-	b, err := s.place.show(ctx, subjectName)
+	b, err := s.installation.show(ctx, subjectName)
 	if err != nil {
 		return nil, err
 	}
@@ -85,12 +85,12 @@ func (s subject) paused(ctx context.Context) error {
 	if err := s.running(ctx); err != nil {
 		return err
 	}
-	_, err := s.place.do(ctx, s.place.home.Dir, "pause", subjectName)
+	_, err := s.installation.do(ctx, s.installation.home.Dir, "pause", subjectName)
 	return err
 }
 
 func (s subject) fork(ctx context.Context) (float64, error) {
-	if err := s.place.remove(ctx, forkName); err != nil {
+	if err := s.installation.remove(ctx, forkName); err != nil {
 		return 0, err
 	}
 	if err := s.running(ctx); err != nil {
@@ -103,7 +103,7 @@ func (s subject) fork(ctx context.Context) (float64, error) {
 	if err := s.answers(ctx, forkName); err != nil {
 		return ms, err
 	}
-	return ms, s.place.remove(ctx, forkName)
+	return ms, s.installation.remove(ctx, forkName)
 }
 
 func (s subject) reset(ctx context.Context) (float64, error) {
@@ -124,7 +124,7 @@ const settle = time.Second
 // memoryIdle is what a box costs that ran one command, with its supervisor. It is the only one of
 // its template, so that nobody shares the bill.
 func (s subject) memoryIdle(ctx context.Context) (float64, error) {
-	if err := s.place.remove(ctx); err != nil {
+	if err := s.installation.remove(ctx); err != nil {
 		return 0, err
 	}
 	if err := s.running(ctx); err != nil {
@@ -136,11 +136,11 @@ func (s subject) memoryIdle(ctx context.Context) (float64, error) {
 	if err := sleep(ctx, settle); err != nil {
 		return 0, err
 	}
-	return s.place.pss(ctx, subjectName)
+	return s.installation.pss(ctx, subjectName)
 }
 
 // pss is what a running box takes of this machine's memory, its supervisor included.
-func (p *place) pss(ctx context.Context, name string) (float64, error) {
+func (p *installation) pss(ctx context.Context, name string) (float64, error) {
 	b, err := p.show(ctx, name)
 	if err == nil && (b.State != agentbox.Running || b.Usage == nil || b.Usage.PSS == 0) {
 		err = fmt.Errorf("box %s is %s and its memory unknown", b.Name, b.State)

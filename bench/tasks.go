@@ -18,7 +18,7 @@ import (
 // Tasks are the scenarios of work that goes on alone: what one waits for who hands it over, looks in, and gets the result.
 // They share the Lab and are meant to be run one after the other. box is what WarmUp found.
 func (l *Lab) Tasks(box agentbox.Box) []Scenario {
-	t := &worker{place: l.plain}
+	t := &worker{installation: l.plain}
 	scenarios := []Scenario{
 		{Name: "task/run", Setup: t.prepare, Measure: t.run},
 		{Name: "task/begin", Setup: t.prepare, Measure: t.begin},
@@ -34,19 +34,19 @@ func (l *Lab) Tasks(box agentbox.Box) []Scenario {
 
 // worker hands over tasks of one repository.
 type worker struct {
-	place *place
-	repo  string
-	job   string // that attach joins
+	installation *installation
+	repo         string
+	job          string // that attach joins
 }
 
 func (t *worker) prepare(ctx context.Context) (err error) {
-	t.repo, err = t.place.lab.repo(ctx, "tasks", smallRepository)
+	t.repo, err = t.installation.lab.repo(ctx, "tasks", smallRepository)
 	return err
 }
 
 // command is the command line of a task. It has the flags of up that tasks have, too.
 func (t *worker) command(verb []string, argv ...string) []string {
-	return append(append(append([]string{}, verb...), t.place.lab.machine...), append([]string{"--"}, argv...)...)
+	return append(append(append([]string{}, verb...), t.installation.lab.machine...), append([]string{"--"}, argv...)...)
 }
 
 // run is a task that one waits for, from the start of the command line to its end.
@@ -54,7 +54,7 @@ func (t *worker) run(ctx context.Context) (float64, error) {
 	if err := sleep(ctx, settle); err != nil {
 		return 0, err
 	}
-	return t.place.timed(ctx, enterLimit, t.repo, t.command([]string{"run", "-n"}, "true")...)
+	return t.installation.timed(ctx, enterLimit, t.repo, t.command([]string{"run", "-n"}, "true")...)
 }
 
 // begin is from the start of task submit until the task's command runs.
@@ -100,14 +100,14 @@ func (t *worker) submit(ctx context.Context, argv ...string) (info api.TaskInfo,
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, enterLimit, fmt.Errorf("the limit is %s", enterLimit))
 	defer cancel()
-	out, _, err := t.place.program.Run(ctx, t.repo, t.command([]string{"task", "submit", "-q", "--wait"}, argv...)...)
+	out, _, err := t.installation.program.Run(ctx, t.repo, t.command([]string{"task", "submit", "-q", "--wait"}, argv...)...)
 	shown = time.Now()
 	if err != nil {
 		return info, shown, err
 	}
 	id := strings.TrimSpace(string(out))
-	if err = t.place.ask(ctx, &info, "task", "show", "--json", id); err == nil {
-		_, err = t.place.do(ctx, t.repo, "task", "rm", "-q", id)
+	if err = t.installation.ask(ctx, &info, "task", "show", "--json", id); err == nil {
+		_, err = t.installation.do(ctx, t.repo, "task", "rm", "-q", id)
 	}
 	return info, shown, err
 }
@@ -117,22 +117,22 @@ func (t *worker) startJob(ctx context.Context) error {
 	if err := t.prepare(ctx); err != nil {
 		return err
 	}
-	if _, err := t.place.do(ctx, t.repo, t.place.up(subjectName, "--detach")...); err != nil {
+	if _, err := t.installation.do(ctx, t.repo, t.installation.up(subjectName, "--detach")...); err != nil {
 		return err
 	}
-	out, err := t.place.do(ctx, t.repo, "exec", "-d", "-q", subjectName, "--", "sh", "-c", "seq 24; exec sleep 1000000")
+	out, err := t.installation.do(ctx, t.repo, "exec", "-d", "-q", subjectName, "--", "sh", "-c", "seq 24; exec sleep 1000000")
 	t.job = strings.TrimSpace(string(out))
 	return err
 }
 
-func (t *worker) leave(ctx context.Context) error { return t.place.remove(ctx) }
+func (t *worker) leave(ctx context.Context) error { return t.installation.remove(ctx) }
 
 // attach is from the start of the command line until it shows something of the job.
 func (t *worker) attach(ctx context.Context) (ms float64, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, enterLimit, fmt.Errorf("the limit is %s", enterLimit))
 	defer cancel()
-	cmd := exec.CommandContext(ctx, t.place.program.Path, "attach", "-n", t.job)
-	cmd.Dir, cmd.Env = t.repo, append(os.Environ(), t.place.program.Env...)
+	cmd := exec.CommandContext(ctx, t.installation.program.Path, "attach", "-n", t.job)
+	cmd.Dir, cmd.Env = t.repo, append(os.Environ(), t.installation.program.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -33,8 +33,8 @@ var jobs = []job{
 	{"files-10000", "[ ! -e many ] || mv many many.$(date +%s%N)", "mkdir many && cd many && i=0; while [ $i -lt 10000 ]; do echo $i >$i; i=$((i + 1)); done"},
 }
 
-// workshop is where jobs are done: the machine itself, or a box.
-type workshop interface {
+// workTarget is where jobs are done: the machine itself, or a box.
+type workTarget interface {
 	// run runs a script in the working copy to its end, and gives the milliseconds of the whole
 	// command.
 	run(ctx context.Context, script string) (float64, error)
@@ -52,7 +52,7 @@ func (l *Lab) Work(ctx context.Context, kinds []agentbox.Isolation, dir string) 
 	if err != nil {
 		return nil, err
 	}
-	bares, noBare := []*bareShop(nil), errors.New("no box runs in gVisor")
+	bares, noBare := []*bareTarget(nil), errors.New("no box runs in gVisor")
 	var boxes []workBox
 	for _, kind := range kinds {
 		b, err := m.box(ctx, kind)
@@ -125,7 +125,7 @@ func (l *Lab) Tries(ctx context.Context, dir string, try []string) ([]Scenario, 
 	return all, nil
 }
 
-func (j job) scenario(name string, where workshop) Scenario {
+func (j job) scenario(name string, where workTarget) Scenario {
 	return Scenario{
 		Name: name, Unit: Milliseconds, Ceiling: milliseconds(workLimit),
 		// The first time pays for caches that no later one pays for.
@@ -137,7 +137,7 @@ func (j job) scenario(name string, where workshop) Scenario {
 	}
 }
 
-func (j job) measure(ctx context.Context, where workshop) (float64, error) {
+func (j job) measure(ctx context.Context, where workTarget) (float64, error) {
 	if j.prepare != "" {
 		if _, err := where.run(ctx, j.prepare); err != nil {
 			return 0, err

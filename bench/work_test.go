@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// notebook is a workshop where jobs are only written down.
+// notebook is a workTarget where jobs are only written down.
 type notebook struct {
 	scripts []string
 	err     error
@@ -39,7 +39,7 @@ func TestAJobIsPreparedBeforeEachSample(t *testing.T) {
 
 func TestNativeJobsRunInTheWorkingCopy(t *testing.T) {
 	dir := t.TempDir()
-	s := nativeShop{dir: dir, env: []string{"WHAT=made"}}
+	s := nativeTarget{dir: dir, env: []string{"WHAT=made"}}
 	if _, err := s.run(t.Context(), "echo $WHAT >here"); err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func (s *Store) damage(d agentbox.Digest, p index.Location, why error) error {
 		}
 	}
 	return agentbox.Errorf(agentbox.Corrupt, "%s in %s at %d is damaged: %w", d.Short(), file, p.Off, why).
-		WithHint("it has been put aside; agentbox cache verify heals what another copy can be found of")
+		WithHint("it has been put aside; agentbox cache verify repairs what another copy can be found of")
 }
 
 // unclaim removes the claim unless it has changed meanwhile, and the word that the image it lay in
@@ -111,8 +111,8 @@ func (s *Store) quarantine(dmg Damage) error {
 	return s.hostError(disk.Replace(s.fs, s.path(quarantineDir, dmg.Digest.Hex()), b))
 }
 
-// healed says that a chunk is here again.
-func (s *Store) healed(d agentbox.Digest) { s.forget(d, "healed") }
+// repaired says that a chunk is here again.
+func (s *Store) repaired(d agentbox.Digest) { s.forget(d, "repaired") }
 
 // forget ends the quarantine of a chunk.
 func (s *Store) forget(d agentbox.Digest, why string) {
@@ -179,9 +179,9 @@ func decodeDamage(b []byte, d agentbox.Digest) Damage {
 	return dmg
 }
 
-// heal stores a piece that was fetched for a damaged one: in its place in an image file that others
+// repair stores a piece that was fetched for a damaged one: in its place in an image file that others
 // may have mapped, else like any other.
-func (s *Store) heal(ctx context.Context, w *writer, dmg Damage, piece []byte) error {
+func (s *Store) repair(ctx context.Context, w *writer, dmg Damage, piece []byte) error {
 	if owner, ok := s.handles.imageOf(dmg.Image); ok && dmg.Image != 0 {
 		err := w.putBlockIn(ctx, dmg.Image, owner, dmg.Digest, piece, dmg.Offset)
 		if !errors.Is(err, fs.ErrNotExist) {

@@ -56,8 +56,8 @@ func (s *Store) File(ctx context.Context, manifest agentbox.Digest, src Source) 
 	return path, release, nil
 }
 
-// Mend is File for an image of which somebody says that it is damaged: all of it is hashed again.
-func (s *Store) Mend(ctx context.Context, manifest agentbox.Digest, src Source) (path string, release func(), err error) {
+// Repair is File for an image of which somebody says that it is damaged: all of it is hashed again.
+func (s *Store) Repair(ctx context.Context, manifest agentbox.Digest, src Source) (path string, release func(), err error) {
 	s.checked.forget(manifest)
 	return s.File(ctx, manifest, src)
 }

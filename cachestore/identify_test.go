@@ -100,6 +100,6 @@ func TestWhatIsPutAgainReplacesWhatIsDamaged(t *testing.T) {
 	}
 	putImage(t, s, image)
 	if !bytes.Equal(readBlob(t, s, d, nil), image) || len(s.Damaged()) != 0 {
-		t.Fatalf("not healed: %+v", s.Damaged())
+		t.Fatalf("not repaired: %+v", s.Damaged())
 	}
 }

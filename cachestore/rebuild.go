@@ -68,7 +68,7 @@ func (r *rebuilding) claim(d agentbox.Digest, p index.Location, b []byte) error 
 	p.Seen = r.s.seen()
 	r.batch.SetChunk(d, p)
 	r.batch.Remember(r.s.prints.Of(b), d)
-	r.s.healed(d)
+	r.s.repaired(d)
 	if r.batch.Len() < 1000 {
 		return nil
 	}

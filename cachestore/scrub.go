@@ -9,7 +9,7 @@ import (
 type ScrubOptions struct {
 	Rate   int64         // bytes a second; 0: DefaultScrubRate
 	Every  time.Duration // from the end of one pass to the start of the next; 0: DefaultScrubEvery
-	Source Source        // heals what is damaged; may be nil
+	Source Source        // repairs what is damaged; may be nil
 }
 
 // Defaults of ScrubOptions.

@@ -15,20 +15,20 @@ import (
 // VerifyOptions say how to look.
 type VerifyOptions struct {
 	Rebuild  bool                    // claim again what lies in the files and the index has lost
-	Source   Source                  // heals what is damaged; may be nil
+	Source   Source                  // repairs what is damaged; may be nil
 	Rate     int64                   // bytes a second at most; 0: as fast as it goes
 	Progress func(done, total int64) // bytes; may be nil
 }
 
 // VerifyReport is what was found.
 type VerifyReport struct {
-	Chunks  int           `json:"chunks"` // claims that were looked at
-	Bytes   int64         `json:"bytes"`  // of them, on disk
-	Damaged []Damage      `json:"damaged"`
-	Healed  int           `json:"healed"`
-	Lost    int64         `json:"lost"`    // entries of the index that were damaged themselves
-	Missing []Lacking     `json:"missing"` // named or pinned blobs that are not complete
-	Took    time.Duration `json:"took"`
+	Chunks   int           `json:"chunks"` // claims that were looked at
+	Bytes    int64         `json:"bytes"`  // of them, on disk
+	Damaged  []Damage      `json:"damaged"`
+	Repaired int           `json:"repaired"`
+	Lost     int64         `json:"lost"`    // entries of the index that were damaged themselves
+	Missing  []Lacking     `json:"missing"` // named or pinned blobs that are not complete
+	Took     time.Duration `json:"took"`
 }
 
 // Lacking is a root that lacks chunks.
@@ -38,7 +38,7 @@ type Lacking struct {
 }
 
 // Verify reads and hashes everything the index claims: afterwards it claims nothing that the files
-// do not hold. What does not match is put aside, and healed when a Source has it. Readers and
+// do not hold. What does not match is put aside, and repaired when a Source has it. Readers and
 // writers may go on meanwhile.
 func (s *Store) Verify(ctx context.Context, o VerifyOptions) (VerifyReport, error) {
 	start, lost := time.Now(), s.index.Damaged()
@@ -53,7 +53,7 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions) (VerifyReport, erro
 		err = v.check(ctx, list)
 	}
 	if err == nil {
-		err = v.heal(ctx)
+		err = v.repair(ctx)
 	}
 	if err == nil {
 		err = v.lacking(ctx)
@@ -148,8 +148,8 @@ func (v *verification) checkRun(ctx context.Context, crew *crew, part []dead, by
 	return nil
 }
 
-// heal gets what is damaged from the Source.
-func (v *verification) heal(ctx context.Context) error {
+// repair gets what is damaged from the Source.
+func (v *verification) repair(ctx context.Context) error {
 	ill := v.s.Damaged()
 	if v.o.Source == nil || len(ill) == 0 {
 		return nil
@@ -163,10 +163,10 @@ func (v *verification) heal(ctx context.Context) error {
 		if err != nil {
 			continue // it stays in the list of what is damaged
 		}
-		if err := v.s.heal(ctx, w, dmg, b); err != nil {
+		if err := v.s.repair(ctx, w, dmg, b); err != nil {
 			return errors.Join(err, w.close())
 		}
-		v.report.Healed++
+		v.report.Repaired++
 	}
 	return errors.Join(w.flush(), w.close())
 }

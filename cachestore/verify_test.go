@@ -31,7 +31,7 @@ func flip(t *testing.T, file string, at int64) {
 	}
 }
 
-func TestDamageIsFoundNamedAndHealed(t *testing.T) {
+func TestDamageIsFoundNamedAndRepaired(t *testing.T) {
 	far := openStore(t, t.TempDir())
 	s := openStore(t, t.TempDir())
 	image, stream := diskImage(1, 6), noise(2, 3<<20)
@@ -56,7 +56,7 @@ func TestDamageIsFoundNamedAndHealed(t *testing.T) {
 		}
 	}
 	rep, err := s.Verify(t.Context(), VerifyOptions{})
-	if err != nil || len(rep.Damaged) != 2 || len(rep.Missing) != 2 || rep.Healed != 0 {
+	if err != nil || len(rep.Damaged) != 2 || len(rep.Missing) != 2 || rep.Repaired != 0 {
 		t.Fatalf("%+v, %v", rep, err)
 	}
 	dir := s.cfg.Dir
@@ -66,19 +66,19 @@ func TestDamageIsFoundNamedAndHealed(t *testing.T) {
 		t.Fatal("damage is forgotten")
 	}
 	rep, err = s.Verify(t.Context(), VerifyOptions{Source: far})
-	if err != nil || len(rep.Damaged) != 0 || rep.Healed != 2 || len(rep.Missing) != 0 {
+	if err != nil || len(rep.Damaged) != 0 || rep.Repaired != 2 || len(rep.Missing) != 0 {
 		t.Fatalf("%+v, %v", rep, err)
 	}
 	if !bytes.Equal(readBlob(t, s, digests[0], nil), image) || !bytes.Equal(readBlob(t, s, digests[1], nil), stream) {
-		t.Fatal("healed with other bytes")
+		t.Fatal("repaired with other bytes")
 	}
-	// Who has the file attached sees the healed block.
+	// Who has the file attached sees the repaired block.
 	if got, _ := os.ReadFile(path); !bytes.Equal(got, image) {
-		t.Fatal("the image's file was not healed in its place")
+		t.Fatal("the image's file was not repaired in its place")
 	}
 }
 
-func TestAReaderHealsFromItsSource(t *testing.T) {
+func TestAReaderRepairsFromItsSource(t *testing.T) {
 	far, s := openStore(t, t.TempDir()), openStore(t, t.TempDir())
 	image := diskImage(3, 6)
 	d := putImage(t, far, image).Manifest

@@ -209,7 +209,7 @@ func (w *writer) flush() error {
 		return err
 	}
 	for d := range w.pending {
-		w.s.healed(d)
+		w.s.repaired(d)
 	}
 	w.s.fresh.forget(w.pending)
 	clear(w.pending)

@@ -236,7 +236,7 @@ func (r *running) counters(lists uint64) map[string]uint64 {
 	return map[string]uint64{
 		"nearby_met": met, "nearby_failed": failed,
 		"handshakes_refused": w.Refused, "connections_accepted": w.Accepted, "connections_dialled": w.Dialled, "dials_failed": w.Failed,
-		"connections_closed_by_list": w.Closed, "connections_crowded": w.Crowded,
+		"connections_closed_by_list": w.Closed, "connections_over_limit": w.OverLimit,
 		"gossip_oversized": g.Oversized, "gossip_too_long": g.TooLong, "gossip_overflowed": g.Overflowed, "gossip_phantoms": g.Phantoms, "gossip_forged": g.Forged,
 		"catalogues_fetched": c.Fetched, "catalogues_refused": c.Refused, "catalogues_rolled_back": c.RolledBack, "catalogues_forked": c.Forked,
 		"member_lists_refused": lists,

@@ -87,13 +87,13 @@ type CacheVerifyRequest struct {
 
 // CacheVerifyReport is what was found.
 type CacheVerifyReport struct {
-	Chunks  int           `json:"chunks"`
-	Bytes   int64         `json:"bytes"`
-	Damaged []CacheDamage `json:"damaged"`
-	Healed  int           `json:"healed"`
-	Lost    int64         `json:"lost"`    // entries of the index that were damaged themselves
-	Missing []CacheLack   `json:"missing"` // named or pinned blobs that are not complete; a lazy one may be
-	Took    time.Duration `json:"took"`
+	Chunks   int           `json:"chunks"`
+	Bytes    int64         `json:"bytes"`
+	Damaged  []CacheDamage `json:"damaged"`
+	Repaired int           `json:"repaired"`
+	Lost     int64         `json:"lost"`    // entries of the index that were damaged themselves
+	Missing  []CacheLack   `json:"missing"` // named or pinned blobs that are not complete; a lazy one may be
+	Took     time.Duration `json:"took"`
 }
 
 // CacheDamage is a chunk that is not what its digest says, and was put aside.

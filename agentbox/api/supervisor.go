@@ -25,7 +25,7 @@ var (
 	SupervisorOpen    = Endpoint[PortRequest, agentbox.Port]{"/v1/port/open"}
 	SupervisorClose   = Endpoint[PortRequest, None]{"/v1/port/close"}
 	SupervisorPolicy  = Endpoint[PolicyInForce, None]{"/v1/policy"}
-	SupervisorTestify = Endpoint[None, None]{"/v1/testify"} // brings the account of a task's box and the logs of its services up to date, in its directory
+	SupervisorAccount = Endpoint[None, None]{"/v1/testify"} // brings the account of a task's box and the logs of its services up to date, in its directory
 )
 
 // StatusRequest asks what runs. The guest is asked only for Guest: under emulation it takes its time.
@@ -91,7 +91,7 @@ type SupervisorStatus struct {
 	Services  []agentbox.Service `json:"services,omitempty"`
 	Ports     []agentbox.Port    `json:"ports,omitempty"`
 	OOMKills  int                `json:"oom_kills,omitempty"`
-	ForkBombs int                `json:"crowds,omitempty"`
+	ForkBombs int                `json:"fork_bombs,omitempty"`
 	Kernel    string             `json:"kernel,omitempty"`
 	Lease     LeaseStatus        `json:"lease"`
 	NoCard    bool               `json:"no_card,omitempty"`  // the machine has no network card

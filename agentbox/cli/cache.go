@@ -193,8 +193,8 @@ func (a *app) printVerified(r api.CacheVerifyReport) {
 			fmt.Fprintf(a.stdout, "missing  %s  %s\n", m.Manifest.Short(), agentbox.Plural(m.Chunks, "chunk"))
 		}
 	}
-	fmt.Fprintf(a.stdout, "%s, %s, %d damaged, %d healed, %s lost, in %s\n",
-		agentbox.Plural(r.Chunks, "chunk"), bytesText(r.Bytes), len(r.Damaged), r.Healed, agentbox.PluralOf(int(r.Lost), "index entry", "index entries"), tookText(r.Took))
+	fmt.Fprintf(a.stdout, "%s, %s, %d damaged, %d repaired, %s lost, in %s\n",
+		agentbox.Plural(r.Chunks, "chunk"), bytesText(r.Bytes), len(r.Damaged), r.Repaired, agentbox.PluralOf(int(r.Lost), "index entry", "index entries"), tookText(r.Took))
 }
 
 func (a *app) cacheGC() *cli.Command {

@@ -31,7 +31,7 @@ func (a *app) cpCommand() *cli.Command {
 				return agentbox.Errorf(agentbox.Invalid, "cp takes a source and a destination, not %s", agentbox.Plural(cmd.Args().Len(), "argument")).
 					WithHint("agentbox cp BOX:PATH LOCAL, or agentbox cp LOCAL BOX:PATH")
 			}
-			src, dst := parsePlace(cmd.Args().Get(0)), parsePlace(cmd.Args().Get(1))
+			src, dst := parseLocation(cmd.Args().Get(0)), parseLocation(cmd.Args().Get(1))
 			if src.inBox == dst.inBox {
 				return agentbox.Errorf(agentbox.Invalid, "exactly one of %s and %s must be in a box", src, dst).
 					WithHint("BOX:PATH names a file of a box, :PATH one of the box of this directory")
@@ -41,32 +41,32 @@ func (a *app) cpCommand() *cli.Command {
 	}
 }
 
-// place is one end of a copy.
-type place struct {
+// location is one end of a copy.
+type location struct {
 	inBox bool
 	box   string
 	path  string
 }
 
-// parsePlace reads BOX:PATH, or a local path: one that has no colon before its first slash.
-func parsePlace(s string) place {
+// parseLocation reads BOX:PATH, or a local path: one that has no colon before its first slash.
+func parseLocation(s string) location {
 	box, rest, found := strings.Cut(s, ":")
 	if !found || strings.Contains(box, "/") {
-		return place{path: s}
+		return location{path: s}
 	}
-	return place{inBox: true, box: box, path: rest}
+	return location{inBox: true, box: box, path: rest}
 }
 
-func (p place) String() string {
+func (p location) String() string {
 	if p.inBox {
 		return p.box + ":" + p.path
 	}
 	return p.path
 }
 
-// in is the path of a place in a box whose commands start in dir. It keeps the trailing slash or
+// in is the path of a location in a box whose commands start in dir. It keeps the trailing slash or
 // dot that says something.
-func (p place) in(dir string) string {
+func (p location) in(dir string) string {
 	switch {
 	case p.path == "":
 		return dir
@@ -76,7 +76,7 @@ func (p place) in(dir string) string {
 	return dir + "/" + p.path
 }
 
-func (a *app) copy(ctx context.Context, src, dst place, user string, opts environment.CopyOptions) error {
+func (a *app) copy(ctx context.Context, src, dst location, user string, opts environment.CopyOptions) error {
 	c, err := a.connect(ctx, src.box+dst.box)
 	if err != nil {
 		return err

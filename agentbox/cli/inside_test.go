@@ -12,8 +12,8 @@ import (
 	"agentbox/agentbox/home"
 )
 
-func TestParsePlace(t *testing.T) {
-	for in, want := range map[string]place{
+func TestParseLocation(t *testing.T) {
+	for in, want := range map[string]location{
 		"box:/etc/passwd": {true, "box", "/etc/passwd"},
 		":src/":           {true, "", "src/"},
 		"box:":            {true, "box", ""},
@@ -23,12 +23,12 @@ func TestParsePlace(t *testing.T) {
 		"-":               {false, "", "-"},
 		"box:a:b":         {true, "box", "a:b"},
 	} {
-		if got := parsePlace(in); got != want {
+		if got := parseLocation(in); got != want {
 			t.Errorf("%s: %+v", in, got)
 		}
 	}
 	for in, want := range map[string]string{"b:": "/w", "b:/x/.": "/x/.", "b:x/": "/w/x/", "b:.": "/w/."} {
-		if got := parsePlace(in).in("/w"); got != want {
+		if got := parseLocation(in).in("/w"); got != want {
 			t.Errorf("%s is %s", in, got)
 		}
 	}

@@ -114,7 +114,7 @@ func (d *daemon) verifyCache(ctx context.Context, req api.CacheVerifyRequest, pr
 		progress.Move("verify", "", done, total)
 	}})
 	out := api.CacheVerifyReport{
-		Chunks: r.Chunks, Bytes: r.Bytes, Healed: r.Healed, Lost: r.Lost, Took: r.Took,
+		Chunks: r.Chunks, Bytes: r.Bytes, Repaired: r.Repaired, Lost: r.Lost, Took: r.Took,
 		Damaged: []api.CacheDamage{}, Missing: []api.CacheLack{},
 	}
 	for _, x := range r.Damaged {

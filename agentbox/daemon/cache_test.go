@@ -185,7 +185,7 @@ func TestDamageIsShownByVerifyAndDoctor(t *testing.T) {
 		t.Fatalf("doctor: %v", err)
 	}
 	r, err = d.verifyCache(t.Context(), api.CacheVerifyRequest{From: elsewhere}, nil)
-	if err != nil || len(r.Damaged) != 0 || r.Healed != 1 || len(r.Missing) != 0 {
+	if err != nil || len(r.Damaged) != 0 || r.Repaired != 1 || len(r.Missing) != 0 {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	if _, err := d.checkStore(t.Context()); err != nil {

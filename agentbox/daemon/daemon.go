@@ -92,7 +92,7 @@ func Run(ctx context.Context, cfg Config) error {
 	d.artifacts = artifacts{jobs: jobs{cfg.Home, manager}, key: key, tasks: d.tasks}
 	d.queue = task.NewQueue(task.Config{
 		Store: task.Store{Dir: cfg.Home.Tasks()}, Boxes: manager, Jobs: taskJobs{jobs{cfg.Home, manager}},
-		Keeper: keeper{jobs{cfg.Home, manager}}, Collector: d.artifacts, Witness: d.witness(), Room: room, Log: cfg.Log,
+		Snapshotter: snapshotter{jobs{cfg.Home, manager}}, Collector: d.artifacts, Evidence: d.evidence(), Room: room, Log: cfg.Log,
 	})
 	shared.team.Contexts = d.contexts
 	var work sync.WaitGroup
@@ -119,9 +119,9 @@ func hostConfig(cfg Config, images *image.Store, shared *shares) (host.Config, e
 	}, err
 }
 
-func (d *daemon) witness() witness { return witness{jobs{d.cfg.Home, d.boxes}} }
+func (d *daemon) evidence() evidence { return evidence{jobs{d.cfg.Home, d.boxes}} }
 
-func (d *daemon) tasks() tasks { return tasks{d.queue, d.boxes, d.witness()} }
+func (d *daemon) tasks() tasks { return tasks{d.queue, d.boxes, d.evidence()} }
 
 // remember opens each driver once: they keep what they have found out.
 func remember(open func(agentbox.Isolation) (vmm.Driver, error)) func(agentbox.Isolation) (vmm.Driver, error) {

@@ -78,9 +78,9 @@ func room(running []task.Need, next task.Need) bool {
 
 // tasks answers for the tasks of this machine.
 type tasks struct {
-	queue   *task.Queue
-	boxes   boxFinder
-	witness witness
+	queue    *task.Queue
+	boxes    boxFinder
+	evidence evidence
 }
 
 func (t tasks) handle(mux *http.ServeMux) {
@@ -194,7 +194,7 @@ func (t tasks) checkCost(l agentbox.TaskLimits, cfg *config.Config, progress age
 	if l.Cost == 0 && cfg.Limits.Cost == 0 {
 		return nil
 	}
-	path := t.witness.home.Rates()
+	path := t.evidence.home.Rates()
 	rates, err := cost.Load(path)
 	if err != nil || rates != nil {
 		return err
@@ -271,7 +271,7 @@ func (t tasks) soFar(ctx context.Context, a agentbox.Attempt) *agentbox.Result {
 	if err != nil {
 		return nil
 	}
-	seen, _ := t.witness.look(box) // the queue tells of errors, when it counts
+	seen, _ := t.evidence.look(box) // the queue tells of errors, when it counts
 	return &agentbox.Result{State: agentbox.TaskRunning, Used: seen.Used, Cost: seen.Cost, Denied: seen.Denied, Pressure: seen.Pressure}
 }
 

@@ -251,10 +251,10 @@ func (i *Images) Fill(ctx context.Context, img image.Image) (*Filling, error) {
 	return &Filling{l}, nil
 }
 
-// Mend reads the store's file of an image and puts right what is damaged in it, with pieces from
+// Repair reads the store's file of an image and puts right what is damaged in it, with pieces from
 // the remotes named here or remembered. It gives the file, which lasts until release is called.
 // NotFound when the store does not have the image.
-func (i *Images) Mend(ctx context.Context, digest agentbox.Digest, remotes ...string) (path string, release func(), err error) {
+func (i *Images) Repair(ctx context.Context, digest agentbox.Digest, remotes ...string) (path string, release func(), err error) {
 	store, err := i.Store(ctx)
 	if err != nil {
 		return "", nil, err
@@ -263,7 +263,7 @@ func (i *Images) Mend(ctx context.Context, digest agentbox.Digest, remotes ...st
 	if err != nil {
 		return "", nil, err
 	}
-	return store.Mend(ctx, n.Manifest, i.Remotes.Source(remotes...))
+	return store.Repair(ctx, n.Manifest, i.Remotes.Source(remotes...))
 }
 
 // Filling is the file of an image that comes.
@@ -272,8 +272,8 @@ type Filling struct{ *cachestore.Filling }
 // BlockSize is that of its blocks.
 func (*Filling) BlockSize() int64 { return blob.BlockSize }
 
-// Foretold lists the blocks that a box will read first, as far as its source knew.
-func (f *Filling) Foretold() []uint32 { return f.Manifest().Trace }
+// ReadFirst lists the blocks that a box will read first, as far as its source knew.
+func (f *Filling) ReadFirst() []uint32 { return f.Manifest().Trace }
 
 // Here counts the bytes of an image that need not be got any more, as far as they are sure to last.
 func (i *Images) Here(ctx context.Context, img image.Image) (int64, error) {

@@ -75,7 +75,7 @@ func TestAnImageTravelsThroughADirectoryAndAWebServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if told := f.Foretold(); len(told) != 2 || told[0] != 2 {
+		if told := f.ReadFirst(); len(told) != 2 || told[0] != 2 {
 			t.Errorf("trace %v", told)
 		}
 		if err := f.Need(t.Context(), 3); err != nil {
@@ -96,11 +96,11 @@ func TestAnImageTravelsThroughADirectoryAndAWebServer(t *testing.T) {
 	}
 }
 
-func TestADamagedImageIsMendedFromWhereItWasExported(t *testing.T) {
+func TestADamagedImageIsRepairedFromWhereItWasExported(t *testing.T) {
 	i := imagesIn(t, t.TempDir())
 	base := t.TempDir()
 	img, content := someImage(t, base)
-	if _, _, err := i.Mend(t.Context(), img.Digest); agentbox.CodeOf(err) != agentbox.NotFound {
+	if _, _, err := i.Repair(t.Context(), img.Digest); agentbox.CodeOf(err) != agentbox.NotFound {
 		t.Fatalf("an image that the store does not know: %v", err)
 	}
 	dir := filepath.Join(base, "export")
@@ -119,22 +119,22 @@ func TestADamagedImageIsMendedFromWhereItWasExported(t *testing.T) {
 		if err := hurt(); err != nil {
 			t.Fatal(err)
 		}
-		path, release, err := i.Mend(t.Context(), img.Digest)
+		path, release, err := i.Repair(t.Context(), img.Digest)
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
 		release()
 		for _, file := range []string{path, img.Path} {
 			if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, content) {
-				t.Errorf("%s: %s is not mended (%v)", what, file, err)
+				t.Errorf("%s: %s is not repaired (%v)", what, file, err)
 			}
 		}
 	}
 	if err := errors.Join(os.RemoveAll(dir), damage["a flipped bit"]()); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := i.Mend(t.Context(), img.Digest); agentbox.CodeOf(err) != agentbox.NotFound && agentbox.CodeOf(err) != agentbox.Corrupt {
-		t.Errorf("mended out of nothing: %v", err)
+	if _, _, err := i.Repair(t.Context(), img.Digest); agentbox.CodeOf(err) != agentbox.NotFound && agentbox.CodeOf(err) != agentbox.Corrupt {
+		t.Errorf("repaired out of nothing: %v", err)
 	}
 }
 

@@ -70,7 +70,7 @@ func readBegin(dir string) (string, error) {
 
 // begin has what was uncommitted when the box began in the mirror. The mirror must have the base,
 // or the commit would be one without its history.
-func (k *keeper) begin(ctx context.Context) error {
+func (k *keepRun) begin(ctx context.Context) error {
 	commit, err := readBegin(k.req.Begin)
 	if err != nil || commit == "" {
 		return err
@@ -100,7 +100,7 @@ func (k *keeper) begin(ctx context.Context) error {
 
 // apart makes the commit of the box's own work: everything, less what was uncommitted when it
 // began. Where both changed the same lines the two cannot be told apart, and the work has both.
-func (k *keeper) apart(ctx context.Context, f *facts) error {
+func (k *keepRun) apart(ctx context.Context, f *facts) error {
 	k.kept.Whole = f.top
 	if k.kept.Begin == "" || f.head != "" && len(f.head) != len(k.kept.Begin) {
 		return nil
@@ -142,7 +142,7 @@ func (k *keeper) apart(ctx context.Context, f *facts) error {
 }
 
 // setWork makes the work a commit with this tree on top of HEAD, or HEAD where that has it.
-func (k *keeper) setWork(ctx context.Context, f *facts, tree string) error {
+func (k *keepRun) setWork(ctx context.Context, f *facts, tree string) error {
 	f.files = 0
 	if f.head != "" {
 		names, err := k.mirror.git(ctx, nil, "diff-tree", "-r", "--no-renames", "--name-only", "-z", f.head+"^{tree}", tree)

@@ -15,7 +15,7 @@ import (
 
 // files keeps what a box without a usable git has: its files come as an archive, and git here makes
 // the commit of them, in a work tree and a git directory that are ours.
-func (k *keeper) files(ctx context.Context) (f facts, err error) {
+func (k *keepRun) files(ctx context.Context) (f facts, err error) {
 	dir, err := os.MkdirTemp(k.mirror.dir, "incoming-")
 	if err == nil {
 		dir, err = filepath.EvalSymlinks(dir)
@@ -39,7 +39,7 @@ func (k *keeper) files(ctx context.Context) (f facts, err error) {
 }
 
 // unpack writes the files of the box below tree.
-func (k *keeper) unpack(ctx context.Context, tree string) error {
+func (k *keepRun) unpack(ctx context.Context, tree string) error {
 	return pipe(ctx, func(ctx context.Context, w io.Writer) error {
 		return k.guest.Files(ctx, k.req.Dir, w)
 	}, func(ctx context.Context, r io.Reader) error {
@@ -57,7 +57,7 @@ func (k *keeper) unpack(ctx context.Context, tree string) error {
 }
 
 // commitFiles makes a commit of a tree of files, on top of the base if the mirror has it.
-func (k *keeper) commitFiles(ctx context.Context, view *git.View, tree string) (facts, error) {
+func (k *keepRun) commitFiles(ctx context.Context, view *git.View, tree string) (facts, error) {
 	env := []string{"GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(k.mirror.dir, "objects"),
 		"GIT_AUTHOR_NAME=agentbox", "GIT_AUTHOR_EMAIL=agentbox@localhost", "GIT_COMMITTER_NAME=agentbox", "GIT_COMMITTER_EMAIL=agentbox@localhost"}
 	run := func(stdin io.Reader, args ...string) (string, error) {

@@ -20,16 +20,16 @@ import (
 
 // Request says what of a box to keep, and where.
 type Request struct {
-	Mirror   string        // the project's mirror (home.Mirror); it is made when it is not there
-	Ref      string        // in it: TaskRef or BoxRef
-	Base     string        // the commit that the workspace began with; "" when there was none
-	Begin    string        // the directory that Begin made for the box; "" or one that is not there: all was committed
-	Checkout string        // where the box came from; "" or one that is gone is no error
-	Glance   bool          // a box in which nothing was done, as git says at once, is not looked at closely: there is no ref then, and Kept.Nothing
-	Export   bool          // the checkout gets the ref, too
-	Dir      string        // of the workspace in the box; "" is /workspace
-	Limit    int64         // bytes that may come from the box; 0 is DefaultLimit
-	Timeout  time.Duration // for all of it; 0 is DefaultTimeout
+	Mirror        string        // the project's mirror (home.Mirror); it is made when it is not there
+	Ref           string        // in it: TaskRef or BoxRef
+	Base          string        // the commit that the workspace began with; "" when there was none
+	Begin         string        // the directory that Begin made for the box; "" or one that is not there: all was committed
+	Checkout      string        // where the box came from; "" or one that is gone is no error
+	SkipUntouched bool          // a box in which nothing was done, as git says at once, is not looked at closely: there is no ref then, and Kept.Nothing
+	Export        bool          // the checkout gets the ref, too
+	Dir           string        // of the workspace in the box; "" is /workspace
+	Limit         int64         // bytes that may come from the box; 0 is DefaultLimit
+	Timeout       time.Duration // for all of it; 0 is DefaultTimeout
 }
 
 // What a Request says when it says nothing.
@@ -77,7 +77,7 @@ func Keep(ctx context.Context, g Guest, req Request) (Kept, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, req.Timeout, agentbox.Errorf(agentbox.Unavailable, "the work in the box could not be kept within %s", req.Timeout))
 	defer cancel()
-	k := &keeper{req: req, guest: g, kept: Kept{Ref: req.Ref, Base: req.Base}}
+	k := &keepRun{req: req, guest: g, kept: Kept{Ref: req.Ref, Base: req.Base}}
 	if err := k.keep(ctx); err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -87,8 +87,8 @@ func Keep(ctx context.Context, g Guest, req Request) (Kept, error) {
 	return k.kept, nil
 }
 
-// keeper is one run of Keep.
-type keeper struct {
+// keepRun is one run of Keep.
+type keepRun struct {
 	req    Request
 	guest  Guest
 	repo   *workspace.Repo // the checkout; nil when there is none any more
@@ -96,8 +96,8 @@ type keeper struct {
 	kept   Kept
 }
 
-func (k *keeper) keep(ctx context.Context) error {
-	if k.req.Glance && k.untouched(ctx) {
+func (k *keepRun) keep(ctx context.Context) error {
+	if k.req.SkipUntouched && k.untouched(ctx) {
 		k.kept.Commit, k.kept.Whole, k.kept.Head = k.req.Base, k.req.Base, k.req.Base
 		return nil
 	}
@@ -149,7 +149,7 @@ func (k *keeper) keep(ctx context.Context) error {
 }
 
 // prepare opens the mirror, and sees to it that what the box began with is there.
-func (k *keeper) prepare(ctx context.Context) error {
+func (k *keepRun) prepare(ctx context.Context) error {
 	format := "sha1"
 	if len(k.req.Base) == 64 {
 		format = "sha256"
@@ -173,7 +173,7 @@ func (k *keeper) prepare(ctx context.Context) error {
 	return k.begin(ctx)
 }
 
-func (k *keeper) seedBase(ctx context.Context) error {
+func (k *keepRun) seedBase(ctx context.Context) error {
 	if k.req.Base == "" {
 		return nil
 	}
@@ -191,7 +191,7 @@ func (k *keeper) seedBase(ctx context.Context) error {
 var errFormat = errors.New("its objects have another format than the checkout's")
 
 // fetch has the box say what it holds, and takes its objects.
-func (k *keeper) fetch(ctx context.Context) (facts, error) {
+func (k *keepRun) fetch(ctx context.Context) (facts, error) {
 	have, err := k.mirror.tips(ctx)
 	if err != nil {
 		return facts{}, err
@@ -231,7 +231,7 @@ func (k *keeper) fetch(ctx context.Context) (facts, error) {
 
 // accept takes the pack. A commit whose history the box and the host know by different names cannot
 // be.
-func (k *keeper) accept(ctx context.Context, pack io.Reader, f *facts) error {
+func (k *keepRun) accept(ctx context.Context, pack io.Reader, f *facts) error {
 	if k.req.Base != "" && len(f.top) != len(k.req.Base) {
 		return lies(errFormat)
 	}
@@ -244,7 +244,7 @@ func (k *keeper) accept(ctx context.Context, pack io.Reader, f *facts) error {
 
 // judge decides what a failure means: a repository that does not hold together leaves the files,
 // everything else is the end.
-func (k *keeper) judge(ctx context.Context, f *facts, err error) error {
+func (k *keepRun) judge(ctx context.Context, f *facts, err error) error {
 	code := agentbox.CodeOf(err)
 	if err == nil || ctx.Err() != nil || code != agentbox.Corrupt && code != agentbox.Conflict {
 		return err
@@ -254,7 +254,7 @@ func (k *keeper) judge(ctx context.Context, f *facts, err error) error {
 }
 
 // count says how many commits were made. Where the base is not there, all count.
-func (k *keeper) count(ctx context.Context) error {
+func (k *keepRun) count(ctx context.Context) error {
 	if k.kept.Head == "" {
 		return nil
 	}
@@ -271,7 +271,7 @@ func (k *keeper) count(ctx context.Context) error {
 }
 
 // export gives the checkout its ref. The mirror has the work already, so a failure is only told.
-func (k *keeper) export(ctx context.Context) {
+func (k *keepRun) export(ctx context.Context) {
 	if !k.req.Export {
 		return
 	}

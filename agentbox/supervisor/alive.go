@@ -35,7 +35,7 @@ func (s *Supervisor) keepAlive(ctx context.Context) {
 // frozen tells whether the machine may be stopped: it waits in the pool or for its image, or an
 // operation is under way.
 func (s *Supervisor) frozen() bool {
-	if s.starved() {
+	if s.stalled() {
 		return true
 	}
 	if !s.op.TryLock() {

@@ -46,11 +46,11 @@ func (s *Supervisor) handler() http.Handler {
 	api.Handle(mux, api.SupervisorPolicy, func(ctx context.Context, req api.PolicyInForce, _ agentbox.Progress) (api.None, error) {
 		return api.None{}, s.guard.enforce(ctx, req)
 	})
-	api.Handle(mux, api.SupervisorTestify, func(ctx context.Context, _ api.None, _ agentbox.Progress) (api.None, error) {
+	api.Handle(mux, api.SupervisorAccount, func(ctx context.Context, _ api.None, _ agentbox.Progress) (api.None, error) {
 		if err := s.waitStarted(ctx); err != nil {
 			return api.None{}, err
 		}
-		s.testify(ctx)
+		s.bringUpToDate(ctx)
 		return api.None{}, nil
 	})
 	api.Handle(mux, api.SupervisorPorts, exclusive(s, s.openConfigured))
@@ -211,7 +211,7 @@ func (s *Supervisor) saveFrozen(ctx context.Context, dir string, how vmm.Saving)
 		return agentbox.Errorf(agentbox.Conflict, "box %s cannot be saved: it was booted, not restored from a template", s.cfg.Box).
 			WithHint("agentbox reset %s, then try again", s.cfg.Box)
 	}
-	if s.starved() { // its devices cannot come to rest
+	if s.stalled() { // its devices cannot come to rest
 		return agentbox.Errorf(agentbox.Unavailable, "box %s waits for bytes of its image", s.cfg.Box).WithHint("agentbox show %s says from where", s.cfg.Box)
 	}
 	client, err := s.link.client(ctx)

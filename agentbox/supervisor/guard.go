@@ -23,7 +23,7 @@ type guard struct {
 	dir   string // of the audit log
 	note  string // how the box is isolated, for the log
 	log   *slog.Logger
-	keep  *secrets.Keeper
+	keep  *secrets.Resolver
 	meter *meter
 
 	current atomic.Pointer[policy.Policy]
@@ -39,7 +39,7 @@ type guard struct {
 }
 
 func newGuard(cfg Config, dir string, m *meter, log *slog.Logger) *guard {
-	g := &guard{box: cfg.Box.String(), dir: dir, note: cfg.Note, log: log, keep: secrets.NewKeeper(), meter: m}
+	g := &guard{box: cfg.Box.String(), dir: dir, note: cfg.Note, log: log, keep: secrets.NewResolver(), meter: m}
 	g.current.Store(nothing())
 	return g
 }

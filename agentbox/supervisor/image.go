@@ -58,5 +58,5 @@ func (s *Supervisor) needBlock(ctx context.Context, client *api.Client, block in
 // imageLate is how long a read may wait for bytes before the guest is not expected to answer.
 const imageLate = time.Second
 
-// starved tells whether the machine may stand still for want of its image.
-func (s *Supervisor) starved() bool { return s.image != nil && s.image.Waiting() > imageLate }
+// stalled tells whether the machine may stand still for want of its image.
+func (s *Supervisor) stalled() bool { return s.image != nil && s.image.Waiting() > imageLate }

@@ -24,7 +24,7 @@ func (s *Supervisor) watchTime(ctx context.Context) {
 			return
 		case !s.meter.pauses():
 			s.noteLimit(which)
-			s.testify(ctx)
+			s.bringUpToDate(ctx)
 			s.end(agentbox.End{Cause: agentbox.EndLimit, Limit: which})
 			return
 		case s.pauseAt(ctx, which, func() bool { return !s.meter.over().IsZero() }):
@@ -42,7 +42,7 @@ func (s *Supervisor) pauseAt(ctx context.Context, which agentbox.Limit, still fu
 		return true // it ends anyway
 	}
 	if !s.meter.pauses() { // what its logs say goes with its machine
-		s.testify(ctx)
+		s.bringUpToDate(ctx)
 	}
 	paused, err := s.pauseWhile(ctx, still)
 	if err == nil && !paused {

@@ -45,12 +45,12 @@ func (q *Queue) attempt(ctx context.Context, rec record) {
 		result = agentbox.Result{State: agentbox.TaskFailed, Reason: agentbox.AsError(err).Message}
 	}
 	if box != nil {
-		testimony := r.testify(ctx, *box)
+		evidence := r.gather(ctx, *box)
 		if result.Exit == nil {
-			testimony() // of a machine that has gone, before there is another
+			evidence() // of a machine that has gone, before there is another
 		}
-		work := r.keepWork(ctx, *box, &result, testimony)
-		testimony().into(&result)
+		work := r.keepWork(ctx, *box, &result, evidence)
+		evidence().into(&result)
 		r.collect(ctx, *box, work, &result)
 		r.leaveStopped(ctx, result)
 	}

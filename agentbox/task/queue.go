@@ -31,9 +31,9 @@ type Jobs interface {
 	Signal(context.Context, api.JobSignal) error
 }
 
-// Keeper keeps the work of a task's box where it outlives the box. It may be called again after an
+// Snapshotter keeps the work of a task's box where it outlives the box. It may be called again after an
 // error.
-type Keeper interface {
+type Snapshotter interface {
 	Keep(ctx context.Context, box agentbox.Box, task agentbox.Task) (Kept, error)
 }
 
@@ -50,14 +50,14 @@ type Collected struct {
 	Notes []string // what it left out, and why
 }
 
-// Witness tells how the box of an attempt went, and keeps the logs of its services in the attempt's
+// EvidenceSource tells how the box of an attempt went, and keeps the logs of its services in the attempt's
 // directory. With an error it tells what it knows.
-type Witness interface {
-	Testify(ctx context.Context, box agentbox.Box, dir string) (Testimony, error)
+type EvidenceSource interface {
+	Gather(ctx context.Context, box agentbox.Box, dir string) (Evidence, error)
 }
 
-// Testimony is what a Witness tells; see agentbox.Result.
-type Testimony struct {
+// Evidence is what an EvidenceSource tells; see agentbox.Result.
+type Evidence struct {
 	Used     *agentbox.Consumption
 	Cost     *agentbox.Cost
 	Denied   []agentbox.Denial
@@ -65,7 +65,7 @@ type Testimony struct {
 	Services []string
 }
 
-// Kept is what a Keeper has kept.
+// Kept is what a Snapshotter has kept.
 type Kept struct {
 	Ref     string                // of git, in the project's mirror and in the checkout
 	Commit  string                // that Ref names
@@ -78,13 +78,13 @@ type Kept struct {
 
 // Config is what a Queue needs.
 type Config struct {
-	Store  Store
-	Boxes  Boxes
-	Jobs   Jobs
-	Keeper Keeper
+	Store       Store
+	Boxes       Boxes
+	Jobs        Jobs
+	Snapshotter Snapshotter
 
-	Collector Collector // nil: there are no artifacts
-	Witness   Witness   // nil: nobody looks
+	Collector Collector      // nil: there are no artifacts
+	Evidence  EvidenceSource // nil: nobody looks
 
 	Room func(running []Need, next Need) bool
 	Log  *slog.Logger

@@ -142,9 +142,9 @@ func (k fakeKeeper) Keep(context.Context, agentbox.Box, agentbox.Task) (Kept, er
 var nothing = fakeKeeper{kept: Kept{Nothing: true}}
 
 // serve runs a queue until the test ends or stop is called.
-func (h *fakeHost) serve(t *testing.T, store Store, keeper Keeper) (q *Queue, stop func()) {
+func (h *fakeHost) serve(t *testing.T, store Store, keeper Snapshotter) (q *Queue, stop func()) {
 	q = NewQueue(Config{
-		Store: store, Boxes: h, Jobs: h, Keeper: keeper, Log: slog.New(slog.DiscardHandler),
+		Store: store, Boxes: h, Jobs: h, Snapshotter: keeper, Log: slog.New(slog.DiscardHandler),
 		Room: func(running []Need, _ Need) bool { return len(running) < 3 },
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -243,7 +243,7 @@ func TestACancelledTaskEnds(t *testing.T) {
 
 func TestABoxWhoseWorkCannotBeKeptStays(t *testing.T) {
 	for _, test := range []struct {
-		keeper Keeper
+		keeper Snapshotter
 		stays  bool
 	}{
 		{fakeKeeper{err: errors.New("no room")}, true},
@@ -401,10 +401,10 @@ func (c fakeCollector) Collect(context.Context, agentbox.Box, agentbox.Task, Kep
 	return c.got, c.err
 }
 
-type fakeWitness struct{ Testimony }
+type fakeEvidence struct{ Evidence }
 
-func (w fakeWitness) Testify(context.Context, agentbox.Box, string) (Testimony, error) {
-	return w.Testimony, errors.New("not all is known")
+func (w fakeEvidence) Gather(context.Context, agentbox.Box, string) (Evidence, error) {
+	return w.Evidence, errors.New("not all is known")
 }
 
 // A box has files that could not be taken: it stays, stopped, and the result names it.
@@ -439,7 +439,7 @@ func TestArtifactsThatCannotBeTakenKeepTheBox(t *testing.T) {
 func TestAResultHasWhatAWitnessTells(t *testing.T) {
 	h := newFakeHost(t)
 	q, _ := h.serve(t, Store{t.TempDir()}, nothing)
-	q.Witness = fakeWitness{Testimony{Used: &agentbox.Consumption{CPU: time.Second}, Denied: []agentbox.Denial{{What: "GET x"}}, Services: []string{"web"}}}
+	q.Evidence = fakeEvidence{Evidence{Used: &agentbox.Consumption{CPU: time.Second}, Denied: []agentbox.Denial{{What: "GET x"}}, Services: []string{"web"}}}
 	got := wait(t, q, submit(t, q, 0, "0")[0].ID).Last().Result
 	if got.Used == nil || got.Used.CPU != time.Second || len(got.Denied) != 1 || len(got.Services) != 1 {
 		t.Errorf("%+v", got)

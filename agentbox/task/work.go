@@ -15,32 +15,32 @@ import (
 // keepTries is how often the work of a box is looked for before the box is left to a person.
 const keepTries = 3
 
-// testify finds out how the box went, while its work is looked at, and gives what waits for that.
-func (r *run) testify(ctx context.Context, box agentbox.Box) (testimony func() Testimony) {
-	told := make(chan Testimony, 1)
+// gather finds out how the box went, while its work is looked at, and gives what waits for that.
+func (r *run) gather(ctx context.Context, box agentbox.Box) (evidence func() Evidence) {
+	told := make(chan Evidence, 1)
 	go func() {
-		var t Testimony
+		var t Evidence
 		var err error
-		if r.q.Witness != nil {
-			t, err = r.q.Witness.Testify(ctx, box, r.dir)
+		if r.q.Evidence != nil {
+			t, err = r.q.Evidence.Gather(ctx, box, r.dir)
 		}
 		if err != nil && ctx.Err() == nil {
 			r.q.Log.Warn("not all is known of how a task went", "task", r.rec.ID, "error", err)
 		}
 		told <- t
 	}()
-	return sync.OnceValue(func() Testimony { return <-told })
+	return sync.OnceValue(func() Evidence { return <-told })
 }
 
-func (t Testimony) into(r *agentbox.Result) {
+func (t Evidence) into(r *agentbox.Result) {
 	r.Used, r.Cost, r.Denied, r.Pressure, r.Services = t.Used, t.Cost, t.Denied, t.Pressure, t.Services
 }
 
 // keepWork makes sure that nothing of a box's work goes with the box: it is kept elsewhere, there
-// is none, or the box stays. It ends the machine only when there is all testimony about it.
-func (r *run) keepWork(ctx context.Context, box agentbox.Box, result *agentbox.Result, testimony func() Testimony) Kept {
+// is none, or the box stays. It ends the machine only when there is all evidence about it.
+func (r *run) keepWork(ctx context.Context, box agentbox.Box, result *agentbox.Result, evidence func() Evidence) Kept {
 	begun := time.Now()
-	kept, err := r.kept(ctx, box, testimony)
+	kept, err := r.kept(ctx, box, evidence)
 	if ctx.Err() != nil {
 		return kept
 	}
@@ -106,21 +106,21 @@ func workText(commits, files int) string {
 
 // kept keeps the work of a box, which may need a machine for that: without the limits that ended
 // the last one.
-func (r *run) kept(ctx context.Context, box agentbox.Box, testimony func() Testimony) (kept Kept, err error) {
+func (r *run) kept(ctx context.Context, box agentbox.Box, evidence func() Evidence) (kept Kept, err error) {
 	t, err := r.q.Store.Read(r.rec.ID)
 	if err != nil {
 		return Kept{}, err
 	}
 	for range keepTries {
 		if err = r.q.Boxes.Unlimit(ctx, r.ref()); err == nil {
-			kept, err = r.q.Keeper.Keep(ctx, box, t)
+			kept, err = r.q.Snapshotter.Keep(ctx, box, t)
 		}
 		if err == nil || ctx.Err() != nil {
 			return kept, err
 		}
 		// What still runs may have filled the disk or the box with processes: a new machine has
 		// neither.
-		testimony()
+		evidence()
 		if stopErr := r.q.Boxes.Stop(ctx, r.ref()); stopErr != nil {
 			r.q.Log.Warn("cannot stop the box of a task", "box", r.BoxName, "error", stopErr)
 		}

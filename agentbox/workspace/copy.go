@@ -35,7 +35,7 @@ type outcome struct {
 }
 
 // workers is how many files are copied at once: enough to hide waiting for the disk, few enough not
-// to crowd it.
+// to overload it.
 func workers() int { return min(8, 2*runtime.NumCPU()) }
 
 // copyAll runs the jobs and counts them. It returns the names of those that were directories,

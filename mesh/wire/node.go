@@ -66,12 +66,12 @@ type Handler func(ctx context.Context, c Conn)
 
 // Counters say what a node did since it began.
 type Counters struct {
-	Refused  uint64 // handshakes with who is not a member
-	Accepted uint64 // connections that peers opened
-	Dialled  uint64 // connections that we opened
-	Failed   uint64 // dials that nobody answered as they should
-	Closed   uint64 // connections that ended because the list does not admit the peer any more
-	Crowded  uint64 // connections above what one peer may open to a service
+	Refused   uint64 // handshakes with who is not a member
+	Accepted  uint64 // connections that peers opened
+	Dialled   uint64 // connections that we opened
+	Failed    uint64 // dials that nobody answered as they should
+	Closed    uint64 // connections that ended because the list does not admit the peer any more
+	OverLimit uint64 // connections above what one peer may open to a service
 }
 
 // Listen opens the socket. The node admits nobody until Admit is called.

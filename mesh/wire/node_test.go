@@ -221,7 +221,7 @@ func TestAPeerThatWantsAllConnections(t *testing.T) {
 			opened++
 		}
 	}
-	if opened != 16 || nodes[1].Counters().Crowded == 0 {
+	if opened != 16 || nodes[1].Counters().OverLimit == 0 {
 		t.Errorf("%d connections, %+v", opened, nodes[1].Counters())
 	}
 }

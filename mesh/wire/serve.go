@@ -125,7 +125,7 @@ func (n *Node) register(c *conn, incoming bool) bool {
 			}
 		}
 		if same >= perService {
-			n.counters.Crowded++
+			n.counters.OverLimit++
 			return false
 		}
 		n.counters.Accepted++

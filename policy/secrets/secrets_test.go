@@ -83,8 +83,8 @@ func TestValuesThatAreNone(t *testing.T) {
 }
 
 // Between two policies a secret that is kept elsewhere now has no value; the others keep theirs.
-func TestKeeperRetains(t *testing.T) {
-	k := NewKeeper()
+func TestResolverRetains(t *testing.T) {
+	k := NewResolver()
 	was, is := Source{From: Reference{Env, "WAS"}}, Source{From: Reference{Env, "IS"}}
 	k.Set(map[string]Source{"MOVED": was, "STAYS": was, "GOES": was}, map[string]string{"WAS": "old", "IS": "new"})
 	next := map[string]Source{"MOVED": is, "STAYS": was}
@@ -100,14 +100,14 @@ func TestKeeperRetains(t *testing.T) {
 	}
 }
 
-func TestKeeperSeesRotationAndRevocation(t *testing.T) {
+func TestResolverSeesRotationAndRevocation(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	write := func(text string) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	k := NewKeeper()
+	k := NewResolver()
 	now := time.Now()
 	k.now = func() time.Time { return now }
 	k.Set(map[string]Source{"T": {From: Reference{File, file}}, "E": {From: Reference{Env, "V"}}}, map[string]string{"V": "one"})

@@ -14,9 +14,9 @@ import (
 // this much later.
 const fresh = 5 * time.Second
 
-// Keeper gets values for the box of one process. It implements policy.Values. Values are in its memory for as long as
+// Resolver gets values for the box of one process. It implements policy.Values. Values are in its memory for as long as
 // they are fresh.
-type Keeper struct {
+type Resolver struct {
 	group singleflight.Group
 
 	mu     sync.Mutex
@@ -37,14 +37,14 @@ type cached struct {
 	until time.Time
 }
 
-// NewKeeper makes a keeper that knows no secret.
-func NewKeeper() *Keeper {
-	return &Keeper{now: time.Now, cached: map[string]cached{}, env: map[string]string{}}
+// NewResolver makes a Resolver that knows no secret.
+func NewResolver() *Resolver {
+	return &Resolver{now: time.Now, cached: map[string]cached{}, env: map[string]string{}}
 }
 
 // Set replaces the secrets by name. Variables in env are added to those known: whoever changes a policy later may not have
 // them. What was known of values is forgotten.
-func (k *Keeper) Set(refs map[string]Source, env map[string]string) {
+func (k *Resolver) Set(refs map[string]Source, env map[string]string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.refs = maps.Clone(refs)
@@ -54,14 +54,14 @@ func (k *Keeper) Set(refs map[string]Source, env map[string]string) {
 
 // Retain forgets every secret that is kept elsewhere according to refs. Between it and Set another
 // policy is put in force, so that no value is used under the rules that were for another one.
-func (k *Keeper) Retain(refs map[string]Source) {
+func (k *Resolver) Retain(refs map[string]Source) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	maps.DeleteFunc(k.refs, func(name string, s Source) bool { return refs[name] != s })
 }
 
 // Value gives the value of a secret.
-func (k *Keeper) Value(ctx context.Context, name string) (string, error) {
+func (k *Resolver) Value(ctx context.Context, name string) (string, error) {
 	k.mu.Lock()
 	source, known := k.refs[name]
 	c, have := k.cached[name]
@@ -88,7 +88,7 @@ func (k *Keeper) Value(ctx context.Context, name string) (string, error) {
 	return v.(string), nil
 }
 
-func (k *Keeper) lookup(name string) (string, bool) {
+func (k *Resolver) lookup(name string) (string, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	v, ok := k.env[name]

@@ -66,7 +66,7 @@ func (s *Store) Completed(ctx context.Context, d agentbox.Digest, file string) e
 	img, err := s.describe(d)
 	if err == nil && img.Lazy == nil {
 		if _, err := s.open(d); err == nil {
-			return nil // here already, or mended in its place
+			return nil // here already, or repaired in its place
 		}
 	}
 	if err != nil {

@@ -68,7 +68,7 @@ func TestLazyImageBecomesWhole(t *testing.T) {
 }
 
 // Bits that flip change no time of a file: somebody has to say that an image is not to be trusted.
-func TestADamagedImageIsMended(t *testing.T) {
+func TestADamagedImageIsRepaired(t *testing.T) {
 	s := newStore(t)
 	img, _ := ensureLayout(t, s, "damaged")
 	good, err := os.ReadFile(img.Path)

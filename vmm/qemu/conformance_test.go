@@ -100,7 +100,7 @@ func connect(ctx context.Context, m vmm.Machine) (vmmtest.Guest, error) {
 }
 
 // Put makes what it wrote durable: freezing and thawing writes everything.
-func (g *agentGuest) Put(ctx context.Context, p vmmtest.Place, name string, data []byte) error {
+func (g *agentGuest) Put(ctx context.Context, p vmmtest.Storage, name string, data []byte) error {
 	return errors.Join(g.Guest.Put(ctx, p, name, data), g.Freeze(ctx), g.Thaw(ctx))
 }
 

@@ -10,21 +10,21 @@ import (
 	"agentbox/vmm"
 )
 
-// Place is where a guest keeps a file, by what happens to it when the machine ends.
-type Place int
+// Storage is where a guest keeps a file, by what happens to it when the machine ends.
+type Storage int
 
 // The places.
 const (
-	Memory    Place = iota // gone, unless the machine was saved
-	Runtime                // on the runtime layer
-	Workspace              // on the workspace, after Attach
+	Memory    Storage = iota // gone, unless the machine was saved
+	Runtime                  // on the runtime layer
+	Workspace                // on the workspace, after Attach
 )
 
 // Guest is a guest that does what the suite asks. What Put has returned for is on the machine's
 // disk.
 type Guest interface {
-	Put(ctx context.Context, place Place, name string, data []byte) error
-	Get(ctx context.Context, place Place, name string) ([]byte, error)
+	Put(ctx context.Context, place Storage, name string, data []byte) error
+	Get(ctx context.Context, place Storage, name string) ([]byte, error)
 	Attach(ctx context.Context) error // mount the workspace
 	Quiesce(ctx context.Context) error
 	PowerOff(ctx context.Context) error // a clean shutdown from inside
@@ -106,12 +106,12 @@ func (r *rig) connect(m vmm.Machine) Guest {
 	return g
 }
 
-func (r *rig) put(g Guest, p Place, name, data string) {
+func (r *rig) put(g Guest, p Storage, name, data string) {
 	r.Helper()
 	r.ok(g.Put(r.ctx, p, name, []byte(data)))
 }
 
-func (r *rig) want(g Guest, p Place, name, data string) {
+func (r *rig) want(g Guest, p Storage, name, data string) {
 	r.Helper()
 	b, err := g.Get(r.ctx, p, name)
 	if err != nil || string(b) != data {

@@ -104,7 +104,7 @@ const (
 // run gets what is foretold and then, when it is quiet, the rest.
 func (f *completion) run() {
 	ctx := f.ctx
-	f.persist(ctx, "get what a box reads first", func() error { return f.Prefetch(ctx, f.Foretold()) })
+	f.persist(ctx, "get what a box reads first", func() error { return f.Prefetch(ctx, f.ReadFirst()) })
 	if !f.quiet(ctx) {
 		return
 	}

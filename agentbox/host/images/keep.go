@@ -15,7 +15,7 @@ const (
 )
 
 // keep takes the images that were here the last time it looked into the store, one after the
-// other and gently: there they are read from time to time, mended when they are damaged, and to be
+// other and gently: there they are read from time to time, repaired when they are damaged, and to be
 // had by others. The disk holds them once. What fails is tried again the next time. It gives the
 // images that are here now. When they were made is not asked: clocks are stepped.
 func (i *Images) keep(before map[agentbox.Digest]bool) map[agentbox.Digest]bool {

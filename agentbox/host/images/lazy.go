@@ -29,9 +29,9 @@ type Content interface {
 	// Begin makes one of them expected, and Open its file, after Begin.
 	Begin(ctx context.Context, img image.Image) error
 	Open(ctx context.Context, img image.Image) (Filling, error)
-	// Mend puts right what is damaged in the store's file of an image, with pieces from remotes that are named or remembered, and gives the
+	// Repair puts right what is damaged in the store's file of an image, with pieces from remotes that are named or remembered, and gives the
 	// file, which lasts until release. NotFound when the store does not have the image.
-	Mend(ctx context.Context, digest agentbox.Digest, remotes ...string) (file string, release func(), err error)
+	Repair(ctx context.Context, digest agentbox.Digest, remotes ...string) (file string, release func(), err error)
 	// Here counts its bytes that have come and will last.
 	Here(ctx context.Context, img image.Image) (int64, error)
 }
@@ -44,7 +44,7 @@ type Filling interface {
 	Have() []byte
 	Here() int64
 	Trace() []uint32
-	Foretold() []uint32
+	ReadFirst() []uint32
 	Prefetch(ctx context.Context, blocks []uint32) error
 	Complete(ctx context.Context, progress func(done, total int)) error
 	Close() error
@@ -60,7 +60,7 @@ func (i *Images) Fetch(ctx context.Context, req api.ImageFetchRequest, progress 
 	if err != nil {
 		return api.Image{}, err
 	}
-	here, err := i.mended(ctx, progress, func() (image.Image, error) { return i.Store.Get(img.Digest.String()) }, req.From)
+	here, err := i.repaired(ctx, progress, func() (image.Image, error) { return i.Store.Get(img.Digest.String()) }, req.From)
 	if err == nil && here.Lazy == nil {
 		return i.Describe(here), nil
 	}
@@ -106,7 +106,7 @@ func (i *Images) Export(ctx context.Context, req api.ImageExportRequest, progres
 	if !filepath.IsAbs(req.Directory) {
 		return api.Image{}, agentbox.Errorf(agentbox.Invalid, "%q is not an absolute path", req.Directory)
 	}
-	img, err := i.mended(ctx, progress, func() (image.Image, error) { return i.Store.Get(req.Image) })
+	img, err := i.repaired(ctx, progress, func() (image.Image, error) { return i.Store.Get(req.Image) })
 	if err == nil && img.Lazy != nil {
 		img, err = i.whole(ctx, img, progress)
 	}
@@ -157,21 +157,21 @@ func notComing(img image.Image, err error) error {
 	return &e
 }
 
-// mended does what needs an image again, when it is damaged and could be mended.
-func (i *Images) mended(ctx context.Context, progress agentbox.Progress, do func() (image.Image, error), remotes ...string) (image.Image, error) {
+// repaired does what needs an image again, when it is damaged and could be repaired.
+func (i *Images) repaired(ctx context.Context, progress agentbox.Progress, do func() (image.Image, error), remotes ...string) (image.Image, error) {
 	img, err := do()
 	var damaged *image.DamagedError
 	if !errors.As(err, &damaged) || i.Content == nil {
 		return img, err
 	}
 	end := progress.Begin("mend", err.Error())
-	file, release, mendErr := i.Content.Mend(ctx, damaged.Digest, remotes...)
+	file, release, mendErr := i.Content.Repair(ctx, damaged.Digest, remotes...)
 	if mendErr == nil {
 		defer release()
 		mendErr = i.Store.Completed(ctx, damaged.Digest, file)
 	}
 	if mendErr != nil {
-		i.Log.Warn("a damaged image cannot be mended", "image", damaged.Digest.Short(), "error", mendErr)
+		i.Log.Warn("a damaged image cannot be repaired", "image", damaged.Digest.Short(), "error", mendErr)
 		return img, err
 	}
 	end(damaged.Digest.Short())
@@ -180,7 +180,7 @@ func (i *Images) mended(ctx context.Context, progress agentbox.Progress, do func
 
 // orWhole does what needs a whole image again, when it says that it does or that the image is damaged.
 func (i *Images) orWhole(ctx context.Context, progress agentbox.Progress, do func() (image.Image, error)) (image.Image, error) {
-	img, err := i.mended(ctx, progress, do)
+	img, err := i.repaired(ctx, progress, do)
 	var missing *image.NotHereError
 	if !errors.As(err, &missing) {
 		return img, err
@@ -257,8 +257,8 @@ func (i *Images) ReadLazily(ctx context.Context, spec *vmm.Spec, img image.Image
 	return func() { f.Close() }, nil
 }
 
-// Starved explains why a machine of this process did not come up with what it waits for, if it does.
-func (i *Images) Starved(img *image.Image, err error) error {
+// Stalled explains why a machine of this process did not come up with what it waits for, if it does.
+func (i *Images) Stalled(img *image.Image, err error) error {
 	w, ok := i.Waiting(agentbox.BoxID{})
 	if img == nil || !ok {
 		return err

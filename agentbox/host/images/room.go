@@ -151,9 +151,9 @@ func relay(progress agentbox.Progress) image.Progress {
 	}
 }
 
-// Get gives an image that is here by its digest, mended where it was damaged.
+// Get gives an image that is here by its digest, repaired where it was damaged.
 func (i *Images) Get(ctx context.Context, d agentbox.Digest, progress agentbox.Progress) (image.Image, error) {
-	return i.mended(ctx, progress, func() (image.Image, error) { return i.Store.Get(d.String()) })
+	return i.repaired(ctx, progress, func() (image.Image, error) { return i.Store.Get(d.String()) })
 }
 
 // Find gives base with layers of a key that were laid over it here, or by another machine of the team.

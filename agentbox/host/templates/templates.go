@@ -38,8 +38,8 @@ type Images interface {
 	Lazy(ctx context.Context, kind agentbox.Isolation, file string, progress agentbox.Progress) (*image.Image, error)
 	// ReadLazily makes a machine of this process read it all the same, until stop is called, after the machine.
 	ReadLazily(ctx context.Context, spec *vmm.Spec, img image.Image) (stop func(), err error)
-	// Starved explains an error of such a machine by what it waits for, if it does.
-	Starved(img *image.Image, err error) error
+	// Stalled explains an error of such a machine by what it waits for, if it does.
+	Stalled(img *image.Image, err error) error
 }
 
 // Templates opens templates, and builds those that are missing, out of date or damaged. Each is built by one caller while
@@ -237,11 +237,11 @@ func (t *Templates) build(ctx context.Context, m Machine, driver vmm.Driver, s v
 	defer cancel()
 	machine, err := driver.Boot(ctx, spec)
 	if err != nil {
-		return t.Images.Starved(img, err)
+		return t.Images.Stalled(img, err)
 	}
 	defer machine.Kill()
 	if err := quiesce(ctx, machine); err != nil {
-		if hungry := t.Images.Starved(img, err); hungry != err {
+		if hungry := t.Images.Stalled(img, err); hungry != err {
 			return hungry
 		}
 		return withConsole(err, filepath.Join(dir, ConsoleFile))

@@ -40,12 +40,12 @@ func Connect(ctx context.Context, m vmm.Machine) (*Guest, error) {
 	return &Guest{c, files}, nil
 }
 
-func file(p vmmtest.Place, name string) string {
+func file(p vmmtest.Storage, name string) string {
 	return path.Join([]string{"/dev/shm", "/tmp", protocol.WorkspaceDir}[p], name)
 }
 
 // Put writes a file. Whether it is on the disk of the machine by then is up to the guest's kernel.
-func (g *Guest) Put(_ context.Context, p vmmtest.Place, name string, data []byte) error {
+func (g *Guest) Put(_ context.Context, p vmmtest.Storage, name string, data []byte) error {
 	f, err := g.Files.Create(file(p, name))
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func (g *Guest) Put(_ context.Context, p vmmtest.Place, name string, data []byte
 }
 
 // Get gives what a file holds.
-func (g *Guest) Get(_ context.Context, p vmmtest.Place, name string) ([]byte, error) {
+func (g *Guest) Get(_ context.Context, p vmmtest.Storage, name string) ([]byte, error) {
 	f, err := g.Files.Open(file(p, name))
 	if err != nil {
 		return nil, err

@@ -108,7 +108,7 @@ type GuestStats struct {
 	MemoryAvailable int64 `json:"memory_available"` // bytes
 	Processes       int   `json:"processes"`        // of the user and the services
 	OOMKills        int   `json:"oom_kills"`        // since the box's life began
-	ForkBombs       int   `json:"crowds"`           // programs ended for filling the box with processes, since its life began
+	ForkBombs       int   `json:"fork_bombs"`       // programs ended for filling the box with processes, since its life began
 	WorkspaceFree   int64 `json:"workspace_free"`   // bytes
 	RuntimeFree     int64 `json:"runtime_free"`     // bytes
 }

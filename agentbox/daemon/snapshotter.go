@@ -12,11 +12,11 @@ import (
 	"agentbox/agentbox/task"
 )
 
-// keeper keeps the work of a task's box as a ref of its project's mirror, and of the checkout that
+// snapshotter keeps the work of a task's box as a ref of its project's mirror, and of the checkout that
 // it was made from.
-type keeper struct{ jobs }
+type snapshotter struct{ jobs }
 
-func (k keeper) Keep(ctx context.Context, box agentbox.Box, t agentbox.Task) (task.Kept, error) {
+func (k snapshotter) Keep(ctx context.Context, box agentbox.Box, t agentbox.Task) (task.Kept, error) {
 	c, err := k.boxes.Connect(ctx, api.BoxRef{Box: box.ID.String()}, nil)
 	if err != nil {
 		return task.Kept{}, err
@@ -36,7 +36,7 @@ func (k keeper) Keep(ctx context.Context, box agentbox.Box, t agentbox.Task) (ta
 	}
 	kept, err := snapshot.Keep(ctx, snapshot.Over(client), snapshot.Request{
 		Mirror: k.home.Mirror(of.ID().String()), Ref: snapshot.TaskRef(name), Base: box.Commit, Begin: k.home.Box(box.ID).Begin(),
-		Checkout: box.Directory, Export: true, Glance: true,
+		Checkout: box.Directory, Export: true, SkipUntouched: true,
 	})
 	if err != nil {
 		return task.Kept{}, err
@@ -49,7 +49,7 @@ const maxChanges = 200
 
 // kept says what the result of a task says of its work. What a box without any change cannot give,
 // as nested repositories, it had from the beginning.
-func (k keeper) kept(ctx context.Context, kept snapshot.Kept) (task.Kept, error) {
+func (k snapshotter) kept(ctx context.Context, kept snapshot.Kept) (task.Kept, error) {
 	out := task.Kept{Ref: kept.Ref, Commit: kept.Commit, Commits: kept.Commits, Files: kept.Files, Nothing: kept.Nothing(), Missing: kept.Missing}
 	if out.Nothing {
 		out.Missing = nil

@@ -21,17 +21,17 @@ import (
 	"agentbox/policy"
 )
 
-// witness tells how the box of a task went: what it used, what it was refused, and what it wanted.
-type witness struct{ jobs }
+// evidence tells how the box of a task went: what it used, what it was refused, and what it wanted.
+type evidence struct{ jobs }
 
-// testifyWithin is how long a supervisor has for its last words.
-const testifyWithin = 5 * time.Second
+// gatherWithin is how long a supervisor has for its last words.
+const gatherWithin = 5 * time.Second
 
 // servicesDir has the logs of services, in the directory of an attempt.
 const servicesDir = "services"
 
-// Testify asks the supervisor, if it lives, for what it has not written down yet, and keeps the logs of services with the attempt.
-func (w witness) Testify(ctx context.Context, box agentbox.Box, dir string) (task.Testimony, error) {
+// Gather asks the supervisor, if it lives, for what it has not written down yet, and keeps the logs of services with the attempt.
+func (w evidence) Gather(ctx context.Context, box agentbox.Box, dir string) (task.Evidence, error) {
 	w.bringUpToDate(ctx, box)
 	t, err := w.look(box)
 	logs, logErr := keepLogs(w.home.Box(box.ID).ServiceLogs(), filepath.Join(dir, servicesDir))
@@ -39,18 +39,18 @@ func (w witness) Testify(ctx context.Context, box agentbox.Box, dir string) (tas
 	return t, errors.Join(err, logErr)
 }
 
-func (w witness) bringUpToDate(ctx context.Context, box agentbox.Box) {
-	ctx, cancel := context.WithTimeout(ctx, testifyWithin)
+func (w evidence) bringUpToDate(ctx context.Context, box agentbox.Box) {
+	ctx, cancel := context.WithTimeout(ctx, gatherWithin)
 	defer cancel()
 	client := api.NewClient(w.home.Box(box.ID).Control())
 	defer client.Close()
-	_, _ = api.Call(ctx, client, api.SupervisorTestify, api.None{}, nil) // one that has ended said it all before
+	_, _ = api.Call(ctx, client, api.SupervisorAccount, api.None{}, nil) // one that has ended said it all before
 }
 
 // look is what is known of a box now, without asking anybody.
-func (w witness) look(box agentbox.Box) (task.Testimony, error) {
+func (w evidence) look(box agentbox.Box) (task.Evidence, error) {
 	account, err := supervisor.ReadAccount(w.home.Box(box.ID).Account())
-	t := task.Testimony{Pressure: account.Pressure}
+	t := task.Evidence{Pressure: account.Pressure}
 	if err == nil {
 		t.Used = &account.Consumption
 	}

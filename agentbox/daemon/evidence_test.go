@@ -37,7 +37,7 @@ func TestAWitnessTellsWhatWasRefused(t *testing.T) {
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	got, err := witness{jobs{home: h}}.look(box)
+	got, err := evidence{jobs{home: h}}.look(box)
 	if err != nil || len(got.Pressure) != 1 || got.Pressure[0].Detail != "wall 3s" || got.Pressure[0].What != agentbox.PressureLimit || got.Cost != nil {
 		t.Errorf("%+v, %v", got, err)
 	}

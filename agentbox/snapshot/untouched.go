@@ -14,14 +14,14 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// glance prints, in the workspace of a box, what git says of it in as few processes as can be: the
+// quickStatus prints, in the workspace of a box, what git says of it in as few processes as can be: the
 // commit that is checked out, a line for each change, and branches and stashes. Everything a box
 // does to a repository takes some of it, and looking at all of it takes seven times as long.
 //
 // A box that began with FILES that were not committed has changes in any case. Instead of them it
 // prints the tree of all that is there, as capture makes it, unless there are more or fewer such
 // files now: then something was done.
-const glance = `
+const quickStatus = `
 export LC_ALL=C GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0 GIT_NO_REPLACE_OBJECTS=1 GIT_NO_LAZY_FETCH=1 GIT_DIR="$PWD/.git" GIT_WORK_TREE="$PWD"
 git() {
 	command git -c core.fsmonitor=false -c core.hooksPath=/dev/null -c core.untrackedCache=false -c core.splitIndex=false -c gc.auto=0 -c core.quotePath=true \
@@ -44,12 +44,12 @@ git for-each-ref --format='%(objectname) %(refname)' refs/heads refs/stash || ex
 echo end
 `
 
-// maxGlance bounds what a glance may print. One that says more has found something.
-const maxGlance = 256 << 10
+// maxQuickStatus bounds what it may print. One that says more has found something.
+const maxQuickStatus = 256 << 10
 
-// untouched tells whether the box has, at a glance, what it began with. Whatever is in doubt is
+// untouched tells whether the box has, from that alone, what it began with. Whatever is in doubt is
 // looked at closely.
-func (k *keeper) untouched(ctx context.Context) bool {
+func (k *keepRun) untouched(ctx context.Context) bool {
 	began, err := readBegin(k.req.Begin)
 	if err != nil || k.req.Base == "" || k.req.Checkout == "" {
 		return false
@@ -64,12 +64,12 @@ func (k *keeper) untouched(ctx context.Context) bool {
 	}
 	var out bytes.Buffer
 	status, err := k.guest.Exec(ctx, environment.Command{
-		Argv: []string{"sh", "-c", glance}, Dir: k.req.Dir, Env: map[string]string{"FILES": files}, Stdout: &bounded.Head{W: &out, Left: maxGlance},
+		Argv: []string{"sh", "-c", quickStatus}, Dir: k.req.Dir, Env: map[string]string{"FILES": files}, Stdout: &bounded.Head{W: &out, Left: maxQuickStatus},
 	})
 	if err != nil || status.Code != 0 {
 		return false
 	}
-	others, clean := readGlance(out.String(), k.req.Base, tree)
+	others, clean := readQuickStatus(out.String(), k.req.Base, tree)
 	if !clean || len(others) == 0 {
 		return clean
 	}
@@ -82,9 +82,9 @@ func (k *keeper) untouched(ctx context.Context) bool {
 	return err == nil && len(unknown) == 0
 }
 
-// readGlance gives the commits that are not base, and tells whether nothing has changed: everything
+// readQuickStatus gives the commits that are not base, and tells whether nothing has changed: everything
 // is as in base, or, unless tree is "", as in tree.
-func readGlance(text, base, tree string) (others []string, clean bool) {
+func readQuickStatus(text, base, tree string) (others []string, clean bool) {
 	s := bufio.NewScanner(strings.NewReader(text))
 	at, saw, refs := "", "", false
 	for s.Scan() {
@@ -115,7 +115,7 @@ func readGlance(text, base, tree string) (others []string, clean bool) {
 }
 
 // unknown are the commits that the checkout has not.
-func (k *keeper) unknown(ctx context.Context, ids []string) ([]string, error) {
+func (k *keepRun) unknown(ctx context.Context, ids []string) ([]string, error) {
 	if k.repo == nil || len(ids) == 0 {
 		return ids, nil
 	}
@@ -139,7 +139,7 @@ func (k *keeper) unknown(ctx context.Context, ids []string) ([]string, error) {
 
 // dropKnown forgets the branches and stashes of a box that the checkout has: they are not the box's
 // work.
-func (k *keeper) dropKnown(ctx context.Context, f *facts) error {
+func (k *keepRun) dropKnown(ctx context.Context, f *facts) error {
 	var ids []string
 	for _, b := range f.also {
 		ids = append(ids, b.Commit)

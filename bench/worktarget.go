@@ -12,13 +12,13 @@ import (
 	"agentbox/agentbox"
 )
 
-// nativeShop does jobs on the machine itself.
-type nativeShop struct {
+// nativeTarget does jobs on the machine itself.
+type nativeTarget struct {
 	dir string
 	env []string
 }
 
-func (s nativeShop) run(ctx context.Context, script string) (float64, error) {
+func (s nativeTarget) run(ctx context.Context, script string) (float64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, workLimit, fmt.Errorf("the limit is %s", workLimit))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", script)
@@ -39,19 +39,19 @@ func lastLine(out []byte) []byte {
 
 // workBox does them in a box.
 type workBox struct {
-	place *place
-	name  string
-	kind  agentbox.Isolation
-	accel string
-	image agentbox.Digest
+	installation *installation
+	name         string
+	kind         agentbox.Isolation
+	accel        string
+	image        agentbox.Digest
 }
 
 func (b workBox) run(ctx context.Context, script string) (float64, error) {
-	return b.place.timed(ctx, workLimit, b.place.home.Dir, "exec", b.name, "--", "sh", "-c", script)
+	return b.installation.timed(ctx, workLimit, b.installation.home.Dir, "exec", b.name, "--", "sh", "-c", script)
 }
 
 // environment is what its commands have, as NAME=value.
 func (b workBox) environment(ctx context.Context) ([]string, error) {
-	out, err := b.place.do(ctx, b.place.home.Dir, "exec", b.name, "--", "env", "-0")
+	out, err := b.installation.do(ctx, b.installation.home.Dir, "exec", b.name, "--", "env", "-0")
 	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00"), err
 }

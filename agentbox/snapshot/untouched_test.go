@@ -9,7 +9,7 @@ import (
 	"agentbox/agentbox/environment"
 )
 
-func TestAtAGlance(t *testing.T) {
+func TestUntouched(t *testing.T) {
 	isolateGit(t)
 	for _, c := range []struct {
 		box  string
@@ -27,7 +27,7 @@ func TestAtAGlance(t *testing.T) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		req := w.request()
-		req.Glance = true
+		req.SkipUntouched = true
 		kept, err := Keep(t.Context(), here{}, req)
 		if err != nil || kept.Nothing() != c.same {
 			t.Errorf("%s: %+v, %v", c.box, kept, err)
@@ -47,7 +47,7 @@ func (c *counting) Exec(ctx context.Context, cmd environment.Command) (environme
 }
 
 // What was uncommitted when the box began is no change, and is told at a glance: one question.
-func TestAtAGlanceWithWhatWasUncommitted(t *testing.T) {
+func TestUntouchedWithWhatWasUncommitted(t *testing.T) {
 	for _, c := range []struct {
 		in, box string
 		same    bool
@@ -58,26 +58,26 @@ func TestAtAGlanceWithWhatWasUncommitted(t *testing.T) {
 		{`echo new >new`, `: >.git/index`, false}, {`echo new >new`, `mkdir sub; git -C sub init -q`, false}, {`echo new >new`, `rm new; mkdir new; echo new >new/new`, false},
 	} {
 		w, req := dirty(t, c.in, c.box)
-		req.Glance, req.Dir = true, w.box
+		req.SkipUntouched, req.Dir = true, w.box
 		box := &counting{}
 		kept, err := Keep(t.Context(), box, req)
 		if err != nil || kept.Nothing() && !c.same || c.same && box.n != 1 {
 			t.Errorf("%s, %s: %+v, %v, asked %d times", c.in, c.box, kept, err, box.n)
 		}
 		// Looked at closely it is the same.
-		req.Glance = false
+		req.SkipUntouched = false
 		if close, err := Keep(t.Context(), here{}, req); err != nil || close.Nothing() != kept.Nothing() {
 			t.Errorf("%s, %s: at a glance %v, closely %v, %v", c.in, c.box, kept.Nothing(), close.Nothing(), err)
 		}
 	}
 }
 
-func FuzzReadGlance(f *testing.F) {
+func FuzzReadQuickStatus(f *testing.F) {
 	base := strings.Repeat("a", 40)
 	f.Add("# branch.oid " + base + "\n# branch.head main\nrefs\n" + base + " refs/heads/main\nend\n")
 	f.Add("? x\nrefs\nend\n")
 	f.Fuzz(func(t *testing.T, s string) {
-		others, clean := readGlance(s, base, "")
+		others, clean := readQuickStatus(s, base, "")
 		if clean && (!strings.Contains(s, "# branch.oid "+base) || !strings.Contains(s, "end")) {
 			t.Errorf("%q", s)
 		}

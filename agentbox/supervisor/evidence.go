@@ -98,9 +98,9 @@ func (d *distress) news(now protocol.GuestStats) (list []agentbox.Pressure) {
 	return list
 }
 
-// testify brings up to date what the box's directory has about its machine, before that ends: the account and the ends of
+// bringUpToDate brings up to date what the box's directory has about its machine, before that ends: the account and the ends of
 // the logs of its services. A guest that does not answer keeps its logs.
-func (s *Supervisor) testify(ctx context.Context) {
+func (s *Supervisor) bringUpToDate(ctx context.Context) {
 	if !s.meter.accounts() {
 		return
 	}

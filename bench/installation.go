@@ -17,8 +17,8 @@ import (
 	"agentbox/agentbox/home"
 )
 
-// place is one home and the program that works on it.
-type place struct {
+// installation is one home and the program that works on it.
+type installation struct {
 	lab     *Lab
 	home    home.Home
 	program Program
@@ -27,17 +27,17 @@ type place struct {
 // chore bounds what is done between samples.
 const chore = 2 * time.Minute
 
-func (l *Lab) placeOf(name string, pool int) *place {
+func (l *Lab) installationOf(name string, pool int) *installation {
 	h := home.Home{Dir: filepath.Join(l.dir, name)}
 	env := []string{home.EnvDir + "=" + h.Dir, "AGENTBOX_POOL=" + strconv.Itoa(pool)}
-	return &place{lab: l, home: h, program: Program{Path: l.binary, Env: env}}
+	return &installation{lab: l, home: h, program: Program{Path: l.binary, Env: env}}
 }
 
-// newPlace makes a home that shares images and kernels with the user's, whose stores are made for
+// newInstallation makes a home that shares images and kernels with the user's, whose stores are made for
 // several processes. Templates are not: a daemon clears away what it finds half built. Those that
 // are complete are linked file by file.
-func (l *Lab) newPlace(name string, pool int) (*place, error) {
-	p := l.placeOf(name, pool)
+func (l *Lab) newInstallation(name string, pool int) (*installation, error) {
+	p := l.installationOf(name, pool)
 	for _, dir := range []string{p.home.Dir, p.home.State(), p.home.Templates()} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return nil, err
@@ -78,7 +78,7 @@ func linkTree(to, from string) error {
 }
 
 // do runs a command between samples.
-func (p *place) do(ctx context.Context, dir string, args ...string) ([]byte, error) {
+func (p *installation) do(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, chore)
 	defer cancel()
 	out, _, err := p.program.Run(ctx, dir, args...)
@@ -86,7 +86,7 @@ func (p *place) do(ctx context.Context, dir string, args ...string) ([]byte, err
 }
 
 // timed runs a command that is a sample, and gives its milliseconds.
-func (p *place) timed(ctx context.Context, limit time.Duration, dir string, args ...string) (float64, error) {
+func (p *installation) timed(ctx context.Context, limit time.Duration, dir string, args ...string) (float64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the limit is %s", limit))
 	defer cancel()
 	_, took, err := p.program.Run(ctx, dir, args...)
@@ -96,26 +96,26 @@ func (p *place) timed(ctx context.Context, limit time.Duration, dir string, args
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // up is the command line that makes a box of this benchmark.
-func (p *place) up(name string, flags ...string) []string {
+func (p *installation) up(name string, flags ...string) []string {
 	return slices.Concat([]string{"up", "--name", name}, p.lab.machine, flags)
 }
 
-func (p *place) boxes(ctx context.Context) (list []agentbox.Box, err error) {
+func (p *installation) boxes(ctx context.Context) (list []agentbox.Box, err error) {
 	err = p.ask(ctx, &list, "ls", "--json")
 	return list, err
 }
 
-func (p *place) show(ctx context.Context, name string) (b agentbox.Box, err error) {
+func (p *installation) show(ctx context.Context, name string) (b agentbox.Box, err error) {
 	err = p.ask(ctx, &b, "show", "--json", name)
 	return b, err
 }
 
-func (p *place) status(ctx context.Context) (st api.DaemonStatus, err error) {
+func (p *installation) status(ctx context.Context) (st api.DaemonStatus, err error) {
 	err = p.ask(ctx, &st, "daemon", "status", "--json")
 	return st, err
 }
 
-func (p *place) ask(ctx context.Context, answer any, args ...string) error {
+func (p *installation) ask(ctx context.Context, answer any, args ...string) error {
 	out, err := p.do(ctx, p.home.Dir, args...)
 	if err != nil {
 		return err
@@ -127,7 +127,7 @@ func (p *place) ask(ctx context.Context, answer any, args ...string) error {
 }
 
 // remove removes the boxes of these names, those that exist, or all of them when no name is given.
-func (p *place) remove(ctx context.Context, names ...string) error {
+func (p *installation) remove(ctx context.Context, names ...string) error {
 	list, err := p.boxes(ctx)
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func (p *place) remove(ctx context.Context, names ...string) error {
 }
 
 // close removes every box and stops the daemon. A home that nothing was done in has neither.
-func (p *place) close(ctx context.Context) error {
+func (p *installation) close(ctx context.Context) error {
 	boxes, _ := os.ReadDir(p.home.Boxes())
 	if _, err := os.Stat(p.home.Socket()); err != nil && len(boxes) == 0 {
 		return nil
