@@ -13,12 +13,12 @@ import (
 	"agentbox/agentbox"
 )
 
-// localCourier runs netTests on this machine.
-type localCourier struct{ at *netServer }
+// localClient runs tests on this machine.
+type localClient struct{ at *netServer }
 
-func (c localCourier) server() (string, int) { return "127.0.0.1", c.at.port() }
+func (c localClient) server() (string, int) { return "127.0.0.1", c.at.port() }
 
-func (c localCourier) perl(ctx context.Context, script string, args ...string) ([]byte, error) {
+func (c localClient) perl(ctx context.Context, script string, args ...string) ([]byte, error) {
 	out, err := exec.CommandContext(ctx, "perl", append([]string{"-e", script}, args...)...).CombinedOutput()
 	if err != nil {
 		return nil, errors.New(string(out))
@@ -35,12 +35,12 @@ func localServer(t *testing.T) *netServer {
 	return newNetServer(l)
 }
 
-func TestErrandsAreRunAndTimedByTheGuest(t *testing.T) {
+func TestNetTestsAreRunAndTimedByTheGuest(t *testing.T) {
 	if _, err := exec.LookPath("perl"); err != nil {
 		t.Skip("perl is not installed")
 	}
 	s := localServer(t)
-	c := localCourier{s}
+	c := localClient{s}
 	for _, e := range netTests {
 		e.amount = min(e.amount, 3<<20+1)
 		if ms, err := e.run(t.Context(), c); err != nil || ms <= 0 {
@@ -59,7 +59,7 @@ func TestErrandsAreRunAndTimedByTheGuest(t *testing.T) {
 }
 
 // What cannot be timed is a failed sample and no number.
-func TestAnErrandThatSaysNothing(t *testing.T) {
+func TestANetTestThatSaysNothing(t *testing.T) {
 	for _, said := range []string{"", "soon\n", "-1\n"} {
 		if ms, err := netTests[0].run(t.Context(), saying(said)); err == nil {
 			t.Errorf("%q became %v ms", said, ms)

@@ -10,19 +10,19 @@ import (
 	"testing"
 )
 
-// notebook is a workTarget where jobs are only written down.
-type notebook struct {
+// writtenDown is a target where jobs are only written down.
+type writtenDown struct {
 	scripts []string
 	err     error
 }
 
-func (n *notebook) run(_ context.Context, script string) (float64, error) {
+func (n *writtenDown) run(_ context.Context, script string) (float64, error) {
 	n.scripts = append(n.scripts, script)
 	return float64(len(n.scripts)), n.err
 }
 
 func TestAJobIsPreparedBeforeEachSample(t *testing.T) {
-	n := &notebook{}
+	n := &writtenDown{}
 	s := job{"a", "prepare", "do"}.scenario("work/a", n)
 	if err := s.Setup(t.Context()); err != nil {
 		t.Fatal(err)

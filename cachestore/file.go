@@ -115,26 +115,26 @@ func resize(file disk.File, size int64) error {
 }
 
 func (f *filler) completeBlocks(ctx context.Context, file *blockFile) error {
-	crew := newCrew(ctx, f.s.cfg.Workers)
+	workers := newWorkers(ctx, f.s.cfg.Workers)
 	var err error
 	for i, c := range f.m.Chunks {
 		if c.Zero() {
 			continue
 		}
-		if err = crew.do(func(ctx context.Context) error { return f.completeBlock(ctx, crew, file, i) }); err != nil {
+		if err = workers.do(func(ctx context.Context) error { return f.completeBlock(ctx, workers, file, i) }); err != nil {
 			break
 		}
 	}
-	if waited := crew.wait(); waited != nil {
+	if waited := workers.wait(); waited != nil {
 		return waited
 	}
 	return err
 }
 
-func (f *filler) completeBlock(ctx context.Context, crew *crew, file *blockFile, i int) error {
+func (f *filler) completeBlock(ctx context.Context, workers *workers, file *blockFile, i int) error {
 	c, off := f.m.Chunks[i], int64(i)*blob.BlockSize
-	buf := crew.buffer()[:c.Size]
-	defer crew.recycle(buf)
+	buf := workers.buffer()[:c.Size]
+	defer workers.recycle(buf)
 	if n, err := file.ReadAt(buf, off); n == len(buf) && f.s.recognise(c.Digest, buf) == nil {
 		return nil
 	} else if err != nil && !lostBytes(err) {
@@ -169,7 +169,7 @@ func (s *Store) CopyTo(ctx context.Context, manifest agentbox.Digest, dst string
 }
 
 func (r *Reader) copyTo(ctx context.Context, out io.WriterAt) error {
-	crew := newCrew(ctx, r.fill.s.cfg.Workers)
+	workers := newWorkers(ctx, r.fill.s.cfg.Workers)
 	var err error
 	at := int64(0)
 	for i, c := range r.fill.m.Chunks {
@@ -178,12 +178,12 @@ func (r *Reader) copyTo(ctx context.Context, out io.WriterAt) error {
 		if c.Zero() {
 			continue
 		}
-		err = crew.do(func(ctx context.Context) error {
-			buf := crew.buffer()
-			defer crew.recycle(buf)
+		err = workers.do(func(ctx context.Context) error {
+			buf := workers.buffer()
+			defer workers.recycle(buf)
 			b, err := r.fill.chunk(ctx, i, buf)
 			if err == nil {
-				crew.locked(func() { _, err = out.WriteAt(b, off) }) // see blockFile.WriteAt
+				workers.locked(func() { _, err = out.WriteAt(b, off) }) // see blockFile.WriteAt
 			}
 			return err
 		})
@@ -191,7 +191,7 @@ func (r *Reader) copyTo(ctx context.Context, out io.WriterAt) error {
 			break
 		}
 	}
-	if waited := crew.wait(); waited != nil {
+	if waited := workers.wait(); waited != nil {
 		return waited
 	}
 	return err

@@ -273,11 +273,11 @@ func (l *Filling) bring(ctx context.Context, order []uint32, list []int) error {
 
 // settleHere makes those blocks readable whose bytes are here, and lists the others.
 func (l *Filling) settleHere(ctx context.Context, list []int) (missing []int, err error) {
-	crew := newCrew(ctx, l.s.cfg.Workers)
-	err = crew.each(list, nil, func(ctx context.Context, i int) error {
+	workers := newWorkers(ctx, l.s.cfg.Workers)
+	err = workers.each(list, nil, func(ctx context.Context, i int) error {
 		err := l.get(ctx, i, false)
 		if err != nil && mayFetch(err) {
-			crew.locked(func() { missing = append(missing, i) })
+			workers.locked(func() { missing = append(missing, i) })
 			return nil
 		}
 		return err

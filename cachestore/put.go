@@ -98,20 +98,20 @@ func (s *Store) splitInto(ctx context.Context, w *writer, r io.Reader, m *blob.M
 	if !m.Kind.Valid() {
 		return agentbox.Errorf(agentbox.Invalid, "unknown kind %q", m.Kind)
 	}
-	crew := newCrew(ctx, s.cfg.Workers)
-	err := blob.Split(contextReader{crew.ctx, r}, func(p []byte) error {
+	workers := newWorkers(ctx, s.cfg.Workers)
+	err := blob.Split(contextReader{workers.ctx, r}, func(p []byte) error {
 		i := len(m.Chunks)
-		crew.locked(func() { m.Chunks = append(m.Chunks, blob.Chunk{Size: len(p)}) })
+		workers.locked(func() { m.Chunks = append(m.Chunks, blob.Chunk{Size: len(p)}) })
 		m.Size += int64(len(p))
-		piece := append(crew.buffer()[:0], p...)
-		return crew.do(func(ctx context.Context) error {
-			defer crew.recycle(piece)
+		piece := append(workers.buffer()[:0], p...)
+		return workers.do(func(ctx context.Context) error {
+			defer workers.recycle(piece)
 			d, err := s.putChunk(ctx, w, piece)
-			crew.locked(func() { m.Chunks[i].Digest = d })
+			workers.locked(func() { m.Chunks[i].Digest = d })
 			return err
 		})
 	})
-	if waited := crew.wait(); waited != nil {
+	if waited := workers.wait(); waited != nil {
 		err = waited
 	}
 	if err != nil && agentbox.CodeOf(err) == agentbox.Internal && ctx.Err() == nil {

@@ -70,22 +70,22 @@ func (unowned) Close() error { return nil }
 
 // intake is an image on its way in.
 type intake struct {
-	s      *Store
-	w      *writer
-	r      io.ReaderAt
-	m      blob.Manifest
-	crew   *crew
-	ours   map[agentbox.Digest]bool // chunks that somebody of the crew has taken on
-	shared bool                     // some chunks lie elsewhere
-	file   *blockFile               // nil as long as nothing is new
-	linked bool                     // file has every byte already: it is another name of what is read
-	fresh  string                   // its name until the manifest is known
-	pace   pace
+	s       *Store
+	w       *writer
+	r       io.ReaderAt
+	m       blob.Manifest
+	workers *workers
+	ours    map[agentbox.Digest]bool // chunks that somebody of the workers has taken on
+	shared  bool                     // some chunks lie elsewhere
+	file    *blockFile               // nil as long as nothing is new
+	linked  bool                     // file has every byte already: it is another name of what is read
+	fresh   string                   // its name until the manifest is known
+	pace    pace
 }
 
 // blocks goes through the image, skipping holes.
 func (in *intake) blocks(ctx context.Context) error {
-	in.crew = newCrew(ctx, in.s.cfg.Workers)
+	in.workers = newWorkers(ctx, in.s.cfg.Workers)
 	next := dataFinder(in.r)
 	err := error(nil)
 	for i := 0; i < len(in.m.Chunks) && err == nil; i++ {
@@ -100,10 +100,10 @@ func (in *intake) blocks(ctx context.Context) error {
 			err = in.pace.wait(ctx, int64(in.m.Chunks[i].Size))
 		}
 		if err == nil {
-			err = in.crew.do(func(ctx context.Context) error { return in.block(ctx, i) })
+			err = in.workers.do(func(ctx context.Context) error { return in.block(ctx, i) })
 		}
 	}
-	if waited := in.crew.wait(); waited != nil {
+	if waited := in.workers.wait(); waited != nil {
 		err = waited
 	}
 	return err
@@ -139,8 +139,8 @@ func dataFinder(r io.ReaderAt) func(off int64) (int64, error) {
 
 // block stores chunk i if it is new.
 func (in *intake) block(ctx context.Context, i int) error {
-	buf := in.crew.buffer()[:in.m.Chunks[i].Size]
-	defer in.crew.recycle(buf)
+	buf := in.workers.buffer()[:in.m.Chunks[i].Size]
+	defer in.workers.recycle(buf)
 	off := int64(i) * blob.BlockSize
 	if n, err := in.r.ReadAt(buf, off); n < len(buf) {
 		return fmt.Errorf("reading an image at %d: %w", off, err)
@@ -154,7 +154,7 @@ func (in *intake) block(ctx context.Context, i int) error {
 	}
 	in.m.Chunks[i].Digest = d
 	taken := false
-	in.crew.locked(func() {
+	in.workers.locked(func() {
 		taken = in.ours[d]
 		in.ours[d] = true
 		in.shared = in.shared || taken
@@ -163,7 +163,7 @@ func (in *intake) block(ctx context.Context, i int) error {
 		return nil
 	}
 	if have {
-		in.crew.locked(func() { in.shared = true })
+		in.workers.locked(func() { in.shared = true })
 		return nil
 	}
 	if in.linked {
@@ -180,8 +180,8 @@ func (in *intake) block(ctx context.Context, i int) error {
 
 // open makes the image's file when the first new block comes.
 func (in *intake) open() (*blockFile, error) {
-	in.crew.mu.Lock()
-	defer in.crew.mu.Unlock()
+	in.workers.mu.Lock()
+	defer in.workers.mu.Unlock()
 	if in.file != nil {
 		return in.file, nil
 	}

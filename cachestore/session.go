@@ -83,7 +83,7 @@ func (p *polling) Fetch(ctx context.Context, priority Priority, chunks []int) er
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(p.ctx, func() { cancel(context.Cause(p.ctx)) })()
-	return newCrew(ctx, pollers-1).each(chunks, nil, func(ctx context.Context, i int) error {
+	return newWorkers(ctx, pollers-1).each(chunks, nil, func(ctx context.Context, i int) error {
 		if err := p.turn(ctx, priority); err != nil {
 			return err
 		}

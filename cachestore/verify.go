@@ -102,7 +102,7 @@ func (v *verification) claims(ctx context.Context) ([]dead, error) {
 const verifyRun = 4 << 20
 
 func (v *verification) check(ctx context.Context, list []dead) error {
-	crew := newCrew(ctx, v.s.cfg.Workers)
+	workers := newWorkers(ctx, v.s.cfg.Workers)
 	var err error
 	for len(list) > 0 && err == nil {
 		n, bytes := 0, int64(0)
@@ -112,17 +112,17 @@ func (v *verification) check(ctx context.Context, list []dead) error {
 		}
 		part := list[:n]
 		list = list[n:]
-		err = crew.do(func(ctx context.Context) error { return v.checkRun(ctx, crew, part, bytes) })
+		err = workers.do(func(ctx context.Context) error { return v.checkRun(ctx, workers, part, bytes) })
 	}
-	if waited := crew.wait(); waited != nil {
+	if waited := workers.wait(); waited != nil {
 		return waited
 	}
 	return err
 }
 
-func (v *verification) checkRun(ctx context.Context, crew *crew, part []dead, bytes int64) error {
-	buf := crew.buffer()
-	defer crew.recycle(buf)
+func (v *verification) checkRun(ctx context.Context, workers *workers, part []dead, bytes int64) error {
+	buf := workers.buffer()
+	defer workers.recycle(buf)
 	for _, x := range part {
 		if err := v.pace.wait(ctx, int64(x.place.Stored)); err != nil {
 			return err

@@ -33,9 +33,9 @@ func (a *app) rmCommand() *cli.Command {
 // removeBoxes asks about every box that has work which is nowhere else. Where there is nobody to
 // ask, one of them keeps all.
 func (a *app) removeBoxes(ctx context.Context, names []string, force bool) error {
-	var boxes []doomed
+	var boxes []removal
 	for _, name := range names {
-		d, err := a.doom(ctx, name, force)
+		d, err := a.removalOf(ctx, name, force)
 		if err != nil {
 			return err
 		}
@@ -54,17 +54,17 @@ func (a *app) removeBoxes(ctx context.Context, names []string, force bool) error
 	return nil
 }
 
-// doomed is a box that is to be removed.
-type doomed struct {
+// removal is a box that is to be removed.
+type removal struct {
 	ref  api.BoxRef
 	name string
 	loss string // what a person has to agree to, "" for nothing
 }
 
-// doom finds out what would be lost with a box, unless that does not matter.
-func (a *app) doom(ctx context.Context, name string, force bool) (doomed, error) {
+// removalOf finds out what would be lost with a box, unless that does not matter.
+func (a *app) removalOf(ctx context.Context, name string, force bool) (removal, error) {
 	ref, err := a.ref(name)
-	d := doomed{ref: ref}
+	d := removal{ref: ref}
 	if err != nil || force {
 		return d, err
 	}
@@ -86,7 +86,7 @@ func (a *app) doom(ctx context.Context, name string, force bool) (doomed, error)
 }
 
 // losses is an error that tells everything that would be lost, nil for nothing.
-func losses(boxes []doomed) error {
+func losses(boxes []removal) error {
 	var all, texts, losers []string
 	for _, d := range boxes {
 		all = append(all, d.name)
@@ -108,7 +108,7 @@ func losses(boxes []doomed) error {
 		WithHint("agentbox pull %s brings all of it here as a branch; agentbox rm --force %s removes %s all the same", box, strings.Join(all, " "), it)
 }
 
-func (a *app) removeBox(ctx context.Context, d doomed) error {
+func (a *app) removeBox(ctx context.Context, d removal) error {
 	if d.loss != "" {
 		if err := a.confirm(d); err != nil {
 			return err
@@ -122,7 +122,7 @@ func (a *app) removeBox(ctx context.Context, d doomed) error {
 }
 
 // confirm asks at the terminal whether a box may go.
-func (a *app) confirm(d doomed) error {
+func (a *app) confirm(d removal) error {
 	fmt.Fprintf(a.stderr, "%s\nremove it? [y/N] ", d.loss)
 	answer, err := bufio.NewReader(a.stdin).ReadString('\n')
 	if strings.ToLower(strings.TrimSpace(answer)) == "y" {

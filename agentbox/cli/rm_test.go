@@ -8,23 +8,23 @@ import (
 )
 
 func TestEveryLossIsNamed(t *testing.T) {
-	clean, a, b := doomed{name: "clean"}, doomed{name: "a", loss: "box a has work"}, doomed{name: "b", loss: "box b has work"}
+	clean, a, b := removal{name: "clean"}, removal{name: "a", loss: "box a has work"}, removal{name: "b", loss: "box b has work"}
 	for _, c := range []struct {
-		boxes         []doomed
+		boxes         []removal
 		message, hint string
 	}{
-		{[]doomed{a}, "box a has work",
+		{[]removal{a}, "box a has work",
 			"agentbox pull a brings all of it here as a branch; agentbox rm --force a removes it all the same"},
-		{[]doomed{clean, a}, "box a has work",
+		{[]removal{clean, a}, "box a has work",
 			"agentbox pull a brings all of it here as a branch; agentbox rm --force clean a removes them all the same"},
-		{[]doomed{a, clean, b}, "box a has work; box b has work",
+		{[]removal{a, clean, b}, "box a has work; box b has work",
 			"agentbox pull BOX brings all of it here as a branch; agentbox rm --force a clean b removes them all the same"},
 	} {
 		if e := agentbox.AsError(losses(c.boxes)); e.Message != c.message || e.Hint != c.hint {
 			t.Errorf("%+v: %q, %q", c.boxes, e.Message, e.Hint)
 		}
 	}
-	if err := losses([]doomed{clean}); err != nil {
+	if err := losses([]removal{clean}); err != nil {
 		t.Error(err)
 	}
 }

@@ -99,7 +99,7 @@ func (a *app) taskShowCommand() *cli.Command {
 				rows = append(rows, usedRows(*info.Now)...)
 			}
 			rows = append(rows, evidenceRows(info)...)
-			for _, m := range happenings(info) {
+			for _, m := range timelineEvents(info) {
 				took := ""
 				if m.Took > 0 {
 					took = " (" + tookText(m.Took) + ")"

@@ -291,6 +291,6 @@ func (m *Manager) makeReady(ctx context.Context, b *box, p plan, progress agentb
 		return err
 	}
 	b.set(func(b *box) { b.rec = rec })
-	m.pool.Heat(rec.Box.Template, rec.Pool, rec)
+	m.pool.WarmUp(rec.Box.Template, rec.Pool, rec)
 	return nil
 }

@@ -64,7 +64,7 @@ type Manager struct {
 	running sync.WaitGroup // goroutines of the Manager
 
 	chooser     isolation.Chooser
-	consent     consent.Desk
+	consent     consent.Approvals
 	setup       *setup.Setup
 	stager      staging.Stager
 	supervisors supervisors.Supervisors
@@ -165,7 +165,7 @@ func (m *Manager) furnish(cfg Config) {
 	})
 	m.supervisors = supervisors.Supervisors{Home: cfg.Home, Binary: cfg.Binary}
 	store := project.NewStore(cfg.Home)
-	m.consent = consent.Desk{Store: store, Agents: cfg.Home.Agents(), Has: cfg.Images.Has, Best: func(ctx context.Context) (agentbox.Isolation, error) {
+	m.consent = consent.Approvals{Store: store, Agents: cfg.Home.Agents(), Has: cfg.Images.Has, Best: func(ctx context.Context) (agentbox.Isolation, error) {
 		best, err := m.chooser.Auto(ctx)
 		return best.Kind, err
 	}}

@@ -15,7 +15,7 @@ import (
 	"agentbox/cachestore"
 )
 
-func newShelf(t *testing.T) (SetupResults, *cachestore.Store) {
+func newResults(t *testing.T) (SetupResults, *cachestore.Store) {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -50,11 +50,11 @@ func publish(t *testing.T, s SetupResults, m caches.Made, texts ...string) error
 	return s.Publish(t.Context(), m, files)
 }
 
-func TestShelfGivesBackWhatWasPublished(t *testing.T) {
-	s, _ := newShelf(t)
+func TestSetupResultsGivesBackWhatWasPublished(t *testing.T) {
+	s, _ := newResults(t)
 	first, second := made(1), made(2)
 	if _, err := s.Find(t.Context(), first.Key); agentbox.CodeOf(err) != agentbox.NotFound {
-		t.Fatalf("an empty shelf: %v", err)
+		t.Fatalf("nothing published: %v", err)
 	}
 	large := string(bytes.Repeat([]byte("0123456789abcdef"), 1<<18))
 	if err := publish(t, s, first, "the caches", large, ""); err != nil {
@@ -88,8 +88,8 @@ func TestShelfGivesBackWhatWasPublished(t *testing.T) {
 	}
 }
 
-func TestShelfKeepsTheFirstOfTwoResults(t *testing.T) {
-	s, store := newShelf(t)
+func TestSetupResultsKeepsTheFirstOfTwoResults(t *testing.T) {
+	s, store := newResults(t)
 	if err := publish(t, s, made(1), "a", "b", "c"); err != nil {
 		t.Fatal(err)
 	}

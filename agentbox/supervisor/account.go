@@ -41,15 +41,15 @@ func ReadAccount(path string) (Account, error) {
 // maxPressure bounds how often an account tells of pressure.
 const maxPressure = 64
 
-// books are a box's account while its supervisor keeps it.
-type books struct {
+// accounting is a box's account while its supervisor keeps it.
+type accounting struct {
 	path string
 
 	mu      sync.Mutex
 	account Account
 	seen    map[process]time.Duration // processor time of those that were there when it was looked last
 	looked  time.Time                 // when it was
-	told    distress                  // by the guest of this machine
+	told    pressureWatch             // by the guest of this machine
 }
 
 // process is one that was there: its number may be another's later.
@@ -58,13 +58,13 @@ type process struct {
 	started uint64
 }
 
-func openBooks(path string) (*books, error) {
+func openAccounting(path string) (*accounting, error) {
 	a, err := ReadAccount(path)
-	return &books{path: path, account: a, seen: map[process]time.Duration{}}, err
+	return &accounting{path: path, account: a, seen: map[process]time.Duration{}}, err
 }
 
 // look takes what the processes of the machine have used since the last look, at now.
-func (b *books) look(pids []int, now time.Time) {
+func (b *accounting) look(pids []int, now time.Time) {
 	present := map[process]time.Duration{}
 	var pss int64
 	for _, pid := range pids {
@@ -91,7 +91,7 @@ func (b *books) look(pids []int, now time.Time) {
 
 // take adds what present processes have used beyond what they had when they were seen last. Memory counts as what is held
 // now for as long as the last look is ago. The caller has the lock.
-func (b *books) take(present map[process]time.Duration, pss int64, now time.Time) {
+func (b *accounting) take(present map[process]time.Duration, pss int64, now time.Time) {
 	for p, used := range present {
 		b.account.CPU += max(used-b.seen[p], 0)
 	}
@@ -104,7 +104,7 @@ func (b *books) take(present map[process]time.Duration, pss int64, now time.Time
 }
 
 // begin says that time counts from here.
-func (b *books) begin(now time.Time) {
+func (b *accounting) begin(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.looked.IsZero() {
@@ -113,10 +113,10 @@ func (b *books) begin(now time.Time) {
 }
 
 // received and sent count bytes of the network, as the box sees them.
-func (b *books) received(n int) { b.count(int64(n), 0) }
-func (b *books) sent(n int)     { b.count(0, int64(n)) }
+func (b *accounting) received(n int) { b.count(int64(n), 0) }
+func (b *accounting) sent(n int)     { b.count(0, int64(n)) }
 
-func (b *books) count(in, out int64) {
+func (b *accounting) count(in, out int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.account.In += in
@@ -124,14 +124,14 @@ func (b *books) count(in, out int64) {
 }
 
 // tokens counts an answer of a model.
-func (b *books) tokens(model string, t agentbox.Tokens) {
+func (b *accounting) tokens(model string, t agentbox.Tokens) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.account.AddTokens(model, t)
 }
 
-// distressed notes what the guest tells of its wants, at now, beyond what it has told.
-func (b *books) distressed(stats protocol.GuestStats, now time.Time) {
+// underPressure notes what the guest tells of its wants, at now, beyond what it has told.
+func (b *accounting) underPressure(stats protocol.GuestStats, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, p := range b.told.news(stats) {
@@ -142,14 +142,14 @@ func (b *books) distressed(stats protocol.GuestStats, now time.Time) {
 }
 
 // used is what the box has used so far.
-func (b *books) used() agentbox.Consumption {
+func (b *accounting) used() agentbox.Consumption {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.account.Consumption
 }
 
 // write puts the account into its file, as a reader finds it.
-func (b *books) write() error {
+func (b *accounting) write() error {
 	b.mu.Lock()
 	text, err := json.Marshal(b.account)
 	b.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-func newTestBooks(t *testing.T, path string) *books {
+func newTestAccounting(t *testing.T, path string) *accounting {
 	t.Helper()
-	b, err := openBooks(path)
+	b, err := openAccounting(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func newTestBooks(t *testing.T, path string) *books {
 func TestAnAccountAddsUpAllLives(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "account.json")
 	now := time.Unix(1_000_000, 0)
-	b := newTestBooks(t, path)
+	b := newTestAccounting(t, path)
 	b.begin(now)
 	for i, look := range []map[process]time.Duration{
 		{{1, 10}: time.Second},
@@ -41,13 +41,13 @@ func TestAnAccountAddsUpAllLives(t *testing.T) {
 	b.sent(5)
 	b.received(7)
 	b.tokens("m", agentbox.Tokens{Answers: 1, Input: 3, Output: 4})
-	b.distressed(protocol.GuestStats{OOMKills: 2, WorkspaceFree: 1 << 30, RuntimeFree: 1}, now)
-	b.distressed(protocol.GuestStats{OOMKills: 2, WorkspaceFree: 1 << 30, RuntimeFree: 1}, now)
+	b.underPressure(protocol.GuestStats{OOMKills: 2, WorkspaceFree: 1 << 30, RuntimeFree: 1}, now)
+	b.underPressure(protocol.GuestStats{OOMKills: 2, WorkspaceFree: 1 << 30, RuntimeFree: 1}, now)
 	if err := b.write(); err != nil {
 		t.Fatal(err)
 	}
 
-	again := newTestBooks(t, path) // of the next machine
+	again := newTestAccounting(t, path) // of the next machine
 	again.tokens("m", agentbox.Tokens{Answers: 1, Input: 1})
 	used := again.used()
 	if used.CPU != 7*time.Second || math.Abs(used.Memory-4) > 1e-9 || used.MemoryPeak != 512<<20 || used.In != 7 || used.Out != 5 {
@@ -63,13 +63,13 @@ func TestAnAccountAddsUpAllLives(t *testing.T) {
 	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openBooks(path); agentbox.CodeOf(err) != agentbox.Corrupt {
+	if _, err := openAccounting(path); agentbox.CodeOf(err) != agentbox.Corrupt {
 		t.Errorf("a damaged account: %v", err)
 	}
 }
 
 func TestAnAccountSeesThisProcess(t *testing.T) {
-	b := newTestBooks(t, filepath.Join(t.TempDir(), "account.json"))
+	b := newTestAccounting(t, filepath.Join(t.TempDir(), "account.json"))
 	b.begin(time.Now())
 	b.look([]int{os.Getpid(), 1 << 30}, time.Now())
 	if used := b.used(); used.MemoryPeak == 0 {
@@ -79,10 +79,10 @@ func TestAnAccountSeesThisProcess(t *testing.T) {
 
 // Models are a server's words: so many are told apart, and the others counted together.
 func TestAnAccountIsBounded(t *testing.T) {
-	b := newTestBooks(t, filepath.Join(t.TempDir(), "account.json"))
+	b := newTestAccounting(t, filepath.Join(t.TempDir(), "account.json"))
 	for i := range 100 {
 		b.tokens(string(rune('a'+i)), agentbox.Tokens{Answers: 1, Input: 1})
-		b.distressed(protocol.GuestStats{OOMKills: i + 1}, time.Now())
+		b.underPressure(protocol.GuestStats{OOMKills: i + 1}, time.Now())
 	}
 	if used := b.used(); len(used.Models) > agentbox.MaxModels+1 || used.Tokens().Input != 100 {
 		t.Errorf("%d models, %+v", len(used.Models), used.Tokens())

@@ -28,13 +28,13 @@ const (
 	maxLogBytes = 256 << 10       // of each, from its end
 )
 
-// keepBooks keeps the account of a task's box until ctx ends.
-func (s *Supervisor) keepBooks(ctx context.Context) {
+// keepAccount keeps the account of a task's box until ctx ends.
+func (s *Supervisor) keepAccount(ctx context.Context) {
 	for n := 0; pause(ctx, lookEvery); n++ {
 		if !s.meter.accounts() {
 			continue
 		}
-		s.books.begin(time.Now())
+		s.accounting.begin(time.Now())
 		s.account()
 		if n%askEvery == 0 {
 			s.askGuest(ctx)
@@ -52,14 +52,14 @@ func (s *Supervisor) account() {
 	if s.machine == nil || !s.meter.accounts() {
 		return
 	}
-	s.books.look(s.machine.PIDs(), time.Now())
-	if err := s.books.write(); err != nil {
+	s.accounting.look(s.machine.PIDs(), time.Now())
+	if err := s.accounting.write(); err != nil {
 		s.log.Warn("cannot write down what the box has used", "error", err)
 	}
 }
 
-// distress is what the guest has told of its wants so far.
-type distress struct {
+// pressureWatch is what the guest has told of its wants so far.
+type pressureWatch struct {
 	kills, bombs       int
 	workspace, runtime bool // almost full
 }
@@ -76,11 +76,11 @@ func (s *Supervisor) askGuest(ctx context.Context) {
 	if err != nil {
 		return // it is asked again
 	}
-	s.books.distressed(stats, time.Now().UTC())
+	s.accounting.underPressure(stats, time.Now().UTC())
 }
 
 // news is what differs from what was known, which it is from now on. Numbers are the guest's own.
-func (d *distress) news(now protocol.GuestStats) (list []agentbox.Pressure) {
+func (d *pressureWatch) news(now protocol.GuestStats) (list []agentbox.Pressure) {
 	if now.OOMKills > d.kills {
 		list = append(list, agentbox.Pressure{What: agentbox.PressureMemory, Count: now.OOMKills})
 	}
@@ -94,7 +94,7 @@ func (d *distress) news(now protocol.GuestStats) (list []agentbox.Pressure) {
 	if runtime && !d.runtime {
 		list = append(list, agentbox.Pressure{What: agentbox.PressureDisk, Detail: "runtime"})
 	}
-	*d = distress{now.OOMKills, now.ForkBombs, workspace, runtime}
+	*d = pressureWatch{now.OOMKills, now.ForkBombs, workspace, runtime}
 	return list
 }
 

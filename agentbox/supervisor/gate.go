@@ -15,19 +15,19 @@ import (
 // gate is where the box's network meets its policy: the network stack asks it, the gateway answers, and the limits of
 // the box are kept on the way.
 type gate struct {
-	gateway *gateway.Gateway
-	meter   *meter
-	books   *books
-	open    atomic.Int64 // flows under way
+	gateway    *gateway.Gateway
+	meter      *meter
+	accounting *accounting
+	open       atomic.Int64 // flows under way
 }
 
 var _ netstack.Handler = (*gate)(nil)
 
 // newGate makes the gate of a box that believes ca, under whatever policy the guard has and will have.
-func newGate(ca *gateway.CA, g *guard, m *meter, b *books, log *slog.Logger) *gate {
+func newGate(ca *gateway.CA, g *guard, m *meter, b *accounting, log *slog.Logger) *gate {
 	gw := gateway.New(gateway.Config{Policy: nothing(), Values: g.keep, CA: ca, Audit: g.record, Usage: b.tokens, Log: log})
 	g.follow(gw.SetPolicy)
-	return &gate{gateway: gw, meter: m, books: b}
+	return &gate{gateway: gw, meter: m, accounting: b}
 }
 
 // close ends every flow and returns when all are recorded.
@@ -52,14 +52,14 @@ func (g *gate) Accept(ctx context.Context, d netstack.Destination) error {
 func (g *gate) Stream(ctx context.Context, d netstack.Destination, c netstack.Conn) error {
 	g.open.Add(1)
 	defer g.open.Add(-1)
-	return g.gateway.Stream(ctx, destination(d), meteredStream{metered{c, g.meter, g.books}, c})
+	return g.gateway.Stream(ctx, destination(d), meteredStream{metered{c, g.meter, g.accounting}, c})
 }
 
 // Packets carries the datagrams of a UDP flow.
 func (g *gate) Packets(ctx context.Context, d netstack.Destination, c net.Conn) error {
 	g.open.Add(1)
 	defer g.open.Add(-1)
-	return g.gateway.Packets(ctx, destination(d), metered{c, g.meter, g.books})
+	return g.gateway.Packets(ctx, destination(d), metered{c, g.meter, g.accounting})
 }
 
 // Attempt records what the network stack refused by itself.
@@ -73,7 +73,7 @@ func destination(d netstack.Destination) gateway.Destination {
 type metered struct {
 	net.Conn
 	m *meter
-	b *books
+	b *accounting
 }
 
 func (c metered) Read(p []byte) (int, error) {

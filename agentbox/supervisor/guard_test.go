@@ -30,7 +30,7 @@ func newTestGuard(t *testing.T) (*guard, *gate, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := newTestBooks(t, filepath.Join(t.TempDir(), "account.json"))
+	b := newTestAccounting(t, filepath.Join(t.TempDir(), "account.json"))
 	gt := newGate(ca, g, m, b, slog.New(slog.DiscardHandler))
 	t.Cleanup(func() { gt.close(); g.close() })
 	return g, gt, dir
@@ -219,7 +219,7 @@ func TestLimitsOfTheNetworkAreKeptAndLogged(t *testing.T) {
 	if err := g.enforce(t.Context(), req); err != nil {
 		t.Fatal(err)
 	}
-	b := newTestBooks(t, filepath.Join(t.TempDir(), "account.json"))
+	b := newTestAccounting(t, filepath.Join(t.TempDir(), "account.json"))
 	box, stack := pipe(t)
 	c := meteredStream{metered{stack, m, b}, stack}
 	if _, err := c.Write([]byte("12345678")); err != nil {

@@ -53,7 +53,7 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 	if err != nil {
 		return err
 	}
-	s.gate = newGate(ca, s.guard, s.meter, s.books, s.log)
+	s.gate = newGate(ca, s.guard, s.meter, s.accounting, s.log)
 	if err := s.plugIn(s.gate); err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 		wg.Go(func() { s.forgetSurvivors(ctx) })
 	}
 	wg.Go(func() { s.watchTime(ctx) })
-	wg.Go(func() { s.keepBooks(ctx) })
+	wg.Go(func() { s.keepAccount(ctx) })
 	wg.Go(func() { s.slim(ctx) })
 	wg.Go(func() { s.watchDisk(ctx) })
 	return nil

@@ -25,22 +25,22 @@ import (
 
 // Supervisor is one box's process.
 type Supervisor struct {
-	cfg     Config
-	names   home.Box
-	log     *slog.Logger
-	driver  vmm.Driver
-	machine vmm.Machine
-	image   *partial.File // nil when the machine's image is a plain file
-	link    *link
-	network *netstack.Stack // nil for a machine without a card
-	ports   *ports
-	lease   *lease
-	guard   *guard
-	ca      func() (*gateway.CA, error) // what the box believes; made or read once
-	gate    *gate                       // made when the machine runs
-	meter   *meter
-	jobs    *job.Hub // made when the machine runs
-	books   *books
+	cfg        Config
+	names      home.Box
+	log        *slog.Logger
+	driver     vmm.Driver
+	machine    vmm.Machine
+	image      *partial.File // nil when the machine's image is a plain file
+	link       *link
+	network    *netstack.Stack // nil for a machine without a card
+	ports      *ports
+	lease      *lease
+	guard      *guard
+	ca         func() (*gateway.CA, error) // what the box believes; made or read once
+	gate       *gate                       // made when the machine runs
+	meter      *meter
+	jobs       *job.Hub // made when the machine runs
+	accounting *accounting
 
 	asked    chan api.StartRequest // the daemon's word that the guest may be greeted
 	greeted  time.Time             // when the guest was; written before started is closed
@@ -104,10 +104,10 @@ func newSupervisor(cfg Config, log *slog.Logger) (*Supervisor, error) {
 		asked: make(chan api.StartRequest, 1), started: make(chan struct{}), ended: make(chan struct{}),
 	}
 	s.meter = newMeter(s.cpuTime, s.noteLimit)
-	if s.books, err = openBooks(s.names.Account()); err != nil {
+	if s.accounting, err = openAccounting(s.names.Account()); err != nil {
 		log.Warn("what this box has used is counted from here", "error", err)
 	}
-	s.meter.used = s.books.used
+	s.meter.used = s.accounting.used
 	s.ca = sync.OnceValues(func() (*gateway.CA, error) { return authority(s.names) })
 	s.guard = newGuard(cfg, home.Home{Dir: cfg.Home}.Audit(cfg.Box), s.meter, log)
 	s.lease = newLease(cfg.Lease)

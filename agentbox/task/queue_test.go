@@ -129,22 +129,22 @@ func (h *fakeHost) Signal(_ context.Context, req api.JobSignal) error {
 	return nil
 }
 
-type fakeKeeper struct {
+type fakeSnapshotter struct {
 	kept Kept
 	err  error
 }
 
-func (k fakeKeeper) Keep(context.Context, agentbox.Box, agentbox.Task) (Kept, error) {
+func (k fakeSnapshotter) Keep(context.Context, agentbox.Box, agentbox.Task) (Kept, error) {
 	return k.kept, k.err
 }
 
 // nothing is kept of a box in which nothing was done.
-var nothing = fakeKeeper{kept: Kept{Nothing: true}}
+var nothing = fakeSnapshotter{kept: Kept{Nothing: true}}
 
 // serve runs a queue until the test ends or stop is called.
-func (h *fakeHost) serve(t *testing.T, store Store, keeper Snapshotter) (q *Queue, stop func()) {
+func (h *fakeHost) serve(t *testing.T, store Store, snapshotter Snapshotter) (q *Queue, stop func()) {
 	q = NewQueue(Config{
-		Store: store, Boxes: h, Jobs: h, Snapshotter: keeper, Log: slog.New(slog.DiscardHandler),
+		Store: store, Boxes: h, Jobs: h, Snapshotter: snapshotter, Log: slog.New(slog.DiscardHandler),
 		Room: func(running []Need, _ Need) bool { return len(running) < 3 },
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -243,21 +243,21 @@ func TestACancelledTaskEnds(t *testing.T) {
 
 func TestABoxWhoseWorkCannotBeKeptStays(t *testing.T) {
 	for _, test := range []struct {
-		keeper Snapshotter
-		stays  bool
+		snapshotter Snapshotter
+		stays       bool
 	}{
-		{fakeKeeper{err: errors.New("no room")}, true},
-		{fakeKeeper{kept: Kept{Ref: "refs/kept", Files: 2, Missing: []string{"inner"}}}, true},
-		{fakeKeeper{kept: Kept{Ref: "refs/kept", Files: 2}}, false},
+		{fakeSnapshotter{err: errors.New("no room")}, true},
+		{fakeSnapshotter{kept: Kept{Ref: "refs/kept", Files: 2, Missing: []string{"inner"}}}, true},
+		{fakeSnapshotter{kept: Kept{Ref: "refs/kept", Files: 2}}, false},
 	} {
 		h := newFakeHost(t)
-		q, stop := h.serve(t, Store{t.TempDir()}, test.keeper)
+		q, stop := h.serve(t, Store{t.TempDir()}, test.snapshotter)
 		got := wait(t, q, submit(t, q, 0, "0")[0].ID)
 		waitGone(t, h, got.Last().BoxName, test.stays)
 		stop()
 		r := got.Last().Result
 		if _, there := h.boxes[got.Last().BoxName]; there != test.stays || (r.Box != "") != test.stays || !test.stays && r.Files != 2 {
-			t.Errorf("%+v: box there %v, %+v", test.keeper, there, r)
+			t.Errorf("%+v: box there %v, %+v", test.snapshotter, there, r)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // Agent finds the profile of an agent for boxes of a checkout. One that the repository brings has to
 // be approved: all of what it means is part of what the repository asks for.
-func (d Desk) Agent(ctx context.Context, root, name string, environ []string) (agents.Profile, error) {
+func (d Approvals) Agent(ctx context.Context, root, name string, environ []string) (agents.Profile, error) {
 	profile, err := d.profiles(root).Find(name)
 	if err != nil || profile.Origin != agents.Repository {
 		return profile, err
@@ -31,6 +31,6 @@ func (d Desk) Agent(ctx context.Context, root, name string, environ []string) (a
 	return profile, nil
 }
 
-func (d Desk) profiles(root string) agents.Dirs {
+func (d Approvals) profiles(root string) agents.Dirs {
 	return agents.Dirs{User: d.Agents, Repository: root}
 }

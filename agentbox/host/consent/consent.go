@@ -30,8 +30,8 @@ const (
 	askAgent     = policy.AgentChange // it waits for whoever runs that agent: boxes are made without
 )
 
-// Desk is where it is asked.
-type Desk struct {
+// Approvals compares what a repository asks for with what was approved, and asks for the rest.
+type Approvals struct {
 	Store *project.Store
 	// Agents is the directory of the user's own profiles of agents.
 	Agents string
@@ -44,7 +44,7 @@ type Desk struct {
 // Review compares what the repository at root asks for, with flags applied to cfg already, with
 // what is approved for its project. What the user's own command line asks for is the user's wish
 // and needs no approval.
-func (d Desk) Review(ctx context.Context, root string, cfg *config.Config, asked flags.Flags) (project.Review, error) {
+func (d Approvals) Review(ctx context.Context, root string, cfg *config.Config, asked flags.Flags) (project.Review, error) {
 	p, err := d.Store.Of(root)
 	if err != nil {
 		return project.Review{}, err
@@ -68,7 +68,7 @@ func (d Desk) Review(ctx context.Context, root string, cfg *config.Config, asked
 }
 
 // At is Review for whoever has a directory and an environment only.
-func (d Desk) At(ctx context.Context, root string, environ []string) (project.Review, error) {
+func (d Approvals) At(ctx context.Context, root string, environ []string) (project.Review, error) {
 	cfg, err := config.Load(ctx, root)
 	if err != nil {
 		return project.Review{}, err
@@ -82,7 +82,7 @@ func (d Desk) At(ctx context.Context, root string, environ []string) (project.Re
 
 // Ask gives the document that governs a box made of cfg now. Where the repository asks for
 // something of this host that nobody has approved, nothing is made.
-func (d Desk) Ask(ctx context.Context, root string, cfg *config.Config, asked flags.Flags, progress agentbox.Progress) (project.Review, error) {
+func (d Approvals) Ask(ctx context.Context, root string, cfg *config.Config, asked flags.Flags, progress agentbox.Progress) (project.Review, error) {
 	r, err := d.Review(ctx, root, cfg, asked)
 	if err != nil {
 		return r, err
@@ -113,7 +113,7 @@ func meaning(what string) string {
 }
 
 // asksOf lists what a configuration wants of this host beyond what every repository has.
-func (d Desk) asksOf(ctx context.Context, root string, cfg *config.Config, asked flags.Flags) ([]project.Ask, error) {
+func (d Approvals) asksOf(ctx context.Context, root string, cfg *config.Config, asked flags.Flags) ([]project.Ask, error) {
 	var asks []project.Ask
 	for _, inc := range cfg.Include {
 		real := d.resolved(ctx, inc.From)
@@ -158,7 +158,7 @@ func pinOf(root string, cfg *config.Config) string {
 }
 
 // UsePin remembers what the lock file says once an image was made by it, or it was written by us.
-func (d Desk) UsePin(lockPath string, r image.Recipe) error {
+func (d Approvals) UsePin(lockPath string, r image.Recipe) error {
 	p, err := d.Store.Of(filepath.Dir(lockPath))
 	if err != nil {
 		return err
@@ -172,7 +172,7 @@ func (d Desk) UsePin(lockPath string, r image.Recipe) error {
 
 // weaker tells whether a repository insists on another kind of machine than the strongest that is
 // fast here.
-func (d Desk) weaker(ctx context.Context, cfg *config.Config, asked flags.Flags) (bool, error) {
+func (d Approvals) weaker(ctx context.Context, cfg *config.Config, asked flags.Flags) (bool, error) {
 	if asked.Isolation != "" || !slices.Contains(isolation.Kinds, cfg.Isolation) {
 		return false, nil
 	}
@@ -185,7 +185,7 @@ func (d Desk) weaker(ctx context.Context, cfg *config.Config, asked flags.Flags)
 
 // resolved is what an include means on this host after links and variables; what is not there stays
 // as it is written.
-func (d Desk) resolved(ctx context.Context, from string) string {
+func (d Approvals) resolved(ctx context.Context, from string) string {
 	real, err := image.Resolve(ctx, from)
 	if err != nil {
 		return from
@@ -206,7 +206,7 @@ func insideCheckout(root, real string) bool {
 // Granted makes the recipe's includes those that were reviewed, whose plan somebody has approved if
 // it needs that: the paths as they were resolved, which must still be none but themselves when they
 // are read.
-func (d Desk) Granted(ctx context.Context, r project.Review, recipe image.Recipe) (image.Recipe, error) {
+func (d Approvals) Granted(ctx context.Context, r project.Review, recipe image.Recipe) (image.Recipe, error) {
 	recipe.Private = slices.Contains(r.Proposed.Host, project.Ask{What: askImage, Which: recipe.Source})
 	for i, inc := range recipe.Include {
 		real, err := image.Resolve(ctx, inc.From)

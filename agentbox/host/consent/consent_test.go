@@ -22,9 +22,9 @@ import (
 	"agentbox/vmm/image"
 )
 
-// desk is a Desk with somebody at it who approves.
+// desk is Approvals with somebody at it who approves.
 type desk struct {
-	Desk
+	Approvals
 	policies *egress.Policies
 }
 
@@ -39,7 +39,7 @@ func newDesk(t *testing.T) desk {
 	if err := os.WriteFile(h.Registries(), []byte(fmt.Sprintf(`{"looked":%q}`, time.Now().Format(time.RFC3339))), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d := Desk{
+	d := Approvals{
 		Store: project.NewStore(h), Has: func(image.Recipe) bool { return false },
 		Best: func(context.Context) (agentbox.Isolation, error) { return agentbox.MicroVM, nil },
 	}

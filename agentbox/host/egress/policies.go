@@ -69,14 +69,14 @@ type Policies struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup // looks for registries
 
-	mu   sync.Mutex
-	env  map[string]string // variables that secrets name, as callers last had them; in memory only
-	deaf map[string]bool   // questions about registries that could not be asked, by key
+	mu      sync.Mutex
+	env     map[string]string // variables that secrets name, as callers last had them; in memory only
+	skipped map[string]bool   // questions about registries that could not be asked, by key
 }
 
 // New gives the policies of a home.
 func New(cfg Config) *Policies {
-	p := &Policies{Config: cfg, env: map[string]string{}, deaf: map[string]bool{}}
+	p := &Policies{Config: cfg, env: map[string]string{}, skipped: map[string]bool{}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }

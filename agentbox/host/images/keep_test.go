@@ -14,14 +14,14 @@ import (
 	"agentbox/vmm/image"
 )
 
-// takings is a Content that remembers what was to be kept, and says what it was told to.
-type takings struct {
+// recorder is a Content that remembers what was to be kept, and says what it was told to.
+type recorder struct {
 	Content
 	kept []agentbox.Digest
 	says map[agentbox.Digest]error
 }
 
-func (o *takings) Keep(_ context.Context, img image.Image, rate int64) (agentbox.Digest, error) {
+func (o *recorder) Keep(_ context.Context, img image.Image, rate int64) (agentbox.Digest, error) {
 	if rate <= 0 {
 		return agentbox.Digest{}, errors.New("in a hurry")
 	}
@@ -35,7 +35,7 @@ func TestImagesThatAreHereAreKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &takings{}
+	o := &recorder{}
 	i := New(Config{Store: store, Content: o, Log: slog.New(slog.DiscardHandler)})
 	now := time.Now()
 	ahead, bad, fresh := agentbox.Digest{1}, agentbox.Digest{2}, agentbox.Digest{3}

@@ -33,10 +33,10 @@ func (s *Setup) Equip(ctx context.Context, req Request, base image.Image, progre
 	if len(req.Config.Toolchain) == 0 || req.Suite == "" {
 		return base, nil
 	}
-	s.hear(ctx, req, base, false, progress)
+	s.askRegistries(ctx, req, base, false, progress)
 	img, err := s.equipped(ctx, req, base, progress)
 	if err == nil {
-		s.hear(ctx, req, img, true, progress)
+		s.askRegistries(ctx, req, img, true, progress)
 	}
 	return img, err
 }

@@ -67,8 +67,8 @@ func (p *Pool[L, M]) Take(template string) (m M, ok bool) {
 	return m, false
 }
 
-// Heat tells the pool that boxes like this one are wanted here: so many as its configuration says, where that is not negative.
-func (p *Pool[L, M]) Heat(template string, want int, like L) {
+// WarmUp tells the pool that boxes like this one are wanted here: so many as its configuration says, where that is not negative.
+func (p *Pool[L, M]) WarmUp(template string, want int, like L) {
 	if template == "" {
 		return
 	}

@@ -241,8 +241,8 @@ func (t *Templates) build(ctx context.Context, m Machine, driver vmm.Driver, s v
 	}
 	defer machine.Kill()
 	if err := quiesce(ctx, machine); err != nil {
-		if hungry := t.Images.Stalled(img, err); hungry != err {
-			return hungry
+		if stalled := t.Images.Stalled(img, err); stalled != err {
+			return stalled
 		}
 		return withConsole(err, filepath.Join(dir, ConsoleFile))
 	}

@@ -8,21 +8,21 @@ import (
 	"agentbox/policy/registries"
 )
 
-// Unheard are the questions about registries of some ecosystems that neither this machine nor a
+// Unanswered are the questions about registries of some ecosystems that neither this machine nor a
 // clean box has answered, without those that were given up.
-func (e *Policies) Unheard(ctx context.Context, ecosystems []string) []registries.Question {
+func (e *Policies) Unanswered(ctx context.Context, ecosystems []string) []registries.Question {
 	found, err := e.Registries.Known(ctx, os.Environ(), nil)
 	if err != nil {
 		return nil // whoever makes the policy of a box says so
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.DeleteFunc(e.Registries.Unheard(ecosystems, found), func(q registries.Question) bool { return e.deaf[q.Key()] })
+	return slices.DeleteFunc(e.Registries.Unanswered(ecosystems, found), func(q registries.Question) bool { return e.skipped[q.Key()] })
 }
 
-// Hear takes what tools said in a clean box, by question, and tells the boxes that run.
-func (e *Policies) Hear(answers map[string]string) error {
-	if err := e.Registries.Hear(answers); err != nil {
+// Record takes what tools said in a clean box, by question, and tells the boxes that run.
+func (e *Policies) Record(answers map[string]string) error {
+	if err := e.Registries.Record(answers); err != nil {
 		return err
 	}
 	e.Tell(func(Governed) bool { return true }, nil)
@@ -34,6 +34,6 @@ func (e *Policies) GiveUp(questions []registries.Question) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, q := range questions {
-		e.deaf[q.Key()] = true
+		e.skipped[q.Key()] = true
 	}
 }

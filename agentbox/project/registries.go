@@ -19,10 +19,10 @@ func onPath(tool string) bool {
 	return err == nil
 }
 
-// Unheard are the questions of some ecosystems that nobody has answered: this machine has no such
+// Unanswered are the questions of some ecosystems that nobody has answered: this machine has no such
 // tool, none of its files names a registry, and no clean box was asked. Those of tools that the
 // distribution does not have are left to whoever has installed them.
-func (r *Registries) Unheard(ecosystems []string, found []registries.Found) []registries.Question {
+func (r *Registries) Unanswered(ecosystems []string, found []registries.Found) []registries.Question {
 	said := r.said()
 	return slices.DeleteFunc(registries.Of(ecosystems), func(q registries.Question) bool {
 		_, asked := said[q.Key()]
@@ -31,9 +31,9 @@ func (r *Registries) Unheard(ecosystems []string, found []registries.Found) []re
 	})
 }
 
-// Hear remembers what tools said in a clean box, by question, and has the registries looked up
+// Record remembers what tools said in a clean box, by question, and has the registries looked up
 // again with that. A box with anything of a repository in it is none that is asked.
-func (r *Registries) Hear(answers map[string]string) error {
+func (r *Registries) Record(answers map[string]string) error {
 	said := r.said()
 	for question, answer := range answers {
 		said[question] = answer[:min(len(answer), maxSaid)]

@@ -9,22 +9,22 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// crew works on chunks at once, a few of them, and stops at the first error.
-type crew struct {
+// workers works on chunks at once, a few of them, and stops at the first error.
+type workers struct {
 	ctx     context.Context
 	group   *errgroup.Group
 	mu      sync.Mutex
 	buffers sync.Pool
 }
 
-func newCrew(ctx context.Context, workers int) *crew {
+func newWorkers(ctx context.Context, n int) *workers {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(workers + 1)
-	return &crew{ctx: ctx, group: group, buffers: sync.Pool{New: func() any { return make([]byte, 0, blob.MaxChunk) }}}
+	group.SetLimit(n + 1)
+	return &workers{ctx: ctx, group: group, buffers: sync.Pool{New: func() any { return make([]byte, 0, blob.MaxChunk) }}}
 }
 
 // do waits for a free hand and lets it work.
-func (c *crew) do(work func(ctx context.Context) error) error {
+func (c *workers) do(work func(ctx context.Context) error) error {
 	if err := c.ctx.Err(); err != nil {
 		return context.Cause(c.ctx)
 	}
@@ -34,7 +34,7 @@ func (c *crew) do(work func(ctx context.Context) error) error {
 
 // each does work for every chunk of a list, in its order as far as there are hands, and tells how
 // many are done.
-func (c *crew) each(list []int, progress func(done, total int), work func(ctx context.Context, i int) error) error {
+func (c *workers) each(list []int, progress func(done, total int), work func(ctx context.Context, i int) error) error {
 	done := 0
 	var err error
 	for _, i := range list {
@@ -59,16 +59,16 @@ func (c *crew) each(list []int, progress func(done, total int), work func(ctx co
 	return err
 }
 
-func (c *crew) locked(do func()) {
+func (c *workers) locked(do func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	do()
 }
 
-func (c *crew) buffer() []byte { return c.buffers.Get().([]byte) }
+func (c *workers) buffer() []byte { return c.buffers.Get().([]byte) }
 
-func (c *crew) recycle(b []byte) {
+func (c *workers) recycle(b []byte) {
 	c.buffers.Put(b[:0]) //lint:ignore SA6002 a slice header an item is cheap here
 }
 
-func (c *crew) wait() error { return c.group.Wait() }
+func (c *workers) wait() error { return c.group.Wait() }

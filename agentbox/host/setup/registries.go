@@ -15,30 +15,30 @@ import (
 
 // Registries know where this machine takes packages from.
 type Registries interface {
-	// Unheard are the questions about some ecosystems that nobody has answered.
-	Unheard(ctx context.Context, ecosystems []string) []registries.Question
-	// Hear takes answers, by question. They are those of a clean box: whom a repository could have
+	// Unanswered are the questions about some ecosystems that nobody has answered.
+	Unanswered(ctx context.Context, ecosystems []string) []registries.Question
+	// Record takes answers, by question. They are those of a clean box: whom a repository could have
 	// told what to say is not asked.
-	Hear(answers map[string]string) error
+	Record(answers map[string]string) error
 	// GiveUp leaves questions alone that could not be asked.
 	GiveUp(questions []registries.Question)
 }
 
-// hear finds out where the tools that a repository asks for take packages from, as far as neither
+// askRegistries finds out where the tools that a repository asks for take packages from, as far as neither
 // the files nor the tools of this machine say it: the distribution's tools say it, in a clean box
 // of an image into which nothing of the repository came. What cannot be found out is told; the box
 // is made all the same. equipped tells whether base has the tools that come from registries
 // themselves; only these are asked then.
-func (s *Setup) hear(ctx context.Context, req Request, base image.Image, equipped bool, progress agentbox.Progress) {
+func (s *Setup) askRegistries(ctx context.Context, req Request, base image.Image, equipped bool, progress agentbox.Progress) {
 	defer s.keys.Lock("registries")()
-	questions := slices.DeleteFunc(s.unheard(ctx, req), func(q registries.Question) bool { return (q.Package == "") != equipped })
+	questions := slices.DeleteFunc(s.unanswered(ctx, req), func(q registries.Question) bool { return (q.Package == "") != equipped })
 	if len(questions) == 0 {
 		return
 	}
 	end := progress.Begin("registries", "where "+ecosystems(questions)+" is had from, as this machine does not say")
 	b, err := req.Empty(ctx, base, progress)
 	if err == nil {
-		err = errors.Join(s.hearIn(ctx, b.Box, questions, toolchain.Installed(base.Versions)), b.Remove())
+		err = errors.Join(s.askIn(ctx, b.Box, questions, toolchain.Installed(base.Versions)), b.Remove())
 	}
 	if err == nil {
 		end(ecosystems(questions))
@@ -48,13 +48,13 @@ func (s *Setup) hear(ctx context.Context, req Request, base image.Image, equippe
 	progress.Say("cannot find out where " + ecosystems(questions) + " is had from, so boxes reach what agentbox policy allow permits: " + err.Error())
 }
 
-// unheard are the questions of what a repository asks for that a clean box is still to answer: none
+// unanswered are the questions of what a repository asks for that a clean box is still to answer: none
 // where its image has files that the repository chose.
-func (s *Setup) unheard(ctx context.Context, req Request) []registries.Question {
+func (s *Setup) unanswered(ctx context.Context, req Request) []registries.Question {
 	if len(req.Config.Include) > 0 {
 		return nil
 	}
-	return s.Registries.Unheard(ctx, req.Config.Toolchain.Ecosystems())
+	return s.Registries.Unanswered(ctx, req.Config.Toolchain.Ecosystems())
 }
 
 func ecosystems(questions []registries.Question) string {
@@ -65,8 +65,8 @@ func ecosystems(questions []registries.Question) string {
 	return strings.Join(slices.Compact(names), ", ")
 }
 
-// hearIn asks the tools of a clean box, which it gets where its image has them not.
-func (s *Setup) hearIn(ctx context.Context, b Box, questions []registries.Question, installed toolchain.Candidates) error {
+// askIn asks the tools of a clean box, which it gets where its image has them not.
+func (s *Setup) askIn(ctx context.Context, b Box, questions []registries.Question, installed toolchain.Candidates) error {
 	var missing []string
 	for _, q := range questions {
 		if q.Package != "" && installed[q.Package] == "" {
@@ -89,5 +89,5 @@ func (s *Setup) hearIn(ctx context.Context, b Box, questions []registries.Questi
 		}
 		answers[q.Key()] = strings.TrimSpace(said.String())
 	}
-	return s.Registries.Hear(answers)
+	return s.Registries.Record(answers)
 }
