@@ -42,8 +42,8 @@ func (id *BoxID) UnmarshalText(b []byte) error {
 	return err
 }
 
-// State is what a box is doing. It is derived from facts (a live supervisor, a complete saved machine), so no crash
-// can leave a wrong one behind.
+// State is what a box is doing. It is derived from facts (a live supervisor, a complete saved
+// machine), so no crash can leave a wrong one behind.
 type State string
 
 const (

@@ -2,7 +2,8 @@ package agentbox
 
 import "time"
 
-// Tokens are what models were asked and have answered, as their APIs say it: the four kinds that they charge for.
+// Tokens are what models were asked and have answered, as their APIs say it: the four kinds that
+// they charge for.
 type Tokens struct {
 	Answers    int64 `json:"answers"`
 	Unsaid     int64 `json:"unsaid,omitempty"` // of Answers: those that did not say what they used, or were not to be read

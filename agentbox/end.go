@@ -80,7 +80,8 @@ const (
 	LimitCost        LimitKind = "cost"        // what those cost
 )
 
-// Limit is a limit of a box. The zero Limit is none. As text, in JSON too, it is the kind and the bound: "wall 10s", "disk 256 MiB".
+// Limit is a limit of a box. The zero Limit is none. As text, in JSON too, it is the kind and the
+// bound: "wall 10s", "disk 256 MiB".
 type Limit struct {
 	Kind     LimitKind
 	Time     time.Duration // of wall, idle and cpu
@@ -188,7 +189,8 @@ func (p Problem) String() string {
 	return string(p.Kind)
 }
 
-// Notes are what a user of a box should know, one line each: why its last machine ended, and its problems.
+// Notes are what a user of a box should know, one line each: why its last machine ended, and its
+// problems.
 func (b Box) Notes() []string {
 	var notes []string
 	if b.Ended != nil {

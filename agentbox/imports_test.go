@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// forbidden lists the import edges that would turn the house upside down. A pattern ending in /... covers a tree;
-// except names packages of the importing tree that may, allowed ones of the imported tree that anybody may import.
+// forbidden lists the import edges that would turn the house upside down. A pattern ending in /...
+// covers a tree; except names packages of the importing tree that may, allowed ones of the imported
+// tree that anybody may import.
 var forbidden = []struct {
 	from, to string
 	allowed  []string
@@ -124,7 +125,8 @@ func TestImportsGoDownward(t *testing.T) {
 	}
 }
 
-// The agent is PID 1 of every guest and is embedded in the binary: whatever it imports is attack surface and megabytes.
+// The agent is PID 1 of every guest and is embedded in the binary: whatever it imports is attack
+// surface and megabytes.
 func TestGuestAgentImportsLittle(t *testing.T) {
 	const agent = "agentbox/vmm/guest/agentbox-guest"
 	out, err := exec.Command("go", "list", "-deps", "-f", `{{if not .Standard}}{{.ImportPath}}{{end}}`, agent).CombinedOutput()

@@ -20,8 +20,8 @@ import (
 	"agentbox/vmm/gvisor/runsc"
 )
 
-// bareTarget does jobs in a container of the embedded runsc and nothing else: no agentbox, no agent,
-// the image and the working copy that a box would have. It shows what a box adds.
+// bareTarget does jobs in a container of the embedded runsc and nothing else: no agentbox, no
+// agent, the image and the working copy that a box would have. It shows what a box adds.
 type bareTarget struct {
 	runsc   string
 	dir     string // the bundle, and everything of the container's

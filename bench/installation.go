@@ -33,9 +33,9 @@ func (l *Lab) installationOf(name string, pool int) *installation {
 	return &installation{lab: l, home: h, program: Program{Path: l.binary, Env: env}}
 }
 
-// newInstallation makes a home that shares images and kernels with the user's, whose stores are made for
-// several processes. Templates are not: a daemon clears away what it finds half built. Those that
-// are complete are linked file by file.
+// newInstallation makes a home that shares images and kernels with the user's, whose stores are
+// made for several processes. Templates are not: a daemon clears away what it finds half built.
+// Those that are complete are linked file by file.
 func (l *Lab) newInstallation(name string, pool int) (*installation, error) {
 	p := l.installationOf(name, pool)
 	for _, dir := range []string{p.home.Dir, p.home.State(), p.home.Templates()} {

@@ -51,8 +51,8 @@ func (t *track) label() string {
 	return t.Name + " " + string(t.Isolation)
 }
 
-// group measures a few scenarios in alternating runs, so that whatever else the machine does falls on all of
-// them alike.
+// group measures a few scenarios in alternating runs, so that whatever else the machine does falls
+// on all of them alike.
 func (r Runner) group(ctx context.Context, group []Scenario) (results []Result, err error) {
 	var tracks []*track
 	defer func() {

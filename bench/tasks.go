@@ -15,8 +15,9 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// Tasks are the scenarios of work that goes on alone: what one waits for who hands it over, looks in, and gets the result.
-// They share the Lab and are meant to be run one after the other. box is what WarmUp found.
+// Tasks are the scenarios of work that goes on alone: what one waits for who hands it over, looks
+// in, and gets the result. They share the Lab and are meant to be run one after the other. box is
+// what WarmUp found.
 func (l *Lab) Tasks(box agentbox.Box) []Scenario {
 	t := &worker{installation: l.plain}
 	scenarios := []Scenario{
@@ -70,7 +71,8 @@ func (t *worker) begin(ctx context.Context) (float64, error) {
 // changes writes 20 files and changes one.
 const changes = `for n in $(seq 20); do echo $n >new-$n; done; echo more >>part00/file0000.txt`
 
-// result is from the end of a command that has changed 20 files until task submit --wait has shown its result.
+// result is from the end of a command that has changed 20 files until task submit --wait has shown
+// its result.
 func (t *worker) result(ctx context.Context) (float64, error) {
 	info, shown, err := t.submit(ctx, "sh", "-c", changes)
 	if err != nil {

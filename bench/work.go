@@ -41,8 +41,8 @@ type workTarget interface {
 }
 
 // Work are the scenarios of real work: each job natively, which is the baseline, and in a box of
-// each kind, in alternating runs. It makes the working copies and the boxes. Where the checkout in dir is not
-// agentbox's own, the Go job is left out.
+// each kind, in alternating runs. It makes the working copies and the boxes. Where the checkout in
+// dir is not agentbox's own, the Go job is left out.
 func (l *Lab) Work(ctx context.Context, kinds []agentbox.Isolation, dir string) ([]Scenario, error) {
 	m, err := l.newMaterial(ctx, dir)
 	if err != nil {

@@ -179,8 +179,8 @@ func decodeDamage(b []byte, d agentbox.Digest) Damage {
 	return dmg
 }
 
-// repair stores a piece that was fetched for a damaged one: in its place in an image file that others
-// may have mapped, else like any other.
+// repair stores a piece that was fetched for a damaged one: in its place in an image file that
+// others may have mapped, else like any other.
 func (s *Store) repair(ctx context.Context, w *writer, dmg Damage, piece []byte) error {
 	if owner, ok := s.handles.imageOf(dmg.Image); ok && dmg.Image != 0 {
 		err := w.putBlockIn(ctx, dmg.Image, owner, dmg.Digest, piece, dmg.Offset)

@@ -23,12 +23,10 @@ type Config struct {
 	Key ed25519.PrivateKey // the identity
 	Log *slog.Logger
 	// Attach is told of the connections whenever this machine begins to take part in a team. What
-	// it
-	// gives is called before they are closed. nil: nobody uses them.
+	// it gives is called before they are closed. nil: nobody uses them.
 	Attach func(*wire.Node) (detach func())
 	// Changed is told that the catalogue of a member changed, Listed that the list of members did,
-	// or whether
-	// this machine takes part. They may not wait. nil: nobody is told.
+	// or whether this machine takes part. They may not wait. nil: nobody is told.
 	Changed, Listed func()
 	// Alone has members not be looked for, and this machine not be announced, by multicast on the
 	// local network.
@@ -190,8 +188,8 @@ func (m *Mesh) IsBuilder(id identity.PeerID) bool {
 }
 
 // WasBuilder tells whether a member was revoked, has left or is no builder. Of whom the list does
-// not know nobody
-// can tell, and who has only expired, by this machine's clock, may be believed again.
+// not know nobody can tell, and who has only expired, by this machine's clock, may be believed
+// again.
 func (m *Mesh) WasBuilder(id identity.PeerID) bool {
 	member, ok := m.roster.List().Member(id)
 	return ok && (member.Revoked || member.Left || !member.Has(identity.Builder))

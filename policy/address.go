@@ -46,8 +46,8 @@ func isMetadataName(name string) bool {
 	return slices.ContainsFunc(metadataNames, func(m string) bool { return name == m || strings.HasSuffix(name, "."+m) })
 }
 
-// special lists the ranges that are not public. The first match counts. Documentation ranges are absent: no route leads
-// there but in networks that chose to use them.
+// special lists the ranges that are not public. The first match counts. Documentation ranges are
+// absent: no route leads there but in networks that chose to use them.
 var special = []struct {
 	prefix netip.Prefix
 	class  Class
@@ -76,8 +76,8 @@ var special = []struct {
 	{netip.MustParsePrefix("::/0"), Refused, "not an address of the internet (NAT64 and mapped addresses included)"},
 }
 
-// Classify tells what kind of place an address is, and what it is in words when it is not public. Addresses that are
-// IPv4 in IPv6 clothes count as what they hide, or are refused.
+// Classify tells what kind of place an address is, and what it is in words when it is not public.
+// Addresses that are IPv4 in IPv6 clothes count as what they hide, or are refused.
 func Classify(a netip.Addr) (Class, string) {
 	if !a.IsValid() {
 		return Refused, "no address"

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Entry is one line of the audit log: one flow and what became of it. It holds no values of secrets, no bodies, no
-// headers and no queries.
+// Entry is one line of the audit log: one flow and what became of it. It holds no values of
+// secrets, no bodies, no headers and no queries.
 type Entry struct {
 	Seq     uint64    `json:"seq"`  // from 1, without gaps
 	Time    time.Time `json:"time"` // when the entry was written: at the end of the flow
@@ -61,8 +61,9 @@ func EntryFor(f Flow, v Verdict) Entry {
 	return e
 }
 
-// line is an entry as it is stored, but for its last member, "hash": that covers every byte of the line before it, and
-// Prev is the one of the line before. So no line can be changed, added or removed without changing all that follow.
+// line is an entry as it is stored, but for its last member, "hash": that covers every byte of the
+// line before it, and Prev is the one of the line before. So no line can be changed, added or
+// removed without changing all that follow.
 type line struct {
 	Entry
 	Prev string `json:"prev"`

@@ -91,7 +91,8 @@ func TestVerifySeesEveryChange(t *testing.T) {
 	}
 }
 
-// A process that is killed while it writes leaves part of a line: wherever it was cut, the log goes on and says so.
+// A process that is killed while it writes leaves part of a line: wherever it was cut, the log goes
+// on and says so.
 func TestTornLineIsCutOff(t *testing.T) {
 	for _, cut := range []int{1, 10, 200} {
 		dir := t.TempDir()

@@ -21,9 +21,9 @@ const (
 // current is the segment that is written. Full ones are renamed log-<n>.jsonl, n counting up.
 const current = "log.jsonl"
 
-// Log is the audit log of one box: a directory with lines of JSON, chained by hashes. One process writes it; any may
-// read it at the same time. Every entry is in the kernel's hands when Append returns, so the death of the process loses
-// none; a power cut may lose the last ones.
+// Log is the audit log of one box: a directory with lines of JSON, chained by hashes. One process
+// writes it; any may read it at the same time. Every entry is in the kernel's hands when Append
+// returns, so the death of the process loses none; a power cut may lose the last ones.
 type Log struct {
 	dir, box, task string
 	limit          int64 // bytes of a segment
@@ -36,8 +36,8 @@ type Log struct {
 	failed error
 }
 
-// OpenLog opens the log in dir, which it makes if need be, to append. A line that a crash left unfinished is cut off,
-// and an entry says so. Box and task go into every entry.
+// OpenLog opens the log in dir, which it makes if need be, to append. A line that a crash left
+// unfinished is cut off, and an entry says so. Box and task go into every entry.
 func OpenLog(dir, box, task string) (*Log, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("audit log: %w", err)
@@ -75,8 +75,8 @@ func (l *Log) open() error {
 	return nil
 }
 
-// Append writes an entry; Seq, Time, Box and Task are filled in. An entry that cannot be written is an error now and for
-// every later one: a flow that cannot be logged should not be let through.
+// Append writes an entry; Seq, Time, Box and Task are filled in. An entry that cannot be written is
+// an error now and for every later one: a flow that cannot be logged should not be let through.
 func (l *Log) Append(e Entry) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -169,8 +169,9 @@ func lastOf(dir string) (tail, error) {
 	return t, err
 }
 
-// tailOf reads the last whole line of a segment. Only a line without its newline is torn: any other that cannot be read
-// was changed by somebody, and stays for Verify to tell; the chain then starts from its bytes as they are.
+// tailOf reads the last whole line of a segment. Only a line without its newline is torn: any other
+// that cannot be read was changed by somebody, and stays for Verify to tell; the chain then starts
+// from its bytes as they are.
 func tailOf(path string) (tail, error) {
 	t := tail{hash: genesis}
 	f, err := os.Open(path)

@@ -50,7 +50,8 @@ type Verified struct {
 	Head    string // hash of the last line: keep it elsewhere to notice later that the end was cut off
 }
 
-// Verify reads a whole log and checks every hash, the chain and the numbers. The error says where the chain breaks.
+// Verify reads a whole log and checks every hash, the chain and the numbers. The error says where
+// the chain breaks.
 func Verify(dir string) (Verified, error) {
 	var v Verified
 	prev := ""
@@ -78,7 +79,8 @@ func Verify(dir string) (Verified, error) {
 	return v, err
 }
 
-// Read passes the entries of a log to visit, oldest first; lines that cannot be read are left to Verify.
+// Read passes the entries of a log to visit, oldest first; lines that cannot be read are left to
+// Verify.
 func Read(dir string, visit func(Entry) error) error {
 	return readAll(dir, entries(visit))
 }
@@ -144,10 +146,11 @@ const followEvery = 100 * time.Millisecond
 
 var errSkipped = errors.New("entries were skipped")
 
-// Follow passes entries with numbers above after to visit, and new ones as they are written, until the context ends.
+// Follow passes entries with numbers above after to visit, and new ones as they are written, until
+// the context ends.
 func Follow(ctx context.Context, dir string, after uint64, visit func(Entry) error) error {
-	// A segment may be begun between a look at the files and their reading. What is skipped then is in the one before; what is still
-	// skipped when all have been read again is gone.
+	// A segment may be begun between a look at the files and their reading. What is skipped then is
+	// in the one before; what is still skipped when all have been read again is gone.
 	newer := func(mayskip bool) func(Entry) error {
 		return func(e Entry) error {
 			switch {

@@ -13,8 +13,8 @@ type Sources struct {
 // DefaultPreset is for a repository that names none, and a user who does not either.
 const DefaultPreset = Balanced
 
-// Compose makes the policy of one box. An organisation's file allows nothing by itself: what it lists is the most that
-// others may allow, and its preset the widest they may choose.
+// Compose makes the policy of one box. An organisation's file allows nothing by itself: what it
+// lists is the most that others may allow, and its preset the widest they may choose.
 func Compose(s Sources) Spec {
 	preset := DefaultPreset
 	if s.Repository.Preset != "" {

@@ -83,8 +83,8 @@ func (r Rule) denies(f Flow) reach {
 		return yes
 	case byAddress || f.Proto == UDP:
 		// Requests to a name share connections, and which address theirs has is known too late;
-		// those in datagrams
-		// (HTTP/3) are seen by nobody. What cannot be told apart is denied as a whole.
+		// those in datagrams (HTTP/3) are seen by nobody. What cannot be told apart is denied as a
+		// whole.
 		return yes
 	case f.Method == "":
 		return maybe

@@ -36,8 +36,8 @@ type File struct {
 	Allow   []Rule
 	Deny    []Rule
 	Private []Rule
-	// HasAllow and HasPrivate tell a key that is there, if only with an empty list: an organisation's bounds what others
-	// may allow.
+	// HasAllow and HasPrivate tell a key that is there, if only with an empty list: an
+	// organisation's bounds what others may allow.
 	HasAllow, HasPrivate bool
 }
 
@@ -47,7 +47,8 @@ const (
 	maxRules = 10_000
 )
 
-// ParseFile reads a policy file; name is how problems name it. They are reported together, one a line, as one
+// ParseFile reads a policy file; name is how problems name it. They are reported together, one a
+// line, as one
 // *agentbox.Error of code Invalid.
 func ParseFile(name string, data []byte) (File, error) {
 	p := parser{name: name}
@@ -180,7 +181,8 @@ func (p *parser) rules(key string, n *yaml.Node) []Rule {
 	return list
 }
 
-// Suggest ends a sentence about an unknown word with the known one that was probably meant, or with all of them.
+// Suggest ends a sentence about an unknown word with the known one that was probably meant, or with
+// all of them.
 func Suggest(word string, known []string) string {
 	best, distance := "", 2+len(word)/4
 	for _, k := range known {
@@ -252,8 +254,8 @@ func (c Change) String() string {
 	return sign + " " + c.What + " " + c.Rule
 }
 
-// Plan lists what changes between two files of one source. A preset that neither names is not a change; def is what a
-// file means that names none.
+// Plan lists what changes between two files of one source. A preset that neither names is not a
+// change; def is what a file means that names none.
 func Plan(from, to File, def string) []Change {
 	var list []Change
 	orDefault := func(s string) string {

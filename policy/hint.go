@@ -22,7 +22,8 @@ func requestHint(f Flow) string {
 	return "agentbox policy allow '" + f.Method + " " + host + path + "'"
 }
 
-// hint is the command that would permit a denied flow. Denials that a user's rule cannot lift have none.
+// hint is the command that would permit a denied flow. Denials that a user's rule cannot lift have
+// none.
 func hint(f Flow, v Verdict) string {
 	target := f.Name
 	if target == "" && f.Addr.IsValid() {

@@ -11,11 +11,12 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// HostName is the name by which a box reaches services on its host's own loopback, those the user granted.
+// HostName is the name by which a box reaches services on its host's own loopback, those the user
+// granted.
 const HostName = "host.agentbox.internal"
 
-// profile maps names as browsers do: case and width folded, then punycode. What a host name may consist of is checked
-// afterwards, on the result.
+// profile maps names as browsers do: case and width folded, then punycode. What a host name may
+// consist of is checked afterwards, on the result.
 var profile = idna.New(idna.MapForLookup(), idna.Transitional(false), idna.BidiRule(), idna.CheckHyphens(false), idna.StrictDomainName(false))
 
 const (
@@ -23,8 +24,8 @@ const (
 	maxLabel = 63
 )
 
-// CanonicalName gives the one form in which names are compared: lower case, punycode, without the trailing dot. It
-// refuses whatever is not a host name, addresses in any notation included.
+// CanonicalName gives the one form in which names are compared: lower case, punycode, without the
+// trailing dot. It refuses whatever is not a host name, addresses in any notation included.
 func CanonicalName(s string) (string, error) {
 	if s == "" {
 		return "", errors.New("the name is empty")
@@ -60,7 +61,8 @@ func CanonicalName(s string) (string, error) {
 	return name, nil
 }
 
-// CanonicalHost reads a name or an IP address in its ordinary notation; exactly one of the two results is set.
+// CanonicalHost reads a name or an IP address in its ordinary notation; exactly one of the two
+// results is set.
 func CanonicalHost(s string) (string, netip.Addr, error) {
 	if addr, err := netip.ParseAddr(strings.Trim(s, "[]")); err == nil {
 		if addr.Zone() != "" {
@@ -85,7 +87,8 @@ func label(l string) bool {
 	return true
 }
 
-// numeric tells whether programs would take a name that ends in this label for an IPv4 address: 127.1, 0x7f.1, 017700000001.
+// numeric tells whether programs would take a name that ends in this label for an IPv4 address:
+// 127.1, 0x7f.1, 017700000001.
 func numeric(l string) bool {
 	if hex, ok := strings.CutPrefix(l, "0x"); ok {
 		_, err := strconv.ParseUint(hex, 16, 64)

@@ -20,9 +20,9 @@ func checkPattern(p string) error {
 	return nil
 }
 
-// CanonicalPath gives the form in which the path of a request is compared: decoded once, without query. ok is false for
-// a path that different servers read differently (encoded slashes, dots, percents; dot segments; empty segments): such a
-// request is covered by no rule that names a path.
+// CanonicalPath gives the form in which the path of a request is compared: decoded once, without
+// query. ok is false for a path that different servers read differently (encoded slashes, dots,
+// percents; dot segments; empty segments): such a request is covered by no rule that names a path.
 func CanonicalPath(raw string) (string, bool) {
 	raw, _, _ = strings.Cut(raw, "?")
 	p, err := url.PathUnescape(raw)
@@ -39,14 +39,15 @@ func CanonicalPath(raw string) (string, bool) {
 	return p, clean == p
 }
 
-// matchPath matches a raw request path against a pattern: * within a segment, ** over any number of them.
+// matchPath matches a raw request path against a pattern: * within a segment, ** over any number of
+// them.
 func matchPath(pattern, raw string) bool {
 	p, ok := CanonicalPath(raw)
 	return ok && match(pattern, p)
 }
 
-// match keeps the set of places in the pattern where the text so far may have led, so that no pattern takes longer than
-// its length times that of the text.
+// match keeps the set of places in the pattern where the text so far may have led, so that no
+// pattern takes longer than its length times that of the text.
 func match(pattern, s string) bool {
 	at := make([]bool, len(pattern)+1)
 	at[0] = true

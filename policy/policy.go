@@ -46,7 +46,8 @@ type Verdict struct {
 	Rule   string // the rule that decided, as it is written; "" where none did (default deny)
 	Source Source
 	Reason string // one line for people
-	// Inside says that the answer holds for the connection only: its TLS must be opened, and every request decided.
+	// Inside says that the answer holds for the connection only: its TLS must be opened, and every
+	// request decided.
 	Inside bool
 	// Hint is the command that would permit a denied flow; "" where none can.
 	Hint string
@@ -63,14 +64,16 @@ type Layer struct {
 	Notes   []string `json:"notes,omitempty"`   // where the rules of Allow come from, one for each; may be absent
 }
 
-// Policy is a compiled policy. It never changes: to change what a box may do, give its gateway another one.
+// Policy is a compiled policy. It never changes: to change what a box may do, give its gateway
+// another one.
 type Policy struct {
 	layers  []Layer
 	secrets []Secret
 	own     func(netip.Addr) bool
 }
 
-// Spec describes the policy of one box; it travels as JSON and is kept in the box's record. It holds no secret values.
+// Spec describes the policy of one box; it travels as JSON and is kept in the box's record. It
+// holds no secret values.
 type Spec struct {
 	Preset  string   `json:"preset"`
 	Layers  []Layer  `json:"layers,omitempty"`
@@ -85,9 +88,10 @@ func New(spec Spec, own func(netip.Addr) bool) *Policy {
 	return &Policy{layers: slices.Clone(spec.Layers), secrets: slices.Clone(spec.Secrets), own: own}
 }
 
-// Decide answers a flow. Without a port, a method or an address it answers whether some such flow may be allowed, so it
-// is asked again as more is known: by the name when it is resolved, by name and port when a connection begins, by the
-// address before it is dialled, by method and path for each request where Inside is set.
+// Decide answers a flow. Without a port, a method or an address it answers whether some such flow
+// may be allowed, so it is asked again as more is known: by the name when it is resolved, by name
+// and port when a connection begins, by the address before it is dialled, by method and path for
+// each request where Inside is set.
 func (p *Policy) Decide(f Flow) Verdict {
 	f.Addr = f.Addr.Unmap()
 	v := p.rules(f)
@@ -115,8 +119,8 @@ func (p *Policy) connects(f Flow) bool {
 // DecideName answers a question for a name: whether anything there may be reached.
 func (p *Policy) DecideName(name string) Verdict { return p.Decide(Flow{Proto: DNS, Name: name}) }
 
-// Opens tells whether connections to a name and port must be opened: a rule about methods or paths, or a secret, needs
-// their inside.
+// Opens tells whether connections to a name and port must be opened: a rule about methods or paths,
+// or a secret, needs their inside.
 func (p *Policy) Opens(name string, port uint16) bool {
 	return p.Decide(Flow{Proto: TLS, Name: name, Port: port}).Inside
 }
@@ -213,7 +217,8 @@ func (p *Policy) address(f Flow, v Verdict) Verdict {
 	return Verdict{Source: Builtin, Reason: fmt.Sprintf("%s is %s, which is allowed by explicit grant only", f.Addr, what)}
 }
 
-// granted tells whether a private address may be reached: some layer grants it, and every bound does.
+// granted tells whether a private address may be reached: some layer grants it, and every bound
+// does.
 func (p *Policy) granted(f Flow) bool {
 	granted := false
 	for _, l := range p.layers {

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Rule covers some flows. It is written in one line, the same in files, on the command line, in hints and in the log:
+// Rule covers some flows. It is written in one line, the same in files, on the command line, in
+// hints and in the log:
 //
 //	[METHOD[,METHOD…] ][SCHEME://]HOST[:PORT[-PORT]][/PATH]
 //
@@ -21,7 +22,8 @@ import (
 //	192.0.2.7:5432, 2001:db8::/32          an address, or a range of them
 //	*                                      everything
 //
-// A rule with a method or a path needs the inside of TLS, so the gateway opens the connections it may be about.
+// A rule with a method or a path needs the inside of TLS, so the gateway opens the connections it
+// may be about.
 type Rule struct {
 	UDP      bool
 	Host     string       // canonical name, *.name, or * for everything; "" when Prefix is set
@@ -245,7 +247,8 @@ func (r *Rule) UnmarshalText(b []byte) error {
 	return err
 }
 
-// methodNames are those rules may name: of HTTP, WebDAV and its kin. Requests may have others, which no such rule covers.
+// methodNames are those rules may name: of HTTP, WebDAV and its kin. Requests may have others,
+// which no such rule covers.
 var methodNames = []string{
 	"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "QUERY", "PROPFIND", "PROPPATCH", "MKCOL", "COPY",
 	"MOVE", "LOCK", "UNLOCK", "REPORT", "SEARCH", "PURGE",

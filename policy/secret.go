@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// Secret is a credential a box may use and never sees. It holds no value: the box gets Placeholder in the variable
-// Name, and the gateway puts the value in its place, in requests that Scope covers and nowhere else.
+// Secret is a credential a box may use and never sees. It holds no value: the box gets Placeholder
+// in the variable Name, and the gateway puts the value in its place, in requests that Scope covers
+// and nowhere else.
 type Secret struct {
 	Name        string `json:"name"`                  // of the variable in the box; in the log it stands for the value
 	Scope       []Rule `json:"scope"`                 // hosts, methods and paths it may be sent to, over TLS; never empty
@@ -29,14 +30,15 @@ const (
 	Basic  Form = "basic"  // Authorization: Basic base64(USER:VALUE)
 )
 
-// Values gives the present values of secrets. It is asked once per use, so that a rotated value is used at once and a
-// revoked one no more; an error denies the request. Values must not be kept, logged or written anywhere.
+// Values gives the present values of secrets. It is asked once per use, so that a rotated value is
+// used at once and a revoked one no more; an error denies the request. Values must not be kept,
+// logged or written anywhere.
 type Values interface {
 	Value(ctx context.Context, name string) (string, error)
 }
 
-// Covers tells whether the secret may be sent with a request. Without a method it tells whether some request to that
-// destination may carry it.
+// Covers tells whether the secret may be sent with a request. Without a method it tells whether
+// some request to that destination may carry it.
 func (s Secret) Covers(f Flow) bool {
 	scope := s.Scope
 	if f.Method != "" && !f.TLS {

@@ -28,19 +28,22 @@ var (
 	SupervisorAccount = Endpoint[None, None]{"/v1/testify"} // brings the account of a task's box and the logs of its services up to date, in its directory
 )
 
-// StatusRequest asks what runs. The guest is asked only for Guest: under emulation it takes its time.
+// StatusRequest asks what runs. The guest is asked only for Guest: under emulation it takes its
+// time.
 type StatusRequest struct {
 	Guest     bool `json:"guest,omitempty"`     // services, and processes killed for want of memory
 	Processes bool `json:"processes,omitempty"` // those of the machine: finding them takes milliseconds
 }
 
-// StartRequest lets a supervisor greet its guest, and returns when that answers. The supervisor starts the machine without
-// being asked, so that the workspace can be made meanwhile, unless the state to restore is still being saved.
+// StartRequest lets a supervisor greet its guest, and returns when that answers. The supervisor
+// starts the machine without being asked, so that the workspace can be made meanwhile, unless the
+// state to restore is still being saved.
 type StartRequest struct {
 	Attach *AttachRequest `json:"attach,omitempty"` // the workspace is complete: the guest becomes the box while it is greeted
 }
 
-// AttachRequest turns a restored machine into a box: it gets its workspace, environment, services and ports.
+// AttachRequest turns a restored machine into a box: it gets its workspace, environment, services
+// and ports.
 type AttachRequest struct {
 	Hostname string             `json:"hostname"`
 	User     string             `json:"user,omitempty"`
@@ -52,7 +55,8 @@ type AttachRequest struct {
 	Roots    string             `json:"roots,omitempty"` // PEM of authorities that this machine was taught, for the box to believe
 }
 
-// PolicyInForce replaces the policy of a running box. Until the first one comes, nothing leaves the box.
+// PolicyInForce replaces the policy of a running box. Until the first one comes, nothing leaves the
+// box.
 type PolicyInForce struct {
 	Spec    policy.Spec               `json:"spec"`
 	Secrets map[string]secrets.Source `json:"secrets,omitempty"` // by name
@@ -75,8 +79,8 @@ type Limits struct {
 	Rates  *cost.Table `json:"rates,omitempty"`
 }
 
-// ConfiguredPort is a port to forward when a box starts. When Host is taken another one of the host's serves: a box should
-// not fail for it.
+// ConfiguredPort is a port to forward when a box starts. When Host is taken another one of the
+// host's serves: a box should not fail for it.
 type ConfiguredPort struct {
 	Box  int `json:"box"`
 	Host int `json:"host"`
@@ -98,8 +102,8 @@ type SupervisorStatus struct {
 	Unlogged  bool               `json:"unlogged,omitempty"` // its audit log could not be written: nothing leaves the box any more
 }
 
-// SaveRequest writes the machine's state to a directory that does not exist yet. A pause ends the supervisor; a save
-// lets the machine go on, and copies its disks too.
+// SaveRequest writes the machine's state to a directory that does not exist yet. A pause ends the
+// supervisor; a save lets the machine go on, and copies its disks too.
 type SaveRequest struct {
 	Dir  string `json:"dir"`
 	Fork bool   `json:"fork,omitempty"` // of a save: the state is restored at once and only once (vmm.Passing)

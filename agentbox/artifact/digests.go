@@ -12,8 +12,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// Digests are those of the regular files among names in a tar archive, as sha256:<hex>; nothing is kept. The first file of a
-// name counts.
+// Digests are those of the regular files among names in a tar archive, as sha256:<hex>; nothing is
+// kept. The first file of a name counts.
 func Digests(ctx context.Context, archive io.Reader, names []string) (map[string]string, error) {
 	found := map[string]string{}
 	in := tar.NewReader(archive)

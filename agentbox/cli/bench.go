@@ -144,7 +144,8 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// printReport prints the report, and writes it to a file if one is named. Failed samples make the command fail.
+// printReport prints the report, and writes it to a file if one is named. Failed samples make the
+// command fail.
 func (a *app) printReport(report bench.Report, file string) error {
 	if a.json && file == "" {
 		file = "-"

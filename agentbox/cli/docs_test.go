@@ -194,8 +194,8 @@ func alternatives(words []string) [][]string {
 	return out
 }
 
-// parses tells why a command line is not one of the program's. Its action is left out. In a sentence
-// a command may be named without its arguments.
+// parses tells why a command line is not one of the program's. Its action is left out. In a
+// sentence a command may be named without its arguments.
 func parses(words []string, prose bool) error {
 	a := &app{stdout: new(strings.Builder)}
 	a.args, a.command = splitCommand(append([]string{"agentbox"}, words...))

@@ -38,7 +38,8 @@ func (a *app) runCommand() *cli.Command {
 	}
 }
 
-// afterLoss is a box as it is when its machine has gone, if err is the loss of a connection and the machine does go.
+// afterLoss is a box as it is when its machine has gone, if err is the loss of a connection and the
+// machine does go.
 func (a *app) afterLoss(ctx context.Context, id agentbox.BoxID, err error) agentbox.Box {
 	if code := agentbox.CodeOf(err); code != agentbox.Unavailable && code != agentbox.Timeout {
 		return agentbox.Box{}

@@ -17,8 +17,8 @@ import (
 	"agentbox/agentbox/environment"
 )
 
-// A machine that has just died is gone for us before the daemon knows. Asked again a little later, the daemon wakes the
-// box. Nothing has run in it yet, so nothing runs twice.
+// A machine that has just died is gone for us before the daemon knows. Asked again a little later,
+// the daemon wakes the box. Nothing has run in it yet, so nothing runs twice.
 const (
 	redials     = 5
 	redialAfter = 50 * time.Millisecond
@@ -62,8 +62,8 @@ type run struct {
 	noStdin bool
 }
 
-// runIn runs a command in a box and ends with its status, as an exit error when that is not 0. Signals this program
-// gets go to the command.
+// runIn runs a command in a box and ends with its status, as an exit error when that is not 0.
+// Signals this program gets go to the command.
 func (a *app) runIn(ctx context.Context, c api.Connection, r run) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)

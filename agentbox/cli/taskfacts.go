@@ -51,7 +51,8 @@ func costText(c agentbox.Cost) string {
 	return text
 }
 
-// timelineEvents are the lines of a timeline: what was written down as it happened, and what is known of it afterwards.
+// timelineEvents are the lines of a timeline: what was written down as it happened, and what is
+// known of it afterwards.
 func timelineEvents(info api.TaskInfo) []api.TaskMoment {
 	all := slices.Clone(info.Timeline)
 	for _, a := range info.Task.Attempts {

@@ -45,8 +45,7 @@ func (a *app) topCommand() *cli.Command {
 }
 
 // watch measures again and again, and shows what was between two measurements: once where nobody
-// looks
-// on, else until ctx ends, which is how it is meant to end.
+// looks on, else until ctx ends, which is how it is meant to end.
 func watch[T any](ctx context.Context, a *app, every time.Duration, measure func(context.Context) (T, error), show func(before, now T, passed time.Duration) error) error {
 	out, ok := a.stdout.(interface{ Fd() uintptr })
 	live := ok && term.IsTerminal(int(out.Fd())) && !a.json && !a.quiet

@@ -162,7 +162,8 @@ func (d *daemon) serve(ctx context.Context) error {
 	select {
 	case err = <-served:
 	case <-ctx.Done():
-		// Operations under way finish what can be finished quickly; the rest is undone by the next daemon.
+		// Operations under way finish what can be finished quickly; the rest is undone by the next
+		// daemon.
 		grace, cancel := context.WithTimeout(context.Background(), shutdownGrace)
 		defer cancel()
 		err = server.Shutdown(grace)

@@ -30,7 +30,8 @@ const gatherWithin = 5 * time.Second
 // servicesDir has the logs of services, in the directory of an attempt.
 const servicesDir = "services"
 
-// Gather asks the supervisor, if it lives, for what it has not written down yet, and keeps the logs of services with the attempt.
+// Gather asks the supervisor, if it lives, for what it has not written down yet, and keeps the logs
+// of services with the attempt.
 func (w evidence) Gather(ctx context.Context, box agentbox.Box, dir string) (task.Evidence, error) {
 	w.bringUpToDate(ctx, box)
 	t, err := w.look(box)

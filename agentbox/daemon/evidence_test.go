@@ -12,7 +12,8 @@ import (
 	"agentbox/policy"
 )
 
-// What a box tried is one line for each place, and bounded however much it tries; limits are pressure.
+// What a box tried is one line for each place, and bounded however much it tries; limits are
+// pressure.
 func TestAWitnessTellsWhatWasRefused(t *testing.T) {
 	h := home.Home{Dir: t.TempDir()}
 	box := agentbox.Box{ID: agentbox.NewBoxID()}

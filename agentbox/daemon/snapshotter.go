@@ -12,8 +12,8 @@ import (
 	"agentbox/agentbox/task"
 )
 
-// snapshotter keeps the work of a task's box as a ref of its project's mirror, and of the checkout that
-// it was made from.
+// snapshotter keeps the work of a task's box as a ref of its project's mirror, and of the checkout
+// that it was made from.
 type snapshotter struct{ jobs }
 
 func (k snapshotter) Keep(ctx context.Context, box agentbox.Box, t agentbox.Task) (task.Kept, error) {

@@ -188,8 +188,9 @@ func (t tasks) submission(ctx context.Context, req api.TaskSubmission, progress 
 	return s, nil
 }
 
-// checkCost holds a limit of cost to a table that says what things cost: without one it would end nothing, and that of a
-// configuration, which is for everybody, ends nothing where somebody has none.
+// checkCost holds a limit of cost to a table that says what things cost: without one it would end
+// nothing, and that of a configuration, which is for everybody, ends nothing where somebody has
+// none.
 func (t tasks) checkCost(l agentbox.TaskLimits, cfg *config.Config, progress agentbox.Progress) error {
 	if l.Cost == 0 && cfg.Limits.Cost == 0 {
 		return nil

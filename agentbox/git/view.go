@@ -114,8 +114,7 @@ func (v *View) take(name, from string) error {
 }
 
 // Run runs git over what the view shows. A pipe in the work tree where git expects a file of rules
-// is
-// an empty file to it.
+// is an empty file to it.
 func (v *View) Run(ctx context.Context, c Call) (stdout []byte, stderr string, err error) {
 	c.Env, c.Personal = append(append([]string(nil), v.env...), c.Env...), false
 	if c.Dir == "" {

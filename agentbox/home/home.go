@@ -82,8 +82,8 @@ func (h Home) Create() error {
 	return private(h.Run())
 }
 
-// createRun makes run/. In the default home it leads into the session's runtime directory, which the system empties at
-// logout or reboot; a home of its own keeps its sockets inside.
+// createRun makes run/. In the default home it leads into the session's runtime directory, which
+// the system empties at logout or reboot; a home of its own keeps its sockets inside.
 func (h Home) createRun() error {
 	session := os.Getenv("XDG_RUNTIME_DIR")
 	if target, err := os.Readlink(h.Run()); err == nil {
@@ -146,7 +146,8 @@ func (h Home) Sessions(project, agent string) string {
 // Audit is the directory of one box's audit log.
 func (h Home) Audit(id agentbox.BoxID) string { return filepath.Join(h.Audits(), id.String()) }
 
-// Policy are the names of what the user and the user's organisation decided. Boxes cannot reach any of it.
+// Policy are the names of what the user and the user's organisation decided. Boxes cannot reach any
+// of it.
 //
 //	policy/organisation.yaml              what everybody's boxes here may do at most; so does SystemPolicy
 //	policy/user.yaml                      the user's rules for all repositories

@@ -14,8 +14,8 @@ import (
 	"agentbox/cachestore"
 )
 
-// Opening is a store that is being opened in the background, so that a daemon serves at once: an index of a million chunks
-// takes a second, and most calls need none of it.
+// Opening is a store that is being opened in the background, so that a daemon serves at once: an
+// index of a million chunks takes a second, and most calls need none of it.
 type Opening struct {
 	done  chan struct{} // closed when store and err are set
 	store *cachestore.Store

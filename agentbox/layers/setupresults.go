@@ -23,8 +23,8 @@ const namespace = "setup"
 // mediaType is that of a bundle (docs/internals/formats.md).
 const mediaType = "application/vnd.agentbox.setup"
 
-// SetupResults is what setup made, by key. Each is one blob under one name, so it is there completely or
-// not at all.
+// SetupResults is what setup made, by key. Each is one blob under one name, so it is there
+// completely or not at all.
 type SetupResults struct {
 	// Store gives the store, waiting until it is open.
 	Store func(ctx context.Context) (*cachestore.Store, error)
@@ -44,8 +44,7 @@ func (s SetupResults) Find(ctx context.Context, key agentbox.Digest) (caches.Mad
 }
 
 // Nearest gives the newest that was published here for any key of a family, NotFound if nothing
-// was. What setup makes over it is ours, so
-// it has to be.
+// was. What setup makes over it is ours, so it has to be.
 func (s SetupResults) Nearest(ctx context.Context, family agentbox.Digest) (caches.Made, error) {
 	return s.newest(ctx, family.Hex()+"/", func(n blob.Name) bool { return s.ours(n) })
 }

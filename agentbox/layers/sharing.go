@@ -17,10 +17,8 @@ import (
 )
 
 // Sharing is what this machine hands to its team (exchange.Store): images without files of this
-// host
-// and what setup made, unless somebody said otherwise; anything else only where somebody said so.
-// Its
-// methods may be called at once.
+// host and what setup made, unless somebody said otherwise; anything else only where somebody said
+// so. Its methods may be called at once.
 type Sharing struct {
 	// Store gives the store, waiting until it is open.
 	Store func(ctx context.Context) (*cachestore.Store, error)

@@ -35,13 +35,12 @@ func NewRegistries(path string) *Registries {
 const staleAfter = time.Hour
 
 // firstLook is how long the answer that an earlier process left serves in this one, whatever its
-// age: who starts a daemon has something else to
-// do, and under a policy without registries nobody has to ask anything.
+// age: who starts a daemon has something else to do, and under a policy without registries nobody
+// has to ask anything.
 const firstLook = 5 * time.Minute
 
 // answer is what the tools said. How old it is only the process knows that asked them: of what is
-// read
-// from the file nobody can tell, because clocks are stepped.
+// read from the file nobody can tell, because clocks are stepped.
 type answer struct {
 	Found []registries.Found `json:"found"`
 }

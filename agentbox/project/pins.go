@@ -15,8 +15,7 @@ const maxPins = 500
 func (s *Store) pinsFile(p Project) string { return filepath.Join(s.dir(p), "pins") }
 
 // NewPin tells whether a lock file pins something that no box of this project was made of here,
-// while
-// others were: whoever changed it changes what runs.
+// while others were: whoever changed it changes what runs.
 func (s *Store) NewPin(p Project, pin string) (bool, error) {
 	known, err := s.pins(p)
 	return pin != "" && len(known) > 0 && !slices.Contains(known, pin), err

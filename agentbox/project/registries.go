@@ -19,9 +19,9 @@ func onPath(tool string) bool {
 	return err == nil
 }
 
-// Unanswered are the questions of some ecosystems that nobody has answered: this machine has no such
-// tool, none of its files names a registry, and no clean box was asked. Those of tools that the
-// distribution does not have are left to whoever has installed them.
+// Unanswered are the questions of some ecosystems that nobody has answered: this machine has no
+// such tool, none of its files names a registry, and no clean box was asked. Those of tools that
+// the distribution does not have are left to whoever has installed them.
 func (r *Registries) Unanswered(ecosystems []string, found []registries.Found) []registries.Question {
 	said := r.said()
 	return slices.DeleteFunc(registries.Of(ecosystems), func(q registries.Question) bool {

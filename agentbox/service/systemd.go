@@ -23,10 +23,8 @@ func (systemd) file(s Service) (string, error) {
 }
 
 // text is the unit. A daemon that finds another one serving its home ends with 3, which is no
-// failure:
-// it is tried again, so that this one takes over when the other ends. systemd takes no program
-// whose
-// path has quotes in it, and env does.
+// failure: it is tried again, so that this one takes over when the other ends. systemd takes no
+// program whose path has quotes in it, and env does.
 func (systemd) text(s Service) string {
 	var b strings.Builder
 	b.WriteString(`[Unit]

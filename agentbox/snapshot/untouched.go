@@ -14,9 +14,9 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// quickStatus prints, in the workspace of a box, what git says of it in as few processes as can be: the
-// commit that is checked out, a line for each change, and branches and stashes. Everything a box
-// does to a repository takes some of it, and looking at all of it takes seven times as long.
+// quickStatus prints, in the workspace of a box, what git says of it in as few processes as can be:
+// the commit that is checked out, a line for each change, and branches and stashes. Everything a
+// box does to a repository takes some of it, and looking at all of it takes seven times as long.
 //
 // A box that began with FILES that were not committed has changes in any case. Instead of them it
 // prints the tree of all that is there, as capture makes it, unless there are more or fewer such
@@ -82,8 +82,8 @@ func (k *keepRun) untouched(ctx context.Context) bool {
 	return err == nil && len(unknown) == 0
 }
 
-// readQuickStatus gives the commits that are not base, and tells whether nothing has changed: everything
-// is as in base, or, unless tree is "", as in tree.
+// readQuickStatus gives the commits that are not base, and tells whether nothing has changed:
+// everything is as in base, or, unless tree is "", as in tree.
 func readQuickStatus(text, base, tree string) (others []string, clean bool) {
 	s := bufio.NewScanner(strings.NewReader(text))
 	at, saw, refs := "", "", false

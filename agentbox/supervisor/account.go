@@ -15,8 +15,9 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// Account is what the machines of a box have used, over all its lives, and what they had too little of. The supervisor
-// keeps it in a file of the box's directory: one that is killed takes the last seconds with it.
+// Account is what the machines of a box have used, over all its lives, and what they had too little
+// of. The supervisor keeps it in a file of the box's directory: one that is killed takes the last
+// seconds with it.
 type Account struct {
 	agentbox.Consumption
 	Pressure []agentbox.Pressure `json:"pressure,omitempty"` // the first of it
@@ -89,8 +90,8 @@ func (b *accounting) look(pids []int, now time.Time) {
 	b.take(present, pss, now)
 }
 
-// take adds what present processes have used beyond what they had when they were seen last. Memory counts as what is held
-// now for as long as the last look is ago. The caller has the lock.
+// take adds what present processes have used beyond what they had when they were seen last. Memory
+// counts as what is held now for as long as the last look is ago. The caller has the lock.
 func (b *accounting) take(present map[process]time.Duration, pss int64, now time.Time) {
 	for p, used := range present {
 		b.account.CPU += max(used-b.seen[p], 0)

@@ -22,7 +22,8 @@ func newTestAccounting(t *testing.T, path string) *accounting {
 	return b
 }
 
-// Processes come and go, numbers are used again, machines follow each other: the account has all of it, once.
+// Processes come and go, numbers are used again, machines follow each other: the account has all of
+// it, once.
 func TestAnAccountAddsUpAllLives(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "account.json")
 	now := time.Unix(1_000_000, 0)

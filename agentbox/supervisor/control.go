@@ -70,8 +70,8 @@ func (s *Supervisor) handler() http.Handler {
 	return mux
 }
 
-// exclusive runs operations on the machine one after the other. They are not cut short when the daemon hangs up: half an
-// operation is worse than one nobody waits for.
+// exclusive runs operations on the machine one after the other. They are not cut short when the
+// daemon hangs up: half an operation is worse than one nobody waits for.
 func exclusive[Req any](s *Supervisor, f func(context.Context, Req) error) api.Func[Req, api.None] {
 	return func(ctx context.Context, req Req, _ agentbox.Progress) (api.None, error) {
 		if err := s.waitStarted(ctx); err != nil {
@@ -153,7 +153,8 @@ func (s *Supervisor) openConfigured(_ context.Context, list []api.ConfiguredPort
 	return nil
 }
 
-// hold does beforehand what a lease will ask of a machine of the pool, and stops its CPUs until attach.
+// hold does beforehand what a lease will ask of a machine of the pool, and stops its CPUs until
+// attach.
 func (s *Supervisor) hold(ctx context.Context, _ api.None) error {
 	client, err := s.link.client(ctx)
 	if err != nil {
@@ -165,8 +166,9 @@ func (s *Supervisor) hold(ctx context.Context, _ api.None) error {
 	return s.machine.Freeze(ctx)
 }
 
-// warmUp attaches the empty workspace, runs a command in it, and lets go of it. Under emulation what is done for the first
-// time takes three times as long as the second, and here nobody waits for it.
+// warmUp attaches the empty workspace, runs a command in it, and lets go of it. Under emulation
+// what is done for the first time takes three times as long as the second, and here nobody waits
+// for it.
 func warmUp(ctx context.Context, client *guest.Client) error {
 	if err := client.Attach(ctx, protocol.AttachRequest{Workspace: true, Hostname: "warming-up"}); err != nil {
 		return err
@@ -181,8 +183,9 @@ func warmUp(ctx context.Context, client *guest.Client) error {
 	return client.Detach(ctx)
 }
 
-// pause saves the machine and ends it. The saved state is complete before the machine is killed, and the machine does not
-// run between the two: whenever we are killed, the box is either still running or wholly saved.
+// pause saves the machine and ends it. The saved state is complete before the machine is killed,
+// and the machine does not run between the two: whenever we are killed, the box is either still
+// running or wholly saved.
 func (s *Supervisor) pause(ctx context.Context, req api.SaveRequest) error {
 	if err := s.saveFrozen(ctx, req.Dir, vmm.InPlace); err != nil {
 		return err
@@ -203,8 +206,8 @@ func (s *Supervisor) save(ctx context.Context, req api.SaveRequest) error {
 	return s.goOn(ctx)
 }
 
-// saveFrozen stops the guest's user processes first, so that whoever restores the state can reseed the guest before any of
-// them runs, and lets the machine go on when saving fails.
+// saveFrozen stops the guest's user processes first, so that whoever restores the state can reseed
+// the guest before any of them runs, and lets the machine go on when saving fails.
 func (s *Supervisor) saveFrozen(ctx context.Context, dir string, how vmm.Saving) error {
 	snapshotter, ok := s.driver.(vmm.Snapshotter)
 	if !ok || !s.cfg.Template {
@@ -246,7 +249,8 @@ func (s *Supervisor) goOn(ctx context.Context) error {
 	return client.Thaw(ctx)
 }
 
-// stopWhenever is stop also for a machine that has not started, and may still wait for its daemon: nobody wants it any more.
+// stopWhenever is stop also for a machine that has not started, and may still wait for its daemon:
+// nobody wants it any more.
 func (s *Supervisor) stopWhenever(ctx context.Context, req api.StopRequest, progress agentbox.Progress) (api.None, error) {
 	select {
 	case <-s.started:

@@ -10,9 +10,10 @@ import (
 	"agentbox/agentbox/home"
 )
 
-// diskWatch finds out when a workspace that is a directory of the host, and so has no size of its own, has grown beyond
-// what the box may have. Counting one costs a look at every file, so it is done when its file system has filled by as much
-// as would matter, and else, since others may free there what the box takes, now and then.
+// diskWatch finds out when a workspace that is a directory of the host, and so has no size of its
+// own, has grown beyond what the box may have. Counting one costs a look at every file, so it is
+// done when its file system has filled by as much as would matter, and else, since others may free
+// there what the box takes, now and then.
 type diskWatch struct {
 	limit int64         // bytes
 	held  int64         // by the workspace, when it was counted
@@ -26,8 +27,8 @@ const (
 	countShare = 200              // and no more than this part of the time
 )
 
-// newDiskWatch begins with what a workspace holds. One that is beyond the limit from the beginning may grow by a sixteenth
-// of it: whoever is to make room must be let in.
+// newDiskWatch begins with what a workspace holds. One that is beyond the limit from the beginning
+// may grow by a sixteenth of it: whoever is to make room must be let in.
 func newDiskWatch(limit, held, used int64) *diskWatch {
 	if held > limit {
 		limit = held + limit/16
@@ -42,7 +43,8 @@ func (w *diskWatch) due(used int64, now time.Time) bool {
 	return used-w.used >= step || now.Sub(w.at) >= max(countEvery, countShare*w.cost)
 }
 
-// counted takes what the workspace holds, when that was counted and what it cost, and tells whether it is too much.
+// counted takes what the workspace holds, when that was counted and what it cost, and tells whether
+// it is too much.
 func (w *diskWatch) counted(held, used int64, at time.Time, cost time.Duration) bool {
 	w.held, w.used, w.at, w.cost = held, used, at, cost
 	return held > w.limit

@@ -98,8 +98,9 @@ func (d *pressureWatch) news(now protocol.GuestStats) (list []agentbox.Pressure)
 	return list
 }
 
-// bringUpToDate brings up to date what the box's directory has about its machine, before that ends: the account and the ends of
-// the logs of its services. A guest that does not answer keeps its logs.
+// bringUpToDate brings up to date what the box's directory has about its machine, before that ends:
+// the account and the ends of the logs of its services. A guest that does not answer keeps its
+// logs.
 func (s *Supervisor) bringUpToDate(ctx context.Context) {
 	if !s.meter.accounts() {
 		return

@@ -50,7 +50,8 @@ func TestBrokenExitNoteIsTakenAwayAndTellsNothing(t *testing.T) {
 	}
 }
 
-// A supervisor of an earlier version goes on under a new daemon, and records of that version are there for good.
+// A supervisor of an earlier version goes on under a new daemon, and records of that version are
+// there for good.
 func TestWhatEarlierVersionsWroteOfAnEndIsRead(t *testing.T) {
 	for _, end := range []agentbox.End{
 		{Cause: agentbox.EndPaused},

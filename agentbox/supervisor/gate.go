@@ -12,8 +12,8 @@ import (
 	"agentbox/vmm/netstack"
 )
 
-// gate is where the box's network meets its policy: the network stack asks it, the gateway answers, and the limits of
-// the box are kept on the way.
+// gate is where the box's network meets its policy: the network stack asks it, the gateway answers,
+// and the limits of the box are kept on the way.
 type gate struct {
 	gateway    *gateway.Gateway
 	meter      *meter
@@ -23,7 +23,8 @@ type gate struct {
 
 var _ netstack.Handler = (*gate)(nil)
 
-// newGate makes the gate of a box that believes ca, under whatever policy the guard has and will have.
+// newGate makes the gate of a box that believes ca, under whatever policy the guard has and will
+// have.
 func newGate(ca *gateway.CA, g *guard, m *meter, b *accounting, log *slog.Logger) *gate {
 	gw := gateway.New(gateway.Config{Policy: nothing(), Values: g.keep, CA: ca, Audit: g.record, Usage: b.tokens, Log: log})
 	g.follow(gw.SetPolicy)

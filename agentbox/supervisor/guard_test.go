@@ -61,7 +61,8 @@ func TestNothingIsAllowedBeforeThereIsAPolicy(t *testing.T) {
 	}
 }
 
-// carried is a connection of the box to a server of this machine, under a policy that allows it; over is closed when it has ended.
+// carried is a connection of the box to a server of this machine, under a policy that allows it;
+// over is closed when it has ended.
 func carried(t *testing.T, g *guard, gate *gate) (d netstack.Destination, over <-chan struct{}) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -122,7 +123,8 @@ func TestAChangeOfPolicyEndsWhatItDenies(t *testing.T) {
 	}
 }
 
-// The disk is full when the box tries something: what it had open ends, and it gets nothing more, whatever policy comes.
+// The disk is full when the box tries something: what it had open ends, and it gets nothing more,
+// whatever policy comes.
 func TestABoxWhoseLogCannotBeWrittenReachesNothing(t *testing.T) {
 	g, gate, dir := newTestGuard(t)
 	d, over := carried(t, g, gate)
@@ -147,7 +149,8 @@ func TestABoxWhoseLogCannotBeWrittenReachesNothing(t *testing.T) {
 	}
 }
 
-// The disk is full when another policy comes: what was allowed may be what is taken back, so nothing is.
+// The disk is full when another policy comes: what was allowed may be what is taken back, so
+// nothing is.
 func TestABoxWhoseChangeOfPolicyCannotBeWrittenDownReachesNothing(t *testing.T) {
 	g, gate, dir := newTestGuard(t)
 	d, over := carried(t, g, gate)

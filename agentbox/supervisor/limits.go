@@ -33,8 +33,9 @@ func (s *Supervisor) watchTime(ctx context.Context) {
 	}
 }
 
-// pauseAt pauses the box at a limit; a user may resume it. Where that cannot be done its machine ends. It tells whether the
-// box is no more to be watched: one that somebody entered meanwhile, so that the limit is not reached still, goes on.
+// pauseAt pauses the box at a limit; a user may resume it. Where that cannot be done its machine
+// ends. It tells whether the box is no more to be watched: one that somebody entered meanwhile, so
+// that the limit is not reached still, goes on.
 func (s *Supervisor) pauseAt(ctx context.Context, which agentbox.Limit, still func() bool) bool {
 	s.op.Lock()
 	defer s.op.Unlock()

@@ -13,7 +13,8 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// meter watches the limits of one life of a box. It measures from outside: nothing the guest says counts.
+// meter watches the limits of one life of a box. It measures from outside: nothing the guest says
+// counts.
 type meter struct {
 	reached func(agentbox.Limit) // called once for each limit of traffic
 	work    func() (done func()) // called for everybody who works in the box
@@ -48,8 +49,8 @@ func (m *meter) limit(l api.Limits) {
 	m.limits = l
 }
 
-// begin makes time count, for the first call of a life: a machine of the pool has waited before, and one that is being made
-// ready has done nothing of its box's yet.
+// begin makes time count, for the first call of a life: a machine of the pool has waited before,
+// and one that is being made ready has done nothing of its box's yet.
 func (m *meter) begin() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -191,7 +192,8 @@ func (m *meter) pauses() bool {
 	return m.limits.Pause
 }
 
-// watched is a listener whose connections are clients of the box, and tell the meter when it has said something.
+// watched is a listener whose connections are clients of the box, and tell the meter when it has
+// said something.
 type watched struct {
 	net.Listener
 	m *meter

@@ -51,7 +51,8 @@ func TestMeterNamesTheLimit(t *testing.T) {
 	}
 }
 
-// A machine of the pool has waited for a day, and has limits before it is ready: its time begins when it is a box.
+// A machine of the pool has waited for a day, and has limits before it is ready: its time begins
+// when it is a box.
 func TestMeterBeginsWithTheBox(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	m := newMeter(func() time.Duration { return time.Hour }, func(agentbox.Limit) {})
@@ -75,7 +76,8 @@ func TestMeterBeginsWithTheBox(t *testing.T) {
 	}
 }
 
-// A box that somebody may come back to is not idle while a client is in it, however silent; a run is.
+// A box that somebody may come back to is not idle while a client is in it, however silent; a run
+// is.
 func TestMeterOfABoxInUse(t *testing.T) {
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// start brings the machine to life, greets the guest and opens the way in. What it starts beside the machine belongs to wg
-// and ends with ctx.
+// start brings the machine to life, greets the guest and opens the way in. What it starts beside
+// the machine belongs to wg and ends with ctx.
 func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Listener, wg *sync.WaitGroup) error {
 	begun := time.Now()
 	asked := sync.OnceValues(func() (api.StartRequest, error) { return s.awaitGo(ctx) })
@@ -86,7 +86,8 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 	return nil
 }
 
-// deathNotice is how long a greeting that failed waits for the machine's own end to explain it: its stream ends first.
+// deathNotice is how long a greeting that failed waits for the machine's own end to explain it: its
+// stream ends first.
 const deathNotice = time.Second
 
 // notGreeted says why a machine that was started did not answer.
@@ -104,8 +105,8 @@ func notGreeted(box agentbox.BoxID, machine vmm.Machine, err error) error {
 		WithHint("agentbox logs --console %s", box)
 }
 
-// guest is the connection to the guest, for whoever comes from outside. One that cannot be made is explained by the
-// machine's end, if it has ended.
+// guest is the connection to the guest, for whoever comes from outside. One that cannot be made is
+// explained by the machine's end, if it has ended.
 func (s *Supervisor) guest(ctx context.Context) (*ssh.Client, error) {
 	client, err := s.link.ssh(ctx)
 	if err != nil && ctx.Err() == nil {
@@ -114,7 +115,8 @@ func (s *Supervisor) guest(ctx context.Context) (*ssh.Client, error) {
 	return client, err
 }
 
-// goTimeout is how long a machine that runs waits for its daemon to want it. Making a large workspace takes seconds.
+// goTimeout is how long a machine that runs waits for its daemon to want it. Making a large
+// workspace takes seconds.
 const goTimeout = 5 * time.Minute
 
 func (s *Supervisor) awaitGo(ctx context.Context) (api.StartRequest, error) {

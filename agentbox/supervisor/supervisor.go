@@ -57,8 +57,8 @@ type Supervisor struct {
 	endCause agentbox.End
 }
 
-// Main runs a supervisor with the configuration on stdin and the inherited files until its machine has ended. The caller
-// exits with an error afterwards if one is returned.
+// Main runs a supervisor with the configuration on stdin and the inherited files until its machine
+// has ended. The caller exits with an error afterwards if one is returned.
 func Main(ctx context.Context, stdin io.Reader) error {
 	oneProcessor()
 	cfg, files, err := readConfig(stdin)
@@ -115,7 +115,8 @@ func newSupervisor(cfg Config, log *slog.Logger) (*Supervisor, error) {
 	return s, nil
 }
 
-// run serves until the machine has ended or the context does. Everything it started has ended when it returns.
+// run serves until the machine has ended or the context does. Everything it started has ended when
+// it returns.
 func (s *Supervisor) run(ctx context.Context, files Files) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -161,7 +162,8 @@ func (s *Supervisor) run(ctx context.Context, files Files) error {
 	}
 	select {
 	case <-ctx.Done():
-		// A signal: the system is going down, or a person means us. The workspace is synced either way.
+		// A signal: the system is going down, or a person means us. The workspace is synced either
+		// way.
 		s.op.Lock()
 		err = s.stop(context.WithoutCancel(ctx), api.StopRequest{Grace: signalGrace})
 		s.op.Unlock()

@@ -107,10 +107,10 @@ func (b *beginning) changed(ctx context.Context) (names []string, size int64, er
 	return names, size, nil
 }
 
-// top is the tree of everything that is there and the number of files that are not as in the index, "" when head has just that or MaxBegin is exceeded.
-// Mostly there is nothing uncommitted, so the index is compared with head's tree beside the walk
-// that tells whether it still stands for the files: one git process after another would cost each
-// box their sum.
+// top is the tree of everything that is there and the number of files that are not as in the index,
+// "" when head has just that or MaxBegin is exceeded. Mostly there is nothing uncommitted, so the
+// index is compared with head's tree beside the walk that tells whether it still stands for the
+// files: one git process after another would cost each box their sum.
 func (b *beginning) top(ctx context.Context) (tree string, files int, err error) {
 	var names []string
 	var size int64

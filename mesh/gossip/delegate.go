@@ -12,8 +12,7 @@ import (
 )
 
 // delegate is what memberlist calls, some of it while it holds its own locks: nothing here waits,
-// or
-// calls memberlist.
+// or calls memberlist.
 type delegate Gossip
 
 var (
@@ -37,8 +36,8 @@ func (d *delegate) LocalState(bool) []byte          { return nil }
 func (d *delegate) MergeRemoteState([]byte, bool)   {}
 
 // NotifyAlive refuses nodes that are no members, and what a member did not say of itself. Any
-// member
-// may say anything of others to memberlist: without this, one could fill the team with phantoms.
+// member may say anything of others to memberlist: without this, one could fill the team with
+// phantoms.
 func (d *delegate) NotifyAlive(n *memberlist.Node) error {
 	id, err := identity.ParsePeer(n.Name)
 	if err != nil {

@@ -8,8 +8,8 @@
 // Whoever is not on the member list cannot be connected to, and what anybody says about it is not
 // taken: NotifyAlive refuses names that are not on the list, and Meta that its peer did not sign.
 // Limits of memberlist are kept here, with an error and a counter each: a Meta above 512 bytes
-// would
-// panic, a packet above its size would be lost in silence, a state exchange has no useful bound.
+// would panic, a packet above its size would be lost in silence, a state exchange has no useful
+// bound.
 //
 // What it will not do: it carries no payload but Meta. Catalogues and member lists are fetched over
 // services of their own by whoever sees in a Meta that there is something new.

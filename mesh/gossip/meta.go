@@ -90,8 +90,7 @@ func badMeta(key ed25519.PublicKey, format string, args ...any) error {
 }
 
 // placeOf is the address of a peer inside memberlist: made from its PeerID, in a range that is
-// never
-// routed (RFC 4193), so that it is the same wherever the peer is.
+// never routed (RFC 4193), so that it is the same wherever the peer is.
 func placeOf(id identity.PeerID) netip.AddrPort {
 	var ip [16]byte
 	ip[0] = 0xfd

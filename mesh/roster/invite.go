@@ -131,8 +131,7 @@ func (r *Roster) EndInvites() {
 }
 
 // take uses up an invitation for one peer, on disk first. The same peer may take it again: its
-// first
-// answer may have been lost.
+// first answer may have been lost.
 func (r *Roster) take(id string, by identity.PeerID) (invitation, bool, error) {
 	open := r.open(r.cfg.Now())
 	at := slices.IndexFunc(open, func(i invitation) bool { return i.id() == id })

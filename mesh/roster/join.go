@@ -13,8 +13,7 @@ import (
 )
 
 // Join takes up an invitation, and gives who invited and where that is. The node is used to ask;
-// the
-// list is the newest one when Join returns.
+// the list is the newest one when Join returns.
 func (r *Roster) Join(ctx context.Context, node *wire.Node, invite identity.Invite, name string) (identity.PeerID, netip.AddrPort, error) {
 	if team := r.List().Team(); !team.IsZero() && team != invite.Team {
 		return identity.PeerID{}, netip.AddrPort{}, agentbox.Errorf(agentbox.Exists, "this machine is in another team").WithHint("agentbox mesh leave first")

@@ -125,8 +125,7 @@ func (r *Roster) Refused() uint64 {
 }
 
 // Init makes a team of which this machine is the first member, builder and admin, and keeps its
-// root
-// key. The root key is written before the list: a team without it could never change.
+// root key. The root key is written before the list: a team without it could never change.
 func (r *Roster) Init(name string) error {
 	r.changing.Lock()
 	defer r.changing.Unlock()

@@ -150,8 +150,8 @@ func (r *Roster) Spread(ctx context.Context, node *wire.Node, peers []identity.P
 	all.Wait()
 }
 
-// Farewell tells a peer that this machine leaves. The peer takes it, and closes the connection of who
-// is no member any more.
+// Farewell tells a peer that this machine leaves. The peer takes it, and closes the connection of
+// who is no member any more.
 func (r *Roster) Farewell(ctx context.Context, node *wire.Node, peer identity.PeerID) error {
 	entry, err := r.Leaving()
 	if err != nil {

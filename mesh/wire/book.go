@@ -31,8 +31,7 @@ func (b *book) confirm(id identity.PeerID, a netip.AddrPort) {
 }
 
 // learn remembers addresses that somebody named. They push out others that somebody named, and
-// never
-// the one that worked last.
+// never the one that worked last.
 func (b *book) learn(id identity.PeerID, addresses []netip.AddrPort) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

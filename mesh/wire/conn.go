@@ -49,8 +49,7 @@ type Conn interface {
 	// Context is done when the connection has ended; its cause says why.
 	Context() context.Context
 	// Close ends the connection, all its streams included. What was written and not acknowledged
-	// may
-	// be lost: a side that wants an answer waits for it before it closes.
+	// may be lost: a side that wants an answer waits for it before it closes.
 	Close() error
 }
 
@@ -62,11 +61,9 @@ type Stream interface {
 	// on.
 	Close() error
 	// Abort ends both directions at once: whoever reads or writes gets an error, on both sides.
-	// What
-	// was written before Close is delivered all the same. Every stream is aborted in the end (defer
-	// it), or it counts against those that the connection may have; after Close and reading to
-	// io.EOF
-	// that does nothing.
+	// What was written before Close is delivered all the same. Every stream is aborted in the end
+	// (defer it), or it counts against those that the connection may have; after Close and reading
+	// to io.EOF that does nothing.
 	Abort()
 	SetDeadline(t time.Time) error
 	SetReadDeadline(t time.Time) error

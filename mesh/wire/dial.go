@@ -15,10 +15,8 @@ import (
 )
 
 // Dial opens a connection to a peer. It tries all addresses that are known at once, and returns
-// when
-// the peer has admitted us. Errors have code NotFound when no address is known, Conflict when we
-// are
-// no member for the peer (or it is none for us), Unavailable when it does not answer.
+// when the peer has admitted us. Errors have code NotFound when no address is known, Conflict when
+// we are no member for the peer (or it is none for us), Unavailable when it does not answer.
 func (n *Node) Dial(ctx context.Context, peer identity.PeerID, s Service) (Conn, error) {
 	switch {
 	case peer == n.self:

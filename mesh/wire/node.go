@@ -213,8 +213,7 @@ func (n *Node) Connections() int {
 }
 
 // Close ends all connections, waits for the handlers, and frees the port. It may be called more
-// than
-// once.
+// than once.
 func (n *Node) Close() error {
 	n.closing.Do(func() { n.closed = n.close() })
 	return n.closed

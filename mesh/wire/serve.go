@@ -11,8 +11,7 @@ import (
 )
 
 // greeting is the one byte by which a server says that it admitted the client. In TLS 1.3 a
-// client's
-// handshake is over before the server has seen its certificate.
+// client's handshake is over before the server has seen its certificate.
 const greeting = 'y'
 
 // GuestHandler serves the holder of an invitation, of whom nothing is known but that it knew the

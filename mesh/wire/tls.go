@@ -49,8 +49,7 @@ func peerOf(state tls.ConnectionState) (identity.PeerID, error) {
 }
 
 // protocol is the ALPN of a service among members. Who does not know the root key cannot say it,
-// and
-// is refused before it sees our certificate.
+// and is refused before it sees our certificate.
 func protocol(root ed25519.PublicKey, s Service) string {
 	tag := sha256.Sum256(append([]byte("agentbox alpn 1\n"), root...))
 	return "ab1/" + hex.EncodeToString(tag[:8]) + "/" + string(s)

@@ -6,10 +6,10 @@ import (
 	"syscall"
 )
 
-// connectAhead begins to connect a TCP socket that net.Dialer is about to connect to the same address. The kernel takes the
-// second call as a question how far the first one is (connect(2)): a server on this machine has answered by then, and the
-// dialer returns at once, where it would have waited for its poller to wake another thread. What goes wrong here goes wrong
-// there again.
+// connectAhead begins to connect a TCP socket that net.Dialer is about to connect to the same
+// address. The kernel takes the second call as a question how far the first one is (connect(2)): a
+// server on this machine has answered by then, and the dialer returns at once, where it would have
+// waited for its poller to wake another thread. What goes wrong here goes wrong there again.
 func connectAhead(network, address string, socket syscall.RawConn) error {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil || !strings.HasPrefix(network, "tcp") || a.Addr().Zone() != "" {

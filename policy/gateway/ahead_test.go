@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A server of this machine has answered when the dialer begins to connect. It may not have, on a busy one; so it is tried again.
+// A server of this machine has answered when the dialer begins to connect. It may not have, on a
+// busy one; so it is tried again.
 func TestConnectAhead(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
 		l, err := net.Listen("tcp", address)

@@ -2,8 +2,9 @@ package gateway
 
 import "agentbox/agentbox"
 
-// answer finds what the answer of a model's API says of its usage, in JSON or in a stream of events with a JSON document each. It takes bytes as
-// they come, in pieces of any size. What it does not understand it passes over: a number that is not found is not counted.
+// answer finds what the answer of a model's API says of its usage, in JSON or in a stream of events
+// with a JSON document each. It takes bytes as they come, in pieces of any size. What it does not
+// understand it passes over: a number that is not found is not counted.
 //
 // What is looked for, PREFIX being message (Anthropic's first event), response (OpenAI's last),
 // session (the first message of OpenAI's realtime API) or nothing:
@@ -45,7 +46,8 @@ func (a *answer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// event takes a byte of a stream of events. Lines end with CR, LF or both, and an empty one ends an event.
+// event takes a byte of a stream of events. Lines end with CR, LF or both, and an empty one ends an
+// event.
 func (a *answer) event(c byte) {
 	afterCR := a.cr
 	a.cr = c == '\r'

@@ -66,8 +66,8 @@ const (
 	longText = 128 // bytes of a name or value that are looked at; longer ones are not ours
 )
 
-// document reads a JSON document byte by byte and tells the values of members that have a meaning. It checks of JSON only what it needs to know
-// where it is, and gives up where that is lost.
+// document reads a JSON document byte by byte and tells the values of members that have a meaning.
+// It checks of JSON only what it needs to know where it is, and gives up where that is lost.
 type document struct {
 	found func(meaning, string)
 
@@ -187,7 +187,8 @@ func (d *document) numberEnds() {
 	d.n, d.strange = 0, false
 }
 
-// tell gives the present value on if its place means something, and it is of the sort that belongs there: a text for modelName, else a number.
+// tell gives the present value on if its place means something, and it is of the sort that belongs
+// there: a text for modelName, else a number.
 func (d *document) tell(sort meaning) {
 	path := make([]key, 0, deepest)
 	for i := range d.depth {

@@ -38,8 +38,8 @@ func TestAttackFraming(t *testing.T) {
 	}
 }
 
-// Bodies that are not framed as they say end the request before it ends at the server, and nothing behind them is read as a
-// request of its own.
+// Bodies that are not framed as they say end the request before it ends at the server, and nothing
+// behind them is read as a request of its own.
 func TestAttackBodies(t *testing.T) {
 	for what, chunks := range gatewaytest.Chunkings() {
 		w := newWorld(t, grants("a.test"))

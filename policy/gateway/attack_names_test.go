@@ -13,7 +13,8 @@ import (
 	"agentbox/policy"
 )
 
-// Names that are not the allowed one, in every disguise, are not answered; nothing is ever asked of a resolver.
+// Names that are not the allowed one, in every disguise, are not answered; nothing is ever asked of
+// a resolver.
 func TestAttackNames(t *testing.T) {
 	w := newWorld(t, grants("allowed.example", "*.wild.example"))
 	for _, name := range []string{
@@ -114,7 +115,8 @@ func TestAttackServerNames(t *testing.T) {
 	}
 }
 
-// Addresses that a name leads to are decided about when they are dialled, whatever the name is and said before.
+// Addresses that a name leads to are decided about when they are dialled, whatever the name is and
+// said before.
 func TestAttackAddresses(t *testing.T) {
 	spec := policy.Spec{Layers: []policy.Layer{{Source: policy.User, Allow: []policy.Rule{rule("*.example")}, Private: []policy.Rule{rule("granted.example")}}}}
 	w := newWorld(t, spec)

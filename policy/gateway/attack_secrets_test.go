@@ -15,8 +15,8 @@ import (
 	"agentbox/policy"
 )
 
-// A placeholder anywhere but in a header of a request that may carry the secret is refused and told of; the value never
-// goes there.
+// A placeholder anywhere but in a header of a request that may carry the secret is refused and told
+// of; the value never goes there.
 func TestAttackSecrets(t *testing.T) {
 	w := newWorld(t, withToken(grants("a.test", "b.test"), "GET,POST https://a.test/api/**"))
 	var seen sync.Map

@@ -87,7 +87,8 @@ func TestAttackMethodOverride(t *testing.T) {
 	w.denied("method-override")
 }
 
-// Ten thousand connections: some are carried, the rest refused at once, and the log tells of them in few lines.
+// Ten thousand connections: some are carried, the rest refused at once, and the log tells of them
+// in few lines.
 func TestAttackManyConnections(t *testing.T) {
 	w := newWorld(t, grants("a.test"))
 	w.g.conns.most = 64
@@ -130,7 +131,8 @@ func TestAttackSlowloris(t *testing.T) {
 	w.serveHTTP(echo)
 	got := ""
 	for deadline := time.Now().Add(patience); !strings.HasPrefix(got, "HTTP/1.1 400") && time.Now().Before(deadline); {
-		// On a busy machine the time may be over before the client has said anything: that is not what is tried here.
+		// On a busy machine the time may be over before the client has said anything: that is not
+		// what is tried here.
 		got = w.raw(dest("a.test", 80), "GET / HTTP/1.1\r\nHost: a.test\r\nX: ")
 	}
 	w.denied("framing")

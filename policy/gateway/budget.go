@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// A name below an allowed wildcard is chosen by the box and is told to that domain's name server when it is dialled, so
-// names are a way out. It is as narrow as this: so many bytes of new names at once, and so many a second after that.
+// A name below an allowed wildcard is chosen by the box and is told to that domain's name server
+// when it is dialled, so names are a way out. It is as narrow as this: so many bytes of new names
+// at once, and so many a second after that.
 const (
 	nameBurst  = 16 << 10
 	nameRate   = 64 // bytes a second

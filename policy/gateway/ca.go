@@ -21,8 +21,8 @@ import (
 	"time"
 )
 
-// CA signs certificates that one box believes, and those forked from it. Nothing outside of them trusts it, and the box
-// never sees its key.
+// CA signs certificates that one box believes, and those forked from it. Nothing outside of them
+// trusts it, and the box never sees its key.
 type CA struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -71,8 +71,8 @@ func NewCA(box string) (*CA, error) {
 	return &CA{cert: cert, key: key, leaf: leaf, leaves: map[string]*tls.Certificate{}}, nil
 }
 
-// Encode gives the authority with its key, for a file that nobody else can read: what a box trusts has to last as long as
-// the memory of its programs does, so through every pause.
+// Encode gives the authority with its key, for a file that nobody else can read: what a box trusts
+// has to last as long as the memory of its programs does, so through every pause.
 func (c *CA) Encode() ([]byte, error) {
 	der, err := x509.MarshalECPrivateKey(c.key)
 	if err != nil {
@@ -108,8 +108,8 @@ func (c *CA) PEM() []byte {
 	return b.Bytes()
 }
 
-// FileName is the name under which OpenSSL looks for the authority in a directory of certificates: a hash of its subject,
-// every value of which it reads in lower case.
+// FileName is the name under which OpenSSL looks for the authority in a directory of certificates:
+// a hash of its subject, every value of which it reads in lower case.
 func (c *CA) FileName() (string, error) {
 	var subject []byte
 	for _, rdn := range c.cert.Subject.ToRDNSequence() {
@@ -175,7 +175,8 @@ func (c *CA) mint(name string) (*tls.Certificate, error) {
 	return &tls.Certificate{Certificate: [][]byte{der, c.cert.Raw}, PrivateKey: c.leaf, Leaf: leaf}, nil
 }
 
-// commonName is the name where it fits: X.509 allows 64 bytes, and clients look at the alternative names only.
+// commonName is the name where it fits: X.509 allows 64 bytes, and clients look at the alternative
+// names only.
 func commonName(name string) string {
 	if len(name) > 64 {
 		return name[:64]

@@ -10,7 +10,8 @@ import (
 	"agentbox/policy"
 )
 
-// event is one flow, or one refusal, for the audit log. It holds no value of a secret, no header and no query.
+// event is one flow, or one refusal, for the audit log. It holds no value of a secret, no header
+// and no query.
 type event struct {
 	Flow    policy.Flow    // Path is without query
 	Verdict policy.Verdict // Reason says why, in one line
@@ -24,7 +25,8 @@ type event struct {
 	Count   int // how many alike this one stands for; at least 1
 }
 
-// entry is the event as the audit log has it. The kind of a refusal by a rule, and of what was carried, is a flow.
+// entry is the event as the audit log has it. The kind of a refusal by a rule, and of what was
+// carried, is a flow.
 func (e event) entry() policy.Entry {
 	entry := policy.EntryFor(e.Flow, e.Verdict)
 	if e.What != "" {
@@ -44,8 +46,8 @@ func (e event) entry() policy.Entry {
 	return entry
 }
 
-// A box asks as often as it likes. What repeats itself within a window is written once and then as a number, and so is
-// what differs from one to the next, beyond the first few.
+// A box asks as often as it likes. What repeats itself within a window is written once and then as
+// a number, and so is what differs from one to the next, beyond the first few.
 const (
 	floodWindow = 5 * time.Second
 	maxAlike    = 128 // refusals of one sort that are told apart in a window

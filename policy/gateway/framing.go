@@ -14,13 +14,14 @@ import (
 // maxHead is the most bytes the head of a request may have.
 const maxHead = 64 << 10
 
-// framing is a connection on which requests of HTTP/1 come in. What passes through Read is checked first: a server
-// behind it sees whole, sound heads and bodies that end where they say, and EOF where something else came.
+// framing is a connection on which requests of HTTP/1 come in. What passes through Read is checked
+// first: a server behind it sees whole, sound heads and bodies that end where they say, and EOF
+// where something else came.
 type framing struct {
 	net.Conn
 	r *bufio.Reader
-	// wrong is called once, with what was wrong, before Read gives EOF. idle says that no request is under way, so that
-	// nobody else is writing.
+	// wrong is called once, with what was wrong, before Read gives EOF. idle says that no request
+	// is under way, so that nobody else is writing.
 	wrong func(err error, idle bool)
 
 	mu     sync.Mutex // of what follows: the server's own reader, and Opaque
@@ -80,8 +81,8 @@ func (f *framing) why() error {
 	return f.failed
 }
 
-// Read gives on what is checked. An error of the connection (a deadline that passed, above all) leaves everything as it
-// is: the next Read goes on.
+// Read gives on what is checked. An error of the connection (a deadline that passed, above all)
+// leaves everything as it is: the next Read goes on.
 func (f *framing) Read(p []byte) (int, error) {
 	for len(p) > 0 {
 		n, more, err := f.step(p)
@@ -108,7 +109,8 @@ func (f *framing) step(p []byte) (n int, more bool, err error) {
 	state, left := f.state, f.left
 	f.mu.Unlock()
 
-	// Only this goroutine reads; the lock is not held meanwhile, or Opaque would wait for the guest.
+	// Only this goroutine reads; the lock is not held meanwhile, or Opaque would wait for the
+	// guest.
 	switch state {
 	case opaque:
 		n, err = f.r.Read(p)

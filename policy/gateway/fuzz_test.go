@@ -65,8 +65,8 @@ func split(raw []byte) []byte {
 	return b
 }
 
-// Whatever a client sends, what is read is what is played again, and a name that is found is what crypto/tls as a server
-// would find.
+// Whatever a client sends, what is read is what is played again, and a name that is found is what
+// crypto/tls as a server would find.
 func FuzzClientHello(f *testing.F) {
 	f.Add(recordedHello("a.test", "h2"))
 	f.Add(recordedHello(""))
@@ -112,8 +112,8 @@ func readAll(t *testing.T, b []byte, small bool) ([]byte, error) {
 	return out, wrong
 }
 
-// What comes through the check is a beginning of what was sent, does not depend on how it was cut, and is what net/http
-// reads as the same sequence of requests and nothing else.
+// What comes through the check is a beginning of what was sent, does not depend on how it was cut,
+// and is what net/http reads as the same sequence of requests and nothing else.
 func FuzzHTTP(f *testing.F) {
 	for _, request := range gatewaytest.Framings("a.test") {
 		f.Add([]byte(request))

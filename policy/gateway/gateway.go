@@ -46,12 +46,12 @@ type Config struct {
 	CA     *CA
 	Audit  func(policy.Entry) // called once per flow, and for each refusal; must not block for long
 	Roots  *x509.CertPool     // what upstream servers are verified with; nil means the host's
-	// Resolve gives a name's addresses; nil means the host's resolver. What it says is believed by nobody: each address is
-	// decided about before it is dialled.
+	// Resolve gives a name's addresses; nil means the host's resolver. What it says is believed by
+	// nobody: each address is decided about before it is dialled.
 	Resolve Resolver
 	// Usage is told of each answer of a model, where the gateway has opened the traffic: what it
-	// says that it used, and the model's name as it says that. It has servers asked for codings that
-	// are read here. Must not block; nil: nobody wants to know.
+	// says that it used, and the model's name as it says that. It has servers asked for codings
+	// that are read here. Must not block; nil: nobody wants to know.
 	Usage func(model string, t agentbox.Tokens)
 	Log   *slog.Logger
 }
@@ -75,7 +75,8 @@ type Gateway struct {
 	wg     sync.WaitGroup
 }
 
-// How many connections a box may have open at once, and requests on them. Beyond it new ones are refused.
+// How many connections a box may have open at once, and requests on them. Beyond it new ones are
+// refused.
 const (
 	maxConns = 2048
 	maxCalls = 4096

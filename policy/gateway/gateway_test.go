@@ -59,7 +59,8 @@ func TestPlainHTTP(t *testing.T) {
 	}
 }
 
-// Where nothing needs the inside, the box sees the server's own certificate, and neither side's bytes are touched.
+// Where nothing needs the inside, the box sees the server's own certificate, and neither side's
+// bytes are touched.
 func TestTLSPassesThrough(t *testing.T) {
 	w := newWorld(t, grants("a.test"))
 	w.serveTLS(echo)

@@ -17,9 +17,10 @@ type body struct {
 	upgrade bool // to WebSocket
 }
 
-// parseHead checks the head of an HTTP/1 request, up to and with its empty line, and says how its body is framed.
-// It takes what every server reads in the same way, and nothing else: RFC 9112 without what it lets a recipient be
-// generous about. What was read differently on two sides of a proxy has been the way around it ever since.
+// parseHead checks the head of an HTTP/1 request, up to and with its empty line, and says how its
+// body is framed. It takes what every server reads in the same way, and nothing else: RFC 9112
+// without what it lets a recipient be generous about. What was read differently on two sides of a
+// proxy has been the way around it ever since.
 func parseHead(head []byte) (body, error) {
 	lines := bytes.Split(head, []byte("\r\n"))
 	if len(lines) < 3 {
@@ -102,7 +103,8 @@ func parseFields(lines [][]byte) (fields, error) {
 	return h, nil
 }
 
-// body reads the fields that frame the request, and refuses those that may come once and came twice.
+// body reads the fields that frame the request, and refuses those that may come once and came
+// twice.
 func (h fields) body(method, version string) (body, error) {
 	for _, name := range []string{"host", "content-length", "transfer-encoding", "upgrade", "expect", "authorization"} {
 		if len(h[name]) > 1 {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// maxHello bounds what is kept of a connection before its name is known. A ClientHello with post-quantum keys and many
-// tickets is some 4 KiB.
+// maxHello bounds what is kept of a connection before its name is known. A ClientHello with
+// post-quantum keys and many tickets is some 4 KiB.
 const maxHello = 64 << 10
 
 // hello is what a TLS client says before anything is encrypted.
@@ -23,8 +23,9 @@ type hello struct {
 
 var errHelloRead = errors.New("the hello was read")
 
-// readHello reads a ClientHello and nothing behind its records. crypto/tls parses it, so that what we understand is what a
-// TLS implementation understands; it refuses extensions and names that come twice.
+// readHello reads a ClientHello and nothing behind its records. crypto/tls parses it, so that what
+// we understand is what a TLS implementation understands; it refuses extensions and names that come
+// twice.
 func readHello(r io.Reader) (hello, error) {
 	var h hello
 	var seen bytes.Buffer

@@ -41,7 +41,8 @@ func (q *passage) review(p *policy.Policy) policy.Verdict {
 
 func newLive(most int) *live { return &live{most: most, all: map[*passage]struct{}{}} }
 
-// add registers a passage, unless there are too many or all is over. Call the returned function when it has ended.
+// add registers a passage, unless there are too many or all is over. Call the returned function
+// when it has ended.
 func (l *live) add(p *passage) (done func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"agentbox/policy"
 )
 
-// Types of DNS questions that programs ask for a name they will connect to. Whatever else is asked (TXT, NULL, ANY, ...)
-// is of use for tunnels only here, since nothing is asked of any resolver.
+// Types of DNS questions that programs ask for a name they will connect to. Whatever else is asked
+// (TXT, NULL, ANY, ...) is of use for tunnels only here, since nothing is asked of any resolver.
 const (
 	typeA     = 1
 	typeAAAA  = 28
@@ -16,8 +16,9 @@ const (
 	typeHTTPS = 65
 )
 
-// Lookup decides about a question to the resolver. Nothing is asked of any resolver: the answer to an allowed name is an
-// address that stands for it. name is in lower case without the dot at its end.
+// Lookup decides about a question to the resolver. Nothing is asked of any resolver: the answer to
+// an allowed name is an address that stands for it. name is in lower case without the dot at its
+// end.
 func (g *Gateway) Lookup(_ context.Context, name string, qtype uint16) error {
 	f := policy.Flow{Proto: policy.DNS, Name: name}
 	d := g.rules().name(name)

@@ -14,7 +14,8 @@ const idlePackets = 2 * time.Minute
 
 const quicPort = 443
 
-// Packets carries the datagrams of an accepted UDP flow, each Read or Write of c one of them, and returns when it is over.
+// Packets carries the datagrams of an accepted UDP flow, each Read or Write of c one of them, and
+// returns when it is over.
 func (g *Gateway) Packets(ctx context.Context, d Destination, c net.Conn) error {
 	f := d.flow()
 	ctx, cancel := context.WithCancel(ctx)

@@ -13,9 +13,9 @@ import (
 	"agentbox/policy"
 )
 
-// findPlaceholder looks for placeholders where none may be: in the target, in what is left of the headers, whole, split
-// over fields, and behind encodings. A placeholder is worth nothing, so this list need not be complete to keep secrets
-// secret; it is there to tell of attempts.
+// findPlaceholder looks for placeholders where none may be: in the target, in what is left of the
+// headers, whole, split over fields, and behind encodings. A placeholder is worth nothing, so this
+// list need not be complete to keep secrets secret; it is there to tell of attempts.
 func findPlaceholder(all []policy.Secret, r *http.Request, h http.Header) (policy.Secret, string, bool) {
 	for _, secret := range all {
 		if secret.Placeholder == "" {
@@ -41,7 +41,8 @@ func findPlaceholder(all []policy.Secret, r *http.Request, h http.Header) (polic
 	return policy.Secret{}, "", false
 }
 
-// mentions tells whether text holds a placeholder, or a piece of it that is no accident, plain or encoded up to three times.
+// mentions tells whether text holds a placeholder, or a piece of it that is no accident, plain or
+// encoded up to three times.
 func mentions(text, placeholder string) bool {
 	const deepest = 3
 	list := []string{text}
@@ -75,7 +76,8 @@ func holdsPiece(text, placeholder string) bool {
 	return false
 }
 
-// decoded gives what text says in the encodings that it could be in; at most a few, each shorter than the text.
+// decoded gives what text says in the encodings that it could be in; at most a few, each shorter
+// than the text.
 func decoded(text string) []string {
 	var list []string
 	if strings.ContainsRune(text, '%') {

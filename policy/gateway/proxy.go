@@ -115,7 +115,8 @@ func (c *call) strayed(r *http.Request) string {
 	return ""
 }
 
-// checkAuthority says what is wrong with the authority of a request, "" if nothing is: it must be the connection's.
+// checkAuthority says what is wrong with the authority of a request, "" if nothing is: it must be
+// the connection's.
 func (c *call) checkAuthority(authority string) string {
 	host, port := authority, ""
 	if h, p, err := net.SplitHostPort(authority); err == nil {
@@ -182,7 +183,8 @@ type pool struct{}
 func (pool) Get() []byte  { return *buffers.Get().(*[]byte) }
 func (pool) Put(b []byte) { buffers.Put(&b) }
 
-// rewrite makes the request that goes out. It is for the connection's name, and else what the box sent.
+// rewrite makes the request that goes out. It is for the connection's name, and else what the box
+// sent.
 func rewrite(p *httputil.ProxyRequest) {
 	c := p.In.Context().Value(callKey{}).(*call)
 	host := c.flow.Name
@@ -230,7 +232,8 @@ func setTarget(u *url.URL, in *http.Request) {
 	}
 }
 
-// modify looks after a response: what it says of itself goes to the log, and secrets in it back to their placeholders.
+// modify looks after a response: what it says of itself goes to the log, and secrets in it back to
+// their placeholders.
 func modify(res *http.Response) error {
 	c := res.Request.Context().Value(callKey{}).(*call)
 	c.status.Store(int64(res.StatusCode))

@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// redactor replaces text in a stream by text of the same length. It holds back only what could be the beginning of such
-// text, so events of a long stream come through at once.
+// redactor replaces text in a stream by text of the same length. It holds back only what could be
+// the beginning of such text, so events of a long stream come through at once.
 type redactor struct {
 	io.ReadCloser
 	hide []hidden

@@ -25,7 +25,8 @@ func (r *Refusal) Error() string {
 // Is makes every refusal ErrRefused.
 func (r *Refusal) Is(err error) bool { return err == ErrRefused }
 
-// Text is what the agent in the box reads: what was denied, why, and the command that a person would permit it with.
+// Text is what the agent in the box reads: what was denied, why, and the command that a person
+// would permit it with.
 func (r *Refusal) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "agentbox: denied: %s\nreason: %s\n", target(r.Flow), r.Verdict.Reason)

@@ -15,7 +15,8 @@ import (
 	"agentbox/policy"
 )
 
-// substitution is what a request carries of secrets: headers to set, and what must not come back. A nil one carries none.
+// substitution is what a request carries of secrets: headers to set, and what must not come back. A
+// nil one carries none.
 type substitution struct {
 	used   []policy.Secret
 	header map[string][]string // canonical name: what it will hold
@@ -28,9 +29,10 @@ type hidden struct{ text, instead string }
 // valueTimeout bounds asking a source for a value: it may be a command that asks a person.
 const valueTimeout = 30 * time.Second
 
-// substitute puts the secrets that a request may carry in place of their placeholders, in headers only, and over whatever
-// else the box has put where a secret belongs. A placeholder anywhere else refuses the request: it is either a mistake that
-// the box should hear of, or an attempt to learn what becomes of it.
+// substitute puts the secrets that a request may carry in place of their placeholders, in headers
+// only, and over whatever else the box has put where a secret belongs. A placeholder anywhere else
+// refuses the request: it is either a mistake that the box should hear of, or an attempt to learn
+// what becomes of it.
 func (g *Gateway) substitute(r *http.Request, f policy.Flow) (*substitution, *Refusal) {
 	p := g.policy.Load()
 	all := p.Secrets()

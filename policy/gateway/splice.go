@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// Memory of one direction of one connection, in bytes. One that fills what it has carries much at once, and borrows more
-// while it does: each read and write is a trip through two network stacks.
+// Memory of one direction of one connection, in bytes. One that fills what it has carries much at
+// once, and borrows more while it does: each read and write is a trip through two network stacks.
 const (
 	spliceBuffer = 32 << 10
 	bulkBuffer   = 256 << 10
@@ -48,8 +48,8 @@ func (l *lender) giveBack(b *[]byte) {
 // traffic counts the bytes of a flow.
 type traffic struct{ sent, got atomic.Int64 }
 
-// splice carries bytes both ways until both directions have ended, each half-closed as the other side did it. Whoever
-// wants it over closes the connections.
+// splice carries bytes both ways until both directions have ended, each half-closed as the other
+// side did it. Whoever wants it over closes the connections.
 func splice(box, away net.Conn, t *traffic) error {
 	back := make(chan error, 1)
 	go func() { back <- pour(box, away, &t.got) }()

@@ -26,7 +26,8 @@ func (g *gulps) Read(p []byte) (int, error) {
 	return io.ReadFull(g.from, p[:n])
 }
 
-// Who carries much has a large buffer, for as long as it does, and bytes arrive as they were whatever they are carried in.
+// Who carries much has a large buffer, for as long as it does, and bytes arrive as they were
+// whatever they are carried in.
 func TestCarryBorrowsForBulk(t *testing.T) {
 	var want bytes.Buffer
 	sizes := []int{10, spliceBuffer, bulkBuffer, bulkBuffer + 1, spliceBuffer / 2, 3 * bulkBuffer}
@@ -49,7 +50,8 @@ func TestCarryBorrowsForBulk(t *testing.T) {
 	}
 }
 
-// However many carry much, no more than so many have large buffers; the others go on with small ones.
+// However many carry much, no more than so many have large buffers; the others go on with small
+// ones.
 func TestCarryBorrowsNoMoreThanThereIs(t *testing.T) {
 	begun, free, done := make(chan struct{}), make(chan struct{}), make(chan error)
 	const carriers = mostBulk + 5

@@ -37,9 +37,9 @@ func (s *stream) end() {
 	}
 }
 
-// Stream carries an accepted TCP connection and returns when it is over; the caller closes c then. Where nothing needs
-// the inside of the connection the place outside is dialled before anything is read, so that a connection that fails
-// there fails in the box too.
+// Stream carries an accepted TCP connection and returns when it is over; the caller closes c then.
+// Where nothing needs the inside of the connection the place outside is dialled before anything is
+// read, so that a connection that fails there fails in the box too.
 func (g *Gateway) Stream(ctx context.Context, d Destination, c Conn) error {
 	s := &stream{g: g, box: c, flow: d.flow(), begun: time.Now()}
 	ctx, cancel := context.WithCancel(ctx)
@@ -70,7 +70,8 @@ func (s *stream) http(ctx context.Context) error {
 	return s.g.web.serve(ctx, s, &replay{Conn: s.box, first: s.first})
 }
 
-// inside serves a connection whose requests must be seen: TLS that is opened, or plain HTTP on a port that is not TLS's.
+// inside serves a connection whose requests must be seen: TLS that is opened, or plain HTTP on a
+// port that is not TLS's.
 func (s *stream) inside(ctx context.Context) error {
 	s.passage.unread.Store(false)
 	if err := s.peek(1); err != nil {
@@ -89,8 +90,8 @@ func (s *stream) inside(ctx context.Context) error {
 	return s.g.web.open(ctx, s, h)
 }
 
-// outside carries a connection that nothing needs the inside of: what is TLS has its name checked, what is HTTP its
-// requests, and the rest passes.
+// outside carries a connection that nothing needs the inside of: what is TLS has its name checked,
+// what is HTTP its requests, and the rest passes.
 func (s *stream) outside(ctx context.Context) error {
 	away, err := s.g.up.dial(ctx, "tcp", s.flow)
 	if err != nil {
@@ -131,8 +132,9 @@ func (s *stream) pass(away net.Conn) error {
 	return s.splice(away)
 }
 
-// any carries a connection to a port that may speak anything. The server may speak first (SSH, SMTP, MySQL), so its bytes
-// pass at once; the client's first bytes say whether there is something to check.
+// any carries a connection to a port that may speak anything. The server may speak first (SSH,
+// SMTP, MySQL), so its bytes pass at once; the client's first bytes say whether there is something
+// to check.
 func (s *stream) any(ctx context.Context, away net.Conn) error {
 	var order turn
 	back := make(chan error, 1)
@@ -169,7 +171,8 @@ const (
 
 func (t *turn) take(side int32) bool { return t.CompareAndSwap(0, side) }
 
-// answers carries what the server says, unless the client's requests were taken over before it said anything.
+// answers carries what the server says, unless the client's requests were taken over before it said
+// anything.
 func (s *stream) answers(away net.Conn, order *turn) error {
 	b := make([]byte, 4<<10)
 	n, err := away.Read(b)
@@ -198,7 +201,8 @@ func (s *stream) over(away net.Conn) {
 	})
 }
 
-// failed records a connection that was allowed and came to nothing. One that the policy refused is recorded already.
+// failed records a connection that was allowed and came to nothing. One that the policy refused is
+// recorded already.
 func (s *stream) failed(err error) {
 	if errors.Is(err, ErrRefused) {
 		return
@@ -230,8 +234,8 @@ func (s *stream) silent(err error) error {
 	return s.g.refuse(s.flow, "slow", fmt.Sprintf("the client said nothing that could be checked: %v", err))
 }
 
-// peekRequest reads as much as it takes to tell a request of HTTP from anything else. It has no deadline: in many
-// protocols the server speaks first, and for as long as it likes.
+// peekRequest reads as much as it takes to tell a request of HTTP from anything else. It has no
+// deadline: in many protocols the server speaks first, and for as long as it likes.
 func (s *stream) peekRequest() error {
 	b := make([]byte, 512)
 	for len(s.first) == 0 || mayBeRequest(s.first) && !isRequest(s.first) {
@@ -300,8 +304,9 @@ func (s *stream) notTLS() error {
 
 func isTLS(b []byte) bool { return len(b) > 0 && b[0] == 22 }
 
-// isRequest tells whether b begins as a request of HTTP/1 does: a method in capitals and a space. The preface of HTTP/2 is
-// none, since nothing in it can be checked here: it passes where the rule is for the port as a whole.
+// isRequest tells whether b begins as a request of HTTP/1 does: a method in capitals and a space.
+// The preface of HTTP/2 is none, since nothing in it can be checked here: it passes where the rule
+// is for the port as a whole.
 func isRequest(b []byte) bool {
 	method, _, ok := bytes.Cut(b, []byte(" "))
 	return ok && isMethod(method) && string(method) != "PRI"

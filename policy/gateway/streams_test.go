@@ -17,11 +17,13 @@ import (
 	"agentbox/policy"
 )
 
-// silence is for how long the streams of this file say nothing. The clock of these tests is the bubble's, so it costs no time,
-// and every deadline on the way that could cut a silent stream comes.
+// silence is for how long the streams of this file say nothing. The clock of these tests is the
+// bubble's, so it costs no time, and every deadline on the way that could cut a silent stream
+// comes.
 const silence = time.Hour
 
-// inMemory is a world whose site, and the ways to it, are in memory, as synctest wants it. What it gives connects the box.
+// inMemory is a world whose site, and the ways to it, are in memory, as synctest wants it. What it
+// gives connects the box.
 func inMemory(t *testing.T, opened bool, site http.Handler) (w *world, client *http.Client, dial func() net.Conn) {
 	spec := grants("a.test")
 	if opened {
@@ -95,7 +97,8 @@ func sse(rw http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// conversation answers each message of five bytes before the next is sent, and ends with a trailer, as gRPC does.
+// conversation answers each message of five bytes before the next is sent, and ends with a trailer,
+// as gRPC does.
 func conversation(rw http.ResponseWriter, r *http.Request) {
 	rw.Header().Set("Content-Type", "application/grpc")
 	rw.(http.Flusher).Flush()

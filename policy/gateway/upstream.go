@@ -66,8 +66,8 @@ func newUpstream(g *Gateway) *upstream {
 func (u *upstream) closeIdle() { u.transport.CloseIdleConnections() }
 func (u *upstream) close()     { u.transport.CloseIdleConnections() }
 
-// dial connects to where a flow leads. Each address is decided about as it is dialled, by the dialer itself, so that
-// nothing between the question and the connection can lead elsewhere.
+// dial connects to where a flow leads. Each address is decided about as it is dialled, by the
+// dialer itself, so that nothing between the question and the connection can lead elsewhere.
 func (u *upstream) dial(ctx context.Context, network string, f policy.Flow) (net.Conn, error) {
 	addrs, err := u.g.rules().addresses(ctx, f)
 	if err != nil {

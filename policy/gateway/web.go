@@ -20,7 +20,8 @@ const (
 	idleBox     = 2 * time.Minute  // between two requests
 )
 
-// web serves requests of the box: one server of HTTP/1 and HTTP/2, fed with connections one at a time.
+// web serves requests of the box: one server of HTTP/1 and HTTP/2, fed with connections one at a
+// time.
 type web struct {
 	g      *Gateway
 	server *http.Server
@@ -36,7 +37,8 @@ func newWeb(g *Gateway) *web {
 	w.tls = &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"h2", "http/1.1"},
-		// Tickets would bind one name's session to another's certificate, and a box makes few connections a second.
+		// Tickets would bind one name's session to another's certificate, and a box makes few
+		// connections a second.
 		SessionTicketsDisabled: true,
 	}
 	w.server = &http.Server{
@@ -93,7 +95,8 @@ func sessionOf(c net.Conn) *session {
 // CloseWrite ends our direction.
 func (s *session) CloseWrite() error { return closeWrite(s.Conn) }
 
-// linger lets a client that is still sending read what it was told: closing at once would reset the connection under it.
+// linger lets a client that is still sending read what it was told: closing at once would reset the
+// connection under it.
 func linger(c net.Conn) {
 	const patience, most = 500 * time.Millisecond, 1 << 20
 	_ = closeWrite(c)

@@ -25,7 +25,8 @@ import (
 	"agentbox/policy"
 )
 
-// patience is how long a test waits for what must happen: the machine may be busy with other things.
+// patience is how long a test waits for what must happen: the machine may be busy with other
+// things.
 const patience = time.Minute
 
 // world is a gateway between a box, which is this test, and servers on loopback.
@@ -47,7 +48,8 @@ const secretValue = "s3cr3t-Value/with+chars=="
 // placeholder is as a box would get one.
 const placeholder = policy.PlaceholderPrefix + "k7w2m9x4q8z1v5b3n6c0p2r4t8y1u5h3"
 
-// newWorld starts a gateway with rules for the names of a test. Everything is on loopback, so all grants are private.
+// newWorld starts a gateway with rules for the names of a test. Everything is on loopback, so all
+// grants are private.
 func newWorld(t *testing.T, spec policy.Spec) *world {
 	t.Helper()
 	w := &world{t: t, spec: spec, values: map[string]string{"TOKEN": secretValue}, addrs: map[string][]netip.Addr{}}
@@ -124,7 +126,8 @@ func dest(name string, port uint16) Destination {
 	return Destination{Proto: policy.TCP, Name: name, Addr: netip.AddrPortFrom(netip.MustParseAddr("100.64.0.9"), port)}
 }
 
-// dial is the box opening a connection. The error is the gateway's refusal before the connection stands.
+// dial is the box opening a connection. The error is the gateway's refusal before the connection
+// stands.
 func (w *world) dial(d Destination) (net.Conn, error) {
 	if err := w.g.Accept(w.t.Context(), d); err != nil {
 		return nil, err
@@ -151,7 +154,8 @@ func (w *world) dial(d Destination) (net.Conn, error) {
 	return box, nil
 }
 
-// client is an HTTP client in the box, which resolves names as the gateway tells it and believes the box's authority.
+// client is an HTTP client in the box, which resolves names as the gateway tells it and believes
+// the box's authority.
 func (w *world) client() *http.Client {
 	pool := roots().Clone()
 	pool.AppendCertsFromPEM(w.ca.PEM())

@@ -19,10 +19,11 @@ type Machine struct {
 	Home      string            // of the user, relative to Root
 	Directory string            // of the repository on the host; "" for none
 	Env       map[string]string // of the user: variables that configure tools
-	// Run runs a tool and gives its standard output. One that takes too long is an error that is context.DeadlineExceeded,
-	// one that this machine has not got ErrNoTool.
+	// Run runs a tool and gives its standard output. One that takes too long is an error that is
+	// context.DeadlineExceeded, one that this machine has not got ErrNoTool.
 	Run func(ctx context.Context, argv ...string) (string, error)
-	// Said is what tools that this machine has not got have said in a clean box, by question; see Questions.
+	// Said is what tools that this machine has not got have said in a clean box, by question; see
+	// Questions.
 	Said map[string]string
 	// Get asks an index of this machine's configuration. Its errors are as Run's; nil asks none.
 	Get func(ctx context.Context, url, accept string) ([]byte, error)
@@ -80,8 +81,9 @@ func Tools(ctx context.Context, m Machine) (found []Found, answered bool) {
 // yarnVariable is where Yarn since version 2 looks for its registry.
 const yarnVariable = "YARN_NPM_REGISTRY_SERVER"
 
-// Variables are what tells the tools of a box to use the registries of this machine. A value with credentials in it is
-// left out: that is what secrets are for. This machine's own loopback has another name in a box.
+// Variables are what tells the tools of a box to use the registries of this machine. A value with
+// credentials in it is left out: that is what secrets are for. This machine's own loopback has
+// another name in a box.
 func Variables(found []Found) map[string]string {
 	env := map[string]string{}
 	for _, f := range found {

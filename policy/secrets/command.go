@@ -14,8 +14,9 @@ import (
 // commandTime bounds a command; it may have to ask another machine, never a person.
 const commandTime = 20 * time.Second
 
-// run asks a command as git asks its credential helpers: the question on its input, `get` as its last argument, and
-// password=VALUE among the lines of its answer. A command that prints no such line has printed the value.
+// run asks a command as git asks its credential helpers: the question on its input, `get` as its
+// last argument, and password=VALUE among the lines of its answer. A command that prints no such
+// line has printed the value.
 func run(ctx context.Context, line, host string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandTime)
 	defer cancel()

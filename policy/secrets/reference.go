@@ -28,7 +28,8 @@ type Reference struct {
 	Of   string // variable, absolute path, command line for sh -c, or account in the keyring
 }
 
-// Parse reads a reference. A file must be named absolutely: it is read by a process that stands elsewhere.
+// Parse reads a reference. A file must be named absolutely: it is read by a process that stands
+// elsewhere.
 func Parse(s string) (Reference, error) {
 	kind, of, _ := strings.Cut(s, ":")
 	r := Reference{Kind(kind), of}

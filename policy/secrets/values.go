@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// fresh is for how long a value is used without asking again: a burst of requests asks once, and a rotated value is in use
-// this much later.
+// fresh is for how long a value is used without asking again: a burst of requests asks once, and a
+// rotated value is in use this much later.
 const fresh = 5 * time.Second
 
-// Resolver gets values for the box of one process. It implements policy.Values. Values are in its memory for as long as
-// they are fresh.
+// Resolver gets values for the box of one process. It implements policy.Values. Values are in its
+// memory for as long as they are fresh.
 type Resolver struct {
 	group singleflight.Group
 
@@ -42,8 +42,8 @@ func NewResolver() *Resolver {
 	return &Resolver{now: time.Now, cached: map[string]cached{}, env: map[string]string{}}
 }
 
-// Set replaces the secrets by name. Variables in env are added to those known: whoever changes a policy later may not have
-// them. What was known of values is forgotten.
+// Set replaces the secrets by name. Variables in env are added to those known: whoever changes a
+// policy later may not have them. What was known of values is forgotten.
 func (k *Resolver) Set(refs map[string]Source, env map[string]string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

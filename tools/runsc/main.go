@@ -1,6 +1,7 @@
-// Command runsc is gVisor's OCI runtime, as its authors build it but for four things: an annotation of the
-// machine's description says how much memory it has, the filters of its system calls are compiled already, no garbage is
-// collected while it starts, and at rest it keeps no page of its program. vmm/gvisor embeds it and is the only one that runs it.
+// Command runsc is gVisor's OCI runtime, as its authors build it but for four things: an annotation
+// of the machine's description says how much memory it has, the filters of its system calls are
+// compiled already, no garbage is collected while it starts, and at rest it keeps no page of its
+// program. vmm/gvisor embeds it and is the only one that runs it.
 package main
 
 import (
@@ -18,8 +19,8 @@ import (
 // The linker sets the version, which it can only do for a package that is linked.
 var _ = version.Version()
 
-// memoryAnnotation holds the machine's memory in bytes. runsc itself learns it from a cgroup only, and where it may make
-// none it tells the machine that it has all of the host's.
+// memoryAnnotation holds the machine's memory in bytes. runsc itself learns it from a cgroup only,
+// and where it may make none it tells the machine that it has all of the host's.
 const memoryAnnotation = "dev.agentbox.memory"
 
 func main() {

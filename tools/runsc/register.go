@@ -8,7 +8,8 @@ import (
 	gofer "gvisor.dev/gvisor/runsc/fsgofer/filter"
 )
 
-// gVisor's own build generates the sources of these two. runsc compiles the filters that it does not find here.
+// gVisor's own build generates the sources of these two. runsc compiles the filters that it does
+// not find here.
 
 //go:linkname sentryKnown gvisor.dev/gvisor/runsc/boot/filter.precompiledPrograms
 var sentryKnown map[string]precompiledseccomp.Program

@@ -17,8 +17,8 @@ const (
 	restTime  = 50 * time.Millisecond // of processor time between two looks: less is rest, in which the guest's agent looks around now and then
 )
 
-// startWithoutGC spares a start several collections of a heap that hardly has garbage yet, and gives back afterwards what the
-// start took; the program's pages again whenever work is over.
+// startWithoutGC spares a start several collections of a heap that hardly has garbage yet, and
+// gives back afterwards what the start took; the program's pages again whenever work is over.
 func startWithoutGC() {
 	usual := debug.SetGCPercent(startPercent)
 	pages := programPages() // now: the sandbox sees no /proc later
@@ -43,8 +43,8 @@ func startWithoutGC() {
 // span is a range of addresses.
 type span struct{ start, size uintptr }
 
-// programPages are this program's code and constants, which nobody writes to, so that the page cache has all of them. None where
-// that is not known: they stay mapped then.
+// programPages are this program's code and constants, which nobody writes to, so that the page
+// cache has all of them. None where that is not known: they stay mapped then.
 func programPages() (all []span) {
 	program, err := elf.Open("/proc/self/exe")
 	if err != nil {
@@ -70,8 +70,9 @@ func forget(pages []span) {
 // piece is as much as Linux maps around a page that is used.
 const piece = 64 << 10
 
-// cut makes mappings of one piece each, by advice that means nothing for a file like this one and that only every second one is
-// given. Without it a page that is used brings along all that the page cache holds in one unit with it, up to 2 MiB (Linux 6.18).
+// cut makes mappings of one piece each, by advice that means nothing for a file like this one and
+// that only every second one is given. Without it a page that is used brings along all that the
+// page cache holds in one unit with it, up to 2 MiB (Linux 6.18).
 func (s span) cut() {
 	for start := (s.start + piece - 1) &^ (piece - 1); start+piece <= s.start+s.size; start += 2 * piece {
 		madvise(start, piece, syscall.MADV_NOHUGEPAGE)

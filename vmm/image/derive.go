@@ -21,8 +21,7 @@ type Derivation struct {
 func derivedKey(key agentbox.Digest) string { return "derived-" + key.Hex() }
 
 // Find gives the image that a derivation of base with a key gave, here or elsewhere, for whoever
-// would
-// have to do more than Derive to make it. NotFound: nobody has made it.
+// would have to do more than Derive to make it. NotFound: nobody has made it.
 func (s *Store) Find(ctx context.Context, base Image, key agentbox.Digest, p Progress) (Image, error) {
 	var img Image
 	var err error

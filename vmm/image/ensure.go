@@ -97,8 +97,7 @@ func (s *Store) ensureBase(ctx context.Context, r Recipe, pin agentbox.Digest, p
 }
 
 // isBaseOf tells whether an image was made from the source of r and has nothing of anybody on top.
-// A
-// lock file is the repository's: what else is in the store it must not name.
+// A lock file is the repository's: what else is in the store it must not name.
 func (i Image) isBaseOf(r Recipe) bool {
 	return i.Base.IsZero() && len(i.Include) == 0 && i.Source == r.Source && i.Platform == r.Platform
 }

@@ -37,8 +37,7 @@ func parseMountinfo(table string) []mounted {
 }
 
 // origin gives the file system of a path, all links of which are resolved, and where it lies in
-// that
-// file system's own tree: the same wherever it is mounted.
+// that file system's own tree: the same wherever it is mounted.
 func origin(mounts []mounted, path string) (place mounted, ok bool) {
 	for _, m := range mounts {
 		if inside(path, m.path) && len(m.path) >= len(place.path) {

@@ -9,8 +9,7 @@ import (
 )
 
 // perBox is what scripts of packages make when they are installed, and what no two boxes may have
-// in
-// common: an image is without it and has a program that makes it when a box starts.
+// in common: an image is without it and has a program that makes it when a box starts.
 type perBox struct {
 	name   string   // of the program, which says when it runs too
 	needs  []string // what it calls: it is put where the image has all of it
@@ -63,8 +62,7 @@ fi
 }
 
 // OwnFiles are those that each box makes for itself: what is taken out of a box to be used in
-// others
-// leaves them behind.
+// others leaves them behind.
 func OwnFiles() []string {
 	list := []string{"/etc/machine-id", "/var/lib/dbus/machine-id"}
 	for _, p := range keys {

@@ -34,8 +34,7 @@ var mountPoints = []struct {
 }
 
 // prepare makes what every box relies on: mount points, an account with the user id of the
-// workspace, and nothing that it
-// would share with other boxes.
+// workspace, and nothing that it would share with other boxes.
 func (b *build) prepare() error {
 	if err := errors.Join(b.removeKeys(), b.makeKeys()); err != nil {
 		return err

@@ -16,13 +16,11 @@ import (
 )
 
 // lookupTime bounds the question whether a registry's name leads into this host's own network.
-// Where
-// nobody answers in time it is found out when the registry is called.
+// Where nobody answers in time it is found out when the registry is called.
 const lookupTime = 2 * time.Second
 
 // LeadsToPrivate tells whether the registry of a source has a private address by now, though its
-// name
-// looks like anybody's. It asks the resolver.
+// name looks like anybody's. It asks the resolver.
 func LeadsToPrivate(ctx context.Context, source string) bool {
 	kind, rest := Recipe{Source: source}.source()
 	if kind != fromRegistry {
@@ -69,10 +67,8 @@ func private(a netip.Addr) bool {
 }
 
 // way calls a registry, and what it refers to for tokens and layers, at public addresses only:
-// names
-// are looked up again for each connection, so it is the connection that counts. A proxy of the
-// user's
-// own may be anywhere, and decides for itself.
+// names are looked up again for each connection, so it is the connection that counts. A proxy of
+// the user's own may be anywhere, and decides for itself.
 type way struct {
 	proxy   func(*http.Request) (*url.URL, error)
 	proxies sync.Map // "host:port" of those in use

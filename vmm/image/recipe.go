@@ -31,8 +31,7 @@ type Recipe struct {
 	Platform string    // os/arch; "" means linux and this machine's architecture
 
 	// Private says that somebody has approved, or the user wishes, that the registry may be at a
-	// private
-	// address whatever its name looks like. It is not part of what the recipe is.
+	// private address whatever its name looks like. It is not part of what the recipe is.
 	Private bool
 
 	// From agentbox.lock, and not part of what the recipe is.

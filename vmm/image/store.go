@@ -14,8 +14,8 @@ import (
 	"agentbox/vmm/image/rootfs"
 )
 
-// Store keeps images in a directory of its own. Its methods may be called from any goroutine, and several processes may
-// use one directory.
+// Store keeps images in a directory of its own. Its methods may be called from any goroutine, and
+// several processes may use one directory.
 type Store struct {
 	dir    string
 	limits rootfs.Limits
@@ -23,8 +23,8 @@ type Store struct {
 	// Never are directories that no include copies, nor anything in them.
 	Never []string
 	// Elsewhere, which may be nil, is asked for an image that would be made otherwise: by its
-	// digest where pin is set, else by the
-	// key of what it is made from. The image it gives is lazy. NotFound says that nobody has it.
+	// digest where pin is set, else by the key of what it is made from. The image it gives is lazy.
+	// NotFound says that nobody has it.
 	Elsewhere func(ctx context.Context, pin agentbox.Digest, key string) (Image, error)
 }
 
@@ -53,7 +53,8 @@ const StepNotThere = "not from elsewhere"
 
 func (s *Store) neverNow() Never { return NeverBelow(append([]string{s.dir}, s.Never...)...) }
 
-// Open opens the store in dir, making it if there is none, and clears what builds that died have left.
+// Open opens the store in dir, making it if there is none, and clears what builds that died have
+// left.
 func Open(ctx context.Context, dir string) (*Store, error) {
 	s := &Store{dir: dir, limits: rootfs.DefaultLimits}
 	for _, sub := range []string{imagesDir, recipesDir, locksDir, tmpDir} {
@@ -64,7 +65,8 @@ func Open(ctx context.Context, dir string) (*Store, error) {
 	return s, s.clear(ctx)
 }
 
-// List gives all complete images, newest first. An image whose description cannot be read is left out: Get says why.
+// List gives all complete images, newest first. An image whose description cannot be read is left
+// out: Get says why.
 func (s *Store) List() ([]Image, error) {
 	names, err := os.ReadDir(filepath.Join(s.dir, imagesDir))
 	if err != nil {
@@ -89,8 +91,9 @@ func (s *Store) List() ([]Image, error) {
 	return list, nil
 }
 
-// Get finds an image by digest, by a unique beginning of at least four hex digits of it, or by name, the newest of that
-// name first, and makes sure that its bytes have not changed since they were last verified.
+// Get finds an image by digest, by a unique beginning of at least four hex digits of it, or by
+// name, the newest of that name first, and makes sure that its bytes have not changed since they
+// were last verified.
 func (s *Store) Get(ref string) (Image, error) {
 	img, err := s.find(ref)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package gatewaytest has the requests that a gateway may not carry, for the gateway's own tests and for those that make them from
-// inside of a box. It tests nothing itself.
+// Package gatewaytest has the requests that a gateway may not carry, for the gateway's own tests
+// and for those that make them from inside of a box. It tests nothing itself.
 package gatewaytest
 
 import "strings"
@@ -10,8 +10,9 @@ const (
 	longHead   = 64 << 10
 )
 
-// Framings are requests, by what is wrong with them, that not every server reads in the same way. They are for a host of that
-// name; whoever reads one as it is not meant asks evil.example for something.
+// Framings are requests, by what is wrong with them, that not every server reads in the same way.
+// They are for a host of that name; whoever reads one as it is not meant asks evil.example for
+// something.
 func Framings(host string) map[string]string {
 	all := map[string]string{
 		"duplicate Host":          "GET / HTTP/1.1\r\nHost: a.test\r\nHost: evil.example\r\n\r\n",
@@ -56,8 +57,8 @@ func Framings(host string) map[string]string {
 	return all
 }
 
-// Chunkings are bodies of requests, by what is wrong with them, that are not chunked as RFC 9112 has it, or go on where it ends. What
-// follows is no request of its own.
+// Chunkings are bodies of requests, by what is wrong with them, that are not chunked as RFC 9112
+// has it, or go on where it ends. What follows is no request of its own.
 func Chunkings() map[string]string {
 	return map[string]string{
 		"trailers":         "3\r\nabc\r\n0\r\nX: y\r\n\r\n",

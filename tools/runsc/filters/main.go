@@ -1,6 +1,6 @@
-// Command filters compiles the seccomp filters of runsc's sandbox and file server, as gVisor's own build does and a build by
-// the go command does not: runsc would compile them at every start, which takes it tens of milliseconds. It prints
-// programs.go of runsc's own package.
+// Command filters compiles the seccomp filters of runsc's sandbox and file server, as gVisor's own
+// build does and a build by the go command does not: runsc would compile them at every start, which
+// takes it tens of milliseconds. It prints programs.go of runsc's own package.
 package main
 
 import (
@@ -51,8 +51,8 @@ func run(w io.Writer) error {
 	return nil
 }
 
-// sentryPrograms are those of a sandbox as vmm/gvisor starts it: Systrap, its own network, files of the host by descriptors.
-// gVisor's own function compiles hundreds more, which takes a minute.
+// sentryPrograms are those of a sandbox as vmm/gvisor starts it: Systrap, its own network, files of
+// the host by descriptors. gVisor's own function compiles hundreds more, which takes a minute.
 func sentryPrograms() ([]precompiledseccomp.Program, error) {
 	systrap, err := platform.Lookup("systrap")
 	if err != nil {
@@ -63,7 +63,8 @@ func sentryPrograms() ([]precompiledseccomp.Program, error) {
 		opt := sentry.Options{Platform: info, HostFilesystem: true}
 		p, err := precompiledseccomp.Precompile(opt.ConfigKey(), slices.Collect(maps.Keys(opt.Vars())), func(vars precompiledseccomp.Values) *seccomp.Program {
 			allowed, denied := sentryRules(opt, vars)
-			// gVisor writes the id of the process that compiles into this rule, where that of the sandbox belongs.
+			// gVisor writes the id of the process that compiles into this rule, where that of the
+			// sandbox belongs.
 			allowed.Remove(syscall.SYS_RT_TGSIGQUEUEINFO)
 			allowed.Set(syscall.SYS_RT_TGSIGQUEUEINFO, seccomp.PerArg{
 				seccomp.EqualTo(vars.GetUint64("self_pid")), seccomp.AnyValue{}, seccomp.EqualTo(uint64(syscall.SIGKILL)),
@@ -94,7 +95,8 @@ func goferPrograms() ([]precompiledseccomp.Program, error) {
 	}), err
 }
 
-// sentryRules is gVisor's: the rules with variables in them, which it exports for all its programs at once only.
+// sentryRules is gVisor's: the rules with variables in them, which it exports for all its programs
+// at once only.
 //
 //go:linkname sentryRules gvisor.dev/gvisor/runsc/boot/filter/config.rules
 func sentryRules(sentry.Options, precompiledseccomp.Values) (allowed, denied seccomp.SyscallRules)

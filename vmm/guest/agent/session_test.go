@@ -259,7 +259,8 @@ func TestTerminal(t *testing.T) {
 	if err := s.RequestPty("xterm-test", 24, 80, ssh.TerminalModes{ssh.ECHO: 0}); err != nil {
 		t.Fatal(err)
 	}
-	// Nothing is forked behind what the test waits for: a shell that forks keeps an interrupt until the child ends.
+	// Nothing is forked behind what the test waits for: a shell that forks keeps an interrupt until
+	// the child ends.
 	if err := s.Start("test -t 0 && test -t 2 && echo $TERM; stty size; read x; stty size; stty -a | tr ' ' '\\n' | grep -x -- -echo; read y"); err != nil {
 		t.Fatal(err)
 	}
@@ -439,8 +440,8 @@ func TestEveryUserOfTheBoxCanRunCommands(t *testing.T) {
 	}
 }
 
-// resizeAndWait changes a terminal's size before anything that is typed next: requests and input of a
-// channel are read apart, so only the answer says that the one came before the other.
+// resizeAndWait changes a terminal's size before anything that is typed next: requests and input of
+// a channel are read apart, so only the answer says that the one came before the other.
 func resizeAndWait(t *testing.T, request func(name string, wantReply bool, payload []byte) (bool, error), columns, rows uint32) {
 	t.Helper()
 	ok, err := request("window-change", true, ssh.Marshal(struct{ W, H, X, Y uint32 }{columns, rows, 0, 0}))

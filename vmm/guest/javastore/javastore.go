@@ -22,8 +22,7 @@ const password = "changeit"
 // Encode puts the certificates of a PEM bundle into a store of Java's own format, JKS, which every
 // version reads whatever it prefers; at is when they were put there. Layout: magic, version, count;
 // per entry tag 2 (a trusted certificate), alias, time, type, bytes; and the SHA-1 of the password
-// in
-// UTF-16, a fixed text, and all of it. Equal arguments give equal bytes.
+// in UTF-16, a fixed text, and all of it. Equal arguments give equal bytes.
 func Encode(bundle []byte, at time.Time) []byte {
 	var entries bytes.Buffer
 	count := uint32(0)

@@ -1,7 +1,8 @@
 //go:build linux
 
-// Package netconfig configures the network card of a box in the Linux network namespace it is in: the guest's own, or the one
-// that gVisor takes the configuration from. It knows the one network that every box has, and changes nothing else.
+// Package netconfig configures the network card of a box in the Linux network namespace it is in:
+// the guest's own, or the one that gVisor takes the configuration from. It knows the one network
+// that every box has, and changes nothing else.
 package netconfig
 
 import (

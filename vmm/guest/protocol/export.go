@@ -21,8 +21,7 @@ type ExportRequest struct {
 	Known     int64    `json:"known,omitempty"`     // bytes of an inventory that follow the request's newline: files that are as in it are left out
 	Skip      []string `json:"skip,omitempty"`      // absolute paths that are left out, with all below them and links beside them that lead to them
 	// Whole has directories that belong together, as absolute paths: all of them are given whole as
-	// soon
-	// as anything in one is not as in the inventory.
+	// soon as anything in one is not as in the inventory.
 	Whole [][]string `json:"whole,omitempty"`
 	Paths []string   `json:"paths,omitempty"` // only these below Root, whether or not they changed; a missing one is no error
 }

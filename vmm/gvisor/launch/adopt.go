@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// adopt gives everything in dir to a user of this namespace. Nobody else uses dir any more. What changes its owner loses
-// the bits that would let others become it.
+// adopt gives everything in dir to a user of this namespace. Nobody else uses dir any more. What
+// changes its owner loses the bits that would let others become it.
 func adopt(dir string, user int) error {
 	if err := becomeRoot(); err != nil {
 		return err

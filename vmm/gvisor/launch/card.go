@@ -18,9 +18,9 @@ import (
 // cableEnd is the interface at our end of the cable.
 const cableEnd = "cable"
 
-// makeCard makes a pair of interfaces: one that runsc takes over, with its addresses, and one whose frames are read and
-// written by whoever holds the packet socket. Unlike a TAP it needs no device of the host. A host that cannot make it
-// runs the machine without a card.
+// makeCard makes a pair of interfaces: one that runsc takes over, with its addresses, and one whose
+// frames are read and written by whoever holds the packet socket. Unlike a TAP it needs no device
+// of the host. A host that cannot make it runs the machine without a card.
 func (l *launcher) makeCard() error {
 	if err := l.tryCard(); err != nil {
 		l.noCard = err.Error()

@@ -21,7 +21,8 @@ const (
 	fuseData   = ",rootmode=100444,user_id=0,group_id=0,allow_other"
 )
 
-// openImage opens the device of a file that the other side serves. The kernel wants it opened in the namespace that mounts.
+// openImage opens the device of a file that the other side serves. The kernel wants it opened in
+// the namespace that mounts.
 func (l *launcher) openImage() (err error) {
 	if l.plan.Image == "" {
 		return nil
@@ -30,7 +31,8 @@ func (l *launcher) openImage() (err error) {
 	return err
 }
 
-// mountImage puts the file into the root, and hands over its device: from here on whoever reads it waits for the other side.
+// mountImage puts the file into the root, and hands over its device: from here on whoever reads it
+// waits for the other side.
 func (l *launcher) mountImage(root string) error {
 	if l.image == nil {
 		return nil

@@ -1,8 +1,9 @@
 //go:build linux
 
-// Command launch is the first process of a gVisor machine's namespaces, and nothing else: it is embedded in agentbox. It
-// makes a root that shows nothing of the host but what the machine needs, starts runsc there, and ends with the sandbox.
-// When it ends, for whatever reason, the kernel ends every process of the machine.
+// Command launch is the first process of a gVisor machine's namespaces, and nothing else: it is
+// embedded in agentbox. It makes a root that shows nothing of the host but what the machine needs,
+// starts runsc there, and ends with the sandbox. When it ends, for whatever reason, the kernel ends
+// every process of the machine.
 package main
 
 import (

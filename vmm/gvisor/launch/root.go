@@ -14,8 +14,8 @@ import (
 	"agentbox/vmm/gvisor/plan"
 )
 
-// makeRoot puts the machine's own root together and makes it the root of this mount namespace. Nothing else of the host's
-// files can be named from here on.
+// makeRoot puts the machine's own root together and makes it the root of this mount namespace.
+// Nothing else of the host's files can be named from here on.
 func (l *launcher) makeRoot() error {
 	root := l.plan.Root
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {

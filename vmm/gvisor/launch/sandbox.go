@@ -17,8 +17,9 @@ import (
 	"agentbox/vmm/gvisor/plan"
 )
 
-// startSandbox runs the command that starts the sandbox and waits for it to end. The sandbox goes on as a child of this
-// process, which the kernel makes the parent of every orphan of the namespace.
+// startSandbox runs the command that starts the sandbox and waits for it to end. The sandbox goes
+// on as a child of this process, which the kernel makes the parent of every orphan of the
+// namespace.
 func (l *launcher) startSandbox() error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -63,8 +64,8 @@ func describe(s syscall.WaitStatus) string {
 	return "exit status " + strconv.Itoa(s.ExitStatus())
 }
 
-// connect hands over a connection to the sandbox, and the cable, together with the news that it runs. Only root of this user namespace may
-// connect.
+// connect hands over a connection to the sandbox, and the cable, together with the news that it
+// runs. Only root of this user namespace may connect.
 func (l *launcher) connect() error {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -86,11 +87,12 @@ func (l *launcher) connect() error {
 	return os.NewSyscallError("sendmsg", unix.Sendmsg(plan.FDControl, append(line, '\n'), unix.UnixRights(files...), nil, 0))
 }
 
-// orphanGrace is how long a sandbox may go on without its file server: one that is ending does so first.
+// orphanGrace is how long a sandbox may go on without its file server: one that is ending does so
+// first.
 const orphanGrace = 5 * time.Second
 
-// wait reaps until the sandbox has ended. Its file server is the other child there is from the beginning; without it the
-// guest would hang at its next file, so then the sandbox is ended too.
+// wait reaps until the sandbox has ended. Its file server is the other child there is from the
+// beginning; without it the guest would hang at its next file, so then the sandbox is ended too.
 func (l *launcher) wait() plan.End {
 	orphan := false
 	others := children()

@@ -1,4 +1,5 @@
-// Package plan is what the driver tells the launcher of a gVisor machine, and what it hears back. It does neither's work.
+// Package plan is what the driver tells the launcher of a gVisor machine, and what it hears back.
+// It does neither's work.
 package plan
 
 // The descriptors the launcher inherits.
@@ -10,11 +11,13 @@ const (
 	FDFirst              // where Plan.Files begin
 )
 
-// MTU is the most bytes of a packet on the cable. Both ends are packet sockets, whose buffers an ordinary user cannot make
-// larger than the host says: frames of the most that is possible would fill them with a handful.
+// MTU is the most bytes of a packet on the cable. Both ends are packet sockets, whose buffers an
+// ordinary user cannot make larger than the host says: frames of the most that is possible would
+// fill them with a handful.
 const MTU = 16 << 10
 
-// Plan is one machine, from the launcher's point of view. It is sent when the launcher's user namespace has its ids.
+// Plan is one machine, from the launcher's point of view. It is sent when the launcher's user
+// namespace has its ids.
 type Plan struct {
 	Root  string   `json:"root"`           // an empty directory of the host on which the machine's own root is put together
 	Binds []Bind   `json:"binds"`          // all that is in that root, besides /proc
@@ -25,11 +28,12 @@ type Plan struct {
 	CPUs  []int    `json:"cpus,omitempty"` // where everything runs; empty means anywhere
 	Files int      `json:"files"`          // descriptors from FDFirst on that Argv inherits at the same numbers
 
-	// Image, when it is not "", is the target of a file whose bytes the other side serves: see Event.Image.
+	// Image, when it is not "", is the target of a file whose bytes the other side serves: see
+	// Event.Image.
 	Image string `json:"image,omitempty"`
 
-	// Adopt, when it is not "", makes the launcher do one thing only: give everything in this directory of the host to the
-	// box's user. It answers Started without a connection, or Failed.
+	// Adopt, when it is not "", makes the launcher do one thing only: give everything in this
+	// directory of the host to the box's user. It answers Started without a connection, or Failed.
 	Adopt string `json:"adopt,omitempty"`
 	User  int    `json:"user,omitempty"` // that user, inside
 }

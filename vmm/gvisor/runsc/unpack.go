@@ -43,7 +43,8 @@ type Unpacker struct {
 	ids   memo // of known
 }
 
-// Agent is the guest agent: Digest, which every machine asks for, says what Bytes, which unpacks, gives.
+// Agent is the guest agent: Digest, which every machine asks for, says what Bytes, which unpacks,
+// gives.
 type Agent struct {
 	Digest func() (agentbox.Digest, error)
 	Bytes  func() ([]byte, error)
@@ -54,9 +55,9 @@ func New(root string, agent Agent) *Unpacker {
 	return &Unpacker{root: root, agent: agent, from: embedded}
 }
 
-// Ensure gives the programs, unpacking them when they are not there. Each is hashed the first time, and whenever its
-// file has changed since: inode, size, time of change, which every write renews. A file that is not what it was is
-// replaced.
+// Ensure gives the programs, unpacking them when they are not there. Each is hashed the first time,
+// and whenever its file has changed since: inode, size, time of change, which every write renews. A
+// file that is not what it was is replaced.
 func (u *Unpacker) Ensure() (Programs, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -166,8 +167,8 @@ func isRegular(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// removeOthers removes the programs of other versions. Machines that run have theirs open; and whoever goes back to the
-// other version unpacks it again.
+// removeOthers removes the programs of other versions. Machines that run have theirs open; and
+// whoever goes back to the other version unpacks it again.
 func removeOthers(dir string) error {
 	all, err := os.ReadDir(filepath.Dir(dir))
 	for _, e := range all {

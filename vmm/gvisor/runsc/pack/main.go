@@ -1,5 +1,5 @@
-// Command pack compresses a program for embedding: pack PROGRAM OUT VERSION writes OUT.zst and OUT.json. It is part of
-// the build, and never part of agentbox.
+// Command pack compresses a program for embedding: pack PROGRAM OUT VERSION writes OUT.zst and
+// OUT.json. It is part of the build, and never part of agentbox.
 package main
 
 import (
