@@ -3,6 +3,7 @@ package agentbox
 import (
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -129,4 +130,31 @@ func sources(t *testing.T) (files, tests map[string]bool) {
 		t.Fatalf("found %d files and %d tests: %v", len(files), len(tests), err)
 	}
 	return files, tests
+}
+
+var (
+	requirement  = regexp.MustCompile(`(?m)^\t(\S+) v\S+$`) // of go.mod, without the indirect ones
+	majorVersion = regexp.MustCompile(`/v[0-9]+$`)
+)
+
+// Whoever adds a library says in the list what it is for.
+func TestEveryLibraryIsListed(t *testing.T) {
+	mod, err := os.ReadFile(filepath.Join("..", "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, taken, _ := strings.Cut(pages(t)["docs/internals/libraries.md"], "## Taken")
+	found := requirement.FindAllStringSubmatch(string(mod), -1)
+	for _, m := range found {
+		name := path.Base(majorVersion.ReplaceAllString(m[1], ""))
+		if rest, ok := strings.CutPrefix(m[1], "golang.org/x/"); ok {
+			name = "x/" + rest
+		}
+		if !strings.Contains(taken, name) {
+			t.Errorf("docs/internals/libraries.md does not say what %s is for", m[1])
+		}
+	}
+	if len(found) < 20 {
+		t.Errorf("go.mod has %d requirements", len(found))
+	}
 }
