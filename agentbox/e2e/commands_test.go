@@ -38,7 +38,8 @@ import (
 //	example DOC TITLE FILE  the first example below that heading, in the language that FILE's name says
 //
 // Scripts run once for each kind of isolation, whose name is in $KIND. One whose first line is "#
-// kinds: NAME" runs for that kind only, and the next line says why.
+// kinds: NAME" runs for that kind only, and the next line says why; "# long" among its first comments
+// has it begin before the others.
 var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"repo": cmdRepo, "code": cmdCode, "waitfor": cmdWaitFor, "capture": cmdCapture, "json": cmdJSON, "jsonvar": cmdJSONVar,
 	"gone": cmdGone, "expire": cmdExpire, "ownhome": cmdOwnHome, "pty": cmdPTY, "asuser": cmdAsUser,

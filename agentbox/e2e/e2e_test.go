@@ -6,12 +6,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sync/errgroup"
 )
 
 // shared is what every test stands on. It is made once, and nil where tests are skipped.
@@ -29,9 +33,9 @@ func run(m *testing.M) int {
 	if skipReason = cannotRun(); skipReason != "" {
 		return m.Run()
 	}
-	// Every machine is emulated where there is no hardware for it: more at once only make each of
-	// them late.
-	if err := flag.Set("test.parallel", "2"); err != nil {
+	// Every machine is emulated where there is no hardware for it: more at once than there are CPUs
+	// only make each of them late.
+	if err := flag.Set("test.parallel", strconv.Itoa(max(2, runtime.NumCPU()-1))); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		return 1
 	}
@@ -81,50 +85,93 @@ func needMachines(t *testing.T) {
 const scriptTimeout = 15 * time.Minute
 
 // TestScript runs every script of testdata/script for every kind it is made for, each with a home,
-// a daemon and a checkout of its own.
+// a daemon and a checkout of its own. The long ones begin first, so that no single one is left at
+// the end.
 func TestScript(t *testing.T) {
 	needMachines(t)
 	files, err := filepath.Glob("../../testdata/script/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
+	headers := make(map[string]header)
+	for _, file := range files {
+		headers[file] = readHeader(t, file)
+	}
+	slices.SortStableFunc(files, func(a, b string) int { return headers[a].order() - headers[b].order() })
+	var atOnce errgroup.Group // not t.Parallel, which begins them in an order of its own
+	atOnce.SetLimit(parallel())
+	var kinds sync.WaitGroup
 	for _, kind := range testedKinds() {
-		t.Run(kind, func(t *testing.T) {
-			for _, file := range files {
-				if only := onlyKind(t, file); only == "" || only == kind {
-					t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { runScript(t, kind, file) })
+		kinds.Go(func() {
+			t.Run(kind, func(t *testing.T) {
+				var scripts sync.WaitGroup
+				for _, file := range files {
+					if only := headers[file].kind; only != "" && only != kind {
+						continue
+					}
+					scripts.Add(1)
+					atOnce.Go(func() error {
+						defer scripts.Done()
+						t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { runScript(t, kind, file) })
+						return nil
+					})
 				}
-			}
+				scripts.Wait()
+			})
 		})
 	}
+	kinds.Wait()
+}
+
+// parallel is how many scripts run at once, as -parallel says.
+func parallel() int {
+	n, err := strconv.Atoi(flag.Lookup("test.parallel").Value.String())
+	if err != nil || n < 1 {
+		return 1
+	}
+	return n
 }
 
 // everyKindEnv has scripts run for kinds that they leave out, some of which need many minutes for
 // them.
 const everyKindEnv = "AGENTBOX_E2E_EVERY_KIND"
 
-// onlyKind is the kind in a script's "# kinds: KIND", "" for all.
-func onlyKind(t *testing.T, file string) string {
-	if os.Getenv(everyKindEnv) != "" {
-		return ""
+// header is what the first comments of a script say about it: "# kinds: KIND", if it is for one
+// kind only, and "# long", if it takes more than a minute.
+type header struct {
+	kind string
+	long bool
+}
+
+func (h header) order() int {
+	if h.long {
+		return 0
 	}
+	return 1
+}
+
+func readHeader(t *testing.T, file string) header {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	line, _, _ := strings.Cut(string(b), "\n")
-	kind, found := strings.CutPrefix(line, "# kinds: ")
-	switch {
-	case !found:
-		return ""
-	case !slices.Contains(machineKinds, kind):
-		t.Fatalf("%s: unknown kind %q", file, kind)
+	var h header
+	for line := range strings.Lines(string(b)) {
+		if !strings.HasPrefix(line, "#") {
+			break
+		}
+		line = strings.TrimSuffix(line, "\n")
+		h.long = h.long || line == "# long"
+		if kind, found := strings.CutPrefix(line, "# kinds: "); found && os.Getenv(everyKindEnv) == "" {
+			if h.kind = kind; !slices.Contains(machineKinds, kind) {
+				t.Fatalf("%s: unknown kind %q", file, kind)
+			}
+		}
 	}
-	return kind
+	return h
 }
 
 func runScript(t *testing.T, kind, file string) {
-	t.Parallel()
 	testscript.RunT(scriptT{t}, testscript.Params{
 		Files: []string{file}, Setup: shared.setup(kind), Cmds: commands, Condition: condition(kind),
 		RequireUniqueNames: true, Deadline: time.Now().Add(scriptTimeout),
