@@ -75,6 +75,7 @@ var forbidden = []struct {
 	{"agentbox/vmm/nbd", "agentbox/...", []string{"agentbox/vmm"}, "what speaks a protocol to a VMM knows of an image that it can be read, and nothing else"},
 	{"agentbox/vmm/fusefile", "agentbox/...", []string{"agentbox/vmm"}, "what speaks a protocol to the kernel knows of an image that it can be read, and nothing else"},
 	{"agentbox/vmm/partial", "agentbox/...", nil, "whoever completes an image, it is read in one way"},
+	{"agentbox/vmm/child", "agentbox/...", nil, "how a process is made to die with its parent is readable on its own, whatever it runs"},
 	{"agentbox/vmm/confine", "agentbox/...", []string{"agentbox/vmm/confine"}, "what takes rights away must be readable on its own, whoever is confined by it"},
 	{"agentbox/vmm/...", "agentbox/mesh/...", nil, "leaves never import each other"},
 	{"agentbox/vmm/...", "agentbox/cachestore/...", nil, "leaves never import each other"},

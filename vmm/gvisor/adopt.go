@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"agentbox/vmm"
+	"agentbox/vmm/child"
 	"agentbox/vmm/gvisor/plan"
 )
 
@@ -26,7 +27,7 @@ func adopt(ctx context.Context, launcher, dir string) error {
 	if err != nil {
 		return err
 	}
-	news, control, err := socketPair("control")
+	news, control, err := child.SocketPair("control")
 	if err != nil {
 		return err
 	}
@@ -36,10 +37,10 @@ func adopt(ctx context.Context, launcher, dir string) error {
 	if err != nil {
 		return namespaceError(err)
 	}
-	defer p.kill()
-	stop := context.AfterFunc(ctx, func() { p.cmd.Process.Kill() })
+	defer p.Kill()
+	stop := context.AfterFunc(ctx, func() { p.Terminate() })
 	defer stop()
-	if err := ids.apply(ctx, p.cmd.Process.Pid); err != nil {
+	if err := ids.apply(ctx, p.PID); err != nil {
 		return err
 	}
 	var e plan.Event

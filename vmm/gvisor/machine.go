@@ -14,6 +14,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/vmm"
+	"agentbox/vmm/child"
 	"agentbox/vmm/console"
 	"agentbox/vmm/fusefile"
 	"agentbox/vmm/gvisor/plan"
@@ -28,7 +29,7 @@ type machine struct {
 	launcher string // the program
 	log      *slog.Logger
 
-	proc    *process
+	proc    *child.Process
 	stream  *stream
 	image   *fusefile.Server // nil for an image that is a plain file
 	link    *link            // nil where the host can make no card
@@ -60,7 +61,7 @@ func (m *machine) Link() vmm.Link {
 
 // PIDs are the launcher, the sandbox and its file server, and the processes in which gVisor runs
 // the guest's code.
-func (m *machine) PIDs() []int { return family(m.proc.cmd.Process.Pid) }
+func (m *machine) PIDs() []int { return family(m.proc.PID) }
 
 func (m *machine) Err() error {
 	select {
@@ -106,7 +107,12 @@ func (m *machine) Kill() error {
 }
 
 // end kills every process, those too that wait for bytes of the image.
-func (m *machine) end() error { return m.proc.killAnd(m.cancelImage) }
+func (m *machine) end() error {
+	err := m.proc.Terminate()
+	m.cancelImage()
+	<-m.proc.Done()
+	return err
+}
 
 // watch waits for the end of the launcher and then for everything that belongs to the machine. It
 // runs as long as the machine does.
@@ -117,7 +123,7 @@ func (m *machine) watch() {
 		end = e.Ended
 	}
 	m.cancelImage()
-	<-m.proc.done
+	<-m.proc.Done()
 	m.news.Close()
 	m.control.close()
 	m.console.Wait()

@@ -1,6 +1,7 @@
 package gvisor
 
 import (
+	"agentbox/vmm/child"
 	"errors"
 	"net"
 
@@ -24,7 +25,7 @@ func received(rights []byte, card bool) (*net.UnixConn, *link, error) {
 		}
 		return nil, nil, err
 	}
-	conn, err := unixConn(fds[0], "sandbox")
+	conn, err := child.Conn(fds[0], "sandbox")
 	if !card || err != nil {
 		for _, fd := range fds[1:] {
 			unix.Close(fd)

@@ -19,6 +19,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/vmm"
+	"agentbox/vmm/child"
 	"agentbox/vmm/console"
 	"agentbox/vmm/gvisor/plan"
 	"agentbox/vmm/gvisor/runsc"
@@ -166,8 +167,8 @@ func (d *Driver) start(ctx context.Context, m *machine, p plan.Plan, files []*os
 	if err := m.launch(files); err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { m.proc.cmd.Process.Kill() })
-	err = ids.apply(ctx, m.proc.cmd.Process.Pid)
+	stop := context.AfterFunc(ctx, func() { m.proc.Terminate() })
+	err = ids.apply(ctx, m.proc.PID)
 	if err == nil {
 		err = m.await(ctx, p)
 	}
@@ -192,7 +193,7 @@ func (m *machine) launch(files []*os.File) (err error) {
 			f.Close()
 		}
 	}()
-	news, control, err := socketPair("control")
+	news, control, err := child.SocketPair("control")
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ func (d *Driver) ReadsBlocks() error { return nil }
 func (m *machine) serveImage(conn net.Conn, log *slog.Logger) {
 	ctx, cancel := context.WithCancel(context.Background())
 	m.serving.Go(func() {
-		<-m.proc.done
+		<-m.proc.Done()
 		cancel() // reads that wait for bytes have nobody to wait for
 	})
 	m.serving.Go(func() {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentbox/agentbox"
+	"agentbox/vmm/child"
 	"agentbox/vmm/guest/protocol"
 )
 
@@ -95,13 +96,13 @@ func (d *Driver) tryKVM(ctx context.Context) (works bool, reason string, err err
 
 // probeGuest boots the kernel with KVM and returns "" if it comes up, else why it did not.
 func probeGuest(ctx context.Context, program, kernel string, limit limits) (string, error) {
-	conn, theirs, err := socketPair("console")
+	conn, theirs, err := child.SocketPair("console")
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
 	// What QEMU itself says is no sign of life of its guest.
-	ignored, others, err := socketPair("others")
+	ignored, others, err := child.SocketPair("others")
 	if err != nil {
 		return "", errors.Join(err, theirs.Close())
 	}
@@ -119,7 +120,7 @@ func probeGuest(ctx context.Context, program, kernel string, limit limits) (stri
 	if err != nil {
 		return "", agentbox.Errorf(agentbox.Missing, "start %s: %w", program, err)
 	}
-	defer p.kill()
+	defer p.Kill()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	return awaitStart(ctx, conn, p, limit)
@@ -166,7 +167,7 @@ func awaitStart(ctx context.Context, conn net.Conn, p *process, limit limits) (s
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return fmt.Sprintf("KVM opens here but a guest did not boot within %v%s", limit.whole, lastPrinted(seen)), nil
 		case err != nil:
-			<-p.done
+			<-p.Done()
 			return whyEnded(p, seen), nil
 		}
 	}
@@ -176,8 +177,8 @@ func awaitStart(ctx context.Context, conn net.Conn, p *process, limit limits) (s
 // whyEnded tells a guest that reset or switched itself off, which ends QEMU in good order, from a
 // QEMU that failed.
 func whyEnded(p *process, seen []byte) string {
-	if p.err != nil {
-		return fmt.Sprintf("KVM opens here but QEMU cannot use it (%s, %v)", p.stderr.FirstLine(), p.err)
+	if err := p.Err(); err != nil {
+		return fmt.Sprintf("KVM opens here but QEMU cannot use it (%s, %v)", p.stderr.FirstLine(), err)
 	}
 	if printed := lastPrinted(seen); printed != "" {
 		return "KVM opens here but a guest ended before its first program ran" + printed

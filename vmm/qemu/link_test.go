@@ -9,12 +9,13 @@ import (
 	"testing"
 
 	"agentbox/vmm"
+	"agentbox/vmm/child"
 )
 
 // twoLinks are both ends of one cable; the other is what QEMU would be.
 func twoLinks(t *testing.T) (ours *link, theirs net.Conn) {
 	t.Helper()
-	conn, file, err := socketPair("network")
+	conn, file, err := child.SocketPair("network")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ type machine struct {
 
 func (m *machine) Stream() net.Conn      { return m.stream }
 func (m *machine) Link() vmm.Link        { return m.link }
-func (m *machine) PIDs() []int           { return []int{m.proc.cmd.Process.Pid} }
+func (m *machine) PIDs() []int           { return []int{m.proc.PID} }
 func (m *machine) Done() <-chan struct{} { return m.done }
 
 func (m *machine) Err() error {
@@ -72,7 +72,7 @@ func (m *machine) Kill() error {
 	default:
 	}
 	m.killed.Store(true)
-	err := m.proc.kill()
+	err := m.proc.Kill()
 	<-m.done
 	return err
 }
@@ -96,7 +96,7 @@ func (m *machine) event(name string, data json.RawMessage) {
 // watch waits for the end of the process and then for everything that belongs to the machine. It
 // runs as long as the machine does.
 func (m *machine) watch() {
-	<-m.proc.done
+	<-m.proc.Done()
 	m.qmp.close()
 	m.console.Wait()
 	m.stream.Close()
@@ -114,9 +114,9 @@ func (m *machine) reason() error {
 	why, _ := m.shutdown.Load().(string)
 	said := m.proc.stderr.OneLine()
 	switch {
-	case m.killed.Load(), m.proc.err == nil && why == "guest-shutdown":
+	case m.killed.Load(), m.proc.Err() == nil && why == "guest-shutdown":
 		return nil
-	case m.proc.err == nil && why == "guest-reset":
+	case m.proc.Err() == nil && why == "guest-reset":
 		return agentbox.Errorf(agentbox.Unavailable, "the guest of %s reset itself, as a kernel panic does%s", m.spec.Name, m.console.LastWords()).
 			WithHint("its console is in %s", filepath.Join(m.spec.Dir, console.File))
 	case said != "":
@@ -126,10 +126,10 @@ func (m *machine) reason() error {
 }
 
 func (m *machine) exit() string {
-	if m.proc.err == nil {
+	if m.proc.Err() == nil {
 		return "exit status 0"
 	}
-	return m.proc.err.Error()
+	return m.proc.Err().Error()
 }
 
 // explain prefers why the machine ended to the broken socket its end looks like from here.

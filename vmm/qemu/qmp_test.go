@@ -1,6 +1,7 @@
 package qemu
 
 import (
+	"agentbox/vmm/child"
 	"bufio"
 	"context"
 	"encoding/json"
@@ -17,7 +18,7 @@ import (
 
 // scripted is a QEMU that answers from a function.
 func scripted(t *testing.T, answer func(name string, id uint64, conn net.Conn)) (*monitor, chan string) {
-	ours, theirs, err := socketPair("qmp")
+	ours, theirs, err := child.SocketPair("qmp")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +103,7 @@ func TestMonitorEndsWithItsSocket(t *testing.T) {
 }
 
 func TestMonitorPassesFiles(t *testing.T) {
-	ours, theirs, err := socketPair("qmp")
+	ours, theirs, err := child.SocketPair("qmp")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -161,7 +161,7 @@ func (r *restoration) load(ctx context.Context, m *machine, fill func(context.Co
 // inject writes the saved pages into the machine's private mapping of the template's memory, before
 // any device looks.
 func (r *restoration) inject(ctx context.Context, m *machine) error {
-	memory, err := openProcessMemory(m.proc.cmd.Process.Pid, r.man.Memory)
+	memory, err := openProcessMemory(m.proc.PID, r.man.Memory)
 	if err != nil {
 		return err
 	}

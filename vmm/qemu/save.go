@@ -137,7 +137,7 @@ func (m *machine) saveDevices(ctx context.Context, dir string, man *manifest) er
 // saveMemory writes the pages in which the machine differs from its template: those that its
 // private mapping of the template's memory holds copies of.
 func (m *machine) saveMemory(ctx context.Context, dir string, man *manifest) error {
-	memory, err := openProcessMemory(m.proc.cmd.Process.Pid, m.spec.Memory)
+	memory, err := openProcessMemory(m.proc.PID, m.spec.Memory)
 	if err != nil {
 		return err
 	}

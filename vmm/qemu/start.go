@@ -10,6 +10,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/vmm"
+	"agentbox/vmm/child"
 	"agentbox/vmm/console"
 	"agentbox/vmm/guest/protocol"
 )
@@ -158,7 +159,7 @@ func (d *Driver) start(m *machine, cmd command, files ...*os.File) error {
 		}
 	}()
 	for _, name := range []string{"qmp", "agent", "console", "network"} { // in the order of the fd constants
-		conn, file, err := socketPair(name)
+		conn, file, err := child.SocketPair(name)
 		if err != nil {
 			closeAll(ours)
 			return err
@@ -167,7 +168,7 @@ func (d *Driver) start(m *machine, cmd command, files ...*os.File) error {
 	}
 	inherited := append(append([]*os.File{}, theirs...), files...)
 	if m.spec.Blocks != nil {
-		image, file, err := socketPair("image")
+		image, file, err := child.SocketPair("image")
 		if err != nil {
 			closeAll(ours)
 			return err

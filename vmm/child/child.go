@@ -1,0 +1,112 @@
+// Package child starts the processes that machines are made of, so that each dies with this one. It
+// says nothing of what they may reach.
+package child
+
+import (
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Process is a program that runs. Its methods may be called from any goroutine.
+type Process struct {
+	PID int
+
+	process *os.Process
+	done    chan struct{}
+	err     error // read it after done
+}
+
+// Start runs a program in a process group of its own, which the kernel kills when this process
+// dies. before, if not nil, is called on the thread that forks and may take rights from it: the
+// thread is used for nothing else afterwards.
+//
+// The kernel sends the signal of a parent's death when the thread that forked ends, not when its
+// process does. So the thread lives for as long as the child does.
+func Start(cmd *exec.Cmd, before func() error) (*Process, error) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig, cmd.SysProcAttr.Setpgid = syscall.SIGKILL, true
+	p := &Process{done: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
+		defer close(p.done)
+		var err error
+		if before != nil {
+			err = before()
+		}
+		if err == nil {
+			err = cmd.Start()
+		}
+		started <- err
+		if err == nil {
+			p.err = cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	p.PID, p.process = cmd.Process.Pid, cmd.Process
+	return p, nil
+}
+
+// Done is closed when the process has been reaped.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Err waits for the end of the process and is what exec.Cmd.Wait said of it.
+func (p *Process) Err() error {
+	<-p.done
+	return p.err
+}
+
+// Terminate kills the process and does not wait. One that has ended is no error.
+func (p *Process) Terminate() error {
+	if err := p.process.Kill(); !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return nil
+}
+
+// Kill ends the process and waits until it is gone.
+func (p *Process) Kill() error {
+	err := p.Terminate()
+	<-p.done
+	return err
+}
+
+// SocketPair makes two connected stream sockets: ours as a connection, theirs as a file for a child
+// to inherit.
+func SocketPair(name string) (ours *net.UnixConn, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	theirs = os.NewFile(uintptr(fds[1]), name)
+	if ours, err = Conn(fds[0], name); err != nil {
+		theirs.Close()
+	}
+	return ours, theirs, err
+}
+
+// Conn makes a connection of a descriptor of a Unix socket, which it takes.
+func Conn(fd int, name string) (*net.UnixConn, error) {
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	conn, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	u, ok := conn.(*net.UnixConn)
+	if !ok {
+		conn.Close()
+		return nil, errors.New(name + " is not a unix socket")
+	}
+	return u, nil
+}
