@@ -20,12 +20,7 @@ import (
 // files of a saved workspace, of which it has names, sizes, modes and times. A passing one has
 // sizes only.
 type manifest struct {
-	Format      int             `json:"format"`
-	Template    agentbox.Digest `json:"template,omitzero"` // saved states: the manifest of the template they rest on
-	Fingerprint string          `json:"fingerprint"`
-	CPUs        int             `json:"cpus"`
-	Memory      int64           `json:"memory"` // bytes
-	Disk        int64           `json:"disk"`   // bytes
+	statedir.Basis
 
 	Images    map[string]image `json:"images"`              // by file name: what runsc wrote
 	Disks     bool             `json:"disks,omitempty"`     // saved states: with a copy of the workspace, if there was one
@@ -45,8 +40,8 @@ var imageNames = []string{kernelFile, pagesMetaFile, pagesFile}
 
 // Check says what is wrong with it, as far as that can be said without the other files.
 func (m manifest) Check() error {
-	if m.Format != formatVersion {
-		return fmt.Errorf("it has format %d, this agentbox writes and reads %d", m.Format, formatVersion)
+	if err := m.CheckFormat(formatVersion); err != nil {
+		return err
 	}
 	for _, name := range imageNames {
 		if i, ok := m.Images[name]; !ok || i.Size < 0 {
@@ -100,7 +95,7 @@ func digestImage(ctx context.Context, r io.ReaderAt, size int64) (image, error) 
 func (m manifest) openImages(dir string) (files []*os.File, err error) {
 	defer func() {
 		if err != nil {
-			closeFiles(files)
+			statedir.Close(files...)
 		}
 	}()
 	for _, name := range imageNames {
@@ -141,10 +136,4 @@ func (m manifest) verify(ctx context.Context, dir string, files []*os.File) erro
 		}
 	}
 	return nil
-}
-
-func closeFiles(files []*os.File) {
-	for _, f := range files {
-		f.Close()
-	}
 }

@@ -20,9 +20,9 @@ import (
 // Restore implements vmm.Snapshotter. A saved state is verified while the sandbox already loads it;
 // one that is not what was written costs a sandbox.
 func (d *Driver) Restore(ctx context.Context, spec vmm.Spec, from vmm.Template, saved string) (vmm.Machine, error) {
-	t, ok := from.(*template)
-	if !ok {
-		return nil, fmt.Errorf("a %T is not a template of this driver", from)
+	t, err := statedir.Own[*template](from)
+	if err != nil {
+		return nil, err
 	}
 	r := &restoration{spec: spec, template: t, dir: saved, man: t.Manifest}
 	if saved != "" {
@@ -51,15 +51,15 @@ func (r *restoration) readSaved() error {
 	if err != nil {
 		return err
 	}
-	if man.Template != r.template.ID || man.Fingerprint != r.template.Manifest.Fingerprint {
-		return agentbox.Errorf(agentbox.Conflict, "%s was saved from a machine of another template", r.dir)
+	if err := man.CheckOrigin(r.dir, r.template.ID, r.template.Manifest.Basis); err != nil {
+		return err
 	}
 	r.man = man
 	return nil
 }
 
 func (r *restoration) run(ctx context.Context, d *Driver) (*machine, error) {
-	if err := r.check(); err != nil {
+	if err := r.man.Fits(r.spec, r.man.Disks, r.man.Workspace != nil); err != nil {
 		return nil, err
 	}
 	fingerprint, err := d.Fingerprint(ctx, r.spec)
@@ -74,7 +74,7 @@ func (r *restoration) run(ctx context.Context, d *Driver) (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer closeFiles(images)
+	defer statedir.Close(images...)
 	if err := r.workspace(ctx); err != nil {
 		return nil, err
 	}
@@ -106,18 +106,6 @@ func (r *restoration) start(ctx context.Context, d *Driver, m *machine, p plan.P
 	return started
 }
 
-// check refuses a spec that the state cannot be loaded into.
-func (r *restoration) check() error {
-	if r.spec.CPUs != r.man.CPUs || r.spec.Memory != r.man.Memory || r.spec.Disk != r.man.Disk {
-		return agentbox.Errorf(agentbox.Conflict, "%s has %d CPUs, %d bytes of memory and %d of disk, but what it is restored from has %d, %d and %d",
-			r.spec.Name, r.spec.CPUs, r.spec.Memory, r.spec.Disk, r.man.CPUs, r.man.Memory, r.man.Disk)
-	}
-	if r.man.Disks && (r.man.Workspace != nil) != (r.spec.Workspace != "") {
-		return agentbox.Errorf(agentbox.Invalid, "%s: a state is restored with a workspace exactly if it was saved with one", r.spec.Name)
-	}
-	return nil
-}
-
 // images are the files to load, to be closed by the caller. Each has an offset of its own.
 func (r *restoration) images() ([]*os.File, error) {
 	if r.dir != "" {
@@ -127,7 +115,7 @@ func (r *restoration) images() ([]*os.File, error) {
 	for _, f := range r.template.images {
 		again, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 		if err != nil {
-			closeFiles(files)
+			statedir.Close(files...)
 			return nil, err
 		}
 		files = append(files, again)

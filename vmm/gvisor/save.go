@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -17,7 +16,7 @@ import (
 
 // SaveTemplate implements vmm.Snapshotter.
 func (d *Driver) SaveTemplate(ctx context.Context, vm vmm.Machine, dir string) error {
-	m, err := ours(vm)
+	m, err := statedir.Own[*machine](vm)
 	if err != nil {
 		return err
 	}
@@ -36,25 +35,14 @@ func (d *Driver) SaveTemplate(ctx context.Context, vm vmm.Machine, dir string) e
 	return errors.Join(err, m.Kill())
 }
 
-func ours(vm vmm.Machine) (*machine, error) {
-	m, ok := vm.(*machine)
-	if !ok {
-		return nil, fmt.Errorf("a %T is not a machine of this driver", vm)
-	}
-	return m, nil
-}
-
 func (m *machine) manifest() manifest {
-	return manifest{
-		Format: formatVersion, Fingerprint: m.fingerprint, CPUs: m.spec.CPUs, Memory: m.spec.Memory, Disk: m.spec.Disk,
-		Images: map[string]image{},
-	}
+	return manifest{Basis: statedir.BasisOf(formatVersion, m.fingerprint, m.spec), Images: map[string]image{}}
 }
 
 // Save implements vmm.Snapshotter. What runsc writes is complete in itself, runtime layer included;
 // the template only says which machines the state fits.
 func (d *Driver) Save(ctx context.Context, vm vmm.Machine, dir string, how vmm.Saving) error {
-	m, err := ours(vm)
+	m, err := statedir.Own[*machine](vm)
 	if err != nil {
 		return err
 	}
@@ -99,7 +87,7 @@ func (m *machine) saveImages(ctx context.Context, dir string, man *manifest) err
 		return err
 	}
 	var files []*os.File
-	defer func() { closeFiles(files) }()
+	defer func() { statedir.Close(files...) }()
 	for _, name := range imageNames {
 		f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {

@@ -27,15 +27,7 @@ type template struct {
 // Files implements vmm.Template.
 func (t *template) Files() []*os.File { return append(append([]*os.File{}, t.images...), t.about) }
 
-func (t *template) Close() error {
-	var errs []error
-	for _, f := range t.Files() {
-		if f != nil {
-			errs = append(errs, f.Close())
-		}
-	}
-	return errors.Join(errs...)
-}
+func (t *template) Close() error { return statedir.Close(t.Files()...) }
 
 // OpenTemplate implements vmm.Snapshotter.
 func (d *Driver) OpenTemplate(ctx context.Context, dir string) (vmm.Template, error) {
@@ -47,7 +39,7 @@ func (d *Driver) OpenTemplate(ctx context.Context, dir string) (vmm.Template, er
 	if err != nil {
 		return nil, err
 	}
-	defer closeFiles(files)
+	defer statedir.Close(files...)
 	t := &template{ID: id, Manifest: man}
 	if err := t.load(ctx, dir, files); err != nil {
 		t.Close()

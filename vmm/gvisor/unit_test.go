@@ -109,7 +109,7 @@ func TestTemplateAndClonesHaveOneDescription(t *testing.T) {
 }
 
 func someManifest() manifest {
-	m := manifest{Format: formatVersion, Fingerprint: "f", CPUs: 1, Memory: 1 << 30, Disk: 1 << 30, Images: map[string]image{}}
+	m := manifest{Basis: statedir.Basis{Format: formatVersion, Fingerprint: "f", CPUs: 1, Memory: 1 << 30, Disk: 1 << 30}, Images: map[string]image{}}
 	for i, name := range imageNames {
 		m.Images[name] = image{Size: int64(i), Digest: agentbox.Digest{byte(i)}}
 	}

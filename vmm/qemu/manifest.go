@@ -19,12 +19,7 @@ const formatVersion = 2
 // for, except those of the disks of a saved state: they may be large, and carry their file system's
 // own checksums.
 type manifest struct {
-	Format      int             `json:"format"`
-	Template    agentbox.Digest `json:"template,omitempty"` // saved states: the manifest of the template they rest on
-	Fingerprint string          `json:"fingerprint"`
-	CPUs        int             `json:"cpus"`
-	Memory      int64           `json:"memory"` // bytes
-	Disk        int64           `json:"disk"`   // bytes
+	statedir.Basis
 
 	Devices     agentbox.Digest `json:"devices"`                // of the file of that name
 	MemoryIndex agentbox.Digest `json:"memory_index"`           // of memory.index
@@ -40,8 +35,8 @@ type savedDisks struct {
 
 // Check says what is wrong with it, as far as that can be said without the other files.
 func (m manifest) Check() error {
-	if m.Format != formatVersion {
-		return fmt.Errorf("it has format %d, this agentbox writes and reads %d", m.Format, formatVersion)
+	if err := m.CheckFormat(formatVersion); err != nil {
+		return err
 	}
 	if m.CPUs <= 0 || m.Memory <= 0 || m.Memory%regionSize != 0 || m.Disk <= 0 || m.Disk%regionSize != 0 {
 		return errors.New("it describes an impossible machine")

@@ -11,7 +11,7 @@ import (
 )
 
 func sampleManifest() manifest {
-	return manifest{Format: formatVersion, Fingerprint: "f", CPUs: 2, Memory: 1 << 30, Disk: 64 << 30, Disks: &savedDisks{Runtime: 64 << 30}}
+	return manifest{Basis: statedir.Basis{Format: formatVersion, Fingerprint: "f", CPUs: 2, Memory: 1 << 30, Disk: 64 << 30}, Disks: &savedDisks{Runtime: 64 << 30}}
 }
 
 func TestManifestRoundTrip(t *testing.T) {

@@ -16,9 +16,9 @@ import (
 // Restore implements vmm.Snapshotter. QEMU starts while the disks are being filled: it reads
 // nothing of them before the guest runs.
 func (d *Driver) Restore(ctx context.Context, spec vmm.Spec, from vmm.Template, saved string) (vmm.Machine, error) {
-	t, ok := from.(*template)
-	if !ok {
-		return nil, fmt.Errorf("a %T is not a template of this driver", from)
+	t, err := statedir.Own[*template](from)
+	if err != nil {
+		return nil, err
 	}
 	r := &restoration{spec: spec, template: t, dir: saved, man: t.Manifest}
 	if saved != "" {
@@ -49,8 +49,8 @@ func (r *restoration) readSaved() error {
 	if err != nil {
 		return err
 	}
-	if man.Template != r.template.ID || man.Fingerprint != r.template.Manifest.Fingerprint {
-		return agentbox.Errorf(agentbox.Conflict, "%s was saved from a machine of another template", r.dir)
+	if err := man.CheckOrigin(r.dir, r.template.ID, r.template.Manifest.Basis); err != nil {
+		return err
 	}
 	r.man = man
 	if r.devices, err = readDigested(r.dir, devicesFile, man.Devices); err != nil {
@@ -61,7 +61,7 @@ func (r *restoration) readSaved() error {
 }
 
 func (r *restoration) run(ctx context.Context, d *Driver) (*machine, error) {
-	if err := r.check(); err != nil {
+	if err := r.man.Fits(r.spec, r.man.Disks != nil, r.man.Disks != nil && r.man.Disks.Workspace != 0); err != nil {
 		return nil, err
 	}
 	fill, err := r.disks()
@@ -93,18 +93,6 @@ func (r *restoration) run(ctx context.Context, d *Driver) (*machine, error) {
 		return nil, err
 	}
 	return m, nil
-}
-
-// check refuses a spec that the state cannot be loaded into.
-func (r *restoration) check() error {
-	if r.spec.CPUs != r.man.CPUs || r.spec.Memory != r.man.Memory || r.spec.Disk != r.man.Disk {
-		return agentbox.Errorf(agentbox.Conflict, "%s has %d CPUs, %d bytes of memory and %d of disk, but what it is restored from has %d, %d and %d",
-			r.spec.Name, r.spec.CPUs, r.spec.Memory, r.spec.Disk, r.man.CPUs, r.man.Memory, r.man.Disk)
-	}
-	if r.man.Disks != nil && (r.man.Disks.Workspace != 0) != (r.spec.Workspace != "") {
-		return agentbox.Errorf(agentbox.Invalid, "%s: a state is restored with a workspace exactly if it was saved with one", r.spec.Name)
-	}
-	return nil
 }
 
 // state is a pipe with the device state: QEMU 11 takes none from a file that it inherits. fed is

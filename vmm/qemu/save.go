@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -17,7 +16,7 @@ import (
 
 // SaveTemplate implements vmm.Snapshotter.
 func (d *Driver) SaveTemplate(ctx context.Context, vm vmm.Machine, dir string) error {
-	m, err := ours(vm)
+	m, err := statedir.Own[*machine](vm)
 	if err != nil {
 		return err
 	}
@@ -52,24 +51,13 @@ func (d *Driver) SaveTemplate(ctx context.Context, vm vmm.Machine, dir string) e
 	})
 }
 
-func ours(vm vmm.Machine) (*machine, error) {
-	m, ok := vm.(*machine)
-	if !ok {
-		return nil, fmt.Errorf("a %T is not a machine of this driver", vm)
-	}
-	return m, nil
-}
-
 func (m *machine) manifest() manifest {
-	return manifest{
-		Format: formatVersion, Fingerprint: m.fingerprint,
-		CPUs: m.spec.CPUs, Memory: m.spec.Memory, Disk: m.spec.Disk,
-	}
+	return manifest{Basis: statedir.BasisOf(formatVersion, m.fingerprint, m.spec)}
 }
 
 // Save implements vmm.Snapshotter. A passing state is like any with disks.
 func (d *Driver) Save(ctx context.Context, vm vmm.Machine, dir string, how vmm.Saving) error {
-	m, err := ours(vm)
+	m, err := statedir.Own[*machine](vm)
 	if err != nil {
 		return err
 	}

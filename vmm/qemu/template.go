@@ -45,15 +45,7 @@ type inheritance struct {
 // Files implements vmm.Template.
 func (t *template) Files() []*os.File { return []*os.File{t.memory, t.devices, t.blocks, t.about} }
 
-func (t *template) Close() error {
-	var errs []error
-	for _, f := range t.Files() {
-		if f != nil {
-			errs = append(errs, f.Close())
-		}
-	}
-	return errors.Join(errs...)
-}
+func (t *template) Close() error { return statedir.Close(t.Files()...) }
 
 // OpenTemplate implements vmm.Snapshotter.
 func (d *Driver) OpenTemplate(ctx context.Context, dir string) (vmm.Template, error) {
