@@ -226,23 +226,16 @@ func (a *app) listAgents(ctx context.Context) error {
 		dirs.Repository = repo.Root
 	}
 	rows := []row{}
-	table := [][]string{{"NAME", "PROGRAM", "PROFILE", "DESCRIPTION"}}
+	f := facts{table: [][]string{{"NAME", "PROGRAM", "PROFILE", "DESCRIPTION"}}}
 	for _, name := range dirs.Names() {
 		p, err := dirs.Find(name)
 		if err != nil {
 			return err
 		}
 		rows = append(rows, row{p.Name, p.Description, p.Program, p.Origin})
-		table = append(table, []string{p.Name, p.Program, string(p.Origin), oneLine(p.Description)})
+		f.ids = append(f.ids, p.Name)
+		f.table = append(f.table, []string{p.Name, p.Program, string(p.Origin), oneLine(p.Description)})
 	}
-	switch {
-	case a.json:
-		return a.printJSON(rows)
-	case a.quiet:
-		for _, r := range rows {
-			fmt.Fprintln(a.stdout, r.Name)
-		}
-		return nil
-	}
-	return a.table(table)
+	f.value = rows
+	return a.report(f)
 }

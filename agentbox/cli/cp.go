@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"path"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/api"
 	"agentbox/agentbox/environment"
 )
 
@@ -77,20 +79,11 @@ func (p location) in(dir string) string {
 }
 
 func (a *app) copy(ctx context.Context, src, dst location, user string, opts environment.CopyOptions) error {
-	c, err := a.connect(ctx, src.box+dst.box)
+	c, files, done, err := a.openFiles(ctx, src.box+dst.box, user)
 	if err != nil {
 		return err
 	}
-	client, err := a.dial(ctx, c, user)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	files, err := environment.OpenFiles(ctx, client, "")
-	if err != nil {
-		return err
-	}
-	defer files.Close()
+	defer done()
 	report := a.reportCopy(&opts)
 	switch {
 	case src.inBox && dst.path == "-":
@@ -104,6 +97,21 @@ func (a *app) copy(ctx context.Context, src, dst location, user string, opts env
 	}
 	report(err)
 	return err
+}
+
+// openFiles reaches the files of a box, as a user of it; done lets go of them.
+func (a *app) openFiles(ctx context.Context, box, user string) (c api.Connection, files *environment.Files, done func(), err error) {
+	if c, err = a.connect(ctx, box); err != nil {
+		return c, nil, nil, err
+	}
+	client, err := a.dial(ctx, c, user)
+	if err != nil {
+		return c, nil, nil, err
+	}
+	if files, err = environment.OpenFiles(ctx, client, ""); err != nil {
+		return c, nil, nil, errors.Join(err, client.Close())
+	}
+	return c, files, func() { files.Close(); client.Close() }, nil
 }
 
 // reportCopy shows how far a copy is, what it left out, and, once it is done, what it was.

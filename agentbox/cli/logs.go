@@ -165,20 +165,11 @@ func chooseServices(b agentbox.Box, wanted []string) ([]string, error) {
 
 // printServices prints the logs of services, one after the other, or, followed, all at once.
 func (a *app) printServices(ctx context.Context, b agentbox.Box, services []string, l logs) error {
-	c, err := a.connect(ctx, b.ID.String())
+	c, files, done, err := a.openFiles(ctx, b.ID.String(), "")
 	if err != nil {
 		return err
 	}
-	client, err := a.dial(ctx, c, "")
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	files, err := environment.OpenFiles(ctx, client, "")
-	if err != nil {
-		return err
-	}
-	defer files.Close()
+	defer done()
 	work, ctx := errgroup.WithContext(ctx)
 	if !l.follow {
 		work.SetLimit(1)

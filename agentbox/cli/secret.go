@@ -114,24 +114,16 @@ func (a *app) secretLs() *cli.Command {
 			if err != nil {
 				return err
 			}
-			switch {
-			case a.json:
-				return a.printJSON(list)
-			case a.quiet:
-				for _, s := range list {
-					fmt.Fprintln(a.stdout, s.Name)
-				}
-				return nil
-			}
-			rows := [][]string{{"NAME", "FROM", "TO", "HEADER", "FOR", "PROBLEM"}}
+			f := facts{value: list, table: [][]string{{"NAME", "FROM", "TO", "HEADER", "FOR", "PROBLEM"}}}
 			for _, s := range list {
 				whose := "all repositories"
 				if s.Project != "" {
 					whose = "this repository"
 				}
-				rows = append(rows, []string{s.Name, s.From, rulesText(s.Scope), s.Header, whose, oneLine(s.Problem)})
+				f.ids = append(f.ids, s.Name)
+				f.table = append(f.table, []string{s.Name, s.From, rulesText(s.Scope), s.Header, whose, oneLine(s.Problem)})
 			}
-			return a.table(rows)
+			return a.report(f)
 		},
 	}
 }

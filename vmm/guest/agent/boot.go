@@ -96,10 +96,7 @@ type booter struct {
 
 // run goes from the initramfs to a machine that is ready for its first Hello.
 func (b *booter) run() error {
-	steps := []struct {
-		what string
-		do   func() error
-	}{
+	return runSteps([]step{
 		{"do without signals of children", forgoChildSignals},
 		{"mount the kernel's file systems", mountKernel},
 		{"load modules", loadModules},
@@ -116,7 +113,16 @@ func (b *booter) run() error {
 		{"open the random number generator", b.openRandom},
 		{"prepare the certificates", b.findAuthorities},
 		{"prepare for files of the host", func() error { return prepareFiles(b.root) }},
-	}
+	})
+}
+
+// step is a part of a start; what is what fails when it does.
+type step struct {
+	what string
+	do   func() error
+}
+
+func runSteps(steps []step) error {
 	for _, s := range steps {
 		if err := s.do(); err != nil {
 			return fmt.Errorf("%s: %w", s.what, err)

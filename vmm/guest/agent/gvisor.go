@@ -46,10 +46,7 @@ func MainGVisor() {
 }
 
 func (b *booter) runGVisor() error {
-	steps := []struct {
-		what string
-		do   func() error
-	}{
+	return runSteps([]step{
 		{"make temporary directories", gvisorTemporary},
 		{"limit processes", gvisorCgroup},
 		{"name the boot", coverBootID},
@@ -58,13 +55,7 @@ func (b *booter) runGVisor() error {
 		{"set up the network", b.gvisorNetwork},
 		{"prepare the certificates", b.findAuthorities},
 		{"prepare for files of the host", func() error { return prepareFiles(b.root) }},
-	}
-	for _, s := range steps {
-		if err := s.do(); err != nil {
-			return fmt.Errorf("%s: %w", s.what, err)
-		}
-	}
-	return nil
+	})
 }
 
 // gvisorTemporary makes /tmp the runtime layer's, which is on disk, in place of gVisor's own in
