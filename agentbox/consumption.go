@@ -87,5 +87,4 @@ const (
 	PressureMemory    = "memory"    // the box's kernel ended processes for want of memory
 	PressureProcesses = "processes" // a program was ended that had filled the box with processes
 	PressureDisk      = "disk"      // almost nothing of the box's disk is free: Detail says which and how much
-	PressureCPU       = "cpu"       // all of its processors were busy for as long as Detail says
 )

@@ -27,7 +27,6 @@ type coldCluster struct {
 	l     *MeshLab
 	links *netlab.Net
 	repo  string
-	size  int64 // of the image, bytes
 	got   int64 // before the first command of the last sample, bytes
 }
 
@@ -103,7 +102,6 @@ func (o *coldCluster) open(ctx context.Context) (err error) {
 	if err := json.Unmarshal([]byte(out), &images); err != nil || len(images) != 1 {
 		return errors.Join(err, agentbox.Errorf(agentbox.Internal, "%d images on the first machine", len(images)))
 	}
-	o.size = images[0].Size
 	return nil
 }
 

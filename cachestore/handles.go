@@ -28,7 +28,6 @@ type handles struct {
 
 type handle struct {
 	disk.File
-	key  fileKey
 	refs int
 	gone bool // out of the map: closed by the last that uses it
 }
@@ -50,7 +49,7 @@ func (h *handles) get(k fileKey) (*handle, error) {
 		return nil, err
 	}
 	h.trim()
-	h.open[k] = &handle{File: f, key: k, refs: 1}
+	h.open[k] = &handle{File: f, refs: 1}
 	return h.open[k], nil
 }
 

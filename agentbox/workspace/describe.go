@@ -10,8 +10,6 @@ import (
 
 	"agentbox/agentbox"
 
-	"golang.org/x/sync/errgroup"
-
 	"agentbox/agentbox/git"
 )
 
@@ -28,22 +26,14 @@ func Describe(ctx context.Context, dir string) (Repo, error) {
 	if err := preflight(abs); err != nil {
 		return Repo{}, err
 	}
-	var repo Repo
-	var remotes map[string]string
-	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() (err error) { repo, err = locate(gctx, abs); return })
-	g.Go(func() (err error) { remotes, err = remoteKeys(gctx, abs); return })
-	if err := g.Wait(); err != nil {
+	repo, err := locate(ctx, abs)
+	if err != nil {
 		return Repo{}, err
 	}
 	if err := repo.checkOwn(ctx); err != nil {
 		return Repo{}, err
 	}
-	if err := repo.readHead(ctx); err != nil {
-		return Repo{}, err
-	}
-	repo.Remote = chooseRemote(remotes, repo.Branch)
-	return repo, nil
+	return repo, repo.readHead(ctx)
 }
 
 // locate asks git, because only git knows all the ways a directory can be a work tree.
@@ -173,42 +163,4 @@ func packedRef(path, ref string) (string, error) {
 // isHex tells whether s is an object name, SHA-1 or SHA-256.
 func isHex(s string) bool {
 	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == ""
-}
-
-func remoteKeys(ctx context.Context, dir string) (map[string]string, error) {
-	out, err := ask(ctx, dir, "config", "--no-includes", "--null", "--get-regexp", `^(remote\..*\.(url|agentbox)|branch\..*\.remote)$`)
-	var failed *git.Error
-	if err != nil && !errors.As(err, &failed) { // no such key is a failure too; a broken file shows elsewhere
-		return nil, err
-	}
-	keys := map[string]string{}
-	for entry := range strings.SplitSeq(string(out), "\x00") {
-		if key, value, ok := strings.Cut(entry, "\n"); ok {
-			if _, twice := keys[key]; !twice { // git fetches from the first url
-				keys[key] = value
-			}
-		}
-	}
-	return keys, nil
-}
-
-// chooseRemote is where git itself would fetch from, never one of our own remotes.
-func chooseRemote(keys map[string]string, branch string) string {
-	var only []string
-	for key, url := range keys {
-		name, isURL := strings.CutSuffix(key, ".url")
-		if _, ours := keys[name+"."+markKey]; isURL && strings.HasPrefix(key, "remote.") && !ours {
-			only = append(only, url)
-		}
-	}
-	for _, name := range []string{keys["branch."+branch+".remote"], "origin"} {
-		_, ours := keys["remote."+name+"."+markKey]
-		if url := keys["remote."+name+".url"]; url != "" && !ours {
-			return redact(url)
-		}
-	}
-	if len(only) == 1 {
-		return redact(only[0])
-	}
-	return ""
 }

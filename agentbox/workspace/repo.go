@@ -7,7 +7,6 @@ type Repo struct {
 	Branch    string // the branch, also one without a commit yet; the short commit when Detached
 	Detached  bool   // HEAD names a commit, not a branch
 	Commit    string // full hex of HEAD; "" before the first commit
-	Remote    string // URL of the branch's remote, else of origin, else of the only one; never with a password
 	GitDir    string // absolute; private to this work tree
 	CommonDir string // absolute; shared by all work trees of the repository
 }

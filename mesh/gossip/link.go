@@ -53,7 +53,7 @@ func (l *link) send(b []byte) error {
 		return nil
 	}
 	if l.asked.IsZero() {
-		l.asked, l.received = time.Now(), c.Stats().PacketsReceived
+		l.asked, l.received = time.Now(), c.PacketsReceived()
 	}
 	return c.SendDatagram(b)
 }
@@ -64,7 +64,7 @@ func (l *link) usable() wire.Conn {
 	if l.conn == nil {
 		return nil
 	}
-	if !l.asked.IsZero() && l.conn.Stats().PacketsReceived > l.received {
+	if !l.asked.IsZero() && l.conn.PacketsReceived() > l.received {
 		l.asked = time.Time{}
 	}
 	if l.conn.Context().Err() == nil && (l.asked.IsZero() || time.Since(l.asked) < silence) {

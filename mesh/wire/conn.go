@@ -41,11 +41,8 @@ type Conn interface {
 	SendDatagram(b []byte) error
 	// ReceiveDatagram waits for a datagram. Those that nobody waits for are dropped after some.
 	ReceiveDatagram(ctx context.Context) ([]byte, error)
-	// Keep sends something now and then, so that the connection outlives silence until stop is
-	// called.
-	Keep() (stop func())
-	// Stats says what went over the connection.
-	Stats() Stats
+	// PacketsReceived counts the QUIC packets that came so far.
+	PacketsReceived() uint64
 	// Context is done when the connection has ended; its cause says why.
 	Context() context.Context
 	// Close ends the connection, all its streams included. What was written and not acknowledged
@@ -68,12 +65,4 @@ type Stream interface {
 	SetDeadline(t time.Time) error
 	SetReadDeadline(t time.Time) error
 	SetWriteDeadline(t time.Time) error
-}
-
-// Stats is what went over one connection so far.
-type Stats struct {
-	RTT             time.Duration // smoothed
-	Sent, Received  uint64        // bytes of UDP payload, retransmissions included
-	Lost            uint64        // bytes that were declared lost
-	PacketsReceived uint64
 }

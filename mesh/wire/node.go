@@ -205,13 +205,6 @@ func (n *Node) count(change func(*Counters)) {
 	change(&n.counters)
 }
 
-// Connections counts open connections of members.
-func (n *Node) Connections() int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return len(n.conns)
-}
-
 // Close ends all connections, waits for the handlers, and frees the port. It may be called more
 // than once.
 func (n *Node) Close() error {

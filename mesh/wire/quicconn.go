@@ -83,31 +83,7 @@ func (c *conn) failed(err error) error {
 	return agentbox.Errorf(agentbox.Unavailable, "peer %s: the connection ended: %w", c.peer.Short(), err)
 }
 
-// keepPeriod is well below half of idleTimeout, so that one lost packet does no harm.
-const keepPeriod = 10 * time.Second
-
-func (c *conn) Keep() func() {
-	ctx, cancel := context.WithCancel(c.q.Context())
-	c.node.tasks.Go(func() {
-		tick := time.NewTicker(keepPeriod)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				// An empty datagram is acknowledged, which is what both sides' timers wait for.
-				_ = c.q.SendDatagram(nil)
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-	return cancel
-}
-
-func (c *conn) Stats() Stats {
-	s := c.q.ConnectionStats()
-	return Stats{RTT: s.SmoothedRTT, Sent: s.BytesSent, Received: s.BytesReceived, Lost: s.BytesLost, PacketsReceived: s.PacketsReceived}
-}
+func (c *conn) PacketsReceived() uint64 { return c.q.ConnectionStats().PacketsReceived }
 
 func (c *conn) Context() context.Context { return c.q.Context() }
 
