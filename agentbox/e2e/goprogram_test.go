@@ -8,9 +8,16 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// cmdGoProgram builds a program of testdata that needs nothing of the box.
+// cmdGoProgram builds a program of testdata that needs nothing of the box. A host that has no
+// compiler was given it beside the binary.
 func cmdGoProgram(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 2, "goprogram NAME FILE")
+	if given := os.Getenv(binEnv); given != "" {
+		program, err := os.ReadFile(filepath.Join(given, args[0]))
+		ts.Check(err)
+		ts.Check(os.WriteFile(ts.MkAbs(args[1]), program, 0o755))
+		return
+	}
 	cmd := exec.Command("go", "build", "-o", ts.MkAbs(args[1]), "./"+filepath.Join("testdata", args[0]))
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

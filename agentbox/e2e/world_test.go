@@ -29,7 +29,8 @@ type world struct {
 // waits once.
 const seedEnv = "AGENTBOX_E2E_SEED"
 
-// binEnv names a directory with the binary to test, for a host that has no compiler.
+// binEnv names a directory with the binary to test, and with the programs of testdata that its
+// scripts run, for a host that has no compiler.
 const binEnv = "AGENTBOX_E2E_BIN"
 
 // Homes share nothing that changes. Large things that are complete and never written again are
