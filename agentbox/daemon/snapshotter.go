@@ -27,8 +27,8 @@ func (k snapshotter) Keep(ctx context.Context, box agentbox.Box, t agentbox.Task
 	}
 	defer client.Close()
 	of, err := project.Of(box.Directory)
-	if err != nil {
-		return task.Kept{}, err
+	if err != nil { // the checkout is gone
+		of = project.Project{Name: t.Project}
 	}
 	name := t.ID.String()
 	if n := len(t.Attempts); n > 1 { // the work of an earlier attempt stays where it is
@@ -56,6 +56,9 @@ func (k snapshotter) kept(ctx context.Context, kept snapshot.Kept) (task.Kept, e
 		return out, nil
 	}
 	d, err := snapshot.Changes(ctx, kept)
+	if agentbox.CodeOf(err) == agentbox.Conflict { // the work is kept, and git can say no more of it
+		out.Unlisted, err = agentbox.AsError(err).Message, nil
+	}
 	out.Changes = d[:min(len(d), maxChanges)]
 	return out, err
 }

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -143,23 +144,18 @@ func (k *keepRun) apart(ctx context.Context, f *facts) error {
 
 // setWork makes the work a commit with this tree on top of HEAD, or HEAD where that has it.
 func (k *keepRun) setWork(ctx context.Context, f *facts, tree string) error {
-	f.files = 0
-	if f.head != "" {
-		names, err := k.mirror.git(ctx, nil, "diff-tree", "-r", "--no-renames", "--name-only", "-z", f.head+"^{tree}", tree)
-		if err != nil {
-			return unwritable(err)
-		}
-		f.files = strings.Count(names, "\x00")
-		if f.files == 0 {
-			f.top = f.head
-			return nil
-		}
-	} else {
-		names, err := k.mirror.git(ctx, nil, "ls-tree", "-r", "--name-only", "-z", tree)
-		if err != nil {
-			return unwritable(err)
-		}
-		f.files = strings.Count(names, "\x00")
+	files, err := k.mirror.countFiles(ctx, f.head, tree)
+	var failed *git.Error
+	if errors.As(err, &failed) { // more than git can compare
+		k.kept.Mixed = true
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if f.files = files; files == 0 && f.head != "" {
+		f.top = f.head
+		return nil
 	}
 	top, err := k.mirror.commit(ctx, tree, f.head, "Uncommitted work of "+filepath.Base(k.req.Ref))
 	if err != nil {
@@ -167,6 +163,39 @@ func (k *keepRun) setWork(ctx context.Context, f *facts, tree string) error {
 	}
 	f.top = top
 	return nil
+}
+
+// maxCount is up to where files are counted: a few trees may mean more than there can be.
+const maxCount = 1_000_000
+
+// countFiles says how many files of a tree are not as in a commit, all of them when that is "".
+func (m mirror) countFiles(ctx context.Context, commit, tree string) (int, error) {
+	args := []string{"ls-tree", "-r", "--name-only", "-z", tree}
+	if commit != "" {
+		args = []string{"diff-tree", "-r", "--no-renames", "--name-only", "-z", commit + "^{tree}", tree}
+	}
+	names := &counter{of: 0, most: maxCount}
+	_, _, err := git.Run(ctx, git.Call{Dir: m.dir, Args: args, Env: []string{"GIT_DIR=" + m.dir}, Stdout: names})
+	if names.n >= names.most {
+		return names.n, nil // git was not read to its end
+	}
+	return names.n, err
+}
+
+// counter counts a byte, and takes no more when there are as many as it counts.
+type counter struct {
+	of      byte
+	n, most int
+}
+
+var errCounted = errors.New("there are more than are counted")
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.n = min(c.n+bytes.Count(p, []byte{c.of}), c.most)
+	if c.n == c.most {
+		return 0, errCounted
+	}
+	return len(p), nil
 }
 
 // commit makes a commit of a tree on top of another, or of none.

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"strconv"
 	"strings"
@@ -16,7 +17,7 @@ import (
 type Difference struct {
 	Files     []agentbox.FileChange
 	Text      []byte // as git shows it
-	Truncated bool   // Text is only the beginning
+	Truncated bool   // Text, or Files, is only the beginning
 }
 
 // Look says how Text is made.
@@ -41,7 +42,8 @@ func Diff(ctx context.Context, kept Kept, look Look) (Difference, error) {
 		return Difference{}, err
 	}
 	d := Difference{}
-	if d.Files, err = m.changes(ctx, base, kept.Whole); err != nil {
+	more := false
+	if d.Files, more, err = m.changes(ctx, base, kept.Whole); err != nil {
 		return Difference{}, err
 	}
 	args := append([]string{"diff"}, driverless...)
@@ -60,28 +62,43 @@ func Diff(ctx context.Context, kept Kept, look Look) (Difference, error) {
 	w := &bounded.Head{W: &text, Left: maxText}
 	_, _, err = git.Run(ctx, git.Call{Dir: m.dir, Env: []string{"GIT_DIR=" + m.dir}, Args: append(args, base, kept.Whole), Stdout: io.Writer(w)})
 	if err != nil {
-		return Difference{}, unwritable(err)
+		return Difference{}, incomparable(err)
 	}
-	d.Text, d.Truncated = text.Bytes(), w.Left == 0
+	d.Text, d.Truncated = text.Bytes(), more || w.Left == 0
 	return d, nil
 }
 
-// Changes are the files of a Difference.
+// Changes are the files of a Difference, of very many the first.
 func Changes(ctx context.Context, kept Kept) ([]agentbox.FileChange, error) {
 	m := mirror{kept.Mirror}
 	base, err := m.baseOf(ctx, kept)
 	if err != nil {
 		return nil, err
 	}
-	return m.changes(ctx, base, kept.Whole)
+	files, _, err := m.changes(ctx, base, kept.Whole)
+	return files, err
 }
 
-func (m mirror) changes(ctx context.Context, from, to string) ([]agentbox.FileChange, error) {
-	out, err := m.git(ctx, nil, append(append([]string{"diff"}, driverless...), "--raw", "--numstat", "-z", "--no-abbrev", from, to)...)
-	if err != nil {
-		return nil, unwritable(err)
+// changes lists the files that differ, of very many the first.
+func (m mirror) changes(ctx context.Context, from, to string) (files []agentbox.FileChange, truncated bool, err error) {
+	var out bytes.Buffer
+	w := &bounded.Head{W: &out, Left: maxText}
+	args := append(append([]string{"diff"}, driverless...), "--raw", "--numstat", "-z", "--no-abbrev", from, to)
+	if _, _, err := git.Run(ctx, git.Call{Dir: m.dir, Env: []string{"GIT_DIR=" + m.dir}, Args: args, Stdout: w}); err != nil {
+		return nil, false, incomparable(err)
 	}
-	return parseChanges(out), nil
+	return parseChanges(out.String()), w.Left == 0, nil
+}
+
+// incomparable is the error of commits that git cannot compare, as those that mean more files than
+// it has memory for.
+func incomparable(err error) error {
+	var failed *git.Error
+	if !errors.As(err, &failed) {
+		return err
+	}
+	return agentbox.Errorf(agentbox.Conflict, "what changed cannot be listed: git says %s", printable(failed.Error())).
+		WithHint("agentbox pull brings it here as it is")
 }
 
 // baseOf is what to compare with: a tree without files where the box began with no commit, or with
@@ -136,7 +153,17 @@ func parseChanges(out string) []agentbox.FileChange {
 		files[i].Added, files[i].Deleted, files[i].Binary = added, deleted, err != nil
 	}
 	for i := range files {
-		files[i].Path, files[i].From = strings.ToValidUTF8(files[i].Path, "\ufffd"), strings.ToValidUTF8(files[i].From, "\ufffd")
+		files[i].Path, files[i].From = pathText(files[i].Path), pathText(files[i].From)
 	}
 	return files
+}
+
+// maxPath bounds names of files in a list: no file system has longer ones, and a commit may.
+const maxPath = 4096
+
+func pathText(path string) string {
+	if len(path) > maxPath {
+		path = path[:maxPath] + "…"
+	}
+	return strings.ToValidUTF8(path, "\ufffd")
 }

@@ -35,6 +35,7 @@ const (
 	maxFacts   = 2000
 	maxFact    = 4 << 10
 	maxMissing = 100
+	maxAlso    = 1000
 )
 
 // readFacts reads the lines up to "pack". The reader stands at the first byte of the pack then.
@@ -117,7 +118,7 @@ func (f *facts) check() error {
 			return fmt.Errorf("%.80q is not a commit", id)
 		}
 	}
-	if f.files < 0 || len(f.also) > maxFacts {
+	if f.files < 0 || len(f.also) > maxAlso {
 		return errors.New("it counts wrong")
 	}
 	return nil

@@ -134,12 +134,14 @@ func (k *keepRun) keep(ctx context.Context) error {
 	if err := k.mirror.setRef(ctx, k.req.Ref, f.top); err != nil {
 		return err
 	}
+	refs := map[string]string{}
 	for i, b := range f.also {
 		b.Ref = branchesRef + strings.TrimPrefix(k.req.Ref, namespace) + "/" + strconv.Itoa(i+1)
-		if err := k.mirror.setRef(ctx, b.Ref, b.Commit); err != nil {
-			return err
-		}
+		refs[b.Ref] = b.Commit
 		k.kept.Also = append(k.kept.Also, b)
+	}
+	if err := k.mirror.setRefs(ctx, refs); err != nil {
+		return err
 	}
 	if err := k.count(ctx); err != nil {
 		return err
@@ -202,7 +204,7 @@ func (k *keepRun) fetch(ctx context.Context) (facts, error) {
 		}
 	}
 	cmd := environment.Command{Argv: []string{"sh", "-c", capture}, Dir: k.req.Dir,
-		Env: map[string]string{"HAVE": strings.Join(have, " "), "ID": path.Base(k.req.Ref), "LARGE": strconv.Itoa(maxLarge >> 10)}}
+		Env: map[string]string{"HAVE": strings.Join(have, " "), "ID": path.Base(k.req.Ref), "LARGE": strconv.Itoa(maxLarge >> 10), "MOST": strconv.Itoa(maxAlso)}}
 	var f facts
 	var complaints bytes.Buffer
 	err = pipe(ctx, func(ctx context.Context, w io.Writer) error {

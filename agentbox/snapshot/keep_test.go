@@ -172,6 +172,10 @@ func TestKeep(t *testing.T) {
 		{"a merge in progress", `base; git checkout -q -b side HEAD~1; echo s >a.txt; git commit -qam s; git checkout -q main; git merge -q side || true`, 0, 1, "", map[string]string{"a.txt": "<<<<<<< HEAD"}, "side"},
 		{"a rebase in progress", `base; git checkout -q -b side HEAD~1; echo s >a.txt; git commit -qam s; git checkout -q main; git rebase -q side || true`, 1, 1, "", nil, ""},
 		{"another branch and a stash", `base; git checkout -q -b other; git commit -q --allow-empty -m o; git checkout -q main; echo s >>a.txt; git stash -q`, 0, 0, "", nil, "refs/stash"},
+		{"a branch after many of the user's", `base; for n in $(seq 150); do echo "create refs/heads/b$n $(git commit-tree -p HEAD -m $n 'HEAD^{tree}')"; done | git update-ref --stdin
+			git push -q ../repo 'refs/heads/b*:refs/heads/b*'; git checkout -q -b zzz; git commit -q --allow-empty -m o; git checkout -q main; echo s >s; rm s`, 0, 0, "", nil, "zzz"},
+		{"a branch whose commit is absent", `base; echo 1111111111111111111111111111111111111111 >.git/refs/heads/gone; git checkout -q -b other; git commit -q --allow-empty -m o; git checkout -q main`,
+			0, 0, "damaged", nil, "other"},
 		{"an unborn branch", `git init -q repo; git init -q box; : >base; cd box; echo n >new`, 0, 1, "", map[string]string{"new": "n"}, ""},
 		{"an orphan branch", `base; git checkout -q --orphan fresh; git rm -rfq .; echo n >new`, 0, 1, "", map[string]string{"new": "n", "a.txt": ""}, ""},
 		{"a corrupt index", `base; echo u >untracked; echo rubbish >.git/index`, 0, 1, "the index is damaged", map[string]string{"untracked": "u", "a.txt": "one\ntwo"}, ""},

@@ -176,6 +176,21 @@ func (m mirror) setRef(ctx context.Context, ref, commit string) error {
 	return nil
 }
 
+// setRefs sets all of the refs.
+func (m mirror) setRefs(ctx context.Context, refs map[string]string) error {
+	if len(refs) == 0 {
+		return nil
+	}
+	var in strings.Builder
+	for ref, commit := range refs {
+		fmt.Fprintf(&in, "update %s %s\n", ref, commit)
+	}
+	if _, err := m.git(ctx, strings.NewReader(in.String()), "update-ref", "--no-deref", "--stdin"); err != nil {
+		return unwritable(err)
+	}
+	return nil
+}
+
 // seed takes the history up to a commit from a checkout of the user's, so that boxes send only what
 // is new.
 func (m mirror) seed(ctx context.Context, repo workspace.Repo, commit string) error {

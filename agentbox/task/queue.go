@@ -74,6 +74,8 @@ type Kept struct {
 	Changes []agentbox.FileChange // since the box began, committed or not; the first of them
 	Nothing bool                  // the box has what it began with
 	Missing []string              // what could not be kept, and why
+
+	Unlisted string // why Changes are not known
 }
 
 // Config is what a Queue needs.

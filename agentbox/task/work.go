@@ -59,6 +59,9 @@ func (r *run) keepWork(ctx context.Context, box agentbox.Box, result *agentbox.R
 		work = "could not be looked at, and is in box " + r.BoxName + ": " + agentbox.AsError(err).Message
 		result.Box = r.BoxName
 	}
+	if kept.Unlisted != "" {
+		work += "; " + kept.Unlisted
+	}
 	r.line.took("work", work, time.Since(begun))
 	return kept
 }
