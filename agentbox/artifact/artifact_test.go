@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -88,6 +89,46 @@ func TestBounds(t *testing.T) {
 	}
 	if _, err := Collect(t.Context(), strings.NewReader(strings.Repeat("x", 2048)), []string{"**"}, t.TempDir(), DefaultLimits); agentbox.CodeOf(err) != agentbox.Corrupt {
 		t.Errorf("%v", err)
+	}
+}
+
+// A name may make as many directories as it has parts, kept or not.
+func TestDirectoriesAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	var deep, refused []tar.Header
+	for i := range 40 {
+		deep = append(deep, tar.Header{Name: fmt.Sprintf("f%d/%sx", i, strings.Repeat("d/", 500))})
+		refused = append(refused, tar.Header{Name: fmt.Sprintf("r%d/%s%s/x", i, strings.Repeat("d/", 30), strings.Repeat("n", 256))}, tar.Header{Name: fmt.Sprintf("s%d/%s", i, strings.Repeat("n", 256))})
+	}
+	got, err := Collect(t.Context(), archive(t, append(append(deep, refused...), tar.Header{Name: "kept"})...), []string{"**"}, dir, DefaultLimits)
+	if err != nil || len(got.Files) != 1 || got.Files[0].Name != "kept" || got.Lost != 120 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if made, _ := os.ReadDir(dir); len(made) != 1 {
+		t.Errorf("%d names are left", len(made))
+	}
+}
+
+// Whatever names the files have, the statement about as many as are kept can be read.
+func TestALargeStatementIsRead(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []File
+	for i := range DefaultLimits.Files {
+		name := fmt.Sprintf("%04d", i) + strings.Repeat("<", 200) + "/" + strings.Repeat(strings.Repeat("<", 254)+"/", 3)
+		files = append(files, File{Name: name + strings.Repeat("&", 1024-len(name)), SHA256: strings.Repeat("0", 64)})
+		if !validName(files[i].Name) {
+			t.Fatalf("%q is no name", files[i].Name)
+		}
+	}
+	envelope, err := Sign(t.Context(), NewStatement(files, Predicate{}), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := Open(t.Context(), bytes.NewReader(envelope), public); err != nil || len(s.Subject) != len(files) {
+		t.Errorf("%d files in %d bytes: %v", len(s.Subject), len(envelope), err)
 	}
 }
 

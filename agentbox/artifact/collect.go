@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -95,7 +96,7 @@ func (c *collector) lose(format string, args ...any) {
 // wanted tells whether an entry is to be kept, and under which name.
 func (c *collector) wanted(h *tar.Header, globs []string) (name string, ok bool) {
 	name = path.Clean(strings.TrimPrefix(h.Name, "./"))
-	meant := false
+	meant := len(name) > maxMatched
 	for _, g := range globs {
 		meant = meant || match(g, name)
 	}
@@ -118,9 +119,20 @@ func (c *collector) wanted(h *tar.Header, globs []string) (name string, ok bool)
 	return name, false
 }
 
+// What names may be. Each of their parts is a directory to make, or a file.
+const (
+	maxName  = 1024
+	maxParts = 64
+	maxPart  = 255
+
+	maxMatched = 4096 // what is longer counts as meant: to find out would take too long
+)
+
 // validName tells whether a name stays below the directory, and says what it shows.
 func validName(name string) bool {
-	return filepath.IsLocal(name) && name != "." && len(name) <= 1024 && utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
+	parts := strings.Split(name, "/")
+	return filepath.IsLocal(name) && name != "." && len(name) <= maxName && len(parts) <= maxParts && utf8.ValidString(name) &&
+		!slices.ContainsFunc(parts, func(p string) bool { return len(p) > maxPart }) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 func clip(s string) string { return s[:min(len(s), 200)] }

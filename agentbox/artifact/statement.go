@@ -92,7 +92,7 @@ func Sign(ctx context.Context, s Statement, key ed25519.PrivateKey) ([]byte, err
 
 // Bounds of what Open reads.
 const (
-	MaxEnvelope   = 4 << 20
+	MaxEnvelope   = 32 << 20 // as many names as are kept, each as long as one may be and all of it escaped
 	maxSignatures = 8
 )
 
