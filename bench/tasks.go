@@ -60,12 +60,11 @@ func (t *worker) run(ctx context.Context) (float64, error) {
 
 // begin is from the start of task submit until the task's command runs.
 func (t *worker) begin(ctx context.Context) (float64, error) {
-	started := time.Now()
-	info, _, err := t.submit(ctx, "true")
+	info, submitted, _, err := t.submit(ctx, "true")
 	if err != nil {
 		return 0, err
 	}
-	return since(started, info, "command")
+	return since(submitted, info, "command")
 }
 
 // changes writes 20 files and changes one.
@@ -74,7 +73,7 @@ const changes = `for n in $(seq 20); do echo $n >new-$n; done; echo more >>part0
 // result is from the end of a command that has changed 20 files until task submit --wait has shown
 // its result.
 func (t *worker) result(ctx context.Context) (float64, error) {
-	info, shown, err := t.submit(ctx, "sh", "-c", changes)
+	info, _, shown, err := t.submit(ctx, "sh", "-c", changes)
 	if err != nil {
 		return 0, err
 	}
@@ -95,23 +94,25 @@ func since(when time.Time, info api.TaskInfo, what string) (float64, error) {
 	return 0, fmt.Errorf("nothing is known of the %s of task %s", what, info.Task.ID)
 }
 
-// submit hands a task over and waits for its result, which was shown at the time it gives.
-func (t *worker) submit(ctx context.Context, argv ...string) (info api.TaskInfo, shown time.Time, err error) {
+// submit hands a task over and waits for its result. It says when it began to, which is after a
+// second in which nothing is done, and when the result was shown.
+func (t *worker) submit(ctx context.Context, argv ...string) (info api.TaskInfo, submitted, shown time.Time, err error) {
 	if err := sleep(ctx, settle); err != nil {
-		return info, shown, err
+		return info, submitted, shown, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, enterLimit, fmt.Errorf("the limit is %s", enterLimit))
 	defer cancel()
+	submitted = time.Now()
 	out, _, err := t.installation.program.Run(ctx, t.repo, t.command([]string{"task", "submit", "-q", "--wait"}, argv...)...)
 	shown = time.Now()
 	if err != nil {
-		return info, shown, err
+		return info, submitted, shown, err
 	}
 	id := strings.TrimSpace(string(out))
 	if err = t.installation.ask(ctx, &info, "task", "show", "--json", id); err == nil {
 		_, err = t.installation.do(ctx, t.repo, "task", "rm", "-q", id)
 	}
-	return info, shown, err
+	return info, submitted, shown, err
 }
 
 // startJob has a box run a job that has written a screenful and waits.

@@ -17,12 +17,16 @@ import (
 	"agentbox/agentbox"
 )
 
-// Tasks of one round of TestTaskChaos: more than run at once, so that the others queue.
+// Tasks of one round of TestTaskChaos: more than run at once, so that the others queue. An emulated
+// machine needs a minute for what takes gVisor a second, so there are fewer.
+var (
+	chaosTasks    = map[string]int{"gvisor": 20, "microvm": 5}
+	chaosParallel = map[string]int{"gvisor": 8, "microvm": 2}
+)
+
 const (
-	chaosTasks    = 20
-	chaosParallel = 8
-	chaosKills    = 30 // of processes, unless killsEnv says another number
-	chaosRetries  = 50 // so that each task succeeds in the end, however often its machine is killed
+	chaosKills   = 30 // of processes, unless killsEnv says another number
+	chaosRetries = 50 // so that each task succeeds in the end, however often its machine is killed
 )
 
 // taskChaos is chaos whose victims work on tasks.
@@ -32,12 +36,12 @@ type taskChaos struct {
 	client *exec.Cmd // one that looks at tasks, or runs one, while others are killed; nil when none does
 }
 
-// TestTaskChaos has 20 tasks under way, 8 at once, while the daemon, supervisors and clients are killed at random moments. Each attempt ends in exactly one
+// TestTaskChaos has 20 tasks under way, 8 at once (in microVMs 5 and 2), while the daemon, supervisors and clients are killed at random moments. Each attempt ends in exactly one
 // result, each task succeeds in the end, no work that a command said it had written is missing, and no box is left.
 func TestTaskChaos(t *testing.T) {
 	needMachines(t)
 	t.Parallel()
-	kind := cmp.Or(os.Getenv(kindOfChaos), "gvisor") // an emulated machine needs a minute for what takes this one a second
+	kind := cmp.Or(os.Getenv(kindOfChaos), "gvisor")
 	kills, seed := numberFrom(t, killsEnv, chaosKills), numberFrom(t, seedOfChaos, uint64(time.Now().UnixNano()))
 	t.Logf("%s=%s %s=%d %s=%d", kindOfChaos, kind, killsEnv, kills, seedOfChaos, seed)
 	c := &taskChaos{chaos: newChaos(t, kind, seed)}
@@ -77,19 +81,19 @@ func (c *taskChaos) round(most uint64) (kills uint64) {
 // submit submits the tasks of a round: what is promised begins when it answers.
 func (c *taskChaos) submit() []string {
 	var lines bytes.Buffer
-	for n := range chaosTasks {
+	for n := range chaosTasks[c.kind] {
 		fmt.Fprintln(&lines, n)
 	}
 	each := filepath.Join(c.t.TempDir(), "each")
 	if err := os.WriteFile(each, lines.Bytes(), 0o600); err != nil {
 		c.t.Fatal(err)
 	}
-	out, err := c.run(c.dir, "task", "submit", "-q", "--each", each, "--parallel", fmt.Sprint(chaosParallel), "--retries", fmt.Sprint(chaosRetries), "--", "sh", "-c", taskScript, "x")
+	out, err := c.run(c.dir, "task", "submit", "-q", "--each", each, "--parallel", fmt.Sprint(chaosParallel[c.kind]), "--retries", fmt.Sprint(chaosRetries), "--", "sh", "-c", taskScript, "x")
 	if err != nil {
 		c.t.Fatalf("task submit: %v\n%s", err, out)
 	}
 	ids := strings.Fields(out)
-	if len(ids) != chaosTasks {
+	if len(ids) != chaosTasks[c.kind] {
 		c.t.Fatalf("%d tasks were submitted: %s", len(ids), out)
 	}
 	return ids
