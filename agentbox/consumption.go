@@ -1,6 +1,10 @@
 package agentbox
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"time"
+)
 
 // Tokens are what models were asked and have answered, as their APIs say it: the four kinds that
 // they charge for.
@@ -56,11 +60,35 @@ func (c *Consumption) AddTokens(model string, t Tokens) {
 	c.Models[model] = c.Models[model].Plus(t)
 }
 
+// Plus is the sum of both; of the peaks of memory it has the higher one.
+func (c Consumption) Plus(d Consumption) Consumption {
+	c.CPU, c.Memory, c.MemoryPeak = c.CPU+d.CPU, c.Memory+d.Memory, max(c.MemoryPeak, d.MemoryPeak)
+	c.In, c.Out = c.In+d.In, c.Out+d.Out
+	c.Models = maps.Clone(c.Models)
+	for _, name := range slices.Sorted(maps.Keys(d.Models)) {
+		c.AddTokens(name, d.Models[name])
+	}
+	return c
+}
+
 // Cost is what consumption comes to by a table of rates.
 type Cost struct {
 	Amount   float64  `json:"amount"`
 	Currency string   `json:"currency"`
 	Unrated  []string `json:"unrated,omitempty"` // models that the table does not have: Amount is without them
+}
+
+// AddCost adds a cost to others, of which there is one for each currency: the table may have changed
+// between two attempts.
+func AddCost(all []Cost, c Cost) []Cost {
+	i := slices.IndexFunc(all, func(one Cost) bool { return one.Currency == c.Currency })
+	all = slices.Clone(all)
+	if i < 0 {
+		return append(all, c)
+	}
+	all[i].Amount += c.Amount
+	all[i].Unrated = slices.Compact(slices.Sorted(slices.Values(slices.Concat(all[i].Unrated, c.Unrated))))
+	return all
 }
 
 // Denial is what a box was refused, how often.

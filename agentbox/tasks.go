@@ -116,6 +116,23 @@ type Task struct {
 	State    TaskState `json:"state"`
 	Created  time.Time `json:"created"`
 	Attempts []Attempt `json:"attempts,omitempty"`
+
+	Used  *Consumption `json:"used,omitempty"`  // by all attempts, one that goes on included; nil where nothing is known
+	Costs []Cost       `json:"costs,omitempty"` // of Used: one, unless the table of rates changed its currency between attempts
+}
+
+// Account adds what an attempt has used, and what that cost.
+func (t *Task) Account(used *Consumption, cost *Cost) {
+	if used != nil {
+		sum := *used
+		if t.Used != nil {
+			sum = t.Used.Plus(sum)
+		}
+		t.Used = &sum
+	}
+	if cost != nil {
+		t.Costs = AddCost(t.Costs, *cost)
+	}
 }
 
 // Attempt is one box in which a task was tried.

@@ -26,7 +26,11 @@ func (a *app) artifactLsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "ls", Usage: "list the artifacts of a task", ArgsUsage: "TASK",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			r, err := call(ctx, a, api.ListArtifacts, api.TaskRef{Task: cmd.Args().First()})
+			id, err := oneTask(cmd)
+			if err != nil {
+				return err
+			}
+			r, err := call(ctx, a, api.ListArtifacts, api.TaskRef{Task: id})
 			if err != nil {
 				return err
 			}
@@ -49,7 +53,11 @@ func (a *app) artifactVerifyCommand() *cli.Command {
 		Name: "verify", Usage: "compare artifacts with the statement that this host signed", ArgsUsage: "TASK",
 		Description: "It fails when the signature is not this host's, or a file is not as it was when the task ended.",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			r, err := call(ctx, a, api.ListArtifacts, api.TaskRef{Task: cmd.Args().First()})
+			id, err := oneTask(cmd)
+			if err != nil {
+				return err
+			}
+			r, err := call(ctx, a, api.ListArtifacts, api.TaskRef{Task: id})
 			if err != nil {
 				return err
 			}

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/urfave/cli/v3"
 
@@ -111,16 +110,6 @@ func entryText(e policy.Entry) string {
 		parts = append(parts, "- "+e.Hint)
 	}
 	return printable(strings.Join(parts, " "))
-}
-
-// printable says nothing to the terminal, whatever a box has put into a name.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if strconv.IsPrint(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, s)
 }
 
 // entryTarget is METHOD HOST:PORT/PATH, as far as they are known.

@@ -2,8 +2,10 @@ package cli
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"agentbox/agentbox"
 )
@@ -14,9 +16,23 @@ func (a *app) printBox(b agentbox.Box, what string) error {
 	return a.report(facts{value: b, ids: []string{b.ID.String()}, text: fmt.Sprintf("%s %s (%s)", b.Name, what, b.ID)})
 }
 
-// oneLine keeps a message on its line, whatever it quotes.
+// oneLine keeps a message on its line, and from saying anything to the terminal, whatever it quotes:
+// that may be a box's words.
 func oneLine(s string) string {
-	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	return printable(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
+}
+
+// printable is text without what a terminal would take for more than text.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case strconv.IsPrint(r):
+			return r
+		case r == '\t':
+			return ' '
+		}
+		return unicode.ReplacementChar
+	}, s)
 }
 
 func bytesText(n int64) string {

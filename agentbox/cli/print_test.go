@@ -34,7 +34,7 @@ func TestNumbersReadAtAGlance(t *testing.T) {
 }
 
 func TestAMessageStaysOnItsLine(t *testing.T) {
-	for in, want := range map[string]string{"": "", "a": "a", "a\nb\r\nc": "a; b; c", "\na\n": "a"} {
+	for in, want := range map[string]string{"": "", "a": "a", "a\nb\r\nc": "a; b; c", "\na\n": "a", "a\x1b[2Jb\xff\u202e\tc": "a\ufffd[2Jb\ufffd\ufffd c"} {
 		if got := oneLine(in); got != want {
 			t.Errorf("%q is %q", in, got)
 		}

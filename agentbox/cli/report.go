@@ -43,11 +43,15 @@ func (a *app) printJSON(v any) error {
 	return enc.Encode(v)
 }
 
-// table prints rows in columns.
+// table prints rows in columns. Cells may have a box's words.
 func (a *app) table(rows [][]string) error {
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
-		fmt.Fprintln(w, strings.TrimRight(strings.Join(row, "\t"), "\t"))
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = oneLine(cell)
+		}
+		fmt.Fprintln(w, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
 	}
 	return w.Flush()
 }

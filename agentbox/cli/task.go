@@ -197,7 +197,7 @@ func (a *app) reportTasks(all []agentbox.Task, text string) error {
 		f.ids = append(f.ids, t.ID.String())
 	}
 	if text == "" {
-		f.table = taskRows(all)
+		f.table, f.text = taskRows(all), allTasks(all)
 	}
 	return a.report(f)
 }

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"agentbox/agentbox"
@@ -44,11 +43,7 @@ func tokensText(name string, t agentbox.Tokens) string {
 }
 
 func costText(c agentbox.Cost) string {
-	text := fmt.Sprintf("%.4f %s", c.Amount, c.Currency)
-	if len(c.Unrated) > 0 {
-		text += ", without " + oneLine(strings.Join(c.Unrated, ", ")) + ", which rates.yaml does not have"
-	}
-	return text
+	return costsText([]agentbox.Cost{c}) + unratedText([]agentbox.Cost{c})
 }
 
 // timelineEvents are the lines of a timeline: what was written down as it happened, and what is

@@ -17,10 +17,14 @@ import (
 
 func (a *app) taskLsCommand() *cli.Command {
 	var req api.TaskList
+	var by string
 	return &cli.Command{
-		Name: "ls", Usage: "list the tasks of this project",
+		Name: "ls", Usage: "list the tasks of this project, and what they have used",
 		Description: "A project is a repository, in whichever of its checkouts a task was submitted. Outside of a repository it lists all tasks.",
-		Flags:       []cli.Flag{&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "the tasks of every project", Destination: &req.All}},
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "the tasks of every project", Destination: &req.All},
+			&cli.StringFlag{Name: "by", Usage: "sum what they have used by `WHAT`: project, agent, state or week", Destination: &by},
+		},
 		Action: func(ctx context.Context, _ *cli.Command) (err error) {
 			if req.Directory, err = os.Getwd(); err != nil {
 				req.All = true
@@ -29,26 +33,41 @@ func (a *app) taskLsCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
+			if by != "" {
+				return a.reportSums(all, by)
+			}
 			return a.reportTasks(all, "")
 		},
 	}
 }
 
+// oneTask is the task that a command names.
+func oneTask(cmd *cli.Command) (string, error) {
+	switch cmd.Args().Len() {
+	case 1:
+		return cmd.Args().First(), nil
+	case 0:
+		return "", agentbox.Errorf(agentbox.Invalid, "no task named").WithHint("agentbox task ls lists them")
+	}
+	return "", agentbox.Errorf(agentbox.Invalid, "%s takes one task", cmd.Name).WithHint("agentbox task ls lists them")
+}
+
 func taskRows(all []agentbox.Task) [][]string {
-	rows := [][]string{{"TASK", "STATE", "EXIT", "AGE", "TOOK", "WORK", "DIRECTORY", "COMMAND"}}
+	rows := [][]string{{"TASK", "STATE", "EXIT", "AGE", "TOOK", "COST", "WORK", "DIRECTORY", "COMMAND"}}
 	for _, t := range all {
 		exit, took, work := "", "", ""
 		if last := t.Last(); last != nil {
-			end := time.Now()
+			took = tookText(tookOf(*last))
 			if r := last.Result; r != nil {
-				end, work = r.Ended, resultText(*r)
+				work = outcomeText(*r)
 				if r.Exit != nil {
 					exit = fmt.Sprint(*r.Exit)
 				}
 			}
-			took = tookText(end.Sub(last.Started))
 		}
-		rows = append(rows, []string{t.ID.String(), string(t.State), exit, agoText(t.Created), took, work, filepath.Base(t.Directory), taskText(t)})
+		rows = append(rows, []string{
+			t.ID.String(), string(t.State), exit, agoText(t.Created), took, costsText(t.Costs), work, filepath.Base(t.Directory), taskText(t),
+		})
 	}
 	return rows
 }
@@ -59,6 +78,15 @@ func taskText(t agentbox.Task) string {
 		return commandText([]string{t.Agent + ":", t.Command[len(t.Command)-1]})
 	}
 	return commandText(t.Command)
+}
+
+// outcomeText says what an attempt left, and why it ended where the exit code does not.
+func outcomeText(r agentbox.Result) string {
+	text := resultText(r)
+	if r.Reason != "" && (r.Exit == nil || r.Reason != fmt.Sprintf("exit code %d", *r.Exit)) {
+		text += ": " + cut(r.Reason, 80)
+	}
+	return text
 }
 
 // resultText says what an attempt left.
@@ -83,7 +111,11 @@ func (a *app) taskShowCommand() *cli.Command {
 	return &cli.Command{
 		Name: "show", Usage: "what happened to a task", ArgsUsage: "TASK",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			info, err := call(ctx, a, api.ShowTask, api.TaskRef{Task: cmd.Args().First()})
+			id, err := oneTask(cmd)
+			if err != nil {
+				return err
+			}
+			info, err := call(ctx, a, api.ShowTask, api.TaskRef{Task: id})
 			if err != nil {
 				return err
 			}
@@ -135,7 +167,11 @@ func (a *app) taskAttachCommand() *cli.Command {
 	return &cli.Command{
 		Name: "attach", Usage: "join the command of a task that runs", ArgsUsage: "TASK",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			found, err := a.jobOfTask(ctx, cmd.Args().First())
+			id, err := oneTask(cmd)
+			if err != nil {
+				return err
+			}
+			found, err := a.jobOfTask(ctx, id)
 			if err != nil {
 				return err
 			}
@@ -167,7 +203,11 @@ func (a *app) taskLogsCommand() *cli.Command {
 			&cli.BoolFlag{Name: "cast", Usage: "as an asciicast, for asciinema to play", Destination: &l.cast},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			return a.taskLogs(ctx, cmd.Args().First(), l)
+			id, err := oneTask(cmd)
+			if err != nil {
+				return err
+			}
+			return a.taskLogs(ctx, id, l)
 		},
 	}
 }

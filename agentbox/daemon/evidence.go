@@ -48,8 +48,8 @@ func (w evidence) bringUpToDate(ctx context.Context, box agentbox.Box) {
 	_, _ = api.Call(ctx, client, api.SupervisorAccount, api.None{}, nil) // one that has ended said it all before
 }
 
-// look is what is known of a box now, without asking anybody.
-func (w evidence) look(box agentbox.Box) (task.Evidence, error) {
+// spent is what a box has used until now, a quarter of a second ago at most, and what that costs.
+func (w evidence) spent(box agentbox.Box) (task.Evidence, error) {
 	account, err := supervisor.ReadAccount(w.home.Box(box.ID).Account())
 	t := task.Evidence{Pressure: account.Pressure}
 	if err == nil {
@@ -60,12 +60,18 @@ func (w evidence) look(box agentbox.Box) (task.Evidence, error) {
 		c := rates.Of(*t.Used)
 		t.Cost = &c
 	}
+	return t, errors.Join(err, rateErr)
+}
+
+// look is what is known of a box now, without asking anybody.
+func (w evidence) look(box agentbox.Box) (task.Evidence, error) {
+	t, err := w.spent(box)
 	var log refusals
 	readErr := policy.Read(w.home.Audit(box.ID), log.see)
 	t.Denied = log.denied
 	t.Pressure = append(t.Pressure, log.limits...)
 	slices.SortStableFunc(t.Pressure, func(x, y agentbox.Pressure) int { return x.Time.Compare(y.Time) })
-	return t, errors.Join(err, rateErr, readErr)
+	return t, errors.Join(err, readErr)
 }
 
 // Bounds of what a result names: a box may try as much as it likes.

@@ -17,6 +17,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
 	"agentbox/agentbox/cost"
+	"agentbox/agentbox/host/flags"
 	"agentbox/agentbox/job"
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/resources"
@@ -121,14 +122,32 @@ func (t tasks) list(ctx context.Context, req api.TaskList, progress agentbox.Pro
 	for _, err := range bad {
 		progress.Say(err.Error())
 	}
-	if req.All {
-		return append([]agentbox.Task{}, all...), nil
+	all = append([]agentbox.Task{}, all...)
+	if !req.All {
+		p, err := projectOf(ctx, req.Directory)
+		if err != nil && agentbox.CodeOf(err) != agentbox.Invalid {
+			return nil, err
+		}
+		if err == nil {
+			all = slices.DeleteFunc(all, func(one agentbox.Task) bool { return one.Project != p.Name })
+		}
 	}
-	p, err := projectOf(ctx, req.Directory)
-	if agentbox.CodeOf(err) == agentbox.Invalid {
-		return append([]agentbox.Task{}, all...), nil
+	for i := range all {
+		t.accountNow(ctx, &all[i])
 	}
-	return slices.DeleteFunc(append([]agentbox.Task{}, all...), func(one agentbox.Task) bool { return one.Project != p.Name }), err
+	return all, nil
+}
+
+// accountNow adds what an attempt that goes on has used until now.
+func (t tasks) accountNow(ctx context.Context, one *agentbox.Task) {
+	last := one.Last()
+	if last == nil || last.Result != nil {
+		return
+	}
+	if box, err := t.boxes.Find(ctx, api.BoxRef{Box: last.BoxName}); err == nil {
+		seen, _ := t.evidence.spent(box) // the queue tells of errors, when it counts
+		one.Account(seen.Used, seen.Cost)
+	}
 }
 
 // projectOf is the project of the checkout that a directory is in.
@@ -167,17 +186,9 @@ func (t tasks) submission(ctx context.Context, req api.TaskSubmission, progress 
 			return task.Submission{}, err
 		}
 	}
-	need, err := needOf(cfg)
+	need, err := needOf(cfg, req.Spec)
 	if err != nil {
 		return task.Submission{}, err
-	}
-	if req.Spec.CPUs > 0 {
-		need.CPUs = req.Spec.CPUs
-	}
-	if req.Spec.Memory != "" {
-		if need.Memory, err = config.ParseSize(req.Spec.Memory); err != nil {
-			return task.Submission{}, agentbox.Errorf(agentbox.Invalid, "--memory: %w", err)
-		}
 	}
 	s := task.Submission{Parallel: req.Parallel, Need: need}
 	for _, command := range req.Commands {
@@ -207,10 +218,20 @@ func (t tasks) checkCost(l agentbox.TaskLimits, cfg *config.Config, progress age
 	return nil
 }
 
-// needOf is what a box of a configuration may take: at most what it would get on this machine
-// alone.
-func needOf(cfg *config.Config) (task.Need, error) {
-	need := task.Need{CPUs: cfg.CPUs, Memory: cfg.Memory}
+// needOf is what a box of a configuration and of flags over it may take: at most what it would get
+// on this machine alone.
+func needOf(cfg *config.Config, spec agentbox.TaskSpec) (task.Need, error) {
+	kinds := []agentbox.Isolation{"", agentbox.Auto, agentbox.MicroVM, agentbox.GVisor, agentbox.Lima}
+	if !slices.Contains(kinds, spec.Isolation) {
+		return task.Need{}, agentbox.Errorf(agentbox.Invalid, "--isolation: %q is not a kind of isolation", spec.Isolation).WithHint("use auto, microvm, gvisor or lima")
+	}
+	if err := (flags.Flags{CPUs: spec.CPUs, Memory: spec.Memory}).Check(); err != nil {
+		return task.Need{}, err
+	}
+	need := task.Need{CPUs: cmp.Or(spec.CPUs, cfg.CPUs), Memory: cfg.Memory}
+	if spec.Memory != "" {
+		need.Memory, _ = config.ParseSize(spec.Memory) // it was checked
+	}
 	if need.CPUs != 0 && need.Memory != 0 {
 		return need, nil
 	}
@@ -227,17 +248,23 @@ func (t tasks) find(ref api.TaskRef) (agentbox.TaskID, error) {
 	if id, err := agentbox.ParseTaskID(ref.Task); err == nil {
 		return id, nil
 	}
+	if ref.Task == "" {
+		return agentbox.TaskID{}, agentbox.Errorf(agentbox.Invalid, "no task named").WithHint("agentbox task ls lists them")
+	}
 	all, _ := t.queue.Store.List()
 	var found []agentbox.TaskID
 	for _, one := range all {
-		if strings.HasPrefix(one.ID.String(), ref.Task) && ref.Task != "" {
+		if strings.HasPrefix(one.ID.String(), ref.Task) {
 			found = append(found, one.ID)
 		}
 	}
-	if len(found) != 1 {
-		return agentbox.TaskID{}, agentbox.Errorf(agentbox.NotFound, "%d tasks are called %q", len(found), ref.Task).WithHint("agentbox task ls lists them")
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return agentbox.TaskID{}, agentbox.Errorf(agentbox.NotFound, "there is no task %q", ref.Task).WithHint("agentbox task ls --all lists them")
 	}
-	return found[0], nil
+	return agentbox.TaskID{}, agentbox.Errorf(agentbox.Invalid, "the ids of %d tasks begin with %s", len(found), ref.Task).WithHint("agentbox task ls --all lists them")
 }
 
 func (t tasks) show(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) (api.TaskInfo, error) {
@@ -261,7 +288,9 @@ func (t tasks) show(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) (
 		}
 	}
 	if last := found.Last(); last != nil && last.Result == nil {
-		info.Now = t.soFar(ctx, *last)
+		if info.Now = t.soFar(ctx, *last); info.Now != nil {
+			info.Task.Account(info.Now.Used, info.Now.Cost)
+		}
 	}
 	return info, nil
 }

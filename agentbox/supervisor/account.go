@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -15,9 +16,9 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// Account is what the machines of a box have used, over all its lives, and what they had too little
-// of. The supervisor keeps it in a file of the box's directory: one that is killed takes the last
-// seconds with it.
+// Account is what the machines of a box have used, over all its lives, and what they had too little of. The supervisor
+// keeps it in a file of the box's directory, which outlives it however it ends: tokens are in it as
+// soon as an answer has ended, processor time and bytes a quarter of a second later at most.
 type Account struct {
 	agentbox.Consumption
 	Pressure []agentbox.Pressure `json:"pressure,omitempty"` // the first of it
@@ -45,12 +46,16 @@ const maxPressure = 64
 // accounting is a box's account while its supervisor keeps it.
 type accounting struct {
 	path string
+	kept func() bool // whether the box is one that has an account
 
 	mu      sync.Mutex
 	account Account
 	seen    map[process]time.Duration // processor time of those that were there when it was looked last
-	looked  time.Time                 // when it was
+	weighed time.Time                 // when their memory was looked at last; zero before the account begins
 	told    pressureWatch             // by the guest of this machine
+
+	writing sync.Mutex
+	written []byte // what the file has, as far as is known
 }
 
 // process is one that was there: its number may be another's later.
@@ -59,48 +64,66 @@ type process struct {
 	started uint64
 }
 
-func openAccounting(path string) (*accounting, error) {
+func openAccounting(path string, kept func() bool) (*accounting, error) {
 	a, err := ReadAccount(path)
-	return &accounting{path: path, account: a, seen: map[process]time.Duration{}}, err
+	return &accounting{path: path, kept: kept, account: a, seen: map[process]time.Duration{}}, err
 }
 
-// look takes what the processes of the machine have used since the last look, at now.
-func (b *accounting) look(pids []int, now time.Time) {
+// look takes what the processes of the machine have used of the processor since the last look.
+func (b *accounting) look(pids []int) {
 	present := map[process]time.Duration{}
-	var pss int64
 	for _, pid := range pids {
 		p, err := procfs.NewProc(pid)
 		if err != nil {
 			continue // it has gone
 		}
-		st, err := p.Stat()
+		if st, err := p.Stat(); err == nil {
+			present[process{pid, st.Starttime}] = time.Duration(st.CPUTime() * float64(time.Second))
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(present) > 0 {
+		b.take(present)
+	}
+}
+
+// take adds what present processes have used beyond what they had when they were seen last. The
+// caller has the lock.
+func (b *accounting) take(present map[process]time.Duration) {
+	for p, used := range present {
+		b.account.CPU += max(used-b.seen[p], 0)
+	}
+	b.seen = present
+}
+
+// weigh takes the memory that the processes of the machine hold. It costs the kernel a walk through
+// all of it, so it is done more seldom than look.
+func (b *accounting) weigh(pids []int, now time.Time) {
+	var pss int64
+	for _, pid := range pids {
+		p, err := procfs.NewProc(pid)
 		if err != nil {
 			continue
 		}
-		present[process{pid, st.Starttime}] = time.Duration(st.CPUTime() * float64(time.Second))
 		if r, err := p.ProcSMapsRollup(); err == nil {
 			pss += int64(r.Pss)
 		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(present) == 0 {
-		return
+	if pss > 0 {
+		b.hold(pss, now)
 	}
-	b.take(present, pss, now)
 }
 
-// take adds what present processes have used beyond what they had when they were seen last. Memory
-// counts as what is held now for as long as the last look is ago. The caller has the lock.
-func (b *accounting) take(present map[process]time.Duration, pss int64, now time.Time) {
-	for p, used := range present {
-		b.account.CPU += max(used-b.seen[p], 0)
+// hold counts memory as what is held now, for as long as the last look at it is ago. The caller has
+// the lock.
+func (b *accounting) hold(pss int64, now time.Time) {
+	if !b.weighed.IsZero() {
+		b.account.Memory += float64(pss) / (1 << 30) * now.Sub(b.weighed).Seconds()
 	}
-	b.seen = present
-	if !b.looked.IsZero() {
-		b.account.Memory += float64(pss) / (1 << 30) * now.Sub(b.looked).Seconds()
-	}
-	b.looked = now
+	b.weighed = now
 	b.account.MemoryPeak = max(b.account.MemoryPeak, pss)
 }
 
@@ -108,8 +131,8 @@ func (b *accounting) take(present map[process]time.Duration, pss int64, now time
 func (b *accounting) begin(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.looked.IsZero() {
-		b.looked = now
+	if b.weighed.IsZero() {
+		b.weighed = now
 	}
 }
 
@@ -124,11 +147,15 @@ func (b *accounting) count(in, out int64) {
 	b.account.Out += out
 }
 
-// tokens counts an answer of a model.
-func (b *accounting) tokens(model string, t agentbox.Tokens) {
+// tokens counts an answer of a model, and writes that down: an answer may cost more than all else.
+func (b *accounting) tokens(model string, t agentbox.Tokens) error {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.account.AddTokens(model, t)
+	b.mu.Unlock()
+	if !b.kept() {
+		return nil
+	}
+	return b.write()
 }
 
 // underPressure notes what the guest tells of its wants, at now, beyond what it has told.
@@ -149,13 +176,19 @@ func (b *accounting) used() agentbox.Consumption {
 	return b.account.Consumption
 }
 
-// write puts the account into its file, as a reader finds it.
+// write puts the account into its file, as a reader finds it, unless it is there.
 func (b *accounting) write() error {
+	b.writing.Lock()
+	defer b.writing.Unlock()
 	b.mu.Lock()
 	text, err := json.Marshal(b.account)
 	b.mu.Unlock()
-	if err != nil {
+	if err != nil || bytes.Equal(text, b.written) {
 		return err
 	}
-	return durable.Replace(b.path, text, 0o600)
+	if err := durable.Replace(b.path, text, 0o600); err != nil {
+		return err
+	}
+	b.written = text
+	return nil
 }

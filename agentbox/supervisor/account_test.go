@@ -15,7 +15,7 @@ import (
 
 func newTestAccounting(t *testing.T, path string) *accounting {
 	t.Helper()
-	b, err := openAccounting(path)
+	b, err := openAccounting(path, func() bool { return true })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,12 +36,13 @@ func TestAnAccountAddsUpAllLives(t *testing.T) {
 		{{1, 10}: 4 * time.Second},
 	} {
 		b.mu.Lock()
-		b.take(look, 512<<20, now.Add(time.Duration(i+1)*2*time.Second))
+		b.take(look)
+		b.hold(512<<20, now.Add(time.Duration(i+1)*2*time.Second))
 		b.mu.Unlock()
 	}
 	b.sent(5)
 	b.received(7)
-	b.tokens("m", agentbox.Tokens{Answers: 1, Input: 3, Output: 4})
+	answered(t, b, "m", agentbox.Tokens{Answers: 1, Input: 3, Output: 4})
 	b.underPressure(protocol.GuestStats{OOMKills: 2, WorkspaceFree: 1 << 30, RuntimeFree: 1}, now)
 	b.underPressure(protocol.GuestStats{OOMKills: 2, WorkspaceFree: 1 << 30, RuntimeFree: 1}, now)
 	if err := b.write(); err != nil {
@@ -49,7 +50,7 @@ func TestAnAccountAddsUpAllLives(t *testing.T) {
 	}
 
 	again := newTestAccounting(t, path) // of the next machine
-	again.tokens("m", agentbox.Tokens{Answers: 1, Input: 1})
+	answered(t, again, "m", agentbox.Tokens{Answers: 1, Input: 1})
 	used := again.used()
 	if used.CPU != 7*time.Second || math.Abs(used.Memory-4) > 1e-9 || used.MemoryPeak != 512<<20 || used.In != 7 || used.Out != 5 {
 		t.Errorf("%+v", used)
@@ -64,15 +65,42 @@ func TestAnAccountAddsUpAllLives(t *testing.T) {
 	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openAccounting(path); agentbox.CodeOf(err) != agentbox.Corrupt {
+	if _, err := openAccounting(path, func() bool { return true }); agentbox.CodeOf(err) != agentbox.Corrupt {
 		t.Errorf("a damaged account: %v", err)
+	}
+}
+
+func answered(t *testing.T, b *accounting, model string, n agentbox.Tokens) {
+	t.Helper()
+	if err := b.tokens(model, n); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A supervisor may be killed at any time: what an answer cost is in the file by then, of boxes that
+// have an account.
+func TestAnAnswerIsWrittenDownAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "account.json")
+	b := newTestAccounting(t, path)
+	b.kept = func() bool { return false }
+	answered(t, b, "m", agentbox.Tokens{Answers: 1, Input: 3})
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("a box without an account has one: %v", err)
+	}
+	b.kept = func() bool { return true }
+	answered(t, b, "m", agentbox.Tokens{Answers: 1, Input: 4})
+	a, err := ReadAccount(path)
+	if got := a.Models["m"]; err != nil || got != (agentbox.Tokens{Answers: 2, Input: 7}) {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
 
 func TestAnAccountSeesThisProcess(t *testing.T) {
 	b := newTestAccounting(t, filepath.Join(t.TempDir(), "account.json"))
 	b.begin(time.Now())
-	b.look([]int{os.Getpid(), 1 << 30}, time.Now())
+	pids := []int{os.Getpid(), 1 << 30}
+	b.look(pids)
+	b.weigh(pids, time.Now())
 	if used := b.used(); used.MemoryPeak == 0 {
 		t.Errorf("%+v", used)
 	}
@@ -82,7 +110,7 @@ func TestAnAccountSeesThisProcess(t *testing.T) {
 func TestAnAccountIsBounded(t *testing.T) {
 	b := newTestAccounting(t, filepath.Join(t.TempDir(), "account.json"))
 	for i := range 100 {
-		b.tokens(string(rune('a'+i)), agentbox.Tokens{Answers: 1, Input: 1})
+		answered(t, b, string(rune('a'+i)), agentbox.Tokens{Answers: 1, Input: 1})
 		b.underPressure(protocol.GuestStats{OOMKills: i + 1}, time.Now())
 	}
 	if used := b.used(); len(used.Models) > agentbox.MaxModels+1 || used.Tokens().Input != 100 {

@@ -19,8 +19,9 @@ import (
 )
 
 const (
-	lookEvery   = 2 * time.Second // at what a task's machine has used
-	askEvery    = 3               // looks from one question to the guest to the next
+	lookEvery   = meterEvery      // at the processor time of a task's machine
+	weighEvery  = 8               // looks from one at its memory to the next
+	askEvery    = 24              // and from one question to the guest to the next
 	askWithin   = 5 * time.Second // a guest that is full of processes may not answer
 	lastWords   = 3 * time.Second // that a machine at its limit goes on, for the logs of its services
 	almostFull  = 16 << 20        // bytes of a disk
@@ -35,15 +36,15 @@ func (s *Supervisor) keepAccount(ctx context.Context) {
 			continue
 		}
 		s.accounting.begin(time.Now())
-		s.account()
+		s.account(n%weighEvery == 0)
 		if n%askEvery == 0 {
 			s.askGuest(ctx)
 		}
 	}
 }
 
-// account looks at what the machine has used, and writes that down.
-func (s *Supervisor) account() {
+// account looks at what the machine has used, and at its memory when told to, and writes that down.
+func (s *Supervisor) account(memory bool) {
 	select {
 	case <-s.started:
 	default:
@@ -52,7 +53,11 @@ func (s *Supervisor) account() {
 	if s.machine == nil || !s.meter.accounts() {
 		return
 	}
-	s.accounting.look(s.machine.PIDs(), time.Now())
+	pids := s.machine.PIDs()
+	s.accounting.look(pids)
+	if memory {
+		s.accounting.weigh(pids, time.Now())
+	}
 	if err := s.accounting.write(); err != nil {
 		s.log.Warn("cannot write down what the box has used", "error", err)
 	}
@@ -115,7 +120,7 @@ func (s *Supervisor) bringUpToDate(ctx context.Context) {
 	})
 	s.askGuest(ctx)
 	work.Wait()
-	s.account()
+	s.account(true)
 }
 
 // serviceName is what a name of a service is; the guest says them here.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync/atomic"
 
+	"agentbox/agentbox"
 	"agentbox/policy"
 	"agentbox/policy/gateway"
 	"agentbox/vmm/netstack"
@@ -23,10 +24,14 @@ type gate struct {
 
 var _ netstack.Handler = (*gate)(nil)
 
-// newGate makes the gate of a box that believes ca, under whatever policy the guard has and will
-// have.
+// newGate makes the gate of a box that believes ca, under whatever policy the guard has and will have.
 func newGate(ca *gateway.CA, g *guard, m *meter, b *accounting, log *slog.Logger) *gate {
-	gw := gateway.New(gateway.Config{Policy: nothing(), Values: g.keep, CA: ca, Audit: g.record, Usage: b.tokens, Log: log})
+	usage := func(model string, t agentbox.Tokens) {
+		if err := b.tokens(model, t); err != nil {
+			log.Warn("cannot write down what a model has used", "error", err)
+		}
+	}
+	gw := gateway.New(gateway.Config{Policy: nothing(), Values: g.keep, CA: ca, Audit: g.record, Usage: usage, Log: log})
 	g.follow(gw.SetPolicy)
 	return &gate{gateway: gw, meter: m, accounting: b}
 }

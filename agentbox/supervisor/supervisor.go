@@ -104,7 +104,7 @@ func newSupervisor(cfg Config, log *slog.Logger) (*Supervisor, error) {
 		asked: make(chan api.StartRequest, 1), started: make(chan struct{}), ended: make(chan struct{}),
 	}
 	s.meter = newMeter(s.cpuTime, s.noteLimit)
-	if s.accounting, err = openAccounting(s.names.Account()); err != nil {
+	if s.accounting, err = openAccounting(s.names.Account(), s.meter.accounts); err != nil {
 		log.Warn("what this box has used is counted from here", "error", err)
 	}
 	s.meter.used = s.accounting.used
@@ -186,7 +186,7 @@ const signalGrace = 3 * time.Second
 // end makes run return; the first cause counts.
 func (s *Supervisor) end(cause agentbox.End) {
 	s.endOnce.Do(func() {
-		s.account() // while its processes are there
+		s.account(true) // while its processes are there
 		s.endCause = cause
 		close(s.ended)
 	})

@@ -109,6 +109,11 @@ func (s Store) Read(id agentbox.TaskID) (agentbox.Task, error) {
 	if t.Attempts, err = s.attempts(id); err != nil {
 		return t, err
 	}
+	for _, a := range t.Attempts {
+		if a.Result != nil {
+			t.Account(a.Result.Used, a.Result.Cost)
+		}
+	}
 	t.State = s.state(t)
 	return t, nil
 }

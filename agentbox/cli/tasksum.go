@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"agentbox/agentbox"
+)
+
+// taskSum is what tasks that have something in common have used together.
+type taskSum struct {
+	By    string               `json:"by"` // what they have in common
+	Tasks int                  `json:"tasks"`
+	Used  agentbox.Consumption `json:"used"`
+	Costs []agentbox.Cost      `json:"costs,omitempty"`
+}
+
+// taskGroups are what task ls --by sums by. A week is that of the submission, as ISO 8601 counts.
+var taskGroups = map[string]func(agentbox.Task) string{
+	"project": func(t agentbox.Task) string { return t.Project },
+	"agent":   func(t agentbox.Task) string { return t.Agent },
+	"state":   func(t agentbox.Task) string { return string(t.State) },
+	"week": func(t agentbox.Task) string {
+		year, week := t.Created.Local().ISOWeek()
+		return fmt.Sprintf("%d-W%02d", year, week)
+	},
+}
+
+// sumTasks sums tasks that by gives one name, in the order of these names.
+func sumTasks(all []agentbox.Task, by func(agentbox.Task) string) []taskSum {
+	sums := []taskSum{}
+	for _, t := range all {
+		name := by(t)
+		i := slices.IndexFunc(sums, func(s taskSum) bool { return s.By == name })
+		if i < 0 {
+			i = len(sums)
+			sums = append(sums, taskSum{By: name})
+		}
+		sums[i].add(t)
+	}
+	slices.SortFunc(sums, func(x, y taskSum) int { return strings.Compare(x.By, y.By) })
+	return sums
+}
+
+func (s *taskSum) add(t agentbox.Task) {
+	s.Tasks++
+	if t.Used != nil {
+		s.Used = s.Used.Plus(*t.Used)
+	}
+	for _, c := range t.Costs {
+		s.Costs = agentbox.AddCost(s.Costs, c)
+	}
+}
+
+// allTasks is the last line of a list of tasks; "" for none.
+func allTasks(all []agentbox.Task) string {
+	if len(all) == 0 {
+		return ""
+	}
+	s := sumTasks(all, func(agentbox.Task) string { return "" })[0]
+	parts := []string{
+		agentbox.Plural(s.Tasks, "task") + ": cpu " + tookText(s.Used.CPU), fmt.Sprintf("memory %.1f GiB-s", s.Used.Memory),
+		fmt.Sprintf("network %s in, %s out", bytesText(s.Used.In), bytesText(s.Used.Out)),
+	}
+	if tokens := s.Used.Tokens(); tokens.Answers > 0 {
+		parts = append(parts, agentbox.Plural(int(tokens.Total()), "token"))
+	}
+	if costs := costsText(s.Costs); costs != "" {
+		parts = append(parts, costs)
+	}
+	return strings.Join(parts, ", ") + unratedText(s.Costs)
+}
+
+// costsText is what things cost, "" where nobody knows.
+func costsText(costs []agentbox.Cost) string {
+	var parts []string
+	for _, c := range costs {
+		parts = append(parts, fmt.Sprintf("%.4f %s", c.Amount, c.Currency))
+	}
+	return strings.Join(parts, " + ")
+}
+
+// unratedText names models that costs are without.
+func unratedText(costs []agentbox.Cost) string {
+	var names []string
+	for _, c := range costs {
+		names = append(names, c.Unrated...)
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	return ", without " + oneLine(strings.Join(slices.Compact(names), ", ")) + ", which rates.yaml does not have"
+}
+
+// reportSums prints what tasks have used, summed by what they have in common.
+func (a *app) reportSums(all []agentbox.Task, by string) error {
+	group, known := taskGroups[by]
+	if !known {
+		return agentbox.Errorf(agentbox.Invalid, "--by %s: tasks are summed by project, agent, state or week", by)
+	}
+	sums := sumTasks(all, group)
+	f := facts{value: sums, text: allTasks(all), table: [][]string{{strings.ToUpper(by), "TASKS", "CPU", "GIB-S", "IN", "OUT", "TOKENS", "COST"}}}
+	for _, s := range sums {
+		tokens := s.Used.Tokens()
+		f.ids = append(f.ids, oneLine(s.By))
+		f.table = append(f.table, []string{
+			oneLine(s.By), fmt.Sprint(s.Tasks), tookText(s.Used.CPU), fmt.Sprintf("%.1f", s.Used.Memory), bytesText(s.Used.In), bytesText(s.Used.Out),
+			fmt.Sprint(tokens.Total()), costsText(s.Costs),
+		})
+	}
+	return a.report(f)
+}
+
+// tookOf is for how long the last attempt of a task went on, until now when it does still.
+func tookOf(a agentbox.Attempt) time.Duration {
+	if a.Result != nil {
+		return a.Result.Ended.Sub(a.Started)
+	}
+	return time.Since(a.Started)
+}

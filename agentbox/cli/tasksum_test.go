@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"agentbox/agentbox"
+)
+
+func someTasks() []agentbox.Task {
+	monday := time.Date(2026, 11, 16, 12, 0, 0, 0, time.Local)
+	used := func(cpu time.Duration, output int64) *agentbox.Consumption {
+		c := agentbox.Consumption{CPU: cpu, Memory: 1, In: 1 << 20}
+		c.AddTokens("m", agentbox.Tokens{Answers: 1, Output: output})
+		return &c
+	}
+	all := []agentbox.Task{
+		{Created: monday, State: agentbox.TaskSucceeded, TaskSpec: agentbox.TaskSpec{Agent: "claude", Project: "b"}},
+		{Created: monday.AddDate(0, 0, 6), State: agentbox.TaskFailed, TaskSpec: agentbox.TaskSpec{Project: "a"}},
+		{Created: monday.AddDate(0, 0, 7), State: agentbox.TaskQueued, TaskSpec: agentbox.TaskSpec{Agent: "claude", Project: "b"}},
+	}
+	all[0].Account(used(time.Second, 10), &agentbox.Cost{Amount: 0.25, Currency: "EUR"})
+	all[0].Account(used(time.Second, 10), &agentbox.Cost{Amount: 0.25, Currency: "EUR", Unrated: []string{"z\x1b[2J", "m"}}) // its second attempt
+	all[1].Account(used(2*time.Second, 5), &agentbox.Cost{Amount: 1, Currency: "XTS", Unrated: []string{"m"}})
+	return all
+}
+
+func TestTasksAreSummed(t *testing.T) {
+	for by, want := range map[string]string{
+		"week":    `2026-W47 2 25 0.5000 EUR + 1.0000 XTS, 2026-W48 1 0 `,
+		"agent":   ` 1 5 1.0000 XTS, claude 2 20 0.5000 EUR`,
+		"project": `a 1 5 1.0000 XTS, b 2 20 0.5000 EUR`,
+		"state":   `failed 1 5 1.0000 XTS, queued 1 0 , succeeded 1 20 0.5000 EUR`,
+	} {
+		var got []string
+		for _, s := range sumTasks(someTasks(), taskGroups[by]) {
+			n, _ := json.Marshal([]int64{int64(s.Tasks), s.Used.Tokens().Total()})
+			got = append(got, s.By+" "+strings.NewReplacer("[", "", "]", "", ",", " ").Replace(string(n))+" "+costsText(s.Costs))
+		}
+		if got := strings.Join(got, ", "); got != want {
+			t.Errorf("by %s: %s, want %s", by, got, want)
+		}
+	}
+}
+
+// The last line of a list says what all of it used; names of models are a server's words.
+func TestAListOfTasksEndsWithTheirSum(t *testing.T) {
+	var out bytes.Buffer
+	a := &app{stdout: &out}
+	if err := a.reportTasks(someTasks(), ""); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimRight(out.String(), "\n"), "\n")
+	want := "3 tasks: cpu 4.00 s, memory 3.0 GiB-s, network 3 MiB in, 0 B out, 25 tokens, 0.5000 EUR + 1.0000 XTS, without m, z"
+	if last := lines[len(lines)-1]; len(lines) != 5 || !strings.HasPrefix(last, want) || strings.Contains(last, "\x1b") {
+		t.Errorf("it ends with %q", last)
+	}
+	if !strings.Contains(lines[1], " 0.5000 EUR ") {
+		t.Errorf("a task of two attempts: %q", lines[1])
+	}
+	if text := allTasks(nil); text != "" {
+		t.Errorf("no tasks: %q", text)
+	}
+}
