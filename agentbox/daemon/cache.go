@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"maps"
+	"slices"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -37,6 +38,10 @@ func (d *daemon) listCache(ctx context.Context, _ api.None, _ agentbox.Progress)
 func (d *daemon) wire(ctx context.Context, e cachestore.Entry, alarms []cachestore.Alarm) (api.CacheEntry, error) {
 	out := wireEntry(e, alarms)
 	var err error
+	if slices.ContainsFunc(e.Names, layers.IsTemplate) { // which follows its image
+		out.Shared, err = d.sharing.IsShared(ctx, e.Manifest)
+		return out, err
+	}
 	out.Shared, err = d.sharing.Of(e.Manifest, e.Names)
 	return out, err
 }

@@ -94,10 +94,11 @@ func Run(ctx context.Context, cfg Config) error {
 		Store: task.Store{Dir: cfg.Home.Tasks()}, Boxes: manager, Jobs: taskJobs{jobs{cfg.Home, manager}},
 		Snapshotter: snapshotter{jobs{cfg.Home, manager}}, Collector: d.artifacts, Evidence: d.evidence(), Room: room, Log: cfg.Log,
 	})
-	shared.team.Contexts = d.contexts
+	shared.team.Contexts, shared.team.GoneMachines = d.contexts, d.dropMachines
 	var work sync.WaitGroup
 	work.Go(func() { d.queue.Run(ctx) })
 	work.Go(func() { shared.team.Run(ctx) })
+	work.Go(func() { d.keepMachines(ctx) })
 	scrubbed := d.scrub(ctx)
 	if err = d.serveMetrics(ctx); err == nil {
 		err = d.serve(ctx)
@@ -112,10 +113,12 @@ func Run(ctx context.Context, cfg Config) error {
 // hostConfig is what boxes are made with.
 func hostConfig(cfg Config, images *image.Store, shared *shares) (host.Config, error) {
 	binary, err := os.Executable()
+	kernels := drivers.NewKernels(cfg.Home, cfg.Log)
+	kernels.Team = shared.team
 	return host.Config{
 		Home: cfg.Home, Binary: binary, Images: images, Results: shared.results, Content: content{shared.images}, Team: shared.team, Pool: cfg.Pool, Log: cfg.Log,
-		Driver: remember(func(kind agentbox.Isolation) (vmm.Driver, error) { return drivers.Open(kind, cfg.Home, cfg.Log) }),
-		Kernel: drivers.NewKernels(cfg.Home, cfg.Log).Dir,
+		Driver: remember(kernels.Open),
+		Kernel: kernels.Dir,
 	}, err
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/team"
 )
 
 // metricsEnv is a loopback address on which the metrics are served besides the daemon's socket.
@@ -104,10 +105,12 @@ func (c collector) team(one emit) {
 	}
 	n := c.d.shares.team.Counters()
 	for _, l := range []struct {
-		what, result string
-		n            int
-	}{{"image", "hit", n.ImagesFound}, {"image", "miss", n.ImagesMissed}, {"setup", "hit", n.SetupsFound}, {"setup", "miss", n.SetupsMissed}} {
-		one("team_lookups_total", "What was asked of the team before it was made here.", prometheus.CounterValue, float64(l.n), "what", l.what, "result", l.result)
+		what string
+		n    team.Lookups
+	}{{"image", n.Images}, {"setup", n.Setups}, {"template", n.Templates}, {"kernel", n.Kernels}} {
+		const help = "What was asked of the team before it was made here."
+		one("team_lookups_total", help, prometheus.CounterValue, float64(l.n.Found), "what", l.what, "result", "hit")
+		one("team_lookups_total", help, prometheus.CounterValue, float64(l.n.Missed), "what", l.what, "result", "miss")
 	}
 }
 

@@ -26,7 +26,8 @@ type shares struct {
 	mesh    *mesh.Mesh
 	noMesh  error // why mesh is nil
 
-	inUse atomic.Pointer[images.Images] // what boxes run from, once there are any
+	inUse    atomic.Pointer[images.Images] // what boxes run from, once there are any
+	machines chan struct{}                 // there may be templates or kernels that the team wants
 }
 
 // mdnsEnv set to off keeps this machine from announcing itself by multicast on the local network,
@@ -38,6 +39,7 @@ func (s *shares) joined() {
 	if i := s.inUse.Load(); i != nil {
 		i.KeepNow()
 	}
+	s.machinesMade()
 }
 
 func share(ctx context.Context, cfg Config, images *image.Store) (*shares, error) {
@@ -46,7 +48,7 @@ func share(ctx context.Context, cfg Config, images *image.Store) (*shares, error
 		return nil, err
 	}
 	t := team.New()
-	s := &shares{team: t, remotes: &layers.Remotes{File: cfg.Home.Remotes(), Peers: t.Peers}}
+	s := &shares{team: t, remotes: &layers.Remotes{File: cfg.Home.Remotes(), Peers: t.Peers}, machines: make(chan struct{}, 1)}
 	s.store = layers.Begin(ctx, layers.Config{
 		Dir: cfg.Home.Store(), Key: cfg.Home.StoreKey(), Log: cfg.Log, Damaged: distrust(images, cfg.Log), Trusted: t.Trusts, Named: t.Wake,
 	})
@@ -55,7 +57,7 @@ func share(ctx context.Context, cfg Config, images *image.Store) (*shares, error
 	s.results = layers.SetupResults{Store: s.store.Store, Key: s.images.Key}
 	t.Images, t.SetupResults, t.Sharing, t.Files, t.Log = s.images, s.results, s.sharing, images, cfg.Log
 	images.Elsewhere = t.Image
-	t.Joined = s.joined
+	t.Joined, t.Made = s.joined, s.machinesMade
 	s.mesh, s.noMesh = mesh.Open(mesh.Config{
 		Dir: cfg.Home.Mesh(), Key: key, Log: cfg.Log, Attach: t.Attach, Changed: t.Changed, Listed: t.Wake, Alone: os.Getenv(mdnsEnv) == "off",
 	})

@@ -20,11 +20,17 @@ func EmbeddedGVisor() (string, error) { return runsc.Version() }
 
 // Open gives the driver of a kind of isolation.
 func Open(kind agentbox.Isolation, h home.Home, log *slog.Logger) (vmm.Driver, error) {
+	return NewKernels(h, log).Open(kind)
+}
+
+// Open is Open with these kernels, in their home.
+func (k *Kernels) Open(kind agentbox.Isolation) (vmm.Driver, error) {
+	h, log := k.home, k.log
 	switch kind {
 	case agentbox.MicroVM:
 		return qemu.New(qemu.Config{
 			StateDir: h.State(),
-			Kernel:   func(ctx context.Context) (string, error) { return NewKernels(h, log).Dir(ctx, "", nil) },
+			Kernel:   func(ctx context.Context) (string, error) { return k.Dir(ctx, "", nil) },
 			Log:      log,
 		}), nil
 	case agentbox.GVisor:

@@ -19,11 +19,23 @@ import (
 // It verifies a kernel in full when it is first asked for and whenever its files have changed
 // since; in between it costs a few stats, because every box that is made asks.
 type Kernels struct {
+	// Team, which may be nil, is asked for a kernel before the distribution is.
+	Team Team
+
 	home home.Home
 	log  *slog.Logger
 
 	mu       sync.Mutex
 	verified map[string]verifiedKernel // by override
+}
+
+// Team is what kernels need of the other machines (agentbox/team).
+type Team interface {
+	// Kernel fills dir, which is empty, with a kernel that another machine fetched, and says who it
+	// was: as the team knows it, and for people. NotFound: nobody offers one.
+	Kernel(ctx context.Context, dir string, progress func(done, total int)) (by, name string, err error)
+	// KernelFetched says that there may be one that was not here a moment ago. It does not wait.
+	KernelFetched()
 }
 
 type verifiedKernel struct{ dir, identity string }
@@ -44,15 +56,30 @@ func (k *Kernels) Dir(ctx context.Context, override string, progress agentbox.Pr
 	if err != nil {
 		return "", err
 	}
-	dir, err := kernel.Ensure(ctx, kernel.Config{
+	cfg := kernel.Config{
 		Root: k.home.Kernels(), Override: override, Agent: agent, Log: k.log,
 		Progress: func(what string) { progress.Say("kernel: " + what) },
-	})
+	}
+	if k.Team != nil {
+		cfg.Elsewhere = func(ctx context.Context, dir string) (string, error) { return k.fromTeam(ctx, dir, progress) }
+		defer k.Team.KernelFetched()
+	}
+	dir, err := kernel.Ensure(ctx, cfg)
 	if err != nil {
 		return "", err
 	}
 	k.verified[override] = verifiedKernel{dir: dir, identity: identity(dir, override)}
 	return dir, nil
+}
+
+func (k *Kernels) fromTeam(ctx context.Context, dir string, progress agentbox.Progress) (string, error) {
+	by, name, err := k.Team.Kernel(ctx, dir, func(done, total int) { progress.Move("kernel", "from the team", int64(done), int64(total)) })
+	if err == nil {
+		progress.Say("the guest kernel comes from " + name)
+	} else if agentbox.CodeOf(err) != agentbox.NotFound {
+		k.log.Warn("the team's kernel does not come", "error", err)
+	}
+	return by, err
 }
 
 // identity changes when one of the files does; "" when one cannot be read, which no verified kernel

@@ -27,6 +27,7 @@ import (
 // Team is what boxes need of the other machines (agentbox/team).
 type Team interface {
 	setup.Team
+	templates.Team
 	// Waits tells whether others want what is made here as soon as it is there.
 	Waits() bool
 	// Lost tells whether what is missing of an image from the team can be had from nobody.
@@ -123,7 +124,7 @@ func New(cfg Config) (*Manager, error) {
 	}
 	m.furnish(cfg)
 	var err error
-	m.templates, err = templates.New(templates.Config{Home: cfg.Home, Driver: cfg.Driver, Images: m.Images, Log: cfg.Log})
+	m.templates, err = templates.New(templates.Config{Home: cfg.Home, Driver: cfg.Driver, Images: m.Images, Team: cfg.Team, Log: cfg.Log})
 	m.pool = templates.NewPool(templates.PoolConfig[record, *box]{
 		Want: cfg.Pool, Make: m.newPooled, Live: func(b *box) bool { return b.live() != nil }, Remove: m.remove, Log: cfg.Log,
 	})

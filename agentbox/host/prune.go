@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -108,11 +109,37 @@ func branchGone(ctx context.Context, rec record) bool {
 	return err == nil && !exists
 }
 
-func (m *Manager) prunableTemplates(context.Context) ([]prunable, error) {
+// usedTemplates are the keys of those that boxes are made from.
+func (m *Manager) usedTemplates() map[string]bool {
 	used := map[string]bool{}
 	for _, b := range m.boxes.all() {
 		used[b.record().Box.Template] = true
 	}
+	return used
+}
+
+// Templates tells which are here, and where they came from.
+func (m *Manager) Templates() (map[string]templates.Origin, error) { return m.templates.Origins() }
+
+// DropTemplates removes the templates of which gone is true, but for those that boxes are made from:
+// these boxes need them to be resumed, and no other box gets them where their maker is not believed.
+func (m *Manager) DropTemplates(gone func(templates.Origin) bool) error {
+	all, err := m.templates.Origins()
+	for key, origin := range all {
+		if !gone(origin) {
+			continue
+		}
+		if coolErr := m.pool.Cool(key); coolErr != nil || m.usedTemplates()[key] {
+			err = errors.Join(err, coolErr)
+			continue
+		}
+		err = errors.Join(err, m.templates.Discard(key))
+	}
+	return err
+}
+
+func (m *Manager) prunableTemplates(context.Context) ([]prunable, error) {
+	used := m.usedTemplates()
 	keys, err := m.templates.Unneeded(used)
 	var out []prunable
 	for _, key := range keys {

@@ -20,6 +20,8 @@ type Offer struct {
 	Name  blob.Name       // signed by who made it
 	Image agentbox.Digest // of an image; zero for what setup made
 	Key   agentbox.Digest // of what setup made; zero for an image
+	// Of a template and of a kernel, "" of anything else.
+	Template, Kernel string // the template's key; the kernel's architecture and release
 }
 
 // Offers lists what the team may have, as its names are now.
@@ -34,18 +36,11 @@ func (s *Sharing) Offers(ctx context.Context) ([]Offer, error) {
 	}
 	var out []Offer
 	for _, n := range names {
-		o := Offer{Name: n}
-		image, isImage := ImageOf(n)
-		key, isSetup := KeyOf(n)
-		switch {
-		case isImage:
-			o.Image = image
-		case isSetup:
-			o.Key = key
-		default:
+		o, ok := offerOf(n)
+		if !ok {
 			continue
 		}
-		shared, err := s.Of(n.Manifest, []blob.Name{n})
+		shared, err := s.mayHave(n, names)
 		if err != nil {
 			return nil, err
 		}
@@ -54,6 +49,43 @@ func (s *Sharing) Offers(ctx context.Context) ([]Offer, error) {
 		}
 	}
 	return out, nil
+}
+
+// offerOf tells what a name is of, false when it is of nothing that is offered.
+func offerOf(n blob.Name) (o Offer, ok bool) {
+	o.Name = n
+	if o.Image, ok = ImageOf(n); ok {
+		return o, true
+	}
+	if o.Key, ok = KeyOf(n); ok {
+		return o, true
+	}
+	if o.Template, _, ok = TemplateOf(n); ok {
+		return o, true
+	}
+	if _, _, ok = KernelOf(n); ok {
+		o.Kernel = n.Key
+	}
+	return o, ok
+}
+
+// mayHave tells whether the team may have what a name stands for, of all names that there are. A
+// template has some of its image in its memory, so it may be had only where the image may.
+func (s *Sharing) mayHave(n blob.Name, all []blob.Name) (bool, error) {
+	_, image, isTemplate := TemplateOf(n)
+	shared, decided, err := s.Said(n.Manifest)
+	if err != nil || decided {
+		return shared, err
+	}
+	if !isTemplate {
+		return s.Of(n.Manifest, []blob.Name{n})
+	}
+	for _, other := range all {
+		if of, ok := ImageOf(other); ok && of == image {
+			return s.Of(other.Manifest, []blob.Name{other})
+		}
+	}
+	return false, nil
 }
 
 // aboutSuffix follows the digest in the key of the name of what describes an image.

@@ -17,8 +17,8 @@ import (
 )
 
 // Sharing is what this machine hands to its team (exchange.Store): images without files of this
-// host and what setup made, unless somebody said otherwise; anything else only where somebody said
-// so. Its methods may be called at once.
+// host, templates of them, kernels and what setup made, unless somebody said otherwise; anything
+// else only where somebody said so. Its methods may be called at once.
 type Sharing struct {
 	// Store gives the store, waiting until it is open.
 	Store func(ctx context.Context) (*cachestore.Store, error)
@@ -151,18 +151,20 @@ func (s *Sharing) IsShared(ctx context.Context, manifest agentbox.Digest) (bool,
 	if err != nil {
 		return false, err
 	}
-	for _, space := range []string{imageNamespace, namespace} {
-		names, err := store.Names(space, "")
-		if err != nil {
-			return false, err
+	names, err := store.Names("", "")
+	for _, n := range names {
+		if n.Manifest != manifest {
+			continue
 		}
-		names = slices.DeleteFunc(names, func(n blob.Name) bool { return n.Manifest != manifest })
-		if len(names) > 0 {
-			return s.Of(manifest, names)
+		if yes, err := s.mayHave(n, names); yes || err != nil {
+			return yes, err
 		}
 	}
-	return s.Of(manifest, nil)
+	return false, err
 }
+
+// offeredSpaces are the namespaces of what the team may have unless somebody said otherwise.
+var offeredSpaces = []string{imageNamespace, namespace, templateNamespace, kernelNamespace}
 
 // Of is IsShared for a manifest of which the names are known.
 func (s *Sharing) Of(manifest agentbox.Digest, names []blob.Name) (bool, error) {
@@ -171,7 +173,7 @@ func (s *Sharing) Of(manifest agentbox.Digest, names []blob.Name) (bool, error) 
 		return shared, err
 	}
 	return slices.ContainsFunc(names, func(n blob.Name) bool {
-		return n.Scope == blob.Team && (n.Namespace == imageNamespace || n.Namespace == namespace)
+		return n.Scope == blob.Team && slices.Contains(offeredSpaces, n.Namespace)
 	}), nil
 }
 

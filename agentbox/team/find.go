@@ -33,7 +33,7 @@ func (t *Team) Image(ctx context.Context, pin agentbox.Digest, key string) (imag
 	for _, f := range t.offered(catalogue.Image, key) {
 		img, err := t.describe(ctx, f)
 		if err == nil {
-			t.count(func(c *Counters) { c.ImagesFound++ })
+			t.count(func(c *Counters) { c.Images.Found++ })
 			return img, nil
 		}
 		if ctx.Err() != nil {
@@ -41,7 +41,7 @@ func (t *Team) Image(ctx context.Context, pin agentbox.Digest, key string) (imag
 		}
 		errs = append(errs, err)
 	}
-	t.count(func(c *Counters) { c.ImagesMissed++ })
+	t.count(func(c *Counters) { c.Images.Missed++ })
 	return image.Image{}, notFound("image", key, errs)
 }
 
@@ -143,7 +143,7 @@ func (t *Team) Setup(ctx context.Context, key agentbox.Digest, progress func(don
 			err = t.SetupResults.Adopt(ctx, t.Images.Remotes, o.name, progress)
 		}
 		if err == nil {
-			t.count(func(c *Counters) { c.SetupsFound++ })
+			t.count(func(c *Counters) { c.Setups.Found++ })
 			return t.memberName(identity.PeerOf(o.name.Producer)), nil
 		}
 		if ctx.Err() != nil {
@@ -151,7 +151,7 @@ func (t *Team) Setup(ctx context.Context, key agentbox.Digest, progress func(don
 		}
 		errs = append(errs, err)
 	}
-	t.count(func(c *Counters) { c.SetupsMissed++ })
+	t.count(func(c *Counters) { c.Setups.Missed++ })
 	return "", notFound("what setup made for key", key.Hex(), errs)
 }
 
@@ -167,8 +167,19 @@ func (t *Team) memberName(id identity.PeerID) string {
 
 // Counters say how often the team had what was asked for, since the daemon began.
 type Counters struct {
-	ImagesFound, ImagesMissed int
-	SetupsFound, SetupsMissed int // a key is asked for again while somebody else makes it
+	Images, Templates, Kernels Lookups
+	Setups                     Lookups // a key is asked for again while somebody else makes it
+}
+
+// Lookups are those for one kind of thing.
+type Lookups struct{ Found, Missed int }
+
+func (l *Lookups) tally(err error) {
+	if err == nil {
+		l.Found++
+	} else {
+		l.Missed++
+	}
 }
 
 // Counters gives them.

@@ -13,8 +13,9 @@ import (
 // What this machine offers at most: the newest. With their names the records must stay within
 // catalogue.MaxBytes.
 const (
-	mostImages = 300
-	mostSetups = 700
+	mostImages   = 300
+	mostSetups   = 500
+	mostMachines = 200 // templates and kernels
 )
 
 // offer makes the catalogue say what the team may have of this machine.
@@ -38,7 +39,7 @@ func (t *Team) offer(ctx context.Context) error {
 		files[img.Digest] = img
 	}
 	slices.SortFunc(offers, func(a, b layers.Offer) int { return b.Name.Created.Compare(a.Name.Created) })
-	var images, setups []catalogue.Record
+	var images, setups, machines []catalogue.Record
 	for _, o := range offers {
 		img, isImage := files[o.Image]
 		switch {
@@ -50,11 +51,18 @@ func (t *Team) offer(ctx context.Context) error {
 			if r, err := setupRecord(o); t.fits(ctx, r, err) {
 				setups = append(setups, r)
 			}
+		case o.Template+o.Kernel != "" && len(machines) < mostMachines:
+			if r, err := archiveRecord(o); t.fits(ctx, r, err) {
+				machines = append(machines, r)
+			}
 		}
 	}
 	return c.Update(func(e *catalogue.Edit) {
 		e.Replace(catalogue.Image, images)
 		e.Replace(catalogue.Setup, setups)
+		for _, k := range []catalogue.Kind{catalogue.Template, catalogue.Kernel} {
+			e.Replace(k, slices.DeleteFunc(slices.Clone(machines), func(r catalogue.Record) bool { return r.Kind != k }))
+		}
 	})
 }
 

@@ -30,7 +30,8 @@ func (t *Team) dropRevoked(ctx context.Context) {
 		t.Log.Error("team: cannot list the images", "error", err)
 		return
 	}
-	used := t.dropImages(ctx, m, list)
+	gone, used := t.dropImages(ctx, m, list)
+	t.dropMachines(ctx, gone)
 	for _, n := range revoked {
 		if d, ok := layers.ImageOf(n); ok && used[d] || !m.WasBuilder(identity.PeerOf(n.Producer)) {
 			continue // a box reads it; or a clock says that a membership is over
@@ -39,9 +40,30 @@ func (t *Team) dropRevoked(ctx context.Context) {
 	}
 }
 
-// dropImages lets go of images, and of what setup made on them, and says which a box keeps.
-func (t *Team) dropImages(ctx context.Context, m *mesh.Mesh, list []image.Image) (used map[agentbox.Digest]bool) {
-	gone := map[agentbox.Digest]bool{}
+// dropMachines lets go of templates and kernels by who is not believed, and of templates of images
+// that are gone for good. Those that a box needs stay, for that box.
+func (t *Team) dropMachines(ctx context.Context, gone map[agentbox.Digest]bool) {
+	if t.GoneMachines != nil {
+		t.GoneMachines(ctx, func(by string, image agentbox.Digest) bool { return gone[image] || t.Distrusts(by) })
+	}
+	if len(gone) == 0 {
+		return
+	}
+	names, err := t.archives().Templates(ctx)
+	if err != nil {
+		t.Log.Error("team: cannot look through the templates", "error", err)
+	}
+	for _, n := range names {
+		if _, image, ok := layers.TemplateOf(n); ok && gone[image] {
+			t.drop(ctx, n)
+		}
+	}
+}
+
+// dropImages lets go of images, and of what setup made on them. It says which those are, and which
+// of them a box keeps.
+func (t *Team) dropImages(ctx context.Context, m *mesh.Mesh, list []image.Image) (gone, used map[agentbox.Digest]bool) {
+	gone = map[agentbox.Digest]bool{}
 	for _, img := range list {
 		if makers := makersOf(img); slices.ContainsFunc(makers, func(id identity.PeerID) bool { return m.WasBuilder(id) }) {
 			gone[img.Digest] = true
@@ -49,7 +71,7 @@ func (t *Team) dropImages(ctx context.Context, m *mesh.Mesh, list []image.Image)
 	}
 	used = map[agentbox.Digest]bool{}
 	if len(gone) == 0 {
-		return used
+		return gone, used
 	}
 	names, err := t.SetupResults.MadeOn(ctx, func(d agentbox.Digest) bool { return gone[d] })
 	if err != nil {
@@ -61,7 +83,7 @@ func (t *Team) dropImages(ctx context.Context, m *mesh.Mesh, list []image.Image)
 	for d := range gone {
 		used[d] = !t.Gone(ctx, d)
 	}
-	return used
+	return gone, used
 }
 
 func (t *Team) drop(ctx context.Context, n blob.Name) {

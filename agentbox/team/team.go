@@ -32,8 +32,14 @@ type Team struct {
 	// Gone lets go of an image that is not to be used any more, because who made it is no builder
 	// now. False: a box runs from it.
 	Gone func(ctx context.Context, image agentbox.Digest) bool
+	// GoneMachines lets go of the templates and kernels of this machine of which gone is true: by is
+	// who made them (Distrusts), image what a template's machine booted, zero for a kernel. It may be
+	// nil.
+	GoneMachines func(ctx context.Context, gone func(by string, image agentbox.Digest) bool)
 	// Joined is told that this machine begins to take part; it may not wait.
 	Joined func()
+	// Made is told that there is a template or kernel that the others may want; it may not wait.
+	Made func()
 	// Contexts lists what this machine works on. It is asked every second while there is a team.
 	Contexts func(ctx context.Context) ([]Context, error)
 

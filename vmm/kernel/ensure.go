@@ -27,11 +27,14 @@ type Config struct {
 	Agent    []byte       // the guest agent, an ELF that becomes /init
 	Log      *slog.Logger // nil is silent
 	Progress func(string) // nil, or told what is going on when it takes more than a moment
+	// Elsewhere fills dir, which is empty, with the kernel that somebody else fetched whose word is
+	// good, and says who; nil: nobody is asked. NotFound: nobody has one.
+	Elsewhere func(ctx context.Context, dir string) (by string, err error)
 }
 
 // Ensure returns a verified kernel directory for the configuration, making it first when there is
-// none. The order is: the override; a kernel fetched earlier; the host's own; the distribution's
-// cloud kernel, downloaded as an ordinary user. Processes may call it at the same time.
+// none. The order is: the override; a kernel fetched earlier; the host's own; what somebody else
+// fetched; the distribution's cloud kernel, downloaded as an ordinary user. Processes may call it at the same time.
 func Ensure(ctx context.Context, c Config) (string, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

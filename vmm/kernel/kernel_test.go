@@ -361,7 +361,7 @@ func TestCompareVersions(t *testing.T) {
 	sorted := []string{"5.10.0", "6.1.0-9", "6.1.0-56", "6.1.0-56-cloud", "6.10.0"}
 	for i := range sorted {
 		for j := range sorted {
-			if got := compareVersions(sorted[i], sorted[j]); (got < 0) != (i < j) || (got > 0) != (i > j) {
+			if got := CompareReleases(sorted[i], sorted[j]); (got < 0) != (i < j) || (got > 0) != (i > j) {
 				t.Errorf("%s and %s: %d", sorted[i], sorted[j], got)
 			}
 		}

@@ -66,7 +66,12 @@ func (c *Config) parts(ctx context.Context) (*parts, error) {
 	} else {
 		c.Log.Debug("the host's own kernel is not usable", "err", err)
 	}
-	p, err := c.fetch(ctx)
+	p, err := c.elsewhere(ctx, fetched)
+	if err == nil {
+		return p, nil
+	}
+	c.Log.Debug("nobody else has a kernel", "err", err)
+	p, err = c.fetch(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +213,7 @@ func newestFetched(dir string) (*parts, error) {
 	}
 	var best string
 	for _, e := range entries {
-		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") && (best == "" || compareVersions(e.Name(), best) > 0) {
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") && (best == "" || CompareReleases(e.Name(), best) > 0) {
 			best = e.Name()
 		}
 	}

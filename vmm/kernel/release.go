@@ -15,8 +15,8 @@ func hostRelease() string {
 	return strings.TrimSpace(string(text))
 }
 
-// compareVersions orders releases: runs of digits as numbers, everything else as text.
-func compareVersions(a, b string) int {
+// CompareReleases orders releases: runs of digits as numbers, everything else as text.
+func CompareReleases(a, b string) int {
 	for a != "" && b != "" {
 		var x, y string
 		if isDigit(a[0]) && isDigit(b[0]) {

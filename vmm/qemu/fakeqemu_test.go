@@ -88,6 +88,10 @@ func TestFingerprintSeesWhatMatters(t *testing.T) {
 	if print(New(d.config), spec) != first {
 		t.Error("another process has another fingerprint")
 	}
+	moved := script(t, "")
+	if print(New(Config{Binary: moved, StateDir: t.TempDir(), Accel: accelTCG}), spec) != first {
+		t.Error("the same QEMU on another host has another fingerprint")
+	}
 	if print(New(Config{Binary: script(t, "# newer"), StateDir: state, Accel: accelTCG}), spec) == first {
 		t.Error("another QEMU has the same fingerprint")
 	}

@@ -102,9 +102,9 @@ func (d *Driver) Fingerprint(ctx context.Context, spec vmm.Spec) (string, error)
 	about := struct {
 		Format         int
 		Version        string
-		Binary         fileIdentity
 		Argv           []string
 		Disk           int64
+		Binary         string
 		Kernel, Initrd string
 		CPU            string
 	}{Format: formatVersion, Version: facts.Version, Argv: abstract.argv(), Disk: spec.Disk}
@@ -114,7 +114,10 @@ func (d *Driver) Fingerprint(ctx context.Context, spec vmm.Spec) (string, error)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	known := d.recall()
-	about.Binary = known.Binary
+	// By digest: a template is good on any host with the same program (the team's, say).
+	if about.Binary, err = known.digest(known.Binary.Path); err != nil {
+		return "", err
+	}
 	if about.Kernel, err = known.digest(filepath.Join(spec.Kernel, kernelFile)); err != nil {
 		return "", err
 	}

@@ -2,6 +2,7 @@ package templates
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -76,6 +77,21 @@ func (p *Pool[L, M]) WarmUp(template string, want int, like L) {
 	defer p.mu.Unlock()
 	p.hot[template] = order[L]{want, like}
 	p.nudge()
+}
+
+// Cool ends the machines of a template that is not to be used any more, and makes no others.
+func (p *Pool[L, M]) Cool(template string) error {
+	p.mu.Lock()
+	ready := p.ready[template]
+	delete(p.ready, template)
+	delete(p.hot, template)
+	p.nudge() // one may be in the making
+	p.mu.Unlock()
+	var errs []error
+	for _, m := range ready {
+		errs = append(errs, p.Remove(m))
+	}
+	return errors.Join(errs...)
 }
 
 // wanted is how many machines to keep: what a configuration says, else what suits this machine.

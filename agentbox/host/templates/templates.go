@@ -29,6 +29,7 @@ type Config struct {
 	Home   home.Home
 	Driver func(agentbox.Isolation) (vmm.Driver, error)
 	Images Images
+	Team   Team // the other machines; nil: none are asked
 	Log    *slog.Logger
 }
 
@@ -42,8 +43,8 @@ type Images interface {
 	Stalled(img *image.Image, err error) error
 }
 
-// Templates opens templates, and builds those that are missing, out of date or damaged. Each is built by one caller while
-// the others wait for it.
+// Templates opens templates, and gets from the team or builds those that are missing, out of date or damaged. Each is got
+// by one caller while the others wait for it.
 type Templates struct {
 	Config
 	keys keyed.Locks
@@ -55,6 +56,7 @@ type Templates struct {
 // Template is verified and loaded; it stays so for as long as the daemon lives.
 type Template struct {
 	vmm.Template
+	Origin
 	Key string
 }
 
@@ -83,7 +85,8 @@ func New(cfg Config) (*Templates, error) {
 // BootTimeout is generous: a cold boot takes seconds even where everything is emulated.
 const BootTimeout = 2 * time.Minute
 
-// Open gives the template for a machine, building it first where need be.
+// Open gives the template for a machine, getting or building it first where need be. It gives none where the machine is to
+// boot by itself: its kind always does, or the template is by somebody who is not believed any more, and a box needs it still.
 func (t *Templates) Open(ctx context.Context, m Machine, progress agentbox.Progress) (*Template, error) {
 	driver, err := t.Driver(m.Isolation)
 	if err != nil {
@@ -98,23 +101,36 @@ func (t *Templates) Open(ctx context.Context, m Machine, progress agentbox.Progr
 		return nil, err
 	}
 	defer t.keys.Lock(key)()
-	got, err := t.load(ctx, snapshotter, key)
-	if err == nil {
-		return got, nil
+	got, err := t.loadOrDiscard(ctx, snapshotter, key, progress)
+	if got != nil && !t.trusts(got) {
+		progress.Say("the template is by a machine that is no builder of the team any more; booting without it")
+		return nil, nil
 	}
-	if !errors.Is(err, os.ErrNotExist) {
-		if agentbox.CodeOf(err) != agentbox.Corrupt {
-			return nil, err
-		}
-		progress.Say("the template is damaged and will be made again: " + err.Error())
-		if err := t.Discard(key); err != nil {
-			return nil, err
+	if got != nil || err != nil {
+		return got, err
+	}
+	if t.fetch(ctx, m, key, progress) {
+		if got, err = t.loadOrDiscard(ctx, snapshotter, key, progress); got != nil || err != nil {
+			return got, err
 		}
 	}
 	if err := t.build(ctx, m, driver, snapshotter, key, progress); err != nil {
 		return nil, agentbox.OrNoSpace(err)
 	}
 	return t.load(ctx, snapshotter, key)
+}
+
+// loadOrDiscard gives a template that is here, nil when there is none, or was one that is damaged.
+func (t *Templates) loadOrDiscard(ctx context.Context, s vmm.Snapshotter, key string, progress agentbox.Progress) (*Template, error) {
+	if _, err := os.Stat(t.Home.Template(key)); errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	got, err := t.load(ctx, s, key)
+	if err == nil || agentbox.CodeOf(err) != agentbox.Corrupt && !errors.Is(err, os.ErrNotExist) {
+		return got, err
+	}
+	progress.Say("the template is damaged and will be made again: " + err.Error())
+	return nil, t.Discard(key)
 }
 
 // OpenKey gives a template that a saved state refers to. It cannot be built anew: the state fits no other.
@@ -201,11 +217,15 @@ func (t *Templates) load(ctx context.Context, s vmm.Snapshotter, key string) (*T
 	if _, err := os.Stat(dir); err != nil {
 		return nil, err
 	}
+	origin, err := t.origin(key)
+	if err != nil {
+		return nil, err
+	}
 	opened, err := s.OpenTemplate(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	got = &Template{Template: opened, Key: key}
+	got = &Template{Template: opened, Origin: origin, Key: key}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.loaded[key] = got
@@ -250,7 +270,7 @@ func (t *Templates) build(ctx context.Context, m Machine, driver vmm.Driver, s v
 		return fmt.Errorf("save the template: %w", err)
 	}
 	end(Short(key))
-	return nil
+	return t.offer(m, key)
 }
 
 // restTime is how long a guest is left alone before it is saved: what it still has to do then, every clone would do again.
@@ -310,6 +330,9 @@ func (t *Templates) cleanup() error {
 
 // Discard closes and removes a template.
 func (t *Templates) Discard(key string) error {
+	if err := t.withdraw(key); err != nil {
+		t.Log.Warn("a template that goes is still offered", "key", Short(key), "error", err)
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if got := t.loaded[key]; got != nil {

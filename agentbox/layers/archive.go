@@ -1,0 +1,257 @@
+package layers
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore"
+	"agentbox/cachestore/blob"
+	"agentbox/vmm/kernel"
+)
+
+// Archives keeps directories of plain files in the store, each as one blob under one name: the
+// templates and kernels that machines start from. The directories stay where they are; what is in
+// the store is for the team.
+type Archives struct {
+	// Store gives the store, waiting until it is open.
+	Store func(ctx context.Context) (*cachestore.Store, error)
+}
+
+// The namespaces of archives. The key of a template is KEY/IMAGE, each as hex; that of a kernel
+// ARCHITECTURE/RELEASE.
+const (
+	templateNamespace = "template"
+	kernelNamespace   = "kernel"
+)
+
+// archiveType is the media type of an archive: a tar of plain files, none in a directory.
+const archiveType = "application/vnd.agentbox.archive+tar"
+
+// Bounds of an archive that somebody else made. A template has the memory of a machine that has
+// just booted.
+const (
+	MaxTemplate = 8 << 30
+	MaxKernel   = 256 << 20
+	maxFiles    = 512
+	maxFileName = 128
+)
+
+// TemplateName is the name of a template of an image, not signed yet.
+func TemplateName(key string, image agentbox.Digest) blob.Name {
+	return blob.Name{Namespace: templateNamespace, Key: key + "/" + image.Hex(), Scope: blob.Team}
+}
+
+// TemplateOf tells which template a name is of, and what image its machine booted.
+func TemplateOf(n blob.Name) (key string, image agentbox.Digest, ok bool) {
+	key, text, ok := strings.Cut(n.Key, "/")
+	image, err := agentbox.ParseDigest("sha256:" + text)
+	_, keyErr := agentbox.ParseDigest("sha256:" + key)
+	return key, image, ok && n.Namespace == templateNamespace && err == nil && keyErr == nil
+}
+
+// IsTemplate tells whether a name is of a template.
+func IsTemplate(n blob.Name) bool {
+	_, _, ok := TemplateOf(n)
+	return ok
+}
+
+// KernelName is the name of a guest kernel, not signed yet.
+func KernelName(arch, release string) blob.Name {
+	return blob.Name{Namespace: kernelNamespace, Key: arch + "/" + release, Scope: blob.Team}
+}
+
+// KernelOf tells which kernel a name is of.
+func KernelOf(n blob.Name) (arch, release string, ok bool) {
+	arch, release, ok = strings.Cut(n.Key, "/")
+	return arch, release, ok && n.Namespace == kernelNamespace && arch != "" && isFileName(release)
+}
+
+// Keep takes a directory into the store under a name of ours, unless the store has one for that key
+// by somebody who is believed.
+func (a Archives) Keep(ctx context.Context, n blob.Name, dir string) error {
+	store, err := a.Store(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := store.Lookup(n.Namespace, n.Key); agentbox.CodeOf(err) != agentbox.NotFound {
+		return err
+	}
+	stored, err := put(ctx, store, dir)
+	if err != nil {
+		return err
+	}
+	// One that is there is by who is not believed any more, and would be an alarm.
+	if err := store.Unpublish(n.Namespace, n.Key); err != nil && agentbox.CodeOf(err) != agentbox.NotFound {
+		return err
+	}
+	n.Manifest = stored.Manifest
+	_, err = store.Publish(ctx, n)
+	return err
+}
+
+// put stores the files of a directory.
+func put(ctx context.Context, store *cachestore.Store, dir string) (cachestore.Stored, error) {
+	r, w := io.Pipe()
+	var packing sync.WaitGroup
+	packing.Go(func() { w.CloseWithError(pack(w, dir)) })
+	stored, err := store.PutStream(ctx, r, blob.Info{Kind: blob.Cache, MediaType: archiveType})
+	err = errors.Join(err, r.Close()) // which ends pack
+	packing.Wait()
+	return stored, err
+}
+
+// Adopt gets an archive of at most limit bytes from the team into dir, which is empty, and keeps it
+// under the name by which who made it published it. progress may be nil.
+func (a Archives) Adopt(ctx context.Context, remotes *Remotes, n blob.Name, dir string, limit int64, progress func(done, total int)) error {
+	store, err := a.Store(ctx)
+	if err != nil {
+		return err
+	}
+	src := remotes.Source(Team)
+	m, err := store.EnsureManifest(ctx, n.Manifest, src)
+	if err != nil {
+		return err
+	}
+	if m.Blocks || m.MediaType != archiveType || m.Size > limit {
+		return agentbox.Errorf(agentbox.Corrupt, "%.80s/%.80s is a blob of %d bytes and type %.80q", n.Namespace, n.Key, m.Size, m.MediaType)
+	}
+	if err := store.Fetch(ctx, n.Manifest, src, nil, progress); err != nil {
+		return err
+	}
+	r, err := store.OpenBlob(ctx, n.Manifest, nil)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(unpack(io.NewSectionReader(r, 0, r.Size()), dir, limit), r.Close()); err != nil {
+		return err
+	}
+	// Ours for that key, if there is one, is of a directory that is not here any more.
+	if old, err := store.Lookup(n.Namespace, n.Key); err == nil && old.Manifest != n.Manifest {
+		if err := store.Unpublish(n.Namespace, n.Key); err != nil {
+			return err
+		}
+	}
+	return store.Take(ctx, n)
+}
+
+// Templates lists the names of those that the store has.
+func (a Archives) Templates(ctx context.Context) ([]blob.Name, error) {
+	store, err := a.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return store.Names(templateNamespace, "")
+}
+
+// ForgetTemplate lets go of a template, whatever image it is of.
+func (a Archives) ForgetTemplate(ctx context.Context, key string) error {
+	store, err := a.Store(ctx)
+	if err != nil {
+		return err
+	}
+	names, err := store.Names(templateNamespace, key+"/")
+	for _, n := range names {
+		err = errors.Join(err, store.Forget(ctx, n.Namespace, n.Key))
+	}
+	return err
+}
+
+// pack writes the files of a directory as a tar: the same bytes wherever the files are the same.
+func pack(w io.Writer, dir string) error {
+	entries, err := os.ReadDir(dir) // in order
+	if err != nil {
+		return err
+	}
+	out := tar.NewWriter(w)
+	for _, e := range entries {
+		if e.Name() == kernel.FileOrigin { // templates have one, too
+			continue // every machine writes its own
+		}
+		if !e.Type().IsRegular() || !isFileName(e.Name()) {
+			return fmt.Errorf("%s is not a plain file", filepath.Join(dir, e.Name()))
+		}
+		if err := packFile(out, filepath.Join(dir, e.Name()), e.Name()); err != nil {
+			return err
+		}
+	}
+	return out.Close()
+}
+
+func packFile(out *tar.Writer, path, name string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: info.Size(), Mode: 0o600, Format: tar.FormatPAX}); err != nil {
+		return err
+	}
+	_, err = io.Copy(out, io.LimitReader(f, info.Size()))
+	return err
+}
+
+// unpack writes the files of an archive that somebody else made into a directory, at most limit
+// bytes: what a tar calls sparse is larger than the tar.
+func unpack(r io.Reader, dir string, limit int64) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	in := tar.NewReader(r)
+	for n := 0; ; n++ {
+		h, err := in.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return agentbox.Errorf(agentbox.Corrupt, "an archive cannot be read: %w", err)
+		}
+		if n == maxFiles || h.Typeflag != tar.TypeReg || !isFileName(h.Name) || h.Name == kernel.FileOrigin {
+			return agentbox.Errorf(agentbox.Corrupt, "an archive has %.80q in it, which is not one of at most %d plain files", h.Name, maxFiles)
+		}
+		if limit -= h.Size; limit < 0 {
+			return agentbox.Errorf(agentbox.Corrupt, "an archive has more in it than its maker may send")
+		}
+		if err := unpackFile(root, h.Name, in); err != nil {
+			return err
+		}
+	}
+}
+
+func unpackFile(root *os.Root, name string, in io.Reader) error {
+	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return agentbox.Errorf(agentbox.Corrupt, "unpack %s: %w", name, err)
+	}
+	_, err = io.Copy(f, in)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return agentbox.OrNoSpace(fmt.Errorf("unpack %s: %w", name, err))
+	}
+	return nil
+}
+
+// isFileName tells whether a name is one of a plain, visible file in a directory.
+func isFileName(name string) bool {
+	if name == "" || len(name) > maxFileName || name[0] == '.' {
+		return false
+	}
+	return !strings.ContainsFunc(name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._+-~", r)
+	})
+}

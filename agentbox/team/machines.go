@@ -1,0 +1,148 @@
+package team
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/layers"
+	"agentbox/mesh/catalogue"
+	"agentbox/mesh/identity"
+	"agentbox/vmm/kernel"
+)
+
+// How long a template and a kernel may take to come. After that, booting a machine, or getting the
+// kernel from the distribution, takes no longer.
+const (
+	templateTime = 20 * time.Second
+	kernelTime   = time.Minute
+)
+
+// Template fills dir, which is empty, with a template that a builder made for a key, and says who:
+// the PeerID, "" where it was this machine, and the name for people.
+// The key has all in it that a template depends on, so whose machine differs asks for another key.
+// NotFound: nobody offers it. progress is told how many pieces have come; it may be nil.
+func (t *Team) Template(ctx context.Context, key, dir string, progress func(done, total int)) (by, name string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, templateTime)
+	defer cancel()
+	offers := slices.DeleteFunc(t.offered(catalogue.Template, key), func(o offer) bool {
+		got, _, ok := layers.TemplateOf(o.name)
+		return !ok || got != key
+	})
+	by, name, err = t.archive(ctx, "template", key, offers, dir, layers.MaxTemplate, progress)
+	t.count(func(c *Counters) { c.Templates.tally(err) })
+	return by, name, err
+}
+
+// Kernel fills dir, which is empty, with the newest guest kernel that a builder offers, and says who
+// got it where they got it. NotFound: nobody offers one.
+func (t *Team) Kernel(ctx context.Context, dir string, progress func(done, total int)) (by, name string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, kernelTime)
+	defer cancel()
+	offers := slices.DeleteFunc(t.offered(catalogue.Kernel, runtime.GOARCH), func(o offer) bool {
+		arch, _, ok := layers.KernelOf(o.name)
+		return !ok || arch != runtime.GOARCH
+	})
+	slices.SortStableFunc(offers, func(a, b offer) int {
+		_, one, _ := layers.KernelOf(a.name)
+		_, other, _ := layers.KernelOf(b.name)
+		return kernel.CompareReleases(other, one)
+	})
+	by, name, err = t.archive(ctx, "a kernel for", runtime.GOARCH, offers[:min(1, len(offers))], dir, layers.MaxKernel, progress)
+	t.count(func(c *Counters) { c.Kernels.tally(err) })
+	return by, name, err
+}
+
+// archive gets the first of these offers that comes. One that comes in part leaves dir as it is, so
+// another is tried only where none of it has been unpacked.
+func (t *Team) archive(ctx context.Context, what, key string, offers []offer, dir string, limit int64, progress func(done, total int)) (by, name string, err error) {
+	var errs []error
+	for _, o := range offers {
+		err := t.reach(ctx, o.Manifest)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if err := t.archives().Adopt(ctx, t.Images.Remotes, o.name, dir, limit, progress); err != nil {
+			errs = append(errs, err)
+			break
+		}
+		maker := identity.PeerOf(o.name.Producer)
+		if maker != t.self() { // else one of ours comes back
+			by = maker.String()
+		}
+		return by, t.memberName(maker), nil
+	}
+	if ctx.Err() != nil {
+		return "", "", context.Cause(ctx)
+	}
+	return "", "", notFound(what, key, errs)
+}
+
+func (t *Team) archives() layers.Archives { return layers.Archives{Store: t.SetupResults.Store} }
+
+// TemplateMade says that there is a template that was not here a moment ago. It does not wait.
+func (t *Team) TemplateMade() {
+	if t.Made != nil {
+		t.Made()
+	}
+}
+
+// KernelFetched says the same of a kernel.
+func (t *Team) KernelFetched() { t.TemplateMade() }
+
+// KeepTemplate takes a template that was made here into the store, where there is a team that may
+// have it: one of an image without files of this host.
+func (t *Team) KeepTemplate(ctx context.Context, key string, image agentbox.Digest, dir string) error {
+	if !t.Waits() {
+		return nil
+	}
+	img, err := t.Files.Get(image.String())
+	if agentbox.CodeOf(err) == agentbox.NotFound || err == nil && len(img.Include) > 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	n := layers.TemplateName(key, image)
+	n.Comment = "template of " + image.Short()
+	return t.archives().Keep(ctx, n, dir)
+}
+
+// ForgetTemplate takes a template back that is not here any more.
+func (t *Team) ForgetTemplate(ctx context.Context, key string) error {
+	return t.archives().ForgetTemplate(ctx, key)
+}
+
+// KeepKernel is KeepTemplate for a kernel that was fetched here.
+func (t *Team) KeepKernel(ctx context.Context, release, dir string) error {
+	if !t.Waits() {
+		return nil
+	}
+	n := layers.KernelName(runtime.GOARCH, release)
+	n.Comment = "guest kernel " + release
+	return t.archives().Keep(ctx, n, dir)
+}
+
+// Distrusts tells whether what a member made is not to be used any more (a PeerID; "" is us).
+func (t *Team) Distrusts(by string) bool {
+	m := t.mesh.Load()
+	if m == nil || by == "" {
+		return false
+	}
+	id, _ := identity.ParsePeer(by) // what is no PeerID is nobody's, and no builder's
+	return m.WasBuilder(id)
+}
+
+// archiveRecord is the line of a template or a kernel.
+func archiveRecord(o layers.Offer) (catalogue.Record, error) {
+	name, err := o.Name.Encode()
+	r := catalogue.Record{Kind: catalogue.Template, Key: o.Template, Manifest: o.Name.Manifest, Name: name, Text: o.Name.Comment}
+	if o.Kernel != "" {
+		arch, _, _ := layers.KernelOf(o.Name)
+		r.Kind, r.Key, r.Alias = catalogue.Kernel, o.Kernel, arch
+	}
+	return r, err
+}

@@ -1,0 +1,138 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
+)
+
+// FileOrigin is the file beside fetched parts that says who got them from the distribution.
+const FileOrigin = "origin.json"
+
+// origin is what it holds. Without it, this host did.
+type origin struct {
+	By string `json:"by"`
+}
+
+// maxParts bounds kernel.json of parts that somebody else wrote: some dozens of modules.
+const maxParts = 1 << 20
+
+// elsewhere gets parts that somebody else fetched, and keeps them below fetched as if they had been
+// fetched here. Every byte is what their list says, and the kernel is of the release that it says;
+// who wrote the list is for Config.Elsewhere to judge.
+func (c *Config) elsewhere(ctx context.Context, fetched string) (*parts, error) {
+	if c.Elsewhere == nil {
+		return nil, fs.ErrNotExist
+	}
+	if err := os.MkdirAll(fetched, 0o755); err != nil {
+		return nil, err
+	}
+	tmp, err := os.MkdirTemp(fetched, ".new-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(tmp)
+	by, err := c.Elsewhere(ctx, tmp)
+	if err != nil {
+		return nil, err
+	}
+	p, err := readForeign(tmp)
+	if err != nil {
+		return nil, err
+	}
+	if by != "" {
+		if err := durable.WriteJSON(filepath.Join(tmp, FileOrigin), origin{by}, 0o644); err != nil {
+			return nil, err
+		}
+	}
+	if err := errors.Join(os.Chmod(tmp, 0o755), os.Rename(tmp, filepath.Join(fetched, p.Release)), durable.SyncDir(fetched)); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// readForeign reads parts that somebody else wrote.
+func readForeign(dir string) (*parts, error) {
+	info, err := os.Stat(filepath.Join(dir, FileManifest))
+	if err != nil || info.Size() > maxParts {
+		return nil, agentbox.Errorf(agentbox.Corrupt, "the kernel has no %s, or a long one", FileManifest)
+	}
+	p, err := loadParts(dir)
+	if err == nil {
+		err = p.load()
+	}
+	if err != nil {
+		return nil, err
+	}
+	release, err := imageRelease(p.vmlinuz)
+	if err != nil || release != p.Release || strings.HasPrefix(release, ".") {
+		return nil, agentbox.Errorf(agentbox.Corrupt, "the kernel is not of release %.80q, which its %s says", p.Release, FileManifest)
+	}
+	return p, nil
+}
+
+// Fetched is a kernel that was got for this host, without a guest agent.
+type Fetched struct {
+	Release string
+	Dir     string
+	By      string // who got it from the distribution: what Config.Elsewhere said; "": this host
+}
+
+// ListFetched lists them.
+func ListFetched(root string) ([]Fetched, error) {
+	entries, err := os.ReadDir(filepath.Join(root, "fetched"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var out []Fetched
+	for _, e := range entries {
+		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		f := Fetched{Release: e.Name(), Dir: filepath.Join(root, "fetched", e.Name())}
+		var from origin
+		err = errors.Join(err, durable.ReadJSON(filepath.Join(f.Dir, FileOrigin), &from))
+		f.By = from.By
+		out = append(out, f)
+	}
+	return out, err
+}
+
+// Drop removes the fetched kernels of which gone is true, and the kernel directories made from them.
+// Machines that run go on; what is saved of them fits no other kernel.
+func Drop(ctx context.Context, root string, gone func(by string) bool) error {
+	list, err := ListFetched(root)
+	for _, f := range list {
+		if gone(f.By) {
+			err = errors.Join(err, drop(ctx, root, f))
+		}
+	}
+	return err
+}
+
+func drop(ctx context.Context, root string, f Fetched) error {
+	unlock, err := durable.Lock(ctx, filepath.Join(root, "lock"), nil)
+	if err != nil {
+		return fmt.Errorf("kernel directory: %w", err)
+	}
+	defer unlock()
+	p, err := loadParts(f.Dir)
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(f.Dir))
+	}
+	made, err := filepath.Glob(filepath.Join(root, "*", FileManifest)) // the pattern is valid
+	for _, file := range made {
+		m, readErr := ReadManifest(filepath.Dir(file))
+		if readErr == nil && m.Release == p.Release && m.Vmlinuz == p.Vmlinuz {
+			err = errors.Join(err, os.RemoveAll(filepath.Dir(file)))
+		}
+	}
+	return errors.Join(err, os.RemoveAll(f.Dir))
+}
