@@ -161,6 +161,7 @@ var (
 	BuildImage  = Endpoint[ImageBuildRequest, Image]{"/v1/image/build"}
 	PullImage   = Endpoint[ImagePullRequest, Image]{"/v1/image/pull"}
 	ListImages  = Endpoint[None, []Image]{"/v1/image/list"}
+	ShowImage   = Endpoint[ImageRef, ImageDetail]{"/v1/image/show"}
 	RemoveImage = Endpoint[ImageRef, Image]{"/v1/image/remove"}
 	FetchImage  = Endpoint[ImageFetchRequest, Image]{"/v1/image/fetch"}
 	ExportImage = Endpoint[ImageExportRequest, Image]{"/v1/image/export"}
@@ -210,6 +211,30 @@ type ImagePullRequest struct {
 // ImageRef names an image by digest, unique prefix or name.
 type ImageRef struct {
 	Image string `json:"image"`
+}
+
+// ImageDetail is an image and where all of it came from. Received, Made, Local and Missing add up to
+// its size, unless blocks were damaged and came twice.
+type ImageDetail struct {
+	Image
+	Maker     string          `json:"maker,omitempty"`      // PeerID of the member that made it; "": this machine
+	MakerName string          `json:"maker_name,omitempty"` // what people call it
+	Upon      []string        `json:"upon,omitempty"`       // PeerIDs of members that made what it was made from
+	Base      agentbox.Digest `json:"base,omitzero"`        // the image under what was included
+	Manifest  string          `json:"manifest,omitempty"`   // of a registry's image, as resolved
+	Received  []ImageReceived `json:"received"`             // the most first
+	Made      int64           `json:"made"`                 // bytes that this machine wrote: built, or unpacked from what a registry sent
+	Local     int64           `json:"local"`                // bytes that nobody had to send: empty blocks, and those that other images here have
+	Missing   int64           `json:"missing"`              // bytes that have not come yet
+}
+
+// ImageReceived says how many bytes of an image somebody sent. Without peer and remote it is the
+// sum of those who sent least, beyond 64.
+type ImageReceived struct {
+	Peer   string `json:"peer,omitempty"` // PeerID
+	Name   string `json:"name,omitempty"` // of the peer
+	Remote string `json:"remote,omitempty"`
+	Bytes  int64  `json:"bytes"`
 }
 
 // Image is a layer 0 present here.

@@ -15,8 +15,8 @@ import (
 
 func (a *app) imageCommand() *cli.Command {
 	return &cli.Command{
-		Name: "image", Category: catHost, Usage: "build, pull, import, export, list and remove images",
-		Commands: []*cli.Command{a.imageBuild(), a.imagePull(), a.imageImport(), a.imageExport(), a.imageLs(), a.imageRm()},
+		Name: "image", Category: catHost, Usage: "build, pull, import, export, list, show and remove images",
+		Commands: []*cli.Command{a.imageBuild(), a.imagePull(), a.imageImport(), a.imageExport(), a.imageLs(), a.imageShow(), a.imageRm()},
 	}
 }
 
@@ -169,6 +169,82 @@ func (a *app) imageLs() *cli.Command {
 			return a.report(f)
 		},
 	}
+}
+
+func (a *app) imageShow() *cli.Command {
+	return &cli.Command{
+		Name: "show", Usage: "say where an image came from: who made it, and who sent how many of its bytes", ArgsUsage: "IMAGE",
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if cmd.Args().Len() != 1 {
+				return agentbox.Errorf(agentbox.Invalid, "show takes one image").WithHint("agentbox image ls shows their digests")
+			}
+			img, err := call(ctx, a, api.ShowImage, api.ImageRef{Image: cmd.Args().First()})
+			if err != nil {
+				return err
+			}
+			if a.json || a.quiet {
+				return a.report(facts{value: img, ids: []string{img.Digest.String()}})
+			}
+			return a.table(imageFacts(img))
+		},
+	}
+}
+
+func imageFacts(img api.ImageDetail) [][]string {
+	rows := [][]string{
+		{"digest", img.Digest.String()},
+		{"name", oneLine(img.Name)},
+		{"source", oneLine(img.Source)},
+		{"size", bytesText(img.Size)},
+		{"created", agoText(img.Created) + " ago"},
+		{"made by", makerText(img)},
+	}
+	if len(img.UsedBy) > 0 {
+		rows = append(rows, []string{"used by", strings.Join(img.UsedBy, " ")})
+	}
+	for _, r := range img.Received {
+		rows = append(rows, []string{"from", bytesText(r.Bytes) + " " + senderText(r)})
+	}
+	for _, rest := range []struct {
+		bytes int64
+		what  string
+	}{{img.Made, "made here"}, {img.Local, "not sent: empty, or here in other images"}, {img.Missing, "not here yet"}} {
+		if rest.bytes > 0 {
+			rows = append(rows, []string{"from", bytesText(rest.bytes) + " " + rest.what})
+		}
+	}
+	return rows
+}
+
+// makerText is who made an image.
+func makerText(img api.ImageDetail) string {
+	switch {
+	case img.Maker != "":
+		return peerText(img.MakerName, img.Maker)
+	case img.Manifest != "":
+		return "this machine, of " + oneLine(img.Manifest)
+	}
+	return "this machine"
+}
+
+// senderText is who sent bytes of one.
+func senderText(r api.ImageReceived) string {
+	switch {
+	case r.Peer != "":
+		return peerText(r.Name, r.Peer)
+	case r.Remote != "":
+		return oneLine(r.Remote)
+	}
+	return "others"
+}
+
+// peerText is a member by the name it gave itself, which others may have too, and its PeerID.
+func peerText(name, id string) string {
+	short := id[:min(12, len(id))]
+	if name == "" {
+		return "peer " + short
+	}
+	return oneLine(name) + " (peer " + short + ")"
 }
 
 func (a *app) imageRm() *cli.Command {

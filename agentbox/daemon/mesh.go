@@ -155,6 +155,25 @@ func (d *daemon) revokePeer(_ context.Context, req api.MeshPeerRef, _ agentbox.P
 	return d.changePeer(req.Peer, d.mesh.Revoke)
 }
 
+// showImage shows an image, with the names of the members that it came from.
+func (d *daemon) showImage(ctx context.Context, req api.ImageRef, progress agentbox.Progress) (api.ImageDetail, error) {
+	out, err := d.boxes.Images.Show(ctx, req, progress)
+	if err != nil || d.mesh == nil {
+		return out, err
+	}
+	name := func(peer string) string {
+		if m, err := d.mesh.Find(peer); err == nil && peer != "" {
+			return m.Name
+		}
+		return ""
+	}
+	out.MakerName = name(out.Maker)
+	for i := range out.Received {
+		out.Received[i].Name = name(out.Received[i].Peer)
+	}
+	return out, nil
+}
+
 // changePeer changes one member and gives what it is then.
 func (d *daemon) changePeer(what string, change func(identity.PeerID) error) (api.MeshPeer, error) {
 	m, err := d.mesh.Find(what)

@@ -51,6 +51,7 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.BuildImage, boxes.BuildImage)
 	api.Handle(mux, api.PullImage, boxes.Images.Pull)
 	api.Handle(mux, api.ListImages, boxes.Images.List)
+	api.Handle(mux, api.ShowImage, d.showImage)
 	api.Handle(mux, api.RemoveImage, boxes.Images.Remove)
 	api.Handle(mux, api.FetchImage, boxes.Images.Fetch)
 	api.Handle(mux, api.ExportImage, boxes.Images.Export)

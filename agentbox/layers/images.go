@@ -236,7 +236,8 @@ func (i *Images) Fill(ctx context.Context, img image.Image) (*Filling, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := store.FillImage(ctx, img.Lazy.Manifest, i.Remotes.Source(img.Lazy.From))
+	from := &received{}
+	l, err := store.FillImage(ctx, img.Lazy.Manifest, i.Remotes.counted(from, img.Lazy.From))
 	if err != nil {
 		return nil, err
 	}
@@ -248,7 +249,7 @@ func (i *Images) Fill(ctx context.Context, img image.Image) (*Filling, error) {
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return &Filling{l}, nil
+	return &Filling{l, from}, nil
 }
 
 // Repair reads the store's file of an image and puts right what is damaged in it, with pieces from
@@ -267,7 +268,10 @@ func (i *Images) Repair(ctx context.Context, digest agentbox.Digest, remotes ...
 }
 
 // Filling is the file of an image that comes.
-type Filling struct{ *cachestore.Filling }
+type Filling struct {
+	*cachestore.Filling
+	received *received
+}
 
 // BlockSize is that of its blocks.
 func (*Filling) BlockSize() int64 { return blob.BlockSize }

@@ -92,32 +92,43 @@ func decodeRemotes(b []byte) []string {
 
 // Source asks the remotes in first, and then the others, until one has a piece with the right
 // bytes. When none has it, the error is that of the remote that was asked first.
-func (p *Remotes) Source(first ...string) cachestore.Source { return asking{p, first} }
+func (p *Remotes) Source(first ...string) cachestore.Source {
+	return asking{remotes: p, first: first}
+}
+
+// counted is Source, which adds up from whom chunks come.
+func (p *Remotes) counted(to *received, first ...string) cachestore.Source {
+	return asking{remotes: p, first: first, received: to}
+}
 
 type asking struct {
-	remotes *Remotes
-	first   []string
+	remotes  *Remotes
+	first    []string
+	received *received // nil: nobody asks from whom it came
 }
 
 // Get gives a piece. Peers give manifests only: of a chunk they want to know which manifest it is
 // of.
 func (a asking) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {
 	if a.remotes.peers() == nil || max < blob.MaxManifest {
-		return a.fromRemotes(ctx, d, max)
+		b, _, err := a.fromRemotes(ctx, d, max)
+		return b, err
 	}
 	b, err := a.manifest(ctx, d)
 	if err == nil || ctx.Err() != nil || len(a.remotes.order(a.first)) == 0 {
 		return b, err
 	}
-	return a.fromRemotes(ctx, d, max)
+	b, _, err = a.fromRemotes(ctx, d, max)
+	return b, err
 }
 
-func (a asking) fromRemotes(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {
+// fromRemotes gives a piece, and who had it.
+func (a asking) fromRemotes(ctx context.Context, d agentbox.Digest, max int) (b []byte, remote string, err error) {
 	var first error
 	for _, remote := range a.remotes.order(a.first) {
 		b, err := getFrom(ctx, remote, d, max)
 		if err == nil {
-			return b, nil
+			return b, remote, nil
 		}
 		a.remotes.failed(remote, err)
 		if first == nil {
@@ -128,9 +139,9 @@ func (a asking) fromRemotes(ctx context.Context, d agentbox.Digest, max int) ([]
 		}
 	}
 	if first == nil {
-		return nil, agentbox.Errorf(agentbox.NotFound, "nobody is known who has %s", d.Short())
+		return nil, "", agentbox.Errorf(agentbox.NotFound, "nobody is known who has %s", d.Short())
 	}
-	return nil, first
+	return nil, "", first
 }
 
 func getFrom(ctx context.Context, remote string, d agentbox.Digest, max int) ([]byte, error) {

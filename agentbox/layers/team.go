@@ -11,6 +11,7 @@ import (
 	"agentbox/cachestore/blob"
 	"agentbox/mesh/exchange"
 	"agentbox/mesh/exchange/schedule"
+	"agentbox/vmm/image"
 )
 
 // Team is the remote of images that peers have: as the `from` of an image, it means whoever of the
@@ -41,19 +42,16 @@ func (p *Remotes) peers() *exchange.Node {
 // Session asks peers for chunks, and the remotes for what no peer has.
 func (a asking) Session(ctx context.Context, manifest agentbox.Digest, m blob.Manifest, arrived cachestore.Arrived) (cachestore.Session, error) {
 	j := &joint{asking: a, manifest: manifest, m: m, came: map[int]bool{}}
-	counted := func(ctx context.Context, i int, b []byte) error {
+	j.arrived = func(ctx context.Context, from exchange.PeerID, i int, b []byte) error {
 		err := arrived(ctx, i, b)
-		if err == nil {
-			j.mu.Lock()
-			defer j.mu.Unlock()
-			j.came[i] = true
+		if err == nil && j.note(i) { // two peers may have been asked for it
+			a.received.add(image.Received{Peer: from.String()}, int64(len(b)))
 		}
 		return err
 	}
-	j.arrived = exchange.Arrived(counted)
 	_, err := j.transfer()
 	if err == nil {
-		j.remotes, err = cachestore.OpenSession(ctx, pieces{a}, manifest, m, counted)
+		j.remotes, err = cachestore.OpenSession(ctx, pieces{a}, manifest, m, arrived)
 	}
 	if err != nil && j.peers != nil {
 		err = errors.Join(err, j.peers.Close())
@@ -65,7 +63,11 @@ func (a asking) Session(ctx context.Context, manifest agentbox.Digest, m blob.Ma
 type pieces struct{ of asking }
 
 func (p pieces) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {
-	return p.of.fromRemotes(ctx, d, max)
+	b, remote, err := p.of.fromRemotes(ctx, d, max)
+	if err == nil {
+		p.of.received.add(image.Received{Remote: remote}, int64(len(b)))
+	}
+	return b, err
 }
 
 // joint gets chunks from peers, and from remotes.
@@ -133,6 +135,15 @@ func (j *joint) Fetch(ctx context.Context, p cachestore.Priority, chunks []int) 
 		return remoteErr
 	}
 	return nil
+}
+
+// note says that a chunk came; false when it has been here.
+func (j *joint) note(i int) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	was := j.came[i]
+	j.came[i] = true
+	return !was
 }
 
 func (j *joint) expect(chunks []int) {

@@ -96,6 +96,29 @@ func TestAnImageComesFromTheTeam(t *testing.T) {
 			t.Errorf("%d bytes, %v", len(got), err)
 		}
 	}
+	// It is known from whom each byte came: the first one had nobody else to ask but the second.
+	for from, filling := range map[*Filling][]identity.PeerID{f: {nodes[0].Self(), nodes[2].Self()}, g: {nodes[0].Self(), nodes[1].Self()}} {
+		sum := int64(0)
+		for _, r := range from.Received() {
+			if sum += r.Bytes; r.Peer != filling[0].String() && r.Peer != filling[1].String() || r.Remote != "" {
+				t.Errorf("%+v", r)
+			}
+		}
+		if sum != sent(from) {
+			t.Errorf("%d bytes of %d have a sender", sum, sent(from))
+		}
+	}
+}
+
+// sent counts the bytes of an image that somebody has to send.
+func sent(f *Filling) int64 {
+	sum := int64(0)
+	for _, c := range f.Manifest().Chunks {
+		if !c.Zero() {
+			sum += int64(c.Size)
+		}
+	}
+	return sum
 }
 
 // What no peer has comes from a remote, and the other way round.

@@ -259,7 +259,7 @@ func TestATransferThatEndsAtOnce(t *testing.T) {
 	d, mf, _ := someBlob(2, 1000)
 	to := newOffice(t).machine(1)
 	for range 2000 {
-		tr, err := to.Begin(d, mf, func(context.Context, int, []byte) error { return nil })
+		tr, err := to.Begin(d, mf, func(context.Context, PeerID, int, []byte) error { return nil })
 		if err != nil {
 			t.Fatal(err)
 		}

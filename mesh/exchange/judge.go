@@ -25,7 +25,7 @@ func (t *Transfer) verify(a arrival) error {
 	if err != nil {
 		return err
 	}
-	return t.arrived(t.ctx, int(a.in.head.number), b)
+	return t.arrived(t.ctx, a.s.peer, int(a.in.head.number), b)
 }
 
 // settle tells the scheduler and those who wait how a piece did, whose verification began at a

@@ -199,7 +199,7 @@ func upTo(n int) []int {
 // begin starts to get a blob onto a machine's store.
 func (m *machine) begin(d agentbox.Digest, mf blob.Manifest) *Transfer {
 	m.o.t.Helper()
-	t, err := m.Begin(d, mf, func(_ context.Context, i int, b []byte) error {
+	t, err := m.Begin(d, mf, func(_ context.Context, _ PeerID, i int, b []byte) error {
 		if err := blob.Check(mf.Chunks[i].Digest, b); err != nil {
 			return err
 		}

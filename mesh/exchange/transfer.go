@@ -11,11 +11,11 @@ import (
 	"agentbox/mesh/exchange/schedule"
 )
 
-// Arrived takes the bytes of a chunk and verifies them. An error of code Corrupt says that they are
+// Arrived takes the bytes of a chunk, which a peer sent, and verifies them. An error of code Corrupt says that they are
 // wrong: the chunk comes from another peer. Any other is the receiver's own, and ends the calls
 // that want the chunk. It is called from several goroutines, never after Close, and may not keep
 // the bytes.
-type Arrived func(ctx context.Context, chunk int, b []byte) error
+type Arrived func(ctx context.Context, from PeerID, chunk int, b []byte) error
 
 // Transfer gets the chunks of one blob from peers. Its methods may be called at once.
 type Transfer struct {

@@ -28,11 +28,12 @@ const (
 	locksDir   = "locks"
 	tmpDir     = "tmp"
 
-	imageFileName  = "image.erofs"
-	imageMetaName  = "image.json"
-	imageCheckName = "checked.json"
-	imageTraceName = "trace.json"
-	tmpLockName    = "tmp"
+	imageFileName     = "image.erofs"
+	imageMetaName     = "image.json"
+	imageCheckName    = "checked.json"
+	imageTraceName    = "trace.json"
+	imageReceivedName = "received.json"
+	tmpLockName       = "tmp"
 )
 
 // writeFile replaces a file for good.

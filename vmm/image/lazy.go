@@ -40,10 +40,15 @@ func (s *Store) AddLazy(ctx context.Context, img Image) (Image, error) {
 	if here, err := s.open(img.Digest); err == nil && here.Lazy == nil {
 		return here, nil
 	}
+	received := s.Received(img.Digest) // the store of chunks goes on with what it has of it
 	if err := errors.Join(os.RemoveAll(place), os.Mkdir(place, 0o700)); err != nil {
 		return Image{}, hostError(err)
 	}
-	if err := writeJSON(filepath.Join(place, imageMetaName), img); err != nil {
+	err = writeJSON(filepath.Join(place, imageMetaName), img)
+	if err == nil && len(received) > 0 {
+		err = s.SetReceived(img.Digest, received)
+	}
+	if err != nil {
 		return Image{}, errors.Join(err, os.RemoveAll(place))
 	}
 	if _, ok := s.recipe(img.Key); !ok && recipeKey().MatchString(img.Key) {

@@ -39,6 +39,10 @@ type completion struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup // its goroutine, and who uses it
 
+	booking sync.Mutex       // held while who sent what is written down
+	before  []image.Received // by earlier completions
+	booked  int64            // bytes of this one that are written down
+
 	mu    sync.Mutex
 	used  time.Time // when somebody last needed something; zero for never
 	taken bool      // the image is a plain file by now
@@ -62,9 +66,10 @@ func (c *completions) open(ctx context.Context, img image.Image) (*completion, e
 	if err != nil {
 		return nil, err
 	}
-	got := &completion{Filling: filling, room: c.room, img: img}
+	got := &completion{Filling: filling, room: c.room, img: img, before: c.room.Store.Received(img.Digest)}
 	got.ctx, got.cancel = context.WithCancel(c.room.ctx)
 	got.work.Go(got.run)
+	got.work.Go(got.book)
 	c.mu.Lock()
 	c.now[img.Digest] = got
 	c.mu.Unlock()
@@ -183,6 +188,7 @@ func (f *completion) completed(ctx context.Context) error {
 		return err
 	}
 	f.taken = true
+	f.note()
 	if trace := f.Trace(); len(trace) > 0 && len(f.room.Store.Trace(f.img.Digest)) == 0 {
 		return f.room.Store.SetTrace(f.img.Digest, trace)
 	}
@@ -269,6 +275,7 @@ func (c *completions) drop(d agentbox.Digest) error {
 	}
 	f.cancel()
 	f.work.Wait()
+	f.note()
 	return f.Close()
 }
 

@@ -43,6 +43,7 @@ type Filling interface {
 	Need(ctx context.Context, block int) error
 	Have() []byte
 	Here() int64
+	Received() []image.Received // since it was opened
 	Trace() []uint32
 	ReadFirst() []uint32
 	Prefetch(ctx context.Context, blocks []uint32) error

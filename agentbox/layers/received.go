@@ -1,0 +1,31 @@
+package layers
+
+import (
+	"sync"
+
+	"agentbox/vmm/image"
+)
+
+// received adds up from whom the chunks of an image came, in bytes of the image. Its methods may be
+// called at once; nil counts nothing.
+type received struct {
+	mu   sync.Mutex
+	list []image.Received
+}
+
+func (r *received) add(from image.Received, n int64) {
+	if r == nil {
+		return
+	}
+	from.Bytes = n
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list = image.AddReceived(r.list, from)
+}
+
+// Received tells from whom bytes of the image have come since it was opened.
+func (f *Filling) Received() []image.Received {
+	f.received.mu.Lock()
+	defer f.received.mu.Unlock()
+	return append([]image.Received{}, f.received.list...)
+}
