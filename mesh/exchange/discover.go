@@ -85,11 +85,14 @@ func (t *Transfer) patient(c *call) bool {
 	return !t.coming() && since > graceAlone
 }
 
-// coming tells whether a peer is being connected to, or is connected and has not said yet what it
-// has. Callers hold mu.
+// coming tells whether a peer is being connected to for the first time since it was there, or is
+// connected and has not said yet what it has. One that did not answer is dialled again and again,
+// and may be gone for good: nobody waits for that. Callers hold mu.
 func (t *Transfer) coming() bool {
-	if t.dialing > 0 {
-		return true
+	for p := range t.dialing {
+		if t.failed[p] <= 1 {
+			return true
+		}
 	}
 	for s := range t.b.sessions {
 		if s.theirs == nil && time.Since(s.began) < helloTime {
@@ -136,7 +139,7 @@ func (b *shared) hear(peers []PeerID) {
 // dial opens a session with a peer, unless there is one, or one failed a moment ago. Callers hold
 // mu.
 func (t *Transfer) dial(p PeerID) {
-	if p == t.n.cfg.Self || time.Since(t.tried[p]) < t.patience(p) || time.Now().Before(t.n.liars[p]) || len(t.b.sessions)+t.dialing >= schedule.MaxPeers || t.ctx.Err() != nil {
+	if p == t.n.cfg.Self || time.Since(t.tried[p]) < t.patience(p) || time.Now().Before(t.n.liars[p]) || t.dialing[p] || len(t.b.sessions)+len(t.dialing) >= schedule.MaxPeers || t.ctx.Err() != nil {
 		return
 	}
 	for s := range t.b.sessions {
@@ -146,13 +149,15 @@ func (t *Transfer) dial(p PeerID) {
 	}
 	t.tried[p] = time.Now()
 	t.failed[p]++ // until it joins
-	t.dialing++
+	t.dialing[p] = true
 	t.work.Go(func() {
 		_, err := t.n.open(t.ctx, p, t.b.digest)
 		t.n.mu.Lock()
 		defer t.n.mu.Unlock()
-		t.dialing--
-		t.changed = time.Now()
+		delete(t.dialing, p)
+		if t.failed[p] <= 1 {
+			t.changed = time.Now()
+		}
 		if err != nil {
 			t.n.cfg.Log.Debug("a holder cannot be reached", "peer", p.Short(), "error", err)
 		}

@@ -265,6 +265,58 @@ func TestTheSeedIsGoneAndTheRestIsIncomplete(t *testing.T) {
 	to.whole(mf)
 }
 
+// Holders that are gone for good do not say so: nobody answers. They are dialled again and again, and
+// that keeps nobody waiting who lacks what only they have.
+func TestHoldersThatNeverAnswerAreNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	d, mf, chunks := someBlob(100, 40_000)
+	seed := o.machine(1, func(c *Config) { c.Upload = 1 << 20 })
+	seed.give(d, mf, chunks, upTo(100)...)
+	o.machine(2).give(d, mf, chunks, upTo(100)[60:]...)
+	for n := byte(10); n < 16; n++ {
+		o.silence(PeerID{n})
+		o.holders[d] = append(o.holders[d], PeerID{n})
+	}
+	to := o.machine(3)
+	tr := to.begin(d, mf)
+	done := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a first dial of each takes ten seconds
+	defer cancel()
+	go func() { done <- tr.Fetch(ctx, schedule.Rest, upTo(100)) }()
+	to.awaits(50)
+	o.silence(seed.id)
+	o.kill(seed)
+	err := <-done
+	if agentbox.CodeOf(err) != agentbox.NotFound || !bytes.Contains([]byte(err.Error()), []byte("of the 100 pieces")) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A holder comes back while those who are there lack pieces: the same call goes on.
+func TestAHolderReturnsWhileOthersLackPieces(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	d, mf, chunks := someBlob(100, 40_000)
+	seed := o.machine(1, func(c *Config) { c.Upload = 1 << 20 })
+	seed.give(d, mf, chunks, upTo(100)...)
+	o.machine(2, func(c *Config) { c.Upload = 1 << 20 }).give(d, mf, chunks, upTo(100)[60:]...)
+	to := o.machine(3)
+	tr := to.begin(d, mf)
+	done := make(chan error, 1)
+	go func() { done <- tr.Fetch(t.Context(), schedule.Rest, upTo(100)) }()
+	to.awaits(5)
+	away := o.silence(seed.id)
+	o.kill(seed)
+	<-away.dialled
+	o.machine(1).give(d, mf, chunks, upTo(100)...)
+	close(away.ends)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	to.whole(mf)
+}
+
 // awaits returns when so many pieces have come.
 func (m *machine) awaits(pieces int) {
 	m.o.t.Helper()

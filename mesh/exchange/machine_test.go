@@ -20,6 +20,7 @@ type office struct {
 	machines map[PeerID]*machine
 	holders  map[agentbox.Digest][]PeerID
 	conns    map[PeerID][]net.Conn
+	silent   map[PeerID]*silence
 	work     sync.WaitGroup
 }
 
@@ -40,7 +41,7 @@ type machine struct {
 
 func newOffice(t *testing.T) *office {
 	t.Helper()
-	o := &office{t: t, machines: map[PeerID]*machine{}, holders: map[agentbox.Digest][]PeerID{}, conns: map[PeerID][]net.Conn{}}
+	o := &office{t: t, machines: map[PeerID]*machine{}, holders: map[agentbox.Digest][]PeerID{}, conns: map[PeerID][]net.Conn{}, silent: map[PeerID]*silence{}}
 	t.Cleanup(o.close)
 	return o
 }
@@ -79,6 +80,14 @@ func (o *office) Holders(d agentbox.Digest) []PeerID {
 func (m *machine) Open(ctx context.Context, peer PeerID) (Stream, error) {
 	m.o.mu.Lock()
 	defer m.o.mu.Unlock()
+	if s := m.o.silent[peer]; s != nil {
+		m.o.mu.Unlock()
+		err := s.wait(ctx)
+		m.o.mu.Lock()
+		if err != nil {
+			return nil, err
+		}
+	}
 	to := m.o.machines[peer]
 	if to == nil {
 		return nil, agentbox.Errorf(agentbox.Unavailable, "%s does not answer", peer.Short())
@@ -91,6 +100,33 @@ func (m *machine) Open(ctx context.Context, peer PeerID) (Stream, error) {
 	}
 	m.o.work.Go(func() { _ = to.Serve(context.Background(), m.id, there) })
 	return here, nil
+}
+
+// silence is a machine that does not answer, nor says that it is not there.
+type silence struct {
+	dialled chan struct{} // gets one for each dial that fits
+	ends    chan struct{} // closed when it is back; nil: never
+}
+
+func (s *silence) wait(ctx context.Context) error {
+	select {
+	case s.dialled <- struct{}{}:
+	default:
+	}
+	select {
+	case <-s.ends:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// silence has a machine not answer from now on.
+func (o *office) silence(id PeerID) *silence {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.silent[id] = &silence{dialled: make(chan struct{}, 1), ends: make(chan struct{})}
+	return o.silent[id]
 }
 
 func loopback(t *testing.T) (here, there net.Conn) {

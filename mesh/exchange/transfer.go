@@ -35,8 +35,8 @@ type Transfer struct {
 	slots   [schedule.MaxPeers]*session
 	calls   map[*call]bool
 	tried   map[PeerID]time.Time
-	failed  map[PeerID]int
-	dialing int
+	failed  map[PeerID]int  // dials since it last was there
+	dialing map[PeerID]bool // now
 	changed time.Time // when who is there last changed
 	met     bool      // somebody was
 }
@@ -88,7 +88,7 @@ func (n *Node) Begin(manifest agentbox.Digest, m blob.Manifest, arrived Arrived)
 	t := &Transfer{
 		n: n, b: b, arrived: arrived, began: time.Now(), kick: make(chan struct{}, 1), in: in,
 		state: schedule.New(sizes, uint64(n.cfg.Self[0])<<8|uint64(n.cfg.Self[1])), calls: map[*call]bool{},
-		tried: map[PeerID]time.Time{}, failed: map[PeerID]int{}, changed: time.Now(),
+		tried: map[PeerID]time.Time{}, failed: map[PeerID]int{}, dialing: map[PeerID]bool{}, changed: time.Now(),
 	}
 	t.ctx, t.stop = context.WithCancel(n.ctx)
 	b.transfer = t
