@@ -30,8 +30,8 @@ type Team interface {
 	templates.Team
 	// Waits tells whether others want what is made here as soon as it is there.
 	Waits() bool
-	// Lost tells whether what is missing of an image from the team can be had from nobody.
-	Lost(ctx context.Context, img image.Image) bool
+	// Lost says what of an image from the team can be had from nobody, nil when all may come.
+	Lost(ctx context.Context, img image.Image) error
 }
 
 // Config is what a Manager needs.
@@ -152,10 +152,13 @@ func (m *Manager) Close() error {
 
 // furnish makes the rooms.
 func (m *Manager) furnish(cfg Config) {
+	var lost func(context.Context, image.Image) error
+	if cfg.Team != nil {
+		lost = cfg.Team.Lost
+	}
 	m.Images = images.New(images.Config{
-		Store: cfg.Images, Content: cfg.Content, UsedBy: m.boxes.usersOf, Home: cfg.Home.Dir, Log: cfg.Log,
+		Lost: lost, Store: cfg.Images, Content: cfg.Content, UsedBy: m.boxes.usersOf, Home: cfg.Home.Dir, Log: cfg.Log,
 		Waits: func() bool { return cfg.Team != nil && cfg.Team.Waits() },
-		Lost:  func(ctx context.Context, img image.Image) bool { return cfg.Team != nil && cfg.Team.Lost(ctx, img) },
 		Whole: func(kind agentbox.Isolation) (why, err error) {
 			driver, err := cfg.Driver(kind)
 			if err != nil {

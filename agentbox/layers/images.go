@@ -279,6 +279,15 @@ func (*Filling) BlockSize() int64 { return blob.BlockSize }
 // ReadFirst lists the blocks that a box will read first, as far as its source knew.
 func (f *Filling) ReadFirst() []uint32 { return f.Manifest().Trace }
 
+// ManifestOf gives the manifest of an image that is not all here.
+func (i *Images) ManifestOf(ctx context.Context, img image.Image) (blob.Manifest, error) {
+	store, err := i.Store(ctx)
+	if err != nil {
+		return blob.Manifest{}, err
+	}
+	return store.Manifest(ctx, img.Lazy.Manifest)
+}
+
 // Here counts the bytes of an image that need not be got any more, as far as they are sure to last.
 func (i *Images) Here(ctx context.Context, img image.Image) (int64, error) {
 	store, err := i.Store(ctx)

@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
+	"agentbox/agentbox"
 	"agentbox/agentbox/layers"
 	"agentbox/mesh/identity"
-	"agentbox/mesh/wire"
 	"agentbox/vmm/image"
 )
 
@@ -14,45 +14,37 @@ import (
 // met nobody yet, and making an image anew takes longer than this.
 const lostTime = 3 * time.Second
 
-// Lost tells whether the rest of an image that came from the team, and is not all here, can be had
-// from nobody: none of those who have some of it can be reached, and no other remote is known.
-func (t *Team) Lost(ctx context.Context, img image.Image) bool {
+// Lost says what of an image that came from the team, and is not all here, can be had from nobody:
+// those who have some of it and can be reached lack it too, and no other remote is known. nil: the
+// rest may come.
+func (t *Team) Lost(ctx context.Context, img image.Image) error {
 	if img.Lazy == nil || img.Lazy.From != layers.Team || t.Images.Remotes.Any() {
-		return false
+		return nil
 	}
 	p := t.now()
 	if p == nil {
-		return true
+		return agentbox.Errorf(agentbox.Unavailable, "this machine has left the team that has the rest of image %s", img.Digest.Short())
 	}
-	ids := (holders{t}).Holders(img.Lazy.Manifest)
-	for _, id := range ids {
-		if time.Since(p.node.Heard(id)) < heardTime {
-			return false
-		}
+	m, err := t.Images.ManifestOf(ctx, img)
+	if err != nil {
+		return nil // who gets the image finds out
 	}
-	return !p.reaches(ctx, ids) && ctx.Err() == nil
+	survey, cancel := context.WithTimeout(ctx, lostTime)
+	defer cancel()
+	missing, sure, err := p.exchange.Lacking(survey, img.Lazy.Manifest, m)
+	if err != nil || !sure || len(missing) == 0 || p.busy(img.Lazy.Manifest, (holders{t}).Holders(img.Lazy.Manifest)) || ctx.Err() != nil {
+		return nil
+	}
+	return agentbox.Errorf(agentbox.NotFound, "nobody who can be reached has %d of the %d pieces of image %s, the first of them piece %d",
+		len(missing), len(m.Chunks), img.Digest.Short(), missing[0])
 }
 
-// reaches tells whether one of these members answers.
-func (p *part) reaches(ctx context.Context, ids []identity.PeerID) bool {
-	ctx, cancel := context.WithTimeout(ctx, lostTime)
-	defer cancel()
-	answers := make(chan bool, len(ids))
+// busy tells whether one of these members is there, and had no time to say what it has.
+func (p *part) busy(manifest agentbox.Digest, ids []identity.PeerID) bool {
 	for _, id := range ids {
-		go func() { // it ends with ctx
-			c, err := p.node.Dial(ctx, id, wire.Blobs)
-			if err == nil {
-				_ = c.Close()
-			}
-			answers <- err == nil
-		}()
-	}
-	any := false
-	for range ids {
-		if <-answers {
-			any = true
-			cancel()
+		if time.Since(p.node.Heard(id)) < heardTime && !p.exchange.Meets(id, manifest) {
+			return true
 		}
 	}
-	return any
+	return false
 }

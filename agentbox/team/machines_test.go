@@ -53,6 +53,9 @@ func TestTemplatesAndKernelsTravel(t *testing.T) {
 	template := func(m *machine) func(string) (string, string, error) {
 		return func(dir string) (string, string, error) { return m.Template(t.Context(), key, dir, nil) }
 	}
+	if _, err := needs.Image(t.Context(), img.Digest, ""); err != nil { // which it has before it asks for a template of it
+		t.Fatal(err)
+	}
 	gets(needs, "booted", template(needs))
 	gets(needs, "newer", func(dir string) (string, string, error) { return needs.Kernel(t.Context(), dir, nil) })
 

@@ -439,14 +439,14 @@ func TestAnImageWhoseHoldersHaveGoneIsLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if needs.Lost(t.Context(), got) || needs.Lost(t.Context(), img) {
+	if needs.Lost(t.Context(), got) != nil || needs.Lost(t.Context(), img) != nil {
 		t.Error("it is lost while its holder is here")
 	}
 	if err := has.mesh.Close(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is lost", func() bool { return needs.Lost(t.Context(), got) })
-	if needs.Lost(t.Context(), img) {
+	eventually(t, "it is lost", func() bool { return needs.Lost(t.Context(), got) != nil })
+	if needs.Lost(t.Context(), img) != nil {
 		t.Error("an image that is all here is lost")
 	}
 }

@@ -90,9 +90,10 @@ type shared struct {
 	encoded  []byte // the manifest, where a peer sent it
 	bits     []byte // chunks that are here
 	sessions map[*session]bool
-	transfer *Transfer // nil: nothing of it is wanted here
-	welcome  bool      // a peer serves it to us, so the team may have it
-	heard    []PeerID  // who is said to have sessions about it
+	transfer *Transfer     // nil: nothing of it is wanted here
+	welcome  bool          // a peer serves it to us, so the team may have it
+	heard    []PeerID      // who is said to have sessions about it
+	news     chan struct{} // nil: nobody waits for any
 }
 
 // Limits of a Node.

@@ -101,6 +101,7 @@ func (n *Node) drop(s *session, why error) {
 		return
 	}
 	delete(s.blob.sessions, s)
+	s.blob.tellNews()
 	n.queue.Close(s)
 	if t := s.blob.transfer; t != nil {
 		t.left(s)
@@ -200,6 +201,7 @@ func (s *session) ready() error {
 // take notes what the peer said it has. Callers hold mu.
 func (s *session) take(count int, bits []byte) error {
 	s.count, s.theirs = count, bits
+	s.blob.tellNews()
 	if s.joined {
 		s.blob.transfer.left(s)
 	}

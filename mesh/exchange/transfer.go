@@ -37,8 +37,8 @@ type Transfer struct {
 	tried   map[PeerID]time.Time
 	failed  map[PeerID]int  // dials since it last was there
 	dialing map[PeerID]bool // now
-	changed time.Time // when who is there last changed
-	met     bool      // somebody was
+	changed time.Time       // when who is there last changed
+	met     bool            // somebody was
 }
 
 // call is one Fetch.

@@ -29,7 +29,12 @@ func TestAnImageThatIsLostIsNotWaitedFor(t *testing.T) {
 		}
 		i := New(Config{
 			Store: store, Log: slog.New(slog.DiscardHandler),
-			Lost: func(_ context.Context, img image.Image) bool { return img.Digest == half },
+			Lost: func(_ context.Context, img image.Image) error {
+				if img.Digest == half {
+					return agentbox.Errorf(agentbox.NotFound, "half of it is with nobody")
+				}
+				return nil
+			},
 			UsedBy: func(agentbox.Digest) []string {
 				if used {
 					return []string{"a box"}

@@ -18,8 +18,8 @@ type Config struct {
 	Content Content // keeps images and gets them from elsewhere; nil where they are made here only
 	// Waits tells whether other machines want what is made here as soon as it is there; nil: none do.
 	Waits func() bool
-	// Lost tells whether what is missing of an image can be had from nobody; nil: it is always waited for.
-	Lost func(context.Context, image.Image) bool
+	// Lost says what of an image can be had from nobody, nil when all may come; nil: it is always waited for.
+	Lost func(context.Context, image.Image) error
 	// UsedBy names the boxes that run from an image.
 	UsedBy func(agentbox.Digest) []string
 	// Whole is why machines of a kind cannot start from a part of an image here, nil if they can. An error of the other result
@@ -100,13 +100,7 @@ type Want struct {
 func (i *Images) Ensure(ctx context.Context, w Want, progress agentbox.Progress) (image.Image, error) {
 	end := progress.Begin("image", w.Recipe.Source)
 	find := func() (image.Image, error) { return i.pinned(ctx, w, progress) }
-	img, err := i.orWhole(ctx, progress, find)
-	if err == nil && i.lost(ctx, img) {
-		progress.Say("nobody who can be reached has the rest of image " + img.Digest.Short() + ": it is made anew")
-		if err = i.Forget(ctx, img.Digest); err == nil {
-			img, err = i.orWhole(ctx, progress, find)
-		}
-	}
+	img, err := i.unlessLost(ctx, progress, func() (image.Image, error) { return i.orWhole(ctx, progress, find) })
 	i.KeepNow()
 	if err != nil {
 		return image.Image{}, agentbox.OrNoSpace(err)
@@ -115,9 +109,26 @@ func (i *Images) Ensure(ctx context.Context, w Want, progress agentbox.Progress)
 	return img, nil
 }
 
-// lost tells whether an image that is not all here will never be, and no box runs from it.
-func (i *Images) lost(ctx context.Context, img image.Image) bool {
-	return img.Lazy != nil && i.Lost != nil && len(i.UsedBy(img.Digest)) == 0 && i.Lost(ctx, img)
+// unlessLost does what finds an image again, when the one it found will never be all here.
+func (i *Images) unlessLost(ctx context.Context, progress agentbox.Progress, find func() (image.Image, error)) (image.Image, error) {
+	img, err := find()
+	lost := i.lost(ctx, img, err)
+	if lost == nil {
+		return img, err
+	}
+	progress.Say(lost.Error() + ": it is made anew")
+	if err := i.Forget(ctx, img.Digest); err != nil {
+		return img, err
+	}
+	return find()
+}
+
+// lost says why an image that was found and is not all here will never be, unless a box runs from it.
+func (i *Images) lost(ctx context.Context, img image.Image, err error) error {
+	if err != nil || img.Lazy == nil || i.Lost == nil || len(i.UsedBy(img.Digest)) > 0 {
+		return nil
+	}
+	return i.Lost(ctx, img)
 }
 
 // pinned gives the image that the lock file pins, or makes it and pins it.
@@ -158,12 +169,14 @@ func (i *Images) Get(ctx context.Context, d agentbox.Digest, progress agentbox.P
 
 // Find gives base with layers of a key that were laid over it here, or by another machine of the team.
 func (i *Images) Find(ctx context.Context, base image.Image, key agentbox.Digest, progress agentbox.Progress) (image.Image, error) {
-	return i.Store.Find(ctx, base, key, relay(progress))
+	return i.unlessLost(ctx, progress, func() (image.Image, error) { return i.Store.Find(ctx, base, key, relay(progress)) })
 }
 
 // Derive lays layers over an image, of which all is got first.
 func (i *Images) Derive(ctx context.Context, base image.Image, d image.Derivation, progress agentbox.Progress) (image.Image, error) {
-	img, err := i.orWhole(ctx, progress, func() (image.Image, error) { return i.Store.Derive(ctx, base, d, relay(progress)) })
+	img, err := i.unlessLost(ctx, progress, func() (image.Image, error) {
+		return i.orWhole(ctx, progress, func() (image.Image, error) { return i.Store.Derive(ctx, base, d, relay(progress)) })
+	})
 	i.KeepNow()
 	return img, agentbox.OrNoSpace(err)
 }

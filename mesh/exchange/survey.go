@@ -1,0 +1,103 @@
+package exchange
+
+import (
+	"context"
+	"sync"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
+)
+
+// Lacking lists the chunks of a blob that are neither here nor with any holder that can be reached.
+// Of a holder that is connected and has not said what it has when ctx ends, anything may come:
+// sure is false then.
+func (n *Node) Lacking(ctx context.Context, manifest agentbox.Digest, m blob.Manifest) (missing []int, sure bool, err error) {
+	union, err := n.cfg.Store.Bits(m)
+	if err != nil {
+		return nil, false, err
+	}
+	n.meetHolders(ctx, manifest)
+	sure = true
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for s := range n.find(manifest).sessions {
+		if s.theirs == nil || s.count != len(m.Chunks) {
+			sure = false
+			continue
+		}
+		for i := range union {
+			union[i] |= s.theirs[i]
+		}
+	}
+	n.tidy(n.find(manifest))
+	for i := range m.Chunks {
+		if union[i/8]&(1<<(i%8)) == 0 {
+			missing = append(missing, i)
+		}
+	}
+	return missing, sure, nil
+}
+
+// meetHolders opens sessions with all holders that there is none with, and waits until each has said
+// what it has, is gone, or ctx ends.
+func (n *Node) meetHolders(ctx context.Context, manifest agentbox.Digest) {
+	var dials sync.WaitGroup
+	for _, p := range n.cfg.Holders.Holders(manifest) {
+		if p == n.cfg.Self || n.Meets(p, manifest) {
+			continue
+		}
+		dials.Go(func() {
+			if _, err := n.open(ctx, p, manifest); err != nil {
+				n.cfg.Log.Debug("a holder cannot be reached", "peer", p.Short(), "error", err)
+			}
+		})
+	}
+	dials.Wait()
+	for {
+		n.mu.Lock()
+		b, waits := n.find(manifest), false
+		for s := range b.sessions {
+			waits = waits || s.theirs == nil
+		}
+		news := b.nextNews()
+		n.tidy(b)
+		n.mu.Unlock()
+		if !waits {
+			return
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Meets tells whether there is a session with a peer about a blob.
+func (n *Node) Meets(p PeerID, manifest agentbox.Digest) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for s := range n.find(manifest).sessions {
+		if s.peer == p {
+			return true
+		}
+	}
+	n.tidy(n.find(manifest))
+	return false
+}
+
+// nextNews is closed when a session says what its peer has, or ends. Callers hold the Node's mu.
+func (b *shared) nextNews() <-chan struct{} {
+	if b.news == nil {
+		b.news = make(chan struct{})
+	}
+	return b.news
+}
+
+// tellNews has those look again who wait for it. Callers hold the Node's mu.
+func (b *shared) tellNews() {
+	if b.news != nil {
+		close(b.news)
+		b.news = nil
+	}
+}
