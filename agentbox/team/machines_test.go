@@ -64,7 +64,7 @@ func TestTemplatesAndKernelsTravel(t *testing.T) {
 	if _, _, err := needs.Template(t.Context(), other, t.TempDir(), nil); agentbox.CodeOf(err) != agentbox.NotFound {
 		t.Error(err)
 	}
-	want := Counters{Templates: Lookups{1, 1}, Kernels: Lookups{1, 0}}
+	want := Counters{Images: Lookups{1, 0}, Templates: Lookups{1, 1}, Kernels: Lookups{1, 0}}
 	if got := needs.Counters(); got != want {
 		t.Errorf("%+v", got)
 	}
