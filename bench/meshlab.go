@@ -104,8 +104,10 @@ func (l *MeshLab) image(size int64) (string, error) {
 // cluster is a team at work: links and the processes at them.
 type cluster struct {
 	l        *MeshLab
-	links    *netlab.Net
-	loopback bool // all processes are on machine 0, and meet on its loopback
+	links    *netlab.Net // nil: all processes are on this machine, and loopback is set
+	loopback bool        // all processes are on machine 0, and meet on its loopback
+	ports    []uint16    // where they listen then; nil: from 7900 on
+	upload   int64       // bytes a second that each sends at most; 0: no bound
 	serial   int
 	image    string
 	manifest agentbox.Digest
@@ -126,6 +128,9 @@ func (l *MeshLab) peer(i int) identity.PeerID {
 }
 
 func (o *cluster) address(i int) netip.AddrPort {
+	if o.ports != nil {
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), o.ports[i])
+	}
 	if o.loopback {
 		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(7900+i))
 	}
@@ -143,7 +148,11 @@ func (o *cluster) start(ctx context.Context, i int, holders ...identity.PeerID) 
 	if o.loopback {
 		at = 0
 	}
-	p.cmd = o.links.Command(ctx, at, o.l.cfg.Binary, "bench", MeshNodeVerb, p.dir)
+	if o.links == nil {
+		p.cmd = exec.CommandContext(ctx, o.l.cfg.Binary, "bench", MeshNodeVerb, p.dir)
+	} else {
+		p.cmd = o.links.Command(ctx, at, o.l.cfg.Binary, "bench", MeshNodeVerb, p.dir)
+	}
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -171,9 +180,9 @@ func (o *cluster) describe(p *meshProcess, i int, holders []identity.PeerID) err
 	if err != nil {
 		return err
 	}
-	cfg := meshNodeConfig{Seed: o.l.keys[i].Seed(), Team: o.l.list.Team(), List: list, Listen: o.address(i).String(), Peers: map[string]netip.AddrPort{}, Holders: holders}
+	cfg := meshNodeConfig{Seed: o.l.keys[i].Seed(), Team: o.l.list.Team(), List: list, Listen: o.address(i).String(), Peers: map[string]netip.AddrPort{}, Holders: holders, Upload: o.upload}
 	for other := range o.l.keys {
-		if other != i {
+		if other != i && (o.ports == nil || other < len(o.ports)) {
 			cfg.Peers[o.l.peer(other).String()] = o.address(other)
 		}
 	}
@@ -257,6 +266,9 @@ func (o *cluster) plant(ctx context.Context) error {
 		return err
 	}
 	o.manifest = r.Manifest
+	if o.links == nil {
+		return nil // there is no baseline
+	}
 	_, err = seed.do(meshOrder{Do: "serve-tcp", Path: o.tcp()})
 	return err
 }

@@ -32,6 +32,7 @@ type meshNodeConfig struct {
 	Listen  string // UDP
 	Peers   map[string]netip.AddrPort
 	Holders []identity.PeerID // of everything
+	Upload  int64             // bytes a second at most; 0: no bound
 }
 
 // meshOrder is a line of its standard input, meshReport the line that answers. An order that fails
@@ -122,7 +123,7 @@ func (n *meshNode) open(ctx context.Context, dir string) (err error) {
 	open := func(context.Context) (*cachestore.Store, error) { return n.store, nil }
 	n.sharing = &layers.Sharing{Store: open, File: filepath.Join(dir, "shared.json")}
 	network := exchange.OverWire(n.wire)
-	n.node, err = exchange.New(exchange.Config{Self: n.wire.Self(), Network: network, Holders: n, Store: n.sharing})
+	n.node, err = exchange.New(exchange.Config{Self: n.wire.Self(), Network: network, Holders: n, Store: n.sharing, Upload: n.cfg.Upload})
 	if err != nil {
 		return err
 	}
