@@ -92,6 +92,10 @@ vet: ## go vet, gofmt, staticcheck and whether go.mod is tidy
 bench: build ## the figures of docs/internals/benchmarks.md (on an idle machine)
 	bin/agentbox bench enter --runs 20
 
+bench-peers: ## what bench mesh --peers build/peers measures beside us: a registry and IPFS
+	$(GO) build -C tools/registry -trimpath -o $(CURDIR)/build/peers/registry github.com/distribution/distribution/v3/cmd/registry
+	CGO_ENABLED=0 $(GO) build -C tools/ipfs -trimpath -o $(CURDIR)/build/peers/ipfs github.com/ipfs/kubo/cmd/ipfs
+
 chaos: build ## a hundred random kills of boxes of each kind, two hundred of a store, and nothing lost or orphaned
 	umask 022 && AGENTBOX_CHAOS=100 TMPDIR=/tmp $(GO) test -count=1 -timeout 120m -run TestChaos ./agentbox/e2e
 	AGENTBOX_CHAOS=200 $(GO) test -count=1 -timeout 60m -run 'TestKilled|TestFaults|TestPower' ./cachestore

@@ -21,6 +21,7 @@ const (
 // Scenarios lists what can be measured.
 func (l *MeshLab) Scenarios() []Scenario {
 	var out []Scenario
+	l.missing = nil
 	out = append(out, l.pair("1g", &cluster{l: l}, linkGigabit, l.cfg.Large, "mesh/tcp-copy-1g", "get-tcp")...)
 	out = append(out, l.pair("loopback", &cluster{l: l, loopback: true}, 0, l.cfg.Large, "mesh/quic-copy-loopback", "get-quic")...)
 	for _, n := range []int{4, meshMachines} {
@@ -112,10 +113,13 @@ func (l *MeshLab) swarm(n int) []Scenario {
 		return float64(sent), nil
 	}}
 	open := func(ctx context.Context) error { return o.openOnce(ctx, n, linkSlow, l.cfg.Small) }
-	for _, s := range []*Scenario{&copied, &got} {
-		s.Setup, s.Teardown = open, o.closeOnce
+	beside, missing := l.beside(o, n, copied.Name)
+	l.missing = append(l.missing, missing...)
+	measured := append([]Scenario{copied, got}, beside...)
+	for i := range measured {
+		measured[i].Setup, measured[i].Teardown = open, o.closeOnce
 	}
-	return []Scenario{copied, got, bytes}
+	return append(measured, bytes)
 }
 
 // swarm gives the times of all, and what the seed sent.
@@ -145,13 +149,18 @@ func (o *cluster) swarm(ctx context.Context, n int) (times []time.Duration, sent
 }
 
 func fetchAll(all []*meshProcess, order meshOrder) ([]time.Duration, error) {
-	times, errs := make([]time.Duration, len(all)), make([]error, len(all))
+	return together(len(all), func(i int) (time.Duration, error) {
+		r, err := all[i].do(order)
+		return r.Took, err
+	})
+}
+
+// together has n do something at once, and gives the time of each.
+func together(n int, do func(i int) (time.Duration, error)) ([]time.Duration, error) {
+	times, errs := make([]time.Duration, n), make([]error, n)
 	var wg sync.WaitGroup
-	for i, p := range all {
-		wg.Go(func() {
-			r, err := p.do(order)
-			times[i], errs[i] = r.Took, err
-		})
+	for i := range n {
+		wg.Go(func() { times[i], errs[i] = do(i) })
 	}
 	wg.Wait()
 	return times, errors.Join(errs...)

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"agentbox/agentbox"
@@ -29,6 +30,8 @@ type MeshLab struct {
 	team ed25519.PrivateKey
 	keys []ed25519.PrivateKey
 	list identity.List
+
+	missing []Missing // of the scenarios that Scenarios gave last
 }
 
 // MeshConfig is what a MeshLab needs.
@@ -37,6 +40,8 @@ type MeshConfig struct {
 	Binary   string // the program to measure
 	Large    int64  // bytes of the image that goes from one to one
 	Small    int64  // bytes of that which goes to many
+	Peers    bool   // measure other programs beside us
+	Tools    string // where they are looked for first; "": where programs are
 	Progress agentbox.Progress
 }
 
@@ -86,6 +91,15 @@ func (l *MeshLab) found() error {
 
 // Close removes the directory.
 func (l *MeshLab) Close() error { return os.RemoveAll(l.dir) }
+
+// Missing lists what Scenarios left out for want of a program, as far as one of the patterns means
+// it.
+func (l *MeshLab) Missing(patterns []string) []Missing {
+	return slices.DeleteFunc(slices.Clone(l.missing), func(m Missing) bool {
+		ok, _ := matches(m.Name, patterns) // Select says which is no pattern
+		return !ok
+	})
+}
 
 // image makes a file of random bytes, once for each size.
 func (l *MeshLab) image(size int64) (string, error) {

@@ -38,7 +38,7 @@ type meshNodeConfig struct {
 // meshOrder is a line of its standard input, meshReport the line that answers. An order that fails
 // has Error set.
 type meshOrder struct {
-	Do       string // image, part, fetch, sent, serve-tcp, get-tcp, get-quic
+	Do       string // image, part, fetch, sent, push, pull, serve-tcp, get-tcp, get-quic
 	Path     string
 	Manifest agentbox.Digest
 	From, To int     // chunks
@@ -57,6 +57,7 @@ type meshReport struct {
 // meshNode is the process: a store, and its part in the exchange, without a daemon.
 type meshNode struct {
 	cfg     meshNodeConfig
+	dir     string
 	store   *cachestore.Store
 	places  *layers.Remotes
 	sharing *layers.Sharing
@@ -72,7 +73,7 @@ func RunMeshNode(ctx context.Context, dir string, in io.Reader, out io.Writer) (
 	if err != nil {
 		return agentbox.Errorf(agentbox.Invalid, "%w", err)
 	}
-	n := &meshNode{out: json.NewEncoder(out)}
+	n := &meshNode{dir: dir, out: json.NewEncoder(out)}
 	if err := json.Unmarshal(b, &n.cfg); err != nil {
 		return agentbox.Errorf(agentbox.Invalid, "node.json: %w", err)
 	}
@@ -176,6 +177,10 @@ func (n *meshNode) do(ctx context.Context, o meshOrder) (meshReport, error) {
 			r.Bytes += t.Sent
 		}
 		return r, nil
+	case "push":
+		return meshReport{}, n.push(ctx, o.Path)
+	case "pull":
+		return n.pull(ctx, o.Path, o.Size)
 	}
 	return n.copies(ctx, o)
 }

@@ -16,6 +16,13 @@ type Report struct {
 	Started   time.Time `json:"started"`
 	Machine   Machine   `json:"machine"`
 	Scenarios []Result  `json:"scenarios"`
+	Missing   []Missing `json:"missing,omitempty"` // what was asked for and could not be measured here
+}
+
+// Missing is a scenario that was not measured, and why.
+type Missing struct {
+	Name string `json:"name"`
+	Why  string `json:"why"`
 }
 
 // Machine is where it was found.

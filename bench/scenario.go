@@ -42,21 +42,32 @@ func Select(all []Scenario, patterns []string) ([]Scenario, error) {
 	}
 	var out []Scenario
 	for _, s := range all {
-		for _, p := range patterns {
-			ok, err := path.Match(p, s.Name)
-			if err != nil {
-				return nil, agentbox.Errorf(agentbox.Invalid, "%q is not a pattern: %w", p, err).WithHint("* stands for any characters but /")
-			}
-			if ok {
-				out = append(out, s)
-				break
-			}
+		ok, err := matches(s.Name, patterns)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			out = append(out, s)
 		}
 	}
 	if len(out) == 0 {
 		return nil, agentbox.Errorf(agentbox.Invalid, "no scenario matches %s", strings.Join(patterns, ", ")).WithHint("there are %s", names(all))
 	}
 	return out, nil
+}
+
+// matches tells whether a scenario is meant by one of the patterns; without any it is.
+func matches(name string, patterns []string) (bool, error) {
+	for _, p := range patterns {
+		ok, err := path.Match(p, name)
+		if err != nil {
+			return false, agentbox.Errorf(agentbox.Invalid, "%q is not a pattern: %w", p, err).WithHint("* stands for any characters but /")
+		}
+		if ok {
+			return true, nil
+		}
+	}
+	return len(patterns) == 0, nil
 }
 
 func names(all []Scenario) string {

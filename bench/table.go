@@ -25,7 +25,13 @@ func (r Report) WriteTable(w io.Writer) error {
 		}
 		fmt.Fprintln(t, strings.Join(append(cells, unitName(s.Unit), against(s)+"\t"), "\t"))
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, m := range r.Missing {
+		fmt.Fprintf(w, "not measured: %s: %s\n", m.Name, m.Why)
+	}
+	return nil
 }
 
 func isolation(s Result) string {

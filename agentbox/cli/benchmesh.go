@@ -13,21 +13,22 @@ import (
 )
 
 func (a *app) benchMeshCommand() *cli.Command {
-	large, small := "1GiB", "64MiB"
+	large, small, peers := "1GiB", "64MiB", ""
 	cmd := a.benchVerb("mesh", "measure what machines of a team hand to each other, in network namespaces",
 		"Real processes in namespaces of their own, joined by links of 1 Gbit/s and 100 Mbit/s, and a simulation of 16 and 1,000 machines.\n"+
 			"Needs root, except for mesh/simulated-*. Each machine of a swarm is a sample. Let nothing else run meanwhile.", 15,
 		func(ctx context.Context, req benchRequest) (bench.Report, error) {
-			return a.benchMesh(ctx, req, large, small)
+			return a.benchMesh(ctx, req, large, small, peers)
 		})
 	cmd.Flags = append(cmd.Flags,
 		&cli.StringFlag{Name: "large", Value: large, Usage: "`SIZE` of the image that goes from one machine to one", Destination: &large},
+		&cli.StringFlag{Name: "peers", Usage: "measure swarms of rsync, a registry and IPFS, too: programs of `DIRECTORY` (make bench-peers fills build/peers) or, if it has none, those found as commands", Destination: &peers},
 		&cli.StringFlag{Name: "small", Value: small, Usage: "`SIZE` of the image that goes to many", Destination: &small})
 	return cmd
 }
 
 // benchMesh measures what needs root only where it may.
-func (a *app) benchMesh(ctx context.Context, req benchRequest, large, small string) (report bench.Report, err error) {
+func (a *app) benchMesh(ctx context.Context, req benchRequest, large, small, peers string) (report bench.Report, err error) {
 	report = newReport(ctx)
 	p := a.newProgress()
 	defer p.close()
@@ -35,7 +36,7 @@ func (a *app) benchMesh(ctx context.Context, req benchRequest, large, small stri
 	if err != nil {
 		return report, err
 	}
-	cfg := bench.MeshConfig{Dir: a.home.Dir, Binary: binary, Progress: p.event}
+	cfg := bench.MeshConfig{Dir: a.home.Dir, Binary: binary, Peers: peers != "", Tools: peers, Progress: p.event}
 	if cfg.Large, err = config.ParseSize(large); err == nil {
 		cfg.Small, err = config.ParseSize(small)
 	}
@@ -54,6 +55,7 @@ func (a *app) benchMesh(ctx context.Context, req benchRequest, large, small stri
 	if err != nil {
 		return report, err
 	}
+	report.Missing = lab.Missing(req.patterns())
 	report.Scenarios, err = bench.Runner{Runs: req.runs, Progress: p.event}.Run(ctx, scenarios)
 	return report, interrupted(ctx, err)
 }

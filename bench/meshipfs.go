@@ -1,0 +1,135 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// ipfsGiver is a private network of IPFS daemons, each connected to all others.
+type ipfsGiver struct {
+	o       *cluster
+	program string
+	dir     string
+	daemons []*server
+	cid     string
+}
+
+func openIPFS(ctx context.Context, o *cluster, program string, machines int) (_ meshGiver, err error) {
+	g := &ipfsGiver{o: o, program: program}
+	if g.dir, err = o.peerDir("ipfs"); err != nil {
+		return nil, err
+	}
+	if err = g.open(ctx, machines); err != nil {
+		return nil, errors.Join(err, g.close())
+	}
+	return g, nil
+}
+
+func (g *ipfsGiver) open(ctx context.Context, machines int) (err error) {
+	var others []any
+	for i := range machines {
+		if _, _, err := g.ipfs(ctx, i, "init", "--empty-repo"); err != nil {
+			return err
+		}
+		id, err := g.configure(i, others)
+		if err != nil {
+			return err
+		}
+		others = append(others, map[string]any{"ID": id, "Addrs": []string{g.address(i)}})
+		d, err := g.o.serve(ctx, i, g.dir, g.environ(i), true, g.program, "daemon")
+		if err != nil {
+			return err
+		}
+		g.daemons = append(g.daemons, d)
+	}
+	for i, d := range g.daemons {
+		if err := d.says("Daemon is ready"); err != nil {
+			return fmt.Errorf("ipfs of machine %d: %w", i, err)
+		}
+	}
+	for i := range machines {
+		if err := until(ctx, func() error { return g.meets(ctx, i, machines-1) }); err != nil {
+			return err
+		}
+	}
+	g.cid, _, err = g.ipfs(ctx, 0, "add", "--quieter", g.o.image)
+	return err
+}
+
+// meets fails unless a machine is connected to so many others.
+func (g *ipfsGiver) meets(ctx context.Context, i, others int) error {
+	out, _, err := g.ipfs(ctx, i, "swarm", "peers")
+	if n := len(strings.Fields(out)); err == nil && n != others {
+		err = fmt.Errorf("ipfs of machine %d is connected to %d of %d others", i, n, others)
+	}
+	return err
+}
+
+func (g *ipfsGiver) address(i int) string {
+	return "/ip4/" + g.o.address(i).Addr().String() + "/tcp/4001"
+}
+
+// configure makes a repository that is connected to these others and knows nobody else, and gives
+// its PeerID.
+func (g *ipfsGiver) configure(i int, others []any) (id string, err error) {
+	file := filepath.Join(g.repo(i), "config")
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	var cfg map[string]any
+	if err := json.Unmarshal(b, &cfg); err != nil {
+		return "", err
+	}
+	change := func(section string, values map[string]any) map[string]any {
+		s, _ := cfg[section].(map[string]any)
+		if s == nil {
+			s = map[string]any{}
+		}
+		maps.Copy(s, values)
+		cfg[section] = s
+		return s
+	}
+	cfg["Bootstrap"] = []string{}
+	change("Addresses", map[string]any{"Swarm": []string{g.address(i)}, "API": "/ip4/127.0.0.1/tcp/5001", "Gateway": []string{}})
+	change("Peering", map[string]any{"Peers": others})
+	change("Discovery", map[string]any{"MDNS": map[string]any{"Enabled": false}})
+	change("Routing", map[string]any{"Type": "none"})
+	change("AutoTLS", map[string]any{"Enabled": false})
+	change("Swarm", map[string]any{"DisableNatPortMap": true})
+	id, _ = change("Identity", nil)["PeerID"].(string)
+	if b, err = json.Marshal(cfg); err != nil {
+		return "", err
+	}
+	return id, os.WriteFile(file, b, 0o600)
+}
+
+func (g *ipfsGiver) repo(i int) string { return filepath.Join(g.dir, fmt.Sprint("repo-", i)) }
+
+func (g *ipfsGiver) environ(i int) []string {
+	return []string{"IPFS_PATH=" + g.repo(i), "IPFS_TELEMETRY=off"}
+}
+
+func (g *ipfsGiver) ipfs(ctx context.Context, i int, args ...string) (string, time.Duration, error) {
+	return g.o.run(ctx, i, g.environ(i), g.program, args...)
+}
+
+func (g *ipfsGiver) get(ctx context.Context, i int) (time.Duration, error) {
+	_, took, err := g.ipfs(ctx, i, "pin", "add", "--progress=false", g.cid)
+	return took, err
+}
+
+func (g *ipfsGiver) close() error {
+	var errs []error
+	for _, d := range g.daemons {
+		errs = append(errs, d.close())
+	}
+	return errors.Join(append(errs, os.RemoveAll(g.dir))...)
+}

@@ -1,0 +1,180 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"agentbox/agentbox"
+)
+
+// meshPeer is another program that hands one image to many machines.
+type meshPeer struct {
+	name    string // of its scenarios
+	program string
+	hint    string // where it comes from
+	// open has machine 0 give the image away, and the others ready to get it.
+	open func(ctx context.Context, o *cluster, program string, machines int) (meshGiver, error)
+}
+
+// meshGiver is such a program at work.
+type meshGiver interface {
+	// get has machine i get the image, whole, verified and on disk, and gives the time.
+	get(ctx context.Context, i int) (time.Duration, error)
+	close() error
+}
+
+var meshPeers = []meshPeer{
+	{"rsync", "rsync", "apt-get install rsync", openRsync},
+	{"registry", "registry", "make bench-peers builds it from tools/registry", openRegistry},
+	{"ipfs", "ipfs", "make bench-peers builds it from tools/ipfs", openIPFS},
+}
+
+// find gives the program, from the directory of peers or from where programs are.
+func (p meshPeer) find(dir string) (string, error) {
+	if dir != "" {
+		program := filepath.Join(dir, p.program)
+		if info, err := os.Stat(program); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return filepath.Abs(program)
+		}
+	}
+	program, err := exec.LookPath(p.program)
+	if err != nil {
+		return "", agentbox.Errorf(agentbox.Missing, "%s is not here", p.program).WithHint("%s", p.hint)
+	}
+	return program, nil
+}
+
+// beside are the scenarios of the peers that are here: what mesh/swarm-N does, done by them. Those
+// that are not here are named.
+func (l *MeshLab) beside(o *cluster, n int, baseline string) (out []Scenario, missing []Missing) {
+	if !l.cfg.Peers {
+		return nil, nil
+	}
+	for _, p := range meshPeers {
+		name := fmt.Sprintf("mesh/%s-swarm-%d", p.name, n)
+		program, err := p.find(l.cfg.Tools)
+		if err != nil {
+			missing = append(missing, Missing{Name: name, Why: err.Error() + ": " + agentbox.AsError(err).Hint})
+			continue
+		}
+		var left []time.Duration
+		out = append(out, l.scenario(name, baseline, func(ctx context.Context) (took time.Duration, err error) {
+			if len(left) == 0 {
+				if left, err = o.peerSwarm(ctx, p, program, n); err != nil {
+					return 0, err
+				}
+			}
+			took, left = left[0], left[1:]
+			return took, nil
+		}))
+	}
+	return out, missing
+}
+
+// peerSwarm gives the times of all machines of a peer's swarm, which begin at once.
+func (o *cluster) peerSwarm(ctx context.Context, p meshPeer, program string, n int) (times []time.Duration, err error) {
+	giver, err := p.open(ctx, o, program, n)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, giver.close()) }()
+	return together(n-1, func(i int) (time.Duration, error) { return giver.get(ctx, i+1) })
+}
+
+// server is a program that runs on a machine until it is ended.
+type server struct {
+	cmd *exec.Cmd
+	log *os.File
+	out *bufio.Reader // of its standard output, where that was asked for
+}
+
+// serve starts a program on a machine; with read its standard output is read by the caller.
+func (o *cluster) serve(ctx context.Context, i int, dir string, environ []string, read bool, program string, args ...string) (*server, error) {
+	log, err := os.OpenFile(filepath.Join(dir, filepath.Base(program)+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{cmd: o.links.Command(context.WithoutCancel(ctx), i, program, args...), log: log}
+	s.cmd.Dir, s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = dir, append(os.Environ(), environ...), log, log
+	if read {
+		s.cmd.Stdout = nil
+		pipe, err := s.cmd.StdoutPipe()
+		if err != nil {
+			return nil, errors.Join(err, log.Close())
+		}
+		s.out = bufio.NewReader(pipe)
+	}
+	if err := s.cmd.Start(); err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	return s, nil
+}
+
+// says waits for a line of a server's output, and has the rest read.
+func (s *server) says(what string) error {
+	for {
+		line, err := s.out.ReadString('\n')
+		if strings.Contains(line, what) {
+			go io.Copy(io.Discard, s.out) // until it ends
+			return nil
+		}
+		if err != nil {
+			b, _ := os.ReadFile(s.log.Name())
+			return fmt.Errorf("it ended before it was ready: %.300s", b)
+		}
+	}
+}
+
+func (s *server) close() error {
+	if s == nil {
+		return nil
+	}
+	_ = s.cmd.Process.Kill() // it may have ended
+	_ = s.cmd.Wait()
+	return s.log.Close()
+}
+
+// run runs a program on a machine to its end.
+func (o *cluster) run(ctx context.Context, i int, environ []string, program string, args ...string) (out string, took time.Duration, err error) {
+	cmd := o.links.Command(ctx, i, program, args...)
+	var errs strings.Builder
+	cmd.Env, cmd.Stderr = append(os.Environ(), environ...), &errs
+	start := time.Now()
+	b, err := cmd.Output()
+	took = time.Since(start)
+	if err != nil {
+		err = fmt.Errorf("%s %s: %w: %.200s", filepath.Base(program), args[0], err, strings.TrimSpace(errs.String()))
+	}
+	return strings.TrimSpace(string(b)), took, err
+}
+
+// until tries until something works, as a server that has just been started does after a moment.
+func until(ctx context.Context, try func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// peerDir makes an empty directory of a peer.
+func (o *cluster) peerDir(name string) (string, error) {
+	dir := filepath.Join(o.l.dir, name)
+	return dir, errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700))
+}

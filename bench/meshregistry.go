@@ -1,0 +1,141 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"agentbox/agentbox"
+)
+
+// registryGiver is a registry of container images, with one of which the image is the only layer.
+type registryGiver struct {
+	o       *cluster
+	dir     string
+	server  *server
+	pullers map[int]*meshProcess
+}
+
+const registryPort = "7500"
+
+func openRegistry(ctx context.Context, o *cluster, program string, machines int) (_ meshGiver, err error) {
+	g := &registryGiver{o: o, pullers: map[int]*meshProcess{}}
+	if g.dir, err = o.peerDir("registry"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, g.close())
+		}
+	}()
+	conf := filepath.Join(g.dir, "config.yml")
+	text := fmt.Sprintf("version: 0.1\nlog: {level: error}\nstorage:\n  filesystem: {rootdirectory: %s}\nhttp: {addr: %q}\n", filepath.Join(g.dir, "blobs"), g.at())
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	if g.server, err = o.serve(ctx, 0, g.dir, []string{"OTEL_TRACES_EXPORTER=none"}, false, program, "serve", conf); err != nil {
+		return nil, err
+	}
+	if err := until(ctx, func() error {
+		_, err := o.seed.do(meshOrder{Do: "push", Path: g.at()})
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	for i := 1; i < machines; i++ {
+		if g.pullers[i], err = o.start(ctx, i); err != nil {
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+func (g *registryGiver) at() string { return g.o.address(0).Addr().String() + ":" + registryPort }
+
+func (g *registryGiver) get(_ context.Context, i int) (time.Duration, error) {
+	r, err := g.pullers[i].do(meshOrder{Do: "pull", Path: g.at(), Size: g.o.l.cfg.Small})
+	return r.Took, err
+}
+
+func (g *registryGiver) close() error {
+	errs := []error{g.server.close()}
+	for _, p := range g.pullers {
+		if p != nil {
+			errs = append(errs, p.kill())
+		}
+	}
+	return errors.Join(append(errs, os.RemoveAll(g.dir))...)
+}
+
+// registryImage is what the image is called in a registry.
+func registryImage(at string) (name.Reference, error) {
+	return name.ParseReference(at+"/bench/image:latest", name.Insecure)
+}
+
+// push puts the machine's image into a registry, as the only layer of a container image.
+func (n *meshNode) push(ctx context.Context, at string) error {
+	ref, err := registryImage(at)
+	if err != nil {
+		return err
+	}
+	b, err := os.ReadFile(n.image)
+	if err != nil {
+		return err
+	}
+	img, err := mutate.AppendLayers(empty.Image, static.NewLayer(b, types.OCIUncompressedLayer))
+	if err != nil {
+		return err
+	}
+	return remote.Write(ref, img, remote.WithContext(ctx))
+}
+
+// pull gets the layer of that image, verified, into a file on disk.
+func (n *meshNode) pull(ctx context.Context, at string, size int64) (r meshReport, err error) {
+	ref, err := registryImage(at)
+	if err != nil {
+		return r, err
+	}
+	start := time.Now()
+	img, err := remote.Image(ref, remote.WithContext(ctx))
+	if err != nil {
+		return r, err
+	}
+	layers, err := img.Layers()
+	if err != nil {
+		return r, err
+	}
+	if len(layers) != 1 {
+		return r, agentbox.Errorf(agentbox.Corrupt, "the image has %d layers", len(layers))
+	}
+	r.Bytes, err = keepLayer(layers[0], filepath.Join(n.dir, "layer"))
+	if r.Took = time.Since(start); err == nil && r.Bytes != size {
+		err = fmt.Errorf("%d bytes came of %d", r.Bytes, size)
+	}
+	return r, err
+}
+
+func keepLayer(l v1.Layer, path string) (int64, error) {
+	from, err := l.Compressed() // which checks the digest at its end
+	if err != nil {
+		return 0, err
+	}
+	defer from.Close()
+	to, err := os.Create(path)
+	if err != nil {
+		return 0, err
+	}
+	n, err := io.Copy(to, from)
+	return n, errors.Join(err, to.Sync(), to.Close())
+}

@@ -1,0 +1,69 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// rsyncGiver is rsync's daemon.
+type rsyncGiver struct {
+	o       *cluster
+	program string
+	dir     string
+	daemon  *server
+}
+
+const rsyncPort = "7873"
+
+func openRsync(ctx context.Context, o *cluster, program string, _ int) (_ meshGiver, err error) {
+	g := &rsyncGiver{o: o, program: program}
+	if g.dir, err = o.peerDir("rsync"); err != nil {
+		return nil, err
+	}
+	conf := filepath.Join(g.dir, "rsyncd.conf")
+	text := fmt.Sprintf("use chroot = no\nmax connections = 64\nuid = 0\ngid = 0\n[image]\npath = %s\nread only = yes\n", filepath.Dir(o.image))
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	if g.daemon, err = o.serve(ctx, 0, g.dir, nil, false, program, "--daemon", "--no-detach", "--config="+conf, "--port="+rsyncPort); err != nil {
+		return nil, err
+	}
+	err = until(ctx, func() error {
+		_, _, err := o.run(ctx, 1, nil, program, "rsync://"+g.at())
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(err, g.close())
+	}
+	return g, nil
+}
+
+func (g *rsyncGiver) at() string { return g.o.address(0).Addr().String() + ":" + rsyncPort + "/" }
+
+func (g *rsyncGiver) get(ctx context.Context, i int) (time.Duration, error) {
+	to := filepath.Join(g.dir, fmt.Sprint("got-", i))
+	_, took, err := g.o.run(ctx, i, nil, g.program, "--fsync", "rsync://"+g.at()+"image/"+filepath.Base(g.o.image), to)
+	if err == nil {
+		err = sameSize(to, g.o.image)
+	}
+	return took, err
+}
+
+func (g *rsyncGiver) close() error { return errors.Join(g.daemon.close(), os.RemoveAll(g.dir)) }
+
+// sameSize tells of a file that a program said it has got whether it is as long as the one it got.
+func sameSize(got, want string) error {
+	a, err := os.Stat(got)
+	if err != nil {
+		return err
+	}
+	b, err := os.Stat(want)
+	if err == nil && a.Size() != b.Size() {
+		err = fmt.Errorf("%d bytes came of %d", a.Size(), b.Size())
+	}
+	return err
+}
