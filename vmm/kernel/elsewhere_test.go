@@ -69,10 +69,13 @@ func TestAKernelThatSomebodyElseFetched(t *testing.T) {
 
 func TestForeignPartsThatAreNotWhatTheySayAreRefused(t *testing.T) {
 	for what, change := range map[string]func(p *parts, files map[string][]byte){
-		"no list":         func(_ *parts, files map[string][]byte) { files[FileManifest] = []byte{} },
-		"a long list":     func(_ *parts, files map[string][]byte) { files[FileManifest] = make([]byte, maxParts+1) },
-		"another kernel":  func(_ *parts, files map[string][]byte) { files[FileVmlinuz] = fakeImage("6.1.0-57-cloud") },
-		"no kernel":       func(p *parts, files map[string][]byte) { files[FileVmlinuz] = []byte("x"); p.Vmlinuz = digest([]byte("x")) },
+		"no list":        func(_ *parts, files map[string][]byte) { files[FileManifest] = []byte{} },
+		"a long list":    func(_ *parts, files map[string][]byte) { files[FileManifest] = make([]byte, maxParts+1) },
+		"another kernel": func(_ *parts, files map[string][]byte) { files[FileVmlinuz] = fakeImage("6.1.0-57-cloud") },
+		"no kernel": func(p *parts, files map[string][]byte) {
+			files[FileVmlinuz] = []byte("x")
+			p.Vmlinuz = digest([]byte("x"))
+		},
 		"another release": func(p *parts, _ map[string][]byte) { p.Release = "../../6.1" },
 		"another module":  func(_ *parts, files map[string][]byte) { files["m.ko"] = []byte("x") },
 		"no module":       func(_ *parts, files map[string][]byte) { delete(files, "m.ko") },
