@@ -20,24 +20,13 @@ func Write(c *Config) string {
 		fmt.Fprintf(&b, "toolchain:\n")
 	}
 	for _, t := range c.Toolchain.Tools() {
-		fmt.Fprintf(&b, "  %s: %s%s\n", t, strconv.Quote(written(c.Toolchain.Of(t))), asked(c.Toolchain.Of(t)))
+		fmt.Fprintf(&b, "  %s: %s%s\n", t, strconv.Quote(c.Toolchain.Together(t)), asked(c.Toolchain.Of(t)))
 	}
 	if len(c.Lockfiles) > 0 {
 		fmt.Fprintf(&b, "lockfiles: [%s]\n", strings.Join(quoted(c.Lockfiles), ", "))
 	}
 	b.WriteString("# memory: 4GiB         # else as this machine affords\n# setup: [make deps]   # runs once for each state of the lockfiles\n")
 	return b.String()
-}
-
-// written is the one version of a tool that a file can name: what the first file that cares asks
-// for.
-func written(needs toolchain.Needs) string {
-	for _, n := range needs {
-		if n.Constraint != "" {
-			return n.Constraint
-		}
-	}
-	return ""
 }
 
 // asked says, as a comment, which files ask for a tool.

@@ -58,7 +58,7 @@ func upstream(v string) string {
 // candidate matters.
 func (n Needs) Settled(installed Candidates) bool {
 	for _, t := range n.Tools() {
-		packages := packagesOf[t]
+		packages := installed.packages(t)
 		if len(packages) == 0 || installed[packages[0]] == "" {
 			return false
 		}

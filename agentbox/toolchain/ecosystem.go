@@ -8,7 +8,7 @@ import (
 // ecosystemsOf are those whose registries a tool takes packages from, as package registries calls
 // them.
 var ecosystemsOf = map[Tool][]string{
-	Go: {"go"}, Node: {"npm"}, PNPM: {"npm"}, Yarn: {"npm"}, Package: {"npm"}, Python: {"pip"}, PipPackage: {"pip"},
+	Go: {"go"}, Node: {"npm"}, PNPM: {"npm"}, Yarn: {"npm"}, Package: {"npm"}, Python: {"pip"}, PipPackage: {"pip"}, Rust: {"cargo"},
 }
 
 // yarn1 is the ecosystem of the first Yarn, whose locks name a registry that is compiled into it.

@@ -82,3 +82,25 @@ func (n Needs) Constraints(t Tool) []string {
 	}
 	return out
 }
+
+// Together is one version of a tool that means what all files ask of it, as a configuration has it;
+// where one cannot say that, it is the first that is asked for.
+func (n Needs) Together(t Tool) string {
+	wanted := n.Constraints(t)
+	if len(wanted) < 2 {
+		return strings.Join(wanted, "")
+	}
+	together := wanted[0]
+	switch t {
+	case Go, Rust:
+		together = newestOf(wanted)
+	case Node:
+		together = intersect(wanted)
+	case Python:
+		together = strings.Join(wanted, ", ")
+	}
+	if _, err := Ask(t, together, ""); err != nil {
+		return wanted[0]
+	}
+	return together
+}

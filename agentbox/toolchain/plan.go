@@ -47,13 +47,29 @@ var packagesOf = map[Tool][]string{
 	Autotools: {"autoconf", "automake", "libtool", "pkg-config"},
 }
 
+// newerOf are packages that some releases have of a tool beside those of packagesOf, kept as new as
+// browsers need them; the first one has the tool's version.
+var newerOf = map[Tool][]string{
+	Rust: {"rustc-web", "cargo-web", "rustfmt-web"},
+}
+
 // Asked are the packages whose candidates Resolve wants to know.
 func (n Needs) Asked() []string {
 	var out []string
 	for _, t := range n.Tools() {
-		out = append(out, packagesOf[t]...)
+		out = append(append(out, packagesOf[t]...), newerOf[t]...)
 	}
 	return out
+}
+
+// packages are those that a tool comes in where the distribution has these candidates: the newer
+// ones, for a tool that builds for its older versions.
+func (have Candidates) packages(t Tool) []string {
+	usual, newer := packagesOf[t], newerOf[t]
+	if len(newer) > 0 && have[newer[0]] != "" && version(have[usual[0]]).LessThan(version(have[newer[0]])) {
+		return newer
+	}
+	return usual
 }
 
 // Resolve plans for needs on a distribution. It is a pure function: the same needs and candidates
@@ -81,18 +97,23 @@ func Resolve(needs Needs, have Candidates) Plan {
 
 // resolveGo takes the newest version that is asked for: every go command builds for the older ones.
 func (p *Plan) resolveGo(needs Needs, candidate string) {
-	newest := ""
-	for _, c := range needs.Constraints(Go) {
-		if newest == "" || version(newest).LessThan(version(c)) {
-			newest = c
-		}
-	}
+	newest := newestOf(needs.Constraints(Go))
 	if newest == "" || candidate != "" && !version(candidate).LessThan(version(newest)) {
 		p.add(Go)
 	} else {
 		p.Go = newest
 	}
 	p.refuse(needs, candidate)
+}
+
+// newestOf is the newest of some versions, "" of none.
+func newestOf(versions []string) (newest string) {
+	for _, v := range versions {
+		if newest == "" || version(newest).LessThan(version(v)) {
+			newest = v
+		}
+	}
+	return newest
 }
 
 // resolveNode takes what every file accepts.
@@ -123,8 +144,9 @@ func (p *Plan) resolveGlobal(needs Needs) {
 // resolveDistribution takes what the distribution has, and says what that does not satisfy.
 func (p *Plan) resolveDistribution(needs Needs, have Candidates) {
 	tool := needs[0].Tool
-	candidate := have[packagesOf[tool][0]]
-	p.add(tool)
+	packages := have.packages(tool)
+	candidate := have[packages[0]]
+	p.Packages = append(p.Packages, packages...)
 	for _, n := range needs {
 		if n.Constraint != "" && (candidate == "" || !satisfies(candidate, rangeOf(n))) {
 			p.Unmet = append(p.Unmet, Unmet{n, candidate, imageFor(n)})
@@ -219,7 +241,7 @@ func Recipe() string {
 		h.Write([]byte(part))
 	}
 	for _, t := range Tools {
-		h.Write([]byte(strings.Join(append([]string{string(t)}, packagesOf[t]...), " ")))
+		h.Write([]byte(strings.Join(slices.Concat([]string{string(t)}, packagesOf[t], newerOf[t]), " ")))
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

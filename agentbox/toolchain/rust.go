@@ -18,6 +18,12 @@ func readRust(s *scan, dir string) {
 		s.need(cargoNeed(file, content))
 		s.lock(dir, "Cargo.lock")
 	}
+	file = path.Join(dir, "Cargo.lock")
+	if content, ok := s.head(file); ok {
+		if n, ok := lockNeed(file, content); ok {
+			s.need(n)
+		}
+	}
 	for _, name := range []string{"rust-toolchain.toml", "rust-toolchain"} {
 		file := path.Join(dir, name)
 		if content, ok := s.read(file); ok {
@@ -27,10 +33,30 @@ func readRust(s *scan, dir string) {
 	}
 }
 
+// These are the toolchains that first understood each edition and each version of Cargo.lock,
+// where an older one fails.
+var (
+	editionsSince = map[string]string{"2018": "1.31", "2021": "1.56", "2024": "1.85"}
+	locksSince    = map[string]string{"3": "1.53", "4": "1.78"}
+)
+
+var cargoLockVersion = agentbox.Pattern(`(?m)^version = ([0-9]{1,3})$`)
+
+// lockNeed is what a Cargo.lock asks for by its version; ok is false for one that every toolchain
+// reads.
+func lockNeed(file, content string) (n Need, ok bool) {
+	found := cargoLockVersion().FindStringSubmatch(content)
+	if found == nil || locksSince[found[1]] == "" {
+		return Need{}, false
+	}
+	return Need{Tool: Rust, Constraint: locksSince[found[1]], File: file, Key: "version"}, true
+}
+
 // cargoNeed is the oldest toolchain that the crate, or the workspace's crates, build with.
 func cargoNeed(file, content string) Need {
 	type pkg struct {
 		RustVersion any `toml:"rust-version"` // a table where a crate takes it from its workspace
+		Edition     any `toml:"edition"`
 	}
 	var c struct {
 		Package   pkg `toml:"package"`
@@ -43,7 +69,14 @@ func cargoNeed(file, content string) Need {
 	}
 	version, ok := c.Package.RustVersion.(string)
 	if !ok {
-		version, _ = c.Workspace.Package.RustVersion.(string)
+		version, ok = c.Workspace.Package.RustVersion.(string)
+	}
+	if !ok {
+		edition, ok := c.Package.Edition.(string)
+		if !ok {
+			edition, _ = c.Workspace.Package.Edition.(string)
+		}
+		return rustNeed(file, "edition", editionsSince[edition])
 	}
 	return rustNeed(file, "rust-version", version)
 }

@@ -2,6 +2,7 @@ package toolchain
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -63,6 +64,10 @@ func TestDetect(t *testing.T) {
 		"requirements":       {[]string{"requirements.txt", "x\n"}, "python  requirements.txt "},
 		"rust":               {[]string{"Cargo.toml", "[package]\nrust-version = '1.70'\n"}, "rust 1.70 Cargo.toml rust-version"},
 		"rust of workspace":  {[]string{"Cargo.toml", "[workspace.package]\nrust-version = '1.60'\n[package]\nrust-version.workspace = true\n"}, "rust 1.60 Cargo.toml rust-version"},
+		"edition":            {[]string{"Cargo.toml", "[workspace.package]\nedition = '2024'\n[package]\nedition.workspace = true\n"}, "rust 1.85 Cargo.toml edition"},
+		"odd edition":        {[]string{"Cargo.toml", "[package]\nedition = '1999'\n"}, "rust  Cargo.toml "},
+		"Cargo.lock":         {[]string{"Cargo.toml", "[package]\nedition = '2015'\n", "Cargo.lock", "# generated\nversion = 4\n\n[[package]]\n"}, "rust 1.78 Cargo.lock version|rust  Cargo.toml "},
+		"old Cargo.lock":     {[]string{"Cargo.toml", "[package]\n", "Cargo.lock", "[[package]]\nversion = \"4\"\n"}, "rust  Cargo.toml "},
 		"channel":            {[]string{"rust-toolchain.toml", "[toolchain]\nchannel = '1.75.0'\n"}, "rust 1.75.0 rust-toolchain.toml toolchain.channel"},
 		"C":                  {[]string{"Makefile", "", "configure.ac", "", "CMakeLists.txt", ""}, "make  Makefile |cmake  CMakeLists.txt |autotools  configure.ac "},
 		"asdf":               {[]string{".tool-versions", "golang 1.22.1\nnodejs 20.1.0 # x\nelixir 1.2\n"}, "go 1.22.1 .tool-versions golang|node 20.1.0 .tool-versions nodejs"},
@@ -144,12 +149,19 @@ func TestResolve(t *testing.T) {
 		"rust": {Needs{{Tool: Rust, Constraint: "1.70.0"}}, Plan{
 			Packages: packagesOf[Rust], Unmet: []Unmet{{Need{Tool: Rust, Constraint: "1.70.0"}, "1.63.0", "rust:1.70"}},
 		}},
+		"rust of browsers": {Needs{{Tool: Rust, Constraint: "1.70.0"}, {Tool: Rust, Constraint: "1.99"}}, Plan{
+			Packages: newerOf[Rust], Unmet: []Unmet{{Need{Tool: Rust, Constraint: "1.99"}, "1.96.0", "rust:1.99"}},
+		}},
 		"refused": {Needs{{Tool: Node, Refused: "lts/none"}}, Plan{
 			Packages: []string{"nodejs", "npm"}, Unmet: []Unmet{{Need: Need{Tool: Node, Refused: "lts/none"}, Candidate: "18.19.0"}},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Resolve(test.needs, bookworm); !reflect.DeepEqual(got, test.want) {
+			have := maps.Clone(bookworm)
+			if name == "rust of browsers" {
+				have["rustc-web"] = "1.96.0"
+			}
+			if got := Resolve(test.needs, have); !reflect.DeepEqual(got, test.want) {
 				t.Errorf("got  %+v\nwant %+v", got, test.want)
 			}
 		})
@@ -184,7 +196,7 @@ func FuzzDetect(f *testing.F) {
 	for _, seed := range []string{"module m\n\ngo 1.22\ntoolchain go1.22.1\n", `{"engines":{"node":">=18"}}`, "[project]\nrequires-python='>=3'\n", "lts/iron\n", "golang 1.22"} {
 		f.Add(seed)
 	}
-	names := []string{"go.mod", "go.work", "package.json", ".nvmrc", "pyproject.toml", ".python-version", "Cargo.toml", "rust-toolchain", ".tool-versions"}
+	names := []string{"go.mod", "go.work", "package.json", ".nvmrc", "pyproject.toml", ".python-version", "Cargo.toml", "Cargo.lock", "rust-toolchain", ".tool-versions"}
 	f.Fuzz(func(t *testing.T, content string) {
 		s := &scan{}
 		s.need(goNeed("go.mod", content))
@@ -195,6 +207,9 @@ func FuzzDetect(f *testing.F) {
 		s.need(pythonNeed(".python-version", "", firstWord(content)))
 		s.need(cargoNeed("Cargo.toml", content))
 		s.need(channelNeed("rust-toolchain", content))
+		if n, ok := lockNeed("Cargo.lock", content); ok {
+			s.need(n)
+		}
 		for _, n := range s.found.Needs {
 			if strings.ContainsAny(n.Constraint+n.Refused, "\x1b\n\x00") || strings.HasPrefix(n.Constraint, "--") || !slices.Contains(names, n.File) {
 				t.Errorf("%+v", n)
@@ -214,6 +229,25 @@ func TestEcosystems(t *testing.T) {
 	for version, want := range map[string]string{"1": "npm yarn", "1.22.22": "npm yarn", "4": "npm", "4.5.3": "npm", "10.0.0": "npm"} {
 		if got := strings.Join(Needs{{Tool: Yarn, Constraint: version}}.Ecosystems(), " "); got != want {
 			t.Errorf("yarn %s: %s", version, got)
+		}
+	}
+}
+
+// What init writes for several files means what they mean together.
+func TestTogether(t *testing.T) {
+	asks := func(t Tool, versions ...string) (needs Needs) {
+		for _, v := range versions {
+			needs = append(needs, Need{Tool: t, Constraint: v})
+		}
+		return needs
+	}
+	for want, needs := range map[string]Needs{
+		"1.22.3": asks(Go, "1.9", "1.22.3", "1.21"), "1.85": asks(Rust, "", "1.78", "1.85"), ">=18 <21 || >=18 22": asks(Node, ">=18", "<21 || 22"),
+		">=3.9, <4": asks(Python, ">=3.9", "<4"), "9.1.0": asks(PNPM, "9.1.0", "8"), "": asks(CMake, ""),
+		strings.Repeat("1", 70): asks(Node, strings.Repeat("1", 70), strings.Repeat("2", 70)),
+	} {
+		if got := needs.Together(needs[0].Tool); got != want {
+			t.Errorf("%v: %q", needs, got)
 		}
 	}
 }

@@ -25,6 +25,7 @@ var Questions = []Question{
 	{"pip", "python3-pip", []string{"pip", "config", "list"}},
 	{"pip", "python3-pip", []string{"pip", "install", "--help"}},
 	{"yarn", "", yarnQuestion},
+	{"cargo", "", cargoQuestion},
 }
 
 // yarnQuestion leaves out what the box is told of npm's registry: locks of Yarn 1 name the one that
@@ -44,3 +45,9 @@ func (f Found) Ecosystem() string {
 	name, _, _ := strings.Cut(f.From, ":")
 	return name
 }
+
+// cargoQuestion has cargo say where it would get a package, as it says that nowhere else: in the
+// error of one that cannot. Nothing answers at the proxy's address.
+var cargoQuestion = []string{"sh", "-c", `command -v cargo >/dev/null && cd "$(mktemp -d)" && mkdir src && : >src/lib.rs &&
+printf '[package]\nname = "asks"\nversion = "0.0.0"\n[dependencies]\nany = "*"\n' >Cargo.toml &&
+{ CARGO_HTTP_PROXY=http://127.0.0.1:9 CARGO_NET_RETRY=0 cargo fetch 2>&1 || true; }`}

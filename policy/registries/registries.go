@@ -65,11 +65,12 @@ func Tools(ctx context.Context, m Machine) (found []Found, answered bool) {
 	wg.Go(func() { lists[2].pip(ctx, m) })
 	wg.Wait()
 	lists[4].yarn(m)
+	lists[4].cargoDefault(m)
 	var inFiles list
 	inFiles.npmrc(m)
 	inFiles.pipEnv(m)
 	inFiles.cargo(m)
-	lists[3].linked(ctx, m, slices.Concat(lists[1].said, lists[2].said, inFiles.said))
+	lists[3].linked(ctx, m, slices.Concat(lists[1].said, lists[2].said, lists[4].said, inFiles.said))
 	answered = true
 	for _, l := range lists {
 		found = append(found, l.found...)

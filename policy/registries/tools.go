@@ -88,6 +88,16 @@ func (l *list) yarn(m Machine) {
 	}
 }
 
+// cargoDefault finds the index in what cargo says that it cannot get.
+func (l *list) cargoDefault(m Machine) {
+	for _, said := range anyURL().FindAllString(m.Said[strings.Join(cargoQuestion, " ")], -1) {
+		said = strings.TrimRight(said, "`.")
+		if index, ok := strings.CutSuffix(said, "config.json"); ok {
+			l.urls("cargo: its default index", "sparse+"+index)
+		}
+	}
+}
+
 func (l *list) npmrc(m Machine) {
 	for _, name := range []string{path.Join(m.Home, ".npmrc"), "etc/npmrc"} {
 		for line := range strings.Lines(m.read(name)) {
