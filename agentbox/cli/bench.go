@@ -31,6 +31,9 @@ func (a *app) benchCommand() *cli.Command {
 			a.benchVerb("tasks", "measure handing work over: run, task submit, its result, attach",
 				"task/begin is from the start of task submit until the command runs, task/result from the end of a command that has changed 20 files\n"+
 					"until its result is shown, task/attach until the job's output is. Let nothing else run meanwhile.", 20, a.byKind(a.benchTasks)),
+			a.benchVerb("agent", "measure opening coding agents in boxes that have them, beside a bare runsc",
+				"From the start of the command line to the agent's first output, which is its version. Each agent is installed first, which\n"+
+					"takes a minute or two: --only '*claude'. Let nothing else run meanwhile.", 20, a.byKind(a.benchAgents)),
 			a.benchWorkCommand(),
 			a.benchVerb("network", "measure the network of boxes beside that of QEMU and of runsc themselves",
 				"A program in the box moves 64 MiB each way and opens connections, to a server on this machine. Needs root for the one of\n"+

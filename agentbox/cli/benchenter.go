@@ -18,6 +18,11 @@ func (a *app) benchTasks(ctx context.Context, req benchRequest, kind agentbox.Is
 	return a.benchBoxes(ctx, req, kind, say, (*bench.Lab).Tasks)
 }
 
+// benchAgents measures opening agents in boxes of one kind.
+func (a *app) benchAgents(ctx context.Context, req benchRequest, kind agentbox.Isolation, say agentbox.Progress) ([]bench.Result, error) {
+	return a.benchBoxes(ctx, req, kind, say, (*bench.Lab).Agents)
+}
+
 // benchBoxes measures scenarios of a lab of its own.
 func (a *app) benchBoxes(ctx context.Context, req benchRequest, kind agentbox.Isolation, say agentbox.Progress, of func(*bench.Lab, agentbox.Box) []bench.Scenario) (results []bench.Result, err error) {
 	lab, err := a.openLab(ctx, kind, say)

@@ -1,0 +1,153 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"syscall"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/task/agents"
+)
+
+// openedAgents are the built-in agents of the npm registry.
+var openedAgents = []string{"claude", "codex", "gemini", "opencode"}
+
+// Agents are the scenarios of opening a coding agent in a box that has it: from the start of the
+// command line to the first output of the agent, which is asked for its version. Beside them, in
+// gVisor, the same program is started in a bare runsc with the box's image. An agent is installed
+// before the first sample of its scenario. box is what WarmUp found.
+func (l *Lab) Agents(box agentbox.Box) []Scenario {
+	var all []Scenario
+	for _, name := range openedAgents {
+		o := &openedAgent{name: name, installation: l.plain}
+		own := Scenario{Name: "agent/" + name, Isolation: box.Isolation, Accel: box.Accel, Setup: o.prepare, Measure: o.open, Teardown: o.leave}
+		if box.Isolation == agentbox.GVisor {
+			bare := Scenario{Name: "runsc/agent-" + name, Setup: o.prepareBare, Measure: o.openBare, Teardown: o.leaveBare}
+			all, own.Baseline = append(all, bare), bare.Name
+		}
+		all = append(all, own)
+	}
+	for i := range all {
+		all[i].Unit, all[i].Ceiling = Milliseconds, milliseconds(enterLimit)
+	}
+	return all
+}
+
+// openedAgent is an agent in the box of a repository of its own.
+type openedAgent struct {
+	name         string
+	installation *installation
+	repo         string // "" until the box is there
+	program      string
+	bare         *bareTarget
+}
+
+func (o *openedAgent) argv() []string {
+	return slices.Concat([]string{"agent"}, o.installation.lab.machine, []string{o.name, "--", "--version"})
+}
+
+// prepare makes the box with the agent in it, once. Nothing it is asked for needs the key.
+func (o *openedAgent) prepare(ctx context.Context) error {
+	if o.repo != "" {
+		return nil
+	}
+	profile, err := agents.Dirs{User: o.installation.home.Agents()}.Find(o.name)
+	if err != nil {
+		return err
+	}
+	here := *o.installation
+	for _, s := range profile.Secrets {
+		here.program.Env = append(slices.Clone(here.program.Env), s.Name+"=of-a-benchmark")
+	}
+	repo, err := here.lab.repo(ctx, "agent-"+o.name, smallRepository)
+	if err != nil {
+		return err
+	}
+	o.installation, o.program = &here, profile.Program
+	end := here.lab.say.Begin("agent", o.name)
+	ctx, cancel := context.WithTimeoutCause(ctx, warmUpTime, fmt.Errorf("the limit is %s", warmUpTime))
+	defer cancel()
+	if _, _, err = here.program.Run(ctx, repo, o.argv()...); err == nil {
+		o.repo = repo
+		end("")
+	}
+	return err
+}
+
+func (o *openedAgent) open(ctx context.Context) (float64, error) {
+	cmd := exec.CommandContext(ctx, o.installation.program.Path, o.argv()...)
+	cmd.Dir, cmd.Env = o.repo, append(os.Environ(), o.installation.program.Env...)
+	return firstOutput(ctx, cmd)
+}
+
+func (o *openedAgent) leave(ctx context.Context) error { return o.installation.remove(ctx) }
+
+// prepareBare starts a container with the image, the environment and a clone of the repository of
+// the box.
+func (o *openedAgent) prepareBare(ctx context.Context) error {
+	if err := o.prepare(ctx); err != nil {
+		return err
+	}
+	out, err := o.installation.do(ctx, o.repo, "show", "--json")
+	if err != nil {
+		return err
+	}
+	var shown agentbox.Box
+	if err := json.Unmarshal(out, &shown); err != nil {
+		return err
+	}
+	in := workBox{installation: o.installation, name: shown.ID.String()}
+	env, err := in.environment(ctx)
+	if err != nil {
+		return err
+	}
+	clone := o.repo + "-bare"
+	if err := git(ctx, o.repo, "clone", "-q", o.repo, clone); err != nil {
+		return err
+	}
+	if o.bare, err = o.installation.lab.bareTarget("bare-"+o.name, shown.Image, clone, "", env, option{}); err != nil {
+		return err
+	}
+	return o.bare.start(ctx)
+}
+
+func (o *openedAgent) openBare(ctx context.Context) (float64, error) {
+	return firstOutput(ctx, o.bare.command(ctx, "exec", "--cwd="+bareWork, bareID, o.program, "--version"))
+}
+
+func (o *openedAgent) leaveBare(ctx context.Context) error {
+	if o.bare == nil {
+		return nil
+	}
+	return o.bare.stop(ctx)
+}
+
+// firstOutput runs a command to its end, and gives the milliseconds until it had printed something.
+func firstOutput(ctx context.Context, cmd *exec.Cmd) (float64, error) {
+	if err := sleep(ctx, settle); err != nil {
+		return 0, err
+	}
+	cmd.SysProcAttr, cmd.WaitDelay = &syscall.SysProcAttr{Setpgid: true}, killAfter
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return 0, err
+	}
+	started := time.Now()
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	_, err = io.ReadFull(out, make([]byte, 1))
+	took := milliseconds(time.Since(started))
+	_, restErr := io.Copy(io.Discard, out)
+	if err = errors.Join(err, restErr, cmd.Wait()); err != nil {
+		return took, fmt.Errorf("%s: %w", cmd, err)
+	}
+	return took, nil
+}
