@@ -84,6 +84,9 @@ func needMachines(t *testing.T) {
 // nothing else runs; it is there to end what hangs, not to measure.
 const scriptTimeout = 15 * time.Minute
 
+// longTimeout is for scripts that run for a kind which they leave out because it takes so long.
+const longTimeout = 90 * time.Minute
+
 // TestScript runs every script of testdata/script for every kind it is made for, each with a home,
 // a daemon and a checkout of its own. The long ones begin first, so that no single one is left at
 // the end.
@@ -172,9 +175,13 @@ func readHeader(t *testing.T, file string) header {
 }
 
 func runScript(t *testing.T, kind, file string) {
+	timeout := scriptTimeout
+	if os.Getenv(everyKindEnv) != "" {
+		timeout = longTimeout
+	}
 	testscript.RunT(scriptT{t}, testscript.Params{
 		Files: []string{file}, Setup: shared.setup(kind), Cmds: commands, Condition: condition(kind),
-		RequireUniqueNames: true, Deadline: time.Now().Add(scriptTimeout),
+		RequireUniqueNames: true, Deadline: time.Now().Add(timeout),
 	})
 }
 
