@@ -45,12 +45,8 @@ type MeshConfig struct {
 	Progress agentbox.Progress
 }
 
-// Sizes that issue and documents speak of, and machines at most.
-const (
-	MeshLarge    = 1 << 30
-	MeshSmall    = 64 << 20
-	meshMachines = 16
-)
+// meshMachines is how many machines there are at most.
+const meshMachines = 16
 
 // OpenMeshLab makes a team. Links and machines are for the scenarios.
 func OpenMeshLab(cfg MeshConfig) (*MeshLab, error) {

@@ -75,7 +75,7 @@ func (s *Store) file(ctx context.Context, d agentbox.Digest, src Source) (string
 		return "", err
 	}
 	if !s.checked.is(d) {
-		if err := s.complete(ctx, d, m, id, src); err != nil {
+		if err := s.complete(ctx, d, m, src); err != nil {
 			return "", err
 		}
 		s.checked.remember(d)
@@ -85,7 +85,7 @@ func (s *Store) file(ctx context.Context, d agentbox.Digest, src Source) (string
 
 // complete makes an image's file hold every block: it hashes what lies there, and puts right what
 // does not match.
-func (s *Store) complete(ctx context.Context, d agentbox.Digest, m blob.Manifest, id uint64, src Source) error {
+func (s *Store) complete(ctx context.Context, d agentbox.Digest, m blob.Manifest, src Source) error {
 	f := s.newFiller(d, m, src)
 	file, err := f.open()
 	if err == nil {

@@ -216,13 +216,12 @@ func (t *transport) Shutdown() error {
 type streamConn struct {
 	wire.Stream
 	t      *transport
-	l      *link
 	left   int64
 	remote net.Addr
 }
 
 func (t *transport) netConn(s wire.Stream, l *link) net.Conn {
-	return &streamConn{Stream: s, t: t, l: l, left: maxStream, remote: net.UDPAddrFromAddrPort(placeOf(l.peer))}
+	return &streamConn{Stream: s, t: t, left: maxStream, remote: net.UDPAddrFromAddrPort(placeOf(l.peer))}
 }
 
 var errTooLong = errors.New("the peer sends more than a gossip stream may have")

@@ -58,8 +58,7 @@ func (r *Roster) SetRoles(id identity.PeerID, roles []identity.Role) error {
 		}
 		entries = append(adopted, e)
 	}
-	_, err = r.merge(entries)
-	return err
+	return r.merge(entries)
 }
 
 // Revoke takes a member off the list for good. The members that it added stay.
@@ -88,8 +87,7 @@ func (r *Roster) Revoke(id identity.PeerID) error {
 	if err != nil {
 		return err
 	}
-	_, err = r.merge(append(entries, e))
-	return err
+	return r.merge(append(entries, e))
 }
 
 // adopt signs with the root key what only one admin says, so that it stays when that admin goes.
@@ -175,8 +173,7 @@ func (r *Roster) Renew() error {
 	if len(entries) == 0 {
 		return nil
 	}
-	_, err := r.merge(entries)
-	return err
+	return r.merge(entries)
 }
 
 // stillAdmin tells whether the root still lets a member that left sign for others.

@@ -250,6 +250,5 @@ func (r *Roster) add(m identity.Member) error {
 	if err != nil {
 		return err
 	}
-	_, err = r.merge(append(entries, e))
-	return err
+	return r.merge(append(entries, e))
 }

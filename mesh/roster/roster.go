@@ -176,8 +176,8 @@ func (r *Roster) keep(list identity.List) error {
 	return nil
 }
 
-// merge adds entries to the list; it is false when that changes nothing.
-func (r *Roster) merge(entries []identity.Entry) (bool, error) {
+// merge adds entries to the list.
+func (r *Roster) merge(entries []identity.Entry) error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
 	old := r.List()
@@ -186,12 +186,12 @@ func (r *Roster) merge(entries []identity.Entry) (bool, error) {
 		r.mu.Lock()
 		r.refused++
 		r.mu.Unlock()
-		return false, err
+		return err
 	}
 	if list.Digest() == old.Digest() {
-		return false, nil
+		return nil
 	}
-	return true, r.keep(list)
+	return r.keep(list)
 }
 
 // Forget removes the team from this machine: list, root key and invitations.

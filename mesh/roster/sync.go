@@ -92,7 +92,7 @@ func (r *Roster) read(s wire.Stream) (agentbox.Digest, error) {
 		r.mu.Unlock()
 		return agentbox.Digest{}, err
 	}
-	_, err = r.merge(list.Entries())
+	err = r.merge(list.Entries())
 	return list.Digest(), err
 }
 

@@ -16,9 +16,8 @@ const maxHello = 64 << 10
 
 // hello is what a TLS client says before anything is encrypted.
 type hello struct {
-	name   string   // the one host name of the SNI extension, "" without
-	protos []string // ALPN
-	raw    []byte   // every byte read, to be played again to whoever answers
+	name string // the one host name of the SNI extension, "" without
+	raw  []byte // every byte read, to be played again to whoever answers
 }
 
 var errHelloRead = errors.New("the hello was read")
@@ -32,7 +31,7 @@ func readHello(r io.Reader) (hello, error) {
 	limited := &io.LimitedReader{R: r, N: maxHello}
 	peek := tls.Server(helloConn{io.TeeReader(limited, &seen)}, &tls.Config{
 		GetConfigForClient: func(info *tls.ClientHelloInfo) (*tls.Config, error) {
-			h.name, h.protos = info.ServerName, info.SupportedProtos
+			h.name = info.ServerName
 			return nil, errHelloRead
 		},
 	})

@@ -58,11 +58,11 @@ func (m *machine) Err() error {
 }
 
 func (m *machine) Freeze(ctx context.Context) error {
-	return m.explain(m.qmp.run(ctx, slowCommand, "stop", nil, nil))
+	return m.explain(m.qmp.run(ctx, slowCommand, "stop", nil))
 }
 
 func (m *machine) Thaw(ctx context.Context) error {
-	return m.explain(m.qmp.run(ctx, quickCommand, "cont", nil, nil))
+	return m.explain(m.qmp.run(ctx, quickCommand, "cont", nil))
 }
 
 func (m *machine) Kill() error {

@@ -41,7 +41,6 @@ type monitor struct {
 type message struct {
 	Greeting json.RawMessage `json:"QMP"`
 	ID       uint64          `json:"id"`
-	Return   json.RawMessage `json:"return"`
 	Error    *struct {
 		Class string `json:"class"`
 		Desc  string `json:"desc"`
@@ -113,18 +112,18 @@ func (m *monitor) fail(err error) {
 
 // negotiate ends the protocol's greeting phase.
 func (m *monitor) negotiate(ctx context.Context) error {
-	return m.run(ctx, quickCommand, "qmp_capabilities", nil, nil)
+	return m.run(ctx, quickCommand, "qmp_capabilities", nil)
 }
 
-// run executes a command and decodes its answer into result (nil to drop it). It waits no longer
-// than limit.
-func (m *monitor) run(ctx context.Context, limit time.Duration, name string, args, result any) error {
-	return m.runWithFile(ctx, limit, nil, name, args, result)
+// run executes a command, of whose answer nobody wants more than whether it failed. It waits no
+// longer than limit.
+func (m *monitor) run(ctx context.Context, limit time.Duration, name string, args any) error {
+	return m.runWithFile(ctx, limit, nil, name, args)
 }
 
 // runWithFile is run with a descriptor attached, as getfd and add-fd want it. The file stays the
 // caller's.
-func (m *monitor) runWithFile(ctx context.Context, limit time.Duration, file *os.File, name string, args, result any) error {
+func (m *monitor) runWithFile(ctx context.Context, limit time.Duration, file *os.File, name string, args any) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	id, answer, err := m.send(ctx, file, name, args)
@@ -133,7 +132,7 @@ func (m *monitor) runWithFile(ctx context.Context, limit time.Duration, file *os
 	}
 	select {
 	case msg, ok := <-answer:
-		return m.finish(name, msg, ok, result)
+		return m.finish(name, msg, ok)
 	case <-ctx.Done():
 		m.mu.Lock()
 		delete(m.pending, id)
@@ -142,7 +141,7 @@ func (m *monitor) runWithFile(ctx context.Context, limit time.Duration, file *os
 	}
 }
 
-func (m *monitor) finish(name string, msg message, ok bool, result any) error {
+func (m *monitor) finish(name string, msg message, ok bool) error {
 	switch {
 	case !ok:
 		m.mu.Lock()
@@ -150,11 +149,6 @@ func (m *monitor) finish(name string, msg message, ok bool, result any) error {
 		return fmt.Errorf("QEMU command %s: %w", name, m.err)
 	case msg.Error != nil:
 		return fmt.Errorf("QEMU command %s: %s", name, msg.Error.Desc)
-	case result == nil:
-		return nil
-	}
-	if err := json.Unmarshal(msg.Return, result); err != nil {
-		return fmt.Errorf("QEMU command %s: answer: %w", name, err)
 	}
 	return nil
 }

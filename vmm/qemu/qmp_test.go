@@ -67,21 +67,20 @@ func TestMonitorAnswersAndEvents(t *testing.T) {
 	if err := m.negotiate(ctx); err != nil {
 		t.Fatal(err)
 	}
-	var got struct{ Name string }
-	if err := m.run(ctx, time.Minute, "query-name", nil, &got); err != nil || got.Name != "query-name" {
-		t.Errorf("got %+v, %v", got, err)
+	if err := m.run(ctx, time.Minute, "cont", nil); err != nil {
+		t.Error(err)
 	}
 	if <-events != "RESUME" {
 		t.Error("the event is lost")
 	}
-	if err := m.run(ctx, time.Minute, "fail", nil, nil); err == nil || !strings.Contains(err.Error(), "no such thing") {
+	if err := m.run(ctx, time.Minute, "fail", nil); err == nil || !strings.Contains(err.Error(), "no such thing") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestMonitorGivesUpOnSilence(t *testing.T) {
 	m, _ := scripted(t, func(string, uint64, net.Conn) {})
-	err := m.run(context.Background(), 20*time.Millisecond, "stop", nil, nil)
+	err := m.run(context.Background(), 20*time.Millisecond, "stop", nil)
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
@@ -93,10 +92,10 @@ func TestMonitorEndsWithItsSocket(t *testing.T) {
 			conn.Write([]byte(say)) // fails halfway when the monitor has had enough
 			conn.Close()
 		})
-		if err := m.run(context.Background(), time.Minute, "stop", nil, nil); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		if err := m.run(context.Background(), time.Minute, "stop", nil); err == nil || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: got %v", what, err)
 		}
-		if err := m.run(context.Background(), time.Minute, "stop", nil, nil); err == nil {
+		if err := m.run(context.Background(), time.Minute, "stop", nil); err == nil {
 			t.Errorf("%s: a command ran on a dead monitor", what)
 		}
 	}
@@ -119,7 +118,7 @@ func TestMonitorPassesFiles(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		m.runWithFile(ctx, time.Minute, f, "add-fd", map[string]int{"fdset-id": 1}, nil) // nobody answers
+		m.runWithFile(ctx, time.Minute, f, "add-fd", map[string]int{"fdset-id": 1}) // nobody answers
 	}()
 	defer func() { cancel(); <-ended }()
 	buf, oob := make([]byte, 1024), make([]byte, 64)

@@ -140,7 +140,7 @@ func (r *restoration) load(ctx context.Context, m *machine, fill func(context.Co
 		return err
 	}
 	from := map[string]any{"uri": fmt.Sprintf("fd:%d", fdState)}
-	if err := m.qmp.run(ctx, quickCommand, "migrate-incoming", from, nil); err != nil {
+	if err := m.qmp.run(ctx, quickCommand, "migrate-incoming", from); err != nil {
 		return err
 	}
 	return m.awaitRunning(ctx)

@@ -104,14 +104,14 @@ func (m *machine) saveDevices(ctx context.Context, dir string, man *manifest) er
 	type set struct {
 		ID int `json:"fdset-id"`
 	}
-	if err := m.qmp.runWithFile(ctx, quickCommand, f, "add-fd", set{1}, nil); err != nil {
+	if err := m.qmp.runWithFile(ctx, quickCommand, f, "add-fd", set{1}); err != nil {
 		return m.explain(err)
 	}
 	save := map[string]any{"filename": "/dev/fdset/1", "live": false}
-	if err := m.qmp.run(ctx, slowCommand, "xen-save-devices-state", save, nil); err != nil {
+	if err := m.qmp.run(ctx, slowCommand, "xen-save-devices-state", save); err != nil {
 		return m.explain(err)
 	}
-	if err := m.qmp.run(ctx, quickCommand, "remove-fd", set{1}, nil); err != nil {
+	if err := m.qmp.run(ctx, quickCommand, "remove-fd", set{1}); err != nil {
 		return m.explain(err)
 	}
 	if err := f.Sync(); err != nil {

@@ -90,9 +90,7 @@ func (rd *reader) inode(name string, info fs.FileInfo) (*Inode, error) {
 	case TypeDir:
 		ino.entries = map[string]*entry{}
 	case TypeRegular:
-		if err := rd.content(ino, name, info); err != nil {
-			return nil, err
-		}
+		ino.Size, ino.Content = info.Size(), rd.content(name, info)
 	case TypeSymlink:
 		target, err := fs.ReadLink(rd.img, name)
 		if err != nil {
@@ -109,19 +107,16 @@ func (rd *reader) inode(name string, info fs.FileInfo) (*Inode, error) {
 }
 
 // content finds where the bytes of a file lie. Images of ours have every file in one piece.
-func (rd *reader) content(ino *Inode, name string, info fs.FileInfo) error {
-	if ino.Size = info.Size(); ino.Size == 0 {
+func (rd *reader) content(name string, info fs.FileInfo) Content {
+	if info.Size() == 0 {
 		return nil
 	}
-	located, ok := info.(interface{ DataRange() []erofs.DataRange })
-	if ok {
-		if at := located.DataRange(); len(at) == 1 && at[0].Device == 0 && at[0].Offset >= 0 && at[0].Size == ino.Size {
-			ino.Content = Section{rd.r, at[0].Offset, at[0].Size}
-			return nil
+	if located, ok := info.(interface{ DataRange() []erofs.DataRange }); ok {
+		if at := located.DataRange(); len(at) == 1 && at[0].Device == 0 && at[0].Offset >= 0 && at[0].Size == info.Size() {
+			return Section{rd.r, at[0].Offset, at[0].Size}
 		}
 	}
-	ino.Content = imageFile{rd.img, name}
-	return nil
+	return imageFile{rd.img, name}
 }
 
 // imageFile is content that does not lie in one piece.
