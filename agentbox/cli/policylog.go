@@ -109,7 +109,7 @@ func entryText(e policy.Entry) string {
 	if e.Hint != "" {
 		parts = append(parts, "- "+e.Hint)
 	}
-	return printable(strings.Join(parts, " "))
+	return agentbox.Printable(strings.Join(parts, " "))
 }
 
 // entryTarget is METHOD HOST:PORT/PATH, as far as they are known.

@@ -2,10 +2,8 @@ package cli
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"agentbox/agentbox"
 )
@@ -19,20 +17,7 @@ func (a *app) printBox(b agentbox.Box, what string) error {
 // oneLine keeps a message on its line, and from saying anything to the terminal, whatever it quotes:
 // that may be a box's words.
 func oneLine(s string) string {
-	return printable(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
-}
-
-// printable is text without what a terminal would take for more than text.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case strconv.IsPrint(r):
-			return r
-		case r == '\t':
-			return ' '
-		}
-		return unicode.ReplacementChar
-	}, s)
+	return agentbox.Printable(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
 }
 
 func bytesText(n int64) string {

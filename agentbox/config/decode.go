@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 
 	"agentbox/agentbox"
 
@@ -64,7 +63,7 @@ func (d *decoder) within(key string, read func()) {
 }
 
 func (d *decoder) warn(n *yaml.Node, format string, args ...any) {
-	d.cfg.Warnings = append(d.cfg.Warnings, fmt.Sprintf("%s:%d: %s", d.name, n.Line, printable(fmt.Sprintf(format, args...))))
+	d.cfg.Warnings = append(d.cfg.Warnings, fmt.Sprintf("%s:%d: %s", d.name, n.Line, agentbox.Printable(fmt.Sprintf(format, args...))))
 }
 
 // err is every problem, in the order of the file.
@@ -75,7 +74,7 @@ func (d *decoder) err() error {
 	slices.SortStableFunc(d.problems, func(a, b problem) int { return cmp.Compare(a.line, b.line) })
 	lines := make([]string, len(d.problems))
 	for i, p := range d.problems {
-		lines[i] = fmt.Sprintf("%s:%d: %s", d.name, p.line, printable(p.text))
+		lines[i] = fmt.Sprintf("%s:%d: %s", d.name, p.line, agentbox.Printable(p.text))
 	}
 	const most = 20
 	if len(lines) > most {
@@ -193,15 +192,4 @@ func clip(s string) string {
 		return strings.ToValidUTF8(s[:most], "") + "…"
 	}
 	return s
-}
-
-// printable keeps a message on one line and says nothing to the terminal, whatever the file has in
-// it.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, s)
 }

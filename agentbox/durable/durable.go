@@ -47,6 +47,17 @@ func write(path string, data []byte, perm fs.FileMode, sync func(*os.File) error
 	return nil
 }
 
+// Create writes a file that must not exist and waits until it is on disk. Its directory is the
+// caller's to sync.
+func Create(path string, data []byte, perm fs.FileMode) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
 // SyncDir makes what was created, renamed or removed in dir outlive a power loss.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)

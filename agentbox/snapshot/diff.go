@@ -97,7 +97,7 @@ func incomparable(err error) error {
 	if !errors.As(err, &failed) {
 		return err
 	}
-	return agentbox.Errorf(agentbox.Conflict, "what changed cannot be listed: git says %s", printable(failed.Error())).
+	return agentbox.Errorf(agentbox.Conflict, "what changed cannot be listed: git says %s", agentbox.Printable(failed.Error())).
 		WithHint("agentbox pull brings it here as it is")
 }
 

@@ -7,7 +7,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"agentbox/agentbox"
 )
@@ -86,17 +85,17 @@ func (f *facts) take(what, value string) {
 		f.files, _ = strconv.Atoi(strings.TrimSpace(value))
 	case "also":
 		id, name, _ := strings.Cut(value, " ")
-		f.also = append(f.also, Branch{Name: printable(strings.TrimPrefix(name, "refs/heads/")), Commit: id})
+		f.also = append(f.also, Branch{Name: agentbox.Printable(strings.TrimPrefix(name, "refs/heads/")), Commit: id})
 	case "missing":
 		if len(f.missing) < maxMissing {
-			f.missing = append(f.missing, printable(value))
+			f.missing = append(f.missing, agentbox.Printable(value))
 		}
 	case "nested":
 		if len(f.nested) < maxMissing {
-			f.nested = append(f.nested, printable(value))
+			f.nested = append(f.nested, agentbox.Printable(value))
 		}
 	case "failed":
-		f.failed = printable(value)
+		f.failed = agentbox.Printable(value)
 		if f.failed == "" {
 			f.failed = "git in the box fails"
 		}
@@ -122,16 +121,6 @@ func (f *facts) check() error {
 		return errors.New("it counts wrong")
 	}
 	return nil
-}
-
-// printable is a text of the box as one that a terminal may be shown.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '\ufffd'
-		}
-		return r
-	}, strings.ToValidUTF8(s, "\ufffd"))
 }
 
 // lies is the error of a box whose answer is none.

@@ -211,7 +211,7 @@ func (k *keepRun) fetch(ctx context.Context) (facts, error) {
 		cmd.Stdout, cmd.Stderr = w, &bounded.Head{W: &complaints, Left: maxFact}
 		status, err := k.guest.Exec(ctx, cmd)
 		if err == nil && status.Code != 0 {
-			err = lies(fmt.Errorf("git ended with exit code %d: %s", status.Code, printable(firstLine(complaints.String()))))
+			err = lies(fmt.Errorf("git ended with exit code %d: %s", status.Code, agentbox.Printable(firstLine(complaints.String()))))
 		}
 		return err
 	}, func(ctx context.Context, r io.Reader) error {

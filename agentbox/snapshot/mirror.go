@@ -145,7 +145,7 @@ func refused(err error, limit int64) error {
 		return agentbox.Errorf(agentbox.NoSpace, "the work in the box is larger than %d MiB", limit>>20).
 			WithHint("copy what matters: agentbox cp BOX:PATH DIR")
 	}
-	return agentbox.Errorf(agentbox.Corrupt, "git refuses what the box sent: %s", printable(failed.Error()))
+	return agentbox.Errorf(agentbox.Corrupt, "git refuses what the box sent: %s", agentbox.Printable(failed.Error()))
 }
 
 // adopt moves packs into the mirror, the index of each last: without it git does not look at a

@@ -83,7 +83,7 @@ func writeDir(dir string, files map[string][]byte) error {
 		return err
 	}
 	for name, data := range files {
-		if err := writeSynced(filepath.Join(tmp, name), data); err != nil {
+		if err := durable.Create(filepath.Join(tmp, name), data, 0o644); err != nil {
 			return err
 		}
 	}
@@ -91,15 +91,6 @@ func writeDir(dir string, files map[string][]byte) error {
 		return err
 	}
 	return durable.SyncDir(filepath.Dir(dir))
-}
-
-func writeSynced(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // readVerified reads a file whose digest is known.

@@ -74,15 +74,3 @@ func readIndex(dir, name string, want agentbox.Digest, space int64) (*pageIndex,
 	}
 	return x, b, nil
 }
-
-// writeSynced writes a new file durably.
-func writeSynced(path string, content []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	if _, err = f.Write(content); err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
-}

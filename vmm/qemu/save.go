@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
 	"agentbox/vmm"
 	"agentbox/vmm/statedir"
 )
@@ -185,7 +186,7 @@ func savePages(ctx context.Context, dir, name string, space int64, from []candid
 		return agentbox.Digest{}, err
 	}
 	index := x.encode()
-	return agentbox.Digest(sha256.Sum256(index)), writeSynced(filepath.Join(dir, name+indexSuffix), index)
+	return agentbox.Digest(sha256.Sum256(index)), durable.Create(filepath.Join(dir, name+indexSuffix), index, 0o600)
 }
 
 func saveManifest(dir string, man manifest) error {
@@ -193,5 +194,5 @@ func saveManifest(dir string, man manifest) error {
 	if err != nil {
 		return err
 	}
-	return writeSynced(filepath.Join(dir, statedir.ManifestFile), b)
+	return durable.Create(filepath.Join(dir, statedir.ManifestFile), b, 0o600)
 }
