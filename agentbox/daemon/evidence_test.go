@@ -14,7 +14,7 @@ import (
 
 // What a box tried is one line for each place, and bounded however much it tries; limits are
 // pressure.
-func TestAWitnessTellsWhatWasRefused(t *testing.T) {
+func TestEvidenceHasWhatWasRefused(t *testing.T) {
 	h := home.Home{Dir: t.TempDir()}
 	box := agentbox.Box{ID: agentbox.NewBoxID()}
 	log, err := policy.OpenLog(h.Audit(box.ID), box.ID.String(), "")

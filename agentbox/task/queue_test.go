@@ -436,7 +436,7 @@ func TestArtifactsThatCannotBeTakenKeepTheBox(t *testing.T) {
 	}
 }
 
-func TestAResultHasWhatAWitnessTells(t *testing.T) {
+func TestAResultHasTheEvidence(t *testing.T) {
 	h := newFakeHost(t)
 	q, _ := h.serve(t, Store{t.TempDir()}, nothing)
 	q.Evidence = fakeEvidence{Evidence{Used: &agentbox.Consumption{CPU: time.Second}, Denied: []agentbox.Denial{{What: "GET x"}}, Services: []string{"web"}}}

@@ -31,7 +31,7 @@ const maxBrought = 32
 // Origin says whose a profile is.
 type Origin string
 
-// The origins, the first that has a profile of a name being the one that counts.
+// The kinds of them, the first that has a profile of a name being the one that counts.
 const (
 	User       Origin = "yours"
 	Repository Origin = "repository"
