@@ -78,8 +78,8 @@ type Cost struct {
 	Unrated  []string `json:"unrated,omitempty"` // models that the table does not have: Amount is without them
 }
 
-// AddCost adds a cost to others, of which there is one for each currency: the table may have changed
-// between two attempts.
+// AddCost adds a cost to others, of which there is one for each currency: the table may have
+// changed between two attempts.
 func AddCost(all []Cost, c Cost) []Cost {
 	i := slices.IndexFunc(all, func(one Cost) bool { return one.Currency == c.Currency })
 	all = slices.Clone(all)

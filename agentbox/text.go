@@ -17,8 +17,8 @@ func PluralOf(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// Printable is text that somebody else wrote, without what a terminal would take for more than text:
-// a space in place of a tab, U+FFFD in place of anything else.
+// Printable is text that somebody else wrote, without what a terminal would take for more than
+// text: a space in place of a tab, U+FFFD in place of anything else.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

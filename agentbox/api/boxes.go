@@ -213,8 +213,8 @@ type ImageRef struct {
 	Image string `json:"image"`
 }
 
-// ImageDetail is an image and where all of it came from. Received, Made, Local and Missing add up to
-// its size, unless blocks were damaged and came twice.
+// ImageDetail is an image and where all of it came from. Received, Made, Local and Missing add up
+// to its size, unless blocks were damaged and came twice.
 type ImageDetail struct {
 	Image
 	Maker     string          `json:"maker,omitempty"`      // PeerID of the member that made it; "": this machine

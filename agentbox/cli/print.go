@@ -14,8 +14,8 @@ func (a *app) printBox(b agentbox.Box, what string) error {
 	return a.report(facts{value: b, ids: []string{b.ID.String()}, text: fmt.Sprintf("%s %s (%s)", b.Name, what, b.ID)})
 }
 
-// oneLine keeps a message on its line, and from saying anything to the terminal, whatever it quotes:
-// that may be a box's words.
+// oneLine keeps a message on its line, and from saying anything to the terminal, whatever it
+// quotes: that may be a box's words.
 func oneLine(s string) string {
 	return agentbox.Printable(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
 }

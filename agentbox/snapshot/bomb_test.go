@@ -16,8 +16,8 @@ done
 git update-ref HEAD $(git commit-tree -p HEAD -m forest $t)
 `
 
-// telling is a box that says what capture would, without looking at its files: its commit is what it
-// has checked out, or has not committed.
+// telling is a box that says what capture would, without looking at its files: its commit is what
+// it has checked out, or has not committed.
 func telling(t *testing.T, w world, head string) said {
 	t.Helper()
 	cmd := exec.Command("sh", "-ec", `printf 'format sha1\nhead %s\ntop %s\nfiles 1\npack\n' "$3" $1; printf '%s\n^%s\n' $1 $2 | git pack-objects --revs --stdout -q`,

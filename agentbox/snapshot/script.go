@@ -5,7 +5,8 @@ const maxLarge = 512 << 20
 
 // capture prints, in the workspace of a box, what it holds: lines of facts, then "pack" and a pack
 // with the objects that the host lacks. It changes nothing there: new objects and the index are in
-// a directory of its own. Where the guest's kernel is gVisor, each process costs some ten milliseconds.
+// a directory of its own. Where the guest's kernel is gVisor, each process costs some ten
+// milliseconds.
 //
 // Its environment: HAVE, commits that the host has; ID, for the message; LARGE, in KiB; MOST, of
 // branches and stashes.

@@ -16,9 +16,10 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// Account is what the machines of a box have used, over all its lives, and what they had too little of. The supervisor
-// keeps it in a file of the box's directory, which outlives it however it ends: tokens are in it as
-// soon as an answer has ended, processor time and bytes a quarter of a second later at most.
+// Account is what the machines of a box have used, over all its lives, and what they had too little
+// of. The supervisor keeps it in a file of the box's directory, which outlives it however it ends:
+// tokens are in it as soon as an answer has ended, processor time and bytes a quarter of a second
+// later at most.
 type Account struct {
 	agentbox.Consumption
 	Pressure []agentbox.Pressure `json:"pressure,omitempty"` // the first of it

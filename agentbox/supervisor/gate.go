@@ -24,7 +24,8 @@ type gate struct {
 
 var _ netstack.Handler = (*gate)(nil)
 
-// newGate makes the gate of a box that believes ca, under whatever policy the guard has and will have.
+// newGate makes the gate of a box that believes ca, under whatever policy the guard has and will
+// have.
 func newGate(ca *gateway.CA, g *guard, m *meter, b *accounting, log *slog.Logger) *gate {
 	usage := func(model string, t agentbox.Tokens) {
 		if err := b.tokens(model, t); err != nil {
