@@ -18,6 +18,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/bounded"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/environment"
 	"agentbox/agentbox/history"
@@ -81,7 +82,7 @@ func (m *Manager) keepHistoryOf(ctx context.Context, rec record, agent string, d
 	for _, dir := range dirs {
 		what.Paths = append(what.Paths, path.Join(home, dir))
 	}
-	if err := what.Take(ctx, client, &atMost{fresh, historyMost}); err != nil {
+	if err := what.Take(ctx, client, &bounded.AtMost{W: fresh, Left: historyMost, Err: tooMuch()}); err != nil {
 		return agentbox.OrNoSpace(err)
 	}
 	return agentbox.OrNoSpace(mergeHistory(kept, fresh, dirs))
@@ -112,17 +113,9 @@ func mergeHistory(kept string, fresh *os.File, dirs []string) error {
 	return durable.SyncDir(filepath.Dir(kept))
 }
 
-// atMost fails when more is written than it has left.
-type atMost struct {
-	w    io.Writer
-	left int64
-}
-
-func (a *atMost) Write(p []byte) (int, error) {
-	if a.left -= int64(len(p)); a.left < 0 {
-		return 0, agentbox.Errorf(agentbox.Conflict, "the box says more than can be kept: delete old conversations in it")
-	}
-	return a.w.Write(p)
+// tooMuch refuses what a box says beyond what is kept.
+func tooMuch() error {
+	return agentbox.Errorf(agentbox.Conflict, "the box says more than can be kept: delete old conversations in it")
 }
 
 func (m *Manager) historyFile(rec record, agent string) string {
@@ -198,7 +191,7 @@ const maxHome = 4 << 10
 // homeIn asks a box where its user's home is.
 func homeIn(ctx context.Context, client *ssh.Client) (string, error) {
 	var home bytes.Buffer
-	status, err := environment.Exec(ctx, client, environment.Command{Argv: []string{"sh", "-c", `printf %s "$HOME"`}, Stdout: &atMost{&home, maxHome}})
+	status, err := environment.Exec(ctx, client, environment.Command{Argv: []string{"sh", "-c", `printf %s "$HOME"`}, Stdout: &bounded.AtMost{W: &home, Left: maxHome, Err: tooMuch()}})
 	if err != nil {
 		return "", err
 	}
