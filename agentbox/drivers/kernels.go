@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
 	"agentbox/agentbox/home"
 	"agentbox/vmm/guest"
 	"agentbox/vmm/kernel"
@@ -91,15 +90,11 @@ func identity(dir, override string) string {
 		files = append(files, override)
 	}
 	for _, path := range files {
-		info, err := os.Stat(path)
+		id, err := durable.Identify(path)
 		if err != nil {
 			return ""
 		}
-		st, ok := info.Sys().(*syscall.Stat_t)
-		if !ok {
-			return ""
-		}
-		all += fmt.Sprintln(st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim)
+		all += fmt.Sprintln(id)
 	}
 	return all
 }
