@@ -47,7 +47,7 @@ func (f Found) Ecosystem() string {
 }
 
 // cargoQuestion has cargo say where it would get a package, as it says that nowhere else: in the
-// error of one that cannot. Nothing answers at the proxy's address.
+// error of one that cannot, or, since 1.96, in its log. Nothing answers at the proxy's address.
 var cargoQuestion = []string{"sh", "-c", `command -v cargo >/dev/null && cd "$(mktemp -d)" && mkdir src && : >src/lib.rs &&
 printf '[package]\nname = "asks"\nversion = "0.0.0"\n[dependencies]\nany = "*"\n' >Cargo.toml &&
-{ CARGO_HTTP_PROXY=http://127.0.0.1:9 CARGO_NET_RETRY=0 cargo fetch 2>&1 || true; }`}
+{ CARGO_LOG=network::fetch=debug CARGO_HTTP_PROXY=http://127.0.0.1:9 CARGO_NET_RETRY=0 cargo fetch 2>&1 || true; }`}

@@ -88,7 +88,7 @@ func (l *list) yarn(m Machine) {
 	}
 }
 
-// cargoDefault finds the index in what cargo says that it cannot get.
+// cargoDefault finds the index in what cargo says that it gets, or cannot get.
 func (l *list) cargoDefault(m Machine) {
 	for _, said := range anyURL().FindAllString(m.Said[strings.Join(cargoQuestion, " ")], -1) {
 		said = strings.TrimRight(said, "`.")
