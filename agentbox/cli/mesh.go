@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -179,7 +180,7 @@ func statusRows(s api.MeshStatus) [][]string {
 	rows = append(rows,
 		[]string{"team", s.Team.Short()},
 		[]string{"name", oneLine(s.Name)},
-		[]string{"roles", strings.Join(s.Roles, ", ")},
+		[]string{"roles", cmp.Or(strings.Join(s.Roles, ", "), "none: what it builds is used by nobody else")},
 		[]string{"members", fmt.Sprintf("%d, %d of the others here", s.Members, s.Here)},
 		[]string{"listens", s.Listen},
 		[]string{"reached at", strings.Join(s.Addresses, ", ")},

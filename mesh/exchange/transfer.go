@@ -11,10 +11,10 @@ import (
 	"agentbox/mesh/exchange/schedule"
 )
 
-// Arrived takes the bytes of a chunk, which a peer sent, and verifies them. An error of code Corrupt says that they are
-// wrong: the chunk comes from another peer. Any other is the receiver's own, and ends the calls
-// that want the chunk. It is called from several goroutines, never after Close, and may not keep
-// the bytes.
+// Arrived takes the bytes of a chunk, which a peer sent, and verifies them. An error of code
+// Corrupt says that they are wrong: the chunk comes from another peer. Any other is the receiver's
+// own, and ends the calls that want the chunk. It is called from several goroutines, never after
+// Close, and may not keep the bytes.
 type Arrived func(ctx context.Context, from PeerID, chunk int, b []byte) error
 
 // Transfer gets the chunks of one blob from peers. Its methods may be called at once.

@@ -34,7 +34,8 @@ type Config struct {
 
 // Ensure returns a verified kernel directory for the configuration, making it first when there is
 // none. The order is: the override; a kernel fetched earlier; the host's own; what somebody else
-// fetched; the distribution's cloud kernel, downloaded as an ordinary user. Processes may call it at the same time.
+// fetched; the distribution's cloud kernel, downloaded as an ordinary user. Processes may call it
+// at the same time.
 func Ensure(ctx context.Context, c Config) (string, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

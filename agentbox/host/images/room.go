@@ -16,14 +16,16 @@ import (
 type Config struct {
 	Store   *image.Store
 	Content Content // keeps images and gets them from elsewhere; nil where they are made here only
-	// Waits tells whether other machines want what is made here as soon as it is there; nil: none do.
+	// Waits tells whether other machines want what is made here as soon as it is there; nil: none
+	// do.
 	Waits func() bool
-	// Lost says what of an image can be had from nobody, nil when all may come; nil: it is always waited for.
+	// Lost says what of an image can be had from nobody, nil when all may come; nil: it is always
+	// waited for.
 	Lost func(context.Context, image.Image) error
 	// UsedBy names the boxes that run from an image.
 	UsedBy func(agentbox.Digest) []string
-	// Whole is why machines of a kind cannot start from a part of an image here, nil if they can. An error of the other result
-	// says that there are no such machines.
+	// Whole is why machines of a kind cannot start from a part of an image here, nil if they can.
+	// An error of the other result says that there are no such machines.
 	Whole func(agentbox.Isolation) (why, err error)
 	Home  string // where the images of this machine are said to come from when they are all here
 	Log   *slog.Logger
@@ -49,8 +51,8 @@ func New(cfg Config) *Images {
 	return i
 }
 
-// Start takes images into the store from now on, and goes on completing those that machines run from already. using gives
-// their kinds and files.
+// Start takes images into the store from now on, and goes on completing those that machines run
+// from already. using gives their kinds and files.
 func (i *Images) Start(using []Using) {
 	i.running.Go(func() { i.completions.resume(using) })
 	if i.Content == nil {
@@ -123,7 +125,8 @@ func (i *Images) unlessLost(ctx context.Context, progress agentbox.Progress, fin
 	return find()
 }
 
-// lost says why an image that was found and is not all here will never be, unless a box runs from it.
+// lost says why an image that was found and is not all here will never be, unless a box runs from
+// it.
 func (i *Images) lost(ctx context.Context, img image.Image, err error) error {
 	if err != nil || img.Lazy == nil || i.Lost == nil || len(i.UsedBy(img.Digest)) > 0 {
 		return nil
@@ -167,7 +170,8 @@ func (i *Images) Get(ctx context.Context, d agentbox.Digest, progress agentbox.P
 	return i.repaired(ctx, progress, func() (image.Image, error) { return i.Store.Get(d.String()) })
 }
 
-// Find gives base with layers of a key that were laid over it here, or by another machine of the team.
+// Find gives base with layers of a key that were laid over it here, or by another machine of the
+// team.
 func (i *Images) Find(ctx context.Context, base image.Image, key agentbox.Digest, progress agentbox.Progress) (image.Image, error) {
 	return i.unlessLost(ctx, progress, func() (image.Image, error) { return i.Store.Find(ctx, base, key, relay(progress)) })
 }
@@ -253,7 +257,8 @@ func (i *Images) Drop(ctx context.Context, d agentbox.Digest) bool {
 	return true
 }
 
-// idle is how long an image without a box is kept: removing a box should not cost the next one its image.
+// idle is how long an image without a box is kept: removing a box should not cost the next one its
+// image.
 const idle = 7 * 24 * time.Hour
 
 // Unneeded are the images that no box, no image and no recent build needs.

@@ -1,5 +1,6 @@
-// Package templates has what boxes start from: machines that were booted once, came to rest and were saved, and the pool of
-// those restored ahead of need. It gives machines to nobody: a box takes one from the pool, or restores its own.
+// Package templates has what boxes start from: machines that were booted once, came to rest and
+// were saved, and the pool of those restored ahead of need. It gives machines to nobody: a box
+// takes one from the pool, or restores its own.
 package templates
 
 import (
@@ -37,14 +38,15 @@ type Config struct {
 type Images interface {
 	// Lazy gives the image of a file when it is not all here, nil when it is.
 	Lazy(ctx context.Context, kind agentbox.Isolation, file string, progress agentbox.Progress) (*image.Image, error)
-	// ReadLazily makes a machine of this process read it all the same, until stop is called, after the machine.
+	// ReadLazily makes a machine of this process read it all the same, until stop is called, after
+	// the machine.
 	ReadLazily(ctx context.Context, spec *vmm.Spec, img image.Image) (stop func(), err error)
 	// Stalled explains an error of such a machine by what it waits for, if it does.
 	Stalled(img *image.Image, err error) error
 }
 
-// Templates opens templates, and gets from the team or builds those that are missing, out of date or damaged. Each is got
-// by one caller while the others wait for it.
+// Templates opens templates, and gets from the team or builds those that are missing, out of date
+// or damaged. Each is got by one caller while the others wait for it.
 type Templates struct {
 	Config
 	keys keyed.Locks
@@ -85,8 +87,9 @@ func New(cfg Config) (*Templates, error) {
 // BootTimeout is generous: a cold boot takes seconds even where everything is emulated.
 const BootTimeout = 2 * time.Minute
 
-// Open gives the template for a machine, getting or building it first where need be. It gives none where the machine is to
-// boot by itself: its kind always does, or the template is by somebody who is not believed any more, and a box needs it still.
+// Open gives the template for a machine, getting or building it first where need be. It gives none
+// where the machine is to boot by itself: its kind always does, or the template is by somebody who
+// is not believed any more, and a box needs it still.
 func (t *Templates) Open(ctx context.Context, m Machine, progress agentbox.Progress) (*Template, error) {
 	driver, err := t.Driver(m.Isolation)
 	if err != nil {
@@ -133,7 +136,8 @@ func (t *Templates) loadOrDiscard(ctx context.Context, s vmm.Snapshotter, key st
 	return nil, t.Discard(key)
 }
 
-// OpenKey gives a template that a saved state refers to. It cannot be built anew: the state fits no other.
+// OpenKey gives a template that a saved state refers to. It cannot be built anew: the state fits no
+// other.
 func (t *Templates) OpenKey(ctx context.Context, m Machine, key string) (*Template, error) {
 	driver, err := t.Driver(m.Isolation)
 	if err != nil {
@@ -154,8 +158,9 @@ func (t *Templates) OpenKey(ctx context.Context, m Machine, key string) (*Templa
 	return got, err
 }
 
-// fits tells whether what is saved of a machine from this template can be restored here. A machine goes on under another
-// agentbox, QEMU or kernel than it was started by, but what is saved of it then comes back nowhere.
+// fits tells whether what is saved of a machine from this template can be restored here. A machine
+// goes on under another agentbox, QEMU or kernel than it was started by, but what is saved of it
+// then comes back nowhere.
 func (t *Templates) fits(ctx context.Context, driver vmm.Driver, m Machine, key string) error {
 	now, err := keyOf(ctx, driver, m)
 	if err != nil || now == key {
@@ -165,8 +170,8 @@ func (t *Templates) fits(ctx context.Context, driver vmm.Driver, m Machine, key 
 		WithHint("agentbox reset %s gives it a new machine and keeps the workspace", m.Box)
 }
 
-// Savable fails before a machine from the template of a key is saved that could not be restored: what says what was to be
-// done to its box.
+// Savable fails before a machine from the template of a key is saved that could not be restored:
+// what says what was to be done to its box.
 func (t *Templates) Savable(ctx context.Context, m Machine, key, what string) error {
 	if key == "" {
 		return nil // whoever saves it says so
@@ -273,11 +278,12 @@ func (t *Templates) build(ctx context.Context, m Machine, driver vmm.Driver, s v
 	return t.offer(m, key)
 }
 
-// restTime is how long a guest is left alone before it is saved: what it still has to do then, every clone would do again.
+// restTime is how long a guest is left alone before it is saved: what it still has to do then,
+// every clone would do again.
 const restTime = time.Second
 
-// quiesce greets the guest with keys nobody keeps, has it run a command as clones will be asked to, so that its agent knows all the
-// requests, asks it to come to rest, and lets it.
+// quiesce greets the guest with keys nobody keeps, has it run a command as clones will be asked to,
+// so that its agent knows all the requests, asks it to come to rest, and lets it.
 func quiesce(ctx context.Context, machine vmm.Machine) error {
 	keys, err := guest.NewKeys()
 	if err != nil {
@@ -301,10 +307,12 @@ func quiesce(ctx context.Context, machine vmm.Machine) error {
 	}
 }
 
-// ConsoleFile is the driver's file, in a machine's directory, with what the machine printed on its console.
+// ConsoleFile is the driver's file, in a machine's directory, with what the machine printed on its
+// console.
 const ConsoleFile = "console.log"
 
-// withConsole adds the last line the machine printed: after a failed boot that is the best hint there is.
+// withConsole adds the last line the machine printed: after a failed boot that is the best hint
+// there is.
 func withConsole(err error, console string) error {
 	b, rerr := os.ReadFile(console)
 	if rerr != nil {
