@@ -92,6 +92,17 @@ type MeshStatus struct {
 	Here      int               `json:"here"` // members that are here, this machine left out
 	Sequence  uint64            `json:"sequence"`
 	Counters  map[string]uint64 `json:"counters,omitempty"`
+	Moving    []MeshMovement    `json:"moving"` // what is being got and sent this moment
+}
+
+// MeshMovement is something of the store of which pieces come, or go to others.
+type MeshMovement struct {
+	Manifest agentbox.Digest `json:"manifest"`
+	Name     string          `json:"name,omitempty"` // what the store calls it
+	Getting  bool            `json:"getting"`        // else it is sent
+	Peers    []string        `json:"peers"`          // names of members it comes from, or goes to
+	Here     int             `json:"here"`           // pieces that are here
+	Pieces   int             `json:"pieces"`
 }
 
 // TeamContext is a box or a task of a machine of the team, as that machine tells it.

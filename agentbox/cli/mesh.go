@@ -188,7 +188,23 @@ func statusRows(s api.MeshStatus) [][]string {
 	if s.Root {
 		rows = append(rows, []string{"root key", "here: back up mesh/root.key of this home"})
 	}
+	for _, m := range s.Moving {
+		rows = append(rows, movementRow(m))
+	}
 	return rows
+}
+
+// movementRow is something that is being got or sent.
+func movementRow(m api.MeshMovement) []string {
+	var peers []string
+	for _, p := range m.Peers {
+		peers = append(peers, oneLine(p))
+	}
+	what, who := cmp.Or(oneLine(m.Name), m.Manifest.Short()), strings.Join(peers, ", ")
+	if !m.Getting {
+		return []string{"sending", what + " to " + who}
+	}
+	return []string{"getting", fmt.Sprintf("%s, %d of %d pieces here, from %s", what, m.Here, m.Pieces, cmp.Or(who, "nobody at the moment"))}
 }
 
 func onePeer(cmd *cli.Command) (string, error) {

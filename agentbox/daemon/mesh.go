@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -117,11 +118,11 @@ func wirePeer(p mesh.Peer) api.MeshPeer {
 	return out
 }
 
-func (d *daemon) showMesh(context.Context, api.None, agentbox.Progress) (api.MeshStatus, error) {
+func (d *daemon) showMesh(ctx context.Context, _ api.None, _ agentbox.Progress) (api.MeshStatus, error) {
 	s := d.mesh.Status()
 	out := api.MeshStatus{
 		Peer: s.Self.ID.String(), Team: s.Team, Name: s.Self.Name, State: memberState(s.Self), Root: s.Root, Serial: s.Serial,
-		Members: s.Members, Here: s.Here, Sequence: s.Sequence, Counters: s.Counters,
+		Members: s.Members, Here: s.Here, Sequence: s.Sequence, Counters: s.Counters, Moving: d.moving(ctx),
 	}
 	for _, r := range s.Self.Roles {
 		out.Roles = append(out.Roles, string(r))
@@ -143,6 +144,34 @@ func (d *daemon) showMesh(context.Context, api.None, agentbox.Progress) (api.Mes
 	return out, nil
 }
 
+// moving tells what peers send each other and this machine now.
+func (d *daemon) moving(ctx context.Context) []api.MeshMovement {
+	out := []api.MeshMovement{}
+	node := d.team.Peers()
+	if node == nil {
+		return out
+	}
+	for _, m := range node.Moving() {
+		wire := api.MeshMovement{Manifest: m.Manifest, Getting: m.Getting, Peers: []string{}, Here: m.Here, Pieces: m.Pieces}
+		for _, p := range m.Peers {
+			wire.Peers = append(wire.Peers, cmp.Or(d.peerName(p.String()), p.Short()))
+		}
+		if _, e, err := d.findCache(ctx, m.Manifest.String()); err == nil { // one of no name is shown by its digest
+			wire.Name = describe(e)
+		}
+		out = append(out, wire)
+	}
+	return out
+}
+
+// peerName is how people call a member, "" of nobody.
+func (d *daemon) peerName(id string) string {
+	if m, err := d.mesh.Find(id); err == nil && id != "" {
+		return m.Name
+	}
+	return ""
+}
+
 func (d *daemon) trustPeer(_ context.Context, req api.MeshTrustRequest, _ agentbox.Progress) (api.MeshPeer, error) {
 	roles, err := rolesOf(req.Roles)
 	if err != nil {
@@ -161,15 +190,9 @@ func (d *daemon) showImage(ctx context.Context, req api.ImageRef, progress agent
 	if err != nil || d.mesh == nil {
 		return out, err
 	}
-	name := func(peer string) string {
-		if m, err := d.mesh.Find(peer); err == nil && peer != "" {
-			return m.Name
-		}
-		return ""
-	}
-	out.MakerName = name(out.Maker)
+	out.MakerName = d.peerName(out.Maker)
 	for i := range out.Received {
-		out.Received[i].Name = name(out.Received[i].Peer)
+		out.Received[i].Name = d.peerName(out.Received[i].Peer)
 	}
 	return out, nil
 }

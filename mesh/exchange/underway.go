@@ -1,0 +1,70 @@
+package exchange
+
+import (
+	"bytes"
+	"slices"
+
+	"agentbox/agentbox"
+)
+
+// Movement is a blob of which pieces move this moment.
+type Movement struct {
+	Manifest agentbox.Digest
+	Getting  bool     // it comes here; else it is sent
+	Peers    []PeerID // whom it comes from, or who gets it, in order
+	Here     int      // pieces that are here
+	Pieces   int      // 0: nobody has said how many yet
+}
+
+// Moving lists what is being got and sent now, in the order of manifests.
+func (n *Node) Moving() []Movement {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var out []Movement
+	for _, b := range n.blobs {
+		got, sent := b.moving()
+		if len(got.Peers) > 0 || b.transfer != nil && len(b.transfer.calls) > 0 {
+			out = append(out, got)
+		}
+		if len(sent.Peers) > 0 {
+			out = append(out, sent)
+		}
+	}
+	slices.SortFunc(out, func(a, b Movement) int {
+		if c := bytes.Compare(a.Manifest[:], b.Manifest[:]); c != 0 || a.Getting == b.Getting {
+			return c
+		}
+		if a.Getting {
+			return -1
+		}
+		return 1
+	})
+	return out
+}
+
+// moving tells what of a blob moves in either direction. Callers hold the Node's mu.
+func (b *shared) moving() (got, sent Movement) {
+	got = Movement{Manifest: b.digest, Getting: true}
+	if b.known {
+		got.Pieces = len(b.m.Chunks)
+		for i := range b.m.Chunks {
+			if b.has(i) {
+				got.Here++
+			}
+		}
+	}
+	sent = got
+	sent.Getting = false
+	for s := range b.sessions {
+		if len(s.incoming) > 0 {
+			got.Peers = append(got.Peers, s.peer)
+		}
+		if len(s.out) > 0 {
+			sent.Peers = append(sent.Peers, s.peer)
+		}
+	}
+	for _, peers := range [][]PeerID{got.Peers, sent.Peers} {
+		slices.SortFunc(peers, func(a, b PeerID) int { return bytes.Compare(a[:], b[:]) })
+	}
+	return got, sent
+}
