@@ -165,8 +165,10 @@ type Result struct {
 	Pressure []Pressure   `json:"pressure,omitempty"` // what its box had too little of
 	Services []string     `json:"services,omitempty"` // whose logs were kept
 
-	Ref string `json:"ref,omitempty"` // where the work is kept
-	Box string `json:"box,omitempty"` // the box that has the work, where it could not be kept elsewhere
+	Ref    string `json:"ref,omitempty"`    // where the work is kept
+	Commit string `json:"commit,omitempty"` // that Ref names
+	Base   string `json:"base,omitempty"`   // the commit that the box began with; "" where there was none
+	Box    string `json:"box,omitempty"`    // the box that has the work, where it could not be kept elsewhere
 
 	Uncollected bool `json:"uncollected,omitempty"` // Box has artifacts that could not be taken
 }

@@ -19,7 +19,8 @@ type UnsavedWork struct {
 	Paths   []string       `json:"paths,omitempty"`  // of the first of those files, ten at most
 }
 
-// DiffRequest asks what changed in a box since it began.
+// DiffRequest asks what changed in a box since it began. A task may be named in place of a box, here
+// and in PullRequest; the answer has no Box then.
 type DiffRequest struct {
 	BoxRef
 	Stat  bool `json:"stat,omitempty"`  // a line per file
@@ -29,7 +30,7 @@ type DiffRequest struct {
 
 // WorkDiff is everything that changed, committed, uncommitted and untracked.
 type WorkDiff struct {
-	Box       agentbox.BoxID        `json:"box"`
+	Box       agentbox.BoxID        `json:"box,omitzero"`
 	Name      string                `json:"name"`
 	Base      string                `json:"base,omitempty"` // the commit, and what was uncommitted, that the box began with; "" when there was none
 	Commit    string                `json:"commit"`         // in the mirror, with everything
@@ -50,7 +51,7 @@ type PullRequest struct {
 
 // PulledWork is what came.
 type PulledWork struct {
-	Box     agentbox.BoxID `json:"box"`
+	Box     agentbox.BoxID `json:"box,omitzero"`
 	Name    string         `json:"name"`
 	Branch  string         `json:"branch"`
 	Commit  string         `json:"commit"`

@@ -16,7 +16,7 @@ import (
 func (a *app) diffCommand() *cli.Command {
 	var req api.DiffRequest
 	return &cli.Command{
-		Name: "diff", Category: catInside, Usage: "show what changed in a box since it began", ArgsUsage: "[BOX]",
+		Name: "diff", Category: catInside, Usage: "show what changed in a box or task since it began", ArgsUsage: "[BOX|TASK]",
 		Description: "Committed, uncommitted and untracked work, against what the box began with: the commit, and what was uncommitted here then.\n" +
 			"On a pipe it is a patch for git apply.",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "stat", Usage: "a line per file, not its contents", Destination: &req.Stat}},

@@ -69,7 +69,17 @@ func commandText(argv []string) string {
 		}
 		return r
 	}, strings.Join(argv, " "))
-	return cut(text, 60)
+	return cutMiddle(text, 60)
+}
+
+// cutMiddle keeps both ends of a text: tasks of one command differ in the last.
+func cutMiddle(s string, n int) string {
+	r := []rune(s)
+	if len(r) <= n {
+		return s
+	}
+	tail := n / 3
+	return string(r[:n-tail-1]) + "…" + string(r[len(r)-tail:])
 }
 
 func (a *app) jobsKillCommand() *cli.Command {

@@ -14,10 +14,10 @@ import (
 func (a *app) pullCommand() *cli.Command {
 	var req api.PullRequest
 	return &cli.Command{
-		Name: "pull", Category: catInside, Usage: "bring what was done in a box here, as a branch", ArgsUsage: "[BOX]",
+		Name: "pull", Category: catInside, Usage: "bring what was done in a box or task here, as a branch", ArgsUsage: "[BOX|TASK]",
 		Description: "The branch has the box's commits and, as its last one, everything that is not committed there. The working tree, the\n" +
 			"index and every other branch stay as they are; git merge takes it from there.",
-		Flags: []cli.Flag{&cli.StringFlag{Name: "branch", Aliases: []string{"b"}, Usage: "call the branch `NAME` (default: agentbox/BOX)", Destination: &req.Branch}},
+		Flags: []cli.Flag{&cli.StringFlag{Name: "branch", Aliases: []string{"b"}, Usage: "call the branch `NAME` (default: agentbox/BOX or agentbox/TASK)", Destination: &req.Branch}},
 		Action: func(ctx context.Context, cmd *cli.Command) (err error) {
 			if req.BoxRef, err = a.ref(cmd.Args().First()); err != nil {
 				return err
@@ -44,7 +44,11 @@ func pulledText(p api.PulledWork) string {
 	case p.Files > 0:
 		what = "one commit with " + agentbox.Plural(p.Files, "uncommitted file")
 	}
-	text := fmt.Sprintf("branch %s has the work of box %s: %s\nlook at it:  git log -p HEAD..%s\ntake it:     git merge %s", p.Branch, p.Name, what, p.Branch, p.Branch)
+	of := "box"
+	if p.Box == (agentbox.BoxID{}) {
+		of = "task"
+	}
+	text := fmt.Sprintf("branch %s has the work of %s %s: %s\nlook at it:  git log -p HEAD..%s\ntake it:     git merge %s", p.Branch, of, p.Name, what, p.Branch, p.Branch)
 	if p.Mixed {
 		text += "\nwhat was uncommitted here when the box began is in it, too: the box changed the same lines"
 	}

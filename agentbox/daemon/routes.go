@@ -28,8 +28,8 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.Reset, boxes.Reset)
 	api.Handle(mux, api.Remove, boxes.Remove)
 	api.Handle(mux, api.Unsaved, boxes.Work.Unsaved)
-	api.Handle(mux, api.Diff, boxes.Work.Diff)
-	api.Handle(mux, api.Pull, boxes.Work.Pull)
+	api.Handle(mux, api.Diff, taskWork{d.tasks(), boxes.Work}.diff)
+	api.Handle(mux, api.Pull, taskWork{d.tasks(), boxes.Work}.pull)
 	api.Handle(mux, api.OpenPort, boxes.OpenPort)
 	api.Handle(mux, api.ClosePort, boxes.ClosePort)
 

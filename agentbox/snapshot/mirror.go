@@ -37,11 +37,25 @@ func TaskRef(id string) string { return namespace + "tasks/" + id }
 // BoxRef is the ref of what a box held when somebody last looked.
 func BoxRef(id agentbox.BoxID) string { return namespace + "boxes/" + id.String() }
 
+// Again is what Keep has kept, from what was written down of it.
+func Again(dir string, kept Kept) Kept {
+	kept.Whole, kept.Mirror = kept.Commit, mirrorFor(dir, len(kept.Commit))
+	return kept
+}
+
+// mirrorFor is the mirror for objects whose names have so many digits.
+func mirrorFor(dir string, digits int) string {
+	if digits == 64 {
+		return strings.TrimSuffix(dir, ".git") + "-sha256.git"
+	}
+	return dir
+}
+
 // openMirror makes the mirror when it is not there. One of another format of objects lies beside
 // it.
 func openMirror(ctx context.Context, dir, format string) (mirror, error) {
 	if format == "sha256" {
-		dir = strings.TrimSuffix(dir, ".git") + "-sha256.git"
+		dir = mirrorFor(dir, 64)
 	}
 	m := mirror{dir}
 	if _, err := os.Lstat(filepath.Join(dir, "HEAD")); err == nil {

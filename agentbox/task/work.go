@@ -50,11 +50,11 @@ func (r *run) keepWork(ctx context.Context, box agentbox.Box, result *agentbox.R
 	case err == nil && kept.Nothing:
 		work = "nothing changed"
 	case err == nil && len(kept.Missing) == 0:
-		result.Ref = kept.Ref
+		result.Ref, result.Commit, result.Base = kept.Ref, kept.Commit, box.Commit
 		work += " kept as " + result.Ref
 	case err == nil: // then the box is the one place that has it
 		work += ", not all of which could be kept, in box " + r.BoxName + ": " + strings.Join(kept.Missing, "; ")
-		result.Ref, result.Box = kept.Ref, r.BoxName
+		result.Ref, result.Commit, result.Base, result.Box = kept.Ref, kept.Commit, box.Commit, r.BoxName
 	default:
 		work = "could not be looked at, and is in box " + r.BoxName + ": " + agentbox.AsError(err).Message
 		result.Box = r.BoxName
