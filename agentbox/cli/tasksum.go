@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,7 +21,7 @@ type taskSum struct {
 // taskGroups are what task ls --by sums by. A week is that of the submission, as ISO 8601 counts.
 var taskGroups = map[string]func(agentbox.Task) string{
 	"project": func(t agentbox.Task) string { return t.Project },
-	"agent":   func(t agentbox.Task) string { return t.Agent },
+	"agent":   func(t agentbox.Task) string { return cmp.Or(t.Agent, "none") },
 	"state":   func(t agentbox.Task) string { return string(t.State) },
 	"week": func(t agentbox.Task) string {
 		year, week := t.Created.Local().ISOWeek()

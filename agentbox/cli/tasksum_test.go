@@ -31,7 +31,7 @@ func someTasks() []agentbox.Task {
 func TestTasksAreSummed(t *testing.T) {
 	for by, want := range map[string]string{
 		"week":    `2026-W47 2 25 0.5000 EUR + 1.0000 XTS, 2026-W48 1 0 `,
-		"agent":   ` 1 5 1.0000 XTS, claude 2 20 0.5000 EUR`,
+		"agent":   `claude 2 20 0.5000 EUR, none 1 5 1.0000 XTS`,
 		"project": `a 1 5 1.0000 XTS, b 2 20 0.5000 EUR`,
 		"state":   `failed 1 5 1.0000 XTS, queued 1 0 , succeeded 1 20 0.5000 EUR`,
 	} {
