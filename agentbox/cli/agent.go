@@ -14,6 +14,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/task/agents"
 	"agentbox/agentbox/workspace"
+	"agentbox/policy"
 	"agentbox/policy/secrets"
 )
 
@@ -130,7 +131,10 @@ func missingRules(report api.PolicyReport, rules []string) []string {
 			have[r.String()] = true
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(rules), func(r string) bool { return have[r] })
+	return slices.DeleteFunc(slices.Clone(rules), func(text string) bool {
+		r, err := policy.ParseRule(text)
+		return err == nil && have[r.String()]
+	})
 }
 
 // ensureKey sees to it that one of an agent's secrets is set: from the environment, or by asking
