@@ -137,6 +137,9 @@ func refusalOf(err error) *Refusal {
 	if json.Unmarshal([]byte(refused.Message), &r) == nil {
 		r.Error = printable(r.Error)
 	}
+	if r.Status < 0 || r.Status > 255 { // 256 would be 0 for who waits for it
+		r.Status = 126
+	}
 	return &r
 }
 

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/crypto/ssh"
+
 	"agentbox/agentbox"
 	"agentbox/agentbox/environment"
 	"agentbox/vmm/guest/protocol"
@@ -299,5 +301,14 @@ func TestAResizeIsInTheTranscript(t *testing.T) {
 	}
 	if n := bytes.Count(b, []byte(`"r","40x10"]`)); n != 1 {
 		t.Errorf("%d resizes in %s", n, b)
+	}
+}
+
+// A status is what programs see of a job; an operating system passes eight bits of it on.
+func TestARefusalHasAStatusOfAProgram(t *testing.T) {
+	for said, want := range map[string]int{`{"status":127,"error":"x"}`: 127, `{"status":256}`: 126, `{"status":-1}`: 126, `no`: 126} {
+		if r := refusalOf(&ssh.OpenChannelError{Message: said}); r == nil || r.Status != want {
+			t.Errorf("%s: %+v", said, r)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"agentbox/agentbox"
@@ -102,11 +103,17 @@ func (r *run) follow(ctx context.Context) (agentbox.Result, *agentbox.Box, error
 	if r.q.Store.cancelled(r.rec.ID) && r.box(ctx) == nil {
 		return agentbox.Result{State: agentbox.TaskCancelled}, nil, nil
 	}
-	box, err := r.ensureBox(ctx)
-	if err != nil {
+	box, refused, err := r.start(ctx)
+	switch {
+	case err != nil && r.q.Store.cancelled(r.rec.ID):
+		if !r.hasJob(ctx) {
+			return r.cancelled(), r.box(ctx), nil
+		}
+		box, err = r.box(ctx), nil // it may have begun: it is ended as any other
+	case err != nil && box == nil:
 		return agentbox.Result{}, r.box(ctx), err
 	}
-	if refused, err := r.ensureJob(ctx); err != nil || refused != nil {
+	if err != nil || refused != nil {
 		if refused != nil {
 			return agentbox.Result{State: agentbox.TaskFailed, Exit: &refused.Status, Reason: refused.Reason}, box, nil
 		}
@@ -117,6 +124,45 @@ func (r *run) follow(ctx context.Context) (agentbox.Result, *agentbox.Box, error
 	}
 	result, err := r.await(ctx)
 	return result, box, err
+}
+
+// start makes the box and starts the job, unless that is done or the task is cancelled meanwhile: an
+// image may take minutes to be made, and a box may never be ready to run anything.
+func (r *run) start(ctx context.Context) (box *agentbox.Box, refused *api.JobRefusal, err error) {
+	if r.hasJob(ctx) {
+		return r.box(ctx), nil, nil
+	}
+	ctx, stop := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for ctx.Err() == nil && !r.q.Store.cancelled(r.rec.ID) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(pollEvery):
+			}
+		}
+		stop()
+	})
+	defer watching.Wait()
+	defer stop()
+	if box, err = r.ensureBox(ctx); err == nil {
+		refused, err = r.ensureJob(ctx)
+	}
+	return box, refused, err
+}
+
+// hasJob tells whether the attempt's job was started, or was about to be.
+func (r *run) hasJob(ctx context.Context) bool {
+	_, err := r.q.Jobs.Show(ctx, r.BoxName, r.Job)
+	return err == nil
+}
+
+// cancelled is the result of a task that was cancelled before its command ended by itself.
+func (r *run) cancelled() agentbox.Result {
+	if why, _ := r.q.Store.cancellation(r.rec.ID); !why.Limit.IsZero() {
+		return limited(why.Limit)
+	}
+	return agentbox.Result{State: agentbox.TaskCancelled}
 }
 
 func (r *run) ref() api.BoxRef { return api.BoxRef{Box: r.BoxName} }
@@ -146,7 +192,7 @@ func (r *run) ensureBox(ctx context.Context) (*agentbox.Box, error) {
 
 // ensureJob starts the attempt's job once: it has an id before it has a box.
 func (r *run) ensureJob(ctx context.Context) (*api.JobRefusal, error) {
-	if _, err := r.q.Jobs.Show(ctx, r.BoxName, r.Job); err == nil {
+	if r.hasJob(ctx) {
 		return nil, nil
 	}
 	started, err := r.q.Jobs.Start(ctx, api.JobStart{BoxRef: api.BoxRef{Box: r.BoxName, Directory: r.rec.Directory}, Spec: api.JobSpec{
@@ -260,11 +306,11 @@ func (r *run) ended(ctx context.Context, info api.JobInfo) agentbox.Result {
 	box := r.box(ctx)
 	switch {
 	case r.q.Store.cancelled(r.rec.ID):
-		result.State = agentbox.TaskCancelled
-		if why, _ := r.q.Store.cancellation(r.rec.ID); !why.Limit.IsZero() {
-			result = limited(why.Limit)
-			result.LeftOut = info.Job.LeftOut
+		exit := result.Exit
+		if result = r.cancelled(); result.Limit.IsZero() {
+			result.Exit = exit
 		}
+		result.LeftOut = info.Job.LeftOut
 	case box != nil && !box.Limited().IsZero():
 		result = limited(box.Limited())
 		result.LeftOut = info.Job.LeftOut

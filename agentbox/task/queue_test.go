@@ -80,7 +80,11 @@ func (h *fakeHost) Remove(ctx context.Context, ref api.BoxRef, _ agentbox.Progre
 	return b, err
 }
 
-func (h *fakeHost) Start(_ context.Context, req api.JobStart) (api.JobStarted, error) {
+func (h *fakeHost) Start(ctx context.Context, req api.JobStart) (api.JobStarted, error) {
+	if req.Spec.Argv[0] == "unready" {
+		<-ctx.Done()
+		return api.JobStarted{}, ctx.Err()
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.started[req.Spec.ID]++
@@ -239,6 +243,33 @@ func TestACancelledTaskEnds(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	}
+}
+
+// A box may never be ready to run anything: it is in nobody's way when the task is cancelled.
+func TestATaskThatNeverBeginsCanBeCancelled(t *testing.T) {
+	h := newFakeHost(t)
+	q, _ := h.serve(t, Store{t.TempDir()}, nothing)
+	one := submit(t, q, 5, "unready")[0]
+	for deadline := time.Now().Add(time.Minute); len(boxesOf(t, h)) == 0 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	if err := q.Cancel(one.ID); err != nil {
+		t.Fatal(err)
+	}
+	got := wait(t, q, one.ID)
+	if got.State != agentbox.TaskCancelled || len(got.Attempts) != 1 {
+		t.Errorf("%+v", got)
+	}
+	waitGone(t, h, got.Last().BoxName, false)
+}
+
+func boxesOf(t *testing.T, h *fakeHost) []agentbox.Box {
+	t.Helper()
+	all, err := h.List(t.Context(), api.ListRequest{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 func TestABoxWhoseWorkCannotBeKeptStays(t *testing.T) {
