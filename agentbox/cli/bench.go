@@ -33,7 +33,7 @@ func (a *app) benchCommand() *cli.Command {
 					"until its result is shown, task/attach until the job's output is. Let nothing else run meanwhile.", 20, a.byKind(a.benchTasks)),
 			a.benchVerb("agent", "measure opening coding agents in boxes that have them, beside a bare runsc",
 				"From the start of the command line to the agent's first output, which is its version. Each agent is installed first, which\n"+
-					"takes a minute or two: --only '*claude'. Let nothing else run meanwhile.", 20, a.byKind(a.benchAgents)),
+					"takes a minute or two: --only '*/*claude'. Let nothing else run meanwhile.", 20, a.byKind(a.benchAgents)),
 			a.benchWorkCommand(),
 			a.benchVerb("network", "measure the network of boxes beside that of QEMU and of runsc themselves",
 				"A program in the box moves 64 MiB each way and opens connections, to a server on this machine. Needs root for the one of\n"+
