@@ -97,3 +97,10 @@ func ShortName(name string) string {
 	}
 	return strings.Join(parts, "/")
 }
+
+// Blocks are the blocks of an image's file that may be read: bit i%8 of byte i/8 of Have, the
+// lowest first. The file may be another than the last time.
+type Blocks struct {
+	Path string `json:"path"`
+	Have []byte `json:"have"`
+}

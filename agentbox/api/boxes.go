@@ -10,6 +10,7 @@ import (
 // name, or "" together with the Directory whose branch's box is meant.
 var (
 	Up         = Endpoint[UpRequest, UpResponse]{"/v1/box/up"}
+	PlanUp     = Endpoint[UpRequest, UpPlan]{"/v1/box/up/plan"}
 	ListBoxes  = Endpoint[ListRequest, []agentbox.Box]{"/v1/box/list"}
 	ShowBox    = Endpoint[BoxRef, agentbox.Box]{"/v1/box/show"}
 	Connect    = Endpoint[BoxRef, Connection]{"/v1/box/connect"}
@@ -53,6 +54,53 @@ type UpResponse struct {
 	Created    bool         `json:"created"`
 	Connection Connection   `json:"connection"`
 }
+
+// UpPlan is what up would do now.
+type UpPlan struct {
+	Box       string             `json:"box,omitempty"` // that is there already
+	Isolation agentbox.Isolation `json:"isolation"`
+	Reason    string             `json:"reason,omitempty"` // of the isolation
+	Steps     []UpStep           `json:"steps"`            // in order
+}
+
+// UpStep is one step of up.
+type UpStep struct {
+	Do  UpAction `json:"do"`
+	How string   `json:"how,omitempty"`
+}
+
+// UpAction is what a step does.
+type UpAction string
+
+// The steps of up.
+const (
+	UpApproval UpAction = "approval"  // say what waits for approval; UpLater or UpStop
+	UpImage    UpAction = "image"     // get it; UpHere or UpMissing
+	UpKernel   UpAction = "kernel"    // get the guest's
+	UpTools    UpAction = "tools"     // lay what the repository's files ask for over the image; UpHere or UpMissing
+	UpSetup    UpAction = "setup"     // lay what setup makes over it; UpHere or UpMissing
+	UpTemplate UpAction = "template"  // open it; UpHere or UpMissing
+	UpBox      UpAction = "box"       // make machine and workspace; UpRestore or UpBoot
+	UpChanges  UpAction = "changes"   // say what a reset would change
+	UpGovern   UpAction = "policy"    // put the box under what is approved now
+	UpWake     UpAction = "wake"      // make sure that it runs, from the state that How is
+	UpAgent    UpAction = "agent"     // install its program
+	UpRunSetup UpAction = "run setup" // in the box; UpOnce: only if it failed in a clean one
+	UpRunStart UpAction = "run start"
+	UpRecall   UpAction = "recall"   // give the agent what it remembers
+	UpServices UpAction = "services" // wait until they are ready
+)
+
+// How steps are done.
+const (
+	UpHere    = "here"
+	UpMissing = "missing" // so it is made or got
+	UpLater   = "later"   // what needs no approval goes on
+	UpStop    = "stop"    // nothing is made before it is approved
+	UpOnce    = "once"
+	UpRestore = "restore"
+	UpBoot    = "boot"
+)
 
 // Connection is how to reach the inside of a box: an SSH server on a unix socket of this machine.
 type Connection struct {
@@ -165,7 +213,7 @@ var (
 	RemoveImage = Endpoint[ImageRef, Image]{"/v1/image/remove"}
 	FetchImage  = Endpoint[ImageFetchRequest, Image]{"/v1/image/fetch"}
 	ExportImage = Endpoint[ImageExportRequest, Image]{"/v1/image/export"}
-	NeedImage   = Endpoint[ImageNeed, ImageHave]{"/v1/image/need"} // asked by supervisors
+	NeedImage   = Endpoint[ImageNeed, agentbox.Blocks]{"/v1/image/need"} // asked by supervisors
 )
 
 // ImageFetchRequest gets an image from a directory or URL that ExportImage filled.
@@ -187,13 +235,6 @@ type ImageNeed struct {
 	Box   agentbox.BoxID  `json:"box"` // who waits for it
 	Image agentbox.Digest `json:"image"`
 	Block int             `json:"block"`
-}
-
-// ImageHave is a bitmap of the blocks that are here: bit i%8 of byte i/8, the lowest first. The
-// file may be another than the last time.
-type ImageHave struct {
-	Path string `json:"path"`
-	Have []byte `json:"have"`
 }
 
 // ImageBuildRequest builds the image of a directory's configuration.

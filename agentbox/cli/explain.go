@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
 	"agentbox/agentbox/toolchain"
 )
@@ -22,10 +23,12 @@ type explained struct {
 	Toolchain toolchain.Needs `json:"toolchain,omitempty"`
 	Lockfiles []string        `json:"lockfiles,omitempty"`
 	Write     string          `json:"write,omitempty"` // an agentbox.yaml that says the same, where nobody wrote one
+	Plan      api.UpPlan      `json:"plan"`
 }
 
-// explain shows what was found, from which file, and what to write to change it. It makes nothing.
-func (a *app) explain(ctx context.Context) error {
+// explain shows what was found, from which file, what to write to change it, and what up would do.
+// It makes nothing.
+func (a *app) explain(ctx context.Context, req api.UpRequest) error {
 	dir, err := os.Getwd()
 	if err != nil {
 		return err
@@ -37,6 +40,10 @@ func (a *app) explain(ctx context.Context) error {
 	e := explained{Source: cfg.Source, Image: cfg.Image, Packages: cfg.Packages, Toolchain: cfg.Toolchain, Lockfiles: cfg.Lockfiles}
 	if cfg.Path == "" {
 		e.Write = config.Write(cfg)
+	}
+	req.Directory, req.Environ = dir, os.Environ()
+	if e.Plan, err = call(ctx, a, api.PlanUp, req); err != nil {
+		return err
 	}
 	return a.report(facts{value: e, text: e.text()})
 }
@@ -53,10 +60,53 @@ func (e explained) text() string {
 	for _, name := range e.Lockfiles {
 		fmt.Fprintf(&b, "lockfile       %s\n", name)
 	}
+	box := "a new one"
+	if e.Plan.Box != "" {
+		box = e.Plan.Box
+	}
+	fmt.Fprintf(&b, "box            %s\nisolation      %s: %s\n", box, e.Plan.Isolation, e.Plan.Reason)
+	for i, step := range e.Plan.Steps {
+		fmt.Fprintf(&b, "%-14s %s\n", fmt.Sprintf("step %d", i+1), stepText(step))
+	}
 	if e.Write != "" {
 		fmt.Fprintf(&b, "\nTo change it, `agentbox init` writes this as agentbox.yaml:\n\n%s", e.Write)
 	}
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// stepTexts are the steps of up in words.
+var stepTexts = map[api.UpAction]string{
+	api.UpApproval: "say what waits for approval: agentbox policy show",
+	api.UpImage:    "get the image",
+	api.UpKernel:   "get the guest's kernel",
+	api.UpTools:    "lay the repository's tools over it",
+	api.UpSetup:    "lay over it what setup makes for its lock files",
+	api.UpTemplate: "open the template, a machine that was booted once",
+	api.UpBox:      "make the box: its machine and its workspace",
+	api.UpChanges:  "say what is new in the configuration, for the next reset",
+	api.UpGovern:   "put the box under what is approved now",
+	api.UpWake:     "make sure that the box runs",
+	api.UpAgent:    "install the agent's program in the box",
+	api.UpRunSetup: "run setup in the box",
+	api.UpRunStart: "run the start commands",
+	api.UpRecall:   "give the agent what it remembers",
+	api.UpServices: "wait for the services",
+}
+
+// howTexts say how a step is done.
+var howTexts = map[string]string{
+	api.UpHere: "which is here", api.UpMissing: "which is not here yet", api.UpLater: "the rest goes on", api.UpStop: "nothing is made before that",
+	api.UpOnce: "if it failed in a clean one", api.UpRestore: "restored from the template", api.UpBoot: "booted",
+}
+
+func stepText(s api.UpStep) string {
+	text := stepTexts[s.Do]
+	if how := howTexts[s.How]; how != "" {
+		return text + " (" + how + ")"
+	} else if s.How != "" {
+		return text + ", which is " + s.How
+	}
+	return text
 }
 
 func versionText(n toolchain.Need) string {

@@ -42,13 +42,13 @@ func (a *app) upCommand() *cli.Command {
 			if cmd.Args().Present() {
 				return agentbox.Errorf(agentbox.Invalid, "up takes no argument %q", cmd.Args().First()).WithHint("put the command behind --: agentbox up -- %s", shellescape.QuoteCommand(cmd.Args().Slice()))
 			}
+			req.Command = r.dir == "" && !detach && (len(a.command) > 0 || a.command == nil && a.interactive())
 			if explain {
-				return a.explain(ctx)
+				return a.explain(ctx, req)
 			}
 			if err := a.reviewAtTerminal(ctx, approve); err != nil {
 				return err
 			}
-			req.Command = r.dir == "" && !detach && (len(a.command) > 0 || a.command == nil && a.interactive())
 			resp, err := a.up(ctx, req)
 			if err != nil {
 				return err

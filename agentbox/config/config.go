@@ -1,6 +1,7 @@
 package config
 
 import (
+	"strings"
 	"time"
 
 	"agentbox/agentbox"
@@ -77,4 +78,19 @@ type Bench struct {
 	Setup string
 	Build string
 	Test  string
+}
+
+// Suite is the release of an apt: image, "" for any other.
+func (c *Config) Suite() string {
+	suite, apt := strings.CutPrefix(c.Image, "apt:")
+	if !apt {
+		return ""
+	}
+	return suite
+}
+
+// SetupOnce tells whether setup runs once for each key, in a clean box, and not once in every
+// workspace: it does when the configuration says what it depends on or what it fills.
+func (c *Config) SetupOnce() bool {
+	return len(c.Setup) > 0 && len(c.Lockfiles)+len(c.Caches) > 0
 }

@@ -87,7 +87,7 @@ func Run(ctx context.Context, cfg Config) error {
 	manager.Images.KeepNow() // in a team since before
 	d := &daemon{cfg: cfg, started: time.Now(), boxes: manager, shares: shared, stop: stop}
 	d.hostDoctor = doctor.Doctor{
-		Dir: cfg.Home.Dir, Chooser: isolation.Chooser{Driver: hosting.Driver}, Kernel: hosting.Kernel, Resources: manager.Capacity, Boxes: manager.Count,
+		Dir: cfg.Home.Dir, Chooser: isolation.Chooser{Driver: hosting.Driver}, Kernel: hosting.Kernel, Resources: manager.Capacity.Look, Boxes: manager.Count,
 	}
 	d.artifacts = artifacts{jobs: jobs{cfg.Home, manager}, key: key, tasks: d.tasks}
 	d.queue = task.NewQueue(task.Config{

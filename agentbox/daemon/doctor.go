@@ -42,7 +42,7 @@ func (d *daemon) doctor(ctx context.Context, req api.DoctorRequest, progress age
 }
 
 func (d *daemon) resources(context.Context, api.None, agentbox.Progress) (api.Resources, error) {
-	return d.boxes.Capacity()
+	return d.boxes.Capacity.Look()
 }
 
 func (d *daemon) inTeam() bool { return d.mesh != nil && !d.mesh.Status().Team.IsZero() }

@@ -11,7 +11,7 @@ import (
 
 // prune adds the old evidence of tasks that left no work to what boxes do not need.
 func (d *daemon) prune(ctx context.Context, req api.PruneRequest, progress agentbox.Progress) (api.PruneResponse, error) {
-	out, err := d.boxes.Prune(ctx, req, progress)
+	out, err := d.boxes.Pruner.Prune(ctx, req, progress)
 	if err != nil {
 		return out, err
 	}

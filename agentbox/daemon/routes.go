@@ -17,6 +17,7 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.ShowResources, d.resources)
 
 	api.Handle(mux, api.Up, boxes.Up)
+	api.Handle(mux, api.PlanUp, boxes.Plan)
 	api.Handle(mux, api.ListBoxes, boxes.List)
 	api.Handle(mux, api.ShowBox, boxes.Show)
 	api.Handle(mux, api.Connect, boxes.Connect)
@@ -30,8 +31,8 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.Unsaved, boxes.Work.Unsaved)
 	api.Handle(mux, api.Diff, taskWork{d.tasks(), boxes.Work}.diff)
 	api.Handle(mux, api.Pull, taskWork{d.tasks(), boxes.Work}.pull)
-	api.Handle(mux, api.OpenPort, boxes.OpenPort)
-	api.Handle(mux, api.ClosePort, boxes.ClosePort)
+	api.Handle(mux, api.OpenPort, boxes.Ports.Open)
+	api.Handle(mux, api.ClosePort, boxes.Ports.Close)
 
 	jobs{home: d.cfg.Home, boxes: boxes}.handle(mux)
 	d.tasks().handle(mux)
@@ -48,7 +49,7 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.ListSecrets, boxes.Policies.ListSecrets)
 	api.Handle(mux, api.RemoveSecret, boxes.Policies.RemoveSecret)
 
-	api.Handle(mux, api.BuildImage, boxes.BuildImage)
+	api.Handle(mux, api.BuildImage, boxes.Recipes.Build)
 	api.Handle(mux, api.PullImage, boxes.Images.Pull)
 	api.Handle(mux, api.ListImages, boxes.Images.List)
 	api.Handle(mux, api.ShowImage, d.showImage)

@@ -21,11 +21,11 @@ func (k snapshotter) Keep(ctx context.Context, box agentbox.Box, t agentbox.Task
 	if err != nil {
 		return task.Kept{}, err
 	}
-	client, err := environment.Open(ctx, environment.Address{Name: c.Name, Socket: c.Socket, Key: c.Key, KnownHosts: c.KnownHosts}, c.User)
+	in, err := snapshot.Open(ctx, environment.Address{Name: c.Name, Socket: c.Socket, Key: c.Key, KnownHosts: c.KnownHosts}, c.User)
 	if err != nil {
 		return task.Kept{}, err
 	}
-	defer client.Close()
+	defer in.Close()
 	of, err := project.Of(box.Directory)
 	if err != nil { // the checkout is gone
 		of = project.Project{Name: t.Project}
@@ -34,7 +34,7 @@ func (k snapshotter) Keep(ctx context.Context, box agentbox.Box, t agentbox.Task
 	if n := len(t.Attempts); n > 1 { // the work of an earlier attempt stays where it is
 		name += "-" + strconv.Itoa(n)
 	}
-	kept, err := snapshot.Keep(ctx, snapshot.Over(client), snapshot.Request{
+	kept, err := snapshot.Keep(ctx, in, snapshot.Request{
 		Mirror: k.home.Mirror(of.ID().String()), Ref: snapshot.TaskRef(name), Base: box.Commit, Begin: k.home.Box(box.ID).Begin(),
 		Checkout: box.Directory, Export: true, SkipUntouched: true,
 	})

@@ -11,14 +11,10 @@ import (
 	"agentbox/agentbox/host/flags"
 )
 
-// tellChanges says what the configuration and the flags ask for now that the box has not: they take effect with a reset,
-// for which what the flags ask for is kept.
+// tellChanges says what the configuration and the flags ask for now that the box has not: they take
+// effect with a reset, for which what the flags ask for is kept. cfg is with all flags applied.
 func (m *Manager) tellChanges(b *box, cfg *config.Config, asked flags.Flags, progress agentbox.Progress) error {
 	rec := b.record()
-	now := rec.Overrides.With(asked)
-	if err := now.Apply(cfg); err != nil {
-		return err
-	}
 	var names []string
 	for _, key := range rec.Settings.Changed(flags.SettingsOf(cfg)) {
 		if key == "toolchain" && asked.Agent != "" && asked.Agent != rec.Overrides.Agent {
@@ -42,6 +38,5 @@ func (m *Manager) tellChanges(b *box, cfg *config.Config, asked flags.Flags, pro
 	if !slices.Contains(slices.Collect(maps.Values(asked.Set())), true) {
 		return nil
 	}
-	b.set(func(b *box) { b.rec.Overrides = now })
-	return writeRecord(m.home, b.record())
+	return b.change(m.home, func(rec *record) { rec.Overrides = rec.Overrides.With(asked) })
 }

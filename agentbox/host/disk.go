@@ -19,8 +19,8 @@ type disk struct {
 	ctx    context.Context // of the daemon: what is reclaimed is reclaimed whoever waits
 }
 
-// reclaim gives everything below a directory back to us, where machines of a kind may leave files of others when they are
-// killed.
+// reclaim gives everything below a directory back to us, where machines of a kind may leave files
+// of others when they are killed.
 func (d disk) reclaim(kind agentbox.Isolation, dir string) error {
 	driver, err := d.driver(kind)
 	if err != nil {
@@ -48,6 +48,14 @@ func (d disk) removeTree(kind agentbox.Isolation, dir string) error {
 func (d disk) makeDirs(rec record) error {
 	names := rec.names(d.home)
 	return errors.Join(os.MkdirAll(names.Dir, 0o700), os.MkdirAll(rec.lifeDir(d.home), 0o700), os.MkdirAll(names.Run, 0o700))
+}
+
+// begin makes the directory of a new life and the record that names it.
+func (d disk) begin(b *box, rec record) error {
+	if err := d.makeDirs(rec); err != nil {
+		return agentbox.OrNoSpace(err)
+	}
+	return b.commit(d.home, rec)
 }
 
 // sweep removes what belongs to earlier lives of a box.

@@ -15,27 +15,25 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// Fork makes a box that is a copy of another as it is now: memory, processes, runtime and workspace.
+// Fork makes a box that is a copy of another as it is now: memory, processes, runtime and
+// workspace.
 func (m *Manager) Fork(ctx context.Context, req api.ForkRequest, progress agentbox.Progress) (agentbox.Box, error) {
 	if req.Name != "" {
 		if err := checkName(req.Name); err != nil {
 			return agentbox.Box{}, err
 		}
-		if m.boxes.nameTaken(req.Name) {
-			return agentbox.Box{}, agentbox.Errorf(agentbox.Exists, "the name %s is taken", req.Name).WithHint("agentbox ls shows who has it")
+		if err := m.boxes.checkFree(req.Name); err != nil {
+			return agentbox.Box{}, err
 		}
 	}
-	parent, err := m.boxes.find(ctx, req.BoxRef)
+	parent, err := m.awake(ctx, req.BoxRef, progress)
 	if err != nil {
-		return agentbox.Box{}, err
-	}
-	if err := m.wake(ctx, parent, progress); err != nil {
 		return agentbox.Box{}, err
 	}
 	parent.op.Lock()
 	release := sync.OnceFunc(parent.op.Unlock)
 	defer release()
-	child, err := m.newChild(parent, req.Name)
+	child, err := m.maker.child(parent, req.Name)
 	if err != nil {
 		return agentbox.Box{}, err
 	}
@@ -43,22 +41,21 @@ func (m *Manager) Fork(ctx context.Context, req api.ForkRequest, progress agentb
 	defer child.op.Unlock()
 	save := func() error {
 		defer release()
-		return m.saveTo(ctx, parent, child, progress)
+		return saveTo(ctx, parent, child.record().names(m.home).Saved(), progress)
 	}
-	if err := m.startChild(ctx, child, save, progress); err != nil {
-		return agentbox.Box{}, errors.Join(agentbox.OrNoSpace(err), m.erase(child))
+	if err := m.maker.startChild(ctx, child, save, progress); err != nil {
+		return agentbox.Box{}, errors.Join(agentbox.OrNoSpace(err), m.maker.erase(child))
 	}
 	return m.describe(ctx, child, brief)
 }
 
-// newChild makes the record of a box that becomes a copy of a running one.
-func (m *Manager) newChild(parent *box, name string) (*box, error) {
+// child makes the record of a box that becomes a copy of a running one.
+func (m *maker) child(parent *box, name string) (*box, error) {
 	prec := parent.record()
 	if parent.live() == nil {
 		return nil, notRunning(prec)
 	}
-	rec := prec
-	rec.Phase, rec.Key, rec.Remote, rec.Life, rec.Workspace = phaseNew, "", "", 1, 1
+	rec := prec.unborn()
 	rec.Box.ID, rec.Box.Created = agentbox.NewBoxID(), time.Now().UTC()
 	rec.Box.Parent, rec.Box.Lease, rec.Box.Checkpoint = &prec.Box.ID, newLease(), nil
 	child := &box{rec: rec}
@@ -75,14 +72,14 @@ func (m *Manager) newChild(parent *box, name string) (*box, error) {
 	return child, nil
 }
 
-// saveTo copies the parent's state to where the child is restored from. The parent stands still meanwhile.
-func (m *Manager) saveTo(ctx context.Context, parent, child *box, progress agentbox.Progress) error {
+// saveTo copies a box's state to where a child is restored from. The box stands still meanwhile.
+func saveTo(ctx context.Context, parent *box, dir string, progress agentbox.Progress) error {
 	prec, s := parent.record(), parent.live()
 	if s == nil {
 		return notRunning(prec)
 	}
 	end := progress.Begin("save", prec.Box.Name)
-	if _, err := ask(ctx, m.home, parent, s, api.SupervisorSave, api.SaveRequest{Dir: child.record().names(m.home).Saved(), Fork: true}); err != nil {
+	if err := s.Save(ctx, api.SaveRequest{Dir: dir, Fork: true}); err != nil {
 		return err
 	}
 	end("")
@@ -98,7 +95,8 @@ func shareBegin(parent, child home.Box) error {
 	return err
 }
 
-// shareAuthority gives a fork the certificate authority that its programs believe already. A box without a network has none.
+// shareAuthority gives a fork the certificate authority that its programs believe already. A box
+// without a network has none.
 func shareAuthority(parent, child home.Box) error {
 	text, err := os.ReadFile(parent.Authority())
 	if errors.Is(err, os.ErrNotExist) {
@@ -110,31 +108,25 @@ func shareAuthority(parent, child home.Box) error {
 	return durable.WriteFile(child.Authority(), text, 0o600)
 }
 
-// startChild starts the child's supervisor, and its machine when the parent is saved.
-func (m *Manager) startChild(ctx context.Context, child *box, save func() error, progress agentbox.Progress) error {
+// startChild starts the child's supervisor, and its machine when save has saved the parent.
+func (m *maker) startChild(ctx context.Context, child *box, save func() error, progress agentbox.Progress) error {
 	rec := child.record()
-	template, err := m.templates.OpenKey(ctx, m.machine(rec), rec.Box.Template)
+	template, err := m.templates.OpenKey(ctx, rec.machine(m.home), rec.Box.Template)
 	if err != nil {
 		return err
 	}
-	if err := m.startMachine(ctx, child, template, rec.names(m.home).Saved(), save, progress); err != nil {
+	saved := rec.names(m.home).Saved()
+	if err := m.machines.begin(ctx, child, beginning{template: template, saved: saved, complete: save}, progress); err != nil {
 		return err
 	}
-	if err := errors.Join(os.RemoveAll(rec.names(m.home).Saved()), m.applyPolicy(ctx, child), m.reopenPorts(ctx, child, progress)); err != nil {
+	if err := errors.Join(os.RemoveAll(saved), m.machines.restored(ctx, child, progress)); err != nil {
 		return err
 	}
-	rec = child.record()
-	if repo, err := workspace.Describe(ctx, rec.Box.Directory); err == nil {
-		if err := m.addRemote(ctx, repo, &rec, progress); err != nil {
-			return err
-		}
+	repo, err := workspace.Describe(ctx, rec.Box.Directory)
+	if err != nil {
+		repo = workspace.Repo{} // its checkout is gone
 	}
-	rec.Phase = phaseReady
-	if err := writeRecord(m.home, rec); err != nil {
-		return err
-	}
-	child.set(func(b *box) { b.rec = rec })
-	return nil
+	return m.ready(ctx, child, repo, progress)
 }
 
 // Checkpoint saves the state of a box to come back to. The box goes on.
@@ -164,7 +156,7 @@ func (m *Manager) Checkpoint(ctx context.Context, req api.CheckpointRequest, pro
 			return agentbox.Checkpoint{}, agentbox.Errorf(agentbox.Exists, "box %s already has a checkpoint %s", rec.Box.Name, c.Name)
 		}
 	}
-	if err := m.templates.Savable(ctx, m.machine(rec), rec.Box.Template, "checkpointed"); err != nil {
+	if err := m.templates.Savable(ctx, rec.machine(m.home), rec.Box.Template, "checkpointed"); err != nil {
 		return agentbox.Checkpoint{}, err
 	}
 	c := agentbox.Checkpoint{ID: agentbox.NewBoxID().String(), Name: req.Name, Template: rec.Box.Template, Created: time.Now().UTC()}
@@ -173,15 +165,14 @@ func (m *Manager) Checkpoint(ctx context.Context, req api.CheckpointRequest, pro
 		return c, agentbox.OrNoSpace(err)
 	}
 	end := progress.Begin("checkpoint", rec.Box.Name)
-	if _, err := ask(ctx, m.home, b, s, api.SupervisorSave, api.SaveRequest{Dir: dir}); err != nil {
+	if err := s.Save(ctx, api.SaveRequest{Dir: dir}); err != nil {
 		return c, agentbox.OrNoSpace(err)
 	}
 	end("")
 	c.Bytes = home.DiskUsage(dir)
 	rec.Box.Checkpoint = append(rec.Box.Checkpoint[:len(rec.Box.Checkpoint):len(rec.Box.Checkpoint)], c)
-	if err := writeRecord(m.home, rec); err != nil {
+	if err := b.commit(m.home, rec); err != nil {
 		return c, errors.Join(err, os.RemoveAll(dir))
 	}
-	b.set(func(b *box) { b.rec = rec })
 	return c, nil
 }

@@ -31,8 +31,8 @@ func TestACallThatASupervisorDiesUnderSaysWhy(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			b := &box{rec: rec, sup: &supervisors.Supervisor{Client: api.NewClient(hangUp(t, names.Control()))}}
-			err := b.renew(t.Context(), h)
+			b := &box{rec: rec, sup: &supervisors.Supervisor{Client: api.NewClient(hangUp(t, names.Control())), Box: names}}
+			err := b.renew(t.Context())
 			if e := agentbox.AsError(err); err == nil || !strings.Contains(e.Message, c.want) || e.Hint == "" {
 				t.Errorf("%+v", err)
 			}

@@ -104,7 +104,8 @@ func (t *table) byKey(key string) *box {
 	return nil
 }
 
-// onlyBoxOf is the box that was made of a checkout and branch, whatever the lifetime, if there is just one.
+// onlyBoxOf is the box that was made of a checkout and branch, whatever the lifetime, if there is
+// just one.
 func (t *table) onlyBoxOf(repo workspace.Repo, p project.Project) (only *box) {
 	for _, b := range t.all() {
 		rec := b.record()
@@ -149,6 +150,14 @@ func (t *table) freeName(parts ...string) string {
 		name = fmt.Sprintf("%s-%d", base, n)
 	}
 	return name
+}
+
+// checkFree refuses a name that another box has.
+func (t *table) checkFree(name string) error {
+	if !t.nameTaken(name) {
+		return nil
+	}
+	return agentbox.Errorf(agentbox.Exists, "the name %s is taken", name).WithHint("agentbox ls shows who has it")
 }
 
 func (t *table) nameTaken(name string) bool {

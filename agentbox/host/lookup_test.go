@@ -87,7 +87,7 @@ func TestBoxesMadeAtOnceGetDifferentNames(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			if _, err := m.leaseOrNew(base{rec: record{Life: 1}}, plan{repo: workspace.Repo{Root: "/app", Branch: "main"}}); err != nil {
+			if _, err := m.maker.lease(base{rec: record{Life: 1}}, "", "app", "main"); err != nil {
 				t.Error(err)
 			}
 		})
@@ -115,7 +115,7 @@ func TestATakenNameLeavesNoMachineBehind(t *testing.T) {
 	if err := m.pool.Put("t", machine); err != nil {
 		t.Fatal(err)
 	}
-	_, err := m.leaseOrNew(base{template: &templates.Template{Key: "t"}}, plan{req: api.UpRequest{Name: "mine"}})
+	_, err := m.maker.lease(base{template: &templates.Template{Key: "t"}}, "mine")
 	if agentbox.CodeOf(err) != agentbox.Exists {
 		t.Errorf("got %v", err)
 	}

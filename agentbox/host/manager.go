@@ -8,18 +8,27 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
+	"agentbox/agentbox/host/capacity"
 	"agentbox/agentbox/host/consent"
 	"agentbox/agentbox/host/egress"
 	"agentbox/agentbox/host/images"
 	"agentbox/agentbox/host/isolation"
 	"agentbox/agentbox/host/keyed"
+	"agentbox/agentbox/host/prune"
+	"agentbox/agentbox/host/recall"
+	"agentbox/agentbox/host/recipes"
+	"agentbox/agentbox/host/remotes"
+	"agentbox/agentbox/host/serving"
 	"agentbox/agentbox/host/setup"
 	"agentbox/agentbox/host/staging"
 	"agentbox/agentbox/host/supervisors"
 	"agentbox/agentbox/host/templates"
 	"agentbox/agentbox/host/work"
 	"agentbox/agentbox/project"
+	"agentbox/agentbox/resources"
+	"agentbox/agentbox/snapshot"
 	"agentbox/vmm"
 	"agentbox/vmm/image"
 )
@@ -51,12 +60,12 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// Manager keeps the boxes of one home. One process at a time may have one for a home; the daemon's lock sees to it.
+// Manager keeps the boxes of one home. One process at a time may have one for a home; the daemon's
+// lock sees to it.
 type Manager struct {
 	Rooms
 
 	home   home.Home
-	binary string // for git remotes
 	kernel func(context.Context, string, agentbox.Progress) (string, error)
 	log    *slog.Logger
 
@@ -64,71 +73,45 @@ type Manager struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup // goroutines of the Manager
 
-	chooser     isolation.Chooser
-	consent     consent.Approvals
-	setup       *setup.Setup
-	stager      staging.Stager
-	supervisors supervisors.Supervisors
-	templates   *templates.Templates
-	pool        *templates.Pool[record, *box]
+	chooser   isolation.Chooser
+	consent   consent.Approvals
+	setup     *setup.Setup
+	recall    *recall.Recall
+	templates *templates.Templates
+	pool      *templates.Pool[record, *box]
 
-	boxes  *table
-	disk   disk
-	keys   keyed.Locks // one up at a time for each key
-	naming sync.Mutex  // held while a box gets its name
+	boxes    *table
+	disk     disk
+	machines *machines
+	maker    *maker
+	keys     keyed.Locks // one up at a time for each key
 }
 
 // Rooms are what boxes are made of and governed by, each of which answers for itself.
 type Rooms struct {
 	Images   *images.Images
+	Recipes  recipes.Recipes
 	Policies *egress.Policies
 	Work     work.Work
+	Ports    serving.Ports
+	Capacity capacity.Capacity
+	Pruner   prune.Pruner
 }
 
-// box is one box in memory. op orders operations on it; mu guards the fields and is never held across a wait.
-type box struct {
-	op sync.Mutex
-
-	mu      sync.Mutex
-	rec     record
-	sup     *supervisors.Supervisor // nil without a machine
-	renewed time.Time               // when its lease last was
-}
-
-func (b *box) record() record {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.rec
-}
-
-func (b *box) live() *supervisors.Supervisor {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.sup
-}
-
-func (b *box) set(f func(b *box)) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	f(b)
-}
-
-// New makes a Manager and takes up what an earlier one left: running boxes are adopted, half-done work is finished or
-// undone.
+// New makes a Manager and takes up what an earlier one left: running boxes are adopted, half-done
+// work is finished or undone.
 func New(cfg Config) (*Manager, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &Manager{
-		home: cfg.Home, binary: cfg.Binary, kernel: cfg.Kernel, log: cfg.Log, ctx: ctx, cancel: cancel,
-		chooser: isolation.Chooser{Driver: cfg.Driver},
-		boxes:   newTable(cfg.Home), disk: disk{cfg.Home, cfg.Driver, ctx},
+		home: cfg.Home, kernel: cfg.Kernel, log: cfg.Log, ctx: ctx, cancel: cancel, chooser: isolation.Chooser{Driver: cfg.Driver},
+		boxes: newTable(cfg.Home), disk: disk{cfg.Home, cfg.Driver, ctx},
 	}
-	m.furnish(cfg)
-	var err error
-	m.templates, err = templates.New(templates.Config{Home: cfg.Home, Driver: cfg.Driver, Images: m.Images, Team: cfg.Team, Log: cfg.Log})
-	m.pool = templates.NewPool(templates.PoolConfig[record, *box]{
-		Want: cfg.Pool, Make: m.newPooled, Live: func(b *box) bool { return b.live() != nil }, Remove: m.remove, Log: cfg.Log,
-	})
-	if err := errors.Join(err, m.adoptAll()); err != nil {
+	m.govern(cfg)
+	err := m.furnish(cfg)
+	if err == nil {
+		err = adoption{m.boxes, m.disk, m.machines, m.maker.remove}.all()
+	}
+	if err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	m.running.Go(func() { m.every(tidyEvery, m.tidy) })
@@ -139,19 +122,20 @@ func New(cfg Config) (*Manager, error) {
 	return m, nil
 }
 
-// Close stops the Manager and none of the boxes. The pool's machines go: nobody has a lease on them.
+// Close stops the Manager and none of the boxes. The pool's machines go: nobody has a lease on
+// them.
 func (m *Manager) Close() error {
 	m.cancel()
 	m.pool.Drain()
 	m.templates.Close()
-	m.forgetSupervisors()
+	m.boxes.hangUp()
 	m.Policies.Close()
 	m.running.Wait()
 	return m.Images.Close()
 }
 
-// furnish makes the rooms.
-func (m *Manager) furnish(cfg Config) {
+// govern makes the rooms that say what boxes get and what they may do.
+func (m *Manager) govern(cfg Config) {
 	var lost func(context.Context, image.Image) error
 	if cfg.Team != nil {
 		lost = cfg.Team.Lost
@@ -167,27 +151,68 @@ func (m *Manager) furnish(cfg Config) {
 			return images.ReadsBlocks(driver), nil
 		},
 	})
-	m.supervisors = supervisors.Supervisors{Home: cfg.Home, Binary: cfg.Binary}
 	store := project.NewStore(cfg.Home)
 	m.consent = consent.Approvals{Store: store, Agents: cfg.Home.Agents(), Has: cfg.Images.Has, Best: func(ctx context.Context) (agentbox.Isolation, error) {
 		best, err := m.chooser.Auto(ctx)
 		return best.Kind, err
 	}}
 	m.Policies = egress.New(egress.Config{
-		Home: cfg.Home, Store: store, Registries: project.NewRegistries(cfg.Home.Registries()), Review: m.consent, Boxes: policed{m}, Log: cfg.Log,
+		Home: cfg.Home, Store: store, Registries: project.NewRegistries(cfg.Home.Registries()), Review: m.consent, Log: cfg.Log,
+		Boxes: policed{m.boxes, func(ctx context.Context, b *box) error { return m.machines.govern(ctx, b) }},
 	})
+	m.Recipes = recipes.Recipes{Consent: m.consent, Images: m.Images}
+	m.Capacity = capacity.Capacity{Promised: m.boxes.promised, Measure: resources.Measure, Log: cfg.Log}
 	m.setup = setup.New(setup.Config{Home: cfg.Home, Images: m.Images, Results: cfg.Results, Team: cfg.Team, Log: cfg.Log, Registries: m.Policies})
-	m.stager = staging.Stager{Overlay: m.setup.Overlay, Log: cfg.Log}
-	m.Work = work.Work{Home: cfg.Home, Enter: m.enter}
 }
 
-// forgetSupervisors lets go of processes that outlive us.
-func (m *Manager) forgetSupervisors() {
-	for _, b := range m.boxes.all() {
-		if s := b.live(); s != nil {
-			s.Client.Close()
-		}
+// furnish makes the rooms that make boxes and that boxes are asked through. On failure, too, they
+// are there.
+func (m *Manager) furnish(cfg Config) (err error) {
+	start := supervisors.Supervisors{Home: cfg.Home, Binary: cfg.Binary}.Start
+	m.machines = &machines{home: cfg.Home, disk: m.disk, images: m.Images, policies: m.Policies, start: start, log: cfg.Log, ctx: m.ctx, running: &m.running}
+	m.templates, err = templates.New(templates.Config{Home: cfg.Home, Driver: cfg.Driver, Images: m.Images, Team: cfg.Team, Log: cfg.Log})
+	m.maker = &maker{
+		home: cfg.Home, boxes: m.boxes, disk: m.disk, machines: m.machines, templates: m.templates, driver: cfg.Driver,
+		stager:  staging.Stager{Overlay: m.setup.Overlay, Log: cfg.Log},
+		remotes: remotes.Remotes{Home: cfg.Home, Binary: cfg.Binary, Log: cfg.Log},
 	}
+	m.pool = templates.NewPool(templates.PoolConfig[record, *box]{
+		Want: cfg.Pool, Make: m.maker.pooled, Live: func(b *box) bool { return b.live() != nil }, Remove: m.maker.remove, Log: cfg.Log,
+	})
+	m.maker.pool = m.pool
+	m.recall = &recall.Recall{Home: cfg.Home, Log: cfg.Log}
+	m.Work = work.Work{Home: cfg.Home, Enter: func(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (work.Box, error) {
+		b, err := m.awake(ctx, ref, progress)
+		if err != nil {
+			return work.Box{}, err
+		}
+		rec := b.record()
+		open := func(ctx context.Context) (work.Guest, error) {
+			return snapshot.Open(ctx, rec.address(m.home), rec.User)
+		}
+		return work.Box{ID: rec.Box.ID, Name: rec.Box.Name, Directory: rec.Box.Directory, Commit: rec.Box.Commit, Open: open}, nil
+	}}
+	m.Ports = serving.Ports{
+		Wake: func(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (serving.Machine, error) {
+			return machineOf(m.awake(ctx, ref, progress))
+		},
+		Find: func(ctx context.Context, ref api.BoxRef) (serving.Machine, error) {
+			return machineOf(m.boxes.find(ctx, ref))
+		},
+	}
+	m.Pruner = prune.Pruner{Home: cfg.Home, Boxes: pruned{m.boxes, m.maker.remove}, Templates: m.templates, Images: m.Images}
+	return err
+}
+
+// machineOf is the machine of a box that was found.
+func machineOf(b *box, err error) (serving.Machine, error) {
+	if err != nil {
+		return nil, err
+	}
+	if s := b.live(); s != nil {
+		return s, nil
+	}
+	return nil, notRunning(b.record())
 }
 
 const tidyEvery = 5 * time.Second
@@ -211,7 +236,7 @@ func (m *Manager) tidy() {
 	for _, b := range m.boxes.all() {
 		rec := b.record()
 		if rec.Phase == phaseRemoving {
-			if err := m.remove(b); err != nil {
+			if err := m.maker.remove(b); err != nil {
 				m.log.Error("cannot remove a box", "box", rec.Box.ID, "error", err)
 			}
 		}

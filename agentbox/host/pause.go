@@ -7,6 +7,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/host/supervisors"
 )
 
 // Pause saves a box's machine to disk and ends it: nothing of it stays in memory.
@@ -20,20 +21,16 @@ func (m *Manager) Pause(ctx context.Context, ref api.BoxRef, progress agentbox.P
 		if s == nil {
 			return notRunning(rec)
 		}
-		if err := m.templates.Savable(ctx, m.machine(rec), rec.Box.Template, "paused"); err != nil {
+		if err := m.templates.Savable(ctx, rec.machine(m.home), rec.Box.Template, "paused"); err != nil {
 			return err
 		}
 		m.keepHistory(ctx, b, progress)
 		end := progress.Begin("pause", rec.Box.Name)
-		if _, err := ask(ctx, m.home, b, s, api.SupervisorPause, api.SaveRequest{Dir: rec.names(m.home).Saved()}); err != nil {
+		if _, err := supervisors.Ask(ctx, s, api.SupervisorPause, api.SaveRequest{Dir: rec.names(m.home).Saved()}); err != nil {
 			return agentbox.OrNoSpace(err)
 		}
 		<-s.Gone
-		b.set(func(b *box) {
-			if b.sup == s {
-				b.sup = nil
-			}
-		})
+		b.ended(s)
 		end("")
 		return nil
 	})
@@ -45,11 +42,8 @@ func notRunning(rec record) error {
 
 // Resume makes a paused box go on where it was.
 func (m *Manager) Resume(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (agentbox.Box, error) {
-	b, err := m.boxes.find(ctx, ref)
+	b, err := m.awake(ctx, ref, progress)
 	if err != nil {
-		return agentbox.Box{}, err
-	}
-	if err := m.wake(ctx, b, progress); err != nil {
 		return agentbox.Box{}, err
 	}
 	return m.describe(ctx, b, brief)
@@ -74,8 +68,9 @@ func (m *Manager) operate(ctx context.Context, ref api.BoxRef, f func(b *box) er
 
 // resume restores the saved machine. The caller has the box to itself.
 //
-// The saved state fits the disks only until the machine runs again, so it is renamed first. A failure before the machine
-// runs puts it back; a crash after leaves a box without a machine and with its workspace, see settle.
+// The saved state fits the disks only until the machine runs again, so it is renamed first. A
+// failure before the machine runs puts it back; a crash after leaves a box without a machine and
+// with its workspace, see settle.
 func (m *Manager) resume(ctx context.Context, b *box, progress agentbox.Progress) error {
 	rec := b.record()
 	names := rec.names(m.home)
@@ -83,48 +78,31 @@ func (m *Manager) resume(ctx context.Context, b *box, progress agentbox.Progress
 		return agentbox.Errorf(agentbox.Unavailable, "the saved machine of box %s cannot be read: %w", rec.Box.Name, err).
 			WithHint("nothing was changed: try again when it can, or agentbox reset %s drops it and keeps the workspace", rec.Box.Name)
 	}
-	template, err := m.templates.OpenKey(ctx, m.machine(rec), rec.Box.Template)
+	template, err := m.templates.OpenKey(ctx, rec.machine(m.home), rec.Box.Template)
 	if err != nil {
-		return m.unusable(b, err)
+		return unusable(rec, err)
 	}
 	tellEnd(rec, progress)
 	rec.Box.Lease, rec.Box.Ended = newLease(), nil
-	if err := m.commitLife(b, rec); err != nil {
+	if err := m.disk.begin(b, rec); err != nil {
 		return err
 	}
 	if err := os.Rename(names.Saved(), names.Resuming()); err != nil {
 		return err
 	}
-	if err := m.startMachine(ctx, b, template, names.Resuming(), nil, progress); err != nil {
+	if err := m.machines.begin(ctx, b, beginning{template: template, saved: names.Resuming()}, progress); err != nil {
 		back := os.Rename(names.Resuming(), names.Saved())
 		if agentbox.CodeOf(err) == agentbox.Corrupt {
-			return m.unusable(b, errors.Join(err, back))
+			return unusable(rec, errors.Join(err, back))
 		}
 		return errors.Join(agentbox.OrNoSpace(err), back)
 	}
-	return errors.Join(os.RemoveAll(names.Resuming()), m.applyPolicy(ctx, b), m.reopenPorts(ctx, b, progress))
+	return errors.Join(os.RemoveAll(names.Resuming()), m.machines.restored(ctx, b, progress))
 }
 
 // unusable tells how to go on without a saved machine that cannot be restored.
-func (m *Manager) unusable(b *box, err error) error {
+func unusable(rec record, err error) error {
 	e := agentbox.AsError(err)
-	return agentbox.Errorf(agentbox.Corrupt, "box %s cannot be resumed: %w", b.record().Box.Name, e).
-		WithHint("agentbox reset %s drops the saved machine and keeps the workspace", b.record().Box.Name)
-}
-
-// reopenPorts forwards again what the configuration forwards, and says what moved: forwarded ports end with the supervisor.
-func (m *Manager) reopenPorts(ctx context.Context, b *box, progress agentbox.Progress) error {
-	s := b.live()
-	if s == nil {
-		return nil
-	}
-	ports := b.record().Attach.Ports
-	if len(ports) == 0 {
-		return nil
-	}
-	if _, err := ask(ctx, m.home, b, s, api.SupervisorPorts, ports); err != nil {
-		return err
-	}
-	m.tellPorts(ctx, b, progress)
-	return nil
+	return agentbox.Errorf(agentbox.Corrupt, "box %s cannot be resumed: %w", rec.Box.Name, e).
+		WithHint("agentbox reset %s drops the saved machine and keeps the workspace", rec.Box.Name)
 }

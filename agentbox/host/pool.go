@@ -7,13 +7,14 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/host/templates"
 )
 
-// newPooled restores one machine, greets its guest, warms it up for a lease with an empty workspace and stops its CPUs. The
-// workspace is filled when a box needs it.
-func (m *Manager) newPooled(ctx context.Context, like record) (*box, error) {
-	rec := like
-	rec.Phase, rec.Key, rec.Remote, rec.Life, rec.Workspace = phasePool, "", "", 1, 1
+// pooled restores one machine, greets its guest, warms it up for a lease with an empty workspace
+// and stops its CPUs. The workspace is filled when a box needs it.
+func (m *maker) pooled(ctx context.Context, like record) (*box, error) {
+	rec := like.unborn()
+	rec.Phase = phasePool
 	rec.Box = agentbox.Box{
 		ID: agentbox.NewBoxID(), Isolation: like.Box.Isolation, Accel: like.Box.Accel, Image: like.Box.Image, Template: like.Box.Template,
 		CPUs: like.Box.CPUs, Memory: like.Box.Memory, Disk: like.Box.Disk, Created: time.Now().UTC(),
@@ -21,32 +22,54 @@ func (m *Manager) newPooled(ctx context.Context, like record) (*box, error) {
 	b := &box{rec: rec}
 	b.op.Lock()
 	defer b.op.Unlock()
-	if err := m.commitLife(b, rec); err != nil {
+	if err := m.disk.begin(b, rec); err != nil {
 		return nil, err
 	}
 	m.boxes.put(b)
-	if err := m.startPooled(ctx, b); err != nil {
+	if err := m.hold(ctx, b); err != nil {
 		return nil, errors.Join(err, m.erase(b))
 	}
 	return b, nil
 }
 
-func (m *Manager) startPooled(ctx context.Context, b *box) error {
+// hold starts the machine of a box of the pool, up to where it becomes somebody's.
+func (m *maker) hold(ctx context.Context, b *box) error {
 	rec := b.record()
-	template, err := m.templates.OpenKey(ctx, m.machine(rec), rec.Box.Template)
+	template, err := m.templates.OpenKey(ctx, rec.machine(m.home), rec.Box.Template)
 	if err != nil {
 		return err
 	}
-	driver, err := m.chooser.Driver(rec.Box.Isolation)
+	driver, err := m.driver(rec.Box.Isolation)
 	if err != nil {
 		return err
 	}
 	if err := driver.NewWorkspace(ctx, rec.workspacePath(m.home), "", rec.Box.Disk); err != nil {
 		return err
 	}
-	if err := m.startMachine(ctx, b, template, "", nil, nil); err != nil {
+	if err := m.machines.begin(ctx, b, beginning{template: template}, nil); err != nil {
 		return err
 	}
 	_, err = api.Call(ctx, b.live().Client, api.SupervisorHold, api.None{}, nil)
+	return err
+}
+
+// Templates tells which are here, and where they came from.
+func (m *Manager) Templates() (map[string]templates.Origin, error) { return m.templates.Origins() }
+
+// DropTemplates removes the templates of which gone is true, but for those that boxes are made
+// from: these boxes need them to be resumed, and no other box gets them where their maker is not
+// believed.
+func (m *Manager) DropTemplates(gone func(templates.Origin) bool) error {
+	all, err := m.templates.Origins()
+	for key, origin := range all {
+		if !gone(origin) {
+			continue
+		}
+		if coolErr := m.pool.Cool(key); coolErr != nil || m.boxes.templates()[key] {
+			err = errors.Join(err, coolErr)
+			continue
+		}
+		err = errors.Join(err, m.templates.Discard(key))
+	}
 	return err
 }

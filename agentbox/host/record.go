@@ -10,15 +10,22 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/durable"
+	"agentbox/agentbox/environment"
 	"agentbox/agentbox/home"
+	"agentbox/agentbox/host/egress"
 	"agentbox/agentbox/host/flags"
+	"agentbox/agentbox/host/plan"
+	"agentbox/agentbox/host/setup"
+	"agentbox/agentbox/host/staging"
 	"agentbox/agentbox/host/templates"
 	"agentbox/agentbox/supervisor"
 	"agentbox/vmm"
 	"agentbox/vmm/guest/protocol"
+	"agentbox/vmm/image"
 )
 
-// phase is how far a box has come. Only boxes in phase ready are shown; the others are finished off at the next start.
+// phase is how far a box has come. Only boxes in phase ready are shown; the others are finished off
+// at the next start.
 type phase string
 
 const (
@@ -30,7 +37,8 @@ const (
 
 const recordVersion = 1
 
-// record is what a box should be. It is written as a whole, before the facts it announces and after the facts it claims.
+// record is what a box should be. It is written as a whole, before the facts it announces and after
+// the facts it claims.
 type record struct {
 	Version   int            `json:"version"`
 	Box       agentbox.Box   `json:"box"` // State, Services, Ports and Usage are filled in when asked, never stored
@@ -50,7 +58,7 @@ type record struct {
 	User      string         `json:"user"`
 	Pool      int            `json:"pool"`     // machines kept ready for boxes like this one; config.PoolAuto leaves it to the daemon
 	Hardware  bool           `json:"hardware"` // isolation rests on hardware virtualization
-	Attach    attachment     `json:"attach"`
+	Guest     guestConfig    `json:"attach"`
 	Setup     []string       `json:"setup,omitempty"`        // for sh -c, once per workspace
 	SetUp     bool           `json:"set_up,omitempty"`       // it has run
 	Start     []string       `json:"start,omitempty"`        // for sh -c, whenever a fresh machine starts
@@ -66,8 +74,8 @@ type record struct {
 	Recalled  map[string]int      `json:"recalled,omitempty"`  // the life in which each agent was last given what is kept of them
 }
 
-// attachment is what a fresh machine is given to become this box.
-type attachment struct {
+// guestConfig is what a fresh machine is given to become this box.
+type guestConfig struct {
 	Env      map[string]string    `json:"env,omitempty"`
 	Services []protocol.Service   `json:"services,omitempty"`
 	Ports    []api.ConfiguredPort `json:"ports,omitempty"`
@@ -102,8 +110,60 @@ func (r record) spec(h home.Home) vmm.Spec {
 }
 
 // machine is the box's machine as its template sees it.
-func (m *Manager) machine(rec record) templates.Machine {
-	return templates.Machine{Box: rec.Box.Name, Isolation: rec.Box.Isolation, Image: rec.Box.Image, Spec: rec.spec(m.home)}
+func (r record) machine(h home.Home) templates.Machine {
+	return templates.Machine{Box: r.Box.Name, Isolation: r.Box.Isolation, Image: r.Box.Image, Spec: r.spec(h)}
+}
+
+// address is how commands reach the box.
+func (r record) address(h home.Home) environment.Address {
+	names := r.names(h)
+	return environment.Address{Name: r.Box.Name, Socket: names.SSH(), Key: names.Key(), KnownHosts: names.KnownHosts()}
+}
+
+// inside is the box as its setup runs in it.
+func (r record) inside(h home.Home) setup.Box {
+	return setup.Box{Name: r.Box.Name, User: r.User, Dir: r.names(h).Dir, Address: r.address(h)}
+}
+
+// target is the workspace of the box, to be filled.
+func (r record) target(h home.Home) staging.Target {
+	names := r.names(h)
+	to := staging.Target{
+		Box: r.Box.ID, Path: r.workspacePath(h), Size: r.Box.Disk, Staging: filepath.Join(names.Dir, "staging"), Commit: r.Box.Commit, Setup: r.Box.Cache,
+	}
+	if r.Box.Directory != "" {
+		to.Begin = names.Begin()
+	}
+	return to
+}
+
+// subject is what decides about the box's policy.
+func (r record) subject() egress.Subject {
+	return egress.Subject{Root: r.Box.Directory, Project: r.Box.Project, Document: r.Approved, Seed: r.Seed, Limits: r.Limits}
+}
+
+// unborn is the record of another box like this one, which is made now.
+func (r record) unborn() record {
+	r.Phase, r.Key, r.Remote, r.Life, r.Workspace = phaseNew, "", "", 1, 1
+	return r
+}
+
+// planned is the box as a plan sees it.
+func (r record) planned(state agentbox.State) *plan.Box {
+	b := r.Box
+	b.State = state
+	return &plan.Box{
+		Box: b, Approved: r.Approved, Agent: r.Overrides.Agent, SetupDue: r.setupDue(), StartDue: r.StartDue, Task: r.Task,
+		Start: r.Start, Services: r.Guest.Services,
+	}
+}
+
+// setupDue tells whether the workspace still lacks what setup makes.
+func (r record) setupDue() bool { return len(r.Setup) > 0 && !r.SetUp }
+
+// startFrom makes an image the one that the box starts from.
+func (r *record) startFrom(img image.Image) {
+	r.ImageFile, r.Box.Image, r.Box.ImageName = img.Path, img.Digest, img.Name
 }
 
 func readRecord(path string) (record, error) {

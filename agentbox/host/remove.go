@@ -22,18 +22,19 @@ func (m *Manager) Remove(ctx context.Context, ref api.BoxRef, progress agentbox.
 		return agentbox.Box{}, err
 	}
 	m.keepHistory(ctx, b, progress)
-	return shown, m.remove(b)
+	return shown, m.maker.remove(b)
 }
 
-func (m *Manager) remove(b *box) error {
+func (m *maker) remove(b *box) error {
 	b.op.Lock()
 	defer b.op.Unlock()
 	return m.erase(b)
 }
 
-// erase takes everything of a box away. The record goes last but for its directory, and says from the start that the box
-// is being removed, so that the next daemon finishes what this one could not.
-func (m *Manager) erase(b *box) error {
+// erase takes everything of a box away. The record goes last but for its directory, and says from
+// the start that the box is being removed, so that the next daemon finishes what this one could
+// not.
+func (m *maker) erase(b *box) error {
 	rec := b.record()
 	rec.Phase = phaseRemoving
 	b.set(func(b *box) { b.rec = rec })
@@ -45,7 +46,7 @@ func (m *Manager) erase(b *box) error {
 		return err
 	}
 	b.set(func(b *box) { b.sup = nil })
-	m.removeRemote(rec)
+	m.remotes.Remove(rec.Remote, rec.Box)
 	// Renamed first, the box is gone at once even when deleting takes long or is cut short.
 	if err := workspace.RemoveTemp(filepath.Join(names.Dir, "staging")); err != nil {
 		return err

@@ -8,23 +8,22 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
+	"agentbox/agentbox/host/plan"
+	"agentbox/agentbox/workspace"
 )
 
-// Reset drops the runtime of a box, all of it, and starts from the template on the same workspace, as the directory's
-// configuration says now. The old machine goes only when everything the new one needs is there.
+// Reset drops the runtime of a box, all of it, and starts from the template on the same workspace,
+// as the directory's configuration says now. The old machine goes only when everything the new one
+// needs is there.
 func (m *Manager) Reset(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (agentbox.Box, error) {
 	return m.operate(ctx, ref, func(b *box) error {
-		rec := b.record()
-		if err := m.reconfigure(ctx, &rec, progress); err != nil {
+		u := &making{b: b, rec: b.record(), was: b.record().Box}
+		if err := m.reconfigure(ctx, u, progress); err != nil {
 			return err
 		}
-		if !rec.Cold {
-			if _, err := m.templates.Open(ctx, m.machine(rec), progress); err != nil {
-				return err
-			}
-		}
+		rec := u.rec
 		m.keepHistory(ctx, b, progress)
-		if err := m.endMachine(b); err != nil {
+		if err := b.end(); err != nil {
 			return err
 		}
 		if err := m.disk.dropSaved(rec); err != nil {
@@ -34,26 +33,30 @@ func (m *Manager) Reset(ctx context.Context, ref api.BoxRef, progress agentbox.P
 	})
 }
 
-// reconfigure makes a record follow what its directory's configuration says now, and what the user asked for when the box
-// was made. A box whose directory is gone stays as it is.
-func (m *Manager) reconfigure(ctx context.Context, rec *record, progress agentbox.Progress) error {
-	if rec.Box.Directory == "" || directoryGone(*rec) {
-		return nil
+// reconfigure makes a record follow what its directory's configuration says now, and what the user
+// asked for when the box was made, and gets all that a new machine starts from. A box whose
+// directory is gone stays as it is.
+func (m *Manager) reconfigure(ctx context.Context, u *making, progress agentbox.Progress) (err error) {
+	u.Request.Cold, u.Results = u.rec.Cold, m.setup.Results != nil
+	p := plan.Restart(u.Facts)
+	if u.rec.Box.Directory != "" && !workspace.Gone(u.rec.Box.Directory) {
+		if u.Config, err = config.Load(ctx, u.rec.Box.Directory); err != nil {
+			return err
+		}
+		if err := u.rec.Overrides.Apply(u.Config); err != nil {
+			return err
+		}
+		if cfg := u.Config; cfg.Isolation != agentbox.Auto && cfg.Isolation != u.rec.Box.Isolation && u.rec.Overrides.Isolation == "" {
+			progress.Say(fmt.Sprintf("%s asks for %s, but box %s keeps its kind for life: %s. agentbox rm and up make another",
+				filepath.Base(cfg.Path), cfg.Isolation, u.rec.Box.Name, u.rec.Box.Isolation))
+		}
+		if u.Kind, err = m.chooser.Keep(ctx, u.rec.Box); err != nil {
+			return err
+		}
+		if u.Review, err = m.consent.Review(ctx, u.rec.Box.Directory, u.Config, u.rec.flagsNow()); err != nil {
+			return err
+		}
+		p = plan.Reset(u.Facts)
 	}
-	cfg, err := config.Load(ctx, rec.Box.Directory)
-	if err != nil {
-		return err
-	}
-	if err := rec.Overrides.Apply(cfg); err != nil {
-		return err
-	}
-	if cfg.Isolation != agentbox.Auto && cfg.Isolation != rec.Box.Isolation && rec.Overrides.Isolation == "" {
-		progress.Say(fmt.Sprintf("%s asks for %s, but box %s keeps its kind for life: %s. agentbox rm and up make another",
-			filepath.Base(cfg.Path), cfg.Isolation, rec.Box.Name, rec.Box.Isolation))
-	}
-	choice, err := m.chooser.Keep(ctx, rec.Box)
-	if err != nil {
-		return err
-	}
-	return m.configure(ctx, rec, cfg, choice, progress)
+	return m.carryOut(ctx, u, p, progress)
 }

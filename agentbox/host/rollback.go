@@ -8,10 +8,10 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/host/supervisors"
 )
 
-// Rollback takes a box back to a checkpoint: memory, processes, runtime and workspace. What came after is lost.
+// Rollback takes a box back to a checkpoint: memory, processes, runtime and workspace. What came
+// after is lost.
 func (m *Manager) Rollback(ctx context.Context, req api.RollbackRequest, progress agentbox.Progress) (agentbox.Box, error) {
 	return m.operate(ctx, req.BoxRef, func(b *box) error {
 		c, err := chooseCheckpoint(b.record(), req.Checkpoint)
@@ -47,19 +47,19 @@ func chooseCheckpoint(rec record, ref string) (agentbox.Checkpoint, error) {
 	return found[0], nil
 }
 
-// rollback restores the checkpoint beside what is there, and only then lets go of that: whenever it is cut short, the box
-// still has the workspace it had.
+// rollback restores the checkpoint beside what is there, and only then lets go of that: whenever it
+// is cut short, the box still has the workspace it had.
 func (m *Manager) rollback(ctx context.Context, b *box, c agentbox.Checkpoint, progress agentbox.Progress) error {
 	before := b.record()
 	if c.Template != "" && c.Template != before.Box.Template {
 		return agentbox.Errorf(agentbox.Conflict, "checkpoint %s was made of a machine with another image, size or version than box %s has now", c.ID, before.Box.Name).
 			WithHint("the box is as it was; a reset with the settings of that time makes the checkpoint fit again")
 	}
-	template, err := m.templates.OpenKey(ctx, m.machine(before), before.Box.Template)
+	template, err := m.templates.OpenKey(ctx, before.machine(m.home), before.Box.Template)
 	if err != nil {
 		return err
 	}
-	if err := m.endMachine(b); err != nil {
+	if err := b.end(); err != nil {
 		return err
 	}
 	rec := before
@@ -70,26 +70,12 @@ func (m *Manager) rollback(ctx context.Context, b *box, c agentbox.Checkpoint, p
 	}
 	b.set(func(b *box) { b.rec = rec })
 	dir := filepath.Join(rec.names(m.home).Checkpoints(), c.ID)
-	if err := m.startMachine(ctx, b, template, dir, nil, progress); err != nil {
+	if err := m.machines.begin(ctx, b, beginning{template: template, saved: dir}, progress); err != nil {
 		b.set(func(b *box) { b.rec = before })
 		return errors.Join(agentbox.OrNoSpace(err), m.disk.sweep(before))
 	}
 	if err := writeRecord(m.home, rec); err != nil {
 		return err
 	}
-	return errors.Join(m.disk.dropSaved(rec), m.disk.sweep(rec), m.applyPolicy(ctx, b), m.reopenPorts(ctx, b, progress))
-}
-
-// endMachine ends the box's machine if it has one, its workspace synced.
-func (m *Manager) endMachine(b *box) error {
-	s := b.live()
-	if err := s.Stop(supervisors.Grace); err != nil {
-		return err
-	}
-	b.set(func(b *box) {
-		if b.sup == s {
-			b.sup = nil
-		}
-	})
-	return nil
+	return errors.Join(m.disk.dropSaved(rec), m.disk.sweep(rec), m.machines.restored(ctx, b, progress))
 }

@@ -11,6 +11,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host/supervisors"
+	"agentbox/agentbox/workspace"
 	"agentbox/vmm/guest/protocol"
 )
 
@@ -63,13 +64,15 @@ const (
 	everything              // what only the guest can tell
 )
 
-// A list of boxes waits for one that does not answer for askTimeout; who asks about that box alone waits longer.
+// A list of boxes waits for one that does not answer for askTimeout; who asks about that box alone
+// waits longer.
 const (
 	askTimeout     = 2 * time.Second
 	askOnlyTimeout = 20 * time.Second
 )
 
-// describe is the box as it is now. A supervisor that does not answer costs the details and not the list.
+// describe is the box as it is now. A supervisor that does not answer costs the details and not the
+// list.
 func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.Box, error) {
 	rec, s := b.record(), b.live()
 	out := rec.Box
@@ -78,7 +81,7 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.B
 		out.State = agentbox.Waiting
 		out.Problems = append(out.Problems, agentbox.Problem{Kind: agentbox.ProblemImage, From: w.From, Since: w.Since, Detail: w.Why})
 	}
-	if directoryGone(rec) {
+	if workspace.Gone(rec.Box.Directory) {
 		out.Problems = append(out.Problems, agentbox.Problem{Kind: agentbox.ProblemDirectory, Detail: rec.Box.Directory})
 	}
 	if s != nil {
@@ -91,8 +94,8 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.B
 		if depth >= withUsage {
 			out.Usage = machineUsage(ctx, s) // first: answering takes memory
 		}
-		if st, err := api.Call(ctx, s.Client, api.SupervisorStatusE, api.StatusRequest{Guest: depth == everything}, nil); err == nil {
-			out.Services, out.Ports = withPorts(st.Services, rec.Attach.Services), st.Ports
+		if st, err := s.Status(ctx, api.StatusRequest{Guest: depth == everything}); err == nil {
+			out.Services, out.Ports = withPorts(st.Services, rec.Guest.Services), st.Ports
 			out.Lease = leaseOf(out.Lease, st.Lease)
 			out.Problems = append(out.Problems, problemsOf(st)...)
 		}
@@ -140,9 +143,10 @@ func leaseOf(l agentbox.Lease, st api.LeaseStatus) agentbox.Lease {
 	return l
 }
 
-// machineUsage is what a machine and its supervisor take of this host, but for disk. One that does not answer takes nothing.
+// machineUsage is what a machine and its supervisor take of this host, but for disk. One that does
+// not answer takes nothing.
 func machineUsage(ctx context.Context, s *supervisors.Supervisor) *agentbox.Usage {
-	st, err := api.Call(ctx, s.Client, api.SupervisorStatusE, api.StatusRequest{Processes: true}, nil)
+	st, err := s.Status(ctx, api.StatusRequest{Processes: true})
 	if err != nil {
 		return nil
 	}
@@ -162,7 +166,8 @@ func withPorts(services []agentbox.Service, configured []protocol.Service) []age
 	return services
 }
 
-// processUsage adds up memory (proportional set size) and CPU time. Processes that have gone count as nothing.
+// processUsage adds up memory (proportional set size) and CPU time. Processes that have gone count
+// as nothing.
 func processUsage(pids []int) (pss, cpuMillis int64) {
 	for _, pid := range pids {
 		p, err := procfs.NewProc(pid)
@@ -179,37 +184,8 @@ func processUsage(pids []int) (pss, cpuMillis int64) {
 	return pss, cpuMillis
 }
 
-// OpenPort forwards a port of a box to the host's loopback.
-func (m *Manager) OpenPort(ctx context.Context, req api.PortRequest, progress agentbox.Progress) (agentbox.Port, error) {
-	b, err := m.boxes.find(ctx, req.BoxRef)
-	if err != nil {
-		return agentbox.Port{}, err
-	}
-	if err := m.wake(ctx, b, progress); err != nil {
-		return agentbox.Port{}, err
-	}
-	s := b.live()
-	if s == nil {
-		return agentbox.Port{}, notRunning(b.record())
-	}
-	return ask(ctx, m.home, b, s, api.SupervisorOpen, req)
-}
-
-// ClosePort ends a forwarding.
-func (m *Manager) ClosePort(ctx context.Context, req api.PortRequest, _ agentbox.Progress) (api.None, error) {
-	b, err := m.boxes.find(ctx, req.BoxRef)
-	if err != nil {
-		return api.None{}, err
-	}
-	s := b.live()
-	if s == nil {
-		return api.None{}, notRunning(b.record())
-	}
-	return ask(ctx, m.home, b, s, api.SupervisorClose, req)
-}
-
-// Count is how many boxes there are, and how many machines wait in the pool. unread is about boxes that are here and cannot
-// be shown.
+// Count is how many boxes there are, and how many machines wait in the pool. unread is about boxes
+// that are here and cannot be shown.
 func (m *Manager) Count() (boxes, pool int, unread error) {
 	return m.boxes.count(), m.pool.Size(), m.boxes.unreadable()
 }

@@ -7,6 +7,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host/images"
+	"agentbox/agentbox/host/prune"
 	"agentbox/agentbox/resources"
 )
 
@@ -81,6 +82,15 @@ func (t *table) put(b *box) {
 	t.boxes[b.record().Box.ID] = b
 }
 
+// hangUp lets go of the processes that hold the boxes' machines: they outlive us.
+func (t *table) hangUp() {
+	for _, b := range t.all() {
+		if s := b.live(); s != nil {
+			s.Client.Close()
+		}
+	}
+}
+
 // promised is what the boxes that run may grow to, one of them left out. Machines of the pool are
 // nobody's and give way.
 func (t *table) promised(except agentbox.BoxID) resources.Promised {
@@ -109,4 +119,38 @@ func (t *table) unreadable() error {
 	}
 	return agentbox.Errorf(agentbox.Corrupt, "%s", strings.Join(t.unread, "; ")).
 		WithHint("its workspace is in %s: use the agentbox that wrote it, or move its directory away to give it up, and then agentbox daemon stop", t.home.Boxes())
+}
+
+// templates are the keys of those that boxes are made from.
+func (t *table) templates() map[string]bool {
+	used := map[string]bool{}
+	for _, b := range t.all() {
+		used[b.record().Box.Template] = true
+	}
+	return used
+}
+
+// pruned are the boxes as prune sees them.
+type pruned struct {
+	*table
+	remove func(*box) error
+}
+
+// Unreadable implements prune.Boxes.
+func (p pruned) Unreadable() error { return p.unreadable() }
+
+// Known implements prune.Boxes.
+func (p pruned) Known(id agentbox.BoxID) bool { return p.known(id) }
+
+// Templates implements prune.Boxes.
+func (p pruned) Templates() map[string]bool { return p.templates() }
+
+// Idle implements prune.Boxes.
+func (p pruned) Idle() (idle []prune.Box) {
+	for _, b := range p.all() {
+		if rec := b.record(); rec.Phase == phaseReady && b.state(p.home) != agentbox.Running {
+			idle = append(idle, prune.Box{Box: rec.Box, Dir: rec.names(p.home).Dir, Remove: func() error { return p.remove(b) }})
+		}
+	}
+	return idle
 }

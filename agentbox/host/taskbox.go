@@ -5,7 +5,6 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/host/supervisors"
 )
 
 // withTaskLimits are limits with those that a task was submitted with over them.
@@ -28,8 +27,8 @@ func withTaskLimits(l api.Limits, t agentbox.TaskLimits) api.Limits {
 	return l
 }
 
-// Unlimit lifts the limits of time, CPU and cost of a box, now and for its next machines, so that its
-// work can be looked at.
+// Unlimit lifts the limits of time, CPU and cost of a box, now and for its next machines, so that
+// its work can be looked at.
 func (m *Manager) Unlimit(ctx context.Context, ref api.BoxRef) error {
 	b, err := m.boxes.find(ctx, ref)
 	if err != nil {
@@ -44,14 +43,10 @@ func (m *Manager) Unlimit(ctx context.Context, ref api.BoxRef) error {
 		return nil
 	}
 	rec.Limits = unlimited
-	if err := writeRecord(m.home, rec); err != nil {
+	if err := b.commit(m.home, rec); err != nil {
 		return err
 	}
-	b.set(func(b *box) { b.rec = rec })
-	if b.live() == nil {
-		return nil
-	}
-	return m.applyPolicy(ctx, b)
+	return m.machines.govern(ctx, b)
 }
 
 // Stop ends the machine of a box at once. The workspace stays.
@@ -62,14 +57,5 @@ func (m *Manager) Stop(ctx context.Context, ref api.BoxRef) error {
 	}
 	b.op.Lock()
 	defer b.op.Unlock()
-	s := b.live()
-	if err := s.Stop(supervisors.Grace); err != nil {
-		return err
-	}
-	b.set(func(b *box) {
-		if b.sup == s {
-			b.sup = nil
-		}
-	})
-	return nil
+	return b.end()
 }

@@ -2,19 +2,30 @@ package host
 
 import (
 	"context"
-	"os"
-	"path"
-	"path/filepath"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
 	"agentbox/agentbox/host/flags"
 	"agentbox/agentbox/host/isolation"
+	"agentbox/agentbox/host/plan"
+	"agentbox/agentbox/host/serving"
 	"agentbox/agentbox/host/templates"
-	"agentbox/agentbox/task/agents"
+	"agentbox/agentbox/project"
 	"agentbox/agentbox/workspace"
+	"agentbox/vmm/image"
 )
+
+// making is a plan as it is carried out: what it follows from, and what a box is made from, step by
+// step. b is the box as soon as there is one.
+type making struct {
+	plan.Facts
+	was      agentbox.Box // it is there already, and this is what its last machine had
+	rec      record
+	img      image.Image
+	template *templates.Template
+	b        *box
+}
 
 // Up creates the box of a directory and its branch, or finds it and makes sure that it runs.
 func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.Progress) (api.UpResponse, error) {
@@ -23,122 +34,183 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 			return api.UpResponse{}, err
 		}
 	}
-	repo, err := workspace.Describe(ctx, req.Directory)
+	u, mine, err := m.read(ctx, req)
 	if err != nil {
 		return api.UpResponse{}, err
 	}
-	cfg, err := config.Load(ctx, req.Directory)
-	if err != nil {
-		return api.UpResponse{}, err
-	}
-	var agent agents.Profile
-	if req.Agent != "" {
-		if agent, err = m.consent.Agent(ctx, repo.Root, req.Agent, req.Environ); err != nil {
-			return api.UpResponse{}, err
-		}
-	}
-	over, err := flags.Of(req, cfg, agent)
-	if err != nil {
-		return api.UpResponse{}, err
-	}
-	if err := over.Check(); err != nil {
-		return api.UpResponse{}, err
-	}
-	for _, w := range cfg.Warnings {
+	for _, w := range u.Config.Warnings {
 		progress.Say(w)
 	}
 	if err := m.Policies.Remember(req.Environ); err != nil {
 		return api.UpResponse{}, err
 	}
-	mine, err := m.Policies.Store.Of(repo.Root)
-	if err != nil {
-		return api.UpResponse{}, err
-	}
-	key := boxKey(cfg.Lifetime, repo, mine)
-	if req.Task {
-		key = "" // nobody finds it again
-	} else {
+	key := ""      // nobody finds it again
+	if !req.Task { // else
+		key = boxKey(u.Config.Lifetime, u.Repo, mine)
 		defer m.keys.Lock(key)()
-		if b := m.boxes.byKey(key); b != nil {
-			return m.reattach(ctx, b, plan{req: req, repo: repo, cfg: cfg, overrides: over, agent: agent}, progress)
-		}
+		u.b = m.boxes.byKey(key)
 	}
-	if err := over.Apply(cfg); err != nil {
-		return api.UpResponse{}, err
-	}
-	if err := checkSubdir(ctx, req, repo); err != nil {
-		return api.UpResponse{}, err
-	}
-	m.boxes.sayUnread(progress) // one of them may be what the user expects here
-	wish := isolation.WishOf(req.Isolation, cfg, req.Environ)
-	b, err := m.create(ctx, plan{req: req, repo: repo, cfg: cfg, key: key, overrides: over, isolation: wish}, progress)
+	p, err := m.plan(ctx, u)
 	if err != nil {
 		return api.UpResponse{}, err
 	}
-	if err := m.recall(ctx, b, agent, progress); err != nil {
+	created := u.b == nil
+	if created {
+		m.boxes.sayUnread(progress) // one of them may be what the user expects here
+		progress.Say(u.Kind.String())
+		u.rec = u.born(key)
+	}
+	if err := m.carryOut(ctx, u, p, progress); err != nil {
 		return api.UpResponse{}, err
 	}
-	return m.readyResponse(ctx, b, req, repo, true, progress)
+	return m.upResponse(ctx, u.b, u.Repo.Subdir, created, progress)
 }
 
-// checkSubdir fails when a command is to run in a directory that the new box will not have: before anything is made.
-func checkSubdir(ctx context.Context, req api.UpRequest, repo workspace.Repo) error {
-	if !req.Command || repo.Subdir == "" {
-		return nil
+// Plan tells what Up would do, and does none of it.
+func (m *Manager) Plan(ctx context.Context, req api.UpRequest, _ agentbox.Progress) (api.UpPlan, error) {
+	u, mine, err := m.read(ctx, req)
+	if err != nil {
+		return api.UpPlan{}, err
 	}
-	has, err := workspace.HasFilesIn(ctx, repo, repo.Subdir)
-	if err != nil || has {
-		return err
+	u.b = m.boxes.byKey(boxKey(u.Config.Lifetime, u.Repo, mine))
+	p, err := m.plan(ctx, u)
+	if err != nil {
+		return api.UpPlan{}, err
 	}
-	return agentbox.Errorf(agentbox.Invalid, "the box will not have %s: it holds nothing but what git ignores", repo.Subdir).
-		WithHint("run the command from %s, or use --workdir", repo.Root)
+	if u.b != nil {
+		return api.UpPlan{Box: u.Box.Name, Isolation: u.Box.Isolation, Reason: u.Box.Reason, Steps: p}, nil
+	}
+	u.rec = u.born("")
+	u.Found = m.found(ctx, u, p)
+	p, err = plan.Up(u.Facts)
+	return api.UpPlan{Isolation: u.Kind.Kind, Reason: u.Kind.Reason, Steps: p}, err
 }
 
-// readyResponse answers when a command can run in the box.
-func (m *Manager) readyResponse(ctx context.Context, b *box, req api.UpRequest, repo workspace.Repo, created bool, progress agentbox.Progress) (api.UpResponse, error) {
-	if req.Command {
-		if err := m.awaitServices(ctx, b, progress); err != nil {
-			return api.UpResponse{}, err
+// read reads what the caller asks for: the checkout, its configuration, and the flags.
+func (m *Manager) read(ctx context.Context, req api.UpRequest) (u *making, mine project.Project, err error) {
+	u = &making{Facts: plan.Facts{Request: req, Results: m.setup.Results != nil}}
+	if u.Repo, err = workspace.Describe(ctx, req.Directory); err != nil {
+		return nil, mine, err
+	}
+	if u.Config, err = config.Load(ctx, req.Directory); err != nil {
+		return nil, mine, err
+	}
+	if req.Agent != "" {
+		if u.Agent, err = m.consent.Agent(ctx, u.Repo.Root, req.Agent, req.Environ); err != nil {
+			return nil, mine, err
 		}
 	}
-	return m.upResponse(ctx, b, repo.Subdir, created, progress)
+	if u.Flags, err = flags.Of(req, u.Config, u.Agent); err != nil {
+		return nil, mine, err
+	}
+	if err = u.Flags.Check(); err != nil {
+		return nil, mine, err
+	}
+	mine, err = m.Policies.Store.Of(u.Repo.Root)
+	return u, mine, err
 }
 
-// reattach makes an existing box run. What the configuration says now takes effect at the next reset.
-func (m *Manager) reattach(ctx context.Context, b *box, p plan, progress agentbox.Progress) (api.UpResponse, error) {
-	req, repo := p.req, p.repo
-	if req.Name != "" && req.Name != b.record().Box.Name {
-		return api.UpResponse{}, agentbox.Errorf(agentbox.Exists, "%s already has box %s for branch %s", repo.Root, b.record().Box.Name, repo.Branch).
-			WithHint("agentbox fork --name %s makes another one like it", req.Name)
+// plan looks up what else the plan follows from, for the box that is there or for a new one, and
+// makes it.
+func (m *Manager) plan(ctx context.Context, u *making) (plan.Plan, error) {
+	asked := u.Flags
+	var err error
+	if u.b != nil {
+		rec := u.b.record()
+		u.Box = rec.planned(u.b.state(m.home))
+		asked = rec.Overrides.With(u.Flags)
+	} else if u.Subdir, err = m.hasSubdir(ctx, u); err != nil {
+		return nil, err
 	}
-	if err := isolation.Check(b.record().Box, req.Isolation); err != nil {
-		return api.UpResponse{}, err
+	if err := asked.Apply(u.Config); err != nil {
+		return nil, err
 	}
-	if err := m.tellChanges(b, p.cfg, p.overrides, progress); err != nil {
-		return api.UpResponse{}, err
+	if u.b == nil {
+		wish := isolation.WishOf(u.Request.Isolation, u.Config, u.Request.Environ)
+		if u.Kind, err = m.chooser.Choose(ctx, wish); err != nil {
+			return nil, err
+		}
+	} else {
+		asked.Isolation = u.Box.Isolation
 	}
-	if err := m.regovern(ctx, b, p, progress); err != nil {
-		return api.UpResponse{}, err
+	if u.Review, err = m.consent.Review(ctx, u.Repo.Root, u.Config, asked); err != nil {
+		return nil, err
 	}
+	return plan.Up(u.Facts)
+}
+
+// hasSubdir tells whether a command can run where the caller is, of a box that is made now.
+func (m *Manager) hasSubdir(ctx context.Context, u *making) (bool, error) {
+	if !u.Request.Command || u.Repo.Subdir == "" {
+		return true, nil
+	}
+	return workspace.HasFilesIn(ctx, u.Repo, u.Repo.Subdir)
+}
+
+func (m *Manager) carryOut(ctx context.Context, u *making, p plan.Plan, progress agentbox.Progress) error {
+	for _, step := range p {
+		if err := m.do(ctx, u, step, progress); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// do carries out a step.
+func (m *Manager) do(ctx context.Context, u *making, step api.UpStep, progress agentbox.Progress) (err error) {
+	switch step.Do {
+	case api.UpApproval:
+		if err = m.consent.Tell(u.Review, progress); step.How == api.UpLater {
+			return nil
+		}
+		return err
+	case api.UpImage:
+		return m.image(ctx, u, progress)
+	case api.UpKernel:
+		u.rec.Kernel, err = m.kernelFor(ctx, u.rec.Box.Isolation, u.rec.KernelKey, progress)
+		return err
+	case api.UpTools, api.UpSetup:
+		return m.layer(ctx, u, step.Do, progress)
+	case api.UpTemplate:
+		u.template, err = m.templates.Open(ctx, u.rec.machine(m.home), progress)
+		u.rec.Box.Template = u.template.Name()
+		return err
+	case api.UpBox:
+		return m.create(ctx, u, progress)
+	case api.UpChanges:
+		return m.tellChanges(u.b, u.Config, u.Flags, progress)
+	case api.UpGovern:
+		if err := u.b.putUnder(m.home, u.Review.InForce); err != nil {
+			return err
+		}
+		return m.machines.govern(ctx, u.b)
+	case api.UpWake:
+		return m.rouse(ctx, u.b, progress)
+	case api.UpAgent:
+		return m.addAgent(ctx, u.b, u.Config, u.Flags, progress)
+	case api.UpRunSetup:
+		return m.setUp(ctx, u.b, progress)
+	case api.UpRunStart:
+		return m.onStart(ctx, u.b, progress)
+	case api.UpRecall:
+		return m.remind(ctx, u.b, u.Agent, progress)
+	case api.UpServices:
+		status := func(ctx context.Context) (api.SupervisorStatus, error) { return m.machines.status(ctx, u.b) }
+		rec := u.b.record()
+		return serving.Await(ctx, rec.Box.Name, rec.Guest.Services, status, progress)
+	}
+	return agentbox.Errorf(agentbox.Internal, "there is no step %q", step.Do)
+}
+
+// rouse makes sure that a box runs, and says what is wrong with it.
+func (m *Manager) rouse(ctx context.Context, b *box, progress agentbox.Progress) error {
 	if err := m.wake(ctx, b, progress); err != nil {
-		return api.UpResponse{}, err
+		return err
 	}
 	if why := b.record().StartErr; why != "" {
 		progress.Say(agentbox.Problem{Kind: agentbox.ProblemStart, Detail: why}.String())
 	}
-	if err := m.addAgent(ctx, b, p.cfg, p.overrides, progress); err != nil {
-		return api.UpResponse{}, err
-	}
-	if err := m.setUp(ctx, b, progress); err != nil {
-		return api.UpResponse{}, err
-	}
-	if err := m.onStart(ctx, b, progress); err != nil { // if setup failed until now
-		return api.UpResponse{}, err
-	}
-	if err := m.recall(ctx, b, p.agent, progress); err != nil {
-		return api.UpResponse{}, err
-	}
-	return m.readyResponse(ctx, b, req, repo, false, progress)
+	return nil
 }
 
 func (m *Manager) upResponse(ctx context.Context, b *box, subdir string, created bool, progress agentbox.Progress) (api.UpResponse, error) {
@@ -152,56 +224,4 @@ func (m *Manager) upResponse(ctx context.Context, b *box, subdir string, created
 		}
 	}
 	return api.UpResponse{Box: shown, Created: created, Connection: m.connection(b.record(), subdir)}, nil
-}
-
-// guestWorkspace is where every box has its workspace.
-const guestWorkspace = "/workspace"
-
-// serviceLogs is where every box has the logs of its services.
-const serviceLogs = "/run/agentbox/log"
-
-func (m *Manager) connection(rec record, subdir string) api.Connection {
-	names := rec.names(m.home)
-	return api.Connection{
-		Box: rec.Box.ID, Name: rec.Box.Name, Socket: names.SSH(), Key: names.Key(), KnownHosts: names.KnownHosts(),
-		User: rec.User, Dir: path.Join(guestWorkspace, subdir), Env: m.Policies.Placeholders(m.governed(rec), rec.Seed),
-		Console: filepath.Join(rec.lifeDir(m.home), templates.ConsoleFile), Log: names.Log(), ServiceLog: serviceLogs,
-	}
-}
-
-// Connect makes sure that a box runs, renews its lease, and says how to get in.
-func (m *Manager) Connect(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.Connection, error) {
-	b, err := m.boxes.find(ctx, ref)
-	if err != nil {
-		return api.Connection{}, err
-	}
-	if err := m.wake(ctx, b, progress); err != nil {
-		return api.Connection{}, err
-	}
-	rec := b.record()
-	return m.connection(rec, m.subdirectory(ctx, rec, ref.Directory)), nil
-}
-
-// subdirectory is where in its box a caller in dir wants to be: the same place relative to the repository's root.
-func (m *Manager) subdirectory(_ context.Context, rec record, dir string) string {
-	if dir == "" || rec.Box.Directory == "" {
-		return ""
-	}
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real
-	}
-	rel, err := filepath.Rel(rec.Box.Directory, dir)
-	if err != nil || !filepath.IsLocal(rel) {
-		return ""
-	}
-	return filepath.ToSlash(rel)
-}
-
-// directoryGone tells whether the checkout a box was made from no longer exists.
-func directoryGone(rec record) bool {
-	if rec.Box.Directory == "" {
-		return false
-	}
-	_, err := os.Stat(rec.Box.Directory)
-	return os.IsNotExist(err)
 }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -11,7 +12,8 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// Who comes back to a box is told what is wrong with it: that its start command failed, that it has no network.
+// Who comes back to a box is told what is wrong with it: that its start command failed, that it has
+// no network.
 func TestUpSaysWhatIsWrongWithABox(t *testing.T) {
 	for name, want := range map[string]string{
 		unlogged: "box unlogged: its audit log could not be written, so it has no network",
@@ -69,5 +71,33 @@ func TestAFailedStartIsWrittenDown(t *testing.T) {
 	}
 	if rec, err := readRecord(rec.names(h).Record()); err != nil || rec.StartErr == "" || rec.StartErr != b.record().StartErr {
 		t.Errorf("%q, %v", rec.StartErr, err)
+	}
+}
+
+// What up would do is told of a new box and of one that is there, and none of it is done.
+func TestPlanMakesNothing(t *testing.T) {
+	h := newHome(t)
+	known(t, h)
+	repo, err := workspace.Describe(t.Context(), repository(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, req := manage(t, h), api.UpRequest{Directory: repo.Root}
+	fresh, err := m.Plan(t.Context(), req, nil)
+	if err != nil || fresh.Box != "" || fresh.Isolation == "" || fresh.Steps[0] != (api.UpStep{Do: api.UpImage, How: api.UpMissing}) {
+		t.Errorf("%+v, %v", fresh, err)
+	}
+	if left, err := os.ReadDir(h.Boxes()); err != nil || len(left) != 0 {
+		t.Errorf("boxes: %v, %v", left, err)
+	}
+	rec := aBox("mine")
+	rec.Key, rec.Box.Directory = boxKey(agentbox.LifetimeBranch, repo, project.Project{Name: repo.Root}), repo.Root
+	m.boxes.put(&box{rec: rec})
+	there, err := m.Plan(t.Context(), req, nil)
+	if err != nil || there.Box != "mine" || len(there.Steps) == 0 || there.Steps[len(there.Steps)-1] != (api.UpStep{Do: api.UpWake, How: string(agentbox.Stopped)}) {
+		t.Errorf("%+v, %v", there, err)
+	}
+	if b, err := m.Show(t.Context(), api.BoxRef{Box: "mine"}, nil); err != nil || b.State != agentbox.Stopped {
+		t.Errorf("%s, %v", b.State, err)
 	}
 }

@@ -11,7 +11,7 @@
 //
 //	client, err := environment.Open(ctx, address, user)
 //	...
-//	kept, err := snapshot.Keep(ctx, snapshot.Over(client), snapshot.Request{
+//	kept, err := snapshot.Keep(ctx, box, snapshot.Request{
 //		Mirror:   home.Mirror(project.ID().String()),
 //		Ref:      snapshot.TaskRef(id),
 //		Base:     box.Commit,

@@ -17,15 +17,21 @@ type Guest interface {
 	Files(ctx context.Context, dir string, w io.Writer) error
 }
 
-// Over is the box at the other end of a connection.
-func Over(client *ssh.Client) Guest { return guest{client} }
+// Connection is a Guest at the other end of an SSH connection.
+type Connection struct{ *ssh.Client }
 
-type guest struct{ client *ssh.Client }
-
-func (g guest) Exec(ctx context.Context, cmd environment.Command) (environment.Status, error) {
-	return environment.Exec(ctx, g.client, cmd)
+// Open connects to a box of this machine.
+func Open(ctx context.Context, a environment.Address, user string) (Connection, error) {
+	client, err := environment.Open(ctx, a, user)
+	return Connection{client}, err
 }
 
-func (g guest) Files(ctx context.Context, dir string, w io.Writer) error {
-	return environment.Export{Root: dir, Skip: []string{dir + "/.git"}}.Take(ctx, g.client, w)
+// Exec implements Guest.
+func (c Connection) Exec(ctx context.Context, cmd environment.Command) (environment.Status, error) {
+	return environment.Exec(ctx, c.Client, cmd)
+}
+
+// Files implements Guest.
+func (c Connection) Files(ctx context.Context, dir string, w io.Writer) error {
+	return environment.Export{Root: dir, Skip: []string{dir + "/.git"}}.Take(ctx, c.Client, w)
 }

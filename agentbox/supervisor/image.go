@@ -10,12 +10,6 @@ import (
 	"agentbox/vmm/partial"
 )
 
-// Times between two questions for the same block.
-const (
-	askAgain    = 100 * time.Millisecond
-	askPatience = 2 * time.Second
-)
-
 // openImage makes the machine read an image that is not all here: what is missing is asked of the
 // daemon, again and again, whichever daemon serves the home by then. A machine that asks for what
 // nobody gives stands still and goes on when somebody does.
@@ -24,7 +18,7 @@ func (s *Supervisor) openImage() error {
 		return nil
 	}
 	client := api.NewClient(home.Home{Dir: s.cfg.Home}.Socket())
-	f, err := partial.Open(s.cfg.Image.Image, func(ctx context.Context, block int) (partial.Answer, error) {
+	f, err := partial.Open(s.cfg.Image.Image, func(ctx context.Context, block int) (agentbox.Blocks, error) {
 		return s.needBlock(ctx, client, block)
 	})
 	if err != nil {
@@ -34,25 +28,23 @@ func (s *Supervisor) openImage() error {
 	return nil
 }
 
-func (s *Supervisor) needBlock(ctx context.Context, client *api.Client, block int) (partial.Answer, error) {
-	req := api.ImageNeed{Box: s.cfg.Box, Image: s.cfg.Image.Digest, Block: block}
-	for wait := askAgain; ; wait = min(2*wait, askPatience) {
-		answer, err := api.Call(ctx, client, api.NeedImage, req, nil)
-		if err == nil {
-			return partial.Answer(answer), nil
-		}
-		if ctx.Err() != nil {
-			return partial.Answer{}, ctx.Err()
-		}
-		if wait == askAgain || agentbox.CodeOf(err) != agentbox.Unavailable {
+// askPatience is the longest between two questions for the same block: the daemon may have been
+// replaced meanwhile.
+const askPatience = 2 * time.Second
+
+func (s *Supervisor) needBlock(ctx context.Context, client *api.Client, block int) (have agentbox.Blocks, err error) {
+	req, told := api.ImageNeed{Box: s.cfg.Box, Image: s.cfg.Image.Digest, Block: block}, false
+	err = partial.Retry(ctx, askPatience, func() (err error) {
+		have, err = api.Call(ctx, client, api.NeedImage, req, nil)
+		return err
+	}, func(err error) bool {
+		if !told || agentbox.CodeOf(err) != agentbox.Unavailable {
 			s.log.Warn("the machine waits for its image", "block", block, "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return partial.Answer{}, ctx.Err()
-		case <-time.After(wait):
-		}
-	}
+		told = true
+		return true
+	})
+	return have, err
 }
 
 // imageLate is how long a read may wait for bytes before the guest is not expected to answer.

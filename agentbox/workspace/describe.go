@@ -164,3 +164,12 @@ func packedRef(path, ref string) (string, error) {
 func isHex(s string) bool {
 	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == ""
 }
+
+// Gone tells whether a checkout, "" for none, no longer exists.
+func Gone(root string) bool {
+	if root == "" {
+		return false
+	}
+	_, err := os.Stat(root)
+	return os.IsNotExist(err)
+}

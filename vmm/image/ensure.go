@@ -40,16 +40,26 @@ func (s *Store) Ensure(ctx context.Context, r Recipe, pin agentbox.Digest, p Pro
 // Has tells whether the base of a recipe was made here and is still here, so that nobody need be
 // asked for it.
 func (s *Store) Has(r Recipe) bool {
+	_, ok := s.Made(r)
+	return ok
+}
+
+// Made gives the base of a recipe if it was made here and is still here.
+func (s *Store) Made(r Recipe) (Image, bool) {
 	r, err := r.Base().normal()
 	if err != nil {
-		return false
+		return Image{}, false
 	}
 	extra, err := localFingerprint(r)
 	if err != nil {
-		return false
+		return Image{}, false
 	}
-	_, ok := s.recipe(r.key(extra))
-	return ok
+	d, ok := s.recipe(r.key(extra))
+	if !ok {
+		return Image{}, false
+	}
+	img, err := s.describe(d)
+	return img, err == nil
 }
 
 // Rebuild makes the image of a recipe anew, whatever is here, and gives it with the newest

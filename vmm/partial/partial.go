@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"agentbox/agentbox"
 )
 
 // Image says where such a file is.
@@ -19,14 +21,27 @@ type Image struct {
 	Block int64  `json:"block"` // bytes of a block; the last may be shorter
 }
 
-// Answer says which blocks of the file at Path may be read: bit i%8 of byte i/8, the lowest first.
-type Answer struct {
-	Path string
-	Have []byte
-}
-
 // Need returns when a block may be read. It waits as long as that takes and fails when ctx ends.
-type Need func(ctx context.Context, block int) (Answer, error)
+type Need func(ctx context.Context, block int) (agentbox.Blocks, error)
+
+// firstRetry is the time between the first two tries. Each is twice as long as the one before.
+const firstRetry = 100 * time.Millisecond
+
+// Retry does what gets bytes of an image until it succeeds, ctx ends, or failed, which is told why
+// it did not, says that it never will. longest is the most between two tries.
+func Retry(ctx context.Context, longest time.Duration, do func() error, failed func(error) (again bool)) error {
+	for wait := firstRetry; ; wait = min(2*wait, longest) {
+		err := do()
+		if err == nil || ctx.Err() != nil || !failed(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+}
 
 // File implements vmm.Blocks.
 type File struct {
@@ -115,7 +130,7 @@ func (f *File) await(ctx context.Context, block int) error {
 // take believes an answer about the file that is open, and opens the one that it is about when that
 // is another: who completes the image may have lost the first one and begun again. What was known
 // of that one says nothing of this.
-func (f *File) take(a Answer) error {
+func (f *File) take(a agentbox.Blocks) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	ours, err := f.f.Stat()

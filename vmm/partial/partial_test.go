@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"agentbox/agentbox"
 	"agentbox/vmm"
 	"agentbox/vmm/partial"
 )
@@ -26,18 +27,18 @@ type growing struct {
 	asked []int
 }
 
-func (g *growing) need(ctx context.Context, i int) (partial.Answer, error) {
+func (g *growing) need(ctx context.Context, i int) (agentbox.Blocks, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.asked = append(g.asked, i)
 	f, err := os.OpenFile(g.path, os.O_WRONLY, 0)
 	if err != nil {
-		return partial.Answer{}, err
+		return agentbox.Blocks{}, err
 	}
 	defer f.Close()
 	g.have[i/8] |= 1 << (i % 8)
 	_, err = f.WriteAt(g.bytes[i*block:min((i+1)*block, len(g.bytes))], int64(i*block))
-	return partial.Answer{Path: g.path, Have: bytes.Clone(g.have)}, err
+	return agentbox.Blocks{Path: g.path, Have: bytes.Clone(g.have)}, err
 }
 
 func grow(t *testing.T, blocks int) (*growing, *partial.File) {
@@ -107,8 +108,8 @@ func TestAPromiseIsNotEnough(t *testing.T) {
 	}
 	gone := errors.New("gone")
 	answer, failure := []byte{0}, error(nil)
-	f, err := partial.Open(partial.Image{Path: path, Size: 10 * block, Block: block}, func(context.Context, int) (partial.Answer, error) {
-		return partial.Answer{Path: path, Have: answer}, failure
+	f, err := partial.Open(partial.Image{Path: path, Size: 10 * block, Block: block}, func(context.Context, int) (agentbox.Blocks, error) {
+		return agentbox.Blocks{Path: path, Have: answer}, failure
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +166,9 @@ func FuzzAnswer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, have []byte, off int64, n int) {
 		about := partial.Image{Path: path, Size: int64(len(image)), Block: block}
-		file, err := partial.Open(about, func(context.Context, int) (partial.Answer, error) { return partial.Answer{Path: path, Have: have}, nil })
+		file, err := partial.Open(about, func(context.Context, int) (agentbox.Blocks, error) {
+			return agentbox.Blocks{Path: path, Have: have}, nil
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,5 +1,5 @@
-// Package consent compares what a repository asks of this host with what somebody has approved for its project: nothing
-// that needs approval is given before. It gives nothing itself.
+// Package consent compares what a repository asks of this host with what somebody has approved for
+// its project: nothing that needs approval is given before. It gives nothing itself.
 package consent
 
 import (
@@ -80,26 +80,31 @@ func (d Approvals) At(ctx context.Context, root string, environ []string) (proje
 	return d.Review(ctx, root, cfg, asked)
 }
 
-// Ask gives the document that governs a box made of cfg now. Where the repository asks for
-// something of this host that nobody has approved, nothing is made.
+// Ask is Review that tells what waits.
 func (d Approvals) Ask(ctx context.Context, root string, cfg *config.Config, asked flags.Flags, progress agentbox.Progress) (project.Review, error) {
 	r, err := d.Review(ctx, root, cfg, asked)
 	if err != nil {
 		return r, err
 	}
+	return r, d.Tell(r, progress)
+}
+
+// Tell says what of a review waits for approval. It is an error where something of this host is
+// asked for that nobody has approved: nothing is made before.
+func (d Approvals) Tell(r project.Review, progress agentbox.Progress) error {
 	pending, host := r.Pending()
 	if !pending {
-		return r, nil
+		return nil
 	}
 	progress.Say("the repository asks for more than is approved for " + r.Project.Name + ":")
 	for _, c := range r.Plan {
 		progress.Say("  " + c.String() + meaning(c.What))
 	}
 	if host {
-		return r, r.Unapproved()
+		return r.Unapproved()
 	}
 	progress.Say(fmt.Sprintf("what needs no approval is in force; to approve this: agentbox policy approve %s", r.Digest))
-	return r, nil
+	return nil
 }
 
 // meaning says in plain words what somebody approves.
@@ -231,8 +236,8 @@ func RecipeOf(cfg *config.Config) image.Recipe {
 	return r
 }
 
-// LockPath is where a configuration's images are pinned; "" for one that nobody wrote down, whose repository should not
-// find a new file of ours.
+// LockPath is where a configuration's images are pinned; "" for one that nobody wrote down, whose
+// repository should not find a new file of ours.
 func LockPath(root string, cfg *config.Config) string {
 	if cfg.Path == "" {
 		return ""

@@ -15,11 +15,12 @@ import (
 	"agentbox/policy/gateway"
 )
 
-// rootOf is the checkout a reference means: that of the box it names, else the one the directory is in.
+// rootOf is the checkout a reference means: that of the box it names, else the one the directory is
+// in.
 func (e *Policies) rootOf(ctx context.Context, ref api.BoxRef) (string, error) {
 	if ref.Box != "" {
-		_, g, err := e.Boxes.Governed(ctx, ref)
-		return g.Root, err
+		_, s, err := e.Boxes.Find(ctx, ref)
+		return s.Root, err
 	}
 	repo, err := workspace.Describe(ctx, ref.Directory)
 	return repo.Root, err
@@ -40,8 +41,11 @@ func (e *Policies) governedRef(ctx context.Context, ref api.BoxRef, root string,
 	if ref.Box == "" {
 		return e.governedAt(ctx, root, environ)
 	}
-	_, g, err := e.Boxes.Governed(ctx, ref)
-	return g, err
+	_, s, err := e.Boxes.Find(ctx, ref)
+	if err != nil {
+		return Governed{}, err
+	}
+	return e.Of(s), nil
 }
 
 // Show tells what is in force for a repository, and what waits for approval.
@@ -98,7 +102,8 @@ func (e *Policies) reportInForce(ctx context.Context, g Governed, environ []stri
 	return out, nil
 }
 
-// Approve makes what the repository asks for the approved copy, if it still is what the digest names.
+// Approve makes what the repository asks for the approved copy, if it still is what the digest
+// names.
 func (e *Policies) Approve(ctx context.Context, req api.ApproveRequest, progress agentbox.Progress) (api.PolicyReport, error) {
 	root, err := e.rootOf(ctx, req.BoxRef)
 	if err != nil {
@@ -250,7 +255,7 @@ func (e *Policies) Check(ctx context.Context, req api.CheckRequest, _ agentbox.P
 
 // AuditLog tells where the log of a box is, also of one that is gone, by its id or a prefix of it.
 func (e *Policies) AuditLog(ctx context.Context, ref api.BoxRef, _ agentbox.Progress) (api.AuditLocation, error) {
-	id, _, err := e.Boxes.Governed(ctx, ref)
+	id, _, err := e.Boxes.Find(ctx, ref)
 	if err == nil {
 		return api.AuditLocation{Box: id.String(), Directory: e.Home.Audit(id)}, nil
 	}

@@ -15,6 +15,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/cost"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/project"
 	"agentbox/policy"
@@ -39,8 +40,8 @@ type Reviewer interface {
 
 // Boxes are those that policies govern.
 type Boxes interface {
-	// Governed is a box that is ready, by name, id or directory.
-	Governed(ctx context.Context, ref api.BoxRef) (agentbox.BoxID, Governed, error)
+	// Find gives a box that is ready, by name, id or directory.
+	Find(ctx context.Context, ref api.BoxRef) (agentbox.BoxID, Subject, error)
 	// Running are those with a machine that is or becomes somebody's.
 	Running() []Box
 	// PutUnder writes down that a document governs the boxes of a branch of a checkout.
@@ -50,8 +51,9 @@ type Boxes interface {
 // Box is a box with a machine.
 type Box interface {
 	Name() string
-	Governed() Governed
-	// Apply puts what is in force in its machine. Whatever fails, it is left with the policy it had.
+	Subject() Subject
+	// Apply puts what is in force in its machine. Whatever fails, it is left with the policy it
+	// had.
 	Apply(ctx context.Context) error
 	// Runs tells whether it still has its machine.
 	Runs() bool
@@ -59,6 +61,21 @@ type Box interface {
 	Unlogged(ctx context.Context) bool
 	// Stop ends its machine.
 	Stop() error
+}
+
+// Subject is what of a box decides about its policy.
+type Subject struct {
+	Root     string // of its checkout; "" when it is of none
+	Project  string // the name of the one that it was made for
+	Document string // approved, which governs it
+	Seed     string // of its placeholders, its own
+	Limits   api.Limits
+}
+
+// Machine is where a policy is put in force (supervisors.Supervisor).
+type Machine interface {
+	// Govern puts in force what compose gives. Of two calls the later one stays.
+	Govern(ctx context.Context, compose func() (api.PolicyInForce, error)) error
 }
 
 // Policies makes the policy of each box out of what was decided about its repository.
@@ -87,8 +104,8 @@ func (e *Policies) Close() {
 	e.running.Wait()
 }
 
-// inForce is a policy composed for a checkout, with the secrets as they were set.
-type inForce struct {
+// composed is a policy composed for a checkout, with the secrets as they were set.
+type composed struct {
 	spec    policy.Spec
 	secrets []project.Secret
 }
@@ -101,23 +118,24 @@ type Governed struct {
 	Document string
 }
 
-// Of is whose policy a box has that was made of a checkout, for a project: it stays with that when its checkout is gone.
-func (e *Policies) Of(root, projectName, document string) Governed {
-	g := Governed{root, project.Project{Name: projectName}, document}
-	if root == "" { // it installs tools, for a checkout that is not in it
+// Of is whose policy a box has: it stays with its project when its checkout is gone.
+func (e *Policies) Of(s Subject) Governed {
+	g := Governed{s.Root, project.Project{Name: s.Project}, s.Document}
+	if g.Root == "" { // it installs tools, for a checkout that is not in it
 		return g
 	}
-	if now, err := e.Store.Of(root); err == nil || g.Project.IsZero() {
+	if now, err := e.Store.Of(g.Root); err == nil || g.Project.IsZero() {
 		g.Project = now
 	}
 	if g.Project.IsZero() {
-		g.Project.Name = root
+		g.Project.Name = g.Root
 	}
 	return g
 }
 
-// compose composes the policy of a checkout. environ is that of whoever asks; nil stands for the daemon's own.
-func (e *Policies) compose(ctx context.Context, g Governed, environ []string) (inForce, error) {
+// compose composes the policy of a checkout. environ is that of whoever asks; nil stands for the
+// daemon's own.
+func (e *Policies) compose(ctx context.Context, g Governed, environ []string) (composed, error) {
 	var src policy.Sources
 	var errs [6]error
 	src.Organisation, errs[0] = e.Store.Organisation()
@@ -130,22 +148,23 @@ func (e *Policies) compose(ctx context.Context, g Governed, environ []string) (i
 	list, err := e.Store.For(g.Project)
 	errs[4] = err
 	if err := errors.Join(errs[:]...); err != nil {
-		return inForce{}, err
+		return composed{}, err
 	}
 	src.User, src.UserPreset = []policy.File{own, all}, own.Preset
 	if src.UserPreset == "" {
 		src.UserPreset = all.Preset
 	}
 	if src.Machine, err = e.machineLayer(ctx, g.Root, environ); err != nil {
-		return inForce{}, err
+		return composed{}, err
 	}
 	for _, s := range list {
 		src.Secrets = append(src.Secrets, s.Secret)
 	}
-	return inForce{policy.Compose(src), list}, nil
+	return composed{policy.Compose(src), list}, nil
 }
 
-// machineLayer is what balanced adds: the registries of the machine, and the code hosts of the checkout.
+// machineLayer is what balanced adds: the registries of the machine, and the code hosts of the
+// checkout.
 func (e *Policies) machineLayer(ctx context.Context, root string, environ []string) (policy.Layer, error) {
 	if environ == nil {
 		environ = os.Environ()
@@ -170,23 +189,35 @@ func (e *Policies) machineLayer(ctx context.Context, root string, environ []stri
 	return registries.Layer(found), nil
 }
 
-// InForce is what the machine of a box may do now. seed is the box's own.
-func (e *Policies) InForce(ctx context.Context, g Governed, seed string, limits api.Limits) (api.PolicyInForce, error) {
-	f, err := e.compose(ctx, g, nil)
+// Enforce puts what a box may do now in force in its machine. Whatever fails, it is left with the
+// policy that it had, and a fresh one has none: nothing leaves it.
+func (e *Policies) Enforce(ctx context.Context, m Machine, s Subject) error {
+	return m.Govern(ctx, func() (api.PolicyInForce, error) { return e.inForce(ctx, s) })
+}
+
+func (e *Policies) inForce(ctx context.Context, s Subject) (api.PolicyInForce, error) {
+	if s.Limits.Cost > 0 {
+		rates, err := cost.Load(e.Home.Rates())
+		if err != nil {
+			return api.PolicyInForce{}, err
+		}
+		s.Limits.Rates = rates
+	}
+	f, err := e.compose(ctx, e.Of(s), nil)
 	if err != nil {
 		return api.PolicyInForce{}, err
 	}
-	req := api.PolicyInForce{Spec: f.spec, Secrets: map[string]secrets.Source{}, Limits: limits}
+	req := api.PolicyInForce{Spec: f.spec, Secrets: map[string]secrets.Source{}, Limits: s.Limits}
 	for i, secret := range f.spec.Secrets {
-		req.Spec.Secrets[i].Placeholder = placeholder(seed, secret.Name)
+		req.Spec.Secrets[i].Placeholder = placeholder(s.Seed, secret.Name)
 		req.Secrets[secret.Name] = secrets.Source{From: f.secrets[i].From, Host: f.secrets[i].Host()}
 	}
 	req.Env = e.variables(f.secrets)
 	return req, nil
 }
 
-// placeholder is what a box has in place of a secret: guessed by nobody who has not seen it, and the same for as long as
-// the box exists and in its forks, which have its memory.
+// placeholder is what a box has in place of a secret: guessed by nobody who has not seen it, and
+// the same for as long as the box exists and in its forks, which have its memory.
 func placeholder(seed, name string) string {
 	mac := hmac.New(sha256.New, []byte(seed))
 	mac.Write([]byte(name))
@@ -194,14 +225,14 @@ func placeholder(seed, name string) string {
 }
 
 // Placeholders are what a box's environment has in place of secrets that it may use.
-func (e *Policies) Placeholders(g Governed, seed string) map[string]string {
-	list, err := e.Store.For(g.Project)
+func (e *Policies) Placeholders(s Subject) map[string]string {
+	list, err := e.Store.For(e.Of(s).Project)
 	if err != nil {
 		return nil // whoever applies the policy says it
 	}
 	env := map[string]string{}
-	for _, s := range list {
-		env[s.Name] = placeholder(seed, s.Name)
+	for _, secret := range list {
+		env[secret.Name] = placeholder(s.Seed, secret.Name)
 	}
 	return env
 }
@@ -240,13 +271,14 @@ func (e *Policies) variables(list []project.Secret) map[string]string {
 // tellTimeout is how long a box may take to follow a change of its policy.
 const tellTimeout = time.Minute
 
-// Tell puts the present policy in force in the running boxes that are concerned, nil for all, those that are being made included, whether
-// or not who changed it still waits, and gives their names. One that cannot be told is ended: it would go on under rules that
-// somebody has just taken back. Only one that reaches nothing any more stays as it is.
+// Tell puts the present policy in force in the running boxes that are concerned, nil for all, those
+// that are being made included, whether or not who changed it still waits, and gives their names.
+// One that cannot be told is ended: it would go on under rules that somebody has just taken back.
+// Only one that reaches nothing any more stays as it is.
 func (e *Policies) Tell(concerned func(Governed) bool, progress agentbox.Progress) []string {
 	var told []string
 	for _, b := range e.Boxes.Running() {
-		if concerned != nil && !concerned(b.Governed()) {
+		if concerned != nil && !concerned(e.Of(b.Subject())) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(e.ctx, tellTimeout)

@@ -11,10 +11,12 @@ import (
 	"agentbox/vmm/partial"
 )
 
-// completions are the images that are being completed, one Filling each, for as long as the daemon runs or until the image is removed.
+// completions are the images that are being completed, one Filling each, for as long as the daemon
+// runs or until the image is removed.
 //
-// What a box waits for comes first. What an earlier boot is known to have read comes next, at once; the rest comes when for a while nobody
-// has needed anything, so that it does not compete with a box that starts.
+// What a box waits for comes first. What an earlier boot is known to have read comes next, at once;
+// the rest comes when for a while nobody has needed anything, so that it does not compete with a
+// box that starts.
 type completions struct {
 	room *Images
 
@@ -52,7 +54,8 @@ func newCompletions(i *Images) *completions {
 	return &completions{room: i, now: map[agentbox.Digest]*completion{}, waiting: map[agentbox.BoxID]Waiting{}}
 }
 
-// open gives the completion of an image, which it starts when there is none. The caller gives it back with release.
+// open gives the completion of an image, which it starts when there is none. The caller gives it
+// back with release.
 func (c *completions) open(ctx context.Context, img image.Image) (*completion, error) {
 	c.opening.Lock()
 	defer c.opening.Unlock()
@@ -100,10 +103,9 @@ func (c *completions) here(ctx context.Context, img image.Image) int64 {
 
 // Times of a completion.
 const (
-	quietTime  = 5 * time.Second // without a need, before the rest is got
-	firstRetry = 200 * time.Millisecond
-	lastRetry  = 10 * time.Second // the longest between two tries
-	slowNeed   = time.Second      // after which a need that has not been met is called waiting
+	quietTime = 5 * time.Second  // without a need, before the rest is got
+	lastRetry = 10 * time.Second // the longest between two tries to get bytes from elsewhere
+	slowNeed  = time.Second      // after which a need that has not been met is called waiting
 )
 
 // run gets what is foretold and then, when it is quiet, the rest.
@@ -125,7 +127,7 @@ func (f *completion) run() {
 // persist does something until it succeeds or ctx ends.
 func (f *completion) persist(ctx context.Context, what string, do func() error) {
 	told := false
-	_ = retry(ctx, do, func(err error) bool { // what is left is the end of ctx
+	_ = partial.Retry(ctx, lastRetry, do, func(err error) bool { // what is left is the end of ctx
 		if !told {
 			f.room.Log.Warn("an image that comes lazily: cannot "+what, "image", f.img.Digest.Short(), "from", f.img.Lazy.From, "error", err)
 		}
@@ -134,25 +136,11 @@ func (f *completion) persist(ctx context.Context, what string, do func() error) 
 	})
 }
 
-// retry does something until it succeeds, ctx ends, or failed, which is told why it did not, says that it never will.
-func retry(ctx context.Context, do func() error, failed func(error) (again bool)) error {
-	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
-		err := do()
-		if err == nil || ctx.Err() != nil || !failed(err) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(wait):
-		}
-	}
-}
-
 // release is called by whoever has used a completion.
 func (f *completion) release() { f.work.Done() }
 
-// quiet returns when for a while nobody has needed anything, after somebody had; false when ctx ended before.
+// quiet returns when for a while nobody has needed anything, after somebody had; false when ctx
+// ended before.
 func (f *completion) quiet(ctx context.Context) bool {
 	tick := time.NewTicker(quietTime / 10)
 	defer tick.Stop()
@@ -177,7 +165,8 @@ func (f *completion) use() {
 	f.used = time.Now()
 }
 
-// completed makes the image a plain file. It remembers what boxes read first: the blocks that were needed before the rest came.
+// completed makes the image a plain file. It remembers what boxes read first: the blocks that were
+// needed before the rest came.
 func (f *completion) completed(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -195,12 +184,13 @@ func (f *completion) completed(ctx context.Context) error {
 	return nil
 }
 
-// need returns when a block of an image may be read, with all that may, and shows meanwhile that the box waits. It gives up when ctx ends
-// and not before: the other end of it is a machine, which knows no other answer than the bytes.
-func (c *completions) need(ctx context.Context, box agentbox.BoxID, img image.Image, block int) (partial.Answer, error) {
+// need returns when a block of an image may be read, with all that may, and shows meanwhile that
+// the box waits. It gives up when ctx ends and not before: the other end of it is a machine, which
+// knows no other answer than the bytes.
+func (c *completions) need(ctx context.Context, box agentbox.BoxID, img image.Image, block int) (agentbox.Blocks, error) {
 	f, err := c.find(ctx, img)
 	if err != nil {
-		return partial.Answer{}, err
+		return agentbox.Blocks{}, err
 	}
 	defer f.release()
 	ctx, stop := context.WithCancel(ctx)
@@ -210,7 +200,7 @@ func (c *completions) need(ctx context.Context, box agentbox.BoxID, img image.Im
 	defer f.use()
 	slow := time.AfterFunc(slowNeed, func() { c.note(box, img, "it has not answered yet") })
 	defer c.met(box, slow)
-	err = retry(ctx, func() error { return f.Need(ctx, block) }, func(err error) bool {
+	err = partial.Retry(ctx, lastRetry, func() error { return f.Need(ctx, block) }, func(err error) bool {
 		if agentbox.CodeOf(err) == agentbox.Invalid {
 			return false
 		}
@@ -218,12 +208,13 @@ func (c *completions) need(ctx context.Context, box agentbox.BoxID, img image.Im
 		return true
 	})
 	if err != nil {
-		return partial.Answer{}, err
+		return agentbox.Blocks{}, err
 	}
-	return partial.Answer{Path: f.Path(), Have: f.Have()}, nil
+	return agentbox.Blocks{Path: f.Path(), Have: f.Have()}, nil
 }
 
-// find is open for a machine that reads on where an earlier daemon served it: by now the image may be all here.
+// find is open for a machine that reads on where an earlier daemon served it: by now the image may
+// be all here.
 func (c *completions) find(ctx context.Context, img image.Image) (*completion, error) {
 	if img.Lazy == nil {
 		manifest, err := c.room.Content.Keep(ctx, img, 0)
@@ -247,7 +238,8 @@ func (c *completions) note(box agentbox.BoxID, img image.Image, why string) {
 	c.waiting[box] = w
 }
 
-// met forgets that a box waits, as soon as one of its reads was answered: the others say so again if they go on waiting.
+// met forgets that a box waits, as soon as one of its reads was answered: the others say so again
+// if they go on waiting.
 func (c *completions) met(box agentbox.BoxID, slow *time.Timer) {
 	slow.Stop()
 	c.mu.Lock()

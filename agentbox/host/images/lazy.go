@@ -17,20 +17,22 @@ import (
 
 // Content keeps images and gets them from elsewhere, whole or piece by piece.
 type Content interface {
-	// Keep takes an image that is here into the store, reading so many bytes a second, 0 for as fast as it goes. An error of code Corrupt
-	// says that it is not what it was.
+	// Keep takes an image that is here into the store, reading so many bytes a second, 0 for as
+	// fast as it goes. An error of code Corrupt says that it is not what it was.
 	Keep(ctx context.Context, img image.Image, rate int64) (manifest agentbox.Digest, err error)
 	// Forget lets go of it, and of the space it takes there.
 	Forget(ctx context.Context, digest agentbox.Digest) error
-	// Export writes an image into a directory, with the blocks that boxes read first. progress is told how many of its pieces are there.
+	// Export writes an image into a directory, with the blocks that boxes read first. progress is
+	// told how many of its pieces are there.
 	Export(ctx context.Context, img image.Image, trace []uint32, dir string, progress func(done, total int)) error
 	// Look lists the images at a place; all are lazy.
 	Look(ctx context.Context, from string) ([]image.Image, error)
 	// Begin makes one of them expected, and Open its file, after Begin.
 	Begin(ctx context.Context, img image.Image) error
 	Open(ctx context.Context, img image.Image) (Filling, error)
-	// Repair puts right what is damaged in the store's file of an image, with pieces from remotes that are named or remembered, and gives the
-	// file, which lasts until release. NotFound when the store does not have the image.
+	// Repair puts right what is damaged in the store's file of an image, with pieces from remotes
+	// that are named or remembered, and gives the file, which lasts until release. NotFound when
+	// the store does not have the image.
 	Repair(ctx context.Context, digest agentbox.Digest, remotes ...string) (file string, release func(), err error)
 	// Here counts its bytes that have come and will last.
 	Here(ctx context.Context, img image.Image) (int64, error)
@@ -51,7 +53,8 @@ type Filling interface {
 	Close() error
 }
 
-// Fetch gets an image from a directory or URL: all of it, or with Lazy what a box needs as it needs it.
+// Fetch gets an image from a directory or URL: all of it, or with Lazy what a box needs as it needs
+// it.
 func (i *Images) Fetch(ctx context.Context, req api.ImageFetchRequest, progress agentbox.Progress) (api.Image, error) {
 	list, err := i.Content.Look(ctx, req.From)
 	if err != nil {
@@ -179,7 +182,8 @@ func (i *Images) repaired(ctx context.Context, progress agentbox.Progress, do fu
 	return do()
 }
 
-// orWhole does what needs a whole image again, when it says that it does or that the image is damaged.
+// orWhole does what needs a whole image again, when it says that it does or that the image is
+// damaged.
 func (i *Images) orWhole(ctx context.Context, progress agentbox.Progress, do func() (image.Image, error)) (image.Image, error) {
 	img, err := i.repaired(ctx, progress, do)
 	var missing *image.NotHereError
@@ -192,8 +196,8 @@ func (i *Images) orWhole(ctx context.Context, progress agentbox.Progress, do fun
 	return do()
 }
 
-// Lazy gives the image of a machine when it is not all here, nil when it is. On a host where machines of this kind have to have it all,
-// it is got first.
+// Lazy gives the image of a machine when it is not all here, nil when it is. On a host where
+// machines of this kind have to have it all, it is got first.
 func (i *Images) Lazy(ctx context.Context, kind agentbox.Isolation, file string, progress agentbox.Progress) (*image.Image, error) {
 	if _, err := os.Stat(file); err == nil || i.Content == nil {
 		return nil, nil
@@ -214,7 +218,8 @@ func (i *Images) Lazy(ctx context.Context, kind agentbox.Isolation, file string,
 	return nil, err
 }
 
-// ReadsBlocks tells why a driver's machines cannot start from a part of an image here, nil if they can.
+// ReadsBlocks tells why a driver's machines cannot start from a part of an image here, nil if they
+// can.
 func ReadsBlocks(d vmm.Driver) error {
 	if reader, ok := d.(vmm.BlockReader); ok {
 		return reader.ReadsBlocks()
@@ -223,13 +228,12 @@ func ReadsBlocks(d vmm.Driver) error {
 }
 
 // Need serves a supervisor whose machine reads a block that is not here.
-func (i *Images) Need(ctx context.Context, req api.ImageNeed, progress agentbox.Progress) (api.ImageHave, error) {
+func (i *Images) Need(ctx context.Context, req api.ImageNeed, progress agentbox.Progress) (agentbox.Blocks, error) {
 	img, err := i.Store.Get(req.Image.String())
 	if err != nil {
-		return api.ImageHave{}, err
+		return agentbox.Blocks{}, err
 	}
-	have, err := i.completions.need(ctx, req.Box, img, req.Block)
-	return api.ImageHave(have), err
+	return i.completions.need(ctx, req.Box, img, req.Block)
 }
 
 // Partial is what a supervisor needs to read an image that is not all here.
@@ -242,13 +246,14 @@ func (i *Images) Partial(ctx context.Context, img image.Image) (partial.Image, e
 	return partial.Image{Path: f.Path(), Size: img.Size, Block: f.BlockSize()}, nil
 }
 
-// ReadLazily makes a machine of this process read an image that is not all here. close ends that, after the machine.
+// ReadLazily makes a machine of this process read an image that is not all here. close ends that,
+// after the machine.
 func (i *Images) ReadLazily(ctx context.Context, spec *vmm.Spec, img image.Image) (stop func(), err error) {
 	about, err := i.Partial(ctx, img)
 	if err != nil {
 		return nil, err
 	}
-	f, err := partial.Open(about, func(ctx context.Context, block int) (partial.Answer, error) {
+	f, err := partial.Open(about, func(ctx context.Context, block int) (agentbox.Blocks, error) {
 		return i.completions.need(ctx, agentbox.BoxID{}, img, block)
 	})
 	if err != nil {
@@ -258,7 +263,8 @@ func (i *Images) ReadLazily(ctx context.Context, spec *vmm.Spec, img image.Image
 	return func() { f.Close() }, nil
 }
 
-// Stalled explains why a machine of this process did not come up with what it waits for, if it does.
+// Stalled explains why a machine of this process did not come up with what it waits for, if it
+// does.
 func (i *Images) Stalled(img *image.Image, err error) error {
 	w, ok := i.Waiting(agentbox.BoxID{})
 	if img == nil || !ok {

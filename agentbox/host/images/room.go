@@ -185,8 +185,8 @@ func (i *Images) Derive(ctx context.Context, base image.Image, d image.Derivatio
 	return img, agentbox.OrNoSpace(err)
 }
 
-// Has tells whether the image of a recipe is here.
-func (i *Images) Has(r image.Recipe) bool { return i.Store.Has(r) }
+// Made gives the base of a recipe if it was made here and is still here.
+func (i *Images) Made(r image.Recipe) (image.Image, bool) { return i.Store.Made(r) }
 
 // Pull makes an image from a source, without a repository and without a pin.
 func (i *Images) Pull(ctx context.Context, req api.ImagePullRequest, progress agentbox.Progress) (api.Image, error) {

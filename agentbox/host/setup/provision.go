@@ -10,16 +10,9 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/caches"
-	"agentbox/agentbox/config"
 	"agentbox/agentbox/project"
 	"agentbox/vmm/image"
 )
-
-// once tells whether setup runs once per key, in a clean box, and not once in every workspace: it does when the
-// configuration says what it depends on or what it fills.
-func once(cfg *config.Config) bool {
-	return len(cfg.Setup) > 0 && len(cfg.Lockfiles)+len(cfg.Caches) > 0
-}
 
 // Result is what a box starts from.
 type Result struct {
@@ -27,15 +20,13 @@ type Result struct {
 	Cache agentbox.Digest // key of what setup made that it has; zero when setup is to run in the box itself
 }
 
-// Provision lets a box start from what setup made for its key, running setup in a clean box first when nobody has. When it
-// fails there, the box runs it itself, over the caches of the nearest key, and what comes of that is published nowhere.
+// Provision lets a box start from what setup made for its key, running setup in a clean box first
+// when nobody has. When it fails there, the box runs it itself, over the caches of the nearest key,
+// and what comes of that is published nowhere.
 //
-// was is what the box has, if it is there already. With the same key it keeps its image, whatever became of that result since:
-// its workspace has the other part of it.
+// was is what the box has, if it is there already. With the same key it keeps its image, whatever
+// became of that result since: its workspace has the other part of it.
 func (s *Setup) Provision(ctx context.Context, req Request, was agentbox.Box, base image.Image, progress agentbox.Progress) (Result, error) {
-	if s.Results == nil || !once(req.Config) {
-		return Result{Image: base}, nil
-	}
 	in, err := ingredientsOf(req, base)
 	if err != nil {
 		return Result{}, err
@@ -69,7 +60,22 @@ func (s *Setup) Provision(ctx context.Context, req Request, was agentbox.Box, ba
 	return Result{img, in.Key()}, err
 }
 
-// setupImage is base with what setup made for these ingredients, which is made first where nobody has.
+// Has tells whether what setup makes for a request is here, on its own branch or on the default
+// one.
+func (s *Setup) Has(ctx context.Context, req Request, base image.Image) bool {
+	in, err := ingredientsOf(req, base)
+	if err != nil {
+		return false
+	}
+	if _, err = s.Results.Find(ctx, in.Key()); err != nil {
+		in.Branch = ""
+		_, err = s.Results.Find(ctx, in.Key())
+	}
+	return err == nil
+}
+
+// setupImage is base with what setup made for these ingredients, which is made first where nobody
+// has.
 func (s *Setup) setupImage(ctx context.Context, req Request, base image.Image, in caches.Ingredients, progress agentbox.Progress) (image.Image, error) {
 	made, err := s.Results.Find(ctx, in.Key())
 	if agentbox.CodeOf(err) == agentbox.NotFound {

@@ -30,9 +30,6 @@ type equipment struct {
 // image and set of needs, by root in a clean box without a workspace, and what that adds is a layer
 // over base: no repository's code runs there.
 func (s *Setup) Equip(ctx context.Context, req Request, base image.Image, progress agentbox.Progress) (image.Image, error) {
-	if len(req.Config.Toolchain) == 0 || req.Suite == "" {
-		return base, nil
-	}
 	s.askRegistries(ctx, req, base, false, progress)
 	img, err := s.equipped(ctx, req, base, progress)
 	if err == nil {
@@ -45,11 +42,9 @@ func (s *Setup) Equip(ctx context.Context, req Request, base image.Image, progre
 func (s *Setup) equipped(ctx context.Context, req Request, base image.Image, progress agentbox.Progress) (image.Image, error) {
 	key := equipmentKey(base.Digest, req.Config.Toolchain)
 	defer s.keys.Lock("toolchain " + key.Hex())()
-	if e, err := s.readEquipment(key); err == nil {
-		if img, err := s.Images.Get(ctx, e.Image, progress); err == nil {
-			sayUnmet(e.Plan, progress)
-			return img, nil
-		}
+	if e, img, err := s.known(ctx, key, progress); err == nil {
+		sayUnmet(e.Plan, progress)
+		return img, nil
 	}
 	// Another machine may have installed them. What is not to be had for the box, it was told
 	// there.
@@ -62,6 +57,22 @@ func (s *Setup) equipped(ctx context.Context, req Request, base image.Image, pro
 	}
 	sayUnmet(e.Plan, progress)
 	return img, s.writeEquipment(key, e)
+}
+
+// Equipped is base with tools, if they were installed here.
+func (s *Setup) Equipped(ctx context.Context, needs toolchain.Needs, base image.Image) (image.Image, bool) {
+	_, img, err := s.known(ctx, equipmentKey(base.Digest, needs), nil)
+	return img, err == nil
+}
+
+// known is an image with tools that is here.
+func (s *Setup) known(ctx context.Context, key agentbox.Digest, progress agentbox.Progress) (equipment, image.Image, error) {
+	e, err := s.readEquipment(key)
+	if err != nil {
+		return e, image.Image{}, err
+	}
+	img, err := s.Images.Get(ctx, e.Image, progress)
+	return e, img, err
 }
 
 // equipmentKey identifies an image with tools by what it is made from, the way of installing them

@@ -1,5 +1,5 @@
-// Package supervisors starts the processes that hold the machines of boxes, finds those that an earlier daemon started, and ends
-// them. What a machine is for is not its business.
+// Package supervisors starts the processes that hold the machines of boxes, finds those that an
+// earlier daemon started, and ends them. What a machine is for is not its business.
 package supervisors
 
 import (
@@ -28,8 +28,8 @@ import (
 type Supervisor struct {
 	Client *api.Client
 	Gone   chan struct{} // closed when the process has ended and its machine with it
-	Policy sync.Mutex    // held from when its policy is composed until it is in force: the latest stays
 	Box    home.Box      // the files of its box
+	policy sync.Mutex    // held from when its policy is composed until it is in force: the latest stays
 }
 
 // Supervisors starts them for the boxes of a home.
@@ -38,7 +38,8 @@ type Supervisors struct {
 	Binary string // this program's file
 }
 
-// Start starts a supervisor and returns at once: its sockets already exist, and calls to it wait until it serves them.
+// Start starts a supervisor and returns at once: its sockets already exist, and calls to it wait
+// until it serves them.
 func (m Supervisors) Start(cfg supervisor.Config, template vmm.Template) (*Supervisor, error) {
 	names := m.Home.Box(cfg.Box)
 	if err := os.MkdirAll(names.Run, 0o700); err != nil {
@@ -138,8 +139,8 @@ func closeAll(files ...*os.File) {
 	}
 }
 
-// Adopt finds the supervisor of a box that an earlier daemon started; nil when there is none. watch runs what waits for its
-// end until ctx ends.
+// Adopt finds the supervisor of a box that an earlier daemon started; nil when there is none. watch
+// runs what waits for its end until ctx ends.
 func Adopt(ctx context.Context, names home.Box, watch func(func())) (*Supervisor, error) {
 	held, err := durable.Held(names.Lock())
 	if err != nil || !held {
@@ -156,7 +157,8 @@ func Adopt(ctx context.Context, names home.Box, watch func(func())) (*Supervisor
 	return s, nil
 }
 
-// awaitFree returns when no process holds the lock: the supervisor is gone, and its machine, which inherited the lock.
+// awaitFree returns when no process holds the lock: the supervisor is gone, and its machine, which
+// inherited the lock.
 func awaitFree(lock string) {
 	for {
 		if held, err := durable.Held(lock); !held && err == nil {
@@ -172,7 +174,8 @@ const Grace = 5 * time.Second
 // stopWait is waited beyond the grace before a supervisor is killed.
 const stopWait = 15 * time.Second
 
-// Stop ends a supervisor and its machine, politely if grace allows, and returns when both are gone. That of nobody is gone.
+// Stop ends a supervisor and its machine, politely if grace allows, and returns when both are gone.
+// That of nobody is gone.
 func (s *Supervisor) Stop(grace time.Duration) error {
 	if s == nil {
 		return nil
@@ -205,8 +208,8 @@ func (s *Supervisor) kill() error {
 	}
 }
 
-// KillHolder kills the supervisor that holds a lock. Its id is in the file. When it is gone already and only its machine
-// still holds the lock, there is nothing to do: the machine dies with it.
+// KillHolder kills the supervisor that holds a lock. Its id is in the file. When it is gone already
+// and only its machine still holds the lock, there is nothing to do: the machine dies with it.
 func KillHolder(lock string) error {
 	held, err := durable.Held(lock)
 	if err != nil || !held {

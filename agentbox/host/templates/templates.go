@@ -136,6 +136,19 @@ func (t *Templates) loadOrDiscard(ctx context.Context, s vmm.Snapshotter, key st
 	return nil, t.Discard(key)
 }
 
+// Has tells whether the template for a machine is here.
+func (t *Templates) Has(ctx context.Context, m Machine) bool {
+	driver, err := t.Driver(m.Isolation)
+	if err != nil {
+		return false
+	}
+	key, err := keyOf(ctx, driver, m)
+	if err == nil {
+		_, err = os.Stat(t.Home.Template(key))
+	}
+	return err == nil
+}
+
 // OpenKey gives a template that a saved state refers to. It cannot be built anew: the state fits no
 // other.
 func (t *Templates) OpenKey(ctx context.Context, m Machine, key string) (*Template, error) {

@@ -12,8 +12,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// Unsaved tells what would be lost with a box: it asks git in the box, which it wakes for that, and git in the checkout
-// that the box was made from.
+// Unsaved tells what would be lost with a box: it asks git in the box, which it wakes for that, and
+// git in the checkout that the box was made from.
 func (w Work) Unsaved(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.UnsavedWork, error) {
 	b, err := w.Enter(ctx, ref, progress)
 	if err != nil {
@@ -47,13 +47,13 @@ func told(out api.UnsavedWork, work workspace.Work) api.UnsavedWork {
 }
 
 func stateOf(ctx context.Context, b Box) (workspace.State, error) {
-	client, err := environment.Open(ctx, b.Address, b.User)
+	guest, err := b.Open(ctx)
 	if err != nil {
 		return workspace.State{}, err
 	}
-	defer client.Close()
+	defer guest.Close()
 	var stdout, stderr bytes.Buffer
-	status, err := environment.Exec(ctx, client, environment.Command{
+	status, err := guest.Exec(ctx, environment.Command{
 		Argv: []string{"sh", "-c", workspace.StateScript}, Dir: protocol.WorkspaceDir, Stdout: &stdout, Stderr: &stderr,
 	})
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package work tells what was done in a box, brings it into a checkout, and says what would be lost with the box. It asks git
-// in the box, and changes nothing there.
+// Package work tells what was done in a box, brings it into a checkout, and says what would be lost
+// with the box. It asks git in the box, and changes nothing there.
 package work
 
 import (
@@ -7,7 +7,6 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/environment"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/snapshot"
@@ -26,10 +25,16 @@ type Work struct {
 type Box struct {
 	ID        agentbox.BoxID
 	Name      string
-	User      string
 	Directory string // the checkout that it was made from
 	Commit    string // which it began with
-	Address   environment.Address
+	// Open connects to it.
+	Open func(ctx context.Context) (Guest, error)
+}
+
+// Guest is what is asked in a box (snapshot.Connection).
+type Guest interface {
+	snapshot.Guest
+	Close() error
 }
 
 // Diff tells what changed in a box since it began. It wakes the box, which has to say.
@@ -77,16 +82,16 @@ func (w Work) keep(ctx context.Context, ref api.BoxRef, progress agentbox.Progre
 	if err != nil {
 		return Box{}, snapshot.Kept{}, err
 	}
-	client, err := environment.Open(ctx, b.Address, b.User)
+	guest, err := b.Open(ctx)
 	if err != nil {
 		return b, snapshot.Kept{}, err
 	}
-	defer client.Close()
+	defer guest.Close()
 	p, err := project.Of(b.Directory)
 	if err != nil { // the checkout is gone: its path still names it
 		p = project.Project{Name: b.Directory}
 	}
-	kept, err := snapshot.Keep(ctx, snapshot.Over(client), snapshot.Request{
+	kept, err := snapshot.Keep(ctx, guest, snapshot.Request{
 		Mirror: w.Home.Mirror(p.ID().String()), Ref: snapshot.BoxRef(b.ID), Base: b.Commit, Begin: w.Home.Box(b.ID).Begin(), Checkout: b.Directory, Dir: protocol.WorkspaceDir,
 	})
 	return b, kept, err

@@ -1,0 +1,30 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+)
+
+// Each step of a plan is told in words, with how it is done where that matters.
+func TestExplainedPlan(t *testing.T) {
+	e := explained{Source: "agentbox.yaml", Image: "apt:bookworm", Plan: api.UpPlan{
+		Isolation: agentbox.GVisor, Reason: "asked for by --isolation",
+		Steps: []api.UpStep{{Do: api.UpImage, How: api.UpMissing}, {Do: api.UpBox, How: api.UpRestore}, {Do: api.UpWake, How: string(agentbox.Paused)}, {Do: api.UpRunStart}},
+	}}
+	for _, want := range []string{
+		"box            a new one\n", "isolation      gvisor: asked for by --isolation\n", "step 1         get the image (which is not here yet)\n",
+		"step 2         make the box: its machine and its workspace (restored from the template)\n",
+		"step 3         make sure that the box runs, which is paused\n", "step 4         run the start commands",
+	} {
+		if !strings.Contains(e.text(), want) {
+			t.Errorf("%q is not in\n%s", want, e.text())
+		}
+	}
+	e.Plan.Box = "mine"
+	if text := e.text(); !strings.Contains(text, "box            mine\n") {
+		t.Errorf("\n%s", text)
+	}
+}

@@ -1,0 +1,62 @@
+package capacity
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/config"
+	"agentbox/agentbox/resources"
+)
+
+const gib = 1 << 30
+
+// of is the capacity of a machine beside boxes that were promised so much.
+func of(m resources.Machine, p resources.Promised, err error) Capacity {
+	return Capacity{
+		Promised: func(agentbox.BoxID) resources.Promised { return p }, Log: slog.New(slog.DiscardHandler),
+		Measure: func() (resources.Machine, error) { return m, err },
+	}
+}
+
+// A configuration that says a size gets it, and each half that it leaves open follows the machine.
+func TestShare(t *testing.T) {
+	big := resources.Machine{CPUs: 8, Memory: 56 * gib, Available: 50 * gib}
+	full := resources.Promised{Boxes: 20, CPUs: 24, Memory: 84 * gib}
+	for name, c := range map[string]struct {
+		machine resources.Machine
+		running resources.Promised
+		err     error
+		cfg     config.Config
+		cpus    int
+		memory  int64
+		says    string
+	}{
+		"both":              {machine: big, cfg: config.Config{CPUs: 7, Memory: 3 * gib}, cpus: 7, memory: 3 * gib},
+		"CPUs":              {machine: big, cfg: config.Config{CPUs: 7}, cpus: 7, memory: 8 * gib},
+		"memory":            {machine: big, cfg: config.Config{Memory: 3 * gib}, cpus: 4, memory: 3 * gib},
+		"neither":           {machine: big, cpus: 4, memory: 8 * gib},
+		"no room":           {machine: big, running: full, cpus: 2, memory: gib, says: "memory is short: 50.0 GiB"},
+		"no room, but said": {machine: big, running: full, cfg: config.Config{Memory: 3 * gib}, cpus: 2, memory: 3 * gib},
+		"not measured":      {err: errors.New("no /proc"), cpus: 1, memory: gib},
+	} {
+		said := ""
+		cpus, memory := of(c.machine, c.running, c.err).Share(agentbox.BoxID{}, &c.cfg, func(e agentbox.Event) { said += e.Detail })
+		if cpus != c.cpus || memory != c.memory || (c.says == "") != (said == "") || !strings.HasPrefix(said, c.says) {
+			t.Errorf("%s: %d CPUs, %d bytes, says %q", name, cpus, memory, said)
+		}
+	}
+}
+
+func TestLook(t *testing.T) {
+	machine, running := resources.Machine{CPUs: 8, Memory: 56 * gib, Available: 50 * gib}, resources.Promised{Boxes: 1, CPUs: 4, Memory: 8 * gib}
+	got, err := of(machine, running, nil).Look()
+	if err != nil || got.Machine != machine || got.Promised != running || got.Next.Memory != 8*gib || got.Room < 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := of(machine, running, errors.New("no /proc")).Look(); agentbox.CodeOf(err) != agentbox.Unavailable {
+		t.Errorf("not measured: %v", err)
+	}
+}

@@ -1,0 +1,71 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/config"
+	"agentbox/agentbox/host/setup"
+	"agentbox/agentbox/workspace"
+	"agentbox/vmm/image"
+)
+
+// cleanBoxes are those that setup and the installing of tools run in, like a box that is to be
+// made. Nobody finds them: they are never ready, so a daemon that dies takes them along.
+type cleanBoxes struct {
+	*maker
+	like record
+}
+
+// withFiles makes one with the repository's files, and without its services: what those write is
+// state, not a cache.
+func (c cleanBoxes) withFiles(ctx context.Context, img image.Image, progress agentbox.Progress) (setup.CleanBox, error) {
+	repo, err := workspace.Describe(ctx, c.like.Box.Directory)
+	if err != nil {
+		return setup.CleanBox{}, err
+	}
+	c.like.Guest.Services, c.like.Guest.Ports = nil, nil
+	return c.of(ctx, img, repo, progress)
+}
+
+// empty makes one of no repository, so it has the policy that the user has for none.
+func (c cleanBoxes) empty(ctx context.Context, img image.Image, progress agentbox.Progress) (setup.CleanBox, error) {
+	dir, err := os.MkdirTemp(c.home.State(), ".tmp-toolchain-")
+	if err != nil {
+		return setup.CleanBox{}, agentbox.OrNoSpace(err)
+	}
+	defer os.RemoveAll(dir)
+	repo, err := workspace.Empty(ctx, dir)
+	if err != nil {
+		return setup.CleanBox{}, err
+	}
+	c.like.Box.Directory, c.like.Box.Branch, c.like.Box.Commit, c.like.Limits = "", "", "", limitsOf(config.Limits{}, false)
+	c.like.Guest, c.like.Setup, c.like.Start = guestConfig{Env: map[string]string{}}, nil, nil
+	return c.of(ctx, img, repo, progress)
+}
+
+func (c cleanBoxes) of(ctx context.Context, img image.Image, repo workspace.Repo, progress agentbox.Progress) (setup.CleanBox, error) {
+	on := base{rec: c.like.unborn()}
+	on.rec.startFrom(img)
+	if !on.rec.Cold {
+		template, err := c.templates.Open(ctx, on.rec.machine(c.home), progress)
+		if err != nil {
+			return setup.CleanBox{}, err
+		}
+		on.template, on.rec.Box.Template = template, template.Name()
+	}
+	b, err := c.lease(on, "", filepath.Base(repo.Root), "setup")
+	if err != nil {
+		return setup.CleanBox{}, err
+	}
+	b.op.Lock()
+	err = c.assemble(ctx, b, repo, on, progress)
+	b.op.Unlock()
+	if err != nil {
+		return setup.CleanBox{}, errors.Join(agentbox.OrNoSpace(err), c.remove(b))
+	}
+	return setup.CleanBox{Box: b.record().inside(c.home), Remove: func() error { return c.remove(b) }}, nil
+}

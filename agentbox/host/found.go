@@ -1,0 +1,43 @@
+package host
+
+import (
+	"context"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/host/consent"
+	"agentbox/agentbox/host/plan"
+)
+
+// found looks for what a new box starts from, as far as that is known before anything is made.
+func (m *Manager) found(ctx context.Context, u *making, p plan.Plan) (f plan.Found) {
+	img, ok := m.Images.Made(consent.RecipeOf(u.Config))
+	if f.Image = here(ok); !ok || len(u.Config.Include) > 0 {
+		return f
+	}
+	u.rec.Box.Project = u.Review.Project.Name
+	u.rec.follow(u.Config, u.Kind, img)
+	if p.Has(api.UpTools) {
+		img, ok = m.setup.Equipped(ctx, u.Config.Toolchain, img)
+		if f.Tools = here(ok); !ok {
+			return f
+		}
+		u.rec.startFrom(img)
+	}
+	if p.Has(api.UpSetup) {
+		f.Setup = here(m.setup.Has(ctx, m.setupOf(u.rec, u.Config), img))
+		return f
+	}
+	if u.Kind.Kind != agentbox.MicroVM { // whose kernel may have to be fetched first
+		u.rec.Box.CPUs, u.rec.Box.Memory = m.Capacity.Share(u.rec.Box.ID, u.Config, nil)
+		f.Template = here(m.templates.Has(ctx, u.rec.machine(m.home)))
+	}
+	return f
+}
+
+func here(is bool) string {
+	if is {
+		return api.UpHere
+	}
+	return api.UpMissing
+}

@@ -1,0 +1,151 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/home"
+	"agentbox/agentbox/host/egress"
+	"agentbox/agentbox/host/supervisors"
+	"agentbox/agentbox/supervisor"
+	"agentbox/vmm"
+	"agentbox/vmm/image"
+	"agentbox/vmm/partial"
+)
+
+// ruled governs every machine in the same way; its images are all here.
+type ruled struct{ why error }
+
+func (r ruled) Enforce(ctx context.Context, m egress.Machine, _ egress.Subject) error {
+	return m.Govern(ctx, func() (api.PolicyInForce, error) { return api.PolicyInForce{}, r.why })
+}
+func (ruled) Placeholders(egress.Subject) map[string]string {
+	return map[string]string{"TOKEN": "placeholder"}
+}
+func (ruled) Packages(context.Context, string) (env, files map[string]string) {
+	return map[string]string{"A": "package's", "PIP": "there"}, nil
+}
+func (ruled) Lazy(context.Context, agentbox.Isolation, string, agentbox.Progress) (*image.Image, error) {
+	return nil, nil
+}
+func (ruled) Partial(context.Context, image.Image) (partial.Image, error) { panic("it is all here") }
+
+// calls are what a supervisor was asked, in order.
+type calls struct {
+	sync.Mutex
+	names []string
+	start api.StartRequest
+}
+
+func (c *calls) saw(name string) {
+	c.Lock()
+	defer c.Unlock()
+	c.names = append(c.names, name)
+}
+
+// begun are machines of a home whose supervisors answer and remember what they were asked.
+func begun(t *testing.T, h home.Home, why error) (*machines, *calls) {
+	t.Helper()
+	c := &calls{}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	t.Cleanup(func() { cancel(); running.Wait() })
+	start := func(cfg supervisor.Config, _ vmm.Template) (*supervisors.Supervisor, error) {
+		names := h.Box(cfg.Box)
+		l, err := net.Listen("unix", names.Control())
+		if err != nil {
+			return nil, err
+		}
+		s := &supervisors.Supervisor{Client: api.NewClient(names.Control()), Gone: make(chan struct{}), Box: names}
+		mux := http.NewServeMux()
+		api.Handle(mux, api.SupervisorPolicy, func(context.Context, api.PolicyInForce, agentbox.Progress) (api.None, error) {
+			c.saw("policy")
+			return api.None{}, nil
+		})
+		api.Handle(mux, api.SupervisorStart, func(_ context.Context, req api.StartRequest, _ agentbox.Progress) (api.SupervisorStatus, error) {
+			c.saw("start")
+			c.start = req
+			return api.SupervisorStatus{}, nil
+		})
+		api.Handle(mux, api.SupervisorStop, func(context.Context, api.StopRequest, agentbox.Progress) (api.None, error) {
+			c.saw("stop")
+			close(s.Gone)
+			return api.None{}, nil
+		})
+		server := &http.Server{Handler: mux}
+		go func() { _ = server.Serve(l) }()
+		t.Cleanup(func() { server.Close() })
+		return s, nil
+	}
+	m := &machines{home: h, disk: disk{home: h}, images: ruled{}, policies: ruled{why}, start: start, log: slog.New(slog.DiscardHandler), ctx: ctx, running: &running}
+	return m, c
+}
+
+// A machine that becomes a box as it starts has its policy before anything of the box runs, and is
+// told what the box is.
+func TestAMachineIsGovernedBeforeItBecomesABox(t *testing.T) {
+	h := newHome(t)
+	rec := aBox("mine")
+	write(t, h, rec)
+	m, c := begun(t, h, nil)
+	b := &box{rec: rec}
+	complete := func() error { c.saw("workspace"); return nil }
+	if err := m.begin(t.Context(), b, beginning{complete: complete}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"policy", "workspace", "start"}; !slices.Equal(c.names, want) || b.live() == nil {
+		t.Errorf("%v, want %v; live %v", c.names, want, b.live() != nil)
+	}
+	at := c.start.Attach
+	if at == nil || at.Hostname != "mine" || at.Env["A"] != "b" || at.Env["PIP"] != "there" || at.Env["TOKEN"] != "placeholder" {
+		t.Errorf("attached %+v", at)
+	}
+}
+
+// A machine of the pool is nobody's: it has no policy, and does not become a box.
+func TestAMachineOfThePoolBecomesNoBox(t *testing.T) {
+	h := newHome(t)
+	rec := aBox("")
+	rec.Phase = phasePool
+	write(t, h, rec)
+	m, c := begun(t, h, nil)
+	b := &box{rec: rec}
+	if err := m.begin(t.Context(), b, beginning{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.govern(t.Context(), b); err != nil || !slices.Equal(c.names, []string{"start"}) || c.start.Attach != nil {
+		t.Errorf("%v, attached %v, %v", c.names, c.start.Attach, err)
+	}
+}
+
+// Whatever is not to be had before a machine is a box, the machine goes.
+func TestAMachineThatCannotBecomeABoxIsEnded(t *testing.T) {
+	no := errors.New("no")
+	for name, c := range map[string]struct {
+		policy, workspace error
+		asked             []string
+	}{
+		"no policy":    {no, nil, []string{"stop"}},
+		"no workspace": {nil, no, []string{"policy", "stop"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHome(t)
+			rec := aBox("mine")
+			write(t, h, rec)
+			m, asked := begun(t, h, c.policy)
+			b := &box{rec: rec}
+			err := m.begin(t.Context(), b, beginning{complete: func() error { return c.workspace }}, nil)
+			if !errors.Is(err, no) || !slices.Equal(asked.names, c.asked) || b.live() != nil {
+				t.Errorf("%v, asked %v, live %v", err, asked.names, b.live() != nil)
+			}
+		})
+	}
+}

@@ -1,0 +1,131 @@
+package host
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/home"
+	"agentbox/agentbox/host/remotes"
+	"agentbox/agentbox/host/staging"
+	"agentbox/agentbox/host/templates"
+	"agentbox/agentbox/workspace"
+	"agentbox/vmm"
+)
+
+// maker puts boxes together, of the pool's machines where there are any, and takes them apart.
+type maker struct {
+	home      home.Home
+	boxes     *table
+	disk      disk
+	machines  *machines
+	templates *templates.Templates
+	pool      *templates.Pool[record, *box]
+	stager    staging.Stager
+	remotes   remotes.Remotes
+	driver    func(agentbox.Isolation) (vmm.Driver, error)
+
+	naming sync.Mutex // held while a box gets its name
+}
+
+// base is what a box stands on: all of it exists before the box does.
+type base struct {
+	rec      record
+	template *templates.Template // nil for a cold boot
+}
+
+// lease takes a machine of the pool for a new box, or makes a box without one. It is named name, or
+// after parts.
+func (m *maker) lease(base base, name string, parts ...string) (*box, error) {
+	var b *box
+	if base.template != nil {
+		b, _ = m.pool.Take(base.template.Key)
+	}
+	if b == nil {
+		b = &box{rec: record{Box: agentbox.Box{ID: agentbox.NewBoxID()}}}
+	}
+	rec := base.rec
+	rec.Box.ID, rec.Box.Created = b.record().Box.ID, time.Now().UTC()
+	rec.Box.Lease, rec.Seed = newLease(), rand.Text()
+	if err := m.claim(b, rec, name, parts...); err != nil {
+		return nil, errors.Join(err, m.remove(b)) // a machine of the pool does not go back
+	}
+	return b, nil
+}
+
+// claim gives a box its name, the wanted one or a free one made of parts, and writes it down. Names
+// are claimed one at a time, so that no two boxes get the same.
+func (m *maker) claim(b *box, rec record, want string, parts ...string) error {
+	m.naming.Lock()
+	defer m.naming.Unlock()
+	if want == "" {
+		want = m.boxes.freeName(parts...)
+	} else if err := m.boxes.checkFree(want); err != nil {
+		return err
+	}
+	rec.Box.Name = want
+	if err := m.disk.begin(b, rec); err != nil {
+		return err
+	}
+	m.boxes.put(b)
+	return nil
+}
+
+// assemble makes the workspace and starts the machine at the same time, and puts the one into the
+// other.
+func (m *maker) assemble(ctx context.Context, b *box, repo workspace.Repo, base base, progress agentbox.Progress) error {
+	rec := b.record()
+	driver, err := m.driver(rec.Box.Isolation)
+	if err != nil {
+		return err
+	}
+	// The machine opens the empty workspace, and does not look at it before it is attached.
+	if b.live() == nil {
+		if err := driver.ReserveWorkspace(ctx, rec.workspacePath(m.home), rec.Box.Disk); err != nil {
+			return err
+		}
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	var fillErr error
+	filled := make(chan struct{})
+	g.Go(func() error {
+		defer close(filled)
+		fillErr = m.stager.Fill(gctx, driver, rec.target(m.home), repo, progress)
+		return fillErr
+	})
+	pooled := b.live() != nil
+	g.Go(func() error {
+		if pooled {
+			return nil
+		}
+		return m.machines.begin(gctx, b, beginning{template: base.template, complete: func() error { <-filled; return fillErr }}, progress)
+	})
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if pooled {
+		if err := m.machines.attach(ctx, b, progress); err != nil {
+			return err
+		}
+	}
+	tellPorts(ctx, b, progress)
+	return nil
+}
+
+// ready is the point from which a box exists. It becomes a git remote of the checkout, where there
+// is one.
+func (m *maker) ready(ctx context.Context, b *box, repo workspace.Repo, progress agentbox.Progress) (err error) {
+	rec := b.record()
+	if repo.Root != "" {
+		if rec.Remote, err = m.remotes.Add(ctx, repo, rec.Box, progress); err != nil {
+			return err
+		}
+	}
+	rec.Phase = phaseReady
+	return b.commit(m.home, rec)
+}

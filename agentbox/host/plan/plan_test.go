@@ -1,0 +1,141 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/config"
+	"agentbox/agentbox/host/flags"
+	"agentbox/agentbox/host/isolation"
+	"agentbox/agentbox/project"
+	"agentbox/agentbox/task/agents"
+	"agentbox/agentbox/toolchain"
+	"agentbox/agentbox/workspace"
+	"agentbox/policy"
+	"agentbox/vmm/guest/protocol"
+)
+
+// text is a plan in one line.
+func text(p Plan) string {
+	var steps []string
+	for _, s := range p {
+		step := string(s.Do)
+		if s.How != "" {
+			step += " (" + s.How + ")"
+		}
+		steps = append(steps, step)
+	}
+	return strings.Join(steps, ", ")
+}
+
+// facts are those of a new box of a plain repository on gVisor, changed.
+func facts(change func(*Facts)) Facts {
+	f := Facts{
+		Repo: workspace.Repo{Root: "/app", Branch: "main"}, Subdir: true, Results: true,
+		Config: &config.Config{Image: "apt:bookworm"}, Kind: isolation.Choice{Kind: agentbox.GVisor},
+	}
+	if change != nil {
+		change(&f)
+	}
+	return f
+}
+
+// there are those of a box that is there in a state.
+func there(state agentbox.State, change func(*Facts)) Facts {
+	return facts(func(f *Facts) {
+		f.Review.InForce = "approved"
+		f.Box = &Box{Box: agentbox.Box{Name: "mine", Isolation: agentbox.GVisor, State: state}, Approved: "approved"}
+		if change != nil {
+			change(f)
+		}
+	})
+}
+
+var (
+	waits = project.Review{Plan: []policy.Change{{Add: true, What: policy.AgentChange}}, InForce: "approved"} // and boxes are made without
+	stops = project.Review{Plan: []policy.Change{{Add: true, What: "kernel"}}, InForce: "approved"}
+	agent = agents.Profile{Name: "claude", Sessions: []string{"~/.claude/projects"}}
+)
+
+func TestUp(t *testing.T) {
+	for want, f := range map[string]Facts{
+		// A new box.
+		"image, template, box (restore)":         facts(nil),
+		"image, kernel, template, box (restore)": facts(func(f *Facts) { f.Kind.Kind = agentbox.MicroVM }),
+		"image, box (boot)":                      facts(func(f *Facts) { f.Request.Cold = true }),
+		"image, tools, template, box (restore)": facts(func(f *Facts) {
+			f.Config.Toolchain = toolchain.Needs{{Tool: "go"}}
+		}),
+		"image (here), template (missing), box (restore)": facts(func(f *Facts) {
+			f.Config.Image, f.Config.Toolchain = "example.com/image", toolchain.Needs{{Tool: "go"}} // which takes no package
+			f.Found = Found{Image: api.UpHere, Tools: api.UpHere, Setup: api.UpHere, Template: api.UpMissing}
+		}),
+		"image, template, box (restore), run setup": facts(func(f *Facts) { f.Config.Setup = []string{"make"} }),
+		"image, setup, template, box (restore), run setup (once)": facts(func(f *Facts) {
+			f.Config.Setup, f.Config.Lockfiles = []string{"make"}, []string{"go.sum"}
+		}),
+		"image, template, box (restore), run setup, run start": facts(func(f *Facts) { // nothing is kept by key here
+			f.Config.Setup, f.Config.Caches, f.Config.Start, f.Results = []string{"make"}, []string{"~/.cache"}, []string{"serve"}, false
+		}),
+		"image, template, box (restore), recall, services": facts(func(f *Facts) {
+			f.Agent, f.Request.Command, f.Config.Services = agent, true, []config.Service{{Name: "db"}}
+		}),
+		"image, template, box (restore), services": facts(func(f *Facts) { // the box of a task remembers nothing
+			f.Agent, f.Request.Task, f.Request.Command, f.Config.Services = agent, true, true, []config.Service{{Name: "db"}}
+		}),
+		"approval (later), image, template, box (restore)": facts(func(f *Facts) { f.Review = waits }),
+		"approval (stop)": facts(func(f *Facts) { f.Review, f.Config.Setup = stops, []string{"make"} }),
+
+		// A box that is there.
+		"changes, wake (running)":                       there(agentbox.Running, nil),
+		"changes, wake (paused)":                        there(agentbox.Paused, func(f *Facts) { f.Box.Start = []string{"serve"} }),
+		"changes, wake (stopped), run start":            there(agentbox.Stopped, func(f *Facts) { f.Box.Start = []string{"serve"} }),
+		"changes, policy, wake (running)":               there(agentbox.Running, func(f *Facts) { f.Box.Approved = "" }),
+		"changes, approval (later), wake (running)":     there(agentbox.Running, func(f *Facts) { f.Review, f.Box.Approved = stops, "" }),
+		"changes, wake (running), run setup, run start": there(agentbox.Running, func(f *Facts) { f.Box.SetupDue, f.Box.StartDue, f.Box.Start = true, true, []string{"serve"} }),
+		"changes, wake (running), agent, recall":        there(agentbox.Running, func(f *Facts) { f.Agent, f.Flags = agent, flags.Flags{Agent: "claude"} }),
+		"changes, wake (running), recall":               there(agentbox.Running, func(f *Facts) { f.Agent, f.Flags, f.Box.Agent = agent, flags.Flags{Agent: "claude"}, "claude" }),
+		"changes, wake (running), services":             there(agentbox.Running, func(f *Facts) { f.Request.Command, f.Box.Services = true, []protocol.Service{{Name: "db"}} }),
+		"changes, wake (stopped)":                       there(agentbox.Stopped, func(f *Facts) { f.Request.Name, f.Request.Isolation = "mine", agentbox.GVisor }),
+	} {
+		if p, err := Up(f); err != nil || text(p) != want {
+			t.Errorf("%s\nwant %s, %v", text(p), want, err)
+		}
+	}
+}
+
+// What cannot be is refused before anything is done.
+func TestUpRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		facts Facts
+		code  agentbox.Code
+		hint  string
+	}{
+		"a directory that the box will not have": {facts(func(f *Facts) { f.Subdir, f.Repo.Subdir, f.Request.Command = false, "build", true }), agentbox.Invalid, "--workdir"},
+		"another name":                           {there(agentbox.Running, func(f *Facts) { f.Request.Name = "other" }), agentbox.Exists, "agentbox fork --name other"},
+		"another kind":                           {there(agentbox.Running, func(f *Facts) { f.Request.Isolation = agentbox.MicroVM }), agentbox.Conflict, "--isolation microvm"},
+	} {
+		p, err := Up(c.facts)
+		if agentbox.CodeOf(err) != c.code || !strings.Contains(agentbox.AsError(err).Hint, c.hint) || p != nil {
+			t.Errorf("%s: %v, %v", name, text(p), err)
+		}
+	}
+}
+
+func TestReset(t *testing.T) {
+	cold := facts(func(f *Facts) { f.Request.Cold = true })
+	for want, p := range map[string]Plan{
+		"image, template":                   Reset(facts(nil)),
+		"image":                             Reset(cold),
+		"approval (stop)":                   Reset(facts(func(f *Facts) { f.Review = stops })),
+		"approval (later), image, template": Reset(facts(func(f *Facts) { f.Review = waits })),
+		"template":                          Restart(facts(nil)),
+		"":                                  Restart(cold),
+	} {
+		if text(p) != want {
+			t.Errorf("%q, want %q", text(p), want)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package prune
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/home"
+	"agentbox/vmm/image"
+)
+
+// world is all that a Pruner asks.
+type world struct {
+	unread error
+	known  agentbox.BoxID
+	idle   []Box
+	broken error
+	gone   []string
+}
+
+func (w *world) Unreadable() error            { return w.unread }
+func (w *world) Known(id agentbox.BoxID) bool { return id == w.known }
+func (w *world) Templates() map[string]bool   { return map[string]bool{"used": true} }
+func (w *world) Idle() []Box                  { return w.idle }
+func (w *world) went(what string) func() error {
+	return func() error { w.gone = append(w.gone, what); return w.broken }
+}
+
+// stock are templates, and images.
+type stock struct{ *world }
+
+func (s stock) Unneeded(used map[string]bool) ([]string, error) {
+	if !used["used"] {
+		return nil, errors.New("nobody said what is used")
+	}
+	return []string{"0123456789abcdef"}, nil
+}
+func (s stock) Discard(key string) error { return s.went("template " + key)() }
+
+type pictures struct{ *world }
+
+func (p pictures) Unneeded() ([]image.Image, error) {
+	return []image.Image{{Digest: agentbox.Digest{1}, Name: "old", Path: "/nowhere/old/image"}}, nil
+}
+func (p pictures) Forget(_ context.Context, d agentbox.Digest) error {
+	return p.went("image " + d.Short())()
+}
+
+func pruner(t *testing.T, w *world) Pruner {
+	t.Helper()
+	h := home.Home{Dir: t.TempDir()}
+	old := agentbox.NewBoxID()
+	for _, id := range []agentbox.BoxID{w.known, old, agentbox.NewBoxID()} {
+		if err := os.MkdirAll(h.Audit(id), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if id == old || id == w.known {
+			long := time.Now().Add(-2 * auditTime)
+			if err := os.Chtimes(h.Audit(id), long, long); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := os.WriteFile(filepath.Join(h.Audits(), "stranger"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Pruner{Home: h, Boxes: w, Templates: stock{w}, Images: pictures{w}}
+}
+
+func kinds(items []api.PruneItem) (out []string) {
+	for _, i := range items {
+		out = append(out, i.Kind)
+		if i.Why == "" {
+			out = append(out, fmt.Sprintf("%+v goes for no reason", i))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestPrune(t *testing.T) {
+	w := &world{known: agentbox.NewBoxID()}
+	dir := t.TempDir()
+	for name, directory := range map[string]string{"here": dir, "lost": filepath.Join(dir, "gone"), "of nothing": ""} {
+		w.idle = append(w.idle, Box{Box: agentbox.Box{Name: name, Directory: directory}, Remove: w.went("box " + name)})
+	}
+	p := pruner(t, w)
+	all := []string{"audit", "box", "image", "template"}
+	got, err := p.Prune(t.Context(), api.PruneRequest{Boxes: true, DryRun: true}, nil)
+	if err != nil || !slices.Equal(kinds(got.Items), all) || len(w.gone) != 0 {
+		t.Errorf("a dry run: %v, %v went, %v", kinds(got.Items), w.gone, err)
+	}
+	said := ""
+	got, err = p.Prune(t.Context(), api.PruneRequest{DryRun: true}, func(e agentbox.Event) { said += e.Detail })
+	if err != nil || !slices.Equal(kinds(got.Items), []string{"audit", "image", "template"}) || !strings.Contains(said, "box lost stays: its directory is gone") {
+		t.Errorf("without boxes: %v, said %q, %v", kinds(got.Items), said, err)
+	}
+	got, err = p.Prune(t.Context(), api.PruneRequest{Boxes: true}, nil)
+	slices.Sort(w.gone)
+	if want := []string{"box lost", "image " + agentbox.Digest{1}.Short(), "template 0123456789abcdef"}; err != nil || !slices.Equal(kinds(got.Items), all) || !slices.Equal(w.gone, want) {
+		t.Errorf("%v, %v went, %v", kinds(got.Items), w.gone, err)
+	}
+	if left, err := os.ReadDir(p.Home.Audits()); err != nil || len(left) != 3 { // of the box that is known, of the young one, and what is none
+		t.Errorf("%v, %v", left, err)
+	}
+}
+
+// Where nobody knows what a box needs nothing goes, and what cannot be removed is an error.
+func TestPruneStops(t *testing.T) {
+	w := &world{unread: errors.New("a box that nobody can read")}
+	if _, err := pruner(t, w).Prune(t.Context(), api.PruneRequest{}, nil); !errors.Is(err, w.unread) || len(w.gone) != 0 {
+		t.Errorf("%v, %v went", err, w.gone)
+	}
+	w = &world{broken: errors.New("the disk is broken")}
+	if got, err := pruner(t, w).Prune(t.Context(), api.PruneRequest{}, nil); !errors.Is(err, w.broken) || len(got.Items) != 0 {
+		t.Errorf("%v, %v", err, got.Items)
+	}
+}

@@ -1,0 +1,61 @@
+package recall
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"path"
+
+	"golang.org/x/crypto/ssh"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/bounded"
+	"agentbox/agentbox/environment"
+)
+
+// Connection is a Guest at the other end of an SSH connection.
+type Connection struct {
+	*ssh.Client
+	user string
+}
+
+// Open connects to a box of this machine.
+func Open(ctx context.Context, a environment.Address, user string) (Connection, error) {
+	client, err := environment.Open(ctx, a, user)
+	return Connection{client, user}, err
+}
+
+// Take implements Guest.
+func (c Connection) Take(ctx context.Context, root string, dirs []string, w io.Writer) error {
+	what := environment.Export{Root: root}
+	for _, dir := range dirs {
+		what.Paths = append(what.Paths, path.Join(root, dir))
+	}
+	return what.Take(ctx, c.Client, w)
+}
+
+// Give implements Guest.
+func (c Connection) Give(ctx context.Context, root string, r io.Reader) error {
+	files, err := environment.OpenFiles(ctx, c.Client, c.user)
+	if err != nil {
+		return err
+	}
+	return errors.Join(files.TarTo(ctx, r, root, environment.CopyOptions{}), files.Close())
+}
+
+// maxHome bounds what a box says its user's home is.
+const maxHome = 4 << 10
+
+// Home implements Guest.
+func (c Connection) Home(ctx context.Context) (string, error) {
+	var home bytes.Buffer
+	status, err := environment.Exec(ctx, c.Client, environment.Command{Argv: []string{"sh", "-c", `printf %s "$HOME"`}, Stdout: &bounded.AtMost{W: &home, Left: maxHome, Err: tooMuch()}})
+	if err != nil {
+		return "", err
+	}
+	if status.Code != 0 || !path.IsAbs(home.String()) {
+		return "", agentbox.Errorf(agentbox.Conflict, "its user has no home directory")
+	}
+	return home.String(), nil
+}

@@ -1,0 +1,75 @@
+// Package recipes gets the image that a repository's configuration asks for, as far as somebody has
+// approved what that takes, pinned in agentbox.lock beside the configuration. It makes no image
+// itself.
+package recipes
+
+import (
+	"context"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/config"
+	"agentbox/agentbox/host/consent"
+	"agentbox/agentbox/host/flags"
+	"agentbox/agentbox/host/images"
+	"agentbox/agentbox/project"
+	"agentbox/agentbox/workspace"
+	"agentbox/vmm/image"
+)
+
+// Recipes are those of this machine's repositories.
+type Recipes struct {
+	Consent Consent
+	Images  Images
+}
+
+// Consent knows what was approved (consent.Approvals).
+type Consent interface {
+	Ask(ctx context.Context, root string, cfg *config.Config, asked flags.Flags, progress agentbox.Progress) (project.Review, error)
+	Granted(ctx context.Context, r project.Review, recipe image.Recipe) (image.Recipe, error)
+	UsePin(lockPath string, r image.Recipe) error
+}
+
+// Images finds or makes images (images.Images).
+type Images interface {
+	Ensure(ctx context.Context, w images.Want, progress agentbox.Progress) (image.Image, error)
+	Describe(img image.Image) api.Image
+}
+
+// Ensure finds or makes the image of a reviewed configuration. With update it is made anew and
+// replaces the pin.
+func (r Recipes) Ensure(ctx context.Context, review project.Review, cfg *config.Config, update bool, progress agentbox.Progress) (image.Image, error) {
+	recipe, err := r.Consent.Granted(ctx, review, consent.RecipeOf(cfg))
+	if err != nil {
+		return image.Image{}, err
+	}
+	lock := consent.LockPath(review.Root, cfg)
+	return r.Images.Ensure(ctx, images.Want{
+		Recipe: recipe, Lock: lock, Update: update, Pinned: func(made image.Recipe) error { return r.Consent.UsePin(lock, made) },
+	}, progress)
+}
+
+// Build makes the image of a directory's configuration; with Update it replaces the pin.
+func (r Recipes) Build(ctx context.Context, req api.ImageBuildRequest, progress agentbox.Progress) (api.Image, error) {
+	cfg, err := config.Load(ctx, req.Directory)
+	if err != nil {
+		return api.Image{}, err
+	}
+	asked := flags.Flags{Variables: flags.Variables(cfg, req.Environ)}
+	if err := asked.Apply(cfg); err != nil {
+		return api.Image{}, err
+	}
+	root := req.Directory
+	if repo, err := workspace.Describe(ctx, req.Directory); err == nil {
+		root = repo.Root
+	}
+	review, err := r.Consent.Ask(ctx, root, cfg, asked, progress)
+	if err != nil {
+		return api.Image{}, err
+	}
+	img, err := r.Ensure(ctx, review, cfg, req.Update, progress)
+	if err != nil {
+		return api.Image{}, err
+	}
+	return r.Images.Describe(img), nil
+}

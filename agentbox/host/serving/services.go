@@ -1,0 +1,91 @@
+package serving
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/vmm/guest/protocol"
+)
+
+// servicesWait is how long `up` waits for the services of a box before it runs the user's command
+// all the same.
+const servicesWait = 30 * time.Second
+
+// servicesPoll is how often it looks.
+const servicesPoll = 100 * time.Millisecond
+
+// Await returns when every service of a box is ready or has failed, or servicesWait has passed, and
+// says which are not ready. That is no error: the command may be what mends them. status asks the
+// box, guest and all.
+func Await(ctx context.Context, box string, services []protocol.Service, status func(context.Context) (api.SupervisorStatus, error), progress agentbox.Progress) error {
+	if len(services) == 0 {
+		return nil
+	}
+	end := progress.Begin("services", names(services))
+	deadline := time.Now().Add(servicesWait)
+	for {
+		st, err := status(ctx)
+		if err != nil {
+			return err
+		}
+		if settled(st.Services) || time.Now().After(deadline) {
+			tellServices(box, st.Services, progress)
+			end(countReady(st.Services))
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(servicesPoll):
+		}
+	}
+}
+
+func names(services []protocol.Service) string {
+	var out []string
+	for _, s := range services {
+		out = append(out, s.Name)
+	}
+	return strings.Join(out, ", ")
+}
+
+// settled tells whether waiting changes nothing more: one that has failed is started again, but not
+// soon.
+func settled(services []agentbox.Service) bool {
+	for _, s := range services {
+		if s.State == protocol.ServiceFailed {
+			return true // those behind it in the order wait for it
+		}
+		if s.State != protocol.ServiceReady {
+			return false
+		}
+	}
+	return true
+}
+
+func tellServices(name string, services []agentbox.Service, progress agentbox.Progress) {
+	for _, s := range services {
+		if s.State == protocol.ServiceReady {
+			continue
+		}
+		line := fmt.Sprintf("service %s is not ready (%s)", s.Name, s.State)
+		if s.Error != "" {
+			line = fmt.Sprintf("service %s is not ready (%s: %s)", s.Name, s.State, s.Error)
+		}
+		progress.Say(line + ": agentbox logs " + name + " " + s.Name)
+	}
+}
+
+func countReady(services []agentbox.Service) string {
+	ready := 0
+	for _, s := range services {
+		if s.State == protocol.ServiceReady {
+			ready++
+		}
+	}
+	return fmt.Sprintf("%d of %d ready", ready, len(services))
+}

@@ -1,0 +1,85 @@
+package supervisors
+
+import (
+	"context"
+	"path/filepath"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/home"
+	"agentbox/agentbox/supervisor"
+)
+
+// Ask calls the supervisor of a box. If it has gone meanwhile, the error says why.
+func Ask[Req, Resp any](ctx context.Context, s *Supervisor, e api.Endpoint[Req, Resp], req Req) (Resp, error) {
+	resp, err := api.Call(ctx, s.Client, e, req, nil)
+	if api.Unreached(err) {
+		err = WhyGone(s.Box, err)
+	}
+	return resp, err
+}
+
+// WhyGone replaces "no answer" by what the supervisor of a box left as its reason. It stays there
+// for who writes it down.
+func WhyGone(names home.Box, err error) error {
+	if agentbox.CodeOf(err) != agentbox.Unavailable {
+		return err
+	}
+	id := filepath.Base(names.Dir)
+	if exit, ok, _ := supervisor.ReadExit(names.Dir); ok {
+		reason := exit.Reason
+		if reason == nil {
+			reason = agentbox.Errorf(agentbox.Unavailable, "%s", exit.End)
+		}
+		why := agentbox.Errorf(reason.Code, "box %s: %w", id, reason)
+		if why.Hint = reason.Hint; why.Hint == "" {
+			why.Hint = "see " + names.Log()
+		}
+		return why
+	}
+	if api.Unreached(err) {
+		return agentbox.Errorf(agentbox.Unavailable, "box %s: its supervisor was killed", id).
+			WithHint("run the command again: nothing of the workspace is lost")
+	}
+	return err
+}
+
+// Status is what a supervisor says of itself, and of its guest where that is asked for.
+func (s *Supervisor) Status(ctx context.Context, req api.StatusRequest) (api.SupervisorStatus, error) {
+	return api.Call(ctx, s.Client, api.SupervisorStatusE, req, nil)
+}
+
+// Save writes the state of its machine, which goes on.
+func (s *Supervisor) Save(ctx context.Context, req api.SaveRequest) error {
+	_, err := Ask(ctx, s, api.SupervisorSave, req)
+	return err
+}
+
+// Govern puts in force what compose gives. Of two calls the later one stays.
+func (s *Supervisor) Govern(ctx context.Context, compose func() (api.PolicyInForce, error)) error {
+	s.policy.Lock()
+	defer s.policy.Unlock()
+	req, err := compose()
+	if err != nil {
+		return err
+	}
+	_, err = api.Call(ctx, s.Client, api.SupervisorPolicy, req, nil)
+	return err
+}
+
+// Forward opens the ports that a configuration names.
+func (s *Supervisor) Forward(ctx context.Context, ports []api.ConfiguredPort) error {
+	_, err := Ask(ctx, s, api.SupervisorPorts, ports)
+	return err
+}
+
+// OpenPort forwards a port to the host's loopback.
+func (s *Supervisor) OpenPort(ctx context.Context, req api.PortRequest) (agentbox.Port, error) {
+	return Ask(ctx, s, api.SupervisorOpen, req)
+}
+
+// ClosePort ends a forwarding.
+func (s *Supervisor) ClosePort(ctx context.Context, req api.PortRequest) error {
+	_, err := Ask(ctx, s, api.SupervisorClose, req)
+	return err
+}

@@ -1,0 +1,31 @@
+package host
+
+import (
+	"testing"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/home"
+	"agentbox/agentbox/host/supervisors"
+	"agentbox/agentbox/resources"
+)
+
+// What boxes that run may grow to counts, and neither those that do not run, nor the pool, nor the
+// box itself.
+func TestPromised(t *testing.T) {
+	boxes := newTable(home.Home{})
+	var own agentbox.BoxID
+	for name, phase := range map[string]phase{"runs": phaseReady, "own": phaseReady, "pooled": phasePool, "stopped": phaseReady} {
+		b := &box{rec: aBox(name), sup: &supervisors.Supervisor{}}
+		b.rec.Phase, b.rec.Box.CPUs, b.rec.Box.Memory = phase, 2, 3<<30
+		switch name {
+		case "own":
+			own = b.rec.Box.ID
+		case "stopped":
+			b.sup = nil
+		}
+		boxes.put(b)
+	}
+	if got, want := boxes.promised(own), (resources.Promised{Boxes: 1, CPUs: 2, Memory: 3 << 30}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}

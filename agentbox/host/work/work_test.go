@@ -1,0 +1,155 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/environment"
+	"agentbox/agentbox/home"
+	"agentbox/vmm/guest/protocol"
+)
+
+// here is the guest of a box whose workspace is a directory of this machine.
+type here struct {
+	dir    string
+	closed *int
+}
+
+func (h here) Exec(ctx context.Context, c environment.Command) (environment.Status, error) {
+	if c.Dir != protocol.WorkspaceDir {
+		return environment.Status{}, errors.New("it runs in " + c.Dir)
+	}
+	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = h.dir, c.Stdin, c.Stdout, c.Stderr, os.Environ()
+	for k, v := range c.Env {
+		cmd.Env = append(cmd.Env, k+"="+v)
+	}
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return environment.Status{Code: exit.ExitCode()}, nil
+	}
+	return environment.Status{}, err
+}
+
+func (h here) Files(context.Context, string, io.Writer) error {
+	return errors.New("git could say what the files are")
+}
+
+func (h here) Close() error { *h.closed++; return nil }
+
+func git(t *testing.T, dir, script string) {
+	t.Helper()
+	cmd := exec.Command("sh", "-ec", "git() { command git -c user.name=a -c user.email=a@b \"$@\"; }\n"+script)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// made is a box that was made of a checkout with one commit. closed counts its connections that
+// were closed.
+func made(t *testing.T) (w Work, checkout, box string, closed *int) {
+	t.Helper()
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("no git here")
+	}
+	t.Setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+	t.Setenv("GIT_CONFIG_SYSTEM", "/dev/null")
+	h := home.Home{Dir: t.TempDir()}
+	if err := h.Create(); err != nil {
+		t.Fatal(err)
+	}
+	checkout, box, closed = t.TempDir(), filepath.Join(t.TempDir(), "box"), new(int)
+	git(t, checkout, "git init -q -b main; echo one >file; git add .; git commit -qm one; git clone -q . "+box)
+	head, err := exec.Command("git", "-C", checkout, "rev-parse", "HEAD").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := Box{
+		ID: agentbox.NewBoxID(), Name: "mine", Directory: checkout, Commit: strings.TrimSpace(string(head)),
+		Open: func(context.Context) (Guest, error) { return here{box, closed}, nil },
+	}
+	w = Work{Home: h, Enter: func(_ context.Context, ref api.BoxRef, _ agentbox.Progress) (Box, error) {
+		if ref.Box != b.Name {
+			return Box{}, agentbox.Errorf(agentbox.NotFound, "no box %q", ref.Box)
+		}
+		return b, nil
+	}}
+	return w, checkout, box, closed
+}
+
+var mine = api.BoxRef{Box: "mine"}
+
+func TestUnsaved(t *testing.T) {
+	w, checkout, box, closed := made(t)
+	if got, err := w.Unsaved(t.Context(), mine, nil); err != nil || got.Commits+got.Files != 0 || got.Name != "mine" {
+		t.Errorf("nothing was done: %+v, %v", got, err)
+	}
+	git(t, box, "echo two >file; git commit -qam two; echo three >new")
+	got, err := w.Unsaved(t.Context(), mine, nil)
+	if err != nil || got.Commits != 1 || !slices.Equal(got.Titles, []string{"two"}) || got.Files != 1 || !slices.Equal(got.Paths, []string{"new"}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := os.RemoveAll(checkout); err != nil {
+		t.Fatal(err)
+	}
+	// Without its checkout all that is in the box would be lost.
+	if got, err := w.Unsaved(t.Context(), mine, nil); err != nil || got.Commits != 2 || got.Files != 1 {
+		t.Errorf("without a checkout: %+v, %v", got, err)
+	}
+	if *closed != 3 {
+		t.Errorf("%d connections were closed", *closed)
+	}
+	if _, err := w.Unsaved(t.Context(), api.BoxRef{Box: "other"}, nil); agentbox.CodeOf(err) != agentbox.NotFound {
+		t.Errorf("no such box: %v", err)
+	}
+}
+
+// A box names ten of what it has, and counts the rest.
+func TestUnsavedIsBounded(t *testing.T) {
+	w, _, box, _ := made(t)
+	git(t, box, `for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo $i >"f$i"; git add .; git commit -qm "n $i"; done; for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo >"u$i"; done`)
+	got, err := w.Unsaved(t.Context(), mine, nil)
+	if err != nil || got.Commits != 12 || len(got.Titles) != maxNamed || got.Files != 12 || len(got.Paths) != maxNamed || got.Titles[0] != "n 12" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestABoxWhoseGitDoesNotAnswerSaysSo(t *testing.T) {
+	w, _, box, _ := made(t)
+	if err := os.RemoveAll(filepath.Join(box, ".git")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Unsaved(t.Context(), mine, nil); agentbox.CodeOf(err) != agentbox.Conflict || !strings.Contains(err.Error(), "git in box mine") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestDiffAndPull(t *testing.T) {
+	w, checkout, box, _ := made(t)
+	if _, err := w.Pull(t.Context(), api.PullRequest{BoxRef: mine, Into: checkout}, nil); agentbox.CodeOf(err) != agentbox.NotFound {
+		t.Errorf("nothing was done: %v", err)
+	}
+	git(t, box, "echo two >file; git commit -qam two")
+	d, err := w.Diff(t.Context(), api.DiffRequest{BoxRef: mine}, nil)
+	if err != nil || d.Name != "mine" || d.Commits != 1 || !strings.Contains(string(d.Text), "+two") || len(d.Changes) != 1 {
+		t.Errorf("%+v, %v", d, err)
+	}
+	p, err := w.Pull(t.Context(), api.PullRequest{BoxRef: mine, Into: checkout}, nil)
+	if err != nil || p.Branch != "agentbox/mine" || p.Commits != 1 {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	if out, err := exec.Command("git", "-C", checkout, "show", "agentbox/mine:file").CombinedOutput(); err != nil || string(out) != "two\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+}
