@@ -137,7 +137,8 @@ func hostArgv(t *testing.T, root string, disks []string) []string {
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-machine", "q35", "-accel", "tcg,tb-size=1024",
 		"-cpu", "max,-la57,-smap", "-smp", "1", "-m", "4G", "-serial", "stdio",
 		"-kernel", one("vmlinuz-*"), "-initrd", one("initrd.img-*"),
-		"-append", "console=ttyS0 quiet root=/dev/vda rw init=/sbin/agentbox-init panic=-1 mitigations=off",
+		// It polls when idle: once its processor was halted while it ran a guest, and nothing woke it again.
+		"-append", "console=ttyS0 quiet root=/dev/vda rw init=/sbin/agentbox-init panic=-1 mitigations=off idle=poll",
 	}
 	for i, disk := range disks {
 		name := "disk" + strconv.Itoa(i)
