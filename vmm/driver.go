@@ -131,9 +131,8 @@ type Snapshotter interface {
 	SaveTemplate(ctx context.Context, m Machine, dir string) error
 
 	// OpenTemplate verifies every byte of the template against its digests and loads what machines
-	// share. An
-	// *agentbox.Error of code Corrupt means: rebuild it. The result serves any number of machines until closed;
-	// machines already started go on without it.
+	// share. An *agentbox.Error of code Corrupt means: rebuild it. The result serves any number of
+	// machines until closed; machines already started go on without it.
 	OpenTemplate(ctx context.Context, dir string) (Template, error)
 
 	// InheritTemplate makes a Template from the Files of one opened by another process (passed on

@@ -105,7 +105,8 @@ const (
 	million = 1e6
 )
 
-// Of is what consumption costs. Models that the table does not have are named, and their tokens cost nothing.
+// Of is what consumption costs. Models that the table does not have are named, and their tokens
+// cost nothing.
 func (t *Table) Of(c agentbox.Consumption) agentbox.Cost {
 	out := agentbox.Cost{Currency: t.Currency}
 	out.Amount = c.CPU.Seconds()/hour*t.CPU + c.Memory/hour*t.Memory + float64(c.In)/gib*t.In + float64(c.Out)/gib*t.Out

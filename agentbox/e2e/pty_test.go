@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cmdPTY runs a command whose standard streams are a terminal, and holds a dialogue with it. Each line of the dialogue is
-// one of
+// cmdPTY runs a command whose standard streams are a terminal, and holds a dialogue with it. Each
+// line of the dialogue is one of
 //
 //	expect REGEXP     wait until the terminal shows it, behind what the last expect found
 //	send TEXT         type TEXT and the enter key

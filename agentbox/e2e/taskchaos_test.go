@@ -36,8 +36,10 @@ type taskChaos struct {
 	client *exec.Cmd // one that looks at tasks, or runs one, while others are killed; nil when none does
 }
 
-// TestTaskChaos has 20 tasks under way, 8 at once (in microVMs 5 and 2), while the daemon, supervisors and clients are killed at random moments. Each attempt ends in exactly one
-// result, each task succeeds in the end, no work that a command said it had written is missing, and no box is left.
+// TestTaskChaos has 20 tasks under way, 8 at once (in microVMs 5 and 2), while the daemon,
+// supervisors and clients are killed at random moments. Each attempt ends in exactly one result,
+// each task succeeds in the end, no work that a command said it had written is missing, and no box
+// is left.
 func TestTaskChaos(t *testing.T) {
 	needMachines(t)
 	t.Parallel()
@@ -52,7 +54,8 @@ func TestTaskChaos(t *testing.T) {
 	t.Logf("killed: %v", c.kills)
 }
 
-// taskScript writes what a task has to show for itself: once as it begins, which it says when it is on disk, and as a commit when it ends.
+// taskScript writes what a task has to show for itself: once as it begins, which it says when it is
+// on disk, and as a commit when it ends.
 const taskScript = `echo begun >>"begun-$1" && sync "begun-$1" && echo written; sleep 2; echo done >"done-$1"; git add "done-$1"; git commit -qm "task $1"; echo late >"late-$1"`
 
 // round submits tasks and kills until they have ended, at most so often. It tells how often it did.
@@ -99,7 +102,8 @@ func (c *taskChaos) submit() []string {
 	return ids
 }
 
-// strike kills one process, and tells whether there was one to kill. A client is one that does something meanwhile.
+// strike kills one process, and tells whether there was one to kill. A client is one that does
+// something meanwhile.
 func (c *taskChaos) strike() bool {
 	var pids []int
 	victim := []string{"client", "daemon", "supervisor"}[c.rand.IntN(3)]
@@ -126,7 +130,8 @@ func (c *taskChaos) strike() bool {
 	return true
 }
 
-// startClient starts a command that is at work for a while: one that looks, or a run, which is a task of its own.
+// startClient starts a command that is at work for a while: one that looks, or a run, which is a
+// task of its own.
 func (c *taskChaos) startClient() {
 	id := "t-"
 	if all := c.tasks(); len(all) > 0 {
@@ -167,7 +172,8 @@ func (c *taskChaos) done() bool {
 	return len(all) > 0 && !slices.ContainsFunc(all, func(t agentbox.Task) bool { return !t.State.Done() })
 }
 
-// checkTasks holds every task to its promises, and those that were submitted at the beginning to success.
+// checkTasks holds every task to its promises, and those that were submitted at the beginning to
+// success.
 func (c *taskChaos) checkTasks(all []agentbox.Task, submitted []string) {
 	for _, t := range all {
 		if !t.State.Done() {
@@ -188,7 +194,8 @@ func (c *taskChaos) checkTasks(all []agentbox.Task, submitted []string) {
 	}
 }
 
-// checkAttempt looks whether an attempt has its result and its work: the file that it said it had written, once, and all of it when it succeeded.
+// checkAttempt looks whether an attempt has its result and its work: the file that it said it had
+// written, once, and all of it when it succeeded.
 func (c *taskChaos) checkAttempt(t agentbox.Task, a agentbox.Attempt) {
 	what := fmt.Sprintf("attempt %d of task %s", a.Number, t.ID)
 	if a.Result == nil {
@@ -216,7 +223,8 @@ func (c *taskChaos) checkAttempt(t agentbox.Task, a agentbox.Attempt) {
 	}
 }
 
-// checkBoxes waits until no box is left but those that results name: they have work that could not be kept elsewhere.
+// checkBoxes waits until no box is left but those that results name: they have work that could not
+// be kept elsewhere.
 func (c *taskChaos) checkBoxes(all []agentbox.Task) {
 	var stay []string
 	for _, t := range all {

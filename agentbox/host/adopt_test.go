@@ -161,7 +161,8 @@ func TestRemoveLeavesNothing(t *testing.T) {
 	}
 }
 
-// A limit pauses a box whether a daemon runs or not; whoever looks later is told, and so is the daemon after that.
+// A limit pauses a box whether a daemon runs or not; whoever looks later is told, and so is the
+// daemon after that.
 func TestANewDaemonSaysWhyABoxWasPausedWithoutOne(t *testing.T) {
 	h := newHome(t)
 	names := write(t, h, aBox("idle"))

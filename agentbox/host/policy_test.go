@@ -22,8 +22,9 @@ import (
 	"agentbox/policy"
 )
 
-// superviseFake answers for the machine of a box until it has ended, as far as a change of policy needs; a child of ours holds the
-// box's lock, as its supervisor does. enforce is what becomes of a policy.
+// superviseFake answers for the machine of a box until it has ended, as far as a change of policy
+// needs; a child of ours holds the box's lock, as its supervisor does. enforce is what becomes of a
+// policy.
 func superviseFake(t *testing.T, rec record, names home.Box, enforce func(api.PolicyInForce) error) (ended <-chan struct{}) {
 	t.Helper()
 	_, _, ended = supervisortest.Hold(t, names.Lock(), supervisortest.Itself)
@@ -114,8 +115,8 @@ func deny(t *testing.T, m *Manager) []string {
 	return report.Boxes
 }
 
-// A running box follows a change of policy, also while it is being made, and one that does not is stopped: it would go on under
-// rules that were taken back.
+// A running box follows a change of policy, also while it is being made, and one that does not is
+// stopped: it would go on under rules that were taken back.
 func TestABoxThatCannotBeToldOfAPolicyIsStopped(t *testing.T) {
 	h := newHome(t)
 	known(t, h)
@@ -159,7 +160,8 @@ func TestABoxThatCannotBeToldOfAPolicyIsStopped(t *testing.T) {
 	}
 }
 
-// A box whose audit log could not be written reaches nothing already, so it goes on; who changes the policy is told.
+// A box whose audit log could not be written reaches nothing already, so it goes on; who changes
+// the policy is told.
 func TestABoxWithoutANetworkOutlivesAChangeOfPolicy(t *testing.T) {
 	h := newHome(t)
 	known(t, h)

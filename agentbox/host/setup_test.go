@@ -4,7 +4,8 @@ import (
 	"testing"
 )
 
-// A hint names nothing that does not help: start runs again at a start only, and the box of a run is gone.
+// A hint names nothing that does not help: start runs again at a start only, and the box of a run
+// is gone.
 func TestHintOfAFailedCommand(t *testing.T) {
 	rec := aBox("mine")
 	for step, want := range map[string]string{

@@ -31,8 +31,8 @@ type Jobs interface {
 	Signal(context.Context, api.JobSignal) error
 }
 
-// Snapshotter keeps the work of a task's box where it outlives the box. It may be called again after an
-// error.
+// Snapshotter keeps the work of a task's box where it outlives the box. It may be called again
+// after an error.
 type Snapshotter interface {
 	Keep(ctx context.Context, box agentbox.Box, task agentbox.Task) (Kept, error)
 }
@@ -50,8 +50,8 @@ type Collected struct {
 	Notes []string // what it left out, and why
 }
 
-// EvidenceSource tells how the box of an attempt went, and keeps the logs of its services in the attempt's
-// directory. With an error it tells what it knows.
+// EvidenceSource tells how the box of an attempt went, and keeps the logs of its services in the
+// attempt's directory. With an error it tells what it knows.
 type EvidenceSource interface {
 	Gather(ctx context.Context, box agentbox.Box, dir string) (Evidence, error)
 }

@@ -130,8 +130,8 @@ func (t *Team) reach(ctx context.Context, manifest agentbox.Digest) error {
 	return err
 }
 
-// Setup brings what setup made elsewhere for a key onto this machine's SetupResults, and says who made it.
-// NotFound: nobody offers it. progress is told how many pieces have come; it may be nil.
+// Setup brings what setup made elsewhere for a key onto this machine's SetupResults, and says who
+// made it. NotFound: nobody offers it. progress is told how many pieces have come; it may be nil.
 func (t *Team) Setup(ctx context.Context, key agentbox.Digest, progress func(done, total int)) (by string, err error) {
 	var errs []error
 	for _, o := range t.offered(catalogue.Setup, key.Hex()) {

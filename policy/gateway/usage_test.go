@@ -130,8 +130,8 @@ func TestOnlyAnswersOfModelsAreReadAlong(t *testing.T) {
 	}
 }
 
-// Through the gateway: what is opened for a secret is told, what passes unopened is not, and what cannot be read counts as
-// unread.
+// Through the gateway: what is opened for a secret is told, what passes unopened is not, and what
+// cannot be read counts as unread.
 func TestTheGatewayTellsWhatModelsUsed(t *testing.T) {
 	w := newWorld(t, withToken(grants("http://a.test:80", "https://a.test:443", "https://b.test:443"), "https://a.test:443"))
 	heard := make(chan string, 10)

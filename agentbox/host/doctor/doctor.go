@@ -1,4 +1,5 @@
-// Package doctor looks for what keeps boxes from working on this host, or from working well. It mends nothing.
+// Package doctor looks for what keeps boxes from working on this host, or from working well. It
+// mends nothing.
 package doctor
 
 import (
@@ -25,7 +26,8 @@ type Doctor struct {
 	// Kernel finds or fetches the guest kernel that override asks for ("" for the default).
 	Kernel    func(ctx context.Context, override string, progress agentbox.Progress) (dir string, err error)
 	Resources func() (api.Resources, error)
-	// Boxes counts boxes and machines of the pool; unread is about boxes that are here and cannot be shown.
+	// Boxes counts boxes and machines of the pool; unread is about boxes that are here and cannot be
+	// shown.
 	Boxes func() (boxes, pool int, unread error)
 }
 
@@ -58,7 +60,8 @@ func (of Doctor) Look(ctx context.Context, req api.DoctorRequest, progress agent
 	return api.DoctorReport{Checks: d.checks, Kinds: d.working}, nil
 }
 
-// lazily tells which kinds of machine start from an image of which only a part is here. The others get all of it first.
+// lazily tells which kinds of machine start from an image of which only a part is here. The others
+// get all of it first.
 func (of Doctor) lazily(working []agentbox.Isolation) string {
 	var out []string
 	for _, kind := range working {
@@ -93,8 +96,8 @@ func (d *diagnosis) add(name, detail string, err error) {
 	d.checks = append(d.checks, c)
 }
 
-// checkKinds tells what a new box would be here, and of each kind whether it works. A kind that does not is a failure only
-// when a box would need it.
+// checkKinds tells what a new box would be here, and of each kind whether it works. A kind that
+// does not is a failure only when a box would need it.
 func (of Doctor) checkKinds(ctx context.Context, req api.DoctorRequest, d *diagnosis) {
 	facts, errs := map[agentbox.Isolation]vmm.Facts{}, map[agentbox.Isolation]error{}
 	for _, kind := range isolation.Kinds {
@@ -143,7 +146,8 @@ var programs = []struct {
 	{"ssh", "openssh-client", "only `agentbox ssh` needs it", "", exec.LookPath},
 }
 
-// confinement says what a guest could reach that has taken over what runs it. Boxes work either way.
+// confinement says what a guest could reach that has taken over what runs it. Boxes work either
+// way.
 func confinement() string {
 	const sockets = "what runs a machine opens no socket"
 	if err := confine.Available(); err != nil {

@@ -9,8 +9,9 @@ import (
 	"agentbox/vmm/image"
 )
 
-// Packages is what makes tools in a box take packages from where they do on this machine: variables, and files for
-// apt. Whether they may is for the policy. suite is the release of an apt: image, "" for any other.
+// Packages is what makes tools in a box take packages from where they do on this machine:
+// variables, and files for apt. Whether they may is for the policy. suite is the release of an apt:
+// image, "" for any other.
 func (e *Policies) Packages(ctx context.Context, suite string) (env, files map[string]string) {
 	environ := os.Environ()
 	found, err := e.Registries.Known(ctx, environ, nil)

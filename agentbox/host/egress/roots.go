@@ -11,7 +11,8 @@ import (
 	"sync"
 )
 
-// Where a machine keeps the authorities that it believes, and those of them that its distribution chose.
+// Where a machine keeps the authorities that it believes, and those of them that its distribution
+// chose.
 const (
 	rootsVariable = "SSL_CERT_FILE"
 	rootsBundle   = "/etc/ssl/certs/ca-certificates.crt"
@@ -21,9 +22,10 @@ const (
 // mostRoots bounds what is read of a bundle and told to a guest, in bytes.
 const mostRoots = 1 << 20
 
-// MachineRoots are the authorities that this machine was taught beside those of its distribution, as PEM: those of a
-// company whose proxy opens TLS, above all. A package registry that this machine reaches through it is reached by the box only
-// if it believes them too. Finding them takes milliseconds, which is why the daemon does it and no supervisor.
+// MachineRoots are the authorities that this machine was taught beside those of its distribution,
+// as PEM: those of a company whose proxy opens TLS, above all. A package registry that this machine
+// reaches through it is reached by the box only if it believes them too. Finding them takes
+// milliseconds, which is why the daemon does it and no supervisor.
 var MachineRoots = sync.OnceValue(func() string {
 	bundle := os.Getenv(rootsVariable)
 	if bundle == "" {
@@ -32,7 +34,8 @@ var MachineRoots = sync.OnceValue(func() string {
 	return addedRoots(bundle, os.DirFS(rootsShipped))
 })
 
-// addedRoots are the certificates of a bundle that are in no file of shipped. What cannot be read holds none.
+// addedRoots are the certificates of a bundle that are in no file of shipped. What cannot be read
+// holds none.
 func addedRoots(bundle string, shipped fs.FS) string {
 	text, err := os.ReadFile(bundle)
 	if err != nil || len(text) > mostRoots {

@@ -10,8 +10,8 @@ import (
 	"agentbox/policy/secrets"
 )
 
-// SetSecret says where a secret is kept and where it may be sent. Running boxes may use it at once, from their next
-// command on.
+// SetSecret says where a secret is kept and where it may be sent. Running boxes may use it at once,
+// from their next command on.
 func (e *Policies) SetSecret(ctx context.Context, req api.SecretRequest, progress agentbox.Progress) (api.SecretInfo, error) {
 	s := project.Secret{From: req.From, Secret: policy.Secret{Name: req.Name, Header: req.Header, Form: req.Form, User: req.User}}
 	if !req.Everywhere {
@@ -42,7 +42,8 @@ func (e *Policies) SetSecret(ctx context.Context, req api.SecretRequest, progres
 	return e.tellSecret(ctx, s), nil
 }
 
-// ListSecrets lists the secrets of a repository's boxes, those for all included, and whether each has a value now.
+// ListSecrets lists the secrets of a repository's boxes, those for all included, and whether each
+// has a value now.
 func (e *Policies) ListSecrets(ctx context.Context, ref api.PolicyRef, _ agentbox.Progress) ([]api.SecretInfo, error) {
 	_, p, err := e.projectOf(ctx, ref.BoxRef)
 	if err != nil {
@@ -86,7 +87,8 @@ func secretInfo(s project.Secret) api.SecretInfo {
 	return api.SecretInfo{Secret: s.Secret, From: s.From.String(), Project: s.Project}
 }
 
-// tellSecret tells, beside what is known of a secret, why it has no value now. Commands are not run for that.
+// tellSecret tells, beside what is known of a secret, why it has no value now. Commands are not run
+// for that.
 func (e *Policies) tellSecret(ctx context.Context, s project.Secret) api.SecretInfo {
 	out := secretInfo(s)
 	if s.From.Kind == secrets.Command {

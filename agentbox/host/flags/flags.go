@@ -1,5 +1,5 @@
-// Package flags is what a command line asks for when a box is made, over the configuration of the repository, and what of a
-// configuration a box was made for. It makes nothing.
+// Package flags is what a command line asks for when a box is made, over the configuration of the
+// repository, and what of a configuration a box was made for. It makes nothing.
 package flags
 
 import (
@@ -15,8 +15,8 @@ import (
 	"agentbox/agentbox/toolchain"
 )
 
-// Flags are what the user asked for on the command line when a box was made, over the configuration. They are part of the
-// box's record.
+// Flags are what the user asked for on the command line when a box was made, over the
+// configuration. They are part of the box's record.
 type Flags struct {
 	Image     string             `json:"image,omitempty"`
 	Isolation agentbox.Isolation `json:"isolation,omitempty"`
@@ -92,8 +92,8 @@ func (o Flags) Apply(cfg *config.Config) (err error) {
 	return nil
 }
 
-// Variables are the variables that includes name, as the caller has them: the daemon's own environment is that of
-// whoever happened to start it.
+// Variables are the variables that includes name, as the caller has them: the daemon's own
+// environment is that of whoever happened to start it.
 func Variables(cfg *config.Config, environ []string) map[string]string {
 	have := map[string]string{}
 	for _, kv := range environ {

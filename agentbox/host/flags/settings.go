@@ -11,8 +11,9 @@ import (
 	"agentbox/agentbox/config"
 )
 
-// Settings are what a configuration, with its flags applied, asks of a machine: a digest of the value for every key that
-// a reset puts into effect. They are written down to tell later which of them have changed.
+// Settings are what a configuration, with its flags applied, asks of a machine: a digest of the
+// value for every key that a reset puts into effect. They are written down to tell later which of
+// them have changed.
 type Settings map[string]string
 
 // SettingsOf are those of a configuration.
@@ -58,7 +59,8 @@ func constraintsOf(cfg *config.Config) []string {
 	return out
 }
 
-// Changed names the keys that are different now. A box of an earlier version wrote none down, and shows no change.
+// Changed names the keys that are different now. A box of an earlier version wrote none down, and
+// shows no change.
 func (s Settings) Changed(now Settings) []string {
 	var keys []string
 	for _, key := range slices.Sorted(maps.Keys(s)) {

@@ -1,5 +1,5 @@
-// Package isolation decides which kind of machine a box gets on this host, and says why. It asks the drivers and makes
-// nothing.
+// Package isolation decides which kind of machine a box gets on this host, and says why. It asks
+// the drivers and makes nothing.
 package isolation
 
 import (
@@ -69,7 +69,8 @@ type Chooser struct {
 	Driver func(agentbox.Isolation) (vmm.Driver, error)
 }
 
-// Choose settles on a kind of isolation for a new box: the one asked for, or the strongest that is fast here.
+// Choose settles on a kind of isolation for a new box: the one asked for, or the strongest that is
+// fast here.
 func (c Chooser) Choose(ctx context.Context, w Wish) (Choice, error) {
 	if w.by == "" {
 		return c.Auto(ctx)
@@ -85,7 +86,8 @@ func (c Chooser) Choose(ctx context.Context, w Wish) (Choice, error) {
 	return Choice{w.kind, facts, reason}, nil
 }
 
-// Auto takes hardware virtualization where it works, else a kernel in user space, else an emulated machine.
+// Auto takes hardware virtualization where it works, else a kernel in user space, else an emulated
+// machine.
 func (c Chooser) Auto(ctx context.Context) (Choice, error) {
 	micro, microErr := c.Probe(ctx, agentbox.MicroVM, false)
 	if microErr == nil && micro.Hardware {
@@ -139,7 +141,8 @@ func (c Chooser) Probe(ctx context.Context, kind agentbox.Isolation, fresh bool)
 	return driver.Probe(ctx, fresh)
 }
 
-// Check refuses to find a box of another kind than the one the user insists on: a box keeps its kind for life.
+// Check refuses to find a box of another kind than the one the user insists on: a box keeps its
+// kind for life.
 func Check(box agentbox.Box, flag agentbox.Isolation) error {
 	if flag == "" || flag == agentbox.Auto || flag == box.Isolation {
 		return nil

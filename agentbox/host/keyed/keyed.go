@@ -1,9 +1,11 @@
-// Package keyed has locks by name: what is made once for a key is made by one caller while the others wait for it.
+// Package keyed has locks by name: what is made once for a key is made by one caller while the
+// others wait for it.
 package keyed
 
 import "sync"
 
-// Locks are locks by name. The zero value is ready; a lock is kept for good, so names should be few.
+// Locks are locks by name. The zero value is ready; a lock is kept for good, so names should be
+// few.
 type Locks struct {
 	mu  sync.Mutex
 	all map[string]*sync.Mutex

@@ -14,8 +14,9 @@ import (
 // setupLog, in a box's directory, has what its setup printed.
 const setupLog = "setup.log"
 
-// Run runs commands in a box, in order, as its user, in its workspace. What they print is said, and kept in the box's
-// directory. hint says what to do when one fails, which is an error of code Conflict.
+// Run runs commands in a box, in order, as its user, in its workspace. What they print is said, and
+// kept in the box's directory. hint says what to do when one fails, which is an error of code
+// Conflict.
 func Run(ctx context.Context, b Box, step string, commands []string, hint string, progress agentbox.Progress) error {
 	end := progress.Begin(step, b.Name)
 	log, err := os.OpenFile(filepath.Join(b.Dir, setupLog), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -47,7 +48,8 @@ func Run(ctx context.Context, b Box, step string, commands []string, hint string
 	return nil
 }
 
-// lines writes output to a log and says it line by line. A line longer than maxLine is said in pieces.
+// lines writes output to a log and says it line by line. A line longer than maxLine is said in
+// pieces.
 type lines struct {
 	log  *os.File
 	say  func(string)

@@ -18,8 +18,9 @@ import (
 	"agentbox/vmm/image"
 )
 
-// populate runs setup in a clean box of its own, over the caches of the nearest key, and publishes what it made. Services
-// do not run there: what they write is state, not a cache. An error of code Conflict means that setup itself failed.
+// populate runs setup in a clean box of its own, over the caches of the nearest key, and publishes
+// what it made. Services do not run there: what they write is state, not a cache. An error of code
+// Conflict means that setup itself failed.
 //
 // The box is never ready, so nobody else finds it and a daemon that dies takes it along.
 func (s *Setup) populate(ctx context.Context, req Request, base image.Image, in caches.Ingredients, progress agentbox.Progress) (caches.Made, error) {
@@ -80,8 +81,9 @@ func (s *Setup) export(ctx context.Context, b Box, cfg *config.Config, made cach
 	return made, err
 }
 
-// publish keeps what a populate run made, and gives what its key stands for from now on: where another result is here that is to be believed,
-// that one. The same ingredients should have given the same, so people are told.
+// publish keeps what a populate run made, and gives what its key stands for from now on: where
+// another result is here that is to be believed, that one. The same ingredients should have given
+// the same, so people are told.
 func (s *Setup) publish(ctx context.Context, made caches.Made, files map[caches.Part]string, progress agentbox.Progress) (caches.Made, error) {
 	err := s.Results.Publish(ctx, made, files)
 	if err == nil {
@@ -94,8 +96,8 @@ func (s *Setup) publish(ctx context.Context, made caches.Made, files map[caches.
 	return s.Results.Find(ctx, made.Key)
 }
 
-// cachePaths makes the configured directories absolute: only the box knows where its user's home is. Those in the workspace
-// are part of what setup made there.
+// cachePaths makes the configured directories absolute: only the box knows where its user's home
+// is. Those in the workspace are part of what setup made there.
 func (s *Setup) cachePaths(ctx context.Context, b Box, configured []string) ([]string, error) {
 	var home bytes.Buffer
 	client, err := environment.Open(ctx, b.Address, b.User)

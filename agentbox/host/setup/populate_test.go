@@ -36,7 +36,8 @@ func TestASecondResultIsNotUsed(t *testing.T) {
 	}
 }
 
-// What is laid over an image is the result that a key stands for now: after the store was removed, or the first result was, another.
+// What is laid over an image is the result that a key stands for now: after the store was removed,
+// or the first result was, another.
 func TestAnImageIsOfOneResult(t *testing.T) {
 	parts := []caches.Part{caches.Dirs}
 	first := caches.Made{Key: agentbox.Digest{1}, Result: agentbox.Digest{2}}

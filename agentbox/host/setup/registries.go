@@ -24,11 +24,11 @@ type Registries interface {
 	GiveUp(questions []registries.Question)
 }
 
-// askRegistries finds out where the tools that a repository asks for take packages from, as far as neither
-// the files nor the tools of this machine say it: the distribution's tools say it, in a clean box
-// of an image into which nothing of the repository came. What cannot be found out is told; the box
-// is made all the same. equipped tells whether base has the tools that come from registries
-// themselves; only these are asked then.
+// askRegistries finds out where the tools that a repository asks for take packages from, as far as
+// neither the files nor the tools of this machine say it: the distribution's tools say it, in a
+// clean box of an image into which nothing of the repository came. What cannot be found out is
+// told; the box is made all the same. equipped tells whether base has the tools that come from
+// registries themselves; only these are asked then.
 func (s *Setup) askRegistries(ctx context.Context, req Request, base image.Image, equipped bool, progress agentbox.Progress) {
 	defer s.keys.Lock("registries")()
 	questions := slices.DeleteFunc(s.unanswered(ctx, req), func(q registries.Question) bool { return (q.Package == "") != equipped })
@@ -48,8 +48,8 @@ func (s *Setup) askRegistries(ctx context.Context, req Request, base image.Image
 	progress.Say("cannot find out where " + ecosystems(questions) + " is had from, so boxes reach what agentbox policy allow permits: " + err.Error())
 }
 
-// unanswered are the questions of what a repository asks for that a clean box is still to answer: none
-// where its image has files that the repository chose.
+// unanswered are the questions of what a repository asks for that a clean box is still to answer:
+// none where its image has files that the repository chose.
 func (s *Setup) unanswered(ctx context.Context, req Request) []registries.Question {
 	if len(req.Config.Include) > 0 {
 		return nil

@@ -1,5 +1,6 @@
-// Package setup gives boxes what their repository's setup makes: tools and results are made once for each key, in a clean box,
-// and laid over the image that boxes start from. It makes no box itself: whoever asks gives it clean ones.
+// Package setup gives boxes what their repository's setup makes: tools and results are made once
+// for each key, in a clean box, and laid over the image that boxes start from. It makes no box
+// itself: whoever asks gives it clean ones.
 package setup
 
 import (

@@ -1,5 +1,5 @@
-// Package staging makes the workspace of a new box: the repository's files, with what setup made in the workspace of another
-// box of the same key. The repository itself is read and not changed.
+// Package staging makes the workspace of a new box: the repository's files, with what setup made in
+// the workspace of another box of the same key. The repository itself is read and not changed.
 package staging
 
 import (

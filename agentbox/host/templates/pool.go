@@ -19,8 +19,8 @@ type PoolConfig[L, M any] struct {
 	Log    *slog.Logger
 }
 
-// Pool keeps machines restored, greeted and stopped ahead of need: a few for each template somebody used since the daemon
-// started. A machine of the pool is leased once and never comes back.
+// Pool keeps machines restored, greeted and stopped ahead of need: a few for each template somebody
+// used since the daemon started. A machine of the pool is leased once and never comes back.
 type Pool[L, M any] struct {
 	PoolConfig[L, M]
 	wake  chan struct{}
@@ -68,7 +68,8 @@ func (p *Pool[L, M]) Take(template string) (m M, ok bool) {
 	return m, false
 }
 
-// WarmUp tells the pool that boxes like this one are wanted here: so many as its configuration says, where that is not negative.
+// WarmUp tells the pool that boxes like this one are wanted here: so many as its configuration
+// says, where that is not negative.
 func (p *Pool[L, M]) WarmUp(template string, want int, like L) {
 	if template == "" {
 		return

@@ -15,8 +15,8 @@ func newPool(want int) *Pool[string, *machine] {
 	return NewPool(PoolConfig[string, *machine]{Want: want, Live: func(m *machine) bool { return m.live }})
 }
 
-// However many want one at once, each machine of the pool is leased once, the ones of another template and those that have ended not
-// at all.
+// However many want one at once, each machine of the pool is leased once, the ones of another
+// template and those that have ended not at all.
 func TestAMachineOfThePoolIsLeasedOnce(t *testing.T) {
 	const machines, wanting = 40, 100
 	p := newPool(0)

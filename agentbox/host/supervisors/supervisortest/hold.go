@@ -29,8 +29,8 @@ func Main(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Hold has a child hold a lock, as a supervisor does, and write says what is in the file. let ends the child; ended is
-// closed when it has ended.
+// Hold has a child hold a lock, as a supervisor does, and write says what is in the file. let ends
+// the child; ended is closed when it has ended.
 func Hold(t *testing.T, lock string, write func(pid int) string) (pid int, let func(), ended <-chan struct{}) {
 	t.Helper()
 	if err := os.WriteFile(lock, nil, 0o600); err != nil {
