@@ -36,9 +36,13 @@ type header struct {
 type part struct {
 	Offset float64 `json:"offset"` // seconds from the job's start to this file's
 	From   uint64  `json:"from"`   // bytes of output before it
+	Missed uint64  `json:"missed"` // of those, bytes that no file ever had
 	Head   uint64  `json:"head"`   // bytes of output in output-0.cast, and left out in it
 	Pipe   bool    `json:"pipe,omitempty"`
 }
+
+// held is how many bytes of output files before this one have had.
+func (p part) held() uint64 { return p.From - min(p.Missed, p.From) }
 
 // playIdle is for how long players show that nothing happens.
 const playIdle = 2
@@ -59,6 +63,7 @@ type recorder struct {
 	pos     uint64 // bytes of output that came, or were left out
 	head    uint64
 	leftOut uint64
+	missed  uint64 // of those, bytes that never came to a file
 	unsaid  uint64 // of those, bytes that the transcript does not say are left out
 	carry   map[byte][]byte
 }
@@ -105,6 +110,7 @@ func (r *recorder) skip(to uint64) {
 
 func (r *recorder) leaveOut(n uint64) {
 	r.leftOut += n
+	r.missed += n
 	r.unsaid += n
 }
 
@@ -196,7 +202,7 @@ func (r *recorder) header() []byte {
 	at := r.now()
 	line, _ := json.Marshal(header{ // of numbers and texts
 		Version: 2, Width: r.columns, Height: r.rows, Timestamp: at.Unix(), Idle: playIdle, Command: strings.Join(r.rec.Command, " "),
-		Part: part{Offset: r.begun, From: r.pos, Head: r.head, Pipe: !r.rec.TTY},
+		Part: part{Offset: r.begun, From: r.pos, Missed: r.missed, Head: r.head, Pipe: !r.rec.TTY},
 	})
 	return line
 }
@@ -205,8 +211,8 @@ func (r *recorder) header() []byte {
 func (r *recorder) drop(number int) {
 	gone, err := readHeader(partName(r.dir, number))
 	next, nextErr := readHeader(partName(r.dir, number+1))
-	if err == nil && nextErr == nil && next.Part.From >= gone.Part.From {
-		r.leftOut += next.Part.From - gone.Part.From // the reader of the transcript sees that the parts do not meet
+	if err == nil && nextErr == nil && next.Part.held() >= gone.Part.held() {
+		r.leftOut += next.Part.held() - gone.Part.held() // the reader of the transcript sees that the parts do not meet
 	}
 	_ = os.Remove(partName(r.dir, number)) // tried again by whoever removes the job
 }
@@ -223,6 +229,7 @@ type position struct {
 	Pos     uint64 `json:"pos"`
 	Head    uint64 `json:"head"`
 	LeftOut uint64 `json:"left_out"`
+	Missed  uint64 `json:"missed"`
 	Columns int    `json:"columns"`
 	Rows    int    `json:"rows"`
 }
@@ -237,7 +244,7 @@ func (r *recorder) goOn() error {
 	if err != nil {
 		return err
 	}
-	r.pos, r.head, r.leftOut, r.columns, r.rows = p.Pos, p.Head, p.LeftOut, max(p.Columns, 1), max(p.Rows, 1)
+	r.pos, r.head, r.leftOut, r.missed, r.columns, r.rows = p.Pos, p.Head, p.LeftOut, p.Missed, max(p.Columns, 1), max(p.Rows, 1)
 	numbers, err := OpenTranscript(r.dir).parts()
 	if len(numbers) > 0 {
 		r.number = numbers[len(numbers)-1]
@@ -251,7 +258,7 @@ func (r *recorder) leaveOff() error {
 		r.head = r.pos
 	}
 	r.close()
-	return writeJSON(filepath.Join(r.dir, positionFile), position{r.pos, r.head, r.leftOut, r.columns, r.rows})
+	return writeJSON(filepath.Join(r.dir, positionFile), position{r.pos, r.head, r.leftOut, r.missed, r.columns, r.rows})
 }
 
 // close writes what is left and closes the file.

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +102,34 @@ func TestAFloodKeepsItsHeadAndItsTailInBoundedFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkCast(t, name)
+}
+
+// What a guest did not keep and what gave way on disk are each counted once, wherever a file ends.
+func TestBytesLeftOutAreCountedOnce(t *testing.T) {
+	r := testRecorder(t, false)
+	line := []byte(strings.Repeat("x", 1023) + "\n")
+	for n := range 12_000 {
+		if n%7 == 3 {
+			r.skip(r.pos + 1000)
+		}
+		r.output(protocol.JobOutput, line)
+	}
+	r.close()
+	got := text(t, r.dir)
+	if kept := uint64(strings.Count(got, string(line)) * len(line)); kept+r.leftOut != r.pos {
+		t.Errorf("%d bytes here and %d left out, of %d", kept, r.leftOut, r.pos)
+	}
+	said := uint64(0)
+	for _, m := range regexp.MustCompile(`: (\d+) bytes of output left out`).FindAllStringSubmatch(got, -1) {
+		n, err := strconv.ParseUint(m[1], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said += n
+	}
+	if said != r.leftOut {
+		t.Errorf("it says that %d bytes were left out, and counts %d", said, r.leftOut)
+	}
 }
 
 // checkCast reads a file as players do: a header of version 2, then triples whose times never go
