@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // tempPrefix begins the name of a file that is being written; what a crash left of one is safe to
@@ -30,6 +31,12 @@ func Replace(path string, data []byte, perm fs.FileMode) error {
 }
 
 func write(path string, data []byte, perm fs.FileMode, sync func(*os.File) error) error {
+	if perm&0o111 != 0 {
+		// A child that is forked meanwhile has the file open until it runs a program of its own, and
+		// what is open for writing cannot be run.
+		syscall.ForkLock.RLock()
+		defer syscall.ForkLock.RUnlock()
+	}
 	f, err := os.CreateTemp(filepath.Dir(path), tempPrefix+"*")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -70,4 +71,33 @@ func TestReadersSeeWholeFiles(t *testing.T) {
 		}
 	}
 	writers.Wait()
+}
+
+// Who starts processes meanwhile must not keep a program from being run.
+func TestAProgramIsRunAsSoonAsItIsWritten(t *testing.T) {
+	done := make(chan struct{})
+	var others sync.WaitGroup
+	for range 4 {
+		others.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					_ = exec.Command("true").Run()
+				}
+			}
+		})
+	}
+	defer others.Wait()
+	defer close(done)
+	path := filepath.Join(t.TempDir(), "program")
+	for range 300 {
+		if err := Replace(path, []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := exec.Command(path).Run(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
 	"agentbox/agentbox/workspace"
 )
 
@@ -19,7 +20,7 @@ func serve(t *testing.T, dir, copyOf string) string {
 	t.Helper()
 	path := filepath.Join(dir, "a b's agentbox")
 	script := fmt.Sprintf("#!/bin/sh\necho \"$AGENTBOX_HOME|$#|$1|$2|$3|$4\" >>%s/log\nexec \"$3\" %s\n", dir, copyOf)
-	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
+	if err := durable.WriteFile(path, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return path

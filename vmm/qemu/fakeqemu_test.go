@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
 	"agentbox/vmm"
 )
 
@@ -16,7 +17,7 @@ import (
 func script(t *testing.T, body string) string {
 	path := filepath.Join(t.TempDir(), "qemu")
 	content := "#!/bin/sh\nif [ \"$1\" = --version ]; then echo 'QEMU emulator version 99.1 (fake)'; exit; fi\n" + body + "\n"
-	if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
+	if err := durable.WriteFile(path, []byte(content), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return path
