@@ -80,9 +80,9 @@ func needMachines(t *testing.T) {
 	}
 }
 
-// scriptTimeout is for one script. The slowest takes a minute where machines are emulated and
-// nothing else runs; it is there to end what hangs, not to measure.
-const scriptTimeout = 15 * time.Minute
+// scriptTimeout is for one script. Most take less than a minute where machines are emulated and
+// nothing else runs, the longest five; it is there to end what hangs, not to measure.
+const scriptTimeout = 30 * time.Minute
 
 // longTimeout is for scripts that run for a kind which they leave out because it takes so long.
 const longTimeout = 90 * time.Minute
