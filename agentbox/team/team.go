@@ -174,6 +174,7 @@ func (t *Team) Run(ctx context.Context) {
 	tick, second := time.NewTicker(lookEach), time.NewTicker(time.Second)
 	defer tick.Stop()
 	defer second.Stop()
+	offered := true
 	for {
 		select {
 		case <-ctx.Done():
@@ -182,7 +183,9 @@ func (t *Team) Run(ctx context.Context) {
 			if err := t.tellContexts(ctx); err != nil && ctx.Err() == nil {
 				t.Log.Error("team: what this machine works on cannot be told", "error", err)
 			}
-			continue
+			if offered {
+				continue
+			}
 		case <-tick.C:
 		case <-t.wake:
 			select {
@@ -191,9 +194,13 @@ func (t *Team) Run(ctx context.Context) {
 				return
 			}
 		}
-		if err := t.offer(ctx); err != nil && ctx.Err() == nil {
+		// A mesh that is just ending or beginning takes no offer, and says nothing when it does.
+		m, c := t.catalogues()
+		err := t.offer(ctx)
+		if err != nil && ctx.Err() == nil && offered {
 			t.Log.Error("team: what is here cannot be offered", "error", err)
 		}
+		offered = err == nil && (m == nil || c != nil)
 		t.dropRevoked(ctx)
 	}
 }
