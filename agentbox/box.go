@@ -121,6 +121,14 @@ type Port struct {
 	Host string `json:"host"` // address on the host, as 127.0.0.1:3000
 }
 
+// ConfiguredPort is a TCP port of a box that is forwarded to the host's loopback when the box
+// starts. Both numbers are 1 to 65535. When Host is taken, another one of the host's serves: a box
+// should not fail for it.
+type ConfiguredPort struct {
+	Box  int `json:"box"`
+	Host int `json:"host"` // the port wanted on the host; the same as Box unless the file says otherwise
+}
+
 // Service is one service of the configuration, as it is now.
 type Service = protocol.ServiceStatus
 

@@ -21,7 +21,7 @@ var (
 	SupervisorSave    = Endpoint[SaveRequest, None]{"/v1/save"}
 	SupervisorStop    = Endpoint[StopRequest, None]{"/v1/stop"}
 	SupervisorLease   = Endpoint[LeaseRequest, None]{"/v1/lease"}
-	SupervisorPorts   = Endpoint[[]ConfiguredPort, None]{"/v1/port/configured"}
+	SupervisorPorts   = Endpoint[[]agentbox.ConfiguredPort, None]{"/v1/port/configured"}
 	SupervisorOpen    = Endpoint[PortRequest, agentbox.Port]{"/v1/port/open"}
 	SupervisorClose   = Endpoint[PortRequest, None]{"/v1/port/close"}
 	SupervisorPolicy  = Endpoint[PolicyInForce, None]{"/v1/policy"}
@@ -45,14 +45,14 @@ type StartRequest struct {
 // AttachRequest turns a restored machine into a box: it gets its workspace, environment, services
 // and ports.
 type AttachRequest struct {
-	Hostname string             `json:"hostname"`
-	User     string             `json:"user,omitempty"`
-	Env      map[string]string  `json:"env,omitempty"`
-	Services []protocol.Service `json:"services,omitempty"`
-	Ports    []ConfiguredPort   `json:"ports,omitempty"`
-	Lease    time.Duration      `json:"lease"`           // its term
-	Files    map[string]string  `json:"files,omitempty"` // by absolute path in the box
-	Roots    string             `json:"roots,omitempty"` // PEM of authorities that this machine was taught, for the box to believe
+	Hostname string                    `json:"hostname"`
+	User     string                    `json:"user,omitempty"`
+	Env      map[string]string         `json:"env,omitempty"`
+	Services []protocol.Service        `json:"services,omitempty"`
+	Ports    []agentbox.ConfiguredPort `json:"ports,omitempty"`
+	Lease    time.Duration             `json:"lease"`           // its term
+	Files    map[string]string         `json:"files,omitempty"` // by absolute path in the box
+	Roots    string                    `json:"roots,omitempty"` // PEM of authorities that this machine was taught, for the box to believe
 }
 
 // PolicyInForce replaces the policy of a running box. Until the first one comes, nothing leaves the
@@ -77,13 +77,6 @@ type Limits struct {
 	Tokens int64       `json:"tokens,omitempty"` // of models, over all lives of the box
 	Cost   float64     `json:"cost,omitempty"`   // by Rates, over all lives of the box
 	Rates  *cost.Table `json:"rates,omitempty"`
-}
-
-// ConfiguredPort is a port to forward when a box starts. When Host is taken another one of the
-// host's serves: a box should not fail for it.
-type ConfiguredPort struct {
-	Box  int `json:"box"`
-	Host int `json:"host"`
 }
 
 // SupervisorStatus is what a supervisor knows of its machine.

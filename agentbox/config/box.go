@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"agentbox/agentbox"
+
 	"go.yaml.in/yaml/v3"
 )
 
@@ -55,7 +57,7 @@ func (d *decoder) env(n *yaml.Node, to map[string]string) {
 func (d *decoder) ports(n *yaml.Node) {
 	taken := map[int]bool{}
 	d.items(n, func(item *yaml.Node) {
-		var p Port
+		var p agentbox.ConfiguredPort
 		before := len(d.problems)
 		if set(d, item, &p, parsePort); len(d.problems) > before {
 			return

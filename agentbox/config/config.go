@@ -39,7 +39,7 @@ type Config struct {
 	Lockfiles []string  // files whose content keys setup and caches
 	Caches    []string  // directories in the box, absolute or beginning with ~/
 	Services  []Service // in the order of the file, which is the order they start in
-	Ports     []Port
+	Ports     []agentbox.ConfiguredPort
 	Env       map[string]string
 	Artifacts []string // globs, relative to Root; ** crosses directories
 	Limits    Limits
@@ -56,12 +56,6 @@ type Include struct {
 
 // Service is a long-running command of the box.
 type Service = protocol.Service
-
-// Port is a TCP port of the box that is forwarded to the host's loopback.
-type Port struct {
-	Box  int
-	Host int // the port wanted on the host; the same as Box unless the file says otherwise
-}
 
 // Limits bound one run or task, and Connections and Bytes every box; zero means no limit.
 type Limits struct {

@@ -83,7 +83,7 @@ func TestEveryKey(t *testing.T) {
 		Caches: []string{"~/.cache/go-build", "/var/cache/x"},
 		Services: []Service{{Name: "zdb", Run: "postgres -D $HOME/db", Ready: "pg_isready", Port: 5432, Env: map[string]string{"PGDATA": "/x"}},
 			{Name: "api", Run: "true", Env: map[string]string{}}},
-		Ports: []Port{{Box: 3000, Host: 3000}, {Box: 80, Host: 8080}}, Env: map[string]string{"CI": "1", "ON": "true", "EMPTY": "", "F": "0.10"},
+		Ports: []agentbox.ConfiguredPort{{Box: 3000, Host: 3000}, {Box: 80, Host: 8080}}, Env: map[string]string{"CI": "1", "ON": "true", "EMPTY": "", "F": "0.10"},
 		Artifacts: []string{"test-results/**"}, Limits: Limits{2 * time.Hour, 15 * time.Minute, time.Hour, 20, 1 << 30, 0.10}, Policy: ".agentbox/policy.yaml",
 		Bench: Bench{"make deps", "make build", "make test"},
 	}

@@ -48,7 +48,7 @@ func TestDevcontainer(t *testing.T) {
 	if want := map[string]string{"A": "1", "B": "/workspace/b", "PROMPT": "${x}"}; !reflect.DeepEqual(c.Env, want) {
 		t.Errorf("env %q, want %q", c.Env, want)
 	}
-	if want := []Port{{3000, 3000}, {8080, 8080}}; !slices.Equal(c.Ports, want) || !slices.Equal(c.Start, []string{"echo start ${localEnv:USER}"}) {
+	if want := []agentbox.ConfiguredPort{{Box: 3000, Host: 3000}, {Box: 8080, Host: 8080}}; !slices.Equal(c.Ports, want) || !slices.Equal(c.Start, []string{"echo start ${localEnv:USER}"}) {
 		t.Errorf("ports %v, start %v", c.Ports, c.Start)
 	}
 	all := strings.Join(c.Warnings, "\n")

@@ -78,12 +78,12 @@ func parseDuration(s string) (time.Duration, error) {
 }
 
 // parsePort reads BOX or HOST:BOX.
-func parsePort(s string) (Port, error) {
+func parsePort(s string) (agentbox.ConfiguredPort, error) {
 	host, box, two := strings.Cut(s, ":")
 	if !two {
 		box = host
 	}
-	var p Port
+	var p agentbox.ConfiguredPort
 	var err error
 	if p.Box, err = portNumber(box); err != nil {
 		return p, err

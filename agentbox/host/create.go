@@ -128,15 +128,12 @@ func userOr(user string) string {
 // guestOf is what a configuration gives a machine: its environment over the one the image's
 // programs expect.
 func guestOf(cfg *config.Config, imageEnv []string) guestConfig {
-	g := guestConfig{Env: map[string]string{}, Services: cfg.Services}
+	g := guestConfig{Env: map[string]string{}, Services: cfg.Services, Ports: cfg.Ports}
 	for _, kv := range imageEnv {
 		if name, value, ok := strings.Cut(kv, "="); ok {
 			g.Env[name] = value
 		}
 	}
 	maps.Copy(g.Env, cfg.Env)
-	for _, p := range cfg.Ports {
-		g.Ports = append(g.Ports, api.ConfiguredPort(p))
-	}
 	return g
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host/supervisors/supervisortest"
 	"agentbox/vmm"
@@ -69,7 +68,7 @@ func aBox(name string) record {
 	id := agentbox.NewBoxID()
 	return record{
 		Phase: phaseReady, Key: "key of " + name, Life: 1, Workspace: 1, ImageFile: "/image", Kernel: "/kernel", User: "agent", SetUp: true,
-		Guest: guestConfig{Env: map[string]string{"A": "b"}, Ports: []api.ConfiguredPort{{Box: 80}}},
+		Guest: guestConfig{Env: map[string]string{"A": "b"}, Ports: []agentbox.ConfiguredPort{{Box: 80}}},
 		Box: agentbox.Box{
 			ID: id, Name: name, Isolation: agentbox.MicroVM, Branch: "main", Lifetime: agentbox.LifetimeBranch, CPUs: 2, Memory: 1 << 30,
 			Disk: 1 << 30, Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Lease: agentbox.Lease{Owner: "me"},

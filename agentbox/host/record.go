@@ -76,9 +76,9 @@ type record struct {
 
 // guestConfig is what a fresh machine is given to become this box.
 type guestConfig struct {
-	Env      map[string]string    `json:"env,omitempty"`
-	Services []protocol.Service   `json:"services,omitempty"`
-	Ports    []api.ConfiguredPort `json:"ports,omitempty"`
+	Env      map[string]string         `json:"env,omitempty"`
+	Services []protocol.Service        `json:"services,omitempty"`
+	Ports    []agentbox.ConfiguredPort `json:"ports,omitempty"`
 }
 
 func (r record) names(h home.Home) home.Box { return h.Box(r.Box.ID) }

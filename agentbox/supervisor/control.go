@@ -144,7 +144,7 @@ func (s *Supervisor) becomeBox(ctx context.Context, req api.AttachRequest) error
 }
 
 // openConfigured forwards the ports of the configuration.
-func (s *Supervisor) openConfigured(_ context.Context, list []api.ConfiguredPort) error {
+func (s *Supervisor) openConfigured(_ context.Context, list []agentbox.ConfiguredPort) error {
 	for _, port := range list {
 		if _, err := s.ports.openNear(port.Box, port.Host); err != nil {
 			return err

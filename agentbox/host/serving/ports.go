@@ -18,7 +18,7 @@ import (
 type Machine interface {
 	Status(ctx context.Context, req api.StatusRequest) (api.SupervisorStatus, error)
 	// Forward opens configured ports.
-	Forward(ctx context.Context, ports []api.ConfiguredPort) error
+	Forward(ctx context.Context, ports []agentbox.ConfiguredPort) error
 	OpenPort(ctx context.Context, req api.PortRequest) (agentbox.Port, error)
 	ClosePort(ctx context.Context, req api.PortRequest) error
 }
@@ -51,7 +51,7 @@ func (p Ports) Close(ctx context.Context, req api.PortRequest, _ agentbox.Progre
 
 // Reopen forwards again what the configuration forwards, and says what moved: forwarded ports end
 // with the supervisor.
-func Reopen(ctx context.Context, m Machine, ports []api.ConfiguredPort, progress agentbox.Progress) error {
+func Reopen(ctx context.Context, m Machine, ports []agentbox.ConfiguredPort, progress agentbox.Progress) error {
 	if len(ports) == 0 {
 		return nil
 	}
@@ -64,7 +64,7 @@ func Reopen(ctx context.Context, m Machine, ports []api.ConfiguredPort, progress
 
 // TellMoved says which configured ports answer elsewhere, because somebody else has them on this
 // host.
-func TellMoved(ctx context.Context, m Machine, ports []api.ConfiguredPort, progress agentbox.Progress) {
+func TellMoved(ctx context.Context, m Machine, ports []agentbox.ConfiguredPort, progress agentbox.Progress) {
 	if len(ports) == 0 {
 		return
 	}
@@ -77,7 +77,7 @@ func TellMoved(ctx context.Context, m Machine, ports []api.ConfiguredPort, progr
 	}
 }
 
-func movedPorts(configured []api.ConfiguredPort, open []agentbox.Port) []string {
+func movedPorts(configured []agentbox.ConfiguredPort, open []agentbox.Port) []string {
 	var lines []string
 	for _, c := range configured {
 		for _, p := range open {

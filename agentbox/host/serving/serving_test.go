@@ -16,7 +16,7 @@ import (
 type machine struct {
 	Machine
 	open      []agentbox.Port
-	forwarded []api.ConfiguredPort
+	forwarded []agentbox.ConfiguredPort
 	fail      error
 }
 
@@ -24,7 +24,7 @@ func (m *machine) Status(context.Context, api.StatusRequest) (api.SupervisorStat
 	return api.SupervisorStatus{Ports: m.open}, m.fail
 }
 
-func (m *machine) Forward(_ context.Context, ports []api.ConfiguredPort) error {
+func (m *machine) Forward(_ context.Context, ports []agentbox.ConfiguredPort) error {
 	m.forwarded = ports
 	return m.fail
 }
@@ -92,7 +92,7 @@ func TestAwaitEnds(t *testing.T) {
 // Ports are opened again as they are configured, and those that answer elsewhere are told.
 func TestReopen(t *testing.T) {
 	m := &machine{open: []agentbox.Port{{Box: 80, Host: "127.0.0.1:40001"}, {Box: 8080, Host: "127.0.0.1:8080"}}}
-	ports := []api.ConfiguredPort{{Box: 80, Host: 8081}, {Box: 8080, Host: 8080}}
+	ports := []agentbox.ConfiguredPort{{Box: 80, Host: 8081}, {Box: 8080, Host: 8080}}
 	var said []string
 	if err := Reopen(t.Context(), m, ports, func(e agentbox.Event) { said = append(said, e.Detail) }); err != nil || !slices.Equal(m.forwarded, ports) {
 		t.Errorf("forwarded %v, %v", m.forwarded, err)

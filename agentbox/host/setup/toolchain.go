@@ -15,6 +15,7 @@ import (
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/environment"
 	"agentbox/agentbox/toolchain"
+	"agentbox/vmm/console"
 	"agentbox/vmm/image"
 )
 
@@ -171,9 +172,6 @@ func (s *Setup) layerOf(ctx context.Context, b Box, what environment.Export, dir
 	return s.Images.Derive(ctx, base, d, progress)
 }
 
-// maxToolOutput bounds what is kept of a command that failed.
-const maxToolOutput = 4 << 10
-
 // asRoot runs a command of ours in a box. Its output goes to out, where that is set, else the end
 // of it into the error.
 func (s *Setup) asRoot(ctx context.Context, b Box, out io.Writer, argv ...string) error {
@@ -182,7 +180,7 @@ func (s *Setup) asRoot(ctx context.Context, b Box, out io.Writer, argv ...string
 		return err
 	}
 	defer client.Close()
-	last := &lastLines{}
+	last := &console.Tail{}
 	if out == nil {
 		out = last
 	}
@@ -192,7 +190,7 @@ func (s *Setup) asRoot(ctx context.Context, b Box, out io.Writer, argv ...string
 	if err != nil || status.Code == 0 {
 		return err
 	}
-	return agentbox.Errorf(agentbox.Conflict, "the tools that the repository asks for cannot be installed: %s ended with exit code %d: %s", argv[0], status.Code, last).
+	return agentbox.Errorf(agentbox.Conflict, "the tools that the repository asks for cannot be installed: %s ended with exit code %d: %s", argv[0], status.Code, last.OneLine()).
 		WithHint("write image: and packages: in agentbox.yaml (agentbox init makes one), or allow what it needs: agentbox policy show")
 }
 

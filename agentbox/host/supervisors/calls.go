@@ -68,7 +68,7 @@ func (s *Supervisor) Govern(ctx context.Context, compose func() (api.PolicyInFor
 }
 
 // Forward opens the ports that a configuration names.
-func (s *Supervisor) Forward(ctx context.Context, ports []api.ConfiguredPort) error {
+func (s *Supervisor) Forward(ctx context.Context, ports []agentbox.ConfiguredPort) error {
 	_, err := Ask(ctx, s, api.SupervisorPorts, ports)
 	return err
 }
