@@ -18,6 +18,7 @@ const (
 	maxHeads   = 2 << 20
 	fetchTime  = 15 * time.Second
 	fetchPause = 300 * time.Millisecond // between two fetches of one catalogue
+	askPause   = time.Second            // until those who are here are asked, doubled each time
 	headsTime  = 30 * time.Second       // between two exchanges of heads with somebody
 )
 
@@ -69,29 +70,72 @@ func (s *Store) sequence(owner identity.PeerID) uint64 {
 	return 0
 }
 
-// pursue fetches the catalogue of an owner until nothing newer is known of, or nobody gives it.
+// pursue fetches the catalogue of an owner until nothing newer of it is known to exist. When those
+// that said so cannot give it (a daemon announces a change and is restarted), the owner and the
+// others that are here are asked: gossip tells of a change once, and nothing else would ask before
+// the next exchange of heads.
 func (s *Store) pursue(owner identity.PeerID) {
+	pause := askPause
 	for {
-		s.mu.Lock()
-		w := s.wanted[owner]
-		if w.sequence <= s.sequence(owner) || len(w.from) == 0 || s.ctx.Err() != nil {
-			delete(s.wanted, owner)
-			s.mu.Unlock()
+		from, end := s.next(owner)
+		if end {
 			return
 		}
-		from := w.from[0]
-		w.from = slices.DeleteFunc(w.from, func(p identity.PeerID) bool { return p == from })
-		s.mu.Unlock()
-		ctx, cancel := context.WithTimeout(s.ctx, fetchTime)
-		err := s.fetch(ctx, owner, from)
-		cancel()
-		if err != nil {
-			s.cfg.Log.Info("mesh: a catalogue was not fetched", "owner", owner.Short(), "from", from.Short(), "error", err)
+		wait := fetchPause
+		if from.IsZero() {
+			wait = pause
+			pause = min(2*pause, headsTime)
+		} else {
+			s.tryFetch(owner, from)
 		}
 		select {
-		case <-time.After(fetchPause):
+		case <-time.After(wait):
 		case <-s.ctx.Done():
 		}
+		if from.IsZero() {
+			s.askAround(owner)
+		}
+	}
+}
+
+// next gives who is to be asked for an owner's catalogue, zero where everybody was asked; end when
+// nothing newer is wanted.
+func (s *Store) next(owner identity.PeerID) (from identity.PeerID, end bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.wanted[owner]
+	if w.sequence <= s.sequence(owner) || s.ctx.Err() != nil || !s.list.Admits(owner, time.Now()) {
+		delete(s.wanted, owner)
+		return identity.PeerID{}, true
+	}
+	if len(w.from) > 0 {
+		from = w.from[0]
+		w.from = slices.DeleteFunc(w.from, func(p identity.PeerID) bool { return p == from })
+	}
+	return from, false
+}
+
+// askAround has the owner asked where it is here, and some others.
+func (s *Store) askAround(owner identity.PeerID) {
+	here := slices.DeleteFunc(s.cfg.Here(), func(p identity.PeerID) bool { return p == s.self })
+	rand.Shuffle(len(here), func(i, j int) { here[i], here[j] = here[j], here[i] })
+	if i := slices.Index(here, owner); i > 0 {
+		here[0], here[i] = here[i], here[0]
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.wanted[owner]
+	w.from = append(w.from, here[:min(len(here), 3)]...)
+}
+
+func (s *Store) tryFetch(owner, from identity.PeerID) {
+	ctx, cancel := context.WithTimeout(s.ctx, fetchTime)
+	defer cancel()
+	if err := s.fetch(ctx, owner, from); err != nil {
+		s.mu.Lock()
+		s.counters.Failed++
+		s.mu.Unlock()
+		s.cfg.Log.Info("mesh: a catalogue was not fetched", "owner", owner.Short(), "from", from.Short(), "error", err)
 	}
 }
 
@@ -198,14 +242,33 @@ func (s *Store) Exchange(ctx context.Context, from identity.PeerID) error {
 		return err
 	}
 	for _, h := range heads {
-		if h.Owner != s.self {
-			s.Saw(h.Owner, h.Sequence, from)
-			continue
+		if h.Owner == s.self {
+			err = s.heardOfOwn(h)
+		} else {
+			err = s.heardOf(h, from)
 		}
-		if err := s.heardOfOwn(h); err != nil {
+		if err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// heardOf is Saw for a head that a peer showed. Only what its owner signed is pursued: any member
+// could have us look for ever for a number that nobody ever gave.
+func (s *Store) heardOf(h Head, from identity.PeerID) error {
+	s.mu.Lock()
+	m, _ := s.list.Member(h.Owner)
+	team, known := s.list.Team(), h.Sequence <= s.sequence(h.Owner)
+	s.mu.Unlock()
+	if known || !m.Active(time.Now()) {
+		return nil
+	}
+	if err := h.verify(team, m.Key); err != nil {
+		s.refused()
+		return err
+	}
+	s.Saw(h.Owner, h.Sequence, from)
 	return nil
 }
 

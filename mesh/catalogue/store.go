@@ -36,6 +36,7 @@ type Config struct {
 // Counters say what was refused since the catalogues were opened.
 type Counters struct {
 	Fetched    uint64 // catalogues or differences that were taken
+	Failed     uint64 // times that a member gave none, or one that was not taken
 	Refused    uint64 // forged, oversized, or not what was signed
 	RolledBack uint64 // older than what is known
 	Forked     uint64 // another set of the same sequence number, by the same owner

@@ -120,6 +120,21 @@ func TestChangesAreReadByOthers(t *testing.T) {
 	}
 }
 
+// Who could not be asked when there was something new is asked again, without being told again.
+func TestACatalogueThatCannotBeFetchedIsFetchedLater(t *testing.T) {
+	t.Parallel()
+	team, all := members(t, 2)
+	a, b := all[0], all[1]
+	a.put(t, image(1))
+	if err := a.store.Close(); err != nil { // as when its daemon is just ending
+		t.Fatal(err)
+	}
+	b.store.Saw(a.id(), a.store.Head().Sequence, a.id())
+	meshtest.Eventually(t, "it was asked in vain", func() bool { return b.store.Counters().Failed > 0 })
+	a.open(t, team, all)
+	meshtest.Eventually(t, "it is had", func() bool { return len(b.store.Lookup(catalogue.Image, "recipe")) == 1 })
+}
+
 // What a sleeping laptop has is read from who heard of it before.
 func TestACatalogueOfWhoSleeps(t *testing.T) {
 	t.Parallel()

@@ -126,8 +126,8 @@ func CheckMemberName(name string) error {
 	return nil
 }
 
-// decodeEntry reads what encode wrote, and verifies it.
-func decodeEntry(b []byte) (Entry, error) {
+// DecodeEntry reads an entry in its one form, as it is in a list, and verifies its signature.
+func DecodeEntry(b []byte) (Entry, error) {
 	if len(b) > maxEntry {
 		return Entry{}, corrupt("member list: an entry of %d bytes, at most %d", len(b), maxEntry)
 	}

@@ -166,7 +166,7 @@ func DecodeList(b []byte, team agentbox.Digest) (List, error) {
 	}
 	entries := make([]Entry, 0, len(in.Entries))
 	for _, raw := range in.Entries {
-		e, err := decodeEntry(raw)
+		e, err := DecodeEntry(raw)
 		if err != nil {
 			return List{}, err
 		}

@@ -3,10 +3,12 @@ package roster
 import (
 	"bytes"
 	"crypto/ed25519"
+	"encoding/json"
 	"slices"
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
 	"agentbox/mesh/identity"
 )
 
@@ -138,6 +140,45 @@ func (r *Roster) Leaving() (identity.Entry, error) {
 		return identity.Entry{}, noTeam()
 	}
 	return r.entry(me, r.cfg.Key, func(e *identity.Entry) { e.Roles, e.Revoked, e.Expires = nil, true, time.Time{} })
+}
+
+// keepLeaving writes down that this machine left, for when it joins the same team again: an admin
+// that has not heard of it would not sign anew who is a member, and hear of it then.
+func (r *Roster) keepLeaving() error {
+	e, err := r.Leaving()
+	if err != nil {
+		return nil // it was no member: there is nothing to tell
+	}
+	return durable.WriteJSON(r.leftFile(), e, 0o600)
+}
+
+// left is the entry of keepLeaving, as it is sent; nil where this machine never left the team. A
+// file that cannot be read is as none: the farewell itself may have arrived.
+func (r *Roster) left(team agentbox.Digest) json.RawMessage {
+	var e identity.Entry
+	if err := durable.ReadJSON(r.leftFile(), &e); err != nil || e.Team != team {
+		return nil
+	}
+	b, err := json.Marshal(e)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// tookLeft merges what the holder of an invitation brought of its own leaving.
+func (r *Roster) tookLeft(peer identity.PeerID, b json.RawMessage) error {
+	if len(b) == 0 {
+		return nil
+	}
+	e, err := identity.DecodeEntry(b)
+	if err != nil {
+		return err
+	}
+	if e.Peer() != peer || !bytes.Equal(e.Signer, e.Key) || !e.Revoked {
+		return agentbox.Errorf(agentbox.Corrupt, "peer %s brought an entry that is not that it left", peer.Short())
+	}
+	return r.merge([]identity.Entry{e})
 }
 
 // Renew signs what has to be signed anew: members with less than half of their time left, and what

@@ -151,9 +151,10 @@ func (r *Roster) take(id string, by identity.PeerID) (invitation, bool, error) {
 // Messages of a join.
 type (
 	joinRequest struct {
-		Proof []byte `json:"proof"`
-		Key   []byte `json:"key"`
-		Name  string `json:"name"`
+		Proof []byte          `json:"proof"`
+		Key   []byte          `json:"key"`
+		Name  string          `json:"name"`
+		Left  json.RawMessage `json:"left,omitempty"` // the entry by which it left this team before
 	}
 	joinAnswer struct {
 		Proof []byte          `json:"proof"`
@@ -218,6 +219,9 @@ func (r *Roster) welcome(id string, peer identity.PeerID, req joinRequest, bindi
 			}
 		}
 		return joinAnswer{}, agentbox.Errorf(agentbox.Conflict, "the invitation has expired")
+	}
+	if err := r.tookLeft(peer, req.Left); err != nil {
+		return joinAnswer{}, err
 	}
 	if err := r.add(identity.Member{ID: peer, Key: req.Key, Name: req.Name, Roles: i.Roles}); err != nil {
 		return joinAnswer{}, err

@@ -58,7 +58,7 @@ func (r *Roster) joinAt(ctx context.Context, node *wire.Node, address string, in
 		return identity.PeerID{}, netip.AddrPort{}, err
 	}
 	defer c.Close()
-	answer, err := ask(ctx, c, joinRequest{Proof: i.proof("join", binding), Key: public(r.cfg.Key), Name: name})
+	answer, err := ask(ctx, c, joinRequest{Proof: i.proof("join", binding), Key: public(r.cfg.Key), Name: name, Left: r.left(invite.Team)})
 	if err != nil {
 		return identity.PeerID{}, netip.AddrPort{}, err
 	}

@@ -53,8 +53,9 @@ type file struct {
 	List json.RawMessage `json:"list"`
 }
 
-func (r *Roster) members() string { return filepath.Join(r.cfg.Dir, "members.json") }
-func (r *Roster) rootKey() string { return filepath.Join(r.cfg.Dir, "root.key") }
+func (r *Roster) members() string  { return filepath.Join(r.cfg.Dir, "members.json") }
+func (r *Roster) rootKey() string  { return filepath.Join(r.cfg.Dir, "root.key") }
+func (r *Roster) leftFile() string { return filepath.Join(r.cfg.Dir, "left.json") }
 
 // Open reads what is kept on disk.
 func Open(cfg Config) (*Roster, error) {
@@ -194,10 +195,14 @@ func (r *Roster) merge(entries []identity.Entry) error {
 	return r.keep(list)
 }
 
-// Forget removes the team from this machine: list, root key and invitations.
+// Forget removes the team from this machine: list, root key and invitations. That it left is all
+// that stays.
 func (r *Roster) Forget() error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
+	if err := r.keepLeaving(); err != nil {
+		return err
+	}
 	var errs []error
 	for _, name := range []string{r.members(), r.rootKey(), r.invitesFile()} {
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {

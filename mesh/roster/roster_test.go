@@ -233,6 +233,40 @@ func TestAnAdminThatLeavesLeavesItsMembers(t *testing.T) {
 	}
 }
 
+// A machine leaves, and joins again before its admin has heard of that. What it signed when it left
+// reaches the admin afterwards, by a third member, and says nothing about its new membership.
+func TestALateFarewellDoesNotEndANewMembership(t *testing.T) {
+	a, b, c := founder(t), newMachine(t), newMachine(t)
+	for _, m := range []*machine{b, c} {
+		if err := m.join(t, a.invite(t, time.Hour, identity.Builder), "m"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.sync(t, a)
+	c.sync(t, a)
+	b.node.Learn(c.id(), c.node.Addr())
+	if err := b.roster.Farewell(t.Context(), b.node, c.id()); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.roster.Forget(); err != nil {
+		t.Fatal(err)
+	}
+	b.open(t) // what it has to tell survives a restart
+	if !a.admits(b.id()) || c.admits(b.id()) {
+		t.Fatal("the admin has heard of it, or the other has not")
+	}
+	if err := b.join(t, a.invite(t, time.Hour), "again"); err != nil {
+		t.Fatal(err)
+	}
+	c.sync(t, a)
+	b.sync(t, a)
+	for _, m := range []*machine{a, b, c} {
+		if got, _ := m.roster.List().Member(b.id()); !got.Active(time.Now()) || got.Name != "again" || got.Has(identity.Builder) {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
 // Who an admin revoked stays out when that admin leaves and comes back as an ordinary member.
 func TestARevocationOutlivesItsAdmin(t *testing.T) {
 	a, b, c := founder(t), newMachine(t), newMachine(t)
