@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/mesh/background"
 	"agentbox/mesh/catalogue"
 	"agentbox/mesh/gossip"
 	"agentbox/mesh/identity"
@@ -40,7 +41,7 @@ type Mesh struct {
 	roster *roster.Roster
 	ctx    context.Context
 	stop   context.CancelFunc
-	tasks  sync.WaitGroup
+	tasks  background.Group
 
 	changing sync.Mutex // held through Init, Join, Leave and Close
 
@@ -163,7 +164,7 @@ func (m *Mesh) Close() error {
 	defer m.changing.Unlock()
 	err := m.end()
 	m.stop()
-	m.tasks.Wait()
+	m.tasks.Close()
 	return err
 }
 
@@ -269,8 +270,8 @@ func (m *Mesh) peerChanged(id identity.PeerID) {
 	if m.busy[id] || !differs && !came || m.ctx.Err() != nil {
 		return
 	}
-	m.busy[id], m.met[id] = true, p.Since
-	m.tasks.Go(func() { m.meet(r, id, differs, came) })
+	m.met[id] = p.Since
+	m.busy[id] = m.tasks.Go(func() { m.meet(r, id, differs, came) })
 }
 
 // meet exchanges lists with a peer that has another, and heads with one that just came.

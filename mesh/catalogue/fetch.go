@@ -57,8 +57,7 @@ func (s *Store) Saw(owner identity.PeerID, sequence uint64, from identity.PeerID
 	}
 	w.from = w.from[:min(len(w.from), 8)]
 	if !w.running {
-		w.running = true
-		s.tasks.Go(func() { s.pursue(owner) })
+		w.running = s.tasks.Go(func() { s.pursue(owner) })
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/durable"
+	"agentbox/mesh/background"
 	"agentbox/mesh/identity"
 	"agentbox/mesh/wire"
 )
@@ -48,7 +49,7 @@ type Store struct {
 	self  identity.PeerID
 	ctx   context.Context
 	stop  context.CancelFunc
-	tasks sync.WaitGroup
+	tasks background.Group
 
 	editing sync.Mutex // held through a change of our own catalogue
 
@@ -314,6 +315,6 @@ func (s *Store) Counters() Counters {
 func (s *Store) Close() error {
 	s.cfg.Node.Handle(wire.Catalogue, nil)
 	s.stop()
-	s.tasks.Wait()
+	s.tasks.Close()
 	return nil
 }

@@ -82,7 +82,7 @@ func (l *link) dial() {
 	}
 	done := make(chan struct{})
 	l.dialling = done
-	begun := l.t.begin(func() {
+	begun := l.t.tasks.Go(func() {
 		ctx, cancel := context.WithTimeout(l.t.ctx, dialTime)
 		defer cancel()
 		c, err := l.t.node.Dial(ctx, l.peer, wire.Gossip)

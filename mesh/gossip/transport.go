@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/memberlist"
 
 	"agentbox/agentbox"
+	"agentbox/mesh/background"
 	"agentbox/mesh/identity"
 	"agentbox/mesh/wire"
 )
@@ -35,13 +36,12 @@ type transport struct {
 
 	ctx     context.Context
 	stop    context.CancelFunc
-	tasks   sync.WaitGroup
+	tasks   background.Group
 	packets chan *memberlist.Packet
 	streams chan net.Conn
 
-	mu     sync.Mutex
-	links  map[identity.PeerID]*link
-	closed bool
+	mu    sync.Mutex
+	links map[identity.PeerID]*link
 
 	oversized, tooLong, overflowed atomic.Uint64
 }
@@ -189,26 +189,12 @@ func (t *transport) StreamCh() <-chan net.Conn           { return t.streams }
 
 var errClosed = agentbox.Errorf(agentbox.Unavailable, "gossip has ended")
 
-// begin starts a goroutine that Shutdown waits for. It is false after Shutdown, when memberlist may
-// still call.
-func (t *transport) begin(task func()) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.closed {
-		t.tasks.Go(task)
-	}
-	return !t.closed
-}
-
 // Shutdown ends the connections and waits for what reads them.
 func (t *transport) Shutdown() error {
 	t.node.Handle(wire.Gossip, nil)
 	t.stop()
-	t.mu.Lock()
-	t.closed = true
-	t.mu.Unlock()
 	t.dropAll()
-	t.tasks.Wait()
+	t.tasks.Close()
 	return nil
 }
 

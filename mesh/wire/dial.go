@@ -57,10 +57,13 @@ func (n *Node) dialAny(ctx context.Context, addresses []netip.AddrPort, s Servic
 	}
 	results := make(chan result, len(addresses))
 	for _, a := range addresses {
-		n.tasks.Go(func() {
+		begun := n.tasks.Go(func() {
 			c, err := n.dialOne(ctx, a, n.clientTLS(proto, want))
 			results <- result{c, err}
 		})
+		if !begun {
+			results <- result{nil, errClosed}
+		}
 	}
 	var first *conn
 	var errs []error
@@ -89,6 +92,8 @@ func (n *Node) dialAny(ctx context.Context, addresses []netip.AddrPort, s Servic
 	n.book.confirm(first.peer, first.Remote())
 	return first, nil
 }
+
+var errClosed = agentbox.Errorf(agentbox.Unavailable, "this machine's part in the mesh has ended")
 
 // worst is the error that says most: a refusal rather than silence.
 func worst(errs []error) error {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"agentbox/agentbox"
+	"agentbox/mesh/background"
 	"agentbox/mesh/identity"
 )
 
@@ -46,7 +47,7 @@ type Node struct {
 
 	ctx   context.Context // done when Close begins
 	stop  context.CancelFunc
-	tasks sync.WaitGroup
+	tasks background.Group
 
 	closing sync.Once
 	closed  error
@@ -224,6 +225,6 @@ func (n *Node) close() error {
 		c.end(closeDone)
 	}
 	err := n.listener.Close()
-	n.tasks.Wait()
+	n.tasks.Close()
 	return errors.Join(err, n.transport.Close(), n.socket.Close())
 }

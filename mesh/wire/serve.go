@@ -58,7 +58,9 @@ func (n *Node) accept() {
 		if err != nil {
 			return
 		}
-		n.tasks.Go(func() { n.serve(q) })
+		if !n.tasks.Go(func() { n.serve(q) }) {
+			_ = q.CloseWithError(closeDone, "")
+		}
 	}
 }
 
