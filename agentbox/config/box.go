@@ -11,7 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// services reads the mapping of services; its order is the order they start in.
+// services reads the mapping of services; its order is the order they start in. A name becomes that
+// of a control group in the box, and a word of commands, so it is one plain word.
 func (d *decoder) services(n *yaml.Node) {
 	d.pairs(n, func(k, v *yaml.Node) {
 		if !serviceName().MatchString(k.Value) {
@@ -24,6 +25,8 @@ func (d *decoder) services(n *yaml.Node) {
 	})
 }
 
+// service reads one service. Only `run` is needed; that it is missing is said only where nothing
+// else is wrong with the service, as a misspelled `run` would otherwise be two problems.
 func (d *decoder) service(n *yaml.Node, s *Service) {
 	before := len(d.problems)
 	d.section(n, []key{
@@ -37,6 +40,8 @@ func (d *decoder) service(n *yaml.Node, s *Service) {
 	}
 }
 
+// env adds variables to a map. A key without a value is a mistake here and not an empty variable:
+// in YAML it is most often a value that was forgotten or indented wrongly.
 func (d *decoder) env(n *yaml.Node, to map[string]string) {
 	d.pairs(n, func(k, v *yaml.Node) {
 		if !envName().MatchString(k.Value) {
@@ -53,7 +58,8 @@ func (d *decoder) env(n *yaml.Node, to map[string]string) {
 	})
 }
 
-// ports reads ports of the box, and refuses two that want the same port of the host.
+// ports reads ports of the box, and refuses two that want the same port of the host. Two ports of
+// the box may not share one of the host; the same port of the box may be forwarded twice.
 func (d *decoder) ports(n *yaml.Node) {
 	taken := map[int]bool{}
 	d.items(n, func(item *yaml.Node) {
@@ -71,7 +77,8 @@ func (d *decoder) ports(n *yaml.Node) {
 	})
 }
 
-// include reads directories of the host: "HOST[:BOX]" or {from, to}.
+// include reads directories of the host: "HOST[:BOX]" or {from, to}. Whether the repository may
+// have them is decided later, when somebody has been asked.
 func (d *decoder) include(n *yaml.Node) {
 	d.items(n, func(item *yaml.Node) {
 		var from, to string
@@ -97,7 +104,9 @@ func (d *decoder) include(n *yaml.Node) {
 }
 
 // resolve makes the host's side of an include absolute. Without a place in the box it goes where it
-// is on the host, the home directory of one standing for that of the other.
+// is on the host, the home directory of one standing for that of the other. The box's / and its
+// home directory itself are refused, because an include replaces what it is copied onto. Nothing is
+// opened here: the directory need not exist yet.
 func (d *decoder) resolve(from, to string) (Include, error) {
 	if from == "" {
 		return Include{}, errors.New("include names no directory of the host")

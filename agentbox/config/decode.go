@@ -13,7 +13,7 @@ import (
 )
 
 // maxNodes bounds what is read through aliases: a file of a megabyte can otherwise stand for
-// billions of values.
+// billions of values. No configuration that somebody wrote has as many.
 const maxNodes = 100_000
 
 // source says where the bytes of a configuration came from.
@@ -23,26 +23,33 @@ type source struct {
 	home string // the user's home directory on the host; "" when there is none
 }
 
+// problem is one mistake of a file: the line it is on, from 1, and what is wrong, in words that may
+// quote the file.
 type problem struct {
 	line int
 	text string
 }
 
-// decoder reads a tree of nodes into a Config and collects every problem on the way.
+// decoder reads a tree of nodes into a Config and collects every problem on the way. A read that
+// fails adds a problem and leaves what it should have set as it was, so a caller that needs to know
+// compares len(problems) before and after. It is used by one goroutine, for one file.
 type decoder struct {
 	source
 	cfg      *Config
 	problems []problem
-	nodes    int
-	at       string // the key being read, as services.db.port
+	// nodes counts the values visited, those behind an alias each time: see maxNodes.
+	nodes int
+	at    string // the key being read, as services.db.port
 }
 
-// key is one known key of a mapping.
+// key is one known key of a mapping. read is called only for a key that has a value, with the
+// decoder standing at that key, and stores the value itself.
 type key struct {
 	name string
 	read func(d *decoder, n *yaml.Node)
 }
 
+// fail notes a problem at a node. Reading goes on: the next mistake is worth telling, too.
 func (d *decoder) fail(n *yaml.Node, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if d.at != "" {
@@ -62,11 +69,14 @@ func (d *decoder) within(key string, read func()) {
 	d.at = outer
 }
 
+// warn adds to Config.Warnings what a file asks for and boxes do not have. It is for files that
+// were written for other tools; in an agentbox.yaml the same is a problem.
 func (d *decoder) warn(n *yaml.Node, format string, args ...any) {
 	d.cfg.Warnings = append(d.cfg.Warnings, fmt.Sprintf("%s:%d: %s", d.name, n.Line, agentbox.Printable(fmt.Sprintf(format, args...))))
 }
 
-// err is every problem, in the order of the file.
+// err is every problem, in the order of the file. It is nil without any. At most 20 are told, one
+// line each: more are most often the consequence of one, and would push the first off the screen.
 func (d *decoder) err() error {
 	if len(d.problems) == 0 {
 		return nil
@@ -104,7 +114,8 @@ func (d *decoder) value(n *yaml.Node) (v *yaml.Node, ok bool) {
 }
 
 // pairs visits the keys of a mapping in the order of the file; a key that appears twice is a
-// problem.
+// problem. Merge keys are refused, because what they do to a key that appears twice differs between
+// parsers.
 func (d *decoder) pairs(n *yaml.Node, visit func(k, v *yaml.Node)) {
 	n, ok := d.value(n)
 	if !ok {
@@ -134,7 +145,9 @@ func (d *decoder) pairs(n *yaml.Node, visit func(k, v *yaml.Node)) {
 	}
 }
 
-// record reads a mapping of known keys. A key whose value is empty counts as not set.
+// record reads a mapping of known keys. A key whose value is empty counts as not set. That is what
+// a template with empty places means by it. unknown is called for the other keys, whose values are
+// not looked at.
 func (d *decoder) record(n *yaml.Node, keys []key, unknown func(k *yaml.Node)) {
 	d.pairs(n, func(k, v *yaml.Node) {
 		i := slices.IndexFunc(keys, func(known key) bool { return known.name == k.Value })
@@ -148,7 +161,8 @@ func (d *decoder) record(n *yaml.Node, keys []key, unknown func(k *yaml.Node)) {
 	})
 }
 
-// items visits the elements of a list; a single value stands for a list of one.
+// items visits the elements of a list; a single value stands for a list of one. An empty element is
+// a problem, as it is most often a forgotten value.
 func (d *decoder) items(n *yaml.Node, visit func(item *yaml.Node)) {
 	n, ok := d.value(n)
 	if !ok {
@@ -167,6 +181,7 @@ func (d *decoder) items(n *yaml.Node, visit func(item *yaml.Node)) {
 	}
 }
 
+// kind names what stands at a node, for messages of what was expected instead.
 func kind(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -185,7 +200,8 @@ func kind(n *yaml.Node) string {
 	return clip(n.Value)
 }
 
-// clip keeps what is quoted from a file short.
+// clip keeps what is quoted from a file short. The cut may divide a character; what is left of it
+// is dropped, as messages are valid UTF-8.
 func clip(s string) string {
 	const most = 60
 	if len(s) > most {

@@ -12,6 +12,7 @@ import (
 // What a key means when nobody set it. docs/configuration.md repeats these for people, and a test
 // compares the two.
 const (
+	// 64 GiB is the size that a box sees; its file is sparse and takes what is written.
 	DefaultDisk      = 64 << 30
 	DefaultLifetime  = agentbox.LifetimeBranch
 	DefaultIsolation = agentbox.Auto
@@ -32,10 +33,13 @@ func defaults() *Config {
 	}
 }
 
+// defaultImage makes boxes of the release that this host runs, whose packages apt here can fetch
+// and verify without further keys.
 func defaultImage() string { return "apt:" + hostSuite("/etc/os-release") }
 
 // hostSuite is the suite of the host's own distribution, because an apt: image is made from the
-// host's apt sources.
+// host's apt sources. osRelease is the path of a file as os-release(5) describes it. Hosts that are
+// no relatives of Debian, and those that cannot be read, give DefaultSuite.
 func hostSuite(osRelease string) string {
 	f, err := os.Open(osRelease)
 	if runtime.GOOS != "linux" || err != nil {

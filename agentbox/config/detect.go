@@ -14,7 +14,9 @@ import (
 // without tools still needs its history.
 var basePackages = []string{"ca-certificates", "git"}
 
-// inspect looks at the files of dir and below it, as the toolchain package reads them.
+// inspect looks at the files of dir and below it, as the toolchain package reads them. Files are
+// opened below root only, so a link that leads out of the repository is not followed. Nothing is
+// found where the directory cannot be read: a guess is not worth an error.
 func inspect(dir, root string) toolchain.Found {
 	prefix, err := filepath.Rel(root, dir)
 	if err != nil {
@@ -29,7 +31,8 @@ func inspect(dir, root string) toolchain.Found {
 }
 
 // detect makes the configuration of a repository that has none, from the nearest directory upward
-// that tells anything.
+// that tells anything. With a monorepo in mind, the nearest one is taken alone: tools of other
+// parts would only make the image larger.
 func detect(root, dir string) (*Config, error) {
 	dir, err := realDir(dir)
 	if err != nil {
@@ -51,6 +54,7 @@ func detect(root, dir string) (*Config, error) {
 // maxNamed is how many files the source of a detected configuration names.
 const maxNamed = 4
 
+// someOf names at most maxNamed files, for people.
 func someOf(files []string) string {
 	switch {
 	case len(files) == 0:
@@ -62,7 +66,7 @@ func someOf(files []string) string {
 }
 
 // workstation is the image of a configuration that names none, with the tools that the repository
-// asks for.
+// asks for. The packages are cloned, as features and callers append to them.
 func (c *Config) workstation(found toolchain.Found) {
 	c.Packages = slices.Clone(toolchain.Workstation)
 	if c.Toolchain == nil {

@@ -12,7 +12,10 @@ import (
 	"agentbox/agentbox"
 )
 
-// devcontainerKeys are the keys of a devcontainer.json that boxes honour.
+// devcontainerKeys are the keys of a devcontainer.json that boxes honour. Their order is the order
+// they are read in (inLifecycleOrder): image before features, which depend on it, and the commands
+// in the order that the specification runs them. The format is that of containers.dev,
+// "devcontainer.json reference".
 var devcontainerKeys = []key{
 	{"image", func(d *decoder, n *yaml.Node) { set(d, n, &d.cfg.Image, imageName) }},
 	{"features", (*decoder).features},
@@ -54,7 +57,8 @@ var unsupported = map[string]string{
 }
 
 // parseDevcontainer reads a devcontainer.json. What boxes do not have is a warning, because the
-// file was written for other tools too; a known key of a wrong type is an error.
+// file was written for other tools too; a known key of a wrong type is an error. An empty file is
+// allowed, and asks for nothing.
 func parseDevcontainer(data []byte, src source) (*Config, error) {
 	d := &decoder{source: src, cfg: defaults()}
 	d.cfg.Root, d.cfg.Source = src.root, src.name
@@ -74,6 +78,8 @@ func parseDevcontainer(data []byte, src source) (*Config, error) {
 	return d.cfg, nil
 }
 
+// unhonoured is called for each key that boxes do not act on: silent for harmless ones, else a
+// warning that says what to do instead, or which key was probably meant.
 func (d *decoder) unhonoured(k *yaml.Node) {
 	if slices.Contains(harmless, k.Value) {
 		return
@@ -101,7 +107,8 @@ func inLifecycleOrder(n *yaml.Node) {
 }
 
 // commands reads a lifecycle command: a text for the shell, a list of arguments, or named ones of
-// either form, which run one after the other in the order of the file.
+// either form. The specification runs named ones side by side; boxes run them one after the other,
+// in the order of the file.
 func (d *decoder) commands(n *yaml.Node, to *[]string) {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -111,6 +118,8 @@ func (d *decoder) commands(n *yaml.Node, to *[]string) {
 	}
 }
 
+// command adds one command as a line for sh -c. A list is quoted argument by argument, so that no
+// shell interprets what the specification passes to exec.
 func (d *decoder) command(n *yaml.Node, to *[]string) {
 	if n.Kind != yaml.SequenceNode {
 		if s, ok := d.text(n); ok && strings.TrimSpace(s) != "" {
@@ -124,7 +133,8 @@ func (d *decoder) command(n *yaml.Node, to *[]string) {
 	}
 }
 
-// fill is a part of a command with its variables filled in.
+// fill is a part of a command with its variables filled in. What cannot be filled in stays and is
+// warned of: the command may not need it on the path it takes.
 func (d *decoder) fill(n *yaml.Node, s string) string {
 	if variable, why := unfilled(s); variable != "" {
 		d.warn(n, "%s…} stays as it is in the command: %s", variable, why)
@@ -132,6 +142,8 @@ func (d *decoder) fill(n *yaml.Node, s string) string {
 	return d.substitute(s)
 }
 
+// devcontainerEnv reads variables. One whose value needs what a box does not have is left out,
+// because half a value, in a PATH say, is worse than none.
 func (d *decoder) devcontainerEnv(n *yaml.Node) {
 	d.pairs(n, func(k, v *yaml.Node) {
 		if !envName().MatchString(k.Value) {
@@ -150,7 +162,8 @@ func (d *decoder) devcontainerEnv(n *yaml.Node) {
 	})
 }
 
-// substitute fills in the variables a box has.
+// substitute fills in the variables a box has. Both workspace folders are the box's: commands and
+// values are used in there only.
 func (d *decoder) substitute(s string) string {
 	const workspace = "/workspace"
 	return strings.NewReplacer(
@@ -159,7 +172,9 @@ func (d *decoder) substitute(s string) string {
 	).Replace(s)
 }
 
-// unfilled finds the first variable that is never filled in, and says why.
+// unfilled finds the first variable that is never filled in, and says why. It must name every form
+// of the specification that substitute does not know and that a user would otherwise find
+// unexpanded.
 func unfilled(s string) (variable, why string) {
 	for _, host := range []string{"${localEnv:", "${env:"} {
 		if strings.Contains(s, host) {
@@ -172,7 +187,9 @@ func unfilled(s string) (variable, why string) {
 	return "", ""
 }
 
-// forwardPorts reads numbers and "host:port"; only ports of the box itself can be forwarded.
+// forwardPorts reads numbers and "host:port"; only ports of the box itself can be forwarded. Ports
+// of other hosts are those of Compose services, which boxes do not have; each is a warning. The
+// rest is read as the ports of an agentbox.yaml, from a list made here.
 func (d *decoder) forwardPorts(n *yaml.Node) {
 	mine := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Line: n.Line}
 	d.items(n, func(item *yaml.Node) {
@@ -189,6 +206,8 @@ func (d *decoder) forwardPorts(n *yaml.Node) {
 	d.ports(mine)
 }
 
+// hostRequirements asks for a machine of at least this size, and that is the size the box gets. A
+// GPU or another requirement is a warning.
 func (d *decoder) hostRequirements(n *yaml.Node) {
 	d.record(n, []key{
 		{"cpus", func(d *decoder, n *yaml.Node) { d.integer(n, &d.cfg.CPUs, agentbox.MinCPUs, agentbox.MaxCPUs) }},
@@ -197,7 +216,9 @@ func (d *decoder) hostRequirements(n *yaml.Node) {
 	}, func(k *yaml.Node) { d.warn(k, "`hostRequirements.%s` is ignored", clip(k.Value)) })
 }
 
-// featurePackages are the features whose work Debian packages do as well.
+// featurePackages are the features whose work Debian packages do as well. They are keyed by the
+// last element of the feature's reference without its version: ghcr.io/devcontainers/features/go:1
+// is go. The version that a feature asks for is not looked at.
 var featurePackages = map[string][]string{
 	"go": {"golang"}, "node": {"nodejs", "npm"}, "python": {"python3", "python3-pip", "python3-venv"}, "rust": {"cargo", "rustc"},
 	"java": {"default-jdk"}, "ruby": {"ruby-full"}, "php": {"php-cli"}, "git": {"git"}, "git-lfs": {"git-lfs"},

@@ -15,7 +15,9 @@ var names = []string{"agentbox.yaml", ".devcontainer/devcontainer.json", ".devco
 // Find looks for the configuration that governs dir: agentbox.yaml in dir or the nearest directory
 // above it up to the repository's root, else a devcontainer.json likewise. path is "" when there is
 // none. Outside a repository only dir itself is looked at, so that nobody else's file in /tmp or
-// /home governs it.
+// /home governs it. dir need not be absolute; path and root are, without symbolic links. Errors
+// have code Invalid. Each agentbox.yaml up to the root is preferred to any devcontainer.json:
+// somebody who wrote one wants it, wherever the command is run.
 func Find(dir string) (path, root string, err error) {
 	dir, err = realDir(dir)
 	if err != nil {
@@ -38,6 +40,7 @@ func Find(dir string) (path, root string, err error) {
 	return "", root, nil
 }
 
+// realDir is dir, absolute and without symbolic links, so that walking upward sees real parents.
 func realDir(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err == nil {
@@ -55,7 +58,8 @@ func realDir(dir string) (string, error) {
 }
 
 // upward lists dir and the directories above it up to the one that holds .git; only dir when none
-// does.
+// does. A .git that is a file counts, too: worktrees and submodules have one, and are repositories
+// of their own here. The root of a repository is the last of the list.
 func upward(dir string) []string {
 	var dirs []string
 	for d := dir; ; d = filepath.Dir(d) {

@@ -12,7 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxDepth bounds how deep JSON may nest; the parser itself recurses.
+// maxDepth bounds how deep JSON may nest; the parser itself recurses, so a file of brackets could
+// fill the stack.
 const maxDepth = 100
 
 // parseJSONC reads JSON with comments and trailing commas into the same tree YAML gives, line
@@ -29,8 +30,11 @@ func parseJSONC(data []byte) (*yaml.Node, *problem) {
 	return t.node(&v), nil
 }
 
+// jsonLine takes the line number and the reason out of an error of hujson, which has no type for
+// them.
 var jsonLine = agentbox.Pattern(`^hujson: line ([0-9]+), column [0-9]+: (.*)`)
 
+// jsonSyntax makes a problem of a parser's error, at line 1 where the error names none.
 func jsonSyntax(err error) *problem {
 	m := jsonLine().FindStringSubmatch(strings.ReplaceAll(err.Error(), "\n", " "))
 	if m == nil {

@@ -11,7 +11,8 @@ import (
 )
 
 // topLevel is every key of agentbox.yaml, in the order people are told about them.
-// docs/configuration.md describes each; a test compares the two.
+// docs/configuration.md describes each; a test compares the two. The value is checked as it is
+// read, so a Config holds nothing that a later step would have to refuse for its form.
 var topLevel = []key{
 	{"image", func(d *decoder, n *yaml.Node) { set(d, n, &d.cfg.Image, imageName) }},
 	{"packages", func(d *decoder, n *yaml.Node) { list(d, n, &d.cfg.Packages, packageWord) }},
@@ -49,6 +50,8 @@ const (
 	maxConnections = 1 << 16
 )
 
+// The functions from here on check one text each, as set and list need them: they return it in its
+// canonical form, or an error that follows "KEY: ".
 func nonEmpty(s string) (string, error) {
 	if strings.TrimSpace(s) == "" {
 		return "", errors.New("is empty")
@@ -56,6 +59,8 @@ func nonEmpty(s string) (string, error) {
 	return s, nil
 }
 
+// imageName refuses what apt or a registry client could take for an option or for two words;
+// whether the image exists is found out when it is needed.
 func imageName(s string) (string, error) {
 	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }) || s[0] == '-' {
 		return "", fmt.Errorf("%q is not an image: write apt:SUITE or an OCI reference", clip(s))
@@ -89,6 +94,7 @@ func policyName(s string) (string, error) {
 	return repoPath(s)
 }
 
+// pool reads the number of machines kept ready, or auto. 0 keeps none.
 func (d *decoder) pool(n *yaml.Node) {
 	if v, _ := d.value(n); v.Value == "auto" {
 		d.cfg.Pool = PoolAuto
@@ -97,6 +103,7 @@ func (d *decoder) pool(n *yaml.Node) {
 	d.integer(n, &d.cfg.Pool, 0, maxPool)
 }
 
+// limits reads what bounds a box; a key that is left out is no limit.
 func (d *decoder) limits(n *yaml.Node) {
 	l := &d.cfg.Limits
 	d.section(n, []key{

@@ -16,9 +16,13 @@ import (
 // maxFile bounds a configuration file; a real one has a few kilobytes.
 const maxFile = 1 << 20
 
-// Load finds and reads the configuration that governs dir. What is wrong with the file comes back
-// as one
-// *agentbox.Error of code Invalid, one line "file:line: what" per problem.
+// Load finds and reads the configuration that governs dir, which need not be absolute. A directory
+// without one gets what its files let us guess (Config.Path is then ""). What is wrong with the
+// file comes back as one *agentbox.Error of code Invalid, one line "file:line: what" per problem,
+// at most 20 of them.
+//
+// It reads the repository's files as they are now, and remembers nothing: two calls may differ. It
+// may be called from any goroutine.
 func Load(ctx context.Context, dir string) (*Config, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -75,7 +79,10 @@ func readFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// complete fills in what the files of the repository tell and its configuration does not.
+// complete fills in what the files of the repository tell and its configuration does not. A key
+// that is there but empty (`lockfiles: []`) is not filled in: somebody decided that. Packages and
+// tools are guessed only where neither image nor packages are given, because a list of packages is
+// complete as it stands.
 func (c *Config) complete(found toolchain.Found) {
 	if c.Lockfiles == nil {
 		c.Lockfiles = found.Lockfiles
@@ -88,7 +95,8 @@ func (c *Config) complete(found toolchain.Found) {
 	}
 }
 
-// governed is the directory a configuration file speaks for.
+// governed is the directory a configuration file speaks for. It is the directory whose files are
+// looked at for what the configuration leaves out.
 func governed(path string) string {
 	dir := filepath.Dir(path)
 	if filepath.Base(dir) == ".devcontainer" {
@@ -97,4 +105,6 @@ func governed(path string) string {
 	return dir
 }
 
+// notDir is for a path such as .devcontainer/devcontainer.json where .devcontainer is a file: that
+// is as good as absent.
 func notDir(err error) bool { return errors.Is(err, syscall.ENOTDIR) }

@@ -11,7 +11,8 @@ import (
 )
 
 // text reads any scalar as text: what is written is what is meant, so `CI: 1` is "1" and `run:
-// true` is the command.
+// true` is the command. ok is false where there is no value, which is no problem, and where there
+// is a problem.
 func (d *decoder) text(n *yaml.Node) (string, bool) {
 	n, ok := d.value(n)
 	if !ok {
@@ -28,7 +29,8 @@ func (d *decoder) text(n *yaml.Node) (string, bool) {
 	return n.Value, true
 }
 
-// set reads text that check accepts, perhaps in another form, into *to.
+// set reads text that check accepts, perhaps in another form, into *to. Without a value *to stays
+// as it is, which is how defaults survive.
 func set[T any](d *decoder, n *yaml.Node, to *T, check func(string) (T, error)) {
 	s, ok := d.text(n)
 	if !ok {
@@ -42,7 +44,8 @@ func set[T any](d *decoder, n *yaml.Node, to *T, check func(string) (T, error)) 
 	*to = v
 }
 
-// list reads a list, or a single value, of texts that check accepts.
+// list reads a list, or a single value, of texts that check accepts. *to is set even where nothing
+// is in the list, and is then empty but not nil: see complete.
 func list[T any](d *decoder, n *yaml.Node, to *[]T, check func(string) (T, error)) {
 	*to = []T{}
 	d.items(n, func(item *yaml.Node) {
@@ -69,7 +72,8 @@ func (d *decoder) integer(n *yaml.Node, to *int, least, most int) {
 	*to = i
 }
 
-// amount reads a number that is not negative.
+// amount reads a number that is not negative. Infinity and NaN are YAML numbers, and no amounts: a
+// comparison with NaN would never end anything.
 func (d *decoder) amount(n *yaml.Node, to *float64) {
 	v, _ := d.value(n)
 	f, err := strconv.ParseFloat(v.Value, 64)
@@ -80,7 +84,7 @@ func (d *decoder) amount(n *yaml.Node, to *float64) {
 	*to = f
 }
 
-// size reads a size within bounds.
+// size reads a size within bounds. The bounds are whole MiB, as everything ParseSize gives.
 func (d *decoder) size(n *yaml.Node, to *int64, least, most int64) {
 	var bytes int64
 	before := len(d.problems)
@@ -94,7 +98,8 @@ func (d *decoder) size(n *yaml.Node, to *int64, least, most int64) {
 	*to = bytes
 }
 
-// FormatSize writes a size the way ParseSize reads it, in whole units.
+// FormatSize writes a size the way ParseSize reads it, in whole units. bytes is a whole number of
+// MiB; a rest is cut off.
 func FormatSize(bytes int64) string {
 	for _, u := range []struct {
 		name string

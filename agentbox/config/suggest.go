@@ -15,7 +15,8 @@ func suggest(word string, known []string) string {
 	return ": known are " + strings.Join(known, ", ")
 }
 
-// nearest ends such a sentence with the known word that was probably meant, or with nothing.
+// nearest ends such a sentence with the known word that was probably meant, or with nothing. Near
+// is less than two changed letters, and one more for each four of the word.
 func nearest(word string, known []string) string {
 	best, distance := "", 2+len(word)/4
 	if len(word) > 64 { // nobody mistypes a word of that length, and comparing takes quadratic time

@@ -10,7 +10,8 @@ import (
 )
 
 // toolchain reads tools with the version of each: {go: "1.22", node: ">=20"}. An empty version is
-// any.
+// any. What is asked for here replaces what the repository's files ask for, all of it: `toolchain:
+// {}` is a box without tools.
 func (d *decoder) toolchain(n *yaml.Node) {
 	d.cfg.Toolchain = toolchain.Needs{}
 	d.pairs(n, func(k, v *yaml.Node) {

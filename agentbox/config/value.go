@@ -14,6 +14,9 @@ import (
 )
 
 var (
+	// What names may look like. Suites, packages and users become arguments of apt and of programs
+	// in the box, so none can begin with a dash. They are the forms that Debian allows; names of
+	// services are ours.
 	suiteName   = agentbox.Pattern(`^[a-z][a-z0-9.-]*$`)
 	packageName = agentbox.Pattern(`^[a-z0-9][a-z0-9+.-]*(:[a-z0-9-]+)?([=/][A-Za-z0-9.+:~-]+)?$`)
 	serviceName = agentbox.Pattern(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}$`)
@@ -23,6 +26,8 @@ var (
 )
 
 // units of sizes, lower case. A single letter is binary, as Docker and Kubernetes users mean it.
+// There is none for a bare number (ParseSize), which would be bytes to one reader and MiB to
+// another.
 var units = map[string]uint64{
 	"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40,
 	"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40,
@@ -30,7 +35,8 @@ var units = map[string]uint64{
 }
 
 // ParseSize reads a size such as 2GiB, 512M, 1.5g or 8GB and rounds it up to a whole MiB, the grain
-// of machines.
+// of machines. Fractions are exact to nine digits. The error is one line without a code: the caller
+// knows where the text came from.
 func ParseSize(s string) (int64, error) {
 	m := sizeForm().FindStringSubmatch(strings.TrimSpace(s))
 	if m == nil {
@@ -59,7 +65,8 @@ func ParseSize(s string) (int64, error) {
 	return int64((bytes + grain - 1) / grain * grain), nil
 }
 
-// parseDuration reads Go's form (1h30m) and whole days (2d).
+// parseDuration reads Go's form (1h30m) and whole days (2d). Zero and negative ones are refused: a
+// limit that is over before it begins is a mistake.
 func parseDuration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if days, ok := strings.CutSuffix(s, "d"); ok && err != nil {
@@ -77,7 +84,7 @@ func parseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// parsePort reads BOX or HOST:BOX.
+// parsePort reads BOX or HOST:BOX. Without a HOST it is the same number there.
 func parsePort(s string) (agentbox.ConfiguredPort, error) {
 	host, box, two := strings.Cut(s, ":")
 	if !two {
@@ -104,7 +111,8 @@ func portNumber(s string) (int, error) {
 }
 
 // repoGlob checks a glob that must stay inside the repository. Each of its segments matches names
-// of one directory.
+// of one directory. ** is a segment like any other here: those who match it give it its meaning
+// (agentbox/artifact).
 func repoGlob(s string) (string, error) {
 	for segment := range strings.SplitSeq(s, "/") {
 		if _, err := path.Match(segment, ""); err != nil {
@@ -114,7 +122,9 @@ func repoGlob(s string) (string, error) {
 	return repoPath(s)
 }
 
-// repoPath checks a path that must stay inside the repository.
+// repoPath checks a path that must stay inside the repository. It returns the path cleaned:
+// slash-separated, without . and .. elements. The file need not exist, and a link in it is the
+// business of those who open it.
 func repoPath(s string) (string, error) {
 	if s == "" {
 		return "", errors.New("is empty")
@@ -129,7 +139,9 @@ func repoPath(s string) (string, error) {
 	return clean, nil
 }
 
-// boxPath checks a path inside the box: absolute, or below the home directory of its user.
+// boxPath checks a path inside the box: absolute, or below the home directory of its user. It
+// returns the path cleaned, still beginning with / or ~/: which user's home that is, only the box
+// knows.
 func boxPath(s string) (string, error) {
 	if s == "~" || path.IsAbs(s) {
 		return path.Clean(s), nil

@@ -8,7 +8,10 @@ import (
 	"agentbox/agentbox/toolchain"
 )
 
-// Write gives a detected configuration as an agentbox.yaml that means the same.
+// Write gives a detected configuration as an agentbox.yaml that means the same. Only the keys that
+// detection sets are written, and each of them: read again by Load, the result is the same but for
+// Path, Source and the file that each tool is said to be asked for by. Other keys are shown as
+// comments, for people to take up.
 func Write(c *Config) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Written by agentbox init: %s.\n", c.Source)
@@ -29,7 +32,8 @@ func Write(c *Config) string {
 	return b.String()
 }
 
-// asked says, as a comment, which files ask for a tool.
+// asked says, as a comment, which files ask for a tool. What stands in it comes from the repository
+// and is quoted, so that a line break in a file's name cannot begin a key.
 func asked(needs toolchain.Needs) string {
 	var files []string
 	for _, n := range needs {
@@ -38,6 +42,8 @@ func asked(needs toolchain.Needs) string {
 	return " # " + strings.ReplaceAll(someOf(files), "\n", " ")
 }
 
+// quoted makes every text one that YAML reads back as it was: Go's quoted form is valid as a
+// double-quoted scalar.
 func quoted(list []string) []string {
 	out := make([]string, len(list))
 	for i, s := range list {

@@ -12,7 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// parseYAML reads agentbox.yaml.
+// parseYAML reads agentbox.yaml. An empty file is allowed and means the defaults. A second document
+// is a problem, because one half of the file would be ignored silently.
 func parseYAML(data []byte, src source) (*Config, error) {
 	d := &decoder{source: src, cfg: defaults()}
 	d.cfg.Root, d.cfg.Source = src.root, src.name
@@ -40,7 +41,8 @@ var (
 )
 
 // syntax makes a problem of an error of the YAML parser. It describes an indenting tab in five
-// different ways, so that is looked for here.
+// different ways, so that is looked for here. The errors of the parser are text only; a form that
+// is not known here is passed on at line 1.
 func syntax(err error, data []byte) problem {
 	if at := tabbed().FindIndex(data); at != nil {
 		return problem{1 + bytes.Count(data[:at[0]], []byte("\n")), "indented with a tab: YAML wants spaces"}
