@@ -14,7 +14,8 @@ import (
 // goes on.
 const AttachChannel = "attach-job@agentbox"
 
-// JobAttach says how a client attaches to a job.
+// JobAttach says how a client attaches to a job. It is also what travels, so its fields may be
+// added to and not renamed: client and supervisor can be of different builds.
 type JobAttach struct {
 	Job      string `json:"job"`
 	Columns  int    `json:"columns,omitempty"` // of the client's terminal; 0 for a client without
@@ -24,13 +25,16 @@ type JobAttach struct {
 	EndInput bool   `json:"end_input,omitempty"` // the end of the client's input is the end of the job's
 }
 
-// OpenChannel opens a channel of any kind, and gives up when ctx is done or nobody answers.
+// OpenChannel opens a channel of any kind, and gives up when ctx is done or nobody answers. A
+// refusal comes back as the *ssh.OpenChannelError it is; every other error has code Unavailable or
+// is ctx's cause. The caller owns the channel and must take its requests.
 func OpenChannel(ctx context.Context, client *ssh.Client, kind string, extra []byte) (ssh.Channel, <-chan *ssh.Request, error) {
 	return openChannel(ctx, client, kind, extra)
 }
 
 // Attach joins a job, with cmd's streams, signals and terminal, and returns when the job has ended
-// or ctx has. Then the job goes on: a client that leaves ends nothing.
+// or ctx has. Then the job goes on: a client that leaves ends nothing. cmd's Argv, Env, Dir and
+// User are not used, as the command runs already. Errors are those of Exec.
 func Attach(ctx context.Context, client *ssh.Client, job JobAttach, cmd Command) (Status, error) {
 	if cmd.TTY != nil {
 		job.Columns, job.Rows = cmd.TTY.Size.Width, cmd.TTY.Size.Height

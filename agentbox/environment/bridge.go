@@ -1,13 +1,14 @@
 package environment
 
 import (
-	"agentbox/vmm/guest/protocol"
 	"context"
 	"io"
 	"sync"
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"agentbox/vmm/guest/protocol"
 )
 
 // end is one side's half of a relayed channel.
@@ -25,8 +26,15 @@ func (e end) abandon() {
 // bridge joins a client's channel (front) to one in the environment (back).
 //
 // The order it keeps: everything the environment wrote reaches the client before its end of file,
-// that before the exit status, that before the close.
+// that before the exit status, that before the close. It has one goroutine for each direction of
+// bytes and one for each side's requests. All of them end when the two channels are closed, which
+// run sees to; those of a silent environment end with its connection.
+//
+// The requests of each side must be taken at all times: the SSH library delivers all of a
+// connection by one goroutine, so one that is not taken stops every other channel.
 type bridge struct {
+	// Set by the caller. Without session it carries a TCP or unix connection: no requests, no exit
+	// status, and both directions may end on their own.
 	session     bool
 	front, back end
 
@@ -37,6 +45,7 @@ type bridge struct {
 	answering   sync.Mutex   // held while a client's request waits for its answer: the close must not overtake it
 }
 
+// run returns when both channels are closed, or at the end of ctx, which closes them.
 func (b *bridge) run(ctx context.Context) {
 	b.started, b.frontClosed, b.backClosed = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	if !b.session {
@@ -67,7 +76,9 @@ func (b *bridge) run(ctx context.Context) {
 	}
 }
 
-// hangUp ends the client's side after the last byte of output.
+// hangUp ends the client's side after the last byte of output. inward is closed when the client's
+// input has ended. A session ends with its command, whatever its client still sends; a connection
+// ends when both of its directions have.
 func (b *bridge) hangUp(inward <-chan struct{}) {
 	select {
 	case <-b.backClosed: // together with its output, most often: then there is still time to say what happened
@@ -93,7 +104,9 @@ func (b *bridge) hangUp(inward <-chan struct{}) {
 	b.front.ch.Close()
 }
 
-// eofTime is how long an end of file waits for the close that mostly follows it.
+// eofTime is how long an end of file waits for the close that mostly follows it. Only the close
+// tells whether there was an exit status, and without one explainLoss has something to write before
+// the end of file.
 const eofTime = 20 * time.Millisecond
 
 // explainLoss tells the client when its session ended without an exit status, unless the client
@@ -104,6 +117,8 @@ func (b *bridge) explainLoss() {
 	}
 }
 
+// lostMessage is for people at a stock ssh, which would say nothing. It ends in \r\n, because their
+// terminal may be raw.
 const lostMessage = "agentbox: the box closed the session before the command ended (it was stopped, paused or reset, " +
 	"or its connection was lost)\r\n"
 
@@ -145,6 +160,7 @@ func (b *bridge) fromFront() {
 	}
 }
 
+// pass asks the environment what the client asked, and answers as it did.
 func (b *bridge) pass(req *ssh.Request) bool {
 	b.answering.Lock()
 	defer b.answering.Unlock()
@@ -153,7 +169,8 @@ func (b *bridge) pass(req *ssh.Request) bool {
 	return ok && err == nil
 }
 
-// passable are the session requests a client may make of an environment.
+// passable are the session requests a client may make of an environment. Others are refused here,
+// as they would open ways out of the environment: auth-agent-req@openssh.com and x11-req.
 var passable = map[string]bool{
 	"env": true, "pty-req": true, "exec": true, "shell": true, "subsystem": true, protocol.Argv: true,
 	"signal": true, "window-change": true, "break": true, "eow@openssh.com": true,

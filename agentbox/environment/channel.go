@@ -12,6 +12,7 @@ import (
 	"agentbox/agentbox"
 )
 
+// opened is the answer to a request for a channel.
 type opened struct {
 	ch   ssh.Channel
 	reqs <-chan *ssh.Request
@@ -47,7 +48,7 @@ func openChannel(ctx context.Context, client *ssh.Client, kind string, extra []b
 }
 
 // departures has a channel for each live connection on which one was opened. It is closed when the
-// connection has ended.
+// connection has ended. It is global and not part of a client because the client is the library's.
 var departures sync.Map
 
 // gone gives the channel of departures. One goroutine for each connection waits for its end.
@@ -64,6 +65,7 @@ func gone(client *ssh.Client) <-chan struct{} {
 	return first.(chan struct{})
 }
 
+// discard waits for an answer that nobody wants any more, and closes what it brings.
 func discard(answer <-chan opened) {
 	if o := <-answer; o.err == nil {
 		o.ch.Close()
@@ -81,12 +83,15 @@ func openError(err error) error {
 	return lost(err)
 }
 
+// lost is the error for a connection that ended before what was asked of it was done.
 func lost(err error) *agentbox.Error {
 	return agentbox.Errorf(agentbox.Unavailable, "the connection to the box was lost: %w", err).
 		WithHint("agentbox show tells what became of it")
 }
 
-// request sends a channel request and waits for its reply, but not for ever.
+// request sends a channel request and waits for its reply, but not for ever. The errors are those
+// of openChannel. The late reply of a request that was given up is dropped with its goroutine,
+// which ends with the channel: the caller closes it.
 func request(ctx context.Context, ch ssh.Channel, name string, payload []byte) (bool, error) {
 	type reply struct {
 		ok  bool
@@ -112,17 +117,18 @@ func request(ctx context.Context, ch ssh.Channel, name string, payload []byte) (
 	}
 }
 
-// Pulse is how KeepAlive looks for signs of life.
+// Pulse is how KeepAlive looks for signs of life. The supervisor has one for each guest.
 type Pulse struct {
+	// Both are positive.
 	Every   time.Duration
 	Within  time.Duration // what one answer may take
 	Excused func() bool   // tells when the other end cannot answer, because it is frozen on purpose; may be nil
 }
 
 // KeepAlive asks the other end for signs of life and closes the client when two in a row are
-// missing. It returns when ctx is done (nil) or the client has ended (why). A channel of a kind
-// nobody has is what it asks for: the refusal shows that the server lives, and unlike a global
-// request it waits behind no other.
+// missing: one may be missed on a busy host. It returns when ctx is done (nil) or the client has
+// ended (why). A channel of a kind nobody has is what it asks for: the refusal shows that the
+// server lives, and unlike a global request it waits behind no other.
 func KeepAlive(ctx context.Context, client *ssh.Client, p Pulse) error {
 	tick := time.NewTicker(p.Every)
 	defer tick.Stop()

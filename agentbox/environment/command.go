@@ -8,7 +8,9 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Command is one command in the environment.
+// Command is one command in the environment. It is only read, and may be used again unless its
+// streams are used up. Where the server is the guest agent the arguments arrive as they are; else a
+// shell gets them quoted (see Exec).
 type Command struct {
 	Argv []string          // exact arguments; none mean the user's login shell
 	Env  map[string]string // added to what the environment gives every command
@@ -45,7 +47,7 @@ type PTY struct {
 // Size is the size of a terminal in characters.
 type Size struct{ Width, Height int }
 
-// Status is how a command ended.
+// Status is how a command ended, as a shell would say it.
 type Status struct {
 	Code   int    // 0 to 255; 128 plus the number when a signal killed it
 	Signal string // name without SIG when a signal killed it

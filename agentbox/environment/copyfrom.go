@@ -20,7 +20,13 @@ import (
 // complete or not at all.
 //
 // The box is not trusted: whatever names and links it reports, nothing is written outside the
-// directory that local names.
+// directory that local names. That is held by os.Root: every step of a path is opened below it, so
+// that a link which an earlier entry made leads nowhere else.
+//
+// remote is slash-separated, local a path of this machine; a "/." at the end of either means
+// contents, as for docker cp. Errors: NotFound when nothing is at remote or the directory of local
+// is missing, Invalid for a destination that cannot be, or a git directory without opts.Git,
+// Corrupt for names that no file can have. What was copied before an error stays.
 func (f *Files) CopyFrom(ctx context.Context, remote, local string, opts CopyOptions) error {
 	info, base, err := f.source(remote, opts.FollowLink)
 	if err != nil {
@@ -67,6 +73,7 @@ func (f *Files) CopyFrom(ctx context.Context, remote, local string, opts CopyOpt
 	return t.run(ctx, remote, name, info)
 }
 
+// openTop opens the directory that everything goes below.
 func openTop(dir string) (*os.Root, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -91,7 +98,8 @@ func (f *Files) pour(remote, local string) error {
 	return errors.Join(err, dst.Close())
 }
 
-// source looks at what is to be copied from the box. base is the name it has there.
+// source looks at what is to be copied from the box. base is the name it has there. The name that
+// the box reports for it is checked, as it becomes a name here.
 func (f *Files) source(remote string, follow bool) (info fs.FileInfo, base string, err error) {
 	if follow || strings.HasSuffix(remote, "/") || strings.HasSuffix(remote, "/.") {
 		info, err = f.sftp.Stat(remote)
@@ -128,6 +136,8 @@ func (d *download) list(ctx context.Context, from string) ([]fs.FileInfo, error)
 	return d.files.list(ctx, from)
 }
 
+// mkdir makes a directory that only we can enter until dress gives it its mode, when its files are
+// written. One that is there is used, unless it is, or leads into, a git directory.
 func (d *download) mkdir(to string) error {
 	err := d.root.Mkdir(to, 0o700)
 	if err == nil {
@@ -162,6 +172,8 @@ func (d *download) link(remote, name string) error {
 	return d.place(temp, name)
 }
 
+// file writes to a temporary name first: a copy that is cut short leaves nothing half at the name
+// that the user asked for.
 func (d *download) file(ctx context.Context, remote, name string, info fs.FileInfo) error {
 	src, err := d.files.sftp.Open(remote)
 	if err != nil {
@@ -188,6 +200,7 @@ func (d *download) file(ctx context.Context, remote, name string, info fs.FileIn
 	return d.place(temp, name)
 }
 
+// place gives a complete file its name. A directory that has the name is in the way, and stays.
 func (d *download) place(temp, name string) error {
 	if err := d.root.Rename(temp, name); err != nil {
 		return errors.Join(err, d.root.Remove(temp))

@@ -17,7 +17,10 @@ import (
 
 // CopyTo copies a file or a tree of this machine into the environment, by the rules of docker cp.
 // Modes and times are kept, symbolic links stay links, files belong to the user of the session, and
-// each appears complete or not at all where the server can rename over an existing file.
+// each appears complete or not at all where the server can rename over an existing file. Where it
+// cannot (a stock server without posix-rename@openssh.com), the file is written in place. The rules
+// for paths and errors are those of CopyFrom. Nothing of this machine's but regular files,
+// directories and links is read; the rest is reported as skipped.
 func (f *Files) CopyTo(ctx context.Context, local, remote string, opts CopyOptions) error {
 	stat := os.Lstat
 	if opts.FollowLink || strings.HasSuffix(local, "/") || strings.HasSuffix(local, "/.") {
@@ -128,6 +131,8 @@ func (f *Files) symlink(target, remote string) error {
 	return nil
 }
 
+// file writes beside the name and renames, where the server can. A device or a pipe is written
+// into, and keeps its mode.
 func (u *upload) file(ctx context.Context, local, remote string, info fs.FileInfo) error {
 	src, err := os.Open(local)
 	if err != nil {

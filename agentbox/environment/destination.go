@@ -18,7 +18,9 @@ import (
 //	directory  a file               an error
 //	directory  a directory          becomes dst/base; its contents go into dst when src ends in "/."
 //
-// into is true when the result is a directory that exists already and gets the contents.
+// into is true when the result is a directory that exists already and gets the contents. Nothing is
+// looked up here, so that the table is tested as one. A destination that ends in a slash must be a
+// directory.
 func destination(src, base, dst string, srcDir bool, dstInfo fs.FileInfo) (result string, into bool, err error) {
 	if dst == "" {
 		dst = "."

@@ -13,17 +13,22 @@ import (
 )
 
 // AnswerTimeout bounds every wait for an answer that the other end owes at once: handshakes, new
-// channels, replies.
+// channels, replies. It is long because emulated guests are slow, and to give up on a healthy box
+// costs its user a session.
 const AnswerTimeout = 30 * time.Second
 
-// Login is what both ends of a connection know of each other beforehand.
+// Login is what both ends of a connection know of each other beforehand. Neither end has a
+// certificate or asks a person: the keys were made for this box alone, and told both ends out of
+// band.
 type Login struct {
 	User    string
 	Key     ssh.Signer    // proves who we are
 	HostKey ssh.PublicKey // the only one the other end may have
 }
 
-// NewClient makes an SSH client on conn and owns it from then on: on failure conn is closed.
+// NewClient makes an SSH client on conn and owns it from then on: on failure conn is closed. Its
+// handshake is bounded by ctx and AnswerTimeout. A wrong host key, a refused login and a silent
+// server are errors of code Unavailable. It makes no difference where conn came from.
 func NewClient(ctx context.Context, conn net.Conn, login Login) (*ssh.Client, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, AnswerTimeout, silent("finish the SSH handshake"))
 	defer cancel()
@@ -54,6 +59,7 @@ func NewClient(ctx context.Context, conn net.Conn, login Login) (*ssh.Client, er
 	return ssh.NewClient(c, chans, reqs), nil
 }
 
+// fixedHostKey admits one key, and names both where another is offered.
 func fixedHostKey(want ssh.PublicKey) ssh.HostKeyCallback {
 	return func(_ string, _ net.Addr, got ssh.PublicKey) error {
 		if bytes.Equal(got.Marshal(), want.Marshal()) {
@@ -64,6 +70,7 @@ func fixedHostKey(want ssh.PublicKey) ssh.HostKeyCallback {
 	}
 }
 
+// silent is the error for an answer that did not come; what continues "the box did not".
 func silent(what string) *agentbox.Error {
 	return agentbox.Errorf(agentbox.Unavailable, "the box did not %s within %s", what, AnswerTimeout).
 		WithHint("agentbox logs --console shows what it is doing; agentbox reset starts it afresh")

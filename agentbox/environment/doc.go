@@ -3,17 +3,30 @@
 // shares the connection with many local clients. It does not know what is at the other end (a
 // microVM, a gVisor sandbox, a Lima instance, a remote host) and starts none.
 //
+// NewClient makes the connection over any net.Conn, Open over the socket of a box on this machine.
+// Exec runs a Command, Attach joins a job, OpenFiles begins an SFTP session whose Files copy
+// (CopyTo, CopyFrom, TarTo, TarFrom) and follow a log, Export takes what setup made, Forward opens
+// a port. The Relay and its bridges are the server side: they run in the supervisor, which alone
+// has a connection to the guest. Most callers of the rest are in the command line and the daemon,
+// and reach the box through such a relay.
+//
 // What comes from the other end is untrusted: names, sizes and order of messages are checked,
 // nothing waits for an answer without a deadline, and no file is written outside the directory the
 // caller named.
+//
+// Errors are those of agentbox with a code: Unavailable where the other end did not answer or the
+// connection was lost, Corrupt where what it said cannot be, Conflict where something beyond a
+// bound came. Every function with a context returns after it ends, even when the other end is
+// silent; a goroutine that a library keeps waiting ends with its connection.
 //
 // Beside what RFC 4254 defines, a session channel may carry two requests that the guest agent knows
 // and others refuse:
 //
 //	argv@agentbox  wants a reply; the payload is JSON {"argv":[...],"dir":"...","env":{...},"user":"..."}. It runs exactly
-//	               these arguments, without a shell between; no arguments mean the user's login shell.
+//	these arguments, without a shell between; no arguments mean the user's login shell.
 //	user@agentbox  wants no reply; the payload is one SSH string. It goes before any other request of the session and says
-//	               as whom the rest of it happens; the relay sends it, as the name its client logged in with.
+//	as whom the rest of it happens; the relay sends it, as the name its client logged in with.
 //
-// and it knows the subsystem harvest@agentbox besides sftp: see Export.
+// and it knows the subsystem harvest@agentbox besides sftp: see Export. Relays know one more type
+// of channel, AttachChannel.
 package environment

@@ -23,7 +23,11 @@ import (
 //
 // When ctx ends, the command gets SIGTERM, after cmd.Grace SIGKILL, and the channel is closed; the
 // error is then ctx's cause and the status is the command's if it was still told. An error of code
-// Unavailable means that the connection ended before the command did.
+// Unavailable means that the connection ended before the command did. A silent environment holds
+// Exec up no longer than cmd.Grace, killTime and closeTime together.
+//
+// A writer that fails (a closed pipe, a full disk) ends the command with SIGPIPE, as in a pipeline,
+// and its error is returned. No write to cmd.Stdout or cmd.Stderr begins once Exec has returned.
 func Exec(ctx context.Context, client *ssh.Client, cmd Command) (Status, error) {
 	ch, reqs, err := openChannel(ctx, client, "session", nil)
 	if err != nil {
@@ -39,6 +43,8 @@ func Exec(ctx context.Context, client *ssh.Client, cmd Command) (Status, error) 
 	return s.wait(ctx)
 }
 
+// explainRefusal makes an error of ours of a channel that was refused. A relay that has no
+// connection says so in the refusal (noBackend), which is a lost connection to us, too.
 func explainRefusal(err error) error {
 	var refused *ssh.OpenChannelError
 	if !errors.As(err, &refused) {
@@ -50,15 +56,19 @@ func explainRefusal(err error) error {
 	return agentbox.Errorf(agentbox.Unavailable, "the box refused to run a command: %s", refused.Message)
 }
 
-// session is one running command.
+// session is one running command. listen is the one goroutine that takes its requests; two copy its
+// output; one may be left behind at a read from Stdin.
 type session struct {
 	cmd   Command
 	ch    ssh.Channel
 	ended chan struct{} // closed when the channel is
 
+	// mu guards status, which is nil until the other end has told it.
 	mu     sync.Mutex
 	status *Status
 
+	// output counts the copies of output; muted drops what they still bring once finish has given
+	// up on them.
 	output sync.WaitGroup
 	muted  atomic.Bool
 	leaves bool       // the command is a job, which goes on when this ends
@@ -78,6 +88,7 @@ func (s *session) listen(reqs <-chan *ssh.Request) {
 	}
 }
 
+// parseExit reads how a command ended, RFC 4254, 6.10. Codes are those of wait(2): one byte.
 func parseExit(req *ssh.Request) (Status, bool) {
 	switch req.Type {
 	case "exit-status":
@@ -137,6 +148,7 @@ func argvRequest(cmd Command) (payload []byte, exact bool) {
 	return payload, err == nil
 }
 
+// allUTF8 tells whether JSON would carry the command unchanged.
 func allUTF8(cmd Command) bool {
 	for k, v := range cmd.Env {
 		if !utf8.ValidString(k) || !utf8.ValidString(v) {
@@ -146,6 +158,8 @@ func allUTF8(cmd Command) bool {
 	return utf8.ValidString(cmd.Dir) && !slices.ContainsFunc(cmd.Argv, func(s string) bool { return !utf8.ValidString(s) })
 }
 
+// ptyRequest is the payload of pty-req: RFC 4254, 6.2, with the modes of section 8 and the
+// TTY_OP_END after them. Sizes in pixels are unknown, which is 0.
 func ptyRequest(t *PTY) []byte {
 	term := t.Term
 	if term == "" {
@@ -166,6 +180,8 @@ func ptyRequest(t *PTY) []byte {
 	}{term, uint32(t.Size.Width), uint32(t.Size.Height), 0, 0, string(append(modes, 0))})
 }
 
+// copyStreams begins to copy, once the command has been started: some servers drop what comes
+// before.
 func (s *session) copyStreams() {
 	s.output.Go(func() { s.copyOut(s.cmd.Stdout, s.ch) })
 	s.output.Go(func() { s.copyOut(s.cmd.Stderr, s.ch.Stderr()) })
@@ -246,6 +262,7 @@ func (s *session) signal(name string) {
 	s.ch.SendRequest("signal", false, ssh.Marshal(struct{ Name string }{name}))
 }
 
+// terminate ends the command as Command.Grace says. A job is left instead: it ends when it does.
 func (s *session) terminate() {
 	if s.leaves {
 		s.ch.Close()
@@ -274,7 +291,8 @@ func (s *session) terminate() {
 const killTime = 10 * time.Second
 
 // finish collects the rest of the output. Once there is a cause to stop, it waits only as long as a
-// living server needs to close a channel.
+// living server needs to close a channel. cause is nil where the command ended on its own. The
+// status is told even with a cause, where it is known.
 func (s *session) finish(ctx context.Context, cause error) (Status, error) {
 	done := make(chan struct{})
 	go func() {

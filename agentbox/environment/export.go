@@ -16,7 +16,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// Export says which files of the environment to take, as its root user sees them.
+// Export says which files of the environment to take, as its root user sees them. Paths are
+// slash-separated.
 type Export struct {
 	Root  string     // names in the archive are relative to it; other file systems below it are left out
 	Skip  []string   // absolute paths that are left out, with all below them and links beside them that lead to them
@@ -26,7 +27,8 @@ type Export struct {
 	Bound Bound
 }
 
-// Bound is the most that is taken of an environment; what is zero has none.
+// Bound is the most that is taken of an environment; what is zero has none. They are there because
+// what is exported is kept on the host: an archive without end would fill its disk.
 type Bound struct {
 	Bytes int64 // of the archive
 	Files int
@@ -68,6 +70,9 @@ func (h Export) Take(ctx context.Context, client *ssh.Client, w io.Writer) error
 	return err
 }
 
+// ask runs the subsystem: the request as one line of JSON, then more, go to its input; the answer
+// comes from its output. Where out refuses, its error is the one returned, and not the end of the
+// command that it caused.
 func (h Export) ask(ctx context.Context, client *ssh.Client, req protocol.ExportRequest, more io.Reader, out io.Writer) error {
 	request, err := json.Marshal(req)
 	if err != nil {
@@ -95,4 +100,5 @@ func (h Export) ask(ctx context.Context, client *ssh.Client, req protocol.Export
 	return nil
 }
 
+// maxComplaint bounds what a box may put into an error message.
 const maxComplaint = 4 << 10

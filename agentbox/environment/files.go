@@ -25,7 +25,7 @@ type Files struct {
 }
 
 // OpenFiles begins an SFTP session as user ("" is whom the client logged in as). It ends with ctx
-// or Close.
+// or Close. ctx is that of the whole session and not of its beginning. Closing client ends it, too.
 func OpenFiles(ctx context.Context, client *ssh.Client, user string) (*Files, error) {
 	ch, reqs, err := openChannel(ctx, client, "session", nil)
 	if err != nil {
@@ -50,6 +50,7 @@ func OpenFiles(ctx context.Context, client *ssh.Client, user string) (*Files, er
 	return &Files{sftp: c, guard: g, stop: stop}, nil
 }
 
+// startSubsystem asks for a subsystem by name, RFC 4254, 6.5.
 func startSubsystem(ctx context.Context, ch ssh.Channel, name string) error {
 	ok, err := request(ctx, ch, "subsystem", ssh.Marshal(struct{ Name string }{name}))
 	if err == nil && !ok {
@@ -58,7 +59,7 @@ func startSubsystem(ctx context.Context, ch ssh.Channel, name string) error {
 	return err
 }
 
-// Close ends the session.
+// Close ends the session. Methods that still run fail. It does not close the client.
 func (f *Files) Close() error {
 	f.stop()
 	err := f.sftp.Close()
@@ -66,7 +67,8 @@ func (f *Files) Close() error {
 	return err
 }
 
-// failure says what went wrong with a path in the box.
+// failure says what went wrong with a path in the box. It keeps an error of ours, and gives any
+// other the code that fits it.
 func (f *Files) failure(doing, name string, err error) error {
 	if err = f.guard.explain(err); errors.As(err, new(*agentbox.Error)) || errors.Is(err, context.Canceled) {
 		return err
@@ -125,7 +127,8 @@ type CopyOptions struct {
 	Skipped    func(path string, why string) // sockets, devices, pipes and git directories are not copied; may be nil
 }
 
-// meter counts for a copy whose files go in parallel.
+// meter counts for a copy whose files go in parallel. mu guards now, and is held while opts'
+// functions are called, so that they run one at a time.
 type meter struct {
 	mu   sync.Mutex
 	now  Progress
@@ -160,7 +163,10 @@ func (m *meter) leave(name string) {
 	}
 }
 
-// guard ends an SFTP session whose other side owes an answer and says nothing.
+// guard ends an SFTP session whose other side owes an answer and says nothing. It is the stream
+// between the SFTP client and the channel. The timer runs exactly while an answer is owed: it
+// begins with the first write after a read, and a read of anything stops it. mu guards owed and
+// cause, and orders the two.
 type guard struct {
 	ssh.Channel
 	timer *time.Timer
@@ -199,6 +205,7 @@ func (g *guard) Write(p []byte) (int, error) {
 	return g.Channel.Write(p)
 }
 
+// fail ends the session; the first cause is the one that explain tells.
 func (g *guard) fail(cause error) {
 	g.mu.Lock()
 	if g.cause == nil {

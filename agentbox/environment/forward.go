@@ -15,7 +15,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// Forwarding is a TCP port of this host whose connections end in the environment.
+// Forwarding is a TCP port of this host whose connections end in the environment. One goroutine
+// accepts and each connection has one that connects and joins; Close waits for all of them.
 type Forwarding struct {
 	listener net.Listener
 	cancel   context.CancelFunc
@@ -30,7 +31,11 @@ type Watch struct {
 
 // Forward listens on the host address listen ("127.0.0.1:3000"; port 0 takes a free one) and
 // connects every client to remote, an address inside the environment. It works until ctx is done or
-// Close is called. A port that is taken is an error of code Exists.
+// Close is called. A port that is taken is an error of code Exists. remote's host may be empty,
+// which is the environment's localhost; a connection that nobody answers there is reset, so that a
+// client sees what it would see of a closed port. Every connection asks backend anew, so the
+// forwarding lives on when the connection to the environment is replaced. A remote that is no
+// address is an error of code Invalid.
 func Forward(ctx context.Context, backend Backend, listen, remote string, watch Watch) (*Forwarding, error) {
 	target, err := parseTarget(remote)
 	if err != nil {
@@ -47,6 +52,7 @@ func Forward(ctx context.Context, backend Backend, listen, remote string, watch 
 	return f, nil
 }
 
+// listenError says why a port cannot be had, and suggests another.
 func listenError(listen string, err error) error {
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return agentbox.Errorf(agentbox.Invalid, "cannot listen on %s: %w", listen, err)
@@ -87,7 +93,8 @@ func (f *Forwarding) accept(ctx context.Context, backend Backend, target target,
 	}
 }
 
-// target is an address inside the environment.
+// target is an address inside the environment. Its host is resolved there, and its port is 1 to
+// 65535.
 type target struct {
 	host string
 	port uint32
@@ -105,6 +112,7 @@ func parseTarget(addr string) (target, error) {
 	return target{host, uint32(port)}, nil
 }
 
+// openTCP opens a connection inside the environment: RFC 4254, 7.2.
 func openTCP(ctx context.Context, client *ssh.Client, t target, fromHost string, fromPort uint32) (ssh.Channel, <-chan *ssh.Request, error) {
 	ch, reqs, err := openChannel(ctx, client, "direct-tcpip", ssh.Marshal(struct {
 		Host     string
@@ -139,6 +147,8 @@ func connect(ctx context.Context, backend Backend, t target, conn net.Conn, watc
 	join(ctx, conn, ch, reqs, watch.Passed)
 }
 
+// origin is where a client comes from, as direct-tcpip tells it; of a unix socket that is this
+// machine.
 func origin(conn net.Conn) (string, uint32) {
 	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 		return a.IP.String(), uint32(a.Port)
@@ -153,7 +163,9 @@ func reset(conn net.Conn) {
 	}
 }
 
-// join copies both ways until both directions have ended, either end is gone, or ctx is done.
+// join copies both ways until both directions have ended, either end is gone, or ctx is done. Where
+// the two ended naturally the host's side gets an end of file, else a reset: half a message must
+// not look like a whole one. passed may be nil.
 func join(ctx context.Context, conn net.Conn, ch ssh.Channel, reqs <-chan *ssh.Request, passed func()) {
 	closed := make(chan struct{})
 	go func() { ssh.DiscardRequests(reqs); close(closed) }()
@@ -193,7 +205,9 @@ func (t told) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// naturalEnd waits for the end of a joined pair and tells whether all that was sent has arrived.
+// naturalEnd waits for the end of a joined pair and tells whether all that was sent has arrived. in
+// and out bring the result of each direction's copy, once. closed is closed when the environment
+// has closed the channel.
 func naturalEnd(ctx context.Context, in, out <-chan error, closed <-chan struct{}) bool {
 	for in != nil || out != nil {
 		var gone <-chan struct{} // the other end takes no more, and all it sent has been read

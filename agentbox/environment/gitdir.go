@@ -26,7 +26,8 @@ func inGit(path string) bool {
 }
 
 // checkGit fails when a copy out of a box takes from a git directory or puts something into one.
-// dir is where the copy goes, name what it becomes there.
+// dir is where the copy goes, name what it becomes there. dir is resolved first, as a link may lead
+// into one; it need not exist. The error has code Invalid.
 func checkGit(remote, dir, name string) error {
 	real, err := filepath.Abs(dir)
 	if err == nil {

@@ -16,7 +16,8 @@ import (
 )
 
 // Backend gives the connection to the environment as it is now. It may wait for one, and ends with
-// ctx.
+// ctx. It is called from many goroutines, and asked again for each channel, so that clients survive
+// a connection that was replaced. Its error reaches the client in the refusal.
 type Backend func(ctx context.Context) (*ssh.Client, error)
 
 // Fixed is the Backend of a connection that is never replaced.
@@ -31,13 +32,16 @@ func Fixed(client *ssh.Client) Backend {
 // It buffers nothing beyond the windows of flow control: a client that does not read stops its
 // command, and only it. Clients may run sessions and open TCP and unix connections inside; they may
 // not make the environment call back (remote forwarding, X11, agent forwarding), which would give a
-// box a way out that no policy sees.
+// box a way out that no policy sees. The host key and the client's key are made for it; who may
+// connect is decided by the socket's directory and that key. NewRelay, Handle, Prepare and then
+// Serve is the order of calls; ServeConn may be called beside Serve.
 type Relay struct {
 	backend Backend
 	config  *ssh.ServerConfig
 	log     *slog.Logger
-	spare   *spare
-	local   map[string]ChannelHandler
+	// The session opened ahead of need, and the handlers by type of channel.
+	spare *spare
+	local map[string]ChannelHandler
 }
 
 // ChannelHandler serves a channel that a client asks for, and returns when it is closed or ctx is
@@ -49,7 +53,7 @@ func (r *Relay) Handle(kind string, f ChannelHandler) { r.local[kind] = f }
 
 // NewRelay makes a relay that proves itself with hostKey and admits the holder of clientKey under
 // any user name; the name reaches the environment with every session (see the package's
-// user@agentbox).
+// user@agentbox). Nothing is served before Serve or ServeConn.
 func NewRelay(hostKey ssh.Signer, clientKey ssh.PublicKey, backend Backend, log *slog.Logger) *Relay {
 	want := clientKey.Marshal()
 	config := &ssh.ServerConfig{
@@ -98,6 +102,7 @@ func (r *Relay) Serve(ctx context.Context, l net.Listener) error {
 	}
 }
 
+// sleep waits for d, or until ctx is done.
 func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
@@ -129,14 +134,16 @@ func (r *Relay) ServeConn(ctx context.Context, conn net.Conn) {
 	cancel()
 }
 
-// answerGlobal confirms that we live and refuses everything else.
+// answerGlobal confirms that we live and refuses everything else. The requests of OpenSSH that
+// would have the environment call back are among what is refused.
 func answerGlobal(requests <-chan *ssh.Request) {
 	for req := range requests {
 		req.Reply(req.Type == "keepalive@openssh.com", nil)
 	}
 }
 
-// channel serves one channel a client asks for.
+// channel serves one channel a client asks for. The channel in the environment is opened first, so
+// that the client learns of a refusal as such, with its reason.
 func (r *Relay) channel(ctx context.Context, user string, nch ssh.NewChannel) {
 	if f := r.local[nch.ChannelType()]; f != nil {
 		f(ctx, nch)
@@ -165,6 +172,8 @@ func (r *Relay) channel(ctx context.Context, user string, nch ssh.NewChannel) {
 	b.run(ctx)
 }
 
+// reject passes a refusal of the environment on as it was, and any other error as noBackend tells
+// it.
 func reject(nch ssh.NewChannel, err error) {
 	var refused *ssh.OpenChannelError
 	if errors.As(err, &refused) {

@@ -13,7 +13,9 @@ var signalNumbers = map[string]int{
 	"PWR": 30, "SYS": 31,
 }
 
-// signalNames are the host's signals that make sense to pass on.
+// signalNames are the host's signals that make sense to pass on. SIGKILL cannot be caught: it is
+// for callers that send one themselves. SIGWINCH is not among them, as sizes travel on their own
+// (PTY.Resize).
 var signalNames = map[os.Signal]string{
 	syscall.SIGHUP: "HUP", syscall.SIGINT: "INT", syscall.SIGQUIT: "QUIT", syscall.SIGTERM: "TERM", syscall.SIGUSR1: "USR1",
 	syscall.SIGUSR2: "USR2", syscall.SIGALRM: "ALRM", syscall.SIGABRT: "ABRT", syscall.SIGPIPE: "PIPE",

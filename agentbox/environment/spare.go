@@ -8,12 +8,15 @@ import (
 )
 
 // spare is a session channel opened ahead of need: taking it saves a round trip, the slowest part
-// of a short command where the environment is an emulated machine.
+// of a short command where the environment is an emulated machine. There is at most one, ready or
+// on its way, and it belongs to one connection: where that was replaced, it is dropped. It costs
+// the environment a channel and starts nothing there.
 type spare struct {
 	ctx  context.Context // of the openings under way
 	stop context.CancelFunc
 	work sync.WaitGroup
 
+	// mu guards what follows. opening is true from prepare until open has an answer.
 	mu      sync.Mutex
 	client  *ssh.Client // whose session ready is, or will be
 	opening bool
@@ -73,6 +76,8 @@ func (s *spare) prepare(client *ssh.Client) {
 	s.work.Go(func() { s.open(client) })
 }
 
+// open waits for the session, and keeps it if the spare is still wanted. It runs without mu, which
+// a slow environment would hold from others.
 func (s *spare) open(client *ssh.Client) {
 	ch, requests, err := openChannel(s.ctx, client, "session", nil)
 	s.mu.Lock()

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// LogFile is a file that grows, here or in the environment.
+// LogFile is a file that grows, here or in the environment. ReadAt beyond its end is io.EOF, and
+// Stat tells its size now.
 type LogFile interface {
 	io.ReaderAt
 	Stat() (fs.FileInfo, error)
@@ -25,12 +26,14 @@ func (f *Files) Open(name string) (LogFile, error) {
 	return file, nil
 }
 
-// followEvery is how often a followed file is looked at.
+// followEvery is how often a followed file is looked at. Neither SFTP nor a box's file tells when
+// it grows. Five times a second looks immediate to a reader.
 const followEvery = 200 * time.Millisecond
 
 // Tail writes the last lines of a file, or all of it when lines is negative. With follow it then
 // waits for more until ctx is done, which is no error; a file that was cut short is read from its
-// beginning.
+// beginning. A last line that has no end yet counts as one. With 0 lines nothing that is there is
+// written.
 func Tail(ctx context.Context, f LogFile, lines int, follow bool, w io.Writer) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -62,7 +65,9 @@ func Tail(ctx context.Context, f LogFile, lines int, follow bool, w io.Writer) e
 	}
 }
 
-// lastLines finds where the last n lines of the first size bytes begin.
+// lastLines finds where the last n lines of the first size bytes begin. It reads backward in
+// pieces, so the end of a large file costs little. It is 0 when there are fewer lines. n is not
+// negative.
 func lastLines(f io.ReaderAt, size int64, n int) (int64, error) {
 	if n == 0 {
 		return size, nil

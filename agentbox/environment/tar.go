@@ -15,7 +15,11 @@ import (
 )
 
 // TarFrom writes a file or a tree of the environment as a tar stream whose names begin with the
-// source's own, as docker cp BOX:PATH - does.
+// source's own, as docker cp BOX:PATH - does. A directory named by "/." or the root is ".", as tar
+// does. What is neither file, directory nor link is skipped and reported, and so are git
+// directories unless opts.Git says otherwise; owners are those in the box, by number. One file
+// follows the other, as in the archive. On an error the archive is not complete, and nothing closes
+// w.
 func (f *Files) TarFrom(ctx context.Context, remote string, w io.Writer, opts CopyOptions) error {
 	info, base, err := f.source(remote, opts.FollowLink)
 	if err != nil {
@@ -34,6 +38,7 @@ func (f *Files) TarFrom(ctx context.Context, remote string, w io.Writer, opts Co
 	return t.w.Close()
 }
 
+// tarOut is one TarFrom under way; it is used by one goroutine.
 type tarOut struct {
 	files *Files
 	w     *tar.Writer
@@ -114,10 +119,14 @@ func (t *tarOut) contents(ctx context.Context, remote, name string, size int64) 
 	return nil
 }
 
+// errEnough ends a copy that has all it needs. The header has told the size before: the archive
+// would be broken by a byte more or less.
 var errEnough = errors.New("the size that was promised has been reached")
 
 // TarTo unpacks a tar stream into a directory of the environment, as docker cp - BOX:DIR does.
-// Names that point out of the directory are read as if it were the root.
+// Names that point out of the directory are read as if it were the root. Directories get their mode
+// and time at the end, as writing below them needs one and changes the other. Members of other
+// types are skipped and reported. dir must exist; what was unpacked before an error stays.
 func (f *Files) TarTo(ctx context.Context, r io.Reader, dir string, opts CopyOptions) error {
 	there, err := f.sftp.Stat(dir)
 	if err != nil {

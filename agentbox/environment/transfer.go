@@ -11,7 +11,9 @@ import (
 // parallelFiles is how many files a copy has in flight: small ones cost round trips, not bandwidth.
 const parallelFiles = 16
 
-// ends is where a copy comes from and goes to. Methods that copy files run beside each other.
+// ends is where a copy comes from and goes to. Methods that copy files run beside each other. They
+// are paths at either side, as run's from and to and names below them. file is called beside the
+// walk; the others are called by the walk alone, in order: parents first.
 type ends interface {
 	file(ctx context.Context, from, to string, info fs.FileInfo) error
 	link(from, to string) error
@@ -38,7 +40,8 @@ type madeDir struct {
 }
 
 // run walks the tree and copies files beside it; the first failure of either ends both, and is the
-// one returned.
+// one returned. One more than parallelFiles goes beside each other, as the walk itself is one.
+// Directories get their mode and time last, when nothing is written into them any more.
 func (t *transfer) run(ctx context.Context, from, to string, info fs.FileInfo) error {
 	work, working := errgroup.WithContext(ctx)
 	work.SetLimit(parallelFiles + 1)
@@ -81,6 +84,7 @@ func (t *transfer) copy(ctx context.Context, from, to string, info fs.FileInfo) 
 	return nil
 }
 
+// counted reports what has been copied, if it has.
 func (t *transfer) counted(from, to string, err error) error {
 	if err == nil {
 		t.meter.add(t.label(from, to), 1, 0)
@@ -88,6 +92,8 @@ func (t *transfer) counted(from, to string, err error) error {
 	return err
 }
 
+// dir makes a directory and copies what is in it, but git directories where they are to be left
+// out. How deep it may go, list says.
 func (t *transfer) dir(ctx context.Context, from, to string, info fs.FileInfo) error {
 	if err := t.mkdir(to); err != nil {
 		return err
