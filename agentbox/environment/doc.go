@@ -23,9 +23,9 @@
 // and others refuse:
 //
 //	argv@agentbox  wants a reply; the payload is JSON {"argv":[...],"dir":"...","env":{...},"user":"..."}. It runs exactly
-//	these arguments, without a shell between; no arguments mean the user's login shell.
+//	               these arguments, without a shell between; no arguments mean the user's login shell.
 //	user@agentbox  wants no reply; the payload is one SSH string. It goes before any other request of the session and says
-//	as whom the rest of it happens; the relay sends it, as the name its client logged in with.
+//	               as whom the rest of it happens; the relay sends it, as the name its client logged in with.
 //
 // and it knows the subsystem harvest@agentbox besides sftp: see Export. Relays know one more type
 // of channel, AttachChannel.

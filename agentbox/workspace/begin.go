@@ -14,7 +14,7 @@ import (
 )
 
 // MaxBegin bounds what is uncommitted in a checkout for Begin to look at it: a copy is made of all
-// that.
+// that. It is in bytes of regular files.
 const MaxBegin = 256 << 20
 
 // ours are the author and the committer of commits that agentbox makes.
@@ -24,9 +24,11 @@ var ours = []string{"GIT_AUTHOR_NAME=agentbox", "GIT_AUTHOR_EMAIL=agentbox@local
 var stat = []string{"-c", "core.checkStat=minimal", "-c", "core.trustctime=false", "-c", "core.compression=0", "-c", "core.safecrlf=false",
 	"-c", "core.bigFileThreshold=64m", "-c", "advice.addEmbeddedRepo=false"}
 
-// Begun is what a staged tree holds beyond the commit that is checked out in it.
+// Begun is what a staged tree holds beyond the commit that is checked out in it. The commit's
+// parent is the one that is checked out; it is in no ref of the checkout, and exists in the pack
+// and where that is unpacked.
 type Begun struct {
-	Commit string // "" when everything is committed
+	Commit string // full hex; "" when everything is committed
 	Tree   string // of Commit
 	Files  int    // that are not as in the index, or not in it
 }
@@ -36,6 +38,9 @@ type Begun struct {
 // pack what the commit has and head has not, and works below dir, which must not exist. The tree
 // stays as it is. No hook and no filter of the repository is run. The commit is "" when everything
 // is committed, or when what is not is larger than MaxBegin.
+//
+// tree is one that Stage made, with its own .git. The pack is thin: it is of use only in a
+// repository that has head. The commit's objects are made below dir alone, which is removed again.
 func Begin(ctx context.Context, tree, head, dir string, pack io.Writer) (begun Begun, err error) {
 	b, err := newBeginning(ctx, tree, head, dir)
 	if err != nil {
@@ -58,6 +63,8 @@ func Begin(ctx context.Context, tree, head, dir string, pack io.Writer) (begun B
 	return begun, err
 }
 
+// beginning is one Begin under way: the tree with its commit, git's view of it, and the variables
+// by which new objects go elsewhere while the tree's own are found.
 type beginning struct {
 	tree, head string
 	view       *git.View
@@ -84,12 +91,15 @@ func newBeginning(ctx context.Context, tree, head, dir string) (*beginning, erro
 	return &beginning{tree, head, v, env}, nil
 }
 
+// run runs git in the tree, with what it needs to believe the index.
 func (b *beginning) run(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
 	out, _, err := b.view.Run(ctx, git.Call{Dir: b.tree, Args: append(append([]string{}, stat...), args...), Env: b.env, Stdin: stdin})
 	return string(out), err
 }
 
-// changed names the files that are not as in the index, and how large they are together.
+// changed names the files that are not as in the index, and how large they are together. Names of
+// files that no tree can hold are left out; size counts regular files only, in bytes. Directories
+// end in a slash: they are repositories of their own.
 func (b *beginning) changed(ctx context.Context) (names []string, size int64, err error) {
 	out, err := b.run(ctx, nil, "ls-files", "-z", "--modified", "--others", "--exclude-standard")
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// HasBranch tells whether the repository has a branch of that name.
+// HasBranch tells whether the repository has a branch of that name. branch is without refs/heads/.
 func HasBranch(ctx context.Context, repo Repo, branch string) (bool, error) {
 	_, err := ask(ctx, repo.Root, "show-ref", "--verify", "--quiet", "refs/heads/"+branch)
 	var failed *git.Error

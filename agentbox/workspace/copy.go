@@ -16,17 +16,18 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// job is one path to copy.
+// job is one path to copy. dst must not exist, its directory must. gone, where set, is told that
+// src vanished between the listing and the copy.
 type job struct {
-	src, dst string
-	name     string // as people know it; for notes
-	link     bool   // may be a hard link
-	private  bool   // is part of a git directory, where links lead nowhere
-	clean    bool   // text in which credentials may stand
-	gone     *atomic.Bool
+	src, dst string       // absolute
+	name     string       // as people know it; for notes
+	link     bool         // may be a hard link
+	private  bool         // is part of a git directory, where links lead nowhere
+	clean    bool         // text in which credentials may stand
+	gone     *atomic.Bool // nil where nobody asks
 }
 
-// outcome is what became of a job.
+// outcome is what became of a job. With absent and isDir nothing was made at dst.
 type outcome struct {
 	bytes  int64
 	linked bool
@@ -39,7 +40,9 @@ type outcome struct {
 func workers() int { return min(8, 2*runtime.NumCPU()) }
 
 // copyAll runs the jobs and counts them. It returns the names of those that were directories,
-// sorted.
+// sorted. files and bytes are added to and may be shared by several calls, as may s.stats; they are
+// guarded here by a lock of this call, so calls that share them go one after the other. The first
+// error ends all.
 func (s *stager) copyAll(ctx context.Context, jobs []job, files *int, bytes *int64) ([]string, error) {
 	var next atomic.Int64
 	var mu sync.Mutex
@@ -80,6 +83,8 @@ func (s *stager) copyAll(ctx context.Context, jobs []job, files *int, bytes *int
 	return dirs, err
 }
 
+// copyOne decides by what is at src now, as the listing may be out of date. The limit counts what
+// is about to be copied, so a copy never gets far beyond it; hard links cost nothing.
 func (s *stager) copyOne(j job) (outcome, error) {
 	fi, err := os.Lstat(j.src)
 	if gone(err) {
@@ -143,13 +148,15 @@ func (s *stager) copyFile(j job) (outcome, error) {
 	}
 }
 
+// exists tells that something has the name, a link that leads nowhere included.
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }
 
 // copyContent makes dst, which must not exist, a copy of the regular file src. steady tells that
-// src was the same before and after.
+// src was the same before and after. Permissions are kept without set-id bits, and the time, by
+// which git knows a file that is as in its index.
 func copyContent(src, dst string) (n int64, steady bool, err error) {
 	in, err := git.OpenPlain(src)
 	if err != nil {
@@ -172,7 +179,7 @@ func copyContent(src, dst string) (n int64, steady bool, err error) {
 	if err != nil {
 		return n, false, unreadable(src, err)
 	}
-	// The owner can always read, because whoever makes a disk from this tree has to.
+	// The owner can always read, because a disk is made from this tree.
 	if err := out.Chmod(before.Mode().Perm() | 0o400); err != nil {
 		return n, false, unwritable(dst, err)
 	}
@@ -182,6 +189,7 @@ func copyContent(src, dst string) (n int64, steady bool, err error) {
 	return n, after.Size() == before.Size() && after.ModTime().Equal(before.ModTime()), nil
 }
 
+// copyLink copies a symbolic link as it is, wherever it leads: it is followed in the box only.
 func copyLink(j job, fi fs.FileInfo) (outcome, error) {
 	to, err := os.Readlink(j.src)
 	if err != nil {
@@ -212,7 +220,7 @@ func (s *stager) copyGitLink(j job) (outcome, error) {
 	return outcome{bytes: int64(len(text))}, nil
 }
 
-// maxText bounds the texts in which credentials are looked for.
+// maxText bounds the texts in which credentials are looked for. Reflogs are what is that large.
 const maxText = 64 << 20
 
 // copyClean copies a text of git's own without the credentials older gits wrote into it.

@@ -14,7 +14,9 @@ import (
 )
 
 // Describe tells which checkout dir belongs to and where it stands. It costs two git processes,
-// side by side.
+// side by side. dir need not be absolute and may be a link. What would have git follow a link or
+// wait for a pipe is refused before git is asked. Errors have code Invalid, with a hint where
+// something can be done.
 func Describe(ctx context.Context, dir string) (Repo, error) {
 	abs, err := filepath.Abs(dir)
 	if err == nil {
@@ -80,7 +82,8 @@ func (r *Repo) readHead(ctx context.Context) error {
 // errNotPlain is a HEAD or a ref that only git can read.
 var errNotPlain = errors.New("not of the plain kind")
 
-// plainHead reads HEAD and the ref that it names.
+// plainHead reads HEAD and the ref that it names. It is read from the files because that takes no
+// process, and a box's start waits for it.
 func (r *Repo) plainHead() error {
 	path := filepath.Join(r.GitDir, "HEAD")
 	head, err := git.ReadPlain(path, maxPointer)
@@ -118,10 +121,13 @@ func (r *Repo) plainHead() error {
 	return nil
 }
 
+// setDetached names a commit of full hex; 12 digits of it stand for a branch's name.
 func (r *Repo) setDetached(commit string) {
 	r.Commit, r.Detached, r.Branch = commit, true, commit[:12]
 }
 
+// askHead is for reftables, refs that name refs, and HEADs that are none of heads. No commit is no
+// error where there is a branch: it is yet to be born.
 func (r *Repo) askHead(ctx context.Context) error {
 	r.Branch, r.Commit = "", ""
 	ref, err := ask(ctx, r.Root, "symbolic-ref", "--quiet", "--short", "HEAD")
@@ -141,7 +147,8 @@ func (r *Repo) askHead(ctx context.Context) error {
 	return nil
 }
 
-// packedRef looks a ref up in the packed-refs file; "" when it is not there.
+// packedRef looks a ref up in the packed-refs file; "" when it is not there. The format is git's: a
+// line "HEX REF" for each, in no order that is relied on here.
 func packedRef(path, ref string) (string, error) {
 	data, err := git.ReadPlain(path, maxRefs)
 	if errors.Is(err, os.ErrNotExist) {
@@ -165,7 +172,8 @@ func isHex(s string) bool {
 	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// Gone tells whether a checkout, "" for none, no longer exists.
+// Gone tells whether a checkout, "" for none, no longer exists. A checkout that cannot be looked
+// at, on a disk that is not mounted say, is not known to be gone unless nothing has its path.
 func Gone(root string) bool {
 	if root == "" {
 		return false

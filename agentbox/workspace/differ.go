@@ -11,9 +11,12 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// change is a file of a box that is not as in the commit that is checked out there.
+// change is a file of a box that is not as in the commit that is checked out there. mode is git's,
+// in octal; blob the object's full hex, or a commit's for a submodule; path as the box's git quoted
+// it.
 type change struct{ mode, blob, path string }
 
+// parseChange reads "MODE BLOB PATH"; what is missing is "", which is like nothing in a checkout.
 func parseChange(line string) change {
 	f := strings.SplitN(line, " ", 3)
 	for len(f) < 3 {
@@ -26,7 +29,8 @@ func parseChange(line string) change {
 func (c change) deleted() bool { return strings.Trim(c.mode, "0") == "" }
 
 // differing names the changes that a checkout does not have in the same form. The names are the
-// box's word.
+// box's word. A name that cannot be one counts as differing: better to ask about it than to remove
+// it with the box. Names come back as the box quoted them.
 func differing(ctx context.Context, v *git.View, repo Repo, changes []string) ([]string, error) {
 	var differ []string
 	var regular []change // whose contents git has to name, because line ends may be converted
@@ -76,6 +80,7 @@ func (c change) compare(repo Repo) (same, contents bool) {
 	return false, c.mode == "100644" && !executable || c.mode == "100755" && executable
 }
 
+// sameLink compares the text of the link, which is what git keeps of one.
 func (c change) sameLink(full string) bool {
 	to, err := os.Readlink(full)
 	return err == nil && git.BlobID([]byte(to), len(c.blob)) == c.blob

@@ -11,13 +11,15 @@ import (
 
 // ask runs git over the checkout of a person, whose configuration counts, and returns what it
 // printed. Only what reads refs and configuration is asked this way; files and objects are looked
-// at through a git.View.
+// at through a git.View. A git that ended with a status other than 0 is a *git.Error, which many
+// callers take for "no".
 func ask(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	out, _, err := git.Run(ctx, git.Call{Dir: dir, Args: args, Personal: true})
 	return out, err
 }
 
-// explain turns a failure of git into what a user can act on.
+// explain turns a failure of git into what a user can act on. An error that is not git's is
+// returned as it is, and so is nil.
 func explain(err error, dir string) error {
 	var failed *git.Error
 	if !errors.As(err, &failed) {

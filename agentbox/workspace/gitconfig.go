@@ -27,7 +27,7 @@ type setting struct {
 
 // leftBehind matches the keys a copy does not get: credentials and where to find them, what runs
 // programs of the host, what leads to other files, and the signatures no box can make without a
-// key.
+// key. Keys are in canonical form.
 var leftBehind = agentbox.Pattern(`^(?:` + strings.Join([]string{
 	`credential\..*`, `http\.(.*\.)?(extraheader|cookiefile|proxyauthmethod|sslkey|sslcert|sslcertpasswordprotected|proxysslkey|proxysslcert|.*password.*)`,
 	`include\..*`, `includeif\..*`, `sendemail\..*`, `imap\..*`, `gpg\..*`, `(commit|tag|push)\.gpgsign`, `user\.signingkey`, `uploadpack\..*hook`,
@@ -51,10 +51,11 @@ var fixed = []setting{
 }
 
 // keepWorktree as the worktree of a target keeps what the original says, for submodules not checked
-// out.
+// out. A NUL is in no path, so it is none of a user's.
 const keepWorktree = "\x00keep"
 
-// config writes the configuration of the copy, and returns that of the original.
+// config writes the configuration of the copy, and returns that of the original. It is written anew
+// and not copied, so that nothing gets through that was not understood.
 func (s *stager) config(ctx context.Context, repo Repo, to target) (local []setting, err error) {
 	var own []setting
 	g, gctx := errgroup.WithContext(ctx)
@@ -96,7 +97,9 @@ func (s *stager) config(ctx context.Context, repo Repo, to target) (local []sett
 // this size.
 const maxConfig = 64 << 20
 
-// readConfig reads one file as git does, without what it includes.
+// readConfig reads one file as git does, without what it includes. A file that is absent is no
+// settings. The bytes are read by us and parsed by git, so that it is git's syntax and nobody's
+// link that decides.
 func readConfig(ctx context.Context, file string) ([]setting, error) {
 	data, err := git.ReadPlain(file, maxConfig)
 	if gone(err) {
@@ -118,6 +121,7 @@ func readConfig(ctx context.Context, file string) ([]setting, error) {
 
 // parsedOnce remembers what git made of the configurations read last. A box's start reads the same
 // one twice and its checkout's next box again, and a process for each is most of what that costs.
+// mu guards bySum. Two callers that miss at once both ask git, which is only slower.
 var parsedOnce = parsed{bySum: map[[sha256.Size]byte][]setting{}}
 
 // maxParsed and maxParsedSize bound it.
@@ -131,6 +135,7 @@ type parsed struct {
 	bySum map[[sha256.Size]byte][]setting
 }
 
+// of gives the settings of data, from memory or by parse. Callers get a slice of their own.
 func (p *parsed) of(data []byte, parse func() ([]setting, error)) ([]setting, error) {
 	if len(data) > maxParsedSize {
 		return parse()
@@ -210,7 +215,7 @@ func missing(settings, have []setting) []setting {
 }
 
 // sanitise is the settings a copy may have: no credentials, no programs of the host, none of
-// agentbox's own remotes.
+// agentbox's own remotes. A url.BASE section whose BASE has a password goes with its name.
 func sanitise(settings []setting) []setting {
 	ours := map[string]bool{}
 	for _, s := range settings {
@@ -243,6 +248,8 @@ var (
 	quoteSubsection = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 )
 
+// formatConfig is the text of a configuration with these settings in this order; neighbours of one
+// section share its header. A key without a section is none.
 func formatConfig(settings []setting) []byte {
 	var b bytes.Buffer
 	last := ""

@@ -17,7 +17,8 @@ import (
 // there stays behind, hooks and keys among it. Names are relative to the git directory; a linked
 // work tree has part of them in its own.
 var (
-	// shared is what all work trees of a repository have in common.
+	// shared is what all work trees of a repository have in common. Hooks are not in these lists,
+	// nor are modules, worktrees and objects, which have code of their own.
 	shared = []string{"refs", "logs", "info", "rr-cache", "reftable", "description"}
 	// private is what each work tree has for itself, besides its pseudo-refs and messages.
 	private = []string{"HEAD", "index", "logs", "refs", "info/sparse-checkout", "rebase-merge", "rebase-apply", "sequencer"}
@@ -30,7 +31,7 @@ var (
 )
 
 // gitDir copies the git directory of a repository but for its objects, and returns the
-// configuration of the original.
+// configuration of the original. Objects come later, see repo.
 func (s *stager) gitDir(ctx context.Context, repo Repo, to target) (local []setting, err error) {
 	if err := os.MkdirAll(to.git, 0o755); err != nil {
 		return nil, unwritable(to.git, err)
@@ -79,7 +80,8 @@ func pointTo(to target) error {
 }
 
 // state copies everything but objects and configuration. Loose refs come before packed-refs: git
-// packs a ref before it removes the loose one, so none can slip through between the two.
+// packs a ref before it removes the loose one, so none can slip through between the two. No lock
+// file is copied: nobody would ever remove it from the copy.
 func (s *stager) state(ctx context.Context, repo Repo, dst string) error {
 	if repo.GitDir != repo.CommonDir && exists(filepath.Join(repo.CommonDir, "reftable")) {
 		return agentbox.Errorf(agentbox.Invalid, "%s is a linked work tree of a repository with reftables", repo.Root).
@@ -103,7 +105,8 @@ func (s *stager) state(ctx context.Context, repo Repo, dst string) error {
 }
 
 // addState collects what one work tree sees: of the common directory all but what is another's, and
-// its own.
+// its own. In the main work tree the private ones are in the common directory, too, and are
+// collected once.
 func (w *walker) addState(repo Repo) error {
 	linked := repo.GitDir != repo.CommonDir
 	w.skip = func(rel string) bool { return linked && isPrivate(rel) }
@@ -117,6 +120,7 @@ func (w *walker) addState(repo Repo) error {
 	return w.addMatching(repo.GitDir)
 }
 
+// addPacked collects what is read after the loose refs.
 func (w *walker) addPacked(repo Repo) error {
 	return w.addAll(repo.CommonDir, []string{"packed-refs", "shallow"})
 }
@@ -141,9 +145,11 @@ type walker struct {
 	skip func(rel string) bool
 }
 
-// maxNesting bounds directories below a git directory.
+// maxNesting bounds directories below a git directory. A ref's name can be deep, but nobody's is;
+// it keeps a directory that was made to be endless from being walked.
 const maxNesting = 64
 
+// addAll collects each of the names in dir that is there.
 func (w *walker) addAll(dir string, names []string) error {
 	for _, name := range names {
 		if err := w.add(dir, name); err != nil {

@@ -9,7 +9,8 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// CheckBranch fails for what cannot be the name of a branch.
+// CheckBranch fails for what cannot be the name of a branch. branch is without refs/heads/. The
+// error has code Invalid.
 func CheckBranch(ctx context.Context, repo Repo, branch string) error {
 	_, err := ask(ctx, repo.Root, "check-ref-format", "refs/heads/"+branch)
 	var failed *git.Error
@@ -21,7 +22,9 @@ func CheckBranch(ctx context.Context, repo Repo, branch string) error {
 
 // MoveBranch makes a branch name a commit that the checkout has, and the ref memory, too. A branch
 // that exists has to lead to the commit already or be where memory says that it was put; one that
-// is checked out anywhere stays.
+// is checked out anywhere stays. It is how pull brings work to a branch without losing any: memory
+// names the commit of the last pull, so a branch that still is there has nothing of the user's own.
+// Errors have code Conflict, with another name as the way out. memory is a full ref name.
 func MoveBranch(ctx context.Context, repo Repo, branch, commit, memory string) error {
 	was, err := resolve(ctx, repo, "refs/heads/"+branch)
 	if err != nil {

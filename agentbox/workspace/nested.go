@@ -12,7 +12,8 @@ import (
 )
 
 // nested copies what is at path of the work tree: a submodule, checked out or not, or another
-// repository inside it.
+// repository inside it. A repository that cannot be taken leaves its directory empty, with a note:
+// the outer one is worth a box without it.
 func (s *stager) nested(ctx context.Context, outer Repo, to target, path string) error {
 	src, dst := filepath.Join(outer.Root, path), filepath.Join(to.root, path)
 	if err := os.Mkdir(dst, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
@@ -63,6 +64,7 @@ func (s *stager) openNested(ctx context.Context, root string) (Repo, error) {
 	return s.openGitDir(ctx, root, gitDir)
 }
 
+// openGitDir checks a git directory and what it leads to, before anything of it is read.
 func (s *stager) openGitDir(ctx context.Context, root, gitDir string) (Repo, error) {
 	repo := Repo{Root: root, GitDir: gitDir, CommonDir: gitDir}
 	if err := s.inside(gitDir); err != nil {
@@ -104,7 +106,9 @@ func (s *stager) inside(gitDir string) error {
 // area is what a checkout consists of.
 func (s *stager) area() []string { return []string{s.top.Root, s.top.GitDir, s.top.CommonDir} }
 
-// follow reads the path in a file such as .git or commondir; a relative one counts from base.
+// follow reads the path in a file such as .git or commondir; a relative one counts from base. The
+// line need not end; prefix is what comes before the path. The result is absolute and clean, and
+// nothing is known of what it names.
 func follow(file, prefix, base string) (string, error) {
 	data, err := git.ReadPlain(file, maxPointer)
 	if err != nil {
@@ -123,6 +127,7 @@ func (s *stager) modules(ctx context.Context, repo Repo, to target) error {
 	return s.modulesBelow(ctx, repo.GitDir, to.git, "modules", 0)
 }
 
+// modulesBelow looks in one directory of modules. gitDir/rel is read, dst/rel written.
 func (s *stager) modulesBelow(ctx context.Context, gitDir, dst, rel string, depth int) error {
 	entries, err := git.ReadDir(filepath.Join(gitDir, rel))
 	if gone(err) || depth > maxNesting {
@@ -150,6 +155,8 @@ func (s *stager) modulesBelow(ctx context.Context, gitDir, dst, rel string, dept
 	return nil
 }
 
+// module copies one git directory with what is nested in it. Its core.worktree is relative and
+// stays true, as the copy has the same shape.
 func (s *stager) module(ctx context.Context, src, dst string, depth int) error {
 	s.seen[src] = true
 	repo, err := s.openGitDir(ctx, src, src)

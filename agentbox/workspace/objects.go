@@ -14,12 +14,14 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// rounds bounds how often the objects are listed again because git repacked them meanwhile.
+// rounds bounds how often the objects are listed again because git repacked them meanwhile. Once is
+// common, as git gc runs by itself; a repository that never rests is an error.
 const rounds = 5
 
 // objects copies the object store, alternates included, so that the copy needs none. Objects never
 // change, but a repack moves them from one file to another: when one has gone between listing and
-// copying, what is new is copied too.
+// copying, what is new is copied too. Where nothing is borrowed the multi-pack-index and
+// commit-graphs come along, as they save git much work; after a repack in between they are dropped.
 func (s *stager) objects(ctx context.Context, repo Repo, dst string) error {
 	stores, err := s.stores(ctx, repo)
 	if err != nil {
@@ -51,18 +53,21 @@ func (s *stager) objects(ctx context.Context, repo Repo, dst string) error {
 }
 
 // stale removes the files that describe other object files: after a repack they may name some that
-// were not copied.
+// were not copied. git makes them again when it wants to.
 func stale(objects string) {
 	os.Remove(filepath.Join(objects, "pack", "multi-pack-index"))
 	os.Remove(filepath.Join(objects, "info", "commit-graph"))
 	os.RemoveAll(filepath.Join(objects, "info", "commit-graphs"))
 }
 
-// maxStores bounds how many stores a repository may borrow from.
+// maxStores bounds how many stores a repository may borrow from. A chain can be endless when each
+// store that is named is new.
 const maxStores = 100
 
 // stores is the object store of a repository and every one that it borrows from, each once. One
-// that is not part of the checkout must be allowed by the user.
+// that is not part of the checkout must be allowed by the user. They are absolute, links resolved;
+// the first is the repository's own. It fails before anything is copied from one that is not
+// allowed.
 func (s *stager) stores(ctx context.Context, repo Repo) ([]string, error) {
 	stores := []string{filepath.Join(repo.CommonDir, "objects")}
 	for i := 0; i < len(stores); i++ {
@@ -90,6 +95,8 @@ func (s *stager) stores(ctx context.Context, repo Repo) ([]string, error) {
 	return stores, nil
 }
 
+// checkBorrowed fails for a store outside of the checkout unless the user allowed it: a repository
+// could otherwise put any repository's history of this host into its box.
 func (s *stager) checkBorrowed(ctx context.Context, repo Repo, store string) error {
 	if slices.ContainsFunc(s.area(), func(dir string) bool { return within(dir, store) }) {
 		return nil
@@ -100,7 +107,8 @@ func (s *stager) checkBorrowed(ctx context.Context, repo Repo, store string) err
 	return borrowed(repo.Root, store)
 }
 
-// alternates are the lines of the file in which a store names others.
+// alternates are the lines of the file in which a store names others. Lines are paths, relative to
+// the store; gitrepository-layout(5) has the format.
 func alternates(store string) ([]string, error) {
 	path := filepath.Join(store, "info", "alternates")
 	data, err := git.ReadPlain(path, maxPointer)
@@ -151,7 +159,9 @@ func (s *stager) listObjects(store, to string, alone bool, have map[string]bool,
 	return nil
 }
 
-// addStore adds the files of one directory of a store.
+// addStore adds the files of one directory of a store. have holds the names that are taken care of,
+// relative to objects: the first store that has one gives it, as names are of contents. A directory
+// that is a link is left out.
 func addStore(store, to, dir string, have map[string]bool, jobs *[]job, wanted func(name string) bool) error {
 	entries, err := git.ReadDir(filepath.Join(store, dir))
 	if gone(err) || errors.Is(err, syscall.ELOOP) {

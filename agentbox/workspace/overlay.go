@@ -17,7 +17,10 @@ import (
 // Overlay adds the files of a tar archive to a staged tree: what setup made in another workspace of
 // the same key. What the tree has already stays as it is, and so does everything in .git. The
 // archive came out of a box, so nothing in it is believed: names that lead out of the tree, also
-// through links, are errors.
+// through links, are errors. files counts the regular files and links that were added. tree is
+// changed in place and nothing is undone on an error: callers throw it away then. An archive that
+// cannot be read or leads out is an error of code Corrupt. That files keep to a bound is for the
+// archive's maker to see to (environment.Bound).
 func Overlay(ctx context.Context, tree string, archive io.Reader) (files int, err error) {
 	root, err := os.OpenRoot(tree)
 	if err != nil {
@@ -41,12 +44,16 @@ func Overlay(ctx context.Context, tree string, archive io.Reader) (files int, er
 	return o.files, context.Cause(ctx)
 }
 
+// overlay is one Overlay under way. root holds every name inside the tree, whatever links are in
+// it.
 type overlay struct {
 	root  *os.Root
 	files int
 	dirs  []*tar.Header // directories that the tree did not have, to be given their times last
 }
 
+// add adds one member, unless the tree has something of its name or it is in a git directory: a
+// hook there would be run by git.
 func (o *overlay) add(h *tar.Header, content io.Reader) error {
 	name := path.Clean(h.Name)
 	switch {
@@ -96,6 +103,8 @@ func prefixes(name string) func(func(string) bool) {
 	}
 }
 
+// make makes one member. Devices, pipes and sockets are left out: a disk made of the tree would
+// have them.
 func (o *overlay) make(name string, h *tar.Header, content io.Reader) error {
 	if err := o.root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return err

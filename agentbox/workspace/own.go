@@ -28,7 +28,8 @@ const (
 var essential = []string{"HEAD", "config", "config.worktree", "commondir", "gitdir", "index", "packed-refs", "shallow", "objects", "refs", "info", "reftable"}
 
 // checkPlain fails when something that git needs in a git directory is a link, a pipe or a device.
-// HEAD may be a link to a ref, as git made it once.
+// HEAD may be a link to a ref, as git made it once. It looks at the names only, not at what is
+// below objects and refs: the walks there follow no link.
 func checkPlain(gitDir string) error {
 	for _, name := range essential {
 		path := filepath.Join(gitDir, name)
@@ -57,7 +58,8 @@ func linkedRef(path string) string {
 }
 
 // preflight looks for the .git that git would find from dir, before git does: it would wait for a
-// pipe and follow a link.
+// pipe and follow a link. dir is absolute, without links. Nothing found is no error; git says it
+// better.
 func preflight(dir string) error {
 	for {
 		path := filepath.Join(dir, ".git")
@@ -84,7 +86,10 @@ func preflight(dir string) error {
 }
 
 // checkOwn fails when the git directory is not the checkout's own: neither in it, nor one that
-// names it.
+// names it. Three forms are a checkout's own: .git itself, or a place inside the checkout that a
+// file .git names; a linked work tree, whose gitdir file leads back to .git; and a git directory
+// elsewhere whose core.worktree is the root. Any other would let an archive with a file .git in it
+// bring another repository of this user's into a box.
 func (r Repo) checkOwn(ctx context.Context) error {
 	entry := filepath.Join(r.Root, ".git")
 	fi, err := os.Lstat(entry)
@@ -127,6 +132,7 @@ func (r Repo) checkOwn(ctx context.Context) error {
 	return stranger(r.Root, r.GitDir)
 }
 
+// stranger is the error for a git directory that does not name the checkout.
 func stranger(root, gitDir string) error {
 	return agentbox.Errorf(agentbox.Invalid, "%s leads to the git directory %s, which does not name it in turn", root, gitDir).
 		WithHint("if it is this checkout's: git config --file %s core.worktree %s", filepath.Join(gitDir, "config"), root)
@@ -138,6 +144,7 @@ func within(dir, path string) bool {
 	return err == nil && rel != "." && filepath.IsLocal(rel)
 }
 
+// absolute is path, clean, counted from base if it is relative.
 func absolute(path, base string) string {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(base, path)
@@ -175,6 +182,7 @@ func mayBorrow(ctx context.Context, store string) (bool, error) {
 	return false, nil
 }
 
+// borrowed is the error for a store that nobody allowed, with both ways out.
 func borrowed(root, store string) error {
 	return agentbox.Errorf(agentbox.Invalid, "%s borrows objects from %s, which is not part of it", root, store).
 		WithHint("if that is what you want: git config --global --add %s %s; else make it stand alone: git repack -a -d && rm .git/objects/info/alternates",

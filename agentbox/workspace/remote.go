@@ -32,7 +32,8 @@ import (
 // markKey in a remote's section says that agentbox made it, and for which box.
 const markKey = "agentbox"
 
-// Remote is the git remote of a box.
+// Remote is the git remote of a box. It is written as one section of the configuration, and known
+// again by its first two lines.
 type Remote struct {
 	Name   string // of the remote: the box's name
 	Box    string // what git-serve is given: the box's id, which is never used twice
@@ -53,7 +54,8 @@ var remoteName = agentbox.Pattern(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 // AddRemote writes the remote of a box into the configuration of the checkout, in place of what
 // agentbox wrote there for an earlier box of that name. An *agentbox.Error of code Exists says that
 // the name is taken by a remote of the user's own, which is never touched. It costs one git
-// process, and writes nothing when nothing changed.
+// process, and writes nothing when nothing changed. A name or path that could not be quoted for git
+// and the shell is an error of code Invalid; a configuration that stays locked, of code Conflict.
 func AddRemote(ctx context.Context, repo Repo, r Remote) error {
 	if !remoteName().MatchString(r.Name) || strings.Contains(r.Name, "..") || strings.HasSuffix(r.Name, ".lock") {
 		return agentbox.Errorf(agentbox.Invalid, "%q cannot be the name of a git remote", r.Name)
@@ -72,7 +74,7 @@ func AddRemote(ctx context.Context, repo Repo, r Remote) error {
 // RemoveRemote takes the remote of a box out of the configuration and leaves everything else as it
 // was, byte for byte. What was fetched stays under refs/remotes, for it may be the only copy of
 // work that was done in the box. It is not an error when there is no such remote, or when it
-// belongs to the user or another box.
+// belongs to the user or another box. box "" stands for any box.
 func RemoveRemote(ctx context.Context, repo Repo, name, box string) error {
 	return editConfig(ctx, repo, func(config []byte) []byte { return removeSection(config, name, box) })
 }
@@ -100,6 +102,8 @@ func checkFree(ctx context.Context, repo Repo, name string) error {
 // header and mark are the first two lines of every section we write, by which we know it again.
 func header(name string) string { return "[remote \"" + name + "\"]\n\t" + markKey + " = " }
 
+// section is the text of the remote. Everything in it passes two parsers, git's and the shell's,
+// and is quoted for both.
 func (r Remote) section() string {
 	run := ""
 	if r.Home != "" {
@@ -155,11 +159,14 @@ func removeSection(config []byte, name, box string) []byte {
 	}
 }
 
-// lockWait is how long another git may hold the lock on the configuration before we give up.
+// lockWait is how long another git may hold the lock on the configuration before we give up. git
+// holds it for milliseconds; one that was killed leaves it for ever.
 const lockWait = 3 * time.Second
 
 // editConfig changes the shared configuration file under git's own lock, so that no edit of git's
-// is lost.
+// is lost. edit is called twice, the second time under the lock, and must be a function of its
+// argument alone. The file is replaced by a rename, as git does, so a reader sees the old or the
+// new. Where the configuration is a link, the file that it leads to changes.
 func editConfig(ctx context.Context, repo Repo, edit func([]byte) []byte) error {
 	path, err := filepath.EvalSymlinks(filepath.Join(repo.CommonDir, "config"))
 	if err != nil {
@@ -198,6 +205,8 @@ func rewrite(lock *os.File, path string, edit func([]byte) []byte) error {
 	return errors.Join(err, lock.Close())
 }
 
+// lockFile makes path, which must not exist, and waits for another to remove it: that is git's
+// lock.
 func lockFile(ctx context.Context, path string) (*os.File, error) {
 	deadline := time.Now().Add(lockWait)
 	for {

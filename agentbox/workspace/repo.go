@@ -1,6 +1,7 @@
 package workspace
 
-// Repo is a checkout on the host.
+// Repo is a checkout on the host. It is what Describe found, and is not kept up to date: a branch
+// may be switched the next moment. It can be compared with ==.
 type Repo struct {
 	Root      string // absolute path of the work tree's top, symbolic links resolved
 	Subdir    string // slash path, below Root, of the directory that was described; "" for Root itself

@@ -41,7 +41,9 @@ type Stats struct {
 // Stage makes dst, which does not exist or is an empty directory, a copy of the repository that
 // stands alone: the work tree (tracked and untracked files, ignored ones not) and a .git directory
 // with which git says the same as in the original. On failure dst is as it was. The original is
-// only read. Hooks and credentials stay behind.
+// only read. Hooks and credentials stay behind. A path that cannot be taken as it is (a device, a
+// name that git could not have made) is left out, with a note, and so are repositories inside that
+// lead elsewhere. It costs a few git processes, and may be ended by ctx at any time.
 func Stage(ctx context.Context, repo Repo, dst string, opts Options) (Stats, error) {
 	if opts.Limit == 0 {
 		opts.Limit = math.MaxInt64
@@ -53,7 +55,7 @@ func Stage(ctx context.Context, repo Repo, dst string, opts Options) (Stats, err
 	return stats, err
 }
 
-// TooLarge is the error of a workspace that has more bytes than its box's disk.
+// TooLarge is the error of a workspace that has more bytes than its box's disk. limit is in bytes.
 func TooLarge(limit int64) error {
 	return agentbox.Errorf(agentbox.NoSpace, "the workspace does not fit into the box's disk of %d bytes", limit).WithHint("set disk: to more")
 }
@@ -98,6 +100,7 @@ func prepare(dst string) (existed bool, err error) {
 	return existed, nil
 }
 
+// discard undoes prepare.
 func discard(dst string, keep bool) error {
 	if !keep {
 		return os.RemoveAll(dst)
@@ -116,7 +119,9 @@ type target struct {
 	worktree string // value of core.worktree, for a git directory that is not root/.git
 }
 
-// stager is one run of Stage, over the repository and what is nested in it.
+// stager is one run of Stage, over the repository and what is nested in it. Everything but size and
+// stats is written by one goroutine at a time: s.repo and what it calls go through the repositories
+// one after the other, and only the copying of files has many.
 type stager struct {
 	opts  Options
 	top   Repo // the checkout, outside of which nothing is read
@@ -127,10 +132,13 @@ type stager struct {
 	limit int64
 	size  atomic.Int64 // of everything copied or about to be
 
+	// mu guards stats.Notes, which goroutines that copy add to; the numbers are added up by
+	// copyAll.
 	mu    sync.Mutex
 	stats Stats
 }
 
+// note adds a line for people about something that was left out.
 func (s *stager) note(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +147,8 @@ func (s *stager) note(format string, args ...any) {
 
 // repo copies one repository and everything nested in it. The git directory's state is copied
 // before its objects, and git always writes objects first, so whatever the copied refs and index
-// name is there, even while the user works on.
+// name is there, even while the user works on. A file of the work tree may change meanwhile: that
+// is copied as it is when its turn comes.
 func (s *stager) repo(ctx context.Context, repo Repo, to target) error {
 	s.seen[repo.GitDir] = true
 	local, err := s.gitDir(ctx, repo, to)

@@ -12,7 +12,7 @@ import (
 	"agentbox/agentbox"
 )
 
-// maxInMemory bounds what is staged in memory; a larger tree takes seconds anyway.
+// maxInMemory bounds what is staged in memory; a larger tree takes seconds anyway. In bytes.
 const maxInMemory = 1 << 30
 
 // errTooLarge ends a copy that would pass its limit.
@@ -21,7 +21,8 @@ var errTooLarge = errors.New("larger than its limit")
 // StageTemp stages like Stage, into a tree that is read once and removed by RemoveTemp: in memory
 // when there is plenty for it, else at near, which must not exist. Creating and removing thousands
 // of small files is what staging costs, and in memory that is up to twenty times cheaper. The tree
-// is only for reading.
+// is only for reading. Where it does not fit after all, it is made at near instead. The caller
+// removes it by RemoveTemp(near), wherever it is; tree is the path to read.
 func StageTemp(ctx context.Context, repo Repo, near string) (tree string, stats Stats, err error) {
 	if err := RemoveTemp(near); err != nil {
 		return "", Stats{}, err
@@ -68,6 +69,7 @@ func memoryPath(near string) string {
 }
 
 // inMemory is the path for near and how many bytes may be put there; 0 when this host has nowhere.
+// It is an eighth of what is free at most.
 func inMemory(near string) (path string, limit int64) {
 	if path = memoryPath(near); path == "" {
 		return "", 0

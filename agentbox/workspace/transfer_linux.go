@@ -10,11 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// small files are read and written: asking for a clone first would cost more than it saves.
+// small files, in bytes, are read and written: asking for a clone first would cost more than it
+// saves.
 const small = 64 << 10
 
 // transfer copies everything in has to out: by sharing blocks where the file system can, without
-// filling holes, else in the kernel.
+// filling holes, else in the kernel. Both are at their beginnings, out is empty, fi is in's. The
+// number of bytes is in's size where blocks were shared or holes left.
 func transfer(out, in *os.File, fi fs.FileInfo) (int64, error) {
 	if fi.Size() <= small {
 		return io.Copy(out, in)

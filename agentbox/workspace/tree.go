@@ -21,7 +21,8 @@ type dirTimes struct {
 }
 
 // tree copies the listed paths and returns those that are directories: submodules and nested
-// repositories.
+// repositories. paths are slash-separated, relative to src. Directories are made first and the
+// files then copied side by side; a directory without files is not in the list, as git has none.
 func (s *stager) tree(ctx context.Context, src, dst string, paths []string) (nested []string, err error) {
 	dirs := map[string]bool{".": true}
 	if err := s.rootDir(src, dst); err != nil {
@@ -41,6 +42,7 @@ func (s *stager) tree(ctx context.Context, src, dst string, paths []string) (nes
 	return s.copyAll(ctx, jobs, &s.stats.Files, &s.stats.Bytes)
 }
 
+// rootDir has finishDirs dress the top of a work tree like the original.
 func (s *stager) rootDir(src, dst string) error {
 	fi, err := os.Stat(src)
 	if err != nil {
@@ -82,7 +84,7 @@ func (s *stager) parents(src, dst, dir string, done map[string]bool) (bool, erro
 }
 
 // finishDirs gives the directories of the work tree their modes and times. Their owner can always
-// write them, so that whoever made the copy can remove it.
+// write them, so that the copy can be removed.
 func (s *stager) finishDirs() error {
 	for _, d := range s.dirs {
 		err := os.Chmod(d.path, d.mode.Perm()|0o700)
@@ -99,6 +101,8 @@ func (s *stager) finishDirs() error {
 // gone tells that a path does not exist, or that something above it is no directory.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) }
 
+// unreadable is the error for a file of the user's that cannot be read: code Missing where the
+// right to is missing.
 func unreadable(path string, err error) error {
 	if errors.Is(err, fs.ErrPermission) {
 		return agentbox.Errorf(agentbox.Missing, "cannot read %q: %w", path, reason(err)).
@@ -107,6 +111,8 @@ func unreadable(path string, err error) error {
 	return agentbox.Errorf(agentbox.Internal, "cannot read %q: %w", path, reason(err))
 }
 
+// unwritable is the error for a place that cannot be written: code NoSpace where it is full, or
+// over a quota.
 func unwritable(path string, err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return agentbox.Errorf(agentbox.NoSpace, "no room to stage the workspace in %q: %w", path, reason(err)).

@@ -12,11 +12,13 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// MaxCommits bounds how many commits of a workspace are looked at for ones that are nowhere else.
+// MaxCommits bounds how many commits of a workspace are looked at for ones that are nowhere else:
+// the newest. Those before them are taken as known.
 const MaxCommits = 1000
 
 // filesTree makes, in a shell, $files the tree that the files of the checkout would be committed
-// as. It changes nothing there: new objects go into a directory of their own.
+// as. It changes nothing there: new objects go into a directory of their own. It is run in the box
+// by its git, so what it prints is the box's word.
 const filesTree = `
 set -e
 cd "$(git rev-parse --show-toplevel)"
@@ -34,7 +36,9 @@ tab=$(printf '\t')
 // printFiles prints $files, a line "MODE BLOB PATH" for each.
 const printFiles = `git ls-tree -r "$files" | sed "s/^\([0-9]*\) [a-z]* \([0-9a-f]*\)$tab/\1 \2 /"` + "\n"
 
-// StateScript prints the State of the checkout it runs in, for ReadState.
+// StateScript prints the State of the checkout it runs in, for ReadState. Each line begins with
+// what it is; "end" is the last, without which the answer was cut short. Names are quoted as git
+// quotes them, so a line is one file. It needs sh, sed, mktemp and git in the box.
 var StateScript = filesTree + fmt.Sprintf(`
 refs="--branches $(git rev-parse -q --verify refs/stash || true) $(git rev-parse -q --verify HEAD || true)"
 git log --no-show-signature --max-count=%d --format='commit %%H %%s' $refs
@@ -47,7 +51,8 @@ echo end
 `, MaxCommits, strings.TrimSpace(printFiles)+" | sed 's/^/change /'")
 
 // State is what a checkout holds: its commits, newest first, and the files that are not as in the
-// commit that is checked out.
+// commit that is checked out. All of it is the box's word: ids need not be hex, and paths can be
+// anything.
 type State struct {
 	Commits []Commit
 	Changed []string // "MODE BLOB PATH"; a mode of zeros stands for a file that was deleted
@@ -62,10 +67,12 @@ func (s State) Paths() []string {
 	return paths
 }
 
-// Commit is one commit of a box, as the box calls it.
+// Commit is one commit of a box, as the box calls it. Title is the first line of its message and
+// may hold anything but a newline.
 type Commit struct{ ID, Title string }
 
-// ReadState reads what StateScript printed.
+// ReadState reads what StateScript printed. Unknown lines are passed over. What out may hold is
+// bounded by its reader.
 func ReadState(out []byte) (State, error) {
 	var s State
 	for line := range strings.Lines(string(out)) {
@@ -90,6 +97,9 @@ type Work struct {
 }
 
 // Unsaved tells what a workspace in the given state holds that the checkout it came from does not.
+// A commit counts as saved if the checkout's repository has it, on whatever branch. Files are
+// compared with the checkout as it is now. An id that is no object name is an error of code
+// Invalid: it would become an argument of git.
 func Unsaved(ctx context.Context, repo Repo, in State) (Work, error) {
 	for _, c := range in.Commits {
 		if !isHex(c.ID) {
@@ -109,7 +119,8 @@ func Unsaved(ctx context.Context, repo Repo, in State) (Work, error) {
 	return work, err
 }
 
-// unknownCommits are those that a repository has not.
+// unknownCommits are those that a repository has not. git answers "missing" for those, and with
+// another type for ids of other objects, which do not count either.
 func unknownCommits(ctx context.Context, v *git.View, commits []Commit) ([]Commit, error) {
 	if len(commits) == 0 {
 		return nil, nil

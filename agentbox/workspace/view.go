@@ -30,7 +30,9 @@ type looks struct {
 	area              []string  // the directories that ignore rules may be read from
 }
 
-// newView makes a view in dir, which must not exist.
+// newView makes a view in dir, which must not exist. Names of the index and of its shared part are
+// those of the files; both are read from where they are. How line ends are converted is the user's
+// word, unless the repository's says otherwise: it decides whether a file is as in the index.
 func (l looks) newView(dir string) (*git.View, error) {
 	in := git.Ingredients{WorkTree: l.root, Objects: l.objects, Index: filepath.Join(l.gitDir, "index"), Format: last(l.local, "extensions.objectformat"),
 		Files: map[string]string{"info/exclude": filepath.Join(l.commonDir, "info/exclude"), "info/sparse-checkout": filepath.Join(l.gitDir, "info/sparse-checkout"),
@@ -65,7 +67,8 @@ func (l looks) newView(dir string) (*git.View, error) {
 }
 
 // excludes is the file with ignore rules that is in no repository. A repository may name one of its
-// own only: what is ignored would tell what another file holds.
+// own only: what is ignored would tell what another file holds. "" is none. A file that the user's
+// own configuration names may be anywhere.
 func (l looks) excludes() (string, error) {
 	named := last(l.local, "core.excludesfile")
 	if named == "" {
@@ -110,7 +113,8 @@ func expand(path, root string) string {
 	return absolute(path, root)
 }
 
-// last is the value of a key that counts; a key without a value is true.
+// last is the value of a key that counts; a key without a value is true. It is "" where there is no
+// such key.
 func last(settings []setting, key string) string {
 	for _, s := range slices.Backward(settings) {
 		if s.key == key && s.bare {
@@ -123,17 +127,20 @@ func last(settings []setting, key string) string {
 	return ""
 }
 
+// without is the settings but those of one key, in a slice of its own.
 func without(settings []setting, key string) []setting {
 	return slices.DeleteFunc(slices.Clone(settings), func(s setting) bool { return s.key == key })
 }
 
 // Objects gives git a look at the objects of a checkout, which it may also add some to. done ends
-// it.
+// it. What is added goes into the checkout's own store, and is lost at the next git gc unless a ref
+// names it (SetRef).
 func Objects(ctx context.Context, repo Repo) (v *git.View, done func() error, err error) {
 	return lookAt(ctx, repo)
 }
 
-// SetRef makes a ref of a checkout name a commit that it has. No hook is run.
+// SetRef makes a ref of a checkout name a commit that it has. No hook is run. ref is a full name; a
+// symbolic ref is replaced and not followed. commit is full hex.
 func SetRef(ctx context.Context, repo Repo, ref, commit string) error {
 	if _, err := ask(ctx, repo.Root, "update-ref", "--no-deref", ref, commit); err != nil {
 		return explain(err, repo.Root)
@@ -185,7 +192,9 @@ func HasFilesIn(ctx context.Context, repo Repo, subdir string) (bool, error) {
 }
 
 // listFiles names what belongs to a work tree, relative to root, as git sees it through a view. A
-// nested repository ends in a slash.
+// nested repository ends in a slash. complaints is what git wrote to its error output although it
+// succeeded, a line each. which are further arguments, pathspecs say. A walk that takes longer than
+// listTimeout is an error of code Unavailable.
 func listFiles(ctx context.Context, v *git.View, root string, which ...string) (paths []string, complaints string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, listTimeout, agentbox.Errorf(agentbox.Unavailable, "git cannot list the files of %s within %s", root, listTimeout).
 		WithHint("look for a pipe or a dead network file system in it"))
