@@ -17,10 +17,14 @@ import (
 )
 
 // Damage is a chunk whose bytes were not those of its digest. It is out of the index; what needs it
-// has to get it again.
+// has to get it again. It is kept as a file until the chunk is here again or nothing needs it, so
+// that a person learns of it, and of the disk that it was on, after a restart too. The bytes
+// themselves are not kept.
 type Damage struct {
 	Digest agentbox.Digest `json:"digest"`
-	File   string          `json:"file"` // in the store's directory
+	// File is a path relative to the store's directory; Offset and Bytes say where in it, in bytes
+	// as they lie there.
+	File   string          `json:"file"`
 	Offset int64           `json:"offset"`
 	Bytes  int64           `json:"bytes"`
 	Image  uint64          `json:"image,omitempty"` // number of the image file whose block it is
@@ -29,16 +33,20 @@ type Damage struct {
 	Found  time.Time       `json:"found"`
 }
 
-// quarantine remembers what is damaged, so that a put need not look.
+// quarantine remembers what is damaged, so that a flush need not look for a file for each chunk
+// that came. It is what quarantine/ holds.
 type quarantine struct {
 	mu    sync.Mutex
 	known map[agentbox.Digest]Damage
 }
 
+// maxDamageFile bounds a file in quarantine/ when it is read.
 const maxDamageFile = 16 << 10
 
 // damage takes a claim back that does not hold, remembers where it was, and gives the error for the
-// reader.
+// reader: Corrupt, or that of a disk that failed otherwise, when nothing is taken back. When the
+// claim has changed meanwhile there is no damage to remember, and the error is the same: the caller
+// reads again or gives up.
 func (s *Store) damage(d agentbox.Digest, p index.Location, why error) error {
 	if !lostBytes(why) {
 		return s.hostError(why)
@@ -66,8 +74,8 @@ func (s *Store) damage(d agentbox.Digest, p index.Location, why error) error {
 		WithHint("it has been put aside; agentbox cache verify repairs what another copy can be found of")
 }
 
-// unclaim removes the claim unless it has changed meanwhile, and the word that the image it lay in
-// is whole.
+// unclaim removes the claim unless it has changed meanwhile, and with it the mark that the image it
+// lay in is whole. It tells whether it did.
 func (s *Store) unclaim(d agentbox.Digest, p index.Location) (bool, error) {
 	s.metaMu.Lock()
 	defer s.metaMu.Unlock()
@@ -85,7 +93,8 @@ func (s *Store) unclaim(d agentbox.Digest, p index.Location) (bool, error) {
 	return true, s.index.Apply(&b)
 }
 
-// notWhole says that an image file lacks a chunk. Callers hold metaMu.
+// notWhole says that an image file lacks a chunk, so that File hashes and completes it again.
+// Callers hold metaMu.
 func (s *Store) notWhole(b *index.Batch, file uint64) error {
 	owner, ok := s.handles.imageOf(file)
 	if !ok {
@@ -100,6 +109,7 @@ func (s *Store) notWhole(b *index.Batch, file uint64) error {
 	return b.SetMeta(owner, m)
 }
 
+// quarantine adds a record of damage, or replaces that of the same chunk.
 func (s *Store) quarantine(dmg Damage) error {
 	b, err := dmg.encode()
 	if err != nil {
@@ -111,10 +121,12 @@ func (s *Store) quarantine(dmg Damage) error {
 	return s.hostError(disk.Replace(s.fs, s.path(quarantineDir, dmg.Digest.Hex()), b))
 }
 
-// repaired says that a chunk is here again.
+// repaired says that a chunk is here again: something claimed it. It costs a look into a map when
+// nothing is wrong with it.
 func (s *Store) repaired(d agentbox.Digest) { s.forget(d, "repaired") }
 
-// forget ends the quarantine of a chunk.
+// forget ends the quarantine of a chunk, with a line in the log that says why. A file that cannot
+// be removed is no error: the next process finds the chunk in quarantine, and says so.
 func (s *Store) forget(d agentbox.Digest, why string) {
 	s.ill.mu.Lock()
 	defer s.ill.mu.Unlock()
@@ -129,7 +141,7 @@ func (s *Store) forget(d agentbox.Digest, why string) {
 	s.log.Info("store: "+why, "chunk", d.Short())
 }
 
-// Damaged lists what is damaged and has not been got again.
+// Damaged lists what is damaged and has not been got again, in no order.
 func (s *Store) Damaged() []Damage {
 	s.ill.mu.Lock()
 	defer s.ill.mu.Unlock()
@@ -140,7 +152,7 @@ func (s *Store) Damaged() []Damage {
 	return out
 }
 
-// loadDamage reads what earlier processes found.
+// loadDamage reads what earlier processes found. Files that are not ours are passed over.
 func (s *Store) loadDamage() error {
 	s.ill.known = map[agentbox.Digest]Damage{}
 	entries, err := s.fs.List(s.path(quarantineDir))
@@ -180,7 +192,8 @@ func decodeDamage(b []byte, d agentbox.Digest) Damage {
 }
 
 // repair stores a piece that was fetched for a damaged one: in its place in an image file that
-// others may have mapped, else like any other.
+// others may have mapped, else like any other. A box that has the image mapped reads the right
+// bytes from then on. The piece was hashed.
 func (s *Store) repair(ctx context.Context, w *writer, dmg Damage, piece []byte) error {
 	if owner, ok := s.handles.imageOf(dmg.Image); ok && dmg.Image != 0 {
 		err := w.putBlockIn(ctx, dmg.Image, owner, dmg.Digest, piece, dmg.Offset)

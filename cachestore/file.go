@@ -13,12 +13,15 @@ import (
 	"agentbox/cachestore/index"
 )
 
-// checked remembers the image files that were found whole and right by this process.
+// checked remembers the image files that were found whole and right by this process. It is not kept
+// on disk: what a disk did to a file while no process looked is found once per process, and that is
+// what hashing an image costs.
 type checked struct {
 	mu  sync.Mutex
 	now map[agentbox.Digest]bool
 }
 
+// forget is for what was damaged, evicted, or is said to be damaged.
 func (c *checked) forget(d agentbox.Digest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,6 +49,9 @@ func (c *checked) remember(d agentbox.Digest) {
 // store was opened.
 //
 // What outlives this process and uses the file pins the manifest.
+//
+// Invalid when the manifest is of a stream; NotFound when a block is neither here nor with src.
+// release may be called more than once; it is nil after an error.
 func (s *Store) File(ctx context.Context, manifest agentbox.Digest, src Source) (path string, release func(), err error) {
 	release = s.guard.hold(manifest)
 	path, err = s.file(ctx, manifest, src)
@@ -62,6 +68,7 @@ func (s *Store) Repair(ctx context.Context, manifest agentbox.Digest, src Source
 	return s.File(ctx, manifest, src)
 }
 
+// file is File for callers that hold the manifest.
 func (s *Store) file(ctx context.Context, d agentbox.Digest, src Source) (string, error) {
 	m, err := s.EnsureManifest(ctx, d, src)
 	if err != nil {
@@ -84,7 +91,7 @@ func (s *Store) file(ctx context.Context, d agentbox.Digest, src Source) (string
 }
 
 // complete makes an image's file hold every block: it hashes what lies there, and puts right what
-// does not match.
+// does not match. Then it says that the file is whole.
 func (s *Store) complete(ctx context.Context, d agentbox.Digest, m blob.Manifest, src Source) error {
 	f := s.newFiller(d, m, src)
 	file, err := f.open()
@@ -114,6 +121,8 @@ func resize(file disk.File, size int64) error {
 	return file.Truncate(size)
 }
 
+// completeBlocks does that for all blocks but those of zeros, which in a file of ours are holes
+// that nothing was ever written to.
 func (f *filler) completeBlocks(ctx context.Context, file *blockFile) error {
 	workers := newWorkers(ctx, f.s.cfg.Workers)
 	var err error
@@ -131,6 +140,8 @@ func (f *filler) completeBlocks(ctx context.Context, file *blockFile) error {
 	return err
 }
 
+// completeBlock does it for block i. A block that cannot be read for other reasons than that its
+// bytes are gone ends all of it.
 func (f *filler) completeBlock(ctx context.Context, workers *workers, file *blockFile, i int) error {
 	c, off := f.m.Chunks[i], int64(i)*blob.BlockSize
 	buf := workers.buffer()[:c.Size]
@@ -149,8 +160,9 @@ func (f *filler) completeBlock(ctx context.Context, workers *workers, file *bloc
 	return f.write(ctx, file, b, off)
 }
 
-// CopyTo writes an image to a new plain file with holes where it has zeros, hashing every block on
-// the way.
+// CopyTo writes an image to a new plain file, which must not exist, with holes where it has zeros,
+// hashing every block on the way. It is not synced, and removed after an error. A blob that is a
+// stream is copied, too. Blocks that are missing come from src, which may be nil.
 func (s *Store) CopyTo(ctx context.Context, manifest agentbox.Digest, dst string, src Source) (err error) {
 	r, err := s.OpenBlob(ctx, manifest, src)
 	if err != nil {
@@ -168,6 +180,7 @@ func (s *Store) CopyTo(ctx context.Context, manifest agentbox.Digest, dst string
 	return nil
 }
 
+// copyTo writes every chunk that is not zeros to its place.
 func (r *Reader) copyTo(ctx context.Context, out io.WriterAt) error {
 	workers := newWorkers(ctx, r.fill.s.cfg.Workers)
 	var err error

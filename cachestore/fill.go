@@ -13,26 +13,35 @@ import (
 )
 
 // filler gets the missing chunks of one blob from a Source. Those of an image go to their places in
-// its own file.
+// its own file. Reader, Filling and Store.File each have one. Its methods may be called at once;
+// close comes after all of them, and every filler is closed.
 type filler struct {
 	s        *Store
 	manifest agentbox.Digest
 	m        blob.Manifest
-	src      Source
-	w        *writer
-	came     func(ctx context.Context, i int, b []byte) error // is told of each chunk that was stored; nil: nobody is
-	mu       sync.Mutex
-	image    uint64 // number of the image file, once it is open
+	// src may be nil: then what is not here is an error.
+	src Source
+	w   *writer
+	// came is told of each chunk that came from src and was stored, by several goroutines; nil:
+	// nobody is. Its error ends the call that wants the chunk.
+	came func(ctx context.Context, i int, b []byte) error
+	mu   sync.Mutex
+	// image is the number of the image file, 0 until it is open. mu guards it.
+	image uint64
 
 	sessionMu sync.Mutex
-	session   Session // nil until something is missing
+	// session is nil until something is missing: opening one may mean to find peers and connect to
+	// them. sessionMu is held meanwhile, so that there is one.
+	session Session
 }
 
+// newFiller begins to fill the blob with the manifest m, whose digest is d. Callers hold d.
 func (s *Store) newFiller(d agentbox.Digest, m blob.Manifest, src Source) *filler {
 	return &filler{s: s, manifest: d, m: m, src: src, w: s.newWriter(m.Kind)}
 }
 
-// get has chunks come from the Source.
+// get has chunks come from the Source and returns when they are stored. Callers have seen to it
+// that there is one.
 func (f *filler) get(ctx context.Context, p Priority, chunks []int) error {
 	session, err := f.begin(ctx)
 	if err != nil {
@@ -55,7 +64,9 @@ func (f *filler) begin(ctx context.Context) (Session, error) {
 	return f.session, nil
 }
 
-// arrived believes nothing that a Source says.
+// arrived takes what came (Arrived): it believes nothing that a Source says, hashes it, stores it,
+// and tells came. So a Source learns at once that its bytes were wrong, and nothing is hashed
+// twice.
 func (f *filler) arrived(ctx context.Context, i int, b []byte) error {
 	c := f.m.Chunks[i]
 	if _, err := sized(b, c); err != nil {
@@ -73,6 +84,9 @@ func (f *filler) arrived(ctx context.Context, i int, b []byte) error {
 
 // chunk gives chunk i, from here or else from the Source, which it then is here from. The bytes may
 // be shared.
+//
+// buf may be used for the answer, and may be nil. Readers that need a chunk at the same time share
+// one request by way of Store.flights, also readers of different blobs.
 func (f *filler) chunk(ctx context.Context, i int, buf []byte) ([]byte, error) {
 	c := f.m.Chunks[i]
 	if c.Zero() {
@@ -92,7 +106,8 @@ func (f *filler) chunk(ctx context.Context, i int, buf []byte) ([]byte, error) {
 	return sized(b, c)
 }
 
-// sized refuses a chunk that is shorter than the manifest says: the manifest lies.
+// sized refuses a chunk whose length is not what the manifest says. Its digest was right, so it is
+// the manifest that lies, which came from elsewhere.
 func sized(b []byte, c blob.Chunk) ([]byte, error) {
 	if len(b) != c.Size {
 		return nil, agentbox.Errorf(agentbox.Corrupt, "%s has %d bytes, its manifest says %d", c.Digest.Short(), len(b), c.Size)
@@ -100,7 +115,7 @@ func sized(b []byte, c blob.Chunk) ([]byte, error) {
 	return b, nil
 }
 
-// fetch gets chunk i because somebody waits for it.
+// fetch gets chunk i because somebody waits for it, and gives its bytes.
 func (f *filler) fetch(ctx context.Context, i int) ([]byte, error) {
 	c := f.m.Chunks[i]
 	// Another flight may have landed between our look and our start.
@@ -113,6 +128,9 @@ func (f *filler) fetch(ctx context.Context, i int) ([]byte, error) {
 	return f.w.get(ctx, c.Digest, c.Size, nil)
 }
 
+// put stores a chunk that was hashed: in a pack, or at its place in the image's file, unless the
+// store has it, wherever. A block of which there is a copy elsewhere stays a hole here until settle
+// or complete puts one.
 func (f *filler) put(ctx context.Context, i int, b []byte) error {
 	d := f.m.Chunks[i].Digest
 	if !f.m.Blocks {
@@ -137,7 +155,7 @@ func (f *filler) put(ctx context.Context, i int, b []byte) error {
 	return nil
 }
 
-// open opens the image's file, and makes it when there is none.
+// open opens the image's file for writing, and makes it when there is none.
 func (f *filler) open() (*blockFile, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -153,6 +171,9 @@ func (f *filler) open() (*blockFile, error) {
 
 // ensureImage gives the number of a manifest's image file, which it makes when there is none.
 // Callers hold the manifest.
+//
+// The file is empty at first, and its manifest known with it, so that it is never an orphan: both
+// are under imageMu, and a file whose manifest does not name it is garbage.
 func (s *Store) ensureImage(d agentbox.Digest, m blob.Manifest) (uint64, error) {
 	s.imageMu.Lock()
 	defer s.imageMu.Unlock()
@@ -176,7 +197,8 @@ func (s *Store) ensureImage(d agentbox.Digest, m blob.Manifest) (uint64, error) 
 	return id, s.addMeta(d, m, 0, commitment{file: id})
 }
 
-// flush makes what was got last, and charges it to the manifest.
+// flush makes what was got last, and charges it to the manifest. A Reader that runs for days
+// flushes as it goes (flushBytes) but charges here.
 func (f *filler) flush() error {
 	if err := f.w.flush(); err != nil {
 		return err
@@ -194,6 +216,7 @@ func (f *filler) flush() error {
 	})
 }
 
+// close ends the session first, so that nothing more arrives, and makes what came last.
 func (f *filler) close() error {
 	var err error
 	if f.session != nil {
@@ -205,6 +228,10 @@ func (f *filler) close() error {
 // Fetch gets what is missing of a blob from src, up to everything, and makes it last. order lists
 // numbers of chunks to get first; progress, which may be nil, is told how many of the missing
 // chunks are here.
+//
+// The manifest comes first, if it is not here; a stream's chunks go to packs, an image's to its own
+// file. NotFound when src does not have all of it; what it has stays. Numbers in order that are of
+// no chunk are passed over. Fetching again asks only for what is missing then.
 func (s *Store) Fetch(ctx context.Context, manifest agentbox.Digest, src Source, order []uint32, progress func(done, total int)) error {
 	defer s.guard.hold(manifest)()
 	m, err := s.EnsureManifest(ctx, manifest, src)
@@ -223,7 +250,7 @@ func (s *Store) Fetch(ctx context.Context, manifest agentbox.Digest, src Source,
 	return errors.Join(f.both(ctx, soon, rest), f.close())
 }
 
-// counting gives what to tell of chunks that come, which passes their number on.
+// counting gives a func for filler.came that counts. progress is called by one goroutine at a time.
 func counting(total int, progress func(done, total int)) func(context.Context, int, []byte) error {
 	var mu sync.Mutex
 	done := 0
@@ -236,8 +263,8 @@ func counting(total int, progress func(done, total int)) func(context.Context, i
 	}
 }
 
-// both gets chunks that are needed in this order, and others in any. A Session knows what comes
-// first.
+// both gets chunks that are needed in this order, and others in any, at the same time: a Session
+// knows what comes first. The first error ends both.
 func (f *filler) both(ctx context.Context, soon, rest []int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for p, list := range map[Priority][]int{Soon: soon, Bulk: rest} {
@@ -248,8 +275,9 @@ func (f *filler) both(ctx context.Context, soon, rest []int) error {
 	return group.Wait()
 }
 
-// inOrder gives the missing chunks, each digest once: those that order or the manifest's trace
-// name, and the others.
+// inOrder divides the missing chunks in two, each digest once: those that order or the manifest's
+// trace name, in that order, and the others, in the order of the blob. For the duplicates of a
+// chunk that is asked for nothing needs to be asked: they are here when it is.
 func inOrder(m blob.Manifest, missing []int, order []uint32) (soon, rest []int) {
 	want, taken := make(map[int]bool, len(missing)), make(map[agentbox.Digest]bool, len(missing))
 	for _, i := range missing {

@@ -13,9 +13,10 @@ import (
 	"agentbox/cachestore/index"
 )
 
-// Filling is an image's own file while it is being completed. Who has its path may read a block
-// when Need, Prefetch or Complete has returned for it, and no sooner: before, there is a hole. The
-// manifest is held until Close; what outlives that pins it.
+// Filling is an image's own file while it is being completed. A process that has its path may read
+// a block when Need, Prefetch or Complete has returned for it, and no sooner: before, there is a
+// hole. The manifest is held until Close; what outlives that pins it. All methods may be called at
+// once, Close after all others.
 type Filling struct {
 	s       *Store
 	d       agentbox.Digest
@@ -24,16 +25,25 @@ type Filling struct {
 	path    string
 	release func()
 
-	mu    sync.Mutex
-	have  []bool
-	now   map[int]chan struct{} // blocks that somebody is getting
+	// mu guards what follows. It is not held while a block is got.
+	mu sync.Mutex
+	// have says which blocks may be read; it only ever grows.
+	have []bool
+	now  map[int]chan struct{} // blocks that somebody is getting
+	// asked are the blocks in trace, which lists those that Need was called for, in the order of
+	// the first call: what the next machine with this image will read first.
 	asked map[int]bool
 	trace []uint32
-	tell  map[*func(block int)]bool // who wants to know what may be read from now on
+	// tell has the funcs given to Arrived, by their addresses: funcs cannot be compared.
+	tell map[*func(block int)]bool
 }
 
 // FillImage opens an image for reading while it comes from src, whose pieces are asked for as they
 // are needed. Blocks that are here in other images' files are copied, not asked for.
+//
+// src may be nil when all of it is here, scattered. Only the manifest is got before it returns;
+// Invalid when that is of a stream. Nothing is readable at first but zeros, unless this process has
+// found the whole file right before: what an earlier process got is hashed as it is asked for.
 func (s *Store) FillImage(ctx context.Context, manifest agentbox.Digest, src Source) (_ *Filling, err error) {
 	l := &Filling{s: s, d: manifest, release: s.guard.hold(manifest), now: map[int]chan struct{}{}, asked: map[int]bool{}, tell: map[*func(int)]bool{}}
 	defer func() {
@@ -62,10 +72,11 @@ func (s *Store) FillImage(ctx context.Context, manifest agentbox.Digest, src Sou
 	return l, s.touch(manifest)
 }
 
-// Path is the file.
+// Path is the file, in the store's directory. It has its full size from the start. Nobody but the
+// store may write to it.
 func (l *Filling) Path() string { return l.path }
 
-// Manifest is that of the image.
+// Manifest is that of the image. It is shared: nobody may change it.
 func (l *Filling) Manifest() blob.Manifest { return l.f.m }
 
 // Have is a bitmap of the blocks that may be read: bit i%8 of byte i/8, the lowest first.
@@ -81,7 +92,7 @@ func (l *Filling) Have() []byte {
 	return bits
 }
 
-// Here counts the bytes that may be read, zeros among them.
+// Here counts the bytes that may be read, zeros among them, for showing how far it has come.
 func (l *Filling) Here() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,7 +113,8 @@ func (l *Filling) Trace() []uint32 {
 }
 
 // Need returns when a block is in the file, hashed. Meanwhile nothing new is got that nobody needs.
-// An error of code NotFound or Corrupt says what src gave; others may go away.
+// An error of code NotFound or Corrupt says what src gave; others may go away. A block is numbered
+// by its place: byte offset / blob.BlockSize. Invalid beyond the end.
 func (l *Filling) Need(ctx context.Context, block int) error {
 	if block < 0 || block >= len(l.have) {
 		return agentbox.Errorf(agentbox.Invalid, "block %d of an image of %d", block, len(l.have))
@@ -111,6 +123,7 @@ func (l *Filling) Need(ctx context.Context, block int) error {
 	return l.get(ctx, block, true)
 }
 
+// demand adds a block to the trace, once. Zeros cost nothing to have, so they are not worth a line.
 func (l *Filling) demand(block int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -120,7 +133,8 @@ func (l *Filling) demand(block int) {
 	}
 }
 
-// track tells progress of how many blocks of a list may be read.
+// track tells progress of how many blocks of a list may be read, until stop. The list has every
+// block that is not zero, so each that arrives is in it.
 func (l *Filling) track(list []int, progress func(done, total int)) (stop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,9 +150,9 @@ func (l *Filling) track(list []int, progress func(done, total int)) (stop func()
 	})
 }
 
-// get lets those who want the same block share one way of getting it. When it fails, each of them
-// finds out for itself. Without ask the source is not asked: what is not here is an error that
-// mayFetch knows.
+// get lets callers that want the same block share one way of getting it. When it fails, each of
+// them tries for itself: the first may have been cancelled. Without ask the source is not asked:
+// what is not here is an error that mayFetch knows.
 func (l *Filling) get(ctx context.Context, block int, ask bool) error {
 	for {
 		l.mu.Lock()
@@ -170,8 +184,8 @@ func (l *Filling) get(ctx context.Context, block int, ask bool) error {
 	}
 }
 
-// came puts a chunk that came where it belongs in this file, should another image have it too and
-// so the store elsewhere.
+// came puts a chunk that came where it belongs in this file. Another image may have it too, and
+// then filler.put left it there.
 func (l *Filling) came(ctx context.Context, block int, b []byte) error {
 	if err := l.f.settle(ctx, l.file, block, b); err != nil {
 		return err
@@ -180,7 +194,7 @@ func (l *Filling) came(ctx context.Context, block int, b []byte) error {
 	return nil
 }
 
-// arrived says that a block may be read.
+// arrived says that a block may be read, and tells those who asked to be told, with mu held.
 func (l *Filling) arrived(block int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -201,6 +215,7 @@ func (l *Filling) Arrived(f func(block int)) (stop func()) {
 	return l.tellLocked(f)
 }
 
+// tellLocked is Arrived for callers that hold mu.
 func (l *Filling) tellLocked(f func(block int)) (stop func()) {
 	l.tell[&f] = true
 	return func() {
@@ -210,7 +225,8 @@ func (l *Filling) tellLocked(f func(block int)) (stop func()) {
 	}
 }
 
-// Prefetch gets blocks roughly in this order, demands before them. Numbers of none are passed over.
+// Prefetch gets blocks roughly in this order, demands before them, and returns when all of them may
+// be read and are on disk. Numbers of no block are passed over.
 func (l *Filling) Prefetch(ctx context.Context, blocks []uint32) error {
 	var list []int
 	for _, b := range blocks {
@@ -223,7 +239,8 @@ func (l *Filling) Prefetch(ctx context.Context, blocks []uint32) error {
 
 // Complete gets everything, demands before it. When it returns without an error the file is the
 // whole image, on disk, and remembered as such: File gives it at once. progress, which may be nil,
-// is told how many blocks are done.
+// is told how many blocks are done, with a lock held: it must not call the Filling. NotFound when
+// src lacks some; what it has is in the file, and asking again goes on from there.
 func (l *Filling) Complete(ctx context.Context, progress func(done, total int)) error {
 	var list []int
 	for i, c := range l.f.m.Chunks {
@@ -249,7 +266,8 @@ func (l *Filling) Complete(ctx context.Context, progress func(done, total int)) 
 }
 
 // bring makes blocks of a list readable, those that order or the manifest's trace name before the
-// others. What is here, in another file or since an earlier process, is not asked for.
+// others. What is here, in another file or since an earlier process, is not asked for, so that a
+// restarted daemon does not fetch an image twice.
 func (l *Filling) bring(ctx context.Context, order []uint32, list []int) error {
 	missing, err := l.settleHere(ctx, list)
 	if err != nil {
@@ -271,7 +289,7 @@ func (l *Filling) bring(ctx context.Context, order []uint32, list []int) error {
 	return nil
 }
 
-// settleHere makes those blocks readable whose bytes are here, and lists the others.
+// settleHere makes those blocks readable whose bytes are here, and gives the others, sorted.
 func (l *Filling) settleHere(ctx context.Context, list []int) (missing []int, err error) {
 	workers := newWorkers(ctx, l.s.cfg.Workers)
 	err = workers.each(list, nil, func(ctx context.Context, i int) error {
@@ -286,14 +304,16 @@ func (l *Filling) settleHere(ctx context.Context, list []int) (missing []int, er
 	return missing, err
 }
 
-// Close makes what came last, and lets go of the manifest. Nothing may be needed any more.
+// Close makes what came last, and lets go of the manifest. Nothing may be needed any more: a call
+// that is under way fails. The file stays, with its holes, and a later Filling goes on with it.
 func (l *Filling) Close() error {
 	defer l.release()
 	return l.f.close()
 }
 
-// place makes block i lie in its place in the image's own file, hashed, asking the Source for it or
-// not.
+// place makes block i lie in its place in the image's own file, hashed. What lies there already
+// counts whether or not the index knows, because a crash loses claims that were not flushed, and
+// what does not match is written over.
 func (f *filler) place(ctx context.Context, file *blockFile, i int, ask bool) error {
 	c, off := f.m.Chunks[i], int64(i)*blob.BlockSize
 	buf := make([]byte, c.Size)
@@ -331,7 +351,8 @@ func (f *filler) read(ctx context.Context, i int, buf []byte, ask bool) ([]byte,
 	return sized(b, c)
 }
 
-// settle puts block i at its place in the image's own file, unless it lies there.
+// settle puts block i, whose bytes were hashed, at its place in the image's own file, unless it is
+// known to lie there.
 func (f *filler) settle(ctx context.Context, file *blockFile, i int, b []byte) error {
 	off := int64(i) * blob.BlockSize
 	if f.w.lies(f.m.Chunks[i].Digest, file.id, off) {
@@ -340,7 +361,8 @@ func (f *filler) settle(ctx context.Context, file *blockFile, i int, b []byte) e
 	return f.write(ctx, file, b, off)
 }
 
-// claim says that block i lies in its place, unless it is said to lie somewhere.
+// claim says that block i lies in its place, with the next flush, unless it is said to lie
+// somewhere. Its bytes were hashed, but perhaps never synced: dirty sees to that.
 func (f *filler) claim(file *blockFile, i int) error {
 	c := f.m.Chunks[i]
 	ok, err := f.w.has(c.Digest)
@@ -356,7 +378,8 @@ func (f *filler) claim(file *blockFile, i int) error {
 	return nil
 }
 
-// write puts a copy of a block that lies elsewhere too.
+// write puts a copy of a block that lies elsewhere too. No claim is made: the other one stands. It
+// takes space all the same, which is charged to this manifest.
 func (f *filler) write(ctx context.Context, file *blockFile, b []byte, off int64) error {
 	n := int64(len(b))
 	if err := f.s.reserve(ctx, f.w.kind, n); err != nil {

@@ -8,12 +8,15 @@ import (
 	"agentbox/agentbox"
 )
 
-// flights lets those who want the same thing at the same time share one way of getting it.
+// flights lets callers that want the same chunk at the same time share one way of getting it.
+// golang.org/x/sync/singleflight does nearly that, but gives everybody the error of the first, also
+// when only the first was cancelled.
 type flights struct {
 	mu  sync.Mutex
 	now map[agentbox.Digest]*flight
 }
 
+// flight is a chunk that is being got. b and err are set when done is closed.
 type flight struct {
 	done chan struct{}
 	b    []byte
@@ -22,8 +25,9 @@ type flight struct {
 
 func (f *flights) init() { f.now = map[agentbox.Digest]*flight{} }
 
-// do gets d, or waits for who is getting it. The bytes are shared: nobody may change them. Who
-// waits is not bound to the patience of who gets: when that one was cancelled, another takes over.
+// do gets d, or waits for the call that is getting it. The bytes are shared: nobody may change
+// them. A caller that waits is not bound to the patience of the one that gets: when that one was
+// cancelled, another takes over. Any other error is everybody's.
 func (f *flights) do(ctx context.Context, d agentbox.Digest, get func() ([]byte, error)) ([]byte, error) {
 	for {
 		f.mu.Lock()

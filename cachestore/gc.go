@@ -12,13 +12,21 @@ import (
 	"agentbox/cachestore/index"
 )
 
-// GCOptions choose what goes.
+// GCOptions choose what goes. The zero value removes what is above the quota, or what the disk
+// lacks, and the chunks that no manifest needs.
 type GCOptions struct {
+	// DryRun changes nothing; the report says what would go.
 	DryRun bool
-	All    bool              // evict everything without a root, not only what is above the quota
-	Drop   []agentbox.Digest // manifests to evict, however young; what is kept or open stays all the same
-	Need   int64             // bytes that are about to be written
-	Kind   blob.Kind         // what they are for
+	// All evicts everything without a root, not only what is above the quota.
+	All bool
+	// Drop lists manifests to evict, however young, and their chunks with them; what a root keeps
+	// or a caller has open stays all the same. It is for what must go now, as what a revoked member
+	// made.
+	Drop []agentbox.Digest
+	// Need is how many bytes are about to be written, and Kind what they are for; 0 and "" when gc
+	// is an end in itself.
+	Need int64
+	Kind blob.Kind
 }
 
 // GCItem is something that goes, and why.
@@ -39,7 +47,9 @@ type GCReport struct {
 // GC removes names that have expired, evicts manifests while a quota is exceeded (those used once
 // or never first, then by the time of their last use), and gives back the space of chunks that no
 // manifest needs. Roots, what is open, and what is younger than the grace period stays. Readers and
-// writers may go on meanwhile.
+// writers may go on meanwhile; a second GC waits for the first. The report is also given with an
+// error, and says what was done until then. Nothing has to be undone after one: each step leaves a
+// store that is right.
 func (s *Store) GC(ctx context.Context, o GCOptions) (GCReport, error) {
 	s.gcMu.Lock()
 	defer s.gcMu.Unlock()
@@ -59,14 +69,19 @@ func (s *Store) GC(ctx context.Context, o GCOptions) (GCReport, error) {
 	return g.report, err
 }
 
-// collection is one gc.
+// collection is one gc. It has four steps: names expire, manifests are evicted, the chunks of those
+// that stay are marked, and the rest is swept.
 type collection struct {
 	s      *Store
 	o      GCOptions
 	grace  time.Duration
 	report GCReport
-	live   map[uint64]struct{} // short digests of chunks that are needed
-	over   map[uint64]struct{} // of what was dropped: no grace for it
+	// live and over hold the short digests of chunks that are needed, and of what was dropped by
+	// name, for which there is no grace. Eight bytes each instead of 32: a store has millions, and
+	// a collision only keeps garbage.
+	live map[uint64]struct{}
+	over map[uint64]struct{}
+	// owners are the manifests that stay, once evict is done.
 	owners map[agentbox.Digest]index.Meta
 }
 
@@ -93,10 +108,12 @@ func (g *collection) run(ctx context.Context) error {
 	return nil
 }
 
+// say adds a line to the report.
 func (g *collection) say(kind, name string, bytes int64, why string) {
 	g.report.Items = append(g.report.Items, GCItem{Kind: kind, Name: name, Bytes: bytes, Why: why})
 }
 
+// usedBytes is what the files take on disk.
 func (s *Store) usedBytes() int64 {
 	s.space.mu.Lock()
 	defer s.space.mu.Unlock()
@@ -109,7 +126,8 @@ type candidate struct {
 	meta   index.Meta
 }
 
-// evict takes manifests out of the index until everything fits.
+// evict takes manifests out of the index until everything fits. It decides on what it saw when it
+// began, and asks again for each manifest when it drops it (drop).
 func (g *collection) evict(ctx context.Context) error {
 	roots, err := g.s.roots()
 	if err != nil {
@@ -215,6 +233,7 @@ func (g *collection) drop(c candidate) (bool, error) {
 func (g *collection) dropMeta(d agentbox.Digest) (bool, error) {
 	g.s.guard.mu.Lock()
 	defer g.s.guard.mu.Unlock()
+	// Opened since evict looked.
 	if g.s.guard.manifests[d] > 0 {
 		return false, nil
 	}
@@ -230,6 +249,9 @@ type plan struct {
 	kinds map[blob.Kind]int64
 }
 
+// plan finds out how much has to go: the quota of everything, the free space of the disk, or the
+// quota of a kind, each with what is about to be written. When the disk does not say what is free,
+// only the quotas count.
 func (g *collection) plan() *plan {
 	free, err := g.s.fs.Free(g.s.cfg.Dir)
 	sp := &g.s.space
@@ -268,6 +290,8 @@ func (p *plan) why(m index.Meta) string {
 	return ""
 }
 
+// freed counts what was charged to a manifest as gained. Chunks that it shares stay, so one gc may
+// free less than was needed; the write that asked for it then fails, and the next gc knows better.
 func (p *plan) freed(m index.Meta) {
 	p.total -= m.Charged
 	p.kinds[m.Kind] -= m.Charged

@@ -12,13 +12,19 @@ import (
 // guard keeps gc from what is in use: chunks that a writer has found here and counts on, manifests
 // that are open, files that are being written. What is given back while gc runs stays guarded until
 // its end, because gc has looked already.
+//
+// All are counts: the same thing may be in use several times. mu is the last lock that is taken;
+// dropMeta and unclaim hold it during a write to the index.
 type guard struct {
-	mu         sync.Mutex
-	chunks     map[uint64]int
-	manifests  map[agentbox.Digest]int
-	images     map[uint64]int  // image files that are being written
-	packs      map[uint64]int  // packs with pieces that are not claimed yet
-	touched    map[uint64]bool // image files that were opened for writing since gc began
+	mu sync.Mutex
+	// chunks are counted by their short digests, see short.
+	chunks    map[uint64]int
+	manifests map[agentbox.Digest]int
+	images    map[uint64]int  // image files that are being written
+	packs     map[uint64]int  // packs with pieces that are not claimed yet
+	touched   map[uint64]bool // image files that were opened for writing since gc began
+	// collecting says that a gc runs. It is atomic because the index asks for it through
+	// Store.room, also while mu is held.
 	collecting atomic.Bool
 	later      []func() // to be given back after gc; called with mu held
 }
@@ -28,7 +34,7 @@ func (g *guard) init() {
 	g.images, g.packs, g.touched = map[uint64]int{}, map[uint64]int{}, map[uint64]bool{}
 }
 
-// begin and end bracket a gc.
+// begin and end bracket a gc. There is one at a time (Store.gcMu).
 func (g *guard) begin() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -49,13 +55,14 @@ func (g *guard) end() {
 // short is enough of a digest to tell chunks apart where a mistake only keeps garbage.
 func short(d agentbox.Digest) uint64 { return binary.BigEndian.Uint64(d[:]) }
 
+// count changes a count, and drops it from the map at zero.
 func count[K comparable](m map[K]int, k K, by int) {
 	if m[k] += by; m[k] == 0 {
 		delete(m, k)
 	}
 }
 
-// giveBack does it now, or after gc.
+// giveBack does it now, or after gc. do is called with mu held.
 func (g *guard) giveBack(do func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -66,7 +73,8 @@ func (g *guard) giveBack(do func()) {
 	do()
 }
 
-// hold keeps a manifest and its chunks until the func it gives is called, once or more often.
+// hold keeps a manifest and its chunks until the func it gives is called, once or more often, by
+// any goroutine. It need not be here: what comes under that digest is then held from the start.
 func (g *guard) hold(d agentbox.Digest) func() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -83,7 +91,7 @@ func (g *guard) write(image uint64) func() {
 	return sync.OnceFunc(func() { g.giveBack(func() { count(g.images, image, -1) }) })
 }
 
-// fill keeps a pack from being removed until as many calls of filled.
+// fill keeps a pack from being removed or moved until as many calls of filled.
 func (g *guard) fill(pack uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -114,32 +122,38 @@ func (g *guard) welcome(m blob.Manifest) {
 	})
 }
 
+// isHeld tells whether somebody has a manifest open.
 func (g *guard) isHeld(d agentbox.Digest) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.manifests[d] > 0
 }
 
-// busyPack and busyImage tell whether claims on a file may come that were not there when gc began.
+// busyPack tells whether claims on a pack may come that were not there when gc began: pieces that
+// were appended and not flushed.
 func (g *guard) busyPack(id uint64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.packs[id] > 0
 }
 
+// busyImage is busyPack for an image file. One that was opened for writing since gc began stays
+// busy until its end, even when it was closed: gc may have counted its claims before.
 func (g *guard) busyImage(id uint64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.images[id] > 0 || g.touched[id]
 }
 
+// isWritten tells whether an image file is being written now; a rebuild leaves it to its writer.
 func (g *guard) isWritten(image uint64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.images[image] > 0
 }
 
-// claims is a set of chunks that one writer counts on.
+// claims is a set of chunks that one writer counts on, from add to release. mu is taken before that
+// of the guard.
 type claims struct {
 	g    *guard
 	mu   sync.Mutex
@@ -148,8 +162,8 @@ type claims struct {
 
 func (g *guard) newClaims() *claims { return &claims{g: g, held: map[uint64]bool{}} }
 
-// add comes before the look into the index: from then on gc lets the chunk be, and what it has
-// removed before is gone from the index too.
+// add guards a chunk. It comes before the look into the index: from then on gc lets the chunk be,
+// and what it has removed before is gone from the index too.
 func (c *claims) add(d agentbox.Digest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,6 +176,7 @@ func (c *claims) add(d agentbox.Digest) {
 	count(c.g.chunks, short(d), 1)
 }
 
+// release gives all of them back, at the end of gc if one runs.
 func (c *claims) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,9 +8,12 @@ import (
 	"agentbox/cachestore/index"
 )
 
-// maxHandles bounds the files that stay open for reading while nobody reads them.
+// maxHandles bounds the files that stay open for reading while nobody reads them. Files that are
+// being read count, but are never closed for it.
 const maxHandles = 128
 
+// fileKey names a pack or an image file. Both are numbered from the same counter, but their names
+// differ.
 type fileKey struct {
 	image bool
 	id    uint64
@@ -18,7 +21,9 @@ type fileKey struct {
 
 func keyOf(p index.Location) fileKey { return fileKey{p.Image, p.File} }
 
-// handles keeps files open for reading, and knows which image a number belongs to.
+// handles keeps files open for reading, and knows which image a number belongs to. An image's file
+// name holds its manifest, which a claim does not say, so images has it for every image file since
+// Open. mu guards both maps and the counts in the handles.
 type handles struct {
 	s      *Store
 	mu     sync.Mutex
@@ -26,6 +31,7 @@ type handles struct {
 	images map[uint64]agentbox.Digest
 }
 
+// handle is a file that is open for reading, with the number of its readers.
 type handle struct {
 	disk.File
 	refs int
@@ -36,7 +42,8 @@ func (h *handles) init(s *Store) {
 	h.s, h.open, h.images = s, map[fileKey]*handle{}, map[uint64]agentbox.Digest{}
 }
 
-// get opens a file; put gives it back.
+// get opens a file, or gives one that is open; put gives it back. The error of a file that is not
+// there wraps fs.ErrNotExist.
 func (h *handles) get(k fileKey) (*handle, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -53,6 +60,7 @@ func (h *handles) get(k fileKey) (*handle, error) {
 	return h.open[k], nil
 }
 
+// put closes a file that was forgotten, when its last reader is done.
 func (h *handles) put(f *handle) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -69,6 +77,7 @@ func (h *handles) name(k fileKey) string {
 	return h.s.path(packsDir, packName(k.id))
 }
 
+// path is where a file lies, whether or not it is there.
 func (h *handles) path(k fileKey) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -82,6 +91,7 @@ func (h *handles) know(id uint64, manifest agentbox.Digest) {
 	h.images[id] = manifest
 }
 
+// imageOf gives the manifest of an image file, false when there is no such file.
 func (h *handles) imageOf(id uint64) (agentbox.Digest, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -89,7 +99,7 @@ func (h *handles) imageOf(id uint64) (agentbox.Digest, bool) {
 	return d, ok
 }
 
-// trim closes some that nobody uses, when there are too many. Callers hold mu.
+// trim closes files that nobody reads, any of them, when there are too many. Callers hold mu.
 func (h *handles) trim() {
 	for k, f := range h.open {
 		if len(h.open) < maxHandles {
@@ -110,6 +120,7 @@ func (h *handles) forget(k fileKey) {
 	h.drop(k)
 }
 
+// drop takes a file out of the map. Callers hold mu.
 func (h *handles) drop(k fileKey) {
 	f := h.open[k]
 	if f == nil {
@@ -121,6 +132,7 @@ func (h *handles) drop(k fileKey) {
 	}
 }
 
+// close closes what nobody reads; the rest goes with its last reader.
 func (h *handles) close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

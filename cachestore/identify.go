@@ -15,7 +15,8 @@ import (
 // compute it too.
 
 // identify gives the digest of a chunk, and tells whether it is here; if it is, it stays until the
-// writer is closed.
+// writer is closed. A fingerprint is believed only for a chunk that is here: a digest under which
+// something is stored was computed by SHA-256 from these very bytes.
 func (w *writer) identify(p []byte) (d agentbox.Digest, here bool, err error) {
 	f := w.s.prints.Of(p)
 	d, known, err := w.s.index.Known(f)
@@ -33,14 +34,16 @@ func (w *writer) identify(p []byte) (d agentbox.Digest, here bool, err error) {
 	return d, here, err
 }
 
-// remember says what a fingerprint stands for, with the next flush.
+// remember says what a fingerprint stands for, with the next flush. It must have been computed.
 func (w *writer) remember(f blob.Fingerprint, d agentbox.Digest) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.known[f] = d
 }
 
-// recognise tells whether p is what d names, as an error of code Corrupt.
+// recognise tells whether p is what d names, as an error of code Corrupt. It is the check of all
+// who read for this host; a fingerprint that is not known costs the SHA-256 that it would have
+// saved.
 func (s *Store) recognise(d agentbox.Digest, p []byte) error {
 	if known, ok, err := s.index.Known(s.prints.Of(p)); err == nil && ok && known == d {
 		return nil
@@ -48,7 +51,8 @@ func (s *Store) recognise(d agentbox.Digest, p []byte) error {
 	return blob.Check(d, p)
 }
 
-// forget drops the fingerprints of chunks that are gone.
+// forget drops the fingerprints of chunks that are gone. They would be true still, but useless, and
+// the index would grow with all that ever was here.
 func (g *collection) forget(ctx context.Context) error {
 	var b index.Batch
 	err := g.s.index.EachKnown(ctx, func(f blob.Fingerprint, d agentbox.Digest) error {

@@ -45,8 +45,12 @@ const (
 	alarmSuffix = ".alarm"
 )
 
+// packName is the name of a pack in packs/. The number has a fixed width, so that a listing is in
+// the order in which packs were begun.
 func packName(id uint64) string { return fmt.Sprintf("%016x%s", id, packSuffix) }
 
+// imageName is the name of an image file in images/. The manifest is in it, because a rebuild knows
+// blocks by their place only and needs the list that says what they should be.
 func imageName(id uint64, manifest agentbox.Digest) string {
 	return fmt.Sprintf("%016x-%s%s", id, manifest.Hex(), imageSuffix)
 }
@@ -65,6 +69,7 @@ func parseImage(name string) (uint64, agentbox.Digest, bool) {
 	return id, d, ok && ok2 && ok3 && err == nil
 }
 
+// parseID accepts the one form in which an id is written: two names must not mean the same file.
 func parseID(name, suffix string) (uint64, bool) {
 	digits, ok := strings.CutSuffix(name, suffix)
 	if !ok || len(digits) != 16 {
@@ -74,12 +79,14 @@ func parseID(name, suffix string) (uint64, bool) {
 	return id, err == nil && id > 0 && strings.ToLower(digits) == digits
 }
 
-// hashed turns any text into the name of a file. The parts cannot run into each other.
+// hashed turns any text into the name of a file, so that a key may hold slashes and be of any
+// length. The parts cannot run into each other, as none of them holds a NUL (blob.CheckKey).
 func hashed(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:])
 }
 
+// path is the absolute or relative path (as Dir is) of something in the store.
 func (s *Store) path(parts ...string) string {
 	return filepath.Join(append([]string{s.cfg.Dir}, parts...)...)
 }

@@ -10,7 +10,8 @@ import (
 	"agentbox/cachestore/pack"
 )
 
-// Manifest gives a manifest that is here.
+// Manifest gives a manifest that is here: NotFound or Corrupt otherwise. It need not be known (it
+// is a chunk like any other), and its blob need not be complete.
 func (s *Store) Manifest(ctx context.Context, d agentbox.Digest) (blob.Manifest, error) {
 	b, err := s.Get(ctx, d, blob.MaxManifest)
 	if err != nil {
@@ -19,8 +20,10 @@ func (s *Store) Manifest(ctx context.Context, d agentbox.Digest) (blob.Manifest,
 	return blob.DecodeManifest(b)
 }
 
-// EnsureManifest gives a manifest, from src when it is not here, and makes it known: from then on
-// the store may hold any part of its blob. src may be nil.
+// EnsureManifest gives a manifest, from src when it is not here or damaged, and makes it known:
+// from then on the store may hold any part of its blob. src may be nil. What src gives is hashed
+// and decoded before it is kept. Callers hold d: without a root nothing but the grace period keeps
+// it.
 func (s *Store) EnsureManifest(ctx context.Context, d agentbox.Digest, src Source) (blob.Manifest, error) {
 	m, err := s.Manifest(ctx, d)
 	if err == nil {
@@ -39,7 +42,8 @@ func (s *Store) EnsureManifest(ctx context.Context, d agentbox.Digest, src Sourc
 	return m, s.adopt(ctx, d, m, b)
 }
 
-// adopt stores a manifest that came from elsewhere.
+// adopt stores a manifest that came from elsewhere, of whose blob nothing need be here, and makes
+// it known.
 func (s *Store) adopt(ctx context.Context, d agentbox.Digest, m blob.Manifest, encoded []byte) error {
 	defer s.guard.hold(d)()
 	w := s.newWriter(m.Kind)
@@ -53,7 +57,8 @@ func (s *Store) adopt(ctx context.Context, d agentbox.Digest, m blob.Manifest, e
 	return errors.Join(err, w.close())
 }
 
-// knowManifest adds what is known of a manifest whose bytes are here, when that was lost.
+// knowManifest adds what is known of a manifest whose bytes are here, when that was lost, or gc has
+// dropped it and not swept it yet.
 func (s *Store) knowManifest(d agentbox.Digest, m blob.Manifest) error {
 	if _, ok, err := s.index.Meta(d); ok || err != nil {
 		return err
@@ -72,13 +77,14 @@ func (s *Store) known(ctx context.Context, d agentbox.Digest) error {
 	return err
 }
 
-// mayFetch tells the errors after which a Source is worth asking.
+// mayFetch tells the errors after which a Source is worth asking: the piece is not here, or no
+// longer. It is false for nil.
 func mayFetch(err error) bool {
 	code := agentbox.CodeOf(err)
 	return code == agentbox.NotFound || code == agentbox.Corrupt
 }
 
-// Entry is a manifest that is here, and why it stays.
+// Entry is a manifest that is here, and why it stays. Without names, pins and Open it is evictable.
 type Entry struct {
 	Manifest agentbox.Digest `json:"manifest"`
 	index.Meta
@@ -87,7 +93,7 @@ type Entry struct {
 	Open  bool        `json:"open,omitempty"` // this process uses it now
 }
 
-// List gives every manifest that is here, with its roots.
+// List gives every manifest that is known, with its roots, in the order of digests.
 func (s *Store) List(ctx context.Context) ([]Entry, error) {
 	roots, err := s.roots()
 	if err != nil {
@@ -101,7 +107,7 @@ func (s *Store) List(ctx context.Context) ([]Entry, error) {
 	return out, err
 }
 
-// Presence tells how much of a blob is here.
+// Presence tells how much of a blob is here. Bytes are decoded, of the chunks that are here.
 type Presence struct {
 	Chunks  int   `json:"chunks"` // without those that are zeros; one that occurs twice counts twice
 	Here    int   `json:"here"`
@@ -109,7 +115,7 @@ type Presence struct {
 	Missing []int `json:"-"` // their numbers
 }
 
-// Presence looks up every chunk of a manifest.
+// Presence looks up every chunk of a manifest in the index, and reads none.
 func (s *Store) Presence(m blob.Manifest) (Presence, error) {
 	var p Presence
 	for i, c := range m.Chunks {

@@ -15,12 +15,16 @@ import (
 	"agentbox/cachestore/disk"
 )
 
-// maxNameFile bounds a file in names/ and pins/.
+// maxNameFile bounds a file in names/ and pins/, in bytes, when it is read. A pin of 256 manifests
+// has under 20 KiB, a name at most 16 KiB.
 const maxNameFile = 32 << 10
 
 // Publish says that a key stands for a manifest that is here, in our name; n needs a namespace, a
 // key, a manifest and a scope. A key is published once: see Take for what happens to a second
 // claim.
+//
+// It gives the name as it was signed, its times rounded to seconds. Created may be zero: now.
+// Missing when the store has no key; otherwise the errors of Take.
 func (s *Store) Publish(ctx context.Context, n blob.Name) (blob.Name, error) {
 	if s.cfg.Key == nil {
 		return n, agentbox.Errorf(agentbox.Missing, "the store has no key to sign names with")
@@ -39,6 +43,10 @@ func (s *Store) Publish(ctx context.Context, n blob.Name) (blob.Name, error) {
 // when the key stands for another manifest already, the one whose producer is trusted wins, the one
 // that was here first when both are or neither is; the other is kept as an Alarm, and when it is
 // the new one that loses, the error says Conflict. The same manifest again extends the expiry.
+//
+// Invalid or Corrupt when the name itself is not well-formed or its signature is not its
+// producer's, NotFound when the manifest is not here. A name by a producer that is not trusted is
+// kept all the same: it is not shown (Lookup), and counts from the moment the producer is trusted.
 func (s *Store) Take(ctx context.Context, n blob.Name) error {
 	if err := n.Verify(); err != nil {
 		return err
@@ -67,7 +75,8 @@ func (s *Store) Take(ctx context.Context, n blob.Name) error {
 	return s.contest(old, n)
 }
 
-// contest settles two names for one key.
+// contest settles two names for one key. Both stay on disk, because a key that gives two results
+// means that a build is not reproducible or a member lies, and a person has to see both.
 func (s *Store) contest(old, n blob.Name) error {
 	s.log.Error("store: two results for one key", "namespace", n.Namespace, "key", n.Key, "here", old.Manifest.Short(), "new", n.Manifest.Short())
 	if s.trusts(n) && !s.trusts(old) {
@@ -80,6 +89,7 @@ func (s *Store) contest(old, n blob.Name) error {
 		WithHint("one key must give one result: agentbox doctor shows both producers")
 }
 
+// trusts tells whether a name's producer is us or believed by the configuration, now.
 func (s *Store) trusts(n blob.Name) bool {
 	if s.cfg.Key != nil && bytes.Equal(n.Producer, s.cfg.Key.Public().(ed25519.PublicKey)) {
 		return true
@@ -87,8 +97,11 @@ func (s *Store) trusts(n blob.Name) bool {
 	return s.cfg.Trusted != nil && s.cfg.Trusted(n.Producer)
 }
 
+// nameFile is the name of the file of a key in names/.
 func nameFile(namespace, key string) string { return hashed(namespace, key) }
 
+// writeName writes a name's file, or with alarmSuffix that of the name that lost. Callers hold
+// namesMu.
 func (s *Store) writeName(n blob.Name, suffix string) error {
 	b, err := n.Encode()
 	if err != nil {
@@ -99,13 +112,16 @@ func (s *Store) writeName(n blob.Name, suffix string) error {
 	return err
 }
 
+// named tells Config.Named, which may be nil.
 func (s *Store) named() {
 	if s.cfg.Named != nil {
 		s.cfg.Named()
 	}
 }
 
-// readName reads and verifies a name, whoever signed it. One whose file is damaged is Corrupt.
+// readName reads and verifies a name, trusted or not. NotFound when there is no such file, Corrupt
+// when it is damaged, or is that of another key: files that somebody moved about must not change
+// what a key means.
 func (s *Store) readName(file string) (blob.Name, error) {
 	b, err := disk.ReadFile(s.fs, s.path(namesDir, file), maxNameFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -124,8 +140,9 @@ func (s *Store) readName(file string) (blob.Name, error) {
 	return n, nil
 }
 
-// Lookup gives the name of a key, NotFound when there is none, or it has expired, or its producer
-// is not trusted (any more).
+// Lookup gives the name of a key: NotFound when there is none, or it has expired, or its producer
+// is not trusted (any more); Corrupt when its file is damaged, until the key is published again.
+// That a manifest has a name does not mean that all of its chunks are here.
 func (s *Store) Lookup(namespace, key string) (blob.Name, error) {
 	if err := blob.CheckKey(namespace, key); err != nil {
 		return blob.Name{}, err
@@ -140,8 +157,9 @@ func (s *Store) Lookup(namespace, key string) (blob.Name, error) {
 	return n, err
 }
 
-// Names gives the names of a namespace whose keys begin with prefix, those that hold, in the order
-// of keys. A namespace of "" is all of them.
+// Names gives the names of a namespace whose keys begin with prefix, those that hold, sorted by
+// namespace and key. A namespace of "" is all of them. Files that are damaged are passed over. It
+// reads and verifies every name of the store.
 func (s *Store) Names(namespace, prefix string) ([]blob.Name, error) {
 	out := []blob.Name{}
 	err := s.eachName(func(file string, n blob.Name, err error) error {
@@ -159,7 +177,9 @@ func (s *Store) Names(namespace, prefix string) ([]blob.Name, error) {
 	return out, err
 }
 
-// eachName reads every file of names, also those that are damaged.
+// eachName reads every file of names, in no order that means anything, those that lost among them,
+// and also those that are damaged: for these f is given the error. It takes no lock, so a name may
+// come or go meanwhile.
 func (s *Store) eachName(f func(file string, n blob.Name, err error) error) error {
 	entries, err := s.fs.List(s.path(namesDir))
 	if err != nil {
@@ -177,7 +197,8 @@ func (s *Store) eachName(f func(file string, n blob.Name, err error) error) erro
 	return nil
 }
 
-// Unpublish forgets a name, and the alarm about it. What it stood for becomes evictable.
+// Unpublish forgets a name, and the alarm about it. What it stood for becomes evictable, unless
+// another root keeps it. NotFound when there is none.
 func (s *Store) Unpublish(namespace, key string) error {
 	if err := blob.CheckKey(namespace, key); err != nil {
 		return err
@@ -198,7 +219,8 @@ func (s *Store) Unpublish(namespace, key string) error {
 	return s.hostError(s.fs.SyncDir(s.path(namesDir)))
 }
 
-// Untrusted lists the names by whoever is not believed (any more).
+// Untrusted lists the names whose producers are not believed (any more), expired or not: what a
+// revoked member made, for the caller to forget.
 func (s *Store) Untrusted() ([]blob.Name, error) {
 	out := []blob.Name{}
 	err := s.eachName(func(file string, n blob.Name, err error) error {
@@ -210,8 +232,8 @@ func (s *Store) Untrusted() ([]blob.Name, error) {
 	return out, err
 }
 
-// Forget takes back the name of a key, whoever signed it, and lets go of what nothing else keeps of
-// what it stood for. No such name is no error.
+// Forget takes back the name of a key, by whatever producer, and removes at once what nothing else
+// keeps of what it stood for, grace or not. No such name is no error.
 func (s *Store) Forget(ctx context.Context, namespace, key string) error {
 	if err := blob.CheckKey(namespace, key); err != nil {
 		return err
@@ -229,13 +251,15 @@ func (s *Store) Forget(ctx context.Context, namespace, key string) error {
 	return err
 }
 
-// Alarm is a key for which two results were published.
+// Alarm is a key for which two results were published. Kept is the name that Lookup gives, Lost the
+// newest of those that contradicted it.
 type Alarm struct {
 	Kept blob.Name `json:"kept"`
 	Lost blob.Name `json:"lost"`
 }
 
-// Alarms lists the keys with more than one result, until Unpublish.
+// Alarms lists the keys with more than one result, until Unpublish. Their producers need not be
+// trusted.
 func (s *Store) Alarms() ([]Alarm, error) {
 	out := []Alarm{}
 	err := s.eachName(func(file string, n blob.Name, err error) error {
@@ -250,7 +274,8 @@ func (s *Store) Alarms() ([]Alarm, error) {
 	return out, err
 }
 
-// expireNames removes the files of names that ended more than a grace period ago.
+// expireNames removes the files of names that ended more than a grace period ago, and tells each
+// what it removes, or would. Until then an expired name is not shown, but can be extended (Take).
 func (s *Store) expireNames(dryRun bool, grace time.Duration, each func(n blob.Name)) error {
 	s.namesMu.Lock()
 	defer s.namesMu.Unlock()

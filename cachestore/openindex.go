@@ -12,6 +12,7 @@ import (
 
 // openIndex opens the index, and fills it from the files when it had to be made anew.
 func (s *Store) openIndex(ctx context.Context) error {
+	// Before the index, as a rebuild ends the quarantine of chunks that it finds.
 	if err := s.loadDamage(); err != nil {
 		return s.hostError(err)
 	}
@@ -31,8 +32,9 @@ func (s *Store) openIndex(ctx context.Context) error {
 	return s.rebuild(ctx, nil)
 }
 
-// openOrReplaceIndex puts an index aside that cannot be read. One that is fresh knows nothing of
-// the files that are there.
+// openOrReplaceIndex opens the index, and puts one aside that cannot be read. A fresh index knows
+// nothing of the files in the store. An error of the disk is no reason to put anything aside: the
+// next try may succeed, and a rebuild on a disk that fails would find damage everywhere.
 func (s *Store) openOrReplaceIndex() (fresh bool, err error) {
 	_, statErr := os.Stat(s.path(indexDir))
 	s.index, err = index.Open(s.path(indexDir), s.room)
@@ -50,6 +52,8 @@ func (s *Store) openOrReplaceIndex() (fresh bool, err error) {
 	return true, s.hostError(err)
 }
 
+// putIndexAside keeps what cannot be read under another name, for the person who looks for the
+// cause. Nothing removes it but a person.
 func (s *Store) putIndexAside() error {
 	aside := s.path(fmt.Sprintf("%s%d", badIndexPrefix, s.cfg.Now().UnixNano()))
 	return s.hostError(os.Rename(s.path(indexDir), aside))

@@ -7,9 +7,11 @@ import (
 	"time"
 )
 
-// pace keeps a rate.
+// pace keeps a rate over all goroutines that share it: bytes are due at start plus their sum over
+// the rate, so time that was lost is made up for.
 type pace struct {
-	mu    sync.Mutex
+	mu sync.Mutex
+	// rate is in bytes a second; 0 or less: no bound.
 	rate  int64
 	start time.Time
 	done  int64
@@ -32,7 +34,9 @@ func (p *pace) wait(ctx context.Context, n int64) error {
 	}
 }
 
-// Paced reads r at a rate in bytes a second, 0 for as fast as it goes, until ctx ends.
+// Paced reads r at a rate in bytes a second, 0 for as fast as it goes, until ctx ends. It reads
+// first and waits then, so the first read is not held up. The Reader is for one goroutine at a
+// time.
 func Paced(ctx context.Context, r io.Reader, rate int64) io.Reader {
 	return &paced{ctx: ctx, r: r, pace: pace{rate: rate, start: time.Now()}}
 }

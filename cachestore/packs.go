@@ -11,11 +11,14 @@ import (
 	"agentbox/cachestore/pack"
 )
 
-// packSize is how large a pack grows before the next one begins.
+// packSize is how large a pack grows before the next one begins, in bytes; the last record may
+// exceed it. gc frees packs as a whole and moves what is needed out of sparse ones, so a pack is
+// what one step of that may have to copy.
 const packSize = 64 << 20
 
 // packs appends to the one pack that is being written. Every process begins a new one: what a crash
-// left at the end of an old one is never written to again.
+// left at the end of an old one is never written to again. mu guards all of it and is held during a
+// write, so records do not mix.
 type packs struct {
 	s      *Store
 	mu     sync.Mutex
@@ -30,7 +33,8 @@ func (p *packs) init(s *Store) { p.s, p.lost = s, map[uint64]bool{} }
 
 // append writes a record and tells where its bytes lie. They last once sync has been called for the
 // pack, and gc leaves the pack alone until guard.filled has been, which the caller does once they
-// are claimed or given up.
+// are claimed or given up. It makes no room and charges nobody: see writer.putRecord and
+// collection.move.
 func (p *packs) append(r pack.Record, stored []byte) (index.Location, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,7 +54,9 @@ func (p *packs) append(r pack.Record, stored []byte) (index.Location, error) {
 	}, nil
 }
 
-// roll begins a pack when there is none or the present one is full.
+// roll begins a pack when there is none or the present one is full. The full one is synced here,
+// because afterwards its file is closed, and sync only looks whether it was lost. Callers hold mu,
+// as those of leave and syncLocked do.
 func (p *packs) roll() error {
 	if p.file != nil && p.size < packSize {
 		return nil
@@ -78,14 +84,15 @@ func (p *packs) roll() error {
 	return nil
 }
 
-// leave closes the present pack.
+// leave closes the present pack; the next append begins another.
 func (p *packs) leave() error {
 	err := p.file.Close()
 	p.file, p.size = nil, 0
 	return err
 }
 
-// sync flushes what was appended to the pack with this number.
+// sync flushes what was appended to the pack with this number. For one that is no longer the
+// present one that was done when it was left; it fails when that failed, now or then.
 func (p *packs) sync(id uint64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,6 +145,7 @@ func (p *packs) idle(id uint64) bool {
 	return (p.file == nil || p.id != id) && !p.s.guard.busyPack(id)
 }
 
+// close ends writing without a sync: what was promised was synced by a flush.
 func (p *packs) close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,13 +155,15 @@ func (p *packs) close() error {
 	return p.leave()
 }
 
-// record encodes a piece for a pack.
+// record encodes a piece for a pack, compressed where that saves an eighth.
 func (s *Store) record(what pack.What, d agentbox.Digest, piece []byte) (pack.Record, []byte) {
 	stored, enc := s.codec.Encode(piece)
 	return pack.Record{What: what, Encoding: enc, Digest: d, Size: len(piece), Stored: len(stored)}, stored
 }
 
+// seen is the time of a claim that is made now, for the grace period.
 func (s *Store) seen() uint32 { return uint32(s.cfg.Now().Unix()) }
 
-// pieceLimit bounds what is read for a place.
+// pieceLimit refuses a place that no writer of ours makes, before so much memory is allocated: the
+// index is a file, and bits flip in it.
 func pieceLimit(p index.Location) bool { return p.Size <= blob.MaxPiece && p.Stored <= p.Size }

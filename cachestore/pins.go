@@ -15,14 +15,19 @@ import (
 	"agentbox/cachestore/disk"
 )
 
-// Pin keeps manifests from being evicted until it is removed, across restarts.
+// Pin keeps manifests from being evicted until it is removed, across restarts. It is how a process
+// that outlives this one, as a supervisor, keeps the image that it has mapped. It keeps the chunks
+// that are here; it gets none.
 type Pin struct {
-	Version   int               `json:"version"` // 1
-	Name      string            `json:"name"`    // as user:<digest> or box:<id>: whose it is, for people and for Unpin
+	Version int `json:"version"` // 1
+	// Name is whose pin it is, for people and for Unpin, as user:DIGEST or box:ID.
+	Name      string            `json:"name"`
 	Manifests []agentbox.Digest `json:"manifests"`
 	Created   time.Time         `json:"created"`
 }
 
+// maxPinName is in bytes, maxPinned in manifests. They bound the file (maxNameFile); a box has a
+// handful of layers.
 const (
 	pinVersion  = 1
 	maxPinName  = 256
@@ -30,13 +35,16 @@ const (
 	pinsPattern = "printable text of 1 to 256 bytes"
 )
 
-// Pin makes, or replaces, the pin with this name.
+// Pin makes, or replaces, the pin with this name; what the old one kept and the new one does not
+// becomes evictable. Invalid when the name is not printable text of 1 to 256 bytes or there are not
+// 1 to 256 manifests, NotFound when one of them is not known here. It is on disk when Pin returns.
 func (s *Store) Pin(ctx context.Context, name string, manifests ...agentbox.Digest) error {
 	p := Pin{Version: pinVersion, Name: name, Manifests: manifests, Created: s.cfg.Now().UTC().Truncate(time.Second)}
 	if err := p.check(); err != nil {
 		return agentbox.Errorf(agentbox.Invalid, "%w", err)
 	}
 	for _, d := range manifests {
+		// Held until the pin is written, so that gc cannot drop it between the look and the deed.
 		defer s.guard.hold(d)()
 		if err := s.known(ctx, d); err != nil {
 			return err
@@ -51,6 +59,7 @@ func (s *Store) Pin(ctx context.Context, name string, manifests ...agentbox.Dige
 	return s.hostError(disk.Replace(s.fs, s.path(pinsDir, hashed(name)), b))
 }
 
+// check tells what is wrong with a pin, as an error of code Corrupt.
 func (p Pin) check() error {
 	switch {
 	case p.Version != pinVersion:
@@ -76,6 +85,7 @@ func (p Pin) encode() ([]byte, error) {
 	return append(b, blob.Sum(b).String()+"\n"...), err
 }
 
+// decodePin reads what encode wrote; anything else is Corrupt.
 func decodePin(b []byte) (Pin, error) {
 	end := bytes.IndexByte(b, '\n') + 1
 	if string(b[end:]) != blob.Sum(b[:end]).String()+"\n" {
@@ -102,8 +112,8 @@ func (s *Store) Unpin(name string) error {
 	return s.hostError(s.fs.SyncDir(s.path(pinsDir)))
 }
 
-// Pins lists the pins by name. One that cannot be read is an error, because gc must not take it for
-// none.
+// Pins lists the pins, sorted by name. One that cannot be read is an error of code Corrupt, because
+// gc must not take it for none.
 func (s *Store) Pins() ([]Pin, error) {
 	entries, err := s.fs.List(s.path(pinsDir))
 	if err != nil {
@@ -132,7 +142,7 @@ func (s *Store) Pins() ([]Pin, error) {
 	return out, nil
 }
 
-// roots are the manifests that stay, and why.
+// roots are the manifests that stay, and what keeps each of them.
 type roots struct {
 	names map[agentbox.Digest][]blob.Name
 	pins  map[agentbox.Digest][]string
@@ -140,7 +150,8 @@ type roots struct {
 
 func (r roots) keeps(d agentbox.Digest) bool { return len(r.names[d]) > 0 || len(r.pins[d]) > 0 }
 
-// roots reads names and pins. A damaged name keeps nothing: it can be published again. A damaged
+// roots reads names and pins. Names whose producers are not trusted keep what they stand for, too,
+// until somebody forgets them. A damaged name keeps nothing: it can be published again. A damaged
 // pin is an error.
 func (s *Store) roots() (roots, error) {
 	r := roots{names: map[agentbox.Digest][]blob.Name{}, pins: map[agentbox.Digest][]string{}}

@@ -13,7 +13,8 @@ import (
 	"agentbox/cachestore/pack"
 )
 
-// Stored is what a put did.
+// Stored is what a put did. A blob that was here already gives the same manifest and writes next to
+// nothing.
 type Stored struct {
 	Manifest agentbox.Digest `json:"manifest"`
 	Size     int64           `json:"size"`    // bytes of the blob
@@ -22,6 +23,11 @@ type Stored struct {
 
 // PutStream cuts r where its content says and stores it. What it returns is on disk. Until it is
 // named or pinned it stays for the grace period.
+//
+// info.Kind must be one of blob.Kinds (else Invalid); it decides which quota is charged. NoSpace
+// when neither the quota nor the disk has room after a gc. An error of r is wrapped. What was
+// written before an error is garbage, which gc removes; nothing has to be undone. r is read by one
+// goroutine, one read after the other.
 func (s *Store) PutStream(ctx context.Context, r io.Reader, info blob.Info) (Stored, error) {
 	w := s.newWriter(info.Kind)
 	m := blob.Manifest{Info: info}
@@ -33,13 +39,16 @@ func (s *Store) PutStream(ctx context.Context, r io.Reader, info blob.Info) (Sto
 	return out, errors.Join(err, w.close())
 }
 
-// commitment is what else a manifest comes with.
+// commitment is what else a manifest comes with: nothing for a stream.
 type commitment struct {
-	file  uint64 // its image file
+	// file is the number of its image file, whole whether that holds every chunk by itself.
+	file  uint64
 	whole bool
 }
 
-// commit stores the manifest of what w wrote, and only then makes it known.
+// commit stores the manifest of what w wrote, and only then makes it known. It is flushed between
+// the two, so that a manifest that is known has all its chunks claimed, on disk. The caller closes
+// w afterwards: until then gc cannot take chunks of which this blob is the first to need them.
 func (s *Store) commit(ctx context.Context, w *writer, m blob.Manifest, c commitment) (Stored, error) {
 	if err := m.Check(); err != nil {
 		return Stored{}, agentbox.Errorf(agentbox.Invalid, "%w", err)
@@ -59,7 +68,9 @@ func (s *Store) commit(ctx context.Context, w *writer, m blob.Manifest, c commit
 	return Stored{Manifest: d, Size: m.Size, Written: w.charged}, s.addMeta(d, m, w.charged, c)
 }
 
-// addMeta makes a manifest known that is here.
+// addMeta makes a manifest known whose bytes are here, or adds to what is known: charged bytes
+// more, or an image file. Its chunks are guarded first, for a gc that has marked already would take
+// them for garbage.
 func (s *Store) addMeta(d agentbox.Digest, m blob.Manifest, charged int64, c commitment) error {
 	now := s.cfg.Now().UTC()
 	s.guard.welcome(m)
@@ -77,7 +88,9 @@ func (s *Store) addMeta(d agentbox.Digest, m blob.Manifest, charged int64, c com
 	})
 }
 
-// changeMeta changes what is known of a manifest when change says so.
+// changeMeta changes what is known of a manifest when change says so. change sees the zero Meta and
+// false for one that is not known; it is called once, with metaMu held, so it must not call
+// anything that takes it.
 func (s *Store) changeMeta(d agentbox.Digest, change func(m *index.Meta, known bool) bool) error {
 	s.metaMu.Lock()
 	defer s.metaMu.Unlock()
@@ -92,14 +105,17 @@ func (s *Store) changeMeta(d agentbox.Digest, change func(m *index.Meta, known b
 	return s.index.Apply(&b)
 }
 
-// splitInto stores a stream's chunks: one goroutine cuts, others hash, compress and write, and the
-// list keeps the order.
+// splitInto stores a stream's chunks: one goroutine cuts, others hash, compress and write. Each
+// writes its digest into the place in the list that it had when it was cut, so the order stays,
+// whichever is done first.
 func (s *Store) splitInto(ctx context.Context, w *writer, r io.Reader, m *blob.Manifest) error {
 	if !m.Kind.Valid() {
 		return agentbox.Errorf(agentbox.Invalid, "unknown kind %q", m.Kind)
 	}
 	workers := newWorkers(ctx, s.cfg.Workers)
 	err := blob.Split(contextReader{workers.ctx, r}, func(p []byte) error {
+		// The slice of m is appended to while workers write into it, so both hold the workers'
+		// mutex.
 		i := len(m.Chunks)
 		workers.locked(func() { m.Chunks = append(m.Chunks, blob.Chunk{Size: len(p)}) })
 		m.Size += int64(len(p))
@@ -114,12 +130,15 @@ func (s *Store) splitInto(ctx context.Context, w *writer, r io.Reader, m *blob.M
 	if waited := workers.wait(); waited != nil {
 		err = waited
 	}
+	// An error of r's has no code of ours: where it stopped is what its reader would ask first.
 	if err != nil && agentbox.CodeOf(err) == agentbox.Internal && ctx.Err() == nil {
 		err = fmt.Errorf("storing a stream, after %d bytes: %w", m.Size, err)
 	}
 	return err
 }
 
+// putChunk stores one chunk of a stream in a pack, unless it is here, and gives its digest: the
+// zero one for zeros, which are not stored.
 func (s *Store) putChunk(ctx context.Context, w *writer, p []byte) (agentbox.Digest, error) {
 	if blob.IsZero(p) {
 		return agentbox.Digest{}, nil
@@ -148,7 +167,9 @@ func (c contextReader) Read(p []byte) (int, error) {
 // or one thing often, must not make it look precious.
 const useAgain = 10 * time.Minute
 
-// touch remembers that a manifest was used.
+// touch remembers that a manifest was used, which is what eviction goes by (cheaper). It is called
+// by whatever opens a blob for reading, not by Get: a peer that fetches chunks says nothing of what
+// this host needs.
 func (s *Store) touch(d agentbox.Digest) error {
 	now := s.cfg.Now().UTC()
 	return s.changeMeta(d, func(m *index.Meta, known bool) bool {

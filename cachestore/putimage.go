@@ -15,7 +15,10 @@ import (
 )
 
 // PutImage stores a disk image of size bytes block by block. Holes of a file are not read. What it
-// returns is on disk. Until it is named or pinned it stays for the grace period.
+// returns is on disk. Until it is named or pinned it stays for the grace period. r is read by
+// several goroutines at once and must have size bytes. Blocks that are here are not stored again,
+// so the image's own file may have holes where it has data: File completes it. Errors are those of
+// PutStream.
 func (s *Store) PutImage(ctx context.Context, r io.ReaderAt, size int64, info blob.Info) (Stored, error) {
 	if size < 0 || !info.Kind.Valid() {
 		return Stored{}, agentbox.Errorf(agentbox.Invalid, "an image of %d bytes and kind %q", size, info.Kind)
@@ -34,6 +37,10 @@ func (s *Store) PutImage(ctx context.Context, r io.ReaderAt, size int64, info bl
 // can, the store's file becomes another name of it, so that nothing is copied and the disk holds it
 // once; the store then makes no holes in it, and changes it only to mend what is damaged. rate
 // bounds the bytes that are read in a second; 0 is no bound.
+//
+// path must not change from now on, by any of its names: the file is claimed as it was read. Where
+// no link can be made (another file system, or one without links) it is copied, as fast as it goes:
+// rate is not observed then.
 func (s *Store) PutImageFile(ctx context.Context, path string, info blob.Info, rate int64) (Stored, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -45,6 +52,7 @@ func (s *Store) PutImageFile(ctx context.Context, path string, info blob.Info, r
 		return Stored{}, s.hostError(err)
 	}
 	id := s.nextID.Add(1)
+	// Whatever the reason, a copy works as well.
 	if err := s.fs.Link(path, s.freshImage(id)); err != nil {
 		return s.PutImage(ctx, f, st.Size, info)
 	}
@@ -57,33 +65,45 @@ func (s *Store) PutImageFile(ctx context.Context, path string, info blob.Info, r
 	if err == nil {
 		out, err = in.commit(ctx)
 	}
+	// Blocks that others have too are charged to nobody, and lie here all the same.
 	if err == nil && in.w.charged < st.Allocated {
 		s.space.add("", st.Allocated-in.w.charged) // blocks that others have too lie here all the same
 	}
 	return out, errors.Join(err, in.close())
 }
 
-// unowned is a file that somebody else closes.
+// unowned is a file that somebody else closes: PutImageFile reads and syncs by the same descriptor.
 type unowned struct{ disk.File }
 
 func (unowned) Close() error { return nil }
 
-// intake is an image on its way in.
+// intake is an image on its way in. ours, shared and file are guarded by the mutex of workers; each
+// entry of m.Chunks is written by the one worker that has the block.
 type intake struct {
 	s       *Store
 	w       *writer
 	r       io.ReaderAt
 	m       blob.Manifest
 	workers *workers
-	ours    map[agentbox.Digest]bool // chunks that somebody of the workers has taken on
-	shared  bool                     // some chunks lie elsewhere
-	file    *blockFile               // nil as long as nothing is new
-	linked  bool                     // file has every byte already: it is another name of what is read
-	fresh   string                   // its name until the manifest is known
-	pace    pace
+	// ours are the chunks that some worker has taken on: two blocks with the same bytes are written
+	// once.
+	ours map[agentbox.Digest]bool
+	// shared says that some chunks lie elsewhere, in another file or in another block of this one.
+	// The file is not whole then.
+	shared bool
+	// file is the image's own, nil as long as nothing is new: an image whose blocks are all here
+	// gets none until somebody wants to attach it.
+	file *blockFile
+	// linked says that file has every byte already: it is another name of what is read.
+	linked bool
+	// fresh is the name of file until the manifest is known by which it gets its own; "" from then
+	// on.
+	fresh string
+	pace  pace
 }
 
-// blocks goes through the image, skipping holes.
+// blocks goes through the image, skipping holes: one goroutine finds the data and keeps the pace,
+// workers read, hash and write. The first error ends it; all workers have returned when it does.
 func (in *intake) blocks(ctx context.Context) error {
 	in.workers = newWorkers(ctx, in.s.cfg.Workers)
 	next := dataFinder(in.r)
@@ -109,8 +129,9 @@ func (in *intake) blocks(ctx context.Context) error {
 	return err
 }
 
-// dataFinder gives a func that tells where the next data is, at or after a place. Places must not
-// go back.
+// dataFinder gives a func that tells where the next data is, at or after a place: at an offset far
+// beyond every image when only holes follow. Places must not go back. For a reader that knows of no
+// holes everything is data.
 func dataFinder(r io.ReaderAt) func(off int64) (int64, error) {
 	f, ok := r.(interface {
 		NextData(off int64) (start, end int64, err error)
@@ -137,7 +158,8 @@ func dataFinder(r io.ReaderAt) func(off int64) (int64, error) {
 	}
 }
 
-// block stores chunk i if it is new.
+// block stores chunk i if it is new, and writes its digest into the manifest. A block of zeros in
+// the middle of data keeps the zero digest.
 func (in *intake) block(ctx context.Context, i int) error {
 	buf := in.workers.buffer()[:in.m.Chunks[i].Size]
 	defer in.workers.recycle(buf)
@@ -166,6 +188,8 @@ func (in *intake) block(ctx context.Context, i int) error {
 		in.workers.locked(func() { in.shared = true })
 		return nil
 	}
+	// Nothing to write: the bytes are in their place already. They are claimed by commit, after a
+	// sync.
 	if in.linked {
 		n := uint32(len(buf))
 		in.w.wrote(d, index.Location{Image: true, File: in.file.id, Off: off, Stored: n, Size: n, Seen: in.s.seen()}, int64(n))
@@ -178,7 +202,8 @@ func (in *intake) block(ctx context.Context, i int) error {
 	return in.w.putBlock(ctx, f, d, buf, off)
 }
 
-// open makes the image's file when the first new block comes.
+// open makes the image's file when the first new block comes, and gives that one from then on.
+// Several workers may call it at once.
 func (in *intake) open() (*blockFile, error) {
 	in.workers.mu.Lock()
 	defer in.workers.mu.Unlock()
@@ -197,6 +222,8 @@ func (in *intake) open() (*blockFile, error) {
 	return in.file, nil
 }
 
+// freshImage is the name of an image file that has no manifest yet. survey removes what it finds
+// under such names.
 func (s *Store) freshImage(id uint64) string {
 	return s.path(imagesDir, fmt.Sprintf("%s%016x", disk.Dirty, id))
 }
@@ -215,7 +242,8 @@ func (s *Store) createImage(size int64) (disk.File, uint64, error) {
 }
 
 // nameImage gives an image file the name under which it is found again. Its bytes need not last
-// yet.
+// yet, as long as none of them is claimed: after a crash a file with holes is one that has not
+// come.
 func (s *Store) nameImage(id uint64, manifest agentbox.Digest) error {
 	if err := s.fs.Rename(s.freshImage(id), s.path(imagesDir, imageName(id, manifest))); err != nil {
 		return s.hostError(err)
@@ -224,6 +252,8 @@ func (s *Store) nameImage(id uint64, manifest agentbox.Digest) error {
 	return s.hostError(s.fs.SyncDir(s.path(imagesDir)))
 }
 
+// commit gives the image file its name and stores the manifest. In this order: a manifest that is
+// known must not name a file that nobody can open.
 func (in *intake) commit(ctx context.Context) (Stored, error) {
 	c := commitment{}
 	if in.file != nil {
@@ -242,7 +272,8 @@ func (in *intake) commit(ctx context.Context) (Stored, error) {
 	return in.s.commit(ctx, in.w, in.m, c)
 }
 
-// close removes the file of an image that did not come to be.
+// close ends the writing, and removes the file of an image that did not come to be. None of its
+// blocks was claimed: a writer claims blocks of an image with flush, which only commit calls here.
 func (in *intake) close() error {
 	err := in.w.close()
 	if in.fresh != "" {

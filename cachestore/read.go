@@ -11,26 +11,33 @@ import (
 	"agentbox/cachestore/index"
 )
 
-// Get gives the bytes of a piece, a chunk or an encoded manifest, checked against its digest.
-// NotFound when it is not here, Corrupt when it was and is damaged: from then on it is not here. So
-// a Store is a Source.
+// Get gives the bytes of a piece, a chunk or an encoded manifest, checked against its digest by
+// SHA-256, as others rely on them. max is in bytes; a longer piece is Corrupt. NotFound when it is
+// not here, Corrupt when it was and is damaged: from then on it is not here. So a Store is a
+// Source. The bytes are the caller's.
 func (s *Store) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {
 	return s.read(ctx, d, max, nil, blob.Check)
 }
 
-// Has tells whether a piece is claimed to be here.
+// Has tells whether a piece is claimed to be here. It reads no file: the piece may turn out to be
+// damaged, and without being held it may be gone a moment later.
 func (s *Store) Has(d agentbox.Digest) (bool, error) {
 	_, ok, err := s.index.Chunk(d)
 	return ok, err
 }
 
-// moves is how often a chunk may be moved by gc while it is being read.
+// moves bounds how often a reader looks again because gc has moved a chunk that it was about to
+// read, so that claims that keep changing cannot keep it for ever.
 const moves = 8
 
-// check tells whether bytes are what a digest names, as an error of code Corrupt.
+// check tells whether bytes are what a digest names, as an error of code Corrupt: blob.Check or
+// Store.recognise.
 type check func(agentbox.Digest, []byte) error
 
 // read is Get with a buffer that may be used for the answer.
+//
+// A chunk that cannot be read is damaged only if the index still says that it lies there: gc takes
+// claims back before it frees space, so otherwise it was moved or removed meanwhile.
 func (s *Store) read(ctx context.Context, d agentbox.Digest, max int, buf []byte, check check) ([]byte, error) {
 	var last index.Location
 	var lastErr error
@@ -61,7 +68,8 @@ func (s *Store) read(ctx context.Context, d agentbox.Digest, max int, buf []byte
 	return nil, lastErr
 }
 
-// readLocation reads and checks what should lie at p.
+// readLocation reads, decodes and checks what should lie at p. Its errors are as they came, for
+// lostBytes to judge.
 func (s *Store) readLocation(d agentbox.Digest, p index.Location, buf []byte, check check) ([]byte, error) {
 	buf, err := s.readRaw(d, p, buf)
 	if err != nil {
@@ -74,7 +82,8 @@ func (s *Store) readLocation(d agentbox.Digest, p index.Location, buf []byte, ch
 	return b, check(d, b)
 }
 
-// readRaw reads what lies at p.
+// readRaw reads what lies at p, as it is stored, into buf when it is large enough. A file that ends
+// too early is Corrupt.
 func (s *Store) readRaw(d agentbox.Digest, p index.Location, buf []byte) ([]byte, error) {
 	if !pieceLimit(p) {
 		return nil, agentbox.Errorf(agentbox.Corrupt, "%s: the index says %d bytes", d.Short(), p.Size)

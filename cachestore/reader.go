@@ -11,10 +11,13 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// Reader reads a blob at any place. All it gives was hashed. Its methods may be called at once.
+// Reader reads a blob at any place. All it gives was hashed. Its methods may be called at once,
+// Close after all others.
 type Reader struct {
-	fill    *filler
-	starts  []int64 // of a stream's chunks
+	fill *filler
+	// starts has the offsets of a stream's chunks, nil for an image, whose blocks are where their
+	// numbers say.
+	starts  []int64
 	release func()
 	recent  recent
 }
@@ -22,6 +25,9 @@ type Reader struct {
 // OpenBlob opens a blob for reading, and keeps it from being evicted until Close. What is missing,
 // or turns out to be damaged, comes from src, one chunk at a time as it is needed, and stays; src
 // may be nil.
+//
+// ctx is about opening only. NotFound when the manifest is neither here nor with src; chunks that
+// are missing show when they are read.
 func (s *Store) OpenBlob(ctx context.Context, manifest agentbox.Digest, src Source) (*Reader, error) {
 	release := s.guard.hold(manifest)
 	m, err := s.EnsureManifest(ctx, manifest, src)
@@ -44,13 +50,14 @@ func (s *Store) OpenBlob(ctx context.Context, manifest agentbox.Digest, src Sour
 	return r, nil
 }
 
-// Manifest is what is being read.
+// Manifest is that of the blob. It is shared: nobody may change it.
 func (r *Reader) Manifest() blob.Manifest { return r.fill.m }
 
 // Size is the number of bytes.
 func (r *Reader) Size() int64 { return r.fill.m.Size }
 
-// Have tells whether a chunk is here, so that reading it needs no Source.
+// Have tells whether a chunk, by its number in the manifest, is here, so that reading it needs no
+// Source. One that is here stays until Close. It does not read it: it may turn out to be damaged.
 func (r *Reader) Have(chunk int) bool {
 	c := r.fill.m.Chunks[chunk]
 	if c.Zero() {
@@ -60,13 +67,13 @@ func (r *Reader) Have(chunk int) bool {
 	return ok && err == nil
 }
 
-// Load makes sure that a chunk is here.
+// Load makes sure that a chunk, by its number in the manifest, is here and right.
 func (r *Reader) Load(ctx context.Context, chunk int) error {
 	_, err := r.fill.chunk(ctx, chunk, nil)
 	return err
 }
 
-// Flush makes what was got from the Source last. Close does it too.
+// Flush makes what was got from the Source last, and known to be here. Close does it too.
 func (r *Reader) Flush() error { return r.fill.flush() }
 
 // ReadAt is ReadAtContext without an end to its patience.
@@ -74,7 +81,8 @@ func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 	return r.ReadAtContext(context.Background(), p, off)
 }
 
-// ReadAtContext reads len(p) bytes at off, less at the end of the blob, then with io.EOF.
+// ReadAtContext reads len(p) bytes at off, less at the end of the blob, then with io.EOF. An error
+// says nothing of the bytes before it: n of them are right. Waiting for the Source ends with ctx.
 func (r *Reader) ReadAtContext(ctx context.Context, p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, agentbox.Errorf(agentbox.Invalid, "a read at %d", off)
@@ -105,6 +113,7 @@ func (r *Reader) find(off int64) (chunk int, start int64) {
 	return i, r.starts[i]
 }
 
+// chunk gives chunk i, which nobody may change, and keeps it for a while.
 func (r *Reader) chunk(ctx context.Context, i int) ([]byte, error) {
 	if b := r.recent.get(i); b != nil {
 		return b, nil
@@ -121,7 +130,8 @@ func (r *Reader) WriteTo(w io.Writer) (int64, error) {
 	return r.WriteToContext(context.Background(), w)
 }
 
-// WriteToContext is WriteTo until ctx ends.
+// WriteToContext writes the whole blob to w in order, zeros included, until ctx ends. It keeps no
+// chunk.
 func (r *Reader) WriteToContext(ctx context.Context, w io.Writer) (int64, error) {
 	var n int64
 	for i := range r.fill.m.Chunks {
@@ -144,10 +154,12 @@ func (r *Reader) Close() error {
 	return errors.Join(r.fill.close())
 }
 
-// recentBytes bounds the chunks a Reader keeps decoded for reads that are close to each other.
+// recentBytes bounds the chunks a Reader keeps decoded for reads that are close to each other: at
+// least two of a stream's largest.
 const recentBytes = 8 << 20
 
-// recent keeps the chunks that were read last.
+// recent keeps the chunks that were read last, the oldest going first. order and by are of the same
+// chunks; mu guards all of it.
 type recent struct {
 	mu    sync.Mutex
 	order []int

@@ -9,8 +9,13 @@ import (
 	"agentbox/cachestore/pack"
 )
 
-// rebuild claims what the files hold. It hashes everything, and adds to what the index has.
-// progress may be nil.
+// rebuild claims what the files hold. It hashes everything, and adds to what the index has: a claim
+// that stands is not looked at, as Verify is for those. progress, which may be nil, is told bytes.
+// Callers see to it that no gc runs: what is claimed here may be what it has just judged to be
+// free.
+//
+// Packs come before images, as the manifests that say what an image's blocks are lie in packs.
+// Names and pins need no rebuilding: they are files.
 func (s *Store) rebuild(ctx context.Context, progress func(done, total int64)) error {
 	r := &rebuilding{s: s, progress: progress, total: s.usedBytes()}
 	entries, err := s.fs.List(s.path(packsDir))
@@ -41,6 +46,7 @@ func (s *Store) rebuild(ctx context.Context, progress func(done, total int64)) e
 	return s.countKinds(ctx)
 }
 
+// rebuilding is one run of it.
 type rebuilding struct {
 	s           *Store
 	batch       index.Batch
@@ -48,12 +54,15 @@ type rebuilding struct {
 	progress    func(done, total int64)
 }
 
+// add counts bytes that were looked at.
 func (r *rebuilding) add(n int64) {
 	if r.done += n; r.progress != nil {
 		r.progress(min(r.done, r.total), r.total)
 	}
 }
 
+// flush applies the changes so far, at most a thousand, so that a long rebuild that is interrupted
+// need not begin at nothing.
 func (r *rebuilding) flush() error {
 	err := r.s.index.Apply(&r.batch)
 	r.batch = index.Batch{}
@@ -69,12 +78,14 @@ func (r *rebuilding) claim(d agentbox.Digest, p index.Location, b []byte) error 
 	r.batch.SetChunk(d, p)
 	r.batch.Remember(r.s.prints.Of(b), d)
 	r.s.repaired(d)
+	// Half of what one transaction of the index takes (index.Batch).
 	if r.batch.Len() < 1000 {
 		return nil
 	}
 	return r.flush()
 }
 
+// pack claims the records of one pack that are what their headers say.
 func (r *rebuilding) pack(ctx context.Context, id uint64) error {
 	k := fileKey{id: id}
 	f, err := r.s.handles.get(k)
@@ -127,6 +138,9 @@ func (r *rebuilding) skip(d agentbox.Digest, err error) error {
 }
 
 // image claims the blocks of an image file that are what its manifest says.
+//
+// Blocks that are holes lack nothing: a lazy image has them. A block that does not match is passed
+// over and is got again like one that never came.
 func (r *rebuilding) image(ctx context.Context, id uint64, owner agentbox.Digest) error {
 	m, err := r.s.Manifest(ctx, owner)
 	if mayFetch(err) && err != nil {
@@ -183,7 +197,8 @@ func (r *rebuilding) image(ctx context.Context, id uint64, owner agentbox.Digest
 	return r.own(owner, id, whole, charged)
 }
 
-// own gives a manifest its image file, the wholest when there are several.
+// own gives a manifest its image file, the wholest when there are several: two may have been begun
+// when a crash came between naming one and saying so in the index.
 func (r *rebuilding) own(owner agentbox.Digest, id uint64, whole bool, charged int64) error {
 	return r.s.changeMeta(owner, func(m *index.Meta, known bool) bool {
 		if !known || m.File != 0 && m.Whole && m.File != id {

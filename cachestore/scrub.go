@@ -12,7 +12,7 @@ type ScrubOptions struct {
 	Source Source        // repairs what is damaged; may be nil
 }
 
-// Defaults of ScrubOptions.
+// Defaults of ScrubOptions. At this rate a store of 100 GB takes under two hours.
 const (
 	DefaultScrubRate  = 16 << 20
 	DefaultScrubEvery = 24 * time.Hour
@@ -20,6 +20,10 @@ const (
 
 // Scrub verifies the store again and again until ctx ends, and gives nil then. What it finds is in
 // Damaged and in the log.
+//
+// It waits before the first pass, because a daemon that was just started has more urgent things to
+// read. An error of a pass is logged and the next one tried. The caller's goroutine is the one that
+// works.
 func (s *Store) Scrub(ctx context.Context, o ScrubOptions) error {
 	if o.Rate == 0 {
 		o.Rate = DefaultScrubRate

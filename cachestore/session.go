@@ -19,19 +19,25 @@ const (
 )
 
 // Arrived takes the bytes of a chunk when they came. It is called from several goroutines, at most
-// once at a time for a chunk, and not after Close has returned. An error of code Corrupt says that
-// the bytes are not those of the chunk: the Session gets them elsewhere or fails. Any other error
-// is the receiver's own (its disk is full, say), and ends what wants the chunk.
+// once at a time for a chunk, and not after Close has returned. b is the receiver's for the call
+// only. An error of code Corrupt says that the bytes are not those of the chunk: the Session gets
+// them elsewhere or fails. Any other error is the receiver's own (its disk is full, say), and ends
+// what wants the chunk.
 type Arrived func(ctx context.Context, chunk int, b []byte) error
 
-// Session gets the chunks of one blob from a Source. Its methods may be called at once.
+// Session gets the chunks of one blob from a Source. Its methods may be called at once; the caller
+// of OpenSession closes it, once. storetest.TestSession is what each must pass; mesh/exchange has
+// the one with many peers behind it.
 type Session interface {
 	// Fetch has chunks arrive, each once, and returns when all of them have, or with the first
 	// error; asking again may help then. While anything of a higher priority is wanted, nothing new
 	// is asked for of a lower one. A chunk that is on its way for another call is waited for, not
-	// asked for twice. Numbers must be those of chunks that are not zeros.
+	// asked for twice. chunks are indices into the manifest's list, none of them of zeros. NotFound
+	// means that nobody who was asked has one of them. When ctx ends, so does the call; what was on
+	// its way may still arrive.
 	Fetch(ctx context.Context, p Priority, chunks []int) error
-	// Close ends what is under way: those calls of Fetch fail.
+	// Close ends what is under way, and waits for it: those calls of Fetch fail, and so do later
+	// ones, with code Unavailable.
 	Close() error
 }
 
@@ -43,7 +49,8 @@ type Sessions interface {
 }
 
 // OpenSession gives the Session of a Source, which for one that has none of its own asks for piece
-// by piece.
+// by piece. manifest is the digest of m. ctx is about beginning only: the session lasts until
+// Close.
 func OpenSession(ctx context.Context, src Source, manifest agentbox.Digest, m blob.Manifest, arrived Arrived) (Session, error) {
 	if s, ok := src.(Sessions); ok {
 		return s.Session(ctx, manifest, m, arrived)
@@ -53,7 +60,8 @@ func OpenSession(ctx context.Context, src Source, manifest agentbox.Digest, m bl
 	return p, nil
 }
 
-// polling is the Session of a Source that knows pieces only.
+// polling is the Session of a Source that knows pieces only. ctx ends with Close, and with it
+// everything under way, for which Close waits by way of calls.
 type polling struct {
 	src     Source
 	m       blob.Manifest
@@ -62,6 +70,7 @@ type polling struct {
 	stop    context.CancelCauseFunc
 	calls   sync.WaitGroup
 
+	// mu guards what follows.
 	mu      sync.Mutex
 	closed  bool
 	now     map[int]*asked  // chunks that somebody is getting
@@ -69,8 +78,8 @@ type polling struct {
 	changed chan struct{}   // closed, and made anew, when one of those ends
 }
 
-// pollers is how many chunks are asked for at once that nobody waits for: who comes to need one
-// waits for those under way.
+// pollers is how many chunks one call asks for at once: few, because a demand that comes has to
+// wait for those under way, on the same link.
 const pollers = 3
 
 var errSessionClosed = agentbox.Errorf(agentbox.Unavailable, "nothing is fetched for this blob any more")
@@ -91,6 +100,8 @@ func (p *polling) Fetch(ctx context.Context, priority Priority, chunks []int) er
 	})
 }
 
+// enter counts a call of Fetch in, false when the session was closed. leave counts it out and wakes
+// those that let it go first.
 func (p *polling) enter(priority Priority) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,7 +122,7 @@ func (p *polling) leave(priority Priority) {
 	p.calls.Done()
 }
 
-// turn returns when nothing of a higher priority is wanted.
+// turn returns when nothing of a higher priority is wanted, or with the error of ctx.
 func (p *polling) turn(ctx context.Context, priority Priority) error {
 	for {
 		p.mu.Lock()
@@ -131,8 +142,8 @@ func (p *polling) turn(ctx context.Context, priority Priority) error {
 	}
 }
 
-// get lets those who want the same chunk share one way of getting it. When that fails, each of them
-// finds out alone.
+// get lets callers that want the same chunk share one way of getting it. When that fails, each of
+// them tries for itself: the first may have been cancelled.
 func (p *polling) get(ctx context.Context, i int) error {
 	for {
 		p.mu.Lock()
@@ -161,6 +172,7 @@ type asked struct {
 	err  error
 }
 
+// ask gets chunk i, hands it on, and tells those that wait for it.
 func (p *polling) ask(ctx context.Context, i int, mine *asked) error {
 	c := p.m.Chunks[i]
 	b, err := p.src.Get(ctx, c.Digest, c.Size)

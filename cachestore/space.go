@@ -15,16 +15,20 @@ import (
 	"agentbox/cachestore/index"
 )
 
-// space keeps account of bytes, those that are about to be written among them.
+// space keeps account of bytes, those that are about to be written among them. Without the
+// reservations two writers could each find room for one, and then both write. mu guards all of it.
 type space struct {
-	mu       sync.Mutex
-	used     int64 // on disk
-	reserved int64 // to be written
-	kinds    map[blob.Kind]int64
-	quota    Quota
+	mu sync.Mutex
+	// used is on disk, as the file system counts it for images, the size for packs.
+	used int64
+	// reserved is what callers of reserve are about to write.
+	reserved int64
+	// kinds is what the manifests of each kind are charged with, and pending writes for it.
+	kinds map[blob.Kind]int64
+	quota Quota
 }
 
-// add changes what is used.
+// add changes what is used, and, unless kind is "", what is charged to a kind.
 func (p *space) add(kind blob.Kind, n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -34,7 +38,8 @@ func (p *space) add(kind blob.Kind, n int64) {
 	}
 }
 
-// short tells by how much n bytes more would exceed the quota, and which one.
+// short tells by how much n bytes more would exceed the quota, and which one; 0 when they fit.
+// Callers hold mu.
 func (p *space) short(kind blob.Kind, n int64) (int64, string) {
 	if over := p.used + p.reserved + n - p.quota.Total; p.quota.Total > 0 && over > 0 {
 		return over, "total"
@@ -45,8 +50,9 @@ func (p *space) short(kind blob.Kind, n int64) (int64, string) {
 	return 0, ""
 }
 
-// reserve makes room for n bytes before they are written, by evicting when there is none. The
-// caller gives the reservation back with release, and tells space.add what it did write.
+// reserve makes room for n bytes before they are written, by evicting when there is none: NoSpace
+// when that did not help. The caller gives the reservation back with release once it has told
+// space.add what it did write, and holds no lock of the store's, as gc takes most of them.
 func (s *Store) reserve(ctx context.Context, kind blob.Kind, n int64) error {
 	err := s.tryReserve(kind, n)
 	if err == nil || agentbox.CodeOf(err) != agentbox.NoSpace {
@@ -58,6 +64,8 @@ func (s *Store) reserve(ctx context.Context, kind blob.Kind, n int64) error {
 	return s.tryReserve(kind, n)
 }
 
+// tryReserve reserves n bytes if the quota and the disk have them. What others have reserved is not
+// written yet, so the file system still counts it as free: it is taken off.
 func (s *Store) tryReserve(kind blob.Kind, n int64) error {
 	free, err := s.fs.Free(s.cfg.Dir)
 	if err != nil {
@@ -77,13 +85,15 @@ func (s *Store) tryReserve(kind blob.Kind, n int64) error {
 	return nil
 }
 
+// release gives a reservation back.
 func (s *Store) release(n int64) {
 	s.space.mu.Lock()
 	defer s.space.mu.Unlock()
 	s.space.reserved -= n
 }
 
-// countKinds adds up what the manifests are charged for.
+// countKinds adds up what the manifests are charged for. It is done when the store is opened and
+// after a rebuild; in between the sums are kept as blobs come and go.
 func (s *Store) countKinds(ctx context.Context) error {
 	kinds := map[blob.Kind]int64{}
 	err := s.index.EachMeta(ctx, func(_ agentbox.Digest, m index.Meta) error {
@@ -96,7 +106,7 @@ func (s *Store) countKinds(ctx context.Context) error {
 	return err
 }
 
-// Usage tells what the store takes.
+// Usage tells what the store takes. It reads what is known of every manifest.
 func (s *Store) Usage(ctx context.Context) (Usage, error) {
 	free, err := s.fs.Free(s.cfg.Dir)
 	if err != nil {
@@ -113,8 +123,11 @@ func (s *Store) Usage(ctx context.Context) (Usage, error) {
 	return u, err
 }
 
+// maxQuotaFile bounds quota.json when it is read; it has a line per kind.
 const maxQuotaFile = 64 << 10
 
+// openQuota reads the quota; no file is no quota. One that cannot be read is an error, and not no
+// quota: the store would grow beyond what its user allowed.
 func (s *Store) openQuota() error {
 	s.space.kinds = map[blob.Kind]int64{}
 	b, err := disk.ReadFile(s.fs, s.path(quotaName), maxQuotaFile)
@@ -143,6 +156,7 @@ func decodeQuota(b []byte) (Quota, error) {
 	return q, q.check()
 }
 
+// check tells what is wrong with a quota, as an error of code Invalid.
 func (q Quota) check() error {
 	if q.Total < 0 {
 		return agentbox.Errorf(agentbox.Invalid, "a quota of %d bytes", q.Total)
@@ -155,7 +169,9 @@ func (q Quota) check() error {
 	return nil
 }
 
-// SetQuota sets the quota for good. What is above it goes with the next gc, not at once.
+// SetQuota sets the quota for good: it replaces all of the old one, and is on disk when SetQuota
+// returns. What is above it goes with the next gc, not at once. Invalid for a negative number or an
+// unknown kind.
 func (s *Store) SetQuota(q Quota) error {
 	if err := q.check(); err != nil {
 		return err
@@ -181,7 +197,8 @@ const (
 	gcRoom    = 16 << 20
 )
 
-// room is asked by the index before each write.
+// room is asked by the index before each write, and says NoSpace when the disk has too little for
+// it.
 func (s *Store) room() error {
 	free, err := s.fs.Free(s.cfg.Dir)
 	if err != nil {
@@ -197,8 +214,8 @@ func (s *Store) room() error {
 	return nil
 }
 
-// inflateBallast sets space aside while there is plenty. Without it gc works too, as long as the
-// disk is not full.
+// inflateBallast sets space aside while there is plenty: KeepFree and the ballast must be left
+// over. Without it gc works too, as long as the disk is not full.
 func (s *Store) inflateBallast() {
 	free, err := s.fs.Free(s.cfg.Dir)
 	if err != nil || s.cfg.Ballast < 0 || free < s.cfg.KeepFree+2*s.cfg.Ballast {
@@ -209,7 +226,7 @@ func (s *Store) inflateBallast() {
 	}
 }
 
-// dropBallast gives it up.
+// dropBallast gives the space back to the disk. inflateBallast takes it again after gc.
 func (s *Store) dropBallast() {
 	if err := os.Remove(s.path(ballastName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.log.Warn("cannot remove the ballast", "error", err)

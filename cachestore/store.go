@@ -17,7 +17,7 @@ import (
 	"agentbox/cachestore/index"
 )
 
-// Store is an open store.
+// Store is an open store: see Open. The zero Store is of no use.
 type Store struct {
 	cfg    Config
 	fs     disk.FS
@@ -27,7 +27,11 @@ type Store struct {
 	prints *blob.Fingerprinter
 	log    *slog.Logger
 
-	nextID  atomic.Uint64 // the number of the newest file
+	// nextID is the number of the newest file, pack or image. Numbers are never used twice, so that
+	// a claim on a file that is gone cannot be taken for one on another.
+	nextID atomic.Uint64
+	// The parts of a Store, each in the file of its name (checked in file.go, fresh in stored.go,
+	// ill in damage.go). Each has its own mutex.
 	space   space
 	guard   guard
 	handles handles
@@ -37,15 +41,24 @@ type Store struct {
 	checked checked
 	ill     quarantine
 
-	metaMu  sync.Mutex // held to change what is known of a manifest
-	namesMu sync.Mutex // held to change a name or a pin
-	imageMu sync.Mutex // held to give a manifest an image file
-	gcMu    sync.Mutex // held by gc and by what moves chunks
+	// metaMu is held to change what is known of a manifest, and to change a claim that depends on
+	// what it says now: read, decide and write are one step.
+	metaMu sync.Mutex
+	// namesMu is held to change a name or a pin, and by gc from its last look at the roots until a
+	// manifest is dropped, so that nothing is named or pinned that is going.
+	namesMu sync.Mutex
+	// imageMu is held to give a manifest an image file, so that it gets one only, to open one for
+	// writing, and by gc while it punches or removes one.
+	imageMu sync.Mutex
+	// gcMu is held by gc, and by a rebuild: of what one claims the other must not free.
+	gcMu sync.Mutex
 }
 
 // Open opens the store in cfg.Dir and makes it when there is none. What a crash left half written
 // is removed. An index that cannot be read is put aside and made anew from the files, which takes
-// as long as reading them.
+// as long as reading them. Conflict means that another process has it open.
+//
+// ctx ends opening, not the store. The caller closes the Store, once.
 func Open(ctx context.Context, cfg Config) (_ *Store, err error) {
 	s := &Store{cfg: withDefaults(cfg)}
 	s.fs, s.log = s.cfg.FS, s.cfg.Log
@@ -63,6 +76,7 @@ func Open(ctx context.Context, cfg Config) (_ *Store, err error) {
 	return s, nil
 }
 
+// withDefaults fills in what Config leaves to us.
 func withDefaults(cfg Config) Config {
 	if cfg.FS == nil {
 		cfg.FS = disk.OS{}
@@ -89,6 +103,9 @@ func withDefaults(cfg Config) Config {
 	return cfg
 }
 
+// fill opens the parts of the store, in the order in which they need each other: the survey finds
+// the highest number before anything new gets one, the quota is known before an index that is being
+// rebuilt writes, and kinds are counted from the index.
 func (s *Store) fill(ctx context.Context) (err error) {
 	if s.codec, err = blob.NewCodec(); err != nil {
 		return err
@@ -125,6 +142,7 @@ func (s *Store) survey() error {
 				}
 				continue
 			}
+			// Names, pins and quarantine are small and not counted.
 			if dir != packsDir && dir != imagesDir {
 				continue
 			}
@@ -136,6 +154,8 @@ func (s *Store) survey() error {
 	return nil
 }
 
+// surveyFile counts one file of packs/ or images/. A name that is not of our form is left alone: it
+// may be of a later version.
 func (s *Store) surveyFile(dir, name string) error {
 	id, ok := parsePack(name)
 	if dir == imagesDir {
@@ -175,7 +195,9 @@ func (s *Store) Close() error {
 	return errors.Join(append(errs, s.lock.Close())...)
 }
 
-// hostError says in our words what the operating system refused.
+// hostError says in our words what the operating system refused: a full disk is NoSpace, one that
+// fails or cannot be written Unavailable. Other errors, ours among them, and nil pass unchanged, so
+// that every return may go through it.
 func (s *Store) hostError(err error) error {
 	switch {
 	case err == nil, errors.As(err, new(*agentbox.Error)):
@@ -192,4 +214,5 @@ func (s *Store) hostError(err error) error {
 	return err
 }
 
+// freeHint is what to do about every error of code NoSpace.
 const freeHint = "agentbox cache gc --all and agentbox prune free what nothing needs; agentbox image rm and agentbox rm the rest"

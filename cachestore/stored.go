@@ -9,7 +9,7 @@ import (
 	"agentbox/cachestore/index"
 )
 
-// Piece is a chunk or an encoded manifest as it is stored.
+// Piece is a chunk or an encoded manifest as it is stored. blob.Codec.Decode undoes the encoding.
 type Piece struct {
 	Bytes    []byte
 	Encoding blob.Encoding
@@ -19,6 +19,10 @@ type Piece struct {
 // Stored gives a piece as it lies on disk, neither decoded nor hashed, for somebody who does both.
 // It sees more than Get: what a transfer wrote a moment ago and has not made last. buf may be used
 // for the answer. NotFound when it is not here.
+//
+// It serves peers: they decode and hash what they get, so that doing it here too would cost the
+// sender most of its time for nothing. A piece that is damaged is found by the peer, and here by
+// the next Verify.
 func (s *Store) Stored(ctx context.Context, d agentbox.Digest, buf []byte) (Piece, error) {
 	var last index.Location
 	var lastErr error
@@ -60,6 +64,7 @@ func (s *Store) Bits(m blob.Manifest) ([]byte, error) {
 	return bits, nil
 }
 
+// locate tells where a piece lies, claimed or only written.
 func (s *Store) locate(d agentbox.Digest) (index.Location, bool, error) {
 	if p, ok := s.fresh.get(d); ok {
 		return p, true, nil
@@ -68,7 +73,7 @@ func (s *Store) locate(d agentbox.Digest) (index.Location, bool, error) {
 }
 
 // fresh knows the pieces that writers have written and not claimed yet. A reader may find that one
-// is gone again.
+// is gone again. It is for Stored alone: everybody else sees what was flushed.
 type fresh struct {
 	mu    sync.Mutex
 	where map[agentbox.Digest]index.Location

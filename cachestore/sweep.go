@@ -15,7 +15,8 @@ import (
 )
 
 // mark finds out what the manifests that stay need. A manifest that cannot be read needs what it
-// lists all the same, but nobody can tell: its chunks go, as it is no use to anybody.
+// lists all the same, but nobody can tell: its chunks go, as it is no use to anybody. When the disk
+// fails in another way gc stops here, before anything is removed.
 func (g *collection) mark(ctx context.Context) error {
 	g.live = map[uint64]struct{}{}
 	for d := range g.owners {
@@ -35,7 +36,7 @@ func (g *collection) mark(ctx context.Context) error {
 	return nil
 }
 
-// dead is a claim that goes.
+// dead is a claim that goes; move and Verify use it for claims that stay, too.
 type dead struct {
 	digest agentbox.Digest
 	place  index.Location
@@ -44,6 +45,9 @@ type dead struct {
 // sweep takes back the claims of chunks that nobody needs, and then the space of what is not
 // claimed. In this order: a reader who finds a claim finds the bytes, or finds that the claim is
 // gone.
+//
+// Chunks that no manifest needs stay for the grace period since they were claimed: their manifest
+// may be about to come.
 func (g *collection) sweep(ctx context.Context) error {
 	var list []dead
 	var bytes int64
@@ -70,6 +74,7 @@ func (g *collection) sweep(ctx context.Context) error {
 		g.report.Freed = bytes
 		return nil
 	}
+	// What nobody needs cannot be repaired by anybody, and would be reported for ever.
 	for _, dmg := range g.s.Damaged() {
 		if _, ok := g.live[short(dmg.Digest)]; !ok {
 			g.s.forget(dmg.Digest, "not needed any more")
@@ -77,6 +82,7 @@ func (g *collection) sweep(ctx context.Context) error {
 	}
 	removed := len(list) > 0
 	for len(list) > 0 {
+		// In portions: the guard is locked meanwhile, and with it every writer.
 		n := min(len(list), 1000)
 		if err := g.unclaim(list[:n]); err != nil {
 			return err
@@ -91,7 +97,8 @@ func (g *collection) sweep(ctx context.Context) error {
 	return g.reclaim(ctx, removed)
 }
 
-// unclaim takes claims back that nobody has begun to count on.
+// unclaim takes claims back that nobody has begun to count on since they were judged. The guard's
+// lock is held from the question to the deed, see writer.has.
 func (g *collection) unclaim(list []dead) error {
 	g.s.guard.mu.Lock()
 	defer g.s.guard.mu.Unlock()
@@ -104,7 +111,12 @@ func (g *collection) unclaim(list []dead) error {
 	return g.s.index.Apply(&b)
 }
 
-// reclaim gives back the space of files, as far as no claim is on it.
+// reclaim gives back the space of files, as far as no claim is on it. removed says that claims were
+// taken back just now; without that the present pack need not be ended.
+//
+// The order matters: which files are idle, and which images there are, is listed before the claims
+// are counted. A file that is begun later is not in the lists, and one that was idle gets no more
+// claims.
 func (g *collection) reclaim(ctx context.Context, removed bool) error {
 	// A pack that nobody writes to now gets no more claims: those we count next are all there are.
 	if removed {
@@ -144,15 +156,18 @@ func (g *collection) reclaim(ctx context.Context, removed bool) error {
 	return g.reclaimImages(ctx, images, claimed)
 }
 
-// extent is what is claimed of a file.
+// extent is what is claimed of a file: bytes with the headers of a pack's records, and for an image
+// the numbers of its blocks.
 type extent struct {
 	bytes  int64
 	blocks []int64
 }
 
 // sparse is the part of a pack that must be dead before the rest is moved elsewhere, as a divisor.
+// Moving writes what stays again, so a pack that is nearly full is left until more of it is dead.
 const sparse = 4
 
+// idlePacks lists the packs that get no more claims.
 func (g *collection) idlePacks() ([]uint64, error) {
 	entries, err := g.s.fs.List(g.s.path(packsDir))
 	if err != nil {
@@ -167,6 +182,8 @@ func (g *collection) idlePacks() ([]uint64, error) {
 	return out, nil
 }
 
+// reclaimPack removes a pack of which nothing is claimed, and one of which little is after that was
+// moved to the present pack.
 func (g *collection) reclaimPack(ctx context.Context, id uint64, claimed *extent) error {
 	var live int64
 	if claimed != nil {
@@ -194,6 +211,9 @@ func (g *collection) reclaimPack(ctx context.Context, id uint64, claimed *extent
 }
 
 // remove removes a file that was counted as so many bytes.
+//
+// Readers that have it open go on; one that opens it now is told that it is gone, and asks the
+// index again (Store.read).
 func (g *collection) remove(k fileKey, counted int64) error {
 	path := g.s.handles.path(k)
 	g.s.handles.forget(k)
@@ -204,8 +224,10 @@ func (g *collection) remove(k fileKey, counted int64) error {
 	return nil
 }
 
-// move copies what is claimed of a pack to the one that is being written. A piece that is damaged
-// stays where it is not: its claim is taken back.
+// move copies what is claimed of a pack to the one that is being written, and changes the claims
+// once that was synced. Only then may the caller remove the old pack. A piece that is damaged is
+// not copied: its claim is taken back. Room is not asked for: what is written here is less than
+// what the removal frees, and gc runs when there is none.
 func (g *collection) move(ctx context.Context, f io.ReaderAt, size int64, id uint64) error {
 	var moved []dead
 	packs := map[uint64]bool{}
@@ -240,6 +262,7 @@ func (g *collection) move(ctx context.Context, f io.ReaderAt, size int64, id uin
 		}
 		g.s.space.add("", int64(r.Stored)+pack.HeaderSize)
 		packs[to.File] = true
+		// It is as old as it was: moving must not earn another grace period.
 		to.Seen = p.Seen
 		moved = append(moved, dead{r.Digest, to})
 		return nil
@@ -255,7 +278,8 @@ func (g *collection) move(ctx context.Context, f io.ReaderAt, size int64, id uin
 	return g.reclaimed(moved, id)
 }
 
-// reclaimed says where the pieces of a pack are now.
+// reclaimed says where the pieces of a pack are now, unless one was claimed elsewhere or given up
+// meanwhile.
 func (g *collection) reclaimed(moved []dead, from uint64) error {
 	g.s.metaMu.Lock()
 	defer g.s.metaMu.Unlock()
@@ -272,6 +296,8 @@ func (g *collection) reclaimed(moved []dead, from uint64) error {
 	return g.s.index.Apply(&b)
 }
 
+// reclaimImages gives back what is not claimed of image files. Those whose names are not ours are
+// left alone.
 func (g *collection) reclaimImages(ctx context.Context, images []fs.DirEntry, claimed map[fileKey]*extent) error {
 	for _, e := range images {
 		id, owner, ok := parseImage(e.Name())
@@ -288,6 +314,8 @@ func (g *collection) reclaimImages(ctx context.Context, images []fs.DirEntry, cl
 	return nil
 }
 
+// reclaimImage removes the file of a manifest that was dropped, or, while blocks of it are claimed
+// because other images need them, makes holes of the others.
 func (g *collection) reclaimImage(id uint64, owner agentbox.Digest, claimed *extent) error {
 	g.s.imageMu.Lock()
 	defer g.s.imageMu.Unlock()
@@ -317,7 +345,8 @@ func (g *collection) reclaimImage(id uint64, owner agentbox.Digest, claimed *ext
 	return g.punch(k, claimed)
 }
 
-// punch makes holes of an image's blocks that are not claimed.
+// punch makes holes of an image's blocks that are not claimed. A file with another name is somebody
+// else's too (PutImageFile), and stays as it is.
 func (g *collection) punch(k fileKey, claimed *extent) error {
 	f, err := g.s.fs.Open(g.s.handles.path(k), true)
 	if err != nil {
@@ -342,6 +371,8 @@ func (g *collection) punch(k fileKey, claimed *extent) error {
 	return g.s.hostError(err)
 }
 
+// punchExcept walks the data of a file and frees every block that is not in keep, block by block:
+// data that spans blocks is one stretch to the file system.
 func punchExcept(f disk.File, size int64, keep map[int64]bool) error {
 	for at := int64(0); at < size; {
 		start, end, err := f.NextData(at)

@@ -20,7 +20,8 @@ type VerifyOptions struct {
 	Progress func(done, total int64) // bytes; may be nil
 }
 
-// VerifyReport is what was found.
+// VerifyReport is what was found. Damaged has all that is damaged now, also what was found earlier
+// and not repaired.
 type VerifyReport struct {
 	Chunks   int           `json:"chunks"` // claims that were looked at
 	Bytes    int64         `json:"bytes"`  // of them, on disk
@@ -31,7 +32,7 @@ type VerifyReport struct {
 	Took     time.Duration `json:"took"`
 }
 
-// Lacking is a root that lacks chunks.
+// Lacking is a root that lacks chunks. For a lazy image that is how it should be.
 type Lacking struct {
 	Manifest agentbox.Digest `json:"manifest"`
 	Chunks   int             `json:"chunks"` // how many; -1: the manifest itself
@@ -40,6 +41,10 @@ type Lacking struct {
 // Verify reads and hashes everything the index claims: afterwards it claims nothing that the files
 // do not hold. What does not match is put aside, and repaired when a Source has it. Readers and
 // writers may go on meanwhile.
+//
+// Damage is no error, but in the report; an error means that the looking itself failed, and the
+// report says how far it had come. It holds a list of all claims in memory, and hashes with SHA-256
+// as many chunks at once as Config.Workers.
 func (s *Store) Verify(ctx context.Context, o VerifyOptions) (VerifyReport, error) {
 	start, lost := time.Now(), s.index.Damaged()
 	v := &verification{s: s, o: o, pace: pace{rate: o.Rate, start: start}}
@@ -71,6 +76,7 @@ func (s *Store) rebuildAlone(ctx context.Context, progress func(done, total int6
 	return s.rebuild(ctx, progress)
 }
 
+// verification is one run of it. mu guards the report while workers check.
 type verification struct {
 	s      *Store
 	o      VerifyOptions
@@ -80,7 +86,8 @@ type verification struct {
 	report VerifyReport
 }
 
-// claims lists all claims in the order in which they lie on disk.
+// claims lists all claims in the order in which they lie on disk, so that files are read in long
+// stretches. What is claimed later is not looked at: it was hashed just now.
 func (v *verification) claims(ctx context.Context) ([]dead, error) {
 	var list []dead
 	err := v.s.index.EachChunk(ctx, func(d agentbox.Digest, p index.Location) error {
@@ -98,9 +105,10 @@ func (v *verification) claims(ctx context.Context) ([]dead, error) {
 	return list, err
 }
 
-// run is how many bytes one worker takes on at once: enough to read in long stretches.
+// verifyRun is how many bytes one worker takes on at once: enough to read in long stretches.
 const verifyRun = 4 << 20
 
+// check has workers look at the claims, a run each.
 func (v *verification) check(ctx context.Context, list []dead) error {
 	workers := newWorkers(ctx, v.s.cfg.Workers)
 	var err error
@@ -120,6 +128,8 @@ func (v *verification) check(ctx context.Context, list []dead) error {
 	return err
 }
 
+// checkRun looks at some claims that lie side by side. One that changed meanwhile is no damage:
+// Store.damage asks the index again.
 func (v *verification) checkRun(ctx context.Context, workers *workers, part []dead, bytes int64) error {
 	buf := workers.buffer()
 	defer workers.recycle(buf)
@@ -148,7 +158,7 @@ func (v *verification) checkRun(ctx context.Context, workers *workers, part []de
 	return nil
 }
 
-// repair gets what is damaged from the Source.
+// repair gets what is damaged from the Source. What it does not have stays in quarantine.
 func (v *verification) repair(ctx context.Context) error {
 	ill := v.s.Damaged()
 	if v.o.Source == nil || len(ill) == 0 {

@@ -13,37 +13,51 @@ import (
 )
 
 // writer stores the pieces of one blob. Nothing it wrote is claimed before flush, and gc lets
-// everything be that it wrote or found until close.
+// everything be that it wrote or found until close. Its methods may be called at once; close comes
+// after all of them.
 type writer struct {
-	s       *Store
-	kind    blob.Kind
-	claims  *claims
+	s *Store
+	// kind is whose quota is charged; "" for a repair, which is charged to none.
+	kind blob.Kind
+	// claims has every piece that this writer wrote or found, whether or not it is flushed.
+	claims *claims
+	// mu guards what follows. It is held during flush, with its syncs and the write to the index: a
+	// piece that comes meanwhile waits, so that what is flushed and what is forgotten as pending is
+	// the same.
 	mu      sync.Mutex
-	pending map[agentbox.Digest]index.Location   // written and not yet claimed
-	bytes   int64                                // of pending
-	known   map[blob.Fingerprint]agentbox.Digest // to be remembered
-	packs   map[uint64]int                       // with pending pieces, and how many
-	images  map[uint64]*blockFile                // open for writing
+	pending map[agentbox.Digest]index.Location // written and not yet claimed
+	bytes   int64                              // of pending
+	// known are fingerprints to be remembered with the next flush.
+	known map[blob.Fingerprint]agentbox.Digest
+	// packs are those with pending pieces, and how many, which is how often guard.filled is due.
+	packs  map[uint64]int
+	images map[uint64]*blockFile // open for writing
+	// charged is what was written so far, as it lies on disk, headers of records included. The
+	// owner of the writer charges it to a manifest.
 	charged int64
 }
 
-// blockFile is an image file that is being written.
+// blockFile is an image file that is being written. gc does not punch it until release is called.
 type blockFile struct {
 	disk.File
 	id      uint64
 	release func()
-	dirty   bool
-	turn    sync.Mutex
+	// dirty says that something was written since the last sync; it is guarded by the writer's
+	// mutex.
+	dirty bool
+	turn  sync.Mutex
 }
 
-// WriteAt lets one after the other write: a file system has a lock per file for it, and those who
-// wait for that one burn as much processor time as the writing takes.
+// WriteAt lets one goroutine after the other write: a file system has a lock per file for it, and
+// those that wait for that one spin, and burn as much processor time as the writing takes
+// (docs/internals/measurements.md, the store).
 func (f *blockFile) WriteAt(p []byte, off int64) (int, error) {
 	f.turn.Lock()
 	defer f.turn.Unlock()
 	return f.File.WriteAt(p, off)
 }
 
+// newWriter begins a writer; the caller closes it, also after an error.
 func (s *Store) newWriter(kind blob.Kind) *writer {
 	return &writer{
 		s: s, kind: kind, claims: s.guard.newClaims(),
@@ -51,10 +65,13 @@ func (s *Store) newWriter(kind blob.Kind) *writer {
 	}
 }
 
-// flushBytes is how much may be lost of a long write: more than that is claimed at once.
+// flushBytes bounds what a crash costs of a long write: once so many bytes are pending they are
+// synced and claimed. A flush for each chunk would be a sync for each chunk.
 const flushBytes = 64 << 20
 
-// has tells whether a piece is here, and from then on it stays.
+// has tells whether a piece is here, and from then on it stays until the writer is closed. The
+// claim comes before the look: gc, which takes a claim back under the same lock, either sees ours
+// or has removed the piece before we look.
 func (w *writer) has(d agentbox.Digest) (bool, error) {
 	w.claims.add(d)
 	w.mu.Lock()
@@ -82,7 +99,8 @@ func (w *writer) lies(d agentbox.Digest, image uint64, off int64) bool {
 	return ok && p.Image && p.File == image && p.Off == off
 }
 
-// get reads a piece that this writer wrote and has not claimed yet, or any other.
+// get reads a piece that this writer wrote and has not claimed yet, or any other. max and buf are
+// those of Store.read; a fingerprint is believed.
 func (w *writer) get(ctx context.Context, d agentbox.Digest, max int, buf []byte) ([]byte, error) {
 	w.mu.Lock()
 	p, ok := w.pending[d]
@@ -98,6 +116,8 @@ func (w *writer) putPack(ctx context.Context, d agentbox.Digest, piece []byte) e
 	return w.putRecord(ctx, pack.Chunk, d, piece)
 }
 
+// putRecord stores a chunk or a manifest in the present pack, unless it is here. Room is made
+// before anything is written, by a gc if it must be.
 func (w *writer) putRecord(ctx context.Context, what pack.What, d agentbox.Digest, piece []byte) error {
 	if ok, err := w.has(d); ok || err != nil {
 		return err
@@ -123,6 +143,8 @@ func (w *writer) putRecord(ctx context.Context, what pack.What, d agentbox.Diges
 	return nil
 }
 
+// wrote accounts for a piece of n bytes on disk that lies at p now, and shows it to Stored before
+// it is claimed.
 func (w *writer) wrote(d agentbox.Digest, p index.Location, n int64) {
 	w.s.space.add(w.kind, n)
 	w.s.fresh.add(d, p)
@@ -133,7 +155,8 @@ func (w *writer) wrote(d agentbox.Digest, p index.Location, n int64) {
 	w.charged += n
 }
 
-// putBlock stores a block in an image file that this writer has open.
+// putBlock stores a block in an image file that this writer has open. It may be a block that lies
+// elsewhere too: the newer claim takes the place of the older.
 func (w *writer) putBlock(ctx context.Context, f *blockFile, d agentbox.Digest, piece []byte, off int64) error {
 	n := int64(len(piece))
 	if err := w.s.reserve(ctx, w.kind, n); err != nil {
@@ -150,7 +173,8 @@ func (w *writer) putBlock(ctx context.Context, f *blockFile, d agentbox.Digest, 
 	return nil
 }
 
-// putBlockIn is putBlock for an image file that is there already.
+// putBlockIn is putBlock for an image file that is there already, which it opens; an error that
+// wraps fs.ErrNotExist says that it no longer is.
 func (w *writer) putBlockIn(ctx context.Context, id uint64, owner, d agentbox.Digest, piece []byte, off int64) error {
 	f, err := w.openImage(id, owner)
 	if err != nil {
@@ -160,14 +184,15 @@ func (w *writer) putBlockIn(ctx context.Context, id uint64, owner, d agentbox.Di
 	return w.putBlock(ctx, f, d, piece, off)
 }
 
-// openImage opens an image file for writing, once.
+// openImage opens an image file for writing, once for each writer. It stays open until close.
 func (w *writer) openImage(id uint64, owner agentbox.Digest) (*blockFile, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if f := w.images[id]; f != nil {
 		return f, nil
 	}
-	// gc has imageMu while it punches a file.
+	// gc has imageMu while it punches a file: once we have had it, it either is done or sees that
+	// the file is being written.
 	w.s.imageMu.Lock()
 	release := w.s.guard.write(id)
 	w.s.imageMu.Unlock()
@@ -180,10 +205,13 @@ func (w *writer) openImage(id uint64, owner agentbox.Digest) (*blockFile, error)
 	return w.images[id], nil
 }
 
-// flush makes what was written last, and then claims it. Only then does anybody else see it.
+// flush makes what was written last, and then claims it. Only then does anybody else see it, but
+// for Stored. After an error nothing was forgotten: the pieces are pending still, and the next
+// flush tries again.
 func (w *writer) flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	// A pack whose sync failed once fails here for good (packs.lost): what it held may be gone.
 	for id := range w.packs {
 		if err := w.s.packs.sync(id); err != nil {
 			return err
@@ -229,7 +257,8 @@ func (w *writer) leavePacks() {
 	clear(w.packs)
 }
 
-// close gives back what the writer holds. What was not flushed is left for gc.
+// close gives back what the writer holds. What was not flushed is left for gc, which finds bytes in
+// files that no claim is on. It may be called after any error of the others, and once.
 func (w *writer) close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -8,7 +8,9 @@ import (
 	"agentbox/agentbox"
 )
 
-// Sizes in bytes.
+// Sizes in bytes. Small blocks make more of two images the same, and a lazy image wait for less;
+// large ones cost less to name and ask for. A stream's chunks are larger, as it is read from one
+// end to the other.
 const (
 	BlockSize = 512 << 10 // of every chunk of an image but the last
 	MinChunk  = 256 << 10 // of a stream, but for its last chunk
@@ -44,7 +46,8 @@ func Check(d agentbox.Digest, p []byte) error {
 
 var zeros [64 << 10]byte
 
-// IsZero tells whether p is nothing but zeros.
+// IsZero tells whether p is nothing but zeros. It compares in portions with memory that stays in
+// the processor's cache.
 func IsZero(p []byte) bool {
 	for len(p) > len(zeros) {
 		if !bytes.Equal(p[:len(zeros)], zeros[:]) {
@@ -55,6 +58,7 @@ func IsZero(p []byte) bool {
 	return bytes.Equal(p, zeros[:len(p)])
 }
 
+// invalid makes an error of code Corrupt: what came from outside is not in a form of ours.
 func invalid(format string, args ...any) error {
 	return agentbox.Errorf(agentbox.Corrupt, "%w", fmt.Errorf(format, args...))
 }

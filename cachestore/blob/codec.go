@@ -25,8 +25,11 @@ type Codec struct {
 	dec *zstd.Decoder
 }
 
-// NewCodec makes a Codec that works on as many pieces at once as the machine has CPUs.
+// NewCodec makes a Codec that works on as many pieces at once as the machine has CPUs. It holds
+// memory for each of them; one for a process is enough.
 func NewCodec() (*Codec, error) {
+	// The fastest level: what is stored is compressed once and on the way of somebody who waits.
+	// Single segments make every frame say its size, which Decode insists on.
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithSingleSegment(true))
 	if err != nil {
 		return nil, err
@@ -38,7 +41,8 @@ func NewCodec() (*Codec, error) {
 	return &Codec{enc: enc, dec: dec}, nil
 }
 
-// Encode gives the bytes to store for p: compressed where that pays, else p itself.
+// Encode gives the bytes to store for p: compressed where that saves an eighth, else p itself, not
+// a copy.
 func (c *Codec) Encode(p []byte) ([]byte, Encoding) {
 	out := c.enc.EncodeAll(p, make([]byte, 0, len(p)))
 	if len(out) > len(p)-len(p)/worthwhile {

@@ -34,6 +34,8 @@ func DecodeManifest(b []byte) (Manifest, error) {
 	return m, m.Check()
 }
 
+// readTables reads the chunks and the trace, whose numbers were compared with the bytes that are
+// left.
 func (m *Manifest) readTables(c *cursor, chunks, trace int) {
 	m.Chunks = make([]Chunk, chunks)
 	for i := range m.Chunks {
@@ -55,6 +57,7 @@ type cursor struct {
 	failed bool
 }
 
+// take gives the next n bytes, zeros when there are fewer.
 func (c *cursor) take(n int) []byte {
 	if n > len(c.b) {
 		c.failed, c.b = true, nil

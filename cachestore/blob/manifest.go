@@ -10,7 +10,7 @@ import (
 	"agentbox/agentbox"
 )
 
-// Kind says what a blob is for. Quotas are per kind.
+// Kind says what a blob is for. Quotas are per kind; nothing else differs by it.
 type Kind string
 
 // The kinds.
@@ -40,7 +40,8 @@ type Info struct {
 	Trace []uint32
 }
 
-// Manifest lists the chunks of a blob.
+// Manifest lists the chunks of a blob, in their order. Its digest is that of its encoded form.
+// Values made by code go through Check before they are encoded; what DecodeManifest gives has been.
 type Manifest struct {
 	Info
 	Size   int64 // bytes of the blob
@@ -51,6 +52,8 @@ type Manifest struct {
 // manifestMagic begins every manifest; the last digit is its version.
 const manifestMagic = "ABXMAN1\n"
 
+// maxMediaType is in bytes: its length is one. maxTrace is four times the blocks of an image of 128
+// GiB. flagBlocks is the bit of the flags that stands for Blocks; all others are zero.
 const (
 	maxMediaType = 255
 	maxTrace     = 1 << 20
@@ -106,6 +109,8 @@ func (m Manifest) Check() error {
 	return m.checkStream()
 }
 
+// checkBlocks and checkStream see that the sizes add up: readers find a chunk's place by them, and
+// allocate what they say.
 func (m Manifest) checkBlocks() error {
 	if want := (m.Size + BlockSize - 1) / BlockSize; int64(len(m.Chunks)) != want {
 		return invalid("manifest: %d chunks for %d bytes, not %d", len(m.Chunks), m.Size, want)

@@ -25,9 +25,11 @@ const (
 	maxName      = 16 << 10
 )
 
-// Name says that a key stands for a manifest, and is signed by who says so.
+// Name says that a key stands for a manifest, and is signed by who says so. The fields are in the
+// order in which they are signed, so neither the order nor the tags may change within a version.
 type Name struct {
-	Version   int             `json:"version"` // 1
+	Version int `json:"version"` // 1
+	// Namespace and Key are what is looked up: CheckKey says what they may be.
 	Namespace string          `json:"namespace"`
 	Key       string          `json:"key"`
 	Manifest  agentbox.Digest `json:"manifest"`
@@ -44,7 +46,8 @@ const nameVersion = 1
 // nameDomain keeps a signature over a name from being one over anything else.
 const nameDomain = "agentbox name 1\n"
 
-// Sign fills in version, producer and signature. Times are rounded to what is signed.
+// Sign gives the name with version, producer and signature filled in, and its times rounded down to
+// what is signed. Invalid when it is not well-formed otherwise.
 func (n Name) Sign(key ed25519.PrivateKey) (Name, error) {
 	n.Version, n.Producer = nameVersion, key.Public().(ed25519.PublicKey)
 	n.Created, n.Expires = n.Created.UTC().Truncate(time.Second), n.Expires.UTC().Truncate(time.Second)
@@ -59,8 +62,8 @@ func (n Name) Sign(key ed25519.PrivateKey) (Name, error) {
 	return n, nil
 }
 
-// Verify tells whether the name is well-formed and signed by its producer. Whether to trust the
-// producer is for the caller.
+// Verify tells whether the name is well-formed and signed by its producer, as an error of code
+// Corrupt. Whether to trust the producer, and whether the name has expired, is for the caller.
 func (n Name) Verify() error {
 	if err := n.check(); err != nil {
 		return err
@@ -78,12 +81,14 @@ func (n Name) Verify() error {
 // Expired tells whether the name no longer holds at t.
 func (n Name) Expired(t time.Time) bool { return !n.Expires.IsZero() && !t.Before(n.Expires) }
 
+// signed is what the signature is over.
 func (n Name) signed() ([]byte, error) {
 	n.Signature = nil
 	b, err := json.Marshal(n)
 	return append([]byte(nameDomain), b...), err
 }
 
+// check tells what is wrong with a name, but for its signature.
 func (n Name) check() error {
 	switch {
 	case n.Version != nameVersion:

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Allocate makes a file that takes n bytes on disk, unless it is there already.
+// Allocate makes a file that takes n bytes on disk, unless one that does is there already. Their
+// content is of no interest. After an error there is none, or the part that was there.
 func Allocate(name string, n int64) error {
 	if info, err := os.Stat(name); err == nil && allocated(info) >= n {
 		return nil

@@ -4,7 +4,8 @@ package disk
 
 import "os"
 
-// Allocate makes a file that takes n bytes on disk, unless it is there already.
+// Allocate makes a file that takes n bytes on disk, unless one of that size is there already. It
+// writes zeros, which is slow, but no hole.
 func Allocate(name string, n int64) error {
 	if info, err := os.Stat(name); err == nil && info.Size() >= n {
 		return nil

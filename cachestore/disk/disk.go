@@ -1,6 +1,10 @@
 // Package disk is the file system as the store uses it: few operations, each of which a test can
 // make fail, and a clear word on what lasts through a power cut. It knows nothing of chunks.
 //
+// FS and File are the operations, OS the operating system's. The tests of cachestore have one that
+// forgets at every step what was not synced (faultdisk_test.go), which is how the store's order of
+// writes is tested. Where a system has no holes in files, os_other.go makes do without.
+//
 // What lasts: bytes of a file after Sync of that file; the coming, going and renaming of a file
 // after SyncDir of its directory. Nothing else.
 package disk
@@ -10,7 +14,8 @@ import (
 	"io/fs"
 )
 
-// FS is a file system. Names are paths. Errors are *fs.PathError as of package os.
+// FS is a file system. Names are paths. Errors are *fs.PathError as of package os, so errors.Is
+// finds fs.ErrNotExist and the system's numbers. Methods may be called at once.
 type FS interface {
 	// Create makes a file that must not exist, for reading and writing.
 	Create(name string) (File, error)
@@ -26,6 +31,7 @@ type FS interface {
 	MakeDir(name string) error
 	// List gives the entries of a directory by name.
 	List(dir string) ([]fs.DirEntry, error)
+	// SyncDir makes it last what was created, renamed, linked and removed in a directory.
 	SyncDir(dir string) error
 	// Free is the number of bytes that may still be written to the file system that holds dir.
 	Free(dir string) (int64, error)
@@ -36,6 +42,8 @@ type File interface {
 	io.ReaderAt
 	io.WriterAt
 	io.Closer
+	// Sync makes the bytes last that were written before. After an error it is not known which do,
+	// and a second Sync may not tell.
 	Sync() error
 	Truncate(size int64) error
 	// Punch gives n bytes at off back to the file system: they read as zeros, the size stays.
@@ -47,11 +55,12 @@ type File interface {
 	Stat() (Stat, error)
 }
 
-// Stat is what is known of a file.
+// Stat is what is known of a file. Sizes are in bytes.
 type Stat struct {
 	Size      int64
 	Allocated int64 // bytes on disk: less than Size when the file has holes
-	Links     int   // names it has
+	// Links is how many names it has; 1 where the system does not say.
+	Links int
 }
 
 // ReadFile reads a whole file of at most max bytes. A longer one is an error.

@@ -5,9 +5,11 @@ import (
 	"os"
 )
 
-// OS is the file system of the operating system.
+// OS is the file system of the operating system. Files are for their user alone (0600, directories
+// 0700).
 type OS struct{}
 
+// Create, Open and the others are those of FS.
 func (OS) Create(name string) (File, error) {
 	return wrap(os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600))
 }
@@ -27,6 +29,7 @@ func (OS) MakeDir(name string) error              { return os.MkdirAll(name, 0o7
 func (OS) List(dir string) ([]fs.DirEntry, error) { return os.ReadDir(dir) }
 func (OS) Free(dir string) (int64, error)         { return free(dir) }
 
+// SyncDir opens the directory for it: renames are on disk only when it was synced itself.
 func (OS) SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -39,6 +42,7 @@ func (OS) SyncDir(dir string) error {
 // osFile adds to *os.File what sparse files need.
 type osFile struct{ *os.File }
 
+// wrap makes a File of what package os gave.
 func wrap(f *os.File, err error) (File, error) {
 	if err != nil {
 		return nil, err
@@ -46,7 +50,7 @@ func wrap(f *os.File, err error) (File, error) {
 	return osFile{f}, nil
 }
 
-// Of makes a File of an open file.
+// Of makes a File of an open file. Closing one closes the other.
 func Of(f *os.File) File { return osFile{f} }
 
 // writePiece bounds one write to the system, in bytes. Linux takes as large a stretch of memory for
@@ -71,6 +75,7 @@ func (f osFile) Stat() (Stat, error) {
 	return Stat{Size: info.Size(), Allocated: allocated(info), Links: links(info)}, nil
 }
 
+// error says which operation on which file failed, as package os does.
 func (f osFile) error(op string, err error) error {
 	if err == nil {
 		return nil

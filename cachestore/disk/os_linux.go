@@ -19,6 +19,8 @@ func (f osFile) Punch(off, n int64) error {
 	return f.error("punch", err)
 }
 
+// NextData asks the file system, which may call data what is zeros, as for space that was reserved,
+// but never a hole what is not.
 func (f osFile) NextData(off int64) (start, end int64, err error) {
 	start, err = unix.Seek(int(f.Fd()), off, unix.SEEK_DATA)
 	if errors.Is(err, unix.ENXIO) {

@@ -7,6 +7,7 @@ import (
 	"syscall"
 )
 
+// free counts what an ordinary user may still write: some file systems keep a part for root.
 func free(dir string) (int64, error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {
@@ -15,6 +16,8 @@ func free(dir string) (int64, error) {
 	return int64(st.Bavail) * int64(st.Bsize), nil
 }
 
+// allocated is what a file takes on disk. Stat counts blocks of 512 bytes on every Unix, whatever
+// the file system's are.
 func allocated(info fs.FileInfo) int64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return st.Blocks * 512

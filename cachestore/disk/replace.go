@@ -11,9 +11,12 @@ import (
 // They may be removed.
 const Dirty = ".new-"
 
+// serial keeps apart the names of two Replaces of one file at the same time.
 var serial atomic.Uint64
 
-// Replace makes name hold data, so that a crash at any moment leaves the old or the new bytes.
+// Replace makes name hold data, so that a crash at any moment leaves the old or the new bytes, and
+// the new ones once it has returned. The directory must exist. Two at once leave the data of one of
+// them. It is durable.WriteFile for a file system that tests make fail.
 func Replace(fsys FS, name string, data []byte) error {
 	dir := filepath.Dir(name)
 	fresh := filepath.Join(dir, fmt.Sprintf("%s%d-%s", Dirty, serial.Add(1), filepath.Base(name)))

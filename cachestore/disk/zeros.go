@@ -2,7 +2,7 @@ package disk
 
 import "io"
 
-// writeZeros stands in for a hole.
+// writeZeros stands in for a hole: it reads the same and takes the space.
 func writeZeros(w io.WriterAt, off, n int64) error {
 	zeros := make([]byte, min(n, 1<<20))
 	for n > 0 {

@@ -12,6 +12,8 @@ import (
 	"testing"
 )
 
+// update is the flag -update of a test binary, as in go test ./cachestore/blob -update. The
+// difference it makes is to be read before it is committed: it means that a format changed.
 var update = flag.Bool("update", false, "write the test vectors anew")
 
 // Same fails the test unless testdata/name holds what was written just now, and gives the file's

@@ -9,17 +9,19 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// Batch is a list of changes, applied in order. The zero Batch is empty.
+// Batch is a list of changes, applied in order. The zero Batch is empty. It is for one goroutine,
+// and may be applied again after an error: each change says what is, not what differs.
 type Batch struct {
 	changes []change
 }
 
+// change sets a key, or removes it when it has no value.
 type change struct {
 	key, value []byte // no value: remove
 }
 
-// SetChunk claims that a chunk lies at p. The file must have been synced before the batch is
-// applied.
+// SetChunk claims that a chunk lies at p, in place of any other claim on it. The file must have
+// been synced before the batch is applied.
 func (b *Batch) SetChunk(d agentbox.Digest, p Location) {
 	k := key(chunkKey, d)
 	b.changes = append(b.changes, change{k, seal(k, encodeLocation(p))})
@@ -30,7 +32,8 @@ func (b *Batch) DropChunk(d agentbox.Digest) {
 	b.changes = append(b.changes, change{key: key(chunkKey, d)})
 }
 
-// SetMeta says that a manifest is here.
+// SetMeta says that a manifest is here, and all that is known of it. It fails only if m cannot be
+// encoded.
 func (b *Batch) SetMeta(d agentbox.Digest, m Meta) error {
 	v, err := encodeMeta(m)
 	if err != nil {
@@ -61,8 +64,10 @@ func (b *Batch) Forget(f blob.Fingerprint) {
 // Len counts the changes.
 func (b *Batch) Len() int { return len(b.changes) }
 
-// Apply makes the changes last. A crash may leave any number of them from the front, so those that
-// others rest on come first. An error leaves it open how many were made.
+// Apply makes the changes last: they are on disk when it returns. They are applied in transactions
+// of batchKeys changes. A crash may leave any number of transactions from the front, so changes
+// that others rest on come first. An error leaves it open how many were made; NoSpace, from room,
+// comes before anything is written.
 func (x *Index) Apply(b *Batch) error {
 	for rest := b.changes; len(rest) > 0; {
 		n := min(len(rest), batchKeys)
@@ -77,6 +82,7 @@ func (x *Index) Apply(b *Batch) error {
 	return nil
 }
 
+// apply makes changes in one transaction: all of them or none.
 func (x *Index) apply(changes []change) error {
 	return guarded(func() error {
 		return x.db.Update(func(t *badger.Txn) error {

@@ -17,13 +17,19 @@ import (
 // Index is open on one directory by one process; the caller sees to that. Its methods may be called
 // at once.
 type Index struct {
-	dir     os.FileInfo // as it was opened
-	db      *badger.DB
-	room    func() error
-	secret  blob.FingerprintKey
+	// dir is the directory as it was opened: Close has to know whether it is still that one.
+	dir os.FileInfo
+	// db is badger's. Nothing in it is read or written but through guarded.
+	db *badger.DB
+	// room is Open's.
+	room   func() error
+	secret blob.FingerprintKey
+	// damaged counts values that failed their checksum.
 	damaged atomic.Int64
 }
 
+// memTable and valueFile are in bytes. badger's defaults are 64 MiB and 1 GiB, for databases with
+// values; memTable is memory that the daemon holds all the time.
 const (
 	memTable  = 16 << 20
 	valueFile = 16 << 20
@@ -32,8 +38,10 @@ const (
 	batchKeys = 2000
 )
 
-// Open opens or makes the index in dir. room is asked before anything is written: badger writes
-// through memory maps, and a disk that is full when their pages go out would end the process.
+// Open opens or makes the index in dir, whose parent must exist. room is asked before anything is
+// written, here and by Apply: badger writes through memory maps, and a disk that is full when their
+// pages go out would end the process. Its error is given as it is; any other means that the index
+// cannot be read, and is best put aside.
 func Open(dir string, room func() error) (*Index, error) {
 	if err := room(); err != nil {
 		return nil, err
@@ -54,6 +62,10 @@ func Open(dir string, room func() error) (*Index, error) {
 	return x, nil
 }
 
+// settings are badger's options. Writes are synced, as a claim that was given must last. There is
+// one version of each key and no detection of conflicts, because writers of the same key are kept
+// apart by the store; the lock of the store's directory stands for badger's. Tables and caches are
+// small: a million chunks have to fit in the memory of a daemon (TestAMillionChunksFitInMemory).
 func settings(dir string) badger.Options {
 	o := badger.DefaultOptions(dir).WithLogger(nil).WithSyncWrites(true).WithMetricsEnabled(false)
 	o = o.WithDetectConflicts(false).WithNumVersionsToKeep(1).WithBypassLockGuard(true)
@@ -65,7 +77,8 @@ func settings(dir string) badger.Options {
 	return o.WithChecksumVerificationMode(options.OnTableAndBlockRead)
 }
 
-// guarded turns a panic of badger's, which it has for damaged files, into an error.
+// guarded turns a panic of badger's, which it has for damaged files, into an error. A panic in a
+// goroutine of badger's own is beyond it.
 func guarded(do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -105,6 +118,8 @@ func (x *Index) Meta(d agentbox.Digest) (m Meta, ok bool, err error) {
 	return m, ok, err
 }
 
+// get calls use with the value of a key, and not when there is none. The value is valid during the
+// call only.
 func (x *Index) get(k []byte, use func(v []byte)) error {
 	err := guarded(func() error {
 		return x.db.View(func(t *badger.Txn) error {
@@ -121,6 +136,7 @@ func (x *Index) get(k []byte, use func(v []byte)) error {
 	return x.describe(err)
 }
 
+// location and meta decode a value, and count one that is damaged.
 func (x *Index) location(k, v []byte) (Location, bool) {
 	body, ok := unseal(k, v)
 	var p Location
@@ -145,7 +161,9 @@ func (x *Index) meta(k, v []byte) (Meta, bool) {
 	return m, ok
 }
 
-// EachChunk calls f with every chunk, in the order of digests, as they were when it began.
+// EachChunk calls f with every chunk, in the order of digests, as they were when it began, until
+// ctx ends or f gives an error, which it returns. Damaged entries are passed over. f may read the
+// index and apply a Batch.
 func (x *Index) EachChunk(ctx context.Context, f func(agentbox.Digest, Location) error) error {
 	return x.each(ctx, chunkKey, len(agentbox.Digest{}), func(k, v []byte) error {
 		if p, ok := x.location(k, v); ok {
@@ -155,7 +173,7 @@ func (x *Index) EachChunk(ctx context.Context, f func(agentbox.Digest, Location)
 	})
 }
 
-// EachMeta calls f with every manifest, in the order of digests, as they were when it began.
+// EachMeta is EachChunk for manifests.
 func (x *Index) EachMeta(ctx context.Context, f func(agentbox.Digest, Meta) error) error {
 	return x.each(ctx, metaKey, len(agentbox.Digest{}), func(k, v []byte) error {
 		if m, ok := x.meta(k, v); ok {
@@ -165,11 +183,13 @@ func (x *Index) EachMeta(ctx context.Context, f func(agentbox.Digest, Meta) erro
 	})
 }
 
-// each goes through the keys of n bytes after a prefix.
+// each goes through the keys of n bytes after a prefix. Others begin with the same byte by chance
+// of a later format, and are left alone.
 func (x *Index) each(ctx context.Context, prefix byte, n int, f func(k, v []byte) error) error {
 	return x.describe(guarded(func() error {
 		return x.db.View(func(t *badger.Txn) error {
 			o := badger.DefaultIteratorOptions
+			// Values lie beside their keys (WithValueThreshold), so there is nothing to prefetch.
 			o.Prefix, o.PrefetchValues = []byte{prefix}, false
 			it := t.NewIterator(o)
 			defer it.Close()

@@ -16,7 +16,8 @@ var secretKey = []byte{'k'}
 func (x *Index) Secret() blob.FingerprintKey { return x.secret }
 
 // openSecret reads the secret. When there is none, or it is damaged, a new one is made, to which
-// the fingerprints of an old one say nothing.
+// the fingerprints of an old one say nothing; they are forgotten first, so that a crash between the
+// two leaves no fingerprints under a secret that is not theirs.
 func (x *Index) openSecret() error {
 	found := false
 	err := x.get(secretKey, func(v []byte) {
@@ -37,6 +38,7 @@ func (x *Index) openSecret() error {
 	return x.Apply(&Batch{changes: []change{{secretKey, seal(secretKey, append([]byte(nil), x.secret[:]...))}}})
 }
 
+// forgetAll drops every fingerprint.
 func (x *Index) forgetAll() error {
 	var b Batch
 	err := x.EachKnown(context.Background(), func(f blob.Fingerprint, _ agentbox.Digest) error {
@@ -49,13 +51,15 @@ func (x *Index) forgetAll() error {
 	return x.Apply(&b)
 }
 
-// Known tells which digest the bytes with a fingerprint have, false when nobody remembers.
+// Known tells which digest the bytes with a fingerprint have, false when that was never told or is
+// forgotten. It does not mean that the chunk is here.
 func (x *Index) Known(f blob.Fingerprint) (d agentbox.Digest, ok bool, err error) {
 	k := knownKeyOf(f)
 	err = x.get(k, func(v []byte) { d, ok = x.known(k, v) })
 	return d, ok, err
 }
 
+// known decodes what a fingerprint stands for.
 func (x *Index) known(k, v []byte) (d agentbox.Digest, ok bool) {
 	body, ok := x.body(k, v, len(d))
 	if ok {
@@ -64,7 +68,7 @@ func (x *Index) known(k, v []byte) (d agentbox.Digest, ok bool) {
 	return d, ok
 }
 
-// body unseals a value that must have n bytes.
+// body unseals a value that must have n bytes, and counts one that is damaged.
 func (x *Index) body(k, v []byte, n int) ([]byte, bool) {
 	body, ok := unseal(k, v)
 	if !ok || len(body) != n {
@@ -74,7 +78,7 @@ func (x *Index) body(k, v []byte, n int) ([]byte, bool) {
 	return body, true
 }
 
-// EachKnown calls f with every fingerprint and what it stands for, as they were when it began.
+// EachKnown is EachChunk for fingerprints, in their order: each with the digest it stands for.
 func (x *Index) EachKnown(ctx context.Context, f func(blob.Fingerprint, agentbox.Digest) error) error {
 	return x.each(ctx, knownKey, len(blob.Fingerprint{}), func(k, v []byte) error {
 		if d, ok := x.known(k, v); ok {

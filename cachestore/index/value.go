@@ -10,10 +10,14 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// Location says where a chunk lies.
+// Location says where a chunk lies. It is what a claim says. Two Locations that are equal are the
+// same claim: readers compare them to see whether a chunk was moved (cachestore.Store.read).
 type Location struct {
-	Image    bool   // in an image file; else in a pack
-	File     uint64 // number of the file
+	Image bool // in an image file; else in a pack
+	// File is the number of the pack or image file, in its name.
+	File uint64 // number of the file
+	// Off is where its bytes begin, in bytes from the start of the file: behind the header of a
+	// pack's record.
 	Off      int64
 	Stored   uint32 // bytes in the file
 	Size     uint32 // decoded
@@ -21,21 +25,27 @@ type Location struct {
 	Seen     uint32 // Unix time, in seconds, at which the claim was made
 }
 
-// Meta is what is known of a manifest that is here.
+// Meta is what is known of a manifest that is here. Times are UTC. Manifests that are not known
+// have none; a manifest may be known while chunks of it are missing.
 type Meta struct {
 	Kind      blob.Kind `json:"kind"`
 	MediaType string    `json:"media_type,omitempty"`
 	Size      int64     `json:"size"`
-	Chunks    int       `json:"chunks"`
-	Blocks    bool      `json:"blocks,omitempty"`
-	Charged   int64     `json:"charged"` // bytes that were written for it: what its kind's quota counts
-	Created   time.Time `json:"created"`
-	Used      time.Time `json:"used"`
-	Uses      int       `json:"uses"`            // times it was used, those soon after another counting once
-	File      uint64    `json:"file,omitempty"`  // number of its image file, 0 for none
-	Whole     bool      `json:"whole,omitempty"` // the image file holds every chunk, also those that lie elsewhere too
+	// Chunks and Blocks are those of the manifest, for listings that do not read it.
+	Chunks  int       `json:"chunks"`
+	Blocks  bool      `json:"blocks,omitempty"`
+	Charged int64     `json:"charged"` // bytes that were written for it: what its kind's quota counts
+	Created time.Time `json:"created"`
+	// Used is when it was last opened for reading, Uses how often it was, times soon after another
+	// counting once.
+	Used  time.Time `json:"used"`
+	Uses  int       `json:"uses"`
+	File  uint64    `json:"file,omitempty"`  // number of its image file, 0 for none
+	Whole bool      `json:"whole,omitempty"` // the image file holds every chunk, also those that lie elsewhere too
 }
 
+// The first byte of a key says what it is of; the rest is a digest or a fingerprint. placeLen and
+// sumLen are lengths in bytes: of an encoded Location, and of the checksum behind every value.
 const (
 	chunkKey = 'c'
 	metaKey  = 'm'
@@ -46,17 +56,19 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// key is the key of a chunk (chunkKey) or of a manifest (metaKey).
 func key(prefix byte, d agentbox.Digest) []byte { return append([]byte{prefix}, d[:]...) }
 
 func knownKeyOf(f blob.Fingerprint) []byte { return append([]byte{knownKey}, f[:]...) }
 
-// seal appends the checksum of a key and its value.
+// seal appends the checksum (CRC-32C) of a key and its value. The key is in it, so that a value
+// under another key's name fails, too.
 func seal(key, value []byte) []byte {
 	sum := crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
 	return binary.BigEndian.AppendUint32(value, sum)
 }
 
-// unseal checks and removes it.
+// unseal checks and removes it. What it gives is part of value.
 func unseal(key, value []byte) ([]byte, bool) {
 	if len(value) < sumLen {
 		return nil, false
@@ -66,6 +78,7 @@ func unseal(key, value []byte) ([]byte, bool) {
 	return body, binary.BigEndian.Uint32(value[len(body):]) == sum
 }
 
+// encodeLocation has no padding and a fixed length, as there are millions. Integers are big-endian.
 func encodeLocation(p Location) []byte {
 	b := make([]byte, 0, placeLen+sumLen)
 	image := byte(0)
@@ -81,6 +94,8 @@ func encodeLocation(p Location) []byte {
 	return binary.BigEndian.AppendUint32(b, p.Seen)
 }
 
+// decodeLocation refuses what encodeLocation would not have written, and sizes beyond those of any
+// piece: readers allocate what it says.
 func decodeLocation(b []byte) (Location, bool) {
 	if len(b) != placeLen || b[0] > 1 || b[25] > byte(blob.Zstd) {
 		return Location{}, false
@@ -93,6 +108,7 @@ func decodeLocation(b []byte) (Location, bool) {
 	return p, p.Off >= 0 && p.Size <= blob.MaxPiece && p.Stored <= p.Size
 }
 
+// encodeMeta writes JSON: there are few manifests, and fields may be added.
 func encodeMeta(m Meta) ([]byte, error) { return json.Marshal(m) }
 
 func decodeMeta(b []byte) (Meta, bool) {

@@ -32,17 +32,22 @@ func TestSession(t *testing.T, with func(t *testing.T, pieces [][]byte) cachesto
 	}
 }
 
-// sink is a receiver of chunks.
+// sink is a receiver of chunks. It checks what Arrived promises: right bytes, no chunk twice, none
+// after Close. The order in which chunks arrived is for the cases to judge.
 type sink struct {
 	t      *testing.T
 	chunks [][]byte
+	// refuse is asked before a chunk is taken; its error is that of the receiver. It may block,
+	// which holds the chunk on its way. It may be nil.
 	refuse func(chunk int) error // may be nil
 
-	mu    sync.Mutex
+	mu sync.Mutex
+	// order is that in which they arrived; shut is set once Close has returned.
 	order []int // in which they arrived
 	shut  bool
 }
 
+// arrived is a cachestore.Arrived.
 func (s *sink) arrived(_ context.Context, i int, b []byte) error {
 	if s.refuse != nil {
 		if err := s.refuse(i); err != nil {
@@ -70,7 +75,8 @@ func (s *sink) count() int {
 	return len(s.order)
 }
 
-// stream makes a blob of chunks and its manifest.
+// stream makes a blob of n chunks and its manifest, the same each time. Sizes differ, so that
+// chunks cannot be taken for each other.
 func stream(n int) (chunks [][]byte, m blob.Manifest) {
 	random := rand.NewChaCha8([32]byte{byte(n)})
 	m = blob.Manifest{Info: blob.Info{Kind: blob.Artifact}}
@@ -84,6 +90,7 @@ func stream(n int) (chunks [][]byte, m blob.Manifest) {
 	return chunks, m
 }
 
+// open opens a session with s as its receiver, closed with the test at the latest.
 func open(t *testing.T, src cachestore.Source, m blob.Manifest, s *sink) cachestore.Session {
 	t.Helper()
 	session, err := cachestore.OpenSession(t.Context(), src, blob.Sum(m.Encode()), m, s.arrived)
@@ -102,6 +109,7 @@ func begin(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source, n, h
 	return open(t, with(t, append(slices.Clone(chunks[:have]), m.Encode())), m, s), s
 }
 
+// upTo lists the numbers below n.
 func upTo(n int) []int {
 	var out []int
 	for i := range n {
@@ -110,6 +118,7 @@ func upTo(n int) []int {
 	return out
 }
 
+// once: a call returns when all chunks have arrived, and each does once.
 func once(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) {
 	session, s := begin(t, with, 20, 20)
 	if err := session.Fetch(t.Context(), cachestore.Bulk, upTo(20)); err != nil {
@@ -120,6 +129,7 @@ func once(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) {
 	}
 }
 
+// everybody: calls of all priorities at the same time are all served.
 func everybody(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) {
 	session, s := begin(t, with, 20, 20)
 	var wg sync.WaitGroup
@@ -136,6 +146,7 @@ func everybody(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) 
 	}
 }
 
+// full: an error of the receiver's own ends the call, and is its error.
 func full(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) {
 	session, s := begin(t, with, 6, 6)
 	disk := agentbox.Errorf(agentbox.NoSpace, "the disk is full")
@@ -150,6 +161,7 @@ func full(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) {
 	}
 }
 
+// wrong: bytes that the receiver refuses as wrong did not arrive; the chunk comes again.
 func wrong(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) {
 	session, s := begin(t, with, 3, 3)
 	spoilt := false
@@ -180,6 +192,7 @@ func wrong(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) {
 	}
 }
 
+// nowhere: a chunk that the Source does not have is NotFound, and costs the others nothing.
 func nowhere(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) {
 	session, s := begin(t, with, 6, 5)
 	if err := session.Fetch(t.Context(), cachestore.Demand, []int{5}); agentbox.CodeOf(err) != agentbox.NotFound {
@@ -190,6 +203,7 @@ func nowhere(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) {
 	}
 }
 
+// cancelled: a call ends with its context, and one that begins after that gets nothing.
 func cancelled(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) {
 	session, s := begin(t, with, 2, 2)
 	entered := make(chan struct{})
@@ -212,6 +226,7 @@ func cancelled(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) 
 	}
 }
 
+// closed: Close ends calls under way, nothing arrives after it, and later calls fail.
 func closed(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) {
 	session, s := begin(t, with, 30, 30)
 	done := make(chan error, 1)
@@ -234,7 +249,8 @@ func closed(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) {
 	}
 }
 
-// overtakes holds the first arrivals back until somebody waits for a chunk at the end of the list.
+// overtakes: a chunk that somebody waits for comes before those that nobody does. It holds the
+// first arrivals back until then, so that the Source cannot be done before.
 func overtakes(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) {
 	const n = 400
 	session, s := begin(t, with, n, n)

@@ -12,8 +12,8 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// TestSource tells whether a Source keeps its word. with makes one that has the given pieces and no
-// others.
+// TestSource tells whether a Source keeps its word (cachestore.Source). with makes one that has the
+// given pieces and no others.
 func TestSource(t *testing.T, with func(t *testing.T, pieces [][]byte) cachestore.Source) {
 	small, large := []byte("small"), bytes.Repeat([]byte("large "), 100_000)
 	src := with(t, [][]byte{small, large})
@@ -51,14 +51,16 @@ func TestSource(t *testing.T, with func(t *testing.T, pieces [][]byte) cachestor
 	})
 }
 
-// Slow is a Source behind a link of so many bytes a second, with Delay before each answer. Fail,
-// which may be nil, is asked first: an error of its is the answer, and it may block until ctx ends.
+// Slow is a Source behind a link of so many bytes a second, with Delay before each answer. All
+// requests share the link, one after the other, as they share a cable. Fail, which may be nil, is
+// asked first: an error of its is the answer, and it may block until ctx ends.
 type Slow struct {
 	cachestore.Source
 	Rate  int64 // bytes a second; 0: no limit
 	Delay time.Duration
 	Fail  func(ctx context.Context, d agentbox.Digest) error
 
+	// mu guards what follows: when the link is free again, and what went over it.
 	mu   sync.Mutex
 	free time.Time // when the link is free again
 	n    int64
@@ -83,7 +85,7 @@ func (s *Slow) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, err
 	}
 }
 
-// queue tells when n more bytes are through.
+// queue puts n bytes on the link and tells how long it takes until they are through.
 func (s *Slow) queue(n int64) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
