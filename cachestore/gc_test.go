@@ -242,6 +242,33 @@ func TestAKeyHasOneResult(t *testing.T) {
 	}
 }
 
+// TestATrustedNameReplacesAnUntrustedOne has a producer that is trusted say for a shorter time what
+// one that is not has said for ever: the key must be found.
+func TestATrustedNameReplacesAnUntrustedOne(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	name := blob.Name{Namespace: "cache", Key: "k", Manifest: putStream(t, s, noise(1, 1000)).Manifest, Scope: blob.Team}
+	foreign, err := name.Sign(otherKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Take(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	name.Expires = time.Now().Add(time.Hour)
+	ours, err := s.Publish(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, when := range []string{"when it was published", "when the other was taken again"} {
+		if n, err := s.Lookup("cache", "k"); err != nil || !bytes.Equal(n.Producer, ours.Producer) {
+			t.Fatalf("%s: %v", when, err)
+		}
+		if err := s.Take(t.Context(), foreign); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestNamesEnd(t *testing.T) {
 	now := time.Unix(1800000000, 0)
 	s := openStore(t, t.TempDir(), func(c *Config) { c.Now = func() time.Time { return now } })

@@ -65,14 +65,24 @@ func (s *Store) Take(ctx context.Context, n blob.Name) error {
 	case err != nil:
 		return err
 	case old.Manifest == n.Manifest:
-		if s.trusts(old) && !s.trusts(n) || !n.Expires.IsZero() && (old.Expires.IsZero() || n.Expires.Before(old.Expires)) {
-			return nil
+		if s.outranks(n, old) {
+			return s.writeName(n, "")
 		}
-		return s.writeName(n, "")
+		return nil
 	case old.Expired(s.cfg.Now()):
 		return s.writeName(n, "")
 	}
 	return s.contest(old, n)
+}
+
+// outranks tells whether a name is worth writing over one of the same key and manifest: it is
+// trusted and the other is not, which is not shown, or both are or neither is and it ends no
+// earlier.
+func (s *Store) outranks(n, old blob.Name) bool {
+	if trusted := s.trusts(n); trusted != s.trusts(old) {
+		return trusted
+	}
+	return n.Expires.IsZero() || !old.Expires.IsZero() && !n.Expires.Before(old.Expires)
 }
 
 // contest settles two names for one key. Both stay on disk, because a key that gives two results
