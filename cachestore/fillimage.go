@@ -69,7 +69,10 @@ func (s *Store) FillImage(ctx context.Context, manifest agentbox.Digest, src Sou
 	for i, c := range m.Chunks {
 		l.have[i] = whole || c.Zero()
 	}
-	return l, s.touch(manifest)
+	if err := s.touch(manifest); err != nil {
+		return nil, errors.Join(err, l.f.close())
+	}
+	return l, nil
 }
 
 // Path is the file, in the store's directory. It has its full size from the start. Nobody but the

@@ -393,3 +393,22 @@ func TestAnImageThatHasNotComeIsNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestAFillingThatDoesNotBeginHoldsNothing has a full disk keep the store from remembering that the
+// image was used: the caller has nothing to close, so gc must be free to take the file.
+func TestAFillingThatDoesNotBeginHoldsNothing(t *testing.T) {
+	d := &faultDisk{}
+	s := openStore(t, t.TempDir(), func(c *Config) { c.FS = d })
+	st := putImage(t, s, diskImage(1, 4))
+	meta, _, err := s.index.Meta(st.Manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.full = true
+	if _, err := s.FillImage(t.Context(), st.Manifest, nil); agentbox.CodeOf(err) != agentbox.NoSpace {
+		t.Fatalf("code %s: %v", agentbox.CodeOf(err), err)
+	}
+	if s.guard.isHeld(st.Manifest) || s.guard.isWritten(meta.File) {
+		t.Error("it is still held")
+	}
+}
