@@ -104,6 +104,12 @@ func (s *Store) complete(ctx context.Context, d agentbox.Digest, m blob.Manifest
 	if err := errors.Join(err, f.close()); err != nil {
 		return err
 	}
+	return s.setWhole(d)
+}
+
+// setWhole says that the image's file holds every block, on disk. Listings show it, and a rebuild
+// goes by it when there are two files; that the bytes are right is another matter (checked).
+func (s *Store) setWhole(d agentbox.Digest) error {
 	return s.changeMeta(d, func(m *index.Meta, known bool) bool {
 		was := m.Whole
 		m.Whole = true

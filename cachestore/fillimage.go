@@ -257,15 +257,11 @@ func (l *Filling) Complete(ctx context.Context, progress func(done, total int)) 
 	if err := errors.Join(l.bring(ctx, l.Trace(), list), l.f.flush()); err != nil {
 		return err
 	}
-	err := l.s.changeMeta(l.d, func(m *index.Meta, known bool) bool {
-		was := m.Whole
-		m.Whole = true
-		return known && !was
-	})
-	if err == nil {
-		l.s.checked.remember(l.d)
+	if err := l.s.setWhole(l.d); err != nil {
+		return err
 	}
-	return err
+	l.s.checked.remember(l.d)
+	return nil
 }
 
 // bring makes blocks of a list readable, those that order or the manifest's trace name before the

@@ -2,7 +2,6 @@ package cachestore
 
 import (
 	"context"
-	"errors"
 	"io"
 	"sort"
 	"sync"
@@ -151,7 +150,7 @@ func (r *Reader) WriteToContext(ctx context.Context, w io.Writer) (int64, error)
 // Close lets the blob be evicted again. The Reader must not be used any more.
 func (r *Reader) Close() error {
 	defer r.release()
-	return errors.Join(r.fill.close())
+	return r.fill.close()
 }
 
 // recentBytes bounds the chunks a Reader keeps decoded for reads that are close to each other: at
