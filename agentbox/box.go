@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// BoxID names a box on this machine for as long as it exists, and is never used twice.
+// BoxID names a box on this machine for as long as it exists, and is never used twice. It is
+// random. Its text, twelve lower-case hex digits, is also the name of the box's directories.
 type BoxID [6]byte
 
 // NewBoxID draws an id.
@@ -18,7 +19,8 @@ func NewBoxID() BoxID {
 	return id
 }
 
-// ParseBoxID reads twelve hex digits.
+// ParseBoxID reads what String wrote: twelve hex digits, and no abbreviation of them. A prefix is
+// resolved by the daemon, which alone knows the boxes that exist.
 func ParseBoxID(s string) (BoxID, error) {
 	var id BoxID
 	b, err := hex.DecodeString(s)
@@ -43,7 +45,9 @@ func (id *BoxID) UnmarshalText(b []byte) error {
 }
 
 // State is what a box is doing. It is derived from facts (a live supervisor, a complete saved
-// machine), so no crash can leave a wrong one behind.
+// machine), so no crash can leave a wrong one behind. The one state that is no fact of this kind is
+// Waiting: a box stands still because a block of its image has not come, which the daemon knows
+// from the calls it has not answered yet.
 type State string
 
 const (
@@ -65,7 +69,8 @@ const (
 	Lima    Isolation = "lima"
 )
 
-// Lifetime says what a workspace belongs to, and so when it goes.
+// Lifetime says what a workspace belongs to, and so when it goes. It decides which box "up" finds
+// again, so it is part of the key that the host computes from a checkout.
 type Lifetime string
 
 const (
@@ -76,31 +81,43 @@ const (
 )
 
 // Lease is the expiring right to a running machine. It ends when nobody has worked in the box for
-// its term; then the box is paused.
+// its term; then the box is paused. Its supervisor keeps it, by a clock that stands still while the
+// host sleeps.
 type Lease struct {
-	Owner   string        `json:"owner"`
-	Term    time.Duration `json:"term"`              // nanoseconds
-	Working int           `json:"working,omitempty"` // sessions, jobs and forwarded connections that are open: while there are any it does not end
-	Expires time.Time     `json:"expires,omitzero"`  // of a running box in which nobody works: when it ends by the clock of now
+	Owner string        `json:"owner"`
+	Term  time.Duration `json:"term"` // nanoseconds
+	// Working counts the sessions, jobs and forwarded connections that are open; while there are
+	// any the lease does not end.
+	Working int `json:"working,omitempty"`
+	// Expires is when the lease ends by the clock of this host, which is computed for each answer
+	// from the time that is left; absent while somebody works in the box and when it does not run.
+	Expires time.Time `json:"expires,omitzero"`
 }
 
-// Box is what a user creates, sees and removes: one machine, a workspace and a lease.
+// Box is what a user creates, sees and removes: one machine, a workspace and a lease. The record of
+// a box stores one of these; State, Lease.Working, Lease.Expires, Ports, Services, Usage and
+// Problems are found out for each answer and are never stored.
 type Box struct {
-	ID         BoxID        `json:"id"`
-	Name       string       `json:"name"`
-	State      State        `json:"state"`
-	Isolation  Isolation    `json:"isolation"`
-	Accel      string       `json:"accel,omitempty"`   // kvm, hvf or tcg, for a microvm
-	Reason     string       `json:"reason,omitempty"`  // why this isolation, in one line
-	Project    string       `json:"project,omitempty"` // its canonical name
-	Directory  string       `json:"directory,omitempty"`
-	Branch     string       `json:"branch,omitempty"`
-	Commit     string       `json:"commit,omitempty"`
-	Lifetime   Lifetime     `json:"lifetime"`
-	Image      Digest       `json:"image"`
-	ImageName  string       `json:"image_name"`
-	Template   string       `json:"template,omitempty"`
-	Cache      Digest       `json:"cache,omitzero"` // key of what setup made that it started from; "" when setup ran in the box itself
+	ID        BoxID     `json:"id"`
+	Name      string    `json:"name"`
+	State     State     `json:"state"`
+	Isolation Isolation `json:"isolation"`
+	Accel     string    `json:"accel,omitempty"`   // kvm, hvf or tcg, for a microvm
+	Reason    string    `json:"reason,omitempty"`  // why this isolation, in one line
+	Project   string    `json:"project,omitempty"` // its canonical name
+	// Directory is the absolute path of the root of the checkout that the box was made from; "" for
+	// a box of no repository. Branch and Commit are what was checked out there then; in a detached
+	// checkout Branch is the commit.
+	Directory string   `json:"directory,omitempty"`
+	Branch    string   `json:"branch,omitempty"`
+	Commit    string   `json:"commit,omitempty"`
+	Lifetime  Lifetime `json:"lifetime"`
+	Image     Digest   `json:"image"`
+	ImageName string   `json:"image_name"`
+	Template  string   `json:"template,omitempty"`
+	// Cache is the key of the setup result that the box started from; zero when setup ran, or will
+	// run, in the box itself.
+	Cache      Digest       `json:"cache,omitzero"`
 	CPUs       int          `json:"cpus"`
 	Memory     int64        `json:"memory"` // bytes
 	Disk       int64        `json:"disk"`   // bytes
@@ -111,11 +128,13 @@ type Box struct {
 	Services   []Service    `json:"services,omitempty"`
 	Usage      *Usage       `json:"usage,omitempty"`
 	Checkpoint []Checkpoint `json:"checkpoints,omitempty"`
-	Ended      *End         `json:"ended,omitempty"`    // why its last machine ended, where nobody asked for that; nil while one runs
-	Problems   []Problem    `json:"problems,omitempty"` // what is wrong with it now, the worst first
+	// Ended says why its last machine ended, where nobody asked for that; nil while one runs.
+	Ended    *End      `json:"ended,omitempty"`
+	Problems []Problem `json:"problems,omitempty"` // what is wrong with it now, the worst first
 }
 
-// Port is one forwarded TCP port.
+// Port is one forwarded TCP port. The host's end is on the loopback interface: nobody else on the
+// network reaches a box.
 type Port struct {
 	Box  int    `json:"box"`
 	Host string `json:"host"` // address on the host, as 127.0.0.1:3000
@@ -134,7 +153,8 @@ type Service = protocol.ServiceStatus
 
 // Usage is what a box costs its host now.
 type Usage struct {
-	PSS       int64 `json:"pss"`        // bytes of memory, machine and supervisor, shared pages divided among their users
+	// PSS: bytes of memory, machine and supervisor, shared pages divided among their users.
+	PSS       int64 `json:"pss"`
 	Disk      int64 `json:"disk"`       // bytes allocated by the box's files
 	CPUMillis int64 `json:"cpu_millis"` // CPU time used so far
 }
@@ -146,5 +166,6 @@ type Checkpoint struct {
 	Created time.Time `json:"created"`
 	Bytes   int64     `json:"bytes"`
 	// Template is the key of the template that the machine came from: the checkpoint fits no other.
+	// Template names the template that its machine was restored from; "" after a cold boot.
 	Template string `json:"template,omitempty"`
 }

@@ -7,11 +7,14 @@ import (
 )
 
 // Tokens are what models were asked and have answered, as their APIs say it: the four kinds that
-// they charge for.
+// they charge for. The gateway reads them from answers that pass it; nothing is asked of a model's
+// maker.
 type Tokens struct {
-	Answers    int64 `json:"answers"`
-	Unsaid     int64 `json:"unsaid,omitempty"` // of Answers: those that did not say what they used, or were not to be read
-	Input      int64 `json:"input"`            // that no cache had
+	Answers int64 `json:"answers"`
+	// Unsaid counts those of Answers that did not say what they used, or could not be read: the
+	// figures below are without them, so they are a lower bound when it is not 0.
+	Unsaid     int64 `json:"unsaid,omitempty"`
+	Input      int64 `json:"input"` // that no cache had
 	CacheRead  int64 `json:"cache_read,omitempty"`
 	CacheWrite int64 `json:"cache_write,omitempty"`
 	Output     int64 `json:"output"` // thoughts included
@@ -28,14 +31,20 @@ func (t Tokens) Plus(u Tokens) Tokens {
 // Total is the number of tokens of every kind.
 func (t Tokens) Total() int64 { return t.Input + t.CacheRead + t.CacheWrite + t.Output }
 
-// Consumption is what the machines of a box have used together, measured from outside.
+// Consumption is what the machines of a box have used, all its lives added up. It is measured from
+// outside, by the supervisor. A zero field may mean that nothing was used or that it could not be
+// measured.
 type Consumption struct {
-	CPU        time.Duration     `json:"cpu"`                   // of the processor, in nanoseconds
-	Memory     float64           `json:"memory_gib_seconds"`    // of this host's memory, shared pages divided among their users
-	MemoryPeak int64             `json:"memory_peak,omitempty"` // bytes
-	In         int64             `json:"in"`                    // bytes that it received over the network
-	Out        int64             `json:"out"`                   // and sent
-	Models     map[string]Tokens `json:"models,omitempty"`      // by the name in the answer; "" for those that name none
+	CPU time.Duration `json:"cpu"` // of the processor, in nanoseconds
+	// Memory is the integral over time of this host's memory that the box held, shared pages
+	// divided among those that share them (PSS), in GiB seconds: the unit that rates are given in.
+	Memory     float64 `json:"memory_gib_seconds"`
+	MemoryPeak int64   `json:"memory_peak,omitempty"` // bytes
+	In         int64   `json:"in"`                    // bytes that it received over the network
+	Out        int64   `json:"out"`                   // and sent
+	// Models has the tokens by the name that the answer gave; "" for answers that name none, and
+	// for every name beyond MaxModels.
+	Models map[string]Tokens `json:"models,omitempty"`
 }
 
 // Tokens are those of all models together.
@@ -46,10 +55,12 @@ func (c Consumption) Tokens() (sum Tokens) {
 	return sum
 }
 
-// MaxModels bounds how many models are told apart: names are a server's words.
+// MaxModels bounds how many models are told apart. Names come from servers that the box chose, so
+// without a bound a box could make records grow as it likes.
 const MaxModels = 32
 
-// AddTokens counts an answer of a model.
+// AddTokens counts an answer of a model. Beyond MaxModels names it is counted under "", so that the
+// sum stays right.
 func (c *Consumption) AddTokens(model string, t Tokens) {
 	if c.Models == nil {
 		c.Models = map[string]Tokens{}
@@ -60,7 +71,8 @@ func (c *Consumption) AddTokens(model string, t Tokens) {
 	c.Models[model] = c.Models[model].Plus(t)
 }
 
-// Plus is the sum of both; of the peaks of memory it has the higher one.
+// Plus is the sum of both; of the peaks of memory it has the higher one. Neither c nor d is
+// changed: maps are copied.
 func (c Consumption) Plus(d Consumption) Consumption {
 	c.CPU, c.Memory, c.MemoryPeak = c.CPU+d.CPU, c.Memory+d.Memory, max(c.MemoryPeak, d.MemoryPeak)
 	c.In, c.Out = c.In+d.In, c.Out+d.Out
@@ -71,11 +83,13 @@ func (c Consumption) Plus(d Consumption) Consumption {
 	return c
 }
 
-// Cost is what consumption comes to by a table of rates.
+// Cost is what consumption comes to by a table of rates. A table has one currency; amounts of
+// different currencies are never added.
 type Cost struct {
-	Amount   float64  `json:"amount"`
-	Currency string   `json:"currency"`
-	Unrated  []string `json:"unrated,omitempty"` // models that the table does not have: Amount is without them
+	Amount   float64 `json:"amount"`
+	Currency string  `json:"currency"`
+	// Unrated: models that the table does not have: Amount is without them.
+	Unrated []string `json:"unrated,omitempty"`
 }
 
 // AddCost adds a cost to others, of which there is one for each currency: the table may have
@@ -91,17 +105,21 @@ func AddCost(all []Cost, c Cost) []Cost {
 	return all
 }
 
-// Denial is what a box was refused, how often.
+// Denial is what a box was refused, how often. Attempts that a policy refused for the same reason
+// are one Denial, so that a program that tries again and again does not fill the list.
 type Denial struct {
-	First  time.Time `json:"first"`
-	Last   time.Time `json:"last"`
-	Count  int       `json:"count"`
-	What   string    `json:"what"` // the first attempt, as METHOD HOST:PORT/PATH; the box's words
-	Reason string    `json:"reason,omitempty"`
-	Hint   string    `json:"hint,omitempty"` // the command that would permit it
+	First time.Time `json:"first"`
+	Last  time.Time `json:"last"`
+	Count int       `json:"count"`
+	// What is the first attempt of this kind, as METHOD HOST:PORT/PATH. These are words of the box:
+	// bound and clean them before they are shown.
+	What   string `json:"what"`
+	Reason string `json:"reason,omitempty"`
+	Hint   string `json:"hint,omitempty"` // the command that would permit it
 }
 
-// Pressure is want of something that a box has only so much of.
+// Pressure is want of something that a box has only so much of. It is evidence for the reader of a
+// failed task, who could not have watched.
 type Pressure struct {
 	Time   time.Time `json:"time"`
 	What   string    `json:"what"` // one of the constants
@@ -114,5 +132,6 @@ const (
 	PressureLimit     = "limit"     // a limit was reached: Detail says which
 	PressureMemory    = "memory"    // the box's kernel ended processes for want of memory
 	PressureProcesses = "processes" // a program was ended that had filled the box with processes
-	PressureDisk      = "disk"      // almost nothing of the box's disk is free: Detail says which and how much
+	// Almost nothing of the box's disk is free: Detail says which and how much.
+	PressureDisk = "disk"
 )

@@ -9,12 +9,15 @@ import (
 	"strings"
 )
 
-// Digest names bytes by their SHA-256. It is comparable; the zero value means "none".
+// Digest names bytes by their SHA-256, so bytes can be checked wherever they came from, and no peer
+// has to be believed. It is comparable and may be a map's key; the zero value means "none" and has
+// the empty text.
 type Digest [sha256.Size]byte
 
 const digestPrefix = "sha256:"
 
-// ParseDigest reads the form sha256:<64 lower-case hex digits>.
+// ParseDigest reads the form sha256:<64 lower-case hex digits>, and refuses upper case: there is
+// one spelling of a digest, because texts of digests are compared and used as file names.
 func ParseDigest(s string) (Digest, error) {
 	var d Digest
 	rest, ok := strings.CutPrefix(s, digestPrefix)
@@ -27,7 +30,7 @@ func ParseDigest(s string) (Digest, error) {
 	return d, nil
 }
 
-// DigestOf hashes everything r has.
+// DigestOf hashes everything r has. It returns how many bytes that were, on an error too.
 func DigestOf(r io.Reader) (Digest, int64, error) {
 	h := sha256.New()
 	n, err := io.Copy(h, r)
@@ -86,8 +89,8 @@ func (d *Digest) UnmarshalText(b []byte) error {
 	return err
 }
 
-// ShortName is a name, parts between slashes, in which digests in hex are as short as Short makes
-// them.
+// ShortName is name, a path of parts between slashes such as NAMESPACE/KEY, in which each part that
+// is a digest in hex is as short as Short makes it. It is for people to read .
 func ShortName(name string) string {
 	parts := strings.Split(name, "/")
 	for i, part := range parts {
@@ -98,8 +101,10 @@ func ShortName(name string) string {
 	return strings.Join(parts, "/")
 }
 
-// Blocks are the blocks of an image's file that may be read: bit i%8 of byte i/8 of Have, the
-// lowest first. The file may be another than the last time.
+// Blocks are the blocks of an image's file that may be read now: bit i%8 of byte i/8 of Have, the
+// lowest bit first, as the table of a manifest counts them. Path may differ from the one of the
+// last answer, because an image that is complete moves to where plain images are; what has the old
+// file open may go on reading it.
 type Blocks struct {
 	Path string `json:"path"`
 	Have []byte `json:"have"`

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Cause is why a machine ended.
+// Cause is why a machine ended. Causes are facts that code branches on; what is told to people is
+// made of them by End.String.
 type Cause string
 
 // The causes of an end.
@@ -15,16 +16,22 @@ const (
 	EndPaused  Cause = "paused"  // somebody asked for it
 	EndStopped Cause = "stopped" // somebody asked for it
 	EndLimit   Cause = "limit"   // End.Limit was reached
-	EndLease   Cause = "lease"   // nobody had worked in the box for End.Term; End.Detail is why it could not be paused, if that is so
+	// EndLease: nobody had worked in the box for End.Term. End.Detail is why it could not be
+	// paused, where it was stopped instead.
+	EndLease   Cause = "lease"
 	EndExit    Cause = "exit"    // it shut down by itself
 	EndDied    Cause = "died"    // End.Detail is how
 	EndKilled  Cause = "killed"  // its supervisor was killed
 	EndResumed Cause = "resumed" // it was lost while it was resumed
 	EndFailed  Cause = "failed"  // it never started; End.Detail is why
-	EndOther   Cause = "other"   // End.Detail is what an earlier version said
+	// EndOther is only read, never made: an earlier version kept a sentence in place of a cause,
+	// and End.Detail is that sentence.
+	EndOther Cause = "other"
 )
 
-// End is why a machine ended. The zero End is that of a machine that has not.
+// End is why a machine ended. The zero End is that of a machine that has not. The supervisor leaves
+// it beside the box's record as it exits; a daemon takes it from there, perhaps much later. Which
+// of Limit, Term and Detail are set follows from Cause.
 type End struct {
 	Cause  Cause         `json:"cause"`
 	Limit  Limit         `json:"limit,omitzero"`
@@ -32,10 +39,12 @@ type End struct {
 	Detail string        `json:"detail,omitempty"`
 }
 
-// Asked tells whether somebody asked for it.
+// Asked tells whether somebody asked for it. Such an end is no news: it is neither shown nor kept
+// in the record.
 func (e End) Asked() bool { return e.Cause == EndPaused || e.Cause == EndStopped }
 
-// String is the end in one line for a person.
+// String is the end in one line for a person. Its subject is "it", the box or its machine, so that
+// callers can put the name in front; no full stop ends it.
 func (e End) String() string {
 	switch e.Cause {
 	case EndLimit:
@@ -81,7 +90,7 @@ const (
 )
 
 // Limit is a limit of a box. The zero Limit is none. As text, in JSON too, it is the kind and the
-// bound: "wall 10s", "disk 256 MiB".
+// bound: "wall 10s", "disk 256 MiB". It has to stay comparable: IsZero and others use ==.
 type Limit struct {
 	Kind     LimitKind
 	Time     time.Duration // of wall, idle and cpu
@@ -93,6 +102,7 @@ type Limit struct {
 // IsZero tells whether it is none.
 func (l Limit) IsZero() bool { return l == Limit{} }
 
+// A disk's bound is in whole MiB, rounded down.
 func (l Limit) String() string {
 	switch l.Kind {
 	case "":
@@ -107,7 +117,8 @@ func (l Limit) String() string {
 	return fmt.Sprintf("%s %d", l.Kind, l.Count)
 }
 
-// ParseLimit reads what String wrote.
+// ParseLimit reads what String wrote, and "" as no limit. Anything else is Invalid: the text may
+// come from a record of another version or from a client.
 func ParseLimit(text string) (l Limit, err error) {
 	kind, bound, _ := strings.Cut(text, " ")
 	l.Kind = LimitKind(kind)
@@ -143,22 +154,31 @@ func (l *Limit) UnmarshalText(b []byte) (err error) {
 	return err
 }
 
-// ProblemKind is what is wrong with a box.
+// ProblemKind is what is wrong with a box. As with causes, code branches on these, and
+// Problem.String has the words.
 type ProblemKind string
 
 // The problems that a box can have.
 const (
-	ProblemImage     ProblemKind = "image"     // it stands still since Since, until From gives bytes of its image; Detail is why it does not
-	ProblemDirectory ProblemKind = "directory" // the checkout that it was made from is gone; Detail is its path
-	ProblemUnlogged  ProblemKind = "unlogged"  // its audit log could not be written, so it has no network
-	ProblemUnpaused  ProblemKind = "unpaused"  // its lease has ended, and it cannot be paused; Detail is why
-	ProblemNoCard    ProblemKind = "no_card"   // this machine gives it no network card, so it has no network
+	// ProblemImage: the box stands still since Since, until From gives bytes of its image; Detail
+	// is why From does not.
+	ProblemImage ProblemKind = "image"
+	// ProblemDirectory: the checkout that it was made from is gone; Detail is its path.
+	ProblemDirectory ProblemKind = "directory"
+	// ProblemUnlogged: its audit log could not be written, so it has no network.
+	ProblemUnlogged ProblemKind = "unlogged"
+	// ProblemUnpaused: its lease has ended, and it cannot be paused; Detail is why.
+	ProblemUnpaused ProblemKind = "unpaused"
+	// ProblemNoCard: this machine gives it no network card, so it has no network.
+	ProblemNoCard    ProblemKind = "no_card"
 	ProblemMemory    ProblemKind = "memory"    // its kernel killed processes for want of memory
 	ProblemProcesses ProblemKind = "processes" // a fork bomb was ended
-	ProblemStart     ProblemKind = "start"     // the configuration's start commands failed; Detail is how
+	// ProblemStart: the configuration's start commands failed; Detail is how.
+	ProblemStart ProblemKind = "start"
 )
 
-// Problem is something that a user of a box should know.
+// Problem is something that a user of a box should know. An empty field has no meaning for its
+// Kind.
 type Problem struct {
 	Kind   ProblemKind `json:"kind"`
 	From   string      `json:"from,omitempty"`
@@ -190,7 +210,7 @@ func (p Problem) String() string {
 }
 
 // Notes are what a user of a box should know, one line each: why its last machine ended, and its
-// problems.
+// problems. None of them is parsed by anything: they are for people.
 func (b Box) Notes() []string {
 	var notes []string
 	if b.Ended != nil {

@@ -2,9 +2,12 @@ package agentbox
 
 import "time"
 
-// Event is progress of a long operation: a step began, moved on, or ended.
+// Event is progress of a long operation: a step began, moved on, or ended. Events cross the API
+// before the result, and are for people: nothing is decided by them.
 type Event struct {
-	Step   string        `json:"step"`             // what, in the user's words: "image", "template", "workspace", ...
+	// Step is what is done, in the user's words: "image", "template", "workspace", ... An event of
+	// the same Step and Detail goes on with the step that is shown.
+	Step   string        `json:"step"`
 	Detail string        `json:"detail,omitempty"` // on what
 	Done   int64         `json:"done,omitempty"`   // of Total, in bytes or items; 0 where unknown
 	Total  int64         `json:"total,omitempty"`
@@ -13,10 +16,13 @@ type Event struct {
 	Note   bool          `json:"note,omitempty"` // Detail is a line for the user, not a step
 }
 
-// Progress receives events; it may be called from several goroutines and never blocks for long.
+// Progress receives events. It may be called from several goroutines at once, so it locks for
+// itself, and it must not block for long, as the operation waits for it. A nil Progress is valid
+// and drops everything; use its methods, which see to that, rather than calling it.
 type Progress func(Event)
 
-// Begin tells that a step began and returns the func that tells it ended.
+// Begin tells that a step began and returns the func that tells it ended. Where a step fails, end
+// is not called: the error says what failed.
 func (p Progress) Begin(step, detail string) (end func(detail string)) {
 	start := time.Now()
 	p.send(Event{Step: step, Detail: detail})

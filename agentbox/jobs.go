@@ -8,7 +8,9 @@ import (
 	"time"
 )
 
-// JobID names a job on this machine: never used twice.
+// JobID names a job on this machine: random, and never used twice, so a job that is started twice
+// under one id, by the next daemon say, runs once. The text is "j-" and eight hex digits, which
+// tells it from ids of boxes and tasks.
 type JobID [4]byte
 
 const jobPrefix = "j-"
@@ -55,19 +57,27 @@ const (
 	JobLost    JobState = "lost"   // its machine ended under it
 )
 
-// Job is one command that a box goes on running when nobody looks.
+// Job is one command that a box goes on running when nobody looks. What it wrote is in its
+// transcript; the record beside that is durable, so jobs that ended are listed as long as their box
+// exists.
 type Job struct {
-	ID      JobID     `json:"id"`
-	Box     BoxID     `json:"box"`
-	BoxName string    `json:"box_name"`
-	Command []string  `json:"command"`
+	ID      JobID    `json:"id"`
+	Box     BoxID    `json:"box"`
+	BoxName string   `json:"box_name"`
+	Command []string `json:"command"`
+	// Dir is an absolute path in the box, "" for the workspace. User is a name in the box, "" for
+	// the configuration's.
 	Dir     string    `json:"dir,omitempty"`
 	User    string    `json:"user,omitempty"`
 	TTY     bool      `json:"tty,omitempty"`
 	State   JobState  `json:"state"`
 	Started time.Time `json:"started"`
 	Ended   time.Time `json:"ended,omitzero"`
-	Exit    *int      `json:"exit,omitempty"`     // as a shell has it: 128 and the signal's number for a job that a signal ended
-	Signal  string    `json:"signal,omitempty"`   // the name of that signal
-	LeftOut uint64    `json:"left_out,omitempty"` // bytes of output that its transcript lacks, once it has ended
+	// Exit is the status as a shell has it: 128 and the signal's number for a job that a signal
+	// ended; nil while it runs and when it was lost.
+	Exit   *int   `json:"exit,omitempty"`
+	Signal string `json:"signal,omitempty"` // the name of that signal
+	// LeftOut counts the bytes of output that its transcript lacks, because it exceeded its bound;
+	// known once the job has ended.
+	LeftOut uint64 `json:"left_out,omitempty"`
 }

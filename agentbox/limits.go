@@ -1,7 +1,8 @@
 package agentbox
 
 // What a box may be given, the same wherever it is asked for: in a configuration, by a flag or
-// through the API. Sizes are bytes.
+// through the API. Sizes are bytes. The upper bounds are no promises: they catch a mistyped unit
+// before it becomes an arithmetic overflow or a sparse file that nothing can hold.
 const (
 	MinCPUs         = 1
 	MaxCPUs         = 1024

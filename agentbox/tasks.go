@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TaskID names a task on this machine: never used twice.
+// TaskID names a task on this machine: random, never used twice. The text is "t-" and eight hex
+// digits, and a unique prefix of it is enough wherever a task is named.
 type TaskID [4]byte
 
 const taskPrefix = "t-"
@@ -45,7 +46,7 @@ func (id *TaskID) UnmarshalText(b []byte) error {
 }
 
 // TaskState is what a task is doing. It is derived: from its result, else from whether it has an
-// attempt that has none.
+// attempt that has none. So a daemon that dies while a task runs leaves no state to mend.
 type TaskState string
 
 // The last five are how a task ended.
@@ -62,13 +63,19 @@ const (
 // Done tells whether a task is in a state that it stays in.
 func (s TaskState) Done() bool { return s != TaskQueued && s != TaskRunning }
 
-// TaskSpec is what a task is to do.
+// TaskSpec is what a task is to do, as it was submitted: it is written once and does not change, so
+// that every attempt, also one that a later daemon makes, does the same. Flags that are absent
+// leave a thing to the configuration as it is when the attempt begins.
 type TaskSpec struct {
-	Directory string            `json:"directory"` // the checkout that its box is made from, as it is when the task begins
-	Project   string            `json:"project"`   // its canonical name
-	Command   []string          `json:"command"`
-	Agent     string            `json:"agent,omitempty"` // whose program the box has; its prompt is the last word of Command
-	Dir       string            `json:"dir,omitempty"`   // in the box
+	// Directory is the absolute path of the checkout that its boxes are made from, as it is when
+	// the attempt begins.
+	Directory string   `json:"directory"`
+	Project   string   `json:"project"` // its canonical name
+	Command   []string `json:"command"`
+	// Agent names the agent whose program the box has, "" for none; its prompt is the last word of
+	// Command.
+	Agent     string            `json:"agent,omitempty"`
+	Dir       string            `json:"dir,omitempty"` // in the box
 	User      string            `json:"user,omitempty"`
 	Env       map[string]string `json:"env,omitempty"`
 	TTY       bool              `json:"tty,omitempty"`
@@ -76,30 +83,42 @@ type TaskSpec struct {
 	Isolation Isolation         `json:"isolation,omitempty"`
 	CPUs      int               `json:"cpus,omitempty"`
 	Memory    string            `json:"memory,omitempty"`
-	Cold      bool              `json:"cold,omitempty"`    // boot the machine, do not restore a template
-	Environ   []string          `json:"environ,omitempty"` // NAME=VALUE of the submitter's environment, for what the configuration includes
-	Held      bool              `json:"held,omitempty"`    // somebody waits for it, who takes its output and gives it input
-	Input     bool              `json:"input,omitempty"`   // the command reads what its holder sends
-	Term      string            `json:"term,omitempty"`    // of its terminal, and its size
-	Columns   int               `json:"columns,omitempty"`
-	Rows      int               `json:"rows,omitempty"`
-	Limits    TaskLimits        `json:"limits"`
+	// Cold: boot the machine, do not restore a template.
+	Cold bool `json:"cold,omitempty"`
+	// Environ has NAME=VALUE of the submitter's environment, only those that the configuration
+	// names in its includes.
+	Environ []string `json:"environ,omitempty"`
+	// Held: a client waits for it, takes its output and gives it input. It is cancelled if that
+	// client goes away.
+	Held    bool       `json:"held,omitempty"`
+	Input   bool       `json:"input,omitempty"` // the command reads what its holder sends
+	Term    string     `json:"term,omitempty"`  // of its terminal, and its size
+	Columns int        `json:"columns,omitempty"`
+	Rows    int        `json:"rows,omitempty"`
+	Limits  TaskLimits `json:"limits"`
 
-	Artifacts   []string `json:"artifacts,omitempty"`    // globs of files that are kept when it ends
-	ArtifactsIn string   `json:"artifacts_in,omitempty"` // the directory that they begin at, relative to the repository's root
-	Lockfiles   []string `json:"lockfiles,omitempty"`    // relative to the same
+	// Artifacts are globs of files that are kept when the command ends; see the package artifact.
+	Artifacts []string `json:"artifacts,omitempty"`
+	// ArtifactsIn is the directory that they begin at, and Lockfiles too, relative to the
+	// repository's root.
+	ArtifactsIn string   `json:"artifacts_in,omitempty"`
+	Lockfiles   []string `json:"lockfiles,omitempty"` // relative to the same
 
 	Retries int `json:"retries,omitempty"` // attempts after one that failed or was lost
 }
 
-// Alone is the same for a task that nobody waits for.
+// Alone is the same for a task that nobody waits for. A retry is such a task: the client that held
+// the first try is gone.
 func (s TaskSpec) Alone() TaskSpec {
 	s.Held, s.Input = false, false
 	return s
 }
 
-// TaskLimits bound each attempt, over those of the configuration; zero leaves it to that.
+// TaskLimits bound each attempt, and take the place of those of the configuration; zero leaves one
+// to the configuration. What ends an attempt is a Limit.
 type TaskLimits struct {
+	// Wall runs from the moment when the attempt's machine became its box; Idle is time without
+	// output or network traffic; CPU is processor time of the machine.
 	Wall time.Duration `json:"wall,omitempty"`
 	Idle time.Duration `json:"idle,omitempty"` // without output or network traffic
 	CPU  time.Duration `json:"cpu,omitempty"`
@@ -117,11 +136,15 @@ type Task struct {
 	Created  time.Time `json:"created"`
 	Attempts []Attempt `json:"attempts,omitempty"`
 
-	Used  *Consumption `json:"used,omitempty"`  // by all attempts, one that goes on included; nil where nothing is known
-	Costs []Cost       `json:"costs,omitempty"` // of Used: one, unless the table of rates changed its currency between attempts
+	// Used is by all attempts together, one that goes on included; nil where nothing is known.
+	Used *Consumption `json:"used,omitempty"`
+	// Costs is what Used comes to: one entry, unless the table of rates changed its currency
+	// between attempts.
+	Costs []Cost `json:"costs,omitempty"`
 }
 
-// Account adds what an attempt has used, and what that cost.
+// Account adds what an attempt has used, and what that cost. Either may be nil: what could not be
+// measured is left out of the sum.
 func (t *Task) Account(used *Consumption, cost *Cost) {
 	if used != nil {
 		sum := *used
@@ -135,7 +158,8 @@ func (t *Task) Account(used *Consumption, cost *Cost) {
 	}
 }
 
-// Attempt is one box in which a task was tried.
+// Attempt is one box in which a task was tried. Its box and job are named before either exists, so
+// that a daemon that takes over finds what was made, or makes it.
 type Attempt struct {
 	Number  int       `json:"number"` // from 1
 	BoxName string    `json:"box_name"`
@@ -144,10 +168,13 @@ type Attempt struct {
 	Result  *Result   `json:"result,omitempty"` // nil while it goes on
 }
 
-// Result is how an attempt ended. It is written once.
+// Result is how an attempt ended. It is written once, whole, after everything that it names was
+// written: while there is none the attempt goes on. Its counts are of what was kept, and lists are
+// bounded by those that filled them.
 type Result struct {
-	State   TaskState `json:"state"`
-	Exit    *int      `json:"exit,omitempty"` // none when the command did not run, or its machine went
+	State TaskState `json:"state"`
+	// Exit is the command's status; nil when the command did not run, or its machine was lost.
+	Exit    *int      `json:"exit,omitempty"`
 	Reason  string    `json:"reason,omitempty"`
 	Limit   Limit     `json:"limit,omitzero"` // that ended it, of TaskLimited
 	Ended   time.Time `json:"ended"`
@@ -157,23 +184,29 @@ type Result struct {
 
 	Artifacts int `json:"artifacts,omitempty"` // files that were kept of it
 
-	Changes []FileChange `json:"changes,omitempty"` // of files since it began, committed or not; the first of them
+	// Changes has the first of the files that differ from how the attempt began, committed or not.
+	Changes []FileChange `json:"changes,omitempty"`
 
-	Used     *Consumption `json:"used,omitempty"`     // nil where it could not be found out
-	Cost     *Cost        `json:"cost,omitempty"`     // of Used; nil where there was no table of rates
-	Denied   []Denial     `json:"denied,omitempty"`   // what its box was refused, those first that came first
-	Pressure []Pressure   `json:"pressure,omitempty"` // what its box had too little of
-	Services []string     `json:"services,omitempty"` // whose logs were kept
+	Used *Consumption `json:"used,omitempty"` // nil where it could not be found out
+	Cost *Cost        `json:"cost,omitempty"` // of Used; nil where there was no table of rates
+	// Denied is what its box was refused, in the order of first attempts.
+	Denied   []Denial   `json:"denied,omitempty"`
+	Pressure []Pressure `json:"pressure,omitempty"` // what its box had too little of
+	Services []string   `json:"services,omitempty"` // whose logs were kept
 
 	Ref    string `json:"ref,omitempty"`    // where the work is kept
 	Commit string `json:"commit,omitempty"` // that Ref names
-	Base   string `json:"base,omitempty"`   // the commit that the box began with; "" where there was none
-	Box    string `json:"box,omitempty"`    // the box that has the work, where it could not be kept elsewhere
+	// Base is the commit that the box began with; "" where the repository had none.
+	Base string `json:"base,omitempty"`
+	// Box names the box that still has the work, where it could not be kept in the mirror; ""
+	// otherwise.
+	Box string `json:"box,omitempty"`
 
-	Uncollected bool `json:"uncollected,omitempty"` // Box has artifacts that could not be taken
+	// Uncollected: Box also has artifacts that could not be taken out of it.
+	Uncollected bool `json:"uncollected,omitempty"`
 }
 
-// Last is the latest attempt, nil for a task that has none.
+// Last is the latest attempt, nil for a task that has none. It points into t.Attempts.
 func (t Task) Last() *Attempt {
 	if len(t.Attempts) == 0 {
 		return nil

@@ -6,10 +6,10 @@ import (
 	"unicode"
 )
 
-// Plural is a number of things whose plural has an s.
+// Plural is "1 thing" or "n things", of a word whose plural has an s.
 func Plural(n int, thing string) string { return PluralOf(n, thing, thing+"s") }
 
-// PluralOf is a number of things.
+// PluralOf is a number of things. It is n and the word for it, where adding an s would be wrong.
 func PluralOf(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -17,8 +17,10 @@ func PluralOf(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// Printable is text that somebody else wrote, without what a terminal would take for more than
-// text: a space in place of a tab, U+FFFD in place of anything else.
+// Printable is text from outside, such as a box or a repository, without what a terminal would take
+// for more than text: control characters, escape sequences and the characters that turn the
+// direction of writing become U+FFFD, a tab becomes a space. Whatever reaches a terminal and was
+// not written by us has to pass through here, or its author could rewrite what the user has read.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

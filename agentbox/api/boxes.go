@@ -31,21 +31,32 @@ type BoxRef struct {
 	Directory string `json:"directory,omitempty"`
 }
 
-// UpRequest creates the box of a directory, or finds it.
+// UpRequest creates the box of a directory, or finds it. What is absent is left to the
+// configuration of the repository.
 type UpRequest struct {
 	Directory string             `json:"directory"`
 	Name      string             `json:"name,omitempty"`
 	Image     string             `json:"image,omitempty"`     // overrides the configuration's
 	Isolation agentbox.Isolation `json:"isolation,omitempty"` // overrides the configuration's
 	CPUs      int                `json:"cpus,omitempty"`
-	Memory    string             `json:"memory,omitempty"`  // as 2GiB
-	Agent     string             `json:"agent,omitempty"`   // the box has this agent's program and what that needs
-	Environ   []string           `json:"environ,omitempty"` // the caller's environment: includes may name its variables, AGENTBOX_ISOLATION says what auto means
-	Task      bool               `json:"task,omitempty"`    // a fresh box, which whoever asked removes; limits end its machine
-	Command   bool               `json:"command,omitempty"` // a command or a shell follows: its directory must be there, services be ready
-	Cold      bool               `json:"cold,omitempty"`    // boot, do not restore a template (to measure, and to debug)
+	Memory    string             `json:"memory,omitempty"` // as 2GiB
+	// Agent names an agent, whose program the box has with what that needs.
+	Agent string `json:"agent,omitempty"`
+	// Environ is the caller's environment, NAME=VALUE each: includes may name its variables, and
+	// AGENTBOX_ISOLATION says what auto means. Of it only variables that are named by the
+	// configuration or by secrets are kept.
+	Environ []string `json:"environ,omitempty"`
+	// Task asks for a fresh box that nobody finds by its directory. Its caller removes it, and
+	// limits end its machine in place of pausing it.
+	Task bool `json:"task,omitempty"`
+	// Command: a command or a shell follows, so the caller's directory must exist in the box, and
+	// its services are waited for.
+	Command bool `json:"command,omitempty"`
+	// Cold: boot, do not restore a template (to measure, and to debug)
+	Cold bool `json:"cold,omitempty"`
 
-	TaskLimits agentbox.TaskLimits `json:"task_limits"` // of a Task, over the configuration's
+	// TaskLimits are over the configuration's, for a Task only.
+	TaskLimits agentbox.TaskLimits `json:"task_limits"`
 }
 
 // UpResponse is the box and how to get in.
@@ -55,7 +66,7 @@ type UpResponse struct {
 	Connection Connection   `json:"connection"`
 }
 
-// UpPlan is what up would do now.
+// UpPlan is what up would do now. Nothing was done for it.
 type UpPlan struct {
 	Box       string             `json:"box,omitempty"` // that is there already
 	Isolation agentbox.Isolation `json:"isolation"`
@@ -63,7 +74,8 @@ type UpPlan struct {
 	Steps     []UpStep           `json:"steps"`            // in order
 }
 
-// UpStep is one step of up.
+// UpStep is one step of up. How is one of the words below, or for UpWake the state that the box is
+// in; "" where there is one way only.
 type UpStep struct {
 	Do  UpAction `json:"do"`
 	How string   `json:"how,omitempty"`
@@ -74,10 +86,11 @@ type UpAction string
 
 // The steps of up.
 const (
-	UpApproval UpAction = "approval"  // say what waits for approval; UpLater or UpStop
-	UpImage    UpAction = "image"     // get it; UpHere or UpMissing
-	UpKernel   UpAction = "kernel"    // get the guest's
-	UpTools    UpAction = "tools"     // lay what the repository's files ask for over the image; UpHere or UpMissing
+	UpApproval UpAction = "approval" // say what waits for approval; UpLater or UpStop
+	UpImage    UpAction = "image"    // get it; UpHere or UpMissing
+	UpKernel   UpAction = "kernel"   // get the guest's
+	// UpTools: lay what the repository's files ask for over the image; UpHere or UpMissing.
+	UpTools    UpAction = "tools"
 	UpSetup    UpAction = "setup"     // lay what setup makes over it; UpHere or UpMissing
 	UpTemplate UpAction = "template"  // open it; UpHere or UpMissing
 	UpBox      UpAction = "box"       // make machine and workspace; UpRestore or UpBoot
@@ -103,18 +116,23 @@ const (
 )
 
 // Connection is how to reach the inside of a box: an SSH server on a unix socket of this machine.
+// It stays valid for as long as the box exists, though the box has to run. Key gives all rights in
+// the box.
 type Connection struct {
-	Box        agentbox.BoxID    `json:"box"`
-	Name       string            `json:"name"`
-	Socket     string            `json:"socket"`
-	Key        string            `json:"key"`         // file with the private key that may log in
-	KnownHosts string            `json:"known_hosts"` // file with the box's host key, for stock ssh
-	User       string            `json:"user"`
-	Dir        string            `json:"dir"` // where commands start: the workspace, or the caller's subdirectory in it
-	Env        map[string]string `json:"env,omitempty"`
-	Console    string            `json:"console"`     // file with the machine's console
-	Log        string            `json:"log"`         // file with the supervisor's log
-	ServiceLog string            `json:"service_log"` // directory in the box with <service>.log
+	Box        agentbox.BoxID `json:"box"`
+	Name       string         `json:"name"`
+	Socket     string         `json:"socket"`
+	Key        string         `json:"key"`         // file with the private key that may log in
+	KnownHosts string         `json:"known_hosts"` // file with the box's host key, for stock ssh
+	User       string         `json:"user"`
+	// Dir is where commands start: the workspace, or the caller's subdirectory in it. A path in the
+	// box.
+	Dir     string            `json:"dir"`
+	Env     map[string]string `json:"env,omitempty"`
+	Console string            `json:"console"` // file with the machine's console
+	Log     string            `json:"log"`     // file with the supervisor's log
+	// ServiceLog is a directory in the box, with SERVICE.log for each service.
+	ServiceLog string `json:"service_log"`
 }
 
 // ListRequest chooses boxes.
@@ -122,13 +140,15 @@ type ListRequest struct {
 	Usage bool `json:"usage,omitempty"` // measure what each costs; some milliseconds a box
 }
 
-// ForkRequest makes a box that is a copy of another, running processes included.
+// ForkRequest makes a box that is a copy of another, running processes included. The original goes
+// on. Without Name one is made from the original's.
 type ForkRequest struct {
 	BoxRef
 	Name string `json:"name,omitempty"`
 }
 
-// CheckpointRequest saves a state to come back to.
+// CheckpointRequest saves a state to come back to. Name is optional and unique among the box's
+// checkpoints.
 type CheckpointRequest struct {
 	BoxRef
 	Name string `json:"name,omitempty"`
@@ -165,10 +185,12 @@ type DaemonStatus struct {
 	Pool    int       `json:"pool"` // machines restored ahead of need
 }
 
-// PruneRequest removes what nothing needs.
+// PruneRequest removes what nothing needs; with DryRun it only tells what that is.
 type PruneRequest struct {
 	DryRun bool `json:"dry_run"`
-	Boxes  bool `json:"boxes,omitempty"` // boxes whose checkout or branch is gone too, with the work in them
+	// Boxes removes also boxes whose checkout or branch is gone, with the work in them that may be
+	// nowhere else.
+	Boxes bool `json:"boxes,omitempty"`
 }
 
 // PruneResponse lists what was (or would be) removed.
@@ -176,7 +198,7 @@ type PruneResponse struct {
 	Items []PruneItem `json:"items"`
 }
 
-// PruneItem is one removable thing.
+// PruneItem is one removable thing. Bytes is what it takes of the disk.
 type PruneItem struct {
 	Kind  string `json:"kind"` // template, image, kernel, box, audit
 	Name  string `json:"name"`
@@ -186,17 +208,20 @@ type PruneItem struct {
 
 // DoctorRequest asks for a diagnosis; Probe forgets what was found out about the host before.
 type DoctorRequest struct {
-	Probe     bool               `json:"probe,omitempty"`
-	Isolation agentbox.Isolation `json:"isolation,omitempty"` // what auto means to the caller, "" when nothing says
+	Probe bool `json:"probe,omitempty"`
+	// Isolation: what auto means to the caller, "" when nothing says.
+	Isolation agentbox.Isolation `json:"isolation,omitempty"`
 }
 
 // DoctorReport is a list of checks.
 type DoctorReport struct {
-	Checks []Check              `json:"checks"`
-	Kinds  []agentbox.Isolation `json:"kinds"` // of isolation that work here, the one a new box gets first
+	Checks []Check `json:"checks"`
+	// Kinds are the kinds of isolation that work here, first the one that a new box gets.
+	Kinds []agentbox.Isolation `json:"kinds"`
 }
 
-// Check is one line of a diagnosis.
+// Check is one line of a diagnosis. Detail is what was found, be it good or bad; Hint is what to do
+// about a check that failed.
 type Check struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
@@ -213,24 +238,29 @@ var (
 	RemoveImage = Endpoint[ImageRef, Image]{"/v1/image/remove"}
 	FetchImage  = Endpoint[ImageFetchRequest, Image]{"/v1/image/fetch"}
 	ExportImage = Endpoint[ImageExportRequest, Image]{"/v1/image/export"}
-	NeedImage   = Endpoint[ImageNeed, agentbox.Blocks]{"/v1/image/need"} // asked by supervisors
+	// Supervisors ask it, for machines that read a block that has not come.
+	NeedImage = Endpoint[ImageNeed, agentbox.Blocks]{"/v1/image/need"}
 )
 
 // ImageFetchRequest gets an image from a directory or URL that ExportImage filled.
 type ImageFetchRequest struct {
-	From  string `json:"from"`            // an absolute path, or a URL
-	Image string `json:"image,omitempty"` // digest, beginning of it, or name; "" where there is one only
-	Lazy  bool   `json:"lazy,omitempty"`  // only what a box needs, as it needs it; the rest later
+	From string `json:"from"` // an absolute path, or a URL
+	// Image: digest, beginning of it, or name; "" where there is one only.
+	Image string `json:"image,omitempty"`
+	// Lazy gets only what a box needs, as it needs it, and the rest when it is quiet.
+	Lazy bool `json:"lazy,omitempty"`
 }
 
 // ImageExportRequest writes an image into a directory, for others to fetch.
 type ImageExportRequest struct {
-	Image     string `json:"image"`
+	Image string `json:"image"`
+	// Directory is where the caller is: the root of a checkout or anywhere below it.
 	Directory string `json:"directory"` // absolute
 }
 
 // ImageNeed asks for a block of an image that is not all here. The answer comes when the block
-// does.
+// does. The caller has no time-out: a machine cannot be told that its disk is late. It ends with
+// the connection.
 type ImageNeed struct {
 	Box   agentbox.BoxID  `json:"box"` // who waits for it
 	Image agentbox.Digest `json:"image"`
@@ -239,9 +269,10 @@ type ImageNeed struct {
 
 // ImageBuildRequest builds the image of a directory's configuration.
 type ImageBuildRequest struct {
-	Directory string   `json:"directory"`
-	Environ   []string `json:"environ,omitempty"` // as UpRequest's
-	Update    bool     `json:"update,omitempty"`  // replace the pin in agentbox.lock
+	Directory string `json:"directory"`
+	// Environ is as UpRequest's.
+	Environ []string `json:"environ,omitempty"`
+	Update  bool     `json:"update,omitempty"` // replace the pin in agentbox.lock
 }
 
 // ImagePullRequest fetches an image: an OCI reference, oci:DIR, docker-archive:FILE or apt:SUITE.
@@ -258,15 +289,20 @@ type ImageRef struct {
 // to its size, unless blocks were damaged and came twice.
 type ImageDetail struct {
 	Image
-	Maker     string          `json:"maker,omitempty"`      // PeerID of the member that made it; "": this machine
-	MakerName string          `json:"maker_name,omitempty"` // what people call it
-	Upon      []string        `json:"upon,omitempty"`       // PeerIDs of members that made what it was made from
-	Base      agentbox.Digest `json:"base,omitzero"`        // the image under what was included
-	Manifest  string          `json:"manifest,omitempty"`   // of a registry's image, as resolved
-	Received  []ImageReceived `json:"received"`             // the most first
-	Made      int64           `json:"made"`                 // bytes that this machine wrote: built, or unpacked from what a registry sent
-	Local     int64           `json:"local"`                // bytes that nobody had to send: empty blocks, and those that other images here have
-	Missing   int64           `json:"missing"`              // bytes that have not come yet
+	// Maker is the PeerID of the member that made it; "" is this machine.
+	Maker     string `json:"maker,omitempty"`
+	MakerName string `json:"maker_name,omitempty"` // what people call it
+	// Upon has the PeerIDs of members that made what it was made from.
+	Upon     []string        `json:"upon,omitempty"`
+	Base     agentbox.Digest `json:"base,omitzero"`      // the image under what was included
+	Manifest string          `json:"manifest,omitempty"` // of a registry's image, as resolved
+	Received []ImageReceived `json:"received"`           // the most first
+	// Made counts the bytes that this machine wrote: built, or unpacked from what a registry sent.
+	Made int64 `json:"made"`
+	// Local counts the bytes that nobody had to send: empty blocks, and those that other images
+	// here have.
+	Local   int64 `json:"local"`
+	Missing int64 `json:"missing"` // bytes that have not come yet
 }
 
 // ImageReceived says how many bytes of an image somebody sent. Without peer and remote it is the
@@ -278,7 +314,7 @@ type ImageReceived struct {
 	Bytes  int64  `json:"bytes"`
 }
 
-// Image is a layer 0 present here.
+// Image is a layer 0 present here, whole or being completed.
 type Image struct {
 	Digest  agentbox.Digest `json:"digest"`
 	Name    string          `json:"name"`
@@ -286,6 +322,7 @@ type Image struct {
 	Size    int64           `json:"size"`
 	Created time.Time       `json:"created"`
 	UsedBy  []string        `json:"used_by,omitempty"` // boxes
-	From    string          `json:"from,omitempty"`    // where the rest comes from, as long as it is not all here
-	Here    int64           `json:"here,omitempty"`    // bytes that are, then
+	// From is where the rest comes from, as long as the image is not all here; "" afterwards.
+	From string `json:"from,omitempty"`
+	Here int64  `json:"here,omitempty"` // bytes that are, then
 }

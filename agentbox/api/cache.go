@@ -37,18 +37,21 @@ type CacheEntry struct {
 	Manifest  agentbox.Digest `json:"manifest"`
 	Kind      string          `json:"kind"`
 	MediaType string          `json:"media_type,omitempty"`
-	Size      int64           `json:"size"`   // bytes
-	Stored    int64           `json:"stored"` // bytes that were written for it; what it shares with an older one counts there
-	Created   time.Time       `json:"created"`
-	Used      time.Time       `json:"used"`
-	Uses      int             `json:"uses"`
-	Names     []CacheName     `json:"names,omitempty"`
-	Pins      []string        `json:"pins,omitempty"`
-	Alarms    []CacheAlarm    `json:"alarms,omitempty"`
-	Shared    bool            `json:"shared"` // a team's machines may have it from here
+	Size      int64           `json:"size"` // bytes
+	// Stored counts the bytes that were written for it: what it shares with an older blob counts
+	// there.
+	Stored  int64        `json:"stored"`
+	Created time.Time    `json:"created"`
+	Used    time.Time    `json:"used"`
+	Uses    int          `json:"uses"`
+	Names   []CacheName  `json:"names,omitempty"`
+	Pins    []string     `json:"pins,omitempty"`
+	Alarms  []CacheAlarm `json:"alarms,omitempty"`
+	Shared  bool         `json:"shared"` // a team's machines may have it from here
 }
 
-// CacheName is a key that stands for a blob.
+// CacheName is a key that stands for a blob. A name is signed by its Producer; of two names with
+// the same namespace, key and scope one counts, and the other is an alarm.
 type CacheName struct {
 	Namespace string    `json:"namespace"`
 	Key       string    `json:"key"`
@@ -65,13 +68,16 @@ type CacheDetail struct {
 	Chunks int             `json:"chunks"` // without those that are zeros
 	Here   int             `json:"here"`
 	Parent agentbox.Digest `json:"parent,omitzero"`
-	Trace  int             `json:"trace"`         // chunks a boot read first, in order
-	File   bool            `json:"file"`          // it is attached as a file, without being copied
-	Why    []string        `json:"why,omitempty"` // what its key was computed from, one ingredient each, for what setup made
+	Trace  int             `json:"trace"` // chunks a boot read first, in order
+	// File: its bytes are a file that is attached to the store, and were not copied.
+	File bool `json:"file"`
+	// Why has what its key was computed from, one ingredient each, for what setup made.
+	Why []string `json:"why,omitempty"`
 }
 
 // CacheAlarm is another result that somebody published under a name of an entry, and that was not
-// taken.
+// taken. The same ingredients should have given the same bytes, so either something is not
+// reproducible or somebody cheats.
 type CacheAlarm struct {
 	Name     string          `json:"name"` // NAMESPACE/KEY
 	Manifest agentbox.Digest `json:"manifest"`
@@ -79,10 +85,12 @@ type CacheAlarm struct {
 	Created  time.Time       `json:"created"`
 }
 
-// CacheVerifyRequest asks to read and hash everything.
+// CacheVerifyRequest asks to read and hash everything. It takes as long as reading the store takes.
 type CacheVerifyRequest struct {
-	Rebuild bool   `json:"rebuild,omitempty"` // also find again what the index has lost
-	From    string `json:"from,omitempty"`    // a directory or URL that is asked for what is damaged, before those that are known
+	Rebuild bool `json:"rebuild,omitempty"` // also find again what the index has lost
+	// From is a directory or URL that is asked for what is damaged, before the remotes that are
+	// known.
+	From string `json:"from,omitempty"`
 }
 
 // CacheVerifyReport is what was found.
@@ -91,9 +99,11 @@ type CacheVerifyReport struct {
 	Bytes    int64         `json:"bytes"`
 	Damaged  []CacheDamage `json:"damaged"`
 	Repaired int           `json:"repaired"`
-	Lost     int64         `json:"lost"`    // entries of the index that were damaged themselves
-	Missing  []CacheLack   `json:"missing"` // named or pinned blobs that are not complete; a lazy one may be
-	Took     time.Duration `json:"took"`
+	Lost     int64         `json:"lost"` // entries of the index that were damaged themselves
+	// Missing are named or pinned blobs that are not complete; a lazy image may be among them
+	// rightfully.
+	Missing []CacheLack   `json:"missing"`
+	Took    time.Duration `json:"took"`
 }
 
 // CacheDamage is a chunk that is not what its digest says, and was put aside.
@@ -114,7 +124,8 @@ type CacheLack struct {
 // CacheGCRequest asks to free space.
 type CacheGCRequest struct {
 	DryRun bool `json:"dry_run,omitempty"`
-	All    bool `json:"all,omitempty"` // whatever no name, pin or box keeps, not only what is above the quota
+	// All frees everything that no name, pin or box keeps, not only what is above the quota.
+	All bool `json:"all,omitempty"`
 }
 
 // CacheGCReport is what went, or would go.
@@ -122,7 +133,9 @@ type CacheGCReport struct {
 	Items []PruneItem `json:"items"`
 	Freed int64       `json:"freed"` // bytes on disk; an estimate in a dry run
 	Young int         `json:"young"` // things that stay only because they are new
-	Over  int64       `json:"over"`  // bytes above the quota all the same, because names, pins or boxes keep them
+	// Over counts the bytes above the quota that stay all the same, because names, pins or boxes
+	// keep them.
+	Over int64 `json:"over"`
 }
 
 // CacheQuotaRequest changes bounds, in bytes; a bound of 0 is none. What is absent stays.
@@ -131,7 +144,7 @@ type CacheQuotaRequest struct {
 	Kinds map[string]int64 `json:"kinds,omitempty"`
 }
 
-// CacheUsage is what the store takes and may take, in bytes.
+// CacheUsage is what the store takes and may take, in bytes. A quota of 0 is none.
 type CacheUsage struct {
 	Bytes      int64            `json:"bytes"`
 	Kinds      map[string]int64 `json:"kinds"`

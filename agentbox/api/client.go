@@ -13,7 +13,9 @@ import (
 	"agentbox/agentbox"
 )
 
-// Client calls the endpoints served on one unix socket.
+// Client calls the endpoints served on one unix socket. It may be used by several goroutines at
+// once. It has no time-out of its own, since some calls take minutes: the context of a call ends
+// it.
 type Client struct {
 	socket string
 	http   http.Client
@@ -28,12 +30,13 @@ func NewClient(socket string) *Client {
 	return &Client{socket: socket, http: http.Client{Transport: &http.Transport{DialContext: dial, DisableCompression: true}}}
 }
 
-// Close drops idle connections.
+// Close drops idle connections. Calls that are under way go on.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Call calls an endpoint and passes its events to progress, which may be nil. Errors of the other
-// side come back as
-// *agentbox.Error; so do failures to reach it, with code Unavailable.
+// Call calls an endpoint, once, and passes its events to progress, which may be nil. Errors of the
+// other side come back as *agentbox.Error, whatever they were there; so do failures to reach it,
+// with code Unavailable (see Unreached). When ctx ends, its error is returned, and the other side
+// sees that the caller has gone.
 func Call[Req, Resp any](ctx context.Context, c *Client, e Endpoint[Req, Resp], req Req, progress agentbox.Progress) (Resp, error) {
 	var zero Resp
 	body, err := json.Marshal(req)
@@ -49,6 +52,7 @@ func Call[Req, Resp any](ctx context.Context, c *Client, e Endpoint[Req, Resp], 
 		return zero, c.unreachable(ctx, e.Path, err)
 	}
 	defer resp.Body.Close()
+	// The mux of a server that knows no such path answers in plain text, an endpoint with our type.
 	if resp.StatusCode == http.StatusNotFound && resp.Header.Get("Content-Type") != contentType {
 		return zero, agentbox.Errorf(agentbox.Unavailable, "the process at %s does not know %s", c.socket, e.Path).
 			WithHint("it is of another version: agentbox daemon stop")
@@ -64,6 +68,8 @@ type answer struct {
 	Error  *agentbox.Error `json:"error"`
 }
 
+// readAnswer reads frames up to the first result or error. An answer that ends before is one of a
+// process that died: unreachable, and not an empty result.
 func readAnswer[Resp any](ctx context.Context, c *Client, path string, dec *json.Decoder, progress agentbox.Progress) (Resp, error) {
 	var resp Resp
 	for {
@@ -94,9 +100,11 @@ type unreached struct{ error }
 func (u unreached) Unwrap() error { return u.error }
 
 // Unreached tells whether a call failed because the other side was not there, or went away before
-// it had answered.
+// it had answered. The request may have been carried out all the same.
 func Unreached(err error) bool { return errors.As(err, new(unreached)) }
 
+// unreachable is the error of a call that got no answer; that of ctx, where the caller gave up
+// itself.
 func (c *Client) unreachable(ctx context.Context, path string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -107,7 +115,8 @@ func (c *Client) unreachable(ctx context.Context, path string, err error) error 
 	return agentbox.Errorf(agentbox.Unavailable, "no answer from %s to %s: %w", c.socket, path, unreached{err})
 }
 
-// Metrics writes the numbers of the process that answers, in Prometheus' text format.
+// Metrics writes the numbers of the process that answers, in Prometheus' text format. It is plain
+// HTTP, so that curl or a scraper can ask as well.
 func (c *Client) Metrics(ctx context.Context, w io.Writer) error {
 	const path = "/metrics"
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agentbox"+path, nil)

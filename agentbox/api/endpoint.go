@@ -19,12 +19,15 @@ type Endpoint[Req, Resp any] struct {
 // None is the request or the response of a call that has none.
 type None struct{}
 
-// Func serves an endpoint. The context ends when the client hangs up.
+// Func serves an endpoint. The context ends when the client hangs up. It may be called at once by
+// several clients. An error becomes one with a code by agentbox.AsError; progress never blocks for
+// longer than the client's socket does, and is not called after Func has returned.
 type Func[Req, Resp any] func(ctx context.Context, req Req, progress agentbox.Progress) (Resp, error)
 
 // contentType marks every answer of an endpoint, errors included.
 const contentType = "application/x-ndjson"
 
+// frame is one line of an answer: exactly one of the three is set.
 type frame[Resp any] struct {
 	Event  *agentbox.Event `json:"event,omitempty"`
 	Result *Resp           `json:"result,omitempty"`
@@ -35,7 +38,8 @@ type frame[Resp any] struct {
 // accidents.
 const maxRequest = 4 << 20
 
-// Handle registers f for an endpoint.
+// Handle registers f for an endpoint. A request that is no JSON of type Req, or too long, is
+// Invalid and never reaches f; unknown fields are ignored, as they may be a newer client's.
 func Handle[Req, Resp any](mux *http.ServeMux, e Endpoint[Req, Resp], f Func[Req, Resp]) {
 	mux.HandleFunc("POST "+e.Path, func(w http.ResponseWriter, r *http.Request) {
 		out := &stream[Resp]{w: w, enc: json.NewEncoder(w)}
@@ -53,7 +57,8 @@ func Handle[Req, Resp any](mux *http.ServeMux, e Endpoint[Req, Resp], f Func[Req
 	})
 }
 
-// stream writes the frames of one answer.
+// stream writes the frames of one answer. mu keeps frames whole: events come from several
+// goroutines.
 type stream[Resp any] struct {
 	mu      sync.Mutex
 	w       http.ResponseWriter
@@ -81,6 +86,8 @@ func (s *stream[Resp]) begin() {
 
 func (s *stream[Resp]) event(e agentbox.Event) { s.send(frame[Resp]{Event: &e}) }
 
+// fail ends the answer with an error. Once an event was sent the HTTP status is gone as 200, which
+// is why clients go by the frame and never by the status.
 func (s *stream[Resp]) fail(err error) {
 	e := agentbox.AsError(err)
 	s.mu.Lock()

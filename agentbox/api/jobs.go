@@ -20,7 +20,8 @@ type JobStart struct {
 	Spec JobSpec `json:"spec"`
 }
 
-// JobSpec is what a job runs. Starting the same ID again starts nothing.
+// JobSpec is what a job runs. Starting the same ID again starts nothing. So it can be asked for
+// again when the answer was lost.
 type JobSpec struct {
 	ID      agentbox.JobID    `json:"id"`
 	Argv    []string          `json:"argv"`
@@ -31,8 +32,10 @@ type JobSpec struct {
 	Term    string            `json:"term,omitempty"`
 	Columns int               `json:"columns,omitempty"`
 	Rows    int               `json:"rows,omitempty"`
-	Input   bool              `json:"input,omitempty"`  // a job without a terminal reads what clients send
-	Expect  bool              `json:"expect,omitempty"` // a client comes that is to lose nothing, from the first byte on: the job waits for it
+	// Input: a job without a terminal reads what clients send. Else its standard input is empty.
+	Input bool `json:"input,omitempty"`
+	// Expect: a client comes that is to lose nothing, so the job waits with its first byte for it.
+	Expect bool `json:"expect,omitempty"`
 }
 
 // JobStarted is the job, unless the box refused to run it.
@@ -59,7 +62,8 @@ type JobRef struct {
 	Job string `json:"job,omitempty"`
 }
 
-// JobInfo is a job and where its files are.
+// JobInfo is a job and where its files are. Dir has the record and the transcript; see
+// docs/internals/formats.md.
 type JobInfo struct {
 	Job agentbox.Job `json:"job"`
 	Dir string       `json:"dir"`

@@ -27,12 +27,14 @@ type MeshInitRequest struct {
 
 // MeshInviteRequest makes an invitation.
 type MeshInviteRequest struct {
-	TTL       time.Duration `json:"ttl"`
-	Roles     []string      `json:"roles,omitempty"`     // builder, admin
-	Addresses []string      `json:"addresses,omitempty"` // that lead to this machine, besides its own
+	TTL   time.Duration `json:"ttl"`
+	Roles []string      `json:"roles,omitempty"` // builder, admin
+	// Addresses lead to this machine, besides its own: HOST:PORT, for a forwarded port say.
+	Addresses []string `json:"addresses,omitempty"`
 }
 
-// MeshInvite is an invitation that one machine can take up.
+// MeshInvite is an invitation that one machine can take up. Token is a secret until it was used or
+// has expired: it makes its bearer a member.
 type MeshInvite struct {
 	Token     string    `json:"token"`
 	Expires   time.Time `json:"expires"`
@@ -57,7 +59,8 @@ type MeshTrustRequest struct {
 	Roles []string `json:"roles"`
 }
 
-// MeshPeer is one member of the team, or a former one.
+// MeshPeer is one member of the team, or a former one. Load, Free and Addresses are as the member
+// said last; what it says of itself is not checked.
 type MeshPeer struct {
 	ID        string         `json:"id"`
 	Name      string         `json:"name"`
@@ -76,7 +79,7 @@ type MeshPeer struct {
 	Wrong     int            `json:"wrong"`    // pieces it sent with wrong bytes
 }
 
-// MeshStatus is this machine's own part in its team.
+// MeshStatus is this machine's own part in its team. A machine is in one team at most.
 type MeshStatus struct {
 	Peer      string            `json:"peer"`
 	Team      agentbox.Digest   `json:"team,omitzero"` // absent: it is in none
@@ -95,7 +98,8 @@ type MeshStatus struct {
 	Moving    []MeshMovement    `json:"moving"` // what is being got and sent this moment
 }
 
-// MeshMovement is something of the store of which pieces come, or go to others.
+// MeshMovement is something of the store of which pieces come, or go to others. It is a moment's
+// view for people, not a state.
 type MeshMovement struct {
 	Manifest agentbox.Digest `json:"manifest"`
 	Name     string          `json:"name,omitempty"` // what the store calls it

@@ -21,20 +21,24 @@ var (
 	RemoveSecret  = Endpoint[SecretRef, SecretInfo]{"/v1/secret/remove"}
 )
 
-// PolicyRef names the repository whose policy is meant.
+// PolicyRef names the repository whose policy is meant: that of the box, else the one that
+// Directory is in.
 type PolicyRef struct {
 	BoxRef
 	Environ []string `json:"environ,omitempty"` // the caller's: variables configure registries
-	Refresh bool     `json:"refresh,omitempty"` // ask the machine's tools anew where packages come from
+	// Refresh: ask the machine's tools anew where packages come from.
+	Refresh bool `json:"refresh,omitempty"`
 }
 
-// AgentRequest names an agent, for boxes of a checkout.
+// AgentRequest names an agent, for boxes of a checkout. A profile that the repository brings is
+// Conflict until it is approved.
 type AgentRequest struct {
 	PolicyRef
 	Agent string `json:"agent"`
 }
 
-// PolicyReport is a policy as it is in force, and what the repository would have it be.
+// PolicyReport is a policy as it is in force, layer by layer, and what the repository would have it
+// be: Plan is what is not approved yet, and Digest names exactly that, for ApproveRequest.
 type PolicyReport struct {
 	Directory string          `json:"directory"`
 	Project   string          `json:"project"`
@@ -43,7 +47,8 @@ type PolicyReport struct {
 	Secrets   []SecretInfo    `json:"secrets,omitempty"`
 	Plan      []policy.Change `json:"plan,omitempty"`   // waits for approval
 	Digest    string          `json:"digest,omitempty"` // of what would be approved
-	Boxes     []string        `json:"boxes,omitempty"`  // running boxes that a change was told to
+	// Boxes names the running boxes that a change was told to.
+	Boxes []string `json:"boxes,omitempty"`
 }
 
 // CheckRequest asks what would become of a flow: a URL, or a host with a port.
@@ -72,7 +77,8 @@ type ChangeRequest struct {
 	Preset     *string  `json:"preset,omitempty"` // "" leaves it to the repository again
 }
 
-// ApproveRequest approves the repository's own policy as it was when it had this digest.
+// ApproveRequest approves the repository's own policy as it was when it had this digest. If the
+// repository has changed meanwhile that is Conflict, so nobody approves what they have not seen.
 type ApproveRequest struct {
 	PolicyRef
 	Digest string `json:"digest"`
@@ -103,7 +109,7 @@ type SecretRef struct {
 	Name string `json:"name"`
 }
 
-// SecretInfo is what may be told of a secret.
+// SecretInfo is what may be told of a secret. The value is never among it: no call gives one back.
 type SecretInfo struct {
 	policy.Secret
 	From    string `json:"from"`

@@ -20,6 +20,7 @@ var statuses = map[agentbox.Code]int{
 	agentbox.Timeout:     http.StatusGatewayTimeout,
 }
 
+// statusOf is 500 for a code that is not in the table, Internal first of all.
 func statusOf(code agentbox.Code) int {
 	if s, ok := statuses[code]; ok {
 		return s

@@ -16,18 +16,24 @@ var (
 	RetryTask   = Endpoint[TaskRef, agentbox.Task]{"/v1/task/retry"}
 	RemoveTask  = Endpoint[TaskRef, agentbox.Task]{"/v1/task/remove"}
 
-	RunTask     = Endpoint[TaskSubmission, TaskBegun]{"/v1/task/run"} // a held task: answers when its command runs
-	HoldTask    = Endpoint[TaskRef, agentbox.Task]{"/v1/task/hold"}   // answers when it has ended and its box is gone; to hang up is to cancel it
-	ReleaseTask = Endpoint[TaskRef, None]{"/v1/task/release"}         // it goes on without a holder
-	LimitTask   = Endpoint[TaskLimit, None]{"/v1/task/limit"}         // ends it at a limit that its holder keeps
+	// RunTask begins a held task, and answers when its command runs.
+	RunTask = Endpoint[TaskSubmission, TaskBegun]{"/v1/task/run"}
+	// HoldTask answers when the task has ended and its box is gone; to hang up is to cancel it.
+	HoldTask    = Endpoint[TaskRef, agentbox.Task]{"/v1/task/hold"}
+	ReleaseTask = Endpoint[TaskRef, None]{"/v1/task/release"} // it goes on without a holder
+	// LimitTask ends it at a limit that its holder keeps.
+	LimitTask = Endpoint[TaskLimit, None]{"/v1/task/limit"}
 )
 
-// TaskSubmission is one or more tasks that differ in their commands.
+// TaskSubmission is one or more tasks that differ in their commands; Spec.Command is not looked at.
+// All are queued or none is.
 type TaskSubmission struct {
 	Spec     agentbox.TaskSpec `json:"spec"`
-	Commands [][]string        `json:"commands"`           // one task each
-	Parallel int               `json:"parallel,omitempty"` // at most so many of them at once; 0: as this machine has room
-	Environ  []string          `json:"environ,omitempty"`  // the caller's environment, as of UpRequest; nothing else of it is kept than what includes name
+	Commands [][]string        `json:"commands"` // one task each
+	// Parallel bounds how many of them run at once; 0 leaves it to the room that this machine has.
+	Parallel int `json:"parallel,omitempty"`
+	// Environ is the caller's environment, as of UpRequest; of it only what includes name is kept.
+	Environ []string `json:"environ,omitempty"`
 }
 
 // TaskList asks for the tasks of the project that a directory is part of, or for all.
@@ -39,8 +45,9 @@ type TaskList struct {
 // TaskBegun is a held task whose command runs, or has run: then a client that attaches has all it
 // wrote.
 type TaskBegun struct {
-	Task       agentbox.Task `json:"task"`
-	Connection Connection    `json:"connection"` // of its box; empty for a task that has ended already
+	Task agentbox.Task `json:"task"`
+	// Connection: of its box; empty for a task that has ended already.
+	Connection Connection `json:"connection"`
 }
 
 // TaskLimit ends a task.
@@ -60,10 +67,12 @@ type TaskInfo struct {
 	Directory string        `json:"evidence"` // of its last attempt; "" for a task that has none
 	Timeline  []TaskMoment  `json:"timeline,omitempty"`
 
-	Now *agentbox.Result `json:"now,omitempty"` // what is known so far of an attempt that goes on
+	// Now is what is known so far of an attempt that goes on; nil for any other.
+	Now *agentbox.Result `json:"now,omitempty"`
 }
 
-// TaskMoment is one thing that happened in an attempt.
+// TaskMoment is one thing that happened in an attempt. They are in order of time, made from records
+// when they are asked for.
 type TaskMoment struct {
 	Attempt int           `json:"attempt"`
 	Time    time.Time     `json:"time"`

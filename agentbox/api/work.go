@@ -9,18 +9,21 @@ var (
 	Unsaved = Endpoint[BoxRef, UnsavedWork]{"/v1/box/unsaved"}
 )
 
-// UnsavedWork is what is in a box's workspace and nowhere else.
+// UnsavedWork is what is in a box's workspace and nowhere else. It is what a removal of the box
+// would lose. Names and titles were chosen in the box.
 type UnsavedWork struct {
-	Box     agentbox.BoxID `json:"box"`
-	Name    string         `json:"name"`
-	Commits int            `json:"commits"`          // that the checkout it was made from does not have; 1000 at most
-	Files   int            `json:"files"`            // changed and not committed, and not the same in the checkout
-	Titles  []string       `json:"titles,omitempty"` // of the newest of those commits, ten at most
-	Paths   []string       `json:"paths,omitempty"`  // of the first of those files, ten at most
+	Box  agentbox.BoxID `json:"box"`
+	Name string         `json:"name"`
+	// Commits counts those that the checkout it was made from does not have, 1000 at most.
+	Commits int `json:"commits"`
+	// Files: changed and not committed, and not the same in the checkout.
+	Files  int      `json:"files"`
+	Titles []string `json:"titles,omitempty"` // of the newest of those commits, ten at most
+	Paths  []string `json:"paths,omitempty"`  // of the first of those files, ten at most
 }
 
-// DiffRequest asks what changed in a box since it began. A task may be named in place of a box, here
-// and in PullRequest; the answer has no Box then.
+// DiffRequest asks what changed in a box since it began. A task may be named in place of a box,
+// here and in PullRequest; the answer has no Box then.
 type DiffRequest struct {
 	BoxRef
 	Stat  bool `json:"stat,omitempty"`  // a line per file
@@ -30,19 +33,22 @@ type DiffRequest struct {
 
 // WorkDiff is everything that changed, committed, uncommitted and untracked.
 type WorkDiff struct {
-	Box       agentbox.BoxID        `json:"box,omitzero"`
-	Name      string                `json:"name"`
-	Base      string                `json:"base,omitempty"` // the commit, and what was uncommitted, that the box began with; "" when there was none
-	Commit    string                `json:"commit"`         // in the mirror, with everything
-	Commits   int                   `json:"commits"`
-	Files     int                   `json:"files"` // uncommitted
-	Changes   []agentbox.FileChange `json:"changes"`
-	Missing   []string              `json:"missing,omitempty"`   // what is not in it and why
-	Text      []byte                `json:"text,omitempty"`      // as git shows it
-	Truncated bool                  `json:"truncated,omitempty"` // Text is only the beginning
+	Box  agentbox.BoxID `json:"box,omitzero"`
+	Name string         `json:"name"`
+	// Base is the commit, with what was uncommitted, that the box began with; "" when there was
+	// none.
+	Base    string                `json:"base,omitempty"`
+	Commit  string                `json:"commit"` // in the mirror, with everything
+	Commits int                   `json:"commits"`
+	Files   int                   `json:"files"` // uncommitted
+	Changes []agentbox.FileChange `json:"changes"`
+	// Missing has what is not in it, each with why.
+	Missing   []string `json:"missing,omitempty"`
+	Text      []byte   `json:"text,omitempty"`      // as git shows it
+	Truncated bool     `json:"truncated,omitempty"` // Text is only the beginning
 }
 
-// PullRequest brings a box's work into a checkout, which is the one at Into, as a branch.
+// PullRequest brings a box's work into a checkout, which is the one at Into, as a branch. A branch that exists is moved only where nothing is lost by that.
 type PullRequest struct {
 	BoxRef
 	Into   string `json:"into"`
@@ -56,9 +62,14 @@ type PulledWork struct {
 	Branch  string         `json:"branch"`
 	Commit  string         `json:"commit"`
 	Base    string         `json:"base,omitempty"`
-	Commits int            `json:"commits"`           // that were made in the box
-	Files   int            `json:"files"`             // that were not committed; they are the last commit of the branch
-	Also    []string       `json:"also,omitempty"`    // branches and stashes of the box that are kept in the mirror only
-	Missing []string       `json:"missing,omitempty"` // what did not come and why
-	Mixed   bool           `json:"mixed,omitempty"`   // what was uncommitted when the box began came too: both changed the same lines
+	Commits int            `json:"commits"` // that were made in the box
+	// Files counts those that were not committed; they are the last commit of the branch.
+	Files int `json:"files"`
+	// Also has the branches and stashes of the box that are kept in the mirror only.
+	Also []string `json:"also,omitempty"`
+	// Missing has what is not in it, each with why.
+	Missing []string `json:"missing,omitempty"`
+	// Mixed: what was uncommitted in the checkout when the box began came too, because both changed
+	// the same lines.
+	Mixed bool `json:"mixed,omitempty"`
 }
