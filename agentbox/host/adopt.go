@@ -15,7 +15,10 @@ import (
 	"agentbox/agentbox/host/supervisors"
 )
 
-// adoption takes up what an earlier daemon left.
+// adoption takes up what an earlier daemon left: it may have been stopped, killed at any step of
+// any operation, or lost with the host. It runs once, before anybody else can ask for a box, so
+// nothing here is locked. One box that cannot be taken up does not keep the others from it: it
+// stays as it is on disk, and unread says so wherever boxes are listed.
 type adoption struct {
 	boxes    *table
 	disk     disk
@@ -23,8 +26,8 @@ type adoption struct {
 	remove   func(*box) error
 }
 
-// all takes up every box an earlier daemon left: running ones go on, half-made and half-removed
-// ones are removed, machines of the pool too.
+// all takes up every box: running ones go on, half-made and half-removed ones are removed, machines
+// of the pool too, as nobody has a lease on them.
 func (a adoption) all() error {
 	entries, err := os.ReadDir(a.boxes.home.Boxes())
 	if err != nil {
@@ -33,7 +36,8 @@ func (a adoption) all() error {
 	for _, e := range entries {
 		path := filepath.Join(a.boxes.home.Boxes(), e.Name())
 		if strings.HasSuffix(e.Name(), ".removed") {
-			if err := a.disk.removeTree(agentbox.GVisor, path); err != nil { // of whatever kind it was: only that one needs more than to be removed
+			// Of whatever kind it was: only that one needs more than to be removed.
+			if err := a.disk.removeTree(agentbox.GVisor, path); err != nil {
 				a.machines.log.Error("cannot finish removing a box", "directory", path, "error", err)
 			}
 			continue
@@ -53,6 +57,10 @@ func (a adoption) all() error {
 	return a.dropOrphanRuns()
 }
 
+// box takes up one box by the facts beside its record. Of a directory without a record nothing was
+// announced yet, so its supervisor, which may have been started meanwhile, is killed and the
+// directory goes. The box is in the table before anything that can fail, so that it is shown and a
+// removal that fails is tried again by tidy.
 func (a adoption) box(id agentbox.BoxID) error {
 	names := a.boxes.home.Box(id)
 	rec, err := readRecord(names.Record())
@@ -69,6 +77,7 @@ func (a adoption) box(id agentbox.BoxID) error {
 		return err
 	}
 	a.boxes.put(b)
+	// remove ends the machine, so it has to know it; nobody follows one that goes.
 	if rec.Phase != phaseReady || rec.Ephemeral {
 		b.sup = s
 		return a.remove(b)
@@ -88,11 +97,14 @@ func (a adoption) box(id agentbox.BoxID) error {
 }
 
 // adoptTimeout is how long a supervisor may take to say what it runs: one that was never told to go
-// on does not.
+// on does not. It bounds the start of the daemon, which waits for each.
 const adoptTimeout = 30 * time.Second
 
-// orphaned tells whether a supervisor runs a machine that never became this box: the daemon went
-// away between starting it and giving it the workspace.
+// orphaned tells whether a supervisor runs a machine that never became this box, because the daemon
+// went away between starting it and giving it the workspace, or that is of a life that the record
+// does not name, as after a rollback that was cut short. Such a machine is ended, and the next use
+// of the box begins a new life. One that does not answer counts as orphaned, too: nobody could use
+// it.
 func (a adoption) orphaned(rec record, s *supervisors.Supervisor) bool {
 	ctx, cancel := context.WithTimeout(a.machines.ctx, adoptTimeout)
 	defer cancel()
@@ -100,7 +112,8 @@ func (a adoption) orphaned(rec record, s *supervisors.Supervisor) bool {
 	return err != nil || !st.Attached || st.Life != rec.Life
 }
 
-// settle removes what half-done operations on a ready box left.
+// settle removes what half-done operations on a ready box left, and makes of each a state that can
+// be gone on from; the table in docs/internals/architecture.md has what each may leave.
 func (a adoption) settle(b *box) error {
 	rec := b.record()
 	names := rec.names(a.boxes.home)
@@ -123,7 +136,9 @@ func (a adoption) settle(b *box) error {
 	return a.disk.sweep(rec)
 }
 
-// dropOrphanRuns removes the socket directories of boxes that no longer exist.
+// dropOrphanRuns removes the socket directories of boxes that no longer exist. They are elsewhere
+// than the boxes' own directories, since the path of a socket may be some hundred bytes long only,
+// so a removal that was cut short can leave one of them alone.
 func (a adoption) dropOrphanRuns() error {
 	entries, err := os.ReadDir(a.boxes.home.Run())
 	if err != nil {

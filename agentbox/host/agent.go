@@ -15,7 +15,8 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// FindAgent gives the profile of an agent, if it may be run in boxes of a checkout.
+// FindAgent gives the profile of an agent, if it may be run in boxes of a checkout. A profile that
+// the repository brings is Conflict until somebody has approved it.
 func (m *Manager) FindAgent(ctx context.Context, req api.AgentRequest, _ agentbox.Progress) (agents.Profile, error) {
 	repo, err := workspace.Describe(ctx, req.Directory)
 	if err != nil {
@@ -32,6 +33,8 @@ func (m *Manager) addAgent(ctx context.Context, b *box, cfg *config.Config, o fl
 	if o.Agent == "" || o.Agent == rec.Overrides.Agent {
 		return nil
 	}
+	// Only in an image of the distribution can its packages be installed; any other image has the
+	// agent itself, or the user's command says that it is missing.
 	if len(o.Tools) > 0 && rec.Suite != "" {
 		end := progress.Begin("agent", o.Agent+" is installed in the box, which was made without it")
 		if _, err := m.setup.Install(ctx, rec.inside(m.home), o.Tools, toolchain.Candidates{}); err != nil {
@@ -41,6 +44,8 @@ func (m *Manager) addAgent(ctx context.Context, b *box, cfg *config.Config, o fl
 	}
 	return b.change(m.home, func(rec *record) {
 		rec.Overrides = rec.Overrides.With(flags.Flags{Agent: o.Agent, Tools: o.Tools})
+		// What was installed is what the configuration asks for now: the next up must not report it
+		// as a change that needs a reset.
 		if now := flags.SettingsOf(cfg); rec.Settings != nil {
 			rec.Settings = maps.Clone(rec.Settings)
 			rec.Settings["toolchain"] = now["toolchain"]
@@ -58,7 +63,9 @@ func (m *Manager) KeepHistory(ctx context.Context, ref api.BoxRef, progress agen
 	return api.None{}, err
 }
 
-// keepHistory keeps what is remembered in a box, if it runs.
+// keepHistory keeps what is remembered in a box, if it runs. It is called before everything that
+// takes a machine away (pause, reset, remove), and its failures are told and end nothing: no
+// conversation is worth a box that cannot be removed.
 func (m *Manager) keepHistory(ctx context.Context, b *box, progress agentbox.Progress) {
 	if rec := b.record(); len(rec.Histories) > 0 && b.live() != nil {
 		m.recall.Keep(ctx, m.remembering(rec), rec.Histories, progress)
@@ -99,7 +106,8 @@ func (m *Manager) remind(ctx context.Context, b *box, agent agents.Profile, prog
 	return nil
 }
 
-// with is a copy of a map with one more entry.
+// with is a copy of a map with one more entry. Records are copied with their maps in them, so a map
+// in one is never written to.
 func with[V any](m map[string]V, key string, value V) map[string]V {
 	out := map[string]V{key: value}
 	for k, v := range m {

@@ -15,8 +15,12 @@ import (
 	"agentbox/agentbox/host/supervisors"
 )
 
-// box is one box in memory. op orders operations on it; mu guards the fields and is never held
-// across a wait.
+// box is one box in memory.
+//
+// op orders the operations on it (wake, pause, fork, reset, remove, ...) and is held for as long as
+// they take, minutes at worst; whoever looks only (list, show) does not take it. mu guards the
+// fields below it, is held for a moment and never across a wait. op is taken first where both are.
+// Of two boxes, parent and fork, the parent's op is taken first.
 type box struct {
 	op sync.Mutex
 
@@ -26,31 +30,39 @@ type box struct {
 	renewed time.Time               // when its lease last was
 }
 
+// record is a copy of the record as it is now. Its maps and slices are shared and must not be
+// written to.
 func (b *box) record() record {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.rec
 }
 
+// live is the supervisor of the box's machine, nil when it has none. It may end at any moment, so
+// callers keep the answer and do not ask twice.
 func (b *box) live() *supervisors.Supervisor {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.sup
 }
 
+// set changes fields under mu; f must not wait.
 func (b *box) set(f func(b *box)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	f(b)
 }
 
-// change changes the box's record, and then writes it down.
+// change changes the box's record in memory, and then writes it down. If writing fails the box goes
+// on as changed, and the next daemon knows the old one: for facts that are found out again.
 func (b *box) change(h home.Home, f func(rec *record)) error {
 	b.set(func(b *box) { f(&b.rec) })
 	return writeRecord(h, b.record())
 }
 
-// commit writes a record down, and then makes it the box's.
+// commit writes a record down, and only then makes it the box's: for what must not be believed
+// before it is durable, such as the directory of a new life. The caller holds op, else a change
+// between reading the record and committing it would be lost.
 func (b *box) commit(h home.Home, rec record) error {
 	if err := writeRecord(h, rec); err != nil {
 		return err
@@ -59,7 +71,8 @@ func (b *box) commit(h home.Home, rec record) error {
 	return nil
 }
 
-// state is derived from facts.
+// state is derived from facts: a supervisor that lives, or a directory with a complete save. It is
+// one of Running, Paused and Stopped; Waiting is what describe adds for those that look.
 func (b *box) state(h home.Home) agentbox.State {
 	rec := b.record()
 	if b.live() != nil {
@@ -73,7 +86,8 @@ func (b *box) state(h home.Home) agentbox.State {
 	return agentbox.Paused
 }
 
-// end ends the box's machine if it has one, its workspace synced.
+// end ends the box's machine if it has one, politely: user processes end and the workspace is
+// synced, within supervisors.Grace. The caller holds op.
 func (b *box) end() error {
 	s := b.live()
 	if err := s.Stop(supervisors.Grace); err != nil {
@@ -83,7 +97,8 @@ func (b *box) end() error {
 	return nil
 }
 
-// ended forgets a machine that has ended, if it still is the box's.
+// ended forgets a machine that has ended, if it still is the box's. gone then finds it forgotten,
+// and does not record an end that somebody asked for.
 func (b *box) ended(s *supervisors.Supervisor) {
 	b.set(func(b *box) {
 		if b.sup == s {
@@ -92,7 +107,7 @@ func (b *box) ended(s *supervisors.Supervisor) {
 	})
 }
 
-// leaseTime is for how long a machine runs when nobody works in it.
+// leaseTime is for how long a machine runs when nobody works in it: over a break, and not over a day on which the box was forgotten.
 const leaseTime = 12 * time.Hour
 
 // newLease is the lease of a box whose machine starts.
@@ -100,6 +115,7 @@ func newLease() agentbox.Lease {
 	return agentbox.Lease{Owner: owner(), Term: leaseTime}
 }
 
+// owner is USER@HOST for people who look at a lease. Nothing is decided by it.
 func owner() string {
 	name := "unknown"
 	if u, err := user.Current(); err == nil {

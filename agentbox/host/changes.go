@@ -13,6 +13,8 @@ import (
 
 // tellChanges says what the configuration and the flags ask for now that the box has not: they take
 // effect with a reset, for which what the flags ask for is kept. cfg is with all flags applied.
+// They are told and not applied because a reset drops everything but the workspace, which nobody
+// should lose by an up.
 func (m *Manager) tellChanges(b *box, cfg *config.Config, asked flags.Flags, progress agentbox.Progress) error {
 	rec := b.record()
 	var names []string

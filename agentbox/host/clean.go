@@ -13,8 +13,9 @@ import (
 	"agentbox/vmm/image"
 )
 
-// cleanBoxes are those that setup and the installing of tools run in, like a box that is to be
-// made. Nobody finds them: they are never ready, so a daemon that dies takes them along.
+// cleanBoxes are those that setup and the installing of tools run in: each is like the box that is
+// to be made, but for what its method leaves out. Nobody finds them, because they never become
+// ready, and so a daemon that dies takes them along.
 type cleanBoxes struct {
 	*maker
 	like record
@@ -47,6 +48,9 @@ func (c cleanBoxes) empty(ctx context.Context, img image.Image, progress agentbo
 	return c.of(ctx, img, repo, progress)
 }
 
+// of makes one over an image. The workspace is staged as for any box; the caller removes the box
+// when it has what it wants of it. op is held only while the box is put together: what runs in it
+// afterwards uses its address alone.
 func (c cleanBoxes) of(ctx context.Context, img image.Image, repo workspace.Repo, progress agentbox.Progress) (setup.CleanBox, error) {
 	on := base{rec: c.like.unborn()}
 	on.rec.startFrom(img)

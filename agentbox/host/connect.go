@@ -10,12 +10,16 @@ import (
 	"agentbox/agentbox/host/templates"
 )
 
-// guestWorkspace is where every box has its workspace.
+// guestWorkspace is where every box has its workspace, whatever the checkout is called: paths in
+// caches and templates are the same in all boxes.
 const guestWorkspace = "/workspace"
 
-// serviceLogs is where every box has the logs of its services.
+// serviceLogs is where every box has the logs of its services. The guest agent writes them; they go
+// with the machine's runtime.
 const serviceLogs = "/run/agentbox/log"
 
+// connection says how to get into a box of this record, in the directory subdir of its workspace,
+// which is relative and has slashes. It asks nothing of the box.
 func (m *Manager) connection(rec record, subdir string) api.Connection {
 	names := rec.names(m.home)
 	return api.Connection{
@@ -25,7 +29,8 @@ func (m *Manager) connection(rec record, subdir string) api.Connection {
 	}
 }
 
-// Connect makes sure that a box runs, renews its lease, and says how to get in.
+// Connect makes sure that a box runs, renews its lease, and says how to get in. The command line
+// then talks to the supervisor by itself, so that a session does not depend on the daemon.
 func (m *Manager) Connect(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.Connection, error) {
 	b, err := m.awake(ctx, ref, progress)
 	if err != nil {
@@ -36,7 +41,8 @@ func (m *Manager) Connect(ctx context.Context, ref api.BoxRef, progress agentbox
 }
 
 // subdirectory is where in its box a caller in dir wants to be: the same place relative to the
-// repository's root.
+// repository's root. Anywhere else, it is the workspace itself: the command was probably meant for
+// the box and not for the place. Links are resolved first, as the root of the checkout is.
 func (r record) subdirectory(dir string) string {
 	if dir == "" || r.Box.Directory == "" {
 		return ""

@@ -17,7 +17,8 @@ import (
 	"agentbox/vmm/image"
 )
 
-// born is the record of a new box, before anything is made for it.
+// born is the record of a new box, before anything is made for it. key is what finds it again, ""
+// for a task's box. Its id, name and lease it gets when a machine is leased for it.
 func (u *making) born(key string) record {
 	return record{
 		Phase: phaseNew, Key: key, Task: u.Request.Task, Cold: u.Request.Cold, Life: 1, Workspace: 1,
@@ -41,6 +42,7 @@ func (m *Manager) image(ctx context.Context, u *making, progress agentbox.Progre
 }
 
 // follow makes a record ask for what a configuration asks for, on a kind of machine, over an image.
+// CPUs and memory are not among it: Capacity shares them out afterwards.
 func (r *record) follow(cfg *config.Config, kind isolation.Choice, img image.Image) {
 	r.Kernel, r.KernelKey, r.User, r.Suite = "", cfg.Kernel, userOr(cfg.User), cfg.Suite()
 	r.Guest, r.Setup, r.Start = guestOf(cfg, img.Env), cfg.Setup, cfg.Start
@@ -51,7 +53,9 @@ func (r *record) follow(cfg *config.Config, kind isolation.Choice, img image.Ima
 	r.Box.Cache = agentbox.Digest{} // clean boxes begin without
 }
 
-// layer lays the repository's tools, or what its setup makes, over the image.
+// layer lays the repository's tools (UpTools), or what its setup makes (UpSetup), over the image;
+// u.img is then what the box starts from. The order of the two is the plan's: setup may need the
+// tools.
 func (m *Manager) layer(ctx context.Context, u *making, do api.UpAction, progress agentbox.Progress) (err error) {
 	want := m.setupOf(u.rec, u.Config)
 	if do == api.UpTools {
@@ -84,7 +88,8 @@ func (m *Manager) create(ctx context.Context, u *making, progress agentbox.Progr
 	return nil
 }
 
-// build puts a box together, and has the pool hold machines like its own.
+// build puts a box together, and has the pool hold machines like its own: the next box of the same
+// template is then restored before anybody asks for it.
 func (m *Manager) build(ctx context.Context, b *box, repo workspace.Repo, base base, progress agentbox.Progress) error {
 	if err := m.maker.assemble(ctx, b, repo, base, progress); err != nil {
 		return err
@@ -101,7 +106,8 @@ func (m *Manager) build(ctx context.Context, b *box, repo workspace.Repo, base b
 }
 
 // kernelFor finds or fetches the guest kernel of a kind of machine: "" for those that bring their
-// own.
+// own. override is the configuration's wish, "" for the kernel that this build of agentbox comes
+// with.
 func (m *Manager) kernelFor(ctx context.Context, kind agentbox.Isolation, override string, progress agentbox.Progress) (string, error) {
 	if kind != agentbox.MicroVM {
 		return "", nil
@@ -109,8 +115,8 @@ func (m *Manager) kernelFor(ctx context.Context, kind agentbox.Isolation, overri
 	return m.kernel(ctx, override, progress)
 }
 
-// limitsOf are the limits of a box. Those of time end a run; a box that somebody may come back to
-// is paused.
+// limitsOf are the limits of a box. Those of time end a run, as nobody comes back to it; a box that
+// somebody may come back to is paused.
 func limitsOf(l config.Limits, run bool) api.Limits {
 	return api.Limits{Wall: l.Wall, Idle: l.Idle, CPU: l.CPU, Pause: !run, Connections: l.Connections, Bytes: l.Bytes, Cost: l.Cost}
 }
@@ -126,7 +132,7 @@ func userOr(user string) string {
 }
 
 // guestOf is what a configuration gives a machine: its environment over the one the image's
-// programs expect.
+// programs expect. Where a name is in both, the configuration's value is the one.
 func guestOf(cfg *config.Config, imageEnv []string) guestConfig {
 	g := guestConfig{Env: map[string]string{}, Services: cfg.Services, Ports: cfg.Ports}
 	for _, kv := range imageEnv {

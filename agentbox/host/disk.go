@@ -12,7 +12,9 @@ import (
 	"agentbox/vmm"
 )
 
-// disk keeps the files of boxes.
+// disk keeps the files of boxes. It knows which files belong to which life and workspace of a box
+// and nothing of machines, except that those of some kinds leave files that only they can take
+// back.
 type disk struct {
 	home   home.Home
 	driver func(agentbox.Isolation) (vmm.Driver, error)
@@ -20,7 +22,7 @@ type disk struct {
 }
 
 // reclaim gives everything below a directory back to us, where machines of a kind may leave files
-// of others when they are killed.
+// of others when they are killed. A guest of gVisor makes files of its users on this host; machines give them back when they end, and one that was killed could not (vmm.Reclaimer).
 func (d disk) reclaim(kind agentbox.Isolation, dir string) error {
 	driver, err := d.driver(kind)
 	if err != nil {
@@ -32,7 +34,8 @@ func (d disk) reclaim(kind agentbox.Isolation, dir string) error {
 	return nil
 }
 
-// removeTree removes a directory of a box, whoever has left files in it.
+// removeTree removes a directory of a box, also where machines have left files of other users in
+// it.
 func (d disk) removeTree(kind agentbox.Isolation, dir string) error {
 	err := os.RemoveAll(dir)
 	if !errors.Is(err, fs.ErrPermission) {
@@ -50,7 +53,8 @@ func (d disk) makeDirs(rec record) error {
 	return errors.Join(os.MkdirAll(names.Dir, 0o700), os.MkdirAll(rec.lifeDir(d.home), 0o700), os.MkdirAll(names.Run, 0o700))
 }
 
-// begin makes the directory of a new life and the record that names it.
+// begin makes the directories of a new life and then writes the record that names it, in this
+// order: a record never names what is not there. The caller holds the box's op.
 func (d disk) begin(b *box, rec record) error {
 	if err := d.makeDirs(rec); err != nil {
 		return agentbox.OrNoSpace(err)
@@ -58,7 +62,8 @@ func (d disk) begin(b *box, rec record) error {
 	return b.commit(d.home, rec)
 }
 
-// sweep removes what belongs to earlier lives of a box.
+// sweep removes what belongs to earlier lives and workspaces of a box, and temporary files of
+// operations that were cut short. The box must not be in the middle of one.
 func (d disk) sweep(rec record) error {
 	dir := rec.names(d.home).Dir
 	keep := map[string]bool{filepath.Base(rec.lifeDir(d.home)): true, filepath.Base(rec.workspacePath(d.home)): true}
@@ -75,7 +80,7 @@ func (d disk) sweep(rec record) error {
 	return errors.Join(errs...)
 }
 
-// dropSaved removes the saved machine of a paused box.
+// dropSaved removes the saved machine of a paused box. It is not an error where there is none.
 func (d disk) dropSaved(rec record) error {
 	names := rec.names(d.home)
 	return errors.Join(os.RemoveAll(names.Saved()), os.RemoveAll(names.Resuming()))

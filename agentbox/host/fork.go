@@ -16,7 +16,9 @@ import (
 )
 
 // Fork makes a box that is a copy of another as it is now: memory, processes, runtime and
-// workspace.
+// workspace. The parent stands still while it is saved, and is free for others as soon as that is
+// done; the child starts after that. On failure nothing of the child is left, and the parent goes
+// on.
 func (m *Manager) Fork(ctx context.Context, req api.ForkRequest, progress agentbox.Progress) (agentbox.Box, error) {
 	if req.Name != "" {
 		if err := checkName(req.Name); err != nil {
@@ -49,7 +51,10 @@ func (m *Manager) Fork(ctx context.Context, req api.ForkRequest, progress agentb
 	return m.describe(ctx, child, brief)
 }
 
-// child makes the record of a box that becomes a copy of a running one.
+// child makes the record of a box that becomes a copy of a running one. It shares the parent's
+// seed, since the memory it gets already holds placeholders made from that, and whatever the
+// processes in it believe: the authority, and what the workspace began with. It gets a lease, an id
+// and a name of its own, and no checkpoints. The caller holds the parent's op.
 func (m *maker) child(parent *box, name string) (*box, error) {
 	prec := parent.record()
 	if parent.live() == nil {
@@ -108,7 +113,9 @@ func shareAuthority(parent, child home.Box) error {
 	return durable.WriteFile(child.Authority(), text, 0o600)
 }
 
-// startChild starts the child's supervisor, and its machine when save has saved the parent.
+// startChild starts the child's supervisor, and its machine when save has saved the parent. The
+// supervisor is started before the save is complete, so that the one prepares while the other
+// writes; see beginning.complete. A checkout that is gone costs the git remote and not the fork.
 func (m *maker) startChild(ctx context.Context, child *box, save func() error, progress agentbox.Progress) error {
 	rec := child.record()
 	template, err := m.templates.OpenKey(ctx, rec.machine(m.home), rec.Box.Template)
@@ -129,7 +136,9 @@ func (m *maker) startChild(ctx context.Context, child *box, save func() error, p
 	return m.ready(ctx, child, repo, progress)
 }
 
-// Checkpoint saves the state of a box to come back to. The box goes on.
+// Checkpoint saves the state of a box to come back to: memory, disks and workspace. The box goes
+// on, after it stood still for as long as that took. The save is complete before the record names
+// it, so a checkpoint that is listed can be rolled back to.
 func (m *Manager) Checkpoint(ctx context.Context, req api.CheckpointRequest, progress agentbox.Progress) (agentbox.Checkpoint, error) {
 	if req.Name != "" {
 		if err := checkName(req.Name); err != nil {
@@ -140,7 +149,8 @@ func (m *Manager) Checkpoint(ctx context.Context, req api.CheckpointRequest, pro
 	if err != nil {
 		return agentbox.Checkpoint{}, err
 	}
-	if b.state(m.home) == agentbox.Paused { // its saved state fits its disks only until it runs again
+	// Its saved state fits its disks only until it runs again.
+	if b.state(m.home) == agentbox.Paused {
 		if err := m.wake(ctx, b, progress); err != nil {
 			return agentbox.Checkpoint{}, err
 		}
@@ -170,6 +180,7 @@ func (m *Manager) Checkpoint(ctx context.Context, req api.CheckpointRequest, pro
 	}
 	end("")
 	c.Bytes = home.DiskUsage(dir)
+	// A new slice: copies of the record share the old one.
 	rec.Box.Checkpoint = append(rec.Box.Checkpoint[:len(rec.Box.Checkpoint):len(rec.Box.Checkpoint)], c)
 	if err := b.commit(m.home, rec); err != nil {
 		return c, errors.Join(err, os.RemoveAll(dir))

@@ -9,7 +9,10 @@ import (
 	"agentbox/agentbox/host/plan"
 )
 
-// found looks for what a new box starts from, as far as that is known before anything is made.
+// found looks for what a new box starts from, as far as that is known before anything is made: an
+// image that has to be made first has no digest yet, so nothing above it can be looked for, and of
+// an image with includes only the making tells whether these files have changed. It is for `up
+// --explain`; what it misses, the steps themselves find.
 func (m *Manager) found(ctx context.Context, u *making, p plan.Plan) (f plan.Found) {
 	img, ok := m.Images.Made(consent.RecipeOf(u.Config))
 	if f.Image = here(ok); !ok || len(u.Config.Include) > 0 {

@@ -17,7 +17,9 @@ func (m *Manager) awake(ctx context.Context, ref api.BoxRef, progress agentbox.P
 	return b, err
 }
 
-// wake makes sure that a box runs, whatever state it is in, and renews its lease.
+// wake makes sure that a box runs, whatever state it is in, and renews its lease: one that runs
+// goes on, one that is paused is resumed, one that is stopped gets a new life on its workspace. It
+// takes op, so that of several callers one starts the machine and the others find it.
 func (m *Manager) wake(ctx context.Context, b *box, progress agentbox.Progress) error {
 	b.op.Lock()
 	defer b.op.Unlock()
@@ -35,7 +37,9 @@ func (m *Manager) wake(ctx context.Context, b *box, progress agentbox.Progress) 
 }
 
 // newLife starts a fresh machine, as rec describes it, on the box's workspace. The runtime of the
-// last one is dropped.
+// last one is dropped. The caller holds op, and the last machine has ended. The record that names
+// the new life is durable before its machine starts, so after a crash the machine that runs is
+// either the one that the record names or orphaned.
 func (m *Manager) newLife(ctx context.Context, b *box, rec record, progress agentbox.Progress) error {
 	var err error
 	if rec.Kernel, err = m.kernelFor(ctx, rec.Box.Isolation, rec.KernelKey, progress); err != nil {
@@ -57,6 +61,8 @@ func (m *Manager) newLife(ctx context.Context, b *box, rec record, progress agen
 		return agentbox.OrNoSpace(err)
 	}
 	tellPorts(ctx, b, progress)
+	// Only now: until the new machine answered, what the last one left was all there was to look
+	// into.
 	if err := m.disk.sweep(rec); err != nil {
 		return err
 	}

@@ -15,11 +15,14 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// boxKey says which directory and branch finds a box again, by the lifetime its workspace has.
+// boxKey says which directory and branch finds a box again, by the lifetime its workspace has. It
+// is a digest in hex: a path would be one more thing to escape, and keys are only compared.
+// Changing what goes into it would make every box that exists unfindable from its checkout.
 func boxKey(lifetime agentbox.Lifetime, repo workspace.Repo, p project.Project) string {
 	parts := []string{string(lifetime)}
 	switch lifetime {
-	case agentbox.LifetimeDeveloper: // one of each project: no repository's box is entered for another's
+	// One of each project: no repository's box is entered for another's.
+	case agentbox.LifetimeDeveloper:
 		parts = append(parts, p.Name)
 	case agentbox.LifetimeProject:
 		parts = append(parts, repo.Root)
@@ -30,7 +33,9 @@ func boxKey(lifetime agentbox.Lifetime, repo workspace.Repo, p project.Project) 
 	return hex.EncodeToString(sum[:])
 }
 
-// find resolves a reference to a box. Only boxes that are ready exist for users.
+// find resolves a reference to a box. Only boxes that are ready exist for users. In order: a full
+// id, a name, a unique beginning of an id of at least two digits. A name that is also the beginning
+// of an id means the name. No reference at all means the box of ref.Directory.
 func (t *table) find(ctx context.Context, ref api.BoxRef) (*box, error) {
 	if ref.Box == "" {
 		return t.findByDirectory(ctx, ref.Directory)
@@ -61,6 +66,7 @@ func (t *table) find(ctx context.Context, ref api.BoxRef) (*box, error) {
 		WithHint("give more digits, or the name")
 }
 
+// ids are the ids of boxes, sorted, for a message.
 func ids(boxes []*box) string {
 	var out []string
 	for _, b := range boxes {
@@ -70,6 +76,8 @@ func ids(boxes []*box) string {
 	return strings.Join(out, ", ")
 }
 
+// findByDirectory finds the box of the branch that is checked out in dir, by the lifetime that the
+// configuration has now.
 func (t *table) findByDirectory(ctx context.Context, dir string) (*box, error) {
 	if dir == "" {
 		return nil, agentbox.Errorf(agentbox.Invalid, "no box named and no directory given")
@@ -95,6 +103,8 @@ func (t *table) findByDirectory(ctx context.Context, dir string) (*box, error) {
 	return nil, agentbox.Errorf(agentbox.NotFound, "%s has no box for branch %s", repo.Root, repo.Branch).WithHint("agentbox up makes one")
 }
 
+// byKey is the ready box of a key, nil when there is none. There is one at most: up holds the lock
+// of the key from looking to making.
 func (t *table) byKey(key string) *box {
 	for _, b := range t.all() {
 		if rec := b.record(); rec.Phase == phaseReady && rec.Key == key {
@@ -136,7 +146,9 @@ func checkName(name string) error {
 
 var notInNames = agentbox.Pattern(`[^a-z0-9]+`)
 
-// freeName makes a name from what the box is about, and a number if others have it.
+// freeName makes a name from what the box is about, and a number if others have it. The caller
+// holds maker.naming until the box is in the table, else two could get the same. 40 characters
+// leave room for a number, and for what git and host names allow.
 func (t *table) freeName(parts ...string) string {
 	base := strings.Trim(notInNames().ReplaceAllString(strings.ToLower(strings.Join(parts, "-")), "-"), "-")
 	if len(base) > 40 {
@@ -160,6 +172,8 @@ func (t *table) checkFree(name string) error {
 	return agentbox.Errorf(agentbox.Exists, "the name %s is taken", name).WithHint("agentbox ls shows who has it")
 }
 
+// nameTaken tells whether a box has a name, of any phase: one that is being made will have it in a
+// moment.
 func (t *table) nameTaken(name string) bool {
 	for _, b := range t.all() {
 		if b.record().Box.Name == name {

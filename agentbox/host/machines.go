@@ -21,6 +21,7 @@ import (
 )
 
 // machines start the machines of boxes, put policies in force in them, follow them and end them.
+// They know nothing of how boxes are made or found.
 type machines struct {
 	home     home.Home
 	disk     disk
@@ -32,13 +33,16 @@ type machines struct {
 	running  *sync.WaitGroup // goroutines that follow
 }
 
-// lazyImages are those that are not all here (images.Images).
+// lazyImages are those that are not all here (images.Images): a machine can start from them, if its
+// supervisor is told which blocks there are and asks for the others.
 type lazyImages interface {
 	Lazy(ctx context.Context, kind agentbox.Isolation, file string, progress agentbox.Progress) (*image.Image, error)
 	Partial(ctx context.Context, img image.Image) (partial.Image, error)
 }
 
-// governors have the policies of boxes (egress.Policies).
+// governors have the policies of boxes (egress.Policies). Enforce must have succeeded before a
+// machine becomes a box; Placeholders and Packages are what programs in it find in their
+// environment.
 type governors interface {
 	Enforce(ctx context.Context, m egress.Machine, s egress.Subject) error
 	Placeholders(s egress.Subject) map[string]string
@@ -60,7 +64,9 @@ type beginning struct {
 // becomes tells whether the guest becomes the box as it starts.
 func (from beginning) becomes() bool { return from.saved == "" && from.complete != nil }
 
-// begin begins the box's present life, and returns when the guest answers.
+// begin begins the box's present life, and returns when the guest answers. The caller holds op, and
+// the record, with the life's directory, is written down already. On failure the machine has ended;
+// the record is the caller's to put back.
 func (m *machines) begin(ctx context.Context, b *box, from beginning, progress agentbox.Progress) error {
 	rec := b.record()
 	step := "restore"
@@ -73,6 +79,7 @@ func (m *machines) begin(ctx context.Context, b *box, from beginning, progress a
 		Spec: rec.spec(m.home), Template: from.template != nil, Saved: from.saved, Pending: from.saved != "" && from.complete != nil,
 		Lease: leaseTime, Note: isolationNote(rec),
 	}
+	// An image that is here whole takes the short way: nil.
 	img, err := m.images.Lazy(ctx, rec.Box.Isolation, rec.ImageFile, progress)
 	if err != nil {
 		return err
@@ -104,7 +111,9 @@ func (m *machines) begin(ctx context.Context, b *box, from beginning, progress a
 	return nil
 }
 
-// greet has a supervisor greet its guest when what the machine needs is complete.
+// greet has a supervisor greet its guest when what the machine needs is complete. The policy is put
+// in force first, before the guest could send anything. Errors name why the supervisor ended, where
+// it has.
 func (m *machines) greet(ctx context.Context, s *supervisors.Supervisor, rec record, from beginning) error {
 	var req api.StartRequest
 	if from.becomes() {
@@ -136,6 +145,8 @@ func isolationNote(rec record) string {
 	return note
 }
 
+// hostname is what the guest calls itself: the box's name, or agentbox for a machine of the pool,
+// which has none yet.
 func hostname(rec record) string {
 	if rec.Box.Name != "" {
 		return rec.Box.Name
@@ -143,7 +154,8 @@ func hostname(rec record) string {
 	return "agentbox"
 }
 
-// attach makes a machine of the pool the box.
+// attach makes a machine of the pool the box: the guest mounts the workspace, gets names and
+// environment, and starts services. The box's workspace must be complete.
 func (m *machines) attach(ctx context.Context, b *box, progress agentbox.Progress) error {
 	rec, s := b.record(), b.live()
 	if s == nil {
@@ -162,7 +174,9 @@ func (m *machines) attach(ctx context.Context, b *box, progress agentbox.Progres
 }
 
 // attachRequest is everything the box is configured with. Its policy is in force afterwards: it has
-// to be before services start.
+// to be before services start. Of variables with the same name the placeholder of a secret wins
+// over the configuration's value, and that over what package managers are told, so that no
+// configuration can put a plain value where a secret belongs.
 func (m *machines) attachRequest(ctx context.Context, s *supervisors.Supervisor, rec record) (*api.AttachRequest, error) {
 	if err := m.policies.Enforce(ctx, s, rec.subject()); err != nil {
 		return nil, err
@@ -178,7 +192,7 @@ func (m *machines) attachRequest(ctx context.Context, s *supervisors.Supervisor,
 }
 
 // govern puts the policy of a box's checkout in force in its machine, if it has one that is or
-// becomes somebody's.
+// becomes somebody's. A machine of the pool has none: nothing leaves it until it is attached.
 func (m *machines) govern(ctx context.Context, b *box) error {
 	rec, s := b.record(), b.live()
 	if s == nil || rec.Phase == phasePool {
@@ -188,7 +202,8 @@ func (m *machines) govern(ctx context.Context, b *box) error {
 }
 
 // restored puts a box's policy in force in a machine that was restored as it was saved, and
-// forwards its ports again.
+// forwards its ports again. Both belong to the supervisor and not to the machine, so that they are
+// not in what was saved.
 func (m *machines) restored(ctx context.Context, b *box, progress agentbox.Progress) error {
 	err := m.govern(ctx, b)
 	if s := b.live(); s != nil {
@@ -204,7 +219,8 @@ func tellPorts(ctx context.Context, b *box, progress agentbox.Progress) {
 	}
 }
 
-// status asks the guest of a box.
+// status asks the guest of a box, which takes its time under emulation. If the machine has ended,
+// the error says why.
 func (m *machines) status(ctx context.Context, b *box) (api.SupervisorStatus, error) {
 	rec, s := b.record(), b.live()
 	if s == nil {
@@ -217,7 +233,8 @@ func (m *machines) status(ctx context.Context, b *box) (api.SupervisorStatus, er
 	return st, err
 }
 
-// follow makes s the box's machine, and forgets it when it ends.
+// follow makes s the box's machine, and forgets it when it ends. The goroutine ends with the
+// machine or the daemon; Manager.Close waits for it.
 func (m *machines) follow(b *box, s *supervisors.Supervisor) {
 	b.set(func(b *box) { b.sup = s })
 	m.running.Go(func() {
@@ -230,7 +247,9 @@ func (m *machines) follow(b *box, s *supervisors.Supervisor) {
 	})
 }
 
-// gone records why a machine ended that nobody asked to end.
+// gone records why a machine ended that nobody asked to end. It does not take op while it looks: an
+// operation that holds it may be the one that waits for this end. Whether it was asked for is told
+// by b.sup, which such an operation has cleared or replaced.
 func (m *machines) gone(b *box, s *supervisors.Supervisor) {
 	s.Client.Close()
 	rec := b.record()
@@ -268,7 +287,8 @@ func (m *machines) endedAlone(b *box) {
 	}
 }
 
-// keepEnd writes down why a box does not run, for daemons to come.
+// keepEnd writes down why a box does not run, for daemons to come. If the box has got another
+// machine meanwhile, there is nothing to write down.
 func (m *machines) keepEnd(b *box) {
 	b.op.Lock()
 	defer b.op.Unlock()
@@ -282,7 +302,7 @@ func (m *machines) keepEnd(b *box) {
 }
 
 // reclaimAfterKill reclaims the workspace of a box whose supervisor was killed, unless its next
-// machine runs already.
+// machine runs already. A supervisor that ends by itself does that.
 func (m *machines) reclaimAfterKill(b *box) {
 	b.op.Lock()
 	defer b.op.Unlock()

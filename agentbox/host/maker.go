@@ -18,7 +18,9 @@ import (
 	"agentbox/vmm"
 )
 
-// maker puts boxes together, of the pool's machines where there are any, and takes them apart.
+// maker puts boxes together, of the pool's machines where there are any, and takes them apart. What
+// it has made is either ready, or removed by it, or by the next daemon: phaseNew says so in the
+// record.
 type maker struct {
 	home      home.Home
 	boxes     *table
@@ -40,7 +42,9 @@ type base struct {
 }
 
 // lease takes a machine of the pool for a new box, or makes a box without one. It is named name, or
-// after parts.
+// after parts. The box is in the table and on disk afterwards, in phaseNew. A box with a machine of
+// the pool takes over that machine's id, since its sockets and files are named by it. On failure
+// nothing is left.
 func (m *maker) lease(base base, name string, parts ...string) (*box, error) {
 	var b *box
 	if base.template != nil {
@@ -77,7 +81,9 @@ func (m *maker) claim(b *box, rec record, want string, parts ...string) error {
 }
 
 // assemble makes the workspace and starts the machine at the same time, and puts the one into the
-// other.
+// other. The caller holds op. Both goroutines have ended when it returns, whichever of them failed;
+// the caller erases the box then. It is over when the guest has its workspace and its services were
+// started.
 func (m *maker) assemble(ctx context.Context, b *box, repo workspace.Repo, base base, progress agentbox.Progress) error {
 	rec := b.record()
 	driver, err := m.driver(rec.Box.Isolation)
@@ -98,6 +104,8 @@ func (m *maker) assemble(ctx context.Context, b *box, repo workspace.Repo, base 
 		fillErr = m.stager.Fill(gctx, driver, rec.target(m.home), repo, progress)
 		return fillErr
 	})
+	// A machine of the pool runs already, and is told below, when the files are complete. A new one
+	// waits for them by itself (beginning.complete), while it starts.
 	pooled := b.live() != nil
 	g.Go(func() error {
 		if pooled {
@@ -118,7 +126,7 @@ func (m *maker) assemble(ctx context.Context, b *box, repo workspace.Repo, base 
 }
 
 // ready is the point from which a box exists. It becomes a git remote of the checkout, where there
-// is one.
+// is one. Up to here a failure, or a daemon that dies, removes it; from here on it is the user's.
 func (m *maker) ready(ctx context.Context, b *box, repo workspace.Repo, progress agentbox.Progress) (err error) {
 	rec := b.record()
 	if repo.Root != "" {

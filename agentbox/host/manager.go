@@ -33,7 +33,8 @@ import (
 	"agentbox/vmm/image"
 )
 
-// Team is what boxes need of the other machines (agentbox/team).
+// Team is what boxes need of the other machines (agentbox/team). Every method may be called from
+// several goroutines.
 type Team interface {
 	setup.Team
 	templates.Team
@@ -43,7 +44,7 @@ type Team interface {
 	Lost(ctx context.Context, img image.Image) error
 }
 
-// Config is what a Manager needs.
+// Config is what a Manager needs. All of it is used for as long as the Manager lives.
 type Config struct {
 	Home   home.Home
 	Binary string // this program's file, for supervisors and git remotes
@@ -61,7 +62,11 @@ type Config struct {
 }
 
 // Manager keeps the boxes of one home. One process at a time may have one for a home; the daemon's
-// lock sees to it.
+// lock sees to it. All exported methods may be called from several goroutines at once. Each
+// operation on a box holds that box's op (see box); making one holds the lock of its key, so that
+// two ups of a directory make one box. Locks are taken in this order: key, then op.
+//
+// The zero value is not usable: see New.
 type Manager struct {
 	Rooms
 
@@ -87,7 +92,9 @@ type Manager struct {
 	keys     keyed.Locks // one up at a time for each key
 }
 
-// Rooms are what boxes are made of and governed by, each of which answers for itself.
+// Rooms are what boxes are made of and governed by, each of which answers for itself. They are
+// exported because the daemon serves their methods as they are; whatever has to do with a box goes
+// through the Manager.
 type Rooms struct {
 	Images   *images.Images
 	Recipes  recipes.Recipes
@@ -99,13 +106,15 @@ type Rooms struct {
 }
 
 // New makes a Manager and takes up what an earlier one left: running boxes are adopted, half-done
-// work is finished or undone.
+// work is finished or undone. It returns when every box was looked at; a box that cannot be taken
+// up is logged and does not make it fail. On failure nothing goes on running that it started.
 func New(cfg Config) (*Manager, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &Manager{
 		home: cfg.Home, kernel: cfg.Kernel, log: cfg.Log, ctx: ctx, cancel: cancel, chooser: isolation.Chooser{Driver: cfg.Driver},
 		boxes: newTable(cfg.Home), disk: disk{cfg.Home, cfg.Driver, ctx},
 	}
+	// The order is that of need: boxes are adopted last, with all rooms there.
 	m.govern(cfg)
 	err := m.furnish(cfg)
 	if err == nil {
@@ -115,7 +124,8 @@ func New(cfg Config) (*Manager, error) {
 		return nil, errors.Join(err, m.Close())
 	}
 	m.running.Go(func() { m.every(tidyEvery, m.tidy) })
-	m.running.Go(func() { m.Policies.Tell(nil, nil) }) // of a change that the last daemon did not live to tell
+	// Of a change that the last daemon did not live to tell.
+	m.running.Go(func() { m.Policies.Tell(nil, nil) })
 	m.running.Go(func() { m.pool.Run(ctx) })
 	m.running.Go(func() { egress.MachineRoots() }) // the first box need not wait for them
 	m.Images.Start(m.boxes.using())
@@ -123,7 +133,8 @@ func New(cfg Config) (*Manager, error) {
 }
 
 // Close stops the Manager and none of the boxes. The pool's machines go: nobody has a lease on
-// them.
+// them. The context ends first, so that nothing new begins; then what runs is waited for. Images
+// come last, as machines of the pool may read from them.
 func (m *Manager) Close() error {
 	m.cancel()
 	m.pool.Drain()
@@ -134,7 +145,8 @@ func (m *Manager) Close() error {
 	return m.Images.Close()
 }
 
-// govern makes the rooms that say what boxes get and what they may do.
+// govern makes the rooms that say what boxes get and what they may do. They come first: those that
+// make boxes ask them.
 func (m *Manager) govern(cfg Config) {
 	var lost func(context.Context, image.Image) error
 	if cfg.Team != nil {
@@ -215,9 +227,12 @@ func machineOf(b *box, err error) (serving.Machine, error) {
 	return nil, notRunning(b.record())
 }
 
+// tidyEvery is how often removals that failed are tried again. What they wait for is a process that
+// still has a file open, or a full disk: seconds are soon enough.
 const tidyEvery = 5 * time.Second
 
-// every does something again and again until the manager is closed.
+// every does something again and again until the manager is closed. It runs in a goroutine of
+// m.running.
 func (m *Manager) every(d time.Duration, do func()) {
 	tick := time.NewTicker(d)
 	defer tick.Stop()

@@ -10,7 +10,10 @@ import (
 	"agentbox/agentbox/host/supervisors"
 )
 
-// Pause saves a box's machine to disk and ends it: nothing of it stays in memory.
+// Pause saves a box's machine to disk and ends it: nothing of it stays in memory. A box that is
+// paused already is fine; one that has no machine, or could not be restored here, is Conflict. The
+// save is complete, by one rename of the supervisor's, before the machine ends, so a crash leaves
+// either the machine or the save.
 func (m *Manager) Pause(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (agentbox.Box, error) {
 	return m.operate(ctx, ref, func(b *box) error {
 		rec := b.record()
@@ -36,11 +39,13 @@ func (m *Manager) Pause(ctx context.Context, ref api.BoxRef, progress agentbox.P
 	})
 }
 
+// notRunning is the failure of what needs a machine.
 func notRunning(rec record) error {
 	return agentbox.Errorf(agentbox.Conflict, "box %s is not running", rec.Box.Name).WithHint("agentbox resume %s starts it", rec.Box.Name)
 }
 
-// Resume makes a paused box go on where it was.
+// Resume makes a paused box go on where it was. A box that is stopped starts afresh, one that runs
+// goes on.
 func (m *Manager) Resume(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (agentbox.Box, error) {
 	b, err := m.awake(ctx, ref, progress)
 	if err != nil {
@@ -49,7 +54,8 @@ func (m *Manager) Resume(ctx context.Context, ref api.BoxRef, progress agentbox.
 	return m.describe(ctx, b, brief)
 }
 
-// operate runs f with the box to itself and describes the box afterwards.
+// operate runs f with the box to itself (op held) and describes the box afterwards. f is not run
+// for a box that was removed while it waited.
 func (m *Manager) operate(ctx context.Context, ref api.BoxRef, f func(b *box) error) (agentbox.Box, error) {
 	b, err := m.boxes.find(ctx, ref)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"agentbox/agentbox/host/egress"
 )
 
-// putUnder writes down which approved document governs a box.
+// putUnder writes down which approved document governs a box. A document is named by its digest; ""
+// is none.
 func (b *box) putUnder(h home.Home, document string) error {
 	if b.record().Approved == document {
 		return nil
@@ -17,7 +18,8 @@ func (b *box) putUnder(h home.Home, document string) error {
 	return b.change(h, func(rec *record) { rec.Approved = document })
 }
 
-// policed are the boxes as their policies see them.
+// policed are the boxes as their policies see them. It keeps the rooms of policy from knowing what
+// else a box is.
 type policed struct {
 	boxes *table
 	// govern puts the policy of a box in force in its machine.
@@ -57,7 +59,7 @@ func (p policed) PutUnder(root, branch, document string) error {
 	return nil
 }
 
-// policedBox is an egress.Box.
+// policedBox is an egress.Box. Its methods look at the box as it is at the call.
 type policedBox struct {
 	b      *box
 	govern func(ctx context.Context, b *box) error

@@ -11,7 +11,9 @@ import (
 )
 
 // pooled restores one machine, greets its guest, warms it up for a lease with an empty workspace
-// and stops its CPUs. The workspace is filled when a box needs it.
+// and stops its CPUs. The workspace is filled when a box needs it. like is the record of a box that
+// somebody made; of it only what a template depends on is taken, and nothing of its repository, so
+// that any box of the same template may have the machine.
 func (m *maker) pooled(ctx context.Context, like record) (*box, error) {
 	rec := like.unborn()
 	rec.Phase = phasePool
@@ -53,7 +55,7 @@ func (m *maker) hold(ctx context.Context, b *box) error {
 	return err
 }
 
-// Templates tells which are here, and where they came from.
+// Templates tells which templates are here, by key, and where they came from.
 func (m *Manager) Templates() (map[string]templates.Origin, error) { return m.templates.Origins() }
 
 // DropTemplates removes the templates of which gone is true, but for those that boxes are made

@@ -25,7 +25,8 @@ import (
 )
 
 // phase is how far a box has come. Only boxes in phase ready are shown; the others are finished off
-// at the next start.
+// at the next start. A crash therefore needs no undo log: the phase says whether a box is to be
+// kept.
 type phase string
 
 const (
@@ -35,17 +36,26 @@ const (
 	phaseRemoving phase = "removing" // being removed; whatever is left goes
 )
 
+// recordVersion changes when a record can no longer be read as before. Fields that are added do not
+// change it: they are optional, and an older daemon drops them.
 const recordVersion = 1
 
 // record is what a box should be. It is written as a whole, before the facts it announces and after
-// the facts it claims.
+// the facts it claims. It is copied freely and treated as a value: what its maps and slices hold is
+// replaced and never changed. docs/internals/formats.md has the file.
 type record struct {
-	Version   int            `json:"version"`
-	Box       agentbox.Box   `json:"box"` // State, Services, Ports and Usage are filled in when asked, never stored
-	Phase     phase          `json:"phase"`
-	Key       string         `json:"key"`                 // which directory and branch finds this box again
-	Ephemeral bool           `json:"ephemeral,omitempty"` // of an earlier version: a run that ended with its client
-	Task      bool           `json:"task,omitempty"`      // of one attempt of a task, whose queue removes it; limits end its machine
+	Version int `json:"version"`
+	// Box: State, Services, Ports and Usage are filled in when asked, never stored.
+	Box   agentbox.Box `json:"box"`
+	Phase phase        `json:"phase"`
+	// Key finds this box again from its directory and branch (see boxKey); "" for a box that nobody
+	// finds that way.
+	Key string `json:"key"`
+	// Ephemeral is of an earlier version: a run that ended with its client. The next daemon removes
+	// it.
+	Ephemeral bool `json:"ephemeral,omitempty"`
+	// Task: it is the box of one attempt of a task, whose queue removes it; limits end its machine.
+	Task      bool           `json:"task,omitempty"`
 	Cold      bool           `json:"cold,omitempty"`
 	Life      int            `json:"life"`      // number of the present machine's directory
 	Workspace int            `json:"workspace"` // number of the present workspace
@@ -56,31 +66,44 @@ type record struct {
 	Settings  flags.Settings `json:"settings,omitempty"` // what the present machine was made for
 	Remote    string         `json:"remote,omitempty"`   // git remote in Box.Directory
 	User      string         `json:"user"`
-	Pool      int            `json:"pool"`     // machines kept ready for boxes like this one; config.PoolAuto leaves it to the daemon
-	Hardware  bool           `json:"hardware"` // isolation rests on hardware virtualization
-	Guest     guestConfig    `json:"attach"`
-	Setup     []string       `json:"setup,omitempty"`        // for sh -c, once per workspace
-	SetUp     bool           `json:"set_up,omitempty"`       // it has run
-	Start     []string       `json:"start,omitempty"`        // for sh -c, whenever a fresh machine starts
-	StartDue  bool           `json:"start_due,omitempty"`    // they are still to be run in the present machine
-	StartErr  string         `json:"start_failed,omitempty"` // how they failed in it
-	Suite     string         `json:"suite,omitempty"`        // release of an apt: image
-	Limits    api.Limits     `json:"limits"`
-	Detached  bool           `json:"detached,omitempty"` // Box.Branch is a commit
-	Approved  string         `json:"approved,omitempty"` // digest of the approved document that governs it
-	Seed      string         `json:"seed,omitempty"`     // random: of what the box has in place of secrets
+	// Pool is how many machines are kept ready for boxes like this one; config.PoolAuto leaves it
+	// to the daemon.
+	Pool     int         `json:"pool"`
+	Hardware bool        `json:"hardware"` // isolation rests on hardware virtualization
+	Guest    guestConfig `json:"attach"`
+	Setup    []string    `json:"setup,omitempty"` // for sh -c, once per workspace
+	// SetUp: it has run, here or in the clean box whose result the workspace has.
+	SetUp bool `json:"set_up,omitempty"`
+	// Start: for sh -c, whenever a fresh machine starts.
+	Start []string `json:"start,omitempty"`
+	// StartDue: they are still to be run in the present machine.
+	StartDue bool       `json:"start_due,omitempty"`
+	StartErr string     `json:"start_failed,omitempty"` // how they failed in it
+	Suite    string     `json:"suite,omitempty"`        // release of an apt: image
+	Limits   api.Limits `json:"limits"`
+	Detached bool       `json:"detached,omitempty"` // Box.Branch is a commit
+	// Approved: digest of the approved document that governs it.
+	Approved string `json:"approved,omitempty"`
+	// Seed: random: of what the box has in place of secrets.
+	Seed string `json:"seed,omitempty"`
 
-	Histories map[string][]string `json:"histories,omitempty"` // of the agents run in it: directories below the home that have their conversations
-	Recalled  map[string]int      `json:"recalled,omitempty"`  // the life in which each agent was last given what is kept of them
+	// Histories has, for each agent that was run in it, the directories below the home that have
+	// its conversations.
+	Histories map[string][]string `json:"histories,omitempty"`
+	// Recalled is the life in which each agent was last given what is kept of them.
+	Recalled map[string]int `json:"recalled,omitempty"`
 }
 
-// guestConfig is what a fresh machine is given to become this box.
+// guestConfig is what a fresh machine is given to become this box. It is part of the record because
+// a restored or stopped box must come back with what it was made with, whatever the configuration
+// says now.
 type guestConfig struct {
 	Env      map[string]string         `json:"env,omitempty"`
 	Services []protocol.Service        `json:"services,omitempty"`
 	Ports    []agentbox.ConfiguredPort `json:"ports,omitempty"`
 }
 
+// names has the path of each file of the box.
 func (r record) names(h home.Home) home.Box { return h.Box(r.Box.ID) }
 
 // flagsNow are the flags a box was made with. Its kind it keeps for life, whatever the repository
@@ -93,10 +116,14 @@ func (r record) flagsNow() flags.Flags {
 	return asked
 }
 
+// lifeDir is the directory of the present life's machine. Lives are numbered and never reuse one,
+// so what a killed machine left cannot be taken for the next one's.
 func (r record) lifeDir(h home.Home) string {
 	return filepath.Join(r.names(h).Dir, "life-"+strconv.Itoa(r.Life))
 }
 
+// workspacePath is the present workspace: a disk's file or a directory, as the driver has it. A
+// rollback makes one with the next number and keeps this until that one runs.
 func (r record) workspacePath(h home.Home) string {
 	return filepath.Join(r.names(h).Dir, "workspace-"+strconv.Itoa(r.Workspace))
 }
@@ -142,7 +169,8 @@ func (r record) subject() egress.Subject {
 	return egress.Subject{Root: r.Box.Directory, Project: r.Box.Project, Document: r.Approved, Seed: r.Seed, Limits: r.Limits}
 }
 
-// unborn is the record of another box like this one, which is made now.
+// unborn is the record of another box like this one, which is made now. It has no key and no
+// remote, so that nobody finds it; callers give it an id.
 func (r record) unborn() record {
 	r.Phase, r.Key, r.Remote, r.Life, r.Workspace = phaseNew, "", "", 1, 1
 	return r
@@ -166,6 +194,9 @@ func (r *record) startFrom(img image.Image) {
 	r.ImageFile, r.Box.Image, r.Box.ImageName = img.Path, img.Digest, img.Name
 }
 
+// readRecord reads the record of a box. A file that is no record is Corrupt; one of another version
+// is an error that names the versions; one that is not there satisfies os.ErrNotExist. What a
+// record says is ours and is believed: a box cannot write it.
 func readRecord(path string) (record, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -182,7 +213,8 @@ func readRecord(path string) (record, error) {
 		var old struct {
 			Box struct{ Note string }
 		}
-		if err := json.Unmarshal(b, &old); err == nil && old.Box.Note != "" { // an earlier version wrote it
+		// An earlier version wrote it.
+		if err := json.Unmarshal(b, &old); err == nil && old.Box.Note != "" {
 			end := supervisor.EndOf(old.Box.Note)
 			r.Box.Ended = &end
 		}
@@ -190,6 +222,7 @@ func readRecord(path string) (record, error) {
 	return r, nil
 }
 
+// writeRecord makes a record durable, whole or not at all. The box's directory must exist.
 func writeRecord(h home.Home, r record) error {
 	r.Version = recordVersion
 	b, err := json.MarshalIndent(r, "", "  ")

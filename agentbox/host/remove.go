@@ -11,7 +11,8 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// Remove removes a box: machine, runtime, checkpoints and workspace.
+// Remove removes a box: machine, runtime, checkpoints and workspace. What it returns is the box as
+// it was. Unsaved work is not looked for here: the command line asks about that first (Unsaved).
 func (m *Manager) Remove(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (agentbox.Box, error) {
 	b, err := m.boxes.find(ctx, ref)
 	if err != nil {
@@ -25,15 +26,17 @@ func (m *Manager) Remove(ctx context.Context, ref api.BoxRef, progress agentbox.
 	return shown, m.maker.remove(b)
 }
 
+// remove is erase for callers that do not hold the box's op.
 func (m *maker) remove(b *box) error {
 	b.op.Lock()
 	defer b.op.Unlock()
 	return m.erase(b)
 }
 
-// erase takes everything of a box away. The record goes last but for its directory, and says from
-// the start that the box is being removed, so that the next daemon finishes what this one could
-// not.
+// erase takes everything of a box away; the caller holds op. The record says from the start that
+// the box is being removed, and goes last but for its directory, so that the next daemon finishes
+// what this one could not, and tidy what failed. It may be called again after a failure, and for a
+// box of which anything may be missing. Only when all is gone does the table forget it.
 func (m *maker) erase(b *box) error {
 	rec := b.record()
 	rec.Phase = phaseRemoving

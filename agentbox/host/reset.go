@@ -14,7 +14,8 @@ import (
 
 // Reset drops the runtime of a box, all of it, and starts from the template on the same workspace,
 // as the directory's configuration says now. The old machine goes only when everything the new one
-// needs is there.
+// needs is there. So a failure before that, such as an image that cannot be had, leaves the box
+// running as it was; a crash after it leaves a stopped box with its workspace.
 func (m *Manager) Reset(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (agentbox.Box, error) {
 	return m.operate(ctx, ref, func(b *box) error {
 		u := &making{b: b, rec: b.record(), was: b.record().Box}

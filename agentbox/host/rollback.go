@@ -11,7 +11,8 @@ import (
 )
 
 // Rollback takes a box back to a checkpoint: memory, processes, runtime and workspace. What came
-// after is lost.
+// after is lost. The latest checkpoint is meant where none is named. The checkpoint stays, and can
+// be gone back to again.
 func (m *Manager) Rollback(ctx context.Context, req api.RollbackRequest, progress agentbox.Progress) (agentbox.Box, error) {
 	return m.operate(ctx, req.BoxRef, func(b *box) error {
 		c, err := chooseCheckpoint(b.record(), req.Checkpoint)
@@ -22,6 +23,8 @@ func (m *Manager) Rollback(ctx context.Context, req api.RollbackRequest, progres
 	})
 }
 
+// chooseCheckpoint finds a checkpoint by id, name or unique beginning of an id; "" is the latest.
+// NotFound, with what to do, when there is none.
 func chooseCheckpoint(rec record, ref string) (agentbox.Checkpoint, error) {
 	all := rec.Box.Checkpoint
 	if len(all) == 0 {
@@ -47,8 +50,10 @@ func chooseCheckpoint(rec record, ref string) (agentbox.Checkpoint, error) {
 	return found[0], nil
 }
 
-// rollback restores the checkpoint beside what is there, and only then lets go of that: whenever it
-// is cut short, the box still has the workspace it had.
+// rollback restores the checkpoint beside the present workspace and life, and only then lets go of
+// those: at every point at which it may be cut short, the box still has the workspace it had. The
+// new record is written last, when the new machine runs: until then the next daemon finds the old
+// record and takes the new machine for orphaned. The caller holds op.
 func (m *Manager) rollback(ctx context.Context, b *box, c agentbox.Checkpoint, progress agentbox.Progress) error {
 	before := b.record()
 	if c.Template != "" && c.Template != before.Box.Template {

@@ -25,7 +25,8 @@ func (m *Manager) setUp(ctx context.Context, b *box, progress agentbox.Progress)
 
 // onStart runs the commands of the configuration that belong to every start of a machine, once
 // setup has succeeded. A failure leaves the machine as it is, and is written down for whoever uses
-// it later.
+// it later. That is why it is no reason for up to fail later: the box is there and can be looked
+// into.
 func (m *Manager) onStart(ctx context.Context, b *box, progress agentbox.Progress) error {
 	rec := b.record()
 	if len(rec.Start) == 0 || !rec.StartDue || rec.setupDue() {
@@ -42,7 +43,7 @@ func (m *Manager) onStart(ctx context.Context, b *box, progress agentbox.Progres
 	return errors.Join(err, b.change(m.home, func(rec *record) { rec.StartDue, rec.StartErr = false, why }))
 }
 
-// hintOf says what to do when commands of a step failed.
+// hintOf says what to do when commands of a step, "setup" or "start", failed.
 func hintOf(step string, rec record) string {
 	again := "agentbox up"
 	switch {
@@ -54,7 +55,8 @@ func hintOf(step string, rec record) string {
 	return "the box is there: agentbox shell " + rec.Box.Name + "; " + again + " tries again"
 }
 
-// setupOf is what is to be made for a box before it is.
+// setupOf is what is to be made for a box before it is. Its clean boxes are like the box of this
+// record.
 func (m *Manager) setupOf(rec record, cfg *config.Config) setup.Request {
 	clean := cleanBoxes{m.maker, rec}
 	return setup.Request{

@@ -15,7 +15,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// List describes every box, newest last.
+// List describes every box that is ready, oldest first. Boxes that cannot be shown are told of by
+// progress.
 func (m *Manager) List(ctx context.Context, req api.ListRequest, progress agentbox.Progress) ([]agentbox.Box, error) {
 	m.boxes.sayUnread(progress)
 	want := brief
@@ -37,7 +38,7 @@ func (m *Manager) List(ctx context.Context, req api.ListRequest, progress agentb
 	return out, nil
 }
 
-// Show describes one box with what it costs.
+// Show describes one box with what it costs. It waits for the guest, 20 seconds at most.
 func (m *Manager) Show(ctx context.Context, ref api.BoxRef, _ agentbox.Progress) (agentbox.Box, error) {
 	b, err := m.boxes.find(ctx, ref)
 	if err != nil {
@@ -46,7 +47,7 @@ func (m *Manager) Show(ctx context.Context, ref api.BoxRef, _ agentbox.Progress)
 	return m.describe(ctx, b, everything)
 }
 
-// Find describes the box that is meant, without asking anything of its guest.
+// Find describes the box that is meant, without asking anything of its guest. It wakes nothing.
 func (m *Manager) Find(ctx context.Context, ref api.BoxRef) (agentbox.Box, error) {
 	b, err := m.boxes.find(ctx, ref)
 	if err != nil {
@@ -72,7 +73,8 @@ const (
 )
 
 // describe is the box as it is now. A supervisor that does not answer costs the details and not the
-// list.
+// list. It takes no lock of the box for longer than a copy, so a box in the middle of an operation
+// is shown as it is at this moment. What could not be asked in time is missing from the answer.
 func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.Box, error) {
 	rec, s := b.record(), b.live()
 	out := rec.Box
@@ -155,6 +157,8 @@ func machineUsage(ctx context.Context, s *supervisors.Supervisor) *agentbox.Usag
 	return &u
 }
 
+// withPorts adds to services the ports that the configuration says they serve, which the guest is
+// not told.
 func withPorts(services []agentbox.Service, configured []protocol.Service) []agentbox.Service {
 	for i := range services {
 		for _, c := range configured {
@@ -167,7 +171,8 @@ func withPorts(services []agentbox.Service, configured []protocol.Service) []age
 }
 
 // processUsage adds up memory (proportional set size) and CPU time. Processes that have gone count
-// as nothing.
+// as nothing. PSS divides a page among the processes that share it, so the sum over clones of a
+// template is what they really take.
 func processUsage(pids []int) (pss, cpuMillis int64) {
 	for _, pid := range pids {
 		p, err := procfs.NewProc(pid)

@@ -11,7 +11,8 @@ import (
 	"agentbox/agentbox/resources"
 )
 
-// table has the boxes in memory, and finds them.
+// table has the boxes in memory, by id, and finds them. mu guards the map alone, so what a method
+// reads of boxes is not of one moment; callers that need that take the box's op.
 type table struct {
 	home   home.Home
 	unread []string // what a box that was not taken up is, and why; set before anybody asks
@@ -22,7 +23,7 @@ type table struct {
 
 func newTable(h home.Home) *table { return &table{home: h, boxes: map[agentbox.BoxID]*box{}} }
 
-// drop forgets a box.
+// drop forgets a box, when nothing of it is on disk any more.
 func (t *table) drop(id agentbox.BoxID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -46,7 +47,7 @@ func (t *table) count() (n int) {
 	return n
 }
 
-// usersOf names the boxes that run from an image.
+// usersOf names the ready boxes that run from an image, for messages.
 func (t *table) usersOf(d agentbox.Digest) (names []string) {
 	for _, b := range t.all() {
 		if rec := b.record(); rec.Box.Image == d && rec.Phase == phaseReady {
@@ -56,7 +57,8 @@ func (t *table) usersOf(d agentbox.Digest) (names []string) {
 	return names
 }
 
-// using are the machines that run.
+// using are the images that machines run from, and by which kind of machine: an image that is not
+// all here is completed for them again after a restart of the daemon.
 func (t *table) using() (using []images.Using) {
 	for _, b := range t.all() {
 		if rec := b.record(); b.live() != nil {
@@ -66,6 +68,7 @@ func (t *table) using() (using []images.Using) {
 	return using
 }
 
+// all are the boxes of every phase, in no order.
 func (t *table) all() []*box {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,13 +79,14 @@ func (t *table) all() []*box {
 	return out
 }
 
+// put makes a box known, when its record is on disk.
 func (t *table) put(b *box) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.boxes[b.record().Box.ID] = b
 }
 
-// hangUp lets go of the processes that hold the boxes' machines: they outlive us.
+// hangUp closes the connections to supervisors, which outlive this daemon with their machines.
 func (t *table) hangUp() {
 	for _, b := range t.all() {
 		if s := b.live(); s != nil {
@@ -112,7 +116,8 @@ func (t *table) sayUnread(progress agentbox.Progress) {
 	}
 }
 
-// unreadable is the failure of what has to know the needs of every box.
+// unreadable is the failure of what has to know the needs of every box. Prune, for one, would take
+// a template for unneeded that such a box needs.
 func (t *table) unreadable() error {
 	if len(t.unread) == 0 {
 		return nil
@@ -121,7 +126,7 @@ func (t *table) unreadable() error {
 		WithHint("its workspace is in %s: use the agentbox that wrote it, or move its directory away to give it up, and then agentbox daemon stop", t.home.Boxes())
 }
 
-// templates are the keys of those that boxes are made from.
+// templates are the keys of those that boxes are made from, the pool's machines included.
 func (t *table) templates() map[string]bool {
 	used := map[string]bool{}
 	for _, b := range t.all() {
@@ -130,7 +135,7 @@ func (t *table) templates() map[string]bool {
 	return used
 }
 
-// pruned are the boxes as prune sees them.
+// pruned are the boxes as prune sees them: those without a machine, and what all of them need.
 type pruned struct {
 	*table
 	remove func(*box) error

@@ -7,7 +7,9 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// withTaskLimits are limits with those that a task was submitted with over them.
+// withTaskLimits are the limits of a configuration with those that a task was submitted with in
+// their place, where it has any. Neither is the stricter one by nature: the user who submits may
+// allow more than the repository says.
 func withTaskLimits(l api.Limits, t agentbox.TaskLimits) api.Limits {
 	if t.Wall > 0 {
 		l.Wall = t.Wall
@@ -28,7 +30,8 @@ func withTaskLimits(l api.Limits, t agentbox.TaskLimits) api.Limits {
 }
 
 // Unlimit lifts the limits of time, CPU and cost of a box, now and for its next machines, so that
-// its work can be looked at.
+// its work can be looked at. It is for an attempt that a limit has ended, whose box still has work
+// to be taken out of it.
 func (m *Manager) Unlimit(ctx context.Context, ref api.BoxRef) error {
 	b, err := m.boxes.find(ctx, ref)
 	if err != nil {
@@ -49,7 +52,8 @@ func (m *Manager) Unlimit(ctx context.Context, ref api.BoxRef) error {
 	return m.machines.govern(ctx, b)
 }
 
-// Stop ends the machine of a box at once. The workspace stays.
+// Stop ends the machine of a box at once. The workspace stays. Nobody's end is recorded for it, as
+// somebody asked.
 func (m *Manager) Stop(ctx context.Context, ref api.BoxRef) error {
 	b, err := m.boxes.find(ctx, ref)
 	if err != nil {

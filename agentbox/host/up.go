@@ -16,8 +16,9 @@ import (
 	"agentbox/vmm/image"
 )
 
-// making is a plan as it is carried out: what it follows from, and what a box is made from, step by
-// step. b is the box as soon as there is one.
+// making is a plan as it is carried out: the facts that it follows from, and what a box is made
+// from, step by step. It lives for one call. Each step reads what earlier ones have set, in this
+// order: rec (what the box should be), img, template, b.
 type making struct {
 	plan.Facts
 	was      agentbox.Box // it is there already, and this is what its last machine had
@@ -27,7 +28,12 @@ type making struct {
 	b        *box
 }
 
-// Up creates the box of a directory and its branch, or finds it and makes sure that it runs.
+// Up creates the box of a directory and its branch, or finds it and makes sure that it runs. It
+// reads the facts, plans, and carries the plan out; all decisions are the plan's (host/plan).
+//
+// Calls for one checkout and branch come one after the other, so that the second finds the box of
+// the first. A failure before the box is made leaves nothing of it; one after that (its commands,
+// its services) leaves the box, and the next Up goes on.
 func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.Progress) (api.UpResponse, error) {
 	if req.Name != "" {
 		if err := checkName(req.Name); err != nil {
@@ -66,7 +72,9 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	return m.upResponse(ctx, u.b, u.Repo.Subdir, created, progress)
 }
 
-// Plan tells what Up would do, and does none of it.
+// Plan tells what Up would do, and does none of it. It looks for what is here already, so that the
+// answer tells which steps take long, and gets or makes nothing. Without a box it plans twice: what
+// is here can be looked for only when the first plan says what is needed.
 func (m *Manager) Plan(ctx context.Context, req api.UpRequest, _ agentbox.Progress) (api.UpPlan, error) {
 	u, mine, err := m.read(ctx, req)
 	if err != nil {
@@ -86,7 +94,9 @@ func (m *Manager) Plan(ctx context.Context, req api.UpRequest, _ agentbox.Progre
 	return api.UpPlan{Isolation: u.Kind.Kind, Reason: u.Kind.Reason, Steps: p}, err
 }
 
-// read reads what the caller asks for: the checkout, its configuration, and the flags.
+// read reads what the caller asks for: the checkout, its configuration, and the flags. mine is the
+// project that the checkout belongs to. Nothing is decided here, but what makes no sense is refused
+// (Invalid).
 func (m *Manager) read(ctx context.Context, req api.UpRequest) (u *making, mine project.Project, err error) {
 	u = &making{Facts: plan.Facts{Request: req, Results: m.setup.Results != nil}}
 	if u.Repo, err = workspace.Describe(ctx, req.Directory); err != nil {
@@ -110,8 +120,9 @@ func (m *Manager) read(ctx context.Context, req api.UpRequest) (u *making, mine 
 	return u, mine, err
 }
 
-// plan looks up what else the plan follows from, for the box that is there or for a new one, and
-// makes it.
+// plan looks up what else the plan follows from, for the box that is there (u.b) or for a new one,
+// and makes it. Flags of an earlier up count for a box that is there: they are part of what it was
+// made from, and what the user's own flags ask for needs no approval.
 func (m *Manager) plan(ctx context.Context, u *making) (plan.Plan, error) {
 	asked := u.Flags
 	var err error
@@ -147,6 +158,7 @@ func (m *Manager) hasSubdir(ctx context.Context, u *making) (bool, error) {
 	return workspace.HasFilesIn(ctx, u.Repo, u.Repo.Subdir)
 }
 
+// carryOut does the steps in order and stops at the first that fails.
 func (m *Manager) carryOut(ctx context.Context, u *making, p plan.Plan, progress agentbox.Progress) error {
 	for _, step := range p {
 		if err := m.do(ctx, u, step, progress); err != nil {
@@ -156,7 +168,8 @@ func (m *Manager) carryOut(ctx context.Context, u *making, p plan.Plan, progress
 	return nil
 }
 
-// do carries out a step.
+// do carries out one step, by one call into the file or room that answers for it: what is decided
+// here is nothing but which.
 func (m *Manager) do(ctx context.Context, u *making, step api.UpStep, progress agentbox.Progress) (err error) {
 	switch step.Do {
 	case api.UpApproval:
@@ -213,6 +226,7 @@ func (m *Manager) rouse(ctx context.Context, b *box, progress agentbox.Progress)
 	return nil
 }
 
+// upResponse is the answer to Up. That the box has no network the user is told here, at once.
 func (m *Manager) upResponse(ctx context.Context, b *box, subdir string, created bool, progress agentbox.Progress) (api.UpResponse, error) {
 	shown, err := m.describe(ctx, b, brief)
 	if err != nil {

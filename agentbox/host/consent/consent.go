@@ -27,7 +27,8 @@ const (
 	askIsolation = "isolation"
 	askPort      = "port"
 	askPin       = "pin"
-	askAgent     = policy.AgentChange // it waits for whoever runs that agent: boxes are made without
+	// It waits for whoever runs that agent: boxes are made without.
+	askAgent = policy.AgentChange
 )
 
 // Approvals compares what a repository asks for with what was approved, and asks for the rest.

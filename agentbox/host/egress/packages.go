@@ -23,7 +23,8 @@ func (e *Policies) Packages(ctx context.Context, suite string) (env, files map[s
 	if suite == "" {
 		return env, nil
 	}
-	if sources, err := image.AptSources(suite); err == nil { // an image can be here when its sources are gone
+	// An image can be here when its sources are gone.
+	if sources, err := image.AptSources(suite); err == nil {
 		files[protocol.AptSources] = registries.InBox(sources)
 	}
 	if proxies := registries.AptProxies(registries.Host("", environ)); proxies != "" {

@@ -86,9 +86,10 @@ type Policies struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup // looks for registries
 
-	mu      sync.Mutex
-	env     map[string]string // variables that secrets name, as callers last had them; in memory only
-	skipped map[string]bool   // questions about registries that could not be asked, by key
+	mu sync.Mutex
+	// env: variables that secrets name, as callers last had them; in memory only
+	env     map[string]string
+	skipped map[string]bool // questions about registries that could not be asked, by key
 }
 
 // New gives the policies of a home.

@@ -60,7 +60,8 @@ func addedRoots(bundle string, shipped fs.FS) string {
 			return
 		}
 		known[sum] = true
-		_ = pem.Encode(&added, &pem.Block{Type: block.Type, Bytes: block.Bytes}) // a buffer takes everything
+		// A buffer takes everything.
+		_ = pem.Encode(&added, &pem.Block{Type: block.Type, Bytes: block.Bytes})
 	})
 	return added.String()
 }

@@ -75,7 +75,8 @@ func (e *Policies) RemoveSecret(ctx context.Context, ref api.SecretRef, progress
 	}
 	e.Tell(func(g Governed) bool { return s.Applies(g.Project) }, progress)
 	out := secretInfo(s)
-	if s.From.Kind == secrets.Keyring && s.From.Of == "" { // an entry with a name of its own was not made by us alone
+	// An entry with a name of its own was not made by us alone.
+	if s.From.Kind == secrets.Keyring && s.From.Of == "" {
 		if err := s.From.Forget(s.Name); err != nil {
 			out.Problem = "its entry in the keyring is still there: " + err.Error()
 		}

@@ -22,9 +22,11 @@ type Flags struct {
 	Isolation agentbox.Isolation `json:"isolation,omitempty"`
 	CPUs      int                `json:"cpus,omitempty"`
 	Memory    string             `json:"memory,omitempty"`
-	Agent     string             `json:"agent,omitempty"`     // whose program the box has
-	Tools     toolchain.Needs    `json:"tools,omitempty"`     // that the agent needs, itself among them
-	Variables map[string]string  `json:"variables,omitempty"` // of the caller's environment, that the includes name
+	Agent     string             `json:"agent,omitempty"` // whose program the box has
+	// Tools: that the agent needs, itself among them.
+	Tools toolchain.Needs `json:"tools,omitempty"`
+	// Variables: of the caller's environment, that the includes name.
+	Variables map[string]string `json:"variables,omitempty"`
 }
 
 // Of are the flags of a request, with the profile of the agent that it names, if any.
@@ -77,7 +79,8 @@ func (o Flags) Apply(cfg *config.Config) (err error) {
 			return agentbox.Errorf(agentbox.Invalid, "memory: %w", err)
 		}
 	}
-	if len(o.Tools) > 0 && strings.HasPrefix(cfg.Image, "apt:") { // any other image has the agent itself, or not
+	// Any other image has the agent itself, or not.
+	if len(o.Tools) > 0 && strings.HasPrefix(cfg.Image, "apt:") {
 		cfg.Toolchain = append(slices.Clone(cfg.Toolchain), o.Tools...)
 		cfg.Toolchain.Sort()
 	}

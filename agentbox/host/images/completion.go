@@ -92,7 +92,8 @@ func (c *completions) share(d agentbox.Digest) *completion {
 
 // here counts the bytes of an image that have come, those of the last moments too.
 func (c *completions) here(ctx context.Context, img image.Image) int64 {
-	lasting, _ := c.room.Content.Here(ctx, img) // a manifest that is gone is got again, and until then nothing is here
+	// A manifest that is gone is got again, and until then nothing is here.
+	lasting, _ := c.room.Content.Here(ctx, img)
 	f := c.share(img.Digest)
 	if f == nil {
 		return lasting

@@ -93,7 +93,8 @@ func (i *Images) keepAll() {
 // Want is an image that is asked for.
 type Want struct {
 	Recipe image.Recipe
-	Lock   string                          // the lock file that pins it; "" for what nobody wrote down
+	// Lock: the lock file that pins it; "" for what nobody wrote down.
+	Lock   string
 	Update bool                            // make it anew and replace the pin
 	Pinned func(recipe image.Recipe) error // called when an image was made by the lock file
 }

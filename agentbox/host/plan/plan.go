@@ -20,10 +20,11 @@ import (
 type Facts struct {
 	Request api.UpRequest
 	Repo    workspace.Repo
-	Config  *config.Config   // with the flags applied
-	Flags   flags.Flags      // of this command line
-	Agent   agents.Profile   // that it names, if it names one
-	Review  project.Review   // what the repository asks of this host, and what of that waits for approval
+	Config  *config.Config // with the flags applied
+	Flags   flags.Flags    // of this command line
+	Agent   agents.Profile // that it names, if it names one
+	// Review: what the repository asks of this host, and what of that waits for approval.
+	Review  project.Review
 	Kind    isolation.Choice // of the machine, where one is made
 	Subdir  bool             // the repository has files where the caller is
 	Results bool             // what setup makes is kept here by key

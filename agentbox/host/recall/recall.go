@@ -23,8 +23,9 @@ import (
 )
 
 const (
-	historyTime = 30 * time.Second     // for getting what an agent remembers, or giving it back
-	historyMost = 4 * history.MaxBytes // bytes that are taken of a box, most of which may not be kept
+	historyTime = 30 * time.Second // for getting what an agent remembers, or giving it back
+	// Bytes that are taken of a box, most of which may not be kept.
+	historyMost = 4 * history.MaxBytes
 )
 
 // Recall is that of a home.

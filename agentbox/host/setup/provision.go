@@ -17,7 +17,8 @@ import (
 // Result is what a box starts from.
 type Result struct {
 	Image image.Image
-	Cache agentbox.Digest // key of what setup made that it has; zero when setup is to run in the box itself
+	// Cache: key of what setup made that it has; zero when setup is to run in the box itself.
+	Cache agentbox.Digest
 }
 
 // Provision lets a box start from what setup made for its key, running setup in a clean box first

@@ -28,9 +28,11 @@ type Target struct {
 	Path    string // the reserved workspace
 	Size    int64  // of it, in bytes
 	Staging string // a directory for a driver that makes its own form of it
-	Begin   string // where it is written down what the workspace holds beyond its commit; "" for a box that nobody takes work from
-	Commit  string
-	Setup   agentbox.Digest // key of what setup made that belongs in it; zero for none
+	// Begin: where it is written down what the workspace holds beyond its commit; "" for a box that
+	// nobody takes work from.
+	Begin  string
+	Commit string
+	Setup  agentbox.Digest // key of what setup made that belongs in it; zero for none
 }
 
 // Fill copies a repository into a box's reserved workspace.

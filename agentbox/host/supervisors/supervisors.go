@@ -29,7 +29,8 @@ type Supervisor struct {
 	Client *api.Client
 	Gone   chan struct{} // closed when the process has ended and its machine with it
 	Box    home.Box      // the files of its box
-	policy sync.Mutex    // held from when its policy is composed until it is in force: the latest stays
+	// policy: held from when its policy is composed until it is in force: the latest stays
+	policy sync.Mutex
 }
 
 // Supervisors starts them for the boxes of a home.
@@ -49,12 +50,14 @@ func (m Supervisors) Start(cfg supervisor.Config, template vmm.Template) (*Super
 	if err != nil {
 		return nil, err
 	}
-	defer closeAll(files.Lock, files.Control, files.SSH) // the child has its own; the template's belong to the template
+	// The child has its own; the template's belong to the template.
+	defer closeAll(files.Lock, files.Control, files.SSH)
 	cmd := exec.Command(m.Binary, supervisor.Verb)
 	cmd.Env = append(os.Environ(), home.EnvDir+"="+m.Home.Dir)
 	cmd.Dir = names.Dir
 	cmd.ExtraFiles = files.List()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // it must not die with the daemon or its terminal
+	// It must not die with the daemon or its terminal.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	stderr, err := os.OpenFile(names.Log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, agentbox.OrNoSpace(err)
@@ -148,7 +151,8 @@ func Adopt(ctx context.Context, names home.Box, watch func(func())) (*Supervisor
 	}
 	s := &Supervisor{Client: api.NewClient(names.Control()), Gone: make(chan struct{}), Box: names}
 	watch(func() {
-		_, _ = api.Call(ctx, s.Client, api.SupervisorWait, api.None{}, nil) // returns when it ends, or we do
+		// Returns when it ends, or we do.
+		_, _ = api.Call(ctx, s.Client, api.SupervisorWait, api.None{}, nil)
 		if ctx.Err() == nil {
 			awaitFree(names.Lock())
 			close(s.Gone)

@@ -12,7 +12,9 @@ import (
 
 // PoolConfig is what a Pool needs to know of its machines, of type M, each made from an L.
 type PoolConfig[L, M any] struct {
-	Want   int // machines per template, where no configuration says; negative: as many as the machine affords
+	// Want: machines per template, where no configuration says; negative: as many as the machine
+	// affords.
+	Want   int
 	Make   func(ctx context.Context, like L) (M, error)
 	Live   func(M) bool
 	Remove func(M) error
