@@ -19,11 +19,11 @@ import (
 // Spec describes one machine completely: with the driver's version it determines what is started.
 type Spec struct {
 	Name      string // for logs and process titles; the box's id
-	Dir       string // existing private directory (0700) for this machine's files
+	Dir       string // absolute path of an existing private directory (0700) for this machine's files
 	Image     string // the erofs file of layer 0, read-only
 	Blocks    Blocks `json:"-"` // the same while it is not all here: Image is not opened then. nil: it is
 	Kernel    string // a kernel directory as vmm/kernel lays it out; ignored by drivers that bring their own
-	Workspace string // a path made by NewWorkspace; "" gives the guest an empty slot (templates)
+	Workspace string // a path made by NewWorkspace or reserved; "" gives the guest an empty slot (templates)
 	CPUs      int
 	Memory    int64 // bytes
 	Disk      int64 // bytes the workspace and the runtime layer may each grow to
@@ -96,6 +96,7 @@ type DirectoryWorkspaces interface {
 }
 
 // GuestUID is the user id that owns the workspace inside every guest, whatever the host's user is.
+// It is the first id that Debian gives to a person.
 const GuestUID = 1000
 
 // Machine is one running guest. Methods may be called from any goroutine, also after the machine

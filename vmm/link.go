@@ -25,8 +25,8 @@ type Link interface {
 	// WriteFrame sends one frame, given in parts, to the guest. It waits while the guest takes
 	// none, for as long as the machine is frozen. The parts stay the caller's.
 	WriteFrame(parts ...[]byte) error
-	// Close cuts the cable: whoever reads or writes returns an error. Idempotent. The machine does
-	// so when it ends.
+	// Close cuts the cable: reads and writes under way return an error. Idempotent. The machine
+	// does so when it ends.
 	Close() error
 }
 

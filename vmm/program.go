@@ -2,11 +2,12 @@ package vmm
 
 import "os/exec"
 
-// systemDirectories are where distributions keep programs that an ordinary user's PATH leaves out,
-// and may run.
+// systemDirectories end in a slash, since a program's name is appended.
 var systemDirectories = []string{"/usr/sbin/", "/sbin/"}
 
-// FindProgram is exec.LookPath, and looks there too.
+// FindProgram is exec.LookPath, and then looks where distributions keep programs for root (mke2fs
+// and its kind), which an ordinary user may run though PATH leaves them out. The error is
+// exec.LookPath's own when the program is nowhere.
 func FindProgram(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	for _, dir := range systemDirectories {

@@ -2,6 +2,10 @@
 // of the machine's description says how much memory it has, the filters of its system calls are
 // compiled already, no garbage is collected while it starts, and at rest it keeps no page of its
 // program. vmm/gvisor embeds it and is the only one that runs it.
+//
+// It is a module of its own (see go.mod); vmm/gvisor/runsc/build.sh builds it, its package embeds
+// the result. Whatever is changed here makes other bytes, and a template fits the runsc that made it
+// and no other: every gVisor template is made again after a change.
 package main
 
 import (
@@ -23,6 +27,8 @@ var _ = version.Version()
 // and where it may make none it tells the machine that it has all of the host's.
 const memoryAnnotation = "dev.agentbox.memory"
 
+// main changes what runsc is told, and then is runsc. The option is on the command line of "runsc
+// boot", the sandbox, which another runsc starts with the amount of memory that it believes in.
 func main() {
 	if i := slices.Index(os.Args, "--total-memory"); i > 0 && i+1 < len(os.Args) && slices.Contains(os.Args[:i], "boot") {
 		if memory := annotatedMemory(os.Args); memory > 0 {
@@ -34,7 +40,10 @@ func main() {
 	maincli.Main()
 }
 
-// annotatedMemory reads the description that the sandbox was given, and leaves its offset alone.
+// annotatedMemory reads the description that the sandbox was given, and leaves its offset alone. It
+// is 0 where there is no description or no annotation: runsc's own figure then stands. Pread is
+// what leaves the offset alone, since runsc reads the same descriptor again. A description is far
+// below 1 MiB: vmm/gvisor/spec.go writes it.
 func annotatedMemory(args []string) int64 {
 	for _, arg := range args {
 		text, ok := strings.CutPrefix(arg, "--spec-fd=")

@@ -17,7 +17,9 @@ var sentryKnown map[string]precompiledseccomp.Program
 //go:linkname goferKnown gvisor.dev/gvisor/runsc/fsgofer/filter.precompiledPrograms
 var goferKnown map[string]precompiledseccomp.Program
 
-// registerFilters tells gVisor of the compiled filters.
+// registerFilters tells gVisor of the compiled filters. It must run before runsc starts a sandbox
+// or a file server, both of which look for their filters by the name that says which options they
+// were compiled for.
 func registerFilters() {
 	sentry.ListPrecompiled() // makes the map, once
 	for _, p := range sentryPrograms {

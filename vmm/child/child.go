@@ -1,5 +1,10 @@
 // Package child starts the processes that machines are made of, so that each dies with this one. It
-// says nothing of what they may reach.
+// says nothing of what they may reach: a driver passes in what takes rights away (package confine,
+// or namespaces of its own).
+//
+// Both drivers use it: vmm/qemu starts QEMU with it, vmm/gvisor the launcher of a sandbox. Its
+// promise is the first half of "a machine dies with its supervisor": a supervisor that is killed,
+// even by SIGKILL, leaves no machine behind, since the kernel itself sends the signal.
 package child
 
 import (
@@ -13,13 +18,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is a program that runs. Its methods may be called from any goroutine.
+// Process is a program that runs. Its methods may be called from any goroutine. The kernel's
+// process is reaped by a goroutine of Start's, so nothing has to call Wait.
 type Process struct {
+	// Of the program that was started, which also leads its process group.
 	PID int
 
 	process *os.Process
-	done    chan struct{}
-	err     error // read it after done
+	// Closed when the process has been reaped; err is written before that and never again.
+	done chan struct{}
+	err  error // read it after done
 }
 
 // Start runs a program in a process group of its own, which the kernel kills when this process
@@ -28,6 +36,10 @@ type Process struct {
 //
 // The kernel sends the signal of a parent's death when the thread that forked ends, not when its
 // process does. So the thread lives for as long as the child does.
+//
+// Start returns when the program runs, or with the error of before or of exec.Cmd.Start; nothing
+// runs then. Of cmd.SysProcAttr it sets Pdeathsig and Setpgid and leaves the rest. The files of cmd
+// stay the caller's, to close as soon as Start has returned.
 func Start(cmd *exec.Cmd, before func() error) (*Process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -60,13 +72,16 @@ func Start(cmd *exec.Cmd, before func() error) (*Process, error) {
 // Done is closed when the process has been reaped.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err waits for the end of the process and is what exec.Cmd.Wait said of it.
+// Err waits for the end of the process and is what exec.Cmd.Wait said of it. It is nil after exit
+// status 0, an *exec.ExitError after a signal or another status.
 func (p *Process) Err() error {
 	<-p.done
 	return p.err
 }
 
-// Terminate kills the process and does not wait. One that has ended is no error.
+// Terminate kills the process with SIGKILL and does not wait. One that has ended is no error. Only
+// the program itself is killed, not its process group: what it started dies by its own parent's
+// death.
 func (p *Process) Terminate() error {
 	if err := p.process.Kill(); !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -74,7 +89,8 @@ func (p *Process) Terminate() error {
 	return nil
 }
 
-// Kill ends the process and waits until it is gone.
+// Kill ends the process and waits until it is gone. It may be called again, and by several
+// goroutines at once.
 func (p *Process) Kill() error {
 	err := p.Terminate()
 	<-p.done
@@ -82,7 +98,9 @@ func (p *Process) Kill() error {
 }
 
 // SocketPair makes two connected stream sockets: ours as a connection, theirs as a file for a child
-// to inherit.
+// to inherit. Both are close-on-exec, so that a child gets its own end only where exec.Cmd hands it
+// over. The caller closes both; name is for errors and process listings alone. A pair is used in
+// place of a socket with a name because nobody else can connect to it.
 func SocketPair(name string) (ours *net.UnixConn, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -95,7 +113,8 @@ func SocketPair(name string) (ours *net.UnixConn, theirs *os.File, err error) {
 	return ours, theirs, err
 }
 
-// Conn makes a connection of a descriptor of a Unix socket, which it takes.
+// Conn makes a connection of a descriptor of a Unix socket, which it takes over: the descriptor is
+// closed, on failure too. A descriptor of anything but a Unix socket is an error.
 func Conn(fd int, name string) (*net.UnixConn, error) {
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()

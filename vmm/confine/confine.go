@@ -8,32 +8,41 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Files are what a confined program may open. A directory means everything below it. Paths that do
-// not exist grant nothing.
+// Files are what a confined program may open, as absolute paths. A directory means everything below
+// it. Paths that do not exist when Thread is called grant nothing, and are no error: a list may
+// name what only some distributions have.
 type Files struct {
 	Read  []string // to read and to run
 	Write []string // to read, write, truncate and make; a device also to control
 }
 
 const (
+	// A program that may be read may also be run: the list names programs and their libraries
+	// together. fileRights are those that the kernel accepts on a file that is no directory; it
+	// refuses a rule with any other.
 	readRights  = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
 	fileRights  = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 	firstRights = 1<<13 - 1 // every right of the first version: all of them are denied where no rule grants them
 )
 
-// Available is nil where this kernel confines programs, or else says why it does not.
+// Available is nil where this kernel confines files by Landlock, or else says why it does not and,
+// where an administrator can change that, how. It says nothing of the filter of system calls: where
+// that cannot be had, Thread fails.
 func Available() error {
 	_, err := version()
 	return err
 }
 
-// Signals tells whether this kernel keeps a confined program from signalling others.
+// Signals tells whether this kernel keeps a confined program from signalling others: Linux 6.12 and
+// later do, where the erratum of signalsFixed is fixed. Without it a confined program can end other
+// processes of its user.
 func Signals() bool {
 	v, err := version()
 	return err == nil && handled(v).Scoped&unix.LANDLOCK_SCOPE_SIGNAL != 0
 }
 
-// version is Landlock's here.
+// version is that of Landlock's interface in the running kernel, from 1 on. The error is for
+// people, and says what an administrator could do.
 func version() (int, error) {
 	v, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	switch errno {
@@ -51,6 +60,9 @@ func version() (int, error) {
 // it with the thread locked to its goroutine (runtime.LockOSThread), and never unlock it: the
 // thread then ends with the goroutine. Where the kernel has no Landlock it leaves files alone,
 // which Available tells; an error means that the thread may be used no further.
+//
+// Both mechanisms only ever take rights away, and a confined program can neither undo them nor gain
+// new ones by running a setuid program (no_new_privs).
 func Thread(files Files) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("forbid new privileges: %w", err)
@@ -63,7 +75,9 @@ func Thread(files Files) error {
 	return denyCalls()
 }
 
-// restrict takes from the calling thread what this version of Landlock can take.
+// restrict takes from the calling thread what this version of Landlock can take. Files.Write gets
+// every right that the version knows, so that a machine can do with its own files and with /dev/kvm
+// what it could without Landlock.
 func restrict(files Files, version int) error {
 	attr := handled(version)
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
@@ -87,7 +101,9 @@ func restrict(files Files, version int) error {
 	return nil
 }
 
-// handled is all that a version of Landlock can forbid.
+// handled is all that a version of Landlock can forbid. What is named here is denied unless a rule
+// grants it, and the kernel refuses a name that its version does not know, so each version has its
+// own set. Of TCP nothing is granted at all: the machine's network is a socket that it inherits.
 func handled(version int) unix.LandlockRulesetAttr {
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: firstRights}
 	if version >= 2 {

@@ -11,6 +11,10 @@ import (
 
 // denied are the system calls of which a confined program gets EPERM. It keeps the sockets that it
 // inherits, all of which are connected to us, and can read, write and ask after them.
+//
+// The numbers are those of the architecture that this program is built for, see filter. EPERM and
+// not a kill, because QEMU and its libraries try some of these calls and go on without them: QEMU
+// 11 falls back from io_uring by itself.
 var denied = []uint32{
 	// Every way to a socket of its own, and so to the user's daemon, session bus and agents, the
 	// network, netlink and vsock. A ring opens and connects sockets without these calls.
@@ -23,18 +27,22 @@ var denied = []uint32{
 	unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD, unix.SYS_UNSHARE, unix.SYS_SETNS,
 }
 
-// architectures are how a filter sees the system calls of a Go architecture.
+// architectures are what a filter sees as the architecture of a call, by Go's name for it. A call
+// on an architecture that is not listed here cannot be judged, so machines do not start there.
 var architectures = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
 
 // What a filter is shown of a call (struct seccomp_data), and where the numbers of the x32 ABI
 // begin, which has all calls again.
 const (
+	// Bytes from the start of the struct.
 	offsetNumber, offsetArch = 0, 4
 	firstX32                 = 0x40000000
 )
 
 // filter is the program that decides about each call. Calls by another ABI of the processor have
-// other numbers: none is let through.
+// other numbers: none is let through. goarch is a key of architectures; any other is an error. The
+// order of the checks matters: a number says nothing before the architecture is known, and on
+// x86-64 the x32 numbers have to go before they are compared with ours.
 func filter(goarch string) ([]bpf.Instruction, error) {
 	arch, ok := architectures[goarch]
 	if !ok {
@@ -54,7 +62,7 @@ func filter(goarch string) ([]bpf.Instruction, error) {
 }
 
 // denyCalls puts the filter before every system call of the calling thread and of what it starts.
-// It needs the promise of no new privileges.
+// It has to come after PR_SET_NO_NEW_PRIVS, without which the kernel takes a filter from root only.
 func denyCalls() error {
 	program, err := filter(runtime.GOARCH)
 	if err != nil {

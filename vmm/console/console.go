@@ -7,11 +7,14 @@ import (
 	"strings"
 )
 
-// consoleLimit bounds each of the two console logs.
+// consoleLimit bounds each of the two console logs, in bytes. A write that would go beyond it
+// begins a new file, so a log may be shorter by one read.
 const consoleLimit = 1 << 20
 
 // Names of the log in a machine's directory.
 const (
+	// In the directory given to New. Both have mode 0600 and are appended to: a machine that is
+	// started again in the same directory adds to what the one before it said.
 	File    = "console.log"   // what the guest's console said, bounded
 	OldFile = "console.log.1" // and what it said before that
 )
@@ -20,6 +23,7 @@ const (
 // with the machine. A log that cannot be written is dropped: a full disk must not stop the guest at
 // its console.
 type Console struct {
+	// Only the goroutine of copy uses dir, file and size; last has a lock of its own.
 	dir  string
 	last Tail
 	file *os.File
@@ -27,16 +31,22 @@ type Console struct {
 	done chan struct{}
 }
 
-// New starts copying from conn, which it owns, to the log in dir.
+// New starts copying from conn, which it owns, to the log in dir, an existing directory. The
+// goroutine ends when conn is closed at its other end or fails to be read, which the end of the
+// machine's process brings about. Nothing else ends it: a console whose other end some process
+// still holds goes on.
 func New(dir string, conn io.ReadCloser) *Console {
 	c := &Console{dir: dir, done: make(chan struct{})}
 	go c.copy(conn)
 	return c
 }
 
-// Wait returns when the other end of conn was closed and everything it said is in the log.
+// Wait returns when the other end of conn was closed and everything it said is in the log. Any
+// number of goroutines may wait.
 func (c *Console) Wait() { <-c.done }
 
+// copy reads in small pieces, because a console says little at a time and a buffer for each machine
+// is memory that an idle machine holds.
 func (c *Console) copy(conn io.ReadCloser) {
 	defer close(c.done)
 	defer conn.Close()
@@ -53,6 +63,7 @@ func (c *Console) copy(conn io.ReadCloser) {
 	}
 }
 
+// log appends to the log, and first makes it the old one where the bytes do not fit any more.
 func (c *Console) log(b []byte) {
 	if len(b) == 0 {
 		return
@@ -79,6 +90,9 @@ func (c *Console) log(b []byte) {
 }
 
 // LastWords is the end of the console for an error message: the line of the panic if there is one.
+// It begins with a colon and a space, so that it can be appended to a message, and is "" where
+// nothing was said. A panic counts more than the last line, since the kernel goes on printing after
+// it. The text is the guest's own and may say anything; it is shown to people and never parsed.
 func (c *Console) LastWords() string {
 	lines := c.last.Lines()
 	if len(lines) == 0 {

@@ -5,12 +5,15 @@ import (
 	"sync"
 )
 
-// Tail keeps the last bytes written to it.
+// Tail keeps the last bytes written to it, at most tailSize. The zero value is ready for use, by
+// any number of goroutines.
 type Tail struct {
 	mu  sync.Mutex
 	buf []byte
 }
 
+// tailSize is enough for the last words of a VMM and of a guest's kernel that panics, whose traces
+// take a few KiB.
 const tailSize = 16 << 10
 
 // Write implements io.Writer; it never fails.
@@ -24,7 +27,8 @@ func (t *Tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Lines are the lines kept, without the program's name.
+// Lines are the lines kept, the oldest first, without the program's name that QEMU puts before
+// each. The first of them may have lost its beginning; empty lines are left out.
 func (t *Tail) Lines() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -35,13 +39,15 @@ func (t *Tail) Lines() []string {
 	return lines
 }
 
-// OneLine joins the last lines for an error message.
+// OneLine joins the last three lines for an error message: QEMU says what failed in the last one,
+// and on what in those before. It is "" where nothing was written.
 func (t *Tail) OneLine() string {
 	lines := t.Lines()
 	return strings.Join(lines[max(0, len(lines)-3):], "; ")
 }
 
-// FirstLine is the first line kept.
+// FirstLine is the first line kept. It is for a VMM that never got to run a guest: what it
+// complains about first is the cause, and what follows are consequences.
 func (t *Tail) FirstLine() string {
 	if lines := t.Lines(); len(lines) > 0 {
 		return lines[0]

@@ -8,6 +8,8 @@ import (
 )
 
 const (
+	// What messages begin with: a server's first words, each of a client's options, our replies to
+	// those; then a client's requests and our answers to them.
 	magicServer = 0x4e42444d41474943 // NBDMAGIC
 	magicOption = 0x49484156454f5054 // IHAVEOPT
 	magicReply  = 0x0003e889045565a9
@@ -17,12 +19,15 @@ const (
 	flagFixedNewstyle = 1 << 0 // of the handshake, ours and theirs
 	flagNoZeroes      = 1 << 1
 
+	// Options of the handshake. The first is the oldest way to ask for an export and has no way to
+	// refuse, the last is what QEMU uses.
 	optExportName = 1
 	optAbort      = 2
 	optList       = 3
 	optInfo       = 6
 	optGo         = 7
 
+	// Kinds of replies to options; errors have the highest bit set.
 	repAck      = 1
 	repServer   = 2
 	repInfo     = 3
@@ -30,6 +35,7 @@ const (
 	repErrUnsup = repErr + 1
 	repErrInval = repErr + 3
 
+	// What a reply of kind repInfo is about.
 	infoExport    = 0
 	infoBlockSize = 3
 
@@ -37,18 +43,23 @@ const (
 	flagReadOnly  = 1 << 1
 	flagMultiConn = 1 << 8
 
+	// Requests. CACHE asks for bytes to be fetched and not sent: for us it is a read ahead.
 	cmdRead  = 0
 	cmdWrite = 1
 	cmdDisc  = 2
 	cmdFlush = 3
 	cmdCache = 5
 
+	// Errors in answers, numbered as on Linux.
 	errPerm  = 1
 	errIO    = 5
 	errInval = 22
 )
 
 const (
+	// What one client may make us hold: option data in the handshake, then inFlight answers of
+	// maxRead bytes at most. The block sizes are told to the client; requests of single bytes are
+	// legal, but a client does best with pages.
 	maxOption  = 64 << 10 // bytes of an option: names have at most 4096
 	maxOptions = 1000     // a client that asks for more is not after an image
 	maxRead    = 32 << 20
@@ -56,14 +67,17 @@ const (
 	bestBlock  = 4096
 )
 
+// errProtocol ends a conversation with a client that cannot be understood. It is not answered:
+// after a message of unknown length nothing that follows has a meaning.
 var errProtocol = errors.New("the client does not speak NBD")
 
-// option is one request of the handshake.
+// option is one request of the handshake, what being one of the opt constants or anything else.
 type option struct {
 	what uint32
 	data []byte
 }
 
+// readOption refuses data that is longer than maxOption before it makes room for it.
 func readOption(r io.Reader) (option, error) {
 	var head [16]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -92,6 +106,7 @@ func (o option) wellFormed() bool {
 	return len(list) == 2+2*int(binary.BigEndian.Uint16(list))
 }
 
+// writeReply answers an option: what is the option's number, kind one of the rep constants.
 func writeReply(w io.Writer, what, kind uint32, data []byte) error {
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, 20+len(data)), magicReply)
 	b = binary.BigEndian.AppendUint32(b, what)
@@ -101,7 +116,8 @@ func writeReply(w io.Writer, what, kind uint32, data []byte) error {
 	return err
 }
 
-// ask is one request after the handshake. cookie is the client's own name for it.
+// ask is one request after the handshake. cookie is the client's own name for it, which its answer
+// has to repeat, since answers come in any order; off and n are in bytes and not yet checked.
 type ask struct {
 	flags, what uint16
 	cookie      uint64
@@ -109,8 +125,10 @@ type ask struct {
 	n           uint32
 }
 
+// askSize is the length of a request on the wire, without the bytes that follow a WRITE.
 const askSize = 28
 
+// readAsk waits for the next request. io.EOF before its first byte means that the client has left.
 func readAsk(r io.Reader) (ask, error) {
 	var b [askSize]byte
 	if _, err := io.ReadFull(r, b[:]); err != nil {
@@ -119,6 +137,7 @@ func readAsk(r io.Reader) (ask, error) {
 	return decodeAsk(b)
 }
 
+// decodeAsk takes the bytes apart and checks the magic number only: see check for the rest.
 func decodeAsk(b [askSize]byte) (ask, error) {
 	if binary.BigEndian.Uint32(b[:]) != magicAsk {
 		return ask{}, fmt.Errorf("%w: a request begins with %x", errProtocol, b[:4])
@@ -129,7 +148,8 @@ func decodeAsk(b [askSize]byte) (ask, error) {
 	}, nil
 }
 
-// check tells what is wrong with a request for an image of size bytes: 0 for nothing.
+// check tells what is wrong with a request for an image of size bytes, as an error for its answer:
+// 0 for nothing. The sums are unsigned and written so that they cannot overflow.
 func (a ask) check(size int64) uint32 {
 	switch {
 	case a.what == cmdWrite:
@@ -142,9 +162,11 @@ func (a ask) check(size int64) uint32 {
 	return 0
 }
 
+// answerSize is the length of the head of an answer, which the bytes of a READ follow.
 const answerSize = 16
 
-// putAnswer writes the head of an answer into b.
+// putAnswer writes the head of an answer into b, which has at least answerSize bytes. code is 0 or
+// one of the err constants.
 func putAnswer(b []byte, cookie uint64, code uint32) {
 	binary.BigEndian.PutUint32(b, magicAnswer)
 	binary.BigEndian.PutUint32(b[4:], code)

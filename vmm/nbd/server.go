@@ -18,7 +18,8 @@ const inFlight = 64
 
 // Serve answers one client until it leaves or ctx ends, and closes the connection. A read that
 // fails while ctx goes on is answered with an error, one that ctx ended with nothing. It returns
-// nil when the client left in good order.
+// nil when the client left in good order. An error means that the client broke the protocol or that
+// the connection failed. All goroutines of the session have ended when Serve returns.
 func Serve(ctx context.Context, conn net.Conn, image vmm.Blocks) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -37,18 +38,21 @@ func Serve(ctx context.Context, conn net.Conn, image vmm.Blocks) error {
 	return err
 }
 
-// session is one connection.
+// session is one connection. Only the goroutine of Serve reads from in; answers are written by a
+// goroutine for each request.
 type session struct {
 	ctx   context.Context
 	conn  net.Conn
 	in    *bufio.Reader
 	image vmm.Blocks
+	// A slot for each request that is being answered, so at most inFlight goroutines run.
 	hands chan struct{}
 	work  sync.WaitGroup
 	mu    sync.Mutex // one answer is written at a time
 }
 
-// handshake tells whether the client wants the image.
+// handshake tells whether the client wants the image. Flags of the client that we have not offered
+// end the conversation, as the protocol demands.
 func (s *session) handshake() (bool, error) {
 	hello := binary.BigEndian.AppendUint64(nil, magicServer)
 	hello = binary.BigEndian.AppendUint64(hello, magicOption)
@@ -75,7 +79,9 @@ func (s *session) handshake() (bool, error) {
 	return false, errProtocol
 }
 
-// option answers one option; done ends the handshake.
+// option answers one option; done ends the handshake, and agreed says whether with a client that
+// wants the image. Unknown options are refused and the client goes on, which is how TLS, structured
+// replies and other extensions are declined.
 func (s *session) option(o option, flags uint32) (agreed, done bool, err error) {
 	switch o.what {
 	case optExportName: // has no answer but the export itself
@@ -101,6 +107,8 @@ func (s *session) option(o option, flags uint32) (agreed, done bool, err error) 
 	return false, false, writeReply(s.conn, o.what, repErrUnsup, nil)
 }
 
+// exportFlags tell that there is nothing to write and that several connections would see the same
+// bytes, which an image that never changes makes true.
 const exportFlags = flagHasFlags | flagReadOnly | flagMultiConn
 
 // describe tells size and block sizes, whatever the export's name: there is one.
@@ -142,8 +150,10 @@ func (s *session) serve() error {
 	}
 }
 
-// answer reads and replies. A connection that cannot be written to ends the session: nobody may
-// wait for an answer for ever.
+// answer reads and replies. A request that is refused or fails gets an answer without bytes, and
+// the session goes on; one that the end of the session interrupts gets none. A connection that
+// cannot be written to is closed, which ends the session: no request may wait for an answer for
+// ever.
 func (s *session) answer(a ask) {
 	b := make([]byte, answerSize)
 	code := a.check(s.image.Size())

@@ -10,6 +10,7 @@ import (
 
 // The descriptors QEMU inherits, in the order in which process.go hands them over.
 const (
+	// The first three descriptors are standard input, output and error, all /dev/null or ours.
 	fdQMP     = 3 + iota // one end of a socket pair: control
 	fdAgent              // one end of a socket pair: the stream to the guest agent
 	fdConsole            // one end of a socket pair: the serial console
@@ -36,6 +37,9 @@ const fdImage = fdState + 1 // one end of a socket pair: NBD
 // GODEBUG is the agent's, and reaches nothing that it starts: signals that preempt its goroutines,
 // and questions after the number of CPUs, which does not change, are code that every clone would
 // have to translate.
+//
+// Everything here is part of the fingerprint. The figures behind each argument are in
+// docs/internals/measurements.md, "Machines".
 func kernelArgs(accel string) string {
 	args := "console=ttyS0 quiet loglevel=3 panic=-1 reboot=t i8042.noaux i8042.nokbd random.trust_cpu=on cryptomgr.notests" +
 		" nowatchdog GODEBUG=asyncpreemptoff=1,updatemaxprocs=0"
@@ -50,12 +54,14 @@ type disk struct {
 	Name     string
 	Path     string
 	ReadOnly bool
-	Served   bool // over fdImage, and not at Path
+	// Its bytes come over fdImage, by NBD, and Path is not opened.
+	Served   bool
 	Volatile bool // a host crash may lose what the guest flushed, since it loses the layer anyway
 }
 
 // command is everything the command line of a machine is made from. A template and its clones
-// differ in paths, Name, Share and Incoming only; a clone is given no kernel.
+// differ in paths, Name, Share and Incoming only; a clone is given no kernel. That is what lets a
+// template's device state be loaded into a clone: QEMU expects the same devices in the same order.
 type command struct {
 	Name     string
 	Accel    string // kvm or tcg
@@ -71,6 +77,11 @@ type command struct {
 }
 
 // argv is QEMU's command line without the program: a pure function, so it is tested without QEMU.
+// What it gives for the machines that exist is kept as golden files in testdata.
+//
+// -nodefaults and -no-user-config leave nothing to the host's QEMU configuration. -sandbox is
+// QEMU's own filter and comes on top of ours. No PIT and PIC: a guest that knows its counter's rate
+// (tsc.go) needs neither. Memory pages are neither merged nor dumped.
 func (c command) argv() []string {
 	a := []string{
 		"-name", "guest=" + escape(c.Name) + ",debug-threads=on",
@@ -109,7 +120,8 @@ func (c command) argv() []string {
 }
 
 // argv attaches the file as it is: no format to probe, no lock to get in the way of populating a
-// slot that the guest has not mounted yet.
+// slot that the guest has not mounted yet. That a workspace has one machine at a time is for the
+// layer above to keep.
 func (d disk) argv() []string {
 	if d.Served {
 		// The other end is in our parent, without whom there is no machine: nothing to reconnect
@@ -137,7 +149,7 @@ func networkArgv() []string {
 }
 
 // accelerator bounds the cache of translated code, which would grow to 1 GiB whatever the size of
-// the machine.
+// the machine. 256 MiB; a machine of 512 MiB was seen to fill the default.
 func accelerator(accel string) string {
 	if accel == accelTCG {
 		return accel + ",tb-size=256"
@@ -155,7 +167,7 @@ func cpuModel(accel string) string {
 	return "max,-la57,-smap"
 }
 
-// escape doubles commas, which separate options.
+// escape doubles commas, which separate options: names and paths may hold some.
 func escape(s string) string { return strings.ReplaceAll(s, ",", ",,") }
 
 func onOff(b bool) string {

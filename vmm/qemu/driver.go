@@ -10,12 +10,16 @@ import (
 
 // Config is what a driver needs to know of its surroundings.
 type Config struct {
+	// The fields are set before New and never change.
+	//
 	// Binary is the QEMU program; "" finds qemu-system-x86_64 in PATH.
 	Binary string
 	// StateDir is an existing directory in which the driver remembers what it found out about this
-	// host.
+	// host. It may be shared by several processes, and losing what is in it costs a second.
 	StateDir string
-	// Kernel gives a kernel directory, with which a guest is run to find out whether KVM works.
+	// Kernel gives a kernel directory, with which a guest is run to find out whether KVM works. It
+	// may build or fetch one, so it is called only when KVM has to be tried; nil leaves KVM untried
+	// and unused.
 	Kernel func(ctx context.Context) (dir string, err error)
 	// Accel forces kvm or tcg; "" finds out which.
 	Accel string
@@ -26,7 +30,8 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Driver implements vmm.Driver and vmm.Snapshotter.
+// Driver implements vmm.Driver and vmm.Snapshotter. It holds no machine: a Machine goes on without
+// it.
 type Driver struct {
 	config Config
 	device string // KVM's

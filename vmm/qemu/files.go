@@ -7,7 +7,9 @@ import "agentbox/vmm/confine"
 var systemFiles = []string{"/usr", "/bin", "/lib", "/lib64", "/opt", "/nix/store", "/etc/ld.so.cache", "/etc/localtime", "/sys/devices/system"}
 
 // files are all that QEMU may open, besides what it inherits: a guest that has taken it over
-// reaches nothing else.
+// reaches nothing else. program is the absolute path of QEMU. The machine's memory and sockets are
+// inherited, and a descriptor needs no rule. Keep it in step with argv: a path that is named there
+// and not here makes QEMU fail at its start.
 func (c command) files(program string) confine.Files {
 	f := confine.Files{Read: append([]string{program}, systemFiles...)}
 	if !c.Incoming {

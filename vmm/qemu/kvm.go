@@ -18,7 +18,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// verdict says whether KVM runs a guest here. It holds until what it rests on changes.
+// verdict says whether KVM runs a guest here. It is kept in the memo and holds until one of the
+// first three fields differs from what is found now; Reason is a sentence for people.
 type verdict struct {
 	Kernel string `json:"kernel"` // of the host: uname -r and -v
 	QEMU   string `json:"qemu"`
@@ -27,20 +28,28 @@ type verdict struct {
 	Reason string `json:"reason"`
 }
 
+// kvmDevice is what QEMU opens; a driver in a test looks at another file in its place.
 const kvmDevice = "/dev/kvm"
 
 // limits are how long a guest may take to reach its first program. Where KVM works it takes a
 // fraction of a second; where KVM is itself emulated it may take a minute, or for ever. A guest
-// that prints is a guest that boots, and its kernel prints at once.
+// that prints is a guest that boots, and its kernel prints at once. So silence is what tells a slow
+// KVM from one that hangs, and the whole is bounded only so that a guest which prints for ever
+// ends, too.
 type limits struct {
 	first   time.Duration // to the first byte
 	silence time.Duration // from one byte to the next
 	whole   time.Duration
 }
 
+// patience is long on purpose: a wrong "no" makes every machine of this host slow for as long as
+// the verdict holds.
 var patience = limits{first: 10 * time.Second, silence: 30 * time.Second, whole: 2 * time.Minute}
 
-// kvmVerdict finds out whether KVM works, or remembers.
+// kvmVerdict finds out whether KVM works, or remembers. That the device opens proves nothing, so a
+// guest is booted. The error is not about KVM but about finding out, and then nothing is
+// remembered; a missing device or kernel is not remembered either, since asking again costs
+// nothing. d.mu is held.
 func (d *Driver) kvmVerdict(ctx context.Context, known *memo, version string) (verdict, error) {
 	v := verdict{QEMU: version, Kernel: hostKernel()}
 	f, err := os.OpenFile(d.device, os.O_RDWR, 0)
@@ -73,7 +82,8 @@ func (d *Driver) kvmVerdict(ctx context.Context, known *memo, version string) (v
 	return v, nil
 }
 
-// tryKVM runs a guest under KVM until its first program runs. The error is not about KVM.
+// tryKVM runs a guest under KVM until its first program runs. The error is not about KVM. reason is
+// a sentence for people either way.
 func (d *Driver) tryKVM(ctx context.Context) (works bool, reason string, err error) {
 	kernel, err := d.config.Kernel(ctx)
 	if err != nil {
@@ -94,7 +104,9 @@ func (d *Driver) tryKVM(ctx context.Context) (works bool, reason string, err err
 	return false, ended, nil
 }
 
-// probeGuest boots the kernel with KVM and returns "" if it comes up, else why it did not.
+// probeGuest boots the kernel with KVM and returns "" if it comes up, else why it did not. The QEMU
+// has ended when it returns. The guest needs no disk: its agent says that it has started before it
+// looks for any.
 func probeGuest(ctx context.Context, program, kernel string, limit limits) (string, error) {
 	conn, theirs, err := child.SocketPair("console")
 	if err != nil {
@@ -126,6 +138,7 @@ func probeGuest(ctx context.Context, program, kernel string, limit limits) (stri
 	return awaitStart(ctx, conn, p, limit)
 }
 
+// probeMemory is that of the trial machine in bytes: enough for kernel and initrd.
 const probeMemory = 512 << 20
 
 // probeCommand is a machine without disks whose only output is its console. Its control socket,
@@ -141,7 +154,9 @@ func probeCommand(kernel string) command {
 	}
 }
 
-// awaitStart reads the console until the guest's first program says that it runs.
+// awaitStart reads the console until the guest's first program says that it runs ("" and no error).
+// Each silence has its own limit, and a guest that prints more than a message may have is given up.
+// An error is that of ctx only.
 func awaitStart(ctx context.Context, conn net.Conn, p *process, limit limits) (string, error) {
 	var seen []byte
 	buf, end := make([]byte, 4<<10), time.Now().Add(limit.whole)

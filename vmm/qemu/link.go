@@ -14,13 +14,16 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// link is the cable: QEMU's framing of a stream socket, where the length of each frame stands
-// before it in 4 bytes, the highest first.
+// link implements vmm.Link: the cable, in QEMU's framing of a stream socket, where the length of
+// each frame stands before it in 4 bytes, the highest first. What the guest has sent waits in the
+// socket's buffer; when that is full, QEMU stops taking frames from the guest, so nothing is lost.
 type link struct {
 	conn net.Conn
-	in   *bufio.Reader
+	// Only the one goroutine that reads uses it.
+	in *bufio.Reader
 
-	mu   sync.Mutex // one frame is written at a time
+	mu sync.Mutex // one frame is written at a time
+	// The length before a frame, here so that a write allocates none.
 	head [4]byte
 }
 
@@ -33,6 +36,8 @@ func newLink(conn net.Conn) *link {
 
 func (l *link) MTU() int { return protocol.NetworkMTU }
 
+// ReadFrame implements vmm.Link. The length is the guest's own claim: it is used to skip, never to
+// make room.
 func (l *link) ReadFrame(buf []byte) (int, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(l.in, head[:]); err != nil {
@@ -51,6 +56,7 @@ func (l *link) ReadFrame(buf []byte) (int, error) {
 	return int(n), nil
 }
 
+// WriteFrame implements vmm.Link, with one system call for length and parts together.
 func (l *link) WriteFrame(parts ...[]byte) error {
 	n := 0
 	for _, p := range parts {
@@ -74,4 +80,5 @@ func (l *link) Close() error {
 	return nil
 }
 
+// cut tells which of a machine's sockets failed; it wraps net.ErrClosed where we closed it.
 func cut(err error) error { return fmt.Errorf("the machine's network cable: %w", err) }

@@ -18,7 +18,8 @@ import (
 	"agentbox/vmm/console"
 )
 
-// machine is one QEMU process and our ends of its sockets.
+// machine is one QEMU process and our ends of its sockets. It implements vmm.Machine and
+// vmm.Networked. Everything but the last two groups is set before start returns and never changes.
 type machine struct {
 	spec        vmm.Spec
 	fingerprint string
@@ -77,7 +78,8 @@ func (m *machine) Kill() error {
 	return err
 }
 
-// event is called from the monitor's reader.
+// event is called from the monitor's reader. It is on the way of every answer, so it must not wait:
+// a second RESUME that nobody waits for is dropped.
 func (m *machine) event(name string, data json.RawMessage) {
 	switch name {
 	case "RESUME":
@@ -94,7 +96,9 @@ func (m *machine) event(name string, data json.RawMessage) {
 }
 
 // watch waits for the end of the process and then for everything that belongs to the machine. It
-// runs as long as the machine does.
+// runs as long as the machine does. It is what closes done, after m.err was set. The order matters:
+// what QEMU said last is read to its end before reason looks for it, and the cable and the stream
+// are closed so that the supervisor's readers return.
 func (m *machine) watch() {
 	<-m.proc.Done()
 	m.qmp.close()
@@ -109,7 +113,9 @@ func (m *machine) watch() {
 	close(m.done)
 }
 
-// reason says why the process ended, in one line.
+// reason says why the process ended, in one line, and is nil where there is nothing to tell: we
+// killed it, or the guest switched itself off. A reset counts as a failure, because a panic resets
+// (see kernelArgs). Errors have code Unavailable.
 func (m *machine) reason() error {
 	why, _ := m.shutdown.Load().(string)
 	said := m.proc.stderr.OneLine()
@@ -125,6 +131,7 @@ func (m *machine) reason() error {
 	return agentbox.Errorf(agentbox.Unavailable, "QEMU of %s ended (%s)", m.spec.Name, m.exit())
 }
 
+// exit is how QEMU ended, for a message.
 func (m *machine) exit() string {
 	if m.proc.Err() == nil {
 		return "exit status 0"
@@ -132,7 +139,9 @@ func (m *machine) exit() string {
 	return m.proc.Err().Error()
 }
 
-// explain prefers why the machine ended to the broken socket its end looks like from here.
+// explain prefers why the machine ended to the broken socket its end looks like from here. It waits
+// for watch to find out, but not for ever. Errors of a context stay what they are, for the caller
+// gave up and the machine may be fine.
 func (m *machine) explain(err error) error {
 	if err == nil {
 		return nil
@@ -154,7 +163,8 @@ func (m *machine) explain(err error) error {
 	return agentbox.Errorf(agentbox.Unavailable, "the machine %s has ended: %w", m.spec.Name, err)
 }
 
-// ending tells whether a failed command means that QEMU is on its way out, with something to say.
+// ending tells whether a failed command means that QEMU is on its way out, with something to say. A
+// closed or broken socket is such a sign; an error that QEMU answered is none.
 func (m *machine) ending(err error) bool {
 	for _, sign := range []error{errMonitorClosed, net.ErrClosed, syscall.EPIPE, syscall.ECONNRESET} {
 		if errors.Is(err, sign) {
@@ -169,7 +179,7 @@ func (m *machine) ending(err error) bool {
 const deathNotice = time.Second
 
 // abandon kills a machine that did not get started, and says why it ended if it ended by itself:
-// whatever failed then failed for that reason.
+// whatever failed then failed for that reason. It returns when the process is gone.
 func (m *machine) abandon(err error) error {
 	ended := false
 	if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) && agentbox.CodeOf(err) != agentbox.Corrupt {

@@ -12,7 +12,7 @@ import (
 )
 
 // formatVersion changes with the meaning of any file of a template or saved state, or of the
-// command line.
+// command line. It is part of the fingerprint, so another one makes other templates.
 const formatVersion = 2
 
 // manifest describes a template or a saved state. With the digests in it, every byte is accounted
@@ -24,7 +24,8 @@ type manifest struct {
 	Devices     agentbox.Digest `json:"devices"`                // of the file of that name
 	MemoryIndex agentbox.Digest `json:"memory_index"`           // of memory.index
 	DiskIndex   agentbox.Digest `json:"runtime_index,omitzero"` // templates: of runtime.index
-	Disks       *savedDisks     `json:"disks,omitempty"`        // saved states with disks
+	// nil means that the disks stayed in place (vmm.InPlace).
+	Disks *savedDisks `json:"disks,omitempty"` // saved states with disks
 }
 
 // savedDisks are the disks of a saved state; Workspace is 0 where the machine had none.
@@ -33,7 +34,8 @@ type savedDisks struct {
 	Workspace int64 `json:"workspace"` // bytes
 }
 
-// Check says what is wrong with it, as far as that can be said without the other files.
+// Check says what is wrong with it, as far as that can be said without the other files. Sizes in
+// whole regions are what a page set covers; checkSpec lets no other machine start.
 func (m manifest) Check() error {
 	if err := m.CheckFormat(formatVersion); err != nil {
 		return err
@@ -44,7 +46,8 @@ func (m manifest) Check() error {
 	return nil
 }
 
-// readDigested reads a small file of a directory that must have the given digest.
+// readDigested reads a small file of a directory that must have the given digest: otherwise the
+// directory is Corrupt.
 func readDigested(dir, name string, want agentbox.Digest) ([]byte, error) {
 	b, err := os.ReadFile(filepath.Join(dir, name))
 	if errors.Is(err, os.ErrNotExist) {
@@ -59,7 +62,8 @@ func readDigested(dir, name string, want agentbox.Digest) ([]byte, error) {
 	return b, nil
 }
 
-// readIndex reads the index of a page set of a directory.
+// readIndex reads the index of the page set called name in a directory, decoded and as it stands in
+// the file. It must cover space bytes.
 func readIndex(dir, name string, want agentbox.Digest, space int64) (*pageIndex, []byte, error) {
 	b, err := readDigested(dir, name+indexSuffix, want)
 	if err != nil {

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newMemoryFile makes an anonymous file in memory that can be sealed. Its name shows in
-// /proc/PID/maps.
+// newMemoryFile makes an anonymous file in memory that can be sealed, a hole of size bytes. It
+// takes memory only where it is written to. Its name shows in /proc/PID/maps, by which pagemap.go
+// finds it; the caller closes it.
 func newMemoryFile(name string, size int64) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -23,9 +24,11 @@ func newMemoryFile(name string, size int64) (*os.File, error) {
 	return f, nil
 }
 
+// F_SEAL_SEAL, so that nobody adds or removes seals later.
 const immutable = unix.F_SEAL_SEAL | unix.F_SEAL_WRITE | unix.F_SEAL_GROW | unix.F_SEAL_SHRINK
 
-// seal makes a memory file immutable for everybody, whatever descriptors they hold.
+// seal makes a memory file immutable for everybody, whatever descriptors they hold. It fails while
+// somebody has the file mapped, shared and for writing.
 func seal(f *os.File) error {
 	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, immutable); err != nil {
 		return fmt.Errorf("seal %s: %w", f.Name(), err)
@@ -33,7 +36,7 @@ func seal(f *os.File) error {
 	return nil
 }
 
-// isSealed tells whether a descriptor somebody passed is such a file.
+// isSealed is nil if a descriptor that another process passed on is such a file.
 func isSealed(f *os.File) error {
 	seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
 	if err != nil || seals&immutable != immutable {

@@ -13,13 +13,14 @@ import (
 
 // memo is what the driver remembers of this host across processes, so that starting a machine from
 // a new process runs no QEMU for its version, hashes no kernel and tries no KVM. Losing it costs a
-// second; it is never wrong, since every part names what it rests on.
+// second; it is never wrong, since every part names what it rests on: compare before you believe.
 type memo struct {
 	Binary  fileIdentity   `json:"binary"`
 	Version string         `json:"version"` // of Binary
 	KVM     *verdict       `json:"kvm,omitempty"`
 	Digests []digestedFile `json:"digests,omitempty"` // latest last
 
+	// Not yet on disk as it is here.
 	changed bool
 }
 
@@ -29,15 +30,17 @@ type digestedFile struct {
 	Digest agentbox.Digest `json:"digest"`
 }
 
-// maxDigests is more files than one host's kernels.
+// maxDigests is more files than one host's kernels. The oldest are forgotten first.
 const maxDigests = 16
 
-// fileIdentity is a file and what it was like.
+// fileIdentity is a file and what it was like: size, inode and times, compared for equality only. A
+// file that is replaced or written to has another, so what was learned of it is learned anew.
 type fileIdentity struct {
 	Path string `json:"path"`
 	durable.Identity
 }
 
+// identify follows links, so that the name of a program leads to the program.
 func identify(path string) (fileIdentity, error) {
 	id, err := durable.Identify(path)
 	return fileIdentity{path, id}, err
@@ -72,7 +75,9 @@ func (d *Driver) remember(known *memo) error {
 	return nil
 }
 
-// digest hashes a file once for as long as it does not change.
+// digest hashes a file once for as long as it does not change. A missing file is reported as an
+// incomplete kernel, for that is what is hashed besides QEMU, which was found already. d.mu is
+// held, so one caller hashes and the others wait.
 func (m *memo) digest(path string) (string, error) {
 	id, err := identify(path)
 	if errors.Is(err, os.ErrNotExist) {

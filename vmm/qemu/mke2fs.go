@@ -16,12 +16,15 @@ import (
 )
 
 // filesystem describes one ext4 file system to make in a file of its final size, all of it a hole.
+// It is how a workspace gets its files without mounting anything and without root.
 type filesystem struct {
-	path    string
-	tree    string // copied in; "" for none
-	journal int    // MiB; 0 for none
-	owner   int    // of the root directory
-	label   string
+	path string
+	tree string // copied in; "" for none
+	// MiB; 0 for none, which is for a layer that a host crash drops anyway.
+	journal int
+	owner   int // of the root directory
+	// At most 16 bytes; protocol.LabelChown asks the guest to hand the files over.
+	label string
 }
 
 // argv is mke2fs's command line without the program.
@@ -29,6 +32,8 @@ type filesystem struct {
 // The file is known to be zeros, so neither journal nor inode tables are written, here or by the
 // guest's lazy initialisation: 64 GiB take 10 ms and under 1 MiB. Nothing ever grows the file
 // system, so no blocks are kept for that.
+//
+// prezeroed is whether to say so in mke2fs's words, which e2fsprogs has since 1.47.
 func (fs filesystem) argv(prezeroed bool) []string {
 	features, extended := "^resize_inode", fmt.Sprintf("root_owner=%d:%d", fs.owner, fs.owner)
 	if fs.journal == 0 {
@@ -52,6 +57,9 @@ func (fs filesystem) argv(prezeroed bool) []string {
 
 // make runs mke2fs, inside a user namespace in which we are the guest's user, so that our files
 // become its files.
+//
+// An mke2fs that is too old is told by its complaint about the option, since no version says more
+// reliably what it takes.
 func (fs filesystem) make(ctx context.Context) error {
 	err := fs.attempt(ctx, true)
 	if err != nil && strings.Contains(err.Error(), "assume_storage_prezeroed") {
@@ -60,6 +68,9 @@ func (fs filesystem) make(ctx context.Context) error {
 	return err
 }
 
+// attempt runs mke2fs once. Only a tree has owners to translate. Where this host forbids user
+// namespaces the files keep the host's user, and a label asks the guest's agent to change them at
+// the first mount.
 func (fs filesystem) attempt(ctx context.Context, prezeroed bool) error {
 	if fs.tree == "" {
 		return runTool(ctx, nil, "mke2fs", fs.argv(prezeroed)...)
@@ -72,9 +83,11 @@ func (fs filesystem) attempt(ctx context.Context, prezeroed bool) error {
 	return err
 }
 
+// It is told from other failures by the start itself: mke2fs did not run.
 var errNoNamespace = errors.New("this host forbids user namespaces")
 
-// guestUser maps us, and nobody else, to the guest's user.
+// guestUser maps us, and nobody else, to the guest's user, in a user namespace of the tool's own.
+// Files of other users in the tree, which staging does not make, would belong to nobody.
 func guestUser() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER,
@@ -83,7 +96,9 @@ func guestUser() *syscall.SysProcAttr {
 	}
 }
 
-// runTool runs a program of e2fsprogs and turns its complaints into an error.
+// runTool runs a program of e2fsprogs and turns its complaints into an error. A missing program is
+// an error of code Missing, a full disk one of NoSpace. The output is in English whatever the
+// user's language, for toolError reads it.
 func runTool(ctx context.Context, attr *syscall.SysProcAttr, name string, argv ...string) error {
 	program, err := vmm.FindProgram(name)
 	if err != nil {
@@ -109,7 +124,9 @@ func runTool(ctx context.Context, attr *syscall.SysProcAttr, name string, argv .
 	return nil
 }
 
-// toolError finds out whether there was no room, on the host or in the file system being made.
+// toolError finds out whether there was no room, on the host (free some) or in the file system
+// being made (a larger disk: is needed). Both are code NoSpace and differ in their hint. mke2fs has
+// one exit status for all failures, so its words are all there is to go by.
 func toolError(name, stderr string, err error) error {
 	said := strings.Join(strings.FieldsFunc(stderr, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 	switch {

@@ -1,6 +1,7 @@
 package qemu
 
-// Every name this driver puts on disk.
+// Every name this driver puts on disk. What is in each file is in docs/internals/formats.md; a
+// changed meaning changes formatVersion.
 const (
 	// In a machine's own directory (vmm.Spec.Dir).
 	runtimeFile     = "runtime.img"   // the runtime layer: raw, sparse, ext4

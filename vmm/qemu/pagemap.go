@@ -25,7 +25,8 @@ type mapping struct {
 	offset     int64  // in the guest's memory
 }
 
-// parseMaps finds the mappings of the memory file in the text of /proc/PID/maps.
+// parseMaps finds the mappings of the memory file in the text of /proc/PID/maps. They come by
+// ascending address, as the kernel lists them. QEMU may have the file mapped in several pieces.
 func parseMaps(r io.Reader) ([]mapping, error) {
 	var found []mapping
 	lines := bufio.NewScanner(r)
@@ -69,7 +70,9 @@ type processMemory struct {
 	size int64
 }
 
-// openProcessMemory finds the guest's memory in the VMM.
+// openProcessMemory finds the guest's memory in the VMM. All size bytes must be mapped, in order
+// and without a gap: anything else is not a machine that we started. The pid must be a child that
+// has not been reaped, or it may be another's process by now.
 func openProcessMemory(pid int, size int64) (*processMemory, error) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
@@ -93,8 +96,9 @@ func openProcessMemory(pid int, size int64) (*processMemory, error) {
 	return &processMemory{pid, maps, size}, nil
 }
 
-// changed lists the pages that differ, or once differed, from the file the memory is a private
-// mapping of.
+// changed lists the pages that differ, or once differed, from the file of which the memory is a
+// private mapping, by ascending offset. The machine must be frozen, so that the answer holds until
+// the pages were read.
 func (p *processMemory) changed() ([]candidate, error) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/pagemap", p.pid))
 	if err != nil {
@@ -127,6 +131,8 @@ func scanPagemap(entries []byte, offset int64, c *candidates) {
 	}
 }
 
+// readPages implements pageSource, writePages pageSink. Both go through the kernel in one call for
+// each region, without stopping or tracing the process.
 func (p *processMemory) readPages(dst []byte, offset int64, pages *bitmap) error {
 	return p.transfer(dst, offset, pages, unix.ProcessVMReadv)
 }
@@ -135,8 +141,11 @@ func (p *processMemory) writePages(src []byte, offset int64, pages *bitmap) erro
 	return p.transfer(src, offset, pages, unix.ProcessVMWritev)
 }
 
+// vmTransfer is unix.ProcessVMReadv or unix.ProcessVMWritev.
 type vmTransfer func(pid int, local []unix.Iovec, remote []unix.RemoteIovec, flags uint) (int, error)
 
+// transfer moves the pages of one region between buf, where they are packed, and the process. A
+// region has at most 128 runs of pages, and the kernel takes 1024 ranges at once.
 func (p *processMemory) transfer(buf []byte, offset int64, pages *bitmap, do vmTransfer) error {
 	var remote []unix.RemoteIovec
 	for _, run := range pages.runs() {
@@ -154,7 +163,8 @@ func (p *processMemory) transfer(buf []byte, offset int64, pages *bitmap, do vmT
 	return nil
 }
 
-// locate appends where a range of guest memory lies in the process.
+// locate appends where a range of guest memory lies in the process: one range for each mapping that
+// it touches.
 func (p *processMemory) locate(to []unix.RemoteIovec, off, length int64) []unix.RemoteIovec {
 	for _, m := range p.maps {
 		end := m.offset + int64(m.end-m.start)

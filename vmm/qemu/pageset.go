@@ -20,6 +20,8 @@ import (
 // independent, so they are read, hashed, verified and written by all CPUs at once.
 
 const (
+	// A region is what is read, hashed and written in one go, and what has one digest. recordSize
+	// is a region as it is encoded: two offsets, the bitmap, the digest.
 	pageSize    = 4096
 	regionPages = 256
 	regionSize  = regionPages * pageSize // 1 MiB
@@ -27,7 +29,7 @@ const (
 	recordSize  = 8 + 8 + regionPages/8 + sha256.Size
 )
 
-// bitmap has one bit per page of a region.
+// bitmap has one bit per page of a region, the lowest of the first word for the first page.
 type bitmap [regionPages / 64]uint64
 
 func (b *bitmap) set(i int)      { b[i/64] |= 1 << (i % 64) }
@@ -56,30 +58,34 @@ func (b *bitmap) runs() []extent {
 	return runs
 }
 
-// region is the pages of one aligned MiB of the space that a set holds.
+// region is the pages of one aligned MiB of the space that a set holds. It is written to disk as it
+// stands, field by field (binary.Write), so its layout is the format.
 type region struct {
 	Offset int64  // in the space
 	Data   int64  // in X.pages
 	Pages  bitmap // at least one
+	// Of the pages as they are packed in X.pages.
 	Digest [sha256.Size]byte
 }
 
 func (r *region) length() int64 { return int64(r.Pages.count()) * pageSize }
 
-// pageIndex is the decoded X.index: regions by ascending Offset.
+// pageIndex is the decoded X.index: regions by ascending Offset, each at most once. It never
+// changes after it was decoded or written, so any number of goroutines may read it.
 type pageIndex struct {
 	Space   int64 // size of the space in bytes
 	Length  int64 // size of X.pages
 	Regions []region
 }
 
-// has tells whether the set holds the page at off.
+// has tells whether the set holds the page at off, a multiple of pageSize.
 func (x *pageIndex) has(off int64) bool {
 	base := off &^ (regionSize - 1)
 	i := sort.Search(len(x.Regions), func(i int) bool { return x.Regions[i].Offset >= base })
 	return i < len(x.Regions) && x.Regions[i].Offset == base && x.Regions[i].Pages.has(int(off-base)/pageSize)
 }
 
+// encode is the bytes of X.index, the same for the same set.
 func (x *pageIndex) encode() []byte {
 	var b bytes.Buffer
 	b.WriteString(indexMagic)
@@ -93,7 +99,8 @@ func (x *pageIndex) encode() []byte {
 }
 
 // decodeIndex accepts only what encode can have written, so that what uses the result need not
-// check again.
+// check again. It is fed by a fuzz target: a template may come from another member of the team. The
+// number of regions is checked against the bytes there are before room is made for them.
 func decodeIndex(b []byte) (*pageIndex, error) {
 	rest, ok := bytes.CutPrefix(b, []byte(indexMagic))
 	if !ok || len(rest) < 24 {
@@ -112,6 +119,9 @@ func decodeIndex(b []byte) (*pageIndex, error) {
 	return x, x.check()
 }
 
+// check makes sure of what has, readPages and the sinks rely on: ascending aligned regions that
+// hold something, all pages inside of the space, all data inside of X.pages. That the lengths add
+// up to the whole file leaves no bytes that no digest covers.
 func (x *pageIndex) check() error {
 	last, total := int64(-1), int64(0)
 	for i := range x.Regions {

@@ -15,17 +15,22 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// pageSource is a space pages are read from: a memory file, a disk, another process.
+// pageSource is a space pages are read from: a memory file, a disk, another process. It is called
+// by several goroutines at once, for different regions.
 type pageSource interface {
-	// readPages fills dst with the pages of one region, packed.
+	// readPages fills dst with the pages of the region at offset that have their bits set, packed:
+	// dst is exactly as long as they are together.
 	readPages(dst []byte, offset int64, pages *bitmap) error
 }
 
-// pageSink is a space pages are written to.
+// pageSink is a space pages are written to. It is called as a pageSource is; src stays the
+// caller's.
 type pageSink interface {
 	writePages(src []byte, offset int64, pages *bitmap) error
 }
 
+// regionBuffers are shared by all transfers of this process: a buffer is a MiB, and a restore needs
+// one for each CPU and no longer than it lasts.
 var regionBuffers = sync.Pool{New: func() any { return new([regionSize]byte) }}
 
 // candidate is a region of which some pages may have to be stored.
@@ -36,6 +41,10 @@ type candidate struct {
 
 // writePages stores the candidates' pages in f, which is empty, and returns their index. A page of
 // zeros is stored only where keepZero says so.
+//
+// f is filled in the order in which regions are ready, so the same pages may give other files; the
+// index says where each lies. keepZero must be true for a page that is not zero in the template,
+// which would otherwise shine through in a restored machine.
 func writePages(ctx context.Context, f *os.File, space int64, from []candidate, src pageSource, keepZero func(off int64) bool) (*pageIndex, error) {
 	var (
 		length atomic.Int64
@@ -67,7 +76,8 @@ func writePages(ctx context.Context, f *os.File, space int64, from []candidate, 
 	return x, err
 }
 
-// dropZeroPages compacts data in place and clears the bits of what it drops.
+// dropZeroPages compacts data in place and clears the bits of what it drops. What it returns is a
+// part of data.
 func dropZeroPages(data []byte, r *region, keepZero func(off int64) bool) []byte {
 	kept, pages := data[:0], bitmap{}
 	for _, run := range r.Pages.runs() {
@@ -89,7 +99,8 @@ func dropZeroPages(data []byte, r *region, keepZero func(off int64) bool) []byte
 var errPages = errors.New("pages do not match their digest")
 
 // readPages verifies every region of a set and hands it to sink. The sink sees nothing of a region
-// that does not match; of a set with such a region it may have seen others.
+// that does not match; of a set with such a region it may have seen others. An error that wraps
+// errPages means that the files are damaged; any other is one of reading or of the sink.
 func readPages(ctx context.Context, f io.ReaderAt, x *pageIndex, sink pageSink) error {
 	return eachRegion(ctx, len(x.Regions), func(i int, buf []byte) error {
 		r := &x.Regions[i]
@@ -106,7 +117,8 @@ func readPages(ctx context.Context, f io.ReaderAt, x *pageIndex, sink pageSink) 
 	})
 }
 
-// eachRegion calls work for 0..n-1 on all CPUs, each call with a buffer of its own.
+// eachRegion calls work for 0..n-1 on all CPUs, each call with a buffer of its own, which it must
+// not keep. The first error ends the others at their next region and is returned.
 func eachRegion(ctx context.Context, n int, work func(i int, buf []byte) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	var next atomic.Int64
@@ -128,7 +140,8 @@ func eachRegion(ctx context.Context, n int, work func(i int, buf []byte) error) 
 	return group.Wait()
 }
 
-// fileSpace is a file as a space: at natural offsets, sparse.
+// fileSpace is a file as a space, source and sink: pages at their natural offsets, sparse. What is
+// never written stays a hole.
 type fileSpace struct{ f *os.File }
 
 func (s fileSpace) readPages(dst []byte, offset int64, pages *bitmap) error {
@@ -151,7 +164,8 @@ func (s fileSpace) writePages(src []byte, offset int64, pages *bitmap) error {
 	return nil
 }
 
-// fileCandidates are all pages of a sparse file that are not in a hole.
+// fileCandidates are all pages of a sparse file of size bytes that are not in a hole. They may
+// still be zeros: writePages drops those.
 func fileCandidates(f *os.File, size int64) ([]candidate, error) {
 	var c candidates
 	for off := int64(0); ; {
@@ -170,7 +184,8 @@ func fileCandidates(f *os.File, size int64) ([]candidate, error) {
 // candidates collects pages in ascending order.
 type candidates []candidate
 
-// add takes every page that [from, to) touches.
+// add takes every page that [from, to) touches. Ranges come in ascending order; two may touch the
+// same page.
 func (c *candidates) add(from, to int64) {
 	for p := from &^ (pageSize - 1); p < to; p += pageSize {
 		base := p &^ (regionSize - 1)

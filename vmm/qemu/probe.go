@@ -19,7 +19,7 @@ const (
 	accelTCG = "tcg"
 )
 
-// binary finds QEMU.
+// binary finds QEMU: an absolute path, or an error of code Missing.
 func (d *Driver) binary() (string, error) {
 	name := d.config.Binary
 	if name == "" {
@@ -32,7 +32,9 @@ func (d *Driver) binary() (string, error) {
 	return program, nil
 }
 
-// Probe implements vmm.Driver.
+// Probe implements vmm.Driver. A first call may boot a guest to try KVM, which takes up to
+// patience; others wait for it and then find the verdict remembered. fresh forgets the verdict and
+// QEMU's version, and keeps digests, which name what they are of.
 func (d *Driver) Probe(ctx context.Context, fresh bool) (vmm.Facts, error) {
 	program, err := d.binary()
 	if err != nil {
@@ -66,7 +68,7 @@ func (d *Driver) Probe(ctx context.Context, fresh bool) (vmm.Facts, error) {
 	return facts, d.remember(known)
 }
 
-// version is QEMU's, as remembered for as long as the program is the same file.
+// version is QEMU's, as remembered for as long as the program is the same file. d.mu is held.
 func (d *Driver) version(ctx context.Context, known *memo, program string) (string, error) {
 	id, err := identify(program)
 	if err != nil || known.Binary == id {
@@ -92,7 +94,11 @@ func qemuVersion(ctx context.Context, program string) (string, error) {
 	return strings.TrimSpace(strings.TrimPrefix(line, "QEMU emulator version ")), nil
 }
 
-// Fingerprint implements vmm.Driver.
+// Fingerprint implements vmm.Driver: the hex SHA-256 of everything that a saved state depends on.
+// That is the command line of an abstract machine, without name and paths but with its kernel
+// arguments, the bytes of QEMU, kernel and initrd (and so the guest agent), and the format of our
+// files; under KVM also the CPU, whose features the guest has seen. spec.Kernel, CPUs, Memory and
+// Disk are all that it takes from spec.
 func (d *Driver) Fingerprint(ctx context.Context, spec vmm.Spec) (string, error) {
 	facts, err := d.Probe(ctx, false)
 	if err != nil {
@@ -135,7 +141,8 @@ func (d *Driver) Fingerprint(ctx context.Context, spec vmm.Spec) (string, error)
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// cpuIdentity is the host's CPU model and its flags, as far as a guest sees them.
+// cpuIdentity is the host's CPU model and its flags, as far as a guest sees them, from the first
+// processor of /proc/cpuinfo. "" where that cannot be read.
 func cpuIdentity() string {
 	b, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {

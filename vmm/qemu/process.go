@@ -9,14 +9,16 @@ import (
 	"agentbox/vmm/console"
 )
 
-// process is a running QEMU that dies with this process.
+// process is a running QEMU that dies with this process, and the last that it wrote to its standard
+// error.
 type process struct {
 	*child.Process
 	stderr console.Tail
 }
 
-// startProcess runs a program with the given descriptors from 3 on, which stay the caller's. It can
-// open nothing but reach, or whatever we can where that is nil.
+// startProcess runs a program with the given descriptors from 3 on, which stay the caller's; a nil
+// one leaves its number closed. It can open nothing but what reach names, or everything that we can
+// where reach is nil.
 func startProcess(program string, argv []string, files []*os.File, reach *confine.Files) (*process, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0) // the confined thread could not
 	if err != nil {

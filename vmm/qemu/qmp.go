@@ -20,13 +20,16 @@ const (
 	slowCommand  = time.Minute      // may flush disks
 )
 
-// maxMessage bounds one line from QEMU, which an escaped guest may speak through.
+// maxMessage bounds one line from QEMU, which an escaped guest may speak through. A longer line
+// ends the conversation, and so the machine's use.
 const maxMessage = 1 << 20
 
+// errMonitorClosed is what commands fail with when QEMU has ended, or is about to.
 var errMonitorClosed = errors.New("QEMU closed its control socket")
 
 // monitor is a client of the QEMU Machine Protocol: JSON objects, one a line, answers matched by
-// id, events between.
+// id, events between. Commands may be sent by any number of goroutines, and wait for their own
+// answers only. One goroutine reads, until the socket fails or is closed; close waits for it.
 type monitor struct {
 	conn    *net.UnixConn
 	onEvent func(name string, data json.RawMessage) // called from the reader; must not block
@@ -35,9 +38,12 @@ type monitor struct {
 	next    uint64
 	pending map[uint64]chan message
 	err     error // why the reader ended
-	closed  chan struct{}
+	// Closed when the reader has ended, after err was set.
+	closed chan struct{}
 }
 
+// message is anything QEMU says: the greeting, an event, or the answer to the command of that ID.
+// What it returns besides success is not read.
 type message struct {
 	Greeting json.RawMessage `json:"QMP"`
 	ID       uint64          `json:"id"`
@@ -63,6 +69,8 @@ func (m *monitor) close() {
 	<-m.closed
 }
 
+// read is the one goroutine that reads. A QEMU that says anything but JSON is not spoken to any
+// more.
 func (m *monitor) read() {
 	defer close(m.closed)
 	lines := bufio.NewScanner(m.conn)
@@ -82,6 +90,8 @@ func (m *monitor) read() {
 	m.fail(err)
 }
 
+// dispatch hands a message to the one who waits for it. An answer that nobody waits for any more,
+// or one to an ID that was never used, is dropped: QEMU may be in a guest's hands.
 func (m *monitor) dispatch(msg message) {
 	switch {
 	case msg.Event != "":
@@ -116,7 +126,9 @@ func (m *monitor) negotiate(ctx context.Context) error {
 }
 
 // run executes a command, of whose answer nobody wants more than whether it failed. It waits no
-// longer than limit.
+// longer than limit. limit bounds the wait besides ctx, since a QEMU that does not answer would
+// otherwise hold its caller for ever. An error begins with the command's name; errors.Is finds
+// errMonitorClosed and those of a context.
 func (m *monitor) run(ctx context.Context, limit time.Duration, name string, args any) error {
 	return m.runWithFile(ctx, limit, nil, name, args)
 }
@@ -141,6 +153,7 @@ func (m *monitor) runWithFile(ctx context.Context, limit time.Duration, file *os
 	}
 }
 
+// finish is the outcome of a command; ok is false when the reader ended before its answer.
 func (m *monitor) finish(name string, msg message, ok bool) error {
 	switch {
 	case !ok:
@@ -154,7 +167,8 @@ func (m *monitor) finish(name string, msg message, ok bool) error {
 }
 
 // send writes one command. The answer channel holds one message, so the reader never waits for a
-// caller that gave up.
+// caller that gave up. m.mu is held while it writes, so a command is on the wire whole and in the
+// order of its ID.
 func (m *monitor) send(ctx context.Context, file *os.File, name string, args any) (uint64, chan message, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -14,7 +14,8 @@ import (
 )
 
 // Restore implements vmm.Snapshotter. QEMU starts while the disks are being filled: it reads
-// nothing of them before the guest runs.
+// nothing of them before the guest runs. Disk files have their full size before QEMU opens them,
+// since it asks for that once. On failure QEMU has ended and the files that were made are removed.
 func (d *Driver) Restore(ctx context.Context, spec vmm.Spec, from vmm.Template, saved string) (vmm.Machine, error) {
 	t, err := statedir.Own[*template](from)
 	if err != nil {
@@ -44,6 +45,8 @@ type restoration struct {
 	made     []string   // files to remove when it fails
 }
 
+// readSaved reads what is small of a saved state and checks it against the template, before
+// anything is started.
 func (r *restoration) readSaved() error {
 	man, _, err := statedir.ReadManifest[manifest](r.dir)
 	if err != nil {
@@ -60,6 +63,8 @@ func (r *restoration) readSaved() error {
 	return err
 }
 
+// run makes the machine. The fingerprint is compared before QEMU runs: QEMU itself cannot know that
+// it or the kernel was replaced since.
 func (r *restoration) run(ctx context.Context, d *Driver) (*machine, error) {
 	if err := r.man.Fits(r.spec, r.man.Disks != nil, r.man.Disks != nil && r.man.Disks.Workspace != 0); err != nil {
 		return nil, err
@@ -95,8 +100,9 @@ func (r *restoration) run(ctx context.Context, d *Driver) (*machine, error) {
 	return m, nil
 }
 
-// state is a pipe with the device state: QEMU 11 takes none from a file that it inherits. fed is
-// closed when all of it was written, or whoever was to read it has ended.
+// state is a pipe with the device state: QEMU 11 takes none from a file that it inherits, 7.2 knows
+// no address for one by name, and both read a pipe. fed is closed when all of it was written, or
+// when QEMU, the only reader, has ended.
 func (r *restoration) state() (state *os.File, fed chan struct{}, err error) {
 	from, err := r.deviceState()
 	if err != nil {
@@ -116,6 +122,7 @@ func (r *restoration) state() (state *os.File, fed chan struct{}, err error) {
 	return state, fed, nil
 }
 
+// deviceState opens the device state at its beginning, from verified bytes in memory either way.
 func (r *restoration) deviceState() (*os.File, error) {
 	if r.dir == "" {
 		return reopen(r.template.devices)
@@ -128,7 +135,9 @@ func (r *restoration) deviceState() (*os.File, error) {
 	return reopen(f)
 }
 
-// load fills disks and memory, loads the device state and waits until the CPUs run.
+// load fills disks and memory, loads the device state and waits until the CPUs run. Memory goes
+// first: devices have parts of their state in it (virtio's rings), which QEMU looks at while it
+// loads them.
 func (r *restoration) load(ctx context.Context, m *machine, fill func(context.Context) error) error {
 	filled := make(chan error, 1)
 	go func() { filled <- fill(ctx) }()
@@ -147,7 +156,8 @@ func (r *restoration) load(ctx context.Context, m *machine, fill func(context.Co
 }
 
 // inject writes the saved pages into the machine's private mapping of the template's memory, before
-// any device looks.
+// any device looks. The writes make private copies, as the guest's own did, so the next save finds
+// them again and differences do not stack.
 func (r *restoration) inject(ctx context.Context, m *machine) error {
 	memory, err := openProcessMemory(m.proc.PID, r.man.Memory)
 	if err != nil {
@@ -157,7 +167,7 @@ func (r *restoration) inject(ctx context.Context, m *machine) error {
 }
 
 // awaitRunning waits for the end of an incoming migration: the CPUs run, or QEMU has ended with a
-// complaint.
+// complaint. QEMU tells of a failed migration by ending.
 func (m *machine) awaitRunning(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, slowCommand)
 	defer cancel()
@@ -171,7 +181,10 @@ func (m *machine) awaitRunning(ctx context.Context) error {
 	}
 }
 
-// disks creates the disk files at full size and returns what fills them.
+// disks creates the disk files at full size and returns what fills them. There are three cases: a
+// template, whose runtime layer is in memory and which has no workspace; a state without disks,
+// whose disks must still be where they were; a state with disks, which are copied. What is returned
+// is called at most once and closes the files.
 func (r *restoration) disks() (func(context.Context) error, error) {
 	runtime := filepath.Join(r.spec.Dir, runtimeFile)
 	switch {
@@ -200,6 +213,7 @@ func (r *restoration) disks() (func(context.Context) error, error) {
 	}, err
 }
 
+// create notes a file for undo.
 func (r *restoration) create(path string, size int64) (*os.File, error) {
 	f, err := freshDisk(path, size)
 	if err == nil {
@@ -208,7 +222,8 @@ func (r *restoration) create(path string, size int64) (*os.File, error) {
 	return f, err
 }
 
-// copied prepares a copy of a saved disk.
+// copied prepares a copy of the saved disk called name at path: the file of that size now, its
+// bytes when the result is called. A saved disk of another size is Corrupt.
 func (r *restoration) copied(path, name string, size int64) (func(context.Context) error, error) {
 	src, err := os.Open(filepath.Join(r.dir, name))
 	if errors.Is(err, os.ErrNotExist) {
@@ -235,7 +250,8 @@ func (r *restoration) copied(path, name string, size int64) (func(context.Contex
 	}, nil
 }
 
-// checkDisk refuses to go on without the disk a state rests on.
+// checkDisk refuses to go on without the disk a state rests on. Its bytes cannot be checked: they
+// have no digest, and a changed one shows as a damaged file system.
 func (r *restoration) checkDisk(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -247,6 +263,7 @@ func (r *restoration) checkDisk(path string) error {
 	return nil
 }
 
+// undo removes what was made, and nothing that was there before.
 func (r *restoration) undo() error {
 	var errs []error
 	for _, path := range r.made {

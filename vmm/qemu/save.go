@@ -15,7 +15,8 @@ import (
 	"agentbox/vmm/statedir"
 )
 
-// SaveTemplate implements vmm.Snapshotter.
+// SaveTemplate implements vmm.Snapshotter. The machine is killed as soon as its device state is
+// written: nothing changes its memory file, which we hold, and its disk any more then.
 func (d *Driver) SaveTemplate(ctx context.Context, vm vmm.Machine, dir string) error {
 	m, err := statedir.Own[*machine](vm)
 	if err != nil {
@@ -52,11 +53,13 @@ func (d *Driver) SaveTemplate(ctx context.Context, vm vmm.Machine, dir string) e
 	})
 }
 
+// manifest is what is known before anything is written.
 func (m *machine) manifest() manifest {
 	return manifest{Basis: statedir.BasisOf(formatVersion, m.fingerprint, m.spec)}
 }
 
-// Save implements vmm.Snapshotter. A passing state is like any with disks.
+// Save implements vmm.Snapshotter. A passing state is like any with disks. Disks and memory are
+// written at the same time; nothing changes either, since the machine is frozen first and stays so.
 func (d *Driver) Save(ctx context.Context, vm vmm.Machine, dir string, how vmm.Saving) error {
 	m, err := statedir.Own[*machine](vm)
 	if err != nil {
@@ -88,10 +91,13 @@ func (d *Driver) Save(ctx context.Context, vm vmm.Machine, dir string, how vmm.S
 	})
 }
 
-// saveDevices stops the machine and writes the state of its devices, not of its memory and disks.
+// saveDevices freezes the machine and writes the state of its devices, not of its memory and disks,
+// to the file devices, synced, and its digest to man.
 //
 // QEMU's ordinary migration would stream all memory of a private mapping. This command of its Xen
 // support writes the devices only, works without Xen, and the result is loaded like any migration.
+// QEMU may open no file, so it is given ours as a descriptor set, by a name that only it
+// understands.
 func (m *machine) saveDevices(ctx context.Context, dir string, man *manifest) error {
 	path := filepath.Join(dir, devicesFile)
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -124,7 +130,8 @@ func (m *machine) saveDevices(ctx context.Context, dir string, man *manifest) er
 }
 
 // saveMemory writes the pages in which the machine differs from its template: those that its
-// private mapping of the template's memory holds copies of.
+// private mapping of the template's memory holds copies of. The pages that the template has are
+// kept even when they are zero now.
 func (m *machine) saveMemory(ctx context.Context, dir string, man *manifest) error {
 	memory, err := openProcessMemory(m.proc.PID, m.spec.Memory)
 	if err != nil {
@@ -138,7 +145,8 @@ func (m *machine) saveMemory(ctx context.Context, dir string, man *manifest) err
 	return err
 }
 
-// saveDisks copies the disks, or makes durable what the guest wrote to them where they are.
+// saveDisks copies the disks into dir, or, for a state in place, makes durable what the guest wrote
+// to them where they are: QEMU ignores the guest's flushes of the runtime layer.
 func (m *machine) saveDisks(ctx context.Context, dir string, disks bool, man *manifest) error {
 	if !disks {
 		return errors.Join(syncFile(m.runtime), syncFile(m.workspace))
@@ -154,6 +162,7 @@ func (m *machine) saveDisks(ctx context.Context, dir string, disks bool, man *ma
 	return copyFile(ctx, filepath.Join(dir, savedSpaceFile), m.workspace)
 }
 
+// syncFile makes a file that others have written durable.
 func syncFile(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -162,7 +171,7 @@ func syncFile(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// saveFile writes what is not zero in a file as a page set.
+// saveFile writes what is not zero in a file of space bytes as the page set called name.
 func saveFile(ctx context.Context, dir, name string, f *os.File, space int64) (agentbox.Digest, error) {
 	all, err := fileCandidates(f, space)
 	if err != nil {

@@ -14,7 +14,9 @@ import (
 // extent is a range of a file that may hold something other than zeros.
 type extent struct{ off, len int64 }
 
-// nextExtent finds the first extent at or after off; io.EOF when only a hole is left.
+// nextExtent finds the first extent at or after off within the first size bytes; io.EOF when only a
+// hole is left. It moves the file's offset, which nothing else here uses. A file system without
+// SEEK_DATA reports the whole file as one extent: correct, and slow.
 func nextExtent(f *os.File, off, size int64) (extent, error) {
 	start, err := unix.Seek(int(f.Fd()), off, unix.SEEK_DATA)
 	if errors.Is(err, unix.ENXIO) || err == nil && start >= size {
@@ -30,7 +32,8 @@ func nextExtent(f *os.File, off, size int64) (extent, error) {
 	return extent{start, min(end, size) - start}, nil
 }
 
-// createSized makes a new sparse file of the given size.
+// createSized makes a new sparse file of the given size, all of it a hole. An existing one is an
+// error that wraps os.ErrExist.
 func createSized(path string, size int64) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -45,7 +48,7 @@ func createSized(path string, size int64) (*os.File, error) {
 }
 
 // copySparse fills dst, a hole of src's size, with src: by sharing extents where the file system
-// can, else range by range inside the kernel, so that holes stay holes.
+// can, else range by range inside the kernel, so that holes stay holes. It does not sync.
 func copySparse(ctx context.Context, dst, src *os.File) error {
 	if err := unix.IoctlFileClone(int(dst.Fd()), int(src.Fd())); err == nil {
 		return nil
@@ -72,6 +75,8 @@ func copySparse(ctx context.Context, dst, src *os.File) error {
 // copyStep bounds how long a copy goes on after its context has ended.
 const copyStep = 16 << 20
 
+// copyExtent copies inside the kernel, in steps, and falls back to reading and writing where the
+// kernel cannot copy between these two files.
 func copyExtent(ctx context.Context, dst, src *os.File, e extent) error {
 	for e.len > 0 {
 		if err := ctx.Err(); err != nil {
@@ -93,6 +98,7 @@ func copyExtent(ctx context.Context, dst, src *os.File, e extent) error {
 	return nil
 }
 
+// readWrite is copyExtent through our own memory.
 func readWrite(ctx context.Context, dst, src *os.File, e extent) error {
 	buf := make([]byte, 1<<20)
 	for e.len > 0 {

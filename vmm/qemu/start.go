@@ -25,6 +25,8 @@ func (d *Driver) Boot(ctx context.Context, spec vmm.Spec) (vmm.Machine, error) {
 	return m, nil
 }
 
+// boot starts a machine from its kernel. The runtime layer begins as an empty file system, which is
+// made here.
 func (d *Driver) boot(ctx context.Context, spec vmm.Spec) (*machine, error) {
 	m, cmd, err := d.prepare(ctx, spec)
 	if err != nil {
@@ -59,7 +61,7 @@ func (d *Driver) boot(ctx context.Context, spec vmm.Spec) (*machine, error) {
 }
 
 // prepare checks a spec and describes its machine, but for the memory and the content of its
-// runtime layer.
+// runtime layer. The machine is not running: no process and no socket exists yet.
 func (d *Driver) prepare(ctx context.Context, spec vmm.Spec) (*machine, command, error) {
 	if err := checkSpec(spec); err != nil {
 		return nil, command{}, err
@@ -85,7 +87,9 @@ func (d *Driver) prepare(ctx context.Context, spec vmm.Spec) (*machine, command,
 	return m, describe(m, facts.Accel), nil
 }
 
-// describe is the command of a machine that boots.
+// describe is the command of a machine that boots; Restore changes it for a clone. The order of
+// disks is the order of devices in a saved state. Fingerprint calls it for a machine without paths,
+// so everything that is no path belongs in here.
 func describe(m *machine, accel string) command {
 	return command{
 		Name: m.spec.Name, Accel: accel, CPUs: m.spec.CPUs, Memory: m.spec.Memory,
@@ -113,7 +117,7 @@ func placeholder(spec vmm.Spec) (string, error) {
 	return path, f.Close()
 }
 
-// freshDisk makes a disk that is one hole, in place of any that an earlier machine left.
+// freshDisk makes a disk that is one hole, in place of any that an earlier machine left at path.
 func freshDisk(path string, size int64) (*os.File, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -121,6 +125,10 @@ func freshDisk(path string, size int64) (*os.File, error) {
 	return createSized(path, size)
 }
 
+// checkSpec refuses what QEMU or the formats cannot do, before anything is started: more CPUs than
+// a microvm takes, memory and disks that are no whole regions (MiB), or so small that no guest
+// boots. Errors have code Invalid with a hint that names the key of agentbox.yaml, or Missing for a
+// file that is not there.
 func checkSpec(s vmm.Spec) error {
 	switch {
 	case s.CPUs < 1 || s.CPUs > 255:
@@ -145,7 +153,9 @@ func checkSpec(s vmm.Spec) error {
 }
 
 // start runs QEMU with its sockets and files, and the goroutines that belong to the machine. After
-// an error nothing runs.
+// an error nothing runs. files are those from fdMemory on, and stay the caller's. The ends of the
+// socket pairs that QEMU gets are closed here, so that QEMU's end is seen as the end of the
+// sockets.
 func (d *Driver) start(m *machine, cmd command, files ...*os.File) error {
 	program, err := d.binary()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // ReserveWorkspace implements vmm.Driver: QEMU needs to know the size of a disk, and nothing of
-// what is on it.
+// what is on it. path must not exist.
 func (d *Driver) ReserveWorkspace(_ context.Context, path string, size int64) error {
 	f, err := createSized(path, size)
 	if err != nil {
@@ -25,7 +25,8 @@ func (d *Driver) ReserveWorkspace(_ context.Context, path string, size int64) er
 
 // NewWorkspace implements vmm.Driver: a workspace is a sparse file that holds an ext4 file system.
 //
-// A file that exists keeps its inode, since a running QEMU may have it open.
+// A file that exists keeps its inode, since a running QEMU may have it open. That machine has not
+// mounted it, so its guest has nothing cached of it.
 func (d *Driver) NewWorkspace(ctx context.Context, path, tree string, size int64) error {
 	f, err := createSized(path, size)
 	existed := errors.Is(err, os.ErrExist)
@@ -47,7 +48,8 @@ func (d *Driver) NewWorkspace(ctx context.Context, path, tree string, size int64
 }
 
 // emptyAgain makes a workspace whose filling failed an empty one. A host that has no room even for
-// that keeps it reserved: whoever failed has told why.
+// that keeps it reserved, which is no error here: the filling's own error has told why. The caller
+// gives a context that its own cancellation does not end.
 func emptyAgain(ctx context.Context, f *os.File, size int64) error {
 	err := punch(f, size)
 	if err == nil {
@@ -59,7 +61,8 @@ func emptyAgain(ctx context.Context, f *os.File, size int64) error {
 	return err
 }
 
-// openEmptied makes a whole existing file a hole again.
+// openEmptied makes a whole existing file a hole again. A file of another size is code Conflict: a
+// machine may know its size by now.
 func openEmptied(path string, size int64) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -79,6 +82,7 @@ func openEmptied(path string, size int64) (*os.File, error) {
 	return f, nil
 }
 
+// punch gives all blocks of a file back and keeps its size.
 func punch(f *os.File, size int64) error {
 	if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, size); err != nil {
 		return &os.PathError{Op: "punch", Path: f.Name(), Err: err}
@@ -87,7 +91,8 @@ func punch(f *os.File, size int64) error {
 }
 
 // formatWorkspace makes the file system without the lost+found that mke2fs insists on: a user who
-// lists the workspace, and git, would stumble over a directory they may not read.
+// lists the workspace, and git, would stumble over a directory they may not read. debugfs removes
+// it without mounting.
 func formatWorkspace(ctx context.Context, path, tree string, size int64) error {
 	if err := (filesystem{path: path, tree: tree, journal: journalSize(size), owner: vmm.GuestUID}).make(ctx); err != nil {
 		return err
@@ -100,10 +105,12 @@ func formatWorkspace(ctx context.Context, path, tree string, size int64) error {
 	return runTool(ctx, nil, "debugfs", "-w", "-R", "rmdir lost+found", path)
 }
 
-// journalSize is that of a workspace in MiB: a sixteenth, but no more than saves time.
+// journalSize is that of a workspace in MiB: a sixteenth, but no more than saves time. The smallest
+// disk that checkSpec lets through gets 4.
 func journalSize(size int64) int { return int(min(size>>24, 64)) }
 
-// CopyWorkspace implements vmm.Driver.
+// CopyWorkspace implements vmm.Driver. Where the file system can share extents the copy costs
+// nothing and takes no room until one of the two is written to.
 func (d *Driver) CopyWorkspace(ctx context.Context, dst, src string) error {
 	return copyFile(ctx, dst, src)
 }

@@ -9,23 +9,27 @@ import (
 	"agentbox/vmm"
 )
 
-// Basis is what every manifest says of the machine that was saved. It is a part of the driver's
-// own.
+// Basis is what every manifest says of the machine that was saved. It is embedded in the driver's
+// own manifest, so its fields stand among the others in the file.
 type Basis struct {
-	Format      int             `json:"format"`
-	Template    agentbox.Digest `json:"template,omitzero"` // saved states: the manifest of the template they rest on
-	Fingerprint string          `json:"fingerprint"`
-	CPUs        int             `json:"cpus"`
-	Memory      int64           `json:"memory"` // bytes
-	Disk        int64           `json:"disk"`   // bytes
+	// The driver's own number, which changes with the meaning of any file.
+	Format   int             `json:"format"`
+	Template agentbox.Digest `json:"template,omitzero"` // saved states: the manifest of the template they rest on
+	// As vmm.Driver.Fingerprint had it when the machine was started.
+	Fingerprint string `json:"fingerprint"`
+	CPUs        int    `json:"cpus"`
+	Memory      int64  `json:"memory"` // bytes
+	Disk        int64  `json:"disk"`   // bytes
 }
 
-// BasisOf is that of a machine.
+// BasisOf is that of a machine with this spec. Template is left for the caller to set.
 func BasisOf(format int, fingerprint string, spec vmm.Spec) Basis {
 	return Basis{Format: format, Fingerprint: fingerprint, CPUs: spec.CPUs, Memory: spec.Memory, Disk: spec.Disk}
 }
 
-// CheckFormat says what is wrong when a manifest was written in another format.
+// CheckFormat says what is wrong when a manifest was written in another format. There is no reader
+// of older ones: templates are made again, and a saved machine needs the very driver that saved it
+// anyway.
 func (b Basis) CheckFormat(format int) error {
 	if b.Format != format {
 		return fmt.Errorf("it has format %d, this agentbox writes and reads %d", b.Format, format)
@@ -33,9 +37,9 @@ func (b Basis) CheckFormat(format int) error {
 	return nil
 }
 
-// Fits refuses a spec that the state cannot be loaded into: one of another size, or, where the
-// state has disks, one with a workspace where saved says that there was none, and the reverse. The
-// errors have code Conflict and Invalid.
+// Fits refuses a spec that the state cannot be loaded into, since its memory and disks have fixed
+// sizes: one of another size (code Conflict), or, where the state has disks (disks), one with a
+// workspace although it was saved without (saved is false), or the reverse (code Invalid).
 func (b Basis) Fits(spec vmm.Spec, disks, saved bool) error {
 	if spec.CPUs != b.CPUs || spec.Memory != b.Memory || spec.Disk != b.Disk {
 		return agentbox.Errorf(agentbox.Conflict, "%s has %d CPUs, %d bytes of memory and %d of disk, but what it is restored from has %d, %d and %d",
@@ -48,7 +52,9 @@ func (b Basis) Fits(spec vmm.Spec, disks, saved bool) error {
 }
 
 // CheckOrigin refuses the state of dir when it was saved from a machine of another template than
-// the one of this digest and basis. The error has code Conflict.
+// the one of this digest and basis (code Conflict). A state holds only what differs from its
+// template, or refers to memory that the template's guest had, so with any other it would make a
+// machine of two halves.
 func (b Basis) CheckOrigin(dir string, template agentbox.Digest, of Basis) error {
 	if b.Template != template || b.Fingerprint != of.Fingerprint {
 		return agentbox.Errorf(agentbox.Conflict, "%s was saved from a machine of another template", dir)
@@ -56,7 +62,8 @@ func (b Basis) CheckOrigin(dir string, template agentbox.Digest, of Basis) error
 	return nil
 }
 
-// Own gives a driver its own machine or template, and an error for another driver's.
+// Own gives a driver its own machine or template out of an interface, and an error for another
+// driver's or nil: callers hold vmm.Machine and vmm.Template, and could mix them up.
 func Own[T any](v any) (T, error) {
 	own, ok := v.(T)
 	if !ok {
@@ -65,7 +72,7 @@ func Own[T any](v any) (T, error) {
 	return own, nil
 }
 
-// Close closes files, those that are not nil.
+// Close closes files, skipping those that are nil, and joins the errors.
 func Close(files ...*os.File) error {
 	var errs []error
 	for _, f := range files {

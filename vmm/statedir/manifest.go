@@ -11,12 +11,14 @@ import (
 	"agentbox/agentbox"
 )
 
-// ManifestFile is the file of a directory that describes the others.
+// ManifestFile is the file of a directory that describes the others. It is written last.
 const ManifestFile = "manifest.json"
 
-// A Manifest describes what is in a directory, by size and digest.
+// A Manifest describes what is in a directory, by size and digest. Each driver has its own type,
+// with a Basis in it; what encoding/json makes of it is the format on disk.
 type Manifest interface {
-	// Check says what is wrong with it, as far as that can be said without the other files.
+	// Check says what is wrong with it, as far as that can be said without the other files. It must
+	// refuse every format but the driver's own, and sizes that would do harm when used.
 	Check() error
 }
 
@@ -26,7 +28,8 @@ type envelope struct {
 	Manifest json.RawMessage `json:"manifest"`
 }
 
-// Seal gives the file's bytes and the digest that names the whole.
+// Seal gives the file's bytes and the digest that names the whole. The digest is of the manifest's
+// JSON as it stands in the file, so it does not depend on how a reader would encode it.
 func Seal(m Manifest) ([]byte, agentbox.Digest, error) {
 	body, err := json.Marshal(m)
 	if err != nil {
@@ -38,7 +41,8 @@ func Seal(m Manifest) ([]byte, agentbox.Digest, error) {
 }
 
 // Unseal gives the manifest that Seal was given, and its digest, and an error if that is not what b
-// holds.
+// holds. An unknown field is an error: it means that a newer agentbox has written something that
+// this one would leave out of account. What Check refuses is refused here.
 func Unseal[M Manifest](b []byte) (m M, id agentbox.Digest, err error) {
 	var e envelope
 	if err := json.Unmarshal(b, &e); err != nil {
@@ -55,7 +59,8 @@ func Unseal[M Manifest](b []byte) (m M, id agentbox.Digest, err error) {
 	return m, e.Digest, m.Check()
 }
 
-// ReadManifest unseals the manifest of a directory; whatever is wrong with it is Corrupt.
+// ReadManifest unseals the manifest of a directory. Anything wrong with it, a missing file
+// included, is an error of code Corrupt; a file that cannot be read is an error without a code.
 func ReadManifest[M Manifest](dir string) (m M, id agentbox.Digest, err error) {
 	b, err := os.ReadFile(filepath.Join(dir, ManifestFile))
 	if errors.Is(err, os.ErrNotExist) {
