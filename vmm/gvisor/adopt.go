@@ -18,6 +18,11 @@ import (
 // adopt gives everything in a workspace that no machine uses to this process's user: what root of
 // the box made belongs to an id that only a machine's namespace knows, and its directories could
 // not even be removed.
+//
+// Only a process inside of a namespace with the same ids may change those owners, so a launcher is
+// started for it alone. A tree without files of others costs a walk and no process. dir must not be
+// used by a machine; ctx ends the launcher, and what it has not reached stays as it was. launcher
+// is the program's path.
 func adopt(ctx context.Context, launcher, dir string) error {
 	foreign, err := hasForeign(dir)
 	if err != nil || !foreign {
@@ -54,7 +59,8 @@ func adopt(ctx context.Context, launcher, dir string) error {
 	return nil
 }
 
-// Reclaim implements vmm.Reclaimer.
+// Reclaim implements vmm.Reclaimer. A directory that is not there is an error that wraps
+// fs.ErrNotExist.
 func (d *Driver) Reclaim(ctx context.Context, dir string) error {
 	programs, err := d.programs.Ensure()
 	if err != nil {
@@ -63,9 +69,13 @@ func (d *Driver) Reclaim(ctx context.Context, dir string) error {
 	return adopt(ctx, programs.Launch, dir)
 }
 
+// errForeign ends the walk of hasForeign.
 var errForeign = errors.New("there is a file of another user")
 
 // hasForeign tells whether anything in dir belongs to somebody else.
+//
+// The owner is what counts: a file of ours whose group is another's can be removed and read as
+// well.
 func hasForeign(dir string) (bool, error) {
 	own := uint32(os.Geteuid())
 	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {

@@ -13,7 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// control speaks to the sandbox: gVisor's own remote calls, JSON both ways, files beside it.
+// control speaks to the sandbox: gVisor's own remote calls (package urpc), JSON both ways, files
+// beside it. The names of methods and options are those of the very runsc that is embedded, so
+// nothing here has to fit another version. The sandbox holds the guest's kernel and may be in the
+// guest's hands: only a call's outcome is taken from it. Its methods may be called from any
+// goroutine.
 type control struct {
 	mu   sync.Mutex // one call at a time
 	conn *net.UnixConn
@@ -21,16 +25,23 @@ type control struct {
 	err  error // of a call that was not answered: answers and calls are out of step from then on
 }
 
+// newControl takes over the connection that the launcher made; only root of the machine's user
+// namespace could.
 func newControl(conn *net.UnixConn) *control {
 	return &control{conn: conn, dec: json.NewDecoder(conn)}
 }
 
+// close makes a call under way fail.
 func (c *control) close() error { return c.conn.Close() }
 
 // errControl marks errors of the connection, which mean that the sandbox has ended or hangs.
 var errControl = errors.New("the sandbox does not answer")
 
 // call makes one call and waits for its answer.
+//
+// limit bounds the wait besides ctx. An error that wraps errControl also ends all later calls,
+// since an answer that comes after all would be taken for the next one's; any other is what the
+// sandbox said. files go along as descriptors and stay the caller's.
 func (c *control) call(ctx context.Context, limit time.Duration, method string, arg any, files ...*os.File) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,11 +70,14 @@ func (c *control) call(ctx context.Context, limit time.Duration, method string, 
 	return nil
 }
 
+// answer is what urpc sends back; the result itself is not read.
 type answer struct {
 	Success bool   `json:"success"`
 	Err     string `json:"err"`
 }
 
+// exchange writes one call and reads one answer, without any limit of its own: call moves the
+// deadline of the connection into the past when its context ends.
 func (c *control) exchange(method string, arg any, files []*os.File) (answer, error) {
 	var a answer
 	message, err := json.Marshal(map[string]any{"method": method, "arg": arg})
@@ -86,19 +100,25 @@ func (c *control) exchange(method string, arg any, files []*os.File) (answer, er
 
 // How long the sandbox may take, on a busy host.
 const (
+	// Pausing and resuming touch no memory; writing a state is bounded by the disk.
 	quickCall = 20 * time.Second
 	slowCall  = 5 * time.Minute // memory is written
 )
 
+// pause stops the guest's processes. The sandbox counts how often it was asked, see setFrozen.
 func (c *control) pause(ctx context.Context) error {
 	return c.call(ctx, quickCall, "containerManager.Pause", nil)
 }
 
+// resume is its reverse.
 func (c *control) resume(ctx context.Context) error {
 	return c.call(ctx, quickCall, "containerManager.Resume", nil)
 }
 
 // checkpoint writes the machine's whole state and leaves it as it was.
+//
+// The pages are written uncompressed and into a file of their own, since a restore then reads them
+// while the guest runs already; pages of zeros are left out.
 func (c *control) checkpoint(ctx context.Context, kernel, meta, pages *os.File) error {
 	options := map[string]any{
 		"metadata": map[string]string{"compression": "none"}, "have_pages_file": true, "Resume": true,

@@ -11,9 +11,13 @@ import (
 
 // Config is what a driver needs to know of its surroundings.
 type Config struct {
+	// The fields are set before New and never change.
+	//
 	// StateDir is an existing directory in which the driver keeps the programs it unpacks.
+	// Processes may share it.
 	StateDir string
-	// Agent is the guest agent.
+	// Agent is the guest agent, which is unpacked beside runsc and shown to the guest as its first
+	// program.
 	Agent runsc.Agent
 	// Log receives what no caller can be told by an error; nil drops it.
 	Log *slog.Logger
@@ -21,7 +25,8 @@ type Config struct {
 
 // Driver implements vmm.Driver, vmm.Snapshotter, vmm.Reclaimer and vmm.DirectoryWorkspaces.
 type Driver struct {
-	config   Config
+	config Config
+	// Both may be used by any number of goroutines; there is no lock of the driver's own.
 	programs *runsc.Unpacker
 	tried    atomic.Bool // namespaces can be made here
 }

@@ -18,7 +18,8 @@ import (
 	"agentbox/vmm"
 )
 
-// idRange is a run of ids inside a user namespace and what they are outside.
+// idRange is a run of ids inside a user namespace and what they are outside: a line of
+// /proc/PID/uid_map.
 type idRange struct{ Inside, Outside, Size int }
 
 // idMaps are those of a machine's user namespace: the box's user is the caller, so that what it
@@ -26,13 +27,20 @@ type idRange struct{ Inside, Outside, Size int }
 // host.
 type idMaps struct {
 	UIDs, GIDs []idRange
-	Helpers    bool // written by newuidmap and newgidmap, since the caller is not root
+	// Written by newuidmap and newgidmap, which are setuid programs, since the caller is not root
+	// and may map no id but its own.
+	Helpers bool
 }
 
-// guestIDs is how many ids a guest has: those that distributions use, nobody included.
+// guestIDs is how many ids a guest has: those that distributions use, nobody included. 65534 is
+// nobody in most images.
 const guestIDs = 65536
 
 // hostIDs chooses the maps for this process, or says what is missing for it.
+//
+// It reads files and changes nothing, so it is asked before each start: a fingerprint depends on
+// it, because files of a saved runtime layer have the ids as they were. A missing program or line
+// is an error of code Missing with a hint that names the command to run.
 func hostIDs() (idMaps, error) {
 	if os.Geteuid() == 0 {
 		uids, err1 := rootRange("/proc/self/uid_map")
@@ -58,6 +66,8 @@ func hostIDs() (idMaps, error) {
 }
 
 // around maps guest user GuestUID to own, and all other ids to those of free, one after the other.
+// free may be too small for all: what is left over does not exist in the guest then, and the ids
+// below GuestUID, which packages use, come first.
 func around(own int, free idRange) []idRange {
 	below := min(vmm.GuestUID, free.Size)
 	maps := []idRange{{0, free.Outside, below}, {vmm.GuestUID, own, 1}}
@@ -67,7 +77,9 @@ func around(own int, free idRange) []idRange {
 	return maps
 }
 
-// subordinate finds the ids that a file gives to a user.
+// subordinate finds the ids that a file gives to a user. Fewer than those below GuestUID are as
+// good as none (code Missing). file is /etc/subuid or /etc/subgid; that it does not exist is the
+// same as having no line in it.
 func subordinate(file string, who *user.User) (idRange, error) {
 	f, err := os.Open(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -85,7 +97,9 @@ func subordinate(file string, who *user.User) (idRange, error) {
 	return best, nil
 }
 
-// largestRange reads lines of the form name-or-id:first:count.
+// largestRange reads lines of the form name-or-id:first:count. Of several lines for the user the
+// one with the most ids counts, since ids of one range are enough. Lines that make no sense are
+// passed over.
 func largestRange(r io.Reader, who *user.User) idRange {
 	var best idRange
 	lines := bufio.NewScanner(r)
@@ -103,10 +117,14 @@ func largestRange(r io.Reader, who *user.User) idRange {
 	return best
 }
 
-// rootBase is where root takes ids from: far from those of users and of their subordinates.
+// rootBase is where root takes ids from: far from those of users and of their subordinates. useradd
+// hands out subordinate ids from 100000 on.
 const rootBase = 1 << 30
 
 // rootRange chooses ids for the guests of root, who may map any that its own user namespace has.
+//
+// In a container root may have few. Then the upper half of what there is serves, as far as it goes,
+// so that the guest's ids are none that the container's own programs have.
 func rootRange(file string) (idRange, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -130,7 +148,8 @@ func rootRange(file string) (idRange, error) {
 	return idRange{0, best.Inside + best.Size - size, size}, nil
 }
 
-// apply writes the maps of a process that waits for them.
+// apply writes the maps of a process that waits for them. Users come before groups. The process is
+// a launcher whose namespaces are new: maps can be written once only.
 func (m idMaps) apply(ctx context.Context, pid int) error {
 	if m.Helpers {
 		return errors.Join(runMapper(ctx, "newuidmap", pid, m.UIDs), runMapper(ctx, "newgidmap", pid, m.GIDs))
@@ -138,6 +157,7 @@ func (m idMaps) apply(ctx context.Context, pid int) error {
 	return errors.Join(writeMap(pid, "uid_map", m.UIDs), writeMap(pid, "gid_map", m.GIDs))
 }
 
+// writeMap writes a map in one write, as the kernel demands.
 func writeMap(pid int, name string, ranges []idRange) error {
 	var text strings.Builder
 	for _, r := range ranges {
@@ -146,6 +166,8 @@ func writeMap(pid int, name string, ranges []idRange) error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/%s", pid, name), []byte(text.String()), 0)
 }
 
+// runMapper has one of the two helpers write a map. What it complains about goes into the error, of
+// code Missing.
 func runMapper(ctx context.Context, program string, pid int, ranges []idRange) error {
 	args := []string{strconv.Itoa(pid)}
 	for _, r := range ranges {

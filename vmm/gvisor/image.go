@@ -14,11 +14,14 @@ import (
 
 // ReadsBlocks implements vmm.BlockReader: gVisor maps its image, so the image has to be a file,
 // which FUSE makes of blocks.
+//
+// So it asks whether /dev/fuse can be opened here. Without it a box waits until its image is all
+// here.
 func (d *Driver) ReadsBlocks() error {
 	return opens(fusefile.DevicePath)
 }
 
-// opens tells why a device of FUSE cannot be opened, and what changes that.
+// opens tells why a device of FUSE cannot be opened, and what changes that, in one line.
 func opens(device string) error {
 	f, err := os.OpenFile(device, os.O_RDWR, 0)
 	switch {
@@ -32,8 +35,9 @@ func opens(device string) error {
 	return err
 }
 
-// serveImage begins to answer for the image with the descriptor that the launcher mounted. It goes
-// on until the machine's end.
+// serveImage begins to answer for the image with the descriptor that the launcher mounted and sent
+// along (rights). It goes on until the machine's end, whatever becomes of ctx: runsc reads the
+// image before the machine has started.
 func (m *machine) serveImage(ctx context.Context, rights []byte) error {
 	fds, err := descriptors(rights)
 	if err != nil || len(fds) != 1 {

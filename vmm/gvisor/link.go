@@ -16,9 +16,11 @@ import (
 // link is the cable: a packet socket on the other end of the pair of interfaces of which the
 // sandbox has one. What comes too fast for the buffers of the two sockets is lost, as on any
 // Ethernet. Before each frame stands a header as virtio-net has it (packet(7), PACKET_VNET_HDR), by
-// which one frame carries a TCP segment of many times the MTU.
+// which one frame carries a TCP segment of many times the MTU. It implements vmm.Link and
+// vmm.Segmenter. One goroutine reads; any number write, since each frame is one system call.
 type link struct {
 	file *os.File
+	// Of file, whose reads and writes wait in Go's poller and not in a thread.
 	raw  syscall.RawConn
 	head [vnetLen]byte // of the frame being read
 }
@@ -34,10 +36,13 @@ const (
 )
 
 // maxSegment is a little less than what the buffers of runsc's own card hold, which cut off what is
-// longer.
+// longer. In bytes, all headers included.
 const maxSegment = 60 << 10
 
 // newLink takes over a packet socket that does not block, also when it fails.
+//
+// fd comes from the launcher, which made it inside of the machine's network namespace. From here on
+// each frame has a header before it.
 func newLink(fd int) (*link, error) {
 	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1); err != nil {
 		unix.Close(fd)
@@ -51,6 +56,7 @@ func newLink(fd int) (*link, error) {
 	return l, nil
 }
 
+// MTU implements vmm.Link.
 func (l *link) MTU() int { return plan.MTU }
 
 // MaxSegment implements vmm.Segmenter.
@@ -58,6 +64,9 @@ func (l *link) MaxSegment() int { return maxSegment }
 
 // ReadFrame gives the guest's next frame. A long one is no error here but cut off: none is longer
 // than the 64 KiB that the kernel gives a segment.
+//
+// The header of an incoming frame is dropped: a frame with several segments is handed on as one,
+// with a checksum that need not hold, for the network stack verifies none (vmm/netstack).
 func (l *link) ReadFrame(buf []byte) (int, error) {
 	var n int
 	var err error
@@ -71,9 +80,11 @@ func (l *link) ReadFrame(buf []byte) (int, error) {
 	return max(n-vnetLen, 0), nil
 }
 
+// WriteFrame implements vmm.Link. A header of zeros says that the frame stands for itself.
 func (l *link) WriteFrame(parts ...[]byte) error { return l.write([vnetLen]byte{}, parts) }
 
-// WriteSegment implements vmm.Segmenter.
+// WriteSegment implements vmm.Segmenter. A segment that stands for itself (Size 0) still leaves its
+// checksum to the guest's side.
 func (l *link) WriteSegment(s vmm.Segment, parts ...[]byte) error {
 	var h [vnetLen]byte
 	h[0] = vnetNeedsSum
@@ -86,7 +97,8 @@ func (l *link) WriteSegment(s vmm.Segment, parts ...[]byte) error {
 	return l.write(h, parts)
 }
 
-// write sends one frame. The kernel takes it as a whole or not at all.
+// write sends one frame. The kernel takes it as a whole or not at all. A full buffer of the
+// interface drops it (ENOBUFS) without an error, as Ethernet would: TCP sends it again.
 func (l *link) write(head [vnetLen]byte, parts [][]byte) error {
 	frame := append(append(make([][]byte, 0, len(parts)+1), head[:]), parts...)
 	var err error
@@ -120,4 +132,5 @@ func (l *link) Close() error {
 	return nil
 }
 
+// cut tells which of a machine's connections failed; it wraps os.ErrClosed where we closed it.
 func cut(err error) error { return fmt.Errorf("the machine's network cable: %w", err) }

@@ -20,11 +20,14 @@ import (
 	"agentbox/vmm/gvisor/plan"
 )
 
-// machine is one launcher with everything it started, and our ends of its pipes and sockets.
+// machine is one launcher with everything it started, and our ends of its pipes and sockets. It
+// implements vmm.Machine and vmm.Networked. What is not behind a lock or a channel is set before
+// start returns and never changes.
 type machine struct {
 	spec        vmm.Spec
 	fingerprint string
-	base        *template // what it was restored from, but for its files; nil after a boot
+	// What it was restored from, without its files, for Save to name; nil after a boot.
+	base *template
 
 	launcher string // the program
 	log      *slog.Logger
@@ -63,6 +66,7 @@ func (m *machine) Link() vmm.Link {
 // the guest's code.
 func (m *machine) PIDs() []int { return family(m.proc.PID) }
 
+// Err implements vmm.Machine; it is nil while the machine runs.
 func (m *machine) Err() error {
 	select {
 	case <-m.done:
@@ -75,7 +79,9 @@ func (m *machine) Err() error {
 func (m *machine) Freeze(ctx context.Context) error { return m.setFrozen(ctx, true, m.control.pause) }
 func (m *machine) Thaw(ctx context.Context) error   { return m.setFrozen(ctx, false, m.control.resume) }
 
-// setFrozen tells the sandbox once only: it counts how often it was paused.
+// setFrozen tells the sandbox once only: it counts how often it was paused. So Freeze and Thaw are
+// idempotent, and safe at the same time: the second waits for the first. frozen stays as it was
+// when the sandbox was not reached.
 func (m *machine) setFrozen(ctx context.Context, frozen bool, tell func(context.Context) error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -94,6 +100,7 @@ func (m *machine) setFrozen(ctx context.Context, frozen bool, tell func(context.
 	return nil
 }
 
+// Kill implements vmm.Machine. The workspace is the caller's when it returns.
 func (m *machine) Kill() error {
 	select {
 	case <-m.done:
@@ -107,6 +114,9 @@ func (m *machine) Kill() error {
 }
 
 // end kills every process, those too that wait for bytes of the image.
+//
+// The launcher's death is enough: it is the first process of the namespaces. But one that waits in
+// a page fault for the image dies only when its read fails, hence cancelImage in between.
 func (m *machine) end() error {
 	err := m.proc.Terminate()
 	m.cancelImage()
@@ -116,6 +126,10 @@ func (m *machine) end() error {
 
 // watch waits for the end of the launcher and then for everything that belongs to the machine. It
 // runs as long as the machine does.
+//
+// It is the only reader of events. The launcher tells how the sandbox ended before it ends itself,
+// so that is read first; nothing but an end comes after the start. done is closed last, when all
+// files of the machine are closed and the workspace is the caller's again.
 func (m *machine) watch() {
 	var end *plan.End
 	var e plan.Event
@@ -141,6 +155,9 @@ func (m *machine) watch() {
 
 // adopt gives what the box's root made in the workspace to the caller. What fails here fails again
 // when somebody wants the files, and then says so.
+//
+// It is not bound to any request's context: the machine has ended, and this is the one place that
+// puts its workspace right. A supervisor that is killed before leaves that to vmm.Reclaimer.
 func (m *machine) adopt() {
 	if m.spec.Workspace == "" {
 		return
@@ -151,6 +168,10 @@ func (m *machine) adopt() {
 }
 
 // reason says why the machine ended, in one line; end is nil when the launcher itself died.
+//
+// It is nil where there is nothing to tell: we killed it, or the guest's first process ended with
+// status 0. Errors have code Unavailable and, where more is written somewhere, a hint that says
+// where.
 func (m *machine) reason(end *plan.End) error {
 	switch {
 	case m.killed.Load(), end != nil && end.Status == 0 && end.Signal == 0:
@@ -171,6 +192,9 @@ func (m *machine) reason(end *plan.End) error {
 const explainTimeout = 10 * time.Second
 
 // explain prefers why the machine ended to the broken socket its end looks like from here.
+//
+// Only a call without an answer is such a sign; what the sandbox answered is returned as it is, and
+// so are errors of a context.
 func (m *machine) explain(err error) error {
 	if err == nil || !errors.Is(err, errControl) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err

@@ -18,7 +18,7 @@ import (
 
 // manifest describes a template or a saved state. Every byte is accounted for, except those of the
 // files of a saved workspace, of which it has names, sizes, modes and times. A passing one has
-// sizes only.
+// sizes only. A workspace may hold gigabytes, and hashing them would cost more than the pause.
 type manifest struct {
 	statedir.Basis
 
@@ -36,9 +36,12 @@ type image struct {
 }
 
 // imageNames are the files of a checkpoint, in the order in which the sandbox takes and gives them.
+// It never changes; the order is that of plan.FDFirst at a restore, of Checkpoint's files and of a
+// template's Files.
 var imageNames = []string{kernelFile, pagesMetaFile, pagesFile}
 
-// Check says what is wrong with it, as far as that can be said without the other files.
+// Check says what is wrong with it, as far as that can be said without the other files. Images of
+// other names are ignored: nothing opens them.
 func (m manifest) Check() error {
 	if err := m.CheckFormat(formatVersion); err != nil {
 		return err
@@ -51,7 +54,8 @@ func (m manifest) Check() error {
 	return nil
 }
 
-// write puts the manifest into a directory, durably unless it is passing.
+// write puts the manifest into a directory, durably unless it is passing. It is the last file of a
+// state to be written.
 func (m manifest) write(dir string) error {
 	b, _, err := statedir.Seal(m)
 	if err != nil {
@@ -68,6 +72,9 @@ func (m manifest) write(dir string) error {
 const chunkSize = 4 << 20
 
 // digestImage hashes size bytes of r. The error is that of reading.
+//
+// r must have at least that many bytes. Four chunks at a time keep a few CPUs busy without taking
+// them all from machines that run; each has its own buffer inside of io.Copy.
 func digestImage(ctx context.Context, r io.ReaderAt, size int64) (image, error) {
 	chunks := (size + chunkSize - 1) / chunkSize
 	sums := make([]byte, chunks*sha256.Size)
@@ -91,7 +98,8 @@ func digestImage(ctx context.Context, r io.ReaderAt, size int64) (image, error) 
 	return image{size, sha256.Sum256(sums)}, err
 }
 
-// openImages opens the images of a directory and says whether their sizes are right.
+// openImages opens the images of a directory and says whether their sizes are right. It says
+// nothing of their content. The files are in the order of imageNames; the caller closes them.
 func (m manifest) openImages(dir string) (files []*os.File, err error) {
 	defer func() {
 		if err != nil {
@@ -119,6 +127,8 @@ func (m manifest) openImages(dir string) (files []*os.File, err error) {
 }
 
 // verify hashes the images that openImages opened, unless nobody did when they were saved.
+//
+// files are in the order of imageNames. What does not match, or cannot be read, makes dir Corrupt.
 func (m manifest) verify(ctx context.Context, dir string, files []*os.File) error {
 	if m.Passing {
 		return nil

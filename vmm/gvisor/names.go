@@ -1,6 +1,7 @@
 package gvisor
 
-// Every name this driver puts on disk.
+// Every name this driver puts on disk. Sockets and pipes are inherited; the one socket with a name
+// is runsc's, inside of stateDir.
 const (
 	// In a machine's own directory (vmm.Spec.Dir).
 	machineDir = "gvisor"      // what follows from here, made anew for each start
@@ -26,6 +27,8 @@ const (
 
 // Paths in the machine's own root, which the launcher makes (not the guest's).
 const (
+	// All are in a tmpfs of the machine's own mount namespace, and so the same for each machine: a
+	// state that was saved in one root is restored in another.
 	inRunsc     = "/bin/runsc"
 	inAgent     = "/bin/agent"
 	inImage     = "/image"

@@ -16,12 +16,15 @@ import (
 )
 
 // formatVersion changes with the meaning of any file of a template or saved state, or with how
-// machines are started.
+// machines are started. It is part of the fingerprint, so another one makes other templates.
 const formatVersion = 2
 
 // Probe implements vmm.Driver. That namespaces can be made is remembered as long as the process
 // lives, since the kernel takes milliseconds to get rid of the ones made to find out; should they
 // be forbidden meanwhile, starting a machine says so.
+//
+// The programs are unpacked on the way. Errors have code Missing, with what to install or to switch
+// on.
 func (d *Driver) Probe(ctx context.Context, fresh bool) (vmm.Facts, error) {
 	if err := ctx.Err(); err != nil {
 		return vmm.Facts{}, err
@@ -46,6 +49,8 @@ func (d *Driver) Probe(ctx context.Context, fresh bool) (vmm.Facts, error) {
 }
 
 // tryNamespaces starts the launcher without telling it anything: it ends at once.
+//
+// That it failed without a plan means that it ran, in namespaces that were made.
 func tryNamespaces(program string) error {
 	cmd := exec.Command(program)
 	cmd.Env = []string{}
@@ -57,7 +62,10 @@ func tryNamespaces(program string) error {
 	return namespaceError(err)
 }
 
-// Fingerprint implements vmm.Driver.
+// Fingerprint implements vmm.Driver: the hex SHA-256 of everything that a checkpoint depends on.
+// Those are the programs (gVisor restores no state of another version), the description and flags
+// of a machine, its size, what the host's CPU can do, since programs in the guest have looked, and
+// the ids of the user. No path on the host is in it.
 func (d *Driver) Fingerprint(ctx context.Context, spec vmm.Spec) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -82,6 +90,8 @@ func (d *Driver) Fingerprint(ctx context.Context, spec vmm.Spec) (string, error)
 }
 
 // cpuFlags are what of the host's CPU programs in a machine have found out and rely on.
+//
+// "" where that cannot be read. All processors of a host are taken to be alike.
 func cpuFlags() string {
 	b, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {

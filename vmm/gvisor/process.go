@@ -14,6 +14,9 @@ import (
 )
 
 // namespaces are all new. The network one has nothing but a loopback interface.
+//
+// The launcher is thereby the first process of a PID namespace, which is what ends everything with
+// it.
 const namespaces = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
 
 // startLauncher runs the launcher with the given descriptors from 3 on, which stay the caller's. It
@@ -21,6 +24,8 @@ const namespaces = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_N
 // of them is left.
 //
 // It keeps its capabilities across exec, although it has no ids yet, as ambient ones.
+//
+// stderr may be nil. Its environment is empty, and it starts in /.
 func startLauncher(program string, stderr *os.File, files []*os.File) (*child.Process, error) {
 	cmd := exec.Command(program)
 	cmd.ExtraFiles = files
@@ -37,6 +42,9 @@ func startLauncher(program string, stderr *os.File, files []*os.File) (*child.Pr
 }
 
 // family lists a process and its descendants, the process first.
+//
+// It reads /proc while processes come and go, so it is a picture for accounting and never a list to
+// kill by.
 func family(pid int) []int {
 	all := []int{pid}
 	for i := 0; i < len(all); i++ {

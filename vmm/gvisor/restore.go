@@ -19,6 +19,9 @@ import (
 
 // Restore implements vmm.Snapshotter. A saved state is verified while the sandbox already loads it;
 // one that is not what was written costs a sandbox.
+//
+// The template's images were verified when it was opened. On failure nothing runs, and a workspace
+// that was copied or moved is removed: a passing state is lost then, as vmm.Passing says.
 func (d *Driver) Restore(ctx context.Context, spec vmm.Spec, from vmm.Template, saved string) (vmm.Machine, error) {
 	t, err := statedir.Own[*template](from)
 	if err != nil {
@@ -46,6 +49,7 @@ type restoration struct {
 	copied   bool     // the workspace was, or moved, and goes again when it fails
 }
 
+// readSaved reads the manifest of a saved state and checks it against the template.
 func (r *restoration) readSaved() error {
 	man, _, err := statedir.ReadManifest[manifest](r.dir)
 	if err != nil {
@@ -58,6 +62,7 @@ func (r *restoration) readSaved() error {
 	return nil
 }
 
+// run checks what is cheap before it copies anything or starts a process.
 func (r *restoration) run(ctx context.Context, d *Driver) (*machine, error) {
 	if err := r.man.Fits(r.spec, r.man.Disks, r.man.Workspace != nil); err != nil {
 		return nil, err
@@ -90,6 +95,9 @@ func (r *restoration) run(ctx context.Context, d *Driver) (*machine, error) {
 }
 
 // start loads the state and verifies it at the same time.
+//
+// A state that does not match its digests ends the start under way, and its error counts, not that
+// of the sandbox.
 func (r *restoration) start(ctx context.Context, d *Driver, m *machine, p plan.Plan, images []*os.File) error {
 	p.Argv = restoreArgv()
 	group, verifying := errgroup.WithContext(ctx)
@@ -125,6 +133,9 @@ func (r *restoration) images() ([]*os.File, error) {
 
 // workspace copies the saved one to where the machine has it, or moves it there when nobody wants
 // it afterwards.
+//
+// spec.Workspace must not exist (code Exists). The listing is compared before the copy, so a
+// damaged one costs nothing.
 func (r *restoration) workspace(ctx context.Context) error {
 	if r.man.Workspace == nil {
 		return nil
@@ -146,6 +157,7 @@ func (r *restoration) workspace(ctx context.Context) error {
 	return copyTree(ctx, r.spec.Workspace, src, 0)
 }
 
+// verifyWorkspace compares what is listed with what was: names, modes, sizes and times.
 func (r *restoration) verifyWorkspace(dir string) error {
 	if r.man.Passing {
 		return nil
@@ -162,6 +174,9 @@ func (r *restoration) verifyWorkspace(dir string) error {
 
 // show makes the directory in which runsc looks for the images: links to the descriptors that it
 // inherits.
+//
+// runsc wants a path, and the machine's root shows nothing of the host's; a link to /proc/self/fd
+// is resolved by the process that opens it.
 func (r *restoration) show(p *plan.Plan) error {
 	dir := filepath.Join(r.spec.Dir, machineDir, savedDir)
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -176,6 +191,7 @@ func (r *restoration) show(p *plan.Plan) error {
 	return nil
 }
 
+// undo removes the workspace that this restore made.
 func (r *restoration) undo() error {
 	if !r.copied {
 		return nil

@@ -10,6 +10,8 @@ import (
 
 // received takes over the descriptors that came with a message: the connection to the sandbox, and
 // the cable if the machine has a card.
+//
+// On an error all of them are closed.
 func received(rights []byte, card bool) (*net.UnixConn, *link, error) {
 	fds, err := descriptors(rights)
 	want := 1
@@ -39,6 +41,8 @@ func received(rights []byte, card bool) (*net.UnixConn, *link, error) {
 	return conn, l, nil
 }
 
+// descriptors are those that came with a message, in order. They are close-on-exec, as ReadMsgUnix
+// makes them. With an error it returns those that it found, for the caller to close.
 func descriptors(rights []byte) ([]int, error) {
 	messages, err := unix.ParseSocketControlMessage(rights)
 	if err != nil {

@@ -26,7 +26,7 @@ import (
 	"agentbox/vmm/statedir"
 )
 
-// Boot implements vmm.Driver.
+// Boot implements vmm.Driver. The sandbox runs when it returns; ctx bounds the start only.
 func (d *Driver) Boot(ctx context.Context, spec vmm.Spec) (vmm.Machine, error) {
 	m, p, err := d.prepare(ctx, spec)
 	if err != nil {
@@ -40,6 +40,7 @@ func (d *Driver) Boot(ctx context.Context, spec vmm.Spec) (vmm.Machine, error) {
 }
 
 // prepare checks a spec, makes the files of its machine and the plan of its launcher, but for Argv.
+// No process runs yet, and what it makes is below spec.Dir.
 func (d *Driver) prepare(ctx context.Context, spec vmm.Spec) (*machine, plan.Plan, error) {
 	if err := checkSpec(spec); err != nil {
 		return nil, plan.Plan{}, err
@@ -59,6 +60,8 @@ func (d *Driver) prepare(ctx context.Context, spec vmm.Spec) (*machine, plan.Pla
 	return m, planOf(spec, programs), nil
 }
 
+// checkSpec refuses what no machine can be, before anything is made: errors of code Invalid, with a
+// hint that names the key of agentbox.yaml, or Missing for a file that is not there.
 func checkSpec(s vmm.Spec) error {
 	switch {
 	case s.CPUs < 1 || s.CPUs > 255:
@@ -79,7 +82,8 @@ func checkSpec(s vmm.Spec) error {
 	return nil
 }
 
-// makeMachineDir makes the machine's files in place of any that an earlier one left.
+// makeMachineDir makes the machine's files in place of any that an earlier one left. The runtime
+// layer of an earlier machine in spec.Dir goes with them.
 func makeMachineDir(spec vmm.Spec) error {
 	dir := filepath.Join(spec.Dir, machineDir)
 	if err := os.RemoveAll(dir); err != nil {
@@ -102,6 +106,9 @@ func makeMachineDir(spec vmm.Spec) error {
 }
 
 // planOf is the launcher's plan of a machine.
+//
+// The machine's own directory is the only writable thing in its root besides the workspace: runsc
+// keeps its records and the runtime layer there.
 func planOf(spec vmm.Spec, programs runsc.Programs) plan.Plan {
 	dir := filepath.Join(spec.Dir, machineDir)
 	workspace := spec.Workspace
@@ -134,6 +141,9 @@ func planOf(spec vmm.Spec, programs runsc.Programs) plan.Plan {
 
 // someCPUs chooses as many of this process's CPUs as the machine has: gVisor shows the guest those
 // it may run on. Machines begin at different ones.
+//
+// nil means all. The first one follows from the machine's directory, so that the machines of a host
+// spread over it without anybody keeping count.
 func someCPUs(spec vmm.Spec) []int {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(0, &set) != nil || set.Count() <= spec.CPUs {
@@ -155,6 +165,9 @@ func someCPUs(spec vmm.Spec) []int {
 
 // start runs the launcher with its pipes, and the goroutines that belong to the machine. files are
 // for the command that starts the sandbox, from plan.FDFirst on. After an error nothing runs.
+//
+// ctx ends a start under way by killing the launcher. The order is the launcher's: it waits for its
+// ids, then for its plan.
 func (d *Driver) start(ctx context.Context, m *machine, p plan.Plan, files []*os.File) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -186,6 +199,8 @@ func (d *Driver) start(ctx context.Context, m *machine, p plan.Plan, files []*os
 }
 
 // launch starts the launcher.
+//
+// Its ends of all pipes and sockets are closed here when it has them, so that its end closes them.
 func (m *machine) launch(files []*os.File) (err error) {
 	var theirs []*os.File
 	defer func() {
@@ -219,9 +234,12 @@ func (m *machine) launch(files []*os.File) (err error) {
 // sysctls are where the host's settings are.
 const sysctls = "/proc/sys"
 
-// namespaceError says what forbids namespaces here.
+// namespaceError says what forbids namespaces here. Other errors of starting the launcher are
+// returned with what failed.
 func namespaceError(err error) error { return namespaceErrorBy(sysctls, err) }
 
+// namespaceErrorBy looks at the settings of the host that are known to forbid them, below the
+// directory settings, and names the first that does with the command that changes it.
 func namespaceErrorBy(settings string, err error) error {
 	if !errors.Is(err, syscall.EPERM) && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EACCES) && !errors.Is(err, syscall.EINVAL) {
 		return fmt.Errorf("start the launcher: %w", err)
@@ -242,6 +260,7 @@ func namespaceErrorBy(settings string, err error) error {
 		WithHint("a container needs user namespaces allowed (seccomp, AppArmor); or use --isolation microvm")
 }
 
+// userName says for a message what kind of user we are.
 func userName() string {
 	if os.Geteuid() == 0 {
 		return "root"
@@ -250,6 +269,9 @@ func userName() string {
 }
 
 // await sends the plan and waits until the sandbox runs.
+//
+// With a Plan.Image there is one event before: the image has to be served before the sandbox can
+// read it. Errors are the launcher's words, or say that it has ended.
 func (m *machine) await(ctx context.Context, p plan.Plan) error {
 	line, err := json.Marshal(p)
 	if err != nil {
@@ -281,6 +303,9 @@ func (m *machine) await(ctx context.Context, p plan.Plan) error {
 }
 
 // hear reads one event, the descriptors that came with it, and what came after it.
+//
+// The kernel joins no bytes across descriptors, so an event that brings some is the last of what is
+// read here; rest is what a later reader has to begin with.
 func (m *machine) hear() (e plan.Event, rights, rest []byte, err error) {
 	buf, oob := make([]byte, 4<<10), make([]byte, unix.CmsgSpace(2*4))
 	n, rn, _, _, err := m.news.ReadMsgUnix(buf, oob)
@@ -298,6 +323,9 @@ func (m *machine) hear() (e plan.Event, rights, rest []byte, err error) {
 }
 
 // abandon ends a machine that did not get started, and adds what runsc said.
+//
+// What runsc wrote into its log says more than a closed socket does, so it comes first. An error
+// that has a code already (no ids, no namespaces) stays as it is.
 func (m *machine) abandon(ctx context.Context, err error) error {
 	m.end()
 	m.news.Close()
@@ -323,6 +351,9 @@ func (m *machine) abandon(ctx context.Context, err error) error {
 }
 
 // lastError is the last line of runsc's log, which holds nothing but errors.
+//
+// "" where it says nothing. It is a log of the host's program, in which a guest's words may be
+// quoted, and shown as it is.
 func lastError(path string) string {
 	f, err := os.Open(path)
 	if err != nil {

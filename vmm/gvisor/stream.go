@@ -9,11 +9,15 @@ import (
 
 // stream is the two pipes to the guest agent as one connection. Pipes survive a checkpoint; sockets
 // do not.
+//
+// It is a net.Conn for vmm.Machine's sake: both ends are in this process and the sandbox, so there
+// are no addresses.
 type stream struct {
 	r, w *os.File
 }
 
-// newStream makes both pipes and returns the guest's ends too.
+// newStream makes both pipes and returns the guest's ends too, which the caller closes when the
+// launcher has them.
 func newStream() (ours *stream, input, output *os.File, err error) {
 	input, w, err := os.Pipe()
 	if err != nil {

@@ -27,9 +27,12 @@ type template struct {
 // Files implements vmm.Template.
 func (t *template) Files() []*os.File { return append(append([]*os.File{}, t.images...), t.about) }
 
+// Close implements vmm.Template. Machines that were started have read, or hold open, what they
+// need.
 func (t *template) Close() error { return statedir.Close(t.Files()...) }
 
-// OpenTemplate implements vmm.Snapshotter.
+// OpenTemplate implements vmm.Snapshotter. What is verified is the copy in memory, so a file that
+// changes while it is read is found out.
 func (d *Driver) OpenTemplate(ctx context.Context, dir string) (vmm.Template, error) {
 	man, id, err := statedir.ReadManifest[manifest](dir)
 	if err != nil {
@@ -48,7 +51,8 @@ func (d *Driver) OpenTemplate(ctx context.Context, dir string) (vmm.Template, er
 	return t, nil
 }
 
-// load copies the images to memory and verifies what it has there.
+// load copies the images to memory and verifies what it has there. On an error the caller closes
+// what was opened.
 func (t *template) load(ctx context.Context, dir string, files []*os.File) error {
 	for i, f := range files {
 		m, err := memoryFile(imageNames[i], f)
@@ -79,6 +83,7 @@ func memoryFile(name string, f *os.File) (*os.File, error) {
 	})
 }
 
+// immutable is everything that can be forbidden to a memory file, the adding of seals included.
 const immutable = unix.F_SEAL_SEAL | unix.F_SEAL_WRITE | unix.F_SEAL_GROW | unix.F_SEAL_SHRINK
 
 // sealed makes a file in memory that is immutable once it is filled, for everybody, whatever

@@ -17,18 +17,27 @@ import (
 
 // treeCopy copies a directory tree: names, modes, times, symlinks and hard links, to files of this
 // process's user. Sockets and devices are left out: nothing answers behind them.
+//
+// It is written for a tree that nothing changes meanwhile: what stages a workspace has ended, or
+// the machine that had it is frozen or gone. Links are copied as links and never followed.
 type treeCopy struct {
 	ctx   context.Context
 	from  string
 	to    string
 	limit int64 // bytes; 0 means none
+	// Bytes of files copied so far, each once however many names it has.
 	size  int64
 	links map[inode]string // the first copy of a file that has several names
 }
 
+// inode tells two names of one file from two files.
 type inode struct{ dev, ino uint64 }
 
 // copyTree copies what is in src into the directory dst, which exists.
+//
+// dst's own mode and times are left alone. limit bounds the bytes of all files together, 0 means
+// none; beyond it the error has code NoSpace. A failed copy leaves what it has made for the caller
+// to remove.
 func copyTree(ctx context.Context, dst, src string, limit int64) error {
 	c := &treeCopy{ctx: ctx, from: src, to: dst, limit: limit, links: map[inode]string{}}
 	return c.directory("")
@@ -60,6 +69,8 @@ func (c *treeCopy) directory(rel string) error {
 	return errors.Join(chmod(target, info), setTimes(target, info))
 }
 
+// entry copies one thing by its type. A directory is made for its owner only, until its content is
+// there: its own mode may forbid writing to it.
 func (c *treeCopy) entry(rel string) error {
 	src, dst := filepath.Join(c.from, rel), filepath.Join(c.to, rel)
 	info, err := os.Lstat(src)
@@ -89,6 +100,7 @@ func (c *treeCopy) entry(rel string) error {
 	return nil
 }
 
+// file copies a regular file, or links it to the copy of another name of it.
 func (c *treeCopy) file(dst, src string, info fs.FileInfo) error {
 	st, _ := info.Sys().(*syscall.Stat_t)
 	if st != nil && st.Nlink > 1 {
@@ -131,6 +143,8 @@ func chmod(path string, info fs.FileInfo) error {
 	return os.Chmod(path, info.Mode()&(fs.ModePerm|fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky))
 }
 
+// setTimes gives a copy the time of change of its original, for both its times, and does not follow
+// a link.
 func setTimes(path string, info fs.FileInfo) error {
 	ts := unix.NsecToTimespec(info.ModTime().UnixNano())
 	if err := unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -140,6 +154,8 @@ func setTimes(path string, info fs.FileInfo) error {
 }
 
 // removeContent empties a directory.
+//
+// It goes on after an error and returns all of them.
 func removeContent(dir string) error {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
@@ -150,6 +166,9 @@ func removeContent(dir string) error {
 
 // listTree writes one line for everything in a tree: what a copy of it must have besides the bytes.
 // Of directories it leaves the times out: looking after a copy changes them.
+//
+// The order is that of filepath.WalkDir, by name, so equal trees have equal listings. Owners are
+// left out: all files are the caller's.
 func listTree(w io.Writer, root string) error {
 	return filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {

@@ -16,11 +16,16 @@ import (
 )
 
 // cableEnd is the interface at our end of the cable.
+//
+// It is in the machine's network namespace, too: what crosses to the supervisor is the descriptor
+// of a packet socket on it.
 const cableEnd = "cable"
 
 // makeCard makes a pair of interfaces: one that runsc takes over, with its addresses, and one whose
 // frames are read and written by whoever holds the packet socket. Unlike a TAP it needs no device
 // of the host. A host that cannot make it runs the machine without a card.
+//
+// The reason goes to the driver with the news that the machine runs, and into the daemon's log.
 func (l *launcher) makeCard() error {
 	if err := l.tryCard(); err != nil {
 		l.noCard = err.Error()
@@ -28,6 +33,8 @@ func (l *launcher) makeCard() error {
 	return nil
 }
 
+// tryCard makes the pair, sets both ends up, and binds a socket to ours. The guest's end has its
+// addresses from netconfig before runsc looks, which takes them over as the guest's.
 func (l *launcher) tryCard() (err error) {
 	// Nobody speaks IPv6 on the cable. Where the kernel has none there is nothing to switch off.
 	os.WriteFile("/proc/sys/net/ipv6/conf/all/disable_ipv6", []byte("1"), 0)
@@ -50,6 +57,8 @@ func (l *launcher) tryCard() (err error) {
 }
 
 // packetSocket reads and writes the frames of an interface.
+//
+// PACKET_IGNORE_OUTGOING: without it our own frames would come back to us.
 func packetSocket(index int) (int, error) {
 	const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8 // in the network's byte order
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -85,6 +94,7 @@ func pairMessage() []byte {
 	return append(append(m, make([]byte, 8)...), body...)
 }
 
+// cardAttributes are the hardware address and the MTU of one end.
 func cardAttributes(mac string) []byte {
 	hw, err := net.ParseMAC(mac)
 	if err != nil {

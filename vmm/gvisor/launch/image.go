@@ -16,6 +16,7 @@ import (
 
 // What package fusefile says: importing it would bring a library into this small program.
 const (
+	// allow_other is for the guest's own users, which are other ids than root, who mounts.
 	fuseDevice = "/dev/fuse"
 	fuseType   = "fuse"
 	fuseData   = ",rootmode=100444,user_id=0,group_id=0,allow_other"
@@ -23,6 +24,8 @@ const (
 
 // openImage opens the device of a file that the other side serves. The kernel wants it opened in
 // the namespace that mounts.
+//
+// It opens nothing where the image is a plain file.
 func (l *launcher) openImage() (err error) {
 	if l.plan.Image == "" {
 		return nil
@@ -33,6 +36,8 @@ func (l *launcher) openImage() (err error) {
 
 // mountImage puts the file into the root, and hands over its device: from here on whoever reads it
 // waits for the other side.
+//
+// Our own descriptor is closed then, so that the file system ends with the supervisor's.
 func (l *launcher) mountImage(root string) error {
 	if l.image == nil {
 		return nil

@@ -4,6 +4,15 @@
 // embedded in agentbox. It makes a root that shows nothing of the host but what the machine needs,
 // starts runsc there, and ends with the sandbox. When it ends, for whatever reason, the kernel ends
 // every process of the machine.
+//
+// The driver (vmm/gvisor) starts it with namespaces that are new and still without ids, and speaks
+// to it over one socket in the words of vmm/gvisor/plan. It waits for its plan, which comes when
+// its ids are mapped; becomes root of its user namespace; puts a mount namespace together; makes
+// the network card; runs "runsc run" or "runsc restore"; and hands a connection to the sandbox
+// back. Then it only reaps.
+//
+// It is kept small, in memory and in what it links, since one runs for each gVisor machine: no
+// library but golang.org/x/sys, and packages of agentbox that import nothing either.
 package main
 
 import (
@@ -21,6 +30,9 @@ import (
 
 func init() { runtime.LockOSThread() } // the main thread is the one that has the parent-death signal and forks
 
+// main does one of two things: run a machine, or give a directory to its user (Plan.Adopt).
+// Anything that goes wrong before the sandbox runs is told as Event.Failed; the exit status is for
+// a person who starts the program by hand.
 func main() {
 	if os.Getpid() != 1 {
 		fmt.Fprintln(os.Stderr, "agentbox launches gVisor machines with this program; it cannot run otherwise")
@@ -50,12 +62,16 @@ func main() {
 	l.events.Encode(plan.Event{Ended: &end})
 }
 
-// dieWithParent is repeated after every change of ids, which takes it away.
+// dieWithParent is repeated after every change of ids, which takes it away. The parent is the
+// supervisor's thread that forked it.
 func dieWithParent() error {
 	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0))
 }
 
 // endWith ends the machine when the other end of the control socket is gone.
+//
+// The supervisor keeps it open for as long as the machine shall live. Nothing is ever sent on it
+// after the plan.
 func endWith(control *os.File) {
 	var b [1]byte
 	for {
@@ -67,8 +83,9 @@ func endWith(control *os.File) {
 
 // launcher is one machine's.
 type launcher struct {
-	plan    plan.Plan
-	events  *json.Encoder
+	plan   plan.Plan
+	events *json.Encoder
+	// The process id of runsc's sandbox, in this namespace.
 	sandbox int
 	cable   int                        // a packet socket on our end of the network card's cable, when noCard is ""
 	noCard  string                     // why there is none
@@ -76,6 +93,8 @@ type launcher struct {
 	ended   map[int]syscall.WaitStatus // processes that were reaped before anybody asked
 }
 
+// The order is forced: each step needs what the one before has made, and after makeRoot no file of
+// the host can be opened any more.
 func (l *launcher) start() error {
 	steps := []struct {
 		what string
@@ -98,6 +117,8 @@ func (l *launcher) start() error {
 	return nil
 }
 
+// becomeRoot takes the ids that the driver has mapped. Groups go first: after the user has changed,
+// there is no right to change them.
 func becomeRoot() error {
 	if err := syscall.Setgroups(nil); err != nil {
 		return os.NewSyscallError("setgroups", err)
@@ -111,6 +132,8 @@ func becomeRoot() error {
 	return dieWithParent()
 }
 
+// chooseCPUs binds this thread, and so all that it forks, to the plan's CPUs. gVisor shows its
+// guest as many as it may run on.
 func (l *launcher) chooseCPUs() error {
 	if len(l.plan.CPUs) == 0 {
 		return nil
@@ -122,6 +145,7 @@ func (l *launcher) chooseCPUs() error {
 	return os.NewSyscallError("sched_setaffinity", unix.SchedSetaffinity(0, &set))
 }
 
+// loopbackUp: a new network namespace has its loopback interface down.
 func loopbackUp() error { return interfaceUp("lo") }
 
 // interfaceUp does what `ip link set NAME up` does.

@@ -16,6 +16,10 @@ import (
 
 // makeRoot puts the machine's own root together and makes it the root of this mount namespace.
 // Nothing else of the host's files can be named from here on.
+//
+// Mounts are made private first, so that nothing of this shows on the host. The root is a tmpfs of
+// a MiB: it holds mount points only. /proc is for runsc, and shows the processes of this namespace
+// alone.
 func (l *launcher) makeRoot() error {
 	root := l.plan.Root
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
@@ -59,6 +63,8 @@ func pivot(root string) error {
 	return os.Chdir("/")
 }
 
+// bind shows one file or directory: without setuid bits always, without devices and read-only
+// unless the plan says otherwise. Only the mount itself is shown, not what is mounted below it.
 func bind(root string, b plan.Bind) error {
 	target := filepath.Join(root, b.Target)
 	if err := makeTarget(target, b.Dir); err != nil {
@@ -98,6 +104,7 @@ func remount(target string, b plan.Bind) error {
 	return syscall.Mount("", target, "", flags, "")
 }
 
+// makeTarget makes what a bind needs to exist: a directory, or an empty file.
 func makeTarget(target string, dir bool) error {
 	if dir {
 		return os.MkdirAll(target, 0o755)

@@ -1,5 +1,10 @@
-// Package plan is what the driver tells the launcher of a gVisor machine, and what it hears back.
-// It does neither's work.
+// Package plan is what the driver (vmm/gvisor) tells the launcher of a gVisor machine
+// (vmm/gvisor/launch), and what it hears back, over one socket that the launcher inherits. It does
+// neither's work, and imports nothing, for the launcher links it.
+//
+// Both ends are of one build: the launcher is embedded in agentbox. So there is no version in what
+// they say. The launcher trusts its plan; the driver checks what comes back only as far as it could
+// be cut short, since the launcher runs nothing of a guest's.
 package plan
 
 // The descriptors the launcher inherits.

@@ -26,19 +26,25 @@ type About struct {
 	Digest  agentbox.Digest `json:"digest"`  // of the unpacked bytes
 }
 
-// maxProgram bounds what unpacking may write.
+// maxProgram bounds what unpacking may write. runsc has some 34 MiB; the bound is against a file
+// that is no program of ours.
 const maxProgram = 256 << 20
 
-// Version is that of the embedded runsc, or an *agentbox.Error of code Missing.
+// Version is that of the embedded runsc, or an *agentbox.Error of code Missing. It is that of the
+// Go module gvisor.dev/gvisor.
 func Version() (string, error) {
 	about, err := aboutEmbedded(embedded, runscName)
 	return about.Version, err
 }
 
+// embeddedName is a program's name in embedded, without its ending, for the processor that this
+// agentbox was built for.
 func embeddedName(program string) string {
 	return "embedded/" + program + "-linux-" + runtime.GOARCH
 }
 
+// aboutEmbedded reads what is known of a program without unpacking it, which takes tens of
+// milliseconds. Its errors have code Missing (built without gVisor) or Corrupt (built wrongly).
 func aboutEmbedded(from fs.FS, program string) (About, error) {
 	var a About
 	b, err := fs.ReadFile(from, embeddedName(program)+".json")
@@ -52,6 +58,9 @@ func aboutEmbedded(from fs.FS, program string) (About, error) {
 }
 
 // unpack gives the bytes of an embedded program.
+//
+// They are compared with the digest. The buffer has its final size from the start, and the decoder
+// one goroutine: it runs once for each version.
 func unpack(from fs.FS, program string, a About) ([]byte, error) {
 	packed, err := fs.ReadFile(from, embeddedName(program)+".zst")
 	if err != nil {

@@ -12,6 +12,7 @@ type memo struct {
 	Files map[string]durable.Identity `json:"files"` // by path
 }
 
+// identifyAll looks at files as they are now.
 func identifyAll(paths []string) (memo, error) {
 	m := memo{Files: map[string]durable.Identity{}}
 	for _, path := range paths {

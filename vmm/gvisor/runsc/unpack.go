@@ -25,6 +25,7 @@ const (
 
 // Programs are unpacked and verified.
 type Programs struct {
+	// The first three are absolute paths if the Unpacker's root is one.
 	Runsc   string // gVisor's runtime
 	Launch  string // the launcher
 	Agent   string // the guest agent
@@ -33,18 +34,21 @@ type Programs struct {
 }
 
 // Unpacker keeps the programs unpacked below a directory, one directory for each version of them.
+// Its methods may be called from any goroutine.
 type Unpacker struct {
 	root  string
 	agent Agent
 	from  fs.FS
 
-	mu    sync.Mutex
+	mu sync.Mutex
+	// mu guards known and ids, and is held while files are hashed and unpacked: the first caller
+	// does it for all.
 	known *Programs
 	ids   memo // of known
 }
 
 // Agent is the guest agent: Digest, which every machine asks for, says what Bytes, which unpacks,
-// gives.
+// gives. Digest is cheap and called at each start, Bytes decompresses.
 type Agent struct {
 	Digest func() (agentbox.Digest, error)
 	Bytes  func() ([]byte, error)
@@ -58,6 +62,9 @@ func New(root string, agent Agent) *Unpacker {
 // Ensure gives the programs, unpacking them when they are not there. Each is hashed the first time,
 // and whenever its file has changed since: inode, size, time of change, which every write renews. A
 // file that is not what it was is replaced.
+//
+// So what it costs again and again is three calls of stat. Errors have code Missing, Corrupt or
+// NoSpace, or are those of the file system.
 func (u *Unpacker) Ensure() (Programs, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -80,12 +87,15 @@ func (u *Unpacker) Ensure() (Programs, error) {
 }
 
 // contents says what the programs must be.
+//
+// It reads the small descriptions only; a program's bytes are unpacked when its file lacks them.
 type contents struct {
 	from  fs.FS
 	about map[string]About
 	agent func() ([]byte, error)
 }
 
+// contents asks for all three digests.
 func (u *Unpacker) contents() (contents, error) {
 	c := contents{from: u.from, about: map[string]About{}, agent: u.agent.Bytes}
 	for _, name := range []string{runscName, launchName} {
@@ -112,6 +122,7 @@ func (c contents) unpack(name string) ([]byte, error) {
 	return b, err
 }
 
+// programs are where the files belong below root, whether they exist or not.
 func (c contents) programs(root string) Programs {
 	h := sha256.New()
 	for _, name := range []string{runscName, launchName, agentName} {
@@ -128,6 +139,8 @@ func (c contents) programs(root string) Programs {
 func (p Programs) paths() []string { return []string{p.Runsc, p.Launch, p.Agent} }
 
 // verify hashes what is there, replaces what is not right, and remembers.
+//
+// The memo is written last: an unpacking that was cut short is found by its digests the next time.
 func (c contents) verify(p Programs) (memo, error) {
 	dir := filepath.Dir(p.Runsc)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -162,13 +175,15 @@ func (c contents) verify(p Programs) (memo, error) {
 	return m, durable.WriteFile(filepath.Join(dir, memoName), b, 0o600)
 }
 
+// isRegular is false for a link, which must not be followed to somebody else's file, and for what
+// does not exist.
 func isRegular(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && info.Mode().IsRegular()
 }
 
-// removeOthers removes the programs of other versions. Machines that run have theirs open; and
-// whoever goes back to the other version unpacks it again.
+// removeOthers removes the programs of other versions from beside dir. Machines that run have
+// theirs open; a process of the other version unpacks it again.
 func removeOthers(dir string) error {
 	all, err := os.ReadDir(filepath.Dir(dir))
 	for _, e := range all {
@@ -181,6 +196,7 @@ func removeOthers(dir string) error {
 
 func digestOf(b []byte) agentbox.Digest { return agentbox.Digest(sha256.Sum256(b)) }
 
+// hostError says what failed, and gives a full disk its code.
 func hostError(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return agentbox.Errorf(agentbox.NoSpace, "unpack gVisor: %w", err).WithHint("free some disk space (agentbox prune shows what can go), then try again")

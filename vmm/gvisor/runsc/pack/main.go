@@ -26,6 +26,8 @@ func main() {
 	}
 }
 
+// pack writes both files whole or not at all. The description is what package runsc verifies an
+// unpacked program by. The same program gives the same bytes.
 func pack(program, out, version string) error {
 	b, err := os.ReadFile(program)
 	if err != nil {
