@@ -48,6 +48,15 @@ func TestATranscriptGivesBackWhatWasWritten(t *testing.T) {
 	}
 }
 
+// A terminal reads the number of a mode as decimal, zeros at its beginning or not.
+func TestModesAreDecimal(t *testing.T) {
+	var m Modes
+	m.Write([]byte("\x1b[?01049;09h\x1b[?1h"))
+	if got, want := m.set("l"), "\x1b[?1049l\x1b[?9l\x1b[?1l"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestBytesThatAreNoTextAreReplacedAndCutShortOnesKept(t *testing.T) {
 	r := testRecorder(t, true)
 	r.output(protocol.JobOutput, []byte("a\xff\xfeb\xe4\xb8"))

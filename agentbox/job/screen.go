@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -97,8 +98,8 @@ func (m *Modes) next(c byte) {
 
 func (m *Modes) change(on bool) {
 	for _, field := range strings.Split(string(m.text), ";") {
-		var n int
-		if _, err := fmt.Sscan(field, &n); err != nil {
+		n, err := strconv.Atoi(field)
+		if err != nil {
 			continue
 		}
 		m.on = slices.DeleteFunc(m.on, func(v int) bool { return v == n })
