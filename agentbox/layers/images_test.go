@@ -255,6 +255,19 @@ func TestPlacesThatAreNone(t *testing.T) {
 	}
 }
 
+// What a web server says an image is called is shown to its user.
+func TestAListOfImagesMustBeText(t *testing.T) {
+	evil := exampleList[0]
+	evil.Name = "apt:bookworm\x1b[2J"
+	b, err := encodeIndex([]image.Image{evil})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := decodeIndex(b); agentbox.CodeOf(err) != agentbox.Corrupt {
+		t.Errorf("a name that clears the screen: %v", err)
+	}
+}
+
 func FuzzIndex(f *testing.F) {
 	good, err := encodeIndex(exampleList)
 	if err != nil {
@@ -268,7 +281,7 @@ func FuzzIndex(f *testing.F) {
 			t.Error(err)
 		}
 		for _, img := range list {
-			if img.Lazy == nil || img.Lazy.Manifest.IsZero() || img.Size <= 0 || img.Digest.IsZero() {
+			if img.Lazy == nil || img.Lazy.Manifest.IsZero() || img.Size <= 0 || img.Digest.IsZero() || checkText(img) != nil {
 				t.Errorf("%+v", img)
 			}
 		}

@@ -163,16 +163,26 @@ func decodeAbout(b []byte, digest agentbox.Digest) (image.Image, error) {
 			return image.Image{}, agentbox.Errorf(agentbox.Corrupt, "the description of image %s has text that is too long or not printable", digest.Short())
 		}
 	}
-	for _, s := range slices.Concat(img.Versions, img.Packages, img.Env, []string{img.Manifest}) {
-		if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
-			return image.Image{}, agentbox.Errorf(agentbox.Corrupt, "the description of image %s has text that cannot be shown", digest.Short())
-		}
+	if err := checkText(img); err != nil {
+		return image.Image{}, err
 	}
 	if img.Size <= 0 || len(img.Include) > 0 {
 		return image.Image{}, agentbox.Errorf(agentbox.Corrupt, "the description of image %s is of none that others may have", digest.Short())
 	}
 	img.Lazy, img.Path = nil, ""
 	return img, nil
+}
+
+// checkText fails when a description that somebody else wrote has what a terminal would take for
+// more than text: it is shown to users.
+func checkText(img image.Image) error {
+	texts := slices.Concat([]string{img.Name, img.Source, img.Platform, img.Key, img.Origin, img.Manifest}, img.Upon, img.Versions, img.Packages, img.Env)
+	if slices.ContainsFunc(texts, func(s string) bool {
+		return strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+	}) {
+		return agentbox.Errorf(agentbox.Corrupt, "the description of image %s has text that cannot be shown", img.Digest.Short())
+	}
+	return nil
 }
 
 // Adopt makes the store expect an image of which somebody whose names are believed has signed the

@@ -4,13 +4,13 @@ import (
 	"context"
 	"crypto/ed25519"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
 	"agentbox/cachestore"
 )
 
@@ -101,7 +101,7 @@ func (o *Opening) Close() error {
 	return o.store.Close()
 }
 
-// SigningKey reads the key in a file, or makes one. A key that is lost costs the names it signed,
+// SigningKey reads the key in a file, or makes one, whole or not at all: half a key would lock us out. A key that is lost costs the names it signed,
 // and so what setup made.
 func SigningKey(path string) (ed25519.PrivateKey, error) {
 	seed, err := os.ReadFile(path)
@@ -110,7 +110,7 @@ func SigningKey(path string) (ed25519.PrivateKey, error) {
 		if err != nil {
 			return nil, err
 		}
-		return key, writeKey(path, key.Seed())
+		return key, durable.WriteFile(path, key.Seed(), 0o600)
 	}
 	if err != nil {
 		return nil, err
@@ -120,13 +120,4 @@ func SigningKey(path string) (ed25519.PrivateKey, error) {
 			WithHint("remove it: a new one is made, and what setup made is made again")
 	}
 	return ed25519.NewKeyFromSeed(seed), nil
-}
-
-// writeKey writes a key beside its place first: half a key would lock us out.
-func writeKey(path string, seed []byte) error {
-	tmp := path + ".tmp"
-	if err := os.WriteFile(tmp, seed, 0o600); err != nil {
-		return fmt.Errorf("keep the key of this home: %w", err)
-	}
-	return os.Rename(tmp, path)
 }

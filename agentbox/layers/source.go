@@ -122,6 +122,9 @@ func decodeIndex(b []byte) ([]image.Image, error) {
 		if img.Digest.IsZero() || img.Size <= 0 || img.Lazy == nil || img.Lazy.Manifest.IsZero() {
 			return nil, agentbox.Errorf(agentbox.Corrupt, "the list of images says too little of %q", img.Name)
 		}
+		if err := checkText(img); err != nil {
+			return nil, err
+		}
 	}
 	return x.Images, nil
 }
