@@ -16,6 +16,8 @@ import (
 // beginning and stays, the later ones follow, of which the last two stay. So a job keeps at most
 // headSize and two times partSize bytes, whatever it writes.
 const (
+	// Both in bytes. A part is closed after the line that passes its size, so files are larger by a
+	// line at most.
 	headSize = 4 << 20
 	partSize = 2 << 20
 	maxParts = 2
@@ -32,7 +34,7 @@ type header struct {
 	Part      part    `json:"agentbox"`
 }
 
-// part says where a file belongs in its transcript.
+// part says where a file belongs in its transcript. All counts are from the job's start.
 type part struct {
 	Offset float64 `json:"offset"` // seconds from the job's start to this file's
 	From   uint64  `json:"from"`   // bytes of output before it
@@ -44,17 +46,20 @@ type part struct {
 // held is how many bytes of output files before this one have had.
 func (p part) held() uint64 { return p.From - min(p.Missed, p.From) }
 
-// playIdle is for how long players show that nothing happens.
+// playIdle is for how long players show that nothing happens. In seconds.
 const playIdle = 2
 
 // recorder writes a transcript. Where the disk does not take it, output is left out and the job
-// goes on.
+// goes on. It is used by one goroutine, the one that follows the job. Every event is one line,
+// written as a whole, so a reader beside it sees whole lines. Times are those of this host's clock
+// and only grow.
 type recorder struct {
 	dir           string
 	rec           Record
 	columns, rows int
 	now           func() time.Time
 
+	// nil until there is something to write, and between two parts
 	file    *os.File
 	number  int   // of the file
 	size    int64 // of the file, of whole lines
@@ -65,13 +70,17 @@ type recorder struct {
 	leftOut uint64
 	missed  uint64 // of those, bytes that never came to a file
 	unsaid  uint64 // of those, bytes that the transcript does not say are left out
-	carry   map[byte][]byte
+	// the first bytes of a character whose rest has not come, for output and errors each
+	carry map[byte][]byte
 }
 
+// newRecorder is for a job that has written nothing, or whose goOn is called next. columns and rows
+// are of its first terminal; one without has 0.
 func newRecorder(dir string, rec Record, columns, rows int) *recorder {
 	return &recorder{dir: dir, rec: rec, columns: max(columns, 1), rows: max(rows, 1), now: time.Now, carry: map[byte][]byte{}, number: -1}
 }
 
+// partName is the file of a part, from 0.
 func partName(dir string, number int) string {
 	return filepath.Join(dir, fmt.Sprintf("output-%d.cast", number))
 }
@@ -82,7 +91,8 @@ func (r *recorder) elapsed() float64 {
 	return r.last
 }
 
-// output records what the job wrote.
+// output records what the job wrote. kind is that of the frame: output and errors are one stream in
+// a transcript, but a character is never put together of both.
 func (r *recorder) output(kind byte, data []byte) {
 	text, rest := wholeRunes(append(r.carry[kind], data...))
 	if !r.event("o", r.text(text)) {
@@ -102,12 +112,13 @@ func (r *recorder) text(b []byte) string {
 	return s
 }
 
-// skip records that output is missing.
+// skip records that output is missing. to is a position beyond the present one.
 func (r *recorder) skip(to uint64) {
 	r.leaveOut(to - r.pos)
 	r.pos = to
 }
 
+// leaveOut counts bytes that the transcript will not have; the next event says so first.
 func (r *recorder) leaveOut(n uint64) {
 	r.leftOut += n
 	r.missed += n
@@ -123,7 +134,8 @@ func (r *recorder) resize(columns, rows int) {
 	r.event("r", fmt.Sprintf("%dx%d", r.columns, r.rows))
 }
 
-// wholeRunes splits off a character whose last bytes have not come.
+// wholeRunes splits off a character whose last bytes have not come. What is no UTF-8 at all counts
+// as whole: it is replaced later.
 func wholeRunes(b []byte) (whole, rest []byte) {
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
 		if c := b[len(b)-n]; utf8.RuneStart(c) {
@@ -136,7 +148,8 @@ func wholeRunes(b []byte) (whole, rest []byte) {
 	return b, nil
 }
 
-// event appends one line; false when the disk did not take it.
+// event appends one line; false when the disk did not take it. code is asciicast's: "o" output, "r"
+// a new size.
 func (r *recorder) event(code, text string) bool {
 	if r.unsaid > 0 && text != "" {
 		n := r.unsaid
@@ -168,7 +181,8 @@ func (r *recorder) line(line []byte) bool {
 	return true
 }
 
-// open makes sure that there is a file with room.
+// open makes sure that there is a file with room. A part that cannot be begun is tried again at the
+// next event.
 func (r *recorder) open() bool {
 	full := r.file != nil && r.size >= partSize && (r.number > 0 || r.size >= headSize)
 	if r.file != nil && !full {
@@ -207,7 +221,8 @@ func (r *recorder) header() []byte {
 	return line
 }
 
-// drop removes a part whose place another one took, and counts what goes with it.
+// drop removes a part whose place another one took, and counts what goes with it. Part 0 is never
+// dropped: the beginning of a job tells most.
 func (r *recorder) drop(number int) {
 	gone, err := readHeader(partName(r.dir, number))
 	next, nextErr := readHeader(partName(r.dir, number+1))
@@ -224,7 +239,8 @@ func (r *recorder) closeFile() {
 	}
 }
 
-// position is where a recorder left off, for the next one of the same job.
+// position is where a recorder left off, for the next one of the same job. It is position.json;
+// fields are those of the recorder.
 type position struct {
 	Pos     uint64 `json:"pos"`
 	Head    uint64 `json:"head"`
@@ -252,7 +268,8 @@ func (r *recorder) goOn() error {
 	return err
 }
 
-// leaveOff closes the file of a job that goes on without us.
+// leaveOff closes the file of a job that goes on without us. The next part begins with what is said
+// from then on.
 func (r *recorder) leaveOff() error {
 	if r.number == 0 {
 		r.head = r.pos

@@ -14,7 +14,11 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// client is somebody who is attached to a job.
+// client is somebody who is attached to a job. The goroutine of Serve writes to the channel
+// (write), one reads requests and one reads input; the goroutine that follows the job puts output
+// into queue. mu guards what follows it. It is never held while something is written to the
+// channel: a client that does not read must not hold the job up, unless it asked for that
+// (JobAttach.Whole).
 type client struct {
 	opts environment.JobAttach
 	ch   ssh.Channel
@@ -22,21 +26,25 @@ type client struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed, and replaced, whenever something below changes
 	queue   []piece
+	// bytes in queue
 	queued  int
 	missing uint64 // bytes that the client was too slow for
 	end     *End
 	gone    bool
 }
 
+// piece is output of one kind, protocol.JobOutput or JobErrors.
 type piece struct {
 	kind byte
 	data []byte
 }
 
-// maxQueue is how far a client may be behind its job.
+// maxQueue is how far a client may be behind its job. In bytes.
 const maxQueue = 1 << 20
 
-// Serve attaches a client: it is the handler of environment.AttachChannel.
+// Serve attaches a client: it is the handler of environment.AttachChannel. It returns when the
+// client or the job has gone, or ctx is done; then its goroutines have ended. A job that is not
+// known is refused with a reason.
 func (h *Hub) Serve(ctx context.Context, nch ssh.NewChannel) {
 	var opts environment.JobAttach
 	if err := json.Unmarshal(nch.ExtraData(), &opts); err != nil {
@@ -67,7 +75,8 @@ func (h *Hub) Serve(ctx context.Context, nch ssh.NewChannel) {
 	work.Wait()
 }
 
-// expect keeps what the job writes for a client that has not come yet.
+// expect keeps what the job writes for a client that has not come yet. It is for a command that is
+// started and attached to in two steps: nothing may be lost between them.
 func (j *live) expect() {
 	j.awaited = &client{opts: environment.JobAttach{Whole: true}, changed: make(chan struct{})}
 	j.clients = append(j.clients, j.awaited)
@@ -104,6 +113,7 @@ func (c *client) come(opts environment.JobAttach, ch ssh.Channel) {
 	}
 }
 
+// leave takes a client out, and has the guest told whether it still has to wait for anybody.
 func (j *live) leave(c *client) {
 	c.leave()
 	j.mu.Lock()
@@ -112,6 +122,7 @@ func (j *live) leave(c *client) {
 	j.tellPatience()
 }
 
+// dropClients sends all away: the hub lets go of the job.
 func (j *live) dropClients() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -120,7 +131,8 @@ func (j *live) dropClients() {
 	}
 }
 
-// clientRequests does what the client asks until it closes its channel.
+// clientRequests does what the client asks until it closes its channel. Sizes are clamped before
+// they are converted; resize refuses those that are none.
 func (j *live) clientRequests(c *client, requests <-chan *ssh.Request) {
 	for req := range requests {
 		ok := false
@@ -162,8 +174,8 @@ func (c *client) tell() {
 	c.changed = make(chan struct{})
 }
 
-// put queues output. A client that is too slow loses the oldest of it, unless it is to lose
-// nothing: then put waits.
+// put queues output. A client that is too slow loses the oldest of it, and is told how much in its
+// place, unless it is to lose nothing: then put waits.
 func (c *client) put(ctx context.Context, kind byte, data []byte) {
 	for {
 		c.mu.Lock()
@@ -186,6 +198,8 @@ func (c *client) put(ctx context.Context, kind byte, data []byte) {
 	}
 }
 
+// append queues a copy, as the caller uses its buffer again. The caller has the lock. At least one
+// piece stays, however large.
 func (c *client) append(kind byte, data []byte) {
 	c.queue = append(c.queue, piece{kind, slices.Clone(data)})
 	c.queued += len(data)
@@ -197,6 +211,7 @@ func (c *client) append(kind byte, data []byte) {
 	c.tell()
 }
 
+// finish has the client told how the job ended, behind the last of its output.
 func (c *client) finish(end End) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -204,6 +219,7 @@ func (c *client) finish(end End) {
 	c.tell()
 }
 
+// leave ends the client; it may be called more than once, and from any goroutine.
 func (c *client) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -246,6 +262,8 @@ func (c *client) write() {
 	}
 }
 
+// send writes to the channel; false when the client has gone. The output may have lost its first
+// pieces: that is said first.
 func (c *client) send(queue []piece, missing uint64) bool {
 	if missing > 0 {
 		if _, err := io.WriteString(c.ch, leftOutText(missing)); err != nil {

@@ -19,7 +19,7 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// Config is what a Hub needs.
+// Config is what a Hub needs. Log, Begin and Wrote are needed, and called from many goroutines.
 type Config struct {
 	Dir     string // of the box's jobs; made when the first one is started
 	Backend environment.Backend
@@ -37,6 +37,8 @@ type Hub struct {
 	ready    chan struct{} // closed by TakeUp
 	starting sync.Mutex    // two starts of one job meet here
 
+	// mu guards jobs: those that run, and those that ended in this life and are not removed yet. It
+	// is taken for moments only.
 	mu   sync.Mutex
 	jobs map[agentbox.JobID]*live
 }
@@ -49,13 +51,13 @@ func NewHub(ctx context.Context, c Config) *Hub {
 }
 
 // Wait returns when the hub's context has ended and it has let go of every job: the connection to
-// the guest must end for that.
+// the guest must end for that. It is called once, by the hub's maker.
 func (h *Hub) Wait() {
 	<-h.ctx.Done()
 	h.work.Wait()
 }
 
-// Spec is a job to start.
+// Spec is a job to start. It is what the daemon sends, as JSON.
 type Spec struct {
 	ID     agentbox.JobID `json:"id"`     // starting it twice starts it once
 	Expect bool           `json:"expect"` // the first client that is to lose nothing has all that the job wrote before
@@ -65,7 +67,10 @@ type Spec struct {
 // Refusal is why the box could not start a job: no fault of ours, and no fault of the box's.
 type Refusal = protocol.JobRefusal
 
-// Start starts a job and returns when the guest has. A Refusal is no error.
+// Start starts a job and returns when the guest has. A Refusal is no error. The record is written
+// before the guest is asked, so that a crash in between leaves a job that the next hub finds lost
+// or running, never one that runs unknown. An error may leave it running, too: to call again with
+// the same ID is safe, and starts it only if it has not been.
 func (h *Hub) Start(ctx context.Context, spec Spec) (*Refusal, error) {
 	if err := h.await(ctx); err != nil {
 		return nil, err
@@ -105,7 +110,7 @@ func (h *Hub) Start(ctx context.Context, spec Spec) (*Refusal, error) {
 	return nil, nil
 }
 
-// await waits until the jobs that the machine had are known.
+// await waits until the jobs that the machine had are known. The error is ctx's.
 func (h *Hub) await(ctx context.Context) error {
 	select {
 	case <-h.ready:
@@ -115,6 +120,7 @@ func (h *Hub) await(ctx context.Context) error {
 	}
 }
 
+// job is a job of this hub, nil for one it does not have.
 func (h *Hub) job(id agentbox.JobID) *live {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -127,7 +133,8 @@ func (h *Hub) put(j *live) {
 	h.jobs[j.rec.ID] = j
 }
 
-// refusalOf is the guest's own reason, if that is what err is.
+// refusalOf is the guest's own reason, if that is what err is. What the guest says is made
+// printable, and a status that is none becomes 126, a shell's for what cannot be run.
 func refusalOf(err error) *Refusal {
 	var refused *ssh.OpenChannelError
 	if !errors.As(err, &refused) {
@@ -145,7 +152,8 @@ func refusalOf(err error) *Refusal {
 
 // TakeUp follows the jobs that the machine had when it was saved, and writes down that others are
 // lost: all of them for a machine that began anew. It returns when it knows which are which, and is
-// called once.
+// called once. An error means that the guest did not say; jobs that cannot be taken up are logged
+// and left.
 func (h *Hub) TakeUp(ctx context.Context, saved bool) error {
 	defer close(h.ready)
 	there := map[agentbox.JobID]protocol.JobStatus{}
@@ -172,7 +180,8 @@ func (h *Hub) TakeUp(ctx context.Context, saved bool) error {
 	return nil
 }
 
-// inGuest asks the guest for its jobs.
+// inGuest asks the guest for its jobs. Ids that are none are left out, and so is what is beyond
+// maxTaken.
 func (h *Hub) inGuest(ctx context.Context) (map[agentbox.JobID]protocol.JobStatus, error) {
 	client, err := h.Backend(ctx)
 	if err != nil {
@@ -218,7 +227,8 @@ func (h *Hub) taken(id agentbox.JobID, status protocol.JobStatus) (*live, error)
 	return j, j.recorder.goOn()
 }
 
-// maxTaken bounds how many jobs a guest can have us follow.
+// maxTaken bounds how many jobs a guest can have us follow. The guest is not trusted: each costs a
+// directory and a goroutine here.
 const maxTaken = 64
 
 // lose writes down that a job went with its machine, unless it had ended.
@@ -232,7 +242,8 @@ func (h *Hub) lose(id agentbox.JobID) {
 	}
 }
 
-// Signal sends a signal, as RFC 4254 names it, to a job that runs.
+// Signal sends a signal, as RFC 4254 names it, to a job that runs. NotFound for one that does not
+// run, Invalid for a signal that does not exist, Conflict while the guest is away.
 func (h *Hub) Signal(ctx context.Context, id agentbox.JobID, name string) error {
 	if err := h.await(ctx); err != nil {
 		return err
@@ -244,7 +255,8 @@ func (h *Hub) Signal(ctx context.Context, id agentbox.JobID, name string) error 
 	return j.signal(ctx, name)
 }
 
-// maxEnded is how many jobs that have ended a box keeps.
+// maxEnded is how many jobs that have ended a box keeps. Tasks keep what they need of theirs
+// elsewhere.
 const maxEnded = 50
 
 // makeRoom removes the oldest jobs that have ended.
@@ -260,7 +272,7 @@ func (h *Hub) makeRoom() {
 	}
 }
 
-// printables are the words of a command that a guest told, as many as anybody reads.
+// printables are the words of a command that a guest told, as many as anybody reads. That is 64.
 func printables(words []string) []string {
 	var out []string
 	for _, w := range words[:min(len(words), 64)] {
@@ -269,7 +281,8 @@ func printables(words []string) []string {
 	return out
 }
 
-// printable makes text of a guest's fit for a message.
+// printable makes text of a guest's fit for a message. It has at most 400 characters, and a space
+// in place of each control character.
 func printable(s string) string {
 	const most = 400
 	out := make([]rune, 0, min(len(s), most))

@@ -18,13 +18,15 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// live is a job that this hub follows, or followed to its end.
+// live is a job that this hub follows, or followed to its end. One goroutine follows it (follow)
+// and alone uses recorder. Lock order: live.mu, then client.mu; sending is taken with neither held.
 type live struct {
 	hub      *Hub
 	rec      Record
 	dir      string
 	recorder *recorder // of the goroutine that follows
 
+	// mu guards what follows, up to end.
 	mu      sync.Mutex
 	screen  screen
 	clients []*client
@@ -41,7 +43,9 @@ func (h *Hub) live(rec Record, columns, rows int) *live {
 	return &live{hub: h, rec: rec, dir: dir, recorder: newRecorder(dir, rec, columns, rows)}
 }
 
-// open opens the job's channel in the guest, and starts the job if spec is not nil.
+// open opens the job's channel in the guest, and starts the job if spec is not nil. A refusal of
+// kind Early says that the guest is not ready for it, and is asked again until ctx is done.
+// JobOpen.From tells the guest from which byte on to send.
 func (j *live) open(ctx context.Context, spec *protocol.JobSpec) (ssh.Channel, <-chan *ssh.Request, error) {
 	client, err := j.hub.Backend(ctx)
 	if err != nil {
@@ -67,7 +71,8 @@ func (j *live) open(ctx context.Context, spec *protocol.JobSpec) (ssh.Channel, <
 const reopenAfter = 100 * time.Millisecond
 
 // follow records the job to its end, over as many channels as that takes. ch is the first one, nil
-// when there is none yet.
+// when there is none yet. It ends with the job or with the hub. A job that goes on is left as the
+// next hub can take it up.
 func (j *live) follow(ch ssh.Channel, requests <-chan *ssh.Request) {
 	defer j.hub.Begin()()
 	ctx := j.hub.ctx
@@ -102,7 +107,8 @@ func (j *live) follow(ch ssh.Channel, requests <-chan *ssh.Request) {
 	j.dropClients()
 }
 
-// read takes what the guest says until the job or the channel ends.
+// read takes what the guest says until the job or the channel ends. end is nil where the channel
+// ended first.
 func (j *live) read(ctx context.Context, ch ssh.Channel, requests <-chan *ssh.Request) (*End, error) {
 	defer context.AfterFunc(ctx, func() { ch.Close() })()
 	go ssh.DiscardRequests(requests) // ends with the channel
@@ -126,7 +132,8 @@ func (j *live) read(ctx context.Context, ch ssh.Channel, requests <-chan *ssh.Re
 	}
 }
 
-// take records a frame and passes it on.
+// take records a frame and passes it on. A frame of an unknown kind is an error: what comes after
+// it cannot be trusted to be where we think.
 func (j *live) take(f protocol.JobFrame) (*End, error) {
 	switch f.Kind {
 	case protocol.JobAt:
@@ -154,7 +161,8 @@ func (j *live) take(f protocol.JobFrame) (*End, error) {
 const maxSkip = 1 << 60
 
 // seek goes to where the guest's output goes on: further on when some is left out, back when the
-// machine was rolled back.
+// machine was rolled back. After a rollback the job writes again what was recorded already, and is
+// recorded again: the transcript tells what happened.
 func (j *live) seek(at uint64) {
 	at = min(at, maxSkip)
 	if at <= j.recorder.pos {
@@ -166,7 +174,9 @@ func (j *live) seek(at uint64) {
 	j.pass(protocol.JobOutput, []byte(leftOutText(n)))
 }
 
-// pass gives output to every client. It waits for those that are to lose nothing.
+// pass gives output to every client. It waits for those that are to lose nothing. The screen is
+// kept under the same lock as the list, so a client that joins gets each byte once, in its replay
+// or after it.
 func (j *live) pass(kind byte, data []byte) {
 	j.mu.Lock()
 	j.screen.write(data)
@@ -177,7 +187,8 @@ func (j *live) pass(kind byte, data []byte) {
 	}
 }
 
-// finish writes down how the job ended, tells the clients, and lets the guest forget it.
+// finish writes down how the job ended, tells the clients, and lets the guest forget it. The order
+// matters: once the guest forgot the job only exit.json says how it ended.
 func (j *live) finish(end End, ch ssh.Channel) {
 	j.recorder.close()
 	end.Time, end.LeftOut = time.Now().UTC(), j.recorder.leftOut
@@ -197,6 +208,8 @@ func (j *live) finish(end End, ch ssh.Channel) {
 	}
 }
 
+// setChannel says where the guest is reached, nil for nowhere, and tells a new channel what the
+// clients need.
 func (j *live) setChannel(ch ssh.Channel) {
 	j.mu.Lock()
 	j.channel = ch
@@ -213,6 +226,7 @@ func (j *live) current() ssh.Channel {
 	return j.channel
 }
 
+// signal asks the guest, and waits for its answer. name is without SIG, as in RFC 4254.
 func (j *live) signal(ctx context.Context, name string) error {
 	ch := j.current()
 	if ch == nil {
@@ -242,7 +256,8 @@ func (j *live) signal(ctx context.Context, name string) error {
 }
 
 // input passes what a client typed on to the job. While the guest is away it is dropped, as by a
-// terminal that hung up.
+// terminal that hung up. data has at most protocol.MaxJobFrame bytes. Frames of two clients do not
+// mix.
 func (j *live) input(kind byte, data []byte) error {
 	ch := j.current()
 	if ch == nil {
@@ -254,7 +269,9 @@ func (j *live) input(kind byte, data []byte) error {
 	return err
 }
 
-// resize makes the job's terminal that of the client who came or changed last.
+// resize makes the job's terminal that of the client who came or changed last. Sizes that no
+// terminal has are ignored. It is recorded with the next output, by the goroutine that has the
+// recorder.
 func (j *live) resize(columns, rows int) {
 	if columns <= 0 || rows <= 0 || columns > maxCells || rows > maxCells {
 		return
@@ -268,7 +285,8 @@ func (j *live) resize(columns, rows int) {
 // maxCells is the widest and highest terminal there is.
 const maxCells = 4096
 
-// tellPatience has the guest wait for us as long as a client wants everything.
+// tellPatience has the guest wait for us as long as a client wants everything. Without that the
+// guest leaves output out when we are slow, as a job must not stand still for want of a reader.
 func (j *live) tellPatience() {
 	j.mu.Lock()
 	ch := j.channel

@@ -13,7 +13,9 @@ import (
 	"agentbox/agentbox/durable"
 )
 
-// Record is job.json, which is written before the job starts and never changes.
+// Record is job.json, which is written before the job starts and never changes. Command, Dir and
+// User are as they were asked for, or as a guest says of a job that a fork brought along; Started
+// is this host's time.
 type Record struct {
 	Version int            `json:"version"`
 	ID      agentbox.JobID `json:"id"`
@@ -24,7 +26,8 @@ type Record struct {
 	Started time.Time      `json:"started"`
 }
 
-// End is exit.json, which is written once the job's last output is recorded.
+// End is exit.json, which is written once the job's last output is recorded. Status is 0 to 255.
+// With Lost neither Status nor Signal means anything.
 type End struct {
 	Status  int       `json:"status"`
 	Signal  string    `json:"signal,omitempty"`
@@ -33,7 +36,8 @@ type End struct {
 	LeftOut uint64    `json:"left_out,omitempty"` // bytes of output that the transcript lacks
 }
 
-// EndFile appears in a job's directory when it has ended.
+// EndFile appears in a job's directory when it has ended. Its name is known outside because some
+// wait for it to appear.
 const EndFile = "exit.json"
 
 const (
@@ -45,6 +49,8 @@ const (
 // Dir is the directory of one job below the directory of a box's jobs.
 func Dir(jobs string, id agentbox.JobID) string { return filepath.Join(jobs, id.String()) }
 
+// writeJSON replaces a file so that readers see all of it; after a power loss it may be empty,
+// which is a job that nobody can read, and its machine is gone, too.
 func writeJSON(path string, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -71,7 +77,10 @@ func readEnd(dir string) (*End, error) {
 	return &end, err
 }
 
-// Read is one job as its files have it. A job that has not ended is in the state of its box.
+// Read is one job as its files have it. A job that has not ended is in the state of its box. jobs
+// is the directory of the box's jobs. A job that is not there is fs.ErrNotExist. Where box is gone
+// or stopped, what had not ended is lost. It takes no lock, and may be called at any time by any
+// process.
 func Read(jobs string, id agentbox.JobID, box agentbox.Box) (agentbox.Job, error) {
 	dir := Dir(jobs, id)
 	var rec Record
@@ -100,7 +109,8 @@ func Read(jobs string, id agentbox.JobID, box agentbox.Box) (agentbox.Job, error
 	return j, nil
 }
 
-// List is every job of a box, the oldest first. What cannot be read is left out.
+// List is every job of a box, the oldest first. What cannot be read is left out. Of jobs it is no
+// error that the directory does not exist.
 func List(jobs string, box agentbox.Box) []agentbox.Job {
 	var all []agentbox.Job
 	for _, id := range ids(jobs) {
@@ -112,6 +122,7 @@ func List(jobs string, box agentbox.Box) []agentbox.Job {
 	return all
 }
 
+// ids are the jobs that have a directory.
 func ids(jobs string) []agentbox.JobID {
 	entries, err := os.ReadDir(jobs)
 	if err != nil {

@@ -8,13 +8,16 @@ import (
 	"strings"
 )
 
-// screen is the end of what a job wrote, from which a client that comes later gets a screenful.
+// screen is the end of what a job wrote, from which a client that comes later gets a screenful. It
+// does not know what is on the screen: it replays output, which is enough for programs that repaint
+// all of it and for those that print lines.
 type screen struct {
 	kept  []byte
 	modes Modes
 }
 
 // maxScreen is how much is kept: some screenfuls, also of a program that colours every character.
+// In bytes; kept may be half as much longer.
 const maxScreen = 64 << 10
 
 func (s *screen) write(b []byte) {
@@ -29,7 +32,8 @@ func (s *screen) write(b []byte) {
 var clears = [][]byte{[]byte("\x1b[2J"), []byte("\x1b[?1049h"), []byte("\x1bc")}
 
 // replay is what shows the last screenful: the modes that the program has set, and its output since
-// it last cleared the screen, or the last rows lines.
+// it last cleared the screen, or the last rows lines. rows below 1 stand for 24. It can begin in
+// the middle of a sequence where the job wrote more than is kept.
 func (s *screen) replay(rows int) []byte {
 	out := []byte(s.modes.set("h"))
 	kept := s.kept
@@ -53,9 +57,11 @@ func (s *screen) replay(rows int) []byte {
 }
 
 // Modes are the DEC private modes that a program has set and not reset: a client that came later
-// would not know them.
+// would not know them. It is also used by the command line, to leave the terminal of a client that
+// detaches as it was. It is written to from one goroutine.
 type Modes struct {
-	on    []int
+	on []int
+	// how many bytes of modePrefix have been seen; text is the numbers after it
 	state int
 	text  []byte
 }
@@ -73,6 +79,7 @@ func (m *Modes) Write(b []byte) (int, error) {
 
 var modePrefix = []byte("\x1b[?")
 
+// next takes one byte. A sequence that is too long to be one is dropped.
 func (m *Modes) next(c byte) {
 	switch {
 	case m.state < len(modePrefix):
@@ -96,6 +103,7 @@ func (m *Modes) next(c byte) {
 	}
 }
 
+// change notes each of the numbers as set or reset. The order in which they were set is kept.
 func (m *Modes) change(on bool) {
 	for _, field := range strings.Split(string(m.text), ";") {
 		n, err := strconv.Atoi(field)
@@ -115,6 +123,7 @@ const hiddenCursor = 25
 // Reset is what gives a terminal back as it was before the program wrote to it.
 func (m *Modes) Reset() string { return m.set("l") + fmt.Sprintf("\x1b[?%dh\x1b[0m", hiddenCursor) }
 
+// set is the sequence that sets ("h") or resets ("l") all of them.
 func (m *Modes) set(how string) string {
 	var out strings.Builder
 	for _, n := range m.on {

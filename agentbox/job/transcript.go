@@ -21,7 +21,7 @@ import (
 const maxLine = 1 << 20
 
 // Event is one line of a transcript: at seconds after the job's start, code "o" for output, "r" for
-// a new size.
+// a new size. Text is UTF-8, as a terminal gets it.
 type Event struct {
 	At   float64
 	Code string
@@ -29,7 +29,7 @@ type Event struct {
 }
 
 // Output is what an event adds to the output: as the job wrote it, without the carriage returns
-// that a terminal needs.
+// that a terminal needs. pipe is the transcript's Header.Pipe.
 func (e Event) Output(pipe bool) string {
 	if pipe {
 		return strings.ReplaceAll(e.Text, "\r\n", "\n")
@@ -37,14 +37,16 @@ func (e Event) Output(pipe bool) string {
 	return e.Text
 }
 
-// Transcript reads what a job wrote. It may be read while the job goes on.
+// Transcript reads what a job wrote. It may be read while the job goes on. It is the directory of a
+// job: nothing is open between two calls, and several may read at once.
 type Transcript struct {
 	dir string
 }
 
-// OpenTranscript opens the transcript of the job in dir.
+// OpenTranscript opens the transcript of the job in dir. That there is none shows when it is read.
 func OpenTranscript(dir string) Transcript { return Transcript{dir} }
 
+// readHeader reads the first line of a part. One that is not written yet is an error.
 func readHeader(name string) (header, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -79,11 +81,14 @@ func (t Transcript) parts() ([]int, error) {
 	return all, nil
 }
 
-// followEvery is how often a transcript that grows is looked at.
+// followEvery is how often a transcript that grows is looked at. The writer may be in another
+// process, so there is nobody to tell.
 const followEvery = 100 * time.Millisecond
 
 // Events calls f for each event, in order, and where parts are missing says so by an event. With
-// follow it waits for more until the job has ended or ctx has, which is no error.
+// follow it waits for more until the job has ended or ctx has, which is no error. An error of f
+// ends it and is returned. The times of events are from the job's start, over all parts. A job
+// whose supervisor was killed has no end until the next one writes it.
 func (t Transcript) Events(ctx context.Context, follow bool, f func(h Header, e Event) error) error {
 	r := &partReader{t: t, number: -1, each: f}
 	defer r.close()
@@ -106,7 +111,8 @@ func (t Transcript) Events(ctx context.Context, follow bool, f func(h Header, e 
 	}
 }
 
-// Header is what a transcript's first file says about all of it.
+// Header is what a transcript's first file says about all of it. Width and Height are in
+// characters, Timestamp in seconds since 1970.
 type Header struct {
 	Width, Height int
 	Timestamp     int64
@@ -114,7 +120,9 @@ type Header struct {
 	Pipe          bool // the job has no terminal
 }
 
-// partReader reads the parts one after the other, each as far as it is written.
+// partReader reads the parts one after the other, each as far as it is written. It is one reading
+// of a transcript, by one goroutine. A part that is dropped while it is open is read to its end all
+// the same.
 type partReader struct {
 	t      Transcript
 	each   func(Header, Event) error
@@ -126,6 +134,7 @@ type partReader struct {
 	from   uint64
 }
 
+// close closes the part that is open.
 func (r *partReader) close() {
 	if r.file != nil {
 		r.file.Close()
@@ -179,6 +188,7 @@ func (r *partReader) next() (bool, error) {
 	return false, nil
 }
 
+// begin goes on with part n, and says what is missing before it: the parts between were dropped.
 func (r *partReader) begin(n int, h header, f *os.File) error {
 	r.close()
 	if r.number < 0 {
@@ -192,7 +202,8 @@ func (r *partReader) begin(n int, h header, f *os.File) error {
 	return nil
 }
 
-// lines reads the whole lines that the present part has beyond what was read.
+// lines reads the whole lines that the present part has beyond what was read. A last line without
+// its end is left for the next time.
 func (r *partReader) lines() error {
 	in := bufio.NewReaderSize(io.NewSectionReader(r.file, r.read, 1<<40), 64<<10)
 	for {
@@ -237,6 +248,7 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 	}
 }
 
+// parseEvent reads [seconds, code, text].
 func parseEvent(line []byte) (Event, error) {
 	var fields []json.RawMessage
 	var e Event
@@ -250,7 +262,8 @@ func parseEvent(line []byte) (Event, error) {
 	return e, err
 }
 
-// WriteText writes the output as the job wrote it.
+// WriteText writes the output as the job wrote it. It is UTF-8 even where the job's output was not:
+// bytes that are none were replaced when they were recorded.
 func (t Transcript) WriteText(ctx context.Context, w io.Writer, follow bool) error {
 	return t.Events(ctx, follow, func(h Header, e Event) error {
 		if e.Code != "o" {
@@ -261,7 +274,8 @@ func (t Transcript) WriteText(ctx context.Context, w io.Writer, follow bool) err
 	})
 }
 
-// WriteCast writes the whole transcript as one asciicast v2 file.
+// WriteCast writes the whole transcript as one asciicast v2 file. It plays with asciinema. The
+// header has no end of the job in it.
 func (t Transcript) WriteCast(ctx context.Context, w io.Writer) error {
 	begun := false
 	return t.Events(ctx, false, func(h Header, e Event) error {
@@ -284,7 +298,8 @@ func (t Transcript) WriteCast(ctx context.Context, w io.Writer) error {
 	})
 }
 
-// WriteCastText writes the output in a file that WriteCast wrote.
+// WriteCastText writes the output in a file that WriteCast wrote. It is for transcripts that
+// outlive their job's directory, such as a task's evidence.
 func WriteCastText(w io.Writer, r io.Reader) error {
 	in := bufio.NewReaderSize(r, 64<<10)
 	var about header
