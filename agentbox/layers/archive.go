@@ -19,7 +19,8 @@ import (
 
 // Archives keeps directories of plain files in the store, each as one blob under one name: the
 // templates and kernels that machines start from. The directories stay where they are; what is in
-// the store is for the team.
+// the store is for the team. Its methods may be called at once, also for the same key; dir belongs
+// to the call as long as it lasts.
 type Archives struct {
 	// Store gives the store, waiting until it is open.
 	Store func(ctx context.Context) (*cachestore.Store, error)
@@ -38,18 +39,21 @@ const archiveType = "application/vnd.agentbox.archive+tar"
 // Bounds of an archive that somebody else made. A template has the memory of a machine that has
 // just booted.
 const (
+	// The sizes are in bytes of all files together, the last in bytes of a name.
 	MaxTemplate = 8 << 30
 	MaxKernel   = 256 << 20
 	maxFiles    = 512
 	maxFileName = 128
 )
 
-// TemplateName is the name of a template of an image, not signed yet.
+// TemplateName is the name of a template of an image, not signed yet. key is the template's, as
+// hex.
 func TemplateName(key string, image agentbox.Digest) blob.Name {
 	return blob.Name{Namespace: templateNamespace, Key: key + "/" + image.Hex(), Scope: blob.Team}
 }
 
-// TemplateOf tells which template a name is of, and what image its machine booted.
+// TemplateOf tells which template a name is of, and what image its machine booted. ok is false for
+// a name of anything else, and for one that is malformed: names come from peers, too.
 func TemplateOf(n blob.Name) (key string, image agentbox.Digest, ok bool) {
 	key, text, ok := strings.Cut(n.Key, "/")
 	image, err := agentbox.ParseDigest("sha256:" + text)
@@ -68,14 +72,16 @@ func KernelName(arch, release string) blob.Name {
 	return blob.Name{Namespace: kernelNamespace, Key: arch + "/" + release, Scope: blob.Team}
 }
 
-// KernelOf tells which kernel a name is of.
+// KernelOf tells which kernel a name is of. The release becomes the name of a directory, so it must
+// be a plain one.
 func KernelOf(n blob.Name) (arch, release string, ok bool) {
 	arch, release, ok = strings.Cut(n.Key, "/")
 	return arch, release, ok && n.Namespace == kernelNamespace && arch != "" && isFileName(release)
 }
 
 // Keep takes a directory into the store under a name of ours, unless the store has one for that key
-// by somebody who is believed.
+// by somebody who is believed. dir holds plain files only; FileOrigin is left out. Two machines
+// that keep the same files publish the same bytes.
 func (a Archives) Keep(ctx context.Context, n blob.Name, dir string) error {
 	store, err := a.Store(ctx)
 	if err != nil {
@@ -97,7 +103,8 @@ func (a Archives) Keep(ctx context.Context, n blob.Name, dir string) error {
 	return err
 }
 
-// put stores the files of a directory.
+// put stores the files of a directory. The archive is packed as it is stored, and is never whole in
+// memory or in a file.
 func put(ctx context.Context, store *cachestore.Store, dir string) (cachestore.Stored, error) {
 	r, w := io.Pipe()
 	var packing sync.WaitGroup
@@ -109,7 +116,9 @@ func put(ctx context.Context, store *cachestore.Store, dir string) (cachestore.S
 }
 
 // Adopt gets an archive of at most limit bytes from the team into dir, which is empty, and keeps it
-// under the name by which who made it published it. progress may be nil.
+// under the name by which who made it published it. progress may be nil. On an error dir may have a
+// part of the files, which the caller removes. Corrupt says that what came is no such archive. The
+// store's name is taken over last: it is there only when the directory is.
 func (a Archives) Adopt(ctx context.Context, remotes *Remotes, n blob.Name, dir string, limit int64, progress func(done, total int)) error {
 	store, err := a.Store(ctx)
 	if err != nil {
@@ -151,7 +160,8 @@ func (a Archives) Templates(ctx context.Context) ([]blob.Name, error) {
 	return store.Names(templateNamespace, "")
 }
 
-// ForgetTemplate lets go of a template, whatever image it is of.
+// ForgetTemplate lets go of a template, whatever image it is of. Its space is given back with it.
+// Nothing to forget is no error.
 func (a Archives) ForgetTemplate(ctx context.Context, key string) error {
 	store, err := a.Store(ctx)
 	if err != nil {
@@ -165,6 +175,7 @@ func (a Archives) ForgetTemplate(ctx context.Context, key string) error {
 }
 
 // pack writes the files of a directory as a tar: the same bytes wherever the files are the same.
+// Owners, times and modes are left out for that.
 func pack(w io.Writer, dir string) error {
 	entries, err := os.ReadDir(dir) // in order
 	if err != nil {
@@ -185,6 +196,8 @@ func pack(w io.Writer, dir string) error {
 	return out.Close()
 }
 
+// packFile adds one file. One that grew since its header was written is cut there; one that shrank
+// makes the archive an error.
 func packFile(out *tar.Writer, path, name string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -203,7 +216,8 @@ func packFile(out *tar.Writer, path, name string) error {
 }
 
 // unpack writes the files of an archive that somebody else made into a directory, at most limit
-// bytes: what a tar calls sparse is larger than the tar.
+// bytes: what a tar calls sparse is larger than the tar. Names are checked and opened below dir, so
+// nothing is written elsewhere; a name that appears twice is refused, as its file exists.
 func unpack(r io.Reader, dir string, limit int64) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -231,6 +245,8 @@ func unpack(r io.Reader, dir string, limit int64) error {
 	}
 }
 
+// unpackFile writes one file and waits until it is on disk: the name of the archive says later that
+// it is complete.
 func unpackFile(root *os.Root, name string, in io.Reader) error {
 	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // head begins a bundle and says what follows it: the parts, in this order, each a tar archive of
-// that many bytes.
+// that many bytes. It is JSON, behind the magic and its own length.
 type head struct {
 	Version int         `json:"version"`
 	Made    caches.Made `json:"made"`
@@ -22,12 +22,14 @@ type head struct {
 }
 
 const (
+	// The length of the head follows the magic, as four bytes, the highest first.
 	bundleMagic   = "ABXSET1\n"
 	bundleVersion = 1
 	maxHead       = 4 << 20 // thousands of lockfiles
 )
 
-// newBundle reads parts as one stream.
+// newBundle reads parts as one stream. parts has an open file for each of made.Parts; they are read
+// when the stream is, and closed by the caller.
 func newBundle(made caches.Made, parts map[caches.Part]*os.File) (io.Reader, error) {
 	h := head{Version: bundleVersion, Made: made}
 	var bodies []io.Reader
@@ -57,6 +59,7 @@ type bundle struct {
 	body int64 // where the first part begins
 }
 
+// open opens what a manifest stands for, all of which must be here. The caller closes blob.
 func open(ctx context.Context, store *cachestore.Store, manifest agentbox.Digest) (bundle, error) {
 	r, err := store.OpenBlob(ctx, manifest, nil)
 	if err != nil {
@@ -70,7 +73,8 @@ func open(ctx context.Context, store *cachestore.Store, manifest agentbox.Digest
 	return b, nil
 }
 
-// readHead decodes the beginning of a bundle of size bytes.
+// readHead decodes the beginning of a bundle of size bytes. The sizes must add up to size exactly,
+// so that a part is what it says or an error. All errors but those of reading have code Corrupt.
 func readHead(r io.Reader, size int64) (head, int64, error) {
 	start := make([]byte, len(bundleMagic)+4)
 	if _, err := io.ReadFull(r, start); err != nil {
@@ -102,6 +106,7 @@ func readHead(r io.Reader, size int64) (head, int64, error) {
 	return h, body, nil
 }
 
+// shortOr is damage for a stream that ended too early, and else its error.
 func shortOr(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return damaged("it ends in its head")
@@ -113,6 +118,7 @@ func damaged(why string) error {
 	return agentbox.Errorf(agentbox.Corrupt, "what setup made cannot be read: %s", why)
 }
 
+// part reads one part; NotFound when there is none of that name.
 func (b bundle) part(want caches.Part) (io.Reader, error) {
 	at := b.body
 	for i, part := range b.head.Made.Parts {

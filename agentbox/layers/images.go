@@ -25,7 +25,8 @@ const imageNamespace = "image"
 const erofsType = "application/vnd.erofs"
 
 // Images keeps layer 0 in the store: images that are here as files, without a second copy, and
-// images that come piece by piece.
+// images that come piece by piece. Its methods may be called at once. Store, Remotes and Key are
+// needed and do not change.
 type Images struct {
 	// Store gives the store, waiting until it is open.
 	Store func(ctx context.Context) (*cachestore.Store, error)
@@ -39,7 +40,8 @@ type Images struct {
 
 // Keep takes an image that is here into the store and gives its manifest, once it was found to be
 // what its digest says. One that is there already is not read. rate bounds the bytes that are read
-// in a second; 0 is no bound.
+// in a second; 0 is no bound. The store refers to the file, which stays where it is. Corrupt says
+// that the file is not what its digest says, Conflict that its maker is not believed any more.
 func (i *Images) Keep(ctx context.Context, img image.Image, rate int64) (agentbox.Digest, error) {
 	store, err := i.Store(ctx)
 	if err != nil {
@@ -68,7 +70,7 @@ func (i *Images) Keep(ctx context.Context, img image.Image, rate int64) (agentbo
 }
 
 // check reads an image's file. Times say whether somebody wrote to it, and nothing of what the disk
-// did.
+// did. It costs a read of some hundred megabytes, which is why rate is there.
 func check(ctx context.Context, img image.Image, rate int64) error {
 	f, err := os.Open(img.Path)
 	if err != nil {
@@ -82,6 +84,7 @@ func check(ctx context.Context, img image.Image, rate int64) error {
 	return err
 }
 
+// name signs our name for an image.
 func (i *Images) name(ctx context.Context, store *cachestore.Store, img image.Image, manifest agentbox.Digest) error {
 	_, err := store.Publish(ctx, blob.Name{Namespace: imageNamespace, Key: img.Digest.Hex(), Manifest: manifest, Scope: scopeOf(img), Comment: comment(img.Name)})
 	return err
@@ -96,22 +99,26 @@ func scopeOf(img image.Image) blob.Scope {
 	return blob.Team
 }
 
+// revoked is the error for an image that came from somebody who is no member any more.
 func revoked(img image.Image) error {
 	return agentbox.Errorf(agentbox.Conflict, "image %s was made by member %.12s, whose word does not count in the team any more", img.Digest.Short(), img.Origin).
 		WithHint("agentbox image rm %s; the next up makes it anew", img.Digest.Short())
 }
 
-// ImageOf tells which image a name of ours is of.
+// ImageOf tells which image a name of ours is of. ok is false for other namespaces, and for the
+// name of an image's description.
 func ImageOf(n blob.Name) (agentbox.Digest, bool) {
 	d, err := agentbox.ParseDigest("sha256:" + n.Key)
 	return d, err == nil && n.Namespace == imageNamespace
 }
 
-// IsImage tells whether a name of ours is of an image that people call ref.
+// IsImage tells whether a name of ours is of an image that people call ref. Two names may be cut to
+// the same comment; then it is true for both.
 func IsImage(n blob.Name, ref string) bool {
 	return n.Namespace == imageNamespace && ref != "" && n.Comment == comment(ref)
 }
 
+// ours tells whether a name was signed by this home.
 func (i *Images) ours(n blob.Name) bool { return i.Key.Equal(ed25519.PublicKey(n.Producer)) }
 
 // comment is what of an image's name a signed name may carry: printable text.
@@ -125,7 +132,7 @@ func comment(s string) string {
 	}, s)
 }
 
-// Forget lets the pieces of an image go, with the space they take.
+// Forget lets the pieces of an image go, with the space they take. No such image is no error.
 func (i *Images) Forget(ctx context.Context, digest agentbox.Digest) error {
 	store, err := i.Store(ctx)
 	if err != nil {
@@ -135,7 +142,9 @@ func (i *Images) Forget(ctx context.Context, digest agentbox.Digest) error {
 }
 
 // Export writes an image into a directory from which others get it, whole or as they need it.
-// trace, which may be nil, lists the blocks that a box reads first. progress may be nil.
+// trace, which may be nil, lists the blocks that a box reads first. progress may be nil. dir is
+// made where it is absent, and may have other images already. It is remembered as a remote. What is
+// interrupted leaves pieces that nothing names, and the next export uses.
 func (i *Images) Export(ctx context.Context, img image.Image, trace []uint32, dir string, progress func(done, total int)) error {
 	manifest, err := i.Keep(ctx, img, 0)
 	if err != nil {
@@ -170,7 +179,8 @@ func (i *Images) Export(ctx context.Context, img image.Image, trace []uint32, di
 	return errors.Join(addToIndex(dir, img), i.Remotes.Remember(dir))
 }
 
-// addToIndex names an image in a directory's list, in place of what the list said of it.
+// addToIndex names an image in a directory's list, in place of what the list said of it. Two
+// exports into one directory at once may lose one of their lines.
 func addToIndex(dir string, img image.Image) error {
 	var list []image.Image
 	path := filepath.Join(dir, indexName)
@@ -188,7 +198,9 @@ func addToIndex(dir string, img image.Image) error {
 	return durable.WriteFile(path, b, 0o644)
 }
 
-// Look lists the images of a source.
+// Look lists the images of a source. from is an absolute directory or an http(s) URL of one.
+// NotFound when it has no list, Corrupt when that is no list of images. Each image's Lazy.From is
+// set to from.
 func (i *Images) Look(ctx context.Context, from string) ([]image.Image, error) {
 	src, err := openSource(from)
 	if err != nil {
@@ -207,7 +219,8 @@ func (i *Images) Look(ctx context.Context, from string) ([]image.Image, error) {
 	return list, err
 }
 
-// Begin makes the store expect an image: its manifest is got, and its name keeps what comes.
+// Begin makes the store expect an image: its manifest is got, and its name keeps what comes. img
+// comes from Look. Nothing of the image's bytes is got.
 func (i *Images) Begin(ctx context.Context, img image.Image) error {
 	store, err := i.Store(ctx)
 	if err != nil {
@@ -230,7 +243,8 @@ func (i *Images) Begin(ctx context.Context, img image.Image) error {
 	return errors.Join(i.name(ctx, store, img, img.Lazy.Manifest), i.Remotes.Remember(img.Lazy.From))
 }
 
-// Fill opens the file of an image that was begun, be it in a store that is gone meanwhile.
+// Fill opens the file of an image that was begun, be it in a store that is gone meanwhile. The
+// caller closes it. img.Lazy must be set.
 func (i *Images) Fill(ctx context.Context, img image.Image) (*Filling, error) {
 	store, err := i.Store(ctx)
 	if err != nil {
@@ -253,8 +267,8 @@ func (i *Images) Fill(ctx context.Context, img image.Image) (*Filling, error) {
 }
 
 // Repair reads the store's file of an image and puts right what is damaged in it, with pieces from
-// the remotes named here or remembered. It gives the file, which lasts until release is called.
-// NotFound when the store does not have the image.
+// the remotes named here or remembered. It gives the file, which lasts until release is called;
+// after an error there is no release. NotFound when the store does not have the image.
 func (i *Images) Repair(ctx context.Context, digest agentbox.Digest, remotes ...string) (path string, release func(), err error) {
 	store, err := i.Store(ctx)
 	if err != nil {
@@ -267,7 +281,8 @@ func (i *Images) Repair(ctx context.Context, digest agentbox.Digest, remotes ...
 	return store.Repair(ctx, n.Manifest, i.Remotes.Source(remotes...))
 }
 
-// Filling is the file of an image that comes.
+// Filling is the file of an image that comes: what the store's own type can do, and from whom
+// pieces came.
 type Filling struct {
 	*cachestore.Filling
 	received *received
@@ -276,7 +291,8 @@ type Filling struct {
 // BlockSize is that of its blocks.
 func (*Filling) BlockSize() int64 { return blob.BlockSize }
 
-// ReadFirst lists the blocks that a box will read first, as far as its source knew.
+// ReadFirst lists the blocks that a box will read first, as far as its source knew. They are
+// numbers of blocks, in the order in which a box once read them.
 func (f *Filling) ReadFirst() []uint32 { return f.Manifest().Trace }
 
 // ManifestOf gives the manifest of an image that is not all here.
@@ -289,6 +305,7 @@ func (i *Images) ManifestOf(ctx context.Context, img image.Image) (blob.Manifest
 }
 
 // Here counts the bytes of an image that need not be got any more, as far as they are sure to last.
+// Blocks of zeros count.
 func (i *Images) Here(ctx context.Context, img image.Image) (int64, error) {
 	store, err := i.Store(ctx)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"agentbox/vmm/image"
 )
 
-// Offer is something of ours that the team may have.
+// Offer is something of ours that the team may have. Exactly one of Image, Key, Template and Kernel
+// is set.
 type Offer struct {
 	Name  blob.Name       // signed by who made it
 	Image agentbox.Digest // of an image; zero for what setup made
@@ -24,7 +25,8 @@ type Offer struct {
 	Template, Kernel string // the template's key; the kernel's architecture and release
 }
 
-// Offers lists what the team may have, as its names are now.
+// Offers lists what the team may have, as its names are now. It reads every name of the store, and
+// is asked when names change.
 func (s *Sharing) Offers(ctx context.Context) ([]Offer, error) {
 	store, err := s.Store(ctx)
 	if err != nil {
@@ -70,7 +72,8 @@ func offerOf(n blob.Name) (o Offer, ok bool) {
 }
 
 // mayHave tells whether the team may have what a name stands for, of all names that there are. A
-// template has some of its image in its memory, so it may be had only where the image may.
+// template has some of its image in its memory, so it may be had only where the image may. An
+// explicit decision about the template itself counts before that.
 func (s *Sharing) mayHave(n blob.Name, all []blob.Name) (bool, error) {
 	_, image, isTemplate := TemplateOf(n)
 	shared, decided, err := s.Said(n.Manifest)
@@ -98,7 +101,8 @@ const aboutType = "application/vnd.agentbox.image+json"
 const maxAbout = 4 << 20
 
 // About puts the description of an image into the store, for peers who want the image, and gives
-// its manifest.
+// its manifest. It is published under a name of its own, which keeps it as long as the image. What
+// the description says of this host's state (Lazy) is left out.
 func (i *Images) About(ctx context.Context, img image.Image) (agentbox.Digest, error) {
 	store, err := i.Store(ctx)
 	if err != nil {
@@ -127,7 +131,9 @@ func (i *Images) About(ctx context.Context, img image.Image) (agentbox.Digest, e
 	return stored.Manifest, err
 }
 
-// ReadAbout gets the description of an image from the team.
+// ReadAbout gets the description of an image from the team. It may wait for peers, until ctx is
+// done. What comes back is text that may be shown, and has neither path nor remote: the caller sets
+// what it needs.
 func (i *Images) ReadAbout(ctx context.Context, about, digest agentbox.Digest) (image.Image, error) {
 	store, err := i.Store(ctx)
 	if err != nil {
@@ -152,7 +158,9 @@ func (i *Images) ReadAbout(ctx context.Context, about, digest agentbox.Digest) (
 	return decodeAbout(b, digest)
 }
 
-// decodeAbout reads a description that somebody else wrote.
+// decodeAbout reads a description that somebody else wrote. Corrupt for everything that it refuses.
+// An image with files of somebody else's host is refused, too: its maker should not have offered
+// it.
 func decodeAbout(b []byte, digest agentbox.Digest) (image.Image, error) {
 	img, err := image.Decode(b, digest)
 	if err != nil {
@@ -186,7 +194,8 @@ func checkText(img image.Image) error {
 }
 
 // Adopt makes the store expect an image of which somebody whose names are believed has signed the
-// name. Its pieces come from the team.
+// name. Its pieces come from the team. img.Lazy names the manifest that n does. Whether the
+// producer is believed, Take judges.
 func (i *Images) Adopt(ctx context.Context, img image.Image, n blob.Name) error {
 	if d, ok := ImageOf(n); !ok || d != img.Digest || img.Lazy == nil || n.Manifest != img.Lazy.Manifest {
 		return agentbox.Errorf(agentbox.Corrupt, "the name of image %s is of something else", img.Digest.Short())
@@ -205,7 +214,9 @@ func (i *Images) Adopt(ctx context.Context, img image.Image, n blob.Name) error 
 	return i.take(ctx, img, n)
 }
 
-// take keeps a name, in place of one of ours that says the same image by another list.
+// take keeps a name, in place of one of ours that says the same image by another list. The store
+// has one name for a key, so ours goes first. What came for it stays: chunks are kept by their
+// digests.
 func (i *Images) take(ctx context.Context, img image.Image, n blob.Name) error {
 	store, err := i.Store(ctx)
 	if err != nil {
@@ -220,7 +231,8 @@ func (i *Images) take(ctx context.Context, img image.Image, n blob.Name) error {
 }
 
 // Adopt gets what setup made elsewhere, all of it, under the name by which who made it published
-// it.
+// it. It returns when everything is here and was verified. A result that is published under a key
+// which is not its own is Corrupt: a member could otherwise put a result in the place of another's.
 func (s SetupResults) Adopt(ctx context.Context, remotes *Remotes, n blob.Name, progress func(done, total int)) error {
 	if _, ok := KeyOf(n); !ok {
 		return agentbox.Errorf(agentbox.Corrupt, "%.80q is no name of what setup made", n.Key)
@@ -245,7 +257,8 @@ func (s SetupResults) Adopt(ctx context.Context, remotes *Remotes, n blob.Name, 
 	return store.Take(ctx, n)
 }
 
-// MadeOn lists the keys of what setup made here on images that are gone for good.
+// MadeOn lists the keys of what setup made here on images that are gone for good. gone is asked for
+// each result, and told the image that it was made on.
 func (s SetupResults) MadeOn(ctx context.Context, gone func(image agentbox.Digest) bool) ([]blob.Name, error) {
 	store, err := s.Store(ctx)
 	if err != nil {

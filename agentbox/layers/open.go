@@ -15,7 +15,8 @@ import (
 )
 
 // Opening is a store that is being opened in the background, so that a daemon serves at once: an
-// index of a million chunks takes a second, and most calls need none of it.
+// index of a million chunks takes a second, and most calls need none of it. Its one goroutine ends
+// when the store is open or failed to; Close waits for it.
 type Opening struct {
 	done  chan struct{} // closed when store and err are set
 	store *cachestore.Store
@@ -37,7 +38,8 @@ type Config struct {
 	Grace time.Duration
 }
 
-// Begin starts opening a store.
+// Begin starts opening a store. What fails is logged, and is the error of every call that needs the
+// store. ctx ends the opening.
 func Begin(ctx context.Context, cfg Config) *Opening {
 	o := &Opening{done: make(chan struct{})}
 	go func() {
@@ -50,6 +52,7 @@ func Begin(ctx context.Context, cfg Config) *Opening {
 	return o
 }
 
+// openStore opens the store, and has it tell which images are damaged, where it tells of manifests.
 func openStore(ctx context.Context, cfg Config) (*cachestore.Store, error) {
 	key, err := SigningKey(cfg.Key)
 	if err != nil {
@@ -82,7 +85,8 @@ func eachImageOf(store *cachestore.Store, manifest agentbox.Digest, tell func(ag
 	return err
 }
 
-// Store gives the store when it is open.
+// Store gives the store when it is open. It may be called from any goroutine, before and after; the
+// store is the same for all and closed by Close only.
 func (o *Opening) Store(ctx context.Context) (*cachestore.Store, error) {
 	select {
 	case <-o.done:
@@ -92,7 +96,7 @@ func (o *Opening) Store(ctx context.Context) (*cachestore.Store, error) {
 	}
 }
 
-// Close waits until the store is open, and closes it.
+// Close waits until the store is open, and closes it. Nothing may use the store any more.
 func (o *Opening) Close() error {
 	<-o.done
 	if o.store == nil {
@@ -101,8 +105,9 @@ func (o *Opening) Close() error {
 	return o.store.Close()
 }
 
-// SigningKey reads the key in a file, or makes one, whole or not at all: half a key would lock us out. A key that is lost costs the names it signed,
-// and so what setup made.
+// SigningKey reads the key in a file, or makes one. It is written whole or not at all, as half a
+// key would lock us out. A key that is lost costs the names it signed, and so what setup made. The
+// file has the seed of 32 bytes (RFC 8032), for its owner alone.
 func SigningKey(path string) (ed25519.PrivateKey, error) {
 	seed, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

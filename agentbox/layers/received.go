@@ -13,6 +13,7 @@ type received struct {
 	list []image.Received
 }
 
+// add counts n bytes of the image, which may be fewer when they travel.
 func (r *received) add(from image.Received, n int64) {
 	if r == nil {
 		return
@@ -23,7 +24,8 @@ func (r *received) add(from image.Received, n int64) {
 	r.list = image.AddReceived(r.list, from)
 }
 
-// Received tells from whom bytes of the image have come since it was opened.
+// Received tells from whom bytes of the image have come since it was opened. The slice is the
+// caller's, one entry for each peer or remote.
 func (f *Filling) Received() []image.Received {
 	f.received.mu.Lock()
 	defer f.received.mu.Unlock()

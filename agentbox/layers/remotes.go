@@ -18,13 +18,16 @@ import (
 )
 
 // Remotes remembers where images came from and went to, directories and URLs, the newest first:
-// what turns out to be damaged here may still be right there. Its methods may be called at once.
+// what turns out to be damaged here may still be right there. Its methods may be called at once. It
+// is a memory, not a configuration: a remote that is wrong costs time and nothing else, as pieces
+// are verified.
 type Remotes struct {
 	File string // they are written down in
 	// Peers gives this machine's part in the mesh, which is asked before any remote; nil, or one
 	// that gives nil, without a mesh.
 	Peers func() *exchange.Node
 
+	// mu guards what follows.
 	mu   sync.Mutex
 	read bool
 	list []string
@@ -32,6 +35,7 @@ type Remotes struct {
 }
 
 const (
+	// Each remote that does not answer costs its timeout once in a minute, so neither may be large.
 	maxRemotes = 16
 	sickTime   = time.Minute
 )
@@ -44,7 +48,8 @@ type remotesFile struct {
 
 const remotesVersion = 1
 
-// Remember puts a remote first in the list. Beyond maxRemotes the oldest is forgotten.
+// Remember puts a remote first in the list. Beyond maxRemotes the oldest is forgotten. A remote
+// that is first already costs no write. Team is not remembered: peers are always asked.
 func (p *Remotes) Remember(remote string) error {
 	if remote == Team {
 		return nil
@@ -82,6 +87,7 @@ func encodeRemotes(list []string) ([]byte, error) {
 	return append(b, '\n'), err
 }
 
+// decodeRemotes gives an empty list for a file that cannot be read, or is of another version.
 func decodeRemotes(b []byte) []string {
 	var f remotesFile
 	if json.Unmarshal(b, &f) != nil || f.Version != remotesVersion {
@@ -91,7 +97,8 @@ func decodeRemotes(b []byte) []string {
 }
 
 // Source asks the remotes in first, and then the others, until one has a piece with the right
-// bytes. When none has it, the error is that of the remote that was asked first.
+// bytes. When none has it, the error is that of the remote that was asked first. first are remotes
+// as Remember takes them; Team among them means nothing, as peers come first in any case.
 func (p *Remotes) Source(first ...string) cachestore.Source {
 	return asking{remotes: p, first: first}
 }
@@ -101,6 +108,7 @@ func (p *Remotes) counted(to *received, first ...string) cachestore.Source {
 	return asking{remotes: p, first: first, received: to}
 }
 
+// asking is the Source of one fetch, and may be used by many goroutines.
 type asking struct {
 	remotes  *Remotes
 	first    []string
@@ -108,7 +116,7 @@ type asking struct {
 }
 
 // Get gives a piece. Peers give manifests only: of a chunk they want to know which manifest it is
-// of.
+// of. max is the most bytes that the piece can have: a manifest is recognized by it.
 func (a asking) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {
 	if a.remotes.peers() == nil || max < blob.MaxManifest {
 		b, _, err := a.fromRemotes(ctx, d, max)
@@ -122,7 +130,7 @@ func (a asking) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, er
 	return b, err
 }
 
-// fromRemotes gives a piece, and who had it.
+// fromRemotes gives a piece, and who had it. Each is asked once, one after the other.
 func (a asking) fromRemotes(ctx context.Context, d agentbox.Digest, max int) (b []byte, remote string, err error) {
 	var first error
 	for _, remote := range a.remotes.order(a.first) {
@@ -144,6 +152,7 @@ func (a asking) fromRemotes(ctx context.Context, d agentbox.Digest, max int) (b 
 	return nil, "", first
 }
 
+// getFrom asks one remote, and believes nothing that has another digest.
 func getFrom(ctx context.Context, remote string, d agentbox.Digest, max int) ([]byte, error) {
 	src, err := openSource(remote)
 	if err != nil {
@@ -156,7 +165,8 @@ func getFrom(ctx context.Context, remote string, d agentbox.Digest, max int) ([]
 	return b, err
 }
 
-// order lists whom to ask: those in first always, the others unless they are sick.
+// order lists whom to ask: those in first always, the others unless they are sick. A sick remote
+// that was named is asked all the same: somebody wants it.
 func (p *Remotes) order(first []string) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -24,7 +24,8 @@ const namespace = "setup"
 const mediaType = "application/vnd.agentbox.setup"
 
 // SetupResults is what setup made, by key. Each is one blob under one name, so it is there
-// completely or not at all.
+// completely or not at all. Methods may be called at once. The zero value is of no use without
+// Store.
 type SetupResults struct {
 	// Store gives the store, waiting until it is open.
 	Store func(ctx context.Context) (*cachestore.Store, error)
@@ -32,23 +33,29 @@ type SetupResults struct {
 	Key ed25519.PublicKey
 }
 
+// ours tells whether this home signed a name.
 func (s SetupResults) ours(n blob.Name) bool {
 	return s.Key == nil || s.Key.Equal(ed25519.PublicKey(n.Producer))
 }
 
+// nameOf is the key of the name of a result.
 func nameOf(made caches.Made) string { return made.Ingredients.Family().Hex() + "/" + made.Key.Hex() }
 
-// Find gives what was published for a key, NotFound if nothing was.
+// Find gives what was published for a key, NotFound if nothing was. Of several, by different
+// producers, it is the newest. Made.Result and Made.By are set. Corrupt says that the store has
+// something else under the name.
 func (s SetupResults) Find(ctx context.Context, key agentbox.Digest) (caches.Made, error) {
 	return s.newest(ctx, "", func(n blob.Name) bool { return strings.HasSuffix(n.Key, "/"+key.Hex()) })
 }
 
 // Nearest gives the newest that was published here for any key of a family, NotFound if nothing
-// was. What setup makes over it is ours, so it has to be.
+// was. What setup makes over it is ours, so it has to be. family is caches.Ingredients.Family.
 func (s SetupResults) Nearest(ctx context.Context, family agentbox.Digest) (caches.Made, error) {
 	return s.newest(ctx, family.Hex()+"/", func(n blob.Name) bool { return s.ours(n) })
 }
 
+// newest opens the newest of the names that want accepts. Created is the producer's clock, which
+// decides between results that are equally good, and nothing else.
 func (s SetupResults) newest(ctx context.Context, prefix string, want func(blob.Name) bool) (caches.Made, error) {
 	store, err := s.Store(ctx)
 	if err != nil {
@@ -84,7 +91,8 @@ func (s SetupResults) newest(ctx context.Context, prefix string, want func(blob.
 }
 
 // Publish keeps what a populate run made. A key is published once: with another result there
-// already, the error says Conflict.
+// already, the error says Conflict. parts has the path of a tar for each of made.Parts; they are
+// read and stay the caller's. Made.Private results are for this machine alone.
 func (s SetupResults) Publish(ctx context.Context, made caches.Made, parts map[caches.Part]string) (err error) {
 	store, err := s.Store(ctx)
 	if err != nil {
@@ -120,7 +128,8 @@ func (s SetupResults) Publish(ctx context.Context, made caches.Made, parts map[c
 	return err
 }
 
-// Forget takes back what was published for a key, because it is damaged.
+// Forget takes back what was published for a key, because it is damaged. Its space can be given
+// back from then on.
 func (s SetupResults) Forget(ctx context.Context, made caches.Made) error {
 	store, err := s.Store(ctx)
 	if err != nil {
@@ -129,7 +138,8 @@ func (s SetupResults) Forget(ctx context.Context, made caches.Made) error {
 	return store.Unpublish(namespace, nameOf(made))
 }
 
-// Open reads one part of what was published. All it gives was hashed.
+// Open reads one part of what was published. All it gives was hashed. The caller closes it.
+// NotFound when the result or the part is not there any more.
 func (s SetupResults) Open(ctx context.Context, made caches.Made, part caches.Part) (io.ReadCloser, error) {
 	store, err := s.Store(ctx)
 	if err != nil {
@@ -154,7 +164,7 @@ func (s SetupResults) Open(ctx context.Context, made caches.Made, part caches.Pa
 }
 
 // KeyOf tells which key a name of ours is for, so that `cache show` can say why it is the key it
-// is.
+// is. ok is false for every other name.
 func KeyOf(n blob.Name) (agentbox.Digest, bool) {
 	_, text, ok := strings.Cut(n.Key, "/")
 	raw, err := hex.DecodeString(text)

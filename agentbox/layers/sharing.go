@@ -18,7 +18,7 @@ import (
 
 // Sharing is what this machine hands to its team (exchange.Store): images without files of this
 // host, templates of them, kernels and what setup made, unless somebody said otherwise; anything
-// else only where somebody said so. Its methods may be called at once.
+// else only where somebody said so. Its methods may be called at once. Store and File are needed.
 type Sharing struct {
 	// Store gives the store, waiting until it is open.
 	Store func(ctx context.Context) (*cachestore.Store, error)
@@ -26,6 +26,7 @@ type Sharing struct {
 	// Changed, which may be nil, is called when something is shared or is not any more.
 	Changed func()
 
+	// mu guards what follows. Changed and Store are called without it.
 	mu   sync.Mutex
 	read bool
 	said map[agentbox.Digest]bool // manifests that are shared, or are not
@@ -39,11 +40,13 @@ type sharingFile struct {
 }
 
 const (
+	// maxSharing is in bytes, of some fifty thousand decisions.
 	sharingVersion = 1
 	maxSharing     = 4 << 20
 )
 
-// Share has a blob handed to peers, or not handed to them any more.
+// Share has a blob handed to peers, or not handed to them any more. It lasts: it is written down
+// before it counts.
 func (s *Sharing) Share(manifest agentbox.Digest, yes bool) error {
 	if err := s.say(manifest, yes); err != nil {
 		return err
@@ -54,6 +57,7 @@ func (s *Sharing) Share(manifest agentbox.Digest, yes bool) error {
 	return nil
 }
 
+// say changes one decision, on disk first; on an error the decision is as it was.
 func (s *Sharing) say(manifest agentbox.Digest, yes bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,6 +116,8 @@ func encodeSharing(said map[agentbox.Digest]bool) ([]byte, error) {
 	return append(b, '\n'), err
 }
 
+// decodeSharing makes nothing of the order in the file. encodeSharing sorts, so that the same
+// decisions are the same bytes.
 func decodeSharing(b []byte) (map[agentbox.Digest]bool, error) {
 	var f sharingFile
 	if len(b) > maxSharing {
@@ -142,7 +148,7 @@ func (s *Sharing) Said(manifest agentbox.Digest) (shared, decided bool, err erro
 }
 
 // IsShared tells whether a manifest is handed to peers. One that no name keeps here is on its way
-// out, and is not.
+// out, and is not. A manifest with several names is shared if one of them may be.
 func (s *Sharing) IsShared(ctx context.Context, manifest agentbox.Digest) (bool, error) {
 	if shared, decided, err := s.Said(manifest); err != nil || decided {
 		return shared, err
@@ -177,7 +183,7 @@ func (s *Sharing) Of(manifest agentbox.Digest, names []blob.Name) (bool, error) 
 	}), nil
 }
 
-// Shared is IsShared for any peer: the team is who may connect.
+// Shared is IsShared for any peer: the team is who may connect. An error is no, too.
 func (s *Sharing) Shared(ctx context.Context, _ exchange.PeerID, manifest agentbox.Digest) bool {
 	yes, err := s.IsShared(ctx, manifest)
 	return yes && err == nil
@@ -192,7 +198,7 @@ func (s *Sharing) Manifest(ctx context.Context, manifest agentbox.Digest) (blob.
 	return store.Manifest(ctx, manifest)
 }
 
-// Bits tells which chunks are here.
+// Bits tells which chunks are here, in the form of cachestore.Store.Bits.
 func (s *Sharing) Bits(m blob.Manifest) ([]byte, error) {
 	store, err := s.Store(context.Background())
 	if err != nil {
@@ -201,7 +207,8 @@ func (s *Sharing) Bits(m blob.Manifest) ([]byte, error) {
 	return store.Bits(m)
 }
 
-// Stored gives a chunk as it is stored.
+// Stored gives a chunk as it is stored, and the size that it has when it is decoded. buf is used
+// where it is large enough.
 func (s *Sharing) Stored(ctx context.Context, chunk agentbox.Digest, buf []byte) ([]byte, blob.Encoding, int, error) {
 	store, err := s.Store(ctx)
 	if err != nil {

@@ -28,6 +28,7 @@ type index struct {
 }
 
 const (
+	// maxIndex is in bytes, of a list that a web server sends.
 	indexVersion = 1
 	maxIndex     = 16 << 20
 )
@@ -39,7 +40,8 @@ type source interface {
 	list(ctx context.Context) ([]byte, error)
 }
 
-// openSource understands what a user wrote: a directory, or the URL of one.
+// openSource understands what a user wrote: a directory, or the URL of one. Anything else has code
+// Invalid.
 func openSource(from string) (source, error) {
 	if !strings.Contains(from, "://") {
 		if !filepath.IsAbs(from) {
@@ -54,6 +56,7 @@ func openSource(from string) (source, error) {
 	return website{u}, nil
 }
 
+// directory is a directory of this host, as Export fills it.
 type directory struct{ cachestore.Directory }
 
 func (d directory) list(context.Context) ([]byte, error) {
@@ -65,7 +68,8 @@ func (d directory) list(context.Context) ([]byte, error) {
 	return b, err
 }
 
-// website is a directory behind a web server.
+// website is a directory behind a web server. It is asked for single files only, so any static
+// server does.
 type website struct{ base *url.URL }
 
 // pieceTimeout is for one piece, or the list: on a link where half a megabyte takes longer, nobody
@@ -78,6 +82,8 @@ func (w website) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, e
 
 func (w website) list(ctx context.Context) ([]byte, error) { return w.get(ctx, indexName, maxIndex) }
 
+// get reads a file of at most max bytes. Unavailable is a server that does not answer or fails,
+// NotFound one that has no such file. Credentials in the URL are not in errors.
 func (w website) get(ctx context.Context, name string, max int) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, pieceTimeout)
 	defer cancel()
@@ -109,7 +115,8 @@ func encodeIndex(list []image.Image) ([]byte, error) {
 	return append(b, '\n'), err
 }
 
-// decodeIndex reads a list of images as somebody else wrote it.
+// decodeIndex reads a list of images as somebody else wrote it. Corrupt for everything that it
+// refuses.
 func decodeIndex(b []byte) ([]image.Image, error) {
 	var x index
 	if err := json.Unmarshal(b, &x); err != nil {

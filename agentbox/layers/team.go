@@ -18,7 +18,8 @@ import (
 // team has pieces of it.
 const Team = "team"
 
-// teamTime is how long peers may take to give a manifest that other remotes may have.
+// teamTime is how long peers may take to give a manifest that other remotes may have. Without other
+// remotes peers may take as long as the caller waits.
 const teamTime = 300 * time.Millisecond
 
 // manifest asks the peers for a manifest.
@@ -39,7 +40,9 @@ func (p *Remotes) peers() *exchange.Node {
 	return p.Peers()
 }
 
-// Session asks peers for chunks, and the remotes for what no peer has.
+// Session asks peers for chunks, and the remotes for what no peer has. It is what the store calls
+// when it fetches many chunks. arrived is called for each chunk that came, from several goroutines;
+// a wrong chunk is an error of arrived, and asked for elsewhere.
 func (a asking) Session(ctx context.Context, manifest agentbox.Digest, m blob.Manifest, arrived cachestore.Arrived) (cachestore.Session, error) {
 	j := &joint{asking: a, manifest: manifest, m: m, came: map[int]bool{}}
 	j.arrived = func(ctx context.Context, from exchange.PeerID, i int, b []byte) error {
@@ -70,13 +73,15 @@ func (p pieces) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, er
 	return b, err
 }
 
-// joint gets chunks from peers, and from remotes.
+// joint gets chunks from peers, and from remotes. Peers are asked first and remotes for what they
+// do not have. Lock order: switching and mu are never held together.
 type joint struct {
 	asking   asking
 	manifest agentbox.Digest
 	m        blob.Manifest
 	arrived  exchange.Arrived
-	remotes  cachestore.Session
+	// the session with remotes, opened with the joint and used when it is needed
+	remotes cachestore.Session
 
 	switching sync.Mutex // held while peers is made anew
 	node      *exchange.Node
@@ -86,7 +91,8 @@ type joint struct {
 	came map[int]bool // of what is being got
 }
 
-// class is how the scheduler calls a priority.
+// class is how the scheduler calls a priority. The scheduler's classes have the order of the
+// store's priorities, so one is the other with an offset.
 func class(p cachestore.Priority) schedule.Class { return schedule.Class(p) + schedule.Rest }
 
 // transfer is what gets the blob from peers, nil without a mesh. A machine may leave its team, and
@@ -114,6 +120,9 @@ func (j *joint) transfer() (*exchange.Transfer, error) {
 	return t, err
 }
 
+// Fetch returns when every chunk has arrived, or one cannot be had. That peers do not have all of
+// them is found out by asking: the rest is asked of the remotes, whose error is then the one that
+// counts.
 func (j *joint) Fetch(ctx context.Context, p cachestore.Priority, chunks []int) error {
 	peers, err := j.transfer()
 	if err != nil {
@@ -146,6 +155,7 @@ func (j *joint) note(i int) bool {
 	return !was
 }
 
+// expect forgets that chunks came, as they are wanted now: they may have been lost since.
 func (j *joint) expect(chunks []int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -154,6 +164,7 @@ func (j *joint) expect(chunks []int) {
 	}
 }
 
+// missing is those of the chunks that did not come.
 func (j *joint) missing(chunks []int) []int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
