@@ -9,6 +9,7 @@ import (
 // Class says what kind of place an address is.
 type Class string
 
+// The classes. Only what is Public is covered by an ordinary rule.
 const (
 	Public  Class = "public"  // the internet, as far as an address can tell
 	Private Class = "private" // private, shared or loopback ranges, and the host's own addresses: reached by explicit grant only
@@ -39,15 +40,20 @@ var metadataNames = []string{
 	"metadata.digitalocean.com", "api.metadata.cloud.ibm.com", "metadata",
 }
 
+// isMetadata is what such an address or name is, in verdicts.
 const isMetadata = "a platform's metadata service"
 
-// isMetadataName tells whether a canonical name is that of a metadata service, or below one.
+// isMetadataName tells whether a canonical name is that of a metadata service, or below one. Names
+// count besides addresses because a resolver of the host's may answer them with any address.
 func isMetadataName(name string) bool {
 	return slices.ContainsFunc(metadataNames, func(m string) bool { return name == m || strings.HasSuffix(name, "."+m) })
 }
 
 // special lists the ranges that are not public. The first match counts. Documentation ranges are
 // absent: no route leads there but in networks that chose to use them.
+//
+// So narrower ranges that are an exception of a wider one come before it, and ::/0 last refuses all
+// that nobody has heard of.
 var special = []struct {
 	prefix netip.Prefix
 	class  Class
@@ -77,7 +83,8 @@ var special = []struct {
 }
 
 // Classify tells what kind of place an address is, and what it is in words when it is not public.
-// Addresses that are IPv4 in IPv6 clothes count as what they hide, or are refused.
+// Addresses that are IPv4 in IPv6 clothes count as what they hide, or are refused. It does not know
+// which addresses are the host's own: Policy asks that besides (New).
 func Classify(a netip.Addr) (Class, string) {
 	if !a.IsValid() {
 		return Refused, "no address"

@@ -10,33 +10,38 @@ import (
 	"time"
 )
 
-// Entry is one line of the audit log: one flow and what became of it. It holds no values of
-// secrets, no bodies, no headers and no queries.
+// Entry is one line of the audit log: one flow and its end, or something else that a reader has to
+// know. It holds no values of secrets, no bodies, no headers and no queries. Log fills in Seq,
+// Time, Box and Task. Members are left out when empty; new ones may be added, and readers of the
+// JSON pass over those they do not know.
 type Entry struct {
-	Seq     uint64    `json:"seq"`  // from 1, without gaps
-	Time    time.Time `json:"time"` // when the entry was written: at the end of the flow
-	Kind    string    `json:"kind"` // flow, or one of the Kind constants
-	Box     string    `json:"box,omitempty"`
-	Task    string    `json:"task,omitempty"`
-	Proto   Proto     `json:"proto,omitempty"`
-	Name    string    `json:"name,omitempty"`
-	Address string    `json:"address,omitempty"` // where it went, or would have gone
-	Port    uint16    `json:"port,omitempty"`
-	Method  string    `json:"method,omitempty"`
-	Path    string    `json:"path,omitempty"` // without query, clipped
-	Allow   bool      `json:"allow"`
-	Rule    string    `json:"rule,omitempty"`
-	Source  Source    `json:"source,omitempty"`
-	Reason  string    `json:"reason,omitempty"`
-	Hint    string    `json:"hint,omitempty"`   // the command that would permit it
-	Secret  string    `json:"secret,omitempty"` // the name of the secret that was used, or tried
-	In      int64     `json:"in,omitempty"`     // bytes the box received
-	Out     int64     `json:"out,omitempty"`    // bytes the box sent
-	Millis  int64     `json:"millis,omitempty"` // how long the flow took
-	Count   int       `json:"count,omitempty"`  // how many such flows the entry stands for, when more than one
+	Seq  uint64    `json:"seq"`  // from 1, without gaps
+	Time time.Time `json:"time"` // when the entry was written: at the end of the flow
+	// Kind is KindFlow, one of the other Kind constants, or what the gateway or the network stack
+	// refused by itself (docs/internals/network.md lists them).
+	Kind  string `json:"kind"`
+	Box   string `json:"box,omitempty"`
+	Task  string `json:"task,omitempty"`
+	Proto Proto  `json:"proto,omitempty"`
+	// Name is canonical and clipped, "" for a bare address.
+	Name    string `json:"name,omitempty"`
+	Address string `json:"address,omitempty"` // where it went, or would have gone
+	Port    uint16 `json:"port,omitempty"`
+	Method  string `json:"method,omitempty"`
+	Path    string `json:"path,omitempty"` // without query, clipped
+	Allow   bool   `json:"allow"`
+	Rule    string `json:"rule,omitempty"`
+	Source  Source `json:"source,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+	Hint    string `json:"hint,omitempty"`   // the command that would permit it
+	Secret  string `json:"secret,omitempty"` // the name of the secret that was used, or tried
+	In      int64  `json:"in,omitempty"`     // bytes the box received
+	Out     int64  `json:"out,omitempty"`    // bytes the box sent
+	Millis  int64  `json:"millis,omitempty"` // how long the flow took
+	Count   int    `json:"count,omitempty"`  // how many such flows the entry stands for, when more than one
 }
 
-// Kinds of entries beside flows.
+// Kinds of entries, besides the kinds of refusals.
 const (
 	KindFlow      = "flow"
 	KindPolicy    = "policy"    // another policy is in force; Reason has its digest
@@ -45,7 +50,8 @@ const (
 	KindStart     = "start"     // a machine of the box began its life; Reason says how it is isolated
 )
 
-// EntryFor fills an entry from a flow and its verdict.
+// EntryFor fills an entry from a flow and its verdict. What the box chose (name, method, path) is
+// clipped, and the path has lost its query, which may hold what is nobody's business.
 func EntryFor(f Flow, v Verdict) Entry {
 	e := Entry{
 		Kind: KindFlow, Proto: f.Proto, Name: clip(f.Name), Port: f.Port, Method: clip(f.Method),
@@ -69,15 +75,18 @@ type line struct {
 	Prev string `json:"prev"`
 }
 
-// genesis is the Prev of the first line.
+// genesis is the Prev of the first line: as long as a hash, and the hash of nothing.
 const genesis = "0000000000000000000000000000000000000000000000000000000000000000"
 
-// maxLine bounds a line; longer ones are not ours.
+// maxLine bounds a line, in bytes; longer ones are not ours. All that a box chooses in one is
+// clipped, so an entry is far below it.
 const maxLine = 16 << 10
 
+// hashMember begins the last member of a line, behind what it covers.
 const hashMember = `,"hash":"`
 
-// encodeLine gives the bytes of a line, newline included, and its hash.
+// encodeLine gives the bytes of a line, newline included, and its hash. Times are rounded to
+// microseconds, so that an entry that was read is the one that was written.
 func encodeLine(prev string, e Entry) ([]byte, string, error) {
 	e.Time = e.Time.UTC().Round(time.Microsecond)
 	b, err := json.Marshal(line{e, prev})
@@ -100,7 +109,9 @@ type decoded struct {
 	Hash string `json:"hash"`
 }
 
-// decodeLine reads one line, without its newline, and checks its hash.
+// decodeLine reads one line, without its newline, and checks its hash over the very bytes: JSON
+// that says the same in another way is not what was written. Unknown members are refused, as they
+// would be covered by the hash and shown to nobody.
 func decodeLine(b []byte) (decoded, error) {
 	var l decoded
 	body := len(b) - len(hashMember) - len(genesis) - len(`"}`)

@@ -12,32 +12,41 @@ import (
 	"time"
 )
 
-// Sizes of a log: a box that floods it loses its oldest entries, and the host no more than this.
+// segmentSize is in bytes, segments counts the current one: 128 MiB in all. A box that floods its
+// log loses its oldest entries, and the host no more than this.
 const (
 	segmentSize = 16 << 20
 	segments    = 8
 )
 
-// current is the segment that is written. Full ones are renamed log-<n>.jsonl, n counting up.
+// current is the name of the segment that is written. Full ones are renamed log-<n>.jsonl, n
+// counting up.
 const current = "log.jsonl"
 
 // Log is the audit log of one box: a directory with lines of JSON, chained by hashes. One process
-// writes it; any may read it at the same time. Every entry is in the kernel's hands when Append
-// returns, so the death of the process loses none; a power cut may lose the last ones.
+// writes it, the box's supervisor; any may read it at the same time. Every entry is in the kernel's
+// hands when Append returns, so the death of the process loses none; a power cut may lose the last
+// ones: a sync for each flow would cost more than many flows do. Its methods may be called at once.
 type Log struct {
 	dir, box, task string
 	limit          int64 // bytes of a segment
 
-	mu     sync.Mutex
-	file   *os.File
-	size   int64
-	seq    uint64
-	prev   string
+	// mu guards what follows, and is held during a write, so that lines are in the order of their
+	// numbers.
+	mu sync.Mutex
+	// file is the current segment, nil once the log is closed or has failed to begin one.
+	file *os.File
+	size int64
+	seq  uint64
+	// prev is the hash of the last line.
+	prev string
+	// failed is why nothing can be written any more; it never changes back.
 	failed error
 }
 
-// OpenLog opens the log in dir, which it makes if need be, to append. A line that a crash left
-// unfinished is cut off, and an entry says so. Box and task go into every entry.
+// OpenLog opens the log in dir, which it makes (0700) if need be, to append. A line that a crash
+// left unfinished is cut off, and an entry says so. box and task go into every entry. It reads the
+// current segment from the start, to find its last line.
 func OpenLog(dir, box, task string) (*Log, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("audit log: %w", err)
@@ -49,6 +58,7 @@ func OpenLog(dir, box, task string) (*Log, error) {
 	return l, nil
 }
 
+// open finds the end of the chain and goes on from there.
 func (l *Log) open() error {
 	last, err := lastOf(l.dir)
 	if err != nil {
@@ -75,8 +85,10 @@ func (l *Log) open() error {
 	return nil
 }
 
-// Append writes an entry; Seq, Time, Box and Task are filled in. An entry that cannot be written is
-// an error now and for every later one: a flow that cannot be logged should not be let through.
+// Append writes an entry; Seq, Time, Box and Task are filled in, and Kind is KindFlow if it is "".
+// An entry that cannot be written is an error now and for every later one: a flow that cannot be
+// logged should not be let through, and a chain with a gap would look like one that somebody
+// changed.
 func (l *Log) Append(e Entry) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,7 +120,8 @@ func (l *Log) Append(e Entry) error {
 	return nil
 }
 
-// rotate begins another segment and forgets the oldest.
+// rotate begins another segment and forgets the oldest. Callers hold mu. The full one is synced:
+// afterwards nobody here has it open.
 func (l *Log) rotate() error {
 	if err := errors.Join(l.file.Sync(), l.file.Close()); err != nil {
 		return err
@@ -135,7 +148,7 @@ func (l *Log) rotate() error {
 	return err
 }
 
-// Close syncs the log to disk.
+// Close syncs the log to disk. Append fails afterwards; a second Close does nothing.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,6 +16,7 @@ import (
 	"time"
 )
 
+// segment is a full file of a log.
 type segment struct {
 	n    int
 	path string
@@ -25,7 +26,7 @@ func segmentName(dir string, n int) string {
 	return filepath.Join(dir, fmt.Sprintf("log-%06d.jsonl", n))
 }
 
-// oldSegments lists the full segments, oldest first.
+// oldSegments lists the full segments, oldest first. Files that are not ours are passed over.
 func oldSegments(dir string) ([]segment, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "log-*.jsonl"))
 	if err != nil {
@@ -51,7 +52,8 @@ type Verified struct {
 }
 
 // Verify reads a whole log and checks every hash, the chain and the numbers. The error says where
-// the chain breaks.
+// the chain breaks, as FILE:LINE. It cannot tell that lines at the end are missing, nor that all of
+// it was made anew: see Verified.Head. A log without a line verifies.
 func Verify(dir string) (Verified, error) {
 	var v Verified
 	prev := ""
@@ -79,12 +81,14 @@ func Verify(dir string) (Verified, error) {
 	return v, err
 }
 
-// Read passes the entries of a log to visit, oldest first; lines that cannot be read are left to
-// Verify.
+// Read passes the entries of a log to visit, oldest first, until visit gives an error, which it
+// returns; lines that cannot be read are left to Verify. No log is no error.
 func Read(dir string, visit func(Entry) error) error {
 	return readAll(dir, entries(visit))
 }
 
+// entries is a visitor that shows whole, sound lines only: the last one may be half written just
+// now.
 func entries(visit func(Entry) error) visitor {
 	return func(_ string, b []byte, whole bool) error {
 		if l, err := decodeLine(b); whole && err == nil {
@@ -97,6 +101,7 @@ func entries(visit func(Entry) error) visitor {
 // visitor sees one line: where it is, its bytes without newline, and whether it had one.
 type visitor func(where string, b []byte, whole bool) error
 
+// readAll shows every line of a log, oldest first.
 func readAll(dir string, visit visitor) error {
 	old, err := oldSegments(dir)
 	if err != nil {
@@ -113,6 +118,7 @@ func readAll(dir string, visit visitor) error {
 	return nil
 }
 
+// readFile shows the lines of one segment.
 func readFile(path string, visit visitor) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -122,6 +128,8 @@ func readFile(path string, visit visitor) error {
 	return readLines(f, filepath.Base(path), visit)
 }
 
+// readLines shows the lines of f. One that is longer than any of ours comes in pieces, none of them
+// whole but the last, so that it needs no memory.
 func readLines(f io.Reader, name string, visit visitor) error {
 	r := bufio.NewReaderSize(f, maxLine+1)
 	for n := 1; ; n++ {
@@ -141,13 +149,16 @@ func readLines(f io.Reader, name string, visit visitor) error {
 	}
 }
 
-// followEvery is how often Follow looks for new lines.
+// followEvery is how often Follow looks for new lines. Watching the directory would be another
+// dependency for what a person does not notice.
 const followEvery = 100 * time.Millisecond
 
+// errSkipped says that entries are missing between those that were seen.
 var errSkipped = errors.New("entries were skipped")
 
-// Follow passes entries with numbers above after to visit, and new ones as they are written, until
-// the context ends.
+// Follow passes entries with numbers above after to visit, in order and each once, and new ones as
+// they are written, until the context ends, which is no error. Entries that were let go of before
+// they could be read are skipped. An error of visit ends it.
 func Follow(ctx context.Context, dir string, after uint64, visit func(Entry) error) error {
 	// A segment may be begun between a look at the files and their reading. What is skipped then is
 	// in the one before; what is still skipped when all have been read again is gone.

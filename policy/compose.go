@@ -1,8 +1,9 @@
 package policy
 
-// Sources is everything a box's policy is made of.
+// Sources is everything a box's policy is made of. Files may be zero: they say nothing then.
 type Sources struct {
-	Organisation []File // each a bound
+	// Organisation are bounds: what any of them does not allow is denied (Compose).
+	Organisation []File
 	User         []File
 	UserPreset   string // the user's own choice for this repository; "" leaves it to the repository
 	Repository   File   // the approved copy
@@ -15,6 +16,11 @@ const DefaultPreset = Balanced
 
 // Compose makes the policy of one box. An organisation's file allows nothing by itself: what it
 // lists is the most that others may allow, and its preset the widest they may choose.
+//
+// Layers are in the order in which verdicts name them: the organisation's, the user's, the
+// repository's, the preset's. The order decides nothing else, as any rule that denies wins and any
+// that allows suffices. The user's choice of a preset counts more than the repository's, wider or
+// not.
 func Compose(s Sources) Spec {
 	preset := DefaultPreset
 	if s.Repository.Preset != "" {
@@ -39,10 +45,14 @@ func Compose(s Sources) Spec {
 	return spec
 }
 
+// layer is a file's rules as those of a source.
 func layer(source Source, f File) Layer {
 	return Layer{Source: source, Allow: f.Allow, Deny: f.Deny, Private: f.Private}
 }
 
+// bound is the layer of an organisation. One that lists nothing to allow bounds no names; if it
+// lists private addresses, these are the most that may be granted, and all else is as others have
+// it.
 func bound(f File) Layer {
 	l := layer(Organisation, f)
 	l.Bound = f.HasAllow || f.HasPrivate
@@ -52,8 +62,11 @@ func bound(f File) Layer {
 	return l
 }
 
+// everything covers every flow.
 var everything = Rule{Host: "*"}
 
+// presetLayers are the rules that a preset stands for. Strict has none; offline denies, so that no
+// rule of another layer lifts it.
 func presetLayers(preset string, machine Layer) []Layer {
 	switch preset {
 	case Offline:

@@ -37,11 +37,13 @@ func (r Rule) coversPort(port uint16) bool {
 	return r.From <= port && port <= r.To
 }
 
+// coversProto tells whether the rule is about this protocol. A question for a name may come before
+// either of TCP and UDP.
 func (r Rule) coversProto(p Proto) bool {
 	return p == DNS || r.everything() || r.UDP == (p == UDP)
 }
 
-// reach is how far a rule covers a flow.
+// reach is how far a rule covers a flow. They are ordered: max of two is what both say together.
 type reach int
 
 const (
@@ -50,7 +52,8 @@ const (
 	yes
 )
 
-// allows is how far the rule covers a flow as one that allows.
+// allows is how far the rule covers a flow as one that allows. It errs on the side of not covering:
+// a path that servers read in different ways is covered by no pattern.
 func (r Rule) allows(f Flow) reach {
 	switch {
 	case !r.coversHost(f) || !r.coversPort(f.Port) || !r.coversProto(f.Proto):

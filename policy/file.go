@@ -16,7 +16,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// Presets, from the narrowest to the widest.
+// Presets, from the narrowest to the widest. They are words of agentbox.yaml, of policy files and
+// of the command line.
 const (
 	Offline  = "offline"  // nothing, whatever else is allowed
 	Strict   = "strict"   // what is listed
@@ -30,26 +31,30 @@ var Presets = []string{Offline, Strict, Balanced, Open}
 // Width orders presets: a wider one allows more. It is -1 for a word that is none.
 func Width(preset string) int { return slices.Index(Presets, preset) }
 
-// File is a policy as it is written: by an organisation, a user, or a repository.
+// File is a policy as it is written: by an organisation, a user, or a repository. The zero File
+// says nothing.
 type File struct {
-	Preset  string // "" when the file names none
-	Allow   []Rule
-	Deny    []Rule
+	// Preset is "" when the file names none; what that means is for its reader.
+	Preset string
+	Allow  []Rule
+	Deny   []Rule
+	// Private rules allow, at private addresses too, and name their hosts: * alone is refused.
 	Private []Rule
 	// HasAllow and HasPrivate tell a key that is there, if only with an empty list: an
 	// organisation's bounds what others may allow.
 	HasAllow, HasPrivate bool
 }
 
-// maxFile bounds a policy file; maxRules the rules of a list.
+// maxFile bounds a policy file, in bytes; maxRules the rules of a list.
 const (
 	maxFile  = 1 << 20
 	maxRules = 10_000
 )
 
-// ParseFile reads a policy file; name is how problems name it. They are reported together, one a
-// line, as one
-// *agentbox.Error of code Invalid.
+// ParseFile reads a policy file (docs/policy.md has its keys); name is how problems name it. They
+// are reported together, one a line, at most twenty, as one *agentbox.Error of code Invalid. An
+// empty file is the zero File. Repositories write such files too, so what it quotes of them is
+// clipped and printable.
 func ParseFile(name string, data []byte) (File, error) {
 	p := parser{name: name}
 	if len(data) > maxFile {
@@ -70,12 +75,14 @@ func ParseFile(name string, data []byte) (File, error) {
 	return p.out, p.err()
 }
 
+// parser reads one file and collects what is wrong with it.
 type parser struct {
 	name     string
 	out      File
 	problems []string
 }
 
+// failAt notes a problem. Control characters do not reach the terminal of whom it is shown to.
 func (p *parser) failAt(line int, format string, args ...any) {
 	text := strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -86,6 +93,7 @@ func (p *parser) failAt(line int, format string, args ...any) {
 	p.problems = append(p.problems, fmt.Sprintf("%s:%d: %s", p.name, line, text))
 }
 
+// err is all problems as one error, nil without any.
 func (p *parser) err() error {
 	const most = 20
 	if len(p.problems) == 0 {
@@ -98,8 +106,11 @@ func (p *parser) err() error {
 	return agentbox.Errorf(agentbox.Invalid, "%w", errors.New(strings.Join(list, "\n"))).WithHint("docs/policy.md has every key, and how rules are written")
 }
 
+// yamlLine takes the number of the line out of an error of the YAML library, which has no field for
+// it.
 var yamlLine = agentbox.Pattern(`^yaml: (?:line ([0-9]+): )?(.*)`)
 
+// syntax notes an error of the YAML library as a problem of ours.
 func (p *parser) syntax(err error) {
 	m := yamlLine().FindStringSubmatch(strings.ReplaceAll(err.Error(), "\n", " "))
 	if m == nil {
@@ -111,6 +122,8 @@ func (p *parser) syntax(err error) {
 
 var fileKeys = []string{"preset", "allow", "deny", "private"}
 
+// file reads the keys. One that comes twice is a problem, since readers differ in which of both
+// counts.
 func (p *parser) file(n *yaml.Node) {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
 		return
@@ -150,6 +163,7 @@ func (p *parser) preset(n *yaml.Node) {
 	p.out.Preset = n.Value
 }
 
+// rules reads a list of rules, or a single one.
 func (p *parser) rules(key string, n *yaml.Node) []Rule {
 	items := []*yaml.Node{n}
 	switch {
@@ -182,7 +196,7 @@ func (p *parser) rules(key string, n *yaml.Node) []Rule {
 }
 
 // Suggest ends a sentence about an unknown word with the known one that was probably meant, or with
-// all of them.
+// all of them. known are in lower case.
 func Suggest(word string, known []string) string {
 	best, distance := "", 2+len(word)/4
 	for _, k := range known {
@@ -199,7 +213,9 @@ func Suggest(word string, known []string) string {
 	return ": did you mean `" + best + "`?"
 }
 
-// Encode writes the file as ParseFile reads it, after a comment.
+// Encode writes the file as ParseFile reads it, after a comment, which may have several lines.
+// Rules are in their order, in the form of Rule.String; what the file said besides its keys is
+// lost.
 func (f File) Encode(comment string) []byte {
 	var b bytes.Buffer
 	for line := range strings.Lines(comment) {
@@ -226,7 +242,8 @@ func (f File) Encode(comment string) []byte {
 	return b.Bytes()
 }
 
-// Change is one line of a plan.
+// Change is one line of a plan: what a new version of a policy, or of what a repository asks of
+// this host, adds or takes away. People approve it, so it has to say all.
 type Change struct {
 	Add   bool   `json:"add"`   // else it goes
 	What  string `json:"what"`  // preset, allow, deny, private; agent; include, kernel, image, isolation, port of this host
@@ -237,7 +254,8 @@ type Change struct {
 // AgentChange is What of a change that counts when that agent is run, and not before.
 const AgentChange = "agent"
 
-// Host tells whether a change is about this host and not about what boxes reach.
+// Host tells whether a change is about this host and not about what boxes reach. Whatever is not
+// known to be about boxes counts as the former, which is the more dangerous.
 func (c Change) Host() bool {
 	switch c.What {
 	case "preset", "allow", "deny", "private", AgentChange:
@@ -246,6 +264,7 @@ func (c Change) Host() bool {
 	return true
 }
 
+// String is the change as people are shown it.
 func (c Change) String() string {
 	sign := "-"
 	if c.Add {
@@ -254,8 +273,9 @@ func (c Change) String() string {
 	return sign + " " + c.What + " " + c.Rule
 }
 
-// Plan lists what changes between two files of one source. A preset that neither names is not a
-// change; def is what a file means that names none.
+// Plan lists what changes between two files of one source, key by key, what goes before what comes.
+// A preset that neither names is not a change; def is what a file means that names none. Rules are
+// compared as they are written, so two that cover the same in other words count as a change.
 func Plan(from, to File, def string) []Change {
 	var list []Change
 	orDefault := func(s string) string {
@@ -282,7 +302,7 @@ func Plan(from, to File, def string) []Change {
 	return list
 }
 
-// missing are the rules of list that others lacks, written.
+// missing are the rules of list that others lacks, as they are written, each once.
 func missing(list, others []Rule) []string {
 	have := map[string]bool{}
 	for _, r := range others {

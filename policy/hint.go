@@ -7,7 +7,9 @@ import (
 	"strings"
 )
 
-// requestHint is the command that would permit this request and no other to the same place.
+// requestHint is the command that would permit this request and no other to the same place; the
+// whole place where a rule cannot say the request. The command is for a shell: what could end its
+// quotes is left out.
 func requestHint(f Flow) string {
 	path, clear := CanonicalPath(f.Path)
 	if !clear || checkPattern(path) != nil || strings.ContainsAny(path, "'*") || !slices.Contains(methodNames, f.Method) {

@@ -12,20 +12,24 @@ import (
 )
 
 // HostName is the name by which a box reaches services on its host's own loopback, those the user
-// granted.
+// granted. It is below .internal, which is in no public DNS, and neither * nor a wildcard covers
+// it.
 const HostName = "host.agentbox.internal"
 
 // profile maps names as browsers do: case and width folded, then punycode. What a host name may
 // consist of is checked afterwards, on the result.
 var profile = idna.New(idna.MapForLookup(), idna.Transitional(false), idna.BidiRule(), idna.CheckHyphens(false), idna.StrictDomainName(false))
 
+// maxName and maxLabel are in bytes, as DNS has them (RFC 1035).
 const (
 	maxName  = 253
 	maxLabel = 63
 )
 
 // CanonicalName gives the one form in which names are compared: lower case, punycode, without the
-// trailing dot. It refuses whatever is not a host name, addresses in any notation included.
+// trailing dot. It refuses whatever is not a host name, addresses in any notation included: a
+// resolver or a library might take 0x7f.1 for an address that no rule was asked about. It is
+// idempotent. Errors are one line, with what was given clipped.
 func CanonicalName(s string) (string, error) {
 	if s == "" {
 		return "", errors.New("the name is empty")
@@ -61,8 +65,9 @@ func CanonicalName(s string) (string, error) {
 	return name, nil
 }
 
-// CanonicalHost reads a name or an IP address in its ordinary notation; exactly one of the two
-// results is set.
+// CanonicalHost reads a name or an IP address in its ordinary notation, in brackets or not; exactly
+// one of the two results is set. An address with a zone is refused, as it means another place on
+// every machine.
 func CanonicalHost(s string) (string, netip.Addr, error) {
 	if addr, err := netip.ParseAddr(strings.Trim(s, "[]")); err == nil {
 		if addr.Zone() != "" {
@@ -74,6 +79,8 @@ func CanonicalHost(s string) (string, netip.Addr, error) {
 	return name, netip.Addr{}, err
 }
 
+// label tells whether l may stand between two dots of a name: underscores are not of host names,
+// but of names that services use all the same.
 func label(l string) bool {
 	if l == "" || len(l) > maxLabel {
 		return false

@@ -7,6 +7,8 @@ import (
 	"strings"
 )
 
+// checkPattern refuses a path that no request in canonical form could have, so that a rule that
+// would never cover anything is a mistake that is told.
 func checkPattern(p string) error {
 	if strings.ContainsAny(p, "?#%\\ ") || strings.ContainsFunc(p, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return fmt.Errorf("%q is not a path pattern: write the path as it is after decoding, without query", clip(p))
@@ -22,7 +24,9 @@ func checkPattern(p string) error {
 
 // CanonicalPath gives the form in which the path of a request is compared: decoded once, without
 // query. ok is false for a path that different servers read differently (encoded slashes, dots,
-// percents; dot segments; empty segments): such a request is covered by no rule that names a path.
+// percents; dot segments; empty segments; parameters behind a semicolon): such a request is covered
+// by no rule that names a path; what is given then is raw without its query. A slash at the end
+// stays: it is another path.
 func CanonicalPath(raw string) (string, bool) {
 	raw, _, _ = strings.Cut(raw, "?")
 	p, err := url.PathUnescape(raw)

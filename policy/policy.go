@@ -9,6 +9,8 @@ import (
 // Proto is what a flow speaks, as far as it is known.
 type Proto string
 
+// What a flow speaks. TLS and HTTP are known only once the box has said something; until then they
+// are TCP.
 const (
 	TCP  Proto = "tcp"
 	TLS  Proto = "tls"
@@ -18,7 +20,8 @@ const (
 	ICMP Proto = "icmp"
 )
 
-// Flow is one attempt to reach something, as far as it is known when it is decided.
+// Flow is one attempt to reach something, as far as it is known when it is decided. Exactly one of
+// Name and Addr says where the box wants to go; Addr is set besides Name once that is resolved.
 type Flow struct {
 	Proto  Proto
 	Name   string     // canonical (CanonicalName); "" for a bare address
@@ -32,6 +35,7 @@ type Flow struct {
 // Source says whose rule it is.
 type Source string
 
+// The sources, in the order in which verdicts name them.
 const (
 	Organisation Source = "organisation"
 	User         Source = "user"
@@ -40,7 +44,7 @@ const (
 	Builtin      Source = "builtin" // what no policy can change: the ranges of addresses, the default to deny
 )
 
-// Verdict is the answer to a flow.
+// Verdict is the answer to a flow. The zero Verdict denies.
 type Verdict struct {
 	Allow  bool
 	Rule   string // the rule that decided, as it is written; "" where none did (default deny)
@@ -53,7 +57,8 @@ type Verdict struct {
 	Hint string
 }
 
-// Layer is the rules of one source.
+// Layer is the rules of one source. The order of rules decides which of them a verdict names,
+// nothing else.
 type Layer struct {
 	Source  Source   `json:"source"`
 	Name    string   `json:"name,omitempty"` // the preset, or the file
@@ -65,7 +70,7 @@ type Layer struct {
 }
 
 // Policy is a compiled policy. It never changes: to change what a box may do, give its gateway
-// another one.
+// another one. It may be used by many goroutines.
 type Policy struct {
 	layers  []Layer
 	secrets []Secret
@@ -80,7 +85,9 @@ type Spec struct {
 	Secrets []Secret `json:"secrets,omitempty"`
 }
 
-// New compiles a policy. own tells which addresses are the host's own; nil where that is unknown.
+// New compiles a policy. own tells which addresses are the host's own, beside those of loopback:
+// nobody but the user may open these to a box, although they may be public. It is asked at each
+// decision, as laptops move; nil where that is unknown.
 func New(spec Spec, own func(netip.Addr) bool) *Policy {
 	if own == nil {
 		own = func(netip.Addr) bool { return false }
@@ -125,7 +132,8 @@ func (p *Policy) Opens(name string, port uint16) bool {
 	return p.Decide(Flow{Proto: TLS, Name: name, Port: port}).Inside
 }
 
-// rules applies deny wins, then the bounds, then what is allowed, in the order of the layers.
+// rules applies deny wins, then the bounds, then what is allowed, in the order of the layers. It
+// says nothing of where an address is: see address.
 func (p *Policy) rules(f Flow) Verdict {
 	if isMetadataName(f.Name) {
 		return Verdict{Source: Builtin, Reason: f.Name + " is " + isMetadata}
@@ -152,6 +160,8 @@ func (p *Policy) rules(f Flow) Verdict {
 	return p.allowed(f, inside)
 }
 
+// allowed finds the rule that allows a flow: the first that covers it for certain, else the first
+// that may. inside says that something else needs the inside of the connection.
 func (p *Policy) allowed(f Flow, inside bool) Verdict {
 	var found *Verdict
 	for _, l := range p.layers {
@@ -193,6 +203,7 @@ func (l Layer) note(i int) string {
 	return " (" + l.Notes[i] + ")"
 }
 
+// label names a layer in reasons.
 func (l Layer) label() string {
 	if l.Source == Preset && l.Name != "" {
 		return "preset " + l.Name
@@ -200,7 +211,8 @@ func (l Layer) label() string {
 	return string(l.Source)
 }
 
-// address checks where an allowed flow would really go.
+// address checks where an allowed flow would really go. A rule about a name says nothing of its
+// addresses, which its owner, or a resolver, may point at this network.
 func (p *Policy) address(f Flow, v Verdict) Verdict {
 	class, what := Classify(f.Addr)
 	if class == Public && p.own(f.Addr) {
@@ -218,7 +230,7 @@ func (p *Policy) address(f Flow, v Verdict) Verdict {
 }
 
 // granted tells whether a private address may be reached: some layer grants it, and every bound
-// does.
+// does. A bound's own grant opens nothing.
 func (p *Policy) granted(f Flow) bool {
 	granted := false
 	for _, l := range p.layers {

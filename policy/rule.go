@@ -24,6 +24,9 @@ import (
 //
 // A rule with a method or a path needs the inside of TLS, so the gateway opens the connections it
 // may be about.
+//
+// Rules come from ParseRule, which sees to it that what they hold is canonical; String is its
+// inverse, and how rules are compared. The zero Rule covers nothing.
 type Rule struct {
 	UDP      bool
 	Host     string       // canonical name, *.name, or * for everything; "" when Prefix is set
@@ -33,7 +36,8 @@ type Rule struct {
 	Path     string       // pattern beginning with /; "" means all
 }
 
-// ParseRule reads a rule.
+// ParseRule reads a rule. A scheme stands for its port unless one is written. Errors are one line
+// for people, without the rule's place in a file.
 func ParseRule(s string) (Rule, error) {
 	var r Rule
 	if len(s) > 2048 {
@@ -71,6 +75,7 @@ func ParseRule(s string) (Rule, error) {
 	return r, r.hostPort(rest)
 }
 
+// cutScheme takes a scheme off, in lower case; "" when there is none.
 func cutScheme(s string) (scheme, rest string) {
 	if scheme, rest, ok := strings.Cut(s, "://"); ok {
 		return strings.ToLower(scheme), rest
@@ -78,6 +83,7 @@ func cutScheme(s string) (scheme, rest string) {
 	return "", s
 }
 
+// scheme sets what a scheme means: its port, or UDP.
 func (r *Rule) scheme(s string) error {
 	switch s {
 	case "", "tcp":
@@ -115,6 +121,7 @@ func cutPath(s string) (host, path string) {
 	return s[:end+i], s[end+i:]
 }
 
+// hostPort reads what is left of a rule without methods, scheme and path.
 func (r *Rule) hostPort(s string) error {
 	host, port, err := splitPort(s)
 	if err != nil {
@@ -180,6 +187,7 @@ func splitPort(s string) (host, port string, err error) {
 	return host, port, nil
 }
 
+// ports reads a port, a range, or * for all of them; "" leaves what the scheme said.
 func (r *Rule) ports(s string) error {
 	switch s {
 	case "":
@@ -201,7 +209,8 @@ func (r *Rule) ports(s string) error {
 	return nil
 }
 
-// String is the rule as ParseRule reads it.
+// String is the rule as ParseRule reads it, in one form: the same for rules that mean the same by
+// their fields. A scheme is written as its port.
 func (r Rule) String() string {
 	var b strings.Builder
 	if len(r.Methods) > 0 {
@@ -224,6 +233,7 @@ func (r Rule) String() string {
 	return b.String()
 }
 
+// portText is the port with its colon, "" for those of the web.
 func (r Rule) portText() string {
 	switch {
 	case r.From == 0:
@@ -238,9 +248,10 @@ func (r Rule) portText() string {
 
 func (r Rule) anyPort() bool { return r.From == 1 && r.To == 65535 }
 
-// MarshalText and UnmarshalText make rules text in JSON.
+// MarshalText makes rules text in JSON: String.
 func (r Rule) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
+// UnmarshalText is ParseRule.
 func (r *Rule) UnmarshalText(b []byte) error {
 	v, err := ParseRule(string(b))
 	*r = v

@@ -10,20 +10,27 @@ import (
 
 // Secret is a credential a box may use and never sees. It holds no value: the box gets Placeholder
 // in the variable Name, and the gateway puts the value in its place, in requests that Scope covers
-// and nowhere else.
+// and nowhere else. It is part of a Spec, so it is kept in the box's record and shown by policy
+// show.
 type Secret struct {
-	Name        string `json:"name"`                  // of the variable in the box; in the log it stands for the value
-	Scope       []Rule `json:"scope"`                 // hosts, methods and paths it may be sent to, over TLS; never empty
-	Clear       []Rule `json:"clear,omitempty"`       // those of Scope where it may also be sent in the clear
-	Header      string `json:"header,omitempty"`      // the header that carries it always, whatever the box sends there; "" for wherever the box puts the placeholder
-	Form        Form   `json:"form,omitempty"`        // how Header says it
-	User        string `json:"user,omitempty"`        // for Basic
-	Placeholder string `json:"placeholder,omitempty"` // random, of this box only
+	Name  string `json:"name"`            // of the variable in the box; in the log it stands for the value
+	Scope []Rule `json:"scope"`           // hosts, methods and paths it may be sent to, over TLS; never empty
+	Clear []Rule `json:"clear,omitempty"` // those of Scope where it may also be sent in the clear
+	// Header is the header that carries it always, whatever the box sends there; "" for wherever
+	// the box puts the placeholder.
+	Header string `json:"header,omitempty"`
+	Form   Form   `json:"form,omitempty"` // how Header says it
+	User   string `json:"user,omitempty"` // for Basic
+	// Placeholder is random and of this box only, so one that turns up elsewhere says which box it
+	// came from. It is PlaceholderPrefix and hex digits; "" where Header says all.
+	Placeholder string `json:"placeholder,omitempty"`
 }
 
 // Form is how a header carries a secret.
 type Form string
 
+// The forms. They matter only with a Header: a placeholder is replaced where it is, in Basic
+// credentials too.
 const (
 	Raw    Form = ""       // the value itself
 	Bearer Form = "bearer" // Authorization: Bearer VALUE
@@ -34,11 +41,14 @@ const (
 // used at once and a revoked one no more; an error denies the request. Values must not be kept,
 // logged or written anywhere.
 type Values interface {
+	// Value gives the value of the secret with this name, not empty and fit for a header. It may be
+	// called by many goroutines.
 	Value(ctx context.Context, name string) (string, error)
 }
 
 // Covers tells whether the secret may be sent with a request. Without a method it tells whether
-// some request to that destination may carry it.
+// some request to that destination may carry it, which is why its connections are opened. A request
+// in the clear is covered by Clear alone.
 func (s Secret) Covers(f Flow) bool {
 	scope := s.Scope
 	if f.Method != "" && !f.TLS {
@@ -51,7 +61,7 @@ func (s Secret) Covers(f Flow) bool {
 }
 
 // AddScope adds a rule as somebody writes it. Only one that says http:// or ws:// permits requests
-// in the clear.
+// in the clear. The error is one line for people.
 func (s *Secret) AddScope(rule string) error {
 	r, err := ParseRule(rule)
 	if err != nil {
@@ -98,6 +108,7 @@ func (p *Policy) SecretsFor(f Flow) []Secret {
 	return list
 }
 
+// secretFor tells whether requests on a connection may carry a secret, so that it has to be opened.
 func (p *Policy) secretFor(f Flow) bool {
 	return f.Name != "" && f.Proto != UDP && f.Port != 0 && len(p.SecretsFor(f)) > 0
 }
@@ -105,7 +116,8 @@ func (p *Policy) secretFor(f Flow) bool {
 // PlaceholderPrefix begins every placeholder, so that one can be recognised without knowing it.
 const PlaceholderPrefix = "agentbox-secret-"
 
-// FindPlaceholder gives the secret whose placeholder appears in s.
+// FindPlaceholder gives the secret whose placeholder appears in s, as a whole and as it is; false
+// for none. The gateway looks for pieces and encodings besides.
 func (p *Policy) FindPlaceholder(s string) (Secret, bool) {
 	for _, secret := range p.secrets {
 		if secret.Placeholder != "" && strings.Contains(s, secret.Placeholder) {

@@ -25,21 +25,28 @@ type ecosystem struct {
 	files  []string // patterns of paths
 }
 
+// ecosystems are those whose indexes keep files elsewhere. The package that is asked about is the
+// ecosystem's own tool; Cargo's index says it for all packages in a file of its own.
 var ecosystems = map[string]ecosystem{
 	"pip":   {"pip/", "application/vnd.pypi.simple.v1+json, text/html;q=0.5", simpleLinks, []string{"/**.whl", "/**.whl.metadata", "/**.tar.gz", "/**.tar.gz.metadata", "/**.zip"}},
 	"npm":   {"npm/latest", "application/json", tarballLinks, []string{"/**.tgz"}},
 	"cargo": {"config.json", "application/json", downloadLinks, []string{"/**.crate", "/**/download"}},
 }
 
+// Bounds of what is asked and learned: an index is on this machine's list, but what it answers
+// opens hosts.
 const (
 	maxIndexes = 8 // that are asked
 	maxHosts   = 4 // that are learned of each
 )
 
-// mention is a URL that a tool or a file says.
+// mention is a URL that a tool or a file says; from is as Found.From.
 type mention struct{ from, url string }
 
 // linked adds the hosts that the mentioned indexes keep files on.
+//
+// find-links are pages of files, not indexes. Of Cargo's two kinds only the sparse one can be
+// asked.
 func (l *list) linked(ctx context.Context, m Machine, mentions []mention) {
 	var asked []string
 	for _, said := range mentions {
@@ -55,6 +62,8 @@ func (l *list) linked(ctx context.Context, m Machine, mentions []mention) {
 	}
 }
 
+// filesOf asks one index and adds rules for the hosts that its answer links to: names only, over
+// TLS, and not the index's own, which is allowed already.
 func (l *list) filesOf(ctx context.Context, m Machine, from, index string, e ecosystem) {
 	base, err := url.Parse(index)
 	if err != nil || m.Get == nil {
@@ -84,6 +93,7 @@ func (l *list) filesOf(ctx context.Context, m Machine, from, index string, e eco
 	}
 }
 
+// href finds links in the older form of Python's simple API, which is a page of HTML.
 var href = agentbox.Pattern(`(?i)href\s*=\s*["']([^"'#]+)`)
 
 // simpleLinks reads a page of Python's simple API, in either form.

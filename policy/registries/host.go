@@ -15,7 +15,9 @@ import (
 // toolTime bounds one tool: npm takes a second to say its registry, on a loaded machine several.
 const toolTime = 20 * time.Second
 
-// Host is this machine, as a user with this environment sees it.
+// Host is this machine, as a user with this environment (NAME=value) sees it. directory is the
+// absolute path of the repository, "" for none. Its Run starts programs of the PATH of this process
+// with that environment.
 func Host(directory string, environ []string) Machine {
 	m := Machine{Root: os.DirFS("/"), Directory: directory, Env: map[string]string{}}
 	for _, kv := range environ {
@@ -43,6 +45,7 @@ func Host(directory string, environ []string) Machine {
 	return m
 }
 
+// Bounds of one question to an index: somebody waits for up meanwhile.
 const (
 	askTime   = 5 * time.Second // bounds one question to an index
 	maxAnswer = 4 << 20         // bounds its answer
@@ -51,6 +54,8 @@ const (
 // ask gets what an index of this machine's configuration says. In the clear anybody on the way
 // could name hosts, so only this machine itself is asked so; and who redirects elsewhere speaks for
 // another host than the one that was configured.
+//
+// The answer is cut at maxAnswer. Any status but 200 is an error.
 func ask(ctx context.Context, from, accept string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()

@@ -9,7 +9,8 @@ import (
 // ErrNoTool is the error of a tool that the machine has not got.
 var ErrNoTool = errors.New("the machine has no such tool")
 
-// Question is what a tool is asked to find out which registry its ecosystem uses by default.
+// Question is what a tool is asked to find out which registry its ecosystem uses by default. It is
+// a command, so it is asked on a machine that trusts the tool, or in a box.
 type Question struct {
 	Ecosystem string // as the beginning of Found.From: npm, pip, go
 	Package   string // of the distribution, that has the tool; "" for a tool that comes from a registry itself
@@ -32,10 +33,10 @@ var Questions = []Question{
 // is compiled into it.
 var yarnQuestion = []string{"env", "-u", "NPM_CONFIG_REGISTRY", "yarn", "config", "get", "registry"}
 
-// Key is the question's in Machine.Said.
+// Key is the question's in Machine.Said: its command, so that another wording is another question.
 func (q Question) Key() string { return strings.Join(q.Argv, " ") }
 
-// Of gives the questions of some ecosystems.
+// Of gives the questions of some ecosystems, in the order of Questions.
 func Of(ecosystems []string) []Question {
 	return slices.DeleteFunc(slices.Clone(Questions), func(q Question) bool { return !slices.Contains(ecosystems, q.Ecosystem) })
 }

@@ -13,10 +13,12 @@ import (
 	"agentbox/policy"
 )
 
-// Machine is where to look.
+// Machine is where to look. Only Root and Run are required; Run may be called by several
+// goroutines.
 type Machine struct {
-	Root      fs.FS             // of the host's file system
-	Home      string            // of the user, relative to Root
+	Root fs.FS // of the host's file system
+	// Home is the user's, relative to Root: without the slash in front.
+	Home      string
 	Directory string            // of the repository on the host; "" for none
 	Env       map[string]string // of the user: variables that configure tools
 	// Run runs a tool and gives its standard output. One that takes too long is an error that is
@@ -29,10 +31,12 @@ type Machine struct {
 	Get func(ctx context.Context, url, accept string) ([]byte, error)
 }
 
-// Found is one host, and who says so.
+// Found is one host, and who says so. host/egress keeps it as JSON.
 type Found struct {
 	Rule policy.Rule `json:"rule"`
-	From string      `json:"from"`
+	// From is ECOSYSTEM: WHERE, as "npm: registry" or "apt: /etc/apt/sources.list", for people, and
+	// for Ecosystem.
+	From string `json:"from"`
 	// Variable and Value, where set, tell the same tool in a box to use the same registry.
 	Variable string `json:"variable,omitempty"`
 	Value    string `json:"value,omitempty"`
@@ -43,7 +47,8 @@ func (f Found) Equal(g Found) bool {
 	return f.Rule.String() == g.Rule.String() && f.From == g.From && f.Variable == g.Variable && f.Value == g.Value
 }
 
-// Files lists the hosts that files and variables of the machine name, which takes no time.
+// Files lists the hosts that files and variables of the machine name, in a fixed order, which takes
+// no time: it runs nothing.
 func Files(m Machine) []Found {
 	var l list
 	l.apt(m)
@@ -56,7 +61,8 @@ func Files(m Machine) []Found {
 
 // Tools lists the hosts that the tools themselves name, for what their files do not say, and those
 // on which the indexes of all of these keep files. What is missing or fails adds nothing; answered
-// is false when one was too slow to say anything. That takes a second or two.
+// is false when one was too slow to say anything, so that the result should not be kept. That takes
+// a second or two: the tools are asked side by side, the indexes after them.
 func Tools(ctx context.Context, m Machine) (found []Found, answered bool) {
 	lists := make([]list, 5)
 	var wg sync.WaitGroup
@@ -82,9 +88,9 @@ func Tools(ctx context.Context, m Machine) (found []Found, answered bool) {
 // yarnVariable is where Yarn since version 2 looks for its registry.
 const yarnVariable = "YARN_NPM_REGISTRY_SERVER"
 
-// Variables are what tells the tools of a box to use the registries of this machine. A value with
-// credentials in it is left out: that is what secrets are for. This machine's own loopback has
-// another name in a box.
+// Variables are what tells the tools of a box to use the registries of this machine, by name of the
+// variable. Of two that were found for one the first counts. A value with credentials in it is left
+// out: that is what secrets are for. This machine's own loopback has another name in a box.
 func Variables(found []Found) map[string]string {
 	env := map[string]string{}
 	for _, f := range found {
@@ -99,19 +105,22 @@ func Variables(found []Found) map[string]string {
 	return env
 }
 
+// loopback finds the beginning of a URL that leads to this machine itself.
 var loopback = agentbox.Pattern(`://(localhost|127\.[0-9.]+|\[::1\])([:/,;"\s]|$)`)
 
 // InBox rewrites the URLs of a text that lead to this machine's loopback.
 func InBox(text string) string { return loopback().ReplaceAllString(text, "://"+policy.HostName+"$2") }
 
-// name gives what was found since n the variable that configures it.
+// name gives the first host that was found since n the variable that configures it. Nothing was
+// found where the value names no host.
 func (l *list) name(n int, variable, value string) {
 	if value = strings.TrimSpace(value); value != "" && len(l.found) > n {
 		l.found[n].Variable, l.found[n].Value = variable, value
 	}
 }
 
-// Layer makes the layer of the preset of what was found, each host once.
+// Layer makes the layer of the preset of what was found, each rule once, with who said it first as
+// its note.
 func Layer(found []Found) policy.Layer {
 	var l policy.Layer
 	seen := map[string]bool{}
@@ -125,6 +134,7 @@ func Layer(found []Found) policy.Layer {
 	return l
 }
 
+// list collects what is found. Each of the goroutines of Tools has its own.
 type list struct {
 	found []Found
 	said  []mention // the URLs that were found
@@ -148,6 +158,7 @@ func (l *list) url(from, s string) {
 	l.rule(from, host+portOf(u))
 }
 
+// rule adds a rule, once for each that says it. One that is no rule adds nothing.
 func (l *list) rule(from, s string) {
 	r, err := policy.ParseRule(s)
 	if err != nil || slices.ContainsFunc(l.found, func(f Found) bool { return f.Rule.String() == r.String() && f.From == from }) {
@@ -156,7 +167,8 @@ func (l *list) rule(from, s string) {
 	l.found = append(l.found, Found{Rule: r, From: from})
 }
 
-// portOf is the port of a rule for a URL: none for the web's own.
+// portOf is the port of a rule for a URL, with its colon: none for the web's own, which a rule
+// without one covers.
 func portOf(u *url.URL) string {
 	port := u.Port()
 	if port == "" && (u.Scheme == "ssh" || u.Scheme == "git+ssh") {
@@ -171,7 +183,8 @@ func portOf(u *url.URL) string {
 	return ":" + port
 }
 
-// read gives a file below the root; "" when it cannot be read.
+// read gives a file below the root; "" when it cannot be read or is larger than 1 MiB, which no
+// configuration is.
 func (m Machine) read(path string) string {
 	b, err := fs.ReadFile(m.Root, strings.TrimPrefix(path, "/"))
 	if err != nil || len(b) > 1<<20 {
@@ -180,7 +193,7 @@ func (m Machine) read(path string) string {
 	return string(b)
 }
 
-// files are those that match a pattern, read.
+// files are those that match a pattern, read, by their paths.
 func (m Machine) files(pattern string) map[string]string {
 	out := map[string]string{}
 	paths, err := fs.Glob(m.Root, strings.TrimPrefix(pattern, "/"))
@@ -195,6 +208,8 @@ func (m Machine) files(pattern string) map[string]string {
 
 // output is what a tool prints, "" when it is missing, fails or is late. For one that is missing
 // the same tool of a clean box speaks, if it was asked.
+//
+// Standard error is not part of it.
 func (l *list) output(ctx context.Context, m Machine, argv ...string) string {
 	out, err := m.Run(ctx, argv...)
 	if err != nil {
@@ -207,11 +222,13 @@ func (l *list) output(ctx context.Context, m Machine, argv ...string) string {
 	return strings.TrimSpace(out)
 }
 
+// isLate tells that no answer came in time from the errors that are answers.
 func isLate(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
 
+// anyURL finds URLs in text that is in no common form: sources.list, TOML, the output of tools.
 var anyURL = agentbox.Pattern(`[a-z][a-z+]*://[^\s'"\]>;,|)]+`)
 
-// urls adds every URL of a text.
+// urls adds every URL of a text, and remembers it for linked.
 func (l *list) urls(from, text string) {
 	for _, u := range anyURL().FindAllString(text, -1) {
 		l.url(from, u)

@@ -8,7 +8,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// apt reads the sources in both of their forms, and the proxy.
+// apt reads the sources in both of their forms, and the proxy: with one, a box that uses it too
+// needs no other host for packages.
 func (l *list) apt(m Machine) {
 	for _, pattern := range []string{"etc/apt/sources.list", "etc/apt/sources.list.d/*.list", "etc/apt/sources.list.d/*.sources"} {
 		sorted(m.files(pattern), func(name, text string) {
@@ -31,7 +32,8 @@ func (l *list) apt(m Machine) {
 	}
 }
 
-// AptProxies is the configuration of apt's proxies, for boxes.
+// AptProxies is the configuration of apt's proxies, for boxes: the lines that set one, as apt.conf
+// has them. Those with credentials are left out, and loopback has the name that it has in a box.
 func AptProxies(m Machine) string {
 	var out strings.Builder
 	for _, pattern := range []string{"etc/apt/apt.conf", "etc/apt/apt.conf.d/*"} {
@@ -46,17 +48,21 @@ func AptProxies(m Machine) string {
 	return out.String()
 }
 
+// aptProxy takes whole directives in one line only: what spans several could be cut in the middle.
 var aptProxy = agentbox.Pattern(`^(?i:Acquire::[a-z:]*proxy[^\s{}]*)\s+"[^"]*"\s*;$`)
 
-// golang asks the tool, which knows its own defaults.
+// golang asks the tool, which knows its own defaults and those of the distribution.
 func (l *list) golang(ctx context.Context, m Machine) {
 	if proxy, sumdb, ok := strings.Cut(l.output(ctx, m, "go", "env", "GOPROXY", "GOSUMDB"), "\n"); ok {
 		l.goProxy(proxy, sumdb)
 	}
 }
 
+// golangEnv reads the variables, for a machine without the tool.
 func (l *list) golangEnv(m Machine) { l.goProxy(m.Env["GOPROXY"], m.Env["GOSUMDB"]) }
 
+// goProxy reads both settings as Go has them: a list of proxies with commas and bars, and the name
+// of a checksum database with its key and perhaps a URL.
 func (l *list) goProxy(proxy, db string) {
 	n := len(l.found)
 	l.urls("go: GOPROXY", strings.NewReplacer(",", " ", "|", " ").Replace(proxy))
@@ -74,6 +80,7 @@ func (l *list) goProxy(proxy, db string) {
 	}
 }
 
+// npm asks the tool, which merges its files, variables and default.
 func (l *list) npm(ctx context.Context, m Machine) {
 	registry := l.output(ctx, m, "npm", "config", "get", "registry")
 	l.urls("npm: registry", registry)
@@ -98,6 +105,7 @@ func (l *list) cargoDefault(m Machine) {
 	}
 }
 
+// npmrc reads npm's files, in which scopes have registries of their own, and Yarn's variable.
 func (l *list) npmrc(m Machine) {
 	for _, name := range []string{path.Join(m.Home, ".npmrc"), "etc/npmrc"} {
 		for line := range strings.Lines(m.read(name)) {
@@ -117,7 +125,8 @@ func (l *list) npmrc(m Machine) {
 	l.name(n, yarnVariable, m.Env[yarnVariable])
 }
 
-// pip says in its help which index it uses by default.
+// pip asks for the configuration, and where that names no index for the default: pip says in its
+// help which one that is.
 func (l *list) pip(ctx context.Context, m Machine) {
 	configured := m.Env["PIP_INDEX_URL"] != ""
 	for line := range strings.Lines(l.output(ctx, m, "pip", "config", "list")) {
@@ -145,6 +154,7 @@ func pipVariable(key string) string {
 	return "PIP_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
+// pipEnv reads the variables of pip and of uv, which serves the same packages.
 func (l *list) pipEnv(m Machine) {
 	for _, name := range []string{"PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_INDEX_URL", "UV_DEFAULT_INDEX"} {
 		n := len(l.found)
@@ -175,13 +185,16 @@ func (l *list) cargo(m Machine) {
 	})
 }
 
-// Remotes lists the hosts of the repository's git remotes.
+// Remotes lists the hosts of the repository's git remotes: those that a box fetches from and pushes
+// to.
 func Remotes(ctx context.Context, m Machine) []Found {
 	var l list
 	l.git(ctx, m)
 	return l.found
 }
 
+// git asks git for the URLs. An address as user@host:path stands for ssh, and for https beside it:
+// the same hosts serve both, and a token for https is the usual way in a box.
 func (l *list) git(ctx context.Context, m Machine) {
 	text := l.output(ctx, m, "git", "-C", m.Directory, "config", "--get-regexp", `^remote\..*\.(push)?url$`)
 	for line := range strings.Lines(text) {

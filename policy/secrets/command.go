@@ -17,6 +17,9 @@ const commandTime = 20 * time.Second
 // run asks a command as git asks its credential helpers: the question on its input, `get` as its
 // last argument, and password=VALUE among the lines of its answer. A command that prints no such
 // line has printed the value.
+//
+// The line is the user's own, from secret set, and runs with the rights and the environment of the
+// supervisor. Its standard error goes nowhere.
 func run(ctx context.Context, line, host string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandTime)
 	defer cancel()
@@ -41,6 +44,8 @@ func run(ctx context.Context, line, host string) (string, error) {
 	return password(out.buf.String()), nil
 }
 
+// password takes the value out of an answer, "" when a helper has none. That all other output is a
+// value is what makes `cat FILE` or `pass show NAME` work.
 func password(answer string) string {
 	helper := false
 	for l := range strings.Lines(answer) {

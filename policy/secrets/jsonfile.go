@@ -21,10 +21,11 @@ import (
 // jsonKeys is what follows the last # of a path to mean a value in the file.
 var jsonKeys = agentbox.Pattern(`^[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,7}$`)
 
-// maxJSON bounds a file that holds a token.
+// maxJSON bounds a file that holds a token, in bytes.
 const maxJSON = 1 << 20
 
-// splitJSON takes a reference apart; keys is nil for a file that is the value itself.
+// splitJSON takes a reference apart; keys is nil for a file that is the value itself. A path may
+// hold a # of its own, as long as what follows the last one is no list of keys.
 func splitJSON(of string) (path string, keys []string) {
 	i := strings.LastIndexByte(of, '#')
 	if i < 0 || !jsonKeys().MatchString(of[i+1:]) {
@@ -33,7 +34,8 @@ func splitJSON(of string) (path string, keys []string) {
 	return of[:i], strings.Split(of[i+1:], ".")
 }
 
-// readJSON gets the text at keys of a file below the home.
+// readJSON gets the text at keys of a file below the home. Errors name keys, and nothing that is in
+// the file.
 func readJSON(home, path string, keys []string) (string, error) {
 	b, err := readOwn(home, path)
 	if err != nil {
@@ -57,6 +59,9 @@ func readJSON(home, path string, keys []string) (string, error) {
 }
 
 // readOwn reads a file below the home that is the user's alone, through no link.
+//
+// Every directory on the way is looked at: whoever may write to one of them could put another file
+// in its place. The file is compared with the one that was looked at once it is open.
 func readOwn(home, path string) ([]byte, error) {
 	rel, err := filepath.Rel(home, path)
 	if err != nil || !filepath.IsLocal(rel) {

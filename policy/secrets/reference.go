@@ -15,6 +15,7 @@ import (
 // Kind says where a value is kept.
 type Kind string
 
+// The kinds, as the first word of a reference.
 const (
 	Env     Kind = "env"     // a variable of whoever runs `agentbox up`
 	File    Kind = "file"    // a file of the host, read at each use; PATH#KEY.KEY is a value in a JSON file
@@ -22,14 +23,16 @@ const (
 	Keyring Kind = "keyring" // the system's keyring (Secret Service, Keychain)
 )
 
-// Reference is where a value is kept. It is written KIND:OF.
+// Reference is where a value is kept. It is written KIND:OF, in JSON too; for Keyring :OF may be
+// left out. It is no secret itself.
 type Reference struct {
 	Kind Kind
 	Of   string // variable, absolute path, command line for sh -c, or account in the keyring
 }
 
 // Parse reads a reference. A file must be named absolutely: it is read by a process that stands
-// elsewhere.
+// elsewhere. Nothing is looked up: that there is such a variable or file shows when the value is
+// needed.
 func Parse(s string) (Reference, error) {
 	kind, of, _ := strings.Cut(s, ":")
 	r := Reference{Kind(kind), of}
@@ -57,6 +60,7 @@ func (r Reference) String() string {
 	return string(r.Kind) + ":" + r.Of
 }
 
+// MarshalText and UnmarshalText are String and Parse.
 func (r Reference) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
 func (r *Reference) UnmarshalText(b []byte) error {
@@ -70,15 +74,19 @@ const Service = "agentbox"
 
 // Asker is what a value is wanted for.
 type Asker struct {
-	Name string                      // of the secret
-	Host string                      // it is for, for commands that keep several
-	Env  func(string) (string, bool) // looks a variable up
+	Name string // of the secret
+	Host string // it is for, for commands that keep several
+	// Env looks a variable up, of the environment in which agentbox was called: the supervisor's
+	// own is another.
+	Env func(string) (string, bool) // looks a variable up
 }
 
-// maxValue bounds a value: headers of more than that are refused by servers.
+// maxValue bounds a value, in bytes: headers of more than that are refused by servers.
 const maxValue = 16 << 10
 
-// Value gets the present value. Errors name the reference and never what was read.
+// Value gets the present value, without line breaks at its end. It is not empty, at most 16 KiB,
+// and fits into a header. Errors name the secret and the reference, and never what was read. It may
+// take as long as a command or a keyring does: commandTime, or until ctx ends.
 func (r Reference) Value(ctx context.Context, a Asker) (string, error) {
 	v, err := r.get(ctx, a)
 	if err != nil {
@@ -99,6 +107,7 @@ func (r Reference) Value(ctx context.Context, a Asker) (string, error) {
 	return v, nil
 }
 
+// get reads what the reference leads to, as it is.
 func (r Reference) get(ctx context.Context, a Asker) (string, error) {
 	switch r.Kind {
 	case Env:
@@ -128,6 +137,7 @@ func (r Reference) get(ctx context.Context, a Asker) (string, error) {
 	return "", fmt.Errorf("unknown kind %q", r.Kind)
 }
 
+// account is the entry's in the keyring: that of the reference, else the secret's name.
 func (r Reference) account(name string) string {
 	if r.Of != "" {
 		return r.Of
@@ -135,7 +145,8 @@ func (r Reference) account(name string) string {
 	return name
 }
 
-// Store puts a value into the keyring: the only kind that can be written.
+// Store puts a value into the keyring: the only kind that can be written. It replaces what is
+// there.
 func (r Reference) Store(name, value string) error {
 	if r.Kind != Keyring {
 		return fmt.Errorf("%s holds its value itself", r)
@@ -151,6 +162,8 @@ func (r Reference) Forget(name string) error {
 	return nil
 }
 
+// readFile reads a file that is the value: somewhat more than one may have, so that a longer one is
+// told.
 func readFile(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -15,12 +15,14 @@ import (
 const fresh = 5 * time.Second
 
 // Resolver gets values for the box of one process. It implements policy.Values. Values are in its
-// memory for as long as they are fresh.
+// memory for as long as they are fresh. Its methods may be called at once.
 type Resolver struct {
 	group singleflight.Group
 
-	mu     sync.Mutex
-	refs   map[string]Source
+	// mu guards what follows; it is not held while a value is got.
+	mu   sync.Mutex
+	refs map[string]Source
+	// env are the variables that Set was given, so far.
 	env    map[string]string
 	cached map[string]cached
 	now    func() time.Time
@@ -32,6 +34,7 @@ type Source struct {
 	Host string    `json:"host,omitempty"` // as Asker's
 }
 
+// cached is a value, and until when it is fresh.
 type cached struct {
 	value string
 	until time.Time
@@ -60,7 +63,10 @@ func (k *Resolver) Retain(refs map[string]Source) {
 	maps.DeleteFunc(k.refs, func(name string, s Source) bool { return refs[name] != s })
 }
 
-// Value gives the value of a secret.
+// Value gives the value of a secret: of those that ask for it at the same time one gets it, not
+// bound to the patience of the first. The error is for the log and the agent in the box, and holds
+// no value. One that was changed while it was got is an error: the request was decided under other
+// rules.
 func (k *Resolver) Value(ctx context.Context, name string) (string, error) {
 	k.mu.Lock()
 	source, known := k.refs[name]
@@ -88,6 +94,7 @@ func (k *Resolver) Value(ctx context.Context, name string) (string, error) {
 	return v.(string), nil
 }
 
+// lookup is Asker.Env.
 func (k *Resolver) lookup(name string) (string, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

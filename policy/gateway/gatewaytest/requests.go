@@ -4,15 +4,16 @@ package gatewaytest
 
 import "strings"
 
-// More of each than any server need take.
+// More of each than any server need take; the gateway's own bounds are just below (maxFields,
+// maxHead).
 const (
 	manyFields = 201
 	longHead   = 64 << 10
 )
 
 // Framings are requests, by what is wrong with them, that not every server reads in the same way.
-// They are for a host of that name; whoever reads one as it is not meant asks evil.example for
-// something.
+// They are for a host of that name; a server that reads one as it is not meant asks evil.example
+// for something. Each is whole, but for "endless head", which only a bound ends.
 func Framings(host string) map[string]string {
 	all := map[string]string{
 		"duplicate Host":          "GET / HTTP/1.1\r\nHost: a.test\r\nHost: evil.example\r\n\r\n",
