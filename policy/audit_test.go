@@ -209,3 +209,36 @@ func FuzzAuditDecode(f *testing.F) {
 		}
 	})
 }
+
+// TestOpeningALogKeepsWhatWasChanged has every line of the current file changed: whoever did it must
+// not have the next machine of the box clear the traces away.
+func TestOpeningALogKeepsWhatWasChanged(t *testing.T) {
+	for _, before := range []int{0, 5} { // entries in a full file before
+		dir := t.TempDir()
+		l := openLog(t, dir)
+		appendN(t, l, before)
+		if before > 0 {
+			if err := l.rotate(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		appendN(t, l, 1)
+		l.Close()
+		path := filepath.Join(dir, current)
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed := strings.Replace(string(b), "host0", "host9", 1)
+		if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		appendN(t, openLog(t, dir), 2)
+		if now, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(now), changed) {
+			t.Errorf("after %d: the changed line is gone: %v", before, err)
+		}
+		if _, err := Verify(dir); err == nil || !strings.Contains(err.Error(), "log.jsonl:1: the line was changed") {
+			t.Errorf("after %d: %v", before, err)
+		}
+	}
+}

@@ -173,12 +173,13 @@ func lastOf(dir string) (tail, error) {
 	if err != nil && !os.IsNotExist(err) || t.seq > 0 {
 		return t, err
 	}
+	end := t.end // above 0 where every line was changed: they stay
 	old, err := oldSegments(dir)
 	if err != nil || len(old) == 0 {
-		return tail{hash: genesis}, err
+		return tail{hash: genesis, end: end}, err
 	}
 	t, err = tailOf(old[len(old)-1].path)
-	t.end = 0
+	t.end = end
 	return t, err
 }
 
