@@ -246,6 +246,7 @@ func (r Rule) portText() string {
 	return fmt.Sprintf(":%d-%d", r.From, r.To)
 }
 
+// anyPort tells whether the rule names every port, as :* does.
 func (r Rule) anyPort() bool { return r.From == 1 && r.To == 65535 }
 
 // MarshalText makes rules text in JSON: String.

@@ -10,6 +10,9 @@ import (
 // address. The kernel takes the second call as a question how far the first one is (connect(2)): a
 // server on this machine has answered by then, and the dialer returns at once, where it would have
 // waited for its poller to wake another thread. What goes wrong here goes wrong there again.
+//
+// address has no name: it is what the dialer was given, decided about. IPv6 addresses with zones
+// are left to the dialer.
 func connectAhead(network, address string, socket syscall.RawConn) error {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil || !strings.HasPrefix(network, "tcp") || a.Addr().Zone() != "" {

@@ -3,8 +3,9 @@ package gateway
 import "agentbox/agentbox"
 
 // answer finds what the answer of a model's API says of its usage, in JSON or in a stream of events
-// with a JSON document each. It takes bytes as they come, in pieces of any size. What it does not
-// understand it passes over: a number that is not found is not counted.
+// with a JSON document each. It takes bytes as they come, in pieces of any size, with memory of a
+// fixed size. What it does not understand it passes over: a number that is not found is not
+// counted. The server is believed: what it says is what its owner bills.
 //
 // What is looked for, PREFIX being message (Anthropic's first event), response (OpenAI's last),
 // session (the first message of OpenAI's realtime API) or nothing:
@@ -23,6 +24,7 @@ type answer struct {
 
 	doc   document
 	count [numbers]int64
+	// said is set once a number was found; an answer without one is counted as such.
 	said  bool
 	model string
 }
@@ -69,7 +71,8 @@ func (a *answer) event(c byte) {
 	}
 }
 
-// Bounds of what is believed.
+// Bounds of what is believed, of one answer: a number of tokens beyond these, or a name of a model
+// that is longer, is nonsense, and neither sums nor logs take it.
 const (
 	mostTokens   = 1e12 // of an answer
 	longestModel = 64
@@ -96,6 +99,8 @@ func (a *answer) found(place meaning, text string) {
 	}
 }
 
+// printable tells whether a text may be shown as the name of a model: printable ASCII without
+// spaces.
 func printable(s string) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] >= 0x7f {
@@ -105,7 +110,8 @@ func printable(s string) bool {
 	return s != "" && len(s) <= longestModel
 }
 
-// result is what was said. Some APIs count what a cache had as input, others beside it.
+// result is what was said so far. Some APIs count what a cache had as input, others beside it:
+// Tokens has each once.
 func (a *answer) result() (model string, t agentbox.Tokens) {
 	n := &a.count
 	t = agentbox.Tokens{

@@ -3,6 +3,7 @@ package gateway
 // meaning is what a place in an answer says.
 type meaning int
 
+// The meanings; those below numbers are indices into answer.count.
 const (
 	input       meaning = iota // with what a cache had, or without
 	output                     // with thoughts, or without
@@ -19,6 +20,7 @@ const (
 // key is a member's name that is looked for.
 type key int
 
+// The keys. A leaf's key is leafKeys and its meaning.
 const (
 	otherKey   key = iota
 	wrapKey        // of a document within the document
@@ -61,6 +63,7 @@ func meant(path []key) meaning {
 	return nothingKnown
 }
 
+// Bounds of what is looked at; the rest of a document is only counted in braces.
 const (
 	deepest  = 5   // the deepest member that is looked for, one array around all included
 	longText = 128 // bytes of a name or value that are looked at; longer ones are not ours
@@ -76,9 +79,10 @@ type document struct {
 	level [deepest]level
 
 	quoted, escaped bool // within a string; behind its backslash
-	strange         bool // it has escapes, or is too long: it is none of ours
-	text            [longText]byte
-	n               int
+	// strange says that the text has escapes, or is too long: it is none of ours.
+	strange bool
+	text    [longText]byte
+	n       int
 }
 
 // level is an open object or array.
@@ -91,6 +95,8 @@ type level struct {
 // reset begins another document.
 func (d *document) reset() { *d = document{found: d.found} }
 
+// byte takes the next byte: the state machine is where the byte is, in a string, behind a
+// backslash, or outside.
 func (d *document) byte(c byte) {
 	switch {
 	case d.lost:
@@ -108,6 +114,7 @@ func (d *document) byte(c byte) {
 	}
 }
 
+// add keeps a byte of a string or a number.
 func (d *document) add(c byte) {
 	if d.n == len(d.text) {
 		d.strange = true
@@ -141,6 +148,7 @@ func (d *document) outside(c byte) {
 	}
 }
 
+// open begins an object or array. Below deepest it is only counted.
 func (d *document) open(object bool) {
 	d.n, d.strange = 0, false
 	if d.depth < deepest {
@@ -172,6 +180,8 @@ func (d *document) textEnds() {
 	d.n, d.strange = 0, false
 }
 
+// lookUp finds what a member's name means where it is: Gemini's names are looked for within
+// usageMetadata only.
 func (d *document) lookUp(name []byte) key {
 	if outer := d.depth - 2; outer >= 0 && d.level[outer].object && d.level[outer].key == geminiKey {
 		return geminiKeys[string(name)]

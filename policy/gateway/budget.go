@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// A name below an allowed wildcard is chosen by the box and is told to that domain's name server
-// when it is dialled, so names are a way out. It is as narrow as this: so many bytes of new names
-// at once, and so many a second after that.
+// nameBurst is in bytes; nameMemory bounds how many names are remembered as known, so that a
+// program that asks for the same names again costs nothing.
 const (
 	nameBurst  = 16 << 10
 	nameRate   = 64 // bytes a second
 	nameMemory = 4096
 )
 
-// budget bounds the new names of a box. Names known already are free.
+// budget bounds the new names of a box. Names known already are free. It is a token bucket by the
+// host's monotonic clock.
 type budget struct {
 	now func() time.Time
 
@@ -30,7 +30,7 @@ func newBudget() *budget {
 	return &budget{now: time.Now, left: nameBurst, last: time.Now(), known: map[string]*list.Element{}}
 }
 
-// spend tells whether a name may be used.
+// spend tells whether a name may be used, and takes it off the budget when it is new.
 func (b *budget) spend(name string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

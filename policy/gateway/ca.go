@@ -22,16 +22,20 @@ import (
 )
 
 // CA signs certificates that one box believes, and those forked from it. Nothing outside of them
-// trusts it, and the box never sees its key.
+// trusts it, and the box never sees its key. Its methods may be called at once.
 type CA struct {
 	cert *x509.Certificate
+	// key signs; Encode alone gives it away.
 	key  *ecdsa.PrivateKey
 	leaf *ecdsa.PrivateKey // one for all names: a key is the costly part, and the same hands hold them all
 
-	mu     sync.Mutex
+	mu sync.Mutex
+	// leaves has the certificates by name, as making one costs a signature.
 	leaves map[string]*tls.Certificate
 }
 
+// caLifetime bounds how long a box, with its forks, goes on with one authority: ParseCA refuses one
+// whose leaves would outlive it. maxLeaves bounds memory, as a box chooses names below wildcards.
 const (
 	caLifetime   = 365 * 24 * time.Hour
 	leafLifetime = 30 * 24 * time.Hour
@@ -39,7 +43,7 @@ const (
 	maxLeaves    = 4096
 )
 
-// NewCA mints the authority of one box.
+// NewCA mints the authority of one box. box is for people who look at the certificate.
 func NewCA(box string) (*CA, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -50,6 +54,8 @@ func NewCA(box string) (*CA, error) {
 		return nil, err
 	}
 	now := time.Now()
+	// It may sign leaves and no other authority. It is not bound to names, since which ones a
+	// policy opens changes while the box runs.
 	template := &x509.Certificate{
 		SerialNumber:          serial(),
 		Subject:               pkix.Name{CommonName: "agentbox " + box, Organization: []string{"agentbox, valid in this box only"}},
@@ -81,7 +87,8 @@ func (c *CA) Encode() ([]byte, error) {
 	return append(c.PEM(), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})...), nil
 }
 
-// ParseCA reads what Encode gave.
+// ParseCA reads what Encode gave. One that expires within a leaf's lifetime is an error, for the
+// caller to mint another.
 func ParseCA(text []byte) (*CA, error) {
 	pair, err := tls.X509KeyPair(text, text)
 	if err != nil {
@@ -130,13 +137,15 @@ func (c *CA) FileName() (string, error) {
 	return fmt.Sprintf("%08x.0", binary.LittleEndian.Uint32(sum[:4])), nil
 }
 
-// Certificate gives the certificate for a name, minting it the first time.
+// Certificate gives the certificate for a name or an address, minting it the first time and when
+// the last one is about to expire. The caller has decided that the box may ask for it.
 func (c *CA) Certificate(name string) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if cert := c.leaves[name]; cert != nil && time.Now().Before(cert.Leaf.NotAfter.Add(-backdate)) {
 		return cert, nil
 	}
+	// All of them: they are made again as fast as they are needed.
 	if len(c.leaves) >= maxLeaves {
 		clear(c.leaves)
 	}
@@ -148,6 +157,7 @@ func (c *CA) Certificate(name string) (*tls.Certificate, error) {
 	return cert, nil
 }
 
+// mint signs a certificate for a name or an address.
 func (c *CA) mint(name string) (*tls.Certificate, error) {
 	now := time.Now()
 	template := &x509.Certificate{
@@ -159,6 +169,7 @@ func (c *CA) mint(name string) (*tls.Certificate, error) {
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true,
 	}
+	// Clients look at the alternative names only, and tell addresses from names there.
 	if ip := net.ParseIP(name); ip != nil {
 		template.IPAddresses = []net.IP{ip}
 	} else {
@@ -184,6 +195,7 @@ func commonName(name string) string {
 	return name
 }
 
+// serial is random, as serial numbers have to be unique below one issuer and nobody counts them.
 func serial() *big.Int {
 	b := make([]byte, 16)
 	_, _ = rand.Read(b) // never fails

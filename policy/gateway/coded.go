@@ -29,7 +29,9 @@ type decoders chan struct{}
 func newDecoders() decoders { return make(decoders, maxDecoders) }
 
 // ear gives what an answer is to be told in, as it comes: directly where it has no coding, and else
-// from a decoder, nothing where there is none. Its Close returns when all of that was heard.
+// from a decoder; nothing is heard in a coding that is not known, or when all places are taken. Its
+// Close returns when all of that was heard. What goes wrong in it is no error: the answer passes
+// all the same.
 func (d decoders) ear(coding string, to io.Writer) io.WriteCloser {
 	switch {
 	case plain(coding):
@@ -58,6 +60,8 @@ func decode(coding string, r io.Reader, to io.Writer) {
 	_, _ = io.Copy(to, io.LimitReader(in, mostDecoded)) // an error ends what can be read
 }
 
+// decoder reads a coding in lower case. A zstd frame that asks for a larger window is an error, as
+// is what is not in the coding.
 func decoder(coding string, r io.Reader) (io.ReadCloser, error) {
 	switch coding {
 	case "deflate":
@@ -84,6 +88,8 @@ type listener struct {
 	done chan struct{}
 }
 
+// newListener starts read in a goroutine, which ends when read returns; that is at the latest when
+// the listener is closed.
 func newListener(read func(io.Reader)) io.WriteCloser {
 	r, w := io.Pipe()
 	l := &listener{w, make(chan struct{})}

@@ -12,12 +12,15 @@ import (
 	"agentbox/policy"
 )
 
-// Resolver gives a name's addresses.
+// Resolver gives a name's addresses. name is canonical. What it says is only what is tried: each
+// address is decided about.
 type Resolver func(ctx context.Context, name string) ([]netip.Addr, error)
 
 // Evaluator takes the decisions that a flow meets on its way: about its name, its connection, its
 // request and each address. A gateway takes them one by one, as the flow comes to them; Check takes
 // them all, for who asks beforehand. There is no other code that decides, so both say the same.
+//
+// A Policy is required.
 type Evaluator struct {
 	Policy  *policy.Policy
 	Resolve Resolver // nil means the host's
@@ -29,6 +32,7 @@ type decision struct {
 	what string
 }
 
+// refused is a decision that no rule can change; what is its kind in the log.
 func refused(what, reason string) decision {
 	return decision{policy.Verdict{Source: policy.Builtin, Reason: reason}, what}
 }
@@ -52,9 +56,14 @@ func (e Evaluator) connect(f policy.Flow) decision {
 	return decision{Verdict: v}
 }
 
+// onlyTLS is said in two places: before a request on port 443 was read, and about one that was
+// asked for beforehand.
 const onlyTLS = "only TLS is spoken to port 443"
 
 // request decides about a request.
+//
+// A request in HTTP/2 has come without a line or a head that could be checked, so this is where its
+// method and target are, as those of HTTP/1 are in parseHead.
 func (e Evaluator) request(f policy.Flow) decision {
 	switch {
 	case !isMethod([]byte(f.Method)) || f.Method == http.MethodConnect:
@@ -81,7 +90,7 @@ func (e Evaluator) address(f policy.Flow, a netip.Addr) decision {
 }
 
 // addresses are a flow's, most of a name's being ignored: a name with thousands is no reason to try
-// them all.
+// them all. HostName is the host's loopback. It takes resolveTimeout at most.
 func (e Evaluator) addresses(ctx context.Context, f policy.Flow) ([]netip.Addr, error) {
 	switch f.Name {
 	case "":
@@ -102,6 +111,7 @@ func (e Evaluator) addresses(ctx context.Context, f policy.Flow) ([]netip.Addr, 
 	if len(addrs) == 0 {
 		return nil, errors.New("the name has no address")
 	}
+	// Resolvers sort by what is best to try first.
 	const most = 8
 	return addrs[:min(len(addrs), most)], nil
 }
@@ -111,7 +121,8 @@ func resolveHost(ctx context.Context, name string) ([]netip.Addr, error) {
 	return net.DefaultResolver.LookupNetIP(ctx, "ip", name+".")
 }
 
-// Answer is what would become of a flow.
+// Answer is what would happen to a flow. Without Allow, Addresses ends with one that was denied,
+// and Secrets is empty.
 type Answer struct {
 	policy.Verdict
 	Addresses []netip.Addr // those that were decided about
@@ -123,6 +134,7 @@ type Answer struct {
 func (e Evaluator) Check(ctx context.Context, f policy.Flow) Answer {
 	connection := f
 	connection.Method, connection.Path = "", ""
+	// A request comes on a connection, which is decided about without knowing of it.
 	if f.Proto == policy.HTTP {
 		connection.Proto = policy.TCP
 	}
@@ -143,8 +155,8 @@ func (e Evaluator) Check(ctx context.Context, f policy.Flow) Answer {
 	return e.checkAddresses(ctx, f, connection, d)
 }
 
-// hinted is the verdict on a name with the hint for the connection: who asks for a port is told the
-// command that has it.
+// hinted is the verdict on a name with the hint for the connection: a caller that asks for a port
+// is told the command that has it.
 func (e Evaluator) hinted(d decision, connection policy.Flow) policy.Verdict {
 	if v := e.Policy.Decide(connection); !v.Allow {
 		return v
@@ -152,6 +164,7 @@ func (e Evaluator) hinted(d decision, connection policy.Flow) policy.Verdict {
 	return d.Verdict
 }
 
+// checkAddresses goes on where connection and request are allowed, as d says.
 func (e Evaluator) checkAddresses(ctx context.Context, f, connection policy.Flow, d decision) Answer {
 	out := Answer{Verdict: d.Verdict}
 	addrs, err := e.addresses(ctx, connection)
@@ -176,7 +189,8 @@ func (e Evaluator) checkAddresses(ctx context.Context, f, connection policy.Flow
 	return out
 }
 
-// IsOwn tells whether an address is this host's. It is asked anew each time: laptops move.
+// IsOwn tells whether an address is this host's; it is for policy.New. It is asked anew each time:
+// laptops move.
 func IsOwn(a netip.Addr) bool {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {

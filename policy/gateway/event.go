@@ -25,8 +25,8 @@ type event struct {
 	Count   int // how many alike this one stands for; at least 1
 }
 
-// entry is the event as the audit log has it. The kind of a refusal by a rule, and of what was
-// carried, is a flow.
+// entry is the event as the audit log has it. What a rule refused, and what was carried, is of kind
+// flow.
 func (e event) entry() policy.Entry {
 	entry := policy.EntryFor(e.Flow, e.Verdict)
 	if e.What != "" {
@@ -53,7 +53,8 @@ const (
 	maxAlike    = 128 // refusals of one sort that are told apart in a window
 )
 
-// recorder writes events and folds floods of refusals.
+// recorder writes events and folds floods of refusals. What was allowed is never folded: each such
+// flow carried something. mu guards the maps, and is not held while an entry is written.
 type recorder struct {
 	write func(policy.Entry)
 
@@ -62,7 +63,8 @@ type recorder struct {
 	sorts map[string]int       // how many kinds there are of each sort
 }
 
-// eventKind is what two refusals must share to be one line.
+// eventKind is what two refusals must share to be one line. The path is not in it: a box that tries
+// many has one line for each method.
 type eventKind struct {
 	proto        policy.Proto
 	name, method string
@@ -75,6 +77,7 @@ func newRecorder(write func(policy.Entry)) *recorder {
 	return &recorder{write: write, kinds: map[eventKind]*event{}, sorts: map[string]int{}}
 }
 
+// run ends windows until ctx ends; the gateway's last flush is its own.
 func (r *recorder) run(ctx context.Context) {
 	tick := time.NewTicker(floodWindow)
 	defer tick.Stop()
@@ -88,6 +91,7 @@ func (r *recorder) run(ctx context.Context) {
 	}
 }
 
+// record writes an event, or counts it with one like it. It may block as long as write does.
 func (r *recorder) record(e event) {
 	e.Count = max(e.Count, 1)
 	e.Flow.Path = withoutQuery(e.Flow.Path)
@@ -98,6 +102,10 @@ func (r *recorder) record(e event) {
 }
 
 // fold counts an event that was written already in this window.
+//
+// The first of its kind is written at once, so that a person who looks sees it; those after it are
+// counted, and written together at the window's end. A sort is what a kind is called: beyond
+// maxAlike of one, all others are counted as one line without a name.
 func (r *recorder) fold(e event) bool {
 	kind := eventKind{e.Flow.Proto, e.Flow.Name, e.Flow.Method, e.Flow.Addr, e.Flow.Port, e.What}
 	r.mu.Lock()

@@ -14,7 +14,8 @@ type frameHead struct {
 	mask     [4]byte // all zeros without one
 }
 
-// readFrameHead also gives the bytes that it has read, those before an error too.
+// readFrameHead reads the head of a frame, 2 to 14 bytes. raw has the bytes that were read, those
+// before an error too, so that they can be passed on.
 func readFrameHead(r io.Reader) (h frameHead, raw []byte, err error) {
 	raw = make([]byte, 0, 14)
 	take := func(n int) []byte { // zeros behind an error

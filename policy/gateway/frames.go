@@ -33,10 +33,13 @@ type spot struct {
 	key byte
 }
 
+// newFrames redacts body, whose bytes it reads ahead; Close closes it.
 func newFrames(body io.ReadCloser, hide []hidden) *frames {
 	return &frames{Closer: body, in: bufio.NewReaderSize(body, spliceBuffer), hide: hide}
 }
 
+// Read gives what is safe to give. After an error, which is also that of a frame that makes no
+// sense, it gives the rest of the queue first.
 func (f *frames) Read(p []byte) (int, error) {
 	for f.safe() == 0 {
 		if f.err != nil {
@@ -86,8 +89,11 @@ func (f *frames) step() error {
 	return nil
 }
 
+// errNoFrame ends the stream: behind it nobody knows where text is, so nothing could be kept from
+// the box.
 var errNoFrame = errors.New("the server says what is no frame of a WebSocket, so secrets in it could not be found")
 
+// head reads the head of the next frame, which passes as it is.
 func (f *frames) head() error {
 	h, raw, err := readFrameHead(f.in)
 	f.queue = append(f.queue, raw...)

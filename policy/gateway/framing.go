@@ -11,12 +11,17 @@ import (
 	"time"
 )
 
-// maxHead is the most bytes the head of a request may have.
+// maxHead is the most bytes the head of a request may have. It is also the server's bound for
+// HTTP/2.
 const maxHead = 64 << 10
 
 // framing is a connection on which requests of HTTP/1 come in. What passes through Read is checked
 // first: a server behind it sees whole, sound heads and bodies that end where they say, and EOF
 // where something else came.
+//
+// It stands before net/http because that server is generous in places, and tells nobody where it
+// was. Only one goroutine reads at a time, the server's; mu is for Opaque, finished and why, which
+// others call.
 type framing struct {
 	net.Conn
 	r *bufio.Reader
@@ -24,18 +29,32 @@ type framing struct {
 	// is under way, so that nobody else is writing.
 	wrong func(err error, idle bool)
 
-	mu     sync.Mutex // of what follows: the server's own reader, and Opaque
-	state  frameState
-	line   []byte // of a head, or one line, as far as it was read
-	ready  []byte // checked, and not yet given on
-	left   int64  // of a body or a chunk
-	opened int    // requests whose head was given on and that are not finished
-	recall bool   // whoever reads is called back, by a deadline that had passed when it was set
+	// mu guards what follows. It is not held during a read of the connection.
+	mu    sync.Mutex // of what follows: the server's own reader, and Opaque
+	state frameState
+	// line is what was read of a head, or of one line behind it, and not checked yet.
+	line  []byte
+	ready []byte // checked, and not yet given on
+	left  int64  // of a body or a chunk
+	// opened counts requests whose head was given on and that are not finished: while there is one
+	// the server may be writing, so nobody else may.
+	opened int
+	// recall says that the reader is called back, by a deadline that had passed when it was set.
+	recall bool
+	// failed is what was wrong; nothing is read behind it.
 	failed error
 }
 
+// frameState is what comes next on the connection:
+//
+//	inHead ─┬─ no body ────────────────────────────▶ inHead
+//	        ├─ Content-Length ─▶ inBody ───────────▶ inHead
+//	        └─ chunked ─▶ inChunkSize ─┬─ n > 0 ─▶ inChunk ─▶ inChunkEnd ─▶ inChunkSize
+//	                                   └─ 0 ─▶ inTrailer ─▶ inHead
+//	any ─ Opaque ─▶ opaque, for good
 type frameState int
 
+// What is read next. Heads and trailers end with an empty line, so these are read by lines.
 const (
 	inHead      frameState = iota
 	inBody                 // left bytes
@@ -46,6 +65,7 @@ const (
 	opaque                 // another protocol
 )
 
+// newFraming checks what comes on c. wrong is called by the goroutine that reads.
 func newFraming(c net.Conn, wrong func(err error, idle bool)) *framing {
 	return &framing{Conn: c, r: bufio.NewReaderSize(c, 32<<10), wrong: wrong}
 }
@@ -106,6 +126,7 @@ func (f *framing) step(p []byte) (n int, more bool, err error) {
 		f.mu.Unlock()
 		return n, false, nil
 	}
+	// Copied: Opaque may change the state while we read.
 	state, left := f.state, f.left
 	f.mu.Unlock()
 
@@ -164,6 +185,7 @@ func (f *framing) tookLine(part []byte, err error) error {
 	return io.EOF
 }
 
+// isTimeout tells whether a deadline passed.
 func isTimeout(err error) bool {
 	var t net.Error
 	return errors.As(err, &t) && t.Timeout()
@@ -210,6 +232,8 @@ func (f *framing) advance(whole bool) error {
 	return nil
 }
 
+// chunk takes the line with a chunk's size: hex digits and nothing else, no extension, since those
+// are where readings differ.
 func (f *framing) chunk(line []byte, size string) error {
 	n, err := strconv.ParseUint(size, 16, 62)
 	if err != nil || len(size) > 15 || bytes.ContainsAny(line, "+_xX") {

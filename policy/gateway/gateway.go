@@ -16,7 +16,8 @@ import (
 	"agentbox/policy"
 )
 
-// Conn is the box's end of a connection.
+// Conn is the box's end of a connection, as the network stack gives it. Its methods may be called
+// at once, as those of net.Conn.
 type Conn interface {
 	net.Conn
 	// CloseWrite ends our direction: the box reads EOF.
@@ -39,13 +40,17 @@ func (d Destination) flow() policy.Flow {
 	return f
 }
 
-// Config is what a gateway needs. Policy, CA and Audit are required.
+// Config is what a gateway needs. Policy, CA and Audit are required. Its funcs may be called from
+// many goroutines at once.
 type Config struct {
 	Policy *policy.Policy
-	Values policy.Values // present values of the policy's secrets; nil where there are none
+	// Values gives the present values of the policy's secrets; nil where there are none.
+	Values policy.Values
 	CA     *CA
-	Audit  func(policy.Entry) // called once per flow, and for each refusal; must not block for long
-	Roots  *x509.CertPool     // what upstream servers are verified with; nil means the host's
+	// Audit is called once per flow, at its end, and for each refusal; it must not block for long.
+	// It has no way to fail: a log that cannot be written is its caller's to act on.
+	Audit func(policy.Entry)
+	Roots *x509.CertPool // what upstream servers are verified with; nil means the host's
 	// Resolve gives a name's addresses; nil means the host's resolver. What it says is believed by
 	// nobody: each address is decided about before it is dialled.
 	Resolve Resolver
@@ -61,6 +66,7 @@ type Gateway struct {
 	cfg    Config
 	policy atomic.Pointer[policy.Policy]
 	audit  *recorder
+	// lookup bounds new names below wildcards.
 	lookup *budget
 	conns  *live // connections of the box
 	calls  *live // requests within them
@@ -70,7 +76,9 @@ type Gateway struct {
 
 	decoders decoders // of what models answer
 
-	ctx    context.Context // ends with Close
+	// ctx ends with Close. wg has the recorder's goroutine; flows are waited for by conns, calls
+	// and outs, and those run in goroutines of the network stack and of web.
+	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 }
@@ -86,7 +94,7 @@ const (
 // ErrRefused is why a flow ends that the policy denies.
 var ErrRefused = errors.New("the policy denies it")
 
-// New makes a gateway. Close ends it.
+// New makes a gateway. Close ends it. The box can begin at once.
 func New(cfg Config) *Gateway {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -101,7 +109,9 @@ func New(cfg Config) *Gateway {
 	return g
 }
 
-// Close ends every flow and returns when all are over and recorded.
+// Close ends every flow and returns when all are over and recorded. What begins later is refused.
+// The order is that in which one waits for the other: a connection's requests, then what they have
+// outside.
 func (g *Gateway) Close() {
 	g.cancel()
 	g.conns.close()
@@ -119,6 +129,9 @@ func (g *Gateway) Close() {
 //
 // Whatever begins is registered first and decided afterwards, so that a change of policy either
 // finds it or is in its decision.
+//
+// It returns when everything that has to end was told to. Each is in the log, as policy-changed.
+// Connections kept for later requests are closed: the next request dials under the new policy.
 func (g *Gateway) SetPolicy(p *policy.Policy) {
 	g.policy.Store(p)
 	stays := func(q *passage) bool {
@@ -134,6 +147,7 @@ func (g *Gateway) SetPolicy(p *policy.Policy) {
 	g.up.closeIdle()
 }
 
+// mayCarry tells whether all secrets that a passage carries may be sent there under a policy.
 func mayCarry(p *policy.Policy, q *passage) bool {
 	for _, name := range q.secrets {
 		if !slices.ContainsFunc(p.SecretsFor(q.flow), func(s policy.Secret) bool { return s.Name == name }) {
@@ -146,7 +160,9 @@ func mayCarry(p *policy.Policy, q *passage) bool {
 // rules decides by the present policy.
 func (g *Gateway) rules() Evaluator { return Evaluator{g.policy.Load(), g.cfg.Resolve} }
 
-// Accept decides about a flow when its first packet is seen. An error refuses it.
+// Accept decides about a flow when its first packet is seen. An error, a *Refusal, refuses it, and
+// is in the log. That it is allowed here is not the last word: Stream and Packets decide again once
+// it is registered.
 func (g *Gateway) Accept(_ context.Context, d Destination) error {
 	f := d.flow()
 	if v := g.rules().connect(f); !v.Allow {
@@ -170,7 +186,8 @@ func (g *Gateway) refuse(f policy.Flow, what, reason string) error {
 	return g.deny(f, policy.Verdict{Source: policy.Builtin, Reason: reason}, what)
 }
 
-// begin registers a passage; done ends it.
+// begin registers a passage; done ends it, and has to be called. The error is a *Refusal when there
+// are too many, net.ErrClosed after Close.
 func (g *Gateway) begin(l *live, p *passage) (done func(), err error) {
 	done, ok := l.add(p)
 	switch {
@@ -182,7 +199,8 @@ func (g *Gateway) begin(l *live, p *passage) (done func(), err error) {
 	return nil, g.refuse(p.flow, "flood", fmt.Sprintf("more than %d at once", l.most))
 }
 
-// Attempt records what the network stack refused by itself.
+// Attempt records what the network stack refused by itself, count times since it last said so. kind
+// is the entry's.
 func (g *Gateway) Attempt(kind, detail string, count int) {
 	g.audit.record(event{
 		Verdict: policy.Verdict{Source: policy.Builtin, Reason: detail},

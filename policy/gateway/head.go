@@ -43,11 +43,15 @@ func parseHead(head []byte) (body, error) {
 	return h.body(method, version)
 }
 
+// maxTarget is in bytes. maxFields is twice what Apache takes by default, so no server of note
+// refuses less.
 const (
 	maxTarget = 16 << 10
 	maxFields = 200
 )
 
+// parseRequestLine takes METHOD TARGET VERSION with one space between, the target in origin form,
+// or * for OPTIONS.
 func parseRequestLine(line string) (method, version string, err error) {
 	parts := strings.Split(line, " ")
 	if len(parts) != 3 {
@@ -81,6 +85,8 @@ func parseRequestLine(line string) (method, version string, err error) {
 // fields are those that frame a request, each as often as it came.
 type fields map[string][]string
 
+// parseFields reads the fields by their names in lower case. All of them are kept, as few are
+// looked at.
 func parseFields(lines [][]byte) (fields, error) {
 	if len(lines) > maxFields {
 		return nil, fmt.Errorf("more than %d header fields", maxFields)
@@ -136,6 +142,8 @@ func (h fields) body(method, version string) (body, error) {
 	return b, h.length(&b, version)
 }
 
+// length says how long the body is. Both ways of saying so at once, or any that a server could
+// skip, is where requests are smuggled.
 func (h fields) length(b *body, version string) error {
 	coding, length := h["transfer-encoding"], h["content-length"]
 	switch {
@@ -158,6 +166,7 @@ func (h fields) length(b *body, version string) error {
 	return nil
 }
 
+// isToken tells whether s is a field's name as RFC 9110 has it, of at most 256 bytes.
 func isToken(s string) bool {
 	if s == "" || len(s) > 256 {
 		return false

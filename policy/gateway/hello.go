@@ -20,11 +20,12 @@ type hello struct {
 	raw  []byte // every byte read, to be played again to whoever answers
 }
 
+// errHelloRead ends the handshake of readHello: nothing after the hello is wanted.
 var errHelloRead = errors.New("the hello was read")
 
 // readHello reads a ClientHello and nothing behind its records. crypto/tls parses it, so that what
 // we understand is what a TLS implementation understands; it refuses extensions and names that come
-// twice.
+// twice. raw is what was read, also with an error. The caller sets the deadline.
 func readHello(r io.Reader) (hello, error) {
 	var h hello
 	var seen bytes.Buffer
@@ -78,6 +79,7 @@ func (c *replay) Read(p []byte) (int, error) {
 // CloseWrite passes a half-close on where the connection has one.
 func (c *replay) CloseWrite() error { return closeWrite(c.Conn) }
 
+// closeWrite ends our direction of a connection; one that cannot be half-closed is closed.
 func closeWrite(c net.Conn) error {
 	if half, ok := c.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

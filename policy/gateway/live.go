@@ -7,7 +7,8 @@ import (
 	"agentbox/policy"
 )
 
-// live is what is under way: connections of the box, its requests, or connections outside.
+// live is what is under way: connections of the box, its requests, or connections outside. mu
+// guards the set; it is held neither while something is reviewed nor while it is ended.
 type live struct {
 	most int
 
@@ -19,8 +20,9 @@ type live struct {
 
 // passage is one connection or request under way.
 type passage struct {
-	flow    policy.Flow
-	secrets []string    // names of those it carries
+	flow policy.Flow
+	// secrets are the names of those it carries, of a request.
+	secrets []string
 	end     func()      // ends it soon; may be called at any time and more than once
 	unread  atomic.Bool // a connection of which nothing is decided after its beginning
 }
@@ -59,6 +61,7 @@ func (l *live) add(p *passage) (done func(), ok bool) {
 	}, true
 }
 
+// count is how many there are.
 func (l *live) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

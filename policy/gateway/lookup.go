@@ -19,6 +19,9 @@ const (
 // Lookup decides about a question to the resolver. Nothing is asked of any resolver: the answer to
 // an allowed name is an address that stands for it. name is in lower case without the dot at its
 // end.
+//
+// qtype is DNS's number. nil means that the name may be resolved, or for other types that it exists
+// and has none of that; an error is a *Refusal, in the log.
 func (g *Gateway) Lookup(_ context.Context, name string, qtype uint16) error {
 	f := policy.Flow{Proto: policy.DNS, Name: name}
 	d := g.rules().name(name)
@@ -33,6 +36,7 @@ func (g *Gateway) Lookup(_ context.Context, name string, qtype uint16) error {
 	case typeA, typeAAAA, typeSVCB, typeHTTPS:
 	default:
 		_ = g.refuse(f, "dns-type", "only addresses are answered")
+		// The name exists, and has none of that: programs that ask for more than addresses go on.
 		return nil // an empty answer: the name exists
 	}
 	if wild(v.Rule) && !g.lookup.spend(name) {

@@ -17,6 +17,8 @@ func readMessages(body io.ReadWriteCloser, tell told) io.ReadWriteCloser {
 	}{o, body}
 }
 
+// hearMessages reads frames until something is none, or r ends. An answer is what one message says;
+// the next begins with the name of the model that the last one had.
 func hearMessages(r io.Reader, tell told) {
 	var a answer
 	for message := false; ; {

@@ -6,16 +6,18 @@ import (
 	"time"
 )
 
-// maxDatagram is the largest UDP datagram there is.
+// maxDatagram is the largest UDP datagram there is, in bytes.
 const maxDatagram = 64 << 10
 
 // idlePackets is how long a UDP flow may be silent; UDP has no end of its own.
 const idlePackets = 2 * time.Minute
 
+// quicPort is where browsers try HTTP/3.
 const quicPort = 443
 
 // Packets carries the datagrams of an accepted UDP flow, each Read or Write of c one of them, and
-// returns when it is over.
+// returns when it is over, with both ends closed. One after Accept is decided about again. A flow
+// that has been silent for idlePackets is over.
 func (g *Gateway) Packets(ctx context.Context, d Destination, c net.Conn) error {
 	f := d.flow()
 	ctx, cancel := context.WithCancel(ctx)
@@ -56,6 +58,8 @@ func relayDatagrams(box, away net.Conn, t *traffic) {
 	<-back
 }
 
+// copyDatagrams carries one direction until an error or silence. A datagram that cannot be sent
+// ends it, too: the port outside is closed.
 func copyDatagrams(to countingWriter, from net.Conn) {
 	b := make([]byte, maxDatagram)
 	for {

@@ -14,8 +14,9 @@ import (
 )
 
 // findPlaceholder looks for placeholders where none may be: in the target, in what is left of the
-// headers, whole, split over fields, and behind encodings. A placeholder is worth nothing, so this
-// list need not be complete to keep secrets secret; it is there to tell of attempts.
+// headers (h), whole, split over fields, and behind encodings. A placeholder is worth nothing, so
+// this list need not be complete to keep secrets secret; it is there to tell of attempts. It gives
+// the secret, and where its placeholder is, for people.
 func findPlaceholder(all []policy.Secret, r *http.Request, h http.Header) (policy.Secret, string, bool) {
 	for _, secret := range all {
 		if secret.Placeholder == "" {
@@ -62,6 +63,8 @@ func mentions(text, placeholder string) bool {
 // pieceLength is as much of a placeholder's random part as nobody writes by accident.
 const pieceLength = 12
 
+// holdsPiece looks for any pieceLength characters of the random part, in any case. It is what finds
+// one that is split over fields.
 func holdsPiece(text, placeholder string) bool {
 	text, placeholder = strings.ToLower(text), strings.ToLower(placeholder)
 	random := strings.TrimPrefix(placeholder, policy.PlaceholderPrefix)
@@ -108,7 +111,8 @@ func decoded(text string) []string {
 	return list
 }
 
-// watch looks for placeholders in a body as it is sent, and ends it there.
+// watch looks for placeholders in a body as it is sent, and ends it there. Only whole ones, as they
+// are: a body may be any amount of anything, and what it says is worth nothing to its receiver.
 func (c *call) watch(body io.ReadCloser) io.ReadCloser {
 	body = countingReader{body, &c.traffic.sent}
 	var secrets []policy.Secret
@@ -132,8 +136,11 @@ type watcher struct {
 	err     error
 }
 
+// maxPlaceholder bounds, in bytes, what is remembered of a body; ours are shorter.
 const maxPlaceholder = 256
 
+// Read passes on what the body has, until a placeholder is in it. What went out before it stays
+// out: a body is not held back as a whole.
 func (w *watcher) Read(p []byte) (int, error) {
 	if w.err != nil {
 		return 0, w.err

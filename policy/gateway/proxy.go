@@ -20,7 +20,8 @@ import (
 	"agentbox/policy"
 )
 
-// call is one request of the box on its way.
+// call is one request of the box on its way. The fields without a lock are set before it goes out;
+// those that are atomic change while the proxy's goroutines carry it.
 type call struct {
 	g       *Gateway
 	session *session
@@ -35,12 +36,15 @@ type call struct {
 	cancel  context.CancelFunc      // ends what is under way to the server
 }
 
+// callKey is where a request's context has its call.
 type callKey struct{}
 
-// ServeHTTP checks, decides and carries one request.
+// ServeHTTP checks, decides and carries one request. A refusal is answered in words that an agent
+// can act on (Refusal.Text). It is called by the server, in a goroutine for each request.
 func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	w.wg.Add(1)
 	defer w.wg.Done()
+	// What the request is for is the connection's, not what it says: that is compared in admit.
 	s := r.Context().Value(sessionKey{}).(*session)
 	if s.framing != nil {
 		defer s.framing.finished()
@@ -55,6 +59,7 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), callKey{}, c))
 	defer cancel()
 	c.cancel = cancel
+	// Registered, then decided once more: see SetPolicy.
 	p := &passage{flow: c.flow, secrets: c.secrets.names(), end: cancel}
 	done, err := w.g.begin(w.g.calls, p)
 	if err != nil {
@@ -81,6 +86,7 @@ type informational struct {
 
 func (w informational) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
+// WriteHeader redacts the fields of a 1xx answer, which ModifyResponse never sees.
 func (w informational) WriteHeader(status int) {
 	if status < http.StatusOK && w.call.secrets.hides() {
 		w.call.secrets.redactHeader(w.Header())
@@ -88,7 +94,8 @@ func (w informational) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// admit decides about a request, and puts its secrets in.
+// admit decides about a request, and fetches the values of its secrets, which go in when it is sent
+// (rewrite). A nil answer admits it.
 func (c *call) admit(r *http.Request) *Refusal {
 	d := c.g.rules().request(c.flow)
 	if reason := c.strayed(r); d.what == "" && reason != "" { // what is no sound request has no authority to speak of
@@ -137,7 +144,8 @@ func (c *call) checkAuthority(authority string) string {
 	return ""
 }
 
-// overridden decides about the method that some servers take from a header instead.
+// overridden decides about the method that some servers take from a header instead: each that the
+// request names must be allowed, too.
 func (c *call) overridden(r *http.Request) *Refusal {
 	for _, name := range []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"} {
 		for _, method := range r.Header[name] {
@@ -151,6 +159,7 @@ func (c *call) overridden(r *http.Request) *Refusal {
 	return nil
 }
 
+// over records a request that was admitted, once its answer was carried or came to nothing.
 func (c *call) over() {
 	if refusal := c.refused.Load(); refusal != nil {
 		return // recorded when it was found
@@ -165,7 +174,8 @@ func (c *call) over() {
 	c.g.audit.record(e)
 }
 
-// newProxy makes what carries requests on and responses back, each byte as it comes.
+// newProxy makes what carries requests on and responses back, each byte as it comes: FlushInterval
+// -1 holds nothing back, as agents read streams.
 func newProxy(g *Gateway) http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite:        rewrite,
@@ -178,6 +188,7 @@ func newProxy(g *Gateway) http.Handler {
 	}
 }
 
+// pool lends the proxy the buffers that connections use.
 type pool struct{}
 
 func (pool) Get() []byte  { return *buffers.Get().(*[]byte) }
@@ -201,6 +212,8 @@ func rewrite(p *httputil.ProxyRequest) {
 		p.Out.Host = strings.TrimSuffix(p.Out.Host, ":"+strconv.Itoa(int(usual)))
 	}
 	setTarget(p.Out.URL, p.In)
+	// The proxy has dropped what a client said of proxies before us; to its server we are none, so
+	// it goes as it was said.
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
 		if v, ok := p.In.Header[name]; ok {
 			p.Out.Header[name] = v
@@ -213,6 +226,7 @@ func rewrite(p *httputil.ProxyRequest) {
 	if p.Out.Body != nil {
 		p.Out.Body = c.watch(p.Out.Body)
 	}
+	// No check sees what comes behind a body, so it is not carried.
 	p.Out.Trailer = nil
 	p.Out = p.Out.WithContext(httptrace.WithClientTrace(p.Out.Context(), &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
@@ -222,7 +236,7 @@ func rewrite(p *httputil.ProxyRequest) {
 	}))
 }
 
-// setTarget keeps path and query byte for byte.
+// setTarget keeps path and query byte for byte: what was decided about is what the server gets.
 func setTarget(u *url.URL, in *http.Request) {
 	path, query, hasQuery := strings.Cut(in.RequestURI, "?")
 	u.Path, u.RawPath = in.URL.Path, in.URL.RawPath
@@ -238,6 +252,8 @@ func modify(res *http.Response) error {
 	c := res.Request.Context().Value(callKey{}).(*call)
 	c.status.Store(int64(res.StatusCode))
 	if res.StatusCode == http.StatusSwitchingProtocols {
+		// HTTP/2 has no upgrades, and a server that is not asked must not change anything: what
+		// follows would be read by nobody.
 		body, ok := res.Body.(io.ReadWriteCloser)
 		if !ok || c.session.framing == nil {
 			return errors.New("the server changed protocols where none was to be changed")
@@ -291,7 +307,9 @@ func (c *counted) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// failed answers a request that was admitted and came to nothing.
+// failed answers a request that was admitted and came to nothing: with the refusal that ended it on
+// its way, if one did, else 502. The error goes to the box; it may name addresses, which are no
+// secret there.
 func failed(rw http.ResponseWriter, r *http.Request, err error) {
 	c := r.Context().Value(callKey{}).(*call)
 	var refusal *Refusal

@@ -17,6 +17,7 @@ type redactor struct {
 	err  error
 }
 
+// Read gives what is safe to give, waiting for more only while nothing is.
 func (r *redactor) Read(p []byte) (int, error) {
 	for r.safe == 0 {
 		if r.err != nil {
@@ -30,7 +31,8 @@ func (r *redactor) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill reads once and finds how much of the buffer is safe to give.
+// fill reads once, most bytes at most, and finds how much of the buffer is safe to give. At the end
+// of the stream all of it is: the beginning of a secret is none.
 func (r *redactor) fill(most int) {
 	have := len(r.buf)
 	r.buf = append(r.buf, make([]byte, most)...)
@@ -46,7 +48,7 @@ func (r *redactor) fill(most int) {
 	r.safe -= pending(r.buf, r.hide)
 }
 
-// conceal replaces hidden text where it is.
+// conceal replaces hidden text where it is, in place. What was replaced is not looked at again.
 func conceal(buf []byte, hide []hidden) {
 	for _, h := range hide {
 		for i := 0; ; {

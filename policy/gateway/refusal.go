@@ -11,7 +11,8 @@ import (
 	"agentbox/policy"
 )
 
-// Refusal is the error of a flow that is denied.
+// Refusal is the error of a flow that is denied. It was recorded when it was made. errors.Is finds
+// ErrRefused in it.
 type Refusal struct {
 	Flow    policy.Flow
 	Verdict policy.Verdict
@@ -51,12 +52,13 @@ func target(f policy.Flow) string {
 	return f.Method + " " + host + withoutQuery(f.Path)
 }
 
+// withoutQuery cuts the query off a target: it may hold what is nobody's business.
 func withoutQuery(path string) string {
 	path, _, _ = strings.Cut(path, "?")
 	return path
 }
 
-// answer writes a refusal as a response.
+// answer writes a refusal as a response. X-Agentbox tells programs that it is not the server's.
 func (r *Refusal) answer(w http.ResponseWriter, status int) {
 	h := w.Header()
 	clear(h)
@@ -67,7 +69,8 @@ func (r *Refusal) answer(w http.ResponseWriter, status int) {
 	_, _ = w.Write([]byte(r.Text()))
 }
 
-// status is the response's that says so.
+// status is the response's that says so: 421 for another authority, 400 for what is no sound
+// request, else 403.
 func (r *Refusal) status() int {
 	switch r.what {
 	case "authority":
@@ -78,7 +81,8 @@ func (r *Refusal) status() int {
 	return http.StatusForbidden
 }
 
-// writeRefusal writes a refusal to a connection where no server answers.
+// writeRefusal writes a refusal to a connection where no server answers, because what came is no
+// request that one could.
 func writeRefusal(w io.Writer, r *Refusal) {
 	text := r.Text()
 	_, _ = fmt.Fprintf(w, "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\nX-Agentbox: denied\r\nContent-Length: %d\r\n\r\n%s", len(text), text)

@@ -16,14 +16,15 @@ import (
 )
 
 // substitution is what a request carries of secrets: headers to set, and what must not come back. A
-// nil one carries none.
+// nil one carries none. It belongs to one call, and holds values: nothing prints it.
 type substitution struct {
 	used   []policy.Secret
 	header map[string][]string // canonical name: what it will hold
 	hide   []hidden
 }
 
-// hidden is text that a response must not show the box.
+// hidden is text that a response must not show the box, and text of the same length that it shows
+// instead.
 type hidden struct{ text, instead string }
 
 // valueTimeout bounds asking a source for a value: it may be a command that asks a person.
@@ -33,6 +34,9 @@ const valueTimeout = 30 * time.Second
 // only, and over whatever else the box has put where a secret belongs. A placeholder anywhere else
 // refuses the request: it is either a mistake that the box should hear of, or an attempt to learn
 // what becomes of it.
+//
+// r is not changed: the values go into the request that is sent, by apply. Values are fetched for
+// those secrets only that the request does carry.
 func (g *Gateway) substitute(r *http.Request, f policy.Flow) (*substitution, *Refusal) {
 	p := g.policy.Load()
 	all := p.Secrets()
@@ -40,6 +44,7 @@ func (g *Gateway) substitute(r *http.Request, f policy.Flow) (*substitution, *Re
 		return nil, nil
 	}
 	s := &substitution{header: map[string][]string{}}
+	// What is left of the headers once every placeholder in its right place is taken out.
 	rest := r.Header.Clone()
 	for _, secret := range p.SecretsFor(f) {
 		if !s.needs(secret, rest) {
@@ -51,6 +56,7 @@ func (g *Gateway) substitute(r *http.Request, f policy.Flow) (*substitution, *Re
 		}
 		s.put(secret, value, rest)
 	}
+	// All secrets, not those that may be sent here: each of them is in a wrong place.
 	if secret, where, found := findPlaceholder(all, r, rest); found {
 		reason := fmt.Sprintf("the placeholder of secret %s is in %s, where it may not be sent", secret.Name, where)
 		if !f.TLS && inTLS(secret, f) {
@@ -67,7 +73,8 @@ func inTLS(secret policy.Secret, f policy.Flow) bool {
 	return secret.Covers(f)
 }
 
-// misused refuses a request because of a secret, and names it in the log.
+// misused refuses a request because of a secret, and names it in the log; a placeholder in the path
+// is written there as the secret's name.
 func (g *Gateway) misused(f policy.Flow, secret policy.Secret, what, reason string) *Refusal {
 	v := policy.Verdict{Source: policy.Builtin, Reason: reason}
 	if secret.Placeholder != "" {
@@ -77,6 +84,8 @@ func (g *Gateway) misused(f policy.Flow, secret policy.Secret, what, reason stri
 	return &Refusal{Flow: f, Verdict: v, what: what}
 }
 
+// value asks for the present value of a secret. The error goes to the box and into the log, and
+// must hold no value, as policy.Values promises.
 func (g *Gateway) value(ctx context.Context, name string) (string, error) {
 	if g.cfg.Values == nil {
 		return "", fmt.Errorf("there is no source of values")
@@ -105,7 +114,8 @@ func (s *substitution) needs(secret policy.Secret, h http.Header) bool {
 	return false
 }
 
-// put notes what headers will hold, and takes the placeholders it replaces out of rest.
+// put notes what headers will hold, and takes the placeholders it replaces out of rest. What comes
+// back is searched for the value, and for its token (behind Bearer, or with the user in base64).
 func (s *substitution) put(secret policy.Secret, value string, rest http.Header) {
 	s.used = append(s.used, secret)
 	s.conceal(secret, value)
@@ -172,7 +182,8 @@ func replacePlaceholder(v, placeholder, value string) (string, bool) {
 	return scheme + " " + base64.StdEncoding.EncodeToString([]byte(strings.ReplaceAll(string(plain), placeholder, value))), true
 }
 
-// apply sets the headers of the request that goes out.
+// apply sets the headers of the request that goes out, and has the server answer in a way that can
+// be read here.
 func (s *substitution) apply(h http.Header) {
 	if s == nil || len(s.used) == 0 {
 		return
@@ -194,7 +205,8 @@ func (s *substitution) names() []string {
 	return names
 }
 
-// redact keeps secrets that a server sends back from the box.
+// redact keeps secrets that a server sends back from the box: in headers, in the body as it is
+// read, and in trailers once that has ended.
 func (s *substitution) redact(res *http.Response, body io.ReadCloser) io.ReadCloser {
 	if !s.hides() {
 		return body
@@ -211,6 +223,8 @@ const extensions = "Sec-Websocket-Extensions"
 
 // upgraded keeps secrets that a server sends back from the box when it changes to WebSocket, and
 // behind that.
+//
+// An error ends the connection: the server compresses frames although it was not asked to.
 func (s *substitution) upgraded(res *http.Response, body io.ReadWriteCloser) (io.ReadWriteCloser, error) {
 	res.Status = "101 " + http.StatusText(http.StatusSwitchingProtocols) // the server's words go to the box else
 	if !s.hides() {

@@ -9,6 +9,7 @@ import (
 
 // Memory of one direction of one connection, in bytes. One that fills what it has carries much at
 // once, and borrows more while it does: each read and write is a trip through two network stacks.
+// All boxes of one process share the pools; there is one.
 const (
 	spliceBuffer = 32 << 10
 	bulkBuffer   = 256 << 10
@@ -24,7 +25,7 @@ func buffersOf(size int) *sync.Pool {
 	return &sync.Pool{New: func() any { b := make([]byte, size); return &b }}
 }
 
-// lender lends a few buffers.
+// lender lends a few buffers, most of them at once.
 type lender struct {
 	pool *sync.Pool
 	most int64
@@ -40,16 +41,17 @@ func (l *lender) borrow() *[]byte {
 	return l.pool.Get().(*[]byte)
 }
 
+// giveBack takes a buffer that borrow gave.
 func (l *lender) giveBack(b *[]byte) {
 	l.pool.Put(b)
 	l.lent.Add(-1)
 }
 
-// traffic counts the bytes of a flow.
+// traffic counts the bytes of a flow: those from the box, and those to it.
 type traffic struct{ sent, got atomic.Int64 }
 
 // splice carries bytes both ways until both directions have ended, each half-closed as the other
-// side did it. Whoever wants it over closes the connections.
+// side did it. To end it, close the connections.
 func splice(box, away net.Conn, t *traffic) error {
 	back := make(chan error, 1)
 	go func() { back <- pour(box, away, &t.got) }()
@@ -100,6 +102,8 @@ func carry(to io.Writer, from io.Reader) error {
 	}
 }
 
+// countingWriter and countingReader add what passes to one of the counts of a traffic, as it
+// passes: meters read them while the flow goes on.
 type countingWriter struct {
 	io.Writer
 	n *atomic.Int64
@@ -122,6 +126,7 @@ func (r countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// first is the first error, nil without any: joined they would say the same thing twice.
 func first(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {

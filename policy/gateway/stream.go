@@ -16,7 +16,8 @@ import (
 // helloTimeout is how long a client may take to say what it wants. Emulated machines are slow.
 const helloTimeout = 30 * time.Second
 
-// stream is one TCP connection of the box.
+// stream is one TCP connection of the box. It is one goroutine's, but for away, and for the counts
+// in traffic.
 type stream struct {
 	g       *Gateway
 	box     Conn
@@ -39,7 +40,8 @@ func (s *stream) end() {
 
 // Stream carries an accepted TCP connection and returns when it is over; the caller closes c then.
 // Where nothing needs the inside of the connection the place outside is dialled before anything is
-// read, so that a connection that fails there fails in the box too.
+// read, so that a connection that fails there fails in the box too. The error says why it ended
+// otherwise than by its ends; all that matters is in the log by then.
 func (g *Gateway) Stream(ctx context.Context, d Destination, c Conn) error {
 	s := &stream{g: g, box: c, flow: d.flow(), begun: time.Now()}
 	ctx, cancel := context.WithCancel(ctx)
@@ -47,12 +49,14 @@ func (g *Gateway) Stream(ctx context.Context, d Destination, c Conn) error {
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
 	s.passage = &passage{flow: s.flow, end: func() { cancel(); s.end() }}
+	// On port 80 every request is decided; elsewhere that is known once somebody has looked.
 	s.passage.unread.Store(s.flow.Port != 80)
 	done, err := g.begin(g.conns, s.passage)
 	if err != nil {
 		return err
 	}
 	defer done()
+	// Again, after Accept: the policy may have changed before we were registered.
 	if s.verdict = g.rules().connect(s.flow).Verdict; !s.verdict.Allow {
 		return g.deny(s.flow, s.verdict, "")
 	}
@@ -100,6 +104,7 @@ func (s *stream) outside(ctx context.Context) error {
 	}
 	defer away.Close()
 	s.away.Store(&away)
+	// Ended while it was dialled, when end found no connection to close.
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -113,7 +118,7 @@ func (s *stream) outside(ctx context.Context) error {
 	return err
 }
 
-// pass carries TLS as it is, with its name checked.
+// pass carries TLS as it is, with its name checked: the hello goes on as it came.
 func (s *stream) pass(away net.Conn) error {
 	if err := s.peek(1); err != nil {
 		return err
@@ -135,6 +140,9 @@ func (s *stream) pass(away net.Conn) error {
 // any carries a connection to a port that may speak anything. The server may speak first (SSH,
 // SMTP, MySQL), so its bytes pass at once; the client's first bytes say whether there is something
 // to check.
+//
+// Whichever comes first decides: once the server has said something the connection passes unread,
+// as no request can be served on it any more. TLS is found there too, its name checked, and passes.
 func (s *stream) any(ctx context.Context, away net.Conn) error {
 	var order turn
 	back := make(chan error, 1)
@@ -161,9 +169,10 @@ func (s *stream) any(ctx context.Context, away net.Conn) error {
 	return err
 }
 
-// turn says which side of a connection spoke first; whoever takes it first has it.
+// turn says which side of a connection spoke first; the side that takes it first has it.
 type turn struct{ atomic.Int32 }
 
+// The sides of a turn; 0 is neither.
 const (
 	serverFirst = 1
 	clientFirst = 2
@@ -226,7 +235,7 @@ func (s *stream) peek(n int) error {
 	return s.box.SetReadDeadline(time.Time{})
 }
 
-// silent is what becomes of a client that connects and does not say what it wants.
+// silent is the error of a client that connects and does not say what it wants.
 func (s *stream) silent(err error) error {
 	if errors.Is(err, io.EOF) {
 		return err // a port scan, or a client that thought better of it: nothing was asked
@@ -251,7 +260,8 @@ func (s *stream) peekRequest() error {
 	return nil
 }
 
-// hello reads the ClientHello and checks its name. s.first then is all that was read.
+// hello reads the ClientHello and checks its name; a wrong one is told by a TLS alert. s.first then
+// is all that was read.
 func (s *stream) hello() (hello, error) {
 	_ = s.box.SetReadDeadline(time.Now().Add(helloTimeout))
 	h, err := readHello(&replay{Conn: s.box, first: s.first})
@@ -302,6 +312,7 @@ func (s *stream) notTLS() error {
 	return err
 }
 
+// isTLS tells whether b begins as a record of a TLS handshake does.
 func isTLS(b []byte) bool { return len(b) > 0 && b[0] == 22 }
 
 // isRequest tells whether b begins as a request of HTTP/1 does: a method in capitals and a space.
@@ -315,8 +326,11 @@ func isRequest(b []byte) bool {
 // mayBeRequest tells whether b could be the beginning of a request.
 func mayBeRequest(b []byte) bool { return isRequest(b) || len(b) > 0 && isMethod(b) }
 
+// maxMethod bounds a method, in bytes: IANA lists none as long.
 const maxMethod = 24
 
+// isMethod tells whether b is a method as our rules and every server read it: capitals, hyphens and
+// underscores.
 func isMethod(b []byte) bool {
 	if len(b) == 0 || len(b) > maxMethod {
 		return false

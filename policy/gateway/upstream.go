@@ -15,7 +15,7 @@ import (
 	"agentbox/policy"
 )
 
-// Deadlines of what we dial.
+// Deadlines of what we dial. There is none for an answer: agents wait for models for many minutes.
 const (
 	resolveTimeout = 10 * time.Second
 	dialTimeout    = 10 * time.Second // per address
@@ -24,6 +24,7 @@ const (
 )
 
 // upstream dials places for the box, and keeps connections to web servers for its next requests.
+// Nothing else in the gateway opens a connection.
 type upstream struct {
 	g         *Gateway
 	transport *http.Transport
@@ -31,6 +32,8 @@ type upstream struct {
 	memory    func() net.Conn   // to a test's server that has no address; nil for the network
 }
 
+// newUpstream makes the transport of requests. Its dialer is ours, so each connection is decided
+// about; servers are verified against the host's roots, or Config.Roots.
 func newUpstream(g *Gateway) *upstream {
 	u := &upstream{g: g}
 	u.transport = &http.Transport{
@@ -43,12 +46,14 @@ func newUpstream(g *Gateway) *upstream {
 			if err != nil {
 				return nil, err
 			}
+			// The transport asks for what rewrite put into the URL: the connection's name and port.
 			f := policy.Flow{Proto: policy.TCP, Port: uint16(n)}
 			if f.Name, f.Addr, err = policy.CanonicalHost(host); err != nil {
 				return nil, err
 			}
 			return u.dial(ctx, "tcp", f)
 		},
+		// No client certificates: a box's requests are not this host's.
 		TLSClientConfig:        &tls.Config{RootCAs: g.cfg.Roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    tlsTimeout,
 		ForceAttemptHTTP2:      true,
@@ -68,6 +73,8 @@ func (u *upstream) close()     { u.transport.CloseIdleConnections() }
 
 // dial connects to where a flow leads. Each address is decided about as it is dialled, by the
 // dialer itself, so that nothing between the question and the connection can lead elsewhere.
+// network is tcp or udp. The addresses are tried one after the other; the error joins what each
+// said, and is ErrRefused if one was denied.
 func (u *upstream) dial(ctx context.Context, network string, f policy.Flow) (net.Conn, error) {
 	addrs, err := u.g.rules().addresses(ctx, f)
 	if err != nil {
@@ -137,6 +144,7 @@ func (u *upstream) register(c net.Conn, f policy.Flow, a netip.Addr) (net.Conn, 
 	return out, nil
 }
 
+// decide answers for one address, and records a denial.
 func (u *upstream) decide(f policy.Flow, a netip.Addr) error {
 	f.Addr = a.Unmap()
 	if v := u.g.rules().address(f, a); !v.Allow {

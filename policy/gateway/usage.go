@@ -51,6 +51,8 @@ func askReadable(h http.Header) {
 	h.Set("Accept-Encoding", strings.Join(rest, ", "))
 }
 
+// readable and plain are about one coding: whether answers in it are understood here, and whether
+// it is none.
 func readable(coding string) bool {
 	return plain(coding) || slices.Contains(codings, strings.ToLower(coding))
 }
@@ -69,7 +71,8 @@ func readUsage(res *http.Response, body io.ReadCloser, slots decoders, tell told
 	return &overheard{ReadCloser: body, ear: slots.ear(res.Header.Get("Content-Encoding"), a), over: func() { tell(a.result()) }}
 }
 
-// overheard gives an ear what is read of a body, and tells when that has ended.
+// overheard gives an ear what is read of a body, and tells when that has ended. It never holds
+// anything back: a body that nobody reads to its end is told of when it is closed.
 type overheard struct {
 	io.ReadCloser
 	ear  io.WriteCloser // what it says of its writes is nobody's concern: it may have heard enough
@@ -90,6 +93,8 @@ func (o *overheard) Close() error {
 	return o.ReadCloser.Close()
 }
 
+// heard gives the ear what was read. Read and Close may come from different goroutines, and either
+// may be the end.
 func (o *overheard) heard(b []byte, end bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -14,14 +14,15 @@ import (
 	"agentbox/policy"
 )
 
-// Deadlines of the box's side of HTTP.
+// Deadlines of the box's side of HTTP. Bodies have none.
 const (
 	headTimeout = 30 * time.Second // from the beginning of a request to the end of its head
 	idleBox     = 2 * time.Minute  // between two requests
 )
 
 // web serves requests of the box: one server of HTTP/1 and HTTP/2, fed with connections one at a
-// time.
+// time by the goroutines of their streams, which wait until they are over. wg has the server and
+// its requests.
 type web struct {
 	g      *Gateway
 	server *http.Server
@@ -31,10 +32,12 @@ type web struct {
 	wg     sync.WaitGroup
 }
 
+// newWeb starts the server; close ends it.
 func newWeb(g *Gateway) *web {
 	w := &web{g: g, feed: feed{conns: make(chan net.Conn), closed: make(chan struct{})}}
 	w.proxy = newProxy(g)
 	w.tls = &tls.Config{
+		// Older versions are refused, as servers outside refuse them.
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"h2", "http/1.1"},
 		// Tickets would bind one name's session to another's certificate, and a box makes few
@@ -55,12 +58,14 @@ func newWeb(g *Gateway) *web {
 	return w
 }
 
+// close ends every connection and returns when no request is served any more.
 func (w *web) close() {
 	_ = w.server.Close()
 	w.wg.Wait()
 }
 
-// session is one connection whose requests are served.
+// session is one connection whose requests are served: the box's, or TLS's below that of the
+// server. over is closed with it.
 type session struct {
 	net.Conn
 	stream  *stream
@@ -70,6 +75,7 @@ type session struct {
 	once    sync.Once
 }
 
+// sessionKey is where a request's context has its session.
 type sessionKey struct{}
 
 func (s *session) Close() error {
@@ -77,7 +83,8 @@ func (s *session) Close() error {
 	return s.Conn.Close()
 }
 
-// sessionOf finds the session of a connection that the server was given.
+// sessionOf finds the session of a connection that the server was given: below the check of HTTP/1,
+// and below TLS, in that order, or TLS alone for HTTP/2.
 func sessionOf(c net.Conn) *session {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -123,6 +130,9 @@ func (w *web) framed(s *session, c net.Conn) net.Conn {
 }
 
 // open ends the box's TLS here, as the server it asked for, and answers the requests inside.
+//
+// The certificate is for the name that the box looked up, or for the address, not for what the
+// hello asks: hello has compared them.
 func (w *web) open(ctx context.Context, st *stream, h hello) error {
 	s := &session{Conn: &replay{Conn: st.box, first: h.raw}, stream: st, tls: true, over: make(chan struct{})}
 	name := st.flow.Name
@@ -142,12 +152,14 @@ func (w *web) open(ctx context.Context, st *stream, h hello) error {
 	if err != nil {
 		return w.g.refuse(st.flow, "handshake", fmt.Sprintf("TLS has to be opened for a rule or a secret, and the client did not go along (does it know this box's certificate authority?): %v", err))
 	}
+	// HTTP/2 has one way to frame a request; net/http's reader of it needs no check before it.
 	if conn.ConnectionState().NegotiatedProtocol == "h2" {
 		return w.run(ctx, s, conn)
 	}
 	return w.run(ctx, s, w.framed(s, conn))
 }
 
+// run hands a connection to the server and returns when it is over, or the gateway is.
 func (w *web) run(ctx context.Context, s *session, c net.Conn) error {
 	select {
 	case w.feed.conns <- c:
@@ -164,7 +176,7 @@ func (w *web) run(ctx context.Context, s *session, c net.Conn) error {
 	return nil
 }
 
-// requests is the flow of what is served on a connection.
+// requests is the flow of what is served on a connection, before a request is seen.
 func (st *stream) requests() policy.Flow {
 	f := st.flow
 	f.Proto = policy.HTTP

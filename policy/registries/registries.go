@@ -31,7 +31,7 @@ type Machine struct {
 	Get func(ctx context.Context, url, accept string) ([]byte, error)
 }
 
-// Found is one host, and who says so. host/egress keeps it as JSON.
+// Found is one host, and who says so. agentbox/project keeps it as JSON.
 type Found struct {
 	Rule policy.Rule `json:"rule"`
 	// From is ECOSYSTEM: WHERE, as "npm: registry" or "apt: /etc/apt/sources.list", for people, and

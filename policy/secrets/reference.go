@@ -60,9 +60,10 @@ func (r Reference) String() string {
 	return string(r.Kind) + ":" + r.Of
 }
 
-// MarshalText and UnmarshalText are String and Parse.
+// MarshalText is String.
 func (r Reference) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
+// UnmarshalText is Parse.
 func (r *Reference) UnmarshalText(b []byte) error {
 	v, err := Parse(string(b))
 	*r = v
