@@ -117,7 +117,7 @@ func (g *Gateway) Close() {
 	g.conns.close()
 	g.web.close()
 	g.calls.close()
-	g.up.close()
+	g.up.closeIdle()
 	g.outs.close()
 	g.wg.Wait()
 	g.audit.flush()

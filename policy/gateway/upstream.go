@@ -68,8 +68,8 @@ func newUpstream(g *Gateway) *upstream {
 	return u
 }
 
+// closeIdle ends the connections that no request uses; the others end with their requests.
 func (u *upstream) closeIdle() { u.transport.CloseIdleConnections() }
-func (u *upstream) close()     { u.transport.CloseIdleConnections() }
 
 // dial connects to where a flow leads. Each address is decided about as it is dialled, by the
 // dialer itself, so that nothing between the question and the connection can lead elsewhere.
