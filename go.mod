@@ -7,6 +7,7 @@ require (
 	github.com/Masterminds/semver/v3 v3.4.0
 	github.com/PlakarKorp/go-cdc-chunkers v1.1.0
 	github.com/agext/levenshtein v1.2.3
+	github.com/andybalholm/brotli v1.2.8
 	github.com/cavaliergopher/cpio v1.0.1
 	github.com/dgraph-io/badger/v4 v4.9.6
 	github.com/erofs/go-erofs v0.3.1

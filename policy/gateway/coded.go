@@ -4,15 +4,16 @@ import (
 	"bufio"
 	"compress/gzip"
 	"compress/zlib"
+	"errors"
 	"io"
 	"strings"
 
+	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/zstd"
 )
 
-// codings are those of HTTP that are read here. Brotli is not among them: nothing that agentbox is
-// made of reads it.
-var codings = []string{"gzip", "x-gzip", "deflate", "zstd"}
+// codings are those of HTTP that are read here.
+var codings = []string{"gzip", "x-gzip", "deflate", "zstd", "br"}
 
 // Bounds of what a server can have us do by sending little: what comes out of a compressed answer
 // is read so far, with a window of that size (RFC 9659), for so many answers of a box at once. What
@@ -72,9 +73,19 @@ func decoder(coding string, r io.Reader) (io.ReadCloser, error) {
 			return nil, err
 		}
 		return d.IOReadCloser(), nil
+	case "br":
+		in := bufio.NewReader(r)
+		if first, err := in.Peek(1); err != nil || first[0]&widest == widest {
+			return nil, errors.Join(err, errors.New("its window is wider than is read"))
+		}
+		return io.NopCloser(brotli.NewReader(in)), nil
 	}
 	return gzip.NewReader(r)
 }
+
+// widest are the bits that begin a brotli stream with a window of 16 MiB (RFC 7932, 9.1), the only
+// one beyond mostWindow: the decoder takes as much as the stream asks for.
+const widest = 0b1111
 
 // direct hears without a decoder.
 type direct struct{ io.Writer }

@@ -12,6 +12,7 @@ import (
 
 	"agentbox/agentbox"
 
+	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -29,6 +30,8 @@ func coded(t testing.TB, coding, text string) string {
 			t.Fatal(err)
 		}
 		w = z
+	case "br":
+		w = brotli.NewWriter(&b)
 	default:
 		w = gzip.NewWriter(&b)
 	}
@@ -86,7 +89,12 @@ func TestWhatIsNotReadOfCompressedAnswersPasses(t *testing.T) {
 	if _, err := io.WriteString(z, "{"+usage+strings.Repeat(" ", 3*mostWindow)); err != nil || z.Close() != nil {
 		t.Fatal(err)
 	}
-	zipped := coded(t, "gzip", "{"+usage)
+	var widest bytes.Buffer
+	w := brotli.NewWriterOptions(&widest, brotli.WriterOptions{LGWin: 24})
+	if _, err := io.WriteString(w, "{"+usage+strings.Repeat(" ", 3*mostWindow)); err != nil || w.Close() != nil {
+		t.Fatal(err)
+	}
+	zipped, pressed := coded(t, "gzip", "{"+usage), coded(t, "br", "{"+usage)
 	for what, a := range map[string]struct {
 		coding, body string
 		want         agentbox.Tokens
@@ -94,8 +102,14 @@ func TestWhatIsNotReadOfCompressedAnswersPasses(t *testing.T) {
 		"sound":              {"gzip", zipped, said},
 		"gzip bomb":          {"gzip", coded(t, "gzip", bomb), unsaid},
 		"zstd bomb":          {"zstd", coded(t, "zstd", bomb), unsaid},
+		"brotli bomb":        {"br", coded(t, "br", bomb), unsaid},
 		"too wide a window":  {"zstd", wide.String(), unsaid},
-		"brotli":             {"br", zipped, unsaid},
+		"widest of brotli":   {"br", widest.String(), unsaid},
+		"another than said":  {"br", zipped, unsaid},
+		"cut brotli":         {"br", pressed[:len(pressed)/2], unsaid},
+		"garbage behind br":  {"br", pressed + "garbage", said},
+		"no brotli":          {"br", "", unsaid},
+		"compress":           {"compress", zipped, unsaid},
 		"twice":              {"gzip, gzip", coded(t, "gzip", zipped), unsaid},
 		"none after all":     {"gzip", "{" + usage, unsaid},
 		"cut":                {"gzip", zipped[:len(zipped)/2], unsaid},
@@ -119,7 +133,7 @@ func TestWhatIsNotReadOfCompressedAnswersPasses(t *testing.T) {
 
 func TestModelsAreAskedForWhatIsRead(t *testing.T) {
 	for had, want := range map[string]string{
-		"gzip, deflate, br, zstd": "gzip, deflate, zstd", "br;q=1.0, gzip ; q=0.8, *;q=0.1": "gzip ; q=0.8", "br": "identity", "*": "identity", "identity": "identity",
+		"gzip, deflate, br, zstd": "gzip, deflate, br, zstd", "br;q=1.0, compress;q=0.9, gzip ; q=0.8, *;q=0.1": "br;q=1.0, gzip ; q=0.8", "compress": "identity", "*": "identity", "identity": "identity",
 	} {
 		h := http.Header{"Accept-Encoding": {had}, extensions: {"permessage-deflate"}}
 		if askReadable(h); h.Get("Accept-Encoding") != want || h.Get(extensions) != "" {

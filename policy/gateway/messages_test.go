@@ -86,7 +86,7 @@ func TestTheGatewayTellsWhatMessagesUsed(t *testing.T) {
 		defer conn.Close()
 		_, _ = conn.Write(append([]byte(switching+"\r\n"), spoken(70_000)...))
 	}))
-	answer := w.raw(dest("a.test", 80), "GET /v1/responses HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nAccept-Encoding: br, gzip\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n")
+	answer := w.raw(dest("a.test", 80), "GET /v1/responses HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nAccept-Encoding: compress, gzip\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n")
 	in := bufio.NewReader(strings.NewReader(answer))
 	res, err := http.ReadResponse(in, nil)
 	if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
