@@ -17,8 +17,8 @@ func usedRows(r agentbox.Result) (rows [][]string) {
 	if u == nil {
 		return nil
 	}
-	rows = append(rows, []string{"used", fmt.Sprintf("cpu %s, memory %.1f GiB-s (%s at most), network %s in, %s out",
-		tookText(u.CPU), u.Memory, bytesText(u.MemoryPeak), bytesText(u.In), bytesText(u.Out))})
+	rows = append(rows, []string{"used", fmt.Sprintf("cpu %s, memory %s GiB-s (%s at most), network %s in, %s out",
+		tookText(u.CPU), heldText(u.Memory), bytesText(u.MemoryPeak), bytesText(u.In), bytesText(u.Out))})
 	for _, name := range slices.Sorted(maps.Keys(u.Models)) {
 		rows = append(rows, []string{"model", tokensText(name, u.Models[name])})
 	}

@@ -62,7 +62,7 @@ func allTasks(all []agentbox.Task) string {
 	}
 	s := sumTasks(all, func(agentbox.Task) string { return "" })[0]
 	parts := []string{
-		agentbox.Plural(s.Tasks, "task") + ": cpu " + tookText(s.Used.CPU), fmt.Sprintf("memory %.1f GiB-s", s.Used.Memory),
+		agentbox.Plural(s.Tasks, "task") + ": cpu " + tookText(s.Used.CPU), "memory " + heldText(s.Used.Memory) + " GiB-s",
 		fmt.Sprintf("network %s in, %s out", bytesText(s.Used.In), bytesText(s.Used.Out)),
 	}
 	if tokens := s.Used.Tokens(); tokens.Answers > 0 {
@@ -72,6 +72,20 @@ func allTasks(all []agentbox.Task) string {
 		parts = append(parts, costs)
 	}
 	return strings.Join(parts, ", ") + unratedText(s.Costs)
+}
+
+// heldText is how much memory was held for how long, in GiB-seconds: a task of a second holds some
+// hundredths of one.
+func heldText(held float64) string {
+	switch {
+	case held == 0:
+		return "0"
+	case held < 0.001:
+		return "<0.001"
+	case held < 1:
+		return fmt.Sprintf("%.2g", held)
+	}
+	return fmt.Sprintf("%.1f", held)
 }
 
 // costsText is what things cost, "" where nobody knows.
@@ -108,7 +122,7 @@ func (a *app) reportSums(all []agentbox.Task, by string) error {
 		tokens := s.Used.Tokens()
 		f.ids = append(f.ids, oneLine(s.By))
 		f.table = append(f.table, []string{
-			oneLine(s.By), fmt.Sprint(s.Tasks), tookText(s.Used.CPU), fmt.Sprintf("%.1f", s.Used.Memory), bytesText(s.Used.In), bytesText(s.Used.Out),
+			oneLine(s.By), fmt.Sprint(s.Tasks), tookText(s.Used.CPU), heldText(s.Used.Memory), bytesText(s.Used.In), bytesText(s.Used.Out),
 			fmt.Sprint(tokens.Total()), costsText(s.Costs),
 		})
 	}

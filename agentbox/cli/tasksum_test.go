@@ -65,3 +65,11 @@ func TestAListOfTasksEndsWithTheirSum(t *testing.T) {
 		t.Errorf("no tasks: %q", text)
 	}
 }
+
+func TestWhatAShortTaskHeldIsNotNothing(t *testing.T) {
+	for held, want := range map[float64]string{0: "0", 0.00004: "<0.001", 0.0312: "0.031", 0.5: "0.5", 0.999: "1", 1: "1.0", 12.34: "12.3", 1234.5: "1234.5"} {
+		if got := heldText(held); got != want {
+			t.Errorf("%v GiB-s: %s", held, got)
+		}
+	}
+}
