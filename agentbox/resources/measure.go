@@ -2,18 +2,34 @@ package resources
 
 import (
 	"errors"
+	"os"
 	"runtime"
 
 	"github.com/prometheus/procfs"
 )
 
-// Measure looks at this machine, as its /proc shows it.
+// cgroups is where they are mounted.
+const cgroups = "/sys/fs/cgroup"
+
+// Measure looks at this machine, as its /proc shows it, and at what of it this process may have.
 func Measure() (Machine, error) {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
 		return Machine{}, err
 	}
-	return measure(fs)
+	m, err := measure(fs)
+	if err != nil {
+		return Machine{}, err
+	}
+	self, err := fs.Self()
+	if err != nil {
+		return Machine{}, err
+	}
+	groups, err := self.Cgroups()
+	if err != nil {
+		return m, nil //nolint:nilerr // a kernel without them
+	}
+	return m.within(os.DirFS(cgroups), groups), nil
 }
 
 func measure(fs procfs.FS) (Machine, error) {
