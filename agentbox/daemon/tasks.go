@@ -7,11 +7,8 @@ import (
 	"io/fs"
 	"net/http"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-
-	"github.com/prometheus/procfs"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -65,16 +62,12 @@ func room(running []task.Need, next task.Need) bool {
 	for _, n := range running {
 		cpus, memory = cpus+n.CPUs, memory+n.Memory
 	}
-	fs, err := procfs.NewDefaultFS()
+	machine, err := resources.Measure()
 	if err != nil {
 		return false
 	}
-	info, err := fs.Meminfo()
-	if err != nil || info.MemTotalBytes == nil || info.MemAvailableBytes == nil {
-		return false
-	}
-	total, available := float64(*info.MemTotalBytes), float64(*info.MemAvailableBytes)
-	return cpus <= cpuShare*runtime.NumCPU() && float64(memory) <= memoryShare*total && available-float64(next.Memory) >= memoryLeft*total
+	total, available := float64(machine.Memory), float64(machine.Available)
+	return cpus <= cpuShare*machine.CPUs && float64(memory) <= memoryShare*total && available-float64(next.Memory) >= memoryLeft*total
 }
 
 // tasks answers for the tasks of this machine.
