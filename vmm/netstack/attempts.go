@@ -7,6 +7,9 @@ import (
 
 // attempts reports what the stack refuses: the first of a kind at once, then one report a second at
 // most.
+//
+// Counting and not queueing is what bounds it: a box may send refused frames as fast as its CPUs
+// can.
 type attempts struct {
 	report func(Attempt)
 	every  time.Duration
@@ -17,6 +20,7 @@ type attempts struct {
 	closed bool
 }
 
+// tally is what is known of one kind; detail is that of the first attempt since the last report.
 type tally struct {
 	detail string
 	count  int       // since the last report
@@ -26,11 +30,16 @@ type tally struct {
 // attemptsEvery is the least time between two reports of one kind.
 const attemptsEvery = time.Second
 
+// newAttempts gives attempts that call report, one call at a time, from the goroutine that adds or
+// from a timer's.
 func newAttempts(report func(Attempt)) *attempts {
 	return &attempts{report: report, every: attemptsEvery, tally: map[Kind]*tally{}}
 }
 
 // add counts one attempt. detail is called for those that are described.
+//
+// It waits while another report is being made, so a report that takes long slows the box down, and
+// nothing else.
 func (a *attempts) add(kind Kind, detail func() string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -53,6 +62,7 @@ func (a *attempts) add(kind Kind, detail func() string) {
 	}
 }
 
+// flush reports a kind; mu is held.
 func (a *attempts) flush(kind Kind, t *tally) {
 	n := t.count
 	t.count, t.last = 0, time.Now()
@@ -67,6 +77,7 @@ func (a *attempts) tick() {
 	a.flushAll()
 }
 
+// flushAll reports every kind that has something to report; mu is held.
 func (a *attempts) flushAll() {
 	for kind, t := range a.tally {
 		if t.count > 0 {

@@ -15,17 +15,22 @@ import (
 )
 
 // card is gVisor's view of the cable: one that carries IPv4 packets to and from its only neighbour.
-// Frames are read and written without a queue of their own, by whoever has them.
+// Frames are read and written without a queue of their own, by the goroutine that has them.
+//
+// It implements stack.LinkEndpoint and stack.GSOEndpoint. Reading is one goroutine's (Stack.read);
+// writing is any of gVisor's goroutines'.
 type card struct {
 	link   vmm.Link
 	long   vmm.Segmenter  // the same link; nil when it cannot carry long segments
 	header []byte         // of every frame to the guest
 	later  sync.WaitGroup // packets that are being written
 
+	// Guards dispatcher, which gVisor sets and takes away.
 	mu         sync.RWMutex
 	dispatcher stack.NetworkDispatcher
 }
 
+// newCard finds out what else the link can do.
 func newCard(link vmm.Link) *card {
 	c := &card{link: link, header: ether(etherIPv4)}
 	c.long, _ = link.(vmm.Segmenter)
@@ -34,6 +39,8 @@ func newCard(link vmm.Link) *card {
 
 // deliver hands a packet from the guest to gVisor. Sums are not verified: nothing on the cable
 // changes a byte.
+//
+// The packet must have passed inspect. gVisor may keep it, so its bytes are copied.
 func (c *card) deliver(ip []byte) {
 	c.mu.RLock()
 	d := c.dispatcher
@@ -92,6 +99,8 @@ func (c *card) writeLater(p *stack.PacketBuffer) {
 	})
 }
 
+// write sends one packet: as a segment for the guest's kernel to cut when gVisor made one that is
+// longer than the MTU, which it does only when GSOMaxSize says so.
 func (c *card) write(p *stack.PacketBuffer) error {
 	frame := append([][]byte{c.header}, p.AsSlices()...)
 	gso := p.GSOOptions
@@ -106,6 +115,8 @@ func (c *card) write(p *stack.PacketBuffer) error {
 }
 
 // GSOMaxSize implements stack.GSOEndpoint.
+//
+// 0 is no segmentation offload.
 func (c *card) GSOMaxSize() uint32 {
 	if c.long == nil {
 		return 0
@@ -135,7 +146,9 @@ func (c *card) IsAttached() bool {
 	return c.dispatcher != nil
 }
 
-// The rest of stack.LinkEndpoint: a cable that has no Ethernet header as far as gVisor can see.
+// The rest of stack.LinkEndpoint: a cable that has no Ethernet header as far as gVisor can see,
+// because card writes and removes it. RXChecksumOffload tells gVisor not to verify. Wait is called
+// when the card is removed.
 func (c *card) MTU() uint32                      { return uint32(min(c.link.MTU(), protocol.NetworkMTU)) }
 func (c *card) SetMTU(uint32)                    {}
 func (c *card) MaxHeaderLength() uint16          { return 0 }
@@ -152,6 +165,9 @@ func (c *card) Close()                                  {}
 func (c *card) SetOnCloseAction(func())                 {}
 
 // read handles frames until the cable is cut.
+//
+// It is one of Stack.work. buf is used again for the next frame, so what is kept of it has to be
+// copied.
 func (s *Stack) read() {
 	buf := make([]byte, maxFrame)
 	for {
@@ -168,6 +184,9 @@ func (s *Stack) read() {
 }
 
 // frame handles one frame from the guest.
+//
+// Only what programs may wait for an answer to is answered with an error; everything else that is
+// refused gets silence.
 func (s *Stack) frame(f []byte) {
 	c, kind, ip := inspect(f)
 	switch c {
@@ -188,6 +207,8 @@ func (s *Stack) frame(f []byte) {
 	}
 }
 
+// dhcp answers a client that asks although the agent has configured the card. A client that renews
+// has its address and is answered there, any other by broadcast.
 func (s *Stack) dhcp(ip []byte) {
 	answer := dhcpAnswer(ip[ipLen+udpLen:])
 	if answer == nil {

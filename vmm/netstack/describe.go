@@ -27,6 +27,7 @@ func describe(frame []byte) string {
 	return fmt.Sprintf("a frame of %d bytes, type %#04x, from %s to %s", len(frame), kind, from, to)
 }
 
+// describeIPv4 is for a packet with at least a header of 20 bytes, of which nothing is believed.
 func describeIPv4(p []byte) string {
 	const offset = 0x1fff
 	s := fmt.Sprintf("IPv4 from %s to %s, protocol %d", addr4(p[12:]), addr4(p[16:]), p[9])
@@ -45,4 +46,5 @@ func describeIPv4(p []byte) string {
 	return s
 }
 
+// addr4 is the address in the first 4 bytes of b.
 func addr4(b []byte) netip.Addr { return netip.AddrFrom4([4]byte(b[:4])) }

@@ -6,10 +6,11 @@ import (
 )
 
 // Forget resets a connection that the guest has kept from a life under another stack, between one
-// of its ports and remote, so that whoever waits for data there does not wait for ever. It sends a
-// segment that fits no connection: the guest answers with where it is, and the answer, which
-// belongs to no connection of this stack, is reset exactly there (RFC 9293, 3.10.7.4). A connection
-// that this stack does have is not harmed.
+// of its ports and remote, so that a program that waits for data there does not wait for ever. It
+// sends a segment that fits no connection: the guest answers with where it is, and the answer,
+// which belongs to no connection of this stack, is reset exactly there (RFC 9293, 3.10.7.4). A
+// connection that this stack does have is not harmed. It writes to the cable and waits for no
+// answer.
 func (s *Stack) Forget(port uint16, remote netip.AddrPort) {
 	const ack = 0x10
 	from := remote.Addr().As4()

@@ -37,6 +37,7 @@ var (
 	gatewayIP  = protocol.GatewayAddr.As4()
 )
 
+// mac is an address as it stands in frames, zero for text that is none.
 func mac(s string) (m [6]byte) {
 	if hw, err := net.ParseMAC(s); err == nil {
 		copy(m[:], hw)
@@ -102,6 +103,9 @@ func inspectARP(to [6]byte, a []byte) (class, Kind, []byte) {
 	return classRefused, KindARP, nil
 }
 
+// inspectIPv4 checks the packet in a frame to a hardware address, from the outside in: its header,
+// its length, fragments, who it is from, where it is for, what is in it. DHCP comes before the
+// source address, since a client may have none yet.
 func inspectIPv4(to [6]byte, p []byte) (class, Kind, []byte) {
 	if len(p) < ipLen || p[0] != 0x45 {
 		return classRefused, KindPacket, nil
@@ -137,6 +141,9 @@ func inspectIPv4(to [6]byte, p []byte) (class, Kind, []byte) {
 }
 
 // destinationKind refuses addresses that no packet on a cable can be sent to.
+//
+// It is "" for an address that can be one; whether there is anything there is the handler's to
+// decide.
 func destinationKind(dst [4]byte) Kind {
 	addr := netip.AddrFrom4(dst)
 	switch {
@@ -148,6 +155,8 @@ func destinationKind(dst [4]byte) Kind {
 	return ""
 }
 
+// inspectTransport checks as much of TCP, UDP and ICMP as those behind it rely on: a whole header,
+// ports, lengths that fit the packet. p is cut to its length and goes to dst.
 func inspectTransport(p []byte, dst [4]byte) (class, Kind, []byte) {
 	t := p[ipLen:]
 	switch p[9] {
@@ -172,6 +181,8 @@ func hasPorts(t []byte) bool {
 	return binary.BigEndian.Uint16(t) != 0 && binary.BigEndian.Uint16(t[2:]) != 0
 }
 
+// inspectICMP answers a ping of the gateway only: ICMP to elsewhere would carry data out. A ping of
+// another address is told that it is prohibited, so that the program ends.
 func inspectICMP(p []byte, dst [4]byte) (class, Kind, []byte) {
 	const unreachable, echo = 3, 8
 	t := p[ipLen:]

@@ -8,7 +8,7 @@ import (
 
 // Handler decides about all that the box tries, and carries what it allows. Its methods
 // are called from any number of goroutines at once, within the stack's limits, and their context
-// ends when the stack is closed. Whoever implements it audits what it is asked, and bounds how much
+// ends when the stack is closed. An implementation audits what it is asked, and bounds how much
 // of that it writes down: a box asks as often as it likes.
 type Handler interface {
 	// Lookup decides about a question to the resolver. nil allows the name: a question for its
@@ -56,6 +56,9 @@ type Question struct {
 }
 
 // Destination is where the box wants to go.
+//
+// It is comparable. The box chooses all of it; a Name is the one that the resolver was asked for,
+// and what the flow then says of itself (a server name, a Host header) may be another.
 type Destination struct {
 	Proto string         // "tcp" or "udp"
 	Name  string         // canonical, when the box uses the synthetic address of an allowed name; "" for any other address

@@ -15,6 +15,13 @@ import (
 )
 
 // stream is a Conn whose SYN has not been answered before its first use.
+//
+// It is made for a SYN, and answers it at the first Read, Write or CloseWrite: so a handler that
+// dials first lets the guest see a refusal where there was one. Its methods may be called from any
+// goroutine.
+//
+// answer orders everything: exactly one of establish, finish and Close decides what becomes of the
+// SYN; the fields behind it are written before ready is closed and never again.
 type stream struct {
 	id    stack.TransportEndpointID
 	share int // bytes of each buffer
@@ -32,8 +39,10 @@ type stream struct {
 	aborted     bool
 }
 
+// errGone is what a handler gets when the guest did not finish the handshake.
 var errGone = errors.New("the box has given up the connection")
 
+// newStream does not answer the SYN yet.
 func newStream(r *tcp.ForwarderRequest) *stream {
 	return &stream{id: r.ID(), req: r, ready: make(chan struct{})}
 }
@@ -67,6 +76,8 @@ func (c *stream) refuse(why error) {
 	c.req.Complete(true)
 }
 
+// established sets buffers, keep-alive and the deadlines of before. Keep-alive finds guests that
+// are gone without a word. An abort that came meanwhile is done here.
 func (c *stream) established(ep tcpip.Endpoint) {
 	options := ep.SocketOptions()
 	options.SetSendBufferSize(int64(c.share), true)
@@ -85,6 +96,9 @@ func (c *stream) established(ep tcpip.Endpoint) {
 // finish ends the connection as err says: refused or reset with one, closed without. It returns
 // when nothing of it is left but a state that passes by itself, soon after done is closed at the
 // latest.
+//
+// err nil means that the handler's work is done, and what it wrote is still to reach the guest. It
+// is called once, when the handler has returned.
 func (c *stream) finish(err error, done <-chan struct{}) {
 	c.answer.Do(func() {
 		defer close(c.ready)
@@ -105,6 +119,9 @@ func (c *stream) finish(err error, done <-chan struct{}) {
 
 // drain waits until the guest has read everything and closed its side too, and tells whether it
 // has. What is left of a connection counts as one, so it may not stay for ever.
+//
+// gVisor tells no one of a state that changes, so it looks again and again, less and less often.
+// TIME-WAIT counts as closed: it passes by itself.
 func (c *stream) drain(done <-chan struct{}) bool {
 	const longest = 250 * time.Millisecond
 	end := time.Now().Add(linger)
@@ -123,6 +140,8 @@ func (c *stream) drain(done <-chan struct{}) bool {
 }
 
 // abort resets the connection, from any goroutine.
+//
+// One whose SYN is not answered yet is refused when it would be.
 func (c *stream) abort() {
 	c.mu.Lock()
 	c.aborted = true
@@ -133,6 +152,7 @@ func (c *stream) abort() {
 	}
 }
 
+// Read answers the SYN if nobody has, and reads what the guest sent.
 func (c *stream) Read(p []byte) (int, error) {
 	if err := c.establish(); err != nil {
 		return 0, c.failed("read", err)
@@ -140,6 +160,7 @@ func (c *stream) Read(p []byte) (int, error) {
 	return c.conn.Read(p)
 }
 
+// Write answers the SYN if nobody has, and sends.
 func (c *stream) Write(p []byte) (int, error) {
 	if err := c.establish(); err != nil {
 		return 0, c.failed("write", err)
@@ -147,6 +168,7 @@ func (c *stream) Write(p []byte) (int, error) {
 	return c.conn.Write(p)
 }
 
+// CloseWrite implements Conn.
 func (c *stream) CloseWrite() error {
 	if err := c.establish(); err != nil {
 		return c.failed("close", err)
@@ -154,7 +176,7 @@ func (c *stream) CloseWrite() error {
 	return c.conn.CloseWrite()
 }
 
-// Close ends the connection for whoever uses it; what is left to be done happens when the handler
+// Close ends the connection for all who use it; what is left to be done happens when the handler
 // has returned.
 func (c *stream) Close() error {
 	c.answer.Do(func() {
@@ -168,6 +190,7 @@ func (c *stream) Close() error {
 	return c.conn.Close()
 }
 
+// failed is an error as package net makes them.
 func (c *stream) failed(op string, err error) error {
 	return &net.OpError{Op: op, Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
 }
@@ -180,6 +203,8 @@ func tcpAddr(a tcpip.Address, port uint16) net.Addr {
 	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.AddrFrom4(a.As4()), port))
 }
 
+// SetReadDeadline counts from the connection's beginning even if it is called before the SYN is
+// answered. It does not bound that answer itself.
 func (c *stream) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,11 +17,13 @@ import (
 type streams struct {
 	*Stack
 
-	mu     sync.Mutex
-	open   map[*stream]struct{} // each holds a goroutine of ours
+	mu   sync.Mutex
+	open map[*stream]struct{} // each holds a goroutine of ours
+	// mu guards open and closed; work is counted up while it is held, see enter.
 	closed bool
 }
 
+// dnsPort is the gateway's, for questions over UDP and TCP.
 const dnsPort = 53
 
 // Sizes of the buffers of a connection, in bytes. The largest is what one fast connection needs;
@@ -39,6 +41,8 @@ const (
 	linger   = 20 * time.Second
 )
 
+// tune sets what one peer on a lossless cable needs: buffers as above, selective acknowledgements,
+// and no guessing of a receive buffer's size.
 func (s *Stack) tune() error {
 	wait, fin := tcpip.TCPTimeWaitTimeoutOption(timeWait), tcpip.TCPLingerTimeoutOption(linger)
 	sack, moderate := tcpip.TCPSACKEnabled(true), tcpip.TCPModerateReceiveBufferOption(false)
@@ -55,6 +59,7 @@ func (s *Stack) tune() error {
 	return nil
 }
 
+// init makes gVisor hand every new connection to begin.
 func (t *streams) init(s *Stack) {
 	t.Stack, t.open = s, map[*stream]struct{}{}
 	// Those beyond our own limit are refused at once; the forwarder drops what is twice as much.
@@ -63,6 +68,8 @@ func (t *streams) init(s *Stack) {
 }
 
 // begin is called in a goroutine of its own for each SYN.
+//
+// It lives as long as the connection. The handler's error decides how that ends.
 func (t *streams) begin(r *tcp.ForwarderRequest) {
 	d := t.destination("tcp", r.ID())
 	c := newStream(r)
@@ -78,6 +85,8 @@ func (t *streams) begin(r *tcp.ForwarderRequest) {
 }
 
 // carry lets the handler decide, and have the connection.
+//
+// A connection to the gateway's resolver is not decided about here but name by name.
 func (t *streams) carry(d Destination, c *stream) error {
 	if d.Addr == netip.AddrPortFrom(protocol.GatewayAddr, dnsPort) {
 		return t.resolver.serveStream(t.ctx, c)
@@ -89,12 +98,17 @@ func (t *streams) carry(d Destination, c *stream) error {
 }
 
 // destination is where a packet goes.
+//
+// id is as gVisor sees it: the local end is where the guest connects to.
 func (s *Stack) destination(proto string, id stack.TransportEndpointID) Destination {
 	addr := netip.AddrFrom4(id.LocalAddress.As4())
 	return Destination{Proto: proto, Name: s.names.of(addr), Addr: netip.AddrPortFrom(addr, id.LocalPort)}
 }
 
 // enter takes one of the places there are, and a share of the memory.
+//
+// It is false when the limit is reached or the stack is being closed. The share is not taken from
+// those that are open already: the budget is a bound on what begins, and no promise.
 func (t *streams) enter(c *stream) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -107,6 +121,7 @@ func (t *streams) enter(c *stream) bool {
 	return true
 }
 
+// leave gives the place back.
 func (t *streams) leave(c *stream) {
 	t.mu.Lock()
 	delete(t.open, c)

@@ -24,8 +24,9 @@ type flows struct {
 	*Stack
 	asked chan struct{} // a place for each question to the resolver that is being answered
 
-	mu     sync.Mutex
-	open   map[stack.TransportEndpointID]*flow // nil while the handler decides
+	mu   sync.Mutex
+	open map[stack.TransportEndpointID]*flow // nil while the handler decides
+	// mu guards open and closed; work is counted up while it is held.
 	closed bool
 }
 
@@ -39,6 +40,7 @@ const (
 	flowBuffer = 256 << 10
 )
 
+// init makes gVisor hand datagrams without an endpoint to packet.
 func (u *flows) init(s *Stack) {
 	u.Stack, u.open, u.asked = s, map[stack.TransportEndpointID]*flow{}, make(chan struct{}, mostQuestions)
 	s.tcpip.SetTransportProtocolHandler(transportudp.ProtocolNumber, u.packet)
@@ -46,6 +48,9 @@ func (u *flows) init(s *Stack) {
 
 // packet is called for a datagram that belongs to no open flow. It must not block; false has the
 // guest told that nobody listens.
+//
+// It is called by the goroutine that reads the cable. While the handler decides about a flow its
+// further datagrams are dropped: the first one is kept, and is what the flow begins with.
 func (u *flows) packet(id stack.TransportEndpointID, p *stack.PacketBuffer) bool {
 	d := u.destination("udp", id)
 	if d.Addr == netip.AddrPortFrom(protocol.GatewayAddr, dnsPort) {
@@ -77,6 +82,7 @@ func (u *flows) packet(id stack.TransportEndpointID, p *stack.PacketBuffer) bool
 	return true
 }
 
+// leave gives the flow's place back.
 func (u *flows) leave(id stack.TransportEndpointID) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -84,6 +90,8 @@ func (u *flows) leave(id stack.TransportEndpointID) {
 }
 
 // carry lets the handler decide, and have the flow.
+//
+// It is the flow's goroutine, until the handler returns.
 func (u *flows) carry(d Destination, id stack.TransportEndpointID, first *stack.PacketBuffer) {
 	if err := u.handler.Accept(u.ctx, d); err != nil {
 		u.send(unreachable(packetHead(first), codePort))
@@ -106,6 +114,8 @@ func packetHead(p *stack.PacketBuffer) []byte {
 }
 
 // endpoint makes gVisor's end of the flow, with the first datagram in it.
+//
+// The caller closes it.
 func (u *flows) endpoint(id stack.TransportEndpointID, first *stack.PacketBuffer) (*flow, error) {
 	var request *transportudp.ForwarderRequest
 	transportudp.NewForwarder(u.tcpip, func(r *transportudp.ForwarderRequest) { request = r }).HandlePacket(id, first)
@@ -123,6 +133,8 @@ func (u *flows) endpoint(id stack.TransportEndpointID, first *stack.PacketBuffer
 }
 
 // enter makes a flow one that abort knows of.
+//
+// It is false when the stack is being closed.
 func (u *flows) enter(id stack.TransportEndpointID, f *flow) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -143,6 +155,9 @@ func (u *flows) abort() {
 }
 
 // question answers a datagram to the resolver.
+//
+// It does not block: the answer is given by a goroutine of its own, of which there are
+// mostQuestions at once.
 func (u *flows) question(from uint16, p *stack.PacketBuffer) {
 	select {
 	case u.asked <- struct{}{}:
@@ -160,6 +175,8 @@ func (u *flows) question(from uint16, p *stack.PacketBuffer) {
 }
 
 // flow is the guest's end of a UDP flow.
+//
+// Its timer closes it after flowIdle without a datagram, which a reader sees as net.ErrClosed.
 type flow struct {
 	*gonet.UDPConn
 	queue waiter.Queue
@@ -168,6 +185,7 @@ type flow struct {
 	once  sync.Once
 }
 
+// touch notes that the flow was used.
 func (f *flow) touch() { f.used.Store(time.Now().UnixNano()) }
 
 // check closes the flow when it has been idle for long enough.
@@ -179,6 +197,7 @@ func (f *flow) check() {
 	_ = f.Close()
 }
 
+// Read gives one datagram.
 func (f *flow) Read(p []byte) (int, error) {
 	n, err := f.UDPConn.Read(p)
 	if errors.Is(err, io.EOF) {
@@ -188,12 +207,13 @@ func (f *flow) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Write sends one datagram.
 func (f *flow) Write(p []byte) (int, error) {
 	f.touch()
 	return f.UDPConn.Write(p)
 }
 
-// Close ends the flow; whoever reads returns.
+// Close ends the flow; reads under way return. Idempotent.
 func (f *flow) Close() (err error) {
 	f.once.Do(func() {
 		f.timer.Stop()
