@@ -18,13 +18,17 @@ import (
 //go:embed embedded
 var embedded embed.FS
 
+// agentName is the agent for this host's processor: guests have the same.
 const agentName = "embedded/agentbox-guest-linux-" + runtime.GOARCH
 
+// noAgent is for a checkout that was built without `go generate`.
 func noAgent() error {
 	return agentbox.Errorf(agentbox.Missing, "this agentbox was built without a guest agent").WithHint("build with `make build`")
 }
 
 // AgentDigest is that of what Agent gives. It costs nothing, while Agent unpacks.
+//
+// Templates and kernel directories depend on it, so it is asked for at every start.
 func AgentDigest() (agentbox.Digest, error) {
 	text, err := embedded.ReadFile(agentName + ".sha256")
 	if err != nil {
@@ -37,7 +41,8 @@ func AgentDigest() (agentbox.Digest, error) {
 	return d, nil
 }
 
-// Agent is the guest agent for machines of this host's architecture: a static Linux ELF.
+// Agent is the guest agent for machines of this host's architecture: a static Linux ELF. It unpacks
+// some megabytes at each call. Errors have code Missing or Corrupt.
 func Agent() ([]byte, error) {
 	f, err := embedded.Open(agentName + ".gz")
 	if err != nil {

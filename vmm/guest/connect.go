@@ -27,6 +27,10 @@ const UserName = "agentbox"
 // the stream still holds of an earlier life is dropped; the Client of that life must not be used
 // any more. The stream stays the caller's: closing the Client does not close it. When Connect
 // fails, the guest must be killed.
+//
+// Errors have code Timeout or Unavailable; one that wraps *Refused means that the guest is well
+// enough to say why it will not go on. Only one life may be begun at a time on a stream, and
+// nothing else may read from it.
 func Connect(ctx context.Context, stream net.Conn, hello protocol.Hello, keys Keys) (*Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, ConnectTimeout)
 	defer cancel()
@@ -49,6 +53,8 @@ func Connect(ctx context.Context, stream net.Conn, hello protocol.Hello, keys Ke
 	return c, nil
 }
 
+// unavailable gives an error of Connect its code and a hint where to look. A cancelled context
+// stays what it is.
 func unavailable(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
@@ -89,6 +95,9 @@ func handshake(conn *lifeConn, hello protocol.Hello, keys Keys) (*Client, error)
 	return newClient(conn, ssh.NewClient(sshConn, channels, requests), clean(conn.ready.Kernel)), nil
 }
 
+// clientConfig offers one algorithm of each kind: both ends are ours, and each further one is bytes
+// in the way of a login. The ciphers protect nothing that the stream itself does not; they are
+// there because SSH has no connection without.
 func clientConfig(keys Keys) (*ssh.ClientConfig, error) {
 	host, err := ssh.NewPublicKey(keys.Host.Public())
 	if err != nil {
@@ -111,6 +120,7 @@ func clientConfig(keys Keys) (*ssh.ClientConfig, error) {
 // Refused is why a guest that answers will not begin a life. It must be killed.
 type Refused struct{ Reason string }
 
+// Error implements error.
 func (r *Refused) Error() string { return "the guest could not begin its life: " + r.Reason }
 
 // notBegun is the error of a life that failed in the guest, whose login is refused.
@@ -138,12 +148,13 @@ type lifeConn struct {
 	r   *bufio.Reader
 	end sync.Once
 
-	// The fields below belong to whoever reads.
+	// The fields below belong to the goroutine that reads.
 	token   string         // of the Ready to wait for before anything is read; "" once it came
 	ready   protocol.Ready //
 	refused error          // why the guest is not ready
 }
 
+// newLifeConn does not touch the stream yet.
 func newLifeConn(stream net.Conn) *lifeConn {
 	return &lifeConn{Conn: stream, r: bufio.NewReaderSize(stream, 32<<10)}
 }
@@ -163,6 +174,7 @@ func (c *lifeConn) interruptWith(ctx context.Context) (release func() bool) {
 	return context.AfterFunc(ctx, func() { c.Conn.SetDeadline(past) })
 }
 
+// Read waits for this life's Ready before it gives SSH its first byte.
 func (c *lifeConn) Read(p []byte) (int, error) {
 	if c.token != "" {
 		if c.refused = c.awaitReady(); c.refused != nil {
@@ -173,6 +185,7 @@ func (c *lifeConn) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
+// awaitReady drops what the stream has left of earlier lives, and reads the Ready.
 func (c *lifeConn) awaitReady() (err error) {
 	c.ready, err = protocol.ReadReady(c.r, c.token)
 	switch {

@@ -10,8 +10,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// Keys are the SSH keys of one lease, which are never in a template. The host has none: whoever can
-// say hello on the guest's stream is the host.
+// Keys are the SSH keys of one lease, which are never in a template. The host has none: the process
+// that can say hello on the guest's stream is the host.
 type Keys struct {
 	Host ed25519.PrivateKey // by which the guest proves that it read the Hello
 }
@@ -27,6 +27,8 @@ func NewKeys() (Keys, error) {
 
 // Hello begins a new life of a guest with these keys: its token, random numbers and machine id are
 // drawn anew each time.
+//
+// hostname must be one that protocol.ParseHello takes. Attach is left for the caller to set.
 func (k Keys) Hello(hostname string) protocol.Hello {
 	var random [64 + 16 + 16]byte
 	rand.Read(random[:]) // never fails since Go 1.24

@@ -17,11 +17,17 @@ import (
 
 // metaPackages are the packages that depend on a distribution's newest kernel for virtual machines,
 // best first: Debian's cloud kernel, then Ubuntu's. The generic ones are larger but work.
+//
+// arch is Debian's name, which for the processors that we run on is Go's.
 func metaPackages(arch string) []string {
 	return []string{"linux-image-cloud-" + arch, "linux-image-kvm", "linux-image-virtual", "linux-image-" + arch, "linux-image-generic"}
 }
 
 // fetch downloads the distribution's kernel as an ordinary user and reads what is needed from it.
+//
+// Nothing is installed: the packages are downloaded into a temporary directory below Root and
+// unpacked there. What apt verified by its signatures is believed. Errors: Missing where there is
+// no apt or no package, Unavailable where the download failed, each with what to do instead.
 func (c *Config) fetch(ctx context.Context) (*parts, error) {
 	for _, tool := range []string{"apt-get", "apt-cache", "dpkg-deb"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -62,6 +68,8 @@ func (c *Config) fetch(ctx context.Context) (*parts, error) {
 }
 
 var (
+	// A package with a version in its name holds a kernel; one without depends on such a one.
+	// Ubuntu has modules in a package of their own.
 	concreteKernel  = agentbox.Pattern(`^linux-image-(unsigned-)?[0-9]`)
 	concreteModules = agentbox.Pattern(`^linux-modules-[0-9]`)
 )
@@ -88,6 +96,8 @@ func kernelPackages(ctx context.Context, arch string) ([]string, error) {
 }
 
 // aptDepends lists what a package depends on; nothing when apt does not know it.
+//
+// apt-cache prints alternatives with a bar before them; they are taken, too.
 func aptDepends(ctx context.Context, pkg string) []string {
 	cmd := exec.CommandContext(ctx, "apt-cache", "depends", pkg)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
@@ -104,6 +114,7 @@ func aptDepends(ctx context.Context, pkg string) []string {
 	return depends
 }
 
+// firstMatch is the first of list that matches, or "".
 func firstMatch(list []string, re *regexp.Regexp) string {
 	for _, s := range list {
 		if re.MatchString(s) {
@@ -114,6 +125,9 @@ func firstMatch(list []string, re *regexp.Regexp) string {
 }
 
 // download puts the packages' files into dir.
+//
+// The sandbox option is for root only: apt then downloads as a user of its own, who may not write
+// into dir. apt's words decide about the hint and nothing else.
 func download(ctx context.Context, dir string, packages []string) error {
 	args := []string{"download", "-q"}
 	if os.Geteuid() == 0 {
@@ -136,6 +150,8 @@ func download(ctx context.Context, dir string, packages []string) error {
 }
 
 // lastLine is the most telling line of a failed program's output.
+//
+// apt and dpkg begin errors with "E: ". err is for a program that said nothing.
 func lastLine(out []byte, err error) string {
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	for i := len(lines) - 1; i >= 0; i-- {

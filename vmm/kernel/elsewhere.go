@@ -17,6 +17,8 @@ import (
 const FileOrigin = "origin.json"
 
 // origin is what it holds. Without it, this host did.
+//
+// By is the PeerID that Config.Elsewhere gave.
 type origin struct {
 	By string `json:"by"`
 }
@@ -27,6 +29,9 @@ const maxParts = 1 << 20
 // elsewhere gets parts that somebody else fetched, and keeps them below fetched as if they had been
 // fetched here. Every byte is what their list says, and the kernel is of the release that it says;
 // who wrote the list is for Config.Elsewhere to judge.
+//
+// Its error is fs.ErrNotExist where nobody is asked; any error only means that the next source is
+// tried. The directory is filled under a temporary name, so what does not fit leaves nothing.
 func (c *Config) elsewhere(ctx context.Context, fetched string) (*parts, error) {
 	if c.Elsewhere == nil {
 		return nil, fs.ErrNotExist
@@ -59,6 +64,8 @@ func (c *Config) elsewhere(ctx context.Context, fetched string) (*parts, error) 
 }
 
 // readForeign reads parts that somebody else wrote.
+//
+// A release that begins with a dot would be a directory that nobody lists.
 func readForeign(dir string) (*parts, error) {
 	info, err := os.Stat(filepath.Join(dir, FileManifest))
 	if err != nil || info.Size() > maxParts {
@@ -80,12 +87,16 @@ func readForeign(dir string) (*parts, error) {
 
 // Fetched is a kernel that was got for this host, without a guest agent.
 type Fetched struct {
+	// As in its kernel.json, and the name of Dir.
 	Release string
 	Dir     string
 	By      string // who got it from the distribution: what Config.Elsewhere said; "": this host
 }
 
 // ListFetched lists them.
+//
+// root is Config.Root. The order is by name. An origin that cannot be read is an error, and the
+// kernel is listed all the same, as this host's.
 func ListFetched(root string) ([]Fetched, error) {
 	entries, err := os.ReadDir(filepath.Join(root, "fetched"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -107,6 +118,9 @@ func ListFetched(root string) ([]Fetched, error) {
 
 // Drop removes the fetched kernels of which gone is true, and the kernel directories made from them.
 // Machines that run go on; what is saved of them fits no other kernel.
+//
+// It is how what a revoked member made goes: gone is asked with Fetched.By. It goes on after an
+// error and returns all of them.
 func Drop(ctx context.Context, root string, gone func(by string) bool) error {
 	list, err := ListFetched(root)
 	for _, f := range list {
@@ -117,6 +131,8 @@ func Drop(ctx context.Context, root string, gone func(by string) bool) error {
 	return err
 }
 
+// drop removes one fetched kernel, under Root's lock. Kernel directories go first: if that is cut
+// short, the parts still say which ones are left.
 func drop(ctx context.Context, root string, f Fetched) error {
 	unlock, err := durable.Lock(ctx, filepath.Join(root, "lock"), nil)
 	if err != nil {

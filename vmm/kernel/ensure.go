@@ -20,7 +20,7 @@ const (
 	FileManifest = "kernel.json"
 )
 
-// Config says where kernels live and which one is wanted.
+// Config says where kernels live and which one is wanted. Root and Agent are required.
 type Config struct {
 	Root     string       // directory for kernels, made when missing
 	Override string       // the user's `kernel:` key: a vmlinuz, or a directory with one and its modules; "" chooses
@@ -36,6 +36,10 @@ type Config struct {
 // none. The order is: the override; a kernel fetched earlier; the host's own; what somebody else
 // fetched; the distribution's cloud kernel, downloaded as an ordinary user. Processes may call it
 // at the same time.
+//
+// What is here comes before what has to be fetched. Parts that are damaged are fetched again, once.
+// Errors: Invalid for an override that is no kernel, Missing where nothing can be had, NoSpace, or
+// those of apt.
 func Ensure(ctx context.Context, c Config) (string, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -75,6 +79,8 @@ func Ensure(ctx context.Context, c Config) (string, error) {
 
 // assembled returns the kernel directory of p, building it when it is missing or not what its
 // digests say.
+//
+// The lock is held.
 func (c *Config) assembled(p *parts) (string, error) {
 	dir := filepath.Join(c.Root, p.key(c.Agent))
 	err := Verify(dir)

@@ -8,6 +8,7 @@ import (
 
 // Paths in the initramfs that the agent knows.
 const (
+	// The agent reads them in boot.go: both sides have to agree.
 	initPath    = "init"
 	modulesDir  = "modules"
 	modulesList = "modules/list" // file names in load order, one a line
@@ -15,6 +16,9 @@ const (
 
 // initramfs builds the archive the kernel unpacks before it runs /init. It is not compressed: under
 // emulation unpacking costs more than reading.
+//
+// The modules' file names begin with their place in the order. /dev/console is there because the
+// kernel opens it for /init before anything is mounted.
 func initramfs(agent []byte, mods []module) []byte {
 	var a archive
 	a.add("dev", modeDir|0o755, 0, 0, nil)
@@ -45,6 +49,8 @@ type archive struct {
 	inode int
 }
 
+// add appends one file, directory or device. Names have no slash at their beginning. Owner is root,
+// and the time is 1970: equal content gives equal bytes.
 func (a *archive) add(name string, mode, major, minor int, data []byte) {
 	a.inode++
 	fmt.Fprintf(&a.buf, "070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X",
@@ -56,12 +62,14 @@ func (a *archive) add(name string, mode, major, minor int, data []byte) {
 	a.pad(4)
 }
 
+// pad fills with zeros to a multiple.
 func (a *archive) pad(to int) {
 	for a.buf.Len()%to != 0 {
 		a.buf.WriteByte(0)
 	}
 }
 
+// finish ends the archive: the trailer has the inode 0.
 func (a *archive) finish() []byte {
 	a.inode = -1
 	a.add("TRAILER!!!", 0, 0, 0, nil)

@@ -17,6 +17,9 @@ import (
 )
 
 // needed modules are those without which a machine does not come up, unless they are built in.
+//
+// They are virtio's transport and devices, and the file systems of image, runtime layer and
+// workspace.
 var needed = []string{"virtio_mmio", "virtio_blk", "virtio_console", "erofs", "ext4", "overlay"}
 
 // wanted modules are loaded when the kernel has them. Every one costs boot time and memory in each
@@ -36,6 +39,9 @@ type modules struct {
 }
 
 // indexModules lists what a module directory has.
+//
+// root is a directory lib/modules/<release>. Built-in modules are listed by the kernel's own build
+// in modules.builtin; a kernel without that list is taken to have none.
 func indexModules(root fs.FS) (*modules, error) {
 	t := &modules{root: root, files: map[string]string{}, builtin: map[string]bool{}}
 	list, err := fs.ReadFile(root, "modules.builtin")
@@ -61,12 +67,17 @@ func indexModules(root fs.FS) (*modules, error) {
 }
 
 // moduleName is the name the kernel knows a file by.
+//
+// Files may have dashes where the kernel has underscores, and endings of a compression.
 func moduleName(file string) string {
 	name, _, _ := strings.Cut(path.Base(file), ".ko")
 	return strings.ReplaceAll(name, "-", "_")
 }
 
 // resolve reads the named modules and all they depend on, in an order in which they can be loaded.
+//
+// A missing needed module, or a missing dependency of any, is an error that names the chain; a
+// missing wanted one is not.
 func (t *modules) resolve(needed, wanted []string) ([]module, error) {
 	r := resolver{tree: t, state: map[string]int{}}
 	for _, name := range needed {
@@ -85,12 +96,16 @@ func (t *modules) resolve(needed, wanted []string) ([]module, error) {
 	return r.order, nil
 }
 
+// resolver walks dependencies depth first, so each module comes after what it depends on.
 type resolver struct {
 	tree  *modules
 	state map[string]int // 1 under way, 2 done
 	order []module
 }
 
+// visit adds a module and what it depends on to order. A module that is built in needs nothing. A
+// circle of hard dependencies cannot be loaded and is an error; one that only a soft dependency
+// closes is cut there.
 func (r *resolver) visit(name string) error {
 	if r.tree.builtin[name] || r.state[name] == 2 {
 		return nil
@@ -128,6 +143,8 @@ func (r *resolver) visit(name string) error {
 
 // dependencies reads the .modinfo section: hard dependencies, and those that should come before if
 // they exist.
+//
+// The section is a list of NAME=VALUE with zeros between them. Names are as the kernel knows them.
 func dependencies(data []byte) (hard, soft []string, err error) {
 	f, err := elf.NewFile(bytes.NewReader(data))
 	if err != nil {

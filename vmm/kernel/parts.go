@@ -18,6 +18,9 @@ import (
 )
 
 // parts are a kernel and its modules, not yet with an agent.
+//
+// As JSON it is kernel.json of a fetched kernel. vmlinuz and the modules' bytes are nil until load
+// where dir is not "".
 type parts struct {
 	Release string          `json:"release"`
 	Source  string          `json:"source"` // for people: where it came from
@@ -34,10 +37,13 @@ type module struct {
 	data   []byte
 }
 
-// layout changes whenever the same parts and agent should give another directory.
+// layout changes whenever the same parts and agent should give another directory. It is for a
+// change of this package that no digest shows.
 const layout = "agentbox kernel 1"
 
 // key names the directory that parts and agent give.
+//
+// 32 hex digits. It needs no bytes, so a directory that exists costs no reading of its parts.
 func (p *parts) key(agent []byte) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%s\n%s\n%x\n", layout, p.Release, p.Vmlinuz, sha256.Sum256(agent))
@@ -48,6 +54,8 @@ func (p *parts) key(agent []byte) string {
 }
 
 // parts finds a kernel in the order Ensure promises.
+//
+// The lock is held. Damaged fetched parts are all removed: they are fetched again next.
 func (c *Config) parts(ctx context.Context) (*parts, error) {
 	if c.Override != "" {
 		return readOverride(c.Override)
@@ -83,6 +91,8 @@ func (c *Config) parts(ctx context.Context) (*parts, error) {
 
 // readTree makes parts from a kernel file and the directory lib/modules/<release> that belongs to
 // it; modules may be "" for a kernel that has everything built in.
+//
+// All bytes are loaded. A kernel whose needed modules are neither there nor built in is an error.
 func readTree(vmlinuz, modules, source string) (*parts, error) {
 	image, err := os.ReadFile(vmlinuz)
 	if err != nil {
@@ -107,6 +117,8 @@ func readTree(vmlinuz, modules, source string) (*parts, error) {
 }
 
 // readHost takes the running kernel of the host below root, where an ordinary user may read it.
+//
+// Some distributions let root alone read /boot's kernels; others are then tried.
 func readHost(root, release string) (*parts, error) {
 	if release == "" {
 		return nil, errors.New("this host runs no Linux")
@@ -116,6 +128,10 @@ func readHost(root, release string) (*parts, error) {
 }
 
 // readOverride takes what the user's `kernel:` key names.
+//
+// It is a vmlinuz file, whose modules are looked for beside it, one directory up and in the host's
+// own, or a directory with both, as a package of a distribution is when it is unpacked. Errors have
+// code Invalid.
 func readOverride(path string) (*parts, error) {
 	bad := func(err error) error {
 		return agentbox.Errorf(agentbox.Invalid, "kernel: %s is not a usable kernel: %w", path, err).
@@ -157,6 +173,8 @@ func readOverride(path string) (*parts, error) {
 }
 
 // findVmlinuz finds the one kernel in a directory, or in its boot directory.
+//
+// Of several of one pattern the last by name counts.
 func findVmlinuz(dir string) (string, error) {
 	for _, pattern := range []string{"vmlinuz", "vmlinuz-*", "boot/vmlinuz-*", "boot/vmlinuz", "bzImage"} {
 		found, err := filepath.Glob(filepath.Join(dir, pattern))
@@ -192,6 +210,8 @@ func imageRelease(image []byte) (string, error) {
 }
 
 // save keeps parts under dir, whole or not at all.
+//
+// dir must not exist.
 func (p *parts) save(dir string) error {
 	files := map[string][]byte{FileVmlinuz: p.vmlinuz}
 	for _, m := range p.Modules {

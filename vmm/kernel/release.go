@@ -16,6 +16,9 @@ func hostRelease() string {
 }
 
 // CompareReleases orders releases: runs of digits as numbers, everything else as text.
+//
+// It is negative when a is the older. A text that goes on is newer than one that ends there:
+// 6.1.0-2 follows 6.1.0.
 func CompareReleases(a, b string) int {
 	for a != "" && b != "" {
 		var x, y string
@@ -37,6 +40,7 @@ func CompareReleases(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
+// cutRun cuts s behind its first run of digits, or of everything else.
 func cutRun(s string, digits bool) (string, string) {
 	for i := range len(s) {
 		if isDigit(s[i]) != digits {

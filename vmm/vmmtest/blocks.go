@@ -18,6 +18,9 @@ type ReadBlocks func(p []byte, off int64) error
 // TestBlocks checks what serves a vmm.Blocks to machines: they see the image's bytes or nothing,
 // wait for those that are not here for as long as that takes, and others do not wait with them.
 // serve begins to serve until ctx ends.
+//
+// The reader that serve returns is at the far end: it goes through the protocol, as a machine's
+// reads do.
 func TestBlocks(t *testing.T, serve func(t *testing.T, ctx context.Context, image vmm.Blocks) ReadBlocks) {
 	t.Run("Bytes", func(t *testing.T) { testBytes(t, serve) })
 	t.Run("Waits", func(t *testing.T) { testWaits(t, serve) })
@@ -27,6 +30,8 @@ func TestBlocks(t *testing.T, serve func(t *testing.T, ctx context.Context, imag
 
 // scarce is an image of which a part is withheld. What is read ahead around a read does not reach
 // it from elsewhere.
+//
+// It implements vmm.Blocks. The withheld part lies from scarceFrom to scarceTo.
 type scarce struct {
 	bytes []byte
 	come  chan struct{} // closed when the part may be read
@@ -37,11 +42,14 @@ type scarce struct {
 }
 
 const (
+	// The size is no multiple of any block, so the end is tested, too; the part is far enough from
+	// both ends for the kernel's read-ahead.
 	scarceSize = 4<<20 + 123
 	scarceFrom = 2 << 20
 	scarceTo   = scarceFrom + 64<<10
 )
 
+// newScarce withholds its part until come is closed.
 func newScarce() *scarce {
 	s := &scarce{bytes: make([]byte, scarceSize), come: make(chan struct{}), asked: make(chan struct{}, 1000)}
 	for i := range s.bytes {
@@ -50,8 +58,10 @@ func newScarce() *scarce {
 	return s
 }
 
+// Size implements vmm.Blocks.
 func (s *scarce) Size() int64 { return scarceSize }
 
+// ReadBlocks implements vmm.Blocks.
 func (s *scarce) ReadBlocks(ctx context.Context, p []byte, off int64) error {
 	if off < scarceTo && off+int64(len(p)) > scarceFrom {
 		s.asked <- struct{}{}
@@ -67,6 +77,7 @@ func (s *scarce) ReadBlocks(ctx context.Context, p []byte, off int64) error {
 	return s.fail
 }
 
+// fails makes all later reads return err, nil for none.
 func (s *scarce) fails(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,8 +95,10 @@ func (s *scarce) check(t *testing.T, read ReadBlocks, off int64, n int) {
 	}
 }
 
+// serveBlocks is what TestBlocks was given.
 type serveBlocks = func(t *testing.T, ctx context.Context, image vmm.Blocks) ReadBlocks
 
+// testBytes reads whole and odd ranges, alone and from many goroutines.
 func testBytes(t *testing.T, serve serveBlocks) {
 	s := newScarce()
 	close(s.come)
@@ -115,6 +128,7 @@ func (s *scarce) begin(read ReadBlocks) (p []byte, done chan error) {
 	return p, done
 }
 
+// testWaits has one read wait while others go on, and then get what came.
 func testWaits(t *testing.T, serve serveBlocks) {
 	s := newScarce()
 	read := serve(t, t.Context(), s)
@@ -133,6 +147,8 @@ func testWaits(t *testing.T, serve serveBlocks) {
 }
 
 // A source that says no, for good: nothing is made up, and what it has later is read.
+//
+// The range was not read before, so no cache answers.
 func testSourceFails(t *testing.T, serve serveBlocks) {
 	s := newScarce()
 	close(s.come)
@@ -145,6 +161,7 @@ func testSourceFails(t *testing.T, serve serveBlocks) {
 	s.check(t, read, 3<<20, 1000)
 }
 
+// testDeadline ends serving while a read waits: the read must fail, and not hang.
 func testDeadline(t *testing.T, serve serveBlocks) {
 	s := newScarce()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -22,16 +22,24 @@ const (
 
 // Guest is a guest that does what the suite asks. What Put has returned for is on the machine's
 // disk.
+//
+// Files are named by place and name, a relative path. Its methods are called one at a time but for
+// Get, which may wait in a frozen guest.
 type Guest interface {
+	// Put writes the file, replacing one that is there.
 	Put(ctx context.Context, place Storage, name string, data []byte) error
+	// Get is what the file holds; one that is not there is an error.
 	Get(ctx context.Context, place Storage, name string) ([]byte, error)
 	Attach(ctx context.Context) error // mount the workspace
+	// Quiesce readies the guest to become a template; only Close follows.
 	Quiesce(ctx context.Context) error
 	PowerOff(ctx context.Context) error // a clean shutdown from inside
 	Close() error                       // ends this conversation; the guest goes on
 }
 
 // Harness is a driver and what its machines need.
+//
+// Run takes it by value and shares the Driver among all tests.
 type Harness struct {
 	Driver vmm.Driver
 	// Spec is complete but for Name, Dir and Workspace.
@@ -49,6 +57,9 @@ type Harness struct {
 const limit = 3 * time.Minute
 
 // rig is a harness with a place on disk and the test's context.
+//
+// A rig is made anew for each subtest, so that what one leaves behind is not in the way of the
+// next.
 type rig struct {
 	Harness
 	*testing.T
@@ -56,6 +67,7 @@ type rig struct {
 	base string
 }
 
+// newRig gives the test a context that ends with it, at the latest after limit.
 func newRig(t *testing.T, h Harness) *rig {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)
@@ -67,6 +79,7 @@ func (r *rig) sub(name string, f func(*rig)) {
 	r.Run(name, func(t *testing.T) { f(newRig(t, r.Harness)) })
 }
 
+// path is a name in the test's own directory.
 func (r *rig) path(name string) string { return filepath.Join(r.base, name) }
 
 // spec is that of a machine with a fresh directory.
@@ -78,6 +91,7 @@ func (r *rig) spec(name string) vmm.Spec {
 	return s
 }
 
+// ok ends the test with an error.
 func (r *rig) ok(err error) {
 	r.Helper()
 	if err != nil {
@@ -86,6 +100,8 @@ func (r *rig) ok(err error) {
 }
 
 // owned kills the machine when the test ends.
+//
+// It takes the results of Boot or Restore as they are, and ends the test where that failed.
 func (r *rig) owned(m vmm.Machine, err error) vmm.Machine {
 	r.Helper()
 	r.ok(err)
@@ -97,6 +113,7 @@ func (r *rig) owned(m vmm.Machine, err error) vmm.Machine {
 	return m
 }
 
+// connect begins a life of the guest. Why the machine ended, if it did, is in the message.
 func (r *rig) connect(m vmm.Machine) Guest {
 	r.Helper()
 	g, err := r.Connect(r.ctx, m)
@@ -106,11 +123,13 @@ func (r *rig) connect(m vmm.Machine) Guest {
 	return g
 }
 
+// put writes a file in the guest; want compares one.
 func (r *rig) put(g Guest, p Storage, name, data string) {
 	r.Helper()
 	r.ok(g.Put(r.ctx, p, name, []byte(data)))
 }
 
+// want reports a file that holds anything but data, and goes on.
 func (r *rig) want(g Guest, p Storage, name, data string) {
 	r.Helper()
 	b, err := g.Get(r.ctx, p, name)

@@ -10,6 +10,8 @@ import (
 )
 
 // Run tests everything the interfaces of package vmm promise. It calls setup once.
+//
+// Templates and saved states are tested where the driver is a vmm.Snapshotter.
 func Run(t *testing.T, setup func(*testing.T) Harness) {
 	r := newRig(t, setup(t))
 	r.sub("Probe", testProbe)
@@ -21,6 +23,8 @@ func Run(t *testing.T, setup func(*testing.T) Harness) {
 	}
 }
 
+// testProbe asks three times, once afresh, and checks that a fingerprint depends on a machine's
+// size and not on its name or paths.
 func testProbe(r *rig) {
 	for _, fresh := range []bool{false, true, false} {
 		facts, err := r.Driver.Probe(r.ctx, fresh)
@@ -43,6 +47,7 @@ func testProbe(r *rig) {
 	}
 }
 
+// testBoot follows one machine through a life, freezing and its end.
 func testBoot(r *rig) {
 	m := r.owned(r.Driver.Boot(r.ctx, r.spec("boot")))
 	g := r.connect(m)
@@ -66,6 +71,8 @@ func testBoot(r *rig) {
 	testEnds(r)
 }
 
+// testFreeze checks that a frozen guest answers nothing, by waiting a while for an answer that must
+// not come, that Freeze and Thaw may be repeated, and that the guest can be greeted anew.
 func testFreeze(r *rig, m vmm.Machine, g Guest) {
 	r.ok(m.Freeze(r.ctx))
 	r.ok(m.Freeze(r.ctx))
@@ -86,6 +93,8 @@ func testFreeze(r *rig, m vmm.Machine, g Guest) {
 	r.want(r.connect(m), Memory, "m", "memory") // a second life of the same guest
 }
 
+// testKill checks what a Machine promises after its end: no error, no frame, no more bytes than
+// were under way.
 func testKill(r *rig, m vmm.Machine) {
 	r.ok(m.Kill())
 	r.ok(m.Kill())
@@ -123,6 +132,8 @@ func wantCut(r *rig, m vmm.Machine) {
 	r.Error("a machine that has ended goes on sending frames")
 }
 
+// testEnds checks the ways in which a machine ends: switched off from inside, crashed, never
+// started.
 func testEnds(r *rig) {
 	m := r.owned(r.Driver.Boot(r.ctx, r.spec("off")))
 	r.ok(r.connect(m).PowerOff(r.ctx))

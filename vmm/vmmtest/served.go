@@ -11,6 +11,8 @@ import (
 )
 
 // slowImage is an image file whose bytes come when the gate is open.
+//
+// It implements vmm.Blocks over the harness's own image.
 type slowImage struct {
 	f       *os.File
 	size    int64
@@ -21,6 +23,7 @@ type slowImage struct {
 	gate chan struct{} // closed when it is open
 }
 
+// newSlowImage has its gate shut.
 func newSlowImage(r *rig) *slowImage {
 	r.Helper()
 	f, err := os.Open(r.Spec.Image)
@@ -31,8 +34,10 @@ func newSlowImage(r *rig) *slowImage {
 	return &slowImage{f: f, size: info.Size(), gate: make(chan struct{})}
 }
 
+// Size implements vmm.Blocks.
 func (s *slowImage) Size() int64 { return s.size }
 
+// ReadBlocks implements vmm.Blocks: it waits for the gate.
 func (s *slowImage) ReadBlocks(ctx context.Context, p []byte, off int64) error {
 	s.reads.Add(1)
 	s.mu.Lock()
@@ -49,8 +54,10 @@ func (s *slowImage) ReadBlocks(ctx context.Context, p []byte, off int64) error {
 	return err
 }
 
+// open lets all reads through, those that wait included.
 func (s *slowImage) open() { close(s.gate) }
 
+// awaitReader waits until a machine waits for bytes.
 func (s *slowImage) awaitReader(r *rig) {
 	r.Helper()
 	for s.waiting.Load() == 0 {
@@ -64,6 +71,8 @@ func (s *slowImage) awaitReader(r *rig) {
 
 // testServed has machines whose image is no file of the host: one that waits for its bytes goes on
 // when they come, and can be ended while they do not.
+//
+// The spec names an image file that does not exist, so a driver that opens it is found out.
 func testServed(r *rig) {
 	if r.Spec.Image == "" {
 		r.Skip("machines of this kind have no image")
@@ -107,6 +116,8 @@ func testServed(r *rig) {
 }
 
 // testServedTemplate has clones of a machine with such an image, with and without one.
+//
+// A template says nothing of how its machine got its image, so clones may have it either way.
 func testServedTemplate(r *rig, m vmm.Machine, served func(string) (vmm.Spec, *slowImage)) {
 	s, ok := r.Driver.(vmm.Snapshotter)
 	if !ok {

@@ -12,6 +12,9 @@ import (
 )
 
 // testSnapshots makes one template and tests everything that begins with it.
+//
+// All of them begin with the same template, which none may change: those that damage it put it
+// right again.
 func testSnapshots(r *rig) {
 	template := r.makeTemplate()
 	for _, t := range []struct {
@@ -32,9 +35,12 @@ func testSnapshots(r *rig) {
 	}
 }
 
+// snap is the driver as what Run has made sure that it is.
 func (r *rig) snap() vmm.Snapshotter { return r.Driver.(vmm.Snapshotter) }
 
 // makeTemplate boots a machine that remembers something and makes it a template.
+//
+// The machine has ended then, and cannot become another.
 func (r *rig) makeTemplate() string {
 	r.Helper()
 	dir := r.path("template")
@@ -53,6 +59,7 @@ func (r *rig) makeTemplate() string {
 	return dir
 }
 
+// open opens a template for the length of the test.
 func (r *rig) open(dir string) vmm.Template {
 	r.Helper()
 	t, err := r.snap().OpenTemplate(r.ctx, dir)
@@ -61,11 +68,13 @@ func (r *rig) open(dir string) vmm.Template {
 	return t
 }
 
+// restore starts a machine that the test owns.
 func (r *rig) restore(s vmm.Spec, t vmm.Template, saved string) vmm.Machine {
 	r.Helper()
 	return r.owned(r.snap().Restore(r.ctx, s, t, saved))
 }
 
+// testClones checks that clones begin alike, change apart, and need no open template.
 func testClones(r *rig, template string) {
 	t := r.open(template)
 	one := r.restore(r.spec("one"), t, "")
@@ -85,6 +94,7 @@ func testClones(r *rig, template string) {
 	r.want(second, Memory, "m", "template")
 }
 
+// testInherit restores from a template that only its files are left of, as a supervisor does.
 func testInherit(r *rig, template string) {
 	t := r.open(template)
 	var files []*os.File
@@ -104,6 +114,7 @@ func testInherit(r *rig, template string) {
 	}
 }
 
+// testWorkspaceOfClone gives a clone its workspace before it starts and after.
 func testWorkspaceOfClone(r *rig, template string) {
 	t, tree := r.open(template), r.makeTree()
 	early := r.spec("early")
@@ -132,6 +143,7 @@ func (r *rig) working(t vmm.Template) (vmm.Spec, vmm.Machine, Guest) {
 	return s, m, g
 }
 
+// change writes to in every place that a guest has; wantAll looks for it.
 func (r *rig) change(g Guest, to string) {
 	r.Helper()
 	r.put(g, Memory, "m", to)
@@ -139,6 +151,7 @@ func (r *rig) change(g Guest, to string) {
 	r.put(g, Workspace, "w", to)
 }
 
+// wantAll compares what change has written.
 func (r *rig) wantAll(g Guest, data string) {
 	r.Helper()
 	r.want(g, Memory, "m", data)
@@ -146,6 +159,8 @@ func (r *rig) wantAll(g Guest, data string) {
 	r.want(g, Workspace, "w", data)
 }
 
+// testSaveInPlace saves and restores three times in a row, removing each state after its restore,
+// as a pause does.
 func testSaveInPlace(r *rig, template string) {
 	t := r.open(template)
 	s, m, g := r.working(t)
@@ -162,6 +177,7 @@ func testSaveInPlace(r *rig, template string) {
 	}
 }
 
+// testSaveWithDisks makes two forks of one state while the original goes on, as a checkpoint does.
 func testSaveWithDisks(r *rig, template string) {
 	t := r.open(template)
 	_, m, g := r.working(t)
@@ -186,6 +202,8 @@ func testSaveWithDisks(r *rig, template string) {
 }
 
 // testSavePassing forks once. The state is good for nothing more.
+//
+// A restore that fails on the way must leave it to the next try, as long as it took nothing.
 func testSavePassing(r *rig, template string) {
 	t := r.open(template)
 	_, m, g := r.working(t)
@@ -213,6 +231,8 @@ func testSavePassing(r *rig, template string) {
 	r.wantAll(g, "changed")
 }
 
+// testRefusals asks for what must not work: machines of another size, a template that is not there
+// or of the wrong machine, a context that has ended.
 func testRefusals(r *rig, template string) {
 	t := r.open(template)
 	refuse := func(what string, change func(*vmm.Spec)) {
@@ -247,6 +267,8 @@ func testRefusals(r *rig, template string) {
 	r.wantNoFile("bad")
 }
 
+// testCorruptTemplate damages each file of a template in each way: it must be found out, and the
+// template good again when the damage is undone.
 func testCorruptTemplate(r *rig, template string) {
 	r.eachDamage(template, nil, func(what string) {
 		if t, err := r.snap().OpenTemplate(r.ctx, template); agentbox.CodeOf(err) != agentbox.Corrupt {
@@ -259,6 +281,7 @@ func testCorruptTemplate(r *rig, template string) {
 	r.open(template)
 }
 
+// testCorruptSave does so with a saved state; a restore that fails leaves no workspace.
 func testCorruptSave(r *rig, template string) {
 	t := r.open(template)
 	_, m, _ := r.working(t)
@@ -284,6 +307,9 @@ func testCorruptSave(r *rig, template string) {
 }
 
 // eachDamage damages every file below dir in turn, calls check, and repairs it.
+//
+// Bits are flipped at the beginning, in the middle and at the end, unless the file carries no
+// digest; it is taken away, and cut in half.
 func (r *rig) eachDamage(dir string, unverified func(string) bool, check func(what string)) {
 	r.Helper()
 	var files []string
@@ -316,6 +342,7 @@ func (r *rig) eachDamage(dir string, unverified func(string) bool, check func(wh
 	}
 }
 
+// flip flips one bit; a second call puts it right.
 func (r *rig) flip(path string, off int64) {
 	r.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)

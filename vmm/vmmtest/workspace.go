@@ -9,6 +9,8 @@ import (
 var oddNames = []string{"plain", "sp ace", "new\nline", "\xff\xfe not UTF-8", "-dash", "Case", "case", "dir/sub/deep", "it's \"quoted\""}
 
 // makeTree makes a tree with what is hard to copy.
+//
+// Hard to copy are names of any bytes, links of both kinds, directories without files, and modes.
 func (r *rig) makeTree() string {
 	r.Helper()
 	tree := r.path("tree")
@@ -24,6 +26,8 @@ func (r *rig) makeTree() string {
 	return tree
 }
 
+// newWorkspace makes a workspace of the spec's size, with a tree's files or empty, and gives its
+// path.
 func (r *rig) newWorkspace(name, tree string) string {
 	r.Helper()
 	path := r.path(name)
@@ -31,6 +35,7 @@ func (r *rig) newWorkspace(name, tree string) string {
 	return path
 }
 
+// testWorkspaces checks workspaces from outside: what may exist before, and what a failure leaves.
 func testWorkspaces(r *rig) {
 	tree := r.makeTree()
 	path := r.newWorkspace("filled", tree)
@@ -58,6 +63,7 @@ func testWorkspaces(r *rig) {
 	}
 }
 
+// wantNoFile makes sure that a failure left nothing.
 func (r *rig) wantNoFile(name string) {
 	r.Helper()
 	if _, err := os.Lstat(r.path(name)); err == nil {

@@ -11,6 +11,10 @@ import (
 	"agentbox/vmm/guest/agent"
 )
 
+// main is one of four programs. Under the name of a server it serves one SSH subsystem on its
+// standard files, as a process of the user whom it is for: the agent starts itself for that, as an
+// image may have no such program. As process 1 it is the agent, of a virtual machine or, with the
+// argument that vmm/gvisor gives, of a gVisor sandbox; neither returns.
 func main() {
 	servers := map[string]func() error{agent.SFTPName: agent.ServeSFTP, agent.ExportName: agent.ServeExport}
 	if serve := servers[os.Args[0]]; serve != nil {

@@ -40,6 +40,8 @@ func Connect(ctx context.Context, m vmm.Machine) (*Guest, error) {
 	return &Guest{c, files}, nil
 }
 
+// file is where a guest of the agent keeps a file by what happens to it: /dev/shm is memory, /tmp
+// the runtime layer.
 func file(p vmmtest.Storage, name string) string {
 	return path.Join([]string{"/dev/shm", "/tmp", protocol.WorkspaceDir}[p], name)
 }

@@ -47,6 +47,7 @@ func Encode(bundle []byte, at time.Time) []byte {
 	return sum.Sum(store)
 }
 
+// text appends a string as Java does: its length in two bytes before it.
 func text(b *bytes.Buffer, s string) {
 	_ = binary.Write(b, binary.BigEndian, uint16(len(s)))
 	b.WriteString(s)

@@ -1,13 +1,13 @@
 package protocol
 
 // ExportSubsystem is the SSH subsystem that gives a part of the guest's file system as a tar
-// archive: a ExportRequest as JSON on its input, the archive on its output. It runs as root. It
+// archive: an ExportRequest as JSON on its input, the archive on its output. It runs as root. It
 // fails, with a message on its error output and an exit status that is not zero, when something
 // could not be read: half an export is none.
 //
 // What changed between two moments is found without any clock: an inventory is taken at the first
-// and sent along at the second. It is opaque, InventoryEntry bytes for each file: whoever keeps it
-// in between needs nothing else.
+// and sent along at the second. It is opaque, InventoryEntry bytes for each file: the host, which
+// keeps it in between, needs nothing else.
 const ExportSubsystem = "harvest@agentbox" // as guests know it that were saved by earlier versions
 
 // InventoryEntry is the size of what an inventory has for one file, in bytes: a digest of its name

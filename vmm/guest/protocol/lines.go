@@ -45,8 +45,8 @@ func ParseHello(line []byte) (Hello, error) {
 	return h, nil
 }
 
-// AsksToAttach tells whether a Hello has an Attach, for who cannot wait until it is parsed: inside
-// of a string the quotes would have backslashes before them.
+// AsksToAttach tells whether a Hello has an Attach, for a reader that cannot wait until it is
+// parsed: inside of a string the quotes would have backslashes before them.
 func AsksToAttach(line []byte) bool { return bytes.Contains(line, []byte(`"attach":`)) }
 
 // ReadReady drops what r has until the Ready that carries token, and leaves r at the byte after it.
@@ -110,6 +110,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	return line, nil
 }
 
+// validMachineID wants the form of /etc/machine-id.
 func validMachineID(s string) bool {
 	for _, c := range s {
 		if !('0' <= c && c <= '9' || 'a' <= c && c <= 'f') {
@@ -119,6 +120,7 @@ func validMachineID(s string) bool {
 	return len(s) == 32
 }
 
+// validHostname wants what is safe in /etc/hosts and a prompt, and no longer than Linux takes.
 func validHostname(s string) bool {
 	for _, c := range s {
 		if !('0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '-' || c == '.') {

@@ -82,8 +82,8 @@ const (
 	AptSettings = "/etc/apt/apt.conf.d/90agentbox"
 )
 
-// AuthorityFile is the File of every box's Authority, as long as all have one subject. Whoever
-// prepares a machine for an authority can do it under this name.
+// AuthorityFile is the File of every box's Authority, as long as all have one subject. A machine
+// can be prepared for an authority under this name before it has one.
 const AuthorityFile = "5a5741c7.0"
 
 // Authority is a certificate authority that everything in the box is to believe, beside those of

@@ -21,6 +21,7 @@ type Scanner struct {
 	line    []byte // what came after Magic
 }
 
+// scanState is where in a stream of lives the reader is.
 type scanState byte
 
 const (
