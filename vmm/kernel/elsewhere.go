@@ -64,8 +64,6 @@ func (c *Config) elsewhere(ctx context.Context, fetched string) (*parts, error) 
 }
 
 // readForeign reads parts that somebody else wrote.
-//
-// A release that begins with a dot would be a directory that nobody lists.
 func readForeign(dir string) (*parts, error) {
 	info, err := os.Stat(filepath.Join(dir, FileManifest))
 	if err != nil || info.Size() > maxParts {
@@ -79,7 +77,7 @@ func readForeign(dir string) (*parts, error) {
 		return nil, err
 	}
 	release, err := imageRelease(p.vmlinuz)
-	if err != nil || release != p.Release || strings.HasPrefix(release, ".") {
+	if err != nil || release != p.Release {
 		return nil, agentbox.Errorf(agentbox.Corrupt, "the kernel is not of release %.80q, which its %s says", p.Release, FileManifest)
 	}
 	return p, nil

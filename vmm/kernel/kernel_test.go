@@ -122,10 +122,19 @@ func FuzzDependencies(f *testing.F) {
 func FuzzImageRelease(f *testing.F) {
 	f.Add(fakeImage("6.1.0-56-cloud-amd64"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if r, err := imageRelease(data); err == nil && (r == "" || strings.Contains(r, "/")) {
+		if r, err := imageRelease(data); err == nil && (r == "" || strings.ContainsAny(r, "/\x00") || strings.HasPrefix(r, ".")) {
 			t.Fatalf("release %q", r)
 		}
 	})
+}
+
+// A release is the name of a directory, here and in the kernel's own package.
+func TestAKernelWithoutAReleaseIsNone(t *testing.T) {
+	for _, release := range []string{"", "\x00more", " 6.1.0", "..", ".hidden", "a/b"} {
+		if got, err := imageRelease(fakeImage(release)); err == nil {
+			t.Errorf("a header that says %q is of release %q", release, got)
+		}
+	}
 }
 
 // fakeKernel is a directory that the `kernel:` key could name.

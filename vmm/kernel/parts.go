@@ -190,6 +190,9 @@ func findVmlinuz(dir string) (string, error) {
 
 // imageRelease reads the release out of an x86 bzImage's header (Documentation/arch/x86/boot.rst:
 // "HdrS" at 0x202, the version string's offset less 0x200 at 0x20e).
+//
+// A release becomes the name of a directory, so one that begins with a dot, which nobody lists, or
+// has a slash in it is none.
 func imageRelease(image []byte) (string, error) {
 	if len(image) < 0x400 || string(image[0x202:0x206]) != "HdrS" {
 		return "", errors.New("it is not an x86 Linux kernel (bzImage)")
@@ -199,11 +202,11 @@ func imageRelease(image []byte) (string, error) {
 		return "", errors.New("its header is damaged")
 	}
 	text := image[at:min(len(image), at+256)]
-	if end := bytes.IndexAny(text, " \x00"); end > 0 {
+	if end := bytes.IndexAny(text, " \x00"); end >= 0 {
 		text = text[:end]
 	}
 	release := string(text)
-	if release == "" || strings.ContainsAny(release, "/\n") {
+	if release == "" || release[0] == '.' || strings.ContainsAny(release, "/\n") {
 		return "", errors.New("its header names no release")
 	}
 	return release, nil
