@@ -15,6 +15,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/environment"
+	"agentbox/agentbox/workspace"
 )
 
 // here is a box that is a directory of this machine.
@@ -356,5 +357,35 @@ func TestRefsStayInTheirNamespace(t *testing.T) {
 		if _, err := Keep(t.Context(), here{}, req); err == nil {
 			t.Errorf("%q was made", ref)
 		}
+	}
+}
+
+// What a checkout's file shallow says may have come in an archive: it must neither break the mirror,
+// which all checkouts of the project share, nor cut a history that the mirror has.
+func TestAShallowFileCannotHarmTheMirror(t *testing.T) {
+	isolateGit(t)
+	w := newWorld(t, `base; echo u >u`)
+	shallow := filepath.Join(w.repo, ".git", "shallow")
+	for _, text := range []string{"rubbish\n", strings.Repeat("0", 39) + "\n", ""} {
+		if err := os.WriteFile(shallow, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if kept, err := Keep(t.Context(), here{}, w.request()); err != nil || kept.Files != 1 {
+			t.Fatalf("%q: %+v, %v", text, kept, err)
+		}
+	}
+	if err := os.WriteFile(shallow, []byte(w.base+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := mirror{w.mirror}
+	repo, err := workspace.Describe(t.Context(), w.repo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.borrowShallow(t.Context(), repo); err != nil {
+		t.Fatal(err)
+	}
+	if got := gitOut(t, w.mirror, "rev-list", "--count", w.base); got != "2" {
+		t.Errorf("%s commits of two are left", got)
 	}
 }

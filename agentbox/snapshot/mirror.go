@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
 	"agentbox/agentbox/git"
 	"agentbox/agentbox/workspace"
 )
@@ -213,7 +214,7 @@ func (m mirror) seed(ctx context.Context, repo workspace.Repo, commit string) er
 		return err
 	}
 	defer done()
-	if err := m.borrowShallow(repo); err != nil {
+	if err := m.borrowShallow(ctx, repo); err != nil {
 		return err
 	}
 	have, err := m.tips(ctx)
@@ -240,24 +241,36 @@ func (m mirror) seed(ctx context.Context, repo workspace.Repo, commit string) er
 }
 
 // borrowShallow takes over where the history of a shallow checkout ends, for commits that the
-// mirror does not have whole.
-func (m mirror) borrowShallow(repo workspace.Repo) error {
+// mirror does not have: one that it has would lose its history there. Lines that name no object are
+// left out, as git refuses to work in a repository that has one, and the mirror is that of all
+// checkouts of the project.
+func (m mirror) borrowShallow(ctx context.Context, repo workspace.Repo) error {
 	const maxShallow = 1 << 20
 	data, err := git.ReadPlain(filepath.Join(repo.CommonDir, "shallow"), maxShallow)
-	if errors.Is(err, fs.ErrNotExist) || len(data) == 0 {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
+	}
+	ends := slices.DeleteFunc(strings.Fields(string(data)), func(id string) bool {
+		return len(id) != len(repo.Commit) || strings.Trim(id, "0123456789abcdef") != ""
+	})
+	have, err := m.has(ctx, ends...)
+	if err != nil {
+		return err
+	}
+	if ends = slices.DeleteFunc(ends, func(id string) bool { return have[id] }); len(ends) == 0 {
+		return nil
 	}
 	path := filepath.Join(m.dir, "shallow")
 	old, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return unwritable(err)
 	}
-	lines := append(strings.Fields(string(old)), strings.Fields(string(data))...)
-	slices.Sort(lines)
-	if err := os.WriteFile(path, []byte(strings.Join(slices.Compact(lines), "\n")+"\n"), 0o600); err != nil {
+	ends = append(ends, strings.Fields(string(old))...)
+	slices.Sort(ends)
+	if err := durable.WriteFile(path, []byte(strings.Join(slices.Compact(ends), "\n")+"\n"), 0o600); err != nil {
 		return unwritable(err)
 	}
 	return nil
