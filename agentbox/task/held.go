@@ -116,17 +116,18 @@ func (w *watch) abandoned() bool {
 // will. The task is cancelled when ctx ends before.
 func (q *Queue) Begin(ctx context.Context, s Submission, environ []string, progress agentbox.Progress) (agentbox.Task, error) {
 	s.Specs[0].Held = true
-	all, err := q.write(s)
-	if err != nil {
-		return agentbox.Task{}, err
-	}
-	id := all[0].ID
-	w := q.watch(id)
+	id := agentbox.NewTaskID()
+	w := q.watch(id) // complete before the task is written down: from then on the queue may begin it
 	w.environ = environ
 	w.listen(progress)
 	defer w.listen(nil)
 	w.hold(+1)
 	defer w.hold(-1)
+	all, err := q.write(s, id)
+	if err != nil {
+		q.forget(id)
+		return agentbox.Task{}, err
+	}
 	q.begin(q.context(), all[0])
 	select {
 	case <-w.begun:

@@ -236,12 +236,12 @@ type Submission struct {
 // is room.
 func (q *Queue) Submit(s Submission) ([]agentbox.Task, error) {
 	defer q.stir()
-	return q.write(s)
+	return q.write(s, agentbox.NewTaskID())
 }
 
-func (q *Queue) write(s Submission) ([]agentbox.Task, error) {
+// write writes the tasks down. batch is the ID of the first of them, and what they have in common.
+func (q *Queue) write(s Submission, batch agentbox.TaskID) ([]agentbox.Task, error) {
 	var all []agentbox.Task
-	batch := agentbox.NewTaskID()
 	for i, spec := range s.Specs {
 		id := batch
 		if i > 0 {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -26,11 +27,12 @@ type fakeHost struct {
 	boxes   map[string]agentbox.Box
 	started map[agentbox.JobID]int
 	removed map[string]int
+	envs    map[string][]string // by name of a box
 	most    int
 }
 
 func newFakeHost(t *testing.T) *fakeHost {
-	return &fakeHost{dir: t.TempDir(), boxes: map[string]agentbox.Box{}, started: map[agentbox.JobID]int{}, removed: map[string]int{}}
+	return &fakeHost{dir: t.TempDir(), boxes: map[string]agentbox.Box{}, started: map[agentbox.JobID]int{}, removed: map[string]int{}, envs: map[string][]string{}}
 }
 
 var errGone = agentbox.Errorf(agentbox.NotFound, "no such box")
@@ -42,9 +44,15 @@ func (h *fakeHost) Up(_ context.Context, req api.UpRequest, _ agentbox.Progress)
 		return api.UpResponse{}, errors.New("a box that is there was made again, or for no task")
 	}
 	b := agentbox.Box{ID: agentbox.NewBoxID(), Name: req.Name, State: agentbox.Running}
-	h.boxes[req.Name] = b
+	h.boxes[req.Name], h.envs[req.Name] = b, req.Environ
 	h.most = max(h.most, len(h.boxes))
 	return api.UpResponse{Box: b}, nil
+}
+
+func (h *fakeHost) environ(box string) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.envs[box]
 }
 
 func (h *fakeHost) Find(_ context.Context, ref api.BoxRef) (agentbox.Box, error) {
@@ -344,6 +352,40 @@ func TestAHeldTaskIsItsHolders(t *testing.T) {
 	if _, err := q.Begin(ctx, Submission{Specs: []agentbox.TaskSpec{{Command: []string{"0"}}}}, nil, nil); err != nil && !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
+}
+
+// The queue, when it looks for tasks at that moment, must not begin one without what only its holder has.
+func TestAHeldTaskHasItsHoldersEnvironment(t *testing.T) {
+	h := newFakeHost(t)
+	q, _ := h.serve(t, Store{t.TempDir()}, nothing)
+	looking, stop := context.WithCancel(t.Context())
+	var looks sync.WaitGroup
+	defer looks.Wait()
+	defer stop()
+	looks.Go(func() {
+		for looking.Err() == nil {
+			select {
+			case q.wake <- struct{}{}:
+			case <-looking.Done():
+			}
+		}
+	})
+	var holders sync.WaitGroup
+	for range 8 {
+		holders.Go(func() {
+			for range 30 {
+				got, err := q.Begin(t.Context(), Submission{Specs: []agentbox.TaskSpec{{Command: []string{"0"}}}}, []string{"A=B"}, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if env := h.environ(got.Last().BoxName); !slices.Equal(env, []string{"A=B"}) {
+					t.Errorf("its box was made with %q", env)
+				}
+			}
+		})
+	}
+	holders.Wait()
 }
 
 // A box that outgrows its disk is paused, with its job: its task has ended.
