@@ -28,7 +28,8 @@ const (
 )
 
 // Begin writes down in dir, which must not exist, what a staged tree holds beyond the commit head,
-// before a box works on it.
+// before a box works on it. head is full hex, "" for none. dir is absent afterwards when everything
+// was committed, or was too much to look at (workspace.MaxBegin).
 func Begin(ctx context.Context, tree, head, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -70,7 +71,8 @@ func readBegin(dir string) (string, error) {
 }
 
 // begin has what was uncommitted when the box began in the mirror. The mirror must have the base,
-// or the commit would be one without its history.
+// or the commit would be one without its history. Then the box's work is compared with nothing but
+// the base.
 func (k *keepRun) begin(ctx context.Context) error {
 	commit, err := readBegin(k.req.Begin)
 	if err != nil || commit == "" {
@@ -100,7 +102,9 @@ func (k *keepRun) begin(ctx context.Context) error {
 }
 
 // apart makes the commit of the box's own work: everything, less what was uncommitted when it
-// began. Where both changed the same lines the two cannot be told apart, and the work has both.
+// began. Where both changed the same lines the two cannot be told apart, and the work has both. It
+// is a merge of three trees that only git computes, without files: the beginning is the base, HEAD
+// without the uncommitted one side, everything the other. f.top becomes the commit of the work.
 func (k *keepRun) apart(ctx context.Context, f *facts) error {
 	k.kept.Whole = f.top
 	if k.kept.Begin == "" || f.head != "" && len(f.head) != len(k.kept.Begin) {
@@ -165,10 +169,13 @@ func (k *keepRun) setWork(ctx context.Context, f *facts, tree string) error {
 	return nil
 }
 
-// maxCount is up to where files are counted: a few trees may mean more than there can be.
+// maxCount is up to where files are counted: a few trees may mean more than there can be. More is
+// shown as that.
 const maxCount = 1_000_000
 
 // countFiles says how many files of a tree are not as in a commit, all of them when that is "".
+// commit and tree are in the mirror. A tree that means very many files is counted as maxCount, and
+// git is not read on.
 func (m mirror) countFiles(ctx context.Context, commit, tree string) (int, error) {
 	args := []string{"ls-tree", "-r", "--name-only", "-z", tree}
 	if commit != "" {
@@ -198,7 +205,8 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// commit makes a commit of a tree on top of another, or of none.
+// commit makes a commit of a tree on top of another, or of none. message is its first line. Author,
+// committer and their time are ours: the box's are nobody's business here.
 func (m mirror) commit(ctx context.Context, tree, parent, message string) (string, error) {
 	args := []string{"commit-tree", "-m", message, tree}
 	if parent != "" {
@@ -209,7 +217,8 @@ func (m mirror) commit(ctx context.Context, tree, parent, message string) (strin
 	return strings.TrimSpace(string(out)), err
 }
 
-// Nothing tells whether the box has what it began with, as far as could be looked at.
+// Nothing tells whether the box has what it began with, as far as could be looked at. A caller may
+// let the box go then, without a ref.
 func (k Kept) Nothing() bool {
 	return (k.Whole == k.Base || k.Same && k.Head == k.Base) && len(k.Also) == 0 && !k.Lost
 }

@@ -13,7 +13,8 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// Difference is what changed between two commits of a mirror.
+// Difference is what changed between two commits of a mirror. Paths are valid UTF-8, whatever the
+// box called its files.
 type Difference struct {
 	Files     []agentbox.FileChange
 	Text      []byte // as git shows it
@@ -27,14 +28,16 @@ type Look struct {
 	Width int // of lines of Stat; 0 is git's own
 }
 
-// maxText bounds Text.
+// maxText bounds Text. In bytes.
 const maxText = 64 << 20
 
 // driverless keeps git from running a program for a file; the mirror's configuration names none
 // either.
 var driverless = []string{"--no-ext-diff", "--no-textconv", "--find-renames", "--ignore-submodules=none"}
 
-// Diff compares what was kept with what the box began with, in the mirror.
+// Diff compares what was kept with what the box began with, in the mirror. Conflict when git cannot
+// compare the two. With look.Color the text has escape sequences of git's, and what files hold
+// stands in it as it is: it is for a pager, or to be made printable.
 func Diff(ctx context.Context, kept Kept, look Look) (Difference, error) {
 	m := mirror{kept.Mirror}
 	base, err := m.baseOf(ctx, kept)
@@ -68,7 +71,8 @@ func Diff(ctx context.Context, kept Kept, look Look) (Difference, error) {
 	return d, nil
 }
 
-// Changes are the files of a Difference, of very many the first.
+// Changes are the files of a Difference, of very many the first. It takes one process less than
+// Diff.
 func Changes(ctx context.Context, kept Kept) ([]agentbox.FileChange, error) {
 	m := mirror{kept.Mirror}
 	base, err := m.baseOf(ctx, kept)
@@ -102,7 +106,7 @@ func incomparable(err error) error {
 }
 
 // baseOf is what to compare with: a tree without files where the box began with no commit, or with
-// one that is nowhere.
+// one that is nowhere. It is what a diff begins at, a commit or a tree.
 func (m mirror) baseOf(ctx context.Context, kept Kept) (string, error) {
 	if began := kept.began(); began != "" {
 		if has, err := m.has(ctx, began); err != nil || has[began] {
@@ -116,10 +120,12 @@ func (m mirror) baseOf(ctx context.Context, kept Kept) (string, error) {
 	return strings.TrimSpace(id), nil
 }
 
+// statuses are git's letters (git-diff(1), raw output format) in our words; any other letter gives
+// "".
 var statuses = map[byte]string{'A': "added", 'D': "deleted", 'M': "modified", 'R': "renamed", 'C': "copied", 'T': "type"}
 
 // parseChanges reads what git diff --raw --numstat -z prints: first all lines of the one, then all
-// of the other, in the same order.
+// of the other, in the same order. It may end anywhere, as it is cut at maxText.
 func parseChanges(out string) []agentbox.FileChange {
 	files := []agentbox.FileChange{}
 	fields := strings.Split(out, "\x00")
@@ -161,6 +167,7 @@ func parseChanges(out string) []agentbox.FileChange {
 // maxPath bounds names of files in a list: no file system has longer ones, and a commit may.
 const maxPath = 4096
 
+// pathText is a path as a list shows it.
 func pathText(path string) string {
 	if len(path) > maxPath {
 		path = path[:maxPath] + "…"

@@ -11,7 +11,9 @@ import (
 	"agentbox/agentbox"
 )
 
-// facts are what a box says of its workspace before the pack.
+// facts are what a box says of its workspace before the pack. They are the box's word: check has
+// looked at the form of ids and numbers, and nothing says that they are true. head is "" before the
+// first commit; top is head, or the commit of what was uncommitted.
 type facts struct {
 	format    string // of its objects
 	head, top string
@@ -22,7 +24,8 @@ type facts struct {
 	failed    string   // why git there could not tell; nothing else counts then
 }
 
-// Branch is a commit that HEAD does not lead to, and what the box calls it.
+// Branch is a commit that HEAD does not lead to, and what the box calls it. Name is printable, and
+// without refs/heads/ for a branch.
 type Branch struct {
 	Name   string `json:"name"`
 	Commit string `json:"commit"`
@@ -31,13 +34,15 @@ type Branch struct {
 
 // The box's word is bounded.
 const (
+	// In this order: lines, bytes of one, things that could not be kept, branches with stashes.
 	maxFacts   = 2000
 	maxFact    = 4 << 10
 	maxMissing = 100
 	maxAlso    = 1000
 )
 
-// readFacts reads the lines up to "pack". The reader stands at the first byte of the pack then.
+// readFacts reads the lines up to "pack". The reader stands at the first byte of the pack then. The
+// lines are those of capture. A box that failed may end without a pack.
 func readFacts(r *bufio.Reader) (facts, error) {
 	var f facts
 	for range maxFacts {
@@ -57,6 +62,7 @@ func readFacts(r *bufio.Reader) (facts, error) {
 	return f, errors.New("it says too much")
 }
 
+// readLine reads a bounded line, without its end.
 func readLine(r *bufio.Reader) (string, error) {
 	var line []byte
 	for {
@@ -73,6 +79,7 @@ func readLine(r *bufio.Reader) (string, error) {
 	}
 }
 
+// take notes one line; of a kind that is not known it makes nothing.
 func (f *facts) take(what, value string) {
 	switch what {
 	case "format":

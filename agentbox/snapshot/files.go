@@ -14,7 +14,9 @@ import (
 )
 
 // files keeps what a box without a usable git has: its files come as an archive, and git here makes
-// the commit of them, in a work tree and a git directory that are ours.
+// the commit of them, in a work tree and a git directory that are ours. What the archive may hold
+// is judged by workspace.Overlay, which also leaves out git directories. Ignore rules of the box
+// apply, as in its commits.
 func (k *keepRun) files(ctx context.Context) (f facts, err error) {
 	dir, err := os.MkdirTemp(k.mirror.dir, "incoming-")
 	if err == nil {
@@ -38,7 +40,8 @@ func (k *keepRun) files(ctx context.Context) (f facts, err error) {
 	return k.commitFiles(ctx, view, tree)
 }
 
-// unpack writes the files of the box below tree.
+// unpack writes the files of the box below tree. The limit is k.req.Limit, in bytes of the archive:
+// NoSpace beyond.
 func (k *keepRun) unpack(ctx context.Context, tree string) error {
 	return pipe(ctx, func(ctx context.Context, w io.Writer) error {
 		return k.guest.Files(ctx, k.req.Dir, w)
@@ -56,7 +59,8 @@ func (k *keepRun) unpack(ctx context.Context, tree string) error {
 	})
 }
 
-// commitFiles makes a commit of a tree of files, on top of the base if the mirror has it.
+// commitFiles makes a commit of a tree of files, on top of the base if the mirror has it. The
+// objects are made in the view and reach the mirror as a pack, checked like every other.
 func (k *keepRun) commitFiles(ctx context.Context, view *git.View, tree string) (facts, error) {
 	env := []string{"GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(k.mirror.dir, "objects"),
 		"GIT_AUTHOR_NAME=agentbox", "GIT_AUTHOR_EMAIL=agentbox@localhost", "GIT_COMMITTER_NAME=agentbox", "GIT_COMMITTER_EMAIL=agentbox@localhost"}
@@ -103,7 +107,7 @@ func (k *keepRun) commitFiles(ctx context.Context, view *git.View, tree string) 
 	})
 }
 
-// format is that of the mirror's objects.
+// format is that of the mirror's objects, sha1 or sha256; "" where git does not say.
 func (m mirror) format(ctx context.Context) string {
 	out, err := m.git(ctx, nil, "rev-parse", "--show-object-format")
 	if err != nil {

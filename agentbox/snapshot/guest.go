@@ -9,7 +9,8 @@ import (
 	"agentbox/agentbox/environment"
 )
 
-// Guest is the box, as far as this package needs it.
+// Guest is the box, as far as this package needs it. Both end with ctx. What they bring is bounded
+// by their caller.
 type Guest interface {
 	// Exec runs a command as the box's user; see environment.Exec.
 	Exec(ctx context.Context, cmd environment.Command) (environment.Status, error)
@@ -31,7 +32,7 @@ func (c Connection) Exec(ctx context.Context, cmd environment.Command) (environm
 	return environment.Exec(ctx, c.Client, cmd)
 }
 
-// Files implements Guest.
+// Files implements Guest. .git is left out at the source.
 func (c Connection) Files(ctx context.Context, dir string, w io.Writer) error {
 	return environment.Export{Root: dir, Skip: []string{dir + "/.git"}}.Take(ctx, c.Client, w)
 }

@@ -18,7 +18,8 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// Request says what of a box to keep, and where.
+// Request says what of a box to keep, and where. Mirror, Ref and, unless the box began with no
+// commit, Base are needed.
 type Request struct {
 	Mirror        string        // the project's mirror (home.Mirror); it is made when it is not there
 	Ref           string        // in it: TaskRef or BoxRef
@@ -39,7 +40,8 @@ const (
 	DefaultTimeout = 10 * time.Minute
 )
 
-// Kept is what was kept.
+// Kept is what was kept. Tasks and the API hand it on as JSON. Commits named in it are in the
+// mirror, and full hex.
 type Kept struct {
 	Ref      string   `json:"ref"`
 	Commit   string   `json:"commit"`             // the box's work; Head when nothing was uncommitted
@@ -61,7 +63,10 @@ type Kept struct {
 // Keep makes a ref in the project's mirror of everything that was done in a box: see the package.
 // It changes nothing in the box, and says in Kept.Missing what it had to leave. When git in the box
 // is missing or its repository damaged, all files that its ignore rules do not exclude are kept on
-// top of Base. An error means that nothing was kept.
+// top of Base. An error means that nothing was kept. It may be called again, and for several boxes
+// of one project at once. Errors: NoSpace where the box sends more than Limit, Unavailable after
+// Timeout or where the box does not answer, Conflict where what it says is not to be believed and
+// its files cannot be had either.
 func Keep(ctx context.Context, g Guest, req Request) (Kept, error) {
 	if !strings.HasPrefix(req.Ref, namespace) || path.Clean(req.Ref) != req.Ref {
 		return Kept{}, agentbox.Errorf(agentbox.Internal, "%q is no ref for work", req.Ref)
@@ -96,6 +101,9 @@ type keepRun struct {
 	kept   Kept
 }
 
+// keep goes through the steps in an order in which each ref that is set is of objects that are
+// there. A failure before the ref of the work leaves objects and refs of the mirror that nobody
+// asks for, and the next run finds them.
 func (k *keepRun) keep(ctx context.Context) error {
 	if k.req.SkipUntouched && k.untouched(ctx) {
 		k.kept.Commit, k.kept.Whole, k.kept.Head = k.req.Base, k.req.Base, k.req.Base
@@ -175,6 +183,8 @@ func (k *keepRun) prepare(ctx context.Context) error {
 	return k.begin(ctx)
 }
 
+// seedBase takes the base from the checkout into the mirror, so that the box sends only what is
+// new. It is an economy: that it fails is no error.
 func (k *keepRun) seedBase(ctx context.Context) error {
 	if k.req.Base == "" {
 		return nil
@@ -192,7 +202,8 @@ func (k *keepRun) seedBase(ctx context.Context) error {
 // errFormat is a repository whose objects have other names than those of the mirror.
 var errFormat = errors.New("its objects have another format than the checkout's")
 
-// fetch has the box say what it holds, and takes its objects.
+// fetch has the box say what it holds, and takes its objects. The box's script writes facts and
+// then the pack to one stream, so that it is one command.
 func (k *keepRun) fetch(ctx context.Context) (facts, error) {
 	have, err := k.mirror.tips(ctx)
 	if err != nil {
@@ -245,7 +256,8 @@ func (k *keepRun) accept(ctx context.Context, pack io.Reader, f *facts) error {
 }
 
 // judge decides what a failure means: a repository that does not hold together leaves the files,
-// everything else is the end.
+// everything else is the end. Corrupt is a pack that git refuses, Conflict an answer that cannot be
+// understood; a box that cannot be reached, or sends too much, is no case for its files.
 func (k *keepRun) judge(ctx context.Context, f *facts, err error) error {
 	code := agentbox.CodeOf(err)
 	if err == nil || ctx.Err() != nil || code != agentbox.Corrupt && code != agentbox.Conflict {

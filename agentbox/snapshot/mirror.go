@@ -20,7 +20,8 @@ import (
 )
 
 // mirror is the bare repository of a project on this host. Only this package writes it: its
-// configuration is ours, it has no hooks, and all its refs are below refs/agentbox/.
+// configuration is ours, it has no hooks, and all its refs are below refs/agentbox/. Methods may be
+// called at once, by processes, too. Errors of git's that are not expected become unwritable.
 type mirror struct{ dir string }
 
 // Refs of the mirror.
@@ -32,13 +33,14 @@ const (
 	branchesRef = namespace + "branches/" // <ref of the work>/<number>: what HEAD did not lead to
 )
 
-// TaskRef is the ref of a task's work, in the mirror and in the checkout it came from.
+// TaskRef is the ref of a task's work, in the mirror and in the checkout it came from. id is
+// agentbox.TaskID's text.
 func TaskRef(id string) string { return namespace + "tasks/" + id }
 
 // BoxRef is the ref of what a box held when somebody last looked.
 func BoxRef(id agentbox.BoxID) string { return namespace + "boxes/" + id.String() }
 
-// Again is what Keep has kept, from what was written down of it.
+// Again is what Keep has kept, from what was written down of it. dir is home.Mirror of the project.
 func Again(dir string, kept Kept) Kept {
 	kept.Whole, kept.Mirror = kept.Commit, mirrorFor(dir, len(kept.Commit))
 	return kept
@@ -53,7 +55,8 @@ func mirrorFor(dir string, digits int) string {
 }
 
 // openMirror makes the mirror when it is not there. One of another format of objects lies beside
-// it.
+// it. format is sha1 or sha256, git's names. It is made beside its place and renamed, so it is
+// whole or not there.
 func openMirror(ctx context.Context, dir, format string) (mirror, error) {
 	if format == "sha256" {
 		dir = mirrorFor(dir, 64)
@@ -84,22 +87,25 @@ func openMirror(ctx context.Context, dir, format string) (mirror, error) {
 	return m, nil
 }
 
+// exists tells that something has the name.
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }
 
+// unwritable is the error for a mirror in which git failed: its disk may be full.
 func unwritable(err error) error {
 	return agentbox.Errorf(agentbox.Internal, "cannot write the mirror of the project: %w", err)
 }
 
-// git runs git in the mirror.
+// git runs git in the mirror. What it prints is held in memory, so it is for short answers.
 func (m mirror) git(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
 	out, _, err := git.Run(ctx, git.Call{Dir: m.dir, Args: args, Stdin: stdin, Env: []string{"GIT_DIR=" + m.dir}})
 	return string(out), err
 }
 
-// has tells which of the commits the mirror has.
+// has tells which of the commits the mirror has. Anything but the full hex of a commit is not in
+// the result.
 func (m mirror) has(ctx context.Context, commits ...string) (map[string]bool, error) {
 	out, err := m.git(ctx, strings.NewReader(strings.Join(commits, "\n")+"\n"), "cat-file", "--batch-check=%(objectname) %(objecttype)")
 	if err != nil {
@@ -114,7 +120,8 @@ func (m mirror) has(ctx context.Context, commits ...string) (map[string]bool, er
 	return have, nil
 }
 
-// maxHave bounds the commits by which a box finds out what need not be sent.
+// maxHave bounds the commits by which a box finds out what need not be sent. They are passed in a
+// variable of the environment.
 const maxHave = 50
 
 // tips are the newest commits that the mirror has refs to.
@@ -132,7 +139,9 @@ func (m mirror) tips(ctx context.Context) ([]string, error) {
 const lenient = "--strict=zeroPaddedFilemode=ignore,missingSpaceBeforeDate=ignore,badTimezone=ignore,missingNameBeforeEmail=ignore,nullSha1=ignore,gitmodulesParse=ignore"
 
 // take adds the objects of a pack, checked one by one, of at most limit bytes. Only when all that
-// the tips lead to is there does anything become part of the mirror.
+// the tips lead to is there does anything become part of the mirror. The objects are in a
+// quarantine until then, which git itself does for a push. tips are full hex. NoSpace beyond limit,
+// Corrupt for what git refuses.
 func (m mirror) take(ctx context.Context, pack io.Reader, limit int64, tips []string) error {
 	quarantine, err := os.MkdirTemp(m.dir, "incoming-")
 	if err != nil {
@@ -151,6 +160,7 @@ func (m mirror) take(ctx context.Context, pack io.Reader, limit int64, tips []st
 	return m.adopt(filepath.Join(quarantine, "pack"))
 }
 
+// refused is the error for a pack that git did not take.
 func refused(err error, limit int64) error {
 	var failed *git.Error
 	if !errors.As(err, &failed) {
@@ -191,7 +201,7 @@ func (m mirror) setRef(ctx context.Context, ref, commit string) error {
 	return nil
 }
 
-// setRefs sets all of the refs.
+// setRefs sets all of the refs. It is one transaction of git's.
 func (m mirror) setRefs(ctx context.Context, refs map[string]string) error {
 	if len(refs) == 0 {
 		return nil
@@ -207,7 +217,7 @@ func (m mirror) setRefs(ctx context.Context, refs map[string]string) error {
 }
 
 // seed takes the history up to a commit from a checkout of the user's, so that boxes send only what
-// is new.
+// is new. The commit gets a ref below bases/, which keeps it when git collects garbage.
 func (m mirror) seed(ctx context.Context, repo workspace.Repo, commit string) error {
 	view, done, err := workspace.Objects(ctx, repo)
 	if err != nil {
@@ -276,7 +286,8 @@ func (m mirror) borrowShallow(ctx context.Context, repo workspace.Repo) error {
 	return nil
 }
 
-// export gives a checkout the objects of a commit and a ref to it. Nothing else there changes.
+// export gives a checkout the objects of a commit and a ref to it. Nothing else there changes. ref
+// "" sets none. base is what the checkout most likely has, and need not be sent.
 func (m mirror) export(ctx context.Context, repo workspace.Repo, commit, base, ref string) error {
 	view, done, err := workspace.Objects(ctx, repo)
 	if err != nil {
@@ -304,7 +315,8 @@ func (m mirror) export(ctx context.Context, repo workspace.Repo, commit, base, r
 	return workspace.SetRef(ctx, repo, ref, commit)
 }
 
-// pipe connects what writes with what reads. When one fails the other ends, too.
+// pipe connects what writes with what reads. When one fails the other ends, too. Both have ended
+// when it returns; the error is that of the first that failed.
 func pipe(ctx context.Context, from func(context.Context, io.Writer) error, to func(context.Context, io.Reader) error) error {
 	r, w := io.Pipe()
 	g, gctx := errgroup.WithContext(ctx)

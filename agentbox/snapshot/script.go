@@ -1,6 +1,6 @@
 package snapshot
 
-// maxLarge is the size of a file beyond which one that is not committed is left out.
+// maxLarge is the size, in bytes, of a file beyond which one that is not committed is left out.
 const maxLarge = 512 << 20
 
 // capture prints, in the workspace of a box, what it holds: lines of facts, then "pack" and a pack
@@ -10,6 +10,22 @@ const maxLarge = 512 << 20
 //
 // Its environment: HAVE, commits that the host has; ID, for the message; LARGE, in KiB; MOST, of
 // branches and stashes.
+//
+// The lines, which facts.take reads; each may be absent but format, top and pack:
+//
+//	missing TEXT     something that cannot be kept, for people
+//	nested PATH      a repository of its own in the workspace
+//	format FORMAT    of the objects: sha1 or sha256
+//	head ID          what is checked out; empty before the first commit
+//	top ID           head, or a commit on it of all that is not committed
+//	files N          how many files that is
+//	also ID REF      a branch or stash that top does not lead to
+//	failed TEXT      git cannot tell; then it is the last line, and there is no pack
+//	pack             the pack follows, thin, of all that the ids lead to and HAVE does not
+//
+// A workspace can be in any state: no commit, an index that is damaged or locked, a merge half
+// done, objects that are gone. So the index is a copy, made again from HEAD where git cannot read
+// it, and each step that fails says so by a line instead of ending the script with a status.
 const capture = `
 set -u
 export LC_ALL=C GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0 GIT_NO_REPLACE_OBJECTS=1 GIT_NO_LAZY_FETCH=1

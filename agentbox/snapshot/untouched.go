@@ -44,11 +44,11 @@ git for-each-ref --format='%(objectname) %(refname)' refs/heads refs/stash || ex
 echo end
 `
 
-// maxQuickStatus bounds what it may print. One that says more has found something.
+// maxQuickStatus bounds what it may print. One that says more has found something. In bytes.
 const maxQuickStatus = 256 << 10
 
 // untouched tells whether the box has, from that alone, what it began with. Whatever is in doubt is
-// looked at closely.
+// looked at closely. The box could lie, and lose its own work: nobody else's.
 func (k *keepRun) untouched(ctx context.Context) bool {
 	began, err := readBegin(k.req.Begin)
 	if err != nil || k.req.Base == "" || k.req.Checkout == "" {
@@ -83,7 +83,8 @@ func (k *keepRun) untouched(ctx context.Context) bool {
 }
 
 // readQuickStatus gives the commits that are not base, and tells whether nothing has changed:
-// everything is as in base, or, unless tree is "", as in tree.
+// everything is as in base, or, unless tree is "", as in tree. It believes nothing that is not in
+// the form expected: any other line, and an answer without its end, is a change.
 func readQuickStatus(text, base, tree string) (others []string, clean bool) {
 	s := bufio.NewScanner(strings.NewReader(text))
 	at, saw, refs := "", "", false
@@ -114,7 +115,7 @@ func readQuickStatus(text, base, tree string) (others []string, clean bool) {
 	return nil, false
 }
 
-// unknown are the commits that the checkout has not.
+// unknown are the commits that the checkout has not. Without a checkout that is all of them.
 func (k *keepRun) unknown(ctx context.Context, ids []string) ([]string, error) {
 	if k.repo == nil || len(ids) == 0 {
 		return ids, nil
