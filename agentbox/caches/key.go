@@ -31,8 +31,7 @@ type Ingredients struct {
 }
 
 // Version changes when what is kept under a key does. Those of version 1 were shared by all
-// projects,
-// those of version 2 had private keys that packages had made.
+// projects, those of version 2 had private keys that packages had made.
 const Version = 3
 
 // maxLockfile bounds what is read of one lockfile: the largest of real repositories have some ten

@@ -189,7 +189,8 @@ func (m mirror) countFiles(ctx context.Context, commit, tree string) (int, error
 	return names.n, err
 }
 
-// counter counts a byte, and takes no more when there are as many as it counts.
+// counter counts a byte, and takes no more when there are as many as it counts. git stops when it
+// cannot write any more, which is how counting ends early.
 type counter struct {
 	of      byte
 	n, most int

@@ -21,7 +21,7 @@ type Difference struct {
 	Truncated bool   // Text, or Files, is only the beginning
 }
 
-// Look says how Text is made.
+// Look says how Text is made. The zero value is a patch without colours.
 type Look struct {
 	Stat  bool // a line per file, no contents
 	Color bool

@@ -92,7 +92,7 @@ func Keep(ctx context.Context, g Guest, req Request) (Kept, error) {
 	return k.kept, nil
 }
 
-// keepRun is one run of Keep.
+// keepRun is one run of Keep. It is used by one goroutine, and once.
 type keepRun struct {
 	req    Request
 	guest  Guest
@@ -300,6 +300,7 @@ func (k *keepRun) export(ctx context.Context) {
 	k.kept.Exported = true
 }
 
+// firstLine is the first line of what git said, which has the reason.
 func firstLine(s string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
 	return line

@@ -193,6 +193,7 @@ func (m mirror) adopt(dir string) error {
 	return nil
 }
 
+// setRef makes one ref name a commit that the mirror has, wherever the ref pointed.
 func (m mirror) setRef(ctx context.Context, ref, commit string) error {
 	_, err := m.git(ctx, nil, "update-ref", "--no-deref", ref, commit)
 	if err != nil {

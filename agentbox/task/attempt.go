@@ -16,10 +16,12 @@ import (
 	"agentbox/agentbox/job"
 )
 
-// pollEvery is how often the end of a job is looked for: a file that appears.
+// pollEvery is how often the end of a job is looked for: a file that appears. A job is in another
+// process, a supervisor, which knows no daemon that it could tell.
 const pollEvery = 10 * time.Millisecond
 
-// run is one attempt while it is followed.
+// run is one attempt while it is followed. One goroutine follows it; keepWork and gather have
+// another beside it.
 type run struct {
 	q   *Queue
 	rec record
@@ -30,7 +32,9 @@ type run struct {
 }
 
 // attempt follows the attempt that a task is at to its end, and begins it if that has not been
-// done. When ctx ends it leaves everything as it is: the next queue goes on.
+// done. When ctx ends it leaves everything as it is: the next queue goes on. The order matters. The
+// evidence is gathered before there is another machine, the work is kept before the result is
+// written, and the result before the box is removed: killed anywhere, the next daemon goes on.
 func (q *Queue) attempt(ctx context.Context, rec record) {
 	r, err := q.open(rec)
 	if err != nil {
@@ -70,6 +74,7 @@ func (q *Queue) attempt(ctx context.Context, rec record) {
 	}
 }
 
+// reasonText continues a line of the timeline with a reason, if there is one.
 func reasonText(reason string) string {
 	if reason == "" {
 		return ""
@@ -77,7 +82,8 @@ func reasonText(reason string) string {
 	return ": " + reason
 }
 
-// open finds the attempt that has no result, or writes the next one down.
+// open finds the attempt that has no result, or writes the next one down. The attempt is on disk
+// before anything is made for it.
 func (q *Queue) open(rec record) (*run, error) {
 	attempts, err := q.Store.attempts(rec.ID)
 	if err != nil {
@@ -98,7 +104,8 @@ func (q *Queue) open(rec record) (*run, error) {
 }
 
 // follow makes the box and starts the job, unless that is done, and waits for the job's end. It
-// returns the box if there is one.
+// returns the box if there is one. The result is set where the error is nil; the box may be there
+// with either.
 func (r *run) follow(ctx context.Context) (agentbox.Result, *agentbox.Box, error) {
 	if r.q.Store.cancelled(r.rec.ID) && r.box(ctx) == nil {
 		return agentbox.Result{State: agentbox.TaskCancelled}, nil, nil
@@ -126,8 +133,10 @@ func (r *run) follow(ctx context.Context) (agentbox.Result, *agentbox.Box, error
 	return result, box, err
 }
 
-// start makes the box and starts the job, unless that is done or the task is cancelled meanwhile: an
-// image may take minutes to be made, and a box may never be ready to run anything.
+// start makes the box and starts the job, unless that is done or the task is cancelled meanwhile:
+// an image may take minutes to be made, and a box may never be ready to run anything. refused is
+// why the box could not run the command, which is the task's result and no error. The goroutine
+// that watches has ended when it returns.
 func (r *run) start(ctx context.Context) (box *agentbox.Box, refused *api.JobRefusal, err error) {
 	if r.hasJob(ctx) {
 		return r.box(ctx), nil, nil
@@ -151,13 +160,15 @@ func (r *run) start(ctx context.Context) (box *agentbox.Box, refused *api.JobRef
 	return box, refused, err
 }
 
-// hasJob tells whether the attempt's job was started, or was about to be.
+// hasJob tells whether the attempt's job was started, or was about to be. It asks for the record,
+// which is written before the guest is asked.
 func (r *run) hasJob(ctx context.Context) bool {
 	_, err := r.q.Jobs.Show(ctx, r.BoxName, r.Job)
 	return err == nil
 }
 
-// cancelled is the result of a task that was cancelled before its command ended by itself.
+// cancelled is the result of a task that was cancelled before its command ended by itself. A limit
+// that the holder keeps cancels by End, and is the result then.
 func (r *run) cancelled() agentbox.Result {
 	if why, _ := r.q.Store.cancellation(r.rec.ID); !why.Limit.IsZero() {
 		return limited(why.Limit)
@@ -176,7 +187,8 @@ func (r *run) box(ctx context.Context) *agentbox.Box {
 	return &b
 }
 
-// ensureBox finds the attempt's box by its name, or makes it.
+// ensureBox finds the attempt's box by its name, or makes it. A box of that name is the attempt's:
+// names have the task's ID in them.
 func (r *run) ensureBox(ctx context.Context) (*agentbox.Box, error) {
 	if b := r.box(ctx); b != nil {
 		return b, nil
@@ -190,7 +202,8 @@ func (r *run) ensureBox(ctx context.Context) (*agentbox.Box, error) {
 	return &resp.Box, nil
 }
 
-// ensureJob starts the attempt's job once: it has an id before it has a box.
+// ensureJob starts the attempt's job once: it has an id before it has a box. Jobs.Start with an ID
+// that was started before does nothing, so it is safe after a crash between the two.
 func (r *run) ensureJob(ctx context.Context) (*api.JobRefusal, error) {
 	if r.hasJob(ctx) {
 		return nil, nil
@@ -206,7 +219,8 @@ func (r *run) ensureJob(ctx context.Context) (*api.JobRefusal, error) {
 	return started.Refused, err
 }
 
-// env is the command's: it may want to know which task it is.
+// env is the command's: it may want to know which task it is. A variable of the task's own of that
+// name counts.
 func (r *run) env() map[string]string {
 	env := map[string]string{"AGENTBOX_TASK": r.rec.ID.String()}
 	for name, value := range r.rec.Env {
@@ -215,7 +229,8 @@ func (r *run) env() map[string]string {
 	return env
 }
 
-// await waits for the job's end, and brings it about when the task is cancelled.
+// await waits for the job's end, and brings it about when the task is cancelled. An error is ctx's,
+// or nobody else's: a box or a supervisor that does not answer is asked again.
 func (r *run) await(ctx context.Context) (agentbox.Result, error) {
 	var asked time.Time // when the job was first told to end
 	for look := 0; ; look++ {
@@ -247,7 +262,7 @@ func (r *run) pausedAtLimit(ctx context.Context) bool {
 }
 
 // stateEvery is how often the state of a box is asked for; the end of a job shows sooner, by its
-// file.
+// file. That costs a call to its supervisor.
 const stateEvery = time.Second
 
 // pause returns when the job's end is written down, or after stateEvery.
@@ -272,7 +287,8 @@ func (r *run) pause(ctx context.Context, dir string) error {
 // ends.
 const cancelGrace = 5 * time.Second
 
-// end tells the job to end, each time in a way that is harder not to hear.
+// end tells the job to end, each time in a way that is harder not to hear. asked is when it was
+// told first, zero for not yet; it returns that time, to be passed again. It waits for nothing.
 func (r *run) end(ctx context.Context, asked time.Time) time.Time {
 	signal := "TERM"
 	switch waited := time.Since(asked); {
@@ -297,7 +313,9 @@ func (r *run) end(ctx context.Context, asked time.Time) time.Time {
 	return asked
 }
 
-// ended is the result of a job that has ended.
+// ended is the result of a job that has ended. What counts first: that it was cancelled, then a
+// limit that its box reached, then how the command ended. The transcript is kept with the attempt,
+// as the job's goes with its box.
 func (r *run) ended(ctx context.Context, info api.JobInfo) agentbox.Result {
 	result := agentbox.Result{LeftOut: info.Job.LeftOut, Exit: info.Job.Exit}
 	if info.Job.Exit != nil {
@@ -333,6 +351,7 @@ func (r *run) ended(ctx context.Context, info api.JobInfo) agentbox.Result {
 	return result
 }
 
+// exitText is how a command ended, for the timeline. j.Exit is set.
 func exitText(j agentbox.Job) string {
 	if j.Signal != "" {
 		return "SIG" + j.Signal
@@ -340,6 +359,7 @@ func exitText(j agentbox.Job) string {
 	return fmt.Sprintf("code %d", *j.Exit)
 }
 
+// keepTranscript copies the job's transcript, as one asciicast file, anew each time.
 func (r *run) keepTranscript(dir string) error {
 	path := filepath.Join(r.dir, transcriptFile)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)

@@ -12,18 +12,21 @@ import (
 )
 
 // A held task is one that somebody waits for, at the terminal where it was begun. It begins at
-// once,
-// and is cancelled when its holder goes, unless that released it.
+// once, and is cancelled when its holder goes, unless that released it.
 
 // holdGrace is how long a held task goes on without a holder: one whose daemon was replaced comes
 // back.
 const holdGrace = 30 * time.Second
 
-// watch is what the daemon knows of an attempt and no file says: for those who wait for it.
+// watch is what the daemon knows of an attempt and no file says: for those who wait for it. Each
+// task has one, made when somebody first asks and dropped when the task has ended. environ is set
+// before the task is written down, and does not change.
 type watch struct {
 	environ []string // of who submitted it
-	begun   chan struct{}
+	// closed by begin
+	begun chan struct{}
 
+	// mu guards what follows.
 	mu       sync.Mutex
 	progress agentbox.Progress // of who waits for its beginning
 	over     bool              // begun is closed
@@ -45,7 +48,8 @@ func (q *Queue) watch(id agentbox.TaskID) *watch {
 	return w
 }
 
-// tell passes progress on to who waits.
+// tell passes progress on to who waits. It is called by those who make the box, and may be called
+// without anybody waiting.
 func (w *watch) tell(e agentbox.Event) {
 	w.mu.Lock()
 	progress := w.progress
@@ -55,13 +59,14 @@ func (w *watch) tell(e agentbox.Event) {
 	}
 }
 
+// listen has progress told from now on; nil: nobody.
 func (w *watch) listen(progress agentbox.Progress) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.progress = progress
 }
 
-// begin says that the task's command runs, or that it never will.
+// begin says that the task's command runs, or that it never will. The first call counts.
 func (w *watch) begin(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -91,12 +96,14 @@ func (w *watch) leaving(ctx context.Context, boxes Boxes) bool {
 	return agentbox.CodeOf(err) == agentbox.NotFound
 }
 
+// failure is why the command never ran, nil where it did.
 func (w *watch) failure() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err
 }
 
+// hold counts a holder in (+1) or out (-1), and tells how many there are.
 func (w *watch) hold(by int) (left int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,7 +112,8 @@ func (w *watch) hold(by int) (left int) {
 	return w.holders
 }
 
-// abandoned tells whether nobody has held the task for as long as a holder has to come back.
+// abandoned tells whether nobody has held the task for as long as a holder has to come back. A
+// daemon that has just begun gives holders as much time to come back.
 func (w *watch) abandoned() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -113,7 +121,10 @@ func (w *watch) abandoned() bool {
 }
 
 // Begin submits one held task and returns when its command runs, or with the reason why it never
-// will. The task is cancelled when ctx ends before.
+// will. The task is cancelled when ctx ends before. s has one spec. environ has NAME=VALUE of the
+// holder's, for the includes of the box, and is never written down. No call of progress, which may
+// be nil, begins after Begin has returned. Run must be running; whether there is room is not asked.
+// The caller goes on with Hold, within holdGrace.
 func (q *Queue) Begin(ctx context.Context, s Submission, environ []string, progress agentbox.Progress) (agentbox.Task, error) {
 	s.Specs[0].Held = true
 	id := agentbox.NewTaskID()
@@ -141,8 +152,9 @@ func (q *Queue) Begin(ctx context.Context, s Submission, environ []string, progr
 }
 
 // Hold waits for the end of a held task; its box is gone for everybody then, or stays. A holder
-// whose ctx ends before cancels the
-// task, unless it was released or has another holder.
+// whose ctx ends before cancels the task, unless it was released or has another holder. The error
+// is ctx's when that has ended, Unavailable when the daemon stops: the task goes on then, and the
+// holder may come back to the next daemon.
 func (q *Queue) Hold(ctx context.Context, id agentbox.TaskID) (agentbox.Task, error) {
 	w := q.watch(id)
 	w.hold(+1)
@@ -166,13 +178,15 @@ func (q *Queue) Hold(ctx context.Context, id agentbox.TaskID) (agentbox.Task, er
 	}
 }
 
+// forget drops the watch of a task.
 func (q *Queue) forget(id agentbox.TaskID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.watches, id)
 }
 
-// Release lets a held task go on without its holder.
+// Release lets a held task go on without its holder. It lasts: the task is like any other from then
+// on.
 func (q *Queue) Release(id agentbox.TaskID) error {
 	return write(filepath.Join(q.Store.task(id), releaseFile), struct{}{})
 }
@@ -187,12 +201,13 @@ func (q *Queue) letGo(t agentbox.Task) {
 	}
 }
 
-// End cancels a task because it reached a limit that its holder keeps.
+// End cancels a task because it reached a limit that its holder keeps. The task's state is limited
+// then. Conflict when it has ended already.
 func (q *Queue) End(id agentbox.TaskID, limit agentbox.Limit) error {
 	return q.cancel(id, cancellation{Limit: limit})
 }
 
-// follows tells whether an attempt of a task is followed still.
+// follows tells whether an attempt of a task is followed still. Another process never does.
 func (q *Queue) follows(id agentbox.TaskID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -200,13 +215,14 @@ func (q *Queue) follows(id agentbox.TaskID) bool {
 	return yes
 }
 
-// context is that of Run: ended as long as that does not run.
+// context is that of Run: ended as long as that does not run. It waits until Run is called.
 func (q *Queue) context() context.Context {
 	<-q.runs
 	return q.ctx
 }
 
-// upRequest asks for the box of an attempt.
+// upRequest asks for the box of an attempt. Limits that end a task are the box's own, and kept by
+// its supervisor, so they hold while no daemon runs.
 func (r *run) upRequest() api.UpRequest {
 	limits := r.rec.Limits
 	if r.rec.Held && limits.Wall > 0 {

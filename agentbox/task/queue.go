@@ -14,7 +14,8 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// Boxes is what tasks need of the boxes.
+// Boxes is what tasks need of the boxes. Its methods may be called at once; of one box that is not
+// there they say NotFound.
 type Boxes interface {
 	Up(context.Context, api.UpRequest, agentbox.Progress) (api.UpResponse, error)
 	Find(context.Context, api.BoxRef) (agentbox.Box, error)
@@ -24,7 +25,7 @@ type Boxes interface {
 	Remove(context.Context, api.BoxRef, agentbox.Progress) (agentbox.Box, error)
 }
 
-// Jobs is what tasks need of jobs.
+// Jobs is what tasks need of jobs. Start with an ID that was started already starts nothing.
 type Jobs interface {
 	Start(context.Context, api.JobStart) (api.JobStarted, error)
 	Show(ctx context.Context, box string, id agentbox.JobID) (api.JobInfo, error) // NotFound: the job, or its box, is not there
@@ -32,13 +33,14 @@ type Jobs interface {
 }
 
 // Snapshotter keeps the work of a task's box where it outlives the box. It may be called again
-// after an error.
+// after an error. An error means that the box may have work that is nowhere else.
 type Snapshotter interface {
 	Keep(ctx context.Context, box agentbox.Box, task agentbox.Task) (Kept, error)
 }
 
 // Collector takes the artifacts of a task's box, whose work was kept, into the directory of its
-// attempt. It may be called again for one attempt.
+// attempt. It may be called again for one attempt. dir is the attempt's, and what it writes there
+// is replaced at a second call.
 type Collector interface {
 	Collect(ctx context.Context, box agentbox.Box, task agentbox.Task, work Kept, dir string) (Collected, error)
 }
@@ -51,7 +53,8 @@ type Collected struct {
 }
 
 // EvidenceSource tells how the box of an attempt went, and keeps the logs of its services in the
-// attempt's directory. With an error it tells what it knows.
+// attempt's directory. With an error it tells what it knows. It is asked while the machine is
+// there, or has just gone.
 type EvidenceSource interface {
 	Gather(ctx context.Context, box agentbox.Box, dir string) (Evidence, error)
 }
@@ -78,7 +81,7 @@ type Kept struct {
 	Unlisted string // why Changes are not known
 }
 
-// Config is what a Queue needs.
+// Config is what a Queue needs. All but Collector and Evidence are needed.
 type Config struct {
 	Store       Store
 	Boxes       Boxes
@@ -88,6 +91,8 @@ type Config struct {
 	Collector Collector      // nil: there are no artifacts
 	Evidence  EvidenceSource // nil: nobody looks
 
+	// Room tells whether a box of this need may be made beside those that tasks have already. It is
+	// asked with the queue's lock held, and must not call the queue.
 	Room func(running []Need, next Need) bool
 	Log  *slog.Logger
 }
@@ -95,7 +100,9 @@ type Config struct {
 // Need is what a box takes of this machine.
 type Need = need
 
-// Queue begins tasks when there is room and follows them to their end.
+// Queue begins tasks when there is room and follows them to their end. Methods may be called from
+// any goroutine, Run once. Every task that runs has a goroutine, which ends with the task or with
+// Run's ctx; Run waits for all.
 type Queue struct {
 	Config
 	wake chan struct{}
@@ -103,6 +110,7 @@ type Queue struct {
 	runs chan struct{}   // closed by Run, which sets
 	ctx  context.Context // to its own
 
+	// mu guards running, listed and watches. done belongs to the goroutine of Run.
 	mu      sync.Mutex
 	running map[agentbox.TaskID]record
 	done    map[agentbox.TaskID]bool // tasks that look need not read again; it alone has them
@@ -117,11 +125,12 @@ func NewQueue(c Config) *Queue {
 		running: map[agentbox.TaskID]record{}, done: map[agentbox.TaskID]bool{}, watches: map[agentbox.TaskID]*watch{}}
 }
 
-// lookEvery is how often the queue looks whether there is room without being told.
+// lookEvery is how often the queue looks whether there is room without being told. Room comes from
+// boxes that are not tasks', which tell nobody.
 const lookEvery = 2 * time.Second
 
 // Run begins and follows tasks until ctx ends. The tasks that run then go on: the next queue finds
-// them.
+// them. Boxes that the daemon before left behind are removed first.
 func (q *Queue) Run(ctx context.Context) {
 	q.ctx = ctx
 	close(q.runs)
@@ -145,7 +154,8 @@ func (q *Queue) stir() {
 	}
 }
 
-// look takes up what runs already and begins what there is room for, the oldest first.
+// look takes up what runs already and begins what there is room for, the oldest first. What runs
+// already comes first, so that it is counted before there is said to be room.
 func (q *Queue) look(ctx context.Context) {
 	open, bad := q.Store.undone(q.done)
 	for _, err := range bad {
@@ -166,7 +176,8 @@ func (q *Queue) look(ctx context.Context) {
 	}
 }
 
-// Open lists the tasks that were not done when the queue looked last, some seconds ago at most.
+// Open lists the tasks that were not done when the queue looked last, some seconds ago at most. The
+// slice is shared: it is only to be read.
 func (q *Queue) Open() []agentbox.Task {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -206,7 +217,8 @@ func (q *Queue) begin(ctx context.Context, t agentbox.Task) {
 	})
 }
 
-// room tells whether a task may begin. The caller has the lock.
+// room tells whether a task may begin. The caller has the lock. A held task always may, and the
+// first task, too: a box that is too large is refused by the host, with a reason.
 func (q *Queue) room(rec record) bool {
 	var taken []Need
 	batch := 0
@@ -225,7 +237,7 @@ func (q *Queue) room(rec record) bool {
 	return len(taken) == 0 || q.Room(taken, rec.Need)
 }
 
-// Submission is tasks that are submitted together.
+// Submission is tasks that are submitted together. Specs is not empty. Need is of each.
 type Submission struct {
 	Specs    []agentbox.TaskSpec
 	Parallel int // at most so many of them at once; 0: as the machine has room
@@ -233,7 +245,8 @@ type Submission struct {
 }
 
 // Submit writes the tasks down, all or, on an error, as many as it says, and begins them when there
-// is room.
+// is room. The first has the batch's ID as its own. What was written before an error stays and is
+// begun.
 func (q *Queue) Submit(s Submission) ([]agentbox.Task, error) {
 	defer q.stir()
 	return q.write(s, agentbox.NewTaskID())
@@ -264,6 +277,8 @@ func (q *Queue) write(s Submission, batch agentbox.TaskID) ([]agentbox.Task, err
 }
 
 // Cancel says that nobody wants a task any more. One that runs is ended; it returns before that.
+// NotFound for no task, Conflict for one that has ended. It holds when no daemon runs, too: it is a
+// file.
 func (q *Queue) Cancel(id agentbox.TaskID) error { return q.cancel(id, cancellation{}) }
 
 func (q *Queue) cancel(id agentbox.TaskID, why cancellation) error {
@@ -282,6 +297,7 @@ func (q *Queue) cancel(id agentbox.TaskID, why cancellation) error {
 }
 
 // Retry submits a task again that has ended: a new task, so that the old one keeps its one result.
+// Conflict while it goes on. Its place in a batch, and a holder, are not taken over.
 func (q *Queue) Retry(id agentbox.TaskID) (agentbox.Task, error) {
 	rec, err := q.Store.record(id)
 	if err != nil {
@@ -301,7 +317,8 @@ func (q *Queue) Retry(id agentbox.TaskID) (agentbox.Task, error) {
 	return all[0], nil
 }
 
-// Remove forgets a task that has ended, with its evidence. A box that has its work stays.
+// Remove forgets a task that has ended, with its evidence. A box that has its work stays. Refs that
+// it left in mirror and checkout stay, too. Conflict while it goes on.
 func (q *Queue) Remove(id agentbox.TaskID) error {
 	t, err := q.Store.Read(id)
 	if err != nil {
@@ -317,7 +334,7 @@ func (q *Queue) Remove(id agentbox.TaskID) error {
 const keptFor = 30 * 24 * time.Hour
 
 // Spent lists the tasks of which only old evidence is left: they ended a month ago, and neither a
-// ref, a box nor an artifact holds anything of them.
+// ref, a box nor an artifact holds anything of them. Removing them is the caller's.
 func (q *Queue) Spent() (spent []agentbox.Task) {
 	all, _ := q.Store.List() // what cannot be read stays
 	for _, t := range all {
@@ -332,11 +349,12 @@ func (q *Queue) Spent() (spent []agentbox.Task) {
 	return spent
 }
 
+// leftWork tells whether something refers to what an attempt did.
 func leftWork(a agentbox.Attempt) bool {
 	return a.Result == nil || a.Result.Ref != "" || a.Result.Box != "" || a.Result.Commits > 0 || a.Result.Files > 0 || a.Result.Artifacts > 0
 }
 
-// Wait returns when a task has ended.
+// Wait returns when a task has ended. The error is ctx's, or that of a task that cannot be read.
 func (q *Queue) Wait(ctx context.Context, id agentbox.TaskID) (agentbox.Task, error) {
 	for {
 		t, err := q.Store.Read(id)
@@ -373,7 +391,8 @@ func (q *Queue) sweep(ctx context.Context) {
 	}
 }
 
-// remove removes a box whose work is kept or that has none.
+// remove removes a box whose work is kept or that has none. It is looked up by id: the name may be
+// another box's by now.
 func (q *Queue) remove(ctx context.Context, b agentbox.Box) {
 	_, err := q.Boxes.Remove(ctx, api.BoxRef{Box: b.ID.String()}, nil)
 	if err != nil && agentbox.CodeOf(err) != agentbox.NotFound && !errors.Is(err, context.Canceled) {

@@ -24,6 +24,9 @@ import (
 //	<task>/attempts/<n>/result.json        how it ended; written once, when all evidence is there
 //	<task>/attempts/<n>/transcript.cast    what its command wrote
 //	<task>/attempts/<n>/timeline.jsonl     what happened
+//
+// Its methods may be called at any time, by any process; only the queue writes. Files are replaced
+// as a whole.
 type Store struct {
 	Dir string
 }
@@ -40,7 +43,8 @@ const (
 	timelineFile   = "timeline.jsonl"
 )
 
-// record is task.json.
+// record is task.json. What a task is to do never changes, so that a retry and an audit see what
+// was asked.
 type record struct {
 	Version int             `json:"version"`
 	ID      agentbox.TaskID `json:"id"`
@@ -64,6 +68,7 @@ func (s Store) Attempt(id agentbox.TaskID, n int) string {
 	return filepath.Join(s.task(id), "attempts", strconv.Itoa(n))
 }
 
+// write makes a file that outlives a loss of power, with its directory.
 func write(path string, v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
@@ -75,6 +80,7 @@ func write(path string, v any) error {
 	return errors.Join(durable.WriteFile(path, b, 0o600), durable.SyncDir(filepath.Dir(path)))
 }
 
+// read decodes a file; Corrupt names one that cannot be. One that is absent is fs.ErrNotExist.
 func read(path string, v any) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -99,7 +105,7 @@ func (s Store) record(id agentbox.TaskID) (record, error) {
 	return r, err
 }
 
-// Read is a task as its files have it.
+// Read is a task as its files have it. NotFound for no task.
 func (s Store) Read(id agentbox.TaskID) (agentbox.Task, error) {
 	r, err := s.record(id)
 	if err != nil {
@@ -138,6 +144,7 @@ func again(t agentbox.Task) bool {
 	return (state == agentbox.TaskFailed || state == agentbox.TaskLost) && len(t.Attempts) <= t.Retries
 }
 
+// attempts are those of a task, the first first. Their numbers have no gaps.
 func (s Store) attempts(id agentbox.TaskID) ([]agentbox.Attempt, error) {
 	var all []agentbox.Attempt
 	for n := 1; ; n++ {
@@ -169,6 +176,7 @@ func (s Store) finish(id agentbox.TaskID, n int, r agentbox.Result) error {
 	return write(path, r)
 }
 
+// cancelled tells whether somebody, or a limit, wants a task to end.
 func (s Store) cancelled(id agentbox.TaskID) bool {
 	_, err := os.Lstat(filepath.Join(s.task(id), cancelFile))
 	return err == nil
@@ -179,6 +187,7 @@ type cancellation struct {
 	Limit agentbox.Limit `json:"limit,omitzero"` // that it reached; none when somebody wanted it to end
 }
 
+// cancellation says why. A file that cannot be read is a cancellation without a limit.
 func (s Store) cancellation(id agentbox.TaskID) (c cancellation, cancelled bool) {
 	err := read(filepath.Join(s.task(id), cancelFile), &c)
 	return c, !errors.Is(err, fs.ErrNotExist)
@@ -208,6 +217,7 @@ func (s Store) undone(done map[agentbox.TaskID]bool) (open []agentbox.Task, bad 
 	return open, bad
 }
 
+// list reads those of the tasks that want accepts.
 func (s Store) list(want func(agentbox.TaskID) bool) (all []agentbox.Task, bad []error) {
 	entries, err := os.ReadDir(s.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

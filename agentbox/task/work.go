@@ -13,9 +13,12 @@ import (
 )
 
 // keepTries is how often the work of a box is looked for before the box is left to a person.
+// Between two of them the machine is ended, which frees what a command that still ran had filled.
 const keepTries = 3
 
 // gather finds out how the box went, while its work is looked at, and gives what waits for that.
+// The goroutine ends with ctx at the latest. evidence may be called more than once; without a
+// source it is nothing.
 func (r *run) gather(ctx context.Context, box agentbox.Box) (evidence func() Evidence) {
 	told := make(chan Evidence, 1)
 	go func() {
@@ -32,12 +35,15 @@ func (r *run) gather(ctx context.Context, box agentbox.Box) (evidence func() Evi
 	return sync.OnceValue(func() Evidence { return <-told })
 }
 
+// into puts what is known into the result.
 func (t Evidence) into(r *agentbox.Result) {
 	r.Used, r.Cost, r.Denied, r.Pressure, r.Services = t.Used, t.Cost, t.Denied, t.Pressure, t.Services
 }
 
 // keepWork makes sure that nothing of a box's work goes with the box: it is kept elsewhere, there
-// is none, or the box stays. It ends the machine only when there is all evidence about it.
+// is none, or the box stays. It ends the machine only when there is all evidence about it. result
+// gets what is known of the work, and Box where the box has to stay. With ctx ended nothing in it
+// counts.
 func (r *run) keepWork(ctx context.Context, box agentbox.Box, result *agentbox.Result, evidence func() Evidence) Kept {
 	begun := time.Now()
 	kept, err := r.kept(ctx, box, evidence)
@@ -93,7 +99,7 @@ func (r *run) collect(ctx context.Context, box agentbox.Box, work Kept, result *
 }
 
 // leaveStopped ends the machine of a box that stays: it takes no memory while it waits for a
-// person.
+// person. That it cannot be ended is only logged.
 func (r *run) leaveStopped(ctx context.Context, result agentbox.Result) {
 	if result.Box == "" || ctx.Err() != nil {
 		return
@@ -103,6 +109,7 @@ func (r *run) leaveStopped(ctx context.Context, result agentbox.Result) {
 	}
 }
 
+// workText counts, for the timeline.
 func workText(commits, files int) string {
 	return fmt.Sprintf("%s, %s", agentbox.Plural(commits, "commit"), agentbox.Plural(files, "changed file"))
 }
@@ -140,7 +147,7 @@ type Moment struct {
 }
 
 // timeline is what happened in an attempt, as it happens. What cannot be written down is no reason
-// to end it.
+// to end it. Lines are appended as a whole, so another process may read beside it.
 type timeline struct {
 	path string
 }
@@ -161,7 +168,7 @@ func (l *timeline) put(m Moment) {
 	_, _ = f.Write(append(line, '\n'))
 }
 
-// Timeline is what happened in an attempt.
+// Timeline is what happened in an attempt. n counts from 1. fs.ErrNotExist before the first moment.
 func (s Store) Timeline(id agentbox.TaskID, n int) ([]Moment, error) {
 	b, err := os.ReadFile(s.Attempt(id, n) + "/" + timelineFile)
 	if err != nil {

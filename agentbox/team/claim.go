@@ -18,11 +18,9 @@ const (
 )
 
 // Once has one machine of the team make something at a time. get gets what another one made,
-// NotFound
-// while nobody has; make makes it here. say tells a person what is being waited for. Where a
-// machine
-// that said it would make it is gone or takes too long, another one does. Without a team it is
-// make.
+// NotFound while nobody has; make makes it here. say tells a person what is being waited for. Where
+// a machine that said it would make it is gone or takes too long, another one does. Without a team
+// it is make.
 func (t *Team) Once(ctx context.Context, key string, say func(string), get, make func(ctx context.Context) error) error {
 	waited := identity.PeerID{}
 	for {
@@ -79,8 +77,7 @@ func (t *Team) Once(ctx context.Context, key string, say func(string), get, make
 }
 
 // claim says that this machine makes something, where the others would use what it makes: those of
-// who
-// is no builder are nobody's.
+// who is no builder are nobody's.
 func claim(m *mesh.Mesh, c *catalogue.Store, key string) (holder identity.PeerID, ours bool, err error) {
 	if m.IsBuilder(m.Self()) {
 		return c.TakeClaim(key, claimTTL)

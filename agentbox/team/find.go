@@ -22,8 +22,7 @@ const (
 )
 
 // Image finds an image that a builder of the team offers: by its digest where pin is set, else by
-// the
-// key of what it is made from. The store expects it then; its pieces come as they are needed
+// the key of what it is made from. The store expects it then; its pieces come as they are needed
 // (image.Store.Elsewhere). NotFound: nobody offers it.
 func (t *Team) Image(ctx context.Context, pin agentbox.Digest, key string) (image.Image, error) {
 	if !pin.IsZero() {

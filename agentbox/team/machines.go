@@ -21,9 +21,9 @@ const (
 )
 
 // Template fills dir, which is empty, with a template that a builder made for a key, and says who:
-// the PeerID, "" where it was this machine, and the name for people.
-// The key has all in it that a template depends on, so whose machine differs asks for another key.
-// NotFound: nobody offers it. progress is told how many pieces have come; it may be nil.
+// the PeerID, "" where it was this machine, and the name for people. The key has all in it that a
+// template depends on, so whose machine differs asks for another key. NotFound: nobody offers it.
+// progress is told how many pieces have come; it may be nil.
 func (t *Team) Template(ctx context.Context, key, dir string, progress func(done, total int)) (by, name string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, templateTime)
 	defer cancel()

@@ -13,9 +13,8 @@ import (
 )
 
 // dropRevoked lets go of what was made by members who are no builders any more, and of what was
-// made
-// from it. Their names are not believed from the moment the list says so; this frees the space, and
-// keeps what was made here on their images from being used.
+// made from it. Their names are not believed from the moment the list says so; this frees the
+// space, and keeps what was made here on their images from being used.
 func (t *Team) dropRevoked(ctx context.Context) {
 	m := t.mesh.Load()
 	if m == nil {

@@ -20,8 +20,7 @@ import (
 )
 
 // Team is this machine's part in what its team shares. Its methods may be called at once, and at
-// any
-// time: without a team nothing is found and nothing is offered. The fields are set before Join.
+// any time: without a team nothing is found and nothing is offered. The fields are set before Join.
 type Team struct {
 	Images       *layers.Images
 	SetupResults layers.SetupResults

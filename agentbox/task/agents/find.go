@@ -25,10 +25,10 @@ const suffix = ".yaml"
 // InRepository is where a repository has its profiles, relative to its root.
 const InRepository = ".agentbox/agents"
 
-// maxBrought is how many profiles of a repository are looked at.
+// maxBrought is how many profiles of a repository are looked at. The first by name count.
 const maxBrought = 32
 
-// Origin says whose a profile is.
+// Origin says whose a profile is. People see it as it is.
 type Origin string
 
 // The kinds of them, the first that has a profile of a name being the one that counts.
@@ -38,14 +38,17 @@ const (
 	BuiltIn    Origin = "built in"
 )
 
-// Dirs are where profiles are looked for, besides those that are built in.
+// Dirs are where profiles are looked for, besides those that are built in. Both are absolute.
+// Profiles are read each time, so a change counts at once.
 type Dirs struct {
 	User       string // the user's directory of profiles
 	Repository string // the root of a checkout; "" for none
 }
 
 // Find gives the profile of an agent. That of a repository is as the repository has it: whether
-// anybody has approved it is for the caller.
+// anybody has approved it is for the caller. Invalid for a name that none can have, and for a
+// profile that cannot be read: one that is wrong is not passed over for the next, as that would be
+// another than the user wrote. NotFound where there is none.
 func (p Dirs) Find(name string) (Profile, error) {
 	if !agentName().MatchString(name) {
 		return Profile{}, agentbox.Errorf(agentbox.Invalid, "%q is no name of an agent", name).WithHint("agentbox agent %s", strings.Join(p.Names(), "|"))
@@ -119,6 +122,8 @@ func (p Dirs) Brought() []Profile {
 	return out
 }
 
+// broughtNames lists the names of a repository's profiles, sorted, at most maxBrought. A directory
+// that cannot be read has none.
 func (p Dirs) broughtNames() []string {
 	if p.Repository == "" {
 		return nil
@@ -158,7 +163,8 @@ func (p Profile) checkBrought() error {
 	return nil
 }
 
-// Names lists the agents that there are profiles of, in order.
+// Names lists the agents that there are profiles of, in order. Whether each can be read is not
+// looked at.
 func (p Dirs) Names() []string {
 	own, _ := filepath.Glob(filepath.Join(p.User, "*"+suffix))
 	ours, _ := fs.Glob(builtin, "builtin/*"+suffix)

@@ -18,7 +18,8 @@ import (
 	"agentbox/policy/secrets"
 )
 
-// Profile is what agentbox knows of one agent.
+// Profile is what agentbox knows of one agent. It is valid when it comes from Parse. Sessions are
+// directories below ~/ in which the agent keeps its conversations.
 type Profile struct {
 	Name        string `yaml:"-"`
 	Origin      Origin `yaml:"-"` // whose it is
@@ -27,8 +28,7 @@ type Profile struct {
 	Program string   `yaml:"program"`
 	Flags   []string `yaml:"flags"`
 	// Prompt is what stands before a prompt that the agent is to work on alone, without a terminal.
-	// An
-	// agent without it cannot.
+	// An agent without it cannot.
 	Prompt []string `yaml:"prompt"`
 	// Package is the agent in the npm registry, as NAME or NAME@VERSION; "" for one that the image
 	// has.
@@ -45,6 +45,7 @@ type Profile struct {
 }
 
 // Secret is a credential that an agent sends. The box has a placeholder in the variable Name.
+// Header and As, where set, say in which header of a request the value goes, and in which form.
 type Secret struct {
 	Name   string      `yaml:"name"`
 	To     []string    `yaml:"to"` // rules
@@ -55,7 +56,8 @@ type Secret struct {
 	From string `yaml:"from"`
 }
 
-// Reference is From for a user with this home; ok is false where a profile says none.
+// Reference is From for a user with this home; ok is false where a profile says none. home is
+// absolute. Whether the file is there is not looked at.
 func (s Secret) Reference(home string) (r secrets.Reference, ok bool) {
 	rest, ok := strings.CutPrefix(s.From, fromHome)
 	if !ok {
@@ -68,10 +70,12 @@ func (s Secret) Reference(home string) (r secrets.Reference, ok bool) {
 const fromHome = "file:~/"
 
 const (
+	// maxProfile is in bytes of a file.
 	maxProfile = 64 << 10
 	maxList    = 64 // entries of each list
 )
 
+// What names may be: they become names of files, arguments and variables.
 var (
 	agentName   = agentbox.Pattern(`^[a-z][a-z0-9-]{0,31}$`)
 	programName = agentbox.Pattern(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$`)
@@ -79,7 +83,9 @@ var (
 	variable    = agentbox.Pattern(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 )
 
-// Parse reads a profile. Everything that is wrong with it is in the error.
+// Parse reads a profile. Everything that is wrong with it is in the error. r is read to its end, at
+// most maxProfile. Unknown keys are an error, as a misspelled one would silently ask for less, or
+// more, than was meant. The error has no code: the caller knows whose profile it is.
 func Parse(r io.Reader, name string) (Profile, error) {
 	p := Profile{Name: name}
 	b, err := io.ReadAll(io.LimitReader(r, maxProfile+1))
@@ -104,7 +110,8 @@ func (p Profile) Run(args []string) []string {
 	return slices.Concat([]string{p.Program}, p.Flags, args)
 }
 
-// Work is the command of the agent that works on a prompt alone.
+// Work is the command of the agent that works on a prompt alone. Invalid where the agent cannot,
+// and for a prompt that it would misunderstand.
 func (p Profile) Work(prompt string) ([]string, error) {
 	switch {
 	case len(p.Prompt) == 0:
@@ -118,6 +125,7 @@ func (p Profile) Work(prompt string) ([]string, error) {
 	return slices.Concat(p.Run(p.Prompt), []string{prompt}), nil
 }
 
+// check is everything that is wrong with a profile, joined to one error.
 func (p Profile) check() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -147,6 +155,7 @@ func (p Profile) check() error {
 	return errors.Join(errs...)
 }
 
+// checkRules has policy's parser look at every rule.
 func (p Profile) checkRules() []error {
 	var errs []error
 	for _, rule := range p.Hosts {
@@ -170,7 +179,8 @@ func (p Profile) checkRules() []error {
 	return errs
 }
 
-// Needs are the tools of the agent, itself among them.
+// Needs are the tools of the agent, itself among them. They are sorted. The profile is named as the
+// file that asks for them.
 func (p Profile) Needs() (toolchain.Needs, error) {
 	var needs toolchain.Needs
 	file := "agent " + p.Name
