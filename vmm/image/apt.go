@@ -15,11 +15,15 @@ import (
 
 // basePackages are in every apt image, on top of what Debian calls required: a shell and its tools,
 // certificates to trust servers with, ps and kill, and a way to install more.
+//
+// netbase has the names of services and protocols.
 var basePackages = []string{"bash", "ca-certificates", "coreutils", "netbase", "procps", "sudo"}
 
 // mergedUsrHooks come with mmdebstrap and lay /bin, /lib and /sbin out as links from the start.
 // Without them Debian installs a program for it, and with it all of Perl, which is a third of the
 // image.
+//
+// It is a path of the host.
 const mergedUsrHooks = "/usr/share/mmdebstrap/hooks/maybe-merged-usr"
 
 // beforeMergedUsr are the releases still around that lack the package usr-is-merged.
@@ -27,6 +31,8 @@ var beforeMergedUsr = []string{"buster", "bullseye", "bionic", "focal", "jammy"}
 
 // unwanted files are never unpacked, in the build and when a box installs packages. The directories
 // of manual pages stay, because installation scripts of some packages fail without them.
+//
+// Patterns of dpkg's path-exclude.
 var unwanted = []string{"/usr/share/doc/*", "/usr/share/man/*/*", "/usr/share/locale/*", "/usr/share/info/*", "/usr/share/lintian/*"}
 
 // hostState is what a build leaves of the host or of itself; it would make every build different.
@@ -38,10 +44,13 @@ var hostState = []string{
 	"/var/lib/dpkg/status-old", "/var/lib/dpkg/available", "/var/lib/dpkg/lock", "/var/lib/dpkg/lock-frontend",
 }
 
-// hostFiles are directories whose files, not directories, are of that kind too.
+// hostFiles are directories whose files are of that kind, too; the directories themselves stay.
 var hostFiles = []string{"/etc/apt/sources.list.d", "/var/lib/apt/lists", "/var/cache/apt", "/var/cache/ldconfig", "/var/log"}
 
 // apt makes the root file system of a Debian release from the host's own apt sources.
+//
+// The host needs mmdebstrap, and the right to make the file system (bootstrapMode): code Missing
+// otherwise. What was installed is noted as Image.Versions.
 func (b *build) apt(ctx context.Context, suite string, r Recipe) error {
 	sources, err := aptSources(os.DirFS("/"), suite)
 	if err != nil {
@@ -68,6 +77,8 @@ func (b *build) apt(ctx context.Context, suite string, r Recipe) error {
 
 // bootstrapArgs is the command line of mmdebstrap: the archive goes to its standard output, the
 // sources to its input.
+//
+// It is a pure function. Equal sets of packages give one order.
 func bootstrapArgs(mode, suite string, r Recipe) []string {
 	packages := slices.Concat(basePackages, r.Packages)
 	var hooks []string
@@ -87,6 +98,8 @@ func bootstrapArgs(mode, suite string, r Recipe) []string {
 }
 
 // debianArch translates Go's names of architectures.
+//
+// What it does not know is the same in both, amd64 for example.
 func debianArch(goarch string) string {
 	switch goarch {
 	case "386":
@@ -103,6 +116,8 @@ func debianArch(goarch string) string {
 
 // forgetHost removes what the build left of the host, and gives programs the empty files they
 // expect.
+//
+// An empty machine-id means that there is none yet.
 func (b *build) forgetHost() error {
 	var errs []error
 	for _, path := range hostState {
@@ -121,8 +136,8 @@ func (b *build) forgetHost() error {
 const authorities = "/etc/ssl/certs/ca-certificates.crt"
 
 // javaStore writes Java's store anew, where there is one: Debian's has the time of its making in
-// it.
-// Every box writes it once more, with its own authority.
+// it, which would make every build different. Every box writes it once more, with its own
+// authority.
 func (b *build) javaStore() error {
 	old := b.tree.Lookup(javastore.Debian, true)
 	if old == nil || old.Type() != rootfs.TypeRegular {
@@ -136,6 +151,8 @@ func (b *build) javaStore() error {
 }
 
 // versions lists all installed packages.
+//
+// Each is name=version, sorted: what agentbox.lock pins. dpkg's own record is the source.
 func (b *build) versions() ([]string, error) {
 	ino := b.tree.Lookup("/var/lib/dpkg/status", true)
 	if ino == nil {

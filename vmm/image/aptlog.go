@@ -12,14 +12,19 @@ import (
 // failure.
 type bootstrapLog struct {
 	progress Progress
-	rest     []byte
-	lines    []string
+	// What came after the last end of a line.
+	rest []byte
+	// The last maxLogLines lines.
+	lines []string
 }
 
 // maxLogLines bounds what is kept of a program that talks a lot.
 const maxLogLines = 400
 
 // Write implements io.Writer.
+//
+// It never fails: a program must not be ended for what it says. A line without an end is given up
+// at 64 KiB.
 func (l *bootstrapLog) Write(p []byte) (int, error) {
 	l.rest = append(l.rest, p...)
 	for {
@@ -36,6 +41,7 @@ func (l *bootstrapLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// line keeps a line, and tells progress where it is the beginning of a step.
 func (l *bootstrapLog) line(s string) {
 	if s == "" {
 		return
@@ -65,6 +71,8 @@ var bootstrapSteps = map[string]string{
 }
 
 // failed tells whether the program itself said what is wrong, rather than having been broken off.
+//
+// It decides which error counts when both the program and the reading of its archive failed.
 func (l *bootstrapLog) failed() bool {
 	for _, s := range l.lines {
 		if strings.HasPrefix(s, "E: ") {
@@ -75,6 +83,8 @@ func (l *bootstrapLog) failed() bool {
 }
 
 var (
+	// What apt and dpkg say in English, which is what they are told to speak. They have one exit
+	// status for all of it.
 	noPackage = agentbox.Pattern(`Unable to locate package (\S+)|Package '?([^' ]+)'? has no installation candidate|Version '[^']*' for '([^']+)' was not found`)
 	noRelease = agentbox.Pattern(`does not have a Release file|404 +Not Found`)
 	noAnswer  = agentbox.Pattern(`Could not (?:resolve|connect)|Temporary failure|Connection (?:failed|timed out|refused)|Cannot initiate the connection`)
@@ -84,6 +94,10 @@ var (
 )
 
 // explain turns the failure into one line that names its cause.
+//
+// err is mmdebstrap's exit, dir where it unpacked. Each cause has its code and a hint, and the
+// first that fits counts. What is not known is code Internal with the line that most likely says
+// why.
 func (l *bootstrapLog) explain(err error, suite, dir string) error {
 	all := strings.Join(l.lines, "\n")
 	if m := noPackage().FindStringSubmatch(all); m != nil {
@@ -111,6 +125,9 @@ func (l *bootstrapLog) explain(err error, suite, dir string) error {
 }
 
 // lastError is the line that most likely says why.
+//
+// Errors come before lines of failed fetches and those before warnings; of each the first, since
+// what follows are consequences.
 func (l *bootstrapLog) lastError() string {
 	for _, prefix := range []string{"E: ", "Err:", "W: "} {
 		for _, s := range l.lines {

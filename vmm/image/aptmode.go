@@ -13,6 +13,9 @@ import (
 
 // bootstrapMode chooses how mmdebstrap gets the rights of root: by having them, by a user namespace
 // with a range of user ids, or by pretending.
+//
+// Pretending (fakechroot) works with fewer packages than the others, and comes last. An error of
+// code Missing says what keeps the better way from working.
 func bootstrapMode(ctx context.Context) (string, error) {
 	if os.Geteuid() == 0 {
 		return "root", nil
@@ -31,6 +34,8 @@ func bootstrapMode(ctx context.Context) (string, error) {
 
 // unshareProblem says what keeps this user from a user namespace with a range of ids, "" if nothing
 // does.
+//
+// The namespace is tried, because settings of the host that forbid it have many names.
 func unshareProblem(ctx context.Context) string {
 	if _, err := exec.LookPath("newuidmap"); err != nil {
 		return "newuidmap is not installed"
@@ -52,6 +57,8 @@ func unshareProblem(ctx context.Context) string {
 	return ""
 }
 
+// hasRange tells whether a file such as /etc/subuid has a line for the user. How large the range
+// is, mmdebstrap says itself.
 func hasRange(file string, u *user.User) bool {
 	b, err := os.ReadFile(file)
 	if err != nil {

@@ -16,6 +16,8 @@ import (
 )
 
 // stanza is one entry of apt's sources, as deb822 fields.
+//
+// Only what installing from it needs is kept.
 type stanza struct {
 	types, uris, suites, components []string
 	other                           []string // further lines, as "Signed-By: /path"
@@ -26,6 +28,9 @@ var pockets = []string{"", "-updates", "-security"}
 
 // AptSources gives what this host's apt is told about a suite, in deb822 form, for boxes of that
 // suite.
+//
+// The box's own apt uses it, as a File of its attachment. NotFound where no source of this host has
+// the suite.
 func AptSources(suite string) (string, error) { return aptSources(os.DirFS("/"), suite) }
 
 // aptSources gives what the host's apt is told about a suite, in deb822 form: everything that names
@@ -54,6 +59,8 @@ func aptSources(root fs.FS, suite string) (string, error) {
 }
 
 // selectSuites keeps the suites of a release and renames them.
+//
+// Entries without any of them are left out, and so are sources of source packages.
 func selectSuites(all []stanza, from, to string) []stanza {
 	var found []stanza
 	for _, s := range all {
@@ -74,6 +81,7 @@ func selectSuites(all []stanza, from, to string) []stanza {
 	return found
 }
 
+// write appends the entry in deb822 form, with an empty line behind it.
 func (s stanza) write(w *strings.Builder) {
 	fmt.Fprintf(w, "Types: %s\nURIs: %s\nSuites: %s\n", strings.Join(s.types, " "), strings.Join(s.uris, " "), strings.Join(s.suites, " "))
 	if len(s.components) > 0 {
@@ -100,6 +108,8 @@ func hostSuite(root fs.FS) string {
 }
 
 // readSources reads every file apt reads, in apt's order.
+//
+// Files that cannot be read are passed over where apt would, too.
 func readSources(root fs.FS) ([]stanza, error) {
 	names := []string{"etc/apt/sources.list"}
 	entries, err := fs.ReadDir(root, "etc/apt/sources.list.d")
@@ -164,6 +174,8 @@ func parseList(r io.Reader) []stanza {
 }
 
 // parseSources reads deb822 stanzas. Values may go on in indented lines, as an embedded key does.
+//
+// An entry that says Enabled: no is left out, as is one without URIs or Suites.
 func parseSources(r io.Reader) []stanza {
 	var all []stanza
 	var s stanza
@@ -196,6 +208,8 @@ func parseSources(r io.Reader) []stanza {
 	return all
 }
 
+// add takes one field, or with more a further line of the last one. Fields that do not matter are
+// dropped.
 func (s *stanza) add(field, value string, more bool) {
 	words := strings.Fields(value)
 	switch field {

@@ -21,9 +21,13 @@ import (
 var epoch = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // build is one image being made in a directory of its own.
+//
+// It belongs to one goroutine. dir is locked (lock) for as long as the build runs, by which clear
+// tells it from one that died.
 type build struct {
-	dir      string
-	lock     *os.File
+	dir  string
+	lock *os.File
+	// Where the contents of files from layers are, until they are written.
 	spool    *rootfs.Spool
 	keep     *os.File // the image that tree was read from, if it was
 	tree     *rootfs.Tree
@@ -31,6 +35,8 @@ type build struct {
 	progress Progress
 }
 
+// newBuild makes an empty build. The lock of tmp is held meanwhile, so that clear does not take the
+// directory for a dead one's before it is locked.
 func (s *Store) newBuild(ctx context.Context, p Progress) (*build, error) {
 	release, err := flock(ctx, filepath.Join(s.dir, locksDir, tmpLockName), nil)
 	if err != nil {
@@ -55,6 +61,8 @@ func (s *Store) newBuild(ctx context.Context, p Progress) (*build, error) {
 }
 
 // close removes everything of a build that is not in the store by now. It may be called twice.
+//
+// What is left in the spool and of the downloads goes.
 func (b *build) close() error {
 	var errs []error
 	if b.spool != nil {
@@ -76,6 +84,9 @@ func (b *build) close() error {
 }
 
 // clear removes the directories of builds that nobody works on any more.
+//
+// It is called when a store is opened. What cannot be removed now (a mount below it, a file of a
+// user namespace's) stays for the next time and is no error.
 func (s *Store) clear(ctx context.Context) error {
 	release, err := flock(ctx, filepath.Join(s.dir, locksDir, tmpLockName), nil)
 	if err != nil {
@@ -124,6 +135,9 @@ func (s *Store) clearImages() error {
 }
 
 // finish writes the tree as an image file and takes it into the store under the key of its recipe.
+//
+// The description is written beside the image before both are moved to their place, and the recipe
+// is noted last: whatever comes in between, the image is whole or not there.
 func (s *Store) finish(ctx context.Context, b *build) (Image, error) {
 	path := filepath.Join(b.dir, imageFileName)
 	if err := b.write(ctx, path); err != nil {
@@ -148,6 +162,8 @@ func (s *Store) finish(ctx context.Context, b *build) (Image, error) {
 }
 
 // write makes the erofs file, makes sure it is on the disk, and computes its digest.
+//
+// Hashing and syncing go side by side, since neither has to wait for the other.
 func (b *build) write(ctx context.Context, path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644)
 	if err != nil {
@@ -178,6 +194,8 @@ func (b *build) write(ctx context.Context, path string) error {
 // adopt moves a finished build to its place, as a whole: a rename of the files themselves would
 // change their stat. An image that is there already has the same bytes and stays, unless it is
 // damaged or not all here.
+//
+// The lock of tmp is what makes it one at a time.
 func (s *Store) adopt(ctx context.Context, b *build) error {
 	release, err := flock(ctx, filepath.Join(s.dir, locksDir, tmpLockName), nil)
 	if err != nil {
@@ -195,6 +213,8 @@ func (s *Store) adopt(ctx context.Context, b *build) error {
 }
 
 // source fills a build's tree from the recipe's source.
+//
+// r is normal.
 func (b *build) source(ctx context.Context, r Recipe) error {
 	k, rest := r.source()
 	if k == fromApt {

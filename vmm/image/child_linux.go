@@ -9,6 +9,8 @@ import (
 // with the thread that started it. As root it also gets a mount namespace of its own: mmdebstrap
 // mounts /proc, /sys and the host's /dev/shm below its directory, and if it is killed they must go
 // with its processes, not stay in the host's tree.
+//
+// SIGTERM and not SIGKILL: mmdebstrap has mounts to undo.
 func childAttributes() *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if os.Geteuid() == 0 {
@@ -17,7 +19,7 @@ func childAttributes() *syscall.SysProcAttr {
 	return a
 }
 
-// mountTable lists what is mounted for this process.
+// mountTable lists what is mounted for this process, in the order in which it was mounted.
 func mountTable() ([]mounted, error) {
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

@@ -18,10 +18,13 @@ type Derivation struct {
 	Layers []func() (io.ReadCloser, error) // tar archives, applied in this order as layers of an OCI image are
 }
 
+// derivedKey is the recipe's key of what a derivation gives.
 func derivedKey(key agentbox.Digest) string { return "derived-" + key.Hex() }
 
 // Find gives the image that a derivation of base with a key gave, here or elsewhere, for whoever
 // would have to do more than Derive to make it. NotFound: nobody has made it.
+//
+// An image of the key that is made of another base is none.
 func (s *Store) Find(ctx context.Context, base Image, key agentbox.Digest, p Progress) (Image, error) {
 	var img Image
 	var err error
@@ -38,6 +41,9 @@ func (s *Store) Find(ctx context.Context, base Image, key agentbox.Digest, p Pro
 }
 
 // Derive gives the image that d makes of base, making it if it is not here.
+//
+// It asks Store.Elsewhere before it makes it, for which base must be here whole: *NotHereError
+// otherwise. Layers are opened only if it has to be made, and each once.
 func (s *Store) Derive(ctx context.Context, base Image, d Derivation, p Progress) (Image, error) {
 	all := func(agentbox.Digest) bool { return true }
 	ask := func() (Image, bool) { return s.elsewhere(ctx, agentbox.Digest{}, derivedKey(d.Key), p) }
@@ -46,6 +52,8 @@ func (s *Store) Derive(ctx context.Context, base Image, d Derivation, p Progress
 	})
 }
 
+// derive fills a build. The members who made the layers are noted, so that the image goes when one
+// of them is revoked.
 func (b *build) derive(ctx context.Context, limits rootfs.Limits, base Image, d Derivation) error {
 	if err := b.startFrom(ctx, limits, base); err != nil {
 		return err
@@ -69,6 +77,8 @@ func (b *build) derive(ctx context.Context, limits rootfs.Limits, base Image, d 
 }
 
 // startFrom makes the tree of an image the tree of the build.
+//
+// The file stays open until the build is closed, since the tree's contents stay in it.
 func (b *build) startFrom(ctx context.Context, limits rootfs.Limits, base Image) error {
 	if _, err := os.Stat(base.Path); err != nil && base.Lazy != nil {
 		return &NotHereError{base}
@@ -82,6 +92,7 @@ func (b *build) startFrom(ctx context.Context, limits rootfs.Limits, base Image)
 	return err
 }
 
+// apply opens a layer and puts it on the tree.
 func (b *build) apply(ctx context.Context, layer func() (io.ReadCloser, error)) error {
 	r, err := layer()
 	if err != nil {

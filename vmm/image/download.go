@@ -28,6 +28,9 @@ const (
 )
 
 // download is a set of layers being fetched into files of a build.
+//
+// A layer is fetched by one of its goroutines and taken by open, in order, while later ones are
+// still on their way.
 type download struct {
 	b      *build
 	source string
@@ -35,12 +38,16 @@ type download struct {
 	done   []chan error // one per layer; receives once
 	group  sync.WaitGroup
 
+	// Guards what follows: bytes for the progress.
 	mu          sync.Mutex
 	have, total int64
 	told        time.Time
 }
 
 // download starts fetching. The caller ends it by cancelling ctx, and then waits.
+//
+// layers are in the image's order. A layer whose size the registry does not say is missing in the
+// total.
 func (b *build) download(ctx context.Context, source string, layers []v1.Layer) *download {
 	d := &download{b: b, source: source, layers: layers}
 	slots := make(chan struct{}, downloads)
@@ -60,9 +67,12 @@ func (b *build) download(ctx context.Context, source string, layers []v1.Layer) 
 	return d
 }
 
+// wait returns when no goroutine of it is left.
 func (d *download) wait() { d.group.Wait() }
 
 // open waits until a layer is there and gives its uncompressed bytes.
+//
+// It may be called once for each layer.
 func (d *download) open(i int) (io.ReadCloser, error) {
 	if err := <-d.done[i]; err != nil {
 		return nil, err
@@ -81,8 +91,10 @@ func (d *download) open(i int) (io.ReadCloser, error) {
 	return r, nil
 }
 
+// path is where a layer is until it is opened, as it came.
 func (d *download) path(i int) string { return filepath.Join(d.b.dir, fmt.Sprintf("layer-%d", i)) }
 
+// fetch tries a few times, waiting a little longer each time.
 func (d *download) fetch(ctx context.Context, i int) error {
 	var err error
 	for try := range downloadsTry {
@@ -98,6 +110,8 @@ func (d *download) fetch(ctx context.Context, i int) error {
 }
 
 // worthAnotherTry tells a connection that broke from an answer that will stay what it is.
+//
+// Errors of this host's disk, and those that have a code, stay as well.
 func worthAnotherTry(err error) bool {
 	var answer *transport.Error
 	if errors.As(err, &answer) {
@@ -107,6 +121,8 @@ func worthAnotherTry(err error) bool {
 }
 
 // fetchOnce downloads a layer; the library compares its digest and size while it is read.
+//
+// An earlier try's file is replaced. When ctx ends, reading fails at once.
 func (d *download) fetchOnce(ctx context.Context, i int) (err error) {
 	rc, err := d.layers[i].Compressed()
 	if err != nil {
@@ -126,6 +142,7 @@ func (d *download) fetchOnce(ctx context.Context, i int) (err error) {
 	return err
 }
 
+// counter counts what is copied through it.
 type counter struct{ d *download }
 
 func (c counter) Write(p []byte) (int, error) {
@@ -145,6 +162,9 @@ func (d *download) count(n int64) {
 }
 
 // decompress gives the bytes of a layer, however it is compressed, and closes it.
+//
+// It looks at the first bytes and not at a media type, which images get wrong. The window of zstd
+// is bounded to 128 MiB: a stream says itself how much memory it wants.
 func decompress(f io.ReadCloser) (io.ReadCloser, error) {
 	r := bufio.NewReaderSize(f, 256<<10)
 	magic, err := r.Peek(4)
@@ -168,6 +188,7 @@ func decompress(f io.ReadCloser) (io.ReadCloser, error) {
 	return stream{r, f.Close}, nil
 }
 
+// stream is a reader with what has to be closed behind it.
 type stream struct {
 	io.Reader
 	close func() error

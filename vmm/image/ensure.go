@@ -21,6 +21,11 @@ import (
 // need not have the same bytes, and p is told. If the recipe gives other packages, the error names
 // them, and the new image stays in the store. Concurrent calls for one recipe, also from several
 // processes, make it once.
+//
+// What is included from this host is laid over the base afterwards, and is never asked for
+// elsewhere. The image may be lazy (Image.Lazy) where Store.Elsewhere gave it. Errors: Invalid for
+// a recipe that is none, NotFound, Missing, Unavailable or NoSpace from its source, Conflict where
+// a pin cannot be kept.
 func (s *Store) Ensure(ctx context.Context, r Recipe, pin agentbox.Digest, p Progress) (Image, error) {
 	r, err := r.normal()
 	if err != nil {
@@ -45,6 +50,8 @@ func (s *Store) Has(r Recipe) bool {
 }
 
 // Made gives the base of a recipe if it was made here and is still here.
+//
+// It costs a look into the store, and asks nobody. A recipe that is none was never made.
 func (s *Store) Made(r Recipe) (Image, bool) {
 	r, err := r.Base().normal()
 	if err != nil {
@@ -81,6 +88,7 @@ func (s *Store) Rebuild(ctx context.Context, r Recipe, p Progress) (Image, error
 	return s.ensureIncluded(ctx, base, r, includes, p)
 }
 
+// ensureBase gives the base as pin wants it, see Ensure.
 func (s *Store) ensureBase(ctx context.Context, r Recipe, pin agentbox.Digest, p Progress) (Image, error) {
 	if about, err := s.describe(pin); err == nil && about.isBaseOf(r) {
 		return s.open(pin)
@@ -108,6 +116,9 @@ func (s *Store) ensureBase(ctx context.Context, r Recipe, pin agentbox.Digest, p
 
 // isBaseOf tells whether an image was made from the source of r and has nothing of anybody on top.
 // A lock file is the repository's: what else is in the store it must not name.
+//
+// Otherwise a repository could have its boxes made of another project's setup result by naming its
+// digest.
 func (i Image) isBaseOf(r Recipe) bool {
 	return i.Base.IsZero() && len(i.Include) == 0 && i.Source == r.Source && i.Platform == r.Platform
 }
@@ -124,6 +135,7 @@ func (r Recipe) samePackages(img Image) bool {
 // mostNamed is how many packages an error names.
 const mostNamed = 5
 
+// mismatch says in one line why a pin cannot be kept: which packages differ, or that only bytes do.
 func mismatch(r Recipe, pin agentbox.Digest, img Image) error {
 	err := agentbox.Errorf(agentbox.Conflict, "image %s is pinned to %s in agentbox.lock, but building it gave %s: it was made by another version of agentbox, or from other bytes",
 		r.Source, pin.Short(), img.Digest.Short())
@@ -139,6 +151,8 @@ func mismatch(r Recipe, pin agentbox.Digest, img Image) error {
 
 // makeBase gives the image that a recipe gave before if enough says so, or that ask, which may be
 // nil, finds; else it builds it.
+//
+// ask gets the recipe's key.
 func (s *Store) makeBase(ctx context.Context, r Recipe, p Progress, enough func(agentbox.Digest) bool, ask func(key string) (Image, bool)) (Image, error) {
 	extra, err := localFingerprint(r)
 	if err != nil {
@@ -160,6 +174,11 @@ func (s *Store) makeBase(ctx context.Context, r Recipe, p Progress, enough func(
 
 // once builds what key stands for unless it was built already, or find, which may be nil, gives it;
 // one caller at a time.
+//
+// enough says of an image that was made before whether it will do; fill makes the tree and the
+// description of a build. The flock of the key is held while it is made, so other processes wait
+// and then find it. It is looked for before the lock, too, since that is what happens most of the
+// time.
 func (s *Store) once(ctx context.Context, key string, p Progress, enough func(agentbox.Digest) bool, find func() (Image, bool), fill func(*build) error) (Image, error) {
 	if d, ok := s.recipe(key); ok && enough(d) {
 		return s.open(d)
@@ -196,6 +215,9 @@ func (s *Store) once(ctx context.Context, key string, p Progress, enough func(ag
 }
 
 // localFingerprint is what tells one content of a local source from another.
+//
+// An archive is known by its size, inode and time, a layout by the manifest that it names; what
+// comes from elsewhere needs neither. It becomes a part of the key.
 func localFingerprint(r Recipe) (string, error) {
 	switch k, rest := r.source(); k {
 	case fromArchive:
@@ -211,6 +233,7 @@ func localFingerprint(r Recipe) (string, error) {
 	return "", nil
 }
 
+// missingSource gives a path that is not there its code.
 func missingSource(path string, err error) error {
 	if errors.Is(err, os.ErrNotExist) {
 		return agentbox.Errorf(agentbox.NotFound, "no image at %s", path)

@@ -9,6 +9,8 @@ import (
 )
 
 // Image is a complete image in the store. Path is its erofs file.
+//
+// As JSON it is image.json. It is a value: nobody changes one that was handed out.
 type Image struct {
 	Digest   agentbox.Digest `json:"digest"` // of the erofs file
 	Name     string          `json:"name"`   // its source, and what was added
@@ -29,8 +31,8 @@ type Image struct {
 	Path     string          `json:"-"`
 }
 
-// Lazy says how the rest of an image is got. It is for whoever gets it; the store of images keeps
-// it.
+// Lazy says how the rest of an image is got. The store of images only keeps it: host/images gets
+// the rest.
 type Lazy struct {
 	Manifest agentbox.Digest `json:"manifest"` // lists the pieces of the file
 	From     string          `json:"from"`     // a directory or URL that has them
@@ -45,6 +47,8 @@ func (i Image) Pin() agentbox.Digest {
 }
 
 // over makes an image one that was made here from base.
+//
+// What base says of its source stays; who made it becomes something that this one rests on.
 func (i *Image) over(base Image) {
 	key := i.Key
 	*i = base
@@ -55,6 +59,9 @@ func (i *Image) over(base Image) {
 }
 
 // Event tells how far a build is. Total is 0 when nobody knows it.
+//
+// The steps are listed at Step; those with a constant (StepOtherBytes and its like) are notices,
+// and no progress.
 type Event struct {
 	Step   string // fetch, install, unpack, write, hash, include, wait
 	Done   int64  // bytes
@@ -78,6 +85,7 @@ func (p Progress) oneAtATime() Progress {
 	}
 }
 
+// tell is a call that a nil Progress ignores.
 func (p Progress) tell(e Event) {
 	if p != nil {
 		p(e)

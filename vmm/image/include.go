@@ -22,6 +22,8 @@ import (
 )
 
 // included is one Include with everything it names found, but not read.
+//
+// to is as the recipe has it; from has its links resolved.
 type included struct {
 	from, to string
 	files    []hostFile // sorted so that a directory comes before what is in it
@@ -29,12 +31,16 @@ type included struct {
 
 // hostFile is one file or directory of an include. rel is its path below from, "" for from itself.
 type hostFile struct {
-	rel  string
+	rel string
+	// As they were when the include was resolved. hostContent compares again when the file is read.
 	info fs.FileInfo
 	stat *syscall.Stat_t
 }
 
 // resolveIncludes finds what includes name on this host and refuses what must not leave it.
+//
+// The order is the recipe's. Errors: Invalid for what must not be named, NotFound, Missing for what
+// this user may not read, Conflict where a link leads elsewhere than what was approved.
 func resolveIncludes(ctx context.Context, list []Include, never Never) ([]included, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -59,6 +65,7 @@ func resolveIncludes(ctx context.Context, list []Include, never Never) ([]includ
 	return all, nil
 }
 
+// userHome is the user's home directory with its links resolved, as includes are compared with it.
 func userHome() (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -71,6 +78,8 @@ func userHome() (string, error) {
 }
 
 // Resolve gives what the From of an include names on this host now, after variables and links.
+//
+// It looks and copies nothing; consent is asked with what it gives.
 func Resolve(ctx context.Context, from string) (string, error) {
 	home, err := userHome()
 	if err != nil {
@@ -83,6 +92,8 @@ func Resolve(ctx context.Context, from string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
+// resolveInclude checks where one include goes to and comes from, and lists its files. The checks
+// are of the resolved path, so no link leads around them.
 func resolveInclude(ctx context.Context, inc Include, from, home string, never Never) (included, error) {
 	to := inc.To
 	if to == "" || !strings.HasPrefix(to, "/") && to != "~" && !strings.HasPrefix(to, "~/") {
@@ -116,6 +127,9 @@ func resolveInclude(ctx context.Context, inc Include, from, home string, never N
 }
 
 // fingerprint changes whenever what an include copies may have changed. It reads no file.
+//
+// Size, time, inode and mode of each file count: a change that keeps all of them is not seen, as
+// with every build cache.
 func (i included) fingerprint(h hash.Hash) {
 	fmt.Fprintf(h, "include %q %d\n", i.to, len(i.files))
 	for _, f := range i.files {
@@ -134,6 +148,9 @@ func (i included) fingerprint(h hash.Hash) {
 }
 
 // ensureIncluded gives the base with the includes on top.
+//
+// Its key has a fingerprint of all that is included, so a changed file makes another image. It is
+// never asked for elsewhere: nobody else has this host's files.
 func (s *Store) ensureIncluded(ctx context.Context, base Image, r Recipe, list []included, p Progress) (Image, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, base.Digest)
@@ -210,6 +227,8 @@ func (b *build) parents(home, to string) error {
 	return nil
 }
 
+// includeFile puts one file into the tree. links has the first name of files with several. The file
+// itself is opened when the image is written.
 func (b *build) includeFile(i included, f hostFile, name string, owner uint32, links map[uint64]string) error {
 	from := filepath.Join(i.from, f.rel)
 	ino := &rootfs.Inode{Mode: uint32(f.stat.Mode), UID: owner, GID: owner, ModTime: f.info.ModTime()}
@@ -235,6 +254,8 @@ func (b *build) includeFile(i included, f hostFile, name string, owner uint32, l
 }
 
 // hostContent is the content of a file that was seen before, and must still be the same one.
+//
+// A file that is written to meanwhile would otherwise be half of one version and half of another.
 type hostContent struct {
 	path string
 	seen fs.FileInfo

@@ -14,6 +14,8 @@ import (
 )
 
 // variables resolves what the From of an include may contain.
+//
+// One is made for each list of includes.
 type variables struct {
 	ctx  context.Context
 	home string
@@ -24,6 +26,8 @@ type variables struct {
 var goVariables = []string{"GOROOT", "GOPATH", "GOMODCACHE", "GOCACHE", "GOTOOLDIR"}
 
 // expand gives the absolute path that from means on this host.
+//
+// A variable that is not set is an error, for the path would be another one without it.
 func (v *variables) expand(from string) (string, error) {
 	if from == "" {
 		return "", agentbox.Errorf(agentbox.Invalid, "include names nothing to copy")
@@ -52,6 +56,7 @@ func (v *variables) expand(from string) (string, error) {
 	return filepath.Clean(p), nil
 }
 
+// value is a variable of the environment, or what go says of its own.
 func (v *variables) value(name string) (string, error) {
 	if name == "HOME" {
 		return v.home, nil
@@ -67,8 +72,8 @@ func (v *variables) value(name string) (string, error) {
 	return v.goes[name], nil
 }
 
-// goProgram is go in the PATH, else where Go's own instructions put it: a daemon's PATH is that of
-// whoever started it.
+// goProgram is go in the PATH, else where Go's own instructions put it: a daemon has the PATH of
+// the session that started it.
 func goProgram() string {
 	const usual = "/usr/local/go/bin/go"
 	if path, err := exec.LookPath("go"); err == nil {
@@ -100,6 +105,8 @@ func (v *variables) askGo() error {
 
 // secrets are the places below a home directory where programs keep credentials. They never get
 // into an image, because an image is read by every box and handed to peers.
+//
+// Whole directories are named where a program keeps anything secret in one.
 var secrets = []string{
 	".ssh", ".aws", ".azure", ".gnupg", ".config", ".netrc", "_netrc", ".docker", ".kube", ".npmrc", ".yarnrc.yml", ".pypirc",
 	".git-credentials", ".gitconfig", ".password-store", ".local/share/keyrings", ".pki", ".mozilla", ".terraform.d", ".vault-token",
@@ -116,6 +123,9 @@ var hostOnly = []string{"/etc", "/proc", "/sys", "/dev", "/run", "/var/run", "/b
 const hostCertificates = "/etc/ssl/certs"
 
 // refuse says why a path must not be included, nil if it may be.
+//
+// asked is as the recipe has it, real with its links resolved, home the user's. Errors have code
+// Invalid.
 func refuse(asked, real, home string) error {
 	switch {
 	case real == "/" || inside(home, real):
@@ -134,6 +144,8 @@ func refuse(asked, real, home string) error {
 }
 
 // secret tells whether a path is, or is below, a place for credentials.
+//
+// Outside of the home directory nothing is known to be one.
 func secret(p, home string) bool {
 	rel, ok := strings.CutPrefix(p, home+"/")
 	if !ok {

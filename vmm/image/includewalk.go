@@ -16,6 +16,8 @@ import (
 const walkers = 8
 
 // walker finds the files of one include.
+//
+// Its goroutines have ended when walk returns.
 type walker struct {
 	ctx   context.Context
 	from  string
@@ -32,6 +34,9 @@ type walker struct {
 // walk gives everything at and below from, sorted so that a directory comes before what is in it.
 // Credentials inside a harmless directory stay out, and so does what is no file, directory or
 // symlink.
+//
+// Links are listed and not followed. The first error counts, and what was found is returned with
+// it.
 func walk(ctx context.Context, from, home string, never Never) ([]hostFile, error) {
 	w := &walker{ctx: ctx, from: from, home: home, never: never, spare: make(chan struct{}, walkers)}
 	info, err := os.Lstat(from)
@@ -92,6 +97,7 @@ func (w *walker) dir(rel string) {
 	}
 }
 
+// below looks into a directory: in a goroutine of its own where one is to be had, else here.
 func (w *walker) below(rel string) {
 	select {
 	case w.spare <- struct{}{}:

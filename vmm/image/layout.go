@@ -17,6 +17,9 @@ import (
 const refName = "org.opencontainers.image.ref.name"
 
 // openLayout finds the image that rest, DIR[:TAG|@DIGEST], names for the recipe's platform.
+//
+// Every index and manifest on the way has the digest by which it was named; the layers are verified
+// when they are applied.
 func openLayout(rest string, r Recipe) (v1.Image, error) {
 	dir, tag := splitTag(rest)
 	if _, err := os.Stat(filepath.Join(dir, "index.json")); err != nil {
@@ -53,6 +56,7 @@ func openLayout(rest string, r Recipe) (v1.Image, error) {
 	return img, verifyBlob(raw, desc.Digest, err)
 }
 
+// verifyBlob compares a manifest with the digest by which it was found; err is that of reading it.
 func verifyBlob(raw []byte, want v1.Hash, err error) error {
 	if err != nil {
 		return err
@@ -64,6 +68,8 @@ func verifyBlob(raw []byte, want v1.Hash, err error) error {
 }
 
 // selectManifest chooses by tag or digest, then by platform.
+//
+// Exactly one must fit. A tag may be the whole name or what comes after a colon in it.
 func selectManifest(index v1.ImageIndex, tag string, r Recipe) (v1.Descriptor, error) {
 	m, err := index.IndexManifest()
 	if err != nil {
@@ -97,6 +103,8 @@ func selectManifest(index v1.ImageIndex, tag string, r Recipe) (v1.Descriptor, e
 }
 
 // layoutFingerprint is the digest of the manifest that the source names now.
+//
+// It is read at each use of the recipe: a layout's index may name another manifest by now.
 func layoutFingerprint(rest string, r Recipe) (string, error) {
 	img, err := openLayout(rest, r)
 	if err != nil {

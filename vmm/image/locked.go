@@ -14,6 +14,9 @@ const StepUnpinned = "unpinned"
 // it does not yet. With update it makes the image anew and replaces the pin. Where the lock file
 // cannot be written because the directory is read-only, the image is given all the same, unpinned,
 // and progress is told.
+//
+// path is agentbox.lock's; it need not exist. A lock file that is damaged is an error, and is not
+// written over.
 func (s *Store) EnsureLocked(ctx context.Context, path string, r Recipe, update bool, p Progress) (Image, error) {
 	lock, err := LoadLock(path)
 	if err != nil { // nor does an update write over what a person can still restore
@@ -38,6 +41,7 @@ func (s *Store) EnsureLocked(ctx context.Context, path string, r Recipe, update 
 	return img, err
 }
 
+// ensureFrom makes anew or gives what is pinned.
 func (s *Store) ensureFrom(ctx context.Context, lock *Lock, r Recipe, update bool, p Progress) (Image, error) {
 	if update {
 		return s.Rebuild(ctx, r, p)

@@ -22,15 +22,21 @@ import (
 // LockFile is the name of a repository's lock file, beside its agentbox.yaml.
 const LockFile = "agentbox.lock"
 
+// lockHeader is for people who open the file.
 const lockHeader = `# Written by agentbox: the exact images this repository's boxes are made from. Commit it.
 # ` + "`agentbox image build --update`" + ` renews it.
 `
 
 // maxLock bounds how much of a lock file is read.
+//
+// In bytes: a repository's file is data, and is not read without a bound.
 const maxLock = 4 << 20
 
 // Lock is what agentbox.lock says: for every recipe the image it gave when it was pinned. What a
 // recipe includes from its host is not part of it, so that one file serves every machine.
+//
+// The zero value is an empty lock. Entries are sorted by source, platform and packages, so that the
+// file changes only where something did.
 type Lock struct {
 	Version int         `yaml:"version"`
 	Images  []LockEntry `yaml:"images"`
@@ -63,6 +69,9 @@ func (d *lockDigest) UnmarshalYAML(n *yaml.Node) error {
 }
 
 // LoadLock reads a lock file; none at all is an empty lock.
+//
+// Anything but a regular file is an error, and so is one that ParseLock refuses: a pin that cannot
+// be read must not look like none.
 func LoadLock(path string) (*Lock, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe is not waited for
 	if errors.Is(err, fs.ErrNotExist) {
@@ -79,6 +88,9 @@ func LoadLock(path string) (*Lock, error) {
 }
 
 // ParseLock reads a lock; name is what errors call it.
+//
+// Errors have code Invalid and say what to do. An unknown key or another version is one, since it
+// may mean something that this agentbox would leave out of account.
 func ParseLock(r io.Reader, name string) (*Lock, error) {
 	b, err := io.ReadAll(io.LimitReader(r, maxLock+1))
 	if err != nil {
@@ -107,8 +119,10 @@ func ParseLock(r io.Reader, name string) (*Lock, error) {
 	return l, nil
 }
 
+// lockVersion is what Save writes and ParseLock reads.
 const lockVersion = 1
 
+// lockError says what is wrong with a lock file, called name.
 func lockError(name, why string) *agentbox.Error {
 	return agentbox.Errorf(agentbox.Invalid, "%s is damaged: %s", name, why).
 		WithHint("restore it with git, or remove it and run `agentbox image build --update`")
@@ -122,14 +136,18 @@ func tidyYAML(err error) string {
 	return strings.Join(strings.Fields(strings.ReplaceAll(text, "\n", "; ")), " ")
 }
 
+// recipe is what the entry pins.
 func (e LockEntry) recipe() Recipe {
 	return Recipe{Source: e.Source, Packages: e.Packages, Platform: e.Platform}
 }
 
+// same tells whether the entry is for a recipe in its normal form.
 func (e LockEntry) same(r Recipe) bool {
 	return e.Source == r.Source && e.Platform == r.Platform && slices.Equal(e.Packages, r.Packages)
 }
 
+// check says what is wrong with an entry, "" for nothing. What it lets through goes into keys and
+// references.
 func (e LockEntry) check() string {
 	if e.Source == "" || agentbox.Digest(e.Image).IsZero() {
 		return "an entry lacks its source or its image"
@@ -147,6 +165,8 @@ func (e LockEntry) check() string {
 
 // Pin gives the recipe as the lock pins it, and the digest to ask Ensure for; both unchanged and
 // zero if it does not.
+//
+// The recipe's includes do not matter.
 func (l *Lock) Pin(r Recipe) (Recipe, agentbox.Digest) {
 	want, err := r.Base().normal()
 	if err != nil {
@@ -162,6 +182,8 @@ func (l *Lock) Pin(r Recipe) (Recipe, agentbox.Digest) {
 }
 
 // PinOf is a digest of all that the lock says about a recipe; "" for nothing.
+//
+// host/consent compares it with what was approved.
 func (l *Lock) PinOf(r Recipe) string {
 	want, err := r.Base().normal()
 	if err != nil {
@@ -177,6 +199,9 @@ func (l *Lock) PinOf(r Recipe) string {
 }
 
 // Set pins what a recipe gave and tells whether that changed anything.
+//
+// An image with other packages but the same digest cannot be; one that differs in neither digest
+// nor manifest changes nothing.
 func (l *Lock) Set(r Recipe, img Image) bool {
 	want, err := r.Base().normal()
 	if err != nil {
@@ -215,6 +240,8 @@ func (l *Lock) Changes(r Recipe, img Image) []string {
 
 // changes lists, for people, what is not the same in two lists of packages with their versions, if
 // there was one before.
+//
+// Each is a line such as "git 1:2.39 -> 1:2.40", sorted by name.
 func changes(before, now []string) []string {
 	was := map[string]string{}
 	for _, v := range before {

@@ -8,11 +8,16 @@ import (
 )
 
 // mounted is one mount of this host: the directory root of a file system's own tree, seen at path.
+//
+// fs is its device number as MAJOR:MINOR.
 type mounted struct{ fs, root, path string }
 
+// mountEscapes are how the kernel writes bytes that would break its table.
 var mountEscapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
 // mountsBelow lists what is mounted at or below a directory.
+//
+// dir has its links resolved.
 func mountsBelow(dir string) ([]string, error) {
 	mounts, err := mountTable()
 	var found []string
@@ -50,8 +55,8 @@ func origin(mounts []mounted, path string) (place mounted, ok bool) {
 }
 
 // mountedElsewhere refuses an include that is, or has below it, a part of own that is mounted
-// there:
-// from outside nothing tells such a part from any other directory.
+// there: from outside nothing tells such a part from any other directory. asked is for the error,
+// real and own have their links resolved.
 func mountedElsewhere(asked, real string, own []string, mounts []mounted) error {
 	places := mounts
 	if here, ok := origin(mounts, real); ok {
@@ -68,6 +73,7 @@ func mountedElsewhere(asked, real string, own []string, mounts []mounted) error 
 	return nil
 }
 
+// neverIncluded says which path is one of agentbox's own.
 func neverIncluded(asked, path string) error {
 	return agentbox.Errorf(agentbox.Invalid, "include of %s refused: %s is where agentbox keeps the keys of every box", asked, path).
 		WithHint("nothing opens that; name directories that do not contain it")

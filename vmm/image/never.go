@@ -9,6 +9,8 @@ import (
 // Never are files and directories that no include copies, whoever approves it: where agentbox
 // itself keeps the keys of every box. They are known by what they are and not by how they are
 // spelled, so that no link and no mount of them elsewhere helps.
+//
+// The zero value forbids nothing.
 type Never struct {
 	dirs  []string // all links resolved
 	files []fs.FileInfo
@@ -17,6 +19,8 @@ type Never struct {
 // NeverBelow lists directories and what is directly in them, two levels deep: of each another name
 // may be elsewhere, by a hard link. What is mounted elsewhere, however deep, is found by the table
 // of mounts.
+//
+// Directories that do not exist are passed over.
 func NeverBelow(dirs ...string) Never {
 	var n Never
 	for _, dir := range dirs {
@@ -28,6 +32,7 @@ func NeverBelow(dirs ...string) Never {
 	return n
 }
 
+// add lists a path and what is below it, as far as levels go.
 func (n *Never) add(path string, levels int) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -43,6 +48,7 @@ func (n *Never) add(path string, levels int) {
 	}
 }
 
+// check refuses a file that is one of them, under whatever name. asked is for the error.
 func (n Never) check(asked, path string, info fs.FileInfo) error {
 	for _, own := range n.files {
 		if os.SameFile(own, info) {

@@ -24,6 +24,9 @@ import (
 
 // oci makes the root file system of a container image. Every layer is compared with the digest that
 // the image's configuration names for it, wherever it comes from.
+//
+// A registry's layers are downloaded while earlier ones are applied. r is normal. Errors are as
+// ociError makes them.
 func (b *build) oci(ctx context.Context, k kind, rest string, r Recipe) error {
 	img, err := openOCI(ctx, k, rest, r)
 	if err != nil {
@@ -59,6 +62,8 @@ func (b *build) oci(ctx context.Context, k kind, rest string, r Recipe) error {
 
 // layer applies one layer and verifies it. What a layer that turns out wrong has done to the tree
 // is thrown away with it.
+//
+// open gives the layer uncompressed; i is its number, from 0.
 func (b *build) layer(ctx context.Context, id v1.Hash, open func(int) (io.ReadCloser, error), i int) error {
 	rc, err := open(i)
 	if err != nil {
@@ -82,6 +87,7 @@ func (b *build) layer(ctx context.Context, id v1.Hash, open func(int) (io.ReadCl
 	return applied
 }
 
+// compare is the one place where a layer's bytes become those of a digest.
 func compare(want v1.Hash, h hash.Hash) error {
 	if got := hex.EncodeToString(h.Sum(nil)); want.Algorithm != "sha256" || want.Hex != got {
 		return agentbox.Errorf(agentbox.Corrupt, "layer has the digest sha256:%s instead of %s", got, want)
@@ -89,11 +95,15 @@ func compare(want v1.Hash, h hash.Hash) error {
 	return nil
 }
 
+// openLayers is for layers that are on this host.
 func openLayers(layers []v1.Layer) func(int) (io.ReadCloser, error) {
 	return func(i int) (io.ReadCloser, error) { return layers[i].Uncompressed() }
 }
 
 // openOCI finds the image; no layer is read yet.
+//
+// A registry is called with the credentials that the user has for it, and at public addresses only
+// unless that was approved (Recipe.Private).
 func openOCI(ctx context.Context, k kind, rest string, r Recipe) (v1.Image, error) {
 	switch k {
 	case fromLayout:
@@ -129,6 +139,8 @@ func openOCI(ctx context.Context, k kind, rest string, r Recipe) (v1.Image, erro
 
 // reference reads an image reference; a manifest digest from agentbox.lock takes the place of its
 // tag.
+//
+// Code Invalid for what is none.
 func reference(s, manifest string) (name.Reference, error) {
 	ref, err := name.ParseReference(s)
 	if err != nil {
@@ -146,6 +158,9 @@ func reference(s, manifest string) (name.Reference, error) {
 }
 
 // describeOCI verifies what names the layers, and notes what users of the image want to know.
+//
+// The configuration has the layers' digests, so it is compared with its own. An image for another
+// platform is code Invalid.
 func (b *build) describeOCI(img v1.Image, k kind, r Recipe) (*v1.ConfigFile, error) {
 	if k != fromArchive { // an archive has no manifest of its own
 		m, err := img.Manifest()
@@ -197,6 +212,7 @@ func splitTag(s string) (path, tag string) {
 	return dir + base, tag
 }
 
+// fingerprintOf is a part of a recipe's key, so it has no ctime: a file that was moved is the same.
 func fingerprintOf(id durable.Identity) string {
 	return fmt.Sprintf("%d %d %d", id.Size, id.Inode, id.MTime)
 }

@@ -18,6 +18,9 @@ import (
 )
 
 // ociError gives what the registry library reports its code, and the hint what to do.
+//
+// The library has types for answers of a registry only, so the rest is told by its words; what none
+// fits stays without a code. Cancellation stays what it is.
 func ociError(source string, err error) error {
 	var known *agentbox.Error
 	if err == nil || errors.As(err, &known) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -60,6 +63,8 @@ func againHint(source string) string {
 	return "make or copy it again"
 }
 
+// answerError is for what a registry answered. It does not tell "forbidden" from "no such image":
+// many say one for the other.
 func answerError(source string, answer *transport.Error) error {
 	switch code := answer.StatusCode; {
 	case code == http.StatusUnauthorized, code == http.StatusForbidden:

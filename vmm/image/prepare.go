@@ -35,6 +35,9 @@ var mountPoints = []struct {
 
 // prepare makes what every box relies on: mount points, an account with the user id of the
 // workspace, and nothing that it would share with other boxes.
+//
+// It is called for a base, once. An image's own account with that id is taken as it is; its home is
+// made if it is missing.
 func (b *build) prepare() error {
 	if err := errors.Join(b.removeKeys(), b.makeKeys()); err != nil {
 		return err
@@ -86,6 +89,8 @@ func (b *build) copySkeleton(home string) error {
 }
 
 // addUser adds the account to the files that have it, each with a line of its own.
+//
+// The password is none, and cannot be used to log in. A taken name gets underscores behind it.
 func (b *build) addUser(passwd []byte) error {
 	shell := "/bin/sh"
 	if b.tree.Lookup("/bin/bash", true) != nil {
@@ -112,6 +117,8 @@ func (b *build) addUser(passwd []byte) error {
 	return nil
 }
 
+// appendLine adds a line to a file, which is made if it must be there, and keeps its mode and
+// owner.
 func (b *build) appendLine(path, line string, mode uint32, must bool) error {
 	old := b.tree.Lookup(path, true)
 	if old == nil && !must {
@@ -141,6 +148,7 @@ func (b *build) allowSudo(name string) error {
 	return b.put("/etc/sudoers.d/agentbox", ino, []byte(name+" ALL=(ALL:ALL) NOPASSWD: ALL\n"))
 }
 
+// put gives a path the inode with this text as its content.
 func (b *build) put(path string, ino *rootfs.Inode, text []byte) error {
 	ino.Size = int64(len(text))
 	if ino.Size > 0 {
@@ -150,6 +158,8 @@ func (b *build) put(path string, ino *rootfs.Inode, text []byte) error {
 }
 
 // read gives the content of a small file of the tree, nothing if it is not there.
+//
+// Small is up to maxAccounts; more is code Corrupt.
 func (b *build) read(path string) ([]byte, error) {
 	ino := b.tree.Lookup(path, true)
 	if ino == nil {
@@ -163,6 +173,8 @@ func (b *build) read(path string) ([]byte, error) {
 }
 
 // accountOf finds the account of a user id in the text of /etc/passwd.
+//
+// Both are "" where there is none. A home that is no absolute path is "/".
 func accountOf(passwd []byte, uid int) (name, home string) {
 	for line := range strings.Lines(string(passwd)) {
 		f := strings.Split(strings.TrimSpace(line), ":")
@@ -176,6 +188,7 @@ func accountOf(passwd []byte, uid int) (name, home string) {
 	return "", ""
 }
 
+// accounts are the names in the text of /etc/passwd.
 func accounts(passwd []byte) []string {
 	var names []string
 	for line := range strings.Lines(string(passwd)) {

@@ -11,6 +11,8 @@ import (
 // Privileged says which rights of this host's user making an image of source takes beyond asking a
 // public registry; "" for none. It asks the user's own configuration of registries, and no
 // registry.
+//
+// What it says is a part of what a repository asks this host for, and shown to a person as it is.
 func Privileged(source string) string {
 	kind, rest := Recipe{Source: source}.source()
 	switch kind {
@@ -21,7 +23,7 @@ func Privileged(source string) string {
 	}
 	ref, err := name.ParseReference(rest)
 	if err != nil {
-		return "" // whoever makes it says what is wrong
+		return "" // making it says what is wrong
 	}
 	registry := ref.Context().Registry
 	switch {
@@ -37,6 +39,8 @@ func Privileged(source string) string {
 }
 
 // local tells whether a registry's name is one of this host's network and not of everybody's.
+//
+// A name without a dot, or below .internal or .local, is nobody's in public.
 func local(registry string) bool {
 	host, _, _ := strings.Cut(registry, ":")
 	if strings.HasPrefix(registry, "[") {

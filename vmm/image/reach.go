@@ -21,6 +21,8 @@ const lookupTime = 2 * time.Second
 
 // LeadsToPrivate tells whether the registry of a source has a private address by now, though its
 // name looks like anybody's. It asks the resolver.
+//
+// No answer, or an error, is false: publicWay asks again when it connects.
 func LeadsToPrivate(ctx context.Context, source string) bool {
 	kind, rest := Recipe{Source: source}.source()
 	if kind != fromRegistry {
@@ -53,6 +55,9 @@ var extraPrivate = []netip.Prefix{
 }
 
 // private tells whether an address is of this host or its network and not of everybody's.
+//
+// What is no address of the public Internet is private, loopback, link-local and multicast
+// included.
 func private(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	if !a.IsGlobalUnicast() || a.IsPrivate() {
@@ -83,6 +88,7 @@ func publicWay() http.RoundTripper {
 	}
 }
 
+// through notes which proxy is used, as dial sees it.
 func (w *way) through(r *http.Request) (*url.URL, error) {
 	u, err := w.proxy(r)
 	if u != nil {
@@ -95,6 +101,8 @@ func (w *way) through(r *http.Request) (*url.URL, error) {
 	return u, err
 }
 
+// dial looks at each address after the name was resolved and before anything is sent, so a name
+// that leads elsewhere the second time does not help.
 func (w *way) dial(ctx context.Context, network, to string) (net.Conn, error) {
 	d := net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
 	if _, ok := w.proxies.Load(to); !ok {
@@ -103,6 +111,7 @@ func (w *way) dial(ctx context.Context, network, to string) (net.Conn, error) {
 	return d.DialContext(ctx, network, to)
 }
 
+// refusePrivate is code Conflict: somebody has to approve it first.
 func refusePrivate(asked, address string) error {
 	at, err := netip.ParseAddrPort(address)
 	if err == nil && !private(at.Addr()) {

@@ -36,6 +36,7 @@ func AddReceived(list []Received, more ...Received) []Received {
 	return list
 }
 
+// find is the place in a list of what came from the same peer and remote, -1 for none.
 func find(list []Received, of Received) int {
 	for i, r := range list {
 		if r.Peer == of.Peer && r.Remote == of.Remote {

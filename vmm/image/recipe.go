@@ -16,6 +16,8 @@ import (
 const DefaultSource = "apt:bookworm"
 
 // Recipe says what an image is made from.
+//
+// It is a value; methods of the store bring it into its normal form themselves.
 type Recipe struct {
 	// Source is one of
 	//
@@ -52,6 +54,7 @@ type Include struct {
 // kind is how a source is obtained.
 type kind int
 
+// How a source is obtained; the prefixes are in source.
 const (
 	fromApt kind = iota
 	fromLayout
@@ -76,12 +79,16 @@ func (r Recipe) Base() Recipe {
 }
 
 var (
+	// What may stand in a command line of mmdebstrap or a key. Versions of packages are Debian's.
 	suiteName   = agentbox.Pattern(`^[a-z0-9][a-z0-9.+-]*$`)
 	packageName = agentbox.Pattern(`^[a-z0-9][a-z0-9+.-]+(:[a-z0-9]+)?(=[A-Za-z0-9.+:~-]+)?$`)
 	platform    = agentbox.Pattern(`^linux/[a-z0-9]+(/[a-z0-9]+)?$`)
 )
 
 // normal checks a recipe and gives the form in which equal recipes are equal.
+//
+// Defaults are filled in, packages sorted and each named once. It touches no file, and asks nobody.
+// Errors have code Invalid.
 func (r Recipe) normal() (Recipe, error) {
 	r.Source = strings.TrimSpace(r.Source)
 	if r.Source == "" {
@@ -119,6 +126,8 @@ const version = 3
 
 // key identifies what a recipe gives; extra is what only this host knows of it, such as the
 // fingerprint of a file.
+//
+// 32 hex digits. Pins and includes are not in it: a pin says which of its results is wanted.
 func (r Recipe) key(extra string) string {
 	b, err := json.Marshal(struct {
 		Version          int

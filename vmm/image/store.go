@@ -20,6 +20,8 @@ type Store struct {
 	dir    string
 	limits rootfs.Limits
 
+	// The fields are set before the store is used by several goroutines.
+	//
 	// Never are directories that no include copies, nor anything in them.
 	Never []string
 	// Elsewhere, which may be nil, is asked for an image that would be made otherwise: by its
@@ -30,6 +32,9 @@ type Store struct {
 
 // elsewhere makes an image known here that somebody else has. Without one it is made, whatever the
 // reason.
+//
+// An error only means that the image is made here; p is told where somebody had it and it could not
+// be taken.
 func (s *Store) elsewhere(ctx context.Context, pin agentbox.Digest, key string, p Progress) (Image, bool) {
 	if s.Elsewhere == nil {
 		return Image{}, false
@@ -51,6 +56,7 @@ func (s *Store) elsewhere(ctx context.Context, pin agentbox.Digest, key string, 
 // it is there.
 const StepNotThere = "not from elsewhere"
 
+// neverNow looks anew at each use: what is in those directories changes.
 func (s *Store) neverNow() Never { return NeverBelow(append([]string{s.dir}, s.Never...)...) }
 
 // Open opens the store in dir, making it if there is none, and clears what builds that died have
@@ -94,6 +100,8 @@ func (s *Store) List() ([]Image, error) {
 // Get finds an image by digest, by a unique beginning of at least four hex digits of it, or by
 // name, the newest of that name first, and makes sure that its bytes have not changed since they
 // were last verified.
+//
+// Names come after digits: one that happens to look like digits is found by them.
 func (s *Store) Get(ref string) (Image, error) {
 	img, err := s.find(ref)
 	if err != nil {
@@ -102,6 +110,7 @@ func (s *Store) Get(ref string) (Image, error) {
 	return s.open(img.Digest)
 }
 
+// find is Get without a look at the image's bytes.
 func (s *Store) find(ref string) (Image, error) {
 	list, err := s.List()
 	if err != nil {
@@ -134,6 +143,9 @@ func (s *Store) find(ref string) (Image, error) {
 }
 
 // Remove deletes an image. Machines that run from it go on.
+//
+// The recipe that gave it is forgotten, so the next use of it builds again. NotFound where there is
+// none.
 func (s *Store) Remove(ctx context.Context, digest agentbox.Digest) error {
 	from := s.imageDir(digest)
 	if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) {
@@ -157,6 +169,7 @@ func (s *Store) Remove(ctx context.Context, digest agentbox.Digest) error {
 	return hostError(errors.Join(err, os.RemoveAll(trash)))
 }
 
+// imageDir is where an image is, if it is.
 func (s *Store) imageDir(d agentbox.Digest) string { return filepath.Join(s.dir, imagesDir, d.Hex()) }
 
 // describe reads what is known about an image, without looking at its bytes.
@@ -213,6 +226,7 @@ func (s *Store) dropRecipe(key string, d agentbox.Digest) error {
 	return os.Remove(name)
 }
 
+// setRecipe notes what a recipe gave here, in place of what it gave before.
 func (s *Store) setRecipe(key string, d agentbox.Digest) error {
 	return writeFile(filepath.Join(s.dir, recipesDir, key), []byte(d.String()+"\n"))
 }

@@ -21,6 +21,9 @@ type checked struct {
 
 // open gives an image whose bytes are known to be right. It takes a stat if nothing has changed, a
 // full verification if something has.
+//
+// A lazy image is given without a look: its blocks are verified as they come. Code NotFound, or a
+// *DamagedError.
 func (s *Store) open(d agentbox.Digest) (Image, error) {
 	img, err := s.describe(d)
 	if err != nil {
@@ -50,6 +53,9 @@ func (s *Store) open(d agentbox.Digest) (Image, error) {
 }
 
 // Verify reads the whole image and compares its digest.
+//
+// The file is identified before it is read, so a change meanwhile is found the next time. A lazy
+// image has nothing to verify.
 func (s *Store) Verify(d agentbox.Digest) error {
 	path := filepath.Join(s.imageDir(d), imageFileName)
 	before, err := durable.Identify(path)
@@ -73,6 +79,8 @@ func (s *Store) Verify(d agentbox.Digest) error {
 }
 
 // Distrust makes the next who opens an image read all of it.
+//
+// It is for a file that a machine has found to be wrong although its stat is unchanged.
 func (s *Store) Distrust(d agentbox.Digest) error {
 	err := os.Remove(filepath.Join(s.imageDir(d), imageCheckName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -87,9 +95,11 @@ type DamagedError struct {
 	err    *agentbox.Error
 }
 
+// Error implements error; Unwrap gives the *agentbox.Error.
 func (e *DamagedError) Error() string { return e.err.Error() }
 func (e *DamagedError) Unwrap() error { return e.err }
 
+// corrupt says that an image cannot be used and what brings it back.
 func corrupt(d agentbox.Digest, why string) error {
 	return &DamagedError{d, agentbox.Errorf(agentbox.Corrupt, "image %s is damaged: %s", d.Short(), why).
 		WithHint("remove it with `agentbox image rm %s`; it is made again when it is needed", d.Short())}

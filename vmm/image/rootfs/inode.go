@@ -9,6 +9,7 @@ import (
 
 // The file types of a mode, as Linux has them.
 const (
+	// From stat(2); erofs has the same on disk.
 	TypeMask    = 0o170000
 	TypeSocket  = 0o140000
 	TypeSymlink = 0o120000
@@ -27,6 +28,8 @@ type Content interface {
 }
 
 // Inode is one file, whatever its names.
+//
+// One that was put into a tree is changed through the tree only.
 type Inode struct {
 	Mode    uint32 // type and permission bits, as Linux has them
 	UID     uint32
@@ -43,12 +46,16 @@ type Inode struct {
 
 // entry is a name in a directory. Its layer tells whether an opaque marker or a whiteout may remove
 // it.
+//
+// Several entries may have one Inode, and each has its own layer.
 type entry struct {
 	*Inode
 	touched int // the layer that last changed anything at or below
 }
 
 // Device encodes a device number as Linux does on disk.
+//
+// It is the format of erofs and stat: 12 bits of the major, 20 of the minor number.
 func Device(major, minor uint32) uint32 {
 	return minor&0xff | (major&0xfff)<<8 | (minor&^0xff)<<12
 }
@@ -70,6 +77,7 @@ func (i *Inode) Child(name string) *Inode {
 	return nil
 }
 
+// newDir is an empty directory of root's.
 func newDir(mode uint32, t time.Time) *Inode {
 	return &Inode{Mode: TypeDir | mode, ModTime: t, entries: map[string]*entry{}}
 }

@@ -12,11 +12,15 @@ import (
 	"agentbox/agentbox"
 )
 
+// xattrRecord is how tar names a PAX record that is an extended attribute.
 const xattrRecord = "SCHILY.xattr."
 
 // ApplyTar applies one layer, an uncompressed tar archive, with the meaning the OCI image
 // specification gives it. The contents of files go to spool, which must live as long as the tree.
 // Names that would leave the root are refused.
+//
+// After an error the tree is good for nothing: a part of the layer is in it. r is read to the
+// archive's end and not beyond.
 func (t *Tree) ApplyTar(ctx context.Context, r io.Reader, spool *Spool) error {
 	t.NextLayer()
 	tr := tar.NewReader(r)
@@ -47,6 +51,8 @@ func readError(err error) error {
 	return err
 }
 
+// applyEntry applies one entry: a whiteout, a hard link or a file. Contents are counted before they
+// are spooled, so a layer cannot fill the disk first.
 func (t *Tree) applyEntry(h *tar.Header, r io.Reader, spool *Spool) error {
 	if h.Typeflag == tar.TypeXGlobalHeader {
 		return nil
@@ -72,6 +78,8 @@ func (t *Tree) applyEntry(h *tar.Header, r io.Reader, spool *Spool) error {
 	return t.Put(h.Name, ino)
 }
 
+// tarTypes are the types that a layer may have. Hard links, and headers that only describe others,
+// are handled before.
 var tarTypes = map[byte]uint32{
 	tar.TypeReg: TypeRegular, tar.TypeCont: TypeRegular, tar.TypeGNUSparse: TypeRegular, tar.TypeDir: TypeDir,
 	tar.TypeSymlink: TypeSymlink, tar.TypeChar: TypeChar, tar.TypeBlock: TypeBlock, tar.TypeFifo: TypeFIFO,
@@ -112,6 +120,7 @@ func (t *Tree) inodeOf(h *tar.Header) (*Inode, error) {
 	return ino, nil
 }
 
+// xattrsOf are the extended attributes that are kept, nil for none.
 func xattrsOf(h *tar.Header) map[string]string {
 	var attrs map[string]string
 	for key, value := range h.PAXRecords {

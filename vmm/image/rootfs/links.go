@@ -11,6 +11,7 @@ type links struct {
 	order []string          // the keys of again, in that order
 }
 
+// findLinks visits a tree in the order in which the writer does.
 func findLinks(root *Inode) links {
 	l := links{count: map[*Inode]int{}, again: map[string]string{}}
 	first := map[*Inode]string{}
@@ -19,6 +20,7 @@ func findLinks(root *Inode) links {
 	return l
 }
 
+// visit counts the names below a directory: each subdirectory adds one to its parent, for its "..".
 func (l *links) visit(dir *Inode, name string, first map[*Inode]string) {
 	for _, base := range dir.Names() {
 		ino, at := dir.Child(base), path.Join(name, base)

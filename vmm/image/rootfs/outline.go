@@ -22,6 +22,9 @@ const (
 // right behind its inode, where they are not aligned to anything: Linux copies them when the file
 // is mapped, gVisor maps the image's own pages, and a program that maps such a file (libc does so
 // with its locales) is killed by SIGBUS.
+//
+// f is an image that was written by us and has no other use yet. Blocks are added at its end, and
+// the superblock's count is mended.
 func outline(f readWriterAt) error {
 	o := outliner{relinker: relinker{file: f}, seen: map[uint64]bool{}}
 	root, err := o.open()
@@ -41,6 +44,7 @@ func outline(f readWriterAt) error {
 	return err
 }
 
+// outliner walks an image; seen has the inodes that were visited, by number.
 type outliner struct {
 	relinker
 	next uint32 // the first block behind the image
@@ -70,6 +74,8 @@ func (o *outliner) directory(nid uint64) error {
 	return nil
 }
 
+// regular moves the bytes of one file into a block of its own, filled up with zeros, if they stand
+// behind its inode.
 func (o *outliner) regular(nid uint64) error {
 	o.seen[nid] = true
 	ino, err := o.inode(nid)

@@ -14,6 +14,9 @@ import (
 )
 
 // Read makes a tree of an erofs image. Contents stay in r, which must live as long as the tree.
+//
+// Everything counts against limits, and the root's own attributes are read, too. What cannot be
+// read is code Corrupt.
 func Read(ctx context.Context, r io.ReaderAt, limits Limits, epoch time.Time) (*Tree, error) {
 	img, err := erofs.Open(r)
 	if err != nil {
@@ -35,6 +38,7 @@ func Read(ctx context.Context, r io.ReaderAt, limits Limits, epoch time.Time) (*
 	return rd.tree, nil
 }
 
+// reader is one call of Read.
 type reader struct {
 	ctx  context.Context
 	r    io.ReaderAt
@@ -43,6 +47,8 @@ type reader struct {
 	seen map[int64]*Inode // inodes with more than one name
 }
 
+// dir reads a directory and all below it. Entries are of no layer, so a layer that comes later may
+// remove them.
 func (rd *reader) dir(dir *Inode, name string) error {
 	if err := rd.ctx.Err(); err != nil {
 		return err
@@ -74,6 +80,7 @@ func (rd *reader) dir(dir *Inode, name string) error {
 	return nil
 }
 
+// inode reads one file's description; the names of a hard link get one Inode.
 func (rd *reader) inode(name string, info fs.FileInfo) (*Inode, error) {
 	st, ok := info.Sys().(*erofs.Stat)
 	if !ok {
@@ -128,6 +135,7 @@ type imageFile struct {
 // Open implements Content.
 func (c imageFile) Open() (io.ReadCloser, error) { return c.img.Open(c.name) }
 
+// plainXattrs undoes what Sys does to the names of access lists.
 func plainXattrs(attrs map[string]string) map[string]string {
 	for plain, stored := range aclNames {
 		if v, ok := attrs[stored]; ok {
@@ -138,6 +146,7 @@ func plainXattrs(attrs map[string]string) map[string]string {
 	return attrs
 }
 
+// unixMode is a mode of Go's as Linux has it.
 func unixMode(m fs.FileMode) uint32 {
 	mode := uint32(m.Perm())
 	for bit, flag := range map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {

@@ -30,12 +30,15 @@ type readWriterAt interface {
 }
 
 // relinker turns separate inodes of an image that was just written into names of one inode.
+//
+// Directories are read once, by path (dirs); meta is where the metadata begin in the file.
 type relinker struct {
 	file readWriterAt
 	meta int64
 	dirs map[string]map[string]dirent
 }
 
+// dirent is an entry of a directory on disk: the number of its inode, and its type.
 type dirent struct {
 	nid    uint64
 	offset int64 // of the entry in the file
@@ -43,6 +46,9 @@ type dirent struct {
 }
 
 // relink points every name of l.again to the inode of its first name.
+//
+// The inodes that lose their only name are not counted any more and stay as unused bytes, the same
+// in every build.
 func relink(f readWriterAt, l links) error {
 	if len(l.order) == 0 {
 		return nil
@@ -76,6 +82,8 @@ func relink(f readWriterAt, l links) error {
 }
 
 // open finds the metadata, and gives the root directory.
+//
+// An inode's number (nid) counts from the metadata's start.
 func (r *relinker) open() (root uint64, err error) {
 	var super [64]byte
 	if _, err := r.file.ReadAt(super[:], superOffset); err != nil {
@@ -85,6 +93,7 @@ func (r *relinker) open() (root uint64, err error) {
 	return uint64(binary.LittleEndian.Uint16(super[superRootNid-superOffset:])), nil
 }
 
+// find looks a path up from the root, "/" between its names.
 func (r *relinker) find(root uint64, name string) (dirent, error) {
 	dir, base := path.Split(name)
 	dir = strings.TrimSuffix(dir, "/")
@@ -119,6 +128,8 @@ type inode struct {
 	data   int64 // where the bytes are in the file
 }
 
+// inode reads what relink and outline need. Layouts other than the two that our writer makes are an
+// error.
 func (r *relinker) inode(nid uint64) (inode, error) {
 	var b [64]byte
 	ino := inode{at: r.meta + int64(nid)*slotSize}
@@ -165,6 +176,9 @@ func (r *relinker) readDir(nid uint64) (map[string]dirent, error) {
 }
 
 // parseDirents reads one block of a directory, which lies at offset in the file.
+//
+// A block begins with its entries, behind which their names stand; each name ends where the next
+// begins, the last at a NUL or the block's end.
 func parseDirents(block []byte, offset int64, list map[string]dirent) error {
 	if len(block) < direntSize {
 		return fmt.Errorf("directory block of %d bytes", len(block))

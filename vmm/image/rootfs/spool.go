@@ -10,6 +10,9 @@ import (
 
 // Spool keeps the contents of files that come in a stream, one after the other in one unlinked
 // temporary file.
+//
+// It and its contents are for one goroutine. An error of Add is final: what comes after it would
+// lie in the wrong place.
 type Spool struct {
 	file   *os.File
 	buffer *bufio.Writer
@@ -30,6 +33,9 @@ func NewSpool(dir string) (*Spool, error) {
 }
 
 // Add keeps exactly size bytes of r.
+//
+// A stream that ends early is io.ErrUnexpectedEOF. The content may be read as soon as it is
+// returned.
 func (s *Spool) Add(r io.Reader, size int64) (Content, error) {
 	if s.err != nil {
 		return nil, s.err
@@ -50,6 +56,7 @@ func (s *Spool) Add(r io.Reader, size int64) (Content, error) {
 // Close gives the space back. Contents can no longer be read.
 func (s *Spool) Close() error { return s.file.Close() }
 
+// spooled is content in a spool.
 type spooled struct {
 	spool        *Spool
 	offset, size int64

@@ -9,6 +9,8 @@ import (
 )
 
 // Limits bound what layers may ask for, so that a small download cannot fill a disk or the memory.
+//
+// What a later layer replaces or removes still counts: it was unpacked.
 type Limits struct {
 	Bytes  int64 // of all regular files of all layers together
 	Inodes int   // of all layers together
@@ -48,6 +50,8 @@ func (t *Tree) NextLayer() { t.layer++ }
 
 // Lookup finds the inode of a path, following symlinks within the tree, or nil. The last component
 // is followed only if follow is set.
+//
+// A path that cannot be, or whose links lead in a circle, is nil as well.
 func (t *Tree) Lookup(name string, follow bool) *Inode {
 	if !follow {
 		parent, base, err := t.parent(name, false)
@@ -69,6 +73,8 @@ func (t *Tree) Lookup(name string, follow bool) *Inode {
 // Put gives name the inode, replacing what was there; a directory put over a directory takes over
 // its entries. Directories on the way are made when missing; symlinks on the way are followed
 // within the tree.
+//
+// The inode belongs to the tree from then on.
 func (t *Tree) Put(name string, ino *Inode) error {
 	if err := t.account(ino); err != nil {
 		return err
@@ -90,6 +96,7 @@ func (t *Tree) Put(name string, ino *Inode) error {
 	return nil
 }
 
+// putRoot gives the root directory other attributes.
 func (t *Tree) putRoot(name string, ino *Inode) error {
 	if !ino.IsDir() {
 		return agentbox.Errorf(agentbox.Corrupt, "layer replaces the root directory by something else (%q)", name)
@@ -100,6 +107,8 @@ func (t *Tree) putRoot(name string, ino *Inode) error {
 }
 
 // Link gives the inode of target, which must exist and not be a directory, another name.
+//
+// It counts as a file, or a layer of a few bytes could make names without end.
 func (t *Tree) Link(name, target string) error {
 	if err := t.account(&Inode{}); err != nil {
 		return err
@@ -139,6 +148,7 @@ func (t *Tree) RemoveFiles(dir string) {
 	}
 }
 
+// removeFiles is RemoveFiles for a directory.
 func (i *Inode) removeFiles() {
 	for name, e := range i.entries {
 		if e.IsDir() {
@@ -149,6 +159,8 @@ func (i *Inode) removeFiles() {
 	}
 }
 
+// account counts an inode against the limits, before it is anywhere in the tree. Too much is code
+// Invalid.
 func (t *Tree) account(ino *Inode) error {
 	t.inodes++
 	t.bytes += ino.Size
@@ -164,6 +176,8 @@ func (t *Tree) account(ino *Inode) error {
 }
 
 // split cuts a path into components and refuses what no honest layer contains.
+//
+// A ".." is refused although it could be followed: no tool writes one.
 func split(name string) ([]string, error) {
 	if len(name) > maxPath || strings.IndexByte(name, 0) >= 0 {
 		return nil, agentbox.Errorf(agentbox.Corrupt, "layer has an impossible path %.80q", name)

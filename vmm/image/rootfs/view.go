@@ -17,6 +17,7 @@ type view struct {
 	links links
 }
 
+// find follows no links: the writer asks for names that it was told of.
 func (v view) find(name string) (*Inode, error) {
 	ino := v.root
 	if name == "." {
@@ -71,6 +72,7 @@ func (v view) ReadLink(name string) (string, error) {
 	return ino.Target, nil
 }
 
+// info is what the writer is told of a name.
 func (v view) info(name string, ino *Inode) viewInfo {
 	size := ino.Size
 	if v.links.again[name] != "" {
@@ -79,6 +81,7 @@ func (v view) info(name string, ino *Inode) viewInfo {
 	return viewInfo{path.Base(name), ino, size, v.links.count[ino]}
 }
 
+// viewInfo implements fs.FileInfo.
 type viewInfo struct {
 	name  string
 	ino   *Inode
@@ -86,6 +89,7 @@ type viewInfo struct {
 	nlink int
 }
 
+// Name and the next three implement fs.FileInfo.
 func (i viewInfo) Name() string       { return i.name }
 func (i viewInfo) Size() int64        { return i.size }
 func (i viewInfo) ModTime() time.Time { return i.ino.ModTime }
@@ -140,6 +144,7 @@ type viewFile struct {
 	r    io.ReadCloser
 }
 
+// Stat, Read and Close implement fs.File.
 func (f *viewFile) Stat() (fs.FileInfo, error) { return f.info, nil }
 
 func (f *viewFile) Read(p []byte) (int, error) {

@@ -48,6 +48,7 @@ func (t *Tree) walk(name string, create bool) (*entry, error) {
 	return stack[len(stack)-1].entry, nil
 }
 
+// step goes from one directory to a name in it, see walk. name is the whole path, for errors.
 func (t *Tree) step(here place, part, name string, create bool) (*entry, error) {
 	if !here.IsDir() {
 		if create {

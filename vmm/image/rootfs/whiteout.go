@@ -8,6 +8,8 @@ import (
 )
 
 // Names by which a layer removes what lower layers left.
+//
+// They are the OCI image specification's ("Image Layer Filesystem Changeset").
 const (
 	whiteoutPrefix = ".wh."
 	opaqueMarker   = ".wh..wh..opq"
@@ -17,6 +19,8 @@ const (
 // whiteout handles a name that is a marker, and tells whether it was one. A marker hides lower
 // layers only: what the same layer puts under that name stays, whichever comes first in the
 // archive.
+//
+// name is as the archive has it.
 func (t *Tree) whiteout(name string) (bool, error) {
 	name = strings.TrimRight(name, "/")
 	dir, base := path.Split(name)
@@ -58,12 +62,15 @@ func (t *Tree) hide(name string) error {
 	return nil
 }
 
+// prune removes from a directory what this layer has not touched.
 func (t *Tree) prune(dir *entry) {
 	for name := range dir.entries {
 		t.pruneName(dir, name)
 	}
 }
 
+// pruneName removes one name if only lower layers have it; a directory that this layer has touched
+// keeps what the layer put there.
 func (t *Tree) pruneName(dir *entry, name string) {
 	e := dir.entries[name]
 	switch {

@@ -22,6 +22,8 @@ var aclNames = map[string]string{
 // keepXattr tells whether an attribute belongs into an image: file capabilities, access lists and
 // what users set. The marks of overlay file systems would be taken for ours in the box, and labels
 // belong to the policy of another host.
+//
+// name is the full one.
 func keepXattr(name string) bool {
 	if strings.HasPrefix(name, "trusted.overlay.") || strings.HasPrefix(name, "user.overlay.") {
 		return false
@@ -32,6 +34,7 @@ func keepXattr(name string) bool {
 	return strings.HasPrefix(name, "user.") || strings.HasPrefix(name, "trusted.") || name == "security.capability"
 }
 
+// checkXattrs refuses attributes that Linux could not have, code Corrupt.
 func checkXattrs(attrs map[string]string) error {
 	total := 0
 	for name, value := range attrs {
