@@ -108,8 +108,9 @@ func ParseLock(r io.Reader, name string) (*Lock, error) {
 	if l.Version != lockVersion {
 		return nil, lockError(name, fmt.Sprintf("it says version %d, and this agentbox reads version %d", l.Version, lockVersion))
 	}
-	for i, e := range l.Images {
-		if err := e.check(); err != "" {
+	for i := range l.Images {
+		e := &l.Images[i]
+		if err := e.tidy(); err != "" {
 			return nil, lockError(name, err)
 		}
 		if slices.ContainsFunc(l.Images[:i], func(o LockEntry) bool { return o.same(e.recipe()) }) {
@@ -146,9 +147,9 @@ func (e LockEntry) same(r Recipe) bool {
 	return e.Source == r.Source && e.Platform == r.Platform && slices.Equal(e.Packages, r.Packages)
 }
 
-// check says what is wrong with an entry, "" for nothing. What it lets through goes into keys and
-// references.
-func (e LockEntry) check() string {
+// tidy says what is wrong with an entry, "" for nothing, and puts its lists in order: a person who
+// merges two branches may leave them in any. What it lets through goes into keys and references.
+func (e *LockEntry) tidy() string {
 	if e.Source == "" || agentbox.Digest(e.Image).IsZero() {
 		return "an entry lacks its source or its image"
 	}
@@ -157,9 +158,12 @@ func (e LockEntry) check() string {
 			return "the manifest of " + e.Source + ": " + err.Error()
 		}
 	}
-	if _, err := e.recipe().normal(); err != nil {
+	r, err := e.recipe().normal()
+	if err != nil {
 		return err.Error()
 	}
+	e.Packages = r.Packages
+	slices.Sort(e.Versions)
 	return ""
 }
 

@@ -55,6 +55,30 @@ func TestLockRoundTrip(t *testing.T) {
 	}
 }
 
+// A person who merges two branches may leave a list in any order: it pins what it says.
+func TestALockThatAPersonHasEditedPinsAllTheSame(t *testing.T) {
+	path := filepath.Join(t.TempDir(), LockFile)
+	if err := testLock().Save(path); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edited := strings.NewReplacer("[git, make]", "[make, git]", "[git=1:2.39, make=4.3]", "[make=4.3, git=1:2.39]").Replace(string(text))
+	if edited == "" || edited == string(text) {
+		t.Fatalf("nothing to edit in\n%s", text)
+	}
+	l, err := ParseLock(strings.NewReader(edited), LockFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, pin := l.Pin(Recipe{Source: "apt:bookworm", Packages: []string{"git", "make"}, Platform: "linux/amd64"})
+	if pin != (agentbox.Digest{1}) || !r.samePackages(Image{Versions: []string{"git=1:2.39", "make=4.3"}}) {
+		t.Errorf("pin %s, versions %q", pin, r.Versions)
+	}
+}
+
 func TestLockSetAndChanges(t *testing.T) {
 	l := testLock()
 	r := Recipe{Source: "apt:bookworm", Packages: []string{"make", "git"}, Platform: "linux/amd64"}
