@@ -27,7 +27,7 @@ func FuzzDescription(f *testing.F) {
 	}
 	f.Add(good)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		img, err := decodeImage(b, d)
+		img, err := Decode(b, d)
 		if err == nil && (img.Digest != d || img.Size < 0) {
 			t.Fatalf("%+v", img)
 		}

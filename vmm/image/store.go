@@ -182,7 +182,7 @@ func (s *Store) describe(d agentbox.Digest) (Image, error) {
 	if err != nil {
 		return Image{}, hostError(err)
 	}
-	img, err := decodeImage(b, d)
+	img, err := Decode(b, d)
 	if err != nil {
 		return Image{}, err
 	}
@@ -190,11 +190,9 @@ func (s *Store) describe(d agentbox.Digest) (Image, error) {
 	return img, nil
 }
 
-// Decode reads the description of an image, as somebody else wrote it.
-func Decode(b []byte, d agentbox.Digest) (Image, error) { return decodeImage(b, d) }
-
-// decodeImage reads the description of an image.
-func decodeImage(b []byte, d agentbox.Digest) (Image, error) {
+// Decode reads the description of an image, of this store or as somebody else wrote it. It must be
+// of the image d; anything else is a *DamagedError.
+func Decode(b []byte, d agentbox.Digest) (Image, error) {
 	var img Image
 	if err := json.Unmarshal(b, &img); err != nil || img.Digest != d || img.Size < 0 {
 		return Image{}, corrupt(d, "its description is unreadable")

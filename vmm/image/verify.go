@@ -78,9 +78,9 @@ func (s *Store) Verify(d agentbox.Digest) error {
 	return writeJSON(filepath.Join(s.imageDir(d), imageCheckName), checked{d, before})
 }
 
-// Distrust makes the next who opens an image read all of it.
-//
-// It is for a file that a machine has found to be wrong although its stat is unchanged.
+// Distrust makes the next caller that opens an image read all of it. It is for bytes that the store
+// of chunks has found damaged, which has the same file. An image that nobody has checked is no
+// error.
 func (s *Store) Distrust(d agentbox.Digest) error {
 	err := os.Remove(filepath.Join(s.imageDir(d), imageCheckName))
 	if errors.Is(err, fs.ErrNotExist) {
