@@ -17,13 +17,13 @@ import (
 	"agentbox/agentbox"
 )
 
-// Limits bound what is kept of one attempt.
+// Limits bound what is kept of one attempt. Zero allows nothing.
 type Limits struct {
 	Files int
 	Bytes int64 // of all files
 }
 
-// DefaultLimits are those of tasks.
+// DefaultLimits are those of tasks. A thousand files, and a gibibyte.
 var DefaultLimits = Limits{Files: 1000, Bytes: 1 << 30}
 
 // File is one artifact. Its name is the box's word, checked to be one that leads nowhere else and
@@ -34,12 +34,14 @@ type File struct {
 	SHA256 string `json:"sha256"`
 }
 
-// maxNotes bounds what is told of files that are left out.
+// maxNotes bounds what is told of files that are left out. A box can send a million names.
 const maxNotes = 20
 
 // Collect writes the files of a tar archive that the globs mean below dir, which it makes, and says
 // what it left out. Nothing but regular files is kept, no name leads out of dir, and beyond the
-// limits nothing more is. An error leaves what was written.
+// limits nothing more is. An error leaves what was written. Files are for their owner only,
+// whatever modes the archive has. globs are as config checks them. Corrupt for what is no archive;
+// ctx's cause when it ended. The archive is bounded by its reader.
 func Collect(ctx context.Context, archive io.Reader, globs []string, dir string, l Limits) (Collected, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return Collected{}, err
@@ -68,19 +70,21 @@ func Collect(ctx context.Context, archive io.Reader, globs []string, dir string,
 	return c.Collected, context.Cause(ctx)
 }
 
-// Collected is what was kept, and what was not.
+// Collected is what was kept, and what was not. Files are in the order of the archive.
 type Collected struct {
 	Files []File
 	Notes []string // what was left out and why; not all of it where that is much
 	Lost  int      // files among that: what is no regular file has nothing to lose
 }
 
+// collector is one Collect under way; left is what may still be kept.
 type collector struct {
 	root *os.Root
 	left Limits
 	Collected
 }
 
+// note tells people about something that is left out, up to maxNotes of it.
 func (c *collector) note(format string, args ...any) {
 	if len(c.Notes) < maxNotes {
 		c.Notes = append(c.Notes, fmt.Sprintf(format, args...))
@@ -93,7 +97,8 @@ func (c *collector) lose(format string, args ...any) {
 	c.note(format, args...)
 }
 
-// wanted tells whether an entry is to be kept, and under which name.
+// wanted tells whether an entry is to be kept, and under which name. What nobody asked for is not
+// worth a note; what somebody asked for and does not get, is.
 func (c *collector) wanted(h *tar.Header, globs []string) (name string, ok bool) {
 	name = path.Clean(strings.TrimPrefix(h.Name, "./"))
 	meant := len(name) > maxMatched
@@ -135,8 +140,11 @@ func validName(name string) bool {
 		!slices.ContainsFunc(parts, func(p string) bool { return len(p) > maxPart }) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
+// clip bounds a name that is quoted.
 func clip(s string) string { return s[:min(len(s), 200)] }
 
+// keep writes one file below the directory. Two that are in each other's way, or one that comes
+// twice, are no error: the first stays.
 func (c *collector) keep(name string, content io.Reader, size int64) error {
 	if err := c.root.MkdirAll(path.Dir(name), 0o700); err != nil {
 		c.lose("%s is left out: another one is in its way", name)

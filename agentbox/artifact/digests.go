@@ -13,7 +13,8 @@ import (
 )
 
 // Digests are those of the regular files among names in a tar archive, as sha256:<hex>; nothing is
-// kept. The first file of a name counts.
+// kept. The first file of a name counts. names are slash-separated; those that are not in the
+// archive are not in the result.
 func Digests(ctx context.Context, archive io.Reader, names []string) (map[string]string, error) {
 	found := map[string]string{}
 	in := tar.NewReader(archive)

@@ -6,13 +6,15 @@ import (
 )
 
 // match tells whether a name is one that a glob means: * and ? stay within a directory, ** crosses
-// any number of them, and the name of a directory means everything below it.
+// any number of them, and the name of a directory means everything below it. Both are
+// slash-separated and relative to the same directory.
 func match(glob, name string) bool {
 	return matchParts(strings.Split(glob, "/"), strings.Split(name, "/"))
 }
 
 // matchParts keeps, for each part of the glob, which beginnings of the name it has matched: no glob
-// takes longer than the product of the two.
+// takes longer than the product of the two. at[i] says that the parts of the glob so far match the
+// first i parts of the name.
 func matchParts(glob, name []string) bool {
 	at := make([]bool, len(name)+1)
 	at[0] = true
@@ -36,7 +38,8 @@ func matchParts(glob, name []string) bool {
 	return false
 }
 
-// Prefixes are the places below which files can be that the globs mean: "." for everything.
+// Prefixes are the places below which files can be that the globs mean: "." for everything. They
+// are directories or files, and may overlap.
 func Prefixes(globs []string) []string {
 	var out []string
 	for _, glob := range globs {

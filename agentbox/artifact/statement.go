@@ -20,6 +20,7 @@ import (
 
 // What a statement says that it is.
 const (
+	// The first is in-toto's, from its specification; the second is ours.
 	StatementType = "https://in-toto.io/Statement/v1"
 	PredicateType = "urn:agentbox:task-artifacts:v1"
 	payloadType   = "application/vnd.in-toto+json"
@@ -33,14 +34,15 @@ type Statement struct {
 	Predicate     Predicate `json:"predicate"`
 }
 
-// Subject is one file.
+// Subject is one file. Digest has "sha256", as hex. Size is in bytes, which in-toto leaves to us.
 type Subject struct {
 	Name   string            `json:"name"`
 	Digest map[string]string `json:"digest"`
 	Size   int64             `json:"size"`
 }
 
-// Predicate says where the files came from.
+// Predicate says where the files came from. The names of the fields are part of what is signed, so
+// they stay.
 type Predicate struct {
 	Created time.Time `json:"created_at"`
 	Task    string    `json:"task_id"`
@@ -64,7 +66,7 @@ type Environment struct {
 	Lockfiles map[string]string `json:"lockfiles,omitempty"` // path -> sha256:<hex>, as they were when the files were taken
 }
 
-// NewStatement is about these files.
+// NewStatement is about these files. Nothing is checked: files come from Collect.
 func NewStatement(files []File, p Predicate) Statement {
 	s := Statement{Type: StatementType, PredicateType: PredicateType, Predicate: p, Subject: []Subject{}}
 	for _, f := range files {
@@ -73,7 +75,7 @@ func NewStatement(files []File, p Predicate) Statement {
 	return s
 }
 
-// Sign puts a statement into an envelope.
+// Sign puts a statement into an envelope. The envelope is JSON, for people to look at too.
 func Sign(ctx context.Context, s Statement, key ed25519.PrivateKey) ([]byte, error) {
 	body, err := json.Marshal(s)
 	if err != nil {
@@ -96,7 +98,9 @@ const (
 	maxSignatures = 8
 )
 
-// Open reads an envelope and gives its statement, if key has signed it.
+// Open reads an envelope and gives its statement, if key has signed it. Corrupt for every envelope
+// that is not one of ours, signed by key and by no more than maxSignatures besides. Nothing of the
+// statement is believed before the signature is verified.
 func Open(ctx context.Context, r io.Reader, key ed25519.PublicKey) (Statement, error) {
 	b, err := io.ReadAll(io.LimitReader(r, MaxEnvelope+1))
 	if err != nil {
@@ -131,6 +135,7 @@ func Open(ctx context.Context, r io.Reader, key ed25519.PublicKey) (Statement, e
 	return s, s.check()
 }
 
+// damaged is the error for a statement that cannot be read.
 func damaged(err error) error {
 	return agentbox.Errorf(agentbox.Corrupt, "the statement of the artifacts is damaged: %w", err)
 }
@@ -160,7 +165,7 @@ func (s Statement) check() error {
 	return nil
 }
 
-// hostKey signs and verifies as dsse wants it.
+// hostKey signs and verifies as dsse wants it. private is not needed to verify.
 type hostKey struct {
 	private ed25519.PrivateKey
 	public  ed25519.PublicKey

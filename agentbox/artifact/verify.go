@@ -1,10 +1,11 @@
 package artifact
 
 import (
-	"agentbox/agentbox"
 	"errors"
 	"io/fs"
 	"os"
+
+	"agentbox/agentbox"
 )
 
 // What Check finds of a file.
@@ -15,13 +16,16 @@ const (
 	Unknown = "unknown" // it is there, and the statement does not name it
 )
 
-// Checked is one file and what became of it.
+// Checked is one file and what became of it. SHA256 and Size are the statement's, none for what is
+// unknown.
 type Checked struct {
 	File
 	State string `json:"state"`
 }
 
-// Check compares the files below dir with the statement about them.
+// Check compares the files below dir with the statement about them. Files come in the order of the
+// statement, then those that it does not name. dir may be absent where nothing is named. Every file
+// is read.
 func Check(s Statement, dir string) ([]Checked, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) && len(s.Subject) == 0 {
@@ -46,6 +50,8 @@ func Check(s Statement, dir string) ([]Checked, error) {
 	return out, err
 }
 
+// state is what became of one file. What is no regular file any more has changed: no link is
+// followed.
 func state(root *os.Root, f File) string {
 	info, err := root.Lstat(f.Name)
 	switch {

@@ -4,8 +4,8 @@ package bounded
 
 import "io"
 
-// Head passes on the first Left bytes that are written to it and drops the rest, so whoever writes
-// notices nothing.
+// Head passes on the first Left bytes that are written to it and drops the rest, so the program
+// that writes notices nothing.
 type Head struct {
 	W    io.Writer
 	Left int // bytes; at 0 all that is to be had was, and maybe more was dropped

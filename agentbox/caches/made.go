@@ -17,7 +17,7 @@ type Made struct {
 	Key         agentbox.Digest `json:"key"`
 	Ingredients Ingredients     `json:"ingredients"`
 	Parts       []Part          `json:"parts"`
-	Result      agentbox.Digest `json:"-"` // names what was published; whoever finds it sets it
-	By          string          `json:"-"` // PeerID of the member who made it, "" when it was made here; whoever finds it sets it
+	Result      agentbox.Digest `json:"-"` // names what was published; set when it is found
+	By          string          `json:"-"` // PeerID of the member who made it, "" when it was made here; set when it is found
 	Private     bool            `json:"-"` // made with files of this host at hand: for this host alone
 }

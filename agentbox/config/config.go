@@ -53,7 +53,7 @@ type Config struct {
 }
 
 // Include is a directory (or file) of the host that is copied into the image by content. A
-// repository can ask for any path here: whoever copies it decides whether it may.
+// repository can ask for any path here: the code that copies it decides whether it may.
 type Include struct {
 	From string // path on the host: absolute, or beginning with a variable such as $GOROOT
 	To   string // path in the box: absolute, or beginning with ~/

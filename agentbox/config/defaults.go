@@ -21,7 +21,7 @@ const (
 )
 
 // defaults leaves out what depends on the repository, which complete fills in, and what depends on
-// the machine: its size is for whoever makes a box.
+// the machine: its size counts when a box is made.
 func defaults() *Config {
 	return &Config{
 		Isolation: DefaultIsolation,

@@ -43,8 +43,8 @@ var topLevel = []key{
 	{"bench", (*decoder).bench},
 }
 
-// Bounds that no machine we know of passes; whether this host has that much is for whoever starts
-// the box.
+// Bounds that no machine we know of passes; whether this host has that much shows when the box is
+// started.
 const (
 	maxPool        = 256
 	maxConnections = 1 << 16

@@ -18,8 +18,8 @@ const lookEvery = 20 * time.Millisecond
 
 // TryLock takes an exclusive lock on the file at path, which it makes if need be with permissions
 // 0600. The lock excludes other goroutines as well as other processes. It is held until the file is
-// closed, also by the end of the process, and by whoever inherits the file. The error wraps ErrHeld
-// when somebody else has it, and names the file.
+// closed, also by the end of the process, and by a process that inherits the file. The error wraps
+// ErrHeld when somebody else has it, and names the file.
 func TryLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -84,7 +84,7 @@ func (s *spare) open(client *ssh.Client) {
 	defer s.mu.Unlock()
 	s.opening = false
 	switch {
-	case err != nil: // whoever needs a session next will meet the error and tell it
+	case err != nil: // the next command meets the error and tells it
 	case s.ctx.Err() != nil:
 		end{ch, requests}.abandon()
 	default:

@@ -11,7 +11,7 @@ import (
 )
 
 // Git waits for ever at a pipe that has the name of a file it reads in a work tree, .gitignore say.
-// To whoever waits, a pipe that somebody opens for writing and closes is an empty file.
+// To a reader that waits, a pipe that somebody opens for writing and closes is an empty file.
 const (
 	pipePatience = time.Second            // most listings end before anybody need look for pipes
 	pipeEvery    = 100 * time.Millisecond // between two tries

@@ -11,7 +11,7 @@ import (
 const sharedMode = 0o022
 
 // private refuses a directory that was there already and that somebody else owns or may write:
-// whoever can put a socket, a record or an image there is the user, to every box.
+// somebody who can put a socket, a record or an image there is the user, to every box.
 func private(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {

@@ -229,7 +229,7 @@ func (r *recorder) drop(number int) {
 	if err == nil && nextErr == nil && next.Part.held() >= gone.Part.held() {
 		r.leftOut += next.Part.held() - gone.Part.held() // the reader of the transcript sees that the parts do not meet
 	}
-	_ = os.Remove(partName(r.dir, number)) // tried again by whoever removes the job
+	_ = os.Remove(partName(r.dir, number)) // tried again when the job is removed
 }
 
 func (r *recorder) closeFile() {

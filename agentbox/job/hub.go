@@ -44,8 +44,7 @@ type Hub struct {
 }
 
 // NewHub makes a hub, which lets go of its jobs when ctx ends: they end with their machine, or are
-// taken up by the next hub. Whoever makes it calls TakeUp, which everything else waits for, and
-// Wait.
+// taken up by the next hub. Its maker calls TakeUp, which everything else waits for, and Wait.
 func NewHub(ctx context.Context, c Config) *Hub {
 	return &Hub{Config: c, ctx: ctx, jobs: map[agentbox.JobID]*live{}, ready: make(chan struct{})}
 }

@@ -272,7 +272,7 @@ func (s SetupResults) MadeOn(ctx context.Context, gone func(image agentbox.Diges
 	for _, n := range names {
 		b, err := open(ctx, store, n.Manifest)
 		if err != nil {
-			continue // damaged: whoever uses it says so
+			continue // damaged: its next user says so
 		}
 		if gone(b.head.Made.Ingredients.Image) {
 			out = append(out, n)

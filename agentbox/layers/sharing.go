@@ -130,7 +130,7 @@ func decodeSharing(b []byte) (map[agentbox.Digest]bool, error) {
 	for _, d := range f.Shared {
 		said[d] = true
 	}
-	for _, d := range f.Unshared { // whoever is named in both is not shared
+	for _, d := range f.Unshared { // what is named in both is not shared
 		said[d] = false
 	}
 	return said, nil

@@ -14,8 +14,8 @@ import (
 	"agentbox/vmm/image"
 )
 
-// Team is the remote of images that peers have: as the `from` of an image, it means whoever of the
-// team has pieces of it.
+// Team is the remote of images that peers have: as the `from` of an image, it means all members
+// that have pieces of it.
 const Team = "team"
 
 // teamTime is how long peers may take to give a manifest that other remotes may have. Without other

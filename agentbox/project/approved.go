@@ -15,19 +15,22 @@ import (
 )
 
 // Wish is all that a repository asks of this host, in one document: what its boxes may reach, and
-// what of this host they are made with. Whoever approves it approves its digest.
+// what of this host they are made with. A person who approves it approves its digest. The zero
+// value asks for nothing.
 type Wish struct {
 	Policy policy.File
 	Host   []Ask // beyond what every repository has; sorted, each once
 }
 
-// Ask is one thing of this host that a repository asks for. It is comparable.
+// Ask is one thing of this host that a repository asks for. It is comparable. Which is as it was
+// resolved when it was asked for, so that a link which changes later asks for something else.
 type Ask struct {
 	What  string // include, kernel, image, isolation, port
 	Which string // a path of this host after links and variables, a reference, a kind, a number
 }
 
-// Digest names the document.
+// Digest names the document. It is 48 bits as hex, to be read and typed by people. It does not
+// depend on the order of Host, and not on comments.
 func (w Wish) Digest() string {
 	sum := sha256.Sum256(w.encode(""))
 	return hex.EncodeToString(sum[:6])
@@ -37,6 +40,7 @@ func (w Wish) Digest() string {
 // comments.
 const askPrefix = "#host "
 
+// encode is the document in a canonical form, with a comment in it that the digest leaves out.
 func (w Wish) encode(comment string) []byte {
 	var b bytes.Buffer
 	for _, a := range w.sorted() {
@@ -46,6 +50,7 @@ func (w Wish) encode(comment string) []byte {
 	return b.Bytes()
 }
 
+// sorted is Host in order, each once, in a slice of its own.
 func (w Wish) sorted() []Ask {
 	list := slices.Clone(w.Host)
 	slices.SortFunc(list, func(a, b Ask) int { return strings.Compare(a.What+" "+a.Which, b.What+" "+b.Which) })
@@ -57,10 +62,12 @@ func quote(s string) string {
 	return strings.NewReplacer("\\", `\\`, "\n", `\n`, "\r", `\r`).Replace(s)
 }
 
+// unquote undoes quote.
 func unquote(s string) string {
 	return strings.NewReplacer(`\\`, "\\", `\n`, "\n", `\r`, "\r").Replace(s)
 }
 
+// parseWish reads what encode wrote; path is for errors.
 func parseWish(path string, data []byte) (w Wish, err error) {
 	for line := range strings.Lines(string(data)) {
 		if rest, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), askPrefix); ok {
@@ -72,7 +79,8 @@ func parseWish(path string, data []byte) (w Wish, err error) {
 	return w, err
 }
 
-// plan is what w asks for beyond granted, and what it gives up.
+// plan is what w asks for beyond granted, and what it gives up. What of the host is given up is not
+// told: it takes nothing away from a box that is there.
 func (w Wish) plan(granted Wish) []policy.Change {
 	list := policy.Plan(granted.Policy, w.Policy, policy.DefaultPreset)
 	for _, a := range w.sorted() {
@@ -111,7 +119,9 @@ func (s *Store) approvals(p Project) ([]Wish, error) {
 	return list, nil
 }
 
-// Approve makes w one of the documents that are approved for a project.
+// Approve makes w one of the documents that are approved for a project. It says that a person has
+// seen w. Approving it twice changes nothing, and nothing takes an approval back but removing its
+// file.
 func (s *Store) Approve(p Project, w Wish) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +137,8 @@ const Nothing = "nothing"
 
 // InForce is the approved document of that digest. "" is for boxes of earlier versions, which did
 // not write it down: it is what was approved for their checkout. What is not approved is an empty
-// document, which asks for nothing.
+// document, which asks for nothing. digest is that of the box's record. Errors are of files that
+// cannot be read.
 func (s *Store) InForce(p Project, digest string) (Wish, error) {
 	if digest == Nothing {
 		return Wish{}, nil
@@ -146,6 +157,7 @@ func (s *Store) InForce(p Project, digest string) (Wish, error) {
 	return Wish{}, err
 }
 
+// ignoreMissing is nil for a file that is not there.
 func ignoreMissing(err error) error {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -153,7 +165,8 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// Unapproved is the error of what cannot go on before a person has approved a plan.
+// Unapproved is the error of what cannot go on before a person has approved a plan. It names what
+// is asked of the host, as a box cannot be made without that.
 func (r Review) Unapproved() error {
 	var asks []string
 	for _, c := range r.Plan {

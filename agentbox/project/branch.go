@@ -19,7 +19,8 @@ var usual = []string{"main", "master"}
 // where origin has no main: refs of origin, which no checkout of a branch and no commit changes. A
 // project without an origin has no branches of others: all of it is its owner's, and main or master
 // is the default one. Nothing that a branch contains is looked at. A commit that is on no branch is
-// nobody's default.
+// nobody's default. root need not be absolute; branch is without refs/heads/. It runs nothing, and
+// what cannot be read is not the default.
 func Default(root, branch string, detached bool) bool {
 	abs, err := filepath.EvalSymlinks(root)
 	if err != nil || detached || branch == "" {

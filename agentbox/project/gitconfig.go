@@ -6,7 +6,8 @@ import "strings"
 // origin included.
 const markKey = "agentbox"
 
-// originOf is the URL that git fetches from as origin: the first one, as git takes it.
+// originOf is the URL that git fetches from as origin: the first one, as git takes it. It is ""
+// without one, and for a remote that agentbox made.
 func originOf(config string) (url string) {
 	ours := false
 	scan(config, func(section, key, value string) {
@@ -26,7 +27,7 @@ func originOf(config string) (url string) {
 
 // scan reads a configuration in git's syntax (git-config(1), "Syntax") and calls each for every
 // variable. A section with a subsection is both with a zero byte between. What git would refuse is
-// passed over: git itself says so to whoever uses it.
+// passed over: git itself says so when it is used.
 func scan(text string, each func(section, key, value string)) {
 	section := ""
 	for rest := strings.TrimPrefix(text, "\ufeff"); rest != ""; {
@@ -53,7 +54,7 @@ func afterLine(s string) string {
 }
 
 // headline reads a section's header after its bracket. The old form [section.sub] has its
-// subsection in lower case.
+// subsection in lower case. What is no header gives "", and its line is passed over.
 func headline(s string) (section, rest string) {
 	end := strings.IndexAny(s, "]\" \t\n")
 	if end < 0 || s[end] == '\n' {
@@ -84,7 +85,8 @@ func headline(s string) (section, rest string) {
 	return "", afterLine(s)
 }
 
-// variableOf reads one variable, which may share its line with the header before it.
+// variableOf reads one variable, which may share its line with the header before it. Keys are in
+// lower case.
 func variableOf(s string) (key, value, rest string) {
 	end := 0
 	for end < len(s) && isKeyByte(s[end]) {

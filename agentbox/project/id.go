@@ -7,7 +7,7 @@ import (
 )
 
 // Project is one repository, on whatever machine and in whatever checkout. It is comparable; the
-// zero value is none.
+// zero value is none. Equal names are the same project.
 type Project struct {
 	// Name is the canonical URL of origin (example.com/org/app), else the absolute path of the
 	// checkout. People read it.
@@ -17,7 +17,8 @@ type Project struct {
 // ID names a project in file names and keys: 128 bits of the digest of its name.
 type ID [16]byte
 
-// ID is the same on every machine for a project with an origin.
+// ID is the same on every machine for a project with an origin. Another name is another ID: 128
+// bits do not collide by accident.
 func (p Project) ID() ID {
 	sum := sha256.Sum256([]byte(p.Name))
 	return ID(sum[:len(ID{})])

@@ -15,7 +15,7 @@ import (
 
 // Registries knows which registries this machine is configured with. Its files are read each time;
 // what its tools say takes a second or two and is remembered: an old answer serves, and is made new
-// in the background.
+// in the background. Its methods may be called from any goroutine.
 type Registries struct {
 	path string // of the remembered answer
 	look func(ctx context.Context, m registries.Machine) (found []registries.Found, answered bool)
@@ -47,7 +47,8 @@ type answer struct {
 
 // Known gives the registries, for callers whose environment is environ. later is called with a
 // function to run in the background when the tools' answer is old; that tells whether it has
-// changed. With nil an old answer serves.
+// changed. With nil an old answer serves. It may take seconds where nothing is remembered, and
+// callers wait for each other then. An error is ctx's, or of the file.
 func (r *Registries) Known(ctx context.Context, environ []string, later func(refresh func(context.Context) (changed bool, err error))) ([]registries.Found, error) {
 	m := registries.Host("", environ)
 	m.Said = r.said()
@@ -68,6 +69,8 @@ func (r *Registries) Known(ctx context.Context, environ []string, later func(ref
 	return slices.Concat(registries.Files(m), a.Found), nil
 }
 
+// refresh asks the tools, which takes long and so happens without the lock, and tells whether what
+// they allow has changed.
 func (r *Registries) refresh(ctx context.Context, m registries.Machine) (bool, error) {
 	found, answered := r.look(ctx, m)
 	r.mu.Lock()
@@ -88,7 +91,7 @@ func (r *Registries) refresh(ctx context.Context, m registries.Machine) (bool, e
 	return len(policy.Plan(before, after, "")) > 0, r.write(ctx, found, answered)
 }
 
-// Forget makes the next Known ask the tools.
+// Forget makes the next Known ask the tools. What was said in clean boxes stays.
 func (r *Registries) Forget() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,6 +101,7 @@ func (r *Registries) Forget() error {
 	return nil
 }
 
+// read gives the remembered answer; ok is false without one.
 func (r *Registries) read() (a answer, ok bool) {
 	b, err := os.ReadFile(r.path)
 	if err != nil {

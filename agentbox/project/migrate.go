@@ -23,7 +23,8 @@ func (s *Store) Of(root string) (Project, error) {
 }
 
 // adopt takes over what was decided about checkouts that are there. Those of others wait until they
-// are, as on a disk that is not attached.
+// are, as on a disk that is not attached. It is done at each call of Of, and costs a look into a
+// directory that is mostly not there.
 func (s *Store) adopt() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,7 +50,8 @@ func (s *Store) adopt() error {
 }
 
 // takeOver adds what a directory by path has to that of a project, and removes it. Cut short it is
-// done again, with the same outcome.
+// done again, with the same outcome. Rules are joined before the directory goes. The caller holds
+// the lock.
 func (s *Store) takeOver(dir string, p Project) error {
 	user, ok, err := read(filepath.Join(dir, "user.yaml"))
 	if err != nil {

@@ -19,7 +19,9 @@ import (
 //
 // A git directory elsewhere counts only when it names this checkout as its own, as those of
 // worktrees and submodules do. A checkout whose git directory cannot be trusted to be its own is a
-// project by itself, named by its path.
+// project by itself, named by its path. root need not be absolute. The error, of code Invalid, is
+// for a directory or a configuration that cannot be read: to guess then could give a checkout the
+// approvals of another.
 func Of(root string) (Project, error) {
 	abs, err := filepath.Abs(root)
 	if err == nil {
@@ -57,7 +59,8 @@ const (
 
 var errNotRegular = errors.New("it is not a regular file")
 
-// readFile reads a file that is one itself: no link is followed and no pipe is waited for.
+// readFile reads a file that is one itself: no link is followed and no pipe is waited for. A file
+// of more than most bytes is an error.
 func readFile(path string, most int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ELOOP) {
@@ -100,7 +103,7 @@ func gitDirOf(root string) (dir string, ok bool) {
 }
 
 // pointer reads a file that holds a path, absolute or relative to the file's directory, and
-// resolves it.
+// resolves it. The result is absolute and clean.
 func pointer(path, prefix string) (string, error) {
 	data, err := readFile(path, maxPointer)
 	if err != nil {

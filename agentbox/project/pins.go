@@ -9,19 +9,21 @@ import (
 )
 
 // maxPins is how many pins of a project are remembered: those of its branches, and of a year of
-// updates.
+// updates. Beyond it the oldest are forgotten.
 const maxPins = 500
 
 func (s *Store) pinsFile(p Project) string { return filepath.Join(s.dir(p), "pins") }
 
 // NewPin tells whether a lock file pins something that no box of this project was made of here,
-// while others were: whoever changed it changes what runs.
+// while others were: a change of the lock file changes what runs. The first pin of a project is not
+// new, as there is nothing to compare it with. pin is a digest as text; "" is never new.
 func (s *Store) NewPin(p Project, pin string) (bool, error) {
 	known, err := s.pins(p)
 	return pin != "" && len(known) > 0 && !slices.Contains(known, pin), err
 }
 
-// UsePin remembers that boxes of a project are made of what its lock file pins.
+// UsePin remembers that boxes of a project are made of what its lock file pins. To use one again
+// does not make it newer.
 func (s *Store) UsePin(p Project, pin string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,7 +21,7 @@ func onPath(tool string) bool {
 
 // Unanswered are the questions of some ecosystems that nobody has answered: this machine has no
 // such tool, none of its files names a registry, and no clean box was asked. Those of tools that
-// the distribution does not have are left to whoever has installed them.
+// the distribution does not have are left to hosts where somebody installed them.
 func (r *Registries) Unanswered(ecosystems []string, found []registries.Found) []registries.Question {
 	said := r.said()
 	return slices.DeleteFunc(registries.Of(ecosystems), func(q registries.Question) bool {
@@ -32,7 +32,8 @@ func (r *Registries) Unanswered(ecosystems []string, found []registries.Found) [
 }
 
 // Record remembers what tools said in a clean box, by question, and has the registries looked up
-// again with that. A box with anything of a repository in it is none that is asked.
+// again with that. A box with anything of a repository in it is none that is asked. What one tool
+// says is cut at maxSaid.
 func (r *Registries) Record(answers map[string]string) error {
 	said := r.said()
 	for question, answer := range answers {

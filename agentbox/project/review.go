@@ -12,7 +12,8 @@ import (
 	"agentbox/policy"
 )
 
-// Review is what a repository asks for beside what is approved for its project.
+// Review is what a repository asks for beside what is approved for its project. It is of one
+// moment: the repository may ask for more the next.
 type Review struct {
 	Root     string
 	Project  Project
@@ -25,7 +26,9 @@ type Review struct {
 // Review reads what the repository at root asks for: a policy, which is a preset or a file relative
 // to root, and asks. A document that allows nothing beyond one that is approved is approved with
 // it: to be asked for that would teach people to say yes. Of a document that waits for a person
-// what needs none is in force: no branch gets what was approved for another.
+// what needs none is in force: no branch gets what was approved for another. wanted "" is the
+// default preset. asks are resolved already. Invalid for a policy that cannot be read or
+// understood; nothing is approved then.
 func (s *Store) Review(p Project, root, wanted string, asks []Ask) (Review, error) {
 	r := Review{Root: root, Project: p, Proposed: Wish{Host: asks}}
 	var err error
@@ -58,11 +61,13 @@ func (s *Store) Review(p Project, root, wanted string, asks []Ask) (Review, erro
 	return r, s.Approve(p, harmless)
 }
 
-// Pending tells whether a plan waits for a person, and whether a box can be made without.
+// Pending tells whether a plan waits for a person, and whether a box can be made without. pending
+// says that something is asked for, host that it is of this machine.
 func (r Review) Pending() (pending, host bool) {
 	return len(r.Plan) > 0, slices.ContainsFunc(r.Plan, func(c policy.Change) bool { return c.Add && c.Host() })
 }
 
+// proposed is the policy that a repository names.
 func proposed(root, wanted string) (policy.File, error) {
 	if wanted == "" || policy.Width(wanted) >= 0 {
 		return policy.File{Preset: wanted}, nil

@@ -11,7 +11,8 @@ import (
 	"agentbox/policy/secrets"
 )
 
-// Secret is a secret as the user set it: where its value is kept, and where it may be sent.
+// Secret is a secret as the user set it: where its value is kept, and where it may be sent. No
+// field has the value.
 type Secret struct {
 	policy.Secret
 	From       secrets.Reference `json:"from"`
@@ -27,7 +28,8 @@ func (s Secret) Applies(p Project) bool {
 	return s.Everywhere() || s.Project != "" && s.Project == p.Name
 }
 
-// Host is the host a command is asked about: the first that the scope names in full.
+// Host is the host a command is asked about: the first that the scope names in full. It is "" where
+// each is a pattern.
 func (s Secret) Host() string {
 	for _, r := range s.Scope {
 		if _, _, err := policy.CanonicalHost(r.Host); err == nil {
@@ -37,7 +39,8 @@ func (s Secret) Host() string {
 	return ""
 }
 
-// Secrets lists all secrets, those for one project before those for all: the nearer counts.
+// Secrets lists all secrets, those for one project before those for all: the nearer counts. Corrupt
+// for a file that is no such list. The slice is the caller's.
 func (s *Store) Secrets() ([]Secret, error) {
 	b, err := os.ReadFile(s.names.Secrets())
 	if errors.Is(err, os.ErrNotExist) {
@@ -54,7 +57,8 @@ func (s *Store) Secrets() ([]Secret, error) {
 	return adoptSecrets(list), nil
 }
 
-// For lists the secrets of the boxes of one project.
+// For lists the secrets of the boxes of one project. A secret of the project hides one of the same
+// name for all.
 func (s *Store) For(p Project) ([]Secret, error) {
 	all, err := s.Secrets()
 	if err != nil {
@@ -75,6 +79,8 @@ var (
 	header   = agentbox.Pattern(`^[A-Za-z0-9][A-Za-z0-9-]{0,63}$`)
 )
 
+// check refuses what boxes could not get, and what would send a value to hosts that nobody named.
+// Errors have code Invalid.
 func (s Secret) check() error {
 	switch {
 	case !variable().MatchString(s.Name):
@@ -94,7 +100,8 @@ func (s Secret) check() error {
 	return nil
 }
 
-// SetSecret adds a secret, or replaces the one of that name and project.
+// SetSecret adds a secret, or replaces the one of that name and project. Boxes that run get it when
+// the caller has them govern anew.
 func (s *Store) SetSecret(secret Secret) error {
 	if err := secret.check(); err != nil {
 		return err
@@ -109,7 +116,8 @@ func (s Secret) same(o Secret) bool {
 	return s.Name == o.Name && s.Project == o.Project && s.Repository == o.Repository
 }
 
-// RemoveSecret removes the secret of a name: the project's own, else the one for all.
+// RemoveSecret removes the secret of a name: the project's own, else the one for all. NotFound
+// where boxes of p have none of the name. The value stays where it is kept.
 func (s *Store) RemoveSecret(name string, p Project) (removed Secret, err error) {
 	err = s.changeSecrets(func(list []Secret) ([]Secret, error) {
 		i := slices.IndexFunc(list, func(o Secret) bool { return o.Name == name && o.Applies(p) })
@@ -122,6 +130,8 @@ func (s *Store) RemoveSecret(name string, p Project) (removed Secret, err error)
 	return removed, err
 }
 
+// changeSecrets has a function change the list, keeps it in the order of Secrets, and writes it.
+// Nothing is written when the function fails.
 func (s *Store) changeSecrets(change func([]Secret) ([]Secret, error)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 )
 
 // Store is the files below one home's policy/. One process at a time may write it; the daemon's
-// lock sees to it.
+// lock sees to it. Readers need no lock, as files are replaced as a whole.
 type Store struct {
 	names  home.Policy
 	system string // the organisation's file of the machine
@@ -26,7 +26,8 @@ type Store struct {
 // NewStore gives the store of a home.
 func NewStore(h home.Home) *Store { return &Store{names: h.Policy(), system: home.SystemPolicy} }
 
-// Organisation reads the organisation's files: the machine's, and the one in the home.
+// Organisation reads the organisation's files: the machine's, and the one in the home. How they
+// count beside the others says policy.Compose.
 func (s *Store) Organisation() ([]policy.File, error) {
 	var files []policy.File
 	for _, path := range []string{s.system, s.names.Organisation()} {
@@ -59,7 +60,8 @@ func (s *Store) dir(p Project) string { return s.names.Project(p.ID().String()) 
 const userComment = `The user's rules. Edit this file, or use agentbox policy allow and deny, which write it anew.
 See docs/policy.md for how rules are written.`
 
-// ChangeUser changes the user's own rules.
+// ChangeUser changes the user's own rules. p zero is for all projects. An error of change leaves
+// the file as it is. Comments that people wrote into the file are lost.
 func (s *Store) ChangeUser(p Project, change func(f *policy.File) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -24,7 +24,8 @@ var ownPort = map[string]string{"http": "80", "git": "9418"}
 // canonical is one name for all the ways to write the URL of a repository; "" for what is no URL.
 // base is the directory that a relative path begins at. Where it is in doubt whether two URLs mean
 // one repository they have two names: a person is then asked once more, while a name in common
-// would hand one repository what was approved for another.
+// would hand one repository what was approved for another. The result has neither user, scheme,
+// .git nor a usual port. It is a name, and not to be fetched from.
 func canonical(url, base string) string {
 	url = strings.TrimSpace(url)
 	if url == "" || strings.ContainsFunc(url, func(r rune) bool { return r < ' ' || r == 0x7f }) {
@@ -52,7 +53,8 @@ func canonical(url, base string) string {
 	return join(host, path)
 }
 
-// canonicalShort reads what has no scheme: [user@]host:path, or a path of this machine.
+// canonicalShort reads what has no scheme: [user@]host:path, or a path of this machine. That is
+// git's own short form: git-fetch(1), "GIT URLS".
 func canonicalShort(url, base string) string {
 	server, path, ok := strings.Cut(url, ":")
 	if i := strings.Index(url, "]:"); i > 0 && strings.Contains(url[:i], "[") { // [host:port]:path or [ipv6]:path
@@ -85,6 +87,7 @@ func unbracket(s string) string {
 	return s
 }
 
+// cutUser splits at the last @: what is before it can hold one.
 func cutUser(server string) (user, host string) {
 	at := strings.LastIndexByte(server, '@')
 	return server[:max(at, 0)], server[at+1:]
@@ -99,6 +102,7 @@ func cutPort(server string) (host, port string) {
 	return server[:at], strings.TrimLeft(server[at+1:], "0")
 }
 
+// join is host and path without slashes at the ends and without .git.
 func join(host, path string) string {
 	path = strings.Trim(path, "/")
 	return host + "/" + strings.TrimRight(strings.TrimSuffix(path, ".git"), "/")

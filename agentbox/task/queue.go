@@ -196,8 +196,7 @@ func (q *Queue) begin(ctx context.Context, t agentbox.Task) {
 	if _, followed := q.running[t.ID]; followed || ctx.Err() != nil {
 		return
 	}
-	// It can have ended since it was listed: whoever followed it wrote that down before leaving
-	// off.
+	// It can have ended since it was listed: its follower wrote that down before leaving off.
 	if t, err = q.Store.Read(t.ID); err != nil || t.State.Done() || t.State == agentbox.TaskQueued && !q.room(rec) {
 		return
 	}
@@ -207,7 +206,7 @@ func (q *Queue) begin(ctx context.Context, t agentbox.Task) {
 			q.mu.Lock()
 			delete(q.running, t.ID)
 			if w := q.watches[t.ID]; w != nil && ctx.Err() == nil {
-				delete(q.watches, t.ID) // whoever waits has it
+				delete(q.watches, t.ID) // those who wait have it
 				defer w.begin(nil)
 			}
 			q.mu.Unlock()

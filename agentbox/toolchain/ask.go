@@ -14,7 +14,8 @@ var npmPackage = agentbox.Pattern(`^(@[a-z0-9][a-z0-9._-]{0,63}/)?[a-z0-9][a-z0-
 // elsewhere.
 var pipPackage = agentbox.Pattern(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}(==[0-9][0-9A-Za-z.]{0,31})?$`)
 
-// Ask makes a need of what a configuration says. An empty version, or "*", is any.
+// Ask makes a need of what a configuration says. An empty version, or "*", is any. file is what
+// people are told asks for it. The error has no code.
 func Ask(t Tool, version, file string) (Need, error) {
 	n := Need{Tool: t, File: file, Key: "toolchain." + string(t)}
 	if version == "" || version == "*" {

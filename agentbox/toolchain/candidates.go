@@ -10,7 +10,8 @@ import (
 const maxIndex = 4 << 20
 
 // ParseCandidates reads what `apt-cache show --no-all-versions` prints: paragraphs of fields, of
-// which Package and Version count. What is malformed is no candidate.
+// which Package and Version count. What is malformed is no candidate. Of several versions of a
+// package the first counts.
 func ParseCandidates(r io.Reader) Candidates {
 	out := Candidates{}
 	name := ""
@@ -30,7 +31,8 @@ func ParseCandidates(r io.Reader) Candidates {
 	return out
 }
 
-// Installed reads the packages of an image, NAME=VERSION each.
+// Installed reads the packages of an image, NAME=VERSION each. versions are as image.Image has
+// them.
 func Installed(versions []string) Candidates {
 	out := Candidates{}
 	for _, v := range versions {
@@ -55,7 +57,8 @@ func upstream(v string) string {
 }
 
 // Settled tells whether every tool that is asked for is among these packages, so that no other
-// candidate matters.
+// candidate matters. That a version does not satisfy what is asked for does not matter here:
+// Resolve looks at that.
 func (n Needs) Settled(installed Candidates) bool {
 	for _, t := range n.Tools() {
 		packages := installed.packages(t)
@@ -66,7 +69,7 @@ func (n Needs) Settled(installed Candidates) bool {
 	return true
 }
 
-// Without leaves out the packages that are installed already.
+// Without leaves out the packages that are installed already. Nothing else of the plan changes.
 func (p Plan) Without(installed Candidates) Plan {
 	var missing []string
 	for _, name := range p.Packages {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Found is what the files of a repository tell.
+// Found is what the files of a repository tell. The zero value is a repository that tells nothing.
 type Found struct {
 	Needs     Needs
 	Lockfiles []string // slash-separated, relative to the root, sorted
@@ -23,7 +23,8 @@ func (f Found) Files() []string {
 	return out
 }
 
-// reader finds needs and lockfiles in one directory.
+// reader finds needs and lockfiles in one directory. It adds to scan what it finds, and nothing
+// when there is nothing.
 type reader func(s *scan, dir string)
 
 // readers are one for each ecosystem.
@@ -48,7 +49,7 @@ func (s *scan) lock(dir string, names ...string) {
 
 // Detect looks at the files of dir and of the directories below it, as deep as projects of a
 // monorepo usually lie. dir is slash-separated and relative to root, "." for root itself. What
-// cannot be read is not there.
+// cannot be read is not there. The result is sorted, and the same for the same files.
 func Detect(root *os.Root, dir string) Found {
 	s := &scan{tree: tree{root}}
 	for _, d := range s.projects(path.Clean(dir)) {

@@ -16,6 +16,7 @@ var ecosystemsOf = map[Tool][]string{
 const yarn1 = "yarn"
 
 // Ecosystems are those that the tools which are asked for take packages from, each once, in order.
+// A Yarn in no known version may be the first.
 func (n Needs) Ecosystems() []string {
 	var out []string
 	for _, t := range n.Tools() {

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// goVersion is a Go version as go.mod has it: 1.22, 1.22.3, 1.23rc1.
+// goVersion is a Go version as go.mod has it: 1.22, 1.22.3, 1.23rc1. The numbers are bounded, as
+// everything of a file is.
 var goVersion = agentbox.Pattern(`^1\.[0-9]{1,3}(\.[0-9]{1,3}|(rc|beta)[0-9]{1,2})?$`)
 
 func readGo(s *scan, dir string) {
@@ -39,6 +40,7 @@ func goNeed(file, content string) Need {
 	return n
 }
 
+// goLines gives both lines of go.mod or go.work; "" for one that is not there or not readable.
 func goLines(file, content string) (language, toolchain string) {
 	if strings.HasSuffix(file, "go.work") {
 		f, err := modfile.ParseWork(file, []byte(content), nil)

@@ -33,6 +33,7 @@ var toolVersions = map[string]func(file, key, version string) Need{
 	"python": pythonNeed, "rust": rustNeed,
 }
 
+// goPin is a Go version as a pin has it, without what go.mod may say besides.
 func goPin(file, key, version string) Need {
 	n := Need{Tool: Go, File: file, Key: key}
 	if goVersion().MatchString(version) {

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Tool is a tool that agentbox knows how to bring into a box.
+// Tool is a tool that agentbox knows how to bring into a box. The text is part of keys and of
+// agentbox.yaml, so it never changes.
 type Tool string
 
 // The tools, by the names their users call them.
@@ -31,10 +32,11 @@ const (
 	Autotools Tool = "autotools"
 )
 
-// Tools lists every tool, in the order in which they are installed and shown.
+// Tools lists every tool, in the order in which they are installed and shown. What comes later may
+// need what came before: npm comes with Node, pip with Python.
 var Tools = []Tool{Go, Node, PNPM, Yarn, Package, Python, PipPackage, Rust, Java, Ruby, PHP, Make, CMake, Meson, Autotools}
 
-// Need is one tool that one file of a repository asks for.
+// Need is one tool that one file of a repository asks for. It is comparable.
 type Need struct {
 	Tool       Tool   `json:"tool"`
 	Constraint string `json:"constraint,omitempty"` // in the ecosystem's notation; "" for any version
@@ -55,7 +57,7 @@ func (n Needs) Sort() {
 	})
 }
 
-// Of gives what is asked of one tool.
+// Of gives what is asked of one tool. The slice is the caller's.
 func (n Needs) Of(t Tool) Needs {
 	return slices.DeleteFunc(slices.Clone(n), func(need Need) bool { return need.Tool != t })
 }
@@ -84,7 +86,8 @@ func (n Needs) Constraints(t Tool) []string {
 }
 
 // Together is one version of a tool that means what all files ask of it, as a configuration has it;
-// where one cannot say that, it is the first that is asked for.
+// where one cannot say that, it is the first that is asked for. It is what `init` writes down. ""
+// is any version.
 func (n Needs) Together(t Tool) string {
 	wanted := n.Constraints(t)
 	if len(wanted) < 2 {

@@ -9,8 +9,8 @@ import (
 )
 
 var (
-	// nodeRange is a range of versions as npm reads it; whether it makes sense is for whoever
-	// resolves it.
+	// nodeRange is a range of versions as npm reads it; whether it makes sense shows when it is
+	// resolved.
 	nodeRange = agentbox.Pattern(`^[0-9xX*.<>=~^| v-]{1,80}$`)
 	// exactVersion is what packageManager names.
 	exactVersion = agentbox.Pattern(`^[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}$`)
@@ -24,13 +24,15 @@ var ltsLines = map[string]string{
 	"hydrogen": "18", "iron": "20", "jod": "22", "krypton": "24",
 }
 
-// packageJSON is the part of package.json that says which tools it wants.
+// packageJSON is the part of package.json that says which tools it wants. Other fields are not
+// read, and a field of another type makes all of it unreadable.
 type packageJSON struct {
 	Engines        map[string]string `json:"engines"`
 	Volta          map[string]string `json:"volta"`
 	PackageManager string            `json:"packageManager"`
 }
 
+// readNode reads the pins, package.json, and of a lock only its first lines: locks have megabytes.
 func readNode(s *scan, dir string) {
 	for _, name := range []string{".nvmrc", ".node-version"} {
 		file := path.Join(dir, name)
@@ -119,7 +121,8 @@ func (s *scan) readPackageJSON(file, content string) {
 	}
 }
 
-// nodeNeed understands ranges, and the names of nvm's for them.
+// nodeNeed understands ranges, and the names of nvm's for them. A version that only says "any" has
+// no Key, as nothing in the file decides anything.
 func nodeNeed(file, key, version string) Need {
 	n := Need{Tool: Node, File: file, Key: key}
 	version = strings.TrimSpace(version)

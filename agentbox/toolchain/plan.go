@@ -15,7 +15,7 @@ import (
 // is not in it.
 type Candidates map[string]string
 
-// Plan says how a box gets what is asked for.
+// Plan says how a box gets what is asked for. It is kept as JSON, and the zero value adds nothing.
 type Plan struct {
 	Packages []string // of the distribution
 	Go       string   // the toolchain from the module proxy: 1.22, 1.22.3; "" for none
@@ -26,6 +26,7 @@ type Plan struct {
 }
 
 // Unmet is a need that stays open: the box has the distribution's version, if that is anything.
+// People are told of it; the box is made all the same.
 type Unmet struct {
 	Need
 	Candidate string // what the box has instead; "" for nothing
@@ -73,7 +74,7 @@ func (have Candidates) packages(t Tool) []string {
 }
 
 // Resolve plans for needs on a distribution. It is a pure function: the same needs and candidates
-// give the same plan.
+// give the same plan. It does not fail: what cannot be met is Unmet.
 func Resolve(needs Needs, have Candidates) Plan {
 	var p Plan
 	for _, t := range needs.Tools() {
@@ -116,7 +117,7 @@ func newestOf(versions []string) (newest string) {
 	return newest
 }
 
-// resolveNode takes what every file accepts.
+// resolveNode takes what every file accepts. No range may accept all of them; npm says so then.
 func (p *Plan) resolveNode(needs Needs, candidate string) {
 	wanted := needs.Constraints(Node)
 	if slices.ContainsFunc(wanted, func(c string) bool { return candidate == "" || !satisfies(candidate, c) }) {
@@ -177,7 +178,7 @@ var installPip string
 
 // Commands are what root runs in a box of the distribution, in this order, to carry the plan out.
 // Versions are arguments of their own in them and never part of a script. A plan that adds nothing
-// has none.
+// has none. They need the network; where one fails the plan has failed.
 func (p Plan) Commands() [][]string {
 	var out [][]string
 	if len(p.Packages) > 0 {
@@ -234,7 +235,7 @@ func (u Unmet) String() string {
 }
 
 // Recipe identifies the way in which plans are carried out: what was installed in another way is
-// another thing.
+// another thing. It is hex, and changes with the scripts and the lists of packages.
 func Recipe() string {
 	h := sha256.New()
 	for _, part := range []string{installGo, installNode, installPip} {

@@ -41,6 +41,7 @@ func readPython(s *scan, dir string) {
 	s.lock(dir, "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "requirements.txt")
 }
 
+// pyprojectNeed takes the standard field before Poetry's.
 func pyprojectNeed(file, content string) Need {
 	var p pyproject
 	if toml.Unmarshal([]byte(content), &p) != nil {
@@ -53,6 +54,7 @@ func pyprojectNeed(file, content string) Need {
 	return pythonNeed(file, "tool.poetry.dependencies.python", v)
 }
 
+// pythonNeed understands specifiers, and a bare version.
 func pythonNeed(file, key, version string) Need {
 	n := Need{Tool: Python, File: file, Key: key}
 	switch version = strings.TrimSpace(version); {

@@ -6,7 +6,8 @@ import "strings"
 const maxAlternatives = 16
 
 // intersect makes one range of several: what all of them accept. Each may have alternatives, parted
-// by ||.
+// by ||. Beyond maxAlternatives the last are dropped, which makes the range narrower and never
+// wider.
 func intersect(ranges []string) string {
 	out := []string{""}
 	for _, r := range ranges {
@@ -35,7 +36,7 @@ func rangeOf(n Need) string {
 }
 
 // pythonRange translates version specifiers of PEP 440, as far as versions of Python itself use
-// them.
+// them. What it cannot translate is left as it is, and satisfied by nothing.
 func pythonRange(specifiers string) string {
 	var out []string
 	for s := range strings.SplitSeq(specifiers, ",") {
@@ -63,7 +64,8 @@ func compatible(v string) string {
 	return "^" + v
 }
 
-// imageFor is an image in which a need is met, where images are known by versions.
+// imageFor is an image in which a need is met, where images are known by versions. Both are
+// official images, tagged by minor version.
 func imageFor(n Need) string {
 	v := firstVersion(n.Constraint)
 	if v == "" {

@@ -43,7 +43,7 @@ var (
 var cargoLockVersion = agentbox.Pattern(`(?m)^version = ([0-9]{1,3})$`)
 
 // lockNeed is what a Cargo.lock asks for by its version; ok is false for one that every toolchain
-// reads.
+// reads. Only the head of the file is given: the version stands there.
 func lockNeed(file, content string) (n Need, ok bool) {
 	found := cargoLockVersion().FindStringSubmatch(content)
 	if found == nil || locksSince[found[1]] == "" {
@@ -94,6 +94,7 @@ func channelNeed(file, content string) Need {
 	return rustNeed(file, "", firstWord(content))
 }
 
+// rustNeed is a version, or stable, which is any.
 func rustNeed(file, key, version string) Need {
 	n := Need{Tool: Rust, File: file, Key: key}
 	switch version = strings.TrimSpace(version); {

@@ -20,7 +20,8 @@ const (
 var notOurs = []string{"node_modules", "vendor", "third_party", "testdata", "examples", "example", "fixtures", "dist", "build", "target"}
 
 // tree reads the files of a repository. Everything in it is outside bytes: no link leads out of it,
-// nothing but a regular file is opened for good, and no file is read without bound.
+// nothing but a regular file is opened for good, and no file is read without bound. Names are
+// slash-separated and relative to root.
 type tree struct{ root *os.Root }
 
 // read gives the content of a regular file; ok is false for anything else.
@@ -38,7 +39,8 @@ func (t tree) head(name string) (content string, ok bool) {
 	return content, ok
 }
 
-// begin gives the first bytes of a regular file, and its size.
+// begin gives the first bytes of a regular file, and its size. At most most bytes are read,
+// whatever the size says.
 func (t tree) begin(name string, most int64) (content string, size int64, ok bool) {
 	// O_NONBLOCK keeps a FIFO of that name from blocking the open for ever.
 	f, err := t.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -61,7 +63,7 @@ func (t tree) has(name string) bool {
 }
 
 // projects gives dir and the directories below it that may hold projects of their own, breadth
-// first, in order of name.
+// first, in order of name. A directory that cannot be read has none below it.
 func (t tree) projects(dir string) []string {
 	dirs := []string{dir}
 	for i := 0; i < len(dirs) && len(dirs) < maxDirs; i++ {
@@ -75,6 +77,8 @@ func (t tree) projects(dir string) []string {
 	return dirs[:min(len(dirs), maxDirs)]
 }
 
+// subdirectories are those of dir that may hold the repository's own code, sorted; none that is a
+// link.
 func (t tree) subdirectories(dir string) []string {
 	f, err := t.root.Open(dir)
 	if err != nil {
@@ -95,6 +99,7 @@ func (t tree) subdirectories(dir string) []string {
 	return names
 }
 
+// depth counts the directories from one down to another.
 func depth(from, dir string) int {
 	if from == dir {
 		return 0
