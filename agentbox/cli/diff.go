@@ -65,7 +65,7 @@ func (a *app) sayMissing(missing []string) {
 		return
 	}
 	for _, m := range missing {
-		fmt.Fprintf(a.stderr, "not in it: %s\n", m)
+		fmt.Fprintf(a.stderr, "not in it: %s\n", oneLine(m))
 	}
 }
 

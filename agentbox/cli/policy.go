@@ -58,12 +58,12 @@ func (a *app) policyShow() *cli.Command {
 }
 
 func (a *app) printPolicy(r api.PolicyReport) error {
-	fmt.Fprintf(a.stdout, "preset %s, for boxes of %s\n", r.Preset, r.Directory)
+	fmt.Fprintf(a.stdout, "preset %s, for boxes of %s\n", oneLine(r.Preset), oneLine(r.Directory))
 	if err := a.table(layerRows(r.Layers)); err != nil {
 		return err
 	}
 	for _, s := range r.Secrets {
-		fmt.Fprintf(a.stdout, "secret %s from %s, to %s\n", s.Name, s.From, rulesText(s.Scope))
+		fmt.Fprintln(a.stdout, oneLine(fmt.Sprintf("secret %s from %s, to %s", s.Name, s.From, rulesText(s.Scope))))
 	}
 	if len(r.Plan) > 0 {
 		fmt.Fprintln(a.stdout, "\nthe repository asks for more than is approved:")
@@ -111,7 +111,7 @@ func rulesText(rules []policy.Rule) string {
 
 func (a *app) printPlan(plan []policy.Change) {
 	for _, c := range plan {
-		fmt.Fprintln(a.stdout, "  "+c.String())
+		fmt.Fprintln(a.stdout, "  "+oneLine(c.String()))
 	}
 }
 
@@ -156,12 +156,12 @@ func (a *app) printCheck(r api.CheckReport) error {
 			return err
 		}
 	} else {
-		fmt.Fprintf(a.stdout, "%s %s: %s\n", word, r.URL, r.Verdict.Reason)
+		fmt.Fprintln(a.stdout, oneLine(fmt.Sprintf("%s %s: %s", word, r.URL, r.Verdict.Reason)))
 		for _, s := range r.Secrets {
 			fmt.Fprintf(a.stdout, "with the secret %s\n", s)
 		}
 		if r.Verdict.Hint != "" {
-			fmt.Fprintf(a.stdout, "to permit it: %s\n", r.Verdict.Hint)
+			fmt.Fprintf(a.stdout, "to permit it: %s\n", oneLine(r.Verdict.Hint))
 		}
 	}
 	if !r.Verdict.Allow {

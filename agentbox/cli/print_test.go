@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/policy"
 )
 
 func TestNumbersReadAtAGlance(t *testing.T) {
@@ -150,5 +152,43 @@ app   020000000000  running  microvm/tcg  main    3 min  /src       1 MiB   1.0 
 	}
 	if plain := showRows(agentbox.Box{}); len(plain) >= len(showRows(box)) || strings.Contains(plain[2][1], "tcg") {
 		t.Errorf("a plain box: %q", plain)
+	}
+}
+
+// What a repository, a box, a peer or a registry wrote must not act on the terminal that shows it:
+// a plan could hide what is to be approved.
+func TestForeignWordsDoNotReachTheTerminal(t *testing.T) {
+	const foreign = "/home/me\x1b[2K\r/data\n+ nothing"
+	for name, show := range map[string]func(a *app) error{
+		"a plan": func(a *app) error {
+			a.printPlan([]policy.Change{{Add: true, What: "include", Rule: foreign}})
+			return nil
+		},
+		"a policy": func(a *app) error {
+			return a.printPolicy(api.PolicyReport{Directory: "/src", Secrets: []api.SecretInfo{{From: foreign}}})
+		},
+		"a verdict": func(a *app) error {
+			return a.printCheck(api.CheckReport{URL: "example.com", Verdict: policy.Verdict{Allow: true, Reason: foreign, Hint: foreign}})
+		},
+		"an image": func(a *app) error { return a.printImage(api.Image{Name: foreign}) },
+		"what is missing": func(a *app) error {
+			w, read := pipe(t)
+			a.stderr = w
+			a.sayMissing([]string{foreign})
+			_, err := a.stdout.Write([]byte(read()))
+			return err
+		},
+	} {
+		var out bytes.Buffer
+		if err := show(&app{stdout: &out}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if strings.ContainsAny(out.String(), "\x1b\r") || !strings.Contains(out.String(), "/home/me") {
+			t.Errorf("%s: %q", name, out.String())
+		}
+	}
+	var out bytes.Buffer
+	if err := (&app{stdout: &out}).report(facts{text: "two\nlines"}); err != nil || out.String() != "two\nlines\n" {
+		t.Errorf("lines of ours: %q, %v", out.String(), err)
 	}
 }

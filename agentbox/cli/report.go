@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"strings"
 	"text/tabwriter"
+
+	"agentbox/agentbox"
 )
 
 // facts are what a verb has found out, in the forms that programs and people read.
 type facts struct {
 	value any        // under --json
 	ids   []string   // under --quiet, a line each
-	text  string     // otherwise, a line, behind the table if there is one
+	text  string     // otherwise, some lines, behind the table if there is one
 	table [][]string // otherwise; the first row is the head
 }
 
@@ -31,8 +33,12 @@ func (a *app) report(f facts) error {
 	if err := a.table(f.table); err != nil || f.text == "" {
 		return err
 	}
-	_, err := fmt.Fprintln(a.stdout, f.text)
-	return err
+	for line := range strings.SplitSeq(f.text, "\n") { // which may have foreign words, too
+		if _, err := fmt.Fprintln(a.stdout, agentbox.Printable(line)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // printJSON prints a fact for programs.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"unicode"
 
 	"github.com/urfave/cli/v3"
 	"golang.org/x/term"
@@ -151,16 +150,7 @@ func named(names []string, all int) string {
 	const most, width = 3, 50
 	var shown []string
 	for _, name := range names[:min(len(names), most)] {
-		name = strings.Map(func(r rune) rune {
-			if !unicode.IsPrint(r) {
-				return '\ufffd'
-			}
-			return r
-		}, name)
-		if r := []rune(name); len(r) > width {
-			name = string(r[:width-1]) + "\u2026"
-		}
-		shown = append(shown, name)
+		shown = append(shown, cut(agentbox.Printable(name), width))
 	}
 	if len(shown) == 0 {
 		return ""

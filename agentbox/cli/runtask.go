@@ -190,7 +190,7 @@ func (w *waited) result(attached error) error {
 		fmt.Fprintf(w.a.stderr, "agentbox: the command did not end within %s\n", w.timeout)
 		return exit(exitTimeout)
 	case res.State == agentbox.TaskLimited:
-		fmt.Fprintf(w.a.stderr, "agentbox: the run reached its limit: %s\n", res.Reason)
+		fmt.Fprintf(w.a.stderr, "agentbox: the run reached its limit: %s\n", oneLine(res.Reason))
 		return exit(exitTimeout)
 	case res.Exit != nil && *res.Exit != 0:
 		if res.State == agentbox.TaskFailed && attached != nil { // it could not be invoked
