@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/bounded"
 	"agentbox/agentbox/caches"
 	"agentbox/agentbox/config"
 	"agentbox/agentbox/environment"
@@ -99,27 +100,46 @@ func (s *Setup) publish(ctx context.Context, made caches.Made, files map[caches.
 // cachePaths makes the configured directories absolute: only the box knows where its user's home
 // is. Those in the workspace are part of what setup made there.
 func (s *Setup) cachePaths(ctx context.Context, b Box, configured []string) ([]string, error) {
-	var home bytes.Buffer
 	client, err := environment.Open(ctx, b.Address, b.User)
 	if err != nil {
 		return nil, err
 	}
 	defer client.Close()
-	status, err := environment.Exec(ctx, client, environment.Command{Argv: []string{"sh", "-c", `printf %s "$HOME"`}, Stdout: &home})
+	home, err := homeIn(ctx, b.User, func(ctx context.Context, cmd environment.Command) (environment.Status, error) {
+		return environment.Exec(ctx, client, cmd)
+	})
 	if err != nil {
 		return nil, err
-	}
-	if status.Code != 0 || !path.IsAbs(home.String()) {
-		return nil, agentbox.Errorf(agentbox.Conflict, "user %s of the box has no home directory", b.User)
 	}
 	var out []string
 	for _, p := range configured {
 		if rest, ok := strings.CutPrefix(p, "~"); ok {
-			p = home.String() + rest
+			p = home + rest
 		}
 		if p = path.Clean(p); p != protocol.WorkspaceDir && !strings.HasPrefix(p, protocol.WorkspaceDir+"/") {
 			out = append(out, p)
 		}
 	}
 	return out, nil
+}
+
+// mostHome bounds what a box says its user's home is, in bytes: the longest path of Linux.
+const mostHome = 4 << 10
+
+// homeIn asks a box for the home directory of its user, an absolute path in it. exec runs a command
+// as that user; its shell is the image's, so the answer is bounded and checked. Conflict: there is
+// no such directory.
+func homeIn(ctx context.Context, user string, exec func(context.Context, environment.Command) (environment.Status, error)) (string, error) {
+	none := agentbox.Errorf(agentbox.Conflict, "user %s of the box has no home directory", user)
+	var home bytes.Buffer
+	status, err := exec(ctx, environment.Command{
+		Argv: []string{"sh", "-c", `printf %s "$HOME"`}, Stdout: &bounded.AtMost{W: &home, Left: mostHome, Err: none},
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case status.Code != 0 || !path.IsAbs(home.String()):
+		return "", none
+	}
+	return home.String(), nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/bounded"
 	"agentbox/agentbox/caches"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/environment"
@@ -172,6 +173,10 @@ func (s *Setup) layerOf(ctx context.Context, b Box, what environment.Export, dir
 	return s.Images.Derive(ctx, base, d, progress)
 }
 
+// mostAnswer bounds what a tool in a clean box may answer, in bytes: its image may have another
+// program of that name. All that a distribution says of a few dozen packages is a tenth of it.
+const mostAnswer = 4 << 20
+
 // asRoot runs a command of ours in a box. Its output goes to out, where that is set, else the end
 // of it into the error.
 func (s *Setup) asRoot(ctx context.Context, b Box, out io.Writer, argv ...string) error {
@@ -183,6 +188,8 @@ func (s *Setup) asRoot(ctx context.Context, b Box, out io.Writer, argv ...string
 	last := &console.Tail{}
 	if out == nil {
 		out = last
+	} else {
+		out = &bounded.AtMost{W: out, Left: mostAnswer, Err: agentbox.Errorf(agentbox.Conflict, "%s in a clean box says more than %d MiB", argv[0], mostAnswer>>20)}
 	}
 	status, err := environment.Exec(ctx, client, environment.Command{
 		Argv: argv, Dir: "/", Stdout: out, Stderr: last, Env: map[string]string{"DEBIAN_FRONTEND": "noninteractive", "HOME": "/root"},

@@ -7,6 +7,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/bounded"
 	"agentbox/agentbox/environment"
 	"agentbox/agentbox/workspace"
 	"agentbox/vmm/guest/protocol"
@@ -46,6 +47,16 @@ func told(out api.UnsavedWork, work workspace.Work) api.UnsavedWork {
 	return out
 }
 
+// Bounds of what is read of the git in a box, in bytes: a program that took its place could go on
+// for ever, and all of it is held in memory. A line of the state takes some 150, so that is room
+// for 200,000 changed files.
+const (
+	mostState     = 32 << 20
+	mostComplaint = 4 << 10
+)
+
+// stateOf asks git in a box what its workspace holds. Where it cannot say, or says more than is
+// read, that is Conflict: nobody may take it for nothing.
 func stateOf(ctx context.Context, b Box) (workspace.State, error) {
 	guest, err := b.Open(ctx)
 	if err != nil {
@@ -54,14 +65,16 @@ func stateOf(ctx context.Context, b Box) (workspace.State, error) {
 	defer guest.Close()
 	var stdout, stderr bytes.Buffer
 	status, err := guest.Exec(ctx, environment.Command{
-		Argv: []string{"sh", "-c", workspace.StateScript}, Dir: protocol.WorkspaceDir, Stdout: &stdout, Stderr: &stderr,
+		Argv: []string{"sh", "-c", workspace.StateScript}, Dir: protocol.WorkspaceDir,
+		Stdout: &bounded.AtMost{W: &stdout, Left: mostState, Err: agentbox.Errorf(agentbox.Conflict, "git in box %s says more than %d MiB of its workspace", b.Name, mostState>>20)},
+		Stderr: &bounded.Head{W: &stderr, Left: mostComplaint},
 	})
 	if err != nil {
 		return workspace.State{}, err
 	}
 	state, err := workspace.ReadState(stdout.Bytes())
 	if err != nil || status.Code != 0 {
-		return state, agentbox.Errorf(agentbox.Conflict, "git in box %s cannot tell what its workspace holds: %s", b.Name, strings.TrimSpace(stderr.String()))
+		return state, agentbox.Errorf(agentbox.Conflict, "git in box %s cannot tell what its workspace holds: %s", b.Name, agentbox.Printable(strings.ReplaceAll(strings.TrimSpace(stderr.String()), "\n", "; ")))
 	}
 	return state, nil
 }

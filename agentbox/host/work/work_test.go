@@ -153,3 +153,38 @@ func TestDiffAndPull(t *testing.T) {
 		t.Errorf("%q, %v", out, err)
 	}
 }
+
+// flood is a box whose git was replaced by something that does not stop.
+type flood struct {
+	here
+	complains bool
+}
+
+func (f flood) Exec(_ context.Context, c environment.Command) (environment.Status, error) {
+	w, line, most := c.Stdout, []byte("commit "+strings.Repeat("a", 40)+" "+strings.Repeat("long title ", 500)+"\n"), 2*mostState
+	if f.complains {
+		w, line, most = c.Stderr, []byte("\x1b[2Jno\n"), 1<<20
+	}
+	for n := 0; n < most; n += len(line) {
+		if _, err := w.Write(line); err != nil {
+			return environment.Status{}, err
+		}
+	}
+	_, err := io.WriteString(c.Stdout, "end\n")
+	return environment.Status{Code: 1}, err
+}
+
+// What a box says is held in memory, so it is bounded; what is quoted of it is for a terminal.
+func TestABoxThatSaysTooMuchIsNotHeard(t *testing.T) {
+	w, _, box, closed := made(t)
+	for _, complains := range []bool{false, true} {
+		w.Enter = func(context.Context, api.BoxRef, agentbox.Progress) (Box, error) {
+			open := func(context.Context) (Guest, error) { return flood{here{box, closed}, complains}, nil }
+			return Box{Name: "mine", Directory: box, Open: open}, nil
+		}
+		_, err := w.Unsaved(t.Context(), mine, nil)
+		if agentbox.CodeOf(err) != agentbox.Conflict || len(err.Error()) > 2*mostComplaint || strings.Contains(err.Error(), "\x1b") {
+			t.Errorf("complains %v: %.200v", complains, err)
+		}
+	}
+}
