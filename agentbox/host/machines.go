@@ -154,12 +154,33 @@ func hostname(rec record) string {
 	return "agentbox"
 }
 
+// started is the supervisor of a machine that was started a moment ago. It may have ended since,
+// and the error says why.
+func (m *machines) started(b *box) (*supervisors.Supervisor, error) {
+	rec, s := b.record(), b.live()
+	if s == nil {
+		return nil, supervisors.WhyGone(rec.names(m.home), agentbox.Errorf(agentbox.Unavailable, "box %s: its machine ended as it started", rec.Box.ID))
+	}
+	return s, nil
+}
+
+// stand stops the CPUs of a machine of the pool, until it is attached: it must take nothing from
+// the boxes that work.
+func (m *machines) stand(ctx context.Context, b *box) error {
+	s, err := m.started(b)
+	if err == nil {
+		_, err = supervisors.Ask(ctx, s, api.SupervisorHold, api.None{})
+	}
+	return err
+}
+
 // attach makes a machine of the pool the box: the guest mounts the workspace, gets names and
 // environment, and starts services. The box's workspace must be complete.
 func (m *machines) attach(ctx context.Context, b *box, progress agentbox.Progress) error {
-	rec, s := b.record(), b.live()
-	if s == nil {
-		return supervisors.WhyGone(rec.names(m.home), agentbox.Errorf(agentbox.Unavailable, "box %s: its machine ended as it started", rec.Box.ID))
+	rec := b.record()
+	s, err := m.started(b)
+	if err != nil {
+		return err
 	}
 	end := progress.Begin("attach", "workspace, services, ports")
 	req, err := m.attachRequest(ctx, s, rec)

@@ -149,3 +149,13 @@ func TestAMachineThatCannotBecomeABoxIsEnded(t *testing.T) {
 		})
 	}
 }
+
+// A machine can end between its start and the next thing that is asked of it, and the daemon goes
+// on.
+func TestAMachineOfThePoolThatEndedIsAnError(t *testing.T) {
+	h := newHome(t)
+	m, _ := begun(t, h, nil)
+	if err := m.stand(t.Context(), &box{rec: aBox("")}); agentbox.CodeOf(err) != agentbox.Unavailable {
+		t.Errorf("%v", err)
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/api"
 	"agentbox/agentbox/host/templates"
 )
 
@@ -51,8 +50,7 @@ func (m *maker) hold(ctx context.Context, b *box) error {
 	if err := m.machines.begin(ctx, b, beginning{template: template}, nil); err != nil {
 		return err
 	}
-	_, err = api.Call(ctx, b.live().Client, api.SupervisorHold, api.None{}, nil)
-	return err
+	return m.machines.stand(ctx, b)
 }
 
 // Templates tells which templates are here, by key, and where they came from.
