@@ -105,8 +105,8 @@ func AddCost(all []Cost, c Cost) []Cost {
 	return all
 }
 
-// Denial is what a box was refused, how often. Attempts that a policy refused for the same reason
-// are one Denial, so that a program that tries again and again does not fill the list.
+// Denial is what a box was refused, how often. Requests to one place by one method are one Denial,
+// whatever their paths, so that a program that tries again and again does not fill the list.
 type Denial struct {
 	First time.Time `json:"first"`
 	Last  time.Time `json:"last"`

@@ -26,7 +26,7 @@ var (
 )
 
 // TaskSubmission is one or more tasks that differ in their commands; Spec.Command is not looked at.
-// All are queued or none is.
+// On an error some of them may have been queued.
 type TaskSubmission struct {
 	Spec     agentbox.TaskSpec `json:"spec"`
 	Commands [][]string        `json:"commands"` // one task each

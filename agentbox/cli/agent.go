@@ -18,6 +18,10 @@ import (
 	"agentbox/policy/secrets"
 )
 
+// agentCommand is `agent`: up with an agent's program in the box, its hosts allowed and its key
+// behind a placeholder, and then the agent in place of the shell. Afterwards what it remembers of
+// its conversations is kept, also if it failed or was interrupted: that is why the context of the
+// second call is without cancellation.
 func (a *app) agentCommand() *cli.Command {
 	var req api.UpRequest
 	var r run
@@ -57,7 +61,9 @@ func (a *app) agentCommand() *cli.Command {
 	}
 }
 
-// withAgent brings an agent into this directory's box, and makes r what runs it there.
+// withAgent brings an agent into this directory's box, and makes r what runs it there. args are the
+// user's own words for the agent. The order matters: what the repository wants is reviewed before
+// anything is granted, and the box is made last, so that it starts with all of it.
 func (a *app) withAgent(ctx context.Context, name string, req api.UpRequest, r *run, args []string) (api.UpResponse, error) {
 	profile, err := a.findAgent(ctx, name)
 	if err != nil {
@@ -74,7 +80,8 @@ func (a *app) withAgent(ctx context.Context, name string, req api.UpRequest, r *
 }
 
 // findAgent gives the profile of an agent that may be run here: a person at a terminal is asked
-// first about what the repository wants, its own profiles included.
+// first about what the repository wants, its own profiles included. So what runs is what was
+// approved.
 func (a *app) findAgent(ctx context.Context, name string) (agents.Profile, error) {
 	if err := a.reviewAtTerminal(ctx, false); err != nil {
 		return agents.Profile{}, err
@@ -86,7 +93,7 @@ func (a *app) findAgent(ctx context.Context, name string) (agents.Profile, error
 	return call(ctx, a, api.FindAgent, api.AgentRequest{PolicyRef: ref, Agent: name})
 }
 
-// withDefaults gives env with what it does not say.
+// withDefaults gives env with what it does not say. The user's own --env wins over a profile.
 func withDefaults(env, defaults map[string]string) map[string]string {
 	out := map[string]string{}
 	maps.Copy(out, defaults)
@@ -94,8 +101,9 @@ func withDefaults(env, defaults map[string]string) map[string]string {
 	return out
 }
 
-// grant lets the boxes of this repository reach an agent's hosts and use its key. Whoever runs the
-// agent asks for that; what is granted stays, and is said once.
+// grant lets the boxes of this repository reach an agent's hosts and use its key. To run the agent
+// is to ask for that; what is granted stays, is a rule of the user's like any other, and is told
+// once.
 func (a *app) grant(ctx context.Context, profile agents.Profile) error {
 	ref, err := a.policyRef("")
 	if err != nil {
@@ -123,7 +131,8 @@ func (a *app) grant(ctx context.Context, profile agents.Profile) error {
 	return nil
 }
 
-// missingRules are those that no layer of the policy has.
+// missingRules are those that no layer of the policy has. A rule that cannot be parsed counts as
+// missing: the daemon then says what is wrong with it.
 func missingRules(report api.PolicyReport, rules []string) []string {
 	have := map[string]bool{}
 	for _, layer := range report.Layers {
@@ -137,8 +146,11 @@ func missingRules(report api.PolicyReport, rules []string) []string {
 	})
 }
 
-// ensureKey sees to it that one of an agent's secrets is set: from the environment, or by asking
-// for it.
+// ensureKey sees to it that one of an agent's secrets is set; which one does not matter, as a
+// profile lists alternatives. In this order: one that is set already; a variable of that name in
+// our environment; the login that the agent itself left on this machine; a question at the
+// terminal, whose answer goes into the keyring. Where nobody can be asked it is Missing, with the
+// command that sets it.
 func (a *app) ensureKey(ctx context.Context, ref api.PolicyRef, profile agents.Profile) error {
 	if len(profile.Secrets) == 0 {
 		return nil
@@ -170,7 +182,8 @@ func (a *app) ensureKey(ctx context.Context, ref api.PolicyRef, profile agents.P
 		WithHint("export it, or: agentbox secret set %s %s --from file:PATH", s.Name, keyFlags(s))
 }
 
-// tokenOf finds the token that an agent's own login has left on this machine.
+// tokenOf finds the token that an agent's own login has left on this machine. Its value is read to
+// see that there is one, and is not kept here.
 func tokenOf(ctx context.Context, profile agents.Profile) (agents.Secret, secrets.Reference, bool) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -186,6 +199,7 @@ func tokenOf(ctx context.Context, profile agents.Profile) (agents.Secret, secret
 	return agents.Secret{}, secrets.Reference{}, false
 }
 
+// keyFlags are the flags of `secret set` for a profile's secret, for a hint.
 func keyFlags(s agents.Secret) string {
 	flags := []string{"--to", strings.Join(s.To, " --to ")}
 	if s.Header != "" {
@@ -197,7 +211,8 @@ func keyFlags(s agents.Secret) string {
 	return strings.Join(flags, " ")
 }
 
-// setKey says where an agent's key is kept, and asks for it where that is the keyring.
+// setKey says where an agent's key is kept, and asks for it where that is the keyring. Values of
+// other kinds are read by the daemon when they are needed, and never pass through here.
 func (a *app) setKey(ctx context.Context, ref api.PolicyRef, s agents.Secret, from secrets.Reference) error {
 	req := api.SecretRequest{PolicyRef: ref, Name: s.Name, From: from, To: s.To, Header: s.Header, Form: s.As}
 	var err error
@@ -213,7 +228,8 @@ func (a *app) setKey(ctx context.Context, ref api.PolicyRef, s agents.Secret, fr
 	return err
 }
 
-// listAgents shows which agents there are, whose profile each is, and what it is.
+// listAgents shows which agents there are, whose profile each is, and what it is. It needs no
+// daemon: profiles are files.
 func (a *app) listAgents(ctx context.Context) error {
 	type row struct {
 		Name        string        `json:"name"`
@@ -226,7 +242,8 @@ func (a *app) listAgents(ctx context.Context) error {
 		return err
 	}
 	dirs := agents.Dirs{User: a.home.Agents()}
-	if repo, err := workspace.Describe(ctx, here.Directory); err == nil { // elsewhere there are the others
+	// Elsewhere there are the others.
+	if repo, err := workspace.Describe(ctx, here.Directory); err == nil {
 		dirs.Repository = repo.Root
 	}
 	rows := []row{}

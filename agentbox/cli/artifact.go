@@ -15,6 +15,8 @@ import (
 	"agentbox/agentbox/api"
 )
 
+// artifactCommand groups the verbs about files that tasks left. All of them go by the host's signed
+// statement, and none believes the files alone.
 func (a *app) artifactCommand() *cli.Command {
 	return &cli.Command{
 		Name: "artifact", Category: catBox, Usage: "files that a task left, which artifacts: of the configuration names",
@@ -22,6 +24,7 @@ func (a *app) artifactCommand() *cli.Command {
 	}
 }
 
+// artifactLsCommand is `artifact ls`: each file with its state, which the daemon finds by hashing.
 func (a *app) artifactLsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "ls", Usage: "list the artifacts of a task", ArgsUsage: "TASK",
@@ -39,6 +42,8 @@ func (a *app) artifactLsCommand() *cli.Command {
 	}
 }
 
+// reportArtifacts prints artifacts, with text below them. Digests are cut for people: the whole one
+// is in the JSON.
 func (a *app) reportArtifacts(r api.ArtifactReport, text string) error {
 	f := facts{value: r, table: [][]string{{"FILE", "SIZE", "SHA256", "STATE"}}, text: text}
 	for _, one := range r.Files {
@@ -48,6 +53,9 @@ func (a *app) reportArtifacts(r api.ArtifactReport, text string) error {
 	return a.report(f)
 }
 
+// artifactVerifyCommand is `artifact verify`. The signature and the digests are checked by the
+// daemon; what is bad here is a file that is missing, changed, or that the statement does not name.
+// It is Corrupt then, so scripts can go by the exit code.
 func (a *app) artifactVerifyCommand() *cli.Command {
 	return &cli.Command{
 		Name: "verify", Usage: "compare artifacts with the statement that this host signed", ArgsUsage: "TASK",
@@ -75,6 +83,9 @@ func (a *app) artifactVerifyCommand() *cli.Command {
 	}
 }
 
+// artifactGetCommand is `artifact get`: copies are made by this program, as the user, from the
+// daemon's directory. Each is hashed while it is copied, so what arrives is what the statement
+// says, whatever happened to the file since the call.
 func (a *app) artifactGetCommand() *cli.Command {
 	var to string
 	return &cli.Command{
@@ -98,7 +109,9 @@ func (a *app) artifactGetCommand() *cli.Command {
 	}
 }
 
-// chooseArtifacts are the named ones, or all that the statement names.
+// chooseArtifacts are the named ones, or all that the statement names. A file that the statement
+// does not name has no digest to hold it to, so it is never chosen. NotFound when a named one is
+// not among them.
 func chooseArtifacts(r api.ArtifactReport, names []string) ([]api.Artifact, error) {
 	var out []api.Artifact
 	for _, f := range r.Files {
@@ -117,6 +130,9 @@ func chooseArtifacts(r api.ArtifactReport, names []string) ([]api.Artifact, erro
 	return out, nil
 }
 
+// getArtifacts copies files to a directory, which is made, or to standard output one after the
+// other. Names are paths that a box chose: both ends are opened as roots (os.Root), so that none
+// leads out of them.
 func (a *app) getArtifacts(r api.ArtifactReport, files []api.Artifact, to string) error {
 	from, err := os.OpenRoot(r.Directory)
 	if err != nil {
@@ -147,6 +163,8 @@ func (a *app) getArtifacts(r api.ArtifactReport, files []api.Artifact, to string
 	return a.report(facts{value: files, ids: []string{to}, text: fmt.Sprintf("%s in %s", agentbox.Plural(len(files), "file"), to)})
 }
 
+// saveArtifact copies one file and never replaces one. A copy that turns out to be wrong is removed
+// again.
 func saveArtifact(from, dst *os.Root, f api.Artifact) error {
 	if err := dst.MkdirAll(path.Dir(f.Name), 0o755); err != nil {
 		return agentbox.Errorf(agentbox.Conflict, "cannot make the directory of %s: %w", f.Name, err)

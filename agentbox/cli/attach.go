@@ -15,6 +15,9 @@ import (
 	"agentbox/agentbox/job"
 )
 
+// attachCommand is `attach`. Box and job are both optional; a single word that looks like a job's
+// id is one. Jobs that have ended are printed and end as they did, so a script need not know
+// whether it was quick enough.
 func (a *app) attachCommand() *cli.Command {
 	var noStdin bool
 	return &cli.Command{
@@ -83,7 +86,8 @@ var errLeft = errors.New("left the job")
 // exitInterrupted is the code of a program that SIGINT ended, as a shell has it.
 const exitInterrupted = 130
 
-// attached says how an attachment ended: with the job, or before it.
+// attached says how an attachment ended: with the job, or before it. Leaving is no failure, an
+// interrupt is one (130), and a lost connection is looked into.
 func (a *app) attached(ctx context.Context, found api.JobInfo, status environment.Status, err error) error {
 	switch {
 	case errors.Is(err, errLeft):
@@ -102,7 +106,8 @@ func (a *app) attached(ctx context.Context, found api.JobInfo, status environmen
 	return nil
 }
 
-// jobAfterLoss says what the job is when the connection to it has ended.
+// jobAfterLoss says what the job is when the connection to it has ended: it may have been paused or
+// ended with its box at the same moment, and then that is the news. Else cause is returned.
 func (a *app) jobAfterLoss(ctx context.Context, found api.JobInfo, cause error) error {
 	b := a.afterLoss(ctx, found.Job.Box, cause)
 	now, err := call(ctx, a, api.ShowJob, api.JobRef{Job: found.Job.ID.String()})
@@ -118,7 +123,8 @@ func (a *app) jobAfterLoss(ctx context.Context, found api.JobInfo, cause error) 
 	return cause
 }
 
-// endedJob prints what a job wrote that has ended, and ends as it did.
+// endedJob prints what a job wrote that has ended, and ends as it did. What it wrote is printed as
+// it is, escape sequences included, as it would have been on the terminal.
 func (a *app) endedJob(ctx context.Context, found api.JobInfo) error {
 	if err := job.OpenTranscript(found.Dir).WriteText(ctx, a.stdout, false); err != nil {
 		return err
@@ -126,7 +132,7 @@ func (a *app) endedJob(ctx context.Context, found api.JobInfo) error {
 	return jobResult(found.Job)
 }
 
-// jobResult is how a job ended.
+// jobResult is how a job ended. A job that was lost is Unavailable.
 func jobResult(j agentbox.Job) error {
 	switch {
 	case j.Exit == nil:
@@ -144,13 +150,15 @@ const (
 	secondKey = 'Q' - '@'
 )
 
-// leaving is a terminal's input in which the keys that leave the job are not the job's.
+// leaving is a terminal's input in which the keys that leave the job are not the job's. A ctrl-p is
+// held back until the next key tells what it was for, and is passed on if that is not ctrl-q.
 type leaving struct {
 	r     io.Reader
 	leave func()
 	held  bool // ctrl-p came last, and the job has not seen it
 }
 
+// Read reads half of p at most: each key may become two, the one that was held back and itself.
 func (l *leaving) Read(p []byte) (int, error) {
 	if len(p) < 2 {
 		return 0, io.ErrShortBuffer

@@ -16,6 +16,8 @@ import (
 	"agentbox/bench"
 )
 
+// benchCommand groups the benchmarks. The verbs are here, what they measure is the package bench: a
+// scenario there, and a line here.
 func (a *app) benchCommand() *cli.Command {
 	return &cli.Command{
 		Name: "bench", Category: catHost, Usage: "measure agentbox on this machine",
@@ -43,7 +45,8 @@ func (a *app) benchCommand() *cli.Command {
 	}
 }
 
-// benchRequest is what the user wants measured, and where the report goes.
+// benchRequest is what the user wants measured, and where the report goes. Not every benchmark
+// looks at all of it.
 type benchRequest struct {
 	runs      int
 	isolation string
@@ -52,9 +55,11 @@ type benchRequest struct {
 	try       []string // what a bare runsc is tried with, of bench work
 }
 
+// maxRuns keeps a mistyped number from running for days.
 const maxRuns = 10_000
 
-// benchVerb is a benchmark that takes a benchRequest.
+// benchVerb is a benchmark that takes a benchRequest: runs is how many samples are taken where
+// nobody says. A benchmark that needs more flags adds them to what it returns.
 func (a *app) benchVerb(name, usage, description string, runs int, measure benchFunc) *cli.Command {
 	var req benchRequest
 	return &cli.Command{
@@ -81,16 +86,18 @@ func (a *app) benchVerb(name, usage, description string, runs int, measure bench
 	}
 }
 
-// patterns are the globs of --only.
+// patterns are the globs of --only. They may be given as several flags or in one with commas.
 func (r benchRequest) patterns() []string {
 	return strings.FieldsFunc(strings.Join(r.only, ","), func(r rune) bool { return r == ',' })
 }
 
+// newReport is an empty report of this build on this machine, as of now.
 func newReport(ctx context.Context) bench.Report {
 	return bench.Report{Schema: bench.Schema, Version: buildID(), Started: time.Now().UTC().Truncate(time.Second), Machine: bench.ThisMachine(ctx)}
 }
 
-// openLab makes a place to measure in; close cleans up whatever happens.
+// openLab makes a home and repositories to measure in; kind is "" for what auto means. The caller
+// closes it, which ends its daemon and removes everything.
 func (a *app) openLab(ctx context.Context, kind agentbox.Isolation, say agentbox.Progress) (*bench.Lab, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -105,7 +112,8 @@ type (
 	kindFunc  func(context.Context, benchRequest, agentbox.Isolation, agentbox.Progress) ([]bench.Result, error)
 )
 
-// byKind measures one kind after the other: the one asked for, or all that work here.
+// byKind measures one kind after the other: the one asked for, or all that work here. Each has a
+// lab of its own: the page cache and the daemon of one would help the other.
 func (a *app) byKind(measure kindFunc) benchFunc {
 	return func(ctx context.Context, req benchRequest) (bench.Report, error) {
 		report := newReport(ctx)
@@ -126,7 +134,8 @@ func (a *app) byKind(measure kindFunc) benchFunc {
 	}
 }
 
-// benchKinds are the kinds to measure.
+// benchKinds are the kinds to measure: the one asked for, or those that work on this machine, which
+// a daemon has to find out.
 func (a *app) benchKinds(ctx context.Context, req benchRequest, say agentbox.Progress) (kinds []agentbox.Isolation, err error) {
 	if req.isolation != "" {
 		return []agentbox.Isolation{agentbox.Isolation(req.isolation)}, nil
@@ -148,7 +157,7 @@ func interrupted(ctx context.Context, err error) error {
 }
 
 // printReport prints the report, and writes it to a file if one is named. Failed samples make the
-// command fail.
+// command fail. --json without a file is the global flag, and means standard output.
 func (a *app) printReport(report bench.Report, file string) error {
 	if a.json && file == "" {
 		file = "-"
@@ -176,7 +185,8 @@ func (a *app) printReport(report bench.Report, file string) error {
 	return nil
 }
 
-// writeReport replaces the file as a whole.
+// writeReport replaces the file as a whole. A report that is half written would be taken for one
+// that failed.
 func writeReport(report bench.Report, path string) error {
 	var b bytes.Buffer
 	if err := report.WriteJSON(&b); err != nil {

@@ -23,7 +23,9 @@ func (a *app) benchAgents(ctx context.Context, req benchRequest, kind agentbox.I
 	return a.benchBoxes(ctx, req, kind, say, (*bench.Lab).Agents)
 }
 
-// benchBoxes measures scenarios of a lab of its own.
+// benchBoxes measures scenarios of a lab of its own. of makes the scenarios for a box. They are
+// made twice: once for a box of nothing, only to see whether a pattern matches any, and then for
+// the one that is warm.
 func (a *app) benchBoxes(ctx context.Context, req benchRequest, kind agentbox.Isolation, say agentbox.Progress, of func(*bench.Lab, agentbox.Box) []bench.Scenario) (results []bench.Result, err error) {
 	lab, err := a.openLab(ctx, kind, say)
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	"agentbox/bench"
 )
 
+// benchMeshCommand is `bench mesh`: its machines are processes of this binary (benchMeshNode) in
+// network namespaces.
 func (a *app) benchMeshCommand() *cli.Command {
 	large, small, peers := "1GiB", "64MiB", ""
 	cmd := a.benchVerb("mesh", "measure what machines of a team hand to each other, in network namespaces",
@@ -27,7 +29,8 @@ func (a *app) benchMeshCommand() *cli.Command {
 	return cmd
 }
 
-// benchMesh measures what needs root only where it may.
+// benchMesh measures what needs root only where it may; what could not be measured is named in the
+// report and is no failure.
 func (a *app) benchMesh(ctx context.Context, req benchRequest, large, small, peers string) (report bench.Report, err error) {
 	report = newReport(ctx)
 	p := a.newProgress()
@@ -60,6 +63,8 @@ func (a *app) benchMesh(ctx context.Context, req benchRequest, large, small, pee
 	return report, interrupted(ctx, err)
 }
 
+// benchMeshNode is the hidden verb that is one machine of the benchmark. It takes commands on
+// standard input, see bench.RunMeshNode.
 func (a *app) benchMeshNode() *cli.Command {
 	return &cli.Command{
 		Name: bench.MeshNodeVerb, Hidden: true, Usage: "be a machine of bench mesh", ArgsUsage: "DIRECTORY",

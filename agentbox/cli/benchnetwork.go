@@ -8,7 +8,8 @@ import (
 	"agentbox/bench"
 )
 
-// benchNetwork measures the network of boxes of one kind.
+// benchNetwork measures the network of boxes of one kind. end takes the servers and devices of the
+// lab away.
 func (a *app) benchNetwork(ctx context.Context, req benchRequest, kind agentbox.Isolation, say agentbox.Progress) (results []bench.Result, err error) {
 	lab, err := a.openLab(ctx, kind, say)
 	if err != nil {

@@ -13,6 +13,8 @@ import (
 	"agentbox/bench"
 )
 
+// benchStoreCommand is `bench store`. Five samples are enough where each moves hundreds of
+// megabytes.
 func (a *app) benchStoreCommand() *cli.Command {
 	return a.benchVerb("store", "measure the store beside sha256sum, cp, restic and desync",
 		"Works on a disk image of its own (2 GiB with 600 MiB of this machine's files), which is gone afterwards and needs 4 GiB meanwhile.\n"+
@@ -24,6 +26,9 @@ func (a *app) benchStoreCommand() *cli.Command {
 		})
 }
 
+// benchStore measures the store, and then boxes whose image comes lazily, if any such scenario is
+// chosen: they come last in the list and need a lab with a daemon, which is opened only then. What
+// was measured before a failure is in the report.
 func (a *app) benchStore(ctx context.Context, req benchRequest) (report bench.Report, err error) {
 	report = newReport(ctx)
 	p := a.newProgress()

@@ -11,6 +11,8 @@ import (
 	"agentbox/bench"
 )
 
+// benchWorkCommand is `bench work`. --try is for those who look for what makes a bare runsc faster,
+// and has nothing to do with boxes.
 func (a *app) benchWorkCommand() *cli.Command {
 	var try []string
 	cmd := a.benchVerb("work", "measure builds and tests, on this machine itself and in boxes",

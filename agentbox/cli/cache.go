@@ -13,6 +13,8 @@ import (
 	"agentbox/agentbox/config"
 )
 
+// cacheCommand groups the verbs about the store. All of them ask the daemon, which has the store
+// open; none reads its files.
 func (a *app) cacheCommand() *cli.Command {
 	return &cli.Command{
 		Name: "cache", Category: catHost, Usage: "look at, check and bound what the store keeps",
@@ -22,6 +24,7 @@ func (a *app) cacheCommand() *cli.Command {
 	}
 }
 
+// cacheLs is `cache ls`: the last column is what people ask for, why something is still there.
 func (a *app) cacheLs() *cli.Command {
 	return &cli.Command{
 		Name: "ls", Usage: "list what the store keeps, and why",
@@ -50,7 +53,8 @@ func (a *app) cacheLs() *cli.Command {
 	}
 }
 
-// keptBy is what keeps an entry from being evicted, and whether people have to look at it.
+// keptBy is what keeps an entry from being evicted, and whether people have to look at it. It is
+// cut to what fits on a screen; `cache show` has all of it.
 func keptBy(e api.CacheEntry) string {
 	var out []string
 	if len(e.Alarms) > 0 {
@@ -68,6 +72,7 @@ func keptBy(e api.CacheEntry) string {
 	return cut(oneLine(strings.Join(out, ", ")), 80)
 }
 
+// refText is the help about how an entry is named; api.CacheRef has the rules.
 const refText = "An entry is named by its digest, its image's digest, the key of what setup made (or an unambiguous beginning of one of these, at least 4 digits),\n" +
 	"a name as `cache ls` shows it, or an image by its name: the newest so named."
 
@@ -79,6 +84,8 @@ func oneRef(cmd *cli.Command) (api.CacheRef, error) {
 	return api.CacheRef{Ref: cmd.Args().First()}, nil
 }
 
+// cacheShow is `cache show`. With --why it lists the ingredients of a setup result's key, a line
+// each, so that the lists of two results can be compared with diff.
 func (a *app) cacheShow() *cli.Command {
 	var why bool
 	return &cli.Command{
@@ -115,6 +122,7 @@ func (a *app) cacheShow() *cli.Command {
 	}
 }
 
+// cacheFacts are the rows of one entry. Names, keys and pins may be a peer's words.
 func cacheFacts(e api.CacheDetail) [][]string {
 	rows := [][]string{
 		{"manifest", e.Manifest.String()},
@@ -150,6 +158,8 @@ func alarmText(a api.CacheAlarm) string {
 	return fmt.Sprintf("%s has another result too, %s by %.16s of %s, which is not used", agentbox.ShortName(a.Name), a.Manifest.Short(), a.Producer, a.Created.Local().Format("2006-01-02 15:04"))
 }
 
+// cacheVerify is `cache verify`. It ends with 1 when something stays damaged, also under --json;
+// what is missing of an image that comes lazily is no damage.
 func (a *app) cacheVerify() *cli.Command {
 	var req api.CacheVerifyRequest
 	return &cli.Command{
@@ -182,6 +192,7 @@ func (a *app) cacheVerify() *cli.Command {
 	}
 }
 
+// printVerified prints a line for each thing that is wrong, and one with the sum.
 func (a *app) printVerified(r api.CacheVerifyReport) {
 	for _, d := range r.Damaged {
 		fmt.Fprintf(a.stdout, "damaged  %s  %s at %d: %s\n", d.Digest.Short(), d.File, d.Offset, oneLine(d.Why))
@@ -197,6 +208,7 @@ func (a *app) printVerified(r api.CacheVerifyReport) {
 		agentbox.Plural(r.Chunks, "chunk"), bytesText(r.Bytes), len(r.Damaged), r.Repaired, agentbox.PluralOf(int(r.Lost), "index entry", "index entries"), tookText(r.Took))
 }
 
+// cacheGC is `cache gc`. What stays although somebody may wonder is told, with what keeps it.
 func (a *app) cacheGC() *cli.Command {
 	var req api.CacheGCRequest
 	return &cli.Command{
@@ -239,6 +251,7 @@ func (a *app) cacheGC() *cli.Command {
 	}
 }
 
+// cachePin keeps an entry from being evicted, until cacheUnpin.
 func (a *app) cachePin() *cli.Command {
 	return &cli.Command{
 		Name: "pin", Usage: "keep an entry whatever happens", ArgsUsage: "DIGEST|KEY|NAME|IMAGE", Description: refText,
@@ -257,6 +270,7 @@ func (a *app) cacheUnpin() *cli.Command {
 	}
 }
 
+// cacheShare is `cache share` and, with share false, `cache unshare`.
 func (a *app) cacheShare(share bool) *cli.Command {
 	name, usage, done := "share", "let the machines of your team have an entry from here", "shared"
 	if !share {
@@ -276,6 +290,8 @@ func (a *app) cacheShare(share bool) *cli.Command {
 	}
 }
 
+// cacheRm removes a setup result. Images are another verb's: boxes run from them, which has to be
+// looked at.
 func (a *app) cacheRm() *cli.Command {
 	return &cli.Command{
 		Name: "rm", Usage: "forget what setup made: it is made again when it is needed", ArgsUsage: "DIGEST|KEY|NAME",
@@ -286,7 +302,8 @@ func (a *app) cacheRm() *cli.Command {
 	}
 }
 
-// change does something to one entry.
+// change calls an endpoint that does something to the entry that is named on the command line, and
+// says what was done.
 func (a *app) change(ctx context.Context, cmd *cli.Command, e api.Endpoint[api.CacheRef, api.CacheEntry], what string) error {
 	ref, err := oneRef(cmd)
 	if err != nil {
@@ -311,6 +328,7 @@ func (a *app) changed(entry api.CacheEntry, err error, what string) error {
 	return nil
 }
 
+// cacheQuota is `cache quota`: without arguments it changes nothing.
 func (a *app) cacheQuota() *cli.Command {
 	return &cli.Command{
 		Name: "quota", Usage: "say how much the store takes and may take, or change it", ArgsUsage: "[SIZE] [KIND=SIZE...]",
@@ -332,6 +350,8 @@ func (a *app) cacheQuota() *cli.Command {
 	}
 }
 
+// quotaRequest reads SIZE for the whole store and KIND=SIZE for one kind. What is not named stays
+// as it is; which kinds there are, the store knows.
 func quotaRequest(args []string) (api.CacheQuotaRequest, error) {
 	req := api.CacheQuotaRequest{Kinds: map[string]int64{}}
 	for _, arg := range args {
@@ -355,6 +375,7 @@ func quotaRequest(args []string) (api.CacheQuotaRequest, error) {
 	return req, nil
 }
 
+// quotaRows has every kind that takes space or has a quota.
 func quotaRows(u api.CacheUsage) [][]string {
 	rows := [][]string{{"", "STORED", "QUOTA"}, {"all", bytesText(u.Bytes), quotaText(u.Quota)}}
 	kinds := map[string]bool{}

@@ -16,32 +16,43 @@ import (
 	"agentbox/agentbox/home"
 )
 
-// Exit codes, as Docker's. Everything else is the command's own.
+// Exit codes, as Docker's, so that scripts for `docker run` read them rightly. Everything else is
+// the command's own, and cannot be told from ours by the code alone: what failed is on standard
+// error.
 const (
 	exitOK      = 0
 	exitTimeout = 124 // run --timeout, as timeout(1)
 	exitFailed  = 125 // agentbox itself failed
 )
 
-// app is one run of the program.
+// app is one run of the program: what stands on the command line for every verb, and the streams.
+// The fields are set before a verb's Action runs and do not change afterwards.
 type app struct {
+	// home is found before the first Action: AGENTBOX_HOME, or the user's own.
 	home    home.Home
 	args    []string // our own arguments, what came before --
 	command []string // what came after --; nil when there was no --
-	stdin   *os.File
-	stdout  io.Writer
-	stderr  *os.File
-	quiet   bool
-	json    bool
+	// stdin and stderr are files, as it matters whether they are terminals; stdout may be any
+	// writer in a test.
+	stdin  *os.File
+	stdout io.Writer
+	stderr *os.File
+	quiet  bool
+	json   bool
 }
 
-// exit ends the program with the status of a command that ran in a box. It is no failure of ours
-// and prints nothing.
+// exit ends the program with the status of a command that ran in a box. It is an error so that
+// every return on the way up ends the verb; it is no failure of ours, and finish prints nothing for
+// it.
 type exit int
 
 func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
-// Main runs the program and returns its exit code.
+// Main runs the program and returns its exit code. It never calls os.Exit, so that whatever is
+// deferred is done.
+//
+// An interrupt, TERM or HUP ends the context: calls to the daemon are hung up, which cancels them
+// there. A verb that runs a command in a box takes signals for itself from then on (runIn).
 func Main(args []string, stdin, stdout, stderr *os.File) int {
 	a := &app{stdin: stdin, stdout: stdout, stderr: stderr}
 	a.args, a.command = splitCommand(args)
@@ -54,7 +65,8 @@ func Main(args []string, stdin, stdout, stderr *os.File) int {
 }
 
 // splitCommand parts our own arguments from what comes after the first --, which is nil when there
-// is none.
+// is none. It is done before the library parses anything, since a flag behind -- is the command's,
+// whatever its name.
 func splitCommand(args []string) (ours, command []string) {
 	i := slices.Index(args, "--")
 	if i < 0 {
@@ -63,7 +75,8 @@ func splitCommand(args []string) (ours, command []string) {
 	return args[:i], append([]string{}, args[i+1:]...)
 }
 
-// finish prints an error the way every error is printed, and turns it into an exit code.
+// finish prints an error the way every error is printed, and turns it into an exit code. It is the
+// one place where errors become text and codes.
 func (a *app) finish(err error) int {
 	var status exit
 	switch {
@@ -83,13 +96,17 @@ func (a *app) finish(err error) int {
 	return exitFailed
 }
 
-// root is the program: every command, each answering for all of its command line.
+// root is the program: every command, each answering for all of its command line. A new tree is
+// made for each run, as flags are bound to variables of their verb.
 func (a *app) root() *cli.Command {
 	root := a.tree()
 	a.strict(root)
 	return root
 }
 
+// tree has the verbs and the flags that all of them take. Before finds the home, so that a verb
+// that needs none, such as version, fails early as well when AGENTBOX_HOME makes no sense.
+// ExitErrHandler does nothing: the library would print errors and exit by itself.
 func (a *app) tree() *cli.Command {
 	return &cli.Command{
 		Name:  "agentbox",
@@ -130,16 +147,19 @@ const (
 	catHost      = "this machine"
 )
 
+// boxCommands are the verbs that make, find and remove boxes, and what is run in boxes of its own.
 func (a *app) boxCommands() []*cli.Command {
 	return []*cli.Command{a.upCommand(), a.agentCommand(), a.runCommand(), a.taskCommand(), a.artifactCommand(), a.lsCommand(), a.showCommand(), a.topCommand(), a.rmCommand()}
 }
 
+// lifecycleCommands move a box from one state to another.
 func (a *app) lifecycleCommands() []*cli.Command {
 	return []*cli.Command{
 		a.pauseCommand(), a.resumeCommand(), a.resetCommand(), a.forkCommand(), a.checkpointCommand(), a.rollbackCommand(),
 	}
 }
 
+// hostCommands are about this machine and not about one box.
 func (a *app) hostCommands() []*cli.Command {
 	return []*cli.Command{
 		a.initCommand(), a.imageCommand(), a.cacheCommand(), a.meshCommand(), a.serviceCommand(), a.pruneCommand(), a.doctorCommand(), a.benchCommand(), a.daemonCommand(),

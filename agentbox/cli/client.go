@@ -17,10 +17,12 @@ import (
 	"agentbox/agentbox/home"
 )
 
-// startTimeout bounds the start of a daemon, which takes up the boxes of the last one first.
+// startTimeout bounds the start of a daemon, which takes up the boxes of the last one first. It
+// also bounds the end of one, which waits for what it has begun to make.
 const startTimeout = time.Minute
 
-// call calls the daemon, starting it when none runs. Progress is shown the way the user asked for.
+// call calls the daemon, starting it when none runs, and shows progress the way the user asked for.
+// When ctx ends, the call is hung up and the daemon undoes what was half done.
 func call[Req, Resp any](ctx context.Context, a *app, e api.Endpoint[Req, Resp], req Req) (Resp, error) {
 	client, err := a.daemon(ctx)
 	if err != nil {
@@ -38,7 +40,9 @@ func call[Req, Resp any](ctx context.Context, a *app, e api.Endpoint[Req, Resp],
 	return resp, err
 }
 
-// daemon gives a client of a daemon of this very build.
+// daemon gives a client of a daemon of this very build. The API has no version of its own: instead,
+// a daemon of any other build, older or newer, is replaced at the first call. The caller closes the
+// client.
 func (a *app) daemon(ctx context.Context) (*api.Client, error) {
 	client := api.NewClient(a.home.Socket())
 	status, err := api.Call(ctx, client, api.Status, api.None{}, nil)
@@ -60,7 +64,8 @@ func (a *app) daemon(ctx context.Context) (*api.Client, error) {
 
 // startDaemon starts a daemon in the background and waits until one answers: ours, or one that
 // somebody else started at the same time. One that holds the home may also be on its way out,
-// killed: so we try again until one answers.
+// killed: so we try again until one answers. Which of several daemons that are started at once gets
+// the home is decided by a lock in them, not here.
 func (a *app) startDaemon(ctx context.Context, client *api.Client) error {
 	if err := a.home.Create(); err != nil {
 		return err
@@ -79,7 +84,9 @@ func (a *app) startDaemon(ctx context.Context, client *api.Client) error {
 	}
 }
 
-// spawnDaemon starts a daemon that outlives us.
+// spawnDaemon starts a daemon that outlives us: in a session of its own, from /, with nothing of
+// ours open. Its output goes to the log of the home. died gives how it ended, if it does while we
+// look.
 func (a *app) spawnDaemon() (died <-chan error, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -92,7 +99,8 @@ func (a *app) spawnDaemon() (died <-chan error, err error) {
 	defer log.Close()
 	cmd := exec.Command(self, "daemon")
 	cmd.Dir = "/"
-	cmd.Env = append(os.Environ(), home.EnvDir+"="+a.home.Dir) // ours may be relative to where we are
+	// Ours may be relative to where we are.
+	cmd.Env = append(os.Environ(), home.EnvDir+"="+a.home.Dir)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	inheritNoFiles()
@@ -124,6 +132,9 @@ var errAnotherRuns = errors.New("another daemon holds the home")
 // anotherWait is how long a daemon that is not ours has to answer before we try to take its place.
 const anotherWait = 200 * time.Millisecond
 
+// awaitDaemon returns when a daemon answers, whichever that is. errAnotherRuns: the one that we
+// started found another in the home, which has not answered for anotherWait. If ours ends in any
+// other way, its last words are the error.
 func (a *app) awaitDaemon(ctx context.Context, client *api.Client, died <-chan error) error {
 	var another <-chan time.Time
 	for {
@@ -141,11 +152,14 @@ func (a *app) awaitDaemon(ctx context.Context, client *api.Client, died <-chan e
 				return agentbox.Errorf(agentbox.Unavailable, "the daemon does not start: %s", a.lastLogLine()).WithHint("see %s", a.home.Log())
 			}
 			died, another = nil, time.After(anotherWait)
+		// A call that finds no socket fails at once, so this is what paces the loop; a daemon is up
+		// in some tens of milliseconds.
 		case <-time.After(3 * time.Millisecond):
 		}
 	}
 }
 
+// lastLogLine is the last line of the daemon's log, which after a start that failed is the reason.
 func (a *app) lastLogLine() string {
 	b, err := os.ReadFile(a.home.Log())
 	if err != nil {
@@ -155,7 +169,8 @@ func (a *app) lastLogLine() string {
 	return string(lines[len(lines)-1])
 }
 
-// stopDaemon asks a daemon to go and waits until it has.
+// stopDaemon asks a daemon to go and waits until its process has, so that the next one finds the
+// home's lock free. Boxes go on.
 func (a *app) stopDaemon(ctx context.Context, client *api.Client, pid int) error {
 	if _, err := api.Call(ctx, client, api.Shutdown, api.None{}, nil); err != nil {
 		return err
@@ -170,7 +185,9 @@ func (a *app) stopDaemon(ctx context.Context, client *api.Client, pid int) error
 	return agentbox.Errorf(agentbox.Timeout, "the daemon (process %d) does not stop", pid)
 }
 
-// isZombie tells whether a process has ended and only its parent does not know yet.
+// isZombie tells whether a process has ended and only its parent does not know yet. That happens
+// where a test or a container's first process started it: nobody reaps it, and signal 0 still
+// reaches it.
 func isZombie(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -181,7 +198,8 @@ func isZombie(pid int) bool {
 }
 
 // ref is how verbs that take a box name it: the first argument, or the box of this directory's
-// branch.
+// branch. Which of both it is, the daemon decides, as it alone knows the boxes. The directory is
+// sent in any case: commands start in the same subdirectory of the box.
 func (a *app) ref(arg string) (api.BoxRef, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -12,7 +12,8 @@ const completionFlag = "--generate-shell-completion"
 
 // bashCompletion needs nothing but bash. The library's own wants the package bash-completion, and
 // evaluates the words that are being typed: a substitution or a redirection among them would take
-// place at every TAB.
+// place at every TAB. A name that is completed may come from a repository, so nothing of it may be
+// evaluated.
 const bashCompletion = `_agentbox() {
 	local cur=${COMP_WORDS[COMP_CWORD]} words=("${COMP_WORDS[@]:1:COMP_CWORD-1}")
 	[[ $cur == -* ]] && words+=("$cur")

@@ -14,6 +14,9 @@ import (
 	"agentbox/agentbox/environment"
 )
 
+// cpCommand is `cp`, with the rules of docker cp, which people know. Git directories are left out
+// on the way out of a box unless --git is given: git on this machine runs what a repository's
+// configuration and hooks say, and a box wrote these.
 func (a *app) cpCommand() *cli.Command {
 	var opts environment.CopyOptions
 	var user string
@@ -43,7 +46,7 @@ func (a *app) cpCommand() *cli.Command {
 	}
 }
 
-// location is one end of a copy.
+// location is one end of a copy: a path in a box, or one of this machine.
 type location struct {
 	inBox bool
 	box   string
@@ -51,6 +54,7 @@ type location struct {
 }
 
 // parseLocation reads BOX:PATH, or a local path: one that has no colon before its first slash.
+// ./NAME is how a local name with a colon is written.
 func parseLocation(s string) location {
 	box, rest, found := strings.Cut(s, ":")
 	if !found || strings.Contains(box, "/") {
@@ -78,6 +82,8 @@ func (p location) in(dir string) string {
 	return dir + "/" + p.path
 }
 
+// copy copies one way or the other; exactly one end is in a box. "-" is a tar stream on our
+// standard input or output.
 func (a *app) copy(ctx context.Context, src, dst location, user string, opts environment.CopyOptions) error {
 	c, files, done, err := a.openFiles(ctx, src.box+dst.box, user)
 	if err != nil {
@@ -99,7 +105,8 @@ func (a *app) copy(ctx context.Context, src, dst location, user string, opts env
 	return err
 }
 
-// openFiles reaches the files of a box, as a user of it; done lets go of them.
+// openFiles reaches the files of a box, as a user of it; done lets go of them. It wakes the box.
+// Relative paths begin in c.Dir.
 func (a *app) openFiles(ctx context.Context, box, user string) (c api.Connection, files *environment.Files, done func(), err error) {
 	if c, err = a.connect(ctx, box); err != nil {
 		return c, nil, nil, err
@@ -114,7 +121,8 @@ func (a *app) openFiles(ctx context.Context, box, user string) (c api.Connection
 	return c, files, func() { files.Close(); client.Close() }, nil
 }
 
-// reportCopy shows how far a copy is, what it left out, and, once it is done, what it was.
+// reportCopy shows how far a copy is, what it left out, and, once it is done, what it was. It sets
+// callbacks in opts, which are called one at a time while the copy goes on.
 func (a *app) reportCopy(opts *environment.CopyOptions) (done func(error)) {
 	var last environment.Progress
 	p, start := a.newProgress(), time.Now()

@@ -13,6 +13,8 @@ import (
 	"agentbox/agentbox/api"
 )
 
+// diffCommand is `diff`. Git in the daemon makes the text, and colours it if standard output is a
+// terminal; else the output is a patch, byte for byte as git wrote it, and so it is not cleaned.
 func (a *app) diffCommand() *cli.Command {
 	var req api.DiffRequest
 	return &cli.Command{
@@ -39,6 +41,8 @@ func (a *app) diffCommand() *cli.Command {
 	}
 }
 
+// printDiff prints the text of a difference. One that was cut is an error (NoSpace), as half a
+// patch applies as well as a whole one. What is missing from it goes to standard error first.
 func (a *app) printDiff(d api.WorkDiff, terminal bool) error {
 	if a.json {
 		return a.printJSON(d)
@@ -69,7 +73,9 @@ func (a *app) sayMissing(missing []string) {
 	}
 }
 
-// harmless takes out of a text of a box what a terminal would act on, but for colours.
+// harmless takes out of a text of a box what a terminal would act on, but for colours. Colours are
+// git's own and stay, but a box may write such a sequence, too: that changes looks and nothing
+// else.
 func harmless(text []byte) []byte {
 	var out bytes.Buffer
 	for len(text) > 0 {
@@ -107,7 +113,8 @@ func colour(text []byte) int {
 	return 0
 }
 
-// length is how many bytes the first character takes that is replaced as a whole.
+// length is how many bytes the first character takes that is replaced as a whole. A byte that
+// belongs to no valid character is replaced alone.
 func length(text []byte) int {
 	if c1(text) {
 		return 2

@@ -9,6 +9,9 @@ import (
 	"agentbox/agentbox"
 )
 
+// execCommand is `exec`: a command in a box, with our streams, or with --detach as a job of the
+// box. Both forms of the command line are read here: with --, and without, where the first word is
+// the box and every later one the command's.
 func (a *app) execCommand() *cli.Command {
 	var r run
 	var detached, input bool
@@ -41,7 +44,10 @@ func (a *app) execCommand() *cli.Command {
 				return a.detach(ctx, box, r, input)
 			}
 			c, err := a.connect(ctx, box)
-			if err != nil && a.command == nil && agentbox.CodeOf(err) == agentbox.NotFound { // perhaps it was no box
+			// A first word that is no box may be a command whose -- was forgotten: the hint says
+			// so.
+			// Perhaps it was no box.
+			if err != nil && a.command == nil && agentbox.CodeOf(err) == agentbox.NotFound {
 				return agentbox.AsError(err).WithHint("agentbox ls shows the boxes; agentbox exec -- %s runs it in the box of this directory", strings.Join(cmd.Args().Slice(), " "))
 			}
 			if err != nil {
@@ -52,12 +58,13 @@ func (a *app) execCommand() *cli.Command {
 	}
 }
 
-// interactiveFlag is for a job: other commands have standard input anyway.
+// interactiveFlag is docker's -i. It means something for a job only, whose input nobody may be
+// there to close; other commands have standard input anyway.
 func interactiveFlag(input *bool) cli.Flag {
 	return &cli.BoolFlag{Name: "interactive", Aliases: []string{"i"}, Usage: "with --detach, keep the input open for those who attach; else it is connected anyway", Destination: input}
 }
 
-// flags are the flags of every verb that runs a command.
+// flags are the flags of every verb that runs a command, bound to r.
 func (r *run) flags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the command a terminal", Destination: &r.tty},
@@ -68,6 +75,8 @@ func (r *run) flags() []cli.Flag {
 	}
 }
 
+// shellCommand is `shell`: the login shell of the box's user. Without a terminal it reads commands
+// from standard input, as sh does.
 func (a *app) shellCommand() *cli.Command {
 	var r run
 	return &cli.Command{

@@ -15,19 +15,23 @@ import (
 	"agentbox/agentbox/toolchain"
 )
 
-// explained is what the box of a directory will be made from, and what says so.
+// explained is what the box of a directory will be made from, and what says so. It is the JSON of
+// `up --explain`.
 type explained struct {
 	Source    string          `json:"source"` // agentbox.yaml, or what was detected
 	Image     string          `json:"image"`
 	Packages  []string        `json:"packages,omitempty"`
 	Toolchain toolchain.Needs `json:"toolchain,omitempty"`
 	Lockfiles []string        `json:"lockfiles,omitempty"`
-	Write     string          `json:"write,omitempty"` // an agentbox.yaml that says the same, where nobody wrote one
-	Plan      api.UpPlan      `json:"plan"`
+	// Write: an agentbox.yaml that says the same, where nobody wrote one.
+	Write string     `json:"write,omitempty"`
+	Plan  api.UpPlan `json:"plan"`
 }
 
-// explain shows what was found, from which file, what to write to change it, and what up would do.
-// It makes nothing.
+// explain is `up --explain`: it shows what was found, from which file, what to write to change it,
+// and the plan of up as the daemon makes it. It makes nothing. The configuration is read here, by
+// the same code as in the daemon, and the plan there, because only it knows the boxes and what is
+// here.
 func (a *app) explain(ctx context.Context, req api.UpRequest) error {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -48,6 +52,8 @@ func (a *app) explain(ctx context.Context, req api.UpRequest) error {
 	return a.report(facts{value: e, text: e.text()})
 }
 
+// text is what people see: aligned columns, then the configuration to begin with where there is
+// none.
 func (e explained) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "configuration  %s\nimage          %s\n", e.Source, e.Image)
@@ -74,7 +80,8 @@ func (e explained) text() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// stepTexts are the steps of up in words.
+// stepTexts are the steps of up in words. The daemon tells steps as words of the API; a step of a
+// newer daemon, which has none here, would be shown as nothing but how.
 var stepTexts = map[api.UpAction]string{
 	api.UpApproval: "say what waits for approval: agentbox policy show",
 	api.UpImage:    "get the image",
@@ -99,6 +106,7 @@ var howTexts = map[string]string{
 	api.UpOnce: "if it failed in a clean one", api.UpRestore: "restored from the template", api.UpBoot: "booted",
 }
 
+// stepText is a step as people read it. How is a word of the API, or a state of a box.
 func stepText(s api.UpStep) string {
 	text := stepTexts[s.Do]
 	if how := howTexts[s.How]; how != "" {
@@ -109,6 +117,8 @@ func stepText(s api.UpStep) string {
 	return text
 }
 
+// versionText is the version that a file asks for. One that nothing can satisfy is shown with a
+// question mark.
 func versionText(n toolchain.Need) string {
 	switch {
 	case n.Refused != "":
@@ -119,6 +129,7 @@ func versionText(n toolchain.Need) string {
 	return n.Constraint
 }
 
+// sourceText names the file that asks for a tool, and the key in it where it has several.
 func sourceText(n toolchain.Need) string {
 	if n.Key == "" {
 		return n.File
@@ -126,6 +137,9 @@ func sourceText(n toolchain.Need) string {
 	return n.File + " (" + n.Key + ")"
 }
 
+// initCommand is `init`: it writes what up would do without a configuration, as one. It never
+// replaces a file, and where a configuration governs the directory already, in a parent directory
+// perhaps, it is an error.
 func (a *app) initCommand() *cli.Command {
 	return &cli.Command{
 		Name: "init", Category: catHost, Usage: "write what was detected in this repository as agentbox.yaml",

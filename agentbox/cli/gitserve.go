@@ -11,11 +11,14 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// gitServices are what git may ask of the other side of a fetch or a push.
+// gitServices are what git may ask of the other side of a fetch or a push. Anything else, such as
+// git-upload-archive, is refused.
 var gitServices = map[string]string{"git-upload-pack": "upload-pack", "git-receive-pack": "receive-pack"}
 
 // uploadPack serves a fetch, and first gives refs to what has none that a fetch would ask for. What
-// that complains about is shown and hinders nobody.
+// that complains about is shown and hinders nobody. It is run by the shell of the box, on refs that
+// the box wrote, with the rights of the box: what git on this machine then gets is a pack, which it
+// checks as that of any server.
 const uploadPack = `{
 	if head=$(git rev-parse -q --verify HEAD) && ! git symbolic-ref -q HEAD; then
 		git update-ref ` + workspace.DetachedRefs + `HEAD "$head"

@@ -16,9 +16,13 @@ import (
 	"agentbox/agentbox/supervisor"
 )
 
-// exitDaemonRuns is the daemon's exit code when another one serves the home.
+// exitDaemonRuns is the daemon's exit code when another one serves the home. awaitDaemon goes by
+// it, so it must be told from a daemon that fails.
 const exitDaemonRuns = 3
 
+// daemonCommand is `daemon`: without a word behind it, it serves until it is told to stop, in the
+// foreground, as systemd and spawnDaemon start it. The three verbs below it ask or end the daemon
+// that runs and, but for metrics, start none.
 func (a *app) daemonCommand() *cli.Command {
 	return &cli.Command{
 		Name: "daemon", Category: catHost, Usage: "serve this home; starts by itself when it is needed",
@@ -43,6 +47,7 @@ func (a *app) daemonCommand() *cli.Command {
 	}
 }
 
+// daemonStatus is `daemon status`. It does not start a daemon: whether one runs is the question.
 func (a *app) daemonStatus(ctx context.Context, _ *cli.Command) error {
 	client := api.NewClient(a.home.Socket())
 	defer client.Close()
@@ -54,6 +59,8 @@ func (a *app) daemonStatus(ctx context.Context, _ *cli.Command) error {
 		st.Version, st.PID, agoText(st.Started), st.Home, agentbox.PluralOf(st.Boxes, "box", "boxes"), agentbox.Plural(st.Pool, "machine"))})
 }
 
+// daemonMetrics is `daemon metrics`: the same text as the daemon's /metrics, for a machine without
+// an address to serve it at.
 func (a *app) daemonMetrics(ctx context.Context, _ *cli.Command) error {
 	client, err := a.daemon(ctx)
 	if err != nil {
@@ -63,6 +70,8 @@ func (a *app) daemonMetrics(ctx context.Context, _ *cli.Command) error {
 	return client.Metrics(ctx, a.stdout)
 }
 
+// daemonStop is `daemon stop`. It returns when the process has ended; that none runs is what was
+// asked for.
 func (a *app) daemonStop(ctx context.Context, _ *cli.Command) error {
 	client := api.NewClient(a.home.Socket())
 	defer client.Close()
@@ -73,6 +82,8 @@ func (a *app) daemonStop(ctx context.Context, _ *cli.Command) error {
 	return a.stopDaemon(ctx, client, st.PID)
 }
 
+// superviseCommand is the hidden verb of the process behind one box. The daemon starts it with its
+// sockets, lock and template as open files (supervisor.Main), so nobody can run it by hand.
 func (a *app) superviseCommand() *cli.Command {
 	return &cli.Command{
 		Name: supervisor.Verb, Hidden: true, Usage: "run one box; the daemon starts this",
@@ -80,6 +91,7 @@ func (a *app) superviseCommand() *cli.Command {
 	}
 }
 
+// pruneCommand is `prune`. Boxes are touched with --boxes only: there may be work in them.
 func (a *app) pruneCommand() *cli.Command {
 	var req api.PruneRequest
 	return &cli.Command{
@@ -98,6 +110,7 @@ func (a *app) pruneCommand() *cli.Command {
 	}
 }
 
+// pruneFacts are the facts of what was removed, or would be: a row each, and the sum.
 func pruneFacts(items []api.PruneItem, dryRun bool) facts {
 	f := facts{value: append([]api.PruneItem{}, items...)}
 	var total int64
@@ -116,6 +129,8 @@ func pruneFacts(items []api.PruneItem, dryRun bool) facts {
 	return f
 }
 
+// doctorCommand is `doctor`: a line for each check, and exit code 1 if one failed. What auto means
+// is decided by our environment, and not by the one that the daemon was started in.
 func (a *app) doctorCommand() *cli.Command {
 	var req api.DoctorRequest
 	return &cli.Command{

@@ -13,6 +13,8 @@ import (
 	"agentbox/agentbox/api"
 )
 
+// imageCommand groups the verbs about images. They are the daemon's to make and remove; what is
+// done here is to make paths absolute, as its current directory is not ours.
 func (a *app) imageCommand() *cli.Command {
 	return &cli.Command{
 		Name: "image", Category: catHost, Usage: "build, pull, import, export, list, show and remove images",
@@ -20,6 +22,8 @@ func (a *app) imageCommand() *cli.Command {
 	}
 }
 
+// imageBuild is `image build`: what up would do first, without the box. With --update the pin in
+// agentbox.lock is replaced.
 func (a *app) imageBuild() *cli.Command {
 	var req api.ImageBuildRequest
 	return &cli.Command{
@@ -39,6 +43,8 @@ func (a *app) imageBuild() *cli.Command {
 	}
 }
 
+// imagePull is `image pull`, from a registry or, with --from, from what imageExport filled. Only
+// the latter can come lazily: a registry gives layers, of which the image has to be made first.
 func (a *app) imagePull() *cli.Command {
 	var req api.ImageFetchRequest
 	return &cli.Command{
@@ -62,6 +68,7 @@ func (a *app) imagePull() *cli.Command {
 	}
 }
 
+// fetchFrom gets an image from a directory or URL. Without a name there has to be one image only.
 func (a *app) fetchFrom(ctx context.Context, req api.ImageFetchRequest, args []string) (err error) {
 	if len(args) > 1 {
 		return agentbox.Errorf(agentbox.Invalid, "pull --from takes one image").WithHint("agentbox image pull --from %s", req.From)
@@ -79,7 +86,8 @@ func (a *app) fetchFrom(ctx context.Context, req api.ImageFetchRequest, args []s
 	return a.printImage(img)
 }
 
-// placeOf is what the daemon understands of a directory or URL that a user named.
+// placeOf is what the daemon understands of a directory or URL that a user named: an absolute path,
+// or the URL as it is. "" stays "".
 func placeOf(from string) (string, error) {
 	if from == "" || strings.Contains(from, "://") {
 		return from, nil
@@ -87,6 +95,8 @@ func placeOf(from string) (string, error) {
 	return filepath.Abs(from)
 }
 
+// imageExport is `image export`. What it writes can be served by any web server; see
+// docs/images.md.
 func (a *app) imageExport() *cli.Command {
 	return &cli.Command{
 		Name: "export", Usage: "write an image into a directory, for `image pull --from`", ArgsUsage: "IMAGE DIRECTORY",
@@ -107,6 +117,7 @@ func (a *app) imageExport() *cli.Command {
 	}
 }
 
+// imageImport is `image import`: pull from a file or a directory, which kind is told by looking.
 func (a *app) imageImport() *cli.Command {
 	return &cli.Command{
 		Name: "import", Usage: "take in an OCI layout (a directory) or what docker save wrote (a file)", ArgsUsage: "PATH",
@@ -130,6 +141,8 @@ func (a *app) imageImport() *cli.Command {
 	}
 }
 
+// fetchImage makes an image from a source as a configuration names it (oci:, docker-archive:, apt:
+// or a reference).
 func (a *app) fetchImage(ctx context.Context, source string) error {
 	img, err := call(ctx, a, api.PullImage, api.ImagePullRequest{Source: source})
 	if err != nil {
@@ -138,6 +151,7 @@ func (a *app) fetchImage(ctx context.Context, source string) error {
 	return a.printImage(img)
 }
 
+// printImage prints an image after something happened to it.
 func (a *app) printImage(img api.Image) error {
 	return a.report(facts{
 		value: img, ids: []string{img.Digest.String()},
@@ -145,7 +159,8 @@ func (a *app) printImage(img api.Image) error {
 	})
 }
 
-// imageText is an image's name and, when it is not all here, how much of it is.
+// imageText is an image's name and, when it is not all here, how much of it is. The name comes from
+// where the image does, and is cleaned as all that is reported.
 func imageText(img api.Image) string {
 	if img.From == "" {
 		return img.Name
@@ -153,6 +168,7 @@ func imageText(img api.Image) string {
 	return fmt.Sprintf("%s (%s of %s here, the rest from %s)", img.Name, bytesText(img.Here), bytesText(img.Size), img.From)
 }
 
+// imageLs is `image ls`.
 func (a *app) imageLs() *cli.Command {
 	return &cli.Command{
 		Name: "ls", Usage: "list the images present here",
@@ -171,6 +187,8 @@ func (a *app) imageLs() *cli.Command {
 	}
 }
 
+// imageShow is `image show`: whose bytes an image is made of. That matters where images come from a
+// team.
 func (a *app) imageShow() *cli.Command {
 	return &cli.Command{
 		Name: "show", Usage: "say where an image came from: who made it, and who sent how many of its bytes", ArgsUsage: "IMAGE",
@@ -190,6 +208,7 @@ func (a *app) imageShow() *cli.Command {
 	}
 }
 
+// imageFacts are the rows of an image. The ones called "from" add up to its size.
 func imageFacts(img api.ImageDetail) [][]string {
 	rows := [][]string{
 		{"digest", img.Digest.String()},
@@ -238,7 +257,8 @@ func senderText(r api.ImageReceived) string {
 	return "others"
 }
 
-// peerText is a member by the name it gave itself, which others may have too, and its PeerID.
+// peerText is a member by the name it gave itself, which others may have too, and its PeerID. So
+// the id is always there: a name proves nothing.
 func peerText(name, id string) string {
 	short := id[:min(12, len(id))]
 	if name == "" {
@@ -247,6 +267,7 @@ func peerText(name, id string) string {
 	return oneLine(name) + " (peer " + short + ")"
 }
 
+// imageRm is `image rm`. The first that a box uses ends it; those before are gone.
 func (a *app) imageRm() *cli.Command {
 	return &cli.Command{
 		Name: "rm", Usage: "remove images no box uses", ArgsUsage: "IMAGE...",

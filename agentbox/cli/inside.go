@@ -10,7 +10,8 @@ func (a *app) insideCommands() []*cli.Command {
 	}
 }
 
-// hiddenCommands are run by other programs: our daemon, ssh, git.
+// hiddenCommands are run by other programs: our daemon, ssh, git. They are no part of what is
+// promised to people, and may change with any build.
 func (a *app) hiddenCommands() []*cli.Command {
 	return []*cli.Command{a.superviseCommand(), a.sshProxyCommand(), a.gitServeCommand()}
 }

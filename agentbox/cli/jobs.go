@@ -19,6 +19,8 @@ import (
 	"agentbox/agentbox/job"
 )
 
+// jobsCommand is `jobs`: those of one box, or of all. Jobs that have ended are listed until `jobs
+// rm`, or until their box goes.
 func (a *app) jobsCommand() *cli.Command {
 	var all bool
 	return &cli.Command{
@@ -44,6 +46,7 @@ func (a *app) jobsCommand() *cli.Command {
 	}
 }
 
+// jobRows are jobs as a table. The time of one that runs is counted until now.
 func jobRows(jobs []agentbox.Job) [][]string {
 	rows := [][]string{{"JOB", "BOX", "STATE", "EXIT", "STARTED", "TOOK", "COMMAND"}}
 	for _, j := range jobs {
@@ -61,7 +64,8 @@ func jobRows(jobs []agentbox.Job) [][]string {
 	return rows
 }
 
-// commandText is a command on one line, without what could move a terminal's cursor.
+// commandText is a command on one line, without what could move a terminal's cursor. It is cut in
+// the middle to 60 characters, so that the end is seen.
 func commandText(argv []string) string {
 	text := strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -82,6 +86,8 @@ func cutMiddle(s string, n int) string {
 	return string(r[:n-tail-1]) + "…" + string(r[len(r)-tail:])
 }
 
+// jobsKillCommand is `jobs kill`. The signal goes to the processes of the job in the box; whether
+// they end is for them, and it is not waited for.
 func (a *app) jobsKillCommand() *cli.Command {
 	var signal string
 	return &cli.Command{
@@ -101,6 +107,7 @@ func (a *app) jobsKillCommand() *cli.Command {
 	}
 }
 
+// jobsRmCommand is `jobs rm`: record and transcript go. A job that runs is refused by the daemon.
 func (a *app) jobsRmCommand() *cli.Command {
 	return &cli.Command{
 		Name: "rm", Usage: "forget jobs that have ended, and what they wrote", ArgsUsage: "JOB...",
@@ -113,6 +120,9 @@ func (a *app) jobsRmCommand() *cli.Command {
 	}
 }
 
+// eachJob does something for each job on the command line, in order, and ends with the first
+// failure. Jobs are named by id only: the word for "the one that runs in the box" is too easy to
+// get wrong here.
 func eachJob(cmd *cli.Command, do func(id string) error) error {
 	if cmd.Args().Len() == 0 {
 		return agentbox.Errorf(agentbox.Invalid, "no job named").WithHint("agentbox jobs lists them")
@@ -128,10 +138,13 @@ func eachJob(cmd *cli.Command, do func(id string) error) error {
 	return nil
 }
 
-// isJob tells a job's id, or the beginning of one, from a box.
+// isJob tells a job's id, or the beginning of one, from a box. A box whose name looks like one has
+// to be given by its own id where both are possible.
 func isJob(arg string) bool { return strings.HasPrefix(arg, "j-") }
 
-// detach starts a command as a job and prints its id.
+// detach starts a command as a job and prints its id. The id is drawn here, so that the call can be
+// made again without starting a second job. A command that the box refuses to run (126, 127) ends
+// this program with the same code, as if it had been run in the foreground.
 func (a *app) detach(ctx context.Context, box string, r run, input bool) error {
 	ref, err := a.ref(box)
 	if err != nil {
@@ -153,7 +166,7 @@ func (a *app) detach(ctx context.Context, box string, r run, input bool) error {
 	return a.report(facts{value: started, ids: []string{started.ID.String()}, text: started.ID.String()})
 }
 
-// terminalSize is that of the terminal we have, or what terminals have had since there were any.
+// terminalSize is that of the terminal we have, else 80 by 24.
 func (a *app) terminalSize() (columns, rows int) {
 	if w, h, err := term.GetSize(int(a.stdin.Fd())); err == nil && w > 0 && h > 0 {
 		return w, h
@@ -161,7 +174,8 @@ func (a *app) terminalSize() (columns, rows int) {
 	return 80, 24
 }
 
-// printJob prints what a job wrote.
+// printJob prints what a job wrote: its transcript, a file of this host, which is there for jobs
+// that have ended, too. l.follow goes on to the job's end.
 func (a *app) printJob(ctx context.Context, ref api.BoxRef, id string, l logs) error {
 	if l.console || l.supervisor {
 		return agentbox.Errorf(agentbox.Invalid, "--console, --supervisor and the id of a job exclude each other")
@@ -181,7 +195,8 @@ func (a *app) printJob(ctx context.Context, ref api.BoxRef, id string, l logs) e
 }
 
 // tailJob prints the last lines of what a job wrote. It counts them first: how many there are is
-// known at the end only.
+// known at the end only. A transcript has terminal output in pieces of any size, so lines cannot be
+// found from its end.
 func (a *app) tailJob(ctx context.Context, t job.Transcript, l logs) error {
 	var all lineCounter
 	if err := t.WriteText(ctx, &all, false); err != nil {
@@ -211,7 +226,8 @@ func (c *lineCounter) lines() int {
 	return c.ends
 }
 
-// lineSkipper leaves out the first lines.
+// lineSkipper leaves out the first lines that are written to it, skip of them, and passes the rest
+// on.
 type lineSkipper struct {
 	w    io.Writer
 	skip int

@@ -9,7 +9,8 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// onBox makes a verb that does one thing to one box.
+// onBox makes a verb that does one thing to one box, by an endpoint that takes a box and gives it
+// back. done is what is said of the box afterwards.
 func (a *app) onBox(name, usage, done string, e api.Endpoint[api.BoxRef, agentbox.Box]) *cli.Command {
 	return &cli.Command{
 		Name: name, Category: catLifecycle, Usage: usage, ArgsUsage: "[BOX]",
@@ -27,18 +28,23 @@ func (a *app) onBox(name, usage, done string, e api.Endpoint[api.BoxRef, agentbo
 	}
 }
 
+// pauseCommand is `pause`: memory and processes go to disk, and resume brings them back.
 func (a *app) pauseCommand() *cli.Command {
 	return a.onBox("pause", "save a box to disk; it holds no memory until it is resumed", "is paused", api.Pause)
 }
 
+// resumeCommand is `resume`. It is never needed: every verb that enters a box wakes it.
 func (a *app) resumeCommand() *cli.Command {
 	return a.onBox("resume", "let a paused box go on where it was", "is running", api.Resume)
 }
 
+// resetCommand is `reset`: a new machine from the template on the same workspace. It asks nothing,
+// as what it drops can be made again.
 func (a *app) resetCommand() *cli.Command {
 	return a.onBox("reset", "drop everything but the workspace, and start afresh", "was reset", api.Reset)
 }
 
+// forkCommand is `fork`: a box like another, from this moment on.
 func (a *app) forkCommand() *cli.Command {
 	var req api.ForkRequest
 	return &cli.Command{
@@ -57,6 +63,7 @@ func (a *app) forkCommand() *cli.Command {
 	}
 }
 
+// checkpointCommand is `checkpoint`. It prints the id, which rollback takes.
 func (a *app) checkpointCommand() *cli.Command {
 	var req api.CheckpointRequest
 	return &cli.Command{
@@ -75,6 +82,8 @@ func (a *app) checkpointCommand() *cli.Command {
 	}
 }
 
+// rollbackCommand is `rollback`. It asks nothing, though what came after the checkpoint is lost:
+// going back is what it is for.
 func (a *app) rollbackCommand() *cli.Command {
 	var req api.RollbackRequest
 	return &cli.Command{

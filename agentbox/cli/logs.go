@@ -18,12 +18,15 @@ import (
 	"agentbox/agentbox/environment"
 )
 
-// logs is what a logs verb was asked for.
+// logs is what a logs verb was asked for. tail is a number of lines, negative for all.
 type logs struct {
 	follow, console, supervisor, cast bool
 	tail                              int
 }
 
+// logsCommand is `logs`, for four kinds of logs: of a job and of the supervisor and console, which
+// are files on this host and can be read when the box does not run, and of services, which are in
+// the box.
 func (a *app) logsCommand() *cli.Command {
 	var l logs
 	return &cli.Command{
@@ -93,6 +96,7 @@ func (a *app) serviceForBox(ctx context.Context, name string, err error) error {
 	return err
 }
 
+// printLogs prints the logs of a box that the flags and names choose.
 func (a *app) printLogs(ctx context.Context, b agentbox.Box, services []string, l logs) error {
 	switch {
 	case (l.console || l.supervisor) && len(services) > 0, l.console && l.supervisor:
@@ -114,7 +118,7 @@ func (a *app) printLogs(ctx context.Context, b agentbox.Box, services []string, 
 }
 
 // consoleFile is the console of the box's present machine, or of its last: that of the highest
-// life.
+// life. A reset or a start begins a new file, and the old one goes with its life.
 func (a *app) consoleFile(b agentbox.Box) (string, error) {
 	files, err := filepath.Glob(filepath.Join(a.home.Box(b.ID).Dir, "life-*", "console.log"))
 	if err != nil || len(files) == 0 {
@@ -122,13 +126,15 @@ func (a *app) consoleFile(b agentbox.Box) (string, error) {
 	}
 	latest := files[0]
 	for _, f := range files[1:] {
-		if len(f) > len(latest) || len(f) == len(latest) && f > latest { // as the numbers in them compare
+		// As the numbers in them compare.
+		if len(f) > len(latest) || len(f) == len(latest) && f > latest {
 			latest = f
 		}
 	}
 	return latest, nil
 }
 
+// printFile prints a log that is a file of this host, as it is.
 func (a *app) printFile(ctx context.Context, b agentbox.Box, name string, l logs) error {
 	f, err := os.Open(name)
 	if err != nil {
@@ -138,7 +144,8 @@ func (a *app) printFile(ctx context.Context, b agentbox.Box, name string, l logs
 	return environment.Tail(ctx, f, l.tail, l.follow, a.stdout)
 }
 
-// chooseServices checks the names of services, or names them all.
+// chooseServices checks the names of services, or names them all. Its logs are inside, so the box
+// has to run: to wake it for that would change what is looked into.
 func chooseServices(b agentbox.Box, wanted []string) ([]string, error) {
 	var all []string
 	for _, s := range b.Services {
@@ -163,7 +170,9 @@ func chooseServices(b agentbox.Box, wanted []string) ([]string, error) {
 	return wanted, nil
 }
 
-// printServices prints the logs of services, one after the other, or, followed, all at once.
+// printServices prints the logs of services, one after the other, or, followed, all at once. One
+// after the other keeps each whole; followed, they mix line by line, each behind its service's
+// name. The first that fails ends all.
 func (a *app) printServices(ctx context.Context, b agentbox.Box, services []string, l logs) error {
 	c, files, done, err := a.openFiles(ctx, b.ID.String(), "")
 	if err != nil {
@@ -202,6 +211,7 @@ func printService(ctx context.Context, files *environment.Files, name string, l 
 }
 
 // prefixed puts a prefix before every line. Lines of several writers with one mutex do not mix.
+// Each has its own rest, and they share mu.
 type prefixed struct {
 	mu     *sync.Mutex
 	w      io.Writer
@@ -209,9 +219,11 @@ type prefixed struct {
 	rest   []byte // of a line whose end has not come yet
 }
 
-// maxHeld is the length from which a line without an end is printed as if it were one.
+// maxHeld is the length, in bytes, from which a line without an end is printed as if it were one: a
+// service that writes no newline must not fill our memory.
 const maxHeld = 64 << 10
 
+// Write implements io.Writer. It prints what ends with a newline, and holds the rest back.
 func (p *prefixed) Write(b []byte) (int, error) {
 	p.rest = append(p.rest, b...)
 	at := bytes.LastIndexByte(p.rest, '\n') + 1

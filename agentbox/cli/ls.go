@@ -12,6 +12,8 @@ import (
 	"agentbox/agentbox/api"
 )
 
+// lsCommand is `ls`. With --usage it measures, which takes some milliseconds for each box; without,
+// it costs one call whatever the boxes do.
 func (a *app) lsCommand() *cli.Command {
 	var req api.ListRequest
 	var team bool
@@ -34,7 +36,8 @@ func (a *app) lsCommand() *cli.Command {
 	}
 }
 
-// listTeam shows what the machines of the team work on, as they tell it.
+// listTeam shows what the machines of the team work on, as they tell it. Nothing of it is checked:
+// another machine says what it likes about its boxes.
 func (a *app) listTeam(ctx context.Context) error {
 	list, err := call(ctx, a, api.ListTeam, api.None{})
 	if err != nil {
@@ -52,6 +55,7 @@ func (a *app) listTeam(ctx context.Context) error {
 	return a.report(f)
 }
 
+// boxIDs are the ids of boxes, for --quiet.
 func boxIDs(boxes []agentbox.Box) []string {
 	var ids []string
 	for _, b := range boxes {
@@ -60,6 +64,7 @@ func boxIDs(boxes []agentbox.Box) []string {
 	return ids
 }
 
+// boxRows are boxes as a table, with what they cost where that was measured.
 func boxRows(boxes []agentbox.Box, usage bool) [][]string {
 	head := []string{"NAME", "ID", "STATE", "ISOLATION", "BRANCH", "AGE", "DIRECTORY"}
 	if usage {
@@ -88,6 +93,8 @@ func stateText(b agentbox.Box) string {
 	return string(b.State) + " (" + which + ")"
 }
 
+// isolationText is the kind of machine, with how its processor is run where the kind leaves that
+// open: microvm/kvm, microvm/tcg, gvisor.
 func isolationText(b agentbox.Box) string {
 	if b.Accel == "" {
 		return string(b.Isolation)
@@ -95,6 +102,8 @@ func isolationText(b agentbox.Box) string {
 	return string(b.Isolation) + "/" + b.Accel
 }
 
+// showCommand is `show`: it asks the guest, too, and so it may take its time for a box that is
+// busy.
 func (a *app) showCommand() *cli.Command {
 	return &cli.Command{
 		Name: "show", Category: catBox, Usage: "show everything about a box", ArgsUsage: "[BOX]",
@@ -112,6 +121,7 @@ func (a *app) showCommand() *cli.Command {
 	}
 }
 
+// serviceText is a service and why it failed, in the box's words.
 func serviceText(s agentbox.Service) string {
 	text := fmt.Sprintf("%s: %s, %s", s.Name, s.State, agentbox.Plural(s.Restarts, "restart"))
 	if s.Error != "" {
@@ -120,7 +130,7 @@ func serviceText(s agentbox.Service) string {
 	return text
 }
 
-// leaseText says when the machine of a box goes.
+// leaseText says whose the lease is, and when the machine of the box goes.
 func leaseText(b agentbox.Box) string {
 	text := b.Lease.Owner
 	switch {
@@ -132,6 +142,8 @@ func leaseText(b agentbox.Box) string {
 	return text
 }
 
+// showRows are all facts about a box, a row each; several rows of one name for what a box has
+// several of.
 func showRows(b agentbox.Box) [][]string {
 	rows := [][]string{
 		{"box", b.Name + " (" + b.ID.String() + ")"},

@@ -16,6 +16,8 @@ import (
 	"agentbox/agentbox/api"
 )
 
+// meshCommand groups the verbs about the team. The daemon is the member; nothing of the mesh is in
+// this program.
 func (a *app) meshCommand() *cli.Command {
 	return &cli.Command{
 		Name: "mesh", Category: catHost, Usage: "the team: machines that know each other and hand each other what they have",
@@ -25,16 +27,19 @@ func (a *app) meshCommand() *cli.Command {
 	}
 }
 
+// listenFlag is where this machine's part listens. "" is what was configured, else port 7946.
 func listenFlag(to *string) cli.Flag {
 	return &cli.StringFlag{Name: "listen", Usage: "the UDP `ADDRESS` of this machine's part (default: port 7946 on all, or any port when that is taken)", Destination: to}
 }
 
-// nameFlag is how this machine is called in the team.
+// nameFlag is how this machine is called in the team. Names are for people, and need not be unique;
+// PeerIDs are what counts.
 func nameFlag(to *string) cli.Flag {
 	host, _ := os.Hostname()
 	return &cli.StringFlag{Name: "name", Usage: "how the others see this machine", Value: host, Destination: to}
 }
 
+// meshInit is `mesh init`. Where the root key is, `mesh status` says, too.
 func (a *app) meshInit() *cli.Command {
 	var req api.MeshInitRequest
 	return &cli.Command{
@@ -51,6 +56,8 @@ func (a *app) meshInit() *cli.Command {
 	}
 }
 
+// meshInvite is `mesh invite`. The token is printed as the command to type on the other machine,
+// and what is to be known about it goes to standard error.
 func (a *app) meshInvite() *cli.Command {
 	var req api.MeshInviteRequest
 	var builder, admin bool
@@ -82,6 +89,7 @@ func (a *app) meshInvite() *cli.Command {
 	}
 }
 
+// roleWords are roles as the API has them. No role is none, and not "unchanged".
 func roleWords(builder, admin bool) []string {
 	out := []string{}
 	if admin {
@@ -93,6 +101,7 @@ func roleWords(builder, admin bool) []string {
 	return out
 }
 
+// meshJoin is `mesh join`. It returns when the machine is a member, or says why it cannot be.
 func (a *app) meshJoin() *cli.Command {
 	var req api.MeshJoinRequest
 	return &cli.Command{
@@ -113,6 +122,8 @@ func (a *app) meshJoin() *cli.Command {
 	}
 }
 
+// meshPeers is `mesh peers`. Former members are left out unless they are asked for; --json has the
+// same choice.
 func (a *app) meshPeers() *cli.Command {
 	var all bool
 	return &cli.Command{
@@ -140,6 +151,8 @@ func (a *app) meshPeers() *cli.Command {
 	}
 }
 
+// peerRow is a member as a row. What it says of itself (name, load, free space) is shown as its
+// word; load and space only while it is here.
 func peerRow(p api.MeshPeer) []string {
 	since, load, free, address := "", "", "", ""
 	if !p.Since.IsZero() {
@@ -156,6 +169,7 @@ func peerRow(p api.MeshPeer) []string {
 	}
 }
 
+// meshStatus is `mesh status`.
 func (a *app) meshStatus() *cli.Command {
 	return &cli.Command{
 		Name: "status", Usage: "say how this machine takes part in its team",
@@ -169,6 +183,7 @@ func (a *app) meshStatus() *cli.Command {
 	}
 }
 
+// statusRows are the facts about this machine's part in its team, and what moves at this moment.
 func statusRows(s api.MeshStatus) [][]string {
 	rows := [][]string{{"peer", s.Peer}, {"state", s.State}}
 	if s.Problem != "" {
@@ -207,6 +222,8 @@ func movementRow(m api.MeshMovement) []string {
 	return []string{"getting", fmt.Sprintf("%s, %d of %d pieces here, from %s", what, m.Here, m.Pieces, cmp.Or(who, "nobody at the moment"))}
 }
 
+// onePeer is the machine that a command names: a PeerID, a beginning of one, or a name, which the
+// daemon resolves.
 func onePeer(cmd *cli.Command) (string, error) {
 	if cmd.Args().Len() != 1 {
 		return "", agentbox.Errorf(agentbox.Invalid, "mesh %s takes one machine", cmd.Name).WithHint("agentbox mesh peers shows them")
@@ -214,6 +231,7 @@ func onePeer(cmd *cli.Command) (string, error) {
 	return cmd.Args().First(), nil
 }
 
+// meshTrust is `mesh trust`: the roles that are given take the place of those that the member has.
 func (a *app) meshTrust() *cli.Command {
 	var builder, admin bool
 	return &cli.Command{
@@ -236,6 +254,7 @@ func (a *app) meshTrust() *cli.Command {
 	}
 }
 
+// rolesText is a member's roles as the end of a sentence.
 func rolesText(roles []string) string {
 	if len(roles) == 0 {
 		return "no role"
@@ -243,6 +262,7 @@ func rolesText(roles []string) string {
 	return "the roles " + strings.Join(roles, ", ")
 }
 
+// meshRevoke is `mesh revoke`. It cannot be taken back.
 func (a *app) meshRevoke() *cli.Command {
 	return &cli.Command{
 		Name: "revoke", Usage: "take a machine off the team, everywhere and for good", ArgsUsage: "PEER|NAME",
@@ -261,6 +281,7 @@ func (a *app) meshRevoke() *cli.Command {
 	}
 }
 
+// meshLeave is `mesh leave`. What this machine has of the team stays here; the others forget it.
 func (a *app) meshLeave() *cli.Command {
 	return &cli.Command{
 		Name: "leave", Usage: "leave the team, and forget it",

@@ -13,12 +13,15 @@ import (
 	"agentbox/policy"
 )
 
+// catPolicy is the heading of the help for these verbs.
 const catPolicy = "what boxes may do"
 
 func (a *app) policyCommands() []*cli.Command {
 	return []*cli.Command{a.policyCommand(), a.secretCommand()}
 }
 
+// policyCommand groups the verbs about what boxes may do. Rules are the user's own, for one
+// repository or for all; what the repository itself asks for is approved as a whole, by digest.
 func (a *app) policyCommand() *cli.Command {
 	return &cli.Command{
 		Name: "policy", Category: catPolicy, Usage: "show and change what boxes may reach, and see what they tried",
@@ -28,12 +31,15 @@ func (a *app) policyCommand() *cli.Command {
 	}
 }
 
-// policyRef is the repository a verb means: the box's, or the current directory's.
+// policyRef is the repository a verb means: the box's, or the current directory's. The environment
+// goes along because variables configure where packages come from, and includes name some.
 func (a *app) policyRef(box string) (api.PolicyRef, error) {
 	ref, err := a.ref(box)
 	return api.PolicyRef{BoxRef: ref, Environ: os.Environ()}, err
 }
 
+// policyShow is `policy show`: what is in force, and what waits. It is what a person reads before
+// approving, so no word in it may act on the terminal.
 func (a *app) policyShow() *cli.Command {
 	var refresh bool
 	return &cli.Command{
@@ -57,6 +63,7 @@ func (a *app) policyShow() *cli.Command {
 	}
 }
 
+// printPolicy prints a policy rule by rule, layer by layer, with whose each rule is.
 func (a *app) printPolicy(r api.PolicyReport) error {
 	fmt.Fprintf(a.stdout, "preset %s, for boxes of %s\n", oneLine(r.Preset), oneLine(r.Directory))
 	if err := a.table(layerRows(r.Layers)); err != nil {
@@ -73,6 +80,8 @@ func (a *app) printPolicy(r api.PolicyReport) error {
 	return nil
 }
 
+// layerRows are rules as a table. A layer that bounds the others, such as an organisation's, says
+// "at most".
 func layerRows(layers []policy.Layer) [][]string {
 	rows := [][]string{{"VERDICT", "RULE", "WHOSE"}}
 	for _, l := range layers {
@@ -101,6 +110,7 @@ func layerRows(layers []policy.Layer) [][]string {
 	return append(rows, []string{"deny", "everything else", string(policy.Builtin)})
 }
 
+// rulesText is a list of rules for one line.
 func rulesText(rules []policy.Rule) string {
 	var list []string
 	for _, r := range rules {
@@ -109,12 +119,15 @@ func rulesText(rules []policy.Rule) string {
 	return strings.Join(list, ", ")
 }
 
+// Plans are a repository's words.
 func (a *app) printPlan(plan []policy.Change) {
 	for _, c := range plan {
 		fmt.Fprintln(a.stdout, "  "+oneLine(c.String()))
 	}
 }
 
+// policyCheck is `policy check`: what the gateway would decide, by the same code, for a URL or a
+// host and port. It sends nothing there, though it looks the name up.
 func (a *app) policyCheck() *cli.Command {
 	var req api.CheckRequest
 	var box string
@@ -146,6 +159,7 @@ func (a *app) policyCheck() *cli.Command {
 // exitDenied is the exit code of check for what is denied.
 const exitDenied = 1
 
+// printCheck prints a verdict, and ends with exitDenied for a denial, under --json too.
 func (a *app) printCheck(r api.CheckReport) error {
 	word := "deny"
 	if r.Verdict.Allow {
@@ -170,6 +184,9 @@ func (a *app) printCheck(r api.CheckReport) error {
 	return nil
 }
 
+// policyRule is `policy allow` and `policy deny`: it adds rules to a list of the user's, or with
+// --remove takes them back. --private is a list of its own: what has a private address is opened by
+// it and by nothing else.
 func (a *app) policyRule(list string) *cli.Command {
 	req := api.ChangeRequest{List: list}
 	var box string
@@ -200,6 +217,8 @@ func (a *app) policyRule(list string) *cli.Command {
 	return cmd
 }
 
+// changePolicy makes a change for the repository of box, "" for this directory's, and says which
+// running boxes follow it.
 func (a *app) changePolicy(ctx context.Context, req api.ChangeRequest, box string) error {
 	var err error
 	if req.PolicyRef, err = a.policyRef(box); err != nil {
@@ -212,6 +231,7 @@ func (a *app) changePolicy(ctx context.Context, req api.ChangeRequest, box strin
 	return a.printChanged(r)
 }
 
+// printChanged says what a change reached. --quiet says nothing, as there is no id.
 func (a *app) printChanged(r api.PolicyReport) error {
 	switch {
 	case a.json:
@@ -225,6 +245,8 @@ func (a *app) printChanged(r api.PolicyReport) error {
 	return nil
 }
 
+// policyPreset is `policy preset`. "none" takes the user's choice back, so that the repository's
+// counts again. List has to be one of the lists, though no rule is changed.
 func (a *app) policyPreset() *cli.Command {
 	req := api.ChangeRequest{List: "allow"}
 	return &cli.Command{
@@ -244,6 +266,9 @@ func (a *app) policyPreset() *cli.Command {
 	}
 }
 
+// policyApprove is `policy approve`. With a digest it approves that and nothing else; without one a
+// person has to say yes to the plan on the screen. A script has to name the digest: nobody can
+// approve what they have not seen.
 func (a *app) policyApprove() *cli.Command {
 	return &cli.Command{
 		Name: "approve", Usage: "approve what the repository's own policy asks for", ArgsUsage: "[DIGEST]",
@@ -278,6 +303,8 @@ func (a *app) policyApprove() *cli.Command {
 	}
 }
 
+// approve approves what the repository asked for when its wishes had this digest. If they have
+// changed since, it is Conflict.
 func (a *app) approve(ctx context.Context, digest string) error {
 	ref, err := a.policyRef("")
 	if err != nil {
@@ -290,7 +317,8 @@ func (a *app) approve(ctx context.Context, digest string) error {
 	return a.printChanged(r)
 }
 
-// askToApprove shows a plan on the terminal and asks. Anything but yes is no.
+// askToApprove shows a plan on the terminal and asks. Anything but yes is no. The repository's
+// words are cleaned: else a plan could show another plan.
 func (a *app) askToApprove(r api.PolicyReport) bool {
 	fmt.Fprintf(a.stderr, "%s asks for more than is approved for %s:\n", oneLine(r.Directory), oneLine(r.Project))
 	for _, c := range r.Plan {
@@ -303,11 +331,12 @@ func (a *app) askToApprove(r api.PolicyReport) bool {
 }
 
 // reviewAtTerminal asks, before a box starts, about what its repository's policy asks for. On a
-// pipe nobody is asked, and up says which command approves.
+// pipe nobody is asked, and up says which command approves. No is no error: the box is made with
+// what was approved before, and up says what waits.
 //
 // With sure, --approve on the command line, nobody is asked: the plan is shown and approved. That
-// is for whoever has read the repository's configuration, as a Makefile of that repository may
-// presume of who runs it.
+// is for users who have read the repository's configuration, as a Makefile of that repository may
+// presume of those who run it.
 func (a *app) reviewAtTerminal(ctx context.Context, sure bool) error {
 	if !sure && (!a.interactive() || a.quiet || a.json) {
 		return nil

@@ -16,6 +16,8 @@ import (
 	"agentbox/policy"
 )
 
+// policyLog is `policy log`. The log is a directory of this host, written by the box's supervisor;
+// it is read here, as it is for a box that is gone. --follow ends with an interrupt.
 func (a *app) policyLog() *cli.Command {
 	var follow, verify, denied bool
 	return &cli.Command{
@@ -52,6 +54,9 @@ func (a *app) policyLog() *cli.Command {
 	}
 }
 
+// verifyLog is `policy log --verify`: each entry has the hash of the one before it, so a change, a
+// gap or an insertion is found. What it cannot find is that all entries after some moment were
+// dropped, so the head is printed: to be compared with one that was noted elsewhere.
 func (a *app) verifyLog(place api.AuditLocation) error {
 	v, err := policy.Verify(place.Directory)
 	if err != nil {
@@ -68,6 +73,8 @@ func (a *app) verifyLog(place api.AuditLocation) error {
 	return nil
 }
 
+// printEntry prints one entry: a line of text, or under --json a line of JSON, so that logs can be
+// piped as they grow.
 func (a *app) printEntry(e policy.Entry) error {
 	if a.json {
 		enc := json.NewEncoder(a.stdout)
@@ -78,7 +85,8 @@ func (a *app) printEntry(e policy.Entry) error {
 	return err
 }
 
-// entryText is an entry as people read it, on one line.
+// entryText is an entry as people read it, on one line. Names, paths and reasons are a box's words,
+// and are cleaned as a whole.
 func entryText(e policy.Entry) string {
 	verdict := "deny "
 	if e.Allow {

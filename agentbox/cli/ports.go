@@ -11,6 +11,8 @@ import (
 	"agentbox/agentbox/api"
 )
 
+// portsCommand is `ports`: it opens, closes or lists forwarded ports. Opening wakes the box,
+// listing does not.
 func (a *app) portsCommand() *cli.Command {
 	var closing bool
 	return &cli.Command{
@@ -41,7 +43,7 @@ func (a *app) portsCommand() *cli.Command {
 }
 
 // portPair is a port of a box and the one of this machine that leads to it; host 0 leaves the
-// choice to us.
+// choice to us. On the command line it is HOST:BOX, as docker's -p has it.
 type portPair struct{ host, box int }
 
 // parsePorts takes an optional box, then ports. A first argument that is a port number is a port,
@@ -68,6 +70,7 @@ func looksLikePort(s string) bool {
 	return strings.Contains(s, ":") || len(s) <= 6 && strings.Trim(s, "0123456789") == ""
 }
 
+// parsePort reads PORT or HOST:PORT, decimal numbers from 1 to 65535. Invalid for anything else.
 func parsePort(s string) (portPair, error) {
 	host, box, both := strings.Cut(s, ":")
 	if !both {
@@ -81,6 +84,7 @@ func parsePort(s string) (portPair, error) {
 	return portPair{host: int(h), box: int(b)}, nil
 }
 
+// listPorts prints the ports of a box that answer now.
 func (a *app) listPorts(ctx context.Context, ref api.BoxRef) error {
 	b, err := call(ctx, a, api.ShowBox, ref)
 	if err != nil {
@@ -89,6 +93,7 @@ func (a *app) listPorts(ctx context.Context, ref api.BoxRef) error {
 	return a.printPorts(b.Ports)
 }
 
+// openPorts opens ports in order and prints them. Those before one that cannot be opened stay open.
 func (a *app) openPorts(ctx context.Context, ref api.BoxRef, wanted []portPair) error {
 	var open []agentbox.Port
 	for _, w := range wanted {
@@ -101,6 +106,7 @@ func (a *app) openPorts(ctx context.Context, ref api.BoxRef, wanted []portPair) 
 	return a.printPorts(open)
 }
 
+// closePorts closes ports of the box, whatever port of this machine led to them.
 func (a *app) closePorts(ctx context.Context, ref api.BoxRef, wanted []portPair) error {
 	for _, w := range wanted {
 		if _, err := call(ctx, a, api.ClosePort, api.PortRequest{BoxRef: ref, Port: w.box}); err != nil {
@@ -110,6 +116,7 @@ func (a *app) closePorts(ctx context.Context, ref api.BoxRef, wanted []portPair)
 	return nil
 }
 
+// printPorts prints forwarded ports; --quiet has the addresses to connect to.
 func (a *app) printPorts(ports []agentbox.Port) error {
 	f := facts{value: append([]agentbox.Port{}, ports...), table: [][]string{{"PORT", "ANSWERS AT"}}}
 	for _, p := range ports {

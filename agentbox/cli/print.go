@@ -9,17 +9,19 @@ import (
 )
 
 // printBox prints a box after something happened to it: its id under --quiet, all of it under
-// --json, else a line.
+// --json, else a line. what is what happened to it, as "was reset".
 func (a *app) printBox(b agentbox.Box, what string) error {
 	return a.report(facts{value: b, ids: []string{b.ID.String()}, text: fmt.Sprintf("%s %s (%s)", b.Name, what, b.ID)})
 }
 
 // oneLine keeps a message on its line, and from saying anything to the terminal, whatever it
-// quotes: that may be a box's words.
+// quotes: that may be a box's words. Lines are joined by "; ", so no word of a message is lost.
 func oneLine(s string) string {
 	return agentbox.Printable(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
 }
 
+// bytesText is a size as people compare it: in binary units, rounded down, with a decimal only from
+// GiB on.
 func bytesText(n int64) string {
 	const unit = 1024
 	switch {

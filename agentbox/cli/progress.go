@@ -12,13 +12,17 @@ import (
 )
 
 // progress shows what a long call is doing, on standard error: a line per finished step, and on a
-// terminal one more line that says what is under way, how far it is and for how long.
+// terminal one more line that says what is under way, how far it is and for how long. Events of
+// steps that run side by side take turns in that line. close has to be called before anything else
+// is printed there.
 type progress struct {
 	out      *os.File
 	quiet    bool
 	terminal bool
 	color    bool
 
+	// mu guards what is below, since events and the ticker come from different goroutines, and
+	// keeps lines whole.
 	mu     sync.Mutex
 	drawn  bool
 	latest time.Time      // when the line was drawn
@@ -33,11 +37,14 @@ const (
 	patient = 2 * time.Second        // after which the line says for how long
 )
 
+// newProgress is progress the way the user asked for: none with --quiet, finished steps only where
+// standard error is no terminal or a dumb one, no colour where NO_COLOR says so.
 func (a *app) newProgress() *progress {
 	terminal := term.IsTerminal(int(a.stderr.Fd())) && os.Getenv("TERM") != "dumb"
 	return &progress{out: a.stderr, quiet: a.quiet, terminal: terminal, color: terminal && os.Getenv("NO_COLOR") == ""}
 }
 
+// event shows an event. It is an agentbox.Progress, so several goroutines may call it.
 func (p *progress) event(e agentbox.Event) {
 	if p.quiet {
 		return
@@ -69,7 +76,7 @@ func (p *progress) event(e agentbox.Event) {
 }
 
 // keepDrawing draws the line now and then: a step that says nothing for a minute is seen to be
-// alive. It returns what ends that.
+// alive. It returns what ends that, and waits for it; the caller of stop must not hold mu.
 func (p *progress) keepDrawing() (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -90,7 +97,7 @@ func (p *progress) keepDrawing() (stop func()) {
 	return func() { close(quit); <-done }
 }
 
-// close removes the line that was under way.
+// close removes the line that was under way. It may be called again, and after it nothing is drawn.
 func (p *progress) close() {
 	p.mu.Lock()
 	stop := p.stop
@@ -104,6 +111,7 @@ func (p *progress) close() {
 	p.clear()
 }
 
+// clear takes back the line that is under way, if it is on the screen. The caller holds mu.
 func (p *progress) clear() {
 	if p.drawn {
 		fmt.Fprint(p.out, "\r\x1b[K")
@@ -111,7 +119,7 @@ func (p *progress) clear() {
 	}
 }
 
-// draw draws the line that is under way.
+// draw draws the line that is under way. The caller holds mu.
 func (p *progress) draw() {
 	if p.now.Step == "" {
 		return
@@ -139,6 +147,8 @@ func underway(e agentbox.Event, taken time.Duration, width int) string {
 
 const barWidth = 20
 
+// share is a bar and a percentage of what is done, "" where the whole is not known. What an event
+// says is held to 0 to 100 %.
 func share(e agentbox.Event) string {
 	if e.Total <= 0 {
 		return ""
@@ -149,6 +159,7 @@ func share(e agentbox.Event) string {
 	return fmt.Sprintf("  %-*s] %3d%%", barWidth+1, bar, done*100/e.Total)
 }
 
+// cut is at most n runes of a text; a longer one ends with an ellipsis.
 func cut(s string, n int) string {
 	if r := []rune(s); len(r) > n {
 		return string(r[:n-1]) + "…"
@@ -156,6 +167,7 @@ func cut(s string, n int) string {
 	return s
 }
 
+// tick marks a finished step.
 func (p *progress) tick() string {
 	if p.color {
 		return "\x1b[32m✓\x1b[0m"
@@ -163,6 +175,7 @@ func (p *progress) tick() string {
 	return "-"
 }
 
+// dim is text that matters less than the results, where colours are shown.
 func (p *progress) dim(s string) string {
 	if p.color {
 		return "\x1b[2m" + s + "\x1b[0m"

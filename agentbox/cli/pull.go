@@ -11,6 +11,9 @@ import (
 	"agentbox/agentbox/api"
 )
 
+// pullCommand is `pull`: what was done in a box or task becomes a branch of this checkout, and
+// nothing else here changes. It is made of git objects that the daemon has judged, so nothing of
+// the box's git configuration or hooks comes along.
 func (a *app) pullCommand() *cli.Command {
 	var req api.PullRequest
 	return &cli.Command{
@@ -35,7 +38,8 @@ func (a *app) pullCommand() *cli.Command {
 	}
 }
 
-// pulledText says what came, and what to do with it.
+// pulledText says what came, and what to do with it. Its commands are to be pasted, so each is on
+// its own line.
 func pulledText(p api.PulledWork) string {
 	what := agentbox.Plural(p.Commits, "commit")
 	switch {

@@ -9,15 +9,19 @@ import (
 	"agentbox/agentbox"
 )
 
-// facts are what a verb has found out, in the forms that programs and people read.
+// facts are what a verb has found out, in every form in which it may be asked for. A verb fills it
+// once and knows nothing of --json and --quiet.
 type facts struct {
-	value any        // under --json
-	ids   []string   // under --quiet, a line each
+	// value is what --json prints, as it is: its fields are what scripts rely on.
+	value any
+	// ids are what --quiet prints, a line each: what the next command takes as its argument.
+	ids   []string
 	text  string     // otherwise, some lines, behind the table if there is one
 	table [][]string // otherwise; the first row is the head
 }
 
-// report prints facts in the form that was asked for. --json wins over --quiet.
+// report prints facts in the form that was asked for. --json wins over --quiet. For people it is
+// the table, if there is one, and then the text; in both, what a terminal would act on is replaced.
 func (a *app) report(f facts) error {
 	switch {
 	case a.json:
@@ -41,7 +45,7 @@ func (a *app) report(f facts) error {
 	return nil
 }
 
-// printJSON prints a fact for programs.
+// printJSON prints a fact for programs. Indented, and without escapes for HTML: people read it too.
 func (a *app) printJSON(v any) error {
 	enc := json.NewEncoder(a.stdout)
 	enc.SetIndent("", "  ")
@@ -49,7 +53,8 @@ func (a *app) printJSON(v any) error {
 	return enc.Encode(v)
 }
 
-// table prints rows in columns. Cells may have a box's words.
+// table prints rows in columns. Cells may have a box's words. An empty cell at the end of a row
+// leaves no spaces there.
 func (a *app) table(rows [][]string) error {
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	for _, row := range rows {

@@ -13,6 +13,8 @@ import (
 	"agentbox/agentbox/api"
 )
 
+// rmCommand is `rm`. Without a box it is the one of this directory. --force skips the question and
+// also the waking of the box, which finding out what would be lost needs.
 func (a *app) rmCommand() *cli.Command {
 	var force bool
 	return &cli.Command{
@@ -30,7 +32,8 @@ func (a *app) rmCommand() *cli.Command {
 }
 
 // removeBoxes asks about every box that has work which is nowhere else. Where there is nobody to
-// ask, one of them keeps all.
+// ask, one of them keeps all. All are looked at before the first is removed, so that a name that is
+// wrong, or a loss that nobody agreed to, leaves every box as it is.
 func (a *app) removeBoxes(ctx context.Context, names []string, force bool) error {
 	var boxes []removal
 	for _, name := range names {
@@ -60,14 +63,16 @@ type removal struct {
 	loss string // what a person has to agree to, "" for nothing
 }
 
-// removalOf finds out what would be lost with a box, unless that does not matter.
+// removalOf finds out what would be lost with a box, unless that does not matter. A box that cannot
+// tell, because it cannot be woken for example, counts as one with something to lose.
 func (a *app) removalOf(ctx context.Context, name string, force bool) (removal, error) {
 	ref, err := a.ref(name)
 	d := removal{ref: ref}
 	if err != nil || force {
 		return d, err
 	}
-	b, err := call(ctx, a, api.ShowBox, ref) // whether there is such a box is no question of its work
+	// Whether there is such a box is no question of its work.
+	b, err := call(ctx, a, api.ShowBox, ref)
 	if err != nil {
 		return d, err
 	}
@@ -84,7 +89,7 @@ func (a *app) removalOf(ctx context.Context, name string, force bool) (removal, 
 	return d, nil
 }
 
-// losses is an error that tells everything that would be lost, nil for nothing.
+// losses is an error that tells everything that would be lost, nil for nothing. It is Conflict.
 func losses(boxes []removal) error {
 	var all, texts, losers []string
 	for _, d := range boxes {
@@ -107,6 +112,7 @@ func losses(boxes []removal) error {
 		WithHint("agentbox pull %s brings all of it here as a branch; agentbox rm --force %s removes %s all the same", box, strings.Join(all, " "), it)
 }
 
+// removeBox removes one box, after a question if something would be lost with it.
 func (a *app) removeBox(ctx context.Context, d removal) error {
 	if d.loss != "" {
 		if err := a.confirm(d); err != nil {
@@ -120,7 +126,7 @@ func (a *app) removeBox(ctx context.Context, d removal) error {
 	return a.printBox(b, "was removed")
 }
 
-// confirm asks at the terminal whether a box may go.
+// confirm asks at the terminal whether a box may go. Anything but y keeps it, the end of input too.
 func (a *app) confirm(d removal) error {
 	fmt.Fprintf(a.stderr, "%s\nremove it? [y/N] ", d.loss)
 	answer, err := bufio.NewReader(a.stdin).ReadString('\n')
@@ -145,7 +151,8 @@ func workText(w api.UnsavedWork) string {
 	return strings.Join(parts, " and ")
 }
 
-// named is the first of what a box calls its work, for a line at a terminal.
+// named is the first of what a box calls its work, for a line at a terminal. Titles and file names
+// are a box's words: they are cleaned, and cut so that three fit a line.
 func named(names []string, all int) string {
 	const most, width = 3, 50
 	var shown []string

@@ -10,6 +10,8 @@ import (
 	"agentbox/agentbox/api"
 )
 
+// runCommand is `run`: a task that this program waits for and gives its streams to (runtask.go). It
+// exits as the command does, or with 124 at a limit.
 func (a *app) runCommand() *cli.Command {
 	var req api.UpRequest
 	var timeout time.Duration
@@ -38,8 +40,9 @@ func (a *app) runCommand() *cli.Command {
 	}
 }
 
-// afterLoss is a box as it is when its machine has gone, if err is the loss of a connection and the
-// machine does go.
+// afterLoss is a box as it is when its machine has gone, if err is the loss of a connection; the
+// zero Box for any other error, or none. It waits for noteTimeout at most for the machine to be
+// known as gone; one that still runs then was lost by the connection alone, and is given as it is.
 func (a *app) afterLoss(ctx context.Context, id agentbox.BoxID, err error) agentbox.Box {
 	if code := agentbox.CodeOf(err); code != agentbox.Unavailable && code != agentbox.Timeout {
 		return agentbox.Box{}

@@ -15,7 +15,10 @@ import (
 	"agentbox/agentbox/environment"
 )
 
-// runTask runs a command as a task that this program waits for, and ends as it does.
+// runTask runs a command as a task that this program waits for, and ends as it does. Three things
+// go on at once: the attachment to the command, a call that holds the task (holdTask), and signals
+// or keys that may end either. The task's result decides the exit code, not how the connection
+// ended, since a machine that ends at a limit breaks the connection first.
 func (a *app) runTask(ctx context.Context, req api.UpRequest, r run, timeout time.Duration) error {
 	submission, err := a.runSubmission(req, r, timeout)
 	if err != nil {
@@ -44,7 +47,7 @@ func (a *app) runTask(ctx context.Context, req api.UpRequest, r run, timeout tim
 	return w.result(err)
 }
 
-// runSubmission is the task of a run.
+// runSubmission is the task of a run: held, and with the caller's terminal and environment.
 func (a *app) runSubmission(req api.UpRequest, r run, timeout time.Duration) (api.TaskSubmission, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -61,7 +64,8 @@ func (a *app) runSubmission(req api.UpRequest, r run, timeout time.Duration) (ap
 	return api.TaskSubmission{Spec: spec, Commands: [][]string{r.argv}, Environ: os.Environ()}, nil
 }
 
-// holdTask holds a task until it has ended, across restarts of the daemon.
+// holdTask holds a task until it has ended, across restarts of the daemon. To end this call is to
+// cancel the task: it is how a client that is killed takes its task with it.
 func (a *app) holdTask(ctx context.Context, id agentbox.TaskID) (agentbox.Task, error) {
 	for {
 		client, err := a.daemon(ctx)
@@ -77,7 +81,9 @@ func (a *app) holdTask(ctx context.Context, id agentbox.TaskID) (agentbox.Task, 
 	}
 }
 
-// waited is a task whose end this program waits for.
+// waited is a task whose end this program waits for. Its methods may be called from the goroutines
+// of signals and keys; task and err belong to the goroutine that closes ended, and to others after
+// that.
 type waited struct {
 	a       *app
 	id      agentbox.TaskID
@@ -87,7 +93,9 @@ type waited struct {
 	err     error
 }
 
-// attach gives the command our streams until it has ended or somebody leaves it.
+// attach gives the command our streams until it has ended or somebody leaves it. A task that has
+// ended before there was anything to attach to has no connection, and its result says why. It
+// returns errLeft when the user left the task running.
 func (w *waited) attach(ctx context.Context, begun api.TaskBegun, r run) error {
 	last := begun.Task.Last()
 	if begun.Connection.Socket == "" || last == nil {
@@ -122,7 +130,8 @@ func (w *waited) attach(ctx context.Context, begun api.TaskBegun, r run) error {
 	return err
 }
 
-// signals are those that the command gets. What ends programs cancels the task, too.
+// signals are those that the command gets. What ends programs cancels the task, too. They go both
+// ways: the command may want to clean up, and the task must end even if it does not.
 func (w *waited) signals(ctx context.Context) <-chan os.Signal {
 	got, pass := make(chan os.Signal, 8), make(chan os.Signal, 8)
 	signal.Notify(got, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
@@ -154,7 +163,7 @@ func (w *waited) cancel(ctx context.Context) {
 	}
 }
 
-// limit ends the task at its time.
+// limit ends the task at its time. The time is counted here from the moment when the command runs.
 func (w *waited) limit(ctx context.Context) {
 	_, err := call(ctx, w.a, api.LimitTask, api.TaskLimit{Task: w.id.String(), Limit: w.wall()})
 	if err != nil && agentbox.CodeOf(err) != agentbox.Conflict && ctx.Err() == nil {
@@ -162,11 +171,13 @@ func (w *waited) limit(ctx context.Context) {
 	}
 }
 
+// wall is the limit of --timeout, as the task's result names it.
 func (w *waited) wall() agentbox.Limit {
 	return agentbox.Limit{Kind: agentbox.LimitWall, Time: w.timeout}
 }
 
-// release leaves the task, which goes on.
+// release leaves the task, which goes on. If the daemon cannot be told, the user stays attached: to
+// leave then would cancel the task.
 func (w *waited) release(ctx context.Context, leave context.CancelCauseFunc) {
 	if _, err := call(ctx, w.a, api.ReleaseTask, api.TaskRef{Task: w.id.String()}); err != nil {
 		fmt.Fprintf(w.a.stderr, "agentbox: cannot leave %s: %s\r\n", w.id, oneLine(agentbox.AsError(err).Message))
@@ -175,7 +186,9 @@ func (w *waited) release(ctx context.Context, leave context.CancelCauseFunc) {
 	leave(errLeft)
 }
 
-// result is how the run ended: attached is how the connection to its command did.
+// result is how the run ended: attached is how the connection to its command did. A limit of ours
+// or of the configuration is 124; a command that could not be invoked is what the box says (126,
+// 127) with its reason; a run that has no exit code is an error.
 func (w *waited) result(attached error) error {
 	last := w.task.Last()
 	if last == nil || last.Result == nil {
@@ -216,6 +229,8 @@ func (w *waited) asking(ctx context.Context, leave context.CancelCauseFunc) io.R
 	return &asking{r: w.a.stdin, w: w.a.stderr, cancel: func() { w.cancel(ctx) }, leave: func() { w.release(ctx, leave) }}
 }
 
+// asking is a terminal's input in which ctrl-c is a question to the user. The keys that answer are
+// not the command's; all others pass. It writes the question to w, which is in raw mode.
 type asking struct {
 	r             io.Reader
 	w             io.Writer
@@ -223,6 +238,7 @@ type asking struct {
 	asked         bool
 }
 
+// Read implements io.Reader. Between the question and its answer the command gets nothing.
 func (q *asking) Read(p []byte) (int, error) {
 	n, err := q.r.Read(p)
 	out := p[:0]

@@ -16,6 +16,7 @@ import (
 	"agentbox/policy/secrets"
 )
 
+// secretCommand groups the verbs about secrets. None of them ever prints a value.
 func (a *app) secretCommand() *cli.Command {
 	return &cli.Command{
 		Name: "secret", Category: catPolicy, Usage: "credentials that boxes use without seeing them",
@@ -23,6 +24,9 @@ func (a *app) secretCommand() *cli.Command {
 	}
 }
 
+// secretSet is `secret set`. It stores where a value is kept and where it may be sent; the value
+// itself passes through here only on its way to the keyring. A scope is required: a secret for
+// everywhere would leave with the first request of a program that was talked into it.
 func (a *app) secretSet() *cli.Command {
 	var req api.SecretRequest
 	var from, form string
@@ -58,6 +62,8 @@ func (a *app) secretSet() *cli.Command {
 	}
 }
 
+// setSecret reads the source and, for the keyring, the value, and has the daemon keep it. A secret
+// without a value yet is no error, as the variable may be set later, but it is said.
 func (a *app) setSecret(ctx context.Context, req api.SecretRequest, from string) (err error) {
 	if req.From, err = secrets.Parse(from); err != nil {
 		return agentbox.Errorf(agentbox.Invalid, "%w", err)
@@ -86,7 +92,8 @@ func (a *app) setSecret(ctx context.Context, req api.SecretRequest, from string)
 	return nil
 }
 
-// readValue asks for a value without showing it, or takes it from standard input.
+// readValue asks for a value without showing it, or takes it from standard input. What is read from
+// a pipe is 64 KiB at most, and loses newlines at its end: files have one that the secret does not.
 func (a *app) readValue(name string) (string, error) {
 	if term.IsTerminal(int(a.stdin.Fd())) {
 		fmt.Fprintf(a.stderr, "value of %s: ", name)
@@ -102,6 +109,8 @@ func (a *app) readValue(name string) (string, error) {
 	return string(b), err
 }
 
+// secretLs is `secret ls`: with why one has no value now, where that is known without running a
+// command.
 func (a *app) secretLs() *cli.Command {
 	return &cli.Command{
 		Name: "ls", Usage: "list the secrets of this repository's boxes; never their values",
@@ -128,6 +137,8 @@ func (a *app) secretLs() *cli.Command {
 	}
 }
 
+// secretRm is `secret rm`. An entry of the keyring that could not be removed is told, and the
+// secret is gone all the same.
 func (a *app) secretRm() *cli.Command {
 	return &cli.Command{
 		Name: "rm", Usage: "forget a secret; no box can use it any more", ArgsUsage: "NAME",

@@ -13,6 +13,8 @@ import (
 	"agentbox/agentbox/service"
 )
 
+// serviceCommand groups the verbs about the daemon as a service of the system. Everything it does
+// is in the package service; nothing here needs a daemon.
 func (a *app) serviceCommand() *cli.Command {
 	return &cli.Command{
 		Name: "service", Category: catHost, Usage: "a daemon that outlives your login, for a machine that serves its team or works overnight",
@@ -25,7 +27,8 @@ func (a *app) serviceCommand() *cli.Command {
 	}
 }
 
-// service is that of this home, run by the program that we are.
+// service is that of this home, run by the program that we are. Links are resolved, so that the
+// unit names the program itself. A home that AGENTBOX_HOME names gets a unit of its own.
 func (a *app) service() (service.Service, error) {
 	binary, err := os.Executable()
 	if err == nil {
@@ -37,6 +40,7 @@ func (a *app) service() (service.Service, error) {
 	return service.Service{Binary: binary, Home: a.home.Dir, Default: os.Getenv(home.EnvDir) == ""}, nil
 }
 
+// serviceInstall is `service install`. It may be run again, after an update for instance.
 func (a *app) serviceInstall(ctx context.Context, _ *cli.Command) error {
 	s, err := a.service()
 	if err != nil {
@@ -49,6 +53,7 @@ func (a *app) serviceInstall(ctx context.Context, _ *cli.Command) error {
 	return a.report(serviceFacts(st))
 }
 
+// serviceStatus is `service status`.
 func (a *app) serviceStatus(ctx context.Context, _ *cli.Command) error {
 	s, err := a.service()
 	if err != nil {
@@ -61,6 +66,7 @@ func (a *app) serviceStatus(ctx context.Context, _ *cli.Command) error {
 	return a.report(serviceFacts(st))
 }
 
+// serviceUninstall is `service uninstall`. That it is not installed is no error.
 func (a *app) serviceUninstall(ctx context.Context, _ *cli.Command) error {
 	s, err := a.service()
 	if err != nil {
@@ -72,6 +78,7 @@ func (a *app) serviceUninstall(ctx context.Context, _ *cli.Command) error {
 	return a.report(facts{value: struct{}{}, text: "the daemon is no service any more"})
 }
 
+// serviceFacts are what is known of the service, and what keeps it from running as it should.
 func serviceFacts(st service.Status) facts {
 	state := "not installed: agentbox service install"
 	switch {

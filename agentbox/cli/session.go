@@ -22,10 +22,13 @@ import (
 const (
 	redials     = 5
 	redialAfter = 50 * time.Millisecond
-	redialSlow  = time.Second // an attempt that took longer met a box that is silent, not one that is gone
+	// An attempt that took longer met a box that is silent, not one that is gone.
+	redialSlow = time.Second
 )
 
-// dial opens an SSH connection into a box.
+// dial opens an SSH connection into a box, as user or, where that is "", as the box's own. A box
+// that has ended a moment ago is asked for anew, see above; an error of any other kind is returned
+// at once. The caller closes the client.
 func (a *app) dial(ctx context.Context, c api.Connection, user string) (*ssh.Client, error) {
 	if user == "" {
 		user = c.User
@@ -43,7 +46,8 @@ func (a *app) dial(ctx context.Context, c api.Connection, user string) (*ssh.Cli
 	}
 }
 
-// dialSocket connects to the SSH server of a box.
+// dialSocket connects to the SSH server of a box. It does not speak SSH: the bytes are for stock
+// ssh.
 func dialSocket(ctx context.Context, c api.Connection) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", c.Socket)
 	if err != nil {
@@ -52,18 +56,21 @@ func dialSocket(ctx context.Context, c api.Connection) (net.Conn, error) {
 	return conn, nil
 }
 
-// run is a command to run in a box with this program's standard streams.
+// run is a command to run in a box with this program's standard streams. flags binds most of it to
+// a verb's command line.
 type run struct {
-	argv    []string // nil: the login shell
-	dir     string   // "" is the connection's
+	argv []string // nil: the login shell
+	// dir is a directory in the box; "" is the connection's, where the caller is.
+	dir     string
 	env     map[string]string
 	user    string
 	tty     bool
 	noStdin bool
 }
 
-// runIn runs a command in a box and ends with its status, as an exit error when that is not 0.
-// Signals this program gets go to the command.
+// runIn runs a command in a box with our standard streams, and ends with its status, as an exit
+// error when that is not 0. Signals this program gets go to the command: what they end is decided
+// there. It asks nothing of the daemon unless the box has to be woken again.
 func (a *app) runIn(ctx context.Context, c api.Connection, r run) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
@@ -107,7 +114,8 @@ func (a *app) runIn(ctx context.Context, c api.Connection, r run) error {
 	return nil
 }
 
-// enter is runIn for a box that stays: whoever is put out of it is told at which limit.
+// enter is runIn for a box that stays. A user whose session was ended by a limit of the box is told
+// which one it was, since the lost connection does not say it.
 func (a *app) enter(ctx context.Context, c api.Connection, r run) error {
 	err := a.runIn(ctx, c, r)
 	b := a.afterLoss(ctx, c.Box, err)
@@ -118,7 +126,9 @@ func (a *app) enter(ctx context.Context, c api.Connection, r run) error {
 	return err
 }
 
-// terminal puts our terminal into raw mode and gives the command one of the same size.
+// terminal puts our terminal into raw mode and gives the command one of the same size. restore has
+// to be called before anything else is printed: in raw mode, a line does not return to the margin.
+// The goroutine that passes sizes on ends with it.
 func (a *app) terminal(cmd *environment.Command) (restore func(), err error) {
 	fd := int(a.stdin.Fd())
 	width, height, err := term.GetSize(fd)
@@ -131,6 +141,8 @@ func (a *app) terminal(cmd *environment.Command) (restore func(), err error) {
 	}
 	resized := make(chan os.Signal, 1)
 	signal.Notify(resized, syscall.SIGWINCH)
+	// The size is passed on when the command's side takes it, so a burst of changes while a window
+	// is dragged becomes a few.
 	sizes := make(chan environment.Size)
 	done := make(chan struct{})
 	go func() {
@@ -157,13 +169,15 @@ func (a *app) terminal(cmd *environment.Command) (restore func(), err error) {
 	}, nil
 }
 
-// interactive tells whether a person sits at both ends.
+// interactive tells whether a person sits at both ends. Questions are asked, shells opened and
+// terminals given only then: a pipe or a CI job must not wait for an answer.
 func (a *app) interactive() bool {
 	out, ok := a.stdout.(interface{ Fd() uintptr })
 	return ok && term.IsTerminal(int(a.stdin.Fd())) && term.IsTerminal(int(out.Fd()))
 }
 
-// connect makes a box run and says how to get in.
+// connect makes a box run and says how to get in. box is a name, an id or a beginning of one; "" is
+// the box of this directory.
 func (a *app) connect(ctx context.Context, box string) (api.Connection, error) {
 	ref, err := a.ref(box)
 	if err != nil {

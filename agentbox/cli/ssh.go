@@ -26,6 +26,9 @@ const sshSuffix = ".agentbox"
 // proxyVerb is what stock ssh runs to reach a box.
 const proxyVerb = "ssh-proxy"
 
+// sshCommand is `ssh`: this program becomes the ssh of this machine, with settings that reach the
+// box. The user's own ssh configuration is left out (-F /dev/null): an option in it for all hosts,
+// such as a ProxyJump, would break it.
 func (a *app) sshCommand() *cli.Command {
 	var user string
 	return &cli.Command{
@@ -61,7 +64,8 @@ func (a *app) sshCommand() *cli.Command {
 }
 
 // sshSettings is what ssh has to know to enter a box. Every path in it stays the same for as long
-// as the box exists.
+// as the box exists. So a configuration that was written once goes on to work. Agents are not
+// forwarded: the box would get the use of the user's keys.
 func (a *app) sshSettings(id agentbox.BoxID, name, user string) ([][2]string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -90,12 +94,16 @@ func (a *app) sshSettings(id agentbox.BoxID, name, user string) ([][2]string, er
 // that.
 const sshUser = "agentbox"
 
-// hostKeyAlias is the name under which a supervisor writes its box's host key.
+// hostKeyAlias is the name under which a supervisor writes its box's host key. With it, the same
+// line of known_hosts fits a box under all of its names.
 const hostKeyAlias = "agentbox"
 
-// sshPath writes a file name the way ssh's configuration wants it.
+// sshPath writes a file name the way ssh's configuration wants it. ssh expands % in it, and splits
+// at spaces.
 func sshPath(path string) string { return `"` + strings.ReplaceAll(path, "%", "%%") + `"` }
 
+// sshConfigCommand is `ssh-config`. It covers the boxes that are there now, as ssh has no way to
+// ask.
 func (a *app) sshConfigCommand() *cli.Command {
 	var install bool
 	return &cli.Command{
@@ -128,7 +136,7 @@ func (a *app) sshConfigCommand() *cli.Command {
 	}
 }
 
-// sshBoxes are the boxes that a configuration is asked for.
+// sshBoxes are the boxes that a configuration is asked for. Without a name they are all.
 func (a *app) sshBoxes(ctx context.Context, args []string) ([]agentbox.Box, error) {
 	if len(args) == 0 {
 		return call(ctx, a, api.ListBoxes, api.ListRequest{})
@@ -149,7 +157,8 @@ func (a *app) sshBoxes(ctx context.Context, args []string) ([]agentbox.Box, erro
 }
 
 // installSSH writes the configuration into the home of agentbox and one line into the user's own,
-// at the top: what ssh reads first is what counts.
+// at the top: what ssh reads first is what counts. Their file is replaced as a whole, links
+// followed, and never changed twice: a line that is there already is enough.
 func (a *app) installSSH(config string) error {
 	ours := filepath.Join(a.home.Dir, "ssh_config")
 	if err := replaceFile(ours, []byte(config)); err != nil {
@@ -177,7 +186,7 @@ func (a *app) installSSH(config string) error {
 	return replaceFile(theirs, append([]byte(include), before...))
 }
 
-// replaceFile writes a private file.
+// replaceFile writes a private file, whole or not at all.
 func replaceFile(path string, b []byte) error {
 	if err := durable.WriteFile(path, b, 0o600); err != nil {
 		return agentbox.Errorf(agentbox.Missing, "cannot %w", err)
@@ -185,6 +194,8 @@ func replaceFile(path string, b []byte) error {
 	return nil
 }
 
+// sshProxyCommand is what ssh runs for its connection (ProxyCommand). It wakes the box, and passes
+// bytes: SSH is between ssh and the supervisor.
 func (a *app) sshProxyCommand() *cli.Command {
 	return &cli.Command{
 		Name: proxyVerb, Hidden: true, Usage: "connect standard input and output to the SSH server of a box", ArgsUsage: "BOX",
@@ -208,7 +219,8 @@ func (a *app) sshProxyCommand() *cli.Command {
 }
 
 // splice joins a connection and a pair of streams until the connection's end. A read from in cannot
-// be interrupted, so it is left to the end of the program.
+// be interrupted, so it is left to the end of the program. It is over when the box's side is, also
+// if in still has something.
 func splice(conn net.Conn, in io.Reader, out io.Writer) error {
 	go func() {
 		io.Copy(conn, in)

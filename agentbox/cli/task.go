@@ -13,6 +13,8 @@ import (
 	"agentbox/agentbox/api"
 )
 
+// taskCommand groups the verbs about tasks. The queue is in the daemon: once submitted, a task
+// needs this program no more.
 func (a *app) taskCommand() *cli.Command {
 	return &cli.Command{
 		Name: "task", Category: catBox, Usage: "work that goes on without you: a command in a box of its own, and what came of it",
@@ -25,7 +27,8 @@ func (a *app) taskCommand() *cli.Command {
 	}
 }
 
-// submission is what task submit was asked for.
+// submission is what task submit was asked for: the request for the daemon, and what is resolved
+// here.
 type submission struct {
 	req    api.TaskSubmission
 	repeat int
@@ -34,6 +37,8 @@ type submission struct {
 	wait   bool
 }
 
+// taskSubmitCommand is `task submit`. It prints an id for each task, in the order of the lines and
+// repetitions, or with --wait how they ended.
 func (a *app) taskSubmitCommand() *cli.Command {
 	s := submission{repeat: 1}
 	spec := &s.req.Spec
@@ -75,6 +80,9 @@ func (a *app) taskSubmitCommand() *cli.Command {
 	}
 }
 
+// submit checks, resolves and submits. All tasks of one submission are one batch.
+// AGENTBOX_ISOLATION counts where no flag does, and becomes a part of the task: it is our
+// environment, and the task may begin in another daemon's.
 func (a *app) submit(ctx context.Context, s submission, argv []string) error {
 	if err := s.check(argv); err != nil {
 		return err
@@ -103,7 +111,8 @@ func (a *app) submit(ctx context.Context, s submission, argv []string) error {
 	return a.reportTasks(all, taskIDs(all))
 }
 
-// taskOfAgent makes commands that are prompts an agent's, and grants what it needs.
+// taskOfAgent makes commands that are prompts an agent's, and grants what it needs. The words of
+// each command are joined to one prompt. Grants come last, when nothing can be refused any more.
 func (a *app) taskOfAgent(ctx context.Context, s *submission) error {
 	if s.agent == "" {
 		return nil
@@ -121,6 +130,8 @@ func (a *app) taskOfAgent(ctx context.Context, s *submission) error {
 	return a.grant(ctx, profile)
 }
 
+// check refuses what makes no sense before anything is read or granted. Bounds of machines and
+// limits are the daemon's to check.
 func (s submission) check(argv []string) error {
 	l := s.req.Spec.Limits
 	switch {
@@ -140,7 +151,8 @@ func (s submission) check(argv []string) error {
 	return nil
 }
 
-// commands are what the tasks run: one for each line and repetition.
+// commands are what the tasks run: one for each line and repetition. 1000 at once is the most: each
+// is a box in the end.
 func (s submission) commands(argv []string) ([][]string, error) {
 	of := [][]string{argv}
 	if s.each != "" {
@@ -181,6 +193,7 @@ func withLine(argv []string, line string) []string {
 	return out
 }
 
+// taskIDs are the ids of tasks, a line each.
 func taskIDs(all []agentbox.Task) string {
 	var ids []string
 	for _, t := range all {
@@ -202,7 +215,9 @@ func (a *app) reportTasks(all []agentbox.Task, text string) error {
 	return a.report(f)
 }
 
-// awaitTasks waits for each task, and ends as the first that did not succeed.
+// awaitTasks waits for each task, and ends as the first that did not succeed. They are waited for
+// one by one, in order, which takes no longer than all at once. A daemon that is replaced meanwhile
+// goes on with the tasks, and so does the wait.
 func (a *app) awaitTasks(ctx context.Context, all []agentbox.Task) error {
 	var result error
 	for i := range all {
@@ -227,7 +242,8 @@ func (a *app) awaitTasks(ctx context.Context, all []agentbox.Task) error {
 	return result
 }
 
-// taskResult is how a task ended, as an exit code.
+// taskResult is how a task ended, as an exit code. 124 for a limit, the command's own code where it
+// has one, 125 for a task that was lost or cancelled.
 func taskResult(t agentbox.Task) error {
 	last := t.Last()
 	switch {

@@ -11,7 +11,8 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// usedRows say what an attempt has used, and what that costs where there is a table of rates.
+// usedRows say what an attempt has used, and what that costs where there is a table of rates. Names
+// of models are a server's words. None where nothing could be measured.
 func usedRows(r agentbox.Result) (rows [][]string) {
 	u := r.Used
 	if u == nil {
@@ -28,6 +29,7 @@ func usedRows(r agentbox.Result) (rows [][]string) {
 	return rows
 }
 
+// tokensText is what one model has counted, its caches only where it has any.
 func tokensText(name string, t agentbox.Tokens) string {
 	if name == "" {
 		name = "unnamed"
@@ -42,12 +44,14 @@ func tokensText(name string, t agentbox.Tokens) string {
 	return text
 }
 
+// costText is a cost, with the models that the table of rates lacks.
 func costText(c agentbox.Cost) string {
 	return costsText([]agentbox.Cost{c}) + unratedText([]agentbox.Cost{c})
 }
 
 // timelineEvents are the lines of a timeline: what was written down as it happened, and what is
-// known of it afterwards.
+// known of it afterwards. They are in order of time. Of a denial only the first attempt has a place
+// in it, with how often it was repeated.
 func timelineEvents(info api.TaskInfo) []api.TaskMoment {
 	all := slices.Clone(info.Timeline)
 	for _, a := range info.Task.Attempts {
@@ -69,6 +73,7 @@ func timelineEvents(info api.TaskInfo) []api.TaskMoment {
 	return all
 }
 
+// denialText is a denial in one line: what was tried, by the box's words, and why it was refused.
 func denialText(d agentbox.Denial) string {
 	text := d.What
 	if d.Reason != "" {
@@ -80,6 +85,7 @@ func denialText(d agentbox.Denial) string {
 	return text
 }
 
+// pressureText is what there was too little of, in one line.
 func pressureText(p agentbox.Pressure) string {
 	switch p.What {
 	case agentbox.PressureLimit:
@@ -94,7 +100,8 @@ func pressureText(p agentbox.Pressure) string {
 	return p.What + " " + p.Detail
 }
 
-// evidenceRows say where what was kept of the last attempt is.
+// evidenceRows say where the files are that were kept of the last attempt: none for a task that has
+// none.
 func evidenceRows(info api.TaskInfo) (rows [][]string) {
 	if info.Directory == "" {
 		return nil

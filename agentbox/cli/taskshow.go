@@ -15,6 +15,7 @@ import (
 	"agentbox/agentbox/job"
 )
 
+// taskLsCommand is `task ls`, and with --by the sums of what tasks have used.
 func (a *app) taskLsCommand() *cli.Command {
 	var req api.TaskList
 	var by string
@@ -41,7 +42,7 @@ func (a *app) taskLsCommand() *cli.Command {
 	}
 }
 
-// oneTask is the task that a command names.
+// oneTask is the task that a command names. The daemon takes ids and unique beginnings of them.
 func oneTask(cmd *cli.Command) (string, error) {
 	switch cmd.Args().Len() {
 	case 1:
@@ -52,6 +53,8 @@ func oneTask(cmd *cli.Command) (string, error) {
 	return "", agentbox.Errorf(agentbox.Invalid, "%s takes one task", cmd.Name).WithHint("agentbox task ls lists them")
 }
 
+// taskRows are tasks as a table; what it says of the exit code, the time and the work is of the
+// last attempt.
 func taskRows(all []agentbox.Task) [][]string {
 	rows := [][]string{{"TASK", "STATE", "EXIT", "AGE", "TOOK", "COST", "WORK", "DIRECTORY", "COMMAND"}}
 	for _, t := range all {
@@ -107,6 +110,8 @@ func resultText(r agentbox.Result) string {
 	return text
 }
 
+// taskShowCommand is `task show`: what each attempt left and used, where its files are, and what
+// happened when.
 func (a *app) taskShowCommand() *cli.Command {
 	return &cli.Command{
 		Name: "show", Usage: "what happened to a task", ArgsUsage: "TASK",
@@ -143,6 +148,8 @@ func (a *app) taskShowCommand() *cli.Command {
 	}
 }
 
+// taskEachCommand makes a verb that does one thing to each task that is named. It stops at the
+// first failure, with what it has done before done.
 func (a *app) taskEachCommand(name, usage string, e api.Endpoint[api.TaskRef, agentbox.Task]) *cli.Command {
 	return &cli.Command{
 		Name: name, Usage: usage, ArgsUsage: "TASK...",
@@ -163,6 +170,8 @@ func (a *app) taskEachCommand(name, usage string, e api.Endpoint[api.TaskRef, ag
 	}
 }
 
+// taskAttachCommand is `task attach`: attach, for the job of a task. To leave it leaves the task
+// running.
 func (a *app) taskAttachCommand() *cli.Command {
 	return &cli.Command{
 		Name: "attach", Usage: "join the command of a task that runs", ArgsUsage: "TASK",
@@ -180,7 +189,7 @@ func (a *app) taskAttachCommand() *cli.Command {
 	}
 }
 
-// jobOfTask is the job of a task that runs.
+// jobOfTask is the job of a task that runs; Conflict for any other.
 func (a *app) jobOfTask(ctx context.Context, id string) (api.JobInfo, error) {
 	info, err := call(ctx, a, api.ShowTask, api.TaskRef{Task: id})
 	if err != nil {
@@ -194,6 +203,7 @@ func (a *app) jobOfTask(ctx context.Context, id string) (api.JobInfo, error) {
 	return call(ctx, a, api.ShowJob, api.JobRef{BoxRef: api.BoxRef{Box: last.BoxName}, Job: last.Job.String()})
 }
 
+// taskLogsCommand is `task logs`.
 func (a *app) taskLogsCommand() *cli.Command {
 	var l logs
 	return &cli.Command{
@@ -215,8 +225,9 @@ func (a *app) taskLogsCommand() *cli.Command {
 // lookAgain is how often a task is looked at whose command has not begun.
 const lookAgain = 200 * time.Millisecond
 
-// taskLogs prints what a task's command wrote. Who follows waits for its beginning: for room, and
-// until its box is made.
+// taskLogs prints what a task's command wrote, in its last attempt: from its job while it runs, and
+// from the evidence afterwards, when the box is gone. With l.follow it waits for the command's
+// beginning, for room and until its box is made, and goes on to its end.
 func (a *app) taskLogs(ctx context.Context, id string, l logs) error {
 	for {
 		info, err := call(ctx, a, api.ShowTask, api.TaskRef{Task: id})
@@ -245,7 +256,8 @@ func (a *app) taskLogs(ctx context.Context, id string, l logs) error {
 	}
 }
 
-// printTranscript prints an asciicast, as it is or as text.
+// printTranscript prints an asciicast, as it is or as text. It is a file of this host, bounded when
+// it was written, so it is read as a whole.
 func (a *app) printTranscript(name string, cast bool) error {
 	b, err := os.ReadFile(name)
 	if os.IsNotExist(err) {

@@ -10,7 +10,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// taskSum is what tasks that have something in common have used together.
+// taskSum is what tasks that have something in common have used together, all attempts of each
+// counted. Costs of different currencies stay apart.
 type taskSum struct {
 	By    string               `json:"by"` // what they have in common
 	Tasks int                  `json:"tasks"`
@@ -45,6 +46,7 @@ func sumTasks(all []agentbox.Task, by func(agentbox.Task) string) []taskSum {
 	return sums
 }
 
+// add counts a task in. One of which nothing was measured counts as a task and adds nothing.
 func (s *taskSum) add(t agentbox.Task) {
 	s.Tasks++
 	if t.Used != nil {
@@ -55,7 +57,8 @@ func (s *taskSum) add(t agentbox.Task) {
 	}
 }
 
-// allTasks is the last line of a list of tasks; "" for none.
+// allTasks is the last line of a list of tasks; "" for none. It is the sum over the list, so that
+// nobody has to add up a column.
 func allTasks(all []agentbox.Task) string {
 	if len(all) == 0 {
 		return ""
@@ -110,7 +113,8 @@ func unratedText(costs []agentbox.Cost) string {
 	return ", without " + oneLine(strings.Join(slices.Compact(names), ", ")) + ", which rates.yaml does not have"
 }
 
-// reportSums prints what tasks have used, summed by what they have in common.
+// reportSums prints what tasks have used, summed by what they have in common. The sum below is over
+// all of them.
 func (a *app) reportSums(all []agentbox.Task, by string) error {
 	group, known := taskGroups[by]
 	if !known {

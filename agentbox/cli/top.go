@@ -15,12 +15,14 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// load is what a box takes at a moment.
+// load is what a box takes at a moment. CPUPercent may be above 100, for a box with several CPUs.
 type load struct {
 	agentbox.Box
 	CPUPercent float64 `json:"cpu_percent"` // of one CPU, since the measurement before
 }
 
+// topCommand is `top`. CPU time and bytes are counters, so everything it shows is a difference of
+// two measurements, and the first picture comes after --every.
 func (a *app) topCommand() *cli.Command {
 	var every time.Duration
 	var team bool
@@ -45,7 +47,8 @@ func (a *app) topCommand() *cli.Command {
 }
 
 // watch measures again and again, and shows what was between two measurements: once where nobody
-// looks on, else until ctx ends, which is how it is meant to end.
+// looks on, else until ctx ends, which is how it is meant to end. It stops at the first measurement
+// that fails, and says why.
 func watch[T any](ctx context.Context, a *app, every time.Duration, measure func(context.Context) (T, error), show func(before, now T, passed time.Duration) error) error {
 	out, ok := a.stdout.(interface{ Fd() uintptr })
 	live := ok && term.IsTerminal(int(out.Fd())) && !a.json && !a.quiet
@@ -75,10 +78,12 @@ func watch[T any](ctx context.Context, a *app, every time.Duration, measure func
 	return err
 }
 
+// usage is one measurement: every box with what it costs.
 func (a *app) usage(ctx context.Context) ([]agentbox.Box, error) {
 	return call(ctx, a, api.ListBoxes, api.ListRequest{Usage: true})
 }
 
+// showLoads gives what shows a measurement of the boxes beside the one before.
 func (a *app) showLoads(ctx context.Context) func(before, now []agentbox.Box, passed time.Duration) error {
 	return func(before, now []agentbox.Box, passed time.Duration) error {
 		loads := loadsOf(before, now, passed)
@@ -99,6 +104,8 @@ func (a *app) sayRoom(ctx context.Context) error {
 	return err
 }
 
+// roomText is the last line of top: promised is what boxes may grow to, which may be more than they
+// take.
 func roomText(r api.Resources) string {
 	return fmt.Sprintf("%s of %s available, %s promised to %s; room for %s of %s and %s",
 		bytesText(r.Machine.Available), bytesText(r.Machine.Memory), bytesText(r.Promised.Memory), agentbox.PluralOf(r.Promised.Boxes, "box", "boxes"),
@@ -113,6 +120,8 @@ type peerLoad struct {
 	Receiving float64 `json:"receiving"` // bytes a second
 }
 
+// showPeers shows the team's machines with what moves. Former members are left out. Rates are of
+// pieces that this machine sent and got, not of all traffic of the others.
 func (a *app) showPeers(before, now []api.MeshPeer, passed time.Duration) error {
 	was := map[string]api.MeshPeer{}
 	for _, p := range before {
@@ -167,6 +176,7 @@ func loadsOf(before, now []agentbox.Box, passed time.Duration) []load {
 	return loads
 }
 
+// loadIDs are the boxes' ids in the order of their load.
 func loadIDs(loads []load) []string {
 	var ids []string
 	for _, l := range loads {
@@ -175,6 +185,7 @@ func loadIDs(loads []load) []string {
 	return ids
 }
 
+// loadRows are loads as a table; a box without a machine takes no CPU and shows no memory.
 func loadRows(loads []load) [][]string {
 	rows := [][]string{{"NAME", "ID", "STATE", "CPU", "MEMORY", "DISK", "SERVICES"}}
 	for _, l := range loads {
@@ -189,6 +200,7 @@ func loadRows(loads []load) [][]string {
 	return rows
 }
 
+// serviceStates are NAME:STATE, for one cell.
 func serviceStates(services []agentbox.Service) []string {
 	var out []string
 	for _, s := range services {

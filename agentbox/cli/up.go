@@ -13,7 +13,8 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// machineFlags are the flags of the verbs that make boxes.
+// machineFlags are the flags of the verbs that make boxes. Those that are not given leave the
+// configuration's value.
 func machineFlags(req *api.UpRequest) []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "image", Usage: "use `IMAGE` instead of the configured one: apt:SUITE or an OCI reference", Destination: &req.Image},
@@ -24,6 +25,8 @@ func machineFlags(req *api.UpRequest) []cli.Flag {
 	}
 }
 
+// upCommand is `up`. With a command it runs that; without one it opens a shell on a terminal, and
+// on a pipe prints the id of the box. --explain and --detach run nothing.
 func (a *app) upCommand() *cli.Command {
 	var req api.UpRequest
 	var detach, explain, approve bool
@@ -42,6 +45,8 @@ func (a *app) upCommand() *cli.Command {
 			if cmd.Args().Present() {
 				return agentbox.Errorf(agentbox.Invalid, "up takes no argument %q", cmd.Args().First()).WithHint("put the command behind --: agentbox up -- %s", shellescape.QuoteCommand(cmd.Args().Slice()))
 			}
+			// Only if a command or shell follows where we are, must that place be in the box and
+			// are services waited for.
 			req.Command = r.dir == "" && !detach && (len(a.command) > 0 || a.command == nil && a.interactive())
 			if explain {
 				return a.explain(ctx, req)
@@ -58,7 +63,8 @@ func (a *app) upCommand() *cli.Command {
 	}
 }
 
-// up makes a box of the current directory.
+// up makes a box of the current directory, or finds it. That it was made is said on standard error,
+// with how long it took.
 func (a *app) up(ctx context.Context, req api.UpRequest) (api.UpResponse, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -73,6 +79,8 @@ func (a *app) up(ctx context.Context, req api.UpRequest) (api.UpResponse, error)
 	return resp, err
 }
 
+// afterUp does what up is for: the command, the shell, or the id. With --json the box is printed
+// first; a shell is not opened then, as its output would follow the JSON.
 func (a *app) afterUp(ctx context.Context, resp api.UpResponse, r run, detach bool) error {
 	r.argv = a.command
 	shell := r.argv == nil && a.interactive()

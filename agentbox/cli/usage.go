@@ -46,8 +46,12 @@ func maxArgs(cmd *cli.Command) int {
 	return -1
 }
 
+// undefinedFlag begins the library's error for an unknown flag. It has no type to tell it by, so a
+// version that words it differently costs the suggestion and nothing else.
 const undefinedFlag = "flag provided but not defined: "
 
+// usageError makes one of our errors of a mistake on the command line: what is wrong, and what may
+// have been meant.
 func (a *app) usageError(_ context.Context, cmd *cli.Command, err error, _ bool) error {
 	e := agentbox.Errorf(agentbox.Invalid, "%w", err).WithHint("%s --help", cmd.FullName())
 	if name, ok := strings.CutPrefix(err.Error(), undefinedFlag); ok {
@@ -98,6 +102,7 @@ func flagsOf(cmd *cli.Command) []cli.Flag {
 	return flags
 }
 
+// unknown is the error for a word that is no command of cmd, with the one that may have been meant.
 func unknown(cmd *cli.Command, name string) error {
 	err := agentbox.Errorf(agentbox.Invalid, "%q is not a command of %s", name, cmd.FullName()).WithHint("%s --help lists them", cmd.FullName())
 	if near := cli.SuggestCommand(cmd.VisibleCommands(), name); alike(name, near) {
@@ -107,7 +112,7 @@ func unknown(cmd *cli.Command, name string) error {
 }
 
 // alike tells whether a word may be another one mistyped: the library suggests the nearest, however
-// far.
+// far. A third of the word may be wrong; beyond that a suggestion is noise.
 func alike(word, near string) bool {
 	return near != "" && levenshtein.Distance(word, near, nil) <= max(1, len(near)/3)
 }

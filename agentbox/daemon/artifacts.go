@@ -23,27 +23,32 @@ import (
 	"agentbox/agentbox/task"
 )
 
-// Names in the directory of an attempt.
+// Names in the directory of an attempt; docs/internals/formats.md has them, too.
 const (
 	artifactsDir  = "artifacts"
 	statementFile = "artifacts.dsse.json"
 )
 
-// artifacts takes the artifacts of a task's box, and answers for those that were taken.
+// artifacts takes the artifacts of a task's box, and answers for those that were taken. It
+// implements task.Collector. It has its tasks from a function since these need it first.
 type artifacts struct {
 	jobs
 	key   ed25519.PrivateKey // the host's
 	tasks func() tasks
 }
 
-// artifactBound bounds what a box may send before it is chosen from.
+// What a box may send before it is chosen from: globs are matched here, so a box sends whole
+// directories. The figures are what a build may rightfully leave; a box that sends more gets no
+// artifacts, and the task says so.
 var (
 	artifactBound = environment.Bound{Bytes: 8 << 30, Files: 500_000, Time: 5 * time.Minute}
 	lockfileBound = environment.Bound{Bytes: 512 << 20, Files: 10_000, Time: time.Minute}
 )
 
 // Collect takes what a task's configuration names. Taking it again replaces what an earlier daemon
-// had begun.
+// had begun. dir is the attempt's directory. The files come first and the statement last: without
+// it there are no artifacts, so a daemon that is killed in between leaves none that nobody vouches
+// for. Lost in the answer says that files were left out, whose box may then be kept.
 func (a artifacts) Collect(ctx context.Context, box agentbox.Box, t agentbox.Task, work task.Kept, dir string) (task.Collected, error) {
 	if len(t.Artifacts) == 0 {
 		return task.Collected{}, nil
@@ -73,7 +78,8 @@ func (a artifacts) Collect(ctx context.Context, box agentbox.Box, t agentbox.Tas
 	return out, err
 }
 
-// predicate says where artifacts came from.
+// predicate says where artifacts came from, as the statement has it: the commit that the box began
+// with, the work as it was kept, and the image and setup result that it was made of.
 func predicate(box agentbox.Box, t agentbox.Task, work task.Kept, lockfiles map[string]string) artifact.Predicate {
 	p := artifact.Predicate{
 		Created: time.Now().UTC(), Task: t.ID.String(), Attempt: t.Last().Number, Agent: t.Agent, Command: t.Command, Repo: t.Project, Commit: box.Commit, Work: work.Ref,
@@ -88,7 +94,8 @@ func predicate(box agentbox.Box, t agentbox.Task, work task.Kept, lockfiles map[
 	return p
 }
 
-// gatherer takes files of a task's box.
+// gatherer takes files of a task's box, over one connection. The git directory is never among them:
+// commits are kept as refs.
 type gatherer struct {
 	*ssh.Client
 	task agentbox.Task
@@ -96,7 +103,7 @@ type gatherer struct {
 	skip []string
 }
 
-// gather opens a box to take files of it.
+// gather opens a box to take files of it. The box is woken for it; the caller closes the gatherer.
 func (a artifacts) gather(ctx context.Context, box agentbox.Box, t agentbox.Task) (*gatherer, error) {
 	c, err := a.boxes.Connect(ctx, api.BoxRef{Box: box.ID.String()}, nil)
 	if err != nil {
@@ -106,7 +113,9 @@ func (a artifacts) gather(ctx context.Context, box agentbox.Box, t agentbox.Task
 	return &gatherer{client, t, path.Join(c.Dir, filepath.ToSlash(t.ArtifactsIn)), []string{path.Join(c.Dir, ".git")}}, err
 }
 
-// artifacts has the box send what lies where artifacts can be, and keeps those that are meant.
+// artifacts has the box send what lies where artifacts can be, and keeps those that are meant. Only
+// what lies below the fixed beginnings of the globs is sent, all of the root if one of them has
+// none.
 func (g *gatherer) artifacts(ctx context.Context, to string) (got artifact.Collected, err error) {
 	var below []string
 	for _, prefix := range artifact.Prefixes(g.task.Artifacts) {
@@ -123,7 +132,8 @@ func (g *gatherer) artifacts(ctx context.Context, to string) (got artifact.Colle
 	return got, err
 }
 
-// lockfiles are the digests of those that the box has.
+// lockfiles are the digests of those that the box has, by name: what the work depended on, as it
+// was when the command ended.
 func (g *gatherer) lockfiles(ctx context.Context) (found map[string]string, err error) {
 	if len(g.task.Lockfiles) == 0 {
 		return nil, nil
@@ -140,6 +150,8 @@ func (g *gatherer) lockfiles(ctx context.Context) (found map[string]string, err 
 }
 
 // take passes an archive of the paths, all of the root where there are none, on as it comes.
+// Nothing is held in memory or written down on the way, so its size is bounded by bound and by what
+// to makes of it. If either side fails, so does the other.
 func (g *gatherer) take(ctx context.Context, paths []string, bound environment.Bound, to func(context.Context, io.Reader) error) error {
 	what := environment.Export{Root: g.root, Skip: g.skip, Paths: paths, Bound: bound}
 	r, w := io.Pipe()
@@ -160,6 +172,7 @@ func (g *gatherer) take(ctx context.Context, paths []string, bound environment.B
 	return group.Wait()
 }
 
+// handle serves the calls about artifacts.
 func (a artifacts) handle(mux *http.ServeMux) {
 	api.Handle(mux, api.ListArtifacts, a.list)
 }
@@ -185,6 +198,9 @@ func (a artifacts) list(ctx context.Context, ref api.TaskRef, _ agentbox.Progres
 		WithHint("artifacts: in the configuration names those that are kept when a task ends")
 }
 
+// report opens the statement of attempt n with this host's own key and compares the files with it,
+// hashing each. It satisfies fs.ErrNotExist where the attempt has none. A statement that is signed
+// but speaks of another attempt was moved there, and is Corrupt.
 func (a artifacts) report(ctx context.Context, t agentbox.Task, store task.Store, n int) (api.ArtifactReport, error) {
 	dir := store.Attempt(t.ID, n)
 	f, err := os.Open(filepath.Join(dir, statementFile))

@@ -13,6 +13,7 @@ import (
 	"agentbox/cachestore/blob"
 )
 
+// listCache lists the blobs of the store, with the alarms about each.
 func (d *daemon) listCache(ctx context.Context, _ api.None, _ agentbox.Progress) ([]api.CacheEntry, error) {
 	s, err := d.store.Store(ctx)
 	if err != nil {
@@ -46,6 +47,8 @@ func (d *daemon) wire(ctx context.Context, e cachestore.Entry, alarms []cachesto
 	return out, err
 }
 
+// wireEntry is an entry of the store as the API has it. An alarm is an entry's if it was kept when
+// another result for its name was refused.
 func wireEntry(e cachestore.Entry, alarms []cachestore.Alarm) api.CacheEntry {
 	out := api.CacheEntry{
 		Manifest: e.Manifest, Kind: string(e.Kind), MediaType: e.MediaType, Size: e.Size, Stored: e.Charged,
@@ -67,6 +70,7 @@ func wireEntry(e cachestore.Entry, alarms []cachestore.Alarm) api.CacheEntry {
 	return out
 }
 
+// showCache is one entry, with how much of it is here and what its key was computed from.
 func (d *daemon) showCache(ctx context.Context, req api.CacheRef, _ agentbox.Progress) (api.CacheDetail, error) {
 	s, e, err := d.findCache(ctx, req.Ref)
 	if err != nil {
@@ -106,6 +110,8 @@ func (d *daemon) why(ctx context.Context, e cachestore.Entry) ([]string, error) 
 	return nil, nil
 }
 
+// verifyCache reads and hashes the whole store. What is damaged is got again from the remote that
+// the request names, then from those that are remembered, the team included.
 func (d *daemon) verifyCache(ctx context.Context, req api.CacheVerifyRequest, progress agentbox.Progress) (api.CacheVerifyReport, error) {
 	s, err := d.store.Store(ctx)
 	if err != nil {
@@ -131,6 +137,8 @@ func (d *daemon) verifyCache(ctx context.Context, req api.CacheVerifyRequest, pr
 	return out, err
 }
 
+// collectCache frees space, or with DryRun tells what would be freed. What stays above the quota is
+// computed from the usage afterwards, in a dry run by subtraction.
 func (d *daemon) collectCache(ctx context.Context, req api.CacheGCRequest, _ agentbox.Progress) (api.CacheGCReport, error) {
 	s, err := d.store.Store(ctx)
 	if err != nil {
@@ -154,9 +162,11 @@ func (d *daemon) collectCache(ctx context.Context, req api.CacheGCRequest, _ age
 	return out, err
 }
 
-// userPin is the name of a pin that a person made.
+// userPin is the name of a pin that a person made. Pins that agentbox makes by itself have other
+// names, so no person takes them away by this.
 func userPin(d agentbox.Digest) string { return "user:" + d.Hex() }
 
+// pinCache keeps an entry until it is unpinned. Pinning twice is one pin.
 func (d *daemon) pinCache(ctx context.Context, req api.CacheRef, _ agentbox.Progress) (api.CacheEntry, error) {
 	return d.changeEntry(ctx, req.Ref, func(s *cachestore.Store, m agentbox.Digest) error { return s.Pin(ctx, userPin(m), m) })
 }
@@ -165,6 +175,8 @@ func (d *daemon) unpinCache(ctx context.Context, req api.CacheRef, _ agentbox.Pr
 	return d.changeEntry(ctx, req.Ref, func(s *cachestore.Store, m agentbox.Digest) error { return s.Unpin(userPin(m)) })
 }
 
+// changeEntry changes the entry that ref means, and gives it as it is then. It is found again by
+// its manifest, since its names may have changed.
 func (d *daemon) changeEntry(ctx context.Context, ref string, change func(s *cachestore.Store, m agentbox.Digest) error) (api.CacheEntry, error) {
 	s, e, err := d.findCache(ctx, ref)
 	if err != nil {
@@ -213,6 +225,8 @@ func (d *daemon) removeCache(ctx context.Context, req api.CacheRef, _ agentbox.P
 	return wireEntry(e, nil), err
 }
 
+// cacheQuota tells what the store takes and may take, after changing the bounds that the request
+// names, if any.
 func (d *daemon) cacheQuota(ctx context.Context, req api.CacheQuotaRequest, _ agentbox.Progress) (api.CacheUsage, error) {
 	s, err := d.store.Store(ctx)
 	if err != nil {
@@ -240,6 +254,8 @@ func (d *daemon) cacheQuota(ctx context.Context, req api.CacheQuotaRequest, _ ag
 	return out, nil
 }
 
+// changedQuota is a quota with the bounds of a request in it. 0 lifts the bound of a kind; an
+// unknown kind stays in it, for the store to refuse by name.
 func changedQuota(old cachestore.Quota, req api.CacheQuotaRequest) cachestore.Quota {
 	q := cachestore.Quota{Total: old.Total, Kinds: map[blob.Kind]int64{}}
 	maps.Copy(q.Kinds, old.Kinds)

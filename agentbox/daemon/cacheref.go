@@ -12,7 +12,8 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// findCache finds in the store what a person means by a reference.
+// findCache finds in the store what a person means by a reference, see pickEntry. The store is
+// returned too, as callers go on with it.
 func (d *daemon) findCache(ctx context.Context, ref string) (*cachestore.Store, cachestore.Entry, error) {
 	s, err := d.store.Store(ctx)
 	if err != nil {
@@ -28,7 +29,8 @@ func (d *daemon) findCache(ctx context.Context, ref string) (*cachestore.Store, 
 
 // pickEntry finds the entry that has a digest or a name; else the one of which ref is the beginning
 // of a digest: its manifest's, its image's, the key's of what setup made; else the newest image of
-// that name.
+// that name. NotFound for nothing, Conflict with what is meant for several. A name is tried last,
+// so that no image can be given a name that hides a digest.
 func pickEntry(list []cachestore.Entry, ref string) (cachestore.Entry, error) {
 	for _, e := range list {
 		if e.Manifest.String() == ref || anyName(e, func(n blob.Name) bool { return n.Namespace+"/"+n.Key == ref }) {
@@ -61,6 +63,7 @@ func pickEntry(list []cachestore.Entry, ref string) (cachestore.Entry, error) {
 	return cachestore.Entry{}, agentbox.Errorf(agentbox.Conflict, "%q may be any of %d: %s", ref, len(found), strings.Join(meant, "; ")).WithHint("more digits of one of them")
 }
 
+// anyName tells whether one of an entry's names is such.
 func anyName(e cachestore.Entry, is func(n blob.Name) bool) bool {
 	return slices.ContainsFunc(e.Names, is)
 }
@@ -93,9 +96,11 @@ func abbreviates(ref string, n blob.Name) bool {
 	return true
 }
 
+// hexDigits is the length of a digest as part of a name.
 const hexDigits = 2 * len(agentbox.Digest{})
 
-// describe names an entry among others.
+// describe names an entry among others. It is the comment of its name if there is one: an image's
+// name, say.
 func describe(e cachestore.Entry) string {
 	text := fmt.Sprintf("%s %s", e.Manifest.Short(), e.Kind)
 	for _, n := range e.Names {

@@ -11,7 +11,9 @@ import (
 	"agentbox/mesh/identity"
 )
 
-// contexts lists the boxes and tasks of this machine for its team.
+// contexts lists the boxes and tasks of this machine for its team. It is what `ls --team` shows
+// elsewhere, so it has nothing that is nobody else's business: no directory, no command line, no
+// prompt.
 func (d *daemon) contexts(ctx context.Context) ([]team.Context, error) {
 	boxes, err := d.boxes.List(ctx, api.ListRequest{}, nil)
 	if err != nil {
@@ -35,7 +37,7 @@ func (d *daemon) contexts(ctx context.Context) ([]team.Context, error) {
 }
 
 // listTeam tells what every machine of the team works on, ours first where it has the lowest
-// PeerID.
+// PeerID. Names and states are the other machines' words.
 func (d *daemon) listTeam(context.Context, api.None, agentbox.Progress) ([]api.TeamContext, error) {
 	peers, err := d.mesh.Peers()
 	if err != nil {

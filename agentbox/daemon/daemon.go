@@ -25,7 +25,7 @@ import (
 	"agentbox/vmm/image"
 )
 
-// Config is what a daemon needs.
+// Config is what a daemon needs. It is read once.
 type Config struct {
 	Home    home.Home
 	Version string // the build that serves
@@ -33,10 +33,12 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// ErrRunning means that another daemon serves this home.
+// ErrRunning means that another daemon serves this home. The command line tells it from other
+// failures by an exit code of its own, and waits for that daemon.
 var ErrRunning = errors.New("a daemon already serves this home")
 
-// daemon is one running daemon.
+// daemon is one running daemon: the parts that Run has put together, for the handlers. It does not
+// change after that, so nothing in it is locked; the parts lock for themselves.
 type daemon struct {
 	cfg     Config
 	started time.Time
@@ -49,7 +51,13 @@ type daemon struct {
 	hostDoctor doctor.Doctor
 }
 
-// Run serves until ctx ends or a client asks it to stop. Boxes go on without it.
+// Run serves until ctx ends or a client asks it to stop. Boxes go on without it. ErrRunning when
+// another daemon serves the home.
+//
+// The order is that of need: the lock, before anything is touched; the store of images and the
+// team, which boxes are made of; the boxes, which adopts those that run; the queue of tasks, which
+// needs them. The socket comes last, so that a client that gets through finds everything there. It
+// ends the other way round, and whatever was started has ended when it returns.
 func Run(ctx context.Context, cfg Config) error {
 	if err := cfg.Home.Create(); err != nil {
 		return err
@@ -110,7 +118,8 @@ func Run(ctx context.Context, cfg Config) error {
 	return errors.Join(err, shared.close())
 }
 
-// hostConfig is what boxes are made with.
+// hostConfig is what boxes are made with: this program's own file, which supervisors and git
+// remotes run, and drivers that are opened once each.
 func hostConfig(cfg Config, images *image.Store, shared *shares) (host.Config, error) {
 	binary, err := os.Executable()
 	kernels := drivers.NewKernels(cfg.Home, cfg.Log)
@@ -122,6 +131,7 @@ func hostConfig(cfg Config, images *image.Store, shared *shares) (host.Config, e
 	}, err
 }
 
+// evidence and tasks are made anew for each use: they are views and hold nothing.
 func (d *daemon) evidence() evidence { return evidence{jobs{d.cfg.Home, d.boxes}} }
 
 func (d *daemon) tasks() tasks { return tasks{d.queue, d.boxes, d.evidence()} }
@@ -144,7 +154,8 @@ func remember(open func(agentbox.Isolation) (vmm.Driver, error)) func(agentbox.I
 	}
 }
 
-// acquire takes the lock that makes this the only daemon of the home.
+// acquire takes the lock that makes this the only daemon of the home. It holds until the file is
+// closed, which the kernel does for a process that is killed.
 func acquire(path string) (*os.File, error) {
 	f, err := durable.TryLock(path)
 	if errors.Is(err, durable.ErrHeld) {
@@ -153,6 +164,8 @@ func acquire(path string) (*os.File, error) {
 	return f, err
 }
 
+// serve answers on the socket until ctx ends. Requests that are under way get shutdownGrace; none
+// is begun after that.
 func (d *daemon) serve(ctx context.Context) error {
 	l, err := listen(d.cfg.Home.Socket())
 	if err != nil {
@@ -178,9 +191,11 @@ func (d *daemon) serve(ctx context.Context) error {
 	return err
 }
 
+// What is not done by then is undone by the next daemon: it costs time and nothing else.
 const shutdownGrace = 10 * time.Second
 
-// listen binds the socket. Its old file is free to go: we hold the lock.
+// listen binds the socket, for this user alone. Its old file is free to go: we hold the lock. The
+// file's mode is the only check of who calls.
 func listen(path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
 		return nil, err
@@ -192,6 +207,7 @@ func listen(path string) (net.Listener, error) {
 	return l, os.Chmod(path, 0o600)
 }
 
+// status is what the command line asks first, so it must be quick: it looks at nothing but memory.
 func (d *daemon) status(context.Context, api.None, agentbox.Progress) (api.DaemonStatus, error) {
 	boxes, pool, _ := d.boxes.Count()
 	return api.DaemonStatus{

@@ -16,7 +16,8 @@ import (
 	"agentbox/agentbox/service"
 )
 
-// doctor adds the store and the team to what is looked at.
+// doctor is host/doctor's report with the store, the team and the service added, which boxes know
+// nothing of.
 func (d *daemon) doctor(ctx context.Context, req api.DoctorRequest, progress agentbox.Progress) (api.DoctorReport, error) {
 	report, err := d.hostDoctor.Look(ctx, req, progress)
 	if err != nil {
@@ -41,16 +42,21 @@ func (d *daemon) doctor(ctx context.Context, req api.DoctorRequest, progress age
 	return report, nil
 }
 
+// resources tells what boxes may have of this machine.
 func (d *daemon) resources(context.Context, api.None, agentbox.Progress) (api.Resources, error) {
 	return d.boxes.Capacity.Look()
 }
 
+// inTeam tells whether this machine is in a team, be it reached or not.
 func (d *daemon) inTeam() bool { return d.mesh != nil && !d.mesh.Status().Team.IsZero() }
 
 // wantedBuffer is what quic-go asks the kernel for, in bytes: below it, packets of fast links are
 // lost before they are read.
 const wantedBuffer = 7 << 20
 
+// checkTeam tells how this machine takes part in its team. To be in none is fine; to be alone in
+// one with several members is not, and the most probable causes are named. What only makes it slow
+// is in the detail.
 func (d *daemon) checkTeam(ctx context.Context) (string, error) {
 	if d.noMesh != nil {
 		return "", d.noMesh
@@ -80,7 +86,8 @@ func (d *daemon) checkTeam(ctx context.Context) (string, error) {
 // of images and memberships are confusing then.
 const skewed = 30 * time.Second
 
-// clocks says whose clocks differ from ours.
+// clocks says whose clocks differ from ours. It takes a round trip to each member that is here. Of
+// several the order is that of names.
 func (d *daemon) clocks(ctx context.Context) string {
 	var out []string
 	for id, ahead := range d.mesh.Clocks(ctx) {

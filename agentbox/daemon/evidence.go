@@ -22,6 +22,8 @@ import (
 )
 
 // evidence tells how the box of a task went: what it used, what it was refused, and what it wanted.
+// The queue has it gather when an attempt ends, and `task show` asks it before. All of it is the
+// supervisor's and the gateway's word; the box's own words are in it only as what was tried.
 type evidence struct{ jobs }
 
 // gatherWithin is how long a supervisor has for its last words.
@@ -31,7 +33,8 @@ const gatherWithin = 5 * time.Second
 const servicesDir = "services"
 
 // Gather asks the supervisor, if it lives, for what it has not written down yet, and keeps the logs
-// of services with the attempt.
+// of services with the attempt. dir is the attempt's directory. What could be had is returned with
+// the error.
 func (w evidence) Gather(ctx context.Context, box agentbox.Box, dir string) (task.Evidence, error) {
 	w.bringUpToDate(ctx, box)
 	t, err := w.look(box)
@@ -40,15 +43,21 @@ func (w evidence) Gather(ctx context.Context, box agentbox.Box, dir string) (tas
 	return t, errors.Join(err, logErr)
 }
 
+// bringUpToDate asks the supervisor, if it lives, to write down what it knows. One that has ended
+// did so before, and one that does not answer within gatherWithin is not waited for: what was
+// written a moment ago is good enough.
 func (w evidence) bringUpToDate(ctx context.Context, box agentbox.Box) {
 	ctx, cancel := context.WithTimeout(ctx, gatherWithin)
 	defer cancel()
 	client := api.NewClient(w.home.Box(box.ID).Control())
 	defer client.Close()
-	_, _ = api.Call(ctx, client, api.SupervisorAccount, api.None{}, nil) // one that has ended said it all before
+	// One that has ended said it all before.
+	_, _ = api.Call(ctx, client, api.SupervisorAccount, api.None{}, nil)
 }
 
 // spent is what a box has used until now, a quarter of a second ago at most, and what that costs.
+// Without a table of rates there is no cost. Errors are joined, and what is known is returned with
+// them.
 func (w evidence) spent(box agentbox.Box) (task.Evidence, error) {
 	account, err := supervisor.ReadAccount(w.home.Box(box.ID).Account())
 	t := task.Evidence{Pressure: account.Pressure}
@@ -63,7 +72,8 @@ func (w evidence) spent(box agentbox.Box) (task.Evidence, error) {
 	return t, errors.Join(err, rateErr)
 }
 
-// look is what is known of a box now, without asking anybody.
+// look is what is known of a box now, without asking anybody: its account, and what its audit log
+// says of refusals and limits.
 func (w evidence) look(box agentbox.Box) (task.Evidence, error) {
 	t, err := w.spent(box)
 	var log refusals
@@ -80,13 +90,15 @@ const (
 	maxLimits = 100
 )
 
-// refusals are the denied flows and the limits of an audit log.
+// refusals are the denied flows and the limits of an audit log. It is filled by reading a log from
+// its beginning, in order.
 type refusals struct {
 	denied []agentbox.Denial
 	limits []agentbox.Pressure
 	at     map[string]int // in denied, by what they are
 }
 
+// see takes one entry. What was allowed, and entries about the log itself, are no refusals.
 func (r *refusals) see(e policy.Entry) error {
 	switch {
 	case e.Kind == policy.KindLimit:
@@ -100,7 +112,8 @@ func (r *refusals) see(e policy.Entry) error {
 	return nil
 }
 
-// deny counts a refusal. Requests to one place by one method are one, whatever their paths.
+// deny counts a refusal. Requests to one place by one method are one, whatever their paths. The
+// first is quoted: its path shows what was wanted.
 func (r *refusals) deny(e policy.Entry) {
 	if r.at == nil {
 		r.at = map[string]int{}
@@ -132,7 +145,9 @@ func attemptText(e policy.Entry) string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s%s", cmp.Or(e.Method, string(e.Proto)), host, e.Path))
 }
 
-// keepLogs copies the logs of services that a supervisor has left, and names the services.
+// keepLogs copies the logs of services that a supervisor has left, and names the services. A name
+// that does not end in .log, or begins with a dot, is a file that was being written. They were
+// bounded when the supervisor took them.
 func keepLogs(from, to string) (names []string, err error) {
 	entries, err := os.ReadDir(from)
 	if errors.Is(err, fs.ErrNotExist) {

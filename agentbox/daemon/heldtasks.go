@@ -11,7 +11,8 @@ import (
 	"agentbox/agentbox/config"
 )
 
-// handleHeld answers for tasks that somebody waits for.
+// handleHeld serves the calls about held tasks, those that a client waits for. To hold is to keep a
+// call open: when the client hangs up, for whatever reason, the task is cancelled by the queue.
 func (t tasks) handleHeld(mux *http.ServeMux) {
 	api.Handle(mux, api.RunTask, t.run)
 	api.Handle(mux, api.HoldTask, func(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) (agentbox.Task, error) {
@@ -37,7 +38,8 @@ func (t tasks) handleHeld(mux *http.ServeMux) {
 	})
 }
 
-// run begins a held task and says how to reach its box.
+// run begins a held task and says how to reach its box. It returns when the command runs, or has
+// run: then there may be no box any more, and the connection is empty.
 func (t tasks) run(ctx context.Context, req api.TaskSubmission, progress agentbox.Progress) (api.TaskBegun, error) {
 	if len(req.Commands) != 1 {
 		return api.TaskBegun{}, agentbox.Errorf(agentbox.Invalid, "%d commands: one is run", len(req.Commands))
@@ -58,7 +60,8 @@ func (t tasks) run(ctx context.Context, req api.TaskSubmission, progress agentbo
 }
 
 // includeEnviron is what the configuration's includes name of an environment: a task keeps nothing
-// else of it.
+// else of it. Other variables of a user's environment are not written to disk with the task: they
+// may be secrets.
 func includeEnviron(cfg *config.Config, environ []string) []string {
 	named := map[string]bool{"AGENTBOX_ISOLATION": true}
 	for _, include := range cfg.Include {

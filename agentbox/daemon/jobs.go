@@ -13,20 +13,21 @@ import (
 	"agentbox/agentbox/job"
 )
 
-// boxFinder is what jobs need of the boxes.
+// boxFinder is what jobs need of the boxes (host.Manager).
 type boxFinder interface {
 	Find(context.Context, api.BoxRef) (agentbox.Box, error)
 	List(context.Context, api.ListRequest, agentbox.Progress) ([]agentbox.Box, error)
 	Connect(context.Context, api.BoxRef, agentbox.Progress) (api.Connection, error)
 }
 
-// jobs answers for the jobs of all boxes: their files say what they are, and their supervisors run
-// them.
+// jobs answers for the jobs of all boxes. It holds nothing: what a job is its files say, which are
+// in its box's directory, and its supervisor runs it, so jobs go on without a daemon.
 type jobs struct {
 	home  home.Home
 	boxes boxFinder
 }
 
+// handle serves the calls about jobs.
 func (j jobs) handle(mux *http.ServeMux) {
 	api.Handle(mux, api.StartJob, j.start)
 	api.Handle(mux, api.ListJobs, j.list)
@@ -35,7 +36,9 @@ func (j jobs) handle(mux *http.ServeMux) {
 	api.Handle(mux, api.RemoveJob, j.remove)
 }
 
-// start makes the box run first. The supervisor has the job from then on.
+// start makes the box run, and has its supervisor start the job. The supervisor has it from then
+// on, so that what becomes of this call and this daemon does not matter to it. Variables of the
+// box, placeholders among them, are under those of the job.
 func (j jobs) start(ctx context.Context, req api.JobStart, progress agentbox.Progress) (api.JobStarted, error) {
 	c, err := j.boxes.Connect(ctx, req.BoxRef, progress)
 	if err != nil {
@@ -55,6 +58,8 @@ func (j jobs) start(ctx context.Context, req api.JobStart, progress agentbox.Pro
 	return api.Call(ctx, client, api.SupervisorStartJob, spec, nil)
 }
 
+// list gives the jobs of a box or of all, with what each is doing now, which follows from its
+// record and the state of its box.
 func (j jobs) list(ctx context.Context, req api.JobList, progress agentbox.Progress) ([]agentbox.Job, error) {
 	boxes, err := j.of(ctx, req, progress)
 	if err != nil {
@@ -76,6 +81,7 @@ func (j jobs) of(ctx context.Context, req api.JobList, progress agentbox.Progres
 	return []agentbox.Box{b}, err
 }
 
+// show gives one job and the directory of its files.
 func (j jobs) show(ctx context.Context, req api.JobRef, progress agentbox.Progress) (api.JobInfo, error) {
 	found, err := j.find(ctx, req, progress)
 	if err != nil {
@@ -85,7 +91,7 @@ func (j jobs) show(ctx context.Context, req api.JobRef, progress agentbox.Progre
 }
 
 // find is the job that is meant: by its id, or a unique beginning of it, in whatever box; or the
-// one that runs in the box.
+// one that runs in the box. With a box it is looked for there only.
 func (j jobs) find(ctx context.Context, req api.JobRef, progress agentbox.Progress) (agentbox.Job, error) {
 	all, err := j.list(ctx, api.JobList{BoxRef: req.BoxRef, All: req.Job != "" && req.Box == ""}, progress)
 	if err != nil {
@@ -110,6 +116,8 @@ func (j jobs) find(ctx context.Context, req api.JobRef, progress agentbox.Progre
 	return agentbox.Job{}, agentbox.Errorf(agentbox.NotFound, "there is no job %q", req.Job).WithHint("agentbox jobs --all lists them")
 }
 
+// signal sends a signal to a job that runs. Conflict for one that does not: a paused job gets none,
+// since nothing of it runs.
 func (j jobs) signal(ctx context.Context, req api.JobSignal, progress agentbox.Progress) (api.None, error) {
 	found, err := j.find(ctx, api.JobRef{Job: req.ID.String()}, progress)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 )
 
 // machinesMade says that the team may want templates or kernels that are here. It does not wait.
+// Several calls before it is looked at are one.
 func (s *shares) machinesMade() {
 	select {
 	case s.machines <- struct{}{}:
@@ -18,7 +19,8 @@ func (s *shares) machinesMade() {
 }
 
 // keepMachines takes what machines start from, as far as it was made here, into the store for the
-// team, whenever there may be more of it, until ctx ends.
+// team, whenever there may be more of it, until ctx ends. It is done in the background and only
+// where there is a team: it copies gigabytes that nobody else would want.
 func (d *daemon) keepMachines(ctx context.Context) {
 	for {
 		select {
@@ -35,6 +37,8 @@ func (d *daemon) keepMachines(ctx context.Context) {
 	}
 }
 
+// keepTemplates offers the templates that were made here, of images that are known by digest. What
+// another member made is offered by that member.
 func (d *daemon) keepTemplates(ctx context.Context) error {
 	all, err := d.boxes.Templates()
 	for key, origin := range all {
@@ -45,6 +49,7 @@ func (d *daemon) keepTemplates(ctx context.Context) error {
 	return err
 }
 
+// keepKernels offers the guest kernels that were made here.
 func (d *daemon) keepKernels(ctx context.Context) error {
 	all, err := kernel.ListFetched(d.cfg.Home.Kernels())
 	for _, k := range all {
@@ -55,7 +60,9 @@ func (d *daemon) keepKernels(ctx context.Context) error {
 	return err
 }
 
-// dropMachines removes templates and kernels by who is not believed any more.
+// dropMachines removes templates and kernels by members that are not believed any more. gone tells
+// whether what somebody made, of an image if it is not zero, is to go. Templates that boxes need to
+// be resumed stay, see Manager.DropTemplates.
 func (d *daemon) dropMachines(ctx context.Context, gone func(by string, image agentbox.Digest) bool) {
 	err := errors.Join(
 		d.boxes.DropTemplates(func(o templates.Origin) bool { return gone(o.By, o.Image) }),

@@ -12,7 +12,8 @@ import (
 	"agentbox/mesh/identity"
 )
 
-// withMesh serves a call about the team, or says why nobody can: boxes work without it.
+// withMesh serves a call about the team, or says why nobody can. A mesh that cannot be opened,
+// whose files are damaged say, is no reason to serve no boxes.
 func withMesh[Req, Resp any](d *daemon, f api.Func[Req, Resp]) api.Func[Req, Resp] {
 	return func(ctx context.Context, req Req, progress agentbox.Progress) (Resp, error) {
 		if d.noMesh != nil {
@@ -23,6 +24,7 @@ func withMesh[Req, Resp any](d *daemon, f api.Func[Req, Resp]) api.Func[Req, Res
 	}
 }
 
+// initMesh makes a team with this machine as its first member, and gives its status.
 func (d *daemon) initMesh(ctx context.Context, req api.MeshInitRequest, _ agentbox.Progress) (api.MeshStatus, error) {
 	if err := d.mesh.Init(req.Name, req.Listen); err != nil {
 		return api.MeshStatus{}, err
@@ -30,11 +32,13 @@ func (d *daemon) initMesh(ctx context.Context, req api.MeshInitRequest, _ agentb
 	return d.showMesh(ctx, api.None{}, nil)
 }
 
+// Bounds of an invitation: its token makes its bearer a member, so none is for ever.
 const (
 	leastInvite = time.Second
 	mostInvite  = 30 * 24 * time.Hour
 )
 
+// inviteMesh makes an invitation, with the roles that its taker gets.
 func (d *daemon) inviteMesh(_ context.Context, req api.MeshInviteRequest, _ agentbox.Progress) (api.MeshInvite, error) {
 	if req.TTL < leastInvite || req.TTL > mostInvite {
 		return api.MeshInvite{}, agentbox.Errorf(agentbox.Invalid, "an invitation is for %s to %s", leastInvite, mostInvite)
@@ -47,6 +51,7 @@ func (d *daemon) inviteMesh(_ context.Context, req api.MeshInviteRequest, _ agen
 	return api.MeshInvite{Token: token, Expires: invite.Expires, Addresses: invite.Addresses}, err
 }
 
+// joinMesh takes up an invitation, and gives this machine's status as a member.
 func (d *daemon) joinMesh(ctx context.Context, req api.MeshJoinRequest, _ agentbox.Progress) (api.MeshStatus, error) {
 	if err := d.mesh.Join(ctx, req.Token, req.Name, req.Listen); err != nil {
 		return api.MeshStatus{}, err
@@ -54,6 +59,7 @@ func (d *daemon) joinMesh(ctx context.Context, req api.MeshJoinRequest, _ agentb
 	return d.showMesh(ctx, api.None{}, nil)
 }
 
+// rolesOf reads the words of roles. An unknown one is Invalid.
 func rolesOf(words []string) ([]identity.Role, error) {
 	var out []identity.Role
 	for _, w := range words {
@@ -66,6 +72,8 @@ func rolesOf(words []string) ([]identity.Role, error) {
 	return out, nil
 }
 
+// listPeers gives every member, former ones too, with what was exchanged with each since this
+// daemon began.
 func (d *daemon) listPeers(context.Context, api.None, agentbox.Progress) ([]api.MeshPeer, error) {
 	peers, err := d.mesh.Peers()
 	out := []api.MeshPeer{}
@@ -95,6 +103,8 @@ func memberState(m identity.Member) string {
 	return ""
 }
 
+// wirePeer is a member as the API has it. Its state is one word: what it was made (revoked, left,
+// expired) before where it is (self, here, absent).
 func wirePeer(p mesh.Peer) api.MeshPeer {
 	out := api.MeshPeer{
 		ID: p.ID.String(), Name: p.Name, Roles: []string{}, State: memberState(p.Member), Since: p.Since, Member: p.Issued, Expires: p.Expires,
@@ -118,6 +128,8 @@ func wirePeer(p mesh.Peer) api.MeshPeer {
 	return out
 }
 
+// showMesh is this machine's own part in its team. "offline" is a member whose part could not be
+// started, with Problem saying why.
 func (d *daemon) showMesh(ctx context.Context, _ api.None, _ agentbox.Progress) (api.MeshStatus, error) {
 	s := d.mesh.Status()
 	out := api.MeshStatus{
@@ -144,7 +156,8 @@ func (d *daemon) showMesh(ctx context.Context, _ api.None, _ agentbox.Progress) 
 	return out, nil
 }
 
-// moving tells what peers send each other and this machine now.
+// moving tells what peers send each other and this machine now, for people: names are looked up
+// where there are any.
 func (d *daemon) moving(ctx context.Context) []api.MeshMovement {
 	out := []api.MeshMovement{}
 	node := d.team.Peers()
@@ -156,7 +169,8 @@ func (d *daemon) moving(ctx context.Context) []api.MeshMovement {
 		for _, p := range m.Peers {
 			wire.Peers = append(wire.Peers, cmp.Or(d.peerName(p.String()), p.Short()))
 		}
-		if _, e, err := d.findCache(ctx, m.Manifest.String()); err == nil { // one of no name is shown by its digest
+		// One of no name is shown by its digest.
+		if _, e, err := d.findCache(ctx, m.Manifest.String()); err == nil {
 			wire.Name = describe(e)
 		}
 		out = append(out, wire)
@@ -172,6 +186,7 @@ func (d *daemon) peerName(id string) string {
 	return ""
 }
 
+// trustPeer makes a member's roles those of the request.
 func (d *daemon) trustPeer(_ context.Context, req api.MeshTrustRequest, _ agentbox.Progress) (api.MeshPeer, error) {
 	roles, err := rolesOf(req.Roles)
 	if err != nil {
@@ -180,6 +195,7 @@ func (d *daemon) trustPeer(_ context.Context, req api.MeshTrustRequest, _ agentb
 	return d.changePeer(req.Peer, func(id identity.PeerID) error { return d.mesh.SetRoles(id, roles) })
 }
 
+// revokePeer takes a member off the team. What it made goes, too (dropMachines, Images.Drop).
 func (d *daemon) revokePeer(_ context.Context, req api.MeshPeerRef, _ agentbox.Progress) (api.MeshPeer, error) {
 	return d.changePeer(req.Peer, d.mesh.Revoke)
 }
@@ -197,7 +213,8 @@ func (d *daemon) showImage(ctx context.Context, req api.ImageRef, progress agent
 	return out, nil
 }
 
-// changePeer changes one member and gives what it is then.
+// changePeer changes one member and gives what it is then. what is a PeerID, a beginning of one, or
+// a name.
 func (d *daemon) changePeer(what string, change func(identity.PeerID) error) (api.MeshPeer, error) {
 	m, err := d.mesh.Find(what)
 	if err == nil {
@@ -215,6 +232,7 @@ func (d *daemon) changePeer(what string, change func(identity.PeerID) error) (ap
 	return api.MeshPeer{}, err
 }
 
+// leaveMesh leaves the team: the others are told as far as they are here.
 func (d *daemon) leaveMesh(ctx context.Context, _ api.None, _ agentbox.Progress) (api.None, error) {
 	return api.None{}, d.mesh.Leave(ctx)
 }

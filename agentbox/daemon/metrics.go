@@ -19,7 +19,7 @@ import (
 // metricsEnv is a loopback address on which the metrics are served besides the daemon's socket.
 const metricsEnv = "AGENTBOX_METRICS"
 
-// metrics serves GET /metrics in Prometheus' text format.
+// metrics serves GET /metrics in Prometheus' text format. Its names are a contract with dashboards.
 func (d *daemon) metrics() http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collector{d})
@@ -27,8 +27,8 @@ func (d *daemon) metrics() http.Handler {
 }
 
 // serveMetrics serves them on the address that the environment names, if it names one, until ctx
-// ends.
-// Anybody on this machine can read that: names of peers and numbers, and nothing of what boxes do.
+// ends. Anybody on this machine can read that: names of peers and numbers, and nothing of what
+// boxes do. Another address than the loopback's is refused: there is no login.
 func (d *daemon) serveMetrics(ctx context.Context) error {
 	at := os.Getenv(metricsEnv)
 	if at == "" {
@@ -53,7 +53,8 @@ func (d *daemon) serveMetrics(ctx context.Context) error {
 	return nil
 }
 
-// collector reads the numbers when somebody asks.
+// collector reads the numbers when somebody asks. So nothing has to be counted twice, and a daemon
+// that nobody asks spends nothing on it.
 type collector struct{ d *daemon }
 
 // Describe tells nothing beforehand: which counters there are depends on what runs.
@@ -77,8 +78,11 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	c.exchange(one)
 }
 
+// emit gives one number; labels are pairs of name and value.
 type emit func(name, help string, kind prometheus.ValueType, v float64, labels ...string)
 
+// store gives the numbers of the store, if it can be opened within a second: a scrape must not wait
+// for a store that is being opened.
 func (c collector) store(one emit) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -93,6 +97,8 @@ func (c collector) store(one emit) {
 	one("store_damaged_chunks", "Chunks that are damaged and put aside.", prometheus.GaugeValue, float64(len(s.Damaged())))
 }
 
+// team gives the numbers of the mesh, and how often the team had what would else have been made
+// here.
 func (c collector) team(one emit) {
 	if c.d.mesh == nil {
 		return
@@ -114,6 +120,8 @@ func (c collector) team(one emit) {
 	}
 }
 
+// exchange gives the numbers of what peers send each other, also by peer: teams are small, so
+// labels are few.
 func (c collector) exchange(one emit) {
 	node := c.d.shares.team.Peers()
 	if node == nil {

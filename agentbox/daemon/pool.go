@@ -7,10 +7,11 @@ import (
 	"agentbox/agentbox"
 )
 
-// poolEnv sets the pool's size for tests and benchmarks.
+// poolEnv sets the pool's size for tests and benchmarks, which want none or a known number.
 const poolEnv = "AGENTBOX_POOL"
 
-// PoolFromEnv is the size $AGENTBOX_POOL asks for, or -1.
+// PoolFromEnv is the size that $AGENTBOX_POOL asks for, 0 to 64, or -1, which leaves it to the
+// machine. Invalid for anything else.
 func PoolFromEnv() (int, error) {
 	s := os.Getenv(poolEnv)
 	if s == "" {

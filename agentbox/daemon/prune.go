@@ -9,7 +9,8 @@ import (
 	"agentbox/agentbox/home"
 )
 
-// prune adds the old evidence of tasks that left no work to what boxes do not need.
+// prune adds the old evidence of tasks that left no work to what boxes do not need. Which these
+// are, the queue says.
 func (d *daemon) prune(ctx context.Context, req api.PruneRequest, progress agentbox.Progress) (api.PruneResponse, error) {
 	out, err := d.boxes.Pruner.Prune(ctx, req, progress)
 	if err != nil {

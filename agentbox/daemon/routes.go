@@ -6,7 +6,8 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// handler is the whole API of the daemon.
+// handler is the whole API of the daemon: a line for each call, with who answers it. To find out
+// what a verb does, begin here.
 func (d *daemon) handler() http.Handler {
 	mux, boxes := http.NewServeMux(), d.boxes
 	mux.Handle("GET /metrics", d.metrics())

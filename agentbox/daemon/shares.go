@@ -15,7 +15,8 @@ import (
 )
 
 // shares is what boxes are made of and the team may have: the store, where what is missing comes
-// from, and this machine's part in its team.
+// from, and this machine's part in its team. It is put together by share before there are boxes,
+// and closed after them.
 type shares struct {
 	store   *layers.Opening
 	images  *layers.Images
@@ -34,7 +35,7 @@ type shares struct {
 // and from looking for others so.
 const mdnsEnv = "AGENTBOX_MDNS"
 
-// joined has what is here offered at once.
+// joined has what is here offered at once. It is called when this machine has become a member.
 func (s *shares) joined() {
 	if i := s.inUse.Load(); i != nil {
 		i.KeepNow()
@@ -42,6 +43,9 @@ func (s *shares) joined() {
 	s.machinesMade()
 }
 
+// The parts need each other in a circle (the team asks the store, the store the team), which is
+// closed here by setting functions before anything runs. A team that cannot be read is noted and
+// costs the team only.
 func share(ctx context.Context, cfg Config, images *image.Store) (*shares, error) {
 	key, err := layers.SigningKey(cfg.Home.StoreKey())
 	if err != nil {

@@ -13,9 +13,13 @@ import (
 )
 
 // snapshotter keeps the work of a task's box as a ref of its project's mirror, and of the checkout
-// that it was made from.
+// that it was made from. It implements task.Snapshotter.
 type snapshotter struct{ jobs }
 
+// Keep keeps what a box holds now. The box is woken to be asked. Each attempt after the first has a
+// ref of its own, so that nothing of an earlier one is lost; done again for the same attempt, it
+// gives the same. A box in which nothing was touched is told from its file system, which saves a
+// task that only tested something most of the work.
 func (k snapshotter) Keep(ctx context.Context, box agentbox.Box, t agentbox.Task) (task.Kept, error) {
 	c, err := k.boxes.Connect(ctx, api.BoxRef{Box: box.ID.String()}, nil)
 	if err != nil {
@@ -44,7 +48,8 @@ func (k snapshotter) Keep(ctx context.Context, box agentbox.Box, t agentbox.Task
 	return k.kept(ctx, kept)
 }
 
-// maxChanges is how many files a result names.
+// maxChanges is how many files a result names. A result is read as a whole by `task ls`, and the
+// ref has all of them.
 const maxChanges = 200
 
 // kept says what the result of a task says of its work. What a box without any change cannot give,
@@ -56,7 +61,8 @@ func (k snapshotter) kept(ctx context.Context, kept snapshot.Kept) (task.Kept, e
 		return out, nil
 	}
 	d, err := snapshot.Changes(ctx, kept)
-	if agentbox.CodeOf(err) == agentbox.Conflict { // the work is kept, and git can say no more of it
+	// The work is kept, and git can say no more of it.
+	if agentbox.CodeOf(err) == agentbox.Conflict {
 		out.Unlisted, err = agentbox.AsError(err).Message, nil
 	}
 	out.Changes = d[:min(len(d), maxChanges)]

@@ -12,9 +12,11 @@ import (
 	"agentbox/vmm/image"
 )
 
-// content gives boxes their images out of the store.
+// content gives boxes their images out of the store. It makes the store what host/images needs
+// (images.Content).
 type content struct{ *layers.Images }
 
+// Open opens an image to be completed; see images.Content.
 func (o content) Open(ctx context.Context, img image.Image) (images.Filling, error) {
 	return o.Fill(ctx, img)
 }
@@ -30,7 +32,8 @@ func distrust(images *image.Store, log *slog.Logger) func(agentbox.Digest) {
 }
 
 // scrub looks through the store, gently, as long as the daemon runs. The channel is closed when it
-// has stopped.
+// has stopped. The store says how gently. Damage is repaired from remotes and the team where they
+// have it.
 func (d *daemon) scrub(ctx context.Context) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
@@ -46,6 +49,8 @@ func (d *daemon) scrub(ctx context.Context) <-chan struct{} {
 	return done
 }
 
+// checkStore tells whether something is wrong in the store that a person has to look at: damaged
+// chunks that could not be repaired, or a key with two results.
 func (d *daemon) checkStore(ctx context.Context) (string, error) {
 	s, err := d.store.Store(ctx)
 	if err != nil {

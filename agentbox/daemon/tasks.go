@@ -22,13 +22,16 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// taskJobs gives tasks their jobs, which each are known by box and id.
+// taskJobs gives tasks their jobs, which each are known by box and id (task.Jobs). Unlike people,
+// the queue names a job exactly, so nothing is searched for.
 type taskJobs struct{ jobs }
 
+// Start starts a job, or finds that it was started: the id is the attempt's.
 func (t taskJobs) Start(ctx context.Context, req api.JobStart) (api.JobStarted, error) {
 	return t.start(ctx, req, nil)
 }
 
+// Show gives a job of a box. NotFound: there is no such job, so it was never started.
 func (t taskJobs) Show(ctx context.Context, box string, id agentbox.JobID) (api.JobInfo, error) {
 	b, err := t.boxes.Find(ctx, api.BoxRef{Box: box})
 	if err != nil {
@@ -44,6 +47,7 @@ func (t taskJobs) Show(ctx context.Context, box string, id agentbox.JobID) (api.
 	return api.JobInfo{Job: found, Dir: job.Dir(t.home.Box(b.ID).Jobs(), id)}, nil
 }
 
+// Signal sends a signal to a job that runs.
 func (t taskJobs) Signal(ctx context.Context, req api.JobSignal) error {
 	_, err := t.signal(ctx, req, nil)
 	return err
@@ -56,7 +60,9 @@ const (
 	memoryLeft  = 0.1  // of the memory is to be available still
 )
 
-// room tells whether one more box may begin: nothing that runs is to be swapped out for it.
+// room tells whether one more box may begin: nothing that runs is to be swapped out for it. What
+// the machine says is available counts as well as what was promised: other programs take of it,
+// too. Where it cannot be found out there is no room.
 func room(running []task.Need, next task.Need) bool {
 	cpus, memory := next.CPUs, next.Memory
 	for _, n := range running {
@@ -70,13 +76,15 @@ func room(running []task.Need, next task.Need) bool {
 	return cpus <= cpuShare*machine.CPUs && float64(memory) <= memoryShare*total && available-float64(next.Memory) >= memoryLeft*total
 }
 
-// tasks answers for the tasks of this machine.
+// tasks answers for the tasks of this machine: it reads requests and configurations for the queue,
+// which knows neither.
 type tasks struct {
 	queue    *task.Queue
 	boxes    boxFinder
 	evidence evidence
 }
 
+// handle serves the calls about tasks.
 func (t tasks) handle(mux *http.ServeMux) {
 	api.Handle(mux, api.SubmitTasks, t.submit)
 	api.Handle(mux, api.ListTasks, t.list)
@@ -131,7 +139,8 @@ func (t tasks) list(ctx context.Context, req api.TaskList, progress agentbox.Pro
 	return all, nil
 }
 
-// accountNow adds what an attempt that goes on has used until now.
+// accountNow adds what an attempt that goes on has used until now. A box that cannot be found has
+// just gone, and its result will say it.
 func (t tasks) accountNow(ctx context.Context, one *agentbox.Task) {
 	last := one.Last()
 	if last == nil || last.Result != nil {
@@ -161,6 +170,9 @@ func (t tasks) submit(ctx context.Context, req api.TaskSubmission, progress agen
 	return t.queue.Submit(s)
 }
 
+// submission is what the queue is asked for: one spec for each command, with what the configuration
+// says of projects, artifacts and needs written into it. From then on the task does not depend on
+// the configuration for these.
 func (t tasks) submission(ctx context.Context, req api.TaskSubmission, progress agentbox.Progress) (task.Submission, error) {
 	cfg, err := config.Load(ctx, req.Spec.Directory)
 	if err != nil {
@@ -236,7 +248,8 @@ func needOf(cfg *config.Config, spec agentbox.TaskSpec) (task.Need, error) {
 	return task.Need{CPUs: cmp.Or(need.CPUs, full.CPUs), Memory: cmp.Or(need.Memory, full.Memory)}, nil
 }
 
-// find is the task whose id begins so.
+// find is the task whose id begins so. A whole id is not looked up: the queue says whether there is
+// such a task.
 func (t tasks) find(ref api.TaskRef) (agentbox.TaskID, error) {
 	if id, err := agentbox.ParseTaskID(ref.Task); err == nil {
 		return id, nil
@@ -260,6 +273,8 @@ func (t tasks) find(ref api.TaskRef) (agentbox.TaskID, error) {
 	return agentbox.TaskID{}, agentbox.Errorf(agentbox.Invalid, "the ids of %d tasks begin with %s", len(found), ref.Task).WithHint("agentbox task ls --all lists them")
 }
 
+// show is a task with its evidence: the timelines of all attempts, and of one that goes on what is
+// known until now, added to what the task has used.
 func (t tasks) show(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) (api.TaskInfo, error) {
 	id, err := t.find(ref)
 	if err != nil {

@@ -11,13 +11,14 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// taskWork tells what was done in boxes and tasks, and brings it into checkouts. A task whose box has
-// gone has its work in the mirror of its project; until then, its box is asked.
+// taskWork tells what was done in boxes and tasks, and brings it into checkouts. A task whose box
+// has gone has its work in the mirror of its project; until then, its box is asked.
 type taskWork struct {
 	tasks tasks
 	boxes work.Work
 }
 
+// diff shows what changed since a box or task began.
 func (t taskWork) diff(ctx context.Context, req api.DiffRequest, progress agentbox.Progress) (api.WorkDiff, error) {
 	kept, err := t.find(&req.BoxRef)
 	if err != nil {
@@ -32,6 +33,7 @@ func (t taskWork) diff(ctx context.Context, req api.DiffRequest, progress agentb
 	}, err
 }
 
+// pull brings the work of a box or task into a checkout, as a branch.
 func (t taskWork) pull(ctx context.Context, req api.PullRequest, progress agentbox.Progress) (api.PulledWork, error) {
 	kept, err := t.find(&req.BoxRef)
 	if err != nil {
@@ -51,7 +53,8 @@ func (t taskWork) pull(ctx context.Context, req api.PullRequest, progress agentb
 	return out, snapshot.Pull(ctx, *kept, repo, req.Branch, snapshot.PulledRef(req.Box))
 }
 
-// find gives the work of the task that is named; nil when a box is to be asked, which ref then names.
+// find gives the work of the task that is named; nil when a box is to be asked, which ref then
+// names. Conflict for a task that has not begun, NotFound for one that left nothing.
 func (t taskWork) find(ref *api.BoxRef) (*snapshot.Kept, error) {
 	id, err := agentbox.ParseTaskID(ref.Box)
 	if err != nil {

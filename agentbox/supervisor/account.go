@@ -19,13 +19,14 @@ import (
 // Account is what the machines of a box have used, over all its lives, and what they had too little
 // of. The supervisor keeps it in a file of the box's directory, which outlives it however it ends:
 // tokens are in it as soon as an answer has ended, processor time and bytes a quarter of a second
-// later at most.
+// later at most. Sums never decrease, and a file that cannot be read is begun anew.
 type Account struct {
 	agentbox.Consumption
 	Pressure []agentbox.Pressure `json:"pressure,omitempty"` // the first of it
 }
 
-// ReadAccount reads the account at path; a box without one has used nothing.
+// ReadAccount reads the account at path; a box without one has used nothing. Corrupt for a file
+// that is none.
 func ReadAccount(path string) (Account, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -41,36 +42,44 @@ func ReadAccount(path string) (Account, error) {
 	return a, nil
 }
 
-// maxPressure bounds how often an account tells of pressure.
+// maxPressure bounds how often an account tells of pressure: the guest says it, and could go on.
 const maxPressure = 64
 
-// accounting is a box's account while its supervisor keeps it.
+// accounting is a box's account while its supervisor keeps it. Its methods may be called at once;
+// mu guards the sums and is held for arithmetic only, writing orders writers of the file and is
+// taken first.
 type accounting struct {
 	path string
 	kept func() bool // whether the box is one that has an account
 
 	mu      sync.Mutex
 	account Account
-	seen    map[process]time.Duration // processor time of those that were there when it was looked last
-	weighed time.Time                 // when their memory was looked at last; zero before the account begins
-	told    pressureWatch             // by the guest of this machine
+	// seen: processor time of those that were there when it was looked last
+	seen map[process]time.Duration
+	// weighed: when their memory was looked at last; zero before the account begins
+	weighed time.Time
+	told    pressureWatch // by the guest of this machine
 
 	writing sync.Mutex
 	written []byte // what the file has, as far as is known
 }
 
-// process is one that was there: its number may be another's later.
+// process is one that was there: its number may be another's later. With the time at which it
+// started it is one process for certain.
 type process struct {
 	pid     int
 	started uint64
 }
 
+// openAccounting goes on with the account at path. With an error, too, it gives one that counts,
+// from nothing.
 func openAccounting(path string, kept func() bool) (*accounting, error) {
 	a, err := ReadAccount(path)
 	return &accounting{path: path, kept: kept, account: a, seen: map[process]time.Duration{}}, err
 }
 
-// look takes what the processes of the machine have used of the processor since the last look.
+// look takes what the processes of the machine have used of the processor since the last look. What
+// a process used between the last look and its end is lost, so it is looked often.
 func (b *accounting) look(pids []int) {
 	present := map[process]time.Duration{}
 	for _, pid := range pids {
@@ -119,7 +128,7 @@ func (b *accounting) weigh(pids []int, now time.Time) {
 }
 
 // hold counts memory as what is held now, for as long as the last look at it is ago. The caller has
-// the lock.
+// the lock. So the sum is an integral by rectangles.
 func (b *accounting) hold(pss int64, now time.Time) {
 	if !b.weighed.IsZero() {
 		b.account.Memory += float64(pss) / (1 << 30) * now.Sub(b.weighed).Seconds()
@@ -141,6 +150,7 @@ func (b *accounting) begin(now time.Time) {
 func (b *accounting) received(n int) { b.count(int64(n), 0) }
 func (b *accounting) sent(n int)     { b.count(0, int64(n)) }
 
+// count adds bytes that went in to the box and out of it.
 func (b *accounting) count(in, out int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -177,7 +187,8 @@ func (b *accounting) used() agentbox.Consumption {
 	return b.account.Consumption
 }
 
-// write puts the account into its file, as a reader finds it, unless it is there.
+// write puts the account into its file, as a reader finds it, unless it is there. It is replaced as
+// a whole and not synced: after a crash of the host, an older one is good enough.
 func (b *accounting) write() error {
 	b.writing.Lock()
 	defer b.writing.Unlock()

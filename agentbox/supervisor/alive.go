@@ -33,7 +33,8 @@ func (s *Supervisor) keepAlive(ctx context.Context) {
 }
 
 // frozen tells whether the machine may be stopped: it waits in the pool or for its image, or an
-// operation is under way.
+// operation is under way. It does not wait for the operation: a guest that may be stopped is not
+// asked, that is all.
 func (s *Supervisor) frozen() bool {
 	if s.stalled() {
 		return true

@@ -15,7 +15,9 @@ import (
 const authorityName = "box"
 
 // authority is the certificate authority that the box believes. It stays the same for as long as
-// the box exists: programs that read it once go on with it when the box is resumed.
+// the box exists: programs that read it once go on with it when the box is resumed. It is read from
+// the box's directory or made there; a file that makes no sense is replaced, as the box could reach
+// nothing with it. Making one takes milliseconds, which is why start does it beside.
 func authority(names home.Box) (*gateway.CA, error) {
 	if b, err := os.ReadFile(names.Authority()); err == nil {
 		if ca, err := gateway.ParseCA(b); err == nil {

@@ -20,7 +20,8 @@ import (
 // Verb is the hidden verb of the binary that runs a supervisor.
 const Verb = "supervise"
 
-// Config is what the daemon tells a new supervisor on its standard input.
+// Config is what the daemon tells a new supervisor on its standard input. It is written by the same
+// build that reads it, as the daemon starts its own binary.
 type Config struct {
 	Box       agentbox.BoxID     `json:"box"`
 	Home      string             `json:"home"`
@@ -28,15 +29,22 @@ type Config struct {
 	Life      int                `json:"life"`
 	Hostname  string             `json:"hostname"`
 	Spec      vmm.Spec           `json:"spec"`
-	Template  bool               `json:"template"`          // restore the template whose files are passed on; else boot
-	Saved     string             `json:"saved,omitempty"`   // restore this state, relative to the template
-	Pending   bool               `json:"pending,omitempty"` // Saved is not there before the daemon says so
-	Lease     time.Duration      `json:"lease"`             // how long to go on when nobody works in the box
-	Image     *LazyImage         `json:"image,omitempty"`   // in place of Spec.Image, when that is not all here
-	Note      string             `json:"note,omitempty"`    // how the box is isolated, for its audit log
+	// Template: restore the template whose files are passed on; else boot.
+	Template bool `json:"template"`
+	// Saved: restore this state, relative to the template.
+	Saved string `json:"saved,omitempty"`
+	// Pending: Saved is not there before the daemon says so.
+	Pending bool `json:"pending,omitempty"`
+	// Lease: how long to go on when nobody works in the box.
+	Lease time.Duration `json:"lease"`
+	// Image: in place of Spec.Image, when that is not all here.
+	Image *LazyImage `json:"image,omitempty"`
+	// Note: how the box is isolated, for its audit log.
+	Note string `json:"note,omitempty"`
 }
 
-// LazyImage is an image that the daemon completes while the machine reads it.
+// LazyImage is an image that the daemon completes while the machine reads it. It is given in place
+// of Spec.Image, which is not all here.
 type LazyImage struct {
 	partial.Image
 	Digest agentbox.Digest `json:"digest"`
@@ -45,12 +53,16 @@ type LazyImage struct {
 // Files are what the daemon hands down beside the configuration, in this order from descriptor 3
 // on. The sockets are bound before the process exists, so the daemon may connect at once.
 type Files struct {
-	Lock     *os.File // flock held through this descriptor for as long as the supervisor or its machine lives; nil in the supervisor
+	// Lock is held by flock through this descriptor for as long as the supervisor or its machine
+	// lives; nil in the supervisor, which keeps it as a bare descriptor.
+	Lock     *os.File
 	Control  *os.File // listening
 	SSH      *os.File // listening
 	Template []*os.File
 }
 
+// firstFile is the descriptor of the first of Files: standard input, output and error come before
+// it.
 const firstFile = 3
 
 // List is the files in the order they are inherited.
@@ -94,6 +106,7 @@ func WriteConfig(w io.Writer, c Config, templateFiles int) error {
 	return json.NewEncoder(w).Encode(input{Config: c, TemplateFiles: templateFiles})
 }
 
+// readConfig reads what the daemon has written and takes over the inherited files.
 func readConfig(r io.Reader) (Config, Files, error) {
 	var in input
 	if err := json.NewDecoder(r).Decode(&in); err != nil {
@@ -105,6 +118,8 @@ func readConfig(r io.Reader) (Config, Files, error) {
 
 func (c Config) names() home.Box { return home.Home{Dir: c.Home}.Box(c.Box) }
 
+// listener makes a listener of an inherited socket. The file is closed: the listener has a
+// descriptor of its own.
 func listener(f *os.File) (net.Listener, error) {
 	l, err := net.FileListener(f)
 	if err != nil {

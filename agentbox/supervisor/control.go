@@ -14,7 +14,9 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// handler is the supervisor's side of api/supervisor.go.
+// handler is the supervisor's side of api/supervisor.go. Who may call is decided by the mode of the
+// socket's directory: the user, and so the daemon. Only operations on the machine are exclusive;
+// the others may come at any time, several at once.
 func (s *Supervisor) handler() http.Handler {
 	mux := http.NewServeMux()
 	api.Handle(mux, api.SupervisorStart, func(ctx context.Context, req api.StartRequest, _ agentbox.Progress) (api.SupervisorStatus, error) {
@@ -71,7 +73,8 @@ func (s *Supervisor) handler() http.Handler {
 }
 
 // exclusive runs operations on the machine one after the other. They are not cut short when the
-// daemon hangs up: half an operation is worse than one nobody waits for.
+// daemon hangs up: half an operation is worse than one nobody waits for. One that comes when the
+// machine has ended is Unavailable.
 func exclusive[Req any](s *Supervisor, f func(context.Context, Req) error) api.Func[Req, api.None] {
 	return func(ctx context.Context, req Req, _ agentbox.Progress) (api.None, error) {
 		if err := s.waitStarted(ctx); err != nil {
@@ -89,10 +92,13 @@ func exclusive[Req any](s *Supervisor, f func(context.Context, Req) error) api.F
 	}
 }
 
-// clockStale is for how long the time of a greeting is good enough.
+// clockStale is for how long the time of a greeting is good enough. A machine of the pool was
+// greeted long before it is attached.
 const clockStale = time.Second
 
-// attach gives the machine its workspace and everything configured, and makes it a box.
+// attach gives the machine its workspace and everything configured, and makes it a box. The policy
+// was put in force before (SupervisorPolicy), since its services may reach out as soon as they
+// start.
 func (s *Supervisor) attach(ctx context.Context, req api.AttachRequest) error {
 	if err := s.machine.Thaw(ctx); err != nil { // a machine of the pool is held
 		return err
@@ -116,7 +122,9 @@ func (s *Supervisor) attach(ctx context.Context, req api.AttachRequest) error {
 	return s.becomeBox(ctx, req)
 }
 
-// attachment is what the guest is told of an attach.
+// attachment is what the guest is told of an attach: names, environment, services, files, and which
+// authorities to believe. Own says that the machine becomes this box for good, as opposed to a
+// warm-up.
 func (s *Supervisor) attachment(req api.AttachRequest) (*protocol.AttachRequest, error) {
 	a := &protocol.AttachRequest{Workspace: true, Own: true, Hostname: req.Hostname, User: req.User, Env: req.Env, Services: req.Services}
 	ca, err := s.ca()
@@ -132,7 +140,8 @@ func (s *Supervisor) attachment(req api.AttachRequest) (*protocol.AttachRequest,
 	return a, nil
 }
 
-// becomeBox is the host's part of an attach, when the guest has done its own.
+// becomeBox is the host's part of an attach, when the guest has done its own: ports, lease, and the
+// beginning of what its limits count.
 func (s *Supervisor) becomeBox(ctx context.Context, req api.AttachRequest) error {
 	if err := s.openConfigured(ctx, req.Ports); err != nil {
 		return err
@@ -143,7 +152,8 @@ func (s *Supervisor) becomeBox(ctx context.Context, req api.AttachRequest) error
 	return nil
 }
 
-// openConfigured forwards the ports of the configuration.
+// openConfigured forwards the ports of the configuration, each to another port of the host where
+// its own is taken: a box should not fail for that.
 func (s *Supervisor) openConfigured(_ context.Context, list []agentbox.ConfiguredPort) error {
 	for _, port := range list {
 		if _, err := s.ports.openNear(port.Box, port.Host); err != nil {
@@ -154,7 +164,7 @@ func (s *Supervisor) openConfigured(_ context.Context, list []agentbox.Configure
 }
 
 // hold does beforehand what a lease will ask of a machine of the pool, and stops its CPUs until
-// attach.
+// attach. From then on it costs memory only.
 func (s *Supervisor) hold(ctx context.Context, _ api.None) error {
 	client, err := s.link.client(ctx)
 	if err != nil {
@@ -185,7 +195,7 @@ func warmUp(ctx context.Context, client *guest.Client) error {
 
 // pause saves the machine and ends it. The saved state is complete before the machine is killed,
 // and the machine does not run between the two: whenever we are killed, the box is either still
-// running or wholly saved.
+// running or wholly saved. op is held.
 func (s *Supervisor) pause(ctx context.Context, req api.SaveRequest) error {
 	if err := s.saveFrozen(ctx, req.Dir, vmm.InPlace); err != nil {
 		return err
@@ -194,7 +204,8 @@ func (s *Supervisor) pause(ctx context.Context, req api.SaveRequest) error {
 	return s.machine.Kill()
 }
 
-// save saves the machine with its disks and lets it go on.
+// save saves the machine with its disks and lets it go on. It stands still meanwhile, for as long
+// as copying its memory and disks takes.
 func (s *Supervisor) save(ctx context.Context, req api.SaveRequest) error {
 	how := vmm.WithDisks
 	if req.Fork {
@@ -206,8 +217,11 @@ func (s *Supervisor) save(ctx context.Context, req api.SaveRequest) error {
 	return s.goOn(ctx)
 }
 
-// saveFrozen stops the guest's user processes first, so that whoever restores the state can reseed
-// the guest before any of them runs, and lets the machine go on when saving fails.
+// saveFrozen writes the machine's state to dir and leaves it frozen. It stops the guest's user
+// processes first, so that the one that restores the state can reseed the guest before any of them
+// runs: two machines must not draw the same random numbers. It lets the machine go on when saving
+// fails. Conflict for a machine that did not come from a template: there is nothing to save it
+// relative to.
 func (s *Supervisor) saveFrozen(ctx context.Context, dir string, how vmm.Saving) error {
 	snapshotter, ok := s.driver.(vmm.Snapshotter)
 	if !ok || !s.cfg.Template {
@@ -238,6 +252,7 @@ func (s *Supervisor) giveBack(ctx context.Context, cause error) error {
 	return cause
 }
 
+// goOn lets a frozen machine run, and then its user processes.
 func (s *Supervisor) goOn(ctx context.Context) error {
 	if err := s.machine.Thaw(ctx); err != nil {
 		return err
@@ -261,6 +276,8 @@ func (s *Supervisor) stopWhenever(ctx context.Context, req api.StopRequest, prog
 }
 
 // stop ends the machine: user processes first, the workspace synced and unmounted, then the power.
+// The workspace survives either way; what was not synced within the grace may be lost, as at a
+// power failure.
 func (s *Supervisor) stop(ctx context.Context, req api.StopRequest) error {
 	if req.Grace > 0 && s.attached {
 		s.detach(ctx, req.Grace)

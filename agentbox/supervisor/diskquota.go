@@ -13,7 +13,8 @@ import (
 // diskWatch finds out when a workspace that is a directory of the host, and so has no size of its
 // own, has grown beyond what the box may have. Counting one costs a look at every file, so it is
 // done when its file system has filled by as much as would matter, and else, since others may free
-// there what the box takes, now and then.
+// there what the box takes, now and then. It is arithmetic alone, without files or clocks, so that
+// tests can run it.
 type diskWatch struct {
 	limit int64         // bytes
 	held  int64         // by the workspace, when it was counted
@@ -36,7 +37,9 @@ func newDiskWatch(limit, held, used int64) *diskWatch {
 	return &diskWatch{limit: limit, held: held, used: used}
 }
 
-// due tells whether it is time to count again.
+// due tells whether it is time to count again. step is what may still be written before the limit,
+// but neither so little that a full workspace is counted all the time nor so much that one that
+// grows fast is noticed late.
 func (w *diskWatch) due(used int64, now time.Time) bool {
 	w.used = min(w.used, used)
 	step := min(max(w.limit-w.held, w.limit/32), w.limit/4)
@@ -44,18 +47,20 @@ func (w *diskWatch) due(used int64, now time.Time) bool {
 }
 
 // counted takes what the workspace holds, when that was counted and what it cost, and tells whether
-// it is too much.
+// it is too much. Callers stop at the first true.
 func (w *diskWatch) counted(held, used int64, at time.Time, cost time.Duration) bool {
 	w.held, w.used, w.at, w.cost = held, used, at, cost
 	return held > w.limit
 }
 
+// Times of watchDisk, which looks at the fill of the file system, one cheap call, every diskEvery.
 const (
 	diskAfter = 5 * time.Second // leaves the machine to whoever has just entered the box
 	diskEvery = 2 * time.Second
 )
 
-// watchDisk pauses a box whose workspace exceeds disk:. It ends with ctx.
+// watchDisk pauses a box whose workspace exceeds disk:. It ends with ctx. A microVM's workspace is
+// a disk of a size, and needs no watch.
 func (s *Supervisor) watchDisk(ctx context.Context) {
 	dir := s.cfg.Spec.Workspace
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
@@ -78,7 +83,8 @@ func (s *Supervisor) watchDisk(ctx context.Context) {
 	}
 }
 
-// inUse is how much of a file system is.
+// inUse is how much of a file system is. 0 where it cannot be told, which makes the watch count now
+// and then.
 func inUse(dir string) int64 {
 	var st syscall.Statfs_t
 	if syscall.Statfs(dir, &st) != nil {

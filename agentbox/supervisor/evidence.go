@@ -18,18 +18,22 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
+// How often and how much. Processor time is cheap to look at; the kernel walks through memory to
+// weigh it; and the guest's answer takes its processor. Hence not at every look.
 const (
-	lookEvery   = meterEvery      // at the processor time of a task's machine
-	weighEvery  = 8               // looks from one at its memory to the next
-	askEvery    = 24              // and from one question to the guest to the next
-	askWithin   = 5 * time.Second // a guest that is full of processes may not answer
-	lastWords   = 3 * time.Second // that a machine at its limit goes on, for the logs of its services
-	almostFull  = 16 << 20        // bytes of a disk
-	maxLogs     = 64              // services whose logs are kept
-	maxLogBytes = 256 << 10       // of each, from its end
+	lookEvery  = meterEvery      // at the processor time of a task's machine
+	weighEvery = 8               // looks from one at its memory to the next
+	askEvery   = 24              // and from one question to the guest to the next
+	askWithin  = 5 * time.Second // a guest that is full of processes may not answer
+	// That a machine at its limit goes on, for the logs of its services.
+	lastWords   = 3 * time.Second
+	almostFull  = 16 << 20  // bytes of a disk
+	maxLogs     = 64        // services whose logs are kept
+	maxLogBytes = 256 << 10 // of each, from its end
 )
 
-// keepAccount keeps the account of a task's box until ctx ends.
+// keepAccount keeps the account of a task's box until ctx ends. Other boxes have no account: nobody
+// asks what they cost.
 func (s *Supervisor) keepAccount(ctx context.Context) {
 	for n := 0; pause(ctx, lookEvery); n++ {
 		if !s.meter.accounts() {
@@ -69,7 +73,8 @@ type pressureWatch struct {
 	workspace, runtime bool // almost full
 }
 
-// askGuest notes what the guest has come to want since it was asked last.
+// askGuest notes what the guest has come to want since it was asked last. It uses the connection
+// that is there and makes none: a guest that does not answer is not waited for here.
 func (s *Supervisor) askGuest(ctx context.Context) {
 	client := s.link.live()
 	if client == nil {
@@ -85,6 +90,7 @@ func (s *Supervisor) askGuest(ctx context.Context) {
 }
 
 // news is what differs from what was known, which it is from now on. Numbers are the guest's own.
+// So they can be lies, which then are in the evidence of the box's own task.
 func (d *pressureWatch) news(now protocol.GuestStats) (list []agentbox.Pressure) {
 	if now.OOMKills > d.kills {
 		list = append(list, agentbox.Pressure{What: agentbox.PressureMemory, Count: now.OOMKills})
@@ -123,9 +129,12 @@ func (s *Supervisor) bringUpToDate(ctx context.Context) {
 	s.account(true)
 }
 
-// serviceName is what a name of a service is; the guest says them here.
+// serviceName is what a name of a service is. The configuration was held to it, but the guest says
+// the names here, and they become file names of this host.
 var serviceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
 
+// keepServiceLogs takes the end of each service's log out of the guest, into the box's directory.
+// Errors of single services are joined, and the others are kept.
 func (s *Supervisor) keepServiceLogs(ctx context.Context) error {
 	client := s.link.live()
 	if client == nil {
@@ -161,7 +170,8 @@ func (s *Supervisor) keepServiceLogs(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// endOf is the last part of a file of the guest.
+// endOf is the last part of a file of the guest, maxLogBytes at most, whatever size the guest says
+// it has.
 func endOf(files *environment.Files, name string) ([]byte, error) {
 	f, err := files.Open(name)
 	if err != nil {

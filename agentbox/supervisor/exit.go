@@ -13,7 +13,8 @@ import (
 	"agentbox/agentbox/durable"
 )
 
-// Exit is why a supervisor ended, left in the box's directory for the daemon.
+// Exit is why a supervisor ended, left in the box's directory for the daemon. It is read by other
+// builds: EndOf reads what the oldest of them wrote.
 type Exit struct {
 	End    agentbox.End    `json:"end"`
 	Reason *agentbox.Error `json:"reason,omitempty"` // why it failed, of an End that is EndFailed
@@ -22,6 +23,7 @@ type Exit struct {
 
 const exitFile = "exit.json"
 
+// writeExit leaves why this supervisor ended. It is replaced as a whole.
 func writeExit(dir string, e Exit) error {
 	e.Time = time.Now()
 	b, err := json.Marshal(e)
@@ -31,7 +33,8 @@ func writeExit(dir string, e Exit) error {
 	return durable.Replace(filepath.Join(dir, exitFile), b, 0o600)
 }
 
-// TakeExit reads and removes what the last supervisor of a box left: for who writes it down.
+// TakeExit reads and removes what the last supervisor of a box left, for a daemon that writes it
+// down. false: it left nothing, so it was killed, or it was read before.
 func TakeExit(dir string) (Exit, bool, error) {
 	e, ok, err := ReadExit(dir)
 	if rm := os.Remove(filepath.Join(dir, exitFile)); !errors.Is(rm, fs.ErrNotExist) {
@@ -41,6 +44,7 @@ func TakeExit(dir string) (Exit, bool, error) {
 }
 
 // ReadExit reads what the last supervisor of a box left. A supervisor that was killed left nothing.
+// false: there is none, or it makes no sense.
 func ReadExit(dir string) (Exit, bool, error) {
 	b, err := os.ReadFile(filepath.Join(dir, exitFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -59,7 +63,8 @@ func ReadExit(dir string) (Exit, bool, error) {
 	return e, true, nil
 }
 
-// EndOf reads the one line that supervisors and daemons of earlier versions wrote of an end.
+// EndOf reads the one line that supervisors and daemons of earlier versions wrote of an end. Text
+// that it does not know becomes EndOther with that text.
 func EndOf(text string) agentbox.End {
 	text, _, _ = strings.Cut(text, "; the workspace is intact")
 	switch agentbox.Cause(text) {

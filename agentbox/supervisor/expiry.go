@@ -8,8 +8,7 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// repauseEvery is how often a box is tried to be paused whose lease has ended and that could not
-// be.
+// repauseEvery is how often it is tried again to pause a box whose lease has ended.
 const repauseEvery = time.Minute
 
 // watchLease pauses the box when its lease has ended. What is no box by then ends: a machine that
@@ -29,6 +28,7 @@ func (s *Supervisor) watchLease(ctx context.Context) {
 	}
 }
 
+// isStarted tells whether the machine answers; false while it starts, and when it could not.
 func (s *Supervisor) isStarted() bool {
 	select {
 	case <-s.started:
@@ -41,6 +41,7 @@ func (s *Supervisor) isStarted() bool {
 // atLeaseEnd pauses the box and tells whether its machine is to end. A box that cannot be paused,
 // for want of disk space say, goes on for as long as its lease was, and is tried again meanwhile.
 // Then it is stopped, with the workspace in good order: no machine runs for ever with nobody.
+// Anybody who comes meanwhile keeps it from being paused, also in the middle of saving.
 func (s *Supervisor) atLeaseEnd(ctx context.Context) (done bool) {
 	s.op.Lock()
 	defer s.op.Unlock()
@@ -72,7 +73,8 @@ func (s *Supervisor) atLeaseEnd(ctx context.Context) (done bool) {
 	return true
 }
 
-// leaseStatus is what a person may be told of the lease.
+// leaseStatus is what a person may be told of the lease. Why it could not be paused is no news
+// while somebody works in it.
 func (s *Supervisor) leaseStatus() api.LeaseStatus {
 	left, workers, term := s.lease.left()
 	st := api.LeaseStatus{Left: max(left, 0), Term: term, Working: workers}

@@ -14,7 +14,8 @@ import (
 )
 
 // gate is where the box's network meets its policy: the network stack asks it, the gateway answers,
-// and the limits of the box are kept on the way.
+// and the limits of the box are kept on the way. It implements netstack.Handler, so its methods are
+// called from many goroutines.
 type gate struct {
 	gateway    *gateway.Gateway
 	meter      *meter
@@ -45,9 +46,11 @@ func (g *gate) Lookup(ctx context.Context, q netstack.Question) error {
 	return g.gateway.Lookup(ctx, q.Name, q.Type)
 }
 
+// errLimit ends a flow at a limit of bytes or connections. The audit log says which limit it was.
 var errLimit = errors.New("the box has reached a limit of its network")
 
-// Accept decides about a flow when its first packet is seen.
+// Accept decides about a flow when its first packet is seen. Limits come first: they hold whatever
+// the policy says.
 func (g *gate) Accept(ctx context.Context, d netstack.Destination) error {
 	if !g.meter.mayConnect(int(g.open.Load())) || !g.meter.spend(0) {
 		return errLimit
@@ -55,7 +58,7 @@ func (g *gate) Accept(ctx context.Context, d netstack.Destination) error {
 	return g.gateway.Accept(ctx, destination(d))
 }
 
-// Stream carries a TCP connection.
+// Stream carries a TCP connection. It returns when the connection has ended.
 func (g *gate) Stream(ctx context.Context, d netstack.Destination, c netstack.Conn) error {
 	g.open.Add(1)
 	defer g.open.Add(-1)
@@ -72,11 +75,13 @@ func (g *gate) Packets(ctx context.Context, d netstack.Destination, c net.Conn) 
 // Attempt records what the network stack refused by itself.
 func (g *gate) Attempt(a netstack.Attempt) { g.gateway.Attempt(string(a.Kind), a.Detail, a.Count) }
 
+// destination is a destination in the gateway's words.
 func destination(d netstack.Destination) gateway.Destination {
 	return gateway.Destination{Proto: policy.Proto(d.Proto), Name: d.Name, Addr: d.Addr}
 }
 
-// metered counts what goes in and out of a connection, and ends it at the limit.
+// metered counts what goes in and out of a connection, and ends it at the limit. What is read is
+// what the box sent.
 type metered struct {
 	net.Conn
 	m *meter
@@ -107,4 +112,5 @@ type meteredStream struct {
 	box netstack.Conn
 }
 
+// CloseWrite ends the way to the box, as servers do that have said all; the box may still send.
 func (c meteredStream) CloseWrite() error { return c.box.CloseWrite() }

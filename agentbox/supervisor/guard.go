@@ -17,7 +17,10 @@ import (
 )
 
 // guard holds what a box may do, and the log of what it tried. Until a policy is put in force
-// nothing may leave the box, and nothing is logged: a machine of the pool is no box yet.
+// nothing may leave the box, and nothing is logged: a machine of the pool is no box yet. Two locks:
+// changing orders changes of the policy, and is held while the gateway ends flows that a new one
+// denies; mu guards two fields for a moment. Recording takes mu only, as it happens in flows that a
+// change waits for.
 type guard struct {
 	box   string
 	dir   string // of the audit log
@@ -48,7 +51,10 @@ func newGuard(cfg Config, dir string, m *meter, log *slog.Logger) *guard {
 func nothing() *policy.Policy { return policy.New(policy.Spec{}, nil) }
 
 // enforce replaces the policy. It returns when no flow goes on that the new one denies. A change
-// that cannot be written down takes the network from the box instead, as any entry does.
+// that cannot be written down takes the network from the box instead, as any entry does. The change
+// is an entry of the log, by the digest of the policy, before it takes effect. Secrets that are not
+// in the new one are forgotten before flows go on, and new ones known only after the policy that
+// scopes them is in force.
 func (g *guard) enforce(_ context.Context, req api.PolicyInForce) error {
 	g.changing.Lock()
 	defer g.changing.Unlock()
@@ -80,12 +86,14 @@ func (g *guard) enforce(_ context.Context, req api.PolicyInForce) error {
 	return nil
 }
 
+// unlogged is the failure of a box that has lost its log, and with it its network until a reset.
 func (g *guard) unlogged() error {
 	return agentbox.Errorf(agentbox.NoSpace, "box %s: its audit log could not be written, so it has no network", g.box).
 		WithHint("free some disk space; agentbox reset gives the box a network again")
 }
 
-// fail notes that the log could not be written, and tells whether that is new.
+// fail notes that the log could not be written, and tells whether that is new. It never is well
+// again in this process: entries that were lost would be missing in the middle.
 func (g *guard) fail(err error) bool {
 	if g.failed.Swap(true) {
 		return false
@@ -115,7 +123,8 @@ func (g *guard) follow(changed func(*policy.Policy)) {
 	changed(g.current.Load())
 }
 
-// open opens the audit log the first time.
+// open opens the audit log the first time, which begins with an entry that says how the box is
+// isolated.
 func (g *guard) open() (*policy.Log, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -29,9 +29,12 @@ func (s *Supervisor) openImage() error {
 }
 
 // askPatience is the longest between two questions for the same block: the daemon may have been
-// replaced meanwhile.
+// replaced meanwhile. It is how late a machine notices that its bytes can be had again.
 const askPatience = 2 * time.Second
 
+// needBlock asks the daemon for a block until it has it or ctx ends. What it gets is the map of
+// blocks that may be read from the image's file then. It is logged when it begins to wait, and when
+// the reason is another than that no daemon answers.
 func (s *Supervisor) needBlock(ctx context.Context, client *api.Client, block int) (have agentbox.Blocks, err error) {
 	req, told := api.ImageNeed{Box: s.cfg.Box, Image: s.cfg.Image.Digest, Block: block}, false
 	err = partial.Retry(ctx, askPatience, func() (err error) {
@@ -50,5 +53,6 @@ func (s *Supervisor) needBlock(ctx context.Context, client *api.Client, block in
 // imageLate is how long a read may wait for bytes before the guest is not expected to answer.
 const imageLate = time.Second
 
-// stalled tells whether the machine may stand still for want of its image.
+// stalled tells whether the machine may stand still for want of its image. Such a machine cannot be
+// saved, and its silence means nothing.
 func (s *Supervisor) stalled() bool { return s.image != nil && s.image.Waiting() > imageLate }

@@ -11,7 +11,8 @@ import (
 //
 // Its time is that of timers, the monotonic clock: it does not pass while the host sleeps, so a
 // laptop finds its boxes in the morning as it left them, and setting the host's clock moves
-// nothing.
+// nothing. mu guards everything below it. The timer may fire although the lease was renewed at that
+// moment, so tell looks again.
 type lease struct {
 	ended chan struct{} // receives when it has ended, and again after retry
 
@@ -23,12 +24,16 @@ type lease struct {
 	stopped bool
 }
 
+// newLease begins a lease. It runs from the start of the process, so that a supervisor that is
+// never asked for anything ends, too.
 func newLease(term time.Duration) *lease {
 	l := &lease{ended: make(chan struct{}, 1), term: term, since: time.Now()}
 	l.timer = time.AfterFunc(term, l.tell)
 	return l
 }
 
+// tell says once that the lease has ended, if it has. An end that nobody has taken yet is not told
+// twice.
 func (l *lease) tell() {
 	if !l.over() {
 		return
@@ -39,7 +44,8 @@ func (l *lease) tell() {
 	}
 }
 
-// work says that work goes on in the box, from now until done is called.
+// work says that work goes on in the box, from now until done is called. done may be called again.
+// When the last worker has gone, the whole term is left.
 func (l *lease) work() (done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,6 +101,7 @@ func (l *lease) left() (left time.Duration, workers int, term time.Duration) {
 	return l.term - time.Since(l.since), 0, l.term
 }
 
+// stop ends it for good: nothing is told any more.
 func (l *lease) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

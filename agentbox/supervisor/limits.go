@@ -9,7 +9,8 @@ import (
 	"agentbox/vmm"
 )
 
-// noteLimit writes down that a limit is reached.
+// noteLimit writes down that a limit is reached, in the log of the supervisor and in the box's
+// audit log.
 func (s *Supervisor) noteLimit(which agentbox.Limit) {
 	s.log.Info("limit reached", "limit", which)
 	s.guard.record(policy.Entry{Kind: policy.KindLimit, Reason: which.String()})
@@ -35,7 +36,8 @@ func (s *Supervisor) watchTime(ctx context.Context) {
 
 // pauseAt pauses the box at a limit; a user may resume it. Where that cannot be done its machine
 // ends. It tells whether the box is no more to be watched: one that somebody entered meanwhile, so
-// that the limit is not reached still, goes on.
+// that the limit is not reached still, goes on. The reason is looked at again when the operation
+// has its turn: another may have taken minutes.
 func (s *Supervisor) pauseAt(ctx context.Context, which agentbox.Limit, still func() bool) bool {
 	s.op.Lock()
 	defer s.op.Unlock()
@@ -59,7 +61,8 @@ func (s *Supervisor) pauseAt(ctx context.Context, which agentbox.Limit, still fu
 
 // pauseWhile saves the machine, which then stands still and only has to end, and tells whether it
 // has. It does not, and the machine goes on, when the reason no longer holds, before or after it
-// was saved. The caller holds op.
+// was saved. The caller holds op. So a user who comes while the box is being saved waits for that,
+// and has it then.
 func (s *Supervisor) pauseWhile(ctx context.Context, still func() bool) (paused bool, err error) {
 	if !still() {
 		return false, nil

@@ -20,7 +20,9 @@ import (
 
 // link is the connection to the guest agent. Its keys live as long as the supervisor: one lease of
 // one machine; localKey, which never reaches the guest, as long as the box. When the guest hangs
-// up, the next use greets it anew.
+// up, the next use greets it anew. mu is held while a connection is made, so that of several
+// callers one greets the guest and the others have its connection. There is one stream, so two
+// connections cannot be.
 type link struct {
 	stream   net.Conn
 	keys     guest.Keys
@@ -34,6 +36,8 @@ type link struct {
 	last    *guest.Client // current, or the one before
 }
 
+// newLink makes the keys of a life and writes the host key where clients look for it, before the
+// guest can be reached.
 func newLink(stream net.Conn, hostname string, names home.Box, log *slog.Logger) (*link, error) {
 	keys, err := guest.NewKeys()
 	if err != nil {
@@ -51,7 +55,7 @@ func newLink(stream net.Conn, hostname string, names home.Box, log *slog.Logger)
 }
 
 // HostAlias is the name under which every box's host key is known: each box has a known_hosts file
-// of its own.
+// of its own. cli/ssh.go gives it to stock ssh.
 const HostAlias = "agentbox"
 
 // client gives the live connection, making one where there is none.
@@ -80,11 +84,14 @@ func (l *link) greet(ctx context.Context, attach *protocol.AttachRequest) error 
 	return err
 }
 
+// connect greets the guest over the stream, which ends any connection that was there before. mu is
+// held.
 func (l *link) connect(ctx context.Context, attach json.RawMessage) (*guest.Client, error) {
 	hello := l.keys.Hello(l.hostname)
 	hello.Attach = attach
 	if l.last != nil {
-		l.last.Close() // or whoever notices its end later would end its successor, on the same stream
+		// Or whoever notices its end later would end its successor, on the same stream.
+		l.last.Close()
 	}
 	c, err := guest.Connect(ctx, l.stream, hello, l.keys)
 	if err != nil {
@@ -106,6 +113,7 @@ func (l *link) forgetWhenGone(c *guest.Client) {
 	}
 }
 
+// ssh is client for those that need the SSH connection alone.
 func (l *link) ssh(ctx context.Context) (*ssh.Client, error) {
 	c, err := l.client(ctx)
 	if err != nil {
@@ -121,6 +129,7 @@ func (l *link) live() *guest.Client {
 	return l.current
 }
 
+// kernel is the release that the guest says it runs, "" without a connection.
 func (l *link) kernel() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,7 +143,8 @@ func (l *link) kernel() string {
 // clocks drift.
 const clockEvery = 30 * time.Second
 
-// keepClock leaves a guest alone that is frozen: it would not answer, which ends the connection.
+// keepClock sets the guest's clock again and again until ctx ends. It leaves a guest alone that is
+// frozen: it would not answer, which ends the connection.
 func (l *link) keepClock(ctx context.Context, frozen func() bool) {
 	tick := time.NewTicker(clockEvery)
 	defer tick.Stop()

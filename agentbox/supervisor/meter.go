@@ -14,7 +14,8 @@ import (
 )
 
 // meter watches the limits of one life of a box. It measures from outside: nothing the guest says
-// counts.
+// counts. Its methods may be called at once, and those that are called for every packet (touch,
+// spend) take mu for a moment at most. The functions in it are set before it is used.
 type meter struct {
 	reached func(agentbox.Limit) // called once for each limit of traffic
 	work    func() (done func()) // called for everybody who works in the box
@@ -28,12 +29,15 @@ type meter struct {
 	limits  api.Limits
 	told    map[agentbox.Limit]bool
 
-	active  atomic.Int64  // when the box last said something, in nanoseconds of the monotonic clock, which stands still while the host sleeps
+	// active is when the box last said something, in nanoseconds of the monotonic clock since
+	// began; that clock stands still while the host sleeps.
+	active  atomic.Int64
 	stirs   chan struct{} // receives when it has
 	clients atomic.Int64  // who are at work in the box now: commands, shells, copies, jobs
 	bytes   atomic.Int64  // in and out
 }
 
+// newMeter makes a meter without limits. Callers set used and work where they have them.
 func newMeter(cpu func() time.Duration, reached func(agentbox.Limit)) *meter {
 	m := &meter{reached: reached, cpu: cpu, now: time.Now, told: map[agentbox.Limit]bool{}, stirs: make(chan struct{}, 1)}
 	m.began, m.work = m.now(), func() func() { return func() {} }
@@ -42,7 +46,8 @@ func newMeter(cpu func() time.Duration, reached func(agentbox.Limit)) *meter {
 	return m
 }
 
-// limit replaces the limits.
+// limit replaces the limits. What was counted stays, so a limit that is below it is reached at
+// once.
 func (m *meter) limit(l api.Limits) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,7 +77,8 @@ func (m *meter) touch() {
 // quiet is for how long the box has said nothing.
 func (m *meter) quiet() time.Duration { return m.now().Sub(m.began) - time.Duration(m.active.Load()) }
 
-// spend counts bytes that went in or out of the box, and tells whether more may.
+// spend counts bytes that went in or out of the box, and tells whether more may. Those that exceed
+// the limit are counted, too.
 func (m *meter) spend(n int) bool {
 	m.touch()
 	total := m.bytes.Add(int64(n))
@@ -98,7 +104,7 @@ func (m *meter) mayConnect(open int) bool {
 	return false
 }
 
-// tell reports a limit the first time it is reached.
+// tell reports a limit the first time it is reached: a box that has used up its bytes tries on.
 func (m *meter) tell(which agentbox.Limit) {
 	m.mu.Lock()
 	first := !m.told[which]
@@ -109,10 +115,11 @@ func (m *meter) tell(which agentbox.Limit) {
 	}
 }
 
-// meterEvery is how often time and CPU are looked at.
+// meterEvery is how often time and CPU are looked at, and so by how much a limit may be exceeded.
 const meterEvery = 250 * time.Millisecond
 
-// run returns the limit of time or CPU that is reached first; none when the context ends before.
+// run returns the limit of time or CPU that is reached first; none when the context ends before. It
+// looks by a ticker: CPU time has no event.
 func (m *meter) run(ctx context.Context) agentbox.Limit {
 	tick := time.NewTicker(meterEvery)
 	defer tick.Stop()
@@ -128,13 +135,15 @@ func (m *meter) run(ctx context.Context) agentbox.Limit {
 	}
 }
 
-// over names the limit of time or CPU that is reached.
+// over names the limit of time or CPU that is reached. Of several the order below decides, so that
+// the answer does not change from look to look. Nothing is over before the machine is a box.
 func (m *meter) over() agentbox.Limit {
 	m.mu.Lock()
 	l, started := m.limits, m.started
 	m.mu.Unlock()
 	now := m.now()
-	inUse := l.Pause && m.clients.Load() > 0 // a silent command of a person's is no idle box; a silent run is one
+	// A silent command of a person's is no idle box; a silent run is one.
+	inUse := l.Pause && m.clients.Load() > 0
 	switch {
 	case started.IsZero():
 	case l.Wall > 0 && now.Sub(started) >= l.Wall:
@@ -160,6 +169,7 @@ func (m *meter) overCost(l api.Limits) agentbox.Limit {
 	return agentbox.Limit{}
 }
 
+// tokensOf is the number of tokens of all models and kinds.
 func tokensOf(c agentbox.Consumption) int64 {
 	sum := c.Tokens()
 	return sum.Total()
@@ -220,6 +230,8 @@ func (m *meter) enter() (leave func()) {
 	})
 }
 
+// watchedConn is the connection of one client: what the box says to it is a sign of life, what the
+// client says is not.
 type watchedConn struct {
 	net.Conn
 	m    *meter

@@ -7,7 +7,8 @@ import (
 
 // plugIn gives the machine its network: a stack at the other end of its cable that asks h about
 // everything. What the guest sends before waits in the cable. It ends with the supervisor; a box
-// that goes on under another one finds its connections reset.
+// that goes on under another one finds its connections reset. A machine without a card is a box
+// without a network, and no failure.
 func (s *Supervisor) plugIn(h netstack.Handler) error {
 	n, ok := s.machine.(vmm.Networked)
 	if !ok || n.Link() == nil {

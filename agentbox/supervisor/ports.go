@@ -13,7 +13,8 @@ import (
 	"agentbox/agentbox/environment"
 )
 
-// ports are the TCP ports of the box that answer on the host's loopback.
+// ports are the TCP ports of the box that answer on the host's loopback. mu also orders opening and
+// closing, so that a port is listened on once.
 type ports struct {
 	ctx     context.Context // of the supervisor: forwardings end with it
 	backend environment.Backend
@@ -27,7 +28,9 @@ func newPorts(ctx context.Context, backend environment.Backend, watch environmen
 	return &ports{ctx: ctx, backend: backend, watch: watch, byID: map[int]*environment.Forwarding{}}
 }
 
-// open forwards port of the box. host 0 takes the same number when it is free, else any.
+// open forwards port of the box. host 0 takes the same number when it is free, else any. One that
+// is forwarded already stays where it is, unless another port of the host is asked for: that takes
+// its place.
 func (p *ports) open(port, host int) (agentbox.Port, error) {
 	if host == 0 {
 		return p.openNear(port, port)
@@ -38,6 +41,8 @@ func (p *ports) open(port, host int) (agentbox.Port, error) {
 // openNear forwards port of the box to host when that is free, else to any port of the host.
 func (p *ports) openNear(port, host int) (agentbox.Port, error) { return p.forward(port, host, true) }
 
+// forward is open and openNear; orAny says whether a host's port that is taken, or not for users,
+// is replaced by any.
 func (p *ports) forward(port, host int, orAny bool) (agentbox.Port, error) {
 	if port < 1 || port > 65535 || host < 0 || host > 65535 {
 		return agentbox.Port{}, agentbox.Errorf(agentbox.Invalid, "port %d is not between 1 and 65535", port)
@@ -62,13 +67,17 @@ func (p *ports) forward(port, host int, orAny bool) (agentbox.Port, error) {
 	return agentbox.Port{Box: port, Host: f.Addr()}, err
 }
 
+// loopback is where forwarded ports listen: a box is nobody else's on the network.
 func loopback(host int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(host)) }
 
+// listen begins to forward. The guest is asked for a connection to localhost only when a client
+// comes.
 func (p *ports) listen(host, port int) (*environment.Forwarding, error) {
 	remote := net.JoinHostPort("localhost", strconv.Itoa(port))
 	return environment.Forward(p.ctx, p.backend, loopback(host), remote, p.watch)
 }
 
+// close ends a forwarding; connections through it end, too. NotFound where there is none.
 func (p *ports) close(port int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,6 +89,7 @@ func (p *ports) close(port int) error {
 	return f.Close()
 }
 
+// closeAll ends them all, when the machine has ended.
 func (p *ports) closeAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,6 +99,7 @@ func (p *ports) closeAll() {
 	}
 }
 
+// list is what is forwarded now, by port of the box.
 func (p *ports) list() []agentbox.Port {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -33,6 +33,7 @@ func forgetProgram() error {
 	return errors.Join(errs...)
 }
 
+// forgetPages unmaps the whole pages in a range of addresses.
 func forgetPages(start, size uint64) error {
 	page := uint64(os.Getpagesize())
 	end := (start + size) / page * page // the last may be shared with the next segment

@@ -10,7 +10,8 @@ import (
 // There is one for each box, so what a burst took is given back when it is over.
 const (
 	burstOver = 300 * time.Millisecond // without a word of the box
-	slimEvery = time.Second            // at most: a box that is used all the time keeps what it needs
+	// At most: a box that is used all the time keeps what it needs.
+	slimEvery = time.Second
 )
 
 // slim gives memory back after each burst until the context ends.

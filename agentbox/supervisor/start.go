@@ -19,6 +19,11 @@ import (
 
 // start brings the machine to life, greets the guest and opens the way in. What it starts beside
 // the machine belongs to wg and ends with ctx.
+//
+// The order is what makes a start fast and safe. The machine starts before the daemon has the
+// workspace ready, unless its saved state is still being written (Pending). The network is plugged
+// in before the guest is greeted and lets nothing through before a policy is in force. Ports, relay
+// and jobs follow the greeting. Everything that only watches comes last.
 func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Listener, wg *sync.WaitGroup) error {
 	begun := time.Now()
 	asked := sync.OnceValues(func() (api.StartRequest, error) { return s.awaitGo(ctx) })
@@ -116,9 +121,12 @@ func (s *Supervisor) guest(ctx context.Context) (*ssh.Client, error) {
 }
 
 // goTimeout is how long a machine that runs waits for its daemon to want it. Making a large
-// workspace takes seconds.
+// workspace takes seconds. A daemon that died meanwhile never asks, and the machine must not wait
+// for ever.
 const goTimeout = 5 * time.Minute
 
+// awaitGo returns the daemon's word that the guest may be greeted, with what the box is to be.
+// Unavailable when it does not come, or the supervisor is told to stop.
 func (s *Supervisor) awaitGo(ctx context.Context) (api.StartRequest, error) {
 	select {
 	case req := <-s.asked:
@@ -130,6 +138,8 @@ func (s *Supervisor) awaitGo(ctx context.Context) (api.StartRequest, error) {
 	return api.StartRequest{}, agentbox.Errorf(agentbox.Unavailable, "box %s: nobody asked for its machine", s.cfg.Box)
 }
 
+// startMachine boots the machine, or restores it from the template whose files were handed down,
+// and from a saved state relative to that where there is one.
 func (s *Supervisor) startMachine(ctx context.Context, files Files) (vmm.Machine, error) {
 	if err := s.openImage(); err != nil {
 		return nil, err

@@ -23,7 +23,10 @@ import (
 	"agentbox/vmm/partial"
 )
 
-// Supervisor is one box's process.
+// Supervisor is one box's process. What is set by start (machine, link, network, ports, gate, jobs)
+// may be used after started is closed, and does not change afterwards. op guards what is done to
+// the machine as a whole: attach, hold, save, pause, stop. Goroutines that start begins end with
+// the context of run, which waits for them.
 type Supervisor struct {
 	cfg        Config
 	names      home.Box
@@ -59,6 +62,10 @@ type Supervisor struct {
 
 // Main runs a supervisor with the configuration on stdin and the inherited files until its machine
 // has ended. The caller exits with an error afterwards if one is returned.
+//
+// Why it ended is written to the box's directory, for the daemon that runs then; this is the last
+// thing it does, so a supervisor that was killed leaves nothing. Cores are forbidden before
+// anything secret is read.
 func Main(ctx context.Context, stdin io.Reader) error {
 	oneProcessor()
 	cfg, files, err := readConfig(stdin)
@@ -87,12 +94,15 @@ func Main(ctx context.Context, stdin io.Reader) error {
 	return writeExit(names.Dir, Exit{End: s.endCause})
 }
 
-// failed is what a supervisor leaves that did not start its machine, or lost its way.
+// failed is what a supervisor leaves that did not start its machine, or lost its way. The error
+// crosses to the daemon as it is, with its code and hint.
 func failed(err error) Exit {
 	e := agentbox.AsError(err)
 	return Exit{End: agentbox.End{Cause: agentbox.EndFailed, Detail: e.Message}, Reason: e}
 }
 
+// newSupervisor makes a supervisor that has not started anything. An account that cannot be read is
+// begun anew, with a warning: it is no reason not to run the box.
 func newSupervisor(cfg Config, log *slog.Logger) (*Supervisor, error) {
 	driver, err := drivers.Open(cfg.Isolation, home.Home{Dir: cfg.Home}, log)
 	if err != nil {
@@ -116,7 +126,10 @@ func newSupervisor(cfg Config, log *slog.Logger) (*Supervisor, error) {
 }
 
 // run serves until the machine has ended or the context does. Everything it started has ended when
-// it returns.
+// it returns. It serves its control socket from the beginning, so that calls wait for the machine
+// in the handlers, and to the end, so that the answer to the call that ended it is still sent. What
+// is deferred runs in the opposite order: the machine is killed and its network cut before the gate
+// and the audit log are closed.
 func (s *Supervisor) run(ctx context.Context, files Files) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -156,8 +169,9 @@ func (s *Supervisor) run(ctx context.Context, files Files) error {
 	s.startErr = s.start(ctx, files, sshListener, &wg)
 	close(s.started)
 	if s.startErr != nil {
-		s.end(agentbox.End{}) // the daemon reads the error from its call, or from the exit note when it calls too late
-		cancel()              // what start has started ends
+		// The daemon reads the error from its call, or from the exit note when it calls too late.
+		s.end(agentbox.End{})
+		cancel() // what start has started ends
 		return s.startErr
 	}
 	select {
@@ -180,10 +194,12 @@ func (s *Supervisor) run(ctx context.Context, files Files) error {
 	return nil
 }
 
-// signalGrace is how long a signalled supervisor takes to end its machine politely.
+// signalGrace is how long a signalled supervisor takes to end its machine politely. A system that
+// goes down gives some seconds before it kills.
 const signalGrace = 3 * time.Second
 
-// end makes run return; the first cause counts.
+// end makes run return; the first cause counts. The account is written before the machine's
+// processes go, as what they used goes with them.
 func (s *Supervisor) end(cause agentbox.End) {
 	s.endOnce.Do(func() {
 		s.account(true) // while its processes are there
@@ -192,6 +208,8 @@ func (s *Supervisor) end(cause agentbox.End) {
 	})
 }
 
+// machineDied is the end of a machine that ended without being asked: by itself (nil), or as its
+// driver says.
 func machineDied(err error) agentbox.End {
 	if err == nil {
 		return agentbox.End{Cause: agentbox.EndExit}
@@ -199,7 +217,7 @@ func machineDied(err error) agentbox.End {
 	return agentbox.End{Cause: agentbox.EndDied, Detail: err.Error()}
 }
 
-// cpuTime is what the machine has used.
+// cpuTime is what the machine has used. 0 before it runs.
 func (s *Supervisor) cpuTime() time.Duration {
 	select {
 	case <-s.started:
@@ -222,6 +240,8 @@ func (s *Supervisor) waitStarted(ctx context.Context) error {
 	}
 }
 
+// status waits for the machine to answer, and is then what this process knows; the guest is asked
+// where the request says so, and its silence costs only its part.
 func (s *Supervisor) status(ctx context.Context, req api.StatusRequest) (api.SupervisorStatus, error) {
 	if err := s.waitStarted(ctx); err != nil {
 		return api.SupervisorStatus{}, err
@@ -238,7 +258,8 @@ func (s *Supervisor) status(ctx context.Context, req api.StatusRequest) (api.Sup
 	}
 	client, err := s.link.client(ctx)
 	if err != nil {
-		return st, nil // a guest that does not answer has no services to tell; the rest is still true
+		// A guest that does not answer has no services to tell; the rest is still true.
+		return st, nil
 	}
 	if stats, err := client.Stats(ctx); err == nil {
 		st.OOMKills, st.ForkBombs = stats.OOMKills, stats.ForkBombs

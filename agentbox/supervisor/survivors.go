@@ -32,7 +32,8 @@ const (
 )
 
 // forgetSurvivors resets what the guest of a saved machine has kept: the other ends are gone, and a
-// program that only waits for data would wait for ever.
+// program that only waits for data would wait for ever. The table is the guest's word, and bounded:
+// a false one resets connections of the box that tells it, and nothing else.
 func (s *Supervisor) forgetSurvivors(ctx context.Context) {
 	select {
 	case <-ctx.Done():
