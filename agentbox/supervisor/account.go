@@ -188,7 +188,7 @@ func (b *accounting) used() agentbox.Consumption {
 }
 
 // write puts the account into its file, as a reader finds it, unless it is there. It is replaced as
-// a whole and not synced: after a crash of the host, an older one is good enough.
+// a whole and not synced: a power loss may leave it empty, and then it is begun anew.
 func (b *accounting) write() error {
 	b.writing.Lock()
 	defer b.writing.Unlock()

@@ -20,9 +20,12 @@ import (
 
 // link is the connection to the guest agent. Its keys live as long as the supervisor: one lease of
 // one machine; localKey, which never reaches the guest, as long as the box. When the guest hangs
-// up, the next use greets it anew. mu is held while a connection is made, so that of several
-// callers one greets the guest and the others have its connection. There is one stream, so two
-// connections cannot be.
+// up, the next use greets it anew.
+//
+// connecting is held while the guest is greeted, for as long as that takes, so that of several
+// callers one greets it and the others have its connection: there is one stream, so two connections
+// cannot be. mu guards current for a moment, and is taken second: what asks only whether there is a
+// connection waits for no guest.
 type link struct {
 	stream   net.Conn
 	keys     guest.Keys
@@ -31,9 +34,11 @@ type link struct {
 	localKey ssh.Signer
 	log      *slog.Logger
 
+	connecting sync.Mutex
+	last       *guest.Client // current, or the one before; guarded by connecting
+
 	mu      sync.Mutex
 	current *guest.Client
-	last    *guest.Client // current, or the one before
 }
 
 // newLink makes the keys of a life and writes the host key where clients look for it, before the
@@ -60,10 +65,10 @@ const HostAlias = "agentbox"
 
 // client gives the live connection, making one where there is none.
 func (l *link) client(ctx context.Context) (*guest.Client, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.current != nil {
-		return l.current, nil
+	l.connecting.Lock()
+	defer l.connecting.Unlock()
+	if c := l.live(); c != nil {
+		return c, nil
 	}
 	return l.connect(ctx, nil)
 }
@@ -78,26 +83,29 @@ func (l *link) greet(ctx context.Context, attach *protocol.AttachRequest) error 
 			return err
 		}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.connecting.Lock()
+	defer l.connecting.Unlock()
 	_, err := l.connect(ctx, request)
 	return err
 }
 
-// connect greets the guest over the stream, which ends any connection that was there before. mu is
-// held.
+// connect greets the guest over the stream, which ends any connection that was there before.
+// connecting is held.
 func (l *link) connect(ctx context.Context, attach json.RawMessage) (*guest.Client, error) {
 	hello := l.keys.Hello(l.hostname)
 	hello.Attach = attach
 	if l.last != nil {
-		// Or whoever notices its end later would end its successor, on the same stream.
+		// Or what notices its end later would end its successor, on the same stream.
 		l.last.Close()
 	}
 	c, err := guest.Connect(ctx, l.stream, hello, l.keys)
 	if err != nil {
 		return nil, fmt.Errorf("greet the guest: %w", err)
 	}
-	l.current, l.last = c, c
+	l.last = c
+	l.mu.Lock()
+	l.current = c
+	l.mu.Unlock()
 	go l.forgetWhenGone(c)
 	return c, nil
 }
@@ -131,12 +139,11 @@ func (l *link) live() *guest.Client {
 
 // kernel is the release that the guest says it runs, "" without a connection.
 func (l *link) kernel() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.current == nil {
+	c := l.live()
+	if c == nil {
 		return ""
 	}
-	return l.current.Kernel()
+	return c.Kernel()
 }
 
 // clockEvery is how often the guest's clock is compared with the host's: hosts sleep, and emulated
