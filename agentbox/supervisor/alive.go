@@ -43,5 +43,5 @@ func (s *Supervisor) frozen() bool {
 		return true
 	}
 	defer s.op.Unlock()
-	return !s.attached
+	return !s.attached.Load()
 }

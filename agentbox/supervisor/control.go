@@ -147,7 +147,7 @@ func (s *Supervisor) becomeBox(ctx context.Context, req api.AttachRequest) error
 		return err
 	}
 	s.lease.renew(req.Lease)
-	s.attached = true
+	s.attached.Store(true)
 	s.meter.begin()
 	return nil
 }
@@ -279,7 +279,7 @@ func (s *Supervisor) stopWhenever(ctx context.Context, req api.StopRequest, prog
 // The workspace survives either way; what was not synced within the grace may be lost, as at a
 // power failure.
 func (s *Supervisor) stop(ctx context.Context, req api.StopRequest) error {
-	if req.Grace > 0 && s.attached {
+	if req.Grace > 0 && s.attached.Load() {
 		s.detach(ctx, req.Grace)
 	}
 	s.end(agentbox.End{Cause: agentbox.EndStopped})

@@ -45,7 +45,7 @@ func (s *Supervisor) isStarted() bool {
 func (s *Supervisor) atLeaseEnd(ctx context.Context) (done bool) {
 	s.op.Lock()
 	defer s.op.Unlock()
-	if ctx.Err() != nil || !s.attached || !s.meter.pauses() {
+	if ctx.Err() != nil || !s.attached.Load() || !s.meter.pauses() {
 		return true
 	}
 	paused, err := s.pauseWhile(ctx, s.lease.over)

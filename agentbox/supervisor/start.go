@@ -78,7 +78,7 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 		if err := s.becomeBox(ctx, *req.Attach); err != nil {
 			return err
 		}
-	} else if s.attached { // it was a box before it was saved
+	} else if s.attached.Load() { // it was a box before it was saved
 		s.meter.begin()
 	}
 	if s.cfg.Saved != "" && s.network != nil {

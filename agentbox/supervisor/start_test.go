@@ -3,12 +3,15 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/environment"
 	"agentbox/vmm"
 )
 
@@ -53,5 +56,29 @@ func TestWhyAMachineWasNotGreeted(t *testing.T) {
 		if agentbox.CodeOf(err) != agentbox.Unavailable || !strings.HasSuffix(err.Error(), test.want) || agentbox.AsError(err).Hint == "" {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+}
+
+// A machine of the pool becomes a box while others ask what it is; the race detector looks on.
+func TestAMachineIsAskedWhileItBecomesABox(t *testing.T) {
+	s := &Supervisor{
+		started: make(chan struct{}), link: &link{}, lease: newLease(time.Hour), meter: newMeter(nil, nil),
+		ports: newPorts(t.Context(), nil, environment.Watch{}),
+	}
+	defer s.lease.stop()
+	s.guard = newGuard(s.cfg, t.TempDir(), s.meter, slog.New(slog.DiscardHandler))
+	close(s.started)
+	var asked sync.WaitGroup
+	asked.Go(func() {
+		if _, err := s.status(t.Context(), api.StatusRequest{}); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := s.becomeBox(t.Context(), api.AttachRequest{Lease: time.Hour}); err != nil {
+		t.Error(err)
+	}
+	asked.Wait()
+	if st, err := s.status(t.Context(), api.StatusRequest{}); err != nil || !st.Attached {
+		t.Errorf("%+v, %v", st, err)
 	}
 }

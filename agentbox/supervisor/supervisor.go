@@ -52,8 +52,8 @@ type Supervisor struct {
 
 	unpaused atomic.Pointer[string] // why it could not be paused when its lease ended
 
-	op       sync.Mutex // one operation on the machine at a time
-	attached bool
+	op       sync.Mutex  // one operation on the machine at a time
+	attached atomic.Bool // the guest has the box's workspace; written under op, read by anybody
 
 	ended    chan struct{} // closed by end
 	endOnce  sync.Once
@@ -109,10 +109,10 @@ func newSupervisor(cfg Config, log *slog.Logger) (*Supervisor, error) {
 		return nil, err
 	}
 	s := &Supervisor{
-		attached: cfg.Saved != "", // a saved machine had its workspace already
-		cfg:      cfg, names: cfg.names(), log: log, driver: driver,
+		cfg: cfg, names: cfg.names(), log: log, driver: driver,
 		asked: make(chan api.StartRequest, 1), started: make(chan struct{}), ended: make(chan struct{}),
 	}
+	s.attached.Store(cfg.Saved != "") // a saved machine had its workspace already
 	s.meter = newMeter(s.cpuTime, s.noteLimit)
 	if s.accounting, err = openAccounting(s.names.Account(), s.meter.accounts); err != nil {
 		log.Warn("what this box has used is counted from here", "error", err)
@@ -247,13 +247,13 @@ func (s *Supervisor) status(ctx context.Context, req api.StatusRequest) (api.Sup
 		return api.SupervisorStatus{}, err
 	}
 	st := api.SupervisorStatus{
-		PID: os.Getpid(), Life: s.cfg.Life, Attached: s.attached, Ports: s.ports.list(), Kernel: s.link.kernel(),
+		PID: os.Getpid(), Life: s.cfg.Life, Attached: s.attached.Load(), Ports: s.ports.list(), Kernel: s.link.kernel(),
 		NoCard: s.network == nil, Unlogged: s.guard.failed.Load(), Lease: s.leaseStatus(),
 	}
 	if req.Processes {
 		st.Machine = s.machine.PIDs()
 	}
-	if !s.attached || !req.Guest {
+	if !s.attached.Load() || !req.Guest {
 		return st, nil
 	}
 	client, err := s.link.client(ctx)
