@@ -20,11 +20,13 @@ import (
 
 // Config says who this machine is.
 type Config struct {
-	Dir string             // made if need be
+	Dir string // made if need be
+	// Key is the identity: the same key signs the names in this machine's store.
 	Key ed25519.PrivateKey // the identity
 	Log *slog.Logger
 	// Attach is told of the connections whenever this machine begins to take part in a team. What
-	// it gives is called before they are closed. nil: nobody uses them.
+	// it gives is called before they are closed. nil: nobody uses them. Neither may call Init,
+	// Join, Leave or Close, which wait for them.
 	Attach func(*wire.Node) (detach func())
 	// Changed is told that the catalogue of a member changed, Listed that the list of members did,
 	// or whether this machine takes part. They may not wait. nil: nobody is told.
@@ -34,7 +36,8 @@ type Config struct {
 	Alone bool
 }
 
-// Mesh is this machine's part in its team, or in none yet.
+// Mesh is this machine's part in its team, or in none yet. Its methods may be called at once; those
+// that change whether it takes part wait for each other.
 type Mesh struct {
 	cfg    Config
 	self   identity.PeerID
@@ -43,16 +46,21 @@ type Mesh struct {
 	stop   context.CancelFunc
 	tasks  background.Group
 
-	changing sync.Mutex // held through Init, Join, Leave and Close
+	// changing is held through Init, Join, Leave and Close. It is taken before mu.
+	changing sync.Mutex
 
+	// mu guards what follows, and is held for no call of another room.
 	mu      sync.Mutex
 	run     *running // nil: there is no team, or it cannot be reached
 	problem error    // why it cannot
-	busy    map[identity.PeerID]bool
-	met     map[identity.PeerID]time.Time // when we exchanged heads with who came
+	// busy are the peers with which meet goes on, met when we exchanged heads with each: the moment
+	// since which it was here then.
+	busy map[identity.PeerID]bool
+	met  map[identity.PeerID]time.Time
 }
 
-// running is what there is while this machine is in a team.
+// running is what there is while this machine is in a team. It is complete when it is published in
+// Mesh.run, but for detach, which belongs to the holder of Mesh.changing.
 type running struct {
 	node       *wire.Node
 	gossip     *gossip.Gossip
@@ -64,7 +72,8 @@ type running struct {
 }
 
 // Open takes up the part in the team that is kept on disk. That the network does not allow it is no
-// error: Status says so, and everything of this machine works.
+// error: Problem says so, and everything of this machine works. The error is about the files of
+// cfg.Dir. The caller closes the Mesh.
 func Open(cfg Config) (*Mesh, error) {
 	m := &Mesh{
 		cfg: cfg, self: identity.PeerOf(cfg.Key.Public().(ed25519.PublicKey)),
@@ -96,7 +105,9 @@ func (m *Mesh) begin() {
 	}
 }
 
-// beginOn starts everything on a node, which it closes when that fails.
+// beginOn starts everything on a node, which it closes when that fails. The order is that of need:
+// the node admits members before anything of it is used, catalogues are there before gossip brings
+// news of them, and both before anybody outside is told.
 func (m *Mesh) beginOn(node *wire.Node) error {
 	list := m.roster.List()
 	node.Admit(list)
@@ -134,7 +145,9 @@ func (m *Mesh) beginOn(node *wire.Node) error {
 	return nil
 }
 
-// end stops what begin started.
+// end stops what begin started, in the order in which one uses the other: first those outside let
+// go, then the news end, then the connections. What runs in goroutines is waited for. m.changing is
+// held.
 func (m *Mesh) end() error {
 	m.mu.Lock()
 	r := m.run
@@ -158,7 +171,7 @@ func (m *Mesh) end() error {
 	return err
 }
 
-// Close leaves the network, not the team.
+// Close leaves the network, not the team. Nothing may be called afterwards.
 func (m *Mesh) Close() error {
 	m.changing.Lock()
 	defer m.changing.Unlock()
@@ -168,6 +181,7 @@ func (m *Mesh) Close() error {
 	return err
 }
 
+// tell calls a func of Config's, which may be nil.
 func tell(f func()) {
 	if f != nil {
 		f()
@@ -182,20 +196,22 @@ func (m *Mesh) Builder(key ed25519.PublicKey) bool {
 // Self is the PeerID of this machine.
 func (m *Mesh) Self() identity.PeerID { return m.self }
 
-// IsBuilder tells whether the others may use what a member made.
+// IsBuilder tells whether the others may use what a member made: it is a member now, by our clock,
+// with the role.
 func (m *Mesh) IsBuilder(id identity.PeerID) bool {
 	member, ok := m.roster.List().Member(id)
 	return ok && member.Active(time.Now()) && member.Has(identity.Builder)
 }
 
-// WasBuilder tells whether a member was revoked, has left or is no builder. Of whom the list does
-// not know nobody can tell, and who has only expired, by this machine's clock, may be believed
-// again.
+// WasBuilder tells whether a member was revoked, has left or is no builder, so that what it made
+// has to go. Of a peer that the list does not know nobody can tell, and one that has only expired,
+// by this machine's clock, may be believed again: both are false.
 func (m *Mesh) WasBuilder(id identity.PeerID) bool {
 	member, ok := m.roster.List().Member(id)
 	return ok && (member.Revoked || member.Left || !member.Has(identity.Builder))
 }
 
+// running is what there is now, nil while this machine takes part in no team.
 func (m *Mesh) running() *running {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -203,6 +219,8 @@ func (m *Mesh) running() *running {
 }
 
 // listChanged makes a new member list known to everything here, and then to everybody who is here.
+// The roster calls it. The node comes first: a revoked peer's connections end before anything else
+// happens.
 func (m *Mesh) listChanged(list identity.List) {
 	r := m.running()
 	if r == nil {
@@ -218,7 +236,8 @@ func (m *Mesh) listChanged(list identity.List) {
 	m.tasks.Go(func() { m.roster.Spread(m.ctx, r.node, m.Here()) })
 }
 
-// announce tells everybody which list and catalogue this machine has.
+// announce tells everybody which list and catalogue this machine has, how busy it is and what is
+// free. Calls may come in any order, so an older head never replaces a newer one.
 func (m *Mesh) announce(head catalogue.Head) {
 	r := m.running()
 	if r == nil || r.gossip == nil {
@@ -237,7 +256,8 @@ func (m *Mesh) announce(head catalogue.Head) {
 	}
 }
 
-// Here lists the members that are here now, this machine left out.
+// Here lists the members that are here now, this machine left out, by PeerID; none without a team.
+// Members that have just gone may be among them for some seconds.
 func (m *Mesh) Here() []identity.PeerID {
 	r := m.running()
 	if r == nil || r.gossip == nil {
@@ -252,7 +272,9 @@ func (m *Mesh) Here() []identity.PeerID {
 	return out
 }
 
-// peerChanged looks at what a peer announces, and gets what is new.
+// peerChanged looks at what a peer announces, and gets what is new: its catalogue by way of
+// catalogue.Store, the member list in a goroutine of its own, one for each peer. Gossip calls it at
+// each change, and look for everybody, should something have failed.
 func (m *Mesh) peerChanged(id identity.PeerID) {
 	r := m.running()
 	if r == nil {
@@ -295,7 +317,9 @@ func (m *Mesh) meet(r *running, id identity.PeerID, differs, came bool) {
 	}
 }
 
-// look does now and then what news missed, until ctx is done.
+// look does now and then what news missed, until ctx is done: every five seconds it compares lists,
+// every half minute it writes addresses down and announces load and space, every hour it renews
+// memberships that a machine with the root key has to renew.
 func (m *Mesh) look(ctx context.Context, r *running) {
 	tick := time.NewTicker(5 * time.Second)
 	defer tick.Stop()
@@ -321,7 +345,8 @@ func (m *Mesh) look(ctx context.Context, r *running) {
 	}
 }
 
-// Catalogues gives what everybody has, nil without a team.
+// Catalogues gives what everybody has, nil without a team. It is another one after each Join, so
+// callers do not keep it.
 func (m *Mesh) Catalogues() *catalogue.Store {
 	if r := m.running(); r != nil {
 		return r.catalogues
@@ -329,7 +354,8 @@ func (m *Mesh) Catalogues() *catalogue.Store {
 	return nil
 }
 
-// Node gives the connections to the team, nil without one.
+// Node gives the connections to the team, nil without one. It is closed when this machine leaves;
+// Attach tells of each.
 func (m *Mesh) Node() *wire.Node {
 	if r := m.running(); r != nil {
 		return r.node
@@ -337,6 +363,7 @@ func (m *Mesh) Node() *wire.Node {
 	return nil
 }
 
+// noTeam is the error of what needs one.
 func noTeam() error {
 	return agentbox.Errorf(agentbox.NotFound, "this machine is in no team").
 		WithHint("agentbox mesh init makes one, agentbox mesh join TOKEN joins one")

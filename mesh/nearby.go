@@ -12,7 +12,8 @@ import (
 	"agentbox/mesh/wire"
 )
 
-// Bounds of what the local network can make us try.
+// Bounds of what the local network can make us try: anybody there can claim any number of
+// addresses.
 const (
 	nearbyWaiting = 32 // addresses
 	nearbyAtOnce  = 4
@@ -21,8 +22,9 @@ const (
 	nearbyTime    = 3 * time.Second  // for one to answer
 )
 
-// nearby tries the addresses at which members are said to be on the local network. Who says so may
-// be anybody, so an address is worth one handshake now and then, and nothing else.
+// nearby tries the addresses at which members are said to be on the local network. Anybody may say
+// so, so an address is worth one handshake now and then, and nothing else: whether a member answers
+// is what the handshake proves.
 type nearby struct {
 	m      *Mesh
 	r      *running
@@ -88,8 +90,8 @@ func (n *nearby) known(a netip.AddrPort) bool {
 	})
 }
 
-// try finds out whether a member answers. The node remembers the address then, and gossip is told
-// to join who is there.
+// try finds out whether a member answers. The node remembers the address then, and gossip looks for
+// absent members again. The service does not matter; Roster is one that every member speaks.
 func (n *nearby) try(ctx context.Context, a netip.AddrPort) {
 	ctx, cancel := context.WithTimeout(ctx, nearbyTime)
 	defer cancel()

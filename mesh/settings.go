@@ -18,7 +18,7 @@ import (
 // another home of this machine, any port is.
 const DefaultListen = ":7946"
 
-// settings is settings.json.
+// settings is settings.json. Only this machine's user changes it, by Init and Join.
 type settings struct {
 	Listen string `json:"listen"` // UDP address, with the port that was used last
 }
@@ -26,7 +26,7 @@ type settings struct {
 func (m *Mesh) settingsFile() string  { return filepath.Join(m.cfg.Dir, "settings.json") }
 func (m *Mesh) addressesFile() string { return filepath.Join(m.cfg.Dir, "addresses.json") }
 
-// readJSON reads a file that may not be there.
+// readJSON reads a file that may not be there, into v as it is then.
 func readJSON(path string, v any) error {
 	if err := durable.ReadJSON(path, v); err != nil {
 		return agentbox.Errorf(agentbox.Corrupt, "%w", err).WithHint("remove it")
@@ -36,7 +36,7 @@ func readJSON(path string, v any) error {
 
 func writeJSON(path string, v any) error { return durable.WriteJSON(path, v, 0o600) }
 
-// configure sets where to listen; "" changes nothing.
+// configure sets where to listen, from the next begin on; "" changes nothing.
 func (m *Mesh) configure(listen string) error {
 	if listen == "" {
 		return nil
@@ -47,7 +47,8 @@ func (m *Mesh) configure(listen string) error {
 	return writeJSON(m.settingsFile(), settings{Listen: listen})
 }
 
-// listen opens the node, and keeps its port for the next time: the others remember it.
+// listen opens the node, and keeps its port for the next time: the others remember it, and a
+// firewall may have a rule for it. A port that is taken is no reason to stay away from the team.
 func (m *Mesh) listen() (*wire.Node, error) {
 	s := settings{Listen: DefaultListen}
 	if err := readJSON(m.settingsFile(), &s); err != nil {
@@ -72,7 +73,8 @@ func (m *Mesh) listen() (*wire.Node, error) {
 	return node, nil
 }
 
-// learn tells a node where members were seen before.
+// learn tells a node where members were seen before. A file that cannot be read costs a search, no
+// more.
 func (m *Mesh) learn(node *wire.Node) {
 	known := map[identity.PeerID][]netip.AddrPort{}
 	if err := readJSON(m.addressesFile(), &known); err != nil {

@@ -12,7 +12,9 @@ import (
 	"agentbox/mesh/roster"
 )
 
-// Init makes a team of which this machine is the first member.
+// Init makes a team of which this machine is the first member, with the root key. name is how
+// people see it, listen a UDP address or "" for the one of before. Exists when it is in a team. The
+// error may also be Problem's: then there is a team, in which the machine does not take part yet.
 func (m *Mesh) Init(name, listen string) error {
 	m.changing.Lock()
 	defer m.changing.Unlock()
@@ -33,7 +35,9 @@ func (m *Mesh) Problem() error {
 	return m.problem
 }
 
-// Invite makes an invitation, at the addresses of this machine or at others that lead to it.
+// Invite makes an invitation, at the addresses given, as host:port, and at those of this machine,
+// eight at most, and gives it as a token, too. ttl and roles are those of roster.Invite. NotFound
+// without a team, Conflict when this machine is no admin.
 func (m *Mesh) Invite(ttl time.Duration, roles []identity.Role, addresses []string) (identity.Invite, string, error) {
 	r := m.running()
 	if r == nil {
@@ -55,7 +59,9 @@ func (m *Mesh) Invite(ttl time.Duration, roles []identity.Role, addresses []stri
 	return invite, token, err
 }
 
-// Join takes up an invitation.
+// Join takes up an invitation, and begins to take part. A machine that was revoked or left the same
+// team may be invited again; one that is a member anywhere is Exists. When it fails, this machine
+// is in no team that it was not in before.
 func (m *Mesh) Join(ctx context.Context, token, name, listen string) error {
 	invite, err := identity.ParseToken(token)
 	if err != nil {
@@ -92,7 +98,7 @@ func (m *Mesh) Join(ctx context.Context, token, name, listen string) error {
 	return err
 }
 
-// Find is the member that a person means.
+// Find is the member that a person means: see roster.Find.
 func (m *Mesh) Find(what string) (identity.Member, error) {
 	list := m.roster.List()
 	if list.Team().IsZero() {
@@ -101,15 +107,18 @@ func (m *Mesh) Find(what string) (identity.Member, error) {
 	return roster.Find(list, what)
 }
 
-// SetRoles makes a member's roles these.
+// SetRoles makes a member's roles these: see roster.SetRoles.
 func (m *Mesh) SetRoles(id identity.PeerID, roles []identity.Role) error {
 	return m.roster.SetRoles(id, roles)
 }
 
-// Revoke takes a member off the list for good.
+// Revoke takes a member off the list for good: see roster.Revoke. When it returns this machine
+// admits it no more; the others follow as they hear of it.
 func (m *Mesh) Revoke(id identity.PeerID) error { return m.roster.Revoke(id) }
 
-// Leave tells the others that this machine leaves, as far as they are here, and forgets the team.
+// Leave tells the others that this machine leaves, as far as they are here, and forgets the team
+// and what its members had. That nobody could be told is no error: the others see this machine as
+// absent.
 func (m *Mesh) Leave(ctx context.Context) error {
 	m.changing.Lock()
 	defer m.changing.Unlock()
@@ -145,7 +154,7 @@ func (m *Mesh) farewell(ctx context.Context, r *running) {
 	}
 }
 
-// Peer is what is known of one member.
+// Peer is what is known of one member, now or formerly.
 type Peer struct {
 	identity.Member
 	Self      bool
@@ -156,7 +165,8 @@ type Peer struct {
 	Records   map[string]int // of its catalogue, by kind
 }
 
-// Peers lists everybody who ever was a member, by PeerID.
+// Peers lists everybody who ever was a member, this machine too, by PeerID. NotFound without a
+// team.
 func (m *Mesh) Peers() ([]Peer, error) {
 	list := m.roster.List()
 	if list.Team().IsZero() {
@@ -174,6 +184,8 @@ func (m *Mesh) Peers() ([]Peer, error) {
 	return out, nil
 }
 
+// describe adds what is known beyond the member list. Of itself this machine knows it without
+// gossip.
 func (m *Mesh) describe(r *running, p *Peer) {
 	if p.Self {
 		p.Here, p.Addresses = true, r.gossip.Addresses()
@@ -202,7 +214,9 @@ type Status struct {
 	Here      int // the others
 	Sequence  uint64
 	Problem   error
-	Counters  map[string]uint64
+	// Counters are what the limits and checks did since this machine began to take part, by name;
+	// nil while it does not.
+	Counters map[string]uint64
 }
 
 // Status says how this machine takes part.

@@ -1,4 +1,5 @@
-// Package background runs what goes on beside a part of the mesh for as long as that part is open.
+// Package background runs what goes on beside a part of the mesh for as long as that part is open:
+// a Group is that part's goroutines. It knows nothing of what they do, and does not end them.
 package background
 
 import "sync"
@@ -22,7 +23,8 @@ func (g *Group) Go(f func()) bool {
 	return !g.closed
 }
 
-// Close waits until everything that was begun has ended, and lets nothing more begin. The caller has told the goroutines to end. It may be called more than once.
+// Close waits until everything that was begun has ended, and lets nothing more begin. The caller
+// has told the goroutines to end. It may be called more than once.
 func (g *Group) Close() {
 	g.mu.Lock()
 	g.closed = true

@@ -13,6 +13,8 @@ import (
 
 // delegate is what memberlist calls, some of it while it holds its own locks: nothing here waits,
 // or calls memberlist.
+//
+// It is a Gossip under another name, so that these methods are not part of Gossip's own.
 type delegate Gossip
 
 var (
@@ -37,7 +39,8 @@ func (d *delegate) MergeRemoteState([]byte, bool)   {}
 
 // NotifyAlive refuses nodes that are no members, and what a member did not say of itself. Any
 // member may say anything of others to memberlist: without this, one could fill the team with
-// phantoms.
+// phantoms. It is called for everything that is heard, over and over, so a Meta that was found good
+// is not verified again.
 func (d *delegate) NotifyAlive(n *memberlist.Node) error {
 	id, err := identity.ParsePeer(n.Name)
 	if err != nil {
@@ -66,6 +69,7 @@ func (d *delegate) NotifyAlive(n *memberlist.Node) error {
 	return nil
 }
 
+// phantom counts and gives the error that refuses a node.
 func (d *delegate) phantom(err error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -86,7 +90,8 @@ func (d *delegate) NotifyJoin(n *memberlist.Node)   { d.saw(n, true) }
 func (d *delegate) NotifyUpdate(n *memberlist.Node) { d.saw(n, true) }
 func (d *delegate) NotifyLeave(n *memberlist.Node)  { d.saw(n, false) }
 
-// saw notes what memberlist says of a peer.
+// saw notes what memberlist says of a peer: that it is here or gone, and what it announces. Since
+// changes only when the former does.
 func (d *delegate) saw(n *memberlist.Node, here bool) {
 	id, err := identity.ParsePeer(n.Name)
 	if err != nil || id == d.cfg.Node.Self() {

@@ -17,7 +17,7 @@ import (
 	"agentbox/mesh/wire"
 )
 
-// Config says for whom to gossip.
+// Config says for whom to gossip. All but Changed is required.
 type Config struct {
 	Node *wire.Node
 	Key  ed25519.PrivateKey // of the node
@@ -27,12 +27,15 @@ type Config struct {
 	Changed func(identity.PeerID)
 }
 
+// announcePause is also how long an announcement waits for a peer that takes it. leaveTime bounds
+// the farewell in Close.
 const (
 	announcePause = 200 * time.Millisecond // between two announcements
 	leaveTime     = 500 * time.Millisecond
 )
 
-// Peer is what is known of a member that is here, or was since we began.
+// Peer is what is known of a member that is here, or was since we began. What it announces is
+// signed by it; whether it is here is what memberlist makes of its silence.
 type Peer struct {
 	ID    identity.PeerID
 	Here  bool
@@ -40,7 +43,8 @@ type Peer struct {
 	Meta  Meta      // the last one
 }
 
-// Gossip is this node's part in finding out who is here.
+// Gossip is this node's part in finding out who is here. Its methods may be called at once. tasks
+// are the announcer, the teller and the seeker, which end with ctx; Close waits for them.
 type Gossip struct {
 	cfg       Config
 	transport *transport
@@ -55,6 +59,8 @@ type Gossip struct {
 	closing sync.Once
 	closed  error
 
+	// mu guards what follows. memberlist's calls take it while they hold locks of memberlist's own,
+	// so memberlist is never called with mu held.
 	mu       sync.Mutex
 	list     identity.List
 	places   map[string]identity.PeerID // by placeOf, of who is on the list
@@ -67,7 +73,8 @@ type Gossip struct {
 	forged   uint64
 }
 
-// Start begins to gossip with the members of a list. Addresses are learnt by the node.
+// Start begins to gossip with the members of a list. Addresses are learnt by the node. The caller
+// closes it before the node.
 func Start(cfg Config, list identity.List) (*Gossip, error) {
 	g := &Gossip{
 		cfg: cfg, announce: make(chan struct{}, 1), tell: make(chan struct{}, 1), nudge: make(chan struct{}, 1),
@@ -91,6 +98,8 @@ func Start(cfg Config, list identity.List) (*Gossip, error) {
 	return g, nil
 }
 
+// config is memberlist's for a local network: in seconds, not in minutes, is a peer that vanished
+// known to be gone. Names are never resolved.
 func (g *Gossip) config() *memberlist.Config {
 	cfg := memberlist.DefaultLANConfig()
 	cfg.Name = g.cfg.Node.Self().String()
@@ -112,7 +121,8 @@ func (w logWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Admit makes a list the newest one. Who is not on it any more is gone at once.
+// Admit makes a list the newest one. A peer that it no longer admits is gone at once, and Changed
+// is told; new members are looked for.
 func (g *Gossip) Admit(list identity.List) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -131,7 +141,9 @@ func (g *Gossip) Admit(list identity.List) {
 	g.poke(g.nudge)
 }
 
-// Announce changes what this node says of itself. Everybody hears of it within a second or two.
+// Announce changes what this node says of itself: change is called once, with a lock held.
+// Everybody hears of it within a second or two. The error is that of a Meta that does not fit; then
+// what was announced before goes on.
 func (g *Gossip) Announce(change func(*Meta)) error {
 	g.mu.Lock()
 	change(&g.meta)
@@ -169,7 +181,7 @@ func (g *Gossip) announcer() {
 	}
 }
 
-// teller says who changed.
+// teller says who changed, in a goroutine of its own: those that note a change hold locks.
 func (g *Gossip) teller() {
 	for g.waitFor(g.tell) {
 		g.mu.Lock()
@@ -184,6 +196,7 @@ func (g *Gossip) teller() {
 	}
 }
 
+// waitFor waits for a signal; false when it is over.
 func (g *Gossip) waitFor(signal chan struct{}) bool {
 	select {
 	case <-signal:
@@ -193,6 +206,7 @@ func (g *Gossip) waitFor(signal chan struct{}) bool {
 	}
 }
 
+// poke gives a signal, unless one waits to be taken.
 func (g *Gossip) poke(signal chan struct{}) {
 	select {
 	case signal <- struct{}{}:
@@ -206,7 +220,8 @@ func (g *Gossip) mark(id identity.PeerID) {
 	g.poke(g.tell)
 }
 
-// at is the member that has a place inside memberlist.
+// at is the member that has a place inside memberlist; false for a place of nobody, or of a former
+// member.
 func (g *Gossip) at(place string) (identity.PeerID, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -229,7 +244,7 @@ func (g *Gossip) Peers() []Peer {
 	return out
 }
 
-// Peer is what is known of one member.
+// Peer is what is known of one member; false for one that was not seen since we began.
 func (g *Gossip) Peer(id identity.PeerID) (Peer, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

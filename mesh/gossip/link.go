@@ -14,15 +14,17 @@ const (
 	// silence is how long a peer may leave what we send unanswered before the connection is taken
 	// for dead: after sleep or a change of address it would swallow everything for half a minute.
 	silence = 3 * time.Second
-	// dialPause is the least time from a dial that failed to the next.
+	// dialPause is the least time from a dial that failed to the next: memberlist sends to an
+	// absent peer every second.
 	dialPause = 2 * time.Second
 	dialTime  = 3 * time.Second
 	// maxWaiting bounds the packets that wait for a connection.
 	maxWaiting = 16
 )
 
-// link is what we have with one peer: the newest connection, whoever opened it, and what waits for
-// one.
+// link is what we have with one peer: the newest connection, by whichever side it was opened, and
+// what waits for one. Both sides may open one at the same time; each uses its newest and reads
+// both. mu guards all of it.
 type link struct {
 	t    *transport
 	peer identity.PeerID
@@ -37,7 +39,8 @@ type link struct {
 	waiting  [][]byte
 }
 
-// send sends a packet, or keeps it until there is a connection.
+// send sends a packet, or keeps it until there is a connection. No error means that it may arrive,
+// as with UDP.
 func (l *link) send(b []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,7 +117,7 @@ func (l *link) adopt(c wire.Conn) {
 	l.waiting = nil
 }
 
-// open begins a stream, connecting first if need be.
+// open begins a stream, connecting first if need be, until ctx ends.
 func (l *link) open(ctx context.Context) (wire.Stream, error) {
 	for {
 		l.mu.Lock()

@@ -9,7 +9,7 @@ import (
 	"agentbox/mesh/identity"
 )
 
-// MaxAddresses is how many addresses a Meta has.
+// MaxAddresses is how many addresses a Meta has: it has to stay below 512 bytes with all of them.
 const MaxAddresses = 4
 
 // Flags of a Meta.
@@ -18,7 +18,8 @@ const (
 )
 
 // Meta is what every peer knows of every other without asking: small, signed by its peer, replaced
-// as a whole.
+// as a whole. Sequence and List are what others compare with what they have; nothing in it is a
+// time.
 type Meta struct {
 	Sequence  uint64          // of its catalogue
 	Digest    agentbox.Digest // of its catalogue
@@ -29,6 +30,8 @@ type Meta struct {
 	Addresses []netip.AddrPort // where it listens
 }
 
+// The lengths of its parts in bytes, in their order: version, sequence, digest, list, load, free,
+// flags, number of addresses; then the addresses and the signature.
 const (
 	metaVersion = 1
 	metaFixed   = 1 + 8 + 32 + 8 + 2 + 4 + 2 + 1
@@ -39,7 +42,8 @@ const (
 // metaDomain keeps a signature over a Meta from being one over anything else.
 const metaDomain = "agentbox meta 1\n"
 
-// Sign encodes a Meta.
+// Sign encodes a Meta, big-endian, with its peer's signature behind it. Invalid when it has too
+// many addresses.
 func (m Meta) Sign(key ed25519.PrivateKey) ([]byte, error) {
 	if len(m.Addresses) > MaxAddresses {
 		return nil, agentbox.Errorf(agentbox.Invalid, "a peer announces at most %d addresses, not %d", MaxAddresses, len(m.Addresses))
@@ -58,7 +62,8 @@ func (m Meta) Sign(key ed25519.PrivateKey) ([]byte, error) {
 	return append(b, ed25519.Sign(key, append([]byte(metaDomain), b...))...), nil
 }
 
-// DecodeMeta reads what Sign wrote, and verifies that the peer with this key signed it.
+// DecodeMeta reads what Sign wrote, and verifies that the peer with this key signed it; else it is
+// Corrupt. Any node of the team may have passed it on.
 func DecodeMeta(b []byte, key ed25519.PublicKey) (Meta, error) {
 	if len(b) < metaFixed+ed25519.SignatureSize || len(b) > metaMost || b[0] != metaVersion {
 		return Meta{}, badMeta(key, "it is not one of version 1")
@@ -84,6 +89,7 @@ func DecodeMeta(b []byte, key ed25519.PublicKey) (Meta, error) {
 	return m, nil
 }
 
+// badMeta is the error about a peer's Meta.
 func badMeta(key ed25519.PublicKey, format string, args ...any) error {
 	err := agentbox.Errorf(agentbox.Corrupt, format, args...)
 	return agentbox.Errorf(agentbox.Corrupt, "what peer %s announces: %w", identity.PeerOf(key).Short(), err)

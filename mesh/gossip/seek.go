@@ -11,6 +11,8 @@ import (
 	"agentbox/mesh/identity"
 )
 
+// seekPeriod is how often absent members are looked for, this machine's addresses compared and its
+// sleep noticed.
 const (
 	seekPeriod = 3 * time.Second
 	// asleep is by how much the wall clock runs ahead of the monotonic one when the machine slept.
@@ -21,9 +23,11 @@ const (
 )
 
 // seeker looks for members that are not here: memberlist itself gives up on who was absent for
-// long,
-// and on both halves of a partition. It also notices when this machine slept or has other
+// long, and on both halves of a partition. It also notices when this machine slept or has other
 // addresses.
+//
+// That the machine slept shows in the two clocks of this one process: the monotonic one stands
+// still meanwhile.
 func (g *Gossip) seeker() {
 	tick := time.NewTicker(seekPeriod)
 	defer tick.Stop()
@@ -49,10 +53,12 @@ func (g *Gossip) seeker() {
 	}
 }
 
-// Seek looks for absent members now, because there is reason to think that one can be reached.
+// Seek looks for absent members now, because there is reason to think that one can be reached. It
+// does not wait.
 func (g *Gossip) Seek() { g.poke(g.nudge) }
 
-// seek asks absent members of whom an address is known to join us.
+// seek asks some absent members, drawn at random, of which an address is known to join us, and
+// waits for them. Not all: of a team of hundreds most may be asleep.
 func (g *Gossip) seek() {
 	absent := g.absent()
 	rand.Shuffle(len(absent), func(i, j int) { absent[i], absent[j] = absent[j], absent[i] })
@@ -63,7 +69,7 @@ func (g *Gossip) seek() {
 			limit <- struct{}{}
 			defer func() { <-limit }()
 			if g.ctx.Err() == nil {
-				// It fails for who sleeps, and is tried again.
+				// It fails for a peer that sleeps, and is tried again.
 				_, _ = g.members.Join([]string{id.String() + "/" + placeOf(id).String()})
 			}
 		})
@@ -121,7 +127,7 @@ func listenAddresses(at netip.AddrPort) []netip.AddrPort {
 	return out
 }
 
-// Addresses says where this node can be reached.
+// Addresses says where this node can be reached, as it announces it.
 func (g *Gossip) Addresses() []netip.AddrPort {
 	g.mu.Lock()
 	defer g.mu.Unlock()

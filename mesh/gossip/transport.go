@@ -20,7 +20,8 @@ import (
 // maxStream bounds what one stream brings: the state of a team of thousands is below a megabyte.
 const maxStream = 4 << 20
 
-// Counters say what the limits did since the node began.
+// Counters say what the limits did since the node began. Any but the first is somebody else's
+// mistake, or an attack.
 type Counters struct {
 	Oversized  uint64 // packets of ours above what a datagram holds
 	TooLong    uint64 // streams that brought more than 4 MiB
@@ -29,7 +30,10 @@ type Counters struct {
 	Forged     uint64 // announcements that their peer did not sign
 }
 
-// transport is memberlist's network: the connections of wire. Addresses are those of placeOf.
+// transport is memberlist's network: the connections of wire. Addresses are those of placeOf;
+// resolve says which member has one. Packets that memberlist does not take in time are dropped, as
+// the system drops UDP's. tasks has the dials and the connections that we opened; those that peers
+// opened are the node's.
 type transport struct {
 	node    *wire.Node
 	resolve func(place string) (identity.PeerID, bool)
@@ -40,6 +44,7 @@ type transport struct {
 	packets chan *memberlist.Packet
 	streams chan net.Conn
 
+	// mu guards links.
 	mu    sync.Mutex
 	links map[identity.PeerID]*link
 
@@ -48,6 +53,7 @@ type transport struct {
 
 var _ memberlist.NodeAwareTransport = (*transport)(nil)
 
+// newTransport begins to answer peers, before memberlist has begun to read.
 func newTransport(node *wire.Node, resolve func(place string) (identity.PeerID, bool)) *transport {
 	t := &transport{
 		node: node, resolve: resolve, links: map[identity.PeerID]*link{},
@@ -58,6 +64,7 @@ func newTransport(node *wire.Node, resolve func(place string) (identity.PeerID, 
 	return t
 }
 
+// link is that of a peer, made when it is first needed.
 func (t *transport) link(id identity.PeerID) *link {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -82,7 +89,7 @@ func (t *transport) dropAll() {
 	}
 }
 
-// serve reads a connection until it ends.
+// serve reads a connection until it ends. It is the node's handler for those that peers open.
 func (t *transport) serve(ctx context.Context, c wire.Conn) {
 	l := t.link(c.Peer())
 	l.adopt(c)
@@ -99,6 +106,7 @@ func (t *transport) serve(ctx context.Context, c wire.Conn) {
 	both.Wait()
 }
 
+// readPackets hands on the datagrams of a connection.
 func (t *transport) readPackets(ctx context.Context, l *link, c wire.Conn) {
 	from := net.UDPAddrFromAddrPort(placeOf(l.peer))
 	for {
@@ -117,6 +125,7 @@ func (t *transport) readPackets(ctx context.Context, l *link, c wire.Conn) {
 	}
 }
 
+// acceptStreams hands on the streams of a connection, each when memberlist takes it.
 func (t *transport) acceptStreams(ctx context.Context, l *link, c wire.Conn) {
 	for {
 		s, err := c.AcceptStream(ctx)
@@ -132,6 +141,7 @@ func (t *transport) acceptStreams(ctx context.Context, l *link, c wire.Conn) {
 	}
 }
 
+// FinalAdvertiseAddr is where memberlist says that we are: our place.
 func (t *transport) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
 	place := placeOf(t.node.Self())
 	return place.Addr().AsSlice(), int(place.Port()), nil
@@ -141,6 +151,8 @@ func (t *transport) WriteTo(b []byte, addr string) (time.Time, error) {
 	return t.WriteToAddress(b, memberlist.Address{Addr: addr})
 }
 
+// WriteToAddress sends a packet to a member. One that is too long is counted, and an error: what
+// memberlist packs is below it.
 func (t *transport) WriteToAddress(b []byte, to memberlist.Address) (time.Time, error) {
 	id, err := t.find(to)
 	if err != nil {
@@ -158,6 +170,7 @@ func (t *transport) DialTimeout(addr string, timeout time.Duration) (net.Conn, e
 	return t.DialAddressTimeout(memberlist.Address{Addr: addr}, timeout)
 }
 
+// DialAddressTimeout begins a stream to a member.
 func (t *transport) DialAddressTimeout(to memberlist.Address, timeout time.Duration) (net.Conn, error) {
 	id, err := t.find(to)
 	if err != nil {
@@ -198,7 +211,7 @@ func (t *transport) Shutdown() error {
 	return nil
 }
 
-// streamConn is a stream as memberlist wants one.
+// streamConn is a stream as memberlist wants one: a net.Conn, which may bring maxStream bytes.
 type streamConn struct {
 	wire.Stream
 	t      *transport

@@ -15,7 +15,7 @@ import (
 // Role is what a member may do beyond being one.
 type Role string
 
-// The roles.
+// The roles. More would need another version of the entry: unknown ones are refused.
 const (
 	Builder Role = "builder" // what it built is used by the others
 	Admin   Role = "admin"   // may invite and revoke
@@ -24,10 +24,12 @@ const (
 // MaxMemberName bounds the name of a member, in bytes.
 const MaxMemberName = 64
 
+// maxEntry bounds an encoded entry, in bytes.
 const maxEntry = 2 << 10
 
-// Entry is one signed line of a member list. It is never changed: a later one of the same signer
-// with a greater serial replaces it.
+// Entry is one signed line of a member list: what one signer says of one member. It is never
+// changed: a later one of the same signer with a greater serial replaces it. Fields are in the
+// order in which they are signed.
 type Entry struct {
 	Version   int             `json:"version"` // 1
 	Team      agentbox.Digest `json:"team"`    // of the root's public key
@@ -47,7 +49,8 @@ const entryVersion = 1
 // entryDomain keeps a signature over an entry from being one over anything else.
 const entryDomain = "agentbox member 1\n"
 
-// Sign fills in version, signer and signature. Times are rounded to what is signed.
+// Sign gives the entry with version, signer and signature, its roles sorted, each once, and its
+// times rounded down to what is signed. The error says what of it is not well-formed.
 func (e Entry) Sign(key ed25519.PrivateKey) (Entry, error) {
 	e.Version, e.Signer = entryVersion, key.Public().(ed25519.PublicKey)
 	e.Issued, e.Expires = e.Issued.UTC().Truncate(time.Second), e.Expires.UTC().Truncate(time.Second)
@@ -64,8 +67,8 @@ func (e Entry) Sign(key ed25519.PrivateKey) (Entry, error) {
 	return e, nil
 }
 
-// Verify tells whether the entry is well-formed and signed by its signer. Whether the signer may
-// say so is the List's to judge.
+// Verify tells whether the entry is well-formed and signed by its signer, as an error of code
+// Corrupt. Whether the signer may say so is the List's to judge.
 func (e Entry) Verify() error {
 	if err := e.check(); err != nil {
 		return err
@@ -86,12 +89,14 @@ func (e Entry) Peer() PeerID { return PeerOf(e.Key) }
 // encode gives the one form that a signed entry has.
 func (e Entry) encode() ([]byte, error) { return json.Marshal(e) }
 
+// signed is what the signature is over.
 func (e Entry) signed() ([]byte, error) {
 	e.Signature = nil
 	b, err := json.Marshal(e)
 	return append([]byte(entryDomain), b...), err
 }
 
+// check tells what is wrong with an entry, but for its signature.
 func (e Entry) check() error {
 	switch {
 	case e.Version != entryVersion:
@@ -113,7 +118,8 @@ func (e Entry) check() error {
 	return CheckMemberName(e.Name)
 }
 
-// CheckMemberName tells whether a member may have a name: short, printable, one line.
+// CheckMemberName tells whether a member may have a name: 1 to MaxMemberName bytes, printable, one
+// line; else Invalid. Others see it in their terminals.
 func CheckMemberName(name string) error {
 	if name == "" || len(name) > MaxMemberName || !utf8.ValidString(name) {
 		return agentbox.Errorf(agentbox.Invalid, "a member's name has 1 to %d bytes", MaxMemberName)
@@ -142,6 +148,7 @@ func DecodeEntry(b []byte) (Entry, error) {
 	return e, e.Verify()
 }
 
+// corrupt makes an error of code Corrupt.
 func corrupt(format string, args ...any) error {
 	return agentbox.Errorf(agentbox.Corrupt, format, args...)
 }

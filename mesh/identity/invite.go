@@ -12,7 +12,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// Bounds of an invitation.
+// Bounds of an invitation, in bytes but for MaxAddresses. A token has to fit into a line that
+// people copy.
 const (
 	SecretSize   = 20
 	MaxAddresses = 8
@@ -23,21 +24,26 @@ const (
 // Secret is what an invited machine proves to have, once.
 type Secret [SecretSize]byte
 
-// NewSecret makes a secret that nobody guesses.
+// NewSecret makes a secret that nobody guesses: 160 random bits.
 func NewSecret() Secret {
 	var s Secret
 	rand.Read(s[:]) // never fails
 	return s
 }
 
-// Invite is what an admin hands to the owner of a machine that is to join.
+// Invite is what an admin hands to the owner of a machine that is to join. It is a secret until it
+// was taken up.
 type Invite struct {
-	Team      agentbox.Digest // the newcomer takes no other team's list
-	Secret    Secret
-	Expires   time.Time // whole seconds; for people: whoever invited decides by its own clock
-	Addresses []string  // host:port of who invited
+	Team   agentbox.Digest // the newcomer takes no other team's list
+	Secret Secret
+	// Expires is for people: the machine that invited decides by its own clock. Whole seconds.
+	Expires time.Time
+	// Addresses are host:port of the machine that invited, which are tried in order.
+	Addresses []string
 }
 
+// abx1 is the version. tokenFixed is what every token has before its addresses: team, secret,
+// expiry and their number.
 const (
 	tokenPrefix  = "abx1"
 	tokenFixed   = len(agentbox.Digest{}) + SecretSize + 4 + 1
@@ -46,7 +52,9 @@ const (
 
 var tokenCoding = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-// Token is the invitation as text: abx1 and letters and digits, for which case does not matter.
+// Token is the invitation as text: abx1 and letters and digits, for which case does not matter. A
+// checksum in it tells what is mistyped from what is refused. Invalid when there are no addresses,
+// too many, or one is none.
 func (i Invite) Token() (string, error) {
 	if len(i.Addresses) == 0 || len(i.Addresses) > MaxAddresses {
 		return "", agentbox.Errorf(agentbox.Invalid, "an invitation has 1 to %d addresses, not %d", MaxAddresses, len(i.Addresses))
@@ -65,7 +73,8 @@ func (i Invite) Token() (string, error) {
 	return tokenPrefix + strings.ToLower(tokenCoding.EncodeToString(b)), nil
 }
 
-// ParseToken reads what Token wrote.
+// ParseToken reads what Token wrote, with white space around it. Anything else is Invalid, with a
+// hint for the person who pasted it.
 func ParseToken(s string) (Invite, error) {
 	s = strings.ToLower(strings.TrimSpace(s))
 	rest, ok := strings.CutPrefix(s, tokenPrefix)
@@ -94,6 +103,7 @@ func ParseToken(s string) (Invite, error) {
 	return i, nil
 }
 
+// parseAddresses reads their number, and each behind its length.
 func parseAddresses(b []byte) ([]string, error) {
 	count := int(b[0])
 	b = b[1:]
@@ -117,6 +127,7 @@ func parseAddresses(b []byte) ([]string, error) {
 	return out, nil
 }
 
+// checkAddress refuses what cannot be dialled or printed.
 func checkAddress(a string) error {
 	host, port, err := net.SplitHostPort(a)
 	if err != nil || host == "" || port == "" || len(a) > maxAddress || strings.ContainsFunc(a, notPrintable) {

@@ -9,6 +9,10 @@ import (
 
 // judge keeps the entries whose signers had the right to sign them, and says what they make of each
 // member. It depends on the entries alone, so peers that have the same ones agree.
+//
+// It is one pass over all entries, not a history: whether an entry counts depends on who is an
+// admin by the root's word now, so an admin's revocation takes back what it alone signed
+// (roster.adopt signs that again first).
 func judge(root ed25519.PublicKey, entries map[slot]Entry) List {
 	l := List{root: root, entries: map[slot]Entry{}, members: map[PeerID]Member{}}
 	rootID := PeerOf(root)
@@ -48,6 +52,7 @@ func permitted(s slot, e Entry, root PeerID, admins map[PeerID]bool) bool {
 	return admins[s.signer] && !admins[s.member] && !slices.Contains(e.Roles, Admin)
 }
 
+// everAdded tells whether the root or an admin said of a member that it is, or was, one.
 func (l List) everAdded(id, root PeerID, admins map[PeerID]bool) bool {
 	if _, ok := l.entries[slot{member: id, signer: root}]; ok {
 		return true
@@ -86,6 +91,7 @@ func (m Member) rank(root PeerID, n Member) int {
 	)
 }
 
+// truth compares truths: true is greater.
 func truth(a, b bool) int {
 	switch {
 	case a == b:

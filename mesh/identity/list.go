@@ -13,7 +13,7 @@ import (
 	"agentbox/agentbox"
 )
 
-// Bounds of a list.
+// Bounds of a list. Former members count too: their entries keep them from coming back.
 const (
 	MaxEntries = 4096
 	MaxList    = 4 << 20 // bytes of its encoded form
@@ -32,7 +32,8 @@ type List struct {
 // slot has one entry: what one signer says of one member.
 type slot struct{ member, signer PeerID }
 
-// Member is what a list says of one peer, all entries considered.
+// Member is what a list says of one peer, all entries considered. The zero Member is nobody, and
+// not Active.
 type Member struct {
 	ID      PeerID
 	Key     ed25519.PublicKey
@@ -57,7 +58,7 @@ func (m Member) Active(t time.Time) bool {
 	return !m.ID.IsZero() && !m.Revoked && !m.Left && !m.Expired(t)
 }
 
-// TeamOf names the team of a root key.
+// TeamOf names the team of a root key: the SHA-256 of the public key.
 func TeamOf(root ed25519.PublicKey) agentbox.Digest { return sha256.Sum256(root) }
 
 // NewList is the list of a team before anybody is on it.
@@ -76,13 +77,13 @@ func (l List) Team() agentbox.Digest {
 // Root is the public key that the team stands on.
 func (l List) Root() ed25519.PublicKey { return l.root }
 
-// Member finds a peer, revoked and former ones too.
+// Member finds a peer, revoked and former ones too; false for one that was never on the list.
 func (l List) Member(id PeerID) (Member, bool) {
 	m, ok := l.members[id]
 	return m, ok
 }
 
-// Admits tells whether a peer is a member now.
+// Admits tells whether a peer is a member now, by the reader's clock.
 func (l List) Admits(id PeerID, now time.Time) bool { return l.members[id].Active(now) }
 
 // Members lists everybody who ever was on the list, by PeerID.
@@ -105,7 +106,7 @@ func (l List) Serial() uint64 {
 	return n
 }
 
-// Digest is the same for two lists exactly when their entries are.
+// Digest is the same for two lists exactly when their entries are. It is that of the encoded list.
 func (l List) Digest() agentbox.Digest {
 	b, err := l.Encode()
 	if err != nil {
@@ -133,7 +134,7 @@ type listJSON struct {
 	Entries []json.RawMessage `json:"entries"`
 }
 
-// Encode gives the one form that a list has.
+// Encode gives the one form that a list has: JSON with the entries in order.
 func (l List) Encode() ([]byte, error) {
 	out := listJSON{Version: listVersion, Root: l.root, Entries: []json.RawMessage{}}
 	for _, e := range l.Entries() {
@@ -147,7 +148,8 @@ func (l List) Encode() ([]byte, error) {
 }
 
 // DecodeList reads what Encode wrote, of a team. It verifies every signature, and takes nothing
-// that its signer had no right to say.
+// that its signer had no right to say: such a list is Corrupt, as a peer that follows the rules has
+// none.
 func DecodeList(b []byte, team agentbox.Digest) (List, error) {
 	if len(b) > MaxList {
 		return List{}, corrupt("a member list has at most %d bytes, not %d", MaxList, len(b))
@@ -182,9 +184,10 @@ func DecodeList(b []byte, team agentbox.Digest) (List, error) {
 	return l, nil
 }
 
-// With gives the list with more entries. Entries that say less than what is there, or that their
-// signer may not sign, are left out without an error: a list of somebody who does not know yet that
-// an admin was revoked has them. A bad signature or another team's entry is an error.
+// With gives the list with more entries; l stays as it is. Entries that say less than what is
+// there, or that their signer may not sign, are left out without an error: a list of a peer that
+// does not know yet that an admin was revoked has them. A bad signature or another team's entry is
+// Corrupt, too many entries NoSpace. The order of entries does not matter.
 func (l List) With(entries ...Entry) (List, error) {
 	if l.root == nil {
 		return List{}, agentbox.Errorf(agentbox.Invalid, "there is no team")
@@ -217,6 +220,8 @@ func (l List) With(entries ...Entry) (List, error) {
 
 // newer orders what one signer says of one member. A revocation is for good. Ties are broken by the
 // bytes, so that all peers break them alike.
+//
+// That a member left is not for good: it may be added again, so there the serial alone decides.
 func newer(e, old Entry) bool {
 	forGood := !bytes.Equal(e.Signer, e.Key)
 	if forGood && e.Revoked != old.Revoked {

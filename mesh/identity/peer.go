@@ -10,12 +10,13 @@ import (
 )
 
 // PeerID names a peer: the SHA-256 of its public key. It is comparable; the zero value is nobody.
+// It is public: others see it in catalogues and logs.
 type PeerID [sha256.Size]byte
 
 // PeerOf is the peer that has a key.
 func PeerOf(key ed25519.PublicKey) PeerID { return sha256.Sum256(key) }
 
-// ParsePeer reads what String writes.
+// ParsePeer reads what String writes, and nothing else: Invalid otherwise.
 func ParsePeer(s string) (PeerID, error) {
 	var p PeerID
 	if len(s) != 2*len(p) || strings.ToLower(s) != s {
@@ -38,7 +39,7 @@ func notAPeer(s string) error {
 // String is the canonical form, 64 lower-case hex digits.
 func (p PeerID) String() string { return hex.EncodeToString(p[:]) }
 
-// Short is what people read: the first twelve hex digits.
+// Short is what people read: the first twelve hex digits. It may be ambiguous.
 func (p PeerID) Short() string { return hex.EncodeToString(p[:6]) }
 
 // IsZero tells whether it names nobody.

@@ -14,9 +14,10 @@ import (
 	"golang.org/x/net/ipv4"
 )
 
-// Config says who is to be found.
+// Config says who is to be found. All of it is required.
 type Config struct {
-	Service string         // of Service
+	// Service is the name that Service gives for the team.
+	Service string
 	Listen  netip.AddrPort // where we are reached
 	// Found is told where somebody says that a member is: whoever it may be. It may not wait, and
 	// is told of the same again and again.
@@ -24,7 +25,8 @@ type Config struct {
 	Log   *slog.Logger
 }
 
-// Times.
+// Times. Questions become rare, because an answer comes to all, and a member that arrives says so
+// itself; a change of the interfaces begins anew.
 const (
 	firstPause = time.Second // between two questions; then twice as long, and so on
 	lastPause  = time.Minute
@@ -33,7 +35,8 @@ const (
 	mostDelay  = 120 * time.Millisecond
 )
 
-// Beacon says that we are here, and hears who is.
+// Beacon says that we are here, and hears who is. tasks are run and, while there is a socket, hear;
+// both end with Close. mu guards what follows it.
 type Beacon struct {
 	cfg   Config
 	self  announcement
@@ -47,7 +50,8 @@ type Beacon struct {
 	socket *socket // nil: there is no link
 }
 
-// Start begins. Where we listen on loopback only there is nobody to find, and it does nothing.
+// Start begins. Where we listen on loopback only there is nobody to find, and it does nothing. What
+// fails is tried again: a network without multicast is no error. The caller closes it.
 func Start(cfg Config) *Beacon {
 	b := &Beacon{cfg: cfg, self: announcement{instance: strings.ToLower(rand.Text()[:12]), port: cfg.Listen.Port()}, asked: make(chan struct{}, 1)}
 	b.ctx, b.stop = context.WithCancel(context.Background())
@@ -57,7 +61,7 @@ func Start(cfg Config) *Beacon {
 	return b
 }
 
-// Close ends it.
+// Close ends it, and waits: Found is not called afterwards.
 func (b *Beacon) Close() {
 	b.stop()
 	b.mu.Lock()
@@ -131,6 +135,7 @@ func (b *Beacon) look() bool {
 	return true
 }
 
+// say sends a packet on all links, if there are any.
 func (b *Beacon) say(packet []byte, err error) {
 	if err != nil {
 		b.cfg.Log.Error("mesh: multicast", "error", err)
@@ -184,6 +189,8 @@ func (b *Beacon) lost(s *socket) {
 	}
 }
 
+// near tells whether an address is on the link on which its packet came: RFC 6762 has others
+// ignored, as a router may have let them in.
 func (b *Beacon) near(control *ipv4.ControlMessage, at netip.Addr) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

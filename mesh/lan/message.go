@@ -10,7 +10,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// Bounds of what is read of a packet.
+// Bounds of what is read of a packet, in bytes and in records: what fits into a frame of Ethernet,
+// and more than any of ours has.
 const (
 	maxPacket  = 1500
 	maxEntries = 32
@@ -19,8 +20,8 @@ const (
 // ttl is how long others may remember an announcement, in seconds. We do not remember any.
 const ttl = 120
 
-// Service is the name under which members of a team announce themselves. Who does not know the root
-// key cannot tell which team it is of.
+// Service is the name under which members of a team announce themselves. Only a machine that knows
+// the root key can tell which team it is of.
 func Service(root []byte) string {
 	tag := sha256.Sum256(append([]byte("agentbox mdns 1\n"), root...))
 	return "_ab" + hex.EncodeToString(tag[:6]) + "._udp.local."
@@ -88,6 +89,7 @@ func read(packet []byte, service string) heard {
 	return heard{peers: answers(&p, service)}
 }
 
+// asks tells whether a question is about the service.
 func asks(p *dnsmessage.Parser, service string) bool {
 	for range maxEntries {
 		q, err := p.Question()
@@ -101,6 +103,8 @@ func asks(p *dnsmessage.Parser, service string) bool {
 	return false
 }
 
+// answers are the instances of the service that a packet names, but for those that say goodbye (a
+// TTL of 0).
 func answers(p *dnsmessage.Parser, service string) []announcement {
 	var out []announcement
 	for range maxEntries {

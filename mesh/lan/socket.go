@@ -25,7 +25,7 @@ type link struct {
 }
 
 // links lists the interfaces by which others may reach an address where we listen: all that can
-// multicast, or the one that has it.
+// multicast, or the one that has it, maxLinks at most. Their order is the system's.
 func links(listen netip.Addr) ([]link, error) {
 	all, err := net.Interfaces()
 	if err != nil {
@@ -65,7 +65,8 @@ func prefixes(i net.Interface) []netip.Prefix {
 	return out
 }
 
-// socket hears and says what is said on some links.
+// socket hears and says what is said on some links. It is closed by Beacon.lost or Close; joined is
+// guarded by the Beacon's mu.
 type socket struct {
 	udp    *net.UDPConn
 	packet *ipv4.PacketConn

@@ -11,7 +11,8 @@ import (
 	"agentbox/mesh/wire"
 )
 
-// Team is a root key and the member list that it signed.
+// Team is a root key and the member list that it signed. Values of List that nodes were given
+// before stay as they are: Introduce, or Admit, gives them the newest.
 type Team struct {
 	t    testing.TB
 	Root ed25519.PrivateKey
@@ -40,7 +41,8 @@ func ID(key ed25519.PrivateKey) identity.PeerID {
 	return identity.PeerOf(key.Public().(ed25519.PublicKey))
 }
 
-// Change signs an entry about a member with the root key. The newest one has the greatest serial.
+// Change signs an entry about a member, or a new one, with the root key, after change, which may be
+// nil, has had it. The newest one has the greatest serial.
 func (team *Team) Change(key ed25519.PrivateKey, change func(*identity.Entry)) {
 	team.t.Helper()
 	e := identity.Entry{
@@ -59,7 +61,7 @@ func (team *Team) Change(key ed25519.PrivateKey, change func(*identity.Entry)) {
 	}
 }
 
-// Add makes a new member.
+// Add makes a new member, and gives its identity.
 func (team *Team) Add(roles ...identity.Role) ed25519.PrivateKey {
 	team.t.Helper()
 	key := Key(team.t)
@@ -89,7 +91,7 @@ func Node(t testing.TB, key ed25519.PrivateKey) *wire.Node {
 	return n
 }
 
-// Nodes makes a team of n members whose nodes admit and know each other.
+// Nodes makes a team of n members, all builders, whose nodes admit and know each other.
 func Nodes(t testing.TB, n int) (*Team, []*wire.Node) {
 	t.Helper()
 	team := NewTeam(t)
@@ -111,7 +113,8 @@ func Introduce(team *Team, nodes ...*wire.Node) {
 	}
 }
 
-// Eventually waits until something holds, and fails the test when it does not for a long time.
+// Eventually waits until something holds, and fails the test when it does not within half a minute,
+// which only happens when it never will.
 func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)

@@ -28,6 +28,8 @@ func (w *Wall) Relay(t testing.TB, to netip.AddrPort, through bool) netip.AddrPo
 	return listen.LocalAddr().(*net.UDPAddr).AddrPort()
 }
 
+// relay passes datagrams between one node and its clients, until it is closed. tasks has a
+// goroutine for each direction and client; mu guards clients.
 type relay struct {
 	wall    *Wall
 	through bool
@@ -39,6 +41,7 @@ type relay struct {
 	clients map[netip.AddrPort]*net.UDPConn
 }
 
+// passes tells whether a datagram goes through now. One that does not is lost, as in a network.
 func (r *relay) passes() bool { return !r.through || !r.wall.shut.Load() }
 
 func (r *relay) forward() {
@@ -54,6 +57,8 @@ func (r *relay) forward() {
 	}
 }
 
+// client is the socket toward the node that stands for a client, made when its first datagram
+// comes.
 func (r *relay) client(from netip.AddrPort) *net.UDPConn {
 	r.mu.Lock()
 	defer r.mu.Unlock()

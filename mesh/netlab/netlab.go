@@ -16,7 +16,7 @@ import (
 )
 
 // Net is a network of its own: a namespace with a bridge, and one per machine, joined to it by a
-// veth.
+// veth. Machines are numbered from 0. Its methods are called by one goroutine at a time.
 type Net struct {
 	prefix   string
 	machines int
@@ -25,15 +25,17 @@ type Net struct {
 // namePrefix begins the name of every namespace, and is followed by the process that made it.
 const namePrefix = "abmesh"
 
-// Times for the programs that make and remove a network.
+// Times for the programs that make and remove a network. They take milliseconds; a loaded machine
+// some seconds.
 const (
 	runTime    = 20 * time.Second
 	removeTime = time.Minute
 )
 
-// New makes a network of n machines whose links carry rate bits a second in each direction, 0 for
-// as fast as it goes. Networks of processes that were killed are removed first. Without root it is
-// an error of code Missing.
+// New makes a network of n machines, at most 254, whose links carry rate bits a second in each
+// direction, 0 for as fast as it goes. Networks of processes that were killed are removed first.
+// Without root it is an error of code Missing, as without iproute2 or what the kernel needs. Close
+// removes it.
 func New(ctx context.Context, n int, rate int64) (_ *Net, err error) {
 	if os.Geteuid() != 0 {
 		return nil, agentbox.Errorf(agentbox.Missing, "network namespaces need root")
@@ -75,6 +77,8 @@ func (l *Net) join(ctx context.Context, i int, rate int64) error {
 		{"ip", "-n", l.hub(), "link", "set", port, "master", "bridge", "up"},
 	}
 	if rate > 0 {
+		// A token bucket on both ends of the cable: 4 ms worth of burst, at least 64 KiB, so that
+		// timers keep up with the rate.
 		shape := []string{"root", "tbf", "rate", strconv.FormatInt(rate, 10), "burst", strconv.FormatInt(max(64<<10, rate/8/250), 10), "latency", "30ms"}
 		steps = append(steps,
 			append([]string{"tc", "-n", l.Name(i), "qdisc", "add", "dev", "eth0"}, shape...),
@@ -91,14 +95,16 @@ func (l *Net) Name(i int) string { return l.prefix + strconv.Itoa(i) }
 // Address is that of a machine, in a block that no network a host could mean uses (RFC 2544).
 func (l *Net) Address(i int) netip.Addr { return netip.AddrFrom4([4]byte{198, 19, 77, byte(1 + i)}) }
 
-// Command runs a program on a machine. It dies with this process.
+// Command prepares to run a program on a machine; the caller starts it. It dies with the thread
+// that starts it, or when ctx ends: nothing of a network outlives its process.
 func (l *Net) Command(ctx context.Context, i int, program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", l.Name(i), program}, args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
 }
 
-// Close removes the network, whatever there is of it.
+// Close removes the network, whatever there is of it, also when ctx has ended. Programs that run in
+// it go on, without one.
 func (l *Net) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
 	defer cancel()
@@ -142,6 +148,7 @@ func (l *Net) Cut(ctx context.Context, i int, cut bool) error {
 
 func port(i int) string { return "port" + strconv.Itoa(i) }
 
+// removeNamespaces removes the namespaces that which picks, and tells all errors.
 func removeNamespaces(ctx context.Context, which func(name string) bool) error {
 	out, err := exec.CommandContext(ctx, "ip", "netns", "list").Output()
 	if err != nil {
@@ -156,6 +163,7 @@ func removeNamespaces(ctx context.Context, which func(name string) bool) error {
 	return errors.Join(errs...)
 }
 
+// runAll runs steps in order, up to the first that fails.
 func runAll(ctx context.Context, steps [][]string) error {
 	for _, s := range steps {
 		if err := run(ctx, s[0], s[1:]...); err != nil {

@@ -8,13 +8,15 @@ import (
 	"agentbox/mesh/identity"
 )
 
-// Bounds of what is remembered of where peers are.
+// Bounds of what is remembered of where peers are: a laptop is at home, at work and on a phone, and
+// a member may name what it likes.
 const (
 	maxAddresses = 8
 	maxPeers     = 4096
 )
 
-// book says where peers were seen, or are said to be. The last address that worked comes first.
+// book says where peers were seen, or are said to be, in the order in which they are worth trying:
+// the last address that worked comes first. mu guards it; the slices in it are never changed.
 type book struct {
 	mu    sync.Mutex
 	peers map[identity.PeerID][]netip.AddrPort
@@ -46,6 +48,7 @@ func (b *book) learn(id identity.PeerID, addresses []netip.AddrPort) {
 	b.set(id, known)
 }
 
+// set bounds what is kept; b.mu is held.
 func (b *book) set(id identity.PeerID, addresses []netip.AddrPort) {
 	if len(addresses) == 0 || b.peers[id] == nil && len(b.peers) >= maxPeers {
 		return
@@ -53,13 +56,15 @@ func (b *book) set(id identity.PeerID, addresses []netip.AddrPort) {
 	b.peers[id] = addresses[:min(len(addresses), maxAddresses)]
 }
 
+// addresses gives a copy.
 func (b *book) addresses(id identity.PeerID) []netip.AddrPort {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.peers[id])
 }
 
-// keep forgets the peers that are not wanted.
+// keep forgets the peers that are not wanted. wanted is asked without the lock, as it takes the
+// Node's.
 func (b *book) keep(wanted func(identity.PeerID) bool) {
 	b.mu.Lock()
 	ids := make([]identity.PeerID, 0, len(b.peers))
@@ -76,7 +81,7 @@ func (b *book) keep(wanted func(identity.PeerID) bool) {
 	}
 }
 
-// Learn says where a peer may be.
+// Learn says where a peer may be. What is said of peers that are no members is not taken.
 func (n *Node) Learn(id identity.PeerID, addresses ...netip.AddrPort) {
 	if id != n.self && n.admits(id) {
 		n.book.learn(id, addresses)

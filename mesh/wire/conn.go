@@ -12,7 +12,8 @@ import (
 // Service is a protocol between peers. Its name is part of the ALPN, its version part of its name.
 type Service string
 
-// The services of agentbox.
+// The services of agentbox. A change of a service's messages gets another version, so that peers of
+// both speak what both know.
 const (
 	Roster    Service = "roster-1"    // member lists
 	Gossip    Service = "gossip-1"    // who is here
@@ -25,7 +26,7 @@ const (
 const MaxDatagram = 1100
 
 // Conn is an authenticated connection to one peer, for one service. Its methods may be called by
-// many goroutines at once.
+// many goroutines at once. Errors have code Unavailable once it has ended.
 type Conn interface {
 	// Peer is who the other side proved to be.
 	Peer() identity.PeerID

@@ -15,8 +15,9 @@ import (
 )
 
 // Dial opens a connection to a peer. It tries all addresses that are known at once, and returns
-// when the peer has admitted us. Errors have code NotFound when no address is known, Conflict when
-// we are no member for the peer (or it is none for us), Unavailable when it does not answer.
+// when the peer has admitted us. It takes ten seconds at most. Errors have code NotFound when no
+// address is known, Conflict when we are no member for the peer (or it is none for us), Unavailable
+// when it does not answer, Invalid when the peer is ourselves.
 func (n *Node) Dial(ctx context.Context, peer identity.PeerID, s Service) (Conn, error) {
 	switch {
 	case peer == n.self:
@@ -35,12 +36,14 @@ func (n *Node) Dial(ctx context.Context, peer identity.PeerID, s Service) (Conn,
 	return c, nil
 }
 
-// DialAddr opens a connection to whatever member answers at an address, as Dial does.
+// DialAddr opens a connection to whatever member answers at an address, as Dial does; Conn.Peer
+// says which it is.
 func (n *Node) DialAddr(ctx context.Context, a netip.AddrPort, s Service) (Conn, error) {
 	return n.dialAny(ctx, []netip.AddrPort{a}, s, identity.PeerID{})
 }
 
-// dialAny takes the first address that answers as it should, and waits for all attempts.
+// dialAny takes the first address that answers as it should, and waits for all attempts, which end
+// when one has: none outlives the call.
 func (n *Node) dialAny(ctx context.Context, addresses []netip.AddrPort, s Service, want identity.PeerID) (Conn, error) {
 	n.mu.Lock()
 	root := n.list.Root()
@@ -93,6 +96,7 @@ func (n *Node) dialAny(ctx context.Context, addresses []netip.AddrPort, s Servic
 	return first, nil
 }
 
+// errClosed is for what is begun after Close.
 var errClosed = agentbox.Errorf(agentbox.Unavailable, "this machine's part in the mesh has ended")
 
 // worst is the error that says most: a refusal rather than silence.
@@ -122,6 +126,7 @@ func (n *Node) dialOne(ctx context.Context, a netip.AddrPort, cfg *tls.Config) (
 	return newConn(n, q, id, ""), nil
 }
 
+// awaitGreeting waits for the byte that says that we are admitted, and for nothing else.
 func awaitGreeting(ctx context.Context, q *quic.Conn) error {
 	s, err := q.AcceptUniStream(ctx)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package wire gives services authenticated connections between the peers of one team.
+// Package wire gives services authenticated connections between the peers of one team. It knows no
+// message of any service, and keeps nothing on disk.
 //
 // A Node has one UDP socket and one QUIC transport on it. Each service has an ALPN of its own, and
 // connections of its own:
@@ -10,27 +11,28 @@
 //
 // Terms:
 //
-//   - Both sides of every connection show a certificate that their ed25519 identity signed, and both
-//     are checked against the newest member list that was given to Admit. Names and dates in
-//
-// certificates mean nothing; Conn.Peer is the hash of the key that the other side proved to have.
-//   - Dial returns when the other side has admitted us, not before. Whoever is not a member gets a
-//     failed handshake; who does not even know the team's root key gets it before our certificate.
-//   - Admit closes every connection, whichever side opened it, whose peer the list no longer admits.
-//     A membership that expires ends within seconds too.
+//   - Both sides of every connection show a certificate that their ed25519 identity signed, and
+//     both are checked against the newest member list that was given to Admit. Names and dates in
+//     certificates mean nothing; Conn.Peer is the hash of the key that the other side proved to
+//     have.
+//   - Dial returns when the other side has admitted us, not before. A peer that is not a member
+//     gets a failed handshake; one that does not even know the team's root key gets it before our
+//     certificate.
+//   - Admit closes every connection, whichever side opened it, whose peer the list no longer
+//     admits. A membership that expires ends within seconds too.
 //   - A handler runs in a goroutine of its own per connection. Its ctx and the Conn's end when the
-//
-// connection ends; the connection ends when the handler returns. Node.Close ends all of them and
-//
-//	  waits for the handlers.
-//	- Whoever dials owns the Conn, and closes it. Nothing is pooled here: two Dials are two
-//	  connections. A connection on which nothing is received for 30 s ends, unless Keep was called.
-//	- Streams are reliable and ordered, datagrams are neither, and are at most MaxDatagram bytes.
-//	  Both are interfaces, so that what runs over them is tested without a network.
-//	- A peer may hold 16 connections to one service of ours, and 256 streams in each.
+//     connection ends; the connection ends when the handler returns. Node.Close ends all of them
+//     and waits for the handlers.
+//   - The caller of Dial owns the Conn, and closes it. Nothing is pooled here: two Dials are two
+//     connections. A connection on which nothing is received for 30 s ends.
+//   - Streams are reliable and ordered, datagrams are neither, and are at most MaxDatagram bytes.
+//     Both are interfaces, so that what runs over them is tested without a network.
+//   - A peer may hold 16 connections to one service of ours, and 256 streams in each.
 //
 // Where a peer is comes from Learn, from the addresses of connections that peers opened to us, and
-// from the last address that worked. An address is a hint: whoever answers there must be the peer.
+// from the last address that worked. An address is a hint: the machine that answers there must
+// prove to be the peer.
 //
-// What it will not do: it knows no message of any service, and keeps nothing on disk.
+// A machine that is to join is no member yet: HandleGuest and DialGuest let the holder of an
+// invitation in, to prove by a secret and the binding of the connection that it has one.
 package wire

@@ -8,7 +8,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// WriteMessage writes v as JSON behind its length, four bytes big-endian.
+// WriteMessage writes v as JSON behind its length, four bytes big-endian, in one Write. Invalid
+// when it has more than most bytes.
 func WriteMessage(w io.Writer, v any, most int) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -21,7 +22,8 @@ func WriteMessage(w io.Writer, v any, most int) error {
 	return err
 }
 
-// ReadMessage reads what WriteMessage wrote, of at most so many bytes, into v.
+// ReadMessage reads what WriteMessage wrote, of at most so many bytes, into v. Corrupt when it is
+// longer or no JSON, Unavailable when it is cut off. The caller sets the deadline.
 func ReadMessage(r io.Reader, v any, most int) error {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

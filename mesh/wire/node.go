@@ -19,13 +19,15 @@ import (
 	"agentbox/mesh/identity"
 )
 
-// Config says who a node is and where it listens.
+// Config says who a node is and where it listens. All of it is required.
 type Config struct {
 	Key    ed25519.PrivateKey // the identity
 	Listen string             // UDP address; port 0 is any
 	Log    *slog.Logger
 }
 
+// Times and bounds of connections. Gossip notices within seconds that a peer is gone, so
+// idleTimeout is for what it does not see.
 const (
 	idleTimeout      = 30 * time.Second
 	handshakeTimeout = 5 * time.Second
@@ -35,7 +37,8 @@ const (
 	unvalidatedRate  = 50 // new connections a second before addresses have to be proven
 )
 
-// Node is one peer's end of the mesh.
+// Node is one peer's end of the mesh. Its methods may be called at once. tasks has the goroutines
+// that accept, expire, dial and serve.
 type Node struct {
 	cfg       Config
 	self      identity.PeerID
@@ -52,8 +55,12 @@ type Node struct {
 	closing sync.Once
 	closed  error
 
-	mu    sync.Mutex
-	list  identity.List
+	// mu guards what follows but heard. It is not held while a connection is closed or a handler
+	// runs.
+	mu   sync.Mutex
+	list identity.List
+	// heard has, by identity.PeerID, when a datagram of it last came, a time.Time. It is written
+	// for each datagram, so it has no part in mu.
 	heard sync.Map // of identity.PeerID: when a datagram of it last came, a time.Time
 
 	handlers map[Service]Handler
@@ -62,10 +69,12 @@ type Node struct {
 	counters Counters
 }
 
-// Handler serves one connection that a peer opened. The connection ends when it returns.
+// Handler serves one connection that a peer opened. The connection, and ctx with it, ends when it
+// returns.
 type Handler func(ctx context.Context, c Conn)
 
-// Counters say what a node did since it began.
+// Counters say what a node did since it began. They are for people who look why a machine is not
+// reached.
 type Counters struct {
 	Refused   uint64 // handshakes with who is not a member
 	Accepted  uint64 // connections that peers opened
@@ -75,7 +84,8 @@ type Counters struct {
 	OverLimit uint64 // connections above what one peer may open to a service
 }
 
-// Listen opens the socket. The node admits nobody until Admit is called.
+// Listen opens the socket. The node admits nobody until Admit is called. Unavailable wraps the
+// system's error, syscall.EADDRINUSE for a port that is taken. The caller closes the node.
 func Listen(cfg Config) (*Node, error) {
 	address, err := net.ResolveUDPAddr("udp", cfg.Listen)
 	if err != nil {
@@ -110,6 +120,7 @@ func Listen(cfg Config) (*Node, error) {
 	return n, nil
 }
 
+// quicConfig is the same for both sides of a connection.
 func quicConfig() *quic.Config {
 	return &quic.Config{
 		HandshakeIdleTimeout: handshakeTimeout,
@@ -138,7 +149,8 @@ func (n *Node) Handle(s Service, h Handler) {
 	}
 }
 
-// Admit makes a list the newest one, and closes the connections of peers that it does not admit.
+// Admit makes a list the newest one, and closes the connections of peers that it does not admit
+// before it returns.
 func (n *Node) Admit(list identity.List) {
 	n.mu.Lock()
 	n.list = list
@@ -180,6 +192,7 @@ func (n *Node) expire() {
 	}
 }
 
+// admits tells whether a peer is a member by the newest list, now.
 func (n *Node) admits(id identity.PeerID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -200,6 +213,7 @@ func (n *Node) Counters() Counters {
 	return n.counters
 }
 
+// count changes the counters.
 func (n *Node) count(change func(*Counters)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

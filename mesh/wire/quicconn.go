@@ -23,16 +23,18 @@ const (
 
 // conn is a Conn over QUIC.
 type conn struct {
-	node     *Node
-	q        *quic.Conn
-	peer     identity.PeerID
-	service  Service
+	node    *Node
+	q       *quic.Conn
+	peer    identity.PeerID
+	service Service
+	// guest says that it is by an invitation: the member list does not end it, its handler does.
 	guest    bool
 	incoming bool
 }
 
 var _ Conn = (*conn)(nil)
 
+// newConn makes a Conn of a handshake that is over. It is in nobody's books yet: see register.
 func newConn(n *Node, q *quic.Conn, peer identity.PeerID, s Service) *conn {
 	return &conn{node: n, q: q, peer: peer, service: s}
 }
@@ -66,6 +68,7 @@ func (c *conn) SendDatagram(b []byte) error {
 	return nil
 }
 
+// ReceiveDatagram notes for Heard that one came.
 func (c *conn) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	b, err := c.q.ReceiveDatagram(ctx)
 	if err != nil {
@@ -124,6 +127,7 @@ func (s *stream) Abort() {
 	}
 }
 
+// addrPort is a UDP address, IPv4 as such.
 func addrPort(a net.Addr) netip.AddrPort {
 	u, ok := a.(*net.UDPAddr)
 	if !ok {

@@ -18,7 +18,8 @@ const greeting = 'y'
 // invitation's id. Binding is a secret of this very connection that both sides have.
 type GuestHandler func(ctx context.Context, c Conn, binding []byte)
 
-// HandleGuest lets whoever knows an id open a connection, member or not; a nil handler ends that.
+// HandleGuest lets a machine that knows an id open a connection, member or not; a nil handler ends
+// that. The id is made by GuestID, and is told to those who are invited.
 func (n *Node) HandleGuest(id string, h GuestHandler) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -28,6 +29,7 @@ func (n *Node) HandleGuest(id string, h GuestHandler) {
 	}
 }
 
+// guest tells whether an ALPN is that of an open invitation.
 func (n *Node) guest(proto string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -43,6 +45,8 @@ func (n *Node) speaks(proto string) bool {
 	return ok
 }
 
+// serviceOf is the service that an ALPN asks for, false when it is of another team or nobody serves
+// it.
 func (n *Node) serviceOf(proto string) (Service, bool) {
 	s := Service(proto[strings.LastIndexByte(proto, '/')+1:])
 	n.mu.Lock()
@@ -64,6 +68,9 @@ func (n *Node) accept() {
 	}
 }
 
+// serve has a connection that a peer opened handled until it ends. The handshake has checked the
+// peer; register checks again, as the list may have changed since, and only then is the client told
+// that it is admitted.
 func (n *Node) serve(q *quic.Conn) {
 	state := q.ConnectionState().TLS
 	id, err := peerOf(state)
@@ -97,6 +104,7 @@ func (n *Node) serve(q *quic.Conn) {
 	c.end(closeDone)
 }
 
+// serveGuest is serve for a connection by an invitation. Where it comes from is not remembered.
 func (n *Node) serveGuest(c *conn, state tls.ConnectionState, handle GuestHandler) {
 	c.guest = true
 	binding, err := exportBinding(state)
@@ -138,6 +146,7 @@ func (n *Node) register(c *conn, incoming bool) bool {
 	return true
 }
 
+// forget takes a connection that has ended out of the books.
 func (n *Node) forget(c *conn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

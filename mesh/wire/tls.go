@@ -22,7 +22,8 @@ import (
 // failed.
 var errStranger = errors.New("not a member of this team")
 
-// certificate is what this identity shows. Only its key counts.
+// certificate is what this identity shows: self-signed, without a name or an end. Only its key
+// counts.
 func certificate(key ed25519.PrivateKey) (tls.Certificate, error) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1),

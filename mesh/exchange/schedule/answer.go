@@ -2,8 +2,9 @@ package schedule
 
 import "time"
 
-// Picked says which piece answers a request. False: this is not one of those that were asked for,
-// or the request is unknown: the peer is wrong, or answered while it was cancelled.
+// Picked says which piece answers a request, when the answer begins. False: this is not one of
+// those that were asked for, or the request is unknown: the peer is wrong, or answered while it was
+// cancelled. It may be said again of the same piece.
 func (s *State) Picked(now time.Duration, id RequestID, i int) bool {
 	r := s.live[id]
 	if r == nil || i < 0 || i >= len(s.pieces) {
@@ -28,7 +29,8 @@ func (s *State) Picked(now time.Duration, id RequestID, i int) bool {
 	return false
 }
 
-// Progress says that bytes of an answer came.
+// Progress says that n bytes of an answer came. For a request that is unknown by now it means
+// nothing.
 func (s *State) Progress(now time.Duration, id RequestID, n int) {
 	if r := s.live[id]; r != nil {
 		r.got += n
@@ -37,7 +39,7 @@ func (s *State) Progress(now time.Duration, id RequestID, n int) {
 }
 
 // Received says that an answer is complete. True: what came must be verified yet, and Here, Wrong
-// or Failed follows. False: it is of no use.
+// or Failed follows. False: it is of no use, as the piece has come already. The request is over.
 func (s *State) Received(now time.Duration, id RequestID) bool {
 	r := s.live[id]
 	if r == nil || r.picked < 0 {
@@ -55,7 +57,9 @@ func (s *State) Received(now time.Duration, id RequestID) bool {
 	return first
 }
 
-// Wrong says that a peer sent wrong bytes for a piece. Twice, and it is dropped.
+// Wrong says that a peer sent wrong bytes for a piece, which is then asked of others. Twice, and
+// the peer is dropped: once may be a disk of its own that fails. slot is Nobody for one that has
+// left meanwhile.
 func (s *State) Wrong(slot Peer, i int) []Action {
 	s.stats.Wrong++
 	s.pieces[i].arrived = s.pieces[i].here
@@ -75,13 +79,14 @@ func (s *State) Wrong(slot Peer, i int) []Action {
 	return []Action{{Kind: Drop, Peer: slot}}
 }
 
-// Failed says that what came could not be kept, for a reason of ours.
+// Failed says that what came could not be kept, for a reason of ours. It is wanted as before.
 func (s *State) Failed(i int) {
 	s.pieces[i].arrived = s.pieces[i].here
 	s.requeue(i)
 }
 
-// Refused says that a peer does not have what it was asked for.
+// Refused says that a peer does not have what it was asked for: of an open request, none of the
+// pieces. The request is over.
 func (s *State) Refused(now time.Duration, id RequestID) {
 	r := s.live[id]
 	if r == nil {

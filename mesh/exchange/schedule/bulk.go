@@ -5,7 +5,9 @@ import (
 	"time"
 )
 
-// bulk asks for what nobody waits for, as much as the peers' windows allow.
+// bulk asks for what nobody waits for, as much as the peers' windows allow: the rarest piece that a
+// free peer has, again and again. A piece that one peer alone holds stands for all such pieces of
+// that peer: as many open requests as it has room for name all of them.
 func (s *State) bulk(now time.Duration, c Class, out []Action) []Action {
 	free := s.free(now)
 	for len(s.live) < s.most() && free != 0 {
@@ -37,6 +39,9 @@ func (s *State) bulk(now time.Duration, c Class, out []Action) []Action {
 
 // most is how many requests may be out at all peers together: what is asked for long before it can
 // come cannot be asked of a faster peer.
+//
+// allAhead is what all peers together deliver in that time; minAll is for a beginning, when no rate
+// is known.
 func (s *State) most() int {
 	rate := 0.0
 	for m := s.in; m != 0; m &= m - 1 {
@@ -45,7 +50,7 @@ func (s *State) most() int {
 	return minAll + int(rate*allAhead.Seconds()/s.mean)
 }
 
-// free are the peers that may be asked for more.
+// free are the peers that may be asked for more: not set aside, and with room in their windows.
 func (s *State) free(now time.Duration) uint64 {
 	var free uint64
 	for m := s.in; m != 0; m &= m - 1 {
@@ -58,7 +63,8 @@ func (s *State) free(now time.Duration) uint64 {
 }
 
 // rarest is the piece of a class with the fewest holders that nobody was asked for and that one of
-// these peers has; -1: none.
+// these peers has; -1: none. It looks at the first pieces of the queue only (scan), so a blob of a
+// million pieces costs no more for each request than a small one; Want has shuffled the rest.
 func (s *State) rarest(c Class, free uint64) int {
 	best, fewest := -1, MaxPeers+1
 	q := s.compact(c)
@@ -90,6 +96,7 @@ func (s *State) soleOf(c Class, sole uint64) []int {
 	return out
 }
 
+// askOpen asks a peer for any one of some pieces.
 func (s *State) askOpen(now time.Duration, q *peer, c Class, pieces []int) Action {
 	r := s.request(now, q, c, int(s.mean))
 	r.pieces = pieces
@@ -106,6 +113,7 @@ func (s *State) oneOfTwo(m uint64, size int) *peer {
 	return a
 }
 
+// draw gives one of these peers, each as likely.
 func (s *State) draw(m uint64) *peer {
 	for n := s.random.IntN(bits.OnesCount64(m)); n > 0; n-- {
 		m &= m - 1
@@ -113,7 +121,8 @@ func (s *State) draw(m uint64) *peer {
 	return s.peers[bits.TrailingZeros64(m)]
 }
 
-// endGame asks a second peer for pieces that are late, when nothing else is to be asked for.
+// endGame asks a second peer for pieces that are late, when nothing else is to be asked for: until
+// then a second request would cost bandwidth that brings something new.
 func (s *State) endGame(now time.Duration, out []Action) []Action {
 	if s.waiting(Soon) || s.waiting(Rest) {
 		return out
@@ -136,6 +145,8 @@ func (s *State) endGame(now time.Duration, out []Action) []Action {
 }
 
 // late tells whether a bulk piece takes much longer than pieces take here.
+//
+// Four times what a piece of mean size takes at the mean rate, or lateAfter, whichever is sooner.
 func (s *State) late(now time.Duration, r *request) bool {
 	rate, n := 0.0, 0
 	for m := s.in; m != 0; m &= m - 1 {

@@ -6,7 +6,7 @@ import (
 )
 
 // Next says what to ask for now. It is called after anything happened, and at the time that Wake
-// tells.
+// tells. What it gives counts as asked from then on.
 func (s *State) Next(now time.Duration) []Action {
 	out := s.expire(now)
 	out = s.demand(now, out)
@@ -19,7 +19,8 @@ func (s *State) Next(now time.Duration) []Action {
 	return s.endGame(now, out)
 }
 
-// Wake tells when Next should be called although nothing happened, 0 for never.
+// Wake tells when Next should be called although nothing happened, 0 for never: something that does
+// not happen (a peer that is silent, a demand that is late) is noticed by then.
 func (s *State) Wake(now time.Duration) time.Duration {
 	if len(s.live) == 0 && !s.waiting(Rest) && !s.waiting(Soon) && !s.waiting(Demand) {
 		return 0
@@ -27,7 +28,8 @@ func (s *State) Wake(now time.Duration) time.Duration {
 	return now + minHedge/2
 }
 
-// waiting tells whether a piece of a class has a holder and was asked of nobody.
+// waiting tells whether a piece of a class has a holder and was asked of nobody. Pieces beyond the
+// first of the queue (scan) are not looked at; they come to the front.
 func (s *State) waiting(c Class) bool {
 	q := s.compact(c)
 	for _, i := range q[:min(scan, len(q))] {
@@ -44,7 +46,8 @@ func (s *State) chosenFor(p *piece) bool {
 	return bits.OnesCount64(sole) == 1 && s.peers[bits.TrailingZeros64(sole)].open > 0
 }
 
-// compact drops from a queue what is not wanted as of this class any more.
+// compact drops from the front of a queue what is not wanted as of this class any more. Pieces that
+// change their class are left in the queue of the old one until then.
 func (s *State) compact(c Class) []int {
 	q := s.queues[c]
 	kept := q[:0]
@@ -62,7 +65,7 @@ func (s *State) compact(c Class) []int {
 }
 
 // expire takes back what was asked of peers that deliver nothing, or next to nothing while others
-// could.
+// could. It looks at most every minHedge/2, as Next is called for each message.
 func (s *State) expire(now time.Duration) []Action {
 	if now < s.looked+minHedge/2 {
 		return nil
@@ -95,7 +98,8 @@ func (s *State) crawls(now time.Duration, p *peer) bool {
 	return false
 }
 
-// demand asks for what somebody waits for.
+// demand asks for what somebody waits for, of the best peer, and of another one if that takes too
+// long, maxCopies in all.
 func (s *State) demand(now time.Duration, out []Action) []Action {
 	for _, i := range s.compact(Demand) {
 		p := &s.pieces[i]
@@ -162,6 +166,7 @@ func (s *State) best(now time.Duration, p *piece, size int, not uint64) *peer {
 	return best
 }
 
+// ask requests one piece of a peer.
 func (s *State) ask(now time.Duration, q *peer, c Class, i int, hedge bool) Action {
 	r := s.request(now, q, c, s.sizes[i])
 	r.picked, r.hedge = i, hedge
@@ -169,6 +174,8 @@ func (s *State) ask(now time.Duration, q *peer, c Class, i int, hedge bool) Acti
 	return Action{Kind: Ask, Peer: q.slot, ID: r.id, Class: c, Pieces: []int{i}}
 }
 
+// request notes a request for about so many bytes. A peer that had nothing to do begins to be
+// measured now.
 func (s *State) request(now time.Duration, q *peer, c Class, size int) *request {
 	r := &request{id: s.next, peer: q.slot, class: c, picked: -1, sent: now, moved: now}
 	s.next++

@@ -6,14 +6,16 @@ import (
 	"time"
 )
 
-// Times and amounts of the rules.
+// Times and amounts of the rules, windows in requests and rates in bytes a second. What some of
+// them were found with is in docs/internals/measurements.md (pieces between machines).
 const (
-	minWindow  = 1                     // requests at a peer that has shown nothing yet; one more while there are fewPeers
-	fewPeers   = 2                     // and none of them may have to wait for a request
-	maxWindow  = 16                    //
-	ahead      = 60 * time.Millisecond // of a peer's rate is asked for in advance
-	allAhead   = 100 * time.Millisecond
-	minAll     = 8
+	minWindow = 1                     // requests at a peer that has shown nothing yet; one more while there are fewPeers
+	fewPeers  = 2                     // and none of them may have to wait for a request
+	maxWindow = 16                    //
+	ahead     = 60 * time.Millisecond // of a peer's rate is asked for in advance
+	allAhead  = 100 * time.Millisecond
+	minAll    = 8
+	// guess is the rate, in bytes a second, of a peer that has shown nothing yet.
 	guess      = 10 << 20
 	minHedge   = 60 * time.Millisecond // a demand is not hedged sooner
 	lateAfter  = 500 * time.Millisecond
@@ -23,8 +25,9 @@ const (
 	crawl      = 16 << 10 // bytes a second: less is nothing
 	liar       = 2        // wrong pieces
 	maxCopies  = 3        // of a demand on its way
-	maxOpen    = 512
-	scan       = 4096 // pieces of a class that are looked at for one decision
+	// maxOpen is how many pieces an open request names; a frame has no room for more.
+	maxOpen = 512
+	scan    = 4096 // pieces of a class that are looked at for one decision
 )
 
 // peer is what a transfer knows of a peer.
@@ -42,6 +45,7 @@ type peer struct {
 	refused int
 }
 
+// forget takes a request that was to bring size bytes out of the peer's books.
 func (p *peer) forget(r *request, size int) {
 	if i := slices.Index(p.out, r); i >= 0 {
 		p.out = slices.Delete(p.out, i, i+1)
@@ -65,7 +69,8 @@ func (s *State) window(p *peer) int {
 	return min(maxWindow, w)
 }
 
-// wait estimates how long a peer takes to deliver size bytes more than it was asked for.
+// wait estimates how long a peer takes to deliver size bytes more than it was asked for, in
+// seconds.
 func (p *peer) wait(size int) float64 {
 	rate := p.rate
 	if rate == 0 {
@@ -75,7 +80,8 @@ func (p *peer) wait(size int) float64 {
 }
 
 // delivered learns from a piece that came. The time counts from when the one before had come:
-// before, the peer was busy with that.
+// before, the peer was busy with that. A quarter of what is new counts, so that one slow piece does
+// not condemn a peer. What it was set aside for is forgiven.
 func (p *peer) delivered(now, asked time.Duration, size int) {
 	took := (now - max(asked, p.done)).Seconds()
 	p.done = now
@@ -88,7 +94,8 @@ func (p *peer) delivered(now, asked time.Duration, size int) {
 	p.penalty = 0
 }
 
-// setAside leaves a peer alone that delivered nothing, each time for longer.
+// setAside leaves a peer alone that delivered nothing, each time for longer, and thinks less of its
+// rate.
 func (p *peer) setAside(now time.Duration) {
 	p.penalty = min(max(stall, 2*p.penalty), maxAside)
 	p.aside = now + p.penalty

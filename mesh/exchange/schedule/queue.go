@@ -2,22 +2,26 @@ package schedule
 
 import "sort"
 
-// Queue is what a peer that serves sends next: demands first, then whoever got least, and of an
-// open request the piece that was sent least. Its methods are called one at a time. S names a
+// Queue is what a peer that serves sends next: demands first, then the session that got least, and
+// of an open request the piece that was sent least. Its methods are called one at a time. S names a
 // session, B a blob.
 type Queue[S, B comparable] struct {
 	sessions map[S]*receiver[B]
-	sent     map[B][]uint32
-	clock    int64 // what who comes anew is taken to have got: no more than those who were served all the time
+	// sent is how often each piece of a blob was sent, to whatever session.
+	sent map[B][]uint32
+	// clock is what a session that comes anew is taken to have got: no more than those that were
+	// served all the time, and no less, or it would be served alone until it has caught up.
+	clock int64
 }
 
-// receiver is one who asks.
+// receiver is a session: what it asks for, the oldest first, and how many bytes it got.
 type receiver[B comparable] struct {
 	blob  B
 	got   int64
 	queue []wanted
 }
 
+// wanted is a request. More than one piece: any of them.
 type wanted struct {
 	id     uint32
 	class  Class
@@ -26,8 +30,10 @@ type wanted struct {
 
 // Limits of what one session may ask for.
 const (
-	MaxQueued  = 64 // requests
-	maxDemands = 8  // that count as demands: who waits for everything waits for nothing in particular
+	MaxQueued = 64 // requests
+	// maxDemands bounds those that count as demands: a peer that waits for everything waits for
+	// nothing in particular, and would be served before all others.
+	maxDemands = 8 // that count as demands: who waits for everything waits for nothing in particular
 )
 
 // NewQueue makes an empty Queue.
@@ -35,7 +41,7 @@ func NewQueue[S, B comparable]() *Queue[S, B] {
 	return &Queue[S, B]{sessions: map[S]*receiver[B]{}, sent: map[B][]uint32{}}
 }
 
-// Open adds a session for a blob of so many pieces.
+// Open adds a session for a blob of so many pieces. It must not be open.
 func (q *Queue[S, B]) Open(s S, blob B, pieces int) {
 	if len(q.sent[blob]) < pieces {
 		q.sent[blob] = make([]uint32, pieces)
@@ -58,7 +64,8 @@ func (q *Queue[S, B]) Close(s S) {
 	delete(q.sent, r.blob)
 }
 
-// Push adds a request. False: it has too many, or names pieces that do not exist.
+// Push adds a request. False: it has too many, or names pieces that do not exist, so the peer
+// breaks the rules. Of too many demands the last count as Soon.
 func (q *Queue[S, B]) Push(s S, id uint32, c Class, pieces []int) bool {
 	r := q.sessions[s]
 	if r == nil || len(r.queue) >= MaxQueued || len(pieces) == 0 {
@@ -82,7 +89,7 @@ func (q *Queue[S, B]) Push(s S, id uint32, c Class, pieces []int) bool {
 	return true
 }
 
-// Cancel forgets a request that was not answered.
+// Cancel forgets a request that was not answered, if there is one of that id.
 func (q *Queue[S, B]) Cancel(s S, id uint32) {
 	if r := q.sessions[s]; r != nil {
 		for i, w := range r.queue {
@@ -103,8 +110,9 @@ type Answer[S comparable] struct {
 	Piece   int
 }
 
-// Next takes the request to be answered next out of the queue. may tells whether a session may be
-// sent to now, and has whether a piece can be sent to it: it is here, and not there.
+// Next takes the request to be answered next out of the queue; false when there is none. may tells
+// whether a session may be sent to now, and has whether a piece can be sent to it: it is here, and
+// not there. Which piece was chosen counts as sent.
 func (q *Queue[S, B]) Next(may func(S) bool, has func(S, int) bool) (Answer[S], bool) {
 	s, at, ok := q.first(may)
 	if !ok {
@@ -143,6 +151,7 @@ func (q *Queue[S, B]) first(may func(S) bool) (found S, at int, ok bool) {
 	return found, at, ok
 }
 
+// foremost is the oldest request of the highest class.
 func (r *receiver[B]) foremost() int {
 	at := 0
 	for i, w := range r.queue {
@@ -153,14 +162,15 @@ func (r *receiver[B]) foremost() int {
 	return at
 }
 
-// Sent counts bytes that a session got.
+// Sent counts bytes that a session got. Fairness is by these, not by pieces.
 func (q *Queue[S, B]) Sent(s S, n int) {
 	if r := q.sessions[s]; r != nil {
 		r.got += int64(n)
 	}
 }
 
-// Spread tells how often the pieces of a blob were sent, the least and the most.
+// Spread tells how often the pieces of a blob were sent, the least and the most; zeros for one that
+// nobody asks for.
 func (q *Queue[S, B]) Spread(blob B) (least, most uint32) {
 	sent := append([]uint32(nil), q.sent[blob]...)
 	if len(sent) == 0 {

@@ -15,7 +15,8 @@ type Peer int
 // Class orders what is wanted.
 type Class uint8
 
-// The classes, the lowest first.
+// The classes, the lowest first. They are those of cachestore.Priority, and None for what nobody
+// wants.
 const (
 	None Class = iota
 	Rest
@@ -45,13 +46,13 @@ type Action struct {
 	Pieces []int // of Ask: one, or several of which the peer chooses one
 }
 
-// Stats counts what the rules did.
+// Stats counts what the rules did: requests, and what became of them.
 type Stats struct {
 	Asked, Hedged, EndGame, Cancelled, Stalled, Wrong, Refused int
 	Twice                                                      int64 // bytes that came although another peer had sent them
 }
 
-// Plus adds up.
+// Plus adds up what two transfers did.
 func (s Stats) Plus(o Stats) Stats {
 	return Stats{
 		Asked: s.Asked + o.Asked, Hedged: s.Hedged + o.Hedged, EndGame: s.EndGame + o.EndGame, Cancelled: s.Cancelled + o.Cancelled,
@@ -61,11 +62,13 @@ func (s Stats) Plus(o Stats) Stats {
 
 // piece is what a transfer knows of a piece. The zero value is one that nobody wants.
 type piece struct {
-	class   Class
-	here    bool
-	arrived bool   // here, or being verified
+	class Class
+	here  bool
+	// arrived says that it is here, or being verified: nobody is asked for it.
+	arrived bool
 	holders uint64 // peers that say they have it
 	barred  uint64 // peers that sent it wrong
+	// flights are the requests that bring it.
 	flights []*request
 }
 
@@ -84,7 +87,8 @@ type request struct {
 }
 
 // State is one transfer. Its methods are called one at a time. Times are since any moment, and do
-// not go back.
+// not go back. It keeps a word of bits for each piece and set of peers, so that decisions are a few
+// operations however many peers there are.
 type State struct {
 	sizes  []int
 	mean   float64
@@ -93,13 +97,17 @@ type State struct {
 	in     uint64 // slots in use
 	live   map[RequestID]*request
 	next   RequestID
+	// queues has the wanted pieces by class, with some that are wanted as of another one by now:
+	// see compact.
 	queues [Demand + 1][]int
 	random *rand.Rand
 	stats  Stats
-	looked time.Duration // when peers that deliver nothing were last looked for
+	// looked is when peers that deliver nothing were last looked for.
+	looked time.Duration
 }
 
-// New begins a transfer of pieces of these sizes, of which none is here.
+// New begins a transfer of pieces of these sizes, in bytes, of which none is here. seed is for what
+// is drawn: two nodes have different ones, or all would ask for the same piece first.
 func New(sizes []int, seed uint64) *State {
 	s := &State{sizes: sizes, pieces: make([]piece, len(sizes)), live: map[RequestID]*request{}, random: rand.New(rand.NewPCG(seed, 1))}
 	total := 0
@@ -113,7 +121,9 @@ func New(sizes []int, seed uint64) *State {
 // Stats tells what has been done so far.
 func (s *State) Stats() Stats { return s.stats }
 
-// Want has pieces be got. What is wanted more already stays so.
+// Want has pieces be got. What is wanted more already stays so, and what is here stays as it is.
+// Rest is got in an order drawn at random, so that nodes which begin together soon have different
+// pieces to give.
 func (s *State) Want(c Class, pieces []int) {
 	fresh := make([]int, 0, len(pieces))
 	for _, i := range pieces {
@@ -135,8 +145,8 @@ func (s *State) Unwant(pieces []int) {
 	}
 }
 
-// Here says that a piece is here, wherever it came from. The answer cancels what else would bring
-// it.
+// Here says that a piece is here, verified, wherever it came from. The answer cancels what else
+// would bring it.
 func (s *State) Here(i int) []Action {
 	p := &s.pieces[i]
 	p.here, p.arrived, p.class = true, true, None
@@ -156,7 +166,7 @@ func (s *State) Gone(i int) {
 	p.barred = 0
 }
 
-// Missing lists what is wanted and nobody has.
+// Missing lists what is wanted and nobody has: neither is it on its way, nor being verified.
 func (s *State) Missing() []int {
 	var out []int
 	for i := range s.pieces {
@@ -170,7 +180,8 @@ func (s *State) Missing() []int {
 // usable are the peers that have a piece and may be asked for it, sooner or later.
 func (s *State) usable(p *piece) uint64 { return p.holders &^ p.barred & s.in }
 
-// Join adds a peer that has these pieces (bit i%8 of byte i/8). The slot must be free.
+// Join adds a peer that has these pieces (bit i%8 of byte i/8). The slot must be free, and what was
+// known of the peer that had it is forgotten. A bitmap that is too short lacks the rest.
 func (s *State) Join(slot Peer, have []byte) {
 	s.peers[slot] = &peer{slot: slot}
 	s.in |= 1 << slot
@@ -196,7 +207,7 @@ func (s *State) Leave(slot Peer) {
 	s.peers[slot] = nil
 }
 
-// Has says that a peer has a piece from now on, Lacks that it does not.
+// Has says that a peer has a piece from now on.
 func (s *State) Has(slot Peer, i int) {
 	if s.peers[slot] != nil {
 		s.pieces[i].holders |= 1 << slot
@@ -206,7 +217,7 @@ func (s *State) Has(slot Peer, i int) {
 // Lacks is the opposite of Has.
 func (s *State) Lacks(slot Peer, i int) { s.pieces[i].holders &^= 1 << slot }
 
-// Holders counts the peers that have a piece.
+// Holders counts the peers that have a piece and may be asked for it.
 func (s *State) Holders(i int) int { return bits.OnesCount64(s.usable(&s.pieces[i])) }
 
 // forget takes a request out of all books.
@@ -231,6 +242,7 @@ func (s *State) land(r *request) {
 	}
 }
 
+// cancel gives up a request.
 func (s *State) cancel(r *request) Action {
 	s.forget(r)
 	s.stats.Cancelled++

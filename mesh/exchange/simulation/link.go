@@ -9,13 +9,14 @@ import (
 	"agentbox/mesh/exchange/schedule"
 )
 
-// event is something that will happen.
+// event is something that will happen. serial keeps the order of those at the same time.
 type event struct {
 	at     time.Duration
 	serial int
 	do     func()
 }
 
+// events is a heap (container/heap), the next event first.
 type events []event
 
 func (e events) Len() int { return len(e) }
@@ -32,12 +33,14 @@ func (e *events) Pop() any {
 	return x
 }
 
+// after has something happen in a while.
 func (w *world) after(d time.Duration, do func()) {
 	w.serial++
 	heap.Push(&w.events, event{w.now + d, w.serial, do})
 }
 
-// send has a message arrive.
+// send has a message arrive after the latency, unless its receiver is dead by then. Messages are
+// counted and take no part of a link.
 func (w *world) send(to *node, do func()) {
 	w.out.Messages++
 	w.after(w.cfg.Latency, func() {
@@ -54,10 +57,13 @@ type flow struct {
 	piece    int
 	left     float64
 	rate     float64
-	since    time.Duration // when left was right
-	version  int           // of what was foretold
-	over     bool
-	told     float64 // of left, when the receiver's scheduler was last told
+	// since is when left was right: it is computed anew whenever the rate changes, not as time
+	// passes.
+	since time.Duration
+	// version tells the arrival that was foretold last from those before a change of the rate.
+	version int
+	over    bool
+	told    float64 // of left, when the receiver's scheduler was last told
 }
 
 // tell says to the receiver's scheduler how much of a piece has come.
@@ -69,6 +75,7 @@ func (f *flow) tell() {
 	}
 }
 
+// start puts a flow on the links, and divides them anew.
 func (w *world) start(f *flow) {
 	f.since = w.now
 	f.from.sending = append(f.from.sending, f)
@@ -84,6 +91,7 @@ func (w *world) end(f *flow) {
 	w.share(f)
 }
 
+// without takes a flow out of a list.
 func without(list []*flow, f *flow) []*flow {
 	for i, other := range list {
 		if other == f {
@@ -117,6 +125,7 @@ func (w *world) fill(n *node) {
 	}
 }
 
+// retime gives a flow another rate, and foretells its arrival anew.
 func (w *world) retime(f *flow, rate float64) {
 	if rate == f.rate {
 		return
@@ -132,6 +141,8 @@ func (w *world) retime(f *flow, rate float64) {
 	})
 }
 
+// arrive ends a flow; its last byte comes a latency later, when the sender has the link for the
+// next.
 func (w *world) arrive(f *flow) {
 	w.end(f)
 	w.after(w.cfg.Latency, func() {

@@ -10,7 +10,7 @@ import (
 	"agentbox/mesh/exchange/schedule"
 )
 
-// Config describes a run.
+// Config describes a run. The zero values of optional fields are said at each.
 type Config struct {
 	Nodes     int     // that want the blob, besides the seeds
 	Seeds     int     // that have it; 0: 1
@@ -25,7 +25,7 @@ type Config struct {
 	Seed      uint64        // of what is random
 }
 
-// Result is what came of it.
+// Result is what a run came to.
 type Result struct {
 	Ideal    time.Duration   // one transfer at link speed
 	Times    []time.Duration // of each node that has all of it, from its beginning, sorted
@@ -41,10 +41,12 @@ type Result struct {
 // where two senders meet at one receiver; with more, each piece takes longer until it is passed on.
 const uploads = 8
 
-// longest is how many transfers at link speed a run lasts at most, after the last node began.
+// longest is how many transfers at link speed a run lasts at most, after the last node began. What
+// is not done by then counts as missing.
 const longest = 20
 
 // Run simulates until every node has everything, nothing happens any more, or it takes too long.
+// The same Config gives the same Result.
 func Run(cfg Config) Result {
 	w := newWorld(cfg)
 	end := time.Duration(cfg.Nodes)*cfg.Stagger + longest*w.out.Ideal
@@ -56,6 +58,7 @@ func Run(cfg Config) Result {
 	return w.result()
 }
 
+// world is one run. left counts the nodes that do not have everything.
 type world struct {
 	cfg    Config
 	now    time.Duration
@@ -67,19 +70,22 @@ type world struct {
 	out    Result
 }
 
-// node is one machine.
+// node is one machine: a receiver's State, but for seeds, and a sender's Queue, as in package
+// exchange.
 type node struct {
-	w         *world
-	number    int
-	rate      float64
-	have      []bool
-	count     int
-	began     time.Duration
-	done      time.Duration
-	dead      bool
-	state     *schedule.State // nil for a seed
-	queue     *schedule.Queue[int, int]
-	peers     []*node // by slot
+	w      *world
+	number int
+	rate   float64
+	have   []bool
+	count  int
+	began  time.Duration
+	done   time.Duration
+	dead   bool
+	state  *schedule.State // nil for a seed
+	queue  *schedule.Queue[int, int]
+	peers  []*node // by slot
+	// slots has the slots of peers by their numbers; waking and planning say that a call of the
+	// scheduler is on the heap already.
 	slots     map[int]schedule.Peer
 	sending   []*flow
 	receiving []*flow
@@ -88,6 +94,7 @@ type node struct {
 	once      map[int]bool // pieces that this seed has sent
 }
 
+// newWorld makes the nodes, the seeds first, and has the others begin, one Stagger after the other.
 func newWorld(cfg Config) *world {
 	cfg.Seeds = max(1, cfg.Seeds)
 	w := &world{cfg: cfg, random: rand.New(rand.NewPCG(cfg.Seed, 7)), left: cfg.Nodes}
@@ -139,6 +146,7 @@ func (n *node) begin() {
 	n.plan()
 }
 
+// boolInt makes truths comparable.
 func boolInt(b bool) int {
 	if b {
 		return 1
@@ -146,6 +154,8 @@ func boolInt(b bool) int {
 	return 0
 }
 
+// connect gives two nodes a session with each other; each learns a latency later what the other
+// has.
 func connect(a, b *node) {
 	for _, x := range [][2]*node{{a, b}, {b, a}} {
 		n, o := x[0], x[1]
@@ -161,6 +171,7 @@ func connect(a, b *node) {
 	}
 }
 
+// bits is what the node has, as schedule.State.Join takes it.
 func (n *node) bits() []byte {
 	out := make([]byte, (len(n.have)+7)/8)
 	for i, ok := range n.have {
@@ -182,6 +193,8 @@ func (n *node) plan() {
 	}
 }
 
+// planNow tells the scheduler how far its requests are, asks it, and notes when it wants to be
+// asked again.
 func (n *node) planNow() {
 	n.planning = false
 	if n.dead || n.done > 0 {
@@ -197,6 +210,7 @@ func (n *node) planNow() {
 	}
 }
 
+// act does what the scheduler says. Drop does not occur: nobody lies here.
 func (n *node) act(list []schedule.Action) {
 	for _, a := range list {
 		to := n.peers[a.Peer]
@@ -213,7 +227,7 @@ func (n *node) act(list []schedule.Action) {
 	}
 }
 
-// pump sends what comes next.
+// pump sends what comes next, up to uploads at once, to each receiver one piece at a time.
 func (n *node) pump() {
 	for !n.dead && len(n.sending) < uploads {
 		busy := func(s int) bool {
@@ -252,6 +266,7 @@ func (n *node) noteSeed(piece int) {
 	}
 }
 
+// die has a node vanish, with what it was sending.
 func (n *node) die() {
 	if n.dead {
 		return
@@ -295,13 +310,15 @@ func (n *node) got(from *node, id schedule.RequestID, piece int) {
 	n.plan()
 }
 
+// result ends the run.
 func (w *world) result() Result {
 	w.out.Missing = w.left
 	slices.Sort(w.out.Times)
 	return w.out
 }
 
-// Over is a percentile of the nodes' times, in transfers at link speed; by nearest rank.
+// Over is a percentile (0 to 1) of the nodes' times, in transfers at link speed; by nearest rank. 0
+// when no node has everything.
 func (r Result) Over(p float64) float64 {
 	if len(r.Times) == 0 {
 		return 0
@@ -310,5 +327,5 @@ func (r Result) Over(p float64) float64 {
 	return float64(r.Times[max(0, i)]) / float64(r.Ideal)
 }
 
-// SeedRatio is what the seeds sent, in blobs.
+// SeedRatio is what the seeds sent, in blobs: 1 is what it takes at least.
 func (r Result) SeedRatio() float64 { return float64(r.SeedSent) / float64(r.Blob) }
