@@ -28,7 +28,7 @@ func (s *State) bulk(now time.Duration, c Class, out []Action) []Action {
 			out = append(out, s.askOpen(now, q, c, pieces))
 		} else {
 			q = s.oneOfTwo(sole&free, s.sizes[i])
-			out = append(out, s.ask(now, q, c, i, false))
+			out = append(out, s.ask(now, q, c, i))
 		}
 		if len(q.out) >= s.window(q) {
 			free &^= 1 << q.slot
@@ -138,7 +138,7 @@ func (s *State) endGame(now time.Duration, out []Action) []Action {
 				continue
 			}
 			s.stats.EndGame++
-			out = append(out, s.ask(now, s.oneOfTwo(free, s.sizes[i]), c, i, true))
+			out = append(out, s.ask(now, s.oneOfTwo(free, s.sizes[i]), c, i))
 		}
 	}
 	return out

@@ -106,12 +106,12 @@ func (s *State) demand(now time.Duration, out []Action) []Action {
 		switch flying := s.fastest(p); {
 		case flying == nil:
 			if best := s.best(now, p, s.sizes[i], 0); best != nil {
-				out = append(out, s.ask(now, best, Demand, i, false))
+				out = append(out, s.ask(now, best, Demand, i))
 			}
 		case len(p.flights) < maxCopies && s.overdue(now, flying):
 			if best := s.best(now, p, s.sizes[i], s.asked(p)); best != nil {
 				s.stats.Hedged++
-				out = append(out, s.ask(now, best, Demand, i, true))
+				out = append(out, s.ask(now, best, Demand, i))
 			}
 		}
 	}
@@ -167,9 +167,9 @@ func (s *State) best(now time.Duration, p *piece, size int, not uint64) *peer {
 }
 
 // ask requests one piece of a peer.
-func (s *State) ask(now time.Duration, q *peer, c Class, i int, hedge bool) Action {
+func (s *State) ask(now time.Duration, q *peer, c Class, i int) Action {
 	r := s.request(now, q, c, s.sizes[i])
-	r.picked, r.hedge = i, hedge
+	r.picked = i
 	s.pieces[i].flights = append(s.pieces[i].flights, r)
 	return Action{Kind: Ask, Peer: q.slot, ID: r.id, Class: c, Pieces: []int{i}}
 }

@@ -83,7 +83,6 @@ type request struct {
 	began  bool          // bytes have come
 	got    int           // bytes
 	moved  time.Duration // when the last ones came
-	hedge  bool
 }
 
 // State is one transfer. Its methods are called one at a time. Times are since any moment, and do
