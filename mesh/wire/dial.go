@@ -163,15 +163,10 @@ func dialError(a netip.AddrPort, err error) error {
 func (n *Node) DialGuest(ctx context.Context, address, id string) (Conn, []byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*handshakeTimeout)
 	defer cancel()
-	resolved, err := new(net.Resolver).LookupNetIP(ctx, "ip", hostOf(address))
+	a, err := resolve(ctx, address)
 	if err != nil {
-		return nil, nil, agentbox.Errorf(agentbox.Unavailable, "%s: its name is not known here", address)
+		return nil, nil, err
 	}
-	udp, err := net.ResolveUDPAddr("udp", address)
-	if err != nil || len(resolved) == 0 {
-		return nil, nil, agentbox.Errorf(agentbox.Invalid, "%q is not an address", address)
-	}
-	a := netip.AddrPortFrom(resolved[0].Unmap(), uint16(udp.Port))
 	cfg := n.baseTLS()
 	cfg.NextProtos = []string{guestProtocol(id)}
 	c, err := n.dialOne(ctx, a, cfg)
@@ -188,10 +183,16 @@ func (n *Node) DialGuest(ctx context.Context, address, id string) (Conn, []byte,
 	return c, binding, nil
 }
 
-func hostOf(address string) string {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return address
+// resolve finds the address of a host:port, the first where a name has several, until ctx ends.
+func resolve(ctx context.Context, address string) (netip.AddrPort, error) {
+	host, service, err := net.SplitHostPort(address)
+	port, portErr := net.DefaultResolver.LookupPort(ctx, "udp", service)
+	if err != nil || portErr != nil {
+		return netip.AddrPort{}, agentbox.Errorf(agentbox.Invalid, "%q is not an address", address)
 	}
-	return host
+	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil || len(found) == 0 {
+		return netip.AddrPort{}, agentbox.Errorf(agentbox.Unavailable, "%s: its name is not known here", address)
+	}
+	return netip.AddrPortFrom(found[0].Unmap(), uint16(port)), nil
 }

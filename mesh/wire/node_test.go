@@ -283,6 +283,15 @@ func TestGuestsComeByInvitationOnly(t *testing.T) {
 	}
 }
 
+func TestWhatIsNoAddressIsSaid(t *testing.T) {
+	guest := meshtest.Node(t, meshtest.Key(t))
+	for _, address := range []string{"", "localhost", "127.0.0.1", "127.0.0.1:no-such-service", "127.0.0.1:70000"} {
+		if _, _, err := guest.DialGuest(t.Context(), address, "id"); agentbox.CodeOf(err) != agentbox.Invalid {
+			t.Errorf("%q: code %s: %v", address, agentbox.CodeOf(err), err)
+		}
+	}
+}
+
 func TestNothingButNoise(t *testing.T) {
 	_, nodes := meshtest.Nodes(t, 2)
 	nodes[1].Handle(wire.Blobs, echo)
