@@ -240,7 +240,7 @@ func (m *Mesh) listChanged(list identity.List) {
 // free. Calls may come in any order, so an older head never replaces a newer one.
 func (m *Mesh) announce(head catalogue.Head) {
 	r := m.running()
-	if r == nil || r.gossip == nil {
+	if r == nil {
 		return
 	}
 	digest := m.roster.List().Digest()
@@ -260,7 +260,7 @@ func (m *Mesh) announce(head catalogue.Head) {
 // Members that have just gone may be among them for some seconds.
 func (m *Mesh) Here() []identity.PeerID {
 	r := m.running()
-	if r == nil || r.gossip == nil {
+	if r == nil {
 		return nil
 	}
 	var out []identity.PeerID

@@ -1,6 +1,6 @@
 package schedule
 
-import "sort"
+import "slices"
 
 // Queue is what a peer that serves sends next: demands first, then the session that got least, and
 // of an open request the piece that was sent least. Its methods are called one at a time. S names a
@@ -172,10 +172,9 @@ func (q *Queue[S, B]) Sent(s S, n int) {
 // Spread tells how often the pieces of a blob were sent, the least and the most; zeros for one that
 // nobody asks for.
 func (q *Queue[S, B]) Spread(blob B) (least, most uint32) {
-	sent := append([]uint32(nil), q.sent[blob]...)
+	sent := q.sent[blob]
 	if len(sent) == 0 {
 		return 0, 0
 	}
-	sort.Slice(sent, func(i, j int) bool { return sent[i] < sent[j] })
-	return sent[0], sent[len(sent)-1]
+	return slices.Min(sent), slices.Max(sent)
 }
