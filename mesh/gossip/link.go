@@ -93,11 +93,13 @@ func (l *link) dial() {
 		l.dialling = nil
 		if err != nil {
 			l.failed, l.err, l.waiting = time.Now(), err, nil
+		} else {
+			l.use(c) // before those that wait look again
 		}
 		l.mu.Unlock()
 		close(done)
 		if err == nil {
-			l.t.serve(l.t.ctx, c)
+			l.t.read(l.t.ctx, l, c)
 			c.Close()
 		}
 	})
@@ -110,6 +112,11 @@ func (l *link) dial() {
 func (l *link) adopt(c wire.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.use(c)
+}
+
+// use is adopt for callers that hold mu.
+func (l *link) use(c wire.Conn) {
 	l.conn, l.asked, l.failed = c, time.Time{}, time.Time{}
 	for _, b := range l.waiting {
 		_ = c.SendDatagram(b)
@@ -145,8 +152,6 @@ func (l *link) open(ctx context.Context) (wire.Stream, error) {
 		if !again {
 			return nil, err
 		}
-		// The connection is adopted a moment after the dial ended.
-		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -89,10 +89,15 @@ func (t *transport) dropAll() {
 	}
 }
 
-// serve reads a connection until it ends. It is the node's handler for those that peers open.
+// serve uses a connection that a peer opened, until it ends. It is the node's handler.
 func (t *transport) serve(ctx context.Context, c wire.Conn) {
 	l := t.link(c.Peer())
 	l.adopt(c)
+	t.read(ctx, l, c)
+}
+
+// read hands on what comes on a connection until it ends, or ctx does.
+func (t *transport) read(ctx context.Context, l *link, c wire.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(t.ctx, cancel)
 	defer stop()
