@@ -125,8 +125,13 @@ func (m *Mesh) beginOn(node *wire.Node) error {
 	if err != nil {
 		return errors.Join(err, r.catalogues.Close(), node.Close())
 	}
+	var ctx context.Context
+	ctx, r.stop = context.WithCancel(m.ctx)
+	if !m.cfg.Alone {
+		r.nearby = m.lookAround(ctx, r)
+	}
 	m.mu.Lock()
-	m.run = r
+	m.run = r // from here on others read it
 	m.mu.Unlock()
 	m.announce(r.catalogues.Head())
 	m.roster.Answer(node)
@@ -135,13 +140,8 @@ func (m *Mesh) beginOn(node *wire.Node) error {
 		r.detach = m.cfg.Attach(node)
 	}
 	tell(m.cfg.Listed)
-	var ctx context.Context
-	ctx, r.stop = context.WithCancel(m.ctx)
 	r.tasks.Go(func() { r.catalogues.Run(ctx) })
 	r.tasks.Go(func() { m.look(ctx, r) })
-	if !m.cfg.Alone {
-		r.nearby = m.lookAround(ctx, r)
-	}
 	return nil
 }
 
