@@ -17,7 +17,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// Table is what things cost: rates.yaml of a user's home.
+// Table is what things cost: rates.yaml of a user's home. All rates are in Currency, finite and not
+// negative.
 type Table struct {
 	Currency string           `yaml:"currency" json:"currency"`
 	CPU      float64          `yaml:"cpu" json:"cpu,omitempty"`       // an hour of one processor
@@ -38,7 +39,8 @@ type Model struct {
 // maxTable bounds a table, in bytes.
 const maxTable = 64 << 10
 
-// Load reads the table at path; nil where there is none. An error says what is wrong with it.
+// Load reads the table at path; nil where there is none. An error says what is wrong with it. It
+// has code Invalid.
 func Load(path string) (*Table, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -55,7 +57,8 @@ func Load(path string) (*Table, error) {
 	return t, nil
 }
 
-// Parse reads a table.
+// Parse reads a table. It is checked. Unknown keys are errors: a misspelled one would make
+// something free.
 func Parse(r io.Reader) (*Table, error) {
 	b, err := io.ReadAll(io.LimitReader(r, maxTable+1))
 	if err != nil {
@@ -73,6 +76,7 @@ func Parse(r io.Reader) (*Table, error) {
 	return &t, t.check()
 }
 
+// check names every rate that is none, in a fixed order.
 func (t *Table) check() error {
 	if len(t.Currency) == 0 || len(t.Currency) > 8 || strings.ContainsFunc(t.Currency, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return errors.New("currency: say it in at most 8 characters, as EUR")
@@ -106,7 +110,7 @@ const (
 )
 
 // Of is what consumption costs. Models that the table does not have are named, and their tokens
-// cost nothing.
+// cost nothing. c.Memory is in GiB seconds. Unrated is sorted.
 func (t *Table) Of(c agentbox.Consumption) agentbox.Cost {
 	out := agentbox.Cost{Currency: t.Currency}
 	out.Amount = c.CPU.Seconds()/hour*t.CPU + c.Memory/hour*t.Memory + float64(c.In)/gib*t.In + float64(c.Out)/gib*t.Out

@@ -15,10 +15,12 @@ import (
 	"agentbox/vmm/qemu"
 )
 
-// EmbeddedGVisor is the version of the gVisor that this build brings along, or why it brings none.
+// EmbeddedGVisor is the version of the gVisor that this build brings along, or why it brings none:
+// an error of code Missing.
 func EmbeddedGVisor() (string, error) { return runsc.Version() }
 
-// Open gives the driver of a kind of isolation.
+// Open gives the driver of a kind of isolation. It does not find out whether the kind works here:
+// the driver's own check does. An unknown kind has code Invalid.
 func Open(kind agentbox.Isolation, h home.Home, log *slog.Logger) (vmm.Driver, error) {
 	return NewKernels(h, log).Open(kind)
 }

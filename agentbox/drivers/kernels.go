@@ -16,7 +16,8 @@ import (
 
 // Kernels finds or fetches guest kernels for microVMs, together with the guest agent of this build.
 // It verifies a kernel in full when it is first asked for and whenever its files have changed
-// since; in between it costs a few stats, because every box that is made asks.
+// since; in between it costs a few stats, because every box that is made asks. Dir may be called
+// from any goroutine; one at a time looks or fetches, and the others wait for it.
 type Kernels struct {
 	// Team, which may be nil, is asked for a kernel before the distribution is.
 	Team Team
@@ -24,6 +25,7 @@ type Kernels struct {
 	home home.Home
 	log  *slog.Logger
 
+	// mu guards verified, and is held while a kernel is fetched, so that it is fetched once.
 	mu       sync.Mutex
 	verified map[string]verifiedKernel // by override
 }
@@ -44,7 +46,8 @@ func NewKernels(h home.Home, log *slog.Logger) *Kernels {
 	return &Kernels{home: h, log: log, verified: map[string]verifiedKernel{}}
 }
 
-// Dir gives the directory of the kernel that override asks for, "" for the default.
+// Dir gives the directory of the kernel that override asks for, "" for the default. override is a
+// path, or a release. progress may be told for minutes while a kernel is fetched.
 func (k *Kernels) Dir(ctx context.Context, override string, progress agentbox.Progress) (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -71,6 +74,8 @@ func (k *Kernels) Dir(ctx context.Context, override string, progress agentbox.Pr
 	return dir, nil
 }
 
+// fromTeam gets a kernel into dir, and says who fetched it. That the team's does not come is only
+// logged: the distribution has one.
 func (k *Kernels) fromTeam(ctx context.Context, dir string, progress agentbox.Progress) (string, error) {
 	by, name, err := k.Team.Kernel(ctx, dir, func(done, total int) { progress.Move("kernel", "from the team", int64(done), int64(total)) })
 	if err == nil {

@@ -54,7 +54,8 @@ func Held(path string) (bool, error) {
 }
 
 // Lock is TryLock that waits until the lock is free or ctx ends. waiting, if not nil, is called
-// once when somebody else has it.
+// once when somebody else has it. release lets go of it, once. The error is ctx's, or of the file.
+// Nobody is served in order.
 func Lock(ctx context.Context, path string, waiting func()) (release func() error, err error) {
 	for {
 		f, err := TryLock(path)
@@ -76,6 +77,8 @@ func Lock(ctx context.Context, path string, waiting func()) (release func() erro
 	}
 }
 
+// flock asks for a lock without waiting. It belongs to the open file (flock(2)), not to the
+// process.
 func flock(f *os.File, how int) error {
 	for {
 		err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)

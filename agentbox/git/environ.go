@@ -35,7 +35,7 @@ var overrides = []string{
 	"fetch.fsckObjects=true", "transfer.fsckObjects=true", "core.untrackedCache=keep",
 }
 
-// environment is that of one git.
+// environment is that of one git. Of several values of one variable the last counts, so ours win.
 func environment(withPersonal bool) []string {
 	var env []string
 	for _, kv := range os.Environ() {
@@ -50,6 +50,7 @@ func environment(withPersonal bool) []string {
 	return env
 }
 
+// keeps tells whether git may see a variable of this process.
 func keeps(name string, withPersonal bool) bool {
 	if withPersonal {
 		if slices.Contains(personal, name) {

@@ -17,7 +17,9 @@ const (
 	pipeEvery    = 100 * time.Millisecond // between two tries
 )
 
-// feedPipes has git go on where it waits for a pipe in a work tree, until ctx ends.
+// feedPipes has git go on where it waits for a pipe in a work tree, until ctx ends. It is started
+// for every git over a work tree and mostly ends before it looks. Only names that begin with .git
+// are fed: git opens no other file of a work tree while it lists.
 func feedPipes(ctx context.Context, workTree string) {
 	if !waits(ctx, pipePatience) {
 		return
@@ -55,6 +57,7 @@ func feedPipe(root *os.Root, path string) {
 	}
 }
 
+// waits tells whether d passed before ctx ended.
 func waits(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -13,7 +13,8 @@ import (
 var errNotPlain = errors.New("it is no regular file")
 
 // OpenPlain opens a regular file for reading. No component of the path may be a symbolic link, as
-// far as the kernel can promise that, and nothing that is no file is waited for or touched.
+// far as the kernel can promise that, and nothing that is no file is waited for or touched. Errors
+// are *fs.PathError, fs.ErrNotExist among them.
 func OpenPlain(path string) (*os.File, error) {
 	f, err := openNoLinks(path, os.O_RDONLY)
 	if err != nil {
@@ -44,7 +45,8 @@ func ReadPlain(path string, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// ReadDir lists a directory, no component of whose path is a symbolic link.
+// ReadDir lists a directory, no component of whose path is a symbolic link. The entries are in no
+// order.
 func ReadDir(path string) ([]fs.DirEntry, error) {
 	f, err := openNoLinks(path, os.O_RDONLY|dirOnly)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"agentbox/agentbox/bounded"
 )
 
-// Call is one run of git.
+// Call is one run of git. Args come after ours, the verb first. A name in them that a box chose
+// needs "--" before it, or a pattern that it passed.
 type Call struct {
 	Dir      string // where it runs
 	Args     []string
@@ -29,6 +30,8 @@ type Error struct {
 	Stderr string
 }
 
+// Error is the first line of what git said, without its prefix. It may hold what a repository chose
+// to say: agentbox.Printable is for the caller.
 func (e *Error) Error() string {
 	line, _, _ := strings.Cut(strings.TrimSpace(e.Stderr), "\n")
 	return strings.TrimPrefix(strings.TrimPrefix(line, "fatal: "), "error: ")
@@ -42,7 +45,9 @@ const waitDelay = 30 * time.Second
 const maxComplaints = 1 << 20
 
 // Run runs git and returns what it printed and what it complained about. A failure of the command
-// itself is an *Error, the end of ctx is ctx's, anything else is an *agentbox.Error.
+// itself is an *Error, the end of ctx is ctx's, anything else is an *agentbox.Error. It may be
+// called at once. Output that nobody bounded is held in memory: where a repository decides how much
+// that is, Call.Stdout is for a bounded writer.
 func Run(ctx context.Context, c Call) (stdout []byte, stderr string, err error) {
 	cmd := exec.CommandContext(ctx, "git", append(options(), c.Args...)...)
 	var out, complaints bytes.Buffer

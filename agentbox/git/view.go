@@ -15,7 +15,8 @@ import (
 )
 
 // View is a git directory of our own through which git looks at the work tree, the index and the
-// objects of another repository. It has our configuration, no refs, no hooks and no remotes.
+// objects of another repository. It has our configuration, no refs, no hooks and no remotes. It may
+// be used by several goroutines; what git writes into it, the index say, is seen by all.
 type View struct {
 	dir      string
 	workTree string
@@ -36,7 +37,7 @@ type Ingredients struct {
 type Setting struct{ Section, Name, Value string }
 
 // NewView makes a view in dir, which must not exist; what it shows must have been copied or checked
-// by the caller.
+// by the caller. Close removes it.
 func NewView(dir string, in Ingredients) (*View, error) {
 	for _, sub := range []string{"refs", "objects/info", "info"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
@@ -70,6 +71,8 @@ func unmade(err error) error {
 	return agentbox.Errorf(agentbox.Internal, "cannot make a directory for git: %w", err)
 }
 
+// config is the view's configuration. Version 1 is what git asks for where objects are named by
+// SHA-256.
 func (in Ingredients) config() []byte {
 	version := 0
 	if in.Format == "sha256" {
@@ -88,7 +91,8 @@ func (in Ingredients) config() []byte {
 
 var quote = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\b", `\b`)
 
-// take gives the view one of its files: git reads it from there, and writes none.
+// take gives the view one of its files: git reads it from there, and writes none. A hard link costs
+// nothing, and where that cannot be it is a copy.
 func (v *View) take(name, from string) error {
 	to := filepath.Join(v.dir, filepath.FromSlash(name))
 	in, err := OpenPlain(from)

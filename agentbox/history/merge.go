@@ -24,7 +24,7 @@ const (
 // ErrTooMuch is of an archive with more entries than anybody's conversations have.
 var ErrTooMuch = errors.New("it has more entries than can be looked at")
 
-// file is one that an archive has.
+// file is one that an archive has. time is the box's word.
 type file struct {
 	name string
 	size int64
@@ -34,7 +34,8 @@ type file struct {
 // Merge writes an archive of the files of both, those of fresh before those of kept where a name is
 // in both. Both are read twice. dirs are the directories that count, slash-separated and relative
 // to a home. fresh is of a box: what is not a plain file below dirs, could be a credential or is
-// beyond the bounds is left out.
+// beyond the bounds is left out. fresh and kept may be nil. An archive that cannot be read is an
+// error, and ErrTooMuch one that has too many entries; what was written to w is worth nothing then.
 func Merge(w io.Writer, fresh, kept io.ReadSeeker, dirs []string) error {
 	var sources []io.ReadSeeker
 	var have []map[string]file
@@ -59,7 +60,8 @@ func Merge(w io.Writer, fresh, kept io.ReadSeeker, dirs []string) error {
 	return out.Close()
 }
 
-// list gives the files of an archive that may be kept, by name, without those that were seen.
+// list gives the files of an archive that may be kept, by name, without those that were seen. seen
+// is added to.
 func list(r io.ReadSeeker, dirs []string, seen map[string]bool) (map[string]file, error) {
 	in, err := begin(r)
 	if err != nil {
@@ -87,6 +89,7 @@ func list(r io.ReadSeeker, dirs []string, seen map[string]bool) (map[string]file
 	return files, nil
 }
 
+// begin reads an archive from its first byte.
 func begin(r io.ReadSeeker) (*tar.Reader, error) {
 	if _, err := r.Seek(0, io.SeekStart); err != nil {
 		return nil, err
@@ -94,7 +97,8 @@ func begin(r io.ReadSeeker) (*tar.Reader, error) {
 	return tar.NewReader(r), nil
 }
 
-// nameOf is the name under which an entry is kept; ok is false for what is not.
+// nameOf is the name under which an entry is kept; ok is false for what is not. A leading ./ is cut
+// off; everything else about a name must be canonical already.
 func nameOf(h *tar.Header, dirs []string) (name string, ok bool) {
 	name = strings.TrimPrefix(h.Name, "./")
 	switch {
@@ -112,6 +116,7 @@ func nameOf(h *tar.Header, dirs []string) (name string, ok bool) {
 // credentials are names under which programs keep them, should one lie among conversations.
 var credentials = []string{".credentials.json", "credentials.json", "credentials", "auth.json", "oauth_creds.json", "token.json", "tokens.json", ".env", ".netrc", ".npmrc", ".pypirc"}
 
+// isCredential errs to the safe side: a conversation that is called like a key is lost.
 func isCredential(base string) bool {
 	base = strings.ToLower(base)
 	return slices.Contains(credentials, base) || strings.HasPrefix(base, "id_") || strings.HasSuffix(base, ".pem") || strings.HasSuffix(base, ".key")

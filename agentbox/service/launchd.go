@@ -12,9 +12,10 @@ import (
 )
 
 // launchd runs agents of a user on macOS. They end with the login: a daemon that does not needs
-// root there.
+// root there. Status says so (Outlives is false).
 type launchd struct{}
 
+// label is the agent's name to launchd, in reverse domain form as it asks for.
 func (s Service) label() string { return "dev.agentbox." + s.name() }
 
 func (launchd) file(s Service) (string, error) {
@@ -25,6 +26,8 @@ func (launchd) file(s Service) (string, error) {
 	return filepath.Join(dir, "Library", "LaunchAgents", s.label()+".plist"), nil
 }
 
+// text is the agent's property list. AbandonProcessGroup has launchd leave boxes alone when the
+// daemon ends.
 func (launchd) text(s Service) string {
 	env := ""
 	if !s.Default {
@@ -61,14 +64,17 @@ func (launchd) text(s Service) string {
 `
 }
 
+// escape makes text of any string in XML.
 func escape(s string) string {
 	var b strings.Builder
 	_ = xml.EscapeText(&b, []byte(s)) // a Builder takes everything
 	return b.String()
 }
 
+// domain is where launchd has this user's agents: those of the graphical login.
 func domain() string { return "gui/" + strconv.Itoa(os.Getuid()) }
 
+// start replaces an agent that is loaded, as launchd reads a file only once.
 func (l launchd) start(ctx context.Context, s Service) (missing []string, err error) {
 	path, err := l.file(s)
 	if err != nil {
@@ -88,6 +94,7 @@ func (launchd) stop(ctx context.Context, s Service) error {
 	return nil
 }
 
+// state asks launchd, whose answer is text for people: only one line of it is looked for.
 func (launchd) state(ctx context.Context, s Service) (running, outlives bool, missing []string) {
 	out, err := run(ctx, "launchctl", "print", domain()+"/"+s.label())
 	if err != nil || !strings.Contains(out, "state = running") {

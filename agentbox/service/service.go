@@ -18,14 +18,14 @@ import (
 	"agentbox/agentbox/durable"
 )
 
-// Service is the daemon of one home as the system runs it.
+// Service is the daemon of one home as the system runs it. Two homes have two services.
 type Service struct {
 	Binary  string // the program, absolute
 	Home    string // AGENTBOX_HOME, absolute
 	Default bool   // Home is the one that agentbox takes by itself
 }
 
-// Status is what the system says of a service.
+// Status is what the system says of a service. It is what `service status` shows, and JSON.
 type Status struct {
 	Manager   string   `json:"manager"` // systemd, launchd; "" where there is none that serves a user
 	File      string   `json:"file"`    // the unit
@@ -36,7 +36,8 @@ type Status struct {
 	Missing   []string `json:"missing"`  // what to do, as commands or sentences
 }
 
-// name tells the services of several homes apart.
+// name tells the services of several homes apart. It has no character that either system would take
+// for more than text.
 func (s Service) name() string {
 	if s.Default {
 		return "agentbox"
@@ -45,7 +46,8 @@ func (s Service) name() string {
 	return "agentbox-" + hex.EncodeToString(sum[:4])
 }
 
-// manager is what runs services here.
+// manager is what runs services here. stop is called for a service that is installed, whether or
+// not it runs; what is missing is what a person has to do, one line each.
 type manager interface {
 	// file is where the unit of a service is.
 	file(s Service) (string, error)
@@ -57,6 +59,8 @@ type manager interface {
 	state(ctx context.Context, s Service) (running, outlives bool, missing []string)
 }
 
+// here finds what runs services on this machine and its name; Missing where nothing does, with what
+// to do instead.
 func here(ctx context.Context) (string, manager, error) {
 	switch runtime.GOOS {
 	case "darwin":
@@ -71,7 +75,8 @@ func here(ctx context.Context) (string, manager, error) {
 	return "", nil, agentbox.Errorf(agentbox.Missing, "nothing is known that runs services on %s", runtime.GOOS).WithHint("have it run `agentbox daemon`")
 }
 
-// Install writes the unit and starts it. Again, it brings both up to date.
+// Install writes the unit and starts it. Again, it brings both up to date. Errors: Missing where
+// nothing runs services or the unit cannot be written, Unavailable where it does not start.
 func (s Service) Install(ctx context.Context) (Status, error) {
 	_, m, err := here(ctx)
 	if err != nil {
@@ -96,7 +101,7 @@ func (s Service) Install(ctx context.Context) (Status, error) {
 	return st, err
 }
 
-// Status asks the system.
+// Status asks the system. No manager, and no unit, is no error: Status says it.
 func (s Service) Status(ctx context.Context) (Status, error) {
 	name, m, err := here(ctx)
 	if err != nil {
@@ -124,7 +129,7 @@ func (s Service) Status(ctx context.Context) (Status, error) {
 }
 
 // Uninstall stops the service and removes its unit. Boxes go on. One that is not installed is no
-// error.
+// error. Unavailable where it cannot be stopped; the unit stays then.
 func (s Service) Uninstall(ctx context.Context) error {
 	_, m, err := here(ctx)
 	if err != nil {
@@ -146,7 +151,8 @@ func (s Service) Uninstall(ctx context.Context) error {
 	return nil
 }
 
-// run runs one of the system's tools.
+// run runs one of the system's tools. It gives what the tool printed; the error has the first line
+// of what it complained of.
 func run(ctx context.Context, name string, args ...string) (string, error) {
 	var out, complaints bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -158,6 +164,7 @@ func run(ctx context.Context, name string, args ...string) (string, error) {
 	return strings.TrimSpace(out.String()), err
 }
 
+// userName is as loginctl knows this user.
 func userName() string {
 	if u, err := user.Current(); err == nil {
 		return u.Username

@@ -12,8 +12,10 @@ import (
 // systemd is the user's instance of it.
 type systemd struct{}
 
+// unit is the unit's name to systemctl.
 func (s Service) unit() string { return s.name() + ".service" }
 
+// file is below the user's configuration, which systemd reads before the system's: systemd.unit(5).
 func (systemd) file(s Service) (string, error) {
 	dir, err := os.UserConfigDir()
 	if err != nil {
@@ -56,6 +58,7 @@ func quote(s string) string {
 	return `"` + s + `"`
 }
 
+// start restarts a service that runs, so that a new binary takes over.
 func (systemd) start(ctx context.Context, s Service) (missing []string, err error) {
 	for _, args := range [][]string{{"daemon-reload"}, {"enable", s.unit()}, {"restart", s.unit()}} {
 		if _, err := run(ctx, "systemctl", append([]string{"--user"}, args...)...); err != nil {
@@ -75,6 +78,8 @@ func (systemd) stop(ctx context.Context, s Service) error {
 	return nil
 }
 
+// state asks for the three things that a server needs: it runs, starts by itself, and outlives the
+// last session.
 func (systemd) state(ctx context.Context, s Service) (running, outlives bool, missing []string) {
 	state, _ := run(ctx, "systemctl", "--user", "is-active", s.unit())
 	enabled, _ := run(ctx, "systemctl", "--user", "is-enabled", s.unit())

@@ -12,6 +12,9 @@ import (
 
 // Times of a claim.
 const (
+	// A claim that is not renewed, of a machine that was switched off say, holds the others up for
+	// claimTTL; it is renewed well before that. A change of a catalogue is told at once, so
+	// claimLook is only for what is missed.
 	claimTTL   = 30 * time.Second
 	claimRenew = 10 * time.Second
 	claimLook  = time.Second
@@ -20,7 +23,8 @@ const (
 // Once has one machine of the team make something at a time. get gets what another one made,
 // NotFound while nobody has; make makes it here. say tells a person what is being waited for. Where
 // a machine that said it would make it is gone or takes too long, another one does. Without a team
-// it is make.
+// it is make. make is called once at most, get often. Errors of get but NotFound are told to the
+// person, and then it is made here. key names what is made, and is seen by the whole team.
 func (t *Team) Once(ctx context.Context, key string, say func(string), get, make func(ctx context.Context) error) error {
 	waited := identity.PeerID{}
 	for {
@@ -77,7 +81,7 @@ func (t *Team) Once(ctx context.Context, key string, say func(string), get, make
 }
 
 // claim says that this machine makes something, where the others would use what it makes: those of
-// who is no builder are nobody's.
+// who is no builder are nobody's. holder is set where it is another one.
 func claim(m *mesh.Mesh, c *catalogue.Store, key string) (holder identity.PeerID, ours bool, err error) {
 	if m.IsBuilder(m.Self()) {
 		return c.TakeClaim(key, claimTTL)
@@ -87,7 +91,8 @@ func claim(m *mesh.Mesh, c *catalogue.Store, key string) (holder identity.PeerID
 }
 
 // makeClaimed makes what we claimed, and renews the claim meanwhile. It is lost when another one
-// claimed it at the same time and goes before us.
+// claimed it at the same time and goes before us. make's context ends when the claim is lost; what
+// it made by then counts.
 func (t *Team) makeClaimed(ctx context.Context, m *mesh.Mesh, c *catalogue.Store, key string, make func(ctx context.Context) error) (lost bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -128,6 +133,7 @@ func (t *Team) makeClaimed(ctx context.Context, m *mesh.Mesh, c *catalogue.Store
 	}
 }
 
+// launch runs a function beside its caller, who must take the result.
 func launch(do func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- do() }()

@@ -10,7 +10,8 @@ import (
 	"agentbox/mesh/identity"
 )
 
-// Context is something that a machine works on: a box or a task.
+// Context is something that a machine works on: a box or a task. It travels as the JSON text of a
+// catalogue's record, at most maxWord bytes for each word.
 type Context struct {
 	Kind      catalogue.Kind `json:"-"` // Box, Task
 	ID        string         `json:"-"`
@@ -21,13 +22,15 @@ type Context struct {
 	Isolation string         `json:"isolation,omitempty"`
 }
 
-// mostContexts is how many a machine tells of.
+// mostContexts is how many a machine tells of. The rest is not told: a catalogue is bounded
+// (catalogue.MaxBytes).
 const mostContexts = 500
 
 // maxWord bounds each of the words, so that a record's text holds them all.
 const maxWord = 80
 
-// tellContexts makes the catalogue say what this machine works on.
+// tellContexts makes the catalogue say what this machine works on. A catalogue that says the same
+// already is not changed, so nothing is sent.
 func (t *Team) tellContexts(ctx context.Context) error {
 	_, c := t.catalogues()
 	if c == nil || t.Contexts == nil {
@@ -59,7 +62,7 @@ func (c *Context) plain() {
 	}
 }
 
-// plain is what of a word can be shown and fits.
+// plain is what of a word can be shown and fits. It ends at whole characters.
 func plain(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) || r == unicode.ReplacementChar || r == '<' || r == '>' || r == '&' { // which JSON writes with six bytes
@@ -79,7 +82,8 @@ type Told struct {
 	Owner identity.PeerID
 }
 
-// Everybody lists what the machines of the team work on, by memory.
+// Everybody lists what the machines of the team work on, by memory. It asks nobody: a machine that
+// is away is listed with what it said last.
 func (t *Team) Everybody() []Told {
 	m, c := t.catalogues()
 	if c == nil {

@@ -23,7 +23,8 @@ const (
 
 // Image finds an image that a builder of the team offers: by its digest where pin is set, else by
 // the key of what it is made from. The store expects it then; its pieces come as they are needed
-// (image.Store.Elsewhere). NotFound: nobody offers it.
+// (image.Store.Elsewhere). NotFound: nobody offers it. Several offers are tried one after the
+// other. It may cost aloneTime for each when nobody answers.
 func (t *Team) Image(ctx context.Context, pin agentbox.Digest, key string) (image.Image, error) {
 	if !pin.IsZero() {
 		key = pin.Hex()
@@ -44,6 +45,8 @@ func (t *Team) Image(ctx context.Context, pin agentbox.Digest, key string) (imag
 	return image.Image{}, notFound("image", key, errs)
 }
 
+// notFound is the error for something that did not come: NotFound where nobody offers it, else
+// Unavailable with the reasons.
 func notFound(what, key string, errs []error) error {
 	if len(errs) > 0 {
 		return agentbox.Errorf(agentbox.Unavailable, "the team has %s %.12s, and it does not come: %w", what, key, errors.Join(errs...))
@@ -57,7 +60,8 @@ type offer struct {
 	name blob.Name
 }
 
-// offered lists what builders offer under a key, by memory.
+// offered lists what builders offer under a key, by memory. Offers whose name is not what the
+// record says are logged and left out; they are a member's mistake, or worse.
 func (t *Team) offered(kind catalogue.Kind, key string) []offer {
 	m, c := t.catalogues()
 	if c == nil {
@@ -78,7 +82,9 @@ func (t *Team) offered(kind catalogue.Kind, key string) []offer {
 	return out
 }
 
-// describe gets what an offered image is, and makes it expected.
+// describe gets what an offered image is, and makes it expected. The description is the word of the
+// peer that offers the image, the name that of its maker: both count for what is dropped later
+// (Origin, Upon).
 func (t *Team) describe(ctx context.Context, o offer) (image.Image, error) {
 	digest, ok := layers.ImageOf(o.name)
 	if !ok || digest.Hex() != o.Key {
@@ -111,7 +117,7 @@ func (t *Team) describe(ctx context.Context, o offer) (image.Image, error) {
 }
 
 // reach finds out, within the time that a team which is not there may cost, whether somebody hands
-// out a manifest.
+// out a manifest. A holder that was heard from a moment ago is there, and may take longer.
 func (t *Team) reach(ctx context.Context, manifest agentbox.Digest) error {
 	p := t.now()
 	if p == nil {
@@ -131,6 +137,7 @@ func (t *Team) reach(ctx context.Context, manifest agentbox.Digest) error {
 
 // Setup brings what setup made elsewhere for a key onto this machine's SetupResults, and says who
 // made it. NotFound: nobody offers it. progress is told how many pieces have come; it may be nil.
+// It returns when all of it is here.
 func (t *Team) Setup(ctx context.Context, key agentbox.Digest, progress func(done, total int)) (by string, err error) {
 	var errs []error
 	for _, o := range t.offered(catalogue.Setup, key.Hex()) {
@@ -164,7 +171,8 @@ func (t *Team) memberName(id identity.PeerID) string {
 	return id.Short()
 }
 
-// Counters say how often the team had what was asked for, since the daemon began.
+// Counters say how often the team had what was asked for, since the daemon began. They are metrics,
+// and decide nothing.
 type Counters struct {
 	Images, Templates, Kernels Lookups
 	Setups                     Lookups // a key is asked for again while somebody else makes it
@@ -194,6 +202,7 @@ func (t *Team) count(change func(*Counters)) {
 	change(&t.counters)
 }
 
+// self is this machine's PeerID, zero without a team.
 func (t *Team) self() identity.PeerID {
 	if m := t.mesh.Load(); m != nil {
 		return m.Self()

@@ -16,7 +16,7 @@ const lostTime = 3 * time.Second
 
 // Lost says what of an image that came from the team, and is not all here, can be had from nobody:
 // those who have some of it and can be reached lack it too, and no other remote is known. nil: the
-// rest may come.
+// rest may come. Its caller makes the image anew then, so in doubt the answer is nil.
 func (t *Team) Lost(ctx context.Context, img image.Image) error {
 	if img.Lazy == nil || img.Lazy.From != layers.Team || t.Images.Remotes.Any() {
 		return nil

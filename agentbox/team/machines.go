@@ -56,7 +56,7 @@ func (t *Team) Kernel(ctx context.Context, dir string, progress func(done, total
 }
 
 // archive gets the first of these offers that comes. One that comes in part leaves dir as it is, so
-// another is tried only where none of it has been unpacked.
+// another is tried only where none of it has been unpacked. by is "" for one of ours.
 func (t *Team) archive(ctx context.Context, what, key string, offers []offer, dir string, limit int64, progress func(done, total int)) (by, name string, err error) {
 	var errs []error
 	for _, o := range offers {
@@ -94,7 +94,8 @@ func (t *Team) TemplateMade() {
 func (t *Team) KernelFetched() { t.TemplateMade() }
 
 // KeepTemplate takes a template that was made here into the store, where there is a team that may
-// have it: one of an image without files of this host.
+// have it: one of an image without files of this host. Without a team it does nothing: packing a
+// template takes a moment that nobody should wait for then.
 func (t *Team) KeepTemplate(ctx context.Context, key string, image agentbox.Digest, dir string) error {
 	if !t.Waits() {
 		return nil

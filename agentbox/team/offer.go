@@ -18,7 +18,8 @@ const (
 	mostMachines = 200 // templates and kernels
 )
 
-// offer makes the catalogue say what the team may have of this machine.
+// offer makes the catalogue say what the team may have of this machine. What cannot be told keeps
+// nothing else back (fits).
 func (t *Team) offer(ctx context.Context) error {
 	_, c := t.catalogues()
 	if c == nil {
@@ -66,6 +67,8 @@ func (t *Team) offer(ctx context.Context) error {
 	})
 }
 
+// imageRecord is the line of an image: found by its digest, and by the key of what it was made
+// from.
 func (t *Team) imageRecord(ctx context.Context, o layers.Offer, img image.Image) (catalogue.Record, error) {
 	about, err := t.Images.About(ctx, img)
 	if err != nil {
@@ -77,6 +80,8 @@ func (t *Team) imageRecord(ctx context.Context, o layers.Offer, img image.Image)
 	}, err
 }
 
+// setupRecord is the line of a setup result. A comment that is too long is left out, as it is for
+// people.
 func setupRecord(o layers.Offer) (catalogue.Record, error) {
 	name, err := o.Name.Encode()
 	text := o.Name.Comment

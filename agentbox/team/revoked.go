@@ -85,6 +85,7 @@ func (t *Team) dropImages(ctx context.Context, m *mesh.Mesh, list []image.Image)
 	return gone, used
 }
 
+// drop lets go of a name, and of the space of what it stands for.
 func (t *Team) drop(ctx context.Context, n blob.Name) {
 	if err := t.SetupResults.Drop(ctx, n); err != nil {
 		t.Log.Error("team: what was made by who is no builder any more stays", "name", n.Namespace+"/"+n.Key, "error", err)

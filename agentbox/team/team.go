@@ -20,7 +20,8 @@ import (
 )
 
 // Team is this machine's part in what its team shares. Its methods may be called at once, and at
-// any time: without a team nothing is found and nothing is offered. The fields are set before Join.
+// any time: without a team nothing is found and nothing is offered. The fields are set before Join;
+// only Upload, GoneMachines, Joined, Made and Contexts may be left out.
 type Team struct {
 	Images       *layers.Images
 	SetupResults layers.SetupResults
@@ -47,6 +48,7 @@ type Team struct {
 
 	offering sync.Mutex // held from reading the names to offering what they say
 
+	// mu guards what follows.
 	mu   sync.Mutex
 	part *part // nil: no team
 	told chan struct{}
@@ -64,7 +66,7 @@ type part struct {
 // New makes a Team whose fields are to be set.
 func New() *Team { return &Team{wake: make(chan struct{}, 1), told: make(chan struct{})} }
 
-// Join says which mesh it is. Run serves it.
+// Join says which mesh it is. Run serves it. It may be called again with another mesh.
 func (t *Team) Join(m *mesh.Mesh) {
 	t.mesh.Store(m)
 	t.Wake()
@@ -101,7 +103,8 @@ func (t *Team) next() <-chan struct{} {
 	return t.told
 }
 
-// Attach begins the exchange of pieces over a node's connections (mesh.Config.Attach).
+// Attach begins the exchange of pieces over a node's connections (mesh.Config.Attach). detach is
+// called once; both may be called while methods run.
 func (t *Team) Attach(node *wire.Node) (detach func()) {
 	p := &part{node: node, network: exchange.OverWire(node)}
 	var err error
@@ -129,6 +132,7 @@ func (t *Team) Attach(node *wire.Node) (detach func()) {
 	}
 }
 
+// now is what there is of a team at this moment. It may be closed the next.
 func (t *Team) now() *part {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -168,7 +172,8 @@ const (
 )
 
 // Run offers what there is, says what this machine works on and drops what is not to be used,
-// whenever something changed, until ctx ends.
+// whenever something changed, until ctx ends. It is called once. An offer that failed is tried
+// again each second.
 func (t *Team) Run(ctx context.Context) {
 	tick, second := time.NewTicker(lookEach), time.NewTicker(time.Second)
 	defer tick.Stop()

@@ -14,8 +14,11 @@ import (
 )
 
 // Ten thousand connections to a port where nobody says anything, so that none is let go. As many as
-// there may be are carried, and when they are closed the next one is, too.
+// there may be are carried, and when they are closed the next one is, too. The script wants some
+// refused and tells how many must be: see there.
 func flood() {
+	// More than any box may have, made by few goroutines, so that the box itself is not what gives
+	// out.
 	const all, workers = 10_000, 16
 	addrs, err := net.LookupHost("b.example")
 	if err != nil {
@@ -85,7 +88,8 @@ func timeout(err error) string {
 	return ""
 }
 
-// Clients that say nothing, or half of it.
+// Clients that say nothing, or half of it. What says nothing for three times patience is left:
+// those who keep the gate must have let go of it by then.
 func slow() {
 	var wg sync.WaitGroup
 	for _, c := range []struct{ kind, to, says string }{
@@ -111,7 +115,8 @@ func slow() {
 	wg.Wait()
 }
 
-// A stream that goes on until somebody ends it.
+// A stream that goes on until somebody ends it. It is for what ends a connection that is under way,
+// such as a policy that changes. "holds" says that it is, and "ended" how it went.
 func hold() {
 	c, err := open("b.example", "b.example")
 	if err != nil {
@@ -130,7 +135,8 @@ func hold() {
 	fmt.Println("ended", err)
 }
 
-// A request that carries the secret, until somebody ends it.
+// A request that carries the secret, until somebody ends it. The script removes the secret
+// meanwhile.
 func carry() {
 	res, err := ask("https://a.example/allowed/stream", "Bearer "+os.Getenv("TOKEN"))
 	if err != nil {

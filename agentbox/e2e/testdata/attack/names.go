@@ -11,12 +11,15 @@ import (
 	"time"
 )
 
+// resolver is the address at which every box finds its resolver.
 const resolver = "198.18.0.1:53"
 
 // patience is for what must be answered at once, on a machine that is emulated and busy.
 const patience = time.Minute
 
 // Names that are not allowed, and types by which an allowed one could tell more than an address.
+// "secret" in a name or a path marks it everywhere in this command: the script looks for the word
+// in what has reached the world outside.
 func names() {
 	types := map[string]uint16{"A": 1, "AAAA": 28, "TXT": 16, "NULL": 10, "ANY": 255, "AXFR": 252}
 	for _, name := range []string{
@@ -46,7 +49,8 @@ func names() {
 }
 
 // Labels that carry something below a wildcard that is allowed: so many bytes at once and so many a
-// second, and each name beyond is refused.
+// second, and each name beyond is refused. The world answers every name below names.example, so
+// that only the box's own bound can refuse one.
 func labels() {
 	const all, burst, rate = 400, 16 << 10, 64
 	begun, sent := time.Now(), 0
@@ -64,6 +68,8 @@ func labels() {
 	}
 }
 
+// question is a query for one name, made by hand: a library would refuse the names that are tried
+// here.
 func question(name string, kind uint16) []byte {
 	b := []byte{0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0}
 	for label := range strings.SplitSeq(name, ".") {
@@ -72,7 +78,8 @@ func question(name string, kind uint16) []byte {
 	return append(binary.BigEndian.AppendUint16(append(b, 0), kind), 0, 1)
 }
 
-// resolve gives what the resolver answers within a moment, as a datagram has it.
+// resolve gives what the resolver answers within a moment, as a datagram has it. It gives nothing
+// where none comes: that is not an answer either.
 func resolve(network string, q []byte) []byte {
 	c, err := net.Dial(network, resolver)
 	if err != nil {
@@ -92,7 +99,8 @@ func resolve(network string, q []byte) []byte {
 	return b[:n]
 }
 
-// answered says what an answer tells, "" if nothing.
+// answered says what an answer tells, "" if nothing. An answer with a record in it is one, whatever
+// it says.
 func answered(b []byte) string {
 	if len(b) < 12 || binary.BigEndian.Uint16(b[6:]) == 0 {
 		return ""
@@ -101,7 +109,8 @@ func answered(b []byte) string {
 }
 
 // Other resolvers, by TLS and by HTTPS: public ones, one with a name, and allowed sites that are
-// none.
+// none. A kind of "none" is an attempt that need not be in the log: the connection is allowed, and
+// what is asked over it is not understood there.
 func resolvers() {
 	for _, to := range []string{"1.1.1.1", "8.8.8.8", "198.18.0.1", "a.example", "b.example", "dns.example"} {
 		kind := "flow"

@@ -14,7 +14,8 @@ import (
 )
 
 // Addresses that no allowed name may lead to: by itself, by way of another name, and later than it
-// was asked first.
+// was asked first. They are this host, private and link-local networks, what clouds answer at,
+// multicast, and the ways to write an IPv4 address as IPv6.
 func addresses() {
 	for _, a := range []string{
 		"127.0.0.1", "127.8.8.8", "10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "255.255.255.255", "198.18.0.1",
@@ -38,11 +39,13 @@ func addresses() {
 	tell("address", "after it turned", handshake(turns, turns))
 }
 
+// host is a name that command outside's resolver leads to an address in that way.
 func host(how, address string) string {
 	return how + "-" + hex.EncodeToString(netip.MustParseAddr(address).AsSlice()) + ".names.example"
 }
 
-// Redirects of an allowed site to where the box may not go.
+// Redirects of an allowed site to where the box may not go. The client follows them, as most do,
+// and is on its own at the next place.
 func redirects() {
 	for _, to := range []string{
 		"http://127.0.0.1:1/secret", "http://169.254.169.254/latest/meta-data", "http://10.0.0.1/secret", "http://evil.example/secret", "http://203.0.113.7/secret",
@@ -65,7 +68,8 @@ func redirects() {
 	}
 }
 
-// fetch gives status and body, or an error.
+// fetch gives status and body, or an error. It follows no redirect, so that the answer is the one
+// of the place that was asked.
 func fetch(url string) string {
 	client := &http.Client{
 		Timeout:       patience,
@@ -80,7 +84,7 @@ func fetch(url string) string {
 	return fmt.Sprint(res.StatusCode, " ", string(b))
 }
 
-// Datagrams, where the rule for the name is about TCP.
+// Datagrams, where the rule for the name is about TCP. A rule without a protocol is about TCP.
 func datagrams() {
 	for _, to := range []string{"a.example:443", "a.example:53", "b.example:4789"} {
 		left := ""

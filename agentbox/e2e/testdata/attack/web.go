@@ -15,6 +15,7 @@ import (
 	"agentbox/policy/gateway/gatewaytest"
 )
 
+// dial connects, with a deadline for all that follows.
 func dial(address string) (net.Conn, error) {
 	c, err := net.DialTimeout("tcp", address, patience)
 	if err == nil {
@@ -23,7 +24,8 @@ func dial(address string) (net.Conn, error) {
 	return c, err
 }
 
-// open makes a connection to a host by TLS, with any server name, whoever answers.
+// open makes a connection to a host by TLS, with any server name. Whose certificate answers does
+// not matter.
 func open(host, name string, protos ...string) (net.Conn, error) {
 	c, err := dial(host + ":443")
 	if err != nil {
@@ -47,7 +49,8 @@ func handshake(host, name string) string {
 	return "a handshake"
 }
 
-// say gives the answer to some bytes, or an error.
+// say gives the answer to some bytes, or an error. Everything until the other end closes is the
+// answer, so a second response shows.
 func say(c net.Conn, err error, request string) string {
 	if err != nil {
 		return err.Error()
@@ -62,7 +65,8 @@ func say(c net.Conn, err error, request string) string {
 // passes.
 var sites = []string{"a.example", "b.example"}
 
-// Server names that are not the connection's, and what is no TLS.
+// Server names that are not the connection's, and what is no TLS. The address is an allowed one
+// each time; only what the client says inside differs.
 func serverNames() {
 	for _, site := range sites {
 		for _, name := range []string{"", "x" + site, site + ".evil.example", "evil.example", "127.0.0.1", sites[0], sites[1]} {
@@ -95,7 +99,9 @@ var ways = map[string]func() (net.Conn, error){
 	"opened":       func() (net.Conn, error) { return open("a.example", "a.example", "http/1.1") },
 }
 
-// Requests that servers may read in two ways.
+// Requests that servers may read in two ways. A second request in the first one's body would be
+// carried with the first one's permission. The forms are those that the gateway's own tests have
+// (gatewaytest).
 func framings() {
 	for way, connect := range ways {
 		for what, request := range gatewaytest.Framings("a.example") {
@@ -114,7 +120,8 @@ func framings() {
 }
 
 // Hosts and authorities that are not the connection's, on connections that are shared, too, and
-// methods that are not the request's.
+// methods that are not the request's. The connection is allowed for one host; the request says
+// another.
 func authorities() {
 	for way, connect := range ways {
 		for _, host := range []string{"b.example", "evil.example", "a.example:8080", "127.0.0.1", "xa.example", "a.example.evil.example", "a%2eexample"} {
@@ -144,6 +151,7 @@ func authorities() {
 	}
 }
 
+// roundTrip gives protocol and status of an answer, without following a redirect.
 func roundTrip(t http.RoundTripper, req *http.Request) string {
 	res, err := t.RoundTrip(req)
 	if err != nil {
@@ -153,7 +161,9 @@ func roundTrip(t http.RoundTripper, req *http.Request) string {
 	return res.Proto + " " + res.Status
 }
 
-// The placeholder of $TOKEN, which is for a.example/allowed in a header, anywhere else.
+// The placeholder of $TOKEN, which is for a.example/allowed in a header, anywhere else. The
+// placeholder itself is no secret; that the gateway fills in the value anywhere else would be one
+// lost.
 func secrets() {
 	token := os.Getenv("TOKEN")
 	half := len(token) / 2
@@ -205,6 +215,8 @@ func use() {
 	fmt.Print("echo ", said(ask("https://a.example/allowed", "Bearer "+os.Getenv("TOKEN"))))
 }
 
+// ask makes a request with a credential. redirect, if given, decides about redirects, of several
+// the last.
 func ask(url, authorization string, redirect ...func(*http.Request, []*http.Request) error) (*http.Response, error) {
 	req, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {

@@ -15,6 +15,7 @@ func main() {
 	}
 }
 
+// get asks once and writes the body, whatever the status.
 func get(url string) error {
 	req, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {

@@ -2,6 +2,9 @@
 // network namespace without a way out. It writes what reaches it to files of a directory: questions
 // (of the resolver), allowed (requests with what they carry), requests (that nobody may make), and
 // root.pem, the authority of the site.
+//
+// It runs until it is ended, and keeps no state but names that turned. Everything that it could
+// refuse it answers, so that what does not come back to the box was held up by the box's own gate.
 package main
 
 import (
@@ -17,7 +20,8 @@ import (
 	"agentbox/policy/gateway"
 )
 
-// address is the site's, and one of the host's own.
+// address is the site's, and one of the host's own. It is of TEST-NET-3 (RFC 5737), so that nothing
+// real is meant by it.
 const address = "203.0.113.7"
 
 func main() {
@@ -26,6 +30,7 @@ func main() {
 	}
 }
 
+// run serves until a server fails, which ends the command, and with it the test.
 func run(dir string) error {
 	s := &site{}
 	var err error
@@ -59,7 +64,7 @@ func run(dir string) error {
 		}
 		go func() { ended <- serve(l) }()
 	}
-	// Last: whoever waits for it finds everything there.
+	// Last: a script that waits for it finds everything there.
 	if err := os.WriteFile(filepath.Join(dir, "root.pem"), ca.PEM(), 0o644); err != nil {
 		return err
 	}
@@ -67,7 +72,7 @@ func run(dir string) error {
 }
 
 // ServeHTTP answers what is allowed, and writes everything else down. No request with a secret is
-// to come but to /allowed.
+// to come but to /allowed. Streams go on until the client has gone.
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	to := r.FormValue("to")
 	switch r.URL.Path {

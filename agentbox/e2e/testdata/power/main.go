@@ -29,6 +29,9 @@ func main() {
 	}
 }
 
+// run opens the store as an agentbox would after a crash, but for two things: gc may drop what is
+// new (Grace), as it otherwise would have nothing to do, and no ballast is set aside. The key is
+// always the same, so that names of an earlier run are believed.
 func run(ctx context.Context, args []string) error {
 	if len(args) != 2 {
 		return errors.New("usage: power work|check DIR")
@@ -49,7 +52,8 @@ func run(ctx context.Context, args []string) error {
 }
 
 // work is a round: an image that shares blocks with that of every other round, and a stream. A pin
-// of the same name takes the place of the one before, so what that kept goes.
+// of the same name takes the place of the one before, so what that kept goes. What is printed was
+// promised: by then it must outlive a loss of power.
 func work(ctx context.Context, s *cachestore.Store, round uint32) error {
 	image, stream := content(round)
 	i, err := s.PutImage(ctx, bytes.NewReader(image), int64(len(image)), blob.Info{Kind: blob.Image})
@@ -72,13 +76,15 @@ func work(ctx context.Context, s *cachestore.Store, round uint32) error {
 	return err
 }
 
-// content is what a round stores.
+// content is what a round stores. It is made of the number alone, so that check can tell without
+// having kept anything.
 func content(round uint32) (image, stream []byte) {
 	image = noise(0, 4*blob.BlockSize)
 	copy(image[blob.BlockSize:], noise(round, 1000))
 	return image, noise(round, 300<<10)
 }
 
+// noise is n bytes that follow from a seed and cannot be compressed.
 func noise(seed uint32, n int) []byte {
 	b := make([]byte, n)
 	rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16), byte(seed >> 24)}).Read(b)
@@ -86,7 +92,8 @@ func noise(seed uint32, n int) []byte {
 }
 
 // check finds every stream and the last image that were promised, and an index that claims nothing
-// the files do not hold.
+// the files do not hold. A line that was cut off promises nothing: it is printed only after the
+// store has promised. Of images only the last is pinned, and so promised.
 func check(ctx context.Context, s *cachestore.Store) error {
 	images, streams := 0, 0
 	promised := map[string]func() error{}
@@ -124,6 +131,7 @@ func check(ctx context.Context, s *cachestore.Store) error {
 	return nil
 }
 
+// same compares a blob with what was stored.
 func same(ctx context.Context, s *cachestore.Store, d agentbox.Digest, want []byte) error {
 	r, err := s.OpenBlob(ctx, d, nil)
 	if err != nil {
