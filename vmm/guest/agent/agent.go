@@ -14,7 +14,7 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// Config is what an agent needs to serve.
+// Config is what an agent needs to serve. All of it but PID1 must be set.
 type Config struct {
 	Machine Machine      // what it may do to the machine
 	User    User         // the box's user
@@ -26,6 +26,9 @@ type Config struct {
 }
 
 // Agent serves one life after the other until its context ends.
+//
+// It outlives lives: what a life begins (services, jobs, mounts) belongs to the Agent. The lock
+// rules are at the fields' own types.
 type Agent struct {
 	Config
 	spawner *spawner
@@ -34,7 +37,8 @@ type Agent struct {
 	ending context.Context // over when the agent ends
 	end    context.CancelFunc
 
-	birth   *birth   // of the life that is, for whoever reads the stream
+	// Of the present life. Only the goroutine that reads the stream uses it.
+	birth   *birth
 	box     box      // what the box was given by Attach
 	manager services // of the box
 	jobs    jobs     // of the box
@@ -57,6 +61,9 @@ const (
 
 // Serve opens the stream and serves lives until ctx ends. When it returns, no user process is left
 // that it started and no goroutine either.
+//
+// It is called once. A stream that ends is opened again, after a pause that grows up to maxReopen:
+// a host may come back at any time, and a port without one reads EOF at once.
 func (a *Agent) Serve(ctx context.Context) error {
 	wait := minReopen
 	for ctx.Err() == nil {
@@ -87,6 +94,8 @@ func (a *Agent) Serve(ctx context.Context) error {
 }
 
 // serveStream reads the stream to its end, and hands what it reads to the life it belongs to.
+//
+// It is the only reader. A life that ended keeps what it started.
 func (a *Agent) serveStream(ctx context.Context, stream io.ReadWriteCloser) {
 	stop := context.AfterFunc(ctx, func() { stream.Close() })
 	defer stop()
@@ -125,6 +134,9 @@ func (a *Agent) serveStream(ctx context.Context, stream io.ReadWriteCloser) {
 
 // goDo runs f as one of the agent's goroutines. PID 1 must outlive a bug in it, so a panic is
 // logged and ends f only.
+//
+// what names the goroutine in the log. Serve waits for all of them, so each has to end when the
+// agent does.
 func (a *Agent) goDo(what string, f func()) {
 	a.work.Go(func() {
 		defer func() {

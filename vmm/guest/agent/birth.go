@@ -13,6 +13,9 @@ import (
 // the workspace draws them. Then the SSH handshake goes on while the machine becomes another one
 // than its twins; the login waits for that, so nothing can be asked of a machine that is not
 // renewed, and no user process runs on it.
+//
+// In order: user processes are stopped and random numbers reseeded; then renew runs beside the
+// Ready and SSH's handshake.
 type birth struct {
 	agent   *Agent
 	hello   protocol.Hello
@@ -23,6 +26,8 @@ type birth struct {
 // begin answers a Hello and starts the SSH server of the life it begins. It returns nil when there
 // is no life to go on with: the host kills the machine then. The answer is written in the
 // background, since the host may write at the same time, and who calls begin is who reads that.
+//
+// It waits for the life before to be renewed, or given up.
 func (a *Agent) begin(out *output, line []byte) *life {
 	if a.birth != nil {
 		<-a.birth.renewed // the steps of two lives must not mix
@@ -54,7 +59,8 @@ func (a *Agent) begin(out *output, line []byte) *life {
 	return l
 }
 
-// answer writes what the host waits for after its Hello.
+// answer writes what the host waits for after its Hello, and tells whether it could. With an Error
+// the host kills the machine.
 func (a *Agent) answer(out *output, ready protocol.Ready) bool {
 	ready.Version, ready.Kernel = protocol.Version, a.Machine.Kernel
 	message, err := protocol.AppendLife(nil, ready)
@@ -71,6 +77,8 @@ func (a *Agent) answer(out *output, ready protocol.Ready) bool {
 
 // prepare reseeds the machine's random numbers while no user process runs, and makes the SSH server
 // at the same time: its key comes with the hello.
+//
+// The server is made by another goroutine, on another CPU where there is one.
 func (b *birth) prepare() (*server, error) {
 	type made struct {
 		server *server
@@ -97,6 +105,8 @@ func (b *birth) prepare() (*server, error) {
 }
 
 // renew makes this machine another one than its twins, and then lets user processes run.
+//
+// A step that fails ends the life: the login is refused with its error.
 func (b *birth) renew() {
 	defer close(b.renewed)
 	b.err = errors.New("the machine could not be renewed") // should a step panic
@@ -125,6 +135,8 @@ func (b *birth) renew() {
 // warmUp runs what the box's first command will, while another CPU is busy with the greeting: an
 // emulated machine translates the code of both at the same time then, and finds the translations
 // when the command comes.
+//
+// It goes on in the background and delays nothing; what it starts counts as any process of the box.
 func (b *birth) warmUp() error {
 	if b.hello.Attach != nil && b.agent.Machine.WarmUp {
 		b.agent.goDo("warm up", func() { b.agent.perform(warmUps[0]) })
@@ -142,6 +154,8 @@ func (b *birth) attach() error {
 }
 
 // admit waits until the machine is renewed, and says whether the host may log in.
+//
+// It is asked by SSH's login. The machine is killed when it fails.
 func (b *birth) admit() error {
 	<-b.renewed
 	return b.err

@@ -22,12 +22,16 @@ import (
 
 // The agent is resident in every box, so it would rather collect often than grow.
 const (
+	// memoryLimit is in bytes, and a target of Go's collector, not a bound.
 	gcPercent   = 50
 	memoryLimit = 48 << 20
 )
 
 // Main is the life of PID 1. It never returns: a machine that cannot boot says why on its console
 // and is switched off.
+//
+// It has no arguments. The user in the box may end it with SIGTERM, SIGINT or SIGPWR to PID 1,
+// which shuts the machine down in order.
 func Main() {
 	debug.SetGCPercent(gcPercent)
 	debug.SetMemoryLimit(memoryLimit)
@@ -53,15 +57,14 @@ func Main() {
 }
 
 // How many files a program of the box may open, unless it asks for more, and when it does. The
-// kernel would give its first process
-// 4096.
+// kernel would give its first process 4096.
 const (
 	usualFiles = 1024
 	mostFiles  = 1 << 20
 )
 
 // raiseFileLimit starts the agent anew with the box's limits: Go gives programs those that it was
-// started with.
+// started with. It returns without doing so where they are right already, so it happens once.
 func raiseFileLimit() error {
 	var have syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &have); err != nil || have.Max >= mostFiles {
@@ -74,6 +77,8 @@ func raiseFileLimit() error {
 }
 
 // powerOff ends the machine; it does not return.
+//
+// Where the machine cannot be switched off it restarts, which QEMU takes for its end, too.
 func powerOff() {
 	syscall.Sync()
 	for {
@@ -84,8 +89,12 @@ func powerOff() {
 }
 
 // booter brings up a virtual machine.
+//
+// Its methods run one after the other, before there is an Agent; machine and gvisorMachine then
+// take over what it found.
 type booter struct {
-	log  *slog.Logger
+	log *slog.Logger
+	// Where the box's file system is; / outside of tests.
 	root string
 	user User
 
@@ -95,6 +104,9 @@ type booter struct {
 }
 
 // run goes from the initramfs to a machine that is ready for its first Hello.
+//
+// What comes first is needed by what follows: modules before disks, disks before the root, the root
+// before anything in it. A step that fails ends the boot.
 func (b *booter) run() error {
 	return runSteps([]step{
 		{"do without signals of children", forgoChildSignals},
@@ -122,6 +134,7 @@ type step struct {
 	do   func() error
 }
 
+// runSteps stops at the first step that fails.
 func runSteps(steps []step) error {
 	for _, s := range steps {
 		if err := s.do(); err != nil {
@@ -131,11 +144,13 @@ func runSteps(steps []step) error {
 	return nil
 }
 
+// findAuthorities prepares what trust will change in every life.
 func (b *booter) findAuthorities() (err error) {
 	b.authorities, err = findAuthorities(b.root)
 	return err
 }
 
+// openRandom opens the generator for addEntropy.
 func (b *booter) openRandom() (err error) {
 	b.random, err = unix.Open("/dev/urandom", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	return err
@@ -154,6 +169,8 @@ func (b *booter) findWorkspace() error {
 }
 
 // loadModules loads what the initramfs brings, in the order of its list.
+//
+// A module that is there already, or for a device that is not there, is no error.
 func loadModules() error {
 	list, err := os.ReadFile("/modules/list")
 	if err != nil {
@@ -174,6 +191,9 @@ func loadModules() error {
 }
 
 // tune writes kernel settings. A kernel that lacks one does without.
+//
+// Watches, maps and ports are as generous as a developer's machine: the box is the boundary. Errors
+// are dropped: gVisor has few of these files, and none is needed for a box to work.
 func tune() error {
 	for name, value := range map[string]string{
 		"fs/inotify/max_user_watches":         "1048576",
@@ -226,6 +246,9 @@ func loopbackUp() error {
 }
 
 // openPort opens the virtio-serial port of the host's end of the protocol.
+//
+// The device is found by its name in sysfs, since its number depends on the order of devices. It
+// may be opened once at a time.
 func openPort(context.Context) (io.ReadWriteCloser, error) {
 	names, err := filepath.Glob("/sys/class/virtio-ports/*/name")
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 )
 
 // bootID is the file that says which boot this is: the same in all clones unless it is covered.
+// Programs take it for "since the last reboot" (journals, locks), so twins must not share it.
+// ownBootID is what covers it.
 const (
 	bootID      = "/proc/sys/kernel/random/boot_id"
 	ownBootID   = "/run/agentbox/boot_id"
@@ -18,6 +20,8 @@ const (
 )
 
 // coverBootID puts a file that setBootID writes in place of the kernel's.
+//
+// It is called once, before there is a machine id; every life sets its own.
 func coverBootID() error {
 	if err := setBootID(""); err != nil {
 		return err
@@ -30,6 +34,8 @@ func coverBootID() error {
 
 // setBootID derives the id from the machine's. The file keeps its inode, since it covers another,
 // and its length.
+//
+// The digest is marked as a UUID of version 4, the form that readers expect.
 func setBootID(machineID string) error {
 	sum := sha256.Sum256([]byte("agentbox boot " + machineID))
 	b := sum[:bootIDBytes]

@@ -14,6 +14,9 @@ import (
 const maxLog = 1 << 20
 
 // boundedLog is a log file. What cannot be written is dropped: a full disk must not stop a service.
+//
+// Several goroutines may write to it. It opens its file at the first byte, and again after it was
+// closed.
 type boundedLog struct {
 	path string
 
@@ -23,6 +26,8 @@ type boundedLog struct {
 }
 
 // copy logs all that r has and closes it.
+//
+// It is a goroutine of its caller's, and ends with r.
 func (l *boundedLog) copy(r io.ReadCloser) {
 	defer r.Close()
 	buf := make([]byte, 8<<10)
@@ -37,6 +42,7 @@ func (l *boundedLog) copy(r io.ReadCloser) {
 	}
 }
 
+// Write implements io.Writer; it never fails. A log that is full is moved aside first.
 func (l *boundedLog) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,6 +61,7 @@ func (l *boundedLog) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// open makes the file, or goes on at its end; mu is held.
 func (l *boundedLog) open() error {
 	if err := os.MkdirAll(filepath.Dir(l.path), 0o755); err != nil {
 		return err
@@ -70,6 +77,7 @@ func (l *boundedLog) open() error {
 	return nil
 }
 
+// close closes the file; a later Write opens it again.
 func (l *boundedLog) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

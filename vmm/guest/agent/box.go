@@ -16,6 +16,8 @@ import (
 )
 
 // box is what Attach told the agent.
+//
+// It is empty before the first Attach, and keeps what it says until the next. mu guards all of it.
 type box struct {
 	mu   sync.Mutex
 	env  map[string]string
@@ -28,6 +30,10 @@ const termGrace = 3 * time.Second
 
 // attach gives the guest its workspace and configuration. Services start in the background: their
 // state is asked for.
+//
+// It may be called again, for a machine of the pool that was warmed up: the last one counts. The
+// order matters where it says so; the mount comes late because a Hello has begun it already, and
+// files are written before anything runs that could read them. An error leaves what was done.
 func (a *Agent) attach(r protocol.AttachRequest) error {
 	user := a.User
 	if r.User != "" && r.User != user.Name {
@@ -85,6 +91,8 @@ const placeholder = "\n"
 
 // prepareFiles makes the files that writeFiles will change while the template is made, where the
 // image has their directories: to make a file in an overlay is work that no clone need do.
+//
+// root is the box's root. An image without the directory has no use for the file either.
 func prepareFiles(root string) error {
 	for _, name := range givenFiles {
 		path := filepath.Join(root, name)
@@ -101,11 +109,13 @@ func prepareFiles(root string) error {
 	return nil
 }
 
-// givenMode is that of a host's files.
+// givenMode is that of a host's files: anybody may read them.
 const givenMode fs.FileMode = 0o644
 
 // writeFiles writes what the host gave, before anything runs that could see half of it. What the
 // image has in the place of a file, a link above all, is replaced and not followed.
+//
+// Paths are the host's own choice, so they are not checked.
 func writeFiles(files []protocol.File) error {
 	for _, f := range files {
 		if err := writeGiven(f); err != nil {
@@ -115,6 +125,8 @@ func writeFiles(files []protocol.File) error {
 	return nil
 }
 
+// writeGiven writes one file. One that is as it would be made is written over in place, which takes
+// no block.
 func writeGiven(f protocol.File) error {
 	if st, err := os.Lstat(f.Path); err == nil && st.Mode() == givenMode { // a file, and as it would be made
 		return replaceFile(f.Path, f.Content)
@@ -129,6 +141,9 @@ func writeGiven(f protocol.File) error {
 }
 
 // detach ends everything the user runs and lets go of the workspace.
+//
+// Services are kept from starting again first, then everything gets SIGTERM, and SIGKILL after
+// termGrace. Only when no process is left can the workspace be unmounted.
 func (a *Agent) detach() error {
 	a.manager.cancel()
 	a.Machine.TermUser(termGrace)
@@ -142,6 +157,7 @@ func (a *Agent) detach() error {
 	return nil
 }
 
+// set replaces all three.
 func (b *box) set(env map[string]string, dir string, user User) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -172,6 +188,9 @@ func (b *box) workdir(u User) string {
 const loginName = "agentbox"
 
 // userNamed finds whom a command runs as: any user of the box. The error is a *notRun.
+//
+// The names that a host uses by itself (agentbox, agent, root) work in images that do not have
+// them.
 func (a *Agent) userNamed(name string) (User, error) {
 	own := a.ownUser()
 	if name == "" || name == loginName || name == own.Name {

@@ -16,7 +16,11 @@ import (
 
 // cgroups is the tree of everything that is the user's: <dir>/user for sessions,
 // <dir>/services/<name>.
+//
+// It is cgroup v2, mounted by mountTemporary. Lock order: mu before gate. gate is held for writing
+// from freeze to thaw, across calls.
 type cgroups struct {
+	// Of the group; boxGroup outside of tests.
 	dir string
 
 	gate   sync.RWMutex // read-locked while a process is started, write-locked for as long as none may be
@@ -33,10 +37,15 @@ const (
 )
 
 // reserve is memory that the box's processes cannot have, so that the agent can always answer.
+//
+// total is the machine's memory, both in bytes: a 32nd of it, and 24 MiB at least.
 func reserve(total int64) int64 { return max(24<<20, total/32) }
 
 // setUpCgroups makes the box's group with its limits. The agent stays outside, and as PID 1 the
 // kernel never kills it.
+//
+// memory.oom.group is off, so that the kernel ends one process and not the whole box. Services and
+// sessions have groups of their own below it.
 func setUpCgroups() error {
 	if err := write(cgroupRoot+"/cgroup.subtree_control", "+memory +pids"); err != nil {
 		return err
@@ -70,6 +79,8 @@ func write(path, value string) error {
 	return errors.Join(err, f.Close())
 }
 
+// limit sets how many processes the box may have, the default for 0. A limit that is in force is
+// not written again, which spares a clone the call.
 func (g *cgroups) limit(pids int) error {
 	if pids <= 0 {
 		pids = defaultPIDs
@@ -89,6 +100,9 @@ func (g *cgroups) limit(pids int) error {
 // join gives the directory of a group for a new process, and a function to call when the process
 // has been started. It waits while user processes are stopped: one that is frozen before its
 // program runs would hold up who started it.
+//
+// path is below the box's group and made where it is missing. The caller starts the process with
+// UseCgroupFD, so it is born in the group.
 func (g *cgroups) join(path string) (*os.File, func(), error) {
 	g.gate.RLock()
 	f, err := g.open(path)
@@ -99,6 +113,7 @@ func (g *cgroups) join(path string) (*os.File, func(), error) {
 	return f, func() { f.Close(); g.gate.RUnlock() }, nil
 }
 
+// open opens a group's directory, making it first where it is missing.
 func (g *cgroups) open(path string) (*os.File, error) {
 	dir := filepath.Join(g.dir, path)
 	f, err := os.Open(dir)
@@ -117,6 +132,8 @@ const freezeTimeout = 20 * time.Second
 
 // freeze stops every user process. Without any there is nothing to stop, which spares a clone the
 // asking.
+//
+// Idempotent. No process can be started until thaw.
 func (g *cgroups) freeze() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -132,6 +149,8 @@ func (g *cgroups) freeze() error {
 	return nil
 }
 
+// freezeKernel asks the kernel and waits until it has happened; a freeze that takes too long is
+// taken back.
 func (g *cgroups) freezeKernel() error {
 	if g.empty = g.number("pids.current", "") == 0; g.empty {
 		return nil
@@ -146,6 +165,7 @@ func (g *cgroups) freezeKernel() error {
 	return nil
 }
 
+// thaw lets user processes run, and new ones start. Idempotent.
 func (g *cgroups) thaw() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -168,6 +188,9 @@ const killTimeout = 20 * time.Second
 
 // kill ends every process of the box. Where there is none the kernel is not asked: 6.1 was seen to
 // kill what a machine of the pool started in the group much later, too.
+//
+// It waits until they are gone. Processes that fork meanwhile are killed, too: the kernel does that
+// in one go.
 func (g *cgroups) kill() error {
 	if g.await("populated 0", 0) {
 		return nil
@@ -180,6 +203,8 @@ func (g *cgroups) kill() error {
 }
 
 // processes lists the box's processes.
+//
+// It is a picture: they may have ended when it returns.
 func (g *cgroups) processes() []int {
 	var pids []int
 	filepath.WalkDir(g.dir, func(path string, d fs.DirEntry, err error) error { // a group that is gone has no processes

@@ -16,12 +16,15 @@ import (
 )
 
 // command is a program to run in the box.
+//
+// It is filled in by sessions, jobs, services and first starts, and started by launch or spawn.
 type command struct {
-	user  User
-	path  string // "" looks argv[0] up in PATH
-	argv  []string
-	dir   string // "" is the box's
-	env   map[string]string
+	user User
+	path string // "" looks argv[0] up in PATH
+	argv []string
+	dir  string // "" is the box's
+	env  map[string]string
+	// Start the user's shell as a login shell: argv[0] has a dash before it.
 	login bool
 	group string // cgroup below the box's; "" is that of sessions
 	files []int  // descriptors 0, 1, 2
@@ -36,23 +39,33 @@ const sessionGroup = "user"
 // selfExe is the agent's own program, also after the initramfs it came from is gone.
 const selfExe = "/proc/self/exe"
 
+// defaultPath is Debian's for root, so that tools in sbin are found by everybody.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // notRun is why a command did not start, with the exit status that says so.
+//
+// Clients see it as a shell's: 127 not found, 126 found and not to be run; 0 for a job that does
+// not exist.
 type notRun struct {
 	status int
 	err    error
 }
 
+// Error implements error.
 func (e *notRun) Error() string { return e.err.Error() }
 
 // launch starts c once the box has what is its own.
+//
+// Everything that is the user's is started by it, and so waits while a box makes its keys.
 func (a *Agent) launch(c command) (*process, error) {
 	a.first.wait(a.ending)
 	return a.spawn(c)
 }
 
 // spawn starts c as its user, in a session and a cgroup of its own.
+//
+// The error is a *notRun. c.files stay the caller's, which closes them as soon as spawn has
+// returned.
 func (a *Agent) spawn(c command) (*process, error) {
 	if c.refused != nil {
 		return nil, c.refused
@@ -101,6 +114,7 @@ func noDirectory(dir string) error {
 	return &notRun{126, fmt.Errorf("cannot run in %s: there is no such directory in the box; --workdir chooses another", dir)}
 }
 
+// groupName is that of sessions for commands that name none.
 func groupName(name string) string {
 	if name == "" {
 		return sessionGroup
@@ -108,6 +122,7 @@ func groupName(name string) string {
 	return name
 }
 
+// credential is a user with all their groups, as the kernel wants it.
 func credential(u User) *syscall.Credential {
 	cred := &syscall.Credential{Uid: uint32(u.UID), Gid: uint32(u.GID)}
 	for _, g := range u.Groups {
@@ -117,6 +132,8 @@ func credential(u User) *syscall.Credential {
 }
 
 // startError tells a program that is not there from one that cannot run.
+//
+// err is that of fork or exec; the box's own limits are named as such.
 func startError(name string, err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOENT):
@@ -130,6 +147,9 @@ func startError(name string, err error) error {
 }
 
 // lookPath finds a program as a shell would, with the command's own PATH and directory.
+//
+// A name with a slash is taken as it is. A directory in PATH that is not absolute counts from the
+// command's. The error is a *notRun.
 func lookPath(name, search, dir string) (string, error) {
 	if name == "" {
 		return "", &notRun{127, errors.New("the command is empty")}
@@ -169,6 +189,8 @@ func (a *Agent) environ(c command) map[string]string {
 	return env
 }
 
+// flatten is an environment as exec wants it, sorted by name. What cannot be a variable is left
+// out.
 func flatten(env map[string]string) []string {
 	list := make([]string, 0, len(env))
 	for k, v := range env {

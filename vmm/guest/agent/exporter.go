@@ -39,6 +39,7 @@ func ServeExport() error {
 	return out.Flush()
 }
 
+// serveExport reads the request's line, then the inventory that it announces, and answers.
 func serveExport(in *bufio.Reader, out io.Writer) error {
 	line, err := readLine(in, maxExportRequest)
 	if err != nil {
@@ -59,6 +60,8 @@ func serveExport(in *bufio.Reader, out io.Writer) error {
 }
 
 // readLine reads up to a newline, or the end.
+//
+// It reads byte by byte from in's buffer, so what follows the line stays for the next reader.
 func readLine(in *bufio.Reader, most int) (line []byte, err error) {
 	for len(line) <= most {
 		c, err := in.ReadByte()
@@ -75,6 +78,9 @@ func readLine(in *bufio.Reader, most int) (line []byte, err error) {
 
 // export writes the archive that req asks for. Entries come in the order of their names, so equal
 // trees give equal archives.
+//
+// It reads as root, and only what is on the root's own file system. Nothing is written back, except
+// the file that a tick is told by (awaitTick).
 func export(req protocol.ExportRequest, known inventory, out io.Writer) error {
 	h := &exporter{req: req, known: known, tar: tar.NewWriter(out), links: map[uint64]string{}}
 	for _, dirs := range req.Whole {
@@ -89,6 +95,8 @@ func export(req protocol.ExportRequest, known inventory, out io.Writer) error {
 }
 
 // walk calls each for every file that was asked for and is not skipped.
+//
+// The root itself is not among them.
 func (h *exporter) walk(each func(string, fs.FileInfo) error) error {
 	h.skip, h.each, h.above = map[string]bool{}, each, map[string]bool{}
 	for _, path := range h.req.Skip {
@@ -114,8 +122,10 @@ func (h *exporter) walk(each func(string, fs.FileInfo) error) error {
 	return nil
 }
 
+// It is one walk of the tree; Whole needs one more for each of its groups (changedWithin).
 type exporter struct {
-	req    protocol.ExportRequest
+	req protocol.ExportRequest
+	// What the files were like before, empty for none.
 	known  inventory
 	each   func(path string, info fs.FileInfo) error
 	tar    *tar.Writer
@@ -145,8 +155,11 @@ func (h *exporter) parents(path string) error {
 	return h.each(dir, info)
 }
 
+// stat is what the kernel says of a file.
 func stat(info fs.FileInfo) *syscall.Stat_t { return info.Sys().(*syscall.Stat_t) }
 
+// visit decides about one file: left out, or given to each. A directory that is left out is not
+// entered.
 func (h *exporter) visit(path string, d fs.DirEntry, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // it went while we looked
@@ -205,6 +218,7 @@ func (h *exporter) changedWithin(dirs []string) error {
 	return err
 }
 
+// inWhole tells whether a path is in a directory of which everything is written.
 func (h *exporter) inWhole(path string) bool {
 	return slices.ContainsFunc(h.whole, func(dir string) bool { return below(dir, path) })
 }
@@ -214,6 +228,9 @@ func below(dir, path string) bool { return path == dir || strings.HasPrefix(path
 
 // entry writes one file. What is neither a file, a directory nor a symbolic link belongs to the
 // moment, not to a cache.
+//
+// Owner, mode and time of change are kept; names of users are not, since they mean nothing
+// elsewhere, nor are the times that reading changes. Further names of a file are hard links.
 func (h *exporter) entry(path string, info fs.FileInfo) error {
 	var target string
 	var err error
@@ -247,6 +264,8 @@ func (h *exporter) entry(path string, info fs.FileInfo) error {
 	return h.file(path, head)
 }
 
+// name is a path as it stands in the archive: relative to the root, directories with a slash at
+// their end.
 func (h *exporter) name(path string, dir bool) string {
 	name := strings.TrimPrefix(strings.TrimPrefix(path, h.req.Root), "/")
 	if dir {
@@ -256,6 +275,9 @@ func (h *exporter) name(path string, dir bool) string {
 }
 
 // file writes a regular file, as long as it is when it is opened.
+//
+// One that went meanwhile is left out. One that becomes shorter while it is read is an error: half
+// a file would be taken for a whole one.
 func (h *exporter) file(path string, head *tar.Header) error {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -285,6 +307,7 @@ func (h *exporter) file(path string, head *tar.Header) error {
 // capabilityName is the extended attribute that makes programs such as ping work.
 const capabilityName = "security.capability"
 
+// capability is the file's capabilities as the kernel stores them, "" for none.
 func capability(f *os.File) string {
 	value := make([]byte, 64)
 	n, err := unix.Fgetxattr(int(f.Fd()), capabilityName, value)

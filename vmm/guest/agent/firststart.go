@@ -15,6 +15,9 @@ import (
 // firstStart runs the programs by which an image makes what each box has its own of: once, when the
 // machine becomes a box. Whatever is started in the box meanwhile waits, so that nothing sees a box
 // without its keys.
+//
+// It happens once in an Agent, and so in a machine: a clone of a template has it still to do, a
+// machine that was saved has done it.
 type firstStart struct {
 	once sync.Once
 	mu   sync.Mutex
@@ -28,6 +31,8 @@ const firstStartTimeout = 10 * time.Minute
 // firstStartPath finds what they call, whatever the configuration of the box says.
 const firstStartPath = "PATH=" + defaultPath
 
+// begin starts the programs in the background, in the order of their names. One that fails is
+// logged, and the next one runs.
 func (f *firstStart) begin(a *Agent) {
 	f.once.Do(func() {
 		programs, err := os.ReadDir(a.Machine.FirstStart)
@@ -53,6 +58,8 @@ func (f *firstStart) begin(a *Agent) {
 }
 
 // wait returns when nothing is being made.
+//
+// ending gives up.
 func (f *firstStart) wait(ending context.Context) {
 	select {
 	case <-f.end():
@@ -88,6 +95,7 @@ func (f *firstStart) end() <-chan struct{} {
 	return f.over
 }
 
+// nothing is a closed channel: what end gives where there is nothing to wait for.
 var nothing = func() <-chan struct{} {
 	c := make(chan struct{})
 	close(c)
@@ -95,6 +103,9 @@ var nothing = func() <-chan struct{} {
 }()
 
 // runFirst runs one of them as root, with what it prints in a log beside those of services.
+//
+// Its environment is the same in every box, whatever the configuration says. It is killed after
+// firstStartTimeout, or when the agent ends.
 func (a *Agent) runFirst(program string) error {
 	theirs, ours, err := newPipe(false)
 	if err != nil {

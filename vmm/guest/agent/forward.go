@@ -13,11 +13,15 @@ import (
 )
 
 const (
+	// Nothing in a guest is far away: longer than that is no answer.
 	dialTimeout    = 10 * time.Second
 	deliverTimeout = 10 * time.Second // for what a client sent before it closed
 )
 
 // direct connects to an address inside the guest for the client.
+//
+// The client is the supervisor, or a client of its relay. The address may be anything that can be
+// reached from inside, a Unix socket included, with the agent's rights, which are root's.
 func (c *connection) direct(nc ssh.NewChannel) {
 	network, address, ok := directTarget(nc)
 	if !ok {
@@ -37,6 +41,7 @@ func (c *connection) direct(nc ssh.NewChannel) {
 	c.splice(ch, requests, target)
 }
 
+// directTarget reads where a channel is to lead (RFC 4254, 7.2; OpenSSH's PROTOCOL for sockets).
 func directTarget(nc ssh.NewChannel) (network, address string, ok bool) {
 	if nc.ChannelType() == "direct-streamlocal@openssh.com" {
 		var v struct {
@@ -66,6 +71,9 @@ type halfCloser interface {
 
 // splice copies both ways until both directions have ended, one has failed, or the client closed
 // the channel.
+//
+// It returns when nothing of it is left, with both ends closed. A half-closed connection stays open
+// the other way.
 func (c *connection) splice(ch ssh.Channel, requests <-chan *ssh.Request, target net.Conn) {
 	defer ch.Close()
 	defer target.Close()
@@ -99,6 +107,8 @@ func (c *connection) splice(ch ssh.Channel, requests <-chan *ssh.Request, target
 }
 
 // binds are the addresses in the guest that the connection listens on for its client.
+//
+// mu guards all of it. Listeners end with the connection.
 type binds struct {
 	mu        sync.Mutex
 	closed    bool
@@ -111,9 +121,12 @@ type bindRequest struct {
 	Port    uint32
 }
 
+// key is the address as the client said it, by which it is cancelled.
 func (r bindRequest) key() string { return net.JoinHostPort(r.Address, strconv.Itoa(int(r.Port))) }
 
 // listen answers tcpip-forward: what connects to the address in the guest goes to the client.
+//
+// Port 0 chooses one, which the reply says. An address that is taken refuses it.
 func (c *connection) listen(payload []byte) (reply []byte, ok bool) {
 	var r bindRequest
 	if ssh.Unmarshal(payload, &r) != nil || r.Port > 65535 {
@@ -139,6 +152,7 @@ func (c *connection) listen(payload []byte) (reply []byte, ok bool) {
 	return reply, true
 }
 
+// accept hands on connections until the listener is closed.
 func (c *connection) accept(l net.Listener, r bindRequest) {
 	for {
 		conn, err := l.Accept()
@@ -162,11 +176,13 @@ func (c *connection) accept(l net.Listener, r bindRequest) {
 	}
 }
 
+// unlisten answers cancel-tcpip-forward; false for what was never asked for.
 func (c *connection) unlisten(payload []byte) bool {
 	var r bindRequest
 	return ssh.Unmarshal(payload, &r) == nil && c.binds.remove(r.key())
 }
 
+// add is false when the connection is over or the address is taken.
 func (b *binds) add(key string, l net.Listener) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -180,6 +196,7 @@ func (b *binds) add(key string, l net.Listener) bool {
 	return true
 }
 
+// remove closes a listener, false if there is none.
 func (b *binds) remove(key string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -191,6 +208,7 @@ func (b *binds) remove(key string) bool {
 	return l != nil
 }
 
+// close closes all listeners, and lets none be added.
 func (b *binds) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

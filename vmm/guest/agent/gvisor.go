@@ -19,7 +19,7 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// GVisorMode is the argument that says so.
+// GVisorMode is the agent's argument in a gVisor sandbox (vmm/gvisor/spec.go).
 const GVisorMode = "gvisor"
 
 // MainGVisor is the life of PID 1 where the kernel is gVisor: file systems are mounted, the
@@ -45,6 +45,7 @@ func MainGVisor() {
 	os.Exit(0)
 }
 
+// runGVisor is run for a sandbox: gVisor has mounted everything and configured the card.
 func (b *booter) runGVisor() error {
 	return runSteps([]step{
 		{"make temporary directories", gvisorTemporary},
@@ -81,6 +82,9 @@ func gvisorTemporary() error {
 // gvisorMachine is the sandbox the agent is in. Random numbers are the host's, drawn anew each
 // time, and so is the clock: nothing of them is in a template. The host stops the whole machine;
 // user processes alone need not be.
+//
+// User processes are not frozen between a Hello and renewed random numbers either: there are none
+// to renew.
 func (b *booter) gvisorMachine() Machine {
 	box := &gvisorBox{dir: gvisorGroup, log: b.log}
 	go box.watch() // for the life of the machine
@@ -124,6 +128,8 @@ func workspaceThere() error {
 }
 
 // openStdio opens the stream to the host. Its two ends are there for the machine's whole life.
+//
+// They are duplicated, so that closing a stream leaves standard input and output open for the next.
 func openStdio(context.Context) (io.ReadWriteCloser, error) {
 	var ends [2]*os.File
 	for fd, name := range []string{"input", "output"} {
@@ -139,6 +145,7 @@ func openStdio(context.Context) (io.ReadWriteCloser, error) {
 	return stdioStream{ends[0], ends[1]}, nil
 }
 
+// stdioStream is both pipes as one stream.
 type stdioStream struct{ in, out *os.File }
 
 func (s stdioStream) Read(p []byte) (int, error)  { return s.in.Read(p) }

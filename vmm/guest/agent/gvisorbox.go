@@ -21,6 +21,9 @@ import (
 // gvisorBox is everything that is the user's, in the one control group that gVisor can limit
 // usefully: that of the number of processes. It has neither a freezer nor a killer nor a limit of
 // memory; the last two are done here.
+//
+// Its functions are those of Machine. watch runs for the machine's life and is the only one that
+// uses full.
 type gvisorBox struct {
 	dir   string
 	log   *slog.Logger
@@ -42,6 +45,7 @@ const (
 // box gets its turn.
 const gvisorPIDs = 1024
 
+// gvisorCgroup mounts the controller and makes the box's group with its limit.
 func gvisorCgroup() error {
 	if err := (mount{"pids", gvisorGroups, "cgroup", quiet, "pids"}).do(); err != nil {
 		return err
@@ -52,6 +56,7 @@ func gvisorCgroup() error {
 	return (&gvisorBox{dir: gvisorGroup}).limit(0)
 }
 
+// limit sets how many processes and threads the box may have, the default for 0.
 func (g *gvisorBox) limit(pids int) error {
 	if pids <= 0 {
 		pids = gvisorPIDs
@@ -61,6 +66,8 @@ func (g *gvisorBox) limit(pids int) error {
 
 // join moves the calling thread into the group, so that what it forks is born there, and gives what
 // moves it back.
+//
+// No directory is given; the function that it returns must be called on the same goroutine.
 func (g *gvisorBox) join(string) (*os.File, func(), error) {
 	runtime.LockOSThread()
 	thread := strconv.Itoa(syscall.Gettid())
@@ -78,6 +85,8 @@ func (g *gvisorBox) join(string) (*os.File, func(), error) {
 }
 
 // processes lists the box's processes. The agent is among them while one of its threads forks.
+//
+// Never this process itself.
 func (g *gvisorBox) processes() []int {
 	text, _ := os.ReadFile(filepath.Join(g.dir, "cgroup.procs"))
 	var pids []int
@@ -89,6 +98,7 @@ func (g *gvisorBox) processes() []int {
 	return pids
 }
 
+// signal sends a signal to each.
 func (g *gvisorBox) signal(sig syscall.Signal) {
 	for _, pid := range g.processes() {
 		syscall.Kill(pid, sig) // an error means that it has ended
@@ -96,6 +106,8 @@ func (g *gvisorBox) signal(sig syscall.Signal) {
 }
 
 // await waits until no process is left; again is done before each look.
+//
+// It is false when timeout passed before.
 func (g *gvisorBox) await(timeout time.Duration, again func()) bool {
 	for deadline, step := time.Now().Add(timeout), time.Millisecond; ; step = min(2*step, 20*time.Millisecond) {
 		again()
@@ -109,18 +121,22 @@ func (g *gvisorBox) await(timeout time.Duration, again func()) bool {
 	}
 }
 
+// terminate asks every process to end, and waits for that.
 func (g *gvisorBox) terminate(wait time.Duration) {
 	g.signal(syscall.SIGTERM)
 	g.await(wait, func() {})
 }
 
 // kill ends every process of the box, those too that are forked while it does.
+//
+// There is no call that kills a group at once, so it signals again until none is left.
 func (g *gvisorBox) kill() {
 	if !g.await(killTimeout, func() { g.signal(syscall.SIGKILL) }) {
 		g.log.Error("kill user processes", "err", errors.New("processes are left after SIGKILL"))
 	}
 }
 
+// stats is Machine.Stats.
 func (g *gvisorBox) stats() (protocol.GuestStats, error) {
 	total, available, err := memory()
 	return protocol.GuestStats{
@@ -137,6 +153,8 @@ func (g *gvisorBox) stats() (protocol.GuestStats, error) {
 // How often memory is looked at: so often that no program can fill what is left in between, and not
 // more.
 const (
+	// Between two looks a program can take memoryRate times that; the wait is chosen so that this
+	// is less than what is left.
 	memoryRate    = 4 << 30 // bytes a second that a program may take
 	minMemoryLook = 10 * time.Millisecond
 	maxMemoryLook = time.Second
@@ -144,6 +162,8 @@ const (
 
 // watch does what the kernel of a virtual machine would do: when the machine is out of memory, the
 // largest process of the box ends. Fork bombs are looked for meanwhile.
+//
+// It stops when memory cannot be read, and says so.
 func (g *gvisorBox) watch() {
 	for {
 		total, available, err := memory()
@@ -161,6 +181,8 @@ func (g *gvisorBox) watch() {
 	}
 }
 
+// killLargest ends the process that has most, and waits for its memory. Without one there is
+// nothing that could help.
 func (g *gvisorBox) killLargest() {
 	victim, most := 0, int64(0)
 	for _, pid := range g.processes() {

@@ -21,6 +21,10 @@ const (
 // jobBuffer is the end of what a job wrote. Its writer is never held up for long: while the host is
 // away or the job floods, the oldest bytes give way. A patient reader has the job wait instead, as
 // a pipe would.
+//
+// Positions are bytes of the job's output from its start; the host names those it has and goes on
+// from there. mu guards everything; changed is how put and take wait for each other without holding
+// it.
 type jobBuffer struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed, and replaced, whenever something below changes
@@ -45,6 +49,7 @@ type jobChunk struct {
 	data []byte
 }
 
+// newJobBuffer is that of a job that has just begun: it may write jobBurst bytes at once.
 func newJobBuffer() *jobBuffer {
 	return &jobBuffer{changed: make(chan struct{}), credit: jobBurst, at: time.Now()}
 }
@@ -56,6 +61,9 @@ func (b *jobBuffer) tell() {
 }
 
 // put appends output, and waits for the reader as long as the buffer's rules say.
+//
+// kind is protocol.JobOutput or JobErrors. data is copied. It gives up, losing data, when ending is
+// closed.
 func (b *jobBuffer) put(kind byte, data []byte, ending <-chan struct{}) {
 	for {
 		b.mu.Lock()
@@ -79,6 +87,8 @@ func (b *jobBuffer) put(kind byte, data []byte, ending <-chan struct{}) {
 	}
 }
 
+// mu is held. It waits where the reader would lose bytes that it is about to take: not when there
+// is no reader any more, nor for one that stalled, nor when the job floods.
 func (b *jobBuffer) mustWait(n int) bool {
 	unsent := b.end - min(b.sent, b.end)
 	if b.readers == 0 && b.met || int(min(unsent, maxJobBuffer))+n <= maxJobBuffer {
@@ -88,6 +98,8 @@ func (b *jobBuffer) mustWait(n int) bool {
 }
 
 // floods tells whether the job has written more than its share.
+//
+// mu is held. A job's share is a bucket of jobBurst bytes that refills slowly.
 func (b *jobBuffer) floods() bool {
 	now := time.Now()
 	b.credit = min(b.credit+now.Sub(b.at).Seconds()*jobRefill, jobBurst)
@@ -95,6 +107,8 @@ func (b *jobBuffer) floods() bool {
 	return b.credit <= 0
 }
 
+// append keeps data and drops what is too much; mu is held. Neighbours of one kind become one chunk
+// as long as they fit a frame.
 func (b *jobBuffer) append(kind byte, data []byte) {
 	b.credit -= float64(len(data))
 	last := len(b.chunks) - 1
@@ -111,6 +125,8 @@ func (b *jobBuffer) append(kind byte, data []byte) {
 
 // shrink drops the oldest bytes of what is too much. Of a chunk that the reader has a part of, that
 // part goes first: the rest may still be within the bound.
+//
+// mu is held.
 func (b *jobBuffer) shrink() {
 	for b.held > maxJobBuffer {
 		oldest := &b.chunks[0]
@@ -126,6 +142,7 @@ func (b *jobBuffer) shrink() {
 	}
 }
 
+// stall notes that the reader took nothing for jobWait.
 func (b *jobBuffer) stall() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -141,6 +158,8 @@ func (b *jobBuffer) finish(exit protocol.JobExit) {
 }
 
 // attach counts a reader in, detach out; patience lasts as long as one reader.
+//
+// from is the position behind what the reader has.
 func (b *jobBuffer) attach(from uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -149,6 +168,7 @@ func (b *jobBuffer) attach(from uint64) {
 	b.tell()
 }
 
+// detach counts a reader out.
 func (b *jobBuffer) detach() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -158,6 +178,7 @@ func (b *jobBuffer) detach() {
 	b.tell()
 }
 
+// setPatient has the job wait for its reader from now on, or not.
 func (b *jobBuffer) setPatient(patient bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -167,6 +188,8 @@ func (b *jobBuffer) setPatient(patient bool) {
 
 // take copies into buf what comes next at or behind from, and waits for it. exit is set instead
 // when all was taken; ok is false when stop was closed.
+//
+// got.at may be behind from: what lies between is lost. got's data is a part of buf.
 func (b *jobBuffer) take(from uint64, buf []byte, stop <-chan struct{}) (got jobChunk, exit *protocol.JobExit, ok bool) {
 	for {
 		b.mu.Lock()
@@ -187,6 +210,7 @@ func (b *jobBuffer) take(from uint64, buf []byte, stop <-chan struct{}) (got job
 	}
 }
 
+// next is take without waiting; mu is held. Taking something lets a writer go on.
 func (b *jobBuffer) next(from uint64, buf []byte) (jobChunk, bool) {
 	for _, c := range b.chunks {
 		if c.at+uint64(len(c.data)) <= from {

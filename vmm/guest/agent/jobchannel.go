@@ -14,6 +14,9 @@ import (
 )
 
 // job serves the channel of one job.
+//
+// A job has to wait for what is the box's own like any command, but its host must not be left
+// without an answer: after EarlyWait it is told to ask again.
 func (c *connection) job(nc ssh.NewChannel) {
 	var o protocol.JobOpen
 	if err := json.Unmarshal(nc.ExtraData(), &o); err != nil {
@@ -36,8 +39,10 @@ func (c *connection) job(nc ssh.NewChannel) {
 	j.serve(ch, requests, o.From)
 }
 
+// errEarly becomes JobRefusal.Early: nothing is wrong.
 var errEarly = errors.New("the box is still making what is its own")
 
+// refuseJob rejects a channel with a JobRefusal as the reason.
 func refuseJob(nc ssh.NewChannel, err error) {
 	refusal := protocol.JobRefusal{Status: 126, Error: err.Error()}
 	if e := (*notRun)(nil); errors.As(err, &e) {
@@ -50,6 +55,9 @@ func refuseJob(nc ssh.NewChannel, err error) {
 
 // serve sends the job's output from a position on, and does what the host asks, until the channel
 // is closed or another takes its place.
+//
+// Output is sent by this goroutine, requests and input have one each; all end with the channel. The
+// job itself does not notice.
 func (j *job) serve(ch ssh.Channel, requests <-chan *ssh.Request, from uint64) {
 	stop := make(chan struct{})
 	leave := sync.OnceFunc(func() {
@@ -81,6 +89,7 @@ func (j *job) requests(requests <-chan *ssh.Request, leave func()) {
 	}
 }
 
+// request does what one request asks for, and tells whether it could.
 func (j *job) request(req *ssh.Request) bool {
 	switch req.Type {
 	case "window-change":
@@ -129,6 +138,9 @@ func (j *job) copyIn(ch ssh.Channel) {
 }
 
 // send writes frames until all is said, the channel closes or stop does.
+//
+// from is the position behind what the host has. Each gap is announced by a JobAt. A frame is what
+// the buffer has at that moment, so a slow host gets larger ones.
 func (j *job) send(ch ssh.Channel, from uint64, stop <-chan struct{}) {
 	end, _ := j.buffer.status()
 	from = min(from, end)

@@ -22,12 +22,18 @@ import (
 const maxJobs = 64
 
 // jobs are the commands that go on without a client, until the host is told how they ended.
+//
+// Ids are the host's. They belong to the machine and not to a life, so a host that comes back after
+// a restart finds them.
 type jobs struct {
 	mu   sync.Mutex
 	list map[string]*job
 }
 
 // job is one of them.
+//
+// Its process and buffer are set before it is in the list and stay; mu guards replace, and input
+// the rest that changes.
 type job struct {
 	agent   *Agent
 	spec    protocol.JobSpec
@@ -48,6 +54,9 @@ type job struct {
 func noJob(id string) error { return &notRun{0, fmt.Errorf("there is no job %q", id)} }
 
 // open finds the job that a channel is for, and starts it if it is new and the host asks for that.
+//
+// mu is held while a job starts, so a second channel of the same id finds the first one's job. The
+// error is a *notRun.
 func (js *jobs) open(a *Agent, o protocol.JobOpen) (*job, error) {
 	js.mu.Lock()
 	defer js.mu.Unlock()
@@ -82,6 +91,7 @@ func (js *jobs) forget(j *job) bool {
 	return true
 }
 
+// status lists them, sorted by id.
 func (js *jobs) status() []protocol.JobStatus {
 	js.mu.Lock()
 	defer js.mu.Unlock()
@@ -97,6 +107,8 @@ func (js *jobs) status() []protocol.JobStatus {
 }
 
 // startJob runs a job's command and follows it.
+//
+// spec is the host's. The error is a *notRun, and nothing runs then.
 func (a *Agent) startJob(spec protocol.JobSpec) (*job, error) {
 	c := command{argv: spec.Argv, dir: spec.Dir, env: maps.Clone(spec.Env)}
 	if len(c.argv) == 0 {
@@ -122,6 +134,8 @@ func (a *Agent) startJob(spec protocol.JobSpec) (*job, error) {
 }
 
 // connect gives the command its files and returns the other ends.
+//
+// c.files are the caller's to close; after an error none is open.
 func (j *job) connect(c *command) (ends stdio, err error) {
 	if j.spec.TTY {
 		return j.connectTerminal(c)
@@ -148,6 +162,7 @@ func (j *job) connect(c *command) (ends stdio, err error) {
 	return ends, nil
 }
 
+// connectTerminal gives the command a terminal for all three.
 func (j *job) connectTerminal(c *command) (stdio, error) {
 	p, err := newPTY()
 	if err != nil {
@@ -167,6 +182,8 @@ func (j *job) connectTerminal(c *command) (stdio, error) {
 }
 
 // follow keeps what the job writes, and how it ends.
+//
+// Its goroutines end when the job has ended and all its output is in the buffer.
 func (j *job) follow(ends stdio) {
 	var flushed sync.WaitGroup
 	outputs := []*os.File{ends.out}
@@ -215,6 +232,7 @@ func (j *job) copyOut(kind byte, r *os.File) {
 	}
 }
 
+// jobExit is a wait status as a shell counts it.
 func jobExit(status syscall.WaitStatus) protocol.JobExit {
 	if status.Signaled() {
 		return protocol.JobExit{Status: 128 + int(status.Signal()), Signal: signalName(status.Signal())}
@@ -223,6 +241,8 @@ func jobExit(status syscall.WaitStatus) protocol.JobExit {
 }
 
 // write passes input on. A job that reads nothing has nothing written to it.
+//
+// It waits for a job that does not read, and so holds up its client's input and nothing else.
 func (j *job) write(b []byte) error {
 	j.input.Lock()
 	defer j.input.Unlock()

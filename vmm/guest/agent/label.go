@@ -18,6 +18,8 @@ const (
 )
 
 // getLabel reads the label of the mounted file system that fd is in.
+//
+// An error means that the kernel or the file system has no label to tell.
 func getLabel(fd int) (string, error) {
 	var label [labelMax]byte
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), getLabelReq, uintptr(unsafe.Pointer(&label))); errno != 0 {
@@ -27,6 +29,7 @@ func getLabel(fd int) (string, error) {
 	return string(text), nil
 }
 
+// setLabel writes the label at once, while the file system is mounted. A longer text is cut.
 func setLabel(fd int, text string) error {
 	var label [labelMax]byte
 	copy(label[:labelMax-1], text)

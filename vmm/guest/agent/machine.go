@@ -14,11 +14,16 @@ const earlyWait = 10 * time.Second
 
 // Machine is what the agent may do to the machine it runs in. Real fills it in for a virtual
 // machine; a test for an ordinary process. Every function is set.
+//
+// Those that several goroutines call have locks of their own (cgroups, workspaceDisk).
 type Machine struct {
+	// What Ready tells the host.
 	Kernel string // uname -r
 	WarmUp bool   // code that runs for the first time is slow here, as where it is translated
 
-	AddEntropy   func([]byte) error // mix into the kernel's generator and reseed it at once
+	AddEntropy func([]byte) error // mix into the kernel's generator and reseed it at once
+	// SetClock steps the clock to the host's; the other two name this machine, in the kernel and in
+	// files.
 	SetClock     func(time.Time) error
 	SetHostname  func(string) error
 	SetMachineID func(string) error
@@ -54,6 +59,8 @@ type Machine struct {
 }
 
 // User is who commands run as.
+//
+// Groups are the supplementary ones. Home and Shell are absolute paths in the box.
 type User struct {
 	Name   string
 	UID    int

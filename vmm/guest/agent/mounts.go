@@ -14,12 +14,14 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
+// mount is one call of mount(2).
 type mount struct {
 	source, target, kind string
 	flags                uintptr
 	data                 string
 }
 
+// do makes the target where it is missing, and mounts.
 func (m mount) do() error {
 	if err := os.MkdirAll(m.target, 0o755); err != nil {
 		return err
@@ -30,6 +32,7 @@ func (m mount) do() error {
 	return nil
 }
 
+// mountAll stops at the first that fails.
 func mountAll(list []mount) error {
 	for _, m := range list {
 		if err := m.do(); err != nil {
@@ -39,6 +42,7 @@ func mountAll(list []mount) error {
 	return nil
 }
 
+// quiet is for file systems of the kernel's, where nothing is run and no device opened.
 const quiet = syscall.MS_NOSUID | syscall.MS_NODEV | syscall.MS_NOEXEC
 
 // mountKernel mounts what the first steps need, still in the initramfs. The kernel opened the
@@ -64,6 +68,8 @@ const ext4Options = "noinit_itable,no_prefetch_block_bitmaps"
 
 // mountRoot puts the runtime layer over the image. The layer is disposable, so the overlay need not
 // sync it.
+//
+// Both layers stay mounted below, out of sight of the box. The layer's own tmp is for switchRoot.
 func mountRoot() error {
 	image, err := waitForSlot(protocol.SlotImage)
 	if err != nil {
@@ -101,6 +107,7 @@ func mountRoot() error {
 // slotTimeout is how long a disk may take to appear after its driver was loaded.
 const slotTimeout = 30 * time.Second
 
+// waitForSlot waits for a disk whose driver was just loaded.
 func waitForSlot(serial string) (string, error) {
 	for deadline := time.Now().Add(slotTimeout); ; time.Sleep(5 * time.Millisecond) {
 		dev, err := slot(serial)
@@ -111,6 +118,8 @@ func waitForSlot(serial string) (string, error) {
 }
 
 // slot finds the block device with a serial number.
+//
+// Serial numbers are the names in vmm/guest/protocol: the order of disks decides nothing.
 func slot(serial string) (string, error) {
 	files, err := filepath.Glob("/sys/block/vd*/serial")
 	if err != nil {
@@ -127,6 +136,8 @@ func slot(serial string) (string, error) {
 
 // switchRoot makes the overlay the root and frees the memory of the initramfs. The agent's own
 // program goes on: it is open.
+//
+// After it the initramfs cannot be reached any more.
 func switchRoot() error {
 	for _, dir := range []string{"/proc", "/sys", "/dev"} {
 		target := filepath.Join(newRoot, dir)
@@ -159,6 +170,9 @@ func switchRoot() error {
 }
 
 // mountTemporary mounts the rest, now in the root that users see.
+//
+// /run has at most a quarter of the memory, since the box's user can fill it. devpts has the group
+// tty (5).
 func mountTemporary() error {
 	const noDev = syscall.MS_NOSUID | syscall.MS_NODEV
 	err := mountAll([]mount{

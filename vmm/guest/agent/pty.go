@@ -13,6 +13,8 @@ import (
 )
 
 // pty is a pseudo-terminal: the command has the slave, the agent the master.
+//
+// The master is the session's or the job's to close; the slave is closed once the command has it.
 type pty struct {
 	master *os.File
 	slave  int // blocks, as the command expects
@@ -20,6 +22,8 @@ type pty struct {
 }
 
 // openPTY answers a pty-req.
+//
+// A second one is refused. The size must be set before the command starts, or it would see none.
 func (s *session) openPTY(payload []byte) bool {
 	var v struct {
 		Term                         string
@@ -42,6 +46,7 @@ func (s *session) openPTY(payload []byte) bool {
 	return true
 }
 
+// newPTY opens a pair with nothing set.
 func newPTY() (*pty, error) {
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -82,12 +87,16 @@ func (p *pty) close() {
 	}
 }
 
+// resize sets the size in characters and, where the client knows it, pixels. The kernel tells the
+// command (SIGWINCH).
 func (p *pty) resize(columns, rows, width, height uint32) error {
 	size := unix.Winsize{Col: uint16(columns), Row: uint16(rows), Xpixel: uint16(width), Ypixel: uint16(height)}
 	return control(p.master, func(fd int) error { return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &size) })
 }
 
 // control runs f on the file's descriptor without making it blocking.
+//
+// os.File.Fd would make it blocking, and a read that blocks cannot be ended.
 func control(f *os.File, do func(fd int) error) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -114,6 +123,7 @@ func (p *pty) setModes(modes []byte) {
 	unix.IoctlSetTermios(p.slave, unix.TCSETS, t)
 }
 
+// applyMode sets one mode: a character or a flag.
 func applyMode(t *unix.Termios, op byte, value uint32) {
 	if cc, ok := modeChars[op]; ok {
 		t.Cc[cc] = byte(value)
@@ -129,20 +139,24 @@ func applyMode(t *unix.Termios, op byte, value uint32) {
 	}
 }
 
+// modeChars are the modes that set a control character, by their number in RFC 4254.
 var modeChars = map[byte]int{
 	1: unix.VINTR, 2: unix.VQUIT, 3: unix.VERASE, 4: unix.VKILL, 5: unix.VEOF, 6: unix.VEOL, 7: unix.VEOL2, 8: unix.VSTART,
 	9: unix.VSTOP, 10: unix.VSUSP, 12: unix.VREPRINT, 13: unix.VWERASE, 14: unix.VLNEXT, 18: unix.VDISCARD,
 }
 
+// modeFlag is a bit of one of a terminal's three words of flags.
 type modeFlag struct {
 	field func(*unix.Termios) *uint32
 	bit   uint32
 }
 
+// Input, local and output flags.
 func iflag(t *unix.Termios) *uint32 { return &t.Iflag }
 func lflag(t *unix.Termios) *uint32 { return &t.Lflag }
 func oflag(t *unix.Termios) *uint32 { return &t.Oflag }
 
+// modeFlags are the modes that switch something on or off, by their number in RFC 4254.
 var modeFlags = map[byte]modeFlag{
 	30: {iflag, unix.IGNPAR}, 31: {iflag, unix.PARMRK}, 32: {iflag, unix.INPCK}, 33: {iflag, unix.ISTRIP},
 	34: {iflag, unix.INLCR}, 35: {iflag, unix.IGNCR}, 36: {iflag, unix.ICRNL}, 37: {iflag, unix.IUCLC},

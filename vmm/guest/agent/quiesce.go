@@ -21,6 +21,9 @@ import (
 // will be another's, little memory in use. What every clone does first is done once more, so that
 // what it reads is in memory: reading it from disk is most of the time of a clone's first command.
 // User processes stay frozen until the next Hello.
+//
+// The order: caches are dropped first and then filled by what clones do; the slots' buffers go
+// last, since a clone has other disks behind them. After a failure the machine can be no template.
 func (a *Agent) quiesce() error {
 	if err := a.Machine.DropCaches(); err != nil {
 		return fmt.Errorf("drop caches: %w", err)
@@ -44,6 +47,8 @@ const spareThreads = 8
 // rest ends a life whose machine is about to become a template, so that no clone has to. What a
 // clone would allocate first is left allocated and free: threads, and memory that need not be asked
 // of the kernel.
+//
+// It runs after the reply was sent, which is the last that the host hears of this life.
 func (a *Agent) rest(l *life) {
 	l.end()
 	var threads sync.WaitGroup
@@ -54,13 +59,15 @@ func (a *Agent) rest(l *life) {
 	runtime.GC()
 }
 
-// dropCaches writes everything and forgets it.
+// dropCaches writes everything and forgets it, the disks' blocks, names and inodes.
 func dropCaches() error {
 	unix.Sync()
 	return write("/proc/sys/vm/drop_caches", "3")
 }
 
 // stats reads what only the guest knows.
+//
+// Without a workspace its free space is that of the root.
 func stats(box *cgroups) (protocol.GuestStats, error) {
 	total, available, err := memory()
 	if err != nil {
@@ -86,6 +93,8 @@ func free(dir string) int64 {
 }
 
 // memory reads the machine's total and available memory in bytes.
+//
+// What is available is the kernel's own estimate: free, and what it could drop.
 func memory() (total, available int64, err error) {
 	text, err := os.ReadFile(filepath.Join("/proc", "meminfo"))
 	if err != nil {

@@ -19,6 +19,8 @@ import (
 )
 
 // machine is the virtual machine the agent booted.
+//
+// run must have succeeded.
 func (b *booter) machine() Machine {
 	box := &cgroups{dir: boxGroup, pids: defaultPIDs} // as setUpCgroups left it
 	disk := &workspaceDisk{target: protocol.WorkspaceDir, user: b.user, device: b.workspace}
@@ -56,6 +58,7 @@ func (b *booter) machine() Machine {
 	}
 }
 
+// kernelRelease is what `uname -r` prints.
 func kernelRelease() string {
 	text, _ := os.ReadFile("/proc/sys/kernel/osrelease") // empty says so
 	return strings.TrimSpace(string(text))
@@ -63,6 +66,8 @@ func kernelRelease() string {
 
 // addEntropy makes the kernel's random numbers this life's own: mixing in alone changes nothing
 // that is drawn before the next reseed, minutes later.
+//
+// seed counts as full entropy: it comes from the host's own generator.
 func (b *booter) addEntropy(seed []byte) error {
 	info := binary.NativeEndian.AppendUint32(nil, uint32(8*len(seed))) // struct rand_pool_info
 	info = binary.NativeEndian.AppendUint32(info, uint32(len(seed)))
@@ -76,6 +81,7 @@ func (b *booter) addEntropy(seed []byte) error {
 	return nil
 }
 
+// setClock steps the clock. The guest's time zone is its own affair.
 func setClock(t time.Time) error {
 	ts := unix.NsecToTimespec(t.UnixNano())
 	return unix.ClockSettime(unix.CLOCK_REALTIME, &ts)
@@ -98,6 +104,8 @@ func setHostname(name string) error {
 }
 
 // hostsWith is a hosts file that knows localhost and name, and all that old knew.
+//
+// A line for 127.0.1.1, which is Debian's place for a host's own name, is replaced.
 func hostsWith(old, name string) string {
 	var out strings.Builder
 	local := false
@@ -116,6 +124,8 @@ func hostsWith(old, name string) string {
 	return out.String()
 }
 
+// setMachineID writes the id where systemd and D-Bus look for it. A link from one to the other
+// stays.
 func setMachineID(id string) error {
 	if err := replaceFile("/etc/machine-id", id+"\n"); err != nil {
 		return err
@@ -129,6 +139,8 @@ func setMachineID(id string) error {
 
 // replaceFile writes a small file in place, unless it says so already; symlinks that lead nowhere
 // are replaced. No block is freed or taken where the file has one, since a life waits for it.
+//
+// It is not safe against a crash, and need not be: the runtime layer goes with the machine.
 func replaceFile(path, text string) error {
 	old, err := os.ReadFile(path)
 	if err == nil && string(old) == text {
@@ -152,6 +164,9 @@ func replaceFile(path, text string) error {
 }
 
 // terminate asks every user process to end.
+//
+// It waits for them as long as wait. Frozen processes cannot handle a signal, so they are thawed
+// first.
 func terminate(box *cgroups, wait time.Duration) {
 	if err := box.thaw(); err != nil {
 		return // nothing can be asked of frozen processes; they are killed next

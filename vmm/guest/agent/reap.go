@@ -10,6 +10,9 @@ import (
 
 // spawner starts processes and tells how they ended. As PID 1 it also reaps every orphan of the
 // machine.
+//
+// mu guards waiting, and is held while a process is started and while its end is noted: that is
+// what keeps a PID from being another's when it is signalled. started wakes the reaper.
 type spawner struct {
 	orphans bool // this is PID 1: wait for everybody's children
 
@@ -20,11 +23,13 @@ type spawner struct {
 
 // process is one started process.
 type process struct {
+	// Also the number of its process group and session.
 	pid    int
 	done   chan struct{} // closed when it has ended
 	status syscall.WaitStatus
 }
 
+// newSpawner starts the reaper where this is PID 1.
 func newSpawner(orphans bool) *spawner {
 	s := &spawner{orphans: orphans, waiting: map[int]*process{}}
 	s.started.L = &s.mu
@@ -53,6 +58,8 @@ func forgoChildSignals() error {
 
 // start runs a program; the error is that of fork, chdir or exec. The lock is held until the
 // process is known, so the reaper cannot take its status before.
+//
+// The caller waits for p.done; p.status may be read after that.
 func (s *spawner) start(path string, argv []string, attr *syscall.ProcAttr) (*process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,6 +128,7 @@ func (s *spawner) wait(p *process) {
 	s.ended(p, status)
 }
 
+// ended notes how a process ended; mu is held.
 func (s *spawner) ended(p *process, status syscall.WaitStatus) {
 	delete(s.waiting, p.pid)
 	p.status = status

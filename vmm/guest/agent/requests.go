@@ -13,6 +13,8 @@ import (
 )
 
 // globalRequests answers the connection's requests one by one, in order, as SSH demands.
+//
+// A request that takes long holds up those behind it, and no session.
 func (c *connection) globalRequests(requests <-chan *ssh.Request) {
 	for req := range requests {
 		payload, ok := c.answer(req)
@@ -25,6 +27,7 @@ func (c *connection) globalRequests(requests <-chan *ssh.Request) {
 	}
 }
 
+// answer does one request and gives its reply; false is SSH's failure, whose payload is a Failure.
 func (c *connection) answer(req *ssh.Request) ([]byte, bool) {
 	switch req.Type {
 	case "tcpip-forward":
@@ -42,6 +45,9 @@ func (c *connection) answer(req *ssh.Request) ([]byte, bool) {
 }
 
 // request does what one of the protocol's global requests asks for.
+//
+// name and payload are the host's, of a Hello or of an SSH request. The result is marshalled to
+// JSON.
 func (a *Agent) request(name string, payload []byte) (any, error) {
 	empty := struct{}{}
 	switch name {
@@ -79,8 +85,12 @@ func (a *Agent) request(name string, payload []byte) (any, error) {
 }
 
 // clockSlack is how far the guest's clock may be off before it is stepped.
+//
+// A smaller error is left alone.
 const clockSlack = 20 * time.Millisecond
 
+// setClock steps the clock to that of a ThawRequest if it is off. A request without a time steps
+// nothing.
 func (a *Agent) setClock(payload []byte) error {
 	var r protocol.ThawRequest
 	if err := json.Unmarshal(payload, &r); err != nil {

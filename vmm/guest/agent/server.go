@@ -12,12 +12,16 @@ import (
 )
 
 // server is the SSH server of one life.
+//
+// It serves one connection, and is made before the life's Ready is sent.
 type server struct {
 	agent  *Agent
 	config *ssh.ServerConfig
 }
 
 // connection is one SSH connection that has logged in.
+//
+// It ends with its life; what it started goes on as the protocol says.
 type connection struct {
 	agent *Agent
 	life  *life
@@ -48,6 +52,8 @@ func newServer(b *birth) (*server, error) {
 }
 
 // protocolConfig narrows SSH to what costs least under emulation.
+//
+// The host offers a part of it (vmm/guest/connect.go).
 func protocolConfig() ssh.Config {
 	return ssh.Config{
 		KeyExchanges: []string{ssh.KeyExchangeCurve25519},
@@ -57,6 +63,8 @@ func protocolConfig() ssh.Config {
 }
 
 // serve runs the life's connection to its end.
+//
+// It returns when the client has left or the life has ended; listeners are closed then.
 func (s *server) serve(l *life) {
 	conn, channels, requests, err := ssh.NewServerConn(l, s.config)
 	if err != nil {
@@ -74,6 +82,8 @@ func (s *server) serve(l *life) {
 }
 
 // open starts serving a channel of a kind that the agent knows.
+//
+// Any other kind is refused, which is how the host asks whether the guest is alive.
 func (c *connection) open(nc ssh.NewChannel) {
 	switch nc.ChannelType() {
 	case "session":

@@ -19,6 +19,9 @@ import (
 
 // services runs what the configuration names: started in order, each when the one before is ready
 // or has given up waiting, restarted when it ends.
+//
+// It belongs to the Agent. start and detach replace and end them; each service has a goroutine
+// (supervise) for as long as it is wanted, which is in work.
 type services struct {
 	agent *Agent
 
@@ -36,6 +39,7 @@ type service struct {
 }
 
 const (
+	// Delays between restarts double up to maxRestart, those between checks up to maxCheck.
 	readyTimeout = 2 * time.Minute // for the next service in order; the check itself goes on
 	checkTimeout = 10 * time.Second
 	minCheck     = 50 * time.Millisecond
@@ -46,6 +50,9 @@ const (
 )
 
 // start replaces the services by these.
+//
+// Those that run are ended first, which the caller's detach has done as a rule; list is in start
+// order. It does not wait for any to be ready.
 func (m *services) start(list []protocol.Service) {
 	m.cancel()
 	m.wait()
@@ -76,8 +83,10 @@ func (m *services) cancel() {
 	}
 }
 
+// wait returns when every goroutine of the services has ended.
 func (m *services) wait() { m.work.Wait() }
 
+// goDo is Agent.goDo for a goroutine that wait waits for.
 func (m *services) goDo(what string, f func()) {
 	m.work.Add(1)
 	m.agent.goDo(what, func() {
@@ -86,6 +95,7 @@ func (m *services) goDo(what string, f func()) {
 	})
 }
 
+// startInOrder starts each service when the one before is ready, or has had readyTimeout.
 func (m *services) startInOrder(ctx context.Context, list []*service) {
 	for _, s := range list {
 		ready := make(chan struct{})
@@ -127,6 +137,9 @@ func (m *services) supervise(ctx context.Context, s *service, ready chan struct{
 }
 
 // runOnce runs the service to its end and says how it ended.
+//
+// It always gives an error: a service is not expected to end. ready is called when its check
+// succeeds.
 func (m *services) runOnce(ctx context.Context, s *service, ready func()) error {
 	theirs, ours, err := newPipe(false)
 	if err != nil {
@@ -172,6 +185,7 @@ func (m *services) launch(s *service, line string, files []int) (*process, error
 	})
 }
 
+// devNull opens /dev/null for a command that reads and writes nothing.
 func devNull() int {
 	fd, err := syscall.Open(os.DevNull, syscall.O_RDWR|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -194,6 +208,8 @@ func (m *services) awaitReady(ctx context.Context, s *service) bool {
 	return false
 }
 
+// check asks once whether a service is ready: its command says so, its port accepts a connection,
+// or it just runs.
 func (m *services) check(ctx context.Context, s *service) bool {
 	switch {
 	case s.Ready != "":
@@ -211,6 +227,8 @@ func (m *services) check(ctx context.Context, s *service) bool {
 	return true
 }
 
+// checkCommand runs the test of readiness as the service's user; exit status 0 within checkTimeout
+// means ready.
 func (m *services) checkCommand(ctx context.Context, s *service) bool {
 	null := devNull()
 	p, err := m.launch(s, s.Ready, []int{null, null, null})
@@ -228,6 +246,7 @@ func (m *services) checkCommand(ctx context.Context, s *service) bool {
 	return p.status.Exited() && p.status.ExitStatus() == 0
 }
 
+// set changes a service's state. Since is when the state changed, not when it was confirmed.
 func (m *services) set(s *service, state protocol.ServiceState, failure string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -237,12 +256,14 @@ func (m *services) set(s *service, state protocol.ServiceState, failure string) 
 	s.status.State, s.status.Error = state, failure
 }
 
+// restarted counts a restart.
 func (m *services) restarted(s *service) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s.status.Restarts++
 }
 
+// status is a copy, in start order.
 func (m *services) status() []protocol.ServiceStatus {
 	m.mu.Lock()
 	defer m.mu.Unlock()

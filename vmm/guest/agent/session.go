@@ -15,6 +15,8 @@ import (
 )
 
 // session is one SSH session channel: settings first, then one command.
+//
+// Only the goroutine of serve uses it until the command runs.
 type session struct {
 	conn *connection
 	ch   ssh.Channel
@@ -31,6 +33,8 @@ const hangupGrace = 3 * time.Second
 
 // serve answers the channel's requests until the client closes it or the life ends. The command
 // itself is followed by goroutines of its own: when the life ended, it goes on without a client.
+//
+// A client that closes the channel has its command hung up.
 func (s *session) serve(requests <-chan *ssh.Request) {
 	for req := range requests {
 		if startsCommand(req.Type) {
@@ -51,6 +55,7 @@ func (s *session) serve(requests <-chan *ssh.Request) {
 	}
 }
 
+// startsCommand tells requests that run something from settings.
 func startsCommand(request string) bool {
 	return request == "exec" || request == "shell" || request == "subsystem" || request == protocol.Argv
 }
@@ -69,6 +74,8 @@ func (s *session) hangup() {
 }
 
 // setting answers a request that starts nothing; false refuses it.
+//
+// Settings are taken only before the command, except for the terminal's size and signals.
 func (s *session) setting(req *ssh.Request) bool {
 	switch req.Type {
 	case "env":
@@ -105,6 +112,8 @@ func (s *session) setting(req *ssh.Request) bool {
 }
 
 // command starts what an exec, shell, subsystem or argv request asks for, and answers it.
+//
+// A session runs one; a second request is refused.
 func (s *session) command(req *ssh.Request) {
 	c, ok := s.parse(req)
 	if !ok || s.started {
@@ -120,6 +129,9 @@ func (s *session) command(req *ssh.Request) {
 }
 
 // parse makes a command of a request.
+//
+// It is false for a request that cannot be read, or for a subsystem that there is not. What cannot
+// run for another reason is in c.refused, and told to the client as text.
 func (s *session) parse(req *ssh.Request) (command, bool) {
 	c := command{env: s.env}
 	c.user, c.refused = s.conn.agent.userNamed(s.as)
@@ -164,6 +176,8 @@ func (s *session) parse(req *ssh.Request) (command, bool) {
 }
 
 // signals are those of RFC 4254 and the few more that people use.
+//
+// By the name that SSH gives them, without SIG.
 var signals = map[string]syscall.Signal{
 	"ABRT": syscall.SIGABRT, "ALRM": syscall.SIGALRM, "FPE": syscall.SIGFPE, "HUP": syscall.SIGHUP, "ILL": syscall.SIGILL,
 	"INT": syscall.SIGINT, "KILL": syscall.SIGKILL, "PIPE": syscall.SIGPIPE, "QUIT": syscall.SIGQUIT,
@@ -173,6 +187,8 @@ var signals = map[string]syscall.Signal{
 }
 
 // signalName is the name of a signal as exit-signal carries it.
+//
+// A signal that has no name there is reported as KILL.
 func signalName(sig syscall.Signal) string {
 	for name, s := range signals {
 		if s == sig {

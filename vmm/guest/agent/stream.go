@@ -12,6 +12,9 @@ import (
 
 // life is the agent's end of one life's SSH connection. What the host sends is put into it by the
 // agent's reader; what SSH writes goes straight to the stream.
+//
+// It is a net.Conn for SSH's sake. mu guards buf and eof; filled tells a reader that one of them
+// has changed.
 type life struct {
 	out   *output
 	ended atomic.Bool // the host began another life, or the stream is gone: not the client's doing
@@ -33,6 +36,7 @@ type output struct {
 // that ignores them only stops itself.
 const maxUnread = 8 << 20
 
+// newLife has nothing to read yet. out may be nil for a life that nobody listens to.
 func newLife(out *output) *life {
 	l := &life{out: out}
 	l.filled.L = &l.mu
@@ -40,6 +44,8 @@ func newLife(out *output) *life {
 }
 
 // put hands over bytes that the host sent.
+//
+// It never waits: the reader of the stream has to see the next Magic whatever SSH does.
 func (l *life) put(b []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,11 +59,14 @@ func (l *life) put(b []byte) {
 }
 
 // end makes the connection read EOF and write nothing more.
+//
+// Sessions see it as the end of their connection, and tell it by ended from a client that left.
 func (l *life) end() {
 	l.ended.Store(true)
 	l.Close()
 }
 
+// Read implements net.Conn; it waits for the host.
 func (l *life) Read(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,6 +83,8 @@ func (l *life) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// Write implements net.Conn. A life that ended writes nothing, so its packets cannot get into the
+// next one's.
 func (l *life) Write(p []byte) (int, error) {
 	l.out.mu.Lock()
 	defer l.out.mu.Unlock()
@@ -99,6 +110,7 @@ func (l *life) SetWriteDeadline(time.Time) error { return nil }
 func (l *life) LocalAddr() net.Addr              { return streamAddr{} }
 func (l *life) RemoteAddr() net.Addr             { return streamAddr{} }
 
+// streamAddr is for both ends: there are no addresses on a stream.
 type streamAddr struct{}
 
 func (streamAddr) Network() string { return "agentbox" }

@@ -17,6 +17,8 @@ import (
 )
 
 // workspaceDisk is the workspace slot.
+//
+// mu guards mounted, and is held while it is mounted or unmounted.
 type workspaceDisk struct {
 	target string
 	user   User
@@ -28,6 +30,9 @@ type workspaceDisk struct {
 
 // mount mounts the slot. Its content appeared while this machine was not looking, so nothing of it
 // may be cached: drop and unmount see to that. The journal is replayed by the mount itself.
+//
+// It may be called again, and at the same time by a Hello that begins it early and by the
+// attachment that needs it.
 func (w *workspaceDisk) mount() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -48,6 +53,7 @@ func (w *workspaceDisk) mount() error {
 	return nil
 }
 
+// unmount lets go of the slot. No process may be using it. Idempotent.
 func (w *workspaceDisk) unmount() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -65,6 +71,8 @@ func (w *workspaceDisk) unmount() error {
 }
 
 // drop writes everything and forgets what was read of the slot: in a clone it is another disk.
+//
+// It is called before a machine becomes a template.
 func (w *workspaceDisk) drop() error {
 	unix.Sync()
 	if w.device == "" {
@@ -88,6 +96,8 @@ func flushBuffers(dev string) error {
 
 // adopt gives the files to the box's user when the label says that they belong to somebody else.
 // The label goes last, so that a crash in between repeats it.
+//
+// It is needed where the host could not make the files the box's (protocol.LabelChown).
 func (w *workspaceDisk) adopt() error {
 	dir, err := os.Open(w.target)
 	if err != nil {
@@ -105,6 +115,7 @@ func (w *workspaceDisk) adopt() error {
 	return setLabel(int(dir.Fd()), "")
 }
 
+// chownTree gives everything below root to a user, setuid bits kept. Links are not followed.
 func chownTree(root string, u User) error {
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
