@@ -30,7 +30,7 @@ type Client struct {
 // newClient takes over a connection that is logged in.
 func newClient(conn *lifeConn, client *ssh.Client, kernel string) *Client {
 	c := &Client{conn: conn, ssh: client, kernel: kernel}
-	c.work.Go(func() { client.Wait() }) // it says why the connection ended, which whoever uses it learns too
+	c.work.Go(func() { client.Wait() }) // its error is that of every call on the connection
 	return c
 }
 

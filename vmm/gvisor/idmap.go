@@ -121,10 +121,10 @@ func largestRange(r io.Reader, who *user.User) idRange {
 // hands out subordinate ids from 100000 on.
 const rootBase = 1 << 30
 
-// rootRange chooses ids for the guests of root, who may map any that its own user namespace has.
-//
-// In a container root may have few. Then the upper half of what there is serves, as far as it goes,
-// so that the guest's ids are none that the container's own programs have.
+// rootRange chooses ids for the guests of root. Root may map any that its own user namespace has,
+// but in a container that may be few. Then the upper half of them serves, as far as it goes, so
+// that the guest's ids are none that the container's own programs have. file is /proc/self/uid_map
+// or gid_map.
 func rootRange(file string) (idRange, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {

@@ -63,7 +63,7 @@ func (c *treeCopy) directory(rel string) error {
 		}
 	}
 	if rel == "" {
-		return nil // the place itself is as whoever made it wants it
+		return nil // the top is the caller's, with its mode and times
 	}
 	target := filepath.Join(c.to, rel)
 	return errors.Join(chmod(target, info), setTimes(target, info))

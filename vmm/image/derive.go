@@ -21,10 +21,9 @@ type Derivation struct {
 // derivedKey is the recipe's key of what a derivation gives.
 func derivedKey(key agentbox.Digest) string { return "derived-" + key.Hex() }
 
-// Find gives the image that a derivation of base with a key gave, here or elsewhere, for whoever
-// would have to do more than Derive to make it. NotFound: nobody has made it.
-//
-// An image of the key that is made of another base is none.
+// Find gives the image that a derivation of base with a key gave, here or elsewhere, for callers
+// that would have to do more than Derive to make it. NotFound: nobody has made it. An image of the
+// key that is made of another base is none.
 func (s *Store) Find(ctx context.Context, base Image, key agentbox.Digest, p Progress) (Image, error) {
 	var img Image
 	var err error

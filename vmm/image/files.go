@@ -19,7 +19,8 @@ import (
 //	images/<hex>/checked.json   the file's stat when its digest was last computed
 //	images/<hex>/trace.json     the blocks of an image that came lazily, in the order in which a box first read them
 //	recipes/<key>               the digest of what a recipe gave here
-//	locks/<key>                 held by who builds a recipe; locks/tmp by who makes or clears directories in tmp
+//	locks/<key>                 held while a recipe is built
+//	locks/tmp                   held while directories in tmp are made or cleared
 //	tmp/<random>/               a build; the directory itself is locked as long as the build runs
 //	tmp/<random>/bootstrap      a link to the directory outside of the store where mmdebstrap unpacks
 const (

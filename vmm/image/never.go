@@ -6,11 +6,9 @@ import (
 	"path/filepath"
 )
 
-// Never are files and directories that no include copies, whoever approves it: where agentbox
+// Never are files and directories that no include copies, approved or not: those in which agentbox
 // itself keeps the keys of every box. They are known by what they are and not by how they are
-// spelled, so that no link and no mount of them elsewhere helps.
-//
-// The zero value forbids nothing.
+// spelled, so that no link and no mount of them elsewhere helps. The zero value forbids nothing.
 type Never struct {
 	dirs  []string // all links resolved
 	files []fs.FileInfo

@@ -21,7 +21,7 @@ type perBox struct {
 	script string
 }
 
-// keys are private keys: of no image, whoever made it, so that neither the store nor a team ever
+// keys are private keys: of no image, of whatever origin, so that neither the store nor a team ever
 // has one.
 var keys = []perBox{
 	{

@@ -88,7 +88,7 @@ type Fetched struct {
 	// As in its kernel.json, and the name of Dir.
 	Release string
 	Dir     string
-	By      string // who got it from the distribution: what Config.Elsewhere said; "": this host
+	By      string // the member that got it from the distribution, as Config.Elsewhere said; "": this host
 }
 
 // ListFetched lists them.

@@ -30,7 +30,7 @@ func Serve(ctx context.Context, conn net.Conn, image vmm.Blocks) error {
 	if err == nil && agreed {
 		err = s.serve()
 	}
-	cancel() // who still reads for it may stop
+	cancel() // reads for it may stop
 	s.work.Wait()
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		return nil

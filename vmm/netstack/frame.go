@@ -104,8 +104,8 @@ func inspectARP(to [6]byte, a []byte) (class, Kind, []byte) {
 }
 
 // inspectIPv4 checks the packet in a frame to a hardware address, from the outside in: its header,
-// its length, fragments, who it is from, where it is for, what is in it. DHCP comes before the
-// source address, since a client may have none yet.
+// its length, fragments, source, destination, content. DHCP comes before the source address, since
+// a client may have none yet.
 func inspectIPv4(to [6]byte, p []byte) (class, Kind, []byte) {
 	if len(p) < ipLen || p[0] != 0x45 {
 		return classRefused, KindPacket, nil

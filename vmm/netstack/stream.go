@@ -14,14 +14,12 @@ import (
 	"gvisor.dev/gvisor/pkg/waiter"
 )
 
-// stream is a Conn whose SYN has not been answered before its first use.
+// stream is a Conn whose SYN has not been answered before its first use. It is made for a SYN, and
+// answers it at the first Read, Write or CloseWrite: so a handler that dials first lets the guest
+// see a refusal where there was one. Its methods may be called from any goroutine.
 //
-// It is made for a SYN, and answers it at the first Read, Write or CloseWrite: so a handler that
-// dials first lets the guest see a refusal where there was one. Its methods may be called from any
-// goroutine.
-//
-// answer orders everything: exactly one of establish, finish and Close decides what becomes of the
-// SYN; the fields behind it are written before ready is closed and never again.
+// answer orders everything: exactly one of establish, finish and Close answers the SYN; the fields
+// behind it are written before ready is closed and never again.
 type stream struct {
 	id    stack.TransportEndpointID
 	share int // bytes of each buffer

@@ -50,6 +50,8 @@ const (
 )
 
 // newScarce withholds its part until come is closed.
+//
+// Each byte tells its place, roughly, so a read from the wrong place is seen.
 func newScarce() *scarce {
 	s := &scarce{bytes: make([]byte, scarceSize), come: make(chan struct{}), asked: make(chan struct{}, 1000)}
 	for i := range s.bytes {
@@ -138,7 +140,7 @@ func testWaits(t *testing.T, serve serveBlocks) {
 	select {
 	case err := <-done:
 		t.Fatalf("a read of what is not here ended: %v", err)
-	case <-time.After(50 * time.Millisecond): // whoever gives up does it later in earnest, and is seen in what it read
+	case <-time.After(50 * time.Millisecond): // one that gives up later is seen by what it has read
 	}
 	close(s.come)
 	if err := <-done; err != nil || !bytes.Equal(p, s.bytes[scarceFrom+500:scarceFrom+1500]) {

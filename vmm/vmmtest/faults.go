@@ -45,6 +45,8 @@ func Main(m *testing.M, setup func(args []string) (vmm.Snapshotter, vmm.Spec)) {
 // what went wrong.
 //
 // Templates of both drivers have four files.
+//
+// What it prints goes to Orphans over a pipe.
 func startOrphan(driver vmm.Snapshotter, spec vmm.Spec) string {
 	var files []*os.File
 	for fd := uintptr(3); fd < 7; fd++ {

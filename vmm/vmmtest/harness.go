@@ -54,6 +54,8 @@ type Harness struct {
 }
 
 // limit bounds each test of the suite: emulated machines on a busy host are slow.
+//
+// A test that needs longer hangs.
 const limit = 3 * time.Minute
 
 // rig is a harness with a place on disk and the test's context.
@@ -75,6 +77,8 @@ func newRig(t *testing.T, h Harness) *rig {
 }
 
 // sub runs f as a subtest with its own directory.
+//
+// Subtests run one after the other: machines are heavy, and a test's own machines may be many.
 func (r *rig) sub(name string, f func(*rig)) {
 	r.Run(name, func(t *testing.T) { f(newRig(t, r.Harness)) })
 }
@@ -83,6 +87,8 @@ func (r *rig) sub(name string, f func(*rig)) {
 func (r *rig) path(name string) string { return filepath.Join(r.base, name) }
 
 // spec is that of a machine with a fresh directory.
+//
+// Its size and image are the harness's.
 func (r *rig) spec(name string) vmm.Spec {
 	r.Helper()
 	s := r.Spec
@@ -139,6 +145,8 @@ func (r *rig) want(g Guest, p Storage, name, data string) {
 }
 
 // wantEnd waits for the machine's end.
+//
+// It wants no reason: each test looks at Err itself.
 func (r *rig) wantEnd(m vmm.Machine) {
 	r.Helper()
 	select {

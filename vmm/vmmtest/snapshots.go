@@ -132,6 +132,8 @@ func testWorkspaceOfClone(r *rig, template string) {
 }
 
 // working is a clone with a workspace that has changed everywhere.
+//
+// Everything in it says "changed" in the three places of Storage.
 func (r *rig) working(t vmm.Template) (vmm.Spec, vmm.Machine, Guest) {
 	r.Helper()
 	s := r.spec("working")

@@ -72,6 +72,8 @@ func (r *rig) wantNoFile(name string) {
 }
 
 // wantTree checks a workspace made from makeTree, from inside.
+//
+// It also writes as the box's user, which shows whose the files are.
 func (r *rig) wantTree(g Guest) {
 	r.Helper()
 	for _, name := range oddNames {

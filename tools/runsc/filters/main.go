@@ -28,6 +28,8 @@ func main() {
 	}
 }
 
+// run prints a Go file with both lists, sorted by name, so that the same gVisor gives the same
+// bytes. A list without any program is an error: runsc would start all the same, and slowly.
 func run(w io.Writer) error {
 	fmt.Fprint(w, "package main\n\nimport \"gvisor.dev/gvisor/pkg/seccomp/precompiledseccomp\"\n")
 	for _, f := range []struct {
@@ -53,6 +55,9 @@ func run(w io.Writer) error {
 
 // sentryPrograms are those of a sandbox as vmm/gvisor starts it: Systrap, its own network, files of
 // the host by descriptors. gVisor's own function compiles hundreds more, which takes a minute.
+//
+// The options must be those that runsc has at run time, since a program is found by a key made of
+// them.
 func sentryPrograms() ([]precompiledseccomp.Program, error) {
 	systrap, err := platform.Lookup("systrap")
 	if err != nil {
@@ -83,6 +88,8 @@ func sentryPrograms() ([]precompiledseccomp.Program, error) {
 }
 
 // goferPrograms are those of a file server that reaches no sockets of the host.
+//
+// They are chosen by their names, which say for which options each was compiled.
 func goferPrograms() ([]precompiledseccomp.Program, error) {
 	all, err := gofer.PrecompiledPrograms()
 	return slices.DeleteFunc(all, func(p precompiledseccomp.Program) bool {

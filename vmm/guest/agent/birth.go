@@ -25,9 +25,8 @@ type birth struct {
 
 // begin answers a Hello and starts the SSH server of the life it begins. It returns nil when there
 // is no life to go on with: the host kills the machine then. The answer is written in the
-// background, since the host may write at the same time, and who calls begin is who reads that.
-//
-// It waits for the life before to be renewed, or given up.
+// background: the host may be writing at the same time, and the goroutine that calls begin is the
+// one that reads that. It waits for the life before to be renewed, or given up.
 func (a *Agent) begin(out *output, line []byte) *life {
 	if a.birth != nil {
 		<-a.birth.renewed // the steps of two lives must not mix

@@ -96,9 +96,8 @@ func forkBombOf(pids []int, limit int, groupOf func(pid int) (int, error)) int {
 	return 0
 }
 
-// killGroup kills until nobody is left: who is being forked at that moment may be missed.
-//
-// It gives up after killTimeout.
+// killGroup kills until no process of the group is left: one that is being forked at that moment
+// may be missed. It gives up after killTimeout.
 func killGroup(group int) {
 	for deadline := time.Now().Add(killTimeout); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if errors.Is(syscall.Kill(-group, syscall.SIGKILL), syscall.ESRCH) {

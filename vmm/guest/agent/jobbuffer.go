@@ -33,7 +33,7 @@ type jobBuffer struct {
 	end     uint64 // position behind the last byte
 	sent    uint64 // position behind the last byte that the reader took
 	readers int
-	met     bool // there was a reader: before the first comes, who is on its way, output waits as if it were there
+	met     bool // there was a reader; output waits for the first one, which is on its way
 	patient bool
 	stalled bool              // the reader took nothing for as long as a job waits; until it does
 	exit    *protocol.JobExit // set when no more output comes

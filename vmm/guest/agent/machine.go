@@ -58,7 +58,7 @@ type Machine struct {
 	EarlyWait time.Duration
 }
 
-// User is who commands run as.
+// User is an account of the box that commands run as.
 //
 // Groups are the supplementary ones. Home and Shell are absolute paths in the box.
 type User struct {

@@ -39,7 +39,7 @@ func newSpawner(orphans bool) *spawner {
 	return s
 }
 
-// forgoChildSignals has the kernel send none when a child ends: whoever waits for one waits in
+// forgoChildSignals has the kernel send none when a child ends: those who wait for one wait in
 // wait4. The Go runtime handles every signal it can, so each would interrupt a thread for nothing.
 func forgoChildSignals() error {
 	const sizeofSet = 8

@@ -22,10 +22,9 @@ import (
 const cableEnd = "cable"
 
 // makeCard makes a pair of interfaces: one that runsc takes over, with its addresses, and one whose
-// frames are read and written by whoever holds the packet socket. Unlike a TAP it needs no device
-// of the host. A host that cannot make it runs the machine without a card.
-//
-// The reason goes to the driver with the news that the machine runs, and into the daemon's log.
+// frames the supervisor reads and writes, by a packet socket that it is handed. Unlike a TAP it
+// needs no device of the host. A host that cannot make it runs the machine without a card; the
+// reason goes to the driver with the news that the machine runs, and into its log.
 func (l *launcher) makeCard() error {
 	if err := l.tryCard(); err != nil {
 		l.noCard = err.Error()

@@ -16,7 +16,7 @@ import (
 
 // What package fusefile says: importing it would bring a library into this small program.
 const (
-	// allow_other is for the guest's own users, which are other ids than root, who mounts.
+	// allow_other is for the guest's own users: root mounts, and without it only root could read.
 	fuseDevice = "/dev/fuse"
 	fuseType   = "fuse"
 	fuseData   = ",rootmode=100444,user_id=0,group_id=0,allow_other"
@@ -34,10 +34,9 @@ func (l *launcher) openImage() (err error) {
 	return err
 }
 
-// mountImage puts the file into the root, and hands over its device: from here on whoever reads it
-// waits for the other side.
-//
-// Our own descriptor is closed then, so that the file system ends with the supervisor's.
+// mountImage puts the file into the root, and hands over its device: from here on every read of it
+// waits for the other side. Our own descriptor is closed then, so that the file system ends with
+// the supervisor's.
 func (l *launcher) mountImage(root string) error {
 	if l.image == nil {
 		return nil

@@ -138,7 +138,7 @@ func (c contents) programs(root string) Programs {
 
 func (p Programs) paths() []string { return []string{p.Runsc, p.Launch, p.Agent} }
 
-// verify hashes what is there, replaces what is not right, and remembers.
+// verify hashes the files, replaces those that are not right, and remembers.
 //
 // The memo is written last: an unpacking that was cut short is found by its digests the next time.
 func (c contents) verify(p Programs) (memo, error) {

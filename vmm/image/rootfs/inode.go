@@ -70,6 +70,8 @@ func (i *Inode) IsDir() bool { return i.Type() == TypeDir }
 func (i *Inode) Names() []string { return slices.Sorted(maps.Keys(i.entries)) }
 
 // Child is what a directory has under that name, or nil.
+//
+// It is nil for what is no directory, too.
 func (i *Inode) Child(name string) *Inode {
 	if e := i.entries[name]; e != nil {
 		return e.Inode

@@ -40,6 +40,8 @@ func (t *Tree) ApplyTar(ctx context.Context, r io.Reader, spool *Spool) error {
 }
 
 // readError tells a broken archive from a stream that failed for its own reasons.
+//
+// A broken archive is code Corrupt; other errors are returned as they are.
 func readError(err error) error {
 	var known *agentbox.Error
 	if errors.As(err, &known) {
@@ -135,6 +137,8 @@ func xattrsOf(h *tar.Header) map[string]string {
 }
 
 // storable bounds a time to what every reader of the format understands.
+//
+// A time before 1970 becomes 1970.
 func storable(t time.Time) time.Time {
 	last := time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 	switch {

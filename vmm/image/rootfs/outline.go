@@ -52,6 +52,8 @@ type outliner struct {
 }
 
 // directory does so below a directory, in the order of names: equal trees give equal bytes.
+//
+// Each inode is visited once, so hard links move once.
 func (o *outliner) directory(nid uint64) error {
 	o.seen[nid] = true
 	list, err := o.readDir(nid)

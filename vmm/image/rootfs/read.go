@@ -114,6 +114,8 @@ func (rd *reader) inode(name string, info fs.FileInfo) (*Inode, error) {
 }
 
 // content finds where the bytes of a file lie. Images of ours have every file in one piece.
+//
+// Others are read through the library, file by file.
 func (rd *reader) content(name string, info fs.FileInfo) Content {
 	if info.Size() == 0 {
 		return nil

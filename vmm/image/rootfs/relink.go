@@ -157,6 +157,8 @@ func (r *relinker) inode(nid uint64) (inode, error) {
 }
 
 // readDir reads a directory inode and its entries.
+//
+// It reads block by block, since each block is a list of its own.
 func (r *relinker) readDir(nid uint64) (map[string]dirent, error) {
 	ino, err := r.inode(nid)
 	if err != nil {

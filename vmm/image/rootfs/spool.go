@@ -21,6 +21,8 @@ type Spool struct {
 }
 
 // NewSpool makes a spool in dir. Nothing of it is left when it is closed, or when the process dies.
+//
+// dir should have room for the image: it is where a build is.
 func NewSpool(dir string) (*Spool, error) {
 	f, err := os.CreateTemp(dir, "spool-*")
 	if err != nil {

@@ -38,6 +38,8 @@ type Tree struct {
 
 // New makes a tree with an empty root directory. Directories that layers imply but never describe
 // get the time epoch.
+//
+// Layers count from 0: what is put before the first NextLayer is below all.
 func New(limits Limits, epoch time.Time) *Tree {
 	return &Tree{root: &entry{Inode: newDir(0o755, epoch)}, limits: limits, epoch: epoch}
 }
@@ -199,6 +201,8 @@ func split(name string) ([]string, error) {
 
 // parent finds the directory a path lies in and the last component, "" for the root itself. Without
 // create, a directory that is not there gives nil.
+//
+// The entry is the directory's, which counts as touched where create is set.
 func (t *Tree) parent(name string, create bool) (*entry, string, error) {
 	parts, err := split(name)
 	if err != nil {

@@ -14,6 +14,8 @@ const (
 
 // aclNames are attributes whose whole name is a prefix of the erofs format. The writer knows such
 // prefixes with a dot behind, and writes what the kernel reads when the rest of the name is empty.
+//
+// They are renamed on the way out (viewInfo.Sys) and on the way in (plainXattrs).
 var aclNames = map[string]string{
 	"system.posix_acl_access":  "system.posix_acl_access.",
 	"system.posix_acl_default": "system.posix_acl_default.",
