@@ -59,10 +59,9 @@ func version() (int, error) {
 // Thread confines the calling thread, and every process it starts, for as long as they live. Call
 // it with the thread locked to its goroutine (runtime.LockOSThread), and never unlock it: the
 // thread then ends with the goroutine. Where the kernel has no Landlock it leaves files alone,
-// which Available tells; an error means that the thread may be used no further.
-//
-// Both mechanisms only ever take rights away, and a confined program can neither undo them nor gain
-// new ones by running a setuid program (no_new_privs).
+// which Available tells; an error means that the thread may be used no further. Both mechanisms
+// only ever take rights away, and a confined program can neither undo them nor gain new ones by
+// running a setuid program (no_new_privs).
 func Thread(files Files) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("forbid new privileges: %w", err)

@@ -10,11 +10,10 @@ import (
 )
 
 // denied are the system calls of which a confined program gets EPERM. It keeps the sockets that it
-// inherits, all of which are connected to us, and can read, write and ask after them.
-//
-// The numbers are those of the architecture that this program is built for, see filter. EPERM and
-// not a kill, because QEMU and its libraries try some of these calls and go on without them: QEMU
-// 11 falls back from io_uring by itself.
+// inherits, all of which are connected to us, and can read, write and ask after them. The numbers
+// are those of the architecture that this program is built for, see filter. EPERM and not a kill,
+// because QEMU and its libraries try some of these calls and go on without them: QEMU 11 falls back
+// from io_uring by itself.
 var denied = []uint32{
 	// Every way to a socket of its own, and so to the user's daemon, session bus and agents, the
 	// network, netlink and vsock. A ring opens and connects sockets without these calls.

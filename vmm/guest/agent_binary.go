@@ -26,9 +26,8 @@ func noAgent() error {
 	return agentbox.Errorf(agentbox.Missing, "this agentbox was built without a guest agent").WithHint("build with `make build`")
 }
 
-// AgentDigest is that of what Agent gives. It costs nothing, while Agent unpacks.
-//
-// Templates and kernel directories depend on it, so it is asked for at every start.
+// AgentDigest is that of what Agent gives. It costs nothing, while Agent unpacks. Templates and
+// kernel directories depend on it, so it is asked for at every start.
 func AgentDigest() (agentbox.Digest, error) {
 	text, err := embedded.ReadFile(agentName + ".sha256")
 	if err != nil {

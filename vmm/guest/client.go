@@ -15,10 +15,8 @@ import (
 )
 
 // Client is one life of a guest. Its methods may be called from any goroutine. When the guest
-// leaves one of them unanswered for its whole limit, the connection is cut.
-//
-// It is one lease's: the host keys were minted for it, and a guest that is restored elsewhere is
-// greeted with others.
+// leaves one of them unanswered for its whole limit, the connection is cut. It is one lease's: the
+// host keys were minted for it, and a guest that is restored elsewhere is greeted with others.
 type Client struct {
 	conn   *lifeConn
 	ssh    *ssh.Client
@@ -41,9 +39,8 @@ func (c *Client) SSH() *ssh.Client { return c.ssh }
 func (c *Client) Kernel() string { return c.kernel }
 
 // Close ends the host's part of this life and waits until nothing reads the stream any more. The
-// guest does not notice: it goes on until the next Hello.
-//
-// Sessions that are open see their connection fail.
+// guest does not notice: it goes on until the next Hello. Sessions that are open see their
+// connection fail.
 func (c *Client) Close() error {
 	err := c.conn.Close()
 	c.work.Wait()
@@ -92,9 +89,8 @@ func (c *Client) SetClock(ctx context.Context, t time.Time) error {
 	return c.call(ctx, quickTimeout, protocol.Clock, protocol.ThawRequest{Time: t}, nil)
 }
 
-// Services tells the state of each service, in start order.
-//
-// What a guest says is not checked here: names and errors are text for people.
+// Services tells the state of each service, in start order. What a guest says is not checked here:
+// names and errors are text for people.
 func (c *Client) Services(ctx context.Context) ([]protocol.ServiceStatus, error) {
 	var list []protocol.ServiceStatus
 	err := c.call(ctx, quickTimeout, protocol.Services, struct{}{}, &list)
@@ -108,10 +104,9 @@ func (c *Client) Stats(ctx context.Context) (protocol.GuestStats, error) {
 	return s, err
 }
 
-// call sends one request and waits for its answer.
-//
-// Errors: Timeout when limit has passed, Unavailable when the guest failed or the connection did; a
-// cancelled ctx as it is. out may be nil.
+// call sends one request and waits for its answer. Errors: Timeout when limit has passed,
+// Unavailable when the guest failed or the connection did; a cancelled ctx as it is. out may be
+// nil.
 func (c *Client) call(ctx context.Context, limit time.Duration, name string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

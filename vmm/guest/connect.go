@@ -26,11 +26,9 @@ const UserName = "agentbox"
 // Connect begins a life of the guest behind stream with hello, made by keys, and logs in. Whatever
 // the stream still holds of an earlier life is dropped; the Client of that life must not be used
 // any more. The stream stays the caller's: closing the Client does not close it. When Connect
-// fails, the guest must be killed.
-//
-// Errors have code Timeout or Unavailable; one that wraps *Refused means that the guest is well
-// enough to say why it will not go on. Only one life may be begun at a time on a stream, and
-// nothing else may read from it.
+// fails, the guest must be killed. Errors have code Timeout or Unavailable; one that wraps *Refused
+// means that the guest is well enough to say why it will not go on. Only one life may be begun at a
+// time on a stream, and nothing else may read from it.
 func Connect(ctx context.Context, stream net.Conn, hello protocol.Hello, keys Keys) (*Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, ConnectTimeout)
 	defer cancel()

@@ -26,9 +26,8 @@ func NewKeys() (Keys, error) {
 }
 
 // Hello begins a new life of a guest with these keys: its token, random numbers and machine id are
-// drawn anew each time.
-//
-// hostname must be one that protocol.ParseHello takes. Attach is left for the caller to set.
+// drawn anew each time. hostname must be one that protocol.ParseHello takes. Attach is left for the
+// caller to set.
 func (k Keys) Hello(hostname string) protocol.Hello {
 	var random [64 + 16 + 16]byte
 	rand.Read(random[:]) // never fails since Go 1.24

@@ -17,12 +17,10 @@ import (
 
 // adopt gives everything in a workspace that no machine uses to this process's user: what root of
 // the box made belongs to an id that only a machine's namespace knows, and its directories could
-// not even be removed.
-//
-// Only a process inside of a namespace with the same ids may change those owners, so a launcher is
-// started for it alone. A tree without files of others costs a walk and no process. dir must not be
-// used by a machine; ctx ends the launcher, and what it has not reached stays as it was. launcher
-// is the program's path.
+// not even be removed. Only a process inside of a namespace with the same ids may change those
+// owners, so a launcher is started for it alone. A tree without files of others costs a walk and no
+// process. dir must not be used by a machine; ctx ends the launcher, and what it has not reached
+// stays as it was. launcher is the program's path.
 func adopt(ctx context.Context, launcher, dir string) error {
 	foreign, err := hasForeign(dir)
 	if err != nil || !foreign {
@@ -72,10 +70,8 @@ func (d *Driver) Reclaim(ctx context.Context, dir string) error {
 // errForeign ends the walk of hasForeign.
 var errForeign = errors.New("there is a file of another user")
 
-// hasForeign tells whether anything in dir belongs to somebody else.
-//
-// The owner is what counts: a file of ours whose group is another's can be removed and read as
-// well.
+// hasForeign tells whether anything in dir belongs to somebody else. The owner is what counts: a
+// file of ours whose group is another's can be removed and read as well.
 func hasForeign(dir string) (bool, error) {
 	own := uint32(os.Geteuid())
 	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {

@@ -37,11 +37,10 @@ func (c *control) close() error { return c.conn.Close() }
 // errControl marks errors of the connection, which mean that the sandbox has ended or hangs.
 var errControl = errors.New("the sandbox does not answer")
 
-// call makes one call and waits for its answer.
-//
-// limit bounds the wait besides ctx. An error that wraps errControl also ends all later calls,
-// since an answer that comes after all would be taken for the next one's; any other is what the
-// sandbox said. files go along as descriptors and stay the caller's.
+// call makes one call and waits for its answer. limit bounds the wait besides ctx. An error that
+// wraps errControl also ends all later calls, since an answer that comes after all would be taken
+// for the next one's; any other is what the sandbox said. files go along as descriptors and stay
+// the caller's.
 func (c *control) call(ctx context.Context, limit time.Duration, method string, arg any, files ...*os.File) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,10 +114,9 @@ func (c *control) resume(ctx context.Context) error {
 	return c.call(ctx, quickCall, "containerManager.Resume", nil)
 }
 
-// checkpoint writes the machine's whole state and leaves it as it was.
-//
-// The pages are written uncompressed and into a file of their own, since a restore then reads them
-// while the guest runs already; pages of zeros are left out.
+// checkpoint writes the machine's whole state and leaves it as it was. The pages are written
+// uncompressed and into a file of their own, since a restore then reads them while the guest runs
+// already; pages of zeros are left out.
 func (c *control) checkpoint(ctx context.Context, kernel, meta, pages *os.File) error {
 	options := map[string]any{
 		"metadata": map[string]string{"compression": "none"}, "have_pages_file": true, "Resume": true,

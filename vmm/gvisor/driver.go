@@ -11,10 +11,8 @@ import (
 
 // Config is what a driver needs to know of its surroundings.
 type Config struct {
-	// The fields are set before New and never change.
-	//
-	// StateDir is an existing directory in which the driver keeps the programs it unpacks.
-	// Processes may share it.
+	// The fields are set before New and never change. StateDir is an existing directory in which
+	// the driver keeps the programs it unpacks. Processes may share it.
 	StateDir string
 	// Agent is the guest agent, which is unpacked beside runsc and shown to the guest as its first
 	// program.

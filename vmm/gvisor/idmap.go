@@ -36,11 +36,10 @@ type idMaps struct {
 // nobody in most images.
 const guestIDs = 65536
 
-// hostIDs chooses the maps for this process, or says what is missing for it.
-//
-// It reads files and changes nothing, so it is asked before each start: a fingerprint depends on
-// it, because files of a saved runtime layer have the ids as they were. A missing program or line
-// is an error of code Missing with a hint that names the command to run.
+// hostIDs chooses the maps for this process, or says what is missing for it. It reads files and
+// changes nothing, so it is asked before each start: a fingerprint depends on it, because files of
+// a saved runtime layer have the ids as they were. A missing program or line is an error of code
+// Missing with a hint that names the command to run.
 func hostIDs() (idMaps, error) {
 	if os.Geteuid() == 0 {
 		uids, err1 := rootRange("/proc/self/uid_map")

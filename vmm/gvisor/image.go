@@ -13,10 +13,8 @@ import (
 )
 
 // ReadsBlocks implements vmm.BlockReader: gVisor maps its image, so the image has to be a file,
-// which FUSE makes of blocks.
-//
-// So it asks whether /dev/fuse can be opened here. Without it a box waits until its image is all
-// here.
+// which FUSE makes of blocks. So it asks whether /dev/fuse can be opened here. Without it a box
+// waits until its image is all here.
 func (d *Driver) ReadsBlocks() error {
 	return opens(fusefile.DevicePath)
 }

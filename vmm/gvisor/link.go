@@ -39,10 +39,9 @@ const (
 // longer. In bytes, all headers included.
 const maxSegment = 60 << 10
 
-// newLink takes over a packet socket that does not block, also when it fails.
-//
-// fd comes from the launcher, which made it inside of the machine's network namespace. From here on
-// each frame has a header before it.
+// newLink takes over a packet socket that does not block, also when it fails. fd comes from the
+// launcher, which made it inside of the machine's network namespace. From here on each frame has a
+// header before it.
 func newLink(fd int) (*link, error) {
 	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1); err != nil {
 		unix.Close(fd)
@@ -63,10 +62,9 @@ func (l *link) MTU() int { return plan.MTU }
 func (l *link) MaxSegment() int { return maxSegment }
 
 // ReadFrame gives the guest's next frame. A long one is no error here but cut off: none is longer
-// than the 64 KiB that the kernel gives a segment.
-//
-// The header of an incoming frame is dropped: a frame with several segments is handed on as one,
-// with a checksum that need not hold, for the network stack verifies none (vmm/netstack).
+// than the 64 KiB that the kernel gives a segment. The header of an incoming frame is dropped: a
+// frame with several segments is handed on as one, with a checksum that need not hold, for the
+// network stack verifies none (vmm/netstack).
 func (l *link) ReadFrame(buf []byte) (int, error) {
 	var n int
 	var err error

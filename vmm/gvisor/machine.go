@@ -113,10 +113,9 @@ func (m *machine) Kill() error {
 	return err
 }
 
-// end kills every process, those too that wait for bytes of the image.
-//
-// The launcher's death is enough: it is the first process of the namespaces. But one that waits in
-// a page fault for the image dies only when its read fails, hence cancelImage in between.
+// end kills every process, those too that wait for bytes of the image. The launcher's death is
+// enough: it is the first process of the namespaces. But one that waits in a page fault for the
+// image dies only when its read fails, hence cancelImage in between.
 func (m *machine) end() error {
 	err := m.proc.Terminate()
 	m.cancelImage()
@@ -125,11 +124,10 @@ func (m *machine) end() error {
 }
 
 // watch waits for the end of the launcher and then for everything that belongs to the machine. It
-// runs as long as the machine does.
-//
-// It is the only reader of events. The launcher tells how the sandbox ended before it ends itself,
-// so that is read first; nothing but an end comes after the start. done is closed last, when all
-// files of the machine are closed and the workspace is the caller's again.
+// runs as long as the machine does. It is the only reader of events. The launcher tells how the
+// sandbox ended before it ends itself, so that is read first; nothing but an end comes after the
+// start. done is closed last, when all files of the machine are closed and the workspace is the
+// caller's again.
 func (m *machine) watch() {
 	var end *plan.End
 	var e plan.Event
@@ -154,10 +152,9 @@ func (m *machine) watch() {
 }
 
 // adopt gives what the box's root made in the workspace to the caller. What fails here fails again
-// when somebody wants the files, and then says so.
-//
-// It is not bound to any request's context: the machine has ended, and this is the one place that
-// puts its workspace right. A supervisor that is killed before leaves that to vmm.Reclaimer.
+// when somebody wants the files, and then says so. It is not bound to any request's context: the
+// machine has ended, and this is the one place that puts its workspace right. A supervisor that is
+// killed before leaves that to vmm.Reclaimer.
 func (m *machine) adopt() {
 	if m.spec.Workspace == "" {
 		return
@@ -167,11 +164,9 @@ func (m *machine) adopt() {
 	}
 }
 
-// reason says why the machine ended, in one line; end is nil when the launcher itself died.
-//
-// It is nil where there is nothing to tell: we killed it, or the guest's first process ended with
-// status 0. Errors have code Unavailable and, where more is written somewhere, a hint that says
-// where.
+// reason says why the machine ended, in one line; end is nil when the launcher itself died. It is
+// nil where there is nothing to tell: we killed it, or the guest's first process ended with status
+// 0. Errors have code Unavailable and, where more is written somewhere, a hint that says where.
 func (m *machine) reason(end *plan.End) error {
 	switch {
 	case m.killed.Load(), end != nil && end.Status == 0 && end.Signal == 0:
@@ -191,10 +186,9 @@ func (m *machine) reason(end *plan.End) error {
 // explainTimeout is how long a machine whose sandbox does not answer may take to end.
 const explainTimeout = 10 * time.Second
 
-// explain prefers why the machine ended to the broken socket its end looks like from here.
-//
-// Only a call without an answer is such a sign; what the sandbox answered is returned as it is, and
-// so are errors of a context.
+// explain prefers why the machine ended to the broken socket its end looks like from here. Only a
+// call without an answer is such a sign; what the sandbox answered is returned as it is, and so are
+// errors of a context.
 func (m *machine) explain(err error) error {
 	if err == nil || !errors.Is(err, errControl) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err

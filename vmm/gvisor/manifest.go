@@ -71,10 +71,9 @@ func (m manifest) write(dir string) error {
 // chunkSize is how much of an image one goroutine hashes at a time.
 const chunkSize = 4 << 20
 
-// digestImage hashes size bytes of r. The error is that of reading.
-//
-// r must have at least that many bytes. Four chunks at a time keep a few CPUs busy without taking
-// them all from machines that run; each has its own buffer inside of io.Copy.
+// digestImage hashes size bytes of r. The error is that of reading. r must have at least that many
+// bytes. Four chunks at a time keep a few CPUs busy without taking them all from machines that run;
+// each has its own buffer inside of io.Copy.
 func digestImage(ctx context.Context, r io.ReaderAt, size int64) (image, error) {
 	chunks := (size + chunkSize - 1) / chunkSize
 	sums := make([]byte, chunks*sha256.Size)
@@ -126,9 +125,8 @@ func (m manifest) openImages(dir string) (files []*os.File, err error) {
 	return files, nil
 }
 
-// verify hashes the images that openImages opened, unless nobody did when they were saved.
-//
-// files are in the order of imageNames. What does not match, or cannot be read, makes dir Corrupt.
+// verify hashes the images that openImages opened, unless nobody did when they were saved. files
+// are in the order of imageNames. What does not match, or cannot be read, makes dir Corrupt.
 func (m manifest) verify(ctx context.Context, dir string, files []*os.File) error {
 	if m.Passing {
 		return nil

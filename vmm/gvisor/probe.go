@@ -21,10 +21,8 @@ const formatVersion = 2
 
 // Probe implements vmm.Driver. That namespaces can be made is remembered as long as the process
 // lives, since the kernel takes milliseconds to get rid of the ones made to find out; should they
-// be forbidden meanwhile, starting a machine says so.
-//
-// The programs are unpacked on the way. Errors have code Missing, with what to install or to switch
-// on.
+// be forbidden meanwhile, starting a machine says so. The programs are unpacked on the way. Errors
+// have code Missing, with what to install or to switch on.
 func (d *Driver) Probe(ctx context.Context, fresh bool) (vmm.Facts, error) {
 	if err := ctx.Err(); err != nil {
 		return vmm.Facts{}, err
@@ -48,9 +46,8 @@ func (d *Driver) Probe(ctx context.Context, fresh bool) (vmm.Facts, error) {
 	return vmm.Facts{Version: "gVisor " + programs.Version, Reason: "gVisor's Systrap platform needs no hardware virtualization"}, nil
 }
 
-// tryNamespaces starts the launcher without telling it anything: it ends at once.
-//
-// That it failed without a plan means that it ran, in namespaces that were made.
+// tryNamespaces starts the launcher without telling it anything: it ends at once. That it failed
+// without a plan means that it ran, in namespaces that were made.
 func tryNamespaces(program string) error {
 	cmd := exec.Command(program)
 	cmd.Env = []string{}
@@ -89,9 +86,8 @@ func (d *Driver) Fingerprint(ctx context.Context, spec vmm.Spec) (string, error)
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// cpuFlags are what of the host's CPU programs in a machine have found out and rely on.
-//
-// "" where that cannot be read. All processors of a host are taken to be alike.
+// cpuFlags are what of the host's CPU programs in a machine have found out and rely on. "" where
+// that cannot be read. All processors of a host are taken to be alike.
 func cpuFlags() string {
 	b, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {

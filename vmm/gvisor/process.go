@@ -13,10 +13,8 @@ import (
 	"agentbox/vmm/child"
 )
 
-// namespaces are all new. The network one has nothing but a loopback interface.
-//
-// The launcher is thereby the first process of a PID namespace, which is what ends everything with
-// it.
+// namespaces are all new. The network one has nothing but a loopback interface. The launcher is
+// thereby the first process of a PID namespace, which is what ends everything with it.
 const namespaces = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
 
 // startLauncher runs the launcher with the given descriptors from 3 on, which stay the caller's. It
@@ -41,10 +39,8 @@ func startLauncher(program string, stderr *os.File, files []*os.File) (*child.Pr
 	return child.Start(cmd, nil)
 }
 
-// family lists a process and its descendants, the process first.
-//
-// It reads /proc while processes come and go, so it is a picture for accounting and never a list to
-// kill by.
+// family lists a process and its descendants, the process first. It reads /proc while processes
+// come and go, so it is a picture for accounting and never a list to kill by.
 func family(pid int) []int {
 	all := []int{pid}
 	for i := 0; i < len(all); i++ {

@@ -18,10 +18,9 @@ import (
 )
 
 // Restore implements vmm.Snapshotter. A saved state is verified while the sandbox already loads it;
-// one that is not what was written costs a sandbox.
-//
-// The template's images were verified when it was opened. On failure nothing runs, and a workspace
-// that was copied or moved is removed: a passing state is lost then, as vmm.Passing says.
+// one that is not what was written costs a sandbox. The template's images were verified when it was
+// opened. On failure nothing runs, and a workspace that was copied or moved is removed: a passing
+// state is lost then, as vmm.Passing says.
 func (d *Driver) Restore(ctx context.Context, spec vmm.Spec, from vmm.Template, saved string) (vmm.Machine, error) {
 	t, err := statedir.Own[*template](from)
 	if err != nil {
@@ -94,10 +93,8 @@ func (r *restoration) run(ctx context.Context, d *Driver) (*machine, error) {
 	return m, r.start(ctx, d, m, p, images)
 }
 
-// start loads the state and verifies it at the same time.
-//
-// A state that does not match its digests ends the start under way, and its error counts, not that
-// of the sandbox.
+// start loads the state and verifies it at the same time. A state that does not match its digests
+// ends the start under way, and its error counts, not that of the sandbox.
 func (r *restoration) start(ctx context.Context, d *Driver, m *machine, p plan.Plan, images []*os.File) error {
 	p.Argv = restoreArgv()
 	group, verifying := errgroup.WithContext(ctx)
@@ -132,10 +129,8 @@ func (r *restoration) images() ([]*os.File, error) {
 }
 
 // workspace copies the saved one to where the machine has it, or moves it there when nobody wants
-// it afterwards.
-//
-// spec.Workspace must not exist (code Exists). The listing is compared before the copy, so a
-// damaged one costs nothing.
+// it afterwards. spec.Workspace must not exist (code Exists). The listing is compared before the
+// copy, so a damaged one costs nothing.
 func (r *restoration) workspace(ctx context.Context) error {
 	if r.man.Workspace == nil {
 		return nil
@@ -173,10 +168,8 @@ func (r *restoration) verifyWorkspace(dir string) error {
 }
 
 // show makes the directory in which runsc looks for the images: links to the descriptors that it
-// inherits.
-//
-// runsc wants a path, and the machine's root shows nothing of the host's; a link to /proc/self/fd
-// is resolved by the process that opens it.
+// inherits. runsc wants a path, and the machine's root shows nothing of the host's; a link to
+// /proc/self/fd is resolved by the process that opens it.
 func (r *restoration) show(p *plan.Plan) error {
 	dir := filepath.Join(r.spec.Dir, machineDir, savedDir)
 	if err := os.Mkdir(dir, 0o700); err != nil {

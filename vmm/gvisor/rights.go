@@ -9,9 +9,7 @@ import (
 )
 
 // received takes over the descriptors that came with a message: the connection to the sandbox, and
-// the cable if the machine has a card.
-//
-// On an error all of them are closed.
+// the cable if the machine has a card. On an error all of them are closed.
 func received(rights []byte, card bool) (*net.UnixConn, *link, error) {
 	fds, err := descriptors(rights)
 	want := 1

@@ -42,9 +42,8 @@ func (m *machine) manifest() manifest {
 }
 
 // Save implements vmm.Snapshotter. What runsc writes is complete in itself, runtime layer included;
-// the template only says which machines the state fits.
-//
-// A passing state (vmm.Passing) is neither hashed nor synced.
+// the template only says which machines the state fits. A passing state (vmm.Passing) is neither
+// hashed nor synced.
 func (d *Driver) Save(ctx context.Context, vm vmm.Machine, dir string, how vmm.Saving) error {
 	m, err := statedir.Own[*machine](vm)
 	if err != nil {
@@ -67,10 +66,9 @@ func (d *Driver) Save(ctx context.Context, vm vmm.Machine, dir string, how vmm.S
 	return create(dir, func(tmp string) error { return m.save(ctx, tmp, man) })
 }
 
-// save fills the directory of a saved state as its manifest says.
-//
-// Memory and workspace are written at the same time: the machine is frozen, and nothing else may
-// change either. An error of a machine that has ended is explained by its end.
+// save fills the directory of a saved state as its manifest says. Memory and workspace are written
+// at the same time: the machine is frozen, and nothing else may change either. An error of a
+// machine that has ended is explained by its end.
 func (m *machine) save(ctx context.Context, dir string, man manifest) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return m.saveImages(ctx, dir, &man) })
@@ -88,11 +86,9 @@ func (m *machine) save(ctx context.Context, dir string, man manifest) error {
 	return man.write(dir)
 }
 
-// saveImages freezes the machine and lets the sandbox write its state.
-//
-// Files are opened here and passed to the sandbox, which may open none of the host's. An error of a
-// full disk has code NoSpace. What was written is read again to be hashed, mostly from the page
-// cache.
+// saveImages freezes the machine and lets the sandbox write its state. Files are opened here and
+// passed to the sandbox, which may open none of the host's. An error of a full disk has code
+// NoSpace. What was written is read again to be hashed, mostly from the page cache.
 func (m *machine) saveImages(ctx context.Context, dir string, man *manifest) error {
 	if err := m.Freeze(ctx); err != nil {
 		return err
@@ -129,10 +125,8 @@ func (m *machine) saveImages(ctx context.Context, dir string, man *manifest) err
 }
 
 // saveWorkspace copies the workspace and gives the digest of its listing, which is zero for a
-// passing one.
-//
-// Files of the box's root become the caller's in the original, too: they could not be read
-// otherwise.
+// passing one. Files of the box's root become the caller's in the original, too: they could not be
+// read otherwise.
 func (m *machine) saveWorkspace(ctx context.Context, dir string, passing bool) (*agentbox.Digest, error) {
 	if err := adopt(ctx, m.launcher, m.spec.Workspace); err != nil { // which no guest runs to see
 		return nil, err

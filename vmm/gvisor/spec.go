@@ -17,14 +17,11 @@ const (
 
 // describe is the OCI description of a machine: a pure function, the same for a template and its
 // clones. What else differs between machines is what the launcher shows at these paths. The runtime
-// layer may grow to disk bytes.
-//
-// memory and disk are in bytes. Nothing of a single machine is in it, no name and no path of the
-// host: gVisor compares the description of a state with that of the machine it is restored into,
-// and Fingerprint covers it.
-//
-// /run and /dev/shm are the guest's memory; /proc and /sys are gVisor's own, not the host's. The
-// network namespace is the one that the launcher has, with the card in it.
+// layer may grow to disk bytes. memory and disk are in bytes. Nothing of a single machine is in it,
+// no name and no path of the host: gVisor compares the description of a state with that of the
+// machine it is restored into, and Fingerprint covers it. /run and /dev/shm are the guest's memory;
+// /proc and /sys are gVisor's own, not the host's. The network namespace is the one that the
+// launcher has, with the card in it.
 func describe(memory, disk int64) *specs.Spec {
 	return &specs.Spec{
 		Version:  "1.0.2",
@@ -74,11 +71,10 @@ func capabilities() *specs.LinuxCapabilities {
 	return &specs.LinuxCapabilities{Bounding: all, Effective: all, Permitted: all}
 }
 
-// runscFlags are the same for all machines.
-//
-// --ignore-cgroups: an ordinary user may make none. --file-access-mounts=exclusive: nobody else
-// changes a workspace while a machine has it, so gVisor may cache what it knows of it.
-// --host-settings=ignore: runsc neither checks nor changes settings of the host's kernel.
+// runscFlags are the same for all machines. --ignore-cgroups: an ordinary user may make none.
+// --file-access-mounts=exclusive: nobody else changes a workspace while a machine has it, so gVisor
+// may cache what it knows of it. --host-settings=ignore: runsc neither checks nor changes settings
+// of the host's kernel.
 func runscFlags() []string {
 	return []string{
 		"--root=" + inMachine + "/" + stateDir,
@@ -96,9 +92,8 @@ func runscFlags() []string {
 	}
 }
 
-// bootArgv starts the sandbox and returns.
-//
-// It is run inside of the machine's own root, so all paths are the same for every machine.
+// bootArgv starts the sandbox and returns. It is run inside of the machine's own root, so all paths
+// are the same for every machine.
 func bootArgv() []string {
 	argv := append([]string{inRunsc}, runscFlags()...)
 	return append(argv, "run", "--detach", "--bundle="+inMachine, "--pid-file="+inMachine+"/"+pidFile, containerID)

@@ -105,10 +105,8 @@ func makeMachineDir(spec vmm.Spec) error {
 	return os.WriteFile(filepath.Join(dir, specFile), b, 0o600)
 }
 
-// planOf is the launcher's plan of a machine.
-//
-// The machine's own directory is the only writable thing in its root besides the workspace: runsc
-// keeps its records and the runtime layer there.
+// planOf is the launcher's plan of a machine. The machine's own directory is the only writable
+// thing in its root besides the workspace: runsc keeps its records and the runtime layer there.
 func planOf(spec vmm.Spec, programs runsc.Programs) plan.Plan {
 	dir := filepath.Join(spec.Dir, machineDir)
 	workspace := spec.Workspace
@@ -140,10 +138,8 @@ func planOf(spec vmm.Spec, programs runsc.Programs) plan.Plan {
 }
 
 // someCPUs chooses as many of this process's CPUs as the machine has: gVisor shows the guest those
-// it may run on. Machines begin at different ones.
-//
-// nil means all. The first one follows from the machine's directory, so that the machines of a host
-// spread over it without anybody keeping count.
+// it may run on. Machines begin at different ones. nil means all. The first one follows from the
+// machine's directory, so that the machines of a host spread over it without anybody keeping count.
 func someCPUs(spec vmm.Spec) []int {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(0, &set) != nil || set.Count() <= spec.CPUs {
@@ -164,9 +160,8 @@ func someCPUs(spec vmm.Spec) []int {
 }
 
 // start runs the launcher with its pipes, and the goroutines that belong to the machine. files are
-// for the command that starts the sandbox, from plan.FDFirst on. After an error nothing runs.
-//
-// ctx ends a start under way by killing the launcher. The order is the launcher's: it waits for its
+// for the command that starts the sandbox, from plan.FDFirst on. After an error nothing runs. ctx
+// ends a start under way by killing the launcher. The order is the launcher's: it waits for its
 // ids, then for its plan.
 func (d *Driver) start(ctx context.Context, m *machine, p plan.Plan, files []*os.File) (err error) {
 	if err := ctx.Err(); err != nil {
@@ -198,9 +193,8 @@ func (d *Driver) start(ctx context.Context, m *machine, p plan.Plan, files []*os
 	return nil
 }
 
-// launch starts the launcher.
-//
-// Its ends of all pipes and sockets are closed here when it has them, so that its end closes them.
+// launch starts the launcher. Its ends of all pipes and sockets are closed here when it has them,
+// so that its end closes them.
 func (m *machine) launch(files []*os.File) (err error) {
 	var theirs []*os.File
 	defer func() {
@@ -268,10 +262,9 @@ func userName() string {
 	return "an ordinary user"
 }
 
-// await sends the plan and waits until the sandbox runs.
-//
-// With a Plan.Image there is one event before: the image has to be served before the sandbox can
-// read it. Errors are the launcher's words, or say that it has ended.
+// await sends the plan and waits until the sandbox runs. With a Plan.Image there is one event
+// before: the image has to be served before the sandbox can read it. Errors are the launcher's
+// words, or say that it has ended.
 func (m *machine) await(ctx context.Context, p plan.Plan) error {
 	line, err := json.Marshal(p)
 	if err != nil {
@@ -302,10 +295,9 @@ func (m *machine) await(ctx context.Context, p plan.Plan) error {
 	return nil
 }
 
-// hear reads one event, the descriptors that came with it, and what came after it.
-//
-// The kernel joins no bytes across descriptors, so an event that brings some is the last of what is
-// read here; rest is what a later reader has to begin with.
+// hear reads one event, the descriptors that came with it, and what came after it. The kernel joins
+// no bytes across descriptors, so an event that brings some is the last of what is read here; rest
+// is what a later reader has to begin with.
 func (m *machine) hear() (e plan.Event, rights, rest []byte, err error) {
 	buf, oob := make([]byte, 4<<10), make([]byte, unix.CmsgSpace(2*4))
 	n, rn, _, _, err := m.news.ReadMsgUnix(buf, oob)
@@ -322,10 +314,9 @@ func (m *machine) hear() (e plan.Event, rights, rest []byte, err error) {
 	return e, oob[:rn], rest, nil
 }
 
-// abandon ends a machine that did not get started, and adds what runsc said.
-//
-// What runsc wrote into its log says more than a closed socket does, so it comes first. An error
-// that has a code already (no ids, no namespaces) stays as it is.
+// abandon ends a machine that did not get started, and adds what runsc said. What runsc wrote into
+// its log says more than a closed socket does, so it comes first. An error that has a code already
+// (no ids, no namespaces) stays as it is.
 func (m *machine) abandon(ctx context.Context, err error) error {
 	m.end()
 	m.news.Close()
@@ -350,10 +341,9 @@ func (m *machine) abandon(ctx context.Context, err error) error {
 	return agentbox.Errorf(agentbox.Unavailable, "start %s: %w%s", m.spec.Name, err, m.console.LastWords())
 }
 
-// lastError is the last line of runsc's log, which holds nothing but errors.
-//
-// "" where it says nothing. It is a log of the host's program, in which a guest's words may be
-// quoted, and shown as it is.
+// lastError is the last line of runsc's log, which holds nothing but errors. "" where it says
+// nothing. It is a log of the host's program, in which a guest's words may be quoted, and shown as
+// it is.
 func lastError(path string) string {
 	f, err := os.Open(path)
 	if err != nil {

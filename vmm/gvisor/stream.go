@@ -8,10 +8,8 @@ import (
 )
 
 // stream is the two pipes to the guest agent as one connection. Pipes survive a checkpoint; sockets
-// do not.
-//
-// It is a net.Conn for vmm.Machine's sake: both ends are in this process and the sandbox, so there
-// are no addresses.
+// do not. It is a net.Conn for vmm.Machine's sake: both ends are in this process and the sandbox,
+// so there are no addresses.
 type stream struct {
 	r, w *os.File
 }

@@ -16,10 +16,9 @@ import (
 )
 
 // treeCopy copies a directory tree: names, modes, times, symlinks and hard links, to files of this
-// process's user. Sockets and devices are left out: nothing answers behind them.
-//
-// It is written for a tree that nothing changes meanwhile: what stages a workspace has ended, or
-// the machine that had it is frozen or gone. Links are copied as links and never followed.
+// process's user. Sockets and devices are left out: nothing answers behind them. It is written for
+// a tree that nothing changes meanwhile: what stages a workspace has ended, or the machine that had
+// it is frozen or gone. Links are copied as links and never followed.
 type treeCopy struct {
 	ctx   context.Context
 	from  string
@@ -33,11 +32,9 @@ type treeCopy struct {
 // inode tells two names of one file from two files.
 type inode struct{ dev, ino uint64 }
 
-// copyTree copies what is in src into the directory dst, which exists.
-//
-// dst's own mode and times are left alone. limit bounds the bytes of all files together, 0 means
-// none; beyond it the error has code NoSpace. A failed copy leaves what it has made for the caller
-// to remove.
+// copyTree copies what is in src into the directory dst, which exists. dst's own mode and times are
+// left alone. limit bounds the bytes of all files together, 0 means none; beyond it the error has
+// code NoSpace. A failed copy leaves what it has made for the caller to remove.
 func copyTree(ctx context.Context, dst, src string, limit int64) error {
 	c := &treeCopy{ctx: ctx, from: src, to: dst, limit: limit, links: map[inode]string{}}
 	return c.directory("")
@@ -153,9 +150,7 @@ func setTimes(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// removeContent empties a directory.
-//
-// It goes on after an error and returns all of them.
+// removeContent empties a directory. It goes on after an error and returns all of them.
 func removeContent(dir string) error {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
@@ -165,10 +160,9 @@ func removeContent(dir string) error {
 }
 
 // listTree writes one line for everything in a tree: what a copy of it must have besides the bytes.
-// Of directories it leaves the times out: looking after a copy changes them.
-//
-// The order is that of filepath.WalkDir, by name, so equal trees have equal listings. Owners are
-// left out: all files are the caller's.
+// Of directories it leaves the times out: looking after a copy changes them. The order is that of
+// filepath.WalkDir, by name, so equal trees have equal listings. Owners are left out: all files are
+// the caller's.
 func listTree(w io.Writer, root string) error {
 	return filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {

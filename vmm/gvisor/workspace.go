@@ -17,9 +17,8 @@ func (d *Driver) ReserveWorkspace(_ context.Context, path string, _ int64) error
 }
 
 // NewWorkspace implements vmm.Driver. A directory that exists keeps its inode, since a running
-// sandbox may have it.
-//
-// size bounds what is copied from tree. A directory that has files already is code Conflict.
+// sandbox may have it. size bounds what is copied from tree. A directory that has files already is
+// code Conflict.
 func (d *Driver) NewWorkspace(ctx context.Context, path, tree string, size int64) error {
 	err := os.Mkdir(path, 0o755)
 	existed := errors.Is(err, os.ErrExist)
@@ -43,9 +42,8 @@ func (d *Driver) NewWorkspace(ctx context.Context, path, tree string, size int64
 	return statedir.HostError(errors.Join(err, undo(path)))
 }
 
-// FinishWorkspace implements vmm.DirectoryWorkspaces.
-//
-// The caller filled it with files of its own, which is all that NewWorkspace would have done.
+// FinishWorkspace implements vmm.DirectoryWorkspaces. The caller filled it with files of its own,
+// which is all that NewWorkspace would have done.
 func (d *Driver) FinishWorkspace(path string) error { return os.Chmod(path, workspaceMode) }
 
 // workspaceMode lets every user of the box in, whatever a tree's own top and this process's umask
@@ -61,9 +59,8 @@ func mustBeEmpty(path string) error {
 	return err
 }
 
-// CopyWorkspace implements vmm.Driver.
-//
-// dst must not exist (code Exists); on failure it does not either.
+// CopyWorkspace implements vmm.Driver. dst must not exist (code Exists); on failure it does not
+// either.
 func (d *Driver) CopyWorkspace(ctx context.Context, dst, src string) error {
 	if _, err := os.Stat(src); err != nil {
 		return err

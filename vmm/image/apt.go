@@ -14,25 +14,21 @@ import (
 )
 
 // basePackages are in every apt image, on top of what Debian calls required: a shell and its tools,
-// certificates to trust servers with, ps and kill, and a way to install more.
-//
-// netbase has the names of services and protocols.
+// certificates to trust servers with, ps and kill, and a way to install more. netbase has the names
+// of services and protocols.
 var basePackages = []string{"bash", "ca-certificates", "coreutils", "netbase", "procps", "sudo"}
 
 // mergedUsrHooks come with mmdebstrap and lay /bin, /lib and /sbin out as links from the start.
 // Without them Debian installs a program for it, and with it all of Perl, which is a third of the
-// image.
-//
-// It is a path of the host.
+// image. It is a path of the host.
 const mergedUsrHooks = "/usr/share/mmdebstrap/hooks/maybe-merged-usr"
 
 // beforeMergedUsr are the releases still around that lack the package usr-is-merged.
 var beforeMergedUsr = []string{"buster", "bullseye", "bionic", "focal", "jammy"}
 
 // unwanted files are never unpacked, in the build and when a box installs packages. The directories
-// of manual pages stay, because installation scripts of some packages fail without them.
-//
-// Patterns of dpkg's path-exclude.
+// of manual pages stay, because installation scripts of some packages fail without them. Patterns
+// of dpkg's path-exclude.
 var unwanted = []string{"/usr/share/doc/*", "/usr/share/man/*/*", "/usr/share/locale/*", "/usr/share/info/*", "/usr/share/lintian/*"}
 
 // hostState is what a build leaves of the host or of itself; it would make every build different.
@@ -47,10 +43,9 @@ var hostState = []string{
 // hostFiles are directories whose files are of that kind, too; the directories themselves stay.
 var hostFiles = []string{"/etc/apt/sources.list.d", "/var/lib/apt/lists", "/var/cache/apt", "/var/cache/ldconfig", "/var/log"}
 
-// apt makes the root file system of a Debian release from the host's own apt sources.
-//
-// The host needs mmdebstrap, and the right to make the file system (bootstrapMode): code Missing
-// otherwise. What was installed is noted as Image.Versions.
+// apt makes the root file system of a Debian release from the host's own apt sources. The host
+// needs mmdebstrap, and the right to make the file system (bootstrapMode): code Missing otherwise.
+// What was installed is noted as Image.Versions.
 func (b *build) apt(ctx context.Context, suite string, r Recipe) error {
 	sources, err := aptSources(os.DirFS("/"), suite)
 	if err != nil {
@@ -76,9 +71,7 @@ func (b *build) apt(ctx context.Context, suite string, r Recipe) error {
 }
 
 // bootstrapArgs is the command line of mmdebstrap: the archive goes to its standard output, the
-// sources to its input.
-//
-// It is a pure function. Equal sets of packages give one order.
+// sources to its input. It is a pure function. Equal sets of packages give one order.
 func bootstrapArgs(mode, suite string, r Recipe) []string {
 	packages := slices.Concat(basePackages, r.Packages)
 	var hooks []string
@@ -97,9 +90,8 @@ func bootstrapArgs(mode, suite string, r Recipe) []string {
 	return append(args, suite, "-", "-")
 }
 
-// debianArch translates Go's names of architectures.
-//
-// What it does not know is the same in both, amd64 for example.
+// debianArch translates Go's names of architectures. What it does not know is the same in both,
+// amd64 for example.
 func debianArch(goarch string) string {
 	switch goarch {
 	case "386":
@@ -115,9 +107,7 @@ func debianArch(goarch string) string {
 }
 
 // forgetHost removes what the build left of the host, and gives programs the empty files they
-// expect.
-//
-// An empty machine-id means that there is none yet.
+// expect. An empty machine-id means that there is none yet.
 func (b *build) forgetHost() error {
 	var errs []error
 	for _, path := range hostState {
@@ -150,9 +140,8 @@ func (b *build) javaStore() error {
 	return b.put(javastore.Debian, &rootfs.Inode{Mode: old.Mode, UID: old.UID, GID: old.GID, ModTime: epoch}, javastore.Encode(bundle, epoch))
 }
 
-// versions lists all installed packages.
-//
-// Each is name=version, sorted: what agentbox.lock pins. dpkg's own record is the source.
+// versions lists all installed packages. Each is name=version, sorted: what agentbox.lock pins.
+// dpkg's own record is the source.
 func (b *build) versions() ([]string, error) {
 	ino := b.tree.Lookup("/var/lib/dpkg/status", true)
 	if ino == nil {

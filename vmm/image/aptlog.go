@@ -21,10 +21,8 @@ type bootstrapLog struct {
 // maxLogLines bounds what is kept of a program that talks a lot.
 const maxLogLines = 400
 
-// Write implements io.Writer.
-//
-// It never fails: a program must not be ended for what it says. A line without an end is given up
-// at 64 KiB.
+// Write implements io.Writer. It never fails: a program must not be ended for what it says. A line
+// without an end is given up at 64 KiB.
 func (l *bootstrapLog) Write(p []byte) (int, error) {
 	l.rest = append(l.rest, p...)
 	for {
@@ -71,7 +69,6 @@ var bootstrapSteps = map[string]string{
 }
 
 // failed tells whether the program itself said what is wrong, rather than having been broken off.
-//
 // It decides which error counts when both the program and the reading of its archive failed.
 func (l *bootstrapLog) failed() bool {
 	for _, s := range l.lines {
@@ -93,11 +90,9 @@ var (
 	noConfig  = agentbox.Pattern(`dpkg: error processing (?:package|archive) (\S+)`)
 )
 
-// explain turns the failure into one line that names its cause.
-//
-// err is mmdebstrap's exit, dir where it unpacked. Each cause has its code and a hint, and the
-// first that fits counts. What is not known is code Internal with the line that most likely says
-// why.
+// explain turns the failure into one line that names its cause. err is mmdebstrap's exit, dir where
+// it unpacked. Each cause has its code and a hint, and the first that fits counts. What is not
+// known is code Internal with the line that most likely says why.
 func (l *bootstrapLog) explain(err error, suite, dir string) error {
 	all := strings.Join(l.lines, "\n")
 	if m := noPackage().FindStringSubmatch(all); m != nil {
@@ -124,10 +119,8 @@ func (l *bootstrapLog) explain(err error, suite, dir string) error {
 	return agentbox.Errorf(agentbox.Internal, "mmdebstrap failed to make apt:%s (%w): %s", suite, err, l.lastError())
 }
 
-// lastError is the line that most likely says why.
-//
-// Errors come before lines of failed fetches and those before warnings; of each the first, since
-// what follows are consequences.
+// lastError is the line that most likely says why. Errors come before lines of failed fetches and
+// those before warnings; of each the first, since what follows are consequences.
 func (l *bootstrapLog) lastError() string {
 	for _, prefix := range []string{"E: ", "Err:", "W: "} {
 		for _, s := range l.lines {

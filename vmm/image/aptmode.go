@@ -12,10 +12,9 @@ import (
 )
 
 // bootstrapMode chooses how mmdebstrap gets the rights of root: by having them, by a user namespace
-// with a range of user ids, or by pretending.
-//
-// Pretending (fakechroot) works with fewer packages than the others, and comes last. An error of
-// code Missing says what keeps the better way from working.
+// with a range of user ids, or by pretending. Pretending (fakechroot) works with fewer packages
+// than the others, and comes last. An error of code Missing says what keeps the better way from
+// working.
 func bootstrapMode(ctx context.Context) (string, error) {
 	if os.Geteuid() == 0 {
 		return "root", nil
@@ -33,9 +32,7 @@ func bootstrapMode(ctx context.Context) (string, error) {
 }
 
 // unshareProblem says what keeps this user from a user namespace with a range of ids, "" if nothing
-// does.
-//
-// The namespace is tried, because settings of the host that forbid it have many names.
+// does. The namespace is tried, because settings of the host that forbid it have many names.
 func unshareProblem(ctx context.Context) string {
 	if _, err := exec.LookPath("newuidmap"); err != nil {
 		return "newuidmap is not installed"

@@ -15,9 +15,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// stanza is one entry of apt's sources, as deb822 fields.
-//
-// Only what installing from it needs is kept.
+// stanza is one entry of apt's sources, as deb822 fields. Only what installing from it needs is
+// kept.
 type stanza struct {
 	types, uris, suites, components []string
 	other                           []string // further lines, as "Signed-By: /path"
@@ -27,10 +26,8 @@ type stanza struct {
 var pockets = []string{"", "-updates", "-security"}
 
 // AptSources gives what this host's apt is told about a suite, in deb822 form, for boxes of that
-// suite.
-//
-// The box's own apt uses it, as a File of its attachment. NotFound where no source of this host has
-// the suite.
+// suite. The box's own apt uses it, as a File of its attachment. NotFound where no source of this
+// host has the suite.
 func AptSources(suite string) (string, error) { return aptSources(os.DirFS("/"), suite) }
 
 // aptSources gives what the host's apt is told about a suite, in deb822 form: everything that names
@@ -58,9 +55,8 @@ func aptSources(root fs.FS, suite string) (string, error) {
 	return text.String(), nil
 }
 
-// selectSuites keeps the suites of a release and renames them.
-//
-// Entries without any of them are left out, and so are sources of source packages.
+// selectSuites keeps the suites of a release and renames them. Entries without any of them are left
+// out, and so are sources of source packages.
 func selectSuites(all []stanza, from, to string) []stanza {
 	var found []stanza
 	for _, s := range all {
@@ -107,9 +103,8 @@ func hostSuite(root fs.FS) string {
 	return ""
 }
 
-// readSources reads every file apt reads, in apt's order.
-//
-// Files that cannot be read are passed over where apt would, too.
+// readSources reads every file apt reads, in apt's order. Files that cannot be read are passed over
+// where apt would, too.
 func readSources(root fs.FS) ([]stanza, error) {
 	names := []string{"etc/apt/sources.list"}
 	entries, err := fs.ReadDir(root, "etc/apt/sources.list.d")
@@ -174,7 +169,6 @@ func parseList(r io.Reader) []stanza {
 }
 
 // parseSources reads deb822 stanzas. Values may go on in indented lines, as an embedded key does.
-//
 // An entry that says Enabled: no is left out, as is one without URIs or Suites.
 func parseSources(r io.Reader) []stanza {
 	var all []stanza

@@ -27,11 +27,10 @@ const bootstrapScript = `trap 'trap "" TERM; kill -TERM 0; wait; exit 143' TERM
 { "$@" <&3 3<&- & } 3<&0
 wait $!`
 
-// bootstrap runs mmdebstrap and applies the archive it writes while it writes it.
-//
-// The archive never touches the disk as a whole. sources go to mmdebstrap's standard input. When
-// ctx ends the program gets SIGTERM, and after bootstrapGrace SIGKILL; what it leaves is removed
-// either way. Which error counts: the caller's cancellation, then what mmdebstrap said, then ours.
+// bootstrap runs mmdebstrap and applies the archive it writes while it writes it. The archive never
+// touches the disk as a whole. sources go to mmdebstrap's standard input. When ctx ends the program
+// gets SIGTERM, and after bootstrapGrace SIGKILL; what it leaves is removed either way. Which error
+// counts: the caller's cancellation, then what mmdebstrap said, then ours.
 func (b *build) bootstrap(ctx context.Context, program string, args []string, sources, suite string) (err error) {
 	tmp, err := b.bootstrapDir()
 	if err != nil {
@@ -82,10 +81,8 @@ const bootstrapLink = "bootstrap"
 
 // bootstrapDir makes the directory in which mmdebstrap unpacks. The store is no place for it: in a
 // user namespace the user's own home is closed to it. The link lets it be found when this process
-// dies.
-//
-// Others than its owner may enter it, since a user namespace's ids are others. It has a name that
-// nobody can guess beforehand, and must not exist.
+// dies. Others than its owner may enter it, since a user namespace's ids are others. It has a name
+// that nobody can guess beforehand, and must not exist.
 func (b *build) bootstrapDir() (string, error) {
 	const needed = 3 << 30
 	parent := os.TempDir()
@@ -106,10 +103,8 @@ func (b *build) bootstrapDir() (string, error) {
 
 // removeBootstrap removes what the build in dir has unpacked, if anything is left of it. It never
 // enters a mount: below one lie the host's own /sys and /dev/shm, and removing "the rest of the
-// build" would empty them.
-//
-// It does nothing where there is no link. The link goes last, so that what could not be removed is
-// found again.
+// build" would empty them. It does nothing where there is no link. The link goes last, so that what
+// could not be removed is found again.
 func removeBootstrap(dir string) error {
 	link := filepath.Join(dir, bootstrapLink)
 	tmp, err := os.Readlink(link)

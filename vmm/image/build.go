@@ -20,10 +20,8 @@ import (
 // apt images: files that installation scripts write would otherwise differ from build to build.
 var epoch = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// build is one image being made in a directory of its own.
-//
-// It belongs to one goroutine. dir is locked (lock) for as long as the build runs, by which clear
-// tells it from one that died.
+// build is one image being made in a directory of its own. It belongs to one goroutine. dir is
+// locked (lock) for as long as the build runs, by which clear tells it from one that died.
 type build struct {
 	dir  string
 	lock *os.File
@@ -60,9 +58,8 @@ func (s *Store) newBuild(ctx context.Context, p Progress) (*build, error) {
 	return b, nil
 }
 
-// close removes everything of a build that is not in the store by now. It may be called twice.
-//
-// What is left in the spool and of the downloads goes.
+// close removes everything of a build that is not in the store by now. It may be called twice. What
+// is left in the spool and of the downloads goes.
 func (b *build) close() error {
 	var errs []error
 	if b.spool != nil {
@@ -83,10 +80,9 @@ func (b *build) close() error {
 	return errors.Join(errs...)
 }
 
-// clear removes the directories of builds that nobody works on any more.
-//
-// It is called when a store is opened. What cannot be removed now (a mount below it, a file of a
-// user namespace's) stays for the next time and is no error.
+// clear removes the directories of builds that nobody works on any more. It is called when a store
+// is opened. What cannot be removed now (a mount below it, a file of a user namespace's) stays for
+// the next time and is no error.
 func (s *Store) clear(ctx context.Context) error {
 	release, err := flock(ctx, filepath.Join(s.dir, locksDir, tmpLockName), nil)
 	if err != nil {
@@ -135,7 +131,6 @@ func (s *Store) clearImages() error {
 }
 
 // finish writes the tree as an image file and takes it into the store under the key of its recipe.
-//
 // The description is written beside the image before both are moved to their place, and the recipe
 // is noted last: whatever comes in between, the image is whole or not there.
 func (s *Store) finish(ctx context.Context, b *build) (Image, error) {
@@ -161,9 +156,8 @@ func (s *Store) finish(ctx context.Context, b *build) (Image, error) {
 	return s.describe(b.image.Digest)
 }
 
-// write makes the erofs file, makes sure it is on the disk, and computes its digest.
-//
-// Hashing and syncing go side by side, since neither has to wait for the other.
+// write makes the erofs file, makes sure it is on the disk, and computes its digest. Hashing and
+// syncing go side by side, since neither has to wait for the other.
 func (b *build) write(ctx context.Context, path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644)
 	if err != nil {
@@ -193,9 +187,7 @@ func (b *build) write(ctx context.Context, path string) error {
 
 // adopt moves a finished build to its place, as a whole: a rename of the files themselves would
 // change their stat. An image that is there already has the same bytes and stays, unless it is
-// damaged or not all here.
-//
-// The lock of tmp is what makes it one at a time.
+// damaged or not all here. The lock of tmp is what makes it one at a time.
 func (s *Store) adopt(ctx context.Context, b *build) error {
 	release, err := flock(ctx, filepath.Join(s.dir, locksDir, tmpLockName), nil)
 	if err != nil {
@@ -212,9 +204,7 @@ func (s *Store) adopt(ctx context.Context, b *build) error {
 	return durable.SyncDir(filepath.Dir(place))
 }
 
-// source fills a build's tree from the recipe's source.
-//
-// r is normal.
+// source fills a build's tree from the recipe's source. r is normal.
 func (b *build) source(ctx context.Context, r Recipe) error {
 	k, rest := r.source()
 	if k == fromApt {

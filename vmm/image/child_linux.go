@@ -8,9 +8,8 @@ import (
 // childAttributes put a program into a group of its own, which one signal reaches, and let it end
 // with the thread that started it. As root it also gets a mount namespace of its own: mmdebstrap
 // mounts /proc, /sys and the host's /dev/shm below its directory, and if it is killed they must go
-// with its processes, not stay in the host's tree.
-//
-// SIGTERM and not SIGKILL: mmdebstrap has mounts to undo.
+// with its processes, not stay in the host's tree. SIGTERM and not SIGKILL: mmdebstrap has mounts
+// to undo.
 func childAttributes() *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if os.Geteuid() == 0 {

@@ -39,10 +39,9 @@ func (s *Store) Find(ctx context.Context, base Image, key agentbox.Digest, p Pro
 	return img, err
 }
 
-// Derive gives the image that d makes of base, making it if it is not here.
-//
-// It asks Store.Elsewhere before it makes it, for which base must be here whole: *NotHereError
-// otherwise. Layers are opened only if it has to be made, and each once.
+// Derive gives the image that d makes of base, making it if it is not here. It asks Store.Elsewhere
+// before it makes it, for which base must be here whole: *NotHereError otherwise. Layers are opened
+// only if it has to be made, and each once.
 func (s *Store) Derive(ctx context.Context, base Image, d Derivation, p Progress) (Image, error) {
 	all := func(agentbox.Digest) bool { return true }
 	ask := func() (Image, bool) { return s.elsewhere(ctx, agentbox.Digest{}, derivedKey(d.Key), p) }
@@ -75,9 +74,8 @@ func (b *build) derive(ctx context.Context, limits rootfs.Limits, base Image, d 
 	return nil
 }
 
-// startFrom makes the tree of an image the tree of the build.
-//
-// The file stays open until the build is closed, since the tree's contents stay in it.
+// startFrom makes the tree of an image the tree of the build. The file stays open until the build
+// is closed, since the tree's contents stay in it.
 func (b *build) startFrom(ctx context.Context, limits rootfs.Limits, base Image) error {
 	if _, err := os.Stat(base.Path); err != nil && base.Lazy != nil {
 		return &NotHereError{base}

@@ -27,10 +27,8 @@ const (
 	downloadsTry = 3
 )
 
-// download is a set of layers being fetched into files of a build.
-//
-// A layer is fetched by one of its goroutines and taken by open, in order, while later ones are
-// still on their way.
+// download is a set of layers being fetched into files of a build. A layer is fetched by one of its
+// goroutines and taken by open, in order, while later ones are still on their way.
 type download struct {
 	b      *build
 	source string
@@ -44,10 +42,8 @@ type download struct {
 	told        time.Time
 }
 
-// download starts fetching. The caller ends it by cancelling ctx, and then waits.
-//
-// layers are in the image's order. A layer whose size the registry does not say is missing in the
-// total.
+// download starts fetching. The caller ends it by cancelling ctx, and then waits. layers are in the
+// image's order. A layer whose size the registry does not say is missing in the total.
 func (b *build) download(ctx context.Context, source string, layers []v1.Layer) *download {
 	d := &download{b: b, source: source, layers: layers}
 	slots := make(chan struct{}, downloads)
@@ -70,9 +66,8 @@ func (b *build) download(ctx context.Context, source string, layers []v1.Layer) 
 // wait returns when no goroutine of it is left.
 func (d *download) wait() { d.group.Wait() }
 
-// open waits until a layer is there and gives its uncompressed bytes.
-//
-// It may be called once for each layer.
+// open waits until a layer is there and gives its uncompressed bytes. It may be called once for
+// each layer.
 func (d *download) open(i int) (io.ReadCloser, error) {
 	if err := <-d.done[i]; err != nil {
 		return nil, err
@@ -109,9 +104,8 @@ func (d *download) fetch(ctx context.Context, i int) error {
 	return err
 }
 
-// worthAnotherTry tells a connection that broke from an answer that will stay what it is.
-//
-// Errors of this host's disk, and those that have a code, stay as well.
+// worthAnotherTry tells a connection that broke from an answer that will stay what it is. Errors of
+// this host's disk, and those that have a code, stay as well.
 func worthAnotherTry(err error) bool {
 	var answer *transport.Error
 	if errors.As(err, &answer) {
@@ -120,9 +114,8 @@ func worthAnotherTry(err error) bool {
 	return agentbox.AsError(hostError(err)).Code == agentbox.Internal
 }
 
-// fetchOnce downloads a layer; the library compares its digest and size while it is read.
-//
-// An earlier try's file is replaced. When ctx ends, reading fails at once.
+// fetchOnce downloads a layer; the library compares its digest and size while it is read. An
+// earlier try's file is replaced. When ctx ends, reading fails at once.
 func (d *download) fetchOnce(ctx context.Context, i int) (err error) {
 	rc, err := d.layers[i].Compressed()
 	if err != nil {
@@ -161,10 +154,9 @@ func (d *download) count(n int64) {
 	}
 }
 
-// decompress gives the bytes of a layer, however it is compressed, and closes it.
-//
-// It looks at the first bytes and not at a media type, which images get wrong. The window of zstd
-// is bounded to 128 MiB: a stream says itself how much memory it wants.
+// decompress gives the bytes of a layer, however it is compressed, and closes it. It looks at the
+// first bytes and not at a media type, which images get wrong. The window of zstd is bounded to 128
+// MiB: a stream says itself how much memory it wants.
 func decompress(f io.ReadCloser) (io.ReadCloser, error) {
 	r := bufio.NewReaderSize(f, 256<<10)
 	magic, err := r.Peek(4)

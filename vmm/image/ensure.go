@@ -49,9 +49,8 @@ func (s *Store) Has(r Recipe) bool {
 	return ok
 }
 
-// Made gives the base of a recipe if it was made here and is still here.
-//
-// It costs a look into the store, and asks nobody. A recipe that is none was never made.
+// Made gives the base of a recipe if it was made here and is still here. It costs a look into the
+// store, and asks nobody. A recipe that is none was never made.
 func (s *Store) Made(r Recipe) (Image, bool) {
 	r, err := r.Base().normal()
 	if err != nil {
@@ -115,10 +114,8 @@ func (s *Store) ensureBase(ctx context.Context, r Recipe, pin agentbox.Digest, p
 }
 
 // isBaseOf tells whether an image was made from the source of r and has nothing of anybody on top.
-// A lock file is the repository's: what else is in the store it must not name.
-//
-// Otherwise a repository could have its boxes made of another project's setup result by naming its
-// digest.
+// A lock file is the repository's: what else is in the store it must not name. Otherwise a
+// repository could have its boxes made of another project's setup result by naming its digest.
 func (i Image) isBaseOf(r Recipe) bool {
 	return i.Base.IsZero() && len(i.Include) == 0 && i.Source == r.Source && i.Platform == r.Platform
 }
@@ -150,9 +147,7 @@ func mismatch(r Recipe, pin agentbox.Digest, img Image) error {
 }
 
 // makeBase gives the image that a recipe gave before if enough says so, or that ask, which may be
-// nil, finds; else it builds it.
-//
-// ask gets the recipe's key.
+// nil, finds; else it builds it. ask gets the recipe's key.
 func (s *Store) makeBase(ctx context.Context, r Recipe, p Progress, enough func(agentbox.Digest) bool, ask func(key string) (Image, bool)) (Image, error) {
 	extra, err := localFingerprint(r)
 	if err != nil {
@@ -173,12 +168,10 @@ func (s *Store) makeBase(ctx context.Context, r Recipe, p Progress, enough func(
 }
 
 // once builds what key stands for unless it was built already, or find, which may be nil, gives it;
-// one caller at a time.
-//
-// enough says of an image that was made before whether it will do; fill makes the tree and the
-// description of a build. The flock of the key is held while it is made, so other processes wait
-// and then find it. It is looked for before the lock, too, since that is what happens most of the
-// time.
+// one caller at a time. enough says of an image that was made before whether it will do; fill makes
+// the tree and the description of a build. The flock of the key is held while it is made, so other
+// processes wait and then find it. It is looked for before the lock, too, since that is what
+// happens most of the time.
 func (s *Store) once(ctx context.Context, key string, p Progress, enough func(agentbox.Digest) bool, find func() (Image, bool), fill func(*build) error) (Image, error) {
 	if d, ok := s.recipe(key); ok && enough(d) {
 		return s.open(d)
@@ -214,10 +207,9 @@ func (s *Store) once(ctx context.Context, key string, p Progress, enough func(ag
 	return img, hostError(err)
 }
 
-// localFingerprint is what tells one content of a local source from another.
-//
-// An archive is known by its size, inode and time, a layout by the manifest that it names; what
-// comes from elsewhere needs neither. It becomes a part of the key.
+// localFingerprint is what tells one content of a local source from another. An archive is known by
+// its size, inode and time, a layout by the manifest that it names; what comes from elsewhere needs
+// neither. It becomes a part of the key.
 func localFingerprint(r Recipe) (string, error) {
 	switch k, rest := r.source(); k {
 	case fromArchive:

@@ -37,9 +37,7 @@ const (
 	tmpLockName       = "tmp"
 )
 
-// writeFile replaces a file for good.
-//
-// The name is durable, too, when it returns.
+// writeFile replaces a file for good. The name is durable, too, when it returns.
 func writeFile(path string, data []byte) error {
 	return hostError(errors.Join(durable.WriteFile(path, data, 0o644), durable.SyncDir(filepath.Dir(path))))
 }
@@ -53,10 +51,9 @@ func writeJSON(path string, v any) error {
 	return writeFile(path, append(b, '\n'))
 }
 
-// hostError gives errors of this host's files their code and hint.
-//
-// NoSpace for a full disk or an exceeded quota, Missing where something may not be read or written.
-// Errors that have a code, and others, are returned as they are.
+// hostError gives errors of this host's files their code and hint. NoSpace for a full disk or an
+// exceeded quota, Missing where something may not be read or written. Errors that have a code, and
+// others, are returned as they are.
 func hostError(err error) error {
 	var known *agentbox.Error
 	switch {
@@ -73,10 +70,8 @@ func hostError(err error) error {
 	return err
 }
 
-// flock is durable.Lock with errors as this package's.
-//
-// The lock is let go by release, and by the end of the process. waiting, which may be nil, is
-// called once when somebody else has it.
+// flock is durable.Lock with errors as this package's. The lock is let go by release, and by the
+// end of the process. waiting, which may be nil, is called once when somebody else has it.
 func flock(ctx context.Context, path string, waiting func()) (release func() error, err error) {
 	release, err = durable.Lock(ctx, path, waiting)
 	return release, hostError(err)

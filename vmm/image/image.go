@@ -8,9 +8,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// Image is a complete image in the store. Path is its erofs file.
-//
-// As JSON it is image.json. It is a value: nobody changes one that was handed out.
+// Image is a complete image in the store. Path is its erofs file. As JSON it is image.json. It is a
+// value: nobody changes one that was handed out.
 type Image struct {
 	Digest   agentbox.Digest `json:"digest"` // of the erofs file
 	Name     string          `json:"name"`   // its source, and what was added
@@ -46,9 +45,8 @@ func (i Image) Pin() agentbox.Digest {
 	return i.Base
 }
 
-// over makes an image one that was made here from base.
-//
-// What base says of its source stays; who made it becomes something that this one rests on.
+// over makes an image one that was made here from base. What base says of its source stays; who
+// made it becomes something that this one rests on.
 func (i *Image) over(base Image) {
 	key := i.Key
 	*i = base
@@ -58,10 +56,8 @@ func (i *Image) over(base Image) {
 	}
 }
 
-// Event tells how far a build is. Total is 0 when nobody knows it.
-//
-// The steps are listed at Step; those with a constant (StepOtherBytes and its like) are notices,
-// and no progress.
+// Event tells how far a build is. Total is 0 when nobody knows it. The steps are listed at Step;
+// those with a constant (StepOtherBytes and its like) are notices, and no progress.
 type Event struct {
 	Step   string // fetch, install, unpack, write, hash, include, wait
 	Done   int64  // bytes

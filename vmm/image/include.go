@@ -21,9 +21,8 @@ import (
 	"agentbox/vmm/image/rootfs"
 )
 
-// included is one Include with everything it names found, but not read.
-//
-// to is as the recipe has it; from has its links resolved.
+// included is one Include with everything it names found, but not read. to is as the recipe has it;
+// from has its links resolved.
 type included struct {
 	from, to string
 	files    []hostFile // sorted so that a directory comes before what is in it
@@ -37,9 +36,8 @@ type hostFile struct {
 	stat *syscall.Stat_t
 }
 
-// resolveIncludes finds what includes name on this host and refuses what must not leave it.
-//
-// The order is the recipe's. Errors: Invalid for what must not be named, NotFound, Missing for what
+// resolveIncludes finds what includes name on this host and refuses what must not leave it. The
+// order is the recipe's. Errors: Invalid for what must not be named, NotFound, Missing for what
 // this user may not read, Conflict where a link leads elsewhere than what was approved.
 func resolveIncludes(ctx context.Context, list []Include, never Never) ([]included, error) {
 	if len(list) == 0 {
@@ -77,9 +75,8 @@ func userHome() (string, error) {
 	return home, nil
 }
 
-// Resolve gives what the From of an include names on this host now, after variables and links.
-//
-// It looks and copies nothing; consent is asked with what it gives.
+// Resolve gives what the From of an include names on this host now, after variables and links. It
+// looks and copies nothing; consent is asked with what it gives.
 func Resolve(ctx context.Context, from string) (string, error) {
 	home, err := userHome()
 	if err != nil {
@@ -126,10 +123,9 @@ func resolveInclude(ctx context.Context, inc Include, from, home string, never N
 	return included{real, to, files}, hostError(err)
 }
 
-// fingerprint changes whenever what an include copies may have changed. It reads no file.
-//
-// Size, time, inode and mode of each file count: a change that keeps all of them is not seen, as
-// with every build cache.
+// fingerprint changes whenever what an include copies may have changed. It reads no file. Size,
+// time, inode and mode of each file count: a change that keeps all of them is not seen, as with
+// every build cache.
 func (i included) fingerprint(h hash.Hash) {
 	fmt.Fprintf(h, "include %q %d\n", i.to, len(i.files))
 	for _, f := range i.files {
@@ -147,10 +143,9 @@ func (i included) fingerprint(h hash.Hash) {
 	}
 }
 
-// ensureIncluded gives the base with the includes on top.
-//
-// Its key has a fingerprint of all that is included, so a changed file makes another image. It is
-// never asked for elsewhere: nobody else has this host's files.
+// ensureIncluded gives the base with the includes on top. Its key has a fingerprint of all that is
+// included, so a changed file makes another image. It is never asked for elsewhere: nobody else has
+// this host's files.
 func (s *Store) ensureIncluded(ctx context.Context, base Image, r Recipe, list []included, p Progress) (Image, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, base.Digest)
@@ -253,9 +248,8 @@ func (b *build) includeFile(i included, f hostFile, name string, owner uint32, l
 	return b.tree.Put(name, ino)
 }
 
-// hostContent is the content of a file that was seen before, and must still be the same one.
-//
-// A file that is written to meanwhile would otherwise be half of one version and half of another.
+// hostContent is the content of a file that was seen before, and must still be the same one. A file
+// that is written to meanwhile would otherwise be half of one version and half of another.
 type hostContent struct {
 	path string
 	seen fs.FileInfo

@@ -13,9 +13,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// variables resolves what the From of an include may contain.
-//
-// One is made for each list of includes.
+// variables resolves what the From of an include may contain. One is made for each list of
+// includes.
 type variables struct {
 	ctx  context.Context
 	home string
@@ -25,9 +24,8 @@ type variables struct {
 // goVariables are what the go command knows when the environment does not.
 var goVariables = []string{"GOROOT", "GOPATH", "GOMODCACHE", "GOCACHE", "GOTOOLDIR"}
 
-// expand gives the absolute path that from means on this host.
-//
-// A variable that is not set is an error, for the path would be another one without it.
+// expand gives the absolute path that from means on this host. A variable that is not set is an
+// error, for the path would be another one without it.
 func (v *variables) expand(from string) (string, error) {
 	if from == "" {
 		return "", agentbox.Errorf(agentbox.Invalid, "include names nothing to copy")
@@ -104,9 +102,8 @@ func (v *variables) askGo() error {
 }
 
 // secrets are the places below a home directory where programs keep credentials. They never get
-// into an image, because an image is read by every box and handed to peers.
-//
-// Whole directories are named where a program keeps anything secret in one.
+// into an image, because an image is read by every box and handed to peers. Whole directories are
+// named where a program keeps anything secret in one.
 var secrets = []string{
 	".ssh", ".aws", ".azure", ".gnupg", ".config", ".netrc", "_netrc", ".docker", ".kube", ".npmrc", ".yarnrc.yml", ".pypirc",
 	".git-credentials", ".gitconfig", ".password-store", ".local/share/keyrings", ".pki", ".mozilla", ".terraform.d", ".vault-token",
@@ -122,10 +119,8 @@ var hostOnly = []string{"/etc", "/proc", "/sys", "/dev", "/run", "/var/run", "/b
 // outside.
 const hostCertificates = "/etc/ssl/certs"
 
-// refuse says why a path must not be included, nil if it may be.
-//
-// asked is as the recipe has it, real with its links resolved, home the user's. Errors have code
-// Invalid.
+// refuse says why a path must not be included, nil if it may be. asked is as the recipe has it,
+// real with its links resolved, home the user's. Errors have code Invalid.
 func refuse(asked, real, home string) error {
 	switch {
 	case real == "/" || inside(home, real):
@@ -143,9 +138,8 @@ func refuse(asked, real, home string) error {
 	return nil
 }
 
-// secret tells whether a path is, or is below, a place for credentials.
-//
-// Outside of the home directory nothing is known to be one.
+// secret tells whether a path is, or is below, a place for credentials. Outside of the home
+// directory nothing is known to be one.
 func secret(p, home string) bool {
 	rel, ok := strings.CutPrefix(p, home+"/")
 	if !ok {

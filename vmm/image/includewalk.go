@@ -15,9 +15,7 @@ import (
 // thousands, every use of the recipe has to look at them all, and the time goes into system calls.
 const walkers = 8
 
-// walker finds the files of one include.
-//
-// Its goroutines have ended when walk returns.
+// walker finds the files of one include. Its goroutines have ended when walk returns.
 type walker struct {
 	ctx   context.Context
 	from  string
@@ -33,10 +31,8 @@ type walker struct {
 
 // walk gives everything at and below from, sorted so that a directory comes before what is in it.
 // Credentials inside a harmless directory stay out, and so does what is no file, directory or
-// symlink.
-//
-// Links are listed and not followed. The first error counts, and what was found is returned with
-// it.
+// symlink. Links are listed and not followed. The first error counts, and what was found is
+// returned with it.
 func walk(ctx context.Context, from, home string, never Never) ([]hostFile, error) {
 	w := &walker{ctx: ctx, from: from, home: home, never: never, spare: make(chan struct{}, walkers)}
 	info, err := os.Lstat(from)

@@ -16,10 +16,9 @@ import (
 // refName is the annotation by which a layout names an image.
 const refName = "org.opencontainers.image.ref.name"
 
-// openLayout finds the image that rest, DIR[:TAG|@DIGEST], names for the recipe's platform.
-//
-// Every index and manifest on the way has the digest by which it was named; the layers are verified
-// when they are applied.
+// openLayout finds the image that rest, DIR[:TAG|@DIGEST], names for the recipe's platform. Every
+// index and manifest on the way has the digest by which it was named; the layers are verified when
+// they are applied.
 func openLayout(rest string, r Recipe) (v1.Image, error) {
 	dir, tag := splitTag(rest)
 	if _, err := os.Stat(filepath.Join(dir, "index.json")); err != nil {
@@ -67,9 +66,8 @@ func verifyBlob(raw []byte, want v1.Hash, err error) error {
 	return nil
 }
 
-// selectManifest chooses by tag or digest, then by platform.
-//
-// Exactly one must fit. A tag may be the whole name or what comes after a colon in it.
+// selectManifest chooses by tag or digest, then by platform. Exactly one must fit. A tag may be the
+// whole name or what comes after a colon in it.
 func selectManifest(index v1.ImageIndex, tag string, r Recipe) (v1.Descriptor, error) {
 	m, err := index.IndexManifest()
 	if err != nil {
@@ -102,9 +100,8 @@ func selectManifest(index v1.ImageIndex, tag string, r Recipe) (v1.Descriptor, e
 		WithHint("add a tag: %s", strings.Join(tags, ", "))
 }
 
-// layoutFingerprint is the digest of the manifest that the source names now.
-//
-// It is read at each use of the recipe: a layout's index may name another manifest by now.
+// layoutFingerprint is the digest of the manifest that the source names now. It is read at each use
+// of the recipe: a layout's index may name another manifest by now.
 func layoutFingerprint(rest string, r Recipe) (string, error) {
 	img, err := openLayout(rest, r)
 	if err != nil {

@@ -17,9 +17,8 @@ import (
 // becomes the name of a file.
 var recipeKey = agentbox.Pattern(`^([0-9a-f]{32}|derived-[0-9a-f]{64})$`)
 
-// NotHereError says that an image has to be here completely for what was asked.
-//
-// A caller gets the image completed and asks again.
+// NotHereError says that an image has to be here completely for what was asked. A caller gets the
+// image completed and asks again.
 type NotHereError struct{ Image Image }
 
 // Error implements error.
@@ -29,9 +28,8 @@ func (e *NotHereError) Error() string {
 
 // AddLazy makes an image known whose file comes piece by piece (img.Lazy). One that is here already
 // stays as it is. A recipe that has given nothing here gives this image from now on, if it is what
-// gave it elsewhere.
-//
-// img is as Store.Elsewhere gave it, with its Digest and Size. Code Invalid for one without them.
+// gave it elsewhere. img is as Store.Elsewhere gave it, with its Digest and Size. Code Invalid for
+// one without them.
 func (s *Store) AddLazy(ctx context.Context, img Image) (Image, error) {
 	if img.Lazy == nil || img.Digest.IsZero() || img.Size <= 0 {
 		return Image{}, agentbox.Errorf(agentbox.Invalid, "image %s: it is not said where its file comes from", img.Name)
@@ -66,11 +64,9 @@ func (s *Store) AddLazy(ctx context.Context, img Image) (Image, error) {
 
 // Completed takes in the file of an image that was not all here, or was damaged, as another name of
 // it where that is possible and a copy where not. It is verified as a whole: pieces that were right
-// make a wrong image when their list is of another.
-//
-// file is on the same file system as a rule, and belongs to the caller. The description says from
-// then on that the image is here. An image whose bytes are others than d is code Corrupt, and stays
-// lazy.
+// make a wrong image when their list is of another. file is on the same file system as a rule, and
+// belongs to the caller. The description says from then on that the image is here. An image whose
+// bytes are others than d is code Corrupt, and stays lazy.
 func (s *Store) Completed(ctx context.Context, d agentbox.Digest, file string) error {
 	release, err := flock(ctx, filepath.Join(s.dir, locksDir, tmpLockName), nil)
 	if err != nil {
@@ -129,9 +125,8 @@ func linkOrCopy(to, from string) error {
 	return errors.Join(err, out.Sync(), out.Close())
 }
 
-// SetTrace remembers the blocks of an image that a box read first, in that order.
-//
-// The next machine of the image gets them first.
+// SetTrace remembers the blocks of an image that a box read first, in that order. The next machine
+// of the image gets them first.
 func (s *Store) SetTrace(d agentbox.Digest, blocks []uint32) error {
 	return writeJSON(filepath.Join(s.imageDir(d), imageTraceName), blocks)
 }

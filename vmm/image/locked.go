@@ -13,10 +13,8 @@ const StepUnpinned = "unpinned"
 // EnsureLocked gives the image of a recipe as the lock file at path pins it, and pins it there if
 // it does not yet. With update it makes the image anew and replaces the pin. Where the lock file
 // cannot be written because the directory is read-only, the image is given all the same, unpinned,
-// and progress is told.
-//
-// path is agentbox.lock's; it need not exist. A lock file that is damaged is an error, and is not
-// written over.
+// and progress is told. path is agentbox.lock's; it need not exist. A lock file that is damaged is
+// an error, and is not written over.
 func (s *Store) EnsureLocked(ctx context.Context, path string, r Recipe, update bool, p Progress) (Image, error) {
 	lock, err := LoadLock(path)
 	if err != nil { // nor does an update write over what a person can still restore

@@ -27,16 +27,14 @@ const lockHeader = `# Written by agentbox: the exact images this repository's bo
 # ` + "`agentbox image build --update`" + ` renews it.
 `
 
-// maxLock bounds how much of a lock file is read.
-//
-// In bytes: a repository's file is data, and is not read without a bound.
+// maxLock bounds how much of a lock file is read. In bytes: a repository's file is data, and is not
+// read without a bound.
 const maxLock = 4 << 20
 
 // Lock is what agentbox.lock says: for every recipe the image it gave when it was pinned. What a
-// recipe includes from its host is not part of it, so that one file serves every machine.
-//
-// The zero value is an empty lock. Entries are sorted by source, platform and packages, so that the
-// file changes only where something did.
+// recipe includes from its host is not part of it, so that one file serves every machine. The zero
+// value is an empty lock. Entries are sorted by source, platform and packages, so that the file
+// changes only where something did.
 type Lock struct {
 	Version int         `yaml:"version"`
 	Images  []LockEntry `yaml:"images"`
@@ -68,10 +66,8 @@ func (d *lockDigest) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// LoadLock reads a lock file; none at all is an empty lock.
-//
-// Anything but a regular file is an error, and so is one that ParseLock refuses: a pin that cannot
-// be read must not look like none.
+// LoadLock reads a lock file; none at all is an empty lock. Anything but a regular file is an
+// error, and so is one that ParseLock refuses: a pin that cannot be read must not look like none.
 func LoadLock(path string) (*Lock, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe is not waited for
 	if errors.Is(err, fs.ErrNotExist) {
@@ -87,10 +83,9 @@ func LoadLock(path string) (*Lock, error) {
 	return ParseLock(f, path)
 }
 
-// ParseLock reads a lock; name is what errors call it.
-//
-// Errors have code Invalid and say what to do. An unknown key or another version is one, since it
-// may mean something that this agentbox would leave out of account.
+// ParseLock reads a lock; name is what errors call it. Errors have code Invalid and say what to do.
+// An unknown key or another version is one, since it may mean something that this agentbox would
+// leave out of account.
 func ParseLock(r io.Reader, name string) (*Lock, error) {
 	b, err := io.ReadAll(io.LimitReader(r, maxLock+1))
 	if err != nil {
@@ -168,9 +163,7 @@ func (e *LockEntry) tidy() string {
 }
 
 // Pin gives the recipe as the lock pins it, and the digest to ask Ensure for; both unchanged and
-// zero if it does not.
-//
-// The recipe's includes do not matter.
+// zero if it does not. The recipe's includes do not matter.
 func (l *Lock) Pin(r Recipe) (Recipe, agentbox.Digest) {
 	want, err := r.Base().normal()
 	if err != nil {
@@ -185,9 +178,8 @@ func (l *Lock) Pin(r Recipe) (Recipe, agentbox.Digest) {
 	return r, agentbox.Digest{}
 }
 
-// PinOf is a digest of all that the lock says about a recipe; "" for nothing.
-//
-// host/consent compares it with what was approved.
+// PinOf is a digest of all that the lock says about a recipe; "" for nothing. host/consent compares
+// it with what was approved.
 func (l *Lock) PinOf(r Recipe) string {
 	want, err := r.Base().normal()
 	if err != nil {
@@ -202,10 +194,8 @@ func (l *Lock) PinOf(r Recipe) string {
 	return ""
 }
 
-// Set pins what a recipe gave and tells whether that changed anything.
-//
-// An image with other packages but the same digest cannot be; one that differs in neither digest
-// nor manifest changes nothing.
+// Set pins what a recipe gave and tells whether that changed anything. An image with other packages
+// but the same digest cannot be; one that differs in neither digest nor manifest changes nothing.
 func (l *Lock) Set(r Recipe, img Image) bool {
 	want, err := r.Base().normal()
 	if err != nil {
@@ -243,9 +233,7 @@ func (l *Lock) Changes(r Recipe, img Image) []string {
 }
 
 // changes lists, for people, what is not the same in two lists of packages with their versions, if
-// there was one before.
-//
-// Each is a line such as "git 1:2.39 -> 1:2.40", sorted by name.
+// there was one before. Each is a line such as "git 1:2.39 -> 1:2.40", sorted by name.
 func changes(before, now []string) []string {
 	was := map[string]string{}
 	for _, v := range before {

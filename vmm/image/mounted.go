@@ -8,16 +8,13 @@ import (
 )
 
 // mounted is one mount of this host: the directory root of a file system's own tree, seen at path.
-//
 // fs is its device number as MAJOR:MINOR.
 type mounted struct{ fs, root, path string }
 
 // mountEscapes are how the kernel writes bytes that would break its table.
 var mountEscapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-// mountsBelow lists what is mounted at or below a directory.
-//
-// dir has its links resolved.
+// mountsBelow lists what is mounted at or below a directory. dir has its links resolved.
 func mountsBelow(dir string) ([]string, error) {
 	mounts, err := mountTable()
 	var found []string

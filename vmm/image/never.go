@@ -16,9 +16,7 @@ type Never struct {
 
 // NeverBelow lists directories and what is directly in them, two levels deep: of each another name
 // may be elsewhere, by a hard link. What is mounted elsewhere, however deep, is found by the table
-// of mounts.
-//
-// Directories that do not exist are passed over.
+// of mounts. Directories that do not exist are passed over.
 func NeverBelow(dirs ...string) Never {
 	var n Never
 	for _, dir := range dirs {

@@ -23,10 +23,8 @@ import (
 )
 
 // oci makes the root file system of a container image. Every layer is compared with the digest that
-// the image's configuration names for it, wherever it comes from.
-//
-// A registry's layers are downloaded while earlier ones are applied. r is normal. Errors are as
-// ociError makes them.
+// the image's configuration names for it, wherever it comes from. A registry's layers are
+// downloaded while earlier ones are applied. r is normal. Errors are as ociError makes them.
 func (b *build) oci(ctx context.Context, k kind, rest string, r Recipe) error {
 	img, err := openOCI(ctx, k, rest, r)
 	if err != nil {
@@ -61,9 +59,7 @@ func (b *build) oci(ctx context.Context, k kind, rest string, r Recipe) error {
 }
 
 // layer applies one layer and verifies it. What a layer that turns out wrong has done to the tree
-// is thrown away with it.
-//
-// open gives the layer uncompressed; i is its number, from 0.
+// is thrown away with it. open gives the layer uncompressed; i is its number, from 0.
 func (b *build) layer(ctx context.Context, id v1.Hash, open func(int) (io.ReadCloser, error), i int) error {
 	rc, err := open(i)
 	if err != nil {
@@ -100,10 +96,8 @@ func openLayers(layers []v1.Layer) func(int) (io.ReadCloser, error) {
 	return func(i int) (io.ReadCloser, error) { return layers[i].Uncompressed() }
 }
 
-// openOCI finds the image; no layer is read yet.
-//
-// A registry is called with the credentials that the user has for it, and at public addresses only
-// unless that was approved (Recipe.Private).
+// openOCI finds the image; no layer is read yet. A registry is called with the credentials that the
+// user has for it, and at public addresses only unless that was approved (Recipe.Private).
 func openOCI(ctx context.Context, k kind, rest string, r Recipe) (v1.Image, error) {
 	switch k {
 	case fromLayout:
@@ -138,9 +132,7 @@ func openOCI(ctx context.Context, k kind, rest string, r Recipe) (v1.Image, erro
 }
 
 // reference reads an image reference; a manifest digest from agentbox.lock takes the place of its
-// tag.
-//
-// Code Invalid for what is none.
+// tag. Code Invalid for what is none.
 func reference(s, manifest string) (name.Reference, error) {
 	ref, err := name.ParseReference(s)
 	if err != nil {
@@ -157,9 +149,8 @@ func reference(s, manifest string) (name.Reference, error) {
 	return pinned, nil
 }
 
-// describeOCI verifies what names the layers, and notes what users of the image want to know.
-//
-// The configuration has the layers' digests, so it is compared with its own. An image for another
+// describeOCI verifies what names the layers, and notes what users of the image want to know. The
+// configuration has the layers' digests, so it is compared with its own. An image for another
 // platform is code Invalid.
 func (b *build) describeOCI(img v1.Image, k kind, r Recipe) (*v1.ConfigFile, error) {
 	if k != fromArchive { // an archive has no manifest of its own

@@ -17,10 +17,9 @@ import (
 	"agentbox/agentbox"
 )
 
-// ociError gives what the registry library reports its code, and the hint what to do.
-//
-// The library has types for answers of a registry only, so the rest is told by its words; what none
-// fits stays without a code. Cancellation stays what it is.
+// ociError gives what the registry library reports its code, and the hint what to do. The library
+// has types for answers of a registry only, so the rest is told by its words; what none fits stays
+// without a code. Cancellation stays what it is.
 func ociError(source string, err error) error {
 	var known *agentbox.Error
 	if err == nil || errors.As(err, &known) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {

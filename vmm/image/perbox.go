@@ -9,10 +9,8 @@ import (
 )
 
 // perBox is what scripts of packages make when they are installed, and what no two boxes may have
-// in common: an image is without it and has a program that makes it when a box starts.
-//
-// The programs are shell scripts that run as root, once in the life of a machine
-// (protocol.FirstStartDir).
+// in common: an image is without it and has a program that makes it when a box starts. The programs
+// are shell scripts that run as root, once in the life of a machine (protocol.FirstStartDir).
 type perBox struct {
 	name   string   // of the program, which says when it runs too
 	needs  []string // what it calls: it is put where the image has all of it
@@ -65,9 +63,7 @@ fi
 }
 
 // OwnFiles are those that each box makes for itself: what is taken out of a box to be used in
-// others leaves them behind.
-//
-// Absolute paths in a box.
+// others leaves them behind. Absolute paths in a box.
 func OwnFiles() []string {
 	list := []string{"/etc/machine-id", "/var/lib/dbus/machine-id"}
 	for _, p := range keys {
@@ -77,7 +73,6 @@ func OwnFiles() []string {
 }
 
 // OwnDirectories are those of each database that a box makes for itself: a part of one is no use.
-//
 // Of each list either all are used or none.
 func OwnDirectories() [][]string {
 	var list [][]string
@@ -123,9 +118,8 @@ func (b *build) ownClusters() error {
 	return errors.Join(errs...)
 }
 
-// firstStart puts a program where boxes run it, if the image has what it calls.
-//
-// An image without it never makes the files either.
+// firstStart puts a program where boxes run it, if the image has what it calls. An image without it
+// never makes the files either.
 func (b *build) firstStart(p perBox) error {
 	for _, needed := range p.needs {
 		if b.tree.Lookup(needed, true) == nil {
@@ -136,9 +130,8 @@ func (b *build) firstStart(p perBox) error {
 	return b.put(path.Join(protocol.FirstStartDir, p.name), ino, []byte("#!/bin/sh -e\n"+p.script))
 }
 
-// removeLinked removes a file and the links beside it that lead to it.
-//
-// /etc/ssl/certs has links to certificates by their hash, which would lead nowhere.
+// removeLinked removes a file and the links beside it that lead to it. /etc/ssl/certs has links to
+// certificates by their hash, which would lead nowhere.
 func (b *build) removeLinked(file string) error {
 	dir, last := path.Split(file)
 	ino := b.tree.Lookup(dir, true)

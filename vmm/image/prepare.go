@@ -34,10 +34,8 @@ var mountPoints = []struct {
 }
 
 // prepare makes what every box relies on: mount points, an account with the user id of the
-// workspace, and nothing that it would share with other boxes.
-//
-// It is called for a base, once. An image's own account with that id is taken as it is; its home is
-// made if it is missing.
+// workspace, and nothing that it would share with other boxes. It is called for a base, once. An
+// image's own account with that id is taken as it is; its home is made if it is missing.
 func (b *build) prepare() error {
 	if err := errors.Join(b.removeKeys(), b.makeKeys()); err != nil {
 		return err
@@ -88,9 +86,8 @@ func (b *build) copySkeleton(home string) error {
 	return nil
 }
 
-// addUser adds the account to the files that have it, each with a line of its own.
-//
-// The password is none, and cannot be used to log in. A taken name gets underscores behind it.
+// addUser adds the account to the files that have it, each with a line of its own. The password is
+// none, and cannot be used to log in. A taken name gets underscores behind it.
 func (b *build) addUser(passwd []byte) error {
 	shell := "/bin/sh"
 	if b.tree.Lookup("/bin/bash", true) != nil {
@@ -157,9 +154,8 @@ func (b *build) put(path string, ino *rootfs.Inode, text []byte) error {
 	return b.tree.Put(path, ino)
 }
 
-// read gives the content of a small file of the tree, nothing if it is not there.
-//
-// Small is up to maxAccounts; more is code Corrupt.
+// read gives the content of a small file of the tree, nothing if it is not there. Small is up to
+// maxAccounts; more is code Corrupt.
 func (b *build) read(path string) ([]byte, error) {
 	ino := b.tree.Lookup(path, true)
 	if ino == nil {
@@ -172,9 +168,8 @@ func (b *build) read(path string) ([]byte, error) {
 	return text, nil
 }
 
-// accountOf finds the account of a user id in the text of /etc/passwd.
-//
-// Both are "" where there is none. A home that is no absolute path is "/".
+// accountOf finds the account of a user id in the text of /etc/passwd. Both are "" where there is
+// none. A home that is no absolute path is "/".
 func accountOf(passwd []byte, uid int) (name, home string) {
 	for line := range strings.Lines(string(passwd)) {
 		f := strings.Split(strings.TrimSpace(line), ":")

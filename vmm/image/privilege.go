@@ -10,9 +10,8 @@ import (
 
 // Privileged says which rights of this host's user making an image of source takes beyond asking a
 // public registry; "" for none. It asks the user's own configuration of registries, and no
-// registry.
-//
-// What it says is a part of what a repository asks this host for, and shown to a person as it is.
+// registry. What it says is a part of what a repository asks this host for, and shown to a person
+// as it is.
 func Privileged(source string) string {
 	kind, rest := Recipe{Source: source}.source()
 	switch kind {
@@ -38,9 +37,8 @@ func Privileged(source string) string {
 	return ""
 }
 
-// local tells whether a registry's name is one of this host's network and not of everybody's.
-//
-// A name without a dot, or below .internal or .local, is nobody's in public.
+// local tells whether a registry's name is one of this host's network and not of everybody's. A
+// name without a dot, or below .internal or .local, is nobody's in public.
 func local(registry string) bool {
 	host, _, _ := strings.Cut(registry, ":")
 	if strings.HasPrefix(registry, "[") {

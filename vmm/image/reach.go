@@ -20,9 +20,8 @@ import (
 const lookupTime = 2 * time.Second
 
 // LeadsToPrivate tells whether the registry of a source has a private address by now, though its
-// name looks like anybody's. It asks the resolver.
-//
-// No answer, or an error, is false: publicWay asks again when it connects.
+// name looks like anybody's. It asks the resolver. No answer, or an error, is false: publicWay asks
+// again when it connects.
 func LeadsToPrivate(ctx context.Context, source string) bool {
 	kind, rest := Recipe{Source: source}.source()
 	if kind != fromRegistry {
@@ -54,10 +53,8 @@ var extraPrivate = []netip.Prefix{
 	netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("2002::/16"),
 }
 
-// private tells whether an address is of this host or its network and not of everybody's.
-//
-// What is no address of the public Internet is private, loopback, link-local and multicast
-// included.
+// private tells whether an address is of this host or its network and not of everybody's. What is
+// no address of the public Internet is private, loopback, link-local and multicast included.
 func private(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	if !a.IsGlobalUnicast() || a.IsPrivate() {

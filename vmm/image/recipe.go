@@ -15,9 +15,8 @@ import (
 // DefaultSource is the image of a repository that names none.
 const DefaultSource = "apt:bookworm"
 
-// Recipe says what an image is made from.
-//
-// It is a value; methods of the store bring it into its normal form themselves.
+// Recipe says what an image is made from. It is a value; methods of the store bring it into its
+// normal form themselves.
 type Recipe struct {
 	// Source is one of
 	//
@@ -85,10 +84,9 @@ var (
 	platform    = agentbox.Pattern(`^linux/[a-z0-9]+(/[a-z0-9]+)?$`)
 )
 
-// normal checks a recipe and gives the form in which equal recipes are equal.
-//
-// Defaults are filled in, packages sorted and each named once. It touches no file, and asks nobody.
-// Errors have code Invalid.
+// normal checks a recipe and gives the form in which equal recipes are equal. Defaults are filled
+// in, packages sorted and each named once. It touches no file, and asks nobody. Errors have code
+// Invalid.
 func (r Recipe) normal() (Recipe, error) {
 	r.Source = strings.TrimSpace(r.Source)
 	if r.Source == "" {
@@ -125,9 +123,8 @@ func (r Recipe) normal() (Recipe, error) {
 const version = 3
 
 // key identifies what a recipe gives; extra is what only this host knows of it, such as the
-// fingerprint of a file.
-//
-// 32 hex digits. Pins and includes are not in it: a pin says which of its results is wanted.
+// fingerprint of a file. 32 hex digits. Pins and includes are not in it: a pin says which of its
+// results is wanted.
 func (r Recipe) key(extra string) string {
 	b, err := json.Marshal(struct {
 		Version          int

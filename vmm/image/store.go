@@ -20,9 +20,8 @@ type Store struct {
 	dir    string
 	limits rootfs.Limits
 
-	// The fields are set before the store is used by several goroutines.
-	//
-	// Never are directories that no include copies, nor anything in them.
+	// The fields are set before the store is used by several goroutines. Never are directories that
+	// no include copies, nor anything in them.
 	Never []string
 	// Elsewhere, which may be nil, is asked for an image that would be made otherwise: by its
 	// digest where pin is set, else by the key of what it is made from. The image it gives is lazy.
@@ -31,10 +30,8 @@ type Store struct {
 }
 
 // elsewhere makes an image known here that somebody else has. Without one it is made, whatever the
-// reason.
-//
-// An error only means that the image is made here; p is told where somebody had it and it could not
-// be taken.
+// reason. An error only means that the image is made here; p is told where somebody had it and it
+// could not be taken.
 func (s *Store) elsewhere(ctx context.Context, pin agentbox.Digest, key string, p Progress) (Image, bool) {
 	if s.Elsewhere == nil {
 		return Image{}, false
@@ -99,9 +96,8 @@ func (s *Store) List() ([]Image, error) {
 
 // Get finds an image by digest, by a unique beginning of at least four hex digits of it, or by
 // name, the newest of that name first, and makes sure that its bytes have not changed since they
-// were last verified.
-//
-// Names come after digits: one that happens to look like digits is found by them.
+// were last verified. Names come after digits: one that happens to look like digits is found by
+// them.
 func (s *Store) Get(ref string) (Image, error) {
 	img, err := s.find(ref)
 	if err != nil {
@@ -142,10 +138,8 @@ func (s *Store) find(ref string) (Image, error) {
 	return Image{}, agentbox.Errorf(agentbox.NotFound, "no image %q here", ref).WithHint("`agentbox image ls` shows what there is")
 }
 
-// Remove deletes an image. Machines that run from it go on.
-//
-// The recipe that gave it is forgotten, so the next use of it builds again. NotFound where there is
-// none.
+// Remove deletes an image. Machines that run from it go on. The recipe that gave it is forgotten,
+// so the next use of it builds again. NotFound where there is none.
 func (s *Store) Remove(ctx context.Context, digest agentbox.Digest) error {
 	from := s.imageDir(digest)
 	if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) {

@@ -20,10 +20,8 @@ type checked struct {
 }
 
 // open gives an image whose bytes are known to be right. It takes a stat if nothing has changed, a
-// full verification if something has.
-//
-// A lazy image is given without a look: its blocks are verified as they come. Code NotFound, or a
-// *DamagedError.
+// full verification if something has. A lazy image is given without a look: its blocks are verified
+// as they come. Code NotFound, or a *DamagedError.
 func (s *Store) open(d agentbox.Digest) (Image, error) {
 	img, err := s.describe(d)
 	if err != nil {
@@ -52,10 +50,8 @@ func (s *Store) open(d agentbox.Digest) (Image, error) {
 	return img, s.Verify(d)
 }
 
-// Verify reads the whole image and compares its digest.
-//
-// The file is identified before it is read, so a change meanwhile is found the next time. A lazy
-// image has nothing to verify.
+// Verify reads the whole image and compares its digest. The file is identified before it is read,
+// so a change meanwhile is found the next time. A lazy image has nothing to verify.
 func (s *Store) Verify(d agentbox.Digest) error {
 	path := filepath.Join(s.imageDir(d), imageFileName)
 	before, err := durable.Identify(path)

@@ -16,15 +16,13 @@ import (
 )
 
 // metaPackages are the packages that depend on a distribution's newest kernel for virtual machines,
-// best first: Debian's cloud kernel, then Ubuntu's. The generic ones are larger but work.
-//
-// arch is Debian's name, which for the processors that we run on is Go's.
+// best first: Debian's cloud kernel, then Ubuntu's. The generic ones are larger but work. arch is
+// Debian's name, which for the processors that we run on is Go's.
 func metaPackages(arch string) []string {
 	return []string{"linux-image-cloud-" + arch, "linux-image-kvm", "linux-image-virtual", "linux-image-" + arch, "linux-image-generic"}
 }
 
 // fetch downloads the distribution's kernel as an ordinary user and reads what is needed from it.
-//
 // Nothing is installed: the packages are downloaded into a temporary directory below Root and
 // unpacked there. What apt verified by its signatures is believed. Errors: Missing where there is
 // no apt or no package, Unavailable where the download failed, each with what to do instead.
@@ -95,9 +93,8 @@ func kernelPackages(ctx context.Context, arch string) ([]string, error) {
 		WithHint("run `sudo apt-get update`, or name a kernel with the `kernel:` key")
 }
 
-// aptDepends lists what a package depends on; nothing when apt does not know it.
-//
-// apt-cache prints alternatives with a bar before them; they are taken, too.
+// aptDepends lists what a package depends on; nothing when apt does not know it. apt-cache prints
+// alternatives with a bar before them; they are taken, too.
 func aptDepends(ctx context.Context, pkg string) []string {
 	cmd := exec.CommandContext(ctx, "apt-cache", "depends", pkg)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
@@ -124,10 +121,9 @@ func firstMatch(list []string, re *regexp.Regexp) string {
 	return ""
 }
 
-// download puts the packages' files into dir.
-//
-// The sandbox option is for root only: apt then downloads as a user of its own, who may not write
-// into dir. apt's words decide about the hint and nothing else.
+// download puts the packages' files into dir. The sandbox option is for root only: apt then
+// downloads as a user of its own, who may not write into dir. apt's words decide about the hint and
+// nothing else.
 func download(ctx context.Context, dir string, packages []string) error {
 	args := []string{"download", "-q"}
 	if os.Geteuid() == 0 {
@@ -149,9 +145,8 @@ func download(ctx context.Context, dir string, packages []string) error {
 	return failed.WithHint("check the network, or name a kernel with the `kernel:` key")
 }
 
-// lastLine is the most telling line of a failed program's output.
-//
-// apt and dpkg begin errors with "E: ". err is for a program that said nothing.
+// lastLine is the most telling line of a failed program's output. apt and dpkg begin errors with
+// "E: ". err is for a program that said nothing.
 func lastLine(out []byte, err error) string {
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	for i := len(lines) - 1; i >= 0; i-- {

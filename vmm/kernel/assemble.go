@@ -13,10 +13,8 @@ import (
 	"agentbox/agentbox/durable"
 )
 
-// Manifest is kernel.json: what a kernel directory holds.
-//
-// It is for reading by others, too: the driver's fingerprint covers the files themselves and not
-// this one.
+// Manifest is kernel.json: what a kernel directory holds. It is for reading by others, too: the
+// driver's fingerprint covers the files themselves and not this one.
 type Manifest struct {
 	// As `uname -r` prints it in the guest.
 	Release string          `json:"release"`
@@ -29,9 +27,8 @@ type Manifest struct {
 	Modules []string `json:"modules"`
 }
 
-// ReadManifest reads a kernel directory's manifest and does not look at the rest.
-//
-// The error is Corrupt for a file that is no JSON, and wraps fs.ErrNotExist where there is none.
+// ReadManifest reads a kernel directory's manifest and does not look at the rest. The error is
+// Corrupt for a file that is no JSON, and wraps fs.ErrNotExist where there is none.
 func ReadManifest(dir string) (Manifest, error) {
 	var m Manifest
 	text, err := os.ReadFile(filepath.Join(dir, FileManifest))
@@ -45,9 +42,8 @@ func ReadManifest(dir string) (Manifest, error) {
 }
 
 // Verify checks every byte of a kernel directory against its manifest: an *agentbox.Error of code
-// Corrupt when it differs, an error that is fs.ErrNotExist when there is no such directory.
-//
-// It reads all of it, some tens of MiB.
+// Corrupt when it differs, an error that is fs.ErrNotExist when there is no such directory. It
+// reads all of it, some tens of MiB.
 func Verify(dir string) error {
 	if _, err := os.Stat(dir); err != nil {
 		return fmt.Errorf("kernel: %w", err)
@@ -65,9 +61,8 @@ func Verify(dir string) error {
 	return err
 }
 
-// assemble writes a kernel directory.
-//
-// p must have its bytes loaded. Equal parts and agents give equal files.
+// assemble writes a kernel directory. p must have its bytes loaded. Equal parts and agents give
+// equal files.
 func assemble(dir string, p *parts, agent []byte) error {
 	initrd := initramfs(agent, p.Modules)
 	m := Manifest{Release: p.Release, Source: p.Source, Vmlinuz: p.Vmlinuz, Initrd: digest(initrd), Agent: digest(agent)}
@@ -81,10 +76,9 @@ func assemble(dir string, p *parts, agent []byte) error {
 	return writeDir(dir, map[string][]byte{FileVmlinuz: p.vmlinuz, FileInitrd: initrd, FileManifest: manifest})
 }
 
-// writeDir makes a directory with these files; it appears complete or not at all.
-//
-// Each file is synced before the rename and the parent after it, so a crash leaves a directory that
-// begins with a dot, which sweep removes. An existing directory is an error.
+// writeDir makes a directory with these files; it appears complete or not at all. Each file is
+// synced before the rename and the parent after it, so a crash leaves a directory that begins with
+// a dot, which sweep removes. An existing directory is an error.
 func writeDir(dir string, files map[string][]byte) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
@@ -108,10 +102,8 @@ func writeDir(dir string, files map[string][]byte) error {
 	return durable.SyncDir(filepath.Dir(dir))
 }
 
-// readVerified reads a file whose digest is known.
-//
-// Any failure is code Corrupt, since what the caller does about it is the same: remove and make
-// again.
+// readVerified reads a file whose digest is known. Any failure is code Corrupt, since what the
+// caller does about it is the same: remove and make again.
 func readVerified(path string, want agentbox.Digest) ([]byte, error) {
 	data, err := os.ReadFile(path)
 	if err == nil && digest(data) != want {

@@ -16,9 +16,7 @@ import (
 // FileOrigin is the file beside fetched parts that says who got them from the distribution.
 const FileOrigin = "origin.json"
 
-// origin is what it holds. Without it, this host did.
-//
-// By is the PeerID that Config.Elsewhere gave.
+// origin is what it holds. Without it, this host did. By is the PeerID that Config.Elsewhere gave.
 type origin struct {
 	By string `json:"by"`
 }
@@ -28,10 +26,9 @@ const maxParts = 1 << 20
 
 // elsewhere gets parts that somebody else fetched, and keeps them below fetched as if they had been
 // fetched here. Every byte is what their list says, and the kernel is of the release that it says;
-// who wrote the list is for Config.Elsewhere to judge.
-//
-// Its error is fs.ErrNotExist where nobody is asked; any error only means that the next source is
-// tried. The directory is filled under a temporary name, so what does not fit leaves nothing.
+// who wrote the list is for Config.Elsewhere to judge. Its error is fs.ErrNotExist where nobody is
+// asked; any error only means that the next source is tried. The directory is filled under a
+// temporary name, so what does not fit leaves nothing.
 func (c *Config) elsewhere(ctx context.Context, fetched string) (*parts, error) {
 	if c.Elsewhere == nil {
 		return nil, fs.ErrNotExist
@@ -91,10 +88,8 @@ type Fetched struct {
 	By      string // the member that got it from the distribution, as Config.Elsewhere said; "": this host
 }
 
-// ListFetched lists them.
-//
-// root is Config.Root. The order is by name. An origin that cannot be read is an error, and the
-// kernel is listed all the same, as this host's.
+// ListFetched lists them. root is Config.Root. The order is by name. An origin that cannot be read
+// is an error, and the kernel is listed all the same, as this host's.
 func ListFetched(root string) ([]Fetched, error) {
 	entries, err := os.ReadDir(filepath.Join(root, "fetched"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -114,11 +109,10 @@ func ListFetched(root string) ([]Fetched, error) {
 	return out, err
 }
 
-// Drop removes the fetched kernels of which gone is true, and the kernel directories made from them.
-// Machines that run go on; what is saved of them fits no other kernel.
-//
-// It is how what a revoked member made goes: gone is asked with Fetched.By. It goes on after an
-// error and returns all of them.
+// Drop removes the fetched kernels of which gone is true, and the kernel directories made from
+// them. Machines that run go on; what is saved of them fits no other kernel. It is how what a
+// revoked member made goes: gone is asked with Fetched.By. It goes on after an error and returns
+// all of them.
 func Drop(ctx context.Context, root string, gone func(by string) bool) error {
 	list, err := ListFetched(root)
 	for _, f := range list {

@@ -35,11 +35,9 @@ type Config struct {
 // Ensure returns a verified kernel directory for the configuration, making it first when there is
 // none. The order is: the override; a kernel fetched earlier; the host's own; what somebody else
 // fetched; the distribution's cloud kernel, downloaded as an ordinary user. Processes may call it
-// at the same time.
-//
-// What is here comes before what has to be fetched. Parts that are damaged are fetched again, once.
-// Errors: Invalid for an override that is no kernel, Missing where nothing can be had, NoSpace, or
-// those of apt.
+// at the same time. What is here comes before what has to be fetched. Parts that are damaged are
+// fetched again, once. Errors: Invalid for an override that is no kernel, Missing where nothing can
+// be had, NoSpace, or those of apt.
 func Ensure(ctx context.Context, c Config) (string, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -78,9 +76,7 @@ func Ensure(ctx context.Context, c Config) (string, error) {
 }
 
 // assembled returns the kernel directory of p, building it when it is missing or not what its
-// digests say.
-//
-// The lock is held.
+// digests say. The lock is held.
 func (c *Config) assembled(p *parts) (string, error) {
 	dir := filepath.Join(c.Root, p.key(c.Agent))
 	err := Verify(dir)

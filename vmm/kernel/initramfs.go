@@ -15,10 +15,9 @@ const (
 )
 
 // initramfs builds the archive the kernel unpacks before it runs /init. It is not compressed: under
-// emulation unpacking costs more than reading.
-//
-// The modules' file names begin with their place in the order. /dev/console is there because the
-// kernel opens it for /init before anything is mounted.
+// emulation unpacking costs more than reading. The modules' file names begin with their place in
+// the order. /dev/console is there because the kernel opens it for /init before anything is
+// mounted.
 func initramfs(agent []byte, mods []module) []byte {
 	var a archive
 	a.add("dev", modeDir|0o755, 0, 0, nil)

@@ -16,10 +16,8 @@ import (
 	"github.com/ulikunitz/xz"
 )
 
-// needed modules are those without which a machine does not come up, unless they are built in.
-//
-// They are virtio's transport and devices, and the file systems of image, runtime layer and
-// workspace.
+// needed modules are those without which a machine does not come up, unless they are built in. They
+// are virtio's transport and devices, and the file systems of image, runtime layer and workspace.
 var needed = []string{"virtio_mmio", "virtio_blk", "virtio_console", "erofs", "ext4", "overlay"}
 
 // wanted modules are loaded when the kernel has them. Every one costs boot time and memory in each
@@ -38,10 +36,9 @@ type modules struct {
 	builtin map[string]bool
 }
 
-// indexModules lists what a module directory has.
-//
-// root is a directory lib/modules/<release>. Built-in modules are listed by the kernel's own build
-// in modules.builtin; a kernel without that list is taken to have none.
+// indexModules lists what a module directory has. root is a directory lib/modules/<release>.
+// Built-in modules are listed by the kernel's own build in modules.builtin; a kernel without that
+// list is taken to have none.
 func indexModules(root fs.FS) (*modules, error) {
 	t := &modules{root: root, files: map[string]string{}, builtin: map[string]bool{}}
 	list, err := fs.ReadFile(root, "modules.builtin")
@@ -66,16 +63,14 @@ func indexModules(root fs.FS) (*modules, error) {
 	return t, err
 }
 
-// moduleName is the name the kernel knows a file by.
-//
-// Files may have dashes where the kernel has underscores, and endings of a compression.
+// moduleName is the name the kernel knows a file by. Files may have dashes where the kernel has
+// underscores, and endings of a compression.
 func moduleName(file string) string {
 	name, _, _ := strings.Cut(path.Base(file), ".ko")
 	return strings.ReplaceAll(name, "-", "_")
 }
 
 // resolve reads the named modules and all they depend on, in an order in which they can be loaded.
-//
 // A missing needed module, or a missing dependency of any, is an error that names the chain; a
 // missing wanted one is not.
 func (t *modules) resolve(needed, wanted []string) ([]module, error) {
@@ -142,9 +137,8 @@ func (r *resolver) visit(name string) error {
 }
 
 // dependencies reads the .modinfo section: hard dependencies, and those that should come before if
-// they exist.
-//
-// The section is a list of NAME=VALUE with zeros between them. Names are as the kernel knows them.
+// they exist. The section is a list of NAME=VALUE with zeros between them. Names are as the kernel
+// knows them.
 func dependencies(data []byte) (hard, soft []string, err error) {
 	f, err := elf.NewFile(bytes.NewReader(data))
 	if err != nil {

@@ -17,10 +17,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// parts are a kernel and its modules, not yet with an agent.
-//
-// As JSON it is kernel.json of a fetched kernel. vmlinuz and the modules' bytes are nil until load
-// where dir is not "".
+// parts are a kernel and its modules, not yet with an agent. As JSON it is kernel.json of a fetched
+// kernel. vmlinuz and the modules' bytes are nil until load where dir is not "".
 type parts struct {
 	Release string          `json:"release"`
 	Source  string          `json:"source"` // for people: where it came from
@@ -41,9 +39,8 @@ type module struct {
 // change of this package that no digest shows.
 const layout = "agentbox kernel 1"
 
-// key names the directory that parts and agent give.
-//
-// 32 hex digits. It needs no bytes, so a directory that exists costs no reading of its parts.
+// key names the directory that parts and agent give. 32 hex digits. It needs no bytes, so a
+// directory that exists costs no reading of its parts.
 func (p *parts) key(agent []byte) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%s\n%s\n%x\n", layout, p.Release, p.Vmlinuz, sha256.Sum256(agent))
@@ -53,9 +50,8 @@ func (p *parts) key(agent []byte) string {
 	return fmt.Sprintf("%x", h.Sum(nil)[:16])
 }
 
-// parts finds a kernel in the order Ensure promises.
-//
-// The lock is held. Damaged fetched parts are all removed: they are fetched again next.
+// parts finds a kernel in the order Ensure promises. The lock is held. Damaged fetched parts are
+// all removed: they are fetched again next.
 func (c *Config) parts(ctx context.Context) (*parts, error) {
 	if c.Override != "" {
 		return readOverride(c.Override)
@@ -90,9 +86,8 @@ func (c *Config) parts(ctx context.Context) (*parts, error) {
 }
 
 // readTree makes parts from a kernel file and the directory lib/modules/<release> that belongs to
-// it; modules may be "" for a kernel that has everything built in.
-//
-// All bytes are loaded. A kernel whose needed modules are neither there nor built in is an error.
+// it; modules may be "" for a kernel that has everything built in. All bytes are loaded. A kernel
+// whose needed modules are neither there nor built in is an error.
 func readTree(vmlinuz, modules, source string) (*parts, error) {
 	image, err := os.ReadFile(vmlinuz)
 	if err != nil {
@@ -117,7 +112,6 @@ func readTree(vmlinuz, modules, source string) (*parts, error) {
 }
 
 // readHost takes the running kernel of the host below root, where an ordinary user may read it.
-//
 // Some distributions let root alone read /boot's kernels; others are then tried.
 func readHost(root, release string) (*parts, error) {
 	if release == "" {
@@ -127,11 +121,9 @@ func readHost(root, release string) (*parts, error) {
 	return readTree(filepath.Join(root, "boot/vmlinuz-"+release), modules, "the host's own kernel")
 }
 
-// readOverride takes what the user's `kernel:` key names.
-//
-// It is a vmlinuz file, whose modules are looked for beside it, one directory up and in the host's
-// own, or a directory with both, as a package of a distribution is when it is unpacked. Errors have
-// code Invalid.
+// readOverride takes what the user's `kernel:` key names. It is a vmlinuz file, whose modules are
+// looked for beside it, one directory up and in the host's own, or a directory with both, as a
+// package of a distribution is when it is unpacked. Errors have code Invalid.
 func readOverride(path string) (*parts, error) {
 	bad := func(err error) error {
 		return agentbox.Errorf(agentbox.Invalid, "kernel: %s is not a usable kernel: %w", path, err).
@@ -172,9 +164,8 @@ func readOverride(path string) (*parts, error) {
 	return p, nil
 }
 
-// findVmlinuz finds the one kernel in a directory, or in its boot directory.
-//
-// Of several of one pattern the last by name counts.
+// findVmlinuz finds the one kernel in a directory, or in its boot directory. Of several of one
+// pattern the last by name counts.
 func findVmlinuz(dir string) (string, error) {
 	for _, pattern := range []string{"vmlinuz", "vmlinuz-*", "boot/vmlinuz-*", "boot/vmlinuz", "bzImage"} {
 		found, err := filepath.Glob(filepath.Join(dir, pattern))
@@ -189,10 +180,8 @@ func findVmlinuz(dir string) (string, error) {
 }
 
 // imageRelease reads the release out of an x86 bzImage's header (Documentation/arch/x86/boot.rst:
-// "HdrS" at 0x202, the version string's offset less 0x200 at 0x20e).
-//
-// A release becomes the name of a directory, so one that begins with a dot, which nobody lists, or
-// has a slash in it is none.
+// "HdrS" at 0x202, the version string's offset less 0x200 at 0x20e). A release becomes the name of
+// a directory, so one that begins with a dot, which nobody lists, or has a slash in it is none.
 func imageRelease(image []byte) (string, error) {
 	if len(image) < 0x400 || string(image[0x202:0x206]) != "HdrS" {
 		return "", errors.New("it is not an x86 Linux kernel (bzImage)")
@@ -212,9 +201,7 @@ func imageRelease(image []byte) (string, error) {
 	return release, nil
 }
 
-// save keeps parts under dir, whole or not at all.
-//
-// dir must not exist.
+// save keeps parts under dir, whole or not at all. dir must not exist.
 func (p *parts) save(dir string) error {
 	files := map[string][]byte{FileVmlinuz: p.vmlinuz}
 	for _, m := range p.Modules {

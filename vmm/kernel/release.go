@@ -15,10 +15,9 @@ func hostRelease() string {
 	return strings.TrimSpace(string(text))
 }
 
-// CompareReleases orders releases: runs of digits as numbers, everything else as text.
-//
-// It is negative when a is the older. A text that goes on is newer than one that ends there:
-// 6.1.0-2 follows 6.1.0.
+// CompareReleases orders releases: runs of digits as numbers, everything else as text. It is
+// negative when a is the older. A text that goes on is newer than one that ends there: 6.1.0-2
+// follows 6.1.0.
 func CompareReleases(a, b string) int {
 	for a != "" && b != "" {
 		var x, y string

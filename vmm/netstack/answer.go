@@ -14,9 +14,7 @@ func ether(kind uint16) []byte {
 	return binary.BigEndian.AppendUint16(h, kind)
 }
 
-// arpAnswer says where the gateway is.
-//
-// request has passed inspectARP.
+// arpAnswer says where the gateway is. request has passed inspectARP.
 func arpAnswer(request []byte) []byte {
 	const answer = 2
 	f := append(ether(etherARP), request[etherLen:etherLen+6]...)
@@ -25,10 +23,8 @@ func arpAnswer(request []byte) []byte {
 	return append(append(f, guestMAC[:]...), request[etherLen+14:etherLen+18]...)
 }
 
-// ipv4 is a frame with one IPv4 packet to the guest.
-//
-// The packet is never fragmented and has no options. A zero identification is allowed for such a
-// packet (RFC 6864).
+// ipv4 is a frame with one IPv4 packet to the guest. The packet is never fragmented and has no
+// options. A zero identification is allowed for such a packet (RFC 6864).
 func ipv4(from, to [4]byte, proto byte, payload []byte) []byte {
 	const ttl, dontFragment = 64, 0x40
 	f := ether(etherIPv4)
@@ -41,9 +37,8 @@ func ipv4(from, to [4]byte, proto byte, payload []byte) []byte {
 	return append(append(f, h...), payload...)
 }
 
-// pingAnswer sends an echo request back.
-//
-// ip is the guest's packet, from inspect; its data goes back as it came.
+// pingAnswer sends an echo request back. ip is the guest's packet, from inspect; its data goes back
+// as it came.
 func pingAnswer(ip []byte) []byte {
 	icmp := append([]byte{0, 0, 0, 0}, ip[ipLen+4:]...) // type 0, code 0, no sum yet
 	binary.BigEndian.PutUint16(icmp[2:], ^sum(icmp, 0))
@@ -59,9 +54,8 @@ const (
 	codeProhibited = 13
 )
 
-// strayCode is the code that ends the wait of a program for an answer in a protocol.
-//
-// Linux gives a connecting program an error for some codes only, and goes on trying at others.
+// strayCode is the code that ends the wait of a program for an answer in a protocol. Linux gives a
+// connecting program an error for some codes only, and goes on trying at others.
 func strayCode(proto byte) byte {
 	switch proto {
 	case protoTCP:
@@ -76,7 +70,6 @@ func strayCode(proto byte) byte {
 
 // unreachable tells the guest that a packet of its own goes nowhere: its header and 8 bytes more go
 // back. It comes from where the packet was for, or from the gateway where no packet can come from.
-//
 // That is what a kernel needs to find the socket it is about (RFC 792).
 func unreachable(ip []byte, code byte) []byte {
 	const destinationUnreachable = 3
@@ -98,9 +91,8 @@ func udp(from, to uint16, dst [4]byte, payload []byte) []byte {
 	return ipv4(gatewayIP, dst, protoUDP, append(d, payload...))
 }
 
-// sum is the Internet checksum, not yet inverted.
-//
-// acc is a sum to go on from, that of a pseudo header for example.
+// sum is the Internet checksum, not yet inverted. acc is a sum to go on from, that of a pseudo
+// header for example.
 func sum(b []byte, acc uint32) uint16 {
 	for ; len(b) > 1; b = b[2:] {
 		acc += uint32(b[0])<<8 | uint32(b[1])

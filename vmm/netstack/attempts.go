@@ -6,10 +6,8 @@ import (
 )
 
 // attempts reports what the stack refuses: the first of a kind at once, then one report a second at
-// most.
-//
-// Counting and not queueing is what bounds it: a box may send refused frames as fast as its CPUs
-// can.
+// most. Counting and not queueing is what bounds it: a box may send refused frames as fast as its
+// CPUs can.
 type attempts struct {
 	report func(Attempt)
 	every  time.Duration
@@ -36,10 +34,8 @@ func newAttempts(report func(Attempt)) *attempts {
 	return &attempts{report: report, every: attemptsEvery, tally: map[Kind]*tally{}}
 }
 
-// add counts one attempt. detail is called for those that are described.
-//
-// It waits while another report is being made, so a report that takes long slows the box down, and
-// nothing else.
+// add counts one attempt. detail is called for those that are described. It waits while another
+// report is being made, so a report that takes long slows the box down, and nothing else.
 func (a *attempts) add(kind Kind, detail func() string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -15,9 +15,8 @@ import (
 )
 
 // card is gVisor's view of the cable: one that carries IPv4 packets to and from its only neighbour.
-// Frames are read and written without a queue of their own, by the goroutine that has them.
-//
-// It implements stack.LinkEndpoint and stack.GSOEndpoint. Reading is one goroutine's (Stack.read);
+// Frames are read and written without a queue of their own, by the goroutine that has them. It
+// implements stack.LinkEndpoint and stack.GSOEndpoint. Reading is one goroutine's (Stack.read);
 // writing is any of gVisor's goroutines'.
 type card struct {
 	link   vmm.Link
@@ -38,9 +37,7 @@ func newCard(link vmm.Link) *card {
 }
 
 // deliver hands a packet from the guest to gVisor. Sums are not verified: nothing on the cable
-// changes a byte.
-//
-// The packet must have passed inspect. gVisor may keep it, so its bytes are copied.
+// changes a byte. The packet must have passed inspect. gVisor may keep it, so its bytes are copied.
 func (c *card) deliver(ip []byte) {
 	c.mu.RLock()
 	d := c.dispatcher
@@ -114,9 +111,7 @@ func (c *card) write(p *stack.PacketBuffer) error {
 	return c.long.WriteSegment(s, frame...)
 }
 
-// GSOMaxSize implements stack.GSOEndpoint.
-//
-// 0 is no segmentation offload.
+// GSOMaxSize implements stack.GSOEndpoint. 0 is no segmentation offload.
 func (c *card) GSOMaxSize() uint32 {
 	if c.long == nil {
 		return 0
@@ -164,10 +159,8 @@ func (c *card) ParseHeader(*stack.PacketBuffer) bool    { return true }
 func (c *card) Close()                                  {}
 func (c *card) SetOnCloseAction(func())                 {}
 
-// read handles frames until the cable is cut.
-//
-// It is one of Stack.work. buf is used again for the next frame, so what is kept of it has to be
-// copied.
+// read handles frames until the cable is cut. It is one of Stack.work. buf is used again for the
+// next frame, so what is kept of it has to be copied.
 func (s *Stack) read() {
 	buf := make([]byte, maxFrame)
 	for {
@@ -183,10 +176,8 @@ func (s *Stack) read() {
 	}
 }
 
-// frame handles one frame from the guest.
-//
-// Only what programs may wait for an answer to is answered with an error; everything else that is
-// refused gets silence.
+// frame handles one frame from the guest. Only what programs may wait for an answer to is answered
+// with an error; everything else that is refused gets silence.
 func (s *Stack) frame(f []byte) {
 	c, kind, ip := inspect(f)
 	switch c {

@@ -31,10 +31,9 @@ const (
 	dhcpInform   = 8
 )
 
-// dhcpAnswer is the answer to a message of a DHCP client, nil when there is none to give.
-//
-// m is the payload of a datagram to the server's port. It must be for the guest's own hardware
-// address; the answer has at least 300 bytes.
+// dhcpAnswer is the answer to a message of a DHCP client, nil when there is none to give. m is the
+// payload of a datagram to the server's port. It must be for the guest's own hardware address; the
+// answer has at least 300 bytes.
 func dhcpAnswer(m []byte) []byte {
 	const bootRequest, bootReply, ethernet = 1, 2, 1
 	if len(m) < dhcpHeader || m[0] != bootRequest || m[1] != ethernet || m[2] != 6 || [6]byte(m[28:34]) != guestMAC || string(m[236:240]) != dhcpCookie {
@@ -64,9 +63,8 @@ func dhcpAnswer(m []byte) []byte {
 	return append(r, make([]byte, max(0, 300-len(r)))...) // BOOTP's least size
 }
 
-// dhcpReplyTo chooses the type of the answer, 0 for none.
-//
-// A request for another address than the lease's is refused, so that the client begins anew.
+// dhcpReplyTo chooses the type of the answer, 0 for none. A request for another address than the
+// lease's is refused, so that the client begins anew.
 func dhcpReplyTo(m []byte, options map[byte][]byte) byte {
 	wanted := netip.AddrFrom4([4]byte(m[12:16])) // renewing
 	if b := options[optionRequested]; len(b) == 4 {
@@ -100,9 +98,8 @@ func dhcpLease() []byte {
 	return option(b, optionLease, binary.BigEndian.AppendUint32(nil, forever)...)
 }
 
-// dhcpOptions reads options up to the end mark, or as far as they make sense.
-//
-// Of a code that is there twice the last counts. Values are parts of b.
+// dhcpOptions reads options up to the end mark, or as far as they make sense. Of a code that is
+// there twice the last counts. Values are parts of b.
 func dhcpOptions(b []byte) map[byte][]byte {
 	const pad = 0
 	out := map[byte][]byte{}

@@ -17,10 +17,9 @@ import (
 )
 
 // resolver answers questions without asking anybody: an allowed name has its synthetic address and
-// nothing else, any other does not exist.
-//
-// Asking a resolver of the host would be a way out for data (a name can carry 200 bytes) and would
-// tell the box what the host's resolver knows. Its methods may be called from any goroutine.
+// nothing else, any other does not exist. Asking a resolver of the host would be a way out for data
+// (a name can carry 200 bytes) and would tell the box what the host's resolver knows. Its methods
+// may be called from any goroutine.
 type resolver struct {
 	names    *names
 	lookup   func(context.Context, Question) error
@@ -32,15 +31,12 @@ type resolver struct {
 const nameTTL = 60
 
 // maxQuestion is more than any question with one name needs; what follows is EDNS padding at best.
-//
 // In bytes. Longer messages are dropped, not answered.
 const maxQuestion = 1232
 
-// answer gives the response to one message, nil when it deserves none.
-//
-// What deserves none: messages that are too long, answers, and what cannot be parsed. The answer
-// repeats the question's ID and its RecursionDesired, and claims authority, since nobody else has
-// any.
+// answer gives the response to one message, nil when it deserves none. What deserves none: messages
+// that are too long, answers, and what cannot be parsed. The answer repeats the question's ID and
+// its RecursionDesired, and claims authority, since nobody else has any.
 func (r *resolver) answer(ctx context.Context, message []byte) []byte {
 	if len(message) > maxQuestion {
 		r.refuse("a message of %d bytes", len(message))
@@ -98,10 +94,8 @@ func (r *resolver) reply(ctx context.Context, h dnsmessage.Header, q dnsmessage.
 }
 
 // resolve decides about a question. A nil answer with success says that the name has nothing of
-// that type.
-//
-// Which names exist is the handler's decision, asked for each question anew. Addresses are only
-// ever A records: the cable carries no IPv6.
+// that type. Which names exist is the handler's decision, asked for each question anew. Addresses
+// are only ever A records: the cable carries no IPv6.
 func (r *resolver) resolve(ctx context.Context, q dnsmessage.Question) (func(*dnsmessage.Builder) error, dnsmessage.RCode) {
 	head := dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: nameTTL}
 	if addr, ok := reverse(q); ok {
@@ -126,10 +120,9 @@ func (r *resolver) resolve(ctx context.Context, q dnsmessage.Question) (func(*dn
 	return func(b *dnsmessage.Builder) error { return b.AResource(head, dnsmessage.AResource{A: addr.As4()}) }, dnsmessage.RCodeSuccess
 }
 
-// serveStream answers questions over TCP.
-//
-// Each message has its length in two bytes before it (RFC 1035, 4.2.2). The end of the stream is
-// the guest's; 10 s without a question end it, too, and so does the first bad message.
+// serveStream answers questions over TCP. Each message has its length in two bytes before it (RFC
+// 1035, 4.2.2). The end of the stream is the guest's; 10 s without a question end it, too, and so
+// does the first bad message.
 func (r *resolver) serveStream(ctx context.Context, c net.Conn) error {
 	const idle = 10 * time.Second
 	buf := make([]byte, 2+maxQuestion)
@@ -166,10 +159,8 @@ func (r *resolver) refuse(format string, args ...any) {
 
 // canonical is a name as the policy knows it, in lower case and without the dot at its end.
 // Letters, digits, '-' and '_' are all that host names are made of; anything else could read
-// differently elsewhere.
-//
-// ok is false for what is no host name: longer than 253 bytes, empty labels or ones beyond 63
-// bytes, other characters.
+// differently elsewhere. ok is false for what is no host name: longer than 253 bytes, empty labels
+// or ones beyond 63 bytes, other characters.
 func canonical(s string) (string, bool) {
 	const most = 253
 	name := []byte(strings.TrimSuffix(s, "."))
@@ -198,9 +189,8 @@ func canonical(s string) (string, bool) {
 	return string(name), label > 0
 }
 
-// reverse tells whether q asks for the name of an address of the block.
-//
-// Names of the form 4.3.18.198.in-addr.arpa.
+// reverse tells whether q asks for the name of an address of the block. Names of the form
+// 4.3.18.198.in-addr.arpa.
 func reverse(q dnsmessage.Question) (netip.Addr, bool) {
 	s, ok := strings.CutSuffix(strings.ToLower(q.Name.String()), ".in-addr.arpa.")
 	if !ok || q.Type != dnsmessage.TypePTR || q.Class != dnsmessage.ClassINET {

@@ -140,10 +140,8 @@ func inspectIPv4(to [6]byte, p []byte) (class, Kind, []byte) {
 	return classRefused, kind, nil
 }
 
-// destinationKind refuses addresses that no packet on a cable can be sent to.
-//
-// It is "" for an address that can be one; whether there is anything there is the handler's to
-// decide.
+// destinationKind refuses addresses that no packet on a cable can be sent to. It is "" for an
+// address that can be one; whether there is anything there is the handler's to decide.
 func destinationKind(dst [4]byte) Kind {
 	addr := netip.AddrFrom4(dst)
 	switch {

@@ -55,10 +55,9 @@ type Question struct {
 	Type uint16 // as in DNS: 1 is A, 28 AAAA, 16 TXT
 }
 
-// Destination is where the box wants to go.
-//
-// It is comparable. The box chooses all of it; a Name is the one that the resolver was asked for,
-// and what the flow then says of itself (a server name, a Host header) may be another.
+// Destination is where the box wants to go. It is comparable. The box chooses all of it; a Name is
+// the one that the resolver was asked for, and what the flow then says of itself (a server name, a
+// Host header) may be another.
 type Destination struct {
 	Proto string         // "tcp" or "udp"
 	Name  string         // canonical, when the box uses the synthetic address of an allowed name; "" for any other address

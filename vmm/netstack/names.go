@@ -13,9 +13,8 @@ import (
 // names gives each allowed name one address of the name block. The address follows from the name,
 // so that a box that goes on under a new stack, or its twin, finds the same; where two names fall
 // on one address the later takes the next that is free. The name asked for the longest time ago is
-// forgotten when there are too many.
-//
-// A forgotten name costs the box a new lookup: flows to its old address arrive without a name.
+// forgotten when there are too many. A forgotten name costs the box a new lookup: flows to its old
+// address arrive without a name.
 type names struct {
 	most int
 
@@ -44,9 +43,8 @@ func newNames(most int) *names {
 	return &names{most: most, byName: map[string]*list.Element{}, byAddr: map[netip.Addr]*list.Element{}}
 }
 
-// address gives the address of a name, a new one where need be.
-//
-// name is canonical and allowed. The name counts as asked for just now.
+// address gives the address of a name, a new one where need be. name is canonical and allowed. The
+// name counts as asked for just now.
 func (n *names) address(name string) netip.Addr {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -66,9 +64,7 @@ func (n *names) address(name string) netip.Addr {
 }
 
 // place finds a free address, beginning where the name's hash says. There is one: the block is
-// larger than the table.
-//
-// mu is held.
+// larger than the table. mu is held.
 func (n *names) place(name string) netip.Addr {
 	digest := sha256.Sum256([]byte(name))
 	size := uint32(1)<<(32-protocol.NameBlock.Bits()) - firstName - 1 // the block's last address is left out too
@@ -82,9 +78,8 @@ func (n *names) place(name string) netip.Addr {
 	}
 }
 
-// of gives the name of an address, "" when it has none.
-//
-// It does not make the name a recent one: only questions do.
+// of gives the name of an address, "" when it has none. It does not make the name a recent one:
+// only questions do.
 func (n *names) of(addr netip.Addr) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -29,11 +29,9 @@ const (
 	DefaultFlows   = 1024
 )
 
-// Stack is the network of one box, from New to Close.
-//
-// Its methods may be called from any goroutine. Goroutines: one reads the cable (Start), one for
-// each connection and each flow is in the handler, one for each question that is being answered;
-// all are in work, and Close waits for them.
+// Stack is the network of one box, from New to Close. Its methods may be called from any goroutine.
+// Goroutines: one reads the cable (Start), one for each connection and each flow is in the handler,
+// one for each question that is being answered; all are in work, and Close waits for them.
 type Stack struct {
 	card     *card
 	handler  Handler
@@ -51,10 +49,9 @@ type Stack struct {
 	close  sync.Once
 }
 
-// New makes the network at the host's end of a link. It reads nothing before Start.
-//
-// h.Attempt may be called as soon as Start was. An error means that gVisor's stack refused its
-// configuration; the link stays the caller's then, and belongs to the Stack otherwise.
+// New makes the network at the host's end of a link. It reads nothing before Start. h.Attempt may
+// be called as soon as Start was. An error means that gVisor's stack refused its configuration; the
+// link stays the caller's then, and belongs to the Stack otherwise.
 func New(link vmm.Link, h Handler, c Config) (*Stack, error) {
 	if c.Streams == 0 {
 		c.Streams = DefaultStreams
@@ -76,11 +73,9 @@ func New(link vmm.Link, h Handler, c Config) (*Stack, error) {
 const nic = 1
 
 // assemble makes gVisor's stack: IPv4, TCP and UDP, on one card that answers for every address
-// there is.
-//
-// Promiscuous mode takes packets for every address, spoofing lets answers come from every address:
-// the stack is at the other end of whatever the guest connects to. ICMP and ARP are left out, since
-// we answer them on bytes.
+// there is. Promiscuous mode takes packets for every address, spoofing lets answers come from every
+// address: the stack is at the other end of whatever the guest connects to. ICMP and ARP are left
+// out, since we answer them on bytes.
 func (s *Stack) assemble() error {
 	s.tcpip = stack.New(stack.Options{
 		NetworkProtocols:   []stack.NetworkProtocolFactory{networkv4.NewProtocol},
@@ -106,16 +101,13 @@ func (s *Stack) assemble() error {
 }
 
 // Start reads the link until it is cut. Before it, the box's frames wait: its policy may be put in
-// place first.
-//
-// It is called once.
+// place first. It is called once.
 func (s *Stack) Start() { s.work.Go(s.read) }
 
 // Close cuts the link, resets every connection and ends the context of every call to the handler,
-// and returns when all of them have returned. Idempotent.
-//
-// The order: no handler may begin anew, nothing more comes from the guest, what is open is reset;
-// gVisor's stack is destroyed only when no goroutine uses it any more.
+// and returns when all of them have returned. Idempotent. The order: no handler may begin anew,
+// nothing more comes from the guest, what is open is reset; gVisor's stack is destroyed only when
+// no goroutine uses it any more.
 func (s *Stack) Close() error {
 	var err error
 	s.close.Do(func() {

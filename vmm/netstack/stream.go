@@ -16,10 +16,9 @@ import (
 
 // stream is a Conn whose SYN has not been answered before its first use. It is made for a SYN, and
 // answers it at the first Read, Write or CloseWrite: so a handler that dials first lets the guest
-// see a refusal where there was one. Its methods may be called from any goroutine.
-//
-// answer orders everything: exactly one of establish, finish and Close answers the SYN; the fields
-// behind it are written before ready is closed and never again.
+// see a refusal where there was one. Its methods may be called from any goroutine. answer orders
+// everything: exactly one of establish, finish and Close answers the SYN; the fields behind it are
+// written before ready is closed and never again.
 type stream struct {
 	id    stack.TransportEndpointID
 	share int // bytes of each buffer
@@ -93,10 +92,8 @@ func (c *stream) established(ep tcpip.Endpoint) {
 
 // finish ends the connection as err says: refused or reset with one, closed without. It returns
 // when nothing of it is left but a state that passes by itself, soon after done is closed at the
-// latest.
-//
-// err nil means that the handler's work is done, and what it wrote is still to reach the guest. It
-// is called once, when the handler has returned.
+// latest. err nil means that the handler's work is done, and what it wrote is still to reach the
+// guest. It is called once, when the handler has returned.
 func (c *stream) finish(err error, done <-chan struct{}) {
 	c.answer.Do(func() {
 		defer close(c.ready)
@@ -116,10 +113,9 @@ func (c *stream) finish(err error, done <-chan struct{}) {
 }
 
 // drain waits until the guest has read everything and closed its side too, and tells whether it
-// has. What is left of a connection counts as one, so it may not stay for ever.
-//
-// gVisor tells no one of a state that changes, so it looks again and again, less and less often.
-// TIME-WAIT counts as closed: it passes by itself.
+// has. What is left of a connection counts as one, so it may not stay for ever. gVisor tells no one
+// of a state that changes, so it looks again and again, less and less often. TIME-WAIT counts as
+// closed: it passes by itself.
 func (c *stream) drain(done <-chan struct{}) bool {
 	const longest = 250 * time.Millisecond
 	end := time.Now().Add(linger)
@@ -137,9 +133,8 @@ func (c *stream) drain(done <-chan struct{}) bool {
 	return false
 }
 
-// abort resets the connection, from any goroutine.
-//
-// One whose SYN is not answered yet is refused when it would be.
+// abort resets the connection, from any goroutine. One whose SYN is not answered yet is refused
+// when it would be.
 func (c *stream) abort() {
 	c.mu.Lock()
 	c.aborted = true

@@ -67,9 +67,8 @@ func (t *streams) init(s *Stack) {
 	s.tcpip.SetTransportProtocolHandler(tcp.ProtocolNumber, f.HandlePacket)
 }
 
-// begin is called in a goroutine of its own for each SYN.
-//
-// It lives as long as the connection. The handler's error decides how that ends.
+// begin is called in a goroutine of its own for each SYN. It lives as long as the connection. The
+// handler's error decides how that ends.
 func (t *streams) begin(r *tcp.ForwarderRequest) {
 	d := t.destination("tcp", r.ID())
 	c := newStream(r)
@@ -84,9 +83,8 @@ func (t *streams) begin(r *tcp.ForwarderRequest) {
 	c.finish(t.carry(d, c), t.ctx.Done())
 }
 
-// carry lets the handler decide, and have the connection.
-//
-// A connection to the gateway's resolver is not decided about here but name by name.
+// carry lets the handler decide, and have the connection. A connection to the gateway's resolver is
+// not decided about here but name by name.
 func (t *streams) carry(d Destination, c *stream) error {
 	if d.Addr == netip.AddrPortFrom(protocol.GatewayAddr, dnsPort) {
 		return t.resolver.serveStream(t.ctx, c)
@@ -97,18 +95,16 @@ func (t *streams) carry(d Destination, c *stream) error {
 	return t.handler.Stream(t.ctx, d, c)
 }
 
-// destination is where a packet goes.
-//
-// id is as gVisor sees it: the local end is where the guest connects to.
+// destination is where a packet goes. id is as gVisor sees it: the local end is where the guest
+// connects to.
 func (s *Stack) destination(proto string, id stack.TransportEndpointID) Destination {
 	addr := netip.AddrFrom4(id.LocalAddress.As4())
 	return Destination{Proto: proto, Name: s.names.of(addr), Addr: netip.AddrPortFrom(addr, id.LocalPort)}
 }
 
-// enter takes one of the places there are, and a share of the memory.
-//
-// It is false when the limit is reached or the stack is being closed. The share is not taken from
-// those that are open already: the budget is a bound on what begins, and no promise.
+// enter takes one of the places there are, and a share of the memory. It is false when the limit is
+// reached or the stack is being closed. The share is not taken from those that are open already:
+// the budget is a bound on what begins, and no promise.
 func (t *streams) enter(c *stream) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -47,10 +47,9 @@ func (u *flows) init(s *Stack) {
 }
 
 // packet is called for a datagram that belongs to no open flow. It must not block; false has the
-// guest told that nobody listens.
-//
-// It is called by the goroutine that reads the cable. While the handler decides about a flow its
-// further datagrams are dropped: the first one is kept, and is what the flow begins with.
+// guest told that nobody listens. It is called by the goroutine that reads the cable. While the
+// handler decides about a flow its further datagrams are dropped: the first one is kept, and is
+// what the flow begins with.
 func (u *flows) packet(id stack.TransportEndpointID, p *stack.PacketBuffer) bool {
 	d := u.destination("udp", id)
 	if d.Addr == netip.AddrPortFrom(protocol.GatewayAddr, dnsPort) {
@@ -89,9 +88,8 @@ func (u *flows) leave(id stack.TransportEndpointID) {
 	delete(u.open, id)
 }
 
-// carry lets the handler decide, and have the flow.
-//
-// It is the flow's goroutine, until the handler returns.
+// carry lets the handler decide, and have the flow. It is the flow's goroutine, until the handler
+// returns.
 func (u *flows) carry(d Destination, id stack.TransportEndpointID, first *stack.PacketBuffer) {
 	if err := u.handler.Accept(u.ctx, d); err != nil {
 		u.send(unreachable(packetHead(first), codePort))
@@ -113,9 +111,7 @@ func packetHead(p *stack.PacketBuffer) []byte {
 	return append(head, p.TransportHeader().Slice()...)
 }
 
-// endpoint makes gVisor's end of the flow, with the first datagram in it.
-//
-// The caller closes it.
+// endpoint makes gVisor's end of the flow, with the first datagram in it. The caller closes it.
 func (u *flows) endpoint(id stack.TransportEndpointID, first *stack.PacketBuffer) (*flow, error) {
 	var request *transportudp.ForwarderRequest
 	transportudp.NewForwarder(u.tcpip, func(r *transportudp.ForwarderRequest) { request = r }).HandlePacket(id, first)
@@ -132,9 +128,7 @@ func (u *flows) endpoint(id stack.TransportEndpointID, first *stack.PacketBuffer
 	return f, nil
 }
 
-// enter makes a flow one that abort knows of.
-//
-// It is false when the stack is being closed.
+// enter makes a flow one that abort knows of. It is false when the stack is being closed.
 func (u *flows) enter(id stack.TransportEndpointID, f *flow) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -154,10 +148,8 @@ func (u *flows) abort() {
 	}
 }
 
-// question answers a datagram to the resolver.
-//
-// It does not block: the answer is given by a goroutine of its own, of which there are
-// mostQuestions at once.
+// question answers a datagram to the resolver. It does not block: the answer is given by a
+// goroutine of its own, of which there are mostQuestions at once.
 func (u *flows) question(from uint16, p *stack.PacketBuffer) {
 	select {
 	case u.asked <- struct{}{}:
@@ -174,9 +166,8 @@ func (u *flows) question(from uint16, p *stack.PacketBuffer) {
 	})
 }
 
-// flow is the guest's end of a UDP flow.
-//
-// Its timer closes it after flowIdle without a datagram, which a reader sees as net.ErrClosed.
+// flow is the guest's end of a UDP flow. Its timer closes it after flowIdle without a datagram,
+// which a reader sees as net.ErrClosed.
 type flow struct {
 	*gonet.UDPConn
 	queue waiter.Queue

@@ -90,10 +90,8 @@ func Open(about Image, need Need) (*File, error) {
 // Size implements vmm.Blocks.
 func (f *File) Size() int64 { return f.about.Size }
 
-// ReadBlocks implements vmm.Blocks.
-//
-// Blocks that are missing are awaited one after the other: the one who completes the image reads
-// ahead by itself when it is asked for a block.
+// ReadBlocks implements vmm.Blocks. Blocks that are missing are awaited one after the other: the
+// one who completes the image reads ahead by itself when it is asked for a block.
 func (f *File) ReadBlocks(ctx context.Context, p []byte, off int64) error {
 	if off < 0 || off+int64(len(p)) > f.about.Size {
 		return fmt.Errorf("a read of %d bytes at %d of an image of %d", len(p), off, f.about.Size)

@@ -77,11 +77,10 @@ type command struct {
 }
 
 // argv is QEMU's command line without the program: a pure function, so it is tested without QEMU.
-// What it gives for the machines that exist is kept as golden files in testdata.
-//
-// -nodefaults and -no-user-config leave nothing to the host's QEMU configuration. -sandbox is
-// QEMU's own filter and comes on top of ours. No PIT and PIC: a guest that knows its counter's rate
-// (tsc.go) needs neither. Memory pages are neither merged nor dumped.
+// What it gives for the machines that exist is kept as golden files in testdata. -nodefaults and
+// -no-user-config leave nothing to the host's QEMU configuration. -sandbox is QEMU's own filter and
+// comes on top of ours. No PIT and PIC: a guest that knows its counter's rate (tsc.go) needs
+// neither. Memory pages are neither merged nor dumped.
 func (c command) argv() []string {
 	a := []string{
 		"-name", "guest=" + escape(c.Name) + ",debug-threads=on",

@@ -10,9 +10,8 @@ import (
 
 // Config is what a driver needs to know of its surroundings.
 type Config struct {
-	// The fields are set before New and never change.
-	//
-	// Binary is the QEMU program; "" finds qemu-system-x86_64 in PATH.
+	// The fields are set before New and never change. Binary is the QEMU program; "" finds
+	// qemu-system-x86_64 in PATH.
 	Binary string
 	// StateDir is an existing directory in which the driver remembers what it found out about this
 	// host. It may be shared by several processes, and losing what is in it costs a second.

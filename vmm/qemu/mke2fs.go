@@ -56,10 +56,8 @@ func (fs filesystem) argv(prezeroed bool) []string {
 }
 
 // make runs mke2fs, inside a user namespace in which we are the guest's user, so that our files
-// become its files.
-//
-// An mke2fs that is too old is told by its complaint about the option, since no version says more
-// reliably what it takes.
+// become its files. An mke2fs that is too old is told by its complaint about the option, since no
+// version says more reliably what it takes.
 func (fs filesystem) make(ctx context.Context) error {
 	err := fs.attempt(ctx, true)
 	if err != nil && strings.Contains(err.Error(), "assume_storage_prezeroed") {

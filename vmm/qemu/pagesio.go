@@ -40,11 +40,10 @@ type candidate struct {
 }
 
 // writePages stores the candidates' pages in f, which is empty, and returns their index. A page of
-// zeros is stored only where keepZero says so.
-//
-// f is filled in the order in which regions are ready, so the same pages may give other files; the
-// index says where each lies. keepZero must be true for a page that is not zero in the template,
-// which would otherwise shine through in a restored machine.
+// zeros is stored only where keepZero says so. f is filled in the order in which regions are ready,
+// so the same pages may give other files; the index says where each lies. keepZero must be true for
+// a page that is not zero in the template, which would otherwise shine through in a restored
+// machine.
 func writePages(ctx context.Context, f *os.File, space int64, from []candidate, src pageSource, keepZero func(off int64) bool) (*pageIndex, error) {
 	var (
 		length atomic.Int64

@@ -17,10 +17,8 @@ type ReadBlocks func(p []byte, off int64) error
 
 // TestBlocks checks what serves a vmm.Blocks to machines: they see the image's bytes or nothing,
 // wait for those that are not here for as long as that takes, and others do not wait with them.
-// serve begins to serve until ctx ends.
-//
-// The reader that serve returns is at the far end: it goes through the protocol, as a machine's
-// reads do.
+// serve begins to serve until ctx ends. The reader that serve returns is at the far end: it goes
+// through the protocol, as a machine's reads do.
 func TestBlocks(t *testing.T, serve func(t *testing.T, ctx context.Context, image vmm.Blocks) ReadBlocks) {
 	t.Run("Bytes", func(t *testing.T) { testBytes(t, serve) })
 	t.Run("Waits", func(t *testing.T) { testWaits(t, serve) })
@@ -29,9 +27,7 @@ func TestBlocks(t *testing.T, serve func(t *testing.T, ctx context.Context, imag
 }
 
 // scarce is an image of which a part is withheld. What is read ahead around a read does not reach
-// it from elsewhere.
-//
-// It implements vmm.Blocks. The withheld part lies from scarceFrom to scarceTo.
+// it from elsewhere. It implements vmm.Blocks. The withheld part lies from scarceFrom to scarceTo.
 type scarce struct {
 	bytes []byte
 	come  chan struct{} // closed when the part may be read
@@ -49,9 +45,8 @@ const (
 	scarceTo   = scarceFrom + 64<<10
 )
 
-// newScarce withholds its part until come is closed.
-//
-// Each byte tells its place, roughly, so a read from the wrong place is seen.
+// newScarce withholds its part until come is closed. Each byte tells its place, roughly, so a read
+// from the wrong place is seen.
 func newScarce() *scarce {
 	s := &scarce{bytes: make([]byte, scarceSize), come: make(chan struct{}), asked: make(chan struct{}, 1000)}
 	for i := range s.bytes {
@@ -148,9 +143,8 @@ func testWaits(t *testing.T, serve serveBlocks) {
 	}
 }
 
-// A source that says no, for good: nothing is made up, and what it has later is read.
-//
-// The range was not read before, so no cache answers.
+// A source that says no, for good: nothing is made up, and what it has later is read. The range was
+// not read before, so no cache answers.
 func testSourceFails(t *testing.T, serve serveBlocks) {
 	s := newScarce()
 	close(s.come)

@@ -21,10 +21,8 @@ const (
 )
 
 // Guest is a guest that does what the suite asks. What Put has returned for is on the machine's
-// disk.
-//
-// Files are named by place and name, a relative path. Its methods are called one at a time but for
-// Get, which may wait in a frozen guest.
+// disk. Files are named by place and name, a relative path. Its methods are called one at a time
+// but for Get, which may wait in a frozen guest.
 type Guest interface {
 	// Put writes the file, replacing one that is there.
 	Put(ctx context.Context, place Storage, name string, data []byte) error
@@ -37,9 +35,8 @@ type Guest interface {
 	Close() error                       // ends this conversation; the guest goes on
 }
 
-// Harness is a driver and what its machines need.
-//
-// Run takes it by value and shares the Driver among all tests.
+// Harness is a driver and what its machines need. Run takes it by value and shares the Driver among
+// all tests.
 type Harness struct {
 	Driver vmm.Driver
 	// Spec is complete but for Name, Dir and Workspace.
@@ -53,15 +50,12 @@ type Harness struct {
 	Unverified func(name string) bool
 }
 
-// limit bounds each test of the suite: emulated machines on a busy host are slow.
-//
-// A test that needs longer hangs.
+// limit bounds each test of the suite: emulated machines on a busy host are slow. A test that needs
+// longer hangs.
 const limit = 3 * time.Minute
 
-// rig is a harness with a place on disk and the test's context.
-//
-// A rig is made anew for each subtest, so that what one leaves behind is not in the way of the
-// next.
+// rig is a harness with a place on disk and the test's context. A rig is made anew for each
+// subtest, so that what one leaves behind is not in the way of the next.
 type rig struct {
 	Harness
 	*testing.T
@@ -76,9 +70,8 @@ func newRig(t *testing.T, h Harness) *rig {
 	return &rig{h, t, ctx, t.TempDir()}
 }
 
-// sub runs f as a subtest with its own directory.
-//
-// Subtests run one after the other: machines are heavy, and a test's own machines may be many.
+// sub runs f as a subtest with its own directory. Subtests run one after the other: machines are
+// heavy, and a test's own machines may be many.
 func (r *rig) sub(name string, f func(*rig)) {
 	r.Run(name, func(t *testing.T) { f(newRig(t, r.Harness)) })
 }
@@ -86,9 +79,7 @@ func (r *rig) sub(name string, f func(*rig)) {
 // path is a name in the test's own directory.
 func (r *rig) path(name string) string { return filepath.Join(r.base, name) }
 
-// spec is that of a machine with a fresh directory.
-//
-// Its size and image are the harness's.
+// spec is that of a machine with a fresh directory. Its size and image are the harness's.
 func (r *rig) spec(name string) vmm.Spec {
 	r.Helper()
 	s := r.Spec
@@ -105,9 +96,8 @@ func (r *rig) ok(err error) {
 	}
 }
 
-// owned kills the machine when the test ends.
-//
-// It takes the results of Boot or Restore as they are, and ends the test where that failed.
+// owned kills the machine when the test ends. It takes the results of Boot or Restore as they are,
+// and ends the test where that failed.
 func (r *rig) owned(m vmm.Machine, err error) vmm.Machine {
 	r.Helper()
 	r.ok(err)
@@ -144,9 +134,7 @@ func (r *rig) want(g Guest, p Storage, name, data string) {
 	}
 }
 
-// wantEnd waits for the machine's end.
-//
-// It wants no reason: each test looks at Err itself.
+// wantEnd waits for the machine's end. It wants no reason: each test looks at Err itself.
 func (r *rig) wantEnd(m vmm.Machine) {
 	r.Helper()
 	select {

@@ -9,9 +9,8 @@ import (
 	"agentbox/vmm"
 )
 
-// Run tests everything the interfaces of package vmm promise. It calls setup once.
-//
-// Templates and saved states are tested where the driver is a vmm.Snapshotter.
+// Run tests everything the interfaces of package vmm promise. It calls setup once. Templates and
+// saved states are tested where the driver is a vmm.Snapshotter.
 func Run(t *testing.T, setup func(*testing.T) Harness) {
 	r := newRig(t, setup(t))
 	r.sub("Probe", testProbe)

@@ -10,9 +10,8 @@ import (
 	"agentbox/vmm"
 )
 
-// slowImage is an image file whose bytes come when the gate is open.
-//
-// It implements vmm.Blocks over the harness's own image.
+// slowImage is an image file whose bytes come when the gate is open. It implements vmm.Blocks over
+// the harness's own image.
 type slowImage struct {
 	f       *os.File
 	size    int64
@@ -70,9 +69,8 @@ func (s *slowImage) awaitReader(r *rig) {
 }
 
 // testServed has machines whose image is no file of the host: one that waits for its bytes goes on
-// when they come, and can be ended while they do not.
-//
-// The spec names an image file that does not exist, so a driver that opens it is found out.
+// when they come, and can be ended while they do not. The spec names an image file that does not
+// exist, so a driver that opens it is found out.
 func testServed(r *rig) {
 	if r.Spec.Image == "" {
 		r.Skip("machines of this kind have no image")
@@ -115,9 +113,8 @@ func testServed(r *rig) {
 	}
 }
 
-// testServedTemplate has clones of a machine with such an image, with and without one.
-//
-// A template says nothing of how its machine got its image, so clones may have it either way.
+// testServedTemplate has clones of a machine with such an image, with and without one. A template
+// says nothing of how its machine got its image, so clones may have it either way.
 func testServedTemplate(r *rig, m vmm.Machine, served func(string) (vmm.Spec, *slowImage)) {
 	s, ok := r.Driver.(vmm.Snapshotter)
 	if !ok {

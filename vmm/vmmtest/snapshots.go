@@ -11,10 +11,8 @@ import (
 	"agentbox/vmm"
 )
 
-// testSnapshots makes one template and tests everything that begins with it.
-//
-// All of them begin with the same template, which none may change: those that damage it put it
-// right again.
+// testSnapshots makes one template and tests everything that begins with it. All of them begin with
+// the same template, which none may change: those that damage it put it right again.
 func testSnapshots(r *rig) {
 	template := r.makeTemplate()
 	for _, t := range []struct {
@@ -38,9 +36,8 @@ func testSnapshots(r *rig) {
 // snap is the driver as what Run has made sure that it is.
 func (r *rig) snap() vmm.Snapshotter { return r.Driver.(vmm.Snapshotter) }
 
-// makeTemplate boots a machine that remembers something and makes it a template.
-//
-// The machine has ended then, and cannot become another.
+// makeTemplate boots a machine that remembers something and makes it a template. The machine has
+// ended then, and cannot become another.
 func (r *rig) makeTemplate() string {
 	r.Helper()
 	dir := r.path("template")
@@ -131,9 +128,8 @@ func testWorkspaceOfClone(r *rig, template string) {
 	r.wantTree(g)
 }
 
-// working is a clone with a workspace that has changed everywhere.
-//
-// Everything in it says "changed" in the three places of Storage.
+// working is a clone with a workspace that has changed everywhere. Everything in it says "changed"
+// in the three places of Storage.
 func (r *rig) working(t vmm.Template) (vmm.Spec, vmm.Machine, Guest) {
 	r.Helper()
 	s := r.spec("working")
@@ -203,9 +199,8 @@ func testSaveWithDisks(r *rig, template string) {
 	r.wantAll(g, "original")
 }
 
-// testSavePassing forks once. The state is good for nothing more.
-//
-// A restore that fails on the way must leave it to the next try, as long as it took nothing.
+// testSavePassing forks once. The state is good for nothing more. A restore that fails on the way
+// must leave it to the next try, as long as it took nothing.
 func testSavePassing(r *rig, template string) {
 	t := r.open(template)
 	_, m, g := r.working(t)
@@ -308,10 +303,9 @@ func testCorruptSave(r *rig, template string) {
 	r.ok(restore())
 }
 
-// eachDamage damages every file below dir in turn, calls check, and repairs it.
-//
-// Bits are flipped at the beginning, in the middle and at the end, unless the file carries no
-// digest; it is taken away, and cut in half.
+// eachDamage damages every file below dir in turn, calls check, and repairs it. Bits are flipped at
+// the beginning, in the middle and at the end, unless the file carries no digest; it is taken away,
+// and cut in half.
 func (r *rig) eachDamage(dir string, unverified func(string) bool, check func(what string)) {
 	r.Helper()
 	var files []string

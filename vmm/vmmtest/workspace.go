@@ -8,9 +8,8 @@ import (
 // oddNames are files of the tree that becomes a workspace; each holds its own name.
 var oddNames = []string{"plain", "sp ace", "new\nline", "\xff\xfe not UTF-8", "-dash", "Case", "case", "dir/sub/deep", "it's \"quoted\""}
 
-// makeTree makes a tree with what is hard to copy.
-//
-// Hard to copy are names of any bytes, links of both kinds, directories without files, and modes.
+// makeTree makes a tree with what is hard to copy. Hard to copy are names of any bytes, links of
+// both kinds, directories without files, and modes.
 func (r *rig) makeTree() string {
 	r.Helper()
 	tree := r.path("tree")
@@ -71,9 +70,8 @@ func (r *rig) wantNoFile(name string) {
 	}
 }
 
-// wantTree checks a workspace made from makeTree, from inside.
-//
-// It also writes as the box's user, which shows whose the files are.
+// wantTree checks a workspace made from makeTree, from inside. It also writes as the box's user,
+// which shows whose the files are.
 func (r *rig) wantTree(g Guest) {
 	r.Helper()
 	for _, name := range oddNames {

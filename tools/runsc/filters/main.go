@@ -54,10 +54,8 @@ func run(w io.Writer) error {
 }
 
 // sentryPrograms are those of a sandbox as vmm/gvisor starts it: Systrap, its own network, files of
-// the host by descriptors. gVisor's own function compiles hundreds more, which takes a minute.
-//
-// The options must be those that runsc has at run time, since a program is found by a key made of
-// them.
+// the host by descriptors. gVisor's own function compiles hundreds more, which takes a minute. The
+// options must be those that runsc has at run time, since a program is found by a key made of them.
 func sentryPrograms() ([]precompiledseccomp.Program, error) {
 	systrap, err := platform.Lookup("systrap")
 	if err != nil {
@@ -87,9 +85,8 @@ func sentryPrograms() ([]precompiledseccomp.Program, error) {
 	return all, nil
 }
 
-// goferPrograms are those of a file server that reaches no sockets of the host.
-//
-// They are chosen by their names, which say for which options each was compiled.
+// goferPrograms are those of a file server that reaches no sockets of the host. They are chosen by
+// their names, which say for which options each was compiled.
 func goferPrograms() ([]precompiledseccomp.Program, error) {
 	all, err := gofer.PrecompiledPrograms()
 	return slices.DeleteFunc(all, func(p precompiledseccomp.Program) bool {

@@ -25,10 +25,9 @@ type Config struct {
 	Open func(context.Context) (io.ReadWriteCloser, error)
 }
 
-// Agent serves one life after the other until its context ends.
-//
-// It outlives lives: what a life begins (services, jobs, mounts) belongs to the Agent. The lock
-// rules are at the fields' own types.
+// Agent serves one life after the other until its context ends. It outlives lives: what a life
+// begins (services, jobs, mounts) belongs to the Agent. The lock rules are at the fields' own
+// types.
 type Agent struct {
 	Config
 	spawner *spawner
@@ -60,10 +59,9 @@ const (
 )
 
 // Serve opens the stream and serves lives until ctx ends. When it returns, no user process is left
-// that it started and no goroutine either.
-//
-// It is called once. A stream that ends is opened again, after a pause that grows up to maxReopen:
-// a host may come back at any time, and a port without one reads EOF at once.
+// that it started and no goroutine either. It is called once. A stream that ends is opened again,
+// after a pause that grows up to maxReopen: a host may come back at any time, and a port without
+// one reads EOF at once.
 func (a *Agent) Serve(ctx context.Context) error {
 	wait := minReopen
 	for ctx.Err() == nil {
@@ -93,9 +91,8 @@ func (a *Agent) Serve(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// serveStream reads the stream to its end, and hands what it reads to the life it belongs to.
-//
-// It is the only reader. A life that ended keeps what it started.
+// serveStream reads the stream to its end, and hands what it reads to the life it belongs to. It is
+// the only reader. A life that ended keeps what it started.
 func (a *Agent) serveStream(ctx context.Context, stream io.ReadWriteCloser) {
 	stop := context.AfterFunc(ctx, func() { stream.Close() })
 	defer stop()
@@ -133,10 +130,8 @@ func (a *Agent) serveStream(ctx context.Context, stream io.ReadWriteCloser) {
 }
 
 // goDo runs f as one of the agent's goroutines. PID 1 must outlive a bug in it, so a panic is
-// logged and ends f only.
-//
-// what names the goroutine in the log. Serve waits for all of them, so each has to end when the
-// agent does.
+// logged and ends f only. what names the goroutine in the log. Serve waits for all of them, so each
+// has to end when the agent does.
 func (a *Agent) goDo(what string, f func()) {
 	a.work.Go(func() {
 		defer func() {

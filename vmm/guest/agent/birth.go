@@ -12,10 +12,8 @@ import (
 // birth is the beginning of a life. Random numbers come first, since everything but the mount of
 // the workspace draws them. Then the SSH handshake goes on while the machine becomes another one
 // than its twins; the login waits for that, so nothing can be asked of a machine that is not
-// renewed, and no user process runs on it.
-//
-// In order: user processes are stopped and random numbers reseeded; then renew runs beside the
-// Ready and SSH's handshake.
+// renewed, and no user process runs on it. In order: user processes are stopped and random numbers
+// reseeded; then renew runs beside the Ready and SSH's handshake.
 type birth struct {
 	agent   *Agent
 	hello   protocol.Hello
@@ -75,9 +73,8 @@ func (a *Agent) answer(out *output, ready protocol.Ready) bool {
 }
 
 // prepare reseeds the machine's random numbers while no user process runs, and makes the SSH server
-// at the same time: its key comes with the hello.
-//
-// The server is made by another goroutine, on another CPU where there is one.
+// at the same time: its key comes with the hello. The server is made by another goroutine, on
+// another CPU where there is one.
 func (b *birth) prepare() (*server, error) {
 	type made struct {
 		server *server
@@ -103,9 +100,8 @@ func (b *birth) prepare() (*server, error) {
 	return server.server, server.err
 }
 
-// renew makes this machine another one than its twins, and then lets user processes run.
-//
-// A step that fails ends the life: the login is refused with its error.
+// renew makes this machine another one than its twins, and then lets user processes run. A step
+// that fails ends the life: the login is refused with its error.
 func (b *birth) renew() {
 	defer close(b.renewed)
 	b.err = errors.New("the machine could not be renewed") // should a step panic
@@ -133,9 +129,8 @@ func (b *birth) renew() {
 
 // warmUp runs what the box's first command will, while another CPU is busy with the greeting: an
 // emulated machine translates the code of both at the same time then, and finds the translations
-// when the command comes.
-//
-// It goes on in the background and delays nothing; what it starts counts as any process of the box.
+// when the command comes. It goes on in the background and delays nothing; what it starts counts as
+// any process of the box.
 func (b *birth) warmUp() error {
 	if b.hello.Attach != nil && b.agent.Machine.WarmUp {
 		b.agent.goDo("warm up", func() { b.agent.perform(warmUps[0]) })
@@ -152,9 +147,8 @@ func (b *birth) attach() error {
 	return err
 }
 
-// admit waits until the machine is renewed, and says whether the host may log in.
-//
-// It is asked by SSH's login. The machine is killed when it fails.
+// admit waits until the machine is renewed, and says whether the host may log in. It is asked by
+// SSH's login. The machine is killed when it fails.
 func (b *birth) admit() error {
 	<-b.renewed
 	return b.err

@@ -28,10 +28,8 @@ const (
 )
 
 // Main is the life of PID 1. It never returns: a machine that cannot boot says why on its console
-// and is switched off.
-//
-// It has no arguments. The user in the box may end it with SIGTERM, SIGINT or SIGPWR to PID 1,
-// which shuts the machine down in order.
+// and is switched off. It has no arguments. The user in the box may end it with SIGTERM, SIGINT or
+// SIGPWR to PID 1, which shuts the machine down in order.
 func Main() {
 	debug.SetGCPercent(gcPercent)
 	debug.SetMemoryLimit(memoryLimit)
@@ -76,9 +74,8 @@ func raiseFileLimit() error {
 	return syscall.Exec(os.Args[0], os.Args, os.Environ())
 }
 
-// powerOff ends the machine; it does not return.
-//
-// Where the machine cannot be switched off it restarts, which QEMU takes for its end, too.
+// powerOff ends the machine; it does not return. Where the machine cannot be switched off it
+// restarts, which QEMU takes for its end, too.
 func powerOff() {
 	syscall.Sync()
 	for {
@@ -88,10 +85,8 @@ func powerOff() {
 	}
 }
 
-// booter brings up a virtual machine.
-//
-// Its methods run one after the other, before there is an Agent; machine and gvisorMachine then
-// take over what it found.
+// booter brings up a virtual machine. Its methods run one after the other, before there is an
+// Agent; machine and gvisorMachine then take over what it found.
 type booter struct {
 	log *slog.Logger
 	// Where the box's file system is; / outside of tests.
@@ -103,10 +98,9 @@ type booter struct {
 	authorities *authorities
 }
 
-// run goes from the initramfs to a machine that is ready for its first Hello.
-//
-// What comes first is needed by what follows: modules before disks, disks before the root, the root
-// before anything in it. A step that fails ends the boot.
+// run goes from the initramfs to a machine that is ready for its first Hello. What comes first is
+// needed by what follows: modules before disks, disks before the root, the root before anything in
+// it. A step that fails ends the boot.
 func (b *booter) run() error {
 	return runSteps([]step{
 		{"do without signals of children", forgoChildSignals},
@@ -168,9 +162,8 @@ func (b *booter) findWorkspace() error {
 	return nil
 }
 
-// loadModules loads what the initramfs brings, in the order of its list.
-//
-// A module that is there already, or for a device that is not there, is no error.
+// loadModules loads what the initramfs brings, in the order of its list. A module that is there
+// already, or for a device that is not there, is no error.
 func loadModules() error {
 	list, err := os.ReadFile("/modules/list")
 	if err != nil {
@@ -190,10 +183,9 @@ func loadModules() error {
 	return nil
 }
 
-// tune writes kernel settings. A kernel that lacks one does without.
-//
-// Watches, maps and ports are as generous as a developer's machine: the box is the boundary. Errors
-// are dropped: gVisor has few of these files, and none is needed for a box to work.
+// tune writes kernel settings. A kernel that lacks one does without. Watches, maps and ports are as
+// generous as a developer's machine: the box is the boundary. Errors are dropped: gVisor has few of
+// these files, and none is needed for a box to work.
 func tune() error {
 	for name, value := range map[string]string{
 		"fs/inotify/max_user_watches":         "1048576",
@@ -245,10 +237,9 @@ func loopbackUp() error {
 	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr)
 }
 
-// openPort opens the virtio-serial port of the host's end of the protocol.
-//
-// The device is found by its name in sysfs, since its number depends on the order of devices. It
-// may be opened once at a time.
+// openPort opens the virtio-serial port of the host's end of the protocol. The device is found by
+// its name in sysfs, since its number depends on the order of devices. It may be opened once at a
+// time.
 func openPort(context.Context) (io.ReadWriteCloser, error) {
 	names, err := filepath.Glob("/sys/class/virtio-ports/*/name")
 	if err != nil {

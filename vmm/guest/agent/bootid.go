@@ -19,9 +19,8 @@ const (
 	bootIDBytes = 16
 )
 
-// coverBootID puts a file that setBootID writes in place of the kernel's.
-//
-// It is called once, before there is a machine id; every life sets its own.
+// coverBootID puts a file that setBootID writes in place of the kernel's. It is called once, before
+// there is a machine id; every life sets its own.
 func coverBootID() error {
 	if err := setBootID(""); err != nil {
 		return err
@@ -33,9 +32,7 @@ func coverBootID() error {
 }
 
 // setBootID derives the id from the machine's. The file keeps its inode, since it covers another,
-// and its length.
-//
-// The digest is marked as a UUID of version 4, the form that readers expect.
+// and its length. The digest is marked as a UUID of version 4, the form that readers expect.
 func setBootID(machineID string) error {
 	sum := sha256.Sum256([]byte("agentbox boot " + machineID))
 	b := sum[:bootIDBytes]

@@ -14,7 +14,6 @@ import (
 const maxLog = 1 << 20
 
 // boundedLog is a log file. What cannot be written is dropped: a full disk must not stop a service.
-//
 // Several goroutines may write to it. It opens its file at the first byte, and again after it was
 // closed.
 type boundedLog struct {
@@ -25,9 +24,7 @@ type boundedLog struct {
 	size int64
 }
 
-// copy logs all that r has and closes it.
-//
-// It is a goroutine of its caller's, and ends with r.
+// copy logs all that r has and closes it. It is a goroutine of its caller's, and ends with r.
 func (l *boundedLog) copy(r io.ReadCloser) {
 	defer r.Close()
 	buf := make([]byte, 8<<10)

@@ -15,9 +15,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// box is what Attach told the agent.
-//
-// It is empty before the first Attach, and keeps what it says until the next. mu guards all of it.
+// box is what Attach told the agent. It is empty before the first Attach, and keeps what it says
+// until the next. mu guards all of it.
 type box struct {
 	mu   sync.Mutex
 	env  map[string]string
@@ -29,11 +28,10 @@ type box struct {
 const termGrace = 3 * time.Second
 
 // attach gives the guest its workspace and configuration. Services start in the background: their
-// state is asked for.
-//
-// It may be called again, for a machine of the pool that was warmed up: the last one counts. The
-// order matters where it says so; the mount comes late because a Hello has begun it already, and
-// files are written before anything runs that could read them. An error leaves what was done.
+// state is asked for. It may be called again, for a machine of the pool that was warmed up: the
+// last one counts. The order matters where it says so; the mount comes late because a Hello has
+// begun it already, and files are written before anything runs that could read them. An error
+// leaves what was done.
 func (a *Agent) attach(r protocol.AttachRequest) error {
 	user := a.User
 	if r.User != "" && r.User != user.Name {
@@ -90,9 +88,8 @@ var givenFiles = []string{protocol.AptSources, protocol.AptSettings}
 const placeholder = "\n"
 
 // prepareFiles makes the files that writeFiles will change while the template is made, where the
-// image has their directories: to make a file in an overlay is work that no clone need do.
-//
-// root is the box's root. An image without the directory has no use for the file either.
+// image has their directories: to make a file in an overlay is work that no clone need do. root is
+// the box's root. An image without the directory has no use for the file either.
 func prepareFiles(root string) error {
 	for _, name := range givenFiles {
 		path := filepath.Join(root, name)
@@ -113,9 +110,8 @@ func prepareFiles(root string) error {
 const givenMode fs.FileMode = 0o644
 
 // writeFiles writes what the host gave, before anything runs that could see half of it. What the
-// image has in the place of a file, a link above all, is replaced and not followed.
-//
-// Paths are the host's own choice, so they are not checked.
+// image has in the place of a file, a link above all, is replaced and not followed. Paths are the
+// host's own choice, so they are not checked.
 func writeFiles(files []protocol.File) error {
 	for _, f := range files {
 		if err := writeGiven(f); err != nil {
@@ -140,10 +136,9 @@ func writeGiven(f protocol.File) error {
 	return os.WriteFile(f.Path, []byte(f.Content), givenMode)
 }
 
-// detach ends everything the user runs and lets go of the workspace.
-//
-// Services are kept from starting again first, then everything gets SIGTERM, and SIGKILL after
-// termGrace. Only when no process is left can the workspace be unmounted.
+// detach ends everything the user runs and lets go of the workspace. Services are kept from
+// starting again first, then everything gets SIGTERM, and SIGKILL after termGrace. Only when no
+// process is left can the workspace be unmounted.
 func (a *Agent) detach() error {
 	a.manager.cancel()
 	a.Machine.TermUser(termGrace)
@@ -187,10 +182,8 @@ func (b *box) workdir(u User) string {
 // loginName is the name by which clients mean the box's user, whatever the image calls it.
 const loginName = "agentbox"
 
-// userNamed finds whom a command runs as: any user of the box. The error is a *notRun.
-//
-// The names that a host uses by itself (agentbox, agent, root) work in images that do not have
-// them.
+// userNamed finds whom a command runs as: any user of the box. The error is a *notRun. The names
+// that a host uses by itself (agentbox, agent, root) work in images that do not have them.
 func (a *Agent) userNamed(name string) (User, error) {
 	own := a.ownUser()
 	if name == "" || name == loginName || name == own.Name {

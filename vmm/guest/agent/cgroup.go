@@ -15,10 +15,8 @@ import (
 )
 
 // cgroups is the tree of everything that is the user's: <dir>/user for sessions,
-// <dir>/services/<name>.
-//
-// It is cgroup v2, mounted by mountTemporary. Lock order: mu before gate. gate is held for writing
-// from freeze to thaw, across calls.
+// <dir>/services/<name>. It is cgroup v2, mounted by mountTemporary. Lock order: mu before gate.
+// gate is held for writing from freeze to thaw, across calls.
 type cgroups struct {
 	// Of the group; boxGroup outside of tests.
 	dir string
@@ -37,15 +35,12 @@ const (
 )
 
 // reserve is memory that the box's processes cannot have, so that the agent can always answer.
-//
 // total is the machine's memory, both in bytes: a 32nd of it, and 24 MiB at least.
 func reserve(total int64) int64 { return max(24<<20, total/32) }
 
 // setUpCgroups makes the box's group with its limits. The agent stays outside, and as PID 1 the
-// kernel never kills it.
-//
-// memory.oom.group is off, so that the kernel ends one process and not the whole box. Services and
-// sessions have groups of their own below it.
+// kernel never kills it. memory.oom.group is off, so that the kernel ends one process and not the
+// whole box. Services and sessions have groups of their own below it.
 func setUpCgroups() error {
 	if err := write(cgroupRoot+"/cgroup.subtree_control", "+memory +pids"); err != nil {
 		return err
@@ -99,10 +94,8 @@ func (g *cgroups) limit(pids int) error {
 
 // join gives the directory of a group for a new process, and a function to call when the process
 // has been started. It waits while user processes are stopped: one that is frozen before its
-// program runs would hold up who started it.
-//
-// path is below the box's group and made where it is missing. The caller starts the process with
-// UseCgroupFD, so it is born in the group.
+// program runs would hold up who started it. path is below the box's group and made where it is
+// missing. The caller starts the process with UseCgroupFD, so it is born in the group.
 func (g *cgroups) join(path string) (*os.File, func(), error) {
 	g.gate.RLock()
 	f, err := g.open(path)
@@ -131,9 +124,7 @@ func (g *cgroups) open(path string) (*os.File, error) {
 const freezeTimeout = 20 * time.Second
 
 // freeze stops every user process. Without any there is nothing to stop, which spares a clone the
-// asking.
-//
-// Idempotent. No process can be started until thaw.
+// asking. Idempotent. No process can be started until thaw.
 func (g *cgroups) freeze() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -187,10 +178,8 @@ func (g *cgroups) thaw() error {
 const killTimeout = 20 * time.Second
 
 // kill ends every process of the box. Where there is none the kernel is not asked: 6.1 was seen to
-// kill what a machine of the pool started in the group much later, too.
-//
-// It waits until they are gone. Processes that fork meanwhile are killed, too: the kernel does that
-// in one go.
+// kill what a machine of the pool started in the group much later, too. It waits until they are
+// gone. Processes that fork meanwhile are killed, too: the kernel does that in one go.
 func (g *cgroups) kill() error {
 	if g.await("populated 0", 0) {
 		return nil
@@ -202,9 +191,7 @@ func (g *cgroups) kill() error {
 	return err
 }
 
-// processes lists the box's processes.
-//
-// It is a picture: they may have ended when it returns.
+// processes lists the box's processes. It is a picture: they may have ended when it returns.
 func (g *cgroups) processes() []int {
 	var pids []int
 	filepath.WalkDir(g.dir, func(path string, d fs.DirEntry, err error) error { // a group that is gone has no processes

@@ -15,9 +15,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// command is a program to run in the box.
-//
-// It is filled in by sessions, jobs, services and first starts, and started by launch or spawn.
+// command is a program to run in the box. It is filled in by sessions, jobs, services and first
+// starts, and started by launch or spawn.
 type command struct {
 	user User
 	path string // "" looks argv[0] up in PATH
@@ -42,10 +41,8 @@ const selfExe = "/proc/self/exe"
 // defaultPath is Debian's for root, so that tools in sbin are found by everybody.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// notRun is why a command did not start, with the exit status that says so.
-//
-// Clients see it as a shell's: 127 not found, 126 found and not to be run; 0 for a job that does
-// not exist.
+// notRun is why a command did not start, with the exit status that says so. Clients see it as a
+// shell's: 127 not found, 126 found and not to be run; 0 for a job that does not exist.
 type notRun struct {
 	status int
 	err    error
@@ -54,18 +51,15 @@ type notRun struct {
 // Error implements error.
 func (e *notRun) Error() string { return e.err.Error() }
 
-// launch starts c once the box has what is its own.
-//
-// Everything that is the user's is started by it, and so waits while a box makes its keys.
+// launch starts c once the box has what is its own. Everything that is the user's is started by it,
+// and so waits while a box makes its keys.
 func (a *Agent) launch(c command) (*process, error) {
 	a.first.wait(a.ending)
 	return a.spawn(c)
 }
 
-// spawn starts c as its user, in a session and a cgroup of its own.
-//
-// The error is a *notRun. c.files stay the caller's, which closes them as soon as spawn has
-// returned.
+// spawn starts c as its user, in a session and a cgroup of its own. The error is a *notRun. c.files
+// stay the caller's, which closes them as soon as spawn has returned.
 func (a *Agent) spawn(c command) (*process, error) {
 	if c.refused != nil {
 		return nil, c.refused
@@ -131,9 +125,8 @@ func credential(u User) *syscall.Credential {
 	return cred
 }
 
-// startError tells a program that is not there from one that cannot run.
-//
-// err is that of fork or exec; the box's own limits are named as such.
+// startError tells a program that is not there from one that cannot run. err is that of fork or
+// exec; the box's own limits are named as such.
 func startError(name string, err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOENT):
@@ -146,10 +139,9 @@ func startError(name string, err error) error {
 	return &notRun{126, fmt.Errorf("%s: %w", name, err)}
 }
 
-// lookPath finds a program as a shell would, with the command's own PATH and directory.
-//
-// A name with a slash is taken as it is. A directory in PATH that is not absolute counts from the
-// command's. The error is a *notRun.
+// lookPath finds a program as a shell would, with the command's own PATH and directory. A name with
+// a slash is taken as it is. A directory in PATH that is not absolute counts from the command's.
+// The error is a *notRun.
 func lookPath(name, search, dir string) (string, error) {
 	if name == "" {
 		return "", &notRun{127, errors.New("the command is empty")}

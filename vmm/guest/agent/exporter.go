@@ -59,9 +59,8 @@ func serveExport(in *bufio.Reader, out io.Writer) error {
 	return export(req, known, out)
 }
 
-// readLine reads up to a newline, or the end.
-//
-// It reads byte by byte from in's buffer, so what follows the line stays for the next reader.
+// readLine reads up to a newline, or the end. It reads byte by byte from in's buffer, so what
+// follows the line stays for the next reader.
 func readLine(in *bufio.Reader, most int) (line []byte, err error) {
 	for len(line) <= most {
 		c, err := in.ReadByte()
@@ -77,10 +76,8 @@ func readLine(in *bufio.Reader, most int) (line []byte, err error) {
 }
 
 // export writes the archive that req asks for. Entries come in the order of their names, so equal
-// trees give equal archives.
-//
-// It reads as root, and only what is on the root's own file system. Nothing is written back, except
-// the file that a tick is told by (awaitTick).
+// trees give equal archives. It reads as root, and only what is on the root's own file system.
+// Nothing is written back, except the file that a tick is told by (awaitTick).
 func export(req protocol.ExportRequest, known inventory, out io.Writer) error {
 	h := &exporter{req: req, known: known, tar: tar.NewWriter(out), links: map[uint64]string{}}
 	for _, dirs := range req.Whole {
@@ -94,9 +91,8 @@ func export(req protocol.ExportRequest, known inventory, out io.Writer) error {
 	return h.tar.Close()
 }
 
-// walk calls each for every file that was asked for and is not skipped.
-//
-// The root itself is not among them.
+// walk calls each for every file that was asked for and is not skipped. The root itself is not
+// among them.
 func (h *exporter) walk(each func(string, fs.FileInfo) error) error {
 	h.skip, h.each, h.above = map[string]bool{}, each, map[string]bool{}
 	for _, path := range h.req.Skip {
@@ -227,10 +223,9 @@ func (h *exporter) inWhole(path string) bool {
 func below(dir, path string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
 // entry writes one file. What is neither a file, a directory nor a symbolic link belongs to the
-// moment, not to a cache.
-//
-// Owner, mode and time of change are kept; names of users are not, since they mean nothing
-// elsewhere, nor are the times that reading changes. Further names of a file are hard links.
+// moment, not to a cache. Owner, mode and time of change are kept; names of users are not, since
+// they mean nothing elsewhere, nor are the times that reading changes. Further names of a file are
+// hard links.
 func (h *exporter) entry(path string, info fs.FileInfo) error {
 	var target string
 	var err error
@@ -274,10 +269,9 @@ func (h *exporter) name(path string, dir bool) string {
 	return name
 }
 
-// file writes a regular file, as long as it is when it is opened.
-//
-// One that went meanwhile is left out. One that becomes shorter while it is read is an error: half
-// a file would be taken for a whole one.
+// file writes a regular file, as long as it is when it is opened. One that went meanwhile is left
+// out. One that becomes shorter while it is read is an error: half a file would be taken for a
+// whole one.
 func (h *exporter) file(path string, head *tar.Header) error {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -14,10 +14,8 @@ import (
 
 // firstStart runs the programs by which an image makes what each box has its own of: once, when the
 // machine becomes a box. Whatever is started in the box meanwhile waits, so that nothing sees a box
-// without its keys.
-//
-// It happens once in an Agent, and so in a machine: a clone of a template has it still to do, a
-// machine that was saved has done it.
+// without its keys. It happens once in an Agent, and so in a machine: a clone of a template has it
+// still to do, a machine that was saved has done it.
 type firstStart struct {
 	once sync.Once
 	mu   sync.Mutex
@@ -57,9 +55,7 @@ func (f *firstStart) begin(a *Agent) {
 	})
 }
 
-// wait returns when nothing is being made.
-//
-// ending gives up.
+// wait returns when nothing is being made. ending gives up.
 func (f *firstStart) wait(ending context.Context) {
 	select {
 	case <-f.end():
@@ -102,9 +98,8 @@ var nothing = func() <-chan struct{} {
 	return c
 }()
 
-// runFirst runs one of them as root, with what it prints in a log beside those of services.
-//
-// Its environment is the same in every box, whatever the configuration says. It is killed after
+// runFirst runs one of them as root, with what it prints in a log beside those of services. Its
+// environment is the same in every box, whatever the configuration says. It is killed after
 // firstStartTimeout, or when the agent ends.
 func (a *Agent) runFirst(program string) error {
 	theirs, ours, err := newPipe(false)

@@ -19,10 +19,8 @@ const forkBombPatience = 10 * time.Second
 
 // endForkBomb ends the group of processes that has filled the box for a while. A virtual machine's
 // kernel would leave it be, and give the others their turn; where each process is a thread of the
-// host, a fork bomb leaves them next to none, and the host little.
-//
-// It is called by watch, again and again; full is when the box was first seen to be full without a
-// break.
+// host, a fork bomb leaves them next to none, and the host little. It is called by watch, again and
+// again; full is when the box was first seen to be full without a break.
 func (g *gvisorBox) endForkBomb(now time.Time) {
 	if !g.isFull() {
 		g.full = time.Time{}
@@ -43,9 +41,7 @@ func (g *gvisorBox) endForkBomb(now time.Time) {
 }
 
 // isFull tells whether hardly another process can be started. One that is being forked in vain
-// counts on and off.
-//
-// A thirty-second below the limit counts as full.
+// counts on and off. A thirty-second below the limit counts as full.
 func (g *gvisorBox) isFull() bool {
 	current := g.number("pids.current")
 	if current < minForkBomb {
@@ -73,10 +69,8 @@ const forkBombSample = 64
 
 // forkBombOf is the process group that more than half of the processes belong to, when these alone,
 // whatever threads they have, are half of what the box may have; else 0. The agent's own group is
-// never one.
-//
-// groupOf is getpgid. Looking at a sample is enough to find a majority, and does not take the time
-// that thousands of calls would.
+// never one. groupOf is getpgid. Looking at a sample is enough to find a majority, and does not
+// take the time that thousands of calls would.
 func forkBombOf(pids []int, limit int, groupOf func(pid int) (int, error)) int {
 	if len(pids) < limit/2 {
 		return 0

@@ -18,10 +18,9 @@ const (
 	deliverTimeout = 10 * time.Second // for what a client sent before it closed
 )
 
-// direct connects to an address inside the guest for the client.
-//
-// The client is the supervisor, or a client of its relay. The address may be anything that can be
-// reached from inside, a Unix socket included, with the agent's rights, which are root's.
+// direct connects to an address inside the guest for the client. The client is the supervisor, or a
+// client of its relay. The address may be anything that can be reached from inside, a Unix socket
+// included, with the agent's rights, which are root's.
 func (c *connection) direct(nc ssh.NewChannel) {
 	network, address, ok := directTarget(nc)
 	if !ok {
@@ -70,10 +69,8 @@ type halfCloser interface {
 }
 
 // splice copies both ways until both directions have ended, one has failed, or the client closed
-// the channel.
-//
-// It returns when nothing of it is left, with both ends closed. A half-closed connection stays open
-// the other way.
+// the channel. It returns when nothing of it is left, with both ends closed. A half-closed
+// connection stays open the other way.
 func (c *connection) splice(ch ssh.Channel, requests <-chan *ssh.Request, target net.Conn) {
 	defer ch.Close()
 	defer target.Close()
@@ -106,9 +103,8 @@ func (c *connection) splice(ch ssh.Channel, requests <-chan *ssh.Request, target
 	up.Wait()
 }
 
-// binds are the addresses in the guest that the connection listens on for its client.
-//
-// mu guards all of it. Listeners end with the connection.
+// binds are the addresses in the guest that the connection listens on for its client. mu guards all
+// of it. Listeners end with the connection.
 type binds struct {
 	mu        sync.Mutex
 	closed    bool
@@ -124,9 +120,8 @@ type bindRequest struct {
 // key is the address as the client said it, by which it is cancelled.
 func (r bindRequest) key() string { return net.JoinHostPort(r.Address, strconv.Itoa(int(r.Port))) }
 
-// listen answers tcpip-forward: what connects to the address in the guest goes to the client.
-//
-// Port 0 chooses one, which the reply says. An address that is taken refuses it.
+// listen answers tcpip-forward: what connects to the address in the guest goes to the client. Port
+// 0 chooses one, which the reply says. An address that is taken refuses it.
 func (c *connection) listen(payload []byte) (reply []byte, ok bool) {
 	var r bindRequest
 	if ssh.Unmarshal(payload, &r) != nil || r.Port > 65535 {

@@ -81,10 +81,8 @@ func gvisorTemporary() error {
 
 // gvisorMachine is the sandbox the agent is in. Random numbers are the host's, drawn anew each
 // time, and so is the clock: nothing of them is in a template. The host stops the whole machine;
-// user processes alone need not be.
-//
-// User processes are not frozen between a Hello and renewed random numbers either: there are none
-// to renew.
+// user processes alone need not be. User processes are not frozen between a Hello and renewed
+// random numbers either: there are none to renew.
 func (b *booter) gvisorMachine() Machine {
 	box := &gvisorBox{dir: gvisorGroup, log: b.log}
 	go box.watch() // for the life of the machine
@@ -127,9 +125,8 @@ func workspaceThere() error {
 	return err
 }
 
-// openStdio opens the stream to the host. Its two ends are there for the machine's whole life.
-//
-// They are duplicated, so that closing a stream leaves standard input and output open for the next.
+// openStdio opens the stream to the host. Its two ends are there for the machine's whole life. They
+// are duplicated, so that closing a stream leaves standard input and output open for the next.
 func openStdio(context.Context) (io.ReadWriteCloser, error) {
 	var ends [2]*os.File
 	for fd, name := range []string{"input", "output"} {

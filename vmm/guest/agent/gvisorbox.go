@@ -20,10 +20,8 @@ import (
 
 // gvisorBox is everything that is the user's, in the one control group that gVisor can limit
 // usefully: that of the number of processes. It has neither a freezer nor a killer nor a limit of
-// memory; the last two are done here.
-//
-// Its functions are those of Machine. watch runs for the machine's life and is the only one that
-// uses full.
+// memory; the last two are done here. Its functions are those of Machine. watch runs for the
+// machine's life and is the only one that uses full.
 type gvisorBox struct {
 	dir   string
 	log   *slog.Logger
@@ -65,9 +63,8 @@ func (g *gvisorBox) limit(pids int) error {
 }
 
 // join moves the calling thread into the group, so that what it forks is born there, and gives what
-// moves it back.
-//
-// No directory is given; the function that it returns must be called on the same goroutine.
+// moves it back. No directory is given; the function that it returns must be called on the same
+// goroutine.
 func (g *gvisorBox) join(string) (*os.File, func(), error) {
 	runtime.LockOSThread()
 	thread := strconv.Itoa(syscall.Gettid())
@@ -85,7 +82,6 @@ func (g *gvisorBox) join(string) (*os.File, func(), error) {
 }
 
 // processes lists the box's processes. The agent is among them while one of its threads forks.
-//
 // Never this process itself.
 func (g *gvisorBox) processes() []int {
 	text, _ := os.ReadFile(filepath.Join(g.dir, "cgroup.procs"))
@@ -105,9 +101,8 @@ func (g *gvisorBox) signal(sig syscall.Signal) {
 	}
 }
 
-// await waits until no process is left; again is done before each look.
-//
-// It is false when timeout passed before.
+// await waits until no process is left; again is done before each look. It is false when timeout
+// passed before.
 func (g *gvisorBox) await(timeout time.Duration, again func()) bool {
 	for deadline, step := time.Now().Add(timeout), time.Millisecond; ; step = min(2*step, 20*time.Millisecond) {
 		again()
@@ -127,9 +122,8 @@ func (g *gvisorBox) terminate(wait time.Duration) {
 	g.await(wait, func() {})
 }
 
-// kill ends every process of the box, those too that are forked while it does.
-//
-// There is no call that kills a group at once, so it signals again until none is left.
+// kill ends every process of the box, those too that are forked while it does. There is no call
+// that kills a group at once, so it signals again until none is left.
 func (g *gvisorBox) kill() {
 	if !g.await(killTimeout, func() { g.signal(syscall.SIGKILL) }) {
 		g.log.Error("kill user processes", "err", errors.New("processes are left after SIGKILL"))
@@ -161,9 +155,8 @@ const (
 )
 
 // watch does what the kernel of a virtual machine would do: when the machine is out of memory, the
-// largest process of the box ends. Fork bombs are looked for meanwhile.
-//
-// It stops when memory cannot be read, and says so.
+// largest process of the box ends. Fork bombs are looked for meanwhile. It stops when memory cannot
+// be read, and says so.
 func (g *gvisorBox) watch() {
 	for {
 		total, available, err := memory()

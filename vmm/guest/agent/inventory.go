@@ -18,9 +18,7 @@ import (
 
 // inventory has what was seen of each file. Two moments are compared by whether a file looks the
 // same, never by which of two times is later: clocks of a guest are stepped, also while setup runs,
-// and another machine's agree with none.
-//
-// It is a set of digests, one for each file.
+// and another machine's agree with none. It is a set of digests, one for each file.
 type inventory map[[protocol.InventoryEntry]byte]bool
 
 // seen is a digest of a file's name and of everything that a change of it changes. The time of
@@ -57,9 +55,7 @@ func readInventory(in io.Reader, size int64) (inventory, error) {
 
 // takeInventory writes what is seen of every file. When it returns, no change to come can leave a
 // file looking as it does now: the clock that changes are stamped with has gone on, if only by one
-// tick.
-//
-// It makes a file in the root to see the clock, and removes it.
+// tick. It makes a file in the root to see the clock, and removes it.
 func takeInventory(req protocol.ExportRequest, out io.Writer) error {
 	w, n := bufio.NewWriter(out), int64(0)
 	h := &exporter{req: req}

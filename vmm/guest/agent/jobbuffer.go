@@ -20,11 +20,9 @@ const (
 
 // jobBuffer is the end of what a job wrote. Its writer is never held up for long: while the host is
 // away or the job floods, the oldest bytes give way. A patient reader has the job wait instead, as
-// a pipe would.
-//
-// Positions are bytes of the job's output from its start; the host names those it has and goes on
-// from there. mu guards everything; changed is how put and take wait for each other without holding
-// it.
+// a pipe would. Positions are bytes of the job's output from its start; the host names those it has
+// and goes on from there. mu guards everything; changed is how put and take wait for each other
+// without holding it.
 type jobBuffer struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed, and replaced, whenever something below changes
@@ -60,10 +58,8 @@ func (b *jobBuffer) tell() {
 	b.changed = make(chan struct{})
 }
 
-// put appends output, and waits for the reader as long as the buffer's rules say.
-//
-// kind is protocol.JobOutput or JobErrors. data is copied. It gives up, losing data, when ending is
-// closed.
+// put appends output, and waits for the reader as long as the buffer's rules say. kind is
+// protocol.JobOutput or JobErrors. data is copied. It gives up, losing data, when ending is closed.
 func (b *jobBuffer) put(kind byte, data []byte, ending <-chan struct{}) {
 	for {
 		b.mu.Lock()
@@ -97,9 +93,8 @@ func (b *jobBuffer) mustWait(n int) bool {
 	return b.patient || !b.stalled && !b.floods()
 }
 
-// floods tells whether the job has written more than its share.
-//
-// mu is held. A job's share is a bucket of jobBurst bytes that refills slowly.
+// floods tells whether the job has written more than its share. mu is held. A job's share is a
+// bucket of jobBurst bytes that refills slowly.
 func (b *jobBuffer) floods() bool {
 	now := time.Now()
 	b.credit = min(b.credit+now.Sub(b.at).Seconds()*jobRefill, jobBurst)
@@ -124,9 +119,7 @@ func (b *jobBuffer) append(kind byte, data []byte) {
 }
 
 // shrink drops the oldest bytes of what is too much. Of a chunk that the reader has a part of, that
-// part goes first: the rest may still be within the bound.
-//
-// mu is held.
+// part goes first: the rest may still be within the bound. mu is held.
 func (b *jobBuffer) shrink() {
 	for b.held > maxJobBuffer {
 		oldest := &b.chunks[0]
@@ -157,9 +150,8 @@ func (b *jobBuffer) finish(exit protocol.JobExit) {
 	b.tell()
 }
 
-// attach counts a reader in, detach out; patience lasts as long as one reader.
-//
-// from is the position behind what the reader has.
+// attach counts a reader in, detach out; patience lasts as long as one reader. from is the position
+// behind what the reader has.
 func (b *jobBuffer) attach(from uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -187,9 +179,8 @@ func (b *jobBuffer) setPatient(patient bool) {
 }
 
 // take copies into buf what comes next at or behind from, and waits for it. exit is set instead
-// when all was taken; ok is false when stop was closed.
-//
-// got.at may be behind from: what lies between is lost. got's data is a part of buf.
+// when all was taken; ok is false when stop was closed. got.at may be behind from: what lies
+// between is lost. got's data is a part of buf.
 func (b *jobBuffer) take(from uint64, buf []byte, stop <-chan struct{}) (got jobChunk, exit *protocol.JobExit, ok bool) {
 	for {
 		b.mu.Lock()

@@ -13,10 +13,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// job serves the channel of one job.
-//
-// A job has to wait for what is the box's own like any command, but its host must not be left
-// without an answer: after EarlyWait it is told to ask again.
+// job serves the channel of one job. A job has to wait for what is the box's own like any command,
+// but its host must not be left without an answer: after EarlyWait it is told to ask again.
 func (c *connection) job(nc ssh.NewChannel) {
 	var o protocol.JobOpen
 	if err := json.Unmarshal(nc.ExtraData(), &o); err != nil {
@@ -54,10 +52,8 @@ func refuseJob(nc ssh.NewChannel, err error) {
 }
 
 // serve sends the job's output from a position on, and does what the host asks, until the channel
-// is closed or another takes its place.
-//
-// Output is sent by this goroutine, requests and input have one each; all end with the channel. The
-// job itself does not notice.
+// is closed or another takes its place. Output is sent by this goroutine, requests and input have
+// one each; all end with the channel. The job itself does not notice.
 func (j *job) serve(ch ssh.Channel, requests <-chan *ssh.Request, from uint64) {
 	stop := make(chan struct{})
 	leave := sync.OnceFunc(func() {
@@ -137,10 +133,9 @@ func (j *job) copyIn(ch ssh.Channel) {
 	}
 }
 
-// send writes frames until all is said, the channel closes or stop does.
-//
-// from is the position behind what the host has. Each gap is announced by a JobAt. A frame is what
-// the buffer has at that moment, so a slow host gets larger ones.
+// send writes frames until all is said, the channel closes or stop does. from is the position
+// behind what the host has. Each gap is announced by a JobAt. A frame is what the buffer has at
+// that moment, so a slow host gets larger ones.
 func (j *job) send(ch ssh.Channel, from uint64, stop <-chan struct{}) {
 	end, _ := j.buffer.status()
 	from = min(from, end)

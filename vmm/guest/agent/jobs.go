@@ -21,19 +21,16 @@ import (
 // a host that is away.
 const maxJobs = 64
 
-// jobs are the commands that go on without a client, until the host is told how they ended.
-//
-// Ids are the host's. They belong to the machine and not to a life, so a host that comes back after
-// a restart finds them.
+// jobs are the commands that go on without a client, until the host is told how they ended. Ids are
+// the host's. They belong to the machine and not to a life, so a host that comes back after a
+// restart finds them.
 type jobs struct {
 	mu   sync.Mutex
 	list map[string]*job
 }
 
-// job is one of them.
-//
-// Its process and buffer are set before it is in the list and stay; mu guards replace, and input
-// the rest that changes.
+// job is one of them. Its process and buffer are set before it is in the list and stay; mu guards
+// replace, and input the rest that changes.
 type job struct {
 	agent   *Agent
 	spec    protocol.JobSpec
@@ -54,7 +51,6 @@ type job struct {
 func noJob(id string) error { return &notRun{0, fmt.Errorf("there is no job %q", id)} }
 
 // open finds the job that a channel is for, and starts it if it is new and the host asks for that.
-//
 // mu is held while a job starts, so a second channel of the same id finds the first one's job. The
 // error is a *notRun.
 func (js *jobs) open(a *Agent, o protocol.JobOpen) (*job, error) {
@@ -106,9 +102,8 @@ func (js *jobs) status() []protocol.JobStatus {
 	return all
 }
 
-// startJob runs a job's command and follows it.
-//
-// spec is the host's. The error is a *notRun, and nothing runs then.
+// startJob runs a job's command and follows it. spec is the host's. The error is a *notRun, and
+// nothing runs then.
 func (a *Agent) startJob(spec protocol.JobSpec) (*job, error) {
 	c := command{argv: spec.Argv, dir: spec.Dir, env: maps.Clone(spec.Env)}
 	if len(c.argv) == 0 {
@@ -133,9 +128,8 @@ func (a *Agent) startJob(spec protocol.JobSpec) (*job, error) {
 	return j, nil
 }
 
-// connect gives the command its files and returns the other ends.
-//
-// c.files are the caller's to close; after an error none is open.
+// connect gives the command its files and returns the other ends. c.files are the caller's to
+// close; after an error none is open.
 func (j *job) connect(c *command) (ends stdio, err error) {
 	if j.spec.TTY {
 		return j.connectTerminal(c)
@@ -181,9 +175,8 @@ func (j *job) connectTerminal(c *command) (stdio, error) {
 	return stdio{in: p.master, out: p.master}, nil
 }
 
-// follow keeps what the job writes, and how it ends.
-//
-// Its goroutines end when the job has ended and all its output is in the buffer.
+// follow keeps what the job writes, and how it ends. Its goroutines end when the job has ended and
+// all its output is in the buffer.
 func (j *job) follow(ends stdio) {
 	var flushed sync.WaitGroup
 	outputs := []*os.File{ends.out}
@@ -240,9 +233,8 @@ func jobExit(status syscall.WaitStatus) protocol.JobExit {
 	return protocol.JobExit{Status: status.ExitStatus()}
 }
 
-// write passes input on. A job that reads nothing has nothing written to it.
-//
-// It waits for a job that does not read, and so holds up its client's input and nothing else.
+// write passes input on. A job that reads nothing has nothing written to it. It waits for a job
+// that does not read, and so holds up its client's input and nothing else.
 func (j *job) write(b []byte) error {
 	j.input.Lock()
 	defer j.input.Unlock()

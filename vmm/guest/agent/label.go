@@ -17,9 +17,8 @@ const (
 	setLabelReq = 1<<30 | labelMax<<16 | 0x94<<8 | 50
 )
 
-// getLabel reads the label of the mounted file system that fd is in.
-//
-// An error means that the kernel or the file system has no label to tell.
+// getLabel reads the label of the mounted file system that fd is in. An error means that the kernel
+// or the file system has no label to tell.
 func getLabel(fd int) (string, error) {
 	var label [labelMax]byte
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), getLabelReq, uintptr(unsafe.Pointer(&label))); errno != 0 {

@@ -13,9 +13,8 @@ import (
 const earlyWait = 10 * time.Second
 
 // Machine is what the agent may do to the machine it runs in. Real fills it in for a virtual
-// machine; a test for an ordinary process. Every function is set.
-//
-// Those that several goroutines call have locks of their own (cgroups, workspaceDisk).
+// machine; a test for an ordinary process. Every function is set. Those that several goroutines
+// call have locks of their own (cgroups, workspaceDisk).
 type Machine struct {
 	// What Ready tells the host.
 	Kernel string // uname -r
@@ -58,9 +57,8 @@ type Machine struct {
 	EarlyWait time.Duration
 }
 
-// User is an account of the box that commands run as.
-//
-// Groups are the supplementary ones. Home and Shell are absolute paths in the box.
+// User is an account of the box that commands run as. Groups are the supplementary ones. Home and
+// Shell are absolute paths in the box.
 type User struct {
 	Name   string
 	UID    int

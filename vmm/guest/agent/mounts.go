@@ -67,9 +67,8 @@ const (
 const ext4Options = "noinit_itable,no_prefetch_block_bitmaps"
 
 // mountRoot puts the runtime layer over the image. The layer is disposable, so the overlay need not
-// sync it.
-//
-// Both layers stay mounted below, out of sight of the box. The layer's own tmp is for switchRoot.
+// sync it. Both layers stay mounted below, out of sight of the box. The layer's own tmp is for
+// switchRoot.
 func mountRoot() error {
 	image, err := waitForSlot(protocol.SlotImage)
 	if err != nil {
@@ -117,9 +116,8 @@ func waitForSlot(serial string) (string, error) {
 	}
 }
 
-// slot finds the block device with a serial number.
-//
-// Serial numbers are the names in vmm/guest/protocol: the order of disks decides nothing.
+// slot finds the block device with a serial number. Serial numbers are the names in
+// vmm/guest/protocol: the order of disks decides nothing.
 func slot(serial string) (string, error) {
 	files, err := filepath.Glob("/sys/block/vd*/serial")
 	if err != nil {
@@ -135,9 +133,7 @@ func slot(serial string) (string, error) {
 }
 
 // switchRoot makes the overlay the root and frees the memory of the initramfs. The agent's own
-// program goes on: it is open.
-//
-// After it the initramfs cannot be reached any more.
+// program goes on: it is open. After it the initramfs cannot be reached any more.
 func switchRoot() error {
 	for _, dir := range []string{"/proc", "/sys", "/dev"} {
 		target := filepath.Join(newRoot, dir)
@@ -169,10 +165,8 @@ func switchRoot() error {
 	return os.Chdir("/")
 }
 
-// mountTemporary mounts the rest, now in the root that users see.
-//
-// /run has at most a quarter of the memory, since the box's user can fill it. devpts has the group
-// tty (5).
+// mountTemporary mounts the rest, now in the root that users see. /run has at most a quarter of the
+// memory, since the box's user can fill it. devpts has the group tty (5).
 func mountTemporary() error {
 	const noDev = syscall.MS_NOSUID | syscall.MS_NODEV
 	err := mountAll([]mount{

@@ -37,9 +37,7 @@ func (b *booter) gvisorNetwork() error {
 }
 
 // nameServer names the resolver. An image may bring a file of its own or a link to one that a
-// service would make.
-//
-// The gateway answers questions itself (vmm/netstack).
+// service would make. The gateway answers questions itself (vmm/netstack).
 func nameServer() error {
 	return replaceFile("/etc/resolv.conf", fmt.Sprintf("nameserver %s\n", protocol.GatewayAddr))
 }

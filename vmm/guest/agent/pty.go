@@ -12,18 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pty is a pseudo-terminal: the command has the slave, the agent the master.
-//
-// The master is the session's or the job's to close; the slave is closed once the command has it.
+// pty is a pseudo-terminal: the command has the slave, the agent the master. The master is the
+// session's or the job's to close; the slave is closed once the command has it.
 type pty struct {
 	master *os.File
 	slave  int // blocks, as the command expects
 	term   string
 }
 
-// openPTY answers a pty-req.
-//
-// A second one is refused. The size must be set before the command starts, or it would see none.
+// openPTY answers a pty-req. A second one is refused. The size must be set before the command
+// starts, or it would see none.
 func (s *session) openPTY(payload []byte) bool {
 	var v struct {
 		Term                         string
@@ -94,9 +92,8 @@ func (p *pty) resize(columns, rows, width, height uint32) error {
 	return control(p.master, func(fd int) error { return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &size) })
 }
 
-// control runs f on the file's descriptor without making it blocking.
-//
-// os.File.Fd would make it blocking, and a read that blocks cannot be ended.
+// control runs f on the file's descriptor without making it blocking. os.File.Fd would make it
+// blocking, and a read that blocks cannot be ended.
 func control(f *os.File, do func(fd int) error) error {
 	raw, err := f.SyscallConn()
 	if err != nil {

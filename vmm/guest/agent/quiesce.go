@@ -20,10 +20,9 @@ import (
 // quiesce makes the machine ready to become a template: nothing unwritten, no page of a disk that
 // will be another's, little memory in use. What every clone does first is done once more, so that
 // what it reads is in memory: reading it from disk is most of the time of a clone's first command.
-// User processes stay frozen until the next Hello.
-//
-// The order: caches are dropped first and then filled by what clones do; the slots' buffers go
-// last, since a clone has other disks behind them. After a failure the machine can be no template.
+// User processes stay frozen until the next Hello. The order: caches are dropped first and then
+// filled by what clones do; the slots' buffers go last, since a clone has other disks behind them.
+// After a failure the machine can be no template.
 func (a *Agent) quiesce() error {
 	if err := a.Machine.DropCaches(); err != nil {
 		return fmt.Errorf("drop caches: %w", err)
@@ -46,9 +45,8 @@ const spareThreads = 8
 
 // rest ends a life whose machine is about to become a template, so that no clone has to. What a
 // clone would allocate first is left allocated and free: threads, and memory that need not be asked
-// of the kernel.
-//
-// It runs after the reply was sent, which is the last that the host hears of this life.
+// of the kernel. It runs after the reply was sent, which is the last that the host hears of this
+// life.
 func (a *Agent) rest(l *life) {
 	l.end()
 	var threads sync.WaitGroup
@@ -65,9 +63,7 @@ func dropCaches() error {
 	return write("/proc/sys/vm/drop_caches", "3")
 }
 
-// stats reads what only the guest knows.
-//
-// Without a workspace its free space is that of the root.
+// stats reads what only the guest knows. Without a workspace its free space is that of the root.
 func stats(box *cgroups) (protocol.GuestStats, error) {
 	total, available, err := memory()
 	if err != nil {
@@ -92,9 +88,8 @@ func free(dir string) int64 {
 	return int64(st.Bavail) * st.Bsize
 }
 
-// memory reads the machine's total and available memory in bytes.
-//
-// What is available is the kernel's own estimate: free, and what it could drop.
+// memory reads the machine's total and available memory in bytes. What is available is the kernel's
+// own estimate: free, and what it could drop.
 func memory() (total, available int64, err error) {
 	text, err := os.ReadFile(filepath.Join("/proc", "meminfo"))
 	if err != nil {

@@ -18,9 +18,7 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// machine is the virtual machine the agent booted.
-//
-// run must have succeeded.
+// machine is the virtual machine the agent booted. run must have succeeded.
 func (b *booter) machine() Machine {
 	box := &cgroups{dir: boxGroup, pids: defaultPIDs} // as setUpCgroups left it
 	disk := &workspaceDisk{target: protocol.WorkspaceDir, user: b.user, device: b.workspace}
@@ -65,9 +63,8 @@ func kernelRelease() string {
 }
 
 // addEntropy makes the kernel's random numbers this life's own: mixing in alone changes nothing
-// that is drawn before the next reseed, minutes later.
-//
-// seed counts as full entropy: it comes from the host's own generator.
+// that is drawn before the next reseed, minutes later. seed counts as full entropy: it comes from
+// the host's own generator.
 func (b *booter) addEntropy(seed []byte) error {
 	info := binary.NativeEndian.AppendUint32(nil, uint32(8*len(seed))) // struct rand_pool_info
 	info = binary.NativeEndian.AppendUint32(info, uint32(len(seed)))
@@ -103,9 +100,8 @@ func setHostname(name string) error {
 	return replaceFile("/etc/hosts", hostsWith(string(old), name))
 }
 
-// hostsWith is a hosts file that knows localhost and name, and all that old knew.
-//
-// A line for 127.0.1.1, which is Debian's place for a host's own name, is replaced.
+// hostsWith is a hosts file that knows localhost and name, and all that old knew. A line for
+// 127.0.1.1, which is Debian's place for a host's own name, is replaced.
 func hostsWith(old, name string) string {
 	var out strings.Builder
 	local := false
@@ -138,9 +134,8 @@ func setMachineID(id string) error {
 }
 
 // replaceFile writes a small file in place, unless it says so already; symlinks that lead nowhere
-// are replaced. No block is freed or taken where the file has one, since a life waits for it.
-//
-// It is not safe against a crash, and need not be: the runtime layer goes with the machine.
+// are replaced. No block is freed or taken where the file has one, since a life waits for it. It is
+// not safe against a crash, and need not be: the runtime layer goes with the machine.
 func replaceFile(path, text string) error {
 	old, err := os.ReadFile(path)
 	if err == nil && string(old) == text {
@@ -163,10 +158,8 @@ func replaceFile(path, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// terminate asks every user process to end.
-//
-// It waits for them as long as wait. Frozen processes cannot handle a signal, so they are thawed
-// first.
+// terminate asks every user process to end. It waits for them as long as wait. Frozen processes
+// cannot handle a signal, so they are thawed first.
 func terminate(box *cgroups, wait time.Duration) {
 	if err := box.thaw(); err != nil {
 		return // nothing can be asked of frozen processes; they are killed next

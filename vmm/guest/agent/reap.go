@@ -9,10 +9,8 @@ import (
 )
 
 // spawner starts processes and tells how they ended. As PID 1 it also reaps every orphan of the
-// machine.
-//
-// mu guards waiting, and is held while a process is started and while its end is noted: that is
-// what keeps a PID from being another's when it is signalled. started wakes the reaper.
+// machine. mu guards waiting, and is held while a process is started and while its end is noted:
+// that is what keeps a PID from being another's when it is signalled. started wakes the reaper.
 type spawner struct {
 	orphans bool // this is PID 1: wait for everybody's children
 
@@ -57,9 +55,8 @@ func forgoChildSignals() error {
 }
 
 // start runs a program; the error is that of fork, chdir or exec. The lock is held until the
-// process is known, so the reaper cannot take its status before.
-//
-// The caller waits for p.done; p.status may be read after that.
+// process is known, so the reaper cannot take its status before. The caller waits for p.done;
+// p.status may be read after that.
 func (s *spawner) start(path string, argv []string, attr *syscall.ProcAttr) (*process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,9 +12,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// globalRequests answers the connection's requests one by one, in order, as SSH demands.
-//
-// A request that takes long holds up those behind it, and no session.
+// globalRequests answers the connection's requests one by one, in order, as SSH demands. A request
+// that takes long holds up those behind it, and no session.
 func (c *connection) globalRequests(requests <-chan *ssh.Request) {
 	for req := range requests {
 		payload, ok := c.answer(req)
@@ -44,10 +43,8 @@ func (c *connection) answer(req *ssh.Request) ([]byte, bool) {
 	return payload, err == nil && jsonErr == nil
 }
 
-// request does what one of the protocol's global requests asks for.
-//
-// name and payload are the host's, of a Hello or of an SSH request. The result is marshalled to
-// JSON.
+// request does what one of the protocol's global requests asks for. name and payload are the
+// host's, of a Hello or of an SSH request. The result is marshalled to JSON.
 func (a *Agent) request(name string, payload []byte) (any, error) {
 	empty := struct{}{}
 	switch name {
@@ -84,9 +81,8 @@ func (a *Agent) request(name string, payload []byte) (any, error) {
 	return nil, fmt.Errorf("unknown request %q", name)
 }
 
-// clockSlack is how far the guest's clock may be off before it is stepped.
-//
-// A smaller error is left alone.
+// clockSlack is how far the guest's clock may be off before it is stepped. A smaller error is left
+// alone.
 const clockSlack = 20 * time.Millisecond
 
 // setClock steps the clock to that of a ThawRequest if it is off. A request without a time steps

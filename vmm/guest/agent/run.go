@@ -23,10 +23,8 @@ import (
 const outputGrace = 200 * time.Millisecond
 
 // run starts the session's command. accepted answers the request that asked for it, before anything
-// else is sent.
-//
-// The session has at most one. Its goroutines outlive the session where the life ends before the
-// command.
+// else is sent. The session has at most one. Its goroutines outlive the session where the life ends
+// before the command.
 func (s *session) run(c command, accepted func()) {
 	ends, err := s.connect(&c)
 	if err != nil {
@@ -62,9 +60,8 @@ func (e stdio) all() []*os.File {
 	return []*os.File{e.in, e.out, e.err}
 }
 
-// connect gives c its files and returns the other ends.
-//
-// c.files are the command's, to be closed when it was started.
+// connect gives c its files and returns the other ends. c.files are the command's, to be closed
+// when it was started.
 func (s *session) connect(c *command) (ends stdio, err error) {
 	if s.pty != nil {
 		c.files, c.tty = []int{s.pty.slave, s.pty.slave, s.pty.slave}, true
@@ -87,10 +84,8 @@ func (s *session) connect(c *command) (ends stdio, err error) {
 }
 
 // newPipe makes a pipe with one end for the command, which blocks, and one for the agent, which
-// does not.
-//
-// A command expects files that block; the agent's must not, so that a read can be ended by a
-// deadline and costs no thread.
+// does not. A command expects files that block; the agent's must not, so that a read can be ended
+// by a deadline and costs no thread.
 func newPipe(commandReads bool) (theirs int, ours *os.File, err error) {
 	var p [2]int
 	if err := syscall.Pipe2(p[:], syscall.O_CLOEXEC); err != nil {
@@ -123,10 +118,8 @@ func (s *session) refuse(err error) {
 	s.exit(syscall.WaitStatus(status << 8))
 }
 
-// follow moves bytes both ways, and reports the command's end.
-//
-// Three or four goroutines of the agent's: both outputs, the input, the end. The exit status is
-// sent when all output has been.
+// follow moves bytes both ways, and reports the command's end. Three or four goroutines of the
+// agent's: both outputs, the input, the end. The exit status is sent when all output has been.
 func (s *session) follow(p *process, ends stdio) {
 	a := s.conn.agent
 	var flushed sync.WaitGroup
@@ -150,9 +143,8 @@ func (s *session) follow(p *process, ends stdio) {
 }
 
 // copyOut sends what the command writes until it has ended, its client has gone or it closed its
-// end, and then reads on for nobody. flushed is called when nothing more will be sent.
-//
-// After the command's end it has outputGrace to be read empty; what is pending extends it.
+// end, and then reads on for nobody. flushed is called when nothing more will be sent. After the
+// command's end it has outputGrace to be read empty; what is pending extends it.
 func (s *session) copyOut(w io.Writer, r *os.File, flushed func()) {
 	defer r.Close()
 	buf := make([]byte, 32<<10)

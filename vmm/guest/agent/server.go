@@ -11,17 +11,15 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// server is the SSH server of one life.
-//
-// It serves one connection, and is made before the life's Ready is sent.
+// server is the SSH server of one life. It serves one connection, and is made before the life's
+// Ready is sent.
 type server struct {
 	agent  *Agent
 	config *ssh.ServerConfig
 }
 
-// connection is one SSH connection that has logged in.
-//
-// It ends with its life; what it started goes on as the protocol says.
+// connection is one SSH connection that has logged in. It ends with its life; what it started goes
+// on as the protocol says.
 type connection struct {
 	agent *Agent
 	life  *life
@@ -51,9 +49,8 @@ func newServer(b *birth) (*server, error) {
 	return &server{agent: b.agent, config: config}, nil
 }
 
-// protocolConfig narrows SSH to what costs least under emulation.
-//
-// The host offers a part of it (vmm/guest/connect.go).
+// protocolConfig narrows SSH to what costs least under emulation. The host offers a part of it
+// (vmm/guest/connect.go).
 func protocolConfig() ssh.Config {
 	return ssh.Config{
 		KeyExchanges: []string{ssh.KeyExchangeCurve25519},
@@ -62,9 +59,8 @@ func protocolConfig() ssh.Config {
 	}
 }
 
-// serve runs the life's connection to its end.
-//
-// It returns when the client has left or the life has ended; listeners are closed then.
+// serve runs the life's connection to its end. It returns when the client has left or the life has
+// ended; listeners are closed then.
 func (s *server) serve(l *life) {
 	conn, channels, requests, err := ssh.NewServerConn(l, s.config)
 	if err != nil {
@@ -81,9 +77,8 @@ func (s *server) serve(l *life) {
 	}
 }
 
-// open starts serving a channel of a kind that the agent knows.
-//
-// Any other kind is refused, which is how the host asks whether the guest is alive.
+// open starts serving a channel of a kind that the agent knows. Any other kind is refused, which is
+// how the host asks whether the guest is alive.
 func (c *connection) open(nc ssh.NewChannel) {
 	switch nc.ChannelType() {
 	case "session":

@@ -18,10 +18,9 @@ import (
 )
 
 // services runs what the configuration names: started in order, each when the one before is ready
-// or has given up waiting, restarted when it ends.
-//
-// It belongs to the Agent. start and detach replace and end them; each service has a goroutine
-// (supervise) for as long as it is wanted, which is in work.
+// or has given up waiting, restarted when it ends. It belongs to the Agent. start and detach
+// replace and end them; each service has a goroutine (supervise) for as long as it is wanted, which
+// is in work.
 type services struct {
 	agent *Agent
 
@@ -49,10 +48,8 @@ const (
 	steady       = time.Minute // a service that ran this long starts anew without delay
 )
 
-// start replaces the services by these.
-//
-// Those that run are ended first, which the caller's detach has done as a rule; list is in start
-// order. It does not wait for any to be ready.
+// start replaces the services by these. Those that run are ended first, which the caller's detach
+// has done as a rule; list is in start order. It does not wait for any to be ready.
 func (m *services) start(list []protocol.Service) {
 	m.cancel()
 	m.wait()
@@ -136,10 +133,8 @@ func (m *services) supervise(ctx context.Context, s *service, ready chan struct{
 	s.log.close()
 }
 
-// runOnce runs the service to its end and says how it ended.
-//
-// It always gives an error: a service is not expected to end. ready is called when its check
-// succeeds.
+// runOnce runs the service to its end and says how it ended. It always gives an error: a service is
+// not expected to end. ready is called when its check succeeds.
 func (m *services) runOnce(ctx context.Context, s *service, ready func()) error {
 	theirs, ours, err := newPipe(false)
 	if err != nil {

@@ -14,9 +14,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// session is one SSH session channel: settings first, then one command.
-//
-// Only the goroutine of serve uses it until the command runs.
+// session is one SSH session channel: settings first, then one command. Only the goroutine of serve
+// uses it until the command runs.
 type session struct {
 	conn *connection
 	ch   ssh.Channel
@@ -32,9 +31,8 @@ type session struct {
 const hangupGrace = 3 * time.Second
 
 // serve answers the channel's requests until the client closes it or the life ends. The command
-// itself is followed by goroutines of its own: when the life ended, it goes on without a client.
-//
-// A client that closes the channel has its command hung up.
+// itself is followed by goroutines of its own: when the life ended, it goes on without a client. A
+// client that closes the channel has its command hung up.
 func (s *session) serve(requests <-chan *ssh.Request) {
 	for req := range requests {
 		if startsCommand(req.Type) {
@@ -73,9 +71,8 @@ func (s *session) hangup() {
 	}
 }
 
-// setting answers a request that starts nothing; false refuses it.
-//
-// Settings are taken only before the command, except for the terminal's size and signals.
+// setting answers a request that starts nothing; false refuses it. Settings are taken only before
+// the command, except for the terminal's size and signals.
 func (s *session) setting(req *ssh.Request) bool {
 	switch req.Type {
 	case "env":
@@ -111,9 +108,8 @@ func (s *session) setting(req *ssh.Request) bool {
 	return false
 }
 
-// command starts what an exec, shell, subsystem or argv request asks for, and answers it.
-//
-// A session runs one; a second request is refused.
+// command starts what an exec, shell, subsystem or argv request asks for, and answers it. A session
+// runs one; a second request is refused.
 func (s *session) command(req *ssh.Request) {
 	c, ok := s.parse(req)
 	if !ok || s.started {
@@ -128,10 +124,9 @@ func (s *session) command(req *ssh.Request) {
 	})
 }
 
-// parse makes a command of a request.
-//
-// It is false for a request that cannot be read, or for a subsystem that there is not. What cannot
-// run for another reason is in c.refused, and told to the client as text.
+// parse makes a command of a request. It is false for a request that cannot be read, or for a
+// subsystem that there is not. What cannot run for another reason is in c.refused, and told to the
+// client as text.
 func (s *session) parse(req *ssh.Request) (command, bool) {
 	c := command{env: s.env}
 	c.user, c.refused = s.conn.agent.userNamed(s.as)
@@ -175,9 +170,8 @@ func (s *session) parse(req *ssh.Request) (command, bool) {
 	return c, true
 }
 
-// signals are those of RFC 4254 and the few more that people use.
-//
-// By the name that SSH gives them, without SIG.
+// signals are those of RFC 4254 and the few more that people use. By the name that SSH gives them,
+// without SIG.
 var signals = map[string]syscall.Signal{
 	"ABRT": syscall.SIGABRT, "ALRM": syscall.SIGALRM, "FPE": syscall.SIGFPE, "HUP": syscall.SIGHUP, "ILL": syscall.SIGILL,
 	"INT": syscall.SIGINT, "KILL": syscall.SIGKILL, "PIPE": syscall.SIGPIPE, "QUIT": syscall.SIGQUIT,
@@ -186,9 +180,8 @@ var signals = map[string]syscall.Signal{
 	"BUS": syscall.SIGBUS, "TRAP": syscall.SIGTRAP, "SYS": syscall.SIGSYS, "XCPU": syscall.SIGXCPU, "XFSZ": syscall.SIGXFSZ,
 }
 
-// signalName is the name of a signal as exit-signal carries it.
-//
-// A signal that has no name there is reported as KILL.
+// signalName is the name of a signal as exit-signal carries it. A signal that has no name there is
+// reported as KILL.
 func signalName(sig syscall.Signal) string {
 	for name, s := range signals {
 		if s == sig {

@@ -15,9 +15,8 @@ import (
 const SFTPName = "agentbox-sftp"
 
 // ServeSFTP is that process. Names begin in its working directory, which the kernel sees to: the
-// server's option for that would make the targets of relative links absolute.
-//
-// It returns at the end of its input.
+// server's option for that would make the targets of relative links absolute. It returns at the end
+// of its input.
 func ServeSFTP() error {
 	server, err := sftp.NewServer(struct {
 		io.Reader

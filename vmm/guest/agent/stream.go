@@ -11,10 +11,8 @@ import (
 )
 
 // life is the agent's end of one life's SSH connection. What the host sends is put into it by the
-// agent's reader; what SSH writes goes straight to the stream.
-//
-// It is a net.Conn for SSH's sake. mu guards buf and eof; filled tells a reader that one of them
-// has changed.
+// agent's reader; what SSH writes goes straight to the stream. It is a net.Conn for SSH's sake. mu
+// guards buf and eof; filled tells a reader that one of them has changed.
 type life struct {
 	out   *output
 	ended atomic.Bool // the host began another life, or the stream is gone: not the client's doing
@@ -43,9 +41,8 @@ func newLife(out *output) *life {
 	return l
 }
 
-// put hands over bytes that the host sent.
-//
-// It never waits: the reader of the stream has to see the next Magic whatever SSH does.
+// put hands over bytes that the host sent. It never waits: the reader of the stream has to see the
+// next Magic whatever SSH does.
 func (l *life) put(b []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,9 +55,8 @@ func (l *life) put(b []byte) {
 	l.filled.Signal()
 }
 
-// end makes the connection read EOF and write nothing more.
-//
-// Sessions see it as the end of their connection, and tell it by ended from a client that left.
+// end makes the connection read EOF and write nothing more. Sessions see it as the end of their
+// connection, and tell it by ended from a client that left.
 func (l *life) end() {
 	l.ended.Store(true)
 	l.Close()

@@ -36,9 +36,8 @@ var trustVariables = []string{
 // nodeVariable names certificates that Node adds to its own.
 const nodeVariable = "NODE_EXTRA_CA_CERTS"
 
-// authorities is where programs look for the authorities that they believe.
-//
-// It is found once, before the template is saved, and never changes.
+// authorities is where programs look for the authorities that they believe. It is found once,
+// before the template is saved, and never changes.
 type authorities struct {
 	root    string
 	bundles []bundle // at least one
@@ -52,9 +51,8 @@ type bundle struct {
 }
 
 // findAuthorities finds out what trust will change, and has it copied up from the image: while the
-// template is made, so that no life waits for it.
-//
-// root is the box's root. An image without certificates gets a bundle of its own.
+// template is made, so that no life waits for it. root is the box's root. An image without
+// certificates gets a bundle of its own.
 func findAuthorities(root string) (*authorities, error) {
 	a := &authorities{root: root, java: javaStoresOf(root)}
 	if err := copyUp(filepath.Join(root, certDir)); err != nil {
@@ -73,9 +71,8 @@ func findAuthorities(root string) (*authorities, error) {
 	return a, nil
 }
 
-// copyUp makes a directory if it is missing, and has an overlay copy it up.
-//
-// The mode is set to what it is: a change of an overlay's directory is what copies it up.
+// copyUp makes a directory if it is missing, and has an overlay copy it up. The mode is set to what
+// it is: a change of an overlay's directory is what copies it up.
 func copyUp(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -87,9 +84,8 @@ func copyUp(dir string) error {
 	return os.Chmod(dir, st.Mode())
 }
 
-// endLine makes a file end with a whole line, and gives its size.
-//
-// Appending nothing copies the file up, too.
+// endLine makes a file end with a whole line, and gives its size. Appending nothing copies the file
+// up, too.
 func endLine(path string) (size int64, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -122,10 +118,9 @@ func bundlesOf(root string) []string {
 }
 
 // trust adds an authority to every bundle and to the directory, and to Java's own store where one
-// is, in place of the one that was added before. The others go along in each.
-//
-// It may be called again, with another authority: a machine of the pool has had a placeholder. The
-// variables are for every command of the box; its own configuration goes over them.
+// is, in place of the one that was added before. The others go along in each. It may be called
+// again, with another authority: a machine of the pool has had a placeholder. The variables are for
+// every command of the box; its own configuration goes over them.
 func (a *authorities) trust(ca protocol.Authority) (map[string]string, error) {
 	single := filepath.Join(a.root, certDir, filepath.Base(ca.File))
 	text := ca.PEM + ca.Others
@@ -149,10 +144,8 @@ func (a *authorities) inRoot(path string) string {
 	return "/" + strings.TrimPrefix(strings.TrimPrefix(path, a.root), "/")
 }
 
-// add replaces what follows the image's own certificates.
-//
-// It writes in place and cuts the file to its length, since a file that is made anew would take
-// blocks.
+// add replaces what follows the image's own certificates. It writes in place and cuts the file to
+// its length, since a file that is made anew would take blocks.
 func (b bundle) add(text string) error {
 	f, err := os.OpenFile(b.path, os.O_WRONLY|os.O_CREATE, 0o644)
 	if err != nil {

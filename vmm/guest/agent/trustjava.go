@@ -12,9 +12,7 @@ import (
 )
 
 // javaStores are where Java keeps the authorities it believes: Debian's, which its packages link
-// to, and those of other builds. It reads no other file and no variable.
-//
-// Patterns below the root.
+// to, and those of other builds. It reads no other file and no variable. Patterns below the root.
 var javaStores = []string{
 	"etc/ssl/certs/java/cacerts",
 	"etc/pki/java/cacerts",
@@ -37,10 +35,8 @@ func javaStoresOf(root string) (stores []string) {
 	return stores
 }
 
-// trustJava gives stores of Java's the authorities of a bundle.
-//
-// bundle has the box's authority by then. A store is written anew as a whole: it cannot be added
-// to.
+// trustJava gives stores of Java's the authorities of a bundle. bundle has the box's authority by
+// then. A store is written anew as a whole: it cannot be added to.
 func trustJava(stores []string, bundle string) error {
 	if len(stores) == 0 {
 		return nil

@@ -20,10 +20,8 @@ const (
 )
 
 // findUser finds the user with uid 1000 in the image, or makes one, who may become root where sudo
-// exists.
-//
-// The image's own name for that uid stays. A directory for the user's runtime files is made as
-// pam_systemd would.
+// exists. The image's own name for that uid stays. A directory for the user's runtime files is made
+// as pam_systemd would.
 func (b *booter) findUser() error {
 	u, err := lookupUser(b.root, func(name string, uid int) bool { return uid == boxUID })
 	if errors.Is(err, fs.ErrNotExist) {
@@ -44,9 +42,7 @@ func (b *booter) findUser() error {
 }
 
 // lookupUser finds the first user of root's passwd file that matches; an error that is
-// fs.ErrNotExist if none does.
-//
-// A shell that the image does not have is replaced by one that it has.
+// fs.ErrNotExist if none does. A shell that the image does not have is replaced by one that it has.
 func lookupUser(root string, match func(name string, uid int) bool) (User, error) {
 	text, err := os.ReadFile(filepath.Join(root, "etc/passwd"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -97,9 +93,8 @@ func findShell(root string) string {
 	return "/bin/sh"
 }
 
-// createUser adds the box's user to the image's files. The password is locked.
-//
-// The image's files are changed in the overlay only. vmm/image has done it in images that it made.
+// createUser adds the box's user to the image's files. The password is locked. The image's files
+// are changed in the overlay only. vmm/image has done it in images that it made.
 func createUser(root string) (User, error) {
 	u := User{Name: boxUser, UID: boxUID, GID: boxUID, Home: "/home/" + boxUser, Shell: findShell(root)}
 	lines := []struct{ file, line string }{

@@ -15,16 +15,13 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// warmUps are what clones run first.
-//
-// The first is also what a box is warmed up with while it is greeted. An image need not have the
-// programs.
+// warmUps are what clones run first. The first is also what a box is warmed up with while it is
+// greeted. An image need not have the programs.
 var warmUps = [][]string{{"true"}, {"sh", "-c", "true"}, {"bash", "-lc", "ls -l"}, {"git", "--version"}}
 
 // warmUp also takes the name and id of the life that ends from the machine. No name is shorter than
-// its new one, so that a clone's takes no block away from a file.
-//
-// Afterwards the machine has names that no box has.
+// its new one, so that a clone's takes no block away from a file. Afterwards the machine has names
+// that no box has.
 func (a *Agent) warmUp() error {
 	if err := a.Machine.SetHostname("t"); err != nil {
 		return err
@@ -45,9 +42,7 @@ func (a *Agent) warmUp() error {
 }
 
 // warmUpAttach has in memory what an attach looks at, and what the decoder of its request finds out
-// about it the first time.
-//
-// Errors of files that an image does not have are dropped.
+// about it the first time. Errors of files that an image does not have are dropped.
 func warmUpAttach(workspace string) error {
 	os.Stat(workspace)
 	for _, path := range givenFiles {
@@ -67,10 +62,8 @@ func warmUpAttach(workspace string) error {
 const longestWarmUp = 5 * time.Second
 
 // perform runs a command in a session that nobody listens to, from the request to its end. An image
-// need not have the program.
-//
-// It is a command like any other, through the same code, so that this code has run before a clone
-// needs it.
+// need not have the program. It is a command like any other, through the same code, so that this
+// code has run before a clone needs it.
 func (a *Agent) perform(argv []string) {
 	payload, err := json.Marshal(protocol.ArgvRequest{Argv: argv, Env: map[string]string{"A": "a"}, Dir: "/"})
 	if err != nil {
@@ -86,9 +79,7 @@ func (a *Agent) perform(argv []string) {
 	<-s.process.done
 }
 
-// nobody is the client of a warm-up.
-//
-// It implements ssh.Channel, reads nothing and takes everything.
+// nobody is the client of a warm-up. It implements ssh.Channel, reads nothing and takes everything.
 type nobody struct{}
 
 func (nobody) Read([]byte) (int, error)                       { return 0, io.EOF }

@@ -16,9 +16,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// workspaceDisk is the workspace slot.
-//
-// mu guards mounted, and is held while it is mounted or unmounted.
+// workspaceDisk is the workspace slot. mu guards mounted, and is held while it is mounted or
+// unmounted.
 type workspaceDisk struct {
 	target string
 	user   User
@@ -29,10 +28,9 @@ type workspaceDisk struct {
 }
 
 // mount mounts the slot. Its content appeared while this machine was not looking, so nothing of it
-// may be cached: drop and unmount see to that. The journal is replayed by the mount itself.
-//
-// It may be called again, and at the same time by a Hello that begins it early and by the
-// attachment that needs it.
+// may be cached: drop and unmount see to that. The journal is replayed by the mount itself. It may
+// be called again, and at the same time by a Hello that begins it early and by the attachment that
+// needs it.
 func (w *workspaceDisk) mount() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -70,9 +68,8 @@ func (w *workspaceDisk) unmount() error {
 	return flushBuffers(w.device) // a machine of the pool finds another content there next time
 }
 
-// drop writes everything and forgets what was read of the slot: in a clone it is another disk.
-//
-// It is called before a machine becomes a template.
+// drop writes everything and forgets what was read of the slot: in a clone it is another disk. It
+// is called before a machine becomes a template.
 func (w *workspaceDisk) drop() error {
 	unix.Sync()
 	if w.device == "" {
@@ -95,9 +92,8 @@ func flushBuffers(dev string) error {
 }
 
 // adopt gives the files to the box's user when the label says that they belong to somebody else.
-// The label goes last, so that a crash in between repeats it.
-//
-// It is needed where the host could not make the files the box's (protocol.LabelChown).
+// The label goes last, so that a crash in between repeats it. It is needed where the host could not
+// make the files the box's (protocol.LabelChown).
 func (w *workspaceDisk) adopt() error {
 	dir, err := os.Open(w.target)
 	if err != nil {

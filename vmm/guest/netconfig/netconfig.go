@@ -16,7 +16,6 @@ import (
 )
 
 // Up gives the named interface the guest's address and the route to everywhere, and brings it up.
-//
 // mtu is in bytes of a packet. It may be repeated. The caller needs CAP_NET_ADMIN over the
 // namespace.
 func Up(name string, mtu int) error {
@@ -29,9 +28,8 @@ func Up(name string, mtu int) error {
 	return nil
 }
 
-// card does what `ip link set` and `ip address add` do.
-//
-// Old ioctls do it all, one step each: the error says which step failed.
+// card does what `ip link set` and `ip address add` do. Old ioctls do it all, one step each: the
+// error says which step failed.
 func card(name string, mtu int) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -69,10 +67,9 @@ func defaultRoute() error {
 	return Ask(routeMessage(protocol.GatewayAddr.As4()))
 }
 
-// Ask sends the kernel a request of rtnetlink(7) and waits for its answer.
-//
-// request is a whole message with the flag NLM_F_ACK, since the answer that is waited for is the
-// acknowledgement. An error of the kernel's is a unix.Errno.
+// Ask sends the kernel a request of rtnetlink(7) and waits for its answer. request is a whole
+// message with the flag NLM_F_ACK, since the answer that is waited for is the acknowledgement. An
+// error of the kernel's is a unix.Errno.
 func Ask(request []byte) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {

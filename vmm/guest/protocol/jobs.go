@@ -95,9 +95,8 @@ const MaxJobFrame = 32 << 10
 // jobHeader is the length of kind and length.
 const jobHeader = 5
 
-// AppendJobFrame appends a frame as it travels.
-//
-// data is at most MaxJobFrame long, for which the caller answers.
+// AppendJobFrame appends a frame as it travels. data is at most MaxJobFrame long, for which the
+// caller answers.
 func AppendJobFrame(b []byte, kind byte, data []byte) []byte {
 	b = append(b, kind)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(data)))
@@ -110,10 +109,8 @@ func AppendJobAt(b []byte, at uint64) []byte {
 }
 
 // ReadJobFrame reads one frame into buf, which must hold MaxJobFrame bytes. What no guest of ours
-// sends is an error.
-//
-// The frame's data is a part of buf, and good until the next call. io.EOF before the first byte
-// means that the other side is done; inside of a frame it is io.ErrUnexpectedEOF.
+// sends is an error. The frame's data is a part of buf, and good until the next call. io.EOF before
+// the first byte means that the other side is done; inside of a frame it is io.ErrUnexpectedEOF.
 func ReadJobFrame(r io.Reader, buf []byte) (JobFrame, error) {
 	var header [jobHeader]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {

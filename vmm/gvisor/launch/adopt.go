@@ -10,9 +10,8 @@ import (
 )
 
 // adopt gives everything in dir to a user of this namespace. Nobody else uses dir any more. What
-// changes its owner loses the bits that would let others become it.
-//
-// A file that is the user's already is left alone, its group and setuid bits included.
+// changes its owner loses the bits that would let others become it. A file that is the user's
+// already is left alone, its group and setuid bits included.
 func adopt(dir string, user int) error {
 	if err := becomeRoot(); err != nil {
 		return err

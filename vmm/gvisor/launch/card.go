@@ -15,10 +15,8 @@ import (
 	"agentbox/vmm/gvisor/plan"
 )
 
-// cableEnd is the interface at our end of the cable.
-//
-// It is in the machine's network namespace, too: what crosses to the supervisor is the descriptor
-// of a packet socket on it.
+// cableEnd is the interface at our end of the cable. It is in the machine's network namespace, too:
+// what crosses to the supervisor is the descriptor of a packet socket on it.
 const cableEnd = "cable"
 
 // makeCard makes a pair of interfaces: one that runsc takes over, with its addresses, and one whose
@@ -55,9 +53,8 @@ func (l *launcher) tryCard() (err error) {
 	return err
 }
 
-// packetSocket reads and writes the frames of an interface.
-//
-// PACKET_IGNORE_OUTGOING: without it our own frames would come back to us.
+// packetSocket reads and writes the frames of an interface. PACKET_IGNORE_OUTGOING: without it our
+// own frames would come back to us.
 func packetSocket(index int) (int, error) {
 	const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8 // in the network's byte order
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)

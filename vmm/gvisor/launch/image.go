@@ -23,9 +23,7 @@ const (
 )
 
 // openImage opens the device of a file that the other side serves. The kernel wants it opened in
-// the namespace that mounts.
-//
-// It opens nothing where the image is a plain file.
+// the namespace that mounts. It opens nothing where the image is a plain file.
 func (l *launcher) openImage() (err error) {
 	if l.plan.Image == "" {
 		return nil

@@ -68,10 +68,8 @@ func dieWithParent() error {
 	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0))
 }
 
-// endWith ends the machine when the other end of the control socket is gone.
-//
-// The supervisor keeps it open for as long as the machine shall live. Nothing is ever sent on it
-// after the plan.
+// endWith ends the machine when the other end of the control socket is gone. The supervisor keeps
+// it open for as long as the machine shall live. Nothing is ever sent on it after the plan.
 func endWith(control *os.File) {
 	var b [1]byte
 	for {

@@ -15,11 +15,9 @@ import (
 )
 
 // makeRoot puts the machine's own root together and makes it the root of this mount namespace.
-// Nothing else of the host's files can be named from here on.
-//
-// Mounts are made private first, so that nothing of this shows on the host. The root is a tmpfs of
-// a MiB: it holds mount points only. /proc is for runsc, and shows the processes of this namespace
-// alone.
+// Nothing else of the host's files can be named from here on. Mounts are made private first, so
+// that nothing of this shows on the host. The root is a tmpfs of a MiB: it holds mount points only.
+// /proc is for runsc, and shows the processes of this namespace alone.
 func (l *launcher) makeRoot() error {
 	root := l.plan.Root
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {

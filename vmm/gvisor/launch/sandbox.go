@@ -19,10 +19,8 @@ import (
 
 // startSandbox runs the command that starts the sandbox and waits for it to end. The sandbox goes
 // on as a child of this process, which the kernel makes the parent of every orphan of the
-// namespace.
-//
-// runsc writes the sandbox's process id into Plan.Pid before it ends. The plan's files keep their
-// numbers across the fork, because the links that a restore follows name them by number.
+// namespace. runsc writes the sandbox's process id into Plan.Pid before it ends. The plan's files
+// keep their numbers across the fork, because the links that a restore follows name them by number.
 func (l *launcher) startSandbox() error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -97,7 +95,6 @@ const orphanGrace = 5 * time.Second
 
 // wait reaps until the sandbox has ended. Its file server is the other child there is from the
 // beginning; without it the guest would hang at its next file, so then the sandbox is ended too.
-//
 // ended holds processes that were reaped on the way, including one that ended before anybody waited
 // here.
 func (l *launcher) wait() plan.End {
@@ -138,10 +135,8 @@ func children() []int {
 	return pids
 }
 
-// reap waits for any child.
-//
-// It notes how the child ended in l.ended. Children that were stopped or continued are not reported
-// to us; an error means that there is no child.
+// reap waits for any child. It notes how the child ended in l.ended. Children that were stopped or
+// continued are not reported to us; an error means that there is no child.
 func (l *launcher) reap() error {
 	for {
 		var status syscall.WaitStatus

@@ -57,10 +57,8 @@ func aboutEmbedded(from fs.FS, program string) (About, error) {
 	return a, nil
 }
 
-// unpack gives the bytes of an embedded program.
-//
-// They are compared with the digest. The buffer has its final size from the start, and the decoder
-// one goroutine: it runs once for each version.
+// unpack gives the bytes of an embedded program. They are compared with the digest. The buffer has
+// its final size from the start, and the decoder one goroutine: it runs once for each version.
 func unpack(from fs.FS, program string, a About) ([]byte, error) {
 	packed, err := fs.ReadFile(from, embeddedName(program)+".zst")
 	if err != nil {

@@ -61,10 +61,8 @@ func New(root string, agent Agent) *Unpacker {
 
 // Ensure gives the programs, unpacking them when they are not there. Each is hashed the first time,
 // and whenever its file has changed since: inode, size, time of change, which every write renews. A
-// file that is not what it was is replaced.
-//
-// So what it costs again and again is three calls of stat. Errors have code Missing, Corrupt or
-// NoSpace, or are those of the file system.
+// file that is not what it was is replaced. So what it costs again and again is three calls of
+// stat. Errors have code Missing, Corrupt or NoSpace, or are those of the file system.
 func (u *Unpacker) Ensure() (Programs, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -86,9 +84,8 @@ func (u *Unpacker) Ensure() (Programs, error) {
 	return p, nil
 }
 
-// contents says what the programs must be.
-//
-// It reads the small descriptions only; a program's bytes are unpacked when its file lacks them.
+// contents says what the programs must be. It reads the small descriptions only; a program's bytes
+// are unpacked when its file lacks them.
 type contents struct {
 	from  fs.FS
 	about map[string]About
@@ -138,9 +135,8 @@ func (c contents) programs(root string) Programs {
 
 func (p Programs) paths() []string { return []string{p.Runsc, p.Launch, p.Agent} }
 
-// verify hashes the files, replaces those that are not right, and remembers.
-//
-// The memo is written last: an unpacking that was cut short is found by its digests the next time.
+// verify hashes the files, replaces those that are not right, and remembers. The memo is written
+// last: an unpacking that was cut short is found by its digests the next time.
 func (c contents) verify(p Programs) (memo, error) {
 	dir := filepath.Dir(p.Runsc)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

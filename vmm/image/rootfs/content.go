@@ -12,9 +12,8 @@ type Bytes []byte
 // Open implements Content.
 func (b Bytes) Open() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }
 
-// Section is content that lies in one piece in a file.
-//
-// From must live as long as the content is read.
+// Section is content that lies in one piece in a file. From must live as long as the content is
+// read.
 type Section struct {
 	From   io.ReaderAt
 	Offset int64
@@ -26,10 +25,8 @@ func (s Section) Open() (io.ReadCloser, error) {
 	return io.NopCloser(io.NewSectionReader(s.From, s.Offset, s.Size)), nil
 }
 
-// ReadAll reads a regular file of at most max bytes.
-//
-// It is for the small files of a system that have to be understood, such as /etc/passwd. An empty
-// one gives nil.
+// ReadAll reads a regular file of at most max bytes. It is for the small files of a system that
+// have to be understood, such as /etc/passwd. An empty one gives nil.
 func (i *Inode) ReadAll(max int64) ([]byte, error) {
 	switch {
 	case i.Type() != TypeRegular:

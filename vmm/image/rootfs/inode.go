@@ -27,9 +27,8 @@ type Content interface {
 	Open() (io.ReadCloser, error)
 }
 
-// Inode is one file, whatever its names.
-//
-// One that was put into a tree is changed through the tree only.
+// Inode is one file, whatever its names. One that was put into a tree is changed through the tree
+// only.
 type Inode struct {
 	Mode    uint32 // type and permission bits, as Linux has them
 	UID     uint32
@@ -45,17 +44,14 @@ type Inode struct {
 }
 
 // entry is a name in a directory. Its layer tells whether an opaque marker or a whiteout may remove
-// it.
-//
-// Several entries may have one Inode, and each has its own layer.
+// it. Several entries may have one Inode, and each has its own layer.
 type entry struct {
 	*Inode
 	touched int // the layer that last changed anything at or below
 }
 
-// Device encodes a device number as Linux does on disk.
-//
-// It is the format of erofs and stat: 12 bits of the major, 20 of the minor number.
+// Device encodes a device number as Linux does on disk. It is the format of erofs and stat: 12 bits
+// of the major, 20 of the minor number.
 func Device(major, minor uint32) uint32 {
 	return minor&0xff | (major&0xfff)<<8 | (minor&^0xff)<<12
 }
@@ -69,9 +65,7 @@ func (i *Inode) IsDir() bool { return i.Type() == TypeDir }
 // Names are the names in a directory, sorted by their bytes.
 func (i *Inode) Names() []string { return slices.Sorted(maps.Keys(i.entries)) }
 
-// Child is what a directory has under that name, or nil.
-//
-// It is nil for what is no directory, too.
+// Child is what a directory has under that name, or nil. It is nil for what is no directory, too.
 func (i *Inode) Child(name string) *Inode {
 	if e := i.entries[name]; e != nil {
 		return e.Inode

@@ -17,10 +17,8 @@ const xattrRecord = "SCHILY.xattr."
 
 // ApplyTar applies one layer, an uncompressed tar archive, with the meaning the OCI image
 // specification gives it. The contents of files go to spool, which must live as long as the tree.
-// Names that would leave the root are refused.
-//
-// After an error the tree is good for nothing: a part of the layer is in it. r is read to the
-// archive's end and not beyond.
+// Names that would leave the root are refused. After an error the tree is good for nothing: a part
+// of the layer is in it. r is read to the archive's end and not beyond.
 func (t *Tree) ApplyTar(ctx context.Context, r io.Reader, spool *Spool) error {
 	t.NextLayer()
 	tr := tar.NewReader(r)
@@ -39,9 +37,8 @@ func (t *Tree) ApplyTar(ctx context.Context, r io.Reader, spool *Spool) error {
 	return ctx.Err()
 }
 
-// readError tells a broken archive from a stream that failed for its own reasons.
-//
-// A broken archive is code Corrupt; other errors are returned as they are.
+// readError tells a broken archive from a stream that failed for its own reasons. A broken archive
+// is code Corrupt; other errors are returned as they are.
 func readError(err error) error {
 	var known *agentbox.Error
 	if errors.As(err, &known) {
@@ -136,9 +133,8 @@ func xattrsOf(h *tar.Header) map[string]string {
 	return attrs
 }
 
-// storable bounds a time to what every reader of the format understands.
-//
-// A time before 1970 becomes 1970.
+// storable bounds a time to what every reader of the format understands. A time before 1970 becomes
+// 1970.
 func storable(t time.Time) time.Time {
 	last := time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 	switch {

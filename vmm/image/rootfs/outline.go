@@ -21,10 +21,8 @@ const (
 // outline gives every file a start of its own in a block. The writer puts the bytes of a small file
 // right behind its inode, where they are not aligned to anything: Linux copies them when the file
 // is mapped, gVisor maps the image's own pages, and a program that maps such a file (libc does so
-// with its locales) is killed by SIGBUS.
-//
-// f is an image that was written by us and has no other use yet. Blocks are added at its end, and
-// the superblock's count is mended.
+// with its locales) is killed by SIGBUS. f is an image that was written by us and has no other use
+// yet. Blocks are added at its end, and the superblock's count is mended.
 func outline(f readWriterAt) error {
 	o := outliner{relinker: relinker{file: f}, seen: map[uint64]bool{}}
 	root, err := o.open()
@@ -51,9 +49,8 @@ type outliner struct {
 	seen map[uint64]bool
 }
 
-// directory does so below a directory, in the order of names: equal trees give equal bytes.
-//
-// Each inode is visited once, so hard links move once.
+// directory does so below a directory, in the order of names: equal trees give equal bytes. Each
+// inode is visited once, so hard links move once.
 func (o *outliner) directory(nid uint64) error {
 	o.seen[nid] = true
 	list, err := o.readDir(nid)

@@ -14,7 +14,6 @@ import (
 )
 
 // Read makes a tree of an erofs image. Contents stay in r, which must live as long as the tree.
-//
 // Everything counts against limits, and the root's own attributes are read, too. What cannot be
 // read is code Corrupt.
 func Read(ctx context.Context, r io.ReaderAt, limits Limits, epoch time.Time) (*Tree, error) {
@@ -113,9 +112,8 @@ func (rd *reader) inode(name string, info fs.FileInfo) (*Inode, error) {
 	return ino, rd.tree.account(ino)
 }
 
-// content finds where the bytes of a file lie. Images of ours have every file in one piece.
-//
-// Others are read through the library, file by file.
+// content finds where the bytes of a file lie. Images of ours have every file in one piece. Others
+// are read through the library, file by file.
 func (rd *reader) content(name string, info fs.FileInfo) Content {
 	if info.Size() == 0 {
 		return nil

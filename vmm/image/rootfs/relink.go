@@ -30,7 +30,6 @@ type readWriterAt interface {
 }
 
 // relinker turns separate inodes of an image that was just written into names of one inode.
-//
 // Directories are read once, by path (dirs); meta is where the metadata begin in the file.
 type relinker struct {
 	file readWriterAt
@@ -45,10 +44,8 @@ type dirent struct {
 	kind   byte
 }
 
-// relink points every name of l.again to the inode of its first name.
-//
-// The inodes that lose their only name are not counted any more and stay as unused bytes, the same
-// in every build.
+// relink points every name of l.again to the inode of its first name. The inodes that lose their
+// only name are not counted any more and stay as unused bytes, the same in every build.
 func relink(f readWriterAt, l links) error {
 	if len(l.order) == 0 {
 		return nil
@@ -81,9 +78,8 @@ func relink(f readWriterAt, l links) error {
 	return err
 }
 
-// open finds the metadata, and gives the root directory.
-//
-// An inode's number (nid) counts from the metadata's start.
+// open finds the metadata, and gives the root directory. An inode's number (nid) counts from the
+// metadata's start.
 func (r *relinker) open() (root uint64, err error) {
 	var super [64]byte
 	if _, err := r.file.ReadAt(super[:], superOffset); err != nil {
@@ -156,9 +152,8 @@ func (r *relinker) inode(nid uint64) (inode, error) {
 	return ino, nil
 }
 
-// readDir reads a directory inode and its entries.
-//
-// It reads block by block, since each block is a list of its own.
+// readDir reads a directory inode and its entries. It reads block by block, since each block is a
+// list of its own.
 func (r *relinker) readDir(nid uint64) (map[string]dirent, error) {
 	ino, err := r.inode(nid)
 	if err != nil {
@@ -177,10 +172,9 @@ func (r *relinker) readDir(nid uint64) (map[string]dirent, error) {
 	return list, nil
 }
 
-// parseDirents reads one block of a directory, which lies at offset in the file.
-//
-// A block begins with its entries, behind which their names stand; each name ends where the next
-// begins, the last at a NUL or the block's end.
+// parseDirents reads one block of a directory, which lies at offset in the file. A block begins
+// with its entries, behind which their names stand; each name ends where the next begins, the last
+// at a NUL or the block's end.
 func parseDirents(block []byte, offset int64, list map[string]dirent) error {
 	if len(block) < direntSize {
 		return fmt.Errorf("directory block of %d bytes", len(block))

@@ -9,10 +9,8 @@ import (
 )
 
 // Spool keeps the contents of files that come in a stream, one after the other in one unlinked
-// temporary file.
-//
-// It and its contents are for one goroutine. An error of Add is final: what comes after it would
-// lie in the wrong place.
+// temporary file. It and its contents are for one goroutine. An error of Add is final: what comes
+// after it would lie in the wrong place.
 type Spool struct {
 	file   *os.File
 	buffer *bufio.Writer
@@ -21,7 +19,6 @@ type Spool struct {
 }
 
 // NewSpool makes a spool in dir. Nothing of it is left when it is closed, or when the process dies.
-//
 // dir should have room for the image: it is where a build is.
 func NewSpool(dir string) (*Spool, error) {
 	f, err := os.CreateTemp(dir, "spool-*")
@@ -34,10 +31,8 @@ func NewSpool(dir string) (*Spool, error) {
 	return &Spool{file: f, buffer: bufio.NewWriterSize(f, 1<<20)}, nil
 }
 
-// Add keeps exactly size bytes of r.
-//
-// A stream that ends early is io.ErrUnexpectedEOF. The content may be read as soon as it is
-// returned.
+// Add keeps exactly size bytes of r. A stream that ends early is io.ErrUnexpectedEOF. The content
+// may be read as soon as it is returned.
 func (s *Spool) Add(r io.Reader, size int64) (Content, error) {
 	if s.err != nil {
 		return nil, s.err

@@ -9,7 +9,6 @@ import (
 )
 
 // Limits bound what layers may ask for, so that a small download cannot fill a disk or the memory.
-//
 // What a later layer replaces or removes still counts: it was unpacked.
 type Limits struct {
 	Bytes  int64 // of all regular files of all layers together
@@ -37,9 +36,7 @@ type Tree struct {
 }
 
 // New makes a tree with an empty root directory. Directories that layers imply but never describe
-// get the time epoch.
-//
-// Layers count from 0: what is put before the first NextLayer is below all.
+// get the time epoch. Layers count from 0: what is put before the first NextLayer is below all.
 func New(limits Limits, epoch time.Time) *Tree {
 	return &Tree{root: &entry{Inode: newDir(0o755, epoch)}, limits: limits, epoch: epoch}
 }
@@ -51,9 +48,8 @@ func (t *Tree) Root() *Inode { return t.root.Inode }
 func (t *Tree) NextLayer() { t.layer++ }
 
 // Lookup finds the inode of a path, following symlinks within the tree, or nil. The last component
-// is followed only if follow is set.
-//
-// A path that cannot be, or whose links lead in a circle, is nil as well.
+// is followed only if follow is set. A path that cannot be, or whose links lead in a circle, is nil
+// as well.
 func (t *Tree) Lookup(name string, follow bool) *Inode {
 	if !follow {
 		parent, base, err := t.parent(name, false)
@@ -74,9 +70,7 @@ func (t *Tree) Lookup(name string, follow bool) *Inode {
 
 // Put gives name the inode, replacing what was there; a directory put over a directory takes over
 // its entries. Directories on the way are made when missing; symlinks on the way are followed
-// within the tree.
-//
-// The inode belongs to the tree from then on.
+// within the tree. The inode belongs to the tree from then on.
 func (t *Tree) Put(name string, ino *Inode) error {
 	if err := t.account(ino); err != nil {
 		return err
@@ -108,9 +102,8 @@ func (t *Tree) putRoot(name string, ino *Inode) error {
 	return nil
 }
 
-// Link gives the inode of target, which must exist and not be a directory, another name.
-//
-// It counts as a file, or a layer of a few bytes could make names without end.
+// Link gives the inode of target, which must exist and not be a directory, another name. It counts
+// as a file, or a layer of a few bytes could make names without end.
 func (t *Tree) Link(name, target string) error {
 	if err := t.account(&Inode{}); err != nil {
 		return err
@@ -177,9 +170,8 @@ func (t *Tree) account(ino *Inode) error {
 	return checkXattrs(ino.Xattrs)
 }
 
-// split cuts a path into components and refuses what no honest layer contains.
-//
-// A ".." is refused although it could be followed: no tool writes one.
+// split cuts a path into components and refuses what no honest layer contains. A ".." is refused
+// although it could be followed: no tool writes one.
 func split(name string) ([]string, error) {
 	if len(name) > maxPath || strings.IndexByte(name, 0) >= 0 {
 		return nil, agentbox.Errorf(agentbox.Corrupt, "layer has an impossible path %.80q", name)
@@ -200,9 +192,8 @@ func split(name string) ([]string, error) {
 }
 
 // parent finds the directory a path lies in and the last component, "" for the root itself. Without
-// create, a directory that is not there gives nil.
-//
-// The entry is the directory's, which counts as touched where create is set.
+// create, a directory that is not there gives nil. The entry is the directory's, which counts as
+// touched where create is set.
 func (t *Tree) parent(name string, create bool) (*entry, string, error) {
 	parts, err := split(name)
 	if err != nil {

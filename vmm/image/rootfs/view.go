@@ -11,9 +11,7 @@ import (
 )
 
 // view shows a tree as an fs.FS, the way the erofs writer takes it: files are opened when their
-// bytes are written, not when they are listed.
-//
-// The tree must not change while it is written.
+// bytes are written, not when they are listed. The tree must not change while it is written.
 type view struct {
 	root  *Inode
 	links links

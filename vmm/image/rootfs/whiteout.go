@@ -7,9 +7,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// Names by which a layer removes what lower layers left.
-//
-// They are the OCI image specification's ("Image Layer Filesystem Changeset").
+// Names by which a layer removes what lower layers left. They are the OCI image specification's
+// ("Image Layer Filesystem Changeset").
 const (
 	whiteoutPrefix = ".wh."
 	opaqueMarker   = ".wh..wh..opq"
@@ -18,9 +17,7 @@ const (
 
 // whiteout handles a name that is a marker, and tells whether it was one. A marker hides lower
 // layers only: what the same layer puts under that name stays, whichever comes first in the
-// archive.
-//
-// name is as the archive has it.
+// archive. name is as the archive has it.
 func (t *Tree) whiteout(name string) (bool, error) {
 	name = strings.TrimRight(name, "/")
 	dir, base := path.Split(name)

@@ -12,10 +12,8 @@ import (
 
 // Write writes the tree as an erofs image to f, an empty file: uncompressed, 4 KiB blocks, names
 // sorted, no UUID, the tree's epoch as time of the build. Equal trees give equal bytes. progress
-// may be nil; it is told the bytes of file contents written so far.
-//
-// It reads every file's content, and fails where one cannot be read. f is not synced. After an
-// error it holds no image.
+// may be nil; it is told the bytes of file contents written so far. It reads every file's content,
+// and fails where one cannot be read. f is not synced. After an error it holds no image.
 func (t *Tree) Write(ctx context.Context, f *os.File, progress func(done int64)) error {
 	v := view{t.root.Inode, findLinks(t.root.Inode)}
 	out := &watched{ctx: ctx, f: f, progress: progress}
@@ -35,9 +33,8 @@ func (t *Tree) Write(ctx context.Context, f *os.File, progress func(done int64))
 	return ctx.Err()
 }
 
-// watched makes writing stop when the context ends, and reports how far it is.
-//
-// It implements io.WriteSeeker, which is what the writer needs.
+// watched makes writing stop when the context ends, and reports how far it is. It implements
+// io.WriteSeeker, which is what the writer needs.
 type watched struct {
 	ctx      context.Context
 	f        *os.File

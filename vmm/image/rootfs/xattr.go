@@ -14,7 +14,6 @@ const (
 
 // aclNames are attributes whose whole name is a prefix of the erofs format. The writer knows such
 // prefixes with a dot behind, and writes what the kernel reads when the rest of the name is empty.
-//
 // They are renamed on the way out (viewInfo.Sys) and on the way in (plainXattrs).
 var aclNames = map[string]string{
 	"system.posix_acl_access":  "system.posix_acl_access.",
@@ -23,9 +22,7 @@ var aclNames = map[string]string{
 
 // keepXattr tells whether an attribute belongs into an image: file capabilities, access lists and
 // what users set. The marks of overlay file systems would be taken for ours in the box, and labels
-// belong to the policy of another host.
-//
-// name is the full one.
+// belong to the policy of another host. name is the full one.
 func keepXattr(name string) bool {
 	if strings.HasPrefix(name, "trusted.overlay.") || strings.HasPrefix(name, "user.overlay.") {
 		return false
