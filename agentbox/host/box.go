@@ -107,7 +107,8 @@ func (b *box) ended(s *supervisors.Supervisor) {
 	})
 }
 
-// leaseTime is for how long a machine runs when nobody works in it: over a break, and not over a day on which the box was forgotten.
+// leaseTime is for how long a machine runs when nobody works in it: over a break, and not over a
+// day on which the box was forgotten.
 const leaseTime = 12 * time.Hour
 
 // newLease is the lease of a box whose machine starts.

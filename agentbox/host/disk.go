@@ -22,7 +22,8 @@ type disk struct {
 }
 
 // reclaim gives everything below a directory back to us, where machines of a kind may leave files
-// of others when they are killed. A guest of gVisor makes files of its users on this host; machines give them back when they end, and one that was killed could not (vmm.Reclaimer).
+// of others when they are killed. A guest of gVisor makes files of its users on this host; machines
+// give them back when they end, and one that was killed could not (vmm.Reclaimer).
 func (d disk) reclaim(kind agentbox.Isolation, dir string) error {
 	driver, err := d.driver(kind)
 	if err != nil {

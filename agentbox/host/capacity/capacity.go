@@ -1,5 +1,8 @@
 // Package capacity tells what a box gets of this machine when its configuration leaves it open, and
-// how many more boxes there is room for. It reserves nothing.
+// how many more boxes there is room for. It reserves nothing: memory that was promised to several
+// boxes may be asked for by all of them, and then the kernel of this host decides. host calls it
+// when a box is made or reset; `doctor` and `top` show what Look says. The arithmetic is in
+// agentbox/resources.
 package capacity
 
 import (
@@ -21,7 +24,9 @@ type Capacity struct {
 }
 
 // Share is how many CPUs and how much memory a box gets: what its configuration says, and for the
-// rest what this machine affords beside what runs.
+// rest what this machine affords beside what runs. id is a box that is made anew, whose own promise
+// does not count; memory is in bytes. A machine that cannot be measured gives the least, which is
+// logged.
 func (c Capacity) Share(id agentbox.BoxID, cfg *config.Config, progress agentbox.Progress) (cpus int, memory int64) {
 	if cfg.CPUs != 0 && cfg.Memory != 0 {
 		return cfg.CPUs, cfg.Memory
@@ -44,6 +49,7 @@ func (c Capacity) Share(id agentbox.BoxID, cfg *config.Config, progress agentbox
 }
 
 // Look tells what this machine has, what its boxes were promised, and what the next one gets.
+// Unavailable where the machine cannot be measured.
 func (c Capacity) Look() (api.Resources, error) {
 	machine, err := c.Measure()
 	if err != nil {

@@ -1,5 +1,15 @@
 // Package consent compares what a repository asks of this host with what somebody has approved for
 // its project: nothing that needs approval is given before. It gives nothing itself.
+//
+// What a repository says is a stranger's wish. Most of it concerns only the box, and needs no
+// approval. What concerns this host does: files outside of the checkout, another kernel, an image
+// that is read with the user's rights or that somebody pinned anew, a weaker kind of machine, low
+// ports, agents that run with the user's keys. Each such wish is an Ask, a line that a person can
+// read; the list of them, with the policy, has a digest, and approving names the digest.
+//
+// What is decided is kept by agentbox/project, for the project and not the path. host asks when a
+// box is made or reset, egress when policies are shown and approved, recipes before an image is
+// made.
 package consent
 
 import (
@@ -19,7 +29,8 @@ import (
 	"agentbox/vmm/image"
 )
 
-// What a repository can ask of this host.
+// What a repository can ask of this host. The words are part of what was approved and stored, so
+// they do not change.
 const (
 	askInclude   = "include"
 	askKernel    = "kernel"
@@ -68,7 +79,8 @@ func (d Approvals) Review(ctx context.Context, root string, cfg *config.Config, 
 	return d.Store.Review(p, root, cfg.Policy, asks)
 }
 
-// At is Review for whoever has a directory and an environment only.
+// At is Review for callers that have a directory and an environment only: the configuration is
+// loaded, and no flags count.
 func (d Approvals) At(ctx context.Context, root string, environ []string) (project.Review, error) {
 	cfg, err := config.Load(ctx, root)
 	if err != nil {
@@ -81,7 +93,7 @@ func (d Approvals) At(ctx context.Context, root string, environ []string) (proje
 	return d.Review(ctx, root, cfg, asked)
 }
 
-// Ask is Review that tells what waits.
+// Ask is Review that tells what waits. Its error is Tell's.
 func (d Approvals) Ask(ctx context.Context, root string, cfg *config.Config, asked flags.Flags, progress agentbox.Progress) (project.Review, error) {
 	r, err := d.Review(ctx, root, cfg, asked)
 	if err != nil {
@@ -108,7 +120,8 @@ func (d Approvals) Tell(r project.Review, progress agentbox.Progress) error {
 	return nil
 }
 
-// meaning says in plain words what somebody approves.
+// meaning says in plain words what somebody approves by a kind of ask; "" for rules, which say it
+// themselves.
 func meaning(what string) string {
 	return map[string]string{
 		askInclude: " (copied from this machine into the box)", askKernel: " (the box's machine boots it)", askImage: " (read with your rights)",
@@ -118,7 +131,8 @@ func meaning(what string) string {
 	}[what]
 }
 
-// asksOf lists what a configuration wants of this host beyond what every repository has.
+// asksOf lists what a configuration wants of this host beyond what every repository has. An image
+// is asked for only if it is not here: what was got with an approval may be used.
 func (d Approvals) asksOf(ctx context.Context, root string, cfg *config.Config, asked flags.Flags) ([]project.Ask, error) {
 	var asks []project.Ask
 	for _, inc := range cfg.Include {
@@ -148,9 +162,8 @@ func (d Approvals) asksOf(ctx context.Context, root string, cfg *config.Config, 
 	return asks, nil
 }
 
-// pinOf is what the lock file says of the image that a configuration asks for. One that cannot be
-// read
-// pins nothing: no image is made with it, and whoever makes it says why.
+// pinOf is what the lock file says of the image that a configuration asks for, "" for nothing. A
+// lock file that cannot be read pins nothing: no image is made with it, and the making says why.
 func pinOf(root string, cfg *config.Config) string {
 	path := LockPath(root, cfg)
 	if path == "" {
@@ -164,6 +177,7 @@ func pinOf(root string, cfg *config.Config) string {
 }
 
 // UsePin remembers what the lock file says once an image was made by it, or it was written by us.
+// Later changes of the pin by the repository are an Ask.
 func (d Approvals) UsePin(lockPath string, r image.Recipe) error {
 	p, err := d.Store.Of(filepath.Dir(lockPath))
 	if err != nil {
@@ -177,7 +191,7 @@ func (d Approvals) UsePin(lockPath string, r image.Recipe) error {
 }
 
 // weaker tells whether a repository insists on another kind of machine than the strongest that is
-// fast here.
+// fast here. A user's flag is no such wish.
 func (d Approvals) weaker(ctx context.Context, cfg *config.Config, asked flags.Flags) (bool, error) {
 	if asked.Isolation != "" || !slices.Contains(isolation.Kinds, cfg.Isolation) {
 		return false, nil
@@ -200,7 +214,7 @@ func (d Approvals) resolved(ctx context.Context, from string) string {
 }
 
 // insideCheckout tells whether a path is of the repository's work tree, and not of its git
-// directory, which has credentials.
+// directory, which has credentials. Links in root itself are resolved, as those in real are.
 func insideCheckout(root, real string) bool {
 	if resolved, err := filepath.EvalSymlinks(root); err == nil {
 		root = resolved
@@ -211,7 +225,8 @@ func insideCheckout(root, real string) bool {
 
 // Granted makes the recipe's includes those that were reviewed, whose plan somebody has approved if
 // it needs that: the paths as they were resolved, which must still be none but themselves when they
-// are read.
+// are read. Exact in what it returns says so to the copier: a link that was put there since is
+// refused.
 func (d Approvals) Granted(ctx context.Context, r project.Review, recipe image.Recipe) (image.Recipe, error) {
 	recipe.Private = slices.Contains(r.Proposed.Host, project.Ask{What: askImage, Which: recipe.Source})
 	for i, inc := range recipe.Include {
@@ -228,7 +243,8 @@ func (d Approvals) Granted(ctx context.Context, r project.Review, recipe image.R
 	return recipe, nil
 }
 
-// RecipeOf is the image that a configuration asks for.
+// RecipeOf is the image that a configuration asks for. Includes are as they are written; Granted
+// resolves them.
 func RecipeOf(cfg *config.Config) image.Recipe {
 	r := image.Recipe{Source: cfg.Image, Packages: cfg.Packages}
 	for _, i := range cfg.Include {

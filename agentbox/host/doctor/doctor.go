@@ -1,5 +1,9 @@
 // Package doctor looks for what keeps boxes from working on this host, or from working well. It
-// mends nothing.
+// mends nothing, and what it finds is one line each, with what to do. The daemon adds what boxes do
+// not know: the store and the team.
+//
+// A check fails only if something that a user would want does not work: a kind of machine that is
+// not here, where another one is, is told and is no failure.
 package doctor
 
 import (
@@ -19,19 +23,21 @@ import (
 	"agentbox/vmm/confine"
 )
 
-// Doctor has what it looks at.
+// Doctor has what it looks at. Its functions are those that boxes themselves use, so that it does
+// not find well what they find ill.
 type Doctor struct {
 	Dir     string // of the home
 	Chooser isolation.Chooser
 	// Kernel finds or fetches the guest kernel that override asks for ("" for the default).
 	Kernel    func(ctx context.Context, override string, progress agentbox.Progress) (dir string, err error)
 	Resources func() (api.Resources, error)
-	// Boxes counts boxes and machines of the pool; unread is about boxes that are here and cannot be
-	// shown.
+	// Boxes counts boxes and machines of the pool; unread is about boxes that are here and cannot
+	// be shown.
 	Boxes func() (boxes, pool int, unread error)
 }
 
-// Look does.
+// Look makes the diagnosis. With req.Probe drivers find out again what they remember, which takes
+// seconds. It fetches the guest kernel where a box would.
 func (of Doctor) Look(ctx context.Context, req api.DoctorRequest, progress agentbox.Progress) (api.DoctorReport, error) {
 	var d diagnosis
 	of.checkKinds(ctx, req, &d)
@@ -84,9 +90,11 @@ type diagnosis struct {
 	working []agentbox.Isolation
 }
 
+// works tells whether machines of a kind start here.
 func (d *diagnosis) works(kind agentbox.Isolation) bool { return slices.Contains(d.working, kind) }
 
-// add is a check that failed when there is an error.
+// add is a check that failed when there is an error, with what the error says in place of the
+// detail.
 func (d *diagnosis) add(name, detail string, err error) {
 	c := api.Check{Name: name, OK: err == nil, Detail: detail}
 	if err != nil {
@@ -122,6 +130,7 @@ func (of Doctor) checkKinds(ctx context.Context, req api.DoctorRequest, d *diagn
 	}
 }
 
+// factsText is what a driver found out, in one line.
 func factsText(f vmm.Facts) string {
 	text := f.Version
 	if f.Accel != "" {
@@ -133,7 +142,8 @@ func factsText(f vmm.Facts) string {
 	return text
 }
 
-// programs are looked for as who runs them looks for them.
+// programs are looked for as who runs them looks for them. find is how the code that runs a program
+// looks for it: doctor must not find one that the code would miss.
 var programs = []struct {
 	name, pkg, why string
 	kind           agentbox.Isolation // the only one that needs it; "" for all
@@ -159,8 +169,11 @@ func confinement() string {
 	return sockets + ", and reaches its own files only and no other program"
 }
 
+// lowSpace is the free space below which doctor warns, in bytes: an image and a box may take as
+// much.
 const lowSpace = 2 << 30
 
+// checkSpace tells what is free on the disk of the home.
 func (of Doctor) checkSpace() (string, error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(of.Dir, &st); err != nil {
@@ -174,8 +187,11 @@ func (of Doctor) checkSpace() (string, error) {
 	return detail, nil
 }
 
+// lowMemory is the available memory below which doctor warns, in bytes.
 const lowMemory = 2 << 30
 
+// checkMemory tells what memory is available and what the next box gets of it. Where the machine
+// cannot be measured it has nothing to say, which is no failure.
 func (of Doctor) checkMemory() (string, error) {
 	r, err := of.Resources()
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // rootOf is the checkout a reference means: that of the box it names, else the one the directory is
-// in.
+// in. "" for a box of no checkout.
 func (e *Policies) rootOf(ctx context.Context, ref api.BoxRef) (string, error) {
 	if ref.Box != "" {
 		_, s, err := e.Boxes.Find(ctx, ref)
@@ -36,7 +36,8 @@ func (e *Policies) projectOf(ctx context.Context, ref api.BoxRef) (string, proje
 	return root, p, err
 }
 
-// governedRef is the box that a reference names, else the checkout.
+// governedRef is the box that a reference names, else the checkout. A box has what was approved
+// when it was made or later put under; a checkout has what is approved now.
 func (e *Policies) governedRef(ctx context.Context, ref api.BoxRef, root string, environ []string) (Governed, error) {
 	if ref.Box == "" {
 		return e.governedAt(ctx, root, environ)
@@ -48,7 +49,8 @@ func (e *Policies) governedRef(ctx context.Context, ref api.BoxRef, root string,
 	return e.Of(s), nil
 }
 
-// Show tells what is in force for a repository, and what waits for approval.
+// Show tells what is in force for a repository, and what waits for approval. With Refresh the
+// machine's tools are asked anew where packages come from, which running boxes then follow.
 func (e *Policies) Show(ctx context.Context, ref api.PolicyRef, progress agentbox.Progress) (api.PolicyReport, error) {
 	root, err := e.rootOf(ctx, ref.BoxRef)
 	if err != nil {
@@ -63,6 +65,8 @@ func (e *Policies) Show(ctx context.Context, ref api.PolicyRef, progress agentbo
 	return e.report(ctx, root, ref.Environ)
 }
 
+// report is what is in force for a checkout, and what it asks for beyond that, with the digest to
+// approve.
 func (e *Policies) report(ctx context.Context, root string, environ []string) (api.PolicyReport, error) {
 	r, err := e.Review.At(ctx, root, environ)
 	if err != nil {
@@ -76,7 +80,7 @@ func (e *Policies) report(ctx context.Context, root string, environ []string) (a
 }
 
 // governedAt is the checkout at root as it asks now; mistakes of the repository do not change whose
-// rules count.
+// rules count. A configuration that cannot be read governs by nothing of its own.
 func (e *Policies) governedAt(ctx context.Context, root string, environ []string) (Governed, error) {
 	p, err := e.Store.Of(root)
 	if err != nil {
@@ -103,7 +107,8 @@ func (e *Policies) reportInForce(ctx context.Context, g Governed, environ []stri
 }
 
 // Approve makes what the repository asks for the approved copy, if it still is what the digest
-// names.
+// names. Conflict otherwise. Boxes of the checkout's present branch are put under it at once; those
+// of other branches at their next up or reset.
 func (e *Policies) Approve(ctx context.Context, req api.ApproveRequest, progress agentbox.Progress) (api.PolicyReport, error) {
 	root, err := e.rootOf(ctx, req.BoxRef)
 	if err != nil {
@@ -135,7 +140,9 @@ func (e *Policies) govern(ctx context.Context, root, document string) error {
 	return e.Boxes.PutUnder(root, repo.Branch, document)
 }
 
-// changed tells the running boxes of a checkout's project, or all when root is "", and reports.
+// changed puts what was changed in force in the running boxes of a checkout's project, or in all
+// when root is "", and reports. Mistakes in the repository's own policy do not keep a user's change
+// from being in force: they are told.
 func (e *Policies) changed(ctx context.Context, root string, environ []string, progress agentbox.Progress) (api.PolicyReport, error) {
 	if root == "" {
 		return api.PolicyReport{Boxes: e.Tell(nil, progress)}, nil
@@ -157,7 +164,8 @@ func (e *Policies) changed(ctx context.Context, root string, environ []string, p
 	return out, nil
 }
 
-// Change changes the user's own rules. Running boxes follow at once.
+// Change changes the user's own rules. Running boxes follow at once. Rules are parsed here and kept
+// as text. One that could open nothing is refused, as its user would believe otherwise.
 func (e *Policies) Change(ctx context.Context, req api.ChangeRequest, progress agentbox.Progress) (api.PolicyReport, error) {
 	root, p := "", project.Project{}
 	if !req.Everywhere {
@@ -185,7 +193,7 @@ func (e *Policies) Change(ctx context.Context, req api.ChangeRequest, progress a
 }
 
 // opensNothing is why a new rule would change nothing, as it is only about what another list
-// grants, or none does.
+// grants, or none does. nil for a rule that has an effect.
 func opensNothing(req api.ChangeRequest, r policy.Rule) error {
 	if req.Remove || req.List == "deny" {
 		return nil
@@ -200,6 +208,9 @@ func opensNothing(req api.ChangeRequest, r policy.Rule) error {
 	return nil
 }
 
+// change makes a request's changes in a file of the user's. A rule that is there already stays
+// once; to remove one that is not is NotFound, as it may be mistyped. * as a private host is
+// refused.
 func change(f *policy.File, req api.ChangeRequest, rules []policy.Rule) error {
 	if req.Preset != nil {
 		if *req.Preset != "" && policy.Width(*req.Preset) < 0 {
@@ -227,7 +238,8 @@ func change(f *policy.File, req api.ChangeRequest, rules []policy.Rule) error {
 	return nil
 }
 
-// Check tells what would become of a flow, and why.
+// Check tells what would become of a flow, and why. It is decided by the code that the gateway
+// runs, with the policy as it would be composed now.
 func (e *Policies) Check(ctx context.Context, req api.CheckRequest, _ agentbox.Progress) (api.CheckReport, error) {
 	root, err := e.rootOf(ctx, req.BoxRef)
 	if err != nil {
@@ -254,6 +266,7 @@ func (e *Policies) Check(ctx context.Context, req api.CheckRequest, _ agentbox.P
 }
 
 // AuditLog tells where the log of a box is, also of one that is gone, by its id or a prefix of it.
+// Logs outlive their boxes by a month, see prune.
 func (e *Policies) AuditLog(ctx context.Context, ref api.BoxRef, _ agentbox.Progress) (api.AuditLocation, error) {
 	id, _, err := e.Boxes.Find(ctx, ref)
 	if err == nil {

@@ -11,7 +11,8 @@ import (
 
 // Packages is what makes tools in a box take packages from where they do on this machine:
 // variables, and files for apt. Whether they may is for the policy. suite is the release of an apt:
-// image, "" for any other.
+// image, "" for any other. Nothing is fatal here: a box whose tools are not told tries the public
+// registries, and the policy decides.
 func (e *Policies) Packages(ctx context.Context, suite string) (env, files map[string]string) {
 	environ := os.Environ()
 	found, err := e.Registries.Known(ctx, environ, nil)

@@ -38,7 +38,8 @@ type Reviewer interface {
 	At(ctx context.Context, root string, environ []string) (project.Review, error)
 }
 
-// Boxes are those that policies govern.
+// Boxes are those that policies govern. Its methods may be called at any time, also while a box is
+// being made.
 type Boxes interface {
 	// Find gives a box that is ready, by name, id or directory.
 	Find(ctx context.Context, ref api.BoxRef) (agentbox.BoxID, Subject, error)
@@ -78,7 +79,9 @@ type Machine interface {
 	Govern(ctx context.Context, compose func() (api.PolicyInForce, error)) error
 }
 
-// Policies makes the policy of each box out of what was decided about its repository.
+// Policies makes the policy of each box out of what was decided about its repository. mu guards env
+// and skipped for a moment. Composing reads files and takes no lock, so of two calls the later one
+// to be put in force must not be the one that was composed earlier: Machine.Govern sees to that.
 type Policies struct {
 	Config
 
@@ -92,7 +95,7 @@ type Policies struct {
 	skipped map[string]bool // questions about registries that could not be asked, by key
 }
 
-// New gives the policies of a home.
+// New gives the policies of a home. The caller closes them.
 func New(cfg Config) *Policies {
 	p := &Policies{Config: cfg, env: map[string]string{}, skipped: map[string]bool{}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
@@ -134,8 +137,9 @@ func (e *Policies) Of(s Subject) Governed {
 	return g
 }
 
-// compose composes the policy of a checkout. environ is that of whoever asks; nil stands for the
-// daemon's own.
+// compose composes the policy of a checkout, out of files that are read anew each time: there is
+// nothing to go stale. environ is the caller's; nil stands for the daemon's own. All files that
+// cannot be read are in the error, and then there is no policy rather than a part of one.
 func (e *Policies) compose(ctx context.Context, g Governed, environ []string) (composed, error) {
 	var src policy.Sources
 	var errs [6]error
@@ -165,7 +169,8 @@ func (e *Policies) compose(ctx context.Context, g Governed, environ []string) (c
 }
 
 // machineLayer is what balanced adds: the registries of the machine, and the code hosts of the
-// checkout.
+// checkout. Registries are remembered; where they are old, what is remembered is used at once and
+// looked up anew beside, and boxes are told if that changes something.
 func (e *Policies) machineLayer(ctx context.Context, root string, environ []string) (policy.Layer, error) {
 	if environ == nil {
 		environ = os.Environ()
@@ -196,6 +201,8 @@ func (e *Policies) Enforce(ctx context.Context, m Machine, s Subject) error {
 	return m.Govern(ctx, func() (api.PolicyInForce, error) { return e.inForce(ctx, s) })
 }
 
+// inForce is the policy of a box as its supervisor gets it: the composed one, with this box's
+// placeholders, how to get each secret, and limits with the table of rates where cost is limited.
 func (e *Policies) inForce(ctx context.Context, s Subject) (api.PolicyInForce, error) {
 	if s.Limits.Cost > 0 {
 		rates, err := cost.Load(e.Home.Rates())
@@ -218,7 +225,8 @@ func (e *Policies) inForce(ctx context.Context, s Subject) (api.PolicyInForce, e
 }
 
 // placeholder is what a box has in place of a secret: guessed by nobody who has not seen it, and
-// the same for as long as the box exists and in its forks, which have its memory.
+// the same for as long as the box exists and in its forks, which have its memory. 160 bits of an
+// HMAC of the secret's name, under a seed that the box never sees.
 func placeholder(seed, name string) string {
 	mac := hmac.New(sha256.New, []byte(seed))
 	mac.Write([]byte(name))
@@ -238,7 +246,8 @@ func (e *Policies) Placeholders(s Subject) map[string]string {
 	return env
 }
 
-// Remember keeps the variables of a caller that secrets name, in memory.
+// Remember keeps the variables of a caller that secrets name, in memory. The daemon's own
+// environment is that of its first caller, and would not do.
 func (e *Policies) Remember(environ []string) error {
 	list, err := e.Store.Secrets()
 	if err != nil {
@@ -269,13 +278,16 @@ func (e *Policies) variables(list []project.Secret) map[string]string {
 	return env
 }
 
-// tellTimeout is how long a box may take to follow a change of its policy.
+// tellTimeout is how long a box may take to follow a change of its policy. It is the time that a
+// user waits for a change when a box hangs.
 const tellTimeout = time.Minute
 
-// Tell puts the present policy in force in the running boxes that are concerned, nil for all, those
-// that are being made included, whether or not who changed it still waits, and gives their names.
-// One that cannot be told is ended: it would go on under rules that somebody has just taken back.
-// Only one that reaches nothing any more stays as it is.
+// Tell puts the present policy in force in the running boxes that are concerned (nil: in all),
+// those that are being made included, and gives their names, sorted. It goes on when its caller
+// hangs up.
+//
+// A box that cannot be told is ended: it would go on under rules that somebody has just taken back.
+// Only one that reaches nothing any more, for want of its log, stays as it is.
 func (e *Policies) Tell(concerned func(Governed) bool, progress agentbox.Progress) []string {
 	var told []string
 	for _, b := range e.Boxes.Running() {

@@ -35,7 +35,7 @@ var MachineRoots = sync.OnceValue(func() string {
 })
 
 // addedRoots are the certificates of a bundle that are in no file of shipped. What cannot be read
-// holds none.
+// holds none. In the order of the bundle, each once.
 func addedRoots(bundle string, shipped fs.FS) string {
 	text, err := os.ReadFile(bundle)
 	if err != nil || len(text) > mostRoots {
@@ -66,6 +66,7 @@ func addedRoots(bundle string, shipped fs.FS) string {
 	return added.String()
 }
 
+// certificates calls each for the certificates of a PEM file, parsed or not.
 func certificates(text []byte, each func(*pem.Block)) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type == "CERTIFICATE" {

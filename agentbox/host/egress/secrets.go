@@ -10,8 +10,10 @@ import (
 	"agentbox/policy/secrets"
 )
 
-// SetSecret says where a secret is kept and where it may be sent. Running boxes may use it at once,
-// from their next command on.
+// SetSecret says where a secret is kept and where it may be sent. A value in the request is written
+// to the system's keyring, and nowhere else: Missing, with other ways, where there is none. Running
+// boxes may use it at once; its placeholder they have from their next command on, since that is
+// when variables are set.
 func (e *Policies) SetSecret(ctx context.Context, req api.SecretRequest, progress agentbox.Progress) (api.SecretInfo, error) {
 	s := project.Secret{From: req.From, Secret: policy.Secret{Name: req.Name, Header: req.Header, Form: req.Form, User: req.User}}
 	if !req.Everywhere {
@@ -43,7 +45,7 @@ func (e *Policies) SetSecret(ctx context.Context, req api.SecretRequest, progres
 }
 
 // ListSecrets lists the secrets of a repository's boxes, those for all included, and whether each
-// has a value now.
+// has a value now. Finding that out reads files and the keyring, and runs no command.
 func (e *Policies) ListSecrets(ctx context.Context, ref api.PolicyRef, _ agentbox.Progress) ([]api.SecretInfo, error) {
 	_, p, err := e.projectOf(ctx, ref.BoxRef)
 	if err != nil {
@@ -64,6 +66,8 @@ func (e *Policies) ListSecrets(ctx context.Context, ref api.PolicyRef, _ agentbo
 }
 
 // RemoveSecret forgets a secret, and its entry in the keyring. No running box can use it any more.
+// An entry that cannot be removed from the keyring is a Problem of the answer, not an error: the
+// secret itself is gone.
 func (e *Policies) RemoveSecret(ctx context.Context, ref api.SecretRef, progress agentbox.Progress) (api.SecretInfo, error) {
 	_, p, err := e.projectOf(ctx, ref.BoxRef)
 	if err != nil {
@@ -84,12 +88,13 @@ func (e *Policies) RemoveSecret(ctx context.Context, ref api.SecretRef, progress
 	return out, nil
 }
 
+// secretInfo is what may be told of a secret.
 func secretInfo(s project.Secret) api.SecretInfo {
 	return api.SecretInfo{Secret: s.Secret, From: s.From.String(), Project: s.Project}
 }
 
 // tellSecret tells, beside what is known of a secret, why it has no value now. Commands are not run
-// for that.
+// for that. The value is read and dropped.
 func (e *Policies) tellSecret(ctx context.Context, s project.Secret) api.SecretInfo {
 	out := secretInfo(s)
 	if s.From.Kind == secrets.Command {

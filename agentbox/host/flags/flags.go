@@ -1,5 +1,10 @@
 // Package flags is what a command line asks for when a box is made, over the configuration of the
-// repository, and what of a configuration a box was made for. It makes nothing.
+// repository, and what of a configuration a box was made for. It makes nothing, and knows nothing
+// of what makes it.
+//
+// Two values are written into a box's record: Flags, so that a reset or a later up makes the box
+// from the same wishes; and Settings, so that a later up can say which keys of the configuration
+// have changed since.
 package flags
 
 import (
@@ -16,7 +21,8 @@ import (
 )
 
 // Flags are what the user asked for on the command line when a box was made, over the
-// configuration. They are part of the box's record.
+// configuration. They are part of the box's record. Zero fields are flags that were not given. They
+// are the user's own wishes, so nothing in them needs approval.
 type Flags struct {
 	Image     string             `json:"image,omitempty"`
 	Isolation agentbox.Isolation `json:"isolation,omitempty"`
@@ -29,7 +35,8 @@ type Flags struct {
 	Variables map[string]string `json:"variables,omitempty"`
 }
 
-// Of are the flags of a request, with the profile of the agent that it names, if any.
+// Of are the flags of a request, with the profile of the agent that it names, if any, and the
+// variables of the caller that includes name. An agent whose needs cannot be read is an error.
 func Of(req api.UpRequest, cfg *config.Config, agent agents.Profile) (o Flags, err error) {
 	o = Flags{
 		Image: req.Image, Isolation: req.Isolation, CPUs: req.CPUs, Memory: req.Memory, Agent: agent.Name,
@@ -42,6 +49,7 @@ func Of(req api.UpRequest, cfg *config.Config, agent agents.Profile) (o Flags, e
 }
 
 // Check holds what was asked for on the command line to the bounds that configurations have.
+// Invalid, with the flag's name.
 func (o Flags) Check() error {
 	if o.CPUs != 0 && (o.CPUs < agentbox.MinCPUs || o.CPUs > agentbox.MaxCPUs) {
 		return agentbox.Errorf(agentbox.Invalid, "--cpus %d is out of range: %d to %d", o.CPUs, agentbox.MinCPUs, agentbox.MaxCPUs)
@@ -60,7 +68,10 @@ func (o Flags) Check() error {
 	return nil
 }
 
-// Apply makes a configuration ask for what the flags ask for.
+// Apply makes a configuration ask for what the flags ask for: cfg is changed. Another image takes
+// the configuration's packages away, since they were meant for the one it names; a repository
+// without a configuration gets the workstation's instead, in an apt: image. A variable that the
+// caller does not have stays as it is written, and copying the file fails by that name.
 func (o Flags) Apply(cfg *config.Config) (err error) {
 	if o.Image != "" {
 		cfg.Image, cfg.Packages = o.Image, nil
@@ -96,7 +107,8 @@ func (o Flags) Apply(cfg *config.Config) (err error) {
 }
 
 // Variables are the variables that includes name, as the caller has them: the daemon's own
-// environment is that of whoever happened to start it.
+// environment is that of whoever happened to start it. A variable that is set to nothing counts as
+// not set.
 func Variables(cfg *config.Config, environ []string) map[string]string {
 	have := map[string]string{}
 	for _, kv := range environ {
@@ -115,7 +127,8 @@ func Variables(cfg *config.Config, environ []string) map[string]string {
 	return named
 }
 
-// With gives the flags of a box with those of a later command over them.
+// With gives the flags of a box with those of a later command over them. Isolation is not among
+// them, as a box keeps its kind for life.
 func (o Flags) With(later Flags) Flags {
 	if later.Image != "" {
 		o.Image = later.Image

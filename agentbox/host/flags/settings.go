@@ -16,7 +16,8 @@ import (
 // them have changed.
 type Settings map[string]string
 
-// SettingsOf are those of a configuration.
+// SettingsOf are those of a configuration. Digests, 64 bits each in hex, because values may be long
+// and environments private, and equality is all that is asked.
 func SettingsOf(cfg *config.Config) Settings {
 	s := Settings{}
 	for key, value := range map[string]any{

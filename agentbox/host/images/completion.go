@@ -16,7 +16,8 @@ import (
 //
 // What a box waits for comes first. What an earlier boot is known to have read comes next, at once;
 // the rest comes when for a while nobody has needed anything, so that it does not compete with a
-// box that starts.
+// box that starts. mu guards the maps for a moment. opening is held while a completion is opened,
+// which may ask elsewhere, so that an image has one.
 type completions struct {
 	room *Images
 
@@ -26,13 +27,15 @@ type completions struct {
 	opening sync.Mutex // held while a completion is opened
 }
 
-// Waiting is what a machine waits for: bytes of its image, from a place that does not give them.
+// Waiting is what a machine waits for: bytes of its image, from a place that does not give them;
+// Why is its last error.
 type Waiting struct {
 	Since     time.Time
 	From, Why string
 }
 
-// completion is one image's.
+// completion is one image's. Those that use it are counted in work, so that drop can wait for them;
+// mu guards used and taken, and is held while the image is made a plain file, which happens once.
 type completion struct {
 	Filling
 	room   *Images
@@ -50,12 +53,13 @@ type completion struct {
 	taken bool      // the image is a plain file by now
 }
 
+// newCompletions makes the completions of a room; none is open.
 func newCompletions(i *Images) *completions {
 	return &completions{room: i, now: map[agentbox.Digest]*completion{}, waiting: map[agentbox.BoxID]Waiting{}}
 }
 
 // open gives the completion of an image, which it starts when there is none. The caller gives it
-// back with release.
+// back with release. Conflict for an image that is all here.
 func (c *completions) open(ctx context.Context, img image.Image) (*completion, error) {
 	c.opening.Lock()
 	defer c.opening.Unlock()
@@ -125,7 +129,8 @@ func (f *completion) run() {
 	}
 }
 
-// persist does something until it succeeds or ctx ends.
+// persist does something until it succeeds or ctx ends. A failure is logged once: it may go on for
+// days, while other machines are off.
 func (f *completion) persist(ctx context.Context, what string, do func() error) {
 	told := false
 	_ = partial.Retry(ctx, lastRetry, do, func(err error) bool { // what is left is the end of ctx
@@ -137,7 +142,7 @@ func (f *completion) persist(ctx context.Context, what string, do func() error) 
 	})
 }
 
-// release is called by whoever has used a completion.
+// release gives a completion back that open, share or find has given.
 func (f *completion) release() { f.work.Done() }
 
 // quiet returns when for a while nobody has needed anything, after somebody had; false when ctx
@@ -160,6 +165,7 @@ func (f *completion) quiet(ctx context.Context) bool {
 	}
 }
 
+// use says that somebody needs something of the image now, so the rest waits.
 func (f *completion) use() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -167,7 +173,7 @@ func (f *completion) use() {
 }
 
 // completed makes the image a plain file. It remembers what boxes read first: the blocks that were
-// needed before the rest came.
+// needed before the rest came. It may be called again.
 func (f *completion) completed(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -187,7 +193,8 @@ func (f *completion) completed(ctx context.Context) error {
 
 // need returns when a block of an image may be read, with all that may, and shows meanwhile that
 // the box waits. It gives up when ctx ends and not before: the other end of it is a machine, which
-// knows no other answer than the bytes.
+// knows no other answer than the bytes. Invalid, a block that the image does not have, is the one
+// error that ends it.
 func (c *completions) need(ctx context.Context, box agentbox.BoxID, img image.Image, block int) (agentbox.Blocks, error) {
 	f, err := c.find(ctx, img)
 	if err != nil {
@@ -227,6 +234,7 @@ func (c *completions) find(ctx context.Context, img image.Image) (*completion, e
 	return c.open(ctx, img)
 }
 
+// note says that a box waits, since when it first did, and why. It is logged once for each wait.
 func (c *completions) note(box agentbox.BoxID, img image.Image, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -257,7 +265,8 @@ func (i *Images) Waiting(box agentbox.BoxID) (Waiting, bool) {
 	return w, ok
 }
 
-// drop ends the completion of an image.
+// drop ends the completion of an image. It waits for those that use it, and what has come stays in
+// the store. One that is not open is nothing to drop.
 func (c *completions) drop(d agentbox.Digest) error {
 	c.mu.Lock()
 	f := c.now[d]

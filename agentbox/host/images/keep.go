@@ -6,18 +6,17 @@ import (
 	"agentbox/agentbox"
 )
 
-// How often keep looks, and how fast it reads. An image that was just made is used at once,
-// by
+// How often keep looks, and how fast it reads. An image that was just made is used at once, by
 // somebody who has waited long enough.
 const (
 	keepEvery = time.Minute
 	keepRate  = 32 << 20 // bytes a second: a few hundredths of a processor
 )
 
-// keep takes the images that were here the last time it looked into the store, one after the
-// other and gently: there they are read from time to time, repaired when they are damaged, and to be
-// had by others. The disk holds them once. What fails is tried again the next time. It gives the
-// images that are here now. When they were made is not asked: clocks are stepped.
+// keep takes the images that were here the last time it looked into the store, one after the other
+// and gently: there they are read from time to time, repaired when they are damaged, and to be had
+// by others. The disk holds them once. What fails is tried again the next time. It gives the images
+// that are here now. When they were made is not asked: clocks are stepped.
 func (i *Images) keep(before map[agentbox.Digest]bool) map[agentbox.Digest]bool {
 	list, err := i.Store.List()
 	if err != nil {
@@ -55,7 +54,7 @@ func (i *Images) KeepNow() {
 }
 
 // keepFresh takes new images into the store at once and at full speed where the team waits for
-// them.
+// them. Images with includes are not shared, so nobody waits for them.
 func (i *Images) keepFresh() {
 	for {
 		select {

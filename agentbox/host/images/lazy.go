@@ -15,7 +15,8 @@ import (
 	"agentbox/vmm/partial"
 )
 
-// Content keeps images and gets them from elsewhere, whole or piece by piece.
+// Content keeps images and gets them from elsewhere, whole or piece by piece. Its methods may be
+// called at once. layers.Images is one, with the daemon's content around it.
 type Content interface {
 	// Keep takes an image that is here into the store, reading so many bytes a second, 0 for as
 	// fast as it goes. An error of code Corrupt says that it is not what it was.
@@ -38,7 +39,9 @@ type Content interface {
 	Here(ctx context.Context, img image.Image) (int64, error)
 }
 
-// Filling is the file of an image that is being completed (cachestore.Filling).
+// Filling is the file of an image that is being completed (cachestore.Filling). A block is readable
+// in it from the moment when Need or Have says so, and what it says was verified against the
+// manifest.
 type Filling interface {
 	Path() string
 	BlockSize() int64
@@ -54,7 +57,8 @@ type Filling interface {
 }
 
 // Fetch gets an image from a directory or URL: all of it, or with Lazy what a box needs as it needs
-// it.
+// it. What is here whole already is not asked for. Lazily, it returns as soon as the description is
+// here.
 func (i *Images) Fetch(ctx context.Context, req api.ImageFetchRequest, progress agentbox.Progress) (api.Image, error) {
 	list, err := i.Content.Look(ctx, req.From)
 	if err != nil {
@@ -82,7 +86,8 @@ func (i *Images) Fetch(ctx context.Context, req api.ImageFetchRequest, progress 
 	return i.Describe(img), nil
 }
 
-// pick finds the image that ref means: a digest, the beginning of one, or a name.
+// pick finds the image that ref means: a digest, the beginning of one, or a name. NotFound and
+// Conflict say what is there.
 func pick(list []image.Image, ref, from string) (image.Image, error) {
 	var found []image.Image
 	hex := strings.TrimPrefix(ref, "sha256:")
@@ -105,7 +110,8 @@ func pick(list []image.Image, ref, from string) (image.Image, error) {
 		WithHint("name one of them by the beginning of its digest")
 }
 
-// Export writes an image into a directory from which Fetch gets it.
+// Export writes an image into a directory from which Fetch gets it. An image that is not all here
+// is completed first.
 func (i *Images) Export(ctx context.Context, req api.ImageExportRequest, progress agentbox.Progress) (api.Image, error) {
 	if !filepath.IsAbs(req.Directory) {
 		return api.Image{}, agentbox.Errorf(agentbox.Invalid, "%q is not an absolute path", req.Directory)
@@ -128,7 +134,8 @@ func (i *Images) Export(ctx context.Context, req api.ImageExportRequest, progres
 	return i.Describe(img), nil
 }
 
-// whole gets the rest of an image, and gives it as it is then: a plain file.
+// whole gets the rest of an image, and gives it as it is then: a plain file. It may take as long as
+// its remotes do; ctx ends it, and what has come is kept.
 func (i *Images) whole(ctx context.Context, img image.Image, progress agentbox.Progress) (image.Image, error) {
 	end := progress.Begin("image", "getting the rest of "+img.Digest.Short()+" from "+img.Lazy.From)
 	f, err := i.completions.open(ctx, img)
@@ -161,7 +168,9 @@ func notComing(img image.Image, err error) error {
 	return &e
 }
 
-// repaired does what needs an image again, when it is damaged and could be repaired.
+// repaired does what needs an image, and once more when it fails because the image is damaged and
+// that could be mended: pieces come from the remotes that are named, then from those that are
+// known. The error is that of do, as the user did not ask for a repair.
 func (i *Images) repaired(ctx context.Context, progress agentbox.Progress, do func() (image.Image, error), remotes ...string) (image.Image, error) {
 	img, err := do()
 	var damaged *image.DamagedError
@@ -197,7 +206,8 @@ func (i *Images) orWhole(ctx context.Context, progress agentbox.Progress, do fun
 }
 
 // Lazy gives the image of a machine when it is not all here, nil when it is. On a host where
-// machines of this kind have to have it all, it is got first.
+// machines of this kind have to have it all, it is got first. A file that is there counts as whole,
+// without a look at the store: this is on the way of every start.
 func (i *Images) Lazy(ctx context.Context, kind agentbox.Isolation, file string, progress agentbox.Progress) (*image.Image, error) {
 	if _, err := os.Stat(file); err == nil || i.Content == nil {
 		return nil, nil
@@ -227,7 +237,8 @@ func ReadsBlocks(d vmm.Driver) error {
 	return errors.New("it has no way to")
 }
 
-// Need serves a supervisor whose machine reads a block that is not here.
+// Need serves a supervisor whose machine reads a block that is not here. It returns when the block
+// is there, however long that takes, or ctx ends.
 func (i *Images) Need(ctx context.Context, req api.ImageNeed, progress agentbox.Progress) (agentbox.Blocks, error) {
 	img, err := i.Store.Get(req.Image.String())
 	if err != nil {
@@ -247,7 +258,8 @@ func (i *Images) Partial(ctx context.Context, img image.Image) (partial.Image, e
 }
 
 // ReadLazily makes a machine of this process read an image that is not all here. close ends that,
-// after the machine.
+// after the machine. It is for the machine that a template is made of, which has no supervisor.
+// stop is called once the machine has ended.
 func (i *Images) ReadLazily(ctx context.Context, spec *vmm.Spec, img image.Image) (stop func(), err error) {
 	about, err := i.Partial(ctx, img)
 	if err != nil {

@@ -33,13 +33,15 @@ func (f *completion) book() {
 	}
 }
 
+// isTaken tells whether the image is a plain file by now.
 func (f *completion) isTaken() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.taken
 }
 
-// note writes down from whom the image came so far.
+// note writes down from whom the image came so far. What was there before this completion began is
+// added, so that the sum is over all daemons that took part.
 func (f *completion) note() {
 	f.booking.Lock()
 	defer f.booking.Unlock()
@@ -61,6 +63,7 @@ func (f *completion) received(now []image.Received) []image.Received {
 	return image.AddReceived(slices.Clone(f.before), now...)
 }
 
+// sumOf is how many bytes came, from all together.
 func sumOf(list []image.Received) int64 {
 	sum := int64(0)
 	for _, r := range list {
@@ -79,7 +82,9 @@ func (i *Images) receivedOf(d agentbox.Digest) []image.Received {
 	return f.received(f.Received())
 }
 
-// Show tells where an image came from: who made it, and who sent how much of it.
+// Show tells where an image came from: who made it, and who sent how much of it. The parts add up
+// to the image's size, but for blocks that came twice. What nobody sent was made here, for an image
+// of this machine, and else was empty or here in other images.
 func (i *Images) Show(_ context.Context, req api.ImageRef, _ agentbox.Progress) (api.ImageDetail, error) {
 	img, err := i.Store.Get(req.Image)
 	if err != nil {

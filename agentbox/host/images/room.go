@@ -31,7 +31,8 @@ type Config struct {
 	Log   *slog.Logger
 }
 
-// Images are the images of this machine. Its methods may be called at once by many.
+// Images are the images of this machine. Its methods may be called at once by many; it locks for
+// itself, and nothing is held while bytes are waited for.
 type Images struct {
 	Config
 
@@ -52,7 +53,8 @@ func New(cfg Config) *Images {
 }
 
 // Start takes images into the store from now on, and goes on completing those that machines run
-// from already. using gives their kinds and files.
+// from already. using gives their kinds and files. It returns at once; what it starts ends with
+// Close.
 func (i *Images) Start(using []Using) {
 	i.running.Go(func() { i.completions.resume(using) })
 	if i.Content == nil {
@@ -68,7 +70,8 @@ type Using struct {
 	File      string
 }
 
-// Close ends what Start began, and every completion. What has come is kept.
+// Close ends what Start began, and every completion. What has come is kept. Calls to Need that wait
+// end with an error, and supervisors ask the next daemon.
 func (i *Images) Close() error {
 	i.cancel()
 	i.running.Wait()
@@ -90,7 +93,7 @@ func (i *Images) keepAll() {
 	}
 }
 
-// Want is an image that is asked for.
+// Want is an image that is asked for: by a recipe, and pinned by a lock file where there is one.
 type Want struct {
 	Recipe image.Recipe
 	// Lock: the lock file that pins it; "" for what nobody wrote down.
@@ -99,7 +102,8 @@ type Want struct {
 	Pinned func(recipe image.Recipe) error // called when an image was made by the lock file
 }
 
-// Ensure finds or makes an image.
+// Ensure finds or makes an image. It is here when that returns, whole or lazily. Of several callers
+// with one recipe one makes it (vmm/image).
 func (i *Images) Ensure(ctx context.Context, w Want, progress agentbox.Progress) (image.Image, error) {
 	end := progress.Begin("image", w.Recipe.Source)
 	find := func() (image.Image, error) { return i.pinned(ctx, w, progress) }
@@ -112,7 +116,8 @@ func (i *Images) Ensure(ctx context.Context, w Want, progress agentbox.Progress)
 	return img, nil
 }
 
-// unlessLost does what finds an image again, when the one it found will never be all here.
+// unlessLost does what finds an image again, when the one it found will never be all here. That
+// happens when the members of a team that had it are gone. It is forgotten and done again once.
 func (i *Images) unlessLost(ctx context.Context, progress agentbox.Progress, find func() (image.Image, error)) (image.Image, error) {
 	img, err := find()
 	lost := i.lost(ctx, img, err)
@@ -135,7 +140,9 @@ func (i *Images) lost(ctx context.Context, img image.Image, err error) error {
 	return i.Lost(ctx, img)
 }
 
-// pinned gives the image that the lock file pins, or makes it and pins it.
+// pinned gives the image that the lock file pins, or makes it and pins it. Events that a user has
+// to know about, such as other bytes under the same versions, are said as lines; the rest is
+// progress.
 func (i *Images) pinned(ctx context.Context, w Want, progress agentbox.Progress) (image.Image, error) {
 	if w.Lock == "" {
 		return i.Store.Ensure(ctx, w.Recipe, agentbox.Digest{}, relay(progress))
@@ -158,6 +165,7 @@ func (i *Images) pinned(ctx context.Context, w Want, progress agentbox.Progress)
 	return img, w.Pinned(w.Recipe)
 }
 
+// relay passes the store's progress on as that of the step "image".
 func relay(progress agentbox.Progress) image.Progress {
 	return func(e image.Event) {
 		if progress != nil {
@@ -166,7 +174,8 @@ func relay(progress agentbox.Progress) image.Progress {
 	}
 }
 
-// Get gives an image that is here by its digest, repaired where it was damaged.
+// Get gives an image that is here by its digest, repaired where it was damaged. NotFound where
+// there is none.
 func (i *Images) Get(ctx context.Context, d agentbox.Digest, progress agentbox.Progress) (image.Image, error) {
 	return i.repaired(ctx, progress, func() (image.Image, error) { return i.Store.Get(d.String()) })
 }
@@ -177,7 +186,8 @@ func (i *Images) Find(ctx context.Context, base image.Image, key agentbox.Digest
 	return i.unlessLost(ctx, progress, func() (image.Image, error) { return i.Store.Find(ctx, base, key, relay(progress)) })
 }
 
-// Derive lays layers over an image, of which all is got first.
+// Derive lays layers over an image, of which all is got first. The result is named by d.Key, so it
+// is made once.
 func (i *Images) Derive(ctx context.Context, base image.Image, d image.Derivation, progress agentbox.Progress) (image.Image, error) {
 	img, err := i.unlessLost(ctx, progress, func() (image.Image, error) {
 		return i.orWhole(ctx, progress, func() (image.Image, error) { return i.Store.Derive(ctx, base, d, relay(progress)) })
@@ -189,7 +199,8 @@ func (i *Images) Derive(ctx context.Context, base image.Image, d image.Derivatio
 // Made gives the base of a recipe if it was made here and is still here.
 func (i *Images) Made(r image.Recipe) (image.Image, bool) { return i.Store.Made(r) }
 
-// Pull makes an image from a source, without a repository and without a pin.
+// Pull makes an image from a source, without a repository and without a pin. A registry that is
+// private may be read: the user asked for it by name.
 func (i *Images) Pull(ctx context.Context, req api.ImagePullRequest, progress agentbox.Progress) (api.Image, error) {
 	img, err := i.Ensure(ctx, Want{Recipe: image.Recipe{Source: req.Source, Private: true}}, progress)
 	if err != nil {
@@ -221,7 +232,7 @@ func (i *Images) List(context.Context, api.None, agentbox.Progress) ([]api.Image
 	return out, nil
 }
 
-// Remove removes an image no box needs.
+// Remove removes an image no box needs. A damaged one can be removed, too.
 func (i *Images) Remove(ctx context.Context, req api.ImageRef, _ agentbox.Progress) (api.Image, error) {
 	img, err := i.Store.Get(req.Image)
 	if err != nil && agentbox.CodeOf(err) != agentbox.Corrupt {
@@ -244,6 +255,8 @@ func (i *Images) Forget(ctx context.Context, d agentbox.Digest) error {
 }
 
 // Drop removes an image that is not to be used any more. It is false while a box runs from it.
+// False: it is to be tried again. It is called when a member is no builder any more, whose images
+// must not be used.
 func (i *Images) Drop(ctx context.Context, d agentbox.Digest) bool {
 	if _, err := i.Store.Get(d.String()); err != nil && agentbox.CodeOf(err) != agentbox.Corrupt {
 		return agentbox.CodeOf(err) == agentbox.NotFound

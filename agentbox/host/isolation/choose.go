@@ -1,5 +1,6 @@
-// Package isolation decides which kind of machine a box gets on this host, and says why. It asks
-// the drivers and makes nothing.
+// Package isolation decides which kind of machine a box gets on this host, and says why, in one
+// line that users see. It asks the drivers and makes nothing. A box keeps its kind for life: its
+// disks are in the form of that kind.
 package isolation
 
 import (
@@ -16,7 +17,7 @@ import (
 // Kinds are the kinds of isolation that auto chooses from, the strongest first.
 var Kinds = []agentbox.Isolation{agentbox.MicroVM, agentbox.GVisor}
 
-// Env says what auto means on this machine, to whoever has it in the environment.
+// Env is the variable, in the caller's environment, that says what auto means on this machine.
 const Env = "AGENTBOX_ISOLATION"
 
 // Choice is the isolation a box gets and why, in one line.
@@ -40,7 +41,8 @@ type Wish struct {
 	by   string // --isolation, the name of a file, or AGENTBOX_ISOLATION
 }
 
-// WishOf is the flag's word, else the configuration's, else the machine's.
+// WishOf is the flag's word, else the configuration's, else the machine's. A wish for auto is no
+// wish.
 func WishOf(flag agentbox.Isolation, cfg *config.Config, environ []string) Wish {
 	w := Wish{flag, "--isolation"}
 	if w.kind == "" {
@@ -55,6 +57,7 @@ func WishOf(flag agentbox.Isolation, cfg *config.Config, environ []string) Wish 
 	return w
 }
 
+// variable is the value of a variable in an environment, "" for none.
 func variable(environ []string, name string) agentbox.Isolation {
 	for _, kv := range environ {
 		if value, ok := strings.CutPrefix(kv, name+"="); ok {
@@ -70,7 +73,8 @@ type Chooser struct {
 }
 
 // Choose settles on a kind of isolation for a new box: the one asked for, or the strongest that is
-// fast here.
+// fast here. A kind that is asked for and does not work here is an error, and no other is taken in
+// its place.
 func (c Chooser) Choose(ctx context.Context, w Wish) (Choice, error) {
 	if w.by == "" {
 		return c.Auto(ctx)
@@ -87,7 +91,8 @@ func (c Chooser) Choose(ctx context.Context, w Wish) (Choice, error) {
 }
 
 // Auto takes hardware virtualization where it works, else a kernel in user space, else an emulated
-// machine.
+// machine. An emulated machine comes last: it is slow, and QEMU promises no isolation without
+// hardware. When none works, the error has why of each.
 func (c Chooser) Auto(ctx context.Context) (Choice, error) {
 	micro, microErr := c.Probe(ctx, agentbox.MicroVM, false)
 	if microErr == nil && micro.Hardware {
@@ -111,7 +116,8 @@ func (c Chooser) Auto(ctx context.Context) (Choice, error) {
 	return Choice{}, agentbox.Errorf(e.Code, "no kind of isolation works here: microvm: %s; gvisor: %w", why, e).WithHint("%s", e.Hint)
 }
 
-// Keep is the choice for a box that has its kind already, as it is here now.
+// Keep is the choice for a box that has its kind already, as it is here now. The reason is new only
+// if the machine runs in another way than before.
 func (c Chooser) Keep(ctx context.Context, box agentbox.Box) (Choice, error) {
 	facts, err := c.Probe(ctx, box.Isolation, false)
 	if err != nil {
@@ -124,7 +130,7 @@ func (c Chooser) Keep(ctx context.Context, box agentbox.Box) (Choice, error) {
 	return kept, nil
 }
 
-// consequence is what the driver found out, and what it means to whoever uses the box.
+// consequence is what the driver found out, and what it means for the user of the box.
 func consequence(kind agentbox.Isolation, facts vmm.Facts) string {
 	if kind == agentbox.MicroVM && !facts.Hardware {
 		return facts.Reason + ", so the machine is emulated: it computes slowly, and QEMU promises no isolation"

@@ -11,7 +11,8 @@ type Locks struct {
 	all map[string]*sync.Mutex
 }
 
-// Lock waits for the lock of a name, and gives what lets go of it.
+// Lock waits for the lock of a name, and gives what lets go of it. unlock is called once. A waiter
+// is not cancelled by a context: what it waits for is bounded by its maker.
 func (l *Locks) Lock(name string) (unlock func()) {
 	l.mu.Lock()
 	if l.all == nil {

@@ -1,5 +1,7 @@
 // Package plan decides what `up` and `reset` do, from what is known before anything is done. It
-// reads nothing and does nothing: who asked for the plan shows it or carries it out, step by step.
+// reads nothing and does nothing: `up --explain` shows a plan, and host carries it out, step by
+// step. So what up does, and in which order, is read in this file from top to bottom, and tested
+// without machines.
 package plan
 
 import (

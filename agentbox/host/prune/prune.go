@@ -1,5 +1,7 @@
 // Package prune finds what nothing on this machine needs any more, and removes it when it is told
-// to. What is needed the boxes say.
+// to. What is needed the boxes say: a home with a box whose record cannot be read is not pruned,
+// since what that box needs is not known. It frees what a user can get again by waiting; work it
+// touches only when it is told so in as many words.
 package prune
 
 import (
@@ -17,7 +19,8 @@ import (
 	"agentbox/vmm/image"
 )
 
-// Pruner prunes a home.
+// Pruner prunes a home. It runs beside everything else: what is in use at this moment has a user
+// that Boxes or Images know.
 type Pruner struct {
 	Home      home.Home
 	Boxes     Boxes
@@ -57,7 +60,9 @@ type Images interface {
 
 // Prune removes what nothing needs: templates no box refers to, images neither a box nor a recent
 // build needs, audit logs of boxes long gone, and, when it is told to, boxes whose directory or
-// branch is gone and which hold no machine: there may be work in them that is nowhere else.
+// branch is gone and which hold no machine: there may be work in them that is nowhere else. With
+// DryRun it only lists them. It stops at the first thing that cannot be removed. Boxes go first, so
+// that what they alone needed goes with them.
 func (p Pruner) Prune(ctx context.Context, req api.PruneRequest, progress agentbox.Progress) (api.PruneResponse, error) {
 	var out api.PruneResponse
 	if err := p.Boxes.Unreadable(); err != nil {
@@ -87,14 +92,17 @@ func (p Pruner) Prune(ctx context.Context, req api.PruneRequest, progress agentb
 // boxKind is how a box is called in what prune says.
 const boxKind = "box"
 
-// auditTime is how long the audit log of a box that is gone is kept.
+// auditTime is how long the audit log of a box that is gone is kept: for the question of what it
+// did, which comes late.
 const auditTime = 30 * 24 * time.Hour
 
+// remove removes it.
 type prunable struct {
 	api.PruneItem
 	remove func() error
 }
 
+// audits are the logs of boxes that are gone. The time is that of the last change of the directory.
 func (p Pruner) audits(context.Context) ([]prunable, error) {
 	entries, err := os.ReadDir(p.Home.Audits())
 	if err != nil && !os.IsNotExist(err) {
@@ -116,6 +124,8 @@ func (p Pruner) audits(context.Context) ([]prunable, error) {
 	return out, nil
 }
 
+// boxes are those without a machine whose checkout is gone, or the branch of it that they were made
+// for.
 func (p Pruner) boxes(ctx context.Context) ([]prunable, error) {
 	var out []prunable
 	for _, b := range p.Boxes.Idle() {
@@ -136,6 +146,8 @@ func (p Pruner) boxes(ctx context.Context) ([]prunable, error) {
 	return out, nil
 }
 
+// branchGone tells whether the branch of a box is gone from its checkout. What cannot be found out
+// is not gone. A box that began without a commit has no branch that could be looked for.
 func branchGone(ctx context.Context, b agentbox.Box) bool {
 	repo, err := workspace.Describe(ctx, b.Directory)
 	if err != nil || b.Commit == "" || repo.Branch == b.Branch {

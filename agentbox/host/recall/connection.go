@@ -14,19 +14,19 @@ import (
 	"agentbox/agentbox/environment"
 )
 
-// Connection is a Guest at the other end of an SSH connection.
+// Connection is a Guest at the other end of an SSH connection, as the box's user.
 type Connection struct {
 	*ssh.Client
 	user string
 }
 
-// Open connects to a box of this machine.
+// Open connects to a box of this machine. The caller closes it.
 func Open(ctx context.Context, a environment.Address, user string) (Connection, error) {
 	client, err := environment.Open(ctx, a, user)
 	return Connection{client, user}, err
 }
 
-// Take implements Guest.
+// Take implements Guest. The guest makes the archive; what arrives is bounded by the caller.
 func (c Connection) Take(ctx context.Context, root string, dirs []string, w io.Writer) error {
 	what := environment.Export{Root: root}
 	for _, dir := range dirs {
@@ -35,7 +35,8 @@ func (c Connection) Take(ctx context.Context, root string, dirs []string, w io.W
 	return what.Take(ctx, c.Client, w)
 }
 
-// Give implements Guest.
+// Give implements Guest. Files are written by the box's own user, so nothing in the archive can
+// reach further than that user.
 func (c Connection) Give(ctx context.Context, root string, r io.Reader) error {
 	files, err := environment.OpenFiles(ctx, c.Client, c.user)
 	if err != nil {

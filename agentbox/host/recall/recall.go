@@ -1,5 +1,11 @@
 // Package recall keeps what agents remember of their conversations, by project, and gives it back
-// to later boxes. It wakes no box, and nothing fails by it.
+// to later boxes, so that a reset or a new box does not make an agent forget. It wakes no box, and
+// nothing fails by it: a box that cannot be asked in half a minute loses its latest conversations,
+// and is told so.
+//
+// Kept is one archive for each project and agent (home.Sessions), which the package history merges:
+// files are data from a box, bounded in number and size, and are judged there before anything is
+// kept.
 package recall
 
 import (
@@ -22,13 +28,15 @@ import (
 	"agentbox/agentbox/host/keyed"
 )
 
+// Bounds of one exchange with a box.
 const (
 	historyTime = 30 * time.Second // for getting what an agent remembers, or giving it back
 	// Bytes that are taken of a box, most of which may not be kept.
 	historyMost = 4 * history.MaxBytes
 )
 
-// Recall is that of a home.
+// Recall is that of a home. Keeping for the same project and agent is done by one caller at a time;
+// others may be going on.
 type Recall struct {
 	Home home.Home
 	Log  *slog.Logger
@@ -70,6 +78,8 @@ func (r *Recall) Keep(ctx context.Context, b Box, dirs map[string][]string, prog
 	}
 }
 
+// keep takes what one agent of a box remembers and merges it into what is kept. Both files are
+// temporary until then, in the same directory, so that the last step is a rename.
 func (r *Recall) keep(ctx context.Context, b Box, agent string, dirs []string) error {
 	kept := r.file(b, agent)
 	defer r.keys.Lock(kept)()
@@ -97,7 +107,8 @@ func (r *Recall) keep(ctx context.Context, b Box, agent string, dirs []string) e
 	return agentbox.OrNoSpace(merge(kept, fresh, dirs))
 }
 
-// merge puts what a box has into what is kept.
+// merge puts what a box has into what is kept, which is replaced as a whole. Where both have a
+// file, history decides.
 func merge(kept string, fresh *os.File, dirs []string) error {
 	var before io.ReadSeeker
 	f, err := os.Open(kept)
@@ -127,11 +138,13 @@ func tooMuch() error {
 	return agentbox.Errorf(agentbox.Conflict, "the box says more than can be kept: delete old conversations in it")
 }
 
+// file is where an agent's conversations about a project are kept.
 func (r *Recall) file(b Box, agent string) string {
 	return filepath.Join(r.Home.Sessions(b.Project, agent), "kept.tar")
 }
 
-// Give unpacks what is kept for an agent into a box: in there, by its own user.
+// Give unpacks what is kept for an agent into a box: in there, by its own user. Nothing is kept for
+// an agent that was never run: then there is nothing to do.
 func (r *Recall) Give(ctx context.Context, b Box, agent string) error {
 	ctx, cancel := context.WithTimeout(ctx, historyTime)
 	defer cancel()

@@ -23,7 +23,7 @@ type Remotes struct {
 }
 
 // Add makes a box a remote of its checkout, and gives its name there. A checkout that cannot be
-// written to gets none, "".
+// written to gets none, "". Any other failure is an error, as the user would miss the remote later.
 func (r Remotes) Add(ctx context.Context, repo workspace.Repo, box agentbox.Box, progress agentbox.Progress) (string, error) {
 	err := workspace.AddRemote(ctx, repo, workspace.Remote{Name: box.Name, Box: box.ID.String(), Binary: r.Binary, Home: r.Home.Dir})
 	switch {
@@ -37,7 +37,8 @@ func (r Remotes) Add(ctx context.Context, repo workspace.Repo, box agentbox.Box,
 }
 
 // Remove takes the remote of a box out of the user's repository. A repository that is gone, or that
-// git refuses, must not keep a box alive.
+// git refuses, must not keep a box alive. Failures are logged: the remote then leads to a box that
+// is gone, and git says so.
 func (r Remotes) Remove(name string, box agentbox.Box) {
 	if name == "" || workspace.Gone(box.Directory) {
 		return

@@ -1,5 +1,6 @@
 // Package serving waits for the services of boxes that run, and forwards their ports. It starts
-// nothing in a box.
+// nothing in a box: services are started by the guest agent, when the box gets its configuration,
+// and ports are forwarded by the supervisor.
 package serving
 
 import (
@@ -31,7 +32,8 @@ type Ports struct {
 	Find func(ctx context.Context, ref api.BoxRef) (Machine, error)
 }
 
-// Open forwards a port of a box to the host's loopback.
+// Open forwards a port of a box to the host's loopback. The box is woken for it. The answer says
+// where on the loopback it answers.
 func (p Ports) Open(ctx context.Context, req api.PortRequest, progress agentbox.Progress) (agentbox.Port, error) {
 	m, err := p.Wake(ctx, req.BoxRef, progress)
 	if err != nil {
@@ -40,7 +42,7 @@ func (p Ports) Open(ctx context.Context, req api.PortRequest, progress agentbox.
 	return m.OpenPort(ctx, req)
 }
 
-// Close ends a forwarding.
+// Close ends a forwarding. It does not wake the box: without a machine nothing is forwarded.
 func (p Ports) Close(ctx context.Context, req api.PortRequest, _ agentbox.Progress) (api.None, error) {
 	m, err := p.Find(ctx, req.BoxRef)
 	if err != nil {
@@ -77,6 +79,8 @@ func TellMoved(ctx context.Context, m Machine, ports []agentbox.ConfiguredPort, 
 	}
 }
 
+// movedPorts has a line for each configured port that answers at another address than the one that
+// was asked for, with why.
 func movedPorts(configured []agentbox.ConfiguredPort, open []agentbox.Port) []string {
 	var lines []string
 	for _, c := range configured {

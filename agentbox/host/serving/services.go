@@ -12,10 +12,10 @@ import (
 )
 
 // servicesWait is how long `up` waits for the services of a box before it runs the user's command
-// all the same.
+// all the same: a service that hangs must not lock its user out.
 const servicesWait = 30 * time.Second
 
-// servicesPoll is how often it looks.
+// servicesPoll is how often it looks. The guest tells of no change by itself.
 const servicesPoll = 100 * time.Millisecond
 
 // Await returns when every service of a box is ready or has failed, or servicesWait has passed, and
@@ -45,6 +45,7 @@ func Await(ctx context.Context, box string, services []protocol.Service, status 
 	}
 }
 
+// names are the names of services, for a message.
 func names(services []protocol.Service) string {
 	var out []string
 	for _, s := range services {
@@ -67,6 +68,7 @@ func settled(services []agentbox.Service) bool {
 	return true
 }
 
+// tellServices says of each service that is not ready what it does and how to see its log.
 func tellServices(name string, services []agentbox.Service, progress agentbox.Progress) {
 	for _, s := range services {
 		if s.State == protocol.ServiceReady {
@@ -80,6 +82,7 @@ func tellServices(name string, services []agentbox.Service, progress agentbox.Pr
 	}
 }
 
+// countReady is how many services are ready, for a message.
 func countReady(services []agentbox.Service) string {
 	ready := 0
 	for _, s := range services {

@@ -11,12 +11,14 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// setupLog, in a box's directory, has what its setup printed.
+// setupLog, in a box's directory, has what its setup printed. It grows with each setup and start,
+// and goes with the box.
 const setupLog = "setup.log"
 
 // Run runs commands in a box, in order, as its user, in its workspace. What they print is said, and
 // kept in the box's directory. hint says what to do when one fails, which is an error of code
-// Conflict.
+// Conflict. The first failure ends it. Each runs in a shell of its own, so what one sets in its
+// environment the next does not have.
 func Run(ctx context.Context, b Box, step string, commands []string, hint string, progress agentbox.Progress) error {
 	end := progress.Begin(step, b.Name)
 	log, err := os.OpenFile(filepath.Join(b.Dir, setupLog), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -56,8 +58,10 @@ type lines struct {
 	rest []byte
 }
 
+// maxLine bounds, in bytes, what is held back of a line that does not end.
 const maxLine = 4 << 10
 
+// Write implements io.Writer. What is said is the box's words: the command line cleans it.
 func (l *lines) Write(p []byte) (int, error) {
 	if _, err := l.log.Write(p); err != nil {
 		return 0, err
@@ -78,6 +82,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	}
 }
 
+// flush says what is left: a last line that does not end.
 func (l *lines) flush() {
 	if len(l.rest) > 0 {
 		l.say(string(bytes.TrimRight(l.rest, "\r")))

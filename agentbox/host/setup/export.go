@@ -22,7 +22,7 @@ import (
 var resultBound = environment.Bound{Bytes: 32 << 30, Files: 2_000_000, Time: time.Hour}
 
 // exports are the parts of what setup made: the caches whole, everything else as far as it is not
-// as it was before.
+// as it was before. Git's directory is no part of what setup made: it is each box's own.
 func exports(dirs []string) map[caches.Part]environment.Export {
 	all := map[caches.Part]environment.Export{
 		caches.Runtime:   {Root: "/", Skip: slices.Concat(dirs, notSetup), Whole: image.OwnDirectories(), Bound: resultBound},
@@ -35,7 +35,7 @@ func exports(dirs []string) map[caches.Part]environment.Export {
 }
 
 // inventories are what was in a box before setup ran, for the parts of which only what is new is
-// kept.
+// kept. It is never written by the box, which could hide a change in it.
 type inventories map[caches.Part]*os.File
 
 func (i inventories) close() {
@@ -64,7 +64,7 @@ func (s *Setup) inventories(ctx context.Context, b Box, all map[caches.Part]envi
 	return known, nil
 }
 
-// take writes the files of a box to an archive on the host.
+// take writes the files of a box to an archive on the host, a tar in a file that must not exist.
 func (s *Setup) take(ctx context.Context, b Box, what environment.Export, to string) error {
 	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -73,7 +73,8 @@ func (s *Setup) take(ctx context.Context, b Box, what environment.Export, to str
 	return errors.Join(s.inside(ctx, b, f, what.Take), f.Close())
 }
 
-// inside calls do with a connection into a box.
+// inside calls do with a connection into a box. Each step has a connection of its own: between two
+// of them a command may run for an hour.
 func (s *Setup) inside(ctx context.Context, b Box, w io.Writer, do func(context.Context, *ssh.Client, io.Writer) error) error {
 	client, err := environment.Open(ctx, b.Address, b.User)
 	if err != nil {

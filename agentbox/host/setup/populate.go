@@ -23,7 +23,8 @@ import (
 // what it made. Services do not run there: what they write is state, not a cache. An error of code
 // Conflict means that setup itself failed.
 //
-// The box is never ready, so nobody else finds it and a daemon that dies takes it along.
+// The box is never ready, so nobody else finds it and a daemon that dies takes it along. It ends
+// with the box removed, whatever happened in it.
 func (s *Setup) populate(ctx context.Context, req Request, base image.Image, in caches.Ingredients, progress agentbox.Progress) (caches.Made, error) {
 	made := caches.Made{Key: in.Key(), Ingredients: in, Private: len(base.Include) > 0}
 	progress.Say("setup runs in a clean box, once for key " + made.Key.Short())
@@ -44,7 +45,9 @@ var notSetup = slices.Concat([]string{
 	"/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/tmp", "/var/tmp", "/run", "/dev", "/proc", "/sys", protocol.WorkspaceDir,
 }, image.OwnFiles())
 
-// export runs setup in the box and publishes what it made.
+// export runs setup in the box and publishes what it made: first an inventory of what is there,
+// then the commands, then everything that is not as it was. The archives are temporary files of the
+// box's directory.
 func (s *Setup) export(ctx context.Context, b Box, cfg *config.Config, made caches.Made, progress agentbox.Progress) (caches.Made, error) {
 	paths, err := s.cachePaths(ctx, b, cfg.Caches)
 	if err != nil {

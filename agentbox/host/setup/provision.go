@@ -26,7 +26,8 @@ type Result struct {
 // and what comes of that is published nowhere.
 //
 // was is what the box has, if it is there already. With the same key it keeps its image, whatever
-// became of that result since: its workspace has the other part of it.
+// became of that result since: its workspace has the other part of it. The key's lock is held while
+// it is found or made, so that of several boxes one runs setup and the others wait for its result.
 func (s *Setup) Provision(ctx context.Context, req Request, was agentbox.Box, base image.Image, progress agentbox.Progress) (Result, error) {
 	in, err := ingredientsOf(req, base)
 	if err != nil {
@@ -62,7 +63,7 @@ func (s *Setup) Provision(ctx context.Context, req Request, was agentbox.Box, ba
 }
 
 // Has tells whether what setup makes for a request is here, on its own branch or on the default
-// one.
+// one. It is for `up --explain`: nothing is fetched.
 func (s *Setup) Has(ctx context.Context, req Request, base image.Image) bool {
 	in, err := ingredientsOf(req, base)
 	if err != nil {
@@ -105,7 +106,8 @@ func (s *Setup) nearestImage(ctx context.Context, base image.Image, in caches.In
 
 // readable are the ingredients of the result that a box reads: that of the project's default branch
 // where there is one, which every branch may read, else that of its own branch. What a branch makes
-// is read by that branch alone.
+// is read by that branch alone. Otherwise a branch that anybody may push could put into every box
+// what it likes.
 func (s *Setup) readable(ctx context.Context, in caches.Ingredients) (caches.Ingredients, error) {
 	if in.Branch == "" {
 		return in, nil
@@ -128,7 +130,7 @@ func (s *Setup) readable(ctx context.Context, in caches.Ingredients) (caches.Ing
 }
 
 // nearest is the newest result of the box's branch whose lockfiles alone differ, else that of the
-// default branch.
+// default branch. NotFound where there is none at all.
 func (s *Setup) nearest(ctx context.Context, in caches.Ingredients) (caches.Made, error) {
 	made, err := s.Results.Nearest(ctx, in.Family())
 	if agentbox.CodeOf(err) == agentbox.NotFound && in.Branch != "" {
@@ -138,6 +140,9 @@ func (s *Setup) nearest(ctx context.Context, in caches.Ingredients) (caches.Made
 	return made, err
 }
 
+// ingredientsOf is everything that the result of setup depends on, as far as it is known: two
+// requests with equal ingredients get the same result. The lockfiles are read from the checkout; a
+// branch is an ingredient unless it is the default one.
 func ingredientsOf(req Request, base image.Image) (caches.Ingredients, error) {
 	in := caches.Ingredients{
 		Image: base.Digest, Arch: runtime.GOARCH, User: req.User, Setup: req.Config.Setup, Caches: req.Config.Caches,
@@ -150,7 +155,8 @@ func ingredientsOf(req Request, base image.Image) (caches.Ingredients, error) {
 	return in, in.ReadLockfiles(req.Config.Root, req.Config.Lockfiles)
 }
 
-// derive gives base with parts of what was made laid over it.
+// derive gives base with parts of what was made laid over it. Only parts that the result has are
+// laid. The archives are opened when the image is made, which it is once for these parts.
 func (s *Setup) derive(ctx context.Context, base image.Image, made caches.Made, progress agentbox.Progress, parts ...caches.Part) (image.Image, error) {
 	d := image.Derivation{Key: derivationKey(base, made, parts), Name: "with setup"}
 	if len(parts) == 1 {

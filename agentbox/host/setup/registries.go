@@ -17,8 +17,8 @@ import (
 type Registries interface {
 	// Unanswered are the questions about some ecosystems that nobody has answered.
 	Unanswered(ctx context.Context, ecosystems []string) []registries.Question
-	// Record takes answers, by question. They are those of a clean box: whom a repository could have
-	// told what to say is not asked.
+	// Record takes answers, by question. They are those of a clean box: whom a repository could
+	// have told what to say is not asked.
 	Record(answers map[string]string) error
 	// GiveUp leaves questions alone that could not be asked.
 	GiveUp(questions []registries.Question)
@@ -28,7 +28,8 @@ type Registries interface {
 // neither the files nor the tools of this machine say it: the distribution's tools say it, in a
 // clean box of an image into which nothing of the repository came. What cannot be found out is
 // told; the box is made all the same. equipped tells whether base has the tools that come from
-// registries themselves; only these are asked then.
+// registries themselves; only these are asked then. One box at a time asks, so that none asks what
+// another just learns.
 func (s *Setup) askRegistries(ctx context.Context, req Request, base image.Image, equipped bool, progress agentbox.Progress) {
 	defer s.keys.Lock("registries")()
 	questions := slices.DeleteFunc(s.unanswered(ctx, req), func(q registries.Question) bool { return (q.Package == "") != equipped })
@@ -57,6 +58,7 @@ func (s *Setup) unanswered(ctx context.Context, req Request) []registries.Questi
 	return s.Registries.Unanswered(ctx, req.Config.Toolchain.Ecosystems())
 }
 
+// ecosystems are the names of what is asked about, for a message.
 func ecosystems(questions []registries.Question) string {
 	var names []string
 	for _, q := range questions {
@@ -65,7 +67,8 @@ func ecosystems(questions []registries.Question) string {
 	return strings.Join(slices.Compact(names), ", ")
 }
 
-// askIn asks the tools of a clean box, which it gets where its image has them not.
+// askIn asks the tools of a clean box, which it gets where its image has them not, and records the
+// answers. Nothing of the repository is in that box, so the answers are the distribution's.
 func (s *Setup) askIn(ctx context.Context, b Box, questions []registries.Question, installed toolchain.Candidates) error {
 	var missing []string
 	for _, q := range questions {

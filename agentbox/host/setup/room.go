@@ -1,6 +1,18 @@
 // Package setup gives boxes what their repository's setup makes: tools and results are made once
 // for each key, in a clean box, and laid over the image that boxes start from. It makes no box
-// itself: whoever asks gives it clean ones.
+// itself: its callers give it clean ones (Request.Clean, Request.Empty).
+//
+// Two things are laid over an image, in this order. Tools (toolchain.go, Equip) are the packages
+// that a repository's files ask for, installed by root in a box without the repository, keyed by
+// the image and the needs. The setup result (provision.go, populate.go, export.go) is what the
+// configuration's setup commands leave behind, keyed by caches.Ingredients: caches, changes of the
+// runtime, and files of the workspace, which staging adds. A populate run is one such run in a
+// clean box.
+//
+// What a populate run leaves is data from a box: it is exported by the guest agent as archives,
+// bounded in size (resultBound), and judged by those that unpack it. It is shared with the team by
+// key (team.go). Where setup fails in its clean box, the user's box runs it itself, in front of the
+// user.
 package setup
 
 import (
@@ -28,7 +40,8 @@ type Config struct {
 	Registries Registries
 }
 
-// Setup keeps what setup makes.
+// Setup keeps what setup makes. Its methods may be called at once; keys orders those that make the
+// same.
 type Setup struct {
 	Config
 	keys keyed.Locks
@@ -69,6 +82,7 @@ type Box struct {
 }
 
 // CleanBox is a box of an image that nobody else finds, and that a daemon that dies takes along.
+// Remove ends it, and has to be called.
 type CleanBox struct {
 	Box
 	Remove func() error

@@ -16,7 +16,8 @@ type Team interface {
 	Once(ctx context.Context, key string, say func(string), get, make func(ctx context.Context) error) error
 }
 
-// findOrFetch finds what setup made here, or gets what it made elsewhere.
+// findOrFetch finds what setup made here, or gets what it made elsewhere. NotFound when nobody has
+// it.
 func (s *Setup) findOrFetch(ctx context.Context, key agentbox.Digest, progress agentbox.Progress) (caches.Made, error) {
 	made, err := s.Results.Find(ctx, key)
 	if s.Team == nil || agentbox.CodeOf(err) != agentbox.NotFound {

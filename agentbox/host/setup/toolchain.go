@@ -110,6 +110,7 @@ func (s *Setup) install(ctx context.Context, req Request, base image.Image, key 
 	return equipment{plan, img.Digest}, img, nil
 }
 
+// toolNames are the tools that are asked for, for a message.
 func toolNames(needs toolchain.Needs) string {
 	var names []string
 	for _, t := range needs.Tools() {
@@ -118,7 +119,8 @@ func toolNames(needs toolchain.Needs) string {
 	return strings.Join(names, ", ")
 }
 
-// installIn installs what is asked for in a clean box, and lays what that added over base.
+// installIn installs what is asked for in a clean box, and lays what that added over base. apt's
+// lists, caches and logs are removed first: they differ from run to run and are of no use in a box.
 func (s *Setup) installIn(ctx context.Context, b Box, req Request, base image.Image, key agentbox.Digest, progress agentbox.Progress) (toolchain.Plan, image.Image, error) {
 	dir, err := os.MkdirTemp(b.Dir, ".tmp-toolchain-")
 	if err != nil {
@@ -144,7 +146,9 @@ func (s *Setup) installIn(ctx context.Context, b Box, req Request, base image.Im
 	return plan, img, err
 }
 
-// Install asks the distribution in a box what it has, and runs the plan that follows.
+// Install asks the distribution in a box what it has, and runs the plan that follows. Commands of
+// ours run as root, without a shell and without anything of the repository but names and versions,
+// which the plan has checked. The plan says what could not be had.
 func (s *Setup) Install(ctx context.Context, b Box, needs toolchain.Needs, installed toolchain.Candidates) (toolchain.Plan, error) {
 	if err := s.asRoot(ctx, b, nil, "apt-get", "-q", "update"); err != nil {
 		return toolchain.Plan{}, err
@@ -161,7 +165,8 @@ func (s *Setup) Install(ctx context.Context, b Box, needs toolchain.Needs, insta
 	return plan, nil
 }
 
-// layerOf lays what a clean box has beyond its image over that image.
+// layerOf lays what a clean box has beyond its image over that image. dir is where the archive is
+// until then.
 func (s *Setup) layerOf(ctx context.Context, b Box, what environment.Export, dir string, base image.Image, key agentbox.Digest, progress agentbox.Progress) (image.Image, error) {
 	layer := filepath.Join(dir, "layer.tar")
 	if err := s.take(ctx, b, what, layer); err != nil {
@@ -208,6 +213,8 @@ func sayUnmet(p toolchain.Plan, progress agentbox.Progress) {
 	}
 }
 
+// readEquipment reads how the tools of a key came to an image; an error satisfying fs.ErrNotExist
+// where they did not.
 func (s *Setup) readEquipment(key agentbox.Digest) (e equipment, err error) {
 	b, err := os.ReadFile(s.Home.Toolchain(key.Hex()))
 	if err != nil {
@@ -216,6 +223,7 @@ func (s *Setup) readEquipment(key agentbox.Digest) (e equipment, err error) {
 	return e, json.Unmarshal(b, &e)
 }
 
+// writeEquipment remembers it, in a file of its own for each key.
 func (s *Setup) writeEquipment(key agentbox.Digest, e equipment) error {
 	path := s.Home.Toolchain(key.Hex())
 	b, err := json.MarshalIndent(e, "", "  ")

@@ -1,5 +1,9 @@
 // Package staging makes the workspace of a new box: the repository's files, with what setup made in
 // the workspace of another box of the same key. The repository itself is read and not changed.
+//
+// What of a repository comes in is decided by the package workspace; here is how it gets to where
+// the box has it. A driver whose workspaces are directories gets the files once, in their place;
+// any other gets a temporary tree to make a disk of.
 package staging
 
 import (
@@ -35,7 +39,8 @@ type Target struct {
 	Setup  agentbox.Digest // key of what setup made that belongs in it; zero for none
 }
 
-// Fill copies a repository into a box's reserved workspace.
+// Fill copies a repository into a box's reserved workspace. It is done beside the start of the
+// machine. On failure what is in the workspace is unfinished, and the box is erased.
 func (s Stager) Fill(ctx context.Context, driver vmm.Driver, to Target, repo workspace.Repo, progress agentbox.Progress) error {
 	end := progress.Begin("workspace", repo.Root)
 	var stats workspace.Stats
@@ -71,7 +76,8 @@ func (s Stager) fromStaging(ctx context.Context, driver vmm.Driver, to Target, r
 	return stats, err
 }
 
-// inPlace copies the files once, to where the box has them. The reserved workspace is empty.
+// inPlace copies the files once, to where the box has them. The reserved workspace is empty. A
+// directory has no size, so it is measured here against the box's disk; watchDisk does so later.
 func (s Stager) inPlace(ctx context.Context, driver vmm.DirectoryWorkspaces, to Target, repo workspace.Repo) (workspace.Stats, error) {
 	path := to.Path
 	stats, err := workspace.Stage(ctx, repo, path, workspace.Options{Limit: to.Size})
@@ -115,6 +121,7 @@ func (s Stager) overlay(ctx context.Context, to Target, tree string, stats *work
 	})
 }
 
+// branchOf says which state of a repository was staged, for a message.
 func branchOf(repo workspace.Repo) string {
 	switch {
 	case repo.Commit == "":

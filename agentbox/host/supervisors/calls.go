@@ -10,7 +10,8 @@ import (
 	"agentbox/agentbox/supervisor"
 )
 
-// Ask calls the supervisor of a box. If it has gone meanwhile, the error says why.
+// Ask calls the supervisor of a box, without progress. If it has gone meanwhile, the error says
+// why.
 func Ask[Req, Resp any](ctx context.Context, s *Supervisor, e api.Endpoint[Req, Resp], req Req) (Resp, error) {
 	resp, err := api.Call(ctx, s.Client, e, req, nil)
 	if api.Unreached(err) {
@@ -20,7 +21,7 @@ func Ask[Req, Resp any](ctx context.Context, s *Supervisor, e api.Endpoint[Req, 
 }
 
 // WhyGone replaces "no answer" by what the supervisor of a box left as its reason. It stays there
-// for who writes it down.
+// for who writes it down. It changes only errors of code Unavailable: others are an answer.
 func WhyGone(names home.Box, err error) error {
 	if agentbox.CodeOf(err) != agentbox.Unavailable {
 		return err
@@ -44,7 +45,8 @@ func WhyGone(names home.Box, err error) error {
 	return err
 }
 
-// Status is what a supervisor says of itself, and of its guest where that is asked for.
+// Status is what a supervisor says of itself, and of its guest where that is asked for. It waits
+// while the machine starts.
 func (s *Supervisor) Status(ctx context.Context, req api.StatusRequest) (api.SupervisorStatus, error) {
 	return api.Call(ctx, s.Client, api.SupervisorStatusE, req, nil)
 }
@@ -55,7 +57,8 @@ func (s *Supervisor) Save(ctx context.Context, req api.SaveRequest) error {
 	return err
 }
 
-// Govern puts in force what compose gives. Of two calls the later one stays.
+// Govern puts in force what compose gives. Of two calls the later one stays: compose is called with
+// the lock held, so what it reads is not older than what the call before it put in force.
 func (s *Supervisor) Govern(ctx context.Context, compose func() (api.PolicyInForce, error)) error {
 	s.policy.Lock()
 	defer s.policy.Unlock()
@@ -73,7 +76,7 @@ func (s *Supervisor) Forward(ctx context.Context, ports []agentbox.ConfiguredPor
 	return err
 }
 
-// OpenPort forwards a port to the host's loopback.
+// OpenPort forwards a port to the host's loopback, and says where it answers.
 func (s *Supervisor) OpenPort(ctx context.Context, req api.PortRequest) (agentbox.Port, error) {
 	return Ask(ctx, s, api.SupervisorOpen, req)
 }

@@ -1,5 +1,10 @@
 // Package supervisors starts the processes that hold the machines of boxes, finds those that an
 // earlier daemon started, and ends them. What a machine is for is not its business.
+//
+// A supervisor is found by its box's lock file, which it holds and its machine inherits, and in
+// which its process id is written: a lock that is held means that one of the two lives. It is
+// called through a socket of the box. Both, and the configuration, are handed down when it is
+// started (agentbox/supervisor, Files and Config).
 package supervisors
 
 import (
@@ -24,7 +29,8 @@ import (
 	"agentbox/vmm"
 )
 
-// Supervisor is a live supervisor, started by this daemon or by an earlier one.
+// Supervisor is a live supervisor, started by this daemon or by an earlier one. A nil Supervisor is
+// that of a box without a machine: only Stop may be called.
 type Supervisor struct {
 	Client *api.Client
 	Gone   chan struct{} // closed when the process has ended and its machine with it
@@ -40,7 +46,7 @@ type Supervisors struct {
 }
 
 // Start starts a supervisor and returns at once: its sockets already exist, and calls to it wait
-// until it serves them.
+// until it serves them. Conflict when the box has one already.
 func (m Supervisors) Start(cfg supervisor.Config, template vmm.Template) (*Supervisor, error) {
 	names := m.Home.Box(cfg.Box)
 	if err := os.MkdirAll(names.Run, 0o700); err != nil {
@@ -90,6 +96,8 @@ func (m Supervisors) Start(cfg supervisor.Config, template vmm.Template) (*Super
 	return s, nil
 }
 
+// supervisorFiles takes the box's lock and binds its sockets, which the child inherits: the lock
+// belongs to the open file, so it passes to the child without a moment at which it is free.
 func supervisorFiles(names home.Box, template vmm.Template) (supervisor.Files, error) {
 	var files supervisor.Files
 	lock, err := durable.TryLock(names.Lock())
@@ -134,6 +142,7 @@ func listen(path string) (*os.File, error) {
 	return l.File()
 }
 
+// closeAll closes files of which some may not have been opened.
 func closeAll(files ...*os.File) {
 	for _, f := range files {
 		if f != nil {
@@ -143,7 +152,8 @@ func closeAll(files ...*os.File) {
 }
 
 // Adopt finds the supervisor of a box that an earlier daemon started; nil when there is none. watch
-// runs what waits for its end until ctx ends.
+// runs what waits for its end until ctx ends. That it is no child of ours makes one difference: its
+// end is noticed by a call that it answers when it ends.
 func Adopt(ctx context.Context, names home.Box, watch func(func())) (*Supervisor, error) {
 	held, err := durable.Held(names.Lock())
 	if err != nil || !held {
@@ -162,7 +172,8 @@ func Adopt(ctx context.Context, names home.Box, watch func(func())) (*Supervisor
 }
 
 // awaitFree returns when no process holds the lock: the supervisor is gone, and its machine, which
-// inherited the lock.
+// inherited the lock. It looks again and again, as there is no way to wait for a lock that takes
+// nobody's turn; it does so for milliseconds.
 func awaitFree(lock string) {
 	for {
 		if held, err := durable.Held(lock); !held && err == nil {
@@ -172,14 +183,17 @@ func awaitFree(lock string) {
 	}
 }
 
-// Grace is enough for user processes to end and the workspace to be synced.
+// Grace is enough for user processes to end and the workspace to be synced, where a user waits for
+// it.
 const Grace = 5 * time.Second
 
-// stopWait is waited beyond the grace before a supervisor is killed.
+// stopWait is waited beyond the grace before a supervisor is killed. A supervisor that has not
+// ended by then will not.
 const stopWait = 15 * time.Second
 
 // Stop ends a supervisor and its machine, politely if grace allows, and returns when both are gone.
-// That of nobody is gone.
+// That of nobody is gone. With no grace the machine ends as at a power failure. It does not take a
+// context: an end that was begun is seen through.
 func (s *Supervisor) Stop(grace time.Duration) error {
 	if s == nil {
 		return nil

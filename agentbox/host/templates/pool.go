@@ -10,7 +10,9 @@ import (
 	"agentbox/agentbox/resources"
 )
 
-// PoolConfig is what a Pool needs to know of its machines, of type M, each made from an L.
+// PoolConfig is what a Pool needs to know of its machines, of type M, each made from an L. Make may
+// take seconds, and is given a context that ends with BootTimeout. None of the functions may call
+// the pool.
 type PoolConfig[L, M any] struct {
 	// Want: machines per template, where no configuration says; negative: as many as the machine
 	// affords.
@@ -22,7 +24,9 @@ type PoolConfig[L, M any] struct {
 }
 
 // Pool keeps machines restored, greeted and stopped ahead of need: a few for each template somebody
-// used since the daemon started. A machine of the pool is leased once and never comes back.
+// used since the daemon started. A machine of the pool is leased once and never comes back. mu
+// guards the maps. wake holds one token: several reasons to look are one. Machines are of type M so
+// that the pool can be tested without any.
 type Pool[L, M any] struct {
 	PoolConfig[L, M]
 	wake  chan struct{}
@@ -55,7 +59,8 @@ func affordable() int {
 	return machine.Pool()
 }
 
-// Take leases a machine of the template if one is ready, and has the pool filled up again.
+// Take leases a machine of the template if one is ready, and has the pool filled up again. One that
+// has died meanwhile is passed over; what is left of it, its owner removes.
 func (p *Pool[L, M]) Take(template string) (m M, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,7 +76,7 @@ func (p *Pool[L, M]) Take(template string) (m M, ok bool) {
 }
 
 // WarmUp tells the pool that boxes like this one are wanted here: so many as its configuration
-// says, where that is not negative.
+// says, where that is not negative. Nothing is made for "", a box that was booted.
 func (p *Pool[L, M]) WarmUp(template string, want int, like L) {
 	if template == "" {
 		return
@@ -108,6 +113,7 @@ func (p *Pool[L, M]) wanted(o order[L]) int {
 	return p.Want
 }
 
+// nudge has Run look, now or after what it is doing.
 func (p *Pool[L, M]) nudge() {
 	select {
 	case p.wake <- struct{}{}:
@@ -115,7 +121,8 @@ func (p *Pool[L, M]) nudge() {
 	}
 }
 
-// Run fills the pool until ctx ends.
+// Run fills the pool until ctx ends. An error ends this round; the next box that is made begins
+// another.
 func (p *Pool[L, M]) Run(ctx context.Context) {
 	for {
 		select {
@@ -123,7 +130,8 @@ func (p *Pool[L, M]) Run(ctx context.Context) {
 			return
 		case <-p.wake:
 		}
-		// Whoever took a machine is about to use it: restoring the next one now would take their CPU.
+		// Whoever took a machine is about to use it: restoring the next one now would take their
+		// CPU.
 		select {
 		case <-ctx.Done():
 			return
@@ -140,6 +148,7 @@ func (p *Pool[L, M]) Run(ctx context.Context) {
 }
 
 // trim ends machines that the machine no longer affords: the pool gives way before any box does.
+// Remove is called without mu, as it takes its time.
 func (p *Pool[L, M]) trim() {
 	for _, m := range p.excess() {
 		if err := p.Remove(m); err != nil {
@@ -173,6 +182,7 @@ func (p *Pool[L, M]) next() (template string, o order[L], ok bool) {
 	return "", o, false
 }
 
+// add makes one machine and puts it in.
 func (p *Pool[L, M]) add(ctx context.Context, template string, o order[L]) error {
 	ctx, cancel := context.WithTimeout(ctx, BootTimeout)
 	defer cancel()
@@ -205,7 +215,8 @@ func (p *Pool[L, M]) Size() int {
 	return n
 }
 
-// Drain ends every machine of the pool; none is added afterwards.
+// Drain ends every machine of the pool; none is added afterwards. It is called when the daemon
+// ends.
 func (p *Pool[L, M]) Drain() {
 	p.mu.Lock()
 	p.gone = true

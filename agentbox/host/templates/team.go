@@ -35,6 +35,7 @@ type Origin struct {
 // anybody knows.
 const originFile = kernel.FileOrigin // the same for all that travels
 
+// origin reads where the template of a key came from; the zero Origin where there is no file.
 func (t *Templates) origin(key string) (Origin, error) {
 	var o Origin
 	if err := durable.ReadJSON(filepath.Join(t.Home.Template(key), originFile), &o); err != nil {
@@ -66,7 +67,7 @@ func (t *Templates) trusts(template *Template) bool {
 }
 
 // fetch gets a template that another machine made. It appears whole or not at all. False: there is
-// none, or it does not come.
+// none, or it does not come. That is no error: it is made here then.
 func (t *Templates) fetch(ctx context.Context, m Machine, key string, progress agentbox.Progress) bool {
 	if t.Team == nil {
 		return false
@@ -82,6 +83,8 @@ func (t *Templates) fetch(ctx context.Context, m Machine, key string, progress a
 	return err == nil
 }
 
+// install gets a template into a temporary directory beside the others and renames it when it is
+// complete.
 func (t *Templates) install(ctx context.Context, m Machine, key string, progress agentbox.Progress) (by string, err error) {
 	dir, err := os.MkdirTemp(t.Home.Templates(), buildPrefix)
 	if err != nil {

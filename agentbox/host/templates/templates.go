@@ -1,6 +1,15 @@
 // Package templates has what boxes start from: machines that were booted once, came to rest and
 // were saved, and the pool of those restored ahead of need. It gives machines to nobody: a box
 // takes one from the pool, or restores its own.
+//
+// A template is a directory named by its key, a digest of everything that its machine depends on:
+// kind, driver, kernel, hardware, sizes, image. So it is never changed, and one that does not fit
+// any more is found by nobody; `prune` removes it. What is saved of a box's machine is relative to
+// its template and fits no other, so templates that boxes were made from are kept.
+//
+// Nothing of a repository, a user or a policy is in a template: its machine was greeted with keys
+// that nobody keeps, had no workspace and no network. So it may be shared with the team, as far as
+// its maker is believed (team.go).
 package templates
 
 import (
@@ -46,7 +55,8 @@ type Images interface {
 }
 
 // Templates opens templates, and gets from the team or builds those that are missing, out of date
-// or damaged. Each is got by one caller while the others wait for it.
+// or damaged. Each is got by one caller while the others wait for it. keys is held while a template
+// of that key is opened or got; mu guards loaded.
 type Templates struct {
 	Config
 	keys keyed.Locks
@@ -84,12 +94,14 @@ func New(cfg Config) (*Templates, error) {
 	return t, t.cleanup()
 }
 
-// BootTimeout is generous: a cold boot takes seconds even where everything is emulated.
+// BootTimeout bounds the boot of a template's machine. It is generous: a cold boot takes seconds
+// even where everything is emulated.
 const BootTimeout = 2 * time.Minute
 
 // Open gives the template for a machine, getting or building it first where need be. It gives none
 // where the machine is to boot by itself: its kind always does, or the template is by somebody who
-// is not believed any more, and a box needs it still.
+// is not believed any more, and a box needs it still. The order: what is here, what the team has,
+// what can be made. A template that is damaged is made again.
 func (t *Templates) Open(ctx context.Context, m Machine, progress agentbox.Progress) (*Template, error) {
 	driver, err := t.Driver(m.Isolation)
 	if err != nil {
@@ -136,7 +148,8 @@ func (t *Templates) loadOrDiscard(ctx context.Context, s vmm.Snapshotter, key st
 	return nil, t.Discard(key)
 }
 
-// Has tells whether the template for a machine is here.
+// Has tells whether the template for a machine is here. It is not looked into, so Open may still
+// find it damaged.
 func (t *Templates) Has(ctx context.Context, m Machine) bool {
 	driver, err := t.Driver(m.Isolation)
 	if err != nil {
@@ -150,7 +163,8 @@ func (t *Templates) Has(ctx context.Context, m Machine) bool {
 }
 
 // OpenKey gives a template that a saved state refers to. It cannot be built anew: the state fits no
-// other.
+// other. Conflict where the box's machine cannot come back under this version, Corrupt where the
+// template is gone; both hint at a reset.
 func (t *Templates) OpenKey(ctx context.Context, m Machine, key string) (*Template, error) {
 	driver, err := t.Driver(m.Isolation)
 	if err != nil {
@@ -214,7 +228,8 @@ func (t *Templates) Unneeded(used map[string]bool) ([]string, error) {
 // Short is what people are shown of a key.
 func Short(key string) string { return key[:min(12, len(key))] }
 
-// keyOf names a template by everything it depends on.
+// keyOf names a template by everything it depends on: the driver knows what that is
+// (vmm.Driver.Fingerprint).
 func keyOf(ctx context.Context, driver vmm.Driver, m Machine) (string, error) {
 	fingerprint, err := driver.Fingerprint(ctx, m.Spec)
 	if err != nil {
@@ -224,6 +239,8 @@ func keyOf(ctx context.Context, driver vmm.Driver, m Machine) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
+// load opens a template once and keeps it open: mapping it again for each box would cost
+// milliseconds. The caller holds its key.
 func (t *Templates) load(ctx context.Context, s vmm.Snapshotter, key string) (*Template, error) {
 	t.mu.Lock()
 	got := t.loaded[key]
@@ -250,7 +267,8 @@ func (t *Templates) load(ctx context.Context, s vmm.Snapshotter, key string) (*T
 	return got, nil
 }
 
-// build boots a machine without a workspace, lets it come to rest and saves it.
+// build boots a machine without a workspace, lets it come to rest and saves it. It is saved under
+// its name by one rename, so a crash leaves nothing but a directory that cleanup removes.
 func (t *Templates) build(ctx context.Context, m Machine, driver vmm.Driver, s vmm.Snapshotter, key string, progress agentbox.Progress) error {
 	end := progress.Begin("template", "booting once")
 	dir, err := os.MkdirTemp(t.Home.Templates(), buildPrefix)
@@ -292,7 +310,8 @@ func (t *Templates) build(ctx context.Context, m Machine, driver vmm.Driver, s v
 }
 
 // restTime is how long a guest is left alone before it is saved: what it still has to do then,
-// every clone would do again.
+// every clone would do again. It is not waited for, as the guest cannot tell that it has nothing to
+// do.
 const restTime = time.Second
 
 // quiesce greets the guest with keys nobody keeps, has it run a command as clones will be asked to,
@@ -338,6 +357,7 @@ func withConsole(err error, console string) error {
 	return err
 }
 
+// buildPrefix begins the names of directories that are not templates yet.
 const buildPrefix = ".build-"
 
 // cleanup removes what a killed daemon left half built.
@@ -349,7 +369,8 @@ func (t *Templates) cleanup() error {
 	return err
 }
 
-// Discard closes and removes a template.
+// Discard closes and removes a template. A template that boxes or the pool use must not be
+// discarded: see Manager.DropTemplates and prune.
 func (t *Templates) Discard(key string) error {
 	if err := t.withdraw(key); err != nil {
 		t.Log.Warn("a template that goes is still offered", "key", Short(key), "error", err)

@@ -14,7 +14,9 @@ import (
 )
 
 // Unsaved tells what would be lost with a box: it asks git in the box, which it wakes for that, and
-// git in the checkout that the box was made from.
+// git in the checkout that the box was made from. Conflict where the box's git cannot say: the
+// caller must not take that for nothing. Titles and names in the answer are the box's words, at
+// most ten of each.
 func (w Work) Unsaved(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.UnsavedWork, error) {
 	b, err := w.Enter(ctx, ref, progress)
 	if err != nil {
@@ -36,6 +38,7 @@ func (w Work) Unsaved(ctx context.Context, ref api.BoxRef, progress agentbox.Pro
 // maxNamed is how many commits and files are named; the others are only counted.
 const maxNamed = 10
 
+// told is the answer for what would be lost. What git says need not be UTF-8, and JSON has to be.
 func told(out api.UnsavedWork, work workspace.Work) api.UnsavedWork {
 	out.Commits, out.Files = len(work.Commits), len(work.Files)
 	for _, c := range work.Commits[:min(len(work.Commits), maxNamed)] {

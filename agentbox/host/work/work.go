@@ -1,5 +1,9 @@
 // Package work tells what was done in a box, brings it into a checkout, and says what would be lost
 // with the box. It asks git in the box, and changes nothing there.
+//
+// What the box's git says is judged by the package snapshot, which takes objects and nothing else
+// of it into the project's mirror, a bare repository of this host; diffs and branches are made from
+// the mirror. So neither configuration nor hooks that a box wrote are ever run here.
 package work
 
 import (
@@ -14,7 +18,7 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// Work is asked of boxes.
+// Work is asked of boxes. It has no state of its own, and its methods may be called at once.
 type Work struct {
 	Home home.Home
 	// Enter makes sure that a box runs.
@@ -37,7 +41,8 @@ type Guest interface {
 	Close() error
 }
 
-// Diff tells what changed in a box since it began. It wakes the box, which has to say.
+// Diff tells what changed in a box since it began. It wakes the box, which has to say. Conflict
+// where the box's git cannot say.
 func (w Work) Diff(ctx context.Context, req api.DiffRequest, progress agentbox.Progress) (api.WorkDiff, error) {
 	b, kept, err := w.keep(ctx, req.BoxRef, progress)
 	if err != nil {
@@ -52,7 +57,8 @@ func (w Work) Diff(ctx context.Context, req api.DiffRequest, progress agentbox.P
 	return out, nil
 }
 
-// Pull brings what was done in a box into a checkout, as a branch.
+// Pull brings what was done in a box into a checkout, as a branch. NotFound when nothing was done.
+// The mirror has the work afterwards, also when the checkout could not take it.
 func (w Work) Pull(ctx context.Context, req api.PullRequest, progress agentbox.Progress) (api.PulledWork, error) {
 	repo, err := workspace.Describe(ctx, req.Into)
 	if err != nil {

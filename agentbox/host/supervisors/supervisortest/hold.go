@@ -1,4 +1,6 @@
-// Package supervisortest has processes that hold locks as supervisors do, for tests.
+// Package supervisortest has processes that hold locks as supervisors do, for tests: a lock that is
+// held by the test itself would not be free when it is killed. A package that uses it calls Main
+// from its TestMain, as the processes are the test binary once more.
 package supervisortest
 
 import (
@@ -30,7 +32,7 @@ func Main(m *testing.M) {
 }
 
 // Hold has a child hold a lock, as a supervisor does, and write says what is in the file. let ends
-// the child; ended is closed when it has ended.
+// the child; ended is closed when it has ended. All is over at the end of the test in any case.
 func Hold(t *testing.T, lock string, write func(pid int) string) (pid int, let func(), ended <-chan struct{}) {
 	t.Helper()
 	if err := os.WriteFile(lock, nil, 0o600); err != nil {
@@ -71,7 +73,8 @@ func Hold(t *testing.T, lock string, write func(pid int) string) (pid int, let f
 // Itself is what a supervisor writes into its lock.
 func Itself(pid int) string { return fmt.Sprintln(pid) }
 
-// Within waits for something that is bound to happen.
+// Within waits for something that is bound to happen. A minute is for ever here: nothing that is
+// tested takes a second.
 func Within(t *testing.T, what string, c <-chan struct{}) {
 	t.Helper()
 	select {
