@@ -136,7 +136,7 @@ type Task struct {
 	Created  time.Time `json:"created"`
 	Attempts []Attempt `json:"attempts,omitempty"`
 
-	// Used is by all attempts together, one that goes on included; nil where nothing is known.
+	// Used is by all attempts together, one that goes on included; nil where it could not be found out.
 	Used *Consumption `json:"used,omitempty"`
 	// Costs is what Used comes to: one entry, unless the table of rates changed its currency
 	// between attempts.

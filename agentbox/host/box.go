@@ -18,9 +18,9 @@ import (
 // box is one box in memory.
 //
 // op orders the operations on it (wake, pause, fork, reset, remove, ...) and is held for as long as
-// they take, minutes at worst; whoever looks only (list, show) does not take it. mu guards the
-// fields below it, is held for a moment and never across a wait. op is taken first where both are.
-// Of two boxes, parent and fork, the parent's op is taken first.
+// they take, minutes at worst; what only looks (list, show) does not take it. mu guards the fields
+// below it, is held for a moment and never across a wait. op is taken first where both are. Of two
+// boxes, parent and fork, the parent's op is taken first.
 type box struct {
 	op sync.Mutex
 

@@ -18,7 +18,7 @@ import (
 type disk struct {
 	home   home.Home
 	driver func(agentbox.Isolation) (vmm.Driver, error)
-	ctx    context.Context // of the daemon: what is reclaimed is reclaimed whoever waits
+	ctx    context.Context // of the daemon: a caller that goes away does not stop it
 }
 
 // reclaim gives everything below a directory back to us, where machines of a kind may leave files

@@ -33,7 +33,7 @@ const (
 	phaseNew      phase = "new"      // being made; nothing of it is worth keeping
 	phasePool     phase = "pool"     // a machine restored ahead of need, leased to nobody
 	phaseReady    phase = "ready"    //
-	phaseRemoving phase = "removing" // being removed; whatever is left goes
+	phaseRemoving phase = "removing" // being removed; what is left of it goes
 )
 
 // recordVersion changes when a record can no longer be read as before. Fields that are added do not

@@ -24,9 +24,9 @@ func (m *Manager) setUp(ctx context.Context, b *box, progress agentbox.Progress)
 }
 
 // onStart runs the commands of the configuration that belong to every start of a machine, once
-// setup has succeeded. A failure leaves the machine as it is, and is written down for whoever uses
-// it later. That is why it is no reason for up to fail later: the box is there and can be looked
-// into.
+// setup has succeeded. A failure leaves the machine as it is, and is written down for those that
+// use it later. That is why it is no reason for up to fail later: the box is there and can be
+// looked into.
 func (m *Manager) onStart(ctx context.Context, b *box, progress agentbox.Progress) error {
 	rec := b.record()
 	if len(rec.Start) == 0 || !rec.StartDue || rec.setupDue() {

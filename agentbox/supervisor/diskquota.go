@@ -29,7 +29,7 @@ const (
 )
 
 // newDiskWatch begins with what a workspace holds. One that is beyond the limit from the beginning
-// may grow by a sixteenth of it: whoever is to make room must be let in.
+// may grow by a sixteenth of it: the user who is to make room must be let in.
 func newDiskWatch(limit, held, used int64) *diskWatch {
 	if held > limit {
 		limit = held + limit/16
@@ -55,7 +55,7 @@ func (w *diskWatch) counted(held, used int64, at time.Time, cost time.Duration) 
 
 // Times of watchDisk, which looks at the fill of the file system, one cheap call, every diskEvery.
 const (
-	diskAfter = 5 * time.Second // leaves the machine to whoever has just entered the box
+	diskAfter = 5 * time.Second // leaves the processor to the command that has just entered the box
 	diskEvery = 2 * time.Second
 )
 

@@ -33,7 +33,7 @@ type guard struct {
 	failed  atomic.Bool // the log could not be written: nothing leaves the box any more
 	wg      sync.WaitGroup
 
-	changing sync.Mutex // one change of the policy at a time; never held by whoever records
+	changing sync.Mutex // one change of the policy at a time; never held while recording
 	digest   string
 
 	mu      sync.Mutex
@@ -153,7 +153,7 @@ func (g *guard) record(e policy.Entry) {
 	if err := log.Append(e); err == nil || !g.fail(err) {
 		return
 	}
-	g.wg.Go(func() { // not here: whoever records may hold what this needs
+	g.wg.Go(func() { // not here: a flow that records may hold what this needs
 		g.changing.Lock() // a policy that was being put in force is no longer afterwards
 		defer g.changing.Unlock()
 		g.put(nothing())

@@ -27,7 +27,7 @@ import (
 func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Listener, wg *sync.WaitGroup) error {
 	begun := time.Now()
 	asked := sync.OnceValues(func() (api.StartRequest, error) { return s.awaitGo(ctx) })
-	wg.Go(func() { _, _ = s.ca() }) // meanwhile; whoever needs it hears of an error
+	wg.Go(func() { _, _ = s.ca() }) // meanwhile; those that need it get its error
 	if s.cfg.Pending {
 		if _, err := asked(); err != nil {
 			return err
@@ -110,8 +110,8 @@ func notGreeted(box agentbox.BoxID, machine vmm.Machine, err error) error {
 		WithHint("agentbox logs --console %s", box)
 }
 
-// guest is the connection to the guest, for whoever comes from outside. One that cannot be made is
-// explained by the machine's end, if it has ended.
+// guest is the connection to the guest, for what comes from outside: sessions, ports, jobs. One
+// that cannot be made is explained by the machine's end, if it has ended.
 func (s *Supervisor) guest(ctx context.Context) (*ssh.Client, error) {
 	client, err := s.link.ssh(ctx)
 	if err != nil && ctx.Err() == nil {

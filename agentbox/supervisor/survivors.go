@@ -23,7 +23,7 @@ type survivor struct {
 }
 
 const (
-	// survivorsAfter leaves the machine to whoever has just resumed it.
+	// survivorsAfter leaves the processor to the command that has just resumed it.
 	survivorsAfter = time.Second
 	// survivorsWithin is generous: emulated machines are slow.
 	survivorsWithin = time.Minute

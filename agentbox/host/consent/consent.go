@@ -38,7 +38,7 @@ const (
 	askIsolation = "isolation"
 	askPort      = "port"
 	askPin       = "pin"
-	// It waits for whoever runs that agent: boxes are made without.
+	// It waits until somebody runs that agent: boxes are made without.
 	askAgent = policy.AgentChange
 )
 
@@ -198,7 +198,7 @@ func (d Approvals) weaker(ctx context.Context, cfg *config.Config, asked flags.F
 	}
 	best, err := d.Best(ctx)
 	if err != nil {
-		return false, nil //nolint:nilerr // then no box is made anyway, and whoever makes it says why
+		return false, nil //nolint:nilerr // then no box is made anyway, and the making says why
 	}
 	return best != cfg.Isolation, nil
 }
@@ -232,7 +232,7 @@ func (d Approvals) Granted(ctx context.Context, r project.Review, recipe image.R
 	for i, inc := range recipe.Include {
 		real, err := image.Resolve(ctx, inc.From)
 		if err != nil {
-			continue // whoever copies it says so
+			continue // copying it fails, with the reason
 		}
 		if !insideCheckout(r.Root, real) && !slices.Contains(r.Proposed.Host, project.Ask{What: askInclude, Which: real}) {
 			return recipe, agentbox.Errorf(agentbox.Conflict, "include: %s leads to %s now, which is not what was approved", inc.From, real).

@@ -142,8 +142,8 @@ func factsText(f vmm.Facts) string {
 	return text
 }
 
-// programs are looked for as who runs them looks for them. find is how the code that runs a program
-// looks for it: doctor must not find one that the code would miss.
+// programs are those that agentbox runs. find is how the code that runs one looks for it: doctor
+// must not find one that the code would miss.
 var programs = []struct {
 	name, pkg, why string
 	kind           agentbox.Isolation // the only one that needs it; "" for all

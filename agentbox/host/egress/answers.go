@@ -9,12 +9,11 @@ import (
 )
 
 // Unanswered are the questions about registries of some ecosystems that neither this machine nor a
-// clean box has answered, without those that were given up. An error has none: composing the policy
-// of a box meets it again, and tells it.
+// clean box has answered, without those that were given up.
 func (e *Policies) Unanswered(ctx context.Context, ecosystems []string) []registries.Question {
 	found, err := e.Registries.Known(ctx, os.Environ(), nil)
 	if err != nil {
-		return nil // whoever makes the policy of a box says so
+		return nil // composing the policy of a box fails by it, and says so
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -88,7 +88,7 @@ func (e *Policies) governedAt(ctx context.Context, root string, environ []string
 	}
 	r, err := e.Review.At(ctx, root, environ)
 	if err != nil {
-		return Governed{root, p, project.Nothing}, nil //nolint:nilerr // whoever makes a box of it is told
+		return Governed{root, p, project.Nothing}, nil //nolint:nilerr // making a box of it fails, and says why
 	}
 	return Governed{root, p, r.InForce}, nil
 }

@@ -237,7 +237,7 @@ func placeholder(seed, name string) string {
 func (e *Policies) Placeholders(s Subject) map[string]string {
 	list, err := e.Store.For(e.Of(s).Project)
 	if err != nil {
-		return nil // whoever applies the policy says it
+		return nil // applying the policy fails by it, and says so
 	}
 	env := map[string]string{}
 	for _, secret := range list {

@@ -100,15 +100,15 @@ func (o Flags) Apply(cfg *config.Config) (err error) {
 			if v, ok := o.Variables[name]; ok {
 				return v
 			}
-			return "${" + name + "}" // whoever copies it knows, or complains
+			return "${" + name + "}" // copying it fails, and names it
 		})
 	}
 	return nil
 }
 
 // Variables are the variables that includes name, as the caller has them: the daemon's own
-// environment is that of whoever happened to start it. A variable that is set to nothing counts as
-// not set.
+// environment is that of the command that happened to start it. A variable that is set to nothing
+// counts as not set.
 func Variables(cfg *config.Config, environ []string) map[string]string {
 	have := map[string]string{}
 	for _, kv := range environ {

@@ -87,7 +87,7 @@ func (i *Images) Fetch(ctx context.Context, req api.ImageFetchRequest, progress 
 }
 
 // pick finds the image that ref means: a digest, the beginning of one, or a name. NotFound and
-// Conflict say what is there.
+// Conflict name the images at that place.
 func pick(list []image.Image, ref, from string) (image.Image, error) {
 	var found []image.Image
 	hex := strings.TrimPrefix(ref, "sha256:")

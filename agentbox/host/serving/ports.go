@@ -72,7 +72,7 @@ func TellMoved(ctx context.Context, m Machine, ports []agentbox.ConfiguredPort, 
 	}
 	st, err := m.Status(ctx, api.StatusRequest{})
 	if err != nil {
-		return // whoever uses the box learns that it does not answer
+		return // the next use of the box says that it does not answer
 	}
 	for _, line := range movedPorts(ports, st.Ports) {
 		progress.Say(line)

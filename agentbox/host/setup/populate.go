@@ -45,8 +45,8 @@ var notSetup = slices.Concat([]string{
 	"/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/tmp", "/var/tmp", "/run", "/dev", "/proc", "/sys", protocol.WorkspaceDir,
 }, image.OwnFiles())
 
-// export runs setup in the box and publishes what it made: first an inventory of what is there,
-// then the commands, then everything that is not as it was. The archives are temporary files of the
+// export runs setup in the box and publishes what it made: first an inventory of the files, then
+// the commands, then everything that is not as it was. The archives are temporary files of the
 // box's directory.
 func (s *Setup) export(ctx context.Context, b Box, cfg *config.Config, made caches.Made, progress agentbox.Progress) (caches.Made, error) {
 	paths, err := s.cachePaths(ctx, b, cfg.Caches)

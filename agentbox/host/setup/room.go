@@ -95,7 +95,7 @@ type Request struct {
 	Directory string         // of the checkout
 	Branch    string
 	Detached  bool   // Branch is a commit
-	User      string // who runs setup
+	User      string // of the box, as which setup runs
 	Suite     string // release of an apt: image, "" for any other
 	// Clean makes a clean box with the repository's files, Empty one without any.
 	Clean, Empty func(ctx context.Context, img image.Image, progress agentbox.Progress) (CleanBox, error)

@@ -21,8 +21,8 @@ import (
 )
 
 // equipment is how the tools that a repository asks for came to an image: what was planned, and the
-// image that has them. It names no repository: whoever asks for the same tools on the same image
-// gets the same.
+// image that has them. It names no repository: all that ask for the same tools on the same image
+// get the same.
 type equipment struct {
 	Plan  toolchain.Plan  `json:"plan"`
 	Image agentbox.Digest `json:"image"`

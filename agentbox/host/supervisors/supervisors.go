@@ -84,7 +84,7 @@ func (m Supervisors) Start(cfg supervisor.Config, template vmm.Template) (*Super
 		awaitFree(names.Lock())
 		close(s.Gone)
 	}()
-	// Its id first: from then on whoever finds the lock held knows whom to kill.
+	// Its id first: from then on a daemon that finds the lock held knows which process to kill.
 	_, err = fmt.Fprintln(files.Lock, cmd.Process.Pid)
 	if err == nil {
 		err = supervisor.WriteConfig(stdin, cfg, len(files.Template))

@@ -130,7 +130,7 @@ func (p *Pool[L, M]) Run(ctx context.Context) {
 			return
 		case <-p.wake:
 		}
-		// Whoever took a machine is about to use it: restoring the next one now would take their
+		// The box that took a machine is about to use it: restoring the next one now would take its
 		// CPU.
 		select {
 		case <-ctx.Done():

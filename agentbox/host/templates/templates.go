@@ -8,8 +8,8 @@
 // its template and fits no other, so templates that boxes were made from are kept.
 //
 // Nothing of a repository, a user or a policy is in a template: its machine was greeted with keys
-// that nobody keeps, had no workspace and no network. So it may be shared with the team, as far as
-// its maker is believed (team.go).
+// that nobody keeps, had no workspace, and its network led nowhere. So it may be shared with the
+// team, as far as its maker is believed (team.go).
 package templates
 
 import (
@@ -201,7 +201,7 @@ func (t *Templates) fits(ctx context.Context, driver vmm.Driver, m Machine, key 
 // what says what was to be done to its box.
 func (t *Templates) Savable(ctx context.Context, m Machine, key, what string) error {
 	if key == "" {
-		return nil // whoever saves it says so
+		return nil // saving it fails, and says so
 	}
 	driver, err := t.Driver(m.Isolation)
 	if err == nil {
