@@ -3,17 +3,54 @@ package setup
 import (
 	"bytes"
 	"context"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/bounded"
 	"agentbox/agentbox/environment"
 	"agentbox/vmm/guest/protocol"
 )
 
-// setupLog, in a box's directory, has what its setup printed. It grows with each setup and start,
-// and goes with the box.
+// setupLog, in a box's directory, has what its setup and start commands printed. It goes with the
+// box.
 const setupLog = "setup.log"
+
+// mostLog bounds, in bytes, what one run adds to it, and what it may have before it is begun anew.
+const mostLog = 8 << 20
+
+// setupLogFile is the log of one run. Output and errors of a command are written by two goroutines;
+// mu orders them.
+type setupLogFile struct {
+	*os.File
+	mu   sync.Mutex
+	head bounded.Head
+}
+
+// openLog opens the log of a box for one run. The caller closes it.
+func openLog(b Box) (*setupLogFile, error) {
+	f, err := os.OpenFile(filepath.Join(b.Dir, setupLog), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err == nil && info.Size() > mostLog {
+		err = f.Truncate(0)
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+	}
+	return &setupLogFile{File: f, head: bounded.Head{W: f, Left: mostLog}}, nil
+}
+
+// Write implements io.Writer. What is beyond the bound is dropped.
+func (l *setupLogFile) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.head.Write(p)
+}
 
 // Run runs commands in a box, in order, as its user, in its workspace. What they print is said, and
 // kept in the box's directory. hint says what to do when one fails, which is an error of code
@@ -21,7 +58,7 @@ const setupLog = "setup.log"
 // environment the next does not have.
 func Run(ctx context.Context, b Box, step string, commands []string, hint string, progress agentbox.Progress) error {
 	end := progress.Begin(step, b.Name)
-	log, err := os.OpenFile(filepath.Join(b.Dir, setupLog), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := openLog(b)
 	if err != nil {
 		return agentbox.OrNoSpace(err)
 	}
@@ -53,7 +90,7 @@ func Run(ctx context.Context, b Box, step string, commands []string, hint string
 // lines writes output to a log and says it line by line. A line longer than maxLine is said in
 // pieces.
 type lines struct {
-	log  *os.File
+	log  io.Writer
 	say  func(string)
 	rest []byte
 }
