@@ -63,6 +63,8 @@ func (m *maker) child(parent *box, name string) (*box, error) {
 	rec := prec.unborn()
 	rec.Box.ID, rec.Box.Created = agentbox.NewBoxID(), time.Now().UTC()
 	rec.Box.Parent, rec.Box.Lease, rec.Box.Checkpoint = &prec.Box.ID, newLease(), nil
+	// Also a task's: the queue knows nothing of the copy, and its user comes back.
+	rec.Task, rec.Limits.Pause = false, true
 	child := &box{rec: rec}
 	if err := m.claim(child, rec, name, prec.Box.Name, "fork"); err != nil {
 		return nil, errors.Join(err, m.erase(child))

@@ -1,0 +1,27 @@
+package host
+
+import (
+	"testing"
+
+	"agentbox/agentbox/host/supervisors"
+)
+
+// Nobody removes the fork of a task's box, and its user comes back to it: limits pause it.
+func TestTheForkOfATasksBoxIsAUsersBox(t *testing.T) {
+	h := newHome(t)
+	m := manage(t, h)
+	rec := aBox("mine")
+	rec.Task, rec.Limits.Wall = true, 1
+	write(t, h, rec)
+	child, err := m.maker.child(&box{rec: rec, sup: &supervisors.Supervisor{}}, "copy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := child.record()
+	if got.Task || !got.Limits.Pause || got.Limits.Wall != 1 || got.Seed != rec.Seed || got.Box.Name != "copy" || *got.Box.Parent != rec.Box.ID {
+		t.Errorf("%+v", got)
+	}
+	if onDisk, err := readRecord(got.names(h).Record()); err != nil || onDisk.Task || onDisk.Phase != phaseNew {
+		t.Errorf("%+v, %v", onDisk, err)
+	}
+}
