@@ -215,8 +215,9 @@ func (d *daemon) status(context.Context, api.None, agentbox.Progress) (api.Daemo
 	}, nil
 }
 
-// shutdown answers first and stops then.
+// shutdown has the daemon stop. The answer is still sent: serve waits for calls under way, of which
+// this is one.
 func (d *daemon) shutdown(context.Context, api.None, agentbox.Progress) (api.None, error) {
-	time.AfterFunc(10*time.Millisecond, d.stop)
+	d.stop()
 	return api.None{}, nil
 }
