@@ -13,6 +13,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
+	"agentbox/agentbox/host/doctor"
 	"agentbox/agentbox/service"
 )
 
@@ -24,12 +25,7 @@ func (d *daemon) doctor(ctx context.Context, req api.DoctorRequest, progress age
 		return report, err
 	}
 	add := func(name, detail string, err error) {
-		c := api.Check{Name: name, OK: err == nil, Detail: detail}
-		if err != nil {
-			e := agentbox.AsError(err)
-			c.Detail, c.Hint = e.Message, e.Hint
-		}
-		report.Checks = append(report.Checks, c)
+		report.Checks = append(report.Checks, doctor.Result(name, detail, err))
 	}
 	detail, err := d.checkStore(ctx)
 	add("store", detail, err)

@@ -93,15 +93,20 @@ type diagnosis struct {
 // works tells whether machines of a kind start here.
 func (d *diagnosis) works(kind agentbox.Isolation) bool { return slices.Contains(d.working, kind) }
 
-// add is a check that failed when there is an error, with what the error says in place of the
-// detail.
+// add notes the result of a check.
 func (d *diagnosis) add(name, detail string, err error) {
+	d.checks = append(d.checks, Result(name, detail, err))
+}
+
+// Result is a check as it is reported: detail, or what the error says in place of it, with its
+// hint. A check with an error failed.
+func Result(name, detail string, err error) api.Check {
 	c := api.Check{Name: name, OK: err == nil, Detail: detail}
 	if err != nil {
 		e := agentbox.AsError(err)
 		c.Detail, c.Hint = e.Message, e.Hint
 	}
-	d.checks = append(d.checks, c)
+	return c
 }
 
 // checkKinds tells what a new box would be here, and of each kind whether it works. A kind that
