@@ -84,16 +84,16 @@ func (k *keepRun) commitFiles(ctx context.Context, view *git.View, tree string) 
 	if f.top, err = run(nil, commit...); err != nil {
 		return facts{}, unwritable(err)
 	}
-	names, err := run(nil, "ls-tree", "-r", "--name-only", id)
+	changed := []string{"ls-tree", "-r", "--name-only", id}
 	if f.head != "" {
-		names, err = run(nil, "diff-tree", "-r", "--no-renames", "--name-only", f.head, id)
+		changed = []string{"diff-tree", "-r", "--no-renames", "--name-only", f.head, id}
 	}
+	names, err := run(nil, changed...)
 	if err != nil {
 		return facts{}, unwritable(err)
 	}
-	f.files = len(strings.Split(names, "\n"))
-	if names == "" {
-		f.files = 0
+	if names != "" {
+		f.files = len(strings.Split(names, "\n"))
 	}
 	list := f.top + "\n"
 	if f.head != "" {

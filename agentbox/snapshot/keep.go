@@ -112,20 +112,9 @@ func (k *keepRun) keep(ctx context.Context) error {
 	if err := k.prepare(ctx); err != nil {
 		return err
 	}
-	f, err := k.fetch(ctx)
+	f, err := k.look(ctx)
 	if err != nil {
 		return err
-	}
-	k.kept.Missing, k.kept.Lost = append(k.kept.Missing, f.missing...), len(f.missing) > 0 || f.failed != ""
-	for _, path := range f.nested {
-		k.kept.Missing = append(k.kept.Missing, path+" is a repository of its own: of it, only which commit is checked out is kept")
-	}
-	if f.failed != "" {
-		k.kept.Missing = append(k.kept.Missing, "commits that were made in the box: "+f.failed)
-		f, err = k.files(ctx)
-		if err != nil {
-			return err
-		}
 	}
 	if err := k.dropKnown(ctx, &f); err != nil {
 		return err
@@ -134,6 +123,35 @@ func (k *keepRun) keep(ctx context.Context) error {
 		return err
 	}
 	k.kept.Commit, k.kept.Head, k.kept.Files, k.kept.Mirror = f.top, f.head, f.files, k.mirror.dir
+	if err := k.setRefs(ctx, f); err != nil {
+		return err
+	}
+	if err := k.count(ctx); err != nil {
+		return err
+	}
+	k.export(ctx)
+	return nil
+}
+
+// look takes what the box holds into the mirror: as its git has it, else its files.
+func (k *keepRun) look(ctx context.Context) (facts, error) {
+	f, err := k.fetch(ctx)
+	if err != nil {
+		return f, err
+	}
+	k.kept.Missing, k.kept.Lost = append(k.kept.Missing, f.missing...), len(f.missing) > 0 || f.failed != ""
+	for _, path := range f.nested {
+		k.kept.Missing = append(k.kept.Missing, path+" is a repository of its own: of it, only which commit is checked out is kept")
+	}
+	if f.failed == "" {
+		return f, nil
+	}
+	k.kept.Missing = append(k.kept.Missing, "commits that were made in the box: "+f.failed)
+	return k.files(ctx)
+}
+
+// setRefs gives the work its refs in the mirror, all objects of which are there.
+func (k *keepRun) setRefs(ctx context.Context, f facts) error {
 	if k.kept.Whole != k.kept.Commit {
 		if err := k.mirror.setRef(ctx, wholesRef+strings.TrimPrefix(k.req.Ref, namespace), k.kept.Whole); err != nil {
 			return err
@@ -148,14 +166,7 @@ func (k *keepRun) keep(ctx context.Context) error {
 		refs[b.Ref] = b.Commit
 		k.kept.Also = append(k.kept.Also, b)
 	}
-	if err := k.mirror.setRefs(ctx, refs); err != nil {
-		return err
-	}
-	if err := k.count(ctx); err != nil {
-		return err
-	}
-	k.export(ctx)
-	return nil
+	return k.mirror.setRefs(ctx, refs)
 }
 
 // prepare opens the mirror, and sees to it that what the box began with is there.
