@@ -101,6 +101,7 @@ func (c *collector) lose(format string, args ...any) {
 // worth a note; what somebody asked for and does not get, is.
 func (c *collector) wanted(h *tar.Header, globs []string) (name string, ok bool) {
 	name = path.Clean(strings.TrimPrefix(h.Name, "./"))
+	// One that is too long to match is told of, in case it was meant.
 	meant := len(name) > maxMatched
 	for _, g := range globs {
 		meant = meant || match(g, name)
@@ -158,6 +159,7 @@ func (c *collector) keep(name string, content io.Reader, size int64) error {
 	if err != nil {
 		return err
 	}
+	// Hashed as it is written: the file is not read again, and nobody can change it in between.
 	sum, n, err := agentbox.DigestOf(io.TeeReader(io.LimitReader(content, size), f))
 	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(err, c.root.Remove(name))

@@ -22,6 +22,7 @@ func matchParts(glob, name []string) bool {
 		next := make([]bool, len(name)+1)
 		for i := range at {
 			switch {
+			// It may stand for no part at all, or for one more than it did.
 			case g == "**":
 				next[i] = at[i] || i > 0 && next[i-1]
 			case i > 0 && at[i-1]:

@@ -171,10 +171,12 @@ type hostKey struct {
 	public  ed25519.PublicKey
 }
 
+// Sign implements dsse.Signer.
 func (k hostKey) Sign(_ context.Context, data []byte) ([]byte, error) {
 	return ed25519.Sign(k.private, data), nil
 }
 
+// Verify implements dsse.Verifier.
 func (k hostKey) Verify(_ context.Context, data, sig []byte) error {
 	if !ed25519.Verify(k.public, data, sig) {
 		return errors.New("the signature is another's")
@@ -188,4 +190,5 @@ func (k hostKey) KeyID() (string, error) {
 	return "sha256:" + hex.EncodeToString(sum[:]), nil
 }
 
+// Public is the key that signatures are verified by.
 func (k hostKey) Public() crypto.PublicKey { return k.public }

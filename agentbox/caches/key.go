@@ -55,6 +55,8 @@ func (i *Ingredients) ReadLockfiles(root string, names []string) error {
 	return nil
 }
 
+// digestOf is the digest of one lockfile, zero for one that is absent: a lockfile that appears
+// makes another key.
 func digestOf(dir *os.Root, name string) (agentbox.Digest, error) {
 	f, err := dir.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe is not waited for
 	if errors.Is(err, fs.ErrNotExist) {
@@ -130,6 +132,7 @@ func (i Ingredients) Why() []string {
 	return out
 }
 
+// sorted are the keys of a map, in order.
 func sorted[V any](m map[string]V) []string {
 	names := make([]string, 0, len(m))
 	for name := range m {

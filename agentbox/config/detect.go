@@ -41,6 +41,7 @@ func detect(root, dir string) (*Config, error) {
 	c := defaults()
 	c.Root = root
 	var found toolchain.Found
+	// What the user stands in speaks first, then what is around it.
 	for _, d := range upward(dir) {
 		if found = inspect(d, root); len(found.Needs) > 0 {
 			break

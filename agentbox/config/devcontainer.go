@@ -65,6 +65,7 @@ func parseDevcontainer(data []byte, src source) (*Config, error) {
 	if len(strings.TrimSpace(string(data))) == 0 {
 		return d.cfg, nil
 	}
+	// JSON with comments is what the specification asks for, and what editors write.
 	doc, bad := parseJSONC(data)
 	if bad != nil {
 		d.problems = append(d.problems, *bad)

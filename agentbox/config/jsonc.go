@@ -68,6 +68,7 @@ type tree struct {
 	line int // newlines before it
 }
 
+// lineOf gives the line of an offset, from 1. Offsets come in order, so each byte is counted once.
 func (t *tree) lineOf(offset int) int {
 	if offset > t.at && offset <= len(t.data) {
 		t.line += bytes.Count(t.data[t.at:offset], []byte("\n"))
@@ -76,6 +77,7 @@ func (t *tree) lineOf(offset int) int {
 	return t.line + 1
 }
 
+// node makes YAML's node of a JSON value, its keys included, in the order of the file.
 func (t *tree) node(v *hujson.Value) *yaml.Node {
 	n := &yaml.Node{Line: t.lineOf(v.StartOffset)}
 	switch x := v.Value.(type) {
@@ -96,6 +98,7 @@ func (t *tree) node(v *hujson.Value) *yaml.Node {
 	return n
 }
 
+// literal is a JSON literal as YAML tags one. A number that is no int64 is a float, as YAML has it.
 func literal(l hujson.Literal) (tag, value string) {
 	switch l.Kind() {
 	case '"':

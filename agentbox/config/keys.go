@@ -71,6 +71,8 @@ func imageName(s string) (string, error) {
 	return s, nil
 }
 
+// packageWord is a Debian package, with an architecture, a version or a suite as apt-get takes
+// them.
 func packageWord(s string) (string, error) {
 	if !packageName().MatchString(s) {
 		return "", fmt.Errorf("%q is not the name of a Debian package", clip(s))
@@ -78,6 +80,7 @@ func packageWord(s string) (string, error) {
 	return s, nil
 }
 
+// userWord is the name of a user of the box.
 func userWord(s string) (string, error) {
 	if !userName().MatchString(s) {
 		return "", fmt.Errorf("%q is not a user name", clip(s))
@@ -116,6 +119,7 @@ func (d *decoder) limits(n *yaml.Node) {
 	})
 }
 
+// bench reads the commands that `agentbox bench` times.
 func (d *decoder) bench(n *yaml.Node) {
 	b := &d.cfg.Bench
 	d.section(n, []key{

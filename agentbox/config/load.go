@@ -45,6 +45,7 @@ func Load(ctx context.Context, dir string) (*Config, error) {
 	home, _ := os.UserHomeDir() // only an include that begins with ~/ needs it, and says so
 	src := source{name: filepath.ToSlash(name), root: root, home: home}
 	var c *Config
+	// Find looks for no other names, so the ending tells the form.
 	if strings.HasSuffix(path, ".json") {
 		c, err = parseDevcontainer(data, src)
 	} else {

@@ -34,6 +34,7 @@ func (d *decoder) toolchain(n *yaml.Node) {
 	d.cfg.Toolchain.Sort()
 }
 
+// toolNames are the tools that may be asked for.
 func toolNames() []string {
 	var names []string
 	for _, t := range toolchain.Tools {

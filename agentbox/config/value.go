@@ -99,6 +99,7 @@ func parsePort(s string) (agentbox.ConfiguredPort, error) {
 	return p, err
 }
 
+// portNumber reads 1 to 65535, in decimal and without a sign.
 func portNumber(s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || strings.HasPrefix(s, "+") {

@@ -26,6 +26,7 @@ func parseYAML(data []byte, src source) (*Config, error) {
 	if len(doc.Content) == 1 {
 		d.section(doc.Content[0], topLevel)
 	}
+	// Only after a file that is right: what follows a mistake is most often its consequence.
 	if len(d.problems) == 0 && decode.Decode(&second) != io.EOF {
 		d.fail(&second, "more than one document: remove what follows the second ---")
 	}
@@ -36,6 +37,7 @@ func parseYAML(data []byte, src source) (*Config, error) {
 }
 
 var (
+	// The parser has no type for its errors; a text that these do not match is passed on whole.
 	yamlLine = agentbox.Pattern(`^yaml: (?:line ([0-9]+): )?(.*)`)
 	tabbed   = agentbox.Pattern(`(?m)^ *\t[ \t]*[^\s#]`)
 )
@@ -55,6 +57,7 @@ func syntax(err error, data []byte) problem {
 	return problem{max(line, 1), "not valid YAML: " + m[2]}
 }
 
+// keyNames are the names of keys, in their order.
 func keyNames(keys []key) []string {
 	names := make([]string, len(keys))
 	for i, k := range keys {

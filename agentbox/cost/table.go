@@ -103,6 +103,7 @@ func (t *Table) check() error {
 	return nil
 }
 
+// What rates are for: see Table and Model.
 const (
 	hour    = 3600 // seconds
 	gib     = 1 << 30

@@ -39,6 +39,7 @@ type Team interface {
 	KernelFetched()
 }
 
+// verifiedKernel is a kernel that was verified in full, and what its files were like then.
 type verifiedKernel struct{ dir, identity string }
 
 // NewKernels makes the Kernels of a home.

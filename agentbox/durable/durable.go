@@ -30,6 +30,7 @@ func Replace(path string, data []byte, perm fs.FileMode) error {
 	return write(path, data, perm, func(*os.File) error { return nil })
 }
 
+// write makes a file beside path and renames it there: in one directory, and so in one file system.
 func write(path string, data []byte, perm fs.FileMode, sync func(*os.File) error) error {
 	if perm&0o111 != 0 {
 		// A child that is forked meanwhile has the file open until it runs a program of its own, and

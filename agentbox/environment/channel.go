@@ -139,6 +139,7 @@ func KeepAlive(ctx context.Context, client *ssh.Client, p Pulse) error {
 			return nil
 		case <-tick.C:
 		}
+		// A machine that is frozen, for a checkpoint say, answers nothing and lives.
 		if p.Excused != nil && p.Excused() {
 			missed = 0
 			continue

@@ -32,6 +32,7 @@ func (f *Files) CopyFrom(ctx context.Context, remote, local string, opts CopyOpt
 	if err != nil {
 		return err
 	}
+	// Stat, because a user who names a link to a directory means the directory.
 	there, err := os.Stat(local)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -51,6 +52,9 @@ func (f *Files) CopyFrom(ctx context.Context, remote, local string, opts CopyOpt
 			return f.pour(remote, result)
 		}
 	}
+	// top is the directory that nothing leaves, name what appears in it. Where the user named a
+	// directory that is there, that is top, so that its own links are followed and those of the box
+	// are not.
 	top, name := filepath.Dir(result), filepath.Base(result)
 	switch {
 	case into:
@@ -153,6 +157,7 @@ func (d *download) mkdir(to string) error {
 	return checkGit(to, filepath.Join(d.root.Name(), to), "") // a link that an earlier copy left may lead anywhere
 }
 
+// dress leaves set-id bits off: a program of the box's would run with somebody's rights here.
 func (d *download) dress(to string, info fs.FileInfo) error {
 	if err := d.root.Chmod(to, info.Mode().Perm()); err != nil {
 		return err
@@ -160,6 +165,8 @@ func (d *download) dress(to string, info fs.FileInfo) error {
 	return d.root.Chtimes(to, time.Time{}, info.ModTime())
 }
 
+// link takes over where a link of the box leads, as text. It may lead anywhere: nothing here
+// follows it.
 func (d *download) link(remote, name string) error {
 	target, err := d.files.sftp.ReadLink(remote)
 	if err != nil {
@@ -223,6 +230,7 @@ type meteredWriter struct {
 	err   error
 }
 
+// Write keeps the error that was this machine's own, so that it is not told as one of the box.
 func (w *meteredWriter) Write(p []byte) (int, error) {
 	if w.err = context.Cause(w.ctx); w.err != nil {
 		return 0, w.err

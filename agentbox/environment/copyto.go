@@ -75,6 +75,7 @@ func (u *upload) dress(remote string, info fs.FileInfo) error {
 	return nil
 }
 
+// list reads a directory of this machine.
 func (u *upload) list(_ context.Context, from string) ([]fs.FileInfo, error) {
 	entries, err := os.ReadDir(from)
 	if err != nil {
@@ -108,6 +109,7 @@ func (f *Files) mkdir(remote string) error {
 	return f.failure("make the directory", remote, err)
 }
 
+// link makes the same link in the box. Where it leads there is not looked at.
 func (u *upload) link(local, remote string) error {
 	target, err := os.Readlink(local)
 	if err != nil {
@@ -139,6 +141,7 @@ func (u *upload) file(ctx context.Context, local, remote string, info fs.FileInf
 		return err
 	}
 	defer src.Close()
+	// A temporary name in the same directory, so that the rename stays in one file system.
 	name := remote
 	if u.renames && !u.device {
 		name = path.Join(path.Dir(remote), ".agentbox-"+rand.Text())
@@ -153,6 +156,7 @@ func (u *upload) file(ctx context.Context, local, remote string, info fs.FileInf
 		}
 	}
 	if err != nil {
+		// The user's own file is never removed: only what was made here.
 		if name != remote {
 			u.files.sftp.Remove(name) // it may not exist; the error that counts is the first one
 		}
@@ -186,6 +190,7 @@ type meteredReader struct {
 
 func (r *meteredReader) Stat() (fs.FileInfo, error) { return r.f.Stat() }
 
+// Read counts, and stops when its context does: a read of a file does not end by itself.
 func (r *meteredReader) Read(p []byte) (int, error) {
 	if err := context.Cause(r.ctx); err != nil {
 		return 0, err

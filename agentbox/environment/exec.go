@@ -121,6 +121,8 @@ func (s *session) start(ctx context.Context) error {
 			return lost(err)
 		}
 	}
+	// A stock server refuses this request and leaves the session as it is, so the shell's line can
+	// follow.
 	if payload, exact := argvRequest(s.cmd); exact {
 		if ok, err := request(ctx, s.ch, protocol.Argv, payload); ok || err != nil {
 			return err
@@ -213,6 +215,7 @@ type mutable struct {
 	muted *atomic.Bool
 }
 
+// Write refuses once finish has given up on this copy.
 func (m mutable) Write(p []byte) (int, error) {
 	if m.muted.Load() {
 		return 0, io.ErrClosedPipe
@@ -230,6 +233,8 @@ func (s *session) wait(ctx context.Context) (Status, error) {
 	signals := s.cmd.Signals
 	for {
 		select {
+		// Also when the other end closed without a status: finish tells that from a lost
+		// connection.
 		case <-s.ended:
 			return s.finish(ctx, nil)
 		case err := <-s.failed:
@@ -300,6 +305,7 @@ func (s *session) finish(ctx context.Context, cause error) (Status, error) {
 		s.output.Wait()
 		close(done)
 	}()
+	// The command has ended: its output is still on its way, and all of it is wanted.
 	if cause == nil {
 		select {
 		case <-done:
@@ -308,6 +314,7 @@ func (s *session) finish(ctx context.Context, cause error) (Status, error) {
 			cause = context.Cause(ctx)
 		}
 	}
+	// Nobody wants the rest any more, but the writers must be left alone before this returns.
 	if cause != nil {
 		select {
 		case <-done:

@@ -73,6 +73,7 @@ func (f *Files) failure(doing, name string, err error) error {
 	if err = f.guard.explain(err); errors.As(err, new(*agentbox.Error)) || errors.Is(err, context.Canceled) {
 		return err
 	}
+	// Rights are the user's to mend, so a lack of them is no fault of ours.
 	code := agentbox.Internal
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -135,6 +136,7 @@ type meter struct {
 	opts CopyOptions
 }
 
+// add counts, and tells where the copy is.
 func (m *meter) add(name string, files int, bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -146,6 +148,7 @@ func (m *meter) add(name string, files int, bytes int64) {
 	}
 }
 
+// skip reports something that cannot be copied.
 func (m *meter) skip(name string, mode fs.FileMode) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -179,6 +182,7 @@ type guard struct {
 // stallTime is how long an SFTP request may take; writing into a busy disk can be slow.
 const stallTime = 2 * AnswerTimeout
 
+// newGuard guards a channel; its timer begins with the first write.
 func newGuard(ch ssh.Channel) *guard {
 	g := &guard{Channel: ch}
 	g.timer = time.AfterFunc(stallTime, func() { g.fail(silent("answer a file request")) })
@@ -186,6 +190,7 @@ func newGuard(ch ssh.Channel) *guard {
 	return g
 }
 
+// Read takes what came as the answer that was owed, whatever it answers: the session lives.
 func (g *guard) Read(p []byte) (int, error) {
 	n, err := g.Channel.Read(p)
 	g.mu.Lock()
@@ -195,6 +200,8 @@ func (g *guard) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Write begins to wait, unless an answer is owed already: a second request must not give the other
+// side more time for the first.
 func (g *guard) Write(p []byte) (int, error) {
 	g.mu.Lock()
 	if !g.owed {

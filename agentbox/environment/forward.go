@@ -78,6 +78,8 @@ func (f *Forwarding) Close() error {
 	return nil
 }
 
+// accept serves clients until the listener is closed. An error of accept that is not the end, such
+// as too few descriptors, passes; it is not asked again at once.
 func (f *Forwarding) accept(ctx context.Context, backend Backend, target target, watch Watch) {
 	defer f.cancel()
 	for {
@@ -100,6 +102,7 @@ type target struct {
 	port uint32
 }
 
+// parseTarget reads host:port, with a host that may be empty.
 func parseTarget(addr string) (target, error) {
 	host, p, err := net.SplitHostPort(addr)
 	port, perr := strconv.ParseUint(p, 10, 16)
@@ -234,6 +237,7 @@ func naturalEnd(ctx context.Context, in, out <-chan error, closed <-chan struct{
 	return true
 }
 
+// isClosed looks at a channel that is only ever closed.
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:

@@ -117,6 +117,7 @@ func (r *Relay) ServeConn(ctx context.Context, conn net.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	// A client that connects and says nothing must not keep a goroutine for ever.
 	conn.SetDeadline(time.Now().Add(AnswerTimeout))
 	client, channels, requests, err := ssh.NewServerConn(conn, r.config)
 	if err != nil {

@@ -23,6 +23,7 @@ type spare struct {
 	ready   *end
 }
 
+// newSpare has none yet. Its context is its own, as a session opened ahead belongs to no client.
 func newSpare() *spare {
 	s := &spare{}
 	s.ctx, s.stop = context.WithCancel(context.Background())

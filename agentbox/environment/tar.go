@@ -45,6 +45,8 @@ type tarOut struct {
 	meter meter
 }
 
+// add writes one entry and what is below it. Owners are those of the box, by number, as nobody of
+// that name need be here.
 func (t *tarOut) add(ctx context.Context, remote, name string, info fs.FileInfo) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -61,6 +63,7 @@ func (t *tarOut) add(ctx context.Context, remote, name string, info fs.FileInfo)
 		t.meter.skip(name, info.Mode())
 		return nil
 	}
+	// The size is told first and kept to: see contents.
 	h, err := tar.FileInfoHeader(info, target)
 	if err != nil {
 		return err
@@ -85,6 +88,7 @@ func (t *tarOut) add(ctx context.Context, remote, name string, info fs.FileInfo)
 	return err
 }
 
+// children writes what a directory holds, in the order in which the box lists it.
 func (t *tarOut) children(ctx context.Context, remote, name string) error {
 	entries, err := t.files.list(ctx, remote)
 	if err != nil {
@@ -150,6 +154,7 @@ func (f *Files) TarTo(ctx context.Context, r io.Reader, dir string, opts CopyOpt
 			return context.Cause(ctx)
 		}
 		name := path.Join(dir, path.Clean("/"+h.Name))
+		// The directory that everything goes into is the user's own, and keeps its mode.
 		if h.Typeflag == tar.TypeDir && path.Clean("/"+h.Name) != "/" {
 			dirs = append(dirs, madeDir{name, h.FileInfo()})
 		}

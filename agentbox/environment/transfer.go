@@ -67,6 +67,7 @@ func dressAll(dirs []madeDir, dress func(string, fs.FileInfo) error) error {
 	return nil
 }
 
+// copy begins or does the copy of one entry; files go on beside the walk.
 func (t *transfer) copy(ctx context.Context, from, to string, info fs.FileInfo) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

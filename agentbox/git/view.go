@@ -67,6 +67,7 @@ func NewView(dir string, in Ingredients) (*View, error) {
 	return v, nil
 }
 
+// unmade is the error for a view that cannot be written.
 func unmade(err error) error {
 	return agentbox.Errorf(agentbox.Internal, "cannot make a directory for git: %w", err)
 }
@@ -89,6 +90,7 @@ func (in Ingredients) config() []byte {
 	return []byte(b.String())
 }
 
+// quote writes a value as git-config(1) has it.
 var quote = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\b", `\b`)
 
 // take gives the view one of its files: git reads it from there, and writes none. A hard link costs

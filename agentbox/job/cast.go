@@ -184,6 +184,7 @@ func (r *recorder) line(line []byte) bool {
 // open makes sure that there is a file with room. A part that cannot be begun is tried again at the
 // next event.
 func (r *recorder) open() bool {
+	// The first part is larger, and the one that stays.
 	full := r.file != nil && r.size >= partSize && (r.number > 0 || r.size >= headSize)
 	if r.file != nil && !full {
 		return true
@@ -195,6 +196,8 @@ func (r *recorder) open() bool {
 	if err != nil {
 		return false
 	}
+	// The first part ends here: how much it has is in the header of every later one, so that a
+	// reader knows what lies between.
 	if r.number == 0 {
 		r.head = r.pos
 	}
@@ -212,6 +215,7 @@ func (r *recorder) open() bool {
 	return true
 }
 
+// header is the first line of the part that begins now.
 func (r *recorder) header() []byte {
 	at := r.now()
 	line, _ := json.Marshal(header{ // of numbers and texts
@@ -232,6 +236,7 @@ func (r *recorder) drop(number int) {
 	_ = os.Remove(partName(r.dir, number)) // tried again when the job is removed
 }
 
+// closeFile closes the part, if there is one.
 func (r *recorder) closeFile() {
 	if r.file != nil {
 		r.file.Close()

@@ -46,6 +46,7 @@ const maxQueue = 1 << 20
 // client or the job has gone, or ctx is done; then its goroutines have ended. A job that is not
 // known is refused with a reason.
 func (h *Hub) Serve(ctx context.Context, nch ssh.NewChannel) {
+	// What a client says is as little believed as what a guest says.
 	var opts environment.JobAttach
 	if err := json.Unmarshal(nch.ExtraData(), &opts); err != nil {
 		nch.Reject(ssh.ConnectionFailed, "agentbox: malformed request")
@@ -86,6 +87,8 @@ func (j *live) expect() {
 // everything.
 func (j *live) join(opts environment.JobAttach, ch ssh.Channel) *client {
 	j.mu.Lock()
+	// The client that was expected has been queued for since before the job began; any other sees
+	// what is on the screen, and what comes.
 	c := j.awaited
 	if c != nil && opts.Whole {
 		j.awaited = nil
@@ -232,6 +235,7 @@ func (c *client) leave() {
 	}
 }
 
+// left tells whether the client has gone.
 func (c *client) left() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -74,12 +74,14 @@ func (h *Hub) Start(ctx context.Context, spec Spec) (*Refusal, error) {
 	if err := h.await(ctx); err != nil {
 		return nil, err
 	}
+	// Two clients that start the same ID meet here, and the second finds the first one's job.
 	h.starting.Lock()
 	defer h.starting.Unlock()
 	if h.job(spec.ID) != nil {
 		return nil, nil
 	}
 	dir := Dir(h.Dir, spec.ID)
+	// It was started before, in an earlier life even, and has ended.
 	if end, err := readEnd(dir); end != nil || err != nil {
 		return nil, err
 	}
@@ -93,11 +95,13 @@ func (h *Hub) Start(ctx context.Context, spec Spec) (*Refusal, error) {
 	if err := writeJSON(filepath.Join(dir, recordFile), rec); err != nil {
 		return nil, err
 	}
+	// The expected client is counted in before there is any output, so it misses none.
 	j := h.live(rec, spec.Columns, spec.Rows)
 	if spec.Expect {
 		j.expect()
 	}
 	ch, requests, err := j.open(ctx, &spec.JobSpec)
+	// Nothing has run, so nothing is left of it.
 	if refusal := refusalOf(err); refusal != nil {
 		return refusal, os.RemoveAll(dir)
 	}
@@ -126,6 +130,7 @@ func (h *Hub) job(id agentbox.JobID) *live {
 	return h.jobs[id]
 }
 
+// put makes a job known, so that clients find it.
 func (h *Hub) put(j *live) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -162,11 +167,13 @@ func (h *Hub) TakeUp(ctx context.Context, saved bool) error {
 			return err
 		}
 	}
+	// A job that this host has written down and the guest does not know went with its machine.
 	for _, id := range ids(h.Dir) {
 		if _, known := there[id]; !known {
 			h.lose(id)
 		}
 	}
+	// The others run, in this machine or in the one that this one is a fork of.
 	for id, status := range there {
 		j, err := h.taken(id, status)
 		if err != nil {

@@ -38,6 +38,7 @@ type live struct {
 	sending sync.Mutex             // held while input is written to channel
 }
 
+// live makes a job of this hub, which nobody follows yet.
 func (h *Hub) live(rec Record, columns, rows int) *live {
 	dir := Dir(h.Dir, rec.ID)
 	return &live{hub: h, rec: rec, dir: dir, recorder: newRecorder(dir, rec, columns, rows)}
@@ -101,6 +102,7 @@ func (j *live) follow(ch ssh.Channel, requests <-chan *ssh.Request) {
 		case <-time.After(reopenAfter):
 		}
 	}
+	// The hub ends, and the job goes on in a saved machine, or is lost with a machine that ends.
 	if err := j.recorder.leaveOff(); err != nil {
 		j.hub.Log.Error("cannot write down how far a job was recorded", "job", j.rec.ID, "error", err)
 	}

@@ -59,6 +59,7 @@ func writeJSON(path string, v any) error {
 	return durable.Replace(path, b, 0o600)
 }
 
+// readJSON decodes a file; one that is absent is fs.ErrNotExist.
 func readJSON(path string, v any) error {
 	b, err := os.ReadFile(path)
 	if err != nil {

@@ -20,6 +20,7 @@ type screen struct {
 // In bytes; kept may be half as much longer.
 const maxScreen = 64 << 10
 
+// write keeps the end of what there is, and what modes it has set.
 func (s *screen) write(b []byte) {
 	s.modes.Write(b)
 	s.kept = append(s.kept, b...)
@@ -77,11 +78,13 @@ func (m *Modes) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// ESC [ ? begins a DEC private mode: xterm's "Control Sequences".
 var modePrefix = []byte("\x1b[?")
 
 // next takes one byte. A sequence that is too long to be one is dropped.
 func (m *Modes) next(c byte) {
 	switch {
+	// A byte that does not fit may be the first of another prefix.
 	case m.state < len(modePrefix):
 		if c != modePrefix[m.state] {
 			m.state = 0

@@ -194,6 +194,7 @@ func (r *partReader) begin(n int, h header, f *os.File) error {
 	if r.number < 0 {
 		r.about = Header{h.Width, h.Height, h.Timestamp, h.Command, h.Part.Pipe}
 	}
+	// What lies between the end of part 0 and the oldest part that stays was dropped.
 	missing, known := n != r.number+1, max(h.Part.Head, r.from)
 	r.number, r.file, r.read, r.offset, r.from = n, f, 0, h.Part.Offset, h.Part.From
 	if missing && h.Part.From > known {
@@ -214,6 +215,7 @@ func (r *partReader) lines() error {
 		if err != nil {
 			return err
 		}
+		// The first line is the header, which was read before.
 		first := r.read == 0
 		r.read += int64(len(line))
 		if first {

@@ -87,6 +87,8 @@ func (a Archives) Keep(ctx context.Context, n blob.Name, dir string) error {
 	if err != nil {
 		return err
 	}
+	// A name that is believed stays: two machines may have made the same, and one of them is
+	// enough.
 	if _, err := store.Lookup(n.Namespace, n.Key); agentbox.CodeOf(err) != agentbox.NotFound {
 		return err
 	}
@@ -129,6 +131,7 @@ func (a Archives) Adopt(ctx context.Context, remotes *Remotes, n blob.Name, dir 
 	if err != nil {
 		return err
 	}
+	// The manifest is the peer's word; what it says is looked at before anything is got for it.
 	if m.Blocks || m.MediaType != archiveType || m.Size > limit {
 		return agentbox.Errorf(agentbox.Corrupt, "%.80s/%.80s is a blob of %d bytes and type %.80q", n.Namespace, n.Key, m.Size, m.MediaType)
 	}

@@ -21,6 +21,7 @@ type head struct {
 	Sizes   []int64     `json:"sizes"` // of Made.Parts
 }
 
+// Bounds of what a peer may have made.
 const (
 	// The length of the head follows the magic, as four bytes, the highest first.
 	bundleMagic   = "ABXSET1\n"
@@ -114,6 +115,7 @@ func shortOr(err error) error {
 	return err
 }
 
+// damaged is the error for a bundle that is none.
 func damaged(why string) error {
 	return agentbox.Errorf(agentbox.Corrupt, "what setup made cannot be read: %s", why)
 }

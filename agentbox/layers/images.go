@@ -22,6 +22,7 @@ import (
 // as hex. A name keeps what there is of its image.
 const imageNamespace = "image"
 
+// erofsType is the media type of an image's file.
 const erofsType = "application/vnd.erofs"
 
 // Images keeps layer 0 in the store: images that are here as files, without a second copy, and
@@ -47,8 +48,10 @@ func (i *Images) Keep(ctx context.Context, img image.Image, rate int64) (agentbo
 	if err != nil {
 		return agentbox.Digest{}, err
 	}
+	// Lookup and name belong together, as does the long read between them.
 	i.keeping.Lock()
 	defer i.keeping.Unlock()
+	// A name of ours that says another scope is made anew; one by a member stays as it was signed.
 	n, err := store.Lookup(imageNamespace, img.Digest.Hex())
 	if err == nil && n.Scope != scopeOf(img) && i.ours(n) {
 		err = i.name(ctx, store, img, n.Manifest) // what this could be named as has changed
@@ -56,6 +59,7 @@ func (i *Images) Keep(ctx context.Context, img image.Image, rate int64) (agentbo
 	if agentbox.CodeOf(err) != agentbox.NotFound {
 		return n.Manifest, err
 	}
+	// The store does not know it although it came from the team: its maker's name was dropped.
 	if img.Origin != "" {
 		return agentbox.Digest{}, revoked(img)
 	}
@@ -250,6 +254,7 @@ func (i *Images) Fill(ctx context.Context, img image.Image) (*Filling, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Counted for this opening; host/images adds it up over all.
 	from := &received{}
 	l, err := store.FillImage(ctx, img.Lazy.Manifest, i.Remotes.counted(from, img.Lazy.From))
 	if err != nil {

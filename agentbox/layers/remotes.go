@@ -46,6 +46,7 @@ type remotesFile struct {
 	Remotes []string `json:"places"`
 }
 
+// remotesVersion is of File, whose key "places" is older than the word remote.
 const remotesVersion = 1
 
 // Remember puts a remote first in the list. Beyond maxRemotes the oldest is forgotten. A remote
@@ -82,6 +83,7 @@ func (p *Remotes) load() {
 	}
 }
 
+// encodeRemotes is the file for a list.
 func encodeRemotes(list []string) ([]byte, error) {
 	b, err := json.MarshalIndent(remotesFile{remotesVersion, list}, "", " ")
 	return append(b, '\n'), err
@@ -122,6 +124,7 @@ func (a asking) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, er
 		b, _, err := a.fromRemotes(ctx, d, max)
 		return b, err
 	}
+	// Peers first: they are near, and cost nobody's bandwidth outside.
 	b, err := a.manifest(ctx, d)
 	if err == nil || ctx.Err() != nil || len(a.remotes.order(a.first)) == 0 {
 		return b, err

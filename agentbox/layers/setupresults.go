@@ -98,6 +98,7 @@ func (s SetupResults) Publish(ctx context.Context, made caches.Made, parts map[c
 	if err != nil {
 		return err
 	}
+	// Opened before anything is stored: a part that is missing is the populate run's failure.
 	files := map[caches.Part]*os.File{}
 	defer func() {
 		for _, f := range files {

@@ -100,6 +100,7 @@ func (s *Sharing) load() error {
 	return nil
 }
 
+// encodeSharing is the file for some decisions, both lists sorted.
 func encodeSharing(said map[agentbox.Digest]bool) ([]byte, error) {
 	f := sharingFile{Version: sharingVersion, Shared: []agentbox.Digest{}, Unshared: []agentbox.Digest{}}
 	for d, yes := range said {

@@ -59,6 +59,7 @@ func openSource(from string) (source, error) {
 // directory is a directory of this host, as Export fills it.
 type directory struct{ cachestore.Directory }
 
+// list reads the directory's index; NotFound says how one is made.
 func (d directory) list(context.Context) ([]byte, error) {
 	b, err := os.ReadFile(filepath.Join(string(d.Directory), indexName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -110,6 +111,7 @@ func (w website) get(ctx context.Context, name string, max int) ([]byte, error) 
 	return b, err
 }
 
+// encodeIndex is the file for a list of images.
 func encodeIndex(list []image.Image) ([]byte, error) {
 	b, err := json.MarshalIndent(index{Version: indexVersion, Images: list}, "", " ")
 	return append(b, '\n'), err

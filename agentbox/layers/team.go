@@ -65,6 +65,7 @@ func (a asking) Session(ctx context.Context, manifest agentbox.Digest, m blob.Ma
 // pieces is asking without peers and sessions: remotes know pieces only.
 type pieces struct{ of asking }
 
+// Get counts what a remote gave.
 func (p pieces) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {
 	b, remote, err := p.of.fromRemotes(ctx, d, max)
 	if err == nil {
@@ -131,6 +132,7 @@ func (j *joint) Fetch(ctx context.Context, p cachestore.Priority, chunks []int) 
 	if peers == nil {
 		return j.remotes.Fetch(ctx, p, chunks)
 	}
+	// What did not come by the time that peers give up is known from here on.
 	j.expect(chunks)
 	err = peers.Fetch(ctx, class(p), chunks)
 	if code := agentbox.CodeOf(err); err == nil || ctx.Err() != nil || code != agentbox.NotFound && code != agentbox.Unavailable {
@@ -177,6 +179,7 @@ func (j *joint) missing(chunks []int) []int {
 	return out
 }
 
+// Close ends both sessions, and returns when nothing arrives any more.
 func (j *joint) Close() error {
 	err := j.remotes.Close()
 	j.switching.Lock()

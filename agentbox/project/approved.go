@@ -128,6 +128,7 @@ func (s *Store) Approve(p Project, w Wish) error {
 	return s.approve(p, w)
 }
 
+// approve is Approve for a caller that has the lock.
 func (s *Store) approve(p Project, w Wish) error {
 	return s.write(p, filepath.Join(s.dir(p), "approved", w.Digest()+".yaml"), w.encode(approvedComment))
 }
@@ -148,6 +149,7 @@ func (s *Store) InForce(p Project, digest string) (Wish, error) {
 		if err != nil {
 			return Wish{}, ignoreMissing(err)
 		}
+		// The one document that was approved by path is what such a box was made under.
 		digest = strings.TrimSpace(string(before))
 	}
 	list, err := s.approvals(p)

@@ -56,6 +56,7 @@ func (r *Registries) Known(ctx context.Context, environ []string, later func(ref
 	defer r.mu.Unlock()
 	a, ok := r.read()
 	switch {
+	// Nothing is remembered: the caller waits for the tools, as there is no old answer to serve.
 	case !ok:
 		var answered bool
 		a.Found, answered = r.look(ctx, m)

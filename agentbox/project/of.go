@@ -53,6 +53,7 @@ func Of(root string) (Project, error) {
 }
 
 const (
+	// In bytes.
 	maxConfig  = 16 << 20 // editors of configurations leave thousands of branches in it
 	maxPointer = 8 << 10  // a path, and a word before it
 )
@@ -96,6 +97,7 @@ func gitDirOf(root string) (dir string, ok bool) {
 	if err != nil {
 		return "", false
 	}
+	// A linked worktree's directory has this file; a submodule's has not.
 	if back, err := pointer(filepath.Join(dir, "gitdir"), ""); err == nil {
 		return mainOf(dir, back == entry)
 	}

@@ -12,6 +12,7 @@ import (
 // updates. Beyond it the oldest are forgotten.
 const maxPins = 500
 
+// pinsFile has one pin on each line.
 func (s *Store) pinsFile(p Project) string { return filepath.Join(s.dir(p), "pins") }
 
 // NewPin tells whether a lock file pins something that no box of this project was made of here,
@@ -36,6 +37,7 @@ func (s *Store) UsePin(p Project, pin string) error {
 	return s.write(p, s.pinsFile(p), []byte(strings.Join(known, "\n")+"\n"))
 }
 
+// pins are those that are remembered, the oldest first.
 func (s *Store) pins(p Project) ([]string, error) {
 	text, err := readFile(s.pinsFile(p), maxFile)
 	if errors.Is(err, os.ErrNotExist) {

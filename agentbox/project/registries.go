@@ -14,6 +14,7 @@ import (
 // maxSaid bounds what is kept of one tool's answer, in bytes.
 const maxSaid = 64 << 10
 
+// onPath tells whether this machine has a tool.
 func onPath(tool string) bool {
 	_, err := exec.LookPath(tool)
 	return err == nil
@@ -59,6 +60,7 @@ func (r *Registries) said() map[string]string {
 	return maps.Clone(said)
 }
 
+// saidPath is beside the remembered answer: what boxes said outlives it.
 func (r *Registries) saidPath() string {
 	return filepath.Join(filepath.Dir(r.path), "registries-said.json")
 }

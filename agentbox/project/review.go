@@ -40,6 +40,7 @@ func (s *Store) Review(p Project, root, wanted string, asks []Ask) (Review, erro
 	if err != nil {
 		return r, err
 	}
+	// Last the empty document: what asks for no more than that needs no person.
 	for i, w := range append(approved, Wish{}) {
 		plan := r.Proposed.plan(w)
 		if !policy.Widens(plan) {

@@ -75,6 +75,7 @@ func (s *Store) For(p Project) ([]Secret, error) {
 }
 
 var (
+	// A shell's names for variables, and RFC 9110's for headers, as far as they are used.
 	variable = agentbox.Pattern(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 	header   = agentbox.Pattern(`^[A-Za-z0-9][A-Za-z0-9-]{0,63}$`)
 )
@@ -112,6 +113,7 @@ func (s *Store) SetSecret(secret Secret) error {
 	})
 }
 
+// same tells whether one takes the other's place.
 func (s Secret) same(o Secret) bool {
 	return s.Name == o.Name && s.Project == o.Project && s.Repository == o.Repository
 }

@@ -48,6 +48,7 @@ func (s *Store) User(p Project) (policy.File, error) {
 	return f, err
 }
 
+// userPath is the user's file for one project, or for all.
 func (s *Store) userPath(p Project) string {
 	if p.IsZero() {
 		return s.names.User()
@@ -55,6 +56,7 @@ func (s *Store) userPath(p Project) string {
 	return filepath.Join(s.dir(p), "user.yaml")
 }
 
+// dir is where a project's files are.
 func (s *Store) dir(p Project) string { return s.names.Project(p.ID().String()) }
 
 const userComment = `The user's rules. Edit this file, or use agentbox policy allow and deny, which write it anew.
@@ -68,6 +70,7 @@ func (s *Store) ChangeUser(p Project, change func(f *policy.File) error) error {
 	return s.changeUser(p, change)
 }
 
+// changeUser is ChangeUser for a caller that has the lock.
 func (s *Store) changeUser(p Project, change func(f *policy.File) error) error {
 	f, err := s.User(p)
 	if err != nil {

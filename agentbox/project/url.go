@@ -9,6 +9,8 @@ import (
 )
 
 var (
+	// hostName is in lower case; helper is a remote helper's prefix, as in ext::,
+	// gitremote-helpers(7).
 	hostName = agentbox.Pattern(`^(?:[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?|\[[0-9a-f:.]+\])$`)
 	scheme   = agentbox.Pattern(`^[A-Za-z][A-Za-z0-9+.-]*$`)
 	helper   = agentbox.Pattern(`^[A-Za-z0-9+.-]+::`)

@@ -18,6 +18,7 @@ type launchd struct{}
 // label is the agent's name to launchd, in reverse domain form as it asks for.
 func (s Service) label() string { return "dev.agentbox." + s.name() }
 
+// file is where launchd looks for agents of this user: launchd.plist(5).
 func (launchd) file(s Service) (string, error) {
 	dir, err := os.UserHomeDir()
 	if err != nil {
@@ -87,6 +88,7 @@ func (l launchd) start(ctx context.Context, s Service) (missing []string, err er
 	return nil, nil
 }
 
+// stop unloads the agent. Its file is removed by the caller, so it is not loaded at the next login.
 func (launchd) stop(ctx context.Context, s Service) error {
 	if _, err := run(ctx, "launchctl", "bootout", domain()+"/"+s.label()); err != nil {
 		return agentbox.Errorf(agentbox.Unavailable, "stop the service: %w", err)

@@ -66,6 +66,8 @@ func here(ctx context.Context) (string, manager, error) {
 	case "darwin":
 		return "launchd", launchd{}, nil
 	case "linux":
+		// Asked, as a machine may have systemd and a user no instance of it: in a container, or
+		// under su.
 		if _, err := run(ctx, "systemctl", "--user", "show-environment"); err != nil {
 			return "", nil, agentbox.Errorf(agentbox.Missing, "no systemd serves this user: %w", err).
 				WithHint("log in on a machine with systemd (su does not begin a session), or have what starts services here run `agentbox daemon`")

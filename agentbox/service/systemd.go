@@ -71,6 +71,7 @@ func (systemd) start(ctx context.Context, s Service) (missing []string, err erro
 	return nil, nil
 }
 
+// stop takes the unit out of what starts by itself, too.
 func (systemd) stop(ctx context.Context, s Service) error {
 	if _, err := run(ctx, "systemctl", "--user", "disable", "--now", s.unit()); err != nil {
 		return agentbox.Errorf(agentbox.Unavailable, "stop the service: %w", err)

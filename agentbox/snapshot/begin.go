@@ -22,6 +22,7 @@ import (
 //	pack        what the commit has and its parent, the box's base, has not
 
 const (
+	// The commit is written last, so that a beginning which was cut short is none.
 	beginFile = "commit"
 	treeFile  = "tree"
 	packFile  = "pack"
@@ -80,6 +81,7 @@ func (k *keepRun) begin(ctx context.Context) error {
 	}
 	base := k.req.Base
 	if base != "" {
+		// It is not in the mirror when there was no checkout to seed it from.
 		if has, err := k.mirror.has(ctx, base); err != nil || !has[base] {
 			return err
 		}
@@ -121,6 +123,8 @@ func (k *keepRun) apart(ctx context.Context, f *facts) error {
 		}
 		return k.mirror.commit(ctx, tree, k.kept.Begin, "")
 	}
+	// Two commits on the beginning: HEAD alone, and everything. What differs between them was not
+	// committed; what of that is as it was at the beginning was not done by the box.
 	ours, err := side(f.head)
 	if err != nil {
 		return unwritable(err)
@@ -196,8 +200,10 @@ type counter struct {
 	n, most int
 }
 
+// errCounted stops git; nobody sees it.
 var errCounted = errors.New("there are more than are counted")
 
+// Write counts, and fails when that is enough.
 func (c *counter) Write(p []byte) (int, error) {
 	c.n = min(c.n+bytes.Count(p, []byte{c.of}), c.most)
 	if c.n == c.most {

@@ -150,6 +150,7 @@ func parseChanges(out string) []agentbox.FileChange {
 		if len(counts) < 3 {
 			break
 		}
+		// git writes the names after the numbers only for renames and copies.
 		if counts[2] == "" { // a rename: both names follow
 			next()
 			next()

@@ -33,6 +33,8 @@ func (k *keepRun) files(ctx context.Context) (f facts, err error) {
 	if err := k.unpack(ctx, tree); err != nil {
 		return facts{}, err
 	}
+	// The work tree holds what a box sent, so git looks at it through a view, with no configuration
+	// and no attributes of the box's but those that are files of the tree.
 	view, err := git.NewView(filepath.Join(dir, "view"), git.Ingredients{WorkTree: tree, Format: k.mirror.format(ctx)})
 	if err != nil {
 		return facts{}, err

@@ -152,6 +152,7 @@ func (k *keepRun) look(ctx context.Context) (facts, error) {
 
 // setRefs gives the work its refs in the mirror, all objects of which are there.
 func (k *keepRun) setRefs(ctx context.Context, f facts) error {
+	// Otherwise the work's own ref keeps it.
 	if k.kept.Whole != k.kept.Commit {
 		if err := k.mirror.setRef(ctx, wholesRef+strings.TrimPrefix(k.req.Ref, namespace), k.kept.Whole); err != nil {
 			return err
@@ -216,6 +217,7 @@ var errFormat = errors.New("its objects have another format than the checkout's"
 // fetch has the box say what it holds, and takes its objects. The box's script writes facts and
 // then the pack to one stream, so that it is one command.
 func (k *keepRun) fetch(ctx context.Context) (facts, error) {
+	// Every commit that the host has saves the box from sending its history.
 	have, err := k.mirror.tips(ctx)
 	if err != nil {
 		return facts{}, err
@@ -304,6 +306,7 @@ func (k *keepRun) export(ctx context.Context) {
 		k.kept.Missing = append(k.kept.Missing, "the checkout has no ref to it, for it is gone")
 		return
 	}
+	// A checkout may be on a disk that is full, or be another user's.
 	if err := k.mirror.export(ctx, *k.repo, k.kept.Commit, k.req.Base, k.req.Ref); err != nil {
 		k.kept.Missing = append(k.kept.Missing, "the checkout has no ref to it: "+agentbox.AsError(err).Message)
 		return

@@ -143,6 +143,7 @@ const lenient = "--strict=zeroPaddedFilemode=ignore,missingSpaceBeforeDate=ignor
 // quarantine until then, which git itself does for a push. tips are full hex. NoSpace beyond limit,
 // Corrupt for what git refuses.
 func (m mirror) take(ctx context.Context, pack io.Reader, limit int64, tips []string) error {
+	// In the mirror, so that adopting a pack is a rename.
 	quarantine, err := os.MkdirTemp(m.dir, "incoming-")
 	if err != nil {
 		return unwritable(err)
@@ -154,6 +155,7 @@ func (m mirror) take(ctx context.Context, pack io.Reader, limit int64, tips []st
 		return refused(err, limit)
 	}
 	list := strings.NewReader(strings.Join(tips, "\n") + "\n")
+	// index-pack has looked at each object by itself; this finds out that none is missing.
 	if _, _, err := git.Run(ctx, git.Call{Dir: m.dir, Env: env, Stdin: list, Stdout: io.Discard, Args: []string{"rev-list", "--objects", "--quiet", "--stdin", "--not", "--all"}}); err != nil {
 		return refused(err, limit)
 	}

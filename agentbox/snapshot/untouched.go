@@ -55,6 +55,7 @@ func (k *keepRun) untouched(ctx context.Context) bool {
 		return false
 	}
 	tree, files := "", ""
+	// Then the tree of the beginning is what the box has to have, file by file.
 	if began != "" {
 		var n int
 		if tree, n, err = readTree(k.req.Begin); err != nil {

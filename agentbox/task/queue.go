@@ -280,6 +280,7 @@ func (q *Queue) write(s Submission, batch agentbox.TaskID) ([]agentbox.Task, err
 // file.
 func (q *Queue) Cancel(id agentbox.TaskID) error { return q.cancel(id, cancellation{}) }
 
+// cancel writes down that a task is to end, and why.
 func (q *Queue) cancel(id agentbox.TaskID, why cancellation) error {
 	t, err := q.Store.Read(id)
 	if err != nil {

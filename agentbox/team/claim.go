@@ -28,6 +28,7 @@ const (
 func (t *Team) Once(ctx context.Context, key string, say func(string), get, make func(ctx context.Context) error) error {
 	waited := identity.PeerID{}
 	for {
+		// Before any claim: most often it has been there for long.
 		if err := get(ctx); agentbox.CodeOf(err) != agentbox.NotFound {
 			if err == nil || ctx.Err() != nil {
 				return err
@@ -39,6 +40,7 @@ func (t *Team) Once(ctx context.Context, key string, say func(string), get, make
 		if c == nil {
 			return make(ctx)
 		}
+		// Taken before the claim is looked at, so that no change in between is missed.
 		changed := t.next()
 		holder, ours, err := claim(m, c, key)
 		if err != nil {
@@ -57,6 +59,7 @@ func (t *Team) Once(ctx context.Context, key string, say func(string), get, make
 				}
 				return make(ctx)
 			}
+			// Nobody waits for what we make, so there is nothing to claim.
 			if !m.IsBuilder(m.Self()) {
 				return again(ctx)
 			}
@@ -116,6 +119,8 @@ func (t *Team) makeClaimed(ctx context.Context, m *mesh.Mesh, c *catalogue.Store
 			return false, err
 		case <-look.C:
 		}
+		// Two machines that had not heard of each other claimed it; the catalogue's rule says which
+		// goes on.
 		if holder, ok := c.Holder(key); ok && holder != m.Self() {
 			cancel()
 			drop()

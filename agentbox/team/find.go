@@ -90,6 +90,7 @@ func (t *Team) describe(ctx context.Context, o offer) (image.Image, error) {
 	if !ok || digest.Hex() != o.Key {
 		return image.Image{}, agentbox.Errorf(agentbox.Corrupt, "peer %s offers image %.12s under the name of another", o.Owner.Short(), o.Key)
 	}
+	// The very image is here, made or got by another way.
 	if img, err := t.Files.Get(digest.String()); err == nil && img.Lazy == nil {
 		return img, nil // its name stays ours, if it is
 	}
@@ -102,6 +103,7 @@ func (t *Team) describe(ctx context.Context, o offer) (image.Image, error) {
 	if err != nil {
 		return image.Image{}, err
 	}
+	// A recipe's key is asked for, and this image says that it was made by another recipe.
 	if img.Key != o.Alias {
 		return image.Image{}, agentbox.Errorf(agentbox.Corrupt, "peer %s offers image %s for what it was not made of", o.Owner.Short(), digest.Short())
 	}
@@ -181,6 +183,7 @@ type Counters struct {
 // Lookups are those for one kind of thing.
 type Lookups struct{ Found, Missed int }
 
+// tally counts one.
 func (l *Lookups) tally(err error) {
 	if err == nil {
 		l.Found++
@@ -196,6 +199,7 @@ func (t *Team) Counters() Counters {
 	return t.counters
 }
 
+// count changes the counters under the lock.
 func (t *Team) count(change func(*Counters)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -31,6 +31,7 @@ func (t *Team) Lost(ctx context.Context, img image.Image) error {
 	}
 	survey, cancel := context.WithTimeout(ctx, lostTime)
 	defer cancel()
+	// sure is false where some who can be reached did not say.
 	missing, sure, err := p.exchange.Lacking(survey, img.Lazy.Manifest, m)
 	if err != nil || !sure || len(missing) == 0 || p.busy(img.Lazy.Manifest, (holders{t}).Holders(img.Lazy.Manifest)) || ctx.Err() != nil {
 		return nil

@@ -27,6 +27,7 @@ const (
 func (t *Team) Template(ctx context.Context, key, dir string, progress func(done, total int)) (by, name string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, templateTime)
 	defer cancel()
+	// The catalogue's key is the peer's word, the name's is signed.
 	offers := slices.DeleteFunc(t.offered(catalogue.Template, key), func(o offer) bool {
 		got, _, ok := layers.TemplateOf(o.name)
 		return !ok || got != key
@@ -81,6 +82,7 @@ func (t *Team) archive(ctx context.Context, what, key string, offers []offer, di
 	return "", "", notFound(what, key, errs)
 }
 
+// archives are the templates and kernels of the one store that there is.
 func (t *Team) archives() layers.Archives { return layers.Archives{Store: t.SetupResults.Store} }
 
 // TemplateMade says that there is a template that was not here a moment ago. It does not wait.

@@ -39,6 +39,7 @@ func (t *Team) offer(ctx context.Context) error {
 	for _, img := range list {
 		files[img.Digest] = img
 	}
+	// The newest first, as lists are cut at their end.
 	slices.SortFunc(offers, func(a, b layers.Offer) int { return b.Name.Created.Compare(a.Name.Created) })
 	var images, setups, machines []catalogue.Record
 	for _, o := range offers {

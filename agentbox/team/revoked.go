@@ -29,6 +29,7 @@ func (t *Team) dropRevoked(ctx context.Context) {
 		t.Log.Error("team: cannot list the images", "error", err)
 		return
 	}
+	// Images first: what was made on them goes with them.
 	gone, used := t.dropImages(ctx, m, list)
 	t.dropMachines(ctx, gone)
 	for _, n := range revoked {

@@ -159,6 +159,7 @@ func (t *Team) SharingChanged() {
 // holders asks the catalogues (exchange.Holders).
 type holders struct{ t *Team }
 
+// Holders are those who say that they have some of it, by memory.
 func (h holders) Holders(manifest agentbox.Digest) []identity.PeerID {
 	if _, c := h.t.catalogues(); c != nil {
 		return c.Holders(manifest)
@@ -166,6 +167,7 @@ func (h holders) Holders(manifest agentbox.Digest) []identity.PeerID {
 	return nil
 }
 
+// settle is also how often a burst of changes is looked at; lookEach is for what nobody told of.
 const (
 	settle   = 200 * time.Millisecond // several changes are told as one
 	lookEach = 30 * time.Second

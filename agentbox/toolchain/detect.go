@@ -36,6 +36,7 @@ type scan struct {
 	found Found
 }
 
+// need takes a need up.
 func (s *scan) need(n Need) { s.found.Needs = append(s.found.Needs, n) }
 
 // lock takes up the lockfiles of a directory that are there.

@@ -13,6 +13,7 @@ import (
 // everything of a file is.
 var goVersion = agentbox.Pattern(`^1\.[0-9]{1,3}(\.[0-9]{1,3}|(rc|beta)[0-9]{1,2})?$`)
 
+// readGo reads both files: a workspace's version and those of its modules.
 func readGo(s *scan, dir string) {
 	for _, name := range []string{"go.mod", "go.work"} {
 		file := path.Join(dir, name)

@@ -17,6 +17,7 @@ var markers = []struct {
 	{"Gemfile", Ruby}, {"composer.json", PHP},
 }
 
+// readMarkers asks for tools by the files that are theirs.
 func readMarkers(s *scan, dir string) {
 	for _, m := range markers {
 		if file := path.Join(dir, m.file); s.has(file) {

@@ -8,6 +8,7 @@ import (
 	"agentbox/agentbox"
 )
 
+// What versions may look like: the characters of their notation and no other, of bounded length.
 var (
 	// nodeRange is a range of versions as npm reads it; whether it makes sense shows when it is
 	// resolved.

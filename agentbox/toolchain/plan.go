@@ -99,6 +99,8 @@ func Resolve(needs Needs, have Candidates) Plan {
 // resolveGo takes the newest version that is asked for: every go command builds for the older ones.
 func (p *Plan) resolveGo(needs Needs, candidate string) {
 	newest := newestOf(needs.Constraints(Go))
+	// The distribution's package comes with its updates; another toolchain only where it is too
+	// old.
 	if newest == "" || candidate != "" && !version(candidate).LessThan(version(newest)) {
 		p.add(Go)
 	} else {
@@ -156,6 +158,7 @@ func (p *Plan) resolveDistribution(needs Needs, have Candidates) {
 	p.refuse(needs, candidate)
 }
 
+// add takes a tool from the distribution.
 func (p *Plan) add(t Tool) { p.Packages = append(p.Packages, packagesOf[t]...) }
 
 // refuse takes up the needs whose version nobody understood.

@@ -24,6 +24,7 @@ type pyproject struct {
 	} `toml:"tool"`
 }
 
+// readPython takes the pin and the project's range. Other files only say that it is Python.
 func readPython(s *scan, dir string) {
 	file := path.Join(dir, ".python-version")
 	if content, ok := s.read(file); ok {

@@ -12,6 +12,8 @@ import (
 // rustVersion is a version of a toolchain: 1.70 or 1.70.0.
 var rustVersion = agentbox.Pattern(`^1\.[0-9]{1,3}(\.[0-9]{1,3})?$`)
 
+// readRust takes what the crate, its lock and the pinned toolchain each ask for: the newest counts.
+// The first pin's file hides the other, as rustup has it.
 func readRust(s *scan, dir string) {
 	file := path.Join(dir, "Cargo.toml")
 	if content, ok := s.read(file); ok {
@@ -40,6 +42,7 @@ var (
 	locksSince    = map[string]string{"3": "1.53", "4": "1.78"}
 )
 
+// cargoLockVersion stands before the packages; locks without it are of the first versions.
 var cargoLockVersion = agentbox.Pattern(`(?m)^version = ([0-9]{1,3})$`)
 
 // lockNeed is what a Cargo.lock asks for by its version; ok is false for one that every toolchain

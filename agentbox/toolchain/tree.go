@@ -10,6 +10,7 @@ import (
 	"syscall"
 )
 
+// Bounds of the search. A monorepo beyond them names its tools in agentbox.yaml.
 const (
 	maxFile  = 1 << 20 // bytes of a file that is read; a real one has a few kilobytes
 	maxDepth = 3       // directories below where the search begins: services/api/go.mod

@@ -54,6 +54,7 @@ func Begin(ctx context.Context, tree, head, dir string, pack io.Writer) (begun B
 	if begun.Commit, err = b.commit(ctx, begun.Tree); err != nil {
 		return Begun{}, err
 	}
+	// The commit, less all that head leads to.
 	list := begun.Commit + "\n"
 	if head != "" {
 		list += "^" + head + "\n"
@@ -71,6 +72,8 @@ type beginning struct {
 	env        []string
 }
 
+// newBeginning makes git's view of the tree. New objects go below dir; those that the tree has are
+// read as alternates.
 func newBeginning(ctx context.Context, tree, head, dir string) (*beginning, error) {
 	gitDir := filepath.Join(tree, ".git")
 	local, err := readConfig(ctx, filepath.Join(gitDir, "config"))
@@ -135,6 +138,7 @@ func (b *beginning) top(ctx context.Context) (tree string, files int, err error)
 		}
 		return
 	})
+	// Without error: that there is too much is no reason to make no box.
 	if err := g.Wait(); err != nil || size > MaxBegin {
 		return "", 0, explain(err, b.tree)
 	}

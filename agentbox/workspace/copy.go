@@ -48,6 +48,7 @@ func (s *stager) copyAll(ctx context.Context, jobs []job, files *int, bytes *int
 	var mu sync.Mutex
 	var dirs []string
 	g, gctx := errgroup.WithContext(ctx)
+	// Each worker sums on its own, and takes the lock once.
 	for range min(workers(), len(jobs)) {
 		g.Go(func() error {
 			var n, linked int
@@ -107,6 +108,7 @@ func (s *stager) copyOne(j job) (outcome, error) {
 		s.note("%q is left out: it is neither a file, a directory nor a symbolic link", j.name)
 		return outcome{absent: true}, nil
 	}
+	// Where no link can be made, to another file system say, it is copied.
 	if j.link && s.opts.Link && os.Link(j.src, j.dst) == nil {
 		return outcome{bytes: fi.Size(), linked: true}, nil
 	}

@@ -87,6 +87,7 @@ var errNotPlain = errors.New("not of the plain kind")
 func (r *Repo) plainHead() error {
 	path := filepath.Join(r.GitDir, "HEAD")
 	head, err := git.ReadPlain(path, maxPointer)
+	// A HEAD that is a link, as git made it once.
 	if ref := linkedRef(path); ref != "" {
 		head, err = []byte("ref: "+ref), nil
 	}
@@ -104,6 +105,7 @@ func (r *Repo) plainHead() error {
 		return errNotPlain
 	}
 	r.Branch = branch
+	// A loose ref counts before a packed one.
 	loose, err := git.ReadPlain(filepath.Join(r.CommonDir, filepath.FromSlash(ref)), maxPointer)
 	if err == nil {
 		if r.Commit = strings.TrimSpace(string(loose)); !isHex(r.Commit) {

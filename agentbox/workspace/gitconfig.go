@@ -59,6 +59,7 @@ const keepWorktree = "\x00keep"
 func (s *stager) config(ctx context.Context, repo Repo, to target) (local []setting, err error) {
 	var own []setting
 	g, gctx := errgroup.WithContext(ctx)
+	// The user's settings go into submodules, too, but are asked for once.
 	if repo == s.top {
 		g.Go(func() (err error) { s.carry, err = carriedSettings(gctx, repo); return })
 	}
@@ -73,6 +74,8 @@ func (s *stager) config(ctx context.Context, repo Repo, to target) (local []sett
 	// An untracked cache is bound to the machine and directory it was made in; unless the
 	// repository wants one anyway, git is told to drop it, or it would complain at every status.
 	carry := append([]setting{{key: "core.untrackedcache", value: "false"}}, without(s.carry, "core.excludesfile")...)
+	// What the repository says of itself wins over what is the user's; fixed, which comes last,
+	// over both.
 	settings := append(missing(carry, local), sanitise(local)...)
 	settings = append(settings, fixed...)
 	switch to.worktree {
@@ -130,6 +133,7 @@ const (
 	maxParsedSize = 64 << 10
 )
 
+// parsed remembers what a function made of some bytes, by their digest.
 type parsed struct {
 	mu    sync.Mutex
 	bySum map[[sha256.Size]byte][]setting
@@ -244,6 +248,7 @@ func writeConfig(path string, settings []setting) error {
 }
 
 var (
+	// As git-config(1) has them: escapes of a value, and of a subsection.
 	quoteValue      = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\b", `\b`)
 	quoteSubsection = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 )

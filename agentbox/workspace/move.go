@@ -30,6 +30,8 @@ func MoveBranch(ctx context.Context, repo Repo, branch, commit, memory string) e
 	if err != nil {
 		return err
 	}
+	// Two ways in which nothing is lost: an earlier pull put it there, or all that it has leads to
+	// the commit.
 	if was != "" && was != commit {
 		before, err := resolve(ctx, repo, memory)
 		if err != nil {

@@ -30,10 +30,12 @@ func (s *stager) nested(ctx context.Context, outer Repo, to target, path string)
 	if repo.GitDir == "" { // a submodule that is not checked out
 		return nil
 	}
+	// Also what keeps a repository that leads to itself from being copied without end.
 	if repo.CommonDir == outer.CommonDir || s.seen[repo.GitDir] {
 		s.note("%q is left out: it is another work tree of the same repository, with a box of its own", path)
 		return nil
 	}
+	// A submodule's git directory keeps its place below the outer one's, as git looks for it there.
 	inner := target{root: dst, git: filepath.Join(dst, ".git")}
 	if rel, err := filepath.Rel(outer.GitDir, repo.GitDir); err == nil && strings.HasPrefix(rel, "modules/") {
 		inner.git = filepath.Join(to.git, rel)

@@ -43,6 +43,7 @@ func (s *stager) objects(ctx context.Context, repo Repo, dst string) error {
 		if _, err := s.copyAll(ctx, jobs, &s.stats.GitFiles, &s.stats.GitBytes); err != nil {
 			return err
 		}
+		// Every object that was listed is here, so all that refs and index name is.
 		if !vanished.Load() {
 			return s.lfs(ctx, repo, dst)
 		}

@@ -62,6 +62,7 @@ func (o *overlay) add(h *tar.Header, content io.Reader) error {
 	case name == "." || o.beyond(name):
 		return nil
 	}
+	// The repository's own files win: setup may have rebuilt what is committed.
 	if _, err := o.root.Lstat(name); err == nil {
 		return nil // the repository's own, or of a directory that is merged
 	} else if !errors.Is(err, fs.ErrNotExist) {
@@ -133,6 +134,8 @@ func (o *overlay) make(name string, h *tar.Header, content io.Reader) error {
 	return nil
 }
 
+// file writes one file. It must not exist, so that a link which came before cannot be written
+// through.
 func (o *overlay) file(name string, h *tar.Header, content io.Reader) error {
 	f, err := o.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -49,6 +49,7 @@ const (
 	ModuleRefs   = "refs/agentbox/modules/"  // PATH/HEAD, PATH/BRANCH
 )
 
+// remoteName is stricter than git: the name is part of refs, and of a section's header.
 var remoteName = agentbox.Pattern(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 // AddRemote writes the remote of a box into the configuration of the checkout, in place of what
@@ -172,6 +173,7 @@ func editConfig(ctx context.Context, repo Repo, edit func([]byte) []byte) error 
 	if err != nil {
 		return agentbox.Errorf(agentbox.Invalid, "cannot find the configuration of the repository at %s: %w", repo.Root, err)
 	}
+	// Most often the remote is there, and a lock would only be in git's way.
 	if before, err := os.ReadFile(path); err == nil && bytes.Equal(before, edit(before)) {
 		return nil
 	}

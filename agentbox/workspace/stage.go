@@ -73,6 +73,7 @@ func stageWithin(ctx context.Context, repo Repo, dst string, opts Options, limit
 	if err != nil {
 		return Stats{}, errors.Join(unwritable(dst, err), discard(dst, existed))
 	}
+	// Limit and link hold for all repositories that are nested in it together.
 	s := &stager{opts: opts, top: repo, dst: dst, limit: limit, seen: map[string]bool{}}
 	err = s.repo(ctx, repo, target{root: dst, git: filepath.Join(dst, ".git")})
 	if err == nil {
@@ -175,6 +176,7 @@ func (s *stager) repo(ctx context.Context, repo Repo, to target) error {
 // them.
 func (s *stager) objectsAndList(ctx context.Context, repo Repo, to target, local []setting) (paths []string, err error) {
 	l := looks{root: repo.Root, gitDir: to.git, commonDir: to.git, local: local, user: s.carry, area: s.area()}
+	// git reads the trees of directories that its index has no files of.
 	if last(local, "core.sparsecheckout") != "" {
 		if err := s.objects(ctx, repo, to.git); err != nil {
 			return nil, err

@@ -27,12 +27,14 @@ func StageTemp(ctx context.Context, repo Repo, near string) (tree string, stats 
 	if err := RemoveTemp(near); err != nil {
 		return "", Stats{}, err
 	}
+	// Mkdir fails where somebody put anything there, a link included.
 	if tree, limit := inMemory(near); limit > 0 && os.Mkdir(tree, 0o700) == nil {
 		stats, err = stageWithin(ctx, repo, tree, Options{}, limit)
 		if err == nil {
 			return tree, stats, nil
 		}
 		err = errors.Join(err, os.RemoveAll(tree))
+		// Of the two that are left the disk may have room.
 		if !errors.Is(err, errTooLarge) && agentbox.CodeOf(err) != agentbox.NoSpace {
 			return "", Stats{}, err
 		}

@@ -101,6 +101,7 @@ type Work struct {
 // compared with the checkout as it is now. An id that is no object name is an error of code
 // Invalid: it would become an argument of git.
 func Unsaved(ctx context.Context, repo Repo, in State) (Work, error) {
+	// Before git sees any of them.
 	for _, c := range in.Commits {
 		if !isHex(c.ID) {
 			return Work{}, agentbox.Errorf(agentbox.Invalid, "%q is not a commit", c.ID)

@@ -41,6 +41,7 @@ func (l looks) newView(dir string) (*git.View, error) {
 	if err != nil {
 		return nil, unreadable(l.gitDir, err)
 	}
+	// A split index has its shared part beside it, under the name that the index says.
 	for _, e := range entries {
 		if sharedIndex().MatchString(e.Name()) {
 			in.Files[e.Name()] = filepath.Join(l.gitDir, e.Name())
@@ -158,6 +159,7 @@ func lookAt(ctx context.Context, repo Repo) (v *git.View, done func() error, err
 	if err != nil {
 		return nil, nil, err
 	}
+	// Not in the checkout, which is the user's.
 	dir, err := os.MkdirTemp("", "agentbox-git-")
 	if err == nil {
 		dir, err = filepath.EvalSymlinks(dir)
