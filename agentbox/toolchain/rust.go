@@ -13,7 +13,8 @@ import (
 var rustVersion = agentbox.Pattern(`^1\.[0-9]{1,3}(\.[0-9]{1,3})?$`)
 
 // readRust takes what the crate, its lock and the pinned toolchain each ask for: the newest counts.
-// The first pin's file hides the other, as rustup has it.
+// Where both files of a pin are there, rust-toolchain hides the other: rustup's book, "The
+// toolchain file".
 func readRust(s *scan, dir string) {
 	file := path.Join(dir, "Cargo.toml")
 	if content, ok := s.read(file); ok {
@@ -26,7 +27,7 @@ func readRust(s *scan, dir string) {
 			s.need(n)
 		}
 	}
-	for _, name := range []string{"rust-toolchain.toml", "rust-toolchain"} {
+	for _, name := range []string{"rust-toolchain", "rust-toolchain.toml"} {
 		file := path.Join(dir, name)
 		if content, ok := s.read(file); ok {
 			s.need(channelNeed(file, content))

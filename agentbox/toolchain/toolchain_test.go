@@ -69,6 +69,7 @@ func TestDetect(t *testing.T) {
 		"Cargo.lock":         {[]string{"Cargo.toml", "[package]\nedition = '2015'\n", "Cargo.lock", "# generated\nversion = 4\n\n[[package]]\n"}, "rust 1.78 Cargo.lock version|rust  Cargo.toml "},
 		"old Cargo.lock":     {[]string{"Cargo.toml", "[package]\n", "Cargo.lock", "[[package]]\nversion = \"4\"\n"}, "rust  Cargo.toml "},
 		"channel":            {[]string{"rust-toolchain.toml", "[toolchain]\nchannel = '1.75.0'\n"}, "rust 1.75.0 rust-toolchain.toml toolchain.channel"},
+		"both channels":      {[]string{"rust-toolchain", "1.70.0\n", "rust-toolchain.toml", "[toolchain]\nchannel = '1.75.0'\n"}, "rust 1.70.0 rust-toolchain "},
 		"C":                  {[]string{"Makefile", "", "configure.ac", "", "CMakeLists.txt", ""}, "make  Makefile |cmake  CMakeLists.txt |autotools  configure.ac "},
 		"asdf":               {[]string{".tool-versions", "golang 1.22.1\nnodejs 20.1.0 # x\nelixir 1.2\n"}, "go 1.22.1 .tool-versions golang|node 20.1.0 .tool-versions nodejs"},
 		"monorepo":           {[]string{"services/api/go.mod", "module a\n\ngo 1.22\n", "web/package.json", "{}"}, "go 1.22 services/api/go.mod go|node  web/package.json "},
