@@ -3,6 +3,8 @@ package team
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 	"time"
 
 	"agentbox/agentbox"
@@ -14,7 +16,9 @@ import (
 )
 
 // How long who needs something waits for the team. A team that is not there may cost no more than
-// aloneTime; where a holder was heard from a moment ago, it is there, and may be busy.
+// aloneTime; where a holder was heard from a moment ago, it is there, and may be busy. One that
+// vanishes just then is waited for until it has been silent for heardTime: gossip sends a datagram
+// every second, and an overloaded machine may be late with it.
 const (
 	aloneTime = 300 * time.Millisecond
 	busyTime  = 10 * time.Second
@@ -125,15 +129,26 @@ func (t *Team) reach(ctx context.Context, manifest agentbox.Digest) error {
 	if p == nil {
 		return agentbox.Errorf(agentbox.Unavailable, "this machine has left its team")
 	}
-	patience := aloneTime
-	for _, id := range (holders{t}).Holders(manifest) {
-		if time.Since(p.node.Heard(id)) < heardTime {
-			patience = busyTime
-		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, busyTime)
 	defer cancel()
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		for {
+			select {
+			case <-time.After(aloneTime):
+			case <-ctx.Done():
+				return
+			}
+			if !slices.ContainsFunc((holders{t}).Holders(manifest), func(id identity.PeerID) bool { return time.Since(p.node.Heard(id)) < heardTime }) {
+				giveUp(agentbox.Errorf(agentbox.Unavailable, "none of those that have it answers"))
+			}
+		}
+	})
 	_, err := p.exchange.Manifest(ctx, manifest)
+	giveUp(nil)
+	watch.Wait()
 	return err
 }
 

@@ -70,3 +70,38 @@ func TestARevokedReceiverIsCutOff(t *testing.T) {
 	}
 	meshtest.Eventually(t, "its sessions end", func() bool { return limited.Sessions() == 0 })
 }
+
+// A network that loses, repeats, swaps and damages packets makes a transfer slower and nothing else.
+func TestABadNetwork(t *testing.T) {
+	t.Parallel()
+	for name, w := range map[string]meshtest.Weather{
+		"lossy":     {Lost: 0.05},
+		"twice":     {Twice: 0.05},
+		"reordered": {Late: 0.05},
+		"damaged":   {Broken: 0.05},
+		"all":       {Lost: 0.05, Twice: 0.05, Late: 0.05, Broken: 0.05},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			team := meshtest.NewTeam(t)
+			n1, n2 := meshtest.Node(t, team.Add(identity.Builder)), meshtest.Node(t, team.Add())
+			wall := &meshtest.Wall{Weather: w}
+			for _, n := range []*wire.Node{n1, n2} {
+				n.Admit(team.List)
+			}
+			n1.Learn(n2.Self(), wall.Relay(t, n2.Addr(), true))
+			n2.Learn(n1.Self(), wall.Relay(t, n1.Addr(), true))
+			o := newOffice(t)
+			d, mf, chunks := someBlob(60, 100_000)
+			seed, to := o.overQUIC(n1), o.overQUIC(n2)
+			seed.give(d, mf, chunks, upTo(60)...)
+			if _, err := to.fetch(d, mf); err != nil {
+				t.Fatal(err)
+			}
+			to.whole(mf)
+			if b := to.Traffic()[seed.id]; b.Wrong != 0 {
+				t.Errorf("what QUIC should have kept away came up to the pieces: %+v", b)
+			}
+		})
+	}
+}

@@ -1,6 +1,8 @@
 package meshtest
 
 import (
+	"bytes"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"sync"
@@ -9,7 +11,16 @@ import (
 )
 
 // Wall is what a partition is made with: relays of which some pass nothing while it is shut.
-type Wall struct{ shut atomic.Bool }
+type Wall struct {
+	shut atomic.Bool
+	// Weather is what happens to packets that pass through the wall. It is set before Relay.
+	Weather Weather
+}
+
+// Weather is how often, of 1, something happens to a packet on its way.
+type Weather struct {
+	Lost, Twice, Late, Broken float64 // it does not come, or twice, or after the next one, or with a bit turned
+}
 
 // Shut shuts the wall, or opens it.
 func (w *Wall) Shut(shut bool) { w.shut.Store(shut) }
@@ -22,7 +33,7 @@ func (w *Wall) Relay(t testing.TB, to netip.AddrPort, through bool) netip.AddrPo
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &relay{wall: w, through: through, listen: listen, to: to, clients: map[netip.AddrPort]*net.UDPConn{}}
+	r := &relay{weather: w.Weather, wall: w, through: through, listen: listen, to: to, clients: map[netip.AddrPort]*net.UDPConn{}}
 	r.tasks.Go(r.forward)
 	t.Cleanup(r.close)
 	return listen.LocalAddr().(*net.UDPAddr).AddrPort()
@@ -32,6 +43,7 @@ func (w *Wall) Relay(t testing.TB, to netip.AddrPort, through bool) netip.AddrPo
 // goroutine for each direction and client; mu guards clients.
 type relay struct {
 	wall    *Wall
+	weather Weather
 	through bool
 	listen  *net.UDPConn
 	to      netip.AddrPort
@@ -46,13 +58,17 @@ func (r *relay) passes() bool { return !r.through || !r.wall.shut.Load() }
 
 func (r *relay) forward() {
 	b := make([]byte, 2048)
+	ways := map[*net.UDPConn]*way{}
 	for {
 		n, from, err := r.listen.ReadFromUDPAddrPort(b)
 		if err != nil {
 			return
 		}
 		if c := r.client(from); c != nil && r.passes() {
-			_, _ = c.Write(b[:n])
+			if ways[c] == nil {
+				ways[c] = r.way()
+			}
+			ways[c].pass(b[:n], func(b []byte) { _, _ = c.Write(b) })
 		}
 	}
 }
@@ -76,14 +92,47 @@ func (r *relay) client(from netip.AddrPort) *net.UDPConn {
 
 func (r *relay) back(c *net.UDPConn, to netip.AddrPort) {
 	b := make([]byte, 2048)
+	way := r.way()
 	for {
 		n, err := c.Read(b)
 		if err != nil {
 			return
 		}
 		if r.passes() {
-			_, _ = r.listen.WriteToUDPAddrPort(b[:n], to)
+			way.pass(b[:n], func(b []byte) { _, _ = r.listen.WriteToUDPAddrPort(b, to) })
 		}
+	}
+}
+
+// way is one direction between two sockets, with the weather on it.
+type way struct {
+	weather Weather
+	rand    *rand.Rand
+	late    []byte // nil: none is held back
+}
+
+func (r *relay) way() *way {
+	return &way{weather: r.weather, rand: rand.New(rand.NewPCG(1, uint64(r.to.Port())))}
+}
+
+func (w *way) happens(often float64) bool { return often > 0 && w.rand.Float64() < often }
+
+func (w *way) pass(b []byte, send func([]byte)) {
+	switch {
+	case w.happens(w.weather.Lost):
+		return
+	case w.happens(w.weather.Broken):
+		b[w.rand.IntN(len(b))] ^= 1 << w.rand.IntN(8)
+	case w.happens(w.weather.Twice):
+		send(b)
+	case w.late == nil && w.happens(w.weather.Late):
+		w.late = bytes.Clone(b)
+		return
+	}
+	send(b)
+	if w.late != nil {
+		send(w.late)
+		w.late = nil
 	}
 }
 
