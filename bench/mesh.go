@@ -29,6 +29,8 @@ func (l *MeshLab) Scenarios() []Scenario {
 	}
 	out = append(out, l.holders()...)
 	out = append(out, l.cold()...)
+	out = append(out, l.absent()...)
+	out = append(out, l.idle()...)
 	return append(out, simulated()...)
 }
 

@@ -54,6 +54,9 @@ func against(s Result) string {
 
 // amount is a value in the unit people read.
 func amount(v float64, unit string) string {
+	if unit == Bytes && v > 0 && v < 1<<20 {
+		return fmt.Sprintf("%.4f", v/(1<<20))
+	}
 	if unit == Bytes {
 		return fmt.Sprintf("%.1f", v/(1<<20))
 	}

@@ -107,6 +107,7 @@ func Run(ctx context.Context, cfg Config) error {
 	work.Go(func() { d.queue.Run(ctx) })
 	work.Go(func() { shared.team.Run(ctx) })
 	work.Go(func() { d.keepMachines(ctx) })
+	work.Go(func() { returnMemory(ctx, returnEvery) })
 	scrubbed := d.scrub(ctx)
 	if err = d.serveMetrics(ctx); err == nil {
 		err = d.serve(ctx)

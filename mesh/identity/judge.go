@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"crypto/ed25519"
 	"slices"
+	"sync"
 )
 
 // judge keeps the entries whose signers had the right to sign them, and says what they make of each
@@ -37,6 +38,7 @@ func judge(root ed25519.PublicKey, entries map[slot]Entry) List {
 			delete(l.entries, slot{member: id, signer: id})
 		}
 	}
+	l.digest = sync.OnceValue(l.sum)
 	return l
 }
 

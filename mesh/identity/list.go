@@ -27,6 +27,9 @@ type List struct {
 	root    ed25519.PublicKey
 	entries map[slot]Entry
 	members map[PeerID]Member // as judged
+	// digest is what Digest gives; nil for the zero List. It is wanted for every packet of gossip that
+	// says something new, and takes a hash of all entries.
+	digest func() agentbox.Digest
 }
 
 // slot has one entry: what one signer says of one member.
@@ -63,7 +66,7 @@ func TeamOf(root ed25519.PublicKey) agentbox.Digest { return sha256.Sum256(root)
 
 // NewList is the list of a team before anybody is on it.
 func NewList(root ed25519.PublicKey) List {
-	return List{root: root, entries: map[slot]Entry{}, members: map[PeerID]Member{}}
+	return judge(root, map[slot]Entry{})
 }
 
 // Team names the team, zero for none.
@@ -108,6 +111,13 @@ func (l List) Serial() uint64 {
 
 // Digest is the same for two lists exactly when their entries are. It is that of the encoded list.
 func (l List) Digest() agentbox.Digest {
+	if l.digest == nil {
+		return l.sum()
+	}
+	return l.digest()
+}
+
+func (l List) sum() agentbox.Digest {
 	b, err := l.Encode()
 	if err != nil {
 		return agentbox.Digest{}

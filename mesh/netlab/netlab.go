@@ -146,6 +146,14 @@ func (l *Net) Cut(ctx context.Context, i int, cut bool) error {
 	return run(ctx, "ip", "-n", l.hub(), "link", "set", port(i), state)
 }
 
+// Lose has every packet from and to a machine vanish, while its cable stays in, or none.
+func (l *Net) Lose(ctx context.Context, i int, all bool) error {
+	if all {
+		return run(ctx, "ip", "-n", l.hub(), "link", "set", port(i), "nomaster")
+	}
+	return run(ctx, "ip", "-n", l.hub(), "link", "set", port(i), "master", "bridge")
+}
+
 func port(i int) string { return "port" + strconv.Itoa(i) }
 
 // removeNamespaces removes the namespaces that which picks, and tells all errors.

@@ -1,0 +1,166 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/home"
+	"agentbox/mesh/netlab"
+)
+
+// coldImage is the configuration of the repository whose boxes are entered. Its image has some 175
+// MiB.
+const coldImage = "image: apt:bookworm\npackages: [busybox, git, inotify-tools, rsync]\n"
+
+// daemons are whole machines, each with a home and a daemon of its own in its own namespace, as a
+// team has them: what is typed on them are a person's commands.
+type daemons struct {
+	l     *MeshLab
+	name  string      // of the group of scenarios, so that homes differ
+	links *netlab.Net // nil: not yet, commands run beside the network
+	repo  string
+}
+
+func (o *daemons) home(i int) string { return filepath.Join(o.l.dir, o.name+strconv.Itoa(i)) }
+
+// command runs the program of a machine, in its namespace where it is on the network, in the
+// repository.
+func (o *daemons) command(ctx context.Context, i int, on bool, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, o.l.cfg.Binary, args...)
+	if on {
+		cmd = exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", o.links.Name(i), o.l.cfg.Binary}, args...)...)
+	}
+	var out, complaints bytes.Buffer
+	cmd.Dir, cmd.Stdout, cmd.Stderr = o.repo, &out, &complaints
+	cmd.Env = append(os.Environ(), home.EnvDir+"="+o.home(i), "AGENTBOX_POOL=0", "AGENTBOX_ISOLATION="+string(agentbox.GVisor))
+	if err := cmd.Run(); err != nil {
+		return "", agentbox.Errorf(agentbox.Unavailable, "agentbox %s: %w: %.500s", strings.Join(args, " "), err, strings.TrimSpace(complaints.String()))
+	}
+	return strings.TrimSpace(out.String()), nil
+}
+
+// repository makes the one that all machines have.
+func (o *daemons) repository(ctx context.Context) error {
+	o.repo = filepath.Join(o.l.dir, o.name+"-repository")
+	if err := os.MkdirAll(o.repo, 0o755); err != nil {
+		return err
+	}
+	if err := o.configure(coldImage); err != nil {
+		return err
+	}
+	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "."}, {"-c", "user.name=b", "-c", "user.email=b@localhost", "commit", "-q", "-m", "first"}} {
+		if err := git(ctx, o.repo, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *daemons) configure(text string) error {
+	return os.WriteFile(filepath.Join(o.repo, "agentbox.yaml"), []byte(text), 0o644)
+}
+
+// found makes the team, on the first machine.
+func (o *daemons) found(ctx context.Context) error {
+	_, err := o.command(ctx, 0, true, "mesh", "init", "--name", "seed", "--listen", o.listen(0))
+	return err
+}
+
+// join makes another machine a member.
+func (o *daemons) join(ctx context.Context, i int) error {
+	token, err := o.command(ctx, 0, true, "mesh", "invite", "-q")
+	if err != nil {
+		return err
+	}
+	_, err = o.command(ctx, i, true, "mesh", "join", "--name", "machine-"+strconv.Itoa(i), "--listen", o.listen(i), token)
+	return err
+}
+
+func (o *daemons) listen(i int) string { return o.links.Address(i).String() + ":7946" }
+
+// peers asks a machine who is in the team, until that is what is waited for.
+func (o *daemons) peers(ctx context.Context, i int, until func([]api.MeshPeer) bool) ([]api.MeshPeer, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		out, err := o.command(ctx, i, true, "mesh", "peers", "--json")
+		if err != nil {
+			return nil, err
+		}
+		var peers []api.MeshPeer
+		if err := json.Unmarshal([]byte(out), &peers); err != nil {
+			return nil, err
+		}
+		if len(peers) > 0 && until(peers) {
+			return peers, nil
+		}
+		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// daemon is the process of a machine's daemon.
+func (o *daemons) daemon(ctx context.Context, i int) (int, error) {
+	out, err := o.command(ctx, i, true, "daemon", "status", "--json")
+	if err != nil {
+		return 0, err
+	}
+	var st api.DaemonStatus
+	if err := json.Unmarshal([]byte(out), &st); err != nil {
+		return 0, err
+	}
+	return st.PID, nil
+}
+
+// kill ends a machine's daemon as by SIGKILL.
+func (o *daemons) kill(ctx context.Context, i int) error {
+	pid, err := o.daemon(ctx, i)
+	if err != nil {
+		return err
+	}
+	return syscall.Kill(pid, syscall.SIGKILL)
+}
+
+// forget ends a machine, with all that it has.
+func (o *daemons) forget(ctx context.Context, i int) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), teardownTime)
+	defer cancel()
+	if _, err := os.Stat(o.home(i)); err != nil {
+		return nil
+	}
+	_, rmErr := o.command(ctx, i, true, "rm", "--force")
+	_, leaveErr := o.command(ctx, i, true, "mesh", "leave")
+	_, stopErr := o.command(ctx, i, true, "daemon", "stop")
+	return errors.Join(rmErr, leaveErr, stopErr, os.RemoveAll(o.home(i)))
+}
+
+// close ends all machines, and removes the network.
+func (o *daemons) close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), teardownTime)
+	defer cancel()
+	var errs []error
+	for i := range meshMachines {
+		if _, err := os.Stat(o.home(i)); err != nil {
+			continue
+		}
+		_, err := o.command(ctx, i, o.links != nil, "daemon", "stop")
+		errs = append(errs, err, os.RemoveAll(o.home(i)))
+	}
+	if o.links != nil {
+		errs = append(errs, o.links.Close(ctx))
+	}
+	o.links = nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,151 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/prometheus/procfs"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+)
+
+// How long a team settles before it is idle, and is watched then.
+const (
+	idleSettle = 30 * time.Second
+	idleWatch  = time.Minute
+)
+
+// idleCost is what a daemon costs that has nothing to do.
+type idleCost struct {
+	memory    int64         // resident, bytes
+	traffic   float64       // sent and received, with the headers of Ethernet, bytes a second
+	processor time.Duration // of processor time, a second
+}
+
+// idleTeam is daemons that are all members of a team, and do nothing.
+type idleTeam struct {
+	daemons
+	costs []idleCost // of one watch: one for each machine
+}
+
+// idle has sixteen daemons of a team with nothing to do. Each of them is a sample of one watch.
+func (l *MeshLab) idle() []Scenario {
+	o := &idleTeam{daemons: daemons{l: l, name: "idle"}}
+	memory := o.cost("mesh/idle-memory", Bytes, 1<<30, func(c idleCost) float64 { return float64(c.memory) })
+	memory.Setup, memory.Teardown = o.open, o.close
+	return []Scenario{
+		memory,
+		o.cost("mesh/idle-traffic", Bytes, 1<<30, func(c idleCost) float64 { return c.traffic }),
+		o.cost("mesh/idle-processor", Milliseconds, 1000, func(c idleCost) float64 { return millis(c.processor) }),
+	}
+}
+
+// cost has one machine after the other say what it costs.
+func (o *idleTeam) cost(name, unit string, ceiling float64, of func(idleCost) float64) Scenario {
+	next := 0
+	return Scenario{Name: name, Unit: unit, Ceiling: ceiling, Measure: func(ctx context.Context) (float64, error) {
+		if err := o.watch(ctx); err != nil {
+			return 0, err
+		}
+		next++
+		return of(o.costs[(next-1)%meshMachines]), nil
+	}}
+}
+
+// open makes the team, and has it settle.
+func (o *idleTeam) open(ctx context.Context) (err error) {
+	if err := o.repository(ctx); err != nil {
+		return err
+	}
+	if o.links, err = newLinks(ctx, meshMachines, linkGigabit); err != nil {
+		return err
+	}
+	if err := o.found(ctx); err != nil {
+		return err
+	}
+	for i := 1; i < meshMachines; i++ {
+		if err := o.join(ctx, i); err != nil {
+			return err
+		}
+	}
+	for i := range meshMachines {
+		if _, err := o.peers(ctx, i, everybodyHere); err != nil {
+			return err
+		}
+	}
+	return sleep(ctx, idleSettle)
+}
+
+func everybodyHere(all []api.MeshPeer) bool {
+	here := 1 // this machine
+	for _, p := range all {
+		if p.State == "here" {
+			here++
+		}
+	}
+	return here == meshMachines
+}
+
+// watch looks at all daemons before and after a minute, once for the three scenarios.
+func (o *idleTeam) watch(ctx context.Context) error {
+	if o.costs != nil {
+		return nil
+	}
+	if o.links == nil {
+		return agentbox.Errorf(agentbox.Invalid, "it is counted in mesh/idle-memory: measure both")
+	}
+	var pids [meshMachines]int
+	for i := range pids {
+		var err error
+		if pids[i], err = o.daemon(ctx, i); err != nil {
+			return err
+		}
+	}
+	began := time.Now()
+	before, err := costsOf(pids[:])
+	if err != nil {
+		return err
+	}
+	if err := sleep(ctx, idleWatch); err != nil {
+		return err
+	}
+	after, err := costsOf(pids[:])
+	if err != nil {
+		return err
+	}
+	seconds := time.Since(began).Seconds()
+	for i, c := range after {
+		c.traffic = (c.traffic - before[i].traffic) / seconds
+		c.processor = time.Duration(float64(c.processor-before[i].processor) / seconds)
+		o.costs = append(o.costs, c)
+	}
+	return nil
+}
+
+// costsOf says what processes have cost until now, each by the network of its own namespace.
+func costsOf(pids []int) ([]idleCost, error) {
+	var out []idleCost
+	for _, pid := range pids {
+		p, err := procfs.NewProc(pid)
+		if err != nil {
+			return nil, err
+		}
+		st, err := p.Stat()
+		lines, netErr := p.NetDev()
+		if err := errors.Join(err, netErr); err != nil {
+			return nil, err
+		}
+		eth, ok := lines["eth0"]
+		if !ok {
+			return nil, agentbox.Errorf(agentbox.Internal, "the daemon with pid %d is not on the network", pid)
+		}
+		out = append(out, idleCost{
+			memory:    int64(st.ResidentMemory()),
+			traffic:   float64(eth.RxBytes + eth.TxBytes),
+			processor: time.Duration(st.UTime+st.STime) * time.Second / userHZ,
+		})
+	}
+	return out, nil
+}
