@@ -236,6 +236,15 @@ func (m *Mesh) listChanged(list identity.List) {
 	m.tasks.Go(func() { m.roster.Spread(m.ctx, r.node, m.Here()) })
 }
 
+// How much load and free space change before that is worth telling: an announcement goes from every
+// member to several others, which is most of what an idle team would send.
+const (
+	loadStep  = 10 // percent of the processors
+	freeParts = 16 // a sixteenth of what was free
+)
+
+func differs(a, b, by int) bool { return max(a-b, b-a) > by }
+
 // announce tells everybody which list and catalogue this machine has, how busy it is and what is
 // free. Calls may come in any order, so an older head never replaces a newer one.
 func (m *Mesh) announce(head catalogue.Head) {
@@ -249,7 +258,10 @@ func (m *Mesh) announce(head catalogue.Head) {
 		if head.Sequence >= meta.Sequence {
 			meta.Sequence, meta.Digest = head.Sequence, head.Digest
 		}
-		meta.List, meta.Load, meta.Free = [8]byte(digest[:8]), load, free
+		meta.List = [8]byte(digest[:8])
+		if differs(int(meta.Load), int(load), loadStep) || differs(int(meta.Free), int(free), int(meta.Free)/freeParts) {
+			meta.Load, meta.Free = load, free
+		}
 	})
 	if err != nil {
 		m.cfg.Log.Error("mesh: announce", "error", err)

@@ -3,7 +3,6 @@ package team
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -17,8 +16,8 @@ import (
 
 // How long who needs something waits for the team. A team that is not there may cost no more than
 // aloneTime; where a holder was heard from a moment ago, it is there, and may be busy. One that
-// vanishes just then is waited for until it has been silent for heardTime: gossip sends a datagram
-// every second, and an overloaded machine may be late with it.
+// vanishes just then is waited for until it has been silent for heardTime: an overloaded machine may
+// be late with all that it sends.
 const (
 	aloneTime = 300 * time.Millisecond
 	busyTime  = 10 * time.Second
@@ -135,21 +134,42 @@ func (t *Team) reach(ctx context.Context, manifest agentbox.Digest) error {
 	defer giveUp(nil)
 	var watch sync.WaitGroup
 	watch.Go(func() {
-		for {
-			select {
-			case <-time.After(aloneTime):
-			case <-ctx.Done():
-				return
-			}
-			if !slices.ContainsFunc((holders{t}).Holders(manifest), func(id identity.PeerID) bool { return time.Since(p.node.Heard(id)) < heardTime }) {
-				giveUp(agentbox.Errorf(agentbox.Unavailable, "none of those that have it answers"))
-			}
+		if (holders{t}).silent(ctx, p, manifest) {
+			giveUp(agentbox.Errorf(agentbox.Unavailable, "none of those that have it answers"))
 		}
 	})
 	_, err := p.exchange.Manifest(ctx, manifest)
 	giveUp(nil)
 	watch.Wait()
 	return err
+}
+
+// silent waits until no holder of a manifest is heard from, or ctx has ended; it is false then.
+func (h holders) silent(ctx context.Context, p *part, manifest agentbox.Digest) bool {
+	var heard time.Time
+	packets := map[identity.PeerID]uint64{}
+	tick := time.NewTicker(aloneTime)
+	defer tick.Stop()
+	for first := true; ; first = false {
+		for _, id := range h.Holders(manifest) {
+			n := p.node.Packets(id)
+			if at := p.node.Heard(id); at.After(heard) {
+				heard = at
+			}
+			if n > packets[id] && !first {
+				heard = time.Now()
+			}
+			packets[id] = n
+		}
+		if !first && time.Since(heard) >= heardTime {
+			return true
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 // Setup brings what setup made elsewhere for a key onto this machine's SetupResults, and says who

@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"log"
@@ -142,23 +143,25 @@ func (g *Gossip) Admit(list identity.List) {
 }
 
 // Announce changes what this node says of itself: change is called once, with a lock held.
-// Everybody hears of it within a second or two. The error is that of a Meta that does not fit; then
-// what was announced before goes on.
+// Everybody hears of it within a second or two. What changes nothing is not said: a change is sent by
+// every member to several others. The error is that of a Meta that does not fit; then what was
+// announced before goes on.
 func (g *Gossip) Announce(change func(*Meta)) error {
 	g.mu.Lock()
+	before := g.signed
 	change(&g.meta)
+	err := g.sign()
+	changed := !bytes.Equal(before, g.signed)
 	g.mu.Unlock()
-	if err := g.sign(); err != nil {
-		return err
+	if err == nil && changed {
+		g.poke(g.announce)
 	}
-	g.poke(g.announce)
-	return nil
+	return err
 }
 
-// sign makes the bytes of our Meta. It fails rather than give memberlist more than it takes.
+// sign makes the bytes of our Meta. It fails rather than give memberlist more than it takes. Callers
+// hold mu, or nobody else has g yet.
 func (g *Gossip) sign() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	b, err := g.meta.Sign(g.cfg.Key)
 	if err == nil && len(b) > memberlist.MetaMaxSize {
 		err = agentbox.Errorf(agentbox.Internal, "an announcement of %d bytes, at most %d", len(b), memberlist.MetaMaxSize)

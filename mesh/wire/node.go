@@ -199,7 +199,21 @@ func (n *Node) admits(id identity.PeerID) bool {
 	return n.list.Admits(id, time.Now())
 }
 
-// Heard tells when a datagram of a peer last came. Gossip sends some every second.
+// Packets is how many packets a peer has sent in the connections that are open. They are of QUIC
+// itself, too: a machine that is too busy to answer acknowledges what it is asked.
+func (n *Node) Packets(id identity.PeerID) (sum uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for c := range n.conns {
+		if c.peer == id {
+			sum += c.PacketsReceived()
+		}
+	}
+	return sum
+}
+
+// Heard tells when a datagram of a peer last came. Gossip sends one a second to some peer: in a team
+// of a few that is each of them every few seconds.
 func (n *Node) Heard(id identity.PeerID) time.Time {
 	at, _ := n.heard.Load(id)
 	t, _ := at.(time.Time)
