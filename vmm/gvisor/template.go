@@ -2,15 +2,13 @@ package gvisor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 
-	"golang.org/x/sys/unix"
-
 	"agentbox/agentbox"
 	"agentbox/vmm"
+	"agentbox/vmm/memfile"
 	"agentbox/vmm/statedir"
 )
 
@@ -68,7 +66,7 @@ func (t *template) load(ctx context.Context, dir string, files []*os.File) error
 	if err != nil {
 		return err
 	}
-	t.about, err = sealed("agentbox-template", func(m *os.File) error {
+	t.about, err = memfile.Sealed("agentbox-template", func(m *os.File) error {
 		_, err := m.Write(about)
 		return err
 	})
@@ -77,32 +75,10 @@ func (t *template) load(ctx context.Context, dir string, files []*os.File) error
 
 // memoryFile is a sealed copy of a file.
 func memoryFile(name string, f *os.File) (*os.File, error) {
-	return sealed("agentbox-"+name, func(m *os.File) error {
+	return memfile.Sealed("agentbox-"+name, func(m *os.File) error {
 		_, err := io.Copy(m, f)
 		return err
 	})
-}
-
-// immutable is everything that can be forbidden to a memory file, the adding of seals included.
-const immutable = unix.F_SEAL_SEAL | unix.F_SEAL_WRITE | unix.F_SEAL_GROW | unix.F_SEAL_SHRINK
-
-// sealed makes a file in memory that is immutable once it is filled, for everybody, whatever
-// descriptors they hold.
-func sealed(name string, fill func(*os.File) error) (*os.File, error) {
-	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		return nil, os.NewSyscallError("memfd_create", err)
-	}
-	m := os.NewFile(uintptr(fd), name)
-	err = fill(m)
-	if err == nil {
-		_, err = unix.FcntlInt(m.Fd(), unix.F_ADD_SEALS, immutable)
-	}
-	if err != nil {
-		m.Close()
-		return nil, err
-	}
-	return m, nil
 }
 
 // InheritTemplate implements vmm.Snapshotter. The files are trusted as far as they are sealed: they
@@ -112,9 +88,8 @@ func (d *Driver) InheritTemplate(files []*os.File) (vmm.Template, error) {
 		return nil, fmt.Errorf("a template is inherited as %d files, not %d", len(imageNames)+1, len(files))
 	}
 	for _, f := range files {
-		seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
-		if err != nil || seals&immutable != immutable {
-			return nil, errors.New("a template's file is not a sealed memory file")
+		if err := memfile.Check(f); err != nil {
+			return nil, err
 		}
 	}
 	last := len(files) - 1

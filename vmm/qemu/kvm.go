@@ -16,6 +16,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/vmm/child"
 	"agentbox/vmm/guest/protocol"
+	"agentbox/vmm/memfile"
 )
 
 // verdict says whether KVM runs a guest here. It is kept in the memo and holds until one of the
@@ -120,7 +121,7 @@ func probeGuest(ctx context.Context, program, kernel string, limit limits) (stri
 	}
 	defer ignored.Close()
 	defer others.Close()
-	memory, err := newMemoryFile(memoryName, probeMemory)
+	memory, err := memfile.New(memoryName, probeMemory)
 	if err != nil {
 		return "", errors.Join(err, theirs.Close())
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"agentbox/vmm/memfile"
 )
 
 const sampleMaps = `55d0c0000000-55d0c0400000 r--p 00000000 fe:00 1234  /usr/bin/qemu-system-x86_64
@@ -72,7 +74,7 @@ func TestLocateSplitsAtMappings(t *testing.T) {
 // written.
 func TestChangedPagesOfThisProcess(t *testing.T) {
 	const size = 2 * regionSize
-	f, err := newMemoryFile(memoryName, size)
+	f, err := memfile.New(memoryName, size)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +82,7 @@ func TestChangedPagesOfThisProcess(t *testing.T) {
 	if _, err := f.WriteAt([]byte("template"), 5*pageSize); err != nil {
 		t.Fatal(err)
 	}
-	if err := seal(f); err != nil {
+	if err := memfile.Seal(f); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.WriteAt([]byte("x"), 0); err == nil {

@@ -13,6 +13,7 @@ import (
 	"agentbox/vmm/child"
 	"agentbox/vmm/console"
 	"agentbox/vmm/guest/protocol"
+	"agentbox/vmm/memfile"
 )
 
 // Boot implements vmm.Driver. The guest's memory is shared with a memory file, so that the machine
@@ -32,7 +33,7 @@ func (d *Driver) boot(ctx context.Context, spec vmm.Spec) (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.memory, err = newMemoryFile(memoryName, spec.Memory); err != nil {
+	if m.memory, err = memfile.New(memoryName, spec.Memory); err != nil {
 		return nil, err
 	}
 	started := false

@@ -12,6 +12,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/vmm"
+	"agentbox/vmm/memfile"
 	"agentbox/vmm/statedir"
 )
 
@@ -94,20 +95,20 @@ func (t *template) load(ctx context.Context, dir string, about inheritance) (err
 	if t.devices, err = sealedBytes("agentbox-devices", state); err != nil {
 		return err
 	}
-	if t.memory, err = newMemoryFile(memoryName, t.Manifest.Memory); err != nil {
+	if t.memory, err = memfile.New(memoryName, t.Manifest.Memory); err != nil {
 		return err
 	}
 	if err := loadPages(ctx, dir, memoryFile, t.Memory, fileSpace{t.memory}); err != nil {
 		return err
 	}
-	if t.blocks, err = newMemoryFile("agentbox-runtime", t.disk.Length); err != nil {
+	if t.blocks, err = memfile.New("agentbox-runtime", t.disk.Length); err != nil {
 		return err
 	}
 	if err := loadPages(ctx, dir, templateDiskFile, t.disk, newPacked(t.blocks, t.disk)); err != nil {
 		return err
 	}
 	for _, f := range []*os.File{t.memory, t.blocks} {
-		if err := seal(f); err != nil {
+		if err := memfile.Seal(f); err != nil {
 			return err
 		}
 	}
@@ -117,6 +118,20 @@ func (t *template) load(ctx context.Context, dir string, about inheritance) (err
 	}
 	t.about, err = sealedBytes("agentbox-template", head)
 	return err
+}
+
+// sealedBytes is a memory file of the given content.
+func sealedBytes(name string, content []byte) (*os.File, error) {
+	return memfile.Sealed(name, func(f *os.File) error {
+		_, err := f.WriteAt(content, 0)
+		return err
+	})
+}
+
+// reopen gives a second file with an offset of its own: QEMU reads device state from where the
+// offset is.
+func reopen(f *os.File) (*os.File, error) {
+	return os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 }
 
 // packed is a page set's own data file as a sink: it keeps the packing.
@@ -171,7 +186,7 @@ func (d *Driver) InheritTemplate(files []*os.File) (vmm.Template, error) {
 		return nil, fmt.Errorf("a template is inherited as 4 files, not %d", len(files))
 	}
 	for _, f := range files {
-		if err := isSealed(f); err != nil {
+		if err := memfile.Check(f); err != nil {
 			return nil, err
 		}
 	}

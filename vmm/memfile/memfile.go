@@ -1,0 +1,67 @@
+// Package memfile makes files in memory that nobody can change any more once they are sealed. Both
+// drivers keep opened templates in them (vmm/qemu, vmm/gvisor): what many machines start from must
+// be the very bytes that were verified, and no VMM that a guest has taken over may change them for
+// the others, whatever descriptors it holds. Such a file has no name on disk, is handed to other
+// processes as a descriptor, and goes with the last of these. See memfd_create(2).
+package memfile
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// New makes a file of size bytes, all of it a hole: it takes memory only where it is written to. It
+// can be sealed. name shows in /proc/PID/maps of the processes that map it; the caller closes it.
+func New(name string, size int64) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	if err := f.Truncate(size); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// seals are everything that can be forbidden, the adding of further seals included.
+const seals = unix.F_SEAL_SEAL | unix.F_SEAL_WRITE | unix.F_SEAL_GROW | unix.F_SEAL_SHRINK
+
+// Seal makes a file of New's immutable, for everybody and for good. It fails while some process has
+// it mapped, shared and for writing.
+func Seal(f *os.File) error {
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals); err != nil {
+		return fmt.Errorf("seal %s: %w", f.Name(), err)
+	}
+	return nil
+}
+
+// Check is nil if a file that another process passed on is sealed: no process that has it open can
+// change it. What is in it is for the caller to judge.
+func Check(f *os.File) error {
+	have, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
+	if err != nil || have&seals != seals {
+		return errors.New("a template's file is not a sealed memory file")
+	}
+	return nil
+}
+
+// Sealed makes a file, has fill write its content, and seals it. Nothing is left when that fails.
+func Sealed(name string, fill func(*os.File) error) (*os.File, error) {
+	f, err := New(name, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err = fill(f); err == nil {
+		err = Seal(f)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
