@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -130,7 +131,8 @@ func (c *Client) call(ctx context.Context, limit time.Duration, name string, in,
 		if json.Unmarshal(r.answer, &f) != nil || f.Error == "" {
 			f.Error = "refused without a reason"
 		}
-		return agentbox.Errorf(agentbox.Unavailable, "the guest failed to %s: %s", verb(name), clean(f.Error))
+		verb, _, _ := strings.Cut(name, "@")
+		return agentbox.Errorf(agentbox.Unavailable, "the guest failed to %s: %s", verb, clean(f.Error))
 	case out != nil:
 		if err := json.Unmarshal(r.answer, out); err != nil {
 			return agentbox.Errorf(agentbox.Unavailable, "the guest's answer to %s: %w", name, err)
@@ -163,14 +165,4 @@ func (c *Client) send(ctx context.Context, limit time.Duration, name string, pay
 	case <-ctx.Done():
 		return reply{err: ctx.Err()}
 	}
-}
-
-// verb is the first word of a request's name.
-func verb(name string) string {
-	for i := range name {
-		if name[i] == '@' {
-			return name[:i]
-		}
-	}
-	return name
 }
