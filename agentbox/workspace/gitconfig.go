@@ -27,12 +27,15 @@ type setting struct {
 
 // leftBehind matches the keys a copy does not get: credentials and where to find them, what runs
 // programs of the host, what leads to other files, and the signatures no box can make without a
-// key. Keys are in canonical form.
+// key. Keys are in canonical form. The last two are for tools that keep tokens in git's
+// configuration, each under a name of its own (git-town.github-token): a key that only sounds like
+// one is no loss.
 var leftBehind = agentbox.Pattern(`^(?:` + strings.Join([]string{
 	`credential\..*`, `http\.(.*\.)?(extraheader|cookiefile|proxyauthmethod|sslkey|sslcert|sslcertpasswordprotected|proxysslkey|proxysslcert|.*password.*)`,
 	`include\..*`, `includeif\..*`, `sendemail\..*`, `imap\..*`, `gpg\..*`, `(commit|tag|push)\.gpgsign`, `user\.signingkey`, `uploadpack\..*hook`,
 	`core\.(hookspath|sshcommand|fsmonitor|askpass|gitproxy|worktree|bare|alternaterefscommand|alternaterefsprefixes|ignorecase|precomposeunicode)`,
-	`core\.(checkstat|trustctime)`, `receive\.denycurrentbranch`, `.*\.(token|password|passwd|secret|apikey|oauthtoken)`, `safe\..*`,
+	`core\.(checkstat|trustctime)`, `receive\.denycurrentbranch`, `safe\..*`,
+	`.*\.[^.]*(token|passw(or)?d|passphrase|secret|api-?key)[^.]*`, `.*\.[^.]*pass`,
 }, "|") + `)$`)
 
 // carried are the keys of the user's own configuration that decide what git says about this work

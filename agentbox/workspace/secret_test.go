@@ -79,6 +79,7 @@ func TestNoSecretIsCopied(t *testing.T) {
 	git config http.proxy http://u:s3cr3t@proxy:1; git config http.cookieFile /s3cr3t; git config core.sshCommand 'ssh -i s3cr3t'; git config core.hooksPath /s3cr3t
 	git config core.fsmonitor /s3cr3t; git config core.askPass /s3cr3t; git config include.path /s3cr3t; git config includeIf.gitdir:/.path /s3cr3t
 	git config sendemail.smtpPass s3cr3t; git config github.token s3cr3t; git config user.signingKey s3cr3t; git config commit.gpgSign true
+	git config git-town.github-token s3cr3t; git config git-town.bitbucket-app-password s3cr3t; git config gitlab.https://host.accessToken s3cr3t; git config gitcvs.dbPass s3cr3t
 	git config branch.main.remote origin; git config submodule.x.url https://s3cr3t@host/x
 	echo s3cr3t >.git/hooks/pre-commit; echo s3cr3t >.git/credentials; mkdir .git/git-crypt; echo s3cr3t >.git/git-crypt/key; echo s3cr3t >.git/key.pem
 	echo "x branch y of https://u:s3cr3t@host/x" >.git/FETCH_HEAD; echo "0 0 t <t> 0 +0	clone: from https://u:s3cr3t@host/x" >>.git/logs/HEAD
