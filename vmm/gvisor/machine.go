@@ -107,6 +107,7 @@ func (m *machine) Kill() error {
 		return nil
 	default:
 	}
+	// Before the processes end, so that their end is not taken for a failure.
 	m.killed.Store(true)
 	err := m.end()
 	<-m.done

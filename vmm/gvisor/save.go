@@ -71,6 +71,7 @@ func (d *Driver) Save(ctx context.Context, vm vmm.Machine, dir string, how vmm.S
 // machine that has ended is explained by its end.
 func (m *machine) save(ctx context.Context, dir string, man manifest) error {
 	group, ctx := errgroup.WithContext(ctx)
+	// The group's context ends the other half when one fails.
 	group.Go(func() error { return m.saveImages(ctx, dir, &man) })
 	var listing *agentbox.Digest
 	if man.Disks && m.spec.Workspace != "" {

@@ -63,6 +63,7 @@ func (b *build) apt(ctx context.Context, suite string, r Recipe) error {
 	if err := b.bootstrap(ctx, program, bootstrapArgs(mode, suite, r), sources, suite); err != nil {
 		return err
 	}
+	// What differs from build to build goes before the image is described.
 	if err := errors.Join(b.forgetHost(), b.javaStore(), b.ownClusters()); err != nil {
 		return err
 	}

@@ -49,6 +49,7 @@ func (b *build) bootstrap(ctx context.Context, program string, args []string, so
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = childAttributes()
+	// By the script above it reaches every process of the group.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = bootstrapGrace
 	stdout, err := cmd.StdoutPipe()
@@ -111,6 +112,7 @@ func removeBootstrap(dir string) error {
 	if err != nil {
 		return nil
 	}
+	// The temporary directory may itself be reached by a link.
 	if real, err := filepath.EvalSymlinks(tmp); err == nil {
 		tmp = real // as the table of mounts names it
 	}

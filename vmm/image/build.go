@@ -100,6 +100,7 @@ func (s *Store) clear(ctx context.Context) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
+		// A build that runs has its directory locked.
 		if err == nil && durable.TryLockFile(f) != nil {
 			errs = append(errs, f.Close())
 			continue
@@ -195,6 +196,7 @@ func (s *Store) adopt(ctx context.Context, b *build) error {
 	}
 	defer release()
 	place := s.imageDir(b.image.Digest)
+	// Machines may have that file open, and its stat is what it was verified by.
 	if here, err := s.open(b.image.Digest); err == nil && here.Lazy == nil {
 		return nil
 	}

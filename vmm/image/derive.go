@@ -64,6 +64,7 @@ func (b *build) derive(ctx context.Context, limits rootfs.Limits, base Image, d 
 	if err := b.makeKeys(); err != nil { // of packages that came with the layers, which lack their keys
 		return err
 	}
+	// The base's packages, environment and source are this image's, too.
 	b.image.over(base)
 	for _, maker := range d.Upon {
 		if !slices.Contains(b.image.Upon, maker) {

@@ -55,6 +55,7 @@ func (b *build) download(ctx context.Context, source string, layers []v1.Layer) 
 	}
 	for i := range layers {
 		d.group.Go(func() {
+			// One that waits for its turn when ctx ends fails as soon as it has it.
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			d.done[i] <- d.fetch(ctx, i)
@@ -164,6 +165,7 @@ func decompress(f io.ReadCloser) (io.ReadCloser, error) {
 		return nil, err
 	}
 	switch {
+	// gzip (RFC 1952), zstd (RFC 8878), and else a plain archive.
 	case len(magic) >= 2 && magic[0] == 0x1f && magic[1] == 0x8b:
 		z, err := gzip.NewReader(r)
 		if err != nil {

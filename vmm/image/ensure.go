@@ -75,6 +75,7 @@ func (s *Store) Rebuild(ctx context.Context, r Recipe, p Progress) (Image, error
 	if err != nil {
 		return Image{}, err
 	}
+	// What the reference names now, not what the lock file says it named.
 	r.Manifest = ""
 	includes, err := resolveIncludes(ctx, r.Include, s.neverNow())
 	if err != nil {
@@ -89,10 +90,13 @@ func (s *Store) Rebuild(ctx context.Context, r Recipe, p Progress) (Image, error
 
 // ensureBase gives the base as pin wants it, see Ensure.
 func (s *Store) ensureBase(ctx context.Context, r Recipe, pin agentbox.Digest, p Progress) (Image, error) {
+	// A pinned image that is here needs no recipe, no network and no lock.
 	if about, err := s.describe(pin); err == nil && about.isBaseOf(r) {
 		return s.open(pin)
 	}
 	enough := func(have agentbox.Digest) bool {
+		// Without a pin whatever the recipe gave before will do: images do not grow old by
+		// themselves.
 		if pin.IsZero() || have == pin {
 			return true
 		}
@@ -176,6 +180,7 @@ func (s *Store) once(ctx context.Context, key string, p Progress, enough func(ag
 	if d, ok := s.recipe(key); ok && enough(d) {
 		return s.open(d)
 	}
+	// The lock is of this key: other images are made meanwhile.
 	release, err := flock(ctx, filepath.Join(s.dir, locksDir, key), func() {
 		p.tell(Event{Step: "wait", Detail: "another process makes this image"})
 	})
@@ -201,6 +206,7 @@ func (s *Store) once(ctx context.Context, key string, p Progress, enough func(ag
 	if err == nil {
 		img, err = s.finish(ctx, b)
 	}
+	// The build's own error says more than one of clearing up.
 	if closed := b.close(); err == nil && closed != nil {
 		err = closed
 	}

@@ -106,6 +106,7 @@ func resolveInclude(ctx context.Context, inc Include, from, home string, never N
 		}
 		return included{}, hostError(err)
 	}
+	// What was approved is a path; a link in it could have been changed since.
 	if inc.Exact && real != from {
 		return included{}, agentbox.Errorf(agentbox.Conflict, "include: %s leads to %s now, which is not what was approved", from, real).
 			WithHint("agentbox policy show shows what the repository asks for now")
@@ -113,6 +114,7 @@ func resolveInclude(ctx context.Context, inc Include, from, home string, never N
 	if err := refuse(inc.From, real, home); err != nil {
 		return included{}, err
 	}
+	// A directory below one of agentbox's own is refused here, one above it while it is walked.
 	if err := never.above(inc.From, real); err != nil {
 		return included{}, err
 	}
@@ -235,6 +237,7 @@ func (b *build) includeFile(i included, f hostFile, name string, owner uint32, l
 		}
 		ino.Target = target
 	case rootfs.TypeRegular:
+		// A hard link to a file outside of the include is a file of its own in the image.
 		if f.stat.Nlink > 1 {
 			if first, ok := links[f.stat.Ino]; ok {
 				return b.tree.Link(name, first)

@@ -68,6 +68,7 @@ func (w *walker) dir(rel string) {
 		if rel != "" {
 			below = rel + "/" + below
 		}
+		// Sockets, pipes and devices mean nothing in an image.
 		if t := d.Type(); t != 0 && t != fs.ModeDir && t != fs.ModeSymlink || secret(w.from+"/"+below, w.home) {
 			continue
 		}

@@ -84,6 +84,7 @@ func selectManifest(index v1.ImageIndex, tag string, r Recipe) (v1.Descriptor, e
 		if name != "" {
 			tags = append(tags, name)
 		}
+		// An entry without a platform fits any.
 		named := tag == "" || tag == "@"+d.Digest.String() || tag == name || strings.HasSuffix(name, ":"+tag)
 		if named && (d.Platform == nil || d.Platform.Satisfies(*want)) && (d.MediaType.IsImage() || d.MediaType.IsIndex()) {
 			fit = append(fit, d)

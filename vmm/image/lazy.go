@@ -54,6 +54,8 @@ func (s *Store) AddLazy(ctx context.Context, img Image) (Image, error) {
 	if err != nil {
 		return Image{}, errors.Join(err, os.RemoveAll(place))
 	}
+	// The key came from elsewhere, so it is checked before it becomes a file's name. What a recipe
+	// gave here is not replaced by what it gave somebody else.
 	if _, ok := s.recipe(img.Key); !ok && recipeKey().MatchString(img.Key) {
 		if err := s.setRecipe(img.Key, img.Digest); err != nil {
 			return Image{}, err
@@ -82,6 +84,7 @@ func (s *Store) Completed(ctx context.Context, d agentbox.Digest, file string) e
 	if err != nil {
 		return err
 	}
+	// Each piece had its digest, and the list of pieces was believed: the whole decides.
 	got, err := agentbox.DigestFile(file)
 	if err != nil {
 		return hostError(err)

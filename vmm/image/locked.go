@@ -28,6 +28,7 @@ func (s *Store) EnsureLocked(ctx context.Context, path string, r Recipe, update 
 	for _, change := range lock.Changes(r, img) {
 		p.tell(Event{Step: "update", Detail: change})
 	}
+	// A file that would say the same is not written: it is under version control.
 	if !lock.Set(r, img) {
 		return img, nil
 	}

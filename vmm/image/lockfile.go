@@ -100,6 +100,7 @@ func ParseLock(r io.Reader, name string) (*Lock, error) {
 	if err := d.Decode(l); err != nil && err != io.EOF {
 		return nil, lockError(name, tidyYAML(err))
 	}
+	// An empty file has version 0, and is damaged, too.
 	if l.Version != lockVersion {
 		return nil, lockError(name, fmt.Sprintf("it says version %d, and this agentbox reads version %d", l.Version, lockVersion))
 	}

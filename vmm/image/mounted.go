@@ -42,6 +42,7 @@ func parseMountinfo(table string) []mounted {
 // that file system's own tree: the same wherever it is mounted.
 func origin(mounts []mounted, path string) (place mounted, ok bool) {
 	for _, m := range mounts {
+		// The deepest mount counts, and of several at one place the last.
 		if inside(path, m.path) && len(m.path) >= len(place.path) {
 			place, ok = m, true
 		}

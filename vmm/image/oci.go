@@ -38,6 +38,7 @@ func (b *build) oci(ctx context.Context, k kind, rest string, r Recipe) error {
 	if err != nil {
 		return ociError(r.Source, err)
 	}
+	// The manifest lists layers, the configuration their digests: both must mean the same ones.
 	if len(layers) != len(config.RootFS.DiffIDs) {
 		return agentbox.Errorf(agentbox.Corrupt, "image %s has %d layers but digests for %d", r.Source, len(layers), len(config.RootFS.DiffIDs))
 	}
@@ -45,6 +46,7 @@ func (b *build) oci(ctx context.Context, k kind, rest string, r Recipe) error {
 	if k == fromRegistry {
 		ctx, cancel := context.WithCancel(ctx)
 		d := b.download(ctx, r.Source, layers)
+		// Downloads are cancelled first and then waited for: deferred calls run backwards.
 		defer d.wait()
 		defer cancel()
 		open = d.open

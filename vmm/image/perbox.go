@@ -122,6 +122,7 @@ func (b *build) ownClusters() error {
 // never makes the files either.
 func (b *build) firstStart(p perBox) error {
 	for _, needed := range p.needs {
+		// Keys are taken out of every image; what makes new ones goes only where it can run.
 		if b.tree.Lookup(needed, true) == nil {
 			return nil
 		}

@@ -37,10 +37,12 @@ var mountPoints = []struct {
 // workspace, and nothing that it would share with other boxes. It is called for a base, once. An
 // image's own account with that id is taken as it is; its home is made if it is missing.
 func (b *build) prepare() error {
+	// First, so that no image with a key in it can be finished.
 	if err := errors.Join(b.removeKeys(), b.makeKeys()); err != nil {
 		return err
 	}
 	for _, m := range mountPoints {
+		// A link to a directory will do.
 		if old := b.tree.Lookup(m.path, true); old != nil && old.IsDir() {
 			continue
 		}
@@ -52,6 +54,7 @@ func (b *build) prepare() error {
 	if err != nil {
 		return err
 	}
+	// The id is what counts: the workspace belongs to it, in whatever image.
 	name, home := accountOf(passwd, userID)
 	if name == "" {
 		name, home = User, userDir

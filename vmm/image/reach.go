@@ -102,6 +102,7 @@ func (w *way) through(r *http.Request) (*url.URL, error) {
 // that leads elsewhere the second time does not help.
 func (w *way) dial(ctx context.Context, network, to string) (net.Conn, error) {
 	d := net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
+	// Go dials a proxy through the same function as a server.
 	if _, ok := w.proxies.Load(to); !ok {
 		d.Control = func(_, address string, _ syscall.RawConn) error { return refusePrivate(to, address) }
 	}

@@ -126,6 +126,7 @@ const version = 3
 // fingerprint of a file. 32 hex digits. Pins and includes are not in it: a pin says which of its
 // results is wanted.
 func (r Recipe) key(extra string) string {
+	// The field names are a part of the key: renaming one makes every image anew.
 	b, err := json.Marshal(struct {
 		Version          int
 		Source, Platform string

@@ -65,6 +65,7 @@ func Open(ctx context.Context, dir string) (*Store, error) {
 			return nil, hostError(err)
 		}
 	}
+	// Once for each opening: builds of processes that still run are locked and stay.
 	return s, s.clear(ctx)
 }
 

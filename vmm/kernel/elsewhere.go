@@ -49,6 +49,7 @@ func (c *Config) elsewhere(ctx context.Context, fetched string) (*parts, error) 
 	if err != nil {
 		return nil, err
 	}
+	// Without an origin the kernel counts as this host's own, and goes with no member.
 	if by != "" {
 		if err := durable.WriteJSON(filepath.Join(tmp, FileOrigin), origin{by}, 0o644); err != nil {
 			return nil, err

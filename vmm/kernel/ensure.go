@@ -56,12 +56,14 @@ func Ensure(ctx context.Context, c Config) (string, error) {
 		return "", fmt.Errorf("kernel directory: %w", err)
 	}
 	defer unlock()
+	// Under the lock nobody else has a directory under way.
 	sweep(c.Root)
 	p, err := c.parts(ctx)
 	if err != nil {
 		return "", err
 	}
 	dir, err := c.assembled(p)
+	// Only parts that are kept can be damaged on disk; others were just read.
 	if agentbox.CodeOf(err) != agentbox.Corrupt || p.dir == "" {
 		return dir, err
 	}

@@ -121,6 +121,7 @@ func (r *resolver) visit(name string) error {
 	if err != nil {
 		return fmt.Errorf("module %s: %w", file, err)
 	}
+	// A soft dependency that is under way already is left out: it would be a circle.
 	for _, d := range soft {
 		if r.tree.files[d] != "" && r.state[d] != 1 {
 			depends = append(depends, d)

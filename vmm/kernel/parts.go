@@ -53,6 +53,7 @@ func (p *parts) key(agent []byte) string {
 // parts finds a kernel in the order Ensure promises. The lock is held. Damaged fetched parts are
 // all removed: they are fetched again next.
 func (c *Config) parts(ctx context.Context) (*parts, error) {
+	// The user's choice is never replaced by another kernel: if it is unusable, that is the error.
 	if c.Override != "" {
 		return readOverride(c.Override)
 	}
@@ -65,6 +66,8 @@ func (c *Config) parts(ctx context.Context) (*parts, error) {
 			return nil, fmt.Errorf("remove damaged kernel: %w", err)
 		}
 	}
+	// Nothing is kept of the host's kernel: it is read again each time, so an upgrade of the host
+	// is seen.
 	if p, err := readHost("/", hostRelease()); err == nil {
 		return p, nil
 	} else {

@@ -34,6 +34,7 @@ func Main(m *testing.M, setup func(args []string) (vmm.Snapshotter, vmm.Spec)) {
 	}
 	driver, spec := setup(strings.Split(args, "\n"))
 	fmt.Println(startOrphan(driver, spec))
+	// Orphans kills this process long before.
 	time.Sleep(time.Hour)
 }
 
@@ -76,6 +77,7 @@ func Orphans(t *testing.T, tp vmm.Template, least int, args ...string) {
 		parent.Wait()
 	}()
 	line := make([]byte, 1024)
+	// One line, written by one call; nothing at all means that the process has failed.
 	n, _ := out.Read(line)
 	var pids []int
 	for field := range strings.FieldsSeq(string(line[:n])) {

@@ -82,6 +82,7 @@ func testServed(r *rig) {
 		return s, image
 	}
 	spec, image := served("boot")
+	// The guest is on its way by then, or is not: it has to come up either way.
 	time.AfterFunc(100*time.Millisecond, image.open)
 	m := r.owned(r.Driver.Boot(r.ctx, spec))
 	g := r.connect(m)
@@ -105,6 +106,7 @@ func testServed(r *rig) {
 		booted <- err
 	}()
 	image.awaitReader(r)
+	// A driver whose Boot waits for the guest is ended by its context, one that does not by Kill.
 	cancel()
 	select {
 	case <-booted:

@@ -76,6 +76,7 @@ func testClones(r *rig, template string) {
 	t := r.open(template)
 	one := r.restore(r.spec("one"), t, "")
 	two := r.restore(r.spec("two"), t, "")
+	// From here on only the machines themselves hold what they need.
 	r.ok(t.Close()) // machines go on without it
 	first, second := r.connect(one), r.connect(two)
 	for _, g := range []Guest{first, second} {
@@ -190,6 +191,7 @@ func testSaveWithDisks(r *rig, template string) {
 	r.change(g, "original")
 	for _, name := range []string{"fork1", "fork2"} {
 		s := r.spec(name)
+		// Restore makes it.
 		s.Workspace = r.path(name + ".ws")
 		fork := r.connect(r.restore(s, t, dir))
 		r.wantAll(fork, "changed")
@@ -211,6 +213,7 @@ func testSavePassing(r *rig, template string) {
 	g = r.connect(m)
 	s := r.spec("fork")
 	s.Workspace = r.path("fork.ws")
+	// In the way, so that the first restore fails before it has moved anything.
 	r.ok(os.Mkdir(s.Workspace, 0o700))
 	if taken, err := r.snap().Restore(r.ctx, s, t, dir); agentbox.CodeOf(err) != agentbox.Exists {
 		r.Errorf("a workspace was put where one is: %v", err)
@@ -326,6 +329,8 @@ func (r *rig) eachDamage(dir string, unverified func(string) bool, check func(wh
 				r.flip(path, off)
 			}
 		}
+		// The damaged file is set aside and put back, so that each kind of damage starts from a
+		// good one.
 		aside := r.path("aside")
 		r.ok(os.Rename(path, aside))
 		check(name + " missing")

@@ -37,8 +37,9 @@ type Agent struct {
 	end    context.CancelFunc
 
 	// Of the present life. Only the goroutine that reads the stream uses it.
-	birth   *birth
-	box     box      // what the box was given by Attach
+	birth *birth
+	box   box // what the box was given by Attach
+	// What runs in the box besides sessions: services, jobs, and the programs of its first start.
 	manager services // of the box
 	jobs    jobs     // of the box
 	first   firstStart
@@ -70,6 +71,7 @@ func (a *Agent) Serve(ctx context.Context) error {
 			began := time.Now()
 			a.serveStream(ctx, stream)
 			stream.Close()
+			// A stream that lasted was a host; one that ended at once is a port without any.
 			if time.Since(began) > maxReopen {
 				wait = minReopen
 			}
@@ -81,6 +83,8 @@ func (a *Agent) Serve(ctx context.Context) error {
 		wait = min(2*wait, maxReopen)
 	}
 	a.end()
+	// In this order: nothing starts again, all that runs is killed, and starts that wait for a thaw
+	// go on and end.
 	a.manager.cancel()
 	a.Machine.KillUser()
 	if err := a.Machine.ThawUser(); err != nil {

@@ -26,6 +26,7 @@ type birth struct {
 // background: the host may be writing at the same time, and the goroutine that calls begin is the
 // one that reads that. It waits for the life before to be renewed, or given up.
 func (a *Agent) begin(out *output, line []byte) *life {
+	// The reader of the stream stands still meanwhile: the next life's bytes wait in the port.
 	if a.birth != nil {
 		<-a.birth.renewed // the steps of two lives must not mix
 	}
@@ -103,6 +104,7 @@ func (b *birth) prepare() (*server, error) {
 // renew makes this machine another one than its twins, and then lets user processes run. A step
 // that fails ends the life: the login is refused with its error.
 func (b *birth) renew() {
+	// Whatever happens, the login and the next life must not wait for ever.
 	defer close(b.renewed)
 	b.err = errors.New("the machine could not be renewed") // should a step panic
 	a, m, h := b.agent, b.agent.Machine, b.hello

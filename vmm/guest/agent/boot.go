@@ -39,6 +39,7 @@ func Main() {
 	}
 	fmt.Fprintln(os.Stderr, protocol.Started)
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	// Until the agent serves there is nobody to tell but the console.
 	boot := &booter{log: log, root: "/"}
 	if err := boot.run(); err != nil {
 		fmt.Fprintf(os.Stderr, "agentbox: boot failed: %v\n", err)

@@ -48,6 +48,7 @@ func (a *Agent) attach(r protocol.AttachRequest) error {
 			return fmt.Errorf("set the hostname: %w", err)
 		}
 	}
+	// Limits hold before anything of the user's can start.
 	if err := a.Machine.LimitUser(r.PIDs); err != nil {
 		return fmt.Errorf("limit processes: %w", err)
 	}
@@ -69,6 +70,7 @@ func (a *Agent) attach(r protocol.AttachRequest) error {
 			dir = a.Machine.Workspace
 		}
 	}
+	// From here on commands see the box's own settings.
 	a.box.set(env, dir, user)
 	if err := writeFiles(r.Files); err != nil {
 		return err
@@ -76,6 +78,7 @@ func (a *Agent) attach(r protocol.AttachRequest) error {
 	if r.Own {
 		a.first.begin(a)
 	}
+	// Services are launched like any command, so they wait for what is the box's own, too.
 	a.manager.start(r.Services)
 	return nil
 }
@@ -140,6 +143,7 @@ func writeGiven(f protocol.File) error {
 // starting again first, then everything gets SIGTERM, and SIGKILL after termGrace. Only when no
 // process is left can the workspace be unmounted.
 func (a *Agent) detach() error {
+	// What is asked to end may take termGrace; what does not listen is killed.
 	a.manager.cancel()
 	a.Machine.TermUser(termGrace)
 	a.Machine.KillUser()

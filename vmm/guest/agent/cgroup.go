@@ -82,6 +82,7 @@ func (g *cgroups) limit(pids int) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	// A clone has the limit that its template had.
 	if g.pids == pids {
 		return nil
 	}
@@ -131,6 +132,7 @@ func (g *cgroups) freeze() error {
 	if g.frozen {
 		return nil
 	}
+	// Processes that are being started are waited for: one that appears after the freeze would run.
 	g.gate.Lock()
 	if err := g.freezeKernel(); err != nil {
 		g.gate.Unlock()

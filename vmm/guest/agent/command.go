@@ -78,6 +78,7 @@ func (a *Agent) spawn(c command) (*process, error) {
 		}
 	}
 	attr := &syscall.ProcAttr{Dir: c.dir, Env: flatten(env), Sys: &syscall.SysProcAttr{Setsid: true, Setctty: c.tty}}
+	// In a test the agent is an ordinary process, and its commands run as itself.
 	if os.Geteuid() == 0 && c.user.UID != 0 {
 		attr.Sys.Credential = credential(c.user)
 	}
@@ -88,6 +89,7 @@ func (a *Agent) spawn(c command) (*process, error) {
 	if err != nil {
 		return nil, &notRun{126, fmt.Errorf("cgroup: %w", err)}
 	}
+	// The gate is held until the process is in its group.
 	defer started()
 	if group != nil {
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(group.Fd())
@@ -176,6 +178,7 @@ func (a *Agent) environ(c command) map[string]string {
 		"PATH": defaultPath, "LANG": "C.UTF-8", "AGENTBOX": "1",
 		"HOME": c.user.Home, "USER": c.user.Name, "LOGNAME": c.user.Name, "SHELL": c.user.Shell,
 	}
+	// Later copies win.
 	maps.Copy(env, a.box.environ())
 	maps.Copy(env, c.env)
 	return env

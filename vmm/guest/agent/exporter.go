@@ -185,6 +185,7 @@ func (h *exporter) visit(path string, d fs.DirEntry, err error) error {
 		return fs.SkipDir
 	case leave || path == h.req.Root:
 		return nil
+	// An empty inventory knows no file, so all of them are given.
 	case len(h.known) > 0 && h.known[seen(path, info)] && !h.inWhole(path):
 		return nil
 	}
@@ -244,6 +245,7 @@ func (h *exporter) entry(path string, info fs.FileInfo) error {
 	}
 	st := stat(info)
 	head.Name, head.Format = h.name(path, info.IsDir()), tar.FormatPAX
+	// Equal files must give equal headers, on whatever machine.
 	head.Uid, head.Gid, head.Uname, head.Gname = int(st.Uid), int(st.Gid), "", ""
 	head.AccessTime, head.ChangeTime = time.Time{}, time.Time{}
 	if !info.IsDir() && st.Nlink > 1 {
@@ -285,6 +287,7 @@ func (h *exporter) file(path string, head *tar.Header) error {
 	if err != nil {
 		return err
 	}
+	// The size in the header is that of the file which is open, not of the one that was listed.
 	head.Size = info.Size()
 	if caps := capability(f); caps != "" {
 		head.PAXRecords = map[string]string{"SCHILY.xattr." + capabilityName: caps}

@@ -106,6 +106,7 @@ func (a *Agent) runFirst(program string) error {
 	if err != nil {
 		return err
 	}
+	// A log of the box's own: its user reads there why a key or a database is missing.
 	log := &boundedLog{path: path.Join(a.Machine.LogDir, "first-start.log")}
 	a.goDo("log of first start", func() {
 		log.copy(ours)

@@ -26,6 +26,8 @@ func (g *gvisorBox) endForkBomb(now time.Time) {
 		g.full = time.Time{}
 		return
 	}
+	// The clock starts when the box is first seen to be full, and starts anew when it was not in
+	// between.
 	if g.full.IsZero() {
 		g.full = now
 	}

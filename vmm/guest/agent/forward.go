@@ -95,6 +95,8 @@ func (c *connection) splice(ch ssh.Channel, requests <-chan *ssh.Request, target
 		up.Wait()
 		target.Close()
 	})
+	// The other direction may still be open: half-closed connections are common (a client that has
+	// sent its request).
 	_, err := io.Copy(ch, target)
 	ch.CloseWrite()
 	if err != nil {
@@ -128,6 +130,8 @@ func (c *connection) listen(payload []byte) (reply []byte, ok bool) {
 		return nil, false
 	}
 	address := r.Address
+	// Only the box itself may connect to what is forwarded out of it, unless the client says
+	// otherwise.
 	if address == "" || address == "localhost" {
 		address = "127.0.0.1"
 	}

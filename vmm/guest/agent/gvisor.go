@@ -29,6 +29,7 @@ func MainGVisor() {
 	debug.SetGCPercent(gcPercent)
 	debug.SetMemoryLimit(memoryLimit)
 	syscall.Umask(0o022)
+	// Standard error is the console; standard input and output are the stream.
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	boot := &booter{log: log, root: "/"}
 	if err := boot.runGVisor(); err != nil {

@@ -73,6 +73,7 @@ func (g *gvisorBox) join(string) (*os.File, func(), error) {
 		return nil, nil, err
 	}
 	return nil, func() {
+		// A thread that stayed in the group would count as one of the box's.
 		if err := write(filepath.Join(gvisorGroups, "tasks"), thread); err != nil {
 			g.log.Error("leave the box's group", "err", err)
 			return // and the thread ends with its goroutine

@@ -87,6 +87,7 @@ func (b *jobBuffer) put(kind byte, data []byte, ending <-chan struct{}) {
 // is no reader any more, nor for one that stalled, nor when the job floods.
 func (b *jobBuffer) mustWait(n int) bool {
 	unsent := b.end - min(b.sent, b.end)
+	// Nobody to wait for, or room for it all.
 	if b.readers == 0 && b.met || int(min(unsent, maxJobBuffer))+n <= maxJobBuffer {
 		return false
 	}
@@ -107,6 +108,7 @@ func (b *jobBuffer) floods() bool {
 func (b *jobBuffer) append(kind byte, data []byte) {
 	b.credit -= float64(len(data))
 	last := len(b.chunks) - 1
+	// A job that writes byte by byte would otherwise have a chunk for each.
 	if last >= 0 && b.chunks[last].kind == kind && len(b.chunks[last].data)+len(data) <= protocol.MaxJobFrame {
 		b.chunks[last].data = append(b.chunks[last].data, data...)
 	} else {

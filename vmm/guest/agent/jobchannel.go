@@ -61,6 +61,7 @@ func (j *job) serve(ch ssh.Channel, requests <-chan *ssh.Request, from uint64) {
 		ch.Close()
 	})
 	j.mu.Lock()
+	// A job has one channel, and the newest counts.
 	if j.replace != nil {
 		j.replace()
 	}
@@ -148,6 +149,7 @@ func (j *job) send(ch ssh.Channel, from uint64, stop <-chan struct{}) {
 			return
 		case exit != nil:
 			last, _ := json.Marshal(exit) // of a number and a text
+			// An error means that the channel is closed: the next one gets the end.
 			ch.Write(protocol.AppendJobFrame(out, protocol.JobEnd, last))
 			return
 		case got.at != from:

@@ -62,6 +62,7 @@ func (js *jobs) open(a *Agent, o protocol.JobOpen) (*job, error) {
 	if o.Start == nil || o.ID == "" {
 		return nil, noJob(o.ID)
 	}
+	// Those that have ended count, too, until the host has forgotten them.
 	if len(js.list) >= maxJobs {
 		return nil, &notRun{126, fmt.Errorf("the box runs as many jobs as it may (%d)", maxJobs)}
 	}
@@ -206,6 +207,7 @@ func (j *job) copyOut(kind byte, r *os.File) {
 	defer close(stop)
 	j.agent.goDo("job reader", func() {
 		select {
+		// A read of a pipe that some process still holds would keep the agent from ending.
 		case <-j.agent.ending.Done():
 			r.Close()
 		case <-stop:

@@ -95,6 +95,8 @@ func mountRoot() error {
 	}
 	overlay := mount{"root", newRoot, "overlay", syscall.MS_NOATIME,
 		"lowerdir=" + imageMount + ",upperdir=" + runtimeMount + "/upper,workdir=" + runtimeMount + "/work"}
+	// A volatile overlay never syncs its layer, and marks it so that no other mount believes it
+	// after a crash.
 	fast := overlay
 	fast.data += ",volatile"
 	if err := fast.do(); !errors.Is(err, syscall.EINVAL) {
@@ -148,6 +150,7 @@ func switchRoot() error {
 	if err := (mount{runtimeMount + "/tmp", newRoot + "/tmp", "", syscall.MS_BIND, ""}).do(); err != nil {
 		return err
 	}
+	// The initramfs is memory: the agent alone takes megabytes of it.
 	for _, path := range []string{"/init", "/modules"} {
 		if err := os.RemoveAll(path); err != nil {
 			return err

@@ -152,6 +152,7 @@ func replaceFile(path, text string) error {
 		return err
 	}
 	_, err = f.WriteString(text)
+	// Truncating to the length that a file has is work for its file system all the same.
 	if len(old) > len(text) {
 		err = errors.Join(err, f.Truncate(int64(len(text))))
 	}

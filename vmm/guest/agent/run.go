@@ -193,6 +193,7 @@ func (s *session) copyIn(p *process, ends stdio) {
 	if s.conn.life.ended.Load() {
 		<-p.done
 	}
+	// A terminal has one file for both directions, which must not be closed for the end of one.
 	switch {
 	case ends.in != ends.out:
 		ends.in.Close()
@@ -203,6 +204,7 @@ func (s *session) copyIn(p *process, ends stdio) {
 
 // exit reports how the command ended and closes the channel. Errors mean that nobody listens.
 func (s *session) exit(status syscall.WaitStatus) {
+	// The order is SSH's: the end of output, how the command ended, the end of the channel.
 	s.ch.CloseWrite()
 	if status.Signaled() {
 		s.ch.SendRequest("exit-signal", false, ssh.Marshal(struct {

@@ -51,6 +51,7 @@ const (
 // start replaces the services by these. Those that run are ended first, which the caller's detach
 // has done as a rule; list is in start order. It does not wait for any to be ready.
 func (m *services) start(list []protocol.Service) {
+	// Two sets of services would fight over ports.
 	m.cancel()
 	m.wait()
 	m.mu.Lock()
@@ -126,6 +127,7 @@ func (m *services) supervise(ctx context.Context, s *service, ready chan struct{
 		case <-ctx.Done():
 		case <-time.After(delay):
 		}
+		// A service that cannot start takes less and less of the box's time.
 		delay = min(2*delay, maxRestart)
 		m.restarted(s)
 	}

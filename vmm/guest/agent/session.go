@@ -45,6 +45,7 @@ func (s *session) serve(requests <-chan *ssh.Request) {
 		}
 	}
 	switch {
+	// No command ever ran: the terminal is ours to close.
 	case s.process == nil:
 		s.pty.close()
 		s.ch.Close()
@@ -133,6 +134,7 @@ func (s *session) parse(req *ssh.Request) (command, bool) {
 	switch req.Type {
 	case "shell":
 		c.login = true
+	// A command line is for the user's own shell, as sshd does it.
 	case "exec":
 		var v struct{ Command string }
 		if ssh.Unmarshal(req.Payload, &v) != nil {

@@ -46,6 +46,7 @@ func newLife(out *output) *life {
 func (l *life) put(b []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	// The connection is cut rather than the memory filled.
 	if len(l.buf)+len(b) > maxUnread {
 		l.eof = true
 	}

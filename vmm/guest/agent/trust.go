@@ -132,6 +132,7 @@ func (a *authorities) trust(ca protocol.Authority) (map[string]string, error) {
 			return nil, err
 		}
 	}
+	// Node adds the single certificate to its own; all others read the whole bundle.
 	env := map[string]string{nodeVariable: a.inRoot(single)}
 	for _, name := range trustVariables {
 		env[name] = a.inRoot(a.bundles[0].path)

@@ -31,6 +31,7 @@ func (b *booter) findUser() error {
 		return err
 	}
 	b.user = u
+	// The box is the boundary, not the account.
 	if err := allowSudo(b.root, u.Name); err != nil {
 		return err
 	}

@@ -44,6 +44,7 @@ func (w *workspaceDisk) mount() error {
 	if err != nil {
 		return err
 	}
+	// Before anybody sees the files: a command must not find half of them its own.
 	if err := w.adopt(); err != nil {
 		return errors.Join(err, syscall.Unmount(w.target, 0))
 	}

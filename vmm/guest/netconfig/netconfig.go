@@ -38,6 +38,7 @@ func card(name string, mtu int) error {
 	defer unix.Close(fd)
 	mask := net.CIDRMask(protocol.NetworkBits, 32)
 	addr := protocol.GuestAddr.As4()
+	// The mask comes after the address, which sets one of its own.
 	for _, step := range []struct {
 		what    string
 		request uint
@@ -79,6 +80,7 @@ func Ask(request []byte) error {
 	if err := unix.Sendto(fd, request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return err
 	}
+	// An acknowledgement quotes the request behind its code, and fits easily.
 	answer := make([]byte, 4096)
 	n, _, err := unix.Recvfrom(fd, answer, 0)
 	if err != nil {

@@ -34,10 +34,12 @@ func init() { runtime.LockOSThread() } // the main thread is the one that has th
 // Anything that goes wrong before the sandbox runs is told as Event.Failed; the exit status is for
 // a person who starts the program by hand.
 func main() {
+	// Anywhere but in a PID namespace of its own it would reap and kill other people's processes.
 	if os.Getpid() != 1 {
 		fmt.Fprintln(os.Stderr, "agentbox launches gVisor machines with this program; it cannot run otherwise")
 		os.Exit(2)
 	}
+	// It does nothing most of its life, and there is one for each machine.
 	debug.SetGCPercent(20)
 	control := os.NewFile(plan.FDControl, "control")
 	l := &launcher{events: json.NewEncoder(control)}

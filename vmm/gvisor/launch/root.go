@@ -47,7 +47,8 @@ func (l *launcher) makeRoot() error {
 	return pivot(root)
 }
 
-// pivot makes root the root and lets go of the old one, which is stacked below it.
+// pivot makes root the root and lets go of the old one. With the same directory twice the old root
+// ends up on top of the new one, and is unmounted from there (pivot_root(2)).
 func pivot(root string) error {
 	if err := os.Chdir(root); err != nil {
 		return err

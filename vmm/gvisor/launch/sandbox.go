@@ -78,6 +78,7 @@ func (l *launcher) connect() error {
 		return fmt.Errorf("%s: %w", l.plan.Dial, err)
 	}
 	files := []int{fd}
+	// The supervisor knows from the event how many descriptors to expect.
 	if l.noCard == "" {
 		files = append(files, l.cable)
 		defer unix.Close(l.cable)
@@ -112,6 +113,7 @@ func (l *launcher) wait() plan.End {
 		}
 		for pid := range l.ended {
 			if !orphan && slices.Contains(others, pid) {
+				// The sandbox's own end, if it comes within the grace, says more than a kill would.
 				orphan = true
 				time.AfterFunc(orphanGrace, func() { syscall.Kill(l.sandbox, syscall.SIGKILL) })
 			}

@@ -104,6 +104,7 @@ func (t *Tree) inodeOf(h *tar.Header) (*Inode, error) {
 	switch typ {
 	case TypeRegular:
 		ino.Size = h.Size
+	// Where it leads is not looked at: it is followed inside of the tree, by us and in the box.
 	case TypeSymlink:
 		if h.Linkname == "" || len(h.Linkname) > maxPath || strings.IndexByte(h.Linkname, 0) >= 0 {
 			return nil, agentbox.Errorf(agentbox.Corrupt, "layer has the symlink %.80q with an impossible target", h.Name)

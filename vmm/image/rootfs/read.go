@@ -85,6 +85,7 @@ func (rd *reader) inode(name string, info fs.FileInfo) (*Inode, error) {
 	if !ok {
 		return nil, fmt.Errorf("read %q of the image: no metadata", name)
 	}
+	// A further name of a file that was read: it counts once against the limits.
 	if ino := rd.seen[st.Ino]; ino != nil {
 		return ino, nil
 	}
@@ -118,6 +119,7 @@ func (rd *reader) content(name string, info fs.FileInfo) Content {
 	if info.Size() == 0 {
 		return nil
 	}
+	// An offset and a length need no library to be read again.
 	if located, ok := info.(interface{ DataRange() []erofs.DataRange }); ok {
 		if at := located.DataRange(); len(at) == 1 && at[0].Device == 0 && at[0].Offset >= 0 && at[0].Size == info.Size() {
 			return Section{rd.r, at[0].Offset, at[0].Size}

@@ -57,6 +57,7 @@ func relink(f readWriterAt, l links) error {
 	}
 	var nid [8]byte
 	for _, name := range l.order {
+		// Both names were just written, so either missing is an error of the writer's.
 		to, err := r.find(root, l.again[name])
 		if err != nil {
 			return err
@@ -132,6 +133,7 @@ func (r *relinker) inode(nid uint64) (inode, error) {
 	if _, err := r.file.ReadAt(b[:slotSize], ino.at); err != nil {
 		return ino, err
 	}
+	// Bit 0 of the format tells the extended inode of 64 bytes from the compact one of 32.
 	format, header := binary.LittleEndian.Uint16(b[inodeFormat:]), int64(32)
 	ino.size = int64(binary.LittleEndian.Uint32(b[8:]))
 	if format&1 != 0 {

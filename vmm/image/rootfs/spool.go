@@ -25,6 +25,7 @@ func NewSpool(dir string) (*Spool, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Without a name it is gone with the process, however that ends.
 	if err := os.Remove(f.Name()); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}

@@ -85,6 +85,7 @@ func (t *Tree) Put(name string, ino *Inode) error {
 	if base == "" {
 		return t.putRoot(name, ino)
 	}
+	// A layer that has a directory again changes its attributes and adds to it.
 	if old := parent.entries[base]; old != nil && old.IsDir() && ino.IsDir() {
 		ino.entries = old.entries
 	}

@@ -95,7 +95,7 @@ func (i viewInfo) Size() int64        { return i.size }
 func (i viewInfo) ModTime() time.Time { return i.ino.ModTime }
 func (i viewInfo) IsDir() bool        { return i.ino.IsDir() }
 
-// Mode implements fs.FileInfo.
+// Mode implements fs.FileInfo: Linux's mode in Go's bits, the reverse of unixMode.
 func (i viewInfo) Mode() fs.FileMode {
 	m := fs.FileMode(i.ino.Mode & 0o777)
 	for bit, mode := range map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {

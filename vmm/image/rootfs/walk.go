@@ -37,9 +37,11 @@ func (t *Tree) walk(name string, create bool) (*entry, error) {
 			stack = append(stack, place{next, here.length + 1 + len(part)})
 			continue
 		}
+		// Links that lead to links multiply what is left to walk.
 		if links++; links > maxLinks || len(rest) > maxPath {
 			return nil, agentbox.Errorf(agentbox.Corrupt, "layer has too many symlinks on the way to %.80q", name)
 		}
+		// An absolute target begins at the tree's root, never at the host's.
 		if strings.HasPrefix(next.Target, "/") {
 			stack = stack[:1]
 		}

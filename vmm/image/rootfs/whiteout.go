@@ -72,6 +72,7 @@ func (t *Tree) pruneName(dir *entry, name string) {
 	e := dir.entries[name]
 	switch {
 	case e == nil:
+	// Only what lower layers left is hidden; a directory that this layer has touched may hold both.
 	case e.touched < t.layer:
 		delete(dir.entries, name)
 	case e.IsDir():

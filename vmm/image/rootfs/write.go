@@ -24,6 +24,7 @@ func (t *Tree) Write(ctx context.Context, f *os.File, progress func(done int64))
 	if err := w.Close(); err != nil {
 		return errors.Join(ctx.Err(), fmt.Errorf("write the image: %w", err))
 	}
+	// Links first: what they point to is then moved once, with all its names.
 	if err := relink(f, v.links); err != nil {
 		return fmt.Errorf("write the image's hard links: %w", err)
 	}

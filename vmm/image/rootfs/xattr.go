@@ -38,6 +38,7 @@ func checkXattrs(attrs map[string]string) error {
 	total := 0
 	for name, value := range attrs {
 		_, suffix, _ := strings.Cut(name, ".")
+		// The erofs writer stores a prefix as a number and the rest as bytes, so a name needs both.
 		if suffix == "" || len(name) > maxName || len(value) >= maxXattrValue || strings.IndexByte(name, 0) >= 0 {
 			return agentbox.Errorf(agentbox.Corrupt, "layer has an impossible extended attribute %.80q", name)
 		}
