@@ -123,6 +123,9 @@ func (p *pty) setModes(modes []byte) {
 // applyMode sets one mode: a character or a flag.
 func applyMode(t *unix.Termios, op byte, value uint32) {
 	if cc, ok := modeChars[op]; ok {
+		if value == modeOff {
+			value = posixVDisable
+		}
 		t.Cc[cc] = byte(value)
 		return
 	}
@@ -135,6 +138,13 @@ func applyMode(t *unix.Termios, op byte, value uint32) {
 		*field |= m.bit
 	}
 }
+
+// A control character that is switched off: what SSH says for it (RFC 4254, 8), and what Linux does
+// (_POSIX_VDISABLE).
+const (
+	modeOff       = 255
+	posixVDisable = 0
+)
 
 // modeChars are the modes that set a control character, by their number in RFC 4254.
 var modeChars = map[byte]int{
