@@ -16,7 +16,7 @@ import (
 	"agentbox/agentbox/task/agents"
 )
 
-// openedAgents are the built-in agents of the npm registry.
+// openedAgents are the built-in agents of the npm registry that are measured.
 var openedAgents = []string{"claude", "codex", "gemini", "opencode"}
 
 // Agents are the scenarios of opening a coding agent in a box that has it: from the start of the
@@ -40,20 +40,26 @@ func (l *Lab) Agents(box agentbox.Box) []Scenario {
 	return all
 }
 
-// openedAgent is an agent in the box of a repository of its own.
+// openedAgent is an agent in the box of a repository of its own. Both of its scenarios have the
+// same one, so that what is prepared for one serves the other.
 type openedAgent struct {
-	name         string
+	name string
+	// installation becomes one of its own in prepare, with the variables that the profile's secrets
+	// are taken from.
 	installation *installation
 	repo         string // "" until the box is there
 	program      string
-	bare         *bareTarget
+	// bare is the container beside the box, nil until it is needed.
+	bare *bareTarget
 }
 
+// argv is the command line that is measured.
 func (o *openedAgent) argv() []string {
 	return slices.Concat([]string{"agent"}, o.installation.lab.machine, []string{o.name, "--", "--version"})
 }
 
-// prepare makes the box with the agent in it, once. Nothing it is asked for needs the key.
+// prepare makes the box with the agent in it, once. Saying a version needs no model, so the key
+// that a profile asks for is a word of no value.
 func (o *openedAgent) prepare(ctx context.Context) error {
 	if o.repo != "" {
 		return nil
@@ -70,6 +76,7 @@ func (o *openedAgent) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// The command line installs the agent before it starts it: up to warmUpTime, once.
 	o.installation, o.program = &here, profile.Program
 	end := here.lab.say.Begin("agent", o.name)
 	ctx, cancel := context.WithTimeoutCause(ctx, warmUpTime, fmt.Errorf("the limit is %s", warmUpTime))
@@ -81,12 +88,14 @@ func (o *openedAgent) prepare(ctx context.Context) error {
 	return err
 }
 
+// open measures one start in the box, which is there and runs.
 func (o *openedAgent) open(ctx context.Context) (float64, error) {
 	cmd := exec.CommandContext(ctx, o.installation.program.Path, o.argv()...)
 	cmd.Dir, cmd.Env = o.repo, append(os.Environ(), o.installation.program.Env...)
 	return firstOutput(ctx, cmd)
 }
 
+// leave removes the boxes.
 func (o *openedAgent) leave(ctx context.Context) error { return o.installation.remove(ctx) }
 
 // prepareBare starts a container with the image, the environment and a clone of the repository of
@@ -108,6 +117,7 @@ func (o *openedAgent) prepareBare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// A clone, as the box has a copy: both are where git is at work.
 	clone := o.repo + "-bare"
 	if err := git(ctx, o.repo, "clone", "-q", o.repo, clone); err != nil {
 		return err
@@ -118,10 +128,12 @@ func (o *openedAgent) prepareBare(ctx context.Context) error {
 	return o.bare.start(ctx)
 }
 
+// openBare measures the same program in the bare container.
 func (o *openedAgent) openBare(ctx context.Context) (float64, error) {
 	return firstOutput(ctx, o.bare.command(ctx, "exec", "--cwd="+bareWork, bareID, o.program, "--version"))
 }
 
+// leaveBare ends the container, if it came to be.
 func (o *openedAgent) leaveBare(ctx context.Context) error {
 	if o.bare == nil {
 		return nil
@@ -130,7 +142,9 @@ func (o *openedAgent) leaveBare(ctx context.Context) error {
 }
 
 // firstOutput runs a command to its end, and gives the milliseconds until it had printed something.
+// It has a process group of its own: Ctrl-C is for us, and ctx ends it.
 func firstOutput(ctx context.Context, cmd *exec.Cmd) (float64, error) {
+	// What the last sample left to do is done first.
 	if err := sleep(ctx, settle); err != nil {
 		return 0, err
 	}

@@ -21,11 +21,16 @@ import (
 )
 
 // bareTarget does jobs in a container of the embedded runsc and nothing else: no agentbox, no
-// agent, the image and the working copy that a box would have. It shows what a box adds.
+// agent, the image and the working copy that a box would have. It shows what a box adds: what
+// gVisor itself costs is in both.
 type bareTarget struct {
-	runsc   string
-	dir     string // the bundle, and everything of the container's
-	clone   string // what it has as its workspace; without one, runsc cannot start from an image file
+	runsc string
+	// dir is the bundle, and everything of the container's. That it is in the command line of each
+	// of its processes is how they are found (processesOf).
+	dir string
+	// clone is what it has as its workspace. There is always one: without, runsc cannot start from
+	// an image file.
+	clone   string
 	image   string
 	netns   string // the file of the network namespace whose interfaces it takes over; "" for no network
 	env     []string
@@ -34,6 +39,7 @@ type bareTarget struct {
 	user    *userNamespace // where runsc is root, while it runs; nil when we are
 }
 
+// bareID is the name of the container, in a state directory of its own.
 const bareID = "bare"
 
 // bares makes them from the image of a box, with its environment: a locale alone makes scripts
@@ -65,6 +71,8 @@ func (m *material) bares(ctx context.Context, of workBox, try []string) (all []*
 	return all, nil
 }
 
+// bareTarget describes a container named name with an image of the user's, in a bundle of its own.
+// It is not started yet. The runsc is the one that agentbox embeds, so that both run the same.
 func (l *Lab) bareTarget(name string, image agentbox.Digest, clone, netns string, env []string, try option) (*bareTarget, error) {
 	programs, err := runsc.New(filepath.Join(l.dir, "programs"), runsc.Agent{Digest: guest.AgentDigest, Bytes: guest.Agent}).Ensure()
 	if err != nil {
@@ -92,11 +100,14 @@ func (s *bareTarget) spec() *specs.Spec {
 		Version: "1.0.2", Hostname: bareID,
 		Root: &specs.Root{Path: filepath.Join(s.dir, "root")},
 		Process: &specs.Process{
+			// It only stays there: jobs come by exec.
 			Args: []string{"/bin/sleep", "1000000"}, Cwd: "/", Env: s.env,
 		},
 		Mounts: []specs.Mount{
 			{Destination: "/proc", Type: "proc", Source: "proc"},
 			{Destination: "/sys", Type: "sysfs", Source: "sysfs"},
+			// A bind mount, not the root: the workspace of a box in gVisor is a directory of the
+			// host, too.
 			{Destination: bareWork, Type: "bind", Source: s.clone, Options: []string{"rw", "bind"}},
 		},
 		Linux: &specs.Linux{Namespaces: []specs.LinuxNamespace{
@@ -116,6 +127,7 @@ const bareWork = "/workspace"
 
 // command is a call of runsc with the flags that boxes have too, as far as they bear on speed.
 func (s *bareTarget) command(ctx context.Context, args ...string) *exec.Cmd {
+	// The jobs need none.
 	network := "none"
 	if s.netns != "" {
 		network = "sandbox"
@@ -141,6 +153,7 @@ func (s *bareTarget) scenario(j job) Scenario {
 	if s.try.label != "" {
 		out.Baseline = "runsc/" + j.name
 	}
+	// The container has to be there before the job is done once for nothing.
 	first := out.Setup
 	out.Setup = func(ctx context.Context) error {
 		if err := s.start(ctx); err != nil {
@@ -155,6 +168,7 @@ func (s *bareTarget) scenario(j job) Scenario {
 // start runs the container, from a file that stands in for its output: runsc hands its own to the
 // sandbox.
 func (s *bareTarget) start(ctx context.Context) (err error) {
+	// agentbox has a launcher for that; a bare runsc is not to have it.
 	if os.Geteuid() != 0 {
 		if s.user, err = makeUserNamespace(ctx); err != nil {
 			return err
@@ -174,6 +188,7 @@ func (s *bareTarget) start(ctx context.Context) (err error) {
 	return nil
 }
 
+// stop deletes the container, running or not.
 func (s *bareTarget) stop(ctx context.Context) error {
 	err := s.command(ctx, "delete", "--force", bareID).Run()
 	if s.user != nil {
@@ -183,6 +198,8 @@ func (s *bareTarget) stop(ctx context.Context) error {
 	return err
 }
 
+// run runs a script in the container: the time of the whole command, or the processor time that the
+// container took meanwhile.
 func (s *bareTarget) run(ctx context.Context, script string) (float64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, workLimit, fmt.Errorf("the limit is %s", workLimit))
 	defer cancel()

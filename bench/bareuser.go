@@ -13,14 +13,15 @@ import (
 )
 
 // userNamespace is where an ordinary user is root, with the ids of /etc/subuid and a network of its
-// own: runsc wants to be root. It is made and entered by what distributions have for it, not by
-// agentbox's own launcher.
+// own: runsc wants to be root. It is made and entered by what distributions have for it (unshare,
+// nsenter, newuidmap), not by agentbox's own launcher, which is part of what is measured.
 type userNamespace struct {
 	holder *exec.Cmd
 	input  io.Closer // the holder ends with it, and so when we are killed
 }
 
-// makeUserNamespace starts what keeps the namespace there. Whoever makes it closes it.
+// makeUserNamespace starts the process that keeps the namespace there. The caller closes it.
+// Missing when a program that it takes is not installed.
 func makeUserNamespace(ctx context.Context) (*userNamespace, error) {
 	for _, program := range []string{"unshare", "nsenter", "newuidmap"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -49,11 +50,12 @@ func makeUserNamespace(ctx context.Context) (*userNamespace, error) {
 	return n, nil
 }
 
-// enter is the command line of a program in there.
+// enter is the command line that runs argv in there.
 func (n *userNamespace) enter(argv []string) []string {
 	return append([]string{"nsenter", "--target", strconv.Itoa(n.holder.Process.Pid), "--user", "--net", "--"}, argv...)
 }
 
+// close ends the holder, and the namespace when nothing else is in it.
 func (n *userNamespace) close() error {
 	return errors.Join(n.input.Close(), n.holder.Wait())
 }

@@ -8,17 +8,20 @@ import (
 	"time"
 )
 
-// fleet is fresh boxes of as many repositories, made at once.
+// fleet is fresh boxes of as many repositories, made at once: what a person with many branches, or
+// a queue of tasks, asks of a machine.
 type fleet struct {
 	lab          *Lab
 	names, repos []string
 }
 
+// fleet is n boxes that are not made yet.
 func (l *Lab) fleet(n int) *fleet {
 	return &fleet{lab: l, names: make([]string, n), repos: make([]string, n)}
 }
 
-// burst measures until the last box's command has ended.
+// burst measures until the last box's command has ended. The boxes of the last sample are gone
+// before.
 func (c *fleet) burst() Scenario {
 	return Scenario{
 		Name: fmt.Sprintf("enter/burst-%d", len(c.names)), Ceiling: milliseconds(bootLimit), Setup: c.prepare,
@@ -40,6 +43,7 @@ func (c *fleet) memory() Scenario {
 	return Scenario{
 		Name: fmt.Sprintf("enter/memory-of-%d", len(c.names)), Unit: Bytes, Ceiling: machineMemory, Setup: c.prepare,
 		Measure: func(ctx context.Context) (float64, error) {
+			// All boxes, not only ours: any other of the same template would pay a part.
 			if err := c.lab.plain.remove(ctx); err != nil {
 				return 0, err
 			}
@@ -49,6 +53,7 @@ func (c *fleet) memory() Scenario {
 	}
 }
 
+// idle makes the boxes, lets them be idle, and gives the mean of what they take, in bytes.
 func (c *fleet) idle(ctx context.Context) (each float64, err error) {
 	if err := c.up(ctx); err != nil {
 		return 0, err
@@ -66,6 +71,7 @@ func (c *fleet) idle(ctx context.Context) (each float64, err error) {
 	return each, nil
 }
 
+// prepare makes the repositories.
 func (c *fleet) prepare(ctx context.Context) (err error) {
 	for i := range c.names {
 		c.names[i] = fmt.Sprintf("burst-%d", i)
@@ -76,6 +82,7 @@ func (c *fleet) prepare(ctx context.Context) (err error) {
 	return nil
 }
 
+// up makes all boxes at once, each by a process of its own, and runs a command in each.
 func (c *fleet) up(ctx context.Context) error {
 	p, errs := c.lab.plain, make([]error, len(c.names))
 	var wg sync.WaitGroup
@@ -86,4 +93,5 @@ func (c *fleet) up(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// remove removes those that exist.
 func (c *fleet) remove(ctx context.Context) error { return c.lab.plain.remove(ctx, c.names...) }

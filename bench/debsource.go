@@ -15,7 +15,7 @@ import (
 
 // fetchSource unpacks the source of a package of the host's distribution into dir, from where the
 // host's apt gets its packages. Nothing of the host's own apt is changed: lists and downloads lie
-// in scratch.
+// in scratch. Both directories are made. Signatures are checked as apt does by the host's keys.
 func fetchSource(ctx context.Context, pkg, scratch, dir string) error {
 	parts, lists, down := filepath.Join(scratch, "parts"), filepath.Join(scratch, "lists"), filepath.Join(scratch, "down")
 	for _, d := range []string{parts, filepath.Join(lists, "partial"), filepath.Join(scratch, "cache/archives/partial"), down, dir} {
@@ -26,6 +26,7 @@ func fetchSource(ctx context.Context, pkg, scratch, dir string) error {
 	if err := writeSourceParts(os.DirFS("/"), parts); err != nil {
 		return err
 	}
+	// Every path that apt would write to is in scratch, so it needs no rights and leaves nothing.
 	options := []string{
 		"-q", "-o", "Dir::Etc::SourceList=/dev/null", "-o", "Dir::Etc::SourceParts=" + parts, "-o", "Dir::State::Lists=" + lists,
 		"-o", "Dir::Cache=" + filepath.Join(scratch, "cache"),
@@ -41,6 +42,7 @@ func fetchSource(ctx context.Context, pkg, scratch, dir string) error {
 				WithHint("--only leaves out what needs it: --only 'work/[pg]*'")
 		}
 	}
+	// The upstream archive alone: what the distribution changes is no part of the project.
 	archives, err := filepath.Glob(filepath.Join(down, pkg+"_*.orig.tar.*"))
 	if err != nil || len(archives) == 0 {
 		return agentbox.Errorf(agentbox.NotFound, "apt has no source of %s", pkg)
@@ -52,7 +54,8 @@ func fetchSource(ctx context.Context, pkg, scratch, dir string) error {
 	return nil
 }
 
-// writeSourceParts writes what the host's apt is told, with sources in the place of binaries.
+// writeSourceParts writes what the host's apt is told, with sources in the place of binaries, into
+// to. root is the host's file system.
 func writeSourceParts(root fs.FS, to string) error {
 	names, err := fs.Glob(root, "etc/apt/sources.list.d/*")
 	if err != nil {
@@ -80,7 +83,7 @@ func writeSourceParts(root fs.FS, to string) error {
 	return nil
 }
 
-// sourceList keeps the entries of one line each.
+// sourceList keeps the entries of one line each (sources.list), as sources.
 func sourceList(list string) string {
 	var out strings.Builder
 	for line := range strings.Lines(list) {
@@ -91,7 +94,7 @@ func sourceList(list string) string {
 	return out.String()
 }
 
-// sourceStanzas keeps those of many lines.
+// sourceStanzas keeps those of many lines (deb822), as sources.
 func sourceStanzas(stanzas string) string {
 	var out strings.Builder
 	for line := range strings.Lines(stanzas) {

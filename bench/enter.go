@@ -8,7 +8,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// Deadlines. A sample that misses its own counts as a failure of this length.
+// Deadlines, and so the ceilings of scenarios. A sample that misses its own counts as a failure of
+// this length.
 const (
 	bootLimit  = 2 * time.Minute // of whatever boots a machine or makes ten
 	enterLimit = 30 * time.Second
@@ -18,7 +19,8 @@ const (
 const machineMemory = 1 << 30
 
 // Enter are the scenarios of stepping into a box, by the whole time of the command a user types.
-// They share the Lab and are meant to be run one after the other. box is what WarmUp found.
+// They share the Lab and are meant to be run one after the other: the subject lives through several
+// of them. box is what WarmUp found, and says which kind all of them are of.
 func (l *Lab) Enter(box agentbox.Box) []Scenario {
 	s, ten := subject{installation: l.plain}, l.fleet(10)
 	scenarios := []Scenario{
@@ -46,12 +48,14 @@ func (l *Lab) Enter(box agentbox.Box) []Scenario {
 			s.Ceiling = milliseconds(enterLimit)
 		}
 	}
+	// What a template saves.
 	scenarios[1].Baseline = scenarios[0].Name
 	return scenarios
 }
 
 // WarmUp makes whatever is missing here, an image, a kernel, a template, so that no sample pays for
-// it, and says what kind of box was measured.
+// it, and says what kind of box was measured. It leaves no box. It may take as long as building an
+// image does.
 func (l *Lab) WarmUp(ctx context.Context) (agentbox.Box, error) {
 	const name = "warm-up"
 	repo, err := l.repo(ctx, name, smallRepository)
@@ -73,7 +77,7 @@ func (l *Lab) WarmUp(ctx context.Context) (agentbox.Box, error) {
 // warmUpTime allows for building an image from packages on a slow line.
 const warmUpTime = 30 * time.Minute
 
-// fresh is a box that did not exist, to the end of a command in it.
+// fresh is a box that did not exist, to the end of a command in it. flags are of up.
 func (l *Lab) fresh(name string, limit time.Duration, flags ...string) Scenario {
 	return Scenario{
 		Name: name, Ceiling: milliseconds(limit),
@@ -97,6 +101,8 @@ func (l *Lab) large() Scenario {
 	}
 }
 
+// measureFresh makes a box of that name of a repository, runs a command in it and removes it: the
+// milliseconds of the first two.
 func (p *installation) measureFresh(ctx context.Context, name string, r repository, limit time.Duration, flags ...string) (ms float64, err error) {
 	repo, err := p.lab.repo(ctx, name, r)
 	if err != nil {

@@ -17,16 +17,21 @@ import (
 	"agentbox/agentbox/home"
 )
 
-// installation is one home and the program that works on it.
+// installation is one home and the program that works on it. Its daemon is started by the first
+// command that needs one, and ended by close.
 type installation struct {
-	lab     *Lab
-	home    home.Home
+	lab  *Lab
+	home home.Home
+	// program has the home in its environment, and the size of the pool.
 	program Program
 }
 
-// chore bounds what is done between samples.
+// chore bounds what is done between samples: far more than any of it takes, so that only what hangs
+// is cut off.
 const chore = 2 * time.Minute
 
+// installationOf is the home of that name in the Lab, whether or not it is there, with a pool of so
+// many machines.
 func (l *Lab) installationOf(name string, pool int) *installation {
 	h := home.Home{Dir: filepath.Join(l.dir, name)}
 	env := []string{home.EnvDir + "=" + h.Dir, "AGENTBOX_POOL=" + strconv.Itoa(pool)}
@@ -60,6 +65,7 @@ func linkTemplates(to, from home.Home) {
 	}
 }
 
+// linkTree makes hard links of the files of a directory in another, which may be there.
 func linkTree(to, from string) error {
 	files, err := os.ReadDir(from)
 	if err != nil {
@@ -93,28 +99,33 @@ func (p *installation) timed(ctx context.Context, limit time.Duration, dir strin
 	return milliseconds(took), err
 }
 
+// milliseconds is a duration as samples have it.
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// up is the command line that makes a box of this benchmark.
+// up is the command line that makes a box of this benchmark, or finds it.
 func (p *installation) up(name string, flags ...string) []string {
 	return slices.Concat([]string{"up", "--name", name}, p.lab.machine, flags)
 }
 
+// boxes, show and status ask agentbox, by its JSON.
 func (p *installation) boxes(ctx context.Context) (list []agentbox.Box, err error) {
 	err = p.ask(ctx, &list, "ls", "--json")
 	return list, err
 }
 
+// show gives one box, as it is now.
 func (p *installation) show(ctx context.Context, name string) (b agentbox.Box, err error) {
 	err = p.ask(ctx, &b, "show", "--json", name)
 	return b, err
 }
 
+// status is that of the daemon, which it starts if need be.
 func (p *installation) status(ctx context.Context) (st api.DaemonStatus, err error) {
 	err = p.ask(ctx, &st, "daemon", "status", "--json")
 	return st, err
 }
 
+// ask runs a command between samples that answers in JSON.
 func (p *installation) ask(ctx context.Context, answer any, args ...string) error {
 	out, err := p.do(ctx, p.home.Dir, args...)
 	if err != nil {
@@ -132,6 +143,7 @@ func (p *installation) remove(ctx context.Context, names ...string) error {
 	if err != nil {
 		return err
 	}
+	// By id: a name may stand for a box of another repository.
 	args := []string{"rm", "--force"}
 	for _, b := range list {
 		if len(names) == 0 || slices.Contains(names, b.Name) {
@@ -147,6 +159,7 @@ func (p *installation) remove(ctx context.Context, names ...string) error {
 
 // close removes every box and stops the daemon. A home that nothing was done in has neither.
 func (p *installation) close(ctx context.Context) error {
+	// Asking the daemon would start one.
 	boxes, _ := os.ReadDir(p.home.Boxes())
 	if _, err := os.Stat(p.home.Socket()); err != nil && len(boxes) == 0 {
 		return nil

@@ -25,16 +25,22 @@ import (
 //	bench-<random>/pooled/  a home with one
 //	bench-<random>/repos/
 type Lab struct {
-	dir     string
-	lock    *os.File
-	binary  string
-	user    home.Home
+	dir string
+	// lock is held while the Lab is in use. It goes with the process, so that a later benchmark
+	// finds what a killed one left.
+	lock   *os.File
+	binary string
+	user   home.Home
+	// machine are flags of up that describe the machine: the same in every box, so that figures can
+	// be compared.
 	machine []string // flags of up that describe the machine
 	say     agentbox.Progress
-	plain   *installation
+	// plain has no pool: `enter/template` is a restore on every machine then, whatever the default
+	// is.
+	plain *installation
 }
 
-// Config is what a Lab needs.
+// Config is what a Lab needs. All but Isolation and Progress is required.
 type Config struct {
 	Home      home.Home          // of the user: its images, kernels and templates are used, and what is missing is added
 	Binary    string             // the program to measure
@@ -42,6 +48,7 @@ type Config struct {
 	Progress  agentbox.Progress
 }
 
+// Names in a Lab's directory.
 const (
 	labPrefix  = "bench-"
 	binaryName = "agentbox"
@@ -55,7 +62,8 @@ const (
 	longestHome = 72
 )
 
-// Open makes a Lab, and removes those of earlier benchmarks that were killed.
+// Open makes a Lab, and removes those of earlier benchmarks that were killed. The caller closes it,
+// also after an interrupt.
 func Open(ctx context.Context, cfg Config) (*Lab, error) {
 	if err := cfg.Home.Create(); err != nil {
 		return nil, err
@@ -85,11 +93,15 @@ func newLabDir(parent string) (string, error) {
 	return os.MkdirTemp(parent, labPrefix)
 }
 
+// fill locks the directory and makes what is in it.
 func (l *Lab) fill(ctx context.Context, binary string) (err error) {
 	if l.lock, err = durable.TryLock(filepath.Join(l.dir, lockName)); err != nil {
 		return err
 	}
+	// Only once our own lock is held: two benchmarks that begin at once must not take each other
+	// for dead.
 	l.sweep(ctx)
+	// On another file system it is measured where it is.
 	if err := os.Link(binary, l.binary); err != nil {
 		l.binary = binary
 	}
@@ -100,7 +112,8 @@ func (l *Lab) fill(ctx context.Context, binary string) (err error) {
 	return err
 }
 
-// Kinds are the kinds of isolation that work on this machine, the one a new box gets first.
+// Kinds are the kinds of isolation that work on this machine, the one a new box gets first, as
+// doctor finds them. Missing when none does.
 func (l *Lab) Kinds(ctx context.Context) ([]agentbox.Isolation, error) {
 	var report api.DoctorReport
 	// doctor fails when something is amiss, and has its say first.
@@ -132,6 +145,7 @@ func (l *Lab) sweep(ctx context.Context) {
 	}
 }
 
+// closeTime is for everything together, the removal of boxes included.
 const (
 	closeTime = 2 * time.Minute
 	strayTime = 10 * time.Second // for processes to end by themselves after their daemon did
@@ -175,6 +189,7 @@ func (l *Lab) endStrays(ctx context.Context) error {
 	}
 }
 
+// sleep waits, or gives the cause of ctx's end.
 func sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

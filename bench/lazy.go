@@ -19,7 +19,8 @@ import (
 // gigabit is what a link of 1 Gbit/s carries in a second, in bytes.
 const gigabit = 125_000_000
 
-// slowSite serves a directory over a link of so many bytes a second, which all answers share.
+// slowSite serves a directory over a link of so many bytes a second, which all answers share, one
+// after the other. It has no latency. mu guards what follows it.
 type slowSite struct {
 	dir    string
 	rate   float64
@@ -31,6 +32,7 @@ type slowSite struct {
 	sent int64
 }
 
+// newSlowSite serves dir on a port of loopback at rate bytes a second, until its server is closed.
 func newSlowSite(dir string, rate float64) (*slowSite, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -42,6 +44,8 @@ func newSlowSite(dir string, rate float64) (*slowSite, error) {
 	return s, nil
 }
 
+// ServeHTTP sends a file of the directory when the link would have carried it. There are no others:
+// names are digests.
 func (s *slowSite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b, err := os.ReadFile(filepath.Join(s.dir, filepath.Base(r.URL.Path)))
 	if err != nil {
@@ -64,6 +68,7 @@ func (s *slowSite) queue(n int) time.Duration {
 	return time.Until(s.free)
 }
 
+// bytes is what was sent so far.
 func (s *slowSite) bytes() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +93,8 @@ const (
 )
 
 // OpenLazyLab makes the image that a repository without a configuration gets, unless it is here,
-// and exports it.
+// and exports it. It also gives the box that found out which kind is measured. The caller closes
+// it.
 func OpenLazyLab(ctx context.Context, cfg Config) (_ *LazyLab, box agentbox.Box, err error) {
 	lab, err := Open(ctx, cfg)
 	if err != nil {
@@ -146,10 +152,12 @@ func (l *LazyLab) Close(ctx context.Context) error {
 // lazyNames are those of Scenarios.
 var lazyNames = []string{"store/local-first-command", "store/lazy-first-command", "store/lazy-image-bytes", "store/lazy-fetched-bytes"}
 
-// IsLazy tells whether a scenario is one of a LazyLab's.
+// IsLazy tells whether a scenario is one of a LazyLab's: opening one costs an export, so that is
+// done only when one is asked for.
 func IsLazy(name string) bool { return strings.HasPrefix(name, "store/l") }
 
 // Scenarios are the first command in a box, templates and all, and how much of the image that took.
+// box is what OpenLazyLab gave. The bytes are those of one more sample.
 func (l *LazyLab) Scenarios(box agentbox.Box) []Scenario {
 	s := []Scenario{
 		{Name: lazyNames[0], Unit: Milliseconds, Ceiling: milliseconds(bootLimit), Measure: func(ctx context.Context) (float64, error) {
@@ -193,6 +201,7 @@ func (l *LazyLab) first(ctx context.Context, p *installation) (ms float64, err e
 			return 0, err
 		}
 	}
+	// A template would spare the boot, which is what reads the image.
 	left, _ := filepath.Glob(filepath.Join(p.home.Templates(), "*"))
 	if len(left) > 0 {
 		return 0, fmt.Errorf("templates are left in %s", p.home.Templates())

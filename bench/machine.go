@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ThisMachine describes the machine we run on. What cannot be found out is left empty.
+// ThisMachine describes the machine we run on, for the head of a report: figures mean nothing
+// without it. What cannot be found out is left empty.
 func ThisMachine(ctx context.Context) Machine {
 	m := Machine{CPUs: runtime.NumCPU(), QEMU: qemuVersion(ctx)}
 	if proc, err := procfs.NewDefaultFS(); err == nil {
@@ -26,8 +27,10 @@ func ThisMachine(ctx context.Context) Machine {
 	return m
 }
 
+// versionNumber finds QEMU's version in what it says of itself.
 var versionNumber = regexp.MustCompile(`version (\S+)`)
 
+// qemuVersion is "" where there is no QEMU for this machine's own processor.
 func qemuVersion(ctx context.Context) string {
 	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)

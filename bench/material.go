@@ -13,29 +13,37 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// material is what jobs work on: one repository, of which each target has a clone.
+// material is what jobs work on: one repository, of which each target has a clone. Real projects,
+// since loops that look like work do not fault, fork and read as compilers do.
 //
 //	c/     the source of zlib as the host's distribution has it
 //	go/    agentbox's own package of the vocabulary, in a module of its own
 //	part*/ 5,000 small files
 type material struct {
-	lab     *Lab
-	origin  string
-	goRoot  string // "" when the Go job is left out
-	noGo    string // why
+	lab    *Lab
+	origin string
+	goRoot string // "" when the Go job is left out
+	// noGo is why it is left out.
+	noGo string // why
+	// goCache is filled natively and copied into boxes: a test that compiles the standard library
+	// first would measure that.
 	goCache string
 }
 
+// Names of the repository and of its configuration.
 const (
 	workRepository = "work"
 	workConfig     = "agentbox.yaml"
 )
 
+// manyFiles is what a large project has: git status looks at each of them.
 var manyFiles = repository{files: 5_000, size: 2_000, commits: 1}
 
 // goEnv is what every target builds Go with, so that one's cache serves the others.
 var goEnv = []string{"GOFLAGS=-trimpath -buildvcs=false", "GOTOOLCHAIN=local", "CGO_ENABLED=0", "GOPROXY=off"}
 
+// newMaterial makes the repository. dir is a checkout of agentbox, or anything else, and then there
+// is no Go job. Missing when a program of the jobs is not installed here.
 func (l *Lab) newMaterial(ctx context.Context, dir string) (*material, error) {
 	for _, program := range []string{"gcc", "make", "git", "tar"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -67,7 +75,8 @@ func (l *Lab) newMaterial(ctx context.Context, dir string) (*material, error) {
 	return m, nil
 }
 
-// addGo copies the package, or says why not.
+// addGo copies the package, or says why not: it is agentbox's own, so it takes a checkout of
+// agentbox, and Go. A package of the vocabulary, since it needs no module but the standard library.
 func (m *material) addGo(ctx context.Context, dir string) (why string) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
@@ -118,6 +127,7 @@ func (m *material) config() string {
 	return text
 }
 
+// clone gives a target a working copy of its own.
 func (m *material) clone(ctx context.Context, name string) (string, error) {
 	dir := filepath.Join(m.lab.dir, reposName, workRepository+"-"+name)
 	return dir, git(ctx, filepath.Dir(dir), "clone", "-q", m.origin, dir)
@@ -136,7 +146,8 @@ func (m *material) native(ctx context.Context) (nativeTarget, error) {
 	return s, err
 }
 
-// box makes a box of a kind to work in, which has the same cache of Go.
+// box makes a box of a kind to work in, which has the same cache of Go. It stays as long as the
+// Lab, and nothing is measured of its making.
 func (m *material) box(ctx context.Context, kind agentbox.Isolation) (workBox, error) {
 	b := workBox{installation: m.lab.plain, name: workRepository + "-" + string(kind)}
 	dir, err := m.clone(ctx, string(kind))

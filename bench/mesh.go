@@ -11,14 +11,15 @@ import (
 	"agentbox/mesh/exchange/simulation"
 )
 
-// Rates of links, in bits a second.
+// Rates of links, in bits a second, and the ceiling of every scenario, in milliseconds.
 const (
 	linkGigabit = 1_000_000_000
 	linkSlow    = 100_000_000
 	meshCeiling = 180_000 // ms
 )
 
-// Scenarios lists what can be measured.
+// Scenarios lists what can be measured here. Nothing is started: each group makes its links when
+// its first scenario is set up.
 func (l *MeshLab) Scenarios() []Scenario {
 	var out []Scenario
 	l.missing = nil
@@ -34,6 +35,7 @@ func (l *MeshLab) Scenarios() []Scenario {
 	return append(out, simulated()...)
 }
 
+// scenario is one whose samples are times. What a sample starts ends with its ctx.
 func (l *MeshLab) scenario(name, baseline string, measure func(ctx context.Context) (time.Duration, error)) Scenario {
 	return Scenario{Name: name, Baseline: baseline, Unit: Milliseconds, Ceiling: meshCeiling, Measure: func(ctx context.Context) (float64, error) {
 		ctx, cancel := context.WithTimeout(ctx, meshCeiling*time.Millisecond)
@@ -45,7 +47,8 @@ func (l *MeshLab) scenario(name, baseline string, measure func(ctx context.Conte
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// pair has one machine get the image of another, beside a plain copy of it.
+// pair has one machine get the image of another, beside a plain copy of it: name says over which
+// link, copyOrder by which transport the baseline copies.
 func (l *MeshLab) pair(name string, o *cluster, rate, size int64, baseline, copyOrder string) []Scenario {
 	copied := l.scenario(baseline, "", func(ctx context.Context) (time.Duration, error) { return o.copy(ctx, copyOrder) })
 	got := l.scenario("mesh/one-peer-"+name, baseline, func(ctx context.Context) (time.Duration, error) {
@@ -65,6 +68,7 @@ func (o *cluster) openOnce(ctx context.Context, machines int, rate, size int64) 
 	return o.open(ctx, machines, rate, size)
 }
 
+// closeOnce removes the links after each scenario of the group; the second time there is nothing.
 func (o *cluster) closeOnce(ctx context.Context) error {
 	err := o.close(ctx)
 	o.links, o.seed = nil, nil
@@ -92,6 +96,8 @@ func (o *cluster) one(ctx context.Context, i int, order meshOrder) (took time.Du
 }
 
 // swarm has n-1 machines get the image of one at the same time. Each of their times is a sample.
+// Nobody tells them of each other: they know the seed, and hear of the others from it. Beside it
+// the same bytes go to one machine over TCP, and with MeshConfig.Peers other programs do the same.
 func (l *MeshLab) swarm(n int) []Scenario {
 	name := map[int]string{4: "mesh/swarm-4", meshMachines: "mesh/swarm-16"}[n]
 	o := &cluster{l: l}
@@ -100,6 +106,8 @@ func (l *MeshLab) swarm(n int) []Scenario {
 	var sent int64
 	got := l.scenario(name, copied.Name, func(ctx context.Context) (took time.Duration, err error) {
 		if len(left) == 0 {
+			// One swarm gives as many samples as it has machines: they are taken one by one from
+			// what it left.
 			if left, sent, err = o.swarm(ctx, n); err != nil {
 				return 0, err
 			}
@@ -126,6 +134,7 @@ func (l *MeshLab) swarm(n int) []Scenario {
 
 // swarm gives the times of all, and what the seed sent.
 func (o *cluster) swarm(ctx context.Context, n int) (times []time.Duration, sent int64, err error) {
+	// A seed that has sent nothing yet: what it sends is counted from its start.
 	if err := o.plant(ctx); err != nil {
 		return nil, 0, err
 	}
@@ -150,6 +159,7 @@ func (o *cluster) swarm(ctx context.Context, n int) (times []time.Duration, sent
 	return times, r.Bytes, err
 }
 
+// fetchAll has all machines do the same at once.
 func fetchAll(all []*meshProcess, order meshOrder) ([]time.Duration, error) {
 	return together(len(all), func(i int) (time.Duration, error) {
 		r, err := all[i].do(order)
@@ -196,8 +206,11 @@ func (o *cluster) export() error {
 	return err
 }
 
+// exported is where.
 func (o *cluster) exported() string { return filepath.Join(o.l.dir, "export") }
 
+// fromThree is one sample of holders: the time of a machine that gets the image, while the seed is
+// killed once half of it has come, or not.
 func (o *cluster) fromThree(ctx context.Context, kill bool) (took time.Duration, err error) {
 	if err := o.plant(ctx); err != nil {
 		return 0, err
@@ -208,6 +221,7 @@ func (o *cluster) fromThree(ctx context.Context, kill bool) (took time.Duration,
 			err = errors.Join(err, p.kill())
 		}
 	}()
+	// In blocks, as the store cuts images.
 	pieces := int(o.l.cfg.Small / (512 << 10))
 	for i, part := range [][2]int{{0, pieces / 2}, {pieces / 2, pieces + 1}} {
 		p, err := o.start(ctx, 1+i)
@@ -250,6 +264,7 @@ func simulated() []Scenario {
 		cfg := configs[name]
 		out = append(out, Scenario{Name: name, Unit: Milliseconds, Ceiling: meshCeiling, Measure: func(ctx context.Context) (float64, error) {
 			if len(left) == 0 {
+				// Another one each time, so that samples of several runs differ as real ones do.
 				cfg.Seed++
 				r := simulation.Run(cfg)
 				if r.Missing > 0 {

@@ -12,15 +12,18 @@ import (
 	"time"
 )
 
-// ipfsGiver is a private network of IPFS daemons, each connected to all others.
+// ipfsGiver is a private network of IPFS daemons, each connected to all others and to nobody else,
+// without a DHT: who has what is asked of those neighbours.
 type ipfsGiver struct {
 	o       *cluster
 	program string
 	dir     string
 	daemons []*server
-	cid     string
+	// cid names the image as IPFS has added it.
+	cid string
 }
 
+// openIPFS starts a daemon on each machine and has the first one add the image.
 func openIPFS(ctx context.Context, o *cluster, program string, machines int) (_ meshGiver, err error) {
 	g := &ipfsGiver{o: o, program: program}
 	if g.dir, err = o.peerDir("ipfs"); err != nil {
@@ -32,6 +35,8 @@ func openIPFS(ctx context.Context, o *cluster, program string, machines int) (_ 
 	return g, nil
 }
 
+// open makes the repositories and daemons, waits until each is connected to all others, and adds
+// the image.
 func (g *ipfsGiver) open(ctx context.Context, machines int) (err error) {
 	var others []any
 	for i := range machines {
@@ -55,6 +60,7 @@ func (g *ipfsGiver) open(ctx context.Context, machines int) (err error) {
 		}
 	}
 	for i := range machines {
+		// Before the image is added: a swarm that still looks for itself would be measured.
 		if err := until(ctx, func() error { return g.meets(ctx, i, machines-1) }); err != nil {
 			return err
 		}
@@ -72,6 +78,7 @@ func (g *ipfsGiver) meets(ctx context.Context, i, others int) error {
 	return err
 }
 
+// address is where a machine's daemon listens, as IPFS writes it.
 func (g *ipfsGiver) address(i int) string {
 	return "/ip4/" + g.o.address(i).Addr().String() + "/tcp/4001"
 }
@@ -97,6 +104,8 @@ func (g *ipfsGiver) configure(i int, others []any) (id string, err error) {
 		cfg[section] = s
 		return s
 	}
+	// Nothing but the machines that are named: no bootstrap node, no discovery, no routing, no
+	// certificates from outside.
 	cfg["Bootstrap"] = []string{}
 	change("Addresses", map[string]any{"Swarm": []string{g.address(i)}, "API": "/ip4/127.0.0.1/tcp/5001", "Gateway": []string{}})
 	change("Peering", map[string]any{"Peers": others})
@@ -111,16 +120,20 @@ func (g *ipfsGiver) configure(i int, others []any) (id string, err error) {
 	return id, os.WriteFile(file, b, 0o600)
 }
 
+// repo is a machine's repository.
 func (g *ipfsGiver) repo(i int) string { return filepath.Join(g.dir, fmt.Sprint("repo-", i)) }
 
+// environ is what its programs are told: their repository, and not to report to anybody.
 func (g *ipfsGiver) environ(i int) []string {
 	return []string{"IPFS_PATH=" + g.repo(i), "IPFS_TELEMETRY=off"}
 }
 
+// ipfs runs its command line on a machine.
 func (g *ipfsGiver) ipfs(ctx context.Context, i int, args ...string) (string, time.Duration, error) {
 	return g.o.run(ctx, i, g.environ(i), g.program, args...)
 }
 
+// get pins the image, which fetches and verifies all of it.
 func (g *ipfsGiver) get(ctx context.Context, i int) (time.Duration, error) {
 	_, took, err := g.ipfs(ctx, i, "pin", "add", "--progress=false", g.cid)
 	return took, err

@@ -23,10 +23,13 @@ import (
 
 // MeshLab is where the exchange between machines is measured: real processes, each in a network
 // namespace of its own, joined by links of a known rate. Everything is in one directory, and in
-// namespaces that are named after this process.
+// namespaces that are named after this process. A process is a store and its part in the exchange,
+// without a daemon: what boxes do beside it is measured in mesh/cold-box. It needs root, but for
+// what is simulated.
 type MeshLab struct {
-	cfg  MeshConfig
-	dir  string
+	cfg MeshConfig
+	dir string
+	// team is the root key, keys are the machines'; list is the member list that all of them have.
 	team ed25519.PrivateKey
 	keys []ed25519.PrivateKey
 	list identity.List
@@ -34,7 +37,7 @@ type MeshLab struct {
 	missing []Missing // of the scenarios that Scenarios gave last
 }
 
-// MeshConfig is what a MeshLab needs.
+// MeshConfig is what a MeshLab needs. Sizes are multiples of a block (blob.BlockSize).
 type MeshConfig struct {
 	Dir      string // where to work
 	Binary   string // the program to measure
@@ -45,10 +48,11 @@ type MeshConfig struct {
 	Progress agentbox.Progress
 }
 
-// meshMachines is how many machines there are at most.
+// meshMachines is how many machines there are at most, one with the image among them.
 const meshMachines = 16
 
-// OpenMeshLab makes a team. Links and machines are for the scenarios.
+// OpenMeshLab makes a team: keys and a member list, and nothing that runs. Links and machines are
+// for the scenarios. The caller closes it.
 func OpenMeshLab(cfg MeshConfig) (*MeshLab, error) {
 	dir, err := os.MkdirTemp(cfg.Dir, labPrefix+"mesh-")
 	if err != nil {
@@ -97,7 +101,8 @@ func (l *MeshLab) Missing(patterns []string) []Missing {
 	})
 }
 
-// image makes a file of random bytes, once for each size.
+// image makes a file of random bytes, once for each size: nothing of it compresses, or is there
+// twice.
 func (l *MeshLab) image(size int64) (string, error) {
 	path := filepath.Join(l.dir, fmt.Sprint("image-", size))
 	if _, err := os.Stat(path); err == nil {
@@ -111,20 +116,22 @@ func (l *MeshLab) image(size int64) (string, error) {
 	return path, errors.Join(err, f.Close())
 }
 
-// cluster is a team at work: links and the processes at them.
+// cluster is a team at work: links and the processes at them. Machine 0 is the seed, which has the
+// image; the others begin with empty stores.
 type cluster struct {
 	l        *MeshLab
 	links    *netlab.Net // nil: all processes are on this machine, and loopback is set
 	loopback bool        // all processes are on machine 0, and meet on its loopback
 	ports    []uint16    // where they listen then; nil: from 7900 on
 	upload   int64       // bytes a second that each sends at most; 0: no bound
+	// serial numbers processes, so that each has a directory of its own.
 	serial   int
 	image    string
 	manifest agentbox.Digest
 	seed     *meshProcess
 }
 
-// meshProcess is one of these processes.
+// meshProcess is one of these processes, which is given orders and answers each (meshnode.go).
 type meshProcess struct {
 	id  identity.PeerID
 	dir string
@@ -133,10 +140,12 @@ type meshProcess struct {
 	out *bufio.Reader
 }
 
+// peer is machine i's name in the team.
 func (l *MeshLab) peer(i int) identity.PeerID {
 	return identity.PeerOf(l.keys[i].Public().(ed25519.PublicKey))
 }
 
+// address is where machine i listens.
 func (o *cluster) address(i int) netip.AddrPort {
 	if o.ports != nil {
 		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), o.ports[i])
@@ -147,7 +156,8 @@ func (o *cluster) address(i int) netip.AddrPort {
 	return netip.AddrPortFrom(o.links.Address(i), 7900)
 }
 
-// start starts the process of a machine with an empty store.
+// start starts the process of a machine with an empty store, and returns when it is ready. holders
+// are those that it takes for having everything; it hears of others from them.
 func (o *cluster) start(ctx context.Context, i int, holders ...identity.PeerID) (_ *meshProcess, err error) {
 	o.serial++
 	p := &meshProcess{id: o.l.peer(i), dir: filepath.Join(o.l.dir, fmt.Sprintf("machine-%d-%d", i, o.serial))}
@@ -185,6 +195,7 @@ func (o *cluster) start(ctx context.Context, i int, holders ...identity.PeerID) 
 	return p, nil
 }
 
+// describe writes what the process is told: the team, where the others are, and who has the image.
 func (o *cluster) describe(p *meshProcess, i int, holders []identity.PeerID) error {
 	list, err := o.l.list.Encode()
 	if err != nil {
@@ -211,6 +222,7 @@ func (p *meshProcess) do(o meshOrder) (meshReport, error) {
 	return p.answer()
 }
 
+// answer reads one report.
 func (p *meshProcess) answer() (meshReport, error) {
 	line, err := p.out.ReadBytes('\n')
 	if err != nil {
@@ -226,6 +238,7 @@ func (p *meshProcess) answer() (meshReport, error) {
 	return r, nil
 }
 
+// died is the error of a process that does not answer any more, with what it said last.
 func (p *meshProcess) died(err error) error {
 	b, _ := os.ReadFile(filepath.Join(p.dir, "log"))
 	return fmt.Errorf("a machine's process has ended: %w: %.300s", err, b)
@@ -258,7 +271,8 @@ func (o *cluster) open(ctx context.Context, machines int, rate, size int64) (err
 	return o.plant(ctx)
 }
 
-// plant starts the seed anew.
+// plant starts the seed anew, with the image in its store and, where there are links, the
+// baseline's server beside it.
 func (o *cluster) plant(ctx context.Context) error {
 	if o.seed != nil {
 		if err := o.seed.kill(); err != nil {
@@ -266,6 +280,7 @@ func (o *cluster) plant(ctx context.Context) error {
 		}
 		o.seed = nil
 	}
+	// It outlives the sample: the next one uses it.
 	seed, err := o.start(context.WithoutCancel(ctx), 0)
 	if err != nil {
 		return err
@@ -283,8 +298,10 @@ func (o *cluster) plant(ctx context.Context) error {
 	return err
 }
 
+// tcp is where the seed serves the baseline.
 func (o *cluster) tcp() string { return o.address(0).Addr().String() + ":" + copyPort }
 
+// close ends the seed and removes the links.
 func (o *cluster) close(ctx context.Context) error {
 	var errs []error
 	if o.seed != nil {

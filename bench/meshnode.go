@@ -24,7 +24,8 @@ import (
 // MeshNodeVerb is the hidden verb by which bench mesh starts the processes that it measures.
 const MeshNodeVerb = "mesh-node"
 
-// meshNodeConfig is what such a process is told at its start, in node.json of its directory.
+// meshNodeConfig is what such a process is told at its start, in node.json of its directory. It is
+// written and read by the same program, so it has no version.
 type meshNodeConfig struct {
 	Seed    []byte // of its key
 	Team    agentbox.Digest
@@ -35,8 +36,8 @@ type meshNodeConfig struct {
 	Upload  int64             // bytes a second at most; 0: no bound
 }
 
-// meshOrder is a line of its standard input, meshReport the line that answers. An order that fails
-// has Error set.
+// meshOrder is a line of its standard input, meshReport the line that answers, both JSON. An order
+// that fails has Error set, and the process goes on.
 type meshOrder struct {
 	Do       string // image, part, fetch, sent, push, pull, serve-tcp, get-tcp, get-quic
 	Path     string
@@ -46,6 +47,8 @@ type meshOrder struct {
 	Size     int64
 }
 
+// meshReport is an answer. Took is measured by the process itself: what it takes to give it the
+// order does not count.
 type meshReport struct {
 	Error    string
 	Manifest agentbox.Digest
@@ -54,7 +57,9 @@ type meshReport struct {
 	Part     bool // more follows
 }
 
-// meshNode is the process: a store, and its part in the exchange, without a daemon.
+// meshNode is the process: a store, and its part in the exchange, without a daemon. It is the
+// exchange's Holders, too: who has what is what the benchmark named, so that no catalogue is
+// measured.
 type meshNode struct {
 	cfg     meshNodeConfig
 	dir     string
@@ -67,7 +72,9 @@ type meshNode struct {
 	image   string // the file that is copied as a baseline
 }
 
-// RunMeshNode serves and fetches as it is told, until standard input ends.
+// RunMeshNode serves and fetches as it is told, until standard input ends, which it does with the
+// benchmark. dir has node.json, and gets the store. Standard output has reports and nothing else,
+// the first of them when it is ready.
 func RunMeshNode(ctx context.Context, dir string, in io.Reader, out io.Writer) (err error) {
 	b, err := os.ReadFile(filepath.Join(dir, "node.json"))
 	if err != nil {
@@ -101,6 +108,7 @@ func RunMeshNode(ctx context.Context, dir string, in io.Reader, out io.Writer) (
 	return lines.Err()
 }
 
+// open makes the store and the node, as a daemon does.
 func (n *meshNode) open(ctx context.Context, dir string) (err error) {
 	key := ed25519.NewKeyFromSeed(n.cfg.Seed)
 	if n.store, err = cachestore.Open(ctx, cachestore.Config{Dir: filepath.Join(dir, "store"), Key: key, Ballast: -1}); err != nil {
@@ -139,6 +147,7 @@ func (n *meshNode) Holders(agentbox.Digest) []identity.PeerID {
 	return append([]identity.PeerID(nil), n.cfg.Holders...)
 }
 
+// close ends what open made, as far as it came.
 func (n *meshNode) close() error {
 	var errs []error
 	if n.node != nil {
@@ -153,6 +162,7 @@ func (n *meshNode) close() error {
 	return errors.Join(errs...)
 }
 
+// do carries an order out.
 func (n *meshNode) do(ctx context.Context, o meshOrder) (meshReport, error) {
 	switch o.Do {
 	case "image":

@@ -15,7 +15,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// meshPeer is another program that hands one image to many machines.
+// meshPeer is another program that hands one image to many machines. Each has what it takes to be
+// fast here, and does no less than we: the image is whole, verified and on disk at the end.
 type meshPeer struct {
 	name    string // of its scenarios
 	program string
@@ -31,6 +32,8 @@ type meshGiver interface {
 	close() error
 }
 
+// meshPeers are the programs that people use for it: one that copies, one that container images
+// come from, one that is peer to peer.
 var meshPeers = []meshPeer{
 	{"rsync", "rsync", "apt-get install rsync", openRsync},
 	{"registry", "registry", "make bench-peers builds it from tools/registry", openRegistry},
@@ -60,6 +63,7 @@ func (l *MeshLab) beside(o *cluster, n int, baseline string) (out []Scenario, mi
 	}
 	for _, p := range meshPeers {
 		name := fmt.Sprintf("mesh/%s-swarm-%d", p.name, n)
+		// What is missing is said in the report, so that nobody takes a shorter table for a result.
 		program, err := p.find(l.cfg.Tools)
 		if err != nil {
 			missing = append(missing, Missing{Name: name, Why: err.Error() + ": " + agentbox.AsError(err).Hint})
@@ -96,7 +100,8 @@ type server struct {
 	out *bufio.Reader // of its standard output, where that was asked for
 }
 
-// serve starts a program on a machine; with read its standard output is read by the caller.
+// serve starts a program on a machine, in dir, where its log is; with read its standard output is
+// read by the caller. It outlives ctx: the sample may end before it is closed.
 func (o *cluster) serve(ctx context.Context, i int, dir string, environ []string, read bool, program string, args ...string) (*server, error) {
 	log, err := os.OpenFile(filepath.Join(dir, filepath.Base(program)+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -133,6 +138,7 @@ func (s *server) says(what string) error {
 	}
 }
 
+// close ends the program. A nil server is none.
 func (s *server) close() error {
 	if s == nil {
 		return nil
@@ -156,7 +162,8 @@ func (o *cluster) run(ctx context.Context, i int, environ []string, program stri
 	return strings.TrimSpace(string(b)), took, err
 }
 
-// until tries until something works, as a server that has just been started does after a moment.
+// until tries until something works, as a server that has just been started does after a moment;
+// after twenty seconds its last error is the caller's.
 func until(ctx context.Context, try func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()

@@ -28,8 +28,11 @@ type registryGiver struct {
 	pullers map[int]*meshProcess
 }
 
+// registryPort is a port of the first machine's namespace.
 const registryPort = "7500"
 
+// openRegistry starts a registry on the first machine, has the image pushed into it, and starts the
+// processes that pull it, with the library that we use ourselves for images.
 func openRegistry(ctx context.Context, o *cluster, program string, machines int) (_ meshGiver, err error) {
 	g := &registryGiver{o: o, pullers: map[int]*meshProcess{}}
 	if g.dir, err = o.peerDir("registry"); err != nil {
@@ -62,8 +65,10 @@ func openRegistry(ctx context.Context, o *cluster, program string, machines int)
 	return g, nil
 }
 
+// at is where the registry listens.
 func (g *registryGiver) at() string { return g.o.address(0).Addr().String() + ":" + registryPort }
 
+// get has a machine pull.
 func (g *registryGiver) get(_ context.Context, i int) (time.Duration, error) {
 	r, err := g.pullers[i].do(meshOrder{Do: "pull", Path: g.at(), Size: g.o.l.cfg.Small})
 	return r.Took, err
@@ -126,6 +131,7 @@ func (n *meshNode) pull(ctx context.Context, at string, size int64) (r meshRepor
 	return r, err
 }
 
+// keepLayer writes a layer to a file, synced, and gives its bytes.
 func keepLayer(l v1.Layer, path string) (int64, error) {
 	from, err := l.Compressed() // which checks the digest at its end
 	if err != nil {

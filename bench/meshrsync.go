@@ -17,8 +17,11 @@ type rsyncGiver struct {
 	daemon  *server
 }
 
+// rsyncPort is a port of the first machine's namespace.
 const rsyncPort = "7873"
 
+// openRsync starts a daemon on the first machine that serves the image, without SSH: its encryption
+// would be measured.
 func openRsync(ctx context.Context, o *cluster, program string, _ int) (_ meshGiver, err error) {
 	g := &rsyncGiver{o: o, program: program}
 	if g.dir, err = o.peerDir("rsync"); err != nil {
@@ -42,8 +45,10 @@ func openRsync(ctx context.Context, o *cluster, program string, _ int) (_ meshGi
 	return g, nil
 }
 
+// at is where the daemon listens.
 func (g *rsyncGiver) at() string { return g.o.address(0).Addr().String() + ":" + rsyncPort + "/" }
 
+// get copies the image, synced; rsync checks what came.
 func (g *rsyncGiver) get(ctx context.Context, i int) (time.Duration, error) {
 	to := filepath.Join(g.dir, fmt.Sprint("got-", i))
 	_, took, err := g.o.run(ctx, i, nil, g.program, "--fsync", "rsync://"+g.at()+"image/"+filepath.Base(g.o.image), to)

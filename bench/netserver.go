@@ -10,9 +10,9 @@ import (
 	"sync"
 )
 
-// netServer is the other side of what is measured. Who connects asks for one thing in one line:
-// "down N" for N bytes, "up N" to send that many and get one byte when all have arrived. Who only
-// connects is let go.
+// netServer is the other side of what is measured. A client asks for one thing in one line: "down
+// N" for N bytes, "up N" to send that many and get one byte when all have arrived. One that only
+// connects is let go. wg has the goroutines that accept and serve; close waits for them.
 type netServer struct {
 	listener net.Listener
 	wg       sync.WaitGroup
@@ -24,6 +24,7 @@ type netServer struct {
 // mostAsked bounds one request, in bytes.
 const mostAsked = 1 << 40
 
+// newNetServer serves on l, which it closes.
 func newNetServer(l net.Listener) *netServer {
 	s := &netServer{listener: l, open: map[net.Conn]struct{}{}}
 	s.wg.Go(s.accept)
@@ -49,6 +50,7 @@ func (s *netServer) accept() {
 	}
 }
 
+// serve does what one client asks for.
 func (s *netServer) serve(c net.Conn) {
 	defer func() {
 		c.Close()
@@ -67,6 +69,8 @@ func (s *netServer) serve(c net.Conn) {
 // netBuffer is what one read or write of either side moves at most.
 const netBuffer = 256 << 10
 
+// answer does what a line asks for. "up" is over when all has arrived, not when the client has sent
+// it: buffers on the way would count as sent.
 func answer(out io.Writer, in *bufio.Reader, line string) error {
 	what, amount, _ := strings.Cut(line, " ")
 	n, err := strconv.ParseInt(amount, 10, 64)
@@ -86,6 +90,7 @@ func answer(out io.Writer, in *bufio.Reader, line string) error {
 	return err
 }
 
+// zeros is as many bytes as are wanted. They are not compressed on any way here.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }

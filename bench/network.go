@@ -30,15 +30,17 @@ const (
 	netConnects = 25
 )
 
+// netTests are what programs notice of a network: how much it carries in each direction, and how
+// long it takes until a connection is there.
 var netTests = []netTest{
 	{"throughput-down", "down", netBytes},
 	{"throughput-up", "up", netBytes},
 	{"connect", "connect", netConnects},
 }
 
-// netScript is in Perl, which every image of Debian has without a package. It prints
-// milliseconds: of moving all bytes on one connection, or, of so many connections one after the
-// other, of the one in the middle. It holds no single quote.
+// netScript is in Perl, which every image of Debian has without a package. It prints milliseconds:
+// of moving all bytes on one connection, or, of so many connections one after the other, of the one
+// in the middle. It holds no single quote, as it is quoted by them for the guest's shell.
 const netScript = `use strict; use Socket; use Time::HiRes qw(time);
 my ($what, $host, $port, $amount) = @ARGV;
 my $address = inet_aton($host) or die "$host has no address\n";
@@ -77,13 +79,15 @@ if ($what eq "connect") {
 printf "%.3f\n", $took * 1000;
 `
 
-// netClient runs them somewhere, to a server that it reaches as host and port.
+// netClient runs them somewhere, to a server that it reaches as host and port: a box by the
+// policy's name for this machine, a peer by an address.
 type netClient interface {
 	// perl runs a script with arguments and gives its output.
 	perl(ctx context.Context, script string, args ...string) ([]byte, error)
 	server() (host string, port int)
 }
 
+// scenario is the test from a client.
 func (e netTest) scenario(name string, c netClient) Scenario {
 	measure := func(ctx context.Context) (float64, error) { return e.run(ctx, c) }
 	return Scenario{
@@ -96,6 +100,7 @@ func (e netTest) scenario(name string, c netClient) Scenario {
 	}
 }
 
+// run takes one sample.
 func (e netTest) run(ctx context.Context, c netClient) (float64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, networkLimit, fmt.Errorf("the limit is %s", networkLimit))
 	defer cancel()
@@ -121,6 +126,7 @@ type boxClient struct {
 
 func (c boxClient) server() (string, int) { return policy.HostName, c.at.port() }
 
+// perl is a command in the box: the script times itself, so entering does not count.
 func (c boxClient) perl(ctx context.Context, script string, args ...string) ([]byte, error) {
 	out, _, err := c.installation.program.Run(ctx, c.installation.home.Dir, append([]string{"exec", c.name, "--", "perl", "-e", script}, args...)...)
 	return out, err
@@ -151,6 +157,7 @@ func (l *Lab) Network(ctx context.Context) (all []Scenario, close func() error, 
 	if end != nil {
 		ends = append(ends, end)
 	}
+	// A peer that cannot be made (without root, say) leaves our own scenarios without a baseline.
 	name := peerName(box.Isolation)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -171,6 +178,7 @@ func (l *Lab) Network(ctx context.Context) (all []Scenario, close func() error, 
 	return all, close, nil
 }
 
+// networkName is that of the box and of its repository.
 const networkName = "network"
 
 // peerName is what a kind of box is compared with.
@@ -181,6 +189,8 @@ func peerName(kind agentbox.Isolation) string {
 	return "peer/qemu-user"
 }
 
+// networkPeer makes what a kind of box is compared with. end, which may come with an error, ends
+// it.
 func (l *Lab) networkPeer(ctx context.Context, box agentbox.Box, server *netServer) (netClient, func() error, error) {
 	end := l.say.Begin(peerName(box.Isolation), "")
 	defer end("")

@@ -23,6 +23,7 @@ type option struct {
 	tmpfs       string
 }
 
+// parseOption reads one; "" is no difference. Invalid for what is none of these.
 func parseOption(text string) (o option, err error) {
 	if text == "" {
 		return o, nil

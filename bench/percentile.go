@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// summary is what a list of samples comes down to.
+// summary is what a list of samples comes down to, in their unit. Percentiles are by nearest rank.
 type summary struct {
 	Min float64 `json:"min"`
 	P50 float64 `json:"p50"`
@@ -14,6 +14,7 @@ type summary struct {
 	Max float64 `json:"max"`
 }
 
+// summarize gives zeros when there are no samples.
 func summarize(samples []float64) summary {
 	if len(samples) == 0 {
 		return summary{}

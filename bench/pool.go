@@ -8,6 +8,8 @@ import (
 	"time"
 )
 
+// poolSize machines are ready at the beginning of each sample; fillPool waits for them, poolTime at
+// most.
 const (
 	poolSize = 2
 	poolTime = time.Minute // for the pool to fill up
@@ -40,6 +42,7 @@ func (l *Lab) warm() Scenario {
 	}
 }
 
+// fillPool waits until the pool is full.
 func (p *installation) fillPool(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, poolTime, fmt.Errorf("the pool does not fill up to %d machines within %s", poolSize, poolTime))
 	defer cancel()

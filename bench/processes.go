@@ -68,6 +68,8 @@ func processorTimeOf(text string) (sum time.Duration, err error) {
 	return sum, nil
 }
 
+// userHZ is the unit of times in /proc/PID/stat, a second's parts. It is 100 on every architecture
+// of Linux that we run on.
 const userHZ = 100 // of /proc/PID/stat
 
 // mentions is false for processes that end while we look, and for those of other users.
@@ -101,6 +103,7 @@ func ours(all []process) []process {
 	return out
 }
 
+// listed names processes for people.
 func listed(all []process) string {
 	var out []string
 	for _, p := range all {

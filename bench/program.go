@@ -13,17 +13,19 @@ import (
 	"agentbox/agentbox"
 )
 
-// Program runs agentbox the way a user does.
+// Program runs agentbox the way a user does. The zero Env adds nothing.
 type Program struct {
 	Path string
 	Env  []string // added to ours
 }
 
-// killAfter is how long a process that was told to go may take.
+// killAfter is how long a process that was told to go may take: long enough to end a machine in
+// order.
 const killAfter = 20 * time.Second
 
 // Run runs one command line in dir to its end, and gives its output and the time from before its
-// start until after its end. When ctx ends first, so does the process.
+// start until after its end. When ctx ends first, so does the process. A command that fails is an
+// error with what it said of itself and its hint; stdout is given then, too.
 func (p Program) Run(ctx context.Context, dir string, args ...string) (stdout []byte, took time.Duration, err error) {
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, p.Path, args...)

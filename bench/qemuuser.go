@@ -20,13 +20,15 @@ import (
 )
 
 // qemuUser is a machine as a box has it, the same QEMU, kernel, image, CPUs and memory, whose card
-// is on the user network that QEMU has itself.
+// is on the user network that QEMU has itself (slirp). There is no supervisor, gateway or policy
+// beside it. The machine is booted, as there is no template of it.
 type qemuUser struct {
 	machine vmm.Machine
 	client  *guest.Client
 	at      *netServer
 }
 
+// qemuUser boots the machine, by the same driver as boxes are, with one argument changed.
 func (l *Lab) qemuUser(ctx context.Context, box agentbox.Box, at *netServer) (_ netClient, end func() error, err error) {
 	log := slog.New(slog.DiscardHandler)
 	dir, err := drivers.NewKernels(l.user, log).Dir(ctx, "", l.say)
@@ -68,6 +70,7 @@ func onUserNetwork(argv []string) []string {
 	return out
 }
 
+// enter greets the guest as a supervisor does.
 func (c *qemuUser) enter(ctx context.Context) error {
 	keys, err := guest.NewKeys()
 	if err != nil {
@@ -80,6 +83,7 @@ func (c *qemuUser) enter(ctx context.Context) error {
 	return c.client.Attach(ctx, protocol.AttachRequest{User: "root"})
 }
 
+// end ends the machine.
 func (c *qemuUser) end() error {
 	var errs []error
 	if c.client != nil {
@@ -92,6 +96,7 @@ func (c *qemuUser) end() error {
 
 func (c *qemuUser) server() (string, int) { return protocol.GatewayAddr.String(), c.at.port() }
 
+// perl runs a script in the guest, by the agent's SSH.
 func (c *qemuUser) perl(ctx context.Context, script string, args ...string) ([]byte, error) {
 	session, err := c.client.SSH().NewSession()
 	if err != nil {

@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// Schema names the format of a Report. Fields may be added to it; what is there keeps its meaning.
+// Schema names the format of a Report. Fields may be added to it; what is there keeps its meaning,
+// so that reports of different versions can be compared by programs.
 const Schema = "agentbox.bench/1"
 
-// Report is what one run of a benchmark found.
+// Report is what one run of a benchmark found. It is the JSON of `agentbox bench --json`.
 type Report struct {
 	Schema    string    `json:"schema"`
 	Version   string    `json:"version"` // of agentbox
@@ -25,7 +26,7 @@ type Missing struct {
 	Why  string `json:"why"`
 }
 
-// Machine is where it was found.
+// Machine is where it was found. What is not known is zero.
 type Machine struct {
 	CPUs   int    `json:"cpus"`
 	Memory int64  `json:"memory"` // bytes
@@ -40,7 +41,7 @@ const (
 )
 
 // Result is what was found in one scenario. Failures are among the samples, at the value of the
-// scenario's ceiling.
+// scenario's ceiling. Percentiles and samples are in Unit.
 type Result struct {
 	Name      string `json:"name"`
 	Isolation string `json:"isolation"`
@@ -56,7 +57,8 @@ type Result struct {
 	Also []Comparison `json:"also,omitempty"` // with what it is compared besides
 }
 
-// Baseline is what a scenario is compared with, measured in the same run, in alternating runs.
+// Baseline is what a scenario is compared with, measured in the same run, one sample of each in
+// turn.
 type Baseline struct {
 	Name string  `json:"name"`
 	P50  float64 `json:"p50"`
@@ -78,7 +80,7 @@ func (r Report) Failures() int {
 	return n
 }
 
-// WriteJSON writes the report for programs.
+// WriteJSON writes the report for programs, indented.
 func (r Report) WriteJSON(w io.Writer) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")

@@ -11,7 +11,7 @@ import (
 	"agentbox/agentbox"
 )
 
-// Runner takes samples of scenarios.
+// Runner takes samples of scenarios, one at a time.
 type Runner struct {
 	Runs     int // samples of each scenario
 	Progress agentbox.Progress
@@ -21,7 +21,7 @@ type Runner struct {
 const teardownTime = 2 * time.Minute
 
 // Run takes all samples and returns a result for each scenario, in order. Scenarios that fail are
-// results too; the only error is that of ctx.
+// results too, with all their samples at the ceiling; the only error is that of ctx.
 func (r Runner) Run(ctx context.Context, scenarios []Scenario) ([]Result, error) {
 	var out []Result
 	for _, group := range groups(scenarios) {
@@ -52,7 +52,8 @@ func (t *track) label() string {
 }
 
 // group measures a few scenarios in alternating runs, so that whatever else the machine does falls
-// on all of them alike.
+// on all of them alike. A Setup that fails makes every sample of its scenario a failure, and leaves
+// the others alone.
 func (r Runner) group(ctx context.Context, group []Scenario) (results []Result, err error) {
 	var tracks []*track
 	defer func() {
@@ -92,6 +93,7 @@ func (r Runner) sample(ctx context.Context, t *track, run int) {
 		value, err = t.Measure(ctx)
 	}
 	t.took += time.Since(start)
+	// What was cut short says nothing of the scenario.
 	if ctx.Err() != nil {
 		return
 	}
@@ -100,9 +102,11 @@ func (r Runner) sample(ctx context.Context, t *track, run int) {
 		t.failed++
 		r.Progress.Say(fmt.Sprintf("%s, run %d of %d failed: %v", t.label(), run+1, r.Runs, err))
 	}
+	// Microseconds, or whole bytes, are what a clock and a person can tell apart.
 	t.samples = append(t.samples, math.Round(value*1000)/1000)
 }
 
+// result sums up, and compares with those before it in the group.
 func (t *track) result(before []Result) Result {
 	out := Result{
 		Name: t.Name, Isolation: string(t.Isolation), Accel: t.Accel, Unit: t.Unit, N: len(t.samples), Failures: t.failed, summary: summarize(t.samples), Samples: t.samples,
@@ -123,8 +127,11 @@ func (t *track) result(before []Result) Result {
 	return out
 }
 
+// ratio is rounded to four digits: more would be noise.
 func ratio(ours, theirs float64) float64 { return math.Round(ours/theirs*10000) / 10000 }
 
+// teardown cleans up after a scenario, also after an interrupt. That it fails is said and changes
+// no result.
 func (r Runner) teardown(ctx context.Context, t *track) {
 	if t.Teardown == nil {
 		return
@@ -136,6 +143,7 @@ func (r Runner) teardown(ctx context.Context, t *track) {
 	}
 }
 
+// ended tells people what a scenario came to.
 func (r Runner) ended(t *track) {
 	s := summarize(t.samples)
 	detail := fmt.Sprintf("%s, p50 %s, p95 %s %s", agentbox.Plural(len(t.samples), "run"), amount(s.P50, t.Unit), amount(s.P95, t.Unit), unitName(t.Unit))
@@ -145,6 +153,7 @@ func (r Runner) ended(t *track) {
 	r.event(agentbox.Event{Step: t.label(), Detail: detail, Ended: true, Took: t.took})
 }
 
+// event tells the progress of the run, if anybody wants to know.
 func (r Runner) event(e agentbox.Event) {
 	if r.Progress != nil {
 		r.Progress(e)

@@ -17,19 +17,21 @@ import (
 )
 
 // runscNet is a container of the embedded runsc with the network stack that runsc has itself, on a
-// cable (a veth) to a network namespace in which nothing is but the server.
+// cable (a veth) to a network namespace in which nothing is but the server: what gVisor does
+// without agentbox's gateway.
 type runscNet struct {
 	shop *bareTarget
 	at   *netServer
 	wire wire
 }
 
-// Addresses of the two ends. They are in namespaces of ours alone.
+// Addresses of the two ends. They are in namespaces of ours alone, so they meet no other network.
 const (
 	wireServer = "198.18.0.1"
 	wireGuest  = "198.18.0.2"
 )
 
+// runscNet makes the network, the server in it and the container. end is given with an error, too.
 func (l *Lab) runscNet(ctx context.Context, image agentbox.Digest) (_ netClient, end func() error, err error) {
 	if os.Geteuid() != 0 {
 		return nil, nil, errors.New("only root can make a network for it")
@@ -53,6 +55,7 @@ func (l *Lab) runscNet(ctx context.Context, image agentbox.Digest) (_ netClient,
 	return c, c.end, c.shop.start(ctx)
 }
 
+// end takes all of it down.
 func (c *runscNet) end() error {
 	ctx, cancel := context.WithTimeout(context.Background(), killAfter)
 	defer cancel()
@@ -81,8 +84,10 @@ type wire struct{ guest, server string }
 // newWire names them after something that is ours alone.
 func newWire(of string) wire { return wire{of + "-guest", of + "-server"} }
 
+// path is the file of a namespace, as iproute2 keeps it.
 func (w wire) path(namespace string) string { return filepath.Join("/run/netns", namespace) }
 
+// make makes the namespaces and the cable.
 func (w wire) make(ctx context.Context) error {
 	for _, line := range []string{
 		"netns add " + w.guest,
@@ -113,6 +118,7 @@ func (w wire) cut(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// ip runs ip(8) with the words of a line.
 func ip(ctx context.Context, line string) error {
 	out, err := exec.CommandContext(ctx, "ip", strings.Fields(line)...).CombinedOutput()
 	if err != nil {
@@ -138,6 +144,7 @@ func (w wire) listen() (net.Listener, error) {
 	return got.Listener, got.error
 }
 
+// listenThere moves the calling thread into the server's namespace, for good.
 func (w wire) listenThere() (net.Listener, error) {
 	f, err := os.Open(w.path(w.server))
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"agentbox/agentbox"
 )
 
-// Scenario is one thing to measure.
+// Scenario is one thing to measure. Its funcs are called one at a time, by a Runner.
 type Scenario struct {
 	Name      string             // area/what
 	Isolation agentbox.Isolation // of the boxes it measures; "" where there is none
@@ -29,13 +29,14 @@ type Scenario struct {
 	Measure func(ctx context.Context) (float64, error)
 }
 
-// Ref names the scenario of one kind of isolation.
+// Ref names the scenario of one kind of isolation: the same scenario is measured for each.
 type Ref struct {
 	Name      string
 	Isolation agentbox.Isolation
 }
 
-// Select gives the scenarios whose names match one of the patterns, or all without a pattern.
+// Select gives the scenarios whose names match one of the patterns (path.Match), or all without a
+// pattern. Invalid when none does, or one is no pattern.
 func Select(all []Scenario, patterns []string) ([]Scenario, error) {
 	if len(patterns) == 0 {
 		return all, nil
@@ -70,6 +71,7 @@ func matches(name string, patterns []string) (bool, error) {
 	return len(patterns) == 0, nil
 }
 
+// names lists what there is, for a hint.
 func names(all []Scenario) string {
 	var out []string
 	for _, s := range all {
@@ -78,7 +80,8 @@ func names(all []Scenario) string {
 	return strings.Join(out, ", ")
 }
 
-// groups puts each scenario together with its baseline, where that was selected too.
+// groups puts each scenario together with its baseline, where that was selected too. A baseline
+// comes before what is compared with it. The order stays otherwise.
 func groups(all []Scenario) [][]Scenario {
 	var out [][]Scenario
 	at := map[string]int{}

@@ -17,18 +17,21 @@ import (
 )
 
 // StoreLab is where the store is measured: a disk image with real files in it, and stores of its
-// own, in one directory that goes when the StoreLab does.
+// own, in one directory that goes when the StoreLab does. There is no daemon in it.
 type StoreLab struct {
 	cfg        StoreConfig
 	dir, image string
 	size       int64
-	peers      map[string]string // name and program
-	store      *cachestore.Store // the one that was filled last, nil for none
-	stored     cachestore.Stored
-	say        agentbox.Progress
+	// peers are those that Prepare found: name and program.
+	peers map[string]string
+	// store is the one that was filled last, nil for none: scenarios that read it fill one when it
+	// is not there, whichever were selected.
+	store  *cachestore.Store
+	stored cachestore.Stored
+	say    agentbox.Progress
 }
 
-// StoreConfig is what a StoreLab needs.
+// StoreConfig is what a StoreLab needs. All but Tools and Progress is required.
 type StoreConfig struct {
 	Dir      string // where to work: on the disk that users' stores are on
 	Tools    string // where peers that had to be built are kept
@@ -37,13 +40,14 @@ type StoreConfig struct {
 	Progress agentbox.Progress
 }
 
-// Sizes that issue and documents speak of.
+// Sizes of the image that docs/internals/benchmarks.md speaks of: what an image with a toolchain
+// has, mostly holes.
 const (
 	StoreImageSize  = 2 << 30
 	StoreImageFiles = 600 << 20
 )
 
-// OpenStoreLab makes the directory. What scenarios need is for Prepare.
+// OpenStoreLab makes the directory. What scenarios need is for Prepare. The caller closes it.
 func OpenStoreLab(ctx context.Context, cfg StoreConfig) (*StoreLab, error) {
 	dir, err := os.MkdirTemp(cfg.Dir, labPrefix+"store-")
 	if err != nil {
@@ -83,6 +87,7 @@ func (l *StoreLab) Prepare(ctx context.Context, scenarios []Scenario) ([]Scenari
 // Close removes everything.
 func (l *StoreLab) Close() error { return errors.Join(l.closeStore(), os.RemoveAll(l.dir)) }
 
+// closeStore closes the store that was filled last, if any.
 func (l *StoreLab) closeStore() error {
 	if l.store == nil {
 		return nil
@@ -92,6 +97,7 @@ func (l *StoreLab) closeStore() error {
 	return err
 }
 
+// storeCeiling is in milliseconds.
 const storeCeiling = 10 * 60 * 1000 // milliseconds
 
 // Scenarios of the store. Everything is in the page cache, for the peers as for us; what is written
@@ -154,6 +160,7 @@ func (l *StoreLab) fresh(ctx context.Context) error {
 	return err
 }
 
+// put stores the image as it is now.
 func (l *StoreLab) put(ctx context.Context) (cachestore.Stored, time.Duration, error) {
 	f, err := os.Open(l.image)
 	if err != nil {
@@ -165,6 +172,7 @@ func (l *StoreLab) put(ctx context.Context) (cachestore.Stored, time.Duration, e
 	return st, time.Since(start), err
 }
 
+// ingestCold stores it into an empty store.
 func (l *StoreLab) ingestCold(ctx context.Context) (time.Duration, error) {
 	if err := l.fresh(ctx); err != nil {
 		return 0, err
@@ -183,6 +191,7 @@ func (l *StoreLab) ensure(ctx context.Context) error {
 	return err
 }
 
+// ingestChanged is what an image costs that was built again with little changed.
 func (l *StoreLab) ingestChanged(ctx context.Context) (time.Duration, error) {
 	_, took, err := l.putChanged(ctx)
 	return took, err
@@ -209,6 +218,7 @@ func (l *StoreLab) putChanged(ctx context.Context) (st cachestore.Stored, took t
 		return st, 0, err
 	}
 	defer f.Close()
+	// Anywhere: blocks that lie together would be read and written in one go.
 	rand.Shuffle(len(data), func(i, j int) { data[i], data[j] = data[j], data[i] })
 	for _, i := range data[:len(data)/100] {
 		off, old, fresh := int64(i)*blob.BlockSize, make([]byte, blob.BlockSize), make([]byte, blob.BlockSize)
@@ -227,15 +237,19 @@ func (l *StoreLab) putChanged(ctx context.Context) (st cachestore.Stored, took t
 			}
 		}()
 	}
+	// The changes are taken back when it has returned: the next sample changes others, of the same
+	// image.
 	return l.put(ctx)
 }
 
+// copyPlain is what reading the image and writing it costs at least.
 func (l *StoreLab) copyPlain(ctx context.Context) (time.Duration, error) {
 	to := filepath.Join(l.dir, "copy")
 	defer os.Remove(to)
 	return timed(ctx, "", "cp", l.image, to)
 }
 
+// read has the store write the image to a file, each block hashed.
 func (l *StoreLab) read(ctx context.Context) (time.Duration, error) {
 	if err := l.ensure(ctx); err != nil {
 		return 0, err
@@ -247,6 +261,7 @@ func (l *StoreLab) read(ctx context.Context) (time.Duration, error) {
 	return time.Since(start), err
 }
 
+// verify hashes all that the store has.
 func (l *StoreLab) verify(ctx context.Context) (time.Duration, error) {
 	if err := l.ensure(ctx); err != nil {
 		return 0, err

@@ -21,7 +21,8 @@ var errEnough = errors.New("enough")
 var fileRoots = []string{"/usr/lib", "/usr/bin", "/usr/share", "/usr/local"}
 
 // makeDiskImage makes a sparse ext4 image of size bytes that holds about so many bytes of this
-// machine's own files.
+// machine's own files, by way of copies in stage, which is made and removed. Real files, because
+// what compresses and what occurs twice decides what a store does.
 func makeDiskImage(ctx context.Context, image, stage string, size, files int64) error {
 	if err := os.Mkdir(stage, 0o700); err != nil {
 		return err
@@ -67,6 +68,7 @@ func makeDiskImage(ctx context.Context, image, stage string, size, files int64) 
 	return nil
 }
 
+// copyFile gives the number of bytes.
 func copyFile(from, to string) (int64, error) {
 	src, err := os.Open(from)
 	if err != nil {

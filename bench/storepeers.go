@@ -22,13 +22,15 @@ type peer struct {
 	ingest func(ctx context.Context, program, dir, file string) (time.Duration, error)
 }
 
+// peers are a backup program and one for images, both of which cut files where their content says.
+// Versions are pinned, as figures are compared over time.
 var peers = []peer{
 	{"restic", "github.com/restic/restic", "v0.18.0", "h1:2xSVnbNWYeeZ00AufTLCiw7edzCZS2LE6oDEMlLTr2I=", resticIngest},
 	{"desync", "github.com/folbricht/desync", "v0.9.6", "h1:Wb2b/SBdbY/QBSVeI/bXsG0NHSKJX7K9Xuqbq/degA8=", desyncIngest},
 }
 
-// findPeer gives a peer that this machine has, and builds one that it has not where a Go toolchain
-// is.
+// findPeer gives a peer that this machine has, of whatever version, and builds one that it has not
+// where a Go toolchain is.
 func findPeer(ctx context.Context, tools string, p peer, say agentbox.Progress) (string, error) {
 	if program, err := exec.LookPath(p.name); err == nil {
 		return program, nil
@@ -39,6 +41,7 @@ func findPeer(ctx context.Context, tools string, p peer, say agentbox.Progress) 
 // buildPeer builds a peer in its own module, so with the versions and checksums it was released
 // with.
 func buildPeer(ctx context.Context, tools string, p peer, say agentbox.Progress) (string, error) {
+	// It stays there: the next benchmark need not build it.
 	program := filepath.Join(tools, p.name)
 	if _, err := os.Stat(program); err == nil {
 		return program, nil
@@ -85,6 +88,7 @@ func emptyDir(dir string) (func(), error) {
 	return func() { os.RemoveAll(dir) }, os.MkdirAll(dir, 0o700)
 }
 
+// resticIngest stores a file in a new repository, encrypted and compressed as restic does it.
 func resticIngest(ctx context.Context, program, dir, file string) (time.Duration, error) {
 	remove, err := emptyDir(dir)
 	if err != nil {
@@ -98,6 +102,7 @@ func resticIngest(ctx context.Context, program, dir, file string) (time.Duration
 	return timed(ctx, dir, program, append(flags, "backup", file)...)
 }
 
+// desyncIngest stores a file's chunks, compressed, without encryption.
 func desyncIngest(ctx context.Context, program, dir, file string) (time.Duration, error) {
 	remove, err := emptyDir(filepath.Join(dir, "chunks"))
 	if err != nil {

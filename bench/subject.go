@@ -8,17 +8,20 @@ import (
 	"agentbox/agentbox"
 )
 
-// subject is one box that lives through several scenarios.
+// subject is one box that lives through several scenarios: entering it again is what most commands
+// do.
 type subject struct {
 	installation *installation
 }
 
+// Names of the box and of the one that is forked from it.
 const (
 	subjectName = "subject"
 	forkName    = "subject-fork"
 )
 
-// running makes sure that the box exists and runs, whatever the last sample did to it.
+// running makes sure that the box exists and runs, whatever the last sample did to it: up makes,
+// resumes or finds it.
 func (s subject) running(ctx context.Context) error {
 	repo, err := s.installation.lab.repo(ctx, subjectName, smallRepository)
 	if err != nil {
@@ -39,6 +42,7 @@ func (s subject) answers(ctx context.Context, name string) error {
 	return err
 }
 
+// exec is a command in a box that runs.
 func (s subject) exec(ctx context.Context) (float64, error) {
 	if err := s.running(ctx); err != nil {
 		return 0, err
@@ -62,6 +66,7 @@ func (s subject) pause(ctx context.Context) (float64, error) {
 	return ms, err
 }
 
+// processes are those of the box, found by its id in the system's own list.
 func (s subject) processes(ctx context.Context) ([]process, error) {
 	b, err := s.installation.show(ctx, subjectName)
 	if err != nil {
@@ -70,6 +75,7 @@ func (s subject) processes(ctx context.Context) ([]process, error) {
 	return processesOf(b.ID.String())
 }
 
+// resume ends when the verb does; that the box then answers is proved afterwards.
 func (s subject) resume(ctx context.Context) (float64, error) {
 	if err := s.paused(ctx); err != nil {
 		return 0, err
@@ -81,6 +87,7 @@ func (s subject) resume(ctx context.Context) (float64, error) {
 	return ms, s.answers(ctx, subjectName)
 }
 
+// paused makes sure that the box is paused.
 func (s subject) paused(ctx context.Context) error {
 	if err := s.running(ctx); err != nil {
 		return err
@@ -89,6 +96,7 @@ func (s subject) paused(ctx context.Context) error {
 	return err
 }
 
+// fork is the time until the copy is there and runs.
 func (s subject) fork(ctx context.Context) (float64, error) {
 	if err := s.installation.remove(ctx, forkName); err != nil {
 		return 0, err
@@ -106,6 +114,7 @@ func (s subject) fork(ctx context.Context) (float64, error) {
 	return ms, s.installation.remove(ctx, forkName)
 }
 
+// reset is the time until a machine without anything of the old one runs.
 func (s subject) reset(ctx context.Context) (float64, error) {
 	if err := s.running(ctx); err != nil {
 		return 0, err
@@ -118,7 +127,8 @@ func (s subject) reset(ctx context.Context) (float64, error) {
 }
 
 // settle is how long a box has been idle when its memory is measured, and this machine before a box
-// is made from nothing.
+// is made from nothing: the kernel frees what the last one had meanwhile, which is no work that the
+// new one needs.
 const settle = time.Second
 
 // memoryIdle is what a box costs that ran one command, with its supervisor. It is the only one of
@@ -151,7 +161,8 @@ func (p *installation) pss(ctx context.Context, name string) (float64, error) {
 	return float64(b.Usage.PSS), nil
 }
 
-// memoryPaused is the same for a paused box. Its processes are looked for, not asked for.
+// memoryPaused is the same for a paused box: nothing, if all is well. Its processes are looked for,
+// not asked for.
 func (s subject) memoryPaused(ctx context.Context) (float64, error) {
 	if err := s.paused(ctx); err != nil {
 		return 0, err

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// WriteTable writes the report for people.
+// WriteTable writes the report for people: a line for the machine, one for each scenario, and what
+// was not measured.
 func (r Report) WriteTable(w io.Writer) error {
 	qemu := r.Machine.QEMU
 	if qemu == "" {
@@ -34,6 +35,7 @@ func (r Report) WriteTable(w io.Writer) error {
 	return nil
 }
 
+// isolation is the kind of boxes, with how a microVM is accelerated.
 func isolation(s Result) string {
 	if s.Accel == "" {
 		return s.Isolation
@@ -41,6 +43,7 @@ func isolation(s Result) string {
 	return s.Isolation + "/" + s.Accel
 }
 
+// against is what a scenario was compared with: the part of the other's median that its own is.
 func against(s Result) string {
 	if s.Baseline == nil {
 		return ""
@@ -52,7 +55,8 @@ func against(s Result) string {
 	return text
 }
 
-// amount is a value in the unit people read.
+// amount is a value in the unit people read (unitName): bytes as MiB; times with two digits where
+// they are short.
 func amount(v float64, unit string) string {
 	if unit == Bytes && v > 0 && v < 1<<20 {
 		return fmt.Sprintf("%.4f", v/(1<<20))
@@ -66,6 +70,7 @@ func amount(v float64, unit string) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
+// unitName is the unit of amount.
 func unitName(unit string) string {
 	if unit == Bytes {
 		return "MiB"

@@ -15,9 +15,9 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// Tasks are the scenarios of work that goes on alone: what one waits for who hands it over, looks
-// in, and gets the result. They share the Lab and are meant to be run one after the other. box is
-// what WarmUp found.
+// Tasks are the scenarios of work that goes on alone: what a person waits for who hands it over,
+// looks in, and gets the result. They share the Lab and are meant to be run one after the other.
+// box is what WarmUp found.
 func (l *Lab) Tasks(box agentbox.Box) []Scenario {
 	t := &worker{installation: l.plain}
 	scenarios := []Scenario{
@@ -40,6 +40,7 @@ type worker struct {
 	job          string // that attach joins
 }
 
+// prepare makes the repository.
 func (t *worker) prepare(ctx context.Context) (err error) {
 	t.repo, err = t.installation.lab.repo(ctx, "tasks", smallRepository)
 	return err
@@ -71,7 +72,7 @@ func (t *worker) begin(ctx context.Context) (float64, error) {
 const changes = `for n in $(seq 20); do echo $n >new-$n; done; echo more >>part00/file0000.txt`
 
 // result is from the end of a command that has changed 20 files until task submit --wait has shown
-// its result.
+// its result: what is kept of a task's work, and the removal of its box as far as one waits for it.
 func (t *worker) result(ctx context.Context) (float64, error) {
 	info, _, shown, err := t.submit(ctx, "sh", "-c", changes)
 	if err != nil {
@@ -115,7 +116,8 @@ func (t *worker) submit(ctx context.Context, argv ...string) (info api.TaskInfo,
 	return info, submitted, shown, err
 }
 
-// startJob has a box run a job that has written a screenful and waits.
+// startJob has a box run a job that has written a screenful and waits: what a person sees who joins
+// one is that screen.
 func (t *worker) startJob(ctx context.Context) error {
 	if err := t.prepare(ctx); err != nil {
 		return err
@@ -128,6 +130,7 @@ func (t *worker) startJob(ctx context.Context) error {
 	return err
 }
 
+// leave removes the box of the job.
 func (t *worker) leave(ctx context.Context) error { return t.installation.remove(ctx) }
 
 // attach is from the start of the command line until it shows something of the job.
@@ -147,6 +150,7 @@ func (t *worker) attach(ctx context.Context) (ms float64, err error) {
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
 	took := time.Since(started)
+	// It would go on with the job.
 	killed := cmd.Process.Kill()
 	_ = cmd.Wait() // it was killed
 	if err == nil && line != "1\n" {

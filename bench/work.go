@@ -12,13 +12,16 @@ import (
 // workLimit is for one sample: a C build on an emulated machine takes a fraction of it.
 const workLimit = 10 * time.Minute
 
-// job is something developers have a machine do. Both scripts run in the working copy, by sh.
+// job is something developers have a machine do. Both scripts run in the working copy, by sh, and
+// their output is dropped.
 type job struct {
 	name    string
 	prepare string // before each sample, untimed; "" for nothing
 	script  string
 }
 
+// goTest is the one job that takes more than a compiler: a toolchain, and a cache that it can
+// reach.
 const goTest = "go-test"
 
 // jobs are what is measured: a C project and a Go package as their developers build and test them,
@@ -41,8 +44,9 @@ type workTarget interface {
 }
 
 // Work are the scenarios of real work: each job natively, which is the baseline, and in a box of
-// each kind, in alternating runs. It makes the working copies and the boxes. Where the checkout in
-// dir is not agentbox's own, the Go job is left out.
+// each kind, in alternating runs; with gVisor also in a bare runsc. It makes the working copies and
+// the boxes, which go with the Lab. Where the checkout in dir is not agentbox's own, the Go job is
+// left out.
 func (l *Lab) Work(ctx context.Context, kinds []agentbox.Isolation, dir string) ([]Scenario, error) {
 	m, err := l.newMaterial(ctx, dir)
 	if err != nil {
@@ -83,6 +87,7 @@ func (l *Lab) Work(ctx context.Context, kinds []agentbox.Isolation, dir string) 
 			s := j.scenario("work/"+j.name, b)
 			s.Isolation, s.Accel, s.Baseline = b.kind, b.accel, "native/"+j.name
 			if i > 0 {
+				// The kinds, too, are compared with each other.
 				s.Also = append(s.Also, Ref{s.Name, boxes[0].kind})
 			}
 			if b.kind == agentbox.GVisor {
@@ -125,6 +130,7 @@ func (l *Lab) Tries(ctx context.Context, dir string, try []string) ([]Scenario, 
 	return all, nil
 }
 
+// scenario is a job somewhere. name is that of the scenario.
 func (j job) scenario(name string, where workTarget) Scenario {
 	return Scenario{
 		Name: name, Unit: Milliseconds, Ceiling: milliseconds(workLimit),
@@ -137,6 +143,7 @@ func (j job) scenario(name string, where workTarget) Scenario {
 	}
 }
 
+// measure takes one sample.
 func (j job) measure(ctx context.Context, where workTarget) (float64, error) {
 	if j.prepare != "" {
 		if _, err := where.run(ctx, j.prepare); err != nil {

@@ -12,7 +12,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// nativeTarget does jobs on the machine itself.
+// nativeTarget does jobs on the machine itself, in the directory dir, with env besides our own
+// environment.
 type nativeTarget struct {
 	dir string
 	env []string
@@ -32,6 +33,7 @@ func (s nativeTarget) run(ctx context.Context, script string) (float64, error) {
 	return milliseconds(took), nil
 }
 
+// lastLine is what a program said last: usually why it failed.
 func lastLine(out []byte) []byte {
 	out = bytes.TrimSpace(out)
 	return out[bytes.LastIndexByte(out, '\n')+1:]
@@ -46,6 +48,7 @@ type workBox struct {
 	image        agentbox.Digest
 }
 
+// run is a command in a box that runs, from the start of the command line to its end.
 func (b workBox) run(ctx context.Context, script string) (float64, error) {
 	return b.installation.timed(ctx, workLimit, b.installation.home.Dir, "exec", b.name, "--", "sh", "-c", script)
 }
