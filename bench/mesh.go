@@ -41,11 +41,9 @@ func (l *MeshLab) scenario(name, baseline string, measure func(ctx context.Conte
 		ctx, cancel := context.WithTimeout(ctx, meshCeiling*time.Millisecond)
 		defer cancel()
 		took, err := measure(ctx)
-		return millis(took), err
+		return milliseconds(took), err
 	}}
 }
-
-func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // pair has one machine get the image of another, beside a plain copy of it: name says over which
 // link, copyOrder by which transport the baseline copies.
@@ -274,7 +272,7 @@ func simulated() []Scenario {
 			}
 			took := left[0]
 			left = left[1:]
-			return millis(took), nil
+			return milliseconds(took), nil
 		}})
 	}
 	return out

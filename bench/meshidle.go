@@ -38,7 +38,7 @@ func (l *MeshLab) idle() []Scenario {
 	return []Scenario{
 		memory,
 		o.cost("mesh/idle-traffic", Bytes, 1<<30, func(c idleCost) float64 { return c.traffic }),
-		o.cost("mesh/idle-processor", Milliseconds, 1000, func(c idleCost) float64 { return millis(c.processor) }),
+		o.cost("mesh/idle-processor", Milliseconds, 1000, func(c idleCost) float64 { return milliseconds(c.processor) }),
 	}
 }
 
