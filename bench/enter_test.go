@@ -186,3 +186,16 @@ func TestKilledBenchmarkIsSweptAway(t *testing.T) {
 	}
 	nothingLeft(t, user)
 }
+
+// TestAPoolThatWasNotMadeIsLeft has the home of the pool be impossible to make: what cleans up after
+// that has nothing to clean.
+func TestAPoolThatWasNotMadeIsLeft(t *testing.T) {
+	l := &Lab{dir: filepath.Join(t.TempDir(), "gone")}
+	s := l.warm()
+	if err := s.Setup(t.Context()); err == nil {
+		t.Fatal("a home was made in a directory that is not there")
+	}
+	if err := s.Teardown(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -37,6 +37,9 @@ func (l *Lab) warm() Scenario {
 			return p.measureFresh(ctx, "warm", smallRepository, enterLimit)
 		},
 		Teardown: func(ctx context.Context) error {
+			if p == nil {
+				return nil // its home could not be made
+			}
 			return errors.Join(p.close(ctx), os.RemoveAll(p.home.Dir))
 		},
 	}
