@@ -8,7 +8,8 @@ import (
 	"agentbox/mesh/exchange/schedule"
 )
 
-// run plans whenever something happened, and looks for peers.
+// run plans whenever something happened, and looks for peers, until the transfer ends. It is the
+// only one that asks the scheduler what to do next.
 func (t *Transfer) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -46,7 +47,7 @@ func (t *Transfer) plan() time.Duration {
 }
 
 // giveUp ends calls for which nothing more can come: all they lack is with nobody who can be
-// reached. Callers hold mu.
+// reached. A call of which some may still come goes on. Callers hold mu.
 func (t *Transfer) giveUp() {
 	if len(t.calls) == 0 {
 		return
@@ -73,7 +74,8 @@ func (t *Transfer) giveUp() {
 }
 
 // patient tells whether a call has waited long enough for peers to come. Where none was ever there,
-// somebody who waits is told soon: there may be other places to get it from. Callers hold mu.
+// a caller that waits for a chunk is told soon: there may be other places to get it from. Callers
+// hold mu.
 func (t *Transfer) patient(c *call) bool {
 	since := min(time.Since(t.changed), time.Since(c.began))
 	switch {
@@ -102,6 +104,7 @@ func (t *Transfer) coming() bool {
 	return false
 }
 
+// missingError says what nobody has, of n pieces, and how many peers were asked.
 func (t *Transfer) missingError(n, first int) error {
 	peers := 0
 	for _, s := range t.slots {
@@ -114,7 +117,8 @@ func (t *Transfer) missingError(n, first int) error {
 		WithHint("agentbox mesh peers shows who is away")
 }
 
-// discover opens sessions with holders that have none yet.
+// discover opens sessions with holders that have none yet: those that the catalogue names, and
+// those that peers have named. Callers do not hold mu, as the catalogue is asked.
 func (t *Transfer) discover() {
 	holders := t.n.cfg.Holders.Holders(t.b.digest)
 	t.n.mu.Lock()
@@ -127,6 +131,7 @@ func (t *Transfer) discover() {
 // hear notes peers that are said to have sessions about the blob. Callers hold mu.
 func (b *shared) hear(peers []PeerID) {
 	for _, p := range peers {
+		// A bound, as each of the peers may name sixty-four: what is beyond it is not missed.
 		if len(b.heard) < 4*maxToldOf && !slices.Contains(b.heard, p) {
 			b.heard = append(b.heard, p)
 			if b.transfer != nil {
@@ -148,6 +153,8 @@ func (t *Transfer) dial(p PeerID) {
 		}
 	}
 	t.tried[p] = time.Now()
+	// Counted before it is tried: it may accept the stream and end the session at once, over and
+	// over.
 	t.failed[p]++ // until it joins
 	t.dialing[p] = true
 	t.work.Go(func() {
@@ -171,7 +178,8 @@ func (t *Transfer) patience(p PeerID) time.Duration {
 	return min(retryFirst<<min(t.failed[p], 10), retryLast)
 }
 
-// join makes a session one that is asked. Callers hold mu.
+// join makes a session one that is asked: both ends know the manifest, and the peer has said what
+// it has. One that is one too many stays unasked, and serves the peer. Callers hold mu.
 func (t *Transfer) join(s *session) {
 	if s.joined || time.Now().Before(t.n.liars[s.peer]) {
 		return
@@ -189,7 +197,7 @@ func (t *Transfer) join(s *session) {
 	}
 }
 
-// left takes it back. Callers hold mu.
+// left takes it back. What the peer was asked for is asked of others. Callers hold mu.
 func (t *Transfer) left(s *session) {
 	if !s.joined {
 		return

@@ -9,12 +9,17 @@ import (
 	"agentbox/mesh/exchange/schedule"
 )
 
-// magic begins a session: who opens it says which manifest it is about.
+// magic begins a session: the peer that opens it says which manifest it is about. The digit is the
+// version.
 const magic = "ABXBLOB1"
 
-// frameType says what a frame is.
+// frameType says what a frame is. The numbers are on the wire.
 type frameType uint8
 
+// What the two ends say to each other. The peer that opens sends its opening and what it has; the
+// other one answers with a welcome, what it has, and who else is there, or closes the stream. From
+// then on both are alike: each asks (request), and answers the other's requests (piece and data, or
+// none), in any order and as many at once as schedule.MaxQueued.
 const (
 	frameWelcome  frameType = iota + 1 // the answer to the opening, empty
 	frameBits                          // what the sender has: number of pieces, bitmap
@@ -29,7 +34,8 @@ const (
 	framePeers                         // others with sessions about this manifest
 )
 
-// Limits of what one frame may carry.
+// Limits of what one frame may carry. dataSize is as much of a piece as is sent before news and
+// requests get their turn; maxNumbers is schedule's bound for an open request, too.
 const (
 	dataSize    = 64 << 10
 	maxNumbers  = 512
@@ -39,10 +45,11 @@ const (
 	maxBitsSize = 4 + (maxChunks+7)/8
 )
 
-// wholeManifest is the number and the request of a manifest that travels itself.
+// wholeManifest is the number and the request of a manifest that travels itself. No blob has so
+// many chunks.
 const wholeManifest = 1<<32 - 1
 
-// limit is how long the payload of a frame may be.
+// limit is how long the payload of a frame may be, in bytes; -1 for a type that there is not.
 func (t frameType) limit() int {
 	switch t {
 	case frameWelcome, frameManifest:
@@ -65,12 +72,16 @@ func (t frameType) limit() int {
 	return -1
 }
 
+// pieceSize is the length of a pieceHead: id, number, encoding, size, stored.
 const pieceSize = 4 + 4 + 1 + 4 + 4
 
+// malformed is the error of a peer that breaks the rules: of code Corrupt, so it counts as a
+// strike.
 func malformed(format string, args ...any) error {
 	return agentbox.Errorf(agentbox.Corrupt, "a peer's frame: "+format, args...)
 }
 
+// appendFrame adds a frame to what is to be written. The payload is within its limit.
 func appendFrame(b []byte, t frameType, payload ...byte) []byte {
 	b = append(b, byte(t))
 	b = binary.BigEndian.AppendUint32(b, uint32(len(payload)))
@@ -91,9 +102,10 @@ func readHeader(r io.Reader, buf *[headerSize]byte) (frameType, int, error) {
 	return t, int(n), nil
 }
 
-// opening is the first thing that who opens a session sends.
+// opening is the first thing that the peer that opens a session sends.
 func opening(manifest agentbox.Digest) []byte { return append([]byte(magic), manifest[:]...) }
 
+// readOpening gives the manifest that a session is about.
 func readOpening(r io.Reader) (agentbox.Digest, error) {
 	var b [len(magic) + len(agentbox.Digest{})]byte
 	if _, err := io.ReadFull(r, b[:]); err != nil {
@@ -105,10 +117,13 @@ func readOpening(r io.Reader) (agentbox.Digest, error) {
 	return agentbox.Digest(b[len(magic):]), nil
 }
 
+// encodeBits is a bitmap behind the number of chunks that it is of.
 func encodeBits(chunks int, bits []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(chunks)), bits...)
 }
 
+// decodeBits reads one. Whether the number is that of the manifest is not known here: see
+// session.ready.
 func decodeBits(b []byte) (chunks int, bits []byte, err error) {
 	if len(b) < 4 {
 		return 0, nil, malformed("a bitmap of %d bytes", len(b))
@@ -120,6 +135,7 @@ func decodeBits(b []byte) (chunks int, bits []byte, err error) {
 	return int(n), b[4:], nil
 }
 
+// encodeNumbers adds numbers of pieces.
 func encodeNumbers(b []byte, numbers []int) []byte {
 	for _, n := range numbers {
 		b = binary.BigEndian.AppendUint32(b, uint32(n))
@@ -127,7 +143,7 @@ func encodeNumbers(b []byte, numbers []int) []byte {
 	return b
 }
 
-// decodeNumbers reads numbers of pieces of a blob that has so many.
+// decodeNumbers reads numbers of pieces of a blob that has so many, each of which exists.
 func decodeNumbers(b []byte, chunks int) ([]int, error) {
 	if len(b)%4 != 0 {
 		return nil, malformed("%d bytes of numbers", len(b))
@@ -143,7 +159,7 @@ func decodeNumbers(b []byte, chunks int) ([]int, error) {
 	return out, nil
 }
 
-// request asks for one of several pieces.
+// request asks for one of several pieces. With one piece there is no choice.
 type request struct {
 	id     uint32
 	class  schedule.Class
@@ -155,6 +171,7 @@ func (r request) encode() []byte {
 	return encodeNumbers(b, r.pieces)
 }
 
+// decodeRequest reads one. It names at least one piece, each of the blob.
 func decodeRequest(b []byte, chunks int) (request, error) {
 	if len(b) < 9 {
 		return request{}, malformed("a request of %d bytes", len(b))
@@ -168,7 +185,8 @@ func decodeRequest(b []byte, chunks int) (request, error) {
 	return r, err
 }
 
-// pieceHead begins an answer.
+// pieceHead begins an answer: which of the pieces of which request, and how it comes. size is in
+// bytes when it is decoded, stored as it travels.
 type pieceHead struct {
 	id, number   uint32
 	encoding     blob.Encoding
@@ -198,6 +216,8 @@ func decodePiece(b []byte) (pieceHead, error) {
 	return p, nil
 }
 
+// decodePeers reads peers that have sessions about the same manifest. They are hints: the
+// connection proves who answers.
 func decodePeers(b []byte) ([]PeerID, error) {
 	if len(b)%len(PeerID{}) != 0 {
 		return nil, malformed("%d bytes of peers", len(b))
@@ -209,6 +229,7 @@ func decodePeers(b []byte) ([]PeerID, error) {
 	return out, nil
 }
 
+// decodeID reads the id of a request.
 func decodeID(b []byte) (uint32, error) {
 	if len(b) != 4 {
 		return 0, malformed("an id of %d bytes", len(b))

@@ -7,7 +7,8 @@ import (
 	"agentbox/mesh/exchange/schedule"
 )
 
-// judge decodes pieces that came and has them verified, one after the other; several do it at once.
+// judge decodes pieces that came and has them verified, one after the other, until in is closed;
+// several do it at once, one for each processor, as hashing is most of the work.
 func (t *Transfer) judge(in <-chan arrival) {
 	for a := range in {
 		began := time.Now()
@@ -17,6 +18,7 @@ func (t *Transfer) judge(in <-chan arrival) {
 	}
 }
 
+// verify decodes one and hands it to the transfer's Arrived, which hashes and stores it.
 func (t *Transfer) verify(a arrival) error {
 	if err := t.ctx.Err(); err != nil {
 		return err
@@ -28,8 +30,8 @@ func (t *Transfer) verify(a arrival) error {
 	return t.arrived(t.ctx, a.s.peer, int(a.in.head.number), b)
 }
 
-// settle tells the scheduler and those who wait how a piece did, whose verification began at a
-// time.
+// settle tells the scheduler and the calls that wait how a piece did, whose verification began at a
+// time. Wrong bytes are asked of others; an error of ours ends the calls.
 func (t *Transfer) settle(a arrival, began time.Time, err error) {
 	i := int(a.in.head.number)
 	t.n.book(a.s.peer, func(book *Traffic) {
@@ -59,7 +61,8 @@ func (t *Transfer) settle(a arrival, began time.Time, err error) {
 	t.poke()
 }
 
-// here says to all that a piece came. Callers hold mu.
+// here says to all that a piece came: to the scheduler, to the peers that lack it, and to the
+// calls. It is told on before anything was flushed to disk. Callers hold mu.
 func (t *Transfer) here(i int) {
 	t.act(t.state.Here(i))
 	if !t.b.has(i) {
@@ -77,9 +80,9 @@ func (t *Transfer) here(i int) {
 	}
 }
 
-// abandon ends the calls that wanted a piece at a time. Who asked later may well ask because of
-// this very error, after
-// mending what it said: it gets an attempt of its own. Callers hold mu.
+// abandon ends the calls that wanted a piece at a time. A caller that asked later may well ask
+// because of this very error, after mending what it said: it gets an attempt of its own. Callers
+// hold mu.
 func (t *Transfer) abandon(i int, at time.Time, err error) {
 	for c := range t.calls {
 		if c.left[i] && c.began.Before(at) {
@@ -88,6 +91,7 @@ func (t *Transfer) abandon(i int, at time.Time, err error) {
 	}
 }
 
+// finish ends a call, once. Callers hold mu.
 func (t *Transfer) finish(c *call, err error) {
 	delete(t.calls, c)
 	c.done <- err

@@ -12,8 +12,9 @@ import (
 // manifestTime is for one holder to send a manifest.
 const manifestTime = 5 * time.Second
 
-// Manifest gets an encoded manifest from one of those who have some of its blob, verified. NotFound
-// when none of them gives it. Calls for one manifest at once ask once.
+// Manifest gets an encoded manifest from one of the peers that have some of its blob, verified: its
+// digest is d, and it can be decoded. NotFound when none of them gives it. Calls for one manifest
+// at once ask once. The bytes are shared: nobody may change them.
 func (n *Node) Manifest(ctx context.Context, d agentbox.Digest) ([]byte, error) {
 	// Who asked first may lose patience while others wait for the same.
 	answer := n.asking.DoChan(d.Hex(), func() (any, error) { return n.askHolders(n.ctx, d) })
@@ -28,8 +29,8 @@ func (n *Node) Manifest(ctx context.Context, d agentbox.Digest) ([]byte, error) 
 	}
 }
 
-// askHolders asks one after the other, unless one has answered already in a session that is still
-// there.
+// askHolders asks one after the other, in an order drawn at random, unless one has answered already
+// in a session that is still there.
 func (n *Node) askHolders(ctx context.Context, d agentbox.Digest) ([]byte, error) {
 	n.mu.Lock()
 	if b := n.blobs[d]; b != nil && b.encoded != nil {
@@ -61,7 +62,8 @@ func (n *Node) askHolders(ctx context.Context, d agentbox.Digest) ([]byte, error
 	return nil, agentbox.Errorf(agentbox.NotFound, "no peer gives the manifest %s: %w", d.Short(), errors.Join(append(errs, errNotShared)...))
 }
 
-// manifestOf asks one peer, in a session of which the pieces may come afterwards.
+// manifestOf asks one peer, in a session of which the pieces may come afterwards. A peer that sends
+// another manifest loses its session.
 func (n *Node) manifestOf(ctx context.Context, p PeerID, d agentbox.Digest) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, manifestTime)
 	defer cancel()

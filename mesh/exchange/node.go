@@ -16,7 +16,8 @@ import (
 )
 
 // Stream is an ordered, reliable stream of bytes in both directions to a peer that proved who it
-// is: of QUIC (mesh/wire), or a net.Conn.
+// is: of QUIC (mesh/wire), or a net.Conn. One goroutine reads, another writes, and any may close
+// it.
 type Stream interface {
 	io.Reader
 	io.Writer
@@ -26,12 +27,13 @@ type Stream interface {
 	SetWriteDeadline(t time.Time) error
 }
 
-// Network opens streams to peers.
+// Network opens streams to peers. Which peer answers is proved by the network.
 type Network interface {
 	Open(ctx context.Context, peer PeerID) (Stream, error)
 }
 
-// Holders tells who has some of a blob, as far as is known here; the catalogue does.
+// Holders tells who has some of a blob, as far as is known here; the catalogue does. It may be
+// wrong: a peer is believed when it says what it has.
 type Holders interface {
 	Holders(manifest agentbox.Digest) []PeerID
 }
@@ -50,7 +52,7 @@ type Store interface {
 	Stored(ctx context.Context, chunk agentbox.Digest, buf []byte) (b []byte, encoding blob.Encoding, size int, err error)
 }
 
-// Config is what a Node needs.
+// Config is what a Node needs. All but Upload and Log is required.
 type Config struct {
 	Self    PeerID
 	Network Network
@@ -60,7 +62,8 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// Node takes part in the exchange. Its methods may be called at once.
+// Node takes part in the exchange. Its methods may be called at once. work has the uploader, the
+// sessions that we opened, and all that Close waits for.
 type Node struct {
 	cfg    Config
 	codec  *blob.Codec
@@ -71,32 +74,43 @@ type Node struct {
 	wakeUp chan struct{} // something may be sent
 	asking singleflight.Group
 
-	mu      sync.Mutex
-	closed  bool
-	blobs   map[agentbox.Digest]*shared
-	queue   *schedule.Queue[*session, agentbox.Digest]
-	liars   map[PeerID]time.Time // until when they are not asked
+	// mu guards what follows, every shared, session and Transfer: what a peer says concerns them
+	// together, and none of it takes long.
+	mu     sync.Mutex
+	closed bool
+	// blobs are the manifests with a session or a transfer.
+	blobs map[agentbox.Digest]*shared
+	queue *schedule.Queue[*session, agentbox.Digest]
+	// liars are the peers that are not asked, and until when.
+	liars   map[PeerID]time.Time
 	strikes map[PeerID]int
 	sending map[*outgoing]bool
 	books   map[PeerID]*Traffic
 	totals  schedule.Stats // of transfers that have ended
 }
 
-// shared is a manifest that sessions are about.
+// shared is a manifest that sessions are about. It is there as long as it has a session or a
+// transfer (tidy).
 type shared struct {
-	digest   agentbox.Digest
-	m        blob.Manifest // once it is known
+	digest agentbox.Digest
+	m      blob.Manifest // once it is known
+	// known says that m and bits are set.
 	known    bool
 	encoded  []byte // the manifest, where a peer sent it
 	bits     []byte // chunks that are here
 	sessions map[*session]bool
-	transfer *Transfer     // nil: nothing of it is wanted here
-	welcome  bool          // a peer serves it to us, so the team may have it
-	heard    []PeerID      // who is said to have sessions about it
-	news     chan struct{} // nil: nobody waits for any
+	transfer *Transfer // nil: nothing of it is wanted here
+	// welcome says that a peer serves it to us, so the team may have it: what comes from the team
+	// this moment is passed on before the store has a name for it.
+	welcome bool          // a peer serves it to us, so the team may have it
+	heard   []PeerID      // who is said to have sessions about it
+	news    chan struct{} // nil: nobody waits for any
 }
 
-// Limits of a Node.
+// Limits of a Node. maxSessions bounds memory and streams; liarTime is how long a peer that lied is
+// not asked. A peer whose piece has not moved for stuckAfter does not count among the uploads, so
+// slow receivers hold nobody up, but there are maxStuck of them at most. What uploads was chosen by
+// is in docs/internals/benchmarks.md.
 const (
 	maxSessions = 512
 	liarTime    = 10 * time.Minute
@@ -109,7 +123,7 @@ const (
 	maxStuck    = 48
 )
 
-// New starts a Node. It serves what is given to Serve, until Close.
+// New starts a Node. It serves what is given to Serve, until Close, which the caller calls.
 func New(cfg Config) (*Node, error) {
 	codec, err := blob.NewCodec()
 	if err != nil {
@@ -130,7 +144,9 @@ func New(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// Close ends all sessions and transfers, and waits for them.
+// Close ends all sessions and transfers, and waits for the sessions that this Node opened. Those
+// that peers opened are over when the calls of Serve return, and a Transfer when its caller has
+// closed it.
 func (n *Node) Close() error {
 	n.mu.Lock()
 	n.closed = true
@@ -143,7 +159,8 @@ func (n *Node) Close() error {
 // errClosed is for what comes too late.
 var errClosed = agentbox.Errorf(agentbox.Unavailable, "this machine's part in the mesh has ended")
 
-// Recheck ends the sessions about what is not shared any more.
+// Recheck ends the sessions about what is not shared any more. It is called when what is shared, or
+// who is a member, has changed.
 func (n *Node) Recheck(ctx context.Context) {
 	n.mu.Lock()
 	var all []*session
@@ -169,7 +186,8 @@ func (n *Node) mayServe(ctx context.Context, peer PeerID, b *shared) bool {
 	return fromTeam || n.cfg.Store.Shared(ctx, peer, b.digest)
 }
 
-// find gives what is known of a manifest's sessions. Callers hold mu.
+// find gives what is known of a manifest's sessions, making an empty one: tidy takes it away again
+// if nothing comes of it. Callers hold mu.
 func (n *Node) find(d agentbox.Digest) *shared {
 	b := n.blobs[d]
 	if b == nil {
@@ -179,14 +197,14 @@ func (n *Node) find(d agentbox.Digest) *shared {
 	return b
 }
 
-// tidy forgets what nobody is busy with. Callers hold mu.
+// tidy forgets a manifest that nobody is busy with. Callers hold mu.
 func (n *Node) tidy(b *shared) {
 	if len(b.sessions) == 0 && b.transfer == nil && n.blobs[b.digest] == b {
 		delete(n.blobs, b.digest)
 	}
 }
 
-// know sets what the manifest says and which chunks are here. Callers hold mu.
+// know sets what the manifest says and which chunks are here, or adds to them. Callers hold mu.
 func (b *shared) know(m blob.Manifest, bits []byte) {
 	b.m, b.known = m, true
 	if b.bits == nil {
@@ -198,6 +216,7 @@ func (b *shared) know(m blob.Manifest, bits []byte) {
 	}
 }
 
+// has, set and unset are about chunk i being here. Callers hold mu, and b is known.
 func (b *shared) has(i int) bool { return b.bits[i/8]&(1<<(i%8)) != 0 }
 
 func (b *shared) set(i int) { b.bits[i/8] |= 1 << (i % 8) }
@@ -211,7 +230,7 @@ type Traffic struct {
 	Wrong    int   `json:"wrong"`    // pieces
 }
 
-// Traffic tells for each peer what was exchanged.
+// Traffic tells for each peer what was exchanged, whether or not it is there now.
 func (n *Node) Traffic() map[PeerID]Traffic {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -235,6 +254,7 @@ func (n *Node) Stats() schedule.Stats {
 	return sum
 }
 
+// book changes the account of a peer.
 func (n *Node) book(p PeerID, change func(*Traffic)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -261,8 +281,8 @@ func (n *Node) countSessions() int {
 	return count
 }
 
-// strike notes that a peer sent what is wrong. The second time it is not asked any more, for a
-// while. Callers hold mu.
+// strike notes that a peer sent what is wrong: bytes, or frames. The second time it is not asked
+// any more, for a while; it is served as before. Callers hold mu.
 func (n *Node) strike(p PeerID) {
 	if n.strikes[p]++; n.strikes[p] < 2 {
 		return
@@ -279,6 +299,7 @@ func (n *Node) strike(p PeerID) {
 	}
 }
 
+// isLiar tells whether a peer is not to be asked now.
 func (n *Node) isLiar(p PeerID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -8,14 +8,15 @@ import (
 	"agentbox/mesh/wire"
 )
 
-// Wire is the Network of streams in QUIC connections, one connection to a peer for all sessions.
+// Wire is the Network of streams in QUIC connections, one connection to a peer for all sessions: a
+// handshake for each blob would take longer than a small one. mu guards conns.
 type Wire struct {
 	node  *wire.Node
 	mu    sync.Mutex
 	conns map[PeerID]*dialled
 }
 
-// dialled is a connection that is there or being made.
+// dialled is a connection that is there or being made. conn and err are set when done is closed.
 type dialled struct {
 	done chan struct{}
 	conn wire.Conn
@@ -25,7 +26,8 @@ type dialled struct {
 // OverWire uses the connections of a node.
 func OverWire(node *wire.Node) *Wire { return &Wire{node: node, conns: map[PeerID]*dialled{}} }
 
-// Answer has n answer the sessions that peers open.
+// Answer has n answer the sessions that peers open, each in a goroutine that ends with its
+// connection.
 func (w *Wire) Answer(n *Node) {
 	w.node.Handle(wire.Blobs, func(ctx context.Context, c wire.Conn) {
 		var sessions sync.WaitGroup
@@ -63,7 +65,7 @@ func (w *Wire) Open(ctx context.Context, peer identity.PeerID) (Stream, error) {
 	return stream{s}, nil
 }
 
-// dial makes the connection, or gives the one that is there.
+// dial makes the connection, or gives the one that is there. Calls for one peer at once make one.
 func (w *Wire) dial(ctx context.Context, peer identity.PeerID) *dialled {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -90,6 +92,7 @@ func (w *Wire) dial(ctx context.Context, peer identity.PeerID) *dialled {
 	return d
 }
 
+// forget has the next call make another connection.
 func (w *Wire) forget(peer identity.PeerID, d *dialled) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -98,7 +101,7 @@ func (w *Wire) forget(peer identity.PeerID, d *dialled) {
 	}
 }
 
-// Close ends the connections.
+// Close ends the connections, and waits for those that are being made.
 func (w *Wire) Close() error {
 	w.mu.Lock()
 	all := w.conns

@@ -12,7 +12,8 @@ import (
 	"agentbox/mesh/exchange/schedule"
 )
 
-// read takes frames until the stream ends or one is wrong.
+// read takes frames until the stream ends or one is wrong. It is the session's one reader. Data
+// goes straight into its piece's buffer, all else through frame.
 func (s *session) read() error {
 	var header [headerSize]byte
 	for {
@@ -34,9 +35,11 @@ func (s *session) read() error {
 	}
 }
 
+// frame does what one says. A type that there is not was refused by readHeader.
 func (s *session) frame(t frameType, b []byte) error {
 	s.n.mu.Lock()
 	defer s.n.mu.Unlock()
+	// The session is out of the books: nothing that it says may count any more.
 	if s.ctx.Err() != nil {
 		return s.ctx.Err()
 	}
@@ -69,6 +72,7 @@ func (s *session) frame(t frameType, b []byte) error {
 	return err
 }
 
+// welcome notes that the peer serves the manifest to us. Callers hold mu.
 func (s *session) welcome() error {
 	if s.welcomed {
 		return malformed("a second welcome")
@@ -77,7 +81,8 @@ func (s *session) welcome() error {
 	return s.ready()
 }
 
-// asked handles what a peer wants of us.
+// asked handles what a peer wants of us. A peer that asks for too much at once loses the session;
+// that is no strike. Callers hold mu.
 func (s *session) asked(t frameType, b []byte) error {
 	s.busy = time.Now()
 	switch t {
@@ -107,7 +112,8 @@ func (s *session) asked(t frameType, b []byte) error {
 	return nil
 }
 
-// begins handles the head of a piece.
+// begins handles the head of a piece: an answer to one of our requests, or to one that was
+// cancelled while the answer was on its way. Callers hold mu.
 func (s *session) begins(b []byte) error {
 	head, err := decodePiece(b)
 	if err != nil {
@@ -134,7 +140,7 @@ func (s *session) begins(b []byte) error {
 	return nil
 }
 
-// none handles that there is nothing, or nothing more, in answer to a request.
+// none handles that there is nothing, or nothing more, in answer to a request. Callers hold mu.
 func (s *session) none(b []byte) error {
 	id, err := decodeID(b)
 	if err != nil {
@@ -151,7 +157,8 @@ func (s *session) none(b []byte) error {
 	return nil
 }
 
-// readData takes bytes of a piece into its buffer.
+// readData takes bytes of a piece into its buffer. Those of a piece that nobody wants any more are
+// read and dropped.
 func (s *session) readData(size int) error {
 	if size < 5 {
 		return malformed("%d bytes of data", size)
@@ -181,7 +188,8 @@ func (s *session) readData(size int) error {
 	return s.progressed(in, size)
 }
 
-// progressed passes a piece on that is complete.
+// progressed tells the scheduler how far a piece has come, and passes it on when it is complete.
+// Waiting for a judge stops this session's reading: that is what keeps pieces from piling up here.
 func (s *session) progressed(in *incoming, size int) error {
 	s.n.mu.Lock()
 	t := s.blob.transfer
@@ -224,6 +232,8 @@ func (s *session) progressed(in *incoming, size int) error {
 // pool has buffers for the pieces of images, which all have one size.
 var pool = sync.Pool{New: func() any { b := make([]byte, blob.BlockSize); return &b }}
 
+// buffer gives n bytes of memory; recycle takes it back when it is of the pool's size. Nothing may
+// use it afterwards.
 func buffer(n int) []byte {
 	if n > blob.BlockSize {
 		return make([]byte, n)

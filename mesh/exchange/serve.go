@@ -8,8 +8,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// Serve answers a stream that a peer opened, until it ends, and closes it. The error says why it
-// ended; io.EOF and the like are ordinary.
+// Serve answers a stream that a peer opened, until it ends, and closes it. peer is who the network
+// says it is. The error says why it ended; io.EOF and the like are ordinary.
 func (n *Node) Serve(ctx context.Context, peer PeerID, stream Stream) error {
 	stop := context.AfterFunc(ctx, func() { stream.Close() })
 	defer stop()
@@ -22,7 +22,7 @@ func (n *Node) Serve(ctx context.Context, peer PeerID, stream Stream) error {
 }
 
 // admit reads what the stream is about, and makes a session of it when the blob is shared with the
-// peer. Who is turned away sees a closed stream, whatever the reason.
+// peer. A peer that is turned away sees a closed stream, whatever the reason.
 func (n *Node) admit(ctx context.Context, peer PeerID, stream Stream) (*session, error) {
 	if err := stream.SetReadDeadline(time.Now().Add(helloTime)); err != nil {
 		return nil, err
@@ -48,7 +48,8 @@ func (n *Node) admit(ctx context.Context, peer PeerID, stream Stream) (*session,
 	return s, err
 }
 
-// greet says what is here and who else is about.
+// greet says what is here and who else is about. That is said first, so that the peer can ask in
+// its first message.
 func (s *session) greet(ctx context.Context) error {
 	if err := s.n.learn(ctx, s.blob); err != nil {
 		s.end(err)
@@ -72,7 +73,8 @@ func (s *session) greet(ctx context.Context) error {
 	return s.ready()
 }
 
-// learn has a blob's manifest and what is here of it known, as they are now.
+// learn has a blob's manifest and what is here of it known, as they are now. The Store is asked
+// without mu.
 func (n *Node) learn(ctx context.Context, b *shared) error {
 	n.mu.Lock()
 	m, known := b.m, b.known
@@ -93,7 +95,8 @@ func (n *Node) learn(ctx context.Context, b *shared) error {
 	return nil
 }
 
-// open begins a session with a peer.
+// open begins a session with a peer, and returns when the stream is there; whether the peer serves
+// it shows when it answers. Conflict when there is a session with it about the same blob.
 func (n *Node) open(ctx context.Context, peer PeerID, d agentbox.Digest) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, helloTime)
 	defer cancel()

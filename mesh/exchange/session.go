@@ -13,6 +13,8 @@ import (
 )
 
 // session is one stream about one manifest. What is not said otherwise is guarded by the Node's mu.
+// Its life: register puts it into the books, run reads and writes until either end has enough, drop
+// takes it out. ctx ends with drop, which closes the stream.
 type session struct {
 	n      *Node
 	peer   PeerID
@@ -22,24 +24,30 @@ type session struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	wake     chan struct{} // there is something to write
-	control  []byte        // frames, before any piece
-	haves    []int         // not told yet
+	wake chan struct{} // there is something to write
+	// control has frames that wait to be written, before any piece.
+	control []byte
+	haves   []int // not told yet
+	// out are the pieces that are being sent, one after the other.
 	out      []*outgoing
 	gaveSelf bool // the manifest was sent
 
+	// welcomed says that the peer serves us: it opened the session, or has said welcome.
 	welcomed bool
 	count    int    // pieces that the peer says the manifest has
 	theirs   []byte // bitmap of what it has; nil: it has not said
 	incoming map[uint32]*incoming
-	self     chan []byte // gets the manifest when it came
-	slot     schedule.Peer
-	joined   bool
-	began    time.Time
-	busy     time.Time // when a piece was last asked for or sent
+	// self gets the manifest when it came. It has room for one, which is all that may come.
+	self chan []byte
+	// slot is where it is among the transfer's peers, while joined.
+	slot   schedule.Peer
+	joined bool
+	began  time.Time
+	busy   time.Time // when a piece was last asked for or sent
 }
 
-// outgoing is a piece that is being sent.
+// outgoing is a piece that is being sent. Only the session's writer touches b once it has been
+// taken on.
 type outgoing struct {
 	s         *session
 	id        uint32
@@ -57,16 +65,18 @@ type incoming struct {
 	got  int
 }
 
+// Why sessions end, for whoever asked by them and for logs. None is told to the peer.
 var (
 	errNotShared = agentbox.Errorf(agentbox.NotFound, "the blob is not shared")
 	errTwice     = agentbox.Errorf(agentbox.Conflict, "there is a session with this peer about the same blob")
 	errIdle      = agentbox.Errorf(agentbox.Unavailable, "nobody needed the session")
 )
 
-// maxControl bounds what waits to be told to a peer that does not listen.
+// maxControl bounds what waits to be told to a peer that does not listen, in bytes.
 const maxControl = 1 << 20
 
-// register makes a session one of a manifest's, unless there is a better one.
+// register makes a session one of a manifest's, unless there is a better one. opener says that we
+// opened it. The session is not run yet.
 func (n *Node) register(peer PeerID, stream Stream, d agentbox.Digest, opener bool) (*session, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -95,7 +105,7 @@ func (n *Node) register(peer PeerID, stream Stream, d agentbox.Digest, opener bo
 	return s, nil
 }
 
-// drop takes a session out of the books and ends it. Callers hold mu.
+// drop takes a session out of the books and ends it; it may be called again. Callers hold mu.
 func (n *Node) drop(s *session, why error) {
 	if !s.blob.sessions[s] {
 		return
@@ -113,13 +123,15 @@ func (n *Node) drop(s *session, why error) {
 	n.tidy(s.blob)
 }
 
+// end is drop for callers that do not hold mu.
 func (s *session) end(why error) {
 	s.n.mu.Lock()
 	defer s.n.mu.Unlock()
 	s.n.drop(s, why)
 }
 
-// run serves the session until it ends.
+// run serves the session until it ends, and returns when its reader and its writer have. The error
+// is the first cause: why it was dropped, or what the stream said.
 func (s *session) run() error {
 	stop := context.AfterFunc(s.ctx, func() { s.stream.Close() })
 	defer stop()
@@ -160,8 +172,11 @@ func (s *session) push(t frameType, payload ...byte) {
 	s.poke()
 }
 
+// malformedPeer is the error of a peer that is beyond its limits, which is no strike: it may be
+// slow, or of another version.
 func malformedPeer(why string) error { return agentbox.Errorf(agentbox.Unavailable, "a peer: %s", why) }
 
+// poke wakes the writer.
 func (s *session) poke() {
 	select {
 	case s.wake <- struct{}{}:
@@ -183,7 +198,8 @@ func (s *session) tellBits() {
 	}
 }
 
-// opened makes the session ready for requests, when both ends know the manifest. Callers hold mu.
+// ready makes the session one of the transfer's, when both ends know the manifest and the peer has
+// said what it has. It is called whenever one of these has come to pass. Callers hold mu.
 func (s *session) ready() error {
 	b := s.blob
 	if !b.known {
@@ -198,7 +214,7 @@ func (s *session) ready() error {
 	return nil
 }
 
-// take notes what the peer said it has. Callers hold mu.
+// take notes what the peer said it has. It may say so again: then it begins anew. Callers hold mu.
 func (s *session) take(count int, bits []byte) error {
 	s.count, s.theirs = count, bits
 	s.blob.tellNews()
@@ -232,7 +248,8 @@ func (s *session) lacks(i int) bool {
 	return s.theirs == nil || i/8 >= len(s.theirs) || s.theirs[i/8]&(1<<(i%8)) == 0
 }
 
-// giveManifest sends the manifest itself, once.
+// giveManifest sends the manifest itself, once: it is up to 17 MiB, and asking for it costs five
+// bytes. Callers hold mu.
 func (s *session) giveManifest() error {
 	b := s.blob
 	if s.gaveSelf || !b.known {
@@ -246,4 +263,5 @@ func (s *session) giveManifest() error {
 	return nil
 }
 
+// idBytes is the payload of a frame that only names a request.
 func idBytes(id uint32) []byte { return binary.BigEndian.AppendUint32(nil, id) }

@@ -8,9 +8,10 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// Lacking lists the chunks of a blob that are neither here nor with any holder that can be reached.
-// Of a holder that is connected and has not said what it has when ctx ends, anything may come:
-// sure is false then.
+// Lacking lists the chunks of a blob, m being that of manifest, that are neither here nor with any
+// holder that can be reached. Of a holder that is connected and has not said what it has when ctx
+// ends, anything may come: sure is false then. It fetches nothing. The sessions that it opens stay
+// for a while.
 func (n *Node) Lacking(ctx context.Context, manifest agentbox.Digest, m blob.Manifest) (missing []int, sure bool, err error) {
 	union, err := n.cfg.Store.Bits(m)
 	if err != nil {
@@ -86,7 +87,8 @@ func (n *Node) Meets(p PeerID, manifest agentbox.Digest) bool {
 	return false
 }
 
-// nextNews is closed when a session says what its peer has, or ends. Callers hold the Node's mu.
+// nextNews is a channel that is closed when a session says what its peer has, or ends. Callers hold
+// the Node's mu.
 func (b *shared) nextNews() <-chan struct{} {
 	if b.news == nil {
 		b.news = make(chan struct{})
@@ -94,7 +96,7 @@ func (b *shared) nextNews() <-chan struct{} {
 	return b.news
 }
 
-// tellNews has those look again who wait for it. Callers hold the Node's mu.
+// tellNews wakes all that wait for it. Callers hold the Node's mu.
 func (b *shared) tellNews() {
 	if b.news != nil {
 		close(b.news)

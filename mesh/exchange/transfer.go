@@ -14,10 +14,11 @@ import (
 // Arrived takes the bytes of a chunk, which a peer sent, and verifies them. An error of code
 // Corrupt says that they are wrong: the chunk comes from another peer. Any other is the receiver's
 // own, and ends the calls that want the chunk. It is called from several goroutines, never after
-// Close, and may not keep the bytes.
+// Close, and may not keep the bytes. What it has taken may be sent to other peers at once.
 type Arrived func(ctx context.Context, from PeerID, chunk int, b []byte) error
 
-// Transfer gets the chunks of one blob from peers. Its methods may be called at once.
+// Transfer gets the chunks of one blob from peers. Its methods may be called at once, Close once.
+// work has run and the judges.
 type Transfer struct {
 	n       *Node
 	b       *shared
@@ -25,10 +26,13 @@ type Transfer struct {
 	ctx     context.Context
 	stop    context.CancelFunc
 	work    sync.WaitGroup
-	pending sync.WaitGroup // arrivals that were not judged yet
+	// pending are arrivals that were not judged yet. Close waits for them before it closes in, so
+	// that no session sends into a closed channel.
+	pending sync.WaitGroup
 	began   time.Time
-	kick    chan struct{}
-	in      chan<- arrival // nil: closed
+	// kick has run plan again.
+	kick chan struct{}
+	in   chan<- arrival // nil: closed
 
 	// Guarded by the Node's mu:
 	state   *schedule.State
@@ -41,7 +45,7 @@ type Transfer struct {
 	met     bool            // somebody was
 }
 
-// call is one Fetch.
+// call is one Fetch: left are the chunks that have not come, done gets its one result.
 type call struct {
 	class schedule.Class
 	began time.Time
@@ -56,7 +60,8 @@ type arrival struct {
 	in   *incoming
 }
 
-// Times of a transfer.
+// Times of a transfer. Peers are looked for every discoverEvery; one that does not answer is left
+// alone for retryFirst, then twice as long each time, up to retryLast.
 const (
 	discoverEvery = 500 * time.Millisecond
 	retryFirst    = 250 * time.Millisecond
@@ -67,7 +72,9 @@ const (
 	graceMet   = 1500 * time.Millisecond
 )
 
-// Begin starts to get a blob. There is one Transfer of a blob at a time.
+// Begin starts to get a blob, m being that of manifest. Nothing is asked for before Fetch, but
+// holders are connected to. There is one Transfer of a blob at a time: a second one is Conflict.
+// The caller closes it.
 func (n *Node) Begin(manifest agentbox.Digest, m blob.Manifest, arrived Arrived) (*Transfer, error) {
 	bits, err := n.cfg.Store.Bits(m)
 	if err != nil {
@@ -92,6 +99,7 @@ func (n *Node) Begin(manifest agentbox.Digest, m blob.Manifest, arrived Arrived)
 	}
 	t.ctx, t.stop = context.WithCancel(n.ctx)
 	b.transfer = t
+	// Sessions that peers opened about it, or that brought its manifest, serve for this, too.
 	fresh := !b.known
 	b.know(m, bits)
 	for s := range b.sessions {
@@ -110,8 +118,10 @@ func (n *Node) Begin(manifest agentbox.Digest, m blob.Manifest, arrived Arrived)
 	return t, nil
 }
 
+// now is the scheduler's time.
 func (t *Transfer) now() time.Duration { return time.Since(t.began) }
 
+// poke has run plan again, now.
 func (t *Transfer) poke() {
 	select {
 	case t.kick <- struct{}{}:
@@ -119,8 +129,10 @@ func (t *Transfer) poke() {
 	}
 }
 
-// Fetch has chunks arrive, and returns when all have or with an error; asking again may help then.
-// NotFound names what no peer has that can be reached.
+// Fetch has chunks arrive, each by its number in the manifest, none of them of zeros, and returns
+// when all have or with an error; asking again may help then. NotFound names what no peer has that
+// can be reached, any other error is Arrived's, ctx's, or that of a transfer that was closed
+// (Unavailable). A chunk that several calls want comes once.
 func (t *Transfer) Fetch(ctx context.Context, class schedule.Class, chunks []int) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -132,6 +144,8 @@ func (t *Transfer) Fetch(ctx context.Context, class schedule.Class, chunks []int
 		return errClosed
 	}
 	for _, i := range chunks {
+		// It is wanted now, so it is not here, whatever was said of it before: the store may have
+		// evicted it.
 		t.state.Gone(i)
 		c.left[i] = true
 	}
@@ -172,8 +186,8 @@ func (t *Transfer) forget(c *call) {
 	t.state.Unwant(unwanted)
 }
 
-// Close ends the transfer. What is under way is dropped. The sessions stay for a while, for those
-// who want what came.
+// Close ends the transfer, and waits until nothing of it goes on. What is under way is dropped. The
+// sessions stay for a while, for peers that want what came.
 func (t *Transfer) Close() error {
 	t.stop()
 	t.n.mu.Lock()

@@ -16,7 +16,8 @@ type Movement struct {
 	Pieces   int      // 0: nobody has said how many yet
 }
 
-// Moving lists what is being got and sent now, in the order of manifests.
+// Moving lists what is being got and sent now, in the order of manifests, of one both the getting
+// and the sending. It is for people.
 func (n *Node) Moving() []Movement {
 	n.mu.Lock()
 	defer n.mu.Unlock()

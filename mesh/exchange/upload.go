@@ -16,7 +16,7 @@ func (n *Node) poke() {
 }
 
 // upload hands pieces to sessions, a few at once, in the order of the queue. It also ends sessions
-// that nobody needs.
+// that nobody needs. It ends with the Node.
 func (n *Node) upload() {
 	tick := time.NewTicker(stuckAfter / 2)
 	defer tick.Stop()
@@ -33,7 +33,8 @@ func (n *Node) upload() {
 	}
 }
 
-// sendOne begins to send one piece; false: nothing may be sent now.
+// sendOne begins to send one piece; false: nothing may be sent now. The piece counts as sent to the
+// session before it was read, so that a slow disk gives nobody two turns.
 func (n *Node) sendOne() bool {
 	n.mu.Lock()
 	if n.saturated() {
@@ -73,8 +74,8 @@ func (n *Node) saturated() bool {
 	return moving >= uploads || len(n.sending) >= maxStuck
 }
 
-// load reads a piece and has its session send it. One that is not here any more is not claimed any
-// more.
+// load reads a piece and has its session send it. One that is not here any more is not said to be
+// here any more, to anybody.
 func (n *Node) load(a schedule.Answer[*session], d agentbox.Digest, size int) {
 	buf := buffer(size)
 	b, encoding, full, err := n.cfg.Store.Stored(n.ctx, d, buf)
@@ -98,7 +99,7 @@ func (n *Node) load(a schedule.Answer[*session], d agentbox.Digest, size int) {
 	s.poke()
 }
 
-// lost takes back that a piece is here. Callers hold mu.
+// lost takes back that a piece is here, and tells all peers. Callers hold mu.
 func (n *Node) lost(b *shared, i int) {
 	if !b.has(i) {
 		return
@@ -109,7 +110,8 @@ func (n *Node) lost(b *shared, i int) {
 	}
 }
 
-// endIdle ends the sessions in which nothing was asked for in a while.
+// endIdle ends the sessions in which nothing was asked for in a while, and forgives liars whose
+// time is over. Sessions of a transfer stay: what its peers get later is asked of them.
 func (n *Node) endIdle(now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

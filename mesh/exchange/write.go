@@ -7,6 +7,8 @@ import (
 )
 
 // write sends what there is to send: news and requests first, then a frame of a piece, and so on.
+// It is the session's one writer, and ends with its ctx or when the peer takes nothing for
+// writeTime.
 func (s *session) write() error {
 	frame := make([]byte, 0, headerSize+4+dataSize)
 	for {
@@ -39,12 +41,14 @@ func (s *session) write() error {
 	}
 }
 
+// failed ends the session, which ends its reader.
 func (s *session) failed(err error) error {
 	s.end(err)
 	return err
 }
 
-// next takes the frames that wait, and the piece of which a frame comes after them.
+// next takes the frames that wait, and the piece of which a frame comes after them. What is here by
+// now is told in as few frames as it takes.
 func (s *session) next() (control []byte, o *outgoing) {
 	s.n.mu.Lock()
 	defer s.n.mu.Unlock()
@@ -76,6 +80,7 @@ func (s *session) finish(o *outgoing) {
 	s.n.poke()
 }
 
+// put writes to the stream, within writeTime.
 func (s *session) put(b []byte) error {
 	if len(b) == 0 {
 		return nil
@@ -102,7 +107,7 @@ func (s *session) wrote(o *outgoing, n int) {
 	}
 }
 
-// pace waits until so many bytes may be sent.
+// pace waits until so many bytes may be sent. All sessions share the bound.
 func (n *Node) pace(ctx context.Context, bytes int) error {
 	if n.limit == nil {
 		return nil
