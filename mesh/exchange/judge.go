@@ -48,9 +48,9 @@ func (t *Transfer) settle(a arrival, began time.Time, err error) {
 		t.here(i)
 	case agentbox.CodeOf(err) == agentbox.Corrupt:
 		t.n.cfg.Log.Warn("a peer sent wrong bytes", "peer", a.s.peer.Short(), "blob", t.b.digest.Short(), "piece", i, "error", err)
-		slot := a.slot
-		if !a.s.joined {
-			slot = schedule.Nobody
+		slot := schedule.Nobody // it may have left, and have another one since
+		if a.s.joined {
+			slot = a.s.slot
 		}
 		t.act(t.state.Wrong(slot, i))
 		t.n.strike(a.s.peer)

@@ -224,7 +224,7 @@ func (s *session) progressed(in *incoming, size int) error {
 	}
 	s.n.mu.Unlock()
 	if first {
-		t.in <- arrival{s: s, slot: s.slot, in: in} // who takes these outlives all who bring them
+		t.in <- arrival{s: s, in: in} // who takes these outlives all who bring them
 	}
 	return nil
 }

@@ -55,9 +55,8 @@ type call struct {
 
 // arrival is a piece as it came.
 type arrival struct {
-	s    *session
-	slot schedule.Peer
-	in   *incoming
+	s  *session
+	in *incoming
 }
 
 // Times of a transfer. Peers are looked for every discoverEvery; one that does not answer is left

@@ -1,0 +1,54 @@
+package exchange
+
+import (
+	"testing"
+	"time"
+
+	"agentbox/agentbox"
+)
+
+// TestWrongBytesAreChargedToWhoSentThem has a peer leave and come back, in another place among those
+// that are asked, before what it sent was verified. Another peer has its old place by then.
+func TestWrongBytesAreChargedToWhoSentThem(t *testing.T) {
+	o := newOffice(t)
+	to := o.machine(1)
+	d, mf, _ := someBlob(4, 1000)
+	tr, err := to.Begin(d, mf, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	session := func(id byte) *session {
+		here, there := loopback(t)
+		t.Cleanup(func() { here.Close(); there.Close() })
+		s, err := to.register(PeerID{id}, here, d, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.count, s.theirs = len(mf.Chunks), []byte{0xff}
+		return s
+	}
+	liar, honest := session(2), session(3)
+	to.mu.Lock()
+	tr.join(liar)
+	sent := []arrival{arrivalOf(liar, 0), arrivalOf(liar, 1)}
+	tr.left(liar)
+	tr.join(honest)
+	tr.join(liar)
+	to.mu.Unlock()
+	for _, a := range sent {
+		tr.settle(a, time.Now(), agentbox.Errorf(agentbox.Corrupt, "not what it should be"))
+	}
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	if !honest.joined || !tr.b.sessions[honest] {
+		t.Error("the honest peer is not asked any more")
+	}
+	if liar.joined {
+		t.Error("who lied twice is asked still")
+	}
+}
+
+func arrivalOf(s *session, piece int) arrival {
+	return arrival{s: s, in: &incoming{head: pieceHead{number: uint32(piece), stored: 1000}}}
+}
