@@ -171,7 +171,7 @@ func (n *Node) Recheck(ctx context.Context) {
 	}
 	n.mu.Unlock()
 	for _, s := range all {
-		if !n.mayServe(ctx, s.peer, s.blob) {
+		if !n.mayServe(ctx, s.peer, s.blob.digest) {
 			s.end(errNotShared)
 		}
 	}
@@ -179,11 +179,12 @@ func (n *Node) Recheck(ctx context.Context) {
 
 // mayServe tells whether a peer may have pieces of a blob: what is shared, and what comes from the
 // team this moment.
-func (n *Node) mayServe(ctx context.Context, peer PeerID, b *shared) bool {
+func (n *Node) mayServe(ctx context.Context, peer PeerID, d agentbox.Digest) bool {
 	n.mu.Lock()
-	fromTeam := b.transfer != nil && b.welcome
+	b := n.blobs[d]
+	fromTeam := b != nil && b.transfer != nil && b.welcome
 	n.mu.Unlock()
-	return fromTeam || n.cfg.Store.Shared(ctx, peer, b.digest)
+	return fromTeam || n.cfg.Store.Shared(ctx, peer, d)
 }
 
 // find gives what is known of a manifest's sessions, making an empty one: tidy takes it away again

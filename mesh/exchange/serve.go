@@ -34,11 +34,7 @@ func (n *Node) admit(ctx context.Context, peer PeerID, stream Stream) (*session,
 	if err := stream.SetReadDeadline(time.Time{}); err != nil {
 		return nil, err
 	}
-	n.mu.Lock()
-	b := n.blobs[d]
-	fromTeam := b != nil && b.transfer != nil && b.welcome
-	n.mu.Unlock()
-	if !fromTeam && !n.cfg.Store.Shared(ctx, peer, d) {
+	if !n.mayServe(ctx, peer, d) {
 		return nil, errNotShared
 	}
 	s, err := n.register(peer, stream, d, false)
