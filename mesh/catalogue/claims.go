@@ -9,6 +9,7 @@ import (
 // MaxHold is for how long one peer can hold one claim at most, however often it renews it.
 const MaxHold = time.Hour
 
+// claimID is one peer's claim on one key.
 type claimID struct {
 	owner identity.PeerID
 	key   string
@@ -21,7 +22,8 @@ type claimSeen struct {
 	changed uint64
 }
 
-// noteClaims remembers when the claims of a catalogue were seen first; s.mu is held.
+// noteClaims remembers when the claims of a catalogue were seen first and last renewed; next is nil
+// for a catalogue that is forgotten. s.mu is held.
 func (s *Store) noteClaims(owner identity.PeerID, next *set) {
 	now := time.Now()
 	if next != nil {
@@ -53,6 +55,7 @@ func (s *Store) noteClaims(owner identity.PeerID, next *set) {
 	}
 }
 
+// recordOf is a set's claim on a key, false when it has none. s may be nil.
 func recordOf(s *set, key string) (Record, bool) {
 	if s == nil {
 		return Record{}, false
@@ -62,7 +65,8 @@ func recordOf(s *set, key string) (Record, bool) {
 }
 
 // Holder is the peer that is making something: of those with a claim that is not over, the one with
-// the lowest PeerID. Peers that are not here do not count.
+// the lowest PeerID; false when there is none. Peers that are not here do not count, nor do those
+// that are no builders, as nobody uses what they make. It may be this machine.
 func (s *Store) Holder(key string) (identity.PeerID, bool) {
 	here := map[identity.PeerID]bool{}
 	for _, p := range s.cfg.Here() {
@@ -92,7 +96,8 @@ func (s *Store) Holder(key string) (identity.PeerID, bool) {
 
 // TakeClaim says that we are about to make something, unless somebody else said so before: then it
 // is false, and who that is. Two that claim at the same time both get it, and Holder tells each of
-// them within seconds which of the two goes on. A claim is taken again to renew it.
+// them within seconds which of the two goes on. A claim is taken again to renew it. ttl is rounded
+// to seconds, from one second to an hour.
 func (s *Store) TakeClaim(key string, ttl time.Duration) (identity.PeerID, bool, error) {
 	if holder, ok := s.Holder(key); ok && holder != s.self {
 		return holder, false, nil
@@ -103,7 +108,7 @@ func (s *Store) TakeClaim(key string, ttl time.Duration) (identity.PeerID, bool,
 	return s.self, err == nil, err
 }
 
-// DropClaim says that we make it no more, because it is made or failed.
+// DropClaim says that we make it no more, because it is made or failed. No such claim is no error.
 func (s *Store) DropClaim(key string) error {
 	return s.Update(func(e *Edit) { e.Remove(Claim, key) })
 }

@@ -12,6 +12,8 @@ import (
 	"agentbox/mesh/wire"
 )
 
+// Bounds of messages, in bytes, and times. A peer that changes its catalogue ten times a second is
+// fetched from three times in it.
 const (
 	maxRequest = 1 << 10
 	maxDelta   = MaxBytes*3/2 + 1<<20 // with removals, keys of the JSON around it, and the head
@@ -28,16 +30,17 @@ type request struct {
 	Since uint64          `json:"since,omitempty"`
 }
 
-// want is a catalogue of which something newer is known to exist.
+// want is a catalogue of which something newer is known to exist: from are those who have it, the
+// best to ask first, and running says that pursue is at it.
 type want struct {
 	sequence uint64
 	from     []identity.PeerID // who has it
 	running  bool
 }
 
-// Saw is told that a peer has a catalogue of an owner at a sequence number. What is newer is
-// fetched
-// in the background, from the owner where it is here.
+// Saw is told that a peer has a catalogue of an owner at a sequence number. What is newer than ours
+// is fetched in the background, from the owner where it is here. Neither has proved it: the number
+// only has us ask.
 func (s *Store) Saw(owner identity.PeerID, sequence uint64, from identity.PeerID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,6 +130,7 @@ func (s *Store) askAround(owner identity.PeerID) {
 	w.from = append(w.from, here[:min(len(here), 3)]...)
 }
 
+// tryFetch is fetch within fetchTime; that it fails is counted.
 func (s *Store) tryFetch(owner, from identity.PeerID) {
 	ctx, cancel := context.WithTimeout(s.ctx, fetchTime)
 	defer cancel()
@@ -161,7 +165,7 @@ func (s *Store) fetch(ctx context.Context, owner, from identity.PeerID) error {
 	return err
 }
 
-// ask opens a stream, asks, and reads the answer.
+// ask opens a stream, asks, and reads the answer, of at most so many bytes, until ctx ends.
 func ask[T any](ctx context.Context, c wire.Conn, req request, most int) (T, error) {
 	var answer T
 	st, err := c.OpenStream(ctx)
@@ -179,7 +183,9 @@ func ask[T any](ctx context.Context, c wire.Conn, req request, most int) (T, err
 	return answer, wire.ReadMessage(st, &answer, most)
 }
 
-// take makes a catalogue what a delta says, if its owner signed that and it is newer.
+// take makes a catalogue what a delta says, if its owner signed that and it is newer. It is
+// verified without the lock, as that hashes all of it, so what is known may have changed meanwhile:
+// then the answer that came first stays.
 func (s *Store) take(owner identity.PeerID, d Delta) error {
 	s.mu.Lock()
 	old := s.peers[owner]
@@ -220,12 +226,14 @@ func (s *Store) take(owner identity.PeerID, d Delta) error {
 	return s.write(next, false)
 }
 
+// refused counts what was forged, or not within its bounds.
 func (s *Store) refused() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counters.Refused++
 }
 
+// key is our public key.
 func (s *Store) key() ed25519.PublicKey { return s.cfg.Key.Public().(ed25519.PublicKey) }
 
 // Exchange asks a peer which catalogues it has, and fetches what is new: that is how those of peers
@@ -271,7 +279,8 @@ func (s *Store) heardOf(h Head, from identity.PeerID) error {
 	return nil
 }
 
-// Run exchanges heads with somebody now and then, until ctx is done.
+// Run exchanges heads with somebody now and then, until ctx is done: gossip tells of each change
+// once, and what was missed then is found so.
 func (s *Store) Run(ctx context.Context) {
 	tick := time.NewTicker(headsTime)
 	defer tick.Stop()

@@ -11,10 +11,10 @@ func (s *Store) Head() Head {
 	return s.own.head
 }
 
-// Update changes our own catalogue. It is on disk when Update returns, so that a restart does not
-// take it back; Announce has been told. A change that goes beyond the bounds is an error and
-// changes
-// nothing, one that changes nothing is not announced.
+// Update changes our own catalogue: change is called once, with a lock held, and all that it does
+// becomes visible at once. It is on disk when Update returns, so that a restart does not take it
+// back; Announce has been told. A change that goes beyond the bounds is an error (NoSpace, Invalid)
+// and changes nothing, one that changes nothing is not announced. Unavailable after Close.
 func (s *Store) Update(change func(*Edit)) error {
 	s.editing.Lock()
 	defer s.editing.Unlock()

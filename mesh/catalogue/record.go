@@ -15,7 +15,7 @@ import (
 // Kind is what a record is about.
 type Kind string
 
-// The kinds.
+// The kinds. Readers refuse a catalogue with a record of a kind that they do not know.
 const (
 	Image    Kind = "image"    // Key: the image's digest in hex; Alias: its recipe
 	Setup    Kind = "setup"    // Key: FAMILY/KEY of what setup made
@@ -26,7 +26,8 @@ const (
 	Claim    Kind = "claim"    // Key: what is about to be made; TTL: for how long
 )
 
-// Bounds of a catalogue.
+// Bounds of a catalogue, in bytes but for MaxRecords and maxTTL. Every member has all catalogues in
+// memory.
 const (
 	MaxRecords = 4096
 	MaxBytes   = 2 << 20 // of all records, encoded
@@ -36,7 +37,8 @@ const (
 	maxTTL     = 3600 // seconds
 )
 
-// Record is one line of a catalogue. Kind and Key name it.
+// Record is one line of a catalogue. Kind and Key name it. What of the rest is set is the kind's
+// affair: see the kinds.
 type Record struct {
 	Kind     Kind            `json:"kind"`
 	Key      string          `json:"key"`
@@ -51,6 +53,7 @@ type Record struct {
 	Changed  uint64          `json:"changed"`           // the catalogue's sequence number when it was written
 }
 
+// id names a record within a catalogue.
 type id struct {
 	kind Kind
 	key  string
@@ -58,11 +61,13 @@ type id struct {
 
 func (r Record) id() id { return id{r.Kind, r.Key} }
 
+// compare orders records by kind and key, which is the order in which they are hashed.
 func compare(a, b Record) int {
 	return cmp.Or(strings.Compare(string(a.Kind), string(b.Kind)), strings.Compare(a.Key, b.Key))
 }
 
-// Check tells whether a record may be in a catalogue.
+// Check tells whether a record may be in a catalogue, as an error of code Corrupt: its kind is
+// known, its texts are printable and within bounds, and a claim alone ends.
 func (r Record) Check() error {
 	switch r.Kind {
 	case Image, Setup, Kernel, Template, Task, Box:
@@ -89,6 +94,7 @@ func (r Record) Check() error {
 	return nil
 }
 
+// isText tells whether a text is at most so many bytes and printable: people are shown it.
 func isText(s string, most int) bool {
 	return len(s) <= most && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
@@ -109,6 +115,7 @@ func digestOf(records map[id]Record) (agentbox.Digest, int, error) {
 	return agentbox.Digest(h.Sum(nil)), size, nil
 }
 
+// sorted lists records in their order.
 func sorted(records map[id]Record) []Record {
 	out := make([]Record, 0, len(records))
 	for _, r := range records {
@@ -118,6 +125,7 @@ func sorted(records map[id]Record) []Record {
 	return out
 }
 
+// corrupt makes an error of code Corrupt.
 func corrupt(format string, args ...any) error {
 	return agentbox.Errorf(agentbox.Corrupt, format, args...)
 }

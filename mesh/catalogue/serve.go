@@ -9,10 +9,11 @@ import (
 	"agentbox/mesh/wire"
 )
 
-// serveTime bounds one answer, so that who reads slowly holds little.
+// serveTime bounds one answer, so that a peer that reads slowly holds little.
 const serveTime = 30 * time.Second
 
-// serve answers what a member asks: our own catalogue, and those of others as we have them.
+// serve answers what a member asks: our own catalogue, and those of others as we have them. It is
+// the node's handler; four answers of a connection are made at once.
 func (s *Store) serve(ctx context.Context, c wire.Conn) {
 	var answers sync.WaitGroup
 	defer answers.Wait()
@@ -30,6 +31,8 @@ func (s *Store) serve(ctx context.Context, c wire.Conn) {
 	}
 }
 
+// answer answers one request. Of a catalogue that we do not have there is no answer but the end of
+// the stream.
 func (s *Store) answer(st wire.Stream) {
 	defer st.Abort()
 	_ = st.SetDeadline(time.Now().Add(serveTime))
@@ -45,6 +48,8 @@ func (s *Store) answer(st wire.Stream) {
 	_ = st.Close()
 }
 
+// delta is what a peer lacks that has a catalogue up to a number; false for one of which we know
+// nothing.
 func (s *Store) delta(req request) (Delta, bool) {
 	s.mu.Lock()
 	got := s.peers[req.Owner]
@@ -58,7 +63,8 @@ func (s *Store) delta(req request) (Delta, bool) {
 	return got.since(req.Since), true
 }
 
-// heads lists what we have, by owner.
+// heads lists the heads of all catalogues that we have, in the order of owners. An empty one of our
+// own that was never changed is none.
 func (s *Store) heads() []Head {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -4,17 +4,19 @@ import (
 	"agentbox/agentbox"
 )
 
-// maxRemoved is how many removals are remembered. Who is further behind gets the whole set.
+// maxRemoved is how many removals are remembered. A peer that is further behind gets the whole set.
 const maxRemoved = 512
 
-// removal says that a record went when the catalogue had a sequence number.
+// removal says that a record went when the catalogue had a sequence number. It is not part of what
+// is signed: leaving one out shows, as the digest is another then.
 type removal struct {
 	Kind     Kind   `json:"kind"`
 	Key      string `json:"key"`
 	Sequence uint64 `json:"sequence"`
 }
 
-// set is one catalogue as one peer has it. It is never changed: change gives another.
+// set is one catalogue as one peer has it. It is never changed: apply and edit give another, so it
+// may be read without a lock.
 type set struct {
 	head    Head
 	records map[id]Record
@@ -31,7 +33,8 @@ type Delta struct {
 	Removed []removal `json:"removed,omitempty"`
 }
 
-// since gives what takes a reader from a sequence number to here.
+// since gives what takes a reader from a sequence number to here: all of it for 0, for a number
+// that was never given, or when what was removed since then is not known any more.
 func (s *set) since(n uint64) Delta {
 	if n == 0 || n < s.floor || n > s.head.Sequence {
 		return Delta{Head: s.head, Records: sorted(s.records)}
@@ -80,7 +83,8 @@ func (s *set) apply(d Delta) (*set, error) {
 	return next, next.check()
 }
 
-// check tells whether the set is within its bounds and what its head says.
+// check tells whether the set is within its bounds and what its head says, as an error of code
+// Corrupt.
 func (s *set) check() error {
 	if len(s.records) > MaxRecords {
 		return corrupt("the catalogue of %s has more than %d records", s.head.Owner.Short(), MaxRecords)
@@ -105,13 +109,15 @@ func (s *set) trim() {
 	}
 }
 
-// Edit changes one's own catalogue; all changes of one Edit become visible at once.
+// Edit changes one's own catalogue; all changes of one Edit become visible at once. It is valid
+// during the call of Update that gave it.
 type Edit struct {
 	next    *set
 	changed bool
 }
 
-// Put adds a record, or replaces the one of the same kind and key. Equal ones stay as they are.
+// Put adds a record, or replaces the one of the same kind and key. One that says the same stays as
+// it is, its number too, so that nothing is announced.
 func (e *Edit) Put(r Record) {
 	old, ok := e.next.records[r.id()]
 	r.Changed = old.Changed
@@ -137,7 +143,7 @@ func (e *Edit) Remove(k Kind, key string) {
 	}
 }
 
-// Replace makes records the only ones of a kind.
+// Replace makes records the only ones of a kind; those of other kinds in the list are passed over.
 func (e *Edit) Replace(k Kind, records []Record) {
 	keep := map[id]bool{}
 	for _, r := range records {
@@ -153,6 +159,7 @@ func (e *Edit) Replace(k Kind, records []Record) {
 	}
 }
 
+// equal tells whether two records say the same, whenever they were written.
 func equal(a, b Record) bool {
 	name := string(a.Name) == string(b.Name)
 	a.Name, b.Name = nil, nil

@@ -20,17 +20,18 @@ import (
 	"agentbox/mesh/wire"
 )
 
-// Config says whose catalogues these are and where they are kept.
+// Config says whose catalogues these are and where they are kept. Announce and Changed may be nil.
 type Config struct {
 	Dir  string // made if need be
 	Key  ed25519.PrivateKey
 	Node *wire.Node
 	Log  *slog.Logger
-	// Here tells which peers can be asked now.
+	// Here tells which peers can be asked now. It may list this machine or not.
 	Here func() []identity.PeerID
-	// Announce is told of a new head of our own.
+	// Announce is told of a new head of our own, once it is on disk.
 	Announce func(Head)
-	// Changed is told that the catalogue of a peer changed; nil: nobody is.
+	// Changed is told that the catalogue of a peer changed; nil: nobody is. It is called without a
+	// lock, by the goroutine that fetched.
 	Changed func(identity.PeerID)
 }
 
@@ -43,7 +44,8 @@ type Counters struct {
 	Forked     uint64 // another set of the same sequence number, by the same owner
 }
 
-// Store has the catalogues of the team: our own, and what is known of the others'.
+// Store has the catalogues of the team: our own, and what is known of the others'. Its methods may
+// be called at once. tasks are the fetches; Close waits for them.
 type Store struct {
 	cfg   Config
 	self  identity.PeerID
@@ -53,17 +55,21 @@ type Store struct {
 
 	editing sync.Mutex // held through a change of our own catalogue
 
-	mu       sync.Mutex
-	list     identity.List
-	own      *set
-	peers    map[identity.PeerID]*set
-	index    map[id][]place // keys and aliases, of all peers
+	mu    sync.Mutex
+	list  identity.List
+	own   *set
+	peers map[identity.PeerID]*set
+	// index finds records of all peers by kind and key or alias, and by manifest (holds).
+	index    map[id][]place
 	seen     map[claimID]claimSeen
 	wanted   map[identity.PeerID]*want
 	counters Counters
 }
 
-// Open reads what is kept on disk. A catalogue that cannot be read is fetched again.
+// Open reads what is kept on disk, and answers peers from then on. A catalogue that cannot be read
+// is fetched again; our own begins anew then, and passes over the numbers that others know
+// (heardOfOwn). Claims of before are taken back. The error is about the directory. The caller
+// closes it.
 func Open(cfg Config, list identity.List) (*Store, error) {
 	s := &Store{
 		cfg: cfg, self: identity.PeerOf(cfg.Key.Public().(ed25519.PublicKey)), list: list,
@@ -91,12 +97,15 @@ func (s *Store) empty(owner identity.PeerID) *set {
 	return &set{head: Head{Owner: owner, Digest: d}, records: map[id]Record{}}
 }
 
+// suffix ends the names of files; what has another is left alone.
 const suffix = ".json"
 
+// path is the file of a peer's catalogue.
 func (s *Store) path(owner identity.PeerID) string {
 	return filepath.Join(s.cfg.Dir, owner.String()+suffix)
 }
 
+// load reads every file of the directory that is a member's catalogue.
 func (s *Store) load() error {
 	files, err := os.ReadDir(s.cfg.Dir)
 	if err != nil {
@@ -124,6 +133,7 @@ func (s *Store) load() error {
 	return nil
 }
 
+// read reads one, and believes it no more than what a peer sends.
 func (s *Store) read(owner identity.PeerID) (*set, error) {
 	f, err := os.Open(s.path(owner))
 	if err != nil {
@@ -137,6 +147,7 @@ func (s *Store) read(owner identity.PeerID) (*set, error) {
 	return s.verified(s.empty(owner), d, owner)
 }
 
+// write keeps a set on disk, as a message with all of it; with sync it lasts.
 func (s *Store) write(got *set, sync bool) error {
 	d := got.since(0)
 	var b strings.Builder
@@ -209,6 +220,7 @@ type place struct {
 	id    id
 }
 
+// reindex and unindex keep index in step with peers; s.mu is held, or nobody else has s yet.
 func (s *Store) reindex(owner identity.PeerID, r Record) {
 	for _, i := range r.ids() {
 		s.index[i] = append(s.index[i], place{owner, r.id()})
@@ -225,7 +237,7 @@ func (s *Store) unindex(owner identity.PeerID, r Record) {
 }
 
 // Admit makes a list the newest one. What members published who left or were revoked is forgotten,
-// on disk too.
+// on disk too; Changed is told of each. The error is of a file that could not be removed.
 func (s *Store) Admit(list identity.List) error {
 	s.mu.Lock()
 	s.list = list
@@ -247,6 +259,7 @@ func (s *Store) Admit(list identity.List) error {
 	return errors.Join(errs...)
 }
 
+// changed tells Config.Changed.
 func (s *Store) changed(owner identity.PeerID) {
 	if s.cfg.Changed != nil {
 		s.cfg.Changed(owner)
@@ -260,7 +273,8 @@ type Found struct {
 }
 
 // Lookup finds records of a kind by key or alias in the catalogues of members, from memory, the
-// lowest PeerID first. Our own is not looked at.
+// lowest PeerID first. Our own is not looked at. Whether an owner is to be believed is for the
+// caller.
 func (s *Store) Lookup(k Kind, key string) []Found {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -290,7 +304,8 @@ func (s *Store) Holders(manifest agentbox.Digest) []identity.PeerID {
 	return out
 }
 
-// Of lists what a peer has, in order, with its head; our own too. It is false for an unknown peer.
+// Of lists what a peer has, in the order of kinds and keys, with its head; our own too. It is false
+// for an unknown peer.
 func (s *Store) Of(owner identity.PeerID) (Head, []Record, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -311,7 +326,8 @@ func (s *Store) Counters() Counters {
 	return s.counters
 }
 
-// Close ends what is being fetched and served.
+// Close ends what is being fetched and served, and waits for the former. Nothing has to be written:
+// every change was.
 func (s *Store) Close() error {
 	s.cfg.Node.Handle(wire.Catalogue, nil)
 	s.stop()

@@ -13,7 +13,8 @@ import (
 )
 
 // Find is the member that a person means: by PeerID, an unambiguous beginning of one (at least 4
-// digits), or name.
+// digits), or name. Former members are found, too. NotFound when there is none, Conflict when there
+// are several.
 func Find(list identity.List, what string) (identity.Member, error) {
 	var found []identity.Member
 	for _, m := range list.Members() {
@@ -35,7 +36,8 @@ func Find(list identity.List, what string) (identity.Member, error) {
 		WithHint("name one by its PeerID: agentbox mesh peers shows them")
 }
 
-// SetRoles makes a member's roles these.
+// SetRoles makes a member's roles these. NotFound for a peer that is no member, Conflict when this
+// machine may not sign that. Of an admin that is one no longer, the members that it added stay.
 func (r *Roster) SetRoles(id identity.PeerID, roles []identity.Role) error {
 	m, ok := r.List().Member(id)
 	if !ok || !m.Active(r.cfg.Now()) {
@@ -63,7 +65,10 @@ func (r *Roster) SetRoles(id identity.PeerID, roles []identity.Role) error {
 	return r.merge(entries)
 }
 
-// Revoke takes a member off the list for good. The members that it added stay.
+// Revoke takes a member off the list for good: its key cannot come back, so the machine needs
+// another. The members that it added stay, if this machine has the root key. One that was revoked
+// already is no error; NotFound for one that never was a member, Invalid for this machine, Conflict
+// when it may not sign that.
 func (r *Roster) Revoke(id identity.PeerID) error {
 	m, ok := r.List().Member(id)
 	switch {
@@ -92,7 +97,9 @@ func (r *Roster) Revoke(id identity.PeerID) error {
 	return r.merge(append(entries, e))
 }
 
-// adopt signs with the root key what only one admin says, so that it stays when that admin goes.
+// adopt signs with the root key what only one admin says, so that it stays when that admin goes:
+// whether an entry counts depends on whether its signer is an admin now (identity, judge.go).
+// Without the root key it gives nothing.
 func (r *Roster) adopt(admin identity.PeerID) ([]identity.Entry, error) {
 	list := r.List()
 	r.mu.Lock()
@@ -121,7 +128,8 @@ func (r *Roster) adopt(admin identity.PeerID) ([]identity.Entry, error) {
 	return out, nil
 }
 
-// entry signs what a member is from now on.
+// entry signs what a member is from now on, with a serial above all that was said of it, after
+// change, which may be nil, has had it.
 func (r *Roster) entry(m identity.Member, key ed25519.PrivateKey, change func(*identity.Entry)) (identity.Entry, error) {
 	list := r.List()
 	e := identity.Entry{
@@ -133,7 +141,8 @@ func (r *Roster) entry(m identity.Member, key ed25519.PrivateKey, change func(*i
 	return e.Sign(key)
 }
 
-// Leaving is the signed entry that this machine leaves the team, for the others to hear of.
+// Leaving is the signed entry that this machine leaves the team, for the others to hear of. Any
+// member may sign that of itself. NotFound when it is in none.
 func (r *Roster) Leaving() (identity.Entry, error) {
 	me, ok := r.List().Member(r.self)
 	if !ok {
@@ -166,7 +175,8 @@ func (r *Roster) left(team agentbox.Digest) json.RawMessage {
 	return b
 }
 
-// tookLeft merges what the holder of an invitation brought of its own leaving.
+// tookLeft merges what the holder of an invitation brought of its own leaving, before it is added:
+// the entry that adds it then has a greater serial.
 func (r *Roster) tookLeft(peer identity.PeerID, b json.RawMessage) error {
 	if len(b) == 0 {
 		return nil
@@ -182,7 +192,8 @@ func (r *Roster) tookLeft(peer identity.PeerID, b json.RawMessage) error {
 }
 
 // Renew signs what has to be signed anew: members with less than half of their time left, and what
-// admins said who left. It does nothing on a machine that may not sign.
+// admins said who left. It does nothing on a machine that may not sign. It is called every hour,
+// and writes only when there is something to sign.
 func (r *Roster) Renew() error {
 	list := r.List()
 	now := r.cfg.Now()
@@ -193,6 +204,7 @@ func (r *Roster) Renew() error {
 			continue
 		}
 		switch {
+		// The role goes with the admin, which its own entry cannot say: only the root takes it.
 		case m.Left && r.stillAdmin(list, m.ID):
 			adopted, err := r.adopt(m.ID)
 			if err != nil {

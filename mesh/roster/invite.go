@@ -15,7 +15,8 @@ import (
 	"agentbox/mesh/wire"
 )
 
-// invitation is one that this machine made. Whether it is over is for this machine's clock to say.
+// invitation is one that this machine made, as it is in invites.json. Whether it is over is for
+// this machine's clock to say.
 type invitation struct {
 	Secret  []byte          `json:"secret"`
 	Expires time.Time       `json:"expires"`
@@ -23,13 +24,18 @@ type invitation struct {
 	By      identity.PeerID `json:"by,omitzero"` // who took it up
 }
 
+// maxInvites bounds the open ones: each is a protocol that the node answers to strangers.
 const maxInvites = 64
 
+// id is how the machine that is invited asks for it: a hash, so that who hears it cannot take it
+// up.
 func (i invitation) id() string {
 	return wire.GuestID(sha256.Sum256(append([]byte("agentbox invitation 1\n"), i.Secret...)))
 }
 
-// proof is what only who has the secret can say, on one connection only.
+// proof is what only a side that has the secret can say, on one connection only: binding is that
+// connection's (wire.GuestHandler). what tells the two directions apart, so that neither can answer
+// with what it was sent.
 func (i invitation) proof(what string, binding []byte) []byte {
 	h := hmac.New(sha256.New, i.Secret)
 	h.Write([]byte("agentbox " + what + " 1\n"))
@@ -39,6 +45,7 @@ func (i invitation) proof(what string, binding []byte) []byte {
 
 func (r *Roster) invitesFile() string { return filepath.Join(r.cfg.Dir, "invites.json") }
 
+// readInvites reads the invitations; no file is none.
 func (r *Roster) readInvites() error {
 	if err := durable.ReadJSON(r.invitesFile(), &r.invites); err != nil {
 		return agentbox.Errorf(agentbox.Corrupt, "%w", err).WithHint("remove it: open invitations end")
@@ -50,7 +57,10 @@ func (r *Roster) writeInvites(list []invitation) error {
 	return durable.WriteJSON(r.invitesFile(), list, 0o600)
 }
 
-// Invite makes an invitation that one machine can take up until it expires.
+// Invite makes an invitation that one machine can take up until it expires, to become a member with
+// these roles. addresses, as host:port, are where this machine is reached. NotFound without a team,
+// Conflict when this machine is no admin, may not give the role, or has too many open ones. It is
+// on disk when Invite returns.
 func (r *Roster) Invite(ttl time.Duration, roles []identity.Role, addresses []string) (identity.Invite, error) {
 	if _, err := r.signer(identity.Member{}, slices.Contains(roles, identity.Admin)); err != nil {
 		return identity.Invite{}, err
@@ -77,14 +87,15 @@ func (r *Roster) Invite(ttl time.Duration, roles []identity.Role, addresses []st
 	return identity.Invite{Team: r.List().Team(), Secret: secret, Expires: i.Expires, Addresses: addresses}, nil
 }
 
-// open lists the invitations that are not over.
+// open lists the invitations that are not over, taken up or not.
 func (r *Roster) open(now time.Time) []invitation {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(r.invites), func(i invitation) bool { return !now.Before(i.Expires) })
 }
 
-// Answer makes a node the one where invitations are taken up and lists exchanged; nil: none is.
+// Answer makes a node the one where invitations are taken up and lists exchanged; nil: none is. The
+// node of before answers no more.
 func (r *Roster) Answer(node *wire.Node) {
 	r.mu.Lock()
 	old := r.node
@@ -107,7 +118,8 @@ func (r *Roster) Answer(node *wire.Node) {
 	}
 }
 
-// EndInvites stops answering invitations that are over.
+// EndInvites stops answering invitations that are over. It is called now and then; until then the
+// answer is that they have expired. The file keeps them until the next change.
 func (r *Roster) EndInvites() {
 	now := r.cfg.Now()
 	r.changing.Lock()
@@ -131,7 +143,7 @@ func (r *Roster) EndInvites() {
 }
 
 // take uses up an invitation for one peer, on disk first. The same peer may take it again: its
-// first answer may have been lost.
+// first answer may have been lost. False when another has it, or it is over. r.changing is held.
 func (r *Roster) take(id string, by identity.PeerID) (invitation, bool, error) {
 	open := r.open(r.cfg.Now())
 	at := slices.IndexFunc(open, func(i invitation) bool { return i.id() == id })
@@ -148,7 +160,9 @@ func (r *Roster) take(id string, by identity.PeerID) (invitation, bool, error) {
 	return open[at], true, nil
 }
 
-// Messages of a join.
+// Messages of a join: the guest proves that it has the secret and says who it is; the machine that
+// invited proves the same, and answers with the list. Neither says anything before the other's
+// proof but what is worth nothing without the secret.
 type (
 	joinRequest struct {
 		Proof []byte          `json:"proof"`
@@ -163,12 +177,14 @@ type (
 	}
 )
 
+// maxJoin bounds a request in bytes; joinTime both sides' patience.
 const (
 	maxJoin  = 4 << 10
 	joinTime = 20 * time.Second
 )
 
-// guest serves the holder of an invitation. Nothing is said before the proof of the secret.
+// guest serves the holder of an invitation, for wire.Node.HandleGuest. Nothing is said before the
+// proof of the secret; a guest that has none learns nothing but that the connection ends.
 func (r *Roster) guest(id string) wire.GuestHandler {
 	return func(ctx context.Context, c wire.Conn, binding []byte) {
 		ctx, cancel := context.WithTimeout(ctx, joinTime)
@@ -195,7 +211,8 @@ func (r *Roster) guest(id string) wire.GuestHandler {
 	}
 }
 
-// welcome adds the holder of an invitation to the list.
+// welcome adds the holder of an invitation to the list. The proof is looked at before the
+// invitation is used up, so a stranger uses up none.
 func (r *Roster) welcome(id string, peer identity.PeerID, req joinRequest, binding []byte) (joinAnswer, error) {
 	var i invitation
 	for _, o := range r.open(r.cfg.Now()) {
@@ -230,7 +247,8 @@ func (r *Roster) welcome(id string, peer identity.PeerID, req joinRequest, bindi
 	return joinAnswer{Proof: i.proof("welcome", binding), List: list}, err
 }
 
-// add signs that a machine is a member, unless it is one.
+// add signs that a machine is a member, unless it is one. Conflict when it was revoked: that is for
+// good.
 func (r *Roster) add(m identity.Member) error {
 	old, known := r.List().Member(m.ID)
 	switch {

@@ -13,7 +13,10 @@ import (
 )
 
 // Join takes up an invitation, and gives who invited and where that is. The node is used to ask;
-// the list is the newest one when Join returns.
+// the list is the newest one when Join returns, on disk. name is how people will see this machine.
+// Addresses are tried in order, the next one only when nobody answers. Exists when this machine is
+// in another team, Unavailable when nobody answers, Conflict when the invitation is over or used,
+// Corrupt when somebody answers who does not know the secret.
 func (r *Roster) Join(ctx context.Context, node *wire.Node, invite identity.Invite, name string) (identity.PeerID, netip.AddrPort, error) {
 	if team := r.List().Team(); !team.IsZero() && team != invite.Team {
 		return identity.PeerID{}, netip.AddrPort{}, agentbox.Errorf(agentbox.Exists, "this machine is in another team").WithHint("agentbox mesh leave first")
@@ -42,12 +45,15 @@ func (r *Roster) Join(ctx context.Context, node *wire.Node, invite identity.Invi
 	return identity.PeerID{}, netip.AddrPort{}, err
 }
 
-// over is what is wrong with an invitation that nobody answers.
+// over is the error of an invitation that nobody answers, although somebody is there.
 func over() error {
 	return agentbox.Errorf(agentbox.Conflict, "the invitation was taken up, has expired, or is of another machine").
 		WithHint("ask for a new one: agentbox mesh invite")
 }
 
+// joinAt asks at one address. The machine that answers is believed when it proves that it has the
+// secret, and its list when it is the team's and has both of us: then either of us can go on with
+// it alone.
 func (r *Roster) joinAt(ctx context.Context, node *wire.Node, address string, invite identity.Invite, name string) (identity.PeerID, netip.AddrPort, error) {
 	i := invitation{Secret: invite.Secret[:]}
 	c, binding, err := node.DialGuest(ctx, address, i.id())
@@ -89,6 +95,8 @@ func (r *Roster) joinAt(ctx context.Context, node *wire.Node, address string, in
 	return c.Peer(), c.Remote(), r.keep(list)
 }
 
+// ask sends the request and reads the answer. A machine that refuses ends the stream and does not
+// say why: its owner reads it in the log.
 func ask(ctx context.Context, c wire.Conn, req joinRequest) (joinAnswer, error) {
 	var answer joinAnswer
 	s, err := c.OpenStream(ctx)

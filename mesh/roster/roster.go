@@ -19,20 +19,21 @@ import (
 	"agentbox/mesh/wire"
 )
 
-// Config says whose list it is and where it is kept.
+// Config says whose list it is and where it is kept. Dir, Key and Log are required.
 type Config struct {
 	Dir string // made if need be
 	Key ed25519.PrivateKey
 	Log *slog.Logger
-	// Changed is told of every new list, one after the other; nil: nobody is.
+	// Changed is told of every new list, one after the other, when it is on disk; nil: nobody is.
+	// It may not change the list.
 	Changed func(identity.List)
 	Now     func() time.Time // the clock of this machine; nil: time.Now
 }
 
-// memberFor is how long a member stays that nobody renews.
+// memberFor is how long a member stays that nobody renews: half a year.
 const memberFor = 180 * 24 * time.Hour
 
-// Roster is the member list of this machine's team, or none.
+// Roster is the member list of this machine's team, or none. Its methods may be called at once.
 type Roster struct {
 	cfg  Config
 	self identity.PeerID
@@ -47,17 +48,21 @@ type Roster struct {
 	refused uint64
 }
 
-// file is members.json.
+// file is members.json. The team is beside the list, so that a list of another one is told from
+// damage.
 type file struct {
 	Team agentbox.Digest `json:"team"`
 	List json.RawMessage `json:"list"`
 }
 
+// Names of the files in cfg.Dir.
 func (r *Roster) members() string  { return filepath.Join(r.cfg.Dir, "members.json") }
 func (r *Roster) rootKey() string  { return filepath.Join(r.cfg.Dir, "root.key") }
 func (r *Roster) leftFile() string { return filepath.Join(r.cfg.Dir, "left.json") }
 
-// Open reads what is kept on disk.
+// Open reads what is kept on disk. No list is no team, and no error. A list that cannot be read is
+// Corrupt: it is not taken for none, as this machine would then trust nobody without saying so.
+// There is nothing to close.
 func Open(cfg Config) (*Roster, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -86,6 +91,7 @@ func Open(cfg Config) (*Roster, error) {
 	return r, r.readInvites()
 }
 
+// readRoot reads the root key, if this machine has it, and refuses one that is not this team's.
 func (r *Roster) readRoot() error {
 	seed, err := os.ReadFile(r.rootKey())
 	switch {
@@ -126,7 +132,8 @@ func (r *Roster) Refused() uint64 {
 }
 
 // Init makes a team of which this machine is the first member, builder and admin, and keeps its
-// root key. The root key is written before the list: a team without it could never change.
+// root key. The root key is written before the list: a team without it could never change. Exists
+// when it is in a team.
 func (r *Roster) Init(name string) error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
@@ -177,7 +184,8 @@ func (r *Roster) keep(list identity.List) error {
 	return nil
 }
 
-// merge adds entries to the list.
+// merge adds entries to the list, and keeps it if that changed anything. Lists that are refused are
+// counted.
 func (r *Roster) merge(entries []identity.Entry) error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
@@ -196,7 +204,7 @@ func (r *Roster) merge(entries []identity.Entry) error {
 }
 
 // Forget removes the team from this machine: list, root key and invitations. That it left is all
-// that stays.
+// that stays. Config.Changed is not told: what uses the list has ended before.
 func (r *Roster) Forget() error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
@@ -216,7 +224,9 @@ func (r *Roster) Forget() error {
 	return errors.Join(errs...)
 }
 
-// signer is the key by which this machine may sign entries about a member.
+// signer is the key by which this machine may sign entries about a member: the root key where it
+// has that, its own where it is an admin and neither the member is one nor becomes one. NotFound
+// without a team, Conflict otherwise.
 func (r *Roster) signer(about identity.Member, makesAdmin bool) (ed25519.PrivateKey, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -238,9 +248,11 @@ func noTeam() error {
 	return agentbox.Errorf(agentbox.NotFound, "this machine is in no team").WithHint("agentbox mesh init makes one, agentbox mesh join TOKEN joins one")
 }
 
+// public is the public half of a key.
 func public(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
 
-// nextSerial is greater than that of everything that is said of a member.
+// nextSerial is greater than that of everything that is said of a member, by any signer, so that
+// what is signed with it counts.
 func nextSerial(list identity.List, id identity.PeerID) uint64 {
 	n := uint64(0)
 	for _, e := range list.Entries() {
@@ -251,7 +263,8 @@ func nextSerial(list identity.List, id identity.PeerID) uint64 {
 	return n + 1
 }
 
-// expiry is when a membership ends that begins now.
+// expiry is when a membership ends that begins now, by this machine's clock; zero, never, for
+// admins.
 func (r *Roster) expiry(roles []identity.Role) time.Time {
 	if slices.Contains(roles, identity.Admin) {
 		return time.Time{}

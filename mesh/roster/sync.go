@@ -12,7 +12,8 @@ import (
 )
 
 // Messages of an exchange of lists: the client says which it has; the server answers with its own
-// where that is another; the client answers with what both make.
+// where that is another; the client answers with what both make; the server says that it has it.
+// Both have the same list then, and what neither has heard of comes with the next exchange.
 type (
 	listRequest struct {
 		Digest agentbox.Digest `json:"digest"`
@@ -22,13 +23,16 @@ type (
 	}
 )
 
+// maxMessage bounds a list with what is around it, in bytes. syncTime is for one exchange, atOnce
+// how many Spread has at the same time.
 const (
 	maxMessage = identity.MaxList + 1<<10
 	syncTime   = 10 * time.Second
 	atOnce     = 16
 )
 
-// Sync makes our list and a peer's the same.
+// Sync makes our list and a peer's the same. The error is that of the connection, or of a list of
+// the peer's that is refused.
 func (r *Roster) Sync(ctx context.Context, node *wire.Node, peer identity.PeerID) error {
 	return r.exchangeWith(ctx, node, peer, r.List().Digest(), true, func(theirs agentbox.Digest) (mine listMessage, err error) {
 		if theirs != r.List().Digest() {
@@ -76,7 +80,8 @@ func (r *Roster) exchangeWith(ctx context.Context, node *wire.Node, peer identit
 	return nil
 }
 
-// read takes a list that is sent, and gives its digest; that of ours where none is.
+// read takes a list that is sent, merges it, and gives its digest; that of ours where none is sent,
+// as the peer has ours.
 func (r *Roster) read(s wire.Stream) (agentbox.Digest, error) {
 	var m listMessage
 	if err := wire.ReadMessage(s, &m, maxMessage); err != nil {
@@ -96,7 +101,7 @@ func (r *Roster) read(s wire.Stream) (agentbox.Digest, error) {
 	return list.Digest(), err
 }
 
-// serve answers exchanges.
+// serve answers exchanges, one after the other, until the connection ends.
 func (r *Roster) serve(ctx context.Context, c wire.Conn) {
 	for {
 		s, err := c.AcceptStream(ctx)
@@ -109,6 +114,7 @@ func (r *Roster) serve(ctx context.Context, c wire.Conn) {
 	}
 }
 
+// exchange is the server's half of one exchange.
 func (r *Roster) exchange(s wire.Stream) error {
 	defer s.Abort()
 	_ = s.SetDeadline(time.Now().Add(syncTime))
@@ -134,7 +140,8 @@ func (r *Roster) exchange(s wire.Stream) error {
 	return wire.WriteMessage(s, listMessage{}, maxMessage)
 }
 
-// Spread exchanges lists with many peers at once, and waits until that is done or failed.
+// Spread exchanges lists with many peers at once, and waits until that is done or failed. A peer
+// that is not reached hears of it from others, or when it is back.
 func (r *Roster) Spread(ctx context.Context, node *wire.Node, peers []identity.PeerID) {
 	limit := make(chan struct{}, atOnce)
 	var all sync.WaitGroup
@@ -150,8 +157,9 @@ func (r *Roster) Spread(ctx context.Context, node *wire.Node, peers []identity.P
 	all.Wait()
 }
 
-// Farewell tells a peer that this machine leaves. The peer takes it, and closes the connection of
-// who is no member any more.
+// Farewell tells a peer that this machine leaves. The peer takes it, and closes the connection of a
+// machine that is no member any more, so there is no answer to wait for. Our own list stays as it
+// is until Forget.
 func (r *Roster) Farewell(ctx context.Context, node *wire.Node, peer identity.PeerID) error {
 	entry, err := r.Leaving()
 	if err != nil {
