@@ -3,7 +3,6 @@ package roster
 import (
 	"context"
 	"crypto/hmac"
-	"errors"
 	"net/netip"
 	"time"
 
@@ -23,20 +22,16 @@ func (r *Roster) Join(ctx context.Context, node *wire.Node, invite identity.Invi
 	}
 	ctx, cancel := context.WithTimeout(ctx, joinTime)
 	defer cancel()
-	var errs []error
+	err := error(agentbox.Errorf(agentbox.Invalid, "the invitation says no address"))
 	for _, address := range invite.Addresses {
-		peer, at, err := r.joinAt(ctx, node, address, invite, name)
-		if err == nil {
+		var peer identity.PeerID
+		var at netip.AddrPort
+		if peer, at, err = r.joinAt(ctx, node, address, invite, name); err == nil {
 			return peer, at, nil
 		}
-		errs = append(errs, err)
 		if agentbox.CodeOf(err) != agentbox.Unavailable {
 			break
 		}
-	}
-	err := errors.Join(errs...)
-	if len(errs) > 0 {
-		err = errs[len(errs)-1]
 	}
 	if agentbox.CodeOf(err) == agentbox.Unavailable {
 		return identity.PeerID{}, netip.AddrPort{}, agentbox.Errorf(agentbox.Unavailable, "join: %w", err).

@@ -143,6 +143,11 @@ func TestInvitationsThatAreNotTaken(t *testing.T) {
 	if err := b.join(t, other, "b"); agentbox.CodeOf(err) != agentbox.Corrupt {
 		t.Errorf("another team: %v", err)
 	}
+	nowhere := a.invite(t, time.Hour)
+	nowhere.Addresses = nil
+	if err := b.join(t, nowhere, "b"); agentbox.CodeOf(err) != agentbox.Invalid {
+		t.Errorf("no address: %v", err)
+	}
 	c := newMachine(t)
 	if err := c.join(t, a.invite(t, time.Hour), "a\nb"); err == nil || a.admits(c.id()) {
 		t.Error("a name of two lines")
