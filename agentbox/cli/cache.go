@@ -3,7 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
-	"sort"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v3"
@@ -34,21 +35,12 @@ func (a *app) cacheLs() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if a.json {
-				return a.printJSON(list)
-			}
-			rows := [][]string{{"MANIFEST", "KIND", "SIZE", "STORED", "USED", "KEPT BY"}}
+			f := facts{value: list, table: [][]string{{"MANIFEST", "KIND", "SIZE", "STORED", "USED", "KEPT BY"}}}
 			for _, e := range list {
-				if a.quiet {
-					fmt.Fprintln(a.stdout, e.Manifest)
-					continue
-				}
-				rows = append(rows, []string{e.Manifest.Short(), e.Kind, bytesText(e.Size), bytesText(e.Stored), agoText(e.Used), keptBy(e)})
+				f.ids = append(f.ids, e.Manifest.String())
+				f.table = append(f.table, []string{e.Manifest.Short(), e.Kind, bytesText(e.Size), bytesText(e.Stored), agoText(e.Used), keptBy(e)})
 			}
-			if a.quiet {
-				return nil
-			}
-			return a.table(rows)
+			return a.report(f)
 		},
 	}
 }
@@ -98,28 +90,31 @@ func (a *app) cacheShow() *cli.Command {
 				return err
 			}
 			e, err := call(ctx, a, api.ShowCache, ref)
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case a.json:
-				return a.printJSON(e)
-			case a.quiet:
-				fmt.Fprintln(a.stdout, e.Manifest)
-				return nil
-			case why && len(e.Why) == 0:
-				return agentbox.Errorf(agentbox.Invalid, "%s was not made by setup, so it has no key to explain", e.Manifest.Short())
-			case why:
-				for _, line := range e.Why {
-					fmt.Fprintln(a.stdout, oneLine(line))
-				}
-				for _, alarm := range e.Alarms {
-					fmt.Fprintln(a.stdout, "alarm", oneLine(alarmText(alarm)))
-				}
-				return nil
 			}
-			return a.table(cacheFacts(e))
+			f := facts{value: e, ids: []string{e.Manifest.String()}, table: cacheFacts(e)}
+			if why && !a.json && !a.quiet {
+				if len(e.Why) == 0 {
+					return agentbox.Errorf(agentbox.Invalid, "%s was not made by setup, so it has no key to explain", e.Manifest.Short())
+				}
+				f.table, f.text = nil, whyText(e)
+			}
+			return a.report(f)
 		},
 	}
+}
+
+// whyText are the ingredients of a key, and whether it had another result, a line each.
+func whyText(e api.CacheDetail) string {
+	lines := slices.Clone(e.Why)
+	for _, alarm := range e.Alarms {
+		lines = append(lines, "alarm "+alarmText(alarm))
+	}
+	for i, line := range lines {
+		lines[i] = oneLine(line)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // cacheFacts are the rows of one entry. Names, keys and pins may be a peer's words.
@@ -315,17 +310,11 @@ func (a *app) change(ctx context.Context, cmd *cli.Command, e api.Endpoint[api.C
 
 // changed says what was done to an entry.
 func (a *app) changed(entry api.CacheEntry, err error, what string) error {
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case a.json:
-		return a.printJSON(entry)
-	case a.quiet:
-		fmt.Fprintln(a.stdout, entry.Manifest)
-	default:
-		fmt.Fprintf(a.stdout, "%s %s\n", what, entry.Manifest)
 	}
-	return nil
+	id := entry.Manifest.String()
+	return a.report(facts{value: entry, ids: []string{id}, text: what + " " + id})
 }
 
 // cacheQuota is `cache quota`: without arguments it changes nothing.
@@ -378,19 +367,9 @@ func quotaRequest(args []string) (api.CacheQuotaRequest, error) {
 // quotaRows has every kind that takes space or has a quota.
 func quotaRows(u api.CacheUsage) [][]string {
 	rows := [][]string{{"", "STORED", "QUOTA"}, {"all", bytesText(u.Bytes), quotaText(u.Quota)}}
-	kinds := map[string]bool{}
-	for kind := range u.Kinds {
-		kinds[kind] = true
-	}
-	for kind := range u.KindQuotas {
-		kinds[kind] = true
-	}
-	var names []string
-	for kind := range kinds {
-		names = append(names, kind)
-	}
-	sort.Strings(names)
-	for _, kind := range names {
+	kinds := slices.Concat(slices.Collect(maps.Keys(u.Kinds)), slices.Collect(maps.Keys(u.KindQuotas)))
+	slices.Sort(kinds)
+	for _, kind := range slices.Compact(kinds) {
 		rows = append(rows, []string{kind, bytesText(u.Kinds[kind]), quotaText(u.KindQuotas[kind])})
 	}
 	return append(rows, []string{"free on the disk", bytesText(u.Free), ""})
