@@ -66,6 +66,7 @@ type stream[Resp any] struct {
 	started bool
 }
 
+// send writes one frame and flushes it: a client that shows progress waits for each.
 func (s *stream[Resp]) send(f frame[Resp]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

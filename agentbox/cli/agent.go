@@ -38,6 +38,7 @@ func (a *app) agentCommand() *cli.Command {
 				return a.listAgents(ctx)
 			}
 			args := a.command
+			// `agent NAME ARG...` works without the --, as an agent's own flags are rarely ours.
 			if args == nil {
 				args = cmd.Args().Tail()
 			} else if cmd.Args().Len() > 1 {
@@ -116,6 +117,7 @@ func (a *app) grant(ctx context.Context, profile agents.Profile) error {
 	if err != nil {
 		return err
 	}
+	// Only what is missing is added: a rule of the user's that is wider says the same.
 	for list, rules := range map[string][]string{"allow": profile.Hosts, "private": profile.Private} {
 		missing := missingRules(report, rules)
 		if len(missing) == 0 {
@@ -171,6 +173,7 @@ func (a *app) ensureKey(ctx context.Context, ref api.PolicyRef, profile agents.P
 			return a.setKey(ctx, ref, s, secrets.Reference{Kind: secrets.Env, Of: s.Name})
 		}
 	}
+	// Before asking: a login on this machine is what the user would paste.
 	if s, from, ok := tokenOf(ctx, profile); ok {
 		return a.setKey(ctx, ref, s, from)
 	}
@@ -211,8 +214,7 @@ func keyFlags(s agents.Secret) string {
 	return strings.Join(flags, " ")
 }
 
-// setKey says where an agent's key is kept, and asks for it where that is the keyring. Values of
-// other kinds are read by the daemon when they are needed, and never pass through here.
+// setKey says where an agent's key is kept, and asks for it where that is the keyring. Values of other kinds are read when they are needed, and never pass through here.
 func (a *app) setKey(ctx context.Context, ref api.PolicyRef, s agents.Secret, from secrets.Reference) error {
 	req := api.SecretRequest{PolicyRef: ref, Name: s.Name, From: from, To: s.To, Header: s.Header, Form: s.As}
 	var err error
@@ -229,7 +231,7 @@ func (a *app) setKey(ctx context.Context, ref api.PolicyRef, s agents.Secret, fr
 }
 
 // listAgents shows which agents there are, whose profile each is, and what it is. It needs no
-// daemon: profiles are files.
+// daemon: profiles are files. --json is a list of rows; --quiet the names.
 func (a *app) listAgents(ctx context.Context) error {
 	type row struct {
 		Name        string        `json:"name"`
@@ -241,6 +243,8 @@ func (a *app) listAgents(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// The repository's own profiles are listed too, though they run only when approved: the list is
+	// where one learns of them.
 	dirs := agents.Dirs{User: a.home.Agents()}
 	// Elsewhere there are the others.
 	if repo, err := workspace.Describe(ctx, here.Directory); err == nil {

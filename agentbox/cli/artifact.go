@@ -43,7 +43,7 @@ func (a *app) artifactLsCommand() *cli.Command {
 }
 
 // reportArtifacts prints artifacts, with text below them. Digests are cut for people: the whole one
-// is in the JSON.
+// is in the JSON. --json is an api.ArtifactReport; --quiet the names of the files.
 func (a *app) reportArtifacts(r api.ArtifactReport, text string) error {
 	f := facts{value: r, table: [][]string{{"FILE", "SIZE", "SHA256", "STATE"}}, text: text}
 	for _, one := range r.Files {
@@ -69,6 +69,7 @@ func (a *app) artifactVerifyCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
+			// Each file that is wrong is in the table; the error counts them.
 			bad := 0
 			for _, f := range r.Files {
 				if f.State != "ok" {
@@ -101,6 +102,7 @@ func (a *app) artifactGetCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
+			// A directory of the task's name: two tasks never write over each other.
 			if to == "" {
 				to = r.Task.String()
 			}
@@ -132,7 +134,8 @@ func chooseArtifacts(r api.ArtifactReport, names []string) ([]api.Artifact, erro
 
 // getArtifacts copies files to a directory, which is made, or to standard output one after the
 // other. Names are paths that a box chose: both ends are opened as roots (os.Root), so that none
-// leads out of them.
+// leads out of them. --json is a list of api.Artifact, --quiet the directory; to standard output
+// nothing but the bytes goes.
 func (a *app) getArtifacts(r api.ArtifactReport, files []api.Artifact, to string) error {
 	from, err := os.OpenRoot(r.Directory)
 	if err != nil {
@@ -189,6 +192,7 @@ func copyArtifact(from *os.Root, f api.Artifact, w io.Writer) error {
 		return agentbox.Errorf(agentbox.Corrupt, "artifact %s: %w", f.Name, err)
 	}
 	defer in.Close()
+	// What was copied is what is hashed, in one pass.
 	sum, _, err := agentbox.DigestOf(io.TeeReader(in, w))
 	if err != nil {
 		return err

@@ -27,6 +27,7 @@ func (a *app) attachCommand() *cli.Command {
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "no-stdin", Aliases: []string{"n"}, Usage: "do not read standard input", Destination: &noStdin}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			box, id := cmd.Args().First(), cmd.Args().Get(1)
+			// `attach j-1234` names a job, in whichever box.
 			if isJob(box) && id == "" {
 				box, id = "", box
 			}
@@ -73,7 +74,11 @@ func (a *app) attach(ctx context.Context, found api.JobInfo, noStdin bool) error
 		cmd.Stdin = &leaving{r: a.stdin, leave: func() { leave(errLeft) }}
 		cmd.Stdout = io.MultiWriter(a.stdout, &modes)
 	}
+	// Replay: what is on the job's screen is drawn first, as if the client had been there from the
+	// beginning.
 	status, err := environment.Attach(ctx, client, environment.JobAttach{Job: found.Job.ID.String(), Replay: true}, cmd)
+	// The job goes on with the modes that it has set (mouse, other screen); our terminal must not
+	// keep them.
 	if err != nil && cmd.TTY != nil {
 		io.WriteString(a.stdout, modes.Reset()+"\r\n")
 	}

@@ -71,6 +71,7 @@ func (a *app) benchVerb(name, usage, description string, runs int, measure bench
 			&cli.StringSliceFlag{Name: "only", Usage: "only scenarios whose name matches `GLOB`, as '" + name + "/re*'; several with commas", Destination: &req.only},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
+			// A scenario's name is not an argument, but --only is easily forgotten.
 			if cmd.Args().Present() {
 				return agentbox.Errorf(agentbox.Invalid, "bench %s takes no argument %q", name, cmd.Args().First()).WithHint("--only %s", cmd.Args().First())
 			}
@@ -124,6 +125,7 @@ func (a *app) byKind(measure kindFunc) benchFunc {
 			return report, interrupted(ctx, err)
 		}
 		for _, kind := range kinds {
+			// What was measured before a failure is not printed: half a comparison misleads.
 			results, err := measure(ctx, req, kind, p.event)
 			if err != nil {
 				return report, interrupted(ctx, err)

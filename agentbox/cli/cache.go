@@ -26,6 +26,8 @@ func (a *app) cacheCommand() *cli.Command {
 }
 
 // cacheLs is `cache ls`: the last column is what people ask for, why something is still there.
+// Under --quiet it prints manifests, which every other verb here takes. --json is a list of
+// api.CacheEntry.
 func (a *app) cacheLs() *cli.Command {
 	return &cli.Command{
 		Name: "ls", Usage: "list what the store keeps, and why",
@@ -52,6 +54,8 @@ func keptBy(e api.CacheEntry) string {
 	if len(e.Alarms) > 0 {
 		out = append(out, "ALARM: its key has another result")
 	}
+	// Alarms come first, as they are about what a person has to decide; then what keeps it: pins,
+	// of which a person's is just called one, and names.
 	for _, p := range e.Pins {
 		if strings.HasPrefix(p, "user:") {
 			p = "pin"
@@ -77,7 +81,8 @@ func oneRef(cmd *cli.Command) (api.CacheRef, error) {
 }
 
 // cacheShow is `cache show`. With --why it lists the ingredients of a setup result's key, a line
-// each, so that the lists of two results can be compared with diff.
+// each, so that the lists of two results can be compared with diff. --json is an api.CacheDetail,
+// with the ingredients in any case; --quiet the manifest.
 func (a *app) cacheShow() *cli.Command {
 	var why bool
 	return &cli.Command{
@@ -154,7 +159,7 @@ func alarmText(a api.CacheAlarm) string {
 }
 
 // cacheVerify is `cache verify`. It ends with 1 when something stays damaged, also under --json;
-// what is missing of an image that comes lazily is no damage.
+// what is missing of an image that comes lazily is no damage. --json is an api.CacheVerifyReport.
 func (a *app) cacheVerify() *cli.Command {
 	var req api.CacheVerifyRequest
 	return &cli.Command{
@@ -187,7 +192,8 @@ func (a *app) cacheVerify() *cli.Command {
 	}
 }
 
-// printVerified prints a line for each thing that is wrong, and one with the sum.
+// printVerified prints a line for each thing that is wrong, and one with the sum. The last line is
+// the one to look at: it counts what was damaged, repaired and lost.
 func (a *app) printVerified(r api.CacheVerifyReport) {
 	for _, d := range r.Damaged {
 		fmt.Fprintf(a.stdout, "damaged  %s  %s at %d: %s\n", d.Digest.Short(), d.File, d.Offset, oneLine(d.Why))
@@ -204,6 +210,7 @@ func (a *app) printVerified(r api.CacheVerifyReport) {
 }
 
 // cacheGC is `cache gc`. What stays although somebody may wonder is told, with what keeps it.
+// --json is an api.CacheGCReport.
 func (a *app) cacheGC() *cli.Command {
 	var req api.CacheGCRequest
 	return &cli.Command{
@@ -221,6 +228,8 @@ func (a *app) cacheGC() *cli.Command {
 			case a.json:
 				return a.printJSON(r)
 			}
+			// A dry run and a real one print the same table, so what would go can be compared with
+			// what went.
 			rows := [][]string{{"KIND", "NAME", "SIZE", "WHY"}}
 			for _, item := range r.Items {
 				rows = append(rows, []string{item.Kind, item.Name, bytesText(item.Bytes), item.Why})
@@ -256,6 +265,7 @@ func (a *app) cachePin() *cli.Command {
 	}
 }
 
+// cacheUnpin takes back a pin of cachePin. Without one it changes nothing.
 func (a *app) cacheUnpin() *cli.Command {
 	return &cli.Command{
 		Name: "unpin", Usage: "take a pin back", ArgsUsage: "DIGEST|KEY|NAME|IMAGE", Description: refText,
@@ -308,7 +318,8 @@ func (a *app) change(ctx context.Context, cmd *cli.Command, e api.Endpoint[api.C
 	return a.changed(entry, err, what)
 }
 
-// changed says what was done to an entry.
+// changed says what was done to an entry. --json is the entry as it is then, an api.CacheEntry;
+// --quiet its manifest.
 func (a *app) changed(entry api.CacheEntry, err error, what string) error {
 	if err != nil {
 		return err
@@ -317,7 +328,7 @@ func (a *app) changed(entry api.CacheEntry, err error, what string) error {
 	return a.report(facts{value: entry, ids: []string{id}, text: what + " " + id})
 }
 
-// cacheQuota is `cache quota`: without arguments it changes nothing.
+// cacheQuota is `cache quota`: without arguments it changes nothing. --json is an api.CacheUsage.
 func (a *app) cacheQuota() *cli.Command {
 	return &cli.Command{
 		Name: "quota", Usage: "say how much the store takes and may take, or change it", ArgsUsage: "[SIZE] [KIND=SIZE...]",
@@ -340,10 +351,12 @@ func (a *app) cacheQuota() *cli.Command {
 }
 
 // quotaRequest reads SIZE for the whole store and KIND=SIZE for one kind. What is not named stays
-// as it is; which kinds there are, the store knows.
+// as it is; which kinds there are, the store knows. Invalid, with an example, for a size that is
+// none.
 func quotaRequest(args []string) (api.CacheQuotaRequest, error) {
 	req := api.CacheQuotaRequest{Kinds: map[string]int64{}}
 	for _, arg := range args {
+		// A size with a name before it is a kind's; one without is the whole store's.
 		kind, size, of := strings.Cut(arg, "=")
 		if !of {
 			kind, size = "", arg
@@ -367,6 +380,7 @@ func quotaRequest(args []string) (api.CacheQuotaRequest, error) {
 // quotaRows has every kind that takes space or has a quota.
 func quotaRows(u api.CacheUsage) [][]string {
 	rows := [][]string{{"", "STORED", "QUOTA"}, {"all", bytesText(u.Bytes), quotaText(u.Quota)}}
+	// A kind may take space and have no quota, or have one and take nothing yet.
 	kinds := slices.Concat(slices.Collect(maps.Keys(u.Kinds)), slices.Collect(maps.Keys(u.KindQuotas)))
 	slices.Sort(kinds)
 	for _, kind := range slices.Compact(kinds) {
@@ -375,6 +389,7 @@ func quotaRows(u api.CacheUsage) [][]string {
 	return append(rows, []string{"free on the disk", bytesText(u.Free), ""})
 }
 
+// quotaText is a bound; 0 is none.
 func quotaText(n int64) string {
 	if n == 0 {
 		return "none"

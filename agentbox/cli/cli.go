@@ -46,6 +46,7 @@ type app struct {
 // it.
 type exit int
 
+// Error is for logs and tests; finish prints none.
 func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
 // Main runs the program and returns its exit code. It never calls os.Exit, so that whatever is

@@ -102,6 +102,7 @@ func (a *app) spawnDaemon() (died <-chan error, err error) {
 	// Ours may be relative to where we are.
 	cmd.Env = append(os.Environ(), home.EnvDir+"="+a.home.Dir)
 	cmd.Stdout, cmd.Stderr = log, log
+	// An interrupt at our terminal, or its end, is not the daemon's.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	inheritNoFiles()
 	if err := cmd.Start(); err != nil {
@@ -151,6 +152,8 @@ func (a *app) awaitDaemon(ctx context.Context, client *api.Client, died <-chan e
 			if !errors.As(err, &status) || status.ExitCode() != exitDaemonRuns {
 				return agentbox.Errorf(agentbox.Unavailable, "the daemon does not start: %s", a.lastLogLine()).WithHint("see %s", a.home.Log())
 			}
+			// Somebody else's daemon: it gets a moment to answer, and is not waited for any longer
+			// than that.
 			died, another = nil, time.After(anotherWait)
 		// A call that finds no socket fails at once, so this is what paces the loop; a daemon is up
 		// in some tens of milliseconds.

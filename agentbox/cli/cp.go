@@ -37,6 +37,7 @@ func (a *app) cpCommand() *cli.Command {
 					WithHint("agentbox cp BOX:PATH LOCAL, or agentbox cp LOCAL BOX:PATH")
 			}
 			src, dst := parseLocation(cmd.Args().Get(0)), parseLocation(cmd.Args().Get(1))
+			// From box to box goes through this machine in two steps, and locally there is cp.
 			if src.inBox == dst.inBox {
 				return agentbox.Errorf(agentbox.Invalid, "exactly one of %s and %s must be in a box", src, dst).
 					WithHint("BOX:PATH names a file of a box, :PATH one of the box of this directory")
@@ -63,6 +64,7 @@ func parseLocation(s string) location {
 	return location{inBox: true, box: box, path: rest}
 }
 
+// String is a location as it is written on the command line.
 func (p location) String() string {
 	if p.inBox {
 		return p.box + ":" + p.path
@@ -85,6 +87,7 @@ func (p location) in(dir string) string {
 // copy copies one way or the other; exactly one end is in a box. "-" is a tar stream on our
 // standard input or output.
 func (a *app) copy(ctx context.Context, src, dst location, user string, opts environment.CopyOptions) error {
+	// One of the two is "".
 	c, files, done, err := a.openFiles(ctx, src.box+dst.box, user)
 	if err != nil {
 		return err

@@ -26,6 +26,7 @@ func (a *app) diffCommand() *cli.Command {
 			if req.BoxRef, err = a.ref(cmd.Args().First()); err != nil {
 				return err
 			}
+			// JSON has its own place for the text, so it is no terminal's.
 			terminal := false
 			if out, ok := a.stdout.(*os.File); ok && !a.json {
 				terminal = term.IsTerminal(int(out.Fd()))
@@ -43,6 +44,8 @@ func (a *app) diffCommand() *cli.Command {
 
 // printDiff prints the text of a difference. One that was cut is an error (NoSpace), as half a
 // patch applies as well as a whole one. What is missing from it goes to standard error first.
+// --json is an api.WorkDiff, with the text in base64 as JSON has bytes; --quiet the commit in the
+// mirror.
 func (a *app) printDiff(d api.WorkDiff, terminal bool) error {
 	if a.json {
 		return a.printJSON(d)

@@ -31,7 +31,7 @@ type explained struct {
 // explain is `up --explain`: it shows what was found, from which file, what to write to change it,
 // and the plan of up as the daemon makes it. It makes nothing. The configuration is read here, by
 // the same code as in the daemon, and the plan there, because only it knows the boxes and what is
-// here.
+// here. --json is an explained.
 func (a *app) explain(ctx context.Context, req api.UpRequest) error {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -42,6 +42,8 @@ func (a *app) explain(ctx context.Context, req api.UpRequest) error {
 		return err
 	}
 	e := explained{Source: cfg.Source, Image: cfg.Image, Packages: cfg.Packages, Toolchain: cfg.Toolchain, Lockfiles: cfg.Lockfiles}
+	// Only where nobody wrote a configuration: else it would be a second opinion beside the user's
+	// own.
 	if cfg.Path == "" {
 		e.Write = config.Write(cfg)
 	}
@@ -157,6 +159,7 @@ func (a *app) initCommand() *cli.Command {
 				return agentbox.Errorf(agentbox.Exists, "%s governs this directory already", cfg.Source).WithHint("agentbox up --explain shows what it says")
 			}
 			path := filepath.Join(cfg.Root, "agentbox.yaml")
+			// Never over a file: two inits at once, or one that was written meanwhile.
 			f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 			if err != nil {
 				return agentbox.Errorf(agentbox.Conflict, "cannot write %s: %w", path, err)

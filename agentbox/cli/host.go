@@ -27,6 +27,7 @@ func (a *app) daemonCommand() *cli.Command {
 	return &cli.Command{
 		Name: "daemon", Category: catHost, Usage: "serve this home; starts by itself when it is needed",
 		Action: func(ctx context.Context, _ *cli.Command) error {
+			// Read here and not by Run, so that tests can say what they want.
 			pool, err := daemon.PoolFromEnv()
 			if err != nil {
 				return err
@@ -48,6 +49,7 @@ func (a *app) daemonCommand() *cli.Command {
 }
 
 // daemonStatus is `daemon status`. It does not start a daemon: whether one runs is the question.
+// --json is an api.DaemonStatus; --quiet the process id. Unavailable when none runs.
 func (a *app) daemonStatus(ctx context.Context, _ *cli.Command) error {
 	client := api.NewClient(a.home.Socket())
 	defer client.Close()
@@ -91,7 +93,8 @@ func (a *app) superviseCommand() *cli.Command {
 	}
 }
 
-// pruneCommand is `prune`. Boxes are touched with --boxes only: there may be work in them.
+// pruneCommand is `prune`. Boxes are touched with --boxes only: there may be work in them. --json
+// is a list of api.PruneItem; --quiet the names.
 func (a *app) pruneCommand() *cli.Command {
 	var req api.PruneRequest
 	return &cli.Command{
@@ -130,7 +133,8 @@ func pruneFacts(items []api.PruneItem, dryRun bool) facts {
 }
 
 // doctorCommand is `doctor`: a line for each check, and exit code 1 if one failed. What auto means
-// is decided by our environment, and not by the one that the daemon was started in.
+// is decided by our environment, and not by the one that the daemon was started in. --json is an
+// api.DoctorReport, and then the exit code is 0 whatever it says.
 func (a *app) doctorCommand() *cli.Command {
 	var req api.DoctorRequest
 	return &cli.Command{
@@ -145,6 +149,7 @@ func (a *app) doctorCommand() *cli.Command {
 			if a.json {
 				return a.printJSON(report)
 			}
+			// A check that failed costs the exit code; all of them are shown before.
 			failed := 0
 			for _, c := range report.Checks {
 				mark := "ok  "

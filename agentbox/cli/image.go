@@ -60,6 +60,7 @@ func (a *app) imagePull() *cli.Command {
 			if cmd.Args().Len() != 1 {
 				return agentbox.Errorf(agentbox.Invalid, "pull takes one reference").WithHint("agentbox image pull NAME:TAG")
 			}
+			// Said before anything is fetched: the user has a reason for it, a slow link say.
 			if req.Lazy {
 				return agentbox.Errorf(agentbox.Invalid, "a registry gives whole images only").WithHint("agentbox image pull --lazy --from DIRECTORY")
 			}
@@ -129,6 +130,7 @@ func (a *app) imageImport() *cli.Command {
 			if err != nil {
 				return err
 			}
+			// The two forms are told by what the path is, so the user need not know their names.
 			info, err := os.Stat(path)
 			if err != nil {
 				return agentbox.Errorf(agentbox.NotFound, "%w", err)
@@ -151,7 +153,8 @@ func (a *app) fetchImage(ctx context.Context, source string) error {
 	return a.printImage(img)
 }
 
-// printImage prints an image after something happened to it.
+// printImage prints an image after something happened to it. --json is an api.Image; --quiet its
+// digest.
 func (a *app) printImage(img api.Image) error {
 	return a.report(facts{
 		value: img, ids: []string{img.Digest.String()},
@@ -168,7 +171,8 @@ func imageText(img api.Image) string {
 	return fmt.Sprintf("%s (%s of %s here, the rest from %s)", img.Name, bytesText(img.Here), bytesText(img.Size), img.From)
 }
 
-// imageLs is `image ls`.
+// imageLs is `image ls`. imageLs lists whole images and those that are still coming. --json is a
+// list of api.Image; --quiet the digests.
 func (a *app) imageLs() *cli.Command {
 	return &cli.Command{
 		Name: "ls", Usage: "list the images present here",
@@ -188,7 +192,7 @@ func (a *app) imageLs() *cli.Command {
 }
 
 // imageShow is `image show`: whose bytes an image is made of. That matters where images come from a
-// team.
+// team. --json is an api.ImageDetail; --quiet the digest.
 func (a *app) imageShow() *cli.Command {
 	return &cli.Command{
 		Name: "show", Usage: "say where an image came from: who made it, and who sent how many of its bytes", ArgsUsage: "IMAGE",
@@ -224,6 +228,7 @@ func imageFacts(img api.ImageDetail) [][]string {
 	for _, r := range img.Received {
 		rows = append(rows, []string{"from", bytesText(r.Bytes) + " " + senderText(r)})
 	}
+	// What nobody sent is shown with what it was, so that the column adds up.
 	for _, rest := range []struct {
 		bytes int64
 		what  string
@@ -260,6 +265,7 @@ func senderText(r api.ImageReceived) string {
 // peerText is a member by the name it gave itself, which others may have too, and its PeerID. So
 // the id is always there: a name proves nothing.
 func peerText(name, id string) string {
+	// Twelve digits are what other verbs take and print.
 	short := id[:min(12, len(id))]
 	if name == "" {
 		return "peer " + short

@@ -20,7 +20,7 @@ import (
 )
 
 // jobsCommand is `jobs`: those of one box, or of all. Jobs that have ended are listed until `jobs
-// rm`, or until their box goes.
+// rm`, or until their box goes. --json is a list of agentbox.Job; --quiet the ids.
 func (a *app) jobsCommand() *cli.Command {
 	var all bool
 	return &cli.Command{
@@ -50,6 +50,7 @@ func (a *app) jobsCommand() *cli.Command {
 func jobRows(jobs []agentbox.Job) [][]string {
 	rows := [][]string{{"JOB", "BOX", "STATE", "EXIT", "STARTED", "TOOK", "COMMAND"}}
 	for _, j := range jobs {
+		// One that runs has no code and no end yet.
 		exit, end := "", time.Now()
 		if j.Exit != nil {
 			exit = strconv.Itoa(*j.Exit)
@@ -95,10 +96,12 @@ func (a *app) jobsKillCommand() *cli.Command {
 		Flags: []cli.Flag{&cli.StringFlag{Name: "signal", Aliases: []string{"s"}, Usage: "send `SIGNAL`", Value: "TERM", Destination: &signal}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			return eachJob(cmd, func(id string) error {
+				// The call takes whole ids; people give beginnings of them.
 				found, err := call(ctx, a, api.ShowJob, api.JobRef{Job: id})
 				if err != nil {
 					return err
 				}
+				// KILL, kill and SIGKILL are the same.
 				name := strings.TrimPrefix(strings.ToUpper(signal), "SIG")
 				_, err = call(ctx, a, api.SignalJob, api.JobSignal{ID: found.Job.ID, Signal: name})
 				return err
@@ -144,7 +147,8 @@ func isJob(arg string) bool { return strings.HasPrefix(arg, "j-") }
 
 // detach starts a command as a job and prints its id. The id is drawn here, so that the call can be
 // made again without starting a second job. A command that the box refuses to run (126, 127) ends
-// this program with the same code, as if it had been run in the foreground.
+// this program with the same code, as if it had been run in the foreground. --json is an
+// api.JobStarted.
 func (a *app) detach(ctx context.Context, box string, r run, input bool) error {
 	ref, err := a.ref(box)
 	if err != nil {
@@ -211,6 +215,7 @@ type lineCounter struct {
 	open bool
 }
 
+// Write implements io.Writer; it keeps nothing.
 func (c *lineCounter) Write(b []byte) (int, error) {
 	c.ends += bytes.Count(b, []byte("\n"))
 	if len(b) > 0 {
@@ -219,6 +224,7 @@ func (c *lineCounter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// lines is how many there were so far.
 func (c *lineCounter) lines() int {
 	if c.open {
 		return c.ends + 1
@@ -233,6 +239,7 @@ type lineSkipper struct {
 	skip int
 }
 
+// Write implements io.Writer. It says that it took everything, also what it left out.
 func (s *lineSkipper) Write(b []byte) (int, error) {
 	rest := b
 	for s.skip > 0 && len(rest) > 0 {

@@ -10,7 +10,8 @@ import (
 )
 
 // onBox makes a verb that does one thing to one box, by an endpoint that takes a box and gives it
-// back. done is what is said of the box afterwards.
+// back. done is what is said of the box afterwards. --json is the box as it is then, an
+// agentbox.Box; --quiet its id.
 func (a *app) onBox(name, usage, done string, e api.Endpoint[api.BoxRef, agentbox.Box]) *cli.Command {
 	return &cli.Command{
 		Name: name, Category: catLifecycle, Usage: usage, ArgsUsage: "[BOX]",
@@ -44,7 +45,8 @@ func (a *app) resetCommand() *cli.Command {
 	return a.onBox("reset", "drop everything but the workspace, and start afresh", "was reset", api.Reset)
 }
 
-// forkCommand is `fork`: a box like another, from this moment on.
+// forkCommand is `fork`: a box like another, from this moment on. The copy has the name that --name
+// says, or one made of the original's.
 func (a *app) forkCommand() *cli.Command {
 	var req api.ForkRequest
 	return &cli.Command{
@@ -63,7 +65,8 @@ func (a *app) forkCommand() *cli.Command {
 	}
 }
 
-// checkpointCommand is `checkpoint`. It prints the id, which rollback takes.
+// checkpointCommand is `checkpoint`. It prints the id, which rollback takes. --json is an
+// agentbox.Checkpoint.
 func (a *app) checkpointCommand() *cli.Command {
 	var req api.CheckpointRequest
 	return &cli.Command{

@@ -40,6 +40,7 @@ func (a *app) logsCommand() *cli.Command {
 			&cli.BoolFlag{Name: "supervisor", Usage: "the log of the process that runs the box instead", Destination: &l.supervisor},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
+			// A job's log needs no running box, so it is looked for first.
 			if box, id, ok := jobOf(cmd.Args().Slice()); ok {
 				return a.printJob(ctx, api.BoxRef{Box: box}, id, l)
 			}
@@ -52,6 +53,7 @@ func (a *app) logsCommand() *cli.Command {
 			}
 			b, err := call(ctx, a, api.ShowBox, ref)
 			if err != nil {
+				// `logs web` for the service web of this directory's box is an easy mistake.
 				return a.serviceForBox(ctx, cmd.Args().First(), err)
 			}
 			// An interrupt is how following ends, so it is no error.
@@ -124,6 +126,8 @@ func (a *app) consoleFile(b agentbox.Box) (string, error) {
 	if err != nil || len(files) == 0 {
 		return "", agentbox.Errorf(agentbox.NotFound, "the machine of box %s has printed nothing on its console", b.Name)
 	}
+	// Names are life-N: of two with the same number of digits the greater string is the greater
+	// number, and a longer one is greater still.
 	latest := files[0]
 	for _, f := range files[1:] {
 		// As the numbers in them compare.
@@ -180,6 +184,7 @@ func (a *app) printServices(ctx context.Context, b agentbox.Box, services []stri
 	}
 	defer done()
 	work, ctx := errgroup.WithContext(ctx)
+	// One at a time: else two logs would mix where nobody reads along.
 	if !l.follow {
 		work.SetLimit(1)
 	}
@@ -233,6 +238,7 @@ func (p *prefixed) Write(b []byte) (int, error) {
 	if at == 0 {
 		at = len(p.rest)
 	}
+	// Whole lines are printed at once, so that no other writer gets between the parts of one.
 	err := p.print(p.rest[:at])
 	p.rest = append(p.rest[:0], p.rest[at:]...)
 	return len(b), err

@@ -13,7 +13,8 @@ import (
 )
 
 // lsCommand is `ls`. With --usage it measures, which takes some milliseconds for each box; without,
-// it costs one call whatever the boxes do.
+// it costs one call whatever the boxes do. --json is a list of agentbox.Box, or of api.TeamContext
+// with --team; --quiet the ids.
 func (a *app) lsCommand() *cli.Command {
 	var req api.ListRequest
 	var team bool
@@ -46,6 +47,7 @@ func (a *app) listTeam(ctx context.Context) error {
 	f := facts{value: list, table: [][]string{{"MACHINE", "KIND", "NAME", "STATE", "BRANCH", "PROJECT", "ID"}}}
 	for _, c := range list {
 		state := c.State
+		// What is shown is what that machine said last.
 		if !c.Here {
 			state += " (machine absent)"
 		}
@@ -73,6 +75,7 @@ func boxRows(boxes []agentbox.Box, usage bool) [][]string {
 	rows := [][]string{head}
 	for _, b := range boxes {
 		row := []string{b.Name, b.ID.String(), stateText(b), isolationText(b), b.Branch, agoText(b.Created), b.Directory}
+		// Absent where it was not measured, or the box does not run.
 		if u := b.Usage; u != nil {
 			row = append(row, bytesText(u.PSS), bytesText(u.Disk), (time.Duration(u.CPUMillis) * time.Millisecond).String())
 		}
@@ -83,6 +86,7 @@ func boxRows(boxes []agentbox.Box, usage bool) [][]string {
 
 // stateText is the state, with what put the box into it: a limit, or the end of its lease.
 func stateText(b agentbox.Box) string {
+	// Only for a box that is paused or stopped by it: one that runs again has overcome it.
 	which := b.Limited().String()
 	if b.Ended != nil && b.Ended.Cause == agentbox.EndLease {
 		which = "lease"
@@ -103,7 +107,7 @@ func isolationText(b agentbox.Box) string {
 }
 
 // showCommand is `show`: it asks the guest, too, and so it may take its time for a box that is
-// busy.
+// busy. --json is an agentbox.Box with its usage; --quiet the id.
 func (a *app) showCommand() *cli.Command {
 	return &cli.Command{
 		Name: "show", Category: catBox, Usage: "show everything about a box", ArgsUsage: "[BOX]",

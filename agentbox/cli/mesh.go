@@ -39,7 +39,8 @@ func nameFlag(to *string) cli.Flag {
 	return &cli.StringFlag{Name: "name", Usage: "how the others see this machine", Value: host, Destination: to}
 }
 
-// meshInit is `mesh init`. Where the root key is, `mesh status` says, too.
+// meshInit is `mesh init`. Where the root key is, `mesh status` says, too. --json is an
+// api.MeshStatus; --quiet the PeerID.
 func (a *app) meshInit() *cli.Command {
 	var req api.MeshInitRequest
 	return &cli.Command{
@@ -57,7 +58,8 @@ func (a *app) meshInit() *cli.Command {
 }
 
 // meshInvite is `mesh invite`. The token is printed as the command to type on the other machine,
-// and what is to be known about it goes to standard error.
+// and what is to be known about it goes to standard error. --json is an api.MeshInvite; --quiet the
+// token, which is a secret until it was used.
 func (a *app) meshInvite() *cli.Command {
 	var req api.MeshInviteRequest
 	var builder, admin bool
@@ -71,6 +73,7 @@ func (a *app) meshInvite() *cli.Command {
 			&cli.StringSliceFlag{Name: "address", Usage: "another `HOST:PORT` that leads to this machine", Destination: &req.Addresses},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
+			// Roles travel with the invitation: the new member has them from its first moment.
 			req.Roles = roleWords(builder, admin)
 			i, err := call(ctx, a, api.InviteMesh, req)
 			if err != nil {
@@ -102,6 +105,7 @@ func roleWords(builder, admin bool) []string {
 }
 
 // meshJoin is `mesh join`. It returns when the machine is a member, or says why it cannot be.
+// --json is an api.MeshStatus; --quiet the PeerID.
 func (a *app) meshJoin() *cli.Command {
 	var req api.MeshJoinRequest
 	return &cli.Command{
@@ -123,7 +127,7 @@ func (a *app) meshJoin() *cli.Command {
 }
 
 // meshPeers is `mesh peers`. Former members are left out unless they are asked for; --json has the
-// same choice.
+// same choice. It is a list of api.MeshPeer; --quiet is the PeerIDs.
 func (a *app) meshPeers() *cli.Command {
 	var all bool
 	return &cli.Command{
@@ -137,6 +141,8 @@ func (a *app) meshPeers() *cli.Command {
 			f := facts{table: [][]string{{"NAME", "PEER", "ROLES", "STATE", "SINCE", "LOAD", "FREE", "IMAGES", "SENT", "GOT", "ADDRESS"}}}
 			shown := []api.MeshPeer{}
 			for _, p := range list {
+				// What it was made comes before where it is: a revoked machine that still answers
+				// is no member.
 				former := p.State == "revoked" || p.State == "left" || p.State == "expired"
 				if former && !all {
 					continue
@@ -154,6 +160,7 @@ func (a *app) meshPeers() *cli.Command {
 // peerRow is a member as a row. What it says of itself (name, load, free space) is shown as its
 // word; load and space only while it is here.
 func peerRow(p api.MeshPeer) []string {
+	// Of a machine that is not here, load and space are those of some other day.
 	since, load, free, address := "", "", "", ""
 	if !p.Since.IsZero() {
 		since = agoText(p.Since)
@@ -169,7 +176,8 @@ func peerRow(p api.MeshPeer) []string {
 	}
 }
 
-// meshStatus is `mesh status`.
+// meshStatus is `mesh status`. In no team it says how to be in one, which is no error. --json is an
+// api.MeshStatus; --quiet the PeerID of this machine.
 func (a *app) meshStatus() *cli.Command {
 	return &cli.Command{
 		Name: "status", Usage: "say how this machine takes part in its team",
@@ -232,6 +240,7 @@ func onePeer(cmd *cli.Command) (string, error) {
 }
 
 // meshTrust is `mesh trust`: the roles that are given take the place of those that the member has.
+// Only an admin's word counts, and admins are made by the root key's machine.
 func (a *app) meshTrust() *cli.Command {
 	var builder, admin bool
 	return &cli.Command{
@@ -281,7 +290,8 @@ func (a *app) meshRevoke() *cli.Command {
 	}
 }
 
-// meshLeave is `mesh leave`. What this machine has of the team stays here; the others forget it.
+// meshLeave is `mesh leave`: the others are told, as far as they are here, and the team is
+// forgotten. Boxes and images stay.
 func (a *app) meshLeave() *cli.Command {
 	return &cli.Command{
 		Name: "leave", Usage: "leave the team, and forget it",

@@ -16,6 +16,7 @@ import (
 // catPolicy is the heading of the help for these verbs.
 const catPolicy = "what boxes may do"
 
+// policyCommands are the verbs about what boxes may do and which secrets they may use.
 func (a *app) policyCommands() []*cli.Command {
 	return []*cli.Command{a.policyCommand(), a.secretCommand()}
 }
@@ -39,7 +40,7 @@ func (a *app) policyRef(box string) (api.PolicyRef, error) {
 }
 
 // policyShow is `policy show`: what is in force, and what waits. It is what a person reads before
-// approving, so no word in it may act on the terminal.
+// approving, so no word in it may act on the terminal. --json is an api.PolicyReport.
 func (a *app) policyShow() *cli.Command {
 	var refresh bool
 	return &cli.Command{
@@ -89,6 +90,8 @@ func layerRows(layers []policy.Layer) [][]string {
 		if l.Name != "" {
 			whose += " " + l.Name
 		}
+		// A layer that bounds the others allows nothing by itself: what it does not cover is
+		// denied, whatever they say.
 		verdict := "allow"
 		if l.Bound {
 			verdict = "at most"
@@ -96,6 +99,7 @@ func layerRows(layers []policy.Layer) [][]string {
 		for _, r := range l.Deny {
 			rows = append(rows, []string{"deny", r.String(), whose})
 		}
+		// Notes say why the machine's layer has a rule: which tool or file asked for it.
 		for i, r := range l.Allow {
 			from := whose
 			if i < len(l.Notes) {
@@ -159,7 +163,8 @@ func (a *app) policyCheck() *cli.Command {
 // exitDenied is the exit code of check for what is denied.
 const exitDenied = 1
 
-// printCheck prints a verdict, and ends with exitDenied for a denial, under --json too.
+// printCheck prints a verdict, and ends with exitDenied for a denial, under --json too. --json is
+// an api.CheckReport.
 func (a *app) printCheck(r api.CheckReport) error {
 	word := "deny"
 	if r.Verdict.Allow {
@@ -231,7 +236,8 @@ func (a *app) changePolicy(ctx context.Context, req api.ChangeRequest, box strin
 	return a.printChanged(r)
 }
 
-// printChanged says what a change reached. --quiet says nothing, as there is no id.
+// printChanged says what a change reached. --quiet says nothing, as there is no id. --json is an
+// api.PolicyReport, of the policy as it is then.
 func (a *app) printChanged(r api.PolicyReport) error {
 	switch {
 	case a.json:
@@ -257,6 +263,7 @@ func (a *app) policyPreset() *cli.Command {
 				return agentbox.Errorf(agentbox.Invalid, "preset takes one of %s, none", strings.Join(policy.Presets, ", "))
 			}
 			preset := cmd.Args().First()
+			// The API's word for "no choice of the user's" is the empty preset.
 			if preset == "none" {
 				preset = ""
 			}
@@ -295,6 +302,7 @@ func (a *app) policyApprove() *cli.Command {
 				a.printPlan(r.Plan)
 				return agentbox.Errorf(agentbox.Invalid, "approval without a terminal names what is approved").WithHint("agentbox policy approve %s", r.Digest)
 			}
+			// Another answer than yes changes nothing, and the exit code says so.
 			if !a.askToApprove(r) {
 				return agentbox.Errorf(agentbox.Conflict, "not approved: what was approved before stays in force")
 			}
@@ -325,6 +333,7 @@ func (a *app) askToApprove(r api.PolicyReport) bool {
 		fmt.Fprintln(a.stderr, "  "+oneLine(c.String()))
 	}
 	fmt.Fprint(a.stderr, "approve it? [y/N] ")
+	// Without an answer, an interrupt or the end of input say, it is no.
 	var answer string
 	_, _ = fmt.Fscanln(a.stdin, &answer)
 	return strings.EqualFold(answer, "y") || strings.EqualFold(answer, "yes")

@@ -37,6 +37,8 @@ func (a *app) policyLog() *cli.Command {
 			if err != nil {
 				return err
 			}
+			// Every form of the log goes through it, so --denied works with all of them but
+			// --verify, which must see each entry.
 			show := func(e policy.Entry) error {
 				if denied && e.Allow {
 					return nil
@@ -65,6 +67,7 @@ func (a *app) verifyLog(place api.AuditLocation) error {
 	if a.json {
 		return a.printJSON(map[string]any{"box": place.Box, "entries": v.Entries, "first": v.First, "last": v.Last, "head": v.Head})
 	}
+	// Empty is not an error: a box that tried nothing has no entries.
 	if v.Entries == 0 {
 		fmt.Fprintf(a.stdout, "the audit log of box %s is empty\n", place.Box)
 		return nil
@@ -74,7 +77,7 @@ func (a *app) verifyLog(place api.AuditLocation) error {
 }
 
 // printEntry prints one entry: a line of text, or under --json a line of JSON, so that logs can be
-// piped as they grow.
+// piped as they grow. The JSON is a policy.Entry, as it is in the log.
 func (a *app) printEntry(e policy.Entry) error {
 	if a.json {
 		enc := json.NewEncoder(a.stdout)
@@ -93,6 +96,7 @@ func entryText(e policy.Entry) string {
 		verdict = "allow"
 	}
 	parts := []string{e.Time.Local().Format(time.DateTime), verdict}
+	// Most entries are flows; the kind is named for the others.
 	if e.Kind != policy.KindFlow {
 		parts = append(parts, e.Kind)
 	}

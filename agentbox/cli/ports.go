@@ -50,6 +50,7 @@ type portPair struct{ host, box int }
 // not a box.
 func parsePorts(args []string) (box string, ports []portPair, err error) {
 	if len(args) > 0 {
+		// `ports 3000` is a port of this directory's box; `ports web` lists those of box web.
 		if _, err := parsePort(args[0]); err != nil && !looksLikePort(args[0]) {
 			box, args = args[0], args[1:]
 		}
@@ -116,7 +117,8 @@ func (a *app) closePorts(ctx context.Context, ref api.BoxRef, wanted []portPair)
 	return nil
 }
 
-// printPorts prints forwarded ports; --quiet has the addresses to connect to.
+// printPorts prints forwarded ports; --quiet has the addresses to connect to. --json is a list of
+// agentbox.Port.
 func (a *app) printPorts(ports []agentbox.Port) error {
 	f := facts{value: append([]agentbox.Port{}, ports...), table: [][]string{{"PORT", "ANSWERS AT"}}}
 	for _, p := range ports {

@@ -62,10 +62,12 @@ func (p *progress) event(e agentbox.Event) {
 		}
 		fmt.Fprintf(p.out, "%s %-10s %8s  %s\n", p.tick(), e.Step, tookText(e.Took), oneLine(e.Detail))
 	case p.terminal:
+		// Another detail of the same step is the same wait.
 		if e.Step != p.now.Step {
 			p.since = time.Now()
 		}
 		p.now = e
+		// Bytes are reported thousands of times a second.
 		if time.Since(p.latest) > redraw {
 			p.draw()
 		}
@@ -145,6 +147,7 @@ func underway(e agentbox.Event, taken time.Duration, width int) string {
 	return cut(head+tail, max(1, width-1))
 }
 
+// barWidth is the width of a bar, in characters.
 const barWidth = 20
 
 // share is a bar and a percentage of what is done, "" where the whole is not known. What an event

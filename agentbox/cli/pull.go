@@ -13,7 +13,8 @@ import (
 
 // pullCommand is `pull`: what was done in a box or task becomes a branch of this checkout, and
 // nothing else here changes. It is made of git objects that the daemon has judged, so nothing of
-// the box's git configuration or hooks comes along.
+// the box's git configuration or hooks comes along. --json is an api.PulledWork; --quiet the
+// commit.
 func (a *app) pullCommand() *cli.Command {
 	var req api.PullRequest
 	return &cli.Command{
@@ -48,6 +49,7 @@ func pulledText(p api.PulledWork) string {
 	case p.Files > 0:
 		what = "one commit with " + agentbox.Plural(p.Files, "uncommitted file")
 	}
+	// A task has no box in the answer.
 	of := "box"
 	if p.Box == (agentbox.BoxID{}) {
 		of = "task"

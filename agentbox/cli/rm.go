@@ -43,6 +43,8 @@ func (a *app) removeBoxes(ctx context.Context, names []string, force bool) error
 		}
 		boxes = append(boxes, d)
 	}
+	// Nobody can be asked: all losses at once are the error, so that a script removes everything or
+	// nothing.
 	if !term.IsTerminal(int(a.stdin.Fd())) || !term.IsTerminal(int(a.stderr.Fd())) {
 		if err := losses(boxes); err != nil {
 			return err
@@ -101,6 +103,7 @@ func losses(boxes []removal) error {
 	if len(texts) == 0 {
 		return nil
 	}
+	// The hint is a command to paste: of one box its name, of several a word for each.
 	box, it := losers[0], "it"
 	if len(losers) > 1 {
 		box = "BOX"

@@ -34,6 +34,7 @@ func (a *app) runCommand() *cli.Command {
 			if timeout < 0 {
 				return agentbox.Errorf(agentbox.Invalid, "--timeout %s is over before it begins", timeout).WithHint("write it as 90s, 15m or 1h30m")
 			}
+			// As a shell's foreground command has.
 			r.tty = r.tty || a.interactive()
 			return a.runTask(ctx, req, r, timeout)
 		},

@@ -28,6 +28,8 @@ func (a *app) runTask(ctx context.Context, req api.UpRequest, r run, timeout tim
 	if err != nil {
 		return err
 	}
+	// The holding call has a context of its own: an interrupt goes to the command first (signals),
+	// and only cancels the task by its own call.
 	w := &waited{a: a, id: begun.Task.ID, timeout: timeout, ended: make(chan struct{})}
 	holding, letGo := context.WithCancel(context.WithoutCancel(ctx))
 	defer letGo()
@@ -35,11 +37,13 @@ func (a *app) runTask(ctx context.Context, req api.UpRequest, r run, timeout tim
 		defer close(w.ended)
 		w.task, w.err = a.holdTask(holding, w.id)
 	}()
+	// The attachment ends first, with the command; the result is known a moment later.
 	err = w.attach(ctx, begun, r)
 	if errors.Is(err, errLeft) {
 		fmt.Fprintf(a.stderr, "agentbox: %s goes on; agentbox task attach %s joins it\r\n", w.id, w.id)
 		return nil
 	}
+	// Not before the box is gone: what it took is free for the next run.
 	<-w.ended
 	if w.err != nil {
 		return w.err
@@ -123,6 +127,7 @@ func (w *waited) attach(ctx context.Context, begun api.TaskBegun, r run) error {
 			cmd.Stdin = &leaving{r: w.asking(ctx, leave), leave: func() { w.release(ctx, leave) }}
 		}
 	}
+	// The task has the same limit; this one ends it also when its box does not answer for itself.
 	if w.timeout > 0 {
 		defer time.AfterFunc(w.timeout, func() { w.limit(ctx) }).Stop()
 	}

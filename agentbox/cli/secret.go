@@ -47,10 +47,13 @@ func (a *app) secretSet() *cli.Command {
 				return agentbox.Errorf(agentbox.Invalid, "set takes one name").WithHint("agentbox secret set API_TOKEN --from env:API_TOKEN --to https://api.example.com")
 			}
 			req.Name = cmd.Args().First()
+			// NAME=VALUE is what people try first. The value would be in the shell's history and in
+			// the list of processes.
 			if strings.Contains(req.Name, "=") {
 				return agentbox.Errorf(agentbox.Invalid, "a value does not belong on the command line, where other programs read it").
 					WithHint("--from env:VARIABLE, file:PATH, command:LINE or keyring")
 			}
+			// A form is one of the Authorization header's, unless another is named.
 			if form != "" && req.Header == "" {
 				req.Header = "Authorization"
 			}
@@ -63,7 +66,8 @@ func (a *app) secretSet() *cli.Command {
 }
 
 // setSecret reads the source and, for the keyring, the value, and has the daemon keep it. A secret
-// without a value yet is no error, as the variable may be set later, but it is said.
+// without a value yet is no error, as the variable may be set later, but it is said. --json is an
+// api.SecretInfo.
 func (a *app) setSecret(ctx context.Context, req api.SecretRequest, from string) (err error) {
 	if req.From, err = secrets.Parse(from); err != nil {
 		return agentbox.Errorf(agentbox.Invalid, "%w", err)
@@ -71,6 +75,7 @@ func (a *app) setSecret(ctx context.Context, req api.SecretRequest, from string)
 	if req.PolicyRef, err = a.policyRef(""); err != nil {
 		return err
 	}
+	// All other sources are read on this machine when the value is needed, and not now.
 	if req.From.Kind == secrets.Keyring {
 		if req.Value, err = a.readValue(req.Name); err != nil {
 			return err
@@ -101,6 +106,7 @@ func (a *app) readValue(name string) (string, error) {
 		fmt.Fprintln(a.stderr)
 		return string(b), err
 	}
+	// A key or a certificate fits; a file that was meant to be another argument does not.
 	const most = 1 << 16
 	b, err := io.ReadAll(io.LimitReader(a.stdin, most))
 	if b = bytes.TrimRight(b, "\r\n"); len(b) == 0 && err == nil {
@@ -110,7 +116,7 @@ func (a *app) readValue(name string) (string, error) {
 }
 
 // secretLs is `secret ls`: with why one has no value now, where that is known without running a
-// command.
+// command. --json is a list of api.SecretInfo; --quiet the names.
 func (a *app) secretLs() *cli.Command {
 	return &cli.Command{
 		Name: "ls", Usage: "list the secrets of this repository's boxes; never their values",
@@ -125,6 +131,8 @@ func (a *app) secretLs() *cli.Command {
 			}
 			f := facts{value: list, table: [][]string{{"NAME", "FROM", "TO", "HEADER", "FOR", "PROBLEM"}}}
 			for _, s := range list {
+				// A secret is of one project or of all; which one is the question only where both
+				// have it.
 				whose := "all repositories"
 				if s.Project != "" {
 					whose = "this repository"

@@ -53,7 +53,8 @@ func (a *app) serviceInstall(ctx context.Context, _ *cli.Command) error {
 	return a.report(serviceFacts(st))
 }
 
-// serviceStatus is `service status`.
+// serviceStatus is `service status`. What is missing for a daemon that outlives a login is a row
+// each. --json is a service.Status.
 func (a *app) serviceStatus(ctx context.Context, _ *cli.Command) error {
 	s, err := a.service()
 	if err != nil {

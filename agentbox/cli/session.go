@@ -89,6 +89,7 @@ func (a *app) runIn(ctx context.Context, c api.Connection, r run) error {
 	if env == nil {
 		env = map[string]string{}
 	}
+	// The user's --env is over what every command of the box has.
 	maps.Copy(env, r.env)
 	cmd := environment.Command{Argv: r.argv, Env: env, Dir: r.dir, Stdin: a.stdin, Stdout: a.stdout, Stderr: a.stderr, Signals: signals}
 	if cmd.Dir == "" {

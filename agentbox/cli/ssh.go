@@ -50,6 +50,7 @@ func (a *app) sshCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
+			// Options on the command line come before any file's, and there is no file.
 			argv := []string{"ssh", "-F", "/dev/null"}
 			for _, s := range settings {
 				argv = append(argv, "-o", s[0]+"="+s[1])
@@ -73,6 +74,8 @@ func (a *app) sshSettings(id agentbox.BoxID, name, user string) ([][2]string, er
 	}
 	names := a.home.Box(id)
 	proxy := shellescape.QuoteCommand([]string{self, proxyVerb, id.String()})
+	// ssh runs the proxy from its own environment, which need not be this one when the
+	// configuration was written to a file.
 	if os.Getenv(home.EnvDir) != "" {
 		proxy = shellescape.QuoteCommand([]string{"env", home.EnvDir + "=" + a.home.Dir}) + " " + proxy
 	}
@@ -169,6 +172,7 @@ func (a *app) installSSH(config string) error {
 		return agentbox.Errorf(agentbox.Missing, "no home directory: %w", err)
 	}
 	theirs := filepath.Join(user, ".ssh", "config")
+	// A configuration that is kept elsewhere and linked stays a link.
 	if real, err := filepath.EvalSymlinks(theirs); err == nil {
 		theirs = real
 	}
@@ -200,6 +204,7 @@ func (a *app) sshProxyCommand() *cli.Command {
 	return &cli.Command{
 		Name: proxyVerb, Hidden: true, Usage: "connect standard input and output to the SSH server of a box", ArgsUsage: "BOX",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
+			// Our configuration has the id; a ProxyCommand of the user's own may have %h, the name with our suffix.
 			c, err := a.connect(ctx, strings.TrimSuffix(cmd.Args().First(), sshSuffix))
 			if err != nil {
 				return err

@@ -92,6 +92,7 @@ func (a *app) submit(ctx context.Context, s submission, argv []string) error {
 		return agentbox.Errorf(agentbox.Invalid, "the current directory is gone: %w", err).WithHint("cd somewhere else")
 	}
 	s.req.Spec.Directory, s.req.Environ = dir, os.Environ()
+	// The daemon's own environment is another's; what auto means is decided by ours, now.
 	if kind := os.Getenv("AGENTBOX_ISOLATION"); s.req.Spec.Isolation == "" && kind != "" {
 		s.req.Spec.Isolation = agentbox.Isolation(kind)
 	}
@@ -161,6 +162,7 @@ func (s submission) commands(argv []string) ([][]string, error) {
 			return nil, agentbox.Errorf(agentbox.Invalid, "--each: %w", err)
 		}
 		of = nil
+		// Empty lines are no tasks: files end with one.
 		for line := range strings.SplitSeq(strings.TrimRight(string(b), "\n"), "\n") {
 			if line != "" {
 				of = append(of, withLine(argv, line))
@@ -203,7 +205,7 @@ func taskIDs(all []agentbox.Task) string {
 }
 
 // reportTasks prints tasks in a form that was asked for; text is what people get, a table when it
-// is "".
+// is "". --json is a list of agentbox.Task; --quiet the ids.
 func (a *app) reportTasks(all []agentbox.Task, text string) error {
 	f := facts{value: all, text: text}
 	for _, t := range all {
@@ -227,11 +229,14 @@ func (a *app) awaitTasks(ctx context.Context, all []agentbox.Task) error {
 				all[i] = t
 				break
 			}
+			// Only a daemon that went away is asked again; a task that is gone is an error.
 			if ctx.Err() != nil || agentbox.CodeOf(err) != agentbox.Unavailable {
 				return err
 			}
 			time.Sleep(redialAfter) // the daemon was replaced
 		}
+		// The first that failed decides, in the order of submission and not of time, so that the
+		// code is the same in each run.
 		if result == nil {
 			result = taskResult(all[i])
 		}

@@ -27,6 +27,7 @@ func (a *app) taskLsCommand() *cli.Command {
 			&cli.StringFlag{Name: "by", Usage: "sum what they have used by `WHAT`: project, agent, state or week", Destination: &by},
 		},
 		Action: func(ctx context.Context, _ *cli.Command) (err error) {
+			// A directory that is gone has no project, and its tasks are still to be seen.
 			if req.Directory, err = os.Getwd(); err != nil {
 				req.All = true
 			}
@@ -77,6 +78,7 @@ func taskRows(all []agentbox.Task) [][]string {
 
 // taskText says what a task is to do: its command, or its agent and the prompt.
 func taskText(t agentbox.Task) string {
+	// The agent's own flags are the same for every prompt, and say nothing of what is to be done.
 	if t.Agent != "" && len(t.Command) > 0 {
 		return commandText([]string{t.Agent + ":", t.Command[len(t.Command)-1]})
 	}
@@ -94,6 +96,7 @@ func outcomeText(r agentbox.Result) string {
 
 // resultText says what an attempt left.
 func resultText(r agentbox.Result) string {
+	// A box that was kept has work that could not be taken, however much that is.
 	if r.Commits == 0 && r.Files == 0 && r.Box == "" {
 		return "none"
 	}
@@ -111,7 +114,7 @@ func resultText(r agentbox.Result) string {
 }
 
 // taskShowCommand is `task show`: what each attempt left and used, where its files are, and what
-// happened when.
+// happened when. --json is an api.TaskInfo; --quiet the id.
 func (a *app) taskShowCommand() *cli.Command {
 	return &cli.Command{
 		Name: "show", Usage: "what happened to a task", ArgsUsage: "TASK",
@@ -126,6 +129,8 @@ func (a *app) taskShowCommand() *cli.Command {
 			}
 			t := info.Task
 			rows := [][]string{{"task", t.ID.String()}, {"state", string(t.State)}, {"project", t.Project}, {"directory", t.Directory}, {"command", taskText(t)}}
+			// Attempts first, with what each left and used; then what goes on now; then where the
+			// files are, and last the timeline, which is the longest.
 			for _, at := range t.Attempts {
 				if at.Result != nil {
 					rows = append(rows, []string{fmt.Sprintf("attempt %d", at.Number), string(at.Result.State) + ": " + resultText(*at.Result)})
@@ -203,7 +208,8 @@ func (a *app) jobOfTask(ctx context.Context, id string) (api.JobInfo, error) {
 	return call(ctx, a, api.ShowJob, api.JobRef{BoxRef: api.BoxRef{Box: last.BoxName}, Job: last.Job.String()})
 }
 
-// taskLogsCommand is `task logs`.
+// taskLogsCommand is `task logs`. What it prints is a transcript: what the command wrote to its
+// terminal or its streams, in the order in which it came.
 func (a *app) taskLogsCommand() *cli.Command {
 	var l logs
 	return &cli.Command{
@@ -222,7 +228,8 @@ func (a *app) taskLogsCommand() *cli.Command {
 	}
 }
 
-// lookAgain is how often a task is looked at whose command has not begun.
+// lookAgain is how often a task is looked at whose command has not begun. It is for people who
+// watch, so a fifth of a second is soon.
 const lookAgain = 200 * time.Millisecond
 
 // taskLogs prints what a task's command wrote, in its last attempt: from its job while it runs, and
@@ -235,11 +242,13 @@ func (a *app) taskLogs(ctx context.Context, id string, l logs) error {
 			return err
 		}
 		last := info.Task.Last()
+		// Ended: its box, and the job's own files, are gone or will be in a moment.
 		if last != nil && last.Result != nil {
 			return a.printTranscript(filepath.Join(info.Directory, "transcript.cast"), l.cast)
 		}
 		if last != nil {
 			err := a.printJob(ctx, api.BoxRef{Box: last.BoxName}, last.Job.String(), logs{follow: l.follow, cast: l.cast, tail: -1})
+			// Not found means not yet: the box is being made, or its job is being started.
 			if agentbox.CodeOf(err) != agentbox.NotFound {
 				return err
 			}

@@ -30,8 +30,10 @@ var taskGroups = map[string]func(agentbox.Task) string{
 	},
 }
 
-// sumTasks sums tasks that by gives one name, in the order of these names.
+// sumTasks sums tasks that by gives one name, in the order of these names. Those with the same name
+// need not be neighbours in the list.
 func sumTasks(all []agentbox.Task, by func(agentbox.Task) string) []taskSum {
+	// Few groups, so they are searched one by one and keep their order until sorted.
 	sums := []taskSum{}
 	for _, t := range all {
 		name := by(t)
@@ -68,6 +70,7 @@ func allTasks(all []agentbox.Task) string {
 		agentbox.Plural(s.Tasks, "task") + ": cpu " + tookText(s.Used.CPU), "memory " + heldText(s.Used.Memory) + " GiB-s",
 		fmt.Sprintf("network %s in, %s out", bytesText(s.Used.In), bytesText(s.Used.Out)),
 	}
+	// Most tasks use no model.
 	if tokens := s.Used.Tokens(); tokens.Answers > 0 {
 		parts = append(parts, agentbox.Plural(int(tokens.Total()), "token"))
 	}
@@ -114,7 +117,7 @@ func unratedText(costs []agentbox.Cost) string {
 }
 
 // reportSums prints what tasks have used, summed by what they have in common. The sum below is over
-// all of them.
+// all of them. --json is a list of taskSum.
 func (a *app) reportSums(all []agentbox.Task, by string) error {
 	group, known := taskGroups[by]
 	if !known {

@@ -51,6 +51,7 @@ func (a *app) topCommand() *cli.Command {
 // that fails, and says why.
 func watch[T any](ctx context.Context, a *app, every time.Duration, measure func(context.Context) (T, error), show func(before, now T, passed time.Duration) error) error {
 	out, ok := a.stdout.(interface{ Fd() uintptr })
+	// A pipe gets one picture and the end.
 	live := ok && term.IsTerminal(int(out.Fd())) && !a.json && !a.quiet
 	before, err := measure(ctx)
 	for at := time.Now(); err == nil; {
@@ -70,6 +71,7 @@ func watch[T any](ctx context.Context, a *app, every time.Duration, measure func
 		if err = show(before, now, then.Sub(at)); err != nil || !live {
 			return err
 		}
+		// The measured time counts, not the wished-for one: measuring takes its own.
 		before, at = now, then
 	}
 	if ctx.Err() != nil {
@@ -83,7 +85,8 @@ func (a *app) usage(ctx context.Context) ([]agentbox.Box, error) {
 	return call(ctx, a, api.ListBoxes, api.ListRequest{Usage: true})
 }
 
-// showLoads gives what shows a measurement of the boxes beside the one before.
+// showLoads gives what shows a measurement of the boxes beside the one before. --json is a list of
+// load, the busiest first; it is printed once.
 func (a *app) showLoads(ctx context.Context) func(before, now []agentbox.Box, passed time.Duration) error {
 	return func(before, now []agentbox.Box, passed time.Duration) error {
 		loads := loadsOf(before, now, passed)
@@ -121,7 +124,8 @@ type peerLoad struct {
 }
 
 // showPeers shows the team's machines with what moves. Former members are left out. Rates are of
-// pieces that this machine sent and got, not of all traffic of the others.
+// pieces that this machine sent and got, not of all traffic of the others. --json is a list of
+// peerLoad.
 func (a *app) showPeers(before, now []api.MeshPeer, passed time.Duration) error {
 	was := map[string]api.MeshPeer{}
 	for _, p := range before {
@@ -133,6 +137,7 @@ func (a *app) showPeers(before, now []api.MeshPeer, passed time.Duration) error 
 		if p.State == "revoked" || p.State == "left" || p.State == "expired" {
 			continue
 		}
+		// A machine that has just come counts from nothing, so its first rate may be high.
 		old := was[p.ID]
 		l := peerLoad{MeshPeer: p, Sending: rate(old.Sent, p.Sent, passed), Receiving: rate(old.Received, p.Received, passed)}
 		loads = append(loads, l)

@@ -26,7 +26,8 @@ func machineFlags(req *api.UpRequest) []cli.Flag {
 }
 
 // upCommand is `up`. With a command it runs that; without one it opens a shell on a terminal, and
-// on a pipe prints the id of the box. --explain and --detach run nothing.
+// on a pipe prints the id of the box. --explain and --detach run nothing. --json is the box, an
+// agentbox.Box.
 func (a *app) upCommand() *cli.Command {
 	var req api.UpRequest
 	var detach, explain, approve bool
@@ -85,10 +86,12 @@ func (a *app) afterUp(ctx context.Context, resp api.UpResponse, r run, detach bo
 	r.argv = a.command
 	shell := r.argv == nil && a.interactive()
 	switch {
+	// Programs get the box and run the command by themselves, unless they gave one.
 	case a.json:
 		if err := a.printJSON(resp.Box); err != nil || len(r.argv) == 0 {
 			return err
 		}
+	// On a terminal the line about the box on standard error is enough; a script wants the id.
 	case detach || len(r.argv) == 0 && !shell:
 		if a.quiet || !a.interactive() {
 			fmt.Fprintln(a.stdout, resp.Box.ID)

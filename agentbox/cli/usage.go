@@ -19,6 +19,8 @@ func (a *app) strict(cmd *cli.Command) {
 	action, group := cmd.Action, len(cmd.Commands) > 0
 	cmd.Action = func(ctx context.Context, cmd *cli.Command) error {
 		switch most := maxArgs(cmd); {
+		// In order: a word that is no verb of a group; a group alone; too many words; a -- where no
+		// command is run.
 		case group && cmd.ArgsUsage == "" && cmd.Args().Present():
 			return unknown(cmd, cmd.Args().First())
 		case group && action == nil:

@@ -54,6 +54,7 @@ func (a artifacts) Collect(ctx context.Context, box agentbox.Box, t agentbox.Tas
 		return task.Collected{}, nil
 	}
 	to := filepath.Join(dir, artifactsDir)
+	// An earlier daemon may have left half of them.
 	if err := os.RemoveAll(to); err != nil {
 		return task.Collected{}, err
 	}
@@ -188,6 +189,7 @@ func (a artifacts) list(ctx context.Context, ref api.TaskRef, _ agentbox.Progres
 	if err != nil {
 		return api.ArtifactReport{}, err
 	}
+	// The last attempt that has artifacts: a later one may have failed before it made any.
 	for n := len(t.Attempts); n > 0; n-- {
 		report, err := a.report(ctx, t, a.tasks().queue.Store, n)
 		if !errors.Is(err, fs.ErrNotExist) {

@@ -39,6 +39,7 @@ func (d *daemon) listCache(ctx context.Context, _ api.None, _ agentbox.Progress)
 func (d *daemon) wire(ctx context.Context, e cachestore.Entry, alarms []cachestore.Alarm) (api.CacheEntry, error) {
 	out := wireEntry(e, alarms)
 	var err error
+	// A template may be had by those that may have its image.
 	if slices.ContainsFunc(e.Names, layers.IsTemplate) { // which follows its image
 		out.Shared, err = d.sharing.IsShared(ctx, e.Manifest)
 		return out, err
@@ -153,6 +154,7 @@ func (d *daemon) collectCache(ctx context.Context, req api.CacheGCRequest, _ age
 		out.Items = append(out.Items, api.PruneItem(item))
 	}
 	u, err := s.Usage(ctx)
+	// Nothing was freed, so what would have been is taken off.
 	if req.DryRun {
 		u.Bytes -= r.Freed
 	}
@@ -171,6 +173,7 @@ func (d *daemon) pinCache(ctx context.Context, req api.CacheRef, _ agentbox.Prog
 	return d.changeEntry(ctx, req.Ref, func(s *cachestore.Store, m agentbox.Digest) error { return s.Pin(ctx, userPin(m), m) })
 }
 
+// unpinCache takes back what pinCache made, and no other pin.
 func (d *daemon) unpinCache(ctx context.Context, req api.CacheRef, _ agentbox.Progress) (api.CacheEntry, error) {
 	return d.changeEntry(ctx, req.Ref, func(s *cachestore.Store, m agentbox.Digest) error { return s.Unpin(userPin(m)) })
 }
@@ -211,6 +214,7 @@ func (d *daemon) removeCache(ctx context.Context, req api.CacheRef, _ agentbox.P
 	if len(e.Pins) > 0 {
 		return api.CacheEntry{}, agentbox.Errorf(agentbox.Conflict, "%s is pinned", e.Manifest.Short()).WithHint("agentbox cache unpin %s first", e.Manifest.Short())
 	}
+	// What has a name of an image goes with `image rm`, which looks at the boxes that run from it.
 	for _, n := range e.Names {
 		if image, ok := layers.ImageOf(n); ok {
 			return api.CacheEntry{}, agentbox.Errorf(agentbox.Conflict, "%s is image %s", e.Manifest.Short(), image.Short()).WithHint("agentbox image rm %s", image.Short())
@@ -221,6 +225,7 @@ func (d *daemon) removeCache(ctx context.Context, req api.CacheRef, _ agentbox.P
 			return api.CacheEntry{}, err
 		}
 	}
+	// Only this one: what else nothing keeps has its own time.
 	_, err = s.GC(ctx, cachestore.GCOptions{Drop: []agentbox.Digest{e.Manifest}})
 	return wireEntry(e, nil), err
 }

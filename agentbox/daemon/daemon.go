@@ -73,6 +73,8 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	// A repository must not get the home into an image by an include: secrets and other boxes are
+	// in it.
 	images.Never = []string{cfg.Home.Dir, cfg.Home.Run()}
 	shared, err := share(ctx, cfg, images)
 	if err != nil {
@@ -90,6 +92,8 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return errors.Join(err, shared.close())
 	}
+	// The team existed before the boxes, and is told now what to do with what is not believed any
+	// more.
 	shared.team.Gone = manager.Images.Drop
 	shared.inUse.Store(manager.Images)
 	manager.Images.KeepNow() // in a team since before
@@ -108,6 +112,7 @@ func Run(ctx context.Context, cfg Config) error {
 	work.Go(func() { shared.team.Run(ctx) })
 	work.Go(func() { d.keepMachines(ctx) })
 	work.Go(func() { returnMemory(ctx, returnEvery) })
+	// The metrics come before the socket: a wrong address is an error of the start.
 	scrubbed := d.scrub(ctx)
 	if err = d.serveMetrics(ctx); err == nil {
 		err = d.serve(ctx)
@@ -135,6 +140,7 @@ func hostConfig(cfg Config, images *image.Store, shared *shares) (host.Config, e
 // evidence and tasks are made anew for each use: they are views and hold nothing.
 func (d *daemon) evidence() evidence { return evidence{jobs{d.cfg.Home, d.boxes}} }
 
+// tasks answers for the queue of this daemon.
 func (d *daemon) tasks() tasks { return tasks{d.queue, d.boxes, d.evidence()} }
 
 // remember opens each driver once: they keep what they have found out.

@@ -64,6 +64,8 @@ func (d *daemon) checkTeam(ctx context.Context) (string, error) {
 			WithHint("agentbox daemon stop, when the port can be used again")
 	case s.Team.IsZero():
 		return "none", nil
+	// Alone among several: either this machine's own packets are dropped, which it can find out, or
+	// the others are off.
 	case s.Members > 1 && s.Here == 0:
 		if err := d.mesh.Blocked(); err != nil {
 			return "", err
@@ -72,6 +74,7 @@ func (d *daemon) checkTeam(ctx context.Context) (string, error) {
 			WithHint("they are off or elsewhere, or a firewall drops UDP port %d here or there", s.Listen.Port())
 	}
 	detail := fmt.Sprintf("%d of %s here, UDP port %d", s.Here, agentbox.Plural(s.Members-1, "other"), s.Listen.Port())
+	// It costs speed on fast links and nothing else, so it is no failure.
 	if size := receiveBuffer(); size > 0 && size < wantedBuffer {
 		detail += fmt.Sprintf("; UDP buffers of %d KiB: sysctl -w net.core.rmem_max=%d net.core.wmem_max=%d makes links above 1 Gbit/s faster", size>>10, wantedBuffer, wantedBuffer)
 	}

@@ -121,6 +121,7 @@ func (r *refusals) deny(e policy.Entry) {
 	key := fmt.Sprint(e.Proto, e.Method, cmp.Or(e.Name, e.Address), e.Port, e.Kind)
 	i, known := r.at[key]
 	if !known {
+		// The last place stands for all that have none of their own.
 		if i = len(r.denied); i >= maxDenied {
 			i = maxDenied - 1
 			r.denied[i].What, r.denied[i].Reason, r.denied[i].Hint = "others", "more than are told apart", ""

@@ -52,6 +52,7 @@ func (t tasks) run(ctx context.Context, req api.TaskSubmission, progress agentbo
 	if err != nil || begun.State.Done() {
 		return api.TaskBegun{Task: begun}, err
 	}
+	// The box runs, as its command does; Connect only says where.
 	c, err := t.boxes.Connect(ctx, api.BoxRef{Box: begun.Last().BoxName}, nil)
 	if agentbox.CodeOf(err) == agentbox.NotFound { // it has ended meanwhile
 		return api.TaskBegun{Task: begun}, nil

@@ -49,6 +49,7 @@ func (j jobs) start(ctx context.Context, req api.JobStart, progress agentbox.Pro
 		spec.Dir = c.Dir
 	}
 	env := map[string]string{}
+	// The later one wins.
 	for _, vars := range []map[string]string{c.Env, spec.Env} {
 		maps.Copy(env, vars)
 	}
@@ -137,6 +138,7 @@ func (j jobs) remove(ctx context.Context, req api.JobRef, progress agentbox.Prog
 	if err != nil {
 		return api.None{}, err
 	}
+	// Its files are being written, by the supervisor.
 	if found.State == agentbox.JobRunning || found.State == agentbox.JobPaused {
 		return api.None{}, agentbox.Errorf(agentbox.Conflict, "job %s is %s", found.ID, found.State).WithHint("agentbox jobs kill %s ends it", found.ID)
 	}

@@ -77,6 +77,7 @@ func rolesOf(words []string) ([]identity.Role, error) {
 func (d *daemon) listPeers(context.Context, api.None, agentbox.Progress) ([]api.MeshPeer, error) {
 	peers, err := d.mesh.Peers()
 	out := []api.MeshPeer{}
+	// Counted since this daemon began; there is none before this machine is in a team.
 	traffic := map[identity.PeerID]exchange.Traffic{}
 	if node := d.team.Peers(); node != nil {
 		traffic = node.Traffic()
@@ -146,6 +147,7 @@ func (d *daemon) showMesh(ctx context.Context, _ api.None, _ agentbox.Progress) 
 		out.Listen = s.Listen.String()
 	}
 	switch {
+	// A problem comes first: what else would be said is about a part that does not run.
 	case s.Problem != nil:
 		out.State, out.Problem = "offline", s.Problem.Error()
 	case s.Team.IsZero():

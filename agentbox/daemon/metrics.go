@@ -34,6 +34,7 @@ func (d *daemon) serveMetrics(ctx context.Context) error {
 	if at == "" {
 		return nil
 	}
+	// A name such as localhost is refused too: what it resolves to is not ours to say.
 	if a, err := netip.ParseAddrPort(at); err != nil || !a.Addr().IsLoopback() {
 		return agentbox.Errorf(agentbox.Invalid, "%s=%q is no loopback address with a port", metricsEnv, at).WithHint("as 127.0.0.1:9464")
 	}
@@ -44,6 +45,7 @@ func (d *daemon) serveMetrics(ctx context.Context) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", d.metrics())
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	// A scrape that is under way is cut: the next one asks the next daemon.
 	context.AfterFunc(ctx, func() { server.Close() })
 	go func() {
 		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {

@@ -11,12 +11,15 @@ import (
 func (d *daemon) handler() http.Handler {
 	mux, boxes := http.NewServeMux(), d.boxes
 	mux.Handle("GET /metrics", d.metrics())
+	// This machine.
 	api.Handle(mux, api.Status, d.status)
 	api.Handle(mux, api.Shutdown, d.shutdown)
 	api.Handle(mux, api.Doctor, d.doctor)
 	api.Handle(mux, api.Prune, d.prune)
 	api.Handle(mux, api.ShowResources, d.resources)
 
+	// Boxes: most go straight to the Manager or a room of it. What may also mean a task (diff,
+	// pull) is looked up in the queue first.
 	api.Handle(mux, api.Up, boxes.Up)
 	api.Handle(mux, api.PlanUp, boxes.Plan)
 	api.Handle(mux, api.ListBoxes, boxes.List)
@@ -35,10 +38,12 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.OpenPort, boxes.Ports.Open)
 	api.Handle(mux, api.ClosePort, boxes.Ports.Close)
 
+	// Jobs and tasks register their own calls, each beside its code.
 	jobs{home: d.cfg.Home, boxes: boxes}.handle(mux)
 	d.tasks().handle(mux)
 	d.artifacts.handle(mux)
 
+	// What boxes may do.
 	api.Handle(mux, api.ShowPolicy, boxes.Policies.Show)
 	api.Handle(mux, api.CheckPolicy, boxes.Policies.Check)
 	api.Handle(mux, api.ChangePolicy, boxes.Policies.Change)
@@ -50,6 +55,7 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.ListSecrets, boxes.Policies.ListSecrets)
 	api.Handle(mux, api.RemoveSecret, boxes.Policies.RemoveSecret)
 
+	// Images. NeedImage is asked by supervisors, for machines that wait.
 	api.Handle(mux, api.BuildImage, boxes.Recipes.Build)
 	api.Handle(mux, api.PullImage, boxes.Images.Pull)
 	api.Handle(mux, api.ListImages, boxes.Images.List)
@@ -59,6 +65,7 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.ExportImage, boxes.Images.Export)
 	api.Handle(mux, api.NeedImage, boxes.Images.Need)
 
+	// The store.
 	api.Handle(mux, api.ListCache, d.listCache)
 	api.Handle(mux, api.ShowCache, d.showCache)
 	api.Handle(mux, api.VerifyCache, d.verifyCache)
@@ -69,6 +76,7 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.RemoveCache, d.removeCache)
 	api.Handle(mux, api.CacheQuota, d.cacheQuota)
 
+	// The team, which may not be there: withMesh answers for it then.
 	api.Handle(mux, api.InitMesh, withMesh(d, d.initMesh))
 	api.Handle(mux, api.InviteMesh, withMesh(d, d.inviteMesh))
 	api.Handle(mux, api.JoinMesh, withMesh(d, d.joinMesh))

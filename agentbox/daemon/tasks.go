@@ -125,6 +125,7 @@ func (t tasks) list(ctx context.Context, req api.TaskList, progress agentbox.Pro
 	}
 	all = append([]agentbox.Task{}, all...)
 	if !req.All {
+		// A checkout elsewhere of the same project has the same tasks.
 		p, err := projectOf(ctx, req.Directory)
 		if err != nil && agentbox.CodeOf(err) != agentbox.Invalid {
 			return nil, err
@@ -185,12 +186,15 @@ func (t tasks) submission(ctx context.Context, req api.TaskSubmission, progress 
 	if err != nil {
 		return task.Submission{}, err
 	}
+	// From here on the spec has everything: the configuration may change, and the checkout may go,
+	// before the task begins.
 	req.Spec.Project, req.Spec.Environ = p.Name, includeEnviron(cfg, req.Environ)
 	if req.Spec.Artifacts, req.Spec.Lockfiles = cfg.Artifacts, cfg.Lockfiles; len(cfg.Artifacts) > 0 {
 		if req.Spec.ArtifactsIn, err = below(ctx, req.Spec.Directory, cfg.Root); err != nil {
 			return task.Submission{}, err
 		}
 	}
+	// It is asked for now, so that a size that is not possible here shows at once.
 	need, err := needOf(cfg, req.Spec)
 	if err != nil {
 		return task.Submission{}, err
@@ -237,6 +241,8 @@ func needOf(cfg *config.Config, spec agentbox.TaskSpec) (task.Need, error) {
 	if spec.Memory != "" {
 		need.Memory, _ = config.ParseSize(spec.Memory) // it was checked
 	}
+	// What nobody says, the box gets by what runs beside it then. The queue reckons with the most
+	// it may be, else it would begin more tasks than fit.
 	if need.CPUs != 0 && need.Memory != 0 {
 		return need, nil
 	}
@@ -257,6 +263,7 @@ func (t tasks) find(ref api.TaskRef) (agentbox.TaskID, error) {
 	if ref.Task == "" {
 		return agentbox.TaskID{}, agentbox.Errorf(agentbox.Invalid, "no task named").WithHint("agentbox task ls lists them")
 	}
+	// Tasks that cannot be read cannot be named.
 	all, _ := t.queue.Store.List()
 	var found []agentbox.TaskID
 	for _, one := range all {
@@ -287,6 +294,7 @@ func (t tasks) show(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) (
 	}
 	for _, a := range found.Attempts {
 		info.Directory = t.queue.Store.Attempt(id, a.Number)
+		// Each attempt has a timeline of its own, written as things happened.
 		moments, err := t.queue.Store.Timeline(id, a.Number)
 		if err != nil {
 			continue // it has just begun
@@ -319,6 +327,7 @@ func below(ctx context.Context, dir, root string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	// repo.Root is resolved, so root has to be.
 	if root, err = filepath.EvalSymlinks(root); err != nil {
 		return "", err
 	}

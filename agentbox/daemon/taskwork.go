@@ -42,6 +42,7 @@ func (t taskWork) pull(ctx context.Context, req api.PullRequest, progress agentb
 	if kept == nil {
 		return t.boxes.Pull(ctx, req, progress)
 	}
+	// The checkout is looked at before anything is brought into it.
 	repo, err := workspace.Describe(ctx, req.Into)
 	if err != nil {
 		return api.PulledWork{}, err
@@ -69,6 +70,8 @@ func (t taskWork) find(ref *api.BoxRef) (*snapshot.Kept, error) {
 	}
 	last := one.Last()
 	switch {
+	// Where the work is depends on how far the task has come: nowhere yet, in its box, in a box
+	// that was kept because the work could not be, or in the mirror.
 	case last == nil:
 		return nil, agentbox.Errorf(agentbox.Conflict, "task %s has not begun", id).WithHint("agentbox task ls says what it waits for")
 	case last.Result == nil:

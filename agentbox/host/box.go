@@ -87,7 +87,8 @@ func (b *box) state(h home.Home) agentbox.State {
 }
 
 // end ends the box's machine if it has one, politely: user processes end and the workspace is
-// synced, within supervisors.Grace. The caller holds op.
+// synced, within supervisors.Grace. Callers hold op, but for a policy that must not go on
+// (policedBox), which does not wait for its turn.
 func (b *box) end() error {
 	s := b.live()
 	if err := s.Stop(supervisors.Grace); err != nil {

@@ -124,6 +124,7 @@ func limitsOf(l config.Limits, run bool) api.Limits {
 // defaultUser is who commands run as in an image that agentbox made.
 const defaultUser = "agent"
 
+// userOr is user, or the one that agentbox makes in its own images.
 func userOr(user string) string {
 	if user == "" {
 		return defaultUser

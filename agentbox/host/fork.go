@@ -24,6 +24,7 @@ func (m *Manager) Fork(ctx context.Context, req api.ForkRequest, progress agentb
 		if err := checkName(req.Name); err != nil {
 			return agentbox.Box{}, err
 		}
+		// Told before the parent is woken; claim decides.
 		if err := m.boxes.checkFree(req.Name); err != nil {
 			return agentbox.Box{}, err
 		}
@@ -168,11 +169,14 @@ func (m *Manager) Checkpoint(ctx context.Context, req api.CheckpointRequest, pro
 			return agentbox.Checkpoint{}, agentbox.Errorf(agentbox.Exists, "box %s already has a checkpoint %s", rec.Box.Name, c.Name)
 		}
 	}
+	// What cannot be restored under this version must not be saved: it would be listed and never be
+	// of use.
 	if err := m.templates.Savable(ctx, rec.machine(m.home), rec.Box.Template, "checkpointed"); err != nil {
 		return agentbox.Checkpoint{}, err
 	}
 	c := agentbox.Checkpoint{ID: agentbox.NewBoxID().String(), Name: req.Name, Template: rec.Box.Template, Created: time.Now().UTC()}
 	dir := filepath.Join(rec.names(m.home).Checkpoints(), c.ID)
+	// The save itself makes dir, by a rename when it is complete.
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return c, agentbox.OrNoSpace(err)
 	}

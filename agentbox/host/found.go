@@ -38,6 +38,7 @@ func (m *Manager) found(ctx context.Context, u *making, p plan.Plan) (f plan.Fou
 	return f
 }
 
+// here is a word of a plan for whether something is here.
 func here(is bool) string {
 	if is {
 		return api.UpHere

@@ -43,6 +43,7 @@ func (t *table) find(ctx context.Context, ref api.BoxRef) (*box, error) {
 	var byPrefix, byName []*box
 	for _, b := range t.all() {
 		rec := b.record()
+		// A full id is certain and ends the search. Everything else waits until all were seen.
 		switch id := rec.Box.ID.String(); {
 		case rec.Phase != phaseReady:
 		case id == ref.Box:
@@ -90,6 +91,7 @@ func (t *table) findByDirectory(ctx context.Context, dir string) (*box, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The lifetime decides what the box of a directory is, and it is in the configuration.
 	cfg, err := config.Load(ctx, dir)
 	if err != nil {
 		if b := t.onlyBoxOf(repo, p); b != nil {
@@ -130,6 +132,8 @@ func (t *table) onlyBoxOf(repo workspace.Repo, p project.Project) (only *box) {
 	return only
 }
 
+// validName is what a name may be: it is a host name in the box, a git remote of the checkout and a
+// word on command lines, so it must need no quotes.
 var validName = agentbox.Pattern(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
 
 // checkName refuses names that could be taken for something else: an option, a path, an id.
@@ -144,6 +148,7 @@ func checkName(name string) error {
 	return nil
 }
 
+// notInNames is what a branch or directory may have and a name that is made of it has not.
 var notInNames = agentbox.Pattern(`[^a-z0-9]+`)
 
 // freeName makes a name from what the box is about, and a number if others have it. The caller
@@ -154,6 +159,7 @@ func (t *table) freeName(parts ...string) string {
 	if len(base) > 40 {
 		base = strings.Trim(base[:40], "-")
 	}
+	// Nothing was left of it that may be a name.
 	if checkName(base) != nil {
 		base = "box"
 	}

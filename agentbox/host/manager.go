@@ -123,6 +123,7 @@ func New(cfg Config) (*Manager, error) {
 	if err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
+	// From here on goroutines run, which Close waits for.
 	m.running.Go(func() { m.every(tidyEvery, m.tidy) })
 	// Of a change that the last daemon did not live to tell.
 	m.running.Go(func() { m.Policies.Tell(nil, nil) })
@@ -163,6 +164,8 @@ func (m *Manager) govern(cfg Config) {
 			return images.ReadsBlocks(driver), nil
 		},
 	})
+	// What was decided about projects is read by the rooms that ask for consent, and by those that
+	// make policies.
 	store := project.NewStore(cfg.Home)
 	m.consent = consent.Approvals{Store: store, Agents: cfg.Home.Agents(), Has: cfg.Images.Has, Best: func(ctx context.Context) (agentbox.Isolation, error) {
 		best, err := m.chooser.Auto(ctx)

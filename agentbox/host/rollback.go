@@ -56,6 +56,8 @@ func chooseCheckpoint(rec record, ref string) (agentbox.Checkpoint, error) {
 // record and takes the new machine for orphaned. The caller holds op.
 func (m *Manager) rollback(ctx context.Context, b *box, c agentbox.Checkpoint, progress agentbox.Progress) error {
 	before := b.record()
+	// Looked at before anything ends: the saved memory fits the template that it is relative to and
+	// no other.
 	if c.Template != "" && c.Template != before.Box.Template {
 		return agentbox.Errorf(agentbox.Conflict, "checkpoint %s was made of a machine with another image, size or version than box %s has now", c.ID, before.Box.Name).
 			WithHint("the box is as it was; a reset with the settings of that time makes the checkpoint fit again")
@@ -75,6 +77,8 @@ func (m *Manager) rollback(ctx context.Context, b *box, c agentbox.Checkpoint, p
 	}
 	b.set(func(b *box) { b.rec = rec })
 	dir := filepath.Join(rec.names(m.home).Checkpoints(), c.ID)
+	// On failure the old record counts again, and what was made beside it is swept away. The box is
+	// stopped, with its workspace.
 	if err := m.machines.begin(ctx, b, beginning{template: template, saved: dir}, progress); err != nil {
 		b.set(func(b *box) { b.rec = before })
 		return errors.Join(agentbox.OrNoSpace(err), m.disk.sweep(before))

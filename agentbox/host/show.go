@@ -19,6 +19,7 @@ import (
 // progress.
 func (m *Manager) List(ctx context.Context, req api.ListRequest, progress agentbox.Progress) ([]agentbox.Box, error) {
 	m.boxes.sayUnread(progress)
+	// A list costs a call to each supervisor, and what it measures only on request.
 	want := brief
 	if req.Usage {
 		want = withUsage
@@ -78,7 +79,10 @@ const (
 func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.Box, error) {
 	rec, s := b.record(), b.live()
 	out := rec.Box
+	// What a record says of these is of some other day.
 	out.State, out.Lease.Expires = b.state(m.home), time.Time{}
+	// A machine that waits for its image does not answer its supervisor's guest calls: the state
+	// says why.
 	if w, ok := m.Images.Waiting(rec.Box.ID); ok && out.State == agentbox.Running {
 		out.State = agentbox.Waiting
 		out.Problems = append(out.Problems, agentbox.Problem{Kind: agentbox.ProblemImage, From: w.From, Since: w.Since, Detail: w.Why})
@@ -116,6 +120,7 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.B
 
 // problemsOf are those that a supervisor tells of, the worst first.
 func problemsOf(st api.SupervisorStatus) (out []agentbox.Problem) {
+	// In the order in which they keep a user from working.
 	for _, one := range []struct {
 		is bool
 		agentbox.Problem

@@ -21,6 +21,7 @@ type table struct {
 	boxes map[agentbox.BoxID]*box
 }
 
+// newTable is a table without boxes; adoption fills it.
 func newTable(h home.Home) *table { return &table{home: h, boxes: map[agentbox.BoxID]*box{}} }
 
 // drop forgets a box, when nothing of it is on disk any more.

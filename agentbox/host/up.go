@@ -44,9 +44,11 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	if err != nil {
 		return api.UpResponse{}, err
 	}
+	// Before anything that may take long, so that they are seen.
 	for _, w := range u.Config.Warnings {
 		progress.Say(w)
 	}
+	// The caller's variables may be the values of secrets; only now are they known here.
 	if err := m.Policies.Remember(req.Environ); err != nil {
 		return api.UpResponse{}, err
 	}
@@ -85,6 +87,8 @@ func (m *Manager) Plan(ctx context.Context, req api.UpRequest, _ agentbox.Progre
 	if err != nil {
 		return api.UpPlan{}, err
 	}
+	// For a box that is there the plan is the answer. For a new one, what is here already is looked
+	// for, in the order in which the steps would need it.
 	if u.b != nil {
 		return api.UpPlan{Box: u.Box.Name, Isolation: u.Box.Isolation, Reason: u.Box.Reason, Steps: p}, nil
 	}
@@ -105,6 +109,7 @@ func (m *Manager) read(ctx context.Context, req api.UpRequest) (u *making, mine 
 	if u.Config, err = config.Load(ctx, req.Directory); err != nil {
 		return nil, mine, err
 	}
+	// An agent brings tools and flags of its own, so it is found before the flags are read.
 	if req.Agent != "" {
 		if u.Agent, err = m.consent.Agent(ctx, u.Repo.Root, req.Agent, req.Environ); err != nil {
 			return nil, mine, err
@@ -129,6 +134,7 @@ func (m *Manager) plan(ctx context.Context, u *making) (plan.Plan, error) {
 	if u.b != nil {
 		rec := u.b.record()
 		u.Box = rec.planned(u.b.state(m.home))
+		// What the box was made with still counts, with what is new over it.
 		asked = rec.Overrides.With(u.Flags)
 	} else if u.Subdir, err = m.hasSubdir(ctx, u); err != nil {
 		return nil, err

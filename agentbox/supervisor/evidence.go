@@ -118,6 +118,8 @@ func (s *Supervisor) bringUpToDate(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lastWords)
 	defer cancel()
+	// Logs and account at the same time: both wait for the guest, and there are seconds for both
+	// together.
 	var work sync.WaitGroup
 	work.Go(func() {
 		if err := s.keepServiceLogs(ctx); err != nil {
@@ -153,6 +155,7 @@ func (s *Supervisor) keepServiceLogs(ctx context.Context) error {
 	}
 	defer files.Close()
 	var errs []error
+	// The list is the guest's: bounded, and each name is checked before it is a file's.
 	for _, v := range list[:min(len(list), maxLogs)] {
 		if !serviceName.MatchString(v.Name) {
 			errs = append(errs, fmt.Errorf("a service called %.80q", v.Name))

@@ -21,6 +21,7 @@ type Exit struct {
 	Time   time.Time       `json:"time"`
 }
 
+// exitFile is in the box's directory, where the next supervisor's daemon looks for it.
 const exitFile = "exit.json"
 
 // writeExit leaves why this supervisor ended. It is replaced as a whole.

@@ -88,6 +88,7 @@ type metered struct {
 	b *accounting
 }
 
+// Read implements net.Conn: what it reads the box has sent.
 func (c metered) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.b.sent(n)
@@ -97,6 +98,8 @@ func (c metered) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Write implements net.Conn: what it writes the box receives. Bytes beyond the limit are not passed
+// on.
 func (c metered) Write(p []byte) (int, error) {
 	if !c.m.spend(len(p)) {
 		return 0, errLimit

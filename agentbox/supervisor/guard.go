@@ -41,6 +41,7 @@ type guard struct {
 	changed func(*policy.Policy) // tells the gateway; nil where there is none
 }
 
+// newGuard is a guard under which nothing leaves the box yet. dir is where the audit log will be.
 func newGuard(cfg Config, dir string, m *meter, log *slog.Logger) *guard {
 	g := &guard{box: cfg.Box.String(), dir: dir, note: cfg.Note, log: log, keep: secrets.NewResolver(), meter: m}
 	g.current.Store(nothing())
@@ -58,6 +59,7 @@ func nothing() *policy.Policy { return policy.New(policy.Spec{}, nil) }
 func (g *guard) enforce(_ context.Context, req api.PolicyInForce) error {
 	g.changing.Lock()
 	defer g.changing.Unlock()
+	// Nothing can be put in force without a line in the log that says so.
 	if g.failed.Load() {
 		return g.unlogged()
 	}
@@ -70,6 +72,7 @@ func (g *guard) enforce(_ context.Context, req api.PolicyInForce) error {
 		return err
 	}
 	sum := sha256.Sum256(spec)
+	// The same policy again, after a restart of the daemon say, is no entry.
 	if digest := hex.EncodeToString(sum[:]); digest != g.digest {
 		err := audit.Append(policy.Entry{Kind: policy.KindPolicy, Allow: true, Reason: "preset " + req.Spec.Preset + ", sha256:" + digest})
 		if err != nil {

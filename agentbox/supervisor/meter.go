@@ -209,6 +209,7 @@ type watched struct {
 	m *meter
 }
 
+// Accept counts a client in, until its connection is closed.
 func (w watched) Accept() (net.Conn, error) {
 	c, err := w.Listener.Accept()
 	if err != nil {

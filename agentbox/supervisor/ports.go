@@ -24,6 +24,8 @@ type ports struct {
 	byID map[int]*environment.Forwarding // by port in the box
 }
 
+// newPorts has none open. backend makes connections into the guest; watch is told of those that are
+// open and of what passes.
 func newPorts(ctx context.Context, backend environment.Backend, watch environment.Watch) *ports {
 	return &ports{ctx: ctx, backend: backend, watch: watch, byID: map[int]*environment.Forwarding{}}
 }

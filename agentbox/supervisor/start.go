@@ -33,6 +33,8 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 			return err
 		}
 	}
+	// Meanwhile the daemon makes the workspace; the machine has it reserved and does not look at it
+	// yet.
 	machine, err := s.startMachine(ctx, files)
 	if err != nil {
 		return err
@@ -58,6 +60,7 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 	if err != nil {
 		return err
 	}
+	// Everything that the guest sends meets it, from its first packet on.
 	s.gate = newGate(ca, s.guard, s.meter, s.accounting, s.log)
 	if err := s.plugIn(s.gate); err != nil {
 		return err

@@ -153,6 +153,7 @@ func (s *Supervisor) run(ctx context.Context, files Files) error {
 	}()
 
 	wg.Go(func() { s.watchLease(ctx) })
+	// Deferred in the order of need: what is below uses what is above, and ends before it.
 	defer s.lease.stop()
 	defer s.guard.close()
 	defer func() {
@@ -168,6 +169,8 @@ func (s *Supervisor) run(ctx context.Context, files Files) error {
 	}()
 	s.startErr = s.start(ctx, files, sshListener, &wg)
 	close(s.started)
+	// Those that wait for the machine get the error; so does the exit note, for a daemon that calls
+	// too late.
 	if s.startErr != nil {
 		// The daemon reads the error from its call, or from the exit note when it calls too late.
 		s.end(agentbox.End{})

@@ -157,6 +157,7 @@ func branchGone(ctx context.Context, b agentbox.Box) bool {
 	return err == nil && !exists
 }
 
+// templates are those that no box, and no machine of the pool, was made from.
 func (p Pruner) templates(context.Context) ([]prunable, error) {
 	keys, err := p.Templates.Unneeded(p.Boxes.Templates())
 	var out []prunable
@@ -169,6 +170,7 @@ func (p Pruner) templates(context.Context) ([]prunable, error) {
 	return out, err
 }
 
+// images are those that have had no user for a week, see images.Unneeded.
 func (p Pruner) images(ctx context.Context) ([]prunable, error) {
 	list, err := p.Images.Unneeded()
 	var out []prunable

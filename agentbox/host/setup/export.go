@@ -38,6 +38,7 @@ func exports(dirs []string) map[caches.Part]environment.Export {
 // kept. It is never written by the box, which could hide a change in it.
 type inventories map[caches.Part]*os.File
 
+// close closes their files, which are removed with their directory.
 func (i inventories) close() {
 	for _, f := range i {
 		f.Close() // it was read only
