@@ -214,7 +214,8 @@ func keyFlags(s agents.Secret) string {
 	return strings.Join(flags, " ")
 }
 
-// setKey says where an agent's key is kept, and asks for it where that is the keyring. Values of other kinds are read when they are needed, and never pass through here.
+// setKey says where an agent's key is kept, and asks for it where that is the keyring. Values of
+// other kinds are read when they are needed, and never pass through here.
 func (a *app) setKey(ctx context.Context, ref api.PolicyRef, s agents.Secret, from secrets.Reference) error {
 	req := api.SecretRequest{PolicyRef: ref, Name: s.Name, From: from, To: s.To, Header: s.Header, Form: s.As}
 	var err error

@@ -45,8 +45,7 @@ func (a *app) execCommand() *cli.Command {
 			}
 			c, err := a.connect(ctx, box)
 			// A first word that is no box may be a command whose -- was forgotten: the hint says
-			// so.
-			// Perhaps it was no box.
+			// so. Perhaps it was no box.
 			if err != nil && a.command == nil && agentbox.CodeOf(err) == agentbox.NotFound {
 				return agentbox.AsError(err).WithHint("agentbox ls shows the boxes; agentbox exec -- %s runs it in the box of this directory", strings.Join(cmd.Args().Slice(), " "))
 			}

@@ -171,8 +171,8 @@ func imageText(img api.Image) string {
 	return fmt.Sprintf("%s (%s of %s here, the rest from %s)", img.Name, bytesText(img.Here), bytesText(img.Size), img.From)
 }
 
-// imageLs is `image ls`. imageLs lists whole images and those that are still coming. --json is a
-// list of api.Image; --quiet the digests.
+// imageLs is `image ls`: whole images, and those that are still coming with how much is here.
+// --json is a list of api.Image; --quiet the digests.
 func (a *app) imageLs() *cli.Command {
 	return &cli.Command{
 		Name: "ls", Usage: "list the images present here",

@@ -204,7 +204,8 @@ func (a *app) sshProxyCommand() *cli.Command {
 	return &cli.Command{
 		Name: proxyVerb, Hidden: true, Usage: "connect standard input and output to the SSH server of a box", ArgsUsage: "BOX",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			// Our configuration has the id; a ProxyCommand of the user's own may have %h, the name with our suffix.
+			// Our configuration has the id; a ProxyCommand of the user's own may have %h, the name
+			// with our suffix.
 			c, err := a.connect(ctx, strings.TrimSuffix(cmd.Args().First(), sshSuffix))
 			if err != nil {
 				return err

@@ -105,6 +105,8 @@ type gatherer struct {
 }
 
 // gather opens a box to take files of it. The box is woken for it; the caller closes the gatherer.
+// Names of artifacts are relative to the directory of the configuration, which may be below the top
+// of the repository.
 func (a artifacts) gather(ctx context.Context, box agentbox.Box, t agentbox.Task) (*gatherer, error) {
 	c, err := a.boxes.Connect(ctx, api.BoxRef{Box: box.ID.String()}, nil)
 	if err != nil {

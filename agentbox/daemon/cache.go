@@ -35,7 +35,8 @@ func (d *daemon) listCache(ctx context.Context, _ api.None, _ agentbox.Progress)
 	return out, err
 }
 
-// wire is wireEntry with what the team may have.
+// wire is wireEntry with what the team may have. What is shared follows from the kind of entry and
+// from what the user said of it, see layers.Sharing.
 func (d *daemon) wire(ctx context.Context, e cachestore.Entry, alarms []cachestore.Alarm) (api.CacheEntry, error) {
 	out := wireEntry(e, alarms)
 	var err error
@@ -100,7 +101,7 @@ func (d *daemon) showCache(ctx context.Context, req api.CacheRef, _ agentbox.Pro
 }
 
 // why lists what the key of an entry was computed from, nothing for one that is not named by such a
-// key.
+// key. They are lines for people.
 func (d *daemon) why(ctx context.Context, e cachestore.Entry) ([]string, error) {
 	for _, n := range e.Names {
 		if key, ok := layers.KeyOf(n); ok {
@@ -199,7 +200,7 @@ func (d *daemon) changeEntry(ctx context.Context, ref string, change func(s *cac
 }
 
 // shareCache says whether the team's machines may have an entry from here. What they have already
-// they keep.
+// they keep. An entry that is shared again is offered again at once.
 func (d *daemon) shareCache(ctx context.Context, req api.CacheShareRequest, _ agentbox.Progress) (api.CacheEntry, error) {
 	return d.changeEntry(ctx, req.Ref, func(_ *cachestore.Store, m agentbox.Digest) error { return d.sharing.Share(m, req.Share) })
 }

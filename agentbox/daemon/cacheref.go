@@ -68,7 +68,8 @@ func anyName(e cachestore.Entry, is func(n blob.Name) bool) bool {
 	return slices.ContainsFunc(e.Names, is)
 }
 
-// fewest digits may stand for a digest, as for images.
+// fewest digits may stand for a digest, as for images. Fewer would match by accident in a store of
+// a few hundred entries.
 const fewest = 4
 
 // begins tells whether ref is the beginning of a digest.

@@ -13,7 +13,7 @@ import (
 
 // contexts lists the boxes and tasks of this machine for its team. It is what `ls --team` shows
 // elsewhere, so it has nothing that is nobody else's business: no directory, no command line, no
-// prompt.
+// prompt. It is looked up anew each time the team is told.
 func (d *daemon) contexts(ctx context.Context) ([]team.Context, error) {
 	boxes, err := d.boxes.List(ctx, api.ListRequest{}, nil)
 	if err != nil {

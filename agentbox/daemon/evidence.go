@@ -26,10 +26,11 @@ import (
 // supervisor's and the gateway's word; the box's own words are in it only as what was tried.
 type evidence struct{ jobs }
 
-// gatherWithin is how long a supervisor has for its last words.
+// gatherWithin is how long a supervisor has for its last words. The attempt's result waits for it.
 const gatherWithin = 5 * time.Second
 
-// servicesDir has the logs of services, in the directory of an attempt.
+// servicesDir has the logs of services, in the directory of an attempt. `task show` names the
+// files.
 const servicesDir = "services"
 
 // Gather asks the supervisor, if it lives, for what it has not written down yet, and keeps the logs

@@ -12,7 +12,8 @@ import (
 )
 
 // handleHeld serves the calls about held tasks, those that a client waits for. To hold is to keep a
-// call open: when the client hangs up, for whatever reason, the task is cancelled by the queue.
+// call open: when the client hangs up, for whatever reason, and no other holds the task a moment
+// later, the queue cancels it.
 func (t tasks) handleHeld(mux *http.ServeMux) {
 	api.Handle(mux, api.RunTask, t.run)
 	api.Handle(mux, api.HoldTask, func(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) (agentbox.Task, error) {
@@ -39,7 +40,8 @@ func (t tasks) handleHeld(mux *http.ServeMux) {
 }
 
 // run begins a held task and says how to reach its box. It returns when the command runs, or has
-// run: then there may be no box any more, and the connection is empty.
+// run: then there may be no box any more, and the connection is empty. Whether there is room is not
+// asked: the user sits before it.
 func (t tasks) run(ctx context.Context, req api.TaskSubmission, progress agentbox.Progress) (api.TaskBegun, error) {
 	if len(req.Commands) != 1 {
 		return api.TaskBegun{}, agentbox.Errorf(agentbox.Invalid, "%d commands: one is run", len(req.Commands))

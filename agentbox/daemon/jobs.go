@@ -73,7 +73,7 @@ func (j jobs) list(ctx context.Context, req api.JobList, progress agentbox.Progr
 	return all, nil
 }
 
-// of is the box whose jobs are meant, or every box.
+// of is the box whose jobs are meant, or every box. To list does not wake a box.
 func (j jobs) of(ctx context.Context, req api.JobList, progress agentbox.Progress) ([]agentbox.Box, error) {
 	if req.All {
 		return j.boxes.List(ctx, api.ListRequest{}, progress)
@@ -132,7 +132,7 @@ func (j jobs) signal(ctx context.Context, req api.JobSignal, progress agentbox.P
 	return api.Call(ctx, client, api.SupervisorSignalJob, req, nil)
 }
 
-// remove forgets a job that has ended.
+// remove forgets a job that has ended. Conflict for one that runs or is paused.
 func (j jobs) remove(ctx context.Context, req api.JobRef, progress agentbox.Progress) (api.None, error) {
 	found, err := j.find(ctx, req, progress)
 	if err != nil {

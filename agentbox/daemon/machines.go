@@ -20,7 +20,8 @@ func (s *shares) machinesMade() {
 
 // keepMachines takes what machines start from, as far as it was made here, into the store for the
 // team, whenever there may be more of it, until ctx ends. It is done in the background and only
-// where there is a team: it copies gigabytes that nobody else would want.
+// where there is a team: it copies gigabytes that nobody else would want. A failure is logged, and
+// the next change tries again.
 func (d *daemon) keepMachines(ctx context.Context) {
 	for {
 		select {

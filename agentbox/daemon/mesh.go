@@ -51,7 +51,8 @@ func (d *daemon) inviteMesh(_ context.Context, req api.MeshInviteRequest, _ agen
 	return api.MeshInvite{Token: token, Expires: invite.Expires, Addresses: invite.Addresses}, err
 }
 
-// joinMesh takes up an invitation, and gives this machine's status as a member.
+// joinMesh takes up an invitation, and gives this machine's status as a member. It waits for the
+// machine that invites, whose addresses are in the token.
 func (d *daemon) joinMesh(ctx context.Context, req api.MeshJoinRequest, _ agentbox.Progress) (api.MeshStatus, error) {
 	if err := d.mesh.Join(ctx, req.Token, req.Name, req.Listen); err != nil {
 		return api.MeshStatus{}, err
@@ -91,7 +92,8 @@ func (d *daemon) listPeers(context.Context, api.None, agentbox.Progress) ([]api.
 	return out, err
 }
 
-// memberState is one word for what a member is, "" for one that is a member now.
+// memberState is one word for what a member is, "" for one that is a member now. A revoked member
+// may have left before; the strongest word counts.
 func memberState(m identity.Member) string {
 	switch {
 	case m.Revoked:
@@ -180,7 +182,8 @@ func (d *daemon) moving(ctx context.Context) []api.MeshMovement {
 	return out
 }
 
-// peerName is how people call a member, "" of nobody.
+// peerName is how people call a member, "" of nobody. It is the name that the member gave itself,
+// and proves nothing.
 func (d *daemon) peerName(id string) string {
 	if m, err := d.mesh.Find(id); err == nil && id != "" {
 		return m.Name
@@ -202,7 +205,8 @@ func (d *daemon) revokePeer(_ context.Context, req api.MeshPeerRef, _ agentbox.P
 	return d.changePeer(req.Peer, d.mesh.Revoke)
 }
 
-// showImage shows an image, with the names of the members that it came from.
+// showImage shows an image, with the names of the members that it came from. The room of images
+// knows members by PeerID only.
 func (d *daemon) showImage(ctx context.Context, req api.ImageRef, progress agentbox.Progress) (api.ImageDetail, error) {
 	out, err := d.boxes.Images.Show(ctx, req, progress)
 	if err != nil || d.mesh == nil {

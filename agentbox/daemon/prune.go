@@ -10,7 +10,8 @@ import (
 )
 
 // prune adds the old evidence of tasks that left no work to what boxes do not need. Which these
-// are, the queue says.
+// are, the queue says. They are removed as `task rm` does, through the queue, so that none is
+// removed under it.
 func (d *daemon) prune(ctx context.Context, req api.PruneRequest, progress agentbox.Progress) (api.PruneResponse, error) {
 	out, err := d.boxes.Pruner.Prune(ctx, req, progress)
 	if err != nil {

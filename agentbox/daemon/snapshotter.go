@@ -53,7 +53,7 @@ func (k snapshotter) Keep(ctx context.Context, box agentbox.Box, t agentbox.Task
 const maxChanges = 200
 
 // kept says what the result of a task says of its work. What a box without any change cannot give,
-// as nested repositories, it had from the beginning.
+// as nested repositories, it had from the beginning. The list of changes is cut to maxChanges.
 func (k snapshotter) kept(ctx context.Context, kept snapshot.Kept) (task.Kept, error) {
 	out := task.Kept{Ref: kept.Ref, Commit: kept.Commit, Commits: kept.Commits, Files: kept.Files, Nothing: kept.Nothing(), Missing: kept.Missing}
 	if out.Nothing {

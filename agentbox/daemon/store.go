@@ -22,7 +22,7 @@ func (o content) Open(ctx context.Context, img image.Image) (images.Filling, err
 }
 
 // distrust makes the store of images read an image again that the store of chunks found damaged:
-// they have one file.
+// they have one file. The next use of the image then reads and hashes it first.
 func distrust(images *image.Store, log *slog.Logger) func(agentbox.Digest) {
 	return func(d agentbox.Digest) {
 		if err := images.Distrust(d); err != nil {

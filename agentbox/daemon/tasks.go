@@ -84,7 +84,8 @@ type tasks struct {
 	evidence evidence
 }
 
-// handle serves the calls about tasks.
+// handle serves the calls about tasks. Each takes a task by its id or a beginning of it. To wait is
+// to keep the call open; hanging up ends the waiting and nothing else.
 func (t tasks) handle(mux *http.ServeMux) {
 	api.Handle(mux, api.SubmitTasks, t.submit)
 	api.Handle(mux, api.ListTasks, t.list)
@@ -153,7 +154,8 @@ func (t tasks) accountNow(ctx context.Context, one *agentbox.Task) {
 	}
 }
 
-// projectOf is the project of the checkout that a directory is in.
+// projectOf is the project of the checkout that a directory is in. Invalid for a directory that is
+// in no checkout.
 func projectOf(ctx context.Context, dir string) (project.Project, error) {
 	repo, err := workspace.Describe(ctx, dir)
 	if err != nil {
@@ -163,6 +165,7 @@ func projectOf(ctx context.Context, dir string) (project.Project, error) {
 }
 
 // submit reads the configuration for what the boxes will take, so that its mistakes show at once.
+// It returns when the tasks are written down, and waits for none of them.
 func (t tasks) submit(ctx context.Context, req api.TaskSubmission, progress agentbox.Progress) ([]agentbox.Task, error) {
 	s, err := t.submission(ctx, req, progress)
 	if err != nil {
@@ -210,7 +213,8 @@ func (t tasks) submission(ctx context.Context, req api.TaskSubmission, progress 
 
 // checkCost holds a limit of cost to a table that says what things cost: without one it would end
 // nothing, and that of a configuration, which is for everybody, ends nothing where somebody has
-// none.
+// none. A limit that the user gave for this task is refused without a table; one of the
+// configuration is told of and left out.
 func (t tasks) checkCost(l agentbox.TaskLimits, cfg *config.Config, progress agentbox.Progress) error {
 	if l.Cost == 0 && cfg.Limits.Cost == 0 {
 		return nil
@@ -228,7 +232,8 @@ func (t tasks) checkCost(l agentbox.TaskLimits, cfg *config.Config, progress age
 }
 
 // needOf is what a box of a configuration and of flags over it may take: at most what it would get
-// on this machine alone.
+// on this machine alone. CPUs are counted, memory is in bytes. Kinds are checked here, as a task
+// that begins in an hour should not fail by a typing error.
 func needOf(cfg *config.Config, spec agentbox.TaskSpec) (task.Need, error) {
 	kinds := []agentbox.Isolation{"", agentbox.Auto, agentbox.MicroVM, agentbox.GVisor, agentbox.Lima}
 	if !slices.Contains(kinds, spec.Isolation) {
@@ -311,7 +316,8 @@ func (t tasks) show(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) (
 	return info, nil
 }
 
-// soFar is what is known of an attempt that goes on; nil before it has a box.
+// soFar is what is known of an attempt that goes on; nil before it has a box. It is shaped as a
+// result, so that what shows one shows the other.
 func (t tasks) soFar(ctx context.Context, a agentbox.Attempt) *agentbox.Result {
 	box, err := t.boxes.Find(ctx, api.BoxRef{Box: a.BoxName})
 	if err != nil {
@@ -321,7 +327,7 @@ func (t tasks) soFar(ctx context.Context, a agentbox.Attempt) *agentbox.Result {
 	return &agentbox.Result{State: agentbox.TaskRunning, Used: seen.Used, Cost: seen.Cost, Denied: seen.Denied, Pressure: seen.Pressure}
 }
 
-// below is where in its repository a directory is.
+// below is where in its repository a directory is. It is slash-separated and "" for the top.
 func below(ctx context.Context, dir, root string) (string, error) {
 	repo, err := workspace.Describe(ctx, dir)
 	if err != nil {

@@ -12,13 +12,16 @@ import (
 )
 
 // taskWork tells what was done in boxes and tasks, and brings it into checkouts. A task whose box
-// has gone has its work in the mirror of its project; until then, its box is asked.
+// has gone has its work in the mirror of its project; until then, its box is asked. One name is
+// both a box's and a task's only if somebody gave a box a task's id for a name: then the task is
+// meant.
 type taskWork struct {
 	tasks tasks
 	boxes work.Work
 }
 
-// diff shows what changed since a box or task began.
+// diff shows what changed since a box or task began. Of a task it is made from the mirror, without
+// a box; Missing is then not told again, as the task's result has it.
 func (t taskWork) diff(ctx context.Context, req api.DiffRequest, progress agentbox.Progress) (api.WorkDiff, error) {
 	kept, err := t.find(&req.BoxRef)
 	if err != nil {
@@ -33,7 +36,8 @@ func (t taskWork) diff(ctx context.Context, req api.DiffRequest, progress agentb
 	}, err
 }
 
-// pull brings the work of a box or task into a checkout, as a branch.
+// pull brings the work of a box or task into a checkout, as a branch. The branch is agentbox/NAME
+// where none is named.
 func (t taskWork) pull(ctx context.Context, req api.PullRequest, progress agentbox.Progress) (api.PulledWork, error) {
 	kept, err := t.find(&req.BoxRef)
 	if err != nil {
