@@ -96,7 +96,7 @@ func (j *live) join(opts environment.JobAttach, ch ssh.Channel) *client {
 	} else {
 		c = &client{opts: opts, ch: ch, changed: make(chan struct{}), end: j.end}
 		if opts.Replay {
-			c.queue = append(c.queue, piece{protocol.JobOutput, j.screen.replay(opts.Rows)})
+			c.append(protocol.JobOutput, j.screen.replay(opts.Rows))
 		}
 		j.clients = append(j.clients, c)
 	}

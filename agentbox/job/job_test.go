@@ -351,3 +351,19 @@ func TestARefusalHasAStatusOfAProgram(t *testing.T) {
 		}
 	}
 }
+
+// What is replayed to a client counts towards how far it may be behind, as all that it has not
+// taken.
+func TestAReplayIsBoundedWithWhatFollows(t *testing.T) {
+	j := &live{}
+	j.screen.write(bytes.Repeat([]byte("x"), maxScreen))
+	c := j.join(environment.JobAttach{Replay: true}, nil)
+	c.put(t.Context(), protocol.JobOutput, make([]byte, maxQueue))
+	sum := 0
+	for _, p := range c.queue {
+		sum += len(p.data)
+	}
+	if sum > maxQueue || sum != c.queued {
+		t.Errorf("%d bytes are queued, counted as %d", sum, c.queued)
+	}
+}
