@@ -219,8 +219,7 @@ func (m mirror) commit(ctx context.Context, tree, parent, message string) (strin
 	if parent != "" {
 		args = append(args, "-p", parent)
 	}
-	out, _, err := git.Run(ctx, git.Call{Dir: m.dir, Args: args, Env: append([]string{"GIT_DIR=" + m.dir},
-		"GIT_AUTHOR_NAME=agentbox", "GIT_AUTHOR_EMAIL=agentbox@localhost", "GIT_COMMITTER_NAME=agentbox", "GIT_COMMITTER_EMAIL=agentbox@localhost")})
+	out, _, err := git.Run(ctx, git.Call{Dir: m.dir, Args: args, Env: append([]string{"GIT_DIR=" + m.dir}, ours...)})
 	return strings.TrimSpace(string(out)), err
 }
 

@@ -120,7 +120,7 @@ func (f *facts) check() error {
 		ids = append(ids, b.Commit)
 	}
 	for _, id := range ids {
-		if len(id) != digits || digits == 0 || strings.Trim(id, "0123456789abcdef") != "" {
+		if !isObject(id, digits) {
 			return fmt.Errorf("%.80q is not a commit", id)
 		}
 	}
@@ -128,6 +128,11 @@ func (f *facts) check() error {
 		return errors.New("it counts wrong")
 	}
 	return nil
+}
+
+// isObject tells whether id is the full name of an object where names have so many hex digits.
+func isObject(id string, digits int) bool {
+	return digits > 0 && len(id) == digits && strings.Trim(id, "0123456789abcdef") == ""
 }
 
 // lies is the error of a box whose answer is none.

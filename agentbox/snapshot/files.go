@@ -64,8 +64,7 @@ func (k *keepRun) unpack(ctx context.Context, tree string) error {
 // commitFiles makes a commit of a tree of files, on top of the base if the mirror has it. The
 // objects are made in the view and reach the mirror as a pack, checked like every other.
 func (k *keepRun) commitFiles(ctx context.Context, view *git.View, tree string) (facts, error) {
-	env := []string{"GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(k.mirror.dir, "objects"),
-		"GIT_AUTHOR_NAME=agentbox", "GIT_AUTHOR_EMAIL=agentbox@localhost", "GIT_COMMITTER_NAME=agentbox", "GIT_COMMITTER_EMAIL=agentbox@localhost"}
+	env := append([]string{"GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(k.mirror.dir, "objects")}, ours...)
 	run := func(stdin io.Reader, args ...string) (string, error) {
 		out, _, err := view.Run(ctx, git.Call{Dir: tree, Args: args, Env: env, Stdin: stdin})
 		return strings.TrimSpace(string(out)), err

@@ -98,6 +98,9 @@ func unwritable(err error) error {
 	return agentbox.Errorf(agentbox.Internal, "cannot write the mirror of the project: %w", err)
 }
 
+// ours are the author and the committer of commits that are made here.
+var ours = []string{"GIT_AUTHOR_NAME=agentbox", "GIT_AUTHOR_EMAIL=agentbox@localhost", "GIT_COMMITTER_NAME=agentbox", "GIT_COMMITTER_EMAIL=agentbox@localhost"}
+
 // git runs git in the mirror. What it prints is held in memory, so it is for short answers.
 func (m mirror) git(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
 	out, _, err := git.Run(ctx, git.Call{Dir: m.dir, Args: args, Stdin: stdin, Env: []string{"GIT_DIR=" + m.dir}})
@@ -266,9 +269,7 @@ func (m mirror) borrowShallow(ctx context.Context, repo workspace.Repo) error {
 	if err != nil {
 		return err
 	}
-	ends := slices.DeleteFunc(strings.Fields(string(data)), func(id string) bool {
-		return len(id) != len(repo.Commit) || strings.Trim(id, "0123456789abcdef") != ""
-	})
+	ends := slices.DeleteFunc(strings.Fields(string(data)), func(id string) bool { return !isObject(id, len(repo.Commit)) })
 	have, err := m.has(ctx, ends...)
 	if err != nil {
 		return err

@@ -105,7 +105,7 @@ func readQuickStatus(text, base, tree string) (others []string, clean bool) {
 			return nil, false
 		case refs:
 			id, _, _ := strings.Cut(line, " ")
-			if len(id) != len(base) || strings.Trim(id, "0123456789abcdef") != "" {
+			if !isObject(id, len(base)) {
 				return nil, false
 			}
 			if id != base {
