@@ -113,6 +113,7 @@ func Open(ctx context.Context, r io.Reader, key ed25519.PublicKey) (Statement, e
 	if err := decode(b, &e); err != nil {
 		return Statement{}, damaged(err)
 	}
+	// Before any signature is looked at: each costs time, and their number is the file's.
 	if e.PayloadType != payloadType || len(e.Signatures) == 0 || len(e.Signatures) > maxSignatures {
 		return Statement{}, damaged(errors.New("it is no signed statement"))
 	}

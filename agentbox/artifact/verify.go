@@ -41,6 +41,7 @@ func Check(s Statement, dir string) ([]Checked, error) {
 		file := File{Name: f.Name, Size: f.Size, SHA256: f.Digest["sha256"]}
 		out = append(out, Checked{file, state(root, file)})
 	}
+	// Files that somebody added look like artifacts, and nobody signed them.
 	err = fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() && !known[name] {
 			out = append(out, Checked{File{Name: name}, Unknown})
@@ -53,6 +54,7 @@ func Check(s Statement, dir string) ([]Checked, error) {
 // state is what became of one file. What is no regular file any more has changed: no link is
 // followed.
 func state(root *os.Root, f File) string {
+	// The size first, as it costs nothing.
 	info, err := root.Lstat(f.Name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -25,6 +25,7 @@ func Find(dir string) (path, root string, err error) {
 	}
 	dirs := upward(dir)
 	root = dirs[len(dirs)-1]
+	// All directories for agentbox.yaml first, and only then for the other files.
 	for _, group := range [][]string{names[:1], names[1:]} {
 		for _, d := range dirs {
 			for _, name := range group {

@@ -68,6 +68,7 @@ func Parse(r io.Reader) (*Table, error) {
 		return nil, fmt.Errorf("a table of rates has at most %d KiB", maxTable>>10)
 	}
 	d := yaml.NewDecoder(bytes.NewReader(b))
+	// A key that nobody knows is a rate that somebody thinks counts.
 	d.KnownFields(true)
 	var t Table
 	if err := d.Decode(&t); err != nil && !errors.Is(err, io.EOF) {
@@ -118,6 +119,7 @@ func (t *Table) Of(c agentbox.Consumption) agentbox.Cost {
 	for name, n := range c.Models {
 		m, found := t.model(name)
 		if !found {
+			// A model that was asked and used no tokens is not worth a word.
 			if n.Total() > 0 {
 				out.Unrated = append(out.Unrated, name)
 			}

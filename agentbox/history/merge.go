@@ -39,6 +39,7 @@ type file struct {
 func Merge(w io.Writer, fresh, kept io.ReadSeeker, dirs []string) error {
 	var sources []io.ReadSeeker
 	var have []map[string]file
+	// The box's files first: of a name that is in both, what was kept before is passed over.
 	seen := map[string]bool{}
 	for _, r := range []io.ReadSeeker{fresh, kept} {
 		if r == nil {

@@ -173,6 +173,7 @@ func leftOutText(n uint64) string {
 
 // line appends a line as a whole, or nothing.
 func (r *recorder) line(line []byte) bool {
+	// At the end of what is whole: half a line of a full disk is written over.
 	if _, err := r.file.WriteAt(append(line, '\n'), r.size); err != nil {
 		_ = r.file.Truncate(r.size) // what cannot be cut off is written over by the next line
 		return false

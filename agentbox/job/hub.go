@@ -267,6 +267,7 @@ const maxEnded = 50
 
 // makeRoom removes the oldest jobs that have ended.
 func (h *Hub) makeRoom() {
+	// Read as those of a box that runs, so that what has no end counts as running and is kept.
 	ended := slices.DeleteFunc(List(h.Dir, agentbox.Box{State: agentbox.Running}), func(j agentbox.Job) bool { return j.State == agentbox.JobRunning })
 	for _, j := range ended[:max(len(ended)-maxEnded, 0)] {
 		h.mu.Lock()

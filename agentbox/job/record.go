@@ -110,8 +110,8 @@ func Read(jobs string, id agentbox.JobID, box agentbox.Box) (agentbox.Job, error
 	return j, nil
 }
 
-// List is every job of a box, the oldest first. What cannot be read is left out. Of jobs it is no
-// error that the directory does not exist.
+// List is every job of a box, the oldest first. What cannot be read is left out. A directory that
+// does not exist has none.
 func List(jobs string, box agentbox.Box) []agentbox.Job {
 	var all []agentbox.Job
 	for _, id := range ids(jobs) {

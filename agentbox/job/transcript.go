@@ -93,6 +93,7 @@ func (t Transcript) Events(ctx context.Context, follow bool, f func(h Header, e 
 	r := &partReader{t: t, number: -1, each: f}
 	defer r.close()
 	for {
+		// exit.json is written when the last output is.
 		end, err := readEnd(t.dir) // before the last look: then nothing comes after it
 		if err != nil {
 			return err

@@ -91,6 +91,7 @@ func (s Service) Install(ctx context.Context) (Status, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return Status{}, agentbox.Errorf(agentbox.Missing, "%w", err)
 	}
+	// The unit is written before the manager is told, which reads it by itself then.
 	if err := durable.WriteFile(path, []byte(m.text(s)), 0o644); err != nil {
 		return Status{}, agentbox.Errorf(agentbox.Missing, "write the service: %w", err)
 	}

@@ -161,6 +161,7 @@ func (k *keepRun) setWork(ctx context.Context, f *facts, tree string) error {
 	if err != nil {
 		return err
 	}
+	// All that was not committed was so at the beginning, and is no work.
 	if f.files = files; files == 0 && f.head != "" {
 		f.top = f.head
 		return nil

@@ -88,6 +88,7 @@ func (f *facts) take(what, value string) {
 		f.head = value
 	case "top":
 		f.top = value
+	// What is no number is 0: it is for people only.
 	case "files":
 		f.files, _ = strconv.Atoi(strings.TrimSpace(value))
 	case "also":

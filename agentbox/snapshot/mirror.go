@@ -185,6 +185,7 @@ func (m mirror) adopt(dir string) error {
 	if err != nil {
 		return unwritable(err)
 	}
+	// Two boxes may bring the same pack: its name is its content's, so either of them is right.
 	for _, suffix := range []string{".pack", ".rev", ".idx"} {
 		for _, e := range entries {
 			if !strings.HasSuffix(e.Name(), suffix) {
@@ -238,6 +239,7 @@ func (m mirror) seed(ctx context.Context, repo workspace.Repo, commit string) er
 		return err
 	}
 	list := commit + "\n"
+	// What mirror and checkout both have need not be packed.
 	for _, id := range have {
 		if _, _, err := view.Run(ctx, git.Call{Args: []string{"cat-file", "-e", id + "^{commit}"}}); err == nil {
 			list += "^" + id + "\n"

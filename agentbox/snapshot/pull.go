@@ -15,6 +15,7 @@ func Pull(ctx context.Context, kept Kept, repo workspace.Repo, branch, memory st
 	if err := workspace.CheckBranch(ctx, repo, branch); err != nil {
 		return err
 	}
+	// The objects first: a branch must never name what is not there.
 	if err := m.export(ctx, repo, kept.Commit, kept.Base, ""); err != nil {
 		return err
 	}

@@ -59,6 +59,7 @@ func (t *Team) offer(ctx context.Context) error {
 			}
 		}
 	}
+	// One change for all kinds: others see all of it, or none.
 	return c.Update(func(e *catalogue.Edit) {
 		e.Replace(catalogue.Image, images)
 		e.Replace(catalogue.Setup, setups)

@@ -48,6 +48,7 @@ func readNode(s *scan, dir string) {
 	}
 	s.readPackageJSON(file, content)
 	s.lock(dir, "package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml", "bun.lock")
+	// A lock asks for the program that wrote it, unless packageManager named a version.
 	for tool, lock := range map[Tool]string{PNPM: "pnpm-lock.yaml", Yarn: "yarn.lock"} {
 		file := path.Join(dir, lock)
 		if content, ok := s.head(file); ok && len(s.found.Needs.Of(tool)) == 0 {

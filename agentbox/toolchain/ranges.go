@@ -14,6 +14,7 @@ func intersect(ranges []string) string {
 		var next []string
 		for _, left := range out {
 			for right := range strings.SplitSeq(r, "||") {
+				// Each range multiplies what there is, and each is a file's word.
 				if len(next) < maxAlternatives {
 					next = append(next, strings.TrimSpace(left+" "+strings.TrimSpace(right)))
 				}

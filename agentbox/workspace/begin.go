@@ -142,6 +142,7 @@ func (b *beginning) top(ctx context.Context) (tree string, files int, err error)
 	if err := g.Wait(); err != nil || size > MaxBegin {
 		return "", 0, explain(err, b.tree)
 	}
+	// Only those files are added: a walk through all of them was done already.
 	if len(names) > 0 {
 		list := strings.NewReader(strings.Join(names, "\x00") + "\x00")
 		if _, err := b.run(ctx, list, "add", "-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul"); err != nil {

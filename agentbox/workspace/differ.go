@@ -34,6 +34,7 @@ func (c change) deleted() bool { return strings.Trim(c.mode, "0") == "" }
 func differing(ctx context.Context, v *git.View, repo Repo, changes []string) ([]string, error) {
 	var differ []string
 	var regular []change // whose contents git has to name, because line ends may be converted
+	// First what takes no process; git is asked once for all contents that are left.
 	for _, line := range changes {
 		c := parseChange(line)
 		switch same, ask := c.compare(repo); {
@@ -76,6 +77,7 @@ func (c change) compare(repo Repo) (same, contents bool) {
 	case !fi.Mode().IsRegular():
 		return false, false
 	}
+	// git knows no other rights of a file than this.
 	executable := fi.Mode()&0o100 != 0
 	return false, c.mode == "100644" && !executable || c.mode == "100755" && executable
 }

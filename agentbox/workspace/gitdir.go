@@ -177,6 +177,7 @@ func (w *walker) add(dir, name string) error {
 		if err := os.MkdirAll(filepath.Join(w.dst, filepath.Dir(name)), 0o755); err != nil {
 			return unwritable(w.dst, err)
 		}
+		// The two kinds of file into which git writes the URL that something came from.
 		clean := name == "FETCH_HEAD" || strings.HasPrefix(name, "logs/")
 		*w.jobs = append(*w.jobs, job{src: path, dst: filepath.Join(w.dst, name), name: ".git/" + name, clean: clean, private: true})
 		return nil

@@ -37,6 +37,7 @@ func (s *stager) objects(ctx context.Context, repo Repo, dst string) error {
 				return err
 			}
 		}
+		// All of them tell one flag: whichever has gone, the listing is out of date.
 		for i := range jobs {
 			jobs[i].gone = &vanished
 		}

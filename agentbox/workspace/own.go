@@ -65,6 +65,8 @@ func preflight(dir string) error {
 		path := filepath.Join(dir, ".git")
 		fi, err := os.Lstat(path)
 		switch {
+		// A .git without what makes it one is found by git to be none, and it looks further up; we
+		// do not, and git's answer is checked again by checkOwn.
 		case err == nil && fi.IsDir():
 			return checkPlain(path)
 		case err == nil && !fi.Mode().IsRegular():
@@ -106,9 +108,13 @@ func (r Repo) checkOwn(ctx context.Context) error {
 		to, err := follow(entry, "gitdir: ", r.Root)
 		named = err == nil && same(to, r.GitDir)
 	}
+	// It is below the checkout, and neither .git nor named by it: somebody put it there to be
+	// found.
 	if !named && within(r.Root, r.GitDir) {
 		return stranger(r.Root, r.GitDir)
 	}
+	// The files of a repository that is the checkout's own may still lead its common directory
+	// elsewhere.
 	if named {
 		if r.CommonDir == r.GitDir || within(r.Root, r.CommonDir) {
 			return nil
@@ -124,6 +130,8 @@ func (r Repo) checkOwn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// Submodules and separate git directories say so; of a linked work tree's common directory this
+	// is never asked.
 	for _, s := range settings {
 		if s.key == "core.worktree" && r.CommonDir == r.GitDir && same(absolute(s.value, r.GitDir), r.Root) {
 			return nil

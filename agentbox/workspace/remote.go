@@ -152,6 +152,7 @@ func removeSection(config []byte, name, box string) []byte {
 		if next := bytes.Index(config[at+len(start):], []byte("\n[")); next >= 0 {
 			end = at + len(start) + next + 1
 		}
+		// Byte for byte as it was before, also where its last line had no end.
 		if end == len(config) && config[end-1] != '\n' && at > 0 {
 			at-- // the newline insertSection put before it
 		}

@@ -75,6 +75,8 @@ func stageWithin(ctx context.Context, repo Repo, dst string, opts Options, limit
 	}
 	// Limit and link hold for all repositories that are nested in it together.
 	s := &stager{opts: opts, top: repo, dst: dst, limit: limit, seen: map[string]bool{}}
+	// Whatever the form of the original, a linked work tree say, the copy has its git directory
+	// inside.
 	err = s.repo(ctx, repo, target{root: dst, git: filepath.Join(dst, ".git")})
 	if err == nil {
 		err = s.finishDirs()

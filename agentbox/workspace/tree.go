@@ -31,6 +31,7 @@ func (s *stager) tree(ctx context.Context, src, dst string, paths []string) (nes
 	jobs := make([]job, 0, len(paths))
 	for _, path := range paths {
 		path = strings.TrimSuffix(path, "/")
+		// Not ok: git lists a file there that is not in the work tree any more.
 		ok, err := s.parents(src, dst, filepath.Dir(path), dirs)
 		if err != nil {
 			return nil, err

@@ -55,6 +55,7 @@ func flood() {
 	for _, c := range held {
 		c.Close()
 	}
+	// What was closed is counted off when the gate has seen it, which may be a moment later.
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if handshake("b.example", "b.example") != "" {
 			fmt.Println("and then answers")

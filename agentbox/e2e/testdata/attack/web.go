@@ -103,6 +103,7 @@ var ways = map[string]func() (net.Conn, error){
 // carried with the first one's permission. The forms are those that the gateway's own tests have
 // (gatewaytest).
 func framings() {
+	// Each way has parsers of its own between the box and the site.
 	for way, connect := range ways {
 		for what, request := range gatewaytest.Framings("a.example") {
 			c, err := connect()
