@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"agentbox/agentbox"
 	"agentbox/vmm"
@@ -162,45 +164,26 @@ func (d *Driver) start(m *machine, cmd command, files ...*os.File) error {
 	if err != nil {
 		return err
 	}
-	var ours []net.Conn
-	var theirs []*os.File
-	defer func() {
-		for _, f := range theirs {
-			f.Close()
-		}
-	}()
-	for _, name := range []string{"qmp", "agent", "console", "network"} { // in the order of the fd constants
-		conn, file, err := child.SocketPair(name)
-		if err != nil {
-			closeAll(ours)
-			return err
-		}
-		ours, theirs = append(ours, conn), append(theirs, file)
-	}
-	inherited := append(append([]*os.File{}, theirs...), files...)
+	names := []string{"qmp", "agent", "console", "network"} // in the order of the fd constants
 	if m.spec.Blocks != nil {
-		image, file, err := child.SocketPair("image")
-		if err != nil {
-			closeAll(ours)
-			return err
-		}
-		ours, theirs = append(ours, image), append(theirs, file)
-		for len(inherited) < fdImage-fdQMP {
-			inherited = append(inherited, nil) // a machine that boots has no state
-		}
-		inherited = append(inherited, file)
+		names = append(names, "image")
 	}
+	ours, theirs, err := socketPairs(names)
+	if err != nil {
+		return err
+	}
+	defer closeAll(theirs)
 	argv, reach := cmd.argv(), cmd.files(program)
 	confined := &reach
 	if d.config.Rewire != nil {
 		argv, confined = d.config.Rewire(argv), nil
 	}
-	m.proc, err = startProcess(program, argv, inherited, confined)
+	m.proc, err = startProcess(program, argv, inherited(theirs, files), confined)
 	if err != nil {
 		closeAll(ours)
 		return fmt.Errorf("start QEMU of %s: %w", m.spec.Name, err)
 	}
-	m.qmp = newMonitor(ours[0].(*net.UnixConn), m.event)
+	m.qmp = newMonitor(ours[0], m.event)
 	m.stream = ours[1]
 	m.console = console.New(m.spec.Dir, ours[2])
 	m.link = newLink(ours[3])
@@ -211,8 +194,36 @@ func (d *Driver) start(m *machine, cmd command, files ...*os.File) error {
 	return nil
 }
 
-func closeAll(conns []net.Conn) {
-	for _, c := range conns {
+// socketPairs makes a pair for each name: our ends, and QEMU's. After an error none is open.
+func socketPairs(names []string) (ours []*net.UnixConn, theirs []*os.File, err error) {
+	for _, name := range names {
+		conn, file, err := child.SocketPair(name)
+		if err != nil {
+			closeAll(ours)
+			closeAll(theirs)
+			return nil, nil, err
+		}
+		ours, theirs = append(ours, conn), append(theirs, file)
+	}
+	return ours, theirs, nil
+}
+
+// inherited puts QEMU's descriptors in the order of the fd constants: its ends of the sockets but
+// for the image's, the files, and, behind everything there could be, that of the image.
+func inherited(sockets, files []*os.File) []*os.File {
+	const image = fdNetwork - fdQMP + 1 // the place of the image's among the sockets
+	all := slices.Concat(sockets[:image], files)
+	if len(sockets) == image {
+		return all
+	}
+	for len(all) < fdImage-fdQMP {
+		all = append(all, nil) // a machine that boots has no state
+	}
+	return append(all, sockets[image])
+}
+
+func closeAll[T io.Closer](all []T) {
+	for _, c := range all {
 		c.Close()
 	}
 }
