@@ -24,9 +24,10 @@ type Spec struct {
 	Blocks    Blocks `json:"-"` // the same while it is not all here: Image is not opened then. nil: it is
 	Kernel    string // a kernel directory as vmm/kernel lays it out; ignored by drivers that bring their own
 	Workspace string // a path made by NewWorkspace or reserved; "" gives the guest an empty slot (templates)
-	CPUs      int
-	Memory    int64 // bytes
-	Disk      int64 // bytes the workspace and the runtime layer may each grow to
+	// How many virtual CPUs the guest sees, at least 1.
+	CPUs   int
+	Memory int64 // bytes
+	Disk   int64 // bytes the workspace and the runtime layer may each grow to
 }
 
 // Blocks reads an image that is not all here. Its methods are called from many goroutines.

@@ -115,7 +115,8 @@ func clientConfig(keys Keys) (*ssh.ClientConfig, error) {
 	}, nil
 }
 
-// Refused is why a guest that answers will not begin a life. It must be killed.
+// Refused is why a guest that answers will not begin a life, in its own words made fit for a
+// message. It must be killed.
 type Refused struct{ Reason string }
 
 // Error implements error.

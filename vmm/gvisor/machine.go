@@ -51,6 +51,7 @@ type machine struct {
 	err    error // why it ended; read it after done
 }
 
+// Stream and Done implement vmm.Machine.
 func (m *machine) Stream() net.Conn      { return m.stream }
 func (m *machine) Done() <-chan struct{} { return m.done }
 
@@ -76,6 +77,8 @@ func (m *machine) Err() error {
 	}
 }
 
+// Freeze and Thaw implement vmm.Machine. They stop and resume all processes of the sandbox, the
+// agent's included.
 func (m *machine) Freeze(ctx context.Context) error { return m.setFrozen(ctx, true, m.control.pause) }
 func (m *machine) Thaw(ctx context.Context) error   { return m.setFrozen(ctx, false, m.control.resume) }
 

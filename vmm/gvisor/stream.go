@@ -28,6 +28,8 @@ func newStream() (ours *stream, input, output *os.File, err error) {
 	return &stream{r, w}, input, output, nil
 }
 
+// The rest is net.Conn. Close closes both directions; deadlines work, since the pipes are in Go's
+// poller.
 func (s *stream) Read(p []byte) (int, error)  { return s.r.Read(p) }
 func (s *stream) Write(p []byte) (int, error) { return s.w.Write(p) }
 func (s *stream) Close() error                { return errors.Join(s.r.Close(), s.w.Close()) }

@@ -11,13 +11,17 @@ import (
 // Image is a complete image in the store. Path is its erofs file. As JSON it is image.json. It is a
 // value: nobody changes one that was handed out.
 type Image struct {
-	Digest   agentbox.Digest `json:"digest"` // of the erofs file
-	Name     string          `json:"name"`   // its source, and what was added
-	Source   string          `json:"source"`
-	Platform string          `json:"platform"`
-	Packages []string        `json:"packages,omitempty"` // asked for
-	Include  []Include       `json:"include,omitempty"`
-	Size     int64           `json:"size"`
+	Digest agentbox.Digest `json:"digest"` // of the erofs file
+	Name   string          `json:"name"`   // its source, and what was added
+	// As the recipe had it, in its normal form.
+	Source   string   `json:"source"`
+	Platform string   `json:"platform"`
+	Packages []string `json:"packages,omitempty"` // asked for
+	// What this host added; as asked for, not as found.
+	Include []Include `json:"include,omitempty"`
+	// Bytes of the erofs file.
+	Size int64 `json:"size"`
+	// When it was made here, or elsewhere: for people, and to list the newest first.
 	Created  time.Time       `json:"created"`
 	Key      string          `json:"key"`                // of the recipe
 	Base     agentbox.Digest `json:"base,omitzero"`      // the image under what was included
@@ -60,7 +64,7 @@ func (i *Image) over(base Image) {
 // those with a constant (StepOtherBytes and its like) are notices, and no progress.
 type Event struct {
 	Step   string // fetch, install, unpack, write, hash, include, wait
-	Done   int64  // bytes
+	Done   int64  // bytes; layers where Step is unpack
 	Total  int64
 	Detail string // one line
 }

@@ -17,8 +17,8 @@ import (
 // becomes the name of a file.
 var recipeKey = agentbox.Pattern(`^([0-9a-f]{32}|derived-[0-9a-f]{64})$`)
 
-// NotHereError says that an image has to be here completely for what was asked. A caller gets the
-// image completed and asks again.
+// NotHereError says that an image has to be here completely for what was asked. A caller gets Image
+// completed and asks again.
 type NotHereError struct{ Image Image }
 
 // Error implements error.

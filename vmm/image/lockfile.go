@@ -42,6 +42,7 @@ type Lock struct {
 
 // LockEntry pins one recipe.
 type LockEntry struct {
+	// The first three are the recipe, in its normal form: what the entry is found by.
 	Source   string     `yaml:"source"`
 	Packages []string   `yaml:"packages,omitempty,flow"`
 	Platform string     `yaml:"platform"`

@@ -17,8 +17,9 @@ import (
 // driver's fingerprint covers the files themselves and not this one.
 type Manifest struct {
 	// As `uname -r` prints it in the guest.
-	Release string          `json:"release"`
-	Source  string          `json:"source"` // for people: where the kernel came from
+	Release string `json:"release"`
+	Source  string `json:"source"` // for people: where the kernel came from
+	// Of the two files beside it.
 	Vmlinuz agentbox.Digest `json:"vmlinuz"`
 	Initrd  agentbox.Digest `json:"initrd"`
 	// Of the agent that is /init of the initrd.

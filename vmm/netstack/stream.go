@@ -207,6 +207,7 @@ func (c *stream) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
+// SetWriteDeadline is SetReadDeadline for writes.
 func (c *stream) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -26,6 +26,7 @@ import (
 
 // Image says where such a file is.
 type Image struct {
+	// Absolute, of a file on this host that may still have holes.
 	Path  string `json:"path"`
 	Size  int64  `json:"size"`  // bytes of the whole image
 	Block int64  `json:"block"` // bytes of a block; the last may be shorter

@@ -44,11 +44,13 @@ type machine struct {
 	err    error // why it ended; read it after done
 }
 
+// Stream, Link, PIDs and Done implement vmm.Machine and vmm.Networked. QEMU is one process.
 func (m *machine) Stream() net.Conn      { return m.stream }
 func (m *machine) Link() vmm.Link        { return m.link }
 func (m *machine) PIDs() []int           { return []int{m.proc.PID} }
 func (m *machine) Done() <-chan struct{} { return m.done }
 
+// Err implements vmm.Machine; it is nil while the machine runs.
 func (m *machine) Err() error {
 	select {
 	case <-m.done:
@@ -58,6 +60,7 @@ func (m *machine) Err() error {
 	}
 }
 
+// Freeze and Thaw implement vmm.Machine. QEMU takes both twice; stopping may flush disks.
 func (m *machine) Freeze(ctx context.Context) error {
 	return m.explain(m.qmp.run(ctx, slowCommand, "stop", nil))
 }
@@ -66,6 +69,7 @@ func (m *machine) Thaw(ctx context.Context) error {
 	return m.explain(m.qmp.run(ctx, quickCommand, "cont", nil))
 }
 
+// Kill implements vmm.Machine.
 func (m *machine) Kill() error {
 	select {
 	case <-m.done:

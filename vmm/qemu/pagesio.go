@@ -143,6 +143,7 @@ func eachRegion(ctx context.Context, n int, work func(i int, buf []byte) error) 
 // never written stays a hole.
 type fileSpace struct{ f *os.File }
 
+// readPages implements pageSource; holes read as zeros.
 func (s fileSpace) readPages(dst []byte, offset int64, pages *bitmap) error {
 	for _, run := range pages.runs() {
 		if _, err := s.f.ReadAt(dst[:run.len], offset+run.off); err != nil {
@@ -153,6 +154,7 @@ func (s fileSpace) readPages(dst []byte, offset int64, pages *bitmap) error {
 	return nil
 }
 
+// writePages implements pageSink.
 func (s fileSpace) writePages(src []byte, offset int64, pages *bitmap) error {
 	for _, run := range pages.runs() {
 		if _, err := s.f.WriteAt(src[:run.len], offset+run.off); err != nil {

@@ -15,6 +15,7 @@ import (
 )
 
 const (
+	// QEMU's names of accelerators, which are also vmm.Facts' and the configuration's.
 	accelKVM = "kvm"
 	accelTCG = "tcg"
 )

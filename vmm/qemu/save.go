@@ -198,6 +198,7 @@ func savePages(ctx context.Context, dir, name string, space int64, from []candid
 	return agentbox.Digest(sha256.Sum256(index)), durable.Create(filepath.Join(dir, name+indexSuffix), index, 0o600)
 }
 
+// saveManifest writes a manifest, synced, as the last file of its directory.
 func saveManifest(dir string, man manifest) error {
 	b, _, err := statedir.Seal(man)
 	if err != nil {

@@ -149,6 +149,7 @@ func newPacked(f *os.File, x *pageIndex) packed {
 	return p
 }
 
+// writePages implements pageSink: the pages go where the index says that they lie.
 func (p packed) writePages(src []byte, offset int64, _ *bitmap) error {
 	_, err := p.f.WriteAt(src, p.data[offset])
 	return err

@@ -17,9 +17,10 @@ type Basis struct {
 	Template agentbox.Digest `json:"template,omitzero"` // saved states: the manifest of the template they rest on
 	// As vmm.Driver.Fingerprint had it when the machine was started.
 	Fingerprint string `json:"fingerprint"`
-	CPUs        int    `json:"cpus"`
-	Memory      int64  `json:"memory"` // bytes
-	Disk        int64  `json:"disk"`   // bytes
+	// The spec's sizes, which the state was made with and fits alone.
+	CPUs   int   `json:"cpus"`
+	Memory int64 `json:"memory"` // bytes
+	Disk   int64 `json:"disk"`   // bytes
 }
 
 // BasisOf is that of a machine with this spec. Template is left for the caller to set.

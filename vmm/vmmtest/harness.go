@@ -38,6 +38,7 @@ type Guest interface {
 // Harness is a driver and what its machines need. Run takes it by value and shares the Driver among
 // all tests.
 type Harness struct {
+	// What is tested. Its optional abilities are found out by type assertions.
 	Driver vmm.Driver
 	// Spec is complete but for Name, Dir and Workspace.
 	Spec vmm.Spec

@@ -29,8 +29,9 @@ type cgroups struct {
 }
 
 const (
-	cgroupRoot  = "/sys/fs/cgroup"
-	boxGroup    = cgroupRoot + "/box"
+	cgroupRoot = "/sys/fs/cgroup"
+	boxGroup   = cgroupRoot + "/box"
+	// How many processes a box may have where its configuration says nothing.
 	defaultPIDs = 4096
 )
 

@@ -28,9 +28,10 @@ type Machine struct {
 	SetMachineID func(string) error
 
 	FreezeUser func() error // returns when no user process runs; idempotent
-	ThawUser   func() error
-	TermUser   func(wait time.Duration) // SIGTERM every user process and wait as long until they are gone
-	KillUser   func()                   // SIGKILL every user process and wait until they are gone
+	// ThawUser lets them go on, and new ones start; idempotent.
+	ThawUser func() error
+	TermUser func(wait time.Duration) // SIGTERM every user process and wait as long until they are gone
+	KillUser func()                   // SIGKILL every user process and wait until they are gone
 	// Cgroup gives the directory of a group for one new process, nil for none, and what to call
 	// when it has started. It waits while user processes are frozen.
 	Cgroup     func(path string) (dir *os.File, started func(), err error)
@@ -41,7 +42,8 @@ type Machine struct {
 	// which do not look.
 	Trust func(protocol.Authority) (env map[string]string, err error)
 
-	Mount      func() error // the workspace slot at protocol.WorkspaceDir; safe after a crash
+	Mount func() error // the workspace slot at protocol.WorkspaceDir; safe after a crash
+	// Unmount lets go of the workspace; no process may be using it. Idempotent.
 	Unmount    func() error
 	DropCaches func() error // write everything and forget what was read
 	DropSlots  func() error // forget what was read of the disks that another machine will not share

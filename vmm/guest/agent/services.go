@@ -40,12 +40,14 @@ type service struct {
 const (
 	// Delays between restarts double up to maxRestart, those between checks up to maxCheck.
 	readyTimeout = 2 * time.Minute // for the next service in order; the check itself goes on
+	// How long a test of readiness may take, and the least and most between two.
 	checkTimeout = 10 * time.Second
 	minCheck     = 50 * time.Millisecond
 	maxCheck     = 2 * time.Second
-	minRestart   = 500 * time.Millisecond
-	maxRestart   = 30 * time.Second
-	steady       = time.Minute // a service that ran this long starts anew without delay
+	// The least and most between the end of a service and its next start.
+	minRestart = 500 * time.Millisecond
+	maxRestart = 30 * time.Second
+	steady     = time.Minute // a service that ran this long starts anew without delay
 )
 
 // start replaces the services by these. Those that run are ended first, which the caller's detach

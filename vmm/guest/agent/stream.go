@@ -100,7 +100,7 @@ func (l *life) Close() error {
 	return nil
 }
 
-// The host has the deadlines; the agent waits as long as it takes.
+// The rest is net.Conn. The host has the deadlines; the agent waits as long as it takes.
 func (l *life) SetDeadline(time.Time) error      { return nil }
 func (l *life) SetReadDeadline(time.Time) error  { return nil }
 func (l *life) SetWriteDeadline(time.Time) error { return nil }

@@ -1,7 +1,10 @@
 //go:build linux
 
 // Command agentbox-guest is the first process of every guest, and nothing else: it is embedded in
-// agentbox, and put into the initramfs of virtual machines or shown to gVisor's.
+// agentbox, and put into the initramfs of virtual machines or shown to gVisor's. All it does is in
+// vmm/guest/agent; vmm/guest/build-agent.sh builds it, vmm/guest carries it. It is static, for an
+// image may have no library, and small, since it is in the memory of every box:
+// agentbox/imports_test.go lists what it may import.
 package main
 
 import (

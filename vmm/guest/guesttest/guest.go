@@ -1,5 +1,9 @@
-// Package guesttest drives the real guest agent for the conformance suite of the drivers. It is for
-// tests only.
+// Package guesttest drives the real guest agent for the conformance suite of the drivers
+// (vmm/vmmtest). It is for tests only.
+//
+// A Guest begins a life with keys of its own, as a supervisor does, and keeps files over SFTP in
+// the places that the suite knows. The tests of vmm/qemu and vmm/gvisor add PowerOff and make it a
+// vmmtest.Guest.
 package guesttest
 
 import (

@@ -1,5 +1,10 @@
 // Package javastore writes the file in which Java keeps the authorities that it believes. It reads
 // none.
+//
+// vmm/image writes one into each image whose packages made one, since theirs has the time of its
+// making in it; the guest agent writes it anew in each box, with the box's own authority
+// (vmm/guest/agent/trustjava.go). Both give it a bundle of PEM certificates. It is linked into the
+// agent and imports the standard library only.
 package javastore
 
 import (

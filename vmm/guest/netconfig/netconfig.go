@@ -2,7 +2,12 @@
 
 // Package netconfig configures the network card of a box in the Linux network namespace it is in:
 // the guest's own, or the one that gVisor takes the configuration from. It knows the one network
-// that every box has, and changes nothing else.
+// that every box has (vmm/guest/protocol), and changes nothing else.
+//
+// The guest agent calls Up while it boots a virtual machine, the launcher of a gVisor machine
+// before it starts runsc; Ask is for the launcher's own requests, too. It speaks to the kernel by
+// ioctls and rtnetlink itself, for an image need have no program for it. It is linked into both
+// small programs and imports no library but golang.org/x/sys.
 package netconfig
 
 import (

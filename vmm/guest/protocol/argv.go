@@ -15,7 +15,8 @@ type ArgvRequest struct {
 	Argv []string          `json:"argv"`          // none: the user's login shell
 	Dir  string            `json:"dir,omitempty"` // "" is the workspace when attached, else the user's home
 	Env  map[string]string `json:"env,omitempty"` // over the session's
-	User string            `json:"user,omitempty"`
+	// As UserRequest; it goes before that of the session.
+	User string `json:"user,omitempty"`
 }
 
 // Serials of the guest's virtio-blk slots, by which the agent tells them apart.

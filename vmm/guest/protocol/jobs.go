@@ -29,6 +29,7 @@ const Jobs = "jobs@agentbox"
 
 // JobOpen says which job a channel is for.
 type JobOpen struct {
+	// The host's own name for the job, `j-` and 8 hex digits; the guest only compares it.
 	ID    string   `json:"id"`
 	Start *JobSpec `json:"start,omitempty"` // nil: the job is there
 	From  uint64   `json:"from"`            // how many bytes of its output the host has
@@ -36,15 +37,16 @@ type JobOpen struct {
 
 // JobSpec is what a job runs.
 type JobSpec struct {
-	Argv    []string          `json:"argv"`
-	Dir     string            `json:"dir,omitempty"` // as ArgvRequest's
-	Env     map[string]string `json:"env,omitempty"`
-	User    string            `json:"user,omitempty"`
-	TTY     bool              `json:"tty,omitempty"` // a terminal for its three files; else output and errors are pipes
-	Term    string            `json:"term,omitempty"`
-	Columns int               `json:"columns,omitempty"`
-	Rows    int               `json:"rows,omitempty"`
-	Input   bool              `json:"input,omitempty"` // it reads what clients send; else there is nothing to read. A terminal always reads
+	Argv []string          `json:"argv"`
+	Dir  string            `json:"dir,omitempty"` // as ArgvRequest's
+	Env  map[string]string `json:"env,omitempty"`
+	User string            `json:"user,omitempty"`
+	TTY  bool              `json:"tty,omitempty"` // a terminal for its three files; else output and errors are pipes
+	// TERM of a job with a terminal, and the terminal's size in characters.
+	Term    string `json:"term,omitempty"`
+	Columns int    `json:"columns,omitempty"`
+	Rows    int    `json:"rows,omitempty"`
+	Input   bool   `json:"input,omitempty"` // it reads what clients send; else there is nothing to read. A terminal always reads
 }
 
 // JobRefusal is why a job could not be started or is not there.
@@ -56,13 +58,14 @@ type JobRefusal struct {
 
 // JobStatus is a job as the guest knows it.
 type JobStatus struct {
-	ID    string   `json:"id"`
-	Argv  []string `json:"argv"`
-	Dir   string   `json:"dir,omitempty"`
-	User  string   `json:"user,omitempty"`
-	TTY   bool     `json:"tty,omitempty"`
-	End   uint64   `json:"end"` // bytes of output so far
-	Ended bool     `json:"ended,omitempty"`
+	ID   string   `json:"id"`
+	Argv []string `json:"argv"`
+	Dir  string   `json:"dir,omitempty"`
+	User string   `json:"user,omitempty"`
+	TTY  bool     `json:"tty,omitempty"`
+	End  uint64   `json:"end"` // bytes of output so far
+	// Its end is known, and waits to be told.
+	Ended bool `json:"ended,omitempty"`
 }
 
 // JobExit is how a job ended.

@@ -33,7 +33,8 @@ type Ready struct {
 	Version int    `json:"version"`
 	Token   string `json:"token"`
 	Kernel  string `json:"kernel"` // uname -r
-	Error   string `json:"error,omitempty"`
+	// Why there is no life, in one line.
+	Error string `json:"error,omitempty"`
 }
 
 // Names of the SSH global requests the agent answers. Payload and reply are JSON; a failed
@@ -57,9 +58,10 @@ type Failure struct {
 // AttachRequest gives the guest its workspace and the configuration of the box. It is sent once per
 // life that begins from a template, in its Hello or after it, never after a resume or a fork.
 type AttachRequest struct {
-	Workspace bool              `json:"workspace"`          // mount the workspace slot at WorkspaceDir
-	Hostname  string            `json:"hostname,omitempty"` // replaces the Hello's, for machines restored before their box had a name
-	Dir       string            `json:"dir,omitempty"`      // where commands start when they do not say; default WorkspaceDir
+	Workspace bool   `json:"workspace"`          // mount the workspace slot at WorkspaceDir
+	Hostname  string `json:"hostname,omitempty"` // replaces the Hello's, for machines restored before their box had a name
+	Dir       string `json:"dir,omitempty"`      // where commands start when they do not say; default WorkspaceDir
+	// The account that commands run as; "" is the image's user with the id of the workspace.
 	User      string            `json:"user,omitempty"`
 	Env       map[string]string `json:"env,omitempty"`
 	Services  []Service         `json:"services,omitempty"` // in start order
@@ -89,6 +91,7 @@ const AuthorityFile = "5a5741c7.0"
 // Authority is a certificate authority that everything in the box is to believe, beside those of
 // the image.
 type Authority struct {
+	// One certificate.
 	PEM    string `json:"pem"`
 	File   string `json:"file"`             // its name in a directory of certificates, as OpenSSL looks for it
 	Others string `json:"others,omitempty"` // PEM of those that the host was taught beside its distribution's

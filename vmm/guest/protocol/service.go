@@ -29,10 +29,12 @@ const (
 
 // ServiceStatus is a service as it is now.
 type ServiceStatus struct {
-	Name     string       `json:"name"`
-	State    ServiceState `json:"state"`
-	Restarts int          `json:"restarts"`
-	Port     int          `json:"port,omitempty"` // as configured: the guest leaves it to the host
-	Since    time.Time    `json:"since"`          // of State, by the guest's clock
-	Error    string       `json:"error,omitempty"`
+	Name  string       `json:"name"`
+	State ServiceState `json:"state"`
+	// How often it was started again, since it was first.
+	Restarts int       `json:"restarts"`
+	Port     int       `json:"port,omitempty"` // as configured: the guest leaves it to the host
+	Since    time.Time `json:"since"`          // of State, by the guest's clock
+	// Why it failed, in one line; "" in other states.
+	Error string `json:"error,omitempty"`
 }

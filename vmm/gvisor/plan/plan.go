@@ -45,11 +45,14 @@ type Plan struct {
 
 // Bind shows a file or directory of the host in the machine's root.
 type Bind struct {
-	Source   string `json:"source"`
-	Target   string `json:"target"`
-	Dir      bool   `json:"dir"`
-	Writable bool   `json:"writable"`
-	Device   bool   `json:"device,omitempty"` // a device node, which works
+	// Absolute path of the host.
+	Source string `json:"source"`
+	// Absolute path in the machine's own root; directories on the way are made.
+	Target string `json:"target"`
+	// Source is a directory, without what is mounted below it.
+	Dir      bool `json:"dir"`
+	Writable bool `json:"writable"`
+	Device   bool `json:"device,omitempty"` // a device node, which works
 }
 
 // Event is one thing that happened.

@@ -15,6 +15,7 @@ func (b Bytes) Open() (io.ReadCloser, error) { return io.NopCloser(bytes.NewRead
 // Section is content that lies in one piece in a file. From must live as long as the content is
 // read.
 type Section struct {
+	// Where the bytes are: Size of them from Offset on.
 	From   io.ReaderAt
 	Offset int64
 	Size   int64

@@ -30,9 +30,10 @@ type Content interface {
 // Inode is one file, whatever its names. One that was put into a tree is changed through the tree
 // only.
 type Inode struct {
-	Mode    uint32 // type and permission bits, as Linux has them
-	UID     uint32
-	GID     uint32
+	Mode uint32 // type and permission bits, as Linux has them
+	UID  uint32
+	GID  uint32
+	// To the nanosecond; there is no other time in an image.
 	ModTime time.Time
 	Device  uint32            // of a device, as Device encodes it
 	Target  string            // of a symlink

@@ -147,6 +147,7 @@ type viewFile struct {
 // Stat, Read and Close implement fs.File.
 func (f *viewFile) Stat() (fs.FileInfo, error) { return f.info, nil }
 
+// Read opens the content first where that was not done.
 func (f *viewFile) Read(p []byte) (int, error) {
 	if f.r == nil {
 		if f.info.ino.Content == nil {

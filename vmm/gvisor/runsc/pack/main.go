@@ -1,5 +1,6 @@
 // Command pack compresses a program for embedding: pack PROGRAM OUT VERSION writes OUT.zst and
-// OUT.json. It is part of the build, and never part of agentbox.
+// OUT.json. It is part of the build (vmm/gvisor/runsc/build.sh runs it for runsc and the launcher),
+// and never part of agentbox. It compresses with the library that unpacks.
 package main
 
 import (
