@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"agentbox/agentbox"
@@ -44,6 +45,10 @@ func Overlay(ctx context.Context, tree string, archive io.Reader) (files int, er
 	return o.files, context.Cause(ctx)
 }
 
+// maxName bounds a name in an archive, in bytes: what no path of Linux can be (PATH_MAX) was made to
+// cost us something.
+const maxName = 4096
+
 // overlay is one Overlay under way. root holds every name inside the tree, whatever links are in
 // it.
 type overlay struct {
@@ -57,7 +62,7 @@ type overlay struct {
 func (o *overlay) add(h *tar.Header, content io.Reader) error {
 	name := path.Clean(h.Name)
 	switch {
-	case !filepath.IsLocal(name):
+	case !filepath.IsLocal(name), len(name) > maxName:
 		return agentbox.Errorf(agentbox.Corrupt, "setup's archive names %.80q, which is no place in a workspace", h.Name)
 	case name == "." || o.beyond(name):
 		return nil
@@ -76,32 +81,37 @@ func (o *overlay) add(h *tar.Header, content io.Reader) error {
 }
 
 // beyond tells whether a name lies in a git directory, or below something that is no directory of
-// the tree.
+// the tree. It goes down one directory at a time: to look each of them up from the top would take
+// the square of their number.
 func (o *overlay) beyond(name string) bool {
-	for at := range prefixes(name) {
-		if path.Base(at) == ".git" {
+	parts := strings.Split(name, "/")
+	if slices.Contains(parts, ".git") {
+		return true
+	}
+	at := o.root
+	defer func() {
+		if at != o.root {
+			at.Close()
+		}
+	}()
+	for _, part := range parts[:len(parts)-1] {
+		info, err := at.Lstat(part)
+		if err != nil {
+			return false // nothing is there, and so nothing below it
+		}
+		if !info.IsDir() {
 			return true
 		}
-		if at == name {
-			return false
+		next, err := at.OpenRoot(part)
+		if err != nil {
+			return false // what is done with the name next meets the error
 		}
-		if info, err := o.root.Lstat(at); err == nil && !info.IsDir() {
-			return true
+		if at != o.root {
+			at.Close()
 		}
+		at = next
 	}
 	return false
-}
-
-// prefixes gives a/b/c as a, a/b, a/b/c.
-func prefixes(name string) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for i := range name {
-			if name[i] == '/' && !yield(name[:i]) {
-				return
-			}
-		}
-		yield(name)
-	}
 }
 
 // make makes one member. Devices, pipes and sockets are left out: a disk made of the tree would
@@ -120,7 +130,7 @@ func (o *overlay) make(name string, h *tar.Header, content io.Reader) error {
 	case tar.TypeLink:
 		o.files++
 		target := path.Clean(h.Linkname)
-		if !filepath.IsLocal(target) || o.beyond(target) {
+		if !filepath.IsLocal(target) || len(target) > maxName || o.beyond(target) {
 			return nil
 		}
 		if err := o.root.Link(target, name); !errors.Is(err, fs.ErrNotExist) {

@@ -4,8 +4,10 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -112,5 +114,39 @@ func TestOverlayStaysInTheTree(t *testing.T) {
 	}
 	if _, err := Overlay(context.Background(), t.TempDir(), bytes.NewReader([]byte("no archive at all, but long enough to be read as the header of one"))); agentbox.CodeOf(err) != agentbox.Corrupt {
 		t.Errorf("garbage: %v", err)
+	}
+}
+
+// A box can write an archive whose names no file system has: each of their parts would cost a look
+// at all that is above it, and a directory that is hard to remove.
+func TestOverlayTakesNoNamesBeyondAPathsLength(t *testing.T) {
+	tree := t.TempDir()
+	deep := strings.Repeat("a/", maxName/2) + "end"
+	for _, h := range []tar.Header{{Name: deep, Typeflag: tar.TypeReg}, {Name: deep + "/", Typeflag: tar.TypeDir}} {
+		if files, err := Overlay(t.Context(), tree, archiveOf(t, h)); files != 0 || agentbox.CodeOf(err) != agentbox.Corrupt {
+			t.Errorf("%d files, %v", files, err)
+		}
+	}
+	files, err := Overlay(t.Context(), tree, archiveOf(t, tar.Header{Name: "f", Typeflag: tar.TypeReg}, tar.Header{Name: "l", Typeflag: tar.TypeLink, Linkname: deep}))
+	if files != 2 || err != nil {
+		t.Errorf("a link to such a name: %d files, %v", files, err)
+	}
+	if left, err := os.ReadDir(tree); err != nil || len(left) != 1 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
+
+// A deep tree, such as a box can have made, is taken over like any other.
+func TestOverlayOfADeepTree(t *testing.T) {
+	tree := t.TempDir()
+	deep := strings.Repeat("a/", 200)
+	var entries []tar.Header
+	for i := range 100 {
+		entries = append(entries, tar.Header{Name: fmt.Sprint(deep, i), Typeflag: tar.TypeReg})
+	}
+	entries = append(entries, tar.Header{Name: deep + ".git/hooks/x", Typeflag: tar.TypeReg}, tar.Header{Name: deep + "1/below", Typeflag: tar.TypeReg})
+	files, err := Overlay(t.Context(), tree, archiveOf(t, entries...))
+	if err != nil || files != 100 {
+		t.Errorf("%d files, %v", files, err)
 	}
 }
