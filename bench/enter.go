@@ -53,8 +53,8 @@ func (l *Lab) Enter(box agentbox.Box) []Scenario {
 	return scenarios
 }
 
-// WarmUp makes whatever is missing here, an image, a kernel, a template, so that no sample pays for
-// it, and says what kind of box was measured. It leaves no box. It may take as long as building an
+// WarmUp makes what is missing here, an image, a kernel, a template, so that no sample pays for it,
+// and says what kind of box was measured. It leaves no box. It may take as long as building an
 // image does.
 func (l *Lab) WarmUp(ctx context.Context) (agentbox.Box, error) {
 	const name = "warm-up"

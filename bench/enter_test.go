@@ -187,8 +187,8 @@ func TestKilledBenchmarkIsSweptAway(t *testing.T) {
 	nothingLeft(t, user)
 }
 
-// TestAPoolThatWasNotMadeIsLeft has the home of the pool be impossible to make: what cleans up after
-// that has nothing to clean.
+// TestAPoolThatWasNotMadeIsLeft has the home of the pool be impossible to make: what cleans up
+// after that has nothing to clean.
 func TestAPoolThatWasNotMadeIsLeft(t *testing.T) {
 	l := &Lab{dir: filepath.Join(t.TempDir(), "gone")}
 	s := l.warm()

@@ -55,7 +55,7 @@ func processorTimeOf(text string) (sum time.Duration, err error) {
 	if err != nil {
 		return 0, err
 	}
-	sort.Sort(all) // so that whoever started a process is seen before it, as long as ids have not begun anew
+	sort.Sort(all) // so that a process is seen before those that it started, as long as ids have not begun anew
 	counted := map[int]bool{os.Getpid(): false}
 	for _, p := range all {
 		st, err := p.Stat()
@@ -92,7 +92,7 @@ func mentions(p procfs.Proc, text string) bool {
 	return false
 }
 
-// ours leaves out whoever merely looks: a shell in the directory, a pager on a log.
+// ours leaves out programs that merely look: a shell in the directory, a pager on a log.
 func ours(all []process) []process {
 	var out []process
 	for _, p := range all {

@@ -228,8 +228,8 @@ func (g *collection) drop(c candidate) (bool, error) {
 	return true, nil
 }
 
-// dropMeta has the guard's lock from the question to the deed: whoever holds the manifest after
-// that finds it gone.
+// dropMeta has the guard's lock from the question to the deed: a caller that holds the manifest
+// after that finds it gone.
 func (g *collection) dropMeta(d agentbox.Digest) (bool, error) {
 	g.s.guard.mu.Lock()
 	defer g.s.guard.mu.Unlock()

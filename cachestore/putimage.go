@@ -257,8 +257,8 @@ func (s *Store) nameImage(id uint64, manifest agentbox.Digest) error {
 func (in *intake) commit(ctx context.Context) (Stored, error) {
 	c := commitment{}
 	if in.file != nil {
-		// The file is synced before it is named, so that whoever finds it by its name finds it
-		// complete.
+		// The file is synced before it is named, so that a reader that finds it by its name finds
+		// it complete.
 		if err := in.file.Sync(); err != nil {
 			return Stored{}, in.s.hostError(err)
 		}

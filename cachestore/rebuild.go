@@ -117,7 +117,7 @@ func (r *rebuilding) pack(ctx context.Context, id uint64) error {
 		}
 		m, err := blob.DecodeManifest(b)
 		if err != nil {
-			return nil // whoever wrote it wrote nonsense: it is a chunk like any other, and garbage
+			return nil // nonsense that somebody stored: it is a chunk like any other, and garbage
 		}
 		// The manifest is claimed before it is made known.
 		if err := r.flush(); err != nil {

@@ -254,8 +254,8 @@ type Change struct {
 // AgentChange is What of a change that counts when that agent is run, and not before.
 const AgentChange = "agent"
 
-// Host tells whether a change is about this host and not about what boxes reach. Whatever is not
-// known to be about boxes counts as the former, which is the more dangerous.
+// Host tells whether a change is about this host and not about what boxes reach. What is not known
+// to be about boxes counts as the former, which is the more dangerous.
 func (c Change) Host() bool {
 	switch c.What {
 	case "preset", "allow", "deny", "private", AgentChange:

@@ -27,9 +27,9 @@ const (
 )
 
 // CanonicalName gives the one form in which names are compared: lower case, punycode, without the
-// trailing dot. It refuses whatever is not a host name, addresses in any notation included: a
-// resolver or a library might take 0x7f.1 for an address that no rule was asked about. It is
-// idempotent. Errors are one line, with what was given clipped.
+// trailing dot. It refuses what is not a host name, addresses in any notation included: a resolver
+// or a library might take 0x7f.1 for an address that no rule was asked about. It is idempotent.
+// Errors are one line, with what was given clipped.
 func CanonicalName(s string) (string, error) {
 	if s == "" {
 		return "", errors.New("the name is empty")

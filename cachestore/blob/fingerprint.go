@@ -6,9 +6,9 @@ import (
 )
 
 // Fingerprint is a keyed hash of a piece. It says the same as a digest and costs a quarter of it,
-// to who has the key: two pieces have the same one by chance only, which for pieces of 4 MiB is
-// less than 2^-109, as long as whoever makes the pieces knows neither the key nor any fingerprint.
-// So it never leaves the store whose key it was made with.
+// for a holder of the key: two pieces have the same one by chance only, which for pieces of 4 MiB
+// is less than 2^-109, as long as the maker of the pieces knows neither the key nor any
+// fingerprint. So it never leaves the store whose key it was made with.
 type Fingerprint [16]byte
 
 // FingerprintKey is the secret of one store, 32 random bytes.

@@ -25,8 +25,9 @@ const (
 	maxName      = 16 << 10
 )
 
-// Name says that a key stands for a manifest, and is signed by who says so. The fields are in the
-// order in which they are signed, so neither the order nor the tags may change within a version.
+// Name says that a key stands for a manifest, and is signed by its producer, who says so. The
+// fields are in the order in which they are signed, so neither the order nor the tags may change
+// within a version.
 type Name struct {
 	Version int `json:"version"` // 1
 	// Namespace and Key are what is looked up: CheckKey says what they may be.

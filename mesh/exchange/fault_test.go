@@ -265,8 +265,8 @@ func TestTheSeedIsGoneAndTheRestIsIncomplete(t *testing.T) {
 	to.whole(mf)
 }
 
-// Holders that are gone for good do not say so: nobody answers. They are dialled again and again, and
-// that keeps nobody waiting who lacks what only they have.
+// Holders that are gone for good do not say so: nobody answers. They are dialled again and again,
+// and that keeps nobody waiting who lacks what only they have.
 func TestHoldersThatNeverAnswerAreNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)

@@ -7,8 +7,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// TestWrongBytesAreChargedToWhoSentThem has a peer leave and come back, in another place among those
-// that are asked, before what it sent was verified. Another peer has its old place by then.
+// TestWrongBytesAreChargedToWhoSentThem has a peer leave and come back, in another place among
+// those that are asked, before what it sent was verified. Another peer has its old place by then.
 func TestWrongBytesAreChargedToWhoSentThem(t *testing.T) {
 	o := newOffice(t)
 	to := o.machine(1)

@@ -16,7 +16,7 @@ const manifestTime = 5 * time.Second
 // digest is d, and it can be decoded. NotFound when none of them gives it. Calls for one manifest
 // at once ask once. The bytes are shared: nobody may change them.
 func (n *Node) Manifest(ctx context.Context, d agentbox.Digest) ([]byte, error) {
-	// Who asked first may lose patience while others wait for the same.
+	// The first caller may lose patience while others wait for the same.
 	answer := n.asking.DoChan(d.Hex(), func() (any, error) { return n.askHolders(n.ctx, d) })
 	select {
 	case a := <-answer:

@@ -83,7 +83,7 @@ func (w *Wire) dial(ctx context.Context, peer identity.PeerID) *dialled {
 	w.conns[peer] = d
 	go func() {
 		defer close(d.done)
-		// Who asked first may lose patience while others wait for the same connection. The node
+		// The first caller may lose patience while others wait for the same connection. The node
 		// bounds the time.
 		if d.conn, d.err = w.node.Dial(context.WithoutCancel(ctx), peer, wire.Blobs); d.err != nil {
 			w.forget(peer, d)

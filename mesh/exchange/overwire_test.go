@@ -71,7 +71,8 @@ func TestARevokedReceiverIsCutOff(t *testing.T) {
 	meshtest.Eventually(t, "its sessions end", func() bool { return limited.Sessions() == 0 })
 }
 
-// A network that loses, repeats, swaps and damages packets makes a transfer slower and nothing else.
+// A network that loses, repeats, swaps and damages packets makes a transfer slower and nothing
+// else.
 func TestABadNetwork(t *testing.T) {
 	t.Parallel()
 	for name, w := range map[string]meshtest.Weather{

@@ -65,7 +65,7 @@ type incoming struct {
 	got  int
 }
 
-// Why sessions end, for whoever asked by them and for logs. None is told to the peer.
+// Why sessions end, for the callers that asked by them and for logs. None is told to the peer.
 var (
 	errNotShared = agentbox.Errorf(agentbox.NotFound, "the blob is not shared")
 	errTwice     = agentbox.Errorf(agentbox.Conflict, "there is a session with this peer about the same blob")

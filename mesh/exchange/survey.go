@@ -39,8 +39,8 @@ func (n *Node) Lacking(ctx context.Context, manifest agentbox.Digest, m blob.Man
 	return missing, sure, nil
 }
 
-// meetHolders opens sessions with all holders that there is none with, and waits until each has said
-// what it has, is gone, or ctx ends.
+// meetHolders opens sessions with all holders that there is none with, and waits until each has
+// said what it has, is gone, or ctx ends.
 func (n *Node) meetHolders(ctx context.Context, manifest agentbox.Digest) {
 	var dials sync.WaitGroup
 	for _, p := range n.cfg.Holders.Holders(manifest) {

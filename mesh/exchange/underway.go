@@ -11,7 +11,7 @@ import (
 type Movement struct {
 	Manifest agentbox.Digest
 	Getting  bool     // it comes here; else it is sent
-	Peers    []PeerID // whom it comes from, or who gets it, in order
+	Peers    []PeerID // those it comes from, or those that get it, in order
 	Here     int      // pieces that are here
 	Pieces   int      // 0: nobody has said how many yet
 }

@@ -64,7 +64,7 @@ type Gossip struct {
 	// so memberlist is never called with mu held.
 	mu       sync.Mutex
 	list     identity.List
-	places   map[string]identity.PeerID // by placeOf, of who is on the list
+	places   map[string]identity.PeerID // by placeOf, of the members on the list
 	meta     Meta
 	signed   []byte
 	peers    map[identity.PeerID]*Peer
@@ -114,7 +114,7 @@ func (g *Gossip) config() *memberlist.Config {
 }
 
 // logWriter takes memberlist's lines. What is wrong with a peer is seen in its state, so all of it
-// is for whoever debugs.
+// is for debugging.
 type logWriter struct{ log *slog.Logger }
 
 func (w logWriter) Write(b []byte) (int, error) {
@@ -143,8 +143,8 @@ func (g *Gossip) Admit(list identity.List) {
 }
 
 // Announce changes what this node says of itself: change is called once, with a lock held.
-// Everybody hears of it within a second or two. What changes nothing is not said: a change is sent by
-// every member to several others. The error is that of a Meta that does not fit; then what was
+// Everybody hears of it within a second or two. What changes nothing is not said: a change is sent
+// by every member to several others. The error is that of a Meta that does not fit; then what was
 // announced before goes on.
 func (g *Gossip) Announce(change func(*Meta)) error {
 	g.mu.Lock()
@@ -159,8 +159,8 @@ func (g *Gossip) Announce(change func(*Meta)) error {
 	return err
 }
 
-// sign makes the bytes of our Meta. It fails rather than give memberlist more than it takes. Callers
-// hold mu, or nobody else has g yet.
+// sign makes the bytes of our Meta. It fails rather than give memberlist more than it takes.
+// Callers hold mu, or nobody else has g yet.
 func (g *Gossip) sign() error {
 	b, err := g.meta.Sign(g.cfg.Key)
 	if err == nil && len(b) > memberlist.MetaMaxSize {

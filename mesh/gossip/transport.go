@@ -26,7 +26,7 @@ type Counters struct {
 	Oversized  uint64 // packets of ours above what a datagram holds
 	TooLong    uint64 // streams that brought more than 4 MiB
 	Overflowed uint64 // packets that nobody took in time
-	Phantoms   uint64 // announcements of who is not a member
+	Phantoms   uint64 // announcements of peers that are no members
 	Forged     uint64 // announcements that their peer did not sign
 }
 

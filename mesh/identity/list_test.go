@@ -132,8 +132,7 @@ func TestListsWithTheSameEntriesAgree(t *testing.T) {
 	for range 50 {
 		l := NewList(public(root))
 		// An entry counts once those that it rests on are known: the admin, then who was added,
-		// then who left.
-		// Peers hand each other whole lists, so that one round is enough.
+		// then who left. Peers hand each other whole lists, so that one round is enough.
 		for range 3 {
 			for _, i := range rand.Perm(len(entries)) {
 				var err error

@@ -19,8 +19,8 @@ type Config struct {
 	// Service is the name that Service gives for the team.
 	Service string
 	Listen  netip.AddrPort // where we are reached
-	// Found is told where somebody says that a member is: whoever it may be. It may not wait, and
-	// is told of the same again and again.
+	// Found is told where somebody, anybody, says that a member is. It may not wait, and is told of
+	// the same again and again.
 	Found func(netip.AddrPort)
 	Log   *slog.Logger
 }
@@ -98,7 +98,7 @@ func (b *Beacon) run() {
 			ask.Reset(pause)
 			pause = min(2*pause, lastPause)
 		case <-b.asked:
-			// Not all at the same moment. Who asks while this is under way hears it, too.
+			// Not all at the same moment. A peer that asks while this is under way hears it, too.
 			reply.Reset(mostDelay/6 + mathrand.N(mostDelay*5/6))
 		case <-reply.C:
 			b.say(answer(b.cfg.Service, b.self))
@@ -122,7 +122,7 @@ func (b *Beacon) look() bool {
 	if b.socket == nil && len(now) > 0 {
 		s, err := listen(now[0])
 		if err != nil {
-			// Whoever keeps the port to itself may give it up.
+			// The program that keeps the port to itself may give it up.
 			b.cfg.Log.Debug("mesh: members on this network are not looked for", "error", err)
 			return false
 		}

@@ -84,7 +84,7 @@ func listen(first link) (*socket, error) {
 		return nil, agentbox.Errorf(agentbox.Unavailable, "mdns: listen: %w", err)
 	}
 	s := &socket{udp: udp, packet: ipv4.NewPacketConn(udp), joined: []int{first.index}}
-	// RFC 6762, 11. Who cannot set it is heard all the same.
+	// RFC 6762, 11. A packet without it is heard all the same.
 	_ = s.packet.SetMulticastTTL(255)
 	if err := s.packet.SetControlMessage(ipv4.FlagInterface, true); err != nil {
 		return nil, errors.Join(agentbox.Errorf(agentbox.Unavailable, "mdns: %w", err), udp.Close())

@@ -58,10 +58,10 @@ type Stream interface {
 	// Close ends our direction: the other side reads io.EOF after what was written. Reading goes
 	// on.
 	Close() error
-	// Abort ends both directions at once: whoever reads or writes gets an error, on both sides.
-	// What was written before Close is delivered all the same. Every stream is aborted in the end
-	// (defer it), or it counts against those that the connection may have; after Close and reading
-	// to io.EOF that does nothing.
+	// Abort ends both directions at once: reads and writes fail, on both sides. What was written
+	// before Close is delivered all the same. Every stream is aborted in the end (defer it), or it
+	// counts against those that the connection may have; after Close and reading to io.EOF that
+	// does nothing.
 	Abort()
 	SetDeadline(t time.Time) error
 	SetReadDeadline(t time.Time) error

@@ -158,8 +158,8 @@ func dialError(a netip.AddrPort, err error) error {
 	return agentbox.Errorf(agentbox.Unavailable, "%s does not answer", a)
 }
 
-// DialGuest opens the connection by which an invitation is taken up. Who answers is not known yet:
-// caller and handler prove to each other, over the binding, that they have the secret.
+// DialGuest opens the connection by which an invitation is taken up. Which peer answers is not
+// known yet: caller and handler prove to each other, over the binding, that they have the secret.
 func (n *Node) DialGuest(ctx context.Context, address, id string) (Conn, []byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*handshakeTimeout)
 	defer cancel()

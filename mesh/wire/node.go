@@ -76,7 +76,7 @@ type Handler func(ctx context.Context, c Conn)
 // Counters say what a node did since it began. They are for people who look why a machine is not
 // reached.
 type Counters struct {
-	Refused   uint64 // handshakes with who is not a member
+	Refused   uint64 // handshakes with peers that are no members
 	Accepted  uint64 // connections that peers opened
 	Dialled   uint64 // connections that we opened
 	Failed    uint64 // dials that nobody answered as they should
@@ -212,8 +212,8 @@ func (n *Node) Packets(id identity.PeerID) (sum uint64) {
 	return sum
 }
 
-// Heard tells when a datagram of a peer last came. Gossip sends one a second to some peer: in a team
-// of a few that is each of them every few seconds.
+// Heard tells when a datagram of a peer last came. Gossip sends one a second to some peer: in a
+// team of a few that is each of them every few seconds.
 func (n *Node) Heard(id identity.PeerID) time.Time {
 	at, _ := n.heard.Load(id)
 	t, _ := at.(time.Time)

@@ -18,8 +18,8 @@ import (
 	"agentbox/mesh/identity"
 )
 
-// errStranger ends the handshake of who is not a member. It is never sent: TLS says only that it
-// failed.
+// errStranger ends the handshake of a peer that is not a member. It is never sent: TLS says only
+// that it failed.
 var errStranger = errors.New("not a member of this team")
 
 // certificate is what this identity shows: self-signed, without a name or an end. Only its key
@@ -49,8 +49,8 @@ func peerOf(state tls.ConnectionState) (identity.PeerID, error) {
 	return identity.PeerOf(key), nil
 }
 
-// protocol is the ALPN of a service among members. Who does not know the root key cannot say it,
-// and is refused before it sees our certificate.
+// protocol is the ALPN of a service among members. A peer that does not know the root key cannot
+// say it, and is refused before it sees our certificate.
 func protocol(root ed25519.PublicKey, s Service) string {
 	tag := sha256.Sum256(append([]byte("agentbox alpn 1\n"), root...))
 	return "ab1/" + hex.EncodeToString(tag[:8]) + "/" + string(s)

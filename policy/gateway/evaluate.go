@@ -18,7 +18,8 @@ type Resolver func(ctx context.Context, name string) ([]netip.Addr, error)
 
 // Evaluator takes the decisions that a flow meets on its way: about its name, its connection, its
 // request and each address. A gateway takes them one by one, as the flow comes to them; Check takes
-// them all, for who asks beforehand. There is no other code that decides, so both say the same.
+// them all, for a person who asks beforehand. There is no other code that decides, so both say the
+// same.
 //
 // A Policy is required.
 type Evaluator struct {

@@ -17,7 +17,7 @@ const maxHello = 64 << 10
 // hello is what a TLS client says before anything is encrypted.
 type hello struct {
 	name string // the one host name of the SNI extension, "" without
-	raw  []byte // every byte read, to be played again to whoever answers
+	raw  []byte // every byte read, to be played again to the side that answers
 }
 
 // errHelloRead ends the handshake of readHello: nothing after the hello is wanted.

@@ -33,7 +33,7 @@ const valueTimeout = 30 * time.Second
 // substitute puts the secrets that a request may carry in place of their placeholders, in headers
 // only, and over whatever else the box has put where a secret belongs. A placeholder anywhere else
 // refuses the request: it is either a mistake that the box should hear of, or an attempt to learn
-// what becomes of it.
+// what is done with it.
 //
 // r is not changed: the values go into the request that is sent, by apply. Values are fetched for
 // those secrets only that the request does carry.

@@ -60,8 +60,8 @@ func readJSON(home, path string, keys []string) (string, error) {
 
 // readOwn reads a file below the home that is the user's alone, through no link.
 //
-// Every directory on the way is looked at: whoever may write to one of them could put another file
-// in its place. The file is compared with the one that was looked at once it is open.
+// Every directory on the way is looked at: a user who may write to one of them could put another
+// file in its place. The file is compared with the one that was looked at once it is open.
 func readOwn(home, path string) ([]byte, error) {
 	rel, err := filepath.Rel(home, path)
 	if err != nil || !filepath.IsLocal(rel) {

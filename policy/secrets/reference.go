@@ -17,7 +17,7 @@ type Kind string
 
 // The kinds, as the first word of a reference.
 const (
-	Env     Kind = "env"     // a variable of whoever runs `agentbox up`
+	Env     Kind = "env"     // a variable of the user who runs `agentbox up`
 	File    Kind = "file"    // a file of the host, read at each use; PATH#KEY.KEY is a value in a JSON file
 	Command Kind = "command" // a program of the host, run at each use: it speaks as git credential helpers do, or prints the value
 	Keyring Kind = "keyring" // the system's keyring (Secret Service, Keychain)

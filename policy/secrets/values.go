@@ -45,8 +45,8 @@ func NewResolver() *Resolver {
 	return &Resolver{now: time.Now, cached: map[string]cached{}, env: map[string]string{}}
 }
 
-// Set replaces the secrets by name. Variables in env are added to those known: whoever changes a
-// policy later may not have them. What was known of values is forgotten.
+// Set replaces the secrets by name. Variables in env are added to those known: a person who changes
+// a policy later may not have them. What was known of values is forgotten.
 func (k *Resolver) Set(refs map[string]Source, env map[string]string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

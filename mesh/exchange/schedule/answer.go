@@ -101,7 +101,7 @@ func (s *State) Refused(now time.Duration, id RequestID) {
 	p := s.peers[r.peer]
 	p.moved = now
 	s.forget(r)
-	// Who says of everything that it does not have it after all is asked less and less.
+	// A peer that says of everything that it does not have it after all is asked less and less.
 	if p.refused++; p.refused%16 == 0 {
 		p.setAside(now)
 	}

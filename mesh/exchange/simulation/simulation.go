@@ -37,8 +37,9 @@ type Result struct {
 	Messages int64           // that are not pieces
 }
 
-// uploads is how many pieces a node sends at once, as in package exchange: with fewer, links are idle
-// where two senders meet at one receiver; with more, each piece takes longer until it is passed on.
+// uploads is how many pieces a node sends at once, as in package exchange: with fewer, links are
+// idle where two senders meet at one receiver; with more, each piece takes longer until it is
+// passed on.
 const uploads = 8
 
 // longest is how many transfers at link speed a run lasts at most, after the last node began. What
