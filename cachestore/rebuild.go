@@ -165,36 +165,41 @@ func (r *rebuilding) image(ctx context.Context, id uint64, owner agentbox.Digest
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		off := int64(i) * blob.BlockSize
 		if c.Zero() {
 			continue
 		}
-		if data, err := next(off); err != nil || data >= off+blob.BlockSize {
-			whole = false
-			if err != nil {
-				return r.s.hostError(err)
-			}
-			continue
-		}
-		p := index.Location{Image: true, File: id, Off: off, Stored: uint32(c.Size), Size: uint32(c.Size)}
-		r.add(int64(c.Size))
-		b, err := r.s.readLocation(c.Digest, p, buf, blob.Check)
+		right, err := r.block(c, id, int64(i)*blob.BlockSize, next, buf)
 		if err != nil {
-			whole = false
-			if err := r.skip(c.Digest, err); err != nil {
-				return err
-			}
-			continue
-		}
-		charged += int64(c.Size)
-		if err := r.claim(c.Digest, p, b); err != nil {
 			return err
 		}
+		if right {
+			charged += int64(c.Size)
+		}
+		whole = whole && right
 	}
 	if err := r.flush(); err != nil {
 		return err
 	}
 	return r.own(owner, id, whole, charged)
+}
+
+// block claims the block at off of an image file, and tells whether it is there and what the manifest
+// says. next finds data from a place on; buf has room for a block.
+func (r *rebuilding) block(c blob.Chunk, file uint64, off int64, next func(int64) (int64, error), buf []byte) (bool, error) {
+	data, err := next(off)
+	if err != nil {
+		return false, r.s.hostError(err)
+	}
+	if data >= off+blob.BlockSize {
+		return false, nil
+	}
+	p := index.Location{Image: true, File: file, Off: off, Stored: uint32(c.Size), Size: uint32(c.Size)}
+	r.add(int64(c.Size))
+	b, err := r.s.readLocation(c.Digest, p, buf, blob.Check)
+	if err != nil {
+		return false, r.skip(c.Digest, err)
+	}
+	return true, r.claim(c.Digest, p, b)
 }
 
 // own gives a manifest its image file, the wholest when there are several: two may have been begun
