@@ -29,8 +29,9 @@ type Damage struct {
 	Bytes  int64           `json:"bytes"`
 	Image  uint64          `json:"image,omitempty"` // number of the image file whose block it is
 	Of     agentbox.Digest `json:"of,omitzero"`     // the image's manifest
-	Why    string          `json:"why"`
-	Found  time.Time       `json:"found"`
+	// Why is what was wrong, in one line, and Found when.
+	Why   string    `json:"why"`
+	Found time.Time `json:"found"`
 }
 
 // quarantine remembers what is damaged, so that a flush need not look for a file for each chunk

@@ -16,12 +16,14 @@ import (
 // its own file. Reader, Filling and Store.File each have one. Its methods may be called at once;
 // close comes after all of them, and every filler is closed.
 type filler struct {
-	s        *Store
+	s *Store
+	// manifest is the digest of m.
 	manifest agentbox.Digest
 	m        blob.Manifest
 	// src may be nil: then what is not here is an error.
 	src Source
-	w   *writer
+	// w stores what came; its claims keep what was found here.
+	w *writer
 	// came is told of each chunk that came from src and was stored, by several goroutines; nil:
 	// nobody is. Its error ends the call that wants the chunk.
 	came func(ctx context.Context, i int, b []byte) error

@@ -18,9 +18,11 @@ import (
 // hole. The manifest is held until Close; what outlives that pins it. All methods may be called at
 // once, Close after all others.
 type Filling struct {
-	s       *Store
-	d       agentbox.Digest
-	f       *filler
+	s *Store
+	d agentbox.Digest
+	// f gets what is missing.
+	f *filler
+	// file is open for writing as long as the Filling is.
 	file    *blockFile
 	path    string
 	release func()

@@ -72,8 +72,9 @@ func (s *Store) GC(ctx context.Context, o GCOptions) (GCReport, error) {
 // collection is one gc. It has four steps: names expire, manifests are evicted, the chunks of those
 // that stay are marked, and the rest is swept.
 type collection struct {
-	s      *Store
-	o      GCOptions
+	s *Store
+	o GCOptions
+	// grace is that of the configuration, not below zero.
 	grace  time.Duration
 	report GCReport
 	// live and over hold the short digests of chunks that are needed, and of what was dropped by

@@ -88,6 +88,7 @@ func mayFetch(err error) bool {
 type Entry struct {
 	Manifest agentbox.Digest `json:"manifest"`
 	index.Meta
+	// Names are those that keep it, Pins the names of such pins.
 	Names []blob.Name `json:"names,omitempty"`
 	Pins  []string    `json:"pins,omitempty"`
 	Open  bool        `json:"open,omitempty"` // this process uses it now

@@ -20,8 +20,10 @@ const packSize = 64 << 20
 // left at the end of an old one is never written to again. mu guards all of it and is held during a
 // write, so records do not mix.
 type packs struct {
-	s      *Store
-	mu     sync.Mutex
+	s  *Store
+	mu sync.Mutex
+	// file is the pack that is being written, nil for none; id and size are its number and how much
+	// of it is taken.
 	file   disk.File
 	id     uint64
 	size   int64

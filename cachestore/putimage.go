@@ -80,9 +80,11 @@ func (unowned) Close() error { return nil }
 // intake is an image on its way in. ours, shared and file are guarded by the mutex of workers; each
 // entry of m.Chunks is written by the one worker that has the block.
 type intake struct {
-	s       *Store
-	w       *writer
-	r       io.ReaderAt
+	s *Store
+	// w claims what was written, at the end.
+	w *writer
+	r io.ReaderAt
+	// m is the manifest as it becomes known, its chunks by their places.
 	m       blob.Manifest
 	workers *workers
 	// ours are the chunks that some worker has taken on: two blocks with the same bytes are written

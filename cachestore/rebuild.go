@@ -183,8 +183,8 @@ func (r *rebuilding) image(ctx context.Context, id uint64, owner agentbox.Digest
 	return r.own(owner, id, whole, charged)
 }
 
-// block claims the block at off of an image file, and tells whether it is there and what the manifest
-// says. next finds data from a place on; buf has room for a block.
+// block claims the block at off of an image file, and tells whether it is there and what the
+// manifest says. next finds data from a place on; buf has room for a block.
 func (r *rebuilding) block(c blob.Chunk, file uint64, off int64, next func(int64) (int64, error), buf []byte) (bool, error) {
 	data, err := next(off)
 	if err != nil {

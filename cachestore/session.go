@@ -63,8 +63,9 @@ func OpenSession(ctx context.Context, src Source, manifest agentbox.Digest, m bl
 // polling is the Session of a Source that knows pieces only. ctx ends with Close, and with it
 // everything under way, for which Close waits by way of calls.
 type polling struct {
-	src     Source
-	m       blob.Manifest
+	src Source
+	m   blob.Manifest
+	// arrived is the receiver's.
 	arrived Arrived
 	ctx     context.Context
 	stop    context.CancelCauseFunc

@@ -19,10 +19,11 @@ import (
 
 // Store is an open store: see Open. The zero Store is of no use.
 type Store struct {
-	cfg    Config
-	fs     disk.FS
-	lock   *os.File
-	index  *index.Index
+	cfg   Config
+	fs    disk.FS
+	lock  *os.File
+	index *index.Index
+	// codec compresses, prints knows bytes that were hashed before.
 	codec  *blob.Codec
 	prints *blob.Fingerprinter
 	log    *slog.Logger

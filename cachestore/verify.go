@@ -78,9 +78,10 @@ func (s *Store) rebuildAlone(ctx context.Context, progress func(done, total int6
 
 // verification is one run of it. mu guards the report while workers check.
 type verification struct {
-	s      *Store
-	o      VerifyOptions
-	pace   pace
+	s    *Store
+	o    VerifyOptions
+	pace pace
+	// total is the bytes of all claims, on disk, for progress.
 	total  int64
 	mu     sync.Mutex
 	report VerifyReport

@@ -45,7 +45,8 @@ type blockFile struct {
 	// dirty says that something was written since the last sync; it is guarded by the writer's
 	// mutex.
 	dirty bool
-	turn  sync.Mutex
+	// turn is whose turn it is to write, see WriteAt.
+	turn sync.Mutex
 }
 
 // WriteAt lets one goroutine after the other write: a file system has a lock per file for it, and

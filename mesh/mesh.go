@@ -44,7 +44,8 @@ type Mesh struct {
 	roster *roster.Roster
 	ctx    context.Context
 	stop   context.CancelFunc
-	tasks  background.Group
+	// tasks are exchanges with peers and what spreads a list; Close waits for them.
+	tasks background.Group
 
 	// changing is held through Init, Join, Leave and Close. It is taken before mu.
 	changing sync.Mutex
@@ -53,10 +54,10 @@ type Mesh struct {
 	mu      sync.Mutex
 	run     *running // nil: there is no team, or it cannot be reached
 	problem error    // why it cannot
-	// busy are the peers with which meet goes on, met when we exchanged heads with each: the moment
-	// since which it was here then.
+	// busy are the peers with which meet goes on.
 	busy map[identity.PeerID]bool
-	met  map[identity.PeerID]time.Time
+	// met is when we exchanged heads with each peer: the moment since which it was here then.
+	met map[identity.PeerID]time.Time
 }
 
 // running is what there is while this machine is in a team. It is complete when it is published in
@@ -66,9 +67,11 @@ type running struct {
 	gossip     *gossip.Gossip
 	catalogues *catalogue.Store
 	nearby     *nearby // nil: nobody is looked for
-	detach     func()
-	stop       context.CancelFunc
-	tasks      sync.WaitGroup
+	// detach is what Config.Attach gave, nil for nothing.
+	detach func()
+	stop   context.CancelFunc
+	// tasks are look and what tries addresses of the local network; they end with stop.
+	tasks sync.WaitGroup
 }
 
 // Open takes up the part in the team that is kept on disk. That the network does not allow it is no

@@ -157,10 +157,12 @@ func (m *Mesh) farewell(ctx context.Context, r *running) {
 // Peer is what is known of one member, now or formerly.
 type Peer struct {
 	identity.Member
-	Self      bool
-	Here      bool
-	Since     time.Time // it is here, or gone, since then; zero: never seen since we began
-	Meta      gossip.Meta
+	Self  bool
+	Here  bool
+	Since time.Time // it is here, or gone, since then; zero: never seen since we began
+	// Meta is what it announced last; zero for one that was not seen.
+	Meta gossip.Meta
+	// Addresses are where it may be, the one that worked last first.
 	Addresses []netip.AddrPort
 	Records   map[string]int // of its catalogue, by kind
 }
@@ -204,16 +206,19 @@ func (m *Mesh) describe(r *running, p *Peer) {
 
 // Status is this machine's own part.
 type Status struct {
-	Team      agentbox.Digest
-	Self      identity.Member // with ID also while it is in no team
-	Root      bool            // it has the team's root key
-	Serial    uint64          // of the member list
+	Team   agentbox.Digest
+	Self   identity.Member // with ID also while it is in no team
+	Root   bool            // it has the team's root key
+	Serial uint64          // of the member list
+	// Listen is where the node is bound, Addresses where it says that others reach it.
 	Listen    netip.AddrPort
 	Addresses []netip.AddrPort
 	Members   int
 	Here      int // the others
-	Sequence  uint64
-	Problem   error
+	// Sequence is that of this machine's catalogue.
+	Sequence uint64
+	// Problem is why it does not take part, nil when it does or is in no team.
+	Problem error
 	// Counters are what the limits and checks did since this machine began to take part, by name;
 	// nil while it does not.
 	Counters map[string]uint64

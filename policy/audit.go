@@ -19,7 +19,8 @@ type Entry struct {
 	Time time.Time `json:"time"` // when the entry was written: at the end of the flow
 	// Kind is KindFlow, one of the other Kind constants, or what the gateway or the network stack
 	// refused by itself (docs/internals/network.md lists them).
-	Kind  string `json:"kind"`
+	Kind string `json:"kind"`
+	// Box is the box's id, Task that of the task it is for, "" for none.
 	Box   string `json:"box,omitempty"`
 	Task  string `json:"task,omitempty"`
 	Proto Proto  `json:"proto,omitempty"`
@@ -29,16 +30,17 @@ type Entry struct {
 	Port    uint16 `json:"port,omitempty"`
 	Method  string `json:"method,omitempty"`
 	Path    string `json:"path,omitempty"` // without query, clipped
-	Allow   bool   `json:"allow"`
-	Rule    string `json:"rule,omitempty"`
-	Source  Source `json:"source,omitempty"`
-	Reason  string `json:"reason,omitempty"`
-	Hint    string `json:"hint,omitempty"`   // the command that would permit it
-	Secret  string `json:"secret,omitempty"` // the name of the secret that was used, or tried
-	In      int64  `json:"in,omitempty"`     // bytes the box received
-	Out     int64  `json:"out,omitempty"`    // bytes the box sent
-	Millis  int64  `json:"millis,omitempty"` // how long the flow took
-	Count   int    `json:"count,omitempty"`  // how many such flows the entry stands for, when more than one
+	// Allow, Rule, Source, Reason and Hint are the verdict's (Verdict).
+	Allow  bool   `json:"allow"`
+	Rule   string `json:"rule,omitempty"`
+	Source Source `json:"source,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	Hint   string `json:"hint,omitempty"`   // the command that would permit it
+	Secret string `json:"secret,omitempty"` // the name of the secret that was used, or tried
+	In     int64  `json:"in,omitempty"`     // bytes the box received
+	Out    int64  `json:"out,omitempty"`    // bytes the box sent
+	Millis int64  `json:"millis,omitempty"` // how long the flow took
+	Count  int    `json:"count,omitempty"`  // how many such flows the entry stands for, when more than one
 }
 
 // Kinds of entries, besides the kinds of refusals.

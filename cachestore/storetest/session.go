@@ -35,7 +35,8 @@ func TestSession(t *testing.T, with func(t *testing.T, pieces [][]byte) cachesto
 // sink is a receiver of chunks. It checks what Arrived promises: right bytes, no chunk twice, none
 // after Close. The order in which chunks arrived is for the cases to judge.
 type sink struct {
-	t      *testing.T
+	t *testing.T
+	// chunks are the right bytes of each.
 	chunks [][]byte
 	// refuse is asked before a chunk is taken; its error is that of the receiver. It may block,
 	// which holds the chunk on its way. It may be nil.

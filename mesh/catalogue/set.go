@@ -18,10 +18,13 @@ type removal struct {
 // set is one catalogue as one peer has it. It is never changed: apply and edit give another, so it
 // may be read without a lock.
 type set struct {
-	head    Head
+	head Head
+	// records are what the head's digest is of.
 	records map[id]Record
+	// removed are the last removals, the oldest first; they are complete from the sequence number
+	// floor on.
 	removed []removal
-	floor   uint64 // removed is complete from this sequence number on
+	floor   uint64
 }
 
 // Delta is what takes a set from one sequence number to its head's, or a whole set. It is the
@@ -112,7 +115,8 @@ func (s *set) trim() {
 // Edit changes one's own catalogue; all changes of one Edit become visible at once. It is valid
 // during the call of Update that gave it.
 type Edit struct {
-	next    *set
+	next *set
+	// changed says that next differs from what was, or a claim is renewed.
 	changed bool
 }
 

@@ -22,6 +22,7 @@ import (
 
 // Config says whose catalogues these are and where they are kept. Announce and Changed may be nil.
 type Config struct {
+	// Dir is made if need be; nothing else is in it.
 	Dir  string // made if need be
 	Key  ed25519.PrivateKey
 	Node *wire.Node
@@ -55,13 +56,16 @@ type Store struct {
 
 	editing sync.Mutex // held through a change of our own catalogue
 
-	mu    sync.Mutex
-	list  identity.List
+	mu   sync.Mutex
+	list identity.List
+	// own is our own catalogue, peers what is known of the others'. Both are replaced as a whole.
 	own   *set
 	peers map[identity.PeerID]*set
 	// index finds records of all peers by kind and key or alias, and by manifest (holds).
-	index    map[id][]place
-	seen     map[claimID]claimSeen
+	index map[id][]place
+	// seen is when each claim was seen, by our clock (claims.go).
+	seen map[claimID]claimSeen
+	// wanted has the catalogues of which something newer exists, while they are fetched.
 	wanted   map[identity.PeerID]*want
 	counters Counters
 }

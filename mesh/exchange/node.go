@@ -54,24 +54,28 @@ type Store interface {
 
 // Config is what a Node needs. All but Upload and Log is required.
 type Config struct {
+	// Self is this machine, which never asks itself.
 	Self    PeerID
 	Network Network
 	Holders Holders
 	Store   Store
-	Upload  int64 // bytes a second that are sent at most, to all together; 0: no bound
-	Log     *slog.Logger
+	// Upload bounds the bytes that are sent in a second, to all together; 0: no bound.
+	Upload int64 // bytes a second that are sent at most, to all together; 0: no bound
+	Log    *slog.Logger
 }
 
 // Node takes part in the exchange. Its methods may be called at once. work has the uploader, the
 // sessions that we opened, and all that Close waits for.
 type Node struct {
-	cfg    Config
+	cfg Config
+	// codec decodes what comes; limit paces what is sent, nil for no bound.
 	codec  *blob.Codec
-	limit  *rate.Limiter // nil: no bound
+	limit  *rate.Limiter
 	ctx    context.Context
 	stop   context.CancelFunc
 	work   sync.WaitGroup
 	wakeUp chan struct{} // something may be sent
+	// asking has calls of Manifest for one digest share one answer.
 	asking singleflight.Group
 
 	// mu guards what follows, every shared, session and Transfer: what a peer says concerns them
@@ -80,13 +84,17 @@ type Node struct {
 	closed bool
 	// blobs are the manifests with a session or a transfer.
 	blobs map[agentbox.Digest]*shared
+	// queue is what all sessions have asked us for.
 	queue *schedule.Queue[*session, agentbox.Digest]
 	// liars are the peers that are not asked, and until when.
-	liars   map[PeerID]time.Time
+	liars map[PeerID]time.Time
+	// strikes counts what each peer sent wrong since it was last forgiven.
 	strikes map[PeerID]int
+	// sending are the pieces on their way out, of all sessions.
 	sending map[*outgoing]bool
-	books   map[PeerID]*Traffic
-	totals  schedule.Stats // of transfers that have ended
+	// books has the account of each peer (Traffic).
+	books  map[PeerID]*Traffic
+	totals schedule.Stats // of transfers that have ended
 }
 
 // shared is a manifest that sessions are about. It is there as long as it has a session or a
@@ -95,16 +103,20 @@ type shared struct {
 	digest agentbox.Digest
 	m      blob.Manifest // once it is known
 	// known says that m and bits are set.
-	known    bool
-	encoded  []byte // the manifest, where a peer sent it
-	bits     []byte // chunks that are here
+	known   bool
+	encoded []byte // the manifest, where a peer sent it
+	// bits says which chunks are here, as Store.Bits; it is kept up as they come and are found
+	// gone.
+	bits []byte // chunks that are here
+	// sessions has at most one for each peer (register).
 	sessions map[*session]bool
 	transfer *Transfer // nil: nothing of it is wanted here
 	// welcome says that a peer serves it to us, so the team may have it: what comes from the team
 	// this moment is passed on before the store has a name for it.
-	welcome bool          // a peer serves it to us, so the team may have it
-	heard   []PeerID      // who is said to have sessions about it
-	news    chan struct{} // nil: nobody waits for any
+	welcome bool // a peer serves it to us, so the team may have it
+	// heard are peers that are said to have sessions about it, for the transfer to connect to.
+	heard []PeerID      // who is said to have sessions about it
+	news  chan struct{} // nil: nobody waits for any
 }
 
 // Limits of a Node. maxSessions bounds memory and streams; liarTime is how long a peer that lied is

@@ -11,8 +11,9 @@ import (
 // Wire is the Network of streams in QUIC connections, one connection to a peer for all sessions: a
 // handshake for each blob would take longer than a small one. mu guards conns.
 type Wire struct {
-	node  *wire.Node
-	mu    sync.Mutex
+	node *wire.Node
+	mu   sync.Mutex
+	// conns has at most one for each peer; one that has ended is replaced by the next Open.
 	conns map[PeerID]*dialled
 }
 

@@ -229,7 +229,8 @@ func (s *session) progressed(in *incoming, size int) error {
 	return nil
 }
 
-// pool has buffers for the pieces of images, which all have one size.
+// pool has buffers for the pieces of images, which all have one size: a transfer would make
+// gigabytes of garbage otherwise.
 var pool = sync.Pool{New: func() any { b := make([]byte, blob.BlockSize); return &b }}
 
 // buffer gives n bytes of memory; recycle takes it back when it is of the pool's size. Nothing may

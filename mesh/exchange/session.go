@@ -24,38 +24,48 @@ type session struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
+	// wake has the writer look again.
 	wake chan struct{} // there is something to write
 	// control has frames that wait to be written, before any piece.
 	control []byte
-	haves   []int // not told yet
+	// haves are pieces that came since the peer was last told; several are told in one frame.
+	haves []int // not told yet
 	// out are the pieces that are being sent, one after the other.
 	out      []*outgoing
 	gaveSelf bool // the manifest was sent
 
 	// welcomed says that the peer serves us: it opened the session, or has said welcome.
 	welcomed bool
-	count    int    // pieces that the peer says the manifest has
-	theirs   []byte // bitmap of what it has; nil: it has not said
+	// count and theirs are what the peer says that it has: pieces in all, and their bitmap, nil as
+	// long as it has not said.
+	count  int // pieces that the peer says the manifest has
+	theirs []byte
+	// incoming are the answers that have begun, by request.
 	incoming map[uint32]*incoming
 	// self gets the manifest when it came. It has room for one, which is all that may come.
 	self chan []byte
 	// slot is where it is among the transfer's peers, while joined.
 	slot   schedule.Peer
 	joined bool
-	began  time.Time
-	busy   time.Time // when a piece was last asked for or sent
+	// began is when the session was made: it is waited for no longer than helloTime.
+	began time.Time
+	// busy is when a piece was last asked for or sent, by either side.
+	busy time.Time // when a piece was last asked for or sent
 }
 
 // outgoing is a piece that is being sent. Only the session's writer touches b once it has been
 // taken on.
 type outgoing struct {
-	s         *session
-	id        uint32
-	head      []byte // nil: it was sent
-	b         []byte // what is left
-	whole     []byte // to be recycled; may be nil
+	s  *session
+	id uint32
+	// head is the frame that begins it, nil once it was sent.
+	head  []byte // nil: it was sent
+	b     []byte // what is left
+	whole []byte // to be recycled; may be nil
+	// cancelled has the writer say that no more comes, instead of the rest.
 	cancelled bool
-	moved     time.Time
+	// moved is when bytes of it were last written, by which it counts among the uploads.
+	moved time.Time
 }
 
 // incoming is a piece that comes. Only the session's reader touches b.

@@ -23,26 +23,35 @@ type Transfer struct {
 	n       *Node
 	b       *shared
 	arrived Arrived
-	ctx     context.Context
-	stop    context.CancelFunc
-	work    sync.WaitGroup
+	// ctx ends with Close and with the Node.
+	ctx  context.Context
+	stop context.CancelFunc
+	work sync.WaitGroup
 	// pending are arrivals that were not judged yet. Close waits for them before it closes in, so
 	// that no session sends into a closed channel.
 	pending sync.WaitGroup
 	began   time.Time
 	// kick has run plan again.
 	kick chan struct{}
-	in   chan<- arrival // nil: closed
+	// in takes pieces to the judges; nil once it is closed. It holds a few, so that readers go on
+	// while all judges are busy.
+	in chan<- arrival // nil: closed
 
 	// Guarded by the Node's mu:
-	state   *schedule.State
-	slots   [schedule.MaxPeers]*session
-	calls   map[*call]bool
+	state *schedule.State
+	// slots are the sessions that are asked, by their places in state.
+	slots [schedule.MaxPeers]*session
+	// calls are the Fetches that wait.
+	calls map[*call]bool
+	// tried is when each peer was last dialled, failed how often since it last was there, dialing
+	// those that are dialled now.
 	tried   map[PeerID]time.Time
-	failed  map[PeerID]int  // dials since it last was there
-	dialing map[PeerID]bool // now
-	changed time.Time       // when who is there last changed
-	met     bool            // somebody was
+	failed  map[PeerID]int
+	dialing map[PeerID]bool
+	// changed is when who is there last changed, and met whether anybody ever was: what patience
+	// depends on.
+	changed time.Time // when who is there last changed
+	met     bool
 }
 
 // call is one Fetch: left are the chunks that have not come, done gets its one result.

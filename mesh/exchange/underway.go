@@ -10,10 +10,11 @@ import (
 // Movement is a blob of which pieces move this moment.
 type Movement struct {
 	Manifest agentbox.Digest
-	Getting  bool     // it comes here; else it is sent
-	Peers    []PeerID // those it comes from, or those that get it, in order
-	Here     int      // pieces that are here
-	Pieces   int      // 0: nobody has said how many yet
+	// Getting says that it comes here; else it is sent.
+	Getting bool     // it comes here; else it is sent
+	Peers   []PeerID // those it comes from, or those that get it, in order
+	Here    int      // pieces that are here
+	Pieces  int      // 0: nobody has said how many yet
 }
 
 // Moving lists what is being got and sent now, in the order of manifests, of one both the getting

@@ -49,27 +49,33 @@ type Peer struct {
 type Gossip struct {
 	cfg       Config
 	transport *transport
-	members   *memberlist.Memberlist
-	ctx       context.Context
-	stop      context.CancelFunc
-	tasks     sync.WaitGroup
-	announce  chan struct{} // one waits: the Meta has changed
-	tell      chan struct{} // one waits: dirty has somebody
-	nudge     chan struct{} // one waits: look for absent peers now
+	// members is memberlist's own.
+	members  *memberlist.Memberlist
+	ctx      context.Context
+	stop     context.CancelFunc
+	tasks    sync.WaitGroup
+	announce chan struct{} // one waits: the Meta has changed
+	tell     chan struct{} // one waits: dirty has somebody
+	nudge    chan struct{} // one waits: look for absent peers now
 
 	closing sync.Once
-	closed  error
+	// closed is what Close gives each time.
+	closed error
 
 	// mu guards what follows. memberlist's calls take it while they hold locks of memberlist's own,
 	// so memberlist is never called with mu held.
-	mu       sync.Mutex
-	list     identity.List
-	places   map[string]identity.PeerID // by placeOf, of the members on the list
-	meta     Meta
-	signed   []byte
+	mu     sync.Mutex
+	list   identity.List
+	places map[string]identity.PeerID // by placeOf, of the members on the list
+	// meta is what this node says of itself, signed the bytes of it that memberlist has.
+	meta   Meta
+	signed []byte
+	// peers are the members that were seen since we began.
 	peers    map[identity.PeerID]*Peer
 	verified map[identity.PeerID]string // the Meta that was found good last
-	dirty    map[identity.PeerID]bool
+	// dirty are the peers that changed and that Changed was not told of yet.
+	dirty map[identity.PeerID]bool
+	// phantoms and forged count what was refused, for Counters.
 	phantoms uint64
 	forged   uint64
 }

@@ -29,14 +29,17 @@ type link struct {
 	t    *transport
 	peer identity.PeerID
 
-	mu       sync.Mutex
+	mu sync.Mutex
+	// conn is the newest connection, nil when none is believed to be alive.
 	conn     wire.Conn
 	asked    time.Time     // when something was sent first since the connection was last known to be alive
 	received uint64        // packets that had come by then
 	dialling chan struct{} // closed when the dial that goes on has ended
 	failed   time.Time     // when the last dial failed
 	err      error         // of that
-	waiting  [][]byte
+	// waiting are packets for when there is a connection, the oldest first; more than maxWaiting
+	// are lost.
+	waiting [][]byte
 }
 
 // send sends a packet, or keeps it until there is a connection. No error means that it may arrive,

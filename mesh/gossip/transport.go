@@ -38,14 +38,16 @@ type transport struct {
 	node    *wire.Node
 	resolve func(place string) (identity.PeerID, bool)
 
-	ctx     context.Context
-	stop    context.CancelFunc
-	tasks   background.Group
+	ctx   context.Context
+	stop  context.CancelFunc
+	tasks background.Group
+	// packets and streams are what memberlist reads.
 	packets chan *memberlist.Packet
 	streams chan net.Conn
 
 	// mu guards links.
-	mu    sync.Mutex
+	mu sync.Mutex
+	// links has one for each peer that was ever sent to or heard of; they are not many.
 	links map[identity.PeerID]*link
 
 	oversized, tooLong, overflowed atomic.Uint64

@@ -24,6 +24,7 @@ const listVersion = 1
 // List is a team's member list: a value that is never changed. With adds entries and gives another.
 // The zero List is of no team and admits nobody.
 type List struct {
+	// root is the team's public key; nil for the zero List.
 	root    ed25519.PublicKey
 	entries map[slot]Entry
 	members map[PeerID]Member // as judged
@@ -38,16 +39,18 @@ type slot struct{ member, signer PeerID }
 // Member is what a list says of one peer, all entries considered. The zero Member is nobody, and
 // not Active.
 type Member struct {
-	ID      PeerID
-	Key     ed25519.PublicKey
-	Name    string
-	Roles   []Role
+	ID    PeerID
+	Key   ed25519.PublicKey
+	Name  string
+	Roles []Role
+	// Serial is that of the entry that counts, Issued its date, for people.
 	Serial  uint64
 	Issued  time.Time
 	Expires time.Time // zero: never
 	Revoked bool      // for good
 	Left    bool      // by its own will; an admin may add it again
-	signer  PeerID
+	// signer is whose entry that is.
+	signer PeerID
 }
 
 // Has tells whether the member has a role.

@@ -38,14 +38,16 @@ const (
 // Beacon says that we are here, and hears who is. tasks are run and, while there is a socket, hear;
 // both end with Close. mu guards what follows it.
 type Beacon struct {
-	cfg   Config
+	cfg Config
+	// self is what we announce.
 	self  announcement
 	ctx   context.Context
 	stop  context.CancelFunc
 	tasks sync.WaitGroup
 	asked chan struct{} // one waits: somebody wants to know who is here
 
-	mu     sync.Mutex
+	mu sync.Mutex
+	// links are the interfaces as they were last looked at.
 	links  []link
 	socket *socket // nil: there is no link
 }

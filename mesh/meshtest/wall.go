@@ -45,9 +45,10 @@ type relay struct {
 	wall    *Wall
 	weather Weather
 	through bool
-	listen  *net.UDPConn
-	to      netip.AddrPort
-	tasks   sync.WaitGroup
+	// listen is where clients send to, to the node behind it.
+	listen *net.UDPConn
+	to     netip.AddrPort
+	tasks  sync.WaitGroup
 
 	mu      sync.Mutex
 	clients map[netip.AddrPort]*net.UDPConn

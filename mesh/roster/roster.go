@@ -40,11 +40,14 @@ type Roster struct {
 
 	changing sync.Mutex // held through a change of the list, Changed included
 
-	mu      sync.Mutex
-	list    identity.List
-	root    ed25519.PrivateKey // nil where the team was not made
+	mu sync.Mutex
+	// list is the newest one: a value, so it is handed out without the lock.
+	list identity.List
+	root ed25519.PrivateKey // nil where the team was not made
+	// invites are those of invites.json, with those that are over since it was written.
 	invites []invitation
 	node    *wire.Node // where invitations are answered; nil: not yet
+	// refused counts lists that were forged or too large.
 	refused uint64
 }
 
@@ -52,6 +55,7 @@ type Roster struct {
 // damage.
 type file struct {
 	Team agentbox.Digest `json:"team"`
+	// List is kept as it was encoded: its bytes are what is signed and hashed.
 	List json.RawMessage `json:"list"`
 }
 

@@ -40,13 +40,15 @@ const (
 // Node is one peer's end of the mesh. Its methods may be called at once. tasks has the goroutines
 // that accept, expire, dial and serve.
 type Node struct {
-	cfg       Config
-	self      identity.PeerID
+	cfg  Config
+	self identity.PeerID
+	// cert is shown to every peer; it says no more than the key.
 	cert      tls.Certificate
 	transport *quic.Transport
 	socket    *net.UDPConn
 	listener  *quic.Listener
-	book      *book
+	// book says where peers may be.
+	book *book
 
 	ctx   context.Context // done when Close begins
 	stop  context.CancelFunc
@@ -57,14 +59,17 @@ type Node struct {
 
 	// mu guards what follows but heard. It is not held while a connection is closed or a handler
 	// runs.
-	mu   sync.Mutex
+	mu sync.Mutex
+	// list is the newest member list; the zero one admits nobody.
 	list identity.List
 	// heard has, by identity.PeerID, when a datagram of it last came, a time.Time. It is written
 	// for each datagram, so it has no part in mu.
 	heard sync.Map // of identity.PeerID: when a datagram of it last came, a time.Time
 
+	// handlers serve members, guests holders of invitations, by the ALPN that each asks for.
 	handlers map[Service]Handler
 	guests   map[string]GuestHandler
+	// conns are those that are open, of both directions, for Admit and Close to end.
 	conns    map[*conn]bool
 	counters Counters
 }

@@ -22,6 +22,7 @@ type answer struct {
 	filled bool // the line has a byte
 	cr     bool // the last byte was a CR
 
+	// doc is the document that is being read, count the largest number of each meaning so far.
 	doc   document
 	count [numbers]int64
 	// said is set once a number was found; an answer without one is counted as such.

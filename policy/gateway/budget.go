@@ -19,7 +19,8 @@ const (
 type budget struct {
 	now func() time.Time
 
-	mu    sync.Mutex
+	mu sync.Mutex
+	// left is how many bytes of new names may be used now, last when that was computed.
 	left  float64
 	last  time.Time
 	known map[string]*list.Element

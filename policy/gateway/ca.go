@@ -24,6 +24,7 @@ import (
 // CA signs certificates that one box believes, and those forked from it. Nothing outside of them
 // trusts it, and the box never sees its key. Its methods may be called at once.
 type CA struct {
+	// cert is what the box believes.
 	cert *x509.Certificate
 	// key signs; Encode alone gives it away.
 	key  *ecdsa.PrivateKey

@@ -23,6 +23,7 @@ type Resolver func(ctx context.Context, name string) ([]netip.Addr, error)
 //
 // A Policy is required.
 type Evaluator struct {
+	// Policy decides; it never changes, so an Evaluator is made for each question of a gateway.
 	Policy  *policy.Policy
 	Resolve Resolver // nil means the host's
 }

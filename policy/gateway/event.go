@@ -56,6 +56,7 @@ const (
 // recorder writes events and folds floods of refusals. What was allowed is never folded: each such
 // flow carried something. mu guards the maps, and is not held while an entry is written.
 type recorder struct {
+	// write is Config.Audit.
 	write func(policy.Entry)
 
 	mu    sync.Mutex

@@ -12,6 +12,7 @@ import (
 // next control frame, which may come in the middle of a message and has to be answered.
 type frames struct {
 	io.Closer
+	// in is the server's side of the stream.
 	in   *bufio.Reader
 	hide []hidden
 
@@ -24,7 +25,8 @@ type frames struct {
 	queue []byte // to be given, in order
 	said  []byte // payload in the queue that may yet have to be changed, unmasked
 	where []spot // where each byte of it is
-	err   error
+	// err is what ended it; it is given once the queue is empty.
+	err error
 }
 
 // spot is the place of a byte of payload in the queue, and what it is masked with.

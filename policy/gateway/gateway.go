@@ -63,6 +63,7 @@ type Config struct {
 
 // Gateway carries the flows of one box. Its methods may be called from any number of goroutines.
 type Gateway struct {
+	// cfg is what New was given; policy is the present one.
 	cfg    Config
 	policy atomic.Pointer[policy.Policy]
 	audit  *recorder
@@ -71,8 +72,9 @@ type Gateway struct {
 	conns  *live // connections of the box
 	calls  *live // requests within them
 	outs   *live // connections outside, those that are kept for later requests too
-	up     *upstream
-	web    *web
+	// up dials, web serves requests.
+	up  *upstream
+	web *web
 
 	decoders decoders // of what models answer
 

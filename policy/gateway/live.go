@@ -10,12 +10,14 @@ import (
 // live is what is under way: connections of the box, its requests, or connections outside. mu
 // guards the set; it is held neither while something is reviewed nor while it is ended.
 type live struct {
+	// most is how many there may be.
 	most int
 
 	mu     sync.Mutex
 	closed bool
-	all    map[*passage]struct{}
-	wg     sync.WaitGroup
+	// all are those under way, and wg counts them for close.
+	all map[*passage]struct{}
+	wg  sync.WaitGroup
 }
 
 // passage is one connection or request under way.

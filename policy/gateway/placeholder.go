@@ -132,8 +132,9 @@ type watcher struct {
 	io.ReadCloser
 	call    *call
 	secrets []policy.Secret
-	tail    []byte
-	err     error
+	// tail is the last maxPlaceholder bytes that were read, err the refusal once one was found.
+	tail []byte
+	err  error
 }
 
 // maxPlaceholder bounds, in bytes, what is remembered of a body; ours are shorter.

@@ -25,12 +25,16 @@ import (
 type call struct {
 	g       *Gateway
 	session *session
+	// flow is the request as it is decided about, verdict what was decided.
 	flow    policy.Flow
 	verdict policy.Verdict
 	begun   time.Time
 	traffic traffic
+	// secrets is what the request carries of them; nil: nothing.
 	secrets *substitution
-	status  atomic.Int64
+	// status is the server's answer, 0 before it came.
+	status atomic.Int64
+	// dialled is where it went, nil when it went nowhere.
 	dialled atomic.Pointer[netip.Addr]
 	refused atomic.Pointer[Refusal] // what was found on the way: a placeholder in the body
 	cancel  context.CancelFunc      // ends what is under way to the server

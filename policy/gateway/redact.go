@@ -9,6 +9,7 @@ import (
 // the beginning of such text, so events of a long stream come through at once.
 type redactor struct {
 	io.ReadCloser
+	// hide is what must not be seen, each with what is seen instead.
 	hide []hidden
 	end  func() // called when the stream has ended
 

@@ -18,6 +18,7 @@ import (
 // substitution is what a request carries of secrets: headers to set, and what must not come back. A
 // nil one carries none. It belongs to one call, and holds values: nothing prints it.
 type substitution struct {
+	// used are the secrets whose values are in header.
 	used   []policy.Secret
 	header map[string][]string // canonical name: what it will hold
 	hide   []hidden

@@ -29,6 +29,7 @@ func buffersOf(size int) *sync.Pool {
 type lender struct {
 	pool *sync.Pool
 	most int64
+	// lent counts those that are out.
 	lent atomic.Int64
 }
 

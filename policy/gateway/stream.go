@@ -19,13 +19,15 @@ const helloTimeout = 30 * time.Second
 // stream is one TCP connection of the box. It is one goroutine's, but for away, and for the counts
 // in traffic.
 type stream struct {
-	g       *Gateway
+	g *Gateway
+	// box is the box's end. The caller of Stream closes it.
 	box     Conn
 	flow    policy.Flow    // Proto is TCP, then TLS once that is seen
 	verdict policy.Verdict // of the connection
 	traffic traffic
 	begun   time.Time
 	first   []byte // read from the box already
+	// passage is how a change of policy finds the connection.
 	passage *passage
 	away    atomic.Pointer[net.Conn] // the place outside of a connection that passes unread
 }

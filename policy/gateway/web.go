@@ -27,9 +27,11 @@ type web struct {
 	g      *Gateway
 	server *http.Server
 	proxy  http.Handler
-	tls    *tls.Config
-	feed   feed
-	wg     sync.WaitGroup
+	// tls is what every opened connection has in common; each has a certificate of its own.
+	tls *tls.Config
+	// feed is the listener of server.
+	feed feed
+	wg   sync.WaitGroup
 }
 
 // newWeb starts the server; close ends it.
@@ -68,6 +70,7 @@ func (w *web) close() {
 // server. over is closed with it.
 type session struct {
 	net.Conn
+	// stream is the connection of the box that it is.
 	stream  *stream
 	framing *framing // nil for HTTP/2
 	tls     bool

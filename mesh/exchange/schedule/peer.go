@@ -32,15 +32,17 @@ const (
 
 // peer is what a transfer knows of a peer.
 type peer struct {
-	slot    Peer
-	out     []*request    // that are not answered, the oldest first
-	open    int           // open ones among them that it has not chosen for
-	bytes   int           // that they will bring
-	rate    float64       // bytes a second that it delivers; 0: not known
-	moved   time.Duration // when something last came, or it was first asked after a pause
-	done    time.Duration // when a piece last came in full
-	aside   time.Duration // it is not asked before
+	slot  Peer
+	out   []*request    // that are not answered, the oldest first
+	open  int           // open ones among them that it has not chosen for
+	bytes int           // that they will bring
+	rate  float64       // bytes a second that it delivers; 0: not known
+	moved time.Duration // when something last came, or it was first asked after a pause
+	done  time.Duration // when a piece last came in full
+	aside time.Duration // it is not asked before
+	// penalty is how long it was last set aside for; 0: it is in good standing.
 	penalty time.Duration
+	// wrong counts pieces that it sent wrong, refused those that it said it had and did not.
 	wrong   int
 	refused int
 }

@@ -104,6 +104,7 @@ func (q *Queue[S, B]) Cancel(s S, id uint32) {
 // Answer is what to send: a piece of a session's blob, or, with Piece -1, that there is nothing of
 // what was asked for.
 type Answer[S comparable] struct {
+	// Session, ID and Class are those of the request that is answered.
 	Session S
 	ID      uint32
 	Class   Class

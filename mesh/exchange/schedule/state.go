@@ -39,9 +39,11 @@ const (
 
 // Action is something to do, now.
 type Action struct {
-	Kind   Kind
-	Peer   Peer
-	ID     RequestID
+	Kind Kind
+	Peer Peer
+	// ID is the request's, of Ask and Cancel.
+	ID RequestID
+	// Class is that of an Ask.
 	Class  Class
 	Pieces []int // of Ask: one, or several of which the peer chooses one
 }
@@ -74,9 +76,10 @@ type piece struct {
 
 // request is one that was not answered in full.
 type request struct {
-	id     RequestID
-	peer   Peer
-	class  Class
+	id    RequestID
+	peer  Peer
+	class Class
+	// pieces are those that the peer may choose from; nil once it has.
 	pieces []int
 	picked int // the piece that comes, or -1 while an open request is unanswered
 	sent   time.Duration
@@ -89,13 +92,17 @@ type request struct {
 // not go back. It keeps a word of bits for each piece and set of peers, so that decisions are a few
 // operations however many peers there are.
 type State struct {
-	sizes  []int
+	sizes []int
+	// mean is the size of a piece on average, in bytes: what an open request will bring, as far as
+	// is known.
 	mean   float64
 	pieces []piece
 	peers  [MaxPeers]*peer
 	in     uint64 // slots in use
-	live   map[RequestID]*request
-	next   RequestID
+	// live are the requests that are not over.
+	live map[RequestID]*request
+	// next is the id of the next request.
+	next RequestID
 	// queues has the wanted pieces by class, with some that are wanted as of another one by now:
 	// see compact.
 	queues [Demand + 1][]int

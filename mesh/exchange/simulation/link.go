@@ -55,8 +55,9 @@ type flow struct {
 	from, to *node
 	id       schedule.RequestID
 	piece    int
-	left     float64
-	rate     float64
+	// left is what is to come, in bytes, and rate how fast it does, in bytes a second.
+	left float64
+	rate float64
 	// since is when left was right: it is computed anew whenever the rate changes, not as time
 	// passes.
 	since time.Duration

@@ -61,14 +61,16 @@ func Run(cfg Config) Result {
 
 // world is one run. left counts the nodes that do not have everything.
 type world struct {
-	cfg    Config
-	now    time.Duration
+	cfg Config
+	now time.Duration
+	// events are what will happen, the next first; serial numbers them.
 	events events
 	serial int
 	nodes  []*node
 	left   int
 	random *rand.Rand
-	out    Result
+	// out is the Result so far.
+	out Result
 }
 
 // node is one machine: a receiver's State, but for seeds, and a sender's Queue, as in package
@@ -76,18 +78,22 @@ type world struct {
 type node struct {
 	w      *world
 	number int
-	rate   float64
-	have   []bool
-	count  int
-	began  time.Duration
-	done   time.Duration
-	dead   bool
-	state  *schedule.State // nil for a seed
-	queue  *schedule.Queue[int, int]
-	peers  []*node // by slot
+	// rate is that of its links, in bytes a second.
+	rate float64
+	// have are the pieces that it has, count of them.
+	have  []bool
+	count int
+	// began and done are times of the run; done is 0 until it has everything.
+	began time.Duration
+	done  time.Duration
+	dead  bool
+	state *schedule.State // nil for a seed
+	queue *schedule.Queue[int, int]
+	peers []*node // by slot
 	// slots has the slots of peers by their numbers; waking and planning say that a call of the
 	// scheduler is on the heap already.
-	slots     map[int]schedule.Peer
+	slots map[int]schedule.Peer
+	// sending and receiving are the flows on its two links.
 	sending   []*flow
 	receiving []*flow
 	waking    bool
