@@ -24,15 +24,17 @@ import (
 // agent, the image and the working copy that a box would have. It shows what a box adds: what
 // gVisor itself costs is in both.
 type bareTarget struct {
+	// runsc is the program, image the path of the file that is its root.
 	runsc string
 	// dir is the bundle, and everything of the container's. That it is in the command line of each
 	// of its processes is how they are found (processesOf).
 	dir string
 	// clone is what it has as its workspace. There is always one: without, runsc cannot start from
 	// an image file.
-	clone   string
-	image   string
-	netns   string // the file of the network namespace whose interfaces it takes over; "" for no network
+	clone string
+	image string
+	netns string // the file of the network namespace whose interfaces it takes over; "" for no network
+	// env is what its commands have, as NAME=value.
 	env     []string
 	try     option
 	counted bool           // measured by processor time

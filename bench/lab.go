@@ -25,12 +25,14 @@ import (
 //	bench-<random>/pooled/  a home with one
 //	bench-<random>/repos/
 type Lab struct {
+	// dir is absolute.
 	dir string
 	// lock is held while the Lab is in use. It goes with the process, so that a later benchmark
 	// finds what a killed one left.
 	lock   *os.File
 	binary string
-	user   home.Home
+	// user is the user's own home, which gives images, kernels and templates.
+	user home.Home
 	// machine are flags of up that describe the machine: the same in every box, so that figures can
 	// be compared.
 	machine []string // flags of up that describe the machine
@@ -42,8 +44,9 @@ type Lab struct {
 
 // Config is what a Lab needs. All but Isolation and Progress is required.
 type Config struct {
-	Home      home.Home          // of the user: its images, kernels and templates are used, and what is missing is added
-	Binary    string             // the program to measure
+	Home   home.Home // of the user: its images, kernels and templates are used, and what is missing is added
+	Binary string    // the program to measure
+	// Isolation is that of the boxes; "" for what a new box gets.
 	Isolation agentbox.Isolation // of the boxes; "" for what a new box gets
 	Progress  agentbox.Progress
 }

@@ -22,7 +22,8 @@ const gigabit = 125_000_000
 // slowSite serves a directory over a link of so many bytes a second, which all answers share, one
 // after the other. It has no latency. mu guards what follows it.
 type slowSite struct {
-	dir    string
+	dir string
+	// rate is in bytes a second.
 	rate   float64
 	server *http.Server
 	url    string
@@ -79,8 +80,9 @@ func (s *slowSite) bytes() int64 {
 // what drivers found out, one of which gets its image over a slow link as it needs it, while the
 // other has it. Neither has a template.
 type LazyLab struct {
-	lab         *Lab
-	site        *slowSite
+	lab  *Lab
+	site *slowSite
+	// image is the one that boxes have, as it was exported.
 	image       api.Image
 	lazy, local *installation
 	fetched     float64 // bytes, by the end of the last first command

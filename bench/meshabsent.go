@@ -23,14 +23,16 @@ const (
 const silence = 5 * time.Second
 
 // absentTeam is a team of two, of which one is not there when the other enters a box whose setup
-// that one has run, and a machine that is in no team.
+// that one has run, and a machine that is in no team. It shows what a team that cannot help costs:
+// up must not wait for it.
 type absentTeam struct {
 	daemons
 	variant int // of the repository's lockfile: each is another key
 }
 
 // absent has a machine enter boxes for which its team has what it needs, while the team is not
-// there, beside one that is in no team.
+// there, beside one that is in no team. A machine can be gone in three ways: its daemon died, its
+// cable is out, or its packets get lost, of which the system tells the others less and less.
 func (l *MeshLab) absent() []Scenario {
 	o := &absentTeam{daemons: daemons{l: l, name: "absent"}}
 	baseline := l.scenario("mesh/up-no-team", "", func(ctx context.Context) (time.Duration, error) {
@@ -58,10 +60,12 @@ func (l *MeshLab) absent() []Scenario {
 	return out
 }
 
+// cable takes the holder's cable out, or puts it back.
 func (o *absentTeam) cable(out bool) func(context.Context) error {
 	return func(ctx context.Context) error { return o.links.Cut(ctx, absentHolder, out) }
 }
 
+// loses has the holder's packets get lost, all of them, or none.
 func (o *absentTeam) loses(all bool) func(context.Context) error {
 	return func(ctx context.Context) error { return o.links.Lose(ctx, absentHolder, all) }
 }
@@ -93,7 +97,8 @@ func (o *absentTeam) open(ctx context.Context) (err error) {
 	return errors.Join(o.found(ctx), o.join(ctx, absentMember))
 }
 
-// vary makes the key of what setup makes another one.
+// vary makes the key of what setup makes another one, so that nothing that an earlier sample made
+// fits.
 func (o *absentTeam) vary() error {
 	o.variant++
 	return os.WriteFile(filepath.Join(o.repo, "lock"), fmt.Appendln(nil, o.variant), 0o644)

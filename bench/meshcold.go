@@ -10,7 +10,8 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// coldCluster is two machines: one has the image, the other one has nothing.
+// coldCluster is two machines: one has the image, the other one has nothing. It is all of agentbox
+// that is measured here, policy and boxes included.
 type coldCluster struct {
 	daemons
 	got int64 // before the first command of the last sample, bytes

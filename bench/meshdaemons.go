@@ -32,10 +32,12 @@ type daemons struct {
 	repo  string
 }
 
+// home is where a machine keeps everything; a short name, for the sockets in it.
 func (o *daemons) home(i int) string { return filepath.Join(o.l.dir, o.name+strconv.Itoa(i)) }
 
 // command runs the program of a machine, in its namespace where it is on the network, in the
-// repository.
+// repository, and gives what it prints. Beside the network it reaches what the host does: packages
+// come from there.
 func (o *daemons) command(ctx context.Context, i int, on bool, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, o.l.cfg.Binary, args...)
 	if on {
@@ -67,6 +69,7 @@ func (o *daemons) repository(ctx context.Context) error {
 	return nil
 }
 
+// configure writes the repository's configuration.
 func (o *daemons) configure(text string) error {
 	return os.WriteFile(filepath.Join(o.repo, "agentbox.yaml"), []byte(text), 0o644)
 }
@@ -87,9 +90,11 @@ func (o *daemons) join(ctx context.Context, i int) error {
 	return err
 }
 
+// listen is where a machine's node listens: always at the same port, as no two are in one
+// namespace.
 func (o *daemons) listen(i int) string { return o.links.Address(i).String() + ":7946" }
 
-// peers asks a machine who is in the team, until that is what is waited for.
+// peers asks a machine who is in the team, until that is what is waited for, a minute at most.
 func (o *daemons) peers(ctx context.Context, i int, until func([]api.MeshPeer) bool) ([]api.MeshPeer, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -133,7 +138,8 @@ func (o *daemons) kill(ctx context.Context, i int) error {
 	return syscall.Kill(pid, syscall.SIGKILL)
 }
 
-// forget ends a machine, with all that it has.
+// forget ends a machine, with all that it has, if there is one. It leaves the team in order, so
+// that the others do not look for it.
 func (o *daemons) forget(ctx context.Context, i int) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), teardownTime)
 	defer cancel()

@@ -24,7 +24,8 @@ type idleCost struct {
 	processor time.Duration // of processor time, a second
 }
 
-// idleTeam is daemons that are all members of a team, and do nothing.
+// idleTeam is daemons that are all members of a team, and do nothing: what a team costs a machine
+// that does not use it.
 type idleTeam struct {
 	daemons
 	costs []idleCost // of one watch: one for each machine
@@ -42,7 +43,8 @@ func (l *MeshLab) idle() []Scenario {
 	}
 }
 
-// cost has one machine after the other say what it costs.
+// cost has one machine after the other say what it costs. With more runs than machines it begins
+// again with the first.
 func (o *idleTeam) cost(name, unit string, ceiling float64, of func(idleCost) float64) Scenario {
 	next := 0
 	return Scenario{Name: name, Unit: unit, Ceiling: ceiling, Measure: func(ctx context.Context) (float64, error) {
@@ -78,6 +80,7 @@ func (o *idleTeam) open(ctx context.Context) (err error) {
 	return sleep(ctx, idleSettle)
 }
 
+// everybodyHere tells whether a machine sees all others.
 func everybodyHere(all []api.MeshPeer) bool {
 	here := 1 // this machine
 	for _, p := range all {

@@ -18,6 +18,7 @@ type ipfsGiver struct {
 	o       *cluster
 	program string
 	dir     string
+	// daemons are by machine.
 	daemons []*server
 	// cid names the image as IPFS has added it.
 	cid string

@@ -39,10 +39,11 @@ type MeshLab struct {
 
 // MeshConfig is what a MeshLab needs. Sizes are multiples of a block (blob.BlockSize).
 type MeshConfig struct {
-	Dir      string // where to work
-	Binary   string // the program to measure
-	Large    int64  // bytes of the image that goes from one to one
-	Small    int64  // bytes of that which goes to many
+	Dir    string // where to work
+	Binary string // the program to measure
+	Large  int64  // bytes of the image that goes from one to one
+	Small  int64  // bytes of that which goes to many
+	// Peers has other programs measured beside us, too.
 	Peers    bool   // measure other programs beside us
 	Tools    string // where they are looked for first; "": where programs are
 	Progress agentbox.Progress
@@ -125,7 +126,8 @@ type cluster struct {
 	ports    []uint16    // where they listen then; nil: from 7900 on
 	upload   int64       // bytes a second that each sends at most; 0: no bound
 	// serial numbers processes, so that each has a directory of its own.
-	serial   int
+	serial int
+	// image is the file that the seed shares, manifest what it is called in the exchange.
 	image    string
 	manifest agentbox.Digest
 	seed     *meshProcess
@@ -136,6 +138,7 @@ type meshProcess struct {
 	id  identity.PeerID
 	dir string
 	cmd *exec.Cmd
+	// in takes orders, out gives reports, one line each.
 	in  io.WriteCloser
 	out *bufio.Reader
 }

@@ -53,18 +53,20 @@ type meshReport struct {
 	Error    string
 	Manifest agentbox.Digest
 	Took     time.Duration
-	Bytes    int64
-	Part     bool // more follows
+	// Bytes is what came, or what was sent, as the order asks.
+	Bytes int64
+	Part  bool // more follows
 }
 
 // meshNode is the process: a store, and its part in the exchange, without a daemon. It is the
 // exchange's Holders, too: who has what is what the benchmark named, so that no catalogue is
 // measured.
 type meshNode struct {
-	cfg     meshNodeConfig
-	dir     string
-	store   *cachestore.Store
-	places  *layers.Remotes
+	cfg    meshNodeConfig
+	dir    string
+	store  *cachestore.Store
+	places *layers.Remotes
+	// sharing is what it may serve, places where it gets things.
 	sharing *layers.Sharing
 	wire    *meshwire.Node
 	node    *exchange.Node

@@ -22,9 +22,10 @@ import (
 
 // registryGiver is a registry of container images, with one of which the image is the only layer.
 type registryGiver struct {
-	o       *cluster
-	dir     string
-	server  *server
+	o      *cluster
+	dir    string
+	server *server
+	// pullers are the processes that pull, by machine. They are started before it is measured.
 	pullers map[int]*meshProcess
 }
 

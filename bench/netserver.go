@@ -18,6 +18,7 @@ type netServer struct {
 	wg       sync.WaitGroup
 
 	mu   sync.Mutex
+	// open are the connections that are served, nil once it is closed.
 	open map[net.Conn]struct{} // nil once it is closed
 }
 
@@ -33,6 +34,7 @@ func newNetServer(l net.Listener) *netServer {
 
 func (s *netServer) port() int { return s.listener.Addr().(*net.TCPAddr).Port }
 
+// accept serves until the listener is closed. A connection that comes as it closes is let go.
 func (s *netServer) accept() {
 	for {
 		c, err := s.listener.Accept()

@@ -15,6 +15,7 @@ import (
 
 // Program runs agentbox the way a user does. The zero Env adds nothing.
 type Program struct {
+	// Path is absolute: it is run in other directories.
 	Path string
 	Env  []string // added to ours
 }

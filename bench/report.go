@@ -12,8 +12,9 @@ const Schema = "agentbox.bench/1"
 
 // Report is what one run of a benchmark found. It is the JSON of `agentbox bench --json`.
 type Report struct {
-	Schema    string    `json:"schema"`
-	Version   string    `json:"version"` // of agentbox
+	Schema  string `json:"schema"`
+	Version string `json:"version"` // of agentbox
+	// Started is UTC, in whole seconds.
 	Started   time.Time `json:"started"`
 	Machine   Machine   `json:"machine"`
 	Scenarios []Result  `json:"scenarios"`
@@ -43,12 +44,14 @@ const (
 // Result is what was found in one scenario. Failures are among the samples, at the value of the
 // scenario's ceiling. Percentiles and samples are in Unit.
 type Result struct {
-	Name      string `json:"name"`
+	Name string `json:"name"`
+	// Isolation and Accel are those of the boxes; "" where there are none.
 	Isolation string `json:"isolation"`
 	Accel     string `json:"accel"`
 	Unit      string `json:"unit"`
-	N         int    `json:"n"`
-	Failures  int    `json:"failures"`
+	// N counts all samples, those that failed among them.
+	N        int `json:"n"`
+	Failures int `json:"failures"`
 	summary
 	Samples  []float64 `json:"samples"` // in the order they were taken
 	Baseline *Baseline `json:"baseline,omitempty"`

@@ -16,9 +16,11 @@ import (
 // repository describes a git repository to generate. The same description always gives the same
 // files, so that samples of different days and machines are of the same work.
 type repository struct {
+	// files of size bytes each come in as many steps as there are commits; each step but the first
+	// changes some that are there.
 	files   int
-	size    int // of each file, in bytes
-	commits int // the files come in as many steps, and each step but the first changes some that are there
+	size    int
+	commits int
 }
 
 // What a small project has, and a large one: 100 MB in 5,000 files.

@@ -40,7 +40,8 @@ type track struct {
 	broken  error // why Setup failed: no sample can succeed
 	samples []float64
 	failed  int
-	took    time.Duration
+	// took is the time of all samples, with what is done around them.
+	took time.Duration
 }
 
 // label tells the same scenario of two kinds apart.

@@ -19,14 +19,16 @@ import (
 // StoreLab is where the store is measured: a disk image with real files in it, and stores of its
 // own, in one directory that goes when the StoreLab does. There is no daemon in it.
 type StoreLab struct {
-	cfg        StoreConfig
+	cfg StoreConfig
+	// image is the file that is stored, size its length, holes included.
 	dir, image string
 	size       int64
 	// peers are those that Prepare found: name and program.
 	peers map[string]string
 	// store is the one that was filled last, nil for none: scenarios that read it fill one when it
 	// is not there, whichever were selected.
-	store  *cachestore.Store
+	store *cachestore.Store
+	// stored is what the last put of the whole image gave.
 	stored cachestore.Stored
 	say    agentbox.Progress
 }

@@ -15,6 +15,7 @@ const workLimit = 10 * time.Minute
 // job is something developers have a machine do. Both scripts run in the working copy, by sh, and
 // their output is dropped.
 type job struct {
+	// name is that of its scenarios, behind native/, work/ and runsc/.
 	name    string
 	prepare string // before each sample, untimed; "" for nothing
 	script  string

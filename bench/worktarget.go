@@ -45,6 +45,7 @@ type workBox struct {
 	name         string
 	kind         agentbox.Isolation
 	accel        string
+	// image is what the box runs, for a bare container beside it.
 	image        agentbox.Digest
 }
 
