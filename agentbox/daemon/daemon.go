@@ -54,10 +54,8 @@ type daemon struct {
 // Run serves until ctx ends or a client asks it to stop. Boxes go on without it. ErrRunning when
 // another daemon serves the home.
 //
-// The order is that of need: the lock, before anything is touched; the store of images and the
-// team, which boxes are made of; the boxes, which adopts those that run; the queue of tasks, which
-// needs them. The socket comes last, so that a client that gets through finds everything there. It
-// ends the other way round, and whatever was started has ended when it returns.
+// The socket comes last, so that a client that gets through finds everything there. It ends the
+// other way round, and whatever was started has ended when it returns.
 func Run(ctx context.Context, cfg Config) error {
 	if err := cfg.Home.Create(); err != nil {
 		return err
@@ -69,35 +67,56 @@ func Run(ctx context.Context, cfg Config) error {
 	defer lock.Close()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	images, err := image.Open(ctx, cfg.Home.Images())
+	d, err := assemble(ctx, cfg)
 	if err != nil {
 		return err
+	}
+	d.stop = stop
+	var work sync.WaitGroup
+	work.Go(func() { d.queue.Run(ctx) })
+	work.Go(func() { d.team.Run(ctx) })
+	work.Go(func() { d.keepMachines(ctx) })
+	work.Go(func() { returnMemory(ctx, returnEvery) })
+	scrubbed := d.scrub(ctx)
+	// The metrics come before the socket: a wrong address is an error of the start.
+	if err = d.serveMetrics(ctx); err == nil {
+		err = d.serve(ctx)
+	}
+	stop()
+	work.Wait()
+	err = errors.Join(err, d.boxes.Close())
+	<-scrubbed
+	return errors.Join(err, d.shares.close())
+}
+
+// assemble puts the parts of a daemon together, in the order of need: the store of images and the
+// team, which boxes are made of; the boxes, which adopts those that run; the queue of tasks, which
+// needs them. The home's lock is held. On failure nothing is left open.
+func assemble(ctx context.Context, cfg Config) (*daemon, error) {
+	store, err := image.Open(ctx, cfg.Home.Images())
+	if err != nil {
+		return nil, err
 	}
 	// A repository must not get the home into an image by an include: secrets and other boxes are
 	// in it.
-	images.Never = []string{cfg.Home.Dir, cfg.Home.Run()}
-	shared, err := share(ctx, cfg, images)
+	store.Never = []string{cfg.Home.Dir, cfg.Home.Run()}
+	shared, err := share(ctx, cfg, store)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	key, err := layers.SigningKey(cfg.Home.StoreKey())
 	if err != nil {
-		return errors.Join(err, shared.close())
+		return nil, errors.Join(err, shared.close())
 	}
-	hosting, err := hostConfig(cfg, images, shared)
+	hosting, err := hostConfig(cfg, store, shared)
 	if err != nil {
-		return errors.Join(err, shared.close())
+		return nil, errors.Join(err, shared.close())
 	}
 	manager, err := host.New(hosting)
 	if err != nil {
-		return errors.Join(err, shared.close())
+		return nil, errors.Join(err, shared.close())
 	}
-	// The team existed before the boxes, and is told now what to do with what is not believed any
-	// more.
-	shared.team.Gone = manager.Images.Drop
-	shared.inUse.Store(manager.Images)
-	manager.Images.KeepNow() // in a team since before
-	d := &daemon{cfg: cfg, started: time.Now(), boxes: manager, shares: shared, stop: stop}
+	d := &daemon{cfg: cfg, started: time.Now(), boxes: manager, shares: shared}
 	d.hostDoctor = doctor.Doctor{
 		Dir: cfg.Home.Dir, Chooser: isolation.Chooser{Driver: hosting.Driver}, Kernel: hosting.Kernel, Resources: manager.Capacity.Look, Boxes: manager.Count,
 	}
@@ -106,22 +125,12 @@ func Run(ctx context.Context, cfg Config) error {
 		Store: task.Store{Dir: cfg.Home.Tasks()}, Boxes: manager, Jobs: taskJobs{jobs{cfg.Home, manager}},
 		Snapshotter: snapshotter{jobs{cfg.Home, manager}}, Collector: d.artifacts, Evidence: d.evidence(), Room: room, Log: cfg.Log,
 	})
-	shared.team.Contexts, shared.team.GoneMachines = d.contexts, d.dropMachines
-	var work sync.WaitGroup
-	work.Go(func() { d.queue.Run(ctx) })
-	work.Go(func() { shared.team.Run(ctx) })
-	work.Go(func() { d.keepMachines(ctx) })
-	work.Go(func() { returnMemory(ctx, returnEvery) })
-	// The metrics come before the socket: a wrong address is an error of the start.
-	scrubbed := d.scrub(ctx)
-	if err = d.serveMetrics(ctx); err == nil {
-		err = d.serve(ctx)
-	}
-	stop()
-	work.Wait()
-	err = errors.Join(err, manager.Close())
-	<-scrubbed
-	return errors.Join(err, shared.close())
+	// The team existed before the boxes, and is told now what to say of them, and what to do with
+	// what is not believed any more.
+	shared.team.Gone, shared.team.Contexts, shared.team.GoneMachines = manager.Images.Drop, d.contexts, d.dropMachines
+	shared.inUse.Store(manager.Images)
+	manager.Images.KeepNow() // in a team since before
+	return d, nil
 }
 
 // hostConfig is what boxes are made with: this program's own file, which supervisors and git

@@ -41,17 +41,36 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 	}
 	runs := time.Since(begun)
 	s.machine = machine
-	s.link, err = newLink(machine.Stream(), s.cfg.Hostname, s.names, s.log)
-	if err != nil {
+	if s.link, err = newLink(machine.Stream(), s.cfg.Hostname, s.names, s.log); err != nil {
 		return err
 	}
 	req, err := asked()
 	if err != nil {
 		return err
 	}
-	var attach *protocol.AttachRequest
+	if err := s.greet(ctx, req.Attach); err != nil {
+		return err
+	}
+	s.log.Info("machine started", "life", s.cfg.Life, "template", s.cfg.Template, "runs", runs, "waited", s.greeted.Sub(begun)-runs, "greeted", time.Since(s.greeted))
+	s.letIn(ctx, sshListener, wg)
 	if req.Attach != nil {
-		if attach, err = s.attachment(*req.Attach); err != nil {
+		if err := s.becomeBox(ctx, *req.Attach); err != nil {
+			return err
+		}
+	} else if s.attached.Load() { // it was a box before it was saved
+		s.meter.begin()
+	}
+	s.watch(ctx, wg)
+	return nil
+}
+
+// greet plugs the network in and greets the guest, which becomes the box while it is greeted if
+// become says what box; nil: a machine of the pool, or one that was a box before it was saved.
+func (s *Supervisor) greet(ctx context.Context, become *api.AttachRequest) error {
+	var attach *protocol.AttachRequest
+	if become != nil {
+		var err error
+		if attach, err = s.attachment(*become); err != nil {
 			return err
 		}
 		attach.Hostname = "" // the Hello says it
@@ -67,9 +86,14 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 	}
 	s.greeted = time.Now()
 	if err := s.link.greet(ctx, attach); err != nil {
-		return notGreeted(s.cfg.Box, machine, err)
+		return notGreeted(s.cfg.Box, s.machine, err)
 	}
-	s.log.Info("machine started", "life", s.cfg.Life, "template", s.cfg.Template, "runs", runs, "waited", s.greeted.Sub(begun)-runs, "greeted", time.Since(s.greeted))
+	return nil
+}
+
+// letIn opens the way in: ports, the relay of SSH, and jobs. It also keeps the connection to the
+// guest alive, and its clock right.
+func (s *Supervisor) letIn(ctx context.Context, sshListener net.Listener, wg *sync.WaitGroup) {
 	s.ports = newPorts(ctx, s.guest, environment.Watch{Opened: s.lease.work, Passed: s.meter.touch})
 	relay := environment.NewRelay(s.link.hostKey, s.link.localKey.PublicKey(), s.guest, s.log)
 	s.keepJobs(ctx, relay, wg)
@@ -77,13 +101,10 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 	wg.Go(func() { relay.Prepare(ctx) })
 	wg.Go(func() { s.link.keepClock(ctx, s.frozen) })
 	wg.Go(func() { s.keepAlive(ctx) })
-	if req.Attach != nil {
-		if err := s.becomeBox(ctx, *req.Attach); err != nil {
-			return err
-		}
-	} else if s.attached.Load() { // it was a box before it was saved
-		s.meter.begin()
-	}
+}
+
+// watch begins what looks at the box from time to time: limits, account, quota and memory.
+func (s *Supervisor) watch(ctx context.Context, wg *sync.WaitGroup) {
 	if s.cfg.Saved != "" && s.network != nil {
 		wg.Go(func() { s.forgetSurvivors(ctx) })
 	}
@@ -91,7 +112,6 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 	wg.Go(func() { s.keepAccount(ctx) })
 	wg.Go(func() { s.slim(ctx) })
 	wg.Go(func() { s.watchDisk(ctx) })
-	return nil
 }
 
 // deathNotice is how long a greeting that failed waits for the machine's own end to explain it: its
