@@ -137,6 +137,7 @@ func chooseArtifacts(r api.ArtifactReport, names []string) ([]api.Artifact, erro
 // leads out of them. --json is a list of api.Artifact, --quiet the directory; to standard output
 // nothing but the bytes goes.
 func (a *app) getArtifacts(r api.ArtifactReport, files []api.Artifact, to string) error {
+	// The directory is the daemon's, of this user and this host.
 	from, err := os.OpenRoot(r.Directory)
 	if err != nil {
 		return err

@@ -119,6 +119,8 @@ func (a *app) jobAfterLoss(ctx context.Context, found api.JobInfo, cause error) 
 	switch {
 	case err != nil:
 		return err
+	// Of these the box's limit or lease may be the reason; afterLoss has waited until that is
+	// known.
 	case now.Job.State == agentbox.JobPaused:
 		return agentbox.Errorf(agentbox.Unavailable, "box %s was paused, and job %s with it", b.Name, now.Job.ID).
 			WithHint("agentbox attach %s resumes the box", now.Job.ID)

@@ -100,6 +100,7 @@ func newReport(ctx context.Context) bench.Report {
 // openLab makes a home and repositories to measure in; kind is "" for what auto means. The caller
 // closes it, which ends its daemon and removes everything.
 func (a *app) openLab(ctx context.Context, kind agentbox.Isolation, say agentbox.Progress) (*bench.Lab, error) {
+	// Whole commands are measured, so the lab runs this very program.
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err

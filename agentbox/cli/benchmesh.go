@@ -58,6 +58,7 @@ func (a *app) benchMesh(ctx context.Context, req benchRequest, large, small, pee
 	if err != nil {
 		return report, err
 	}
+	// Asked before the run, so that it is in the report of a run that was cut short.
 	report.Missing = lab.Missing(req.patterns())
 	report.Scenarios, err = bench.Runner{Runs: req.runs, Progress: p.event}.Run(ctx, scenarios)
 	return report, interrupted(ctx, err)

@@ -37,6 +37,7 @@ func (a *app) benchWork(ctx context.Context, req benchRequest) (report bench.Rep
 	if err != nil {
 		return report, interrupted(ctx, err)
 	}
+	// Builds are those of the repository where we are, and of zlib.
 	dir, err := os.Getwd()
 	if err != nil {
 		return report, agentbox.Errorf(agentbox.Invalid, "the current directory is gone: %w", err).WithHint("cd somewhere else")
@@ -46,6 +47,7 @@ func (a *app) benchWork(ctx context.Context, req benchRequest) (report bench.Rep
 		return report, err
 	}
 	defer func() { err = errors.Join(err, lab.Close(ctx)) }()
+	// Two questions, of which one run answers one.
 	measure := func() ([]bench.Scenario, error) { return lab.Work(ctx, kinds, dir) }
 	if len(req.try) > 0 {
 		measure = func() ([]bench.Scenario, error) { return lab.Tries(ctx, dir, req.try) }

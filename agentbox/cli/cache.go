@@ -170,6 +170,7 @@ func (a *app) cacheVerify() *cli.Command {
 			&cli.StringFlag{Name: "from", Usage: "also ask a directory that `agentbox image export` filled, or its URL", Destination: &req.From},
 		},
 		Action: func(ctx context.Context, _ *cli.Command) (err error) {
+			// The daemon's current directory is not ours.
 			if req.From, err = placeOf(req.From); err != nil {
 				return err
 			}
@@ -184,6 +185,7 @@ func (a *app) cacheVerify() *cli.Command {
 			} else {
 				a.printVerified(r)
 			}
+			// After everything was printed, in either form.
 			if len(r.Damaged) > 0 {
 				return exit(1)
 			}
@@ -195,10 +197,12 @@ func (a *app) cacheVerify() *cli.Command {
 // printVerified prints a line for each thing that is wrong, and one with the sum. The last line is
 // the one to look at: it counts what was damaged, repaired and lost.
 func (a *app) printVerified(r api.CacheVerifyReport) {
+	// What stays damaged comes first, with the file and offset to look at on the disk.
 	for _, d := range r.Damaged {
 		fmt.Fprintf(a.stdout, "damaged  %s  %s at %d: %s\n", d.Digest.Short(), d.File, d.Offset, oneLine(d.Why))
 	}
 	for _, m := range r.Missing {
+		// Without its manifest nobody knows how many chunks it lacks.
 		if m.Chunks < 0 {
 			fmt.Fprintf(a.stdout, "missing  %s  its manifest\n", m.Manifest.Short())
 		} else {
@@ -239,6 +243,8 @@ func (a *app) cacheGC() *cli.Command {
 					return err
 				}
 			}
+			// The two sums are of the same kind, but that of a dry run is an estimate: chunks that
+			// several blobs share count once only when they go.
 			verb := "freed"
 			if req.DryRun {
 				verb = "would free"
@@ -289,6 +295,7 @@ func (a *app) cacheShare(share bool) *cli.Command {
 			if err != nil {
 				return err
 			}
+			// It is no onRef verb like the others, as the request says more than which entry.
 			entry, err := call(ctx, a, api.ShareCache, api.CacheShareRequest{Ref: ref.Ref, Share: share})
 			return a.changed(entry, err, done)
 		},

@@ -74,6 +74,7 @@ func (a *app) fetchFrom(ctx context.Context, req api.ImageFetchRequest, args []s
 	if len(args) > 1 {
 		return agentbox.Errorf(agentbox.Invalid, "pull --from takes one image").WithHint("agentbox image pull --from %s", req.From)
 	}
+	// Which of several images at that place is meant.
 	if len(args) == 1 {
 		req.Image = args[0]
 	}
@@ -136,6 +137,7 @@ func (a *app) imageImport() *cli.Command {
 				return agentbox.Errorf(agentbox.NotFound, "%w", err)
 			}
 			if info.IsDir() {
+				// The daemon reads the path, so the same user must be able to.
 				return a.fetchImage(ctx, "oci:"+path)
 			}
 			return a.fetchImage(ctx, "docker-archive:"+path)
@@ -245,6 +247,7 @@ func makerText(img api.ImageDetail) string {
 	switch {
 	case img.Maker != "":
 		return peerText(img.MakerName, img.Maker)
+	// A registry's image is named by the manifest that its tag meant when it was pulled.
 	case img.Manifest != "":
 		return "this machine, of " + oneLine(img.Manifest)
 	}

@@ -51,6 +51,7 @@ func (a *app) listTeam(ctx context.Context) error {
 		if !c.Here {
 			state += " (machine absent)"
 		}
+		// Ids of other machines: they mean nothing to the verbs here, but are told apart by them.
 		f.ids = append(f.ids, c.ID)
 		f.table = append(f.table, []string{oneLine(c.Machine), c.Kind, oneLine(c.Name), oneLine(state), oneLine(c.Branch), oneLine(c.Project), c.ID})
 	}
@@ -69,6 +70,7 @@ func boxIDs(boxes []agentbox.Box) []string {
 // boxRows are boxes as a table, with what they cost where that was measured.
 func boxRows(boxes []agentbox.Box, usage bool) [][]string {
 	head := []string{"NAME", "ID", "STATE", "ISOLATION", "BRANCH", "AGE", "DIRECTORY"}
+	// The head has them also where no box was measured.
 	if usage {
 		head = append(head, "MEMORY", "DISK", "CPU")
 	}
@@ -176,6 +178,7 @@ func showRows(b agentbox.Box) [][]string {
 	if u := b.Usage; u != nil {
 		rows = append(rows, []string{"usage", fmt.Sprintf("%s memory, %s disk, %s CPU", bytesText(u.PSS), bytesText(u.Disk), time.Duration(u.CPUMillis)*time.Millisecond)})
 	}
+	// Last, since they are sentences.
 	for _, note := range b.Notes() {
 		rows = append(rows, []string{"note", note})
 	}

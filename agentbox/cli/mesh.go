@@ -35,6 +35,7 @@ func listenFlag(to *string) cli.Flag {
 // nameFlag is how this machine is called in the team. Names are for people, and need not be unique;
 // PeerIDs are what counts.
 func nameFlag(to *string) cli.Flag {
+	// Without one the flag is empty, and the daemon says that a name is needed.
 	host, _ := os.Hostname()
 	return &cli.StringFlag{Name: "name", Usage: "how the others see this machine", Value: host, Destination: to}
 }
@@ -82,6 +83,8 @@ func (a *app) meshInvite() *cli.Command {
 			if err := a.report(facts{value: i, ids: []string{i.Token}, text: "agentbox mesh join " + i.Token}); err != nil || a.json || a.quiet {
 				return err
 			}
+			// Where it asks is said because a firewall or another network is the usual reason why
+			// it does not work.
 			fmt.Fprintf(a.stderr, "on the other machine, within %s; it asks for this one at %s\n", tookText(req.TTL), strings.Join(i.Addresses, ", "))
 			if f, ok := a.stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 				// Letters of one case make a smaller code.
@@ -197,6 +200,7 @@ func statusRows(s api.MeshStatus) [][]string {
 	if s.Problem != "" {
 		rows = append(rows, []string{"problem", oneLine(s.Problem)})
 	}
+	// Nothing else means anything then.
 	if s.Team.IsZero() {
 		return append(rows, []string{"team", "none: agentbox mesh init makes one, agentbox mesh join TOKEN joins one"})
 	}

@@ -210,6 +210,7 @@ func (a *app) policyRule(list string) *cli.Command {
 				return agentbox.Errorf(agentbox.Invalid, "%s takes at least one rule", list).WithHint("agentbox policy %s example.com", list)
 			}
 			if private {
+				// The list is one of three, and --private chooses the third.
 				req.List = "private"
 			}
 			req.Rules = cmd.Args().Slice()

@@ -48,6 +48,7 @@ func (a *app) policyLog() *cli.Command {
 			switch {
 			case verify:
 				return a.verifyLog(place)
+			// It begins at the beginning, and goes on: nothing is missed between two calls.
 			case follow:
 				return policy.Follow(ctx, place.Directory, 0, show)
 			}
@@ -80,6 +81,7 @@ func (a *app) verifyLog(place api.AuditLocation) error {
 // piped as they grow. The JSON is a policy.Entry, as it is in the log.
 func (a *app) printEntry(e policy.Entry) error {
 	if a.json {
+		// Not indented, unlike all other JSON: a line is an entry.
 		enc := json.NewEncoder(a.stdout)
 		enc.SetEscapeHTML(false)
 		return enc.Encode(e)

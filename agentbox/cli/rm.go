@@ -58,7 +58,8 @@ func (a *app) removeBoxes(ctx context.Context, names []string, force bool) error
 	return nil
 }
 
-// removal is a box that is to be removed.
+// removal is a box that is to be removed, as far as that was looked into. With --force nothing was,
+// and name and loss are "".
 type removal struct {
 	ref  api.BoxRef
 	name string
@@ -81,6 +82,7 @@ func (a *app) removalOf(ctx context.Context, name string, force bool) (removal, 
 	d.name = b.Name
 	work, err := call(ctx, a, api.Unsaved, api.BoxRef{Box: b.ID.String()})
 	switch {
+	// An interrupt is no answer about the work.
 	case err != nil && ctx.Err() != nil:
 		return d, err
 	case err != nil:
@@ -132,6 +134,7 @@ func (a *app) removeBox(ctx context.Context, d removal) error {
 // confirm asks at the terminal whether a box may go. Anything but y keeps it, the end of input too.
 func (a *app) confirm(d removal) error {
 	fmt.Fprintf(a.stderr, "%s\nremove it? [y/N] ", d.loss)
+	// A line, so that what is typed after the y is not the next question's answer.
 	answer, err := bufio.NewReader(a.stdin).ReadString('\n')
 	if strings.ToLower(strings.TrimSpace(answer)) == "y" {
 		return nil
@@ -157,6 +160,7 @@ func workText(w api.UnsavedWork) string {
 // named is the first of what a box calls its work, for a line at a terminal. Titles and file names
 // are a box's words: they are cleaned, and cut so that three fit a line.
 func named(names []string, all int) string {
+	// Three are enough to recognise one's own work.
 	const most, width = 3, 50
 	var shown []string
 	for _, name := range names[:min(len(names), most)] {

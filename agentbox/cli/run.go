@@ -63,7 +63,8 @@ func (a *app) afterLoss(ctx context.Context, id agentbox.BoxID, err error) agent
 	}
 }
 
-// A machine that ends is known to have, and why, a moment after its connections broke.
+// A machine that ends is known to have, and why, a moment after its connections broke: the
+// supervisor has to end, and the daemon to read what it left.
 const (
 	noteEvery   = 20 * time.Millisecond
 	noteTimeout = 10 * time.Second

@@ -204,6 +204,7 @@ func (w *waited) result(attached error) error {
 		fmt.Fprintf(w.a.stderr, "agentbox: its work is kept: %s\n", resultText(*res))
 	}
 	switch {
+	// Ours, which the user has just typed, is told in fewer words than one of the configuration.
 	case res.State == agentbox.TaskLimited && res.Limit == w.wall():
 		fmt.Fprintf(w.a.stderr, "agentbox: the command did not end within %s\n", w.timeout)
 		return exit(exitTimeout)
@@ -217,6 +218,7 @@ func (w *waited) result(attached error) error {
 		return exit(*res.Exit)
 	case res.State == agentbox.TaskSucceeded:
 		return nil
+	// The connection's end says more than the state of a task that has no result of its own.
 	case attached != nil:
 		return attached
 	}

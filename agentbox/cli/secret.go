@@ -90,6 +90,7 @@ func (a *app) setSecret(ctx context.Context, req api.SecretRequest, from string)
 	}
 	if !a.quiet {
 		fmt.Fprintf(a.stdout, "secret %s from %s, to %s\n", s.Name, s.From, rulesText(s.Scope))
+		// The secret is set all the same; the box is refused until there is a value.
 		if s.Problem != "" {
 			fmt.Fprintln(a.stderr, "no value yet: "+oneLine(s.Problem))
 		}

@@ -81,6 +81,7 @@ func (a *app) serviceUninstall(ctx context.Context, _ *cli.Command) error {
 
 // serviceFacts are what is known of the service, and what keeps it from running as it should.
 func serviceFacts(st service.Status) facts {
+	// From the least that can be to the most.
 	state := "not installed: agentbox service install"
 	switch {
 	case st.Manager == "":
@@ -96,6 +97,7 @@ func serviceFacts(st service.Status) facts {
 	if st.Manager != "" {
 		f.table = append(f.table, []string{"unit", st.File + " (" + st.Manager + ")"})
 	}
+	// What keeps the daemon from running while nobody is logged in, linger for example.
 	for _, m := range st.Missing {
 		f.table = append(f.table, []string{"missing", oneLine(strings.TrimSpace(m))})
 	}

@@ -181,6 +181,7 @@ func (a *app) installSSH(config string) error {
 	if err != nil && !os.IsNotExist(err) {
 		return agentbox.Errorf(agentbox.Missing, "cannot read %s: %w", theirs, err)
 	}
+	// Whole lines only: a comment that names it is not it.
 	if strings.Contains("\n"+string(before), "\n"+include) {
 		return nil
 	}

@@ -28,7 +28,8 @@ func (a *app) taskCommand() *cli.Command {
 }
 
 // submission is what task submit was asked for: the request for the daemon, and what is resolved
-// here.
+// here first: how often, for each line of which file, for which agent, and whether to wait for the
+// end.
 type submission struct {
 	req    api.TaskSubmission
 	repeat int
@@ -99,6 +100,7 @@ func (a *app) submit(ctx context.Context, s submission, argv []string) error {
 	if s.req.Commands, err = s.commands(argv); err != nil {
 		return err
 	}
+	// Only now, as it may ask at the terminal: mistakes are told before.
 	if err := a.taskOfAgent(ctx, &s); err != nil {
 		return err
 	}
@@ -106,6 +108,7 @@ func (a *app) submit(ctx context.Context, s submission, argv []string) error {
 	if err != nil {
 		return err
 	}
+	// Everything was submitted: an interrupt of the wait cancels nothing.
 	if s.wait {
 		return a.awaitTasks(ctx, all)
 	}
@@ -186,6 +189,7 @@ func withLine(argv []string, line string) []string {
 	var out []string
 	found := false
 	for _, word := range argv {
+		// As xargs -I does it, in every word.
 		found = found || strings.Contains(word, "{}")
 		out = append(out, strings.ReplaceAll(word, "{}", line))
 	}

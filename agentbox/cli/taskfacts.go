@@ -23,6 +23,7 @@ func usedRows(r agentbox.Result) (rows [][]string) {
 	for _, name := range slices.Sorted(maps.Keys(u.Models)) {
 		rows = append(rows, []string{"model", tokensText(name, u.Models[name])})
 	}
+	// Cost is absent without a table of rates, and 0 for a task that cost nothing.
 	if r.Cost != nil {
 		rows = append(rows, []string{"cost", costText(*r.Cost)})
 	}
@@ -56,6 +57,7 @@ func timelineEvents(info api.TaskInfo) []api.TaskMoment {
 	all := slices.Clone(info.Timeline)
 	for _, a := range info.Task.Attempts {
 		r := a.Result
+		// An attempt that goes on has no result yet, and what is known of it is in Now.
 		if r == nil {
 			r = info.Now
 		}

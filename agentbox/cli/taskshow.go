@@ -17,6 +17,8 @@ import (
 
 // taskLsCommand is `task ls`, and with --by the sums of what tasks have used.
 func (a *app) taskLsCommand() *cli.Command {
+	// The project is found by the daemon, from the directory: what a project is, is decided in one
+	// place.
 	var req api.TaskList
 	var by string
 	return &cli.Command{
@@ -59,6 +61,7 @@ func oneTask(cmd *cli.Command) (string, error) {
 func taskRows(all []agentbox.Task) [][]string {
 	rows := [][]string{{"TASK", "STATE", "EXIT", "AGE", "TOOK", "COST", "WORK", "DIRECTORY", "COMMAND"}}
 	for _, t := range all {
+		// Empty for a task that has not begun.
 		exit, took, work := "", "", ""
 		if last := t.Last(); last != nil {
 			took = tookText(tookOf(*last))
@@ -100,6 +103,7 @@ func resultText(r agentbox.Result) string {
 	if r.Commits == 0 && r.Files == 0 && r.Box == "" {
 		return "none"
 	}
+	// The counts come first and where it is behind: the ref is what to paste.
 	text := fmt.Sprintf("%s, %s", agentbox.Plural(r.Commits, "commit"), agentbox.Plural(r.Files, "file"))
 	switch {
 	case r.Ref != "":
@@ -200,6 +204,7 @@ func (a *app) jobOfTask(ctx context.Context, id string) (api.JobInfo, error) {
 	if err != nil {
 		return api.JobInfo{}, err
 	}
+	// A task between two attempts has no job, though it is not over.
 	last := info.Task.Last()
 	if info.Task.State != agentbox.TaskRunning || last == nil {
 		return api.JobInfo{}, agentbox.Errorf(agentbox.Conflict, "task %s does not run: it is %s", info.Task.ID, info.Task.State).

@@ -25,6 +25,7 @@ var taskGroups = map[string]func(agentbox.Task) string{
 	"agent":   func(t agentbox.Task) string { return cmp.Or(t.Agent, "none") },
 	"state":   func(t agentbox.Task) string { return string(t.State) },
 	"week": func(t agentbox.Task) string {
+		// The year is the week's, which may be another than the day's.
 		year, week := t.Created.Local().ISOWeek()
 		return fmt.Sprintf("%d-W%02d", year, week)
 	},

@@ -127,6 +127,7 @@ type peerLoad struct {
 // pieces that this machine sent and got, not of all traffic of the others. --json is a list of
 // peerLoad.
 func (a *app) showPeers(before, now []api.MeshPeer, passed time.Duration) error {
+	// By id, as two members may have one name.
 	was := map[string]api.MeshPeer{}
 	for _, p := range before {
 		was[p.ID] = p
