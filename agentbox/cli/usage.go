@@ -18,7 +18,7 @@ func (a *app) strict(cmd *cli.Command) {
 	cmd.DisableSliceFlagSeparator = true // a comma in the value of a variable is the user's
 	action, group := cmd.Action, len(cmd.Commands) > 0
 	cmd.Action = func(ctx context.Context, cmd *cli.Command) error {
-		switch most := maxArgs(cmd); {
+		switch most := a.maxArgs(cmd); {
 		// In order: a word that is no verb of a group; a group alone; too many words; a -- where no
 		// command is run.
 		case group && cmd.ArgsUsage == "" && cmd.Args().Present():
@@ -37,13 +37,17 @@ func (a *app) strict(cmd *cli.Command) {
 	}
 }
 
-// maxArgs is how many arguments a command takes, -1 for one that counts them itself.
-func maxArgs(cmd *cli.Command) int {
-	switch cmd.ArgsUsage {
-	case "":
+// maxArgs is how many words a command takes before the --, -1 for one that counts them itself.
+func (a *app) maxArgs(cmd *cli.Command) int {
+	switch usage := cmd.ArgsUsage; {
+	case usage == "":
 		return 0
-	case "[BOX]":
+	case usage == "[BOX]", usage == "[BOX|TASK]":
 		return 1
+	case usage == "[BOX] [JOB]":
+		return 2
+	case a.command != nil && strings.HasPrefix(usage, "-- "):
+		return 0 // the command stands behind it
 	}
 	return -1
 }
