@@ -47,7 +47,18 @@ type want struct {
 	done chan error
 }
 
+// read cuts what is longer than the server has said that it answers, as QEMU does.
 func (m *many) read(p []byte, off int64) error {
+	for len(p) > maxRead {
+		if err := m.readOne(p[:maxRead], off); err != nil {
+			return err
+		}
+		p, off = p[maxRead:], off+maxRead
+	}
+	return m.readOne(p, off)
+}
+
+func (m *many) readOne(p []byte, off int64) error {
 	w := &want{p: p, done: make(chan error, 1)}
 	m.mu.Lock()
 	m.cookie++
