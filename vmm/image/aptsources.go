@@ -18,6 +18,7 @@ import (
 // stanza is one entry of apt's sources, as deb822 fields. Only what installing from it needs is
 // kept.
 type stanza struct {
+	// Fields of apt's own format (sources.list(5)) that have several values.
 	types, uris, suites, components []string
 	other                           []string // further lines, as "Signed-By: /path"
 }

@@ -26,9 +26,10 @@ type build struct {
 	dir  string
 	lock *os.File
 	// Where the contents of files from layers are, until they are written.
-	spool    *rootfs.Spool
-	keep     *os.File // the image that tree was read from, if it was
-	tree     *rootfs.Tree
+	spool *rootfs.Spool
+	keep  *os.File // the image that tree was read from, if it was
+	tree  *rootfs.Tree
+	// The description as far as it is known; finish completes it.
 	image    Image
 	progress Progress
 }

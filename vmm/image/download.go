@@ -30,14 +30,16 @@ const (
 // download is a set of layers being fetched into files of a build. A layer is fetched by one of its
 // goroutines and taken by open, in order, while later ones are still on their way.
 type download struct {
-	b      *build
+	b *build
+	// For the progress; as the recipe has it.
 	source string
 	layers []v1.Layer
 	done   []chan error // one per layer; receives once
 	group  sync.WaitGroup
 
 	// Guards what follows: bytes for the progress.
-	mu          sync.Mutex
+	mu sync.Mutex
+	// Bytes that came, of those that the manifest says; have falls when a layer is begun anew.
 	have, total int64
 	told        time.Time
 }

@@ -25,7 +25,8 @@ import (
 // from has its links resolved.
 type included struct {
 	from, to string
-	files    []hostFile // sorted so that a directory comes before what is in it
+	// Credentials are not among them, nor what is no file, directory or link.
+	files []hostFile // sorted so that a directory comes before what is in it
 }
 
 // hostFile is one file or directory of an include. rel is its path below from, "" for from itself.

@@ -26,6 +26,7 @@ func Privileged(source string) string {
 	}
 	registry := ref.Context().Registry
 	switch {
+	// The library leaves encryption out for names such as localhost.
 	case registry.Scheme() != "https":
 		return "without encryption"
 	case local(registry.RegistryStr()):

@@ -72,7 +72,8 @@ func private(a netip.Addr) bool {
 // names are looked up again for each connection, so it is the connection that counts. A proxy of
 // the user's own may be anywhere, and decides for itself.
 type way struct {
-	proxy   func(*http.Request) (*url.URL, error)
+	proxy func(*http.Request) (*url.URL, error)
+	// As dial is given them. A proxy was chosen by the user, who may have it anywhere.
 	proxies sync.Map // "host:port" of those in use
 }
 

@@ -26,7 +26,9 @@ type Recipe struct {
 	//	REFERENCE                  an image in a registry
 	//
 	// DIR and FILE are absolute.
-	Source   string
+	Source string
+	// Names as apt takes them, with an architecture or a version behind them where somebody wants
+	// one.
 	Packages []string  // Debian packages, of an apt source only
 	Include  []Include // copied from this host over the base
 	Platform string    // os/arch; "" means linux and this machine's architecture

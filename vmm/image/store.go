@@ -16,6 +16,13 @@ import (
 
 // Store keeps images in a directory of its own. Its methods may be called from any goroutine, and
 // several processes may use one directory.
+//
+// What keeps them apart are flocks: one for each key (locks/KEY), held while that image is found or
+// made, and one for all directories (locks/tmp), held for the moment in which one is made, moved
+// into its place, or cleared away. The order is key before tmp; nothing waits for a key while it
+// holds tmp. Readers take none: an image directory appears by one rename and never changes, but for
+// its description of being lazy, its check, its trace and what is said of where it came from, which
+// are replaced as whole files.
 type Store struct {
 	dir    string
 	limits rootfs.Limits

@@ -15,6 +15,7 @@ import (
 // checked remembers what a file was like when its digest was computed. A file that still is like
 // that has the same bytes, unless somebody who may write the store forged its times.
 type checked struct {
+	// Of the bytes that the file had when it was like that.
 	Digest agentbox.Digest `json:"digest"`
 	durable.Identity
 }

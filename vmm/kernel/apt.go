@@ -57,6 +57,7 @@ func (c *Config) fetch(ctx context.Context) (*parts, error) {
 			return nil, agentbox.Errorf(agentbox.Corrupt, "unpack %s: %s", filepath.Base(deb), lastLine(out, err))
 		}
 	}
+	// An unpacked package looks like what a user could name by the `kernel:` key.
 	p, err := readOverride(tree)
 	if err != nil {
 		return nil, fmt.Errorf("package %s: %w", packages[0], err)

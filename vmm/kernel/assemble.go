@@ -84,6 +84,7 @@ func writeDir(dir string, files map[string][]byte) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
 	}
+	// Beside its place, so that the rename stays within one file system.
 	tmp, err := os.MkdirTemp(filepath.Dir(dir), ".new-")
 	if err != nil {
 		return err

@@ -31,8 +31,9 @@ const maxModule = 64 << 20
 // themselves, since a kernel package as it is downloaded has no modules.dep: that is made by depmod
 // when it is installed.
 type modules struct {
-	root    fs.FS
-	files   map[string]string // name -> path
+	root  fs.FS
+	files map[string]string // name -> path
+	// Names as the kernel knows them, with underscores, in both.
 	builtin map[string]bool
 }
 

@@ -60,6 +60,7 @@ const limit = 3 * time.Minute
 type rig struct {
 	Harness
 	*testing.T
+	// The test's own, which ends after limit; base is its temporary directory.
 	ctx  context.Context
 	base string
 }

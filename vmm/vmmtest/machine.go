@@ -89,6 +89,7 @@ func testFreeze(r *rig, m vmm.Machine, g Guest) {
 	r.ok(m.Thaw(r.ctx))
 	r.ok(<-answered)
 	r.ok(g.Close())
+	// What the guest had in memory outlives the conversation that put it there.
 	r.want(r.connect(m), Memory, "m", "memory") // a second life of the same guest
 }
 
@@ -104,6 +105,7 @@ func testKill(r *rig, m vmm.Machine) {
 	if m.Freeze(r.ctx) == nil || m.Thaw(r.ctx) == nil {
 		r.Error("a machine that has ended was frozen and thawed")
 	}
+	// Bytes that the guest had sent may still be read, and no more than that.
 	wantCut(r, m)
 	if _, err := m.Stream().Read(make([]byte, 1<<16)); err == nil {
 		if _, err = m.Stream().Read(make([]byte, 1<<16)); err == nil {

@@ -13,8 +13,9 @@ import (
 // slowImage is an image file whose bytes come when the gate is open. It implements vmm.Blocks over
 // the harness's own image.
 type slowImage struct {
-	f       *os.File
-	size    int64
+	f    *os.File
+	size int64
+	// How often it was read, and how many reads wait at the gate.
 	reads   atomic.Int64
 	waiting atomic.Int64
 

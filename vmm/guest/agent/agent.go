@@ -41,8 +41,9 @@ type Agent struct {
 	box   box // what the box was given by Attach
 	// What runs in the box besides sessions: services, jobs, and the programs of its first start.
 	manager services // of the box
-	jobs    jobs     // of the box
-	first   firstStart
+	// Holds its lock while a job is started, and so above all other locks of the agent's.
+	jobs  jobs // of the box
+	first firstStart
 }
 
 // New makes an agent that does nothing yet.

@@ -15,7 +15,8 @@ import (
 // renewed, and no user process runs on it. In order: user processes are stopped and random numbers
 // reseeded; then renew runs beside the Ready and SSH's handshake.
 type birth struct {
-	agent   *Agent
+	agent *Agent
+	// As the host sent it, checked by ParseHello.
 	hello   protocol.Hello
 	renewed chan struct{} // closed when the machine is renewed, or could not be
 	err     error         // why it could not be; read it after that

@@ -18,7 +18,10 @@ import (
 // box is what Attach told the agent. It is empty before the first Attach, and keeps what it says
 // until the next. mu guards all of it.
 type box struct {
-	mu   sync.Mutex
+	mu sync.Mutex
+	// The environment that the box's configuration and its authority give every command; the
+	// directory in which commands start that name none, "" for the user's home; the user, nil for
+	// the image's.
 	env  map[string]string
 	dir  string
 	user *User

@@ -122,9 +122,11 @@ func (h *exporter) walk(each func(string, fs.FileInfo) error) error {
 type exporter struct {
 	req protocol.ExportRequest
 	// What the files were like before, empty for none.
-	known  inventory
-	each   func(path string, info fs.FileInfo) error
-	tar    *tar.Writer
+	known inventory
+	// What is done with every file that is neither skipped nor known.
+	each func(path string, info fs.FileInfo) error
+	tar  *tar.Writer
+	// Of the root: directories on another one are mounts, and left out.
 	device uint64
 	skip   map[string]bool
 	whole  []string          // directories of which everything is written

@@ -24,7 +24,9 @@ import (
 type services struct {
 	agent *Agent
 
-	mu   sync.Mutex
+	mu sync.Mutex
+	// The present services, in start order; stop ends them, work has their goroutines. mu guards
+	// list, stop and every service's status.
 	list []*service
 	stop context.CancelFunc
 	work sync.WaitGroup

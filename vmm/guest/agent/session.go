@@ -24,6 +24,7 @@ type session struct {
 	pty  *pty
 
 	process *process // set once the command runs
+	// A request for a command was accepted: settings that come later are refused.
 	started bool
 }
 

@@ -19,6 +19,8 @@ import (
 // workspaceDisk is the workspace slot. mu guards mounted, and is held while it is mounted or
 // unmounted.
 type workspaceDisk struct {
+	// Where the workspace is mounted; protocol.WorkspaceDir outside of tests. user is the one that
+	// its files are to belong to.
 	target string
 	user   User
 	device string // known since the boot

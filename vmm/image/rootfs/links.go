@@ -6,7 +6,9 @@ import "path"
 // names of an inode are written as empty files first and pointed to the first one's inode
 // afterwards.
 type links struct {
-	count map[*Inode]int    // names of every inode; of a directory, as Linux counts
+	count map[*Inode]int // names of every inode; of a directory, as Linux counts
+	// Paths are as the writer has them: relative to the root, without a dot or slash at their
+	// beginning.
 	again map[string]string // later name -> first name, in the order the writer meets them
 	order []string          // the keys of again, in that order
 }

@@ -9,6 +9,8 @@ import (
 
 // Of an erofs inode and its directory entry.
 const (
+	// The number of blocks in the superblock; format, attributes and address in an inode; types in
+	// a directory entry. relink.go explains them.
 	superBlocks   = superOffset + 36
 	inodeFormat   = 0
 	inodeXattrs   = 2

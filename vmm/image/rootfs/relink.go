@@ -11,6 +11,17 @@ import (
 // Offsets and sizes of the erofs format that relink needs; see "On-disk details" in the kernel's
 // documentation of erofs.
 const (
+	// The superblock begins after 1024 bytes. Of its fields we need the root directory's number (2
+	// bytes), how many inodes there are (8), and the block in which the metadata begin (4).
+	//
+	// A nid, the number of an inode, counts slots of 32 bytes from there. An inode has 32 bytes or,
+	// extended, 64: its format in the first 2 (bit 0 extended, bits 1 to 3 the layout of its data),
+	// the number of 4-byte units of its extended attributes, and from byte 8 on its size in 4 or 8
+	// bytes. At byte 16 stands the block in which its data begin, for the plain layout; with the
+	// inline layout the data of a small file follow the attributes, which follow the inode.
+	//
+	// A directory's data are blocks of entries of 12 bytes: nid (8), where its name begins in the
+	// block (2), the type (1), and one byte of nothing.
 	superOffset   = 1024
 	superRootNid  = superOffset + 14
 	superInodes   = superOffset + 16

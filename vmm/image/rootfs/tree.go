@@ -27,6 +27,8 @@ const (
 
 // Tree is a root file system. It is not safe for concurrent use.
 type Tree struct {
+	// layer counts up with NextLayer; bytes and inodes are what was accounted for so far, against
+	// limits. epoch is for directories that nobody described.
 	root   *entry
 	layer  int
 	limits Limits

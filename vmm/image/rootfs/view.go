@@ -75,6 +75,7 @@ func (v view) ReadLink(name string) (string, error) {
 // info is what the writer is told of a name.
 func (v view) info(name string, ino *Inode) viewInfo {
 	size := ino.Size
+	// The writer makes an inode for it, which relink then leaves without a name.
 	if v.links.again[name] != "" {
 		size = 0 // the bytes are written once; relink makes this name one more of the first
 	}
