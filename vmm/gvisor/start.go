@@ -193,8 +193,8 @@ func (d *Driver) start(ctx context.Context, m *machine, p plan.Plan, files []*os
 	return nil
 }
 
-// launch starts the launcher. Its ends of all pipes and sockets are closed here when it has them,
-// so that its end closes them.
+// launch starts the launcher with its ends of the pipes and sockets. Those are closed here once it
+// has them, so that its end is seen at ours.
 func (m *machine) launch(files []*os.File) (err error) {
 	var theirs []*os.File
 	defer func() {
@@ -228,8 +228,8 @@ func (m *machine) launch(files []*os.File) (err error) {
 // sysctls are where the host's settings are.
 const sysctls = "/proc/sys"
 
-// namespaceError says what forbids namespaces here. Other errors of starting the launcher are
-// returned with what failed.
+// namespaceError says what forbids namespaces here, where that is why the launcher could not be
+// started.
 func namespaceError(err error) error { return namespaceErrorBy(sysctls, err) }
 
 // namespaceErrorBy looks at the settings of the host that are known to forbid them, below the
@@ -341,9 +341,8 @@ func (m *machine) abandon(ctx context.Context, err error) error {
 	return agentbox.Errorf(agentbox.Unavailable, "start %s: %w%s", m.spec.Name, err, m.console.LastWords())
 }
 
-// lastError is the last line of runsc's log, which holds nothing but errors. "" where it says
-// nothing. It is a log of the host's program, in which a guest's words may be quoted, and shown as
-// it is.
+// lastError is the last line of runsc's log, which holds nothing but errors, "" where it says
+// nothing. It is for people.
 func lastError(path string) string {
 	f, err := os.Open(path)
 	if err != nil {

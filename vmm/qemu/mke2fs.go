@@ -81,7 +81,7 @@ func (fs filesystem) attempt(ctx context.Context, prezeroed bool) error {
 	return err
 }
 
-// It is told from other failures by the start itself: mke2fs did not run.
+// errNoNamespace is told from other failures by the start itself: mke2fs did not run.
 var errNoNamespace = errors.New("this host forbids user namespaces")
 
 // guestUser maps us, and nobody else, to the guest's user, in a user namespace of the tool's own.

@@ -118,7 +118,7 @@ func (h *exporter) walk(each func(string, fs.FileInfo) error) error {
 	return nil
 }
 
-// It is one walk of the tree; Whole needs one more for each of its groups (changedWithin).
+// exporter is one walk of the tree; Whole needs one more for each of its groups (changedWithin).
 type exporter struct {
 	req protocol.ExportRequest
 	// What the files were like before, empty for none.

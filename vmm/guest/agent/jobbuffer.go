@@ -83,8 +83,9 @@ func (b *jobBuffer) put(kind byte, data []byte, ending <-chan struct{}) {
 	}
 }
 
-// mu is held. It waits where the reader would lose bytes that it is about to take: not when there
-// is no reader any more, nor for one that stalled, nor when the job floods.
+// mustWait tells whether n bytes more have to wait for the reader: where it would lose bytes that
+// it is about to take, and not when there is no reader any more, nor for one that stalled, nor when
+// the job floods. mu is held.
 func (b *jobBuffer) mustWait(n int) bool {
 	unsent := b.end - min(b.sent, b.end)
 	// Nobody to wait for, or room for it all.
@@ -162,7 +163,7 @@ func (b *jobBuffer) attach(from uint64) {
 	b.tell()
 }
 
-// detach counts a reader out.
+// detach counts a reader out; the last one takes its patience along.
 func (b *jobBuffer) detach() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -158,7 +158,7 @@ type modeFlag struct {
 	bit   uint32
 }
 
-// Input, local and output flags.
+// iflag, lflag and oflag are a terminal's words of input, local and output flags.
 func iflag(t *unix.Termios) *uint32 { return &t.Iflag }
 func lflag(t *unix.Termios) *uint32 { return &t.Lflag }
 func oflag(t *unix.Termios) *uint32 { return &t.Oflag }

@@ -93,8 +93,8 @@ type launcher struct {
 	ended   map[int]syscall.WaitStatus // processes that were reaped before anybody asked
 }
 
-// The order is forced: each step needs what the one before has made, and after makeRoot no file of
-// the host can be opened any more.
+// start goes from a plan to a sandbox that runs. The order is forced: each step needs what the one
+// before has made, and after makeRoot no file of the host can be opened any more.
 func (l *launcher) start() error {
 	steps := []struct {
 		what string
