@@ -16,8 +16,9 @@
 //
 // What always holds:
 //
-//   - No user process runs between a Hello and the moment when random numbers, clock, names and
-//     host key are this life's own: twins part before they act.
+//   - In a virtual machine no user process runs between a Hello and the moment when random numbers,
+//     clock and names are this life's own: twins part before they act. In gVisor random numbers and
+//     clock are the host's.
 //   - A command goes on when its life ends; only its client is gone.
 //   - PID 1 outlives a bug: a goroutine that panics is logged and ends alone (goDo).
 //   - The agent stays outside of the box's cgroup, so a box that takes all memory or processes
