@@ -17,7 +17,7 @@ type netServer struct {
 	listener net.Listener
 	wg       sync.WaitGroup
 
-	mu   sync.Mutex
+	mu sync.Mutex
 	// open are the connections that are served, nil once it is closed.
 	open map[net.Conn]struct{} // nil once it is closed
 }

@@ -12,7 +12,7 @@ import (
 
 // process is a process of a box or of a home of ours.
 type process struct {
-	pid  int
+	pid int
 	// name is as the system has it, at most 15 bytes.
 	name string
 	pss  int64 // bytes of memory, shared pages divided among their users

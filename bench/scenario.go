@@ -16,8 +16,8 @@ type Scenario struct {
 	Isolation agentbox.Isolation // of the boxes it measures; "" where there is none
 	Accel     string             // kvm, hvf or tcg, for a microvm
 	// Unit is Milliseconds or Bytes.
-	Unit      string             // Milliseconds or Bytes
-	Ceiling   float64            // in Unit: the deadline, or the most there can be. A failed sample counts as this much
+	Unit    string  // Milliseconds or Bytes
+	Ceiling float64 // in Unit: the deadline, or the most there can be. A failed sample counts as this much
 	// Baseline names another scenario that this one is compared with: samples of the two are taken
 	// in alternating runs.
 	Baseline string

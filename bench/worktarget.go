@@ -46,7 +46,7 @@ type workBox struct {
 	kind         agentbox.Isolation
 	accel        string
 	// image is what the box runs, for a bare container beside it.
-	image        agentbox.Digest
+	image agentbox.Digest
 }
 
 // run is a command in a box that runs, from the start of the command line to its end.
