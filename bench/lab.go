@@ -35,9 +35,9 @@ type Lab struct {
 	user home.Home
 	// machine are flags of up that describe the machine: the same in every box, so that figures can
 	// be compared.
-	machine []string // flags of up that describe the machine
+	machine []string
 	say     agentbox.Progress
-	// plain has no pool: `enter/template` is a restore on every machine then, whatever the default
+	// plain has no pool: enter/template is a restore on every machine then, whatever the default
 	// is.
 	plain *installation
 }
@@ -47,7 +47,7 @@ type Config struct {
 	Home   home.Home // of the user: its images, kernels and templates are used, and what is missing is added
 	Binary string    // the program to measure
 	// Isolation is that of the boxes; "" for what a new box gets.
-	Isolation agentbox.Isolation // of the boxes; "" for what a new box gets
+	Isolation agentbox.Isolation
 	Progress  agentbox.Progress
 }
 

@@ -24,7 +24,7 @@ type material struct {
 	origin string
 	goRoot string // "" when the Go job is left out
 	// noGo is why it is left out.
-	noGo string // why
+	noGo string
 	// goCache is filled natively and copied into boxes: a test that compiles the standard library
 	// first would measure that.
 	goCache string

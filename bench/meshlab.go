@@ -44,7 +44,7 @@ type MeshConfig struct {
 	Large  int64  // bytes of the image that goes from one to one
 	Small  int64  // bytes of that which goes to many
 	// Peers has other programs measured beside us, too.
-	Peers    bool   // measure other programs beside us
+	Peers    bool
 	Tools    string // where they are looked for first; "": where programs are
 	Progress agentbox.Progress
 }

@@ -19,7 +19,7 @@ type netServer struct {
 
 	mu sync.Mutex
 	// open are the connections that are served, nil once it is closed.
-	open map[net.Conn]struct{} // nil once it is closed
+	open map[net.Conn]struct{}
 }
 
 // mostAsked bounds one request, in bytes.

@@ -71,7 +71,7 @@ func processorTimeOf(text string) (sum time.Duration, err error) {
 
 // userHZ is the unit of times in /proc/PID/stat, a second's parts. It is 100 on every architecture
 // of Linux that we run on.
-const userHZ = 100 // of /proc/PID/stat
+const userHZ = 100
 
 // mentions is false for processes that end while we look, and for those of other users.
 func mentions(p procfs.Proc, text string) bool {

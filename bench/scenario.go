@@ -12,11 +12,11 @@ import (
 type Scenario struct {
 	// Name is AREA/WHAT, as it is selected by and reported under. Names that begin with native/,
 	// runsc/ or peer/ are not of agentbox.
-	Name      string             // area/what
+	Name      string
 	Isolation agentbox.Isolation // of the boxes it measures; "" where there is none
 	Accel     string             // kvm, hvf or tcg, for a microvm
 	// Unit is Milliseconds or Bytes.
-	Unit    string  // Milliseconds or Bytes
+	Unit    string
 	Ceiling float64 // in Unit: the deadline, or the most there can be. A failed sample counts as this much
 	// Baseline names another scenario that this one is compared with: samples of the two are taken
 	// in alternating runs.

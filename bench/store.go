@@ -100,7 +100,7 @@ func (l *StoreLab) closeStore() error {
 }
 
 // storeCeiling is in milliseconds.
-const storeCeiling = 10 * 60 * 1000 // milliseconds
+const storeCeiling = 10 * 60 * 1000
 
 // Scenarios of the store. Everything is in the page cache, for the peers as for us; what is written
 // is synced by us, and by the peers as they do it.

@@ -22,7 +22,7 @@ import (
 type Config struct {
 	Dir string // made if need be
 	// Key is the identity: the same key signs the names in this machine's store.
-	Key ed25519.PrivateKey // the identity
+	Key ed25519.PrivateKey
 	Log *slog.Logger
 	// Attach is told of the connections whenever this machine begins to take part in a team. What
 	// it gives is called before they are closed. nil: nobody uses them. Neither may call Init,

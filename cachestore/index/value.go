@@ -15,7 +15,7 @@ import (
 type Location struct {
 	Image bool // in an image file; else in a pack
 	// File is the number of the pack or image file, in its name.
-	File uint64 // number of the file
+	File uint64
 	// Off is where its bytes begin, in bytes from the start of the file: behind the header of a
 	// pack's record.
 	Off      int64

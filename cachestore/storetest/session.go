@@ -40,11 +40,11 @@ type sink struct {
 	chunks [][]byte
 	// refuse is asked before a chunk is taken; its error is that of the receiver. It may block,
 	// which holds the chunk on its way. It may be nil.
-	refuse func(chunk int) error // may be nil
+	refuse func(chunk int) error
 
 	mu sync.Mutex
 	// order is that in which they arrived; shut is set once Close has returned.
-	order []int // in which they arrived
+	order []int
 	shut  bool
 }
 

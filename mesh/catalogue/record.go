@@ -44,17 +44,17 @@ type Record struct {
 	Key   string `json:"key"`
 	Alias string `json:"alias,omitempty"` // another key by which it is found
 	// Manifest is what a session of mesh/exchange for its bytes is about.
-	Manifest agentbox.Digest `json:"manifest,omitzero"` // what a session for its bytes is about
-	Digest   agentbox.Digest `json:"digest,omitzero"`   // of the thing itself
+	Manifest agentbox.Digest `json:"manifest,omitzero"`
+	Digest   agentbox.Digest `json:"digest,omitzero"` // of the thing itself
 	// About is the manifest of what describes it, which is small and fetched first.
-	About agentbox.Digest `json:"about,omitzero"` // manifest of what describes it
+	About agentbox.Digest `json:"about,omitzero"`
 	Size  int64           `json:"size,omitempty"` // bytes
 	Name  []byte          `json:"name,omitempty"` // the signed name (cachestore/blob) under which its owner keeps it
 	Text  string          `json:"text,omitempty"` // for people
 	TTL   int             `json:"ttl,omitempty"`  // seconds; claims only
 	// Changed is the catalogue's sequence number when it was written: which records a reader lacks
 	// follows from it.
-	Changed uint64 `json:"changed"` // the catalogue's sequence number when it was written
+	Changed uint64 `json:"changed"`
 }
 
 // id names a record within a catalogue.

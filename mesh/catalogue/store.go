@@ -23,7 +23,7 @@ import (
 // Config says whose catalogues these are and where they are kept. Announce and Changed may be nil.
 type Config struct {
 	// Dir is made if need be; nothing else is in it.
-	Dir  string // made if need be
+	Dir  string
 	Key  ed25519.PrivateKey
 	Node *wire.Node
 	Log  *slog.Logger

@@ -30,7 +30,8 @@ func (t *Transfer) run() {
 	}
 }
 
-// plan asks for what is to be asked for now, and says how long that will do.
+// plan asks for what is to be asked for now, and says how long that will do: until the scheduler
+// wants to look again, or a call may have to be given up. Something that happens before pokes run.
 func (t *Transfer) plan() time.Duration {
 	t.n.mu.Lock()
 	defer t.n.mu.Unlock()
@@ -197,7 +198,9 @@ func (t *Transfer) join(s *session) {
 	}
 }
 
-// left takes it back. What the peer was asked for is asked of others. Callers hold mu.
+// left takes it back when the session ends, when its peer lies, or when it says anew what it has.
+// What the peer was asked for is asked of others. The slot may be another's at once, so what still
+// goes on for a session, a piece at a judge's for one, has to look whether it is joined.
 func (t *Transfer) left(s *session) {
 	if !s.joined {
 		return

@@ -8,7 +8,8 @@ import (
 )
 
 // judge decodes pieces that came and has them verified, one after the other, until in is closed;
-// several do it at once, one for each processor, as hashing is most of the work.
+// several do it at once, one for each processor, as hashing is most of the work. The buffer of a
+// piece is its judge's alone until it is recycled.
 func (t *Transfer) judge(in <-chan arrival) {
 	for a := range in {
 		began := time.Now()
@@ -18,7 +19,9 @@ func (t *Transfer) judge(in <-chan arrival) {
 	}
 }
 
-// verify decodes one and hands it to the transfer's Arrived, which hashes and stores it.
+// verify decodes one and hands it to the transfer's Arrived, which hashes and stores it. A piece
+// that cannot be decoded is Corrupt like one with another digest: both are wrong bytes. It is
+// called without mu.
 func (t *Transfer) verify(a arrival) error {
 	if err := t.ctx.Err(); err != nil {
 		return err
@@ -31,7 +34,8 @@ func (t *Transfer) verify(a arrival) error {
 }
 
 // settle tells the scheduler and the calls that wait how a piece did, whose verification began at a
-// time. Wrong bytes are asked of others; an error of ours ends the calls.
+// time. Corrupt is the peer's fault: the piece is asked of others, and the peer has a strike. Any
+// other error is ours, a full disk for one: asking again would end the same, so it ends the calls.
 func (t *Transfer) settle(a arrival, began time.Time, err error) {
 	i := int(a.in.head.number)
 	t.n.book(a.s.peer, func(book *Traffic) {

@@ -9,7 +9,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// manifestTime is for one holder to send a manifest.
+// manifestTime is for one holder to send a manifest, connecting included. Then the next one is
+// asked.
 const manifestTime = 5 * time.Second
 
 // Manifest gets an encoded manifest from one of the peers that have some of its blob, verified: its
@@ -29,8 +30,10 @@ func (n *Node) Manifest(ctx context.Context, d agentbox.Digest) ([]byte, error) 
 	}
 }
 
-// askHolders asks one after the other, in an order drawn at random, unless one has answered already
-// in a session that is still there.
+// askHolders asks one after the other, unless one has answered already in a session that is still
+// there. The order is drawn at random, as all machines of a team that want the same would ask the
+// same first one. It ends with the Node, not with one caller's ctx: others may wait for the same
+// answer.
 func (n *Node) askHolders(ctx context.Context, d agentbox.Digest) ([]byte, error) {
 	n.mu.Lock()
 	if b := n.blobs[d]; b != nil && b.encoded != nil {
@@ -62,8 +65,9 @@ func (n *Node) askHolders(ctx context.Context, d agentbox.Digest) ([]byte, error
 	return nil, agentbox.Errorf(agentbox.NotFound, "no peer gives the manifest %s: %w", d.Short(), errors.Join(append(errs, errNotShared)...))
 }
 
-// manifestOf asks one peer, in a session of which the pieces may come afterwards. A peer that sends
-// another manifest loses its session.
+// manifestOf asks one peer, in a session of which the pieces may come afterwards, so it is left
+// open. A peer that sends another manifest loses its session. Conflict where there is a session
+// with the peer already.
 func (n *Node) manifestOf(ctx context.Context, p PeerID, d agentbox.Digest) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, manifestTime)
 	defer cancel()

@@ -60,7 +60,7 @@ type Config struct {
 	Holders Holders
 	Store   Store
 	// Upload bounds the bytes that are sent in a second, to all together; 0: no bound.
-	Upload int64 // bytes a second that are sent at most, to all together; 0: no bound
+	Upload int64
 	Log    *slog.Logger
 }
 
@@ -107,15 +107,15 @@ type shared struct {
 	encoded []byte // the manifest, where a peer sent it
 	// bits says which chunks are here, as Store.Bits; it is kept up as they come and are found
 	// gone.
-	bits []byte // chunks that are here
+	bits []byte
 	// sessions has at most one for each peer (register).
 	sessions map[*session]bool
 	transfer *Transfer // nil: nothing of it is wanted here
 	// welcome says that a peer serves it to us, so the team may have it: what comes from the team
 	// this moment is passed on before the store has a name for it.
-	welcome bool // a peer serves it to us, so the team may have it
+	welcome bool
 	// heard are peers that are said to have sessions about it, for the transfer to connect to.
-	heard []PeerID      // who is said to have sessions about it
+	heard []PeerID
 	news  chan struct{} // nil: nobody waits for any
 }
 

@@ -47,7 +47,8 @@ func (w *Wire) Answer(n *Node) {
 	})
 }
 
-// Open opens a stream in the connection to a peer.
+// Open opens a stream in the connection to a peer, and makes the connection if need be. ctx bounds
+// both, for this caller alone. Unavailable when the peer cannot be reached.
 func (w *Wire) Open(ctx context.Context, peer identity.PeerID) (Stream, error) {
 	d := w.dial(ctx, peer)
 	select {
@@ -66,7 +67,9 @@ func (w *Wire) Open(ctx context.Context, peer identity.PeerID) (Stream, error) {
 	return stream{s}, nil
 }
 
-// dial makes the connection, or gives the one that is there. Calls for one peer at once make one.
+// dial makes the connection, or gives the one that is there. Calls for one peer at once make one:
+// the second waits for done. One that has ended since is replaced. It is made in a goroutine that
+// ends with the node's own bound on dialling; Close waits for it.
 func (w *Wire) dial(ctx context.Context, peer identity.PeerID) *dialled {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -13,7 +13,8 @@ import (
 )
 
 // read takes frames until the stream ends or one is wrong. It is the session's one reader. Data
-// goes straight into its piece's buffer, all else through frame.
+// goes straight into its piece's buffer, without mu, so that a peer whose bytes come slowly holds
+// up nobody else; all else is small and goes through frame. The error is why the session ends.
 func (s *session) read() error {
 	var header [headerSize]byte
 	for {
@@ -35,7 +36,8 @@ func (s *session) read() error {
 	}
 }
 
-// frame does what one says. A type that there is not was refused by readHeader.
+// frame does what one says. A type that there is not was refused by readHeader, so what the switch
+// leaves is framePeers. An error ends the session.
 func (s *session) frame(t frameType, b []byte) error {
 	s.n.mu.Lock()
 	defer s.n.mu.Unlock()
@@ -72,7 +74,7 @@ func (s *session) frame(t frameType, b []byte) error {
 	return err
 }
 
-// welcome notes that the peer serves the manifest to us. Callers hold mu.
+// welcome notes that the peer serves the manifest to us, which it says once. Callers hold mu.
 func (s *session) welcome() error {
 	if s.welcomed {
 		return malformed("a second welcome")
@@ -113,7 +115,9 @@ func (s *session) asked(t frameType, b []byte) error {
 }
 
 // begins handles the head of a piece: an answer to one of our requests, or to one that was
-// cancelled while the answer was on its way. Callers hold mu.
+// cancelled while the answer was on its way, which is no fault of the peer's. A buffer is taken
+// only for what was asked for, of the size that the manifest says or less: the head is the peer's
+// word. Callers hold mu.
 func (s *session) begins(b []byte) error {
 	head, err := decodePiece(b)
 	if err != nil {
@@ -140,7 +144,9 @@ func (s *session) begins(b []byte) error {
 	return nil
 }
 
-// none handles that there is nothing, or nothing more, in answer to a request. Callers hold mu.
+// none handles that there is nothing, or nothing more, in answer to a request. What came of a piece
+// until then is dropped: another peer begins it anew, as a half has no digest of its own. Callers
+// hold mu.
 func (s *session) none(b []byte) error {
 	id, err := decodeID(b)
 	if err != nil {
@@ -158,7 +164,8 @@ func (s *session) none(b []byte) error {
 }
 
 // readData takes bytes of a piece into its buffer. Those of a piece that nobody wants any more are
-// read and dropped.
+// read and dropped: they are in the middle of the stream, so there is no other way past them. mu is
+// held for the look-up alone; that a piece is cancelled meanwhile shows in progressed.
 func (s *session) readData(size int) error {
 	if size < 5 {
 		return malformed("%d bytes of data", size)
@@ -224,7 +231,7 @@ func (s *session) progressed(in *incoming, size int) error {
 	}
 	s.n.mu.Unlock()
 	if first {
-		t.in <- arrival{s: s, in: in} // who takes these outlives all who bring them
+		t.in <- arrival{s: s, in: in}
 	}
 	return nil
 }
@@ -242,6 +249,8 @@ func buffer(n int) []byte {
 	return (*pool.Get().(*[]byte))[:n]
 }
 
+// recycle gives a buffer of the pool's size back; larger ones, for chunks that are no blocks, are
+// left to the garbage collector.
 func recycle(b []byte) {
 	if cap(b) == blob.BlockSize {
 		b = b[:blob.BlockSize]
@@ -249,7 +258,7 @@ func recycle(b []byte) {
 	}
 }
 
-// checkManifest decodes a manifest that a peer sent.
+// checkManifest decodes a manifest that a peer sent, after its bytes were seen to have the digest.
 func checkManifest(d agentbox.Digest, b []byte) (blob.Manifest, error) {
 	if err := blob.Check(d, b); err != nil {
 		return blob.Manifest{}, err

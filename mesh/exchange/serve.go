@@ -8,8 +8,9 @@ import (
 	"agentbox/agentbox"
 )
 
-// Serve answers a stream that a peer opened, until it ends, and closes it. peer is who the network
-// says it is. The error says why it ended; io.EOF and the like are ordinary.
+// Serve answers a stream that a peer opened, until it ends, and closes it. peer is the one that the
+// network says it is: the stream itself says nothing about that. The error says why it ended;
+// io.EOF and the like are ordinary. It may be called for any number of streams at once.
 func (n *Node) Serve(ctx context.Context, peer PeerID, stream Stream) error {
 	stop := context.AfterFunc(ctx, func() { stream.Close() })
 	defer stop()
@@ -22,7 +23,9 @@ func (n *Node) Serve(ctx context.Context, peer PeerID, stream Stream) error {
 }
 
 // admit reads what the stream is about, and makes a session of it when the blob is shared with the
-// peer. A peer that is turned away sees a closed stream, whatever the reason.
+// peer. A peer that is turned away sees a closed stream, whatever the reason: it does not learn
+// whether the blob is not here or not for it. The deadline is for the opening alone; afterwards
+// silence is no fault (endIdle).
 func (n *Node) admit(ctx context.Context, peer PeerID, stream Stream) (*session, error) {
 	if err := stream.SetReadDeadline(time.Now().Add(helloTime)); err != nil {
 		return nil, err
@@ -70,7 +73,7 @@ func (s *session) greet(ctx context.Context) error {
 }
 
 // learn has a blob's manifest and what is here of it known, as they are now. The Store is asked
-// without mu.
+// without mu, as it may read from disk; when two do so at once, know takes what both found.
 func (n *Node) learn(ctx context.Context, b *shared) error {
 	n.mu.Lock()
 	m, known := b.m, b.known
@@ -92,7 +95,9 @@ func (n *Node) learn(ctx context.Context, b *shared) error {
 }
 
 // open begins a session with a peer, and returns when the stream is there; whether the peer serves
-// it shows when it answers. Conflict when there is a session with it about the same blob.
+// it shows when it answers. The session then runs in a goroutine of work, which the Node's Close
+// waits for. Conflict when there is a session with it about the same blob that is to stay
+// (register).
 func (n *Node) open(ctx context.Context, peer PeerID, d agentbox.Digest) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, helloTime)
 	defer cancel()
@@ -111,6 +116,8 @@ func (n *Node) open(ctx context.Context, peer PeerID, d agentbox.Digest) (*sessi
 		n.drop(s, errClosed)
 		return nil, errors.Join(errClosed, stream.Close())
 	}
+	// The opening has to be the first thing on the stream. register made the session known to
+	// others, who may have pushed frames already.
 	s.control = append(opening(d), s.control...)
 	if s.blob.known {
 		n.queue.Open(s, d, len(s.blob.m.Chunks))

@@ -25,11 +25,11 @@ type session struct {
 	cancel context.CancelCauseFunc
 
 	// wake has the writer look again.
-	wake chan struct{} // there is something to write
+	wake chan struct{}
 	// control has frames that wait to be written, before any piece.
 	control []byte
 	// haves are pieces that came since the peer was last told; several are told in one frame.
-	haves []int // not told yet
+	haves []int
 	// out are the pieces that are being sent, one after the other.
 	out      []*outgoing
 	gaveSelf bool // the manifest was sent
@@ -38,7 +38,7 @@ type session struct {
 	welcomed bool
 	// count and theirs are what the peer says that it has: pieces in all, and their bitmap, nil as
 	// long as it has not said.
-	count  int // pieces that the peer says the manifest has
+	count  int
 	theirs []byte
 	// incoming are the answers that have begun, by request.
 	incoming map[uint32]*incoming
@@ -50,7 +50,7 @@ type session struct {
 	// began is when the session was made: it is waited for no longer than helloTime.
 	began time.Time
 	// busy is when a piece was last asked for or sent, by either side.
-	busy time.Time // when a piece was last asked for or sent
+	busy time.Time
 }
 
 // outgoing is a piece that is being sent. Only the session's writer touches b once it has been
@@ -59,7 +59,7 @@ type outgoing struct {
 	s  *session
 	id uint32
 	// head is the frame that begins it, nil once it was sent.
-	head  []byte // nil: it was sent
+	head  []byte
 	b     []byte // what is left
 	whole []byte // to be recycled; may be nil
 	// cancelled has the writer say that no more comes, instead of the rest.

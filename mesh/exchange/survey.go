@@ -9,9 +9,10 @@ import (
 )
 
 // Lacking lists the chunks of a blob, m being that of manifest, that are neither here nor with any
-// holder that can be reached. Of a holder that is connected and has not said what it has when ctx
-// ends, anything may come: sure is false then. It fetches nothing. The sessions that it opens stay
-// for a while.
+// holder that can be reached, in order. Of a holder that is connected and has not said what it has
+// when ctx ends, anything may come: sure is false then, and what is listed is only what nobody has
+// offered. It fetches nothing. The sessions that it opens stay until they are idle, as a Fetch of
+// the same is what often follows.
 func (n *Node) Lacking(ctx context.Context, manifest agentbox.Digest, m blob.Manifest) (missing []int, sure bool, err error) {
 	union, err := n.cfg.Store.Bits(m)
 	if err != nil {
@@ -40,7 +41,8 @@ func (n *Node) Lacking(ctx context.Context, manifest agentbox.Digest, m blob.Man
 }
 
 // meetHolders opens sessions with all holders that there is none with, and waits until each has
-// said what it has, is gone, or ctx ends.
+// said what it has, is gone, or ctx ends. Those that cannot be reached are left out without an
+// error: that they are away is an answer, too.
 func (n *Node) meetHolders(ctx context.Context, manifest agentbox.Digest) {
 	var dials sync.WaitGroup
 	for _, p := range n.cfg.Holders.Holders(manifest) {
@@ -60,6 +62,7 @@ func (n *Node) meetHolders(ctx context.Context, manifest agentbox.Digest) {
 		for s := range b.sessions {
 			waits = waits || s.theirs == nil
 		}
+		// Taken under the same lock as the look, so that nothing that comes in between is missed.
 		news := b.nextNews()
 		n.tidy(b)
 		n.mu.Unlock()

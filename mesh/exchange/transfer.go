@@ -35,7 +35,7 @@ type Transfer struct {
 	kick chan struct{}
 	// in takes pieces to the judges; nil once it is closed. It holds a few, so that readers go on
 	// while all judges are busy.
-	in chan<- arrival // nil: closed
+	in chan<- arrival
 
 	// Guarded by the Node's mu:
 	state *schedule.State
@@ -50,7 +50,7 @@ type Transfer struct {
 	dialing map[PeerID]bool
 	// changed is when who is there last changed, and met whether anybody ever was: what patience
 	// depends on.
-	changed time.Time // when who is there last changed
+	changed time.Time
 	met     bool
 }
 

@@ -7,7 +7,8 @@ import (
 	"agentbox/mesh/exchange/schedule"
 )
 
-// poke has upload look for something to send.
+// poke has upload look for something to send. The channel holds one: what happens while upload
+// looks makes it look once more, however much it is.
 func (n *Node) poke() {
 	select {
 	case n.wakeUp <- struct{}{}:
@@ -74,8 +75,10 @@ func (n *Node) saturated() bool {
 	return moving >= uploads || len(n.sending) >= maxStuck
 }
 
-// load reads a piece and has its session send it. One that is not here any more is not said to be
-// here any more, to anybody.
+// load reads a piece and has its session send it. One that is not here any more, or is not what the
+// manifest says, is not said to be here any more, to anybody: it was evicted or damaged since the
+// bitmap was read. The disk is read without mu, so the session may have ended meanwhile. What is
+// sent is as it is stored, compressed or not: the peer decodes it, and verifies that.
 func (n *Node) load(a schedule.Answer[*session], d agentbox.Digest, size int) {
 	buf := buffer(size)
 	b, encoding, full, err := n.cfg.Store.Stored(n.ctx, d, buf)

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// write sends what there is to send: news and requests first, then a frame of a piece, and so on.
-// It is the session's one writer, and ends with its ctx or when the peer takes nothing for
-// writeTime.
+// write sends what there is to send: news and requests first, then a frame of a piece, and so on. A
+// piece goes out in frames of dataSize so that a request need not wait behind all of it. It is the
+// session's one writer, and ends with its ctx or when the peer takes nothing for writeTime.
 func (s *session) write() error {
 	frame := make([]byte, 0, headerSize+4+dataSize)
 	for {
@@ -80,7 +80,8 @@ func (s *session) finish(o *outgoing) {
 	s.n.poke()
 }
 
-// put writes to the stream, within writeTime.
+// put writes to the stream, within writeTime: a peer that reads nothing would hold a goroutine and
+// a piece of ours for ever.
 func (s *session) put(b []byte) error {
 	if len(b) == 0 {
 		return nil
@@ -92,7 +93,8 @@ func (s *session) put(b []byte) error {
 	return err
 }
 
-// wrote notes that n bytes of a piece are out.
+// wrote notes that n bytes of a piece are out: out of our hands, that is, which does not say that
+// the peer has them. When all are, the buffer is given back, and upload may read the next piece.
 func (s *session) wrote(o *outgoing, n int) {
 	s.n.book(s.peer, func(t *Traffic) { t.Sent += int64(n) })
 	s.n.mu.Lock()

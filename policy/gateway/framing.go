@@ -29,8 +29,9 @@ type framing struct {
 	// is under way, so that nobody else is writing.
 	wrong func(err error, idle bool)
 
-	// mu guards what follows. It is not held during a read of the connection.
-	mu    sync.Mutex // of what follows: the server's own reader, and Opaque
+	// mu guards what follows, which the server's own reader changes and Opaque asks for. It is not
+	// held during a read of the connection.
+	mu    sync.Mutex
 	state frameState
 	// line is what was read of a head, or of one line behind it, and not checked yet.
 	line  []byte

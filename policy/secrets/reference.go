@@ -79,7 +79,7 @@ type Asker struct {
 	Host string // it is for, for commands that keep several
 	// Env looks a variable up, of the environment in which agentbox was called: the supervisor's
 	// own is another.
-	Env func(string) (string, bool) // looks a variable up
+	Env func(string) (string, bool)
 }
 
 // maxValue bounds a value, in bytes: headers of more than that are refused by servers.

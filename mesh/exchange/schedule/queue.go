@@ -33,7 +33,7 @@ const (
 	MaxQueued = 64 // requests
 	// maxDemands bounds those that count as demands: a peer that waits for everything waits for
 	// nothing in particular, and would be served before all others.
-	maxDemands = 8 // that count as demands: who waits for everything waits for nothing in particular
+	maxDemands = 8
 )
 
 // NewQueue makes an empty Queue.
