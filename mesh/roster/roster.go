@@ -161,10 +161,20 @@ func (r *Roster) Init(name string) error {
 	if err := durable.WriteFile(r.rootKey(), root.Seed(), 0o600); err != nil {
 		return err
 	}
+	r.setRoot(root)
+	if err := r.keep(list); err != nil {
+		// The key of no team would be taken for damage once this machine is in another one.
+		r.setRoot(nil)
+		return errors.Join(err, os.Remove(r.rootKey()))
+	}
+	return nil
+}
+
+// setRoot makes a key the root key that this machine signs with, nil for none.
+func (r *Roster) setRoot(key ed25519.PrivateKey) {
 	r.mu.Lock()
-	r.root = root
-	r.mu.Unlock()
-	return r.keep(list)
+	defer r.mu.Unlock()
+	r.root = key
 }
 
 // keep makes a list the newest one, on disk first; r.changing is held.

@@ -342,6 +342,32 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 	}
 }
 
+// A team whose list could not be kept was never made: its root key would be taken for damage once
+// the machine is in another team.
+func TestATeamThatWasNotMadeLeavesNoRootKey(t *testing.T) {
+	a, b := founder(t), newMachine(t)
+	list := filepath.Join(b.dir, "members.json")
+	if err := os.Mkdir(list, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.roster.Init("b"); err == nil {
+		t.Fatal("a team was made without a list on disk")
+	}
+	if b.roster.IsRoot() {
+		t.Error("it has the root key of no team")
+	}
+	if err := os.Remove(list); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.join(t, a.invite(t, time.Hour), "b"); err != nil {
+		t.Fatal(err)
+	}
+	if b.roster.IsRoot() {
+		t.Error("it has the root key of the team that it joined")
+	}
+	b.open(t)
+}
+
 // Who invited decides about the invitation by its own clock, and serial numbers order what is said.
 func TestClocksAnHourApart(t *testing.T) {
 	admin := newMachine(t)
