@@ -1,5 +1,10 @@
 // Package bounded has writers for what a box or a program prints, of which nobody knows how much
 // that will be. They keep no bytes themselves.
+//
+// Head is for text of which the beginning is enough, such as a complaint: the writer goes on as if
+// all of it were taken. AtMost is for data of which a part is worth nothing: the write beyond the
+// bound fails, and the program that writes is ended by that. vmm/console.Tail is the third kind,
+// for text of which the end matters.
 package bounded
 
 import "io"

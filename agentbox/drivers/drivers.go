@@ -1,5 +1,12 @@
-// Package drivers knows every kind of machine there is and opens its driver for a home.
-// It is the one list of them: everything else knows vmm.Driver only.
+// Package drivers knows every kind of machine there is and opens its driver for a home. It is the
+// one list of them: everything else knows vmm.Driver only, and tells kinds apart by their name.
+//
+// Open is called by the daemon, which then keeps a driver for each kind, and by each supervisor for
+// its own. Kernels is what a microVM boots: it is here because a kernel is found, fetched and
+// verified for a home, with this build's guest agent in it, and the driver is only told where it
+// is.
+//
+// A new kind is a package below vmm that passes vmm/vmmtest, and a case in Open.
 package drivers
 
 import (

@@ -1,6 +1,14 @@
 // Package durable replaces files so that a crash, a full disk or a reader at the wrong moment finds
 // the old bytes or the new ones, never a part of them. It does not serialize writers: the last one
-// wins.
+// wins, and those that must not overlap take a lock (lock.go).
+//
+// WriteFile waits for the disk, Replace does not, Create is for a file that must be new; ReadJSON
+// and WriteJSON are for records. TryLock and Lock are flock(2), Held asks whether somebody has a
+// lock, which is how it is known that a process lives. Identify tells whether a file is the one
+// that was looked at before, without reading it.
+//
+// Every room that keeps state writes it by this package, so it imports none of them. A name that
+// begins with .tmp- is a file that was being written when its writer died.
 package durable
 
 import (
