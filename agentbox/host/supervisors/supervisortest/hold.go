@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -17,8 +18,14 @@ import (
 // holdEnv makes the test binary a process that holds the lock it names until its input ends.
 const holdEnv = "AGENTBOX_TEST_HOLD"
 
-// Main runs the tests of a package, or is such a process.
+// Main runs the tests of a package, or is such a process. It refuses to be any other: a supervisor
+// is this program with a verb, and if that ran the tests again they would start the next, without
+// end.
 func Main(m *testing.M) {
+	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
+		fmt.Fprintf(os.Stderr, "a test has run %q: no supervisor is to be had here\n", os.Args[1:])
+		os.Exit(1)
+	}
 	if path := os.Getenv(holdEnv); path != "" {
 		f, err := os.OpenFile(path, os.O_RDWR, 0)
 		if err == nil {
