@@ -35,7 +35,6 @@ func listenFlag(to *string) cli.Flag {
 // nameFlag is how this machine is called in the team. Names are for people, and need not be unique;
 // PeerIDs are what counts.
 func nameFlag(to *string) cli.Flag {
-	// Without one the flag is empty, and the daemon says that a name is needed.
 	host, _ := os.Hostname()
 	return &cli.StringFlag{Name: "name", Usage: "how the others see this machine", Value: host, Destination: to}
 }

@@ -123,7 +123,8 @@ func rulesText(rules []policy.Rule) string {
 	return strings.Join(list, ", ")
 }
 
-// Plans are a repository's words.
+// printPlan prints a plan, a line for each change. Plans are a repository's words, so they are
+// cleaned.
 func (a *app) printPlan(plan []policy.Change) {
 	for _, c := range plan {
 		fmt.Fprintln(a.stdout, "  "+oneLine(c.String()))

@@ -207,7 +207,8 @@ func (d *daemon) serve(ctx context.Context) error {
 	return err
 }
 
-// What is not done by then is undone by the next daemon: it costs time and nothing else.
+// shutdownGrace is how long calls that are under way may take when the daemon stops. What is not
+// done by then is undone by the next daemon: it costs time and nothing else.
 const shutdownGrace = 10 * time.Second
 
 // listen binds the socket, for this user alone. Its old file is free to go: we hold the lock. The

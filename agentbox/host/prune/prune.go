@@ -96,7 +96,7 @@ const boxKind = "box"
 // did, which comes late.
 const auditTime = 30 * 24 * time.Hour
 
-// remove removes it.
+// prunable is something that nothing needs, with what removes it.
 type prunable struct {
 	api.PruneItem
 	remove func() error
