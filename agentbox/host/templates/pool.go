@@ -33,6 +33,7 @@ type Pool[L, M any] struct {
 	mu    sync.Mutex
 	hot   map[string]order[L] // by template
 	ready map[string][]M
+	dead  []M // have ended while they waited; what is left of them goes with the next round of Run
 	gone  bool
 }
 
@@ -60,17 +61,18 @@ func affordable() int {
 }
 
 // Take leases a machine of the template if one is ready, and has the pool filled up again. One that
-// has died meanwhile is passed over; what is left of it, its owner removes.
+// has ended meanwhile is passed over and removed later: a box that starts must not wait for that.
 func (p *Pool[L, M]) Take(template string) (m M, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.ready[template]) > 0 {
+		p.nudge()
 		m := p.ready[template][0]
 		p.ready[template] = p.ready[template][1:]
 		if p.Live(m) {
-			p.nudge()
 			return m, true
 		}
+		p.dead = append(p.dead, m)
 	}
 	return m, false
 }
@@ -147,7 +149,8 @@ func (p *Pool[L, M]) Run(ctx context.Context) {
 	}
 }
 
-// trim ends machines that the machine no longer affords: the pool gives way before any box does.
+// trim ends machines that the machine no longer affords, as the pool gives way before any box does,
+// and removes what those left that have ended by themselves.
 // Remove is called without mu, as it takes its time.
 func (p *Pool[L, M]) trim() {
 	for _, m := range p.excess() {
@@ -157,15 +160,22 @@ func (p *Pool[L, M]) trim() {
 	}
 }
 
-// excess takes out of the pool what it has too many of.
+// excess takes out of the pool what it has too many of, and what does not live.
 func (p *Pool[L, M]) excess() []M {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var out []M
+	out := p.dead
+	p.dead = nil
 	for template, list := range p.ready {
-		n := min(len(list), p.wanted(p.hot[template]))
-		out = append(out, list[n:]...)
-		p.ready[template] = list[:n:n]
+		n, live := p.wanted(p.hot[template]), []M(nil)
+		for _, m := range list {
+			if len(live) < n && p.Live(m) {
+				live = append(live, m)
+			} else {
+				out = append(out, m)
+			}
+		}
+		p.ready[template] = live
 	}
 	return out
 }
@@ -220,14 +230,15 @@ func (p *Pool[L, M]) Size() int {
 func (p *Pool[L, M]) Drain() {
 	p.mu.Lock()
 	p.gone = true
-	ready := p.ready
-	p.ready = map[string][]M{}
+	all := p.dead
+	for _, list := range p.ready {
+		all = append(all, list...)
+	}
+	p.dead, p.ready = nil, map[string][]M{}
 	p.mu.Unlock()
-	for _, list := range ready {
-		for _, m := range list {
-			if err := p.Remove(m); err != nil {
-				p.Log.Error("cannot drain the pool", "error", err)
-			}
+	for _, m := range all {
+		if err := p.Remove(m); err != nil {
+			p.Log.Error("cannot drain the pool", "error", err)
 		}
 	}
 }

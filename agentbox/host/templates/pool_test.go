@@ -1,6 +1,7 @@
 package templates
 
 import (
+	"maps"
 	"sync"
 	"testing"
 )
@@ -60,5 +61,22 @@ func TestThePoolGivesWay(t *testing.T) {
 	p.ready["nobody's"] = []*machine{{9, true}}
 	if out := p.excess(); len(out) != 3 || len(p.ready["by the machine"]) != 1 || len(p.ready["asked for"]) != 3 || len(p.ready["nobody's"]) != 0 {
 		t.Errorf("%d go; left: %d, %d, %d", len(out), len(p.ready["by the machine"]), len(p.ready["asked for"]), len(p.ready["nobody's"]))
+	}
+}
+
+// A machine that has ended while it waited leaves a box behind, which goes with the next round,
+// whether somebody wanted it or not.
+func TestMachinesThatEndedAreRemoved(t *testing.T) {
+	gone := map[int]bool{}
+	p := newPool(0)
+	p.Remove = func(m *machine) error { gone[m.id] = true; return nil }
+	p.hot["template"] = order[string]{want: 4}
+	p.ready["template"] = []*machine{{1, false}, {2, true}, {3, false}, {4, true}}
+	if m, ok := p.Take("template"); !ok || m.id != 2 {
+		t.Fatalf("%+v, %v", m, ok)
+	}
+	p.trim()
+	if !maps.Equal(gone, map[int]bool{1: true, 3: true}) || p.Size() != 1 {
+		t.Errorf("%v are removed, %d wait", gone, p.Size())
 	}
 }
