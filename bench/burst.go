@@ -53,7 +53,8 @@ func (c *fleet) memory() Scenario {
 	}
 }
 
-// idle makes the boxes, lets them be idle, and gives the mean of what they take, in bytes.
+// idle makes the boxes, lets them be idle, and gives the mean of what they take, in bytes of PSS: a
+// page that ten boxes share counts a tenth for each.
 func (c *fleet) idle(ctx context.Context) (each float64, err error) {
 	if err := c.up(ctx); err != nil {
 		return 0, err
@@ -82,7 +83,8 @@ func (c *fleet) prepare(ctx context.Context) (err error) {
 	return nil
 }
 
-// up makes all boxes at once, each by a process of its own, and runs a command in each.
+// up makes all boxes at once, each by a process of its own, and runs a command in each. All have
+// ended when it returns, whichever failed.
 func (c *fleet) up(ctx context.Context) error {
 	p, errs := c.lab.plain, make([]error, len(c.names))
 	var wg sync.WaitGroup

@@ -14,8 +14,10 @@ import (
 )
 
 // fetchSource unpacks the source of a package of the host's distribution into dir, from where the
-// host's apt gets its packages. Nothing of the host's own apt is changed: lists and downloads lie
-// in scratch. Both directories are made. Signatures are checked as apt does by the host's keys.
+// host's apt gets its packages: an address of our own would be one more thing that can be gone.
+// Nothing of the host's own apt is changed: lists and downloads lie in scratch. Both directories
+// are made. Signatures are checked as apt does by the host's keys. Unavailable without the network,
+// NotFound when the distribution has no such source.
 func fetchSource(ctx context.Context, pkg, scratch, dir string) error {
 	parts, lists, down := filepath.Join(scratch, "parts"), filepath.Join(scratch, "lists"), filepath.Join(scratch, "down")
 	for _, d := range []string{parts, filepath.Join(lists, "partial"), filepath.Join(scratch, "cache/archives/partial"), down, dir} {
@@ -55,7 +57,8 @@ func fetchSource(ctx context.Context, pkg, scratch, dir string) error {
 }
 
 // writeSourceParts writes what the host's apt is told, with sources in the place of binaries, into
-// to. root is the host's file system.
+// to. root is the host's file system. Most hosts have no entries for sources, as nobody needs them
+// from day to day.
 func writeSourceParts(root fs.FS, to string) error {
 	names, err := fs.Glob(root, "etc/apt/sources.list.d/*")
 	if err != nil {

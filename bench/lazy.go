@@ -45,8 +45,8 @@ func newSlowSite(dir string, rate float64) (*slowSite, error) {
 	return s, nil
 }
 
-// ServeHTTP sends a file of the directory when the link would have carried it. There are no others:
-// names are digests.
+// ServeHTTP sends a file of the directory when the link would have carried it, all at once: a
+// client sees it late, not slowly. There are no other files: names are digests.
 func (s *slowSite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b, err := os.ReadFile(filepath.Join(s.dir, filepath.Base(r.URL.Path)))
 	if err != nil {
@@ -57,7 +57,8 @@ func (s *slowSite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(b)
 }
 
-// queue tells when n more bytes are through.
+// queue tells when n more bytes are through, behind all that were asked for before. A link that was
+// idle saves nothing up.
 func (s *slowSite) queue(n int) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +128,8 @@ func OpenLazyLab(ctx context.Context, cfg Config) (_ *LazyLab, box agentbox.Box,
 	return l, box, err
 }
 
-// newHome makes a home with kernels and facts, and nothing else.
+// newHome makes a home with kernels and facts, and nothing else: without the facts its first box
+// would find out how this machine runs boxes, and be measured at that.
 func (l *LazyLab) newHome(name string) (*installation, error) {
 	p := l.lab.installationOf(name, 0)
 	err := errors.Join(os.Mkdir(p.home.Dir, 0o700), os.Symlink(l.lab.user.Kernels(), p.home.Kernels()))
@@ -196,7 +198,8 @@ func (l *LazyLab) firstLazy(ctx context.Context) (float64, error) {
 	return l.first(ctx, l.lazy)
 }
 
-// first measures a box that has no template.
+// first measures a box that has no template: from the start of the command line to the end of a
+// command that does nothing. What was sent for that is in fetched.
 func (l *LazyLab) first(ctx context.Context, p *installation) (ms float64, err error) {
 	if _, err := os.Stat(p.home.Templates()); err == nil {
 		if _, err := p.do(ctx, l.lab.dir, "prune"); err != nil {

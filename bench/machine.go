@@ -12,7 +12,7 @@ import (
 )
 
 // ThisMachine describes the machine we run on, for the head of a report: figures mean nothing
-// without it. What cannot be found out is left empty.
+// without it. What cannot be found out is left empty: a report without it is better than none.
 func ThisMachine(ctx context.Context) Machine {
 	m := Machine{CPUs: runtime.NumCPU(), QEMU: qemuVersion(ctx)}
 	if proc, err := procfs.NewDefaultFS(); err == nil {

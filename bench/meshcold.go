@@ -11,13 +11,15 @@ import (
 )
 
 // coldCluster is two machines: one has the image, the other one has nothing. It is all of agentbox
-// that is measured here, policy and boxes included.
+// that is measured here, policy and boxes included, by real daemons: the other scenarios of
+// transfers leave all but the exchange out.
 type coldCluster struct {
 	daemons
 	got int64 // before the first command of the last sample, bytes
 }
 
-// cold has a machine without anything join the team and enter a box whose image the other one has.
+// cold has a machine without anything join the team and enter a box whose image the other one has,
+// as a new colleague does. The second scenario is how many bytes that took of the image.
 func (l *MeshLab) cold() []Scenario {
 	o := &coldCluster{daemons: daemons{l: l, name: "cold"}}
 	entered := l.scenario("mesh/cold-box", "", o.enter)
@@ -34,7 +36,8 @@ func (l *MeshLab) cold() []Scenario {
 	return []Scenario{entered, came}
 }
 
-// open makes the image on the first machine, and the two of them a network.
+// open makes the image on the first machine, and the two of them a network. It is certain
+// afterwards that the first machine offers the image, and that it has one only.
 func (o *coldCluster) open(ctx context.Context) (err error) {
 	if err := o.repository(ctx); err != nil {
 		return err

@@ -19,8 +19,8 @@ const quicCopy meshwire.Service = "bench-copy-1"
 // copyPort is where a baseline over TCP listens.
 const copyPort = "7947"
 
-// copies does what baselines need: a file to another machine, as it is, and written to a file
-// there.
+// copies does what baselines need: the bytes of a file from one machine to another, without pieces,
+// digests or a store. get-tcp and get-quic read to the end and keep nothing.
 func (n *meshNode) copies(ctx context.Context, o meshOrder) (meshReport, error) {
 	switch o.Do {
 	case "serve-tcp":

@@ -129,12 +129,14 @@ func (g *ipfsGiver) environ(i int) []string {
 	return []string{"IPFS_PATH=" + g.repo(i), "IPFS_TELEMETRY=off"}
 }
 
-// ipfs runs its command line on a machine.
+// ipfs runs its command line on a machine, with that machine's repository, and gives what it
+// printed and the time.
 func (g *ipfsGiver) ipfs(ctx context.Context, i int, args ...string) (string, time.Duration, error) {
 	return g.o.run(ctx, i, g.environ(i), g.program, args...)
 }
 
-// get pins the image, which fetches and verifies all of it.
+// get pins the image, which fetches and verifies all of it. The time has the start of IPFS's
+// command line in it, as there is no other way to ask.
 func (g *ipfsGiver) get(ctx context.Context, i int) (time.Duration, error) {
 	_, took, err := g.ipfs(ctx, i, "pin", "add", "--progress=false", g.cid)
 	return took, err

@@ -66,7 +66,8 @@ func OpenMeshLab(cfg MeshConfig) (*MeshLab, error) {
 	return l, nil
 }
 
-// found makes keys and a member list of as many machines as there may be.
+// found makes keys and a member list of as many machines as there may be, for all clusters of the
+// lab.
 func (l *MeshLab) found() error {
 	root, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -199,6 +200,8 @@ func (o *cluster) start(ctx context.Context, i int, holders ...identity.PeerID) 
 }
 
 // describe writes what the process is told: the team, where the others are, and who has the image.
+// It knows the addresses of all, as a member does after a while; who has what it learns from the
+// holders.
 func (o *cluster) describe(p *meshProcess, i int, holders []identity.PeerID) error {
 	list, err := o.l.list.Encode()
 	if err != nil {
@@ -217,7 +220,8 @@ func (o *cluster) describe(p *meshProcess, i int, holders []identity.PeerID) err
 	return errors.Join(os.MkdirAll(p.dir, 0o700), os.WriteFile(filepath.Join(p.dir, "node.json"), b, 0o600))
 }
 
-// do gives an order and waits for the answer.
+// do gives an order and waits for the answer. One order is under way at a time. An order that
+// failed is an error, and so is a process that has ended.
 func (p *meshProcess) do(o meshOrder) (meshReport, error) {
 	if err := json.NewEncoder(p.in).Encode(o); err != nil {
 		return meshReport{}, p.died(err)
@@ -275,7 +279,7 @@ func (o *cluster) open(ctx context.Context, machines int, rate, size int64) (err
 }
 
 // plant starts the seed anew, with the image in its store and, where there are links, the
-// baseline's server beside it.
+// baseline's server beside it. Storing the image is no part of any sample.
 func (o *cluster) plant(ctx context.Context) error {
 	if o.seed != nil {
 		if err := o.seed.kill(); err != nil {

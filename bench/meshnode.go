@@ -39,12 +39,15 @@ type meshNodeConfig struct {
 // meshOrder is a line of its standard input, meshReport the line that answers, both JSON. An order
 // that fails has Error set, and the process goes on.
 type meshOrder struct {
-	Do       string // image, part, fetch, sent, push, pull, serve-tcp, get-tcp, get-quic
+	// Do is image, export, part, fetch, sent, push, pull, serve-tcp, get-tcp or get-quic (do,
+	// copies). Path is the file, directory, address or peer that it is about.
+	Do       string
 	Path     string
 	Manifest agentbox.Digest
 	From, To int     // chunks
 	Tell     float64 // of fetch: a report of its own when so much of it has come
-	Size     int64
+	// Size is of pull: the bytes that have to come.
+	Size int64
 }
 
 // meshReport is an answer. Took is measured by the process itself: what it takes to give it the
@@ -110,7 +113,8 @@ func RunMeshNode(ctx context.Context, dir string, in io.Reader, out io.Writer) (
 	return lines.Err()
 }
 
-// open makes the store and the node, as a daemon does.
+// open makes the store and the node, as a daemon does: of the same packages, so that what is
+// measured is what users have. The store sets nothing aside for a full disk.
 func (n *meshNode) open(ctx context.Context, dir string) (err error) {
 	key := ed25519.NewKeyFromSeed(n.cfg.Seed)
 	if n.store, err = cachestore.Open(ctx, cachestore.Config{Dir: filepath.Join(dir, "store"), Key: key, Ballast: -1}); err != nil {
@@ -197,7 +201,8 @@ func (n *meshNode) do(ctx context.Context, o meshOrder) (meshReport, error) {
 	return n.copies(ctx, o)
 }
 
-// part gets some chunks from a directory, and shares what there is.
+// part gets some chunks from a directory, and shares what there is: a peer that has a part of an
+// image, as one is that was interrupted.
 func (n *meshNode) part(ctx context.Context, o meshOrder) error {
 	f, err := n.store.FillImage(ctx, o.Manifest, cachestore.Directory(o.Path))
 	if err != nil {
@@ -210,7 +215,8 @@ func (n *meshNode) part(ctx context.Context, o meshOrder) error {
 	return errors.Join(f.Prefetch(ctx, list), f.Close(), n.store.Pin(ctx, "bench", o.Manifest), n.sharing.Share(o.Manifest, true))
 }
 
-// fetch gets an image from peers, verified and on disk.
+// fetch gets an image from peers, verified and on disk. With Tell there are two reports, the first
+// of them when so much has come.
 func (n *meshNode) fetch(ctx context.Context, o meshOrder) (meshReport, error) {
 	start := time.Now()
 	told := o.Tell == 0

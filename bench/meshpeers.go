@@ -101,7 +101,8 @@ type server struct {
 }
 
 // serve starts a program on a machine, in dir, where its log is; with read its standard output is
-// read by the caller. It outlives ctx: the sample may end before it is closed.
+// read by the caller. It outlives ctx, as the sample may end before it is closed: the caller closes
+// it.
 func (o *cluster) serve(ctx context.Context, i int, dir string, environ []string, read bool, program string, args ...string) (*server, error) {
 	log, err := os.OpenFile(filepath.Join(dir, filepath.Base(program)+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -148,7 +149,8 @@ func (s *server) close() error {
 	return s.log.Close()
 }
 
-// run runs a program on a machine to its end.
+// run runs a program on a machine to its end, and gives what it printed and the time from its
+// start. The error has what it said on standard error.
 func (o *cluster) run(ctx context.Context, i int, environ []string, program string, args ...string) (out string, took time.Duration, err error) {
 	cmd := o.links.Command(ctx, i, program, args...)
 	var errs strings.Builder
@@ -180,7 +182,8 @@ func until(ctx context.Context, try func() error) error {
 	}
 }
 
-// peerDir makes an empty directory of a peer.
+// peerDir makes an empty directory of a peer, new for each swarm: nobody finds there what the last
+// one got.
 func (o *cluster) peerDir(name string) (string, error) {
 	dir := filepath.Join(o.l.dir, name)
 	return dir, errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700))

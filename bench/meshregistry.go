@@ -33,7 +33,8 @@ type registryGiver struct {
 const registryPort = "7500"
 
 // openRegistry starts a registry on the first machine, has the image pushed into it, and starts the
-// processes that pull it, with the library that we use ourselves for images.
+// processes that pull it, with the library that we use ourselves for images. Its log is of errors
+// and its traces go nowhere: neither is to be measured.
 func openRegistry(ctx context.Context, o *cluster, program string, machines int) (_ meshGiver, err error) {
 	g := &registryGiver{o: o, pullers: map[int]*meshProcess{}}
 	if g.dir, err = o.peerDir("registry"); err != nil {
@@ -69,7 +70,8 @@ func openRegistry(ctx context.Context, o *cluster, program string, machines int)
 // at is where the registry listens.
 func (g *registryGiver) at() string { return g.o.address(0).Addr().String() + ":" + registryPort }
 
-// get has a machine pull.
+// get has a machine pull. The process measures itself, so that its start does not count, as ours
+// does not.
 func (g *registryGiver) get(_ context.Context, i int) (time.Duration, error) {
 	r, err := g.pullers[i].do(meshOrder{Do: "pull", Path: g.at(), Size: g.o.l.cfg.Small})
 	return r.Took, err
@@ -90,7 +92,8 @@ func registryImage(at string) (name.Reference, error) {
 	return name.ParseReference(at+"/bench/image:latest", name.Insecure)
 }
 
-// push puts the machine's image into a registry, as the only layer of a container image.
+// push puts the machine's image into a registry, as the only layer of a container image,
+// uncompressed: it is random bytes, and compressing them would be measured.
 func (n *meshNode) push(ctx context.Context, at string) error {
 	ref, err := registryImage(at)
 	if err != nil {
@@ -107,7 +110,8 @@ func (n *meshNode) push(ctx context.Context, at string) error {
 	return remote.Write(ref, img, remote.WithContext(ctx))
 }
 
-// pull gets the layer of that image, verified, into a file on disk.
+// pull gets the layer of that image, verified, into a file on disk. A layer of another length than
+// size is an error: nobody is fast by getting less.
 func (n *meshNode) pull(ctx context.Context, at string, size int64) (r meshReport, err error) {
 	ref, err := registryImage(at)
 	if err != nil {

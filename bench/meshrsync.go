@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// rsyncGiver is rsync's daemon.
+// rsyncGiver is rsync's daemon on the first machine. Each of the others copies all of the image
+// from it: rsync knows no peers, so this is what one link can give to many.
 type rsyncGiver struct {
 	o       *cluster
 	program string
@@ -21,7 +22,7 @@ type rsyncGiver struct {
 const rsyncPort = "7873"
 
 // openRsync starts a daemon on the first machine that serves the image, without SSH: its encryption
-// would be measured.
+// would be measured. It returns when the daemon answers.
 func openRsync(ctx context.Context, o *cluster, program string, _ int) (_ meshGiver, err error) {
 	g := &rsyncGiver{o: o, program: program}
 	if g.dir, err = o.peerDir("rsync"); err != nil {

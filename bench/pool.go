@@ -45,7 +45,8 @@ func (l *Lab) warm() Scenario {
 	}
 }
 
-// fillPool waits until the pool is full.
+// fillPool waits until the pool is full: a sample that found it empty would measure a boot. It asks
+// the daemon again and again, as nothing tells when that is so.
 func (p *installation) fillPool(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, poolTime, fmt.Errorf("the pool does not fill up to %d machines within %s", poolSize, poolTime))
 	defer cancel()

@@ -28,7 +28,8 @@ type qemuUser struct {
 	at      *netServer
 }
 
-// qemuUser boots the machine, by the same driver as boxes are, with one argument changed.
+// qemuUser boots the machine, by the same driver as boxes are, with one argument changed. end kills
+// it, and is nil when there is nothing to end.
 func (l *Lab) qemuUser(ctx context.Context, box agentbox.Box, at *netServer) (_ netClient, end func() error, err error) {
 	log := slog.New(slog.DiscardHandler)
 	dir, err := drivers.NewKernels(l.user, log).Dir(ctx, "", l.say)
@@ -57,8 +58,9 @@ func (l *Lab) qemuUser(ctx context.Context, box agentbox.Box, at *netServer) (_ 
 	return c, c.end, nil
 }
 
-// onUserNetwork changes the card's other end. The addresses are those that the guest has been given
-// in every machine; the gateway's is this machine's loopback, as is usual for QEMU.
+// onUserNetwork changes the card's other end, in QEMU's command line. The addresses are those that
+// the guest has been given in every machine; the gateway's is this machine's loopback, as is usual
+// for QEMU. Without IPv6, as in boxes.
 func onUserNetwork(argv []string) []string {
 	out := make([]string, 0, len(argv))
 	for _, a := range argv {
@@ -70,7 +72,8 @@ func onUserNetwork(argv []string) []string {
 	return out
 }
 
-// enter greets the guest as a supervisor does.
+// enter greets the guest as a supervisor does: with new keys, and attached as root, which the
+// measuring scripts run as.
 func (c *qemuUser) enter(ctx context.Context) error {
 	keys, err := guest.NewKeys()
 	if err != nil {

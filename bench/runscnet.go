@@ -31,7 +31,8 @@ const (
 	wireGuest  = "198.18.0.2"
 )
 
-// runscNet makes the network, the server in it and the container. end is given with an error, too.
+// runscNet makes the network, the server in it and the container. end takes down what was made, and
+// is given with an error, too, unless this user may make no network.
 func (l *Lab) runscNet(ctx context.Context, image agentbox.Digest) (_ netClient, end func() error, err error) {
 	if os.Geteuid() != 0 {
 		return nil, nil, errors.New("only root can make a network for it")
@@ -55,7 +56,8 @@ func (l *Lab) runscNet(ctx context.Context, image agentbox.Digest) (_ netClient,
 	return c, c.end, c.shop.start(ctx)
 }
 
-// end takes all of it down.
+// end takes all of it down, as far as it was made. It has a ctx of its own: the measurement's may
+// be over.
 func (c *runscNet) end() error {
 	ctx, cancel := context.WithTimeout(context.Background(), killAfter)
 	defer cancel()

@@ -162,7 +162,8 @@ func (l *StoreLab) fresh(ctx context.Context) error {
 	return err
 }
 
-// put stores the image as it is now.
+// put stores the image as it is now, and gives the time that PutImage took: opening the file and
+// the store does not count.
 func (l *StoreLab) put(ctx context.Context) (cachestore.Stored, time.Duration, error) {
 	f, err := os.Open(l.image)
 	if err != nil {
@@ -174,7 +175,7 @@ func (l *StoreLab) put(ctx context.Context) (cachestore.Stored, time.Duration, e
 	return st, time.Since(start), err
 }
 
-// ingestCold stores it into an empty store.
+// ingestCold stores it into an empty store, where every block that has data is new.
 func (l *StoreLab) ingestCold(ctx context.Context) (time.Duration, error) {
 	if err := l.fresh(ctx); err != nil {
 		return 0, err
@@ -184,7 +185,7 @@ func (l *StoreLab) ingestCold(ctx context.Context) (time.Duration, error) {
 	return took, err
 }
 
-// ensure fills a store when there is none.
+// ensure fills a store when there is none, so that each scenario can be selected alone.
 func (l *StoreLab) ensure(ctx context.Context) error {
 	if l.store != nil {
 		return nil
@@ -199,8 +200,9 @@ func (l *StoreLab) ingestChanged(ctx context.Context) (time.Duration, error) {
 	return took, err
 }
 
-// putChanged stores the image with one in a hundred of its blocks that have data changed, and
-// changes them back.
+// putChanged stores the image with one in a hundred of its blocks that have data changed, each to
+// random bytes, and changes them back. The store stays the one that the last put left: what changed
+// before is in it.
 func (l *StoreLab) putChanged(ctx context.Context) (st cachestore.Stored, took time.Duration, err error) {
 	if err := l.ensure(ctx); err != nil {
 		return st, 0, err
@@ -263,7 +265,8 @@ func (l *StoreLab) read(ctx context.Context) (time.Duration, error) {
 	return time.Since(start), err
 }
 
-// verify hashes all that the store has.
+// verify hashes all that the store has. Damage is an error: the figure would be that of another
+// store.
 func (l *StoreLab) verify(ctx context.Context) (time.Duration, error) {
 	if err := l.ensure(ctx); err != nil {
 		return 0, err

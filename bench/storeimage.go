@@ -14,7 +14,7 @@ import (
 	"agentbox/agentbox"
 )
 
-// errEnough ends the collecting of files.
+// errEnough ends the collecting of files: it is how a func of filepath.WalkDir says so.
 var errEnough = errors.New("enough")
 
 // fileRoots are where real files of a machine are: programs, libraries, texts.
@@ -22,7 +22,8 @@ var fileRoots = []string{"/usr/lib", "/usr/bin", "/usr/share", "/usr/local"}
 
 // makeDiskImage makes a sparse ext4 image of size bytes that holds about so many bytes of this
 // machine's own files, by way of copies in stage, which is made and removed. Real files, because
-// what compresses and what occurs twice decides what a store does.
+// what compresses and what occurs twice decides what a store does; so figures of two machines with
+// other distributions differ. It stops within a hundredth of files. Missing without mke2fs.
 func makeDiskImage(ctx context.Context, image, stage string, size, files int64) error {
 	if err := os.Mkdir(stage, 0o700); err != nil {
 		return err
@@ -68,7 +69,7 @@ func makeDiskImage(ctx context.Context, image, stage string, size, files int64) 
 	return nil
 }
 
-// copyFile gives the number of bytes.
+// copyFile copies the content alone and gives the number of bytes. to must not exist.
 func copyFile(from, to string) (int64, error) {
 	src, err := os.Open(from)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // WriteTable writes the report for people: a line for the machine, one for each scenario, and what
-// was not measured.
+// was not measured, with the reason. The error is the writer's.
 func (r Report) WriteTable(w io.Writer) error {
 	qemu := r.Machine.QEMU
 	if qemu == "" {
@@ -43,7 +43,8 @@ func isolation(s Result) string {
 	return s.Isolation + "/" + s.Accel
 }
 
-// against is what a scenario was compared with: the part of the other's median that its own is.
+// against is what a scenario was compared with: the part of the other's median that its own is,
+// below 1 for the faster or smaller.
 func against(s Result) string {
 	if s.Baseline == nil {
 		return ""

@@ -71,8 +71,10 @@ func (t *worker) begin(ctx context.Context) (float64, error) {
 // changes writes 20 files and changes one.
 const changes = `for n in $(seq 20); do echo $n >new-$n; done; echo more >>part00/file0000.txt`
 
-// result is from the end of a command that has changed 20 files until task submit --wait has shown
-// its result: what is kept of a task's work, and the removal of its box as far as one waits for it.
+// result is from the end of a command that has changed 20 files and appended to one until task
+// submit --wait has shown its result: what is kept of a task's work, and the removal of its box as
+// far as one waits for it. That there are 21 files is checked: a result that kept less would be
+// faster.
 func (t *worker) result(ctx context.Context) (float64, error) {
 	info, _, shown, err := t.submit(ctx, "sh", "-c", changes)
 	if err != nil {
@@ -133,7 +135,8 @@ func (t *worker) startJob(ctx context.Context) error {
 // leave removes the box of the job.
 func (t *worker) leave(ctx context.Context) error { return t.installation.remove(ctx) }
 
-// attach is from the start of the command line until it shows something of the job.
+// attach is from the start of the command line until it shows something of the job: the first line
+// of its screen.
 func (t *worker) attach(ctx context.Context) (ms float64, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, enterLimit, fmt.Errorf("the limit is %s", enterLimit))
 	defer cancel()

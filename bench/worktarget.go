@@ -19,6 +19,8 @@ type nativeTarget struct {
 	env []string
 }
 
+// run runs a script with sh, for workLimit at most, and gives the milliseconds: from the start of
+// the shell to its end. A script that fails has a time, too, and an error with what it said last.
 func (s nativeTarget) run(ctx context.Context, script string) (float64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, workLimit, fmt.Errorf("the limit is %s", workLimit))
 	defer cancel()
