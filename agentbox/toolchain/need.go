@@ -2,6 +2,7 @@ package toolchain
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -106,4 +107,18 @@ func (n Needs) Together(t Tool) string {
 		return wanted[0]
 	}
 	return together
+}
+
+// Sum is what is asked for, a line for each tool: the same for needs that get the same tools,
+// however many files ask for them.
+func (n Needs) Sum() string {
+	var text strings.Builder
+	for _, t := range n.Tools() {
+		wanted := n.Constraints(t)
+		if t == Go || t == Rust {
+			wanted = []string{newestOf(wanted)} // it builds for the older ones
+		}
+		fmt.Fprintf(&text, "%s %q\n", t, wanted)
+	}
+	return text.String()
 }

@@ -252,3 +252,23 @@ func TestTogether(t *testing.T) {
 		}
 	}
 }
+
+func TestEqualNeedsHaveOneSum(t *testing.T) {
+	any, first := Need{Tool: Node, File: "a/package.json"}, Need{Tool: Rust, Constraint: "1.78", File: "Cargo.lock"}
+	newer := Need{Tool: Rust, Constraint: "1.85", File: "Cargo.toml"}
+	found := Needs{any, any, first, newer, {Tool: Rust}, {Tool: CMake}}
+	written := Needs{any, newer, {Tool: CMake}} // as init writes it
+	if found.Sum() != written.Sum() {
+		t.Errorf("%q and %q", found.Sum(), written.Sum())
+	}
+	sums := map[string]Needs{}
+	for _, needs := range []Needs{
+		nil, {any}, {{Tool: Node, Constraint: "18"}}, {newer}, {first}, {{Tool: CMake}}, {any, {Tool: CMake}},
+		{{Tool: Package, Constraint: "a"}}, {{Tool: Package, Constraint: "b"}}, {{Tool: Package, Constraint: "a"}, {Tool: Package, Constraint: "b"}},
+	} {
+		if other, found := sums[needs.Sum()]; found {
+			t.Errorf("%v and %v are told apart by nothing", needs, other)
+		}
+		sums[needs.Sum()] = needs
+	}
+}

@@ -80,12 +80,8 @@ func (s *Setup) known(ctx context.Context, key agentbox.Digest, progress agentbo
 // equipmentKey identifies an image with tools by what it is made from, the way of installing them
 // included.
 func equipmentKey(base agentbox.Digest, needs toolchain.Needs) agentbox.Digest {
-	var text strings.Builder
-	text.WriteString("toolchain 1\n" + base.String() + "\n" + toolchain.Recipe() + "\n")
-	for _, n := range needs {
-		text.WriteString(string(n.Tool) + " " + n.Constraint + "\n")
-	}
-	d, _, _ := agentbox.DigestOf(strings.NewReader(text.String())) // reading a string cannot fail
+	text := "toolchain 2\n" + base.String() + "\n" + toolchain.Recipe() + "\n" + needs.Sum()
+	d, _, _ := agentbox.DigestOf(strings.NewReader(text)) // reading a string cannot fail
 	return d
 }
 
