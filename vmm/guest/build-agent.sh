@@ -12,5 +12,7 @@ CGO_ENABLED=0 GOOS=linux GOARCH=$arch go build -trimpath -buildvcs=false -ldflag
 gzip -9n <"$tmp" >"$tmp.gz"
 sha256sum <"$tmp" | sed 's/^\([0-9a-f]*\).*/sha256:\1/' >"$tmp.sha256"
 chmod 644 "$tmp.gz" "$tmp.sha256"
+# What is there already stays, so that whoever compiles it meanwhile has both or neither.
+cmp -s "$tmp.sha256" "$out.sha256" && cmp -s "$tmp.gz" "$out.gz" && exit
 mv "$tmp.sha256" "$out.sha256"
 mv "$tmp.gz" "$out.gz"
