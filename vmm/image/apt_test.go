@@ -32,6 +32,7 @@ func needMmdebstrap(t *testing.T) {
 
 func TestAptImage(t *testing.T) {
 	needMmdebstrap(t)
+	t.Parallel()
 	s := newStore(t)
 	steps := map[string]bool{}
 	img, err := s.Ensure(t.Context(), Recipe{}, none, func(e Event) { steps[e.Step] = true })
@@ -83,6 +84,7 @@ func checkAptImage(t *testing.T, img Image) {
 // user ids.
 func TestAptImageAsUser(t *testing.T) {
 	needMmdebstrap(t)
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("TestAptImage ran as an ordinary user already")
 	}
@@ -151,6 +153,7 @@ func userWithRange() *user.User {
 
 func TestAptErrors(t *testing.T) {
 	needMmdebstrap(t)
+	t.Parallel()
 	_, err := newStore(t).Ensure(t.Context(), Recipe{Packages: []string{"git", "no-such-package-here"}}, none, nil)
 	wantCode(t, err, agentbox.NotFound, "no-such-package-here")
 	_, err = newStore(t).Ensure(t.Context(), Recipe{Source: "apt:nosuchsuite"}, none, nil)
