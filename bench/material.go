@@ -113,7 +113,8 @@ func (m *material) addGo(ctx context.Context, dir string) (why string) {
 	return ""
 }
 
-// config is that of the boxes: what the jobs need, from the distribution of the host.
+// config is that of the boxes: what the jobs need, from the distribution of the host. Go is the
+// host's own, included at the path where it lies.
 func (m *material) config() string {
 	text := "packages: [ca-certificates, gcc, git, libc6-dev, make]\ncpus: 2\nmemory: 1GiB\ndisk: 16GiB\n"
 	if m.goRoot == "" {
@@ -127,7 +128,8 @@ func (m *material) config() string {
 	return text
 }
 
-// clone gives a target a working copy of its own.
+// clone gives a target a working copy of its own, beside the repository: one that builds must not
+// find what another one built.
 func (m *material) clone(ctx context.Context, name string) (string, error) {
 	dir := filepath.Join(m.lab.dir, reposName, workRepository+"-"+name)
 	return dir, git(ctx, filepath.Dir(dir), "clone", "-q", m.origin, dir)

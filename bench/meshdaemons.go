@@ -74,13 +74,13 @@ func (o *daemons) configure(text string) error {
 	return os.WriteFile(filepath.Join(o.repo, "agentbox.yaml"), []byte(text), 0o644)
 }
 
-// found makes the team, on the first machine.
+// found makes the team, on the first machine, whose name in it is seed.
 func (o *daemons) found(ctx context.Context) error {
 	_, err := o.command(ctx, 0, true, "mesh", "init", "--name", "seed", "--listen", o.listen(0))
 	return err
 }
 
-// join makes another machine a member.
+// join makes another machine a member, by an invitation of the first one's, as a person would.
 func (o *daemons) join(ctx context.Context, i int) error {
 	token, err := o.command(ctx, 0, true, "mesh", "invite", "-q")
 	if err != nil {
@@ -116,7 +116,8 @@ func (o *daemons) peers(ctx context.Context, i int, until func([]api.MeshPeer) b
 	}
 }
 
-// daemon is the process of a machine's daemon.
+// daemon is the process id of a machine's daemon. Without one it is an error, never 0, which kill
+// would take for everybody.
 func (o *daemons) daemon(ctx context.Context, i int) (int, error) {
 	out, err := o.command(ctx, i, true, "daemon", "status", "--json")
 	if err != nil {
@@ -129,7 +130,7 @@ func (o *daemons) daemon(ctx context.Context, i int) (int, error) {
 	return st.PID, nil
 }
 
-// kill ends a machine's daemon as by SIGKILL.
+// kill ends a machine's daemon as by SIGKILL, so that it says goodbye to nobody.
 func (o *daemons) kill(ctx context.Context, i int) error {
 	pid, err := o.daemon(ctx, i)
 	if err != nil {
@@ -152,7 +153,8 @@ func (o *daemons) forget(ctx context.Context, i int) error {
 	return errors.Join(rmErr, leaveErr, stopErr, os.RemoveAll(o.home(i)))
 }
 
-// close ends all machines, and removes the network.
+// close ends all machines, and removes the network. It goes on when something fails, and has a time
+// of its own, as ctx may be over.
 func (o *daemons) close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), teardownTime)
 	defer cancel()

@@ -29,7 +29,8 @@ var (
 	largeRepository = repository{files: 5_000, size: 20_000, commits: 10} // 100 MB
 )
 
-// repo gives the named repository of the Lab, generating it when it is first asked for.
+// repo gives the directory of the named repository of the Lab, generating it when it is first asked
+// for. One that could not be generated leaves nothing, so that the next call begins anew.
 func (l *Lab) repo(ctx context.Context, name string, r repository) (string, error) {
 	dir := filepath.Join(l.dir, reposName, name)
 	if _, err := os.Stat(dir); err == nil {
@@ -73,7 +74,7 @@ func (r repository) generate(ctx context.Context, dir string) error {
 	return git(ctx, dir, "-c", "pack.window=0", "repack", "-a", "-d", "-q")
 }
 
-// write writes file i anew.
+// write writes file i anew, a hundred of them to a directory.
 func (r repository) write(dir string, i int, random *rand.Rand) error {
 	path := filepath.Join(dir, fmt.Sprintf("part%02d", i/100), fmt.Sprintf("file%04d.txt", i))
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -11,7 +11,7 @@ import (
 	"agentbox/agentbox"
 )
 
-// Runner takes samples of scenarios, one at a time.
+// Runner takes samples of scenarios, one at a time: two at once would measure each other.
 type Runner struct {
 	Runs     int // samples of each scenario
 	Progress agentbox.Progress
@@ -84,8 +84,9 @@ func (r Runner) group(ctx context.Context, group []Scenario) (results []Result, 
 	return results, nil
 }
 
-// sample takes one sample. Samples that an interrupt cut short are dropped with the rest of the
-// run.
+// sample takes one sample. A sample that failed counts as the scenario's ceiling, so that failures
+// make a result worse, never better. Samples that an interrupt cut short are dropped with the rest
+// of the run.
 func (r Runner) sample(ctx context.Context, t *track, run int) {
 	r.event(agentbox.Event{Step: t.label(), Detail: fmt.Sprintf("%d of %d", run+1, r.Runs), Done: int64(run), Total: int64(r.Runs)})
 	start := time.Now()
@@ -107,7 +108,8 @@ func (r Runner) sample(ctx context.Context, t *track, run int) {
 	t.samples = append(t.samples, math.Round(value*1000)/1000)
 }
 
-// result sums up, and compares with those before it in the group.
+// result sums up, and compares with those before it in the group: a baseline is in the same group
+// as what is compared with it (groups).
 func (t *track) result(before []Result) Result {
 	out := Result{
 		Name: t.Name, Isolation: string(t.Isolation), Accel: t.Accel, Unit: t.Unit, N: len(t.samples), Failures: t.failed, summary: summarize(t.samples), Samples: t.samples,
@@ -144,7 +146,7 @@ func (r Runner) teardown(ctx context.Context, t *track) {
 	}
 }
 
-// ended tells people what a scenario came to.
+// ended tells people what a scenario came to, while others are still to come.
 func (r Runner) ended(t *track) {
 	s := summarize(t.samples)
 	detail := fmt.Sprintf("%s, p50 %s, p95 %s %s", agentbox.Plural(len(t.samples), "run"), amount(s.P50, t.Unit), amount(s.P95, t.Unit), unitName(t.Unit))

@@ -9,7 +9,8 @@ import (
 )
 
 // subject is one box that lives through several scenarios: entering it again is what most commands
-// do.
+// do. Each sample first brings it into the state that the scenario begins with, which is not
+// measured, so scenarios may come in any order.
 type subject struct {
 	installation *installation
 }
@@ -96,7 +97,8 @@ func (s subject) paused(ctx context.Context) error {
 	return err
 }
 
-// fork is the time until the copy is there and runs.
+// fork is the time until the copy is there and runs. The copy is removed after each sample, and
+// before the first: an interrupted run may have left one.
 func (s subject) fork(ctx context.Context) (float64, error) {
 	if err := s.installation.remove(ctx, forkName); err != nil {
 		return 0, err
@@ -114,7 +116,7 @@ func (s subject) fork(ctx context.Context) (float64, error) {
 	return ms, s.installation.remove(ctx, forkName)
 }
 
-// reset is the time until a machine without anything of the old one runs.
+// reset is the time until a machine without anything of the old one runs, which then has to answer.
 func (s subject) reset(ctx context.Context) (float64, error) {
 	if err := s.running(ctx); err != nil {
 		return 0, err
@@ -149,7 +151,9 @@ func (s subject) memoryIdle(ctx context.Context) (float64, error) {
 	return s.installation.pss(ctx, subjectName)
 }
 
-// pss is what a running box takes of this machine's memory, its supervisor included.
+// pss is what a running box takes of this machine's memory, its supervisor included, in bytes;
+// pages that several processes share are divided among them. It is the daemon's figure. A box that
+// does not run, or of which it is not known, is an error.
 func (p *installation) pss(ctx context.Context, name string) (float64, error) {
 	b, err := p.show(ctx, name)
 	if err == nil && (b.State != agentbox.Running || b.Usage == nil || b.Usage.PSS == 0) {
@@ -161,8 +165,8 @@ func (p *installation) pss(ctx context.Context, name string) (float64, error) {
 	return float64(b.Usage.PSS), nil
 }
 
-// memoryPaused is the same for a paused box: nothing, if all is well. Its processes are looked for,
-// not asked for.
+// memoryPaused is the same for a paused box: nothing, if all is well. Its processes are looked for
+// in the system, as the daemon would say nothing of one that it has lost.
 func (s subject) memoryPaused(ctx context.Context) (float64, error) {
 	if err := s.paused(ctx); err != nil {
 		return 0, err

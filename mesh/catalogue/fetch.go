@@ -117,7 +117,8 @@ func (s *Store) next(owner identity.PeerID) (from identity.PeerID, end bool) {
 	return from, false
 }
 
-// askAround has the owner asked where it is here, and some others.
+// askAround has the owner asked where it is here, and some others: three in all, the owner first.
+// Others may have fetched it before the owner went.
 func (s *Store) askAround(owner identity.PeerID) {
 	here := slices.DeleteFunc(s.cfg.Here(), func(p identity.PeerID) bool { return p == s.self })
 	rand.Shuffle(len(here), func(i, j int) { here[i], here[j] = here[j], here[i] })
@@ -142,8 +143,8 @@ func (s *Store) tryFetch(owner, from identity.PeerID) {
 	}
 }
 
-// fetch takes what a peer has of an owner's catalogue: the difference first, and the whole when the
-// difference does not lead to what the owner signed.
+// fetch takes what a peer has of an owner's catalogue: the difference first, and the whole, once,
+// when the difference does not lead to what the owner signed.
 func (s *Store) fetch(ctx context.Context, owner, from identity.PeerID) error {
 	c, err := s.cfg.Node.Dial(ctx, from, wire.Catalogue)
 	if err != nil {
@@ -226,7 +227,7 @@ func (s *Store) take(owner identity.PeerID, d Delta) error {
 	return s.write(next, false)
 }
 
-// refused counts what was forged, or not within its bounds.
+// refused counts what was forged, or not within its bounds. The figure is for people.
 func (s *Store) refused() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -108,7 +108,9 @@ func (b *Beacon) run() {
 	}
 }
 
-// look finds out which links there are, and tells whether that changed.
+// look finds out which links there are, and tells whether that changed. The socket is opened with
+// the first link and lives on when links come and go; after an error of it, the next look opens
+// another one.
 func (b *Beacon) look() bool {
 	now, err := links(b.cfg.Listen.Addr())
 	if err != nil {
@@ -151,7 +153,9 @@ func (b *Beacon) say(packet []byte, err error) {
 	}
 }
 
-// hear takes packets until the socket is closed.
+// hear takes packets until the socket is closed. Every byte of them is from anybody on the network:
+// a packet says no more than that a member may be at an address, where wire then has it prove that.
+// Questions are answered once in leastQuiet, however many come, so that nobody is made to flood.
 func (b *Beacon) hear(s *socket) {
 	buf := make([]byte, maxPacket)
 	answered := time.Time{}

@@ -20,8 +20,9 @@ const (
 // ttl is how long others may remember an announcement, in seconds. We do not remember any.
 const ttl = 120
 
-// Service is the name under which members of a team announce themselves. Only a machine that knows
-// the root key can tell which team it is of.
+// Service is the name under which members of a team announce themselves, ending in a dot. Only a
+// machine that knows the root key can tell which team it is of; others see that two machines are of
+// the same one. Six bytes of the hash keep the teams of one network apart.
 func Service(root []byte) string {
 	tag := sha256.Sum256(append([]byte("agentbox mdns 1\n"), root...))
 	return "_ab" + hex.EncodeToString(tag[:6]) + "._udp.local."
@@ -49,7 +50,8 @@ func question(service string) ([]byte, error) {
 	return m.Pack()
 }
 
-// answer says that an instance is there, which listens on a port.
+// answer says that an instance is there, which listens on a port. There is no record of an address:
+// the one that the packet comes from is it.
 func answer(service string, a announcement) ([]byte, error) {
 	of, err := dnsmessage.NewName(service)
 	if err != nil {
@@ -73,7 +75,7 @@ func answer(service string, a announcement) ([]byte, error) {
 }
 
 // read tells what a packet says of a service. Anything else in it, and what is no DNS, is passed
-// over.
+// over: port 5353 is shared with printers, televisions and everything else that announces itself.
 func read(packet []byte, service string) heard {
 	var p dnsmessage.Parser
 	h, err := p.Start(packet)

@@ -18,7 +18,7 @@ var group = &net.UDPAddr{IP: net.IPv4(224, 0, 0, 251), Port: 5353}
 // maxLinks bounds the interfaces that are used.
 const maxLinks = 16
 
-// link is an interface with what is behind it.
+// link is an interface with what is behind it. It is comparable, which is how a change is seen.
 type link struct {
 	index    int
 	prefixes string // as text, so that links can be compared
@@ -111,7 +111,8 @@ func (s *socket) say(list []link, packet []byte) {
 	}
 }
 
-// near tells whether an address is behind one of the links, as those of multicast DNS must be.
+// near tells whether an address is behind one of the links, the one with that index, as those of
+// multicast DNS must be.
 func near(list []link, index int, a netip.Addr) bool {
 	for _, l := range list {
 		if l.index != index {

@@ -142,7 +142,8 @@ func (r *Roster) entry(m identity.Member, key ed25519.PrivateKey, change func(*i
 }
 
 // Leaving is the signed entry that this machine leaves the team, for the others to hear of. Any
-// member may sign that of itself. NotFound when it is in none.
+// member may sign that of itself, so leaving takes no admin. NotFound when it is in none. Nothing
+// is changed here.
 func (r *Roster) Leaving() (identity.Entry, error) {
 	me, ok := r.List().Member(r.self)
 	if !ok {
@@ -192,8 +193,8 @@ func (r *Roster) tookLeft(peer identity.PeerID, b json.RawMessage) error {
 }
 
 // Renew signs what has to be signed anew: members with less than half of their time left, and what
-// admins said who left. It does nothing on a machine that may not sign. It is called every hour,
-// and writes only when there is something to sign.
+// admins that left had said. It does nothing on a machine that may not sign. It is called every
+// hour, and writes only when there is something to sign.
 func (r *Roster) Renew() error {
 	list := r.List()
 	now := r.cfg.Now()
@@ -229,7 +230,8 @@ func (r *Roster) Renew() error {
 	return r.merge(entries)
 }
 
-// stillAdmin tells whether the root still lets a member that left sign for others.
+// stillAdmin tells whether the root still lets a member that left sign for others. Only the machine
+// with the root key can do something about that, so it is false on all others.
 func (r *Roster) stillAdmin(list identity.List, id identity.PeerID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

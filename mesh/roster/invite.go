@@ -53,6 +53,8 @@ func (r *Roster) readInvites() error {
 	return nil
 }
 
+// writeInvites replaces the file, readable by this user alone: who has a secret can join.
+// r.changing is held.
 func (r *Roster) writeInvites(list []invitation) error {
 	return durable.WriteJSON(r.invitesFile(), list, 0o600)
 }
@@ -87,7 +89,8 @@ func (r *Roster) Invite(ttl time.Duration, roles []identity.Role, addresses []st
 	return identity.Invite{Team: r.List().Team(), Secret: secret, Expires: i.Expires, Addresses: addresses}, nil
 }
 
-// open lists the invitations that are not over, taken up or not.
+// open lists the invitations that are not over, taken up or not: one that was taken up is still
+// answered, with that it was.
 func (r *Roster) open(now time.Time) []invitation {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -212,7 +215,9 @@ func (r *Roster) guest(id string) wire.GuestHandler {
 }
 
 // welcome adds the holder of an invitation to the list. The proof is looked at before the
-// invitation is used up, so a stranger uses up none.
+// invitation is used up, so a stranger uses up none. The order after that is: used up, on disk;
+// then a member. A crash in between costs an invitation, which the same machine may take again; the
+// other order could let two in.
 func (r *Roster) welcome(id string, peer identity.PeerID, req joinRequest, binding []byte) (joinAnswer, error) {
 	var i invitation
 	for _, o := range r.open(r.cfg.Now()) {

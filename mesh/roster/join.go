@@ -48,7 +48,8 @@ func over() error {
 
 // joinAt asks at one address. The machine that answers is believed when it proves that it has the
 // secret, and its list when it is the team's and has both of us: then either of us can go on with
-// it alone.
+// it alone. A machine that is in that team already merges the list with its own, which may have
+// news that the other has not.
 func (r *Roster) joinAt(ctx context.Context, node *wire.Node, address string, invite identity.Invite, name string) (identity.PeerID, netip.AddrPort, error) {
 	i := invitation{Secret: invite.Secret[:]}
 	c, binding, err := node.DialGuest(ctx, address, i.id())
@@ -91,7 +92,7 @@ func (r *Roster) joinAt(ctx context.Context, node *wire.Node, address string, in
 }
 
 // ask sends the request and reads the answer. A machine that refuses ends the stream and does not
-// say why: its owner reads it in the log.
+// say why, as it would say that to strangers, too: its owner reads it in the log.
 func ask(ctx context.Context, c wire.Conn, req joinRequest) (joinAnswer, error) {
 	var answer joinAnswer
 	s, err := c.OpenStream(ctx)

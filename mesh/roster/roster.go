@@ -218,7 +218,9 @@ func (r *Roster) merge(entries []identity.Entry) error {
 }
 
 // Forget removes the team from this machine: list, root key and invitations. That it left is all
-// that stays. Config.Changed is not told: what uses the list has ended before.
+// that stays (keepLeaving). Config.Changed is not told: what uses the list has ended before. Where
+// a file cannot be removed the others are, and the Roster is of no team all the same; the next Open
+// finds what is left.
 func (r *Roster) Forget() error {
 	r.changing.Lock()
 	defer r.changing.Unlock()

@@ -101,7 +101,8 @@ func (r *Roster) read(s wire.Stream) (agentbox.Digest, error) {
 	return list.Digest(), err
 }
 
-// serve answers exchanges, one after the other, until the connection ends.
+// serve answers exchanges, one after the other, until the connection ends. A peer that sends a list
+// that is refused keeps its connection: the list is dropped, and the refusal counted.
 func (r *Roster) serve(ctx context.Context, c wire.Conn) {
 	for {
 		s, err := c.AcceptStream(ctx)
@@ -114,7 +115,8 @@ func (r *Roster) serve(ctx context.Context, c wire.Conn) {
 	}
 }
 
-// exchange is the server's half of one exchange.
+// exchange is the server's half of one exchange, within syncTime. Its last message is what the
+// client's Sync waits for: our list is on disk then.
 func (r *Roster) exchange(s wire.Stream) error {
 	defer s.Abort()
 	_ = s.SetDeadline(time.Now().Add(syncTime))
@@ -140,8 +142,9 @@ func (r *Roster) exchange(s wire.Stream) error {
 	return wire.WriteMessage(s, listMessage{}, maxMessage)
 }
 
-// Spread exchanges lists with many peers at once, and waits until that is done or failed. A peer
-// that is not reached hears of it from others, or when it is back.
+// Spread exchanges lists with many peers, atOnce of them at a time, and waits until that is done or
+// failed. A peer that is not reached hears of it from others, or when it is back. ctx ends it
+// early.
 func (r *Roster) Spread(ctx context.Context, node *wire.Node, peers []identity.PeerID) {
 	limit := make(chan struct{}, atOnce)
 	var all sync.WaitGroup
