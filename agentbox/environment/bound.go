@@ -45,6 +45,7 @@ type remembering struct {
 	err    error
 }
 
+// Write passes on, and ends the command at the first failure.
 func (f *remembering) Write(p []byte) (int, error) {
 	n, err := f.w.Write(p)
 	if err != nil {

@@ -222,6 +222,7 @@ func (g *guard) fail(cause error) {
 	g.Channel.Close()
 }
 
+// Close ends the session without a cause: somebody is done with it.
 func (g *guard) Close() error {
 	g.timer.Stop()
 	return g.Channel.Close()

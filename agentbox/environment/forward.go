@@ -200,6 +200,7 @@ type told struct {
 	passed func()
 }
 
+// Write tells of each piece, also of one that could not be written.
 func (t told) Write(p []byte) (int, error) {
 	n, err := t.Writer.Write(p)
 	if t.passed != nil {

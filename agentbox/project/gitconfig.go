@@ -48,6 +48,7 @@ func scan(text string, each func(section, key, value string)) {
 	}
 }
 
+// afterLine is what follows the line that s begins with.
 func afterLine(s string) string {
 	_, rest, _ := strings.Cut(s, "\n")
 	return rest

@@ -11,7 +11,8 @@ import (
 // cgroups is where they are mounted.
 const cgroups = "/sys/fs/cgroup"
 
-// Measure looks at this machine, as its /proc shows it, and at what of it this process may have.
+// Measure looks at this machine, as its /proc shows it, and at what of it this process may have. It
+// reads a few small files each time, and remembers nothing.
 func Measure() (Machine, error) {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -32,6 +33,7 @@ func Measure() (Machine, error) {
 	return m.within(os.DirFS(cgroups), groups), nil
 }
 
+// measure reads what a /proc says, which tests give it as files.
 func measure(fs procfs.FS) (Machine, error) {
 	info, err := fs.Meminfo()
 	if err != nil {

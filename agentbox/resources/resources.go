@@ -7,7 +7,8 @@ type Machine struct {
 	Available int64 `json:"available"` // bytes that can be had now without swapping
 }
 
-// Promised is what running boxes may grow to together.
+// Promised is what running boxes may grow to together. It is more than they hold now: a machine
+// takes memory when it writes to it.
 type Promised struct {
 	Boxes  int   `json:"boxes"`
 	CPUs   int   `json:"cpus"`
@@ -67,7 +68,8 @@ func (m Machine) Next(p Promised) (s Share, fits bool) {
 }
 
 // Room is how many more boxes there is room for, each of the share that it would get by default if
-// the ones before it took all of theirs.
+// the ones before it took all of theirs. It is an estimate for people, and no promise: what boxes
+// take shows when they run.
 func (m Machine) Room(p Promised) int {
 	for n := 0; ; n++ {
 		s, fits := m.Next(p)
@@ -79,7 +81,8 @@ func (m Machine) Room(p Promised) int {
 	}
 }
 
-// Pool is how many machines of each template are kept ready.
+// Pool is how many machines of each template are kept ready. It is what PoolAuto means; a number in
+// the configuration is taken as it is.
 func (m Machine) Pool() int {
 	if m.Available < poolFrom {
 		return 0

@@ -33,6 +33,7 @@ type Store struct {
 
 const version = 1
 
+// The names of a task's files; Store has what is in them.
 const (
 	recordFile     = "task.json"
 	cancelFile     = "cancelled"
@@ -193,6 +194,7 @@ func (s Store) cancellation(id agentbox.TaskID) (c cancellation, cancelled bool)
 	return c, !errors.Is(err, fs.ErrNotExist)
 }
 
+// released tells whether a held task goes on without its holder.
 func (s Store) released(id agentbox.TaskID) bool {
 	_, err := os.Lstat(filepath.Join(s.task(id), releaseFile))
 	return err == nil

@@ -158,6 +158,7 @@ func (l *timeline) took(what, detail string, took time.Duration) {
 	l.put(Moment{time.Now().UTC(), what, detail, took})
 }
 
+// put appends a moment as one line, in one write.
 func (l *timeline) put(m Moment) {
 	line, _ := json.Marshal(m) // of texts and numbers
 	f, err := os.OpenFile(l.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
