@@ -93,6 +93,7 @@ func (a *app) copy(ctx context.Context, src, dst location, user string, opts env
 		return err
 	}
 	defer done()
+	// Before the copy, as it sets what the copy calls.
 	report := a.reportCopy(&opts)
 	switch {
 	case src.inBox && dst.path == "-":

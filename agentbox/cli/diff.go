@@ -60,6 +60,7 @@ func (a *app) printDiff(d api.WorkDiff, terminal bool) error {
 	if _, err := a.stdout.Write(d.Text); err != nil {
 		return err
 	}
+	// After the text, so that what there is can be read.
 	if d.Truncated {
 		return agentbox.Errorf(agentbox.NoSpace, "the difference is longer than this").WithHint("agentbox diff --stat; agentbox pull brings all of it as a branch")
 	}

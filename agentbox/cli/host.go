@@ -77,6 +77,7 @@ func (a *app) daemonMetrics(ctx context.Context, _ *cli.Command) error {
 func (a *app) daemonStop(ctx context.Context, _ *cli.Command) error {
 	client := api.NewClient(a.home.Socket())
 	defer client.Close()
+	// Its process id is what stopDaemon waits for.
 	st, err := api.Call(ctx, client, api.Status, api.None{}, nil)
 	if err != nil {
 		return nil // none runs, which is what was asked for

@@ -284,6 +284,7 @@ func (a *app) imageRm() *cli.Command {
 			if !cmd.Args().Present() {
 				return agentbox.Errorf(agentbox.Invalid, "no image named").WithHint("agentbox image ls shows their digests")
 			}
+			// In order; each is reported as it goes.
 			for _, name := range cmd.Args().Slice() {
 				img, err := call(ctx, a, api.RemoveImage, api.ImageRef{Image: name})
 				if err != nil {

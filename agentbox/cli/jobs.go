@@ -163,6 +163,8 @@ func (a *app) detach(ctx context.Context, box string, r run, input bool) error {
 	if err != nil {
 		return err
 	}
+	// The box was reached and said no: that is the command's failure, so the exit code is the
+	// shell's for it.
 	if why := started.Refused; why != nil {
 		fmt.Fprintf(a.stderr, "agentbox: %s\n", oneLine(why.Reason))
 		return exit(why.Status)

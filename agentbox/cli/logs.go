@@ -101,6 +101,7 @@ func (a *app) serviceForBox(ctx context.Context, name string, err error) error {
 // printLogs prints the logs of a box that the flags and names choose.
 func (a *app) printLogs(ctx context.Context, b agentbox.Box, services []string, l logs) error {
 	switch {
+	// These are single files; a service's log is another question.
 	case (l.console || l.supervisor) && len(services) > 0, l.console && l.supervisor:
 		return agentbox.Errorf(agentbox.Invalid, "--console, --supervisor and the name of a service exclude each other")
 	case l.console:

@@ -30,6 +30,7 @@ func (a *app) portsCommand() *cli.Command {
 				return err
 			}
 			switch {
+			// To close all ports by leaving out one word would be too easy.
 			case closing && len(wanted) == 0:
 				return agentbox.Errorf(agentbox.Invalid, "no port given to close").WithHint("agentbox ports lists them")
 			case closing:

@@ -32,8 +32,8 @@ func (a *app) rmCommand() *cli.Command {
 }
 
 // removeBoxes asks about every box that has work which is nowhere else. Where there is nobody to
-// ask, one of them keeps all. All are looked at before the first is removed, so that a name that is
-// wrong, or a loss that nobody agreed to, leaves every box as it is.
+// ask, one of them keeps all. All are looked at before the first is removed, so that a wrong name
+// leaves every box as it is.
 func (a *app) removeBoxes(ctx context.Context, names []string, force bool) error {
 	var boxes []removal
 	for _, name := range names {

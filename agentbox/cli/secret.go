@@ -101,6 +101,7 @@ func (a *app) setSecret(ctx context.Context, req api.SecretRequest, from string)
 // readValue asks for a value without showing it, or takes it from standard input. What is read from
 // a pipe is 64 KiB at most, and loses newlines at its end: files have one that the secret does not.
 func (a *app) readValue(name string) (string, error) {
+	// At a terminal it is typed without an echo; from a pipe it is read as it is.
 	if term.IsTerminal(int(a.stdin.Fd())) {
 		fmt.Fprintf(a.stderr, "value of %s: ", name)
 		b, err := term.ReadPassword(int(a.stdin.Fd()))

@@ -75,6 +75,7 @@ func (a *app) runIn(ctx context.Context, c api.Connection, r run) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
 	defer signal.Stop(signals)
+	// An interrupt that came before the signals were taken over still ends us here.
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -56,6 +56,7 @@ func (a *app) sshCommand() *cli.Command {
 				argv = append(argv, "-o", s[0]+"="+s[1])
 			}
 			argv = append(append(argv, c.Name+sshSuffix), cmd.Args().Tail()...)
+			// From here on this program is ssh: its streams, signals and exit code are ssh's own.
 			if err := syscall.Exec(ssh, append(argv, a.command...), os.Environ()); err != nil {
 				return agentbox.Errorf(agentbox.Missing, "cannot run %s: %w", ssh, err)
 			}
@@ -216,6 +217,7 @@ func (a *app) sshProxyCommand() *cli.Command {
 				return err
 			}
 			defer conn.Close()
+			// ssh ends its proxy by a signal; closing the connection ends the copying.
 			defer context.AfterFunc(ctx, func() { conn.Close() })()
 			if err := splice(conn, a.stdin, a.stdout); ctx.Err() == nil {
 				return err

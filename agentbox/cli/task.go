@@ -172,6 +172,7 @@ func (s submission) commands(argv []string) ([][]string, error) {
 			}
 		}
 	}
+	// Repetitions of one line stay together, so that their ids do, too.
 	var all [][]string
 	for _, command := range of {
 		for range s.repeat {

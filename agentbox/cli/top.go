@@ -74,6 +74,7 @@ func watch[T any](ctx context.Context, a *app, every time.Duration, measure func
 		// The measured time counts, not the wished-for one: measuring takes its own.
 		before, at = now, then
 	}
+	// An interrupt in the middle of a measurement is the same end as one between two.
 	if ctx.Err() != nil {
 		return nil
 	}

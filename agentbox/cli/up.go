@@ -71,6 +71,7 @@ func (a *app) up(ctx context.Context, req api.UpRequest) (api.UpResponse, error)
 	if err != nil {
 		return api.UpResponse{}, agentbox.Errorf(agentbox.Invalid, "the current directory is gone: %w", err).WithHint("cd somewhere else")
 	}
+	// The daemon's own are of the command that started it.
 	req.Directory, req.Environ = dir, os.Environ()
 	start := time.Now()
 	resp, err := call(ctx, a, api.Up, req)

@@ -68,6 +68,7 @@ func (a artifacts) Collect(ctx context.Context, box agentbox.Box, t agentbox.Tas
 	if err != nil {
 		return out, err
 	}
+	// Last, as the artifacts are what was asked for.
 	lockfiles, err := g.lockfiles(ctx)
 	if err != nil { // they say more of the files, which are here
 		out.Notes = append(out.Notes, "the statement is without lockfiles: "+agentbox.AsError(err).Message)
@@ -86,6 +87,7 @@ func predicate(box agentbox.Box, t agentbox.Task, work task.Kept, lockfiles map[
 		Created: time.Now().UTC(), Task: t.ID.String(), Attempt: t.Last().Number, Agent: t.Agent, Command: t.Command, Repo: t.Project, Commit: box.Commit, Work: work.Ref,
 		Environment: artifact.Environment{Image: box.Image.String(), Isolation: string(box.Isolation), Lockfiles: lockfiles},
 	}
+	// Work that could not be kept has no commit to name.
 	if work.Ref != "" {
 		p.Environment.Snapshot = work.Commit
 	}
@@ -216,6 +218,7 @@ func (a artifacts) report(ctx context.Context, t agentbox.Task, store task.Store
 	if err != nil {
 		return api.ArtifactReport{}, err
 	}
+	// The signature says that this host wrote it, and not that it is about these files.
 	if s.Predicate.Task != t.ID.String() || s.Predicate.Attempt != n {
 		return api.ArtifactReport{}, agentbox.Errorf(agentbox.Corrupt, "the statement of the artifacts is about attempt %d of %.80q", s.Predicate.Attempt, s.Predicate.Task)
 	}

@@ -189,6 +189,7 @@ func (d *daemon) changeEntry(ctx context.Context, ref string, change func(s *cac
 	if err := change(s, e.Manifest); err != nil {
 		return api.CacheEntry{}, err
 	}
+	// What it is afterwards is looked up and not computed.
 	if _, e, err = d.findCache(ctx, e.Manifest.String()); err != nil {
 		return api.CacheEntry{}, err
 	}
@@ -212,6 +213,7 @@ func (d *daemon) removeCache(ctx context.Context, req api.CacheRef, _ agentbox.P
 	if err != nil {
 		return api.CacheEntry{}, err
 	}
+	// A pin is somebody's word that it stays.
 	if len(e.Pins) > 0 {
 		return api.CacheEntry{}, agentbox.Errorf(agentbox.Conflict, "%s is pinned", e.Manifest.Short()).WithHint("agentbox cache unpin %s first", e.Manifest.Short())
 	}
@@ -239,6 +241,7 @@ func (d *daemon) cacheQuota(ctx context.Context, req api.CacheQuotaRequest, _ ag
 		return api.CacheUsage{}, err
 	}
 	u, err := s.Usage(ctx)
+	// Without a bound in the request it is only asked for.
 	if err == nil && (req.Total != nil || len(req.Kinds) > 0) {
 		if err = s.SetQuota(changedQuota(u.Quota, req)); err == nil {
 			u, err = s.Usage(ctx)

@@ -25,6 +25,7 @@ func (d *daemon) contexts(ctx context.Context) ([]team.Context, error) {
 			Kind: catalogue.Box, ID: b.ID.String(), Name: b.Name, State: string(b.State), Project: b.Project, Branch: b.Branch, Isolation: string(b.Isolation),
 		})
 	}
+	// Only those that are not over: what has ended is nobody's present work.
 	for _, t := range d.queue.Open() {
 		// What a task was told to do is its owner's business.
 		name := t.Agent

@@ -50,6 +50,7 @@ func (w evidence) Gather(ctx context.Context, box agentbox.Box, dir string) (tas
 func (w evidence) bringUpToDate(ctx context.Context, box agentbox.Box) {
 	ctx, cancel := context.WithTimeout(ctx, gatherWithin)
 	defer cancel()
+	// Straight to the supervisor: the Manager would wake a box that has ended.
 	client := api.NewClient(w.home.Box(box.ID).Control())
 	defer client.Close()
 	// One that has ended said it all before.
@@ -65,6 +66,7 @@ func (w evidence) spent(box agentbox.Box) (task.Evidence, error) {
 	if err == nil {
 		t.Used = &account.Consumption
 	}
+	// The table is read for each account, so a change of it counts from the next look.
 	rates, rateErr := cost.Load(w.home.Rates())
 	if rates != nil && t.Used != nil {
 		c := rates.Of(*t.Used)
@@ -81,6 +83,7 @@ func (w evidence) look(box agentbox.Box) (task.Evidence, error) {
 	readErr := policy.Read(w.home.Audit(box.ID), log.see)
 	t.Denied = log.denied
 	t.Pressure = append(t.Pressure, log.limits...)
+	// Two sources, the account and the log, each in order of time.
 	slices.SortStableFunc(t.Pressure, func(x, y agentbox.Pressure) int { return x.Time.Compare(y.Time) })
 	return t, errors.Join(err, readErr)
 }

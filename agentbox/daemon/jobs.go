@@ -45,6 +45,7 @@ func (j jobs) start(ctx context.Context, req api.JobStart, progress agentbox.Pro
 		return api.JobStarted{}, err
 	}
 	spec := req.Spec
+	// As a command in the foreground: where the caller is in the checkout.
 	if spec.Dir == "" {
 		spec.Dir = c.Dir
 	}

@@ -120,6 +120,7 @@ func wirePeer(p mesh.Peer) api.MeshPeer {
 		out.Addresses = append(out.Addresses, a.String())
 	}
 	switch {
+	// A former member is nowhere.
 	case out.State != "":
 	case p.Self:
 		out.State = "self"
@@ -145,6 +146,7 @@ func (d *daemon) showMesh(ctx context.Context, _ api.None, _ agentbox.Progress) 
 	for _, a := range s.Addresses {
 		out.Addresses = append(out.Addresses, a.String())
 	}
+	// There is no address before the part listens.
 	if s.Listen.IsValid() {
 		out.Listen = s.Listen.String()
 	}

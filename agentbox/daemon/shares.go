@@ -53,6 +53,7 @@ func share(ctx context.Context, cfg Config, images *image.Store) (*shares, error
 	}
 	t := team.New()
 	s := &shares{team: t, remotes: &layers.Remotes{File: cfg.Home.Remotes(), Peers: t.Peers}, machines: make(chan struct{}, 1)}
+	// The store is opened beside, and only calls that need it wait for that.
 	s.store = layers.Begin(ctx, layers.Config{
 		Dir: cfg.Home.Store(), Key: cfg.Home.StoreKey(), Log: cfg.Log, Damaged: distrust(images, cfg.Log), Trusted: t.Trusts, Named: t.Wake,
 	})

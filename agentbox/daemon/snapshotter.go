@@ -30,6 +30,7 @@ func (k snapshotter) Keep(ctx context.Context, box agentbox.Box, t agentbox.Task
 		return task.Kept{}, err
 	}
 	defer in.Close()
+	// The mirror is the project's, so that work of all checkouts of it is in one place.
 	of, err := project.Of(box.Directory)
 	if err != nil { // the checkout is gone
 		of = project.Project{Name: t.Project}

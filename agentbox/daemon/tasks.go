@@ -120,6 +120,7 @@ func (t tasks) handle(mux *http.ServeMux) {
 // list gives the tasks of one project, in whichever of its checkouts they were submitted, or all.
 // Outside of any checkout there is no project, so that is all, too.
 func (t tasks) list(ctx context.Context, req api.TaskList, progress agentbox.Progress) ([]agentbox.Task, error) {
+	// One record that cannot be read hides one task, and is told.
 	all, bad := t.queue.Store.List()
 	for _, err := range bad {
 		progress.Say(err.Error())
@@ -128,6 +129,8 @@ func (t tasks) list(ctx context.Context, req api.TaskList, progress agentbox.Pro
 	if !req.All {
 		// A checkout elsewhere of the same project has the same tasks.
 		p, err := projectOf(ctx, req.Directory)
+		// Invalid is a directory without a checkout; anything else is a checkout that cannot be
+		// read, whose tasks nobody must take for none.
 		if err != nil && agentbox.CodeOf(err) != agentbox.Invalid {
 			return nil, err
 		}
@@ -192,6 +195,7 @@ func (t tasks) submission(ctx context.Context, req api.TaskSubmission, progress 
 	// From here on the spec has everything: the configuration may change, and the checkout may go,
 	// before the task begins.
 	req.Spec.Project, req.Spec.Environ = p.Name, includeEnviron(cfg, req.Environ)
+	// Globs begin at the configuration's directory, which is somewhere in the checkout.
 	if req.Spec.Artifacts, req.Spec.Lockfiles = cfg.Artifacts, cfg.Lockfiles; len(cfg.Artifacts) > 0 {
 		if req.Spec.ArtifactsIn, err = below(ctx, req.Spec.Directory, cfg.Root); err != nil {
 			return task.Submission{}, err

@@ -79,9 +79,11 @@ func (t taskWork) find(ref *api.BoxRef) (*snapshot.Kept, error) {
 	case last == nil:
 		return nil, agentbox.Errorf(agentbox.Conflict, "task %s has not begun", id).WithHint("agentbox task ls says what it waits for")
 	case last.Result == nil:
+		// Still in its box: the box is asked like any other.
 		ref.Box = last.BoxName
 		return nil, nil
 	case last.Result.Box != "":
+		// It could not be kept, so its box was.
 		ref.Box = last.Result.Box
 		return nil, nil
 	case last.Result.Ref == "":
