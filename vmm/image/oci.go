@@ -85,7 +85,8 @@ func (b *build) layer(ctx context.Context, id v1.Hash, open func(int) (io.ReadCl
 	return applied
 }
 
-// compare is the one place where a layer's bytes become those of a digest.
+// compare is nil if what was hashed has the digest want. SHA-256 is the only algorithm that is
+// taken.
 func compare(want v1.Hash, h hash.Hash) error {
 	if got := hex.EncodeToString(h.Sum(nil)); want.Algorithm != "sha256" || want.Hex != got {
 		return agentbox.Errorf(agentbox.Corrupt, "layer has the digest sha256:%s instead of %s", got, want)
