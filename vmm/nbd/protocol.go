@@ -60,8 +60,8 @@ const (
 	// What one client may make us hold: option data in the handshake, then inFlight answers of
 	// maxRead bytes at most, 128 MiB together. The protocol's usual maximum of 32 MiB would make
 	// that 2 GiB, for a VMM that a guest has taken over. The block sizes are told to the client,
-	// which cuts its requests to them (a Linux guest asks for 1280 KiB at most); requests of single
-	// bytes are legal, but a client does best with pages.
+	// and QEMU cuts its requests to them; requests of single bytes are legal, but a client does
+	// best with pages.
 	maxOption  = 64 << 10 // bytes of an option: names have at most 4096
 	maxOptions = 1000     // a client that asks for more is not after an image
 	maxRead    = 2 << 20
