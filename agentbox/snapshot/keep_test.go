@@ -5,12 +5,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"agentbox/agentbox"
@@ -387,5 +390,34 @@ func TestAShallowFileCannotHarmTheMirror(t *testing.T) {
 	}
 	if got := gitOut(t, w.mirror, "rev-list", "--count", w.base); got != "2" {
 		t.Errorf("%s commits of two are left", got)
+	}
+}
+
+// Boxes of one project are looked at beside each other, and each may come from a shallow checkout.
+func TestShallowCheckoutsAreBorrowedFromAtOnce(t *testing.T) {
+	isolateGit(t)
+	m, err := openMirror(t.Context(), filepath.Join(t.TempDir(), "m.git"), "sha1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	var want []string
+	for i := range 20 {
+		id := fmt.Sprintf("%040x", i+1)
+		want = append(want, id)
+		repo := workspace.Repo{Commit: id, CommonDir: t.TempDir()}
+		if err := os.WriteFile(filepath.Join(repo.CommonDir, "shallow"), []byte(id+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		all.Go(func() {
+			if err := m.borrowShallow(t.Context(), repo); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	got, err := os.ReadFile(filepath.Join(m.dir, "shallow"))
+	if err != nil || !slices.Equal(strings.Fields(string(got)), want) {
+		t.Errorf("%d of %d are there, %v", len(strings.Fields(string(got))), len(want), err)
 	}
 }

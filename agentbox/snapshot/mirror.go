@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -258,6 +259,10 @@ func (m mirror) seed(ctx context.Context, repo workspace.Repo, commit string) er
 	return m.setRef(ctx, basesRef+commit, commit)
 }
 
+// borrowing is held while a mirror's file shallow is changed, which git does not lock for us: one
+// process, the daemon, writes all mirrors.
+var borrowing sync.Mutex
+
 // borrowShallow takes over where the history of a shallow checkout ends, for commits that the
 // mirror does not have: one that it has would lose its history there. Lines that name no object are
 // left out, as git refuses to work in a repository that has one, and the mirror is that of all
@@ -279,6 +284,8 @@ func (m mirror) borrowShallow(ctx context.Context, repo workspace.Repo) error {
 	if ends = slices.DeleteFunc(ends, func(id string) bool { return have[id] }); len(ends) == 0 {
 		return nil
 	}
+	borrowing.Lock()
+	defer borrowing.Unlock()
 	path := filepath.Join(m.dir, "shallow")
 	old, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
