@@ -20,7 +20,7 @@ import (
 func TestSession(t *testing.T, with func(t *testing.T, pieces [][]byte) cachestore.Source) {
 	for name, test := range map[string]func(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source){
 		"each chunk comes once":                 once,
-		"whoever wants it is served":            everybody,
+		"calls at once are all served":          everybody,
 		"a receiver's error ends the call":      full,
 		"wrong bytes are no arrival":            wrong,
 		"what nobody has is an error":           nowhere,
@@ -70,6 +70,7 @@ func (s *sink) arrived(_ context.Context, i int, b []byte) error {
 	return nil
 }
 
+// count is how many chunks have arrived.
 func (s *sink) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,15 +251,19 @@ func closed(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) {
 	}
 }
 
-// overtakes: a chunk that somebody waits for comes before those that nobody does. It holds the
-// first arrivals back until then, so that the Source cannot be done before.
+// overtakes: a chunk that somebody waits for comes before those that nobody does. Each of those is
+// held back until it has leave to arrive, and gets it one by one, ever more slowly, until the chunk
+// has come: a Source cannot be done before it has heard of the second call, and one that lets
+// nothing pass runs out of leave.
 func overtakes(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) {
 	const n = 400
 	session, s := begin(t, with, n, n)
-	hold := make(chan struct{})
+	entered, leave := make(chan struct{}), make(chan struct{})
+	var tell sync.Once
 	s.refuse = func(i int) error {
+		tell.Do(func() { close(entered) })
 		if i != n-1 {
-			<-hold
+			<-leave
 		}
 		return nil
 	}
@@ -268,18 +273,40 @@ func overtakes(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) 
 			t.Error(err)
 		}
 	})
-	time.Sleep(20 * time.Millisecond)
+	<-entered
+	came := make(chan struct{})
 	wg.Go(func() {
+		defer close(came)
 		if err := session.Fetch(t.Context(), cachestore.Demand, []int{n - 1}); err != nil {
 			t.Error(err)
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if len(s.order) > n/2 {
-			t.Errorf("%d chunks that nobody waited for came first", len(s.order)-1)
-		}
 	})
-	time.Sleep(50 * time.Millisecond)
-	close(hold)
+	for pause := range n / 2 {
+		if !passes(leave, came, time.Duration(pause)*time.Millisecond) {
+			break
+		}
+	}
+	select {
+	case <-came:
+	default:
+		t.Errorf("%d chunks that nobody waited for came first", s.count())
+	}
+	close(leave)
 	wg.Wait()
+}
+
+// passes gives one chunk leave to arrive and then waits for pause; false as soon as the chunk that
+// is waited for came.
+func passes(leave chan<- struct{}, came <-chan struct{}, pause time.Duration) bool {
+	select {
+	case leave <- struct{}{}:
+	case <-came:
+		return false
+	}
+	select {
+	case <-came:
+		return false
+	case <-time.After(pause):
+		return true
+	}
 }
