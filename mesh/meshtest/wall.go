@@ -17,9 +17,10 @@ type Wall struct {
 	Weather Weather
 }
 
-// Weather is how often, of 1, something happens to a packet on its way.
+// Weather is how often, of 1, something happens to a packet on its way: it does not come, or comes
+// twice, or after the next one, or with a bit turned.
 type Weather struct {
-	Lost, Twice, Late, Broken float64 // it does not come, or twice, or after the next one, or with a bit turned
+	Lost, Twice, Late, Broken float64
 }
 
 // Shut shuts the wall, or opens it.
@@ -57,6 +58,8 @@ type relay struct {
 // passes tells whether a datagram goes through now. One that does not is lost, as in a network.
 func (r *relay) passes() bool { return !r.through || !r.wall.shut.Load() }
 
+// forward passes what clients send to the node, until the socket is closed. Each client's packets
+// go through weather of its own, as they take ways of their own.
 func (r *relay) forward() {
 	b := make([]byte, 2048)
 	ways := map[*net.UDPConn]*way{}
@@ -91,6 +94,7 @@ func (r *relay) client(from netip.AddrPort) *net.UDPConn {
 	return c
 }
 
+// back passes what the node sends to one client, until that client's socket is closed.
 func (r *relay) back(c *net.UDPConn, to netip.AddrPort) {
 	b := make([]byte, 2048)
 	way := r.way()
@@ -112,12 +116,17 @@ type way struct {
 	late    []byte // nil: none is held back
 }
 
+// way begins a direction. Its chances are drawn from the node's port, which tests do not choose:
+// what happens to which packet differs from run to run.
 func (r *relay) way() *way {
 	return &way{weather: r.weather, rand: rand.New(rand.NewPCG(1, uint64(r.to.Port())))}
 }
 
+// happens draws whether one thing happens to one packet.
 func (w *way) happens(often float64) bool { return often > 0 && w.rand.Float64() < often }
 
+// pass sends a packet as the weather is: at most one thing happens to each. One that is late is
+// held back until the next one is through, so the last of all may never come.
 func (w *way) pass(b []byte, send func([]byte)) {
 	switch {
 	case w.happens(w.weather.Lost):
@@ -137,6 +146,7 @@ func (w *way) pass(b []byte, send func([]byte)) {
 	}
 }
 
+// close ends all sockets and waits for their goroutines.
 func (r *relay) close() {
 	r.listen.Close()
 	r.mu.Lock()
