@@ -56,7 +56,7 @@ const maxChanges = 200
 // kept says what the result of a task says of its work. What a box without any change cannot give,
 // as nested repositories, it had from the beginning. The list of changes is cut to maxChanges.
 func (k snapshotter) kept(ctx context.Context, kept snapshot.Kept) (task.Kept, error) {
-	out := task.Kept{Ref: kept.Ref, Commit: kept.Commit, Commits: kept.Commits, Files: kept.Files, Nothing: kept.Nothing(), Missing: kept.Missing}
+	out := task.Kept{Ref: kept.Ref, Commit: kept.Commit, Commits: kept.Commits, Files: kept.Files, Nothing: kept.Nothing(), Missing: kept.Missing, Unexported: kept.Unexported}
 	if out.Nothing {
 		out.Missing = nil
 		return out, nil

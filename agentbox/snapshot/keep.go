@@ -57,7 +57,10 @@ type Kept struct {
 	Missing  []string `json:"missing,omitempty"`  // what could not be kept and why, a line each
 	Lost     bool     `json:"lost,omitempty"`     // Missing has more than what nested repositories hold
 	Exported bool     `json:"exported,omitempty"` // the checkout has Ref
-	Mirror   string   `json:"-"`                  // where it was kept
+	// Unexported is why the checkout has no Ref, where it was to have one: the mirror has it, so
+	// nothing is missing.
+	Unexported string `json:"unexported,omitempty"`
+	Mirror     string `json:"-"` // where it was kept
 }
 
 // Keep makes a ref in the project's mirror of everything that was done in a box: see the package.
@@ -303,12 +306,12 @@ func (k *keepRun) export(ctx context.Context) {
 		return
 	}
 	if k.repo == nil {
-		k.kept.Missing = append(k.kept.Missing, "the checkout has no ref to it, for it is gone")
+		k.kept.Unexported = "the checkout is gone"
 		return
 	}
 	// A checkout may be on a disk that is full, or be another user's.
 	if err := k.mirror.export(ctx, *k.repo, k.kept.Commit, k.req.Base, k.req.Ref); err != nil {
-		k.kept.Missing = append(k.kept.Missing, "the checkout has no ref to it: "+agentbox.AsError(err).Message)
+		k.kept.Unexported = agentbox.AsError(err).Message
 		return
 	}
 	k.kept.Exported = true

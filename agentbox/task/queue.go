@@ -78,7 +78,8 @@ type Kept struct {
 	Nothing bool                  // the box has what it began with
 	Missing []string              // what could not be kept, and why
 
-	Unlisted string // why Changes are not known
+	Unexported string // why Ref is in the mirror only; the box is not needed for that
+	Unlisted   string // why Changes are not known
 }
 
 // Config is what a Queue needs. All but Collector and Evidence are needed.

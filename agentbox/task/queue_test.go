@@ -288,6 +288,7 @@ func TestABoxWhoseWorkCannotBeKeptStays(t *testing.T) {
 		{fakeSnapshotter{err: errors.New("no room")}, true},
 		{fakeSnapshotter{kept: Kept{Ref: "refs/kept", Files: 2, Missing: []string{"inner"}}}, true},
 		{fakeSnapshotter{kept: Kept{Ref: "refs/kept", Files: 2}}, false},
+		{fakeSnapshotter{kept: Kept{Ref: "refs/kept", Files: 2, Unexported: "the checkout is gone"}}, false},
 	} {
 		h := newFakeHost(t)
 		q, stop := h.serve(t, Store{t.TempDir()}, test.snapshotter)

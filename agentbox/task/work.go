@@ -58,6 +58,9 @@ func (r *run) keepWork(ctx context.Context, box agentbox.Box, result *agentbox.R
 	case err == nil && len(kept.Missing) == 0:
 		result.Ref, result.Commit, result.Base = kept.Ref, kept.Commit, box.Commit
 		work += " kept as " + result.Ref
+		if kept.Unexported != "" {
+			work += ", which the checkout does not have: " + kept.Unexported
+		}
 	case err == nil: // then the box is the one place that has it
 		work += ", not all of which could be kept, in box " + r.BoxName + ": " + strings.Join(kept.Missing, "; ")
 		result.Ref, result.Commit, result.Base, result.Box = kept.Ref, kept.Commit, box.Commit, r.BoxName
