@@ -56,13 +56,16 @@ func upstream(v string) string {
 	return v
 }
 
-// Settled tells whether every tool that is asked for is among these packages, so that no other
-// candidate matters. That a version does not satisfy what is asked for does not matter here:
-// Resolve looks at that.
+// Settled tells whether every tool that is asked for is among these packages, so that nothing else
+// that there is matters. That a version does not satisfy what is asked for does not matter here,
+// since Resolve looks at that; but of Node.js there are others, where the installed one does not do.
 func (n Needs) Settled(installed Candidates) bool {
 	for _, t := range n.Tools() {
 		packages := installed.packages(t)
 		if len(packages) == 0 || installed[packages[0]] == "" {
+			return false
+		}
+		if t == Node && !accepts(n.Constraints(Node), installed[packages[0]]) {
 			return false
 		}
 	}

@@ -19,9 +19,13 @@ func TestWhatIsInstalledIsNotAddedAgain(t *testing.T) {
 	if !needs.Settled(have) || append(needs, Need{Tool: Go}).Settled(have) || append(needs, Need{Tool: PNPM}).Settled(have) {
 		t.Error("settled is wrong")
 	}
-	p := Resolve(needs, have).Without(have)
+	p := Resolve(needs, Offer{Distribution: have}).Without(have)
 	if got := strings.Join(p.Packages, " "); got != "python3-dev python3-pip" {
 		t.Errorf("adds %s", got)
+	}
+	have["nodejs"] = "18.1.0"
+	if !(Needs{{Tool: Node, Constraint: ">=18"}}).Settled(have) || (Needs{{Tool: Node, Constraint: ">=18"}, {Tool: Node, Constraint: "20"}}).Settled(have) {
+		t.Error("an old Node.js settles what asks for a new one")
 	}
 }
 

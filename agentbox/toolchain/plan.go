@@ -19,7 +19,8 @@ type Candidates map[string]string
 type Plan struct {
 	Packages []string // of the distribution
 	Go       string   // the toolchain from the module proxy: 1.22, 1.22.3; "" for none
-	Node     string   // the range of Node.js from the npm registry; "" for none
+	NodeJS   Release  // of the npm registry, with NPM
+	NPM      Release
 	Global   []string // packages of the npm registry that are programs, such as pnpm@9.1.0
 	Pip      []string // packages of the Python index that are programs, such as aider-chat==0.86.0
 	Unmet    []Unmet  // needs that the plan does not meet
@@ -54,13 +55,46 @@ var newerOf = map[Tool][]string{
 	Rust: {"rustc-web", "cargo-web", "rustfmt-web"},
 }
 
-// Asked are the packages whose candidates Resolve wants to know.
-func (n Needs) Asked() []string {
+// Offer is what a box can get, and what it has.
+type Offer struct {
+	Distribution Candidates // what the distribution has
+	// Node is the version of the Node.js that the box has with an npm, wherever they are from; ""
+	// for none.
+	Node string
+	// Nodes and NPMs are what the npm registry has, none where the box is told of no registry.
+	Nodes, NPMs Releases
+}
+
+// Asked are the packages whose candidates Resolve wants to know, given all of the offer but what
+// the distribution has.
+func (n Needs) Asked(have Offer) []string {
 	var out []string
 	for _, t := range n.Tools() {
+		if wanted := n.Constraints(Node); t == Node {
+			if _, _, ok := have.releases(wanted); ok || have.Has(wanted) {
+				continue
+			}
+		}
 		out = append(append(out, packagesOf[t]...), newerOf[t]...)
 	}
 	return out
+}
+
+// Has tells whether the box has a Node.js that some ranges accept.
+func (o Offer) Has(wanted []string) bool { return o.Node != "" && accepts(wanted, o.Node) }
+
+// DistributionHas tells whether the distribution has a Node.js that some ranges accept.
+func (o Offer) DistributionHas(wanted []string) bool {
+	candidate := o.Distribution[packagesOf[Node][0]]
+	return candidate != "" && accepts(wanted, candidate)
+}
+
+// releases are the Node.js of the npm registry that some ranges accept, and the npm for it.
+func (o Offer) releases(wanted []string) (node, npm Release, ok bool) {
+	if node, ok = o.Nodes.node(wanted); ok {
+		npm, ok = o.NPMs.npm(node)
+	}
+	return node, npm, ok
 }
 
 // packages are those that a tool comes in where the distribution has these candidates: the newer
@@ -73,16 +107,17 @@ func (have Candidates) packages(t Tool) []string {
 	return usual
 }
 
-// Resolve plans for needs on a distribution. It is a pure function: the same needs and candidates
-// give the same plan. It does not fail: what cannot be met is Unmet.
-func Resolve(needs Needs, have Candidates) Plan {
+// Resolve plans for needs. It is a pure function: the same needs and the same offer give the same
+// plan. It does not fail: what cannot be met is Unmet.
+func Resolve(needs Needs, offer Offer) Plan {
+	have := offer.Distribution
 	var p Plan
 	for _, t := range needs.Tools() {
 		switch t {
 		case Go:
 			p.resolveGo(needs.Of(t), have["golang-go"])
 		case Node:
-			p.resolveNode(needs.Of(t), have["nodejs"])
+			p.resolveNode(needs.Of(t), offer)
 		case PNPM, Yarn:
 			p.resolveGlobal(needs.Of(t))
 		case Package:
@@ -119,13 +154,23 @@ func newestOf(versions []string) (newest string) {
 	return newest
 }
 
-// resolveNode takes what every file accepts. No range may accept all of them; npm says so then.
-func (p *Plan) resolveNode(needs Needs, candidate string) {
-	wanted := needs.Constraints(Node)
-	if slices.ContainsFunc(wanted, func(c string) bool { return candidate == "" || !satisfies(candidate, c) }) {
-		p.Node = intersect(wanted)
-	} else {
+// resolveNode takes what every file accepts: what the box has, else what the npm registry has, which
+// is two archives, else what the distribution has, whose npm is some four hundred packages.
+func (p *Plan) resolveNode(needs Needs, offer Offer) {
+	wanted, candidate := needs.Constraints(Node), offer.Distribution["nodejs"]
+	node, npm, found := offer.releases(wanted)
+	switch {
+	case offer.Has(wanted):
+		candidate = offer.Node
+	case found:
+		p.NodeJS, p.NPM, candidate = node, npm, node.Version
+	default:
 		p.add(Node)
+		for _, n := range needs {
+			if n.Constraint != "" && (candidate == "" || !satisfies(candidate, n.Constraint)) {
+				p.Unmet = append(p.Unmet, Unmet{n, candidate, imageFor(n)})
+			}
+		}
 	}
 	p.refuse(needs, candidate)
 }
@@ -176,8 +221,23 @@ var installGo string
 //go:embed install/node.sh
 var installNode string
 
+//go:embed install/npm.sh
+var installPrograms string
+
 //go:embed install/pip.sh
 var installPip string
+
+//go:embed install/registry.sh
+var askRegistry string
+
+// AskRegistry is the command that prints what the npm registry says of a package, for
+// ParseReleases. Root runs it in a box.
+func AskRegistry(name string) []string { return []string{"sh", "-euc", askRegistry, "sh", name} }
+
+// AskNode is the command that prints the version of the Node.js that a box has, if it has npm, too.
+func AskNode() []string {
+	return []string{"sh", "-c", "command -v npm >/dev/null && node --version || true"}
+}
 
 // Commands are what root runs in a box of the distribution, in this order, to carry the plan out.
 // Versions are arguments of their own in them and never part of a script. A plan that adds nothing
@@ -190,11 +250,11 @@ func (p Plan) Commands() [][]string {
 	if p.Go != "" {
 		out = append(out, []string{"sh", "-euc", installGo, "sh", p.Go})
 	}
-	if p.Node != "" {
-		out = append(out, []string{"sh", "-euc", installNode, "sh", p.Node})
+	if node, npm := p.NodeJS, p.NPM; node.Version != "" {
+		out = append(out, []string{"sh", "-euc", installNode, "sh", node.Path, node.URL, node.SHA512, npm.Path, npm.URL, npm.SHA512})
 	}
 	if len(p.Global) > 0 {
-		out = append(out, append([]string{"npm", "install", "--global", "--prefix", "/usr/local", "--no-fund", "--no-audit"}, p.Global...))
+		out = append(out, append([]string{"sh", "-euc", installPrograms, "sh"}, p.Global...))
 	}
 	for _, name := range p.Pip {
 		out = append(out, []string{"sh", "-euc", installPip, "sh", name})
@@ -241,7 +301,7 @@ func (u Unmet) String() string {
 // another thing. It is hex, and changes with the scripts and the lists of packages.
 func Recipe() string {
 	h := sha256.New()
-	for _, part := range []string{installGo, installNode, installPip} {
+	for _, part := range []string{askRegistry, installGo, installNode, installPrograms, installPip} {
 		h.Write([]byte(part))
 	}
 	for _, t := range Tools {

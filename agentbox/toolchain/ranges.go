@@ -77,6 +77,9 @@ func imageFor(n Need) string {
 		return "python:" + v
 	case Rust:
 		return "rust:" + v
+	case Node:
+		major, _, _ := strings.Cut(v, ".")
+		return "node:" + major
 	}
 	return ""
 }

@@ -137,13 +137,14 @@ func TestResolve(t *testing.T) {
 		"candidate of go":        {Needs{{Tool: Go, Constraint: "1.20rc1"}}, Plan{Go: "1.20rc1"}},
 		"any node":               {Needs{{Tool: Node}}, Plan{Packages: []string{"nodejs", "npm"}}},
 		"node here":              {Needs{{Tool: Node, Constraint: ">=18 <21"}}, Plan{Packages: []string{"nodejs", "npm"}}},
-		"newer node":             {Needs{{Tool: Node, Constraint: "20"}}, Plan{Node: "20"}},
-		"two nodes":              {Needs{{Tool: Node, Constraint: ">=20"}, {Tool: Node, Constraint: "18 || 22"}}, Plan{Node: ">=20 18 || >=20 22"}},
-		"pnpm":                   {Needs{{Tool: PNPM, Constraint: "9.1.0"}}, Plan{Global: []string{"pnpm@9.1.0"}}},
-		"yarn":                   {Needs{{Tool: Yarn, Constraint: "4.1.0"}}, Plan{Global: []string{"@yarnpkg/cli-dist@4.1.0"}}},
-		"yarn 1":                 {Needs{{Tool: Yarn, Constraint: "1"}}, Plan{Global: []string{"yarn@1"}}},
-		"yarn 4":                 {Needs{{Tool: Yarn, Constraint: "4"}}, Plan{Global: []string{"@yarnpkg/cli-dist@4"}}},
-		"python":                 {Needs{{Tool: Python, Constraint: "~=3.10"}}, Plan{Packages: packagesOf[Python]}},
+		"newer node": {Needs{{Tool: Node, Constraint: "20.1"}}, Plan{
+			Packages: []string{"nodejs", "npm"}, Unmet: []Unmet{{Need{Tool: Node, Constraint: "20.1"}, "18.19.0", "node:20"}},
+		}},
+		"pnpm":   {Needs{{Tool: PNPM, Constraint: "9.1.0"}}, Plan{Global: []string{"pnpm@9.1.0"}}},
+		"yarn":   {Needs{{Tool: Yarn, Constraint: "4.1.0"}}, Plan{Global: []string{"@yarnpkg/cli-dist@4.1.0"}}},
+		"yarn 1": {Needs{{Tool: Yarn, Constraint: "1"}}, Plan{Global: []string{"yarn@1"}}},
+		"yarn 4": {Needs{{Tool: Yarn, Constraint: "4"}}, Plan{Global: []string{"@yarnpkg/cli-dist@4"}}},
+		"python": {Needs{{Tool: Python, Constraint: "~=3.10"}}, Plan{Packages: packagesOf[Python]}},
 		"newer python": {Needs{{Tool: Python, Constraint: ">=3.12"}}, Plan{
 			Packages: packagesOf[Python], Unmet: []Unmet{{Need{Tool: Python, Constraint: ">=3.12"}, "3.11.2", "python:3.12"}},
 		}},
@@ -162,8 +163,59 @@ func TestResolve(t *testing.T) {
 			if name == "rust of browsers" {
 				have["rustc-web"] = "1.96.0"
 			}
-			if got := Resolve(test.needs, have); !reflect.DeepEqual(got, test.want) {
+			if got := Resolve(test.needs, Offer{Distribution: have}); !reflect.DeepEqual(got, test.want) {
 				t.Errorf("got  %+v\nwant %+v", got, test.want)
+			}
+		})
+	}
+}
+
+// releasesOf are versions as the registry has them.
+func releasesOf(versions ...string) (out Releases) {
+	for _, v := range versions {
+		out = append(out, Release{Version: v})
+	}
+	return out
+}
+
+// Node.js comes from the registry where that has what is asked for, and from nowhere where the box
+// has it.
+func TestResolveNode(t *testing.T) {
+	nodes := releasesOf("17.9.1", "18.20.8", "20.1.0", "20.19.5", "21.7.3", "22.20.0", "24.10.0", "25.1.0")
+	npms := releasesOf("9.9.4", "10.9.2", "10.9.4", "11.6.2", "12.2.0")
+	for name, test := range map[string]struct {
+		has                    string
+		wanted                 []string
+		node, npm, unmet, asks string
+	}{
+		"any":                    {"", nil, "24.10.0", "11.6.2", "", ""},
+		"a line":                 {"", []string{"20"}, "20.19.5", "10.9.4", "", ""},
+		"two files":              {"", []string{">=20", "18 || 22"}, "22.20.0", "10.9.4", "", ""},
+		"the newest that lasts":  {"", []string{">=21"}, "24.10.0", "11.6.2", "", ""},
+		"one that does not last": {"", []string{">=20.20 <22"}, "21.7.3", "10.9.4", "", ""},
+		"an old one":             {"", []string{"17"}, "17.9.1", "9.9.4", "", ""},
+		"it is here":             {"22.1.0", []string{">=20"}, "", "", "", ""},
+		"another is here":        {"18.1.0", []string{">=20"}, "24.10.0", "11.6.2", "", ""},
+		"of the distribution":    {"", []string{"16"}, "", "", "", "nodejs npm"},
+		"nowhere":                {"18.1.0", []string{"99"}, "", "", "99", "nodejs npm"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			needs := Needs{{Tool: Package, Constraint: "tool"}}
+			for _, c := range append(test.wanted, "") {
+				needs = append(needs, Need{Tool: Node, Constraint: c})
+			}
+			offer := Offer{Node: test.has, Nodes: nodes, NPMs: npms}
+			if got := strings.Join(needs.Asked(offer), " "); got != test.asks {
+				t.Errorf("the distribution is asked for %q", got)
+			}
+			offer.Distribution = Candidates{"nodejs": "16.2.0"}
+			p := Resolve(needs, offer)
+			var unmet []string
+			for _, u := range p.Unmet {
+				unmet = append(unmet, u.Constraint)
+			}
+			if p.NodeJS.Version != test.node || p.NPM.Version != test.npm || strings.Join(unmet, " ") != test.unmet || strings.Join(p.Packages, " ") != test.asks {
+				t.Errorf("%+v", p)
 			}
 		})
 	}
@@ -182,13 +234,14 @@ func TestPythonRanges(t *testing.T) {
 
 // Versions come from the repository: no command has one anywhere but in an argument of its own.
 func TestCommandsQuoteNothing(t *testing.T) {
-	p := Plan{Packages: []string{"make"}, Go: "1.22", Node: "20 || 22", Global: []string{"pnpm"}}
+	p := Plan{Packages: []string{"make"}, Go: "1.22", NodeJS: Release{Version: "22.1.0", URL: "https://a.example/n"}, Global: []string{"pnpm"}, Pip: []string{"x"}}
+	scripts := []string{installGo, installNode, installPrograms, installPip}
 	for _, argv := range p.Commands() {
-		if argv[0] == "sh" && (len(argv) != 5 || argv[2] != installGo && argv[2] != installNode) {
+		if argv[0] == "sh" && (len(argv) < 5 || !slices.Contains(scripts, argv[2])) {
 			t.Errorf("a script is not what was embedded: %q", argv[:2])
 		}
 	}
-	if n := len(p.Commands()); n != 4 {
+	if n := len(p.Commands()); n != 5 {
 		t.Errorf("%d commands", n)
 	}
 }
@@ -215,7 +268,7 @@ func FuzzDetect(f *testing.F) {
 			if strings.ContainsAny(n.Constraint+n.Refused, "\x1b\n\x00") || strings.HasPrefix(n.Constraint, "--") || !slices.Contains(names, n.File) {
 				t.Errorf("%+v", n)
 			}
-			if _, err := json.Marshal(Resolve(Needs{n}, Candidates{"nodejs": "18.1.0", "python3": "3.11.2"})); err != nil {
+			if _, err := json.Marshal(Resolve(Needs{n}, Offer{Distribution: Candidates{"nodejs": "18.1.0", "python3": "3.11.2"}, Nodes: releasesOf("20.1.0"), NPMs: releasesOf("10.1.0")})); err != nil {
 				t.Error(err)
 			}
 		}

