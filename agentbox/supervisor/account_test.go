@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/cost"
+	"agentbox/vmm"
 	"agentbox/vmm/guest/protocol"
 )
 
@@ -146,4 +148,23 @@ func TestMeterEndsATaskAtItsCost(t *testing.T) {
 	over(tokens, "")
 	over(costs, "")
 	over(api.Limits{Cost: 0.5}, "") // without rates nobody knows
+}
+
+// ownProcess is a machine of which only its processes matter.
+type ownProcess struct{ vmm.Machine }
+
+func (ownProcess) PIDs() []int { return []int{os.Getpid()} }
+
+// A task may have ended before anybody has looked at its machine, and has held memory all the same.
+func TestWhatIsLookedAtOnceHasHeldMemory(t *testing.T) {
+	s := &Supervisor{machine: ownProcess{}, started: make(chan struct{}), meter: newMeter(nil, nil), log: slog.New(slog.DiscardHandler)}
+	close(s.started)
+	s.accounting = newTestAccounting(t, filepath.Join(t.TempDir(), "account.json"))
+	begun := time.Now().Add(-time.Second)
+	s.meter.now = func() time.Time { return begun }
+	s.meter.begin()
+	s.account(true)
+	if used := s.accounting.used(); used.MemoryPeak <= 0 || used.Memory < float64(used.MemoryPeak)/(1<<30) {
+		t.Errorf("%+v", used)
+	}
 }

@@ -39,7 +39,6 @@ func (s *Supervisor) keepAccount(ctx context.Context) {
 		if !s.meter.accounts() {
 			continue
 		}
-		s.accounting.begin(time.Now())
 		s.account(n%weighEvery == 0)
 		if n%askEvery == 0 {
 			s.askGuest(ctx)
@@ -54,9 +53,12 @@ func (s *Supervisor) account(memory bool) {
 	default:
 		return
 	}
-	if s.machine == nil || !s.meter.accounts() {
+	begun, accounts := s.meter.accountsFrom()
+	if s.machine == nil || !accounts {
 		return
 	}
+	// Not from the first look on: a task may have ended before that.
+	s.accounting.begin(begun)
 	pids := s.machine.PIDs()
 	s.accounting.look(pids)
 	if memory {

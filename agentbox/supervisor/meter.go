@@ -177,9 +177,15 @@ func tokensOf(c agentbox.Consumption) int64 {
 
 // accounts tells whether the box is one whose use is accounted for: a task's, once it has begun.
 func (m *meter) accounts() bool {
+	_, ok := m.accountsFrom()
+	return ok
+}
+
+// accountsFrom is when the accounted time of this life began, if the box is accounted for.
+func (m *meter) accountsFrom() (begun time.Time, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return !m.limits.Pause && !m.started.IsZero()
+	return m.started, !m.limits.Pause && !m.started.IsZero()
 }
 
 // cpuTime is what processes have used together. One that has gone counts as nothing.
