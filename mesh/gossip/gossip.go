@@ -105,15 +105,20 @@ func Start(cfg Config, list identity.List) (*Gossip, error) {
 	return g, nil
 }
 
-// config is memberlist's for a local network: in seconds, not in minutes, is a peer that vanished
-// known to be gone. Names are never resolved.
-func (g *Gossip) config() *memberlist.Config {
+// localNetwork is memberlist's configuration for an office: in seconds, not in minutes, is a peer
+// that vanished known to be gone. Names are never resolved.
+func localNetwork() *memberlist.Config {
 	cfg := memberlist.DefaultLANConfig()
-	cfg.Name = g.cfg.Node.Self().String()
-	cfg.Transport = g.transport
 	cfg.UDPBufferSize = wire.MaxDatagram
 	cfg.TCPTimeout = 5 * time.Second
 	cfg.DNSConfigPath = ""
+	return cfg
+}
+
+func (g *Gossip) config() *memberlist.Config {
+	cfg := localNetwork()
+	cfg.Name = g.cfg.Node.Self().String()
+	cfg.Transport = g.transport
 	cfg.Delegate, cfg.Alive, cfg.Events = (*delegate)(g), (*delegate)(g), (*delegate)(g)
 	cfg.Logger = log.New(logWriter{g.cfg.Log}, "", 0)
 	return cfg
