@@ -60,10 +60,10 @@ unit: ## unit tests: nothing boots, within a minute
 
 race: ## unit tests under the race detector, and a minute of a team at work
 	$(TEST) -short -race ./...
-	AGENTBOX_SOAK=1m $(TEST) -count=1 -race -timeout 10m -run TestSoak ./agentbox/team
+	export AGENTBOX_SOAK=1m && $(TEST) -count=1 -race -timeout 10m -run TestSoak ./agentbox/team
 
 soak: ## ten minutes of a team at work, under the race detector
-	AGENTBOX_SOAK=10m $(TEST) -count=1 -v -race -timeout 60m -run TestSoak ./agentbox/team
+	export AGENTBOX_SOAK=10m && $(TEST) -count=1 -v -race -timeout 60m -run TestSoak ./agentbox/team
 
 e2e: build ## tests that boot real machines
 	$(TEST) -count=1 -p 1 -timeout 120m ./...
