@@ -237,10 +237,10 @@ func (n *node) act(list []schedule.Action) {
 // pump sends what comes next, up to uploads at once, to each receiver one piece at a time.
 func (n *node) pump() {
 	for !n.dead && len(n.sending) < uploads {
-		busy := func(s int) bool {
+		free := func(s int) bool {
 			return !slices.ContainsFunc(n.sending, func(f *flow) bool { return f.to.number == s })
 		}
-		a, ok := n.queue.Next(busy, func(s, i int) bool { return n.have[i] && !n.w.nodes[s].have[i] })
+		a, ok := n.queue.Next(free, func(s, i int) bool { return n.have[i] && !n.w.nodes[s].have[i] })
 		if !ok {
 			return
 		}
