@@ -31,7 +31,8 @@ func newBudget() *budget {
 	return &budget{now: time.Now, left: nameBurst, last: time.Now(), known: map[string]*list.Element{}}
 }
 
-// spend tells whether a name may be used, and takes it off the budget when it is new.
+// spend tells whether a name may be used, and takes it off the budget when it is new. One that was
+// refused is not remembered: it is new again the next time. It may be called at once.
 func (b *budget) spend(name string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

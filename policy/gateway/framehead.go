@@ -14,8 +14,9 @@ type frameHead struct {
 	mask     [4]byte // all zeros without one
 }
 
-// readFrameHead reads the head of a frame, 2 to 14 bytes. raw has the bytes that were read, those
-// before an error too, so that they can be passed on.
+// readFrameHead reads the head of a frame, 2 to 14 bytes, and no byte of the payload. raw has the
+// bytes that were read, those before an error too, so that they can be passed on. A length in a
+// longer form than it needs is taken.
 func readFrameHead(r io.Reader) (h frameHead, raw []byte, err error) {
 	raw = make([]byte, 0, 14)
 	take := func(n int) []byte { // zeros behind an error
@@ -48,7 +49,9 @@ func readFrameHead(r io.Reader) (h frameHead, raw []byte, err error) {
 func (h frameHead) control() bool { return h.opcode&0x08 != 0 }
 
 // follow checks the head of the frame that comes when a message has begun and not ended, or none
-// has, and gives which of both it is then.
+// has, and gives which of both it is then. What RFC 6455 does not allow without extensions is
+// errNoFrame: reserved bits, unknown opcodes, long or divided control frames, a message within a
+// message.
 func (h frameHead) follow(message bool) (bool, error) {
 	const continuation, binary, closing, pong, longestControl = 0, 2, 8, 10, 125
 	known := h.opcode <= binary || h.opcode >= closing && h.opcode <= pong

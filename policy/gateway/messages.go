@@ -18,7 +18,8 @@ func readMessages(body io.ReadWriteCloser, tell told) io.ReadWriteCloser {
 }
 
 // hearMessages reads frames until something is none, or r ends. An answer is what one message says;
-// the next begins with the name of the model that the last one had.
+// the next begins with the name of the model that the last one had. Payloads are parsed as they
+// come. A control frame may come between the frames of a message, and says nothing of use.
 func hearMessages(r io.Reader, tell told) {
 	var a answer
 	for message := false; ; {

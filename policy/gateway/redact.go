@@ -18,7 +18,8 @@ type redactor struct {
 	err  error
 }
 
-// Read gives what is safe to give, waiting for more only while nothing is.
+// Read gives what is safe to give, waiting for more only while nothing is. An error of the stream
+// comes after all that was read before it.
 func (r *redactor) Read(p []byte) (int, error) {
 	for r.safe == 0 {
 		if r.err != nil {
@@ -62,7 +63,9 @@ func conceal(buf []byte, hide []hidden) {
 	}
 }
 
-// pending is how many bytes at the buffer's end may be the beginning of what is hidden.
+// pending is how many bytes at the buffer's end may be the beginning of what is hidden: those of
+// the longest beginning that fits, of any of them, and never a whole one, which conceal has
+// replaced.
 func pending(buf []byte, hide []hidden) int {
 	longest := 0
 	for _, h := range hide {

@@ -102,7 +102,8 @@ func without(list []*flow, f *flow) []*flow {
 	return list
 }
 
-// share gives the flows that meet f on a link their parts of it anew.
+// share gives the flows that meet f on a link their parts of it anew: those of its sender, and
+// those of every sender that its receiver gets something of.
 func (w *world) share(f *flow) {
 	w.fill(f.from)
 	for _, other := range f.to.receiving {

@@ -217,7 +217,8 @@ func (n *node) planNow() {
 	}
 }
 
-// act does what the scheduler says. Drop does not occur: nobody lies here.
+// act does what the scheduler says, each as a message that arrives a latency later. Drop does not
+// occur: nobody lies here.
 func (n *node) act(list []schedule.Action) {
 	for _, a := range list {
 		to := n.peers[a.Peer]
@@ -273,7 +274,7 @@ func (n *node) noteSeed(piece int) {
 	}
 }
 
-// die has a node vanish, with what it was sending.
+// die has a node vanish, with what it was sending. Its peers notice at once.
 func (n *node) die() {
 	if n.dead {
 		return
@@ -290,7 +291,8 @@ func (n *node) die() {
 	}
 }
 
-// got is told of a piece that came in full.
+// got is told of a piece that came in full, and tells the peers, as judge does in package exchange;
+// that takes no time here, as hashing is not what is simulated.
 func (n *node) got(from *node, id schedule.RequestID, piece int) {
 	if n.have[piece] {
 		n.w.out.Twice += int64(n.w.cfg.PieceSize)
