@@ -31,6 +31,7 @@ import (
 //	gone PID...          the processes end within seconds
 //	expire BOX [TERM]    give a box a lease of this term, so that it ends now or soon; its id is needed
 //	ownhome              stop sharing images, kernels and templates with other scripts
+//	image PACKAGE...     have the image with these packages, which is made once for all scripts
 //	pty FILE CMD...      run CMD on a terminal and hold the dialogue in FILE with it
 //	asuser CMD...        run CMD as an ordinary user, who is made for it
 //	webserver VALUE      start a site with TLS at $WEB, which lets those in who send VALUE
@@ -38,12 +39,12 @@ import (
 //	example DOC TITLE FILE  the first example below that heading, in the language that FILE's name says
 //
 // Scripts run once for each kind of isolation, whose name is in $KIND. One whose first line is "#
-// kinds: NAME" runs for that kind only, and the next line says why; "# long" among its first comments
-// has it begin before the others.
+// kinds: NAME" runs for that kind only, and the next line says why; "# minutes: N" among its first
+// comments has it begin before those that take less, and "# waits" beside those that work.
 var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"repo": cmdRepo, "code": cmdCode, "waitfor": cmdWaitFor, "capture": cmdCapture, "json": cmdJSON, "jsonvar": cmdJSONVar,
 	"gone": cmdGone, "expire": cmdExpire, "ownhome": cmdOwnHome, "pty": cmdPTY, "asuser": cmdAsUser,
-	"webserver": cmdWebServer, "goprogram": cmdGoProgram, "modelserver": cmdModelServer, "example": cmdExample,
+	"webserver": cmdWebServer, "goprogram": cmdGoProgram, "modelserver": cmdModelServer, "example": cmdExample, "image": cmdImage,
 }
 
 func usage(ts *testscript.TestScript, ok bool, text string) {

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"golang.org/x/sync/errgroup"
 )
 
 // shared is what every test stands on. It is made once, and nil where tests are skipped.
@@ -32,12 +30,6 @@ func TestMain(m *testing.M) {
 func run(m *testing.M) int {
 	if skipReason = cannotRun(); skipReason != "" {
 		return m.Run()
-	}
-	// Every machine is emulated where there is no hardware for it: more at once than there are CPUs
-	// only make each of them late.
-	if err := flag.Set("test.parallel", strconv.Itoa(max(2, runtime.NumCPU()-1))); err != nil {
-		fmt.Fprintln(os.Stderr, "e2e:", err)
-		return 1
 	}
 	w, err := newWorld()
 	if err != nil {
@@ -88,8 +80,8 @@ const scriptTimeout = 30 * time.Minute
 const longTimeout = 90 * time.Minute
 
 // TestScript runs every script of testdata/script for every kind it is made for, each with a home,
-// a daemon and a checkout of its own. The long ones begin first, so that no single one is left at
-// the end.
+// a daemon and a checkout of its own. The longest begin first, so that no single one is left at the
+// end.
 func TestScript(t *testing.T) {
 	needMachines(t)
 	files, err := filepath.Glob("../../testdata/script/*.txtar")
@@ -100,39 +92,37 @@ func TestScript(t *testing.T) {
 	for _, file := range files {
 		headers[file] = readHeader(t, file)
 	}
-	slices.SortStableFunc(files, func(a, b string) int { return headers[a].order() - headers[b].order() })
-	var atOnce errgroup.Group // not t.Parallel, which begins them in an order of its own
-	atOnce.SetLimit(parallel())
+	slices.SortStableFunc(files, func(a, b string) int { return headers[b].minutes - headers[a].minutes })
 	var kinds sync.WaitGroup
 	for _, kind := range testedKinds() {
 		kinds.Go(func() {
-			t.Run(kind, func(t *testing.T) {
-				var scripts sync.WaitGroup
-				for _, file := range files {
-					if only := headers[file].kind; only != "" && only != kind {
-						continue
-					}
-					scripts.Add(1)
-					atOnce.Go(func() error {
-						defer scripts.Done()
-						t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { runScript(t, kind, file) })
-						return nil
-					})
-				}
-				scripts.Wait()
-			})
+			t.Run(kind, func(t *testing.T) { runKind(t, kind, files, headers) })
 		})
 	}
 	kinds.Wait()
 }
 
-// parallel is how many scripts run at once, as -parallel says.
-func parallel() int {
-	n, err := strconv.Atoi(flag.Lookup("test.parallel").Value.String())
-	if err != nil || n < 1 {
-		return 1
+// runKind runs the scripts that are for a kind: not by t.Parallel, which begins them in an order of
+// its own.
+func runKind(t *testing.T, kind string, files []string, headers map[string]header) {
+	var scripts sync.WaitGroup
+	defer scripts.Wait()
+	begin := func(file string, room slots) {
+		room.take()
+		scripts.Go(func() {
+			defer room.give()
+			t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { runScript(t, kind, file, room) })
+		})
 	}
-	return n
+	for _, waits := range []bool{true, false} {
+		scripts.Go(func() {
+			for _, file := range files {
+				if h := headers[file]; (h.kind == "" || h.kind == kind) && h.waits == waits {
+					begin(file, shared.room(waits))
+				}
+			}
+		})
+	}
 }
 
 // everyKindEnv has scripts run for kinds that they leave out, some of which need many minutes for
@@ -140,17 +130,11 @@ func parallel() int {
 const everyKindEnv = "AGENTBOX_E2E_EVERY_KIND"
 
 // header is what the first comments of a script say about it: "# kinds: KIND", if it is for one
-// kind only, and "# long", if it takes more than a minute.
+// kind only, "# minutes: N", if it takes one or more, and "# waits", if it does little but wait.
 type header struct {
-	kind string
-	long bool
-}
-
-func (h header) order() int {
-	if h.long {
-		return 0
-	}
-	return 1
+	kind    string
+	minutes int
+	waits   bool
 }
 
 func readHeader(t *testing.T, file string) header {
@@ -164,7 +148,12 @@ func readHeader(t *testing.T, file string) header {
 			break
 		}
 		line = strings.TrimSuffix(line, "\n")
-		h.long = h.long || line == "# long"
+		if minutes, found := strings.CutPrefix(line, "# minutes: "); found {
+			if h.minutes, err = strconv.Atoi(minutes); err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+		}
+		h.waits = h.waits || line == "# waits"
 		if kind, found := strings.CutPrefix(line, "# kinds: "); found && os.Getenv(everyKindEnv) == "" {
 			if h.kind = kind; !slices.Contains(machineKinds, kind) {
 				t.Fatalf("%s: unknown kind %q", file, kind)
@@ -174,13 +163,13 @@ func readHeader(t *testing.T, file string) header {
 	return h
 }
 
-func runScript(t *testing.T, kind, file string) {
+func runScript(t *testing.T, kind, file string, room slots) {
 	timeout := scriptTimeout
 	if os.Getenv(everyKindEnv) != "" {
 		timeout = longTimeout
 	}
 	testscript.RunT(scriptT{t}, testscript.Params{
-		Files: []string{file}, Setup: shared.setup(kind), Cmds: commands, Condition: condition(kind),
+		Files: []string{file}, Setup: shared.setup(kind, room), Cmds: commands, Condition: condition(kind),
 		RequireUniqueNames: true, Deadline: time.Now().Add(timeout),
 	})
 }
@@ -193,8 +182,8 @@ func (t scriptT) Run(_ string, f func(testscript.T)) { f(t) }
 func (t scriptT) Parallel()                          {}
 func (t scriptT) Verbose() bool                      { return testing.Verbose() }
 
-// condition gives the conditions of scripts: root, registries (npm and go get packages here), and
-// the kind they run for.
+// condition gives the conditions of scripts: root, registries (npm and go get packages here),
+// everykind (make nightly), and the kind they run for.
 func condition(kind string) func(string) (bool, error) {
 	return func(cond string) (bool, error) {
 		switch {
@@ -202,6 +191,8 @@ func condition(kind string) func(string) (bool, error) {
 			return os.Getuid() == 0, nil
 		case cond == "registries":
 			return registriesAnswer(), nil
+		case cond == "everykind":
+			return os.Getenv(everyKindEnv) != "", nil
 		case slices.Contains(machineKinds, cond):
 			return cond == kind, nil
 		}

@@ -23,6 +23,16 @@ type world struct {
 	config string // git's
 	keep   bool   // the seed is kept for the next run
 	homes  atomic.Int32
+
+	working, waiting slots
+	images           images
+}
+
+func (w *world) room(waits bool) slots {
+	if waits {
+		return w.waiting
+	}
+	return w.working
 }
 
 // seedEnv names a directory in which the seed home outlives the run, so that whoever writes scripts
@@ -65,10 +75,15 @@ func newWorld() (*world, error) {
 		return nil, err
 	}
 	w := &world{dir: dir, bin: filepath.Join(dir, "bin"), seed: filepath.Join(dir, "seed"), config: filepath.Join(dir, "gitconfig")}
+	w.images.homes = map[string]*madeImage{}
 	if kept := os.Getenv(seedEnv); kept != "" {
 		w.seed, w.keep = kept, true
 	}
-	if err = w.build(); err == nil {
+	w.working, w.waiting, err = rooms()
+	if err == nil {
+		err = w.build()
+	}
+	if err == nil {
 		err = w.plant()
 	}
 	if err != nil {
@@ -125,9 +140,14 @@ func (w *world) plant() error {
 	for _, kind := range testedKinds() {
 		todo = append(todo, []string{agentbox, "up", "--detach", "--isolation", kind}, []string{agentbox, "rm"})
 	}
-	for _, argv := range append(todo, []string{agentbox, "daemon", "stop"}) {
+	return w.each(repo, w.seed, append(todo, []string{agentbox, "daemon", "stop"})...)
+}
+
+// each runs commands in a directory, with a home, one after the other.
+func (w *world) each(dir, home string, commands ...[]string) error {
+	for _, argv := range commands {
 		cmd := exec.Command(argv[0], argv[1:]...)
-		cmd.Dir, cmd.Env = repo, append(os.Environ(), w.vars(w.seed, "")...)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), w.vars(home, "")...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w\n%s", cmd, err, out)
 		}
@@ -221,9 +241,13 @@ func (w *world) own(home string) error {
 	return nil
 }
 
+// roomKey is where a script's environment has the slots of which it takes one.
+type roomKey struct{}
+
 // setup gives a script its home, and sees to it that nothing is left of it afterwards.
-func (w *world) setup(kind string) func(env *testscript.Env) error {
+func (w *world) setup(kind string, room slots) func(env *testscript.Env) error {
 	return func(env *testscript.Env) error {
+		env.Values[roomKey{}] = room
 		home, err := w.newHome()
 		if err != nil {
 			return err
