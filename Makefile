@@ -7,7 +7,14 @@ GVISOR  := vmm/gvisor/runsc/embedded/.built
 TEST     = umask 022 && TMPDIR=/tmp $(GO) test
 LDFLAGS := -s -w -X agentbox/agentbox/cli.version=$(VERSION)
 
-.PHONY: help up build binary modules compiled embedded agent test unit e2e e2e-qemu e2e-kvm reproducible race vet fuzz chaos soak bench deps deps-test clean
+# What `make test` has under way at once: a target for each two CPUs with 6 GiB of memory, and half of the CPUs' packages of
+# each. The scripts of e2e count for themselves (agentbox/e2e/slots_test.go).
+TARGETS  = $(shell awk -v n=$$(nproc) '/^MemAvailable:/ { n = int(n / 2); m = int($$2 / 6291456); if (m < n) n = m; print n < 1 ? 1 : n }' /proc/meminfo)
+PACKAGES = $(shell n=$$(nproc); echo $$((n < 4 ? 2 : n / 2)))
+# The packages of which -short leaves something out; e2e has a target of its own.
+WHOLE    = $(shell grep -rl --include='*_test.go' 'testing\.Short()' agentbox bench cachestore mesh policy vmm | xargs -n 1 dirname | sort -u | grep -vx agentbox/e2e | sed 's,^,./,')
+
+.PHONY: help up build binary modules compiled embedded agent test nightly unit race e2e machines e2e-qemu e2e-kvm reproducible vet fuzz chaos soak bench deps deps-test clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -53,20 +60,28 @@ build/gocache: go.mod
 	mkdir -p build/gocache
 	GOCACHE=$(CURDIR)/build/gocache GOFLAGS='-trimpath -buildvcs=false' CGO_ENABLED=0 $(GO) test -count=1 -run TestDigest ./agentbox
 
-test: deps-test build vet race e2e ## everything CI runs, with real machines
+test: deps-test build ## everything CI runs, with real machines
+	@$(MAKE) --no-print-directory -j $(TARGETS) BESIDE='-p $(PACKAGES)' e2e vet race machines
+
+nightly: build ## what is left out of test: scripts under the kind they are not for, chaos, a soak, fuzz (hours)
+	export AGENTBOX_E2E_EVERY_KIND=1 && $(TEST) -count=1 -timeout 300m -run TestScript ./agentbox/e2e
+	@$(MAKE) --no-print-directory chaos soak fuzz
 
 unit: ## unit tests: nothing boots, within a minute
 	$(TEST) -short ./...
 
 race: ## unit tests under the race detector, and a minute of a team at work
-	$(TEST) -short -race ./...
+	$(TEST) -short -race $(BESIDE) ./...
 	export AGENTBOX_SOAK=1m && $(TEST) -count=1 -race -timeout 10m -run TestSoak ./agentbox/team
 
 soak: ## ten minutes of a team at work, under the race detector
 	export AGENTBOX_SOAK=10m && $(TEST) -count=1 -v -race -timeout 60m -run TestSoak ./agentbox/team
 
-e2e: build ## tests that boot real machines
-	$(TEST) -count=1 -p 1 -timeout 120m ./...
+e2e: build ## the scripts against real machines, and random kills
+	$(TEST) -count=1 -timeout 120m ./agentbox/e2e
+
+machines: embedded ## the other tests that -short leaves out: real machines, whole sweeps
+	$(TEST) -count=1 $(BESIDE) -timeout 60m $(WHOLE)
 
 # Exported for the whole recipe: before $(TEST) it would be for its first command alone.
 e2e-qemu e2e-kvm: export AGENTBOX_HOSTS = $(CURDIR)/build/.hosts
