@@ -35,7 +35,8 @@ func (l *MeshLab) Scenarios() []Scenario {
 	return append(out, simulated()...)
 }
 
-// scenario is one whose samples are times. What a sample starts ends with its ctx.
+// scenario is one whose samples are times. What a sample starts ends with its ctx, which ends at
+// the ceiling: a transfer that hangs is a failure of three minutes, and not the end of the run.
 func (l *MeshLab) scenario(name, baseline string, measure func(ctx context.Context) (time.Duration, error)) Scenario {
 	return Scenario{Name: name, Baseline: baseline, Unit: Milliseconds, Ceiling: meshCeiling, Measure: func(ctx context.Context) (float64, error) {
 		ctx, cancel := context.WithTimeout(ctx, meshCeiling*time.Millisecond)
@@ -82,7 +83,8 @@ func (o *cluster) copy(ctx context.Context, order string) (time.Duration, error)
 	return o.one(ctx, 1, meshOrder{Do: order, Path: from})
 }
 
-// one has a machine with an empty store do something.
+// one has a machine with an empty store do something. The process is new for each sample, so that
+// nothing of the last one's is there.
 func (o *cluster) one(ctx context.Context, i int, order meshOrder) (took time.Duration, err error) {
 	p, err := o.start(ctx, i, o.seed.id)
 	if err != nil {
@@ -165,7 +167,8 @@ func fetchAll(all []*meshProcess, order meshOrder) ([]time.Duration, error) {
 	})
 }
 
-// together has n do something at once, and gives the time of each.
+// together has n do something at once, and gives the time of each. It returns when all are done;
+// one error makes it an error.
 func together(n int, do func(i int) (time.Duration, error)) ([]time.Duration, error) {
 	times, errs := make([]time.Duration, n), make([]error, n)
 	var wg sync.WaitGroup
@@ -204,7 +207,7 @@ func (o *cluster) export() error {
 	return err
 }
 
-// exported is where.
+// exported is the directory of the pieces.
 func (o *cluster) exported() string { return filepath.Join(o.l.dir, "export") }
 
 // fromThree is one sample of holders: the time of a machine that gets the image, while the seed is
@@ -249,7 +252,9 @@ func (o *cluster) fromThree(ctx context.Context, kill bool) (took time.Duration,
 	return r.Took, err
 }
 
-// simulated are transfers on a simulated clock: the figures are those of the rules, on any machine.
+// simulated are transfers on a simulated clock: the figures are those of the rules, on any machine,
+// and so the one part of this benchmark that needs no rights and no network. The links are as in
+// the measured swarm, and as in an office of a thousand machines.
 func simulated() []Scenario {
 	const cluster, company = "mesh/simulated-16", "mesh/simulated-1000"
 	configs := map[string]simulation.Config{

@@ -70,7 +70,8 @@ func (o *absentTeam) loses(all bool) func(context.Context) error {
 	return func(ctx context.Context) error { return o.links.Lose(ctx, absentHolder, all) }
 }
 
-// open has each machine make the image, and the first two a team.
+// open has each machine make the image, so that the samples are about what setup makes, and the
+// first two a team. It does so once, for all scenarios of the group.
 func (o *absentTeam) open(ctx context.Context) (err error) {
 	if o.links != nil {
 		return nil
@@ -104,7 +105,7 @@ func (o *absentTeam) vary() error {
 	return os.WriteFile(filepath.Join(o.repo, "lock"), fmt.Appendln(nil, o.variant), 0o644)
 }
 
-// enter is timed: a new box, and its first command. The box is removed.
+// enter is timed: a new box, and its first command. The box is removed, which is not.
 func (o *absentTeam) enter(ctx context.Context, i int) (time.Duration, error) {
 	start := time.Now()
 	_, err := o.command(ctx, i, true, "up", "-q", "--", "true")
@@ -113,7 +114,9 @@ func (o *absentTeam) enter(ctx context.Context, i int) (time.Duration, error) {
 	return took, errors.Join(err, rmErr)
 }
 
-// without is one sample: the member knows that the holder has what it needs, and the holder goes.
+// without is one sample: the member knows that the holder has what it needs, the holder goes, and
+// the member enters a box all the same. Whatever happened, the holder is back afterwards, with a
+// daemon, for the next sample.
 func (o *absentTeam) without(ctx context.Context, leave, comeBack func(ctx context.Context) error) (took time.Duration, err error) {
 	if err := o.vary(); err != nil {
 		return 0, err

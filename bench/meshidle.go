@@ -31,7 +31,9 @@ type idleTeam struct {
 	costs []idleCost // of one watch: one for each machine
 }
 
-// idle has sixteen daemons of a team with nothing to do. Each of them is a sample of one watch.
+// idle has sixteen daemons of a team with nothing to do. Each of them is a sample of one watch, so
+// the spread is that between machines. They share this machine's processors, and each has a
+// namespace of its own, by which its traffic is told from that of others.
 func (l *MeshLab) idle() []Scenario {
 	o := &idleTeam{daemons: daemons{l: l, name: "idle"}}
 	memory := o.cost("mesh/idle-memory", Bytes, 1<<30, func(c idleCost) float64 { return float64(c.memory) })
@@ -56,7 +58,8 @@ func (o *idleTeam) cost(name, unit string, ceiling float64, of func(idleCost) fl
 	}}
 }
 
-// open makes the team, and has it settle.
+// open makes the team, waits until everybody sees everybody, and has it settle: what joining costs
+// is no part of idling.
 func (o *idleTeam) open(ctx context.Context) (err error) {
 	if err := o.repository(ctx); err != nil {
 		return err
@@ -127,7 +130,9 @@ func (o *idleTeam) watch(ctx context.Context) error {
 	return nil
 }
 
-// costsOf says what processes have cost until now, each by the network of its own namespace.
+// costsOf says what processes have cost until now, each by the network of its own namespace: memory
+// is of this moment, traffic and processor time are since the start, in bytes and as a duration.
+// Only differences of the latter two mean anything.
 func costsOf(pids []int) ([]idleCost, error) {
 	var out []idleCost
 	for _, pid := range pids {

@@ -25,7 +25,7 @@ type netServer struct {
 // mostAsked bounds one request, in bytes.
 const mostAsked = 1 << 40
 
-// newNetServer serves on l, which it closes.
+// newNetServer serves on l, which it closes. The caller ends it with close.
 func newNetServer(l net.Listener) *netServer {
 	s := &netServer{listener: l, open: map[net.Conn]struct{}{}}
 	s.wg.Go(s.accept)

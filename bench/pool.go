@@ -16,7 +16,8 @@ const (
 )
 
 // warm is a fresh box from a pool, which is full each time. It has a home of its own: the pool
-// belongs to the daemon.
+// belongs to the daemon. Its templates are those of the plain home, linked, so that filling the
+// pool builds none.
 func (l *Lab) warm() Scenario {
 	var p *installation
 	return Scenario{

@@ -46,7 +46,8 @@ func processesOf(text string) ([]process, error) {
 }
 
 // processorTimeOf is what the processes that mention text, and all that these started, have taken
-// until now.
+// until now, their children that ended and were waited for included. This process is left out: its
+// own command line may mention text.
 func processorTimeOf(text string) (sum time.Duration, err error) {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {

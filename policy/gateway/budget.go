@@ -14,8 +14,10 @@ const (
 	nameMemory = 4096
 )
 
-// budget bounds the new names of a box. Names known already are free. It is a token bucket by the
-// host's monotonic clock.
+// budget bounds the new names of a box below wildcards (lookup.go), where the box chooses the name:
+// each is a message to the server that answers for the domain, whatever becomes of a connection.
+// Names known already are free. It is a token bucket by the host's monotonic clock. mu guards what
+// follows it.
 type budget struct {
 	now func() time.Time
 
