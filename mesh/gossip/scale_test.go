@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"errors"
 	"io"
@@ -56,6 +57,7 @@ type simulatedNode struct {
 	streams chan net.Conn
 	gone    atomic.Bool
 	sent    atomic.Int64 // bytes, as on the cable
+	updates sync.Map     // of a name: the newest meta that memberlist told of a change to
 	key     ed25519.PrivateKey
 
 	mu   sync.Mutex
@@ -108,13 +110,10 @@ func (o *simulated) run() {
 		who.mu.Unlock()
 		go func() { _ = who.members.UpdateNode(time.Second) }()
 	}, func(n *simulatedNode) bool {
-		for _, m := range n.members.Members() {
-			if m.Name == name {
-				meta, err := DecodeMeta(m.Meta, who.key.Public().(ed25519.PublicKey))
-				return err == nil && meta.Sequence == 2
-			}
-		}
-		return false
+		b, _ := n.updates.Load(name)
+		news, _ := b.([]byte)
+		meta, err := DecodeMeta(news, who.key.Public().(ed25519.PublicKey))
+		return err == nil && meta.Sequence == 2
 	})
 	time.Sleep(time.Minute)
 	who.gone.Store(true)
@@ -172,7 +171,7 @@ func (n *simulatedNode) name() string {
 
 func (n *simulatedNode) begin() {
 	cfg := localNetwork()
-	cfg.Name, cfg.Transport, cfg.Delegate, cfg.Logger = n.name(), n, n, log.New(io.Discard, "", 0)
+	cfg.Name, cfg.Transport, cfg.Delegate, cfg.Events, cfg.Logger = n.name(), n, n, n, log.New(io.Discard, "", 0)
 	var err error
 	if n.members, err = memberlist.Create(cfg); err != nil {
 		n.o.t.Fatal(err)
@@ -194,6 +193,14 @@ func (n *simulatedNode) NotifyMsg([]byte)                {}
 func (n *simulatedNode) GetBroadcasts(int, int) [][]byte { return nil }
 func (n *simulatedNode) LocalState(bool) []byte          { return nil }
 func (n *simulatedNode) MergeRemoteState([]byte, bool)   {}
+
+// What memberlist tells of others. A Node may be read in here only: memberlist goes on to change it.
+
+func (n *simulatedNode) NotifyJoin(*memberlist.Node)  {}
+func (n *simulatedNode) NotifyLeave(*memberlist.Node) {}
+func (n *simulatedNode) NotifyUpdate(m *memberlist.Node) {
+	n.updates.Store(m.Name, bytes.Clone(m.Meta))
+}
 
 // And of its network.
 
