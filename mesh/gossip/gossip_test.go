@@ -155,7 +155,7 @@ func TestPhantomsDoNotJoin(t *testing.T) {
 func TestBothHalvesOfAPartitionMeetAgain(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("it takes memberlist ten seconds to declare a death")
+		t.Skip("it takes memberlist ten seconds and more to declare a death")
 	}
 	team := meshtest.NewTeam(t)
 	wall := &meshtest.Wall{}
