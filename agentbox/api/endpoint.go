@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"sync"
 
@@ -50,11 +51,21 @@ func Handle[Req, Resp any](mux *http.ServeMux, e Endpoint[Req, Resp], f Func[Req
 		}
 		resp, err := f(r.Context(), req, out.event)
 		if err != nil {
-			out.fail(err)
+			out.fail(ended(r.Context(), err))
 			return
 		}
 		out.send(frame[Resp]{Result: &resp})
 	})
+}
+
+// ended gives an error that says no more than that the request's context ended the words for the
+// one who still reads it: a client that hung up reads nothing, so the server is going.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() == nil || !errors.Is(err, context.Canceled) || agentbox.CodeOf(err) != agentbox.Internal {
+		return err
+	}
+	return agentbox.Errorf(agentbox.Unavailable, "agentbox's process ended before this was done: it was stopped, or another version took its place").
+		WithHint("do it again; agentbox daemon status says which version serves")
 }
 
 // stream writes the frames of one answer. mu keeps frames whole: events come from several

@@ -178,3 +178,18 @@ func TestAServerThatIsNotThereOrHangsUpIsUnreached(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestACallThatEndsWithItsServerSaysSo(t *testing.T) {
+	mux := http.NewServeMux()
+	ctx, end := context.WithCancel(t.Context())
+	api.Handle(mux, echo, func(ctx context.Context, _ string, _ agentbox.Progress) (string, error) {
+		end() // the server's, of which a request's is one
+		<-ctx.Done()
+		return "", ctx.Err()
+	})
+	client := serveHandler(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { mux.ServeHTTP(w, r.WithContext(ctx)) }))
+	_, err := api.Call(t.Context(), client, echo, "", nil)
+	if e := agentbox.AsError(err); e == nil || e.Code != agentbox.Unavailable || strings.Contains(e.Message, "context") || e.Hint == "" {
+		t.Errorf("got %#v", e)
+	}
+}
