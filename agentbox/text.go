@@ -9,6 +9,21 @@ import (
 // Plural is "1 thing" or "n things", of a word whose plural has an s.
 func Plural(n int, thing string) string { return PluralOf(n, thing, thing+"s") }
 
+// WorkText says how much work that is: commits, and files with changes that no commit has.
+func WorkText(commits, files int) string {
+	var parts []string
+	if commits > 0 {
+		parts = append(parts, Plural(commits, "commit"))
+	}
+	if files > 0 {
+		parts = append(parts, Plural(files, "uncommitted file"))
+	}
+	if len(parts) == 0 {
+		return "no work"
+	}
+	return strings.Join(parts, ", ")
+}
+
 // PluralOf is a number of things. It is n and the word for it, where adding an s would be wrong.
 func PluralOf(n int, one, many string) string {
 	if n == 1 {

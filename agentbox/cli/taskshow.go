@@ -99,17 +99,16 @@ func outcomeText(r agentbox.Result) string {
 
 // resultText says what an attempt left.
 func resultText(r agentbox.Result) string {
-	// A box that was kept has work that could not be taken, however much that is.
-	if r.Commits == 0 && r.Files == 0 && r.Box == "" {
-		return "none"
-	}
 	// The counts come first and where it is behind: the ref is what to paste.
-	text := fmt.Sprintf("%s, %s", agentbox.Plural(r.Commits, "commit"), agentbox.Plural(r.Files, "file"))
+	text := agentbox.WorkText(r.Commits, r.Files)
 	switch {
 	case r.Ref != "":
 		text += " in " + r.Ref
-	case r.Box != "":
+	case r.Commits > 0 || r.Files > 0:
 		text += " in box " + r.Box
+	case r.Box != "" && !r.Uncollected:
+		// The box was kept for work that could not be looked at, however much that is.
+		text = "work in box " + r.Box
 	}
 	if r.Uncollected {
 		text += "; artifacts that could not be taken in box " + r.Box

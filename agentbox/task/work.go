@@ -3,7 +3,6 @@ package task
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -51,7 +50,7 @@ func (r *run) keepWork(ctx context.Context, box agentbox.Box, result *agentbox.R
 		return kept
 	}
 	result.Commits, result.Files, result.Changes = kept.Commits, kept.Files, kept.Changes
-	work := workText(result.Commits, result.Files)
+	work := agentbox.WorkText(result.Commits, result.Files)
 	switch {
 	case err == nil && kept.Nothing:
 		work = "nothing changed"
@@ -110,11 +109,6 @@ func (r *run) leaveStopped(ctx context.Context, result agentbox.Result) {
 	if err := r.q.Boxes.Stop(ctx, r.ref()); err != nil {
 		r.q.Log.Warn("cannot stop the box of a task that has ended", "box", r.BoxName, "error", err)
 	}
-}
-
-// workText counts, for the timeline.
-func workText(commits, files int) string {
-	return fmt.Sprintf("%s, %s", agentbox.Plural(commits, "commit"), agentbox.Plural(files, "changed file"))
 }
 
 // kept keeps the work of a box, which may need a machine for that: without the limits that ended
