@@ -256,7 +256,8 @@ func (a *app) listAgents(ctx context.Context) error {
 	for _, name := range dirs.Names() {
 		p, err := dirs.Find(name)
 		if err != nil {
-			return err
+			// One that is wrong does not hide the others.
+			p = agents.Profile{Name: name, Origin: p.Origin, Description: agentbox.AsError(err).Message}
 		}
 		rows = append(rows, row{p.Name, p.Description, p.Program, p.Origin})
 		f.ids = append(f.ids, p.Name)

@@ -97,6 +97,9 @@ func TestChooseServices(t *testing.T) {
 	if _, err := chooseServices(b, []string{"cache"}); agentbox.CodeOf(err) != agentbox.NotFound {
 		t.Errorf("unknown: %v", err)
 	}
+	if _, err := chooseServices(agentbox.Box{Name: "b", State: agentbox.Running}, nil); !strings.Contains(agentbox.AsError(err).Hint, "agentbox jobs b") {
+		t.Errorf("none: %#v", err)
+	}
 	b.State = agentbox.Paused
 	if _, err := chooseServices(b, nil); agentbox.CodeOf(err) != agentbox.Conflict {
 		t.Errorf("paused: %v", err)

@@ -162,7 +162,7 @@ func chooseServices(b agentbox.Box, wanted []string) ([]string, error) {
 			WithHint("agentbox resume %s, or agentbox logs --console %s", b.Name, b.Name)
 	case len(all) == 0:
 		return nil, agentbox.Errorf(agentbox.NotFound, "box %s has no services", b.Name).
-			WithHint("agentbox logs --console %s shows what its machine printed", b.Name)
+			WithHint("agentbox jobs %s lists its jobs, of which agentbox logs JOB prints one; agentbox logs --console %s what its machine printed", b.Name, b.Name)
 	case len(wanted) == 0:
 		return all, nil
 	}

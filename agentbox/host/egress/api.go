@@ -225,6 +225,8 @@ func change(f *policy.File, req api.ChangeRequest, rules []policy.Rule) error {
 	for _, r := range rules {
 		same := func(o policy.Rule) bool { return o.String() == r.String() }
 		switch had := slices.ContainsFunc(*list, same); {
+		case req.Remove && !had && req.List == "allow" && slices.ContainsFunc(f.Private, same):
+			return agentbox.Errorf(agentbox.NotFound, "%s is a private rule of yours", r).WithHint("agentbox policy allow --private --remove '%s'", r)
 		case req.Remove && !had:
 			return agentbox.Errorf(agentbox.NotFound, "there is no rule of yours `%s %s` here", req.List, r).WithHint("agentbox policy show lists them")
 		case req.Remove:

@@ -116,7 +116,7 @@ func (p Profile) Work(prompt string) ([]string, error) {
 	switch {
 	case len(p.Prompt) == 0:
 		return nil, agentbox.Errorf(agentbox.Invalid, "the profile of agent %s does not say how it works on a prompt alone", p.Name).
-			WithHint("prompt: in a profile of your own does, as prompt: [-p]")
+			WithHint("prompt: in its profile does: what comes before the prompt, as prompt: [-p]")
 	case strings.TrimSpace(prompt) == "":
 		return nil, agentbox.Errorf(agentbox.Invalid, "no prompt given").WithHint("agentbox task submit --agent %s PROMPT", p.Name)
 	case strings.HasPrefix(prompt, "-"):
@@ -130,7 +130,7 @@ func (p Profile) check() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if !programName().MatchString(p.Program) {
-		bad("program %q is not the name of a program", p.Program)
+		bad("program %q is not the name of a program that the box has; a script of the repository is program: sh and flags: [./fix.sh]", p.Program)
 	}
 	if _, err := p.Needs(); err != nil {
 		errs = append(errs, err)
