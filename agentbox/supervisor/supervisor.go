@@ -167,6 +167,9 @@ func (s *Supervisor) run(ctx context.Context, files Files) error {
 		}
 		s.unplug()
 	}()
+	if err := giveWay("/proc"); err != nil { // before there is a machine, which inherits it
+		s.log.Warn("Linux may end other programs before this box when memory runs out", "error", err)
+	}
 	s.startErr = s.start(ctx, files, sshListener, &wg)
 	close(s.started)
 	// Those that wait for the machine get the error; so does the exit note, for a daemon that calls
