@@ -3,9 +3,12 @@ package team
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -74,11 +77,49 @@ func soakRound(t *testing.T, all []*machine, n int) {
 		m.Wake()
 	}
 	for _, m := range all {
-		eventually(t, "nobody offers it any more", func() bool { return m.mesh.Catalogues() != nil && !m.knows(catalogue.Image, img.Digest.Hex()) })
+		forgotten := func() bool { return m.mesh.Catalogues() != nil && !m.knows(catalogue.Image, img.Digest.Hex()) }
+		for end := time.Now().Add(time.Minute); !forgotten(); time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("round %d, %d restarted: image %s is still offered after a minute\n%s", n, slices.Index(all, restarts), img.Digest.Short(), whatIsKnown(t, all, img.Digest))
+			}
+		}
 	}
 	if n%len(all) == len(all)-1 {
 		rejoin(t, all[0], all[1+n/len(all)%(len(all)-1)])
 	}
+}
+
+// whatIsKnown says for each machine what it offers, and whom it knows as a holder of an image.
+func whatIsKnown(t *testing.T, all []*machine, d agentbox.Digest) string {
+	var b strings.Builder
+	for i, m := range all {
+		c := m.mesh.Catalogues()
+		if c == nil {
+			fmt.Fprintf(&b, "%d takes no part: %v\n", i, m.mesh.Problem())
+			continue
+		}
+		head, records, _ := c.Of(m.mesh.Self())
+		fmt.Fprintf(&b, "%d is %s, %d are here, it offers at %d:", i, m.mesh.Self().Short(), len(m.mesh.Here()), head.Sequence)
+		for _, r := range records {
+			fmt.Fprintf(&b, " %s %.12s", r.Kind, r.Key)
+		}
+		offers, err := m.Sharing.Offers(t.Context())
+		files, listErr := m.Files.List()
+		fmt.Fprintf(&b, "; in its store:")
+		for _, o := range offers {
+			fmt.Fprintf(&b, " %s", o.Image.Short())
+		}
+		fmt.Fprintf(&b, " (%v), files:", err)
+		for _, f := range files {
+			fmt.Fprintf(&b, " %s", f.Digest.Short())
+		}
+		fmt.Fprintf(&b, " (%v)\n", listErr)
+		for _, f := range c.Lookup(catalogue.Image, d.Hex()) {
+			head, _, _ := c.Of(f.Owner)
+			fmt.Fprintf(&b, "  it knows %s as a holder, of whom it has %d; %+v\n", f.Owner.Short(), head.Sequence, c.Counters())
+		}
+	}
+	return b.String()
 }
 
 // gets has a machine get all of an image, again when that was cut off.
