@@ -35,24 +35,28 @@ type Hub struct {
 	work sync.WaitGroup
 
 	ready    chan struct{} // closed by TakeUp
-	starting sync.Mutex    // two starts of one job meet here
+	starting chan struct{} // holds one value while a job is started: two starts of one job meet here
 
-	// mu guards jobs: those that run, and those that ended in this life and are not removed yet. It
-	// is taken for moments only.
-	mu   sync.Mutex
-	jobs map[agentbox.JobID]*live
+	// mu guards jobs: those that run, and those that ended in this life and are not removed yet; and
+	// closed, after which nothing is started. It is taken for moments only.
+	mu     sync.Mutex
+	jobs   map[agentbox.JobID]*live
+	closed bool
 }
 
 // NewHub makes a hub, which lets go of its jobs when ctx ends: they end with their machine, or are
 // taken up by the next hub. Its maker calls TakeUp, which everything else waits for, and Wait.
 func NewHub(ctx context.Context, c Config) *Hub {
-	return &Hub{Config: c, ctx: ctx, jobs: map[agentbox.JobID]*live{}, ready: make(chan struct{})}
+	return &Hub{Config: c, ctx: ctx, jobs: map[agentbox.JobID]*live{}, ready: make(chan struct{}), starting: make(chan struct{}, 1)}
 }
 
 // Wait returns when the hub's context has ended and it has let go of every job: the connection to
 // the guest must end for that. It is called once, by the hub's maker.
 func (h *Hub) Wait() {
 	<-h.ctx.Done()
+	h.mu.Lock()
+	h.closed = true
+	h.mu.Unlock()
 	h.work.Wait()
 }
 
@@ -70,13 +74,52 @@ type Refusal = protocol.JobRefusal
 // before the guest is asked, so that a crash in between leaves a job that the next hub finds lost
 // or running, never one that runs unknown. An error may leave it running, too: to call again with
 // the same ID is safe, and starts it only if it has not been.
+//
+// Once it has begun it does not end with ctx, which is the caller's: a daemon that is killed takes
+// its call with it, and the next one finds the record and waits for the job.
 func (h *Hub) Start(ctx context.Context, spec Spec) (*Refusal, error) {
 	if err := h.await(ctx); err != nil {
 		return nil, err
 	}
 	// Two clients that start the same ID meet here, and the second finds the first one's job.
-	h.starting.Lock()
-	defer h.starting.Unlock()
+	select {
+	case h.starting <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	type outcome struct {
+		refusal *Refusal
+		err     error
+	}
+	done := make(chan outcome, 1)
+	begun := h.begin(func() {
+		defer func() { <-h.starting }()
+		refusal, err := h.start(spec)
+		done <- outcome{refusal, err}
+	})
+	if !begun {
+		return nil, agentbox.Errorf(agentbox.Unavailable, "the box's machine is ending")
+	}
+	select {
+	case o := <-done:
+		return o.refusal, o.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// begin runs f in a goroutine that Wait waits for. It is false once Wait does, and f is not run.
+func (h *Hub) begin(f func()) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.closed {
+		h.work.Go(f)
+	}
+	return !h.closed
+}
+
+// start is Start for one job at a time, and ends with the hub.
+func (h *Hub) start(spec Spec) (*Refusal, error) {
 	if h.job(spec.ID) != nil {
 		return nil, nil
 	}
@@ -100,17 +143,34 @@ func (h *Hub) Start(ctx context.Context, spec Spec) (*Refusal, error) {
 	if spec.Expect {
 		j.expect()
 	}
-	ch, requests, err := j.open(ctx, &spec.JobSpec)
+	ch, requests, err := j.open(h.ctx, &spec.JobSpec)
 	// Nothing has run, so nothing is left of it.
 	if refusal := refusalOf(err); refusal != nil {
 		return refusal, os.RemoveAll(dir)
 	}
-	if err != nil { // perhaps it has started: then the next hub finds it
-		return nil, err
+	if err != nil {
+		return nil, h.unsure(j, err)
 	}
 	h.put(j)
-	h.work.Go(func() { j.follow(ch, requests) })
+	h.begin(func() { j.follow(ch, requests) })
 	return nil, nil
+}
+
+// unsure finds out what became of a job whose start failed with err: the guest may have begun it
+// before the connection broke. One that the guest does not have is lost, so that nobody waits for
+// it. Where the guest does not say, its machine is ending, and the next hub finds out.
+func (h *Hub) unsure(j *live, err error) error {
+	there, askErr := h.inGuest(h.ctx)
+	if askErr != nil {
+		return err
+	}
+	if _, runs := there[j.rec.ID]; !runs {
+		h.lose(j.rec.ID)
+		return err
+	}
+	h.put(j)
+	h.begin(func() { j.follow(nil, nil) })
+	return nil
 }
 
 // await waits until the jobs that the machine had are known. The error is ctx's.
