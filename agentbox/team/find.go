@@ -19,7 +19,7 @@ import (
 // vanishes just then is waited for until it has been silent for heardTime: an overloaded machine may
 // be late with all that it sends.
 const (
-	aloneTime = 300 * time.Millisecond
+	aloneTime = 250 * time.Millisecond
 	busyTime  = 10 * time.Second
 	heardTime = 3 * time.Second
 )
