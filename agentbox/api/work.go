@@ -48,7 +48,8 @@ type WorkDiff struct {
 	Truncated bool     `json:"truncated,omitempty"` // Text is only the beginning
 }
 
-// PullRequest brings a box's work into a checkout, which is the one at Into, as a branch. A branch that exists is moved only where nothing is lost by that.
+// PullRequest brings a box's work into a checkout, which is the one at Into, as a branch. A branch
+// that exists is moved only where nothing is lost by that.
 type PullRequest struct {
 	BoxRef
 	Into   string `json:"into"`

@@ -36,7 +36,9 @@ func (ruled) Packages(context.Context, string) (env, files map[string]string) {
 func (ruled) Lazy(context.Context, agentbox.Isolation, string, agentbox.Progress) (*image.Image, error) {
 	return nil, nil
 }
-func (ruled) Partial(context.Context, image.Image) (partial.Image, error) { panic("it is all here") }
+func (ruled) Partial(context.Context, image.Image) (partial.Image, error) {
+	return partial.Image{}, errors.New("an image that is all here is asked for in part")
+}
 
 // calls are what a supervisor was asked, in order.
 type calls struct {
