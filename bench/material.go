@@ -75,8 +75,12 @@ func (l *Lab) newMaterial(ctx context.Context, dir string) (*material, error) {
 	return m, nil
 }
 
-// addGo copies the package, or says why not: it is agentbox's own, so it takes a checkout of
-// agentbox, and Go. A package of the vocabulary, since it needs no module but the standard library.
+// goPackage is what the Go job tests: a package of agentbox's own that imports only the standard
+// library and whose tests look at nothing but itself, so that it can be copied out.
+const goPackage = "vmm/guest/protocol"
+
+// addGo copies goPackage to go/protocol, a module of its own, or says why not: it takes a checkout
+// of agentbox, and Go.
 func (m *material) addGo(ctx context.Context, dir string) (why string) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
@@ -91,18 +95,8 @@ func (m *material) addGo(ctx context.Context, dir string) (why string) {
 	if err != nil || !strings.HasPrefix(string(mod), "module agentbox\n") {
 		return "this is no checkout of agentbox"
 	}
-	to := filepath.Join(m.origin, "go", "agentbox")
-	files, _ := filepath.Glob(filepath.Join(repo.Root, "agentbox", "*.go"))
-	err = os.MkdirAll(to, 0o755)
-	for _, file := range files {
-		if strings.HasSuffix(file, "imports_test.go") {
-			continue // it looks at the whole repository
-		}
-		b, readErr := os.ReadFile(file)
-		if err == nil && readErr == nil {
-			err = os.WriteFile(filepath.Join(to, filepath.Base(file)), b, 0o644)
-		}
-	}
+	to := filepath.Join(m.origin, "go", "protocol")
+	err = os.CopyFS(to, os.DirFS(filepath.Join(repo.Root, goPackage)))
 	if err == nil {
 		version := strings.TrimPrefix(runtime.Version(), "go")
 		err = os.WriteFile(filepath.Join(m.origin, "go", "go.mod"), []byte("module agentbox\n\ngo "+version+"\n"), 0o644)
@@ -144,7 +138,7 @@ func (m *material) native(ctx context.Context) (nativeTarget, error) {
 		return s, err
 	}
 	s.env = append(s.env, "PATH="+m.goRoot+"/bin:"+os.Getenv("PATH"))
-	_, err = s.run(ctx, "cd go && go test ./agentbox")
+	_, err = s.run(ctx, "cd go && go test ./protocol")
 	return s, err
 }
 

@@ -30,7 +30,7 @@ const goTest = "go-test"
 var jobs = []job{
 	{"c-build", "cd c && { make distclean || true; } >/dev/null 2>&1", "cd c && { ./configure && make -j2; } >/dev/null"},
 	{"c-test", "cd c && { [ -x minigzip64 ] || { ./configure && make -j2; } >/dev/null; }", "cd c && make test >/dev/null"},
-	{goTest, "echo '//' >>go/agentbox/digest.go", "cd go && go test -count=1 ./agentbox >/dev/null"},
+	{goTest, "echo '//' >>go/protocol/argv.go", "cd go && go test -count=1 ./protocol >/dev/null"},
 	{"processes-1000", "", "i=0; while [ $i -lt 1000 ]; do /bin/true; i=$((i + 1)); done"},
 	{"git-status-5000", "", "git status --porcelain >/dev/null"},
 	// Not removed: ext4 is slow to make files while it remembers many that were deleted.
