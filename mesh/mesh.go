@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
-	"agentbox/mesh/background"
+	"agentbox/agentbox/background"
 	"agentbox/mesh/catalogue"
 	"agentbox/mesh/gossip"
 	"agentbox/mesh/identity"

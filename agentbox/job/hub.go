@@ -15,6 +15,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/background"
 	"agentbox/agentbox/environment"
 	"agentbox/vmm/guest/protocol"
 )
@@ -32,16 +33,15 @@ type Config struct {
 type Hub struct {
 	Config
 	ctx  context.Context
-	work sync.WaitGroup
+	work background.Group // starts and followers of jobs; closed by Wait
 
 	ready    chan struct{} // closed by TakeUp
 	starting chan struct{} // holds one value while a job is started: two starts of one job meet here
 
-	// mu guards jobs: those that run, and those that ended in this life and are not removed yet; and
-	// closed, after which nothing is started. It is taken for moments only.
-	mu     sync.Mutex
-	jobs   map[agentbox.JobID]*live
-	closed bool
+	// mu guards jobs: those that run, and those that ended in this life and are not removed yet. It is
+	// taken for moments only.
+	mu   sync.Mutex
+	jobs map[agentbox.JobID]*live
 }
 
 // NewHub makes a hub, which lets go of its jobs when ctx ends: they end with their machine, or are
@@ -54,10 +54,7 @@ func NewHub(ctx context.Context, c Config) *Hub {
 // the guest must end for that. It is called once, by the hub's maker.
 func (h *Hub) Wait() {
 	<-h.ctx.Done()
-	h.mu.Lock()
-	h.closed = true
-	h.mu.Unlock()
-	h.work.Wait()
+	h.work.Close()
 }
 
 // Spec is a job to start. It is what the daemon sends, as JSON.
@@ -92,7 +89,7 @@ func (h *Hub) Start(ctx context.Context, spec Spec) (*Refusal, error) {
 		err     error
 	}
 	done := make(chan outcome, 1)
-	begun := h.begin(func() {
+	begun := h.work.Go(func() {
 		defer func() { <-h.starting }()
 		refusal, err := h.start(spec)
 		done <- outcome{refusal, err}
@@ -106,16 +103,6 @@ func (h *Hub) Start(ctx context.Context, spec Spec) (*Refusal, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-}
-
-// begin runs f in a goroutine that Wait waits for. It is false once Wait does, and f is not run.
-func (h *Hub) begin(f func()) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.closed {
-		h.work.Go(f)
-	}
-	return !h.closed
 }
 
 // start is Start for one job at a time, and ends with the hub.
@@ -152,7 +139,7 @@ func (h *Hub) start(spec Spec) (*Refusal, error) {
 		return nil, h.unsure(j, err)
 	}
 	h.put(j)
-	h.begin(func() { j.follow(ch, requests) })
+	h.work.Go(func() { j.follow(ch, requests) })
 	return nil, nil
 }
 
@@ -169,7 +156,7 @@ func (h *Hub) unsure(j *live, err error) error {
 		return err
 	}
 	h.put(j)
-	h.begin(func() { j.follow(nil, nil) })
+	h.work.Go(func() { j.follow(nil, nil) })
 	return nil
 }
 

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/background"
 	"agentbox/agentbox/durable"
-	"agentbox/mesh/background"
 	"agentbox/mesh/identity"
 	"agentbox/mesh/wire"
 )

@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/memberlist"
 
 	"agentbox/agentbox"
-	"agentbox/mesh/background"
+	"agentbox/agentbox/background"
 	"agentbox/mesh/identity"
 	"agentbox/mesh/wire"
 )

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"agentbox/agentbox"
-	"agentbox/mesh/background"
+	"agentbox/agentbox/background"
 	"agentbox/mesh/identity"
 )
 

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"testing"
 
-	"agentbox/mesh/background"
+	"agentbox/agentbox/background"
 )
 
 // Many begin something while others close: what was begun has ended when Close returns, and nothing

@@ -1,5 +1,5 @@
-// Package background runs what goes on beside a part of the mesh for as long as that part is open:
-// a Group is that part's goroutines. It knows nothing of what they do, and does not end them.
+// Package background runs what goes on beside something for as long as that is open: a Group is its
+// goroutines. It knows nothing of what they do, and does not end them.
 package background
 
 import "sync"
