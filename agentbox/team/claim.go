@@ -26,15 +26,12 @@ const (
 // it is make. make is called once at most, get often. Errors of get but NotFound are told to the
 // person, and then it is made here. key names what is made, and is seen by the whole team.
 func (t *Team) Once(ctx context.Context, key string, say func(string), get, make func(ctx context.Context) error) error {
+	w := want{key, say, get, make}
 	waited := identity.PeerID{}
 	for {
 		// Before any claim: most often it has been there for long.
-		if err := get(ctx); agentbox.CodeOf(err) != agentbox.NotFound {
-			if err == nil || ctx.Err() != nil {
-				return err
-			}
-			say(err.Error()) // it is there and does not come
-			return make(ctx)
+		if missing, err := w.fetch(ctx); !missing {
+			return err
 		}
 		m, c := t.catalogues()
 		if c == nil {
@@ -43,33 +40,18 @@ func (t *Team) Once(ctx context.Context, key string, say func(string), get, make
 		// Taken before the claim is looked at, so that no change in between is missed.
 		changed := t.next()
 		holder, ours, err := claim(m, c, key)
-		if err != nil {
+		switch {
+		case err != nil:
 			t.Log.Warn("team: cannot say that something is being made", "key", key, "error", err)
 			return make(ctx)
-		}
-		if ours {
-			// Who held the claim may have made it, and given up the claim, since we looked.
-			again := func(ctx context.Context) error {
-				err := get(ctx)
-				if err == nil || ctx.Err() != nil {
-					return err
-				}
-				if agentbox.CodeOf(err) != agentbox.NotFound {
-					say(err.Error())
-				}
-				return make(ctx)
-			}
-			// Nobody waits for what we make, so there is nothing to claim.
-			if !m.IsBuilder(m.Self()) {
-				return again(ctx)
-			}
-			lost, err := t.makeClaimed(ctx, m, c, key, again)
-			if !lost {
+		case ours && !m.IsBuilder(m.Self()): // nobody waits for what we make, so there is nothing to claim
+			return w.fetchOrMake(ctx)
+		case ours:
+			if lost, err := t.makeClaimed(ctx, m, c, w); !lost {
 				return err
 			}
 			continue
-		}
-		if holder != waited {
+		case holder != waited:
 			waited = holder
 			say(t.memberName(holder) + " is making it; waiting for that")
 		}
@@ -83,6 +65,35 @@ func (t *Team) Once(ctx context.Context, key string, say func(string), get, make
 	}
 }
 
+// want is what a Once is to get: its arguments.
+type want struct {
+	key       string
+	say       func(string)
+	get, make func(ctx context.Context) error
+}
+
+// fetch gets what another one made. One that is there and does not come is made here.
+func (w want) fetch(ctx context.Context) (missing bool, err error) {
+	err = w.get(ctx)
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return false, err
+	case agentbox.CodeOf(err) == agentbox.NotFound:
+		return true, nil
+	}
+	w.say(err.Error())
+	return false, w.make(ctx)
+}
+
+// fetchOrMake is for who may make it now: who held the claim before may have made it since we
+// looked.
+func (w want) fetchOrMake(ctx context.Context) error {
+	if missing, err := w.fetch(ctx); !missing {
+		return err
+	}
+	return w.make(ctx)
+}
+
 // claim says that this machine makes something, where the others would use what it makes: those of
 // who is no builder are nobody's. holder is set where it is another one.
 func claim(m *mesh.Mesh, c *catalogue.Store, key string) (holder identity.PeerID, ours bool, err error) {
@@ -94,18 +105,19 @@ func claim(m *mesh.Mesh, c *catalogue.Store, key string) (holder identity.PeerID
 }
 
 // makeClaimed makes what we claimed, and renews the claim meanwhile. It is lost when another one
-// claimed it at the same time and goes before us. make's context ends when the claim is lost; what
-// it made by then counts.
-func (t *Team) makeClaimed(ctx context.Context, m *mesh.Mesh, c *catalogue.Store, key string, make func(ctx context.Context) error) (lost bool, err error) {
+// claimed it at the same time and goes before us. The context of what makes it ends when the claim is
+// lost; what it made by then counts.
+func (t *Team) makeClaimed(ctx context.Context, m *mesh.Mesh, c *catalogue.Store, w want) (lost bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	made := launch(func() error { return make(ctx) })
+	made := make(chan error, 1)
+	go func() { made <- w.fetchOrMake(ctx) }() // received below, whatever happens
 	look := time.NewTicker(claimLook)
 	defer look.Stop()
 	renewed := time.Now()
 	drop := func() {
-		if err := c.DropClaim(key); err != nil {
-			t.Log.Warn("team: cannot say that something is made", "key", key, "error", err)
+		if err := c.DropClaim(w.key); err != nil {
+			t.Log.Warn("team: cannot say that something is made", "key", w.key, "error", err)
 		}
 	}
 	for {
@@ -113,7 +125,7 @@ func (t *Team) makeClaimed(ctx context.Context, m *mesh.Mesh, c *catalogue.Store
 		case err := <-made:
 			// What was made is offered first: who waits would else begin.
 			if offerErr := t.offer(context.WithoutCancel(ctx)); offerErr != nil {
-				t.Log.Warn("team: what was made cannot be offered", "key", key, "error", offerErr)
+				t.Log.Warn("team: what was made cannot be offered", "key", w.key, "error", offerErr)
 			}
 			drop()
 			return false, err
@@ -121,7 +133,7 @@ func (t *Team) makeClaimed(ctx context.Context, m *mesh.Mesh, c *catalogue.Store
 		}
 		// Two machines that had not heard of each other claimed it; the catalogue's rule says which
 		// goes on.
-		if holder, ok := c.Holder(key); ok && holder != m.Self() {
+		if holder, ok := c.Holder(w.key); ok && holder != m.Self() {
 			cancel()
 			drop()
 			if err := <-made; err == nil {
@@ -131,16 +143,9 @@ func (t *Team) makeClaimed(ctx context.Context, m *mesh.Mesh, c *catalogue.Store
 		}
 		if time.Since(renewed) > claimRenew {
 			renewed = time.Now()
-			if _, _, err := c.TakeClaim(key, claimTTL); err != nil {
-				t.Log.Warn("team: cannot say that something is still being made", "key", key, "error", err)
+			if _, _, err := c.TakeClaim(w.key, claimTTL); err != nil {
+				t.Log.Warn("team: cannot say that something is still being made", "key", w.key, "error", err)
 			}
 		}
 	}
-}
-
-// launch runs a function beside its caller, who must take the result.
-func launch(do func() error) <-chan error {
-	done := make(chan error, 1)
-	go func() { done <- do() }()
-	return done
 }
