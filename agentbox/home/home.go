@@ -155,8 +155,6 @@ func (h Home) Audit(id agentbox.BoxID) string { return filepath.Join(h.Audits(),
 //	policy/projects/<id>/project          whose rules these are
 //	policy/projects/<id>/user.yaml        the user's rules for this project
 //	policy/projects/<id>/approved/<digest>.yaml  each document that a person approved for it
-//	policy/projects/<id>/before           the digest of what was approved when approvals were kept by path
-//	policy/repositories/<key>/            the same of earlier versions, by path; taken over and removed
 type Policy struct {
 	Dir string
 }
@@ -173,15 +171,6 @@ func (p Policy) Secrets() string      { return filepath.Join(p.Dir, "secrets.jso
 
 // Project is the directory of what was decided about one project; id is that of package project.
 func (p Policy) Project(id string) string { return filepath.Join(p.Dir, "projects", id) }
-
-// Repositories is where earlier versions kept what was decided, by the path of a checkout.
-func (p Policy) Repositories() string { return filepath.Join(p.Dir, "repositories") }
-
-// Repository is the directory of one checkout's decisions in Repositories.
-func (p Policy) Repository(root string) string {
-	sum := sha256.Sum256([]byte(root))
-	return filepath.Join(p.Dir, "repositories", hex.EncodeToString(sum[:8]))
-}
 
 // Template is the directory of one template.
 func (h Home) Template(key string) string { return filepath.Join(h.Templates(), key) }

@@ -121,7 +121,7 @@ func (m *Manager) read(ctx context.Context, req api.UpRequest) (u *making, mine 
 	if err = u.Flags.Check(); err != nil {
 		return nil, mine, err
 	}
-	mine, err = m.Policies.Store.Of(u.Repo.Root)
+	mine, err = project.Of(u.Repo.Root)
 	return u, mine, err
 }
 

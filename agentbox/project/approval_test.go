@@ -132,46 +132,6 @@ func TestWhatIsAskedOfTheHostIsPartOfTheDocument(t *testing.T) {
 	}
 }
 
-// What earlier versions kept by path counts for the project, and two checkouts of it are united.
-func TestWhatWasKeptByPathIsNotLost(t *testing.T) {
-	s, dir := newStore(t), realDir(t)
-	a, b := checkout(t, filepath.Join(dir, "a"), "https://example.com/org/app"), checkout(t, filepath.Join(dir, "b"), "git@example.com:org/app")
-	gone := filepath.Join(dir, "gone")
-	for root, name := range map[string]string{a: "a.example", b: "b.example", gone: "gone.example"} {
-		old := s.names.Repository(root)
-		put(t, filepath.Join(old, "directory"), root+"\n")
-		put(t, filepath.Join(old, "user.yaml"), "preset: strict\nallow: ["+name+"]\ndeny: [never.example]\n")
-		if root != b {
-			put(t, filepath.Join(old, "approved.yaml"), "allow: [approved.example]\n")
-		}
-	}
-	put(t, s.names.Secrets(), `[{"name":"T","from":"env:V","scope":["x.example"],"repository":"`+a+`"},{"name":"G","from":"env:V","scope":["x.example"],"repository":"`+gone+`"}]`)
-	for range 2 {
-		p, err := s.Of(a)
-		if err != nil || p != app {
-			t.Fatalf("%v, %v", p, err)
-		}
-		f, err := s.User(p)
-		if err != nil || len(f.Allow) != 2 || len(f.Deny) != 1 || f.Preset != policy.Strict {
-			t.Errorf("the user's rules are %+v, %v", f, err)
-		}
-		if w, err := s.InForce(p, ""); err != nil || len(w.Policy.Allow) != 1 {
-			t.Errorf("boxes of before are under %+v, %v", w, err)
-		}
-		if list, err := s.For(p); err != nil || len(list) != 1 || list[0].Name != "T" {
-			t.Errorf("secrets %+v, %v", list, err)
-		}
-	}
-	// A checkout that is not there is waited for, as on a disk that is not attached.
-	if p, err := s.Of(checkout(t, gone, "https://example.com/org/gone")); err != nil || p.Name != "example.com/org/gone" {
-		t.Fatal(p, err)
-	} else if f, err := s.User(p); err != nil || len(f.Allow) != 1 {
-		t.Errorf("%+v, %v", f, err)
-	} else if list, err := s.For(p); err != nil || len(list) != 1 || list[0].Name != "G" {
-		t.Errorf("secrets %+v, %v", list, err)
-	}
-}
-
 func TestAPolicyFileStaysInsideItsRepository(t *testing.T) {
 	s, root := newStore(t), t.TempDir()
 	outside := filepath.Join(t.TempDir(), "secret")

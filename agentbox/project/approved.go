@@ -125,46 +125,17 @@ func (s *Store) approvals(p Project) ([]Wish, error) {
 func (s *Store) Approve(p Project, w Wish) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.approve(p, w)
-}
-
-// approve is Approve for a caller that has the lock.
-func (s *Store) approve(p Project, w Wish) error {
 	return s.write(p, filepath.Join(s.dir(p), "approved", w.Digest()+".yaml"), w.encode(approvedComment))
 }
 
-// Nothing stands for a document in the record of a box that has none approved.
-const Nothing = "nothing"
-
-// InForce is the approved document of that digest. "" is for boxes of earlier versions, which did
-// not write it down: it is what was approved for their checkout. What is not approved is an empty
-// document, which asks for nothing. digest is that of the box's record. Errors are of files that
-// cannot be read.
+// InForce is the approved document of that digest, which is that of a box's record. What is not
+// approved is an empty document, which asks for nothing. Errors are of files that cannot be read.
 func (s *Store) InForce(p Project, digest string) (Wish, error) {
-	if digest == Nothing {
-		return Wish{}, nil
-	}
-	if digest == "" {
-		before, err := readFile(filepath.Join(s.dir(p), "before"), maxFile)
-		if err != nil {
-			return Wish{}, ignoreMissing(err)
-		}
-		// The one document that was approved by path is what such a box was made under.
-		digest = strings.TrimSpace(string(before))
-	}
 	list, err := s.approvals(p)
 	if i := slices.IndexFunc(list, func(w Wish) bool { return w.Digest() == digest }); i >= 0 {
 		return list[i], err
 	}
 	return Wish{}, err
-}
-
-// ignoreMissing is nil for a file that is not there.
-func ignoreMissing(err error) error {
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	return err
 }
 
 // Unapproved is the error of what cannot go on before a person has approved a plan. It names what

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"strings"
 
 	"agentbox/agentbox"
 	"agentbox/policy"
@@ -15,17 +16,16 @@ import (
 // field has the value.
 type Secret struct {
 	policy.Secret
-	From       secrets.Reference `json:"from"`
-	Project    string            `json:"project,omitempty"`    // name of the one whose boxes may use it
-	Repository string            `json:"repository,omitempty"` // of an earlier version: the root of a checkout, until its project is known
+	From    secrets.Reference `json:"from"`
+	Project string            `json:"project,omitempty"` // name of the one whose boxes may use it
 }
 
 // Everywhere tells whether the boxes of all projects may use the secret.
-func (s Secret) Everywhere() bool { return s.Project == "" && s.Repository == "" }
+func (s Secret) Everywhere() bool { return s.Project == "" }
 
 // Applies tells whether boxes of the project may use the secret.
 func (s Secret) Applies(p Project) bool {
-	return s.Everywhere() || s.Project != "" && s.Project == p.Name
+	return s.Everywhere() || s.Project == p.Name
 }
 
 // Host is the host a command is asked about: the first that the scope names in full. It is "" where
@@ -54,7 +54,7 @@ func (s *Store) Secrets() ([]Secret, error) {
 		return nil, agentbox.Errorf(agentbox.Corrupt, "%s is not a list of secrets: %w", s.names.Secrets(), err).
 			WithHint("mend or remove it, and set the secrets again: it holds no values")
 	}
-	return adoptSecrets(list), nil
+	return list, nil
 }
 
 // For lists the secrets of the boxes of one project. A secret of the project hides one of the same
@@ -108,14 +108,9 @@ func (s *Store) SetSecret(secret Secret) error {
 		return err
 	}
 	return s.changeSecrets(func(list []Secret) ([]Secret, error) {
-		list = slices.DeleteFunc(list, secret.same)
+		list = slices.DeleteFunc(list, func(o Secret) bool { return o.Name == secret.Name && o.Project == secret.Project })
 		return append(list, secret), nil
 	})
-}
-
-// same tells whether one takes the other's place.
-func (s Secret) same(o Secret) bool {
-	return s.Name == o.Name && s.Project == o.Project && s.Repository == o.Repository
 }
 
 // RemoveSecret removes the secret of a name: the project's own, else the one for all. NotFound
@@ -146,17 +141,12 @@ func (s *Store) changeSecrets(change func([]Secret) ([]Secret, error)) error {
 	}
 	slices.SortStableFunc(list, func(a, b Secret) int {
 		switch {
-		case a.Everywhere() != b.Everywhere():
-			if b.Everywhere() {
-				return -1
-			}
-			return 1
-		case a.Name < b.Name:
+		case a.Everywhere() == b.Everywhere():
+			return strings.Compare(a.Name, b.Name)
+		case b.Everywhere():
 			return -1
-		case a.Name > b.Name:
-			return 1
 		}
-		return 0
+		return 1
 	})
 	data, err := json.MarshalIndent(list, "", "  ")
 	if err != nil {

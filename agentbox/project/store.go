@@ -67,11 +67,6 @@ See docs/policy.md for how rules are written.`
 func (s *Store) ChangeUser(p Project, change func(f *policy.File) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.changeUser(p, change)
-}
-
-// changeUser is ChangeUser for a caller that has the lock.
-func (s *Store) changeUser(p Project, change func(f *policy.File) error) error {
 	f, err := s.User(p)
 	if err != nil {
 		return err

@@ -57,7 +57,7 @@ type Approvals struct {
 // what is approved for its project. What the user's own command line asks for is the user's wish
 // and needs no approval.
 func (d Approvals) Review(ctx context.Context, root string, cfg *config.Config, asked flags.Flags) (project.Review, error) {
-	p, err := d.Store.Of(root)
+	p, err := project.Of(root)
 	if err != nil {
 		return project.Review{}, err
 	}
@@ -179,7 +179,7 @@ func pinOf(root string, cfg *config.Config) string {
 // UsePin remembers what the lock file says once an image was made by it, or it was written by us.
 // Later changes of the pin by the repository are an Ask.
 func (d Approvals) UsePin(lockPath string, r image.Recipe) error {
-	p, err := d.Store.Of(filepath.Dir(lockPath))
+	p, err := project.Of(filepath.Dir(lockPath))
 	if err != nil {
 		return err
 	}

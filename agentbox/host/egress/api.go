@@ -32,7 +32,7 @@ func (e *Policies) projectOf(ctx context.Context, ref api.BoxRef) (string, proje
 	if err != nil {
 		return "", project.Project{}, err
 	}
-	p, err := e.Store.Of(root)
+	p, err := project.Of(root)
 	return root, p, err
 }
 
@@ -82,13 +82,13 @@ func (e *Policies) report(ctx context.Context, root string, environ []string) (a
 // governedAt is the checkout at root as it asks now; mistakes of the repository do not change whose
 // rules count. A configuration that cannot be read governs by nothing of its own.
 func (e *Policies) governedAt(ctx context.Context, root string, environ []string) (Governed, error) {
-	p, err := e.Store.Of(root)
+	p, err := project.Of(root)
 	if err != nil {
 		return Governed{}, err
 	}
 	r, err := e.Review.At(ctx, root, environ)
 	if err != nil {
-		return Governed{root, p, project.Nothing}, nil //nolint:nilerr // making a box of it fails, and says why
+		return Governed{Root: root, Project: p}, nil //nolint:nilerr // making a box of it fails, and says why
 	}
 	return Governed{root, p, r.InForce}, nil
 }
@@ -147,7 +147,7 @@ func (e *Policies) changed(ctx context.Context, root string, environ []string, p
 	if root == "" {
 		return api.PolicyReport{Boxes: e.Tell(nil, progress)}, nil
 	}
-	p, err := e.Store.Of(root)
+	p, err := project.Of(root)
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
@@ -155,7 +155,7 @@ func (e *Policies) changed(ctx context.Context, root string, environ []string, p
 	out, mistakes := e.report(ctx, root, environ)
 	if mistakes != nil {
 		var err error
-		if out, err = e.reportInForce(ctx, Governed{root, p, project.Nothing}, environ); err != nil {
+		if out, err = e.reportInForce(ctx, Governed{Root: root, Project: p}, environ); err != nil {
 			return api.PolicyReport{}, err
 		}
 		progress.Say("what the repository itself asks for cannot be read: " + mistakes.Error())

@@ -115,7 +115,7 @@ type composed struct {
 }
 
 // Governed is whose policy is meant: the checkout, whose remotes count, its project, and which
-// approved document.
+// approved document ("" for none).
 type Governed struct {
 	Root     string
 	Project  project.Project
@@ -128,7 +128,7 @@ func (e *Policies) Of(s Subject) Governed {
 	if g.Root == "" { // it installs tools, for a checkout that is not in it
 		return g
 	}
-	if now, err := e.Store.Of(g.Root); err == nil || g.Project.IsZero() {
+	if now, err := project.Of(g.Root); err == nil || g.Project.IsZero() {
 		g.Project = now
 	}
 	if g.Project.IsZero() {
