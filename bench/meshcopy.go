@@ -83,7 +83,7 @@ func (n *meshNode) giveTCP(l net.Listener) {
 }
 
 // giveFile is the handler of quicCopy.
-func (n *meshNode) giveFile(ctx context.Context, c meshwire.Conn) {
+func (n *meshNode) giveFile(ctx context.Context, c *meshwire.Conn) {
 	s, err := c.AcceptStream(ctx)
 	if err != nil {
 		return

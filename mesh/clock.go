@@ -2,8 +2,6 @@ package mesh
 
 import (
 	"context"
-	"encoding/binary"
-	"io"
 	"sync"
 	"time"
 
@@ -17,23 +15,8 @@ const (
 	clockPeers = 16              // that are asked at most
 )
 
-// tellTime is the handler of wire.Clock: it answers a peer that asks for the time with 8 bytes,
-// Unix nanoseconds, big-endian.
-func tellTime(ctx context.Context, c wire.Conn) {
-	s, err := c.AcceptStream(ctx)
-	if err != nil {
-		return
-	}
-	defer s.Abort()
-	if s.SetDeadline(time.Now().Add(clockTime)) != nil {
-		return
-	}
-	if _, err := s.Write(binary.BigEndian.AppendUint64(nil, uint64(time.Now().UnixNano()))); err == nil {
-		_ = s.Close()
-		// The peer closes the connection once it has read: to close it first could lose the answer.
-		<-ctx.Done() // who asked closes the connection
-	}
-}
+// tellTime answers a peer that asks for the time, over wire.Clock: Unix nanoseconds.
+func tellTime(*wire.Conn, struct{}) (any, error) { return time.Now().UnixNano(), nil }
 
 // Clocks tells by how much the clocks of members who are here are ahead of ours, to within the time
 // that a packet takes. It is for people: nothing here depends on two clocks. Peers that do not
@@ -70,22 +53,11 @@ func askTime(ctx context.Context, node *wire.Node, id identity.PeerID) (ahead ti
 		return 0, err
 	}
 	defer c.Close()
-	s, err := c.OpenStream(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer s.Abort()
-	if err := s.SetDeadline(time.Now().Add(clockTime)); err != nil {
-		return 0, err
-	}
 	asked := time.Now()
-	if err := s.Close(); err != nil { // the peer learns of the stream
-		return 0, err
-	}
-	var b [8]byte
-	if _, err := io.ReadFull(s, b[:]); err != nil {
+	var theirs int64
+	if err := c.Ask(ctx, struct{}{}, &theirs, 100); err != nil {
 		return 0, err
 	}
 	took := time.Since(asked)
-	return time.Unix(0, int64(binary.BigEndian.Uint64(b[:]))).Sub(asked.Round(0).Add(took / 2)), nil
+	return time.Unix(0, theirs).Sub(asked.Round(0).Add(took / 2)), nil
 }

@@ -84,13 +84,10 @@ func (m *Mesh) Join(ctx context.Context, token, name, listen string) error {
 	if err != nil {
 		return err
 	}
-	by, at, err := m.roster.Join(ctx, node, invite, name)
-	if err != nil {
+	if err := m.roster.Join(ctx, node, invite, name); err != nil {
 		_ = node.Close()
 		return err
 	}
-	node.Admit(m.roster.List())
-	node.Learn(by, at)
 	err = m.beginOn(node)
 	m.mu.Lock()
 	m.problem = err
@@ -254,8 +251,8 @@ func (r *running) counters(lists uint64) map[string]uint64 {
 	}
 	return map[string]uint64{
 		"nearby_met": met, "nearby_failed": failed,
-		"handshakes_refused": w.Refused, "connections_accepted": w.Accepted, "connections_dialled": w.Dialled, "dials_failed": w.Failed,
-		"connections_closed_by_list": w.Closed, "connections_over_limit": w.OverLimit,
+		"handshakes_refused": w.Refused.Load(), "connections_accepted": w.Accepted.Load(), "connections_dialled": w.Dialled.Load(), "dials_failed": w.Failed.Load(),
+		"connections_closed_by_list": w.Closed.Load(), "connections_over_limit": w.OverLimit.Load(),
 		"gossip_oversized": g.Oversized, "gossip_too_long": g.TooLong, "gossip_overflowed": g.Overflowed, "gossip_phantoms": g.Phantoms, "gossip_forged": g.Forged,
 		"catalogues_fetched": c.Fetched, "catalogues_refused": c.Refused, "catalogues_rolled_back": c.RolledBack, "catalogues_forked": c.Forked,
 		"member_lists_refused": lists,

@@ -154,34 +154,17 @@ func (s *Store) fetch(ctx context.Context, owner, from identity.PeerID) error {
 	s.mu.Lock()
 	since := s.sequence(owner)
 	s.mu.Unlock()
-	d, err := ask[Delta](ctx, c, request{Owner: owner, Since: since}, maxDelta)
-	if err == nil {
-		err = s.take(owner, d)
-	}
-	if agentbox.CodeOf(err) == agentbox.Corrupt && since > 0 && d.Since > 0 {
-		if d, err = ask[Delta](ctx, c, request{Owner: owner}, maxDelta); err == nil {
+	for {
+		var d Delta
+		err := c.Ask(ctx, request{Owner: owner, Since: since}, &d, maxDelta)
+		if err == nil {
 			err = s.take(owner, d)
 		}
+		if since == 0 || d.Since == 0 || agentbox.CodeOf(err) != agentbox.Corrupt {
+			return err
+		}
+		since = 0
 	}
-	return err
-}
-
-// ask opens a stream, asks, and reads the answer, of at most so many bytes, until ctx ends.
-func ask[T any](ctx context.Context, c wire.Conn, req request, most int) (T, error) {
-	var answer T
-	st, err := c.OpenStream(ctx)
-	if err != nil {
-		return answer, err
-	}
-	defer st.Abort()
-	if deadline, ok := ctx.Deadline(); ok {
-		_ = st.SetDeadline(deadline)
-	}
-	if err := wire.WriteMessage(st, req, maxRequest); err != nil {
-		return answer, err
-	}
-	_ = st.Close()
-	return answer, wire.ReadMessage(st, &answer, most)
 }
 
 // take makes a catalogue what a delta says, if its owner signed that and it is newer. It is
@@ -245,8 +228,8 @@ func (s *Store) Exchange(ctx context.Context, from identity.PeerID) error {
 		return err
 	}
 	defer c.Close()
-	heads, err := ask[[]Head](ctx, c, request{}, maxHeads)
-	if err != nil {
+	var heads []Head
+	if err := c.Ask(ctx, request{}, &heads, maxHeads); err != nil {
 		return err
 	}
 	for _, h := range heads {

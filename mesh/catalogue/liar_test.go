@@ -49,14 +49,14 @@ func TestLiarsAreNotBelieved(t *testing.T) {
 			var d Delta
 			_ = json.Unmarshal(b, &d)
 			answer := lie(d)
-			liar.Handle(wire.Catalogue, func(ctx context.Context, c wire.Conn) {
+			liar.Handle(wire.Catalogue, func(ctx context.Context, c *wire.Conn) {
 				for {
 					st, err := c.AcceptStream(ctx)
 					if err != nil {
 						return
 					}
 					_, _ = io.ReadAll(st)
-					_ = wire.WriteMessage(st, answer, 64<<20)
+					_ = wire.WriteMessage(st, answer)
 					_ = st.Close()
 				}
 			})
@@ -73,7 +73,7 @@ func TestLiarsAreNotBelieved(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	// An announcement that is longer than any catalogue is not read to its end.
-	liar.Handle(wire.Catalogue, func(ctx context.Context, c wire.Conn) {
+	liar.Handle(wire.Catalogue, func(ctx context.Context, c *wire.Conn) {
 		st, err := c.AcceptStream(ctx)
 		if err == nil {
 			_, _ = st.Write([]byte{0xff, 0xff, 0xff, 0xff})

@@ -91,7 +91,7 @@ func Open(cfg Config, list identity.List) (*Store, error) {
 	if err := s.Update(func(e *Edit) { e.Replace(Claim, nil) }); err != nil {
 		cfg.Log.Warn("mesh: claims of before are not taken back", "error", err)
 	}
-	cfg.Node.Handle(wire.Catalogue, s.serve)
+	cfg.Node.Handle(wire.Catalogue, wire.Answers(maxRequest, s.serve))
 	return s, nil
 }
 
@@ -155,7 +155,7 @@ func (s *Store) read(owner identity.PeerID) (*set, error) {
 func (s *Store) write(got *set, sync bool) error {
 	d := got.since(0)
 	var b strings.Builder
-	if err := wire.WriteMessage(&b, d, maxDelta); err != nil {
+	if err := wire.WriteMessage(&b, d); err != nil {
 		return err
 	}
 	if sync {

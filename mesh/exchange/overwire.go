@@ -20,7 +20,7 @@ type Wire struct {
 // dialled is a connection that is there or being made. conn and err are set when done is closed.
 type dialled struct {
 	done chan struct{}
-	conn wire.Conn
+	conn *wire.Conn
 	err  error
 }
 
@@ -30,7 +30,7 @@ func OverWire(node *wire.Node) *Wire { return &Wire{node: node, conns: map[PeerI
 // Answer has n answer the sessions that peers open, each in a goroutine that ends with its
 // connection.
 func (w *Wire) Answer(n *Node) {
-	w.node.Handle(wire.Blobs, func(ctx context.Context, c wire.Conn) {
+	w.node.Handle(wire.Blobs, func(ctx context.Context, c *wire.Conn) {
 		var sessions sync.WaitGroup
 		defer sessions.Wait()
 		for {
@@ -121,7 +121,7 @@ func (w *Wire) Close() error {
 }
 
 // stream is one whose Close ends both directions.
-type stream struct{ wire.Stream }
+type stream struct{ *wire.Stream }
 
 func (s stream) Close() error {
 	s.Abort()

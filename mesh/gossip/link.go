@@ -31,7 +31,7 @@ type link struct {
 
 	mu sync.Mutex
 	// conn is the newest connection, nil when none is believed to be alive.
-	conn     wire.Conn
+	conn     *wire.Conn
 	asked    time.Time     // when something was sent first since the connection was last known to be alive
 	received uint64        // packets that had come by then
 	dialling chan struct{} // closed when the dial that goes on has ended
@@ -66,7 +66,7 @@ func (l *link) send(b []byte) error {
 
 // usable gives the connection if it is alive as far as we know: QUIC acknowledges what we send at
 // once, whether or not the peer has an answer.
-func (l *link) usable() wire.Conn {
+func (l *link) usable() *wire.Conn {
 	if l.conn == nil {
 		return nil
 	}
@@ -112,14 +112,14 @@ func (l *link) dial() {
 }
 
 // adopt makes a connection the one that is used, and sends what waited for it.
-func (l *link) adopt(c wire.Conn) {
+func (l *link) adopt(c *wire.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.use(c)
 }
 
 // use is adopt for callers that hold mu.
-func (l *link) use(c wire.Conn) {
+func (l *link) use(c *wire.Conn) {
 	l.conn, l.asked, l.failed = c, time.Time{}, time.Time{}
 	for _, b := range l.waiting {
 		_ = c.SendDatagram(b)
@@ -128,7 +128,7 @@ func (l *link) use(c wire.Conn) {
 }
 
 // open begins a stream, connecting first if need be, until ctx ends.
-func (l *link) open(ctx context.Context) (wire.Stream, error) {
+func (l *link) open(ctx context.Context) (*wire.Stream, error) {
 	for {
 		l.mu.Lock()
 		c := l.usable()

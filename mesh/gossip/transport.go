@@ -92,14 +92,14 @@ func (t *transport) dropAll() {
 }
 
 // serve uses a connection that a peer opened, until it ends. It is the node's handler.
-func (t *transport) serve(ctx context.Context, c wire.Conn) {
+func (t *transport) serve(ctx context.Context, c *wire.Conn) {
 	l := t.link(c.Peer())
 	l.adopt(c)
 	t.read(ctx, l, c)
 }
 
 // read hands on what comes on a connection until it ends, or ctx does.
-func (t *transport) read(ctx context.Context, l *link, c wire.Conn) {
+func (t *transport) read(ctx context.Context, l *link, c *wire.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(t.ctx, cancel)
 	defer stop()
@@ -114,7 +114,7 @@ func (t *transport) read(ctx context.Context, l *link, c wire.Conn) {
 }
 
 // readPackets hands on the datagrams of a connection.
-func (t *transport) readPackets(ctx context.Context, l *link, c wire.Conn) {
+func (t *transport) readPackets(ctx context.Context, l *link, c *wire.Conn) {
 	from := net.UDPAddrFromAddrPort(placeOf(l.peer))
 	for {
 		b, err := c.ReceiveDatagram(ctx)
@@ -133,7 +133,7 @@ func (t *transport) readPackets(ctx context.Context, l *link, c wire.Conn) {
 }
 
 // acceptStreams hands on the streams of a connection, each when memberlist takes it.
-func (t *transport) acceptStreams(ctx context.Context, l *link, c wire.Conn) {
+func (t *transport) acceptStreams(ctx context.Context, l *link, c *wire.Conn) {
 	for {
 		s, err := c.AcceptStream(ctx)
 		if err != nil {
@@ -220,13 +220,13 @@ func (t *transport) Shutdown() error {
 
 // streamConn is a stream as memberlist wants one: a net.Conn, which may bring maxStream bytes.
 type streamConn struct {
-	wire.Stream
+	*wire.Stream
 	t      *transport
 	left   int64
 	remote net.Addr
 }
 
-func (t *transport) netConn(s wire.Stream, l *link) net.Conn {
+func (t *transport) netConn(s *wire.Stream, l *link) net.Conn {
 	return &streamConn{Stream: s, t: t, left: maxStream, remote: net.UDPAddrFromAddrPort(placeOf(l.peer))}
 }
 

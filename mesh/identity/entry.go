@@ -1,7 +1,6 @@
 package identity
 
 import (
-	"bytes"
 	"crypto/ed25519"
 	"encoding/json"
 	"slices"
@@ -15,7 +14,7 @@ import (
 // Role is what a member may do beyond being one.
 type Role string
 
-// The roles. More would need another version of the entry: unknown ones are refused.
+// The roles. Unknown ones are refused.
 const (
 	Builder Role = "builder" // what it built is used by the others
 	Admin   Role = "admin"   // may invite and revoke
@@ -24,17 +23,13 @@ const (
 // MaxMemberName bounds the name of a member, in bytes.
 const MaxMemberName = 64
 
-// maxEntry bounds an encoded entry, in bytes.
-const maxEntry = 2 << 10
-
 // Entry is one signed line of a member list: what one signer says of one member. It is never
 // changed: a later one of the same signer with a greater serial replaces it. Fields are in the
 // order in which they are signed.
 type Entry struct {
-	Version   int             `json:"version"` // 1
-	Team      agentbox.Digest `json:"team"`    // of the root's public key
-	Key       []byte          `json:"key"`     // the member's ed25519 public key
-	Name      string          `json:"name"`    // for people; need not be unique
+	Team      agentbox.Digest `json:"team"` // of the root's public key
+	Key       []byte          `json:"key"`  // the member's ed25519 public key
+	Name      string          `json:"name"` // for people; need not be unique
 	Roles     []Role          `json:"roles,omitempty"`
 	Serial    uint64          `json:"serial"`            // the greatest one counts
 	Revoked   bool            `json:"revoked,omitempty"` // signed by the member itself: it left
@@ -44,15 +39,14 @@ type Entry struct {
 	Signature []byte          `json:"signature"`
 }
 
-const entryVersion = 1
-
-// entryDomain keeps a signature over an entry from being one over anything else.
+// entryDomain keeps a signature over an entry from being one over anything else. The digit is the
+// version.
 const entryDomain = "agentbox member 1\n"
 
-// Sign gives the entry with version, signer and signature, its roles sorted, each once, and its
+// Sign gives the entry with signer and signature, its roles sorted, each once, and its
 // times rounded down to what is signed. The error says what of it is not well-formed.
 func (e Entry) Sign(key ed25519.PrivateKey) (Entry, error) {
-	e.Version, e.Signer = entryVersion, key.Public().(ed25519.PublicKey)
+	e.Signer = key.Public().(ed25519.PublicKey)
 	e.Issued, e.Expires = e.Issued.UTC().Truncate(time.Second), e.Expires.UTC().Truncate(time.Second)
 	slices.Sort(e.Roles)
 	e.Roles = slices.Compact(e.Roles)
@@ -86,9 +80,6 @@ func (e Entry) Verify() error {
 // Peer is the member.
 func (e Entry) Peer() PeerID { return PeerOf(e.Key) }
 
-// encode gives the one form that a signed entry has.
-func (e Entry) encode() ([]byte, error) { return json.Marshal(e) }
-
 // signed is what the signature is over.
 func (e Entry) signed() ([]byte, error) {
 	e.Signature = nil
@@ -99,8 +90,6 @@ func (e Entry) signed() ([]byte, error) {
 // check tells what is wrong with an entry, but for its signature.
 func (e Entry) check() error {
 	switch {
-	case e.Version != entryVersion:
-		return corrupt("member list: an entry of version %d", e.Version)
 	case len(e.Key) != ed25519.PublicKeySize, len(e.Signer) != ed25519.PublicKeySize:
 		return corrupt("member list: a key that is not an ed25519 key")
 	case e.Team.IsZero():
@@ -130,22 +119,6 @@ func CheckMemberName(name string) error {
 		}
 	}
 	return nil
-}
-
-// DecodeEntry reads an entry in its one form, as it is in a list, and verifies its signature.
-func DecodeEntry(b []byte) (Entry, error) {
-	if len(b) > maxEntry {
-		return Entry{}, corrupt("member list: an entry of %d bytes, at most %d", len(b), maxEntry)
-	}
-	var e Entry
-	if err := json.Unmarshal(b, &e); err != nil {
-		return Entry{}, corrupt("member list: %w", err)
-	}
-	// One form only: nobody signs what two readers could understand differently.
-	if same, err := e.encode(); err != nil || !bytes.Equal(same, b) {
-		return Entry{}, corrupt("member list: an entry is not in the form in which entries are written")
-	}
-	return e, e.Verify()
 }
 
 // corrupt makes an error of code Corrupt.

@@ -170,12 +170,11 @@ func TestAListIsReadInOneFormAndOfOneTeam(t *testing.T) {
 	}
 	// A list with an entry that its signer may not sign is not in the one form.
 	void := says(t, root, key(8), key(9), 1, nil)
-	raw, _ := void.encode()
 	var in listJSON
 	if err := json.Unmarshal(b, &in); err != nil {
 		t.Fatal(err)
 	}
-	in.Entries = append(in.Entries, raw)
+	in.Entries = append(in.Entries, void)
 	b, _ = json.Marshal(in)
 	if _, err := DecodeList(b, l.Team()); agentbox.CodeOf(err) != agentbox.Corrupt {
 		t.Errorf("void entry: %v", err)

@@ -3,7 +3,6 @@ package roster
 import (
 	"bytes"
 	"crypto/ed25519"
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -43,26 +42,7 @@ func (r *Roster) SetRoles(id identity.PeerID, roles []identity.Role) error {
 	if !ok || !m.Active(r.cfg.Now()) {
 		return agentbox.Errorf(agentbox.NotFound, "%s is not a member of the team", id.Short())
 	}
-	wasAdmin := m.Has(identity.Admin)
-	next := m
-	next.Roles = roles
-	key, err := r.signer(m, next.Has(identity.Admin))
-	if err != nil {
-		return err
-	}
-	e, err := r.entry(next, key, nil)
-	if err != nil {
-		return err
-	}
-	entries := []identity.Entry{e}
-	if wasAdmin && !next.Has(identity.Admin) {
-		adopted, err := r.adopt(id)
-		if err != nil {
-			return err
-		}
-		entries = append(adopted, e)
-	}
-	return r.merge(entries)
+	return r.say(m, roles, nil)
 }
 
 // Revoke takes a member off the list for good: its key cannot come back, so the machine needs
@@ -79,35 +59,42 @@ func (r *Roster) Revoke(id identity.PeerID) error {
 	case id == r.self:
 		return agentbox.Errorf(agentbox.Invalid, "a machine does not revoke itself").WithHint("agentbox mesh leave")
 	}
-	key, err := r.signer(m, false)
+	return r.say(m, nil, func(e *identity.Entry) { e.Revoked, e.Expires = true, time.Time{} })
+}
+
+// say signs which roles a member has from now on (entries), and makes that known.
+func (r *Roster) say(m identity.Member, roles []identity.Role, change func(*identity.Entry)) error {
+	signed, err := r.entries(m, roles, change)
 	if err != nil {
 		return err
 	}
-	var entries []identity.Entry
-	if m.Has(identity.Admin) {
-		if entries, err = r.adopt(id); err != nil {
-			return err
+	return r.merge(signed...)
+}
+
+// entries signs which roles a member has from now on, after change, which may be nil, has had the
+// entry. What only that member says is adopted where it is an admin no longer. NotFound and
+// Conflict are signer's.
+func (r *Roster) entries(m identity.Member, roles []identity.Role, change func(*identity.Entry)) (signed []identity.Entry, err error) {
+	admin := slices.Contains(roles, identity.Admin)
+	key, err := r.signer(m, admin)
+	if err != nil {
+		return nil, err
+	}
+	if !admin && r.stillAdmin(m.ID) {
+		if signed, err = r.adopt(m.ID); err != nil {
+			return nil, err
 		}
 	}
-	m.Roles = nil
-	e, err := r.entry(m, key, func(e *identity.Entry) { e.Revoked, e.Expires = true, time.Time{} })
-	if err != nil {
-		return err
-	}
-	return r.merge(append(entries, e))
+	m.Roles = roles
+	e, err := r.entry(m, key, change)
+	return append(signed, e), err
 }
 
 // adopt signs with the root key what only one admin says, so that it stays when that admin goes:
 // whether an entry counts depends on whether its signer is an admin now (identity, judge.go).
-// Without the root key it gives nothing.
+// This machine has that key.
 func (r *Roster) adopt(admin identity.PeerID) ([]identity.Entry, error) {
-	list := r.List()
-	r.mu.Lock()
-	root := r.root
-	r.mu.Unlock()
-	if root == nil {
-		return nil, nil
-	}
+	list, root := r.state()
 	var out []identity.Entry
 	for _, e := range list.Entries() {
 		m, _ := list.Member(e.Peer())
@@ -141,10 +128,10 @@ func (r *Roster) entry(m identity.Member, key ed25519.PrivateKey, change func(*i
 	return e.Sign(key)
 }
 
-// Leaving is the signed entry that this machine leaves the team, for the others to hear of. Any
+// leaving is the signed entry that this machine leaves the team, for the others to hear of. Any
 // member may sign that of itself, so leaving takes no admin. NotFound when it is in none. Nothing
 // is changed here.
-func (r *Roster) Leaving() (identity.Entry, error) {
+func (r *Roster) leaving() (identity.Entry, error) {
 	me, ok := r.List().Member(r.self)
 	if !ok {
 		return identity.Entry{}, noTeam()
@@ -155,95 +142,71 @@ func (r *Roster) Leaving() (identity.Entry, error) {
 // keepLeaving writes down that this machine left, for when it joins the same team again: an admin
 // that has not heard of it would not sign anew who is a member, and hear of it then.
 func (r *Roster) keepLeaving() error {
-	e, err := r.Leaving()
+	e, err := r.leaving()
 	if err != nil {
 		return nil // it was no member: there is nothing to tell
 	}
 	return durable.WriteJSON(r.leftFile(), e, 0o600)
 }
 
-// left is the entry of keepLeaving, as it is sent; nil where this machine never left the team. A
-// file that cannot be read is as none: the farewell itself may have arrived.
-func (r *Roster) left(team agentbox.Digest) json.RawMessage {
+// left is the entry of keepLeaving; nil where this machine never left the team. A file that cannot
+// be read is as none: the farewell itself may have arrived.
+func (r *Roster) left(team agentbox.Digest) *identity.Entry {
 	var e identity.Entry
 	if err := durable.ReadJSON(r.leftFile(), &e); err != nil || e.Team != team {
 		return nil
 	}
-	b, err := json.Marshal(e)
-	if err != nil {
-		return nil
-	}
-	return b
+	return &e
 }
 
 // tookLeft merges what the holder of an invitation brought of its own leaving, before it is added:
 // the entry that adds it then has a greater serial.
-func (r *Roster) tookLeft(peer identity.PeerID, b json.RawMessage) error {
-	if len(b) == 0 {
+func (r *Roster) tookLeft(peer identity.PeerID, e *identity.Entry) error {
+	switch {
+	case e == nil:
 		return nil
-	}
-	e, err := identity.DecodeEntry(b)
-	if err != nil {
-		return err
-	}
-	if e.Peer() != peer || !bytes.Equal(e.Signer, e.Key) || !e.Revoked {
+	case e.Peer() != peer || !bytes.Equal(e.Signer, e.Key) || !e.Revoked:
 		return agentbox.Errorf(agentbox.Corrupt, "peer %s brought an entry that is not that it left", peer.Short())
 	}
-	return r.merge([]identity.Entry{e})
+	return r.merge(*e)
 }
 
 // Renew signs what has to be signed anew: members with less than half of their time left, and what
 // admins that left had said. It does nothing on a machine that may not sign. It is called every
 // hour, and writes only when there is something to sign.
 func (r *Roster) Renew() error {
-	list := r.List()
 	now := r.cfg.Now()
-	var entries []identity.Entry
-	for _, m := range list.Members() {
-		key, err := r.signer(m, false)
-		if err != nil {
-			continue
-		}
+	var all []identity.Entry
+	for _, m := range r.List().Members() {
+		var signed []identity.Entry
+		var err error
 		switch {
 		// The role goes with the admin, which its own entry cannot say: only the root takes it.
-		case m.Left && r.stillAdmin(list, m.ID):
-			adopted, err := r.adopt(m.ID)
-			if err != nil {
-				return err
-			}
-			e, err := r.entry(m, key, func(e *identity.Entry) { e.Roles, e.Serial = nil, m.Serial })
-			if err != nil {
-				return err
-			}
-			entries = append(append(entries, adopted...), e)
+		case m.Left && r.stillAdmin(m.ID):
+			signed, err = r.entries(m, nil, func(e *identity.Entry) { e.Serial = m.Serial })
 		case m.Active(now) && !m.Expires.IsZero() && m.Expires.Sub(now) < memberFor/2 && m.ID != r.self:
-			e, err := r.entry(m, key, nil)
+			signed, err = r.entries(m, m.Roles, nil)
+		}
+		switch agentbox.CodeOf(err) {
+		case agentbox.NotFound, agentbox.Conflict: // not ours to sign
+		default:
 			if err != nil {
 				return err
 			}
-			entries = append(entries, e)
+			all = append(all, signed...)
 		}
 	}
-	if len(entries) == 0 {
+	if len(all) == 0 {
 		return nil
 	}
-	return r.merge(entries)
+	return r.merge(all...)
 }
 
-// stillAdmin tells whether the root still lets a member that left sign for others. Only the machine
-// with the root key can do something about that, so it is false on all others.
-func (r *Roster) stillAdmin(list identity.List, id identity.PeerID) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.root == nil {
-		return false
-	}
-	for _, e := range list.Entries() {
-		if e.Peer() == id && bytes.Equal(e.Signer, list.Root()) && !e.Revoked {
-			if slices.Contains(e.Roles, identity.Admin) {
-				return true
-			}
-		}
-	}
-	return false
+// stillAdmin tells whether the root still lets a member, which may have left, sign for others. Only
+// the machine with the root key can do something about that, so it is false on all others.
+func (r *Roster) stillAdmin(id identity.PeerID) bool {
+	list, root := r.state()
+	return root != nil && slices.ContainsFunc(list.Entries(), func(e identity.Entry) bool {
+		return e.Peer() == id && bytes.Equal(e.Signer, list.Root()) && !e.Revoked && slices.Contains(e.Roles, identity.Admin)
+	})
 }

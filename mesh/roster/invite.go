@@ -1,9 +1,9 @@
 package roster
 
 import (
-	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"path/filepath"
 	"slices"
@@ -27,14 +27,15 @@ type invitation struct {
 // maxInvites bounds the open ones: each is a protocol that the node answers to strangers.
 const maxInvites = 64
 
-// id is how the machine that is invited asks for it: a hash, so that who hears it cannot take it
-// up.
-func (i invitation) id() string {
-	return wire.GuestID(sha256.Sum256(append([]byte("agentbox invitation 1\n"), i.Secret...)))
+// service is how the machine that is invited asks for it: by a hash, so that who hears it cannot
+// take it up.
+func (i invitation) service() wire.Service {
+	hash := sha256.Sum256(append([]byte("agentbox invitation 1\n"), i.Secret...))
+	return wire.GuestService(hex.EncodeToString(hash[:16]))
 }
 
 // proof is what only a side that has the secret can say, on one connection only: binding is that
-// connection's (wire.GuestHandler). what tells the two directions apart, so that neither can answer
+// connection's (wire.Conn.Binding). what tells the two directions apart, so that neither can answer
 // with what it was sent.
 func (i invitation) proof(what string, binding []byte) []byte {
 	h := hmac.New(sha256.New, i.Secret)
@@ -53,10 +54,16 @@ func (r *Roster) readInvites() error {
 	return nil
 }
 
-// writeInvites replaces the file, readable by this user alone: who has a secret can join.
-// r.changing is held.
-func (r *Roster) writeInvites(list []invitation) error {
-	return durable.WriteJSON(r.invitesFile(), list, 0o600)
+// keepInvites makes these the invitations, on disk first, in a file that is readable by this user
+// alone: who has a secret can join. r.changing is held.
+func (r *Roster) keepInvites(list []invitation) error {
+	if err := durable.WriteJSON(r.invitesFile(), list, 0o600); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.invites = list
+	return nil
 }
 
 // Invite makes an invitation that one machine can take up until it expires, to become a member with
@@ -75,17 +82,10 @@ func (r *Roster) Invite(ttl time.Duration, roles []identity.Role, addresses []st
 	if len(open) >= maxInvites {
 		return identity.Invite{}, agentbox.Errorf(agentbox.Conflict, "there are %d open invitations", len(open)).WithHint("wait until some expire")
 	}
-	open = append(open, i)
-	if err := r.writeInvites(open); err != nil {
+	if err := r.keepInvites(append(open, i)); err != nil {
 		return identity.Invite{}, err
 	}
-	r.mu.Lock()
-	r.invites = open
-	node := r.node
-	r.mu.Unlock()
-	if node != nil {
-		node.HandleGuest(i.id(), r.guest(i.id()))
-	}
+	r.answer(i.service(), r.welcomer(i.service()))
 	return identity.Invite{Team: r.List().Team(), Secret: secret, Expires: i.Expires, Addresses: addresses}, nil
 }
 
@@ -97,70 +97,71 @@ func (r *Roster) open(now time.Time) []invitation {
 	return slices.DeleteFunc(slices.Clone(r.invites), func(i invitation) bool { return !now.Before(i.Expires) })
 }
 
+// answer has the node, if there is one, handle a service; nil: it does no more.
+func (r *Roster) answer(s wire.Service, h wire.Handler) {
+	r.mu.Lock()
+	node := r.node
+	r.mu.Unlock()
+	if node != nil {
+		node.Handle(s, h)
+	}
+}
+
 // Answer makes a node the one where invitations are taken up and lists exchanged; nil: none is. The
 // node of before answers no more.
 func (r *Roster) Answer(node *wire.Node) {
 	r.mu.Lock()
-	old := r.node
-	r.node = node
 	invites := slices.Clone(r.invites)
 	r.mu.Unlock()
 	for _, i := range invites {
-		if old != nil {
-			old.HandleGuest(i.id(), nil)
-		}
-		if node != nil {
-			node.HandleGuest(i.id(), r.guest(i.id()))
-		}
+		r.answer(i.service(), nil)
 	}
-	if old != nil {
-		old.Handle(wire.Roster, nil)
+	r.answer(wire.Roster, nil)
+	r.mu.Lock()
+	r.node = node
+	r.mu.Unlock()
+	for _, i := range invites {
+		r.answer(i.service(), r.welcomer(i.service()))
 	}
-	if node != nil {
-		node.Handle(wire.Roster, r.serve)
-	}
+	r.answer(wire.Roster, wire.Answers(maxMessage, r.serve))
 }
 
 // EndInvites stops answering invitations that are over. It is called now and then; until then the
 // answer is that they have expired. The file keeps them until the next change.
 func (r *Roster) EndInvites() {
-	now := r.cfg.Now()
 	r.changing.Lock()
 	defer r.changing.Unlock()
+	open := r.open(r.cfg.Now())
 	r.mu.Lock()
-	var over []invitation
-	r.invites = slices.DeleteFunc(r.invites, func(i invitation) bool {
-		if !now.Before(i.Expires) {
-			over = append(over, i)
-			return true
-		}
-		return false
-	})
-	node := r.node
+	all := r.invites
+	r.invites = open
 	r.mu.Unlock()
-	for _, i := range over {
-		if node != nil {
-			node.HandleGuest(i.id(), nil)
+	for _, i := range all {
+		if !r.cfg.Now().Before(i.Expires) {
+			r.answer(i.service(), nil)
 		}
 	}
 }
 
-// take uses up an invitation for one peer, on disk first. The same peer may take it again: its
-// first answer may have been lost. False when another has it, or it is over. r.changing is held.
-func (r *Roster) take(id string, by identity.PeerID) (invitation, bool, error) {
+// take uses up an invitation for one peer that proved to have the secret, on disk first. The same
+// peer may take it again: its first answer may have been lost. What it gives says by whom it was
+// taken up, who may be another one. Conflict when it is over, or there is no proof; a stranger uses
+// up none.
+func (r *Roster) take(s wire.Service, by identity.PeerID, proved func(invitation) bool) (invitation, error) {
+	r.changing.Lock()
+	defer r.changing.Unlock()
 	open := r.open(r.cfg.Now())
-	at := slices.IndexFunc(open, func(i invitation) bool { return i.id() == id })
-	if at < 0 || !open[at].By.IsZero() && open[at].By != by {
-		return invitation{}, false, nil
+	at := slices.IndexFunc(open, func(i invitation) bool { return i.service() == s })
+	switch {
+	case at < 0:
+		return invitation{}, agentbox.Errorf(agentbox.Conflict, "the invitation has expired")
+	case !proved(open[at]):
+		return invitation{}, agentbox.Errorf(agentbox.Conflict, "it did not prove that it has the secret")
+	case !open[at].By.IsZero():
+		return open[at], nil
 	}
 	open[at].By = by
-	if err := r.writeInvites(open); err != nil {
-		return invitation{}, false, err
-	}
-	r.mu.Lock()
-	r.invites = open
-	r.mu.Unlock()
-	return open[at], true, nil
+	return open[at], r.keepInvites(open)
 }
 
 // Messages of a join: the guest proves that it has the secret and says who it is; the machine that
@@ -168,10 +169,11 @@ func (r *Roster) take(id string, by identity.PeerID) (invitation, bool, error) {
 // proof but what is worth nothing without the secret.
 type (
 	joinRequest struct {
-		Proof []byte          `json:"proof"`
-		Key   []byte          `json:"key"`
-		Name  string          `json:"name"`
-		Left  json.RawMessage `json:"left,omitempty"` // the entry by which it left this team before
+		Proof []byte `json:"proof"`
+		Key   []byte `json:"key"`
+		Name  string `json:"name"`
+		// Left is the entry by which it left this team before, nil if it did not.
+		Left *identity.Entry `json:"left,omitempty"`
 	}
 	joinAnswer struct {
 		Proof []byte          `json:"proof"`
@@ -180,81 +182,55 @@ type (
 	}
 )
 
-// maxJoin bounds a request in bytes; joinTime both sides' patience.
+// maxJoin bounds a request in bytes; joinTime is the guest's patience.
 const (
 	maxJoin  = 4 << 10
 	joinTime = 20 * time.Second
 )
 
-// guest serves the holder of an invitation, for wire.Node.HandleGuest. Nothing is said before the
-// proof of the secret; a guest that has none learns nothing but that the connection ends.
-func (r *Roster) guest(id string) wire.GuestHandler {
-	return func(ctx context.Context, c wire.Conn, binding []byte) {
-		ctx, cancel := context.WithTimeout(ctx, joinTime)
-		defer cancel()
-		s, err := c.AcceptStream(ctx)
-		if err != nil {
-			return
-		}
-		defer s.Abort()
-		_ = s.SetDeadline(time.Now().Add(joinTime))
-		var req joinRequest
-		if err := wire.ReadMessage(s, &req, maxJoin); err != nil {
-			return
-		}
-		answer, err := r.welcome(id, c.Peer(), req, binding)
+// welcomer serves the holders of an invitation. Nothing is said before the proof of the secret; a
+// guest that has none learns nothing but that the stream ends.
+func (r *Roster) welcomer(s wire.Service) wire.Handler {
+	return wire.Answers(maxJoin, func(c *wire.Conn, req joinRequest) (any, error) {
+		answer, err := r.welcome(s, c, req)
 		if err != nil {
 			r.cfg.Log.Warn("mesh: an invitation was not taken up", "peer", c.Peer().Short(), "error", err)
-			return
 		}
-		if wire.WriteMessage(s, answer, identity.MaxList+maxJoin) == nil {
-			_ = s.Close()
-			<-ctx.Done() // the guest closes when it has everything
-		}
-	}
+		return answer, err
+	})
 }
 
-// welcome adds the holder of an invitation to the list. The proof is looked at before the
-// invitation is used up, so a stranger uses up none. The order after that is: used up, on disk;
-// then a member. A crash in between costs an invitation, which the same machine may take again; the
-// other order could let two in.
-func (r *Roster) welcome(id string, peer identity.PeerID, req joinRequest, binding []byte) (joinAnswer, error) {
-	var i invitation
-	for _, o := range r.open(r.cfg.Now()) {
-		if o.id() == id {
-			i = o
-		}
-	}
-	if i.Secret == nil || !hmac.Equal(req.Proof, i.proof("join", binding)) || identity.PeerOf(req.Key) != peer {
-		return joinAnswer{}, agentbox.Errorf(agentbox.Conflict, "it did not prove that it has the secret")
-	}
-	r.changing.Lock()
-	i, ok, err := r.take(id, peer)
-	r.changing.Unlock()
+// welcome adds the holder of an invitation to the list. The order is: used up, on disk; then a
+// member. A crash in between costs an invitation, which the same machine may take again; the other
+// order could let two in.
+func (r *Roster) welcome(s wire.Service, c *wire.Conn, req joinRequest) (joinAnswer, error) {
+	binding, err := c.Binding()
 	if err != nil {
 		return joinAnswer{}, err
 	}
-	if !ok {
-		for _, o := range r.open(r.cfg.Now()) {
-			if o.id() == id {
-				return joinAnswer{Proof: o.proof("welcome", binding), Used: true}, nil
-			}
-		}
-		return joinAnswer{}, agentbox.Errorf(agentbox.Conflict, "the invitation has expired")
-	}
-	if err := r.tookLeft(peer, req.Left); err != nil {
+	i, err := r.take(s, c.Peer(), func(i invitation) bool {
+		return hmac.Equal(req.Proof, i.proof("join", binding)) && identity.PeerOf(req.Key) == c.Peer()
+	})
+	if err != nil {
 		return joinAnswer{}, err
 	}
-	if err := r.add(identity.Member{ID: peer, Key: req.Key, Name: req.Name, Roles: i.Roles}); err != nil {
+	answer := joinAnswer{Proof: i.proof("welcome", binding), Used: i.By != c.Peer()}
+	if answer.Used {
+		return answer, nil
+	}
+	if err := r.tookLeft(c.Peer(), req.Left); err != nil {
 		return joinAnswer{}, err
 	}
-	list, err := r.List().Encode()
-	return joinAnswer{Proof: i.proof("welcome", binding), List: list}, err
+	if err := r.add(identity.Member{ID: c.Peer(), Key: req.Key, Name: req.Name}, i.Roles); err != nil {
+		return joinAnswer{}, err
+	}
+	answer.List, err = r.List().Encode()
+	return answer, err
 }
 
 // add signs that a machine is a member, unless it is one. Conflict when it was revoked: that is for
 // good.
-func (r *Roster) add(m identity.Member) error {
+func (r *Roster) add(m identity.Member, roles []identity.Role) error {
 	old, known := r.List().Member(m.ID)
 	switch {
 	case known && old.Revoked:
@@ -262,20 +238,6 @@ func (r *Roster) add(m identity.Member) error {
 	case known && old.Active(r.cfg.Now()):
 		return nil
 	}
-	key, err := r.signer(old, m.Has(identity.Admin))
-	if err != nil {
-		return err
-	}
-	var entries []identity.Entry
-	if r.stillAdmin(r.List(), m.ID) && !m.Has(identity.Admin) {
-		// It was an admin, left, and comes back as none: what it signed must not go with the role.
-		if entries, err = r.adopt(m.ID); err != nil {
-			return err
-		}
-	}
-	e, err := r.entry(m, key, nil)
-	if err != nil {
-		return err
-	}
-	return r.merge(append(entries, e))
+	m.Roles = old.Roles // which say who may sign
+	return r.say(m, roles, nil)
 }

@@ -3,41 +3,34 @@ package roster
 import (
 	"context"
 	"crypto/hmac"
-	"net/netip"
-	"time"
 
 	"agentbox/agentbox"
 	"agentbox/mesh/identity"
 	"agentbox/mesh/wire"
 )
 
-// Join takes up an invitation, and gives who invited and where that is. The node is used to ask;
-// the list is the newest one when Join returns, on disk. name is how people will see this machine.
-// Addresses are tried in order, the next one only when nobody answers. Exists when this machine is
-// in another team, Unavailable when nobody answers, Conflict when the invitation is over or used,
-// Corrupt when somebody answers who does not know the secret.
-func (r *Roster) Join(ctx context.Context, node *wire.Node, invite identity.Invite, name string) (identity.PeerID, netip.AddrPort, error) {
+// Join takes up an invitation. The node is used to ask; when Join returns the list is the newest
+// one, on disk, and the node admits it and knows where the machine is that invited. name is how
+// people will see this machine. Addresses are tried in order, the next one only when nobody answers.
+// Exists when this machine is in another team, Unavailable when nobody answers, Conflict when the
+// invitation is over or used, Corrupt when somebody answers who does not know the secret.
+func (r *Roster) Join(ctx context.Context, node *wire.Node, invite identity.Invite, name string) error {
 	if team := r.List().Team(); !team.IsZero() && team != invite.Team {
-		return identity.PeerID{}, netip.AddrPort{}, agentbox.Errorf(agentbox.Exists, "this machine is in another team").WithHint("agentbox mesh leave first")
+		return agentbox.Errorf(agentbox.Exists, "this machine is in another team").WithHint("agentbox mesh leave first")
 	}
 	ctx, cancel := context.WithTimeout(ctx, joinTime)
 	defer cancel()
 	err := error(agentbox.Errorf(agentbox.Invalid, "the invitation says no address"))
 	for _, address := range invite.Addresses {
-		var peer identity.PeerID
-		var at netip.AddrPort
-		if peer, at, err = r.joinAt(ctx, node, address, invite, name); err == nil {
-			return peer, at, nil
-		}
-		if agentbox.CodeOf(err) != agentbox.Unavailable {
-			break
+		if err = r.joinAt(ctx, node, address, invite, name); agentbox.CodeOf(err) != agentbox.Unavailable {
+			return err
 		}
 	}
 	if agentbox.CodeOf(err) == agentbox.Unavailable {
-		return identity.PeerID{}, netip.AddrPort{}, agentbox.Errorf(agentbox.Unavailable, "join: %w", err).
+		err = agentbox.Errorf(agentbox.Unavailable, "join: %w", err).
 			WithHint("the machine that invited has to be awake, and its UDP port reachable from here")
 	}
-	return identity.PeerID{}, netip.AddrPort{}, err
+	return err
 }
 
 // over is the error of an invitation that nobody answers, although somebody is there.
@@ -50,64 +43,62 @@ func over() error {
 // secret, and its list when it is the team's and has both of us: then either of us can go on with
 // it alone. A machine that is in that team already merges the list with its own, which may have
 // news that the other has not.
-func (r *Roster) joinAt(ctx context.Context, node *wire.Node, address string, invite identity.Invite, name string) (identity.PeerID, netip.AddrPort, error) {
+func (r *Roster) joinAt(ctx context.Context, node *wire.Node, address string, invite identity.Invite, name string) error {
 	i := invitation{Secret: invite.Secret[:]}
-	c, binding, err := node.DialGuest(ctx, address, i.id())
+	c, err := node.DialGuest(ctx, address, i.service())
 	if err != nil {
 		if agentbox.CodeOf(err) == agentbox.Conflict {
 			err = over()
 		}
-		return identity.PeerID{}, netip.AddrPort{}, err
+		return err
 	}
 	defer c.Close()
+	binding, err := c.Binding()
+	if err != nil {
+		return agentbox.Errorf(agentbox.Unavailable, "%s: the connection ended", address)
+	}
 	answer, err := ask(ctx, c, joinRequest{Proof: i.proof("join", binding), Key: public(r.cfg.Key), Name: name, Left: r.left(invite.Team)})
 	if err != nil {
-		return identity.PeerID{}, netip.AddrPort{}, err
+		return err
 	}
 	if !hmac.Equal(answer.Proof, i.proof("welcome", binding)) {
-		return identity.PeerID{}, netip.AddrPort{}, agentbox.Errorf(agentbox.Corrupt, "%s does not know the invitation's secret", address).
+		return agentbox.Errorf(agentbox.Corrupt, "%s does not know the invitation's secret", address).
 			WithHint("somebody else answers there: check the network")
 	}
 	if answer.Used {
-		return identity.PeerID{}, netip.AddrPort{}, agentbox.Errorf(agentbox.Conflict, "another machine took up this invitation").
+		return agentbox.Errorf(agentbox.Conflict, "another machine took up this invitation").
 			WithHint("ask for a new one: agentbox mesh invite. If you did not expect that, agentbox mesh peers shows who joined")
 	}
 	list, err := identity.DecodeList(answer.List, invite.Team)
 	if err != nil {
-		return identity.PeerID{}, netip.AddrPort{}, err
+		return err
 	}
 	now := r.cfg.Now()
 	if !list.Admits(c.Peer(), now) || !list.Admits(r.self, now) {
-		return identity.PeerID{}, netip.AddrPort{}, agentbox.Errorf(agentbox.Conflict, "the list of %s does not have both of us", address).
+		return agentbox.Errorf(agentbox.Conflict, "the list of %s does not have both of us", address).
 			WithHint("is the clock of this machine right?")
 	}
 	r.changing.Lock()
 	defer r.changing.Unlock()
 	if old := r.List(); !old.Team().IsZero() {
 		if list, err = old.With(list.Entries()...); err != nil {
-			return identity.PeerID{}, netip.AddrPort{}, err
+			return err
 		}
 	}
-	return c.Peer(), c.Remote(), r.keep(list)
+	if err := r.keep(list); err != nil {
+		return err
+	}
+	node.Admit(list)
+	node.Learn(c.Peer(), c.Remote())
+	return nil
 }
 
 // ask sends the request and reads the answer. A machine that refuses ends the stream and does not
 // say why, as it would say that to strangers, too: its owner reads it in the log.
-func ask(ctx context.Context, c wire.Conn, req joinRequest) (joinAnswer, error) {
-	var answer joinAnswer
-	s, err := c.OpenStream(ctx)
-	if err != nil {
-		return answer, err
-	}
-	defer s.Abort()
-	_ = s.SetDeadline(time.Now().Add(joinTime))
-	if err := wire.WriteMessage(s, req, maxJoin); err != nil {
-		return answer, err
-	}
-	_ = s.Close()
-	if err := wire.ReadMessage(s, &answer, identity.MaxList+maxJoin); err != nil {
-		return answer, agentbox.Errorf(agentbox.Conflict, "the machine that invited did not take this one: the invitation has expired, or this machine was revoked").
+func ask(ctx context.Context, c *wire.Conn, req joinRequest) (answer joinAnswer, err error) {
+	if err = c.Ask(ctx, req, &answer, maxMessage); err != nil {
+		err = agentbox.Errorf(agentbox.Conflict, "the machine that invited did not take this one: the invitation has expired, or this machine was revoked").
 			WithHint("its daemon's log says which; a revoked machine needs a new identity to come back")
 	}
-	return answer, nil
+	return answer, err
 }

@@ -3,7 +3,6 @@ package roster
 import (
 	"bytes"
 	"crypto/ed25519"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -11,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"agentbox/agentbox"
@@ -40,6 +40,8 @@ type Roster struct {
 
 	changing sync.Mutex // held through a change of the list, Changed included
 
+	refused atomic.Uint64 // lists that were forged or too large
+
 	mu sync.Mutex
 	// list is the newest one: a value, so it is handed out without the lock.
 	list identity.List
@@ -47,16 +49,6 @@ type Roster struct {
 	// invites are those of invites.json, with those that are over since it was written.
 	invites []invitation
 	node    *wire.Node // where invitations are answered; nil: not yet
-	// refused counts lists that were forged or too large.
-	refused uint64
-}
-
-// file is members.json. The team is beside the list, so that a list of another one is told from
-// damage.
-type file struct {
-	Team agentbox.Digest `json:"team"`
-	// List is kept as it was encoded: its bytes are what is signed and hashed.
-	List json.RawMessage `json:"list"`
 }
 
 // Names of the files in cfg.Dir.
@@ -82,11 +74,7 @@ func Open(cfg Config) (*Roster, error) {
 	case err != nil:
 		return nil, agentbox.Errorf(agentbox.Missing, "read the member list: %w", err)
 	}
-	var f file
-	if err = json.Unmarshal(b, &f); err == nil {
-		r.list, err = identity.DecodeList(f.List, f.Team)
-	}
-	if err != nil {
+	if r.list, err = identity.DecodeList(b, agentbox.Digest{}); err != nil {
 		return nil, agentbox.Errorf(agentbox.Corrupt, "%s: %w", r.members(), err).WithHint("remove it and join the team again: agentbox mesh join")
 	}
 	if err := r.readRoot(); err != nil {
@@ -114,26 +102,27 @@ func (r *Roster) readRoot() error {
 	return nil
 }
 
-// List is the newest list, the zero one where there is no team.
-func (r *Roster) List() identity.List {
+// state is the newest list, and the root key where this machine has it, else nil.
+func (r *Roster) state() (identity.List, ed25519.PrivateKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.list
+	return r.list, r.root
+}
+
+// List is the newest list, the zero one where there is no team.
+func (r *Roster) List() identity.List {
+	list, _ := r.state()
+	return list
 }
 
 // IsRoot tells whether this machine has the team's root key.
 func (r *Roster) IsRoot() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.root != nil
+	_, root := r.state()
+	return root != nil
 }
 
 // Refused counts lists that were not taken because they were forged or too large.
-func (r *Roster) Refused() uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.refused
-}
+func (r *Roster) Refused() uint64 { return r.refused.Load() }
 
 // Init makes a team of which this machine is the first member, builder and admin, and keeps its
 // root key. The root key is written before the list: a team without it could never change. Exists
@@ -183,9 +172,6 @@ func (r *Roster) keep(list identity.List) error {
 	if err != nil {
 		return err
 	}
-	if b, err = json.Marshal(file{Team: list.Team(), List: b}); err != nil {
-		return err
-	}
 	if err := durable.WriteFile(r.members(), b, 0o600); err != nil {
 		return agentbox.Errorf(agentbox.Unavailable, "keep the member list: %w", err)
 	}
@@ -200,15 +186,13 @@ func (r *Roster) keep(list identity.List) error {
 
 // merge adds entries to the list, and keeps it if that changed anything. Lists that are refused are
 // counted.
-func (r *Roster) merge(entries []identity.Entry) error {
+func (r *Roster) merge(entries ...identity.Entry) error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
 	old := r.List()
 	list, err := old.With(entries...)
 	if err != nil {
-		r.mu.Lock()
-		r.refused++
-		r.mu.Unlock()
+		r.refused.Add(1)
 		return err
 	}
 	if list.Digest() == old.Digest() {
@@ -244,14 +228,13 @@ func (r *Roster) Forget() error {
 // has that, its own where it is an admin and neither the member is one nor becomes one. NotFound
 // without a team, Conflict otherwise.
 func (r *Roster) signer(about identity.Member, makesAdmin bool) (ed25519.PrivateKey, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	me, _ := r.list.Member(r.self)
+	list, root := r.state()
+	me, _ := list.Member(r.self)
 	switch {
-	case r.list.Team().IsZero():
+	case list.Team().IsZero():
 		return nil, noTeam()
-	case r.root != nil:
-		return r.root, nil
+	case root != nil:
+		return root, nil
 	case !me.Active(r.cfg.Now()) || !me.Has(identity.Admin):
 		return nil, agentbox.Errorf(agentbox.Conflict, "this machine is no admin of the team").WithHint("ask one: agentbox mesh peers shows them")
 	case makesAdmin || about.Has(identity.Admin):

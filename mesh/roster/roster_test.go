@@ -64,11 +64,7 @@ func (m *machine) invite(t *testing.T, ttl time.Duration, roles ...identity.Role
 
 func (m *machine) join(t *testing.T, i identity.Invite, name string) error {
 	t.Helper()
-	by, at, err := m.roster.Join(t.Context(), m.node, i, name)
-	if err == nil {
-		m.node.Learn(by, at)
-	}
-	return err
+	return m.roster.Join(t.Context(), m.node, i, name)
 }
 
 func founder(t *testing.T) *machine {

@@ -1,9 +1,10 @@
 package wire
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
-	"sync"
+	"time"
 
 	"agentbox/mesh/identity"
 )
@@ -16,28 +17,19 @@ const (
 )
 
 // book says where peers were seen, or are said to be, in the order in which they are worth trying:
-// the last address that worked comes first. mu guards it; the slices in it are never changed.
-type book struct {
-	mu    sync.Mutex
-	peers map[identity.PeerID][]netip.AddrPort
-}
-
-func newBook() *book { return &book{peers: map[identity.PeerID][]netip.AddrPort{}} }
+// the last address that worked comes first. The slices in it are never changed.
+type book map[identity.PeerID][]netip.AddrPort
 
 // confirm remembers an address that worked.
-func (b *book) confirm(id identity.PeerID, a netip.AddrPort) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	rest := slices.DeleteFunc(slices.Clone(b.peers[id]), func(o netip.AddrPort) bool { return o == a })
+func (b book) confirm(id identity.PeerID, a netip.AddrPort) {
+	rest := slices.DeleteFunc(slices.Clone(b[id]), func(o netip.AddrPort) bool { return o == a })
 	b.set(id, append([]netip.AddrPort{a}, rest...))
 }
 
 // learn remembers addresses that somebody named. They push out others that somebody named, and
 // never the one that worked last.
-func (b *book) learn(id identity.PeerID, addresses []netip.AddrPort) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	known := slices.Clone(b.peers[id])
+func (b book) learn(id identity.PeerID, addresses []netip.AddrPort) {
+	known := slices.Clone(b[id])
 	for _, a := range addresses {
 		a = netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 		if !a.IsValid() || a.Port() == 0 || a.Addr().IsUnspecified() || a.Addr().IsMulticast() || slices.Contains(known, a) {
@@ -48,45 +40,31 @@ func (b *book) learn(id identity.PeerID, addresses []netip.AddrPort) {
 	b.set(id, known)
 }
 
-// set bounds what is kept; b.mu is held.
-func (b *book) set(id identity.PeerID, addresses []netip.AddrPort) {
-	if len(addresses) == 0 || b.peers[id] == nil && len(b.peers) >= maxPeers {
+// set bounds what is kept.
+func (b book) set(id identity.PeerID, addresses []netip.AddrPort) {
+	if len(addresses) == 0 || b[id] == nil && len(b) >= maxPeers {
 		return
 	}
-	b.peers[id] = addresses[:min(len(addresses), maxAddresses)]
+	b[id] = addresses[:min(len(addresses), maxAddresses)]
 }
 
-// addresses gives a copy.
-func (b *book) addresses(id identity.PeerID) []netip.AddrPort {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.Clone(b.peers[id])
-}
-
-// keep forgets the peers that are not wanted. wanted is asked without the lock, as it takes the
-// Node's.
-func (b *book) keep(wanted func(identity.PeerID) bool) {
-	b.mu.Lock()
-	ids := make([]identity.PeerID, 0, len(b.peers))
-	for id := range b.peers {
-		ids = append(ids, id)
-	}
-	b.mu.Unlock()
-	for _, id := range ids {
-		if !wanted(id) {
-			b.mu.Lock()
-			delete(b.peers, id)
-			b.mu.Unlock()
-		}
-	}
+// keep forgets the peers that are not wanted.
+func (b book) keep(wanted func(identity.PeerID) bool) {
+	maps.DeleteFunc(b, func(id identity.PeerID, _ []netip.AddrPort) bool { return !wanted(id) })
 }
 
 // Learn says where a peer may be. What is said of peers that are no members is not taken.
 func (n *Node) Learn(id identity.PeerID, addresses ...netip.AddrPort) {
-	if id != n.self && n.admits(id) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if id != n.self && n.list.Admits(id, time.Now()) {
 		n.book.learn(id, addresses)
 	}
 }
 
 // Addresses says where a peer may be, the last address that worked first.
-func (n *Node) Addresses(id identity.PeerID) []netip.AddrPort { return n.book.addresses(id) }
+func (n *Node) Addresses(id identity.PeerID) []netip.AddrPort {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.book[id])
+}

@@ -2,10 +2,16 @@ package wire
 
 import (
 	"context"
-	"io"
+	"errors"
+	"net"
 	"net/netip"
+	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/quic-go/quic-go"
+
+	"agentbox/agentbox"
 	"agentbox/mesh/identity"
 )
 
@@ -22,48 +28,160 @@ const (
 	Clock     Service = "clock-1"     // the time, for people
 )
 
+// joinPrefix begins the services of guests.
+const joinPrefix = "join/"
+
+// GuestService is what the holder of an invitation asks for, member or not: id names the secret,
+// and does not tell it.
+func GuestService(id string) Service { return Service(joinPrefix + id) }
+
+func (s Service) guest() bool { return strings.HasPrefix(string(s), joinPrefix) }
+
 // MaxDatagram is how many bytes SendDatagram takes on every path, one with an MTU of 1280 included.
 const MaxDatagram = 1100
 
+// Codes by which a connection or a stream ends.
+const (
+	closeDone     quic.ApplicationErrorCode = 0
+	closeStranger quic.ApplicationErrorCode = 1
+	streamAborted quic.StreamErrorCode      = 1
+)
+
 // Conn is an authenticated connection to one peer, for one service. Its methods may be called by
-// many goroutines at once. Errors have code Unavailable once it has ended.
-type Conn interface {
-	// Peer is who the other side proved to be.
-	Peer() identity.PeerID
-	// Remote is where the other side is now.
-	Remote() netip.AddrPort
-	// OpenStream begins a stream. It waits while the other side has as many as it allows. The other
-	// side learns of a stream with the first byte that is written to it.
-	OpenStream(ctx context.Context) (Stream, error)
-	// AcceptStream waits for a stream that the other side began.
-	AcceptStream(ctx context.Context) (Stream, error)
-	// SendDatagram sends bytes that may be lost, reordered, or come twice. It does not wait. The
-	// bytes may be reused when it returns.
-	SendDatagram(b []byte) error
-	// ReceiveDatagram waits for a datagram. Those that nobody waits for are dropped after some.
-	ReceiveDatagram(ctx context.Context) ([]byte, error)
-	// PacketsReceived counts the QUIC packets that came so far.
-	PacketsReceived() uint64
-	// Context is done when the connection has ended; its cause says why.
-	Context() context.Context
-	// Close ends the connection, all its streams included. What was written and not acknowledged
-	// may be lost: a side that wants an answer waits for it before it closes.
-	Close() error
+// many goroutines at once. Once it has ended, errors have code Conflict where the peer does not take
+// us for a member any more, else Unavailable.
+type Conn struct {
+	node    *Node
+	q       *quic.Conn
+	peer    identity.PeerID
+	service Service
+	// incoming says that the peer opened it.
+	incoming bool
 }
 
-// Stream is one of the byte streams of a connection, in both directions.
-type Stream interface {
-	io.Reader
-	io.Writer
-	// Close ends our direction: the other side reads io.EOF after what was written. Reading goes
-	// on.
-	Close() error
-	// Abort ends both directions at once: reads and writes fail, on both sides. What was written
-	// before Close is delivered all the same. Every stream is aborted in the end (defer it), or it
-	// counts against those that the connection may have; after Close and reading to io.EOF that
-	// does nothing.
-	Abort()
-	SetDeadline(t time.Time) error
-	SetReadDeadline(t time.Time) error
-	SetWriteDeadline(t time.Time) error
+// Peer is who the other side proved to be.
+func (c *Conn) Peer() identity.PeerID { return c.peer }
+
+// Remote is where the other side is now.
+func (c *Conn) Remote() netip.AddrPort { return addrPort(c.q.RemoteAddr()) }
+
+// Binding gives 32 bytes that only the two ends of this connection know, RFC 8446 7.5.
+func (c *Conn) Binding() ([]byte, error) {
+	state := c.q.ConnectionState().TLS
+	return state.ExportKeyingMaterial("EXPERIMENTAL agentbox join 1", nil, 32)
+}
+
+// OpenStream begins a stream. It waits while the other side has as many as it allows. The other
+// side learns of a stream with the first byte that is written to it.
+func (c *Conn) OpenStream(ctx context.Context) (*Stream, error) {
+	return c.stream(c.q.OpenStreamSync(ctx))
+}
+
+// AcceptStream waits for a stream that the other side began.
+func (c *Conn) AcceptStream(ctx context.Context) (*Stream, error) {
+	return c.stream(c.q.AcceptStream(ctx))
+}
+
+func (c *Conn) stream(s *quic.Stream, err error) (*Stream, error) {
+	if err != nil {
+		return nil, c.failed(err)
+	}
+	return &Stream{Stream: s}, nil
+}
+
+// SendDatagram sends bytes that may be lost, reordered, or come twice. It does not wait. The bytes
+// may be reused when it returns.
+func (c *Conn) SendDatagram(b []byte) error {
+	if len(b) > MaxDatagram {
+		return agentbox.Errorf(agentbox.Invalid, "a datagram has at most %d bytes, not %d", MaxDatagram, len(b))
+	}
+	return c.failed(c.q.SendDatagram(b))
+}
+
+// ReceiveDatagram waits for a datagram, and notes for Heard that one came. Those that nobody waits
+// for are dropped after some.
+func (c *Conn) ReceiveDatagram(ctx context.Context) ([]byte, error) {
+	b, err := c.q.ReceiveDatagram(ctx)
+	if err != nil {
+		return nil, c.failed(err)
+	}
+	c.node.heard.Store(c.peer, time.Now())
+	return b, nil
+}
+
+// failed says whose connection it was that failed; nil for no error.
+func (c *Conn) failed(err error) error {
+	switch {
+	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case endedAsStranger(err):
+		return agentbox.Errorf(agentbox.Conflict, "peer %s does not take this machine for a member any more", c.peer.Short())
+	}
+	return agentbox.Errorf(agentbox.Unavailable, "peer %s: the connection ended: %w", c.peer.Short(), err)
+}
+
+// endedAsStranger tells whether the other side ended a connection because we are no member for it.
+func endedAsStranger(err error) bool {
+	var closed *quic.ApplicationError
+	return errors.As(err, &closed) && closed.Remote && closed.ErrorCode == closeStranger
+}
+
+// PacketsReceived counts the QUIC packets that came so far.
+func (c *Conn) PacketsReceived() uint64 { return c.q.ConnectionStats().PacketsReceived }
+
+// Context is done when the connection has ended; its cause says why.
+func (c *Conn) Context() context.Context { return c.q.Context() }
+
+// Close ends the connection, all its streams included. What was written and not acknowledged may be
+// lost: a side that wants an answer waits for it before it closes.
+func (c *Conn) Close() error {
+	c.end(closeDone)
+	return nil
+}
+
+func (c *Conn) end(code quic.ApplicationErrorCode) { _ = c.q.CloseWithError(code, "") }
+
+// greet tells the client that it is admitted.
+func (c *Conn) greet() error {
+	s, err := c.q.OpenUniStream()
+	if err != nil {
+		return err
+	}
+	_, err = s.Write([]byte{greeting})
+	return errors.Join(err, s.Close())
+}
+
+// Stream is one of the byte streams of a connection, in both directions. Every stream is aborted in
+// the end (defer it), or it counts against those that the connection may have; after Close and
+// reading to io.EOF that does nothing.
+type Stream struct {
+	*quic.Stream
+	ended atomic.Bool // Close was called
+}
+
+// Close ends our direction: the other side reads io.EOF after what was written. Reading goes on. A
+// stream that was aborted is closed already.
+func (s *Stream) Close() error {
+	s.ended.Store(true)
+	_ = s.Stream.Close()
+	return nil
+}
+
+// Abort ends both directions at once: reads and writes fail, on both sides. What was written before
+// Close is delivered all the same.
+func (s *Stream) Abort() {
+	s.CancelRead(streamAborted)
+	if !s.ended.Load() { // QUIC would take back what was written and is on its way
+		s.CancelWrite(streamAborted)
+	}
+}
+
+// addrPort is a UDP address, IPv4 as such.
+func addrPort(a net.Addr) netip.AddrPort {
+	u, ok := a.(*net.UDPAddr)
+	if !ok {
+		return netip.AddrPort{}
+	}
+	p := u.AddrPort()
+	return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
 }

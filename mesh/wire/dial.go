@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"sync"
 
 	"github.com/quic-go/quic-go"
 
@@ -18,14 +19,14 @@ import (
 // when the peer has admitted us. It takes ten seconds at most. Errors have code NotFound when no
 // address is known, Conflict when we are no member for the peer (or it is none for us), Unavailable
 // when it does not answer, Invalid when the peer is ourselves.
-func (n *Node) Dial(ctx context.Context, peer identity.PeerID, s Service) (Conn, error) {
+func (n *Node) Dial(ctx context.Context, peer identity.PeerID, s Service) (*Conn, error) {
 	switch {
 	case peer == n.self:
 		return nil, agentbox.Errorf(agentbox.Invalid, "mesh: a peer does not connect to itself")
 	case !n.admits(peer):
 		return nil, agentbox.Errorf(agentbox.Conflict, "peer %s is not a member of the team", peer.Short())
 	}
-	addresses := n.book.addresses(peer)
+	addresses := n.Addresses(peer)
 	if len(addresses) == 0 {
 		return nil, agentbox.Errorf(agentbox.NotFound, "no address of peer %s is known", peer.Short())
 	}
@@ -38,61 +39,66 @@ func (n *Node) Dial(ctx context.Context, peer identity.PeerID, s Service) (Conn,
 
 // DialAddr opens a connection to whatever member answers at an address, as Dial does; Conn.Peer
 // says which it is.
-func (n *Node) DialAddr(ctx context.Context, a netip.AddrPort, s Service) (Conn, error) {
+func (n *Node) DialAddr(ctx context.Context, a netip.AddrPort, s Service) (*Conn, error) {
 	return n.dialAny(ctx, []netip.AddrPort{a}, s, identity.PeerID{})
+}
+
+// DialGuest opens the connection by which an invitation is taken up, at a host:port; s is a
+// GuestService. Which peer answers is not known yet: caller and handler prove to each other, over
+// Conn.Binding, that they have the secret.
+func (n *Node) DialGuest(ctx context.Context, address string, s Service) (*Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*handshakeTimeout)
+	defer cancel()
+	a, err := resolve(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	return n.DialAddr(ctx, a, s)
 }
 
 // dialAny takes the first address that answers as it should, and waits for all attempts, which end
 // when one has: none outlives the call.
-func (n *Node) dialAny(ctx context.Context, addresses []netip.AddrPort, s Service, want identity.PeerID) (Conn, error) {
+func (n *Node) dialAny(ctx context.Context, addresses []netip.AddrPort, s Service, want identity.PeerID) (*Conn, error) {
 	n.mu.Lock()
 	root := n.list.Root()
 	n.mu.Unlock()
-	if root == nil {
+	if root == nil && !s.guest() {
 		return nil, agentbox.Errorf(agentbox.Conflict, "this machine is in no team")
 	}
-	proto := protocol(root, s)
 	ctx, cancel := context.WithTimeout(ctx, 2*handshakeTimeout)
 	defer cancel()
-	type result struct {
-		c   *conn
-		err error
-	}
-	results := make(chan result, len(addresses))
-	for _, a := range addresses {
-		begun := n.tasks.Go(func() {
-			c, err := n.dialOne(ctx, a, n.clientTLS(proto, want))
-			results <- result{c, err}
-		})
-		if !begun {
-			results <- result{nil, errClosed}
-		}
-	}
-	var first *conn
+	cfg := n.clientTLS(root, s, want)
+	var mu sync.Mutex // guards what follows
+	var first *Conn
 	var errs []error
-	for range addresses {
-		r := <-results
-		switch {
-		case r.err != nil:
-			errs = append(errs, r.err)
-		case first != nil:
-			r.c.end(closeDone)
-		default:
-			first = r.c
-			cancel()
-		}
+	var all sync.WaitGroup
+	for _, a := range addresses {
+		all.Go(func() {
+			c, err := n.dialOne(ctx, a, cfg)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err != nil:
+				errs = append(errs, err)
+			case first != nil:
+				c.end(closeDone)
+			default:
+				first = c
+				cancel()
+			}
+		})
 	}
+	all.Wait()
 	if first == nil {
-		n.count(func(c *Counters) { c.Failed++ })
+		n.counters.Failed.Add(1)
 		return nil, worst(errs)
 	}
 	first.service = s
-	if !n.register(first, false) {
+	if err := n.register(first); err != nil {
 		first.end(closeStranger)
-		return nil, agentbox.Errorf(agentbox.Conflict, "not a member of the team any more")
+		return nil, err
 	}
 	context.AfterFunc(first.Context(), func() { n.forget(first) })
-	n.book.confirm(first.peer, first.Remote())
 	return first, nil
 }
 
@@ -110,7 +116,7 @@ func worst(errs []error) error {
 }
 
 // dialOne connects to one address and waits for the greeting.
-func (n *Node) dialOne(ctx context.Context, a netip.AddrPort, cfg *tls.Config) (*conn, error) {
+func (n *Node) dialOne(ctx context.Context, a netip.AddrPort, cfg *tls.Config) (*Conn, error) {
 	q, err := n.transport.Dial(ctx, net.UDPAddrFromAddrPort(a), cfg, quicConfig())
 	if err != nil {
 		return nil, dialError(a, err)
@@ -123,7 +129,7 @@ func (n *Node) dialOne(ctx context.Context, a netip.AddrPort, cfg *tls.Config) (
 		q.CloseWithError(closeDone, "")
 		return nil, dialError(a, err)
 	}
-	return newConn(n, q, id, ""), nil
+	return &Conn{node: n, q: q, peer: id}, nil
 }
 
 // awaitGreeting waits for the byte that says that we are admitted, and for nothing else.
@@ -145,42 +151,16 @@ func awaitGreeting(ctx context.Context, q *quic.Conn) error {
 // dialError tells a refusal from silence. What the other side gave as its reason is not repeated.
 func dialError(a netip.AddrPort, err error) error {
 	var refused *quic.TransportError
-	var closed *quic.ApplicationError
 	switch {
 	case errors.Is(err, errStranger),
 		errors.As(err, &refused) && refused.ErrorCode.IsCryptoError(),
-		errors.As(err, &closed) && closed.ErrorCode == closeStranger:
+		endedAsStranger(err):
 		return agentbox.Errorf(agentbox.Conflict, "%s is not a member of this team, or does not take this machine for one", a).
 			WithHint("agentbox mesh status shows whether this machine is a member")
 	case errors.Is(err, context.Canceled):
 		return err
 	}
 	return agentbox.Errorf(agentbox.Unavailable, "%s does not answer", a)
-}
-
-// DialGuest opens the connection by which an invitation is taken up. Which peer answers is not
-// known yet: caller and handler prove to each other, over the binding, that they have the secret.
-func (n *Node) DialGuest(ctx context.Context, address, id string) (Conn, []byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*handshakeTimeout)
-	defer cancel()
-	a, err := resolve(ctx, address)
-	if err != nil {
-		return nil, nil, err
-	}
-	cfg := n.baseTLS()
-	cfg.NextProtos = []string{guestProtocol(id)}
-	c, err := n.dialOne(ctx, a, cfg)
-	if err != nil {
-		return nil, nil, err
-	}
-	c.guest = true
-	binding, err := exportBinding(c.q.ConnectionState().TLS)
-	if err != nil || !n.register(c, false) {
-		c.end(closeDone)
-		return nil, nil, agentbox.Errorf(agentbox.Unavailable, "%s: the connection ended", address)
-	}
-	context.AfterFunc(c.Context(), func() { n.forget(c) })
-	return c, binding, nil
 }
 
 // resolve finds the address of a host:port, the first where a name has several, until ctx ends.

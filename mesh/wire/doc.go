@@ -6,7 +6,7 @@
 //
 //	node, err := wire.Listen(wire.Config{Key: key, Listen: "[::]:7946", Log: log})
 //	node.Admit(list)                       // now, and whenever the member list changes
-//	node.Handle(wire.Blobs, func(ctx context.Context, c wire.Conn) { ... })
+//	node.Handle(wire.Blobs, func(ctx context.Context, c *wire.Conn) { ... })
 //	c, err := node.Dial(ctx, peer, wire.Blobs)
 //
 // Terms:
@@ -25,14 +25,14 @@
 //     and waits for the handlers.
 //   - The caller of Dial owns the Conn, and closes it. Nothing is pooled here: two Dials are two
 //     connections. A connection on which nothing is received for 30 s ends.
-//   - Streams are reliable and ordered, datagrams are neither, and are at most MaxDatagram bytes.
-//     Both are interfaces, so that what runs over them is tested without a network.
+//   - Streams are reliable and ordered, datagrams are neither, and are at most MaxDatagram bytes. A
+//     service of questions and answers needs neither: Conn.Ask at one end, Answers at the other.
 //   - A peer may hold 16 connections to one service of ours, and 256 streams in each.
 //
 // Where a peer is comes from Learn, from the addresses of connections that peers opened to us, and
 // from the last address that worked. An address is a hint: the machine that answers there must
 // prove to be the peer.
 //
-// A machine that is to join is no member yet: HandleGuest and DialGuest let the holder of an
-// invitation in, to prove by a secret and the binding of the connection that it has one.
+// A machine that is to join is no member yet: a GuestService, asked for by DialGuest, lets the
+// holder of an invitation in, to prove by a secret and Conn.Binding that it has one.
 package wire

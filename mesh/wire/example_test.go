@@ -44,7 +44,7 @@ func ExampleNode_Dial() {
 		nodes = append(nodes, node)
 	}
 	ann, bob := nodes[0], nodes[1]
-	bob.Handle(wire.Blobs, func(ctx context.Context, c wire.Conn) {
+	bob.Handle(wire.Blobs, func(ctx context.Context, c *wire.Conn) {
 		s, err := c.AcceptStream(ctx)
 		if err == nil {
 			_, _ = fmt.Fprint(s, "hello")

@@ -1,22 +1,30 @@
 package wire
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"io"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"agentbox/agentbox"
 )
 
-// WriteMessage writes v as JSON behind its length, four bytes big-endian, in one Write. Invalid
-// when it has more than most bytes.
-func WriteMessage(w io.Writer, v any, most int) error {
+// A connection has so many answers made at once, each within answerTime, so that a peer that asks
+// much or reads slowly holds little.
+const (
+	answersAtOnce = 4
+	answerTime    = 30 * time.Second
+)
+
+// WriteMessage writes v as JSON behind its length, four bytes big-endian, in one Write. What it may
+// have is for the reader to bound.
+func WriteMessage(w io.Writer, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return agentbox.Errorf(agentbox.Internal, "encode a message: %w", err)
-	}
-	if len(b) > most {
-		return agentbox.Errorf(agentbox.Invalid, "a message of %d bytes, at most %d", len(b), most)
 	}
 	_, err = w.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...))
 	return err
@@ -42,4 +50,58 @@ func ReadMessage(r io.Reader, v any, most int) error {
 		return agentbox.Errorf(agentbox.Corrupt, "a message that is not one: %w", err)
 	}
 	return nil
+}
+
+// Ask sends a question in a stream of its own and reads the answer, of at most so many bytes, into
+// answer, until ctx ends. What serves it at the other end is Answers. Unavailable when there is no
+// answer, Corrupt when it is none, Conflict when the peer ended the connection because it does not
+// take us for a member any more.
+func (c *Conn) Ask(ctx context.Context, question, answer any, most int) error {
+	s, err := c.OpenStream(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Abort()
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = s.SetDeadline(deadline)
+	}
+	if err := WriteMessage(s, question); err != nil {
+		return c.failed(err)
+	}
+	_ = s.Close()
+	if err = ReadMessage(s, answer, most); endedAsStranger(err) {
+		return c.failed(err)
+	}
+	return err
+}
+
+// Answers makes the Handler of a service of questions, of at most so many bytes, and answers. With
+// an error of reply's there is no answer but the end of the stream, which does not say why: what
+// reply wants known it logs.
+func Answers[Q any](most int, reply func(c *Conn, question Q) (answer any, err error)) Handler {
+	return func(ctx context.Context, c *Conn) {
+		var all errgroup.Group
+		all.SetLimit(answersAtOnce)
+		for {
+			s, err := c.AcceptStream(ctx)
+			if err != nil {
+				break
+			}
+			all.Go(func() error {
+				defer s.Abort()
+				_ = s.SetDeadline(time.Now().Add(answerTime))
+				var q Q
+				err := ReadMessage(s, &q, most)
+				if err != nil {
+					return err
+				}
+				answer, err := reply(c, q)
+				if err != nil || WriteMessage(s, answer) != nil {
+					return err
+				}
+				return s.Close()
+			})
+		}
+		_ = all.Wait() // one that failed concerns none but its peer
+	}
 }

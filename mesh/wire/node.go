@@ -6,16 +6,18 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quic-go/quic-go"
 	"golang.org/x/time/rate"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/background"
 	"agentbox/mesh/identity"
 )
 
@@ -38,7 +40,7 @@ const (
 )
 
 // Node is one peer's end of the mesh. Its methods may be called at once. tasks has the goroutines
-// that accept, expire, dial and serve.
+// that accept, expire and serve.
 type Node struct {
 	cfg  Config
 	self identity.PeerID
@@ -47,46 +49,40 @@ type Node struct {
 	transport *quic.Transport
 	socket    *net.UDPConn
 	listener  *quic.Listener
-	// book says where peers may be.
-	book *book
 
-	ctx   context.Context // done when Close begins
-	stop  context.CancelFunc
-	tasks background.Group
+	ctx      context.Context // done when Close begins
+	stop     context.CancelFunc
+	closed   func() error // close, once
+	tasks    sync.WaitGroup
+	counters Counters
+	// heard has, by identity.PeerID, when a datagram of it last came, a time.Time. It is written
+	// for each datagram, so it has no part in mu.
+	heard sync.Map
 
-	closing sync.Once
-	closed  error
-
-	// mu guards what follows but heard. It is not held while a connection is closed or a handler
-	// runs.
+	// mu guards what follows. It is not held while a connection is closed or a handler runs.
 	mu sync.Mutex
 	// list is the newest member list; the zero one admits nobody.
 	list identity.List
-	// heard has, by identity.PeerID, when a datagram of it last came, a time.Time. It is written
-	// for each datagram, so it has no part in mu.
-	heard sync.Map // of identity.PeerID: when a datagram of it last came, a time.Time
-
-	// handlers serve members, guests holders of invitations, by the ALPN that each asks for.
+	// book says where peers may be.
+	book     book
 	handlers map[Service]Handler
-	guests   map[string]GuestHandler
 	// conns are those that are open, of both directions, for Admit and Close to end.
-	conns    map[*conn]bool
-	counters Counters
+	conns map[*Conn]bool
 }
 
 // Handler serves one connection that a peer opened. The connection, and ctx with it, ends when it
 // returns.
-type Handler func(ctx context.Context, c Conn)
+type Handler func(ctx context.Context, c *Conn)
 
 // Counters say what a node did since it began. They are for people who look why a machine is not
 // reached.
 type Counters struct {
-	Refused   uint64 // handshakes with peers that are no members
-	Accepted  uint64 // connections that peers opened
-	Dialled   uint64 // connections that we opened
-	Failed    uint64 // dials that nobody answered as they should
-	Closed    uint64 // connections that ended because the list does not admit the peer any more
-	OverLimit uint64 // connections above what one peer may open to a service
+	Refused   atomic.Uint64 // handshakes with peers that are no members
+	Accepted  atomic.Uint64 // connections that peers opened
+	Dialled   atomic.Uint64 // connections that we opened
+	Failed    atomic.Uint64 // dials that nobody answered as they should
+	Closed    atomic.Uint64 // connections that ended because the list does not admit the peer any more
+	OverLimit atomic.Uint64 // connections above what one peer may open to a service
 }
 
 // Listen opens the socket. The node admits nobody until Admit is called. Unavailable wraps the
@@ -97,8 +93,8 @@ func Listen(cfg Config) (*Node, error) {
 		return nil, agentbox.Errorf(agentbox.Invalid, "mesh: %q is not an address to listen on: %w", cfg.Listen, err)
 	}
 	n := &Node{
-		cfg: cfg, self: identity.PeerOf(cfg.Key.Public().(ed25519.PublicKey)), book: newBook(),
-		handlers: map[Service]Handler{}, guests: map[string]GuestHandler{}, conns: map[*conn]bool{},
+		cfg: cfg, self: identity.PeerOf(cfg.Key.Public().(ed25519.PublicKey)), book: book{},
+		handlers: map[Service]Handler{}, conns: map[*Conn]bool{},
 	}
 	if n.cert, err = certificate(cfg.Key); err != nil {
 		return nil, agentbox.Errorf(agentbox.Internal, "mesh: make a certificate: %w", err)
@@ -119,6 +115,7 @@ func Listen(cfg Config) (*Node, error) {
 	if n.listener, err = n.transport.Listen(n.serverTLS(), quicConfig()); err != nil {
 		return nil, agentbox.Errorf(agentbox.Internal, "mesh: %w", errors.Join(err, n.socket.Close()))
 	}
+	n.closed = sync.OnceValue(n.close)
 	n.ctx, n.stop = context.WithCancel(context.Background())
 	n.tasks.Go(n.accept)
 	n.tasks.Go(n.expire)
@@ -163,24 +160,24 @@ func (n *Node) Admit(list identity.List) {
 	n.closeStrangers()
 }
 
-// closeStrangers ends connections of peers that are no members now. Those of guests have their own
-// end.
+// closeStrangers ends connections of peers that are no members now, and forgets where they are.
+// Connections of guests have their own end.
 func (n *Node) closeStrangers() {
 	now := time.Now()
 	n.mu.Lock()
-	var gone []*conn
+	var gone []*Conn
 	for c := range n.conns {
-		if !c.guest && !n.list.Admits(c.peer, now) {
+		if !c.service.guest() && !n.list.Admits(c.peer, now) {
 			gone = append(gone, c)
 		}
 	}
-	n.counters.Closed += uint64(len(gone))
+	n.book.keep(func(id identity.PeerID) bool { return n.list.Admits(id, now) })
 	n.mu.Unlock()
+	n.counters.Closed.Add(uint64(len(gone)))
 	for _, c := range gone {
 		n.cfg.Log.Info("mesh: connection closed, not a member any more", "peer", c.peer.Short(), "service", c.service)
 		c.end(closeStranger)
 	}
-	n.book.keep(func(id identity.PeerID) bool { return n.admits(id) })
 }
 
 // expire ends connections of members whose time is over.
@@ -225,39 +222,22 @@ func (n *Node) Heard(id identity.PeerID) time.Time {
 	return t
 }
 
-// Counters gives what happened so far.
-func (n *Node) Counters() Counters {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.counters
-}
-
-// count changes the counters.
-func (n *Node) count(change func(*Counters)) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	change(&n.counters)
-}
+// Counters has what happened so far.
+func (n *Node) Counters() *Counters { return &n.counters }
 
 // Close ends all connections, waits for the handlers, and frees the port. It may be called more
 // than once.
-func (n *Node) Close() error {
-	n.closing.Do(func() { n.closed = n.close() })
-	return n.closed
-}
+func (n *Node) Close() error { return n.closed() }
 
 func (n *Node) close() error {
 	n.stop()
 	n.mu.Lock()
-	var open []*conn
-	for c := range n.conns {
-		open = append(open, c)
-	}
+	open := slices.Collect(maps.Keys(n.conns))
 	n.mu.Unlock()
 	for _, c := range open {
 		c.end(closeDone)
 	}
 	err := n.listener.Close()
-	n.tasks.Close()
+	n.tasks.Wait()
 	return errors.Join(err, n.transport.Close(), n.socket.Close())
 }

@@ -24,7 +24,7 @@ import (
 var discard = slog.New(slog.DiscardHandler)
 
 // echo gives back what comes, on streams and in datagrams.
-func echo(ctx context.Context, c wire.Conn) {
+func echo(ctx context.Context, c *wire.Conn) {
 	go func() {
 		for {
 			b, err := c.ReceiveDatagram(ctx)
@@ -44,7 +44,7 @@ func echo(ctx context.Context, c wire.Conn) {
 	}
 }
 
-func dial(t *testing.T, from, to *wire.Node) wire.Conn {
+func dial(t *testing.T, from, to *wire.Node) *wire.Conn {
 	t.Helper()
 	c, err := from.Dial(t.Context(), to.Self(), wire.Blobs)
 	if err != nil {
@@ -54,7 +54,7 @@ func dial(t *testing.T, from, to *wire.Node) wire.Conn {
 	return c
 }
 
-func ask(t *testing.T, c wire.Conn, b []byte) ([]byte, error) {
+func ask(t *testing.T, c *wire.Conn, b []byte) ([]byte, error) {
 	t.Helper()
 	s, err := c.OpenStream(t.Context())
 	if err != nil {
@@ -72,7 +72,7 @@ func TestMembersTalk(t *testing.T) {
 	_, nodes := meshtest.Nodes(t, 2)
 	a, b := nodes[0], nodes[1]
 	served := make(chan identity.PeerID, 1)
-	b.Handle(wire.Blobs, func(ctx context.Context, c wire.Conn) {
+	b.Handle(wire.Blobs, func(ctx context.Context, c *wire.Conn) {
 		served <- c.Peer()
 		echo(ctx, c)
 	})
@@ -94,7 +94,7 @@ func TestMembersTalk(t *testing.T) {
 	if err := c.SendDatagram(append(small, 0)); agentbox.CodeOf(err) != agentbox.Invalid {
 		t.Errorf("a datagram that is too large: %v", err)
 	}
-	if a.Counters().Dialled != 1 || b.Counters().Accepted != 1 {
+	if a.Counters().Dialled.Load() != 1 || b.Counters().Accepted.Load() != 1 {
 		t.Errorf("%+v, %+v", a.Counters(), b.Counters())
 	}
 }
@@ -134,7 +134,7 @@ func TestARevokedPeerIsCutOff(t *testing.T) {
 	if _, err := b.Dial(t.Context(), a.Self(), wire.Blobs); agentbox.CodeOf(err) != agentbox.Conflict {
 		t.Fatal(err)
 	}
-	if b.Counters().Closed == 0 || len(b.Addresses(a.Self())) != 0 {
+	if b.Counters().Closed.Load() == 0 || len(b.Addresses(a.Self())) != 0 {
 		t.Errorf("%+v, %v", b.Counters(), b.Addresses(a.Self()))
 	}
 }
@@ -163,7 +163,7 @@ func TestAStrangerLearnsNothing(t *testing.T) {
 	team, nodes := meshtest.Nodes(t, 1)
 	b := nodes[0]
 	var reached atomic.Bool
-	b.Handle(wire.Blobs, func(ctx context.Context, c wire.Conn) { reached.Store(true) })
+	b.Handle(wire.Blobs, func(ctx context.Context, c *wire.Conn) { reached.Store(true) })
 	stranger := meshtest.Node(t, meshtest.Key(t))
 	stranger.Admit(team.List) // it got hold of the list
 	stranger.Learn(b.Self(), b.Addr())
@@ -184,7 +184,7 @@ func TestAStrangerLearnsNothing(t *testing.T) {
 			t.Errorf("%q is told %q", protos, app.ErrorMessage)
 		}
 	}
-	if reached.Load() || b.Counters().Refused < 6 {
+	if reached.Load() || b.Counters().Refused.Load() < 6 {
 		t.Errorf("reached %v, %+v", reached.Load(), b.Counters())
 	}
 }
@@ -221,7 +221,7 @@ func TestAPeerThatWantsAllConnections(t *testing.T) {
 			opened++
 		}
 	}
-	if opened != 16 || nodes[1].Counters().OverLimit == 0 {
+	if opened != 16 || nodes[1].Counters().OverLimit.Load() == 0 {
 		t.Errorf("%d connections, %+v", opened, nodes[1].Counters())
 	}
 }
@@ -260,25 +260,34 @@ func TestGuestsComeByInvitationOnly(t *testing.T) {
 	b := nodes[0]
 	guest := meshtest.Node(t, meshtest.Key(t))
 	seen := make(chan []byte, 1)
-	b.HandleGuest("id-1", func(ctx context.Context, c wire.Conn, binding []byte) {
+	one, two := wire.GuestService("id-1"), wire.GuestService("id-2")
+	b.Handle(one, func(ctx context.Context, c *wire.Conn) {
 		if c.Peer() != guest.Self() {
 			t.Errorf("the guest is %s", c.Peer())
+		}
+		binding, err := c.Binding()
+		if err != nil {
+			t.Error(err)
 		}
 		seen <- binding
 		echo(ctx, c)
 	})
-	if _, _, err := guest.DialGuest(t.Context(), b.Addr().String(), "id-2"); agentbox.CodeOf(err) != agentbox.Conflict {
+	if _, err := guest.DialGuest(t.Context(), b.Addr().String(), two); agentbox.CodeOf(err) != agentbox.Conflict {
 		t.Fatal(err)
 	}
-	c, binding, err := guest.DialGuest(t.Context(), b.Addr().String(), "id-1")
+	c, err := guest.DialGuest(t.Context(), b.Addr().String(), one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	binding, err := c.Binding()
 	if err != nil || !bytes.Equal(binding, <-seen) || len(binding) != 32 {
 		t.Fatalf("%x, %v", binding, err)
 	}
 	if got, err := ask(t, c, []byte("hello")); err != nil || string(got) != "hello" {
 		t.Fatal(err)
 	}
-	b.HandleGuest("id-1", nil)
-	if _, _, err := guest.DialGuest(t.Context(), b.Addr().String(), "id-1"); err == nil {
+	b.Handle(one, nil)
+	if _, err := guest.DialGuest(t.Context(), b.Addr().String(), one); err == nil {
 		t.Fatal("an invitation that was taken back")
 	}
 }
@@ -286,7 +295,7 @@ func TestGuestsComeByInvitationOnly(t *testing.T) {
 func TestWhatIsNoAddressIsSaid(t *testing.T) {
 	guest := meshtest.Node(t, meshtest.Key(t))
 	for _, address := range []string{"", "localhost", "127.0.0.1", "127.0.0.1:no-such-service", "127.0.0.1:70000"} {
-		if _, _, err := guest.DialGuest(t.Context(), address, "id"); agentbox.CodeOf(err) != agentbox.Invalid {
+		if _, err := guest.DialGuest(t.Context(), address, wire.GuestService("id")); agentbox.CodeOf(err) != agentbox.Invalid {
 			t.Errorf("%q: code %s: %v", address, agentbox.CodeOf(err), err)
 		}
 	}

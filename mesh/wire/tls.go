@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"math/big"
+	"sync/atomic"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -49,15 +50,18 @@ func peerOf(state tls.ConnectionState) (identity.PeerID, error) {
 	return identity.PeerOf(key), nil
 }
 
-// protocol is the ALPN of a service among members. A peer that does not know the root key cannot
-// say it, and is refused before it sees our certificate.
-func protocol(root ed25519.PublicKey, s Service) string {
-	tag := sha256.Sum256(append([]byte("agentbox alpn 1\n"), root...))
-	return "ab1/" + hex.EncodeToString(tag[:8]) + "/" + string(s)
-}
+const protocolPrefix = "ab1/"
 
-// guestProtocol is what the holder of an invitation speaks.
-func guestProtocol(id string) string { return "ab1/join/" + id }
+// protocol is the ALPN of a service. That among members has a tag of the team: a peer that does not
+// know the root key cannot say it, and is refused before it sees our certificate. A guest knows
+// the id of its invitation instead.
+func protocol(root ed25519.PublicKey, s Service) string {
+	if s.guest() {
+		return protocolPrefix + string(s)
+	}
+	tag := sha256.Sum256(append([]byte("agentbox alpn 1\n"), root...))
+	return protocolPrefix + hex.EncodeToString(tag[:8]) + "/" + string(s)
+}
 
 // baseTLS is what both sides have in common: TLS 1.3, both certificates, no resumption.
 func (n *Node) baseTLS() *tls.Config {
@@ -74,41 +78,36 @@ func (n *Node) baseTLS() *tls.Config {
 func (n *Node) serverTLS() *tls.Config {
 	base := n.baseTLS()
 	base.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		if len(hello.SupportedProtos) != 1 || !n.speaks(hello.SupportedProtos[0]) {
-			n.count(func(c *Counters) { c.Refused++ })
-			return nil, errStranger
-		}
-		proto := hello.SupportedProtos[0]
-		cfg := n.baseTLS()
-		cfg.NextProtos = []string{proto}
-		cfg.VerifyConnection = func(state tls.ConnectionState) error {
-			id, err := peerOf(state)
-			if err == nil && !n.guest(proto) && !n.admits(id) {
-				err = errStranger
+		if len(hello.SupportedProtos) == 1 {
+			proto := hello.SupportedProtos[0]
+			if s, handle := n.serviceOf(proto); handle != nil {
+				return n.checkingTLS(proto, &n.counters.Refused, func(id identity.PeerID) bool { return s.guest() || n.admits(id) }), nil
 			}
-			if err != nil {
-				n.count(func(c *Counters) { c.Refused++ })
-			}
-			return err
 		}
-		return cfg, nil
+		n.counters.Refused.Add(1)
+		return nil, errStranger
 	}
 	return base
 }
 
-// clientTLS accepts one peer, or any member when want is zero.
-func (n *Node) clientTLS(proto string, want identity.PeerID) *tls.Config {
+// clientTLS accepts one peer, or any member when want is zero; at a guest's service anybody.
+func (n *Node) clientTLS(root ed25519.PublicKey, s Service, want identity.PeerID) *tls.Config {
+	refused := new(atomic.Uint64) // Failed counts it
+	return n.checkingTLS(protocol(root, s), refused, func(id identity.PeerID) bool {
+		return s.guest() || id != n.self && (want.IsZero() || id == want) && n.admits(id)
+	})
+}
+
+// checkingTLS speaks one protocol with peers that may, and counts those that may not.
+func (n *Node) checkingTLS(proto string, refused *atomic.Uint64, may func(identity.PeerID) bool) *tls.Config {
 	cfg := n.baseTLS()
 	cfg.NextProtos = []string{proto}
 	cfg.VerifyConnection = func(state tls.ConnectionState) error {
-		id, err := peerOf(state)
-		switch {
-		case err != nil:
-			return err
-		case !want.IsZero() && id != want, want.IsZero() && id == n.self, !n.admits(id):
-			return errStranger
+		if id, err := peerOf(state); err == nil && may(id) {
+			return nil
 		}
-		return nil
+		refused.Add(1)
+		return errStranger
 	}
 	return cfg
 }
