@@ -2,13 +2,14 @@ package agentbox
 
 import (
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// Cause is why a machine ended. Causes are facts that code branches on; what is told to people is
-// made of them by End.String.
+// Cause is why a machine ended. Causes are facts that code branches on; the command line alone has
+// the words for them (cli/sentences.go).
 type Cause string
 
 // The causes of an end.
@@ -24,9 +25,6 @@ const (
 	EndKilled  Cause = "killed"  // its supervisor was killed
 	EndResumed Cause = "resumed" // it was lost while it was resumed
 	EndFailed  Cause = "failed"  // it never started; End.Detail is why
-	// EndOther is only read, never made: an earlier version kept a sentence in place of a cause,
-	// and End.Detail is that sentence.
-	EndOther Cause = "other"
 )
 
 // End is why a machine ended. The zero End is that of a machine that has not. The supervisor leaves
@@ -43,35 +41,19 @@ type End struct {
 // in the record.
 func (e End) Asked() bool { return e.Cause == EndPaused || e.Cause == EndStopped }
 
-// String is the end in one line for a person. Its subject is "it", the box or its machine, so that
-// callers can put the name in front; no full stop ends it.
-func (e End) String() string {
-	switch e.Cause {
-	case EndLimit:
-		if e.Limit.Kind == LimitDisk {
-			return "it reached its limit: " + e.Limit.String() + ", which its workspace exceeds"
-		}
-		return "it reached its limit: " + e.Limit.String()
-	case EndLease:
-		switch {
-		case e.Detail != "":
-			return "its lease ended, and it could not be paused: " + e.Detail
-		case e.Term != 0:
-			return "its lease ended: nobody had worked in it for " + e.Term.String()
-		}
-		return "its lease ended"
-	case EndExit:
-		return "its machine shut down"
-	case EndDied:
-		return "its machine died: " + e.Detail
-	case EndKilled:
-		return "its supervisor was killed"
-	case EndResumed:
-		return "its machine was lost while it was resumed"
-	case EndFailed, EndOther:
-		return e.Detail
+// LogValue implements slog.LogValuer: a log has the facts that are set, and no sentence.
+func (e End) LogValue() slog.Value {
+	attrs := []slog.Attr{slog.String("cause", string(e.Cause))}
+	if !e.Limit.IsZero() {
+		attrs = append(attrs, slog.Any("limit", e.Limit))
 	}
-	return string(e.Cause)
+	if e.Term != 0 {
+		attrs = append(attrs, slog.Duration("term", e.Term))
+	}
+	if e.Detail != "" {
+		attrs = append(attrs, slog.String("detail", e.Detail))
+	}
+	return slog.GroupValue(attrs...)
 }
 
 // LimitKind is what a limit is about.
@@ -102,7 +84,7 @@ type Limit struct {
 // IsZero tells whether it is none.
 func (l Limit) IsZero() bool { return l == Limit{} }
 
-// A disk's bound is in whole MiB, rounded down.
+// String is the form that ParseLimit reads. A disk's bound is in whole MiB, rounded down.
 func (l Limit) String() string {
 	switch l.Kind {
 	case "":
@@ -118,7 +100,7 @@ func (l Limit) String() string {
 }
 
 // ParseLimit reads what String wrote, and "" as no limit. Anything else is Invalid: the text may
-// come from a record of another version or from a client.
+// come from a client.
 func ParseLimit(text string) (l Limit, err error) {
 	kind, bound, _ := strings.Cut(text, " ")
 	l.Kind = LimitKind(kind)
@@ -154,8 +136,8 @@ func (l *Limit) UnmarshalText(b []byte) (err error) {
 	return err
 }
 
-// ProblemKind is what is wrong with a box. As with causes, code branches on these, and
-// Problem.String has the words.
+// ProblemKind is what is wrong with a box. As with causes, code branches on these, and the command
+// line has the words.
 type ProblemKind string
 
 // The problems that a box can have.
@@ -184,42 +166,6 @@ type Problem struct {
 	From   string      `json:"from,omitempty"`
 	Since  time.Time   `json:"since,omitzero"`
 	Detail string      `json:"detail,omitempty"`
-}
-
-// String is the problem in one line for a person, with what to do where something can be done.
-func (p Problem) String() string {
-	switch p.Kind {
-	case ProblemImage:
-		return fmt.Sprintf("waits since %s for bytes of its image from %s: %s", p.Since.Local().Format(time.TimeOnly), p.From, p.Detail)
-	case ProblemDirectory:
-		return "its directory " + p.Detail + " is gone"
-	case ProblemUnlogged:
-		return "its audit log could not be written, so it has no network; free some disk space, then agentbox reset gives it one again"
-	case ProblemUnpaused:
-		return "its lease has ended, and it cannot be paused, which is tried again: " + p.Detail
-	case ProblemNoCard:
-		return "this machine gives it no network card, so it has no network; agentbox logs --supervisor says why"
-	case ProblemMemory:
-		return "the kernel of the box killed processes for want of memory"
-	case ProblemProcesses:
-		return "a program was ended that had filled the box with processes"
-	case ProblemStart:
-		return p.Detail + "; agentbox reset tries again"
-	}
-	return string(p.Kind)
-}
-
-// Notes are what a user of a box should know, one line each: why its last machine ended, and its
-// problems. None of them is parsed by anything: they are for people.
-func (b Box) Notes() []string {
-	var notes []string
-	if b.Ended != nil {
-		notes = append(notes, b.Ended.String()+"; the workspace is intact")
-	}
-	for _, p := range b.Problems {
-		notes = append(notes, p.String())
-	}
-	return notes
 }
 
 // Limited is the limit at which the last machine of a box ended, the zero Limit for none.

@@ -34,7 +34,10 @@ type Error struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`
-	cause   error
+	// End is why the machine that the error is about ended; nil where that is not the reason. The
+	// command line puts it behind the message, which says only that it ended.
+	End   *End `json:"end,omitempty"`
+	cause error
 }
 
 func (e *Error) Error() string { return e.Message }
@@ -57,8 +60,8 @@ func (e *Error) WithHint(format string, args ...any) *Error {
 }
 
 // AsError finds the first *Error in err's chain, keeping the whole chain's message; any other error
-// becomes Internal. So a caller may add where it happened with fmt.Errorf and %w, and the code and
-// the hint of the cause still reach the user.
+// becomes Internal. So a caller may add where it happened with fmt.Errorf and %w, and the code, the
+// hint and the end of the cause still reach the user.
 func AsError(err error) *Error {
 	if err == nil {
 		return nil
@@ -70,7 +73,7 @@ func AsError(err error) *Error {
 	if err.Error() == e.Message {
 		return e
 	}
-	return &Error{Code: e.Code, Message: err.Error(), Hint: e.Hint, cause: err}
+	return &Error{Code: e.Code, Message: err.Error(), Hint: e.Hint, End: e.End, cause: err}
 }
 
 // CodeOf is the code of err, Internal for errors that carry none, and "" for nil.

@@ -14,6 +14,12 @@ type Event struct {
 	Ended  bool          `json:"ended,omitempty"` // the step is over and took Took
 	Took   time.Duration `json:"took,omitempty"`
 	Note   bool          `json:"note,omitempty"` // Detail is a line for the user, not a step
+
+	// End and Problem are a note, too, for which the client has the words; Detail is "" then. Box
+	// is the name of the box that they are about, "" where the problem's own Detail names it.
+	End     *End     `json:"end,omitempty"`
+	Problem *Problem `json:"problem,omitempty"`
+	Box     string   `json:"box,omitempty"`
 }
 
 // Progress receives events. It may be called from several goroutines at once, so it locks for
@@ -38,6 +44,14 @@ func (p Progress) Move(step, detail string, done, total int64) {
 
 // Say passes a line on to the user.
 func (p Progress) Say(line string) { p.send(Event{Note: true, Detail: line}) }
+
+// SayEnd tells why the last machine of a box ended.
+func (p Progress) SayEnd(box string, end End) { p.send(Event{Note: true, Box: box, End: &end}) }
+
+// SayProblem tells what is wrong with a box. box is its name, "" where the problem's Detail has it.
+func (p Progress) SayProblem(box string, problem Problem) {
+	p.send(Event{Note: true, Box: box, Problem: &problem})
+}
 
 func (p Progress) send(e Event) {
 	if p != nil {

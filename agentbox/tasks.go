@@ -177,6 +177,7 @@ type Result struct {
 	Exit    *int      `json:"exit,omitempty"`
 	Reason  string    `json:"reason,omitempty"`
 	Limit   Limit     `json:"limit,omitzero"` // that ended it, of TaskLimited
+	End     *End      `json:"end,omitempty"`  // of its machine, where the attempt ended with that
 	Ended   time.Time `json:"ended"`
 	LeftOut uint64    `json:"left_out,omitempty"` // bytes that the transcript lacks
 	Commits int       `json:"commits"`            // that were made in it

@@ -257,7 +257,7 @@ func (a *app) listAgents(ctx context.Context) error {
 		p, err := dirs.Find(name)
 		if err != nil {
 			// One that is wrong does not hide the others.
-			p = agents.Profile{Name: name, Origin: p.Origin, Description: agentbox.AsError(err).Message}
+			p = agents.Profile{Name: name, Origin: p.Origin, Description: errorText(err)}
 		}
 		rows = append(rows, row{p.Name, p.Description, p.Program, p.Origin})
 		f.ids = append(f.ids, p.Name)

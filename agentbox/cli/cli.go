@@ -90,7 +90,7 @@ func (a *app) finish(err error) int {
 		return exitFailed
 	}
 	e := agentbox.AsError(err)
-	fmt.Fprintf(a.stderr, "agentbox: %s\n", oneLine(e.Message))
+	fmt.Fprintf(a.stderr, "agentbox: %s\n", oneLine(errorText(err)))
 	if e.Hint != "" {
 		fmt.Fprintf(a.stderr, "hint: %s\n", oneLine(e.Hint))
 	}

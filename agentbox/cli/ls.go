@@ -179,7 +179,7 @@ func showRows(b agentbox.Box) [][]string {
 		rows = append(rows, []string{"usage", fmt.Sprintf("%s memory, %s disk, %s CPU", bytesText(u.PSS), bytesText(u.Disk), time.Duration(u.CPUMillis)*time.Millisecond)})
 	}
 	// Last, since they are sentences.
-	for _, note := range b.Notes() {
+	for _, note := range notes(b) {
 		rows = append(rows, []string{"note", note})
 	}
 	return rows

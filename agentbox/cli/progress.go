@@ -54,7 +54,7 @@ func (p *progress) event(e agentbox.Event) {
 	switch {
 	case e.Note:
 		p.clear()
-		fmt.Fprintln(p.out, p.dim(oneLine(e.Detail)))
+		fmt.Fprintln(p.out, p.dim(oneLine(noteText(e))))
 	case e.Ended:
 		p.clear()
 		if e.Step == p.now.Step {

@@ -164,7 +164,7 @@ func (w *waited) signals(ctx context.Context) <-chan os.Signal {
 func (w *waited) cancel(ctx context.Context) {
 	_, err := call(ctx, w.a, api.CancelTask, api.TaskRef{Task: w.id.String()})
 	if err != nil && agentbox.CodeOf(err) != agentbox.Conflict && ctx.Err() == nil {
-		fmt.Fprintf(w.a.stderr, "agentbox: cannot cancel %s: %s\r\n", w.id, oneLine(agentbox.AsError(err).Message))
+		fmt.Fprintf(w.a.stderr, "agentbox: cannot cancel %s: %s\r\n", w.id, oneLine(errorText(err)))
 	}
 }
 
@@ -172,7 +172,7 @@ func (w *waited) cancel(ctx context.Context) {
 func (w *waited) limit(ctx context.Context) {
 	_, err := call(ctx, w.a, api.LimitTask, api.TaskLimit{Task: w.id.String(), Limit: w.wall()})
 	if err != nil && agentbox.CodeOf(err) != agentbox.Conflict && ctx.Err() == nil {
-		fmt.Fprintf(w.a.stderr, "agentbox: cannot end %s: %s\r\n", w.id, oneLine(agentbox.AsError(err).Message))
+		fmt.Fprintf(w.a.stderr, "agentbox: cannot end %s: %s\r\n", w.id, oneLine(errorText(err)))
 	}
 }
 
@@ -185,7 +185,7 @@ func (w *waited) wall() agentbox.Limit {
 // leave then would cancel the task.
 func (w *waited) release(ctx context.Context, leave context.CancelCauseFunc) {
 	if _, err := call(ctx, w.a, api.ReleaseTask, api.TaskRef{Task: w.id.String()}); err != nil {
-		fmt.Fprintf(w.a.stderr, "agentbox: cannot leave %s: %s\r\n", w.id, oneLine(agentbox.AsError(err).Message))
+		fmt.Fprintf(w.a.stderr, "agentbox: cannot leave %s: %s\r\n", w.id, oneLine(errorText(err)))
 		return
 	}
 	leave(errLeft)
@@ -209,7 +209,7 @@ func (w *waited) result(attached error) error {
 		fmt.Fprintf(w.a.stderr, "agentbox: the command did not end within %s\n", w.timeout)
 		return exit(exitTimeout)
 	case res.State == agentbox.TaskLimited:
-		fmt.Fprintf(w.a.stderr, "agentbox: the run reached its limit: %s\n", oneLine(res.Reason))
+		fmt.Fprintf(w.a.stderr, "agentbox: the run reached its limit: %s\n", res.Limit)
 		return exit(exitTimeout)
 	case res.Exit != nil && *res.Exit != 0:
 		if res.State == agentbox.TaskFailed && attached != nil { // it could not be invoked
@@ -222,7 +222,7 @@ func (w *waited) result(attached error) error {
 	case attached != nil:
 		return attached
 	}
-	return agentbox.Errorf(agentbox.Unavailable, "the run is %s: %s", res.State, res.Reason).WithHint("agentbox task show %s", w.id)
+	return agentbox.Errorf(agentbox.Unavailable, "the run is %s: %s", res.State, reasonText(*res)).WithHint("agentbox task show %s", w.id)
 }
 
 // The keys that answer asking.

@@ -92,7 +92,7 @@ func taskText(t agentbox.Task) string {
 func outcomeText(r agentbox.Result) string {
 	text := resultText(r)
 	if r.Reason != "" && (r.Exit == nil || r.Reason != fmt.Sprintf("exit code %d", *r.Exit)) {
-		text += ": " + cut(r.Reason, 80)
+		text += ": " + cut(reasonText(r), 80)
 	}
 	return text
 }
@@ -136,7 +136,7 @@ func (a *app) taskShowCommand() *cli.Command {
 			// files are, and last the timeline, which is the longest.
 			for _, at := range t.Attempts {
 				if at.Result != nil {
-					rows = append(rows, []string{fmt.Sprintf("attempt %d", at.Number), string(at.Result.State) + ": " + resultText(*at.Result)})
+					rows = append(rows, []string{fmt.Sprintf("attempt %d", at.Number), string(at.Result.State) + ": " + because(resultText(*at.Result), at.Result.End)})
 					rows = append(rows, usedRows(*at.Result)...)
 				}
 			}

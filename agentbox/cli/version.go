@@ -9,7 +9,6 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"agentbox/agentbox"
 	"agentbox/agentbox/drivers"
 )
 
@@ -47,7 +46,7 @@ func (a *app) versionCommand() *cli.Command {
 			}
 			fmt.Fprintf(a.stdout, "agentbox %s (%s, %s/%s)\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			if err != nil {
-				fmt.Fprintln(a.stdout, agentbox.AsError(err).Message)
+				fmt.Fprintln(a.stdout, errorText(err))
 				return nil
 			}
 			fmt.Fprintf(a.stdout, "gVisor %s, embedded\n", gvisor)

@@ -172,10 +172,10 @@ func TestANewDaemonSaysWhyABoxWasPausedWithoutOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, left := range []string{string(b), `{"reason":{"code":"unavailable","message":"it reached its limit: idle 15m0s"}}`} { // the second of an earlier version
-		if err := os.WriteFile(filepath.Join(names.Dir, "exit.json"), []byte(left), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.WriteFile(filepath.Join(names.Dir, "exit.json"), b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
 		m := manage(t, h)
 		shown, err := m.Show(t.Context(), api.BoxRef{Box: "idle"}, nil)
 		if err != nil || shown.State != agentbox.Paused || shown.Limited() != end.Limit {

@@ -74,7 +74,7 @@ func madeAlready() error { return nil }
 
 // tellEnd says why a box's last machine ended.
 func tellEnd(rec record, progress agentbox.Progress) {
-	for _, note := range rec.Box.Notes() {
-		progress.Say("box " + rec.Box.Name + ": " + note)
+	if end := rec.Box.Ended; end != nil {
+		progress.SayEnd(rec.Box.Name, *end)
 	}
 }

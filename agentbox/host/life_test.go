@@ -17,9 +17,11 @@ import (
 func TestACallThatASupervisorDiesUnderSaysWhy(t *testing.T) {
 	for _, c := range []struct {
 		name, exit, want string
+		cause            agentbox.Cause
 	}{
-		{"killed", "", "its supervisor was killed"},
-		{"full", `{"end":{"cause":"failed"},"reason":{"code":"no_space","message":"the disk is full","hint":"free some"}}`, "the disk is full"},
+		{"killed", "", "ended", agentbox.EndKilled},
+		{"limited", `{"end":{"cause":"limit","limit":"wall 10s"}}`, "ended", agentbox.EndLimit},
+		{"full", `{"end":{"cause":"failed"},"reason":{"code":"no_space","message":"the disk is full","hint":"free some"}}`, "the disk is full", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHome(t)
@@ -33,7 +35,7 @@ func TestACallThatASupervisorDiesUnderSaysWhy(t *testing.T) {
 			}
 			b := &box{rec: rec, sup: &supervisors.Supervisor{Client: api.NewClient(hangUp(t, names.Control())), Box: names}}
 			err := b.renew(t.Context())
-			if e := agentbox.AsError(err); err == nil || !strings.Contains(e.Message, c.want) || e.Hint == "" {
+			if e := agentbox.AsError(err); err == nil || !strings.Contains(e.Message, c.want) || e.Hint == "" || (e.End != nil) != (c.cause != "") || e.End != nil && e.End.Cause != c.cause {
 				t.Errorf("%+v", err)
 			}
 			if _, err := os.Stat(exit); (err == nil) != (c.exit != "") {

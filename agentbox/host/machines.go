@@ -289,7 +289,7 @@ func (m *machines) gone(b *box, s *supervisors.Supervisor) {
 			b.rec.Box.Ended = &exit.End
 		}
 	})
-	m.log.Info("machine ended", "box", rec.Box.ID, "reason", exit.End, "known", ok)
+	m.log.Info("machine ended", "box", rec.Box.ID, "end", exit.End, "known", ok)
 	m.keepEnd(b)
 	if !ok {
 		m.reclaimAfterKill(b)

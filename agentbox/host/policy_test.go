@@ -173,14 +173,14 @@ func TestABoxWithoutANetworkOutlivesAChangeOfPolicy(t *testing.T) {
 	})
 	m := manage(t, h)
 	supervisortest.Within(t, "the policy of a daemon that begins", asked)
-	var said []string
+	var said []agentbox.Event
 	report, err := m.Policies.Change(t.Context(), api.ChangeRequest{Everywhere: true, List: "deny", Rules: []string{rule}},
-		func(e agentbox.Event) { said = append(said, e.Detail) })
+		func(e agentbox.Event) { said = append(said, e) })
 	if err != nil || len(report.Boxes) != 0 {
 		t.Errorf("told %q, %v", report.Boxes, err)
 	}
-	if len(said) != 1 || !strings.Contains(said[0], "box unlogged: its audit log could not be written, so it has no network") {
-		t.Errorf("said %q", said)
+	if len(said) != 1 || said[0].Box != unlogged || said[0].Problem == nil || said[0].Problem.Kind != agentbox.ProblemUnlogged {
+		t.Errorf("said %+v", said)
 	}
 	select {
 	case <-ended:

@@ -18,7 +18,6 @@ import (
 	"agentbox/agentbox/host/setup"
 	"agentbox/agentbox/host/staging"
 	"agentbox/agentbox/host/templates"
-	"agentbox/agentbox/supervisor"
 	"agentbox/vmm"
 	"agentbox/vmm/guest/protocol"
 	"agentbox/vmm/image"
@@ -208,16 +207,6 @@ func readRecord(path string) (record, error) {
 	}
 	if r.Version != recordVersion {
 		return record{}, fmt.Errorf("%s was written by another version of agentbox (format %d, this one reads %d)", path, r.Version, recordVersion)
-	}
-	if r.Box.Ended == nil {
-		var old struct {
-			Box struct{ Note string }
-		}
-		// An earlier version wrote it.
-		if err := json.Unmarshal(b, &old); err == nil && old.Box.Note != "" {
-			end := supervisor.EndOf(old.Box.Note)
-			r.Box.Ended = &end
-		}
 	}
 	return r, nil
 }

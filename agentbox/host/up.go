@@ -227,7 +227,7 @@ func (m *Manager) rouse(ctx context.Context, b *box, progress agentbox.Progress)
 		return err
 	}
 	if why := b.record().StartErr; why != "" {
-		progress.Say(agentbox.Problem{Kind: agentbox.ProblemStart, Detail: why}.String())
+		progress.SayProblem("", agentbox.Problem{Kind: agentbox.ProblemStart, Detail: why})
 	}
 	return nil
 }
@@ -240,7 +240,7 @@ func (m *Manager) upResponse(ctx context.Context, b *box, subdir string, created
 	}
 	for _, p := range shown.Problems {
 		if p.Kind == agentbox.ProblemUnlogged || p.Kind == agentbox.ProblemNoCard {
-			progress.Say("box " + shown.Name + ": " + p.String())
+			progress.SayProblem(shown.Name, p)
 		}
 	}
 	return api.UpResponse{Box: shown, Created: created, Connection: m.connection(b.record(), subdir)}, nil

@@ -2,7 +2,6 @@ package host
 
 import (
 	"os"
-	"strings"
 	"testing"
 
 	"agentbox/agentbox"
@@ -15,10 +14,10 @@ import (
 // Who comes back to a box is told what is wrong with it: that its start command failed, that it has
 // no network.
 func TestUpSaysWhatIsWrongWithABox(t *testing.T) {
-	for name, want := range map[string]string{
-		unlogged: "box unlogged: its audit log could not be written, so it has no network",
-		noCard:   "box no-card: this machine gives it no network card, so it has no network",
-		"broken": "start of box broken failed: `false` ended with exit code 1; agentbox reset tries again",
+	for name, want := range map[string]agentbox.ProblemKind{
+		unlogged: agentbox.ProblemUnlogged,
+		noCard:   agentbox.ProblemNoCard,
+		"broken": agentbox.ProblemStart,
 		"fine":   "",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -39,17 +38,17 @@ func TestUpSaysWhatIsWrongWithABox(t *testing.T) {
 				rec.StartErr = "start of box broken failed: `false` ended with exit code 1"
 			}
 			superviseFake(t, rec, write(t, h, rec), func(api.PolicyInForce) error { return nil })
-			var said []string
+			var said []agentbox.Problem
 			_, err = manage(t, h).Up(t.Context(), api.UpRequest{Directory: repo.Root}, func(e agentbox.Event) {
-				if strings.HasPrefix(e.Detail, "box "+name) || strings.HasPrefix(e.Detail, "start") {
-					said = append(said, e.Detail)
+				if e.Problem != nil && (e.Box == name || e.Problem.Detail == rec.StartErr) {
+					said = append(said, *e.Problem)
 				}
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if text := strings.Join(said, "\n"); (want == "") != (text == "") || !strings.HasPrefix(text, want) || len(said) > 1 {
-				t.Errorf("said %q", said)
+			if want == "" && len(said) > 0 || want != "" && (len(said) != 1 || said[0].Kind != want) {
+				t.Errorf("said %+v", said)
 			}
 		})
 	}

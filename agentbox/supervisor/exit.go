@@ -6,18 +6,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/durable"
 )
 
-// Exit is why a supervisor ended, left in the box's directory for the daemon. It is read by other
-// builds: EndOf reads what the oldest of them wrote.
+// Exit is why a supervisor ended, left in the box's directory for the daemon, which may be of
+// another build.
 type Exit struct {
 	End    agentbox.End    `json:"end"`
-	Reason *agentbox.Error `json:"reason,omitempty"` // why it failed, of an End that is EndFailed
+	Reason *agentbox.Error `json:"reason,omitempty"` // the error, where it did not start
 	Time   time.Time       `json:"time"`
 }
 
@@ -55,36 +54,8 @@ func ReadExit(dir string) (Exit, bool, error) {
 		return Exit{}, false, err
 	}
 	var e Exit
-	if err := json.Unmarshal(b, &e); err != nil || e.End.Cause == "" && e.Reason == nil {
+	if err := json.Unmarshal(b, &e); err != nil || e.End.Cause == "" {
 		return Exit{}, false, err
 	}
-	if e.End.Cause == "" { // a supervisor of an earlier version wrote it
-		e.End = EndOf(e.Reason.Message)
-	}
 	return e, true, nil
-}
-
-// EndOf reads the one line that supervisors and daemons of earlier versions wrote of an end. Text
-// that it does not know becomes EndOther with that text.
-func EndOf(text string) agentbox.End {
-	text, _, _ = strings.Cut(text, "; the workspace is intact")
-	switch agentbox.Cause(text) {
-	case agentbox.EndPaused, agentbox.EndStopped:
-		return agentbox.End{Cause: agentbox.Cause(text)}
-	}
-	if which, ok := strings.CutPrefix(text, "it reached its limit: "); ok {
-		which, _, _ = strings.Cut(which, ",")
-		if l, err := agentbox.ParseLimit(which); err == nil {
-			return agentbox.End{Cause: agentbox.EndLimit, Limit: l}
-		}
-	}
-	if rest, ok := strings.CutPrefix(text, "its lease ended"); ok {
-		why, _ := strings.CutPrefix(rest, ", and it could not be paused: ")
-		term, _ := time.ParseDuration(strings.TrimPrefix(rest, ": nobody had worked in it for "))
-		if why == rest {
-			why = ""
-		}
-		return agentbox.End{Cause: agentbox.EndLease, Term: term, Detail: why}
-	}
-	return agentbox.End{Cause: agentbox.EndOther, Detail: text}
 }

@@ -49,24 +49,3 @@ func TestBrokenExitNoteIsTakenAwayAndTellsNothing(t *testing.T) {
 		})
 	}
 }
-
-// A supervisor of an earlier version goes on under a new daemon, and records of that version are
-// there for good.
-func TestWhatEarlierVersionsWroteOfAnEndIsRead(t *testing.T) {
-	for _, end := range []agentbox.End{
-		{Cause: agentbox.EndPaused},
-		{Cause: agentbox.EndStopped},
-		{Cause: agentbox.EndLimit, Limit: agentbox.Limit{Kind: agentbox.LimitCPU, Time: time.Minute}},
-		{Cause: agentbox.EndLimit, Limit: agentbox.Limit{Kind: agentbox.LimitDisk, Count: 256 << 20}},
-		{Cause: agentbox.EndLease},
-		{Cause: agentbox.EndLease, Term: 12 * time.Hour},
-		{Cause: agentbox.EndLease, Detail: "no space left"},
-		{Cause: agentbox.EndOther, Detail: "its machine died: a bug"},
-	} {
-		for _, text := range []string{end.String(), end.String() + "; the workspace is intact"} {
-			if got := EndOf(text); got != end {
-				t.Errorf("%q is %+v", text, got)
-			}
-		}
-	}
-}

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -118,11 +119,14 @@ func (s *Supervisor) watch(ctx context.Context, wg *sync.WaitGroup) {
 // stream ends first.
 const deathNotice = time.Second
 
+var errShutDown = errors.New("it shut down")
+
 // notGreeted says why a machine that was started did not answer.
 func notGreeted(box agentbox.BoxID, machine vmm.Machine, err error) error {
 	select {
 	case <-machine.Done():
-		return agentbox.Errorf(agentbox.Unavailable, "box %s: %s", box, machineDied(machine.Err())).
+		// Stock ssh prints this as it is, so the reason is in the message.
+		return agentbox.Errorf(agentbox.Unavailable, "box %s: its machine ended: %w", box, cmp.Or(machine.Err(), errShutDown)).
 			WithHint("run the command again; agentbox logs --console %s has the guest's last words", box)
 	case <-time.After(deathNotice):
 	}

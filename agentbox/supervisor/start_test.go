@@ -48,8 +48,8 @@ func TestWhyAMachineWasNotGreeted(t *testing.T) {
 		machine endedMachine
 		want    string
 	}{
-		"killed":    {endedMachine{done: gone, err: errors.New("QEMU ended (signal: killed)")}, "its machine died: QEMU ended (signal: killed)"},
-		"shut down": {endedMachine{done: gone}, "its machine shut down"},
+		"killed":    {endedMachine{done: gone, err: errors.New("QEMU ended (signal: killed)")}, "its machine ended: QEMU ended (signal: killed)"},
+		"shut down": {endedMachine{done: gone}, "its machine ended: it shut down"},
 		"silent":    {endedMachine{done: make(chan struct{})}, "its machine runs but does not answer: no ready"},
 	} {
 		err := notGreeted(box, test.machine, errors.New("no ready"))

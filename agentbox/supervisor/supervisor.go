@@ -90,7 +90,7 @@ func Main(ctx context.Context, stdin io.Reader) error {
 		log.Error("supervisor ended", "error", err)
 		return errors.Join(err, writeExit(names.Dir, failed(err)))
 	}
-	log.Info("supervisor ended", "reason", s.endCause)
+	log.Info("supervisor ended", "end", s.endCause)
 	return writeExit(names.Dir, Exit{End: s.endCause})
 }
 

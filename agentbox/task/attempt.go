@@ -47,7 +47,8 @@ func (q *Queue) attempt(ctx context.Context, rec record) {
 	}
 	r.watch.begin(err)
 	if err != nil {
-		result = agentbox.Result{State: agentbox.TaskFailed, Reason: agentbox.AsError(err).Message}
+		e := agentbox.AsError(err)
+		result = agentbox.Result{State: agentbox.TaskFailed, Reason: e.Message, End: e.End}
 	}
 	if box != nil {
 		evidence := r.gather(ctx, *box)
@@ -334,11 +335,8 @@ func (r *run) ended(ctx context.Context, info api.JobInfo) agentbox.Result {
 		result.LeftOut = info.Job.LeftOut
 	case info.Job.Exit == nil:
 		result.State, result.Reason = agentbox.TaskLost, "its machine ended under it"
-		if box == nil {
-			break
-		}
-		if notes := box.Notes(); len(notes) > 0 {
-			result.Reason = notes[0]
+		if box != nil {
+			result.End = box.Ended
 		}
 	case *info.Job.Exit == 0:
 		result.State = agentbox.TaskSucceeded

@@ -311,7 +311,7 @@ func (e *Policies) Tell(concerned func(Governed) bool, progress agentbox.Progres
 // untold ends a running box whose policy cannot be changed, unless nothing leaves it anyway.
 func (e *Policies) untold(b Box, why error, progress agentbox.Progress) {
 	if b.Unlogged(e.ctx) {
-		progress.Say("box " + b.Name() + ": " + agentbox.Problem{Kind: agentbox.ProblemUnlogged}.String())
+		progress.SayProblem(b.Name(), agentbox.Problem{Kind: agentbox.ProblemUnlogged})
 		return
 	}
 	e.Log.Error("cannot change the policy of a running box, so it is stopped", "box", b.Name(), "error", why)

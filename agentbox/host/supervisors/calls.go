@@ -2,6 +2,7 @@ package supervisors
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 
 	"agentbox/agentbox"
@@ -28,21 +29,26 @@ func WhyGone(names home.Box, err error) error {
 	}
 	id := filepath.Base(names.Dir)
 	if exit, ok, _ := supervisor.ReadExit(names.Dir); ok {
-		reason := exit.Reason
-		if reason == nil {
-			reason = agentbox.Errorf(agentbox.Unavailable, "%s", exit.End)
+		why := boxEnded(id, exit.End)
+		if exit.Reason != nil {
+			why = agentbox.AsError(fmt.Errorf("box %s: %w", id, exit.Reason))
 		}
-		why := agentbox.Errorf(reason.Code, "box %s: %w", id, reason)
-		if why.Hint = reason.Hint; why.Hint == "" {
+		if why.Hint == "" {
 			why.Hint = "see " + names.Log()
 		}
 		return why
 	}
 	if api.Unreached(err) {
-		return agentbox.Errorf(agentbox.Unavailable, "box %s: its supervisor was killed", id).
-			WithHint("run the command again: nothing of the workspace is lost")
+		return boxEnded(id, agentbox.End{Cause: agentbox.EndKilled}).WithHint("run the command again: nothing of the workspace is lost")
 	}
 	return err
+}
+
+// boxEnded is the error of a box whose machine is gone. Why is a fact of it, not a part of its text.
+func boxEnded(id string, end agentbox.End) *agentbox.Error {
+	e := agentbox.Errorf(agentbox.Unavailable, "box %s ended", id)
+	e.End = &end
+	return e
 }
 
 // Status is what a supervisor says of itself, and of its guest where that is asked for. It waits

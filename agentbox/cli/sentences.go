@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"agentbox/agentbox"
+)
+
+// What the daemon, its supervisors and their records know of a box are facts: a cause, a limit, a
+// kind of problem. Here is every sentence that is made of them, and nothing reads one back. Each is
+// one line without a full stop; its subject is "it", the box or its machine, so that the name can
+// stand in front.
+
+// endText is why a machine ended.
+func endText(e agentbox.End) string {
+	switch e.Cause {
+	case agentbox.EndLimit:
+		if e.Limit.Kind == agentbox.LimitDisk {
+			return limitText(e.Limit) + ", which its workspace exceeds"
+		}
+		return limitText(e.Limit)
+	case agentbox.EndLease:
+		switch {
+		case e.Detail != "":
+			return "its lease ended, and it could not be paused: " + e.Detail
+		case e.Term != 0:
+			return "its lease ended: nobody had worked in it for " + e.Term.String()
+		}
+		return "its lease ended"
+	case agentbox.EndExit:
+		return "its machine shut down"
+	case agentbox.EndDied:
+		return "its machine died: " + e.Detail
+	case agentbox.EndKilled:
+		return "its supervisor was killed"
+	case agentbox.EndResumed:
+		return "its machine was lost while it was resumed"
+	case agentbox.EndFailed:
+		return e.Detail
+	}
+	return string(e.Cause)
+}
+
+// limitText is that a limit was reached, and which.
+func limitText(l agentbox.Limit) string { return "it reached its limit: " + l.String() }
+
+// problemText is what is wrong with a box, with what to do where something can be done.
+func problemText(p agentbox.Problem) string {
+	switch p.Kind {
+	case agentbox.ProblemImage:
+		return fmt.Sprintf("waits since %s for bytes of its image from %s: %s", p.Since.Local().Format(time.TimeOnly), p.From, p.Detail)
+	case agentbox.ProblemDirectory:
+		return "its directory " + p.Detail + " is gone"
+	case agentbox.ProblemUnlogged:
+		return "its audit log could not be written, so it has no network; free some disk space, then agentbox reset gives it one again"
+	case agentbox.ProblemUnpaused:
+		return "its lease has ended, and it cannot be paused, which is tried again: " + p.Detail
+	case agentbox.ProblemNoCard:
+		return "this machine gives it no network card, so it has no network; agentbox logs --supervisor says why"
+	case agentbox.ProblemMemory:
+		return "the kernel of the box killed processes for want of memory"
+	case agentbox.ProblemProcesses:
+		return "a program was ended that had filled the box with processes"
+	case agentbox.ProblemStart:
+		return p.Detail + "; agentbox reset tries again"
+	}
+	return string(p.Kind)
+}
+
+// lastEnd is endText as a note about a box: that the machine is gone says nothing of the work.
+func lastEnd(e agentbox.End) string { return endText(e) + "; the workspace is intact" }
+
+// notes are what a user of a box should know, one line each: why its last machine ended, and its
+// problems.
+func notes(b agentbox.Box) (lines []string) {
+	if b.Ended != nil {
+		lines = append(lines, lastEnd(*b.Ended))
+	}
+	for _, p := range b.Problems {
+		lines = append(lines, problemText(p))
+	}
+	return lines
+}
+
+// noteText is the line of an event that is a note.
+func noteText(e agentbox.Event) string {
+	text := e.Detail
+	switch {
+	case e.End != nil:
+		text = lastEnd(*e.End)
+	case e.Problem != nil:
+		text = problemText(*e.Problem)
+	}
+	if e.Box != "" {
+		text = "box " + e.Box + ": " + text
+	}
+	return text
+}
+
+// errorText is the message of an error, with why a machine ended where that is the reason.
+func errorText(err error) string {
+	e := agentbox.AsError(err)
+	return because(e.Message, e.End)
+}
+
+// reasonText is why an attempt of a task ended as it did; "" where the state says it all.
+func reasonText(r agentbox.Result) string { return because(r.Reason, r.End) }
+
+// because is a text with the end of the machine that explains it, if that is known.
+func because(text string, end *agentbox.End) string {
+	if end == nil {
+		return text
+	}
+	return text + ": " + endText(*end)
+}

@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"agentbox/agentbox"
+)
+
+// Every cause of an end has words of its own, which name what is known of it.
+func TestEveryEndIsToldInWords(t *testing.T) {
+	for want, end := range map[string]agentbox.End{
+		"it reached its limit: wall 10s":                                  {Cause: agentbox.EndLimit, Limit: agentbox.Limit{Kind: agentbox.LimitWall, Time: 10 * time.Second}},
+		"it reached its limit: disk 256 MiB, which its workspace exceeds": {Cause: agentbox.EndLimit, Limit: agentbox.Limit{Kind: agentbox.LimitDisk, Count: 256 << 20}},
+		"its lease ended": {Cause: agentbox.EndLease},
+		"its lease ended: nobody had worked in it for 12h0m0s":                 {Cause: agentbox.EndLease, Term: 12 * time.Hour},
+		"its lease ended, and it could not be paused: no space left on device": {Cause: agentbox.EndLease, Detail: "no space left on device"},
+		"its machine shut down":                     {Cause: agentbox.EndExit},
+		"its machine died: signal: killed":          {Cause: agentbox.EndDied, Detail: "signal: killed"},
+		"its supervisor was killed":                 {Cause: agentbox.EndKilled},
+		"its machine was lost while it was resumed": {Cause: agentbox.EndResumed},
+		"there is no QEMU":                          {Cause: agentbox.EndFailed, Detail: "there is no QEMU"},
+		"paused":                                    {Cause: agentbox.EndPaused},
+	} {
+		if got := endText(end); got != want {
+			t.Errorf("%+v is %q", end, got)
+		}
+	}
+}
+
+// What crosses the API are facts, and the person reads words: of a note, and of an error.
+func TestFactsOfAnotherProcessBecomeWords(t *testing.T) {
+	killed := agentbox.End{Cause: agentbox.EndKilled}
+	var p agentbox.Progress
+	var said []string
+	p = func(e agentbox.Event) {
+		b, err := json.Marshal(e)
+		if err != nil || strings.Contains(string(b), "supervisor was") {
+			t.Errorf("%s, %v", b, err)
+		}
+		var got agentbox.Event
+		if err := json.Unmarshal(b, &got); err != nil {
+			t.Error(err)
+		}
+		said = append(said, noteText(got))
+	}
+	p.SayEnd("app", killed)
+	p.SayProblem("app", agentbox.Problem{Kind: agentbox.ProblemNoCard})
+	p.SayProblem("", agentbox.Problem{Kind: agentbox.ProblemStart, Detail: "start of box app failed"})
+	p.Say("a line")
+	want := []string{
+		"box app: its supervisor was killed; the workspace is intact",
+		"box app: this machine gives it no network card, so it has no network; agentbox logs --supervisor says why",
+		"start of box app failed; agentbox reset tries again",
+		"a line",
+	}
+	if strings.Join(said, "\n") != strings.Join(want, "\n") {
+		t.Errorf("said %q", said)
+	}
+
+	gone := agentbox.Errorf(agentbox.Unavailable, "box app ended").WithHint("run it again")
+	gone.End = &killed
+	b, err := json.Marshal(gone)
+	var got agentbox.Error
+	if err != nil || json.Unmarshal(b, &got) != nil {
+		t.Fatal(err)
+	}
+	stderr, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stderr.Close()
+	a := &app{stdout: &bytes.Buffer{}, stderr: stderr}
+	if code := a.finish(fmt.Errorf("cannot save it: %w", error(&got))); code != exitFailed {
+		t.Errorf("exit %d", code)
+	}
+	text, err := os.ReadFile(stderr.Name())
+	if err != nil || string(text) != "agentbox: cannot save it: box app ended: its supervisor was killed\nhint: run it again\n" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if got := errorText(errors.New("plain")); got != "plain" {
+		t.Errorf("%q", got)
+	}
+}
