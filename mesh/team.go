@@ -253,8 +253,9 @@ func (r *running) counters(lists uint64) map[string]uint64 {
 		"nearby_met": met, "nearby_failed": failed,
 		"handshakes_refused": w.Refused.Load(), "connections_accepted": w.Accepted.Load(), "connections_dialled": w.Dialled.Load(), "dials_failed": w.Failed.Load(),
 		"connections_closed_by_list": w.Closed.Load(), "connections_over_limit": w.OverLimit.Load(),
-		"gossip_oversized": g.Oversized, "gossip_too_long": g.TooLong, "gossip_overflowed": g.Overflowed, "gossip_phantoms": g.Phantoms, "gossip_forged": g.Forged,
-		"catalogues_fetched": c.Fetched, "catalogues_refused": c.Refused, "catalogues_rolled_back": c.RolledBack, "catalogues_forked": c.Forked,
+		"gossip_oversized": g.Oversized.Load(), "gossip_too_long": g.TooLong.Load(), "gossip_overflowed": g.Overflowed.Load(),
+		"gossip_phantoms": g.Phantoms.Load(), "gossip_forged": g.Forged.Load(),
+		"catalogues_fetched": c.Fetched.Load(), "catalogues_refused": c.Refused.Load(), "catalogues_rolled_back": c.RolledBack.Load(), "catalogues_forked": c.Forked.Load(),
 		"member_lists_refused": lists,
 	}
 }

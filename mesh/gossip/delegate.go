@@ -43,38 +43,23 @@ func (d *delegate) MergeRemoteState([]byte, bool)   {}
 // is not verified again.
 func (d *delegate) NotifyAlive(n *memberlist.Node) error {
 	id, err := identity.ParsePeer(n.Name)
-	if err != nil {
-		return d.phantom(err)
-	}
+	ip, _ := netip.AddrFromSlice(n.Addr)
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	key, ok := d.keyOf(id)
-	same := d.verified[id] == string(n.Meta) && len(n.Meta) > 0
-	d.mu.Unlock()
-	place := placeOf(id)
-	if ip, _ := netip.AddrFromSlice(n.Addr); !ok || ip != place.Addr() || n.Port != place.Port() {
-		return d.phantom(agentbox.Errorf(agentbox.NotFound, "%s is no member of the team", id.Short()))
-	}
-	if same {
+	switch {
+	case err != nil, !ok, netip.AddrPortFrom(ip, n.Port) != placeOf(id):
+		d.counters.Phantoms.Add(1)
+		return agentbox.Errorf(agentbox.NotFound, "%.80q is no member of the team", n.Name)
+	case len(n.Meta) > 0 && d.verified[id] == string(n.Meta):
 		return nil
 	}
 	if _, err := DecodeMeta(n.Meta, key); err != nil {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.forged++
+		d.counters.Forged.Add(1)
 		return err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.verified[id] = string(n.Meta)
 	return nil
-}
-
-// phantom counts and gives the error that refuses a node.
-func (d *delegate) phantom(err error) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.phantoms++
-	return err
 }
 
 // keyOf is the key of a member, or our own; d.mu is held.

@@ -6,6 +6,7 @@ import (
 	"crypto/ed25519"
 	"log"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -58,15 +59,14 @@ type Gossip struct {
 	tell     chan struct{} // one waits: dirty has somebody
 	nudge    chan struct{} // one waits: look for absent peers now
 
-	closing sync.Once
-	// closed is what Close gives each time.
-	closed error
+	closed   func() error // close, once
+	counters Counters
 
 	// mu guards what follows. memberlist's calls take it while they hold locks of memberlist's own,
 	// so memberlist is never called with mu held.
 	mu     sync.Mutex
 	list   identity.List
-	places map[string]identity.PeerID // by placeOf, of the members on the list
+	places map[netip.AddrPort]identity.PeerID // by placeOf, of the members on the list
 	// meta is what this node says of itself, signed the bytes of it that memberlist has.
 	meta   Meta
 	signed []byte
@@ -75,9 +75,6 @@ type Gossip struct {
 	verified map[identity.PeerID]string // the Meta that was found good last
 	// dirty are the peers that changed and that Changed was not told of yet.
 	dirty map[identity.PeerID]bool
-	// phantoms and forged count what was refused, for Counters.
-	phantoms uint64
-	forged   uint64
 }
 
 // Start begins to gossip with the members of a list. Addresses are learnt by the node. The caller
@@ -87,13 +84,14 @@ func Start(cfg Config, list identity.List) (*Gossip, error) {
 		cfg: cfg, announce: make(chan struct{}, 1), tell: make(chan struct{}, 1), nudge: make(chan struct{}, 1),
 		peers: map[identity.PeerID]*Peer{}, verified: map[identity.PeerID]string{}, dirty: map[identity.PeerID]bool{},
 	}
+	g.closed = sync.OnceValue(g.close)
 	g.ctx, g.stop = context.WithCancel(context.Background())
 	g.Admit(list)
 	g.meta.Addresses = listenAddresses(cfg.Node.Addr())
 	if err := g.sign(); err != nil {
 		return nil, err
 	}
-	g.transport = newTransport(cfg.Node, g.at)
+	g.transport = newTransport(cfg.Node, &g.counters, g.at)
 	var err error
 	if g.members, err = memberlist.Create(g.config()); err != nil {
 		_ = g.transport.Shutdown()
@@ -138,9 +136,9 @@ func (w logWriter) Write(b []byte) (int, error) {
 func (g *Gossip) Admit(list identity.List) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.list, g.places = list, map[string]identity.PeerID{}
+	g.list, g.places = list, map[netip.AddrPort]identity.PeerID{}
 	for _, m := range list.Members() {
-		g.places[placeOf(m.ID).String()] = m.ID
+		g.places[placeOf(m.ID)] = m.ID
 	}
 	now := time.Now()
 	for id := range g.peers {
@@ -236,7 +234,7 @@ func (g *Gossip) mark(id identity.PeerID) {
 
 // at is the member that has a place inside memberlist; false for a place of nobody, or of a former
 // member.
-func (g *Gossip) at(place string) (identity.PeerID, bool) {
+func (g *Gossip) at(place netip.AddrPort) (identity.PeerID, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	id, ok := g.places[place]
@@ -269,24 +267,16 @@ func (g *Gossip) Peer(id identity.PeerID) (Peer, bool) {
 	return *p, true
 }
 
-// Counters gives what the limits did so far.
-func (g *Gossip) Counters() Counters {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return Counters{
-		Oversized: g.transport.oversized.Load(), TooLong: g.transport.tooLong.Load(), Overflowed: g.transport.overflowed.Load(),
-		Phantoms: g.phantoms, Forged: g.forged,
-	}
-}
+// Counters has what the limits did so far.
+func (g *Gossip) Counters() *Counters { return &g.counters }
 
 // Close tells the others that this node goes, and ends. It leaves the wire.Node open. It may be
 // called more than once.
-func (g *Gossip) Close() error {
-	g.closing.Do(func() {
-		g.stop()
-		g.tasks.Wait()
-		_ = g.members.Leave(leaveTime) // who does not hear of it finds out
-		g.closed = g.members.Shutdown()
-	})
-	return g.closed
+func (g *Gossip) Close() error { return g.closed() }
+
+func (g *Gossip) close() error {
+	g.stop()
+	g.tasks.Wait()
+	_ = g.members.Leave(leaveTime) // who does not hear of it finds out
+	return g.members.Shutdown()
 }

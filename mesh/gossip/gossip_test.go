@@ -140,10 +140,10 @@ func TestPhantomsDoNotJoin(t *testing.T) {
 		name := fmt.Sprintf("%064x", i)
 		gossip.Lie(all[1].g, name, all[0].node.Self())
 	}
-	meshtest.Eventually(t, "the phantoms are counted", func() bool { return all[0].g.Counters().Phantoms > 0 })
+	meshtest.Eventually(t, "the phantoms are counted", func() bool { return all[0].g.Counters().Phantoms.Load() > 0 })
 	// Nor does it make others say what they did not say.
 	gossip.LieAbout(all[1].g, all[2].node.Self(), all[0].node.Self())
-	meshtest.Eventually(t, "the forged announcement is counted", func() bool { return all[0].g.Counters().Forged > 0 })
+	meshtest.Eventually(t, "the forged announcement is counted", func() bool { return all[0].g.Counters().Forged.Load() > 0 })
 	if n := len(all[0].g.Peers()); n != 2 {
 		t.Errorf("%d peers", n)
 	}
@@ -222,7 +222,7 @@ func TestAnnouncementsAreReadInOneForm(t *testing.T) {
 	key := meshtest.Key(t)
 	public := key.Public().(ed25519.PublicKey)
 	node := meshtest.Node(t, key)
-	m := gossip.Meta{Sequence: 9, Digest: agentbox.Digest{1}, Load: 12, Free: 1 << 20, Flags: gossip.Metered}
+	m := gossip.Meta{Sequence: 9, Digest: agentbox.Digest{1}, Load: 12, Free: 1 << 20}
 	for range gossip.MaxAddresses {
 		m.Addresses = append(m.Addresses, node.Addr())
 	}

@@ -36,7 +36,7 @@ type link struct {
 	received uint64        // packets that had come by then
 	dialling chan struct{} // closed when the dial that goes on has ended
 	failed   time.Time     // when the last dial failed
-	err      error         // of that
+	err      error         // why there is no connection
 	// waiting are packets for when there is a connection, the oldest first; more than maxWaiting
 	// are lost.
 	waiting [][]byte
@@ -81,13 +81,13 @@ func (l *link) usable() *wire.Conn {
 	return nil
 }
 
-// dial begins to connect unless that is under way.
-func (l *link) dial() {
+// dial begins to connect unless that is under way. What it gives is closed when it has ended: the
+// connection is in use by then.
+func (l *link) dial() <-chan struct{} {
 	if l.dialling != nil {
-		return
+		return l.dialling
 	}
 	done := make(chan struct{})
-	l.dialling = done
 	begun := l.t.tasks.Go(func() {
 		ctx, cancel := context.WithTimeout(l.t.ctx, dialTime)
 		defer cancel()
@@ -97,18 +97,21 @@ func (l *link) dial() {
 		if err != nil {
 			l.failed, l.err, l.waiting = time.Now(), err, nil
 		} else {
-			l.use(c) // before those that wait look again
+			l.use(c)
 		}
 		l.mu.Unlock()
 		close(done)
 		if err == nil {
-			l.t.read(l.t.ctx, l, c)
-			c.Close()
+			l.t.read(l, c)
 		}
 	})
 	if !begun {
-		l.dialling, l.failed, l.err, l.waiting = nil, time.Now(), errClosed, nil
+		l.failed, l.err, l.waiting = time.Now(), errClosed, nil
+		close(done)
+		return done
 	}
+	l.dialling = done
+	return done
 }
 
 // adopt makes a connection the one that is used, and sends what waited for it.
@@ -120,7 +123,7 @@ func (l *link) adopt(c *wire.Conn) {
 
 // use is adopt for callers that hold mu.
 func (l *link) use(c *wire.Conn) {
-	l.conn, l.asked, l.failed = c, time.Time{}, time.Time{}
+	l.conn, l.asked, l.failed, l.err = c, time.Time{}, time.Time{}, errGone
 	for _, b := range l.waiting {
 		_ = c.SendDatagram(b)
 	}
@@ -129,33 +132,28 @@ func (l *link) use(c *wire.Conn) {
 
 // open begins a stream, connecting first if need be, until ctx ends.
 func (l *link) open(ctx context.Context) (*wire.Stream, error) {
-	for {
-		l.mu.Lock()
-		c := l.usable()
-		if c == nil {
-			l.dial()
-		}
-		wait, err := l.dialling, l.err
-		l.mu.Unlock()
-		if c != nil {
-			return c.OpenStream(ctx)
-		}
-		if wait == nil {
-			return nil, err
-		}
+	l.mu.Lock()
+	c := l.usable()
+	var dialled <-chan struct{}
+	if c == nil {
+		dialled = l.dial()
+	}
+	l.mu.Unlock()
+	if c == nil {
 		select {
-		case <-wait:
+		case <-dialled:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
 		l.mu.Lock()
-		err = l.err
-		again := l.failed.IsZero() || time.Since(l.failed) > dialTime
+		c = l.usable()
+		err := l.err
 		l.mu.Unlock()
-		if !again {
+		if c == nil {
 			return nil, err
 		}
 	}
+	return c.OpenStream(ctx)
 }
 
 // drop closes the connection: the way to the peer has changed.

@@ -12,34 +12,27 @@ import (
 // MaxAddresses is how many addresses a Meta has: it has to stay below 512 bytes with all of them.
 const MaxAddresses = 4
 
-// Flags of a Meta.
-const (
-	Metered uint16 = 1 << iota // the peer would rather not send
-)
-
 // Meta is what every peer knows of every other without asking: small, signed by its peer, replaced
 // as a whole. Sequence and List are what others compare with what they have; nothing in it is a
 // time.
 type Meta struct {
-	Sequence  uint64          // of its catalogue
-	Digest    agentbox.Digest // of its catalogue
-	List      [8]byte         // the beginning of the digest of the member list it has
-	Load      uint16          // percent of its processors in use
-	Free      uint32          // MiB free on the disk of its store
-	Flags     uint16
+	Sequence  uint64           // of its catalogue
+	Digest    agentbox.Digest  // of its catalogue
+	List      [8]byte          // the beginning of the digest of the member list it has
+	Load      uint16           // percent of its processors in use
+	Free      uint32           // MiB free on the disk of its store
 	Addresses []netip.AddrPort // where it listens
 }
 
-// The lengths of its parts in bytes, in their order: version, sequence, digest, list, load, free,
-// flags, number of addresses; then the addresses and the signature.
+// The lengths of its parts in bytes, in their order: sequence, digest, list, load, free, number of
+// addresses; then the addresses and the signature.
 const (
-	metaVersion = 1
-	metaFixed   = 1 + 8 + 32 + 8 + 2 + 4 + 2 + 1
+	metaFixed   = 8 + 32 + 8 + 2 + 4 + 1
 	metaAddress = 16 + 2
-	metaMost    = metaFixed + MaxAddresses*metaAddress + ed25519.SignatureSize
 )
 
-// metaDomain keeps a signature over a Meta from being one over anything else.
+// metaDomain keeps a signature over a Meta from being one over anything else. The digit is the
+// version.
 const metaDomain = "agentbox meta 1\n"
 
 // Sign encodes a Meta, big-endian, with its peer's signature behind it. Invalid when it has too
@@ -48,12 +41,10 @@ func (m Meta) Sign(key ed25519.PrivateKey) ([]byte, error) {
 	if len(m.Addresses) > MaxAddresses {
 		return nil, agentbox.Errorf(agentbox.Invalid, "a peer announces at most %d addresses, not %d", MaxAddresses, len(m.Addresses))
 	}
-	b := []byte{metaVersion}
-	b = binary.BigEndian.AppendUint64(b, m.Sequence)
+	b := binary.BigEndian.AppendUint64(nil, m.Sequence)
 	b = append(append(b, m.Digest[:]...), m.List[:]...)
 	b = binary.BigEndian.AppendUint16(b, m.Load)
 	b = binary.BigEndian.AppendUint32(b, m.Free)
-	b = binary.BigEndian.AppendUint16(b, m.Flags)
 	b = append(b, byte(len(m.Addresses)))
 	for _, a := range m.Addresses {
 		ip := a.Addr().As16()
@@ -65,23 +56,16 @@ func (m Meta) Sign(key ed25519.PrivateKey) ([]byte, error) {
 // DecodeMeta reads what Sign wrote, and verifies that the peer with this key signed it; else it is
 // Corrupt. Any node of the team may have passed it on.
 func DecodeMeta(b []byte, key ed25519.PublicKey) (Meta, error) {
-	if len(b) < metaFixed+ed25519.SignatureSize || len(b) > metaMost || b[0] != metaVersion {
-		return Meta{}, badMeta(key, "it is not one of version 1")
+	signed := len(b) - ed25519.SignatureSize
+	if signed < metaFixed || int(b[metaFixed-1]) > MaxAddresses || signed != metaFixed+int(b[metaFixed-1])*metaAddress {
+		return Meta{}, badMeta(key, "it is cut off, or of another form")
 	}
-	body, signature := b[:len(b)-ed25519.SignatureSize], b[len(b)-ed25519.SignatureSize:]
-	if n := int(body[metaFixed-1]); n > MaxAddresses || len(body) != metaFixed+n*metaAddress {
-		return Meta{}, badMeta(key, "its addresses are cut off")
-	}
+	body, signature := b[:signed], b[signed:]
 	if !ed25519.Verify(key, append([]byte(metaDomain), body...), signature) {
 		return Meta{}, badMeta(key, "the signature is not its peer's")
 	}
-	var m Meta
-	m.Sequence = binary.BigEndian.Uint64(body[1:])
-	n := 9 + copy(m.Digest[:], body[9:])
-	n += copy(m.List[:], body[n:])
-	m.Load = binary.BigEndian.Uint16(body[n:])
-	m.Free = binary.BigEndian.Uint32(body[n+2:])
-	m.Flags = binary.BigEndian.Uint16(body[n+6:])
+	m := Meta{Sequence: binary.BigEndian.Uint64(body), Digest: agentbox.Digest(body[8:40]), List: [8]byte(body[40:48])}
+	m.Load, m.Free = binary.BigEndian.Uint16(body[48:]), binary.BigEndian.Uint32(body[50:])
 	for rest := body[metaFixed:]; len(rest) > 0; rest = rest[metaAddress:] {
 		ip := netip.AddrFrom16([16]byte(rest[:16])).Unmap()
 		m.Addresses = append(m.Addresses, netip.AddrPortFrom(ip, binary.BigEndian.Uint16(rest[16:])))
@@ -90,9 +74,8 @@ func DecodeMeta(b []byte, key ed25519.PublicKey) (Meta, error) {
 }
 
 // badMeta is the error about a peer's Meta.
-func badMeta(key ed25519.PublicKey, format string, args ...any) error {
-	err := agentbox.Errorf(agentbox.Corrupt, format, args...)
-	return agentbox.Errorf(agentbox.Corrupt, "what peer %s announces: %w", identity.PeerOf(key).Short(), err)
+func badMeta(key ed25519.PublicKey, why string) error {
+	return agentbox.Errorf(agentbox.Corrupt, "what peer %s announces: %s", identity.PeerOf(key).Short(), why)
 }
 
 // placeOf is the address of a peer inside memberlist: made from its PeerID, in a range that is

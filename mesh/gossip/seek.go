@@ -5,8 +5,9 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"agentbox/mesh/identity"
 )
@@ -62,19 +63,18 @@ func (g *Gossip) Seek() { g.poke(g.nudge) }
 func (g *Gossip) seek() {
 	absent := g.absent()
 	rand.Shuffle(len(absent), func(i, j int) { absent[i], absent[j] = absent[j], absent[i] })
-	limit := make(chan struct{}, atOnce)
-	var all sync.WaitGroup
+	var all errgroup.Group
+	all.SetLimit(atOnce)
 	for _, id := range absent[:min(len(absent), perRound)] {
-		all.Go(func() {
-			limit <- struct{}{}
-			defer func() { <-limit }()
+		all.Go(func() error {
 			if g.ctx.Err() == nil {
 				// It fails for a peer that sleeps, and is tried again.
 				_, _ = g.members.Join([]string{id.String() + "/" + placeOf(id).String()})
 			}
+			return nil
 		})
 	}
-	all.Wait()
+	_ = all.Wait()
 }
 
 // absent lists members that are not here and may be somewhere.

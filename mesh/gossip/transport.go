@@ -3,8 +3,10 @@ package gossip
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,11 +25,11 @@ const maxStream = 4 << 20
 // Counters say what the limits did since the node began. Any but the first is somebody else's
 // mistake, or an attack.
 type Counters struct {
-	Oversized  uint64 // packets of ours above what a datagram holds
-	TooLong    uint64 // streams that brought more than 4 MiB
-	Overflowed uint64 // packets that nobody took in time
-	Phantoms   uint64 // announcements of peers that are no members
-	Forged     uint64 // announcements that their peer did not sign
+	Oversized  atomic.Uint64 // packets of ours above what a datagram holds
+	TooLong    atomic.Uint64 // streams that brought more than 4 MiB
+	Overflowed atomic.Uint64 // packets that nobody took in time
+	Phantoms   atomic.Uint64 // announcements of peers that are no members
+	Forged     atomic.Uint64 // announcements that their peer did not sign
 }
 
 // transport is memberlist's network: the connections of wire. Addresses are those of placeOf;
@@ -36,7 +38,7 @@ type Counters struct {
 // opened are the node's.
 type transport struct {
 	node    *wire.Node
-	resolve func(place string) (identity.PeerID, bool)
+	resolve func(place netip.AddrPort) (identity.PeerID, bool)
 
 	ctx   context.Context
 	stop  context.CancelFunc
@@ -48,17 +50,16 @@ type transport struct {
 	// mu guards links.
 	mu sync.Mutex
 	// links has one for each peer that was ever sent to or heard of; they are not many.
-	links map[identity.PeerID]*link
-
-	oversized, tooLong, overflowed atomic.Uint64
+	links    map[identity.PeerID]*link
+	counters *Counters
 }
 
-var _ memberlist.NodeAwareTransport = (*transport)(nil)
+var _ memberlist.Transport = (*transport)(nil)
 
 // newTransport begins to answer peers, before memberlist has begun to read.
-func newTransport(node *wire.Node, resolve func(place string) (identity.PeerID, bool)) *transport {
+func newTransport(node *wire.Node, counters *Counters, resolve func(place netip.AddrPort) (identity.PeerID, bool)) *transport {
 	t := &transport{
-		node: node, resolve: resolve, links: map[identity.PeerID]*link{},
+		node: node, counters: counters, resolve: resolve, links: map[identity.PeerID]*link{},
 		packets: make(chan *memberlist.Packet, 256), streams: make(chan net.Conn),
 	}
 	t.ctx, t.stop = context.WithCancel(context.Background())
@@ -81,10 +82,7 @@ func (t *transport) link(id identity.PeerID) *link {
 // dropAll closes all connections, because ours is another address now.
 func (t *transport) dropAll() {
 	t.mu.Lock()
-	links := make([]*link, 0, len(t.links))
-	for _, l := range t.links {
-		links = append(links, l)
-	}
+	links := slices.Collect(maps.Values(t.links))
 	t.mu.Unlock()
 	for _, l := range links {
 		l.drop()
@@ -92,32 +90,28 @@ func (t *transport) dropAll() {
 }
 
 // serve uses a connection that a peer opened, until it ends. It is the node's handler.
-func (t *transport) serve(ctx context.Context, c *wire.Conn) {
+func (t *transport) serve(_ context.Context, c *wire.Conn) {
 	l := t.link(c.Peer())
 	l.adopt(c)
-	t.read(ctx, l, c)
+	t.read(l, c)
 }
 
-// read hands on what comes on a connection until it ends, or ctx does.
-func (t *transport) read(ctx context.Context, l *link, c *wire.Conn) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(t.ctx, cancel)
+// read hands on what comes on a connection until it ends, or the transport does; it is closed then.
+func (t *transport) read(l *link, c *wire.Conn) {
+	defer c.Close()
+	stop := context.AfterFunc(t.ctx, func() { c.Close() })
 	defer stop()
 	var both sync.WaitGroup
-	both.Go(func() {
-		defer cancel()
-		t.readPackets(ctx, l, c)
-	})
-	t.acceptStreams(ctx, l, c)
-	cancel()
+	both.Go(func() { t.readPackets(l, c) })
+	t.acceptStreams(l, c)
 	both.Wait()
 }
 
 // readPackets hands on the datagrams of a connection.
-func (t *transport) readPackets(ctx context.Context, l *link, c *wire.Conn) {
+func (t *transport) readPackets(l *link, c *wire.Conn) {
 	from := net.UDPAddrFromAddrPort(placeOf(l.peer))
 	for {
-		b, err := c.ReceiveDatagram(ctx)
+		b, err := c.ReceiveDatagram(c.Context())
 		if err != nil {
 			return
 		}
@@ -127,21 +121,21 @@ func (t *transport) readPackets(ctx context.Context, l *link, c *wire.Conn) {
 		select {
 		case t.packets <- &memberlist.Packet{Buf: b, From: from, Timestamp: time.Now()}:
 		default:
-			t.overflowed.Add(1)
+			t.counters.Overflowed.Add(1)
 		}
 	}
 }
 
 // acceptStreams hands on the streams of a connection, each when memberlist takes it.
-func (t *transport) acceptStreams(ctx context.Context, l *link, c *wire.Conn) {
+func (t *transport) acceptStreams(l *link, c *wire.Conn) {
 	for {
-		s, err := c.AcceptStream(ctx)
+		s, err := c.AcceptStream(c.Context())
 		if err != nil {
 			return
 		}
 		select {
 		case t.streams <- t.netConn(s, l):
-		case <-ctx.Done():
+		case <-c.Context().Done():
 			s.Abort()
 			return
 		}
@@ -154,31 +148,23 @@ func (t *transport) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
 	return place.Addr().AsSlice(), int(place.Port()), nil
 }
 
-func (t *transport) WriteTo(b []byte, addr string) (time.Time, error) {
-	return t.WriteToAddress(b, memberlist.Address{Addr: addr})
-}
-
-// WriteToAddress sends a packet to a member. One that is too long is counted, and an error: what
-// memberlist packs is below it.
-func (t *transport) WriteToAddress(b []byte, to memberlist.Address) (time.Time, error) {
+// WriteTo sends a packet to a member. One that is too long is counted, and an error: what memberlist
+// packs is below it.
+func (t *transport) WriteTo(b []byte, to string) (time.Time, error) {
 	id, err := t.find(to)
 	if err != nil {
 		return time.Time{}, err
 	}
 	if len(b) > wire.MaxDatagram {
-		t.oversized.Add(1)
+		t.counters.Oversized.Add(1)
 		return time.Time{}, agentbox.Errorf(agentbox.Invalid, "a gossip packet of %d bytes, at most %d", len(b), wire.MaxDatagram)
 	}
 	now := time.Now()
 	return now, t.link(id).send(b)
 }
 
-func (t *transport) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
-	return t.DialAddressTimeout(memberlist.Address{Addr: addr}, timeout)
-}
-
-// DialAddressTimeout begins a stream to a member.
-func (t *transport) DialAddressTimeout(to memberlist.Address, timeout time.Duration) (net.Conn, error) {
+// DialTimeout begins a stream to a member.
+func (t *transport) DialTimeout(to string, timeout time.Duration) (net.Conn, error) {
 	id, err := t.find(to)
 	if err != nil {
 		return nil, err
@@ -193,21 +179,23 @@ func (t *transport) DialAddressTimeout(to memberlist.Address, timeout time.Durat
 	return t.netConn(s, l), nil
 }
 
-// find is the member that memberlist means. Names are not looked at: the address is the peer's own.
-func (t *transport) find(to memberlist.Address) (identity.PeerID, error) {
-	place, err := netip.ParseAddrPort(to.Addr)
-	if err == nil {
-		if id, ok := t.resolve(place.String()); ok {
+// find is the member that memberlist means.
+func (t *transport) find(to string) (identity.PeerID, error) {
+	if place, err := netip.ParseAddrPort(to); err == nil {
+		if id, ok := t.resolve(place); ok {
 			return id, nil
 		}
 	}
-	return identity.PeerID{}, agentbox.Errorf(agentbox.NotFound, "%.80q is no member of the team", to.Addr)
+	return identity.PeerID{}, agentbox.Errorf(agentbox.NotFound, "%.80q is no member of the team", to)
 }
 
 func (t *transport) PacketCh() <-chan *memberlist.Packet { return t.packets }
 func (t *transport) StreamCh() <-chan net.Conn           { return t.streams }
 
-var errClosed = agentbox.Errorf(agentbox.Unavailable, "gossip has ended")
+var (
+	errClosed = agentbox.Errorf(agentbox.Unavailable, "gossip has ended")
+	errGone   = agentbox.Errorf(agentbox.Unavailable, "the connection has just ended")
+)
 
 // Shutdown ends the connections and waits for what reads them.
 func (t *transport) Shutdown() error {
@@ -234,7 +222,7 @@ var errTooLong = errors.New("the peer sends more than a gossip stream may have")
 
 func (c *streamConn) Read(b []byte) (int, error) {
 	if c.left <= 0 {
-		c.t.tooLong.Add(1)
+		c.t.counters.TooLong.Add(1)
 		return 0, errTooLong
 	}
 	n, err := c.Stream.Read(b[:min(int64(len(b)), c.left)])
