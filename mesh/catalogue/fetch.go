@@ -136,9 +136,7 @@ func (s *Store) tryFetch(owner, from identity.PeerID) {
 	ctx, cancel := context.WithTimeout(s.ctx, fetchTime)
 	defer cancel()
 	if err := s.fetch(ctx, owner, from); err != nil {
-		s.mu.Lock()
-		s.counters.Failed++
-		s.mu.Unlock()
+		s.counters.Failed.Add(1)
 		s.cfg.Log.Info("mesh: a catalogue was not fetched", "owner", owner.Short(), "from", from.Short(), "error", err)
 	}
 }
@@ -174,47 +172,40 @@ func (s *Store) take(owner identity.PeerID, d Delta) error {
 	s.mu.Lock()
 	old := s.peers[owner]
 	s.mu.Unlock()
-	if old == nil {
-		old = s.empty(owner)
-	}
 	next, err := s.verified(old, d, owner)
 	if err != nil {
-		s.refused()
+		s.counters.Refused.Add(1)
 		return err
 	}
-	s.mu.Lock()
-	current := s.peers[owner]
-	switch {
-	case current != nil && current != old:
-		s.mu.Unlock()
-		return nil // somebody else's answer came first
-	case next.head.Sequence < old.head.Sequence:
-		s.counters.RolledBack++
-		s.mu.Unlock()
-		return corrupt("the catalogue of %s is older than what is known", owner.Short())
-	case next.head.Sequence == old.head.Sequence:
-		if next.head.Digest != old.head.Digest {
-			s.counters.Forked++
-			s.cfg.Log.Warn("mesh: a peer signed two catalogues of one number", "peer", owner.Short(), "sequence", next.head.Sequence)
-		}
-		s.mu.Unlock()
-		return nil
-	case !s.list.Admits(owner, time.Now()):
-		s.mu.Unlock()
-		return nil
+	if taken, err := s.replace(owner, old, next); !taken {
+		return err
 	}
-	s.counters.Fetched++
-	s.set(owner, next)
-	s.mu.Unlock()
 	s.changed(owner)
 	return s.write(next, false)
 }
 
-// refused counts what was forged, or not within its bounds. The figure is for people.
-func (s *Store) refused() {
+// replace makes next what is known of an owner instead of old, if it is newer; nil is that nothing
+// was. False without an error: there is nothing to do.
+func (s *Store) replace(owner identity.PeerID, old, next *set) (taken bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.counters.Refused++
+	known := s.sequence(owner)
+	switch {
+	case s.peers[owner] != old, !s.list.Admits(owner, time.Now()):
+		return false, nil
+	case next.head.Sequence < known:
+		s.counters.RolledBack.Add(1)
+		return false, corrupt("the catalogue of %s is older than what is known", owner.Short())
+	case next.head.Sequence == known:
+		if old != nil && next.head.Digest != old.head.Digest {
+			s.counters.Forked.Add(1)
+			s.cfg.Log.Warn("mesh: a peer signed two catalogues of one number", "peer", owner.Short(), "sequence", known)
+		}
+		return false, nil
+	}
+	s.counters.Fetched.Add(1)
+	s.set(owner, next)
+	return true, nil
 }
 
 // key is our public key.
@@ -256,7 +247,7 @@ func (s *Store) heardOf(h Head, from identity.PeerID) error {
 		return nil
 	}
 	if err := h.verify(team, m.Key); err != nil {
-		s.refused()
+		s.counters.Refused.Add(1)
 		return err
 	}
 	s.Saw(h.Owner, h.Sequence, from)

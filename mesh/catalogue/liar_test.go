@@ -69,7 +69,7 @@ func TestLiarsAreNotBelieved(t *testing.T) {
 			}
 		})
 	}
-	if c := s.Counters(); c.Refused == 0 || c.RolledBack == 0 {
+	if c := s.Counters(); c.Refused.Load() == 0 || c.RolledBack.Load() == 0 {
 		t.Errorf("%+v", c)
 	}
 	// An announcement that is longer than any catalogue is not read to its end.
@@ -85,7 +85,7 @@ func TestLiarsAreNotBelieved(t *testing.T) {
 	}
 	// The owner itself signs two catalogues of one number.
 	fork := signedSet(t, team, ownerKey, 5, Record{Kind: Image, Key: "other", Changed: 5}).since(0)
-	if err := s.take(owner, fork); err != nil || s.Counters().Forked != 1 {
+	if err := s.take(owner, fork); err != nil || s.Counters().Forked.Load() != 1 {
 		t.Errorf("%v, %+v", err, s.Counters())
 	}
 }

@@ -58,15 +58,11 @@ func (s *Store) heardOfOwn(h Head) error {
 		return nil
 	}
 	if err := h.verify(team, s.key()); err != nil {
-		s.refused()
+		s.counters.Refused.Add(1)
 		return err
 	}
-	next := &set{records: map[id]Record{}}
-	next.head.Sequence, next.head.Digest = h.Sequence+1, own.head.Digest
-	next.floor = next.head.Sequence // others have other records under older numbers
-	for i, r := range own.records {
-		next.records[i] = r
-	}
+	// Others have other records under older numbers, so no difference to these can be told.
+	next := &set{head: Head{Sequence: h.Sequence + 1, Digest: own.head.Digest}, records: own.records, floor: h.Sequence + 1}
 	s.cfg.Log.Warn("mesh: others know a newer catalogue of this machine, going on after it", "sequence", h.Sequence)
 	return s.publish(next, team)
 }

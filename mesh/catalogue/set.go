@@ -1,6 +1,10 @@
 package catalogue
 
 import (
+	"maps"
+	"reflect"
+	"slices"
+
 	"agentbox/agentbox"
 )
 
@@ -67,13 +71,9 @@ func (s *set) apply(d Delta) (*set, error) {
 		if d.Since != s.head.Sequence {
 			return nil, corrupt("the catalogue of %s: a difference to %d, not %d", d.Head.Owner.Short(), d.Since, s.head.Sequence)
 		}
-		for i, r := range s.records {
-			next.records[i] = r
-		}
-		next.floor, next.removed = s.floor, append(next.removed, s.removed...)
+		next.records, next.floor, next.removed = maps.Clone(s.records), s.floor, slices.Concat(s.removed, d.Removed)
 		for _, r := range d.Removed {
 			delete(next.records, id{r.Kind, r.Key})
-			next.removed = append(next.removed, r)
 		}
 		next.trim()
 	}
@@ -108,7 +108,7 @@ func (s *set) check() error {
 func (s *set) trim() {
 	if over := len(s.removed) - maxRemoved; over > 0 {
 		s.floor = max(s.floor, s.removed[over-1].Sequence)
-		s.removed = append([]removal(nil), s.removed[over:]...)
+		s.removed = slices.Clone(s.removed[over:])
 	}
 }
 
@@ -125,7 +125,7 @@ type Edit struct {
 func (e *Edit) Put(r Record) {
 	old, ok := e.next.records[r.id()]
 	r.Changed = old.Changed
-	if ok && equal(old, r) {
+	if ok && reflect.DeepEqual(old, r) {
 		return
 	}
 	e.Touch(r)
@@ -163,21 +163,9 @@ func (e *Edit) Replace(k Kind, records []Record) {
 	}
 }
 
-// equal tells whether two records say the same, whenever they were written.
-func equal(a, b Record) bool {
-	name := string(a.Name) == string(b.Name)
-	a.Name, b.Name = nil, nil
-	return name && a.Kind == b.Kind && a.Key == b.Key && a.Alias == b.Alias && a.Manifest == b.Manifest && a.Digest == b.Digest && a.About == b.About &&
-		a.Size == b.Size && a.Text == b.Text && a.TTL == b.TTL
-}
-
 // edit gives the set that a change makes of this one, unsigned, or nil when it changes nothing.
 func (s *set) edit(change func(*Edit)) (*set, error) {
-	next := &set{records: map[id]Record{}, floor: s.floor, removed: append([]removal(nil), s.removed...)}
-	next.head.Sequence = s.head.Sequence + 1
-	for i, r := range s.records {
-		next.records[i] = r
-	}
+	next := &set{head: Head{Sequence: s.head.Sequence + 1}, records: maps.Clone(s.records), floor: s.floor, removed: slices.Clone(s.removed)}
 	e := &Edit{next: next}
 	change(e)
 	if !e.changed {

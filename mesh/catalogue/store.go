@@ -1,6 +1,7 @@
 package catalogue
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"agentbox/agentbox"
@@ -38,11 +40,11 @@ type Config struct {
 
 // Counters say what was refused since the catalogues were opened.
 type Counters struct {
-	Fetched    uint64 // catalogues or differences that were taken
-	Failed     uint64 // times that a member gave none, or one that was not taken
-	Refused    uint64 // forged, oversized, or not what was signed
-	RolledBack uint64 // older than what is known
-	Forked     uint64 // another set of the same sequence number, by the same owner
+	Fetched    atomic.Uint64 // catalogues or differences that were taken
+	Failed     atomic.Uint64 // times that a member gave none, or one that was not taken
+	Refused    atomic.Uint64 // forged, oversized, or not what was signed
+	RolledBack atomic.Uint64 // older than what is known
+	Forked     atomic.Uint64 // another set of the same sequence number, by the same owner
 }
 
 // Store has the catalogues of the team: our own, and what is known of the others'. Its methods may
@@ -53,6 +55,8 @@ type Store struct {
 	ctx   context.Context
 	stop  context.CancelFunc
 	tasks background.Group
+
+	counters Counters
 
 	editing sync.Mutex // held through a change of our own catalogue
 
@@ -66,8 +70,7 @@ type Store struct {
 	// seen is when each claim was seen, by our clock (claims.go).
 	seen map[claimID]claimSeen
 	// wanted has the catalogues of which something newer exists, while they are fetched.
-	wanted   map[identity.PeerID]*want
-	counters Counters
+	wanted map[identity.PeerID]*want
 }
 
 // Open reads what is kept on disk, and answers peers from then on. A catalogue that cannot be read
@@ -148,30 +151,32 @@ func (s *Store) read(owner identity.PeerID) (*set, error) {
 	if err := wire.ReadMessage(f, &d, maxDelta); err != nil {
 		return nil, err
 	}
-	return s.verified(s.empty(owner), d, owner)
+	return s.verified(nil, d, owner)
 }
 
 // write keeps a set on disk, as a message with all of it; with sync it lasts.
 func (s *Store) write(got *set, sync bool) error {
-	d := got.since(0)
-	var b strings.Builder
-	if err := wire.WriteMessage(&b, d); err != nil {
+	var b bytes.Buffer
+	if err := wire.WriteMessage(&b, got.since(0)); err != nil {
 		return err
 	}
 	if sync {
-		return durable.WriteFile(s.path(got.head.Owner), []byte(b.String()), 0o600)
+		return durable.WriteFile(s.path(got.head.Owner), b.Bytes(), 0o600)
 	}
-	return durable.Replace(s.path(got.head.Owner), []byte(b.String()), 0o600)
+	return durable.Replace(s.path(got.head.Owner), b.Bytes(), 0o600)
 }
 
-// verified gives what a delta makes of a set, when its owner is known and signed it.
+// verified gives what a delta makes of a set, nil for none, when its owner is known and signed it.
 func (s *Store) verified(old *set, d Delta, owner identity.PeerID) (*set, error) {
+	if old == nil {
+		old = s.empty(owner)
+	}
 	s.mu.Lock()
 	key := ed25519.PublicKey(nil)
 	if m, ok := s.list.Member(owner); ok && !m.Revoked {
 		key = m.Key
 	} else if owner == s.self {
-		key = s.cfg.Key.Public().(ed25519.PublicKey)
+		key = s.key()
 	}
 	team := s.list.Team()
 	s.mu.Unlock()
@@ -323,12 +328,8 @@ func (s *Store) Of(owner identity.PeerID) (Head, []Record, bool) {
 	return got.head, sorted(got.records), true
 }
 
-// Counters gives what happened so far.
-func (s *Store) Counters() Counters {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.counters
-}
+// Counters has what happened so far.
+func (s *Store) Counters() *Counters { return &s.counters }
 
 // Close ends what is being fetched and served, and waits for the former. Nothing has to be written:
 // every change was.

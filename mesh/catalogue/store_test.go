@@ -130,7 +130,7 @@ func TestACatalogueThatCannotBeFetchedIsFetchedLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.store.Saw(a.id(), a.store.Head().Sequence, a.id())
-	meshtest.Eventually(t, "it was asked in vain", func() bool { return b.store.Counters().Failed > 0 })
+	meshtest.Eventually(t, "it was asked in vain", func() bool { return b.store.Counters().Failed.Load() > 0 })
 	a.open(t, team, all)
 	meshtest.Eventually(t, "it is had", func() bool { return len(b.store.Lookup(catalogue.Image, "recipe")) == 1 })
 }
