@@ -111,7 +111,7 @@ func TestAnotherPieceThanWasAskedFor(t *testing.T) {
 				return nil
 			}
 			h, _ := decodePiece(p)
-			h.number = (h.number + 1) % uint32(len(mf.Chunks))
+			h.Number = (h.Number + 1) % uint32(len(mf.Chunks))
 			return appendFrame(nil, framePiece, h.encode()...)
 		})
 	})

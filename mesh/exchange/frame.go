@@ -72,9 +72,6 @@ func (t frameType) limit() int {
 	return -1
 }
 
-// pieceSize is the length of a pieceHead: id, number, encoding, size, stored.
-const pieceSize = 4 + 4 + 1 + 4 + 4
-
 // malformed is the error of a peer that breaks the rules: of code Corrupt, so it counts as a
 // strike.
 func malformed(format string, args ...any) error {
@@ -185,33 +182,29 @@ func decodeRequest(b []byte, chunks int) (request, error) {
 	return r, err
 }
 
-// pieceHead begins an answer: which of the pieces of which request, and how it comes. size is in
-// bytes when it is decoded, stored as it travels.
+// pieceHead begins an answer: which of the pieces of which request, and how it comes. Size is in
+// bytes when it is decoded, Stored as it travels. It is encoded as it stands here, big-endian.
 type pieceHead struct {
-	id, number   uint32
-	encoding     blob.Encoding
-	size, stored uint32
+	ID, Number   uint32
+	Encoding     blob.Encoding
+	Size, Stored uint32
 }
 
+// pieceSize is the length of an encoded pieceHead.
+var pieceSize = binary.Size(pieceHead{})
+
 func (p pieceHead) encode() []byte {
-	b := binary.BigEndian.AppendUint32(nil, p.id)
-	b = append(binary.BigEndian.AppendUint32(b, p.number), byte(p.encoding))
-	b = binary.BigEndian.AppendUint32(b, p.size)
-	return binary.BigEndian.AppendUint32(b, p.stored)
+	b, _ := binary.Append(nil, binary.BigEndian, p) // its fields all have a size
+	return b
 }
 
 // decodePiece reads one, and refuses what nobody stores: more bytes than the piece has.
-func decodePiece(b []byte) (pieceHead, error) {
-	if len(b) != pieceSize {
-		return pieceHead{}, malformed("the head of a piece has %d bytes", len(b))
+func decodePiece(b []byte) (p pieceHead, err error) {
+	if _, err := binary.Decode(b, binary.BigEndian, &p); err != nil || len(b) != pieceSize {
+		return p, malformed("the head of a piece has %d bytes", len(b))
 	}
-	p := pieceHead{
-		id: binary.BigEndian.Uint32(b), number: binary.BigEndian.Uint32(b[4:]), encoding: blob.Encoding(b[8]),
-		size: binary.BigEndian.Uint32(b[9:]), stored: binary.BigEndian.Uint32(b[13:]),
-	}
-	switch {
-	case p.encoding != blob.Plain && p.encoding != blob.Zstd, p.size > blob.MaxPiece, p.stored > p.size, p.stored == 0, p.encoding == blob.Plain && p.stored != p.size:
-		return pieceHead{}, malformed("a piece of %d bytes as %d in encoding %d", p.size, p.stored, p.encoding)
+	if p.Encoding != blob.Plain && p.Encoding != blob.Zstd || p.Size > blob.MaxPiece || p.Stored > p.Size || p.Stored == 0 || p.Encoding == blob.Plain && p.Stored != p.Size {
+		return p, malformed("a piece of %d bytes as %d in encoding %d", p.Size, p.Stored, p.Encoding)
 	}
 	return p, nil
 }

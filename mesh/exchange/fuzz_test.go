@@ -30,7 +30,7 @@ func FuzzFrame(f *testing.F) {
 			}
 		case framePiece:
 			p, err := decodePiece(b)
-			if err == nil && (!bytes.Equal(p.encode(), b) || p.stored > p.size || p.size > blob.MaxPiece) {
+			if err == nil && (!bytes.Equal(p.encode(), b) || p.Stored > p.Size || p.Size > blob.MaxPiece) {
 				t.Errorf("%+v", p)
 			}
 		case framePeers:

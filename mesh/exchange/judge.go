@@ -26,21 +26,21 @@ func (t *Transfer) verify(a arrival) error {
 	if err := t.ctx.Err(); err != nil {
 		return err
 	}
-	b, err := t.n.codec.Decode(a.in.b, a.in.head.encoding, int(a.in.head.size))
+	b, err := t.n.codec.Decode(a.in.b, a.in.head.Encoding, int(a.in.head.Size))
 	if err != nil {
 		return err
 	}
-	return t.arrived(t.ctx, a.s.peer, int(a.in.head.number), b)
+	return t.arrived(t.ctx, a.s.peer, int(a.in.head.Number), b)
 }
 
 // settle tells the scheduler and the calls that wait how a piece did, whose verification began at a
 // time. Corrupt is the peer's fault: the piece is asked of others, and the peer has a strike. Any
 // other error is ours, a full disk for one: asking again would end the same, so it ends the calls.
 func (t *Transfer) settle(a arrival, began time.Time, err error) {
-	i := int(a.in.head.number)
+	i := int(a.in.head.Number)
 	t.n.book(a.s.peer, func(book *Traffic) {
 		if err == nil {
-			book.Received += int64(a.in.head.stored)
+			book.Received += int64(a.in.head.Stored)
 		} else if agentbox.CodeOf(err) == agentbox.Corrupt {
 			book.Wrong++
 		}

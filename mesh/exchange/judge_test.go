@@ -50,5 +50,5 @@ func TestWrongBytesAreChargedToWhoSentThem(t *testing.T) {
 }
 
 func arrivalOf(s *session, piece int) arrival {
-	return arrival{s: s, in: &incoming{head: pieceHead{number: uint32(piece), stored: 1000}}}
+	return arrival{s: s, in: &incoming{head: pieceHead{Number: uint32(piece), Stored: 1000}}}
 }

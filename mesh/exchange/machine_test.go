@@ -289,3 +289,10 @@ type asStored struct {
 func (a asStored) Stored(_ context.Context, d agentbox.Digest, buf []byte) ([]byte, blob.Encoding, int, error) {
 	return append(buf[:0], a.b...), a.enc, len(a.chunks[d]), nil
 }
+
+// Stats tells what the scheduler did.
+func (t *Transfer) Stats() schedule.Stats {
+	t.n.mu.Lock()
+	defer t.n.mu.Unlock()
+	return t.state.Stats()
+}

@@ -80,8 +80,7 @@ type Node struct {
 
 	// mu guards what follows, every shared, session and Transfer: what a peer says concerns them
 	// together, and none of it takes long.
-	mu     sync.Mutex
-	closed bool
+	mu sync.Mutex
 	// blobs are the manifests with a session or a transfer.
 	blobs map[agentbox.Digest]*shared
 	// queue is what all sessions have asked us for.
@@ -161,9 +160,8 @@ func New(cfg Config) (*Node, error) {
 // closed it.
 func (n *Node) Close() error {
 	n.mu.Lock()
-	n.closed = true
+	n.stop() // nothing more begins
 	n.mu.Unlock()
-	n.stop()
 	n.work.Wait()
 	return nil
 }

@@ -2,30 +2,30 @@ package exchange
 
 import (
 	"context"
+	"errors"
 	"sync"
+
+	"golang.org/x/sync/singleflight"
 
 	"agentbox/mesh/identity"
 	"agentbox/mesh/wire"
 )
 
 // Wire is the Network of streams in QUIC connections, one connection to a peer for all sessions: a
-// handshake for each blob would take longer than a small one. mu guards conns.
+// handshake for each blob would take longer than a small one. dialling has calls for one peer at
+// once make one connection.
 type Wire struct {
-	node *wire.Node
-	mu   sync.Mutex
-	// conns has at most one for each peer; one that has ended is replaced by the next Open.
-	conns map[PeerID]*dialled
-}
+	node     *wire.Node
+	dialling singleflight.Group
 
-// dialled is a connection that is there or being made. conn and err are set when done is closed.
-type dialled struct {
-	done chan struct{}
-	conn *wire.Conn
-	err  error
+	mu sync.Mutex
+	// conns has at most one for each peer; one that has ended is replaced by the next Open. nil:
+	// Close was called.
+	conns map[PeerID]*wire.Conn
 }
 
 // OverWire uses the connections of a node.
-func OverWire(node *wire.Node) *Wire { return &Wire{node: node, conns: map[PeerID]*dialled{}} }
+func OverWire(node *wire.Node) *Wire { return &Wire{node: node, conns: map[PeerID]*wire.Conn{}} }
 
 // Answer has n answer the sessions that peers open, each in a goroutine that ends with its
 // connection.
@@ -50,73 +50,58 @@ func (w *Wire) Answer(n *Node) {
 // Open opens a stream in the connection to a peer, and makes the connection if need be. ctx bounds
 // both, for this caller alone. Unavailable when the peer cannot be reached.
 func (w *Wire) Open(ctx context.Context, peer identity.PeerID) (Stream, error) {
-	d := w.dial(ctx, peer)
-	select {
-	case <-d.done:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	w.mu.Lock()
+	c := w.conns[peer]
+	w.mu.Unlock()
+	if c == nil || c.Context().Err() != nil {
+		// The first caller may lose patience while others wait for the same connection. The node
+		// bounds the time.
+		made := w.dialling.DoChan(peer.String(), func() (any, error) { return w.dial(context.WithoutCancel(ctx), peer) })
+		select {
+		case m := <-made:
+			if m.Err != nil {
+				return nil, m.Err
+			}
+			c = m.Val.(*wire.Conn)
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
-	if d.err != nil {
-		return nil, d.err
-	}
-	s, err := d.conn.OpenStream(ctx)
+	s, err := c.OpenStream(ctx)
 	if err != nil {
-		w.forget(peer, d)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.conns[peer] == c {
+			delete(w.conns, peer) // it has ended, or has as many streams as it may
+		}
 		return nil, err
 	}
 	return stream{s}, nil
 }
 
-// dial makes the connection, or gives the one that is there. Calls for one peer at once make one:
-// the second waits for done. One that has ended since is replaced. It is made in a goroutine that
-// ends with the node's own bound on dialling; Close waits for it.
-func (w *Wire) dial(ctx context.Context, peer identity.PeerID) *dialled {
+// dial makes the connection to a peer. One that comes too late is closed.
+func (w *Wire) dial(ctx context.Context, peer PeerID) (*wire.Conn, error) {
+	c, err := w.node.Dial(ctx, peer, wire.Blobs)
+	if err != nil {
+		return nil, err
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if d := w.conns[peer]; d != nil {
-		select {
-		case <-d.done:
-			if d.conn.Context().Err() == nil {
-				return d
-			}
-		default:
-			return d
-		}
+	if w.conns == nil {
+		return nil, errors.Join(errClosed, c.Close())
 	}
-	d := &dialled{done: make(chan struct{})}
-	w.conns[peer] = d
-	go func() {
-		defer close(d.done)
-		// The first caller may lose patience while others wait for the same connection. The node
-		// bounds the time.
-		if d.conn, d.err = w.node.Dial(context.WithoutCancel(ctx), peer, wire.Blobs); d.err != nil {
-			w.forget(peer, d)
-		}
-	}()
-	return d
+	w.conns[peer] = c
+	return c, nil
 }
 
-// forget has the next call make another connection.
-func (w *Wire) forget(peer identity.PeerID, d *dialled) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.conns[peer] == d {
-		delete(w.conns, peer)
-	}
-}
-
-// Close ends the connections, and waits for those that are being made.
+// Close ends the connections. One that is being made ends with its node's bound on dialling.
 func (w *Wire) Close() error {
 	w.mu.Lock()
-	all := w.conns
-	w.conns = map[PeerID]*dialled{}
-	w.mu.Unlock()
-	for _, d := range all {
-		<-d.done
-		if d.conn != nil {
-			d.conn.Close()
-		}
+	defer w.mu.Unlock()
+	for _, c := range w.conns {
+		c.Close()
 	}
+	w.conns = nil
 	return nil
 }
 

@@ -123,24 +123,24 @@ func (s *session) begins(b []byte) error {
 	if err != nil {
 		return err
 	}
-	if len(s.incoming) >= schedule.MaxQueued || s.incoming[head.id] != nil {
+	if len(s.incoming) >= schedule.MaxQueued || s.incoming[head.ID] != nil {
 		return malformed("a piece in answer to nothing")
 	}
-	if head.number == wholeManifest {
-		if head.id != wholeManifest || s.blob.known {
+	if head.Number == wholeManifest {
+		if head.ID != wholeManifest || s.blob.known {
 			return malformed("a manifest that was not asked for")
 		}
-		s.incoming[head.id] = &incoming{head: head, b: make([]byte, 0, min(int(head.stored), 1<<20))}
+		s.incoming[head.ID] = &incoming{head: head, b: make([]byte, 0, min(int(head.Stored), 1<<20))}
 		return nil
 	}
 	t := s.blob.transfer
-	if t == nil || !s.joined || !t.state.Picked(t.now(), schedule.RequestID(head.id), int(head.number)) {
+	if t == nil || !s.joined || !t.state.Picked(t.now(), schedule.RequestID(head.ID), int(head.Number)) {
 		return nil // cancelled meanwhile: what comes is passed over
 	}
-	if int(head.size) != t.b.m.Chunks[head.number].Size {
-		return malformed("piece %d has %d bytes, not %d", head.number, t.b.m.Chunks[head.number].Size, head.size)
+	if int(head.Size) != t.b.m.Chunks[head.Number].Size {
+		return malformed("piece %d has %d bytes, not %d", head.Number, t.b.m.Chunks[head.Number].Size, head.Size)
 	}
-	s.incoming[head.id] = &incoming{head: head, b: buffer(int(head.stored))}
+	s.incoming[head.ID] = &incoming{head: head, b: buffer(int(head.Stored))}
 	return nil
 }
 
@@ -182,7 +182,7 @@ func (s *session) readData(size int) error {
 		_, err := io.CopyN(io.Discard, s.stream, int64(size))
 		return err
 	}
-	if in.got+size > int(in.head.stored) {
+	if in.got+size > int(in.head.Stored) {
 		return malformed("more bytes than the piece has")
 	}
 	if missing := in.got + size - len(in.b); missing > 0 {
@@ -200,12 +200,12 @@ func (s *session) readData(size int) error {
 func (s *session) progressed(in *incoming, size int) error {
 	s.n.mu.Lock()
 	t := s.blob.transfer
-	complete := in.got == int(in.head.stored)
-	live := s.incoming[in.head.id] == in // not cancelled meanwhile
+	complete := in.got == int(in.head.Stored)
+	live := s.incoming[in.head.ID] == in // not cancelled meanwhile
 	if complete && live {
-		delete(s.incoming, in.head.id)
+		delete(s.incoming, in.head.ID)
 	}
-	if in.head.number == wholeManifest {
+	if in.head.Number == wholeManifest {
 		s.n.mu.Unlock()
 		if !complete {
 			return nil
@@ -221,8 +221,8 @@ func (s *session) progressed(in *incoming, size int) error {
 		s.n.mu.Unlock()
 		return nil
 	}
-	t.state.Progress(t.now(), schedule.RequestID(in.head.id), size)
-	first := complete && t.state.Received(t.now(), schedule.RequestID(in.head.id))
+	t.state.Progress(t.now(), schedule.RequestID(in.head.ID), size)
+	first := complete && t.state.Received(t.now(), schedule.RequestID(in.head.ID))
 	if first {
 		t.pending.Add(1)
 	}

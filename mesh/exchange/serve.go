@@ -112,7 +112,7 @@ func (n *Node) open(ctx context.Context, peer PeerID, d agentbox.Digest) (*sessi
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.closed {
+	if n.ctx.Err() != nil {
 		n.drop(s, errClosed)
 		return nil, errors.Join(errClosed, stream.Close())
 	}

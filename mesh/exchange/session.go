@@ -90,7 +90,7 @@ const maxControl = 1 << 20
 func (n *Node) register(peer PeerID, stream Stream, d agentbox.Digest, opener bool) (*session, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.closed || n.countSessions() >= maxSessions {
+	if n.ctx.Err() != nil || n.countSessions() >= maxSessions {
 		return nil, errClosed
 	}
 	b := n.find(d)
@@ -267,7 +267,7 @@ func (s *session) giveManifest() error {
 	}
 	s.gaveSelf = true
 	encoded := b.m.Encode()
-	head := pieceHead{id: wholeManifest, number: wholeManifest, encoding: blob.Plain, size: uint32(len(encoded)), stored: uint32(len(encoded))}
+	head := pieceHead{ID: wholeManifest, Number: wholeManifest, Encoding: blob.Plain, Size: uint32(len(encoded)), Stored: uint32(len(encoded))}
 	s.out = append(s.out, &outgoing{s: s, id: wholeManifest, head: head.encode(), b: encoded, moved: time.Now()})
 	s.poke()
 	return nil

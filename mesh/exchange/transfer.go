@@ -95,7 +95,7 @@ func (n *Node) Begin(manifest agentbox.Digest, m blob.Manifest, arrived Arrived)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	b := n.find(manifest)
-	if n.closed || b.transfer != nil {
+	if n.ctx.Err() != nil || b.transfer != nil {
 		n.tidy(b)
 		return nil, agentbox.Errorf(agentbox.Conflict, "%s is being got from peers already", manifest.Short())
 	}
@@ -218,11 +218,4 @@ func (t *Transfer) Close() error {
 	t.n.mu.Unlock()
 	t.work.Wait()
 	return nil
-}
-
-// Stats tells what the scheduler did.
-func (t *Transfer) Stats() schedule.Stats {
-	t.n.mu.Lock()
-	defer t.n.mu.Unlock()
-	return t.state.Stats()
 }

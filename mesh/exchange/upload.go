@@ -95,7 +95,7 @@ func (n *Node) load(a schedule.Answer[*session], d agentbox.Digest, size int) {
 		recycle(buf)
 		return
 	}
-	head := pieceHead{id: a.ID, number: uint32(a.Piece), encoding: encoding, size: uint32(size), stored: uint32(len(b))}
+	head := pieceHead{ID: a.ID, Number: uint32(a.Piece), Encoding: encoding, Size: uint32(size), Stored: uint32(len(b))}
 	o := &outgoing{s: s, id: a.ID, head: head.encode(), b: b, whole: buf, moved: time.Now()}
 	s.out = append(s.out, o)
 	n.sending[o] = true

@@ -92,22 +92,16 @@ func (q *Queue[S, B]) Push(s S, id uint32, c Class, pieces []int) bool {
 // Cancel forgets a request that was not answered, if there is one of that id.
 func (q *Queue[S, B]) Cancel(s S, id uint32) {
 	if r := q.sessions[s]; r != nil {
-		for i, w := range r.queue {
-			if w.id == id {
-				r.queue = append(r.queue[:i], r.queue[i+1:]...)
-				return
-			}
-		}
+		r.queue = slices.DeleteFunc(r.queue, func(w wanted) bool { return w.id == id })
 	}
 }
 
 // Answer is what to send: a piece of a session's blob, or, with Piece -1, that there is nothing of
 // what was asked for.
 type Answer[S comparable] struct {
-	// Session, ID and Class are those of the request that is answered.
+	// Session and ID are those of the request that is answered.
 	Session S
 	ID      uint32
-	Class   Class
 	Piece   int
 }
 
@@ -121,7 +115,7 @@ func (q *Queue[S, B]) Next(may func(S) bool, has func(S, int) bool) (Answer[S], 
 	}
 	r := q.sessions[s]
 	w := r.queue[at]
-	r.queue = append(r.queue[:at], r.queue[at+1:]...)
+	r.queue = slices.Delete(r.queue, at, at+1)
 	q.clock = max(q.clock, r.got)
 	sent := q.sent[r.blob]
 	best := -1
@@ -133,7 +127,7 @@ func (q *Queue[S, B]) Next(may func(S) bool, has func(S, int) bool) (Answer[S], 
 	if best >= 0 {
 		sent[best]++
 	}
-	return Answer[S]{s, w.id, w.class, best}, true
+	return Answer[S]{s, w.id, best}, true
 }
 
 // first finds the request of the highest class, among these of the session that got least, and of
@@ -168,14 +162,4 @@ func (q *Queue[S, B]) Sent(s S, n int) {
 	if r := q.sessions[s]; r != nil {
 		r.got += int64(n)
 	}
-}
-
-// Spread tells how often the pieces of a blob were sent, the least and the most; zeros for one that
-// nobody asks for.
-func (q *Queue[S, B]) Spread(blob B) (least, most uint32) {
-	sent := q.sent[blob]
-	if len(sent) == 0 {
-		return 0, 0
-	}
-	return slices.Min(sent), slices.Max(sent)
 }

@@ -1,8 +1,8 @@
 package schedule
 
 import (
-	"math/bits"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -223,9 +223,6 @@ func (s *State) Has(slot Peer, i int) {
 // Lacks is the opposite of Has.
 func (s *State) Lacks(slot Peer, i int) { s.pieces[i].holders &^= 1 << slot }
 
-// Holders counts the peers that have a piece and may be asked for it.
-func (s *State) Holders(i int) int { return bits.OnesCount64(s.usable(&s.pieces[i])) }
-
 // forget takes a request out of all books.
 func (s *State) forget(r *request) {
 	delete(s.live, r.id)
@@ -233,18 +230,8 @@ func (s *State) forget(r *request) {
 		p.forget(r, s.size(r))
 	}
 	if r.picked >= 0 {
-		s.land(r)
-	}
-}
-
-// land takes a request from those that bring its piece.
-func (s *State) land(r *request) {
-	p := &s.pieces[r.picked]
-	for i, other := range p.flights {
-		if other == r {
-			p.flights = append(p.flights[:i], p.flights[i+1:]...)
-			return
-		}
+		p := &s.pieces[r.picked]
+		p.flights = slices.DeleteFunc(p.flights, func(o *request) bool { return o == r })
 	}
 }
 

@@ -87,19 +87,10 @@ func (w *world) start(f *flow) {
 // end takes a flow off the links.
 func (w *world) end(f *flow) {
 	f.over = true
-	f.from.sending = without(f.from.sending, f)
-	f.to.receiving = without(f.to.receiving, f)
+	same := func(o *flow) bool { return o == f }
+	f.from.sending = slices.DeleteFunc(f.from.sending, same)
+	f.to.receiving = slices.DeleteFunc(f.to.receiving, same)
 	w.share(f)
-}
-
-// without takes a flow out of a list.
-func without(list []*flow, f *flow) []*flow {
-	for i, other := range list {
-		if other == f {
-			return append(list[:i], list[i+1:]...)
-		}
-	}
-	return list
 }
 
 // share gives the flows that meet f on a link their parts of it anew: those of its sender, and

@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"container/heap"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -108,17 +107,9 @@ func newWorld(cfg Config) *world {
 	w.out = Result{Blob: int64(cfg.Pieces) * int64(cfg.PieceSize), SentOnce: true}
 	w.out.Ideal = time.Duration(float64(w.out.Blob) / cfg.Rate * float64(time.Second))
 	for i := range cfg.Seeds + cfg.Nodes {
-		n := &node{w: w, number: i, rate: cfg.Rate, have: make([]bool, cfg.Pieces), slots: map[int]schedule.Peer{}, queue: schedule.NewQueue[int, int](), once: map[int]bool{}}
-		if i < cfg.Seeds {
-			for p := range n.have {
-				n.have[p] = true
-			}
-		} else {
-			sizes := make([]int, cfg.Pieces)
-			for p := range sizes {
-				sizes[p] = cfg.PieceSize
-			}
-			n.state = schedule.New(sizes, cfg.Seed+uint64(i))
+		n := &node{w: w, number: i, rate: cfg.Rate, have: slices.Repeat([]bool{i < cfg.Seeds}, cfg.Pieces), slots: map[int]schedule.Peer{}, queue: schedule.NewQueue[int, int](), once: map[int]bool{}}
+		if i >= cfg.Seeds {
+			n.state = schedule.New(slices.Repeat([]int{cfg.PieceSize}, cfg.Pieces), cfg.Seed+uint64(i))
 			if i-cfg.Seeds < cfg.Slow {
 				n.rate /= 100
 			}
@@ -139,7 +130,7 @@ func (n *node) begin() {
 	}
 	others := w.random.Perm(n.number)
 	// The seeds come first: the catalogue names them. They turn away who comes when they are full.
-	slices.SortStableFunc(others, func(a, b int) int { return boolInt(b < w.cfg.Seeds) - boolInt(a < w.cfg.Seeds) })
+	slices.SortStableFunc(others, func(a, b int) int { return min(a/w.cfg.Seeds, 1) - min(b/w.cfg.Seeds, 1) })
 	for _, i := range others {
 		if o := w.nodes[i]; !o.dead && len(n.peers) < limit/2+w.cfg.Seeds && len(o.peers) < schedule.MaxPeers-1 && (o.state == nil || len(o.peers) < limit) {
 			connect(n, o)
@@ -151,14 +142,6 @@ func (n *node) begin() {
 	}
 	n.state.Want(schedule.Rest, all)
 	n.plan()
-}
-
-// boolInt makes truths comparable.
-func boolInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // connect gives two nodes a session with each other; each learns a latency later what the other
@@ -325,16 +308,3 @@ func (w *world) result() Result {
 	slices.Sort(w.out.Times)
 	return w.out
 }
-
-// Over is a percentile (0 to 1) of the nodes' times, in transfers at link speed; by nearest rank. 0
-// when no node has everything.
-func (r Result) Over(p float64) float64 {
-	if len(r.Times) == 0 {
-		return 0
-	}
-	i := min(len(r.Times)-1, int(math.Ceil(p*float64(len(r.Times))))-1)
-	return float64(r.Times[max(0, i)]) / float64(r.Ideal)
-}
-
-// SeedRatio is what the seeds sent, in blobs: 1 is what it takes at least.
-func (r Result) SeedRatio() float64 { return float64(r.SeedSent) / float64(r.Blob) }

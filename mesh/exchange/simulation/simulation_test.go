@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"math"
 	"testing"
 	"time"
 )
@@ -50,3 +51,16 @@ func TestMachinesThatComeLater(t *testing.T) {
 		t.Errorf("%d incomplete, p99 %.2f", r.Missing, r.Over(0.99))
 	}
 }
+
+// Over is a percentile (0 to 1) of the nodes' times, in transfers at link speed; by nearest rank. 0
+// when no node has everything.
+func (r Result) Over(p float64) float64 {
+	if len(r.Times) == 0 {
+		return 0
+	}
+	i := min(len(r.Times)-1, int(math.Ceil(p*float64(len(r.Times))))-1)
+	return float64(r.Times[max(0, i)]) / float64(r.Ideal)
+}
+
+// SeedRatio is what the seeds sent, in blobs: 1 is what it takes at least.
+func (r Result) SeedRatio() float64 { return float64(r.SeedSent) / float64(r.Blob) }
