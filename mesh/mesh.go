@@ -70,7 +70,7 @@ type running struct {
 	// detach is what Config.Attach gave, nil for nothing.
 	detach func()
 	stop   context.CancelFunc
-	// tasks are look and what tries addresses of the local network; they end with stop.
+	// tasks are look and the catalogues' Run; they end with stop.
 	tasks sync.WaitGroup
 }
 
@@ -167,7 +167,7 @@ func (m *Mesh) end() error {
 	tell(m.cfg.Listed)
 	r.stop()
 	if r.nearby != nil {
-		r.nearby.beacon.Close()
+		r.nearby.close()
 	}
 	err := errors.Join(r.gossip.Close(), r.catalogues.Close(), r.node.Close())
 	r.tasks.Wait()
@@ -189,11 +189,6 @@ func tell(f func()) {
 	if f != nil {
 		f()
 	}
-}
-
-// Builder tells whether the others may use what a key signs.
-func (m *Mesh) Builder(key ed25519.PublicKey) bool {
-	return m.IsBuilder(identity.PeerOf(key))
 }
 
 // Self is the PeerID of this machine.

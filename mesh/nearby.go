@@ -2,10 +2,13 @@ package mesh
 
 import (
 	"context"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"agentbox/mesh/identity"
 	"agentbox/mesh/lan"
@@ -15,11 +18,10 @@ import (
 // Bounds of what the local network can make us try: anybody there can claim any number of
 // addresses.
 const (
-	nearbyWaiting = 32 // addresses
-	nearbyAtOnce  = 4
-	nearbyAgain   = 10 * time.Second // until an address is tried once more
-	nearbyKnown   = 256              // addresses that are remembered
-	nearbyTime    = 3 * time.Second  // for one to answer
+	nearbyAtOnce = 4
+	nearbyAgain  = 10 * time.Second // until an address is tried once more
+	nearbyKnown  = 256              // addresses that are remembered
+	nearbyTime   = 3 * time.Second  // for one to answer
 )
 
 // nearby tries the addresses at which members are said to be on the local network. Anybody may say
@@ -28,8 +30,11 @@ const (
 type nearby struct {
 	m      *Mesh
 	r      *running
+	ctx    context.Context
 	beacon *lan.Beacon
-	found  chan netip.AddrPort
+	// tried is when each address was tried last; the beacon's calls of found have it to themselves.
+	tried  map[netip.AddrPort]time.Time
+	tries  errgroup.Group
 	met    atomic.Uint64 // members that answered
 	failed atomic.Uint64 // addresses at which none did
 }
@@ -37,49 +42,26 @@ type nearby struct {
 // lookAround begins to look for members on the local network, until ctx is done. Callers close what
 // it gives.
 func (m *Mesh) lookAround(ctx context.Context, r *running) *nearby {
-	n := &nearby{m: m, r: r, found: make(chan netip.AddrPort, nearbyWaiting)}
-	n.beacon = lan.Start(lan.Config{
-		Service: lan.Service(m.roster.List().Root()), Listen: r.node.Addr(), Log: m.cfg.Log,
-		Found: func(a netip.AddrPort) {
-			select {
-			case n.found <- a:
-			default: // it is said again
-			}
-		},
-	})
-	r.tasks.Go(func() { n.run(ctx) })
+	n := &nearby{m: m, r: r, ctx: ctx, tried: map[netip.AddrPort]time.Time{}}
+	n.tries.SetLimit(nearbyAtOnce)
+	n.beacon = lan.Start(lan.Config{Service: lan.Service(m.roster.List().Root()), Listen: r.node.Addr(), Log: m.cfg.Log, Found: n.found})
 	return n
 }
 
-// run tries each address once in a while, a few at once.
-func (n *nearby) run(ctx context.Context) {
-	tried := map[netip.AddrPort]time.Time{}
-	limit := make(chan struct{}, nearbyAtOnce)
-	for {
-		var a netip.AddrPort
-		select {
-		case a = <-n.found:
-		case <-ctx.Done():
-			return
-		}
-		for old, at := range tried {
-			if time.Since(at) > nearbyAgain {
-				delete(tried, old)
-			}
-		}
-		if _, again := tried[a]; again || len(tried) >= nearbyKnown || n.known(a) {
-			continue
-		}
-		tried[a] = time.Now()
-		select {
-		case limit <- struct{}{}:
-		case <-ctx.Done():
-			return
-		}
-		n.r.tasks.Go(func() {
-			defer func() { <-limit }()
-			n.try(ctx, a)
-		})
+// close waits for what is tried; ctx has ended.
+func (n *nearby) close() {
+	n.beacon.Close()
+	_ = n.tries.Wait()
+}
+
+// found tries an address once in a while, a few at once. What is not tried now is said again.
+func (n *nearby) found(a netip.AddrPort) {
+	maps.DeleteFunc(n.tried, func(_ netip.AddrPort, at time.Time) bool { return time.Since(at) > nearbyAgain })
+	if _, again := n.tried[a]; again || len(n.tried) >= nearbyKnown || n.known(a) {
+		return
+	}
+	if n.tries.TryGo(func() error { return n.try(a) }) {
+		n.tried[a] = time.Now()
 	}
 }
 
@@ -92,16 +74,16 @@ func (n *nearby) known(a netip.AddrPort) bool {
 
 // try finds out whether a member answers. The node remembers the address then, and gossip looks for
 // absent members again. The service does not matter; Roster is one that every member speaks.
-func (n *nearby) try(ctx context.Context, a netip.AddrPort) {
-	ctx, cancel := context.WithTimeout(ctx, nearbyTime)
+func (n *nearby) try(a netip.AddrPort) error {
+	ctx, cancel := context.WithTimeout(n.ctx, nearbyTime)
 	defer cancel()
 	c, err := n.r.node.DialAddr(ctx, a, wire.Roster)
 	if err != nil {
 		n.failed.Add(1)
-		return
+		return err
 	}
 	n.met.Add(1)
 	n.m.cfg.Log.Info("mesh: a member is on this network", "peer", c.Peer().Short(), "address", a)
-	_ = c.Close()
 	n.r.gossip.Seek()
+	return c.Close()
 }

@@ -34,8 +34,6 @@ func readJSON(path string, v any) error {
 	return nil
 }
 
-func writeJSON(path string, v any) error { return durable.WriteJSON(path, v, 0o600) }
-
 // configure sets where to listen, from the next begin on; "" changes nothing.
 func (m *Mesh) configure(listen string) error {
 	if listen == "" {
@@ -44,7 +42,7 @@ func (m *Mesh) configure(listen string) error {
 	if _, err := net.ResolveUDPAddr("udp", listen); err != nil {
 		return agentbox.Errorf(agentbox.Invalid, "%q is not an address to listen on", listen).WithHint("as :7946 or 192.0.2.7:7946; port 0 is any")
 	}
-	return writeJSON(m.settingsFile(), settings{Listen: listen})
+	return durable.WriteJSON(m.settingsFile(), settings{Listen: listen}, 0o600)
 }
 
 // listen opens the node, and keeps its port for the next time: the others remember it, and a
@@ -67,7 +65,7 @@ func (m *Mesh) listen() (*wire.Node, error) {
 	if used == s.Listen {
 		return node, nil
 	}
-	if err := writeJSON(m.settingsFile(), settings{Listen: used}); err != nil {
+	if err := durable.WriteJSON(m.settingsFile(), settings{Listen: used}, 0o600); err != nil {
 		return nil, errors.Join(err, node.Close())
 	}
 	return node, nil
@@ -93,7 +91,7 @@ func (m *Mesh) remember(node *wire.Node) {
 			known[member.ID] = a
 		}
 	}
-	if err := writeJSON(m.addressesFile(), known); err != nil {
+	if err := durable.WriteJSON(m.addressesFile(), known, 0o600); err != nil {
 		m.cfg.Log.Warn("mesh: remember where members are", "error", err)
 	}
 }

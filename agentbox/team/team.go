@@ -75,7 +75,7 @@ func (t *Team) Join(m *mesh.Mesh) {
 // Trusts tells whether to believe the names that a key signs (cachestore.Config.Trusted).
 func (t *Team) Trusts(key ed25519.PublicKey) bool {
 	m := t.mesh.Load()
-	return m != nil && m.Builder(key)
+	return m != nil && m.IsBuilder(identity.PeerOf(key))
 }
 
 // Wake has Run look at what changed. It does not wait.
