@@ -9,8 +9,8 @@
 //
 // Its one caller is vmm/image: tree.go has what it edits a tree with, layer.go and whiteout.go
 // apply a tar archive, read.go makes a tree of an image, write.go an image of a tree. The erofs
-// library that writes knows neither hard links nor files that gVisor can map, so relink.go and
-// outline.go mend the file that it has written.
+// library that writes knows neither hard links nor files that gVisor can map, so mend.go
+// mends the file that it has written.
 //
 // Layers and images are hostile input: Limits bound what they may ask for, paths and links are
 // followed inside of the tree only (walk.go), names, owners, times, devices and attributes are

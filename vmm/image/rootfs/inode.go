@@ -2,6 +2,7 @@ package rootfs
 
 import (
 	"io"
+	"io/fs"
 	"maps"
 	"slices"
 	"time"
@@ -20,6 +21,43 @@ const (
 	TypeFIFO    = 0o010000
 	permMask    = 0o007777
 )
+
+// goTypes and goBits are types and permission bits beyond those of reading, writing and executing, as
+// package fs has them.
+var (
+	goTypes = map[uint32]fs.FileMode{
+		TypeRegular: 0, TypeDir: fs.ModeDir, TypeSymlink: fs.ModeSymlink, TypeChar: fs.ModeDevice | fs.ModeCharDevice,
+		TypeBlock: fs.ModeDevice, TypeFIFO: fs.ModeNamedPipe, TypeSocket: fs.ModeSocket,
+	}
+	goBits = map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky}
+)
+
+// goMode is a mode of Linux's as Go has it.
+func goMode(mode uint32) fs.FileMode {
+	m := fs.FileMode(mode&0o777) | goTypes[mode&TypeMask]
+	for bit, flag := range goBits {
+		if mode&bit != 0 {
+			m |= flag
+		}
+	}
+	return m
+}
+
+// unixMode is the reverse. What is of no type that Linux has gets none.
+func unixMode(m fs.FileMode) uint32 {
+	mode := uint32(m.Perm())
+	for typ, flag := range goTypes {
+		if m.Type() == flag {
+			mode |= typ
+		}
+	}
+	for bit, flag := range goBits {
+		if m&flag != 0 {
+			mode |= bit
+		}
+	}
+	return mode
+}
 
 // Content is the bytes of a regular file. Open may be called more than once and gives the same
 // bytes each time, or an error.

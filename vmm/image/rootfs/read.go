@@ -106,6 +106,8 @@ func (rd *reader) inode(name string, info fs.FileInfo) (*Inode, error) {
 		ino.Target = target
 	case TypeChar, TypeBlock:
 		ino.Device = st.Rdev
+	case 0:
+		return nil, agentbox.Errorf(agentbox.Corrupt, "image has %.80q of an unknown type", name)
 	}
 	if st.Nlink > 1 && !ino.IsDir() {
 		rd.seen[st.Ino] = ino
@@ -146,29 +148,4 @@ func plainXattrs(attrs map[string]string) map[string]string {
 		}
 	}
 	return attrs
-}
-
-// unixMode is a mode of Go's as Linux has it.
-func unixMode(m fs.FileMode) uint32 {
-	mode := uint32(m.Perm())
-	for bit, flag := range map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
-		if m&flag != 0 {
-			mode |= bit
-		}
-	}
-	switch m.Type() {
-	case 0:
-		return mode | TypeRegular
-	case fs.ModeDir:
-		return mode | TypeDir
-	case fs.ModeSymlink:
-		return mode | TypeSymlink
-	case fs.ModeDevice | fs.ModeCharDevice:
-		return mode | TypeChar
-	case fs.ModeDevice:
-		return mode | TypeBlock
-	case fs.ModeNamedPipe:
-		return mode | TypeFIFO
-	}
-	return mode | TypeSocket
 }

@@ -111,7 +111,7 @@ func reread(t testing.TB, path string) *Tree {
 func list(t testing.TB, tree *Tree) string {
 	t.Helper()
 	var b strings.Builder
-	l := findLinks(tree.Root())
+	v := newView(tree.Root())
 	var walk func(dir *Inode, at string)
 	walk = func(dir *Inode, at string) {
 		for _, name := range dir.Names() {
@@ -120,7 +120,7 @@ func list(t testing.TB, tree *Tree) string {
 			if err != nil && ino.Type() == TypeRegular {
 				t.Errorf("read %q: %v", p, err)
 			}
-			fmt.Fprintf(&b, "%q %o %d:%d links=%d dev=%x %q %q %v %v\n", p, ino.Mode, ino.UID, ino.GID, l.count[ino], ino.Device,
+			fmt.Fprintf(&b, "%q %o %d:%d links=%d dev=%x %q %q %v %v\n", p, ino.Mode, ino.UID, ino.GID, v.names[ino], ino.Device,
 				ino.Target, text, ino.Xattrs, ino.ModTime.UnixNano())
 			if ino.IsDir() {
 				walk(ino, p)

@@ -14,7 +14,31 @@ import (
 // bytes are written, not when they are listed. The tree must not change while it is written.
 type view struct {
 	root  *Inode
-	links links
+	names map[*Inode]int  // how many names every inode has; of a directory, as Linux counts
+	again map[string]bool // the paths of all names of an inode but its first
+}
+
+// newView visits a tree in the order in which the writer does.
+func newView(root *Inode) view {
+	v := view{root: root, names: map[*Inode]int{root: 2}, again: map[string]bool{}}
+	v.count(root, ".")
+	return v
+}
+
+// count counts the names below a directory: each subdirectory adds one to its parent, for its "..".
+func (v view) count(dir *Inode, name string) {
+	for _, base := range dir.Names() {
+		ino, at := dir.Child(base), path.Join(name, base)
+		if ino.IsDir() {
+			v.names[dir]++
+			v.names[ino] = 2
+			v.count(ino, at)
+			continue
+		}
+		if v.names[ino]++; v.names[ino] > 1 {
+			v.again[at] = true
+		}
+	}
 }
 
 // find follows no links: the writer asks for names that it was told of.
@@ -75,11 +99,10 @@ func (v view) ReadLink(name string) (string, error) {
 // info is what the writer is told of a name.
 func (v view) info(name string, ino *Inode) viewInfo {
 	size := ino.Size
-	// The writer makes an inode for it, which relink then leaves without a name.
-	if v.links.again[name] != "" {
-		size = 0 // the bytes are written once; relink makes this name one more of the first
+	if v.again[name] {
+		size = 0 // the bytes are written once; mend makes this name one more of the first
 	}
-	return viewInfo{path.Base(name), ino, size, v.links.count[ino]}
+	return viewInfo{path.Base(name), ino, size, v.names[ino]}
 }
 
 // viewInfo implements fs.FileInfo.
@@ -90,36 +113,12 @@ type viewInfo struct {
 	nlink int
 }
 
-// Name and the next three implement fs.FileInfo.
+// Name and the next four implement fs.FileInfo.
 func (i viewInfo) Name() string       { return i.name }
 func (i viewInfo) Size() int64        { return i.size }
 func (i viewInfo) ModTime() time.Time { return i.ino.ModTime }
 func (i viewInfo) IsDir() bool        { return i.ino.IsDir() }
-
-// Mode implements fs.FileInfo: Linux's mode in Go's bits, the reverse of unixMode.
-func (i viewInfo) Mode() fs.FileMode {
-	m := fs.FileMode(i.ino.Mode & 0o777)
-	for bit, mode := range map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
-		if i.ino.Mode&bit != 0 {
-			m |= mode
-		}
-	}
-	switch i.ino.Type() {
-	case TypeDir:
-		m |= fs.ModeDir
-	case TypeSymlink:
-		m |= fs.ModeSymlink
-	case TypeChar:
-		m |= fs.ModeDevice | fs.ModeCharDevice
-	case TypeBlock:
-		m |= fs.ModeDevice
-	case TypeFIFO:
-		m |= fs.ModeNamedPipe
-	case TypeSocket:
-		m |= fs.ModeSocket
-	}
-	return m
-}
+func (i viewInfo) Mode() fs.FileMode  { return goMode(i.ino.Mode) }
 
 // Sys implements fs.FileInfo with what the erofs writer reads of it.
 func (i viewInfo) Sys() any {

@@ -15,7 +15,7 @@ import (
 // may be nil; it is told the bytes of file contents written so far. It reads every file's content,
 // and fails where one cannot be read. f is not synced. After an error it holds no image.
 func (t *Tree) Write(ctx context.Context, f *os.File, progress func(done int64)) error {
-	v := view{t.root.Inode, findLinks(t.root.Inode)}
+	v := newView(t.root.Inode)
 	out := &watched{ctx: ctx, f: f, progress: progress}
 	w := erofs.Create(out, erofs.WithBuildTime(uint64(t.epoch.Unix()), 0), erofs.WithBlockSize(blockSize))
 	if err := w.CopyFrom(v); err != nil {
@@ -24,12 +24,8 @@ func (t *Tree) Write(ctx context.Context, f *os.File, progress func(done int64))
 	if err := w.Close(); err != nil {
 		return errors.Join(ctx.Err(), fmt.Errorf("write the image: %w", err))
 	}
-	// Links first: what they point to is then moved once, with all its names.
-	if err := relink(f, v.links); err != nil {
-		return fmt.Errorf("write the image's hard links: %w", err)
-	}
-	if err := outline(f); err != nil {
-		return fmt.Errorf("write the image's small files: %w", err)
+	if err := mend(f, t.root.Inode); err != nil {
+		return fmt.Errorf("write the image's hard links and small files: %w", err)
 	}
 	return ctx.Err()
 }

@@ -2,7 +2,6 @@ package rootfs
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"os"
 	"testing"
@@ -21,24 +20,21 @@ func TestFilesBeginAtBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	r := relinker{file: f}
-	root, err := r.open()
+	m := mender{file: f}
+	root, err := m.open()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var blocks [4]byte
-	if _, err := f.ReadAt(blocks[:], superBlocks); err != nil {
-		t.Fatal(err)
-	}
-	size := int64(binary.LittleEndian.Uint32(blocks[:])) * blockSize
+	size := int64(m.blocks) * blockSize
 	if info, err := f.Stat(); err != nil || info.Size() != size {
 		t.Errorf("the image says %d bytes of itself and has %d", size, info.Size())
 	}
-	n := checkAligned(t, &r, root, size)
+	tree := reread(t, path)
+	n := checkAligned(t, &m, tree.Root(), root, size)
 	if n != 304 {
 		t.Errorf("looked at %d names of files, want 304", n)
 	}
-	b, err := reread(t, path).Lookup("many/299", false).Content.Open()
+	b, err := tree.Lookup("many/299", false).Content.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,22 +46,20 @@ func TestFilesBeginAtBlocks(t *testing.T) {
 	fsck(t, path)
 }
 
-func checkAligned(t *testing.T, r *relinker, nid uint64, size int64) (files int) {
-	list, err := r.readDir(nid)
+func checkAligned(t *testing.T, m *mender, dir *Inode, nid uint64, size int64) (files int) {
+	list, err := m.readDir(nid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, d := range list {
-		switch {
-		case name == "." || name == "..":
-		case d.kind == typeDirectory:
-			files += checkAligned(t, r, d.nid, size)
-		case d.kind == typeRegular:
-			files++
-			ino, err := r.inode(d.nid)
-			if err != nil || ino.size > 0 && (ino.data%blockSize != 0 || ino.data+ino.size > size) {
-				t.Errorf("%s: %+v, %v", name, ino, err)
-			}
+	for _, name := range dir.Names() {
+		if child := dir.Child(name); child.IsDir() {
+			files += checkAligned(t, m, child, list[name].nid, size)
+			continue
+		}
+		files++
+		ino, err := m.inode(list[name].nid)
+		if err != nil || ino.size > 0 && (ino.data%blockSize != 0 || ino.data+ino.size > size) {
+			t.Errorf("%s: %+v, %v", name, ino, err)
 		}
 	}
 	return files
