@@ -1,12 +1,10 @@
 package image
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -15,13 +13,12 @@ import (
 	"agentbox/agentbox"
 )
 
-// stanza is one entry of apt's sources, as deb822 fields. Only what installing from it needs is
-// kept.
-type stanza struct {
-	// Fields of apt's own format (sources.list(5)) that have several values.
-	types, uris, suites, components []string
-	other                           []string // further lines, as "Signed-By: /path"
-}
+// stanza is one entry of apt's sources (sources.list(5)): values of deb822 fields, by their names in
+// lower case. A value is all that follows the colon, further lines included.
+type stanza map[string]string
+
+// fields are those that installing from a source needs, in the order in which they are written.
+var fields = []string{"Types", "URIs", "Suites", "Components", "Architectures", "Signed-By", "Trusted", "Check-Valid-Until"}
 
 // pockets are the suites that belong to a release beside the one that has its name.
 var pockets = []string{"", "-updates", "-security"}
@@ -61,17 +58,15 @@ func aptSources(root fs.FS, suite string) (string, error) {
 func selectSuites(all []stanza, from, to string) []stanza {
 	var found []stanza
 	for _, s := range all {
-		if !slices.Contains(s.types, "deb") {
-			continue
-		}
-		var suites []string
+		has, suites := strings.Fields(s["suites"]), ""
 		for _, pocket := range pockets {
-			if slices.Contains(s.suites, from+pocket) {
-				suites = append(suites, to+pocket)
+			if slices.Contains(has, from+pocket) {
+				suites += " " + to + pocket
 			}
 		}
-		if len(suites) > 0 {
-			s.types, s.suites = []string{"deb"}, suites
+		if suites != "" && slices.Contains(strings.Fields(s["types"]), "deb") {
+			s = maps.Clone(s)
+			s["types"], s["suites"] = " deb", suites
 			found = append(found, s)
 		}
 	}
@@ -80,12 +75,10 @@ func selectSuites(all []stanza, from, to string) []stanza {
 
 // write appends the entry in deb822 form, with an empty line behind it.
 func (s stanza) write(w *strings.Builder) {
-	fmt.Fprintf(w, "Types: %s\nURIs: %s\nSuites: %s\n", strings.Join(s.types, " "), strings.Join(s.uris, " "), strings.Join(s.suites, " "))
-	if len(s.components) > 0 {
-		fmt.Fprintf(w, "Components: %s\n", strings.Join(s.components, " "))
-	}
-	for _, line := range s.other {
-		fmt.Fprintln(w, line)
+	for _, name := range fields {
+		if value := s[strings.ToLower(name)]; value != "" {
+			fmt.Fprintf(w, "%s:%s\n", name, value)
+		}
 	}
 	fmt.Fprintln(w)
 }
@@ -117,12 +110,8 @@ func readSources(root fs.FS) ([]stanza, error) {
 	}
 	var all []stanza
 	for _, name := range names {
-		parse := parseList
-		switch path.Ext(name) {
-		case ".list":
-		case ".sources":
-			parse = parseSources
-		default:
+		parse := parsers[path.Ext(name)]
+		if parse == nil {
 			continue
 		}
 		b, err := fs.ReadFile(root, name)
@@ -132,37 +121,36 @@ func readSources(root fs.FS) ([]stanza, error) {
 		if err != nil {
 			return nil, hostError(err)
 		}
-		all = append(all, parse(bytes.NewReader(b))...)
+		all = append(all, parse(string(b))...)
 	}
 	return all, nil
 }
 
-// optionFields are the deb822 names of the options of one-line entries that matter for reading a
-// mirror.
-var optionFields = map[string]string{
-	"signed-by": "Signed-By", "trusted": "Trusted", "check-valid-until": "Check-Valid-Until", "arch": "Architectures",
-}
+// parsers are for the files that apt reads, by their endings.
+var parsers = map[string]func(string) []stanza{".list": parseList, ".sources": parseSources}
 
 // parseList reads one-line entries: deb [options] uri suite components. What is not understood is
 // skipped.
-func parseList(r io.Reader) []stanza {
+func parseList(text string) []stanza {
 	var all []stanza
-	for scan := bufio.NewScanner(r); scan.Scan(); {
-		line, _, _ := strings.Cut(scan.Text(), "#")
+	for line := range strings.Lines(text) {
+		line, _, _ = strings.Cut(line, "#")
 		typ, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
-		s := stanza{types: []string{typ}}
+		s := stanza{}
 		rest = strings.TrimSpace(rest)
 		if options, after, ok := strings.Cut(strings.TrimPrefix(rest, "["), "]"); ok && strings.HasPrefix(rest, "[") {
 			rest = after
 			for option := range strings.FieldsSeq(options) {
 				name, value, _ := strings.Cut(option, "=")
-				if field := optionFields[strings.ToLower(name)]; field != "" {
-					s.other = append(s.other, field+": "+strings.ReplaceAll(value, ",", " "))
-				}
+				s[strings.ToLower(name)] = " " + strings.ReplaceAll(value, ",", " ")
 			}
+			s["architectures"] = s["arch"] // the one that has another name as a field
 		}
 		if f := strings.Fields(rest); len(f) >= 2 {
-			s.uris, s.suites, s.components = f[:1], f[1:2], f[2:]
+			s["types"], s["uris"], s["suites"], s["components"] = " "+typ, " "+f[0], " "+f[1], ""
+			if len(f) > 2 {
+				s["components"] = " " + strings.Join(f[2:], " ")
+			}
 			all = append(all, s)
 		}
 	}
@@ -171,60 +159,25 @@ func parseList(r io.Reader) []stanza {
 
 // parseSources reads deb822 stanzas. Values may go on in indented lines, as an embedded key does.
 // An entry that says Enabled: no is left out, as is one without URIs or Suites.
-func parseSources(r io.Reader) []stanza {
+func parseSources(text string) []stanza {
 	var all []stanza
-	var s stanza
-	enabled, field := true, ""
-	end := func() {
-		if enabled && len(s.uris) > 0 && len(s.suites) > 0 {
-			all = append(all, s)
-		}
-		s, enabled, field = stanza{}, true, ""
-	}
-	for scan := bufio.NewScanner(r); scan.Scan(); {
-		line := scan.Text()
+	s, field := stanza{}, ""
+	for line := range strings.Lines(text + "\n\n") {
+		line = strings.TrimRight(line, " \t\r\n")
 		switch {
 		case strings.HasPrefix(line, "#"):
-		case strings.TrimSpace(line) == "":
-			end()
-		case strings.HasPrefix(line, " ") || strings.HasPrefix(line, "\t"):
-			s.add(field, strings.TrimRight(line, " \t"), true)
+		case line == "":
+			if !strings.EqualFold(strings.TrimSpace(s["enabled"]), "no") && s["uris"] != "" && s["suites"] != "" {
+				all = append(all, s)
+			}
+			s, field = stanza{}, ""
+		case line[0] == ' ' || line[0] == '\t':
+			s[field] += "\n" + line
 		default:
-			var value string
-			field, value, _ = strings.Cut(line, ":")
-			field = strings.ToLower(strings.TrimSpace(field))
-			if field == "enabled" {
-				enabled = !strings.EqualFold(strings.TrimSpace(value), "no")
-			}
-			s.add(field, value, false)
+			name, value, _ := strings.Cut(line, ":")
+			field = strings.ToLower(strings.TrimSpace(name))
+			s[field] = value
 		}
 	}
-	end()
 	return all
-}
-
-// add takes one field, or with more a further line of the last one. Fields that do not matter are
-// dropped.
-func (s *stanza) add(field, value string, more bool) {
-	words := strings.Fields(value)
-	switch field {
-	case "types":
-		s.types = append(s.types, words...)
-	case "uris":
-		s.uris = append(s.uris, words...)
-	case "suites":
-		s.suites = append(s.suites, words...)
-	case "components":
-		s.components = append(s.components, words...)
-	case "signed-by", "trusted", "check-valid-until", "architectures":
-		if more {
-			s.other = append(s.other, value)
-			return
-		}
-		for _, name := range []string{"Signed-By", "Trusted", "Check-Valid-Until", "Architectures"} {
-			if strings.EqualFold(name, field) {
-				s.other = append(s.other, name+":"+value)
-			}
-		}
-	}
 }
