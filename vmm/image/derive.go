@@ -43,9 +43,8 @@ func (s *Store) Find(ctx context.Context, base Image, key agentbox.Digest, p Pro
 // before it makes it, for which base must be here whole: *NotHereError otherwise. Layers are opened
 // only if it has to be made, and each once.
 func (s *Store) Derive(ctx context.Context, base Image, d Derivation, p Progress) (Image, error) {
-	all := func(agentbox.Digest) bool { return true }
-	ask := func() (Image, bool) { return s.elsewhere(ctx, agentbox.Digest{}, derivedKey(d.Key), p) }
-	return s.once(ctx, derivedKey(d.Key), p, all, ask, func(b *build) error {
+	ask := func(key string) (Image, bool) { return s.elsewhere(ctx, agentbox.Digest{}, key, p) }
+	return s.once(ctx, derivedKey(d.Key), p, nil, ask, func(b *build) error {
 		return b.derive(ctx, s.limits, base, d)
 	})
 }

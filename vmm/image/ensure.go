@@ -27,6 +27,19 @@ import (
 // a recipe that is none, NotFound, Missing, Unavailable or NoSpace from its source, Conflict where
 // a pin cannot be kept.
 func (s *Store) Ensure(ctx context.Context, r Recipe, pin agentbox.Digest, p Progress) (Image, error) {
+	return s.ensure(ctx, r, p, func(base Recipe) (Image, error) { return s.ensureBase(ctx, base, pin, p) })
+}
+
+// Rebuild makes the image of a recipe anew, whatever is here, and gives it with the newest
+// packages, or the image that an OCI reference names now. r.Manifest is ignored.
+func (s *Store) Rebuild(ctx context.Context, r Recipe, p Progress) (Image, error) {
+	r.Manifest = "" // what the reference names now, not what the lock file says it named
+	never := func(agentbox.Digest) bool { return false }
+	return s.ensure(ctx, r, p, func(base Recipe) (Image, error) { return s.makeBase(ctx, base, p, never, nil) })
+}
+
+// ensure gives the image of a recipe whose base make gives.
+func (s *Store) ensure(ctx context.Context, r Recipe, p Progress, make func(base Recipe) (Image, error)) (Image, error) {
 	r, err := r.normal()
 	if err != nil {
 		return Image{}, err
@@ -35,7 +48,7 @@ func (s *Store) Ensure(ctx context.Context, r Recipe, pin agentbox.Digest, p Pro
 	if err != nil {
 		return Image{}, err
 	}
-	base, err := s.ensureBase(ctx, r.Base(), pin, p)
+	base, err := make(r.Base())
 	if err != nil || len(includes) == 0 {
 		return base, err
 	}
@@ -56,36 +69,13 @@ func (s *Store) Made(r Recipe) (Image, bool) {
 	if err != nil {
 		return Image{}, false
 	}
-	extra, err := localFingerprint(r)
+	key, err := r.baseKey()
 	if err != nil {
 		return Image{}, false
 	}
-	d, ok := s.recipe(r.key(extra))
-	if !ok {
-		return Image{}, false
-	}
+	d, ok := s.recipe(key)
 	img, err := s.describe(d)
-	return img, err == nil
-}
-
-// Rebuild makes the image of a recipe anew, whatever is here, and gives it with the newest
-// packages, or the image that an OCI reference names now. r.Manifest is ignored.
-func (s *Store) Rebuild(ctx context.Context, r Recipe, p Progress) (Image, error) {
-	r, err := r.normal()
-	if err != nil {
-		return Image{}, err
-	}
-	// What the reference names now, not what the lock file says it named.
-	r.Manifest = ""
-	includes, err := resolveIncludes(ctx, r.Include, s.neverNow())
-	if err != nil {
-		return Image{}, err
-	}
-	base, err := s.makeBase(ctx, r.Base(), p, func(agentbox.Digest) bool { return false }, nil)
-	if err != nil || len(includes) == 0 {
-		return base, err
-	}
-	return s.ensureIncluded(ctx, base, r, includes, p)
+	return img, ok && err == nil
 }
 
 // ensureBase gives the base as pin wants it, see Ensure.
@@ -151,18 +141,13 @@ func mismatch(r Recipe, pin agentbox.Digest, img Image) error {
 }
 
 // makeBase gives the image that a recipe gave before if enough says so, or that ask, which may be
-// nil, finds; else it builds it. ask gets the recipe's key.
+// nil, finds by the recipe's key; else it builds it.
 func (s *Store) makeBase(ctx context.Context, r Recipe, p Progress, enough func(agentbox.Digest) bool, ask func(key string) (Image, bool)) (Image, error) {
-	extra, err := localFingerprint(r)
+	key, err := r.baseKey()
 	if err != nil {
 		return Image{}, err
 	}
-	key := r.key(extra)
-	find := func() (Image, bool) { return Image{}, false }
-	if ask != nil {
-		find = func() (Image, bool) { return ask(key) }
-	}
-	return s.once(ctx, key, p, enough, find, func(b *build) error {
+	return s.once(ctx, key, p, enough, ask, func(b *build) error {
 		b.image = Image{Name: r.Source, Source: r.Source, Platform: r.Platform, Packages: r.Packages}
 		if err := b.source(ctx, r); err != nil {
 			return err
@@ -171,13 +156,17 @@ func (s *Store) makeBase(ctx context.Context, r Recipe, p Progress, enough func(
 	})
 }
 
-// once builds what key stands for unless it was built already, or find, which may be nil, gives it;
-// one caller at a time. enough says of an image that was made before whether it will do; fill makes
-// the tree and the description of a build. The flock of the key is held while it is made, so other
-// processes wait and then find it. It is looked for before the lock, too, since that is what
-// happens most of the time.
-func (s *Store) once(ctx context.Context, key string, p Progress, enough func(agentbox.Digest) bool, find func() (Image, bool), fill func(*build) error) (Image, error) {
-	if d, ok := s.recipe(key); ok && enough(d) {
+// once builds what key stands for unless it was built already, or ask, which may be nil, gives it;
+// one caller at a time. enough says of an image that was made before whether it will do; nil: any
+// does. fill makes the tree and the description of a build. The flock of the key is held while it
+// is made, so other processes wait and then find it. It is looked for before the lock, too, since
+// that is what happens most of the time.
+func (s *Store) once(ctx context.Context, key string, p Progress, enough func(agentbox.Digest) bool, ask func(key string) (Image, bool), fill func(*build) error) (Image, error) {
+	made := func() (agentbox.Digest, bool) {
+		d, ok := s.recipe(key)
+		return d, ok && (enough == nil || enough(d))
+	}
+	if d, ok := made(); ok {
 		return s.open(d)
 	}
 	// The lock is of this key: other images are made meanwhile.
@@ -188,11 +177,11 @@ func (s *Store) once(ctx context.Context, key string, p Progress, enough func(ag
 		return Image{}, err
 	}
 	defer release()
-	if d, ok := s.recipe(key); ok && enough(d) {
+	if d, ok := made(); ok {
 		return s.open(d)
 	}
-	if find != nil {
-		if img, ok := find(); ok {
+	if ask != nil {
+		if img, ok := ask(key); ok {
 			return img, nil
 		}
 	}
@@ -213,10 +202,10 @@ func (s *Store) once(ctx context.Context, key string, p Progress, enough func(ag
 	return img, hostError(err)
 }
 
-// localFingerprint is what tells one content of a local source from another. An archive is known by
-// its size, inode and time, a layout by the manifest that it names; what comes from elsewhere needs
-// neither. It becomes a part of the key.
-func localFingerprint(r Recipe) (string, error) {
+// baseKey is the key of the base of a recipe in its normal form. What comes from this host has in
+// it what tells one content from another: an archive's size, inode and time (and no ctime: a file
+// that was moved is the same), and of a layout the manifest that it names.
+func (r Recipe) baseKey() (string, error) {
 	switch k, rest := r.source(); k {
 	case fromArchive:
 		path, _ := splitTag(rest)
@@ -224,11 +213,12 @@ func localFingerprint(r Recipe) (string, error) {
 		if err != nil {
 			return "", missingSource(path, err)
 		}
-		return fingerprintOf(now), nil
+		return r.key(fmt.Sprintf("%d %d %d", now.Size, now.Inode, now.MTime)), nil
 	case fromLayout:
-		return layoutFingerprint(rest, r)
+		manifest, err := layoutFingerprint(rest, r)
+		return r.key(manifest), err
 	}
-	return "", nil
+	return r.key(""), nil
 }
 
 // missingSource gives a path that is not there its code.

@@ -155,8 +155,7 @@ func (s *Store) ensureIncluded(ctx context.Context, base Image, r Recipe, list [
 	for _, i := range list {
 		i.fingerprint(h)
 	}
-	all := func(agentbox.Digest) bool { return true }
-	return s.once(ctx, r.key(hex.EncodeToString(h.Sum(nil))), p, all, nil, func(b *build) error {
+	return s.once(ctx, r.key(hex.EncodeToString(h.Sum(nil))), p, nil, nil, func(b *build) error {
 		if err := b.startFrom(ctx, s.limits, base); err != nil {
 			return err
 		}

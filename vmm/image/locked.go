@@ -20,12 +20,17 @@ func (s *Store) EnsureLocked(ctx context.Context, path string, r Recipe, update 
 	if err != nil { // nor does an update write over what a person can still restore
 		return Image{}, err
 	}
-	_, pin := lock.Pin(r)
-	img, err := s.ensureFrom(ctx, lock, r, update, p)
+	pinned, pin := lock.Pin(r)
+	var img Image
+	if update {
+		img, err = s.Rebuild(ctx, r, p)
+	} else {
+		img, err = s.Ensure(ctx, pinned, pin, p)
+	}
 	if err != nil || !pin.IsZero() && !update { // what has the same packages leaves the pin as it is
 		return img, err
 	}
-	for _, change := range lock.Changes(r, img) {
+	for _, change := range changes(pinned.Versions, img.Versions) {
 		p.tell(Event{Step: "update", Detail: change})
 	}
 	// A file that would say the same is not written: it is under version control.
@@ -38,13 +43,4 @@ func (s *Store) EnsureLocked(ctx context.Context, path string, r Recipe, update 
 		return img, nil
 	}
 	return img, err
-}
-
-// ensureFrom makes anew or gives what is pinned.
-func (s *Store) ensureFrom(ctx context.Context, lock *Lock, r Recipe, update bool, p Progress) (Image, error) {
-	if update {
-		return s.Rebuild(ctx, r, p)
-	}
-	r, pin := lock.Pin(r)
-	return s.Ensure(ctx, r, pin, p)
 }

@@ -164,36 +164,36 @@ func (e *LockEntry) tidy() string {
 	return ""
 }
 
+// of is the entry of a recipe, whatever it includes; nil for none.
+func (l *Lock) of(r Recipe) *LockEntry {
+	want, err := r.Base().normal()
+	i := slices.IndexFunc(l.Images, func(e LockEntry) bool { return err == nil && e.same(want) })
+	if i < 0 {
+		return nil
+	}
+	return &l.Images[i]
+}
+
 // Pin gives the recipe as the lock pins it, and the digest to ask Ensure for; both unchanged and
 // zero if it does not. The recipe's includes do not matter.
 func (l *Lock) Pin(r Recipe) (Recipe, agentbox.Digest) {
-	want, err := r.Base().normal()
-	if err != nil {
+	e := l.of(r)
+	if e == nil {
 		return r, agentbox.Digest{}
 	}
-	for _, e := range l.Images {
-		if e.same(want) {
-			r.Manifest, r.Versions = e.Manifest, e.Versions
-			return r, agentbox.Digest(e.Image)
-		}
-	}
-	return r, agentbox.Digest{}
+	r.Manifest, r.Versions = e.Manifest, e.Versions
+	return r, agentbox.Digest(e.Image)
 }
 
 // PinOf is a digest of all that the lock says about a recipe; "" for nothing. host/consent compares
 // it with what was approved.
 func (l *Lock) PinOf(r Recipe) string {
-	want, err := r.Base().normal()
-	if err != nil {
+	e := l.of(r)
+	if e == nil {
 		return ""
 	}
-	for _, e := range l.Images {
-		if e.same(want) {
-			sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %q %s %s %q", e.Source, e.Platform, e.Packages, agentbox.Digest(e.Image), e.Manifest, e.Versions))
-			return hex.EncodeToString(sum[:12])
-		}
-	}
-	return ""
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %q %s %s %q", e.Source, e.Platform, e.Packages, agentbox.Digest(e.Image), e.Manifest, e.Versions))
+	return hex.EncodeToString(sum[:12])
 }
 
 // Set pins what a recipe gave and tells whether that changed anything. An image with other packages
@@ -204,34 +204,18 @@ func (l *Lock) Set(r Recipe, img Image) bool {
 		return false
 	}
 	e := LockEntry{want.Source, want.Packages, want.Platform, lockDigest(img.Pin()), img.Manifest, img.Versions}
-	i := slices.IndexFunc(l.Images, func(o LockEntry) bool { return o.same(want) })
-	switch {
-	case i < 0:
+	switch old := l.of(r); {
+	case old == nil:
 		l.Images = append(l.Images, e)
-	case l.Images[i].Image == e.Image && l.Images[i].Manifest == e.Manifest:
+	case old.Image == e.Image && old.Manifest == e.Manifest:
 		return false
 	default:
-		l.Images[i] = e
+		*old = e
 	}
 	slices.SortFunc(l.Images, func(a, b LockEntry) int {
 		return cmp.Or(strings.Compare(a.Source, b.Source), strings.Compare(a.Platform, b.Platform), slices.Compare(a.Packages, b.Packages))
 	})
 	return true
-}
-
-// Changes lists, for people, what pinning img instead of what is pinned now would change in the
-// recipe's packages.
-func (l *Lock) Changes(r Recipe, img Image) []string {
-	want, err := r.Base().normal()
-	if err != nil {
-		return nil
-	}
-	for _, e := range l.Images {
-		if e.same(want) {
-			return changes(e.Versions, img.Versions)
-		}
-	}
-	return nil
 }
 
 // changes lists, for people, what is not the same in two lists of packages with their versions, if

@@ -83,7 +83,8 @@ func TestLockSetAndChanges(t *testing.T) {
 	l := testLock()
 	r := Recipe{Source: "apt:bookworm", Packages: []string{"make", "git"}, Platform: "linux/amd64"}
 	img := Image{Digest: agentbox.Digest{9}, Base: agentbox.Digest{7}, Versions: []string{"git=1:2.40", "libc6=2"}}
-	if got, want := strings.Join(l.Changes(r, img), "; "), "git 1:2.39 -> 1:2.40; libc6 2 (new); make 4.3 (gone)"; got != want {
+	pinned, _ := l.Pin(r)
+	if got, want := strings.Join(changes(pinned.Versions, img.Versions), "; "), "git 1:2.39 -> 1:2.40; libc6 2 (new); make 4.3 (gone)"; got != want {
 		t.Errorf("changes %q", got)
 	}
 	if !l.Set(r, img) || l.Set(r, img) || len(l.Images) != 2 {

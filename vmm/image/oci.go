@@ -19,7 +19,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/durable"
 )
 
 // oci makes the root file system of a container image. Every layer is compared with the digest that
@@ -204,9 +203,4 @@ func splitTag(s string) (path, tag string) {
 	dir, base := filepath.Split(s)
 	base, tag, _ = strings.Cut(base, ":")
 	return dir + base, tag
-}
-
-// fingerprintOf is a part of a recipe's key, so it has no ctime: a file that was moved is the same.
-func fingerprintOf(id durable.Identity) string {
-	return fmt.Sprintf("%d %d %d", id.Size, id.Inode, id.MTime)
 }
