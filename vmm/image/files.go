@@ -51,6 +51,21 @@ func writeJSON(path string, v any) error {
 	return writeFile(path, append(b, '\n'))
 }
 
+// setBeside writes a file beside an image. It is an error where the image is not here.
+func (s *Store) setBeside(d agentbox.Digest, name string, v any) error {
+	return writeJSON(filepath.Join(s.imageDir(d), name), v)
+}
+
+// beside reads a file beside an image that saves work and decides nothing: one that is not there or
+// cannot be read is zero.
+func beside[T any](s *Store, d agentbox.Digest, name string) T {
+	var v, zero T
+	if durable.ReadJSON(filepath.Join(s.imageDir(d), name), &v) != nil {
+		return zero
+	}
+	return v
+}
+
 // hostError gives errors of this host's files their code and hint. NoSpace for a full disk or an
 // exceeded quota, Missing where something may not be read or written. Errors that have a code, and
 // others, are returned as they are.

@@ -8,17 +8,6 @@ import (
 	"agentbox/agentbox"
 )
 
-func FuzzTrace(f *testing.F) {
-	f.Add([]byte("[3, 0, 4294967295]\n"))
-	f.Add([]byte("[-1]"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		blocks := decodeTrace(b)
-		if len(blocks) > len(b) {
-			t.Fatalf("%d blocks out of %d bytes", len(blocks), len(b))
-		}
-	})
-}
-
 func FuzzDescription(f *testing.F) {
 	d := agentbox.Digest{1}
 	good, err := json.Marshal(Image{Digest: d, Name: "apt:bookworm", Size: 1, Created: time.Unix(1, 0), Lazy: &Lazy{Manifest: agentbox.Digest{2}, From: "/srv"}})

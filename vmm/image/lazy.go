@@ -2,7 +2,6 @@ package image
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -107,7 +106,7 @@ func (s *Store) Completed(ctx context.Context, d agentbox.Digest, file string) e
 		return hostError(err)
 	}
 	img.Lazy = nil
-	return errors.Join(writeJSON(filepath.Join(dir, imageCheckName), checked{d, now}), writeJSON(filepath.Join(dir, imageMetaName), img), durable.SyncDir(dir))
+	return errors.Join(s.setBeside(d, imageCheckName, checked{d, now}), writeJSON(filepath.Join(dir, imageMetaName), img), durable.SyncDir(dir))
 }
 
 // linkOrCopy makes to another name of from, or a synced copy.
@@ -131,24 +130,8 @@ func linkOrCopy(to, from string) error {
 // SetTrace remembers the blocks of an image that a box read first, in that order. The next machine
 // of the image gets them first.
 func (s *Store) SetTrace(d agentbox.Digest, blocks []uint32) error {
-	return writeJSON(filepath.Join(s.imageDir(d), imageTraceName), blocks)
+	return s.setBeside(d, imageTraceName, blocks)
 }
 
 // Trace gives what SetTrace was given, nothing when that was never called.
-func (s *Store) Trace(d agentbox.Digest) []uint32 {
-	b, err := os.ReadFile(filepath.Join(s.imageDir(d), imageTraceName))
-	if err != nil {
-		return nil // it saves time and is worth no error
-	}
-	return decodeTrace(b)
-}
-
-// decodeTrace reads a boot trace: numbers of blocks, which may be of none. What is no trace gives
-// nothing.
-func decodeTrace(b []byte) []uint32 {
-	var blocks []uint32
-	if json.Unmarshal(b, &blocks) != nil {
-		return nil
-	}
-	return blocks
-}
+func (s *Store) Trace(d agentbox.Digest) []uint32 { return beside[[]uint32](s, d, imageTraceName) }

@@ -87,8 +87,9 @@ func TestDamagedImage(t *testing.T) {
 			wantCode(t, err, agentbox.Corrupt, img.Digest.Short())
 			_, err = s.Ensure(t.Context(), r, none, nil)
 			wantCode(t, err, agentbox.Corrupt, img.Digest.Short())
-			if name != "description" {
-				wantCode(t, s.Verify(img.Digest), agentbox.Corrupt, img.Digest.Short())
+			_, err = s.Get(img.Digest.String())
+			if name != "description" { // an image without one is not listed
+				wantCode(t, err, agentbox.Corrupt, img.Digest.Short())
 			}
 			// What the hint says must work.
 			if err := s.Remove(t.Context(), img.Digest); err != nil {

@@ -1,7 +1,6 @@
 package image
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,60 +19,37 @@ type checked struct {
 	durable.Identity
 }
 
-// open gives an image whose bytes are known to be right. It takes a stat if nothing has changed, a
-// full verification if something has. A lazy image is given without a look: its blocks are verified
-// as they come. Code NotFound, or a *DamagedError.
+// open gives an image whose bytes are known to be right. It takes a stat if nothing has changed; if
+// something has, the whole file is read and its digest compared. The file is identified before it is
+// read, so a change meanwhile is found the next time. A lazy image is given without a look: its
+// blocks are verified as they come. Code NotFound, or a *DamagedError.
 func (s *Store) open(d agentbox.Digest) (Image, error) {
 	img, err := s.describe(d)
 	if err != nil {
 		return img, err
 	}
 	now, err := durable.Identify(img.Path)
-	if errors.Is(err, fs.ErrNotExist) && img.Lazy != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && img.Lazy != nil:
+		return img, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return Image{}, corrupt(d, "its file is gone")
+	case err != nil:
+		return Image{}, hostError(err)
+	// Cheaper than a digest, and says more in an error.
+	case now.Size != img.Size:
+		return Image{}, corrupt(d, fmt.Sprintf("its file has %d bytes instead of %d", now.Size, img.Size))
+	case beside[checked](s, d, imageCheckName) == checked{d, now}:
 		return img, nil
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return Image{}, corrupt(d, "its file is gone")
-	}
+	got, err := agentbox.DigestFile(img.Path)
 	if err != nil {
-		return Image{}, hostError(err)
-	}
-	// Cheaper than a digest, and says more in an error.
-	if now.Size != img.Size {
-		return Image{}, corrupt(d, fmt.Sprintf("its file has %d bytes instead of %d", now.Size, img.Size))
-	}
-	var was checked
-	b, err := os.ReadFile(filepath.Join(s.imageDir(d), imageCheckName))
-	if err == nil && json.Unmarshal(b, &was) == nil {
-		if was == (checked{d, now}) {
-			return img, nil
-		}
-	}
-	return img, s.Verify(d)
-}
-
-// Verify reads the whole image and compares its digest. The file is identified before it is read,
-// so a change meanwhile is found the next time. A lazy image has nothing to verify.
-func (s *Store) Verify(d agentbox.Digest) error {
-	path := filepath.Join(s.imageDir(d), imageFileName)
-	before, err := durable.Identify(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		if img, err := s.describe(d); err != nil || img.Lazy != nil {
-			return err // what is not here is verified as it comes
-		}
-		return corrupt(d, "its file is gone")
-	}
-	if err != nil {
-		return hostError(err)
-	}
-	got, err := agentbox.DigestFile(path)
-	if err != nil {
-		return hostError(err)
+		return img, hostError(err)
 	}
 	if got != d {
-		return corrupt(d, "its bytes have changed: they are now "+got.Short())
+		return img, corrupt(d, "its bytes have changed: they are now "+got.Short())
 	}
-	return writeJSON(filepath.Join(s.imageDir(d), imageCheckName), checked{d, before})
+	return img, s.setBeside(d, imageCheckName, checked{d, now})
 }
 
 // Distrust makes the next caller that opens an image read all of it. It is for bytes that the store
