@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // walkers is how many goroutines look at the files of an include. A module cache has tens of
@@ -21,20 +23,19 @@ type walker struct {
 	from  string
 	home  string
 	never Never
-	spare chan struct{} // one token for every goroutine that may still be started
-	group sync.WaitGroup
+	group *errgroup.Group
 
 	mu    sync.Mutex
 	files []hostFile
-	err   error
 }
 
 // walk gives everything at and below from, sorted so that a directory comes before what is in it.
 // Credentials inside a harmless directory stay out, and so does what is no file, directory or
-// symlink. Links are listed and not followed. The first error counts, and what was found is
-// returned with it.
+// symlink. Links are listed and not followed. The first error counts.
 func walk(ctx context.Context, from, home string, never Never) ([]hostFile, error) {
-	w := &walker{ctx: ctx, from: from, home: home, never: never, spare: make(chan struct{}, walkers)}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(walkers)
+	w := &walker{ctx: ctx, from: from, home: home, never: never, group: group}
 	info, err := os.Lstat(from)
 	if err != nil {
 		return nil, err
@@ -45,64 +46,48 @@ func walk(ctx context.Context, from, home string, never Never) ([]hostFile, erro
 	}
 	w.files = []hostFile{{"", info, stat}}
 	if info.IsDir() {
-		w.dir("")
+		group.Go(func() error { return w.dir("") })
 	}
-	w.group.Wait()
+	err = group.Wait()
 	slices.SortFunc(w.files, func(a, b hostFile) int { return strings.Compare(a.rel, b.rel) })
-	return w.files, w.err
+	return w.files, err
 }
 
 // dir finds what is below one directory, with the help of other goroutines while there are idle
 // ones.
-func (w *walker) dir(rel string) {
+func (w *walker) dir(rel string) error {
+	if err := w.ctx.Err(); err != nil {
+		return err
+	}
 	entries, err := os.ReadDir(filepath.Join(w.from, rel))
-	if err == nil {
-		err = w.ctx.Err()
+	if err != nil {
+		return err
 	}
 	found := make([]hostFile, 0, len(entries))
 	for _, d := range entries {
-		if err != nil {
-			break
-		}
-		below := d.Name()
-		if rel != "" {
-			below = rel + "/" + below
-		}
+		below := strings.TrimPrefix(rel+"/"+d.Name(), "/")
 		// Sockets, pipes and devices mean nothing in an image.
 		if t := d.Type(); t != 0 && t != fs.ModeDir && t != fs.ModeSymlink || secret(w.from+"/"+below, w.home) {
 			continue
 		}
-		var info fs.FileInfo
-		if info, err = d.Info(); err != nil {
-			break
+		info, err := d.Info()
+		if err != nil {
+			return err
 		}
-		if err = w.never.check(w.from, filepath.Join(w.from, below), info); err != nil {
-			break
+		if err := w.never.check(w.from, filepath.Join(w.from, below), info); err != nil {
+			return err
 		}
 		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 			found = append(found, hostFile{below, info, stat})
 		}
-		if info.IsDir() {
-			w.below(below)
+		if info.IsDir() && !w.group.TryGo(func() error { return w.dir(below) }) {
+			if err := w.dir(below); err != nil {
+				return err
+			}
 		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.files = append(w.files, found...)
-	if w.err == nil {
-		w.err = err
-	}
-}
-
-// below looks into a directory: in a goroutine of its own where one is to be had, else here.
-func (w *walker) below(rel string) {
-	select {
-	case w.spare <- struct{}{}:
-		w.group.Go(func() {
-			defer func() { <-w.spare }()
-			w.dir(rel)
-		})
-	default:
-		w.dir(rel)
-	}
+	return nil
 }
