@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -83,7 +84,7 @@ func bootstrapArgs(mode, suite string, r Recipe) []string {
 	args := []string{"--mode=" + mode, "--variant=minbase", "--format=tar", "--include=" + strings.Join(slices.Compact(packages), ",")}
 	args = append(args, hooks...)
 	if _, arch, _ := strings.Cut(r.Platform, "/"); arch != "" {
-		args = append(args, "--architectures="+debianArch(arch))
+		args = append(args, "--architectures="+cmp.Or(debianArchs[arch], arch))
 	}
 	for _, pattern := range unwanted {
 		args = append(args, "--dpkgopt=path-exclude="+pattern)
@@ -91,21 +92,8 @@ func bootstrapArgs(mode, suite string, r Recipe) []string {
 	return append(args, suite, "-", "-")
 }
 
-// debianArch translates Go's names of architectures. What it does not know is the same in both,
-// amd64 for example.
-func debianArch(goarch string) string {
-	switch goarch {
-	case "386":
-		return "i386"
-	case "arm", "arm/v7":
-		return "armhf"
-	case "arm64/v8":
-		return "arm64"
-	case "ppc64le":
-		return "ppc64el"
-	}
-	return goarch
-}
+// debianArchs translates those of Go's names of architectures that are others in Debian.
+var debianArchs = map[string]string{"386": "i386", "arm": "armhf", "arm/v7": "armhf", "arm64/v8": "arm64", "ppc64le": "ppc64el"}
 
 // forgetHost removes what the build left of the host, and gives programs the empty files they
 // expect. An empty machine-id means that there is none yet.

@@ -59,24 +59,21 @@ func (s *Store) newBuild(ctx context.Context, p Progress) (*build, error) {
 	return b, nil
 }
 
-// close removes everything of a build that is not in the store by now. It may be called twice. What
-// is left in the spool and of the downloads goes.
+// close removes everything of a build that is not in the store by now: what is left in the spool and
+// of the downloads goes. It is called once.
 func (b *build) close() error {
 	var errs []error
 	if b.spool != nil {
 		errs = append(errs, b.spool.Close())
-		b.spool = nil
 	}
 	if b.keep != nil {
 		errs = append(errs, b.keep.Close())
-		b.keep = nil
 	}
 	if _, err := os.Lstat(filepath.Join(b.dir, bootstrapLink)); err != nil { // a link left means something to clear later
 		errs = append(errs, os.RemoveAll(b.dir))
 	}
 	if b.lock != nil {
 		errs = append(errs, b.lock.Close())
-		b.lock = nil
 	}
 	return errors.Join(errs...)
 }

@@ -2,7 +2,6 @@ package image
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,8 +38,7 @@ func openLayout(rest string, r Recipe) (v1.Image, error) {
 		if index, err = index.ImageIndex(desc.Digest); err != nil {
 			return nil, err
 		}
-		raw, err := index.RawManifest()
-		if err := verifyBlob(raw, desc.Digest, err); err != nil {
+		if err := verify(r.Source, desc.Digest, index.RawManifest); err != nil {
 			return nil, err
 		}
 		if desc, err = selectManifest(index, "", r); err != nil {
@@ -51,20 +49,23 @@ func openLayout(rest string, r Recipe) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := img.RawManifest()
-	return img, verifyBlob(raw, desc.Digest, err)
+	return img, verify(r.Source, desc.Digest, img.RawManifest)
 }
 
-// verifyBlob compares a manifest with the digest by which it was found; err is that of reading it.
-func verifyBlob(raw []byte, want v1.Hash, err error) error {
+// verify compares a manifest or a configuration of an image with the digest by which it was named.
+func verify(source string, want v1.Hash, read func() ([]byte, error)) error {
+	raw, err := read()
 	if err != nil {
 		return err
 	}
-	if sum := sha256.Sum256(raw); want.Algorithm != "sha256" || want.Hex != hex.EncodeToString(sum[:]) {
-		return agentbox.Errorf(agentbox.Corrupt, "a manifest does not have the digest %s", want)
+	if got := hashOf(sha256.Sum256(raw)); got != want {
+		return agentbox.Errorf(agentbox.Corrupt, "a manifest or configuration of image %s has the digest %s instead of %s", source, got, want)
 	}
 	return nil
 }
+
+// hashOf is a digest as the library has it. No other algorithm than SHA-256 is taken.
+func hashOf(d agentbox.Digest) v1.Hash { return v1.Hash{Algorithm: "sha256", Hex: d.Hex()} }
 
 // selectManifest chooses by tag or digest, then by platform. Exactly one must fit. A tag may be the
 // whole name or what comes after a colon in it.

@@ -3,9 +3,7 @@ package image
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"hash"
 	"io"
 	"os"
 	"path/filepath"
@@ -78,19 +76,10 @@ func (b *build) layer(ctx context.Context, id v1.Hash, open func(int) (io.ReadCl
 	if _, err := io.Copy(io.Discard, in); err != nil {
 		return err
 	}
-	if err := compare(id, h); err != nil {
-		return err
+	if got := hashOf(agentbox.Digest(h.Sum(nil))); got != id {
+		return agentbox.Errorf(agentbox.Corrupt, "layer has the digest %s instead of %s", got, id)
 	}
 	return applied
-}
-
-// compare is nil if what was hashed has the digest want. SHA-256 is the only algorithm that is
-// taken.
-func compare(want v1.Hash, h hash.Hash) error {
-	if got := hex.EncodeToString(h.Sum(nil)); want.Algorithm != "sha256" || want.Hex != got {
-		return agentbox.Errorf(agentbox.Corrupt, "layer has the digest sha256:%s instead of %s", got, want)
-	}
-	return nil
 }
 
 // openLayers is for layers that are on this host.
@@ -160,12 +149,8 @@ func (b *build) describeOCI(img v1.Image, k kind, r Recipe) (*v1.ConfigFile, err
 		if err != nil {
 			return nil, err
 		}
-		raw, err := img.RawConfigFile()
-		if err != nil {
+		if err := verify(r.Source, m.Config.Digest, img.RawConfigFile); err != nil {
 			return nil, err
-		}
-		if sum := sha256.Sum256(raw); m.Config.Digest.Hex != hex.EncodeToString(sum[:]) {
-			return nil, agentbox.Errorf(agentbox.Corrupt, "the configuration of image %s does not have the digest %s", r.Source, m.Config.Digest)
 		}
 		d, err := img.Digest()
 		if err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 
 	"agentbox/agentbox"
@@ -97,7 +96,7 @@ func (b *build) addUser(passwd []byte) error {
 		shell = "/bin/bash"
 	}
 	name := User
-	for taken := accounts(passwd); slices.Contains(taken, name); {
+	for strings.Contains("\n"+string(passwd), "\n"+name+":") {
 		name += "_"
 	}
 	for _, f := range []struct {
@@ -184,14 +183,4 @@ func accountOf(passwd []byte, uid int) (name, home string) {
 		}
 	}
 	return "", ""
-}
-
-// accounts are the names in the text of /etc/passwd.
-func accounts(passwd []byte) []string {
-	var names []string
-	for line := range strings.Lines(string(passwd)) {
-		name, _, _ := strings.Cut(line, ":")
-		names = append(names, name)
-	}
-	return names
 }
