@@ -59,8 +59,8 @@ func (s *Store) newBuild(ctx context.Context, p Progress) (*build, error) {
 	return b, nil
 }
 
-// close removes everything of a build that is not in the store by now: what is left in the spool and
-// of the downloads goes. It is called once.
+// close removes everything of a build that is not in the store by now: what is left in the spool
+// and of the downloads goes. It is called once.
 func (b *build) close() error {
 	var errs []error
 	if b.spool != nil {
