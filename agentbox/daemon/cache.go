@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"maps"
-	"slices"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -40,12 +39,7 @@ func (d *daemon) listCache(ctx context.Context, _ api.None, _ agentbox.Progress)
 func (d *daemon) wire(ctx context.Context, e cachestore.Entry, alarms []cachestore.Alarm) (api.CacheEntry, error) {
 	out := wireEntry(e, alarms)
 	var err error
-	// A template may be had by those that may have its image.
-	if slices.ContainsFunc(e.Names, layers.IsTemplate) { // which follows its image
-		out.Shared, err = d.sharing.IsShared(ctx, e.Manifest)
-		return out, err
-	}
-	out.Shared, err = d.sharing.Of(e.Manifest, e.Names)
+	out.Shared, err = d.sharing.Of(ctx, e.Manifest, e.Names)
 	return out, err
 }
 

@@ -61,12 +61,6 @@ func TemplateOf(n blob.Name) (key string, image agentbox.Digest, ok bool) {
 	return key, image, ok && n.Namespace == templateNamespace && err == nil && keyErr == nil
 }
 
-// IsTemplate tells whether a name is of a template.
-func IsTemplate(n blob.Name) bool {
-	_, _, ok := TemplateOf(n)
-	return ok
-}
-
 // KernelName is the name of a guest kernel, not signed yet.
 func KernelName(arch, release string) blob.Name {
 	return blob.Name{Namespace: kernelNamespace, Key: arch + "/" + release, Scope: blob.Team}
@@ -146,12 +140,20 @@ func (a Archives) Adopt(ctx context.Context, remotes *Remotes, n blob.Name, dir 
 		return err
 	}
 	// Ours for that key, if there is one, is of a directory that is not here any more.
-	if old, err := store.Lookup(n.Namespace, n.Key); err == nil && old.Manifest != n.Manifest {
-		if err := store.Unpublish(n.Namespace, n.Key); err != nil {
-			return err
-		}
+	if err := makeRoom(store, n); err != nil {
+		return err
 	}
 	return store.Take(ctx, n)
+}
+
+// makeRoom takes back what the store has under the key of a name, where that stands for something
+// else: the store has one name for a key, and would take the new one for a contradiction.
+func makeRoom(store *cachestore.Store, n blob.Name) error {
+	old, err := store.Lookup(n.Namespace, n.Key)
+	if err != nil || old.Manifest == n.Manifest {
+		return nil // what cannot be read is written over
+	}
+	return store.Unpublish(n.Namespace, n.Key)
 }
 
 // Templates lists the names of those that the store has.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"agentbox/cachestore/blob"
+	"agentbox/mesh/exchange"
 )
 
 // filled writes files into a new directory.
@@ -164,10 +165,7 @@ func TestATemplateFollowsItsImage(t *testing.T) {
 		if err != nil || len(names) != 1 {
 			t.Fatalf("%v, %v", names, err)
 		}
-		served, err := s.IsShared(t.Context(), names[0].Manifest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		served := s.Shared(t.Context(), exchange.PeerID{}, names[0].Manifest)
 		said := false
 		for _, o := range offers {
 			said = said || o.Template == key

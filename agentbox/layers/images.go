@@ -90,8 +90,13 @@ func check(ctx context.Context, img image.Image, rate int64) error {
 
 // name signs our name for an image.
 func (i *Images) name(ctx context.Context, store *cachestore.Store, img image.Image, manifest agentbox.Digest) error {
-	_, err := store.Publish(ctx, blob.Name{Namespace: imageNamespace, Key: img.Digest.Hex(), Manifest: manifest, Scope: scopeOf(img), Comment: comment(img.Name)})
+	_, err := store.Publish(ctx, nameFor(img, manifest))
 	return err
+}
+
+// nameFor is a name for an image by the list of its pieces, not signed yet.
+func nameFor(img image.Image, manifest agentbox.Digest) blob.Name {
+	return blob.Name{Namespace: imageNamespace, Key: img.Digest.Hex(), Manifest: manifest, Scope: scopeOf(img), Comment: comment(img.Name)}
 }
 
 // scopeOf is for whom an image is good. What has files of this host in it is nobody else's
@@ -196,7 +201,7 @@ func addToIndex(dir string, img image.Image) error {
 		return err
 	}
 	list = slices.DeleteFunc(list, func(other image.Image) bool { return other.Digest == img.Digest })
-	if b, err = encodeIndex(append(list, img)); err != nil {
+	if b, err = encode(index{indexVersion, append(list, img)}); err != nil {
 		return err
 	}
 	return durable.WriteFile(path, b, 0o644)
@@ -226,25 +231,30 @@ func (i *Images) Look(ctx context.Context, from string) ([]image.Image, error) {
 // Begin makes the store expect an image: its manifest is got, and its name keeps what comes. img
 // comes from Look. Nothing of the image's bytes is got.
 func (i *Images) Begin(ctx context.Context, img image.Image) error {
-	store, err := i.Store(ctx)
+	store, err := i.expect(ctx, img)
 	if err != nil {
 		return err
+	}
+	return errors.Join(i.name(ctx, store, img, img.Lazy.Manifest), i.Remotes.Remember(img.Lazy.From))
+}
+
+// expect gets the manifest of an image that is not here, and makes room for its name. The same
+// image may have a name by another list of its pieces: with a trace, or begun elsewhere. What came
+// for that stays, as chunks are kept by their digests, and the image is verified as a whole when it
+// is all here.
+func (i *Images) expect(ctx context.Context, img image.Image) (*cachestore.Store, error) {
+	store, err := i.Store(ctx)
+	if err != nil {
+		return nil, err
 	}
 	m, err := store.EnsureManifest(ctx, img.Lazy.Manifest, i.Remotes.Source(img.Lazy.From))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !m.Blocks || m.Kind != blob.Image || m.Size != img.Size {
-		return agentbox.Errorf(agentbox.Corrupt, "%s says that image %s has %d bytes, its manifest is of a %s of %d", img.Lazy.From, img.Digest.Short(), img.Size, m.Kind, m.Size)
+		return nil, agentbox.Errorf(agentbox.Corrupt, "%s says that image %s has %d bytes, its manifest is of a %s of %d", img.Lazy.From, img.Digest.Short(), img.Size, m.Kind, m.Size)
 	}
-	if n, err := store.Lookup(imageNamespace, img.Digest.Hex()); err == nil && n.Manifest != img.Lazy.Manifest {
-		// The same image by another list: a trace, or one that was begun elsewhere. It is verified
-		// as a whole when it is all here.
-		if err := store.Unpublish(imageNamespace, img.Digest.Hex()); err != nil {
-			return err
-		}
-	}
-	return errors.Join(i.name(ctx, store, img, img.Lazy.Manifest), i.Remotes.Remember(img.Lazy.From))
+	return store, makeRoom(store, nameFor(img, img.Lazy.Manifest))
 }
 
 // Fill opens the file of an image that was begun, be it in a store that is gone meanwhile. The
@@ -312,11 +322,11 @@ func (i *Images) ManifestOf(ctx context.Context, img image.Image) (blob.Manifest
 // Here counts the bytes of an image that need not be got any more, as far as they are sure to last.
 // Blocks of zeros count.
 func (i *Images) Here(ctx context.Context, img image.Image) (int64, error) {
-	store, err := i.Store(ctx)
+	m, err := i.ManifestOf(ctx, img)
 	if err != nil {
 		return 0, err
 	}
-	m, err := store.Manifest(ctx, img.Lazy.Manifest)
+	store, err := i.Store(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -259,7 +259,7 @@ func TestPlacesThatAreNone(t *testing.T) {
 func TestAListOfImagesMustBeText(t *testing.T) {
 	evil := exampleList[0]
 	evil.Name = "apt:bookworm\x1b[2J"
-	b, err := encodeIndex([]image.Image{evil})
+	b, err := encode(index{indexVersion, []image.Image{evil}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +269,7 @@ func TestAListOfImagesMustBeText(t *testing.T) {
 }
 
 func FuzzIndex(f *testing.F) {
-	good, err := encodeIndex(exampleList)
+	good, err := encode(index{indexVersion, exampleList})
 	if err != nil {
 		f.Fatal(err)
 	}

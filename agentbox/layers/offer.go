@@ -42,7 +42,7 @@ func (s *Sharing) Offers(ctx context.Context) ([]Offer, error) {
 		if !ok {
 			continue
 		}
-		shared, err := s.mayHave(n, names)
+		shared, err := s.Of(ctx, n.Manifest, []blob.Name{n})
 		if err != nil {
 			return nil, err
 		}
@@ -69,26 +69,6 @@ func offerOf(n blob.Name) (o Offer, ok bool) {
 		o.Kernel = n.Key
 	}
 	return o, ok
-}
-
-// mayHave tells whether the team may have what a name stands for, of all names that there are. A
-// template has some of its image in its memory, so it may be had only where the image may. An
-// explicit decision about the template itself counts before that.
-func (s *Sharing) mayHave(n blob.Name, all []blob.Name) (bool, error) {
-	_, image, isTemplate := TemplateOf(n)
-	shared, decided, err := s.Said(n.Manifest)
-	if err != nil || decided {
-		return shared, err
-	}
-	if !isTemplate {
-		return s.Of(n.Manifest, []blob.Name{n})
-	}
-	for _, other := range all {
-		if of, ok := ImageOf(other); ok && of == image {
-			return s.Of(other.Manifest, []blob.Name{other})
-		}
-	}
-	return false, nil
 }
 
 // aboutSuffix follows the digest in the key of the name of what describes an image.
@@ -200,32 +180,9 @@ func (i *Images) Adopt(ctx context.Context, img image.Image, n blob.Name) error 
 	if d, ok := ImageOf(n); !ok || d != img.Digest || img.Lazy == nil || n.Manifest != img.Lazy.Manifest {
 		return agentbox.Errorf(agentbox.Corrupt, "the name of image %s is of something else", img.Digest.Short())
 	}
-	store, err := i.Store(ctx)
+	store, err := i.expect(ctx, img)
 	if err != nil {
 		return err
-	}
-	m, err := store.EnsureManifest(ctx, n.Manifest, i.Remotes.Source(Team))
-	if err != nil {
-		return err
-	}
-	if !m.Blocks || m.Kind != blob.Image || m.Size != img.Size {
-		return agentbox.Errorf(agentbox.Corrupt, "image %s has %d bytes by its description, its manifest is of a %s of %d", img.Digest.Short(), img.Size, m.Kind, m.Size)
-	}
-	return i.take(ctx, img, n)
-}
-
-// take keeps a name, in place of one of ours that says the same image by another list. The store
-// has one name for a key, so ours goes first. What came for it stays: chunks are kept by their
-// digests.
-func (i *Images) take(ctx context.Context, img image.Image, n blob.Name) error {
-	store, err := i.Store(ctx)
-	if err != nil {
-		return err
-	}
-	if old, err := store.Lookup(imageNamespace, img.Digest.Hex()); err == nil && old.Manifest != n.Manifest {
-		if err := store.Unpublish(imageNamespace, img.Digest.Hex()); err != nil {
-			return err
-		}
 	}
 	return store.Take(ctx, n)
 }
@@ -244,15 +201,8 @@ func (s SetupResults) Adopt(ctx context.Context, remotes *Remotes, n blob.Name, 
 	if err := store.Fetch(ctx, n.Manifest, remotes.Source(Team), nil, progress); err != nil {
 		return err
 	}
-	b, err := open(ctx, store, n.Manifest)
-	if err != nil {
+	if _, err := madeAs(ctx, store, n); err != nil {
 		return err
-	}
-	if err := b.blob.Close(); err != nil {
-		return err
-	}
-	if nameOf(b.head.Made) != n.Key {
-		return agentbox.Errorf(agentbox.Corrupt, "what is published as %.80s is of another key", n.Key)
 	}
 	return store.Take(ctx, n)
 }
@@ -270,15 +220,9 @@ func (s SetupResults) MadeOn(ctx context.Context, gone func(image agentbox.Diges
 	}
 	var out []blob.Name
 	for _, n := range names {
-		b, err := open(ctx, store, n.Manifest)
-		if err != nil {
-			continue // damaged: its next user says so
-		}
-		if gone(b.head.Made.Ingredients.Image) {
+		// One that is damaged is passed over: its next user says so.
+		if made, err := madeAs(ctx, store, n); err == nil && gone(made.Ingredients.Image) {
 			out = append(out, n)
-		}
-		if err := b.blob.Close(); err != nil {
-			return nil, err
 		}
 	}
 	return out, nil

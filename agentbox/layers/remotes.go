@@ -63,7 +63,7 @@ func (p *Remotes) Remember(remote string) error {
 	}
 	list := append([]string{remote}, slices.DeleteFunc(slices.Clone(p.list), func(other string) bool { return other == remote })...)
 	list = list[:min(len(list), maxRemotes)]
-	b, err := encodeRemotes(list)
+	b, err := encode(remotesFile{remotesVersion, list})
 	if err != nil {
 		return err
 	}
@@ -81,12 +81,6 @@ func (p *Remotes) load() {
 	if b, err := os.ReadFile(p.File); err == nil {
 		p.list = decodeRemotes(b)
 	}
-}
-
-// encodeRemotes is the file for a list.
-func encodeRemotes(list []string) ([]byte, error) {
-	b, err := json.MarshalIndent(remotesFile{remotesVersion, list}, "", " ")
-	return append(b, '\n'), err
 }
 
 // decodeRemotes gives an empty list for a file that cannot be read, or is of another version.

@@ -74,20 +74,26 @@ func (s SetupResults) newest(ctx context.Context, prefix string, want func(blob.
 	if best.Key == "" {
 		return caches.Made{}, agentbox.Errorf(agentbox.NotFound, "nobody has published what setup makes here")
 	}
-	b, err := open(ctx, store, best.Manifest)
+	made, err := madeAs(ctx, store, best)
+	if err == nil && !s.ours(best) {
+		made.By = identity.PeerOf(best.Producer).String()
+	}
+	return made, err
+}
+
+// madeAs reads what is said of a result in its bundle, all of which must be here. Corrupt: it is
+// not what its name says.
+func madeAs(ctx context.Context, store *cachestore.Store, n blob.Name) (caches.Made, error) {
+	b, err := open(ctx, store, n.Manifest)
 	if err != nil {
 		return caches.Made{}, err
 	}
-	defer b.blob.Close()
-	if nameOf(b.head.Made) != best.Key {
-		return caches.Made{}, agentbox.Errorf(agentbox.Corrupt, "what is published as %s is of another key", best.Key)
-	}
 	made := b.head.Made
-	made.Result = best.Manifest
-	if !s.ours(best) {
-		made.By = identity.PeerOf(best.Producer).String()
+	made.Result = n.Manifest
+	if nameOf(made) != n.Key {
+		err = agentbox.Errorf(agentbox.Corrupt, "what is published as %.80s is of another key", n.Key)
 	}
-	return made, nil
+	return made, errors.Join(err, b.blob.Close())
 }
 
 // Publish keeps what a populate run made. A key is published once: with another result there

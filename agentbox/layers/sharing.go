@@ -113,8 +113,7 @@ func encodeSharing(said map[agentbox.Digest]bool) ([]byte, error) {
 	for _, list := range [][]agentbox.Digest{f.Shared, f.Unshared} {
 		slices.SortFunc(list, func(a, b agentbox.Digest) int { return slices.Compare(a[:], b[:]) })
 	}
-	b, err := json.MarshalIndent(f, "", " ")
-	return append(b, '\n'), err
+	return encode(f)
 }
 
 // decodeSharing makes nothing of the order in the file. encodeSharing sorts, so that the same
@@ -148,45 +147,63 @@ func (s *Sharing) Said(manifest agentbox.Digest) (shared, decided bool, err erro
 	return shared, decided, nil
 }
 
-// IsShared tells whether a manifest is handed to peers. One that no name keeps here is on its way
-// out, and is not. A manifest with several names is shared if one of them may be.
-func (s *Sharing) IsShared(ctx context.Context, manifest agentbox.Digest) (bool, error) {
-	if shared, decided, err := s.Said(manifest); err != nil || decided {
-		return shared, err
-	}
-	store, err := s.Store(ctx)
-	if err != nil {
-		return false, err
-	}
-	names, err := store.Names("", "")
-	for _, n := range names {
-		if n.Manifest != manifest {
-			continue
-		}
-		if yes, err := s.mayHave(n, names); yes || err != nil {
-			return yes, err
-		}
-	}
-	return false, err
-}
-
 // offeredSpaces are the namespaces of what the team may have unless somebody said otherwise.
-var offeredSpaces = []string{imageNamespace, namespace, templateNamespace, kernelNamespace}
+// Templates follow their image.
+var offeredSpaces = []string{imageNamespace, namespace, kernelNamespace}
 
-// Of is IsShared for a manifest of which the names are known.
-func (s *Sharing) Of(manifest agentbox.Digest, names []blob.Name) (bool, error) {
+// Of tells whether a manifest is handed to peers, of which the names are known: one of several is
+// enough. Without a decision about it a template, which has some of its image in its memory, is
+// handed to those who may have the image.
+func (s *Sharing) Of(ctx context.Context, manifest agentbox.Digest, names []blob.Name) (bool, error) {
 	shared, decided, err := s.Said(manifest)
 	if err != nil || decided {
 		return shared, err
 	}
-	return slices.ContainsFunc(names, func(n blob.Name) bool {
-		return n.Scope == blob.Team && slices.Contains(offeredSpaces, n.Namespace)
-	}), nil
+	for _, n := range names {
+		if n.Scope == blob.Team && slices.Contains(offeredSpaces, n.Namespace) {
+			return true, nil
+		}
+		if _, image, ok := TemplateOf(n); ok {
+			if shared, err = s.sharesImage(ctx, image); shared || err != nil {
+				return shared, err
+			}
+		}
+	}
+	return false, nil
 }
 
-// Shared is IsShared for any peer: the team is who may connect. An error is no, too.
+// sharesImage is Of for an image; one that has no name here is not shared.
+func (s *Sharing) sharesImage(ctx context.Context, image agentbox.Digest) (bool, error) {
+	store, err := s.Store(ctx)
+	if err != nil {
+		return false, err
+	}
+	n, err := store.Lookup(imageNamespace, image.Hex())
+	if agentbox.CodeOf(err) == agentbox.NotFound {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return s.Of(ctx, n.Manifest, []blob.Name{n})
+}
+
+// Shared tells whether any peer is handed a manifest: the team is who may connect. One that no name
+// keeps here is on its way out, and is not. An error is no, too. Names are read only where nobody
+// has decided: that takes all of them.
 func (s *Sharing) Shared(ctx context.Context, _ exchange.PeerID, manifest agentbox.Digest) bool {
-	yes, err := s.IsShared(ctx, manifest)
+	if shared, decided, err := s.Said(manifest); err != nil || decided {
+		return shared && err == nil
+	}
+	store, err := s.Store(ctx)
+	if err != nil {
+		return false
+	}
+	names, err := store.Names("", "")
+	if err != nil {
+		return false
+	}
+	yes, err := s.Of(ctx, manifest, slices.DeleteFunc(names, func(n blob.Name) bool { return n.Manifest != manifest }))
 	return yes && err == nil
 }
 

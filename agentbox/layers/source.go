@@ -111,9 +111,9 @@ func (w website) get(ctx context.Context, name string, max int) ([]byte, error) 
 	return b, err
 }
 
-// encodeIndex is the file for a list of images.
-func encodeIndex(list []image.Image) ([]byte, error) {
-	b, err := json.MarshalIndent(index{Version: indexVersion, Images: list}, "", " ")
+// encode is what a file of this package holds, of a value that says its version.
+func encode(v any) ([]byte, error) {
+	b, err := json.MarshalIndent(v, "", " ")
 	return append(b, '\n'), err
 }
 

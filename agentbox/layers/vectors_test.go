@@ -31,14 +31,14 @@ var (
 )
 
 func TestVectors(t *testing.T) {
-	b, err := encodeRemotes(exampleRemotes)
+	b, err := encode(remotesFile{remotesVersion, exampleRemotes})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := decodeRemotes(golden.Same(t, "places.json", b)); !slices.Equal(got, exampleRemotes) {
 		t.Errorf("%q", got)
 	}
-	if b, err = encodeIndex(exampleList); err != nil {
+	if b, err = encode(index{indexVersion, exampleList}); err != nil {
 		t.Fatal(err)
 	}
 	if list, err := decodeIndex(golden.Same(t, indexName, b)); err != nil || len(list) != 1 || *list[0].Lazy != *exampleList[0].Lazy {
@@ -78,7 +78,7 @@ func TestVectorOfABundle(t *testing.T) {
 }
 
 func FuzzRemotes(f *testing.F) {
-	b, err := encodeRemotes(exampleRemotes)
+	b, err := encode(remotesFile{remotesVersion, exampleRemotes})
 	if err != nil {
 		f.Fatal(err)
 	}
