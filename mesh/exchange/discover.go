@@ -148,10 +148,8 @@ func (t *Transfer) dial(p PeerID) {
 	if p == t.n.cfg.Self || time.Since(t.tried[p]) < t.patience(p) || time.Now().Before(t.n.liars[p]) || t.dialing[p] || len(t.b.sessions)+len(t.dialing) >= schedule.MaxPeers || t.ctx.Err() != nil {
 		return
 	}
-	for s := range t.b.sessions {
-		if s.peer == p {
-			return
-		}
+	if t.b.sessionWith(p) != nil {
+		return
 	}
 	t.tried[p] = time.Now()
 	// Counted before it is tried: it may accept the stream and end the session at once, over and

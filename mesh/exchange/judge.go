@@ -38,19 +38,14 @@ func (t *Transfer) verify(a arrival) error {
 // other error is ours, a full disk for one: asking again would end the same, so it ends the calls.
 func (t *Transfer) settle(a arrival, began time.Time, err error) {
 	i := int(a.in.head.Number)
-	t.n.book(a.s.peer, func(book *Traffic) {
-		if err == nil {
-			book.Received += int64(a.in.head.Stored)
-		} else if agentbox.CodeOf(err) == agentbox.Corrupt {
-			book.Wrong++
-		}
-	})
 	t.n.mu.Lock()
 	defer t.n.mu.Unlock()
 	switch {
 	case err == nil:
+		t.n.book(a.s.peer).Received += int64(a.in.head.Stored)
 		t.here(i)
 	case agentbox.CodeOf(err) == agentbox.Corrupt:
+		t.n.book(a.s.peer).Wrong++
 		t.n.cfg.Log.Warn("a peer sent wrong bytes", "peer", a.s.peer.Short(), "blob", t.b.digest.Short(), "piece", i, "error", err)
 		slot := schedule.Nobody // it may have left, and have another one since
 		if a.s.joined {

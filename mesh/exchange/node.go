@@ -115,7 +115,6 @@ type shared struct {
 	welcome bool
 	// heard are peers that are said to have sessions about it, for the transfer to connect to.
 	heard []PeerID
-	news  chan struct{} // nil: nobody waits for any
 }
 
 // Limits of a Node. maxSessions bounds memory and streams; liarTime is how long a peer that lied is
@@ -265,16 +264,14 @@ func (n *Node) Stats() schedule.Stats {
 	return sum
 }
 
-// book changes the account of a peer.
-func (n *Node) book(p PeerID, change func(*Traffic)) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+// book is the account of a peer. Callers hold mu.
+func (n *Node) book(p PeerID) *Traffic {
 	t := n.books[p]
 	if t == nil {
 		t = &Traffic{}
 		n.books[p] = t
 	}
-	change(t)
+	return t
 }
 
 // Sessions counts those that are open.

@@ -40,6 +40,8 @@ type session struct {
 	// long as it has not said.
 	count  int
 	theirs []byte
+	// said is closed when it has said that for the first time.
+	said chan struct{}
 	// incoming are the answers that have begun, by request.
 	incoming map[uint32]*incoming
 	// self gets the manifest when it came. It has room for one, which is all that may come.
@@ -94,10 +96,7 @@ func (n *Node) register(peer PeerID, stream Stream, d agentbox.Digest, opener bo
 		return nil, errClosed
 	}
 	b := n.find(d)
-	for old := range b.sessions {
-		if old.peer != peer {
-			continue
-		}
+	if old := b.sessionWith(peer); old != nil {
 		// A peer that opens a second one has lost the first: it was started anew, say. When both
 		// open one at the same time, that of the lower peer stays, at both ends.
 		lower := string(n.cfg.Self[:]) < string(peer[:])
@@ -108,7 +107,7 @@ func (n *Node) register(peer PeerID, stream Stream, d agentbox.Digest, opener bo
 	}
 	s := &session{
 		n: n, peer: peer, blob: b, stream: stream, opener: opener, wake: make(chan struct{}, 1), incoming: map[uint32]*incoming{},
-		self: make(chan []byte, 1), began: time.Now(), busy: time.Now(), welcomed: !opener,
+		self: make(chan []byte, 1), said: make(chan struct{}), began: time.Now(), busy: time.Now(), welcomed: !opener,
 	}
 	s.ctx, s.cancel = context.WithCancelCause(n.ctx)
 	b.sessions[s] = true
@@ -121,7 +120,6 @@ func (n *Node) drop(s *session, why error) {
 		return
 	}
 	delete(s.blob.sessions, s)
-	s.blob.tellNews()
 	n.queue.Close(s)
 	if t := s.blob.transfer; t != nil {
 		t.left(s)
@@ -226,8 +224,10 @@ func (s *session) ready() error {
 
 // take notes what the peer said it has. It may say so again: then it begins anew. Callers hold mu.
 func (s *session) take(count int, bits []byte) error {
+	if s.theirs == nil {
+		close(s.said)
+	}
 	s.count, s.theirs = count, bits
-	s.blob.tellNews()
 	if s.joined {
 		s.blob.transfer.left(s)
 	}

@@ -2,6 +2,8 @@ package exchange
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 
 	"agentbox/agentbox"
@@ -22,7 +24,9 @@ func (n *Node) Lacking(ctx context.Context, manifest agentbox.Digest, m blob.Man
 	sure = true
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for s := range n.find(manifest).sessions {
+	b := n.find(manifest)
+	defer n.tidy(b)
+	for s := range b.sessions {
 		if s.theirs == nil || s.count != len(m.Chunks) {
 			sure = false
 			continue
@@ -31,7 +35,6 @@ func (n *Node) Lacking(ctx context.Context, manifest agentbox.Digest, m blob.Man
 			union[i] |= s.theirs[i]
 		}
 	}
-	n.tidy(n.find(manifest))
 	for i := range m.Chunks {
 		if union[i/8]&(1<<(i%8)) == 0 {
 			missing = append(missing, i)
@@ -56,21 +59,16 @@ func (n *Node) meetHolders(ctx context.Context, manifest agentbox.Digest) {
 		})
 	}
 	dials.Wait()
-	for {
-		n.mu.Lock()
-		b, waits := n.find(manifest), false
-		for s := range b.sessions {
-			waits = waits || s.theirs == nil
-		}
-		// Taken under the same lock as the look, so that nothing that comes in between is missed.
-		news := b.nextNews()
-		n.tidy(b)
-		n.mu.Unlock()
-		if !waits {
-			return
-		}
+	n.mu.Lock()
+	var all []*session
+	if b := n.blobs[manifest]; b != nil {
+		all = slices.Collect(maps.Keys(b.sessions))
+	}
+	n.mu.Unlock()
+	for _, s := range all {
 		select {
-		case <-news:
+		case <-s.said:
+		case <-s.ctx.Done():
 		case <-ctx.Done():
 			return
 		}
@@ -81,28 +79,16 @@ func (n *Node) meetHolders(ctx context.Context, manifest agentbox.Digest) {
 func (n *Node) Meets(p PeerID, manifest agentbox.Digest) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for s := range n.find(manifest).sessions {
+	b := n.blobs[manifest]
+	return b != nil && b.sessionWith(p) != nil
+}
+
+// sessionWith is the session with a peer, nil for none. Callers hold the Node's mu.
+func (b *shared) sessionWith(p PeerID) *session {
+	for s := range b.sessions {
 		if s.peer == p {
-			return true
+			return s
 		}
 	}
-	n.tidy(n.find(manifest))
-	return false
-}
-
-// nextNews is a channel that is closed when a session says what its peer has, or ends. Callers hold
-// the Node's mu.
-func (b *shared) nextNews() <-chan struct{} {
-	if b.news == nil {
-		b.news = make(chan struct{})
-	}
-	return b.news
-}
-
-// tellNews wakes all that wait for it. Callers hold the Node's mu.
-func (b *shared) tellNews() {
-	if b.news != nil {
-		close(b.news)
-		b.news = nil
-	}
+	return nil
 }

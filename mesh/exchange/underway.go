@@ -35,15 +35,7 @@ func (n *Node) Moving() []Movement {
 			out = append(out, sent)
 		}
 	}
-	slices.SortFunc(out, func(a, b Movement) int {
-		if c := bytes.Compare(a.Manifest[:], b.Manifest[:]); c != 0 || a.Getting == b.Getting {
-			return c
-		}
-		if a.Getting {
-			return -1
-		}
-		return 1
-	})
+	slices.SortStableFunc(out, func(a, b Movement) int { return bytes.Compare(a.Manifest[:], b.Manifest[:]) })
 	return out
 }
 
@@ -71,7 +63,7 @@ func (b *shared) moving() (got, sent Movement) {
 		}
 	}
 	for _, peers := range [][]PeerID{got.Peers, sent.Peers} {
-		slices.SortFunc(peers, func(a, b PeerID) int { return bytes.Compare(a[:], b[:]) })
+		slices.SortFunc(peers, PeerID.Compare)
 	}
 	return got, sent
 }

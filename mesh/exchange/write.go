@@ -96,9 +96,9 @@ func (s *session) put(b []byte) error {
 // wrote notes that n bytes of a piece are out: out of our hands, that is, which does not say that
 // the peer has them. When all are, the buffer is given back, and upload may read the next piece.
 func (s *session) wrote(o *outgoing, n int) {
-	s.n.book(s.peer, func(t *Traffic) { t.Sent += int64(n) })
 	s.n.mu.Lock()
 	defer s.n.mu.Unlock()
+	s.n.book(s.peer).Sent += int64(n)
 	o.b = o.b[n:]
 	o.moved, s.busy = time.Now(), time.Now()
 	if len(o.b) == 0 && len(s.out) > 0 && s.out[0] == o {
