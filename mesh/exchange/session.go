@@ -95,8 +95,7 @@ func (n *Node) register(peer PeerID, stream Stream, d agentbox.Digest, opener bo
 	if n.ctx.Err() != nil || n.countSessions() >= maxSessions {
 		return nil, errClosed
 	}
-	b := n.find(d)
-	if old := b.sessionWith(peer); old != nil {
+	if old := n.find(d).sessionWith(peer); old != nil {
 		// A peer that opens a second one has lost the first: it was started anew, say. When both
 		// open one at the same time, that of the lower peer stays, at both ends.
 		lower := string(n.cfg.Self[:]) < string(peer[:])
@@ -105,6 +104,7 @@ func (n *Node) register(peer PeerID, stream Stream, d agentbox.Digest, opener bo
 		}
 		n.drop(old, errTwice)
 	}
+	b := n.find(d) // anew: drop forgets one whose last session it was
 	s := &session{
 		n: n, peer: peer, blob: b, stream: stream, opener: opener, wake: make(chan struct{}, 1), incoming: map[uint32]*incoming{},
 		self: make(chan []byte, 1), said: make(chan struct{}), began: time.Now(), busy: time.Now(), welcomed: !opener,
