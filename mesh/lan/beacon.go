@@ -3,15 +3,15 @@ package lan
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"log/slog"
 	mathrand "math/rand/v2"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/net/ipv4"
 )
 
 // Config says who is to be found. All of it is required.
@@ -39,8 +39,10 @@ const (
 // both end with Close. mu guards what follows it.
 type Beacon struct {
 	cfg Config
-	// self is what we announce.
-	self  announcement
+	// instance is the name by which we announce ourselves; question and answer are the packets.
+	instance         string
+	question, answer []byte
+
 	ctx   context.Context
 	stop  context.CancelFunc
 	tasks sync.WaitGroup
@@ -55,9 +57,14 @@ type Beacon struct {
 // Start begins. Where we listen on loopback only there is nobody to find, and it does nothing. What
 // fails is tried again: a network without multicast is no error. The caller closes it.
 func Start(cfg Config) *Beacon {
-	b := &Beacon{cfg: cfg, self: announcement{instance: strings.ToLower(rand.Text()[:12]), port: cfg.Listen.Port()}, asked: make(chan struct{}, 1)}
+	b := &Beacon{cfg: cfg, instance: strings.ToLower(rand.Text()[:12]), asked: make(chan struct{}, 1)}
 	b.ctx, b.stop = context.WithCancel(context.Background())
-	if !cfg.Listen.Addr().IsLoopback() {
+	var err, answerErr error
+	b.question, err = question(cfg.Service)
+	b.answer, answerErr = answer(cfg.Service, announcement{b.instance, cfg.Listen.Port()})
+	if err = errors.Join(err, answerErr); err != nil {
+		cfg.Log.Error("mesh: members on this network are not looked for", "error", err)
+	} else if !cfg.Listen.Addr().IsLoopback() {
 		b.tasks.Go(b.run)
 	}
 	return b
@@ -93,9 +100,9 @@ func (b *Beacon) run() {
 				ask.Reset(0)
 			}
 		case <-ask.C:
-			b.say(question(b.cfg.Service))
+			b.say(b.question)
 			if pause <= 2*firstPause { // who waits for us need not ask
-				b.say(answer(b.cfg.Service, b.self))
+				b.say(b.answer)
 			}
 			ask.Reset(pause)
 			pause = min(2*pause, lastPause)
@@ -103,7 +110,7 @@ func (b *Beacon) run() {
 			// Not all at the same moment. A peer that asks while this is under way hears it, too.
 			reply.Reset(mostDelay/6 + mathrand.N(mostDelay*5/6))
 		case <-reply.C:
-			b.say(answer(b.cfg.Service, b.self))
+			b.say(b.answer)
 		}
 	}
 }
@@ -119,7 +126,7 @@ func (b *Beacon) look() bool {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if slices.Equal(now, b.links) && (b.socket != nil || len(now) == 0) || b.ctx.Err() != nil {
+	if slices.EqualFunc(now, b.links, link.equal) && (b.socket != nil || len(now) == 0) || b.ctx.Err() != nil {
 		return false
 	}
 	b.links = now
@@ -140,11 +147,7 @@ func (b *Beacon) look() bool {
 }
 
 // say sends a packet on all links, if there are any.
-func (b *Beacon) say(packet []byte, err error) {
-	if err != nil {
-		b.cfg.Log.Error("mesh: multicast", "error", err)
-		return
-	}
+func (b *Beacon) say(packet []byte) {
 	b.mu.Lock()
 	s, list := b.socket, b.links
 	b.mu.Unlock()
@@ -165,8 +168,15 @@ func (b *Beacon) hear(s *socket) {
 			b.lost(s)
 			return
 		}
-		at, ok := netip.AddrFromSlice(sourceIP(from))
-		if !ok || control == nil || !b.near(control, at.Unmap()) {
+		u, ok := from.(*net.UDPAddr)
+		if !ok || control == nil {
+			continue
+		}
+		at := u.AddrPort().Addr().Unmap()
+		b.mu.Lock()
+		ours := near(b.links, control.IfIndex, at)
+		b.mu.Unlock()
+		if !ours { // RFC 6762 has others ignored, as a router may have let them in
 			continue
 		}
 		h := read(buf[:n], b.cfg.Service)
@@ -178,8 +188,8 @@ func (b *Beacon) hear(s *socket) {
 			}
 		}
 		for _, a := range h.peers {
-			if a.instance != b.self.instance {
-				b.cfg.Found(netip.AddrPortFrom(at.Unmap(), a.port))
+			if a.instance != b.instance {
+				b.cfg.Found(netip.AddrPortFrom(at, a.port))
 			}
 		}
 	}
@@ -193,12 +203,4 @@ func (b *Beacon) lost(s *socket) {
 	if b.socket == s {
 		b.socket = nil
 	}
-}
-
-// near tells whether an address is on the link on which its packet came: RFC 6762 has others
-// ignored, as a router may have let them in.
-func (b *Beacon) near(control *ipv4.ControlMessage, at netip.Addr) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return near(b.links, control.IfIndex, at)
 }

@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"golang.org/x/net/ipv4"
 
@@ -18,11 +17,13 @@ var group = &net.UDPAddr{IP: net.IPv4(224, 0, 0, 251), Port: 5353}
 // maxLinks bounds the interfaces that are used.
 const maxLinks = 16
 
-// link is an interface with what is behind it. It is comparable, which is how a change is seen.
+// link is an interface, with the IPv4 networks behind it.
 type link struct {
 	index    int
-	prefixes string // as text, so that links can be compared
+	prefixes []netip.Prefix
 }
+
+func (l link) equal(o link) bool { return l.index == o.index && slices.Equal(l.prefixes, o.prefixes) }
 
 // links lists the interfaces by which others may reach an address where we listen: all that can
 // multicast, or the one that has it, maxLinks at most. Their order is the system's.
@@ -38,39 +39,23 @@ func links(listen netip.Addr) ([]link, error) {
 			continue
 		}
 		l := link{index: i.Index}
-		has := false
-		for _, p := range prefixes(i) {
-			l.prefixes += p.String() + " "
-			has = has || listen.IsUnspecified() || p.Addr() == listen
+		addresses, _ := i.Addrs() // none of one that just went
+		for _, a := range addresses {
+			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() {
+				l.prefixes = append(l.prefixes, p)
+			}
 		}
-		if has {
+		if slices.ContainsFunc(l.prefixes, func(p netip.Prefix) bool { return listen.IsUnspecified() || p.Addr() == listen }) {
 			out = append(out, l)
 		}
 	}
 	return out, nil
 }
 
-// prefixes lists the IPv4 addresses of an interface.
-func prefixes(i net.Interface) []netip.Prefix {
-	addresses, err := i.Addrs()
-	if err != nil {
-		return nil // it went
-	}
-	var out []netip.Prefix
-	for _, a := range addresses {
-		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() {
-			out = append(out, p)
-		}
-	}
-	return out
-}
-
-// socket hears and says what is said on some links. It is closed by Beacon.lost or Close; joined is
-// guarded by the Beacon's mu.
+// socket hears and says what is said on some links. It is closed by Beacon.lost or Close.
 type socket struct {
 	udp    *net.UDPConn
 	packet *ipv4.PacketConn
-	joined []int
 }
 
 // listen opens the socket, on one link to begin with. Programs of this machine share the port.
@@ -83,7 +68,7 @@ func listen(first link) (*socket, error) {
 	if err != nil {
 		return nil, agentbox.Errorf(agentbox.Unavailable, "mdns: listen: %w", err)
 	}
-	s := &socket{udp: udp, packet: ipv4.NewPacketConn(udp), joined: []int{first.index}}
+	s := &socket{udp: udp, packet: ipv4.NewPacketConn(udp)}
 	// RFC 6762, 11. A packet without it is heard all the same.
 	_ = s.packet.SetMulticastTTL(255)
 	if err := s.packet.SetControlMessage(ipv4.FlagInterface, true); err != nil {
@@ -92,15 +77,10 @@ func listen(first link) (*socket, error) {
 	return s, nil
 }
 
-// join has the socket hear links, too. One that cannot be joined has just gone.
+// join has the socket hear links, too. It fails for one that it hears already, or that has just gone.
 func (s *socket) join(list []link) {
 	for _, l := range list {
-		if slices.Contains(s.joined, l.index) {
-			continue
-		}
-		if err := s.packet.JoinGroup(&net.Interface{Index: l.index}, group); err == nil {
-			s.joined = append(s.joined, l.index)
-		}
+		_ = s.packet.JoinGroup(&net.Interface{Index: l.index}, group)
 	}
 }
 
@@ -114,23 +94,7 @@ func (s *socket) say(list []link, packet []byte) {
 // near tells whether an address is behind one of the links, the one with that index, as those of
 // multicast DNS must be.
 func near(list []link, index int, a netip.Addr) bool {
-	for _, l := range list {
-		if l.index != index {
-			continue
-		}
-		for text := range strings.FieldsSeq(l.prefixes) {
-			if p, err := netip.ParsePrefix(text); err == nil && p.Contains(a) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// sourceIP is where a packet came from.
-func sourceIP(a net.Addr) net.IP {
-	if u, ok := a.(*net.UDPAddr); ok {
-		return u.IP
-	}
-	return nil
+	return slices.ContainsFunc(list, func(l link) bool {
+		return l.index == index && slices.ContainsFunc(l.prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
+	})
 }
