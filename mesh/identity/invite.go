@@ -79,7 +79,7 @@ func ParseToken(s string) (Invite, error) {
 	s = strings.ToLower(strings.TrimSpace(s))
 	rest, ok := strings.CutPrefix(s, tokenPrefix)
 	if !ok || len(s) > maxToken {
-		return Invite{}, notAToken("it begins with %s", tokenPrefix)
+		return Invite{}, notAToken("it begins with " + tokenPrefix)
 	}
 	b, err := tokenCoding.DecodeString(strings.ToUpper(rest))
 	if err != nil || len(b) < tokenFixed+checksumSize {
@@ -93,38 +93,14 @@ func ParseToken(s string) (Invite, error) {
 	n := copy(i.Team[:], body)
 	n += copy(i.Secret[:], body[n:])
 	i.Expires = time.Unix(int64(binary.BigEndian.Uint32(body[n:])), 0).UTC()
-	i.Addresses, err = parseAddresses(body[n+4:])
-	if err != nil {
-		return Invite{}, err
+	for rest := body[n+5:]; len(rest) > 0 && len(rest) > int(rest[0]); rest = rest[1+int(rest[0]):] {
+		i.Addresses = append(i.Addresses, string(rest[1:1+int(rest[0])]))
 	}
+	// Which is how their number, and what each may be, is checked.
 	if again, err := i.Token(); err != nil || again != s {
 		return Invite{}, notAToken("it is not in the form in which tokens are written")
 	}
 	return i, nil
-}
-
-// parseAddresses reads their number, and each behind its length.
-func parseAddresses(b []byte) ([]string, error) {
-	count := int(b[0])
-	b = b[1:]
-	if count == 0 || count > MaxAddresses {
-		return nil, notAToken("it has %d addresses", count)
-	}
-	var out []string
-	for range count {
-		if len(b) == 0 || len(b) < 1+int(b[0]) {
-			return nil, notAToken("it is cut off")
-		}
-		a := string(b[1 : 1+int(b[0])])
-		if err := checkAddress(a); err != nil {
-			return nil, err
-		}
-		out, b = append(out, a), b[1+len(a):]
-	}
-	if len(b) > 0 {
-		return nil, notAToken("something follows it")
-	}
-	return out, nil
 }
 
 // checkAddress refuses what cannot be dialled or printed.
@@ -138,8 +114,7 @@ func checkAddress(a string) error {
 
 func notPrintable(r rune) bool { return r <= ' ' || r > '~' }
 
-func notAToken(format string, args ...any) error {
-	err := agentbox.Errorf(agentbox.Invalid, format, args...)
-	return agentbox.Errorf(agentbox.Invalid, "this is not an invitation: %w", err).
+func notAToken(why string) error {
+	return agentbox.Errorf(agentbox.Invalid, "this is not an invitation: %s", why).
 		WithHint("copy the whole line that `agentbox mesh invite` printed")
 }

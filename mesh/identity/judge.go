@@ -87,19 +87,16 @@ func (m Member) with(e Entry, root PeerID) Member {
 func (m Member) rank(root PeerID, n Member) int {
 	return cmp.Or(
 		cmp.Compare(m.Serial, n.Serial),
-		truth(m.Left, n.Left),
-		truth(m.signer == root, n.signer == root),
+		cmp.Compare(truth(m.Left), truth(n.Left)),
+		cmp.Compare(truth(m.signer == root), truth(n.signer == root)),
 		m.signer.Compare(n.signer),
 	)
 }
 
-// truth compares truths: true is greater.
-func truth(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
+// truth makes truths comparable: true is greater.
+func truth(b bool) int {
+	if b {
 		return 1
 	}
-	return -1
+	return 0
 }

@@ -19,20 +19,12 @@ func PeerOf(key ed25519.PublicKey) PeerID { return sha256.Sum256(key) }
 // ParsePeer reads what String writes, and nothing else: Invalid otherwise.
 func ParsePeer(s string) (PeerID, error) {
 	var p PeerID
-	if len(s) != 2*len(p) || strings.ToLower(s) != s {
-		return PeerID{}, notAPeer(s)
+	if len(s) == 2*len(p) && strings.ToLower(s) == s {
+		if _, err := hex.Decode(p[:], []byte(s)); err == nil {
+			return p, nil
+		}
 	}
-	if _, err := hex.Decode(p[:], []byte(s)); err != nil {
-		return PeerID{}, notAPeer(s)
-	}
-	return p, nil
-}
-
-func notAPeer(s string) error {
-	if len(s) > 80 {
-		s = s[:80]
-	}
-	return agentbox.Errorf(agentbox.Invalid, "%q is not a peer (64 lower-case hex digits)", s).
+	return PeerID{}, agentbox.Errorf(agentbox.Invalid, "%.80q is not a peer (64 lower-case hex digits)", s).
 		WithHint("agentbox mesh peers shows them")
 }
 
@@ -52,10 +44,7 @@ func (p PeerID) Compare(q PeerID) int { return strings.Compare(string(p[:]), str
 func (p PeerID) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
 // UnmarshalText reads what MarshalText wrote.
-func (p *PeerID) UnmarshalText(b []byte) error {
-	v, err := ParsePeer(string(b))
-	if err == nil {
-		*p = v
-	}
+func (p *PeerID) UnmarshalText(b []byte) (err error) {
+	*p, err = ParsePeer(string(b))
 	return err
 }
