@@ -34,125 +34,86 @@ func (w *Wall) Relay(t testing.TB, to netip.AddrPort, through bool) netip.AddrPo
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &relay{weather: w.Weather, wall: w, through: through, listen: listen, to: to, clients: map[netip.AddrPort]*net.UDPConn{}}
-	r.tasks.Go(r.forward)
-	t.Cleanup(r.close)
+	var tasks sync.WaitGroup
+	tasks.Go(func() { w.forward(listen, to, through) })
+	t.Cleanup(func() {
+		listen.Close()
+		tasks.Wait()
+	})
 	return listen.LocalAddr().(*net.UDPAddr).AddrPort()
 }
 
-// relay passes datagrams between one node and its clients, until it is closed. tasks has a
-// goroutine for each direction and client; mu guards clients.
-type relay struct {
-	wall    *Wall
-	weather Weather
-	through bool
-	// listen is where clients send to, to the node behind it.
-	listen *net.UDPConn
-	to     netip.AddrPort
-	tasks  sync.WaitGroup
-
-	mu      sync.Mutex
-	clients map[netip.AddrPort]*net.UDPConn
-}
-
-// passes tells whether a datagram goes through now. One that does not is lost, as in a network.
-func (r *relay) passes() bool { return !r.through || !r.wall.shut.Load() }
-
-// forward passes what clients send to the node, until the socket is closed. Each client's packets
-// go through weather of its own, as they take ways of their own.
-func (r *relay) forward() {
+// forward passes what clients send to the node, and what comes back, until listen is closed. The
+// packets of each client, in each direction, go through weather of their own, as they take ways of
+// their own.
+func (w *Wall) forward(listen *net.UDPConn, to netip.AddrPort, through bool) {
+	clients := map[netip.AddrPort]*way{}
+	var back sync.WaitGroup
+	defer back.Wait()
 	b := make([]byte, 2048)
-	ways := map[*net.UDPConn]*way{}
 	for {
-		n, from, err := r.listen.ReadFromUDPAddrPort(b)
+		n, from, err := listen.ReadFromUDPAddrPort(b)
 		if err != nil {
 			return
 		}
-		if c := r.client(from); c != nil && r.passes() {
-			if ways[c] == nil {
-				ways[c] = r.way()
+		c := clients[from]
+		if c == nil {
+			node, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to))
+			if err != nil {
+				continue
 			}
-			ways[c].pass(b[:n], func(b []byte) { _, _ = c.Write(b) })
+			defer node.Close()
+			c = w.way(to, through, func(b []byte) { _, _ = node.Write(b) })
+			clients[from] = c
+			back.Go(func() {
+				b := make([]byte, 2048)
+				home := w.way(to, through, func(b []byte) { _, _ = listen.WriteToUDPAddrPort(b, from) })
+				for n, err := node.Read(b); err == nil; n, err = node.Read(b) {
+					home.pass(b[:n])
+				}
+			})
 		}
-	}
-}
-
-// client is the socket toward the node that stands for a client, made when its first datagram
-// comes.
-func (r *relay) client(from netip.AddrPort) *net.UDPConn {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	c := r.clients[from]
-	if c == nil {
-		var err error
-		if c, err = net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(r.to)); err != nil {
-			return nil
-		}
-		r.clients[from] = c
-		r.tasks.Go(func() { r.back(c, from) })
-	}
-	return c
-}
-
-// back passes what the node sends to one client, until that client's socket is closed.
-func (r *relay) back(c *net.UDPConn, to netip.AddrPort) {
-	b := make([]byte, 2048)
-	way := r.way()
-	for {
-		n, err := c.Read(b)
-		if err != nil {
-			return
-		}
-		if r.passes() {
-			way.pass(b[:n], func(b []byte) { _, _ = r.listen.WriteToUDPAddrPort(b, to) })
-		}
+		c.pass(b[:n])
 	}
 }
 
 // way is one direction between two sockets, with the weather on it.
 type way struct {
-	weather Weather
+	wall    *Wall
+	through bool
+	send    func([]byte)
 	rand    *rand.Rand
 	late    []byte // nil: none is held back
 }
 
 // way begins a direction. Its chances are drawn from the node's port, which tests do not choose:
 // what happens to which packet differs from run to run.
-func (r *relay) way() *way {
-	return &way{weather: r.weather, rand: rand.New(rand.NewPCG(1, uint64(r.to.Port())))}
+func (w *Wall) way(to netip.AddrPort, through bool, send func([]byte)) *way {
+	return &way{wall: w, through: through, send: send, rand: rand.New(rand.NewPCG(1, uint64(to.Port())))}
 }
 
 // happens draws whether one thing happens to one packet.
 func (w *way) happens(often float64) bool { return often > 0 && w.rand.Float64() < often }
 
-// pass sends a packet as the weather is: at most one thing happens to each. One that is late is
-// held back until the next one is through, so the last of all may never come.
-func (w *way) pass(b []byte, send func([]byte)) {
+// pass sends a packet as the weather is: at most one thing happens to each. One that meets the shut
+// wall is lost, as in a network; one that is late is held back until the next one is through, so
+// the last of all may never come.
+func (w *way) pass(b []byte) {
+	weather := w.wall.Weather
 	switch {
-	case w.happens(w.weather.Lost):
+	case w.through && w.wall.shut.Load(), w.happens(weather.Lost):
 		return
-	case w.happens(w.weather.Broken):
+	case w.happens(weather.Broken):
 		b[w.rand.IntN(len(b))] ^= 1 << w.rand.IntN(8)
-	case w.happens(w.weather.Twice):
-		send(b)
-	case w.late == nil && w.happens(w.weather.Late):
+	case w.happens(weather.Twice):
+		w.send(b)
+	case w.late == nil && w.happens(weather.Late):
 		w.late = bytes.Clone(b)
 		return
 	}
-	send(b)
+	w.send(b)
 	if w.late != nil {
-		send(w.late)
+		w.send(w.late)
 		w.late = nil
 	}
-}
-
-// close ends all sockets and waits for their goroutines.
-func (r *relay) close() {
-	r.listen.Close()
-	r.mu.Lock()
-	for _, c := range r.clients {
-		c.Close()
-	}
-	r.mu.Unlock()
-	r.tasks.Wait()
 }

@@ -49,42 +49,33 @@ func New(ctx context.Context, n int, rate int64) (_ *Net, err error) {
 			err = errors.Join(err, l.Close(ctx))
 		}
 	}()
-	steps := [][]string{
-		{"ip", "netns", "add", l.hub()},
-		{"ip", "-n", l.hub(), "link", "add", "bridge", "type", "bridge", "mcast_snooping", "0"},
-		{"ip", "-n", l.hub(), "link", "set", "bridge", "up"},
+	err = run(ctx,
+		"ip netns add "+l.hub(),
+		"ip -n "+l.hub()+" link add bridge type bridge mcast_snooping 0",
+		"ip -n "+l.hub()+" link set bridge up")
+	for i := 0; i < n && err == nil; i++ {
+		err = l.join(ctx, i, rate)
 	}
-	if err := runAll(ctx, steps); err != nil {
-		return nil, err
-	}
-	for i := range n {
-		if err := l.join(ctx, i, rate); err != nil {
-			return nil, err
-		}
-	}
-	return l, nil
+	return l, err
 }
 
 // join adds a machine.
 func (l *Net) join(ctx context.Context, i int, rate int64) error {
-	port := port(i)
-	steps := [][]string{
-		{"ip", "netns", "add", l.Name(i)},
-		{"ip", "-n", l.Name(i), "link", "set", "lo", "up"},
-		{"ip", "-n", l.Name(i), "link", "add", "eth0", "type", "veth", "peer", "name", port, "netns", l.hub()},
-		{"ip", "-n", l.Name(i), "addr", "add", l.Address(i).String() + "/24", "dev", "eth0"},
-		{"ip", "-n", l.Name(i), "link", "set", "eth0", "up"},
-		{"ip", "-n", l.hub(), "link", "set", port, "master", "bridge", "up"},
+	machine, hub := "-n "+l.Name(i), "-n "+l.hub()
+	err := run(ctx,
+		"ip netns add "+l.Name(i),
+		"ip "+machine+" link set lo up",
+		"ip "+machine+" link add eth0 type veth peer name "+port(i)+" netns "+l.hub(),
+		"ip "+machine+" addr add "+l.Address(i).String()+"/24 dev eth0",
+		"ip "+machine+" link set eth0 up",
+		"ip "+hub+" link set "+port(i)+" master bridge up")
+	if err != nil || rate == 0 {
+		return err
 	}
-	if rate > 0 {
-		// A token bucket on both ends of the cable: 4 ms worth of burst, at least 64 KiB, so that
-		// timers keep up with the rate.
-		shape := []string{"root", "tbf", "rate", strconv.FormatInt(rate, 10), "burst", strconv.FormatInt(max(64<<10, rate/8/250), 10), "latency", "30ms"}
-		steps = append(steps,
-			append([]string{"tc", "-n", l.Name(i), "qdisc", "add", "dev", "eth0"}, shape...),
-			append([]string{"tc", "-n", l.hub(), "qdisc", "add", "dev", port}, shape...))
-	}
-	return runAll(ctx, steps)
+	// A token bucket on both ends of the cable: 4 ms worth of burst, at least 64 KiB, so that timers
+	// keep up with the rate.
+	shape := fmt.Sprintf(" root tbf rate %d burst %d latency 30ms", rate, max(64<<10, rate/8/250))
+	return run(ctx, "tc "+machine+" qdisc add dev eth0"+shape, "tc "+hub+" qdisc add dev "+port(i)+shape)
 }
 
 func (l *Net) hub() string { return l.prefix + "hub" }
@@ -123,35 +114,38 @@ func sweep(ctx context.Context) error {
 
 // Configure changes the links of a machine (ip -n), as `addr add 198.19.77.9/24 dev eth0`.
 func (l *Net) Configure(ctx context.Context, i int, args ...string) error {
-	return run(ctx, "ip", append([]string{"-n", l.Name(i)}, args...)...)
+	return run(ctx, "ip -n "+l.Name(i)+" "+strings.Join(args, " "))
 }
 
 // MTU bounds what a packet may have on all links, in bytes.
 func (l *Net) MTU(ctx context.Context, bytes int) error {
-	var steps [][]string
+	var errs []error
 	for i := range l.machines {
-		steps = append(steps,
-			[]string{"ip", "-n", l.Name(i), "link", "set", "eth0", "mtu", strconv.Itoa(bytes)},
-			[]string{"ip", "-n", l.hub(), "link", "set", port(i), "mtu", strconv.Itoa(bytes)})
+		mtu := " mtu " + strconv.Itoa(bytes)
+		errs = append(errs, l.Configure(ctx, i, "link set eth0"+mtu), l.setPort(ctx, i, mtu))
 	}
-	return runAll(ctx, steps)
+	return errors.Join(errs...)
 }
 
 // Cut takes the cable of a machine out, or puts it back.
 func (l *Net) Cut(ctx context.Context, i int, cut bool) error {
-	state := "up"
 	if cut {
-		state = "down"
+		return l.setPort(ctx, i, "down")
 	}
-	return run(ctx, "ip", "-n", l.hub(), "link", "set", port(i), state)
+	return l.setPort(ctx, i, "up")
 }
 
 // Lose has every packet from and to a machine vanish, while its cable stays in, or none.
 func (l *Net) Lose(ctx context.Context, i int, all bool) error {
 	if all {
-		return run(ctx, "ip", "-n", l.hub(), "link", "set", port(i), "nomaster")
+		return l.setPort(ctx, i, "nomaster")
 	}
-	return run(ctx, "ip", "-n", l.hub(), "link", "set", port(i), "master", "bridge")
+	return l.setPort(ctx, i, "master bridge")
+}
+
+// setPort changes the end of a machine's cable at the bridge.
+func (l *Net) setPort(ctx context.Context, i int, what string) error {
+	return run(ctx, "ip -n "+l.hub()+" link set "+port(i)+" "+what)
 }
 
 func port(i int) string { return "port" + strconv.Itoa(i) }
@@ -165,29 +159,22 @@ func removeNamespaces(ctx context.Context, which func(name string) bool) error {
 	var errs []error
 	for line := range strings.SplitSeq(string(out), "\n") {
 		if name, _, _ := strings.Cut(line, " "); name != "" && which(name) {
-			errs = append(errs, run(ctx, "ip", "netns", "del", name))
+			errs = append(errs, run(ctx, "ip netns del "+name))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// runAll runs steps in order, up to the first that fails.
-func runAll(ctx context.Context, steps [][]string) error {
-	for _, s := range steps {
-		if err := run(ctx, s[0], s[1:]...); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// run runs a program that says on standard error what it could not do.
-func run(ctx context.Context, program string, args ...string) error {
+// run runs commands in order, up to the first that fails, which says on standard error why.
+func run(ctx context.Context, commands ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, runTime)
 	defer cancel()
-	if out, err := exec.CommandContext(ctx, program, args...).CombinedOutput(); err != nil {
-		return agentbox.Errorf(agentbox.Missing, "%s %s: %w: %.200s", program, strings.Join(args, " "), err, strings.TrimSpace(string(out))).
-			WithHint("iproute2 has ip and tc; the kernel needs veth, bridge and tbf")
+	for _, c := range commands {
+		words := strings.Fields(c)
+		if out, err := exec.CommandContext(ctx, words[0], words[1:]...).CombinedOutput(); err != nil {
+			return agentbox.Errorf(agentbox.Missing, "%s: %w: %.200s", c, err, strings.TrimSpace(string(out))).
+				WithHint("iproute2 has ip and tc; the kernel needs veth, bridge and tbf")
+		}
 	}
 	return nil
 }
